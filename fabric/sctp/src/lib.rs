@@ -1,0 +1,1 @@
+//! SCTP on sockets: raw IP, UDP encapsulation, or the kernel's own

@@ -1,0 +1,1 @@
+//! Emulated gNBs and phones, and the load generator

@@ -1,0 +1,1 @@
+//! The aggregator: the one edge of the control plane

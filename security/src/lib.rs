@@ -1,0 +1,1 @@
+//! Authentication, keys, ciphers and identity concealment of TS 33.501

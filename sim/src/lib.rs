@@ -1,0 +1,1 @@
+//! The simulated network: virtual time, seeds and faults

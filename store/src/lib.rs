@@ -1,0 +1,1 @@
+//! Subscribers in an embedded SQLite file

@@ -1,0 +1,1 @@
+//! Packet sources and sinks of the user plane: UDP sockets and TUN devices

@@ -1,0 +1,1 @@
+//! The user plane function: PFCP sessions and the packet pipeline

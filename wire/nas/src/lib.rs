@@ -1,0 +1,1 @@
+//! NAS messages of the 5G system (TS 24.501)

@@ -1,0 +1,1 @@
+//! NGAP messages (TS 38.413) in aligned PER

@@ -1,0 +1,1 @@
+//! PFCP messages (TS 29.244)

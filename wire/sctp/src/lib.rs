@@ -1,0 +1,1 @@
+//! A sans-I/O SCTP endpoint (RFC 9260)
