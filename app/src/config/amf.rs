@@ -1,0 +1,120 @@
+//! Who this network is: PLMN, tracking areas, slices, and the AMF (TS 23.501 §5.9.4, §5.15).
+
+use whimbrel_ids::{AmfId, PlmnId, SNssai, Tac};
+
+use super::section::Section;
+use super::value::{TimeZone, words};
+
+/// The network and its AMF.
+#[derive(Clone, Debug)]
+pub(crate) struct Amf {
+    pub(crate) plmn: PlmnId,
+    pub(crate) tacs: Vec<Tac>,
+    pub(crate) slices: Vec<SNssai>,
+    pub(crate) name: String,
+    pub(crate) amf_id: AmfId,
+    pub(crate) relative_capacity: u8,
+    pub(crate) integrity: Vec<Integrity>,
+    pub(crate) ciphering: Vec<Ciphering>,
+    pub(crate) network_name_full: String,
+    pub(crate) network_name_short: String,
+    pub(crate) ims_vops: bool,
+    pub(crate) time_zone: TimeZone,
+}
+
+/// Integrity algorithms of TS 33.501 §5.11.1.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Integrity {
+    Nia0,
+    Nia1,
+    Nia2,
+    Nia3,
+}
+
+/// Ciphering algorithms of TS 33.501 §5.11.1.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ciphering {
+    Nea0,
+    Nea1,
+    Nea2,
+    Nea3,
+}
+
+words! { Integrity {
+    Integrity::Nia0 = "NIA0", Integrity::Nia1 = "NIA1", Integrity::Nia2 = "NIA2", Integrity::Nia3 = "NIA3",
+} }
+words! { Ciphering {
+    Ciphering::Nea0 = "NEA0", Ciphering::Nea1 = "NEA1", Ciphering::Nea2 = "NEA2", Ciphering::Nea3 = "NEA3",
+} }
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
+    let plmn = root.value(
+        "plmn",
+        PlmnId::TEST,
+        "The network: MCC/MNC. 999/70 is a test network that no operator owns. The first digits of each SIM's IMSI.",
+    );
+    let tacs = root.list(
+        "tac",
+        Tac::new(1).into_iter().collect(),
+        "Tracking area codes served. A gNB must broadcast at least one of them, with this PLMN.",
+    );
+    let slices = root.list(
+        "slices",
+        vec![SNssai::sst(1)],
+        "Slices offered (S-NSSAI), as SST or SST-SD: [1, 2-0000ab]. SST 1 is eMBB (TS 23.501 §5.15.2.2).",
+    );
+    root.section("amf", "The access and mobility management function.", |s| Amf {
+        plmn,
+        tacs,
+        slices,
+        name: s.value("name", "whimbrel".to_string(), "AMF name that gNBs are told (TS 38.413 §9.3.3.21)."),
+        amf_id: amf_id(s),
+        relative_capacity: s.value(
+            "relative_capacity",
+            255,
+            "Weight among the AMFs that one gNB knows (TS 38.413 §9.3.1.32).",
+        ),
+        integrity: s.list(
+            "integrity",
+            vec![Integrity::Nia2, Integrity::Nia1, Integrity::Nia3],
+            "NAS integrity algorithms, best first: the first that a phone knows too is used (TS 33.501 §6.7.1). \
+             NIA0 protects nothing and is refused.",
+        ),
+        ciphering: s.list(
+            "ciphering",
+            vec![Ciphering::Nea2, Ciphering::Nea1, Ciphering::Nea3],
+            "NAS ciphering algorithms, best first. NEA0 leaves NAS readable: name it (alone or last) only where a \
+             capture must be read or the law forbids ciphering.",
+        ),
+        network_name_full: s.value(
+            "network_name_full",
+            "Whimbrel".to_string(),
+            "Name that phones show (TS 24.501 §8.2.19); \"\" sends none.",
+        ),
+        network_name_short: s.value("network_name_short", "Whimbrel".to_string(), "Its short form; \"\" sends none."),
+        ims_vops: s.value(
+            "ims_voice_over_ps",
+            false,
+            "Tells phones that voice over IMS works here (TS 24.501 §9.11.3.5). Set it with a data network `ims` and \
+             an IMS behind it: without both, phones keep off the network or drop calls.",
+        ),
+        time_zone: s.value(
+            "time_zone",
+            TimeZone(0),
+            "Offset of local time from UTC that phones are told with the time (TS 24.008 §10.5.3.8).",
+        ),
+    })
+}
+
+fn amf_id(s: &mut Section<'_, '_>) -> AmfId {
+    let region = s.value("region", 2u8, "AMF region, 0 to 255 (TS 23.003 §2.10.1).");
+    let set = s.value("set", 1u16, "AMF set within the region, 0 to 1023.");
+    let pointer = s.value("pointer", 0u8, "AMF pointer within the set, 0 to 63.");
+    if set > 1023 {
+        s.refuse("set", format!("{set} does not fit in 10 bits"), "write 0 to 1023");
+    }
+    if pointer > 63 {
+        s.refuse("pointer", format!("{pointer} does not fit in 6 bits"), "write 0 to 63");
+    }
+    AmfId::from_octets([region, (set >> 2) as u8, (set << 6) as u8 | pointer & 0x3f])
+}

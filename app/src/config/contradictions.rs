@@ -1,0 +1,173 @@
+//! What each key may say alone but not together with another.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::net::IpAddr;
+
+use super::amf::{Ciphering, Integrity};
+use super::section::Pass;
+use super::{Config, DataNetwork};
+
+/// Tracking areas of one registration area list and slices of one PLMN that the messages can carry
+/// (TS 24.501 §9.11.3.9: 16 identities; TS 38.413 §9.2.6.2: 1024 slices, of which a phone is allowed 8).
+const TACS_MAX: usize = 16;
+const SLICES_MAX: usize = 1024;
+
+/// Notes every contradiction.
+pub(super) fn check(config: &Config, pass: &mut Pass) {
+    lists(config, pass);
+    algorithms(config, pass);
+    data_networks(&config.data_networks, pass);
+    home_network_keys(config, pass);
+    interfaces(config, pass);
+}
+
+fn lists(config: &Config, pass: &mut Pass) {
+    not_empty(pass, "tac", config.amf.tacs.len(), TACS_MAX, "no phone could register");
+    not_empty(pass, "slices", config.amf.slices.len(), SLICES_MAX, "no phone could register");
+    once(pass, "tac", &config.amf.tacs);
+    once(pass, "slices", &config.amf.slices);
+    once(pass, "n2.addresses", &config.n2.addresses);
+    if config.amf.name.is_empty() || config.amf.name.len() > 150 {
+        pass.refuse("amf.name", "an AMF name has 1 to 150 characters (TS 38.413 §9.3.3.21)", "shorten it");
+    }
+    for (key, name) in [("full", &config.amf.network_name_full), ("short", &config.amf.network_name_short)] {
+        // The element's length is one octet, less the octet of coding; UCS-2 doubles the characters.
+        if name.encode_utf16().count() > 100 {
+            pass.refuse(
+                &format!("amf.network_name_{key}"),
+                "the name is too long to be shown",
+                "keep 100 characters",
+            );
+        }
+    }
+}
+
+fn algorithms(config: &Config, pass: &mut Pass) {
+    not_empty(pass, "amf.integrity", config.amf.integrity.len(), 3, "no phone could be trusted");
+    not_empty(pass, "amf.ciphering", config.amf.ciphering.len(), 4, "no algorithm could be chosen");
+    if config.amf.integrity.contains(&Integrity::Nia0) {
+        pass.refuse(
+            "amf.integrity",
+            "NIA0 protects nothing and may not serve a registered phone (TS 33.501 §5.5.2)",
+            "list NIA2, NIA1 or NIA3",
+        );
+    }
+    let nea0 = config.amf.ciphering.iter().position(|a| *a == Ciphering::Nea0);
+    if nea0.is_some_and(|at| at + 1 != config.amf.ciphering.len()) {
+        pass.refuse(
+            "amf.ciphering",
+            "every phone knows NEA0, so what follows it is never used",
+            "put NEA0 last, or leave it alone in the list",
+        );
+    }
+}
+
+fn data_networks(networks: &[DataNetwork], pass: &mut Pass) {
+    if networks.is_empty() {
+        pass.refuse("data_networks", "without a data network no session can be had", "list at least one");
+    }
+    for (i, a) in networks.iter().enumerate() {
+        for (j, b) in networks.iter().enumerate().take(i) {
+            if a.dnn == b.dnn {
+                let what = format!("the data network `{}` stands in the list twice", a.dnn);
+                pass.refuse(
+                    &format!("data_networks[{i}].dnn"),
+                    what,
+                    format!("see item {}; keep one", j + 1),
+                );
+            }
+            overlap(pass, i, a, b, "ipv4_pool", |n| n.ipv4_pool, |x, y| x.overlaps(y));
+            overlap(pass, i, a, b, "ipv6_pool", |n| n.ipv6_pool, |x, y| x.overlaps(y));
+        }
+    }
+}
+
+fn overlap<P: Display>(
+    pass: &mut Pass,
+    i: usize,
+    a: &DataNetwork,
+    b: &DataNetwork,
+    key: &str,
+    pool: impl Fn(&DataNetwork) -> Option<P>,
+    overlaps: impl Fn(&P, &P) -> bool,
+) {
+    if let (Some(x), Some(y)) = (pool(a), pool(b))
+        && overlaps(&x, &y)
+    {
+        let what = format!("{x} of `{}` overlaps {y} of `{}`", a.dnn, b.dnn);
+        pass.refuse(
+            &format!("data_networks[{i}].{key}"),
+            what,
+            "give each data network addresses of its own",
+        );
+    }
+}
+
+fn home_network_keys(config: &Config, pass: &mut Pass) {
+    let mut seen = BTreeMap::new();
+    for (i, key) in config.home_network_keys.iter().enumerate() {
+        if let Some(first) = seen.insert(key.id, i) {
+            let what = format!("key identifier {} stands in the list twice", key.id);
+            pass.refuse(
+                &format!("home_network_keys[{i}].id"),
+                what,
+                format!("see item {}; number them", first + 1),
+            );
+        }
+    }
+}
+
+fn interfaces(config: &Config, pass: &mut Pass) {
+    let unspecified = config.n2.addresses.iter().any(|a| a.is_unspecified());
+    if unspecified && config.n2.addresses.len() > 1 {
+        let fix = "list the addresses, or the unspecified one alone";
+        pass.refuse("n2.addresses", "an unspecified address stands for all others already", fix);
+    }
+    let udp = [
+        Some(("n3.port", config.n3.address, config.n3.port)),
+        config.n4.listen.map(|l| ("n4.listen", l.ip(), l.port())),
+        config.n2.addresses.first().map(|a| ("n2.udp_port", *a, config.n2.udp_port)),
+    ];
+    let udp: Vec<_> = udp.into_iter().flatten().collect();
+    for (i, a) in udp.iter().enumerate() {
+        for b in udp.iter().take(i).filter(|b| a.2 == b.2 && meet(a.1, b.1)) {
+            let what = format!("UDP port {} of {} is taken by {} already", a.2, a.1, b.0);
+            pass.refuse(a.0, what, "choose another port");
+        }
+    }
+    for network in &config.data_networks {
+        let inside = match config.n3.address {
+            IpAddr::V4(a) => network.ipv4_pool.is_some_and(|p| p.contains(a)),
+            IpAddr::V6(a) => network.ipv6_pool.is_some_and(|p| p.contains(a)),
+        };
+        if inside {
+            let what = format!(
+                "{} lies in the pool of `{}`, whose addresses phones get",
+                config.n3.address, network.dnn
+            );
+            pass.refuse("n3.address", what, "choose a pool that this host's networks do not use");
+        }
+    }
+}
+
+fn meet(a: IpAddr, b: IpAddr) -> bool {
+    a == b || a.is_unspecified() || b.is_unspecified()
+}
+
+fn not_empty(pass: &mut Pass, key: &str, count: usize, most: usize, effect: &str) {
+    if count == 0 && pass.is_given(key) && pass.problems.iter().all(|p| p.key != key) {
+        pass.refuse(key, format!("the list is empty, so {effect}"), "list at least one");
+    }
+    if count > most {
+        pass.refuse(key, format!("the list has {count} entries"), format!("keep at most {most}"));
+    }
+}
+
+fn once<T: PartialEq + Display>(pass: &mut Pass, key: &str, list: &[T]) {
+    for (i, item) in list.iter().enumerate() {
+        if list[..i].contains(item) {
+            pass.refuse(key, format!("{item} stands in the list twice"), "keep one");
+        }
+    }
+}

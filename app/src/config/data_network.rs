@@ -1,0 +1,117 @@
+//! The data networks (DNN) that phones may ask for, and the addresses they get there (TS 23.501 §5.6, §5.8.2.2).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use whimbrel_ids::Dnn;
+
+use super::section::Section;
+use super::value::{Prefix, Value};
+
+/// One data network.
+#[derive(Clone, Debug)]
+pub(crate) struct DataNetwork {
+    pub(crate) dnn: Dnn,
+    pub(crate) ipv4_pool: Option<Prefix<Ipv4Addr>>,
+    pub(crate) ipv6_pool: Option<Prefix<Ipv6Addr>>,
+    pub(crate) dns: Vec<IpAddr>,
+    pub(crate) p_cscf: Vec<IpAddr>,
+    pub(crate) mtu: u16,
+}
+
+/// A pool, or the word `none`.
+struct Pool<A>(Option<Prefix<A>>);
+
+impl<A: super::value::Address> Value for Pool<A> {
+    fn read(text: &str) -> Result<Self, String> {
+        if text.trim() == "none" {
+            return Ok(Self(None));
+        }
+        Prefix::read(text).map(|p| Self(Some(p))).map_err(|e| format!("{e}, or none"))
+    }
+
+    fn show(&self) -> String {
+        self.0.map_or("none".into(), |p| p.show())
+    }
+}
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
+    let doc = "Data networks (DNN). One named `ims` carries voice; add further ones as items of the list:";
+    root.sections("data_networks", 1, doc, |s, i| {
+        let nth = u8::try_from(i).unwrap_or(u8::MAX);
+        let name = if i == 0 { "internet".to_string() } else { format!("dn{}", i + 1) };
+        let (second, group) = (45u8.saturating_add(nth), 0x45u16.saturating_add(nth.into()));
+        let ipv4 = Prefix { address: Ipv4Addr::new(10, second, 0, 0), length: 16 };
+        let ipv6 = Prefix { address: Ipv6Addr::new(0xfd00, 0x9997, group, 0, 0, 0, 0, 0), length: 48 };
+        let network = DataNetwork {
+            dnn: match name.parse() {
+                Ok(default) => s.value("dnn", default, "The name that phones ask for (TS 23.003 §9)."),
+                Err(_) => unreachable!("the default names are valid"),
+            },
+            ipv4_pool: s
+                .value(
+                    "ipv4_pool",
+                    Pool(Some(ipv4)),
+                    "Addresses given to phones; the first is the core's own. `none`: no IPv4 here. Each further data \
+                     network defaults to the next /16.",
+                )
+                .0,
+            ipv6_pool: s
+                .value(
+                    "ipv6_pool",
+                    Pool(Some(ipv6)),
+                    "Cut into a /64 a session (TS 23.501 §5.8.2.2). `none`: no IPv6 here. The default is of unique \
+                     local addresses (RFC 4193).",
+                )
+                .0,
+            dns: s.list(
+                "dns",
+                vec![
+                    IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)),
+                    IpAddr::V4(Ipv4Addr::new(8, 8, 8, 8)),
+                    IpAddr::V6(Ipv6Addr::new(0x2606, 0x4700, 0x4700, 0, 0, 0, 0, 0x1111)),
+                ],
+                "DNS servers told to phones, in order (TS 24.008 §10.5.6.3).",
+            ),
+            p_cscf: s.list("p_cscf", vec![], "Proxies of the IMS told to phones that ask for them (TS 24.229 §9.2.1)."),
+            mtu: s.value(
+                "mtu",
+                1400,
+                "Largest packet within the tunnel in octets, told to phones (TS 23.060 Annex C). 1500 on N3 less the \
+                 tunnel's headers, with room for IPv6 and IPsec underneath.",
+            ),
+        };
+        judge(s, &network);
+        network
+    })
+}
+
+fn judge(s: &mut Section<'_, '_>, network: &DataNetwork) {
+    let dnn = &network.dnn;
+    if network.ipv4_pool.is_none() && network.ipv6_pool.is_none() {
+        let what = format!(
+            "the data network `{dnn}` has neither an IPv4 nor an IPv6 pool, so no session can be had"
+        );
+        s.refuse("ipv4_pool", what, "give it `ipv4_pool` or `ipv6_pool`");
+    }
+    if let Some(pool) = network.ipv4_pool
+        && !(8..=29).contains(&pool.length)
+    {
+        s.refuse(
+            "ipv4_pool",
+            format!("/{} is no size for a pool", pool.length),
+            "write a prefix of /8 to /29",
+        );
+    }
+    if let Some(pool) = network.ipv6_pool
+        && !(32..=63).contains(&pool.length)
+    {
+        let what = format!("/{} is not cut into a /64 for each session", pool.length);
+        s.refuse("ipv6_pool", what, "write a prefix of /32 to /63");
+    }
+    // RFC 791 §3.1 and RFC 8200 §5 give the lower bound, an N3 of jumbo frames the upper.
+    let least = if network.ipv6_pool.is_some() { 1280 } else { 576 };
+    if !(least..=8900).contains(&network.mtu) {
+        let what = format!("an MTU of {} octets does not carry IP here", network.mtu);
+        s.refuse("mtu", what, format!("write {least} to 8900"));
+    }
+}

@@ -1,0 +1,153 @@
+//! Where the core listens and what it connects to: N2, N3, N4, N6.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use super::section::Section;
+use super::value::words;
+
+/// The loopback address that an unconfigured core lives on: nothing is exposed until an operator says so.
+const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Addresses of one SCTP endpoint that are of use; multi-homed gNBs have two.
+const N2_ADDRESSES_MAX: usize = 8;
+
+/// N2: NGAP over SCTP (TS 38.412).
+#[derive(Clone, Debug)]
+pub(crate) struct N2 {
+    pub(crate) addresses: Vec<IpAddr>,
+    pub(crate) port: u16,
+    pub(crate) sctp: SctpChoice,
+    pub(crate) udp_port: u16,
+}
+
+/// Which SCTP serves N2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SctpChoice {
+    /// The kernel's if the host has it, else raw IP sockets, else UDP.
+    Auto,
+    /// The kernel's.
+    Kernel,
+    /// Our own over raw IP sockets.
+    Raw,
+    /// Our own over UDP (RFC 6951).
+    Udp,
+}
+
+words! { SctpChoice {
+    SctpChoice::Auto = "auto", SctpChoice::Kernel = "kernel", SctpChoice::Raw = "raw", SctpChoice::Udp = "udp",
+} }
+
+/// N3: GTP-U (TS 29.281).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct N3 {
+    pub(crate) address: IpAddr,
+    pub(crate) port: u16,
+}
+
+/// N4: PFCP (TS 29.244).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct N4 {
+    pub(crate) node_id: IpAddr,
+    pub(crate) listen: Option<SocketAddr>,
+}
+
+/// N6: the way to the outside.
+#[derive(Clone, Debug)]
+pub(crate) struct N6 {
+    pub(crate) device: String,
+    pub(crate) nat: bool,
+}
+
+pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
+    root.section("n2", "N2, towards gNBs: NGAP over SCTP.", |s| {
+        let n2 = N2 {
+            addresses: s.list(
+                "addresses",
+                vec![LOOPBACK],
+                "Addresses of this host that gNBs connect to; several make one multi-homed endpoint.",
+            ),
+            port: s.value("port", 38412, "SCTP port (TS 38.412 §7)."),
+            sctp: s.value(
+                "sctp",
+                SctpChoice::Auto,
+                "auto, kernel, raw or udp. auto takes the kernel's SCTP if the host has it, else its own over raw IP \
+                 sockets (needs CAP_NET_RAW), else its own over UDP (RFC 6951).",
+            ),
+            udp_port: s.value("udp_port", 9899, "UDP port of encapsulated SCTP (RFC 6951 §4.1)."),
+        };
+        if n2.addresses.is_empty() || n2.addresses.len() > N2_ADDRESSES_MAX {
+            let what = format!("{} addresses make no SCTP endpoint", n2.addresses.len());
+            s.refuse("addresses", what, format!("list 1 to {N2_ADDRESSES_MAX} of this host's addresses"));
+        }
+        nonzero(s, "port", n2.port);
+        nonzero(s, "udp_port", n2.udp_port);
+        n2
+    })
+}
+
+pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
+    root.section("n3", "N3, towards gNBs: user packets in GTP-U.", |s| {
+        let n3 = N3 {
+            address: s.value(
+                "address",
+                LOOPBACK,
+                "Address of this host that gNBs send user packets to; they are told it.",
+            ),
+            port: s.value(
+                "port",
+                2152,
+                "UDP port (TS 29.281 §4.4.2.3); gNBs send to 2152 whatever stands here.",
+            ),
+        };
+        if n3.address.is_unspecified() {
+            s.refuse(
+                "address",
+                "gNBs cannot send to an unspecified address",
+                "write an address of this host",
+            );
+        }
+        nonzero(s, "port", n3.port);
+        n3
+    })
+}
+
+pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
+    root.section("n4", "N4, between SMF and UPF: PFCP. Within one process unless `listen` is given.", |s| {
+        N4 {
+            node_id: s.value("node_id", LOOPBACK, "Node identity of the SMF (TS 29.244 §8.2.38)."),
+            listen: s.optional(
+                "listen",
+                "127.0.0.1:8805",
+                "Address and UDP port on which the UPF also takes PFCP from another SMF.",
+            ),
+        }
+    })
+}
+
+pub(super) fn n6(root: &mut Section<'_, '_>) -> N6 {
+    root.section("n6", "N6, towards the data networks: a TUN device of this host.", |s| {
+        let n6 = N6 {
+            device: s.value("device", "whimbrel0".to_string(), "Name of the TUN device, made at start and removed at stop."),
+            nat: s.value(
+                "nat",
+                true,
+                "Lets phones out under this host's address (masquerading), set up at start and removed at stop. false: \
+                 route the pools to this host yourself.",
+            ),
+        };
+        // IFNAMSIZ of linux/if.h, less the closing zero.
+        let fits = (1..=15).contains(&n6.device.len())
+            && n6.device.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+            && !matches!(n6.device.as_str(), "." | "..");
+        if !fits {
+            let what = format!("`{}` is no name for a network device", n6.device);
+            s.refuse("device", what, "write 1 to 15 letters, digits, `-`, `_` or `.`");
+        }
+        n6
+    })
+}
+
+fn nonzero(s: &mut Section<'_, '_>, key: &str, port: u16) {
+    if port == 0 {
+        s.refuse(key, "port 0 does not exist", "write 1 to 65535");
+    }
+}

@@ -1,0 +1,47 @@
+//! Bounds on what peers can make the core hold.
+
+use super::section::Section;
+
+/// The bounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) phones: u32,
+    pub(crate) ran_nodes: u32,
+    pub(crate) sessions_per_phone: u8,
+    pub(crate) strangers: u32,
+}
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
+    root.section(
+        "limits",
+        "Bounds on what peers can make the core hold. A counter shows where one bites.",
+        |s| {
+            let limits = Limits {
+                phones: s.value("phones", 1 << 20, "Phones at once, registered or on the way."),
+                ran_nodes: s.value("ran_nodes", 1024, "gNBs at once."),
+                sessions_per_phone: s.value(
+                    "sessions_per_phone",
+                    8,
+                    "PDU sessions of one phone, up to 15 (TS 24.501 §9.4).",
+                ),
+                strangers: s.value(
+                    "strangers",
+                    65_536,
+                    "Phones not yet authenticated at once: what a flood of first messages can occupy.",
+                ),
+            };
+            // Slots are 24 bits of the AMF-UE-NGAP-ID; the generation takes the rest.
+            within(s, "phones", limits.phones, 1, 1 << 24);
+            within(s, "ran_nodes", limits.ran_nodes, 1, 65_536);
+            within(s, "sessions_per_phone", limits.sessions_per_phone.into(), 1, 15);
+            within(s, "strangers", limits.strangers, 1, limits.phones);
+            limits
+        },
+    )
+}
+
+fn within(s: &mut Section<'_, '_>, key: &str, value: u32, least: u32, most: u32) {
+    if !(least..=most).contains(&value) {
+        s.refuse(key, format!("{value} is out of bounds"), format!("write {least} to {most}"));
+    }
+}

@@ -1,0 +1,146 @@
+//! The one YAML file: every key optional, every default documented, everything wrong told with its line and fix.
+//!
+//! [`load`] gives the typed configuration or all problems at once; [`defaults`] prints the same keys as commented
+//! YAML. Each key is named once, in the function of its section (`amf.rs`, `data_network.rs`, …).
+
+mod amf;
+mod contradictions;
+mod data_network;
+mod home_network_key;
+mod interfaces;
+mod limits;
+pub(crate) mod problem;
+mod section;
+mod service;
+mod timers;
+pub(crate) mod value;
+mod yaml;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub(crate) use data_network::DataNetwork;
+pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
+pub(crate) use interfaces::{N2, N3, N4, N6, SctpChoice};
+pub(crate) use limits::Limits;
+pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};
+pub(crate) use timers::Timers;
+
+use self::amf::Amf;
+use self::problem::Problem;
+use self::section::{Pass, Section};
+use self::yaml::{Node, NodeValue, Position};
+
+/// Where the file is looked for if none is named: the first that exists.
+pub(crate) const PLACES: [&str; 2] = ["whimbrel.yaml", "/etc/whimbrel/whimbrel.yaml"];
+/// Octets of a configuration file; a hundred data networks and keys need a tenth of it.
+const FILE_OCTETS_MAX: u64 = 4 << 20;
+
+/// Everything that the operator decides.
+#[derive(Clone, Debug)]
+pub(crate) struct Config {
+    pub(crate) amf: Amf,
+    pub(crate) timers: Timers,
+    pub(crate) data_networks: Vec<DataNetwork>,
+    pub(crate) home_network_keys: Vec<HomeNetworkKey>,
+    pub(crate) n2: N2,
+    pub(crate) n3: N3,
+    pub(crate) n4: N4,
+    pub(crate) n6: N6,
+    pub(crate) store: Store,
+    pub(crate) api: Api,
+    pub(crate) log: Log,
+    pub(crate) limits: Limits,
+}
+
+/// Why there is no configuration.
+#[derive(Debug)]
+pub(crate) enum LoadError {
+    /// The file itself cannot be had: one sentence.
+    File(String),
+    /// The file was read and is wrong.
+    Problems(PathBuf, Vec<Problem>),
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::File(sentence) => f.write_str(sentence),
+            LoadError::Problems(file, problems) => f.write_str(problem::sentences(file, problems).trim_end()),
+        }
+    }
+}
+
+/// Reads the named file, or the first of [`PLACES`] that exists, or the defaults if none does.
+///
+/// Gives the file that was read along with the configuration.
+pub(crate) fn load(file: Option<&Path>) -> Result<(Config, Option<PathBuf>), LoadError> {
+    let found =
+        file.map(Path::to_path_buf).or_else(|| PLACES.iter().map(PathBuf::from).find(|place| place.exists()));
+    let Some(file) = found else { return parse("", Path::new("(defaults)")).map(|c| (c, None)) };
+    let cannot = |why: &dyn fmt::Display| {
+        let fix = "name an existing file, or none for the defaults (`whimbrel config` prints them)";
+        LoadError::File(format!("the configuration {} cannot be read: {why}; {fix}", file.display()))
+    };
+    let size = std::fs::metadata(&file).map_err(|e| cannot(&e))?.len();
+    if size > FILE_OCTETS_MAX {
+        return Err(cannot(&format_args!("it has {size} octets, more than {FILE_OCTETS_MAX}")));
+    }
+    let octets = std::fs::read(&file).map_err(|e| cannot(&e))?;
+    let text = String::from_utf8(octets)
+        .map_err(|e| cannot(&format_args!("octet {} is not UTF-8 text", e.utf8_error().valid_up_to())))?;
+    parse(&text, &file).map(|config| (config, Some(file)))
+}
+
+/// Reads a text that stood in `file`.
+pub(crate) fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
+    let refused = |problems| LoadError::Problems(file.to_path_buf(), problems);
+    let text = text.trim_start_matches('\u{feff}');
+    let node = yaml::parse(text)
+        .map_err(|(at, what)| refused(vec![Problem { at, key: String::new(), what, fix: String::new() }]))?;
+    let mut pass = Pass::default();
+    let config = all_keys(&mut pass, &node);
+    contradictions::check(&config, &mut pass);
+    if pass.problems.is_empty() { Ok(config) } else { Err(refused(pass.problems)) }
+}
+
+/// The defaults as commented YAML.
+pub(crate) fn defaults() -> String {
+    let mut pass = Pass::printing();
+    all_keys(&mut pass, &Node { at: Position::START, value: NodeValue::Null });
+    format!(
+        "# Configuration of whimbrel: every key is optional, and this file says each default.\n\
+         # `whimbrel check FILE` tells what is wrong in a file before it is used.\n\n{}",
+        pass.into_text()
+    )
+}
+
+/// The default configuration.
+#[cfg(test)]
+pub(crate) fn default() -> Config {
+    parse("", Path::new("(defaults)")).expect("the defaults contradict nothing")
+}
+
+/// Every section in the order in which they are printed.
+fn all_keys(pass: &mut Pass, node: &Node) -> Config {
+    let mut root = Section::root(pass, node);
+    let config = Config {
+        amf: amf::read(&mut root),
+        timers: timers::read(&mut root),
+        data_networks: data_network::read(&mut root),
+        home_network_keys: home_network_key::read(&mut root),
+        n2: interfaces::n2(&mut root),
+        n3: interfaces::n3(&mut root),
+        n4: interfaces::n4(&mut root),
+        n6: interfaces::n6(&mut root),
+        store: service::store(&mut root),
+        api: service::api(&mut root),
+        log: service::log(&mut root),
+        limits: limits::read(&mut root),
+    };
+    root.finish();
+    config
+}

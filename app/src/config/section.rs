@@ -1,0 +1,277 @@
+//! The keys of a configuration, each named once: the same call reads it from a file and prints it as documentation.
+//!
+//! A function that takes a [`Section`] asks it for its keys one by one, with default and comment. Over a parsed file
+//! the section answers with what stands there and notes what is wrong; in printing it writes the commented default.
+//! What was not asked for is an unknown key. So reader, defaults and documentation cannot disagree.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use super::problem::{Problem, did_you_mean};
+use super::value::Value;
+use super::yaml::{Key, Node, NodeValue, Position};
+
+/// Columns of a comment line in the printed defaults.
+const COMMENT_WIDTH: usize = 110;
+
+/// What one pass over all keys gathers.
+#[derive(Default)]
+pub(crate) struct Pass {
+    /// What is wrong so far.
+    pub(crate) problems: Vec<Problem>,
+    /// Where each key that the file has stands, by its path in dots.
+    positions: BTreeMap<String, Position>,
+    /// The commented YAML, while printing.
+    text: Option<String>,
+    /// Nesting, for the indentation of the printed text.
+    depth: usize,
+    /// The next printed key begins a list's item.
+    item: bool,
+}
+
+impl Pass {
+    /// A pass that prints the defaults.
+    pub(crate) fn printing() -> Self {
+        Self { text: Some(String::new()), ..Self::default() }
+    }
+
+    /// What was printed.
+    pub(crate) fn into_text(self) -> String {
+        self.text.unwrap_or_default()
+    }
+
+    /// Notes a contradiction at `key`, or at the nearest thing above it that the file has.
+    pub(crate) fn refuse(&mut self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
+        let mut part = key;
+        let at = loop {
+            if let Some(at) = self.positions.get(part) {
+                break *at;
+            }
+            match part.rfind(['.', '[']) {
+                Some(cut) => part = &part[..cut],
+                None => break Position::START,
+            }
+        };
+        self.problems.push(Problem { at, key: key.into(), what: what.into(), fix: fix.into() });
+    }
+
+    /// Whether the file has this key, or leaves it to its default.
+    pub(crate) fn is_given(&self, key: &str) -> bool {
+        self.positions.contains_key(key)
+    }
+
+    fn comment(&mut self, doc: &str) {
+        let depth = self.depth;
+        let Some(text) = &mut self.text else { return };
+        let indent = "  ".repeat(depth);
+        let mut line = String::new();
+        for word in doc.split_whitespace() {
+            if !line.is_empty() && indent.len() + line.len() + word.len() + 3 > COMMENT_WIDTH {
+                let _ = writeln!(text, "{indent}# {line}");
+                line.clear();
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        let _ = writeln!(text, "{indent}# {line}");
+    }
+
+    fn line(&mut self, content: &str) {
+        let (depth, item) = (self.depth, std::mem::take(&mut self.item));
+        let Some(text) = &mut self.text else { return };
+        let indent = "  ".repeat(if item { depth - 1 } else { depth });
+        let _ = writeln!(text, "{indent}{}{content}", if item { "- " } else { "" });
+    }
+}
+
+/// One map of the configuration.
+pub(crate) struct Section<'p, 'n> {
+    pass: &'p mut Pass,
+    path: String,
+    map: &'n [(Key, Node)],
+    known: Vec<&'static str>,
+}
+
+impl<'p, 'n> Section<'p, 'n> {
+    /// The file as a whole.
+    pub(crate) fn root(pass: &'p mut Pass, node: &'n Node) -> Self {
+        let map = map_of(pass, node, "");
+        Self { pass, path: String::new(), map, known: Vec::new() }
+    }
+
+    /// The path in dots of one of this section's keys.
+    pub(crate) fn path(&self, key: &str) -> String {
+        match self.path.as_str() {
+            "" => key.into(),
+            path => format!("{path}.{key}"),
+        }
+    }
+
+    /// Notes a contradiction at one of this section's keys.
+    pub(crate) fn refuse(&mut self, key: &str, what: impl Into<String>, fix: impl Into<String>) {
+        let path = self.path(key);
+        self.pass.refuse(&path, what, fix);
+    }
+
+    /// A value with a default.
+    pub(crate) fn value<T: Value>(&mut self, key: &'static str, default: T, doc: &str) -> T {
+        if let Some(node) = self.take(key, doc, &format!("{key}: {}", default.show())) {
+            return self.scalar(key, node).unwrap_or(default);
+        }
+        default
+    }
+
+    /// A value without a default; the printed text shows the example commented out.
+    pub(crate) fn optional<T: Value>(&mut self, key: &'static str, example: &str, doc: &str) -> Option<T> {
+        let node = self.take(key, doc, &format!("# {key}: {example}"))?;
+        self.scalar(key, node)
+    }
+
+    /// A list of values; a single value is a list of one.
+    pub(crate) fn list<T: Value>(&mut self, key: &'static str, default: Vec<T>, doc: &str) -> Vec<T> {
+        let shown: Vec<String> = default.iter().map(Value::show).collect();
+        let Some(node) = self.take(key, doc, &format!("{key}: [{}]", shown.join(", "))) else {
+            return default;
+        };
+        match &node.value {
+            NodeValue::List(items) => items.iter().filter_map(|item| self.scalar(key, item)).collect(),
+            _ => self.scalar(key, node).into_iter().collect(),
+        }
+    }
+
+    /// A map within this one.
+    pub(crate) fn section<R>(
+        &mut self,
+        key: &'static str,
+        doc: &str,
+        read: impl FnOnce(&mut Section<'_, '_>) -> R,
+    ) -> R {
+        self.part();
+        let node = self.take(key, doc, &format!("{key}:"));
+        let path = self.path(key);
+        let map = node.map_or(&[][..], |node| map_of(self.pass, node, &path));
+        self.pass.depth += 1;
+        let mut inner = Section { pass: self.pass, path, map, known: Vec::new() };
+        let value = read(&mut inner);
+        inner.finish();
+        self.pass.depth -= 1;
+        value
+    }
+
+    /// A list of maps. Where the file has none, `default_items` empty maps are read in their place, so that each
+    /// key's own default stands. `read` is told the position within the list.
+    pub(crate) fn sections<R>(
+        &mut self,
+        key: &'static str,
+        default_items: usize,
+        doc: &str,
+        mut read: impl FnMut(&mut Section<'_, '_>, usize) -> R,
+    ) -> Vec<R> {
+        self.part();
+        let node = self.take(key, doc, &format!("{key}:{}", if default_items == 0 { " []" } else { "" }));
+        let items: &[Node] = match node.map(|node| &node.value) {
+            Some(NodeValue::List(items)) => items,
+            Some(_) => {
+                self.refuse(key, "a list is expected here", "begin each entry with a hyphen (`- `)");
+                &[]
+            }
+            None => &[],
+        };
+        let count = if node.is_some() { items.len() } else { default_items };
+        let list = self.path(key);
+        let mut values = Vec::new();
+        for i in 0..count {
+            let path = format!("{list}[{i}]");
+            let map = match items.get(i) {
+                Some(item) => {
+                    self.pass.positions.insert(path.clone(), item.at);
+                    map_of(self.pass, item, &path)
+                }
+                None => &[],
+            };
+            self.pass.depth += 2;
+            self.pass.item = true;
+            let mut inner = Section { pass: self.pass, path, map, known: Vec::new() };
+            values.push(read(&mut inner, i));
+            inner.finish();
+            self.pass.item = false;
+            self.pass.depth -= 2;
+        }
+        values
+    }
+
+    /// Refuses the keys that nobody asked for.
+    pub(crate) fn finish(self) {
+        for (key, _) in self.map.iter().filter(|(k, _)| !self.known.contains(&k.name.as_str())) {
+            let fix = match did_you_mean(&key.name, self.known.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("known here: {}", self.known.join(", ")),
+            };
+            let what = match self.path.as_str() {
+                "" => format!("`{}` is not a key of this file", key.name),
+                path => format!("`{}` is not a key of `{path}`", key.name),
+            };
+            self.pass.problems.push(Problem { at: key.at, key: String::new(), what, fix });
+        }
+    }
+
+    /// A blank line between the parts of the printed file.
+    fn part(&mut self) {
+        if let (Some(text), "") = (&mut self.pass.text, self.path.as_str()) {
+            text.push('\n');
+        }
+    }
+
+    fn take(&mut self, key: &'static str, doc: &str, printed: &str) -> Option<&'n Node> {
+        debug_assert!(!self.known.contains(&key), "`{key}` is asked for twice");
+        self.known.push(key);
+        if self.pass.text.is_some() {
+            if !self.pass.item {
+                self.pass.comment(doc);
+            }
+            self.pass.line(printed);
+        }
+        let (_, node) = self.map.iter().find(|(k, _)| k.name == key)?;
+        let path = self.path(key);
+        self.pass.positions.insert(path, node.at);
+        (node.value != NodeValue::Null).then_some(node)
+    }
+
+    fn scalar<T: Value>(&mut self, key: &str, node: &Node) -> Option<T> {
+        let refusal = match &node.value {
+            NodeValue::Text(text) => match T::read(text) {
+                Ok(value) => return Some(value),
+                Err(expected) if T::SECRET => ("this value is not understood".into(), expected),
+                Err(expected) => (format!("`{}` is not understood", shorten(text)), expected),
+            },
+            _ => (format!("{} stands here", node.kind()), T::read("").err().unwrap_or_default()),
+        };
+        let (key, what, fix) = (self.path(key), refusal.0, format!("write {}", refusal.1));
+        self.pass.problems.push(Problem { at: node.at, key, what, fix });
+        None
+    }
+}
+
+fn map_of<'n>(pass: &mut Pass, node: &'n Node, key: &str) -> &'n [(Key, Node)] {
+    match &node.value {
+        NodeValue::Map(map) => map,
+        NodeValue::Null => &[],
+        _ => {
+            let what = format!("{} stands where a map of keys is expected", node.kind());
+            let fix = "write one `key: value` a line, indented".into();
+            pass.problems.push(Problem { at: node.at, key: key.into(), what, fix });
+            &[]
+        }
+    }
+}
+
+/// A value as it may stand in a sentence.
+fn shorten(text: &str) -> String {
+    let mut short: String = text.chars().take(60).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

@@ -1,0 +1,178 @@
+//! The file as an operator writes it, right and wrong.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+
+fn read(text: &str) -> Result<Config, String> {
+    parse(text, Path::new("w.yaml")).map_err(|e| e.to_string())
+}
+
+fn refused(text: &str) -> String {
+    match read(text) {
+        Ok(_) => panic!("accepted: {text}"),
+        Err(sentences) => sentences,
+    }
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    let config = read("").unwrap();
+    assert_eq!(config.amf.plmn.to_string(), "999/70");
+    assert_eq!(config.data_networks.len(), 1);
+    assert_eq!(config.data_networks[0].dnn.as_str(), "internet");
+    assert_eq!(config.timers.t3550, Duration::from_secs(6));
+    assert!(config.api.address.ip().is_loopback());
+    assert_eq!(format!("{:?}", read("# nothing\n").unwrap()), format!("{config:?}"));
+}
+
+#[test]
+fn the_printed_defaults_read_back_as_the_defaults() {
+    let text = defaults();
+    let config = read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(format!("{config:?}"), format!("{:?}", default()));
+    let widest = text.lines().map(|l| l.chars().count()).max();
+    assert!(widest <= Some(112), "{widest:?}");
+    for (i, line) in text.lines().enumerate() {
+        assert!(!line.ends_with(' '), "line {}", i + 1);
+    }
+}
+
+#[test]
+fn keys_in_3gpp_words() {
+    let config = read(
+        "plmn: 001/01\ntac: 7\nslices: [1, 2-0000ab]\namf:\n  region: 128\n  set: 4\n  pointer: 1\n  integrity: nia2\n\
+         data_networks:\n  - dnn: internet\n    ipv4_pool: 10.60.0.0/16\n    ipv6_pool: none\n  - dnn: ims\n\
+         timers:\n  t3560: 2s\n",
+    )
+    .unwrap();
+    assert_eq!(config.amf.tacs.len(), 1);
+    assert_eq!(config.amf.slices[1].to_string(), "2-0000ab");
+    assert_eq!(config.amf.amf_id.octets(), [128, 1, 1]);
+    assert_eq!(config.data_networks[0].ipv6_pool, None);
+    assert_eq!(config.data_networks[1].ipv4_pool.unwrap().to_string(), "10.46.0.0/16");
+    assert_eq!(config.timers.t3560, Duration::from_secs(2));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_line_column_and_fix() {
+    for (text, sentence) in [
+        ("tac: 1\nplnm: 999/70\n", "w.yaml:2:1: `plnm` is not a key of this file; did you mean `plmn`?"),
+        ("n2:\n  prot: 1\n", "w.yaml:2:3: `prot` is not a key of `n2`; did you mean `port`?"),
+        ("plmn: 9997\n", "w.yaml:1:7: plmn: `9997` is not understood; write a PLMN of 3 digits (MCC)"),
+        ("tac: 16777216\n", "w.yaml:1:6: tac: `16777216` is not understood; write a TAC of 0 to 16777215"),
+        (
+            "n2:\n  port: none\n",
+            "w.yaml:2:9: n2.port: `none` is not understood; write a whole number of 0 to 65535",
+        ),
+        ("n2:\n  port: [1]\n", "w.yaml:2:9: n2.port: a list stands here; write a whole number"),
+        ("n2: 7\n", "w.yaml:1:5: n2: a single value stands where a map of keys is expected"),
+        (
+            "n2:\n  sctp: kernal\n",
+            "w.yaml:2:9: n2.sctp: `kernal` is not understood; write kernel (known are auto",
+        ),
+        ("timers:\n  t3550: 6\n", "w.yaml:2:10: timers.t3550: `6` is not understood; write the unit too: 6s"),
+        (
+            "timers:\n  t3512: 54min\n",
+            "w.yaml:2:10: timers.t3512: 54min cannot be coded in GPRS timer 3, which tells it to phones; write 50min",
+        ),
+        ("timers:\n  t3550: 0s\n", "w.yaml:2:10: timers.t3550: 0s is no time to wait"),
+        ("amf:\n  set: 1024\n", "w.yaml:2:8: amf.set: 1024 does not fit in 10 bits; write 0 to 1023"),
+        ("amf:\n  integrity: [NIA0]\n", "w.yaml:2:14: amf.integrity: NIA0 protects nothing"),
+        (
+            "amf:\n  integrity: []\n",
+            "w.yaml:2:14: amf.integrity: the list is empty, so no phone could be trusted",
+        ),
+        ("amf:\n  ciphering: [NEA0, NEA2]\n", "w.yaml:2:14: amf.ciphering: every phone knows NEA0"),
+        ("tac: [1, 1]\n", "w.yaml:1:6: tac: 1 stands in the list twice"),
+        ("data_networks: []\n", "w.yaml:1:16: data_networks: without a data network"),
+        ("data_networks:\n  dnn: internet\n", "a list is expected here; begin each entry with a hyphen"),
+        (
+            "data_networks:\n  - dnn: a\n    ipv4_pool: none\n    ipv6_pool: none\n",
+            "w.yaml:3:16: data_networks[0].ipv4_pool: the data network `a` has neither",
+        ),
+        (
+            "data_networks:\n  - dnn: a\n  - dnn: b\n    ipv4_pool: 10.45.8.0/24\n",
+            "w.yaml:4:16: data_networks[1].ipv4_pool: 10.45.8.0/24 of `b` overlaps 10.45.0.0/16 of `a`",
+        ),
+        (
+            "data_networks:\n  - dnn: a\n  - dnn: A\n",
+            "w.yaml:3:10: data_networks[1].dnn: the data network `a` stands in the list twice",
+        ),
+        ("data_networks:\n  - dnn: a\n    ipv4_pool: 10.0.0.1/8\n", "ends in zeros after 8 bits"),
+        ("n3:\n  address: 10.45.0.9\n", "w.yaml:2:12: n3.address: 10.45.0.9 lies in the pool of `internet`"),
+        ("n3:\n  address: 0.0.0.0\n", "w.yaml:2:12: n3.address: gNBs cannot send to an unspecified address"),
+        ("n2:\n  udp_port: 2152\n", "UDP port 2152 of 127.0.0.1 is taken by n3.port already"),
+        ("n6:\n  device: a/b\n", "w.yaml:2:11: n6.device: `a/b` is no name for a network device"),
+        (
+            "limits:\n  sessions_per_phone: 16\n",
+            "w.yaml:2:23: limits.sessions_per_phone: 16 is out of bounds; write 1 to 15",
+        ),
+        (
+            "home_network_keys:\n  - id: 1\n",
+            "w.yaml:2:5: home_network_keys[0].private_key_file: the key is missing",
+        ),
+        (
+            "home_network_keys:\n  - id: 1\n    private_key: \"00ff\"\n",
+            "w.yaml:3:18: home_network_keys[0].private_key: the private key has 2 octets",
+        ),
+        ("a: [\n", "w.yaml:2:1: this is not YAML"),
+    ] {
+        let told = refused(text);
+        assert!(told.contains(sentence), "{text}\n told: {told}\n want: {sentence}");
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once_in_the_order_of_the_file() {
+    let told = refused("zebra: 1\nplmn: 9\ntac: x\n");
+    let lines: Vec<_> = told.lines().collect();
+    assert_eq!(lines.len(), 3, "{told}");
+    assert!(lines[0].contains(":1:1:") && lines[1].contains(":2:7:") && lines[2].contains(":3:6:"), "{told}");
+}
+
+#[test]
+fn a_secret_is_never_repeated() {
+    let text = "home_network_keys:\n  - id: 1\n    private_key: \"c53c22208b61860b06c62e5406a7b330c2b577aa55589815\"\n";
+    assert!(!refused(text).contains("c53c22"));
+    let text = "home_network_keys:\n  - id: 1\n    private_key: \"not a key c53c22\"\n";
+    assert!(!refused(text).contains("c53c22"));
+    let good = format!("home_network_keys:\n  - private_key: \"{}\"\n", "c5".repeat(32));
+    assert!(!format!("{:?}", read(&good).unwrap()).contains("197"));
+}
+
+#[test]
+fn a_key_file_that_others_may_read_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = std::env::temp_dir().join(format!("whimbrel-config-test-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let file = dir.join("suci.key");
+    std::fs::write(&file, format!("{}\n", "0a".repeat(32))).unwrap();
+    let text = format!("home_network_keys:\n  - private_key_file: {}\n", file.display());
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o644)).unwrap();
+    assert!(refused(&text).contains("chmod 600"));
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    assert_eq!(read(&text).unwrap().home_network_keys[0].private_key, [10; 32]);
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(200))]
+
+    /// Any text is read or refused; none panics.
+    #[test]
+    fn any_text_is_answered(text in "[ -~\\n]{0,200}") {
+        let _ = read(&text);
+    }
+
+    /// Damaged defaults are read or refused.
+    #[test]
+    fn damaged_defaults_are_answered(at in 0usize..4000, with in "[ -~\\n]{0,3}") {
+        let mut text: Vec<char> = defaults().chars().collect();
+        let at = at.min(text.len());
+        let end = (at + with.len()).min(text.len());
+        text.splice(at..end, with.chars());
+        let _ = read(&text.into_iter().collect::<String>());
+    }
+}
