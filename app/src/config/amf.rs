@@ -54,7 +54,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
         "The network: MCC/MNC. 999/70 is a test network that no operator owns. The first digits of each SIM's IMSI.",
     );
     let tacs = root.list(
-        "tac",
+        "tacs",
         Tac::new(1).into_iter().collect(),
         "Tracking area codes served. A gNB must broadcast at least one of them, with this PLMN.",
     );
@@ -63,6 +63,22 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
         vec![SNssai::sst(1)],
         "Slices offered (S-NSSAI), as SST or SST-SD: [1, 2-0000ab]. SST 1 is eMBB (TS 23.501 §5.15.2.2).",
     );
+    let (integrity, ciphering) = root.section("security", "What protects NAS (TS 33.501 §5.5, §6.7).", |s| {
+        (
+            s.list(
+                "integrity",
+                vec![Integrity::Nia2, Integrity::Nia1, Integrity::Nia3],
+                "Integrity algorithms, best first: the first that a phone knows too is used. NIA0 protects nothing and \
+                 is refused.",
+            ),
+            s.list(
+                "ciphering",
+                vec![Ciphering::Nea2, Ciphering::Nea1, Ciphering::Nea3],
+                "Ciphering algorithms, best first. NEA0 leaves NAS readable: name it, alone or last, only where a \
+                 capture must be read or the law forbids ciphering.",
+            ),
+        )
+    });
     root.section("amf", "The access and mobility management function.", |s| Amf {
         plmn,
         tacs,
@@ -74,18 +90,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
             255,
             "Weight among the AMFs that one gNB knows (TS 38.413 §9.3.1.32).",
         ),
-        integrity: s.list(
-            "integrity",
-            vec![Integrity::Nia2, Integrity::Nia1, Integrity::Nia3],
-            "NAS integrity algorithms, best first: the first that a phone knows too is used (TS 33.501 §6.7.1). \
-             NIA0 protects nothing and is refused.",
-        ),
-        ciphering: s.list(
-            "ciphering",
-            vec![Ciphering::Nea2, Ciphering::Nea1, Ciphering::Nea3],
-            "NAS ciphering algorithms, best first. NEA0 leaves NAS readable: name it (alone or last) only where a \
-             capture must be read or the law forbids ciphering.",
-        ),
+        integrity,
+        ciphering,
         network_name_full: s.value(
             "network_name_full",
             "Whimbrel".to_string(),

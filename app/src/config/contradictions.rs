@@ -23,9 +23,9 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
 }
 
 fn lists(config: &Config, pass: &mut Pass) {
-    not_empty(pass, "tac", config.amf.tacs.len(), TACS_MAX, "no phone could register");
+    not_empty(pass, "tacs", config.amf.tacs.len(), TACS_MAX, "no phone could register");
     not_empty(pass, "slices", config.amf.slices.len(), SLICES_MAX, "no phone could register");
-    once(pass, "tac", &config.amf.tacs);
+    once(pass, "tacs", &config.amf.tacs);
     once(pass, "slices", &config.amf.slices);
     once(pass, "n2.addresses", &config.n2.addresses);
     if config.amf.name.is_empty() || config.amf.name.len() > 150 {
@@ -44,11 +44,11 @@ fn lists(config: &Config, pass: &mut Pass) {
 }
 
 fn algorithms(config: &Config, pass: &mut Pass) {
-    not_empty(pass, "amf.integrity", config.amf.integrity.len(), 3, "no phone could be trusted");
-    not_empty(pass, "amf.ciphering", config.amf.ciphering.len(), 4, "no algorithm could be chosen");
+    not_empty(pass, "security.integrity", config.amf.integrity.len(), 3, "no phone could be trusted");
+    not_empty(pass, "security.ciphering", config.amf.ciphering.len(), 4, "no algorithm could be chosen");
     if config.amf.integrity.contains(&Integrity::Nia0) {
         pass.refuse(
-            "amf.integrity",
+            "security.integrity",
             "NIA0 protects nothing and may not serve a registered phone (TS 33.501 §5.5.2)",
             "list NIA2, NIA1 or NIA3",
         );
@@ -56,7 +56,7 @@ fn algorithms(config: &Config, pass: &mut Pass) {
     let nea0 = config.amf.ciphering.iter().position(|a| *a == Ciphering::Nea0);
     if nea0.is_some_and(|at| at + 1 != config.amf.ciphering.len()) {
         pass.refuse(
-            "amf.ciphering",
+            "security.ciphering",
             "every phone knows NEA0, so what follows it is never used",
             "put NEA0 last, or leave it alone in the list",
         );

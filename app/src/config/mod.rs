@@ -10,6 +10,7 @@ mod home_network_key;
 mod interfaces;
 mod limits;
 pub(crate) mod problem;
+mod refusals;
 mod section;
 mod service;
 mod timers;
@@ -26,6 +27,7 @@ pub(crate) use data_network::DataNetwork;
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{N2, N3, N4, N6, SctpChoice};
 pub(crate) use limits::Limits;
+pub(crate) use refusals::RefusalAnswer;
 pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};
 pub(crate) use timers::Timers;
 
@@ -54,6 +56,7 @@ pub(crate) struct Config {
     pub(crate) api: Api,
     pub(crate) log: Log,
     pub(crate) limits: Limits,
+    pub(crate) refusals: Vec<(&'static str, RefusalAnswer)>,
 }
 
 /// Why there is no configuration.
@@ -140,6 +143,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         api: service::api(&mut root),
         log: service::log(&mut root),
         limits: limits::read(&mut root),
+        refusals: refusals::read(&mut root),
     };
     root.finish();
     config

@@ -228,7 +228,7 @@ impl<'p, 'n> Section<'p, 'n> {
         debug_assert!(!self.known.contains(&key), "`{key}` is asked for twice");
         self.known.push(key);
         if self.pass.text.is_some() {
-            if !self.pass.item {
+            if !self.pass.item && !doc.is_empty() {
                 self.pass.comment(doc);
             }
             self.pass.line(printed);

@@ -42,7 +42,7 @@ fn the_printed_defaults_read_back_as_the_defaults() {
 #[test]
 fn keys_in_3gpp_words() {
     let config = read(
-        "plmn: 001/01\ntac: 7\nslices: [1, 2-0000ab]\namf:\n  region: 128\n  set: 4\n  pointer: 1\n  integrity: nia2\n\
+        "plmn: 001/01\ntacs: 7\nslices: [1, 2-0000ab]\namf:\n  region: 128\n  set: 4\n  pointer: 1\nsecurity:\n  integrity: nia2\n\
          data_networks:\n  - dnn: internet\n    ipv4_pool: 10.60.0.0/16\n    ipv6_pool: none\n  - dnn: ims\n\
          timers:\n  t3560: 2s\n",
     )
@@ -58,10 +58,10 @@ fn keys_in_3gpp_words() {
 #[test]
 fn what_is_wrong_is_told_with_line_column_and_fix() {
     for (text, sentence) in [
-        ("tac: 1\nplnm: 999/70\n", "w.yaml:2:1: `plnm` is not a key of this file; did you mean `plmn`?"),
+        ("tacs: 1\nplnm: 999/70\n", "w.yaml:2:1: `plnm` is not a key of this file; did you mean `plmn`?"),
         ("n2:\n  prot: 1\n", "w.yaml:2:3: `prot` is not a key of `n2`; did you mean `port`?"),
         ("plmn: 9997\n", "w.yaml:1:7: plmn: `9997` is not understood; write a PLMN of 3 digits (MCC)"),
-        ("tac: 16777216\n", "w.yaml:1:6: tac: `16777216` is not understood; write a TAC of 0 to 16777215"),
+        ("tacs: 16777216\n", "w.yaml:1:7: tacs: `16777216` is not understood; write a TAC of 0 to 16777215"),
         (
             "n2:\n  port: none\n",
             "w.yaml:2:9: n2.port: `none` is not understood; write a whole number of 0 to 65535",
@@ -79,13 +79,13 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
         ),
         ("timers:\n  t3550: 0s\n", "w.yaml:2:10: timers.t3550: 0s is no time to wait"),
         ("amf:\n  set: 1024\n", "w.yaml:2:8: amf.set: 1024 does not fit in 10 bits; write 0 to 1023"),
-        ("amf:\n  integrity: [NIA0]\n", "w.yaml:2:14: amf.integrity: NIA0 protects nothing"),
+        ("security:\n  integrity: [NIA0]\n", "w.yaml:2:14: security.integrity: NIA0 protects nothing"),
         (
-            "amf:\n  integrity: []\n",
-            "w.yaml:2:14: amf.integrity: the list is empty, so no phone could be trusted",
+            "security:\n  integrity: []\n",
+            "w.yaml:2:14: security.integrity: the list is empty, so no phone could be trusted",
         ),
-        ("amf:\n  ciphering: [NEA0, NEA2]\n", "w.yaml:2:14: amf.ciphering: every phone knows NEA0"),
-        ("tac: [1, 1]\n", "w.yaml:1:6: tac: 1 stands in the list twice"),
+        ("security:\n  ciphering: [NEA0, NEA2]\n", "w.yaml:2:14: security.ciphering: every phone knows NEA0"),
+        ("tacs: [1, 1]\n", "w.yaml:1:7: tacs: 1 stands in the list twice"),
         ("data_networks: []\n", "w.yaml:1:16: data_networks: without a data network"),
         ("data_networks:\n  dnn: internet\n", "a list is expected here; begin each entry with a hyphen"),
         (
@@ -126,10 +126,10 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
 
 #[test]
 fn all_problems_are_told_at_once_in_the_order_of_the_file() {
-    let told = refused("zebra: 1\nplmn: 9\ntac: x\n");
+    let told = refused("zebra: 1\nplmn: 9\ntacs: x\n");
     let lines: Vec<_> = told.lines().collect();
     assert_eq!(lines.len(), 3, "{told}");
-    assert!(lines[0].contains(":1:1:") && lines[1].contains(":2:7:") && lines[2].contains(":3:6:"), "{told}");
+    assert!(lines[0].contains(":1:1:") && lines[1].contains(":2:7:") && lines[2].contains(":3:7:"), "{told}");
 }
 
 #[test]

@@ -96,7 +96,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
 }
 
 /// Refuses a duration that the information element cannot carry, so that the phone and we count the same.
-fn told(k: &mut Section<'_, '_>, key: &str, duration: Duration, units: &[u64], element: &str) {
+pub(super) fn told(k: &mut Section<'_, '_>, key: &str, duration: Duration, units: &[u64], element: &str) {
     if !can_be_told(duration, units) {
         let what = format!("{} cannot be coded in {element}, which tells it to phones", duration.show());
         k.refuse(key, what, format!("write {}, the nearest that can", nearest(duration, units).show()));

@@ -1,0 +1,71 @@
+//! What a phone is told when it is refused, where the operator wants another cause or a back-off.
+//!
+//! A wrong cause makes phones ask again thousands of times, or never again until they are switched off.
+
+use std::time::Duration;
+
+use super::section::Section;
+use super::timers::{GPRS_TIMER_2_UNITS_S, told};
+
+/// The cause and the back-off of one kind of refusal, in place of the defaults.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct RefusalAnswer {
+    /// 5GMM cause (registration) or 5GSM cause (session).
+    pub(crate) cause: Option<u8>,
+    /// T3346, or the session's back-off timer.
+    pub(crate) back_off: Option<Duration>,
+}
+
+/// Each kind of refusal: its key, the default cause, and when it is meant.
+const KINDS: [(&str, u8, &str); 14] = [
+    (
+        "unknown_subscriber",
+        3,
+        "No such subscriber. #3 makes a phone give up until its SIM is taken out or it restarts.",
+    ),
+    ("barred", 7, "The operator barred the subscriber."),
+    (
+        "authentication",
+        3,
+        "The phone did not prove its key. AUTHENTICATION REJECT carries no cause on the wire.",
+    ),
+    ("identity", 3, "The SUCI cannot be revealed."),
+    ("algorithm", 23, "The phone and the network share no acceptable algorithm."),
+    ("tracking_area", 15, "The tracking area is not served."),
+    ("plmn", 11, "The network of the phone's SIM is not served."),
+    ("slice", 62, "No slice that the phone may use is offered here."),
+    ("congestion", 22, "A limit is reached or the store does not answer."),
+    ("dnn", 27, "The data network is not subscribed or not configured (5GSM)."),
+    ("session_type", 28, "The session type is not allowed (5GSM)."),
+    ("resources", 26, "Addresses or other resources of the user plane ran out (5GSM)."),
+    ("network_failure", 38, "A function behind us does not answer (5GSM)."),
+    ("protocol", 111, "The phone broke the protocol."),
+];
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<(&'static str, RefusalAnswer)> {
+    let doc = "What a refused phone is told, by kind of refusal: `cause` as a number of TS 24.501 §9.11.3.2 (5GMM) or \
+               §9.11.4.2 (5GSM), and `back_off` (T3346, or the session's back-off timer), before which it should not \
+               ask again. Without `cause` the one shown is sent.";
+    root.section("refusals", doc, |s| {
+        KINDS
+            .iter()
+            .map(|&(kind, cause, when)| {
+                let answer = s.section(kind, when, |k| {
+                    let answer = RefusalAnswer {
+                        cause: k.optional("cause", &cause.to_string(), ""),
+                        back_off: k.optional("back_off", "12min", ""),
+                    };
+                    if answer.cause == Some(0) {
+                        k.refuse("cause", "0 is no cause", "write a number of 1 to 255");
+                    }
+                    if let Some(back_off) = answer.back_off {
+                        told(k, "back_off", back_off, &GPRS_TIMER_2_UNITS_S, "GPRS timer 2");
+                    }
+                    answer
+                });
+                (kind, answer)
+            })
+            .filter(|(_, answer)| *answer != RefusalAnswer::default())
+            .collect()
+    })
+}
