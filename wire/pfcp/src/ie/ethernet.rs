@@ -1,0 +1,64 @@
+//! Filters of Ethernet frames. Decoded so that a rule set can be judged; this UP function carries IP sessions only.
+
+use whimbrel_ids::Reader;
+
+use crate::codec::{Ie, flags, number};
+use crate::error::Error;
+
+flags! {
+    /// §8.2.98.
+    pub struct EthernetFilterProperties(u8, 1): "Ethernet Filter Properties" {
+        /// The filter stands for both directions.
+        BIDE = 5 / 1,
+    }
+}
+
+number! {
+    /// §8.2.96.
+    pub struct Ethertype(u16): "Ethertype";
+}
+
+/// Addresses to compare (§8.2.93): upper ones make a range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names are the clause's")]
+pub struct MacAddress {
+    pub source: Option<[u8; 6]>,
+    pub destination: Option<[u8; 6]>,
+    pub upper_source: Option<[u8; 6]>,
+    pub upper_destination: Option<[u8; 6]>,
+}
+
+impl Ie for MacAddress {
+    const NAME: &'static str = "MAC address";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        let flags = r.u8(Self::NAME)?;
+        let mut next = |bit: u8| -> Result<Option<[u8; 6]>, Error> {
+            Ok(if flags & bit != 0 { Some(r.array(Self::NAME)?) } else { None })
+        };
+        Ok(Self {
+            source: next(1)?,
+            destination: next(2)?,
+            upper_source: next(4)?,
+            upper_destination: next(8)?,
+        })
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        let all = [self.source, self.destination, self.upper_source, self.upper_destination];
+        out.push(all.iter().enumerate().fold(0, |f, (i, a)| f | u8::from(a.is_some()) << i));
+        out.extend(all.into_iter().flatten().flatten());
+    }
+}
+
+/// A C-TAG (§8.2.94) or S-TAG (§8.2.95), as its three octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlanTag(pub [u8; 3]);
+
+impl Ie for VlanTag {
+    const NAME: &'static str = "VLAN tag";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(Self(r.array(Self::NAME)?))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0);
+    }
+}

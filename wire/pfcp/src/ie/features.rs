@@ -1,0 +1,62 @@
+//! What either side can do.
+
+use crate::codec::flags;
+
+flags! {
+    /// UP Function Features (§8.2.25). Only what this core offers or looks for has a name; the rest keeps its bit.
+    pub struct UpFunctionFeatures(u64, 6): "UP Function Features" {
+        BUCP = 5 / 1,
+        DDND = 5 / 2,
+        DLBD = 5 / 3,
+        TRST = 5 / 4,
+        /// The UP function chooses F-TEIDs.
+        FTUP = 5 / 5,
+        PFDM = 5 / 6,
+        HEEU = 5 / 7,
+        TREU = 5 / 8,
+        /// It sends end markers.
+        EMPU = 6 / 1,
+        /// It takes traffic endpoints (PDI optimisation).
+        PDIU = 6 / 2,
+        UDBC = 6 / 3,
+        QUOAC = 6 / 4,
+        TRACE = 6 / 5,
+        FRRT = 6 / 6,
+        PFDE = 6 / 7,
+        EPFAR = 6 / 8,
+        DPDRA = 7 / 1,
+        ADPDP = 7 / 2,
+        /// It allocates UE IP addresses.
+        UEIP = 7 / 3,
+        SSET = 7 / 4,
+        /// It measures numbers of packets.
+        MNOP = 7 / 5,
+        MTE = 7 / 6,
+        /// It takes several messages in one datagram.
+        BUNDL = 7 / 7,
+        GCOM = 7 / 8,
+        MPAS = 8 / 1,
+        RTTL = 8 / 2,
+        VTIME = 8 / 3,
+        NORP = 8 / 4,
+        IPTV = 8 / 5,
+        /// It takes IPv6 prefixes of other lengths than 64.
+        IP6PL = 8 / 6,
+        TSCU = 8 / 7,
+        MPTCP = 8 / 8,
+        DDDS = 9 / 7,
+    }
+    /// CP Function Features (§8.2.58).
+    pub struct CpFunctionFeatures(u16, 2): "CP Function Features" {
+        LOAD = 5 / 1,
+        OVRL = 5 / 2,
+        EPFAR = 5 / 3,
+        SSET = 5 / 4,
+        BUNDL = 5 / 5,
+        MPAS = 5 / 6,
+        ARDR = 5 / 7,
+        UIAUR = 5 / 8,
+        PSUCC = 6 / 1,
+        RPGUR = 6 / 2,
+    }
+}

@@ -1,0 +1,39 @@
+//! The values of information elements (TS 29.244 §8.2). Code points stand where the elements are used: in the groups.
+
+mod addresses;
+mod cause;
+mod ethernet;
+mod features;
+mod flow;
+mod forwarding;
+mod identity;
+mod node;
+mod numbers;
+mod report;
+mod tunnel;
+mod usage;
+mod user_id;
+
+pub use addresses::{Choice, UeIpAddress};
+pub use cause::{Cause, FailedRuleId, OffendingIe};
+pub use ethernet::{EthernetFilterProperties, Ethertype, MacAddress, VlanTag};
+pub use features::{CpFunctionFeatures, UpFunctionFeatures};
+pub use flow::{ApplicationId, SdfFilter};
+pub use forwarding::{
+    ApplyAction, DestinationInterface, ForwardingPolicy, InterfaceType, OuterHeaderCreation,
+    OuterHeaderRemoval, OuterHeaderRemovalDescription, PdnType, SessionModificationFlags,
+    SessionReportRequestFlags, SessionReportResponseFlags, SourceInterface, TransportLevelMarking,
+};
+pub use identity::{NetworkInstance, PredefinedRules};
+pub use node::{FSeid, NodeId};
+pub use numbers::*;
+pub use report::{
+    DataServiceInformation, DataStatus, NodeReportType, RemoteGtpuPeer, ReportType,
+    UserPlaneIpResourceInformation,
+};
+pub use tunnel::FTeid;
+pub use usage::{
+    MeasurementInformation, MeasurementMethod, ReportingTriggers, UsageInformation, UsageReportTrigger,
+    Volume, VolumeMeasurement,
+};
+pub use user_id::UserId;

@@ -1,0 +1,221 @@
+//! Elements that are one number, and the small ones of fixed form.
+
+use whimbrel_ids::{DecodeErrorKind, Dnn, Instant, Qfi, Reader, SNssai};
+
+use crate::codec::{Ie, code, flags, number};
+use crate::error::Error;
+use crate::ie::identity::{read_name, write_labels};
+
+number! {
+    /// Names a packet detection rule within its session (§8.2.36).
+    pub struct PdrId(u16): "PDR ID";
+    /// Names a forwarding action rule within its session (§8.2.74).
+    pub struct FarId(u32): "FAR ID";
+    /// Names a usage reporting rule within its session (§8.2.54).
+    pub struct UrrId(u32): "URR ID";
+    /// Names a QoS enforcement rule within its session (§8.2.75).
+    pub struct QerId(u32): "QER ID";
+    /// Names a buffering action rule within its session (§8.2.57).
+    pub struct BarId(u8): "BAR ID";
+    /// Names a traffic endpoint within its session (§8.2.92).
+    pub struct TrafficEndpointId(u8): "Traffic Endpoint ID";
+    /// Order of evaluation among a session's PDRs: the lowest value first (§8.2.11).
+    pub struct Precedence(u32): "Precedence";
+    /// Seconds since 1900-01-01 as in the first half of an NTP time stamp (§8.2.65): a node's last start.
+    pub struct RecoveryTimeStamp(u32): "Recovery Time Stamp";
+    /// Same form: a point in time of a measurement (§8.2.52, §8.2.53, §8.2.41, §8.2.42, §8.2.114).
+    pub struct NtpTime(u32): "Time";
+    /// Seconds of use after which a report is due (§8.2.14).
+    pub struct TimeThreshold(u32): "Time Threshold";
+    /// Seconds of use after which traffic stops (§8.2.51).
+    pub struct TimeQuota(u32): "Time Quota";
+    /// Seconds between periodic reports (§8.2.43).
+    pub struct MeasurementPeriod(u32): "Measurement Period";
+    /// Seconds without traffic after which a quota is reported back (§8.2.49).
+    pub struct QuotaHoldingTime(u32): "Quota Holding Time";
+    /// Seconds without traffic after which time stops counting (§8.2.18).
+    pub struct InactivityDetectionTime(u32): "Inactivity Detection Time";
+    /// Seconds of use measured (§8.2.45).
+    pub struct DurationMeasurement(u32): "Duration Measurement";
+    /// Orders the usage reports of one URR within a session (§8.2.71).
+    pub struct UrSeqn(u32): "UR-SEQN";
+    /// Seconds without any packet after which the CP function is told (§8.2.83).
+    pub struct UserPlaneInactivityTimer(u32): "User Plane Inactivity Timer";
+    /// Ties the QERs of one policed aggregate across sessions (§8.2.10).
+    pub struct QerCorrelationId(u32): "QER Correlation ID";
+    /// Window over which rates are averaged, milliseconds (§8.2.115).
+    pub struct AveragingWindow(u32): "Averaging Window";
+    /// Delay before the CP function is told of downlink data, units of 50 ms (§8.2.28).
+    pub struct DownlinkDataNotificationDelay(u8): "Downlink Data Notification Delay";
+    /// Packets that the CP function suggests to buffer (§8.2.100).
+    pub struct SuggestedBufferingPacketsCount(u8): "Suggested Buffering Packets Count";
+    /// Octets of the downlink packet that caused a report (§8.2.172).
+    pub struct DlDataPacketsSize(u16): "DL Data Packets Size";
+    /// Names a filter of Ethernet frames for reflective use (§8.2.97).
+    pub struct EthernetFilterId(u32): "Ethernet Filter ID";
+    /// Correlates reports with the query that asked for them (§8.2.88).
+    pub struct QueryUrrReference(u32): "Query URR Reference";
+}
+
+impl RecoveryTimeStamp {
+    /// The point in time, in whole seconds.
+    pub const fn at(now: Instant) -> Self {
+        Self(NtpTime::at(now).0)
+    }
+}
+
+impl NtpTime {
+    /// The point in time, in whole seconds; wraps in 2036 as NTP's first era does.
+    pub const fn at(now: Instant) -> Self {
+        /// Seconds from 1900 to 1970 (RFC 868).
+        const UNIX_EPOCH: u64 = 2_208_988_800;
+        Self(((now.as_secs() + UNIX_EPOCH) & 0xffff_ffff) as u32)
+    }
+}
+
+code! {
+    /// Whether packets pass in one direction (§8.2.7).
+    pub enum Gate(mask 0b11): "Gate Status" {
+        /// They pass.
+        Open = 0,
+        /// They are dropped.
+        Closed = 1,
+    }
+}
+
+/// Gate Status (§8.2.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GateStatus {
+    /// Uplink.
+    pub ul: Gate,
+    /// Downlink.
+    pub dl: Gate,
+}
+
+impl GateStatus {
+    /// Both directions open.
+    pub const OPEN: Self = Self { ul: Gate::Open, dl: Gate::Open };
+}
+
+impl Ie for GateStatus {
+    const NAME: &'static str = "Gate Status";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        let v = r.u8(Self::NAME)?;
+        // Values 2 and 3 are for future use and count as closed (§8.2.7).
+        let gate = |v: u8| if v & 3 == 0 { Gate::Open } else { Gate::Closed };
+        Ok(Self { ul: gate(v >> 2), dl: gate(v) })
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push((self.ul as u8) << 2 | self.dl as u8);
+    }
+}
+
+/// Bit rates of a QER per direction, kbit/s (1 kbit = 1000 bit): MBR (§8.2.8) or GBR (§8.2.9).
+///
+/// Values that come from another interface in bit/s are rounded up. 40 bits each on the wire; larger ones saturate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BitRate {
+    /// Uplink.
+    pub ul_kbps: u64,
+    /// Downlink.
+    pub dl_kbps: u64,
+}
+
+impl Ie for BitRate {
+    const NAME: &'static str = "MBR/GBR";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        let mut rate = || -> Result<u64, Error> {
+            Ok(u64::from(r.u8(Self::NAME)?) << 32 | u64::from(r.u32(Self::NAME)?))
+        };
+        Ok(Self { ul_kbps: rate()?, dl_kbps: rate()? })
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        for rate in [self.ul_kbps, self.dl_kbps] {
+            out.extend_from_slice(&rate.min((1 << 40) - 1).to_be_bytes()[3..]);
+        }
+    }
+}
+
+impl Ie for Qfi {
+    const NAME: &'static str = "QFI";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        let at = r.offset();
+        let v = r.u8(Self::NAME)? & 0x3f;
+        Qfi::new(v).ok_or(Error::new(DecodeErrorKind::InvalidValue, Self::NAME, at))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(self.value());
+    }
+}
+
+flags! {
+    /// Reflective QoS indication (§8.2.88).
+    pub struct Rqi(u8, 1): "RQI" {
+        /// Reflective QoS applies.
+        RQI = 5 / 1,
+    }
+    /// Paging policy indicator, the lowest three bits (§8.2.116).
+    pub struct PagingPolicyIndicator(u8, 1): "Paging Policy Indicator" {}
+    /// Association release asked for by the UP function (§8.2.77).
+    pub struct AssociationReleaseRequest(u8, 1): "PFCP Association Release Request" {
+        /// The UP function asks that the association be released.
+        SARR = 5 / 1,
+        /// It has non-zero usage reports left to send.
+        URSS = 5 / 2,
+    }
+}
+
+/// A span in the packing of GPRS timers: 5 bits of value, 3 bits of unit (§8.2.78 Graceful Release Period, §8.2.29 DL
+/// Buffering Duration).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedTimer(pub u8);
+
+impl PackedTimer {
+    /// Seconds; `None` for "infinite".
+    pub const fn seconds(self) -> Option<u32> {
+        let v = (self.0 & 0x1f) as u32;
+        match self.0 >> 5 {
+            0 => Some(v * 2),
+            2 => Some(v * 600),
+            3 => Some(v * 3600),
+            4 => Some(v * 36_000),
+            7 => None,
+            _ => Some(v * 60),
+        }
+    }
+}
+
+impl Ie for PackedTimer {
+    const NAME: &'static str = "Timer";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(Self(r.u8(Self::NAME)?))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(self.0);
+    }
+}
+
+/// §8.2.175.
+impl Ie for SNssai {
+    const NAME: &'static str = "S-NSSAI";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(SNssai::new(r.u8(Self::NAME)?, Some(r.u24(Self::NAME)?)))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        let [_, a, b, c] = self.sd().unwrap_or(0xff_ffff).to_be_bytes();
+        out.extend_from_slice(&[self.sst, a, b, c]);
+    }
+}
+
+/// §8.2.117.
+impl Ie for Dnn {
+    const NAME: &'static str = "APN/DNN";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        let at = r.offset();
+        let bad = Error::new(DecodeErrorKind::InvalidValue, Self::NAME, at);
+        read_name(r.take_rest(), Self::NAME, at)?.parse().map_err(|_| bad)
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        write_labels(self.as_str(), out);
+    }
+}

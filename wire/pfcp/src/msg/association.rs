@@ -1,0 +1,81 @@
+//! Association set-up, update and release.
+
+use crate::codec::grouped;
+use crate::ie::{
+    AssociationReleaseRequest as ReleaseFlags, Cause, CpFunctionFeatures, NodeId, PackedTimer,
+    RecoveryTimeStamp, UpFunctionFeatures, UserPlaneIpResourceInformation,
+};
+
+grouped! {
+    /// Association Setup Request (table 7.4.4.1-1).
+    pub struct AssociationSetupRequest: "Association Setup Request" {
+        /// The sender.
+        60 => node_id: required NodeId,
+        /// When it last started.
+        96 => recovery_time_stamp: required RecoveryTimeStamp,
+        /// What it can do as a UP function.
+        43 => up_function_features: conditional UpFunctionFeatures,
+        /// What it can do as a CP function.
+        89 => cp_function_features: conditional CpFunctionFeatures,
+        /// Its user-plane addresses, as peers of release 15 tell them.
+        116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
+    }
+
+    /// Association Setup Response (table 7.4.4.2-1).
+    pub struct AssociationSetupResponse: "Association Setup Response" {
+        /// The sender.
+        60 => node_id: required NodeId,
+        /// Outcome.
+        19 => cause: required Cause,
+        /// When it last started.
+        96 => recovery_time_stamp: required RecoveryTimeStamp,
+        /// What it can do as a UP function.
+        43 => up_function_features: conditional UpFunctionFeatures,
+        /// What it can do as a CP function.
+        89 => cp_function_features: conditional CpFunctionFeatures,
+        /// Its user-plane addresses, as peers of release 15 tell them.
+        116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
+    }
+
+    /// Association Update Request (table 7.4.4.3-1).
+    pub struct AssociationUpdateRequest: "Association Update Request" {
+        /// The sender.
+        60 => node_id: required NodeId,
+        /// What it can do as a UP function, now.
+        43 => up_function_features: optional UpFunctionFeatures,
+        /// What it can do as a CP function, now.
+        89 => cp_function_features: optional CpFunctionFeatures,
+        /// The UP function asks to be released.
+        111 => pfcp_association_release_request: conditional ReleaseFlags,
+        /// How long it grants for that.
+        112 => graceful_release_period: conditional PackedTimer,
+        /// Its user-plane addresses, as peers of release 15 tell them.
+        116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
+    }
+
+    /// Association Update Response (table 7.4.4.4-1).
+    pub struct AssociationUpdateResponse: "Association Update Response" {
+        /// The sender.
+        60 => node_id: required NodeId,
+        /// Outcome.
+        19 => cause: required Cause,
+        /// What it can do as a UP function.
+        43 => up_function_features: optional UpFunctionFeatures,
+        /// What it can do as a CP function.
+        89 => cp_function_features: optional CpFunctionFeatures,
+    }
+
+    /// Association Release Request (table 7.4.4.5-1).
+    pub struct AssociationReleaseRequest: "Association Release Request" {
+        /// The sender.
+        60 => node_id: required NodeId,
+    }
+
+    /// Association Release Response (table 7.4.4.6-1).
+    pub struct AssociationReleaseResponse: "Association Release Response" {
+        /// The sender.
+        60 => node_id: required NodeId,
+        /// Outcome.
+        19 => cause: required Cause,
+    }
+}

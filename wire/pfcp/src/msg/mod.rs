@@ -1,0 +1,134 @@
+//! The messages (TS 29.244 §7.4, §7.5).
+
+mod association;
+mod heartbeat;
+mod node_report;
+mod session_deletion;
+mod session_establishment;
+mod session_modification;
+mod session_report;
+
+pub use association::{
+    AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest, AssociationSetupResponse,
+    AssociationUpdateRequest, AssociationUpdateResponse,
+};
+pub use heartbeat::{HeartbeatRequest, HeartbeatResponse, VersionNotSupportedResponse};
+pub use node_report::{
+    NodeReportRequest, NodeReportResponse, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
+};
+pub use session_deletion::{SessionDeletionRequest, SessionDeletionResponse};
+pub use session_establishment::{SessionEstablishmentRequest, SessionEstablishmentResponse};
+pub use session_modification::{SessionModificationRequest, SessionModificationResponse};
+pub use session_report::{
+    DownlinkDataReport, ErrorIndicationReport, SessionReportRequest, SessionReportResponse,
+};
+
+use whimbrel_ids::{DecodeErrorKind, Reader, Seid};
+
+use crate::codec::Ie;
+use crate::error::Error;
+use crate::header::{self, Frame, Header, message_type};
+
+macro_rules! messages {
+    ($( $(#[$meta:meta])* $name:ident($body:ident) = $code:ident, )*) => {
+        /// Any message. Its body is boxed where it is large.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Message { $( $(#[$meta])* $name(Box<$body>), )* }
+
+        impl Message {
+            /// The code point in the header.
+            pub const fn message_type(&self) -> u8 {
+                match self { $( Self::$name(_) => message_type::$code, )* }
+            }
+
+            fn read(message_type: u8, r: &mut Reader<'_>) -> Result<Self, Error> {
+                match message_type {
+                    $( message_type::$code => Ok(Self::$name(Box::new(<$body as Ie>::read(r)?))), )*
+                    _ => Err(Error::new(DecodeErrorKind::Unknown, "message type", 1)),
+                }
+            }
+
+            fn write(&self, out: &mut Vec<u8>) {
+                match self { $( Self::$name(m) => m.write(out), )* }
+            }
+        }
+
+        $( impl From<$body> for Message {
+            fn from(m: $body) -> Self {
+                Self::$name(Box::new(m))
+            }
+        } )*
+    };
+}
+
+messages! {
+    /// §7.4.2.1.
+    HeartbeatRequest(HeartbeatRequest) = HEARTBEAT_REQUEST,
+    /// §7.4.2.2.
+    HeartbeatResponse(HeartbeatResponse) = HEARTBEAT_RESPONSE,
+    /// §7.4.4.1.
+    AssociationSetupRequest(AssociationSetupRequest) = ASSOCIATION_SETUP_REQUEST,
+    /// §7.4.4.2.
+    AssociationSetupResponse(AssociationSetupResponse) = ASSOCIATION_SETUP_RESPONSE,
+    /// §7.4.4.3.
+    AssociationUpdateRequest(AssociationUpdateRequest) = ASSOCIATION_UPDATE_REQUEST,
+    /// §7.4.4.4.
+    AssociationUpdateResponse(AssociationUpdateResponse) = ASSOCIATION_UPDATE_RESPONSE,
+    /// §7.4.4.5.
+    AssociationReleaseRequest(AssociationReleaseRequest) = ASSOCIATION_RELEASE_REQUEST,
+    /// §7.4.4.6.
+    AssociationReleaseResponse(AssociationReleaseResponse) = ASSOCIATION_RELEASE_RESPONSE,
+    /// §7.4.4.7.
+    VersionNotSupportedResponse(VersionNotSupportedResponse) = VERSION_NOT_SUPPORTED_RESPONSE,
+    /// §7.4.5.1.
+    NodeReportRequest(NodeReportRequest) = NODE_REPORT_REQUEST,
+    /// §7.4.5.2.
+    NodeReportResponse(NodeReportResponse) = NODE_REPORT_RESPONSE,
+    /// §7.5.2.
+    SessionEstablishmentRequest(SessionEstablishmentRequest) = SESSION_ESTABLISHMENT_REQUEST,
+    /// §7.5.3.
+    SessionEstablishmentResponse(SessionEstablishmentResponse) = SESSION_ESTABLISHMENT_RESPONSE,
+    /// §7.5.4.
+    SessionModificationRequest(SessionModificationRequest) = SESSION_MODIFICATION_REQUEST,
+    /// §7.5.5.
+    SessionModificationResponse(SessionModificationResponse) = SESSION_MODIFICATION_RESPONSE,
+    /// §7.5.6.
+    SessionDeletionRequest(SessionDeletionRequest) = SESSION_DELETION_REQUEST,
+    /// §7.5.7.
+    SessionDeletionResponse(SessionDeletionResponse) = SESSION_DELETION_RESPONSE,
+    /// §7.5.8.
+    SessionReportRequest(SessionReportRequest) = SESSION_REPORT_REQUEST,
+    /// §7.5.9.
+    SessionReportResponse(SessionReportResponse) = SESSION_REPORT_RESPONSE,
+}
+
+impl Message {
+    /// Reads the body of a frame.
+    ///
+    /// Errors: [`Error`], whose cause and offending IE go into the answer; of kind `Unknown` with offending IE 0 for a
+    /// message type that is not known here, which is discarded (§7.6.4).
+    pub fn parse(frame: &Frame<'_>) -> Result<Self, Error> {
+        let base = if frame.header.seid.is_some() { 16 } else { 8 };
+        Self::read(frame.header.message_type, &mut Reader::nested(frame.body, base))
+    }
+
+    /// Appends the whole message to `out`. `seid` is the receiver's, for session related messages; `sequence` keeps
+    /// its lower 24 bits.
+    ///
+    /// Panics: if the message exceeds 65,535 octets; the bounds on a session's rules keep that out of reach.
+    pub fn emit(&self, seid: Option<Seid>, sequence: u32, out: &mut Vec<u8>) {
+        let sequence = sequence & header::SEQUENCE_MAX;
+        let header =
+            Header { message_type: self.message_type(), seid, sequence, priority: None, follow_on: false };
+        let start = header.begin(out);
+        self.write(out);
+        header::finish(start, out);
+    }
+
+    /// The whole message in a buffer of its own.
+    pub fn to_octets(&self, seid: Option<Seid>, sequence: u32) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        self.emit(seid, sequence, &mut out);
+        out
+    }
+}

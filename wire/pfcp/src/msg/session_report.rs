@@ -1,0 +1,74 @@
+//! Session report.
+
+use crate::codec::grouped;
+use crate::ie::{
+    Cause, DataServiceInformation, DataStatus, DlDataPacketsSize, FTeid, OffendingIe, PdrId, ReportType,
+    SessionReportRequestFlags, SessionReportResponseFlags,
+};
+use crate::rule::{UpdateBarInReportResponse, UsageReport};
+
+grouped! {
+    /// Session Report Request (table 7.5.8.1-1).
+    pub struct SessionReportRequest: "Session Report Request" {
+        /// What it reports.
+        39 => report_type: required ReportType,
+        /// Downlink data for a phone without a tunnel.
+        83 => downlink_data_report: conditional DownlinkDataReport,
+        /// Usage.
+        80 => usage_reports: many UsageReport,
+        /// A tunnel that its other end does not know.
+        99 => error_indication_report: conditional ErrorIndicationReport,
+        /// Whether the UP function has deleted the session.
+        161 => pfcpsrreq_flags: optional SessionReportRequestFlags,
+    }
+
+    /// Downlink Data Report (table 7.5.8.2-1).
+    pub struct DownlinkDataReport: "Downlink Data Report" {
+        /// The rules that matched.
+        56 => pdr_ids: many PdrId,
+        /// The flow.
+        45 => downlink_data_service_information: many DataServiceInformation,
+        /// Size of the packet.
+        250 => dl_data_packets_size: conditional DlDataPacketsSize,
+        /// What became of it.
+        260 => data_status: conditional DataStatus,
+    }
+
+    /// Error Indication Report (table 7.5.8.4-1).
+    pub struct ErrorIndicationReport: "Error Indication Report" {
+        /// The tunnel, as its other end names it.
+        21 => remote_f_teids: many FTeid,
+    }
+
+    /// Session Report Response (table 7.5.9.1-1).
+    pub struct SessionReportResponse: "Session Report Response" {
+        /// Outcome.
+        19 => cause: required Cause,
+        /// What was missing or wrong.
+        40 => offending_ie: conditional OffendingIe,
+        /// Changes to buffering.
+        12 => update_bar: conditional UpdateBarInReportResponse,
+        /// Drop buffered packets.
+        50 => pfcpsrrsp_flags: conditional SessionReportResponseFlags,
+    }
+}
+
+impl SessionReportRequest {
+    /// A report without content yet.
+    pub const fn new(report_type: ReportType) -> Self {
+        Self {
+            report_type,
+            downlink_data_report: None,
+            usage_reports: Vec::new(),
+            error_indication_report: None,
+            pfcpsrreq_flags: None,
+        }
+    }
+}
+
+impl SessionReportResponse {
+    /// An answer of one cause.
+    pub const fn new(cause: Cause) -> Self {
+        Self { cause, offending_ie: None, update_bar: None, pfcpsrrsp_flags: None }
+    }
+}

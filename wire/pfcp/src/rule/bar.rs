@@ -1,0 +1,44 @@
+//! Buffering action rules.
+
+use crate::codec::grouped;
+use crate::ie::{BarId, DownlinkDataNotificationDelay, PackedTimer, SuggestedBufferingPacketsCount};
+
+grouped! {
+    /// Create BAR (table 7.5.2.6-1).
+    pub struct CreateBar: "Create BAR" {
+        /// The rule.
+        88 => bar_id: required BarId,
+        /// Delay before the CP function is told.
+        46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
+        /// Packets suggested to be kept.
+        140 => suggested_buffering_packets_count: conditional SuggestedBufferingPacketsCount,
+    }
+
+    /// Update BAR within a modification (table 7.5.4.11-1).
+    pub struct UpdateBar: "Update BAR" {
+        /// The rule.
+        88 => bar_id: required BarId,
+        /// Delay before the CP function is told.
+        46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
+        /// Packets suggested to be kept.
+        140 => suggested_buffering_packets_count: conditional SuggestedBufferingPacketsCount,
+    }
+
+    /// Update BAR within a Session Report Response (table 7.5.9.2-1).
+    pub struct UpdateBarInReportResponse: "Update BAR" {
+        /// The rule.
+        88 => bar_id: required BarId,
+        /// Delay before the CP function is told.
+        46 => downlink_data_notification_delay: conditional DownlinkDataNotificationDelay,
+        /// How long to buffer.
+        47 => dl_buffering_duration: conditional PackedTimer,
+        /// Packets suggested to be kept.
+        140 => suggested_buffering_packets_count: conditional SuggestedBufferingPacketsCount,
+    }
+
+    /// Remove BAR (table 7.5.4.12-1).
+    pub struct RemoveBar: "Remove BAR" {
+        /// The rule.
+        88 => bar_id: required BarId,
+    }
+}

@@ -1,0 +1,173 @@
+//! Usage reporting rules, and the reports.
+
+use crate::codec::grouped;
+use crate::ie::{
+    DurationMeasurement, InactivityDetectionTime, MeasurementInformation, MeasurementMethod,
+    MeasurementPeriod, NtpTime, QueryUrrReference, QuotaHoldingTime, ReportingTriggers, TimeQuota,
+    TimeThreshold, UeIpAddress, UrSeqn, UrrId, UsageInformation, UsageReportTrigger, Volume,
+    VolumeMeasurement,
+};
+
+grouped! {
+    /// Create URR (table 7.5.2.4-1).
+    pub struct CreateUrr: "Create URR" {
+        /// The rule.
+        81 => urr_id: required UrrId,
+        /// What is measured.
+        62 => measurement_method: required MeasurementMethod,
+        /// When it is reported.
+        37 => reporting_triggers: required ReportingTriggers,
+        /// Time between periodic reports.
+        64 => measurement_period: conditional MeasurementPeriod,
+        /// Octets after which a report is due.
+        31 => volume_threshold: conditional Volume,
+        /// Octets after which traffic stops.
+        73 => volume_quota: conditional Volume,
+        /// Time of use after which a report is due.
+        32 => time_threshold: conditional TimeThreshold,
+        /// Time of use after which traffic stops.
+        74 => time_quota: conditional TimeQuota,
+        /// Silence after which the quota is given back.
+        71 => quota_holding_time: conditional QuotaHoldingTime,
+        /// When to begin a separate measurement.
+        33 => monitoring_time: optional NtpTime,
+        /// Other URRs whose report makes this one report.
+        82 => linked_urr_ids: many UrrId,
+        /// Silence after which time of use stops counting.
+        36 => inactivity_detection_time: conditional InactivityDetectionTime,
+        /// Refinements.
+        100 => measurement_information: conditional MeasurementInformation,
+    }
+
+    /// Update URR (table 7.5.4.4-1). What is absent stays.
+    pub struct UpdateUrr: "Update URR" {
+        /// The rule.
+        81 => urr_id: required UrrId,
+        /// What is measured.
+        62 => measurement_method: conditional MeasurementMethod,
+        /// When it is reported.
+        37 => reporting_triggers: conditional ReportingTriggers,
+        /// Time between periodic reports.
+        64 => measurement_period: conditional MeasurementPeriod,
+        /// Octets after which a report is due.
+        31 => volume_threshold: conditional Volume,
+        /// Octets after which traffic stops, counted from now.
+        73 => volume_quota: conditional Volume,
+        /// Time of use after which a report is due.
+        32 => time_threshold: conditional TimeThreshold,
+        /// Time of use after which traffic stops, counted from now.
+        74 => time_quota: conditional TimeQuota,
+        /// Silence after which the quota is given back.
+        71 => quota_holding_time: conditional QuotaHoldingTime,
+        /// When to begin a separate measurement.
+        33 => monitoring_time: conditional NtpTime,
+        /// Other URRs whose report makes this one report.
+        82 => linked_urr_ids: many UrrId,
+        /// Silence after which time of use stops counting.
+        36 => inactivity_detection_time: conditional InactivityDetectionTime,
+        /// Refinements.
+        100 => measurement_information: conditional MeasurementInformation,
+    }
+
+    /// Remove URR (table 7.5.4.8-1).
+    pub struct RemoveUrr: "Remove URR" {
+        /// The rule.
+        81 => urr_id: required UrrId,
+    }
+
+    /// Query URR (table 7.5.4.10-1): report it now.
+    pub struct QueryUrr: "Query URR" {
+        /// The rule.
+        81 => urr_id: required UrrId,
+    }
+
+    /// Usage Report (tables 7.5.5.2-1, 7.5.7.2-1, 7.5.8.3-1: the same group under three code points).
+    pub struct UsageReport: "Usage Report" {
+        /// The rule.
+        81 => urr_id: required UrrId,
+        /// Orders the reports of the rule.
+        104 => ur_seqn: required UrSeqn,
+        /// Why it reports.
+        63 => usage_report_trigger: required UsageReportTrigger,
+        /// Begin of the measurement.
+        75 => start_time: conditional NtpTime,
+        /// End of the measurement.
+        76 => end_time: conditional NtpTime,
+        /// Octets and packets.
+        66 => volume_measurement: conditional VolumeMeasurement,
+        /// Time of use.
+        67 => duration_measurement: conditional DurationMeasurement,
+        /// The phone's address, for reports of the start of traffic.
+        93 => ue_ip_address: conditional UeIpAddress,
+        /// First packet.
+        69 => time_of_first_packet: conditional NtpTime,
+        /// Last packet.
+        70 => time_of_last_packet: conditional NtpTime,
+        /// To which part of the measurement it belongs.
+        90 => usage_information: conditional UsageInformation,
+        /// The query that it answers.
+        125 => query_urr_reference: conditional QueryUrrReference,
+    }
+}
+
+impl CreateUrr {
+    /// A rule that counts octets and reports when asked or deleted, or by the triggers given.
+    pub const fn new(urr_id: UrrId, method: MeasurementMethod, triggers: ReportingTriggers) -> Self {
+        Self {
+            urr_id,
+            measurement_method: method,
+            reporting_triggers: triggers,
+            measurement_period: None,
+            volume_threshold: None,
+            volume_quota: None,
+            time_threshold: None,
+            time_quota: None,
+            quota_holding_time: None,
+            monitoring_time: None,
+            linked_urr_ids: Vec::new(),
+            inactivity_detection_time: None,
+            measurement_information: None,
+        }
+    }
+}
+
+impl UpdateUrr {
+    /// An update that changes nothing yet.
+    pub const fn new(urr_id: UrrId) -> Self {
+        Self {
+            urr_id,
+            measurement_method: None,
+            reporting_triggers: None,
+            measurement_period: None,
+            volume_threshold: None,
+            volume_quota: None,
+            time_threshold: None,
+            time_quota: None,
+            quota_holding_time: None,
+            monitoring_time: None,
+            linked_urr_ids: Vec::new(),
+            inactivity_detection_time: None,
+            measurement_information: None,
+        }
+    }
+}
+
+impl UsageReport {
+    /// A report without figures yet.
+    pub const fn new(urr_id: UrrId, ur_seqn: UrSeqn, trigger: UsageReportTrigger) -> Self {
+        Self {
+            urr_id,
+            ur_seqn,
+            usage_report_trigger: trigger,
+            start_time: None,
+            end_time: None,
+            volume_measurement: None,
+            duration_measurement: None,
+            ue_ip_address: None,
+            time_of_first_packet: None,
+            time_of_last_packet: None,
+            usage_information: None,
+            query_urr_reference: None,
+        }
+    }
+}
