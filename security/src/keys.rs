@@ -1,0 +1,220 @@
+//! The key hierarchy of TS 33.501 §6.2 and Annex A.
+//!
+//! K → CK, IK → K_AUSF → K_SEAF → K_AMF → K_NASenc, K_NASint, K_gNB, NH, K_N3IWF. Each arrow is one function here;
+//! those of K_AUSF and RES*, which need the vector, are in [`crate::aka`].
+
+use whimbrel_ids::Supi;
+
+use crate::aka::ServingNetworkName;
+use crate::kdf::{kdf, low_128};
+use crate::nas::{CipheringAlgorithm, IntegrityAlgorithm, NasCount};
+use crate::secret::secret;
+
+secret!(
+    /// The key that the home network keeps of an authentication.
+    KAusf,
+    32
+);
+secret!(
+    /// The anchor key of the serving network.
+    KSeaf,
+    32
+);
+secret!(
+    /// The key of the access and mobility management function.
+    KAmf,
+    32
+);
+secret!(
+    /// The key under which NAS is ciphered.
+    KNasEnc,
+    16
+);
+secret!(
+    /// The key under which NAS is protected in its integrity.
+    KNasInt,
+    16
+);
+secret!(
+    /// The key of a gNB, also K_NG-RAN* after a handover.
+    KGnb,
+    32
+);
+secret!(
+    /// Next hop parameter for the forward security of handovers.
+    Nh,
+    32
+);
+secret!(
+    /// The key of a non-3GPP interworking function.
+    KN3iwf,
+    32
+);
+secret!(
+    /// The key under which RRC is ciphered.
+    KRrcEnc,
+    16
+);
+secret!(
+    /// The key under which RRC is protected in its integrity.
+    KRrcInt,
+    16
+);
+secret!(
+    /// The key under which user data is ciphered.
+    KUpEnc,
+    16
+);
+secret!(
+    /// The key under which user data is protected in its integrity.
+    KUpInt,
+    16
+);
+
+/// Anti-bidding-down between architectures (TS 33.501 Annex A.7.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Abba(pub [u8; 2]);
+
+impl Abba {
+    /// The value of this release.
+    pub const RELEASE_15: Abba = Abba([0, 0]);
+}
+
+/// Access type distinguisher (TS 33.501 Annex A.9).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessType {
+    /// 3GPP access: the derived key is K_gNB.
+    ThreeGpp,
+    /// Non-3GPP access: the derived key is K_N3IWF and its kin.
+    NonThreeGpp,
+}
+
+impl AccessType {
+    const fn distinguisher(self) -> u8 {
+        match self {
+            AccessType::ThreeGpp => 1,
+            AccessType::NonThreeGpp => 2,
+        }
+    }
+}
+
+// Algorithm type distinguishers of Annex A.8, table A.8-1.
+const N_NAS_ENC_ALG: u8 = 1;
+const N_NAS_INT_ALG: u8 = 2;
+const N_RRC_ENC_ALG: u8 = 3;
+const N_RRC_INT_ALG: u8 = 4;
+const N_UP_ENC_ALG: u8 = 5;
+const N_UP_INT_ALG: u8 = 6;
+
+impl KAusf {
+    /// K_SEAF (Annex A.6).
+    pub fn k_seaf(&self, serving_network: &ServingNetworkName) -> KSeaf {
+        KSeaf::new(kdf(self.octets(), 0x6c, &[serving_network.octets()]))
+    }
+}
+
+impl KSeaf {
+    /// K_AMF (Annex A.7); the SUPI enters as its IMSI digits, without a prefix.
+    pub fn k_amf(&self, supi: Supi, abba: Abba) -> KAmf {
+        // TS 23.003 §2.2: an IMSI has at most 15 digits.
+        let mut text = [0; 15];
+        let mut n = 0;
+        for (place, digit) in text.iter_mut().zip(supi.digits()) {
+            *place = b'0' + digit;
+            n += 1;
+        }
+        KAmf::new(kdf(self.octets(), 0x6d, &[text.get(..n).unwrap_or_default(), &abba.0]))
+    }
+}
+
+impl KAmf {
+    /// K_NASenc of the selected algorithm (Annex A.8).
+    pub fn k_nas_enc(&self, algorithm: CipheringAlgorithm) -> KNasEnc {
+        KNasEnc::new(algorithm_key(self.octets(), N_NAS_ENC_ALG, algorithm.identity()))
+    }
+
+    /// K_NASint of the selected algorithm (Annex A.8).
+    pub fn k_nas_int(&self, algorithm: IntegrityAlgorithm) -> KNasInt {
+        KNasInt::new(algorithm_key(self.octets(), N_NAS_INT_ALG, algorithm.identity()))
+    }
+
+    /// K_gNB from the uplink NAS COUNT of the message that leads to it (Annex A.9).
+    pub fn k_gnb(&self, uplink: NasCount) -> KGnb {
+        KGnb::new(self.access_key(uplink, AccessType::ThreeGpp))
+    }
+
+    /// K_N3IWF, likewise (Annex A.9).
+    pub fn k_n3iwf(&self, uplink: NasCount) -> KN3iwf {
+        KN3iwf::new(self.access_key(uplink, AccessType::NonThreeGpp))
+    }
+
+    /// The first NH, from K_gNB (Annex A.10).
+    pub fn first_nh(&self, k_gnb: &KGnb) -> Nh {
+        Nh::new(kdf(self.octets(), 0x6f, &[k_gnb.octets()]))
+    }
+
+    /// The NH after `nh` (Annex A.10).
+    pub fn next_nh(&self, nh: &Nh) -> Nh {
+        Nh::new(kdf(self.octets(), 0x6f, &[nh.octets()]))
+    }
+
+    /// K_AMF' for the target AMF of a mobility registration, from the uplink COUNT of its request (Annex A.13).
+    pub fn for_mobility_registration(&self, uplink: NasCount) -> KAmf {
+        KAmf::new(kdf(self.octets(), 0x72, &[&[0], &uplink.octets()]))
+    }
+
+    /// K_AMF' for the target AMF of an N2 handover, from the downlink COUNT (Annex A.13).
+    pub fn for_handover(&self, downlink: NasCount) -> KAmf {
+        KAmf::new(kdf(self.octets(), 0x72, &[&[1], &downlink.octets()]))
+    }
+
+    fn access_key(&self, uplink: NasCount, access: AccessType) -> [u8; 32] {
+        kdf(self.octets(), 0x6e, &[&uplink.octets(), &[access.distinguisher()]])
+    }
+}
+
+impl KGnb {
+    /// K_NG-RAN* by horizontal derivation towards the gNB of this cell (Annex A.11).
+    ///
+    /// `arfcn_dl` has 24 bits; wider values lose their upper bits.
+    pub fn k_ng_ran_star(&self, pci: u16, arfcn_dl: u32) -> KGnb {
+        ng_ran_star(self.octets(), pci, arfcn_dl)
+    }
+
+    /// K_RRCenc of the selected algorithm (Annex A.8).
+    pub fn k_rrc_enc(&self, algorithm: CipheringAlgorithm) -> KRrcEnc {
+        KRrcEnc::new(algorithm_key(self.octets(), N_RRC_ENC_ALG, algorithm.identity()))
+    }
+
+    /// K_RRCint of the selected algorithm (Annex A.8).
+    pub fn k_rrc_int(&self, algorithm: IntegrityAlgorithm) -> KRrcInt {
+        KRrcInt::new(algorithm_key(self.octets(), N_RRC_INT_ALG, algorithm.identity()))
+    }
+
+    /// K_UPenc of the selected algorithm (Annex A.8).
+    pub fn k_up_enc(&self, algorithm: CipheringAlgorithm) -> KUpEnc {
+        KUpEnc::new(algorithm_key(self.octets(), N_UP_ENC_ALG, algorithm.identity()))
+    }
+
+    /// K_UPint of the selected algorithm (Annex A.8).
+    pub fn k_up_int(&self, algorithm: IntegrityAlgorithm) -> KUpInt {
+        KUpInt::new(algorithm_key(self.octets(), N_UP_INT_ALG, algorithm.identity()))
+    }
+}
+
+impl Nh {
+    /// K_NG-RAN* by vertical derivation towards the gNB of this cell (Annex A.11); see [`KGnb::k_ng_ran_star`].
+    pub fn k_ng_ran_star(&self, pci: u16, arfcn_dl: u32) -> KGnb {
+        ng_ran_star(self.octets(), pci, arfcn_dl)
+    }
+}
+
+fn ng_ran_star(key: &[u8; 32], pci: u16, arfcn_dl: u32) -> KGnb {
+    let [_, a, b, c] = arfcn_dl.to_be_bytes();
+    KGnb::new(kdf(key, 0x70, &[&pci.to_be_bytes(), &[a, b, c]]))
+}
+
+/// Annex A.8.
+fn algorithm_key(key: &[u8; 32], distinguisher: u8, identity: u8) -> [u8; 16] {
+    low_128(kdf(key, 0x69, &[&[distinguisher], &[identity]]))
+}

@@ -1,0 +1,286 @@
+//! Sequence numbers of authentication: TS 33.102 §6.3.3, §6.3.5 and Annex C.
+//!
+//! SQN = SEQ (43 bits) ‖ IND (5 bits). The network side takes SEQ from time in tenths of a second plus an offset per
+//! subscriber, which only a resynchronisation changes: what must survive a crash is the offset, not every SQN.
+//! The USIM side keeps the highest SEQ per IND (Annex C.2.2).
+
+use core::fmt;
+
+use whimbrel_ids::Instant;
+
+/// Bits of IND: the array of Annex C.3 has 32 places.
+const IND_BITS: u32 = 5;
+/// Places of the USIM's array.
+const IND_COUNT: usize = 1 << IND_BITS;
+/// Largest SEQ.
+const SEQ_MAX: u64 = (1 << (48 - IND_BITS)) - 1;
+/// Microseconds of one step of SEQ: the unit of 0.1 s that Annex C.3.2 proposes for a time-based generator.
+const TICK_MICROS: u64 = 100_000;
+/// Δ of Annex C.3: the largest jump of SEQ that a USIM takes. Together with the clock's unit it covers 310 days, and
+/// it keeps SEQ from being driven to its end.
+pub const DELTA: u64 = 1 << 28;
+
+/// Sequence number of 48 bits (TS 33.102 §6.3.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Sqn(u64);
+
+impl Sqn {
+    /// The beginning: no SQN was issued or accepted.
+    pub const ZERO: Sqn = Sqn(0);
+
+    /// From SEQ and IND; bits beyond 43 and 5 are dropped.
+    pub const fn new(seq: u64, ind: u8) -> Self {
+        Self((seq & SEQ_MAX) << IND_BITS | (ind as u64 % IND_COUNT as u64))
+    }
+
+    /// From six octets, most significant first.
+    pub const fn from_octets(o: [u8; 6]) -> Self {
+        Self(u64::from_be_bytes([0, 0, o[0], o[1], o[2], o[3], o[4], o[5]]))
+    }
+
+    /// The six octets, most significant first.
+    pub const fn octets(self) -> [u8; 6] {
+        let [_, _, a, b, c, d, e, f] = self.0.to_be_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    /// The sequence part.
+    pub const fn seq(self) -> u64 {
+        self.0 >> IND_BITS
+    }
+
+    /// The place in the USIM's array.
+    pub const fn ind(self) -> u8 {
+        (self.0 % IND_COUNT as u64) as u8
+    }
+}
+
+impl fmt::Debug for Sqn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:012x}", self.0)
+    }
+}
+
+/// What is added to the time to give SEQ, modulo 2^43: the one durable number of a subscriber's sequence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SqnOffset(u64);
+
+impl SqnOffset {
+    /// SEQ is the time itself.
+    pub const ZERO: SqnOffset = SqnOffset(0);
+
+    /// From a number kept in a store; bits beyond 43 are dropped.
+    pub const fn new(v: u64) -> Self {
+        Self(v & SEQ_MAX)
+    }
+
+    /// As a number to keep in a store, under 2^43.
+    pub const fn value(self) -> u64 {
+        self.0
+    }
+
+    /// The offset with which SEQ is `seq` at `now`.
+    ///
+    /// A subscriber created at `now` begins with `seq` 1: a fresh USIM takes that at once, where the bare time would
+    /// exceed its Δ and cost a resynchronisation.
+    pub const fn with_seq_at(now: Instant, seq: u64) -> Self {
+        Self::new(seq.wrapping_sub(ticks(now)))
+    }
+
+    /// SEQ at `now`.
+    const fn seq(self, now: Instant) -> u64 {
+        ticks(now).wrapping_add(self.0) & SEQ_MAX
+    }
+}
+
+const fn ticks(now: Instant) -> u64 {
+    now.0 / TICK_MICROS
+}
+
+/// Network side: what one subscriber's authentication centre knows (Annex C.1.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SqnState {
+    /// Durable; see [`SqnOffset`].
+    pub offset: SqnOffset,
+    /// The last SQN issued, or [`Sqn::ZERO`]. It may be lost with the process: the clock has then moved on.
+    pub last: Sqn,
+}
+
+impl SqnState {
+    /// With this offset, nothing issued yet.
+    pub const fn new(offset: SqnOffset) -> Self {
+        Self { offset, last: Sqn::ZERO }
+    }
+
+    /// The next SQN: SEQ by the clock, or one above the last if the clock has not passed it; IND rotates, so that
+    /// vectors used out of order are still fresh (Annex C.3.4). Strictly increasing until SEQ ends after 27,000 years.
+    pub fn next(&mut self, now: Instant) -> Sqn {
+        let seq = self.offset.seq(now).max(self.last.seq().saturating_add(1).min(SEQ_MAX));
+        self.last = Sqn::new(seq, self.last.ind().wrapping_add(1));
+        self.last
+    }
+
+    /// After a verified AUTS: goes on above SQN_MS if the next SQN would not be fresh for the USIM (TS 33.102 §6.3.5).
+    ///
+    /// Returns the offset to make durable, if it changed.
+    pub fn resynchronise(&mut self, now: Instant, sqn_ms: Sqn) -> Option<SqnOffset> {
+        let next = self.offset.seq(now).max(self.last.seq().saturating_add(1));
+        if next > sqn_ms.seq() && next - sqn_ms.seq() <= DELTA {
+            return None;
+        }
+        self.last = sqn_ms;
+        self.offset = SqnOffset::with_seq_at(now, sqn_ms.seq().saturating_add(1).min(SEQ_MAX));
+        Some(self.offset)
+    }
+}
+
+/// Why a USIM does not take an SQN (Annex C.2.2); each leads to a synchronisation failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SqnRefusal {
+    /// SEQ jumps more than Δ above the highest accepted.
+    TooFarAhead,
+    /// SEQ is more than L below the highest accepted.
+    TooOld,
+    /// SEQ is not above the one last accepted for its IND.
+    NotFresh,
+}
+
+/// USIM side: the array of accepted sequence numbers (Annex C.2).
+#[derive(Clone, Debug)]
+pub struct UsimSqn {
+    seq: [u64; IND_COUNT],
+    highest: Sqn,
+    delta: u64,
+    limit: Option<u64>,
+}
+
+impl Default for UsimSqn {
+    fn default() -> Self {
+        Self::new(DELTA, None)
+    }
+}
+
+impl UsimSqn {
+    /// A fresh USIM that takes jumps of SEQ up to `delta` (Δ) and, if `limit` (L) is given, none older than that.
+    pub const fn new(delta: u64, limit: Option<u64>) -> Self {
+        Self { seq: [0; IND_COUNT], highest: Sqn::ZERO, delta, limit }
+    }
+
+    /// SQN_MS: the highest accepted.
+    pub const fn highest(&self) -> Sqn {
+        self.highest
+    }
+
+    /// Takes `sqn` and remembers it, or says why it is not fresh.
+    pub fn accept(&mut self, sqn: Sqn) -> Result<(), SqnRefusal> {
+        let (seq, seq_ms) = (sqn.seq(), self.highest.seq());
+        if seq.saturating_sub(seq_ms) > self.delta {
+            return Err(SqnRefusal::TooFarAhead);
+        }
+        if self.limit.is_some_and(|l| seq_ms.saturating_sub(seq) > l) {
+            return Err(SqnRefusal::TooOld);
+        }
+        let place = &mut self.seq[usize::from(sqn.ind()) % IND_COUNT];
+        if seq <= *place {
+            return Err(SqnRefusal::NotFresh);
+        }
+        *place = seq;
+        self.highest = self.highest.max(sqn);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Instant = Instant(1_800_000_000_000_000);
+
+    fn later(n: u64) -> Instant {
+        Instant(NOW.0 + n * TICK_MICROS)
+    }
+
+    #[test] // TS 33.102 Annex C.1.1.1
+    fn sqn_is_seq_then_ind() {
+        let s = Sqn::new(0x7ff_ffff_ffff, 31);
+        assert_eq!(s.octets(), [0xff; 6]);
+        let s = Sqn::from_octets([0, 0, 0, 0, 0, 0x21]);
+        assert_eq!((s.seq(), s.ind()), (1, 1));
+    }
+
+    #[test]
+    fn sqn_follows_the_clock_and_never_repeats() {
+        let mut he = SqnState::new(SqnOffset::with_seq_at(NOW, 1));
+        assert_eq!(he.next(NOW), Sqn::new(1, 1));
+        assert_eq!(he.next(NOW), Sqn::new(2, 2));
+        assert_eq!(he.next(later(100)), Sqn::new(101, 3));
+        assert_eq!(he.next(NOW), Sqn::new(102, 4));
+    }
+
+    #[test]
+    fn a_restart_goes_on_above_what_was_issued() {
+        let mut he = SqnState::new(SqnOffset::with_seq_at(NOW, 1));
+        let before = he.next(later(10));
+        let mut he = SqnState::new(he.offset);
+        assert!(he.next(later(11)).seq() > before.seq());
+    }
+
+    #[test] // TS 33.102 §6.3.5: the sequence of a USIM that is far ahead, or far behind
+    fn resynchronisation_makes_the_next_sqn_fresh() {
+        for used in [0, 1, 5_000, 1 << 40] {
+            let mut usim = UsimSqn::new(u64::MAX, Some(DELTA));
+            if used > 0 {
+                usim.accept(Sqn::new(used, 7)).unwrap();
+            }
+            usim.delta = DELTA;
+            let mut he = SqnState::new(SqnOffset::ZERO);
+            assert!(usim.accept(he.next(NOW)).is_err());
+            assert!(he.resynchronise(later(2), usim.highest()).is_some());
+            usim.accept(he.next(later(2))).unwrap();
+            usim.accept(he.next(later(2))).unwrap();
+            usim.accept(SqnState::new(he.offset).next(later(40))).unwrap();
+        }
+    }
+
+    #[test]
+    fn resynchronisation_leaves_a_sequence_that_is_already_fresh() {
+        let mut he = SqnState::new(SqnOffset::with_seq_at(NOW, 500));
+        assert_eq!(he.resynchronise(NOW, Sqn::new(400, 3)), None);
+        assert_eq!(he.resynchronise(NOW, Sqn::new(500, 3)), Some(SqnOffset::with_seq_at(NOW, 501)));
+    }
+
+    #[test] // TS 33.102 Annex C.2.2
+    fn usim_takes_vectors_out_of_order_within_its_array() {
+        let mut usim = UsimSqn::new(DELTA, Some(10));
+        usim.accept(Sqn::new(10, 1)).unwrap();
+        usim.accept(Sqn::new(12, 3)).unwrap();
+        usim.accept(Sqn::new(11, 2)).unwrap();
+        assert_eq!(usim.accept(Sqn::new(11, 2)), Err(SqnRefusal::NotFresh));
+        assert_eq!(usim.accept(Sqn::new(12, 3)), Err(SqnRefusal::NotFresh));
+        assert_eq!(usim.accept(Sqn::new(1, 4)), Err(SqnRefusal::TooOld));
+        assert_eq!(usim.accept(Sqn::new(13 + DELTA, 4)), Err(SqnRefusal::TooFarAhead));
+        assert_eq!(usim.highest(), Sqn::new(12, 3));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test] // any two sides agree after at most one resynchronisation
+        fn one_resynchronisation_is_enough(offset: u64, seq in 0..SEQ_MAX - (1 << 30), ind in 0u8..32, gaps: [u16; 8]) {
+            let mut usim = UsimSqn { highest: Sqn::new(seq, ind), ..UsimSqn::default() };
+            usim.seq[usize::from(ind)] = seq;
+            let mut he = SqnState::new(SqnOffset::new(offset));
+            let mut at = 0;
+            let mut resyncs = 0;
+            for gap in gaps {
+                at += u64::from(gap);
+                if usim.accept(he.next(later(at))).is_err() {
+                    resyncs += 1;
+                    he.resynchronise(later(at), usim.highest());
+                    prop_assert!(usim.accept(he.next(later(at))).is_ok());
+                }
+            }
+            prop_assert!(resyncs <= 1);
+        }
+    }
+}
