@@ -194,14 +194,13 @@ macro_rules! flags {
         impl $crate::codec::Ie for $name {
             const NAME: &'static str = $text;
             fn read(r: &mut whimbrel_ids::Reader<'_>) -> Result<Self, $crate::error::Error> {
-                let mut v: $ty = r.u8($text)?.into();
-                for i in 1..$octets {
-                    if r.is_empty() {
-                        break;
+                let mut v = $ty::from(r.u8($text)?).to_le_bytes();
+                for octet in &mut v[1..$octets] {
+                    if !r.is_empty() {
+                        *octet = r.u8($text)?;
                     }
-                    v |= $ty::from(r.u8($text)?) << (8 * i);
                 }
-                Ok(Self(v))
+                Ok(Self($ty::from_le_bytes(v)))
             }
             fn write(&self, out: &mut Vec<u8>) {
                 out.extend_from_slice(&self.0.to_le_bytes()[..$octets]);

@@ -192,11 +192,11 @@ proptest! {
         if shorten {
             octets.truncate(cut.index(octets.len()));
         }
-        if let Ok(f) = Frame::parse(&octets) {
-            if let Ok(m) = Message::parse(&f) {
-                let again = m.to_octets(f.header.seid, f.header.sequence);
-                prop_assert_eq!(parse(&again), Ok(m));
-            }
+        if let Ok(f) = Frame::parse(&octets)
+            && let Ok(m) = Message::parse(&f)
+        {
+            let again = m.to_octets(f.header.seid, f.header.sequence);
+            prop_assert_eq!(parse(&again), Ok(m));
         }
     }
 }
