@@ -1,1 +1,30 @@
-//! NGAP messages (TS 38.413) in aligned PER
+//! NGAP: what AMF and RAN say to one another (TS 38.413 Release 17), in aligned PER (X.691).
+//!
+//! [`Message::decode`] turns octets into a [`Message`], or into a [`Refusal`] that says what the standard answers
+//! (TS 38.413 §10). [`Message::encode`] appends octets. [`peek`] tells whose message it is without decoding it.
+//! The types of [`msg`], [`ie`] and [`transfer`] carry the standard's names in Rust case; an optional list is a `Vec`
+//! that is empty when the list is absent, any other optional value an `Option`; `T::new` takes what is mandatory.
+//!
+//! Everything is bounded: lists by the maxnoof constants of TS 38.413 §9.4.7, which stand in the declarations, what is
+//! allocated by the octets received, nesting by the types, of which none contains itself.
+
+#![forbid(unsafe_code)]
+
+#[macro_use]
+mod schema;
+mod aper;
+mod container;
+pub mod ie;
+mod message;
+pub mod msg;
+mod peek;
+mod refusal;
+pub mod transfer;
+
+pub use container::OtherChoice;
+pub use ie::*;
+pub use message::Message;
+pub use msg::*;
+pub use peek::{Peek, peek};
+pub use refusal::{Refusal, RefusalKind};
+pub use transfer::*;

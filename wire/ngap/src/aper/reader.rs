@@ -1,0 +1,223 @@
+//! The cursor over received bits.
+
+use std::borrow::Cow;
+
+use whimbrel_ids::{DecodeError, DecodeErrorKind};
+
+use super::{bits_for, octets_for};
+
+/// Why a value could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// The bits break the transfer syntax.
+    Syntax(DecodeError),
+    /// The value is of a later release, or outside its logical range: the criticality of the information element
+    /// around it decides (TS 38.413 §10.3.4).
+    NotComprehended,
+    /// An unknown extension of this id that the sender marked "reject".
+    RejectedExtension(u16),
+}
+
+impl Fault {
+    /// As an error of the octets, for values that are read on their own.
+    pub(crate) fn into_decode_error(self, ie: &'static str) -> DecodeError {
+        match self {
+            Fault::Syntax(e) => e,
+            Fault::NotComprehended | Fault::RejectedExtension(_) => {
+                DecodeError::new(DecodeErrorKind::Unknown, ie, 0)
+            }
+        }
+    }
+}
+
+/// A cursor over bits; every read is checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Reader<'a> {
+    octets: &'a [u8],
+    /// Position in bits.
+    at: usize,
+    /// Offset of `octets` in the whole message.
+    base: usize,
+    /// What is being read, for errors.
+    pub(crate) ie: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    /// Over octets that begin at `base` of the whole message.
+    pub(crate) fn new(octets: &'a [u8], base: usize, ie: &'static str) -> Self {
+        Self { octets, at: 0, base, ie }
+    }
+
+    /// Offset in the whole message of the octet that holds the next bit.
+    pub(crate) fn offset(&self) -> usize {
+        self.base + self.at / 8
+    }
+
+    /// A break of the transfer syntax here.
+    pub(crate) fn fault(&self, kind: DecodeErrorKind) -> Fault {
+        Fault::Syntax(DecodeError::new(kind, self.ie, self.offset()))
+    }
+
+    /// How many whole or begun octets are left.
+    pub(crate) fn remaining(&self) -> usize {
+        self.octets.len() - self.at / 8
+    }
+
+    /// One bit.
+    pub(crate) fn bit(&mut self) -> Result<bool, Fault> {
+        let octet = self.octets.get(self.at / 8).ok_or_else(|| self.fault(DecodeErrorKind::Truncated))?;
+        let bit = octet >> (7 - self.at % 8) & 1;
+        self.at += 1;
+        Ok(bit == 1)
+    }
+
+    /// Up to 64 bits, unaligned, as a number.
+    pub(crate) fn bits(&mut self, n: u32) -> Result<u64, Fault> {
+        debug_assert!(n <= 64);
+        let mut v = 0u64;
+        let mut left = n as usize;
+        while left > 0 {
+            let octet = self.octets.get(self.at / 8).ok_or_else(|| self.fault(DecodeErrorKind::Truncated))?;
+            let have = 8 - self.at % 8;
+            let take = have.min(left);
+            let part = u64::from(*octet) >> (have - take) & ((1 << take) - 1);
+            v = v << take | part;
+            self.at += take;
+            left -= take;
+        }
+        Ok(v)
+    }
+
+    /// Moves to the next octet boundary.
+    pub(crate) fn align(&mut self) {
+        self.at = self.at.next_multiple_of(8);
+    }
+
+    /// Aligns and takes `n` octets.
+    pub(crate) fn octets(&mut self, n: usize) -> Result<&'a [u8], Fault> {
+        self.align();
+        let from = self.at / 8;
+        let part = self.octets.get(from..).and_then(|o| o.get(..n));
+        let part = part.ok_or_else(|| self.fault(DecodeErrorKind::Truncated))?;
+        self.at += n * 8;
+        Ok(part)
+    }
+
+    /// Aligns and takes `n <= 8` octets as a number.
+    fn number(&mut self, n: usize) -> Result<u64, Fault> {
+        Ok(self.octets(n)?.iter().fold(0, |v, o| v << 8 | u64::from(*o)))
+    }
+
+    /// A constrained whole number, `lo..=hi` (X.691 §11.5).
+    pub(crate) fn whole(&mut self, lo: u64, hi: u64) -> Result<u64, Fault> {
+        let span = hi - lo;
+        let v = match span {
+            0 => 0,
+            1..=254 => self.bits(bits_for(span + 1))?,
+            255 => self.number(1)?,
+            256..=0xffff => self.number(2)?,
+            _ => {
+                let n = 1 + self.bits(bits_for(u64::from(octets_for(span))))?;
+                if n > 8 {
+                    return Err(self.fault(DecodeErrorKind::InvalidLength));
+                }
+                self.number(n as usize)?
+            }
+        };
+        if v > span { Err(self.fault(DecodeErrorKind::InvalidValue)) } else { Ok(lo + v) }
+    }
+
+    /// An unconstrained whole number (X.691 §11.8) that a caller wants as a natural one of 64 bits.
+    pub(crate) fn unconstrained(&mut self) -> Result<u64, Fault> {
+        let n = match self.length()? {
+            Length::Whole(n) => n,
+            Length::Fragment(_) => return Err(self.fault(DecodeErrorKind::InvalidLength)),
+        };
+        let octets = self.octets(n)?;
+        if octets.first().is_some_and(|o| o & 0x80 != 0) {
+            return Err(Fault::NotComprehended);
+        }
+        let significant = octets.iter().skip_while(|o| **o == 0);
+        if significant.clone().count() > 8 {
+            return Err(Fault::NotComprehended);
+        }
+        Ok(significant.fold(0, |v, o| v << 8 | u64::from(*o)))
+    }
+
+    /// A normally small number (X.691 §11.6).
+    pub(crate) fn normally_small(&mut self) -> Result<u64, Fault> {
+        if !self.bit()? {
+            return self.bits(6);
+        }
+        match self.length()? {
+            Length::Whole(n @ 0..=8) => self.number(n),
+            _ => Err(self.fault(DecodeErrorKind::InvalidLength)),
+        }
+    }
+
+    /// A length determinant without upper bound (X.691 §11.9.3.5 to 11.9.3.8).
+    fn length(&mut self) -> Result<Length, Fault> {
+        let first = self.number(1)?;
+        match first >> 6 {
+            0 | 1 => Ok(Length::Whole(first as usize)),
+            2 => Ok(Length::Whole((first as usize & 0x3f) << 8 | self.number(1)? as usize)),
+            _ => match first & 0x3f {
+                k @ 1..=4 => Ok(Length::Fragment(k as usize * super::FRAGMENT)),
+                _ => Err(self.fault(DecodeErrorKind::InvalidLength)),
+            },
+        }
+    }
+
+    /// Octets under a length determinant without upper bound; copied only where they came in fragments.
+    pub(crate) fn long_octets(&mut self) -> Result<Cow<'a, [u8]>, Fault> {
+        let mut whole = match self.length()? {
+            Length::Whole(n) => return Ok(Cow::Borrowed(self.octets(n)?)),
+            Length::Fragment(n) => self.octets(n)?.to_vec(),
+        };
+        // Each fragment takes 16384 octets of the input or more, so the input bounds the loop and the copy.
+        loop {
+            match self.length()? {
+                Length::Whole(n) => {
+                    whole.extend_from_slice(self.octets(n)?);
+                    return Ok(Cow::Owned(whole));
+                }
+                Length::Fragment(n) => whole.extend_from_slice(self.octets(n)?),
+            }
+        }
+    }
+
+    /// An open type (X.691 §11.2): its octets are read by `f` as a reader of their own.
+    pub(crate) fn open<T>(&mut self, f: impl FnOnce(&mut Reader<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+        let octets = self.long_octets()?;
+        let base = self.offset().saturating_sub(octets.len());
+        f(&mut Reader::new(&octets, base, self.ie))
+    }
+
+    /// The extension additions of a sequence that this release does not know: a bit map and open types, skipped.
+    pub(crate) fn skip_additions(&mut self) -> Result<(), Fault> {
+        let n = if self.bit()? {
+            match self.length()? {
+                Length::Whole(n) => n as u64,
+                Length::Fragment(_) => return Err(self.fault(DecodeErrorKind::InvalidLength)),
+            }
+        } else {
+            self.bits(6)? + 1
+        };
+        let mut present = 0u64;
+        for _ in 0..n {
+            present += u64::from(self.bit()?);
+        }
+        for _ in 0..present {
+            self.long_octets()?;
+        }
+        Ok(())
+    }
+}
+
+/// What a length determinant says.
+enum Length {
+    /// This many, and no more.
+    Whole(usize),
+    /// This many, and another length determinant after them.
+    Fragment(usize),
+}

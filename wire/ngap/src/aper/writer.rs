@@ -1,0 +1,159 @@
+//! The cursor that bits are written with.
+
+use super::{FRAGMENT, bits_for, octets_for};
+
+/// Appends bits to a vector of octets.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    /// Bits used in the last octet; 0 when it is full.
+    used: u32,
+}
+
+impl<'a> Writer<'a> {
+    /// After what `out` already holds.
+    pub(crate) fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out, used: 0 }
+    }
+
+    /// One bit.
+    pub(crate) fn bit(&mut self, v: bool) {
+        self.bits(u64::from(v), 1);
+    }
+
+    /// The low `n <= 64` bits of `v`, unaligned.
+    pub(crate) fn bits(&mut self, v: u64, n: u32) {
+        debug_assert!(n == 64 || v >> n == 0);
+        let mut left = n;
+        while left > 0 {
+            if self.used == 0 {
+                self.out.push(0);
+            }
+            let free = 8 - self.used;
+            let take = free.min(left);
+            let part = (v >> (left - take)) as u8 & (0xffu16 >> (8 - take)) as u8;
+            if let Some(last) = self.out.last_mut() {
+                *last |= part << (free - take);
+            }
+            self.used = (self.used + take) % 8;
+            left -= take;
+        }
+    }
+
+    /// Pads to the next octet boundary.
+    pub(crate) fn align(&mut self) {
+        self.used = 0;
+    }
+
+    /// Aligns and writes octets.
+    pub(crate) fn octets(&mut self, v: &[u8]) {
+        self.used = 0;
+        self.out.extend_from_slice(v);
+    }
+
+    /// Aligns and writes the `n` low octets of a number.
+    fn number(&mut self, v: u64, n: u32) {
+        self.octets(&v.to_be_bytes()[8 - n.min(8) as usize..]);
+    }
+
+    /// A constrained whole number, `lo..=hi` (X.691 §11.5). What lies outside is our own bug; it is clamped.
+    pub(crate) fn whole(&mut self, v: u64, lo: u64, hi: u64) {
+        debug_assert!((lo..=hi).contains(&v), "{v} is not within {lo}..={hi}");
+        let v = v.clamp(lo, hi) - lo;
+        let span = hi - lo;
+        match span {
+            0 => {}
+            1..=254 => self.bits(v, bits_for(span + 1)),
+            255 => self.number(v, 1),
+            256..=0xffff => self.number(v, 2),
+            _ => {
+                let n = octets_for(v);
+                self.bits(u64::from(n - 1), bits_for(u64::from(octets_for(span))));
+                self.number(v, n);
+            }
+        }
+    }
+
+    /// A natural number as an unconstrained whole number (X.691 §11.8).
+    pub(crate) fn unconstrained(&mut self, v: u64) {
+        // A leading zero octet keeps the two's complement form positive.
+        let n = octets_for(v);
+        let sign = v.to_be_bytes()[8 - n as usize] & 0x80 != 0;
+        self.octets(&[n as u8 + u8::from(sign)]);
+        if sign {
+            self.octets(&[0]);
+        }
+        self.number(v, n);
+    }
+
+    /// A normally small number (X.691 §11.6).
+    pub(crate) fn normally_small(&mut self, v: u64) {
+        if v < 64 {
+            self.bits(v, 7);
+        } else {
+            self.bit(true);
+            let n = octets_for(v);
+            self.octets(&[n as u8]);
+            self.number(v, n);
+        }
+    }
+
+    /// Octets under a length determinant without upper bound, in fragments where they are many (X.691 §11.9.3.8).
+    pub(crate) fn long_octets(&mut self, mut v: &[u8]) {
+        self.used = 0;
+        while v.len() >= FRAGMENT {
+            let k = (v.len() / FRAGMENT).min(4);
+            let (part, rest) = v.split_at(k * FRAGMENT);
+            self.out.push(0xc0 | k as u8);
+            self.out.extend_from_slice(part);
+            v = rest;
+        }
+        if v.len() < 128 {
+            self.out.push(v.len() as u8);
+        } else {
+            self.out.extend_from_slice(&(0x8000 | v.len() as u16).to_be_bytes());
+        }
+        self.out.extend_from_slice(v);
+    }
+
+    /// An open type (X.691 §11.2) that `f` fills. It is written in place and moved by one octet if it turns out
+    /// to be 128 octets or longer; only one of 16384 or more is copied out and fragmented.
+    pub(crate) fn open(&mut self, f: impl FnOnce(&mut Writer<'_>)) {
+        self.used = 0;
+        let at = self.out.len();
+        self.out.push(0);
+        f(&mut Writer { out: self.out, used: 0 });
+        let n = self.out.len() - at - 1;
+        match n {
+            // An empty encoding takes one zero octet (X.691 §11.1.3).
+            0 => {
+                self.out[at] = 1;
+                self.out.push(0);
+            }
+            1..=127 => self.out[at] = n as u8,
+            128..FRAGMENT => {
+                let [high, low] = (0x8000 | n as u16).to_be_bytes();
+                self.out[at] = high;
+                self.out.insert(at + 1, low);
+            }
+            _ => {
+                let content = self.out.split_off(at + 1);
+                self.out.pop();
+                self.long_octets(&content);
+            }
+        }
+    }
+
+    /// Reserves two aligned octets for a count that [`Writer::patch`] fills later.
+    pub(crate) fn reserve_u16(&mut self) -> usize {
+        self.octets(&[0, 0]);
+        self.out.len() - 2
+    }
+
+    /// Fills what [`Writer::reserve_u16`] reserved.
+    pub(crate) fn patch(&mut self, at: usize, v: u16) {
+        if let Some(place) = self.out.get_mut(at..at + 2) {
+            place.copy_from_slice(&v.to_be_bytes());
+        }
+    }
+}

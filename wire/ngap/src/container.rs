@@ -1,0 +1,195 @@
+//! Containers of protocol IEs and of extensions, and what is said of the elements in them that cannot be taken.
+
+use std::borrow::Cow;
+
+use whimbrel_ids::DecodeErrorKind;
+
+use crate::aper::{Aper, Codec, Fault, Reader, Writer};
+use crate::ie::diagnostics::{Criticality, IeDiagnostic, TypeOfError};
+
+/// The largest number of IEs that criticality diagnostics report: maxnoofErrors (TS 38.413 §9.3.1.3).
+const ERRORS_MAX: usize = 256;
+
+/// What a message says of one of its IEs.
+#[derive(Debug)]
+pub(crate) struct IeSpec {
+    pub(crate) id: u16,
+    pub(crate) criticality: Criticality,
+    pub(crate) name: &'static str,
+}
+
+/// A sequence of one container of protocol IEs.
+pub(crate) trait Body: Sized {
+    /// The IEs in the order of the standard.
+    const IES: &'static [IeSpec];
+    /// Reads the sequence; what was not comprehended or is missing goes to `diagnosis`.
+    fn read_body(r: &mut Reader<'_>, diagnosis: &mut Diagnosis) -> Result<Self, Fault>;
+    /// Writes the sequence.
+    fn write_body(&self, w: &mut Writer<'_>);
+}
+
+/// The IEs of one message that were missing or not comprehended.
+#[derive(Debug, Default)]
+pub(crate) struct Diagnosis {
+    /// In the order in which they were met.
+    pub(crate) ies: Vec<IeDiagnostic>,
+    /// Some IE asks to reject the message.
+    pub(crate) reject: bool,
+    /// IEs came in the wrong order, or twice.
+    pub(crate) falsely_constructed: bool,
+}
+
+impl Diagnosis {
+    fn note(&mut self, id: u16, criticality: Criticality, type_of_error: TypeOfError) {
+        self.reject |= criticality == Criticality::Reject;
+        if criticality != Criticality::Ignore && self.ies.len() < ERRORS_MAX {
+            self.ies.push(IeDiagnostic { ie_criticality: criticality, ie_id: id, type_of_error });
+        }
+    }
+
+    /// A mandatory IE without which the message means nothing is missing.
+    pub(crate) fn missing(&mut self, spec: Option<&IeSpec>) -> Fault {
+        self.reject = true;
+        if let Some(spec) = spec {
+            if self.ies.len() < ERRORS_MAX && !self.ies.iter().any(|e| e.ie_id == spec.id) {
+                self.ies.push(IeDiagnostic {
+                    ie_criticality: spec.criticality,
+                    ie_id: spec.id,
+                    type_of_error: TypeOfError::Missing,
+                });
+            }
+        }
+        Fault::NotComprehended
+    }
+
+    /// A mandatory IE is missing that the message can do without.
+    pub(crate) fn tolerate_missing(&mut self, spec: Option<&IeSpec>) {
+        if let Some(spec) = spec {
+            self.note(spec.id, spec.criticality, TypeOfError::Missing);
+        }
+    }
+}
+
+/// Walks a container of protocol IEs (TS 38.413 §9.4.7), one known IE at a time.
+pub(crate) struct Container<'r, 'a> {
+    r: &'r mut Reader<'a>,
+    left: u64,
+    specs: &'static [IeSpec],
+    /// The first of `specs` that may still come.
+    next: usize,
+    id: u16,
+    criticality: Criticality,
+    value: Cow<'a, [u8]>,
+    base: usize,
+}
+
+impl<'r, 'a> Container<'r, 'a> {
+    /// Reads the head of the sequence and of its container.
+    pub(crate) fn open(r: &'r mut Reader<'a>, specs: &'static [IeSpec]) -> Result<Self, Fault> {
+        r.bit()?; // Extension additions would follow the container; what comes after it is never read.
+        let left = r.whole(0, 65_535)?;
+        Ok(Self {
+            r,
+            left,
+            specs,
+            next: 0,
+            id: 0,
+            criticality: Criticality::Reject,
+            value: Cow::Borrowed(&[]),
+            base: 0,
+        })
+    }
+
+    /// Moves to the next IE that the message knows and gives its id; the others are judged by their criticality.
+    pub(crate) fn next(&mut self, diagnosis: &mut Diagnosis) -> Result<Option<u16>, Fault> {
+        while self.left > 0 {
+            self.left -= 1;
+            self.r.ie = "ProtocolIE-Field";
+            self.id = self.r.whole(0, 65_535)? as u16;
+            self.criticality = Criticality::read(self.r)?;
+            self.value = self.r.long_octets()?;
+            self.base = self.r.offset().saturating_sub(self.value.len());
+            let (gone, coming) = self.specs.split_at(self.next);
+            if let Some(i) = coming.iter().position(|s| s.id == self.id) {
+                self.r.ie = coming[i].name;
+                self.next += i + 1;
+                return Ok(Some(self.id));
+            }
+            if gone.iter().any(|s| s.id == self.id) {
+                diagnosis.falsely_constructed = true;
+            } else {
+                diagnosis.note(self.id, self.criticality, TypeOfError::NotUnderstood);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the value of the IE that [`Container::next`] gave; `None` where it is not comprehended.
+    pub(crate) fn value<T, C: Codec<T>>(&self, diagnosis: &mut Diagnosis) -> Result<Option<T>, Fault> {
+        let mut r = Reader::new(&self.value, self.base, self.r.ie);
+        match C::read(&mut r) {
+            Ok(v) => Ok(Some(v)),
+            Err(Fault::NotComprehended) => {
+                diagnosis.note(self.id, self.criticality, TypeOfError::NotUnderstood);
+                Ok(None)
+            }
+            Err(Fault::RejectedExtension(id)) => {
+                diagnosis.note(id, Criticality::Reject, TypeOfError::NotUnderstood);
+                Ok(None)
+            }
+            Err(fault) => Err(fault),
+        }
+    }
+}
+
+/// Reads an `iE-Extensions` container: `known` reads the extension of an id, or says that it does not know it.
+pub(crate) fn extensions(
+    r: &mut Reader<'_>,
+    mut known: impl FnMut(u16, &mut Reader<'_>) -> Result<bool, Fault>,
+) -> Result<(), Fault> {
+    let n = r.whole(1, 65_535)?;
+    for _ in 0..n {
+        let id = r.whole(0, 65_535)? as u16;
+        let criticality = Criticality::read(r)?;
+        let taken = match r.open(|r| known(id, r)) {
+            // An extension whose value is of a later release counts as unknown.
+            Err(Fault::NotComprehended) => false,
+            other => other?,
+        };
+        if !taken && criticality == Criticality::Reject {
+            return Err(Fault::RejectedExtension(id));
+        }
+    }
+    Ok(())
+}
+
+/// An alternative of a later release, kept as it came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OtherChoice {
+    /// The protocol IE id of the alternative.
+    pub id: u16,
+    /// What its sender wants of a receiver that does not know it.
+    pub criticality: Criticality,
+    /// Its octets, undecoded.
+    pub value: Vec<u8>,
+}
+
+impl OtherChoice {
+    /// Reads what follows id and criticality.
+    pub(crate) fn read(id: u16, criticality: u64, r: &mut Reader<'_>) -> Result<Self, Fault> {
+        let criticality = match criticality {
+            0 => Criticality::Reject,
+            1 => Criticality::Ignore,
+            2 => Criticality::Notify,
+            _ => return Err(r.fault(DecodeErrorKind::InvalidValue)),
+        };
+        Ok(Self { id, criticality, value: r.long_octets()?.into_owned() })
+    }
+
+    /// Writes the single container.
+    pub(crate) fn write(&self, w: &mut Writer<'_>) {
+        w.whole(u64::from(self.id), 0, 65_535);
+        self.criticality.write(w);
+        w.long_octets(&self.value);
+    }
+}

@@ -1,0 +1,23 @@
+//! Names of a UE-associated logical NG-connection.
+
+use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
+
+choice! {
+    /// `UE-NGAP-IDs`.
+    pub enum UeNgapIDs {
+        /// `uE-NGAP-ID-pair`.
+        UeNgapIdPair(UeNgapIdPair),
+        /// `aMF-UE-NGAP-ID`.
+        AmfUeNgapId(AmfUeNgapId),
+    }
+}
+
+sequence! {
+    /// `UE-NGAP-ID-pair`.
+    pub struct UeNgapIdPair {
+        /// `aMF-UE-NGAP-ID`.
+        req amf_ue_ngap_id: AmfUeNgapId,
+        /// `rAN-UE-NGAP-ID`.
+        req ran_ue_ngap_id: RanUeNgapId,
+    }
+}

@@ -1,0 +1,71 @@
+//! User plane tunnels.
+
+use whimbrel_ids::Teid;
+
+use crate::aper::codec::List;
+use crate::ie::{AssociatedQosFlowItem, QosFlowItemWithDataForwarding, TransportLayerAddress};
+
+choice! {
+    /// `UPTransportLayerInformation`.
+    pub enum UpTransportLayerInformation {
+        /// `gTPTunnel`.
+        GtpTunnel(GtpTunnel),
+    }
+}
+
+sequence! {
+    /// `GTPTunnel`.
+    pub struct GtpTunnel {
+        /// `transportLayerAddress`.
+        req transport_layer_address: TransportLayerAddress,
+        /// `gTP-TEID`.
+        req gtp_teid: Teid,
+    }
+}
+
+sequence! {
+    /// `QosFlowPerTNLInformation`.
+    pub struct QosFlowPerTnlInformation {
+        /// `uPTransportLayerInformation`.
+        req up_transport_layer_information: UpTransportLayerInformation,
+        /// `associatedQosFlowList`.
+        req associated_qos_flow_list: Vec<AssociatedQosFlowItem> as List<1, 64>,
+    }
+}
+
+sequence! {
+    /// `UL-NGU-UP-TNLModifyItem`.
+    pub struct UlNguUpTnlModifyItem {
+        /// `uL-NGU-UP-TNLInformation`.
+        req ul_ngu_up_tnl_information: UpTransportLayerInformation,
+        /// `dL-NGU-UP-TNLInformation`.
+        req dl_ngu_up_tnl_information: UpTransportLayerInformation,
+    }
+}
+
+sequence! {
+    /// `UPTransportLayerInformationPairItem`.
+    pub struct UpTransportLayerInformationPairItem {
+        /// `uL-NGU-UP-TNLInformation`.
+        req ul_ngu_up_tnl_information: UpTransportLayerInformation,
+        /// `dL-NGU-UP-TNLInformation`.
+        req dl_ngu_up_tnl_information: UpTransportLayerInformation,
+    }
+}
+
+enumerated! {
+    /// `DL-NGU-TNLInformationReused`.
+    pub enum DlNguTnlInformationReused { True "true" } + {}
+}
+
+sequence! {
+    /// `AdditionalDLUPTNLInformationForHOItem`.
+    pub struct AdditionalDlUpTnlInformationForHoItem {
+        /// `additionalDL-NGU-UP-TNLInformation`.
+        req additional_dl_ngu_up_tnl_information: UpTransportLayerInformation,
+        /// `additionalQosFlowSetupResponseList`.
+        req additional_qos_flow_setup_response_list: Vec<QosFlowItemWithDataForwarding> as List<1, 64>,
+        /// `additionalDLForwardingUPTNLInformation`.
+        opt additional_dl_forwarding_up_tnl_information: UpTransportLayerInformation,
+    }
+}

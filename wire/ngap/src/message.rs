@@ -1,0 +1,196 @@
+//! Any NGAP message, by procedure and outcome (TS 38.413 §9.4.3).
+
+use crate::aper::{Aper, Fault, Reader, Writer};
+use crate::container::{Body, Diagnosis};
+use crate::ie::{Criticality, IeDiagnostic, TriggeringMessage};
+use crate::msg::*;
+use crate::refusal::Refusal;
+
+/// The message types by procedure code and outcome.
+macro_rules! procedures {
+    ($($code:literal $crit:ident $procedure:ident { $($outcome:ident $name:ident),* }),* $(,)?) => {
+        /// An NGAP message.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[allow(clippy::large_enum_variant)] // A message lives briefly and moves by reference.
+        pub enum Message {
+            $($( #[doc = concat!("Procedure ", stringify!($code), ", ", stringify!($outcome), ".")] $name($name), )*)*
+        }
+
+        impl Message {
+            /// The code of the message's procedure (TS 38.413 §9.4.7).
+            pub const fn procedure_code(&self) -> u8 {
+                match self { $($( Message::$name(_) => $code, )*)* }
+            }
+
+            /// Which message of its procedure this is.
+            pub const fn kind(&self) -> TriggeringMessage {
+                match self { $($( Message::$name(_) => procedures!(@kind $outcome), )*)* }
+            }
+
+            /// The criticality of the message's procedure.
+            pub const fn procedure_criticality(&self) -> Criticality {
+                match self { $($( Message::$name(_) => criticality!($crit), )*)* }
+            }
+
+            /// The name of the message's type.
+            pub const fn name(&self) -> &'static str {
+                match self { $($( Message::$name(_) => stringify!($name), )*)* }
+            }
+
+            /// Whether messages of this procedure and outcome are known; reads one if so.
+            fn read_known(
+                code: u8,
+                kind: TriggeringMessage,
+                r: &mut Reader<'_>,
+                diagnosis: &mut Diagnosis,
+            ) -> Result<Option<Message>, Fault> {
+                Ok(Some(match (code, kind) {
+                    $($( ($code, procedures!(@kind $outcome)) => Message::$name($name::read_body(r, diagnosis)?), )*)*
+                    _ => return Ok(None),
+                }))
+            }
+
+            fn write_body(&self, w: &mut Writer<'_>) {
+                match self { $($( Message::$name(m) => m.write_body(w), )*)* }
+            }
+        }
+
+        $($(
+            impl From<$name> for Message {
+                fn from(m: $name) -> Self {
+                    Message::$name(m)
+                }
+            }
+        )*)*
+    };
+    (@kind initiating) => { TriggeringMessage::InitiatingMessage };
+    (@kind successful) => { TriggeringMessage::SuccessfulOutcome };
+    (@kind unsuccessful) => { TriggeringMessage::UnsuccessfulOutcome };
+}
+
+procedures! {
+    0 reject AmfConfigurationUpdate { initiating AmfConfigurationUpdate, successful AmfConfigurationUpdateAcknowledge, unsuccessful AmfConfigurationUpdateFailure },
+    1 ignore AmfStatusIndication { initiating AmfStatusIndication },
+    4 ignore DownlinkNasTransport { initiating DownlinkNasTransport },
+    5 ignore DownlinkNonUeAssociatedNrppaTransport { initiating DownlinkNonUeAssociatedNrppaTransport },
+    6 ignore DownlinkRanConfigurationTransfer { initiating DownlinkRanConfigurationTransfer },
+    7 ignore DownlinkRanStatusTransfer { initiating DownlinkRanStatusTransfer },
+    8 ignore DownlinkUeAssociatedNrppaTransport { initiating DownlinkUeAssociatedNrppaTransport },
+    9 ignore ErrorIndication { initiating ErrorIndication },
+    10 reject HandoverCancel { initiating HandoverCancel, successful HandoverCancelAcknowledge },
+    11 ignore HandoverNotification { initiating HandoverNotify },
+    12 reject HandoverPreparation { initiating HandoverRequired, successful HandoverCommand, unsuccessful HandoverPreparationFailure },
+    13 reject HandoverResourceAllocation { initiating HandoverRequest, successful HandoverRequestAcknowledge, unsuccessful HandoverFailure },
+    14 reject InitialContextSetup { initiating InitialContextSetupRequest, successful InitialContextSetupResponse, unsuccessful InitialContextSetupFailure },
+    15 ignore InitialUeMessage { initiating InitialUeMessage },
+    16 ignore LocationReportingControl { initiating LocationReportingControl },
+    17 ignore LocationReportingFailureIndication { initiating LocationReportingFailureIndication },
+    18 ignore LocationReport { initiating LocationReport },
+    19 ignore NasNonDeliveryIndication { initiating NasNonDeliveryIndication },
+    20 reject NgReset { initiating NgReset, successful NgResetAcknowledge },
+    21 reject NgSetup { initiating NgSetupRequest, successful NgSetupResponse, unsuccessful NgSetupFailure },
+    22 ignore OverloadStart { initiating OverloadStart },
+    23 reject OverloadStop { initiating OverloadStop },
+    24 ignore Paging { initiating Paging },
+    25 reject PathSwitchRequest { initiating PathSwitchRequest, successful PathSwitchRequestAcknowledge, unsuccessful PathSwitchRequestFailure },
+    26 reject PduSessionResourceModify { initiating PduSessionResourceModifyRequest, successful PduSessionResourceModifyResponse },
+    27 reject PduSessionResourceModifyIndication { initiating PduSessionResourceModifyIndication, successful PduSessionResourceModifyConfirm },
+    28 reject PduSessionResourceRelease { initiating PduSessionResourceReleaseCommand, successful PduSessionResourceReleaseResponse },
+    29 reject PduSessionResourceSetup { initiating PduSessionResourceSetupRequest, successful PduSessionResourceSetupResponse },
+    30 ignore PduSessionResourceNotify { initiating PduSessionResourceNotify },
+    32 reject PwsCancel { initiating PwsCancelRequest, successful PwsCancelResponse },
+    33 ignore PwsFailureIndication { initiating PwsFailureIndication },
+    34 ignore PwsRestartIndication { initiating PwsRestartIndication },
+    35 reject RanConfigurationUpdate { initiating RanConfigurationUpdate, successful RanConfigurationUpdateAcknowledge, unsuccessful RanConfigurationUpdateFailure },
+    36 reject RerouteNasRequest { initiating RerouteNasRequest },
+    37 ignore RrcInactiveTransitionReport { initiating RrcInactiveTransitionReport },
+    40 reject UeContextModification { initiating UeContextModificationRequest, successful UeContextModificationResponse, unsuccessful UeContextModificationFailure },
+    41 reject UeContextRelease { initiating UeContextReleaseCommand, successful UeContextReleaseComplete },
+    42 ignore UeContextReleaseRequest { initiating UeContextReleaseRequest },
+    43 reject UeRadioCapabilityCheck { initiating UeRadioCapabilityCheckRequest, successful UeRadioCapabilityCheckResponse },
+    44 ignore UeRadioCapabilityInfoIndication { initiating UeRadioCapabilityInfoIndication },
+    45 ignore UetnlaBindingRelease { initiating UeTnlaBindingReleaseRequest },
+    46 ignore UplinkNasTransport { initiating UplinkNasTransport },
+    47 ignore UplinkNonUeAssociatedNrppaTransport { initiating UplinkNonUeAssociatedNrppaTransport },
+    48 ignore UplinkRanConfigurationTransfer { initiating UplinkRanConfigurationTransfer },
+    49 ignore UplinkRanStatusTransfer { initiating UplinkRanStatusTransfer },
+    50 ignore UplinkUeAssociatedNrppaTransport { initiating UplinkUeAssociatedNrppaTransport },
+    51 reject WriteReplaceWarning { initiating WriteReplaceWarningRequest, successful WriteReplaceWarningResponse },
+    52 ignore SecondaryRatDataUsageReport { initiating SecondaryRatDataUsageReport },
+    60 reject UeRadioCapabilityIdMapping { initiating UeRadioCapabilityIdMappingRequest, successful UeRadioCapabilityIdMappingResponse },
+    61 ignore HandoverSuccess { initiating HandoverSuccess },
+    62 reject UplinkRanEarlyStatusTransfer { initiating UplinkRanEarlyStatusTransfer },
+    63 ignore DownlinkRanEarlyStatusTransfer { initiating DownlinkRanEarlyStatusTransfer },
+}
+
+impl Message {
+    /// Reads a message; what its sender wanted to be told of is dropped ([`Message::decode_with_notices`] keeps it).
+    ///
+    /// Errors: a [`Refusal`] says what the standard answers.
+    pub fn decode(octets: &[u8]) -> Result<Message, Refusal> {
+        Self::decode_with_notices(octets).map(|(message, _)| message)
+    }
+
+    /// Reads a message, and lists its IEs that were missing or not understood and whose sender wants to be told.
+    ///
+    /// Errors: a [`Refusal`] says what the standard answers.
+    pub fn decode_with_notices(octets: &[u8]) -> Result<(Message, Vec<IeDiagnostic>), Refusal> {
+        let mut diagnosis = Diagnosis::default();
+        let mut head = None;
+        match Self::read(octets, &mut head, &mut diagnosis) {
+            Ok(Some(message)) if !diagnosis.reject && !diagnosis.falsely_constructed => {
+                Ok((message, diagnosis.ies))
+            }
+            Ok(Some(_)) => Err(Refusal::of_message(octets, head, diagnosis, None)),
+            Ok(None) => Err(Refusal::of_procedure(octets, head)),
+            Err(Fault::Syntax(e)) => Err(Refusal::of_message(octets, head, diagnosis, Some(e))),
+            Err(Fault::NotComprehended | Fault::RejectedExtension(_)) => {
+                diagnosis.reject = true;
+                Err(Refusal::of_message(octets, head, diagnosis, None))
+            }
+        }
+    }
+
+    fn read(
+        octets: &[u8],
+        head: &mut Option<Head>,
+        diagnosis: &mut Diagnosis,
+    ) -> Result<Option<Message>, Fault> {
+        let mut r = Reader::new(octets, 0, "NGAP-PDU");
+        if r.bit()? {
+            return Err(Fault::NotComprehended);
+        }
+        let kind = TriggeringMessage::read(&mut r)?;
+        let procedure_code = r.whole(0, 255)? as u8;
+        let criticality = Criticality::read(&mut r)?;
+        *head = Some(Head { procedure_code, kind, criticality });
+        r.open(|r| Self::read_known(procedure_code, kind, r, diagnosis))
+    }
+
+    /// Appends the message to `out`.
+    ///
+    /// A list longer than the standard's bound is our own bug: it is cut, and asserted against in debug builds.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut w = Writer::new(out);
+        w.bit(false);
+        self.kind().write(&mut w);
+        w.whole(u64::from(self.procedure_code()), 0, 255);
+        self.procedure_criticality().write(&mut w);
+        w.open(|w| self.write_body(w));
+    }
+
+    /// The message as octets of its own.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(256);
+        self.encode(&mut out);
+        out
+    }
+}
+
+/// What stands before the content of every message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) procedure_code: u8,
+    pub(crate) kind: TriggeringMessage,
+    pub(crate) criticality: Criticality,
+}

@@ -1,0 +1,128 @@
+//! Whose message is this? Read from a few octets, without decoding the message.
+
+use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, STmsi, Tmsi};
+
+use crate::ie::TriggeringMessage;
+
+/// The most IEs that are looked at: the longest message of TS 38.413 has fewer than 64.
+const IES_MAX: usize = 64;
+
+/// What a glance at a message tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peek {
+    /// The procedure.
+    pub procedure_code: u8,
+    /// Which message of the procedure.
+    pub kind: TriggeringMessage,
+    /// The AMF's name of the phone, if the message has one at its top level.
+    pub amf_ue_ngap_id: Option<AmfUeNgapId>,
+    /// The RAN's name of the phone, if the message has one at its top level.
+    pub ran_ue_ngap_id: Option<RanUeNgapId>,
+    /// The phone's short temporary identity, if the message has one at its top level.
+    pub five_g_s_tmsi: Option<STmsi>,
+}
+
+/// Finds the phone of a message; `None` for what is no NGAP message at all. It stops at what it cannot read and
+/// gives what it has: only the decoder judges.
+pub fn peek(octets: &[u8]) -> Option<Peek> {
+    let (&[choice, procedure_code, _criticality], rest) = octets.split_first_chunk()?;
+    let kind = match choice >> 5 {
+        0 => TriggeringMessage::InitiatingMessage,
+        1 => TriggeringMessage::SuccessfulOutcome,
+        2 => TriggeringMessage::UnsuccessfulOutcome,
+        _ => return None,
+    };
+    let mut found =
+        Peek { procedure_code, kind, amf_ue_ngap_id: None, ran_ue_ngap_id: None, five_g_s_tmsi: None };
+    // Where the message comes in fragments, the first of them holds the names of the phone.
+    let content = open_type(rest).map_or_else(|| rest.get(1..).unwrap_or_default(), |(content, _)| content);
+    let Some((&[_, high, low], mut ies)) = content.split_first_chunk() else { return Some(found) };
+    let count = usize::from(u16::from_be_bytes([high, low])).min(IES_MAX);
+    for _ in 0..count {
+        let Some((&[high, low, _], rest)) = ies.split_first_chunk() else { break };
+        let Some((value, rest)) = open_type(rest) else { break };
+        ies = rest;
+        match u16::from_be_bytes([high, low]) {
+            ID_AMF_UE_NGAP_ID | ID_SOURCE_AMF_UE_NGAP_ID => {
+                found.amf_ue_ngap_id = number(value, 5).and_then(AmfUeNgapId::new);
+            }
+            ID_RAN_UE_NGAP_ID => {
+                found.ran_ue_ngap_id =
+                    number(value, 6).and_then(|v| u32::try_from(v).ok()).map(RanUeNgapId);
+            }
+            ID_UE_NGAP_IDS => ue_ngap_ids(value, &mut found),
+            ID_FIVE_G_S_TMSI => {
+                found.five_g_s_tmsi = s_tmsi(value);
+                break; // Nothing that names the phone comes after it.
+            }
+            _ => {}
+        }
+        if found.amf_ue_ngap_id.is_some() && found.ran_ue_ngap_id.is_some() {
+            break;
+        }
+    }
+    Some(found)
+}
+
+const ID_AMF_UE_NGAP_ID: u16 = 10;
+const ID_FIVE_G_S_TMSI: u16 = 26;
+const ID_RAN_UE_NGAP_ID: u16 = 85;
+const ID_SOURCE_AMF_UE_NGAP_ID: u16 = 100;
+const ID_UE_NGAP_IDS: u16 = 114;
+
+/// The content of an open type that came in one piece, and what follows it.
+fn open_type(octets: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (&first, rest) = octets.split_first()?;
+    let (n, rest) = match first >> 6 {
+        0 | 1 => (usize::from(first), rest),
+        2 => {
+            let (&second, rest) = rest.split_first()?;
+            (usize::from(first & 0x3f) << 8 | usize::from(second), rest)
+        }
+        _ => return None,
+    };
+    rest.split_at_checked(n)
+}
+
+/// A constrained number at the start of a value: its length less one above bit `shift`, then its octets.
+fn number(value: &[u8], shift: u32) -> Option<u64> {
+    let (&length, digits) = value.split_first()?;
+    let digits = digits.get(..usize::from(length >> shift) + 1)?;
+    (digits.len() <= 5).then(|| digits.iter().fold(0, |v, d| v << 8 | u64::from(*d)))
+}
+
+/// UE NGAP IDs (TS 38.413 §9.3.3.? in UE CONTEXT RELEASE COMMAND): the pair, or the AMF's name alone.
+fn ue_ngap_ids(value: &[u8], found: &mut Peek) {
+    let Some(&first) = value.first() else { return };
+    match first >> 6 {
+        // The pair: choice (2 bits), extension, iE-Extensions, then 3 bits of length.
+        0 => {
+            let n = usize::from(first >> 1 & 7) + 1;
+            let Some(amf) = value.get(1..1 + n) else { return };
+            found.amf_ue_ngap_id = AmfUeNgapId::new(amf.iter().fold(0, |v, d| v << 8 | u64::from(*d)));
+            found.ran_ue_ngap_id = value
+                .get(1 + n..)
+                .and_then(|rest| number(rest, 6))
+                .and_then(|v| u32::try_from(v).ok())
+                .map(RanUeNgapId);
+        }
+        // The AMF's name alone: choice (2 bits), then 3 bits of length.
+        1 => {
+            let n = usize::from(first >> 3 & 7) + 1;
+            let Some(amf) = value.get(1..1 + n) else { return };
+            found.amf_ue_ngap_id = AmfUeNgapId::new(amf.iter().fold(0, |v, d| v << 8 | u64::from(*d)));
+        }
+        _ => {}
+    }
+}
+
+/// 5G-S-TMSI (TS 38.413 §9.3.3.20): two leading bits, 10 bits of set, 6 of pointer, then aligned octets.
+fn s_tmsi(value: &[u8]) -> Option<STmsi> {
+    let &[a, b, c, d, e, f, g] = value.first_chunk()?;
+    if a & 0xc0 != 0 {
+        return None;
+    }
+    let id = u32::from_be_bytes([0, a, b, c]) >> 6 & 0xffff;
+    let tmsi = Tmsi(u32::from_be_bytes([d, e, f, g]));
+    Some(STmsi { set: (id >> 6) as u16, pointer: (id & 0x3f) as u8, tmsi })
+}
