@@ -5,7 +5,7 @@ Every method that takes a message from the core raises `Wrong` if a phone would 
 import contextlib
 import io
 
-with contextlib.redirect_stdout(io.StringIO()):  # it says that it has no ciphers; ours are in crypto.py
+with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):  # it says that it has no ciphers; ours are in crypto.py
     from pycrate_mobile import TS24501_FGMM as MM
     from pycrate_mobile import TS24501_FGSM as SM
     from pycrate_mobile.NAS5G import parse_NAS5G
