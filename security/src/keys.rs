@@ -218,3 +218,68 @@ fn ng_ran_star(key: &[u8; 32], pci: u16, arfcn_dl: u32) -> KGnb {
 fn algorithm_key(key: &[u8; 32], distinguisher: u8, identity: u8) -> [u8; 16] {
     low_128(kdf(key, 0x69, &[&[distinguisher], &[identity]]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aka::{AuthenticationManagementField, AuthenticationVector, Rand};
+    use crate::milenage::{K, Milenage, Opc};
+    use crate::nas::{CipheringAlgorithm as C, IntegrityAlgorithm as I};
+    use crate::sqn::Sqn;
+    use crate::testing::{bytes, lines, octets};
+
+    fn number(hex: &str) -> u32 {
+        u32::from_str_radix(hex, 16).unwrap()
+    }
+
+    #[test] // TS 33.501 Annex A.2, A.4 to A.11, A.13, against testdata/hierarchy.py
+    fn every_key_is_that_of_another_implementation() {
+        let cases = lines(include_str!("../testdata/hierarchy.txt"));
+        assert_eq!(cases.len(), 12);
+        for case in &cases {
+            let fields = case.fields::<35>();
+            let (input, expected) = fields.split_at(11);
+            let &[k, opc, rand, sqn, amf, plmn, supi, abba, count, pci, arfcn] = input else {
+                unreachable!()
+            };
+            let milenage = Milenage::new(&K::new(octets(k)), Opc::new(octets(opc)));
+            let name = ServingNetworkName::new(plmn.parse().unwrap());
+            let (rand, amf) = (Rand(octets(rand)), AuthenticationManagementField(octets(amf)));
+            let v =
+                AuthenticationVector::generate(&milenage, rand, Sqn::from_octets(octets(sqn)), amf, &name);
+            let k_amf = v.k_seaf.k_amf(supi.parse().unwrap(), Abba(octets(abba)));
+            let count = NasCount::new(number(count)).unwrap();
+            let (k_gnb, pci, arfcn) = (k_amf.k_gnb(count), number(pci) as u16, number(arfcn));
+            let nh = k_amf.first_nh(&k_gnb);
+            let found: [Vec<u8>; 24] = [
+                v.autn.0.to_vec(),
+                v.xres_star.octets().to_vec(),
+                v.hxres_star.octets().to_vec(),
+                v.k_ausf.octets().to_vec(),
+                v.k_seaf.octets().to_vec(),
+                k_amf.octets().to_vec(),
+                k_amf.k_nas_enc(C::Nea1).octets().to_vec(),
+                k_amf.k_nas_enc(C::Nea2).octets().to_vec(),
+                k_amf.k_nas_enc(C::Nea3).octets().to_vec(),
+                k_amf.k_nas_int(I::Nia1).octets().to_vec(),
+                k_amf.k_nas_int(I::Nia2).octets().to_vec(),
+                k_amf.k_nas_int(I::Nia3).octets().to_vec(),
+                k_gnb.octets().to_vec(),
+                k_amf.k_n3iwf(count).octets().to_vec(),
+                nh.octets().to_vec(),
+                k_amf.next_nh(&nh).octets().to_vec(),
+                k_amf.for_mobility_registration(count).octets().to_vec(),
+                k_amf.for_handover(count).octets().to_vec(),
+                k_gnb.k_ng_ran_star(pci, arfcn).octets().to_vec(),
+                nh.k_ng_ran_star(pci, arfcn).octets().to_vec(),
+                k_gnb.k_rrc_enc(C::Nea2).octets().to_vec(),
+                k_gnb.k_rrc_int(I::Nia2).octets().to_vec(),
+                k_gnb.k_up_enc(C::Nea2).octets().to_vec(),
+                k_gnb.k_up_int(I::Nia2).octets().to_vec(),
+            ];
+            for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+                assert_eq!(*found, bytes(expected), "output {i} of {}", case.name);
+            }
+        }
+    }
+}
