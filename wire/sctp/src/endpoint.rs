@@ -1,0 +1,473 @@
+//! The endpoint: many associations behind one port, told apart by address, port and tag (RFC 9260 §8.4, §8.5).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use core::time::Duration;
+use whimbrel_ids::Instant;
+
+use crate::association::{Association, Context, Flow, Identity, State};
+use crate::config::Config;
+use crate::cookie::{PEER_ADDRESSES_MAX, Prf};
+use crate::handshake::reply;
+use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
+use crate::packet::{BadPacket, Chunk, Packet, Parameters, T_BIT, cause, kind};
+use crate::path::{PathState, suitable_local};
+
+/// What happens to an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// A packet arrived, from its SCTP common header on.
+    Packet {
+        /// Our address, the peer's, and the peer's UDP port where it was encapsulated.
+        path: Path,
+        /// The packet.
+        octets: &'a [u8],
+    },
+    /// Open an association. [`Endpoint::connect`] does the same and returns its name.
+    Connect(Connect<'a>),
+    /// Send a message. [`Endpoint::send`] does the same and returns its refusal.
+    Send(Send<'a>),
+    /// Close gracefully: what is queued is delivered first.
+    Shutdown {
+        /// Which.
+        association: AssociationId,
+    },
+    /// Close at once.
+    Abort {
+        /// Which.
+        association: AssociationId,
+    },
+    /// Time passed: handles what is due, then flushes.
+    Tick,
+}
+
+/// Where to connect to.
+#[derive(Clone, Copy, Debug)]
+pub struct Connect<'a> {
+    /// The peer's addresses, the preferred one first.
+    pub addresses: &'a [IpAddr],
+    /// The peer's SCTP port.
+    pub port: u16,
+    /// The peer's UDP port (RFC 6951), or zero for SCTP directly over IP.
+    pub udp_port: u16,
+}
+
+/// A message to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Send<'a> {
+    /// To whom.
+    pub association: AssociationId,
+    /// Stream identifier.
+    pub stream: u16,
+    /// Payload protocol identifier.
+    pub ppid: u32,
+    /// Whether it may overtake others of its stream.
+    pub unordered: bool,
+    /// The message, not empty.
+    pub octets: &'a [u8],
+}
+
+/// What was seen, in numbers that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets handed in.
+    pub packets: u64,
+    /// Dropped: wrong checksum.
+    pub bad_checksum: u64,
+    /// Dropped: too short, or chunks that contradict themselves.
+    pub malformed: u64,
+    /// Ignored: for another port.
+    pub foreign: u64,
+    /// Dropped: a verification tag that is not the association's (RFC 9260 §8.5).
+    pub bad_tag: u64,
+    /// Of no association (RFC 9260 §8.4).
+    pub out_of_the_blue: u64,
+    /// Dropped: a cookie that we did not sign.
+    pub bad_cookie: u64,
+    /// ERROR chunks that peers sent.
+    pub errors_reported: u64,
+    /// DATA chunks sent again.
+    pub data_chunks_retransmitted: u64,
+}
+
+/// How an association stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// State of RFC 9260 §4.
+    pub state: State,
+    /// The path that DATA takes first.
+    pub primary: Path,
+    /// How many paths there are, and how many answer.
+    pub paths: (usize, usize),
+    /// Smoothed round-trip time of the primary path, once measured.
+    pub srtt: Option<Duration>,
+    /// Congestion window of the primary path.
+    pub cwnd_octets: usize,
+    /// Octets queued or under way, with their overhead, counted against the send buffer.
+    pub queued_octets: usize,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    association: Option<Box<Association>>,
+}
+
+/// An SCTP endpoint. It does no I/O: packets, time and entropy come in, packets and events go out.
+///
+/// After a burst of inputs call [`Endpoint::flush`]: only then do SACK and DATA leave, bundled. Replies to packets
+/// outside any association may leave at once.
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Config,
+    prf: Prf,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Local port, peer port, peer address.
+    by_peer: BTreeMap<(u16, u16, IpAddr), u32>,
+    /// Due times, at most one per association; a later deadline is found when the earlier one runs out.
+    timers: BTreeSet<(Instant, u32)>,
+    /// Associations that may have something to send.
+    dirty: Vec<u32>,
+    counters: Counters,
+}
+
+impl Endpoint {
+    /// An endpoint. `secret` must be unpredictable, and differ from one start to the next: it keys cookies, tags and
+    /// initial TSNs. `now` is taken as the beginning.
+    pub fn new(config: Config, secret: [u8; 32], _now: Instant) -> Self {
+        Self {
+            config: config.sane(),
+            prf: Prf::new(secret),
+            slots: Vec::new(),
+            free: Vec::new(),
+            by_peer: BTreeMap::new(),
+            timers: BTreeSet::new(),
+            dirty: Vec::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Handles one input. Refusals come as [`Event::Refused`].
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) {
+        let refused = match input {
+            Input::Packet { path, octets } => {
+                self.packet(now, path, octets, out);
+                None
+            }
+            Input::Connect(c) => self.connect(now, c, out).err().map(|r| (None, r)),
+            Input::Send(s) => self.send(s).err().map(|r| (Some(s.association), r)),
+            Input::Shutdown { association } => self.close(now, association, out, Association::shutdown),
+            Input::Abort { association } => self.close(now, association, out, |a, cx| {
+                a.abort(cause::USER_INITIATED_ABORT, &[], DownReason::Aborted, cx);
+            }),
+            Input::Tick => {
+                self.tick(now, out);
+                None
+            }
+        };
+        if let Some((association, refusal)) = refused {
+            out.events.push(Event::Refused { association, refusal });
+        }
+    }
+
+    /// When [`Input::Tick`] is due; [`Instant::ZERO`] if a flush is.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if !self.dirty.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        self.timers.first().map(|(t, _)| *t)
+    }
+
+    /// Sends what waits: acknowledgements, DATA and replies, bundled per association.
+    pub fn flush(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some(slot) = self.dirty.pop() {
+            let Self { config, prf, counters, slots, .. } = self;
+            let Some(a) = slots.get_mut(slot as usize).and_then(|s| s.association.as_deref_mut()) else {
+                continue;
+            };
+            a.dirty = false;
+            a.transmit(&mut Context { now, config, prf, counters, out });
+            let deadline = a.deadline();
+            if deadline < a.armed {
+                self.timers.remove(&(a.armed, slot));
+                a.armed = deadline;
+                self.timers.insert((deadline, slot));
+            }
+        }
+    }
+
+    /// Opens an association; [`Event::Up`] or [`Event::Down`] follows.
+    ///
+    /// Errors: [`Refusal::InvalidAddress`] without a usable address; [`Refusal::NoRoom`] if the table is full or the
+    /// peer has an association already.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        to: Connect<'_>,
+        out: &mut Outbox,
+    ) -> Result<AssociationId, Refusal> {
+        let local_port = self.config.port;
+        let usable = |a: &&IpAddr| !a.is_unspecified() && !a.is_multicast();
+        let addresses: Vec<IpAddr> =
+            to.addresses.iter().filter(usable).copied().take(PEER_ADDRESSES_MAX).collect();
+        if addresses.is_empty() || to.port == 0 {
+            return Err(Refusal::InvalidAddress);
+        }
+        if addresses.iter().any(|a| self.slot_of(local_port, to.port, *a).is_some()) {
+            return Err(Refusal::NoRoom);
+        }
+        let id = self.allocate().ok_or(Refusal::NoRoom)?;
+        let (local_tag, local_tsn) = self.prf.tag_and_tsn();
+        let who = Identity { id, local_port, peer_port: to.port, local_tag, local_tsn };
+        let mut a = Association::new(who, &self.config);
+        for remote in addresses {
+            let local = suitable_local(&self.config.local_addresses, remote);
+            let path = Path { local, remote, udp_port: to.udp_port };
+            if a.path_to(remote).is_none() {
+                a.paths.push(PathState::new(path, false, now, &self.config));
+            }
+        }
+        self.insert(a);
+        self.register(id.slot);
+        self.with(Some(id.slot), now, out, |a, cx| a.start_handshake(cx));
+        Ok(id)
+    }
+
+    /// Queues a message; it leaves at the next flush that window and congestion allow.
+    ///
+    /// Errors: [`Refusal`]; nothing was queued then.
+    pub fn send(&mut self, s: Send<'_>) -> Result<(), Refusal> {
+        let Self { config, slots, dirty, .. } = self;
+        let a = find(slots, s.association).ok_or(Refusal::UnknownAssociation)?;
+        a.send((s.stream, s.ppid, s.unordered), s.octets, config)?;
+        if !core::mem::replace(&mut a.dirty, true) {
+            dirty.push(s.association.slot);
+        }
+        Ok(())
+    }
+
+    /// How an association stands; `None` if it is gone.
+    pub fn status(&self, association: AssociationId) -> Option<Status> {
+        let slot = self.slots.get(association.slot as usize)?;
+        let a = slot.association.as_deref().filter(|_| slot.generation == association.generation)?;
+        let primary = a.paths.get(a.primary)?;
+        Some(Status {
+            state: a.state,
+            primary: primary.path,
+            paths: (a.paths.len(), a.paths.iter().filter(|p| p.active && p.confirmed).count()),
+            srtt: primary.srtt(),
+            cwnd_octets: primary.cwnd,
+            queued_octets: a.tx.queued_octets(),
+        })
+    }
+
+    /// The associations there are.
+    pub fn associations(&self) -> impl Iterator<Item = AssociationId> {
+        self.slots.iter().filter_map(|s| s.association.as_deref().map(|a| a.id))
+    }
+
+    /// What was seen so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some(&(t, slot)) = self.timers.first()
+            && t <= now
+        {
+            self.timers.remove(&(t, slot));
+            if let Some(a) = self.slots.get_mut(slot as usize).and_then(|s| s.association.as_deref_mut()) {
+                a.armed = Instant::FAR_FUTURE;
+            }
+            self.with(Some(slot), now, out, Association::tick);
+        }
+        self.flush(now, out);
+    }
+
+    fn close(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        out: &mut Outbox,
+        how: impl FnOnce(&mut Association, &mut Context<'_>),
+    ) -> Option<(Option<AssociationId>, Refusal)> {
+        if find(&mut self.slots, association).is_none() {
+            return Some((Some(association), Refusal::UnknownAssociation));
+        }
+        self.with(Some(association.slot), now, out, how);
+        None
+    }
+
+    fn packet(&mut self, now: Instant, path: Path, octets: &[u8], out: &mut Outbox) {
+        self.counters.packets += 1;
+        let packet = match Packet::parse(octets) {
+            Ok(p) => p,
+            Err(BadPacket::Checksum) => return self.counters.bad_checksum += 1,
+            Err(BadPacket::Malformed) => return self.count_malformed(),
+        };
+        if packet.destination != self.config.port {
+            return self.counters.foreign += 1;
+        }
+        let mut chunks = packet.chunks;
+        let Some(first) = chunks.next() else { return self.count_malformed() };
+        let slot = self.slot_of(packet.destination, packet.source, path.remote);
+        match first.kind {
+            kind::INIT => return self.on_init(now, path, &packet, first, out),
+            kind::COOKIE_ECHO => {
+                let Some(slot) = self.on_cookie_echo(now, path, &packet, first, out) else { return };
+                return self.take_chunks(now, slot, path, chunks, out);
+            }
+            _ => {}
+        }
+        let Some((slot, a)) = slot.and_then(|s| Some((s, self.association_at(s)?))) else {
+            return self.out_of_the_blue(path, &packet, out);
+        };
+        if !a.accepts_tag(packet.tag, &first) {
+            if first.kind == kind::SHUTDOWN_ACK && matches!(a.state, State::CookieWait | State::CookieEchoed)
+            {
+                return self.out_of_the_blue(path, &packet, out); // RFC 9260 §8.5.1 E
+            }
+            return self.counters.bad_tag += 1;
+        }
+        if first.kind == kind::INIT_ACK {
+            return self.on_init_ack(now, slot, path, &packet, first, out);
+        }
+        self.take_chunks(now, slot, path, core::iter::once(first).chain(chunks), out);
+    }
+
+    fn take_chunks<'a>(
+        &mut self,
+        now: Instant,
+        slot: u32,
+        path: Path,
+        mut chunks: impl Iterator<Item = Chunk<'a>>,
+        out: &mut Outbox,
+    ) {
+        self.with(Some(slot), now, out, |a, cx| {
+            let from = a.heard_on(path);
+            while let Some(chunk) = chunks.next().filter(|_| !a.ended) {
+                if a.chunk(chunk, from, cx) == Flow::Stop {
+                    break;
+                }
+            }
+            a.packet_done(cx);
+        });
+    }
+
+    /// A packet of no association (RFC 9260 §8.4). The reply is never longer than what caused it.
+    fn out_of_the_blue(&mut self, path: Path, packet: &Packet<'_>, out: &mut Outbox) {
+        self.counters.out_of_the_blue += 1;
+        if path.remote.is_multicast() || path.remote.is_unspecified() {
+            return;
+        }
+        let mut shutdown_ack = false;
+        for chunk in packet.chunks {
+            match chunk.kind {
+                kind::ABORT | kind::SHUTDOWN_COMPLETE | kind::COOKIE_ACK => return,
+                kind::ERROR if Parameters(chunk.value).any(|c| c.kind == cause::STALE_COOKIE) => return,
+                kind::SHUTDOWN_ACK => shutdown_ack = true,
+                _ => {}
+            }
+        }
+        let chunk = if shutdown_ack { kind::SHUTDOWN_COMPLETE } else { kind::ABORT };
+        reply(out, path, packet, packet.tag, (chunk, T_BIT), |_| {});
+    }
+
+    /// Runs `f` on the association in a slot, then frees or marks it.
+    pub(crate) fn with(
+        &mut self,
+        slot: Option<u32>,
+        now: Instant,
+        out: &mut Outbox,
+        f: impl FnOnce(&mut Association, &mut Context<'_>),
+    ) {
+        let Some(slot) = slot else { return };
+        let Self { config, prf, counters, slots, dirty, .. } = self;
+        let Some(a) = slots.get_mut(slot as usize).and_then(|s| s.association.as_deref_mut()) else { return };
+        f(a, &mut Context { now, config, prf, counters, out });
+        if a.ended {
+            self.remove(slot);
+        } else if !core::mem::replace(&mut a.dirty, true) {
+            dirty.push(slot);
+        }
+    }
+
+    pub(crate) fn association_at(&self, slot: u32) -> Option<&Association> {
+        self.slots.get(slot as usize)?.association.as_deref()
+    }
+
+    pub(crate) fn slot_of(&self, local_port: u16, peer_port: u16, remote: IpAddr) -> Option<u32> {
+        self.by_peer.get(&(local_port, peer_port, remote)).copied()
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn prf(&self) -> &Prf {
+        &self.prf
+    }
+
+    pub(crate) fn prf_mut(&mut self) -> &mut Prf {
+        &mut self.prf
+    }
+
+    pub(crate) fn count_malformed(&mut self) {
+        self.counters.malformed += 1;
+    }
+
+    pub(crate) fn count_bad_cookie(&mut self) {
+        self.counters.bad_cookie += 1;
+    }
+
+    /// A free slot, if there is one; it is taken by [`Endpoint::insert`].
+    pub(crate) fn allocate(&mut self) -> Option<AssociationId> {
+        if let Some(slot) = self.free.pop() {
+            let generation = self.slots.get(slot as usize)?.generation;
+            return Some(AssociationId { slot, generation });
+        }
+        if self.slots.len() >= self.config.associations_max {
+            return None;
+        }
+        self.slots.push(Slot::default());
+        Some(AssociationId { slot: u32::try_from(self.slots.len() - 1).ok()?, generation: 0 })
+    }
+
+    pub(crate) fn insert(&mut self, a: Association) {
+        if let Some(slot) = self.slots.get_mut(a.id.slot as usize) {
+            slot.association = Some(Box::new(a));
+        }
+    }
+
+    /// Makes the association known under each of its peer's addresses.
+    pub(crate) fn register(&mut self, slot: u32) {
+        let Some(a) = self.slots.get(slot as usize).and_then(|s| s.association.as_deref()) else { return };
+        for p in &a.paths {
+            self.by_peer.entry((a.local_port, a.peer_port, p.path.remote)).or_insert(slot);
+        }
+    }
+
+    fn remove(&mut self, slot: u32) {
+        let Some(s) = self.slots.get_mut(slot as usize) else { return };
+        let Some(a) = s.association.take() else { return };
+        s.generation = s.generation.wrapping_add(1);
+        for p in &a.paths {
+            let key = (a.local_port, a.peer_port, p.path.remote);
+            if self.by_peer.get(&key) == Some(&slot) {
+                self.by_peer.remove(&key);
+            }
+        }
+        self.timers.remove(&(a.armed, slot));
+        if a.dirty {
+            self.dirty.retain(|d| *d != slot);
+        }
+        self.free.push(slot);
+    }
+}
+
+fn find(slots: &mut [Slot], id: AssociationId) -> Option<&mut Association> {
+    let slot = slots.get_mut(id.slot as usize).filter(|s| s.generation == id.generation)?;
+    slot.association.as_deref_mut()
+}

@@ -1,0 +1,248 @@
+//! One path of an association: round-trip time, congestion window, timers, reachability (RFC 9260 §6.3, §7, §8.2).
+
+use core::time::Duration;
+use std::net::IpAddr;
+
+use whimbrel_ids::Instant;
+
+use crate::config::Config;
+use crate::outbox::Path;
+
+/// Initial window when packets are small, in octets (RFC 9260 §7.2.1).
+const INITIAL_WINDOW_OCTETS: usize = 4404;
+
+/// A HEARTBEAT that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heartbeat {
+    pub(crate) nonce: u64,
+    pub(crate) sent: Instant,
+    pub(crate) timeout: Instant,
+}
+
+/// State of one path.
+#[derive(Clone, Debug)]
+pub(crate) struct PathState {
+    pub(crate) path: Path,
+    /// Whether it answers (RFC 9260 §8.2).
+    pub(crate) active: bool,
+    /// Whether the peer proved that the address is its own (RFC 9260 §5.4).
+    pub(crate) confirmed: bool,
+    /// Unanswered transmissions in a row.
+    pub(crate) errors: u32,
+    srtt: Option<Duration>,
+    rttvar: Duration,
+    pub(crate) rto: Duration,
+    pub(crate) cwnd: usize,
+    pub(crate) ssthresh: usize,
+    partial_acked: usize,
+    /// Octets of user data under way.
+    pub(crate) flight: usize,
+    /// Scratch of one SACK: octets under way before it, octets that it acknowledged, whether it told of a loss.
+    pub(crate) flight_before: usize,
+    pub(crate) acked_now: usize,
+    pub(crate) lost_now: bool,
+    /// T3-rtx.
+    pub(crate) t3: Option<Instant>,
+    pub(crate) heartbeat: Option<Heartbeat>,
+    /// When the next HEARTBEAT is due, if the path stays idle.
+    pub(crate) heartbeat_due: Instant,
+    /// When DATA last left on it.
+    pub(crate) used: Instant,
+    /// Largest packet, SCTP header included.
+    pub(crate) packet_max: usize,
+}
+
+impl PathState {
+    pub(crate) fn new(path: Path, confirmed: bool, now: Instant, config: &Config) -> Self {
+        let packet_max = packet_max(path, config);
+        Self {
+            path,
+            active: true,
+            confirmed,
+            errors: 0,
+            srtt: None,
+            rttvar: Duration::ZERO,
+            rto: config.rto_initial,
+            cwnd: (4 * packet_max).min((2 * packet_max).max(INITIAL_WINDOW_OCTETS)),
+            ssthresh: usize::MAX,
+            partial_acked: 0,
+            flight: 0,
+            flight_before: 0,
+            acked_now: 0,
+            lost_now: false,
+            t3: None,
+            heartbeat: None,
+            heartbeat_due: if confirmed { now + config.rto_initial + config.heartbeat_interval } else { now },
+            used: now,
+            packet_max,
+        }
+    }
+
+    /// A round trip was measured (RFC 9260 §6.3.1, RFC 6298 §2).
+    pub(crate) fn measured(&mut self, rtt: Duration, config: &Config) {
+        let srtt = match self.srtt {
+            None => {
+                self.rttvar = rtt / 2;
+                rtt
+            }
+            Some(srtt) => {
+                self.rttvar = (self.rttvar * 3 + srtt.abs_diff(rtt)) / 4;
+                (srtt * 7 + rtt) / 8
+            }
+        };
+        self.srtt = Some(srtt);
+        self.rto = (srtt + self.rttvar * 4).clamp(config.rto_min, config.rto_max);
+    }
+
+    /// The smoothed round-trip time, once measured.
+    pub(crate) fn srtt(&self) -> Option<Duration> {
+        self.srtt
+    }
+
+    /// A timer ran out: RTO doubles (RFC 9260 §6.3.3 E2).
+    pub(crate) fn back_off(&mut self, config: &Config) {
+        self.rto = (self.rto * 2).min(config.rto_max);
+    }
+
+    /// T3-rtx ran out (RFC 9260 §7.2.3).
+    pub(crate) fn timed_out(&mut self) {
+        self.ssthresh = (self.cwnd / 2).max(4 * self.packet_max);
+        self.cwnd = self.packet_max;
+        self.partial_acked = 0;
+    }
+
+    /// A loss was told by gaps (RFC 9260 §7.2.4).
+    pub(crate) fn fast_retransmit(&mut self) {
+        self.ssthresh = (self.cwnd / 2).max(4 * self.packet_max);
+        self.cwnd = self.ssthresh;
+        self.partial_acked = 0;
+    }
+
+    /// A SACK moved the cumulative TSN (RFC 9260 §7.2.1, §7.2.2).
+    pub(crate) fn open_window(&mut self) {
+        let (acked, flight_before) = (self.acked_now, self.flight_before);
+        if self.cwnd <= self.ssthresh {
+            if flight_before >= self.cwnd {
+                self.cwnd += acked.min(self.packet_max);
+            }
+        } else {
+            self.partial_acked += acked;
+            if self.partial_acked >= self.cwnd && flight_before >= self.cwnd {
+                self.partial_acked -= self.cwnd;
+                self.cwnd += self.packet_max;
+            }
+            self.partial_acked = self.partial_acked.min(self.cwnd);
+        }
+        if self.flight == 0 {
+            self.partial_acked = 0;
+        }
+    }
+
+    /// Before DATA leaves: a window not used for a while shrinks (RFC 9260 §7.2.1).
+    pub(crate) fn about_to_send(&mut self, now: Instant) {
+        let mut idle = now.since(self.used);
+        let floor = 4 * self.packet_max;
+        while self.flight == 0 && idle >= self.rto && self.cwnd > floor {
+            self.cwnd = (self.cwnd / 2).max(floor);
+            idle = idle.saturating_sub(self.rto);
+        }
+        self.used = now;
+    }
+
+    /// The earliest of its timers.
+    pub(crate) fn deadline(&self) -> Instant {
+        let t3 = self.t3.unwrap_or(Instant::FAR_FUTURE);
+        t3.min(self.heartbeat.map_or(self.heartbeat_due, |h| h.timeout))
+    }
+}
+
+/// The largest SCTP packet that the MTU leaves room for on a path, a multiple of four octets.
+pub(crate) fn packet_max(path: Path, config: &Config) -> usize {
+    let ip = if matches!(path.remote, IpAddr::V4(_)) { 20 } else { 40 };
+    let udp = if path.udp_port == 0 { 0 } else { 8 };
+    (usize::from(config.mtu_octets) - ip - udp) & !3
+}
+
+/// Which of our addresses suits a peer's: of its family, with the longest common prefix; unspecified if there is none.
+pub(crate) fn suitable_local(locals: &[IpAddr], remote: IpAddr) -> IpAddr {
+    let bits = |a: IpAddr| match a {
+        IpAddr::V4(a) => u128::from(a.to_bits()) << 96,
+        IpAddr::V6(a) => a.to_bits(),
+    };
+    let mut best: Option<(u32, IpAddr)> = None;
+    for local in locals.iter().copied().filter(|l| l.is_ipv4() == remote.is_ipv4()) {
+        let common = (bits(local) ^ bits(remote)).leading_zeros();
+        if best.is_none_or(|(c, _)| common > c) {
+            best = Some((common, local));
+        }
+    }
+    best.map_or(
+        if remote.is_ipv4() {
+            std::net::Ipv4Addr::UNSPECIFIED.into()
+        } else {
+            std::net::Ipv6Addr::UNSPECIFIED.into()
+        },
+        |(_, local)| local,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path() -> PathState {
+        let p = Path { local: [127, 0, 0, 1].into(), remote: [127, 0, 0, 1].into(), udp_port: 0 };
+        PathState::new(p, true, Instant::ZERO, &Config::new(1))
+    }
+
+    #[test] // RFC 9260 §6.3.1
+    fn rto_follows_the_round_trip_within_its_bounds() {
+        let mut p = path();
+        let config = Config { rto_min: Duration::from_millis(10), ..Config::new(1) };
+        p.measured(Duration::from_millis(100), &config);
+        assert_eq!(p.rto, Duration::from_millis(300));
+        p.measured(Duration::from_millis(100), &config);
+        assert_eq!(p.rto, Duration::from_millis(250));
+        for _ in 0..100 {
+            p.measured(Duration::from_micros(50), &config);
+        }
+        assert_eq!(p.rto, config.rto_min);
+        for _ in 0..20 {
+            p.back_off(&config);
+        }
+        assert_eq!(p.rto, config.rto_max);
+    }
+
+    #[test] // RFC 9260 §7.2.1: no growth unless the window was full
+    fn window_grows_only_when_used() {
+        let mut p = path();
+        let cwnd = p.cwnd;
+        (p.acked_now, p.flight_before) = (1000, cwnd - 1);
+        p.open_window();
+        assert_eq!(p.cwnd, cwnd);
+        (p.acked_now, p.flight_before) = (1_000_000, cwnd);
+        p.open_window();
+        assert_eq!(p.cwnd, cwnd + p.packet_max);
+        p.timed_out();
+        assert_eq!(p.cwnd, p.packet_max);
+        assert_eq!(p.ssthresh, 4 * p.packet_max);
+    }
+
+    #[test] // RFC 9260 §7.2.1: halved for each RTO of silence, not below four packets
+    fn idle_window_shrinks() {
+        let mut p = path();
+        p.cwnd = 1_000_000;
+        p.about_to_send(Instant::ZERO + Duration::from_secs(1));
+        assert_eq!(p.cwnd, 500_000);
+        p.about_to_send(Instant::ZERO + Duration::from_secs(1000));
+        assert_eq!(p.cwnd, 4 * p.packet_max);
+    }
+
+    #[test]
+    fn local_address_with_the_longest_common_prefix() {
+        let locals = [[10, 0, 1, 1].into(), [192, 168, 0, 1].into(), "fd00::1".parse().unwrap()];
+        assert_eq!(suitable_local(&locals, [192, 168, 0, 9].into()), locals[1]);
+        assert_eq!(suitable_local(&locals, "fd00::9".parse().unwrap()), locals[2]);
+        assert!(suitable_local(&[], [1, 1, 1, 1].into()).is_unspecified());
+    }
+}
