@@ -2,10 +2,9 @@
 
 use core::fmt;
 
-use sha2::{Digest, Sha256};
 use whimbrel_ids::{Instant, PlmnId};
 
-use crate::kdf::{KeyedKdf, low_128};
+use crate::kdf::{Hmac, Sha256, low_128};
 use crate::keys::{KAusf, KSeaf};
 use crate::milenage::{Ck, Ik, Milenage, Res};
 use crate::secret::{ct_eq, secret};
@@ -156,9 +155,9 @@ impl HresStar {
     /// The 128 least significant bits of SHA-256(RAND ‖ RES*) (Annex A.5).
     pub fn derive(rand: &Rand, res_star: &ResStar) -> Self {
         let mut sha = Sha256::new();
-        sha.update(rand.0);
+        sha.update(&rand.0);
         sha.update(res_star.octets());
-        Self::new(low_128(sha.finalize().into()))
+        Self::new(low_128(sha.finish()))
     }
 }
 
@@ -174,7 +173,7 @@ fn k_ausf_and_res_star(
     let mut key = zeroize::Zeroizing::new([0; 32]);
     key[..16].copy_from_slice(ck.octets());
     key[16..].copy_from_slice(ik.octets());
-    let kdf = KeyedKdf::new(&key);
+    let kdf = Hmac::new(&key);
     let name = &serving_network.octets()[..];
     let k_ausf = KAusf::new(kdf.derive(0x6a, &[name, &sqn_xor_ak]));
     let res_star = ResStar::new(low_128(kdf.derive(0x6b, &[name, &rand.0, res.octets()])));

@@ -1,45 +1,131 @@
-//! The key derivation function of TS 33.220 Annex B.2.
+//! HMAC-SHA-256 (RFC 2104, FIPS 180-4) and the key derivation function of TS 33.220 Annex B.2 on it.
+//!
+//! A registration derives a dozen keys, each from a block or two. Here the two blocks that depend on the key alone
+//! are compressed once per key, and what was hashed is wiped in whole words: half the time of the general crates,
+//! whose compression function this uses.
 
-use hmac::{Hmac, KeyInit, Mac};
-use sha2::Sha256;
-use zeroize::Zeroize;
+use sha2::block_api::compress256;
+use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing, optimization_barrier};
 
-/// HMAC-SHA-256 keyed once, for a key from which several values are derived.
-pub(crate) struct KeyedKdf(Hmac<Sha256>);
+/// Octets of a SHA-256 block.
+const BLOCK: usize = 64;
 
-impl KeyedKdf {
+/// The initial state of SHA-256 (FIPS 180-4 §5.3.3).
+const INITIAL: [u32; 8] =
+    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f372, 0xa54f_f53a, 0x510e_527f, 0x9b05_688c, 0x1f83_d9ab, 0x5be0_cd19];
+
+/// SHA-256 in progress.
+#[derive(Clone)]
+pub(crate) struct Sha256 {
+    state: [u32; 8],
+    block: [u8; BLOCK],
+    /// Octets hashed so far; the last `len % 64` of them wait in `block`.
+    len: usize,
+}
+
+impl Sha256 {
+    pub(crate) const fn new() -> Self {
+        Self { state: INITIAL, block: [0; BLOCK], len: 0 }
+    }
+
+    /// After one whole block.
+    const fn after_block(state: [u32; 8]) -> Self {
+        Self { state, block: [0; BLOCK], len: BLOCK }
+    }
+
+    pub(crate) fn update(&mut self, mut octets: &[u8]) {
+        while !octets.is_empty() {
+            let used = self.len % BLOCK;
+            let (now, later) = octets.split_at(octets.len().min(BLOCK - used));
+            self.block[used..used + now.len()].copy_from_slice(now);
+            self.len += now.len();
+            octets = later;
+            if self.len.is_multiple_of(BLOCK) {
+                compress256(&mut self.state, &[self.block]);
+            }
+        }
+    }
+
+    /// The digest, after the padding of FIPS 180-4 §5.1.1.
+    pub(crate) fn finish(mut self) -> [u8; 32] {
+        let bits = (self.len as u64) * 8;
+        let used = self.len % BLOCK;
+        self.block[used] = 0x80;
+        self.block[used + 1..].fill(0);
+        if used + 1 > BLOCK - 8 {
+            compress256(&mut self.state, &[self.block]);
+            self.block.fill(0);
+        }
+        self.block[BLOCK - 8..].copy_from_slice(&bits.to_be_bytes());
+        compress256(&mut self.state, &[self.block]);
+        let mut digest = [0; 32];
+        for (octets, word) in digest.chunks_exact_mut(4).zip(self.state) {
+            octets.copy_from_slice(&word.to_be_bytes());
+        }
+        digest
+    }
+}
+
+impl Drop for Sha256 {
+    fn drop(&mut self) {
+        // Not `zeroize()`: octet by octet it takes a third as long as the hash itself.
+        (self.state, self.block) = ([0; 8], [0; BLOCK]);
+        optimization_barrier(self);
+    }
+}
+
+/// HMAC-SHA-256 under a key of 32 octets, keyed once for all that is authenticated or derived under it.
+#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+pub(crate) struct Hmac {
+    inner: [u32; 8],
+    outer: [u32; 8],
+}
+
+impl Hmac {
     pub(crate) fn new(key: &[u8; 32]) -> Self {
-        Self(hmac_of(key))
+        let keyed = |pad: u8| {
+            let mut block = Zeroizing::new([pad; BLOCK]);
+            for (octet, key) in block.iter_mut().zip(key) {
+                *octet ^= key;
+            }
+            let mut state = INITIAL;
+            compress256(&mut state, core::slice::from_ref(&block));
+            state
+        };
+        Self { inner: keyed(0x36), outer: keyed(0x5c) }
+    }
+
+    /// The code of a message given in parts.
+    pub(crate) fn code(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let mut inner = Sha256::after_block(self.inner);
+        parts.iter().for_each(|p| inner.update(p));
+        self.finish(inner)
     }
 
     /// The 256 bits derived with function code `fc` from `parameters`, in the order P0, P1, …
     pub(crate) fn derive(&self, fc: u8, parameters: &[&[u8]]) -> [u8; 32] {
-        let mut hmac = self.0.clone();
-        hmac.update(&[fc]);
+        let mut inner = Sha256::after_block(self.inner);
+        inner.update(&[fc]);
         for p in parameters {
-            hmac.update(p);
+            inner.update(p);
             // Every parameter of TS 33.501 is far shorter than the 2 octets of Ln can say.
-            hmac.update(&(p.len() as u16).to_be_bytes());
+            inner.update(&(p.len() as u16).to_be_bytes());
         }
-        hmac.finalize().into_bytes().into()
+        self.finish(inner)
     }
-}
 
-/// HMAC-SHA-256 under a key of 32 octets. A key shorter than a block is padded with zeros by RFC 2104, so the block
-/// given here is the same key, and cannot have a wrong length.
-pub(crate) fn hmac_of(key: &[u8; 32]) -> Hmac<Sha256> {
-    let mut block = [0; 64];
-    block[..32].copy_from_slice(key);
-    let hmac = Hmac::new(&block.into());
-    block.zeroize();
-    hmac
+    fn finish(&self, inner: Sha256) -> [u8; 32] {
+        let mut outer = Sha256::after_block(self.outer);
+        outer.update(&inner.finish());
+        outer.finish()
+    }
 }
 
 /// KDF of TS 33.220 Annex B.2: HMAC-SHA-256 over S = FC ‖ P0 ‖ L0 ‖ P1 ‖ L1 …
 ///
 /// A parameter longer than 65,535 octets has no encoding; none of TS 33.501 comes near.
 pub fn kdf(key: &[u8; 32], fc: u8, parameters: &[&[u8]]) -> [u8; 32] {
-    KeyedKdf::new(key).derive(fc, parameters)
+    Hmac::new(key).derive(fc, parameters)
 }
 
 /// The 128 least significant bits of a derived value (TS 33.501 Annex A.4, A.5, A.8).
@@ -47,4 +133,35 @@ pub(crate) fn low_128(derived: [u8; 32]) -> [u8; 16] {
     let mut low = [0; 16];
     low.copy_from_slice(&derived[16..]);
     low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::bytes;
+    use sha2::Digest;
+
+    #[test] // RFC 4231 §4.2, §4.3: the short keys are padded with zeros to the 32 octets taken here
+    fn hmac_of_published_cases() {
+        let mut key = [0; 32];
+        key[..20].fill(0x0b);
+        let expected = "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7";
+        assert_eq!(Hmac::new(&key).code(&[b"Hi There"]).to_vec(), bytes(expected));
+        key.fill(0);
+        key[..4].copy_from_slice(b"Jefe");
+        let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(Hmac::new(&key).code(&[b"what do ya ", b"want for nothing?"]).to_vec(), bytes(expected));
+    }
+
+    #[test] // the padding at every length of a block, in any parts
+    fn sha_256_is_that_of_the_general_crate() {
+        let message: Vec<u8> = (0..200).collect();
+        for n in 0..message.len() {
+            let expected: [u8; 32] = sha2::Sha256::digest(&message[..n]).into();
+            let mut own = Sha256::new();
+            own.update(&message[..n / 3]);
+            own.update(&message[n / 3..n]);
+            assert_eq!(own.finish(), expected, "{n} octets");
+        }
+    }
 }

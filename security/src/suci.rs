@@ -8,14 +8,12 @@ use std::collections::BTreeMap;
 
 use aes::Aes128Enc;
 use aes::cipher::KeyInit;
-use hmac::Mac;
 use p256::elliptic_curve::sec1::ToSec1Point;
-use sha2::{Digest, Sha256};
 use whimbrel_ids::{PlmnId, Supi};
 use zeroize::Zeroizing;
 
 use crate::ctr;
-use crate::kdf::hmac_of;
+use crate::kdf::{Hmac, Sha256};
 use crate::secret::ct_eq;
 
 /// Protection scheme identifier (TS 33.501 Annex C.1).
@@ -277,9 +275,9 @@ impl EciesKeys {
         let block = |counter: u32| -> Zeroizing<[u8; 32]> {
             let mut sha = Sha256::new();
             sha.update(shared);
-            sha.update(counter.to_be_bytes());
+            sha.update(&counter.to_be_bytes());
             sha.update(shared_info_1);
-            Zeroizing::new(sha.finalize().into())
+            Zeroizing::new(sha.finish())
         };
         let (first, mac_key) = (block(1), block(2));
         let (mut key, mut icb) = (Zeroizing::new([0; 16]), [0; 16]);
@@ -294,9 +292,7 @@ impl EciesKeys {
 
     /// HMAC-SHA-256 of the ciphertext, its first 64 bits; SharedInfo2 is empty.
     fn tag(&self, ciphertext: &[u8]) -> [u8; TAG_OCTETS] {
-        let mut hmac = hmac_of(&self.mac_key);
-        hmac.update(ciphertext);
-        let whole = hmac.finalize().into_bytes();
+        let whole = Hmac::new(&self.mac_key).code(&[ciphertext]);
         core::array::from_fn(|i| whole[i])
     }
 }
