@@ -2,7 +2,8 @@
 """A gNB and a phone that share no code with the core take it through its procedures, and judge each answer.
 
     scenario.py --amf ADDRESS --n3 OWN-ADDRESS --imsi IMSI --k HEX --opc HEX [--ping ADDRESS] [--trace FILE] [NAME...]
-    scenario.py --selftest          check the cryptography and, against a stand-in core, the judge itself
+    scenario.py --selftest    check the cryptography and, against a stand-in core, the judge itself
+    scenario.py --serve       be that stand-in core behind the kernel's SCTP on loopback
 
 Prints `ok - NAME: STEP` or `not ok - NAME: STEP: WHY` for each step; exit status 0 if all went well. Each scenario has an
 association of its own, so that one failure does not spoil the next. Needs a kernel with SCTP.
@@ -445,6 +446,7 @@ def options_of(arguments):
     parser.add_argument("--ping", default="10.45.0.1")
     parser.add_argument("--trace")
     parser.add_argument("--selftest", action="store_true")
+    parser.add_argument("--serve", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios to run: " + ", ".join(SCENARIOS))
     options = parser.parse_args(arguments)
     options.trace_line = None
@@ -457,9 +459,9 @@ def options_of(arguments):
 def main():
     options = options_of(sys.argv[1:])
     crypto.selftest()
-    if options.selftest:
+    if options.selftest or options.serve:
         import standin
-        return standin.selftest(options, run_all)
+        return standin.serve(options) if options.serve else standin.selftest(options, run_all)
     failed = run_all(options, lambda: sctp.Association(options.amf), options.names)
     print(f"# {failed} scenarios failed" if failed else "# all scenarios passed")
     return 1 if failed else 0

@@ -24,10 +24,24 @@ class Association:
         if local:
             self.socket.bind((local, 0))
         self.socket.setsockopt(IPPROTO_SCTP, SCTP_INITMSG, struct.pack("=HHHH", 8, 8, 4, 2000))
-        self.socket.setsockopt(IPPROTO_SCTP, SCTP_NODELAY, 1)
-        self.socket.setsockopt(IPPROTO_SCTP, SCTP_EVENTS, b"\x01" + bytes(7))  # data_io_event: say stream and PPID
+        self._tune()
         self.socket.settimeout(8)
         self.socket.connect((peer, port))
+
+    def _tune(self):
+        self.socket.setsockopt(IPPROTO_SCTP, SCTP_NODELAY, 1)
+        self.socket.setsockopt(IPPROTO_SCTP, SCTP_EVENTS, b"\x01" + bytes(7))  # data_io_event: say stream and PPID
+
+    @classmethod
+    def accepted(cls, listener):
+        """The next association of a listening socket."""
+        association = cls.__new__(cls)
+        association.socket, _ = listener.accept()
+        association._tune()
+        return association
+
+    def fileno(self):
+        return self.socket.fileno()
 
     def send(self, octets, stream=0, ppid=PPID_NGAP):
         info = SNDRCVINFO.pack(stream, 0, 0, socket.htonl(ppid), 0, 0, 0, 0, 0)

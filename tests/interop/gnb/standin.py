@@ -5,11 +5,13 @@ It is no measure of anything: it shares crypto.py and pycrate with the gNB and p
 """
 import contextlib
 import io
+import select
 import socket
 
 import crypto
 import gtpu
 import ngap
+import sctp
 from gnb import Gnb
 from phone import MM, SM, parse_NAS5G
 from phone import BEARER, CIPHERED, DOWNLINK, INTEGRITY_NEW, SESSION_OPTIONS_ANSWER, UPLINK, element
@@ -355,6 +357,41 @@ def n3_exchange(gnb, octets, peer, timeout=None):
     if answer is None:
         raise Wrong("no answer")
     return gtpu.parse(answer)
+
+
+def serve(options):
+    """The stand-in behind the kernel's SCTP and UDP on loopback, one association at a time; for trying the scenarios where
+    a kernel has SCTP but no core is at hand."""
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, sctp.IPPROTO_SCTP)
+    listener.bind(("127.0.0.1", 38412))
+    listener.listen(8)
+    n3 = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    n3.bind((UPF, gtpu.PORT))
+    core, gnbs = Core(options), {}
+    while True:
+        for ready in select.select([listener, n3, *gnbs], [], [])[0]:
+            if ready is listener:
+                accepted = sctp.Association.accepted(listener)
+                gnbs[accepted] = StandIn(core)
+            elif ready is n3:
+                octets, source = n3.recvfrom(65536)
+                live = [c.ran_id for gnb in gnbs.values() for c in gnb.contexts.values() if c.session]
+                core.downlink_teid = 0x1000 * live[-1] + 1 if live else 0
+                answer = StandIn(core).user_plane(octets)
+                if answer:
+                    n3.sendto(answer, source)
+            else:
+                gnb = gnbs[ready]
+                try:
+                    stream, _, octets = ready.receive(None)
+                except sctp.Closed:
+                    ready.close()
+                    del gnbs[ready]
+                    continue
+                gnb.send(octets, stream)
+                while gnb.queue:
+                    stream, ppid, octets = gnb.queue.pop(0)
+                    ready.send(octets, stream, ppid)
 
 
 def selftest(options, run_all):
