@@ -1,1 +1,8 @@
-//! Emulated gNBs and phones, and the load generator
+//! Emulated phones and gNBs, and the load generator.
+
+pub mod gnb;
+mod outbox;
+mod radio;
+
+pub use outbox::Outbox;
+pub use radio::{Connect, Down, PhoneId, Up};

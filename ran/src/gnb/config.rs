@@ -1,0 +1,112 @@
+//! What a gNB is told to be.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, SNssai, Tac, Tai};
+use whimbrel_ngap::{
+    BroadcastPlmnItem, NgSetupRequest, PagingDrx, SupportedTaItem, TransportLayerAddress, UserLocationInformation,
+};
+use whimbrel_ngap::{GlobalRanNodeId, NrCgi, RanConfigurationUpdate, UserLocationInformationNr};
+
+/// One tracking area that a gNB broadcasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SupportedTa {
+    /// Its code.
+    pub tac: Tac,
+    /// The networks in it, with the slices of each.
+    pub plmns: Vec<(PlmnId, Vec<SNssai>)>,
+}
+
+/// How a gNB is set up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GnbConfig {
+    /// Its global identifier.
+    pub id: GlobalGnbId,
+    /// Its name, 1 to 150 characters.
+    pub name: String,
+    /// The areas that it serves; its one cell is in the first.
+    pub supported_tas: Vec<SupportedTa>,
+    /// The paging cycle that it proposes.
+    pub paging_drx: PagingDrx,
+    /// Where it takes GTP-U.
+    pub gtp_address: IpAddr,
+    /// UE radio capability that its phones have (opaque to the core).
+    pub radio_capability: Vec<u8>,
+    /// How long it waits for the answer to NG SETUP REQUEST; no standard value, ours is well above any honest answer.
+    pub setup_timeout: Duration,
+}
+
+impl GnbConfig {
+    /// A gNB of one area and one network, as the embedded core expects it.
+    pub fn new(id: GlobalGnbId, tac: Tac, slices: Vec<SNssai>, gtp_address: IpAddr) -> Self {
+        Self {
+            id,
+            name: format!("whimbrel-gnb-{:x}", id.gnb_id),
+            supported_tas: vec![SupportedTa { tac, plmns: vec![(id.plmn, slices)] }],
+            paging_drx: PagingDrx::V128,
+            gtp_address,
+            // Not a decodable UE-CapabilityRAT-ContainerList: the core must hand it back as it came.
+            radio_capability: (0u8..96).collect(),
+            setup_timeout: Duration::from_secs(10),
+        }
+    }
+
+    /// The tracking area of its cell.
+    pub fn tai(&self) -> Tai {
+        let tac = self.supported_tas.first().map_or(Tac::from_octets([0; 3]), |t| t.tac);
+        Tai { plmn: self.id.plmn, tac }
+    }
+
+    /// Its cell: the gNB identifier in the upper bits, cell 1 in the rest (TS 38.413 §9.3.1.7).
+    fn cell(&self) -> NrCellId {
+        let own = u64::from(self.id.gnb_id) << (36 - u32::from(self.id.bits()));
+        NrCellId::new(own | u64::from(self.id.bits() < 36)).unwrap_or_else(|| NrCellId::new(1).expect("36 bits hold 1"))
+    }
+
+    pub(super) fn location(&self) -> UserLocationInformation {
+        let nr_cgi = NrCgi::new(self.id.plmn, self.cell());
+        UserLocationInformation::UserLocationInformationNr(UserLocationInformationNr::new(nr_cgi, self.tai()))
+    }
+
+    pub(super) fn transport_address(&self) -> TransportLayerAddress {
+        match self.gtp_address {
+            IpAddr::V4(a) => a.into(),
+            IpAddr::V6(a) => a.into(),
+        }
+    }
+
+    fn supported_ta_list(&self) -> Vec<SupportedTaItem> {
+        let broadcast = |(plmn, slices): &(PlmnId, Vec<SNssai>)| BroadcastPlmnItem::new(*plmn, slices.clone());
+        let area = |t: &SupportedTa| SupportedTaItem::new(t.tac, t.plmns.iter().map(broadcast).collect());
+        self.supported_tas.iter().map(area).collect()
+    }
+
+    pub(super) fn setup_request(&self) -> NgSetupRequest {
+        let mut request =
+            NgSetupRequest::new(GlobalRanNodeId::GlobalGnbId(self.id), self.supported_ta_list(), self.paging_drx);
+        request.ran_node_name = Some(self.name.clone());
+        request
+    }
+
+    pub(super) fn configuration_update(&self) -> RanConfigurationUpdate {
+        let mut update = RanConfigurationUpdate::new();
+        update.ran_node_name = Some(self.name.clone());
+        update.supported_ta_list = self.supported_ta_list();
+        update.default_paging_drx = Some(self.paging_drx);
+        update
+    }
+
+    /// Whether one of its areas is in the list.
+    pub(super) fn serves(&self, tais: &[Tai]) -> bool {
+        let in_list = |t: &SupportedTa| {
+            t.plmns.iter().any(|(plmn, _)| tais.contains(&Tai { plmn: *plmn, tac: t.tac }))
+        };
+        self.supported_tas.iter().any(in_list)
+    }
+
+    /// Whether a slice is served in its cell.
+    pub(super) fn serves_slice(&self, s: SNssai) -> bool {
+        self.supported_tas.iter().flat_map(|t| &t.plmns).any(|(_, slices)| slices.contains(&s))
+    }
+}

@@ -1,0 +1,173 @@
+//! Interface management: TS 38.413 §8.7.
+
+use core::time::Duration;
+
+use whimbrel_ids::{Instant, RanUeNgapId};
+use whimbrel_ngap::{
+    AmfConfigurationUpdate, AmfConfigurationUpdateAcknowledge, AmfStatusIndication, Cause, CauseMisc, CauseRadioNetwork,
+    ErrorIndication, Message, NgReset, NgResetAcknowledge, NgSetupFailure, NgSetupResponse, ResetAll, ResetType,
+    TimeToWait, UeAssociatedLogicalNgConnectionItem,
+};
+
+use super::{Event, Gnb, GnbConfig, Interface, Output, Violation, event, violation};
+use crate::outbox::Outbox;
+
+/// Whether a message belongs on stream 0 (TS 38.412 §7). ERROR INDICATION may be either kind.
+pub(super) fn is_non_ue_associated(message: &Message) -> bool {
+    match message {
+        Message::ErrorIndication(m) => m.amf_ue_ngap_id.is_none() && m.ran_ue_ngap_id.is_none(),
+        Message::NgSetupResponse(_)
+        | Message::NgSetupFailure(_)
+        | Message::RanConfigurationUpdateAcknowledge(_)
+        | Message::RanConfigurationUpdateFailure(_)
+        | Message::AmfConfigurationUpdate(_)
+        | Message::AmfStatusIndication(_)
+        | Message::NgReset(_)
+        | Message::NgResetAcknowledge(_)
+        | Message::OverloadStart(_)
+        | Message::OverloadStop(_)
+        | Message::Paging(_)
+        | Message::DownlinkRanConfigurationTransfer(_)
+        | Message::WriteReplaceWarningRequest(_)
+        | Message::PwsCancelRequest(_) => true,
+        _ => false,
+    }
+}
+
+impl Gnb {
+    pub(super) fn association_up(&mut self, now: Instant, streams: u16, out: &mut Outbox<Output>) {
+        self.streams = streams.max(1);
+        self.set_up(now, out);
+    }
+
+    fn set_up(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        self.interface = Interface::SettingUp { until: now + self.config.setup_timeout };
+        self.send(0, &self.config.setup_request().into(), out);
+    }
+
+    /// All phones lose their connection: without N2 the gNB cannot serve them.
+    pub(super) fn association_down(&mut self, out: &mut Outbox<Output>) {
+        self.interface = Interface::Down;
+        self.served_guamis.clear();
+        self.drop_all(Cause::Misc(CauseMisc::Unspecified), out);
+    }
+
+    pub(super) fn tick(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        match self.interface {
+            Interface::SettingUp { until } if until <= now => {
+                self.interface = Interface::Refused;
+                event(Event::SetupTimedOut, out);
+            }
+            Interface::Waiting { until } if until <= now => self.set_up(now, out),
+            _ => {}
+        }
+    }
+
+    pub(super) fn setup_response(&mut self, m: NgSetupResponse, out: &mut Outbox<Output>) {
+        if !matches!(self.interface, Interface::SettingUp { .. }) {
+            return violation(None, Violation::Unexpected("NgSetupResponse"), out);
+        }
+        self.interface = Interface::Up;
+        self.served_guamis = m.served_guami_list.iter().map(|item| item.guami).collect();
+        let own = |item: &whimbrel_ngap::PlmnSupportItem| item.plmn_identity == self.config.id.plmn;
+        if self.served_guamis.is_empty() || !m.plmn_support_list.iter().any(own) {
+            violation(None, Violation::SetupWithoutOwnPlmn, out);
+        }
+        event(Event::SetUp { amf_name: m.amf_name }, out);
+    }
+
+    pub(super) fn setup_failure(&mut self, now: Instant, m: NgSetupFailure, out: &mut Outbox<Output>) {
+        if !matches!(self.interface, Interface::SettingUp { .. }) {
+            return violation(None, Violation::Unexpected("NgSetupFailure"), out);
+        }
+        self.interface = match m.time_to_wait {
+            Some(wait) => Interface::Waiting { until: now + time_to_wait(wait) },
+            None => Interface::Refused,
+        };
+        event(Event::SetupFailed(m), out);
+    }
+
+    pub(super) fn reconfigure(&mut self, config: GnbConfig, out: &mut Outbox<Output>) {
+        self.config = config;
+        if self.is_up() {
+            self.send(0, &self.config.configuration_update().into(), out);
+        }
+    }
+
+    pub(super) fn amf_configuration_update(&mut self, m: AmfConfigurationUpdate, out: &mut Outbox<Output>) {
+        if !m.served_guami_list.is_empty() {
+            self.served_guamis = m.served_guami_list.iter().map(|item| item.guami).collect();
+        }
+        self.send(0, &AmfConfigurationUpdateAcknowledge::new().into(), out);
+    }
+
+    pub(super) fn amf_status_indication(&mut self, m: &AmfStatusIndication) {
+        self.served_guamis.retain(|g| !m.unavailable_guami_list.iter().any(|item| item.guami == *g));
+    }
+
+    pub(super) fn error_indication(&mut self, m: &ErrorIndication, out: &mut Outbox<Output>) {
+        let phone = m.ran_ue_ngap_id.and_then(|id| self.contexts.get(id.0)).map(|c| c.phone);
+        violation(phone, Violation::ErrorIndicated(m.cause.clone()), out);
+    }
+
+    /// NG RESET from here (§8.7.3.2.2).
+    pub(super) fn reset_all(&mut self, out: &mut Outbox<Output>) {
+        let cause = Cause::Misc(CauseMisc::OmIntervention);
+        self.drop_all(cause.clone(), out);
+        self.send(0, &NgReset::new(cause, ResetType::NgInterface(ResetAll::ResetAll)).into(), out);
+    }
+
+    /// NG RESET from the AMF (§8.7.3.2.1).
+    pub(super) fn reset_by_amf(&mut self, m: NgReset, out: &mut Outbox<Output>) {
+        let mut answer = NgResetAcknowledge::new();
+        let phones = match m.reset_type {
+            ResetType::NgInterface(_) => self.drop_all(m.cause, out),
+            ResetType::PartOfNgInterface(items) => {
+                let released = items.iter().filter(|item| self.drop_item(item, &m.cause, out)).count();
+                answer.ue_associated_logical_ng_connection_list = items;
+                released
+            }
+        };
+        self.send(0, &answer.into(), out);
+        event(Event::ResetByAmf { phones }, out);
+    }
+
+    fn drop_item(
+        &mut self,
+        item: &UeAssociatedLogicalNgConnectionItem,
+        cause: &Cause,
+        out: &mut Outbox<Output>,
+    ) -> bool {
+        let named = |id: &u32| self.contexts.get(*id).is_some_and(|c| c.amf_ue_ngap_id == item.amf_ue_ngap_id);
+        let by_amf_id = || self.contexts.ids().find(named).map(RanUeNgapId);
+        let Some(id) = item.ran_ue_ngap_id.or_else(by_amf_id) else { return false };
+        let Some(context) = self.drop_context(id, out) else { return false };
+        event(Event::ContextReleased(context.phone, cause.clone()), out);
+        true
+    }
+
+    fn drop_all(&mut self, cause: Cause, out: &mut Outbox<Output>) -> usize {
+        let ids: Vec<u32> = self.contexts.ids().collect();
+        for id in &ids {
+            if let Some(context) = self.drop_context(RanUeNgapId(*id), out) {
+                event(Event::ContextReleased(context.phone, cause.clone()), out);
+            }
+        }
+        ids.len()
+    }
+}
+
+/// TS 38.413 §9.3.1.56.
+fn time_to_wait(wait: TimeToWait) -> Duration {
+    Duration::from_secs(match wait {
+        TimeToWait::V1s => 1,
+        TimeToWait::V2s => 2,
+        TimeToWait::V5s => 5,
+        TimeToWait::V10s => 10,
+        TimeToWait::V20s => 20,
+        TimeToWait::V60s => 60,
+    })
+}
+
+/// The cause of a release that the radio wants.
+pub const USER_INACTIVITY: Cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);

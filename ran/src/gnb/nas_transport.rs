@@ -1,0 +1,71 @@
+//! NAS transport (TS 38.413 §8.6) and paging (§8.5).
+
+use whimbrel_ngap::{
+    Cause, CauseRadioNetwork, DownlinkNasTransport, InitialUeMessage, NasNonDeliveryIndication, Paging, UeContextRequest,
+    UePagingIdentity, UplinkNasTransport,
+};
+
+use super::{Arrival, Gnb, Output, Violation, violation};
+use crate::outbox::Outbox;
+use crate::radio::{Connect, Down, PhoneId};
+
+impl Gnb {
+    /// INITIAL UE MESSAGE (§8.6.1). Every connection asks for a context, as a gNB that wants to set up security does.
+    pub(super) fn initial_ue_message(&mut self, phone: PhoneId, connect: Connect, out: &mut Outbox<Output>) {
+        let id = if self.is_up() { self.new_context(phone) } else { None };
+        let Some(context) = id.and_then(|id| self.contexts.get(id.0)) else {
+            // No AMF, or no room: the phone's connection is refused.
+            return out.push(Output::Radio(phone, Down::Released));
+        };
+        let location = self.config.location();
+        let mut m = InitialUeMessage::new(context.ran_ue_ngap_id, connect.nas, location, connect.cause);
+        m.five_g_s_tmsi = connect.s_tmsi;
+        m.amf_set_id = connect.guami.map(|g| g.amf_id.set());
+        m.ue_context_request = Some(UeContextRequest::Requested);
+        self.send(context.stream, &m.into(), out);
+    }
+
+    /// UPLINK NAS TRANSPORT (§8.6.3).
+    pub(super) fn uplink_nas(&mut self, phone: PhoneId, nas: Vec<u8>, out: &mut Outbox<Output>) {
+        let Some(context) = self.of_phone(phone).filter(|c| !c.radio_lost) else {
+            return out.push(Output::Radio(phone, Down::Released));
+        };
+        // Without an AMF UE NGAP ID the AMF has not answered yet; a phone that speaks twice before that is not served.
+        let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
+        let mut m = UplinkNasTransport::new(amf_ue_ngap_id, context.ran_ue_ngap_id, nas);
+        m.user_location_information = Some(self.config.location());
+        self.send(context.stream, &m.into(), out);
+    }
+
+    /// DOWNLINK NAS TRANSPORT (§8.6.2).
+    pub(super) fn downlink_nas(&mut self, at: Arrival, m: DownlinkNasTransport, out: &mut Outbox<Output>) {
+        let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
+        context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
+        let (phone, stream) = (context.phone, context.stream);
+        if context.radio_lost {
+            let cause = Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost);
+            let mut answer = NasNonDeliveryIndication::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, cause);
+            answer.nas_pdu = m.nas_pdu;
+            return self.send(stream, &answer.into(), out);
+        }
+        out.push(Output::Radio(phone, Down::Nas(m.nas_pdu)));
+    }
+
+    /// Hands on a NAS message that came within another NGAP message.
+    pub(super) fn deliver(&self, phone: PhoneId, nas: Option<Vec<u8>>, out: &mut Outbox<Output>) {
+        let heard = self.of_phone(phone).is_some_and(|c| !c.radio_lost);
+        if let Some(nas) = nas.filter(|_| heard) {
+            out.push(Output::Radio(phone, Down::Nas(nas)));
+        }
+    }
+
+    /// PAGING (§8.5.1).
+    pub(super) fn paging(&mut self, m: &Paging, out: &mut Outbox<Output>) {
+        if !self.config.serves(&m.tai_list_for_paging) {
+            return violation(None, Violation::PagedElsewhere, out);
+        }
+        self.pagings += 1;
+        let UePagingIdentity::FiveGSTmsi(s_tmsi) = m.ue_paging_identity;
+        out.push(Output::Page(s_tmsi));
+    }
+}

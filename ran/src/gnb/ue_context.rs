@@ -1,0 +1,157 @@
+//! UE context management (TS 38.413 §8.3) and the radio capability (§8.14.1).
+
+use whimbrel_ids::RanUeNgapId;
+use whimbrel_ngap::{
+    Cause, CauseRadioNetwork, InitialContextSetupFailure, InitialContextSetupRequest, InitialContextSetupResponse,
+    PduSessionResourceItemCxtRelCpl, UeContextModificationRequest, UeContextModificationResponse, UeContextReleaseCommand,
+    UeContextReleaseComplete, UeContextReleaseRequest, UeNgapIDs, UeRadioCapabilityInfoIndication,
+    UeSecurityCapabilities,
+};
+
+use super::pdu_session::Wanted;
+use super::{Arrival, Event, Gnb, Output, Violation, event, violation};
+use crate::outbox::Outbox;
+use crate::radio::{Down, PhoneId};
+
+/// NEA1 to NEA3 or NIA1 to NIA3 as NGAP has them: the highest bits (TS 38.413 §9.3.1.86; zero bits mean that only the
+/// null algorithm is there).
+const ALGORITHMS_1_TO_3: u16 = 0xe000;
+
+impl Gnb {
+    /// INITIAL CONTEXT SETUP (§8.3.1).
+    pub(super) fn initial_context_setup(
+        &mut self,
+        at: Arrival,
+        m: InitialContextSetupRequest,
+        out: &mut Outbox<Output>,
+    ) {
+        let sessions_asked = !m.pdu_session_resource_setup_list_cxt_req.is_empty();
+        let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
+        let (phone, stream) = (context.phone, context.stream);
+        context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
+        let (radio_lost, has_ue_ambr) = (context.radio_lost, context.has_ue_ambr);
+        if sessions_asked && !has_ue_ambr {
+            violation(Some(phone), Violation::MissingUeAmbr, out);
+        }
+        self.judge_context(phone, &m, out);
+        let refused = if radio_lost {
+            Some(CauseRadioNetwork::RadioConnectionWithUeLost)
+        } else if !has_common_algorithms(&m.ue_security_capabilities) {
+            Some(CauseRadioNetwork::EncryptionAndOrIntegrityProtectionAlgorithmsNotSupported)
+        } else {
+            None
+        };
+        if let Some(cause) = refused {
+            let cause = Cause::RadioNetwork(cause);
+            let failure = InitialContextSetupFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, cause);
+            return self.send(stream, &failure.into(), out);
+        }
+        if let Some(context) = self.contexts.get_mut(m.ran_ue_ngap_id.0) {
+            context.set_up = true;
+        }
+        out.push(Output::Radio(phone, Down::AsSecurity { k_gnb: m.security_key.0 }));
+        let wanted: Vec<Wanted> = m.pdu_session_resource_setup_list_cxt_req.into_iter().map(Wanted::from).collect();
+        let done = self.set_up_sessions(m.ran_ue_ngap_id, wanted, out);
+        let mut answer = InitialContextSetupResponse::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id);
+        answer.pdu_session_resource_setup_list_cxt_res = done.set_up;
+        answer.pdu_session_resource_failed_to_setup_list_cxt_res = done.failed;
+        // The AMF keeps the capability: only one that came without it needs to be told (§8.14.1).
+        if m.ue_radio_capability.is_none() {
+            self.report_radio_capability(m.ran_ue_ngap_id, out);
+        }
+        self.send(stream, &answer.into(), out);
+        event(Event::ContextSetUp(phone), out);
+        self.deliver(phone, m.nas_pdu, out);
+        for nas in done.nas {
+            self.deliver(phone, Some(nas), out);
+        }
+    }
+
+    fn judge_context(&self, phone: PhoneId, m: &InitialContextSetupRequest, out: &mut Outbox<Output>) {
+        let mut breach = |v| violation(Some(phone), v, out);
+        if m.security_key.0 == [0; 32] {
+            breach(Violation::ZeroSecurityKey);
+        }
+        if !self.served_guamis.contains(&m.guami) {
+            breach(Violation::ForeignGuami);
+        }
+        if !m.allowed_nssai.iter().any(|s| self.config.serves_slice(*s)) {
+            breach(Violation::AllowedNssaiNotServed);
+        }
+        if m.ue_radio_capability.as_ref().is_some_and(|c| *c != self.config.radio_capability) {
+            breach(Violation::RadioCapabilityAltered);
+        }
+    }
+
+    fn report_radio_capability(&self, id: RanUeNgapId, out: &mut Outbox<Output>) {
+        let Some(context) = self.contexts.get(id.0) else { return };
+        let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
+        let mut m = UeRadioCapabilityInfoIndication::new(amf_ue_ngap_id, id);
+        m.ue_radio_capability.clone_from(&self.config.radio_capability);
+        self.send(context.stream, &m.into(), out);
+    }
+
+    /// UE CONTEXT MODIFICATION (§8.3.4).
+    pub(super) fn ue_context_modification(
+        &mut self,
+        at: Arrival,
+        m: &UeContextModificationRequest,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
+        context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
+        let stream = context.stream;
+        let mut named = m.amf_ue_ngap_id;
+        if let Some(new) = m.new_amf_ue_ngap_id {
+            context.amf_ue_ngap_id = Some(new);
+            named = new;
+        }
+        self.send(stream, &UeContextModificationResponse::new(named, m.ran_ue_ngap_id).into(), out);
+    }
+
+    /// UE CONTEXT RELEASE REQUEST (§8.3.2).
+    pub(super) fn request_release(&mut self, phone: PhoneId, cause: Cause, out: &mut Outbox<Output>) {
+        let Some(id) = self.of_phone(phone).map(|c| c.ran_ue_ngap_id) else { return };
+        let Some(context) = self.contexts.get_mut(id.0) else { return };
+        let lost = cause == Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost);
+        if lost && !context.radio_lost {
+            context.radio_lost = true;
+            out.push(Output::Radio(phone, Down::Released));
+        }
+        let stream = context.stream;
+        let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
+        let mut m = UeContextReleaseRequest::new(amf_ue_ngap_id, id, cause);
+        m.pdu_session_resource_list_cxt_rel_req = context.sessions.iter().map(|s| s.id).collect();
+        self.send(stream, &m.into(), out);
+    }
+
+    /// UE CONTEXT RELEASE (§8.3.3).
+    pub(super) fn release_command(&mut self, at: Arrival, m: &UeContextReleaseCommand, out: &mut Outbox<Output>) {
+        let ids = match &m.ue_ngap_i_ds {
+            UeNgapIDs::UeNgapIdPair(pair) => Some((pair.amf_ue_ngap_id, pair.ran_ue_ngap_id)),
+            UeNgapIDs::AmfUeNgapId(amf) => {
+                let named = |id: &u32| self.contexts.get(*id).is_some_and(|c| c.amf_ue_ngap_id == Some(*amf));
+                self.contexts.ids().find(named).map(|id| (*amf, RanUeNgapId(id)))
+            }
+        };
+        let Some((amf, ran)) = ids else {
+            return violation(None, Violation::Unexpected("UeContextReleaseCommand"), out);
+        };
+        if self.context(at, amf, ran, out).is_none() {
+            return;
+        }
+        let Some(context) = self.drop_context(ran, out) else { return };
+        let mut answer = UeContextReleaseComplete::new(amf, ran);
+        answer.user_location_information = Some(self.config.location());
+        answer.pdu_session_resource_list_cxt_rel_cpl =
+            context.sessions.iter().map(|s| PduSessionResourceItemCxtRelCpl::new(s.id)).collect();
+        self.send(context.stream, &answer.into(), out);
+        event(Event::ContextReleased(context.phone, m.cause.clone()), out);
+    }
+}
+
+/// Whether there is an integrity algorithm, and a ciphering one, or none wished for, that the gNB has too: it has all
+/// three, and takes the null cipher but not null integrity (TS 33.501 §5.3).
+fn has_common_algorithms(capabilities: &UeSecurityCapabilities) -> bool {
+    capabilities.nr_integrity_protection_algorithms & ALGORITHMS_1_TO_3 != 0
+}

@@ -1,0 +1,106 @@
+//! What a core must not do to a gNB.
+
+use core::fmt;
+
+use whimbrel_ids::{AmfUeNgapId, DecodeError, PduSessionId, RanUeNgapId};
+use whimbrel_ngap::{Cause, Refusal};
+
+/// A breach of TS 38.413 by the core: a test or a demo in which one shows has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// A message that cannot be taken.
+    Refused(Refusal),
+    /// A message for a phone that has no context here (§8.7.4, cause unknown local UE NGAP ID).
+    UnknownUe {
+        /// The message.
+        message: &'static str,
+        /// Whom it named.
+        ran_ue_ngap_id: RanUeNgapId,
+    },
+    /// An AMF UE NGAP ID other than the one of this connection (cause inconsistent remote UE NGAP ID).
+    InconsistentAmfUeNgapId {
+        /// The one of the connection.
+        known: AmfUeNgapId,
+        /// The one that came.
+        given: AmfUeNgapId,
+    },
+    /// A stream that TS 38.412 §7 keeps for the other kind of signalling, or not the stream of this phone.
+    WrongStream {
+        /// The message.
+        message: &'static str,
+        /// The stream on which it came.
+        stream: u16,
+    },
+    /// A message that only a gNB sends, or an answer to what was not asked.
+    Unexpected(&'static str),
+    /// NG SETUP RESPONSE without a GUAMI or a slice of the gNB's own network (§8.7.1.2).
+    SetupWithoutOwnPlmn,
+    /// A security key of zeros.
+    ZeroSecurityKey,
+    /// A GUAMI that the AMF did not announce.
+    ForeignGuami,
+    /// Allowed NSSAI that the cell does not serve.
+    AllowedNssaiNotServed,
+    /// A first session without UE Aggregate Maximum Bit Rate (§9.2.2.1, §8.2.1.2).
+    MissingUeAmbr,
+    /// UE Radio Capability that is not the one that was stored.
+    RadioCapabilityAltered,
+    /// A session that stands already.
+    SessionExists(PduSessionId),
+    /// A session that does not stand.
+    UnknownSession(PduSessionId),
+    /// A transfer that cannot be read.
+    Transfer(PduSessionId, DecodeError),
+    /// A tunnel that nothing can be sent into: TEID zero, or an address of a family that the gNB does not have.
+    UnusableTunnel(PduSessionId),
+    /// Flows that are not GBR, and no session AMBR (§9.3.4.1).
+    MissingSessionAmbr(PduSessionId),
+    /// No QoS flow, or one named twice.
+    BadQosFlows(PduSessionId),
+    /// The AMF says that the gNB erred.
+    ErrorIndicated(Option<Cause>),
+    /// PAGING for areas that the gNB does not serve.
+    PagedElsewhere,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => write!(f, "the AMF sent a message that breaks NGAP: {refusal}"),
+            Self::UnknownUe { message, ran_ue_ngap_id } => {
+                write!(f, "{message} names RAN-UE-NGAP-ID {ran_ue_ngap_id}, which has no context")
+            }
+            Self::InconsistentAmfUeNgapId { known, given } => {
+                write!(f, "AMF-UE-NGAP-ID {given} came on the connection of {known}")
+            }
+            Self::WrongStream { message, stream } => write!(f, "{message} came on stream {stream}"),
+            Self::Unexpected(message) => write!(f, "{message} was not awaited"),
+            Self::SetupWithoutOwnPlmn => f.write_str("NG SETUP RESPONSE serves none of the gNB's networks"),
+            Self::ZeroSecurityKey => f.write_str("the security key is zero"),
+            Self::ForeignGuami => f.write_str("the GUAMI is none that the AMF announced"),
+            Self::AllowedNssaiNotServed => f.write_str("no slice of the allowed NSSAI is served in the cell"),
+            Self::MissingUeAmbr => f.write_str("the first session came without UE Aggregate Maximum Bit Rate"),
+            Self::RadioCapabilityAltered => f.write_str("the UE radio capability is not what the gNB had reported"),
+            Self::SessionExists(id) => write!(f, "PDU session {id} stands already"),
+            Self::UnknownSession(id) => write!(f, "PDU session {id} does not stand"),
+            Self::Transfer(id, e) => write!(f, "the transfer of PDU session {id} cannot be read: {e}"),
+            Self::UnusableTunnel(id) => write!(f, "the uplink tunnel of PDU session {id} cannot be used"),
+            Self::MissingSessionAmbr(id) => write!(f, "PDU session {id} has non-GBR flows and no session AMBR"),
+            Self::BadQosFlows(id) => write!(f, "PDU session {id} has no QoS flow, or one twice"),
+            Self::ErrorIndicated(Some(cause)) => write!(f, "ERROR INDICATION: {}", cause_text(cause)),
+            Self::ErrorIndicated(None) => f.write_str("ERROR INDICATION without a cause"),
+            Self::PagedElsewhere => f.write_str("PAGING for tracking areas of others"),
+        }
+    }
+}
+
+/// A cause in the standard's words.
+pub fn cause_text(cause: &Cause) -> &'static str {
+    match cause {
+        Cause::RadioNetwork(c) => c.as_str(),
+        Cause::Transport(c) => c.as_str(),
+        Cause::Nas(c) => c.as_str(),
+        Cause::Protocol(c) => c.as_str(),
+        Cause::Misc(c) => c.as_str(),
+    }
+}
