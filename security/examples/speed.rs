@@ -1,4 +1,4 @@
-//! Prints what the operations of a registration cost on this machine, in nanoseconds: the median of many batches.
+//! Prints what the operations of a registration cost on this machine, in nanoseconds: the best of many batches.
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
 use std::hint::black_box;
@@ -22,7 +22,7 @@ fn measure(what: &str, per_batch: u32, mut f: impl FnMut()) {
         })
         .collect();
     batches.sort_by(f64::total_cmp);
-    println!("{what:<48} {:>9.0} ns", batches[batches.len() / 2]);
+    println!("{what:<48} {:>9.0} ns", batches[0]);
 }
 
 fn main() {

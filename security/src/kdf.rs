@@ -5,7 +5,7 @@
 //! whose compression function this uses.
 
 use sha2::block_api::compress256;
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing, optimization_barrier};
+use zeroize::{Zeroize, ZeroizeOnDrop, optimization_barrier};
 
 /// Octets of a SHA-256 block.
 const BLOCK: usize = 64;
@@ -84,12 +84,14 @@ pub(crate) struct Hmac {
 impl Hmac {
     pub(crate) fn new(key: &[u8; 32]) -> Self {
         let keyed = |pad: u8| {
-            let mut block = Zeroizing::new([pad; BLOCK]);
+            let mut block = [pad; BLOCK];
             for (octet, key) in block.iter_mut().zip(key) {
                 *octet ^= key;
             }
             let mut state = INITIAL;
             compress256(&mut state, core::slice::from_ref(&block));
+            block = [0; BLOCK];
+            optimization_barrier(&block);
             state
         };
         Self { inner: keyed(0x36), outer: keyed(0x5c) }

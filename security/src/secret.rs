@@ -4,7 +4,7 @@
 macro_rules! secret {
     ($(#[$doc:meta])* $name:ident, $n:literal) => {
         $(#[$doc])*
-        #[derive(Clone, zeroize::Zeroize, zeroize::ZeroizeOnDrop)]
+        #[derive(Clone)]
         pub struct $name([u8; $n]);
 
         impl $name {
@@ -18,6 +18,16 @@ macro_rules! secret {
                 &self.0
             }
         }
+
+        impl Drop for $name {
+            fn drop(&mut self) {
+                // One wide store and a barrier: `zeroize()` would go octet by octet, in the path of every message.
+                self.0 = [0; $n];
+                zeroize::optimization_barrier(self);
+            }
+        }
+
+        impl zeroize::ZeroizeOnDrop for $name {}
 
         impl PartialEq for $name {
             fn eq(&self, other: &Self) -> bool {
