@@ -26,6 +26,9 @@ pub(crate) trait Body: Sized {
     fn read_body(r: &mut Reader<'_>, diagnosis: &mut Diagnosis) -> Result<Self, Fault>;
     /// Writes the sequence.
     fn write_body(&self, w: &mut Writer<'_>);
+    /// Some value.
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut crate::aper::sample::Source) -> Self;
 }
 
 /// The IEs of one message that were missing or not comprehended.

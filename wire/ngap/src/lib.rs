@@ -12,6 +12,8 @@
 
 #[macro_use]
 mod schema;
+#[cfg(any(test, feature = "samples"))]
+pub use aper::sample::Source;
 mod aper;
 mod container;
 pub mod ie;
@@ -28,3 +30,6 @@ pub use msg::*;
 pub use peek::{Peek, peek};
 pub use refusal::{Refusal, RefusalKind};
 pub use transfer::*;
+
+#[cfg(test)]
+mod tests;

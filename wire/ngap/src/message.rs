@@ -50,6 +50,14 @@ macro_rules! procedures {
                 }))
             }
 
+            /// Some message of any type: the same seed gives the same one.
+            #[cfg(any(test, feature = "samples"))]
+            pub fn sample(s: &mut crate::aper::sample::Source) -> Message {
+                let samples: &[fn(&mut crate::aper::sample::Source) -> Message] =
+                    &[$($( |s| Message::$name($name::sample(s)), )*)*];
+                samples[s.number() as usize % samples.len()](s)
+            }
+
             fn write_body(&self, w: &mut Writer<'_>) {
                 match self { $($( Message::$name(m) => m.write_body(w), )*)* }
             }

@@ -47,8 +47,7 @@ pub fn peek(octets: &[u8]) -> Option<Peek> {
                 found.amf_ue_ngap_id = number(value, 5).and_then(AmfUeNgapId::new);
             }
             ID_RAN_UE_NGAP_ID => {
-                found.ran_ue_ngap_id =
-                    number(value, 6).and_then(|v| u32::try_from(v).ok()).map(RanUeNgapId);
+                found.ran_ue_ngap_id = number(value, 6).and_then(|v| u32::try_from(v).ok()).map(RanUeNgapId);
             }
             ID_UE_NGAP_IDS => ue_ngap_ids(value, &mut found),
             ID_FIVE_G_S_TMSI => {

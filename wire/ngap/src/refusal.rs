@@ -5,9 +5,7 @@ use core::fmt;
 use whimbrel_ids::{AmfUeNgapId, DecodeError, DecodeErrorKind, RanUeNgapId};
 
 use crate::container::Diagnosis;
-use crate::ie::{
-    Cause, CauseProtocol, Criticality, CriticalityDiagnostics, IeDiagnostic, TriggeringMessage,
-};
+use crate::ie::{Cause, CauseProtocol, Criticality, CriticalityDiagnostics, IeDiagnostic, TriggeringMessage};
 use crate::message::Head;
 use crate::msg::ErrorIndication;
 use crate::peek::peek;

@@ -12,21 +12,35 @@ macro_rules! slot {
 
 /// The codec of a field: the type's own, unless one is named.
 macro_rules! codec {
-    () => { $crate::aper::codec::Own };
-    ($c:ty) => { $c };
+    () => {
+        $crate::aper::codec::Own
+    };
+    ($c:ty) => {
+        $c
+    };
 }
 
 /// Whether an optional field is there; what is mandatory always is.
 macro_rules! is_present {
-    (opt $v:expr) => { $v.is_some() };
-    (lst $v:expr) => { !$v.is_empty() };
-    ($kind:ident $v:expr) => { true };
+    (opt $v:expr) => {
+        $v.is_some()
+    };
+    (lst $v:expr) => {
+        !$v.is_empty()
+    };
+    ($kind:ident $v:expr) => {
+        true
+    };
 }
 
 /// Reads the bit that tells of an optional field.
 macro_rules! read_presence {
-    (req $r:ident) => { true };
-    ($kind:ident $r:ident) => { $r.bit()? };
+    (req $r:ident) => {
+        true
+    };
+    ($kind:ident $r:ident) => {
+        $r.bit()?
+    };
 }
 
 /// Writes the bit that tells of an optional field.
@@ -37,7 +51,10 @@ macro_rules! write_presence {
 
 /// Reads a field that is there or not.
 macro_rules! read_field {
-    (req $p:ident, $t:ty, $c:ty, $r:ident) => {{ let _ = $p; <$c as $crate::aper::Codec<$t>>::read($r)? }};
+    (req $p:ident, $t:ty, $c:ty, $r:ident) => {{
+        let _ = $p;
+        <$c as $crate::aper::Codec<$t>>::read($r)?
+    }};
     (opt $p:ident, $t:ty, $c:ty, $r:ident) => {
         if $p { Some(<$c as $crate::aper::Codec<$t>>::read($r)?) } else { None }
     };
@@ -49,23 +66,53 @@ macro_rules! read_field {
 /// Writes a field if it is there.
 macro_rules! write_field {
     (opt $v:expr, $t:ty, $c:ty, $w:ident) => {
-        if let Some(v) = &$v { <$c as $crate::aper::Codec<$t>>::write(v, $w) }
+        if let Some(v) = &$v {
+            <$c as $crate::aper::Codec<$t>>::write(v, $w)
+        }
     };
     (lst $v:expr, $t:ty, $c:ty, $w:ident) => {
-        if !$v.is_empty() { <$c as $crate::aper::Codec<$t>>::write(&$v, $w) }
+        if !$v.is_empty() {
+            <$c as $crate::aper::Codec<$t>>::write(&$v, $w)
+        }
     };
-    ($kind:ident $v:expr, $t:ty, $c:ty, $w:ident) => { <$c as $crate::aper::Codec<$t>>::write(&$v, $w) };
+    ($kind:ident $v:expr, $t:ty, $c:ty, $w:ident) => {
+        <$c as $crate::aper::Codec<$t>>::write(&$v, $w)
+    };
+}
+
+/// Some value of a field, or its absence.
+#[cfg(any(test, feature = "samples"))]
+macro_rules! sample_field {
+    (opt $t:ty, $c:ty, $s:ident) => {
+        $s.flip().then(|| <$c as $crate::aper::Codec<$t>>::sample($s))
+    };
+    (lst $t:ty, $c:ty, $s:ident) => {
+        if $s.flip() { <$c as $crate::aper::Codec<$t>>::sample($s) } else { Vec::new() }
+    };
+    ($kind:ident $t:ty, $c:ty, $s:ident) => {
+        <$c as $crate::aper::Codec<$t>>::sample($s)
+    };
 }
 
 /// What a field is after its container was read.
 macro_rules! settle {
     (req $v:ident, $d:ident, $spec:expr) => {
-        match $v { Some(v) => v, None => return Err($d.missing($spec)) }
+        match $v {
+            Some(v) => v,
+            None => return Err($d.missing($spec)),
+        }
     };
-    (opt $v:ident, $d:ident, $spec:expr) => { $v };
-    (lst $v:ident, $d:ident, $spec:expr) => { $v.unwrap_or_default() };
+    (opt $v:ident, $d:ident, $spec:expr) => {
+        $v
+    };
+    (lst $v:ident, $d:ident, $spec:expr) => {
+        $v.unwrap_or_default()
+    };
     (dft $v:ident, $d:ident, $spec:expr) => {
-        $v.unwrap_or_else(|| { $d.tolerate_missing($spec); Default::default() })
+        $v.unwrap_or_else(|| {
+            $d.tolerate_missing($spec);
+            Default::default()
+        })
     };
 }
 
@@ -94,14 +141,20 @@ macro_rules! constructor {
 
 /// The first bit of an extensible sequence; `closed` sequences have no extension marker.
 macro_rules! read_marker {
-    (closed $r:ident) => { false };
-    ($r:ident) => { $r.bit()? };
+    (closed $r:ident) => {
+        false
+    };
+    ($r:ident) => {
+        $r.bit()?
+    };
 }
 
 /// Writes the first bit of an extensible sequence.
 macro_rules! write_marker {
     (closed $w:ident) => {};
-    ($w:ident) => { $w.bit(false) };
+    ($w:ident) => {
+        $w.bit(false)
+    };
 }
 
 /// An extensible `SEQUENCE` whose last root component is `iE-Extensions OPTIONAL`.
@@ -164,21 +217,39 @@ macro_rules! sequence {
                     )*)?
                 }
             }
+
+            #[cfg(any(test, feature = "samples"))]
+            fn sample(s: &mut $crate::aper::sample::Source) -> Self {
+                Self {
+                    $( $f: sample_field!($kind $t, codec!($($c)?), s), )*
+                    $($( $x: sample_field!($xkind $xt, codec!($($xc)?), s), )*)?
+                }
+            }
         }
     };
 }
 
 /// What an extension is after its container was read.
 macro_rules! extension_slot {
-    (opt $v:ident) => { $v };
-    (lst $v:ident) => { $v.unwrap_or_default() };
+    (opt $v:ident) => {
+        $v
+    };
+    (lst $v:ident) => {
+        $v.unwrap_or_default()
+    };
 }
 
 /// The value of a criticality keyword.
 macro_rules! criticality {
-    (reject) => { $crate::Criticality::Reject };
-    (ignore) => { $crate::Criticality::Ignore };
-    (notify) => { $crate::Criticality::Notify };
+    (reject) => {
+        $crate::Criticality::Reject
+    };
+    (ignore) => {
+        $crate::Criticality::Ignore
+    };
+    (notify) => {
+        $crate::Criticality::Notify
+    };
 }
 
 /// A sequence of one container of protocol IEs: a message, or a transfer built like one.
@@ -225,18 +296,21 @@ macro_rules! message {
             }
 
             fn write_body(&self, w: &mut $crate::aper::Writer<'_>) {
+                let count: u16 = 0 $( + u16::from(is_present!($kind self.$f)) )*;
                 w.bit(false);
-                let at = w.reserve_u16();
-                let mut count = 0;
+                w.whole(u64::from(count), 0, 65_535);
                 $(
                     if is_present!($kind self.$f) {
-                        count += 1;
                         w.whole($id, 0, 65_535);
                         w.bits(criticality!($crit) as u64, 2);
                         w.open(|w| write_field!($kind self.$f, $t, codec!($($c)?), w));
                     }
                 )*
-                w.patch(at, count);
+            }
+
+            #[cfg(any(test, feature = "samples"))]
+            fn sample(_s: &mut $crate::aper::sample::Source) -> Self {
+                Self { $( $f: sample_field!($kind $t, codec!($($c)?), _s), )* }
             }
         }
     };
@@ -283,6 +357,11 @@ macro_rules! enumerated {
             fn write(&self, w: &mut $crate::aper::Writer<'_>) {
                 let (index, root) = (*self as u64, Self::ROOT.len() as u64);
                 enumerated!(@write w, index, root $(, { $($x)* })?);
+            }
+
+            #[cfg(any(test, feature = "samples"))]
+            fn sample(s: &mut $crate::aper::sample::Source) -> Self {
+                Self::ALL[s.number() as usize % Self::ALL.len()]
             }
         }
     };
@@ -375,6 +454,15 @@ macro_rules! choice {
                         v.write(w);
                     }
                 )?
+            }
+
+            #[cfg(any(test, feature = "samples"))]
+            fn sample(s: &mut $crate::aper::sample::Source) -> Self {
+                let samples: &[fn(&mut $crate::aper::sample::Source) -> Self] = &[
+                    $( |s| Self::$v(<codec!($($c)?) as $crate::aper::Codec<$t>>::sample(s)), )*
+                    $($( |s| Self::$x(<codec!($($xc)?) as $crate::aper::Codec<$xt>>::sample(s)), )*)?
+                ];
+                samples[s.number() as usize % samples.len()](s)
             }
         }
     };

@@ -2,7 +2,11 @@
 
 use core::marker::PhantomData;
 
-use super::{Aper, Codec, Fault, Reader, Writer};
+use whimbrel_ids::DecodeErrorKind;
+
+#[cfg(any(test, feature = "samples"))]
+use super::sample::Source;
+use super::{Aper, Codec, FRAGMENT, Fault, Reader, Writer};
 use crate::container::extensions;
 
 /// The form that the type itself defines.
@@ -14,6 +18,10 @@ impl<T: Aper> Codec<T> for Own {
     }
     fn write(v: &T, w: &mut Writer<'_>) {
         v.write(w);
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> T {
+        T::sample(s)
     }
 }
 
@@ -32,6 +40,10 @@ macro_rules! integers {
             fn write(v: &$t, w: &mut Writer<'_>) {
                 w.whole(u64::from(*v), LO, HI);
             }
+            #[cfg(any(test, feature = "samples"))]
+            fn sample(s: &mut Source) -> $t {
+                s.within(LO, HI) as $t
+            }
         }
         impl<const LO: u64, const HI: u64> Codec<$t> for IntExt<LO, HI> {
             fn read(r: &mut Reader<'_>) -> Result<$t, Fault> {
@@ -43,6 +55,12 @@ macro_rules! integers {
                 let extended = !(LO..=HI).contains(&v);
                 w.bit(extended);
                 if extended { w.unconstrained(v) } else { w.whole(v, LO, HI) }
+            }
+            #[cfg(any(test, feature = "samples"))]
+            fn sample(s: &mut Source) -> $t {
+                // Beyond the root where the type has room for it.
+                let hi = if s.number().is_multiple_of(8) { u64::from(<$t>::MAX).min(i64::MAX as u64) } else { HI };
+                s.within(LO, hi) as $t
             }
         }
     )* };
@@ -70,6 +88,10 @@ macro_rules! bit_strings {
                 }
                 w.bits(u64::from(*v) & (u64::MAX >> (64 - N)), N);
             }
+            #[cfg(any(test, feature = "samples"))]
+            fn sample(s: &mut Source) -> $t {
+                s.within(0, u64::MAX >> (64 - N)) as $t
+            }
         }
         impl<const N: u32> Codec<$t> for BitsExt<N> {
             fn read(r: &mut Reader<'_>) -> Result<$t, Fault> {
@@ -81,6 +103,10 @@ macro_rules! bit_strings {
             fn write(v: &$t, w: &mut Writer<'_>) {
                 w.bit(false);
                 <Bits<N> as Codec<$t>>::write(v, w);
+            }
+            #[cfg(any(test, feature = "samples"))]
+            fn sample(s: &mut Source) -> $t {
+                <Bits<N> as Codec<$t>>::sample(s)
             }
         }
     )* };
@@ -109,6 +135,10 @@ impl<const N: usize> Aper for [u8; N] {
             }
         }
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        core::array::from_fn(|_| s.number() as u8)
+    }
 }
 
 /// `OCTET STRING`.
@@ -120,6 +150,11 @@ impl Codec<Vec<u8>> for Octets {
     }
     fn write(v: &Vec<u8>, w: &mut Writer<'_>) {
         w.long_octets(v);
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Vec<u8> {
+        let n = if s.huge() { s.within(0, 70_000) } else { s.within(1, 200) };
+        s.octets(n as usize)
     }
 }
 
@@ -136,6 +171,11 @@ impl<const LO: u64, const HI: u64> Codec<Vec<u8>> for OctetsSized<LO, HI> {
         let v = &v[..v.len().min(HI as usize)];
         w.whole(v.len() as u64, LO, HI);
         w.octets(v);
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Vec<u8> {
+        let n = s.length(LO, HI);
+        s.octets(n)
     }
 }
 
@@ -166,6 +206,11 @@ impl<const LO: u64, const HI: u64> Codec<String> for StringExt<LO, HI> {
             w.octets(v.as_bytes());
         }
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> String {
+        let n = s.within(LO, HI);
+        s.letters(n as usize)
+    }
 }
 
 /// `UTF8String (SIZE (LO..HI, ...))`: its size constraint is not visible to PER.
@@ -178,6 +223,22 @@ impl Codec<String> for Utf8 {
     fn write(v: &String, w: &mut Writer<'_>) {
         w.long_octets(v.as_bytes());
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> String {
+        s.letters(20) + "é"
+    }
+}
+
+/// Above this upper bound a length determinant has the form of one without any (X.691 §11.9.4.1).
+const LENGTH_CONSTRAINED_MAX: u64 = 65_536;
+
+/// Reads `n` items, with room for no more than could stand in the octets that are left at one octet an item.
+fn read_items<T, C: Codec<T>>(r: &mut Reader<'_>, n: usize, items: &mut Vec<T>) -> Result<(), Fault> {
+    items.reserve_exact(n.min(r.remaining()));
+    for _ in 0..n {
+        items.push(C::read(r)?);
+    }
+    Ok(())
 }
 
 /// `SEQUENCE (SIZE (LO..HI)) OF`, each item in the form `C`.
@@ -185,21 +246,43 @@ pub(crate) struct List<const LO: u64, const HI: u64, C = Own>(PhantomData<C>);
 
 impl<T, const LO: u64, const HI: u64, C: Codec<T>> Codec<Vec<T>> for List<LO, HI, C> {
     fn read(r: &mut Reader<'_>) -> Result<Vec<T>, Fault> {
-        let n = r.whole(LO, HI)? as usize;
-        // Room for no more items than could stand in the octets that are left, at one octet an item.
-        let mut items = Vec::with_capacity(n.min(r.remaining()));
-        for _ in 0..n {
-            items.push(C::read(r)?);
+        if HI < LENGTH_CONSTRAINED_MAX {
+            let mut items = Vec::new();
+            let n = r.whole(LO, HI)? as usize;
+            read_items::<T, C>(r, n, &mut items)?;
+            return Ok(items);
         }
-        Ok(items)
+        let mut items = Vec::new();
+        loop {
+            let (n, last) = r.long_count()?;
+            if items.len() + n > HI as usize {
+                return Err(r.fault(DecodeErrorKind::TooMany));
+            }
+            read_items::<T, C>(r, n, &mut items)?;
+            if last {
+                return Ok(items);
+            }
+        }
     }
     fn write(v: &Vec<T>, w: &mut Writer<'_>) {
         debug_assert!((LO..=HI).contains(&(v.len() as u64)), "{} items", v.len());
-        let v = &v[..v.len().min(HI as usize)];
-        w.whole(v.len() as u64, LO, HI);
-        for item in v {
-            C::write(item, w);
+        let mut v = &v[..v.len().min(HI as usize)];
+        if HI < LENGTH_CONSTRAINED_MAX {
+            w.whole(v.len() as u64, LO, HI);
+        } else {
+            while v.len() >= FRAGMENT {
+                let (part, rest) = v.split_at((v.len() / FRAGMENT).min(4) * FRAGMENT);
+                w.long_count(part.len());
+                part.iter().for_each(|item| C::write(item, w));
+                v = rest;
+            }
+            w.long_count(v.len());
         }
+        v.iter().for_each(|item| C::write(item, w));
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Vec<T> {
+        (0..s.length(LO, HI)).map(|_| C::sample(s)).collect()
     }
 }
 
@@ -209,6 +292,10 @@ impl Aper for bool {
     }
     fn write(&self, w: &mut Writer<'_>) {
         w.bit(*self);
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        s.flip()
     }
 }
 
@@ -232,6 +319,10 @@ impl<T, C: Codec<T>> Codec<T> for Alone<C> {
         w.bits(0, 2);
         C::write(v, w);
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> T {
+        C::sample(s)
+    }
 }
 
 /// A value that is only carried on: the octets of its whole encoding, where it fills an open type.
@@ -244,5 +335,9 @@ impl Codec<Vec<u8>> for Raw {
     }
     fn write(v: &Vec<u8>, w: &mut Writer<'_>) {
         w.octets(v);
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Vec<u8> {
+        s.octets(20)
     }
 }

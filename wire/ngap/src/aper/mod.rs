@@ -5,6 +5,8 @@
 
 pub(crate) mod codec;
 mod reader;
+#[cfg(any(test, feature = "samples"))]
+pub(crate) mod sample;
 mod writer;
 
 pub(crate) use reader::{Fault, Reader};
@@ -16,6 +18,9 @@ pub(crate) trait Aper: Sized {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault>;
     /// Writes the value.
     fn write(&self, w: &mut Writer<'_>);
+    /// Some value.
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut sample::Source) -> Self;
 }
 
 /// A form for values of type `T` that do not carry their constraint in the type.
@@ -24,6 +29,9 @@ pub(crate) trait Codec<T> {
     fn read(r: &mut Reader<'_>) -> Result<T, Fault>;
     /// Writes the value.
     fn write(v: &T, w: &mut Writer<'_>);
+    /// Some value.
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut sample::Source) -> T;
 }
 
 /// How many bits a whole number below `range` takes (X.691 §11.5.3).

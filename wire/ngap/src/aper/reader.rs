@@ -168,6 +168,15 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// A count under a length determinant without upper bound, and whether it is the last.
+    pub(crate) fn long_count(&mut self) -> Result<(usize, bool), Fault> {
+        self.align();
+        Ok(match self.length()? {
+            Length::Whole(n) => (n, true),
+            Length::Fragment(n) => (n, false),
+        })
+    }
+
     /// Octets under a length determinant without upper bound; copied only where they came in fragments.
     pub(crate) fn long_octets(&mut self) -> Result<Cow<'a, [u8]>, Fault> {
         let mut whole = match self.length()? {
@@ -187,7 +196,10 @@ impl<'a> Reader<'a> {
     }
 
     /// An open type (X.691 §11.2): its octets are read by `f` as a reader of their own.
-    pub(crate) fn open<T>(&mut self, f: impl FnOnce(&mut Reader<'_>) -> Result<T, Fault>) -> Result<T, Fault> {
+    pub(crate) fn open<T>(
+        &mut self,
+        f: impl FnOnce(&mut Reader<'_>) -> Result<T, Fault>,
+    ) -> Result<T, Fault> {
         let octets = self.long_octets()?;
         let base = self.offset().saturating_sub(octets.len());
         f(&mut Reader::new(&octets, base, self.ie))

@@ -102,18 +102,23 @@ impl<'a> Writer<'a> {
     pub(crate) fn long_octets(&mut self, mut v: &[u8]) {
         self.used = 0;
         while v.len() >= FRAGMENT {
-            let k = (v.len() / FRAGMENT).min(4);
-            let (part, rest) = v.split_at(k * FRAGMENT);
-            self.out.push(0xc0 | k as u8);
+            let (part, rest) = v.split_at((v.len() / FRAGMENT).min(4) * FRAGMENT);
+            self.long_count(part.len());
             self.out.extend_from_slice(part);
             v = rest;
         }
-        if v.len() < 128 {
-            self.out.push(v.len() as u8);
-        } else {
-            self.out.extend_from_slice(&(0x8000 | v.len() as u16).to_be_bytes());
-        }
+        self.long_count(v.len());
         self.out.extend_from_slice(v);
+    }
+
+    /// An aligned length determinant without upper bound: of a whole below 16384, or of one to four fragments.
+    pub(crate) fn long_count(&mut self, n: usize) {
+        self.used = 0;
+        match n {
+            0..=127 => self.out.push(n as u8),
+            128..FRAGMENT => self.out.extend_from_slice(&(0x8000 | n as u16).to_be_bytes()),
+            _ => self.out.push(0xc0 | (n / FRAGMENT) as u8),
+        }
     }
 
     /// An open type (X.691 §11.2) that `f` fills. It is written in place and moved by one octet if it turns out
@@ -141,19 +146,6 @@ impl<'a> Writer<'a> {
                 self.out.pop();
                 self.long_octets(&content);
             }
-        }
-    }
-
-    /// Reserves two aligned octets for a count that [`Writer::patch`] fills later.
-    pub(crate) fn reserve_u16(&mut self) -> usize {
-        self.octets(&[0, 0]);
-        self.out.len() - 2
-    }
-
-    /// Fills what [`Writer::reserve_u16`] reserved.
-    pub(crate) fn patch(&mut self, at: usize, v: u16) {
-        if let Some(place) = self.out.get_mut(at..at + 2) {
-            place.copy_from_slice(&v.to_be_bytes());
         }
     }
 }

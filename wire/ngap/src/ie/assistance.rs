@@ -3,6 +3,9 @@
 use whimbrel_ids::Tai;
 
 use crate::aper::codec::{Alone, Bits, Int, IntExt, List};
+#[cfg(any(test, feature = "samples"))]
+use crate::aper::sample::Source;
+use crate::aper::{Codec, Fault, Reader, Writer};
 use crate::ie::{NgranCgi, NrPagingEdrxInformation, PagingCauseIndicationForVoiceService, PagingDrx};
 
 sequence! {
@@ -59,9 +62,9 @@ sequence! {
     /// `ExpectedUEActivityBehaviour`.
     pub struct ExpectedUeActivityBehaviour {
         /// `expectedActivityPeriod`.
-        opt expected_activity_period: u8 as IntExt<1, 181>,
+        opt expected_activity_period: u8 as Period,
         /// `expectedIdlePeriod`.
-        opt expected_idle_period: u8 as IntExt<1, 181>,
+        opt expected_idle_period: u8 as Period,
         /// `sourceOfUEActivityBehaviourInformation`.
         opt source_of_ue_activity_behaviour_information: SourceOfUeActivityBehaviourInformation,
     }
@@ -102,5 +105,33 @@ sequence! {
     pub struct CnAssistedRanTuning {
         /// `expectedUEBehaviour`.
         opt expected_ue_behaviour: ExpectedUeBehaviour,
+    }
+}
+
+/// The seconds that expected activity and idle periods take (TS 38.413 §9.3.1.94): other values are extensions.
+struct Period;
+
+impl Period {
+    /// 181 stands for more than 180 s.
+    const fn is_root(v: u8) -> bool {
+        matches!(v, 1..=30 | 40 | 50 | 60 | 80 | 100 | 120 | 150 | 180 | 181)
+    }
+}
+
+impl Codec<u8> for Period {
+    fn read(r: &mut Reader<'_>) -> Result<u8, Fault> {
+        <IntExt<1, 181>>::read(r)
+    }
+    fn write(v: &u8, w: &mut Writer<'_>) {
+        if Self::is_root(*v) {
+            <IntExt<1, 181>>::write(v, w);
+        } else {
+            w.bit(true);
+            w.unconstrained(u64::from(*v));
+        }
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> u8 {
+        s.number() as u8
     }
 }

@@ -6,6 +6,8 @@ use whimbrel_ids::{
 };
 
 use crate::aper::codec::{Int, IntExt};
+#[cfg(any(test, feature = "samples"))]
+use crate::aper::sample::Source;
 use crate::aper::{Aper, Codec, Fault, Reader, Writer};
 use crate::container::extensions;
 
@@ -17,6 +19,10 @@ impl Aper for AmfUeNgapId {
     fn write(&self, w: &mut Writer<'_>) {
         w.whole(self.value(), 0, AmfUeNgapId::MAX);
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        pick(s, |s| AmfUeNgapId::new(s.within(0, AmfUeNgapId::MAX)))
+    }
 }
 
 impl Aper for RanUeNgapId {
@@ -25,6 +31,10 @@ impl Aper for RanUeNgapId {
     }
     fn write(&self, w: &mut Writer<'_>) {
         w.whole(u64::from(self.0), 0, 0xffff_ffff);
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        RanUeNgapId(s.within(0, 0xffff_ffff) as u32)
     }
 }
 
@@ -35,6 +45,10 @@ impl Aper for PlmnId {
     fn write(&self, w: &mut Writer<'_>) {
         w.octets(&self.octets());
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        pick(s, |s| PlmnId::from_octets(core::array::from_fn(|_| s.number() as u8)))
+    }
 }
 
 impl Aper for Tac {
@@ -43,6 +57,10 @@ impl Aper for Tac {
     }
     fn write(&self, w: &mut Writer<'_>) {
         w.octets(&self.octets());
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        Tac::from_octets(<[u8; 3]>::sample(s))
     }
 }
 
@@ -81,6 +99,10 @@ impl Aper for Tai {
         self.plmn.write(w);
         self.tac.write(w);
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        Tai { plmn: PlmnId::sample(s), tac: Tac::sample(s) }
+    }
 }
 
 impl Aper for SNssai {
@@ -107,6 +129,10 @@ impl Aper for SNssai {
             w.octets(&sd.to_be_bytes()[1..]);
         }
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        SNssai::new(s.number() as u8, s.flip().then(|| s.within(0, 0xff_fffe) as u32))
+    }
 }
 
 impl Aper for Guami {
@@ -127,6 +153,10 @@ impl Aper for Guami {
         w.bits(u64::from(self.amf_id.set()), 10);
         w.bits(u64::from(self.amf_id.pointer()), 6);
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        Guami { plmn: PlmnId::sample(s), amf_id: AmfId::from_octets(<[u8; 3]>::sample(s)) }
+    }
 }
 
 impl Aper for STmsi {
@@ -144,6 +174,11 @@ impl Aper for STmsi {
         w.bits(u64::from(self.pointer & 0x3f), 6);
         w.octets(&self.tmsi.0.to_be_bytes());
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        let amf_id = AmfId::from_octets(<[u8; 3]>::sample(s));
+        STmsi { set: amf_id.set(), pointer: amf_id.pointer(), tmsi: Tmsi(s.number() as u32) }
+    }
 }
 
 /// The wire has room for 0 to 255; what is not an identity of TS 24.007 §11.2.3.1b is not comprehended.
@@ -155,6 +190,10 @@ impl Aper for PduSessionId {
     fn write(&self, w: &mut Writer<'_>) {
         w.whole(u64::from(self.value()), 0, 255);
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        pick(s, |s| PduSessionId::new(s.within(1, 15) as u8))
+    }
 }
 
 impl Aper for Qfi {
@@ -165,6 +204,10 @@ impl Aper for Qfi {
     fn write(&self, w: &mut Writer<'_>) {
         <IntExt<0, 63>>::write(&self.value(), w);
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        pick(s, |s| Qfi::new(s.within(0, 63) as u8))
+    }
 }
 
 impl Aper for FiveQi {
@@ -174,6 +217,10 @@ impl Aper for FiveQi {
     fn write(&self, w: &mut Writer<'_>) {
         <IntExt<0, 255>>::write(&self.0, w);
     }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        FiveQi(s.number() as u8)
+    }
 }
 
 impl Aper for Teid {
@@ -182,6 +229,10 @@ impl Aper for Teid {
     }
     fn write(&self, w: &mut Writer<'_>) {
         w.octets(&self.0.to_be_bytes());
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        Teid(s.number() as u32)
     }
 }
 
@@ -193,6 +244,10 @@ impl Aper for NrCellId {
     fn write(&self, w: &mut Writer<'_>) {
         w.align();
         w.bits(self.value(), 36);
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        pick(s, |s| NrCellId::new(s.within(0, (1 << 36) - 1)))
     }
 }
 
@@ -217,5 +272,23 @@ impl Aper for GlobalGnbId {
         w.whole(u64::from(self.bits()), 22, 32);
         w.align();
         w.bits(u64::from(self.gnb_id), u32::from(self.bits()));
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        let plmn = PlmnId::sample(s);
+        pick(s, |s| {
+            let bits = s.within(22, 32) as u8;
+            GlobalGnbId::new(plmn, (s.number() as u32) >> (32 - bits), bits)
+        })
+    }
+}
+
+/// The first that is valid; each type has enough of them.
+#[cfg(any(test, feature = "samples"))]
+fn pick<T>(s: &mut Source, mut some: impl FnMut(&mut Source) -> Option<T>) -> T {
+    loop {
+        if let Some(v) = some(s) {
+            return v;
+        }
     }
 }

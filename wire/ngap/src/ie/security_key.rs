@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+#[cfg(any(test, feature = "samples"))]
+use crate::aper::sample::Source;
 use crate::aper::{Aper, Fault, Reader, Writer};
 
 /// KgNB or NH: 256 bits. It hides itself in `Debug`.
@@ -20,5 +22,9 @@ impl Aper for SecurityKey {
     }
     fn write(&self, w: &mut Writer<'_>) {
         self.0.write(w);
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        Self(<[u8; 32]>::sample(s))
     }
 }

@@ -2,6 +2,8 @@
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
+#[cfg(any(test, feature = "samples"))]
+use crate::aper::sample::Source;
 use crate::aper::{Aper, Fault, Reader, Writer};
 
 /// An IPv4 address (32 bits), an IPv6 address (128 bits), or both (160 bits, IPv4 first).
@@ -74,6 +76,15 @@ impl Aper for TransportLayerAddress {
                 w.octets(&a.octets());
                 w.octets(&b.octets());
             }
+        }
+    }
+    #[cfg(any(test, feature = "samples"))]
+    fn sample(s: &mut Source) -> Self {
+        let (v4, v6) = (<[u8; 4]>::sample(s).into(), <[u8; 16]>::sample(s).into());
+        match s.number() % 3 {
+            0 => Self::V4(v4),
+            1 => Self::V6(v6),
+            _ => Self::V4V6(v4, v6),
         }
     }
 }

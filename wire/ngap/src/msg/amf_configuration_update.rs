@@ -1,7 +1,11 @@
 //! Procedure 0: AMF configuration update.
 
 use crate::aper::codec::{Alone, Int, List, StringExt};
-use crate::ie::{AmfTnlAssociationToAddItem, AmfTnlAssociationToRemoveItem, AmfTnlAssociationToUpdateItem, Cause, CpTransportLayerInformation, CriticalityDiagnostics, ExtendedAmfName, PlmnSupportItem, ServedGuamiItem, TimeToWait, TnlAssociationItem};
+use crate::ie::{
+    AmfTnlAssociationToAddItem, AmfTnlAssociationToRemoveItem, AmfTnlAssociationToUpdateItem, Cause,
+    CpTransportLayerInformation, CriticalityDiagnostics, ExtendedAmfName, PlmnSupportItem, ServedGuamiItem,
+    TimeToWait, TnlAssociationItem,
+};
 
 message! {
     /// AMF CONFIGURATION UPDATE: TS 38.413 §9.2.6.7.

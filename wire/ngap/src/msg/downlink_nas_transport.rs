@@ -3,7 +3,10 @@
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, SNssai};
 
 use crate::aper::codec::{Alone, Bits, Int, IntExt, List, Octets, StringExt};
-use crate::ie::{EndIndication, EnhancedCoverageRestriction, ExtendedAmfName, MobilityRestrictionList, TargetNssaiInformation, UeAggregateMaximumBitRate, UeCapabilityInfoRequest};
+use crate::ie::{
+    EndIndication, EnhancedCoverageRestriction, ExtendedAmfName, MobilityRestrictionList,
+    TargetNssaiInformation, UeAggregateMaximumBitRate, UeCapabilityInfoRequest,
+};
 
 message! {
     /// DOWNLINK NAS TRANSPORT: TS 38.413 §9.2.5.2.

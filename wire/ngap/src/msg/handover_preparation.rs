@@ -3,7 +3,10 @@
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 
 use crate::aper::codec::{List, Octets};
-use crate::ie::{Cause, CriticalityDiagnostics, DirectForwardingPathAvailability, HandoverType, PduSessionResourceItem, TargetId};
+use crate::ie::{
+    Cause, CriticalityDiagnostics, DirectForwardingPathAvailability, HandoverType, PduSessionResourceItem,
+    TargetId,
+};
 
 message! {
     /// HANDOVER REQUIRED: TS 38.413 §9.2.3.1.

@@ -3,7 +3,13 @@
 use whimbrel_ids::{AmfUeNgapId, Guami, RanUeNgapId, SNssai};
 
 use crate::aper::codec::{Alone, Bits, List, Octets};
-use crate::ie::{Cause, CnAssistedRanTuning, CoreNetworkAssistanceInformationForInactive, CriticalityDiagnostics, EnhancedCoverageRestriction, HandoverType, LocationReportingRequestType, MobilityRestrictionList, NewSecurityContextInd, NoPduSessionIndication, NpnAccessInformation, PduSessionResourceItem, PduSessionResourceSetupItemHoReq, RedirectionVoiceFallback, RrcInactiveTransitionReportRequest, SecurityContext, UeAggregateMaximumBitRate, UeSecurityCapabilities, UeSliceMaximumBitRateItem};
+use crate::ie::{
+    Cause, CnAssistedRanTuning, CoreNetworkAssistanceInformationForInactive, CriticalityDiagnostics,
+    EnhancedCoverageRestriction, HandoverType, LocationReportingRequestType, MobilityRestrictionList,
+    NewSecurityContextInd, NoPduSessionIndication, NpnAccessInformation, PduSessionResourceItem,
+    PduSessionResourceSetupItemHoReq, RedirectionVoiceFallback, RrcInactiveTransitionReportRequest,
+    SecurityContext, UeAggregateMaximumBitRate, UeSecurityCapabilities, UeSliceMaximumBitRateItem,
+};
 
 message! {
     /// HANDOVER REQUEST: TS 38.413 §9.2.3.4.

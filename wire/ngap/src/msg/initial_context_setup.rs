@@ -3,7 +3,13 @@
 use whimbrel_ids::{AmfUeNgapId, Guami, RanUeNgapId, SNssai};
 
 use crate::aper::codec::{Alone, Bits, IntExt, List, Octets, StringExt};
-use crate::ie::{Cause, CnAssistedRanTuning, CoreNetworkAssistanceInformationForInactive, CriticalityDiagnostics, EmergencyFallbackIndicator, EnhancedCoverageRestriction, ExtendedAmfName, LocationReportingRequestType, MobilityRestrictionList, PduSessionResourceItem, PduSessionResourceSetupItemCxtReq, RedirectionVoiceFallback, RrcInactiveTransitionReportRequest, SecurityKey, TargetNssaiInformation, UeAggregateMaximumBitRate, UeRadioCapabilityForPaging, UeSecurityCapabilities, UeSliceMaximumBitRateItem};
+use crate::ie::{
+    Cause, CnAssistedRanTuning, CoreNetworkAssistanceInformationForInactive, CriticalityDiagnostics,
+    EmergencyFallbackIndicator, EnhancedCoverageRestriction, ExtendedAmfName, LocationReportingRequestType,
+    MobilityRestrictionList, PduSessionResourceItem, PduSessionResourceSetupItemCxtReq,
+    RedirectionVoiceFallback, RrcInactiveTransitionReportRequest, SecurityKey, TargetNssaiInformation,
+    UeAggregateMaximumBitRate, UeRadioCapabilityForPaging, UeSecurityCapabilities, UeSliceMaximumBitRateItem,
+};
 
 message! {
     /// INITIAL CONTEXT SETUP REQUEST: TS 38.413 §9.2.2.1.

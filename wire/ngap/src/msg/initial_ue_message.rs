@@ -3,7 +3,10 @@
 use whimbrel_ids::{PlmnId, RanUeNgapId, SNssai, STmsi};
 
 use crate::aper::codec::{Alone, Bits, List, Octets};
-use crate::ie::{AuthenticatedIndication, CeModeBSupportIndicator, IabNodeIndication, NpnAccessInformation, RrcEstablishmentCause, SourceToTargetAmfInformationReroute, UeContextRequest, UserLocationInformation};
+use crate::ie::{
+    AuthenticatedIndication, CeModeBSupportIndicator, IabNodeIndication, NpnAccessInformation,
+    RrcEstablishmentCause, SourceToTargetAmfInformationReroute, UeContextRequest, UserLocationInformation,
+};
 
 message! {
     /// INITIAL UE MESSAGE: TS 38.413 §9.2.5.1.

@@ -1,7 +1,10 @@
 //! Procedure 21: NG setup.
 
 use crate::aper::codec::{Int, List, StringExt};
-use crate::ie::{Cause, CriticalityDiagnostics, ExtendedAmfName, ExtendedRanNodeName, GlobalRanNodeId, PagingDrx, PlmnSupportItem, ServedGuamiItem, SupportedTaItem, TimeToWait, UeRetentionInformation};
+use crate::ie::{
+    Cause, CriticalityDiagnostics, ExtendedAmfName, ExtendedRanNodeName, GlobalRanNodeId, PagingDrx,
+    PlmnSupportItem, ServedGuamiItem, SupportedTaItem, TimeToWait, UeRetentionInformation,
+};
 
 message! {
     /// NG SETUP REQUEST: TS 38.413 §9.2.6.1.

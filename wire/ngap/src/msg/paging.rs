@@ -3,7 +3,10 @@
 use whimbrel_ids::Tai;
 
 use crate::aper::codec::{Alone, List};
-use crate::ie::{AssistanceDataForPaging, EnhancedCoverageRestriction, NrPagingEdrxInformation, PagingCause, PagingDrx, PagingOrigin, PagingPriority, UePagingIdentity, UeRadioCapabilityForPaging};
+use crate::ie::{
+    AssistanceDataForPaging, EnhancedCoverageRestriction, NrPagingEdrxInformation, PagingCause, PagingDrx,
+    PagingOrigin, PagingPriority, UePagingIdentity, UeRadioCapabilityForPaging,
+};
 
 message! {
     /// PAGING: TS 38.413 §9.2.4.1.

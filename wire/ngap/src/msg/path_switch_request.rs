@@ -3,7 +3,12 @@
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, SNssai};
 
 use crate::aper::codec::{Alone, List, Octets};
-use crate::ie::{CnAssistedRanTuning, CoreNetworkAssistanceInformationForInactive, CriticalityDiagnostics, EnhancedCoverageRestriction, NewSecurityContextInd, PduSessionResourceItem, RedirectionVoiceFallback, RrcEstablishmentCause, RrcInactiveTransitionReportRequest, SecurityContext, UeSecurityCapabilities, UserLocationInformation};
+use crate::ie::{
+    CnAssistedRanTuning, CoreNetworkAssistanceInformationForInactive, CriticalityDiagnostics,
+    EnhancedCoverageRestriction, NewSecurityContextInd, PduSessionResourceItem, RedirectionVoiceFallback,
+    RrcEstablishmentCause, RrcInactiveTransitionReportRequest, SecurityContext, UeSecurityCapabilities,
+    UserLocationInformation,
+};
 
 message! {
     /// PATH SWITCH REQUEST: TS 38.413 §9.2.3.8.

@@ -3,7 +3,10 @@
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 
 use crate::aper::codec::{Int, List};
-use crate::ie::{CriticalityDiagnostics, PduSessionResourceItem, PduSessionResourceModifyItemModReq, UserLocationInformation};
+use crate::ie::{
+    CriticalityDiagnostics, PduSessionResourceItem, PduSessionResourceModifyItemModReq,
+    UserLocationInformation,
+};
 
 message! {
     /// PDU SESSION RESOURCE MODIFY REQUEST: TS 38.413 §9.2.1.5.

@@ -3,7 +3,10 @@
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 
 use crate::aper::codec::{Int, List, Octets};
-use crate::ie::{CriticalityDiagnostics, PduSessionResourceItem, PduSessionResourceSetupItemSuReq, UeAggregateMaximumBitRate, UeSliceMaximumBitRateItem, UserLocationInformation};
+use crate::ie::{
+    CriticalityDiagnostics, PduSessionResourceItem, PduSessionResourceSetupItemSuReq,
+    UeAggregateMaximumBitRate, UeSliceMaximumBitRateItem, UserLocationInformation,
+};
 
 message! {
     /// PDU SESSION RESOURCE SETUP REQUEST: TS 38.413 §9.2.1.1.

@@ -1,7 +1,9 @@
 //! Procedure 32: PWS cancel.
 
 use crate::aper::codec::Bits;
-use crate::ie::{BroadcastCancelledAreaList, CancelAllWarningMessages, CriticalityDiagnostics, WarningAreaList};
+use crate::ie::{
+    BroadcastCancelledAreaList, CancelAllWarningMessages, CriticalityDiagnostics, WarningAreaList,
+};
 
 message! {
     /// PWS CANCEL REQUEST: TS 38.413 §9.2.8.3.

@@ -1,7 +1,10 @@
 //! Procedure 35: RAN configuration update.
 
 use crate::aper::codec::{List, StringExt};
-use crate::ie::{Cause, CriticalityDiagnostics, ExtendedRanNodeName, GlobalRanNodeId, NgranTnlAssociationToRemoveItem, PagingDrx, SupportedTaItem, TimeToWait};
+use crate::ie::{
+    Cause, CriticalityDiagnostics, ExtendedRanNodeName, GlobalRanNodeId, NgranTnlAssociationToRemoveItem,
+    PagingDrx, SupportedTaItem, TimeToWait,
+};
 
 message! {
     /// RAN CONFIGURATION UPDATE: TS 38.413 §9.2.6.4.

@@ -3,7 +3,11 @@
 use whimbrel_ids::{AmfUeNgapId, Guami, RanUeNgapId};
 
 use crate::aper::codec::{Int, IntExt, List, Octets};
-use crate::ie::{Cause, CnAssistedRanTuning, CoreNetworkAssistanceInformationForInactive, CriticalityDiagnostics, EmergencyFallbackIndicator, RrcInactiveTransitionReportRequest, RrcState, SecurityKey, UeAggregateMaximumBitRate, UeSecurityCapabilities, UeSliceMaximumBitRateItem, UserLocationInformation};
+use crate::ie::{
+    Cause, CnAssistedRanTuning, CoreNetworkAssistanceInformationForInactive, CriticalityDiagnostics,
+    EmergencyFallbackIndicator, RrcInactiveTransitionReportRequest, RrcState, SecurityKey,
+    UeAggregateMaximumBitRate, UeSecurityCapabilities, UeSliceMaximumBitRateItem, UserLocationInformation,
+};
 
 message! {
     /// UE CONTEXT MODIFICATION REQUEST: TS 38.413 §9.2.2.7.

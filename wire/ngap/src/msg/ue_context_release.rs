@@ -3,7 +3,10 @@
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 
 use crate::aper::codec::List;
-use crate::ie::{Cause, CriticalityDiagnostics, InfoOnRecommendedCellsAndRanNodesForPaging, PduSessionResourceItemCxtRelCpl, UeNgapIDs, UserLocationInformation};
+use crate::ie::{
+    Cause, CriticalityDiagnostics, InfoOnRecommendedCellsAndRanNodesForPaging,
+    PduSessionResourceItemCxtRelCpl, UeNgapIDs, UserLocationInformation,
+};
 
 message! {
     /// UE CONTEXT RELEASE COMMAND: TS 38.413 §9.2.2.5.

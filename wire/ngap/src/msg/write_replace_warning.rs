@@ -1,7 +1,9 @@
 //! Procedure 51: write replace warning.
 
 use crate::aper::codec::{Bits, Int, OctetsSized};
-use crate::ie::{BroadcastCompletedAreaList, ConcurrentWarningMessageInd, CriticalityDiagnostics, WarningAreaList};
+use crate::ie::{
+    BroadcastCompletedAreaList, ConcurrentWarningMessageInd, CriticalityDiagnostics, WarningAreaList,
+};
 
 message! {
     /// WRITE-REPLACE WARNING REQUEST: TS 38.413 §9.2.8.1.

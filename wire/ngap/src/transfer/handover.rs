@@ -3,7 +3,11 @@
 use whimbrel_ids::Qfi;
 
 use crate::aper::codec::{Alone, List};
-use crate::ie::{AdditionalDlUpTnlInformationForHoItem, Cause, CriticalityDiagnostics, DataForwardingResponseDrbItem, DataForwardingResponseErabListItem, DirectForwardingPathAvailability, QosFlowItemWithDataForwarding, QosFlowPerTnlInformation, QosFlowWithCauseItem, SecurityResult, UpTransportLayerInformation};
+use crate::ie::{
+    AdditionalDlUpTnlInformationForHoItem, Cause, CriticalityDiagnostics, DataForwardingResponseDrbItem,
+    DataForwardingResponseErabListItem, DirectForwardingPathAvailability, QosFlowItemWithDataForwarding,
+    QosFlowPerTnlInformation, QosFlowWithCauseItem, SecurityResult, UpTransportLayerInformation,
+};
 
 sequence! {
     /// `HandoverRequiredTransfer`.

@@ -21,12 +21,15 @@ pub use secondary_rat_data_usage_report::*;
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
 
+#[cfg(any(test, feature = "samples"))]
+use crate::aper::sample::Source;
 use crate::aper::{Aper, Reader, Writer};
 use crate::container::{Body, Diagnosis};
 
 /// The face of the transfers: what messages carry as octets.
 macro_rules! transfers {
-    ($($name:ident),* $(,)?) => { $(
+    ($($name:ident),* $(,)?) => {
+        $(
         impl $name {
             /// Reads the octets of a transfer.
             ///
@@ -43,7 +46,14 @@ macro_rules! transfers {
                 out
             }
         }
-    )* };
+        )*
+
+        /// A sample of each transfer that is a plain sequence: its name in the standard's words, and its octets.
+        #[cfg(any(test, feature = "samples"))]
+        fn sequence_samples(s: &mut Source) -> Vec<(&'static str, Vec<u8>)> {
+            vec![$( (stringify!($name), $name::sample(s).to_vec()), )*]
+        }
+    };
 }
 
 transfers!(
@@ -72,7 +82,8 @@ transfers!(
 
 /// The same face for the transfers that are containers of protocol IEs.
 macro_rules! container_transfers {
-    ($($name:ident),* $(,)?) => { $(
+    ($($name:ident),* $(,)?) => {
+        $(
         impl $name {
             /// Reads the octets of a transfer.
             ///
@@ -95,7 +106,14 @@ macro_rules! container_transfers {
                 out
             }
         }
-    )* };
+        )*
+
+        /// A sample of each transfer that is a container.
+        #[cfg(any(test, feature = "samples"))]
+        fn container_samples(s: &mut Source) -> Vec<(&'static str, Vec<u8>)> {
+            vec![$( (stringify!($name), $name::sample(s).to_vec()), )*]
+        }
+    };
 }
 
 container_transfers!(PduSessionResourceSetupRequestTransfer, PduSessionResourceModifyRequestTransfer);
@@ -109,3 +127,14 @@ fn refused(diagnosis: &Diagnosis) -> Option<DecodeErrorKind> {
     let kind = if missing { DecodeErrorKind::MissingMandatory } else { DecodeErrorKind::Unknown };
     diagnosis.reject.then_some(kind)
 }
+
+/// A sample of each transfer: the name of its type, and its octets.
+#[cfg(any(test, feature = "samples"))]
+pub fn transfer_samples(s: &mut Source) -> Vec<(&'static str, Vec<u8>)> {
+    let mut samples = sequence_samples(s);
+    samples.extend(container_samples(s));
+    samples
+}
+
+#[cfg(test)]
+mod tests;

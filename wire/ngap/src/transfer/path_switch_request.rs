@@ -1,7 +1,10 @@
 //! Transfers of the path switch (TS 38.413 §9.3.4).
 
 use crate::aper::codec::{Alone, List};
-use crate::ie::{Cause, DlNguTnlInformationReused, QosFlowAcceptedItem, QosFlowPerTnlInformation, SecurityIndication, UpTransportLayerInformation, UpTransportLayerInformationPairItem, UserPlaneSecurityInformation};
+use crate::ie::{
+    Cause, DlNguTnlInformationReused, QosFlowAcceptedItem, QosFlowPerTnlInformation, SecurityIndication,
+    UpTransportLayerInformation, UpTransportLayerInformationPairItem, UserPlaneSecurityInformation,
+};
 
 sequence! {
     /// `PathSwitchRequestTransfer`.

@@ -3,7 +3,11 @@
 use whimbrel_ids::Qfi;
 
 use crate::aper::codec::{Alone, IntExt, List, Octets};
-use crate::ie::{Cause, CriticalityDiagnostics, PduSessionAggregateMaximumBitRate, QosFlowAddOrModifyRequestItem, QosFlowPerTnlInformation, QosFlowWithCauseItem, SecondaryRatUsageInformation, SecurityIndication, UlNguUpTnlModifyItem, UpTransportLayerInformation, UpTransportLayerInformationPairItem};
+use crate::ie::{
+    Cause, CriticalityDiagnostics, PduSessionAggregateMaximumBitRate, QosFlowAddOrModifyRequestItem,
+    QosFlowPerTnlInformation, QosFlowWithCauseItem, SecondaryRatUsageInformation, SecurityIndication,
+    UlNguUpTnlModifyItem, UpTransportLayerInformation, UpTransportLayerInformationPairItem,
+};
 
 message! {
     /// `PDUSessionResourceModifyRequestTransfer`.

@@ -3,7 +3,10 @@
 use whimbrel_ids::Qfi;
 
 use crate::aper::codec::{Alone, List};
-use crate::ie::{Cause, QosFlowPerTnlInformation, QosFlowWithCauseItem, SecondaryRatUsageInformation, SecurityResult, UpTransportLayerInformation, UpTransportLayerInformationPairItem};
+use crate::ie::{
+    Cause, QosFlowPerTnlInformation, QosFlowWithCauseItem, SecondaryRatUsageInformation, SecurityResult,
+    UpTransportLayerInformation, UpTransportLayerInformationPairItem,
+};
 
 sequence! {
     /// `PDUSessionResourceModifyIndicationTransfer`.

@@ -1,7 +1,11 @@
 //! Transfers of the PDU session resource setup (TS 38.413 §9.3.4).
 
 use crate::aper::codec::{Alone, IntExt, List, Octets};
-use crate::ie::{Cause, CriticalityDiagnostics, DataForwardingNotPossible, DirectForwardingPathAvailability, PduSessionAggregateMaximumBitRate, PduSessionType, QosFlowPerTnlInformation, QosFlowSetupRequestItem, QosFlowWithCauseItem, SecurityIndication, SecurityResult, UpTransportLayerInformation};
+use crate::ie::{
+    Cause, CriticalityDiagnostics, DataForwardingNotPossible, DirectForwardingPathAvailability,
+    PduSessionAggregateMaximumBitRate, PduSessionType, QosFlowPerTnlInformation, QosFlowSetupRequestItem,
+    QosFlowWithCauseItem, SecurityIndication, SecurityResult, UpTransportLayerInformation,
+};
 
 message! {
     /// `PDUSessionResourceSetupRequestTransfer`.
