@@ -1,1 +1,219 @@
-//! SCTP on sockets: raw IP, UDP encapsulation, or the kernel's own
+//! SCTP on sockets: raw IP, UDP encapsulation (RFC 6951), or the kernel's own; one face for all three.
+//!
+//! A [`Transport`] belongs to one thread. Its loop waits on [`Transport::fds`] (or spins) until
+//! [`Transport::next_deadline`], then
+//!
+//! ```text
+//! drain(now, &mut events)   packets in, timers
+//! … handle events, send() answers …
+//! flush(now)                acknowledgements and answers out, bundled
+//! ```
+//!
+//! What the host does beside us: with a raw SCTP socket open, Linux takes the protocol as served and sends no ICMP
+//! "protocol unreachable" for it. ICMP that arrives is ignored, as it is easily forged: SCTP's own timers judge a path.
+//! A host whose kernel SCTP is loaded would answer our associations with ABORT, so raw mode refuses to start there.
+//! Peers on the same host that leave checksums to the network card are not understood by raw sockets; no card, no sum.
+
+mod guard;
+mod kernel;
+mod packets;
+mod report;
+mod sys;
+
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+use whimbrel_ids::Instant;
+use whimbrel_sctp::{Connect, Input, Send};
+
+pub use report::{Mode, Obstacle, OpenError, Report};
+pub use whimbrel_sctp::{AssociationId, Config, Counters, DownReason, Event, Events, Refusal, Status};
+
+use kernel::KernelTransport;
+use packets::PacketTransport;
+
+/// The UDP port of SCTP encapsulation (RFC 6951 §4.1).
+pub const UDP_PORT: u16 = 9899;
+
+/// How to open a [`Transport`].
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which way to the network.
+    pub mode: Mode,
+    /// Port, addresses and protocol values. Without `local_addresses` all addresses of the host are served.
+    pub endpoint: Config,
+    /// Our UDP port, for [`Mode::Udp`].
+    pub udp_port: u16,
+    /// Differentiated services code point of all packets. Default 46 (expedited forwarding), as for signalling.
+    pub dscp: u8,
+    /// Socket buffers asked for. Default 4 MiB: a burst of 2,000 phones at 2 KB each.
+    pub socket_buffer_octets: usize,
+}
+
+impl Settings {
+    /// The defaults: any mode that works.
+    pub fn new(endpoint: Config) -> Self {
+        Self {
+            mode: Mode::Auto,
+            endpoint,
+            udp_port: UDP_PORT,
+            dscp: 46,
+            socket_buffer_octets: 4 * 1024 * 1024,
+        }
+    }
+}
+
+/// What the sockets did, in numbers that only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoCounters {
+    /// Packets handed to the kernel (messages, in kernel mode).
+    pub packets_sent: u64,
+    /// Packets that the kernel did not take; SCTP sends their content again.
+    pub send_errors: u64,
+    /// Errors while receiving, ICMP among them.
+    pub receive_errors: u64,
+}
+
+enum Inner {
+    Packets(Box<PacketTransport>),
+    Kernel(Box<KernelTransport>),
+}
+
+/// SCTP for one thread, over whatever the host allows.
+pub struct Transport {
+    inner: Inner,
+    report: Report,
+}
+
+impl Transport {
+    /// Opens the sockets. `secret` must be fresh random octets: it keys cookies and tags.
+    ///
+    /// Errors: every mode that was tried and what stood in its way.
+    pub fn open(settings: &Settings, secret: [u8; 32], now: Instant) -> Result<Self, OpenError> {
+        let candidates: &[Mode] = match settings.mode {
+            Mode::Auto => &[Mode::Kernel, Mode::Raw, Mode::Udp],
+            Mode::Kernel => &[Mode::Kernel],
+            Mode::Raw => &[Mode::Raw],
+            Mode::Udp => &[Mode::Udp],
+        };
+        let (mut obstacles, mut limits) = (Vec::new(), Vec::new());
+        for mode in candidates {
+            let opened = match mode {
+                Mode::Kernel => KernelTransport::open(settings).map(|k| Inner::Kernel(Box::new(k))),
+                _ => PacketTransport::open(*mode, settings, secret, now, &mut limits)
+                    .map(|p| Inner::Packets(Box::new(p))),
+            };
+            match opened {
+                Ok(inner) => {
+                    return Ok(Self { inner, report: Report { chosen: *mode, obstacles, limits } });
+                }
+                // A port that is taken is taken: another way around it would only hide that.
+                Err(o) if o.errno == Some(libc::EADDRINUSE) => {
+                    return Err(OpenError { obstacles: vec![o] });
+                }
+                Err(o) => obstacles.push(o),
+            }
+        }
+        Err(OpenError { obstacles })
+    }
+
+    /// What was chosen, and why not another.
+    pub fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// The descriptors to wait on for input.
+    pub fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        match &self.inner {
+            Inner::Packets(t) => t.fds(),
+            Inner::Kernel(t) => t.fds(),
+        }
+    }
+
+    /// When [`Transport::drain`] and [`Transport::flush`] are due even without input; [`Instant::ZERO`] if now.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match &self.inner {
+            Inner::Packets(t) => t.next_deadline(),
+            Inner::Kernel(t) => t.next_deadline(),
+        }
+    }
+
+    /// Takes what arrived and what timers did. `events` is cleared first. Never blocks.
+    pub fn drain(&mut self, now: Instant, events: &mut Events) {
+        match &mut self.inner {
+            Inner::Packets(t) => t.drain(now, events),
+            Inner::Kernel(t) => t.drain(events),
+        }
+    }
+
+    /// Queues a message for the next flush.
+    ///
+    /// Errors: [`Refusal`], such as a full send buffer; nothing was queued then.
+    pub fn send(
+        &mut self,
+        association: AssociationId,
+        stream: u16,
+        ppid: u32,
+        octets: &[u8],
+    ) -> Result<(), Refusal> {
+        match &mut self.inner {
+            Inner::Packets(t) => t.send(Send { association, stream, ppid, unordered: false, octets }),
+            Inner::Kernel(t) => t.send(association, stream, ppid, octets),
+        }
+    }
+
+    /// Sends what waits.
+    pub fn flush(&mut self, now: Instant) {
+        if let Inner::Packets(t) = &mut self.inner {
+            t.flush(now);
+        }
+    }
+
+    /// Opens an association; [`Event::Up`] or [`Event::Down`] follows. `udp_port` is the peer's, for [`Mode::Udp`].
+    ///
+    /// Errors: [`Refusal`] if there is no usable address or no room.
+    pub fn connect(
+        &mut self,
+        now: Instant,
+        addresses: &[IpAddr],
+        port: u16,
+        udp_port: u16,
+    ) -> Result<AssociationId, Refusal> {
+        match &mut self.inner {
+            Inner::Packets(t) => t.connect(now, Connect { addresses, port, udp_port }),
+            Inner::Kernel(t) => t.connect(addresses, port),
+        }
+    }
+
+    /// Closes gracefully: what is queued is delivered first. A stale name does nothing.
+    pub fn shutdown(&mut self, now: Instant, association: AssociationId) {
+        match &mut self.inner {
+            Inner::Packets(t) => t.input(now, Input::Shutdown { association }),
+            Inner::Kernel(t) => t.shutdown(association),
+        }
+    }
+
+    /// Closes at once. A stale name does nothing.
+    pub fn abort(&mut self, now: Instant, association: AssociationId) {
+        match &mut self.inner {
+            Inner::Packets(t) => t.input(now, Input::Abort { association }),
+            Inner::Kernel(t) => t.abort(association),
+        }
+    }
+
+    /// How an association stands; `None` if it is gone, or the kernel's.
+    pub fn status(&self, association: AssociationId) -> Option<Status> {
+        match &self.inner {
+            Inner::Packets(t) => t.endpoint().status(association),
+            Inner::Kernel(_) => None,
+        }
+    }
+
+    /// What the endpoint (none in kernel mode) and the sockets counted.
+    pub fn counters(&self) -> (Counters, IoCounters) {
+        match &self.inner {
+            Inner::Packets(t) => t.counters(),
+            Inner::Kernel(t) => (Counters::default(), t.counters()),
+        }
+    }
+}

@@ -38,7 +38,7 @@ pub enum Input<'a> {
         /// Which.
         association: AssociationId,
     },
-    /// Time passed: handles what is due, then flushes.
+    /// Time passed: handles what is due.
     Tick,
 }
 
@@ -283,7 +283,6 @@ impl Endpoint {
             }
             self.with(Some(slot), now, out, Association::tick);
         }
-        self.flush(now, out);
     }
 
     fn close(

@@ -159,11 +159,11 @@ fn storm(seed: u64, weather: Weather, messages: usize) {
         net.run(Duration::from_micros(random.below(2000)));
     }
     net.seconds(900);
-    for from in 0..2 {
+    for (from, wanted) in wanted.iter().enumerate() {
         let got = net.nodes[1 - from].data();
         for stream in 0..8u16 {
             let of: Vec<_> = got.iter().filter(|(s, _)| *s == stream).map(|(_, o)| o.clone()).collect();
-            let want = &wanted[from][usize::from(stream)];
+            let want = &wanted[usize::from(stream)];
             assert!(of == *want, "seed {seed}: stream {stream} got {} of {}", of.len(), want.len());
         }
     }

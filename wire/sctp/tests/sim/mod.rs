@@ -243,7 +243,7 @@ impl Net {
             }
             for n in 0..self.nodes.len() {
                 if self.nodes[n].endpoint.next_deadline().is_some_and(|t| t <= self.now) {
-                    self.input(n, Input::Tick);
+                    self.input_and_flush(n, Input::Tick);
                 }
             }
         }

@@ -1,0 +1,441 @@
+//! The kernel's SCTP behind one one-to-many socket (RFC 6458 §3). The kernel keeps time, order and acknowledgements;
+//! what is left here is names: its association identifiers against ours.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use whimbrel_ids::Instant;
+use whimbrel_sctp::{AssociationId, DownReason, Event, Events, Refusal};
+
+use crate::report::{Mode, Obstacle};
+use crate::sys;
+use crate::{IoCounters, Settings};
+
+// Values of the kernel's <linux/sctp.h>, which libc lacks or names differently.
+const SCTP_RTOINFO: i32 = 0;
+const SCTP_INITMSG: i32 = 2;
+const SCTP_NODELAY: i32 = 3;
+const SCTP_PEER_ADDR_PARAMS: i32 = 9;
+const SCTP_EVENTS: i32 = 11;
+const SCTP_DELAYED_SACK: i32 = 16;
+const SCTP_SOCKOPT_BINDX_ADD: i32 = 100;
+const SCTP_GET_PEER_ADDRS: i32 = 108;
+const SCTP_SNDRCV: i32 = 1;
+const SCTP_EOF: u16 = 0x200;
+const SCTP_ABORT: u16 = 0x4;
+const MSG_NOTIFICATION: i32 = 0x8000;
+const SCTP_ASSOC_CHANGE: u16 = 0x8001;
+const SCTP_PEER_ADDR_CHANGE: u16 = 0x8002;
+const SPP_HB_ENABLE: u32 = 1;
+
+/// Octets read with one call; the kernel hands a longer message out in parts.
+const READ_OCTETS: usize = 65_536;
+/// Most messages taken in one drain, before the thread's other work has its turn.
+const MESSAGES_PER_DRAIN: usize = 1024;
+/// The longest message that is put together from parts; a peer that sends more is cut off. Signalling stays far below.
+const MESSAGE_OCTETS_MAX: usize = 1024 * 1024;
+/// Associations that may wait to be accepted.
+const BACKLOG: i32 = 1024;
+
+/// An association of the kernel's.
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    kernel: Option<i32>,
+    outbound_streams: u16,
+    established: bool,
+    aborted: bool,
+    /// Parts of a message that is not whole yet.
+    partial: Vec<u8>,
+}
+
+pub(crate) struct KernelTransport {
+    fd: OwnedFd,
+    v6: bool,
+    slots: Vec<Slot>,
+    free: VecDeque<u32>,
+    by_kernel: BTreeMap<i32, u32>,
+    buffer: Vec<u8>,
+    counters: IoCounters,
+    associations_max: usize,
+    /// Associations that we ended and whose Down the next drain reports.
+    ended: Vec<(AssociationId, DownReason)>,
+}
+
+/// `struct sctp_sndrcvinfo`, the parts that are used.
+struct Info {
+    stream: u16,
+    flags: u16,
+    ppid: u32,
+    association: i32,
+}
+
+impl Info {
+    fn octets(&self) -> [u8; 32] {
+        let mut o = [0; 32];
+        o[0..2].copy_from_slice(&self.stream.to_ne_bytes());
+        o[4..6].copy_from_slice(&self.flags.to_ne_bytes());
+        o[8..12].copy_from_slice(&self.ppid.to_be_bytes());
+        o[28..32].copy_from_slice(&self.association.to_ne_bytes());
+        o
+    }
+
+    fn read(o: &[u8]) -> Option<Self> {
+        Some(Self {
+            stream: read_u16(o, 0)?,
+            flags: read_u16(o, 4)?,
+            ppid: u32::from_be_bytes(*o.get(8..)?.first_chunk()?),
+            association: read_i32(o, 28)?,
+        })
+    }
+}
+
+fn read_u16(o: &[u8], at: usize) -> Option<u16> {
+    o.get(at..)?.first_chunk().map(|o| u16::from_ne_bytes(*o))
+}
+
+fn read_i32(o: &[u8], at: usize) -> Option<i32> {
+    o.get(at..)?.first_chunk().map(|o| i32::from_ne_bytes(*o))
+}
+
+impl KernelTransport {
+    pub(crate) fn open(settings: &Settings) -> Result<Self, Obstacle> {
+        let config = &settings.endpoint;
+        let locals = &config.local_addresses;
+        let fail = |what: String| move |e: io::Error| Obstacle::of(Mode::Kernel, &what, &e);
+        let all_v4 = !locals.is_empty() && locals.iter().all(IpAddr::is_ipv4);
+        let open = |family| sys::socket(family, libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP);
+        let (fd, v6) =
+            match if all_v4 { Err(io::ErrorKind::Unsupported.into()) } else { open(libc::AF_INET6) } {
+                Ok(fd) => (fd, true),
+                // A host without IPv6, or no need of it.
+                Err(_) => (open(libc::AF_INET).map_err(fail("opening a socket".into()))?, false),
+            };
+        set_options(fd.as_fd(), settings, v6).map_err(fail("setting socket options".into()))?;
+        let any = if v6 { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
+        let first = SocketAddr::new(locals.first().copied().unwrap_or(any), config.port);
+        sys::bind(fd.as_fd(), family_form(first, v6)).map_err(fail(format!("binding to {first}")))?;
+        for local in locals.iter().skip(1) {
+            let more = family_form(SocketAddr::new(*local, config.port), v6);
+            let octets = sys::sockaddr_octets(more);
+            sys::set_option_octets(fd.as_fd(), libc::IPPROTO_SCTP, SCTP_SOCKOPT_BINDX_ADD, &octets)
+                .map_err(fail(format!("binding to {local}")))?;
+        }
+        if config.accept_inbound {
+            sys::listen(fd.as_fd(), BACKLOG).map_err(fail(format!("listening on {first}")))?;
+        }
+        Ok(Self {
+            fd,
+            v6,
+            slots: Vec::new(),
+            free: VecDeque::new(),
+            by_kernel: BTreeMap::new(),
+            buffer: vec![0; READ_OCTETS],
+            counters: IoCounters::default(),
+            associations_max: config.associations_max,
+            ended: Vec::new(),
+        })
+    }
+
+    pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.fd.as_fd()]
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        if self.ended.is_empty() { None } else { Some(Instant::ZERO) }
+    }
+
+    pub(crate) fn counters(&self) -> IoCounters {
+        self.counters
+    }
+
+    pub(crate) fn drain(&mut self, events: &mut Events) {
+        events.clear();
+        for (association, reason) in self.ended.drain(..) {
+            events.push(Event::Down { association, reason });
+        }
+        let mut buffer = core::mem::take(&mut self.buffer);
+        for _ in 0..MESSAGES_PER_DRAIN {
+            match sys::receive_message(self.fd.as_fd(), &mut buffer) {
+                Ok(got) => {
+                    let octets = buffer.get(..got.len).unwrap_or(&[]);
+                    if got.flags & MSG_NOTIFICATION != 0 {
+                        self.notification(octets, events);
+                    } else if let Some(info) = got.control.as_ref().and_then(|(_, c)| Info::read(c)) {
+                        self.data(&info, octets, got.flags & libc::MSG_EOR != 0, events);
+                    }
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => self.counters.receive_errors += 1,
+            }
+        }
+        self.buffer = buffer;
+    }
+
+    fn data(&mut self, info: &Info, octets: &[u8], whole: bool, events: &mut Events) {
+        let Some(association) = self.name_of(info.association) else { return };
+        let Some(slot) = self.slots.get_mut(association.slot as usize) else { return };
+        if whole && slot.partial.is_empty() {
+            return events.push(Event::Data { association, stream: info.stream, ppid: info.ppid, octets });
+        }
+        slot.partial.extend_from_slice(octets);
+        if slot.partial.len() > MESSAGE_OCTETS_MAX {
+            return self.abort(association);
+        }
+        if whole {
+            let octets = core::mem::take(&mut slot.partial);
+            let (stream, ppid) = (info.stream, info.ppid);
+            events.push(Event::Data { association, stream, ppid, octets: &octets });
+        }
+    }
+
+    fn notification(&mut self, o: &[u8], events: &mut Events) {
+        match read_u16(o, 0) {
+            Some(SCTP_ASSOC_CHANGE) => self.association_change(o, events),
+            Some(SCTP_PEER_ADDR_CHANGE) => self.address_change(o, events),
+            _ => {}
+        }
+    }
+
+    /// `struct sctp_assoc_change`: type, flags, length, state, error, outbound, inbound, association, info.
+    fn association_change(&mut self, o: &[u8], events: &mut Events) {
+        let (Some(state), Some(error), Some(kernel)) = (read_u16(o, 8), read_u16(o, 10), read_i32(o, 16))
+        else {
+            return;
+        };
+        let (outbound_streams, inbound_streams) =
+            (read_u16(o, 12).unwrap_or(1), read_u16(o, 14).unwrap_or(1));
+        match state {
+            0 => self.up(kernel, outbound_streams, inbound_streams, events),
+            2 => {
+                let Some(association) = self.name_of(kernel) else { return };
+                if let Some(slot) = self.slots.get_mut(association.slot as usize) {
+                    slot.outbound_streams = outbound_streams;
+                    slot.partial = Vec::new();
+                }
+                events.push(Event::Restarted { association, inbound_streams, outbound_streams });
+            }
+            _ => {
+                let reason = match state {
+                    3 => DownReason::Shutdown,
+                    4 => DownReason::NoAnswer,
+                    _ if o.len() > 20 => DownReason::AbortedByPeer { cause: abort_cause(o) },
+                    _ if error != 0 => DownReason::AbortedByPeer { cause: Some(u16::from_be(error)) },
+                    _ => DownReason::Lost,
+                };
+                self.down(kernel, reason, events);
+            }
+        }
+    }
+
+    fn up(&mut self, kernel: i32, outbound_streams: u16, inbound_streams: u16, events: &mut Events) {
+        let known = self.by_kernel.get(&kernel).copied();
+        let Some(slot) = known.or_else(|| self.allocate(kernel)) else {
+            let info = Info { stream: 0, flags: SCTP_ABORT, ppid: 0, association: kernel };
+            let _ = sys::send_message(self.fd.as_fd(), &[], SCTP_SNDRCV, &info.octets());
+            return;
+        };
+        let peers = self.peer_addresses(kernel);
+        let Some(s) = self.slots.get_mut(slot as usize) else { return };
+        s.outbound_streams = outbound_streams;
+        s.established = true;
+        let peer: Vec<IpAddr> = peers.iter().map(SocketAddr::ip).collect();
+        events.push(Event::Up {
+            association: AssociationId { slot, generation: s.generation },
+            peer: &peer,
+            peer_port: peers.first().map_or(0, SocketAddr::port),
+            inbound_streams,
+            outbound_streams,
+        });
+    }
+
+    fn down(&mut self, kernel: i32, reason: DownReason, events: &mut Events) {
+        let Some(slot) = self.by_kernel.remove(&kernel) else { return };
+        let Some(s) = self.slots.get_mut(slot as usize) else { return };
+        let association = AssociationId { slot, generation: s.generation };
+        let reason = if s.aborted { DownReason::Aborted } else { reason };
+        *s = Slot { generation: s.generation.wrapping_add(1), ..Slot::default() };
+        self.free.push_back(slot);
+        events.push(Event::Down { association, reason });
+    }
+
+    /// `struct sctp_paddr_change`: type, flags, length, address (128 octets), state, error, association.
+    fn address_change(&mut self, o: &[u8], events: &mut Events) {
+        let address = o.get(8..136).and_then(sys::read_sockaddr);
+        let (Some(address), Some(state), Some(kernel)) = (address, read_i32(o, 136), read_i32(o, 144)) else {
+            return;
+        };
+        let (remote, Some(association)) = (address.ip(), self.name_of(kernel)) else { return };
+        match state {
+            0 => events.push(Event::PathUp { association, remote }),
+            1 => events.push(Event::PathDown { association, remote }),
+            _ => {}
+        }
+    }
+
+    /// `struct sctp_getaddrs`: association, count, then packed socket addresses.
+    fn peer_addresses(&self, kernel: i32) -> Vec<SocketAddr> {
+        let mut o = vec![0; 1024];
+        o[..4].copy_from_slice(&kernel.to_ne_bytes());
+        let level = libc::IPPROTO_SCTP;
+        if sys::get_option_octets(self.fd.as_fd(), level, SCTP_GET_PEER_ADDRS, &mut o).is_err() {
+            return Vec::new();
+        }
+        let count = usize::try_from(read_i32(&o, 4).unwrap_or(0)).unwrap_or(0);
+        let mut addresses = Vec::new();
+        let mut at = 8;
+        while let Some(a) = o.get(at..).and_then(sys::read_sockaddr)
+            && addresses.len() < count
+        {
+            at += if read_u16(&o, at).map(i32::from) == Some(libc::AF_INET) { 16 } else { 28 };
+            addresses.push(a);
+        }
+        addresses
+    }
+
+    fn name_of(&self, kernel: i32) -> Option<AssociationId> {
+        let slot = *self.by_kernel.get(&kernel)?;
+        Some(AssociationId { slot, generation: self.slots.get(slot as usize)?.generation })
+    }
+
+    fn find(&mut self, association: AssociationId) -> Option<(i32, &mut Slot)> {
+        let slot = self.slots.get_mut(association.slot as usize)?;
+        let kernel = slot.kernel.filter(|_| slot.generation == association.generation)?;
+        Some((kernel, slot))
+    }
+
+    fn allocate(&mut self, kernel: i32) -> Option<u32> {
+        let slot = match self.free.pop_front() {
+            Some(slot) => slot,
+            None if self.slots.len() >= self.associations_max => return None,
+            None => {
+                self.slots.push(Slot::default());
+                u32::try_from(self.slots.len() - 1).ok()?
+            }
+        };
+        self.slots.get_mut(slot as usize)?.kernel = Some(kernel);
+        self.by_kernel.insert(kernel, slot);
+        Some(slot)
+    }
+
+    pub(crate) fn connect(&mut self, addresses: &[IpAddr], port: u16) -> Result<AssociationId, Refusal> {
+        if addresses.is_empty() || port == 0 {
+            return Err(Refusal::InvalidAddress);
+        }
+        let v6 = self.v6;
+        let of = |a: &IpAddr| sys::sockaddr_octets(family_form(SocketAddr::new(*a, port), v6));
+        let packed: Vec<u8> = addresses.iter().flat_map(of).collect();
+        let kernel = sys::connectx(self.fd.as_fd(), &packed).map_err(|e| match e.raw_os_error() {
+            Some(libc::EISCONN | libc::EALREADY) => Refusal::NoRoom,
+            _ => Refusal::InvalidAddress,
+        })?;
+        let slot = self.allocate(kernel).ok_or(Refusal::NoRoom)?;
+        self.name_of(kernel).filter(|n| n.slot == slot).ok_or(Refusal::NoRoom)
+    }
+
+    pub(crate) fn send(
+        &mut self,
+        association: AssociationId,
+        stream: u16,
+        ppid: u32,
+        octets: &[u8],
+    ) -> Result<(), Refusal> {
+        let (kernel, slot) = self.find(association).ok_or(Refusal::UnknownAssociation)?;
+        if !slot.established {
+            return Err(Refusal::NotEstablished);
+        }
+        if stream >= slot.outbound_streams {
+            return Err(Refusal::InvalidStream);
+        }
+        if octets.is_empty() {
+            return Err(Refusal::EmptyMessage);
+        }
+        let info = Info { stream, flags: 0, ppid, association: kernel };
+        match sys::send_message(self.fd.as_fd(), octets, SCTP_SNDRCV, &info.octets()) {
+            Ok(()) => {
+                self.counters.packets_sent += 1;
+                Ok(())
+            }
+            Err(e) => {
+                self.counters.send_errors += 1;
+                Err(match e.raw_os_error() {
+                    Some(libc::EAGAIN | libc::ENOBUFS | libc::EMSGSIZE) => Refusal::SendBufferFull,
+                    _ => Refusal::NotEstablished,
+                })
+            }
+        }
+    }
+
+    pub(crate) fn shutdown(&mut self, association: AssociationId) {
+        self.end(association, SCTP_EOF);
+    }
+
+    pub(crate) fn abort(&mut self, association: AssociationId) {
+        if let Some((_, slot)) = self.find(association) {
+            slot.aborted = true;
+        }
+        self.end(association, SCTP_ABORT);
+    }
+
+    fn end(&mut self, association: AssociationId, flags: u16) {
+        let Some((kernel, _)) = self.find(association) else { return };
+        let info = Info { stream: 0, flags, ppid: 0, association: kernel };
+        if sys::send_message(self.fd.as_fd(), &[], SCTP_SNDRCV, &info.octets()).is_err() {
+            self.counters.send_errors += 1;
+        }
+    }
+}
+
+/// The cause of the ABORT chunk that follows a `struct sctp_assoc_change`.
+fn abort_cause(o: &[u8]) -> Option<u16> {
+    o.get(24..)?.first_chunk().map(|c| u16::from_be_bytes(*c))
+}
+
+/// An address as a socket of the given family takes it.
+fn family_form(a: SocketAddr, v6: bool) -> SocketAddr {
+    match a.ip() {
+        IpAddr::V4(ip) if v6 => SocketAddr::new(ip.to_ipv6_mapped().into(), a.port()),
+        _ => a,
+    }
+}
+
+fn set_options(fd: BorrowedFd<'_>, settings: &Settings, v6: bool) -> io::Result<()> {
+    let config = &settings.endpoint;
+    let sctp = |name, value: &[u8]| sys::set_option_octets(fd, libc::IPPROTO_SCTP, name, value);
+    let millis = |d: core::time::Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX);
+    // struct sctp_event_subscribe: data I/O, association, address.
+    sctp(SCTP_EVENTS, &[1, 1, 1, 0, 0, 0, 0, 0])?;
+    sys::set_option(fd, libc::IPPROTO_SCTP, SCTP_NODELAY, 1)?;
+    let mut init = Vec::new();
+    for v in [config.outbound_streams, config.inbound_streams_max, 0, 0] {
+        init.extend_from_slice(&v.to_ne_bytes());
+    }
+    sctp(SCTP_INITMSG, &init)?;
+    let words = |words: &[u32]| words.iter().flat_map(|w| w.to_ne_bytes()).collect::<Vec<u8>>();
+    // struct sctp_sack_info: association, delay, packets per SACK; one packet means at once.
+    let frequency = u32::from(config.sack_delay.is_zero());
+    sctp(SCTP_DELAYED_SACK, &words(&[0, millis(config.sack_delay), frequency]))?;
+    let rto = [0, millis(config.rto_initial), millis(config.rto_max), millis(config.rto_min)];
+    sctp(SCTP_RTOINFO, &words(&rto))?;
+    // struct sctp_paddrparams, packed: association, address (128), interval, max. retransmissions, MTU, SACK delay,
+    // flags; the kernel also takes the form without what was added later.
+    let mut path = vec![0; 132];
+    path.extend_from_slice(&millis(config.heartbeat_interval).to_ne_bytes());
+    path.extend_from_slice(&u16::try_from(config.path_max_retrans).unwrap_or(u16::MAX).to_ne_bytes());
+    path.extend_from_slice(&words(&[0, 0, SPP_HB_ENABLE]));
+    path.resize(152, 0);
+    if !config.heartbeat_interval.is_zero() {
+        sctp(SCTP_PEER_ADDR_PARAMS, &path)?;
+    }
+    let tos = i32::from(settings.dscp) << 2;
+    let buffer = i32::try_from(settings.socket_buffer_octets).unwrap_or(i32::MAX);
+    let _ = sys::set_option(fd, libc::IPPROTO_IP, libc::IP_TOS, tos);
+    if v6 {
+        let _ = sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos);
+    }
+    let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF, buffer);
+    let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, buffer);
+    Ok(())
+}

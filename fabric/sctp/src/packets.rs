@@ -1,0 +1,301 @@
+//! Our own endpoint on sockets that carry packets: raw IP, or UDP (RFC 6951).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use whimbrel_ids::Instant;
+use whimbrel_sctp::{
+    AssociationId, Connect, Counters, Endpoint, Events, Input, Outbox, Packets, Path, Refusal, Send,
+};
+
+use crate::guard::PortGuard;
+use crate::report::{Mode, Obstacle};
+use crate::sys::{self, ReceiveBatch};
+use crate::{IoCounters, Settings};
+
+/// Most batches taken from one socket before the others and the timers have their turn.
+const BATCHES_PER_DRAIN: usize = 8;
+
+/// One socket and the address that it is bound to, which may be unspecified.
+#[derive(Debug)]
+struct Socket {
+    fd: OwnedFd,
+    local: IpAddr,
+}
+
+/// The endpoint and its sockets.
+pub(crate) struct PacketTransport {
+    mode: Mode,
+    endpoint: Endpoint,
+    sockets: Vec<Socket>,
+    batch: ReceiveBatch,
+    out: Outbox,
+    counters: IoCounters,
+    _guards: Vec<PortGuard>,
+}
+
+impl PacketTransport {
+    pub(crate) fn open(
+        mode: Mode,
+        settings: &Settings,
+        secret: [u8; 32],
+        now: Instant,
+        limits: &mut Vec<String>,
+    ) -> Result<Self, Obstacle> {
+        if mode == Mode::Raw && std::path::Path::new("/proc/net/sctp").exists() {
+            return Err(Obstacle {
+                mode,
+                cause: "the kernel's own SCTP is loaded".into(),
+                effect: "it would abort every association that it does not know, and so all of ours",
+                fix: "use `sctp: kernel`, or unload the sctp module",
+                errno: None,
+            });
+        }
+        let wildcard = settings.endpoint.local_addresses.is_empty();
+        let locals = if wildcard {
+            vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]
+        } else {
+            settings.endpoint.local_addresses.clone()
+        };
+        let (mut sockets, mut guards) = (Vec::new(), Vec::new());
+        for local in locals {
+            match open_socket(mode, local, settings, &mut guards) {
+                Ok(fd) => sockets.push(Socket { fd, local }),
+                // A host without IPv6 serves IPv4 all the same, unless it was told an IPv6 address.
+                Err(o) if wildcard && local.is_ipv6() => limits.push(format!("no IPv6 ({})", o.cause)),
+                Err(o) => return Err(o),
+            }
+        }
+        Ok(Self {
+            mode,
+            endpoint: Endpoint::new(settings.endpoint.clone(), secret, now),
+            sockets,
+            batch: ReceiveBatch::new(),
+            out: Outbox::default(),
+            counters: IoCounters::default(),
+            _guards: guards,
+        })
+    }
+
+    pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
+        self.sockets.iter().map(|s| s.fd.as_fd()).collect()
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        if self.out.events.is_empty() { self.endpoint.next_deadline() } else { Some(Instant::ZERO) }
+    }
+
+    pub(crate) fn counters(&self) -> (Counters, IoCounters) {
+        (self.endpoint.counters(), self.counters)
+    }
+
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Takes the packets that are there and the timers that are due; what happened is left in `events`.
+    pub(crate) fn drain(&mut self, now: Instant, events: &mut Events) {
+        for at in 0..self.sockets.len() {
+            self.drain_socket(at, now);
+        }
+        self.endpoint.handle(now, Input::Tick, &mut self.out);
+        events.clear();
+        core::mem::swap(events, &mut self.out.events);
+    }
+
+    fn drain_socket(&mut self, at: usize, now: Instant) {
+        let Some(socket) = self.sockets.get(at) else { return };
+        for _ in 0..BATCHES_PER_DRAIN {
+            let n = match self.batch.receive(socket.fd.as_fd()) {
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return,
+                // ICMP errors of earlier packets surface here; SCTP's own timers judge paths (RFC 9260 §10).
+                Err(_) => {
+                    self.counters.receive_errors += 1;
+                    continue;
+                }
+            };
+            for i in 0..n {
+                let Some((octets, from, to)) = self.batch.packet(i) else { continue };
+                let Some((path, octets)) = received(self.mode, socket.local, octets, from, to) else {
+                    continue;
+                };
+                self.endpoint.handle(now, Input::Packet { path, octets }, &mut self.out);
+            }
+            if n < sys::BATCH {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn connect(&mut self, now: Instant, to: Connect<'_>) -> Result<AssociationId, Refusal> {
+        let udp_port = if self.mode == Mode::Udp { to.udp_port } else { 0 };
+        let to = Connect { udp_port, ..to };
+        let id = self.endpoint.connect(now, to, &mut self.out)?;
+        self.flush(now);
+        Ok(id)
+    }
+
+    pub(crate) fn send(&mut self, s: Send<'_>) -> Result<(), Refusal> {
+        self.endpoint.send(s)
+    }
+
+    pub(crate) fn input(&mut self, now: Instant, input: Input<'_>) {
+        self.endpoint.handle(now, input, &mut self.out);
+        self.flush(now);
+    }
+
+    pub(crate) fn flush(&mut self, now: Instant) {
+        self.endpoint.flush(now, &mut self.out);
+        self.send_packets();
+    }
+
+    fn send_packets(&mut self) {
+        let Self { mode, sockets, out, counters, .. } = self;
+        send_packets(*mode, sockets, &out.packets, counters);
+        out.packets.clear();
+    }
+}
+
+/// Sends packets, each run of one socket in batches. What the host refuses is lost, as on a network: SCTP repeats it.
+fn send_packets(mode: Mode, sockets: &[Socket], packets: &Packets, counters: &mut IoCounters) {
+    let mut run: Vec<(&[u8], SocketAddr, Option<IpAddr>)> = Vec::with_capacity(packets.len().min(sys::BATCH));
+    let mut current: Option<&Socket> = None;
+    for (path, octets) in packets.iter() {
+        let Some(socket) = socket_for(sockets, path) else {
+            counters.send_errors += 1;
+            continue;
+        };
+        if current.is_some_and(|c| !core::ptr::eq(c, socket)) || run.len() == sys::BATCH {
+            send_run(current, &mut run, counters);
+        }
+        current = Some(socket);
+        let port = if mode == Mode::Udp { path.udp_port } else { 0 };
+        let source = (socket.local.is_unspecified() && !path.local.is_unspecified()).then_some(path.local);
+        run.push((octets, SocketAddr::new(path.remote, port), source));
+    }
+    send_run(current, &mut run, counters);
+}
+
+fn send_run(
+    socket: Option<&Socket>,
+    run: &mut Vec<(&[u8], SocketAddr, Option<IpAddr>)>,
+    counters: &mut IoCounters,
+) {
+    let Some(socket) = socket else { return };
+    let mut rest = run.as_slice();
+    while !rest.is_empty() {
+        let done = match sys::send_batch(socket.fd.as_fd(), rest) {
+            Ok(n) if n > 0 => {
+                counters.packets_sent += n as u64;
+                n
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            // The first of the rest was refused, by a full buffer or for want of a route.
+            _ => {
+                counters.send_errors += 1;
+                1
+            }
+        };
+        rest = rest.get(done..).unwrap_or(&[]);
+    }
+    run.clear();
+}
+
+/// The socket bound to a path's local address, or one of its family that is bound to all.
+fn socket_for(sockets: &[Socket], path: Path) -> Option<&Socket> {
+    let of_family = || sockets.iter().filter(|s| s.local.is_ipv4() == path.remote.is_ipv4());
+    of_family()
+        .find(|s| s.local == path.local)
+        .or_else(|| of_family().find(|s| s.local.is_unspecified()))
+        .or_else(|| of_family().next())
+}
+
+/// The path of a received packet, and its octets from the SCTP common header on.
+fn received(
+    mode: Mode,
+    bound: IpAddr,
+    octets: &[u8],
+    from: SocketAddr,
+    to: Option<IpAddr>,
+) -> Option<(Path, &[u8])> {
+    if mode == Mode::Udp {
+        let path = Path { local: to.unwrap_or(bound), remote: from.ip(), udp_port: from.port() };
+        return Some((path, octets));
+    }
+    if bound.is_ipv6() {
+        return Some((Path { local: to.unwrap_or(bound), remote: from.ip(), udp_port: 0 }, octets));
+    }
+    // A raw IPv4 socket shows the IP header: its length is in words in the low half of the first octet.
+    let header = usize::from(octets.first()? & 0xf) * 4;
+    let local = Ipv4Addr::from(*octets.get(16..)?.first_chunk::<4>()?);
+    Some((Path { local: local.into(), remote: from.ip(), udp_port: 0 }, octets.get(header..)?))
+}
+
+fn open_socket(
+    mode: Mode,
+    local: IpAddr,
+    settings: &Settings,
+    guards: &mut Vec<PortGuard>,
+) -> Result<OwnedFd, Obstacle> {
+    let port = settings.endpoint.port;
+    let (kind, protocol, bind_port) = match mode {
+        Mode::Udp => (libc::SOCK_DGRAM, libc::IPPROTO_UDP, settings.udp_port),
+        _ => (libc::SOCK_RAW, libc::IPPROTO_SCTP, 0),
+    };
+    let fail = |what: String| move |e: io::Error| Obstacle::of(mode, &what, &e);
+    let fd = sys::socket(sys::family(local), kind, protocol).map_err(fail("opening a socket".into()))?;
+    if mode == Mode::Raw {
+        guards.push(PortGuard::take(local, port).map_err(fail(format!("taking {local} port {port}")))?);
+        // Without the filter all works too: the endpoint ignores other ports.
+        let _ = sys::attach_filter(fd.as_fd(), &port_filter(local, port));
+    }
+    tune(fd.as_fd(), local, settings);
+    let to = SocketAddr::new(local, bind_port);
+    sys::bind(fd.as_fd(), to).map_err(fail(format!("binding to {to}")))?;
+    Ok(fd)
+}
+
+/// Options that make things better and may fail without harm.
+fn tune(fd: BorrowedFd<'_>, local: IpAddr, settings: &Settings) {
+    let tos = i32::from(settings.dscp) << 2;
+    let set = |level, name, value| drop(sys::set_option(fd, level, name, value));
+    let buffer = i32::try_from(settings.socket_buffer_octets).unwrap_or(i32::MAX);
+    for (force, plain) in [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)] {
+        if sys::set_option(fd, libc::SOL_SOCKET, force, buffer).is_err() {
+            set(libc::SOL_SOCKET, plain, buffer);
+        }
+    }
+    // IP may fragment what is longer than a path: the MTU is configured, not discovered.
+    if local.is_ipv4() {
+        set(libc::IPPROTO_IP, libc::IP_TOS, tos);
+        set(libc::IPPROTO_IP, libc::IP_PKTINFO, 1);
+        set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT);
+    } else {
+        set(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, tos);
+        set(libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1);
+        set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1);
+        set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DONT);
+    }
+}
+
+/// Lets only packets to our port through, so that several endpoints on one host do not wake each other.
+fn port_filter(local: IpAddr, port: u16) -> Vec<libc::sock_filter> {
+    let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    // The destination port is two octets into the SCTP header, which a raw IPv4 socket shows behind the IP header.
+    let load = if local.is_ipv4() {
+        vec![
+            op(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0, 0),
+            op(libc::BPF_LD | libc::BPF_H | libc::BPF_IND, 0, 0, 2),
+        ]
+    } else {
+        vec![op(libc::BPF_LD | libc::BPF_H | libc::BPF_ABS, 0, 0, 2)]
+    };
+    let decide = [
+        op(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, u32::from(port)),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, u32::MAX),
+        op(libc::BPF_RET | libc::BPF_K, 0, 0, 0),
+    ];
+    load.into_iter().chain(decide).collect()
+}

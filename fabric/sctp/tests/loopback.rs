@@ -1,0 +1,156 @@
+//! Two transports on one host, over raw sockets and over UDP.
+
+use std::net::IpAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use whimbrel_ids::Instant;
+use whimbrel_sctp_io::{AssociationId, Config, DownReason, Event, Events, Mode, Settings, Transport};
+
+fn now() -> Instant {
+    Instant(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64)
+}
+
+fn settings(mode: Mode, local: &str, port: u16, udp_port: u16) -> Settings {
+    let mut config = Config::new(port);
+    config.local_addresses = vec![local.parse().unwrap()];
+    Settings { mode, udp_port, ..Settings::new(config) }
+}
+
+/// `None`, with a message, where the host does not permit raw sockets.
+fn open(s: &Settings) -> Option<Transport> {
+    match Transport::open(s, [port_octet(s); 32], now()) {
+        Ok(t) => Some(t),
+        Err(e) if s.mode == Mode::Raw && e.obstacles.iter().all(|o| o.errno == Some(1)) => {
+            eprintln!("skipped: {e}");
+            None
+        }
+        Err(e) => panic!("{e}"),
+    }
+}
+
+fn port_octet(s: &Settings) -> u8 {
+    s.endpoint.port as u8
+}
+
+/// Runs both until the predicate holds of what happened.
+fn until(
+    ts: &mut [&mut Transport; 2],
+    seen: &mut Vec<String>,
+    echo: bool,
+    mut done: impl FnMut(&[String]) -> bool,
+) {
+    let start = std::time::Instant::now();
+    let mut events = Events::default();
+    while !done(seen) {
+        assert!(start.elapsed() < Duration::from_secs(10), "too slow; seen {seen:?}");
+        for (i, t) in ts.iter_mut().enumerate() {
+            t.drain(now(), &mut events);
+            for e in events.iter() {
+                if let (Event::Data { association, stream, ppid, octets }, true) = (&e, echo && i == 1) {
+                    t.send(*association, *stream, *ppid, octets).unwrap();
+                }
+                seen.push(match e {
+                    Event::Up { .. } => format!("{i} up"),
+                    Event::Data { stream, ppid, octets, .. } => {
+                        format!("{i} data {stream} {ppid} {}", octets.len())
+                    }
+                    Event::Down { reason, .. } => format!("{i} down {reason:?}"),
+                    other => format!("{i} {other:?}"),
+                });
+            }
+            t.flush(now());
+        }
+    }
+}
+
+fn exercise(mode: Mode, server_at: &str, client_at: &str, port: u16) {
+    let Some(mut server) = open(&settings(mode, server_at, port, port)) else { return };
+    let Some(mut client) = open(&settings(mode, client_at, port + 1, port + 1)) else { return };
+    assert_eq!(server.report().chosen, mode);
+    let to: IpAddr = server_at.parse().unwrap();
+    let id: AssociationId = client.connect(now(), &[to], port, port).unwrap();
+    let mut seen = Vec::new();
+    let mut both = [&mut client, &mut server];
+    until(&mut both, &mut seen, true, |s| s.iter().filter(|s| s.ends_with("up")).count() == 2);
+    for (stream, size) in [(0, 1), (1, 1400), (2, 60_000), (3, 200_000)] {
+        both[0].send(id, stream, 60, &vec![7; size]).unwrap();
+    }
+    both[0].flush(now());
+    until(&mut both, &mut seen, true, |s| s.iter().filter(|s| s.starts_with("0 data")).count() == 4);
+    for want in ["0 data 0 60 1", "0 data 1 60 1400", "0 data 2 60 60000", "0 data 3 60 200000"] {
+        assert!(seen.iter().any(|s| s == want), "{want} in {seen:?}");
+    }
+    both[0].shutdown(now(), id);
+    until(&mut both, &mut seen, true, |s| s.iter().filter(|s| s.contains("down")).count() == 2);
+    let shut = format!("down {:?}", DownReason::Shutdown);
+    assert!(seen.iter().filter(|s| s.contains("down")).all(|s| s.ends_with(&shut)), "{seen:?}");
+    let (counters, io) = both[0].counters();
+    assert_eq!((counters.bad_checksum, counters.malformed, io.send_errors), (0, 0, 0));
+    assert_eq!(counters.foreign, 0, "the filter keeps the other side's packets away");
+}
+
+#[test]
+fn raw_ipv4() {
+    exercise(Mode::Raw, "127.0.0.1", "127.0.0.1", 20100);
+}
+
+#[test]
+fn raw_ipv6() {
+    exercise(Mode::Raw, "::1", "::1", 20110);
+}
+
+#[test]
+fn raw_bound_to_all_addresses() {
+    let mut s = settings(Mode::Raw, "127.0.0.1", 20120, 0);
+    s.endpoint.local_addresses.clear();
+    let Some(mut server) = open(&s) else { return };
+    let Some(mut client) = open(&settings(Mode::Raw, "127.0.0.9", 20121, 0)) else { return };
+    client.connect(now(), &["127.0.0.77".parse().unwrap()], 20120, 0).unwrap();
+    let mut seen = Vec::new();
+    until(&mut [&mut client, &mut server], &mut seen, false, |s| s.len() >= 2);
+}
+
+#[test] // RFC 6951
+fn udp_ipv4() {
+    exercise(Mode::Udp, "127.0.0.1", "127.0.0.1", 20130);
+}
+
+#[test]
+fn udp_ipv6() {
+    exercise(Mode::Udp, "::1", "::1", 20140);
+}
+
+#[test]
+fn a_port_that_is_taken_is_one_sentence() {
+    for mode in [Mode::Raw, Mode::Udp] {
+        let s = settings(mode, "127.0.0.1", 20150, 20150);
+        let Some(_first) = open(&s) else { continue };
+        let e = Transport::open(&s, [0; 32], now()).err().expect("the port is taken").to_string();
+        assert!(e.contains("20150") && e.contains("choose another port"), "{e}");
+    }
+}
+
+#[test]
+fn an_address_that_the_host_lacks_is_one_sentence() {
+    let e = Transport::open(&settings(Mode::Udp, "192.0.2.1", 20160, 20160), [0; 32], now());
+    let e = e.err().expect("not our address").to_string();
+    assert!(e.contains("192.0.2.1") && e.contains("configure an address"), "{e}");
+}
+
+#[test]
+fn auto_says_why_it_took_another_way() {
+    let mut s = settings(Mode::Auto, "127.0.0.1", 20170, 20170);
+    s.endpoint.local_addresses.clear();
+    let t = Transport::open(&s, [0; 32], now()).unwrap();
+    let tried = t.report().obstacles.len();
+    match t.report().chosen {
+        Mode::Kernel => assert_eq!(tried, 0),
+        Mode::Raw => assert_eq!(tried, 1),
+        _ => assert_eq!(tried, 2),
+    }
+    for o in &t.report().obstacles {
+        assert!(!o.cause.is_empty() && !o.fix.is_empty());
+        eprintln!("{o}");
+    }
+    assert!(!t.fds().is_empty());
+}
