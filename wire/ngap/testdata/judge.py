@@ -40,15 +40,10 @@ for module in (NGAP.NGAP_IEs, NGAP.NGAP_PDU_Contents):
 # IEs that only pass through an AMF hold octets that are not ours: they do not decode when made at random.
 OPAQUE = {6, 7, 48, 49, 62, 63}
 
-# IEs whose type is a bare octet string: pycrate names them as it names what it does not know.
-OCTETS = {145, 239, 246, 247}
-
 
 def unknown(value, path=""):
     """Paths of elements that pycrate kept undecoded because their message does not define them."""
     if isinstance(value, dict):
-        if value.get("id") in OCTETS:
-            return
         for k, v in value.items():
             yield from unknown(v, f"{path}.{k}")
     elif isinstance(value, list):
