@@ -241,6 +241,34 @@ def signalling(run):
     gone(run, link, quiet=True)
 
 
+@scenario("a 5G-GUTI that nobody gave")
+def unknown_guti(run):
+    gnb, phone = run.ready(), run.phone()
+    phone.guti = b"\xf2" + phone.plmn() + b"\x01\x00\x41\xde\xad\xbe\xef"
+    gone(run, registered(run, gnb, phone), quiet=True)
+
+
+@scenario("a phone that restarts")
+def restart(run):
+    gnb, phone = run.ready(), run.phone()
+    old = registered(run, gnb, phone, quiet=True)
+    session_opened(run, old, quiet=True)
+    run.step("it registers anew while its old context is there")
+    again = run.phone()
+    again.sqn = phone.sqn
+    link = registered(run, gnb, again, quiet=True)
+    run.step("the old logical connection is released")
+    old.released()
+    address = session_opened(run, link)
+    run.step("ping from the new session")
+    link.ping(SESSION, address, run.options.ping)
+    run.step("switched off: released without DEREGISTRATION ACCEPT")
+    link.up(again.deregistration_request(switch_off=True))
+    link.released()
+    run.step("silence after the release")
+    gnb.silence()
+
+
 @scenario("SQN out of step")
 def out_of_step(run):
     gnb, phone = run.ready(), run.phone()

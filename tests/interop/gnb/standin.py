@@ -37,6 +37,7 @@ FAULTS = {
     "deaf to garbage": "bad NGAP",
     "source addresses are not checked": "GTP-U",
     "replays are heard": "bad NAS",
+    "old contexts stay": "a phone that restarts",
 }
 
 
@@ -195,6 +196,12 @@ class StandIn:
         context.capability = element(message, "UESecCap")
         if context.keys:
             return self.accept(context)
+        identity = element(message, "5GSID")
+        if identity[0] & 7 != 1:
+            return self.down(context, MM.FGMMIdentityRequest(val={"5GSIDType": {"Value": 1}}), 0)
+        self.challenge(context, identity)
+
+    def on_IdentityResponse(self, context, message, plain):
         self.challenge(context, element(message, "5GSID"))
 
     def challenge(self, context, suci):
@@ -236,6 +243,9 @@ class StandIn:
             "IMEISVReq": {"Value": 1}}), INTEGRITY_NEW)
 
     def on_SecurityModeComplete(self, context, message, plain):
+        for other in list(self.contexts.values()):
+            if other is not context and other.guti and not self.core.has("old contexts stay"):
+                self.release(other)
         self.accept(context)
 
     def context_setup(self, context, nas, **more):
@@ -273,7 +283,8 @@ class StandIn:
         self.context_setup(context, self.down(context, MM.FGMMServiceAccept(), carrier=None), **more)
 
     def on_MODeregistrationRequest(self, context, message, plain):
-        self.down(context, MM.FGMMMODeregistrationAccept())
+        if not element(message, "DeregistrationType") & 8:
+            self.down(context, MM.FGMMMODeregistrationAccept())
         self.release(context)
         self.core.by_tmsi.pop(context.guti[7:], None)
 
