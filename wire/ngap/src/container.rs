@@ -50,19 +50,17 @@ impl Diagnosis {
         }
     }
 
-    /// A mandatory IE without which the message means nothing is missing.
-    pub(crate) fn missing(&mut self, spec: Option<&IeSpec>) -> Fault {
+    /// A mandatory IE without which the message means nothing is missing, or was not understood.
+    pub(crate) fn missing(&mut self, spec: Option<&IeSpec>) {
         self.reject = true;
-        if let Some(spec) = spec {
-            if self.ies.len() < ERRORS_MAX && !self.ies.iter().any(|e| e.ie_id == spec.id) {
-                self.ies.push(IeDiagnostic {
-                    ie_criticality: spec.criticality,
-                    ie_id: spec.id,
-                    type_of_error: TypeOfError::Missing,
-                });
-            }
+        let Some(spec) = spec else { return };
+        if self.ies.len() < ERRORS_MAX && !self.ies.iter().any(|e| e.ie_id == spec.id) {
+            self.ies.push(IeDiagnostic {
+                ie_criticality: spec.criticality,
+                ie_id: spec.id,
+                type_of_error: TypeOfError::Missing,
+            });
         }
-        Fault::NotComprehended
     }
 
     /// A mandatory IE is missing that the message can do without.

@@ -94,25 +94,31 @@ macro_rules! sample_field {
     };
 }
 
-/// What a field is after its container was read.
-macro_rules! settle {
+/// Tells the diagnosis of a mandatory field that its container did not hold.
+macro_rules! note_missing {
     (req $v:ident, $d:ident, $spec:expr) => {
-        match $v {
-            Some(v) => v,
-            None => return Err($d.missing($spec)),
+        if $v.is_none() {
+            $d.missing($spec);
         }
     };
-    (opt $v:ident, $d:ident, $spec:expr) => {
+    (dft $v:ident, $d:ident, $spec:expr) => {
+        if $v.is_none() {
+            $d.tolerate_missing($spec);
+        }
+    };
+    ($kind:ident $v:ident, $d:ident, $spec:expr) => {};
+}
+
+/// What a field is after its container was read.
+macro_rules! settle {
+    (req $v:ident) => {
+        $v.ok_or($crate::aper::Fault::NotComprehended)?
+    };
+    (opt $v:ident) => {
         $v
     };
-    (lst $v:ident, $d:ident, $spec:expr) => {
+    ($kind:ident $v:ident) => {
         $v.unwrap_or_default()
-    };
-    (dft $v:ident, $d:ident, $spec:expr) => {
-        $v.unwrap_or_else(|| {
-            $d.tolerate_missing($spec);
-            Default::default()
-        })
     };
 }
 
@@ -291,8 +297,8 @@ macro_rules! message {
                     }
                 }
                 let mut _specs = Self::IES.iter();
-                $( let _spec = _specs.next(); let $f = settle!($kind $f, diagnosis, _spec); )*
-                Ok(Self { $($f),* })
+                $( let _spec = _specs.next(); note_missing!($kind $f, diagnosis, _spec); )*
+                Ok(Self { $($f: settle!($kind $f)),* })
             }
 
             fn write_body(&self, w: &mut $crate::aper::Writer<'_>) {

@@ -232,9 +232,12 @@ impl Codec<String> for Utf8 {
 /// Above this upper bound a length determinant has the form of one without any (X.691 §11.9.4.1).
 const LENGTH_CONSTRAINED_MAX: u64 = 65_536;
 
-/// Reads `n` items, with room for no more than could stand in the octets that are left at one octet an item.
+/// Room made for items beforehand, per octet that is left: a count alone must not cost memory.
+const ROOM_PER_OCTET: usize = 8;
+
+/// Reads `n` items.
 fn read_items<T, C: Codec<T>>(r: &mut Reader<'_>, n: usize, items: &mut Vec<T>) -> Result<(), Fault> {
-    items.reserve_exact(n.min(r.remaining()));
+    items.reserve_exact(n.min(r.remaining() * ROOM_PER_OCTET / size_of::<T>().max(1) + 1));
     for _ in 0..n {
         items.push(C::read(r)?);
     }
