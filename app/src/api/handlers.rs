@@ -1,0 +1,254 @@
+//! What each route answers.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_ids::Supi;
+
+use super::Shared;
+use super::problem::Problem;
+use super::routes::{Reply, Request};
+use crate::clock;
+use crate::console::{
+    Command, Component, Condition, Counter, EventRecord, Gauge, GnbView, ProcedureName, RefusalRecord,
+    UeView, UesRequest,
+};
+
+/// Items of one page.
+const PAGE_MAX: usize = 1000;
+
+type Answer = Result<Reply, Problem>;
+
+/// The state of the whole.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Status {
+    pub(crate) version: String,
+    pub(crate) amf: String,
+    pub(crate) plmn: String,
+    pub(crate) started: String,
+    pub(crate) now: String,
+    pub(crate) uptime_s: u64,
+    pub(crate) condition: Condition,
+    pub(crate) components: Vec<Component>,
+    pub(crate) gnbs: u64,
+    pub(crate) phones: u64,
+    pub(crate) phones_registered: u64,
+    pub(crate) phones_connected: u64,
+    pub(crate) pdu_sessions: u64,
+    pub(crate) procedures: Vec<ProcedureStatus>,
+    pub(crate) throughput: Throughput,
+    /// Number of the newest event.
+    pub(crate) last_event: u64,
+}
+
+/// One procedure's counts, and its latencies over the last seconds (since the start where none ran lately).
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ProcedureStatus {
+    pub(crate) name: String,
+    pub(crate) completed: u64,
+    pub(crate) refused: u64,
+    pub(crate) p50_us: u64,
+    pub(crate) p99_us: u64,
+    pub(crate) p999_us: u64,
+}
+
+/// What passed since the start.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Throughput {
+    pub(crate) ul_packets: u64,
+    pub(crate) ul_octets: u64,
+    pub(crate) dl_packets: u64,
+    pub(crate) dl_octets: u64,
+    pub(crate) n2_received: u64,
+    pub(crate) n2_sent: u64,
+}
+
+pub(super) async fn status(shared: Arc<Shared>, _: Request) -> Answer {
+    let (console, now) = (&shared.console, clock::now());
+    let m = &console.metrics;
+    let procedures = ProcedureName::ALL.iter().map(|&p| {
+        let (completed, refused) = m.outcomes(p);
+        let recent = m.recent(now, p);
+        let shown = if recent.count > 0 { recent } else { m.since_start(p) };
+        let (p50_us, p99_us, p999_us) = (shown.p50_us, shown.p99_us, shown.p999_us);
+        ProcedureStatus { name: p.word().into(), completed, refused, p50_us, p99_us, p999_us }
+    });
+    let status = Status {
+        version: env!("CARGO_PKG_VERSION").into(),
+        amf: shared.config.amf.name.clone(),
+        plmn: shared.config.amf.plmn.to_string(),
+        started: clock::rfc3339(console.started),
+        now: clock::rfc3339(now),
+        uptime_s: now.since(console.started).as_secs(),
+        condition: console.components(|c| c.overall()),
+        components: console.components(|c| c.all().cloned().collect()),
+        gnbs: m.gauge(Gauge::Gnbs),
+        phones: m.gauge(Gauge::PhonesKnown),
+        phones_registered: m.gauge(Gauge::PhonesRegistered),
+        phones_connected: m.gauge(Gauge::PhonesConnected),
+        pdu_sessions: m.gauge(Gauge::Sessions),
+        procedures: procedures.collect(),
+        throughput: Throughput {
+            ul_packets: m.sample("whimbrel_n3_ul_packets_total"),
+            ul_octets: m.sample("whimbrel_n3_ul_octets_total"),
+            dl_packets: m.sample("whimbrel_n3_dl_packets_total"),
+            dl_octets: m.sample("whimbrel_n3_dl_octets_total"),
+            n2_received: m.counter(Counter::N2In),
+            n2_sent: m.counter(Counter::N2Out),
+        },
+        last_event: console.events(|e| e.last()),
+    };
+    Reply::json(&status)
+}
+
+pub(super) async fn gnbs(shared: Arc<Shared>, _: Request) -> Answer {
+    Reply::json(&shared.console.commands.ask(Command::ListGnbs).await?)
+}
+
+pub(super) async fn ues(shared: Arc<Shared>, request: Request) -> Answer {
+    let after = request.query.get("after").map(|text| supi(text)).transpose()?;
+    let limit = page(&request)?;
+    let asked = UesRequest { after, limit };
+    Reply::json(&shared.console.commands.ask(|reply| Command::ListUes(asked, reply)).await?)
+}
+
+pub(super) async fn ue(shared: Arc<Shared>, request: Request) -> Answer {
+    let supi = supi(request.param(0))?;
+    match shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await? {
+        Some(ue) => Reply::json(&ue),
+        None => {
+            Err(Problem::not_found(format!("no phone of {supi} is known; `whimbrel why {supi}` may say why")))
+        }
+    }
+}
+
+pub(super) async fn deregister(shared: Arc<Shared>, request: Request) -> Answer {
+    let supi = supi(request.param(0))?;
+    match shared.console.commands.ask(|reply| Command::Deregister(supi, reply)).await? {
+        true => Ok(Reply::empty()),
+        false => Err(Problem::not_found(format!("no phone of {supi} is registered"))),
+    }
+}
+
+/// Why somebody is not on: one sentence, and what it rests on.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct WhyAnswer {
+    pub(crate) subject: String,
+    pub(crate) sentence: String,
+    /// Newest first.
+    pub(crate) refusals: Vec<RefusalRecord>,
+}
+
+pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
+    let subject = request.param(0).trim().to_string();
+    let refusals = shared.console.refusals(|r| r.of(&subject));
+    let sentence = match subject.parse::<Supi>() {
+        Ok(supi) => {
+            // Without the control thread, what was kept before still answers.
+            let ue = shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await.ok().flatten();
+            why_phone(&shared, supi, ue.as_ref(), refusals.first())
+        }
+        Err(_) => {
+            let gnbs = shared.console.commands.ask(Command::ListGnbs).await.unwrap_or_default();
+            why_gnb(&shared, &subject, &gnbs, refusals.first())
+        }
+    };
+    Reply::json(&WhyAnswer { subject, sentence, refusals })
+}
+
+fn why_phone(shared: &Shared, supi: Supi, ue: Option<&UeView>, refusal: Option<&RefusalRecord>) -> String {
+    let is = ue.map(|ue| {
+        let through = ue.gnb.as_ref().map(|g| format!(" through {g}")).unwrap_or_default();
+        let n = ue.sessions.len();
+        format!(
+            "{supi} is {} and {}{through}, with {n} session{}",
+            ue.state,
+            ue.mode,
+            if n == 1 { "" } else { "s" }
+        )
+    });
+    match (is, refusal) {
+        (Some(is), None) => format!("{is}; nothing was refused to it."),
+        (Some(is), Some(refusal)) => format!("{is}; last, {}", refusal.sentence()),
+        (None, Some(refusal)) => refusal.sentence(),
+        (None, None) => silence(shared, &supi.to_string()),
+    }
+}
+
+fn why_gnb(shared: &Shared, subject: &str, gnbs: &[GnbView], refusal: Option<&RefusalRecord>) -> String {
+    let bare = subject.strip_prefix("gnb-").unwrap_or(subject);
+    let named = |g: &&GnbView| g.id == bare || g.name.as_deref() == Some(bare) || g.address == bare;
+    match (gnbs.iter().find(named), refusal) {
+        (Some(gnb), _) => {
+            format!(
+                "gnb-{} is up since {} from {}, with {} phones.",
+                gnb.id, gnb.since, gnb.address, gnb.connected_phones
+            )
+        }
+        (None, Some(refusal)) => refusal.sentence(),
+        (None, None) => silence(shared, subject),
+    }
+}
+
+/// Nothing was heard from somebody: say what could be in the way.
+fn silence(shared: &Shared, subject: &str) -> String {
+    let is_down = |c: &&Component| c.condition == Condition::Down;
+    let down: Vec<String> =
+        shared.console.components(|c| c.all().filter(is_down).map(|c| c.detail.clone()).collect());
+    let since = clock::rfc3339(shared.console.started);
+    let heard = format!("nothing was heard from {subject} since the program started at {since}");
+    if !down.is_empty() {
+        return format!("{heard}, and a part of the core is down: {}.", down.join("; "));
+    }
+    match shared.console.metrics.gauge(Gauge::Gnbs) {
+        0 => format!(
+            "{heard}, and no gNB is up: point one at {} port {} for N2, with PLMN {}.",
+            shared.config.n2.addresses.iter().map(|a| a.to_string()).collect::<Vec<_>>().join(" or "),
+            shared.config.n2.port,
+            shared.config.amf.plmn
+        ),
+        n => format!(
+            "{heard}, though {n} gNB{} up: look whether the phone sees the cell, whether its SIM belongs to {}, and \
+             whether airplane mode is off.",
+            if n == 1 { " is" } else { "s are" },
+            shared.config.amf.plmn
+        ),
+    }
+}
+
+/// The newest refusals of all.
+pub(super) async fn refusals(shared: Arc<Shared>, request: Request) -> Answer {
+    let limit = page(&request)?;
+    Reply::json(&shared.console.refusals(|r| r.newest(limit)))
+}
+
+pub(super) async fn events(shared: Arc<Shared>, request: Request) -> Answer {
+    let since = request.number("since", 0)?;
+    let limit = page(&request)?;
+    let events: Vec<EventRecord> = shared.console.events(|e| e.since(since, limit));
+    Reply::json(&events)
+}
+
+pub(super) async fn metrics(shared: Arc<Shared>, _: Request) -> Answer {
+    if !shared.config.api.metrics {
+        return Err(Problem::not_found("`api.metrics` is false"));
+    }
+    let uptime = clock::now().since(shared.console.started);
+    Ok(Reply::text("text/plain; version=0.0.4; charset=utf-8", shared.console.metrics.prometheus(uptime)))
+}
+
+pub(super) async fn openapi(_: Arc<Shared>, _: Request) -> Answer {
+    Ok(Reply::text("application/json", include_str!("openapi.json")))
+}
+
+fn page(request: &Request) -> Result<usize, Problem> {
+    let limit = usize::try_from(request.number("limit", 100)?).unwrap_or(usize::MAX);
+    if (1..=PAGE_MAX).contains(&limit) {
+        return Ok(limit);
+    }
+    Err(Problem::bad_request(format!("`limit` must be 1 to {PAGE_MAX}")))
+}
+
+pub(super) fn supi(text: &str) -> Result<Supi, Problem> {
+    text.parse().map_err(|e: whimbrel_ids::ParseIdError| Problem::bad_request(e.to_string()))
+}

@@ -1,0 +1,83 @@
+//! Refusals of the API: problem documents of RFC 9457.
+
+use serde::{Deserialize, Serialize};
+
+use crate::console::AskError;
+
+/// Why a request was refused.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Problem {
+    /// HTTP status.
+    pub(crate) status: u16,
+    /// What kind of trouble, the same for every one of its kind.
+    pub(crate) title: String,
+    /// This one, in a sentence with its fix.
+    pub(crate) detail: String,
+}
+
+impl Problem {
+    fn new(status: u16, title: &str, detail: impl Into<String>) -> Self {
+        Self { status, title: title.into(), detail: detail.into() }
+    }
+
+    /// The request is wrong.
+    pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(400, "Bad request", detail)
+    }
+
+    /// The request comes from where it may not.
+    pub(crate) fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(403, "Forbidden", detail)
+    }
+
+    /// There is no such thing.
+    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(404, "Not found", detail)
+    }
+
+    /// The path exists, the method does not.
+    pub(crate) fn method_not_allowed(allowed: &str) -> Self {
+        Self::new(405, "Method not allowed", format!("this path takes {allowed}"))
+    }
+
+    /// The request took too long to arrive.
+    pub(crate) fn timeout(detail: impl Into<String>) -> Self {
+        Self::new(408, "Request timeout", detail)
+    }
+
+    /// The thing exists already, or was changed meanwhile.
+    pub(crate) fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(409, "Conflict", detail)
+    }
+
+    /// The body is larger than the route takes.
+    pub(crate) fn too_large(most: usize) -> Self {
+        Self::new(413, "Content too large", format!("at most {most} octets are taken here"))
+    }
+
+    /// The body is not of the type that the route takes.
+    pub(crate) fn unsupported(takes: &str) -> Self {
+        Self::new(415, "Unsupported media type", format!("send Content-Type: {takes}"))
+    }
+
+    /// The content is well-formed and wrong.
+    pub(crate) fn unprocessable(detail: impl Into<String>) -> Self {
+        Self::new(422, "Unprocessable content", detail)
+    }
+
+    /// Something failed here.
+    pub(crate) fn internal(detail: impl Into<String>) -> Self {
+        Self::new(500, "Internal error", detail)
+    }
+
+    /// A part is not there.
+    pub(crate) fn unavailable(detail: impl Into<String>) -> Self {
+        Self::new(503, "Service unavailable", detail)
+    }
+}
+
+impl From<AskError> for Problem {
+    fn from(e: AskError) -> Self {
+        Self::unavailable(e.to_string())
+    }
+}

@@ -1,0 +1,288 @@
+//! The API over its socket, as a client meets it; and `openapi.json` against what is really answered.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::routes::ROUTES;
+use super::{Server, Shared, start};
+use crate::clock;
+use crate::config;
+use crate::console::{
+    Command, Condition, Console, GnbView, Level, RefusalRecord, SessionView, UePage, UeView,
+};
+
+const PHONE: &str = "imsi-999700000000001";
+
+/// A console with something to show, and a thread in the control thread's place.
+fn served() -> (Server, Arc<Console>) {
+    let console = Console::new(clock::now()).unwrap();
+    let config = Arc::new(config::default());
+    let shared = Shared { console: console.clone(), config };
+    let server = start("127.0.0.1:0".parse().unwrap(), Arc::new(shared)).unwrap();
+    console.components(|c| c.set("n2", Condition::Up, "SCTP (raw) on 127.0.0.1 port 38412"));
+    let served = Arc::downgrade(&console);
+    std::thread::spawn(move || {
+        while let Some(console) = served.upgrade() {
+            match console.commands.take() {
+                Some(command) => control(command),
+                None => std::thread::sleep(Duration::from_millis(1)),
+            }
+        }
+    });
+    (server, console)
+}
+
+fn control(command: Command) {
+    let ue = UeView {
+        supi: PHONE.into(),
+        state: "registered".into(),
+        mode: "idle".into(),
+        gnb: Some("gnb-999/70-1".into()),
+        sessions: vec![SessionView { id: 1, ..SessionView::default() }],
+        ..UeView::default()
+    };
+    let _ = match command {
+        Command::ListUes(_, reply) => reply.send(UePage { ues: vec![ue], next: None }).is_ok(),
+        Command::ShowUe(supi, reply) => reply.send((supi.to_string() == PHONE).then_some(ue)).is_ok(),
+        Command::ListGnbs(reply) => {
+            reply.send(vec![GnbView { id: "999/70-1".into(), ..GnbView::default() }]).is_ok()
+        }
+        Command::Deregister(supi, reply) => reply.send(supi.to_string() == PHONE).is_ok(),
+        Command::SubscriberChanged(_) => true,
+    };
+}
+
+fn refusal() -> RefusalRecord {
+    RefusalRecord {
+        subjects: vec!["imsi-999700000000002".into(), "gnb-999/70-1".into()],
+        procedure: "registration".into(),
+        why: "the subscriber is not in the store".into(),
+        fix: "add it".into(),
+        ..RefusalRecord::default()
+    }
+}
+
+/// Sends octets as they are and reads all that comes back.
+fn raw(address: SocketAddr, octets: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let _ = stream.write_all(octets);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+fn ask(address: SocketAddr, method: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+    );
+    let answer = raw(address, request.as_bytes());
+    let status =
+        answer.split(' ').nth(1).and_then(|s| s.parse().ok()).unwrap_or_else(|| panic!("{answer:?}"));
+    let body = answer.split_once("\r\n\r\n").map_or("", |(_, body)| body);
+    (status, serde_json::from_str(body).unwrap_or(Value::String(body.into())))
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, Value) {
+    ask(address, "GET", path, "", "")
+}
+
+fn openapi() -> Value {
+    serde_json::from_str(include_str!("openapi.json")).unwrap()
+}
+
+#[test]
+fn every_route_is_described_and_every_description_is_a_route() {
+    let doc = openapi();
+    let mut described: Vec<String> = Vec::new();
+    for (path, operations) in doc["paths"].as_object().unwrap() {
+        described
+            .extend(operations.as_object().unwrap().keys().map(|m| format!("{} {path}", m.to_uppercase())));
+    }
+    let mut routed: Vec<String> = ROUTES.iter().map(|r| format!("{} {}", r.method, r.path)).collect();
+    described.sort();
+    routed.sort();
+    assert_eq!(described, routed);
+    for route in ROUTES {
+        let operation = &doc["paths"][route.path][route.method.as_str().to_lowercase()];
+        let named: Vec<&str> =
+            route.path.split('/').filter_map(|p| p.strip_prefix('{')?.strip_suffix('}')).collect();
+        let parameters = operation["parameters"].as_array().cloned().unwrap_or_default();
+        for name in named {
+            assert!(
+                parameters.iter().any(|p| p["name"] == name && p["in"] == "path"),
+                "{} {name}",
+                route.path
+            );
+        }
+    }
+}
+
+/// Checks a value against a schema of the document, both ways: no key missing, none undescribed.
+fn conforms(doc: &Value, schema: &Value, value: &Value, at: &str) {
+    let schema = match schema["$ref"].as_str() {
+        Some(name) => doc.pointer(name.trim_start_matches('#')).unwrap_or_else(|| panic!("{at}: no {name}")),
+        None => schema,
+    };
+    let types: Vec<&str> = match &schema["type"] {
+        Value::Array(types) => types.iter().filter_map(Value::as_str).collect(),
+        one => one.as_str().into_iter().collect(),
+    };
+    let is = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::Number(_) => "integer",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+    };
+    assert!(types.contains(&is), "{at}: {is} where {types:?} is described");
+    match value {
+        Value::Array(items) => {
+            items.iter().for_each(|v| conforms(doc, &schema["items"], v, &format!("{at}[]")))
+        }
+        Value::Object(map) if schema["properties"].is_object() => {
+            let described = schema["properties"].as_object().unwrap();
+            assert!(described.keys().eq(map.keys()), "{at}: {:?} where {:?}", map.keys(), described.keys());
+            map.iter().for_each(|(k, v)| conforms(doc, &described[k], v, &format!("{at}.{k}")));
+        }
+        _ => {}
+    }
+}
+
+#[test]
+fn answers_are_what_the_document_describes() {
+    let (server, console) = served();
+    console.refusals(|r| r.push(clock::now(), refusal()));
+    console.events(|e| e.push(clock::now(), Level::Info, "test", PHONE, "Something."));
+    let doc = openapi();
+    for (path, route) in [
+        ("/api/v1/status", "/api/v1/status"),
+        ("/api/v1/gnbs", "/api/v1/gnbs"),
+        ("/api/v1/ues", "/api/v1/ues"),
+        ("/api/v1/ues/999700000000001", "/api/v1/ues/{supi}"),
+        ("/api/v1/why/imsi-999700000000002", "/api/v1/why/{subject}"),
+        ("/api/v1/refusals?limit=5", "/api/v1/refusals"),
+        ("/api/v1/events?since=0", "/api/v1/events"),
+        ("/openapi.json", "/openapi.json"),
+    ] {
+        let (status, body) = get(server.address, path);
+        assert_eq!(status, 200, "{path}: {body}");
+        conforms(
+            &doc,
+            &doc["paths"][route]["get"]["responses"]["200"]["content"]["application/json"]["schema"],
+            &body,
+            path,
+        );
+    }
+    let (status, body) = get(server.address, "/api/v1/ues/imsi-999700000000009");
+    assert_eq!(status, 404);
+    conforms(&doc, &serde_json::json!({"$ref": "#/components/schemas/Problem"}), &body, "problem");
+    let (status, _) = ask(server.address, "POST", "/api/v1/ues/imsi-999700000000001/deregister", "", "");
+    assert_eq!(status, 204);
+    let (status, text) = get(server.address, "/metrics");
+    assert!(status == 200 && text.as_str().unwrap().contains("whimbrel_api_requests_total"), "{text}");
+}
+
+#[test]
+fn why_tells_of_refusals_of_state_and_of_silence() {
+    let (server, console) = served();
+    console.refusals(|r| r.push(clock::now(), refusal()));
+    let why = |subject: &str| {
+        let (status, body) = get(server.address, &format!("/api/v1/why/{subject}"));
+        assert_eq!(status, 200, "{body}");
+        body["sentence"].as_str().unwrap().to_string()
+    };
+    assert!(why("999700000000002").contains("because the subscriber is not in the store"));
+    assert!(
+        why(PHONE).contains("is registered and idle through gnb-999/70-1, with 1 session;"),
+        "{}",
+        why(PHONE)
+    );
+    assert!(why("imsi-999700000000003").contains("no gNB is up: point one at 127.0.0.1 port 38412"));
+    assert!(why("999%2F70-1").contains("is up"));
+    console.components(|c| c.set("n2", Condition::Down, "SCTP cannot be had"));
+    assert!(why("imsi-999700000000003").contains("SCTP cannot be had"));
+}
+
+#[test]
+fn bad_input_gets_a_problem_and_the_next_request_an_answer() {
+    let (server, console) = served();
+    let address = server.address;
+    for (path, status) in [
+        ("/", 404),
+        ("/api/v1/nothing", 404),
+        ("/api/v1/ues/imsi-12", 400),
+        ("/api/v1/ues/%ff%fe", 400),
+        ("/api/v1/ues?limit=0", 400),
+        ("/api/v1/ues?limit=9999999999999999999999", 400),
+        ("/api/v1/ues?after=zebra", 400),
+        ("/api/v1/events?since=-1", 400),
+    ] {
+        let (got, body) = get(address, path);
+        assert_eq!(got, status, "{path}: {body}");
+        assert!(body["detail"].is_string(), "{path}: {body}");
+    }
+    assert_eq!(ask(address, "DELETE", "/api/v1/status", "", "").0, 405);
+    assert_eq!(ask(address, "POST", "/api/v1/ues/imsi-999700000000001/deregister", "", "x=1").0, 415);
+    let large = "x".repeat(300 << 10);
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(ask(address, "POST", "/api/v1/ues/imsi-999700000000001/deregister", json, &large).0, 413);
+    assert!(console.metrics.counter(crate::console::Counter::ApiRefused) >= 8);
+    assert_eq!(get(address, "/api/v1/status").0, 200);
+}
+
+#[test]
+fn web_pages_of_elsewhere_are_refused() {
+    let (server, _console) = served();
+    let a = server.address;
+    assert_eq!(ask(a, "GET", "/api/v1/status", "Origin: http://evil.example\r\n", "").0, 403);
+    assert_eq!(ask(a, "GET", "/api/v1/status", &format!("Origin: http://{a}\r\n"), "").0, 200);
+    let rebound =
+        raw(a, b"GET /api/v1/status HTTP/1.1\r\nHost: evil.example:8070\r\nConnection: close\r\n\r\n");
+    assert!(rebound.starts_with("HTTP/1.1 403"), "{rebound}");
+    let local = raw(a, b"GET /api/v1/status HTTP/1.1\r\nHost: localhost:8070\r\nConnection: close\r\n\r\n");
+    assert!(local.starts_with("HTTP/1.1 200"), "{local}");
+}
+
+#[test]
+fn garbage_on_the_socket_disturbs_nobody() {
+    let (server, _console) = served();
+    let long = [&b"GET / HTTP/1.1\r\nX: "[..], &vec![b'y'; 64 << 10], b"\r\n\r\n"].concat();
+    for octets in [&b"\0\x01\x02\xff garbage\r\n\r\n"[..], b"GET", b"GET / HTTP/9.9\r\n\r\n", &long] {
+        let mut stream = TcpStream::connect(server.address).unwrap();
+        let _ = stream.write_all(octets);
+    }
+    // Idle connections within the bound do not keep others out.
+    let _idle: Vec<_> = (0..50).map(|_| TcpStream::connect(server.address).unwrap()).collect();
+    assert_eq!(get(server.address, "/api/v1/status").0, 200);
+}
+
+#[test]
+fn without_the_control_thread_the_state_is_still_shown() {
+    let console = Console::new(clock::now()).unwrap();
+    console.components(|c| c.set("n2", Condition::Down, "no SCTP"));
+    let shared = Shared { console, config: Arc::new(config::default()) };
+    let server = start("127.0.0.1:0".parse().unwrap(), Arc::new(shared)).unwrap();
+    let (status, body) = get(server.address, "/api/v1/status");
+    assert_eq!((status, body["condition"].as_str()), (200, Some("down")));
+    let (status, body) = get(server.address, "/api/v1/gnbs");
+    assert_eq!(status, 503, "{body}");
+}
+
+#[test]
+fn the_api_stops_at_once() {
+    let (server, _console) = served();
+    let address = server.address;
+    let _idle = TcpStream::connect(address).unwrap();
+    assert_eq!(get(address, "/api/v1/status").0, 200);
+    let begun = std::time::Instant::now();
+    drop(server);
+    assert!(begun.elapsed() < Duration::from_secs(3));
+    assert!(TcpStream::connect(address).is_err());
+}

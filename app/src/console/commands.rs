@@ -1,0 +1,180 @@
+//! Questions and orders to the control thread, which serves them between bursts.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use tokio::sync::oneshot;
+use whimbrel_ids::Supi;
+
+use super::locked;
+use super::view::{GnbView, UePage, UeView};
+
+/// Commands that may wait: more than the API's connections can have outstanding at once.
+const WAITING_MAX: usize = 256;
+/// A control thread that takes longer to come back from a burst is in trouble, and the caller is told.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// Which phones to list.
+#[derive(Clone, Debug)]
+pub(crate) struct UesRequest {
+    /// Only phones whose SUPI sorts after this one.
+    pub(crate) after: Option<Supi>,
+    /// At most so many.
+    pub(crate) limit: usize,
+}
+
+/// A question or an order, with the way back for its answer.
+#[derive(Debug)]
+pub(crate) enum Command {
+    /// The phones known, in the order of their SUPI.
+    ListUes(UesRequest, oneshot::Sender<UePage>),
+    /// One phone, if it is known.
+    ShowUe(Supi, oneshot::Sender<Option<UeView>>),
+    /// The gNBs that are up.
+    ListGnbs(oneshot::Sender<Vec<GnbView>>),
+    /// Deregister a phone (TS 23.502 §4.2.2.3.3). The answer: whether it was there.
+    Deregister(Supi, oneshot::Sender<bool>),
+    /// A subscriber was changed or removed: what was cached of it is void.
+    SubscriberChanged(Supi),
+}
+
+/// Why a question has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AskError {
+    /// The queue is full.
+    Full,
+    /// No answer came in time, or the control thread has ended.
+    Silent,
+}
+
+impl fmt::Display for AskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AskError::Full => "too many questions wait for the control thread; ask again",
+            AskError::Silent => "the control thread does not answer: it is not running or is overloaded",
+        })
+    }
+}
+
+/// The queue, and the eventfd that tells of it.
+pub(crate) struct Commands {
+    queue: Mutex<VecDeque<Command>>,
+    wake: OwnedFd,
+}
+
+impl Commands {
+    pub(super) fn new() -> std::io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self { queue: Mutex::default(), wake })
+    }
+
+    /// Becomes readable when a command waits; for the control thread's poll set.
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// Wakes the control thread without a command, so that it looks whether it should stop.
+    pub(crate) fn wake(&self) {
+        // A counter at its limit is readable already, so a failed write loses nothing.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+
+    /// Queues an order that wants no answer.
+    pub(crate) fn tell(&self, command: Command) -> Result<(), AskError> {
+        let mut queue = locked(&self.queue);
+        if queue.len() >= WAITING_MAX {
+            return Err(AskError::Full);
+        }
+        queue.push_back(command);
+        drop(queue);
+        self.wake();
+        Ok(())
+    }
+
+    /// Asks and awaits the answer.
+    pub(crate) async fn ask<R>(
+        &self,
+        question: impl FnOnce(oneshot::Sender<R>) -> Command,
+    ) -> Result<R, AskError> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(question(reply))?;
+        match tokio::time::timeout(ANSWER_WITHIN, answer).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(_)) | Err(_) => Err(AskError::Silent),
+        }
+    }
+
+    /// Takes the next command; the control thread calls it until there is none. Clears the wake-up first, so that a
+    /// command queued meanwhile wakes again.
+    pub(crate) fn take(&self) -> Option<Command> {
+        let mut queue = locked(&self.queue);
+        if queue.is_empty() {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.wake, &mut count);
+        }
+        queue.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn readable(fd: BorrowedFd<'_>) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap() == 1
+    }
+
+    #[test]
+    fn a_command_wakes_and_the_empty_queue_sleeps_again() {
+        let commands = Commands::new().unwrap();
+        assert!(!readable(commands.wake_fd()));
+        let supi: Supi = "imsi-999700000000001".parse().unwrap();
+        commands.tell(Command::SubscriberChanged(supi)).unwrap();
+        assert!(readable(commands.wake_fd()));
+        assert!(matches!(commands.take(), Some(Command::SubscriberChanged(s)) if s == supi));
+        assert!(commands.take().is_none());
+        assert!(!readable(commands.wake_fd()));
+    }
+
+    #[test]
+    fn the_queue_is_bounded() {
+        let commands = Commands::new().unwrap();
+        let supi: Supi = "imsi-999700000000001".parse().unwrap();
+        for _ in 0..WAITING_MAX {
+            commands.tell(Command::SubscriberChanged(supi)).unwrap();
+        }
+        assert_eq!(commands.tell(Command::SubscriberChanged(supi)), Err(AskError::Full));
+    }
+
+    #[test]
+    fn an_answer_comes_back_and_a_lost_one_is_told() {
+        let rt = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let commands = std::sync::Arc::new(Commands::new().unwrap());
+        let served = commands.clone();
+        let server = std::thread::spawn(move || {
+            let mut answered = 0;
+            while answered < 2 {
+                match served.take() {
+                    Some(Command::ListGnbs(reply)) if answered == 0 => {
+                        reply.send(Vec::new()).unwrap();
+                        answered += 1;
+                    }
+                    Some(other) => {
+                        drop(other);
+                        answered += 1;
+                    }
+                    None => std::thread::yield_now(),
+                }
+            }
+        });
+        assert_eq!(rt.block_on(commands.ask(Command::ListGnbs)).unwrap().len(), 0);
+        assert_eq!(rt.block_on(commands.ask(Command::ListGnbs)).unwrap_err(), AskError::Silent);
+        server.join().unwrap();
+    }
+}

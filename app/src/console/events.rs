@@ -1,0 +1,112 @@
+//! What happened lately, in order, for `/events` and for whoever looks.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_ids::Instant;
+
+use crate::clock;
+
+/// Events kept: at a thousand a second, the last four seconds; on a quiet network, days.
+const EVENTS_MAX: usize = 4096;
+
+/// How much an event asks for attention; the same words as the logs'.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Level {
+    Error,
+    Warn,
+    Info,
+    Debug,
+}
+
+/// One event.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct EventRecord {
+    /// Number in order, from 1.
+    pub(crate) seq: u64,
+    /// When, RFC 3339.
+    pub(crate) at: String,
+    /// How much it asks for attention.
+    pub(crate) level: Level,
+    /// Which kind, `registration.completed`.
+    pub(crate) kind: String,
+    /// Whom it is about: a SUPI, a gNB, or nothing.
+    pub(crate) subject: String,
+    /// A sentence.
+    pub(crate) text: String,
+}
+
+struct Event {
+    at: Instant,
+    level: Level,
+    kind: &'static str,
+    subject: String,
+    text: String,
+}
+
+/// A bounded ring of events: the oldest leave first.
+#[derive(Default)]
+pub(crate) struct Events {
+    ring: VecDeque<Event>,
+    pushed: u64,
+}
+
+impl Events {
+    /// Adds an event.
+    pub(crate) fn push(
+        &mut self,
+        at: Instant,
+        level: Level,
+        kind: &'static str,
+        subject: impl Into<String>,
+        text: impl Into<String>,
+    ) {
+        if self.ring.len() == EVENTS_MAX {
+            self.ring.pop_front();
+        }
+        self.ring.push_back(Event { at, level, kind, subject: subject.into(), text: text.into() });
+        self.pushed += 1;
+    }
+
+    /// Number of the newest event.
+    pub(crate) fn last(&self) -> u64 {
+        self.pushed
+    }
+
+    /// The events numbered above `seq`, oldest first, at most `limit`.
+    pub(crate) fn since(&self, seq: u64, limit: usize) -> Vec<EventRecord> {
+        let first = self.pushed - self.ring.len() as u64;
+        let skip = usize::try_from(seq.saturating_sub(first)).unwrap_or(usize::MAX);
+        let numbered = self.ring.iter().zip(first + 1..).skip(skip).take(limit);
+        numbered
+            .map(|(e, seq)| EventRecord {
+                seq,
+                at: clock::rfc3339(e.at),
+                level: e.level,
+                kind: e.kind.into(),
+                subject: e.subject.clone(),
+                text: e.text.clone(),
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_leave_and_numbers_stay() {
+        let mut events = Events::default();
+        for i in 0..EVENTS_MAX + 10 {
+            events.push(Instant::ZERO, Level::Info, "test", "", i.to_string());
+        }
+        let all = events.since(0, usize::MAX);
+        assert_eq!((all.len(), all[0].seq, all[0].text.as_str()), (EVENTS_MAX, 11, "10"));
+        let last = events.since(events.last() - 1, 10);
+        assert_eq!((last.len(), last[0].seq), (1, events.last()));
+        assert!(events.since(u64::MAX, 10).is_empty());
+        assert_eq!(events.since(12, 3).iter().map(|e| e.seq).collect::<Vec<_>>(), [13, 14, 15]);
+    }
+}

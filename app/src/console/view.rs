@@ -1,0 +1,81 @@
+//! What the API shows of phones and gNBs, in the standard's words.
+
+use serde::{Deserialize, Serialize};
+
+/// A gNB that has set up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct GnbView {
+    /// Global gNB identifier, `999/70-1`.
+    pub(crate) id: String,
+    /// RAN node name, where it gave one.
+    pub(crate) name: Option<String>,
+    /// Its transport address and port.
+    pub(crate) address: String,
+    /// Tracking areas that it broadcasts.
+    pub(crate) tais: Vec<String>,
+    /// Slices that it supports.
+    pub(crate) slices: Vec<String>,
+    /// Phones with a connection through it.
+    pub(crate) connected_phones: u64,
+    /// Since when it is up, RFC 3339.
+    pub(crate) since: String,
+}
+
+/// A phone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct UeView {
+    /// SUPI, `imsi-999700000000001`.
+    pub(crate) supi: String,
+    /// 5GMM state: registered, deregistered, or the procedure that is under way (TS 24.501 §5.1.3.4).
+    pub(crate) state: String,
+    /// 5GMM mode: connected or idle (TS 24.501 §5.1.3.5).
+    pub(crate) mode: String,
+    /// PEI, once known.
+    pub(crate) pei: Option<String>,
+    /// 5G-GUTI's 5G-TMSI in hexadecimal digits.
+    pub(crate) tmsi: Option<String>,
+    /// AMF-UE-NGAP-ID of its connection.
+    pub(crate) amf_ue_ngap_id: Option<u64>,
+    /// Its gNB, or the last one.
+    pub(crate) gnb: Option<String>,
+    /// Where it is, or was last.
+    pub(crate) tai: Option<String>,
+    /// Allowed slices.
+    pub(crate) allowed_slices: Vec<String>,
+    /// NAS algorithms in use, `NIA2 NEA2`.
+    pub(crate) algorithms: Option<String>,
+    /// When it was heard of last, RFC 3339.
+    pub(crate) last_heard: Option<String>,
+    /// Its PDU sessions.
+    pub(crate) sessions: Vec<SessionView>,
+}
+
+/// A PDU session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SessionView {
+    /// PDU session identity.
+    pub(crate) id: u8,
+    /// Data network.
+    pub(crate) dnn: String,
+    /// Slice.
+    pub(crate) s_nssai: String,
+    /// IPv4 address.
+    pub(crate) ipv4: Option<String>,
+    /// IPv6 prefix.
+    pub(crate) ipv6: Option<String>,
+    /// Whether its user plane is up.
+    pub(crate) active: bool,
+    /// Octets from the phone.
+    pub(crate) ul_octets: u64,
+    /// Octets to the phone.
+    pub(crate) dl_octets: u64,
+}
+
+/// Some phones, and whether there are more.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct UePage {
+    /// The phones.
+    pub(crate) ues: Vec<UeView>,
+    /// Ask for `after` this SUPI to go on; absent at the end.
+    pub(crate) next: Option<String>,
+}
