@@ -28,8 +28,8 @@ pub use identity::{NetworkInstance, PredefinedRules};
 pub use node::{FSeid, NodeId};
 pub use numbers::*;
 pub use report::{
-    DataServiceInformation, DataStatus, NodeReportType, RemoteGtpuPeer, ReportType,
-    UserPlaneIpResourceInformation,
+    AssociationSetupResponseFlags, CpPfcpEntityIpAddress, DataServiceInformation, DataStatus, NodeReportType,
+    RemoteGtpuPeer, ReportType, UserPlaneIpResourceInformation,
 };
 pub use tunnel::FTeid;
 pub use usage::{

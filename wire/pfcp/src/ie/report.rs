@@ -36,6 +36,11 @@ flags! {
         PURR = 5 / 5,
         VSR = 5 / 6,
     }
+    /// Flags of an Association Setup Response (§8.2.130).
+    pub struct AssociationSetupResponseFlags(u8, 1): "PFCPASRsp-Flags" {
+        /// Sessions of the earlier association were kept.
+        PSREI = 5 / 1,
+    }
     /// What became of the downlink packet reported (§8.2.178).
     pub struct DataStatus(u8, 1): "Data Status" {
         /// It was discarded.
@@ -99,6 +104,20 @@ impl Ie for RemoteGtpuPeer {
         if let Some(a) = self.ipv6 {
             out.extend_from_slice(&a.octets());
         }
+    }
+}
+
+/// An address of a CP function (§8.2.131), in the form of [`RemoteGtpuPeer`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpPfcpEntityIpAddress(pub RemoteGtpuPeer);
+
+impl Ie for CpPfcpEntityIpAddress {
+    const NAME: &'static str = "CP PFCP Entity IP Address";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(Self(RemoteGtpuPeer::read(r)?))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
     }
 }
 

@@ -2,8 +2,9 @@
 
 use crate::codec::grouped;
 use crate::ie::{
-    AssociationReleaseRequest as ReleaseFlags, Cause, CpFunctionFeatures, NodeId, PackedTimer,
-    RecoveryTimeStamp, UpFunctionFeatures, UserPlaneIpResourceInformation,
+    AssociationReleaseRequest as ReleaseFlags, AssociationSetupResponseFlags, Cause, CpFunctionFeatures,
+    CpPfcpEntityIpAddress, NodeId, PackedTimer, RecoveryTimeStamp, UpFunctionFeatures,
+    UserPlaneIpResourceInformation,
 };
 
 grouped! {
@@ -19,6 +20,15 @@ grouped! {
         89 => cp_function_features: conditional CpFunctionFeatures,
         /// Its user-plane addresses, as peers of release 15 tell them.
         116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
+        /// Asks that the sessions of an earlier association be kept.
+        183 => session_retention_information: optional SessionRetentionInformation,
+    }
+
+    /// PFCP Session Retention Information (table 7.4.4.1-2).
+    #[derive(Default)]
+    pub struct SessionRetentionInformation: "PFCP Session Retention Information" {
+        /// Whose sessions; all of the node where none is named.
+        185 => cp_pfcp_entity_ip_addresses: many CpPfcpEntityIpAddress,
     }
 
     /// Association Setup Response (table 7.4.4.2-1).
@@ -35,6 +45,8 @@ grouped! {
         89 => cp_function_features: conditional CpFunctionFeatures,
         /// Its user-plane addresses, as peers of release 15 tell them.
         116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
+        /// Whether sessions were kept.
+        184 => pfcpasrsp_flags: optional AssociationSetupResponseFlags,
     }
 
     /// Association Update Request (table 7.4.4.3-1).

@@ -10,7 +10,7 @@ mod session_report;
 
 pub use association::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest, AssociationSetupResponse,
-    AssociationUpdateRequest, AssociationUpdateResponse,
+    AssociationUpdateRequest, AssociationUpdateResponse, SessionRetentionInformation,
 };
 pub use heartbeat::{HeartbeatRequest, HeartbeatResponse, VersionNotSupportedResponse};
 pub use node_report::{

@@ -254,6 +254,12 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
                 up_function_features: None,
                 cp_function_features: cp,
                 user_plane_ip_resource_information: vec![],
+                session_retention_information: Some(SessionRetentionInformation {
+                    cp_pfcp_entity_ip_addresses: vec![CpPfcpEntityIpAddress(RemoteGtpuPeer {
+                        ipv4: Some(GNB),
+                        ipv6: None,
+                    })],
+                }),
             }
             .into(),
         ),
@@ -266,6 +272,7 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
                 up_function_features: up,
                 cp_function_features: None,
                 user_plane_ip_resource_information: resource,
+                pfcpasrsp_flags: Some(AssociationSetupResponseFlags::PSREI),
             }
             .into(),
         ),
