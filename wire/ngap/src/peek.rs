@@ -34,8 +34,9 @@ pub fn peek(octets: &[u8]) -> Option<Peek> {
     };
     let mut found =
         Peek { procedure_code, kind, amf_ue_ngap_id: None, ran_ue_ngap_id: None, five_g_s_tmsi: None };
-    // Where the message comes in fragments, the first of them holds the names of the phone.
-    let content = open_type(rest).map_or_else(|| rest.get(1..).unwrap_or_default(), |(content, _)| content);
+    // What follows the length is looked at as far as it came. Of fragments, the first holds the names of the phone.
+    let content =
+        rest.get(if rest.first().is_some_and(|o| o >> 6 == 2) { 2 } else { 1 }..).unwrap_or_default();
     let Some((&[_, high, low], mut ies)) = content.split_first_chunk() else { return Some(found) };
     let count = usize::from(u16::from_be_bytes([high, low])).min(IES_MAX);
     for _ in 0..count {
@@ -90,7 +91,7 @@ fn number(value: &[u8], shift: u32) -> Option<u64> {
     (digits.len() <= 5).then(|| digits.iter().fold(0, |v, d| v << 8 | u64::from(*d)))
 }
 
-/// UE NGAP IDs (TS 38.413 §9.3.3.? in UE CONTEXT RELEASE COMMAND): the pair, or the AMF's name alone.
+/// UE NGAP IDs of the UE CONTEXT RELEASE COMMAND (TS 38.413 §9.2.2.5): the pair, or the AMF's name alone.
 fn ue_ngap_ids(value: &[u8], found: &mut Peek) {
     let Some(&first) = value.first() else { return };
     match first >> 6 {
@@ -124,4 +125,82 @@ fn s_tmsi(value: &[u8]) -> Option<STmsi> {
     let id = u32::from_be_bytes([0, a, b, c]) >> 6 & 0xffff;
     let tmsi = Tmsi(u32::from_be_bytes([d, e, f, g]));
     Some(STmsi { set: (id >> 6) as u16, pointer: (id & 0x3f) as u8, tmsi })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::*;
+
+    const AMF: [u64; 4] = [0, 255, 256, AmfUeNgapId::MAX];
+    const RAN: [u32; 4] = [0, 255, 256, u32::MAX];
+
+    #[test]
+    fn finds_both_names_of_any_length() {
+        for amf in AMF.map(|v| AmfUeNgapId::new(v).unwrap()) {
+            for ran in RAN.map(RanUeNgapId) {
+                let both = |m: Message| {
+                    let found = peek(&m.to_vec()).unwrap();
+                    assert_eq!((found.amf_ue_ngap_id, found.ran_ue_ngap_id), (Some(amf), Some(ran)), "{m:?}");
+                    assert_eq!((found.procedure_code, found.kind), (m.procedure_code(), m.kind()));
+                };
+                both(UplinkNasTransport::new(amf, ran, vec![1; 200]).into());
+                both(HandoverCancelAcknowledge::new(amf, ran).into());
+                let pair = UeNgapIDs::UeNgapIdPair(UeNgapIdPair::new(amf, ran));
+                both(UeContextReleaseCommand::new(pair, CauseNas::NormalRelease.into()).into());
+                // Fragments of 16 K: the names are in the first.
+                both(UplinkNasTransport::new(amf, ran, vec![1; 40_000]).into());
+            }
+        }
+    }
+
+    #[test]
+    fn finds_the_name_that_stands_alone() {
+        for amf in AMF.map(|v| AmfUeNgapId::new(v).unwrap()) {
+            let ids = UeNgapIDs::AmfUeNgapId(amf);
+            let m = Message::from(UeContextReleaseCommand::new(ids, CauseNas::NormalRelease.into()));
+            let found = peek(&m.to_vec()).unwrap();
+            assert_eq!((found.amf_ue_ngap_id, found.ran_ue_ngap_id), (Some(amf), None));
+        }
+    }
+
+    #[test] // The source's name stands after the RAN's in PATH SWITCH REQUEST
+    fn agrees_with_the_decoder() {
+        let mut s = crate::aper::sample::Source::new(38_413);
+        for _ in 0..3000 {
+            let m = Message::sample(&mut s);
+            let found = peek(&m.to_vec()).unwrap();
+            match &m {
+                Message::PathSwitchRequest(m) => {
+                    assert_eq!(found.amf_ue_ngap_id, Some(m.source_amf_ue_ngap_id));
+                    assert_eq!(found.ran_ue_ngap_id, Some(m.ran_ue_ngap_id));
+                }
+                Message::InitialUeMessage(m) => {
+                    assert_eq!(found.ran_ue_ngap_id, Some(m.ran_ue_ngap_id));
+                    assert_eq!(found.five_g_s_tmsi, m.five_g_s_tmsi);
+                }
+                Message::ErrorIndication(m) => {
+                    assert_eq!(found.amf_ue_ngap_id, m.amf_ue_ngap_id);
+                    assert_eq!(found.ran_ue_ngap_id, m.ran_ue_ngap_id);
+                }
+                Message::NgSetupRequest(_) => {
+                    assert_eq!((found.amf_ue_ngap_id, found.ran_ue_ngap_id), (None, None));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn gives_what_it_has() {
+        assert_eq!(peek(&[]), None);
+        assert_eq!(peek(&[0x80, 46, 0]), None);
+        let m = Message::from(UplinkNasTransport::new(AmfUeNgapId::new(7).unwrap(), RanUeNgapId(9), vec![1]));
+        let octets = m.to_vec();
+        for n in 3..octets.len() {
+            assert_eq!(peek(&octets[..n]).unwrap().procedure_code, 46);
+        }
+        // The length says more than came: the aggregator still finds the phone, the decoder refuses.
+        assert_eq!(peek(&octets[..octets.len() - 1]).unwrap().ran_ue_ngap_id, Some(RanUeNgapId(9)));
+    }
 }

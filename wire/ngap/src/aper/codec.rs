@@ -333,7 +333,8 @@ pub(crate) struct Raw;
 
 impl Codec<Vec<u8>> for Raw {
     fn read(r: &mut Reader<'_>) -> Result<Vec<u8>, Fault> {
-        let n = r.remaining();
+        // An open type has one octet at least.
+        let n = r.remaining().max(1);
         Ok(r.octets(n)?.to_vec())
     }
     fn write(v: &Vec<u8>, w: &mut Writer<'_>) {
