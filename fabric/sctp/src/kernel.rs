@@ -60,8 +60,6 @@ pub(crate) struct KernelTransport {
     buffer: Vec<u8>,
     counters: IoCounters,
     associations_max: usize,
-    /// Associations that we ended and whose Down the next drain reports.
-    ended: Vec<(AssociationId, DownReason)>,
 }
 
 /// `struct sctp_sndrcvinfo`, the parts that are used.
@@ -135,7 +133,6 @@ impl KernelTransport {
             buffer: vec![0; READ_OCTETS],
             counters: IoCounters::default(),
             associations_max: config.associations_max,
-            ended: Vec::new(),
         })
     }
 
@@ -144,7 +141,7 @@ impl KernelTransport {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        if self.ended.is_empty() { None } else { Some(Instant::ZERO) }
+        None // the kernel keeps the time
     }
 
     pub(crate) fn counters(&self) -> IoCounters {
@@ -153,9 +150,6 @@ impl KernelTransport {
 
     pub(crate) fn drain(&mut self, events: &mut Events) {
         events.clear();
-        for (association, reason) in self.ended.drain(..) {
-            events.push(Event::Down { association, reason });
-        }
         let mut buffer = core::mem::take(&mut self.buffer);
         for _ in 0..MESSAGES_PER_DRAIN {
             match sys::receive_message(self.fd.as_fd(), &mut buffer) {
@@ -221,8 +215,10 @@ impl KernelTransport {
                 let reason = match state {
                     3 => DownReason::Shutdown,
                     4 => DownReason::NoAnswer,
-                    _ if o.len() > 20 => DownReason::AbortedByPeer { cause: abort_cause(o) },
-                    _ if error != 0 => DownReason::AbortedByPeer { cause: Some(u16::from_be(error)) },
+                    // An ABORT chunk follows the structure if the peer sent one; the error is its first cause.
+                    _ if o.len() > 20 || error != 0 => {
+                        DownReason::AbortedByPeer { cause: (error != 0).then_some(u16::from_be(error)) }
+                    }
                     _ => DownReason::Lost,
                 };
                 self.down(kernel, reason, events);
@@ -386,11 +382,6 @@ impl KernelTransport {
             self.counters.send_errors += 1;
         }
     }
-}
-
-/// The cause of the ABORT chunk that follows a `struct sctp_assoc_change`.
-fn abort_cause(o: &[u8]) -> Option<u16> {
-    o.get(24..)?.first_chunk().map(|c| u16::from_be_bytes(*c))
 }
 
 /// An address as a socket of the given family takes it.

@@ -1,0 +1,232 @@
+//! Against Linux kernel SCTP in a guest, both ways: what `guest/peer.py` checks from its side, and what we saw.
+
+use std::fs::File;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use whimbrel_ids::Instant;
+use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Mode, Settings, Transport};
+
+/// Exit status of `run.sh` where user-mode-linux is not installed.
+const NOT_INSTALLED: i32 = 77;
+/// Boot, all checks, and a busy machine.
+const GUEST_SECONDS: &str = "150";
+
+#[test]
+fn kernel_sctp_in_a_guest() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let out = std::env::temp_dir().join(format!("whimbrel-sctp-guest-{}", std::process::id()));
+    std::fs::create_dir_all(&out).unwrap();
+    let me = std::env::current_exe().unwrap();
+    let job = out.join("job.sh");
+    let peer = here.join("tests/guest/peer.py");
+    // CHECKS="reboot garbage" runs only those; what the host must have seen is then not judged.
+    let checks = std::env::var("CHECKS").unwrap_or_default();
+    let script = format!("export TEST_BINARY={}\nexec python3 {} {checks}\n", me.display(), peer.display());
+    std::fs::write(&job, script).unwrap();
+    let status = Command::new(here.join("../../tests/guest/run.sh"))
+        .args([&out, &job])
+        .arg(GUEST_SECONDS)
+        .arg(&me)
+        .args(["--exact", "role", "--nocapture"])
+        .env("GUEST_ROLE", "host")
+        .env("G_OUT", &out)
+        .status()
+        .unwrap();
+    if status.code() == Some(NOT_INSTALLED) {
+        eprintln!("skipped: user-mode-linux is not installed (apt-get install user-mode-linux)");
+        return;
+    }
+    let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap_or_default();
+    let (job, host, kernel) = (read("job.log"), read("host.log"), read("kernel.log"));
+    eprintln!("--- the guest\n{job}--- the host\n{host}--- kernel mode\n{kernel}");
+    assert!(status.success(), "the guest ended with {status}; see {}", out.display());
+    if !checks.is_empty() {
+        return;
+    }
+    for want in [
+        "raw down graceful shutdown",
+        "raw down aborted by the peer",
+        "raw down aborted by us",
+        "raw restarted",
+        "raw up 10.77.0.2 10.78.0.2",
+        "raw path down 10.77.0.2",
+        "udp up 10.77.0.2",
+        "client echoed 4",
+        "client again echoed 4",
+        "client again down graceful shutdown",
+        "to kernel mode echoed 4",
+    ] {
+        assert!(host.contains(want), "the host never said {want:?}");
+    }
+    assert!(!host.contains("down the peer"), "no association was lost");
+    for want in
+        ["chose kernel", "kernel up 127.0.0.1", "kernel down graceful", "kernel down aborted by the peer"]
+    {
+        assert!(kernel.contains(want), "kernel mode never said {want:?}");
+    }
+    std::fs::remove_dir_all(&out).unwrap();
+}
+
+/// What the test's own binary does beside the guest, and in it; nothing when the test suite runs.
+#[test]
+fn role() {
+    let Ok(role) = std::env::var("GUEST_ROLE") else { return };
+    let out = PathBuf::from(std::env::var("G_OUT").unwrap());
+    if role == "kernel" {
+        let mut config = Config::new(38414);
+        config.heartbeat_interval = Duration::from_secs(1);
+        let mut server = Server::open("kernel", Mode::Auto, config);
+        println!("chose {}", server.transport.report().chosen);
+        loop {
+            server.step();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    host(&out);
+}
+
+/// Two servers and, when the guest asks, clients.
+fn host(out: &Path) {
+    let config = |port, addresses: &[&str]| {
+        let mut config = Config::new(port);
+        config.local_addresses = addresses.iter().map(|a| a.parse().unwrap()).collect();
+        config.heartbeat_interval = Duration::from_secs(1);
+        config.rto_initial = Duration::from_millis(500);
+        config.path_max_retrans = 2;
+        config
+    };
+    let mut raw = Server::open("raw", Mode::Raw, config(38412, &["10.77.0.1", "10.78.0.1", "fd00:77::1"]));
+    let mut udp = Server::open("udp", Mode::Udp, config(38413, &["10.77.0.1"]));
+    let mut client: Option<Client> = None;
+    let mut runs = 0;
+    loop {
+        raw.step();
+        udp.step();
+        let asked = |name: &str| std::fs::remove_file(out.join(name)).is_ok();
+        if client.is_none() && asked("connect") {
+            client = Some(Client::open("client", config(5000, &["10.77.0.1"]), 7000));
+        }
+        if client.is_none() && asked("connect-kernel") {
+            client = Some(Client::open("to kernel mode", config(5001, &["10.77.0.1"]), 38414));
+        }
+        if let Some(c) = &mut client
+            && c.step()
+        {
+            let name = c.name;
+            client = None;
+            runs += 1;
+            match name {
+                // Dropped without a word, as a process that is killed; the next has the same port.
+                "client" => client = Some(Client::open("client again", config(5000, &["10.77.0.1"]), 7000)),
+                "to kernel mode" => drop(File::create(out.join("connect-kernel-done")).unwrap()),
+                _ => {}
+            }
+        }
+        std::thread::sleep(Duration::from_micros(if runs == 0 { 200 } else { 500 }));
+    }
+}
+
+fn now() -> Instant {
+    Instant(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64)
+}
+
+/// Tells what happened, one line each.
+fn tell(name: &str, e: &Event<'_>) {
+    match e {
+        Event::Up { peer, .. } => {
+            let peer: Vec<_> = peer.iter().map(IpAddr::to_string).collect();
+            println!("{name} up {}", peer.join(" "));
+        }
+        Event::Data { .. } => {}
+        Event::Down { reason, .. } => println!("{name} down {reason}"),
+        Event::Restarted { .. } => println!("{name} restarted"),
+        Event::PathDown { remote, .. } => println!("{name} path down {remote}"),
+        Event::PathUp { remote, .. } => println!("{name} path up {remote}"),
+        other => println!("{name} {other:?}"),
+    }
+}
+
+/// Echoes, and closes when asked to.
+struct Server {
+    name: &'static str,
+    transport: Transport,
+    events: Events,
+}
+
+impl Server {
+    fn open(name: &'static str, mode: Mode, config: Config) -> Self {
+        let settings = Settings { mode, ..Settings::new(config) };
+        let secret = [now().0 as u8; 32];
+        let transport = Transport::open(&settings, secret, now()).unwrap_or_else(|e| panic!("{name}: {e}"));
+        Self { name, transport, events: Events::default() }
+    }
+
+    fn step(&mut self) {
+        let Self { name, transport, events } = self;
+        transport.drain(now(), events);
+        for e in events.iter() {
+            tell(name, &e);
+            let Event::Data { association, stream, ppid, octets } = e else { continue };
+            match octets {
+                b"please shut down" => transport.shutdown(now(), association),
+                b"please abort" => transport.abort(now(), association),
+                _ => {
+                    if let Err(e) = transport.send(association, stream, ppid, octets) {
+                        println!("{name} refused: {e}");
+                    }
+                }
+            }
+        }
+        transport.flush(now());
+    }
+}
+
+/// Sends four messages, waits for their echo; the second run then shuts down.
+struct Client {
+    name: &'static str,
+    server: Server,
+    association: AssociationId,
+    echoed: usize,
+}
+
+impl Client {
+    fn open(name: &'static str, config: Config, port: u16) -> Self {
+        let mut server = Server::open(name, Mode::Raw, config);
+        let to = ["10.77.0.2".parse().unwrap()];
+        let association = server.transport.connect(now(), &to, port, 0).unwrap();
+        Self { name, server, association, echoed: 0 }
+    }
+
+    /// True once it is done.
+    fn step(&mut self) -> bool {
+        let Server { transport, events, .. } = &mut self.server;
+        transport.drain(now(), events);
+        let mut done = false;
+        for e in events.iter() {
+            tell(self.name, &e);
+            match e {
+                Event::Up { .. } => {
+                    for (stream, size) in [(0, 1), (1, 1452), (2, 30_000), (3, 90_000)] {
+                        transport.send(self.association, stream, 60, &vec![stream as u8; size]).unwrap();
+                    }
+                }
+                Event::Data { .. } => self.echoed += 1,
+                Event::Down { .. } => done = true,
+                _ => {}
+            }
+        }
+        if self.echoed == 4 {
+            println!("{} echoed 4", self.name);
+            self.echoed = 0;
+            done |= self.name == "client";
+            if !done {
+                transport.shutdown(now(), self.association);
+            }
+        }
+        transport.flush(now());
+        done
+    }
+}
