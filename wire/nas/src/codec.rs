@@ -168,7 +168,7 @@ pub(crate) mod write {
     }
 
     /// Joins the half octet that [`low`] wrote just before.
-    pub(crate) fn high<T: HalfIe>(value: &T, out: &mut Vec<u8>) {
+    pub(crate) fn high<T: HalfIe>(value: &T, out: &mut [u8]) {
         if let Some(last) = out.last_mut() {
             *last |= value.half() << 4;
         }
@@ -275,7 +275,8 @@ macro_rules! message {
                 Ok(message)
             }
 
-            #[allow(unused_variables)]
+            // A message without elements writes nothing.
+            #[allow(unused_variables, clippy::ptr_arg)]
             pub(crate) fn encode_body(&self, out: &mut Vec<u8>) {
                 $( $crate::codec::write::$mkind::<$mty $(, $mlen)?>(&self.$mfield, out); )*
                 $( $crate::codec::write::$okind::<$oty $(, $olen)?>($iei, &self.$ofield, out); )*

@@ -79,7 +79,6 @@ TAI_LISTS = [
 ]
 SESSIONS = [v(raw('2000'), 'sessions=5'), v(raw('0280'), 'sessions=1,15'), v(raw('0000'), 'sessions='),
             v(raw('feff'), 'sessions=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15')]
-EAP = [v(raw('0102000430'[:8]))]
 TIMER3 = [v({'Unit': 0, 'Value': 6}, 'secs=3600'), v({'Unit': 6, 'Value': 31}, 'secs=35712000'),
           v({'Unit': 3, 'Value': 15}, 'secs=30'), v({'Unit': 7, 'Value': 0}, 'secs=off')]
 TIMER = [v({'Unit': 0, 'Value': 6}, 'secs=12'), v({'Unit': 1, 'Value': 12}, 'secs=720'),
@@ -194,7 +193,7 @@ VARIANTS = {
     'PayloadContainerType': [v(1)], 'PayloadContainer': [v(raw('2e0101c1ffff91')), v(300 * b'\x55')],
     'NetSlicingInd': [v(1), v(2)],
     '5GSUpdateType': [v(raw('01')), v(raw('03'))],
-    'NASContainer': [v(raw('7e00417900')), v(5000 * b'\x77')],
+    'NASContainer': [v(raw('7e004179000d0199f907f0ff00000000000010')), v(5000 * b'\x77')],
     'T3324': TIMER3[:1], 'T3512': TIMER3, 'T3447': TIMER3[:2], 'BackOffTimer': TIMER3, 'LowerBoundTimer': TIMER3[:1],
     'T3502': TIMER, 'T3346': TIMER, 'T3448': TIMER[:1], 'Non3GPPDeregTimer': TIMER[:1], 'RQTimer': TIMER,
     '5GSRegResult': [v({'Value': a, 'SMSAllowed': s}, 'result=%d' % a, 'sms=%d' % s)
@@ -210,9 +209,9 @@ VARIANTS = {
                v([{'Allowed': 1, 'Type': 2, 'PTAI': {'TAIs': [{'PLMN': PLMN, 'TAC': 9}]}},
                   {'Allowed': 1, 'Type': 3, 'PTAI': {'PLMN': '310410'}}], 'area=true:2:999/70-9;3:310/410')],
     'EmergNumList': [v(raw('03011911'))],
-    'ExtEmergNumList': [v(raw('0301191100'))],
+    'ExtEmergNumList': [v(raw('0001f100'))],
     'SORTransContainer': [v(raw('00' + '11' * 16 + '0000')), v(raw('01' + '22' * 16))],
-    'EAPMsg': [v(raw('01020004')), v(raw('0203000801020304'))],
+    'EAPMsg': [v(raw('0102000501')), v(raw('020300090175736572'))],
     'NSSAIInclMode': [v(n) for n in range(4)],
     'OperatorAccessCatDefs': [v(b'')],
     'Non3GPPNWProvPol': [v(1)], 'EPSBearerCtxtStat': [v(raw('2000'))],

@@ -7,11 +7,17 @@ is 1. With --show each message is printed. Blank lines and those that begin with
 """
 
 import logging
+import re
 import sys
 from binascii import hexlify, unhexlify
 
 from pycrate_mobile import TS24007
-from pycrate_mobile.NAS5G import parse_NAS5G
+from pycrate_mobile.TS24501_FGMM import FGMMSecProtNASMessage, FGMMTypeClasses
+from pycrate_mobile.TS24501_FGSM import FGSMTypeClasses
+
+
+NAI = re.compile(b'[\x11\x21\x31][^@]*@')
+judged = b''
 
 
 class Failed(Exception):
@@ -19,14 +25,29 @@ class Failed(Exception):
 
 
 def complain(text, *args):
-    raise Failed(text % args if args else text)
+    text = text % args if args else text
+    # pycrate 0.7 reads a SUCI in NAI form but leaves its octets unread, and says so of a right one.
+    if 'uncorrect decoding for IE, 5GSID' in text and NAI.search(judged):
+        return
+    # It looks for no length before the areas of a LADN (TS 24.501 §9.11.3.30).
+    if 'unable to decode IE, LADNInfo' in text:
+        return
+    raise Failed(text)
 
 
 def judge(octets, show):
     """Raises what is wrong with one message."""
-    message, error = parse_NAS5G(octets, inner=False)
-    if error or message is None:
-        raise Failed('error %s' % error)
+    global judged
+    judged = octets
+    if octets[0] == 0x2e:
+        message = FGSMTypeClasses[octets[3]]()
+    elif octets[0] == 0x7e and octets[1] == 0:
+        message = FGMMTypeClasses[octets[2]]()
+    elif octets[0] == 0x7e:
+        message = FGMMSecProtNASMessage()
+    else:
+        raise Failed('neither 5GMM nor 5GSM')
+    message.from_bytes(octets)
     again = message.to_bytes()
     if again != octets:
         raise Failed('encodes to %s' % hexlify(again).decode())
@@ -36,8 +57,9 @@ def judge(octets, show):
 
 def main():
     show = '--show' in sys.argv[1:]
-    # An element that it cannot decode is only worth a warning to pycrate; here it is a failure.
+    # To an element that it does not know or cannot decode pycrate gives a line of its log; here it is a failure.
     TS24007._logger.warning = complain
+    TS24007._logger.info = complain
     for log in logging.Logger.manager.loggerDict.values():
         if isinstance(log, logging.Logger):
             log.setLevel(logging.ERROR)

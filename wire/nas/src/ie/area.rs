@@ -5,7 +5,7 @@ use whimbrel_ids::{DecodeError, DecodeErrorKind, Dnn, PlmnId, Reader, Tac, Tai};
 
 use crate::codec::{Ie, write};
 
-/// Tracking areas in one list, and in each part of it (TS 24.501 §9.11.3.9).
+/// Tracking areas in one list, all its parts together (TS 24.501 §9.11.3.9); those beyond are neither read nor written.
 pub const TAI_LIST_MAX: usize = 16;
 
 fn plmn(r: &mut Reader<'_>) -> Result<PlmnId, DecodeError> {
@@ -38,8 +38,7 @@ impl Ie for PlmnId {
     }
 }
 
-/// One part of a list of tracking areas, by the way in which it lists them. No part lists none, and what is beyond
-/// [`TAI_LIST_MAX`] is not written.
+/// One part of a list of tracking areas, by the way in which it lists them. A part without areas is not written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PartialTaiList {
     /// Areas of one PLMN, one by one (type 00).
@@ -73,8 +72,27 @@ impl PartialTaiList {
         }
     }
 
-    /// Reads the part whose first octet gave `kind` and `count`.
-    fn decode(kind: u8, count: usize, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+    /// How many areas it lists.
+    fn len(&self) -> usize {
+        match self {
+            Self::OnePlmn { tacs, .. } => tacs.len(),
+            Self::Consecutive { count, .. } => usize::from(*count),
+            Self::Tais(tais) => tais.len(),
+        }
+    }
+
+    /// Reads the part whose first octet gave `kind` and `count`, and keeps up to `room` of its areas.
+    fn decode(kind: u8, count: usize, room: usize, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut part = Self::decode_all(kind, count, r)?;
+        match &mut part {
+            Self::OnePlmn { tacs, .. } => tacs.truncate(room),
+            Self::Consecutive { count, .. } => *count = usize::from(*count).min(room) as u8,
+            Self::Tais(tais) => tais.truncate(room),
+        }
+        Ok(part)
+    }
+
+    fn decode_all(kind: u8, count: usize, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match kind {
             0 => {
                 Self::OnePlmn { plmn: plmn(r)?, tacs: (0..count).map(|_| tac(r)).collect::<Result<_, _>>()? }
@@ -85,17 +103,18 @@ impl PartialTaiList {
         })
     }
 
-    /// Writes it; `flag` is the allowed type of a service area list. An empty part writes nothing.
-    fn encode(&self, flag: u8, out: &mut Vec<u8>) {
-        let (kind, count) = match self {
-            Self::OnePlmn { tacs, .. } => (0, tacs.len()),
-            Self::Consecutive { count, .. } => (1, usize::from(*count)),
-            Self::Tais(tais) => (2, tais.len()),
+    /// Writes up to `room` of its areas and takes them from `room`; `flag` is the allowed type of a service area list.
+    fn encode(&self, flag: u8, room: &mut usize, out: &mut Vec<u8>) {
+        let kind = match self {
+            Self::OnePlmn { .. } => 0,
+            Self::Consecutive { .. } => 1,
+            Self::Tais(_) => 2,
         };
-        let count = count.min(TAI_LIST_MAX);
+        let count = self.len().min(*room);
         if count == 0 {
             return;
         }
+        *room -= count;
         out.push(flag | kind << 5 | (count as u8 - 1));
         match self {
             Self::OnePlmn { plmn, tacs } => {
@@ -145,16 +164,19 @@ impl FromIterator<Tai> for TaiList {
 
 impl Ie for TaiList {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let mut parts = Vec::new();
-        while !r.is_empty() && parts.len() < TAI_LIST_MAX {
+        let (mut parts, mut room) = (Vec::new(), TAI_LIST_MAX);
+        while !r.is_empty() && room > 0 {
             let head = r.u8("5GS tracking area identity list")?;
-            parts.push(PartialTaiList::decode(head >> 5 & 0x03, count(head), r)?);
+            let part = PartialTaiList::decode(head >> 5 & 0x03, count(head), room, r)?;
+            room -= part.len();
+            parts.push(part);
         }
         Ok(Self(parts))
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        self.0.iter().take(TAI_LIST_MAX).for_each(|part| part.encode(0, out));
+        let mut room = TAI_LIST_MAX;
+        self.0.iter().for_each(|part| part.encode(0, &mut room, out));
     }
 }
 
@@ -165,6 +187,16 @@ pub enum PartialServiceArea {
     Areas(PartialTaiList),
     /// All areas of the PLMN (type 11).
     AllOf(PlmnId),
+}
+
+impl PartialServiceArea {
+    /// How much of the list's room it takes; a whole PLMN counts as one.
+    fn len(&self) -> usize {
+        match self {
+            Self::Areas(list) => list.len(),
+            Self::AllOf(_) => 1,
+        }
+    }
 }
 
 /// Service area list (TS 24.501 §9.11.3.49).
@@ -179,22 +211,28 @@ pub struct ServiceAreaList {
 impl Ie for ServiceAreaList {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut list = Self { non_allowed: r.peek().is_some_and(|o| o & 0x80 != 0), parts: Vec::new() };
-        while !r.is_empty() && list.parts.len() < TAI_LIST_MAX {
+        let mut room = TAI_LIST_MAX;
+        while !r.is_empty() && room > 0 {
             let head = r.u8("service area list")?;
-            list.parts.push(match head >> 5 & 0x03 {
+            let part = match head >> 5 & 0x03 {
                 3 => PartialServiceArea::AllOf(plmn(r)?),
-                kind => PartialServiceArea::Areas(PartialTaiList::decode(kind, count(head), r)?),
-            });
+                kind => PartialServiceArea::Areas(PartialTaiList::decode(kind, count(head), room, r)?),
+            };
+            room -= part.len();
+            list.parts.push(part);
         }
         Ok(list)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         let flag = if self.non_allowed { 0x80 } else { 0 };
-        for part in self.parts.iter().take(TAI_LIST_MAX) {
+        let mut room = TAI_LIST_MAX;
+        for part in &self.parts {
             match part {
-                PartialServiceArea::Areas(list) => list.encode(flag, out),
+                PartialServiceArea::Areas(list) => list.encode(flag, &mut room, out),
+                PartialServiceArea::AllOf(_) if room == 0 => {}
                 PartialServiceArea::AllOf(plmn) => {
+                    room -= 1;
                     out.push(flag | 0x60);
                     out.extend_from_slice(&plmn.octets());
                 }

@@ -12,8 +12,8 @@ use crate::codec::Ie;
 
 const IE: &str = "5GS mobile identity";
 
-/// The longest scheme output or NAI: what fits a 5GS mobile identity whose length is two octets, less its header.
-const SUCI_PART_LEN_MAX: usize = 3000;
+/// The longest scheme output or NAI: what a length of two octets leaves behind the eight octets of a SUCI's head.
+const SUCI_PART_LEN_MAX: usize = 65535 - 8;
 
 code_half! {
     /// Which identity is asked for (TS 24.501 §9.11.3.3). Unused codes mean SUCI.

@@ -7,10 +7,11 @@ use crate::codec::Ie;
 
 const IE: &str = "network name";
 
-/// The default alphabet of TS 23.038 §6.2.1, in the order of its codes; code 0x1B leads into the extension table.
+/// The default alphabet of TS 23.038 §6.2.1, in the order of its codes; 0x1B, which leads into an extension
+/// table, reads as the space that the clause has shown in its stead.
 const DEFAULT_ALPHABET: [char; 128] = [
     '@', '£', '$', '¥', 'è', 'é', 'ù', 'ì', 'ò', 'Ç', '\n', 'Ø', 'ø', '\r', 'Å', 'å', //
-    'Δ', '_', 'Φ', 'Γ', 'Λ', 'Ω', 'Π', 'Ψ', 'Σ', 'Θ', 'Ξ', '\u{1b}', 'Æ', 'æ', 'ß', 'É', //
+    'Δ', '_', 'Φ', 'Γ', 'Λ', 'Ω', 'Π', 'Ψ', 'Σ', 'Θ', 'Ξ', '\u{a0}', 'Æ', 'æ', 'ß', 'É', //
     ' ', '!', '"', '#', '¤', '%', '&', '\'', '(', ')', '*', '+', ',', '-', '.', '/', //
     '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', ':', ';', '<', '=', '>', '?', //
     '¡', 'A', 'B', 'C', 'D', 'E', 'F', 'G', 'H', 'I', 'J', 'K', 'L', 'M', 'N', 'O', //
@@ -44,7 +45,7 @@ impl NetworkName {
     /// A name in the default alphabet where it has all characters, else in UCS2; `None` if neither has, or if the
     /// name is too long.
     pub fn new(text: &str) -> Option<Self> {
-        let coding = if text.chars().all(|c| gsm7_code(c).is_some()) {
+        let coding = if text.chars().all(|c| c != '\u{a0}' && gsm7_code(c).is_some()) {
             NameCoding::Gsm7
         } else if text.chars().all(|c| u32::from(c) <= 0xffff) {
             NameCoding::Ucs2
@@ -72,9 +73,6 @@ impl NetworkName {
 }
 
 fn gsm7_code(c: char) -> Option<u8> {
-    if c == '\u{1b}' {
-        return None;
-    }
     DEFAULT_ALPHABET.iter().position(|d| *d == c).map(|i| i as u8)
 }
 

@@ -44,10 +44,13 @@ impl<const MIN: usize, const MAX: usize> fmt::Debug for Octets<MIN, MAX> {
 }
 
 impl<const MIN: usize, const MAX: usize> Ie for Octets<MIN, MAX> {
+    /// More than `MAX` octets are refused: what is carried unread must not be cut.
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let octets = r.take_rest();
-        let kept = octets.get(..MAX).unwrap_or(octets);
-        Self::new(kept).ok_or(r.error(DecodeErrorKind::InvalidLength, "value"))
+        let at = r.error(DecodeErrorKind::InvalidLength, "value");
+        if r.remaining() > MAX {
+            return Err(at);
+        }
+        Self::new(r.take_rest()).ok_or(at)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -132,7 +135,11 @@ macro_rules! bit_octets {
 
         impl crate::codec::Ie for $name {
             fn decode(r: &mut whimbrel_ids::Reader<'_>) -> Result<Self, whimbrel_ids::DecodeError> {
-                crate::ie::Octets::decode(r).map(Self)
+                // Octets beyond those that the clause knows are spare, or of a later release.
+                let octets = r.take_rest();
+                let kept = octets.get(..$max).unwrap_or(octets);
+                let short = r.error(whimbrel_ids::DecodeErrorKind::InvalidLength, stringify!($name));
+                Self::from_octets(kept).ok_or(short)
             }
 
             fn encode(&self, out: &mut Vec<u8>) {

@@ -84,6 +84,8 @@ code_half! {
 
 /// Optional elements in one entry of multiple payloads: four bits count them.
 const ENTRY_OPTIONAL_MAX: usize = 15;
+/// Contents of one entry: what its length of two octets leaves beside its head and its optional elements.
+const ENTRY_CONTENTS_MAX: usize = 65535 - 1 - ENTRY_OPTIONAL_MAX * 257;
 /// Entries in multiple payloads: one octet counts them.
 const ENTRIES_MAX: usize = 255;
 
@@ -95,7 +97,7 @@ pub struct PayloadEntry {
     /// Its optional elements (PDU session ID, request type, DNN …) as identifier and value, kept as received.
     pub optional: Vec<(u8, Octets<0, 255>)>,
     /// Its contents.
-    pub contents: Octets<0, 65535>,
+    pub contents: Octets<0, ENTRY_CONTENTS_MAX>,
 }
 
 /// The payloads of a container of type "multiple payloads" (TS 24.501 §9.11.3.39).

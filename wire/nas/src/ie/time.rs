@@ -25,7 +25,7 @@ impl TimeZone {
 
 /// A two-digit number as swapped nibbles.
 fn semi_octet(value: u8) -> u8 {
-    value % 10 << 4 | value / 10 % 10
+    ((value % 10) << 4) | (value / 10 % 10)
 }
 
 fn from_semi_octet(octet: u8) -> Option<u8> {

@@ -1,4 +1,5 @@
 //! Octets as hexadecimal digits, for the tests.
+#![allow(dead_code)] // each test uses its part
 
 /// The octets of hexadecimal digits.
 pub(crate) fn unhex(digits: &str) -> Vec<u8> {
