@@ -1,1 +1,37 @@
-//! The control plane's procedures (TS 23.502) as deterministic machines, one per phone
+//! The control plane's procedures (TS 23.502) as deterministic machines, one per phone.
+//!
+//! | where | what |
+//! | --- | --- |
+//! | [`envelope`] | what enters a phone's machine and what leaves it |
+//! | [`Shard`] | runs the machines of one thread's phones |
+//! | `collision` | which procedure an input belongs to, and what becomes of those that run |
+//! | [`amf`], [`smf`], [`udm`] | the procedures, one file each, each laid beside its clause |
+//! | [`refusal`], [`event`] | why not, and what happened |
+//!
+//! Nothing here reads a clock, opens a socket or draws a number: time, octets and entropy come in envelopes.
+
+#![forbid(unsafe_code)]
+
+pub mod amf;
+mod collision;
+pub mod config;
+pub mod envelope;
+pub mod event;
+mod input;
+mod phone;
+mod prf;
+mod procedure;
+pub mod refusal;
+mod shard;
+pub mod smf;
+pub mod udm;
+
+pub use envelope::{
+    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Output, OutputId, Payload,
+    PhoneId, Subject,
+};
+pub use event::{Event, PhoneEvent, RanEvent};
+pub use phone::{AmfContext, Connection, Phone};
+pub use prf::Prf;
+pub use refusal::Refusal;
+pub use shard::{Procedure, Shard};

@@ -1,0 +1,51 @@
+//! AN release: TS 23.502 §4.2.6, TS 38.413 §8.3.2, §8.3.3.
+
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::Cause;
+
+use super::connection::{lost, send_release_command};
+use crate::event::Event;
+use crate::input::Input;
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::smf;
+
+/// Begins to let the phone's connection go; the gNB may have asked.
+pub(crate) fn start(ue: Ue, cause: Cause) {
+    let ue = ue.on(Lane::Mobility);
+    ue.start(Lane::Mobility, Procedure::AnRelease, async move {
+        let began = ue.now();
+        send_release_command(ue, cause); // step 2
+        smf::deactivate_all(ue); // steps 5 to 7, on each session's lane
+        let complete =
+            |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::UeContextReleaseComplete(_)));
+        // Step 4. A gNB that does not complete has lost the phone all the same.
+        let answer = ue.receive(complete, ue.config().timers.guard).await;
+        if let Err(Interrupt::Superseded(_) | Interrupt::ConnectionLost) = answer {
+            return; // the phone came back on a new connection before this one was gone
+        }
+        let subject = ue.with(|p| p.subject());
+        let took = ue.now().since(began);
+        ue.event(Event::Completed { procedure: Procedure::AnRelease, subject, took });
+        lost(ue);
+    });
+}
+
+/// A phone without connection is watched: it shows up within the periodic registration timer, or is deregistered
+/// (TS 24.501 §5.3.7). One that is not registered has nothing to come back to.
+pub(crate) fn begin_reachability(ue: Ue) {
+    let timers = ue.config().timers;
+    let now = ue.now();
+    let registered = ue.with(|p| {
+        if p.amf.registered {
+            // Mobile reachable timer: T3512 and four minutes; then the implicit deregistration timer.
+            p.amf.reachable_until = Some(now + timers.t3512 + timers.implicit_deregistration * 2);
+            if let Some(security) = &mut p.amf.security {
+                security.release_schedules();
+            }
+        }
+        p.amf.registered
+    });
+    if !registered {
+        super::end::dismiss(ue);
+    }
+}

@@ -1,0 +1,73 @@
+//! Generic UE configuration update: TS 23.502 §4.2.4.2, TS 24.501 §5.4.4.
+
+use whimbrel_ids::Guti;
+use whimbrel_nas::ie::{ConfigurationUpdateIndication, MobileIdentity, NetworkName, TimeZone, UniversalTime};
+use whimbrel_nas::mm::{self, ConfigurationUpdateCommand};
+
+use super::connection::send_nas;
+use super::end;
+use super::nas::Security;
+use crate::event::Event;
+use crate::input::Input;
+use crate::procedure::{End, Repeated, ask};
+use crate::shard::{Lane, Procedure, Ue};
+
+/// Tells the network's name and time, as phones show them. Needs no answer, and is not repeated (TS 24.501 §5.4.4.2).
+pub(crate) fn tell_network_name(ue: Ue) {
+    if let Some(command) = names(ue) {
+        send_nas(ue, &command.into(), Security::Current);
+    }
+}
+
+/// Gives the phone a new 5G-GUTI, which it acknowledges (TS 33.501 §6.12.3: after a network-triggered service request, and
+/// whenever the operator's policy wants it).
+pub(crate) fn reallocate_guti(ue: Ue) {
+    let ue = ue.on(Lane::Mobility);
+    ue.start(Lane::Mobility, Procedure::ConfigurationUpdate, async move {
+        let began = ue.now();
+        match reallocation(ue).await {
+            Ok(()) => {
+                let subject = ue.with(|p| p.subject());
+                let took = ue.now().since(began);
+                ue.event(Event::Completed { procedure: Procedure::ConfigurationUpdate, subject, took });
+            }
+            // TS 24.501 §5.4.4.6 b: after the fifth expiry both 5G-GUTIs stay good until one is used.
+            Err(End::Refused(_)) => {}
+            Err(End::Interrupted(why)) => end::interrupted(ue, why),
+        }
+    });
+}
+
+async fn reallocation(ue: Ue) -> Result<(), End> {
+    let tmsi = ue.take_tmsi();
+    ue.with(|p| p.amf.former_tmsi = p.amf.tmsi.replace(tmsi));
+    let guami = ue.config().amf.guami();
+    let mut command = names(ue).unwrap_or(ConfigurationUpdateCommand::new());
+    command.guti = Some(MobileIdentity::Guti(Guti { guami, tmsi }));
+    command.update_indication = Some(ConfigurationUpdateIndication {
+        acknowledgement_requested: true,
+        registration_requested: false,
+    });
+    let timer = Repeated::new("CONFIGURATION UPDATE COMMAND", ue.config().timers.t3555);
+    let accepts =
+        |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::ConfigurationUpdateComplete(_)));
+    ask(ue, Box::new(command.into()), Security::Current, timer, accepts).await?;
+    ue.with(|p| p.amf.former_tmsi = None);
+    Ok(())
+}
+
+/// Network name and time, where the operator configured a name.
+fn names(ue: Ue) -> Option<ConfigurationUpdateCommand> {
+    let config = ue.config();
+    let name = &config.amf.network_name;
+    if name.full.is_empty() && name.short.is_empty() {
+        return None;
+    }
+    let zone = TimeZone::from_quarters(config.amf.time_zone_quarters).unwrap_or(TimeZone::UTC);
+    let mut command = ConfigurationUpdateCommand::new();
+    command.full_name = NetworkName::new(&name.full).filter(|_| !name.full.is_empty());
+    command.short_name = NetworkName::new(&name.short).filter(|_| !name.short.is_empty());
+    command.local_time_zone = Some(zone);
+    command.universal_time = Some(UniversalTime::from_unix_secs(ue.now().as_secs(), zone));
+    Some(command)
+}

@@ -1,0 +1,324 @@
+//! A phone's N2 connection: its first message, its later ones, and what leaves on it.
+//!
+//! TS 38.413 §8.6 (NAS transport), §10.6 (messages that name the wrong phone), TS 23.502 §4.2.6 (release).
+
+use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
+use whimbrel_nas::mm;
+use whimbrel_ngap::ie::{
+    Cause, CauseNas, CauseProtocol, CauseRadioNetwork, UeAggregateMaximumBitRate, UeNgapIDs, UeNgapIdPair,
+    UserLocationInformation,
+};
+use whimbrel_ngap::msg::{
+    DownlinkNasTransport, ErrorIndication, HandoverPreparationFailure, InitialUeMessage, PathSwitchRequest,
+    PathSwitchRequestFailure, UeContextReleaseCommand,
+};
+use whimbrel_ngap::{Message, peek};
+
+use super::an_release;
+use super::context_setup::context_answered;
+use super::nas::{self, First, Security};
+use super::ran_node::error_indication;
+use crate::collision;
+use crate::envelope::{AssociationId, Disposition, Effect};
+use crate::event::{Dropped, Event};
+use crate::input::Input;
+use crate::phone::Connection;
+use crate::shard::{Interrupt, Lane, Ue};
+use crate::smf;
+
+/// The first message of a connection.
+///
+/// It touches the phone that it names only if it proves to come from that phone; else it is a stranger's, and runs
+/// in a slot of its own.
+pub(crate) fn initial_ue_message(
+    ue: Ue,
+    association: AssociationId,
+    amf_ue_ngap_id: AmfUeNgapId,
+    octets: &[u8],
+    addressed: bool,
+) {
+    let m = match Message::decode(octets) {
+        Ok(Message::InitialUeMessage(m)) => m,
+        Ok(_) => return refuse_first(ue, association, Some(error_indication(CauseProtocol::SemanticError))),
+        Err(refusal) => return refuse_first(ue, association, refusal.error_indication()),
+    };
+    let known = ue.with(|p| p.amf.security.is_some());
+    if known && !m.five_g_s_tmsi.is_none_or(|t| ue.with(|p| p.bears(t.tmsi))) {
+        return ue.remark(|b| b.disposition = Disposition::Stranger);
+    }
+    match nas::receive_first(ue, &m.nas_pdu, known, addressed) {
+        First::Stranger => ue.remark(|b| b.disposition = Disposition::Stranger),
+        First::Elsewhere(tmsi) => ue.remark(|b| b.disposition = Disposition::Elsewhere(tmsi)),
+        First::Unreadable(why) => {
+            let subject = ue.with(|p| p.subject());
+            ue.event(Event::Dropped { subject, why });
+            // Nothing follows on such a connection: the gNB is told to let it go (TS 24.501 §7.2.1).
+            refuse_first(ue, association, None);
+            let ids = UeNgapIdPair::new(amf_ue_ngap_id, m.ran_ue_ngap_id);
+            emit(ue, association, &release_command(ids, CauseNas::Unspecified).into(), None);
+        }
+        First::Read(received) => {
+            adopt(ue, association, amf_ue_ngap_id, &m, received.protected);
+            collision::mm(ue, received);
+        }
+    }
+}
+
+/// Ends the slot that a first message got if it holds nothing yet.
+fn refuse_first(ue: Ue, association: AssociationId, answer: Option<ErrorIndication>) {
+    if let Some(answer) = answer {
+        emit(ue, association, &answer.into(), None);
+    }
+    if ue.with(|p| p.amf.security.is_none() && p.amf.connection.is_none()) {
+        ue.remark(|b| b.disposition = Disposition::Ended);
+    }
+}
+
+/// Takes the new connection in place of one that the phone may have had (TS 23.502 §4.2.2.2.2, §4.2.3.2): the gNB of the
+/// former is told to let go, and what ran over it ends.
+fn adopt(
+    ue: Ue,
+    association: AssociationId,
+    amf_ue_ngap_id: AmfUeNgapId,
+    m: &InitialUeMessage,
+    secured: bool,
+) {
+    if let Some(former) = ue.with(|p| p.amf.connection.take()) {
+        let ids = UeNgapIdPair::new(former.amf_ue_ngap_id, former.ran_ue_ngap_id);
+        let command = release_command(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason);
+        emit(ue, former.association, &command.into(), None);
+        lost(ue);
+    }
+    ue.with(|p| {
+        p.amf.reachable_until = None;
+        p.amf.connection_until = None;
+        p.amf.connection = Some(Connection {
+            association,
+            amf_ue_ngap_id,
+            ran_ue_ngap_id: m.ran_ue_ngap_id,
+            context_set_up: false,
+            context_requested: m.ue_context_request.is_some(),
+            ambr_told: false,
+            follow_on: false,
+            secured,
+        });
+    });
+    locate(ue, &m.user_location_information);
+}
+
+/// The connection is gone, by whatever way: what ran over it is interrupted, its sessions' user planes wait.
+pub(crate) fn lost(ue: Ue) {
+    ue.with(|p| {
+        p.amf.connection = None;
+        p.amf.connection_until = None;
+        p.lanes.interrupt(Lane::Mobility, Interrupt::ConnectionLost);
+        for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
+            p.lanes.interrupt(Lane::Session(psi), Interrupt::ConnectionLost);
+        }
+    });
+    smf::deactivate_all(ue);
+    an_release::begin_reachability(ue);
+}
+
+/// Notes where the phone is.
+pub(crate) fn locate(ue: Ue, location: &UserLocationInformation) {
+    let tai = match location {
+        UserLocationInformation::UserLocationInformationNr(nr) => Some(nr.tai),
+        UserLocationInformation::UserLocationInformationEutra(eutra) => Some(eutra.tai),
+        _ => None,
+    };
+    if tai.is_some() {
+        ue.with(|p| p.amf.tai = tai);
+    }
+}
+
+/// A later message of a connection.
+pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8]) {
+    let named = peek(octets);
+    let ids = named.and_then(|n| Some((n.amf_ue_ngap_id?, n.ran_ue_ngap_id)));
+    let message = match Message::decode(octets) {
+        Ok(m) => m,
+        Err(refusal) => {
+            if let Some(answer) = refusal.error_indication() {
+                emit(ue, association, &answer.into(), None);
+            }
+            return;
+        }
+    };
+    if let Some(cause) = mismatch(ue, association, ids) {
+        // Those that end a connection, or are errors themselves, get no answer (TS 38.413 §10.6).
+        if !matches!(message, Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_)) {
+            let mut answer = error_indication(cause);
+            (answer.amf_ue_ngap_id, answer.ran_ue_ngap_id) = (ids.map(|i| i.0), ids.and_then(|i| i.1));
+            emit(ue, association, &answer.into(), None);
+        }
+        return;
+    }
+    dispatch(ue, message);
+}
+
+/// Whether a message belongs to this connection: the association, both identities (TS 38.413 §10.6).
+fn mismatch(
+    ue: Ue,
+    association: AssociationId,
+    ids: Option<(AmfUeNgapId, Option<RanUeNgapId>)>,
+) -> Option<CauseRadioNetwork> {
+    ue.with(|p| match (&p.amf.connection, ids) {
+        (Some(c), Some((amf, ran))) if c.association == association && c.amf_ue_ngap_id == amf => (ran
+            .is_some_and(|ran| ran != c.ran_ue_ngap_id))
+        .then_some(CauseRadioNetwork::InconsistentRemoteUeNgapId),
+        _ => Some(CauseRadioNetwork::UnknownLocalUeNgapId),
+    })
+}
+
+fn dispatch(ue: Ue, message: Message) {
+    match message {
+        Message::UplinkNasTransport(m) => {
+            if let Some(location) = &m.user_location_information {
+                locate(ue, location);
+            }
+            match nas::receive(ue, &m.nas_pdu) {
+                Ok(received) => collision::mm(ue, received),
+                Err(why) => {
+                    let subject = ue.with(|p| p.subject());
+                    ue.event(Event::Dropped { subject, why });
+                }
+            }
+        }
+        Message::UeContextReleaseRequest(m) => collision::release_requested(ue, m.cause),
+        Message::UeRadioCapabilityInfoIndication(m) => {
+            ue.with(|p| p.amf.radio_capability = Some(m.ue_radio_capability.into()));
+        }
+        Message::InitialContextSetupResponse(_) | Message::InitialContextSetupFailure(_) => {
+            context_answer(ue, message)
+        }
+        Message::PduSessionResourceSetupResponse(m) => {
+            smf::n2_items(ue, m.pdu_session_resource_setup_list_su_res, smf::N2Outcome::SetUp);
+            smf::n2_items(
+                ue,
+                m.pdu_session_resource_failed_to_setup_list_su_res,
+                smf::N2Outcome::SetupFailed,
+            );
+        }
+        Message::PduSessionResourceReleaseResponse(m) => {
+            smf::n2_items(ue, m.pdu_session_resource_released_list_rel_res, smf::N2Outcome::Released);
+        }
+        Message::UeContextReleaseComplete(_) => to_mobility(ue, message),
+        Message::NasNonDeliveryIndication(_) => ue.event(Event::Repeated("NAS NON DELIVERY INDICATION")),
+        Message::HandoverRequired(m) => {
+            let cause = CauseRadioNetwork::HoTargetNotAllowed;
+            let failure = HandoverPreparationFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, cause.into());
+            send(ue, &failure.into(), None);
+        }
+        Message::PathSwitchRequest(m) => path_switch_refused(ue, &m),
+        Message::ErrorIndication(_)
+        | Message::LocationReport(_)
+        | Message::LocationReportingFailureIndication(_)
+        | Message::PduSessionResourceNotify(_)
+        | Message::RrcInactiveTransitionReport(_)
+        | Message::SecondaryRatDataUsageReport(_)
+        | Message::UplinkRanStatusTransfer(_)
+        | Message::UplinkUeAssociatedNrppaTransport(_) => out_of_state(ue),
+        _ => {
+            out_of_state(ue);
+            send(ue, &error_indication(CauseProtocol::MessageNotCompatibleWithReceiverState).into(), None);
+        }
+    }
+}
+
+/// Xn handover is not served yet; the gNB keeps the phone where the path is (TS 38.413 §8.4.4.3).
+fn path_switch_refused(ue: Ue, m: &PathSwitchRequest) {
+    let failure = PathSwitchRequestFailure::new(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id);
+    send(ue, &failure.into(), None);
+}
+
+/// To the procedure that awaits it; one that a session's setup caused is awaited by nobody but the sessions in it.
+fn context_answer(ue: Ue, message: Message) {
+    let input = Input::Ngap(Box::new(message));
+    if let Err(Input::Ngap(message)) = ue.with(|p| p.lanes.deliver(Lane::Mobility, input))
+        && context_answered(ue, *message).is_err()
+    {
+        collision::release_requested(ue, CauseRadioNetwork::FailureInRadioInterfaceProcedure.into());
+    }
+}
+
+fn to_mobility(ue: Ue, message: Message) {
+    let undelivered = ue.with(|p| p.lanes.deliver(Lane::Mobility, Input::Ngap(Box::new(message)))).is_err();
+    if undelivered {
+        out_of_state(ue);
+    }
+}
+
+pub(crate) fn out_of_state(ue: Ue) {
+    let subject = ue.with(|p| p.subject());
+    ue.event(Event::Dropped { subject, why: Dropped::OutOfState });
+}
+
+/// The identities of the phone's connection.
+pub(crate) fn ids(ue: Ue) -> Option<(AmfUeNgapId, RanUeNgapId)> {
+    ue.with(|p| p.amf.connection.as_ref().map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id)))
+}
+
+/// Sends an NGAP message on the phone's connection, if it has one.
+pub(crate) fn send(ue: Ue, message: &Message, downlink_count: Option<u32>) {
+    if let Some(association) = ue.with(|p| p.amf.connection.as_ref().map(|c| c.association)) {
+        emit(ue, association, message, downlink_count);
+    }
+}
+
+fn emit(ue: Ue, association: AssociationId, message: &Message, downlink_count: Option<u32>) {
+    let mut octets = Vec::with_capacity(128);
+    message.encode(&mut octets);
+    ue.emit(Effect::N2 { association, octets }, downlink_count);
+}
+
+/// Sends a 5GMM message in DOWNLINK NAS TRANSPORT.
+pub(crate) fn send_nas(ue: Ue, message: &mm::Message, security: Security) {
+    let Some((amf_ue_ngap_id, ran_ue_ngap_id)) = ids(ue) else { return };
+    let Some((nas_pdu, count)) = nas::protect(ue, message, security) else { return };
+    let transport = DownlinkNasTransport::new(amf_ue_ngap_id, ran_ue_ngap_id, nas_pdu);
+    send(ue, &transport.into(), count);
+}
+
+/// The UE-AMBR for the first message on this connection that sets up a session (TS 38.413 §8.2.1.2); `None` once told.
+pub(crate) fn ue_ambr(ue: Ue) -> Option<UeAggregateMaximumBitRate> {
+    ue.with(|p| {
+        let ambr = p.amf.subscription.as_ref()?.ue_ambr;
+        let connection = p.amf.connection.as_mut()?;
+        if std::mem::replace(&mut connection.ambr_told, true) {
+            return None;
+        }
+        Some(UeAggregateMaximumBitRate::new(bits(ambr.dl_kbps), bits(ambr.ul_kbps)))
+    })
+}
+
+/// kbit/s in bit/s, within what the information element holds (TS 38.413 §9.3.1.4: 4 Tbit/s).
+pub(crate) fn bits(kbps: u64) -> u64 {
+    kbps.saturating_mul(1000).min(4_000_000_000_000)
+}
+
+fn release_command(ids: UeNgapIdPair, cause: impl Into<Cause>) -> UeContextReleaseCommand {
+    UeContextReleaseCommand::new(UeNgapIDs::UeNgapIdPair(ids), cause.into())
+}
+
+/// Tells the gNB to let the connection go (TS 38.413 §8.3.3).
+pub(crate) fn send_release_command(ue: Ue, cause: impl Into<Cause>) {
+    let Some((amf, ran)) = ids(ue) else { return };
+    send(ue, &release_command(UeNgapIdPair::new(amf, ran), cause).into(), None);
+}
+
+/// The answer to a message whose AMF-UE-NGAP-ID nobody bears (TS 38.413 §10.6).
+pub fn unknown_local_id(octets: &[u8]) -> Message {
+    let named = peek(octets);
+    let mut m = error_indication(CauseRadioNetwork::UnknownLocalUeNgapId);
+    m.amf_ue_ngap_id = named.and_then(|n| n.amf_ue_ngap_id);
+    m.ran_ue_ngap_id = named.and_then(|n| n.ran_ue_ngap_id);
+    m.into()
+}
+
+/// The answer to a first message for which there is no slot.
+pub fn overloaded(octets: &[u8], cause: impl Into<Cause>) -> Message {
+    let mut m = error_indication(cause);
+    m.ran_ue_ngap_id = peek(octets).and_then(|n| n.ran_ue_ngap_id);
+    m.into()
+}

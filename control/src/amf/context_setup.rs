@@ -1,0 +1,195 @@
+//! A NAS message to the phone and, where one is wanted, the UE context at its gNB: TS 38.413 §8.3.1, §8.2.1.
+
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::{mm, sm};
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::{
+    Cause, CauseNas, PduSessionResourceItem, PduSessionResourceSetupItemCxtReq,
+    PduSessionResourceSetupItemSuReq, SecurityKey, UeSecurityCapabilities,
+};
+use whimbrel_ngap::msg::{
+    InitialContextSetupRequest, PduSessionResourceReleaseCommand, PduSessionResourceSetupRequest,
+};
+use whimbrel_ngap::transfer::PduSessionResourceReleaseCommandTransfer;
+
+use super::connection::{ids, send, send_nas, ue_ambr};
+use super::nas::{Security, protect};
+use super::nas_transport::n1_sm;
+use crate::input::Input;
+use crate::procedure::End;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Ue};
+use crate::smf;
+
+/// A session to be set up at the gNB, and the NAS message that travels with it.
+struct Item {
+    psi: PduSessionId,
+    n1: Option<mm::Message>,
+}
+
+/// Namf_Communication_N1N2MessageTransfer (TS 23.502 §4.3.2.2.1 steps 11 and 12): a session's user plane at the gNB, and
+/// its message to the phone. The gNB gets its UE context along the way if it has none yet.
+pub(crate) fn n1_n2_message_transfer(ue: Ue, psi: PduSessionId, n1: Option<sm::Message>) {
+    let n1 = n1.and_then(|m| n1_sm(psi, &m));
+    let items = [Item { psi, n1 }];
+    if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
+        set_up_sessions(ue, None, &items);
+    } else {
+        set_up_context(ue, None, &items);
+    }
+}
+
+/// PDU SESSION RESOURCE RELEASE COMMAND with the message that tells the phone (TS 38.413 §8.2.2).
+pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: &sm::Message) {
+    let Some((amf_id, ran_id)) = ids(ue) else { return };
+    let protected = n1_sm(psi, n1).and_then(|m| protect(ue, &m, Security::Current));
+    let (nas_pdu, count) = protected.map_or((None, None), |(pdu, count)| (Some(pdu), count));
+    let cause = Cause::Nas(CauseNas::NormalRelease);
+    let transfer = PduSessionResourceReleaseCommandTransfer::new(cause).to_vec();
+    let mut m = PduSessionResourceReleaseCommand::new(
+        amf_id,
+        ran_id,
+        vec![PduSessionResourceItem::new(psi, transfer)],
+    );
+    m.nas_pdu = nas_pdu;
+    send(ue, &m.into(), count);
+}
+
+/// Proof that an INITIAL CONTEXT SETUP REQUEST is out and its answer awaited.
+#[must_use = "the gNB's answer is awaited with `context_answer`"]
+pub(crate) struct Awaiting;
+
+/// Brings `message` to the phone together with the user planes of `sessions`.
+///
+/// With a UE context where the gNB asked for one (UE Context Request) or a session needs one; without, as plain
+/// NAS transport.
+pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) -> Option<Awaiting> {
+    let items: Vec<Item> = sessions.iter().map(|&psi| Item { psi, n1: None }).collect();
+    let (wanted, there) = ue.with(|p| {
+        let c = p.amf.connection.as_ref();
+        (c.is_some_and(|c| c.context_requested) || !sessions.is_empty(), c.is_some_and(|c| c.context_set_up))
+    });
+    if wanted && !there && set_up_context(ue, Some(message), &items).is_some() {
+        return Some(Awaiting);
+    }
+    if there && !sessions.is_empty() {
+        set_up_sessions(ue, Some(message), &items);
+    } else {
+        send_nas(ue, message, Security::Current);
+    }
+    None
+}
+
+/// Which inputs answer an INITIAL CONTEXT SETUP REQUEST.
+pub(crate) fn is_context_answer(input: &Input) -> bool {
+    let Input::Ngap(m) = input else { return false };
+    matches!(**m, Message::InitialContextSetupResponse(_) | Message::InitialContextSetupFailure(_))
+}
+
+/// Awaits the gNB's answer.
+pub(crate) async fn context_answer(ue: Ue, _: Awaiting) -> Result<(), End> {
+    match ue.receive(is_context_answer, ue.config().timers.guard).await {
+        Ok(Input::Ngap(m)) => context_answered(ue, *m),
+        Ok(_) => Ok(()),
+        Err(Interrupt::TimedOut) => {
+            Err(Refusal::RadioFailure("no answer to INITIAL CONTEXT SETUP REQUEST").into())
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Takes the gNB's answer: the sessions that it set up, and those that it could not.
+pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
+    match message {
+        Message::InitialContextSetupResponse(m) => {
+            ue.with(|p| {
+                if let Some(c) = &mut p.amf.connection {
+                    c.context_set_up = true;
+                }
+            });
+            smf::n2_items(ue, m.pdu_session_resource_setup_list_cxt_res, smf::N2Outcome::SetUp);
+            let failed = m.pdu_session_resource_failed_to_setup_list_cxt_res;
+            smf::n2_items(ue, failed, smf::N2Outcome::SetupFailed);
+            Ok(())
+        }
+        Message::InitialContextSetupFailure(_) => {
+            Err(Refusal::RadioFailure("INITIAL CONTEXT SETUP FAILURE").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Option<()> {
+    let config = ue.config();
+    let (amf_id, ran_id) = ids(ue)?;
+    let (allowed, capabilities, key) = ue.with(|p| {
+        let capability = p.amf.ue_security_capability.as_ref()?;
+        let k_gnb = p.amf.k_amf.as_ref()?.k_gnb(p.amf.as_count.unwrap_or_default());
+        let capabilities = UeSecurityCapabilities::new(
+            shifted(capability.nea()),
+            shifted(capability.nia()),
+            shifted(capability.eea()),
+            shifted(capability.eia()),
+        );
+        Some((p.amf.allowed_nssai.clone(), capabilities, SecurityKey(*k_gnb.octets())))
+    })?;
+    let mut m =
+        InitialContextSetupRequest::new(amf_id, ran_id, config.amf.guami(), allowed, capabilities, key);
+    let mut count;
+    (m.nas_pdu, count) = nas_pdu(ue, message);
+    for Item { psi, n1 } in items {
+        let Some((s_nssai, transfer)) = smf::n2_setup_info(ue, *psi) else { continue };
+        let mut item = PduSessionResourceSetupItemCxtReq::new(*psi, s_nssai, transfer);
+        let newer;
+        (item.nas_pdu, newer) = nas_pdu(ue, n1.as_ref());
+        count = newer.or(count);
+        m.pdu_session_resource_setup_list_cxt_req.push(item);
+    }
+    if !m.pdu_session_resource_setup_list_cxt_req.is_empty() {
+        m.ue_aggregate_maximum_bit_rate = ue_ambr(ue);
+    }
+    ue.with(|p| {
+        m.ue_radio_capability = p.amf.radio_capability.as_ref().map(|c| c.to_vec());
+        m.index_to_rfsp = p.amf.subscription.as_ref().and_then(|s| s.rfsp);
+        m.masked_imeisv = p.amf.pei.filter(|pei| pei.is_imeisv()).map(masked);
+    });
+    send(ue, &m.into(), count);
+    Some(())
+}
+
+/// Sessions' resources on a connection that has its UE context.
+fn set_up_sessions(ue: Ue, message: Option<&mm::Message>, items: &[Item]) {
+    let Some((amf_id, ran_id)) = ids(ue) else { return };
+    let (pdu, mut count) = nas_pdu(ue, message);
+    let mut list = Vec::with_capacity(items.len());
+    for Item { psi, n1 } in items {
+        let Some((s_nssai, transfer)) = smf::n2_setup_info(ue, *psi) else { continue };
+        let mut item = PduSessionResourceSetupItemSuReq::new(*psi, s_nssai, transfer);
+        let newer;
+        (item.pdu_session_nas_pdu, newer) = nas_pdu(ue, n1.as_ref());
+        count = newer.or(count);
+        list.push(item);
+    }
+    let mut m = PduSessionResourceSetupRequest::new(amf_id, ran_id, list);
+    m.nas_pdu = pdu;
+    m.ue_aggregate_maximum_bit_rate = ue_ambr(ue);
+    send(ue, &m.into(), count);
+}
+
+/// A protected NAS message and its COUNT, where there is one to send.
+fn nas_pdu(ue: Ue, message: Option<&mm::Message>) -> (Option<Vec<u8>>, Option<u32>) {
+    match message.and_then(|m| protect(ue, m, Security::Current)) {
+        Some((pdu, count)) => (Some(pdu), count),
+        None => (None, None),
+    }
+}
+
+/// NAS counts algorithm 0 in its map, NGAP begins at algorithm 1 (TS 38.413 §9.3.1.86).
+fn shifted(map: u8) -> u16 {
+    u16::from(map << 1) << 8
+}
+
+/// IMEISV as 16 digits of 4 bits, the last four digits of the serial number set to ones (TS 38.413 §9.3.1.54).
+fn masked(pei: whimbrel_ids::Pei) -> u64 {
+    pei.digits().zip(0..).fold(0, |v, (d, i)| v << 4 | if (10..14).contains(&i) { 0xf } else { u64::from(d) })
+}

@@ -1,0 +1,50 @@
+//! How procedures leave a phone behind.
+
+use whimbrel_ngap::ie::CauseNas;
+
+use super::connection::{ids, send_release_command};
+use super::udm_client;
+use crate::envelope::Disposition;
+use crate::event::Event;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Procedure, Ue};
+use crate::smf;
+
+/// The phone's context ends: its sessions, its connection, its registration at the UDM, its slot.
+pub(crate) fn dismiss(ue: Ue) {
+    smf::release_all(ue);
+    if ue.with(|p| p.amf.registered) {
+        udm_client::deregister(ue);
+    }
+    send_release_command(ue, CauseNas::Deregister);
+    ue.with(|p| {
+        p.amf.connection = None;
+        p.amf.registered = false;
+    });
+    ue.remark(|b| b.disposition = Disposition::Ended);
+}
+
+/// A procedure was refused: the operator learns why, and the phone's context ends.
+pub(crate) fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
+    let subject = ue.with(|p| p.subject());
+    let ran_ue_ngap_id = ids(ue).map(|(_, ran)| ran);
+    ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
+    dismiss(ue);
+}
+
+/// A procedure was interrupted. Its successor takes over; without one, a phone that had not come far is forgotten.
+pub(crate) fn interrupted(ue: Ue, why: Interrupt) {
+    ue.with(|p| p.amf.proposed = None);
+    if why == Interrupt::ConnectionLost && ue.with(|p| p.amf.connection.is_none() && !p.amf.registered) {
+        dismiss(ue);
+    }
+}
+
+/// A connection without session and without a promise to follow on is let go after a while (TS 24.501 §5.3.1.3).
+pub(crate) fn let_go_when_unused(ue: Ue) {
+    let until = ue.now() + ue.config().timers.connection_idle;
+    ue.with(|p| {
+        let unused = p.amf.connection.as_ref().is_some_and(|c| !c.follow_on) && !smf::any_active(p);
+        p.amf.connection_until = unused.then_some(until);
+    });
+}

@@ -1,0 +1,29 @@
+//! Identification: TS 24.501 §5.4.3, TS 23.502 §4.2.2.2.2 steps 4 to 7.
+
+use whimbrel_nas::ie::{IdentityType, MobileIdentity};
+use whimbrel_nas::mm::{self, IdentityRequest, RegistrationRequest};
+
+use super::nas::Security;
+use crate::input::Input;
+use crate::procedure::{End, Repeated, ask};
+use crate::refusal::Refusal;
+use crate::shard::Ue;
+use crate::udm::Identity;
+
+/// Who the phone is: from its request, or by asking. A 5G-GUTI that led nowhere says nothing; there is no N14, so
+/// another AMF's is not looked up.
+pub(crate) async fn identify(ue: Ue, request: &RegistrationRequest) -> Result<Identity, End> {
+    if let MobileIdentity::Suci(suci) = &request.mobile_identity {
+        return Ok(Identity::Suci(suci.clone()));
+    }
+    let question = Box::new(IdentityRequest::new(IdentityType::Suci).into());
+    let timer = Repeated::new("IDENTITY REQUEST", ue.config().timers.t3570);
+    let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::IdentityResponse(_)));
+    match *ask(ue, question, Security::Plain, timer, accepts).await? {
+        mm::Message::IdentityResponse(m) => match m.mobile_identity {
+            MobileIdentity::Suci(suci) => Ok(Identity::Suci(suci)),
+            _ => Err(Refusal::NoIdentity.into()),
+        },
+        _ => Err(Refusal::NoIdentity.into()),
+    }
+}

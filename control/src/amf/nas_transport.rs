@@ -1,0 +1,109 @@
+//! NAS transport of payloads: TS 24.501 §5.4.5. Session management goes to the SMF; what this network has no function
+//! for is dropped, or returned where the clause says so.
+
+use whimbrel_ids::{Dnn, PduSessionId, SNssai};
+use whimbrel_nas::ie::{MmCause, PayloadContainer, PayloadContainerType, RequestType};
+use whimbrel_nas::mm::{DlNasTransport, UlNasTransport};
+
+use super::connection::send_nas;
+use super::nas::Security;
+use crate::event::{Dropped, Event};
+use crate::refusal::Refusal;
+use crate::shard::{Procedure, Ue};
+use crate::smf::{self, SmContextCreateData};
+
+/// A payload from the phone.
+pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
+    if m.payload_container_type != PayloadContainerType::N1_SM_INFORMATION {
+        // SMS, LPP, SOR acknowledgement, UE policy: no function here serves them (§5.4.5.2.5 has them ignored).
+        let subject = ue.with(|p| p.subject());
+        return ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
+    }
+    let Some(psi) = m.pdu_session_id else { return super::connection::out_of_state(ue) };
+    if !ue.with(|p| p.amf.registered) {
+        return super::connection::out_of_state(ue);
+    }
+    let known = ue.with(|p| p.sessions.contains_key(&psi));
+    match m.request_type {
+        Some(RequestType::InitialRequest | RequestType::InitialEmergencyRequest) => create(ue, psi, &m),
+        Some(RequestType::ExistingPduSession | RequestType::ExistingEmergencyPduSession) if !known => {
+            create(ue, psi, &m) // its context was lost: answered by the SMF with 5GSM cause #54
+        }
+        // §5.4.5.2.5 a 1 iv: a session that nobody has.
+        None if !known => not_forwarded(ue, psi, m.payload_container, MmCause::PayloadWasNotForwarded),
+        _ => smf::update_sm_context(ue, psi, &m.payload_container),
+    }
+}
+
+/// Nsmf_PDUSession_CreateSMContext (TS 23.502 §4.3.2.2.1 steps 2 and 3): the AMF chooses slice and data network where the
+/// phone names none (TS 24.501 §5.4.5.2.3).
+fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
+    match choose(ue, psi, m) {
+        Ok((s_nssai, dnn)) => {
+            let existing = matches!(m.request_type, Some(RequestType::ExistingPduSession));
+            smf::create_sm_context(
+                ue,
+                SmContextCreateData { psi, s_nssai, dnn, existing },
+                &m.payload_container,
+            );
+        }
+        Err(refusal) => {
+            let cause = refusal.mm_cause(&ue.config());
+            let subject = ue.with(|p| p.subject());
+            let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
+            let procedure = Procedure::PduSessionEstablishment;
+            ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
+            not_forwarded(ue, psi, m.payload_container.clone(), cause);
+        }
+    }
+}
+
+fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn), Refusal> {
+    let config = ue.config();
+    ue.with(|p| {
+        if p.sessions.len() >= usize::from(config.limits.sessions_per_phone) && !p.sessions.contains_key(&psi)
+        {
+            return Err(Refusal::Limit("sessions_per_phone"));
+        }
+        let subscription = p.amf.subscription.as_ref().ok_or(Refusal::NoIdentity)?;
+        let default = p.amf.allowed_nssai.first().copied();
+        let s_nssai = match m.s_nssai.map(|s| s.s_nssai).or(default) {
+            Some(s) if p.amf.allowed_nssai.contains(&s) => s,
+            Some(s) => return Err(Refusal::SliceNotAllowed(s)),
+            None => return Err(Refusal::NoSlice { requested: Vec::new(), subscribed: Vec::new() }),
+        };
+        let slice = subscription.slice(s_nssai).ok_or(Refusal::SliceNotAllowed(s_nssai))?;
+        let default = || slice.dnns.iter().find(|d| d.default).or(slice.dnns.first());
+        let chosen = match &m.dnn {
+            Some(dnn) => slice.dnns.iter().find(|d| d.dnn == *dnn),
+            None => default(),
+        };
+        match (chosen, &m.dnn) {
+            (Some(d), _) if config.smf.data_networks.contains_key(&d.dnn) => Ok((s_nssai, d.dnn.clone())),
+            (Some(d), _) => Err(Refusal::DnnNotConfigured(d.dnn.clone())),
+            (None, Some(dnn)) => Err(Refusal::DnnNotSubscribed {
+                dnn: dnn.clone(),
+                s_nssai,
+                subscribed: slice.dnns.iter().map(|d| d.dnn.clone()).collect(),
+            }),
+            (None, None) => Err(Refusal::SliceNotAllowed(s_nssai)),
+        }
+    })
+}
+
+/// TS 24.501 §5.4.5.3.1 e: the payload goes back with the cause.
+fn not_forwarded(ue: Ue, psi: PduSessionId, payload: PayloadContainer, cause: MmCause) {
+    let mut m = DlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, payload);
+    m.pdu_session_id = Some(psi);
+    m.cause = Some(cause);
+    send_nas(ue, &m.into(), Security::Current);
+}
+
+/// A session management message to the phone, as DL NAS TRANSPORT.
+pub(crate) fn n1_sm(psi: PduSessionId, sm: &whimbrel_nas::sm::Message) -> Option<whimbrel_nas::mm::Message> {
+    let mut octets = Vec::with_capacity(128);
+    sm.encode(&mut octets);
+    let mut m = DlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, PayloadContainer::new(octets)?);
+    m.pdu_session_id = Some(psi);
+    Some(m.into())
+}

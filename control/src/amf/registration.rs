@@ -1,0 +1,216 @@
+//! Registration: TS 23.502 §4.2.2.2.2; NAS part TS 24.501 §5.5.1.2 and §5.5.1.3.
+
+use std::rc::Rc;
+
+use whimbrel_ids::{Guti, SNssai, Supi, Tai};
+use whimbrel_nas::ie::{
+    Accesses, GprsTimer, GprsTimer3, MappedSNssai, MobileIdentity, NetworkFeatureSupport, Nssai,
+    PartialTaiList, PduSessionSet, RegistrationResult, RejectedNssai, SliceRejectCause, TaiList,
+};
+use whimbrel_nas::mm::{self, RegistrationAccept, RegistrationReject, RegistrationRequest};
+
+use super::authentication::authenticate;
+use super::connection::send_nas;
+use super::context_setup::{context_answered, deliver, is_context_answer};
+use super::identification::identify;
+use super::nas::Security;
+use super::security_mode::{Secured, secure_nas};
+use super::{configuration_update, end, service_request, udm_client};
+use crate::config::Config;
+use crate::event::Event;
+use crate::input::Input;
+use crate::procedure::{End, Repeated, attempt};
+use crate::refusal::Refusal;
+use crate::shard::{Lane, Procedure, Ue};
+use crate::smf;
+
+/// Begins the registration that a message asks for.
+pub(crate) fn start(ue: Ue, request: Box<RegistrationRequest>, protected: bool, digest: u64) {
+    ue.with(|p| p.amf.answering = digest);
+    let ue = ue.on(Lane::Mobility);
+    ue.start(Lane::Mobility, Procedure::Registration, async move {
+        let began = ue.now();
+        match registration(ue, request.into(), protected).await {
+            Ok(()) => {
+                let subject = ue.with(|p| p.subject());
+                let took = ue.now().since(began);
+                ue.event(Event::Completed { procedure: Procedure::Registration, subject, took });
+                configuration_update::tell_network_name(ue);
+                end::let_go_when_unused(ue);
+            }
+            Err(End::Refused(refusal)) => reject(ue, refusal),
+            Err(End::Interrupted(why)) => end::interrupted(ue, why),
+        }
+    });
+}
+
+async fn registration(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) -> Result<(), End> {
+    let tai = here(ue)?;
+    let request = if protected {
+        known(ue, request)? // the context in force proved who it is: step 9 may be skipped
+    } else {
+        let identity = identify(ue, &request).await?; // steps 4 to 7: old AMF, IDENTITY REQUEST
+        let authenticated = authenticate(ue, identity).await?; // step 9: 5G-AKA
+        let Secured { initial_message } = secure_nas(ue, &request, authenticated).await?; // step 9: SECURITY MODE COMMAND
+        let request = initial_message.unwrap_or(request);
+        subscribe(ue).await?; // step 14: Nudm_UECM, Nudm_SDM
+        request
+    };
+    let allowed = admit(ue, &request, tai)?; // slices: TS 23.501 §5.15.5.2
+    accept(ue, &request, tai, allowed).await // steps 21, 22: REGISTRATION ACCEPT, T3550
+}
+
+/// Where the phone is must be served (TS 24.501 §5.5.1.2.5).
+fn here(ue: Ue) -> Result<Tai, End> {
+    let tai = ue.with(|p| p.amf.tai).ok_or(Refusal::Protocol("its gNB did not tell a tracking area"))?;
+    if ue.config().amf.serves(tai) { Ok(tai) } else { Err(Refusal::TaiNotServed(tai).into()) }
+}
+
+/// A protected request comes from a phone that registered before.
+fn known(ue: Ue, request: Rc<RegistrationRequest>) -> Result<Rc<RegistrationRequest>, End> {
+    let complete = ue.with(|p| p.amf.supi.is_some() && p.amf.subscription.is_some());
+    if complete { Ok(request) } else { Err(Refusal::NoIdentity.into()) }
+}
+
+/// Step 14.
+async fn subscribe(ue: Ue) -> Result<(), End> {
+    let supi: Supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
+    let subscription = udm_client::register(ue, supi).await?;
+    ue.with(|p| p.amf.subscription = Some(subscription));
+    ue.remark(|b| b.authenticated = true);
+    Ok(())
+}
+
+/// The slices that the phone may use here, and those that it asked for in vain.
+struct Slices {
+    allowed: Vec<SNssai>,
+    rejected: Vec<(SNssai, SliceRejectCause)>,
+}
+
+/// Requested, subscribed and offered: the slices that all three name. Without a request, the subscribed defaults.
+fn admit(ue: Ue, request: &RegistrationRequest, _served: Tai) -> Result<Slices, End> {
+    let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
+    let config = ue.config();
+    let requested: Vec<SNssai> =
+        request.requested_nssai.iter().flat_map(|n| n.0.iter().map(|s| s.s_nssai)).collect();
+    let usable = |s: &SNssai| config.amf.slices.contains(s) && subscription.slice(*s).is_some();
+    let mut allowed: Vec<SNssai> = requested.iter().copied().filter(usable).collect();
+    if allowed.is_empty() {
+        let defaults = subscription.slices.iter().filter(|s| s.default).map(|s| s.s_nssai);
+        allowed = defaults.filter(usable).collect();
+    }
+    allowed.dedup();
+    allowed.truncate(ALLOWED_SLICES_MAX);
+    if allowed.is_empty() {
+        let subscribed = subscription.slices.iter().map(|s| s.s_nssai).collect();
+        return Err(Refusal::NoSlice { requested, subscribed }.into());
+    }
+    let rejected = requested.into_iter().filter(|s| !usable(s));
+    let rejected =
+        rejected.map(|s| (s, SliceRejectCause::NotAvailableInPlmn)).take(ALLOWED_SLICES_MAX).collect();
+    Ok(Slices { allowed, rejected })
+}
+
+/// The allowed NSSAI holds eight slices (TS 24.501 §9.11.3.37).
+const ALLOWED_SLICES_MAX: usize = 8;
+
+/// Steps 21 and 22: the phone gets its 5G-GUTI, its registration area and its sessions, and confirms.
+async fn accept(ue: Ue, request: &RegistrationRequest, tai: Tai, slices: Slices) -> Result<(), End> {
+    if let Some(status) = request.pdu_session_status {
+        smf::keep_only(ue, |psi| status.contains(psi)); // step 17
+    }
+    let sessions = service_request::sessions_to_activate(ue, request.uplink_data_status);
+    let mut message = registration_accept(ue, tai, slices);
+    message.pdu_session_status = request.pdu_session_status.map(|_| self::sessions(ue));
+    message.reactivation_result =
+        request.uplink_data_status.map(|asked| service_request::failed(asked, &sessions));
+    let message: Box<mm::Message> = Box::new((*message).into());
+    ue.with(|p| {
+        p.amf.registered = true;
+        if let Some(c) = &mut p.amf.connection {
+            c.follow_on = request.registration_type.follow_on_request;
+        }
+    });
+
+    // The gNB's answer and the phone's may come in either order.
+    let mut awaiting = deliver(ue, &message, &sessions);
+    let mut repeated = Repeated::new("REGISTRATION ACCEPT", ue.config().timers.t3550);
+    let mut confirmed = false;
+    while !confirmed || awaiting.is_some() {
+        match attempt(ue, &mut repeated, is_confirmation).await? {
+            Some(Input::Ngap(m)) => {
+                awaiting = None;
+                context_answered(ue, *m)?;
+            }
+            Some(_complete) => {
+                confirmed = true;
+                ue.with(|p| p.amf.former_tmsi = None);
+            }
+            None if confirmed => {
+                return Err(Refusal::RadioFailure("no answer to INITIAL CONTEXT SETUP REQUEST").into());
+            }
+            None => send_nas(ue, &message, Security::Current), // TS 24.501 §5.5.1.2.8 c
+        }
+    }
+    Ok(())
+}
+
+fn is_confirmation(input: &Input) -> bool {
+    match input {
+        Input::Mm(m) => matches!(**m, mm::Message::RegistrationComplete(_)),
+        other => is_context_answer(other),
+    }
+}
+
+fn registration_accept(ue: Ue, tai: Tai, slices: Slices) -> Box<RegistrationAccept> {
+    let config = ue.config();
+    let tmsi = ue.take_tmsi();
+    ue.with(|p| {
+        p.amf.former_tmsi = p.amf.tmsi.replace(tmsi);
+        p.amf.allowed_nssai.clone_from(&slices.allowed);
+    });
+    let mut m = Box::new(RegistrationAccept::new(RegistrationResult::over(Accesses::ThreeGpp)));
+    m.guti = Some(MobileIdentity::Guti(Guti { guami: config.amf.guami(), tmsi }));
+    m.tai_list = Some(registration_area(&config, tai));
+    m.allowed_nssai = Some(Nssai(slices.allowed.into_iter().map(MappedSNssai::from).collect()));
+    m.rejected_nssai = (!slices.rejected.is_empty()).then_some(RejectedNssai(slices.rejected));
+    m.configured_nssai = Some(Nssai(configured(ue).map(MappedSNssai::from).collect()));
+    m.network_feature_support =
+        Some(NetworkFeatureSupport::default().with_ims_vops_3gpp(config.amf.ims_vops));
+    m.t3512 = Some(GprsTimer3::from_duration(config.timers.t3512));
+    m.t3502 = Some(GprsTimer::from_duration(config.timers.t3502));
+    m
+}
+
+/// The slices configured for this phone: those that it subscribes to and that the network offers (TS 23.501 §5.15.4).
+fn configured(ue: Ue) -> impl Iterator<Item = SNssai> {
+    let config = ue.config();
+    let subscription = ue.with(|p| p.amf.subscription.clone());
+    let subscribed: Vec<SNssai> =
+        subscription.iter().flat_map(|s| s.slices.iter().map(|s| s.s_nssai)).collect();
+    subscribed.into_iter().filter(move |s| config.amf.slices.contains(s)).take(16)
+}
+
+/// All tracking areas served, the phone's own first: a phone that moves among them need not tell (TS 24.501 §5.5.1.2.4).
+fn registration_area(config: &Config, here: Tai) -> TaiList {
+    let others = config.amf.tacs.iter().copied().filter(|&t| t != here.tac);
+    let tacs = std::iter::once(here.tac).chain(others).take(whimbrel_nas::ie::TAI_LIST_MAX).collect();
+    TaiList(vec![PartialTaiList::OnePlmn { plmn: here.plmn, tacs }])
+}
+
+/// The sessions that the network has for this phone.
+pub(crate) fn sessions(ue: Ue) -> PduSessionSet {
+    ue.with(|p| p.sessions.keys().copied().collect())
+}
+
+/// TS 24.501 §5.5.1.2.5: REGISTRATION REJECT, or nothing more where AUTHENTICATION REJECT was said already.
+fn reject(ue: Ue, refusal: Refusal) {
+    let config = ue.config();
+    if !refusal.was_told() {
+        let mut m = RegistrationReject::new(refusal.mm_cause(&config));
+        m.t3346 = refusal.back_off(&config).map(GprsTimer::from_duration);
+        // A phone takes a reject without protection before it has a context (TS 24.501 §4.4.4.2).
+        send_nas(ue, &m.into(), Security::Current);
+    }
+    end::refused(ue, Procedure::Registration, refusal);
+}

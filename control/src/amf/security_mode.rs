@@ -1,0 +1,106 @@
+//! NAS security mode control: TS 24.501 §5.4.2, TS 33.501 §6.7.2.
+
+use std::rc::Rc;
+
+use whimbrel_nas::ie::{
+    self, AdditionalSecurityInformation, ImeisvRequest, MobileIdentity, SecurityAlgorithms,
+    UeSecurityCapability,
+};
+use whimbrel_nas::mm::{self, RegistrationRequest, SecurityModeCommand, SecurityModeComplete};
+use whimbrel_security::{
+    Bearer, CipheringAlgorithm, IntegrityAlgorithm, NasCounts, NasSecurityContext, Side,
+};
+
+use super::authentication::Authenticated;
+use super::nas::Security;
+use crate::config::Config;
+use crate::input::Input;
+use crate::procedure::{End, Repeated, ask};
+use crate::refusal::Refusal;
+use crate::shard::Ue;
+
+/// Proof that a NAS security context is in force for an authenticated subscriber.
+pub(crate) struct Secured {
+    /// The initial message, complete, as the phone sent it again under protection (TS 24.501 §4.4.6).
+    pub(crate) initial_message: Option<Rc<RegistrationRequest>>,
+}
+
+/// Takes the keys of an authentication into use.
+pub(crate) async fn secure_nas(
+    ue: Ue,
+    request: &RegistrationRequest,
+    authenticated: Authenticated,
+) -> Result<Secured, End> {
+    let none = Refusal::NoCommonAlgorithm { ciphering: 0, integrity: 0 };
+    let capability = request.ue_security_capability.clone().ok_or(none)?;
+    let (ciphering, integrity) = select(&ue.config(), &capability)?;
+    let Authenticated { supi, k_amf, ng_ksi } = authenticated;
+    let context = NasSecurityContext::new(
+        Side::Network,
+        Bearer::NAS_3GPP,
+        &k_amf,
+        ciphering,
+        integrity,
+        NasCounts::default(),
+    );
+    ue.with(|p| {
+        p.amf.proposed = Some(Box::new(context));
+        p.amf.ue_security_capability = Some(capability.clone());
+    });
+
+    let algorithms = SecurityAlgorithms {
+        ciphering: ie::CipheringAlgorithm::from_u8(ciphering.identity())
+            .unwrap_or(ie::CipheringAlgorithm::Nea0),
+        integrity: ie::IntegrityAlgorithm::from_u8(integrity.identity())
+            .unwrap_or(ie::IntegrityAlgorithm::Nia0),
+    };
+    let mut command = SecurityModeCommand::new(algorithms, ng_ksi, capability);
+    command.imeisv_request = Some(ImeisvRequest { requested: true });
+    // The request came without protection: the phone is to send it again, whole, under the new keys (RINMR).
+    command.additional_security =
+        Some(AdditionalSecurityInformation::default().with_retransmission_requested(true));
+    let timer = Repeated::new("SECURITY MODE COMMAND", ue.config().timers.t3560);
+    let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::SecurityModeComplete(_) | mm::Message::SecurityModeReject(_)));
+    let answer = ask(ue, Box::new(command.into()), Security::Proposed, timer, accepts).await;
+    let proposed = ue.with(|p| p.amf.proposed.take());
+    match *answer? {
+        mm::Message::SecurityModeComplete(m) => {
+            ue.with(|p| {
+                p.amf.security = proposed;
+                p.amf.supi = Some(supi);
+                p.amf.k_amf = Some(k_amf);
+                p.amf.ng_ksi = Some(ng_ksi);
+            });
+            Ok(complete(ue, m))
+        }
+        mm::Message::SecurityModeReject(m) => Err(Refusal::SecurityModeRejected(m.cause.value()).into()),
+        _ => Err(Refusal::Protocol("an answer that was not awaited").into()),
+    }
+}
+
+/// What the completion brings along: the equipment's identity and the initial message in full.
+fn complete(ue: Ue, m: SecurityModeComplete) -> Secured {
+    if let Some(MobileIdentity::Pei(pei)) = m.imeisv {
+        ue.with(|p| p.amf.pei = Some(pei));
+    }
+    let inner = m.nas_message_container.and_then(|c| mm::Message::decode(&c).ok());
+    let initial_message = match inner {
+        Some(mm::Message::RegistrationRequest(m)) => Some(Rc::new(m)),
+        // TS 24.501 §5.4.2.4: another message in the container is not what was asked for.
+        _ => None,
+    };
+    Secured { initial_message }
+}
+
+/// The first of the network's algorithms that the phone has (TS 33.501 §6.7.1.1).
+fn select(
+    config: &Config,
+    capability: &UeSecurityCapability,
+) -> Result<(CipheringAlgorithm, IntegrityAlgorithm), Refusal> {
+    let ciphering = config.amf.ciphering.iter().find(|a| capability.supports_nea(a.identity()));
+    let integrity = config.amf.integrity.iter().find(|a| capability.supports_nia(a.identity()));
+    match (ciphering, integrity) {
+        (Some(&c), Some(&i)) => Ok((c, i)),
+        _ => Err(Refusal::NoCommonAlgorithm { ciphering: capability.nea(), integrity: capability.nia() }),
+    }
+}

@@ -1,0 +1,87 @@
+//! Service request: TS 23.502 §4.2.3.2, TS 24.501 §5.6.1.
+
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::ie::{MmCause, PduSessionSet, ServiceType};
+use whimbrel_nas::mm::{ServiceAccept, ServiceReject, ServiceRequest};
+
+use super::connection::send_nas;
+use super::context_setup::{context_answer, deliver};
+use super::nas::Security;
+use super::{configuration_update, end, registration};
+use crate::event::Event;
+use crate::procedure::End;
+use crate::refusal::Refusal;
+use crate::shard::{Lane, Procedure, Ue};
+use crate::smf;
+
+/// Begins the service request that a message asks for. It came protected, from a registered phone.
+pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
+    ue.with(|p| p.amf.answering = digest);
+    let ue = ue.on(Lane::Mobility);
+    let paged = request.service_type == ServiceType::MobileTerminatedServices;
+    ue.start(Lane::Mobility, Procedure::ServiceRequest, async move {
+        let began = ue.now();
+        match service_request(ue, Box::new(request)).await {
+            Ok(()) => {
+                let subject = ue.with(|p| p.subject());
+                let took = ue.now().since(began);
+                ue.event(Event::Completed { procedure: Procedure::ServiceRequest, subject, took });
+                end::let_go_when_unused(ue);
+                if paged {
+                    configuration_update::reallocate_guti(ue); // TS 33.501 §6.12.3
+                }
+            }
+            Err(End::Refused(refusal)) => refuse(ue, refusal),
+            Err(End::Interrupted(why)) => end::interrupted(ue, why),
+        }
+    });
+}
+
+async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End> {
+    let tai = ue.with(|p| p.amf.tai).ok_or(Refusal::Protocol("its gNB did not tell a tracking area"))?;
+    if !ue.config().amf.serves(tai) {
+        return Err(Refusal::TaiNotServed(tai).into());
+    }
+    if let Some(status) = request.pdu_session_status {
+        smf::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the phone has no more
+    }
+    let sessions = sessions_to_activate(ue, request.uplink_data_status); // steps 5 to 11
+    let mut accept = ServiceAccept::new();
+    if request.pdu_session_status.is_some() {
+        accept.pdu_session_status = Some(registration::sessions(ue));
+    }
+    accept.reactivation_result = request.uplink_data_status.map(|asked| failed(asked, &sessions));
+    let awaiting = deliver(ue, &accept.into(), &sessions); // steps 12 to 13
+    if let Some(awaiting) = awaiting {
+        context_answer(ue, awaiting).await?; // step 14; steps 15 to 20 run on each session's lane
+    }
+    Ok(())
+}
+
+/// The sessions with uplink data that wait for a user plane.
+pub(crate) fn sessions_to_activate(ue: Ue, uplink_data: Option<PduSessionSet>) -> Vec<PduSessionId> {
+    let asked = uplink_data.unwrap_or_default();
+    asked.iter().filter(|&psi| smf::can_be_activated(ue, psi)).collect()
+}
+
+/// PDU session reactivation result: a set bit is a session whose user plane cannot be set up (TS 24.501 §9.11.3.42).
+pub(crate) fn failed(asked: PduSessionSet, activated: &[PduSessionId]) -> PduSessionSet {
+    asked.iter().filter(|psi| !activated.contains(psi)).collect()
+}
+
+fn refuse(ue: Ue, refusal: Refusal) {
+    reject(ue, refusal.mm_cause(&ue.config()), refusal.back_off(&ue.config()));
+    end::refused(ue, Procedure::ServiceRequest, refusal);
+}
+
+/// SERVICE REJECT to a phone that nobody knows by what it sent: it is to register anew (TS 24.501 §5.6.1.5).
+pub(crate) fn reject_stranger(ue: Ue) {
+    reject(ue, MmCause::UeIdentityCannotBeDerived, None);
+    end::dismiss(ue);
+}
+
+fn reject(ue: Ue, cause: MmCause, back_off: Option<std::time::Duration>) {
+    let mut m = ServiceReject::new(cause);
+    m.t3346 = back_off.map(whimbrel_nas::ie::GprsTimer::from_duration);
+    send_nas(ue, &m.into(), Security::Current);
+}

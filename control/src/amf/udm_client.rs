@@ -1,0 +1,66 @@
+//! What the AMF and the AUSF ask of the UDM, as calls that await their answer.
+
+use std::sync::Arc;
+
+use whimbrel_ids::Supi;
+
+use crate::envelope::Effect;
+use crate::input::Input;
+use crate::procedure::End;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Ue};
+use crate::udm::{Answer, AuthData, Identity, Request, Resynchronisation, Subscription, UdmError};
+
+/// Nudm_UEAuthentication_Get.
+pub(crate) async fn auth_data(
+    ue: Ue,
+    identity: Identity,
+    resynchronisation: Option<Resynchronisation>,
+) -> Result<AuthData, End> {
+    let rand = ue.random();
+    match ask(ue, Request::GenerateAuthData { identity, rand, resynchronisation }).await? {
+        Answer::AuthData(Ok(data)) => Ok(data),
+        Answer::AuthData(Err((why, supi))) => {
+            ue.with(|p| p.amf.claimed = supi);
+            Err(refusal(why).into())
+        }
+        _ => Err(Refusal::StoreUnavailable.into()),
+    }
+}
+
+/// Nudm_UECM_Registration and Nudm_SDM_Get.
+pub(crate) async fn register(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, End> {
+    match ask(ue, Request::Register(supi)).await? {
+        Answer::Registered(Ok(subscription)) => Ok(subscription),
+        Answer::Registered(Err(why)) => Err(refusal(why).into()),
+        _ => Err(Refusal::StoreUnavailable.into()),
+    }
+}
+
+/// Nudm_UECM_Deregistration; nothing waits for it.
+pub(crate) fn deregister(ue: Ue) {
+    if let Some(supi) = ue.with(|p| p.amf.supi) {
+        ue.emit(Effect::Udm(Request::Deregister(supi)), None);
+    }
+}
+
+async fn ask(ue: Ue, request: Request) -> Result<Answer, End> {
+    let to = ue.emit(Effect::Udm(request), None);
+    match ue.answer(to, ue.config().timers.guard).await {
+        Ok(Input::Udm(answer)) => Ok(answer),
+        Ok(_) | Err(Interrupt::TimedOut) => Err(Refusal::StoreUnavailable.into()),
+        Err(other) => Err(other.into()),
+    }
+}
+
+fn refusal(why: UdmError) -> Refusal {
+    match why {
+        UdmError::UserNotFound => Refusal::UnknownSubscriber,
+        UdmError::Barred => Refusal::Barred,
+        UdmError::UnknownHomeNetworkKey(id) => Refusal::UnknownHomeNetworkKey(id),
+        UdmError::OtherHomeNetwork(plmn) => Refusal::OtherHomeNetwork(plmn),
+        UdmError::BadSchemeOutput => Refusal::BadSuci,
+        UdmError::BadAuts => Refusal::BadAuts,
+        UdmError::Unavailable => Refusal::StoreUnavailable,
+    }
+}

@@ -1,0 +1,147 @@
+//! Which procedure an input belongs to, and what becomes of those that run: the one place where collisions are decided.
+//!
+//! TS 24.501 §5.4.1.3.7, §5.4.2.7, §5.4.4.6, §5.5.1.2.8, §5.5.2.2.6, §5.6.1.8; TS 23.502 §4.2.6.
+
+use whimbrel_nas::ie::{MmCause, RegistrationKind};
+use whimbrel_nas::mm::{Message, MmStatus};
+use whimbrel_ngap::ie::{Cause, CauseNas};
+
+use crate::amf::{self, Received, Security};
+use crate::envelope::{Command, Payload};
+use crate::event::{Deregistered, Dropped, Event};
+use crate::input::Input;
+use crate::shard::{Lane, Procedure, Ue};
+use crate::smf;
+
+/// Brings an input to where it belongs.
+pub(crate) fn admit(ue: Ue, payload: &Payload) {
+    match payload {
+        Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed } => {
+            amf::initial_ue_message(ue, *association, *amf_ue_ngap_id, octets, *addressed);
+        }
+        Payload::Ngap { association, octets } => amf::uplink(ue, *association, octets),
+        Payload::PfcpAnswer { to, octets } => smf::answered(ue, *to, octets.as_deref()),
+        Payload::PfcpReport { psi, octets } => smf::report(ue, *psi, octets),
+        Payload::Udm { to, answer } => {
+            let late = ue.with(|p| p.lanes.answer(*to, Input::Udm(answer.clone()))).is_err();
+            if late {
+                ue.remark(|b| b.no_effect = true);
+            }
+        }
+        Payload::Tick => tick(ue),
+        Payload::Command(command) => obey(ue, *command),
+    }
+}
+
+/// A deadline has come: of an await, or of the phone's own.
+fn tick(ue: Ue) {
+    let now = ue.now();
+    ue.with(|p| p.lanes.expire(now));
+    if ue.with(|p| p.amf.reachable_until.is_some_and(|t| t <= now)) {
+        ue.with(|p| p.amf.reachable_until = None);
+        return amf::implicitly(ue, Deregistered::Implicitly); // TS 24.501 §5.3.7
+    }
+    if ue.with(|p| p.amf.connection_until.is_some_and(|t| t <= now)) {
+        ue.with(|p| p.amf.connection_until = None);
+        if ue.with(|p| p.lanes.idle() && !smf::any_active(p)) {
+            amf::release(ue, CauseNas::NormalRelease.into());
+        }
+    }
+}
+
+fn obey(ue: Ue, command: Command) {
+    match command {
+        Command::ConnectionLost(association) => {
+            if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.association == association)) {
+                amf::lost(ue);
+            }
+        }
+        // The UDM has the subscriber elsewhere already: there is nothing to deregister there.
+        Command::Superseded => {
+            ue.with(|p| p.amf.registered = false);
+            amf::implicitly(ue, Deregistered::Superseded);
+        }
+        Command::Deregister => amf::by_network(ue),
+        Command::UpfRestarted => smf::upf_restarted(ue),
+    }
+}
+
+/// A 5GMM message that passed the security rules.
+pub(crate) fn mm(ue: Ue, received: Received) {
+    let Received { message, protected, digest } = received;
+    let running = ue.with(|p| p.lanes.procedure(Lane::Mobility));
+    let repeated = ue.with(|p| p.amf.answering == digest);
+    match message {
+        // §5.5.1.2.8 d: the same request again changes nothing; another one starts over.
+        Message::RegistrationRequest(_) if running == Some(Procedure::Registration) && repeated => {
+            duplicate(ue)
+        }
+        Message::RegistrationRequest(m) => {
+            if m.registration_type.kind == RegistrationKind::Initial {
+                smf::release_all(ue); // §5.5.1.2.4: an initial registration begins without sessions
+            }
+            amf::register(ue, Box::new(m), protected, digest);
+        }
+        // §5.6.1.8 d.
+        Message::ServiceRequest(_) if running == Some(Procedure::ServiceRequest) && repeated => duplicate(ue),
+        Message::ServiceRequest(m) if protected && ue.with(|p| p.amf.registered) => amf::serve(ue, m, digest),
+        Message::ServiceRequest(_) | Message::ControlPlaneServiceRequest(_) => amf::reject_stranger(ue),
+        // §5.5.2.2.6: whatever runs, the phone leaves.
+        Message::DeregistrationRequestUeOriginating(m) => amf::by_ue(ue, &m),
+        Message::UlNasTransport(m) => amf::uplink_nas_transport(ue, m),
+        Message::MmStatus(_) | Message::NotificationResponse(_) => amf::out_of_state(ue),
+        Message::IdentityResponse(_)
+        | Message::AuthenticationResponse(_)
+        | Message::AuthenticationFailure(_)
+        | Message::SecurityModeComplete(_)
+        | Message::SecurityModeReject(_)
+        | Message::RegistrationComplete(_)
+        | Message::ConfigurationUpdateComplete(_)
+        | Message::DeregistrationAcceptUeTerminated(_) => {
+            let stray = ue.with(|p| p.lanes.deliver(Lane::Mobility, Input::Mm(Box::new(message)))).is_err();
+            if stray {
+                incompatible(ue, protected);
+            }
+        }
+        // What only a network sends, or what no function here serves.
+        Message::RegistrationAccept(_)
+        | Message::RegistrationReject(_)
+        | Message::DeregistrationAcceptUeOriginating(_)
+        | Message::DeregistrationRequestUeTerminated(_)
+        | Message::ServiceReject(_)
+        | Message::ServiceAccept(_)
+        | Message::SliceAuthenticationCommand(_)
+        | Message::SliceAuthenticationComplete(_)
+        | Message::SliceAuthenticationResult(_)
+        | Message::ConfigurationUpdateCommand(_)
+        | Message::AuthenticationRequest(_)
+        | Message::AuthenticationReject(_)
+        | Message::AuthenticationResult(_)
+        | Message::IdentityRequest(_)
+        | Message::SecurityModeCommand(_)
+        | Message::Notification(_)
+        | Message::DlNasTransport(_) => incompatible(ue, protected),
+    }
+}
+
+/// The gNB wants the connection gone (TS 23.502 §4.2.6 step 1b). It does not wait for what runs over it.
+pub(crate) fn release_requested(ue: Ue, cause: Cause) {
+    if ue.with(|p| p.lanes.procedure(Lane::Mobility)) == Some(Procedure::AnRelease) {
+        return duplicate(ue);
+    }
+    amf::release(ue, cause);
+}
+
+fn duplicate(ue: Ue) {
+    let subject = ue.with(|p| p.subject());
+    ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
+    ue.remark(|b| b.no_effect = true);
+}
+
+/// TS 24.501 §7.4: 5GMM STATUS, if the phone proved to be itself; strangers get no echo.
+fn incompatible(ue: Ue, protected: bool) {
+    amf::out_of_state(ue);
+    if protected {
+        amf::send_nas(ue, &MmStatus::new(MmCause::MessageTypeNotCompatible).into(), Security::Current);
+    }
+}

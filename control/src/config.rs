@@ -1,0 +1,187 @@
+//! What the operator decides, checked once at start and immutable afterwards.
+//!
+//! A change makes a new version; an envelope names the version that its phone's machine used, so that a replay
+//! decides as the original did. Every default carries its clause or its reason.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use whimbrel_ids::{AmfId, Dnn, Guami, PlmnId, SNssai, Tac, Tai};
+use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
+
+use crate::refusal::RefusalKind;
+
+/// The whole configuration of the control plane.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Version of this configuration; envelopes name it.
+    pub version: u32,
+    /// The AMF's part.
+    pub amf: Amf,
+    /// The SMF's part.
+    pub smf: Smf,
+    /// Durations of the network-side timers.
+    pub timers: Timers,
+    /// What a phone is told when it is refused.
+    pub refusals: BTreeMap<RefusalKind, RefusalAnswer>,
+    /// Bounds on what peers can make us hold.
+    pub limits: Limits,
+}
+
+/// The AMF: who it is and whom it serves (TS 23.501 §5.9.4, §5.15).
+#[derive(Clone, Debug)]
+pub struct Amf {
+    /// AMF name, shown to gNBs in NG SETUP RESPONSE.
+    pub name: String,
+    /// The network that this AMF serves.
+    pub plmn: PlmnId,
+    /// Region, set and pointer.
+    pub amf_id: AmfId,
+    /// Tracking areas served; a gNB must broadcast at least one of them.
+    pub tacs: Vec<Tac>,
+    /// Slices that this network offers.
+    pub slices: Vec<SNssai>,
+    /// Relative capacity among the AMFs of a set (TS 38.413 §9.3.1.32).
+    pub relative_capacity: u8,
+    /// Integrity algorithms in order of preference (TS 33.501 §6.7.1.1). NIA0 is refused by the loader.
+    pub integrity: Vec<IntegrityAlgorithm>,
+    /// Ciphering algorithms in order of preference; NEA0 only where the operator names it.
+    pub ciphering: Vec<CipheringAlgorithm>,
+    /// Full and short network name (TS 24.501 §8.2.19), told in CONFIGURATION UPDATE COMMAND.
+    pub network_name: NetworkName,
+    /// Voice over PS supported over 3GPP access (TS 24.501 §9.11.3.5).
+    pub ims_vops: bool,
+    /// Offset of local time from UTC in quarters of an hour.
+    pub time_zone_quarters: i8,
+}
+
+impl Amf {
+    /// The AMF's globally unique name.
+    pub fn guami(&self) -> Guami {
+        Guami { plmn: self.plmn, amf_id: self.amf_id }
+    }
+
+    /// The tracking areas served, as a registration area.
+    pub fn tais(&self) -> impl Iterator<Item = Tai> + '_ {
+        self.tacs.iter().map(|&tac| Tai { plmn: self.plmn, tac })
+    }
+
+    /// Whether a tracking area is served.
+    pub fn serves(&self, tai: Tai) -> bool {
+        tai.plmn == self.plmn && self.tacs.contains(&tai.tac)
+    }
+}
+
+/// The network's name as phones show it (TS 24.008 §10.5.3.5a).
+#[derive(Clone, Debug)]
+pub struct NetworkName {
+    /// Full name; empty: not sent.
+    pub full: String,
+    /// Short name; empty: not sent.
+    pub short: String,
+}
+
+/// The SMF: which data networks there are and what a session gets (TS 23.501 §5.6).
+#[derive(Clone, Debug)]
+pub struct Smf {
+    /// Data networks by name.
+    pub data_networks: BTreeMap<Dnn, DataNetwork>,
+    /// Where the UPF's PFCP endpoint believes the SMF to be; part of the node id (TS 29.244 §8.2.38).
+    pub node_id: IpAddr,
+}
+
+/// One data network (DNN).
+#[derive(Clone, Debug, Default)]
+pub struct DataNetwork {
+    /// Whether IPv4 sessions can be had.
+    pub ipv4: bool,
+    /// Whether IPv6 sessions can be had.
+    pub ipv6: bool,
+    /// DNS servers told to phones.
+    pub dns_v4: Vec<Ipv4Addr>,
+    /// DNS servers told to phones.
+    pub dns_v6: Vec<Ipv6Addr>,
+    /// P-CSCF addresses for IMS (TS 24.008 §10.5.6.3.1).
+    pub p_cscf_v4: Vec<Ipv4Addr>,
+    /// P-CSCF addresses for IMS.
+    pub p_cscf_v6: Vec<Ipv6Addr>,
+    /// Link MTU in octets told to phones: what is left of N3's MTU within the tunnel.
+    pub mtu: u16,
+}
+
+/// Durations of the network's NAS timers (TS 24.501 Table 10.2.2, Table 10.3.2) and guards.
+#[derive(Clone, Copy, Debug)]
+pub struct Timers {
+    /// Periodic registration: told to the phone.
+    pub t3512: Duration,
+    /// After five failed registrations: told to the phone.
+    pub t3502: Duration,
+    /// DEREGISTRATION REQUEST sent again.
+    pub t3522: Duration,
+    /// REGISTRATION ACCEPT sent again.
+    pub t3550: Duration,
+    /// CONFIGURATION UPDATE COMMAND sent again.
+    pub t3555: Duration,
+    /// AUTHENTICATION REQUEST and SECURITY MODE COMMAND sent again.
+    pub t3560: Duration,
+    /// IDENTITY REQUEST sent again.
+    pub t3570: Duration,
+    /// PDU SESSION RELEASE COMMAND sent again.
+    pub t3592: Duration,
+    /// PDU SESSION MODIFICATION COMMAND sent again.
+    pub t3591: Duration,
+    /// Implicit deregistration after the mobile reachable timer (TS 24.501 §5.3.7).
+    pub implicit_deregistration: Duration,
+    /// How long an NGAP or service answer may take before the procedure fails.
+    pub guard: Duration,
+    /// How long a connected phone without procedure, session or registration may hold its N2 connection.
+    pub connection_idle: Duration,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self {
+            t3512: Duration::from_secs(54 * 60), // TS 24.501 Table 10.2.1
+            t3502: Duration::from_secs(12 * 60), // TS 24.501 Table 10.2.1
+            t3522: Duration::from_secs(6),       // TS 24.501 Table 10.2.2
+            t3550: Duration::from_secs(6),
+            t3555: Duration::from_secs(6),
+            t3560: Duration::from_secs(6),
+            t3570: Duration::from_secs(6),
+            t3592: Duration::from_secs(16), // TS 24.501 Table 10.3.2
+            t3591: Duration::from_secs(16),
+            implicit_deregistration: Duration::from_secs(4 * 60), // TS 24.501 §5.3.7: T3512 + 4 min
+            guard: Duration::from_secs(5),                        // longer than any sane gNB takes
+            connection_idle: Duration::from_secs(10), // TS 24.501 §5.3.1.3 leaves it to the network
+        }
+    }
+}
+
+/// The cause and the back-off that a kind of refusal is answered with, where the operator overrides the default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RefusalAnswer {
+    /// 5GMM or 5GSM cause value instead of the default.
+    pub cause: Option<u8>,
+    /// T3346 (5GMM congestion) or the session back-off timer.
+    pub back_off: Option<Duration>,
+}
+
+/// Bounds on what peers can make us hold. Each has a counter where it bites.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Phones at once, registered or on the way (slots are 24 bits of the AMF-UE-NGAP-ID).
+    pub phones: u32,
+    /// gNB associations at once.
+    pub ran_nodes: u32,
+    /// PDU sessions of one phone (TS 24.501 §9.4: identities 1 to 15).
+    pub sessions_per_phone: u8,
+    /// Phones not yet authenticated at once: what a flood of first messages can occupy.
+    pub strangers: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { phones: 1 << 20, ran_nodes: 1024, sessions_per_phone: 8, strangers: 65_536 }
+    }
+}

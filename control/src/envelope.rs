@@ -1,0 +1,258 @@
+//! What enters a phone's machine and what leaves it.
+//!
+//! An [`Envelope`] is one input, complete: with the message come its time, its entropy and the versions of
+//! everything shared that the machine may look at. A [`Batch`] is all that one input caused, released as a whole.
+//! The same envelopes give the same batches on any replica: this is what replay, simulation and failover stand on.
+
+use std::sync::Arc;
+
+use whimbrel_ids::{AmfUeNgapId, Instant, Pei, Seid, Supi, Tmsi};
+
+use crate::event::Event;
+use crate::udm;
+
+/// Version of the code that began a log: a log is replayed by the version that began it.
+pub const CODE_VERSION: u16 = 1;
+
+/// The aggregator's name of a phone: a slot and how often that slot was given away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PhoneId {
+    /// Index into the aggregator's table; 24 bits.
+    pub slot: u32,
+    /// Generation of the slot: a stale id is a normal input and names nobody.
+    pub generation: u16,
+}
+
+impl PhoneId {
+    /// Slots are 24 bits: what the AMF-UE-NGAP-ID and the 5G-TMSI leave beside their tags.
+    pub const SLOTS: u32 = 1 << 24;
+
+    /// The CP F-SEID of one of this phone's sessions: found again from it without a table.
+    pub const fn seid(self, psi: u8) -> Seid {
+        Seid((self.slot as u64) << 24 | (self.generation as u64) << 8 | psi as u64)
+    }
+
+    /// The phone and the session identity that a CP F-SEID names.
+    pub const fn from_seid(seid: Seid) -> Option<(PhoneId, u8)> {
+        if seid.0 >> 48 != 0 {
+            return None;
+        }
+        Some((PhoneId { slot: (seid.0 >> 24) as u32, generation: (seid.0 >> 8) as u16 }, seid.0 as u8))
+    }
+}
+
+/// A gNB's SCTP association at the aggregator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AssociationId(pub u32);
+
+/// The place of an output: the input that caused it and its index among that input's outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OutputId {
+    /// Clock of the input.
+    pub clock: u64,
+    /// Index within its batch.
+    pub index: u16,
+}
+
+/// One input of one phone.
+#[derive(Clone, Debug)]
+pub struct Envelope {
+    /// [`CODE_VERSION`] of the log.
+    pub code_version: u16,
+    /// Whom it is for.
+    pub phone: PhoneId,
+    /// Term of the aggregator that stamped it; lower terms are refused.
+    pub cta_term: u32,
+    /// Term of the phone's assignment to its shard.
+    pub owner_term: u32,
+    /// Logical clock: one more for each input of this phone.
+    pub clock: u64,
+    /// Arrival; strictly increasing per phone.
+    pub time: Instant,
+    /// The entropy that this input may use.
+    pub seed: [u8; 16],
+    /// The 5G-TMSI that the phone is given if this input reallocates it: only aggregators can compute it.
+    pub tmsi: Tmsi,
+    /// Version of the configuration in force.
+    pub config_version: u32,
+    /// What came.
+    pub payload: Payload,
+}
+
+/// What came.
+#[derive(Clone, Debug)]
+pub enum Payload {
+    /// The first NGAP message of a new UE-associated connection. The aggregator assigned the identity.
+    InitialUeMessage {
+        /// Where it came from.
+        association: AssociationId,
+        /// The connection's identity.
+        amf_ue_ngap_id: AmfUeNgapId,
+        /// The NGAP message.
+        octets: Arc<[u8]>,
+        /// The aggregator looked for the phone that the message names: it is this one, or a stranger's slot.
+        addressed: bool,
+    },
+    /// A UE-associated NGAP message.
+    Ngap {
+        /// Where it came from.
+        association: AssociationId,
+        /// The NGAP message.
+        octets: Arc<[u8]>,
+    },
+    /// The answer to a PFCP request.
+    PfcpAnswer {
+        /// The request.
+        to: OutputId,
+        /// The PFCP message; `None`: the UPF did not answer (TS 29.244 §6.4, N1 attempts of T1).
+        octets: Option<Arc<[u8]>>,
+    },
+    /// A PFCP session report of one of the phone's sessions.
+    PfcpReport {
+        /// The PDU session identity, from the CP F-SEID.
+        psi: u8,
+        /// The PFCP message.
+        octets: Arc<[u8]>,
+    },
+    /// The UDM's answer.
+    Udm {
+        /// The request.
+        to: OutputId,
+        /// The answer.
+        answer: udm::Answer,
+    },
+    /// Time has come to the deadline that the last batch named.
+    Tick,
+    /// Something that concerns the phone but is not its message.
+    Command(Command),
+}
+
+/// What others ask of a phone's machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// The gNB's association, or its part for this phone, is gone.
+    ConnectionLost(AssociationId),
+    /// The subscriber registered anew in another slot: this context ends (TS 23.502 §4.2.2.2.2 step 14e).
+    Superseded,
+    /// The operator deregisters the phone (TS 23.502 §4.2.2.3.3).
+    Deregister,
+    /// The UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
+    UpfRestarted,
+}
+
+/// All that one input caused; leaves as a whole or not at all.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// What leaves, in order; an output's index is its place here.
+    pub outputs: Vec<Output>,
+    /// When the phone wants a [`Payload::Tick`].
+    pub next_deadline: Option<Instant>,
+    /// No procedure runs: a checkpoint may be cut here.
+    pub idle: bool,
+    /// The input changed nothing and need not stay in the log.
+    pub no_effect: bool,
+    /// The envelope's 5G-TMSI was assigned.
+    pub tmsi_taken: bool,
+    /// The association on which the phone now has a connection.
+    pub connected: Option<AssociationId>,
+    /// The phone passed authentication: it counts no more among the strangers.
+    pub authenticated: bool,
+    /// What the aggregator does with the phone after this input.
+    pub disposition: Disposition,
+    /// What happened, for logs, metrics and explanations.
+    pub events: Vec<Event>,
+}
+
+/// What becomes of the phone after an input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Disposition {
+    /// It stays.
+    #[default]
+    Keep,
+    /// The message does not prove to come from this phone: run it in a slot of its own.
+    Stranger,
+    /// The message names the phone that bears this 5G-TMSI: ask that one first.
+    Elsewhere(Tmsi),
+    /// The context ended; the slot is free.
+    Ended,
+}
+
+/// One effect.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// Where to, and what.
+    pub effect: Effect,
+    /// The downlink NAS COUNT that it used: never used again with other content.
+    pub downlink_count: Option<u32>,
+}
+
+/// An effect's destination and body. N2 leaves at most once; N4 is repeated by the aggregator under one sequence
+/// number until it is answered; UDM requests are answered exactly once.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// An NGAP message on the phone's stream.
+    N2 {
+        /// The gNB.
+        association: AssociationId,
+        /// The NGAP message.
+        octets: Vec<u8>,
+    },
+    /// A PFCP request; the aggregator stamps the sequence number.
+    N4 {
+        /// The PFCP message with sequence number zero.
+        octets: Vec<u8>,
+    },
+    /// The answer to a PFCP request of the UPF, already carrying that request's sequence number.
+    N4Answer {
+        /// The PFCP message.
+        octets: Vec<u8>,
+    },
+    /// A UDM service operation.
+    Udm(udm::Request),
+}
+
+impl Output {
+    /// A digest of the effect: a replayed output must match what was released (DESIGN: "key stream").
+    pub fn digest(&self) -> u64 {
+        match &self.effect {
+            Effect::N2 { association, octets } => fnv(fnv(1, &association.0.to_be_bytes()), octets),
+            Effect::N4 { octets } => fnv(2, octets),
+            Effect::N4Answer { octets } => fnv(3, octets),
+            Effect::Udm(request) => fnv(4, format!("{request:?}").as_bytes()),
+        }
+    }
+}
+
+impl Batch {
+    /// A digest of all outputs and of the deadline.
+    pub fn digest(&self) -> u64 {
+        let h = self.outputs.iter().fold(0, |h, o| fnv(h, &o.digest().to_be_bytes()));
+        fnv(h, &self.next_deadline.map_or(0, |t| t.0).to_be_bytes())
+    }
+}
+
+/// FNV-1a, 64 bits: cheap, and the same on every replica. It detects divergence, not malice.
+fn fnv(h: u64, octets: &[u8]) -> u64 {
+    octets.iter().fold(h ^ 0xcbf2_9ce4_8422_2325, |h, &o| (h ^ u64::from(o)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// What is known of who a phone is, for events and explanations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Subject {
+    /// The subscriber, once known.
+    pub supi: Option<Supi>,
+    /// The equipment, once known.
+    pub pei: Option<Pei>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seid_leads_back_to_the_phone() {
+        let phone = PhoneId { slot: PhoneId::SLOTS - 1, generation: u16::MAX };
+        assert_eq!(PhoneId::from_seid(phone.seid(15)), Some((phone, 15)));
+        assert_eq!(PhoneId::from_seid(Seid(u64::MAX)), None);
+    }
+}

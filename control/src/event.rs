@@ -1,0 +1,195 @@
+//! What happened, as typed values: pure code does not print. One adapter in the program turns them into log lines,
+//! metrics and explanations; tests compare the same stream.
+
+use std::time::Duration;
+
+use whimbrel_ids::{Dnn, GlobalGnbId, PduSessionId, RanUeNgapId};
+
+use crate::envelope::{AssociationId, PhoneId, Subject};
+use crate::refusal::Refusal;
+use crate::shard::Procedure;
+
+/// Something that happened to a phone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// A procedure ended well. `core` counts from its first message to its last, waiting for peers included.
+    Completed {
+        /// Which.
+        procedure: Procedure,
+        /// Whose.
+        subject: Subject,
+        /// From its first input to its last output, in the envelopes' time.
+        took: Duration,
+    },
+    /// A procedure was refused or failed.
+    Refused {
+        /// Which.
+        procedure: Procedure,
+        /// Whose.
+        subject: Subject,
+        /// The gNB's name of the phone, where it has a connection.
+        ran_ue_ngap_id: Option<RanUeNgapId>,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// A PDU session can carry packets, or no longer.
+    Session {
+        /// Whose.
+        subject: Subject,
+        /// Which.
+        psi: PduSessionId,
+        /// Its data network.
+        dnn: Dnn,
+        /// What became of it.
+        change: SessionChange,
+    },
+    /// The phone was deregistered without its asking.
+    Deregistered {
+        /// Whose.
+        subject: Subject,
+        /// Why.
+        why: Deregistered,
+    },
+    /// A message was dropped.
+    Dropped {
+        /// Whose.
+        subject: Subject,
+        /// Why.
+        why: Dropped,
+    },
+    /// The phone needed a message again; counted, for the radio's quality shows here.
+    Repeated(&'static str),
+}
+
+/// What became of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionChange {
+    /// It exists, with a user plane.
+    Established,
+    /// Its user plane waits for the phone to return.
+    Deactivated,
+    /// Its user plane is back.
+    Activated,
+    /// It is gone.
+    Released,
+}
+
+/// Why a phone was deregistered without its asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deregistered {
+    /// The subscriber registered in another slot.
+    Superseded,
+    /// It did not come back in time (TS 24.501 §5.3.7).
+    Implicitly,
+    /// The operator wanted it.
+    ByOperator,
+}
+
+/// Why a phone's message was dropped. Each is a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Dropped {
+    /// The NAS message is too short or not NAS (TS 24.501 §7.2.1).
+    NotNas,
+    /// The MAC is wrong, or a COUNT was used before (TS 24.501 §4.4.3.2, §4.4.4.3).
+    Integrity,
+    /// Not protected where protection is demanded (TS 24.501 §4.4.4.3).
+    Unprotected,
+    /// Nobody awaits it in this state (TS 24.501 §7.4).
+    OutOfState,
+    /// It repeats a message that is being worked on.
+    Duplicate,
+    /// A payload that this network does not serve (SMS, LPP, SOR, UE policy).
+    UnservedPayload,
+    /// An answer that came too late.
+    Late,
+}
+
+/// Something that happened to a gNB.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RanEvent {
+    /// NG SETUP was accepted.
+    Up {
+        /// Where.
+        association: AssociationId,
+        /// Who.
+        gnb: GlobalGnbId,
+        /// What it calls itself.
+        name: Option<String>,
+    },
+    /// NG SETUP was refused: what was offered against what is configured.
+    SetupRefused {
+        /// Where.
+        association: AssociationId,
+        /// Who, if it said.
+        gnb: Option<GlobalGnbId>,
+        /// Why, with both sides.
+        why: SetupRefusal,
+    },
+    /// The association ended.
+    Down {
+        /// Where.
+        association: AssociationId,
+        /// Who, if it had set up.
+        gnb: Option<GlobalGnbId>,
+    },
+    /// The gNB reset all or some of its phones (TS 38.413 §8.7.4).
+    Reset {
+        /// Where.
+        association: AssociationId,
+        /// How many.
+        phones: usize,
+    },
+    /// A message was answered with ERROR INDICATION (TS 38.413 §8.7.5, §10).
+    Refused {
+        /// Where.
+        association: AssociationId,
+        /// What was wrong.
+        what: String,
+    },
+    /// The gNB told of an error of ours.
+    ErrorIndication {
+        /// Where.
+        association: AssociationId,
+        /// Its cause.
+        cause: String,
+    },
+}
+
+/// Why a gNB may not come up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetupRefusal {
+    /// It broadcasts no network that is served here.
+    Plmn {
+        /// What it broadcasts.
+        offered: Vec<String>,
+        /// What is served.
+        served: String,
+    },
+    /// It broadcasts the network, but in no tracking area that is served.
+    Tac {
+        /// What it broadcasts.
+        offered: Vec<u32>,
+        /// What is served.
+        served: Vec<u32>,
+    },
+    /// It supports no slice that is offered here.
+    Slice {
+        /// What it supports.
+        offered: Vec<String>,
+        /// What is offered.
+        served: Vec<String>,
+    },
+    /// The limit of gNBs is reached.
+    Limit(u32),
+    /// It is no gNB that we know how to serve.
+    NodeType,
+}
+
+/// A phone's event with the phone that it happened to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PhoneEvent {
+    /// Who.
+    pub phone: PhoneId,
+    /// What.
+    pub event: Event,
+}

@@ -1,0 +1,24 @@
+//! What procedures await: inputs that were decoded, checked and found to concern them.
+
+use whimbrel_nas::{mm, sm};
+use whimbrel_ngap::Message;
+
+use crate::smf::N2Outcome;
+use crate::udm;
+
+/// One input, as a procedure receives it.
+#[derive(Clone, Debug)]
+pub(crate) enum Input {
+    /// A 5GMM message that TS 24.501 §4.4.4.3 lets pass, and whether it was protected.
+    Mm(Box<mm::Message>),
+    /// A 5GSM message for this session.
+    Sm(Box<sm::Message>),
+    /// A UE-associated NGAP message.
+    Ngap(Box<Message>),
+    /// This session's part of an NGAP message, with its transfer octets.
+    N2Sm(N2Outcome, Vec<u8>),
+    /// The UPF's answer; `None`: it did not answer.
+    Pfcp(Option<Box<whimbrel_pfcp::Message>>),
+    /// The UDM's answer.
+    Udm(udm::Answer),
+}

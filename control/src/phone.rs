@@ -1,0 +1,130 @@
+//! The state of one phone: a small, plain, movable object, driven by an ordered log of inputs.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Supi, Tai, Tmsi};
+use whimbrel_nas::ie::{NgKsi, UeSecurityCapability};
+use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
+
+use crate::envelope::{AssociationId, Batch, PhoneId, Subject};
+use crate::shard::Lanes;
+use crate::smf::SmContext;
+use crate::udm::Subscription;
+
+/// Everything the core knows of one phone.
+#[derive(Clone, Debug)]
+pub struct Phone {
+    /// Whose slot it is.
+    pub id: PhoneId,
+    /// Clock of the last input.
+    pub clock: u64,
+    /// The AMF's part.
+    pub amf: AmfContext,
+    /// The SMF's part, by PDU session identity.
+    pub sessions: BTreeMap<PduSessionId, Box<SmContext>>,
+    /// Procedures in flight.
+    pub(crate) lanes: Lanes,
+}
+
+/// What the AMF knows of a phone (TS 23.502 Table 4.2.2.2.2-1, TS 29.518 §6.1.6.2.25).
+#[derive(Clone, Debug, Default)]
+pub struct AmfContext {
+    /// The subscriber, once authenticated.
+    pub supi: Option<Supi>,
+    /// The equipment, once told under protection.
+    pub pei: Option<Pei>,
+    /// 5GMM-REGISTERED.
+    pub registered: bool,
+    /// The 5G-TMSI in force.
+    pub tmsi: Option<Tmsi>,
+    /// The one before it, still good until the phone confirms the new one (TS 24.501 §5.5.1.2.4).
+    pub former_tmsi: Option<Tmsi>,
+    /// The security context in force.
+    pub security: Option<Box<NasSecurityContext>>,
+    /// The one that a security mode command proposes.
+    pub(crate) proposed: Option<Box<NasSecurityContext>>,
+    /// As the phone sent it, for verbatim replay (TS 24.501 §5.4.2.2).
+    pub ue_security_capability: Option<UeSecurityCapability>,
+    /// The N2 connection.
+    pub connection: Option<Connection>,
+    /// Where the phone was last seen.
+    pub tai: Option<Tai>,
+    /// The slices that the phone may use here.
+    pub allowed_nssai: Vec<SNssai>,
+    /// What the subscriber may use; shared.
+    pub subscription: Option<Arc<Subscription>>,
+    /// The radio's view of the phone, stored and returned unread (TS 23.501 §5.4.4.1).
+    pub radio_capability: Option<Arc<[u8]>>,
+    /// When the phone is deregistered unless it shows up (TS 24.501 §5.3.7).
+    pub reachable_until: Option<Instant>,
+    /// When an unused connection is let go.
+    pub connection_until: Option<Instant>,
+    /// Digest of the initial NAS message that the running or last procedure answers: tells a repetition
+    /// (TS 24.501 §5.5.1.2.8 d).
+    pub(crate) answering: u64,
+    /// Who the phone says that it is, before it proved it: for explanations only.
+    pub(crate) claimed: Option<Supi>,
+    /// K_AMF of the context in force, from which the keys of the radio are derived.
+    pub(crate) k_amf: Option<KAmf>,
+    /// Its name.
+    pub(crate) ng_ksi: Option<NgKsi>,
+    /// The uplink COUNT that K_gNB is derived with (TS 33.501 §6.8.1.2.2).
+    pub(crate) as_count: Option<NasCount>,
+}
+
+/// A phone's connection to a gNB: the NGAP UE association (TS 38.413 §3.1).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Connection {
+    /// The gNB's association.
+    pub association: AssociationId,
+    /// Our name of it.
+    pub amf_ue_ngap_id: AmfUeNgapId,
+    /// The gNB's name of it.
+    pub ran_ue_ngap_id: RanUeNgapId,
+    /// The gNB holds a UE context (INITIAL CONTEXT SETUP succeeded).
+    pub context_set_up: bool,
+    /// The gNB asked for one (UE Context Request, TS 38.413 §8.6.1).
+    pub context_requested: bool,
+    /// The UE-AMBR was told on this connection (TS 38.413 §8.2.1.2).
+    pub ambr_told: bool,
+    /// Mobile-originated data or signalling that follows: the connection is kept (TS 24.501 §5.5.1.2.4).
+    pub follow_on: bool,
+    /// The NAS messages on this connection are protected (TS 24.501 §4.4.4.1).
+    pub secured: bool,
+}
+
+impl Phone {
+    /// A phone of which nothing is known.
+    pub fn new(id: PhoneId) -> Self {
+        Self { id, clock: 0, amf: AmfContext::default(), sessions: BTreeMap::new(), lanes: Lanes::default() }
+    }
+
+    /// Who it is, as far as is known.
+    pub fn subject(&self) -> Subject {
+        Subject { supi: self.amf.supi.or(self.amf.claimed), pei: self.amf.pei }
+    }
+
+    /// 5GMM-REGISTERED, 5GMM-CONNECTED or idle: in words, for people.
+    pub fn is_connected(&self) -> bool {
+        self.amf.connection.is_some()
+    }
+
+    /// Whether a 5G-TMSI names this phone.
+    pub(crate) fn bears(&self, tmsi: Tmsi) -> bool {
+        self.amf.tmsi == Some(tmsi) || self.amf.former_tmsi == Some(tmsi)
+    }
+
+    /// Whether no procedure is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.lanes.idle()
+    }
+
+    /// Completes the batch of an input with what holds after it.
+    pub(crate) fn conclude(&self, batch: &mut Batch) {
+        batch.idle = self.lanes.idle();
+        batch.connected = self.amf.connection.as_ref().map(|c| c.association);
+        let own = [self.lanes.next_deadline(), self.amf.reachable_until, self.amf.connection_until];
+        batch.next_deadline = own.into_iter().flatten().min();
+    }
+}

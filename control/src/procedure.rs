@@ -1,0 +1,85 @@
+//! What all procedures share: how they end, and how a message is repeated until it is answered.
+
+use std::time::Duration;
+
+use whimbrel_nas::mm;
+
+use crate::amf::{Security, send_nas};
+use crate::event::Event;
+use crate::input::Input;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Ue};
+
+/// How a procedure ended that did not complete.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// It was refused, by us or by a peer.
+    Refused(Refusal),
+    /// Another procedure, or the loss of the connection, took its place.
+    Interrupted(Interrupt),
+}
+
+impl From<Refusal> for End {
+    fn from(r: Refusal) -> Self {
+        End::Refused(r)
+    }
+}
+
+impl From<Interrupt> for End {
+    fn from(i: Interrupt) -> Self {
+        End::Interrupted(i)
+    }
+}
+
+/// A NAS message is sent five times in all before its procedure is aborted (TS 24.501 §5.4.1.3.7 b and its kin).
+const ATTEMPTS: u8 = 5;
+
+/// A message that is repeated while its timer expires.
+pub(crate) struct Repeated {
+    what: &'static str,
+    timer: Duration,
+    left: u8,
+}
+
+impl Repeated {
+    /// A message that was just sent for the first time.
+    pub(crate) fn new(what: &'static str, timer: Duration) -> Self {
+        Self { what, timer, left: ATTEMPTS }
+    }
+}
+
+/// Awaits an input while the timer of a repeated message runs: `None` when the message is to be sent again.
+pub(crate) async fn attempt(
+    ue: Ue,
+    repeated: &mut Repeated,
+    accepts: fn(&Input) -> bool,
+) -> Result<Option<Input>, End> {
+    match ue.receive(accepts, repeated.timer).await {
+        Ok(input) => Ok(Some(input)),
+        Err(Interrupt::TimedOut) => {
+            repeated.left -= 1;
+            if repeated.left == 0 {
+                return Err(Refusal::NoAnswer(repeated.what).into());
+            }
+            ue.event(Event::Repeated(repeated.what));
+            Ok(None)
+        }
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// Sends a 5GMM message and repeats it until one of the accepted messages comes.
+pub(crate) async fn ask(
+    ue: Ue,
+    message: Box<mm::Message>,
+    security: Security,
+    mut repeated: Repeated,
+    accepts: fn(&Input) -> bool,
+) -> Result<Box<mm::Message>, End> {
+    loop {
+        send_nas(ue, &message, security);
+        if let Some(Input::Mm(answer)) = attempt(ue, &mut repeated, accepts).await? {
+            return Ok(answer);
+        }
+    }
+}

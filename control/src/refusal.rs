@@ -1,0 +1,380 @@
+//! Why a radio, a phone or a session was refused: one type from the check that failed to the cause on the wire and
+//! to the sentence that an operator reads.
+//!
+//! Every refusal knows what was offered, what would have been accepted, and the fix. The wire causes stand in one
+//! `match` for each protocol, beside their clauses; none has a `_` arm, so a new refusal cannot forget its answer.
+
+use std::fmt;
+use std::time::Duration;
+
+use whimbrel_ids::{Dnn, PlmnId, SNssai, Tai};
+use whimbrel_nas::ie::{MmCause, SmCause};
+
+use crate::config::Config;
+
+/// Refusals of a phone (5GMM), in classes that the operator may give another cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RefusalKind {
+    /// No such subscriber.
+    UnknownSubscriber,
+    /// The operator barred the subscriber.
+    Barred,
+    /// The phone did not prove its key.
+    Authentication,
+    /// The SUCI cannot be revealed.
+    Identity,
+    /// The phone and the network share no acceptable algorithm.
+    Algorithm,
+    /// The tracking area is not served.
+    TrackingArea,
+    /// The network is not served.
+    Plmn,
+    /// No slice that the phone may use is offered here.
+    Slice,
+    /// A limit or a store is exhausted.
+    Congestion,
+    /// The data network is not subscribed or not configured.
+    Dnn,
+    /// The session type is not allowed.
+    SessionType,
+    /// Addresses or other resources of the user plane ran out.
+    Resources,
+    /// A function behind us does not answer.
+    NetworkFailure,
+    /// The peer broke the protocol.
+    Protocol,
+}
+
+/// A refusal, with all that explains it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The subscriber is not in the store.
+    UnknownSubscriber,
+    /// The subscriber is barred.
+    Barred,
+    /// RES* was wrong: the phone holds another key or OPc (TS 24.501 §5.4.1.3.5).
+    WrongResponse,
+    /// The phone found the network's MAC wrong: it holds another key or OPc (5GMM cause #20).
+    MacFailure,
+    /// The phone found SQN out of range, again after resynchronisation (5GMM cause #21).
+    SynchFailure,
+    /// AUTS was not made with the subscriber's key.
+    BadAuts,
+    /// The SUCI's home-network key identifier is not configured.
+    UnknownHomeNetworkKey(u8),
+    /// The SUCI does not decrypt under the configured key.
+    BadSuci,
+    /// The SUCI or SUPI is of another network.
+    OtherHomeNetwork(PlmnId),
+    /// The phone gave no usable identity.
+    NoIdentity,
+    /// The phone supports none of the configured algorithms.
+    NoCommonAlgorithm {
+        /// NEA0 to NEA7 that the phone supports, highest bit first.
+        ciphering: u8,
+        /// NIA0 to NIA7 that the phone supports, highest bit first.
+        integrity: u8,
+    },
+    /// The phone refused the security mode (5GMM cause in its SECURITY MODE REJECT).
+    SecurityModeRejected(u8),
+    /// The tracking area is not served.
+    TaiNotServed(Tai),
+    /// None of the requested, subscribed and offered slices is common.
+    NoSlice {
+        /// Asked for by the phone; empty: the subscribed defaults.
+        requested: Vec<SNssai>,
+        /// Subscribed.
+        subscribed: Vec<SNssai>,
+    },
+    /// The phone did not answer in spite of all repetitions.
+    NoAnswer(&'static str),
+    /// The gNB refused or did not answer.
+    RadioFailure(&'static str),
+    /// A limit is reached.
+    Limit(&'static str),
+    /// The subscriber store failed.
+    StoreUnavailable,
+    /// The UPF does not answer, or refused with this PFCP cause.
+    Upf(Option<u8>),
+    /// No address is left in the data network's pool.
+    PoolEmpty(Dnn),
+    /// The subscriber may not use this data network in this slice.
+    DnnNotSubscribed {
+        /// Asked for.
+        dnn: Dnn,
+        /// In this slice.
+        s_nssai: SNssai,
+        /// What is subscribed there.
+        subscribed: Vec<Dnn>,
+    },
+    /// The data network is subscribed but not configured.
+    DnnNotConfigured(Dnn),
+    /// The slice is not among the phone's allowed ones.
+    SliceNotAllowed(SNssai),
+    /// The session type is not allowed; IPv4 or IPv6 only would be.
+    SessionType {
+        /// Whether IPv4 would be accepted.
+        ipv4: bool,
+        /// Whether IPv6 would be accepted.
+        ipv6: bool,
+    },
+    /// The session type is not supported at all (Ethernet, unstructured).
+    UnsupportedSessionType,
+    /// The SSC mode is not supported.
+    SscMode(u8),
+    /// The message makes no sense here.
+    Protocol(&'static str),
+}
+
+impl Refusal {
+    /// Its class.
+    pub fn kind(&self) -> RefusalKind {
+        match self {
+            Self::UnknownSubscriber => RefusalKind::UnknownSubscriber,
+            Self::Barred => RefusalKind::Barred,
+            Self::WrongResponse | Self::MacFailure | Self::SynchFailure | Self::BadAuts => {
+                RefusalKind::Authentication
+            }
+            Self::UnknownHomeNetworkKey(_) | Self::BadSuci | Self::NoIdentity => RefusalKind::Identity,
+            Self::OtherHomeNetwork(_) => RefusalKind::Plmn,
+            Self::NoCommonAlgorithm { .. } | Self::SecurityModeRejected(_) => RefusalKind::Algorithm,
+            Self::TaiNotServed(_) => RefusalKind::TrackingArea,
+            Self::NoSlice { .. } | Self::SliceNotAllowed(_) => RefusalKind::Slice,
+            Self::Limit(_) => RefusalKind::Congestion,
+            Self::StoreUnavailable | Self::Upf(_) => RefusalKind::NetworkFailure,
+            Self::PoolEmpty(_) => RefusalKind::Resources,
+            Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => RefusalKind::Dnn,
+            Self::SessionType { .. } | Self::UnsupportedSessionType | Self::SscMode(_) => {
+                RefusalKind::SessionType
+            }
+            Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => RefusalKind::Protocol,
+        }
+    }
+
+    /// The 5GMM cause that tells the phone (TS 24.501 §9.11.3.2, Annex A), unless the operator chose another.
+    ///
+    /// A subscriber that the store does not know gets #3 as TS 29.524 §4.3.2 maps it. A key that does not fit is told with
+    /// AUTHENTICATION REJECT, which carries no cause; #3 stands here for the log.
+    pub fn mm_cause(&self, config: &Config) -> MmCause {
+        if let Some(cause) = self.configured(config).and_then(MmCause::from_u8) {
+            return cause;
+        }
+        match self {
+            Self::UnknownSubscriber => MmCause::IllegalUe,
+            Self::Barred => MmCause::FiveGsServicesNotAllowed,
+            Self::WrongResponse | Self::MacFailure | Self::SynchFailure | Self::BadAuts => MmCause::IllegalUe,
+            Self::UnknownHomeNetworkKey(_) | Self::BadSuci => MmCause::IllegalUe,
+            Self::OtherHomeNetwork(_) => MmCause::PlmnNotAllowed,
+            Self::NoIdentity => MmCause::UeIdentityCannotBeDerived,
+            Self::NoCommonAlgorithm { .. } => MmCause::UeSecurityCapabilitiesMismatch,
+            Self::SecurityModeRejected(_) => MmCause::SecurityModeRejectedUnspecified,
+            Self::TaiNotServed(_) => MmCause::NoSuitableCellsInTrackingArea,
+            Self::NoSlice { .. } | Self::SliceNotAllowed(_) => MmCause::NoNetworkSlicesAvailable,
+            Self::Limit(_) | Self::StoreUnavailable | Self::PoolEmpty(_) | Self::Upf(_) => {
+                MmCause::Congestion
+            }
+            Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => {
+                MmCause::DnnNotSupportedOrNotSubscribed
+            }
+            Self::SessionType { .. } | Self::UnsupportedSessionType | Self::SscMode(_) => {
+                MmCause::PayloadWasNotForwarded
+            }
+            Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
+                MmCause::ProtocolErrorUnspecified
+            }
+        }
+    }
+
+    /// The 5GSM cause that tells the phone why it has no session (TS 24.501 §9.11.4.2, Annex B).
+    pub fn sm_cause(&self, config: &Config) -> SmCause {
+        if let Some(cause) = self.configured(config).and_then(SmCause::from_u8) {
+            return cause;
+        }
+        match self {
+            Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => SmCause::MissingOrUnknownDnn,
+            Self::SliceNotAllowed(_) | Self::NoSlice { .. } => SmCause::MissingOrUnknownDnnInSlice,
+            Self::SessionType { ipv4: true, ipv6: false } => SmCause::PduSessionTypeIpv4OnlyAllowed,
+            Self::SessionType { ipv4: false, ipv6: true } => SmCause::PduSessionTypeIpv6OnlyAllowed,
+            Self::SessionType { .. } | Self::UnsupportedSessionType => SmCause::UnknownPduSessionType,
+            Self::SscMode(_) => SmCause::NotSupportedSscMode,
+            Self::PoolEmpty(_) | Self::Limit(_) => SmCause::InsufficientResources,
+            Self::Upf(_) | Self::StoreUnavailable => SmCause::NetworkFailure,
+            Self::RadioFailure(_) => SmCause::InsufficientResources,
+            Self::NoAnswer(_) => SmCause::NetworkFailure,
+            Self::Protocol(_) => SmCause::ProtocolErrorUnspecified,
+            Self::UnknownSubscriber
+            | Self::Barred
+            | Self::WrongResponse
+            | Self::MacFailure
+            | Self::SynchFailure
+            | Self::BadAuts
+            | Self::UnknownHomeNetworkKey(_)
+            | Self::BadSuci
+            | Self::OtherHomeNetwork(_)
+            | Self::NoIdentity
+            | Self::NoCommonAlgorithm { .. }
+            | Self::SecurityModeRejected(_)
+            | Self::TaiNotServed(_) => SmCause::UserAuthenticationOrAuthorizationFailed,
+        }
+    }
+
+    fn configured(&self, config: &Config) -> Option<u8> {
+        config.refusals.get(&self.kind()).and_then(|a| a.cause)
+    }
+
+    /// The back-off that the operator set for this class: T3346, or the session's back-off timer.
+    pub fn back_off(&self, config: &Config) -> Option<Duration> {
+        config.refusals.get(&self.kind()).and_then(|a| a.back_off)
+    }
+
+    /// Whether the phone was told by AUTHENTICATION REJECT, so that no other reject follows.
+    pub fn was_told(&self) -> bool {
+        matches!(self, Self::WrongResponse | Self::MacFailure | Self::SynchFailure)
+    }
+
+    /// What to do about it, in one sentence.
+    pub fn fix(&self) -> String {
+        match self {
+            Self::UnknownSubscriber => {
+                "add it with `whimbrel subscriber add`, or correct the IMSI on the SIM".into()
+            }
+            Self::Barred => "enable it with `whimbrel subscriber edit --status enabled`".into(),
+            Self::WrongResponse | Self::MacFailure => {
+                "set K and OPc of this subscriber to what its SIM holds (mind OP against OPc)".into()
+            }
+            Self::SynchFailure => {
+                "if another core uses this SIM, let only one of them; else replace the SIM".into()
+            }
+            Self::BadAuts => "set K and OPc of this subscriber to what its SIM holds".into(),
+            Self::UnknownHomeNetworkKey(id) => {
+                format!(
+                    "add the private key of id {id} to `home_network_keys`, or provision the SIM with a configured one"
+                )
+            }
+            Self::BadSuci => {
+                "provision the SIM with the public key that belongs to the configured private key".into()
+            }
+            Self::OtherHomeNetwork(plmn) => {
+                format!(
+                    "serve {plmn} (set `plmn`), or use a SIM of the served network; roaming is not supported"
+                )
+            }
+            Self::NoIdentity => "look at the phone: it sent no SUCI when asked".into(),
+            Self::NoCommonAlgorithm { .. } => {
+                "add one of the phone's algorithms to `security.integrity` and `security.ciphering`".into()
+            }
+            Self::SecurityModeRejected(_) => {
+                "look at the phone's own log: it refused the security mode".into()
+            }
+            Self::TaiNotServed(tai) => format!("add {} to `tacs`, or change the gNB's TAC", tai.tac),
+            Self::NoSlice { .. } => {
+                "make `slices`, the subscription and the phone's request share a slice".into()
+            }
+            Self::SliceNotAllowed(s) => format!("add slice {s} to the subscription and to `slices`"),
+            Self::NoAnswer(_) => "look at the radio: the phone is out of reach or does not speak on".into(),
+            Self::RadioFailure(_) => "look at the gNB's log for this phone".into(),
+            Self::Limit(name) => format!("raise `limits.{name}`, or add another node"),
+            Self::StoreUnavailable => "look at the error log for what the subscriber store says".into(),
+            Self::Upf(_) => "look at the UPF: `whimbrel why upf`".into(),
+            Self::PoolEmpty(dnn) => format!("widen the address pool of `{dnn}`, or wait for sessions to end"),
+            Self::DnnNotSubscribed { dnn, s_nssai, .. } => {
+                format!("add `{dnn}` to the subscription in slice {s_nssai}, or correct the APN on the phone")
+            }
+            Self::DnnNotConfigured(dnn) => format!("add `{dnn}` to `data_networks`"),
+            Self::SessionType { .. } => {
+                "allow the type in the subscription and give the data network a pool of it".into()
+            }
+            Self::UnsupportedSessionType => {
+                "use IPv4, IPv6 or IPv4v6: this version has no other session type".into()
+            }
+            Self::SscMode(_) => "use SSC mode 1: this version has no other".into(),
+            Self::Protocol(_) => {
+                "capture the exchange with `whimbrel run --capture` and look at the peer".into()
+            }
+        }
+    }
+}
+
+/// The reason in one clause: what was offered against what was expected.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownSubscriber => f.write_str("the subscriber is not in the store"),
+            Self::Barred => f.write_str("the subscriber is barred"),
+            Self::WrongResponse => {
+                f.write_str("its answer to the challenge was wrong: its key or OPc differs from ours")
+            }
+            Self::MacFailure => {
+                f.write_str("it found our challenge's MAC wrong: its key or OPc differs from ours")
+            }
+            Self::SynchFailure => f.write_str("it found our SQN out of range even after resynchronisation"),
+            Self::BadAuts => {
+                f.write_str("its resynchronisation token was not made with the subscriber's key")
+            }
+            Self::UnknownHomeNetworkKey(id) => {
+                write!(f, "its SUCI is concealed for home network key {id}, which is not configured")
+            }
+            Self::BadSuci => f.write_str("its SUCI does not decrypt under the configured home network key"),
+            Self::OtherHomeNetwork(plmn) => {
+                write!(f, "it belongs to network {plmn}, which is not served here")
+            }
+            Self::NoIdentity => f.write_str("it gave no usable identity"),
+            Self::NoCommonAlgorithm { ciphering, integrity } => write!(
+                f,
+                "it offers NEA {} and NIA {}, none of which is configured",
+                Bits(*ciphering),
+                Bits(*integrity)
+            ),
+            Self::SecurityModeRejected(cause) => {
+                write!(f, "it rejected the security mode with 5GMM cause #{cause}")
+            }
+            Self::TaiNotServed(tai) => write!(f, "tracking area {tai} is not served"),
+            Self::NoSlice { requested, subscribed } => {
+                write!(
+                    f,
+                    "slices requested {requested:?} and subscribed {subscribed:?} have none in common with those offered here"
+                )
+            }
+            Self::SliceNotAllowed(s) => write!(f, "slice {s} is not among its allowed slices"),
+            Self::NoAnswer(to) => write!(f, "it did not answer {to}"),
+            Self::RadioFailure(what) => write!(f, "its gNB failed: {what}"),
+            Self::Limit(name) => write!(f, "the limit `{name}` is reached"),
+            Self::StoreUnavailable => f.write_str("the subscriber store did not answer"),
+            Self::Upf(None) => f.write_str("the UPF did not answer"),
+            Self::Upf(Some(cause)) => write!(f, "the UPF refused with PFCP cause {cause}"),
+            Self::PoolEmpty(dnn) => write!(f, "no address is left in the pool of `{dnn}`"),
+            Self::DnnNotSubscribed { dnn, s_nssai, subscribed } => {
+                write!(f, "it asked for DNN `{dnn}` in slice {s_nssai}, where {subscribed:?} is subscribed")
+            }
+            Self::DnnNotConfigured(dnn) => {
+                write!(f, "DNN `{dnn}` is subscribed but no data network of that name is configured")
+            }
+            Self::SessionType { ipv4, ipv6 } => {
+                let allowed = match (ipv4, ipv6) {
+                    (true, false) => "IPv4 only",
+                    (false, true) => "IPv6 only",
+                    (true, true) => "IPv4 and IPv6",
+                    (false, false) => "neither IPv4 nor IPv6",
+                };
+                write!(f, "it asked for a session type that is not allowed ({allowed} would be)")
+            }
+            Self::UnsupportedSessionType => f.write_str("it asked for a session type that is not supported"),
+            Self::SscMode(mode) => write!(f, "it asked for SSC mode {mode}, which is not supported"),
+            Self::Protocol(what) => write!(f, "it broke the protocol: {what}"),
+        }
+    }
+}
+
+/// A map of algorithms as their numbers.
+struct Bits(u8);
+
+impl fmt::Display for Bits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for n in (0..8).filter(|n| self.0 & 0x80 >> n != 0) {
+            write!(f, "{}{n}", if first { "" } else { "," })?;
+            first = false;
+        }
+        if first { f.write_str("none") } else { Ok(()) }
+    }
+}

@@ -1,0 +1,65 @@
+//! The phone whose input runs, where the copyable handles of its procedures find it.
+//!
+//! A procedure's future lives as long as the procedure and so cannot borrow the context that it works on. It holds
+//! a [`super::Ue`] instead, a plain number, and reaches the context through this place, which is filled for the
+//! time of one input. A borrow cannot outlive the closure it is given to, nor cross an await.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use whimbrel_ids::{Instant, Tmsi};
+
+use super::Spawned;
+use crate::config::Config;
+use crate::envelope::{Batch, Envelope};
+use crate::phone::Phone;
+
+/// All that one input may touch.
+pub(super) struct Active {
+    pub(super) phone: Box<Phone>,
+    pub(super) config: Arc<Config>,
+    pub(super) batch: Batch,
+    pub(super) queued: Vec<Spawned>,
+    pub(super) clock: u64,
+    pub(super) now: Instant,
+    pub(super) tmsi: Tmsi,
+    pub(super) seed: [u8; 16],
+    pub(super) draws: u8,
+}
+
+thread_local! {
+    static ACTIVE: RefCell<Option<Active>> = const { RefCell::new(None) };
+}
+
+/// Brings a phone in for one input.
+pub(super) fn enter(phone: Box<Phone>, queued: Vec<Spawned>, config: Arc<Config>, envelope: &Envelope) {
+    let active = Active {
+        phone,
+        config,
+        batch: Batch::default(),
+        queued,
+        clock: envelope.clock,
+        now: envelope.time,
+        tmsi: envelope.tmsi,
+        seed: envelope.seed,
+        draws: 0,
+    };
+    // Whatever a panic may have left here is dropped: its phone is lost, its thread is not.
+    ACTIVE.with_borrow_mut(|a| *a = Some(active));
+}
+
+/// Takes the phone out, with all that its input caused.
+pub(super) fn leave() -> (Box<Phone>, Vec<Spawned>, Batch) {
+    let Active { phone, queued, mut batch, .. } =
+        ACTIVE.with_borrow_mut(Option::take).expect("an input that was entered is left once");
+    phone.conclude(&mut batch);
+    (phone, queued, batch)
+}
+
+/// Borrows what the running input may touch.
+///
+/// # Panics
+/// Outside an input, or within another `with`: both are mistakes of ours that no input can cause.
+pub(super) fn with<R>(f: impl FnOnce(&mut Active) -> R) -> R {
+    ACTIVE.with_borrow_mut(|a| f(a.as_mut().expect("procedures run within an input")))
+}

@@ -1,0 +1,185 @@
+//! Lanes: what of one phone may run at the same time, and what each awaits.
+//!
+//! A phone has one mobility lane and one lane per PDU session; each runs at most one procedure. Lanes are polled
+//! in their order here, so that the outputs of one input have one order everywhere.
+
+use whimbrel_ids::{Instant, PduSessionId};
+
+use crate::envelope::OutputId;
+use crate::input::Input;
+
+/// A place for one procedure at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Lane {
+    /// Registration, deregistration, service request and what else concerns the phone as a whole.
+    Mobility,
+    /// What concerns one PDU session.
+    Session(PduSessionId),
+}
+
+/// The procedures that can run on a lane; collisions are judged by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Procedure {
+    /// TS 23.502 §4.2.2.2.2.
+    Registration,
+    /// TS 23.502 §4.2.2.3.2.
+    DeregistrationByUe,
+    /// TS 23.502 §4.2.2.3.3.
+    DeregistrationByNetwork,
+    /// TS 23.502 §4.2.3.2.
+    ServiceRequest,
+    /// TS 23.502 §4.2.4.2.
+    ConfigurationUpdate,
+    /// TS 23.502 §4.2.6.
+    AnRelease,
+    /// TS 23.502 §4.3.2.2.1.
+    PduSessionEstablishment,
+    /// TS 23.502 §4.3.4.2, requested by the phone.
+    PduSessionReleaseByUe,
+    /// TS 23.502 §4.3.4.2, requested by the network.
+    PduSessionReleaseByNetwork,
+    /// TS 23.502 §4.2.3.2 steps 14 to 18: a session's user plane set up again.
+    UpConnectionActivation,
+    /// TS 23.502 §4.2.6 steps 5 to 7: a session's user plane let go.
+    UpConnectionDeactivation,
+}
+
+/// Why an await ended without its input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Interrupt {
+    /// Another procedure takes the lane.
+    Superseded(Procedure),
+    /// The deadline passed.
+    TimedOut,
+    /// The phone's N2 connection is gone.
+    ConnectionLost,
+}
+
+/// One lane in use.
+#[derive(Clone, Debug)]
+struct Occupied {
+    lane: Lane,
+    procedure: Procedure,
+    /// Which inputs the procedure awaits. Set at its await.
+    accepts: fn(&Input) -> bool,
+    /// When the await ends without one.
+    deadline: Option<Instant>,
+    /// The request whose answer it awaits.
+    answer: Option<OutputId>,
+    mail: Option<Result<Input, Interrupt>>,
+    /// Spawned and not polled yet.
+    fresh: bool,
+}
+
+/// The lanes in use, in order. At rest it is empty and holds no memory.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Lanes(Vec<Occupied>);
+
+impl Lanes {
+    fn find(&mut self, lane: Lane) -> Option<&mut Occupied> {
+        self.0.iter_mut().find(|o| o.lane == lane)
+    }
+
+    /// Whether no procedure runs.
+    pub(crate) fn idle(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The procedure that runs on a lane.
+    pub(crate) fn procedure(&self, lane: Lane) -> Option<Procedure> {
+        self.0.iter().find(|o| o.lane == lane).map(|o| o.procedure)
+    }
+
+    /// Occupies a free lane.
+    pub(super) fn occupy(&mut self, lane: Lane, procedure: Procedure) {
+        debug_assert!(self.procedure(lane).is_none(), "a lane runs one procedure at a time");
+        let at = self.0.partition_point(|o| o.lane < lane);
+        let occupied = Occupied {
+            lane,
+            procedure,
+            accepts: |_| false,
+            deadline: None,
+            answer: None,
+            mail: None,
+            fresh: true,
+        };
+        self.0.insert(at, occupied);
+    }
+
+    /// The first lane that has something to do. It is taken as polled.
+    pub(super) fn ready(&mut self) -> Option<Lane> {
+        let o = self.0.iter_mut().find(|o| o.fresh || o.mail.is_some())?;
+        o.fresh = false;
+        Some(o.lane)
+    }
+
+    pub(super) fn finished(&mut self, lane: Lane) {
+        self.0.retain(|o| o.lane != lane);
+        if self.0.is_empty() {
+            self.0 = Vec::new();
+        }
+    }
+
+    /// Notes what the procedure of `lane` awaits from here on.
+    pub(super) fn await_input(
+        &mut self,
+        lane: Lane,
+        accepts: fn(&Input) -> bool,
+        deadline: Option<Instant>,
+        answer: Option<OutputId>,
+    ) {
+        let o = self.find(lane).expect("a procedure runs on its lane");
+        (o.accepts, o.deadline, o.answer) = (accepts, deadline, answer);
+    }
+
+    pub(super) fn take_mail(&mut self, lane: Lane) -> Option<Result<Input, Interrupt>> {
+        let o = self.find(lane)?;
+        let mail = o.mail.take()?;
+        o.accepts = |_| false;
+        (o.deadline, o.answer) = (None, None);
+        Some(mail)
+    }
+
+    /// Gives an input to the procedure on `lane` if it awaits it; else gives it back.
+    pub(crate) fn deliver(&mut self, lane: Lane, input: Input) -> Result<(), Input> {
+        match self.find(lane) {
+            Some(o) if o.mail.is_none() && o.answer.is_none() && (o.accepts)(&input) => {
+                o.mail = Some(Ok(input));
+                Ok(())
+            }
+            _ => Err(input),
+        }
+    }
+
+    /// Gives an answer to the lane that asked, if it still waits; else gives it back.
+    pub(crate) fn answer(&mut self, to: OutputId, input: Input) -> Result<(), Input> {
+        match self.0.iter_mut().find(|o| o.answer == Some(to) && o.mail.is_none()) {
+            Some(o) => {
+                o.mail = Some(Ok(input));
+                Ok(())
+            }
+            None => Err(input),
+        }
+    }
+
+    /// Ends the await of the procedure on `lane`, if one runs.
+    pub(crate) fn interrupt(&mut self, lane: Lane, why: Interrupt) {
+        if let Some(o) = self.find(lane) {
+            o.mail = Some(Err(why));
+        }
+    }
+
+    /// Ends the awaits whose deadline has come.
+    pub(crate) fn expire(&mut self, now: Instant) {
+        for o in &mut self.0 {
+            if o.mail.is_none() && o.deadline.is_some_and(|d| d <= now) {
+                o.mail = Some(Err(Interrupt::TimedOut));
+            }
+        }
+    }
+
+    /// The earliest deadline of any await.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.0.iter().filter_map(|o| o.deadline).min()
+    }
+}

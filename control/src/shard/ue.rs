@@ -1,0 +1,143 @@
+//! The handle through which a procedure works on its phone.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use whimbrel_ids::{Instant, Tmsi};
+
+use super::active;
+use super::{Interrupt, Lane, Procedure, Spawned};
+use crate::config::Config;
+use crate::envelope::{Effect, Output, OutputId};
+use crate::event::Event;
+use crate::input::Input;
+use crate::phone::Phone;
+use crate::prf::Prf;
+
+/// The largest future of a procedure, in octets: ten thousand phones in the middle of a procedure stay within
+/// 40 MB.
+const FUTURE_OCTETS_MAX: usize = 4096;
+
+/// A copyable handle to the phone whose input runs, as seen from one of its lanes.
+///
+/// It borrows the context inside [`Ue::with`] only, never across an await. Everything a procedure can observe
+/// beyond the context (time, entropy, configuration) comes from the envelope, so that a replay observes the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ue {
+    lane: Lane,
+}
+
+impl Ue {
+    pub(super) fn new(lane: Lane) -> Self {
+        Self { lane }
+    }
+
+    /// The same phone, seen from another lane.
+    pub(crate) fn on(self, lane: Lane) -> Self {
+        Self { lane }
+    }
+
+    /// Borrows the phone's context for the length of `f`.
+    pub(crate) fn with<R>(self, f: impl FnOnce(&mut Phone) -> R) -> R {
+        active::with(|a| f(&mut a.phone))
+    }
+
+    /// The configuration that the envelope names.
+    pub(crate) fn config(self) -> Arc<Config> {
+        active::with(|a| a.config.clone())
+    }
+
+    /// When the running input arrived.
+    pub(crate) fn now(self) -> Instant {
+        active::with(|a| a.now)
+    }
+
+    /// Sixteen octets of the input's entropy, different at each call.
+    pub(crate) fn random(self) -> [u8; 16] {
+        active::with(|a| {
+            a.draws += 1;
+            Prf::new(&a.seed).block(a.draws.into())
+        })
+    }
+
+    /// Takes the 5G-TMSI that the aggregator offers with this input (TS 33.501 §6.12.3).
+    pub(crate) fn take_tmsi(self) -> Tmsi {
+        active::with(|a| {
+            a.batch.tmsi_taken = true;
+            a.tmsi
+        })
+    }
+
+    /// Adds an effect to the batch of this input.
+    pub(crate) fn emit(self, effect: Effect, downlink_count: Option<u32>) -> OutputId {
+        active::with(|a| {
+            let index = u16::try_from(a.batch.outputs.len()).expect("one input has few effects");
+            a.batch.outputs.push(Output { effect, downlink_count });
+            OutputId { clock: a.clock, index }
+        })
+    }
+
+    /// Tells what happened.
+    pub(crate) fn event(self, event: Event) {
+        active::with(|a| a.batch.events.push(event));
+    }
+
+    /// Changes the batch's remarks to the aggregator.
+    pub(crate) fn remark(self, f: impl FnOnce(&mut crate::envelope::Batch)) {
+        active::with(|a| f(&mut a.batch));
+    }
+
+    /// Starts a procedure on a lane. If one runs there, that one is interrupted and the new one begins when it has
+    /// wound up; a procedure that still waited to begin is forgotten.
+    pub(crate) fn start<F>(self, lane: Lane, procedure: Procedure, future: F)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        const { assert!(size_of::<F>() <= FUTURE_OCTETS_MAX, "a procedure holds too much across its awaits") };
+        active::with(|a| {
+            a.phone.lanes.interrupt(lane, Interrupt::Superseded(procedure));
+            a.queued.retain(|s| s.lane != lane);
+            a.queued.push(Spawned { lane, procedure, task: Box::pin(future) });
+        });
+    }
+
+    /// Awaits the next input that `accepts` names, at most for `patience`.
+    pub(crate) fn receive(self, accepts: fn(&Input) -> bool, patience: Duration) -> Receive {
+        Receive { ue: self, accepts, patience, answer: None, armed: false }
+    }
+
+    /// Awaits the answer to a request, at most for `patience`.
+    pub(crate) fn answer(self, to: OutputId, patience: Duration) -> Receive {
+        Receive { ue: self, accepts: |_| false, patience, answer: Some(to), armed: false }
+    }
+}
+
+/// An arrow of a call flow, awaited.
+#[must_use = "an arrow that nobody awaits is not received"]
+pub(crate) struct Receive {
+    ue: Ue,
+    accepts: fn(&Input) -> bool,
+    patience: Duration,
+    answer: Option<OutputId>,
+    armed: bool,
+}
+
+impl Future for Receive {
+    type Output = Result<Input, Interrupt>;
+
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let lane = self.ue.lane;
+        if !self.armed {
+            self.armed = true;
+            let deadline = Some(self.ue.now() + self.patience);
+            self.ue.with(|p| p.lanes.await_input(lane, self.accepts, deadline, self.answer));
+        }
+        match self.ue.with(|p| p.lanes.take_mail(lane)) {
+            Some(mail) => Poll::Ready(mail),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What the SMF knows of a session (TS 23.502 Table 4.3.2.2.1, TS 29.502).
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use whimbrel_ids::{Dnn, FiveQi, PduSessionId, Qfi, SNssai, Seid, Teid};
+use whimbrel_nas::ie::PduSessionType;
+use whimbrel_ngap::ie::{
+    self, AllocationAndRetentionPriority, GtpTunnel, NonDynamic5qiDescriptor,
+    PduSessionAggregateMaximumBitRate, PreEmptionCapability, PreEmptionVulnerability, QosCharacteristics,
+    QosFlowLevelQosParameters, QosFlowSetupRequestItem, TransportLayerAddress, UpTransportLayerInformation,
+};
+use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
+
+use crate::amf::bits;
+use crate::udm::{Ambr, Arp};
+
+/// One PDU session.
+#[derive(Clone, Debug)]
+pub struct SmContext {
+    /// Its identity.
+    pub psi: PduSessionId,
+    /// Its slice.
+    pub s_nssai: SNssai,
+    /// Its data network.
+    pub dnn: Dnn,
+    /// Its type, as granted.
+    pub session_type: PduSessionType,
+    /// The phone's IPv4 address.
+    pub ipv4: Option<Ipv4Addr>,
+    /// The phone's /64 prefix.
+    pub ipv6: Option<Ipv6Addr>,
+    /// The interface identifier of its link-local address (TS 23.501 §5.8.2.2.3).
+    pub interface_id: [u8; 8],
+    /// 5QI of the default QoS flow.
+    pub five_qi: FiveQi,
+    /// Priority of the default QoS flow.
+    pub arp: Arp,
+    /// Session AMBR.
+    pub ambr: Ambr,
+    /// The UPF's session; none before N4 was set up.
+    pub up_seid: Option<Seid>,
+    /// Where the gNB sends uplink packets.
+    pub n3: Option<Tunnel>,
+    /// Whether packets can flow.
+    pub up: UpState,
+    /// Octets that the UPF reported, uplink and downlink.
+    pub usage: (u64, u64),
+}
+
+/// One end of a GTP-U tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Its identifier.
+    pub teid: Teid,
+    /// Where it is.
+    pub address: IpAddr,
+}
+
+/// The user plane of a session (TS 23.501 §5.6.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpState {
+    /// Being set up for the first time.
+    Establishing,
+    /// Packets flow.
+    Active,
+    /// Downlink packets wait in the UPF.
+    Inactive,
+}
+
+/// The QoS flow that every session has. Its identifier is ours to choose (TS 23.501 §5.7.1.3).
+pub(super) const DEFAULT_QFI: Qfi = match Qfi::new(1) {
+    Some(qfi) => qfi,
+    None => panic!("1 is a QFI"),
+};
+
+impl SmContext {
+    /// The N2 SM information of a setup; `None` before the UPF has given its tunnel.
+    pub(super) fn setup_request_transfer(&self) -> Option<PduSessionResourceSetupRequestTransfer> {
+        let n3 = self.n3?;
+        let flow = QosFlowSetupRequestItem::new(DEFAULT_QFI, self.qos());
+        let session_type = match self.session_type {
+            PduSessionType::Ipv4 => ie::PduSessionType::Ipv4,
+            PduSessionType::Ipv6 => ie::PduSessionType::Ipv6,
+            PduSessionType::Ipv4v6 => ie::PduSessionType::Ipv4v6,
+            PduSessionType::Ethernet => ie::PduSessionType::Ethernet,
+            PduSessionType::Unstructured => ie::PduSessionType::Unstructured,
+        };
+        let mut transfer = PduSessionResourceSetupRequestTransfer::new(tunnel(n3), session_type, vec![flow]);
+        transfer.pdu_session_aggregate_maximum_bit_rate =
+            Some(PduSessionAggregateMaximumBitRate::new(bits(self.ambr.dl_kbps), bits(self.ambr.ul_kbps)));
+        Some(transfer)
+    }
+
+    fn qos(&self) -> QosFlowLevelQosParameters {
+        let arp = AllocationAndRetentionPriority::new(
+            self.arp.priority,
+            if self.arp.may_preempt {
+                PreEmptionCapability::MayTriggerPreEmption
+            } else {
+                PreEmptionCapability::ShallNotTriggerPreEmption
+            },
+            if self.arp.preemptable {
+                PreEmptionVulnerability::PreEmptable
+            } else {
+                PreEmptionVulnerability::NotPreEmptable
+            },
+        );
+        let characteristics = QosCharacteristics::NonDynamic5qi(NonDynamic5qiDescriptor::new(self.five_qi));
+        QosFlowLevelQosParameters::new(characteristics, arp)
+    }
+}
+
+fn tunnel(t: Tunnel) -> UpTransportLayerInformation {
+    let address = match t.address {
+        IpAddr::V4(a) => TransportLayerAddress::V4(a),
+        IpAddr::V6(a) => TransportLayerAddress::V6(a),
+    };
+    UpTransportLayerInformation::GtpTunnel(GtpTunnel::new(address, t.teid))
+}
+
+/// The gNB's end of a tunnel; IPv4 where it offers both.
+pub(super) fn an_tunnel(information: &UpTransportLayerInformation) -> Option<Tunnel> {
+    let UpTransportLayerInformation::GtpTunnel(t) = information;
+    let address = match t.transport_layer_address {
+        TransportLayerAddress::V4(a) | TransportLayerAddress::V4V6(a, _) => IpAddr::V4(a),
+        TransportLayerAddress::V6(a) => IpAddr::V6(a),
+    };
+    Some(Tunnel { teid: t.gtp_teid, address })
+}

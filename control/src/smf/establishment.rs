@@ -1,0 +1,243 @@
+//! PDU session establishment: TS 23.502 §4.3.2.2.1; NAS part TS 24.501 §6.4.1.
+
+use whimbrel_ids::{Dnn, PduSessionId, SNssai};
+use whimbrel_nas::ie::{
+    AlwaysOn, FilterComponent, FilterDirection, GprsTimer3, PacketFilter, PduAddress, PduAddressKind,
+    PduSessionType, QosFlowDescription, QosFlowDescriptions, QosRule, QosRules, RuleBinding, RuleOperation,
+    SessionAmbr, SmCause, SscMode,
+};
+use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, EstablishmentRequest, Pti};
+
+use super::context::{DEFAULT_QFI, SmContext, UpState};
+use super::up_connection::set_up;
+use super::{n4, pco, release_locally, send, status};
+use crate::amf;
+use crate::event::{Event, SessionChange};
+use crate::procedure::End;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::udm::{SessionTypes, SubscribedDnn};
+
+/// What the AMF tells the SMF of a session to be (TS 29.502 §6.1.6.2.2).
+#[derive(Clone, Debug)]
+pub(crate) struct SmContextCreateData {
+    /// Its identity.
+    pub(crate) psi: PduSessionId,
+    /// Its slice, allowed and subscribed.
+    pub(crate) s_nssai: SNssai,
+    /// Its data network, subscribed and configured.
+    pub(crate) dnn: Dnn,
+    /// The phone believes that it has the session already.
+    pub(crate) existing: bool,
+}
+
+/// Nsmf_PDUSession_CreateSMContext (step 3).
+pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
+    let psi = data.psi;
+    let (pti, request) = match sm::Message::decode(n1) {
+        Ok(sm::Message { pti, body: sm::Body::EstablishmentRequest(request), .. }) if pti.is_assigned() => {
+            (pti, request)
+        }
+        // §7.3.1 a: a request without transaction is told so and dropped.
+        Ok(sm::Message { pti, .. }) => return status(ue, psi, pti, SmCause::InvalidPtiValue),
+        Err(e) => {
+            let pti = e.sm_header.map_or(Pti::UNASSIGNED, |(_, pti)| Pti(pti));
+            return match e.sm_cause() {
+                Some(cause) => send(ue, psi, sm::Message::new(psi, pti, EstablishmentReject::new(cause))),
+                None => (),
+            };
+        }
+    };
+    if data.existing {
+        let reject = EstablishmentReject::new(SmCause::PduSessionDoesNotExist);
+        return send(ue, psi, sm::Message::new(psi, pti, reject));
+    }
+    release_locally(ue, psi); // §6.4.1.7 c: the identity was in use; the phone has begun anew
+    let ue = ue.on(Lane::Session(psi));
+    ue.start(Lane::Session(psi), Procedure::PduSessionEstablishment, async move {
+        let began = ue.now();
+        match establishment(ue, data, pti, Box::new(request)).await {
+            Ok(()) => {
+                let subject = ue.with(|p| p.subject());
+                let took = ue.now().since(began);
+                ue.event(Event::Completed { procedure: Procedure::PduSessionEstablishment, subject, took });
+                tell(ue, psi, SessionChange::Established);
+            }
+            Err(End::Refused(refusal)) => reject(ue, psi, pti, refusal),
+            Err(End::Interrupted(Interrupt::ConnectionLost)) => n4::delete(ue, psi),
+            Err(End::Interrupted(_)) => {} // whoever took the lane has taken the session
+        }
+    });
+}
+
+async fn establishment(
+    ue: Ue,
+    data: SmContextCreateData,
+    pti: Pti,
+    request: Box<EstablishmentRequest>,
+) -> Result<(), End> {
+    let psi = data.psi;
+    let terms = authorise(ue, &data, &request)?; // steps 4 to 9: subscription and policy
+    let narrowed = terms.narrowed;
+    ue.with(|p| p.sessions.insert(psi, Box::new(terms.session)));
+    n4::establish(ue, psi, terms.subscribed).await?; // step 10: N4, tunnel and addresses
+    let accept = accept(ue, psi, pti, &request, narrowed)?;
+    amf::n1_n2_message_transfer(ue, psi, Some(accept)); // steps 11 and 12
+    set_up(ue, psi).await // steps 14 to 16: the gNB's tunnel reaches the UPF
+}
+
+/// What a session is granted.
+struct Terms {
+    session: SmContext,
+    subscribed: SubscribedDnn,
+    /// One of two address families was asked for in vain.
+    narrowed: Option<SmCause>,
+}
+
+/// Steps 4 to 9: what the phone asks for, the subscription allows and the data network has.
+fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest) -> Result<Terms, Refusal> {
+    let config = ue.config();
+    let network = config.smf.data_networks.get(&data.dnn);
+    let network = network.ok_or_else(|| Refusal::DnnNotConfigured(data.dnn.clone()))?;
+    let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
+    let slice = subscription.slice(data.s_nssai).ok_or(Refusal::SliceNotAllowed(data.s_nssai))?;
+    let subscribed = slice.dnns.iter().find(|d| d.dnn == data.dnn).cloned();
+    let subscribed = subscribed.ok_or_else(|| Refusal::DnnNotConfigured(data.dnn.clone()))?;
+    if let Some(mode @ (SscMode::Two | SscMode::Three)) = request.ssc_mode {
+        return Err(Refusal::SscMode(mode as u8));
+    }
+    let allowed = SessionTypes {
+        ipv4: network.ipv4 && subscribed.session_types.ipv4,
+        ipv6: network.ipv6 && subscribed.session_types.ipv6,
+    };
+    let (session_type, narrowed) = choose_type(request.pdu_session_type, allowed)?;
+    let mut interface_id = [0; 8];
+    interface_id.copy_from_slice(&ue.random()[..8]);
+    let session = SmContext {
+        psi: data.psi,
+        s_nssai: data.s_nssai,
+        dnn: data.dnn.clone(),
+        session_type,
+        ipv4: None,
+        ipv6: None,
+        interface_id,
+        five_qi: subscribed.five_qi,
+        arp: subscribed.arp,
+        ambr: subscribed.session_ambr,
+        up_seid: None,
+        n3: None,
+        up: UpState::Establishing,
+        usage: (0, 0),
+    };
+    Ok(Terms { session, subscribed, narrowed })
+}
+
+/// TS 24.501 §6.4.1.3: IPv4v6 is narrowed to what there is, with the cause that tells the phone not to ask for the other.
+fn choose_type(
+    asked: Option<PduSessionType>,
+    allowed: SessionTypes,
+) -> Result<(PduSessionType, Option<SmCause>), Refusal> {
+    let SessionTypes { ipv4, ipv6 } = allowed;
+    let refused = Refusal::SessionType { ipv4, ipv6 };
+    match (asked.unwrap_or(PduSessionType::Ipv4v6), ipv4, ipv6) {
+        (PduSessionType::Ethernet | PduSessionType::Unstructured, _, _) => {
+            Err(Refusal::UnsupportedSessionType)
+        }
+        (PduSessionType::Ipv4v6, true, true) => Ok((PduSessionType::Ipv4v6, None)),
+        (PduSessionType::Ipv4v6, true, false) => {
+            let cause = asked.map(|_| SmCause::PduSessionTypeIpv4OnlyAllowed);
+            Ok((PduSessionType::Ipv4, cause))
+        }
+        (PduSessionType::Ipv4v6, false, true) => {
+            let cause = asked.map(|_| SmCause::PduSessionTypeIpv6OnlyAllowed);
+            Ok((PduSessionType::Ipv6, cause))
+        }
+        (PduSessionType::Ipv4, true, _) => Ok((PduSessionType::Ipv4, None)),
+        (PduSessionType::Ipv6, _, true) => Ok((PduSessionType::Ipv6, None)),
+        _ => Err(refused),
+    }
+}
+
+/// PDU SESSION ESTABLISHMENT ACCEPT (TS 24.501 §8.3.2).
+fn accept(
+    ue: Ue,
+    psi: PduSessionId,
+    pti: Pti,
+    request: &EstablishmentRequest,
+    narrowed: Option<SmCause>,
+) -> Result<sm::Message, Refusal> {
+    let config = ue.config();
+    ue.with(|p| {
+        let session = p.sessions.get(&psi).ok_or(Refusal::Protocol("the session ended"))?;
+        let network = config.smf.data_networks.get(&session.dnn);
+        let rules = default_rule().ok_or(Refusal::Protocol("QoS rule"))?;
+        let ambr = SessionAmbr {
+            downlink: whimbrel_nas::ie::BitRate::from_kbps(session.ambr.dl_kbps),
+            uplink: whimbrel_nas::ie::BitRate::from_kbps(session.ambr.ul_kbps),
+        };
+        let mut m = EstablishmentAccept::new(session.session_type, SscMode::One, rules, ambr);
+        m.cause = narrowed;
+        m.pdu_address = Some(address(session));
+        m.s_nssai = Some(session.s_nssai.into());
+        m.always_on = request.always_on_requested.map(|_| AlwaysOn { on: false });
+        m.qos_flow_descriptions =
+            QosFlowDescriptions::new(&[QosFlowDescription::non_gbr(DEFAULT_QFI, session.five_qi)]);
+        m.extended_pco =
+            network.and_then(|n| pco::answer(request.extended_pco.as_ref(), n, session.session_type));
+        m.dnn = Some(session.dnn.clone());
+        Ok(sm::Message::new(psi, pti, m))
+    })
+}
+
+/// The default QoS rule: everything, both ways, by the default flow (TS 23.501 §5.7.1.4).
+fn default_rule() -> Option<QosRules> {
+    let all = PacketFilter {
+        id: 1,
+        direction: FilterDirection::Bidirectional,
+        components: vec![FilterComponent::MatchAll],
+    };
+    let rule = QosRule {
+        id: 1,
+        operation: RuleOperation::Create(vec![all]),
+        default: true,
+        // The lowest precedence there is: any other rule comes first.
+        binding: Some(RuleBinding { precedence: 255, segregation: false, qfi: DEFAULT_QFI }),
+    };
+    QosRules::new(&[rule])
+}
+
+fn address(session: &SmContext) -> PduAddress {
+    let ipv4 = session.ipv4.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED);
+    let interface_id = session.interface_id;
+    let kind = match session.session_type {
+        PduSessionType::Ipv6 => PduAddressKind::Ipv6 { interface_id },
+        PduSessionType::Ipv4v6 => PduAddressKind::Ipv4v6 { ipv4, interface_id },
+        _ => PduAddressKind::Ipv4(ipv4),
+    };
+    PduAddress { kind, smf_link_local: None }
+}
+
+/// TS 24.501 §6.4.1.4: PDU SESSION ESTABLISHMENT REJECT.
+fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
+    let config = ue.config();
+    let mut m = EstablishmentReject::new(refusal.sm_cause(&config));
+    m.back_off_timer = refusal.back_off(&config).map(GprsTimer3::from_duration);
+    send(ue, psi, sm::Message::new(psi, pti, m));
+    let subject = ue.with(|p| p.subject());
+    let ran_ue_ngap_id = amf::ids(ue).map(|(_, ran)| ran);
+    ue.event(Event::Refused {
+        procedure: Procedure::PduSessionEstablishment,
+        subject,
+        ran_ue_ngap_id,
+        refusal,
+    });
+    n4::delete(ue, psi);
+}
+
+/// Tells what became of a session.
+pub(super) fn tell(ue: Ue, psi: PduSessionId, change: SessionChange) {
+    let told = ue.with(|p| p.sessions.get(&psi).map(|s| (p.subject(), s.dnn.clone())));
+    if let Some((subject, dnn)) = told {
+        ue.event(Event::Session { subject, psi, dnn, change });
+    }
+}

@@ -1,0 +1,124 @@
+//! The session management function (TS 23.501 §6.2.2): one file a procedure, one lane a session.
+//!
+//! The AMF calls it as TS 29.502 names it (`create_sm_context`, `update_sm_context`), and it calls the AMF as TS 29.518
+//! does (`n1_n2_message_transfer`). In one process both are function calls within the phone's machine.
+
+mod context;
+mod establishment;
+mod n4;
+mod pco;
+mod release;
+mod up_connection;
+
+use whimbrel_ids::{PduSessionId, SNssai};
+use whimbrel_nas::sm;
+use whimbrel_ngap::ie::PduSessionResourceItem;
+
+use crate::amf;
+use crate::input::Input;
+use crate::phone::Phone;
+use crate::shard::{Lane, Ue};
+
+pub use context::{SmContext, UpState};
+pub use n4::{deletion_of_orphan, no_such_session};
+
+pub(crate) use establishment::{SmContextCreateData, create_sm_context};
+pub(crate) use n4::{answered, report};
+pub(crate) use release::{release_all, release_locally, upf_restarted};
+pub(crate) use up_connection::{can_be_activated, deactivate_all};
+
+/// What a gNB did with a session (TS 38.413 §8.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum N2Outcome {
+    /// Its resources are set up; the transfer names the tunnel.
+    SetUp,
+    /// They are not; the transfer says why.
+    SetupFailed,
+    /// They are gone.
+    Released,
+}
+
+/// Nsmf_PDUSession_UpdateSMContext with an N1 message of a session (TS 23.502 §4.3.3, §4.3.4).
+pub(crate) fn update_sm_context(ue: Ue, psi: PduSessionId, n1: &[u8]) {
+    let message = match sm::Message::decode(n1) {
+        Ok(m) => m,
+        Err(e) => {
+            if let Some(cause) = e.sm_cause() {
+                status(ue, psi, e.sm_header.map_or(sm::Pti::UNASSIGNED, |(_, pti)| sm::Pti(pti)), cause);
+            }
+            return;
+        }
+    };
+    if !ue.with(|p| p.sessions.contains_key(&psi)) {
+        return amf::out_of_state(ue);
+    }
+    match message.body {
+        sm::Body::ReleaseRequest(_) => release::by_ue(ue, psi, message.pti),
+        // Sessions keep what they were given; the next version lets them change.
+        sm::Body::ModificationRequest(_) => {
+            let cause = whimbrel_nas::ie::SmCause::RequestRejectedUnspecified;
+            send(ue, psi, sm::Message::new(psi, message.pti, sm::ModificationReject::new(cause)));
+        }
+        sm::Body::SmStatus(_) => {}
+        _ => {
+            let pti = message.pti;
+            let stray =
+                ue.with(|p| p.lanes.deliver(Lane::Session(psi), Input::Sm(Box::new(message)))).is_err();
+            if stray {
+                amf::out_of_state(ue);
+                status(ue, psi, pti, whimbrel_nas::ie::SmCause::MessageTypeNotCompatible);
+            }
+        }
+    }
+}
+
+/// 5GSM STATUS (TS 24.501 §6.5).
+fn status(ue: Ue, psi: PduSessionId, pti: sm::Pti, cause: whimbrel_nas::ie::SmCause) {
+    send(ue, psi, sm::Message::new(psi, pti, sm::SmStatus::new(cause)));
+}
+
+/// A 5GSM message to the phone, through the AMF.
+fn send(ue: Ue, psi: PduSessionId, message: sm::Message) {
+    if let Some(n1) = amf::n1_sm(psi, &message) {
+        amf::send_nas(ue, &n1, amf::Security::Current);
+    }
+}
+
+/// Nsmf_PDUSession_UpdateSMContext with N2 SM information: each session gets its part of a gNB's answer.
+pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Outcome) {
+    for item in items {
+        let psi = item.pdu_session_id;
+        if !ue.with(|p| p.sessions.contains_key(&psi)) {
+            continue; // the session ended while the gNB was at it
+        }
+        let input = Input::N2Sm(outcome, item.transfer);
+        let Err(Input::N2Sm(_, transfer)) = ue.with(|p| p.lanes.deliver(Lane::Session(psi), input)) else {
+            continue;
+        };
+        match outcome {
+            N2Outcome::SetUp => up_connection::activate(ue, psi, transfer),
+            N2Outcome::SetupFailed | N2Outcome::Released => {}
+        }
+    }
+}
+
+/// The N2 SM information that sets a session up at a gNB (TS 38.413 §9.3.4.1).
+pub(crate) fn n2_setup_info(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
+    ue.with(|p| {
+        let session = p.sessions.get(&psi)?;
+        Some((session.s_nssai, session.setup_request_transfer()?.to_vec()))
+    })
+}
+
+/// The phone has only these sessions left: the others end here too (TS 24.501 §5.5.1.3.4, §5.6.1.4.1).
+pub(crate) fn keep_only(ue: Ue, keep: impl Fn(PduSessionId) -> bool) {
+    let gone: Vec<_> = ue.with(|p| p.sessions.keys().copied().filter(|&psi| !keep(psi)).collect());
+    for psi in gone {
+        release_locally(ue, psi);
+    }
+}
+
+/// Whether some session can carry packets now.
+pub(crate) fn any_active(phone: &Phone) -> bool {
+    phone.sessions.values().any(|s| s.up != UpState::Inactive)
+}

@@ -1,0 +1,278 @@
+//! The SMF's end of N4: the rules of a session (TS 29.244 §5.2), and what the UPF says of them.
+
+use std::net::IpAddr;
+
+use whimbrel_ids::{PduSessionId, Seid};
+use whimbrel_pfcp::ie::{
+    ApplyAction, BitRate, Cause, Choice, DestinationInterface, FSeid, FTeid, FarId, MeasurementMethod,
+    NetworkInstance, OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId,
+    ReportingTriggers, SourceInterface, UeIpAddress, UrrId,
+};
+use whimbrel_pfcp::msg::{
+    SessionDeletionRequest, SessionEstablishmentRequest, SessionEstablishmentResponse,
+    SessionModificationRequest, SessionReportResponse,
+};
+use whimbrel_pfcp::rule::{
+    CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, UpdateFar,
+    UpdateForwardingParameters, UsageReport,
+};
+use whimbrel_pfcp::{Frame, Message};
+
+use super::context::{DEFAULT_QFI, SmContext, Tunnel};
+use crate::envelope::{Effect, OutputId};
+use crate::event::SessionChange;
+use crate::input::Input;
+use crate::procedure::End;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Lane, Ue};
+use crate::udm::SubscribedDnn;
+
+/// Uplink: from the gNB's tunnel to the data network.
+const UPLINK_PDR: PdrId = PdrId(1);
+/// Downlink: from the data network to the gNB's tunnel.
+const DOWNLINK_PDR: PdrId = PdrId(2);
+const UPLINK_FAR: FarId = FarId(1);
+const DOWNLINK_FAR: FarId = FarId(2);
+/// The session's AMBR.
+const SESSION_QER: QerId = QerId(1);
+/// The session's volume.
+const SESSION_URR: UrrId = UrrId(1);
+/// Both rules match all of the session: later, finer rules come before them.
+const LOWEST: Precedence = Precedence(255);
+
+/// N4 session establishment (TS 23.502 §4.4.1.2): the UPF gives the tunnel and the addresses.
+pub(super) async fn establish(ue: Ue, psi: PduSessionId, subscribed: SubscribedDnn) -> Result<(), End> {
+    let config = ue.config();
+    let request = ue.with(|p| {
+        let seid = p.id.seid(psi.value());
+        p.sessions.get(&psi).map(|s| establishment_request(s, &subscribed, config.smf.node_id, seid))
+    });
+    let request = request.ok_or(Refusal::Protocol("the session ended"))?;
+    match ask(ue, Some(Seid(0)), request.into()).await? {
+        Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
+            established(ue, psi, &m)
+        }
+        Message::SessionEstablishmentResponse(m) => Err(refused(ue, psi, m.cause).into()),
+        _ => Err(Refusal::Upf(None).into()),
+    }
+}
+
+fn establishment_request(
+    session: &SmContext,
+    subscribed: &SubscribedDnn,
+    node: IpAddr,
+    seid: Seid,
+) -> SessionEstablishmentRequest {
+    use whimbrel_nas::ie::PduSessionType;
+    let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(seid, node));
+    let (v4, v6) = match session.session_type {
+        PduSessionType::Ipv4 => (true, false),
+        PduSessionType::Ipv6 => (false, true),
+        _ => (true, true),
+    };
+    request.pdn_type = Some(match (v4, v6) {
+        (true, false) => PdnType::Ipv4,
+        (false, true) => PdnType::Ipv6,
+        _ => PdnType::Ipv4v6,
+    });
+    request.apn_dnn = Some(session.dnn.clone());
+    request.s_nssai = Some(session.s_nssai);
+    let network = NetworkInstance::new(session.dnn.as_str());
+    let address = UeIpAddress {
+        destination: true,
+        ipv4: v4.then(|| subscribed.static_ipv4.map_or(Choice::Choose, Choice::Given)),
+        ipv6: v6.then(|| subscribed.static_ipv6.map_or(Choice::Choose, Choice::Given)),
+        ipv6_prefix_delegation_bits: None,
+        ipv6_prefix_length: None,
+    };
+
+    let mut uplink = Pdi::from(SourceInterface::Access);
+    uplink.f_teid = Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None });
+    let mut uplink = CreatePdr::new(UPLINK_PDR, LOWEST, uplink, UPLINK_FAR);
+    uplink.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIp.into());
+    let mut downlink = Pdi::from(SourceInterface::Core);
+    downlink.network_instance.clone_from(&network);
+    downlink.ue_ip_addresses = vec![address];
+    let mut downlink = CreatePdr::new(DOWNLINK_PDR, LOWEST, downlink, DOWNLINK_FAR);
+    for pdr in [&mut uplink, &mut downlink] {
+        pdr.qer_ids = vec![SESSION_QER];
+        pdr.urr_ids = vec![SESSION_URR];
+    }
+    request.create_pdrs = vec![uplink, downlink];
+
+    let mut to_network = ForwardingParameters::to(DestinationInterface::Core);
+    to_network.network_instance = network;
+    // Nobody is there yet to send to: what comes early waits.
+    request.create_fars =
+        vec![CreateFar::forward(UPLINK_FAR, to_network), CreateFar::action(DOWNLINK_FAR, ApplyAction::BUFF)];
+    let mut qer = CreateQer::new(SESSION_QER);
+    qer.mbr = Some(BitRate { ul_kbps: session.ambr.ul_kbps, dl_kbps: session.ambr.dl_kbps });
+    qer.qfi = Some(DEFAULT_QFI);
+    request.create_qers = vec![qer];
+    request.create_urrs =
+        vec![CreateUrr::new(SESSION_URR, MeasurementMethod::VOLUM, ReportingTriggers::default())];
+    request
+}
+
+/// Keeps what the UPF chose.
+fn established(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> Result<(), End> {
+    let seid = m.up_f_seid.map(|f| f.seid);
+    let tunnel = m.created_pdrs.iter().find_map(|pdr| match pdr.local_f_teid {
+        Some(FTeid::Given { teid, ipv4, ipv6 }) => {
+            let address = ipv4.map(IpAddr::V4).or(ipv6.map(IpAddr::V6))?;
+            Some(Tunnel { teid, address })
+        }
+        _ => None,
+    });
+    let addresses = m.created_pdrs.iter().flat_map(|pdr| &pdr.ue_ip_addresses);
+    let (mut v4, mut v6) = (None, None);
+    for a in addresses {
+        v4 = v4.or(a.ipv4.and_then(Choice::given));
+        v6 = v6.or(a.ipv6.and_then(Choice::given));
+    }
+    let complete = ue.with(|p| {
+        let Some(s) = p.sessions.get_mut(&psi) else { return false };
+        (s.up_seid, s.n3, s.ipv4, s.ipv6) = (seid, tunnel, v4, v6);
+        use whimbrel_nas::ie::PduSessionType;
+        let addressed = match s.session_type {
+            PduSessionType::Ipv4 => v4.is_some(),
+            PduSessionType::Ipv6 => v6.is_some(),
+            _ => v4.is_some() && v6.is_some(),
+        };
+        seid.is_some() && tunnel.is_some() && addressed
+    });
+    if complete { Ok(()) } else { Err(Refusal::Upf(Some(Cause::MandatoryIeMissing as u8)).into()) }
+}
+
+fn refused(ue: Ue, psi: PduSessionId, cause: Cause) -> Refusal {
+    let dnn = ue.with(|p| p.sessions.get(&psi).map(|s| s.dnn.clone()));
+    match (cause, dnn) {
+        (Cause::AllDynamicAddressesAreOccupied | Cause::NoResourcesAvailable, Some(dnn)) => {
+            Refusal::PoolEmpty(dnn)
+        }
+        _ => Refusal::Upf(Some(cause as u8)),
+    }
+}
+
+/// Where downlink packets go.
+pub(super) enum Downlink {
+    /// To the gNB.
+    To(Tunnel),
+    /// Into the buffer; the first of them is told (TS 23.502 §4.2.6 step 6a).
+    Buffer,
+}
+
+/// N4 session modification (TS 23.502 §4.4.1.3).
+pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Result<(), End> {
+    let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid));
+    let seid = seid.ok_or(Refusal::Protocol("the session ended"))?;
+    let mut far = UpdateFar::new(DOWNLINK_FAR);
+    match downlink {
+        Downlink::To(tunnel) => {
+            let mut parameters = UpdateForwardingParameters::new();
+            parameters.destination_interface = Some(DestinationInterface::Access);
+            parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(tunnel.teid, tunnel.address));
+            far.apply_action = Some(ApplyAction::FORW);
+            far.update_forwarding_parameters = Some(parameters);
+        }
+        Downlink::Buffer => far.apply_action = Some(ApplyAction::BUFF | ApplyAction::NOCP),
+    }
+    let request = SessionModificationRequest { update_fars: vec![far], ..Default::default() };
+    match ask(ue, Some(seid), request.into()).await? {
+        Message::SessionModificationResponse(m) if m.cause == Cause::RequestAccepted => {
+            count(ue, psi, &m.usage_reports);
+            Ok(())
+        }
+        Message::SessionModificationResponse(m) => Err(Refusal::Upf(Some(m.cause as u8)).into()),
+        _ => Err(Refusal::Upf(None).into()),
+    }
+}
+
+/// N4 session release (TS 23.502 §4.4.1.4), and the end of the session here. Nothing waits for the answer: the
+/// aggregator repeats the request until the UPF has it.
+pub(super) fn delete(ue: Ue, psi: PduSessionId) {
+    super::establishment::tell(ue, psi, SessionChange::Released);
+    if let Some(seid) = ue.with(|p| p.sessions.remove(&psi).and_then(|s| s.up_seid)) {
+        delete_at_upf(ue, seid);
+    }
+}
+
+fn delete_at_upf(ue: Ue, seid: Seid) {
+    let octets = Message::from(SessionDeletionRequest::default()).to_octets(Some(seid), 0);
+    ue.emit(Effect::N4 { octets }, None);
+}
+
+async fn ask(ue: Ue, seid: Option<Seid>, request: Message) -> Result<Message, End> {
+    let to = ue.emit(Effect::N4 { octets: request.to_octets(seid, 0) }, None);
+    match ue.answer(to, ue.config().timers.guard).await {
+        Ok(Input::Pfcp(Some(m))) => Ok(*m),
+        Ok(_) | Err(Interrupt::TimedOut) => Err(Refusal::Upf(None).into()),
+        Err(other) => Err(other.into()),
+    }
+}
+
+/// An answer of the UPF: to the lane that asked. If nobody waits any more, what it set up is taken down again.
+pub(crate) fn answered(ue: Ue, to: OutputId, octets: Option<&[u8]>) {
+    let message = octets.and_then(|o| Frame::parse(o).ok()).and_then(|f| Message::parse(&f).ok());
+    let input = Input::Pfcp(message.map(Box::new));
+    let Err(Input::Pfcp(Some(message))) = ue.with(|p| p.lanes.answer(to, input)) else { return };
+    if let Some(seid) = set_up_in_vain(&message) {
+        delete_at_upf(ue, seid);
+    }
+}
+
+/// The UPF's session that an accepted establishment has made.
+fn set_up_in_vain(message: &Message) -> Option<Seid> {
+    match message {
+        Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
+            m.up_f_seid.map(|f| f.seid)
+        }
+        _ => None,
+    }
+}
+
+/// The request that takes down what an answer says was set up for a phone that is gone.
+pub fn deletion_of_orphan(octets: &[u8]) -> Option<Vec<u8>> {
+    let message = Message::parse(&Frame::parse(octets).ok()?).ok()?;
+    let seid = set_up_in_vain(&message)?;
+    Some(Message::from(SessionDeletionRequest::default()).to_octets(Some(seid), 0))
+}
+
+/// A session report (TS 29.244 §7.5.8).
+pub(crate) fn report(ue: Ue, psi: u8, octets: &[u8]) {
+    let Ok(frame) = Frame::parse(octets) else { return };
+    let known = PduSessionId::new(psi).filter(|psi| ue.with(|p| p.sessions.contains_key(psi)));
+    let (Some(psi), Ok(Message::SessionReportRequest(m))) = (known, Message::parse(&frame)) else {
+        return answer_report(ue, Seid(0), frame.header.sequence, Cause::SessionContextNotFound);
+    };
+    count(ue, psi, &m.usage_reports);
+    let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid)).unwrap_or(Seid(0));
+    answer_report(ue, seid, frame.header.sequence, Cause::RequestAccepted);
+    if m.error_indication_report.is_some() {
+        // The gNB does not know the tunnel: packets wait until the phone asks anew (TS 23.527 §5.3.3.1).
+        super::up_connection::deactivate(ue.on(Lane::Session(psi)), psi);
+    }
+}
+
+fn answer_report(ue: Ue, seid: Seid, sequence: u32, cause: Cause) {
+    let octets = Message::from(SessionReportResponse::new(cause)).to_octets(Some(seid), sequence);
+    ue.emit(Effect::N4Answer { octets }, None);
+}
+
+/// The answer to a report on a session that nobody has.
+pub fn no_such_session(octets: &[u8]) -> Option<Vec<u8>> {
+    let frame = Frame::parse(octets).ok()?;
+    let response = SessionReportResponse::new(Cause::SessionContextNotFound);
+    Some(Message::from(response).to_octets(Some(Seid(0)), frame.header.sequence))
+}
+
+/// Adds the volumes of usage reports.
+fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
+    ue.with(|p| {
+        let Some(s) = p.sessions.get_mut(&psi) else { return };
+        for volume in reports.iter().filter_map(|r| r.volume_measurement.as_ref()) {
+            s.usage.0 += volume.ul.unwrap_or(0);
+            s.usage.1 += volume.dl.unwrap_or(0);
+        }
+    });
+}

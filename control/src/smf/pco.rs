@@ -1,0 +1,54 @@
+//! Protocol configuration options: what a phone asks to be told of its session (TS 24.008 §10.5.6.3).
+
+use whimbrel_nas::ie::{Container, ExtendedPco, Ipcp, PcoDirection, PduSessionType, container_id};
+
+use crate::config::DataNetwork;
+
+/// Most answers of one kind, so that whatever is configured, the accept fits its message.
+const SERVERS_MAX: usize = 4;
+
+/// Answers what was asked and is known; what is unknown is passed over. `None` where there is nothing to say.
+pub(super) fn answer(
+    asked: Option<&ExtendedPco>,
+    network: &DataNetwork,
+    session_type: PduSessionType,
+) -> Option<ExtendedPco> {
+    let (v4, v6) = match session_type {
+        PduSessionType::Ipv4 => (true, false),
+        PduSessionType::Ipv6 => (false, true),
+        _ => (true, true),
+    };
+    let mut told: Vec<u16> = Vec::new();
+    let mut out: Vec<Container> = Vec::new();
+    for container in asked?.containers(PcoDirection::FromUe) {
+        if told.contains(&container.id) {
+            continue; // one question, one answer
+        }
+        told.push(container.id);
+        match container.id {
+            container_id::DNS_SERVER_IPV4 if v4 => {
+                out.extend(network.dns_v4.iter().take(SERVERS_MAX).map(|&a| Container::dns_ipv4(a)));
+            }
+            container_id::DNS_SERVER_IPV6 if v6 => {
+                out.extend(network.dns_v6.iter().take(SERVERS_MAX).map(|&a| Container::dns_ipv6(a)));
+            }
+            container_id::P_CSCF_IPV4 if v4 => {
+                out.extend(network.p_cscf_v4.iter().take(SERVERS_MAX).map(|&a| Container::p_cscf_ipv4(a)));
+            }
+            container_id::P_CSCF_IPV6 if v6 => {
+                out.extend(network.p_cscf_v6.iter().take(SERVERS_MAX).map(|&a| Container::p_cscf_ipv6(a)));
+            }
+            container_id::IPV4_LINK_MTU if v4 => out.push(Container::ipv4_link_mtu(network.mtu)),
+            container_id::IPCP if v4 => out.extend(ipcp(&container, network)),
+            _ => {}
+        }
+    }
+    if out.is_empty() { None } else { ExtendedPco::new(PcoDirection::ToUe, &out) }
+}
+
+/// Old dial-up manners that phones keep: they propose 0.0.0.0 for their DNS servers and are told better (RFC 1877).
+fn ipcp(container: &Container, network: &DataNetwork) -> Option<Container> {
+    let asked = Ipcp::parse(&container.contents)?;
+    let mut servers = network.dns_v4.iter().copied();
+    asked.nak_with_dns(servers.next(), servers.next()).map(|nak| Container::ipcp(&nak))
+}

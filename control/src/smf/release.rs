@@ -1,0 +1,88 @@
+//! PDU session release: TS 23.502 §4.3.4.2; NAS part TS 24.501 §6.3.3, §6.4.3.
+
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::ie::SmCause;
+use whimbrel_nas::sm::{self, Pti, ReleaseCommand};
+
+use super::context::UpState;
+use super::n4;
+use crate::amf;
+use crate::event::Event;
+use crate::input::Input;
+use crate::procedure::{End, Repeated, attempt};
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
+
+/// The phone asks (TS 24.501 §6.4.3).
+pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti) {
+    start(ue, psi, pti, SmCause::RegularDeactivation, Procedure::PduSessionReleaseByUe);
+}
+
+fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedure) {
+    let ue = ue.on(Lane::Session(psi));
+    ue.start(Lane::Session(psi), procedure, async move {
+        let began = ue.now();
+        let released = release(ue, psi, pti, cause).await;
+        n4::delete(ue, psi);
+        if released.is_ok() {
+            let subject = ue.with(|p| p.subject());
+            let took = ue.now().since(began);
+            ue.event(Event::Completed { procedure, subject, took });
+        }
+        amf::let_go_when_unused(ue);
+    });
+}
+
+/// The phone and the gNB let go. After the fifth expiry of T3592 the session is gone all the same (TS 24.501 §6.3.3.5 a).
+async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) -> Result<(), End> {
+    let command = sm::Message::new(psi, pti, ReleaseCommand::new(cause));
+    let at_gnb = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active));
+    let mut timer = Repeated::new("PDU SESSION RELEASE COMMAND", ue.config().timers.t3592);
+    if at_gnb {
+        amf::release_session_resources(ue, psi, &command);
+    } else {
+        super::send(ue, psi, command.clone());
+    }
+    loop {
+        let accepts = |i: &Input| match i {
+            Input::Sm(m) => matches!(m.body, sm::Body::ReleaseComplete(_)),
+            Input::N2Sm(super::N2Outcome::Released, _) => true,
+            _ => false,
+        };
+        match attempt(ue, &mut timer, accepts).await? {
+            Some(Input::Sm(_)) => return Ok(()),
+            Some(_gnb_let_go) => {}
+            None => super::send(ue, psi, command.clone()),
+        }
+    }
+}
+
+/// A session ends without a word to the phone, which knows or will learn.
+pub(crate) fn release_locally(ue: Ue, psi: PduSessionId) {
+    ue.with(|p| {
+        p.lanes.interrupt(Lane::Session(psi), Interrupt::Superseded(Procedure::PduSessionReleaseByNetwork))
+    });
+    n4::delete(ue, psi);
+}
+
+/// All sessions end without a word to the phone.
+pub(crate) fn release_all(ue: Ue) {
+    super::keep_only(ue, |_| false);
+}
+
+/// The UPF has lost its sessions (TS 23.527 §4.3.2): a phone that is there is told to ask anew, the others learn it when
+/// they return.
+pub(crate) fn upf_restarted(ue: Ue) {
+    let sessions: Vec<PduSessionId> = ue.with(|p| {
+        p.sessions.values_mut().for_each(|s| s.up_seid = None);
+        p.sessions.keys().copied().collect()
+    });
+    let connected = ue.with(|p| p.amf.connection.is_some());
+    for psi in sessions {
+        if connected {
+            let cause = SmCause::ReactivationRequested;
+            start(ue, psi, Pti::UNASSIGNED, cause, Procedure::PduSessionReleaseByNetwork);
+        } else {
+            release_locally(ue, psi);
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The directory: what phones share of one subscriber, its registration and its sequence number.
+
+use std::collections::BTreeMap;
+
+use whimbrel_ids::{Instant, PlmnId, Supi};
+use whimbrel_nas::ie::{SchemeOutput, Suci};
+use whimbrel_security::aka;
+use whimbrel_security::{
+    AuthenticationVector, HomeNetworkKeys, ProtectionScheme, Rand, ServingNetworkName, SqnState, SuciError,
+};
+
+use super::{Answer, AuthData, Identity, Request, Resynchronisation, Subscribers, UdmError};
+use crate::envelope::PhoneId;
+
+/// One subscriber's part.
+struct Entry {
+    registered: Option<PhoneId>,
+    sqn: Option<SqnState>,
+}
+
+/// Answers phones' requests in the order in which the aggregator brings them.
+pub struct Directory {
+    home: PlmnId,
+    keys: HomeNetworkKeys,
+    serving_network: ServingNetworkName,
+    entries: BTreeMap<Supi, Entry>,
+}
+
+/// What a request led to.
+#[derive(Debug)]
+pub struct Outcome {
+    /// For the phone that asked.
+    pub answer: Answer,
+    /// The subscriber's former slot, whose context ends.
+    pub superseded: Option<PhoneId>,
+}
+
+impl From<Answer> for Outcome {
+    fn from(answer: Answer) -> Self {
+        Self { answer, superseded: None }
+    }
+}
+
+impl Directory {
+    /// The directory of a home network, with the private keys that reveal its SUCIs.
+    pub fn new(home: PlmnId, keys: HomeNetworkKeys) -> Self {
+        Self { home, keys, serving_network: ServingNetworkName::new(home), entries: BTreeMap::new() }
+    }
+
+    /// The phone under which a subscriber is registered.
+    pub fn registered(&self, supi: Supi) -> Option<PhoneId> {
+        self.entries.get(&supi)?.registered
+    }
+
+    /// Answers one request of one phone.
+    pub fn handle(
+        &mut self,
+        now: Instant,
+        phone: PhoneId,
+        request: Request,
+        subscribers: &mut impl Subscribers,
+    ) -> Outcome {
+        match request {
+            Request::GenerateAuthData { identity, rand, resynchronisation } => {
+                let (supi, data) = self.auth_data(now, &identity, Rand(rand), resynchronisation, subscribers);
+                Answer::AuthData(data.map_err(|e| (e, supi))).into()
+            }
+            Request::Register(supi) => self.register(phone, supi, subscribers),
+            Request::Deregister(supi) => {
+                if let Some(entry) = self.entries.get_mut(&supi)
+                    && entry.registered == Some(phone)
+                {
+                    entry.registered = None;
+                }
+                Answer::Deregistered.into()
+            }
+        }
+    }
+
+    fn auth_data(
+        &mut self,
+        now: Instant,
+        identity: &Identity,
+        rand: Rand,
+        resynchronisation: Option<Resynchronisation>,
+        subscribers: &mut impl Subscribers,
+    ) -> (Option<Supi>, Result<AuthData, UdmError>) {
+        let supi = match identity {
+            Identity::Supi(supi) => Ok(*supi),
+            Identity::Suci(suci) => self.reveal(suci),
+        };
+        match supi {
+            Ok(supi) => (Some(supi), self.vector(now, supi, rand, resynchronisation, subscribers)),
+            Err(e) => (None, Err(e)),
+        }
+    }
+
+    /// The SIDF (TS 33.501 §6.12.5).
+    fn reveal(&self, suci: &Suci) -> Result<Supi, UdmError> {
+        let Suci::Imsi { plmn, output, .. } = suci else { return Err(UdmError::BadSchemeOutput) };
+        if *plmn != self.home {
+            return Err(UdmError::OtherHomeNetwork(*plmn));
+        }
+        match output {
+            SchemeOutput::Null(msin) => {
+                let digits = plmn.digits().chain(msin.digits().iter().copied());
+                Supi::from_digits(digits).ok_or(UdmError::BadSchemeOutput)
+            }
+            SchemeOutput::Concealed { scheme, key_id, output } => {
+                let scheme =
+                    ProtectionScheme::from_identifier(scheme.value()).ok_or(UdmError::BadSchemeOutput)?;
+                self.keys.deconceal(*plmn, scheme, *key_id, output).map_err(|e| match e {
+                    SuciError::UnknownKey { key_id, .. } => UdmError::UnknownHomeNetworkKey(key_id),
+                    _ => UdmError::BadSchemeOutput,
+                })
+            }
+        }
+    }
+
+    fn vector(
+        &mut self,
+        now: Instant,
+        supi: Supi,
+        rand: Rand,
+        resynchronisation: Option<Resynchronisation>,
+        subscribers: &mut impl Subscribers,
+    ) -> Result<AuthData, UdmError> {
+        let credentials = subscribers.authentication(supi)?;
+        let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
+        let sqn = entry.sqn.get_or_insert_with(|| SqnState::new(credentials.sqn_offset));
+        if let Some(Resynchronisation { rand, auts }) = resynchronisation {
+            let moved =
+                aka::resynchronise(&credentials.milenage, &rand, &auts, sqn, now).ok_or(UdmError::BadAuts)?;
+            if let Some(offset) = moved {
+                subscribers.save_sqn_offset(supi, offset)?;
+            }
+        }
+        let vector = AuthenticationVector::generate(
+            &credentials.milenage,
+            rand,
+            sqn.next(now),
+            credentials.amf,
+            &self.serving_network,
+        );
+        Ok(AuthData { supi, vector })
+    }
+
+    fn register(&mut self, phone: PhoneId, supi: Supi, subscribers: &mut impl Subscribers) -> Outcome {
+        let subscription = match subscribers.subscription(supi) {
+            Ok(subscription) => subscription,
+            Err(e) => return Answer::Registered(Err(e)).into(),
+        };
+        let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
+        let superseded = entry.registered.replace(phone).filter(|&former| former != phone);
+        Outcome { answer: Answer::Registered(Ok(subscription)), superseded }
+    }
+}

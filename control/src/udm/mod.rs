@@ -1,0 +1,199 @@
+//! The UDM and the ARPF: who subscribes to what, and vectors to prove it (TS 23.501 §6.2.7, TS 29.503).
+//!
+//! A phone's machine asks with a [`Request`] among its outputs and gets an [`Answer`] as a later input. What
+//! several phones may touch, the registration and the SQN of one subscriber, is the [`Directory`]'s alone.
+
+mod directory;
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use whimbrel_ids::{Dnn, FiveQi, PlmnId, SNssai, Supi};
+use whimbrel_nas::ie::Suci;
+use whimbrel_security::{
+    AuthenticationManagementField, AuthenticationVector, Auts, Milenage, Rand, SqnOffset,
+};
+
+pub use directory::{Directory, Outcome};
+
+/// A service operation asked of the UDM.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Nudm_UEAuthentication_Get (TS 29.503 §5.4.2): reveals the SUPI and makes a 5G home-environment vector.
+    GenerateAuthData {
+        /// Who.
+        identity: Identity,
+        /// The random challenge, from the asking phone's entropy.
+        rand: [u8; 16],
+        /// What the USIM sent to resynchronise (TS 33.102 §6.3.5).
+        resynchronisation: Option<Resynchronisation>,
+    },
+    /// Nudm_UECM_Registration and Nudm_SDM_Get in one (TS 23.502 §4.2.2.2.2 step 14).
+    Register(Supi),
+    /// Nudm_UECM_Deregistration (TS 23.502 §4.2.2.3.2).
+    Deregister(Supi),
+}
+
+/// How a subscriber is named to the UDM.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// Concealed; the SIDF reveals it (TS 33.501 §6.12.5).
+    Suci(Suci),
+    /// Already revealed.
+    Supi(Supi),
+}
+
+/// A synchronisation failure to be repaired.
+#[derive(Clone, Debug)]
+pub struct Resynchronisation {
+    /// The challenge that the USIM refused.
+    pub rand: Rand,
+    /// Its answer.
+    pub auts: Auts,
+}
+
+/// The UDM's answer.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    /// To [`Request::GenerateAuthData`]; a refusal says whose it is, if that was revealed.
+    AuthData(Result<AuthData, (UdmError, Option<Supi>)>),
+    /// To [`Request::Register`].
+    Registered(Result<Arc<Subscription>, UdmError>),
+    /// To [`Request::Deregister`].
+    Deregistered,
+}
+
+/// A 5G home-environment authentication vector (TS 33.501 §6.1.3.2 step 1) and whose it is.
+#[derive(Clone)]
+pub struct AuthData {
+    /// The subscriber.
+    pub supi: Supi,
+    /// The vector.
+    pub vector: AuthenticationVector,
+}
+
+/// Redacted: a vector lets its holder impersonate the network.
+impl fmt::Debug for AuthData {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthData(…)")
+    }
+}
+
+/// Why the UDM has no answer (TS 29.503 §6.3.7.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UdmError {
+    /// No such subscriber.
+    UserNotFound,
+    /// The operator barred the subscriber.
+    Barred,
+    /// The SUCI names a home-network key that is not configured.
+    UnknownHomeNetworkKey(u8),
+    /// The SUCI is of another network.
+    OtherHomeNetwork(PlmnId),
+    /// The SUCI does not decrypt: its tag is wrong or its scheme output is malformed.
+    BadSchemeOutput,
+    /// AUTS does not prove to come from the subscriber's USIM.
+    BadAuts,
+    /// The store failed; the operator's log says how.
+    Unavailable,
+}
+
+/// What authentication needs of a subscriber (TS 29.503 §6.3.6.2.2 of the AuthenticationSubscription).
+pub struct AuthenticationSubscription {
+    /// The keyed Milenage of the subscriber's USIM.
+    pub milenage: Milenage,
+    /// Authentication management field; its separation bit must be set (TS 33.501 §6.1.3.2).
+    pub amf: AuthenticationManagementField,
+    /// Where the sequence stands against the clock; durable.
+    pub sqn_offset: SqnOffset,
+}
+
+/// What a subscriber may use (TS 29.503 §6.1.6.2.4, §6.1.6.2.8). Shared by all subscribers with the same terms.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// Aggregate maximum bit rate over all sessions.
+    pub ue_ambr: Ambr,
+    /// Slices, in order of preference.
+    pub slices: Vec<SubscribedSlice>,
+    /// Index to RAT/frequency selection priority, 1 to 256 (TS 38.413 §9.3.1.61).
+    pub rfsp: Option<u16>,
+}
+
+impl Subscription {
+    /// The subscribed slice of this name.
+    pub fn slice(&self, s_nssai: SNssai) -> Option<&SubscribedSlice> {
+        self.slices.iter().find(|s| s.s_nssai == s_nssai)
+    }
+}
+
+/// Aggregate maximum bit rate, in kbit/s (1 kbit = 1000 bit).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ambr {
+    /// Uplink.
+    pub ul_kbps: u64,
+    /// Downlink.
+    pub dl_kbps: u64,
+}
+
+/// A slice that a subscriber may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscribedSlice {
+    /// Its name.
+    pub s_nssai: SNssai,
+    /// Used where the phone asks for none (TS 23.501 §5.15.3).
+    pub default: bool,
+    /// Data networks within it.
+    pub dnns: Vec<SubscribedDnn>,
+}
+
+/// A data network that a subscriber may use within a slice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SubscribedDnn {
+    /// Its name.
+    pub dnn: Dnn,
+    /// Used where the phone names none.
+    pub default: bool,
+    /// Session types allowed.
+    pub session_types: SessionTypes,
+    /// 5QI of the default QoS flow.
+    pub five_qi: FiveQi,
+    /// Allocation and retention priority of the default QoS flow.
+    pub arp: Arp,
+    /// Session aggregate maximum bit rate.
+    pub session_ambr: Ambr,
+    /// The address that the subscriber always gets.
+    pub static_ipv4: Option<Ipv4Addr>,
+    /// The /64 prefix that the subscriber always gets.
+    pub static_ipv6: Option<Ipv6Addr>,
+}
+
+/// PDU session types (TS 24.501 §9.11.4.11) that a subscription allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionTypes {
+    /// IPv4.
+    pub ipv4: bool,
+    /// IPv6.
+    pub ipv6: bool,
+}
+
+/// Allocation and retention priority (TS 23.501 §5.7.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arp {
+    /// 1 (highest) to 15.
+    pub priority: u8,
+    /// May take resources from others.
+    pub may_preempt: bool,
+    /// May lose resources to others.
+    pub preemptable: bool,
+}
+
+/// Where subscribers are kept.
+pub trait Subscribers {
+    /// What authentication needs.
+    fn authentication(&mut self, supi: Supi) -> Result<AuthenticationSubscription, UdmError>;
+    /// What the subscriber may use.
+    fn subscription(&mut self, supi: Supi) -> Result<Arc<Subscription>, UdmError>;
+    /// Keeps what a resynchronisation found, durably, before it is used.
+    fn save_sqn_offset(&mut self, supi: Supi, offset: SqnOffset) -> Result<(), UdmError>;
+}

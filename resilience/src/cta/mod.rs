@@ -1,0 +1,512 @@
+//! The aggregator itself.
+
+mod n4;
+mod slots;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use whimbrel_control::amf::{RanNodes, reset_acknowledge};
+use whimbrel_control::config::Config;
+use whimbrel_control::udm::{Directory, Subscribers};
+use whimbrel_control::{
+    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Event, OutputId, Payload,
+    Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard,
+};
+use whimbrel_ids::{Instant, Supi};
+use whimbrel_ngap::ie::{CauseMisc, ResetType, TriggeringMessage};
+use whimbrel_ngap::{Message, Peek};
+
+use n4::{Arrived, N4};
+use slots::Slots;
+
+/// Where the entropy of the inputs comes from: the system's generator at the edge, a seed in simulation.
+pub trait Entropy {
+    /// Sixteen octets that nobody can foresee.
+    fn draw(&mut self) -> [u8; 16];
+}
+
+/// What comes to the aggregator.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A gNB's association came up, with this many streams towards the gNB.
+    AssociationUp {
+        /// Which.
+        association: AssociationId,
+        /// Streams from us to the gNB; 0 is for what concerns no phone.
+        outbound_streams: u16,
+    },
+    /// An association ended or was restarted by its peer (RFC 9260 §5.2).
+    AssociationDown(AssociationId),
+    /// An NGAP message.
+    Ngap(AssociationId, &'a [u8]),
+    /// A PFCP message of the UPF.
+    Pfcp(&'a [u8]),
+    /// The operator wants something of a phone.
+    Command(PhoneId, Command),
+    /// Time passed.
+    Tick,
+}
+
+/// What leaves the aggregator.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    /// NGAP messages: association, stream, octets.
+    pub ngap: Vec<(AssociationId, u16, Vec<u8>)>,
+    /// PFCP messages to the UPF.
+    pub pfcp: Vec<Vec<u8>>,
+    /// What happened to phones.
+    pub events: Vec<PhoneEvent>,
+    /// What happened to gNBs.
+    pub ran_events: Vec<RanEvent>,
+    /// The UPF's association came up (`true`) or was lost.
+    pub upf: Option<bool>,
+}
+
+/// Listens to every envelope and its batch: recording, replay checks, logs.
+pub trait Inspect {
+    /// One input was run.
+    fn ran(&mut self, envelope: &Envelope, batch: &Batch);
+}
+
+/// Listens to nothing.
+impl Inspect for () {
+    fn ran(&mut self, _: &Envelope, _: &Batch) {}
+}
+
+/// A phone as an operator sees it.
+pub type PhoneView<'a> = &'a Phone;
+
+/// The aggregator with its shard, on one thread.
+pub struct Cta<S, E, I = ()> {
+    config: Arc<Config>,
+    shard: Shard,
+    slots: Slots,
+    ran: RanNodes,
+    streams: std::collections::BTreeMap<AssociationId, u16>,
+    directory: Directory,
+    subscribers: S,
+    entropy: E,
+    n4: N4,
+    inspect: I,
+    /// Inputs for phones that other inputs caused; run before the next from outside.
+    inbox: VecDeque<(PhoneId, Payload)>,
+    arrived: Vec<Arrived>,
+}
+
+/// An aggregator begins with term 1; a mirror that takes over counts on.
+const TERM: u32 = 1;
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
+    /// An aggregator that serves nobody yet. It tries to reach its UPF at the first [`Input::Tick`].
+    pub fn new(
+        config: Arc<Config>,
+        directory: Directory,
+        subscribers: S,
+        mut entropy: E,
+        inspect: I,
+        now: Instant,
+    ) -> Self {
+        let tmsi_key = entropy.draw();
+        Self {
+            shard: Shard::new(config.clone()),
+            slots: Slots::new(&tmsi_key),
+            ran: RanNodes::new(config.clone()),
+            streams: Default::default(),
+            directory,
+            subscribers,
+            entropy,
+            n4: N4::new(config.smf.node_id, now),
+            inspect,
+            config,
+            inbox: VecDeque::new(),
+            arrived: Vec::new(),
+        }
+    }
+
+    /// Takes one input and runs everything that it causes.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) {
+        match input {
+            Input::AssociationUp { association, outbound_streams } => {
+                self.association_down(association, out);
+                self.ran.up(association);
+                self.streams.insert(association, outbound_streams);
+            }
+            Input::AssociationDown(association) => self.association_down(association, out),
+            Input::Ngap(association, octets) => self.ngap(now, association, octets, out),
+            Input::Pfcp(octets) => {
+                let mut arrived = std::mem::take(&mut self.arrived);
+                self.n4.receive(now, octets, &mut out.pfcp, &mut arrived);
+                self.n4_arrived(now, arrived, out);
+            }
+            Input::Command(phone, command) => self.inbox.push_back((phone, Payload::Command(command))),
+            Input::Tick => self.tick(now, out),
+        }
+        self.run(now, out);
+    }
+
+    /// When [`Input::Tick`] has something to do.
+    pub fn next_deadline(&self) -> Instant {
+        self.slots.next_deadline().unwrap_or(Instant::FAR_FUTURE).min(self.n4.next_deadline())
+    }
+
+    /// Puts a new version of the configuration in force for the inputs to come.
+    pub fn configure(&mut self, config: Arc<Config>) {
+        self.shard.configure(config.clone());
+        self.ran.configure(config.clone());
+        self.config = config;
+    }
+
+    /// The gNBs.
+    pub fn ran_nodes(&self) -> &RanNodes {
+        &self.ran
+    }
+
+    /// The phones, in slot order.
+    pub fn phones(&self) -> impl Iterator<Item = PhoneView<'_>> {
+        self.shard.iter()
+    }
+
+    /// One phone.
+    pub fn phone(&self, id: PhoneId) -> Option<PhoneView<'_>> {
+        self.shard.phone(id)
+    }
+
+    /// The shard, for checkpoints.
+    pub fn shard(&self) -> &Shard {
+        &self.shard
+    }
+
+    /// The phone of a subscriber that is registered.
+    pub fn find(&self, supi: Supi) -> Option<PhoneId> {
+        self.directory.registered(supi)
+    }
+
+    /// Whether the UPF answers.
+    pub fn upf_is_up(&self) -> bool {
+        self.n4.is_up()
+    }
+
+    /// Slots in use, and those of them that hold a phone which did not authenticate yet.
+    pub fn occupancy(&self) -> (usize, u32) {
+        (self.slots.used(), self.slots.strangers())
+    }
+
+    /// What listens to every input.
+    pub fn inspect(&mut self) -> &mut I {
+        &mut self.inspect
+    }
+
+    fn association_down(&mut self, association: AssociationId, out: &mut Outbox) {
+        if self.streams.remove(&association).is_none() {
+            return;
+        }
+        out.ran_events.push(self.ran.down(association));
+        self.connections_lost(association);
+    }
+
+    fn connections_lost(&mut self, association: AssociationId) {
+        for phone in self.slots.on(association) {
+            self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(association))));
+        }
+    }
+
+    fn ngap(&mut self, now: Instant, association: AssociationId, octets: &[u8], out: &mut Outbox) {
+        let peek = whimbrel_ngap::peek(octets);
+        match peek {
+            Some(Peek { amf_ue_ngap_id: Some(id), .. }) if self.ran.is_set_up(association) => {
+                match self.slots.by_amf_ue_ngap_id(id) {
+                    Some(phone) => {
+                        let octets = octets.into();
+                        self.inbox.push_back((phone, Payload::Ngap { association, octets }));
+                    }
+                    None => self.unknown_phone(association, octets, out),
+                }
+            }
+            Some(p) if is_initial_ue_message(&p) && self.ran.is_set_up(association) => {
+                self.initial_ue_message(now, association, &p, octets, out);
+            }
+            _ => self.ran_node(now, association, octets, out),
+        }
+    }
+
+    /// A message for an AMF-UE-NGAP-ID that nobody bears (TS 38.413 §10.6). Those that end a connection, or are
+    /// errors themselves, get no answer: they agree with us that there is none.
+    fn unknown_phone(&mut self, association: AssociationId, octets: &[u8], out: &mut Outbox) {
+        let answer = match Message::decode(octets) {
+            Ok(Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_)) => return,
+            Ok(_) => whimbrel_control::amf::unknown_local_id(octets),
+            Err(refusal) => match refusal.error_indication() {
+                Some(answer) => answer.into(),
+                None => return,
+            },
+        };
+        out.ran_events
+            .push(RanEvent::Refused { association, what: "an AMF UE NGAP ID that nobody bears".to_owned() });
+        send(association, 0, &answer, out);
+    }
+
+    fn ran_node(&mut self, now: Instant, association: AssociationId, octets: &[u8], out: &mut Outbox) {
+        let result = match Message::decode(octets) {
+            Ok(message) => self.ran.handle(association, message),
+            Err(refusal) => self.ran.unreadable(association, &refusal),
+        };
+        out.ran_events.extend(result.events);
+        if let Some(reset) = result.reset {
+            let phones = match &reset {
+                ResetType::NgInterface(_) => self.slots.on(association),
+                ResetType::PartOfNgInterface(list) => self.named(association, list),
+            };
+            out.ran_events.push(RanEvent::Reset { association, phones: phones.len() });
+            for phone in phones {
+                self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(association))));
+            }
+            self.run(now, out);
+            if result.messages.is_empty() {
+                send(association, 0, &reset_acknowledge(reset), out);
+            }
+        }
+        for message in result.messages {
+            send(association, 0, &message, out);
+        }
+    }
+
+    /// The phones on `association` that a partial reset names by either identity.
+    fn named(
+        &self,
+        association: AssociationId,
+        list: &[whimbrel_ngap::ie::UeAssociatedLogicalNgConnectionItem],
+    ) -> Vec<PhoneId> {
+        let mut phones = self.slots.on(association);
+        phones.retain(|&p| {
+            let connection = self.shard.phone(p).and_then(|p| p.amf.connection.as_ref());
+            connection.is_some_and(|c| {
+                list.iter().any(|i| {
+                    i.amf_ue_ngap_id
+                        .map_or(i.ran_ue_ngap_id == Some(c.ran_ue_ngap_id), |id| id == c.amf_ue_ngap_id)
+                })
+            })
+        });
+        phones
+    }
+
+    /// The first message of a connection: to the phone that its 5G-S-TMSI names if that phone owns up to it, else to
+    /// a slot of its own.
+    fn initial_ue_message(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        peek: &Peek,
+        octets: &[u8],
+        out: &mut Outbox,
+    ) {
+        let amf_id = self.config.amf.amf_id;
+        let ours = peek.five_g_s_tmsi.filter(|t| t.set == amf_id.set() && t.pointer == amf_id.pointer());
+        let octets: Arc<[u8]> = octets.into();
+        if let Some(phone) = ours.and_then(|t| self.slots.by_tmsi(t.tmsi)) {
+            if self.first_message(now, phone, association, &octets, ours.is_some(), out)
+                != Disposition::Stranger
+            {
+                return;
+            }
+            self.stranger(now, association, &octets, true, out);
+        } else {
+            self.stranger(now, association, &octets, false, out);
+        }
+    }
+
+    /// Runs a first message in a slot of its own (DESIGN: "strangers"). It may turn out to name a phone after all:
+    /// by a 5G-GUTI in the NAS message.
+    fn stranger(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        octets: &Arc<[u8]>,
+        known: bool,
+        out: &mut Outbox,
+    ) {
+        let limits = self.config.limits;
+        let slot =
+            (self.slots.strangers() < limits.strangers).then(|| self.slots.allocate(limits.phones)).flatten();
+        let Some(phone) = slot else {
+            let name = if self.slots.strangers() < limits.strangers { "phones" } else { "strangers" };
+            out.ran_events
+                .push(RanEvent::Refused { association, what: format!("the limit `{name}` is reached") });
+            send(
+                association,
+                0,
+                &whimbrel_control::amf::overloaded(octets, CauseMisc::ControlProcessingOverload),
+                out,
+            );
+            return;
+        };
+        match self.first_message(now, phone, association, octets, known, out) {
+            Disposition::Elsewhere(tmsi) => {
+                let named = self.slots.by_tmsi(tmsi).filter(|&p| p != phone);
+                let owned = named.is_some_and(|p| {
+                    self.first_message(now, p, association, octets, true, out) != Disposition::Stranger
+                });
+                if owned {
+                    self.slots.release(phone);
+                } else {
+                    self.first_message(now, phone, association, octets, true, out);
+                }
+            }
+            Disposition::Keep | Disposition::Stranger | Disposition::Ended => {}
+        }
+    }
+
+    fn first_message(
+        &mut self,
+        now: Instant,
+        phone: PhoneId,
+        association: AssociationId,
+        octets: &Arc<[u8]>,
+        addressed: bool,
+        out: &mut Outbox,
+    ) -> Disposition {
+        let Some(amf_ue_ngap_id) = self.slots.new_connection(phone) else { return Disposition::Ended };
+        let octets = octets.clone();
+        let payload = Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed };
+        self.input(now, phone, payload, out)
+    }
+
+    fn n4_arrived(&mut self, now: Instant, mut arrived: Vec<Arrived>, out: &mut Outbox) {
+        for a in arrived.drain(..) {
+            match a {
+                // What a phone that is gone had set up is taken down again, by nobody's order but ours.
+                Arrived::Answer { phone, octets, .. } if !self.slots.holds(phone) => {
+                    let deletion = octets.and_then(|o| whimbrel_control::smf::deletion_of_orphan(&o));
+                    if let Some(octets) = deletion {
+                        let to = OutputId { clock: 0, index: 0 };
+                        self.n4.request(now, phone, to, octets, &mut out.pfcp);
+                    }
+                }
+                Arrived::Answer { phone, to, octets } => {
+                    let octets = octets.map(Into::into);
+                    self.inbox.push_back((phone, Payload::PfcpAnswer { to, octets }));
+                }
+                Arrived::Report { phone, psi, octets } => {
+                    if self.slots.holds(phone) {
+                        self.inbox.push_back((phone, Payload::PfcpReport { psi, octets: octets.into() }));
+                    } else {
+                        let answer = whimbrel_control::smf::no_such_session(&octets);
+                        out.pfcp.extend(answer);
+                    }
+                }
+                Arrived::Up => out.upf = Some(true),
+                Arrived::Lost => {
+                    out.upf = Some(false);
+                    for phone in self.slots.all() {
+                        self.inbox.push_back((phone, Payload::Command(Command::UpfRestarted)));
+                    }
+                }
+            }
+        }
+        self.arrived = arrived;
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some(phone) = self.slots.due(now) {
+            self.input(now, phone, Payload::Tick, out);
+        }
+        let mut arrived = std::mem::take(&mut self.arrived);
+        self.n4.tick(now, &mut out.pfcp, &mut arrived);
+        self.n4_arrived(now, arrived, out);
+    }
+
+    /// Runs what earlier inputs caused, oldest first.
+    fn run(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some((phone, payload)) = self.inbox.pop_front() {
+            self.input(now, phone, payload, out);
+        }
+    }
+
+    /// Stamps an input, has it run, and releases its outputs.
+    fn input(&mut self, now: Instant, phone: PhoneId, payload: Payload, out: &mut Outbox) -> Disposition {
+        let Some((clock, time)) = self.slots.stamp(phone, now) else { return Disposition::Ended };
+        let envelope = Envelope {
+            code_version: CODE_VERSION,
+            phone,
+            cta_term: TERM,
+            owner_term: TERM,
+            clock,
+            time,
+            seed: self.entropy.draw(),
+            tmsi: self.slots.tmsi(phone),
+            config_version: self.config.version,
+            payload,
+        };
+        let batch = self.shard.handle(&envelope);
+        self.inspect.ran(&envelope, &batch);
+        self.release(now, phone, clock, batch, out)
+    }
+
+    fn release(
+        &mut self,
+        now: Instant,
+        phone: PhoneId,
+        clock: u64,
+        batch: Batch,
+        out: &mut Outbox,
+    ) -> Disposition {
+        if batch.tmsi_taken {
+            self.slots.tmsi_taken(phone);
+        }
+        let disposition = batch.disposition;
+        self.slots.note(phone, batch.connected, batch.authenticated, batch.next_deadline);
+        for (index, output) in (0u16..).zip(batch.outputs) {
+            let to = OutputId { clock, index };
+            match output.effect {
+                Effect::N2 { association, octets } => {
+                    let streams = self.streams.get(&association).copied().unwrap_or(1);
+                    out.ngap.push((association, stream_of(phone, streams), octets));
+                }
+                Effect::N4 { octets } => {
+                    if let Some(none) = self.n4.request(now, phone, to, octets, &mut out.pfcp) {
+                        self.n4_arrived(now, vec![none], out);
+                    }
+                }
+                Effect::N4Answer { octets } => self.n4.answer_report(phone, octets, &mut out.pfcp),
+                Effect::Udm(request) => {
+                    let outcome = self.directory.handle(now, phone, request, &mut self.subscribers);
+                    self.inbox.push_back((phone, Payload::Udm { to, answer: outcome.answer }));
+                    if let Some(former) = outcome.superseded {
+                        self.inbox.push_back((former, Payload::Command(Command::Superseded)));
+                    }
+                }
+            }
+        }
+        out.events.extend(batch.events.into_iter().map(|event: Event| PhoneEvent { phone, event }));
+        if disposition == Disposition::Ended {
+            self.slots.release(phone);
+        }
+        disposition
+    }
+}
+
+fn is_initial_ue_message(peek: &Peek) -> bool {
+    peek.procedure_code == 15 && peek.kind == TriggeringMessage::InitiatingMessage
+}
+
+/// Stream 0 is for what concerns no phone; each phone keeps to one of the others (TS 38.412 §7).
+fn stream_of(phone: PhoneId, streams: u16) -> u16 {
+    match streams {
+        0 | 1 => 0,
+        n => 1 + (phone.slot % u32::from(n - 1)) as u16,
+    }
+}
+
+fn send(association: AssociationId, stream: u16, message: &Message, out: &mut Outbox) {
+    let mut octets = Vec::with_capacity(64);
+    message.encode(&mut octets);
+    out.ngap.push((association, stream, octets));
+}
+
+/// A generator for simulations and tests: the same key gives the same entropy.
+impl Entropy for (Prf, u64) {
+    fn draw(&mut self) -> [u8; 16] {
+        self.1 += 1;
+        self.0.block(u128::from(self.1))
+    }
+}

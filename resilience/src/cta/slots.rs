@@ -1,0 +1,270 @@
+//! The table of phones: who sits in which slot, and what the aggregator keeps of each.
+
+use std::collections::BTreeSet;
+
+use whimbrel_control::{AssociationId, PhoneId, Prf};
+use whimbrel_ids::{AmfUeNgapId, Instant, Tmsi};
+
+/// What the aggregator keeps of one phone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    generation: u16,
+    /// Distinguishes the N2 connections of one slot within the AMF-UE-NGAP-ID.
+    connection: u16,
+    /// Distinguishes the 5G-TMSIs of one slot.
+    tmsi_tag: u8,
+    used: bool,
+    /// Not authenticated yet.
+    stranger: bool,
+    association: Option<AssociationId>,
+    clock: u64,
+    time: Instant,
+    deadline: Option<Instant>,
+}
+
+/// Slots, found by index; free ones are reused oldest first, so that a late message meets a stale generation.
+pub(super) struct Slots {
+    entries: Vec<Entry>,
+    free: std::collections::VecDeque<u32>,
+    deadlines: BTreeSet<(Instant, u32)>,
+    tmsi: Prf,
+    strangers: u32,
+}
+
+/// A slot that is full of tags is 32 bits: 24 of slot, 8 of tag.
+const TMSI_TAG_BITS: u32 = 8;
+
+impl Slots {
+    pub(super) fn new(tmsi_key: &[u8; 16]) -> Self {
+        Self {
+            entries: Vec::new(),
+            free: std::collections::VecDeque::new(),
+            deadlines: BTreeSet::new(),
+            tmsi: Prf::new(tmsi_key),
+            strangers: 0,
+        }
+    }
+
+    /// Phones that did not authenticate yet.
+    pub(super) fn strangers(&self) -> u32 {
+        self.strangers
+    }
+
+    /// Slots in use.
+    pub(super) fn used(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Takes a free slot for a phone that nobody knows yet; `None` at the limit.
+    pub(super) fn allocate(&mut self, phones_max: u32) -> Option<PhoneId> {
+        let slot = match self.free.pop_front() {
+            Some(slot) => slot,
+            None => {
+                let slot = u32::try_from(self.entries.len()).ok()?;
+                if slot >= phones_max.min(PhoneId::SLOTS) {
+                    return None;
+                }
+                self.entries.push(Entry {
+                    generation: 0,
+                    connection: 0,
+                    tmsi_tag: 0,
+                    used: false,
+                    stranger: false,
+                    association: None,
+                    clock: 0,
+                    time: Instant::ZERO,
+                    deadline: None,
+                });
+                slot
+            }
+        };
+        let e = &mut self.entries[slot as usize];
+        e.used = true;
+        e.stranger = true;
+        e.generation = e.generation.wrapping_add(1);
+        (e.clock, e.association) = (0, None);
+        self.strangers += 1;
+        Some(PhoneId { slot, generation: e.generation })
+    }
+
+    /// Gives a slot back.
+    pub(super) fn release(&mut self, phone: PhoneId) {
+        let Some(e) = self.entry(phone) else { return };
+        e.used = false;
+        e.association = None;
+        let was_stranger = std::mem::take(&mut e.stranger);
+        self.strangers -= u32::from(was_stranger);
+        self.set_deadline(phone.slot, None);
+        self.free.push_back(phone.slot);
+    }
+
+    fn entry(&mut self, phone: PhoneId) -> Option<&mut Entry> {
+        self.entries.get_mut(phone.slot as usize).filter(|e| e.used && e.generation == phone.generation)
+    }
+
+    /// Whether the phone has its slot still.
+    pub(super) fn holds(&self, phone: PhoneId) -> bool {
+        self.entries.get(phone.slot as usize).is_some_and(|e| e.used && e.generation == phone.generation)
+    }
+
+    fn occupant(&self, slot: u32) -> Option<PhoneId> {
+        let e = self.entries.get(slot as usize).filter(|e| e.used)?;
+        Some(PhoneId { slot, generation: e.generation })
+    }
+
+    /// The phone in the slot that a 5G-TMSI of ours names. Whether it still bears that TMSI, it knows itself.
+    pub(super) fn by_tmsi(&self, tmsi: Tmsi) -> Option<PhoneId> {
+        self.occupant(self.tmsi.restore(tmsi.0) >> TMSI_TAG_BITS)
+    }
+
+    /// The phone in the slot that an AMF-UE-NGAP-ID names.
+    pub(super) fn by_amf_ue_ngap_id(&self, id: AmfUeNgapId) -> Option<PhoneId> {
+        self.occupant(id.value() as u32 & (PhoneId::SLOTS - 1))
+    }
+
+    /// The identity of a new N2 connection of this phone.
+    pub(super) fn new_connection(&mut self, phone: PhoneId) -> Option<AmfUeNgapId> {
+        let e = self.entry(phone)?;
+        e.connection = e.connection.wrapping_add(1);
+        AmfUeNgapId::new(u64::from(e.connection) << 24 | u64::from(phone.slot))
+    }
+
+    /// The 5G-TMSI that this phone gets next.
+    pub(super) fn tmsi(&self, phone: PhoneId) -> Tmsi {
+        let tag = self.entries[phone.slot as usize].tmsi_tag;
+        Tmsi(self.tmsi.permute(phone.slot << TMSI_TAG_BITS | u32::from(tag)))
+    }
+
+    /// That 5G-TMSI was assigned.
+    pub(super) fn tmsi_taken(&mut self, phone: PhoneId) {
+        if let Some(e) = self.entry(phone) {
+            e.tmsi_tag = e.tmsi_tag.wrapping_add(1);
+        }
+    }
+
+    /// Stamps the next input of a phone: its clock, and a time later than any before.
+    pub(super) fn stamp(&mut self, phone: PhoneId, now: Instant) -> Option<(u64, Instant)> {
+        let e = self.entry(phone)?;
+        e.clock += 1;
+        e.time = now.max(Instant(e.time.0 + 1));
+        Some((e.clock, e.time))
+    }
+
+    /// Notes what the phone's last batch said of it.
+    pub(super) fn note(
+        &mut self,
+        phone: PhoneId,
+        association: Option<AssociationId>,
+        authenticated: bool,
+        deadline: Option<Instant>,
+    ) {
+        let Some(e) = self.entry(phone) else { return };
+        e.association = association;
+        if authenticated && std::mem::take(&mut e.stranger) {
+            self.strangers -= 1;
+        }
+        self.set_deadline(phone.slot, deadline);
+    }
+
+    fn set_deadline(&mut self, slot: u32, deadline: Option<Instant>) {
+        let e = &mut self.entries[slot as usize];
+        if e.deadline == deadline {
+            return;
+        }
+        if let Some(before) = e.deadline {
+            self.deadlines.remove(&(before, slot));
+        }
+        if let Some(at) = deadline {
+            self.deadlines.insert((at, slot));
+        }
+        e.deadline = deadline;
+    }
+
+    /// When the next phone wants a tick.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|&(at, _)| at)
+    }
+
+    /// Takes the next phone whose deadline has come.
+    pub(super) fn due(&mut self, now: Instant) -> Option<PhoneId> {
+        let &(at, slot) = self.deadlines.first()?;
+        if at > now {
+            return None;
+        }
+        self.set_deadline(slot, None);
+        self.occupant(slot)
+    }
+
+    /// The phones that have a connection on an association, in slot order.
+    pub(super) fn on(&self, association: AssociationId) -> Vec<PhoneId> {
+        (0u32..)
+            .zip(&self.entries)
+            .filter(|(_, e)| e.used && e.association == Some(association))
+            .map(|(slot, e)| PhoneId { slot, generation: e.generation })
+            .collect()
+    }
+
+    /// Every phone, in slot order.
+    pub(super) fn all(&self) -> Vec<PhoneId> {
+        (0u32..)
+            .zip(&self.entries)
+            .filter(|(_, e)| e.used)
+            .map(|(slot, e)| PhoneId { slot, generation: e.generation })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_phone_is_found_by_tmsi_and_by_connection() {
+        let mut s = Slots::new(&[1; 16]);
+        let a = s.allocate(10).unwrap();
+        let b = s.allocate(10).unwrap();
+        let tmsi = s.tmsi(b);
+        assert_eq!(s.by_tmsi(tmsi), Some(b));
+        s.tmsi_taken(b);
+        assert_ne!(s.tmsi(b), tmsi);
+        let id = s.new_connection(a).unwrap();
+        assert_ne!(Some(id), s.new_connection(a));
+        assert_eq!(s.by_amf_ue_ngap_id(id), Some(a));
+    }
+
+    #[test]
+    fn a_reused_slot_does_not_answer_to_its_former_phone() {
+        let mut s = Slots::new(&[1; 16]);
+        let a = s.allocate(1).unwrap();
+        assert_eq!(s.allocate(1), None, "the limit holds");
+        s.release(a);
+        assert!(!s.holds(a));
+        let b = s.allocate(1).unwrap();
+        assert_eq!(b.slot, a.slot);
+        assert_ne!(b.generation, a.generation);
+        assert_eq!(s.stamp(a, Instant(5)), None);
+        assert_eq!(s.stamp(b, Instant(5)), Some((1, Instant(5))));
+    }
+
+    #[test]
+    fn time_of_one_phone_strictly_increases() {
+        let mut s = Slots::new(&[1; 16]);
+        let a = s.allocate(1).unwrap();
+        let (_, first) = s.stamp(a, Instant(5)).unwrap();
+        let (_, second) = s.stamp(a, Instant(5)).unwrap();
+        assert!(second > first);
+    }
+
+    #[test]
+    fn deadlines_come_due_in_order_and_once() {
+        let mut s = Slots::new(&[1; 16]);
+        let (a, b) = (s.allocate(2).unwrap(), s.allocate(2).unwrap());
+        s.note(a, None, true, Some(Instant(20)));
+        s.note(b, None, true, Some(Instant(10)));
+        assert_eq!(s.due(Instant(5)), None);
+        assert_eq!(s.due(Instant(30)), Some(b));
+        assert_eq!(s.due(Instant(30)), Some(a));
+        assert_eq!(s.due(Instant(30)), None);
+        assert_eq!(s.strangers(), 0);
+    }
+}
