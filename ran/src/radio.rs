@@ -41,6 +41,8 @@ pub enum Up {
     Connect(Connect),
     /// A NAS message on the connection that it has.
     Nas(Vec<u8>),
+    /// It left the connection without a word; in truth the gNB finds out by silence.
+    Gone,
 }
 
 /// What a gNB sends down to one phone.

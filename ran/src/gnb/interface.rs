@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use whimbrel_ids::{Instant, RanUeNgapId};
 use whimbrel_ngap::{
-    AmfConfigurationUpdate, AmfConfigurationUpdateAcknowledge, AmfStatusIndication, Cause, CauseMisc, CauseRadioNetwork,
+    AmfConfigurationUpdate, AmfConfigurationUpdateAcknowledge, AmfStatusIndication, Cause, CauseMisc,
     ErrorIndication, Message, NgReset, NgResetAcknowledge, NgSetupFailure, NgSetupResponse, ResetAll, ResetType,
     TimeToWait, UeAssociatedLogicalNgConnectionItem,
 };
@@ -168,6 +168,3 @@ fn time_to_wait(wait: TimeToWait) -> Duration {
         TimeToWait::V60s => 60,
     })
 }
-
-/// The cause of a release that the radio wants.
-pub const USER_INACTIVITY: Cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);

@@ -208,6 +208,7 @@ impl Gnb {
             Input::Ngap { stream, octets } => self.ngap(now, stream, octets, out),
             Input::Radio(phone, Up::Connect(connect)) => self.initial_ue_message(phone, connect, out),
             Input::Radio(phone, Up::Nas(nas)) => self.uplink_nas(phone, nas, out),
+            Input::Radio(phone, Up::Gone) => self.phone_gone(phone, out),
             Input::Release(phone, cause) => self.request_release(phone, cause, out),
             Input::Reset => self.reset_all(out),
             Input::Reconfigure(config) => self.reconfigure(config, out),

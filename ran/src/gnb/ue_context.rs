@@ -109,6 +109,15 @@ impl Gnb {
         self.send(stream, &UeContextModificationResponse::new(named, m.ran_ue_ngap_id).into(), out);
     }
 
+    /// The phone does not answer any more.
+    pub(super) fn phone_gone(&mut self, phone: PhoneId, out: &mut Outbox<Output>) {
+        let Some(id) = self.of_phone(phone).map(|c| c.ran_ue_ngap_id) else { return };
+        if let Some(context) = self.contexts.get_mut(id.0) {
+            context.radio_lost = true;
+        }
+        self.request_release(phone, Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost), out);
+    }
+
     /// UE CONTEXT RELEASE REQUEST (§8.3.2).
     pub(super) fn request_release(&mut self, phone: PhoneId, cause: Cause, out: &mut Outbox<Output>) {
         let Some(id) = self.of_phone(phone).map(|c| c.ran_ue_ngap_id) else { return };

@@ -1,0 +1,125 @@
+//! What a phone is told to be, and how it may misbehave.
+
+use std::sync::Arc;
+
+use whimbrel_ids::{Dnn, Pei, PlmnId, SNssai, Supi};
+use whimbrel_nas::ie::{MmCapability, PduSessionType, RoutingIndicator, Suci, UeSecurityCapability};
+use whimbrel_nas::mm::MessageType;
+use whimbrel_security::{HomeNetworkPublicKey, K, Milenage, Opc, UsimSqn};
+
+/// What phones of one make have in common.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// The network that it has selected.
+    pub plmn: PlmnId,
+    /// The network of its subscription, whose digits begin the SUPI.
+    pub home_plmn: PlmnId,
+    /// Routing indicator of the USIM.
+    pub routing_indicator: RoutingIndicator,
+    /// The slices that it asks for.
+    pub requested_nssai: Vec<SNssai>,
+    /// Its algorithms. With all bits of integrity but that of NIA0 clear it shares none with a core in order.
+    pub security_capability: UeSecurityCapability,
+    /// Its 5GMM capability.
+    pub mm_capability: MmCapability,
+    /// It asks that the connection be kept after registration.
+    pub follow_on_request: bool,
+    /// It asks for DNS servers by IPCP too, as many phones do.
+    pub ipcp: bool,
+}
+
+impl Profile {
+    /// A phone of the network `plmn`, at home in it, with NEA0 to NEA3 and NIA1 to NIA3, EPS likewise.
+    pub fn new(plmn: PlmnId, requested_nssai: Vec<SNssai>) -> Self {
+        Self {
+            plmn,
+            home_plmn: plmn,
+            routing_indicator: RoutingIndicator::NONE,
+            requested_nssai,
+            security_capability: UeSecurityCapability::with_eps(0xf0, 0x70, 0xf0, 0x70),
+            mm_capability: MmCapability::default(),
+            follow_on_request: true,
+            ipcp: true,
+        }
+    }
+}
+
+/// Where a phone takes its SUCI from (TS 33.501 §6.12.2).
+#[derive(Clone)]
+pub enum SuciSource {
+    /// The null scheme.
+    Null,
+    /// Concealed for the home network, afresh whenever T3519 does not run.
+    Concealed {
+        /// The home network's key; it names the profile.
+        key: Arc<HomeNetworkPublicKey>,
+        /// Its identifier.
+        key_id: u8,
+        /// What ephemeral keys are drawn from; of each phone its own.
+        seed: [u8; 32],
+    },
+    /// One computed before, for load that must not spend time on it.
+    Precomputed(Suci),
+}
+
+/// Redacted: a seed stands in it.
+impl core::fmt::Debug for SuciSource {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Null => f.write_str("Null"),
+            Self::Concealed { key_id, .. } => write!(f, "Concealed {{ key_id: {key_id}, .. }}"),
+            Self::Precomputed(suci) => write!(f, "Precomputed({suci:?})"),
+        }
+    }
+}
+
+/// One phone with its USIM.
+#[derive(Clone, Debug)]
+pub struct UeConfig {
+    /// What it shares with its like.
+    pub profile: Arc<Profile>,
+    /// The subscription.
+    pub supi: Supi,
+    /// The equipment: an IMEISV.
+    pub pei: Pei,
+    /// Subscriber key K.
+    pub k: K,
+    /// OPc.
+    pub opc: Opc,
+    /// The sequence numbers that the USIM has accepted.
+    pub sqn: UsimSqn,
+    /// Where its SUCI comes from.
+    pub suci: SuciSource,
+}
+
+impl UeConfig {
+    pub(super) fn milenage(&self) -> Milenage {
+        Milenage::new(&self.k, self.opc.clone())
+    }
+}
+
+/// How a phone misbehaves, for tests of the core. A wrong key, SQN, slice, DNN or algorithm needs nothing of this: give
+/// the phone that one.
+#[derive(Clone, Debug, Default)]
+pub struct Faults {
+    /// Answer challenges with a wrong RES*.
+    pub wrong_res_star: bool,
+    /// Take no notice of the next so many messages of these types, as if the radio had lost them.
+    pub ignore: Vec<(MessageType, u32)>,
+    /// Spoil the MAC of the next so many protected messages.
+    pub wrong_mac: u32,
+    /// Offer other security capabilities in the initial message than those that the phone expects to be replayed, as a
+    /// man in the middle who bids down would.
+    pub bid_down: Option<UeSecurityCapability>,
+}
+
+/// A session that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRequest {
+    /// The data network; without one the network chooses.
+    pub dnn: Option<Dnn>,
+    /// The slice; without one the network chooses.
+    pub s_nssai: Option<SNssai>,
+    /// The type.
+    pub pdu_session_type: PduSessionType,
+}

@@ -1,0 +1,248 @@
+//! What a phone tells its owner.
+
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
+
+use whimbrel_ids::{Dnn, Instant, PduSessionId, Qfi, SNssai};
+use whimbrel_nas::ie::{MmCause, PduSessionType, RegistrationKind, SmCause};
+use whimbrel_nas::mm::MessageType;
+
+/// A procedure whose time is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Procedure {
+    /// Registration (TS 24.501 §5.5.1).
+    Registration,
+    /// Service request (§5.6.1).
+    ServiceRequest,
+    /// Deregistration by the phone (§5.5.2.2).
+    Deregistration,
+    /// PDU session establishment (§6.4.1).
+    SessionEstablishment,
+    /// PDU session release by the phone (§6.4.3).
+    SessionRelease,
+}
+
+impl Procedure {
+    /// All, in the order of their clauses.
+    pub const ALL: [Self; 5] = [
+        Self::Registration,
+        Self::ServiceRequest,
+        Self::Deregistration,
+        Self::SessionEstablishment,
+        Self::SessionRelease,
+    ];
+}
+
+impl fmt::Display for Procedure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Registration => "registration",
+            Self::ServiceRequest => "service request",
+            Self::Deregistration => "deregistration",
+            Self::SessionEstablishment => "session establishment",
+            Self::SessionRelease => "session release",
+        })
+    }
+}
+
+/// What a session gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// Which session.
+    pub id: PduSessionId,
+    /// The type that the network selected.
+    pub pdu_session_type: PduSessionType,
+    /// The IPv4 address.
+    pub ipv4: Option<Ipv4Addr>,
+    /// The interface identifier of the IPv6 link-local address; the prefix comes by router advertisement.
+    pub interface_id: Option<[u8; 8]>,
+    /// DNS servers, IPv4.
+    pub dns_ipv4: Vec<Ipv4Addr>,
+    /// DNS servers, IPv6.
+    pub dns_ipv6: Vec<Ipv6Addr>,
+    /// P-CSCFs, IPv4.
+    pub p_cscf_ipv4: Vec<Ipv4Addr>,
+    /// P-CSCFs, IPv6.
+    pub p_cscf_ipv6: Vec<Ipv6Addr>,
+    /// IPv4 link MTU in octets.
+    pub mtu: Option<u16>,
+    /// The flow of the default QoS rule.
+    pub qfi: Option<Qfi>,
+    /// Session AMBR, downlink and uplink, kbit/s.
+    pub ambr_kbps: (u64, u64),
+    /// The data network.
+    pub dnn: Option<Dnn>,
+    /// The slice.
+    pub s_nssai: Option<SNssai>,
+    /// A cause beside the acceptance, such as "IPv4 only allowed".
+    pub cause: Option<SmCause>,
+}
+
+/// Why something was not done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The network refused, with this cause.
+    Mm(MmCause),
+    /// The network refused the session, with this cause.
+    Sm(SmCause),
+    /// The network refused the authentication (AUTHENTICATION REJECT).
+    AuthenticationRejected,
+    /// The phone refused the network's challenge, and nothing better came.
+    ChallengeRefused(MmCause),
+    /// The phone refused the SECURITY MODE COMMAND.
+    SecurityModeRefused(MmCause),
+    /// No answer came in time.
+    TimedOut,
+    /// The connection was lost.
+    ConnectionLost,
+    /// The state of the phone does not allow it.
+    NotPossible,
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Mm(cause) => write!(f, "5GMM cause #{} {cause}", cause.value()),
+            Self::Sm(cause) => write!(f, "5GSM cause #{} {cause}", cause.value()),
+            Self::AuthenticationRejected => f.write_str("AUTHENTICATION REJECT"),
+            Self::ChallengeRefused(cause) => write!(f, "the phone refused the challenge: #{} {cause}", cause.value()),
+            Self::SecurityModeRefused(cause) => {
+                write!(f, "the phone refused the security mode: #{} {cause}", cause.value())
+            }
+            Self::TimedOut => f.write_str("no answer in time"),
+            Self::ConnectionLost => f.write_str("the connection was lost"),
+            Self::NotPossible => f.write_str("not possible in this state"),
+        }
+    }
+}
+
+/// A breach of TS 24.501 or TS 33.501 by the core, seen from the phone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Violation {
+    /// The gNB was given another K_gNB than the phone derives (TS 33.501 §6.8.1.1.2.2).
+    KGnbDiffers,
+    /// AS security without NAS security.
+    AsSecurityTooEarly,
+    /// A message that must be protected, or that came plain although NAS was secured (TS 24.501 §4.4.4.2).
+    Unprotected(MessageType),
+    /// A message that cannot be read; its type octet, if it was reached.
+    Malformed(Option<u8>),
+    /// A message that only phones send, or one that the state does not allow.
+    Unexpected(MessageType),
+    /// The allowed NSSAI holds no slice that was asked for, although the registration was accepted.
+    AllowedNssai,
+    /// The registration area does not hold the phone's own area.
+    RegistrationArea,
+    /// A session was accepted with a type or an address that the phone cannot use.
+    SessionAddress(PduSessionId),
+    /// QoS rules without a default rule.
+    QosRules(PduSessionId),
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KGnbDiffers => f.write_str("K_gNB of the gNB is not the one that the phone derives"),
+            Self::AsSecurityTooEarly => f.write_str("AS security before NAS security"),
+            Self::Unprotected(m) => write!(f, "{m} came without protection"),
+            Self::Malformed(Some(octet)) => write!(f, "a NAS message of type {octet:#04x} cannot be read"),
+            Self::Malformed(None) => f.write_str("a NAS message cannot be read"),
+            Self::Unexpected(m) => write!(f, "{m} was not awaited"),
+            Self::AllowedNssai => f.write_str("the allowed NSSAI is empty or was not asked for"),
+            Self::RegistrationArea => f.write_str("the registration area does not hold the phone's cell"),
+            Self::SessionAddress(id) => write!(f, "PDU session {id} was accepted without a usable address"),
+            Self::QosRules(id) => write!(f, "PDU session {id} has no default QoS rule"),
+        }
+    }
+}
+
+/// Something that happened to a phone. `since` is when the first message of the procedure was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// REGISTRATION ACCEPT.
+    Registered {
+        /// When REGISTRATION REQUEST was sent.
+        since: Instant,
+        /// What kind of registration it was.
+        kind: RegistrationKind,
+    },
+    /// SERVICE ACCEPT.
+    ServiceAccepted {
+        /// When SERVICE REQUEST was sent.
+        since: Instant,
+    },
+    /// PDU SESSION ESTABLISHMENT ACCEPT.
+    SessionUp {
+        /// When the request was sent.
+        since: Instant,
+        /// What the session gave.
+        session: Box<SessionInfo>,
+    },
+    /// A session is gone: released by either side, or found to be gone at the network.
+    SessionReleased {
+        /// When the phone had asked for it, if it had.
+        since: Option<Instant>,
+        /// The session.
+        session: PduSessionId,
+        /// The network's cause, if it sent one.
+        cause: Option<SmCause>,
+    },
+    /// The radio bearers of a session were set up or taken down.
+    UserPlane {
+        /// The session.
+        session: PduSessionId,
+        /// Whether they stand.
+        up: bool,
+    },
+    /// The phone is registered and has no connection.
+    Idle,
+    /// The phone is not registered any more.
+    Deregistered {
+        /// When it had asked for it, if it had.
+        since: Option<Instant>,
+        /// The network's cause, if the network did it with one.
+        cause: Option<MmCause>,
+    },
+    /// A procedure did not succeed.
+    Refused {
+        /// When its first message was sent.
+        since: Instant,
+        /// Which.
+        procedure: Procedure,
+        /// Of this session, if of one.
+        session: Option<PduSessionId>,
+        /// Why.
+        reason: Reason,
+        /// When the phone tries again by itself, if it does.
+        retry_after: Option<Duration>,
+    },
+    /// It was paged and answers.
+    Paged,
+    /// CONFIGURATION UPDATE COMMAND came.
+    ConfigurationUpdated {
+        /// With a new 5G-GUTI.
+        new_guti: bool,
+    },
+    /// 5GMM STATUS came: the core found a fault with the phone.
+    Status(MmCause),
+    /// 5GSM STATUS came.
+    SessionStatus(SmCause),
+    /// A payload came that a phone without a screen has no use for (SMS, LPP, SOR, UE policy): its type.
+    Payload(u8),
+    /// A message was discarded because of its protection: wrong MAC, repeated, or no keys for it.
+    Discarded(Discard),
+    /// The core broke the standard.
+    Violation(Violation),
+}
+
+/// Why a protected message was discarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// Its MAC is wrong.
+    MacMismatch,
+    /// It came before.
+    Replayed,
+    /// There are no keys for it.
+    NoContext,
+}

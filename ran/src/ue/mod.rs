@@ -1,0 +1,399 @@
+//! One phone: NAS of TS 24.501 from the UE's side, with the USIM of TS 33.102 and TS 33.501.
+//!
+//! The machine is pure: what it sends goes through a cell to an AMF, what happens to it is an [`Event`].
+//!
+//! | clause of TS 24.501 | where |
+//! | --- | --- |
+//! | §4.4 protection of what comes and goes | `protection` |
+//! | §5.4.1, §5.4.2, §5.4.3, §5.4.4 | `authentication`, `security_mode`, `identity`, `configuration_update` |
+//! | §5.5.1, §5.5.2, §5.6.1 | `registration`, `deregistration`, `service` |
+//! | §5.4.5, §6 NAS transport and sessions | `session` |
+//! | §10.2 timers | `timer` |
+
+mod authentication;
+mod config;
+mod configuration_update;
+mod deregistration;
+mod event;
+mod identity;
+mod protection;
+mod registration;
+mod security_mode;
+mod service;
+mod session;
+mod timer;
+
+use std::collections::VecDeque;
+
+use whimbrel_ids::{Guti, Instant, PduSessionId, STmsi, SNssai, Tai};
+use whimbrel_nas::ie::{MmCause, RegistrationKind, ServiceType, Suci, TaiList};
+use whimbrel_nas::mm::Message;
+use whimbrel_ngap::RrcEstablishmentCause;
+use whimbrel_security::{NasCount, Usim};
+
+use crate::outbox::Outbox;
+use crate::radio::{Connect, Down, Up};
+use authentication::Partial;
+use protection::Security;
+use session::Session;
+use timer::Timers;
+
+pub use config::{Faults, Profile, SessionRequest, SuciSource, UeConfig};
+pub use event::{Discard, Event, Procedure, Reason, SessionInfo, Violation};
+pub use timer::Timer;
+
+/// What the phone is to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Register: initially if it is not registered, else as a mobility update.
+    Register,
+    /// Do the periodic registration now.
+    PeriodicRegistration,
+    /// Set up a session.
+    EstablishSession(SessionRequest),
+    /// Release a session.
+    ReleaseSession(PduSessionId),
+    /// Get the user plane of all sessions back: SERVICE REQUEST with uplink data status.
+    ServiceRequest,
+    /// Deregister.
+    Deregister {
+        /// It is being switched off: no answer is awaited.
+        switch_off: bool,
+    },
+}
+
+/// What happens to a phone.
+#[derive(Debug)]
+pub enum Input {
+    /// Its owner wants something.
+    Command(Command),
+    /// Its gNB sends something.
+    Radio(Down),
+    /// It camps on a cell of this area: known before anything is sent, and again whenever it moves.
+    Cell(Tai),
+    /// It hears its own identity paged.
+    Paged,
+    /// Time has passed.
+    Tick,
+}
+
+/// What a phone wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// Send this to the gNB.
+    Radio(Up),
+    /// Something to know.
+    Event(Event),
+}
+
+/// 5GMM main states of the phone (TS 24.501 §5.1.3.2.1), as far as they are told apart here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MmState {
+    /// 5GMM-DEREGISTERED.
+    Deregistered,
+    /// 5GMM-REGISTERED-INITIATED.
+    RegisteredInitiated,
+    /// 5GMM-REGISTERED.
+    Registered,
+    /// 5GMM-DEREGISTERED-INITIATED.
+    DeregisteredInitiated,
+    /// 5GMM-SERVICE-REQUEST-INITIATED.
+    ServiceRequestInitiated,
+}
+
+/// The mobility procedure that runs, or ran last.
+#[derive(Clone, Debug)]
+struct Initial {
+    /// When its first message was sent.
+    since: Instant,
+    /// The whole initial message, plain, for SECURITY MODE COMPLETE (TS 24.501 §4.4.6).
+    message: Vec<u8>,
+    /// It was sent without protection, with its cleartext elements alone.
+    cleartext_only: bool,
+    /// What kind, where it is a registration.
+    kind: RegistrationKind,
+}
+
+/// An emulated phone.
+#[derive(Debug)]
+pub struct Ue {
+    config: UeConfig,
+    usim: Usim,
+    faults: Faults,
+    state: MmState,
+    connected: bool,
+    /// Protection is established on this connection: nothing is sent or taken in clear any more.
+    secure: bool,
+    cell: Option<Tai>,
+    guti: Option<Guti>,
+    registration_area: TaiList,
+    last_visited_tai: Option<Tai>,
+    allowed_nssai: Vec<SNssai>,
+    security: Option<Security>,
+    partial: Option<Partial>,
+    /// Why the phone refused the last challenge, while it awaits a better one.
+    refused_challenge: Option<MmCause>,
+    /// Why the phone refused the last SECURITY MODE COMMAND.
+    refused_security_mode: Option<MmCause>,
+    /// COUNT from which K_gNB is derived (TS 33.501 §6.8.1.1.2.2).
+    k_gnb_count: Option<NasCount>,
+    fresh_suci: Option<Suci>,
+    suci_counter: u32,
+    initial: Option<Initial>,
+    /// What was wanted while something else ran.
+    pending: VecDeque<Command>,
+    /// Registration attempt counter (§5.5.1.2.7).
+    registration_attempts: u8,
+    /// Service request attempt counter (§5.6.1.7).
+    service_attempts: u8,
+    deregistration_attempts: u8,
+    /// Register again as soon as the connection is gone.
+    register_again: bool,
+    timers: Timers,
+    t3512: core::time::Duration,
+    t3502: core::time::Duration,
+    sessions: Vec<Session>,
+    next_pti: u8,
+}
+
+impl Ue {
+    /// A phone that is switched on and has done nothing yet.
+    pub fn new(config: UeConfig) -> Self {
+        Self {
+            usim: Usim::new(config.milenage(), config.sqn.clone()),
+            config,
+            faults: Faults::default(),
+            state: MmState::Deregistered,
+            connected: false,
+            secure: false,
+            cell: None,
+            guti: None,
+            registration_area: TaiList::default(),
+            last_visited_tai: None,
+            allowed_nssai: Vec::new(),
+            security: None,
+            partial: None,
+            refused_challenge: None,
+            refused_security_mode: None,
+            k_gnb_count: None,
+            fresh_suci: None,
+            suci_counter: 0,
+            initial: None,
+            pending: VecDeque::new(),
+            registration_attempts: 0,
+            service_attempts: 0,
+            deregistration_attempts: 0,
+            register_again: false,
+            timers: Timers::new(),
+            t3512: Timer::T3512.default_value(),
+            t3502: Timer::T3502.default_value(),
+            sessions: Vec::new(),
+            next_pti: 1,
+        }
+    }
+
+    /// How it was set up.
+    pub fn config(&self) -> &UeConfig {
+        &self.config
+    }
+
+    /// How it misbehaves, to be changed.
+    pub fn faults_mut(&mut self) -> &mut Faults {
+        &mut self.faults
+    }
+
+    /// Its 5GMM state.
+    pub fn state(&self) -> MmState {
+        self.state
+    }
+
+    /// Whether it has a connection (5GMM-CONNECTED mode).
+    pub fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    /// Its temporary identity.
+    pub fn guti(&self) -> Option<Guti> {
+        self.guti
+    }
+
+    /// Its short temporary identity, by which it is paged.
+    pub fn s_tmsi(&self) -> Option<STmsi> {
+        self.guti.map(Guti::s_tmsi)
+    }
+
+    /// The slices that it may use.
+    pub fn allowed_nssai(&self) -> &[SNssai] {
+        &self.allowed_nssai
+    }
+
+    /// Its sessions that stand, in the order in which they were set up.
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionInfo> {
+        self.sessions.iter().filter_map(Session::info)
+    }
+
+    /// Whether the user plane of a session stands.
+    pub fn has_user_plane(&self, id: PduSessionId) -> bool {
+        self.sessions.iter().any(|s| s.id == id && s.user_plane)
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, now: Instant, input: Input, out: &mut Outbox<Output>) {
+        match input {
+            Input::Command(command) => self.pending.push_back(command),
+            Input::Cell(tai) => self.camp(now, tai, out),
+            Input::Paged => self.paged(now, out),
+            Input::Radio(Down::Nas(octets)) => self.receive(now, &octets, out),
+            Input::Radio(Down::AsSecurity { k_gnb }) => self.as_security(&k_gnb, out),
+            Input::Radio(Down::UserPlane { session, up }) => self.user_plane_changed(session, up, out),
+            Input::Radio(Down::Released) => self.released(now, out),
+            Input::Tick => self.tick(now, out),
+        }
+        self.drive(now, out);
+    }
+
+    /// When it wants a [`Input::Tick`], if at all.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let sessions = self.sessions.iter().map(Session::deadline);
+        let next = sessions.fold(self.timers.next(), Instant::min);
+        (next != Instant::FAR_FUTURE).then_some(next)
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        while let Some(timer) = self.timers.expired(now) {
+            match timer {
+                Timer::T3510 => self.registration_failed(now, Reason::TimedOut, out),
+                Timer::T3502 | Timer::T3511 | Timer::T3346 => self.registration_due(now, out),
+                Timer::T3512 => self.register(now, RegistrationKind::PeriodicUpdating, out),
+                Timer::T3516 => self.forget_challenge(),
+                Timer::T3517 => self.service_timed_out(now, out),
+                Timer::T3519 => self.fresh_suci = None,
+                Timer::T3520 => self.challenge_unanswered(now, out),
+                Timer::T3521 => self.deregistration_timed_out(now, out),
+                // The next wish for service tries again.
+                Timer::T3525 => self.service_attempts = 0,
+                Timer::T3540 => self.leave(now, out),
+            }
+        }
+        self.tick_sessions(now, out);
+    }
+
+    /// Does what is wanted, as far as nothing else runs (one mobility procedure at a time, TS 24.501 §5.1.3).
+    fn drive(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        while let Some(command) = self.pending.front() {
+            let busy = !matches!(self.state, MmState::Deregistered | MmState::Registered);
+            // A phone that is switched off does not wait for anything.
+            let switch_off = matches!(command, Command::Deregister { switch_off: true });
+            if busy && !switch_off {
+                return;
+            }
+            let needs_connection = matches!(command, Command::EstablishSession(_) | Command::ReleaseSession(_));
+            if needs_connection && self.state == MmState::Registered && !self.connected {
+                return self.request_service(now, ServiceType::Signalling, out);
+            }
+            let Some(command) = self.pending.pop_front() else { return };
+            self.carry_out(now, command, out);
+        }
+    }
+
+    fn carry_out(&mut self, now: Instant, command: Command, out: &mut Outbox<Output>) {
+        match (command, self.state) {
+            (Command::Register, MmState::Deregistered) => self.register(now, RegistrationKind::Initial, out),
+            (Command::Register, _) => self.register(now, RegistrationKind::MobilityUpdating, out),
+            (Command::PeriodicRegistration, MmState::Registered) => {
+                self.register(now, RegistrationKind::PeriodicUpdating, out);
+            }
+            (Command::EstablishSession(request), MmState::Registered) => self.establish_session(now, request, out),
+            (Command::ReleaseSession(id), MmState::Registered) => self.release_session(now, id, out),
+            (Command::ServiceRequest, MmState::Registered) => self.request_service(now, ServiceType::Data, out),
+            (Command::Deregister { switch_off }, state) if state != MmState::Deregistered => {
+                self.deregister(now, switch_off, out);
+            }
+            (Command::Deregister { .. }, _) => event(Event::Deregistered { since: Some(now), cause: None }, out),
+            (Command::EstablishSession(_), _) => not_possible(now, Procedure::SessionEstablishment, out),
+            (Command::ReleaseSession(_), _) => not_possible(now, Procedure::SessionRelease, out),
+            (Command::PeriodicRegistration, _) => not_possible(now, Procedure::Registration, out),
+            (Command::ServiceRequest, _) => not_possible(now, Procedure::ServiceRequest, out),
+        }
+    }
+
+    /// Sends the first message of a procedure: on the connection that stands, or with a new one.
+    fn send_initial(&mut self, nas: Vec<u8>, cause: RrcEstablishmentCause, out: &mut Outbox<Output>) {
+        if self.connected {
+            return out.push(Output::Radio(Up::Nas(nas)));
+        }
+        self.connected = true;
+        self.secure = false;
+        let in_area = self.cell.is_some_and(|tai| self.registration_area.contains(tai));
+        let guami = self.guti.map(|g| g.guami);
+        let s_tmsi = self.s_tmsi().filter(|_| in_area);
+        out.push(Output::Radio(Up::Connect(Connect { nas, cause, s_tmsi, guami })));
+    }
+
+    /// Leaves the connection without a word (TS 24.501 §5.3.1.3: local release).
+    fn leave(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        if self.connected {
+            out.push(Output::Radio(Up::Gone));
+            self.connection_ended(now, out);
+        }
+    }
+
+    fn connection_ended(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        self.connected = false;
+        self.secure = false;
+        self.timers.stop(Timer::T3540);
+        for id in self.take_user_planes_down() {
+            event(Event::UserPlane { session: id, up: false }, out);
+        }
+        if self.state == MmState::Registered {
+            self.timers.start_for(Timer::T3512, now, self.t3512);
+            event(Event::Idle, out);
+        }
+        if core::mem::take(&mut self.register_again) {
+            self.pending.push_front(Command::Register);
+        }
+    }
+
+    /// The gNB released the connection.
+    fn released(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        if !self.connected {
+            return;
+        }
+        match self.state {
+            MmState::RegisteredInitiated => {
+                self.connection_ended(now, out);
+                self.registration_failed(now, Reason::ConnectionLost, out);
+            }
+            MmState::ServiceRequestInitiated => {
+                self.service_failed(now, Reason::ConnectionLost, out);
+                self.connection_ended(now, out);
+            }
+            // §5.5.2.2.6 c: deregistration goes on without the network.
+            MmState::DeregisteredInitiated => {
+                self.connection_ended(now, out);
+                self.deregistered(None, out);
+            }
+            MmState::Registered | MmState::Deregistered => self.connection_ended(now, out),
+        }
+    }
+
+    /// Sends a 5GMM message as the connection demands: protected, or in clear as long as it is not.
+    fn send(&mut self, message: impl Into<Message>, out: &mut Outbox<Output>) {
+        let plain = message.into().to_octets();
+        let nas = if self.secure { self.protect(plain) } else { plain };
+        out.push(Output::Radio(Up::Nas(nas)));
+    }
+}
+
+fn event(event: Event, out: &mut Outbox<Output>) {
+    out.push(Output::Event(event));
+}
+
+fn violation(violation: Violation, out: &mut Outbox<Output>) {
+    event(Event::Violation(violation), out);
+}
+
+fn not_possible(now: Instant, procedure: Procedure, out: &mut Outbox<Output>) {
+    let reason = Reason::NotPossible;
+    event(Event::Refused { since: now, procedure, session: None, reason, retry_after: None }, out);
+}

@@ -1,0 +1,177 @@
+//! Protection of NAS messages: TS 24.501 §4.4, TS 33.501 §6.4 and, for K_gNB, §6.8.1.1.2.2.
+
+use whimbrel_ids::Instant;
+use whimbrel_nas::Envelope;
+use whimbrel_nas::ie::{IdentityType, MmCause, NasMessageContainer, NgKsi};
+use whimbrel_nas::mm::{Message, MessageType, MmStatus};
+use whimbrel_nas::security::SecurityProtected;
+use whimbrel_security::{Direction, KAmf, NasCount, NasSecurityContext, SecurityHeaderType, UnprotectError};
+
+use super::{Discard, Event, Output, Ue, Violation, event, violation};
+use crate::outbox::Outbox;
+
+/// A 5G NAS security context that was taken into use.
+#[derive(Clone, Debug)]
+pub(super) struct Security {
+    pub(super) ng_ksi: NgKsi,
+    pub(super) k_amf: KAmf,
+    pub(super) nas: NasSecurityContext,
+}
+
+impl Ue {
+    /// Takes a NAS message from the network.
+    pub(super) fn receive(&mut self, now: Instant, octets: &[u8], out: &mut Outbox<Output>) {
+        match Envelope::parse(octets) {
+            Ok(Envelope::PlainMm(plain)) => self.receive_plain(now, plain, out),
+            Ok(Envelope::Protected(envelope)) => self.receive_protected(now, octets, &envelope, out),
+            // A bare 5GSM message never comes over N1 (§9.1.1: it is carried by NAS TRANSPORT).
+            Ok(Envelope::PlainSm(_)) | Err(_) => violation(Violation::Malformed(octets.get(2).copied()), out),
+        }
+    }
+
+    fn receive_plain(&mut self, now: Instant, plain: &[u8], out: &mut Outbox<Output>) {
+        let Some(message) = self.decode(plain, out) else { return };
+        if self.secure || !may_be_plain(&message) {
+            return violation(Violation::Unprotected(message.message_type()), out);
+        }
+        if !self.ignores(message.message_type()) {
+            self.dispatch(now, message, out);
+        }
+    }
+
+    fn receive_protected(
+        &mut self,
+        now: Instant,
+        octets: &[u8],
+        envelope: &SecurityProtected<'_>,
+        out: &mut Outbox<Output>,
+    ) {
+        if envelope.header_type.is_new_context() {
+            return self.security_mode_command(octets, envelope.payload, out);
+        }
+        let Some(security) = &mut self.security else {
+            return event(Event::Discarded(Discard::NoContext), out);
+        };
+        // What is ignored was lost on the radio: its COUNT is not taken, so that the same octets may come again.
+        let before = (!self.faults.ignore.is_empty()).then(|| security.nas.clone());
+        let mut plain = Vec::new();
+        match security.nas.unprotect(octets, &mut plain) {
+            Ok(_) => {}
+            Err(UnprotectError::Replayed) => return event(Event::Discarded(Discard::Replayed), out),
+            Err(UnprotectError::MacMismatch | UnprotectError::CountExhausted) => {
+                return event(Event::Discarded(Discard::MacMismatch), out);
+            }
+            Err(UnprotectError::Decode(_)) => return violation(Violation::Malformed(None), out),
+        }
+        let Some(message) = self.decode(&plain, out) else { return };
+        if self.ignores(message.message_type()) {
+            if let (Some(before), Some(security)) = (before, &mut self.security) {
+                security.nas = before;
+            }
+            return;
+        }
+        self.secure = true;
+        self.dispatch(now, message, out);
+    }
+
+    /// Reads a plain message; what cannot be read is answered as §7 says.
+    fn decode(&mut self, plain: &[u8], out: &mut Outbox<Output>) -> Option<Message> {
+        match Message::decode(plain) {
+            Ok(message) => Some(message),
+            Err(e) => {
+                violation(Violation::Malformed(e.message_type), out);
+                if let Some(cause) = e.mm_cause() {
+                    self.send(MmStatus::new(cause), out);
+                }
+                None
+            }
+        }
+    }
+
+    /// Whether a fault has this message lost.
+    pub(super) fn ignores(&mut self, message_type: MessageType) -> bool {
+        let Some((_, left)) = self.faults.ignore.iter_mut().find(|(t, n)| *t == message_type && *n > 0) else {
+            return false;
+        };
+        *left -= 1;
+        true
+    }
+
+    fn dispatch(&mut self, now: Instant, message: Message, out: &mut Outbox<Output>) {
+        match message {
+            Message::AuthenticationRequest(m) => self.authentication_request(now, &m, out),
+            Message::AuthenticationReject(_) => self.authentication_reject(now, out),
+            Message::AuthenticationResult(_) => {}
+            Message::IdentityRequest(m) => self.identity_request(now, &m, out),
+            Message::RegistrationAccept(m) => self.registration_accept(m, out),
+            Message::RegistrationReject(m) => self.registration_reject(now, &m, out),
+            Message::ServiceAccept(m) => self.service_accept(&m, out),
+            Message::ServiceReject(m) => self.service_reject(now, &m, out),
+            Message::ConfigurationUpdateCommand(m) => self.configuration_update(now, m, out),
+            Message::DeregistrationAcceptUeOriginating(_) => self.deregistration_accept(now, out),
+            Message::DeregistrationRequestUeTerminated(m) => self.deregistration_request(now, &m, out),
+            Message::DlNasTransport(m) => self.downlink_transport(now, m, out),
+            Message::MmStatus(m) => event(Event::Status(m.cause), out),
+            Message::Notification(_) => {
+                self.send(whimbrel_nas::mm::NotificationResponse::new(), out);
+            }
+            other => {
+                violation(Violation::Unexpected(other.message_type()), out);
+                self.send(MmStatus::new(MmCause::MessageTypeNotCompatible), out);
+            }
+        }
+    }
+
+    /// Protects and ciphers a message under the current context.
+    pub(super) fn protect(&mut self, plain: Vec<u8>) -> Vec<u8> {
+        self.protect_as(SecurityHeaderType::IntegrityProtectedAndCiphered, &plain).map_or(plain, |(nas, _)| nas)
+    }
+
+    /// The protected message and its COUNT; `None` without a context, or when its COUNTs are used up.
+    pub(super) fn protect_as(&mut self, header: SecurityHeaderType, plain: &[u8]) -> Option<(Vec<u8>, NasCount)> {
+        let security = self.security.as_mut()?;
+        let mut nas = Vec::new();
+        let count = security.nas.protect(header, plain, &mut nas).ok()?;
+        if self.faults.wrong_mac > 0 {
+            self.faults.wrong_mac -= 1;
+            if let Some(octet) = nas.get_mut(2) {
+                *octet ^= 0xff;
+            }
+        }
+        Some((nas, count))
+    }
+
+    /// The whole initial message as the value of a NAS message container, ciphered under the COUNT that the message around
+    /// it will have (§4.4.6).
+    pub(super) fn container(&mut self, whole: &[u8]) -> Option<NasMessageContainer> {
+        let security = self.security.as_mut()?;
+        let count = security.nas.next_sent()?;
+        let mut value = whole.to_vec();
+        security.nas.apply_to_container(Direction::Uplink, count, &mut value);
+        NasMessageContainer::new(value)
+    }
+
+    /// AS security begins: the gNB's key must be the phone's.
+    pub(super) fn as_security(&mut self, k_gnb: &[u8; 32], out: &mut Outbox<Output>) {
+        let (Some(security), Some(count)) = (&self.security, self.k_gnb_count) else {
+            return violation(Violation::AsSecurityTooEarly, out);
+        };
+        if security.k_amf.k_gnb(count).octets() != k_gnb {
+            violation(Violation::KGnbDiffers, out);
+        }
+    }
+}
+
+/// The messages that a phone takes without protection until the network has secured the connection (§4.4.4.2).
+fn may_be_plain(message: &Message) -> bool {
+    match message {
+        Message::IdentityRequest(m) => m.identity_type == IdentityType::Suci,
+        Message::AuthenticationRequest(_)
+        | Message::AuthenticationResult(_)
+        | Message::AuthenticationReject(_)
+        | Message::RegistrationReject(_)
+        | Message::DeregistrationAcceptUeOriginating(_)
+        | Message::ServiceReject(_) => true,
+        _ => false,
+    }
+}

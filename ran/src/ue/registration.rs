@@ -1,0 +1,289 @@
+//! Registration: TS 24.501 §5.5.1.
+
+use whimbrel_ids::{Instant, SNssai, Tai};
+use whimbrel_nas::ie::{
+    MmCause, MobileIdentity, NgKsi, Nssai, PduSessionSet, RegistrationKind, RegistrationType,
+};
+use whimbrel_nas::mm::{Message, RegistrationAccept, RegistrationComplete, RegistrationReject, RegistrationRequest};
+use whimbrel_ngap::RrcEstablishmentCause;
+use whimbrel_security::SecurityHeaderType;
+
+use super::{
+    Command, Event, Initial, MmState, Output, Procedure, Reason, Timer, Ue, Violation, event, not_possible, violation,
+};
+use crate::outbox::Outbox;
+
+/// Registration attempts before the long pause of T3502 (§5.5.1.2.7).
+const ATTEMPTS_MAX: u8 = 5;
+
+impl Ue {
+    /// Begins a registration (§5.5.1.2.2, §5.5.1.3.2).
+    pub(super) fn register(&mut self, now: Instant, kind: RegistrationKind, out: &mut Outbox<Output>) {
+        if self.timers.runs(Timer::T3346) {
+            return not_possible(now, Procedure::Registration, out);
+        }
+        self.timers.stop(Timer::T3502);
+        self.timers.stop(Timer::T3511);
+        self.timers.stop(Timer::T3512);
+        let whole = self.registration_request(now, kind);
+        let outer = cleartext(&whole);
+        let message = Message::from(whole.clone()).to_octets();
+        let cleartext_only = self.send_registration(whole, outer, &message, out);
+        // A repetition goes on from the time of the first attempt.
+        let since = self.initial.take().filter(|_| self.registration_attempts > 0).map_or(now, |i| i.since);
+        self.initial = Some(Initial { since, message, cleartext_only, kind });
+        self.state = MmState::RegisteredInitiated;
+        self.timers.start(Timer::T3510, now);
+    }
+
+    fn registration_request(&mut self, now: Instant, kind: RegistrationKind) -> RegistrationRequest {
+        let identity = match self.guti {
+            Some(guti) => MobileIdentity::Guti(guti),
+            None => self.suci_identity(now),
+        };
+        let profile = self.config.profile.clone();
+        let ng_ksi = self.security.as_ref().map_or(NgKsi::NO_KEY, |s| s.ng_ksi);
+        let follow_on_request = profile.follow_on_request || !self.pending.is_empty();
+        let mut m = RegistrationRequest::new(RegistrationType { follow_on_request, kind }, ng_ksi, identity);
+        m.last_visited_registered_tai = self.last_visited_tai;
+        if kind != RegistrationKind::PeriodicUpdating {
+            m.mm_capability = Some(profile.mm_capability.clone());
+            m.ue_security_capability = Some(self.faults.bid_down.unwrap_or(profile.security_capability));
+            if !profile.requested_nssai.is_empty() {
+                m.requested_nssai = Some(profile.requested_nssai.iter().copied().collect::<Nssai>());
+            }
+        }
+        if kind != RegistrationKind::Initial {
+            m.pdu_session_status = Some(self.session_set());
+            m.uplink_data_status = Some(self.wanted_user_planes()).filter(|s| !s.is_empty());
+        }
+        m
+    }
+
+    /// Sends the request as §4.4.6 says; returns whether it went without protection and is not the whole message.
+    fn send_registration(
+        &mut self,
+        whole: RegistrationRequest,
+        mut outer: RegistrationRequest,
+        message: &[u8],
+        out: &mut Outbox<Output>,
+    ) -> bool {
+        let cause = RrcEstablishmentCause::MoSignalling;
+        if self.connected && self.secure {
+            let nas = self.protect(message.to_vec());
+            self.send_initial(nas, cause, out);
+            return false;
+        }
+        let has_more = whole != outer;
+        if has_more {
+            outer.nas_message_container = self.container(message);
+        }
+        let plain = Message::from(outer).to_octets();
+        match self.protect_as(SecurityHeaderType::IntegrityProtected, &plain) {
+            Some((nas, count)) => {
+                self.k_gnb_count = Some(count);
+                self.send_initial(nas, cause, out);
+                false
+            }
+            None => {
+                self.send_initial(plain, cause, out);
+                has_more
+            }
+        }
+    }
+
+    /// REGISTRATION ACCEPT (§5.5.1.2.4, §5.5.1.3.4).
+    pub(super) fn registration_accept(&mut self, m: RegistrationAccept, out: &mut Outbox<Output>) {
+        let awaited = self.state == MmState::RegisteredInitiated;
+        if !awaited && self.state != MmState::Registered {
+            return violation(Violation::Unexpected(whimbrel_nas::mm::MessageType::RegistrationAccept), out);
+        }
+        self.judge_accept(&m, out);
+        let mut acknowledge = m.configured_nssai.is_some();
+        acknowledge |= m.network_slicing_indication.is_some_and(|i| i.subscription_changed);
+        if let Some(MobileIdentity::Guti(guti)) = m.guti {
+            self.guti = Some(guti);
+            self.fresh_suci = None;
+            self.timers.stop(Timer::T3519);
+            acknowledge = true;
+        }
+        if let Some(tai_list) = m.tai_list {
+            self.registration_area = tai_list;
+        }
+        self.last_visited_tai = self.cell;
+        if let Some(allowed) = m.allowed_nssai {
+            self.allowed_nssai = allowed.0.iter().map(|s| s.s_nssai).collect();
+        }
+        if let Some(t3512) = m.t3512 {
+            // Deactivated: so far away that it does not come.
+            self.t3512 = t3512.duration().unwrap_or(core::time::Duration::MAX);
+        }
+        self.t3502 = m.t3502.and_then(|t| t.duration()).unwrap_or(Timer::T3502.default_value());
+        if let Some(status) = m.pdu_session_status {
+            self.keep_sessions(status, out);
+        }
+        self.timers.stop(Timer::T3510);
+        self.registration_attempts = 0;
+        self.state = MmState::Registered;
+        if acknowledge {
+            self.send(RegistrationComplete::new(), out);
+        }
+        if let Some(initial) = self.initial.as_ref().filter(|_| awaited) {
+            event(Event::Registered { since: initial.since, kind: initial.kind }, out);
+        }
+    }
+
+    /// What a phone can find wrong with an acceptance.
+    fn judge_accept(&self, m: &RegistrationAccept, out: &mut Outbox<Output>) {
+        let asked = &self.config.profile.requested_nssai;
+        let initial = self.initial.as_ref().is_some_and(|i| i.kind == RegistrationKind::Initial);
+        let allowed = |s: &SNssai| m.allowed_nssai.as_ref().is_some_and(|a| a.0.iter().any(|x| x.s_nssai == *s));
+        if initial && !asked.is_empty() && !asked.iter().any(allowed) && m.pending_nssai.is_none() {
+            violation(Violation::AllowedNssai, out);
+        }
+        if let (Some(cell), Some(area)) = (self.cell, &m.tai_list) {
+            if !area.contains(cell) {
+                violation(Violation::RegistrationArea, out);
+            }
+        }
+    }
+
+    /// REGISTRATION REJECT (§5.5.1.2.5, §5.5.1.3.5).
+    pub(super) fn registration_reject(&mut self, now: Instant, m: &RegistrationReject, out: &mut Outbox<Output>) {
+        if self.state != MmState::RegisteredInitiated {
+            return violation(Violation::Unexpected(whimbrel_nas::mm::MessageType::RegistrationReject), out);
+        }
+        // A reject after the phone's own refusal names the network's view of it; the phone's is the better one.
+        let reason = match self.refused_security_mode.take() {
+            Some(own) => Reason::SecurityModeRefused(own),
+            None => Reason::Mm(m.cause),
+        };
+        self.timers.stop(Timer::T3510);
+        self.timers.stop(Timer::T3520);
+        let retry_after = match m.cause {
+            MmCause::UeIdentityCannotBeDerived | MmCause::ImplicitlyDeregistered => {
+                self.forget_registration();
+                // The next attempt is a new one, with the SUCI, as soon as this connection is gone.
+                self.register_again = true;
+                Some(core::time::Duration::ZERO)
+            }
+            MmCause::Congestion => {
+                let wait = m.t3346.and_then(|t| t.duration()).filter(|t| !t.is_zero());
+                wait.inspect(|wait| self.timers.start_for(Timer::T3346, now, *wait))
+            }
+            MmCause::IllegalUe
+            | MmCause::IllegalMe
+            | MmCause::FiveGsServicesNotAllowed
+            | MmCause::PlmnNotAllowed
+            | MmCause::TrackingAreaNotAllowed
+            | MmCause::RoamingNotAllowedInTrackingArea
+            | MmCause::NoSuitableCellsInTrackingArea
+            | MmCause::N1ModeNotAllowed
+            | MmCause::NoNetworkSlicesAvailable
+            | MmCause::ServingNetworkNotAuthorized => {
+                self.forget_registration();
+                None
+            }
+            _ => Some(self.pause(now)),
+        };
+        self.registration_ended(now, reason, retry_after, out);
+        self.timers.start(Timer::T3540, now);
+    }
+
+    /// The registration came to nothing without a word of the network (§5.5.1.2.7 a to c).
+    pub(super) fn registration_failed(&mut self, now: Instant, reason: Reason, out: &mut Outbox<Output>) {
+        self.timers.stop(Timer::T3510);
+        let retry_after = self.pause(now);
+        self.registration_ended(now, reason, Some(retry_after), out);
+        self.leave(now, out);
+    }
+
+    /// Starts T3511, or T3502 after the fifth attempt; returns how long.
+    fn pause(&mut self, now: Instant) -> core::time::Duration {
+        self.registration_attempts += 1;
+        let (timer, value) = if self.registration_attempts < ATTEMPTS_MAX {
+            (Timer::T3511, Timer::T3511.default_value())
+        } else {
+            self.registration_attempts = 0;
+            (Timer::T3502, self.t3502)
+        };
+        self.timers.start_for(timer, now, value);
+        value
+    }
+
+    fn registration_ended(
+        &mut self,
+        now: Instant,
+        reason: Reason,
+        retry_after: Option<core::time::Duration>,
+        out: &mut Outbox<Output>,
+    ) {
+        let (since, kind) = self.initial.as_ref().map_or((now, RegistrationKind::Initial), |i| (i.since, i.kind));
+        let was_registered = kind != RegistrationKind::Initial && self.guti.is_some();
+        self.state = if was_registered { MmState::Registered } else { MmState::Deregistered };
+        if self.state == MmState::Deregistered {
+            self.fail_pending(now, out);
+            self.drop_sessions(out);
+        }
+        let procedure = Procedure::Registration;
+        event(Event::Refused { since, procedure, session: None, reason, retry_after }, out);
+    }
+
+    /// A pause is over: the registration is tried again.
+    pub(super) fn registration_due(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        let kind = self.initial.as_ref().map_or(RegistrationKind::Initial, |i| i.kind);
+        match self.state {
+            MmState::Deregistered => self.register(now, RegistrationKind::Initial, out),
+            MmState::Registered if kind != RegistrationKind::Initial => self.register(now, kind, out),
+            _ => {}
+        }
+    }
+
+    /// Everything that a registration gave is forgotten, the keys too.
+    pub(super) fn forget_registration(&mut self) {
+        self.guti = None;
+        self.security = None;
+        self.partial = None;
+        self.k_gnb_count = None;
+        self.registration_area = Default::default();
+        self.last_visited_tai = None;
+        self.allowed_nssai.clear();
+        self.registration_attempts = 0;
+    }
+
+    /// The phone camps on a cell; one outside its area makes it register there (§5.5.1.3.2 a).
+    pub(super) fn camp(&mut self, now: Instant, tai: Tai, out: &mut Outbox<Output>) {
+        self.cell = Some(tai);
+        if self.state == MmState::Registered && !self.registration_area.contains(tai) {
+            self.register(now, RegistrationKind::MobilityUpdating, out);
+        }
+    }
+
+    /// What waits for a registration that will not come is refused.
+    pub(super) fn fail_pending(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        for command in core::mem::take(&mut self.pending) {
+            match command {
+                Command::EstablishSession(_) => not_possible(now, Procedure::SessionEstablishment, out),
+                Command::ReleaseSession(_) => not_possible(now, Procedure::SessionRelease, out),
+                Command::ServiceRequest => not_possible(now, Procedure::ServiceRequest, out),
+                Command::Deregister { .. } => event(Event::Deregistered { since: Some(now), cause: None }, out),
+                Command::Register | Command::PeriodicRegistration => {}
+            }
+        }
+    }
+
+    /// The sessions that the phone holds to be active.
+    pub(super) fn session_set(&self) -> PduSessionSet {
+        self.sessions().map(|s| s.id).collect()
+    }
+}
+
+/// The elements that may go in clear (§4.4.6).
+fn cleartext(whole: &RegistrationRequest) -> RegistrationRequest {
+    let mut m = RegistrationRequest::new(whole.registration_type, whole.ng_ksi, whole.mobile_identity.clone());
+    m.ue_security_capability = whole.ue_security_capability;
+    m.additional_guti.clone_from(&whole.additional_guti);
+    m.ue_status.clone_from(&whole.ue_status);
+    m.eps_nas_message_container.clone_from(&whole.eps_nas_message_container);
+    m
+}

@@ -1,0 +1,97 @@
+//! Security mode control: TS 24.501 §5.4.2.
+
+use whimbrel_nas::ie::{MmCause, MobileIdentity, NasMessageContainer, SecurityAlgorithms};
+use whimbrel_nas::mm::{Message, SecurityModeCommand, SecurityModeComplete, SecurityModeReject};
+use whimbrel_security::{
+    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, SecurityHeaderType, Side,
+    UnprotectError,
+};
+
+use super::protection::Security;
+use super::{Discard, Event, Output, Timer, Ue, Violation, event, violation};
+use crate::outbox::Outbox;
+
+impl Ue {
+    /// SECURITY MODE COMMAND, the only message under a context not yet in use (§5.4.2.3). It is not ciphered.
+    pub(super) fn security_mode_command(
+        &mut self,
+        octets: &[u8],
+        plain: &[u8],
+        out: &mut Outbox<Output>,
+    ) {
+        let m = match Message::decode(plain) {
+            Ok(Message::SecurityModeCommand(m)) => m,
+            Ok(other) => return violation(Violation::Unexpected(other.message_type()), out),
+            Err(e) => return violation(Violation::Malformed(e.message_type), out),
+        };
+        if self.ignores(whimbrel_nas::mm::MessageType::SecurityModeCommand) {
+            return;
+        }
+        let Some(mut security) = self.candidate(&m) else {
+            return event(Event::Discarded(Discard::NoContext), out);
+        };
+        match security.nas.unprotect(octets, &mut Vec::new()) {
+            Ok(_) => {}
+            Err(UnprotectError::Replayed) => return event(Event::Discarded(Discard::Replayed), out),
+            Err(_) => return self.refuse_security_mode(MmCause::SecurityModeRejectedUnspecified, out),
+        }
+        if m.replayed_ue_security_capability != self.config.profile.security_capability
+            || !self.supports(m.selected_algorithms)
+        {
+            return self.refuse_security_mode(MmCause::UeSecurityCapabilitiesMismatch, out);
+        }
+        self.security = Some(security);
+        self.partial = None;
+        self.secure = true;
+        self.timers.stop(Timer::T3516);
+        self.timers.stop(Timer::T3520);
+        self.refused_challenge = None;
+        self.complete_security_mode(&m, out);
+    }
+
+    /// The context that the command would take into use: of the new key if it names that, else of the one in use with
+    /// other algorithms, which keeps its COUNTs (§4.4.3.1).
+    fn candidate(&self, m: &SecurityModeCommand) -> Option<Security> {
+        let context = |k_amf: &KAmf, counts: NasCounts| {
+            let ciphering = CipheringAlgorithm::from_identity(m.selected_algorithms.ciphering.value())?;
+            let integrity = IntegrityAlgorithm::from_identity(m.selected_algorithms.integrity.value())?;
+            let nas = NasSecurityContext::new(Side::Ue, Bearer::NAS_3GPP, k_amf, ciphering, integrity, counts);
+            Some(Security { ng_ksi: m.ng_ksi, k_amf: k_amf.clone(), nas })
+        };
+        if let Some(partial) = self.partial.as_ref().filter(|p| p.ng_ksi == m.ng_ksi) {
+            return context(&partial.k_amf, NasCounts::default());
+        }
+        let current = self.security.as_ref().filter(|s| s.ng_ksi == m.ng_ksi)?;
+        context(&current.k_amf, current.nas.counts())
+    }
+
+    /// Whether the phone has both algorithms; it never takes null integrity (TS 33.501 §5.2.3).
+    fn supports(&self, selected: SecurityAlgorithms) -> bool {
+        let own = &self.config.profile.security_capability;
+        let (ciphering, integrity) = (selected.ciphering.value(), selected.integrity.value());
+        integrity != 0 && own.supports_nea(ciphering) && own.supports_nia(integrity)
+    }
+
+    /// SECURITY MODE COMPLETE, with the whole initial message where the network has not read it yet (§5.4.2.3).
+    fn complete_security_mode(&mut self, m: &SecurityModeCommand, out: &mut Outbox<Output>) {
+        let mut answer = SecurityModeComplete::new();
+        if m.imeisv_request.is_some_and(|r| r.requested) {
+            answer.imeisv = Some(MobileIdentity::Pei(self.config.pei));
+        }
+        let again = m.additional_security.as_ref().is_some_and(|a| a.retransmission_requested());
+        let whole = self.initial.as_ref().filter(|i| again || i.cleartext_only);
+        answer.nas_message_container = whole.and_then(|i| NasMessageContainer::new(i.message.clone()));
+        let plain = Message::from(answer).to_octets();
+        let header = SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext;
+        if let Some((nas, count)) = self.protect_as(header, &plain) {
+            self.k_gnb_count = Some(count);
+            out.push(Output::Radio(crate::radio::Up::Nas(nas)));
+        }
+    }
+
+    /// SECURITY MODE REJECT (§5.4.2.5): under the context that was in use before, if any protects the connection.
+    fn refuse_security_mode(&mut self, cause: MmCause, out: &mut Outbox<Output>) {
+        self.refused_security_mode = Some(cause);
+        self.send(SecurityModeReject::new(cause), out);
+    }
+}

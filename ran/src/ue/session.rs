@@ -1,0 +1,459 @@
+//! PDU sessions and the NAS transport that carries them: TS 24.501 §5.4.5, §6.
+
+use core::time::Duration;
+
+use whimbrel_ids::{Dnn, Instant, PduSessionId, Qfi, SNssai};
+use whimbrel_nas::ie::{
+    Container, ExtendedPco, IntegrityDataRate, IntegrityMaxDataRate, Ipcp, MaxPacketFilters, PayloadContainer,
+    PayloadContainerType, PcoDirection, PduAddressKind, PduSessionSet, PduSessionType, QosRules, RequestType, SmCapability,
+    SmCause, SscMode, container_id,
+};
+use whimbrel_nas::mm::{DlNasTransport, UlNasTransport};
+use whimbrel_nas::sm::{
+    Body, EstablishmentAccept, EstablishmentRequest, Message, ModificationComplete, Pti, ReleaseComplete, ReleaseRequest,
+    SmStatus,
+};
+
+use super::{
+    Event, MmState, Output, Procedure, Profile, Reason, SessionInfo, SessionRequest, Ue, Violation, event, not_possible,
+    violation,
+};
+use crate::outbox::Outbox;
+
+/// T3580, T3582: await the answers to establishment and release (TS 24.501 §10.3, table 10.3.1).
+const T3580_T3582: Duration = Duration::from_secs(16);
+/// On the fifth expiry the procedure is aborted (§6.4.1.6 a, §6.4.3.5 a).
+const SENDS_MAX: u8 = 5;
+/// Packet filters that the phone can hold; the least that the element can say and more than any session here has.
+const PACKET_FILTERS: u16 = 17;
+
+/// What a session is at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    /// PDU SESSION ACTIVE PENDING.
+    Establishing,
+    /// PDU SESSION ACTIVE.
+    Active,
+    /// PDU SESSION INACTIVE PENDING.
+    Releasing,
+}
+
+/// A session of the phone.
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) id: PduSessionId,
+    pub(super) user_plane: bool,
+    state: State,
+    pti: Pti,
+    request: SessionRequest,
+    /// When its request was sent first.
+    since: Instant,
+    /// When T3580 or T3582 expires.
+    until: Instant,
+    sends: u8,
+    info: Option<Box<SessionInfo>>,
+}
+
+impl Session {
+    pub(super) fn info(&self) -> Option<&SessionInfo> {
+        self.info.as_deref()
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.until
+    }
+}
+
+impl Ue {
+    /// PDU SESSION ESTABLISHMENT REQUEST (§6.4.1.2).
+    pub(super) fn establish_session(&mut self, now: Instant, request: SessionRequest, out: &mut Outbox<Output>) {
+        let free = |id: &PduSessionId| self.sessions.iter().all(|s| s.id != *id);
+        let Some(id) = (1..=15).filter_map(PduSessionId::new).find(free) else {
+            return not_possible(now, Procedure::SessionEstablishment, out);
+        };
+        let pti = self.new_pti();
+        self.sessions.push(Session {
+            id,
+            user_plane: false,
+            state: State::Establishing,
+            pti,
+            request,
+            since: now,
+            until: Instant::FAR_FUTURE,
+            sends: 0,
+            info: None,
+        });
+        self.send_session_request(now, id, out);
+    }
+
+    /// PDU SESSION RELEASE REQUEST (§6.4.3.2).
+    pub(super) fn release_session(&mut self, now: Instant, id: PduSessionId, out: &mut Outbox<Output>) {
+        let pti = self.new_pti();
+        let Some(session) = self.sessions.iter_mut().find(|s| s.id == id && s.state == State::Active) else {
+            return not_possible(now, Procedure::SessionRelease, out);
+        };
+        session.state = State::Releasing;
+        session.pti = pti;
+        session.since = now;
+        session.sends = 0;
+        self.send_session_request(now, id, out);
+    }
+
+    fn new_pti(&mut self) -> Pti {
+        let pti = Pti(self.next_pti);
+        self.next_pti = if self.next_pti >= 254 { 1 } else { self.next_pti + 1 };
+        pti
+    }
+
+    /// Sends, or sends again, the request that a session awaits the answer of.
+    fn send_session_request(&mut self, now: Instant, id: PduSessionId, out: &mut Outbox<Output>) {
+        let profile = self.config.profile.clone();
+        let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) else { return };
+        session.sends += 1;
+        session.until = now + T3580_T3582;
+        let (body, request) = match session.state {
+            State::Establishing => {
+                (Body::from(establishment_request(&session.request, &profile)), Some(session.request.clone()))
+            }
+            State::Releasing => (Body::from(ReleaseRequest::new()), None),
+            State::Active => return,
+        };
+        let message = Message::new(id, session.pti, body);
+        self.transport(&message, request, out);
+    }
+
+    /// UL NAS TRANSPORT of a 5GSM message (§5.4.5.2.2).
+    fn transport(&mut self, message: &Message, request: Option<SessionRequest>, out: &mut Outbox<Output>) {
+        let Some(container) = PayloadContainer::new(message.to_octets()) else { return };
+        let mut m = UlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, container);
+        m.pdu_session_id = message.pdu_session_id;
+        if let Some(request) = request {
+            m.request_type = Some(RequestType::InitialRequest);
+            m.s_nssai = request.s_nssai.map(Into::into);
+            m.dnn = request.dnn;
+        }
+        self.send(m, out);
+    }
+
+    /// DL NAS TRANSPORT (§5.4.5.3.3).
+    pub(super) fn downlink_transport(&mut self, now: Instant, m: DlNasTransport, out: &mut Outbox<Output>) {
+        if m.payload_container_type != PayloadContainerType::N1_SM_INFORMATION {
+            return event(Event::Payload(m.payload_container_type.value()), out);
+        }
+        if let (Some(cause), Some(id)) = (m.cause, m.pdu_session_id) {
+            // The network could not forward the phone's own message, and gives it back.
+            let retry_after = m.back_off_timer.and_then(|t| t.duration());
+            return self.session_refused(now, id, Reason::Mm(cause), retry_after, out);
+        }
+        match Message::decode(&m.payload_container) {
+            Ok(message) => self.session_message(now, message, out),
+            Err(e) => {
+                violation(Violation::Malformed(e.message_type), out);
+                if let (Some(cause), Some((id, pti))) = (e.sm_cause(), e.sm_header) {
+                    let status = Message {
+                        pdu_session_id: PduSessionId::new(id),
+                        pti: Pti(pti),
+                        body: SmStatus::new(cause).into(),
+                    };
+                    self.transport(&status, None, out);
+                }
+            }
+        }
+    }
+
+    fn session_message(&mut self, now: Instant, message: Message, out: &mut Outbox<Output>) {
+        if let Body::SmStatus(m) = &message.body {
+            return event(Event::SessionStatus(m.cause), out);
+        }
+        let Some(id) = message.pdu_session_id else {
+            return violation(Violation::Malformed(Some(message.message_type().value())), out);
+        };
+        let Some(session) = self.sessions.iter().find(|s| s.id == id) else {
+            return self.session_unknown(id, &message, out);
+        };
+        let answers = session.pti == message.pti;
+        match message.body {
+            Body::EstablishmentAccept(m) if session.state == State::Establishing && answers => {
+                self.session_accepted(id, m, out);
+            }
+            Body::EstablishmentReject(m) if session.state == State::Establishing && answers => {
+                let retry_after = m.back_off_timer.and_then(|t| t.duration());
+                self.session_refused(now, id, Reason::Sm(m.cause), retry_after, out);
+            }
+            Body::ReleaseReject(m) if session.state == State::Releasing && answers => {
+                self.session_refused(now, id, Reason::Sm(m.cause), None, out);
+            }
+            Body::ReleaseCommand(m) => self.session_release_commanded(id, message.pti, m.cause, out),
+            Body::ModificationCommand(m) if session.state != State::Establishing => {
+                self.session_modified(id, message.pti, &m, out);
+            }
+            // A repeated answer, or one to a transaction that is over (§7.3.1).
+            _ => self.session_status(id, message.pti, SmCause::PtiMismatch, out),
+        }
+    }
+
+    /// §7.3.2: a message for a session that the phone does not have.
+    fn session_unknown(&mut self, id: PduSessionId, message: &Message, out: &mut Outbox<Output>) {
+        match message.body {
+            // The answer of before was lost: give it again, so that both sides end up without the session.
+            Body::ReleaseCommand(_) => {
+                let answer = Message::new(id, message.pti, ReleaseComplete::new());
+                self.transport(&answer, None, out);
+            }
+            _ => self.session_status(id, message.pti, SmCause::InvalidPduSessionIdentity, out),
+        }
+    }
+
+    fn session_status(&mut self, id: PduSessionId, pti: Pti, cause: SmCause, out: &mut Outbox<Output>) {
+        self.transport(&Message::new(id, pti, SmStatus::new(cause)), None, out);
+    }
+
+    /// PDU SESSION ESTABLISHMENT ACCEPT (§6.4.1.3).
+    fn session_accepted(&mut self, id: PduSessionId, m: EstablishmentAccept, out: &mut Outbox<Output>) {
+        let qfi = default_flow(&m.qos_rules);
+        if qfi.is_none() {
+            violation(Violation::QosRules(id), out);
+        }
+        let info = session_info(id, m, qfi);
+        let usable = match info.pdu_session_type {
+            PduSessionType::Ipv4 => info.ipv4.is_some(),
+            PduSessionType::Ipv6 => info.interface_id.is_some(),
+            PduSessionType::Ipv4v6 => info.ipv4.is_some() && info.interface_id.is_some(),
+            PduSessionType::Unstructured | PduSessionType::Ethernet => true,
+        };
+        if !usable {
+            violation(Violation::SessionAddress(id), out);
+        }
+        let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) else { return };
+        session.state = State::Active;
+        session.until = Instant::FAR_FUTURE;
+        session.info = Some(Box::new(info.clone()));
+        event(Event::SessionUp { since: session.since, session: Box::new(info) }, out);
+    }
+
+    /// A procedure of a session did not succeed: one that was to be set up is forgotten, one to be released stays.
+    fn session_refused(
+        &mut self,
+        now: Instant,
+        id: PduSessionId,
+        reason: Reason,
+        retry_after: Option<Duration>,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(place) = self.sessions.iter().position(|s| s.id == id) else { return };
+        let (since, procedure) = match self.sessions.get_mut(place) {
+            Some(session) if session.state == State::Releasing => {
+                session.state = State::Active;
+                session.until = Instant::FAR_FUTURE;
+                (session.since, Procedure::SessionRelease)
+            }
+            Some(session) if session.state == State::Establishing => {
+                let since = session.since;
+                self.sessions.remove(place);
+                (since, Procedure::SessionEstablishment)
+            }
+            _ => (now, Procedure::SessionEstablishment),
+        };
+        event(Event::Refused { since, procedure, session: Some(id), reason, retry_after }, out);
+    }
+
+    /// PDU SESSION RELEASE COMMAND (§6.3.3.3).
+    fn session_release_commanded(&mut self, id: PduSessionId, pti: Pti, cause: SmCause, out: &mut Outbox<Output>) {
+        let Some(place) = self.sessions.iter().position(|s| s.id == id) else { return };
+        let session = self.sessions.remove(place);
+        self.transport(&Message::new(id, pti, ReleaseComplete::new()), None, out);
+        let since = (session.state == State::Releasing && session.pti == pti).then_some(session.since);
+        event(Event::SessionReleased { since, session: id, cause: Some(cause) }, out);
+    }
+
+    /// PDU SESSION MODIFICATION COMMAND (§6.3.2.3).
+    fn session_modified(
+        &mut self,
+        id: PduSessionId,
+        pti: Pti,
+        m: &whimbrel_nas::sm::ModificationCommand,
+        out: &mut Outbox<Output>,
+    ) {
+        let session = self.sessions.iter_mut().find(|s| s.id == id);
+        if let Some(info) = session.and_then(|s| s.info.as_deref_mut()) {
+            if let Some(ambr) = m.session_ambr {
+                info.ambr_kbps = (ambr.downlink.kbps(), ambr.uplink.kbps());
+            }
+            info.qfi = m.qos_rules.as_ref().and_then(default_flow).or(info.qfi);
+        }
+        self.transport(&Message::new(id, pti, ModificationComplete::new()), None, out);
+    }
+
+    pub(super) fn user_plane_changed(&mut self, id: PduSessionId, up: bool, out: &mut Outbox<Output>) {
+        if let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) {
+            session.user_plane = up;
+            event(Event::UserPlane { session: id, up }, out);
+        }
+    }
+
+    /// The connection is gone, and with it every user plane; returns the sessions that had one.
+    pub(super) fn take_user_planes_down(&mut self) -> Vec<PduSessionId> {
+        let had = self.sessions.iter_mut().filter(|s| s.user_plane);
+        had.map(|s| {
+            s.user_plane = false;
+            s.id
+        })
+        .collect()
+    }
+
+    /// The sessions that stand without a user plane: those of the uplink data status.
+    pub(super) fn wanted_user_planes(&self) -> PduSessionSet {
+        self.sessions.iter().filter(|s| s.info.is_some() && !s.user_plane).map(|s| s.id).collect()
+    }
+
+    /// Sessions that the network does not have any more are released (§5.5.1.3.4, §5.6.1.4).
+    pub(super) fn keep_sessions(&mut self, at_network: PduSessionSet, out: &mut Outbox<Output>) {
+        let gone = |s: &Session| s.info.is_some() && !at_network.contains(s.id);
+        for session in self.sessions.iter().filter(|s| gone(s)) {
+            event(Event::SessionReleased { since: None, session: session.id, cause: None }, out);
+        }
+        self.sessions.retain(|s| !gone(s));
+    }
+
+    /// All sessions are gone with the registration.
+    pub(super) fn drop_sessions(&mut self, out: &mut Outbox<Output>) {
+        for session in core::mem::take(&mut self.sessions) {
+            let event_of = match session.state {
+                State::Establishing => Event::Refused {
+                    since: session.since,
+                    procedure: Procedure::SessionEstablishment,
+                    session: Some(session.id),
+                    reason: Reason::ConnectionLost,
+                    retry_after: None,
+                },
+                State::Active | State::Releasing => {
+                    Event::SessionReleased { since: None, session: session.id, cause: None }
+                }
+            };
+            event(event_of, out);
+        }
+    }
+
+    /// T3580 or T3582 has expired for some session (§6.4.1.6 a, §6.4.3.5 a).
+    pub(super) fn tick_sessions(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        while let Some(session) = self.sessions.iter_mut().find(|s| s.until <= now) {
+            let (id, sends) = (session.id, session.sends);
+            session.until = now + T3580_T3582;
+            if sends >= SENDS_MAX {
+                self.session_given_up(now, id, out);
+            } else if self.connected && self.state == MmState::Registered {
+                self.send_session_request(now, id, out);
+            } else if let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) {
+                // Without a connection the request waits for one; the wait counts.
+                session.sends += 1;
+                if self.state == MmState::Registered {
+                    self.request_service(now, whimbrel_nas::ie::ServiceType::Signalling, out);
+                }
+            }
+        }
+    }
+
+    fn session_given_up(&mut self, now: Instant, id: PduSessionId, out: &mut Outbox<Output>) {
+        let releasing = self.sessions.iter().any(|s| s.id == id && s.state == State::Releasing);
+        self.session_refused(now, id, Reason::TimedOut, None, out);
+        if releasing {
+            // §6.4.3.5 a: the phone holds it to be released, and the network learns so by the PDU session status.
+            self.sessions.retain(|s| s.id != id);
+            event(Event::SessionReleased { since: None, session: id, cause: None }, out);
+        }
+    }
+}
+
+fn establishment_request(request: &SessionRequest, profile: &Profile) -> EstablishmentRequest {
+    let full = IntegrityDataRate::Full;
+    let mut m = EstablishmentRequest::new(IntegrityMaxDataRate { uplink: full, downlink: full });
+    m.pdu_session_type = Some(request.pdu_session_type);
+    m.ssc_mode = Some(SscMode::One);
+    m.sm_capability = Some(SmCapability::default());
+    m.max_packet_filters = MaxPacketFilters::new(PACKET_FILTERS);
+    m.extended_pco = ExtendedPco::new(PcoDirection::FromUe, &pco(request, profile));
+    m
+}
+
+/// What a phone asks for beside the address (TS 24.008 §10.5.6.3).
+fn pco(request: &SessionRequest, profile: &Profile) -> Vec<Container> {
+    let ipv4 = request.pdu_session_type != PduSessionType::Ipv6;
+    let ipv6 = request.pdu_session_type != PduSessionType::Ipv4;
+    let ims = request.dnn.as_ref().is_some_and(|dnn| dnn.as_str() == "ims");
+    let mut ids = vec![container_id::ADDRESS_VIA_NAS];
+    let mut ask = |wanted: bool, id| ids.extend(wanted.then_some(id));
+    ask(ipv4, container_id::DNS_SERVER_IPV4);
+    ask(ipv6, container_id::DNS_SERVER_IPV6);
+    ask(ipv4, container_id::IPV4_LINK_MTU);
+    ask(ims && ipv4, container_id::P_CSCF_IPV4);
+    ask(ims && ipv6, container_id::P_CSCF_IPV6);
+    let mut containers: Vec<Container> = ids.into_iter().map(Container::request).collect();
+    if profile.ipcp && ipv4 {
+        let option = |kind| (kind, Box::from([0; 4]));
+        let options = vec![option(Ipcp::PRIMARY_DNS), option(Ipcp::SECONDARY_DNS)];
+        let packet = Ipcp { code: Ipcp::CONFIGURE_REQUEST, identifier: 1, options };
+        containers.insert(0, Container::ipcp(&packet));
+    }
+    containers
+}
+
+/// The flow of the default rule.
+fn default_flow(rules: &QosRules) -> Option<Qfi> {
+    let rules = rules.rules().ok()?;
+    rules.iter().find(|r| r.default)?.binding.map(|b| b.qfi)
+}
+
+fn session_info(id: PduSessionId, m: EstablishmentAccept, qfi: Option<Qfi>) -> SessionInfo {
+    let (ipv4, interface_id) = match m.pdu_address.map(|a| a.kind) {
+        Some(PduAddressKind::Ipv4(ipv4)) => (Some(ipv4), None),
+        Some(PduAddressKind::Ipv6 { interface_id }) => (None, Some(interface_id)),
+        Some(PduAddressKind::Ipv4v6 { ipv4, interface_id }) => (Some(ipv4), Some(interface_id)),
+        None => (None, None),
+    };
+    let s_nssai: Option<SNssai> = m.s_nssai.map(|s| s.s_nssai);
+    let dnn: Option<Dnn> = m.dnn;
+    let mut info = SessionInfo {
+        id,
+        pdu_session_type: m.pdu_session_type,
+        ipv4: ipv4.filter(|a| !a.is_unspecified()),
+        interface_id,
+        dns_ipv4: Vec::new(),
+        dns_ipv6: Vec::new(),
+        p_cscf_ipv4: Vec::new(),
+        p_cscf_ipv6: Vec::new(),
+        mtu: None,
+        qfi,
+        ambr_kbps: (m.session_ambr.downlink.kbps(), m.session_ambr.uplink.kbps()),
+        dnn,
+        s_nssai,
+        cause: m.cause,
+    };
+    if let Some(pco) = &m.extended_pco {
+        pco.containers(PcoDirection::ToUe).for_each(|c| take_container(&mut info, &c));
+    }
+    info
+}
+
+fn take_container(info: &mut SessionInfo, container: &Container) {
+    match container.id {
+        container_id::DNS_SERVER_IPV4 => add(&mut info.dns_ipv4, container.as_ipv4()),
+        container_id::DNS_SERVER_IPV6 => add(&mut info.dns_ipv6, container.as_ipv6()),
+        container_id::P_CSCF_IPV4 => add(&mut info.p_cscf_ipv4, container.as_ipv4()),
+        container_id::P_CSCF_IPV6 => add(&mut info.p_cscf_ipv6, container.as_ipv6()),
+        container_id::IPV4_LINK_MTU => info.mtu = container.as_u16().or(info.mtu),
+        container_id::IPCP => {
+            let packet = Ipcp::parse(&container.contents);
+            let address = |kind| packet.as_ref().and_then(|p| p.address(kind)).filter(|a| !a.is_unspecified());
+            add(&mut info.dns_ipv4, address(Ipcp::PRIMARY_DNS));
+            add(&mut info.dns_ipv4, address(Ipcp::SECONDARY_DNS));
+        }
+        _ => {}
+    }
+}
+
+/// Adds what is not there yet.
+fn add<T: PartialEq>(list: &mut Vec<T>, item: Option<T>) {
+    if let Some(item) = item.filter(|i| !list.contains(i)) {
+        list.push(item);
+    }
+}
