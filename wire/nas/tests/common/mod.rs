@@ -3,7 +3,7 @@
 
 /// The octets of hexadecimal digits.
 pub(crate) fn unhex(digits: &str) -> Vec<u8> {
-    assert!(digits.len() % 2 == 0, "odd number of digits");
+    assert!(digits.len().is_multiple_of(2), "odd number of digits");
     (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).expect("digits")).collect()
 }
 
