@@ -153,7 +153,8 @@ impl Endpoint {
             if a.state == State::ShutdownAckSent {
                 return self.with(slot, now, out, |a, cx| a.repeat_shutdown_ack(false, cx));
             }
-            let known = |address: &IpAddr| a.path_to(*address).is_some();
+            // Before the peer's INIT ACK we cannot know all its addresses (RFC 9260 §5.2.1).
+            let known = |address: &IpAddr| a.state == State::CookieWait || a.path_to(*address).is_some();
             if !known(&path.remote) || !offer.addresses.iter().all(known) {
                 // Who adds addresses could take an association over (RFC 9260 §5.2.2).
                 let mut info = Vec::new();
@@ -346,8 +347,7 @@ impl Endpoint {
             local_tag: cookie.local_tag,
             local_tsn: cookie.local_tsn,
         };
-        let free = |address: &IpAddr| self.slot_of(cookie.local_port, cookie.peer_port, *address).is_none();
-        let new: Vec<IpAddr> = cookie.addresses.iter().copied().filter(free).collect();
+        let new = self.unclaimed(cookie);
         let mut a = Association::new(who, self.config());
         a.paths.push(PathState::new(cookie.path, true, now, self.config()));
         a.inbound_streams = cookie.inbound_streams;
@@ -392,6 +392,7 @@ impl Endpoint {
 
     /// Action B: both sides opened at once (RFC 9260 §5.2.4 B).
     fn collide(&mut self, now: Instant, slot: u32, path: Path, cookie: &Cookie, out: &mut Outbox) {
+        let new = self.unclaimed(cookie);
         self.with(Some(slot), now, out, |a, cx| {
             if !matches!(a.state, State::CookieWait | State::CookieEchoed) {
                 return; // our tag is known to a stranger only by chance
@@ -399,11 +400,19 @@ impl Endpoint {
             a.inbound_streams = cookie.inbound_streams;
             a.outbound_streams = cookie.outbound_streams;
             let local = (cookie.local_tag, cookie.local_tsn);
+            add_paths(a, &new, path.udp_port, cx);
             a.reset(local, (cookie.peer_tag, cookie.peer_tsn), cookie.peer_rwnd, cx);
             a.primary = a.heard_on(path);
             a.send_cookie_ack(a.primary, cx);
             a.established(cx);
         });
+        self.register(slot);
+    }
+
+    /// The addresses in a cookie that no association has.
+    fn unclaimed(&self, cookie: &Cookie) -> Vec<IpAddr> {
+        let free = |a: &IpAddr| self.slot_of(cookie.local_port, cookie.peer_port, *a).is_none();
+        cookie.addresses.iter().copied().filter(free).collect()
     }
 }
 

@@ -271,7 +271,7 @@ impl Sender {
         if self.recovery.is_some_and(|exit| !tsn_after(exit, cum)) {
             self.recovery = None;
         }
-        if !gap_blocks.is_empty() && (self.recovery.is_none() || advanced) {
+        if !gap_blocks.is_empty() {
             self.count_missing(round.newest, advanced, paths);
         }
         for p in paths.iter_mut() {

@@ -1,6 +1,8 @@
 //! A network of endpoints in virtual time, with seeded loss, delay, duplication and corruption.
 #![allow(dead_code, unreachable_pub)] // each test file uses its part
 
+pub mod craft;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
