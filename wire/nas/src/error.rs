@@ -1,4 +1,7 @@
 //! Why octets are no NAS message, and which cause answers them (TS 24.501 §7).
+//!
+//! What reads without error may still contradict the state, itself or another element: causes #95, #98, #100 and #101
+//! (§7.4, §7.7.2, §7.8), and the procedure transaction identity (§7.3.1), are for the procedures to judge.
 
 use core::fmt;
 

@@ -300,6 +300,8 @@ OF_MESSAGE = {
 SKIPPED = {
     # 0x34 there collides with the emergency number list; the clause has 0x35.
     ('RegistrationAccept', '5GSAddReqResult'),
+    # 0x1A there, as in the request; the clause has 0x1C.
+    ('RegistrationAccept', 'WUSAssistInfo'),
     # 0x2A there; the clause has 0x33.
     ('RegistrationAccept', 'PEIPSAssistInfo'),
     # The identifier octet of the re-attempt indicator is left zero there; the clause has 0x1D.

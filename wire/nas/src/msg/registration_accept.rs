@@ -47,7 +47,7 @@ message! {
         0x74 "Ciphering key data" ciphering_key_data: LongOpaque => tlve,
         0x75 "CAG information list" cag_information_list: LongOpaque => tlve,
         0x1B "Truncated 5G-S-TMSI configuration" truncated_s_tmsi: Opaque => tlv,
-        0x1A "Negotiated WUS assistance information" negotiated_wus_assistance: Opaque => tlv,
+        0x1C "Negotiated WUS assistance information" negotiated_wus_assistance: Opaque => tlv,
         0x29 "Negotiated NB-N1 mode DRX parameters" negotiated_nb_n1_drx: Opaque => tlv,
         0x68 "Extended rejected NSSAI" extended_rejected_nssai: Opaque => tlv,
         0x7B "Service-level-AA container" service_level_aa_container: LongOpaque => tlve,
