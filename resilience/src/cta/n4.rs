@@ -298,7 +298,7 @@ mod tests {
             recovery_time_stamp: RecoveryTimeStamp(9),
             up_function_features: None,
             cp_function_features: None,
-            session_retention_information: None,
+            pfcpasrsp_flags: None,
             user_plane_ip_resource_information: vec![],
         };
         let octets = Message::from(response).to_octets(None, sequence);
