@@ -106,6 +106,27 @@ S_NSSAI = [v({'SST': 1}, 's_nssai=1'), v({'SST': 1, 'SD': 0x0a0b0c}, 's_nssai=1-
            v({'SST': 1, 'SD': 1, 'MappedHPLMNSST': 2, 'MappedHPLMNSD': 3}, 's_nssai=1-000001:2-000003')]
 
 
+def bits(least, named):
+    """A set of bits for each that has a name here: octets as zero, then the one bit, by pycrate's name of it."""
+    return [v({name: 1}, 'bits=' + ours) for name, ours in named] + [v(raw(least))]
+
+
+MM_CAPABILITY = bits('00', [
+    ('S1Mode', 's1_mode'), ('HOAttach', 'ho_attach'), ('LPP', 'lpp'), ('RestrictEC', 'restrict_ec'),
+    ('5G-CP-CIoT', 'cp_ciot'), ('N3Data', 'n3_data_not_supported'), ('5G-HC-CP-CIoT', 'hc_cp_ciot'), ('SGC', 'sgc'),
+    ('5GSRVCC', 'srvcc'), ('5G-UP-CIoT', 'up_ciot'), ('V2X', 'v2x'), ('5G-LCS', 'lcs'), ('NSSAA', 'nssaa'),
+    ('RACS', 'racs'), ('CAG', 'cag')])
+SM_CAPABILITY = bits('00', [('RQoS', 'reflective_qos'), ('MH6-PDU', 'multi_homed_ipv6'), ('EPT-S1', 'ethernet_s1')])
+NETWORK_FEATURES = bits('00', [
+    ('IMS-VoPS-3GPP', 'ims_vops_3gpp'), ('IMS-VoPS-N3GPP', 'ims_vops_non_3gpp'),
+    ('IWK_N26', 'interworking_without_n26'), ('MPSI', 'mps'), ('EMCN3', 'emc_non_3gpp'), ('MCSI', 'mcs'),
+    ('5G-IPHC-CP-CIoT', 'cp_ciot'), ('N3Data', 'n3_data_not_supported'), ('5G-HC-CP-CIoT', 'hc_cp_ciot'),
+    ('5G-UP-CIoT', 'up_ciot'), ('5G-LCS', 'lcs'), ('ATS-IND', 'atsss')]) + [
+    v({'EMC': 2}, 'emc=2'), v({'EMF': 3}, 'emf=3')]
+UPDATE_TYPE = bits('00', [('SMSRequested', 'sms_requested'), ('NG-RAN-RCU', 'radio_capability_update')])
+UE_STATUS = bits('00', [('S1ModeReg', 'emm_registered'), ('N1ModeReg', 'mm_registered')])
+
+
 def filters(*components):
     return [{'Dir': 3, 'Id': 1, 'PktFilter': list(components)}]
 
@@ -160,7 +181,9 @@ PDU_ADDRESSES = [
     v({'Type': 2, 'SI6LLA': 1, 'Addr': raw('0000000000000002'), 'SMFIPv6LinkLocalAddr': b'\xfe\x80' + 14 * b'\x01'},
       'address=::2/64'),
 ]
-CAPABILITY = [v(raw('e0e0')), v(raw('f0f0f0f0')), v(raw('e060e070a000')), v(raw('f070f070c0000001'))]
+CAPABILITY = [v({'5G-EA%d%s' % (n, '_128' if 1 <= n <= 3 else ''): 1, '5G-IA%d%s' % (m, '_128' if 1 <= m <= 3 else ''): 1},
+                'nea=%d' % n, 'nia=%d' % m) for n, m in ((0, 2), (1, 3), (2, 0), (3, 1), (7, 4))]
+CAPABILITY += [v(raw('e0e0')), v(raw('f0f0f0f0')), v(raw('e060e070a000')), v(raw('f070f070c0000001'))]
 OPAQUE = [v(raw('01'))]
 
 # What each element is given, by pycrate's name of it, or by (message, element) where the same name means different
@@ -174,7 +197,7 @@ VARIANTS = {
     'PEI': [v({'Type': 7, 'EUI64': b'\x02\x00\x5e\xff\xfe\x10\x00\x03'}), v({'Type': 6, 'MAC': 6 * b'\x02'})],
     'NAS_KSI': [v(7, 'ksi=no key'), v(0, 'ksi=native 0'), v(6, 'ksi=native 6'), v(9, 'ksi=mapped 1')],
     'NonCurrentNativeNAS_KSI': [v(3)],
-    '5GMMCap': [v(raw('03')), v(raw('a78001')), v(raw('00000000000000000000000000'))],
+    '5GMMCap': MM_CAPABILITY + [v(raw('03')), v(raw('a78001')), v(raw('00000000000000000000000000'))],
     'UESecCap': CAPABILITY,
     'NSSAI': NSSAIS, 'AllowedNSSAI': NSSAIS, 'ConfiguredNSSAI': NSSAIS, 'PendingNSSAI': NSSAIS[:2],
     'RejectedNSSAI': [v([{'Cause': 0, 'SNSSAI': {'SST': 1}}, {'Cause': 1, 'SNSSAI': {'SST': 2, 'SD': 5}}],
@@ -185,14 +208,14 @@ VARIANTS = {
     'S1UESecCap': [v(raw('f070')), v(raw('f070c0c0'))],
     'ULDataStat': SESSIONS, 'PDUSessStat': SESSIONS, 'AllowedPDUSessStat': SESSIONS, 'PDUSessReactResult': SESSIONS,
     'MICOInd': [v({'SPRTI': 0, 'RAAI': 1}), v({'SPRTI': 1, 'RAAI': 0})],
-    'UEStatus': [v({'N1ModeReg': 1}), v({'S1ModeReg': 1})],
+    'UEStatus': UE_STATUS,
     'UEUsage': [v(raw('00')), v(raw('01'))],
     '5GSDRXParam': [v(raw('0%d' % n)) for n in range(5)],
     'EPSNASContainer': [v(raw('0748'))],
     'LADNInd': [v(raw('0908696e7465726e6574'))],
     'PayloadContainerType': [v(1)], 'PayloadContainer': [v(raw('2e0101c1ffff91')), v(300 * b'\x55')],
     'NetSlicingInd': [v(1), v(2)],
-    '5GSUpdateType': [v(raw('01')), v(raw('03'))],
+    '5GSUpdateType': UPDATE_TYPE,
     'NASContainer': [v(raw('7e004179000d0199f907f0ff00000000000010')), v(5000 * b'\x77')],
     'T3324': TIMER3[:1], 'T3512': TIMER3, 'T3447': TIMER3[:2], 'BackOffTimer': TIMER3, 'LowerBoundTimer': TIMER3[:1],
     'T3502': TIMER, 'T3346': TIMER, 'T3448': TIMER[:1], 'Non3GPPDeregTimer': TIMER[:1], 'RQTimer': TIMER,
@@ -201,7 +224,7 @@ VARIANTS = {
     + [v({'Value': 1, 'NSSAAPerformed': 1}), v({'Value': 1, 'Emergency': 1}), v({'Value': 1, 'DisasterRoaming': 1})],
     'EquivPLMNList': [v([PLMN, '310410'], 'plmns=999/70,310/410')],
     '5GSTAIList': TAI_LISTS, 'ForbiddenTAIListRoaming': TAI_LISTS[:1], 'ForbiddenTAIListRegional': TAI_LISTS[:1],
-    '5GSNetFeat': [v(raw('01')), v(raw('0100')), v(raw('8d0201'))],
+    '5GSNetFeat': NETWORK_FEATURES + [v(raw('01')), v(raw('0100')), v(raw('8d0201'))],
     'PDUSessReactResultErr': [v([[5, 43], [6, 92]], 'react=5:43,6:92')],
     'LADNInfo': [v(raw('0908696e7465726e65740700' + '99f907' + '000001'), 'ladn=internet')],
     'SAList': [v([{'Allowed': 1, 'Type': 0, 'PTAI': {'PLMN': PLMN, 'TACs': [1, 2]}}], 'area=true:0:999/70:1,2'),
@@ -265,7 +288,7 @@ VARIANTS = {
     'IntegrityProtMaxDataRate': [v({'UPUL': 255, 'UPDL': 255}, 'rate=255/255'), v({'UPUL': 0, 'UPDL': 1}, 'rate=0/1')],
     'PDUSessType': [v(n, 'session_type=%d' % n) for n in range(1, 6)],
     'SSCMode': [v(n, 'ssc=%d' % n) for n in (1, 2, 3)],
-    '5GSMCap': [v(raw('01')), v(raw('8300'))],
+    '5GSMCap': SM_CAPABILITY + [v(raw('01')), v(raw('8300'))],
     'MaxPktFilters': [v({'Value': n}, 'filters=%d' % n) for n in (17, 256, 1024)],
     'AlwaysOnPDUSess': [v(1)],
     'SMPDUDNReqContainer': [v(b'user@dn')],

@@ -153,6 +153,28 @@ fn zone(z: TimeZone) -> i8 {
     z.quarters()
 }
 
+/// The names of the bits that are set.
+macro_rules! bits {
+    ($of:expr => $($name:ident)*) => {{
+        let of = $of;
+        let set = [$( (stringify!($name), of.$name()) ),*];
+        format!("bits={}", join(set.into_iter().filter(|(_, on)| *on), |(name, _)| name.to_owned()))
+    }};
+}
+
+fn security_capability(c: &UeSecurityCapability) -> [String; 2] {
+    [
+        format!("nea={}", join((0..8).filter(|n| c.supports_nea(*n)), |n| n.to_string())),
+        format!("nia={}", join((0..8).filter(|n| c.supports_nia(*n)), |n| n.to_string())),
+    ]
+}
+
+fn network_features(n: &NetworkFeatureSupport) -> [String; 3] {
+    let named = bits!(n => ims_vops_3gpp ims_vops_non_3gpp interworking_without_n26 mps emc_non_3gpp mcs cp_ciot
+        n3_data_not_supported hc_cp_ciot up_ciot lcs atsss);
+    [named, format!("emc={}", n.emergency_services()), format!("emf={}", n.emergency_fallback())]
+}
+
 fn describe_mm(message: &mm::Message) -> Vec<String> {
     let mut f: Vec<String> = Vec::new();
     match message {
@@ -161,6 +183,13 @@ fn describe_mm(message: &mm::Message) -> Vec<String> {
             f.push(format!("kind={}", m.registration_type.kind as u8));
             f.push(format!("ksi={:?}", m.ng_ksi));
             f.extend(identity(&m.mobile_identity));
+            f.extend(m.mm_capability.iter().map(|c| {
+                bits!(c => s1_mode ho_attach lpp restrict_ec cp_ciot n3_data_not_supported hc_cp_ciot sgc srvcc
+                    up_ciot v2x lcs nssaa racs cag)
+            }));
+            f.extend(m.ue_security_capability.iter().flat_map(security_capability));
+            f.extend(m.ue_status.iter().map(|s| bits!(s => emm_registered mm_registered)));
+            f.extend(m.update_type.iter().map(|t| bits!(t => sms_requested radio_capability_update)));
             f.extend(m.requested_nssai.iter().map(nssai));
             let sets = [&m.uplink_data_status, &m.pdu_session_status, &m.allowed_pdu_session_status];
             f.extend(sets.into_iter().flatten().map(sessions));
@@ -179,6 +208,7 @@ fn describe_mm(message: &mm::Message) -> Vec<String> {
                 [&m.allowed_nssai, &m.configured_nssai, &m.pending_nssai].into_iter().flatten().map(nssai),
             );
             f.extend(m.rejected_nssai.iter().map(rejected));
+            f.extend(m.network_feature_support.iter().flat_map(network_features));
             f.extend([&m.pdu_session_status, &m.reactivation_result].into_iter().flatten().map(sessions));
             f.extend(
                 m.reactivation_errors
@@ -292,6 +322,7 @@ fn describe_mm(message: &mm::Message) -> Vec<String> {
         mm::Message::IdentityResponse(m) => f.extend(identity(&m.mobile_identity)),
         mm::Message::SecurityModeCommand(m) => {
             f.extend(algorithms(&m.selected_algorithms));
+            f.extend(security_capability(&m.replayed_ue_security_capability));
             f.push(format!("ksi={:?}", m.ng_ksi));
             f.extend(m.imeisv_request.map(|r| format!("imeisv_request={}", u8::from(r.requested))));
             f.extend(
@@ -422,6 +453,7 @@ fn describe_sm(message: &sm::Message) -> Vec<String> {
             f.push(rate(&m.integrity_max_data_rate));
             f.extend(m.pdu_session_type.map(|t| format!("session_type={}", t as u8)));
             f.extend(m.ssc_mode.map(|s| format!("ssc={}", s as u8)));
+            f.extend(m.sm_capability.iter().map(|c| bits!(c => reflective_qos multi_homed_ipv6 ethernet_s1)));
             f.extend(m.max_packet_filters.map(|n| format!("filters={}", n.value())));
             f.extend(m.extended_pco.iter().flat_map(pco));
             f.extend(m.suggested_interface_identifier.iter().map(address));
@@ -449,6 +481,7 @@ fn describe_sm(message: &sm::Message) -> Vec<String> {
         sm::Body::SessionAuthenticationResult(m) => f.extend(m.extended_pco.iter().flat_map(pco)),
         sm::Body::ModificationRequest(m) => {
             f.extend(m.cause.map(|c| format!("cause={c}")));
+            f.extend(m.sm_capability.iter().map(|c| bits!(c => reflective_qos multi_homed_ipv6 ethernet_s1)));
             f.extend(m.max_packet_filters.map(|n| format!("filters={}", n.value())));
             f.extend(m.integrity_max_data_rate.iter().map(rate));
             f.extend(m.qos_rules.iter().map(rules));

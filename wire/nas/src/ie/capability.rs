@@ -33,12 +33,14 @@ bit_octets! {
         up_ciot with_up_ciot: 1, 0x02;
         /// V2X communication.
         v2x with_v2x: 1, 0x04;
+        /// Location services through the 5GC.
+        lcs with_lcs: 1, 0x20;
+        /// Network slice-specific authentication and authorization.
+        nssaa with_nssaa: 1, 0x40;
         /// Radio capability signalling optimisation.
         racs with_racs: 1, 0x80;
-        /// Network slice-specific authentication and authorization.
-        nssaa with_nssaa: 2, 0x01;
         /// Closed access group.
-        cag with_cag: 2, 0x20;
+        cag with_cag: 2, 0x01;
     }
 }
 
@@ -142,7 +144,7 @@ bit_octets! {
         /// Multi-homed IPv6 PDU session.
         multi_homed_ipv6 with_multi_homed_ipv6: 0, 0x02;
         /// Ethernet PDU session in S1 mode.
-        ethernet_s1 with_ethernet_s1: 0, 0x80;
+        ethernet_s1 with_ethernet_s1: 0, 0x04;
     }
 }
 

@@ -46,7 +46,7 @@ impl Ie for TimeZone {
     }
 }
 
-/// Universal time and local time zone (TS 24.501 §9.11.3.52A): the time is UTC.
+/// Universal time and local time zone (TS 24.501 §9.11.3.53): the time is UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UniversalTime {
     year: u8,
