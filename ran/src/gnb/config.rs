@@ -5,7 +5,8 @@ use core::time::Duration;
 
 use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, SNssai, Tac, Tai};
 use whimbrel_ngap::{
-    BroadcastPlmnItem, NgSetupRequest, PagingDrx, SupportedTaItem, TransportLayerAddress, UserLocationInformation,
+    BroadcastPlmnItem, NgSetupRequest, PagingDrx, SupportedTaItem, TransportLayerAddress,
+    UserLocationInformation,
 };
 use whimbrel_ngap::{GlobalRanNodeId, NrCgi, RanConfigurationUpdate, UserLocationInformationNr};
 
@@ -61,7 +62,8 @@ impl GnbConfig {
     /// Its cell: the gNB identifier in the upper bits, cell 1 in the rest (TS 38.413 §9.3.1.7).
     fn cell(&self) -> NrCellId {
         let own = u64::from(self.id.gnb_id) << (36 - u32::from(self.id.bits()));
-        NrCellId::new(own | u64::from(self.id.bits() < 36)).unwrap_or_else(|| NrCellId::new(1).expect("36 bits hold 1"))
+        NrCellId::new(own | u64::from(self.id.bits() < 36))
+            .unwrap_or_else(|| NrCellId::new(1).expect("36 bits hold 1"))
     }
 
     pub(super) fn location(&self) -> UserLocationInformation {
@@ -77,14 +79,18 @@ impl GnbConfig {
     }
 
     fn supported_ta_list(&self) -> Vec<SupportedTaItem> {
-        let broadcast = |(plmn, slices): &(PlmnId, Vec<SNssai>)| BroadcastPlmnItem::new(*plmn, slices.clone());
+        let broadcast =
+            |(plmn, slices): &(PlmnId, Vec<SNssai>)| BroadcastPlmnItem::new(*plmn, slices.clone());
         let area = |t: &SupportedTa| SupportedTaItem::new(t.tac, t.plmns.iter().map(broadcast).collect());
         self.supported_tas.iter().map(area).collect()
     }
 
     pub(super) fn setup_request(&self) -> NgSetupRequest {
-        let mut request =
-            NgSetupRequest::new(GlobalRanNodeId::GlobalGnbId(self.id), self.supported_ta_list(), self.paging_drx);
+        let mut request = NgSetupRequest::new(
+            GlobalRanNodeId::GlobalGnbId(self.id),
+            self.supported_ta_list(),
+            self.paging_drx,
+        );
         request.ran_node_name = Some(self.name.clone());
         request
     }
@@ -99,9 +105,8 @@ impl GnbConfig {
 
     /// Whether one of its areas is in the list.
     pub(super) fn serves(&self, tais: &[Tai]) -> bool {
-        let in_list = |t: &SupportedTa| {
-            t.plmns.iter().any(|(plmn, _)| tais.contains(&Tai { plmn: *plmn, tac: t.tac }))
-        };
+        let in_list =
+            |t: &SupportedTa| t.plmns.iter().any(|(plmn, _)| tais.contains(&Tai { plmn: *plmn, tac: t.tac }));
         self.supported_tas.iter().any(in_list)
     }
 

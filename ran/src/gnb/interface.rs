@@ -5,8 +5,8 @@ use core::time::Duration;
 use whimbrel_ids::{Instant, RanUeNgapId};
 use whimbrel_ngap::{
     AmfConfigurationUpdate, AmfConfigurationUpdateAcknowledge, AmfStatusIndication, Cause, CauseMisc,
-    ErrorIndication, Message, NgReset, NgResetAcknowledge, NgSetupFailure, NgSetupResponse, ResetAll, ResetType,
-    TimeToWait, UeAssociatedLogicalNgConnectionItem,
+    ErrorIndication, Message, NgReset, NgResetAcknowledge, NgSetupFailure, NgSetupResponse, ResetAll,
+    ResetType, TimeToWait, UeAssociatedLogicalNgConnectionItem,
 };
 
 use super::{Event, Gnb, GnbConfig, Interface, Output, Violation, event, violation};
@@ -138,7 +138,8 @@ impl Gnb {
         cause: &Cause,
         out: &mut Outbox<Output>,
     ) -> bool {
-        let named = |id: &u32| self.contexts.get(*id).is_some_and(|c| c.amf_ue_ngap_id == item.amf_ue_ngap_id);
+        let named =
+            |id: &u32| self.contexts.get(*id).is_some_and(|c| c.amf_ue_ngap_id == item.amf_ue_ngap_id);
         let by_amf_id = || self.contexts.ids().find(named).map(RanUeNgapId);
         let Some(id) = item.ran_ue_ngap_id.or_else(by_amf_id) else { return false };
         let Some(context) = self.drop_context(id, out) else { return false };

@@ -1,8 +1,8 @@
 //! NAS transport (TS 38.413 §8.6) and paging (§8.5).
 
 use whimbrel_ngap::{
-    Cause, CauseRadioNetwork, DownlinkNasTransport, InitialUeMessage, NasNonDeliveryIndication, Paging, UeContextRequest,
-    UePagingIdentity, UplinkNasTransport,
+    Cause, CauseRadioNetwork, DownlinkNasTransport, InitialUeMessage, NasNonDeliveryIndication, Paging,
+    UeContextRequest, UePagingIdentity, UplinkNasTransport,
 };
 
 use super::{Arrival, Gnb, Output, Violation, violation};

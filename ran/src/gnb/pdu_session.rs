@@ -8,11 +8,13 @@ use whimbrel_ngap::{
     ConfidentialityProtectionResult, GtpTunnel, IntegrityProtectionIndication, IntegrityProtectionResult,
     PduSessionResourceItem, PduSessionResourceModifyRequest, PduSessionResourceModifyRequestTransfer,
     PduSessionResourceModifyResponse, PduSessionResourceModifyResponseTransfer,
-    PduSessionResourceModifyUnsuccessfulTransfer, PduSessionResourceReleaseCommand, PduSessionResourceReleaseResponse,
-    PduSessionResourceReleaseResponseTransfer, PduSessionResourceSetupItemCxtReq, PduSessionResourceSetupItemSuReq,
-    PduSessionResourceSetupRequest, PduSessionResourceSetupRequestTransfer, PduSessionResourceSetupResponse,
-    PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer, QosFlowPerTnlInformation,
-    SecurityIndication, SecurityResult, TransportLayerAddress, UpTransportLayerInformation,
+    PduSessionResourceModifyUnsuccessfulTransfer, PduSessionResourceReleaseCommand,
+    PduSessionResourceReleaseResponse, PduSessionResourceReleaseResponseTransfer,
+    PduSessionResourceSetupItemCxtReq, PduSessionResourceSetupItemSuReq, PduSessionResourceSetupRequest,
+    PduSessionResourceSetupRequestTransfer, PduSessionResourceSetupResponse,
+    PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
+    QosFlowPerTnlInformation, SecurityIndication, SecurityResult, TransportLayerAddress,
+    UpTransportLayerInformation,
 };
 
 use super::tunnel::Session;
@@ -62,7 +64,12 @@ impl From<CauseRadioNetwork> for Refused {
 
 impl Gnb {
     /// PDU SESSION RESOURCE SETUP (§8.2.1).
-    pub(super) fn session_setup(&mut self, at: Arrival, m: PduSessionResourceSetupRequest, out: &mut Outbox<Output>) {
+    pub(super) fn session_setup(
+        &mut self,
+        at: Arrival,
+        m: PduSessionResourceSetupRequest,
+        out: &mut Outbox<Output>,
+    ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
         let (phone, stream) = (context.phone, context.stream);
         context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
@@ -85,7 +92,12 @@ impl Gnb {
         }
     }
 
-    pub(super) fn set_up_sessions(&mut self, id: RanUeNgapId, wanted: Vec<Wanted>, out: &mut Outbox<Output>) -> Done {
+    pub(super) fn set_up_sessions(
+        &mut self,
+        id: RanUeNgapId,
+        wanted: Vec<Wanted>,
+        out: &mut Outbox<Output>,
+    ) -> Done {
         let mut done = Done::default();
         for w in wanted {
             match self.set_up_session(id, &w, out) {
@@ -151,15 +163,24 @@ impl Gnb {
     fn peer(&self, tunnel: &UpTransportLayerInformation) -> Option<(IpAddr, Teid)> {
         let UpTransportLayerInformation::GtpTunnel(tunnel) = tunnel;
         let address = match (self.config.gtp_address, tunnel.transport_layer_address) {
-            (IpAddr::V4(_), TransportLayerAddress::V4(a) | TransportLayerAddress::V4V6(a, _)) => IpAddr::V4(a),
-            (IpAddr::V6(_), TransportLayerAddress::V6(a) | TransportLayerAddress::V4V6(_, a)) => IpAddr::V6(a),
+            (IpAddr::V4(_), TransportLayerAddress::V4(a) | TransportLayerAddress::V4V6(a, _)) => {
+                IpAddr::V4(a)
+            }
+            (IpAddr::V6(_), TransportLayerAddress::V6(a) | TransportLayerAddress::V4V6(_, a)) => {
+                IpAddr::V6(a)
+            }
             _ => return None,
         };
         (tunnel.gtp_teid != Teid(0) && !address.is_unspecified()).then_some((address, tunnel.gtp_teid))
     }
 
     /// PDU SESSION RESOURCE MODIFY (§8.2.3).
-    pub(super) fn session_modify(&mut self, at: Arrival, m: PduSessionResourceModifyRequest, out: &mut Outbox<Output>) {
+    pub(super) fn session_modify(
+        &mut self,
+        at: Arrival,
+        m: PduSessionResourceModifyRequest,
+        out: &mut Outbox<Output>,
+    ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
         let (phone, stream) = (context.phone, context.stream);
         let mut answer = PduSessionResourceModifyResponse::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id);

@@ -22,7 +22,13 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(id: PduSessionId, downlink_teid: Teid, peer: IpAddr, uplink_teid: Teid, qfi: Qfi) -> Self {
+    pub(super) fn new(
+        id: PduSessionId,
+        downlink_teid: Teid,
+        peer: IpAddr,
+        uplink_teid: Teid,
+        qfi: Qfi,
+    ) -> Self {
         let header = GpduHeader::new(uplink_teid, Some(PduSessionInformation::Ul { qfi }));
         Self { id, downlink_teid, peer, qfi, header }
     }
@@ -90,9 +96,11 @@ impl Gnb {
                     let qfi = gtpu.pdu_session.map(PduSessionInformation::qfi);
                     Downlink::Packet { phone, session, qfi, packet: gtpu.payload }
                 }
-                None => {
-                    Downlink::Answer(signalling::error_indication(gtpu.teid, self.config.gtp_address, source_port))
-                }
+                None => Downlink::Answer(signalling::error_indication(
+                    gtpu.teid,
+                    self.config.gtp_address,
+                    source_port,
+                )),
             },
             message_type::ECHO_REQUEST => {
                 Downlink::Answer(signalling::echo_response(gtpu.sequence.unwrap_or_default()))

@@ -2,10 +2,10 @@
 
 use whimbrel_ids::RanUeNgapId;
 use whimbrel_ngap::{
-    Cause, CauseRadioNetwork, InitialContextSetupFailure, InitialContextSetupRequest, InitialContextSetupResponse,
-    PduSessionResourceItemCxtRelCpl, UeContextModificationRequest, UeContextModificationResponse, UeContextReleaseCommand,
-    UeContextReleaseComplete, UeContextReleaseRequest, UeNgapIDs, UeRadioCapabilityInfoIndication,
-    UeSecurityCapabilities,
+    Cause, CauseRadioNetwork, InitialContextSetupFailure, InitialContextSetupRequest,
+    InitialContextSetupResponse, PduSessionResourceItemCxtRelCpl, UeContextModificationRequest,
+    UeContextModificationResponse, UeContextReleaseCommand, UeContextReleaseComplete,
+    UeContextReleaseRequest, UeNgapIDs, UeRadioCapabilityInfoIndication, UeSecurityCapabilities,
 };
 
 use super::pdu_session::Wanted;
@@ -50,7 +50,8 @@ impl Gnb {
             context.set_up = true;
         }
         out.push(Output::Radio(phone, Down::AsSecurity { k_gnb: m.security_key.0 }));
-        let wanted: Vec<Wanted> = m.pdu_session_resource_setup_list_cxt_req.into_iter().map(Wanted::from).collect();
+        let wanted: Vec<Wanted> =
+            m.pdu_session_resource_setup_list_cxt_req.into_iter().map(Wanted::from).collect();
         let done = self.set_up_sessions(m.ran_ue_ngap_id, wanted, out);
         let mut answer = InitialContextSetupResponse::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id);
         answer.pdu_session_resource_setup_list_cxt_res = done.set_up;
@@ -135,7 +136,12 @@ impl Gnb {
     }
 
     /// UE CONTEXT RELEASE (§8.3.3).
-    pub(super) fn release_command(&mut self, at: Arrival, m: &UeContextReleaseCommand, out: &mut Outbox<Output>) {
+    pub(super) fn release_command(
+        &mut self,
+        at: Arrival,
+        m: &UeContextReleaseCommand,
+        out: &mut Outbox<Output>,
+    ) {
         let ids = match &m.ue_ngap_i_ds {
             UeNgapIDs::UeNgapIdPair(pair) => Some((pair.amf_ue_ngap_id, pair.ran_ue_ngap_id)),
             UeNgapIDs::AmfUeNgapId(amf) => {

@@ -79,13 +79,19 @@ impl fmt::Display for Violation {
             Self::ZeroSecurityKey => f.write_str("the security key is zero"),
             Self::ForeignGuami => f.write_str("the GUAMI is none that the AMF announced"),
             Self::AllowedNssaiNotServed => f.write_str("no slice of the allowed NSSAI is served in the cell"),
-            Self::MissingUeAmbr => f.write_str("the first session came without UE Aggregate Maximum Bit Rate"),
-            Self::RadioCapabilityAltered => f.write_str("the UE radio capability is not what the gNB had reported"),
+            Self::MissingUeAmbr => {
+                f.write_str("the first session came without UE Aggregate Maximum Bit Rate")
+            }
+            Self::RadioCapabilityAltered => {
+                f.write_str("the UE radio capability is not what the gNB had reported")
+            }
             Self::SessionExists(id) => write!(f, "PDU session {id} stands already"),
             Self::UnknownSession(id) => write!(f, "PDU session {id} does not stand"),
             Self::Transfer(id, e) => write!(f, "the transfer of PDU session {id} cannot be read: {e}"),
             Self::UnusableTunnel(id) => write!(f, "the uplink tunnel of PDU session {id} cannot be used"),
-            Self::MissingSessionAmbr(id) => write!(f, "PDU session {id} has non-GBR flows and no session AMBR"),
+            Self::MissingSessionAmbr(id) => {
+                write!(f, "PDU session {id} has non-GBR flows and no session AMBR")
+            }
             Self::BadQosFlows(id) => write!(f, "PDU session {id} has no QoS flow, or one twice"),
             Self::ErrorIndicated(Some(cause)) => write!(f, "ERROR INDICATION: {}", cause_text(cause)),
             Self::ErrorIndicated(None) => f.write_str("ERROR INDICATION without a cause"),

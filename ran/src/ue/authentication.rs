@@ -3,8 +3,8 @@
 use whimbrel_ids::Instant;
 use whimbrel_nas::ie::{Auts, MmCause, NgKsi, ResStar};
 use whimbrel_nas::mm::{AuthenticationFailure, AuthenticationRequest, AuthenticationResponse};
-use whimbrel_security::{Abba, Autn, KAmf, Rand, ServingNetworkName};
 use whimbrel_security::AuthenticationFailure as Refusal;
+use whimbrel_security::{Abba, Autn, KAmf, Rand, ServingNetworkName};
 
 use super::{Event, MmState, Output, Procedure, Reason, Timer, Ue, event};
 use crate::outbox::Outbox;
@@ -72,7 +72,13 @@ impl Ue {
     }
 
     /// AUTHENTICATION FAILURE (§5.4.1.3.6, §5.4.1.3.7 c to f).
-    fn refuse_challenge(&mut self, now: Instant, cause: MmCause, auts: Option<Auts>, out: &mut Outbox<Output>) {
+    fn refuse_challenge(
+        &mut self,
+        now: Instant,
+        cause: MmCause,
+        auts: Option<Auts>,
+        out: &mut Outbox<Output>,
+    ) {
         let mut answer = AuthenticationFailure::new(cause);
         answer.auts = auts;
         self.refused_challenge = Some(cause);

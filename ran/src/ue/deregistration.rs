@@ -3,8 +3,8 @@
 use whimbrel_ids::Instant;
 use whimbrel_nas::ie::{Accesses, DeregistrationType, MmCause, MobileIdentity, NgKsi, RegistrationKind};
 use whimbrel_nas::mm::{
-    DeregistrationAcceptUeTerminated, DeregistrationRequestUeOriginating, DeregistrationRequestUeTerminated, Message,
-    MessageType,
+    DeregistrationAcceptUeTerminated, DeregistrationRequestUeOriginating, DeregistrationRequestUeTerminated,
+    Message, MessageType,
 };
 use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::SecurityHeaderType;
@@ -27,7 +27,8 @@ impl Ue {
             Some(guti) => MobileIdentity::Guti(guti),
             None => self.suci_identity(now),
         };
-        let message = Message::from(DeregistrationRequestUeOriginating::new(kind, ng_ksi, identity)).to_octets();
+        let message =
+            Message::from(DeregistrationRequestUeOriginating::new(kind, ng_ksi, identity)).to_octets();
         let kind = RegistrationKind::Initial;
         self.initial = Some(Initial { since: now, message, cleartext_only: false, kind });
         self.state = MmState::DeregisteredInitiated;

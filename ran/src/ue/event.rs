@@ -106,7 +106,9 @@ impl fmt::Display for Reason {
             Self::Mm(cause) => write!(f, "5GMM cause #{} {cause}", cause.value()),
             Self::Sm(cause) => write!(f, "5GSM cause #{} {cause}", cause.value()),
             Self::AuthenticationRejected => f.write_str("AUTHENTICATION REJECT"),
-            Self::ChallengeRefused(cause) => write!(f, "the phone refused the challenge: #{} {cause}", cause.value()),
+            Self::ChallengeRefused(cause) => {
+                write!(f, "the phone refused the challenge: #{} {cause}", cause.value())
+            }
             Self::SecurityModeRefused(cause) => {
                 write!(f, "the phone refused the security mode: #{} {cause}", cause.value())
             }

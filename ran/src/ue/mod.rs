@@ -25,7 +25,7 @@ mod timer;
 
 use std::collections::VecDeque;
 
-use whimbrel_ids::{Guti, Instant, PduSessionId, STmsi, SNssai, Tai};
+use whimbrel_ids::{Guti, Instant, PduSessionId, SNssai, STmsi, Tai};
 use whimbrel_nas::ie::{MmCause, RegistrationKind, ServiceType, Suci, TaiList};
 use whimbrel_nas::mm::Message;
 use whimbrel_ngap::RrcEstablishmentCause;
@@ -287,7 +287,8 @@ impl Ue {
             if busy && !switch_off {
                 return;
             }
-            let needs_connection = matches!(command, Command::EstablishSession(_) | Command::ReleaseSession(_));
+            let needs_connection =
+                matches!(command, Command::EstablishSession(_) | Command::ReleaseSession(_));
             if needs_connection && self.state == MmState::Registered && !self.connected {
                 return self.request_service(now, ServiceType::Signalling, out);
             }
@@ -303,13 +304,19 @@ impl Ue {
             (Command::PeriodicRegistration, MmState::Registered) => {
                 self.register(now, RegistrationKind::PeriodicUpdating, out);
             }
-            (Command::EstablishSession(request), MmState::Registered) => self.establish_session(now, request, out),
+            (Command::EstablishSession(request), MmState::Registered) => {
+                self.establish_session(now, request, out)
+            }
             (Command::ReleaseSession(id), MmState::Registered) => self.release_session(now, id, out),
-            (Command::ServiceRequest, MmState::Registered) => self.request_service(now, ServiceType::Data, out),
+            (Command::ServiceRequest, MmState::Registered) => {
+                self.request_service(now, ServiceType::Data, out)
+            }
             (Command::Deregister { switch_off }, state) if state != MmState::Deregistered => {
                 self.deregister(now, switch_off, out);
             }
-            (Command::Deregister { .. }, _) => event(Event::Deregistered { since: Some(now), cause: None }, out),
+            (Command::Deregister { .. }, _) => {
+                event(Event::Deregistered { since: Some(now), cause: None }, out)
+            }
             (Command::EstablishSession(_), _) => not_possible(now, Procedure::SessionEstablishment, out),
             (Command::ReleaseSession(_), _) => not_possible(now, Procedure::SessionRelease, out),
             (Command::PeriodicRegistration, _) => not_possible(now, Procedure::Registration, out),

@@ -90,7 +90,8 @@ impl Ue {
 
     /// Whether a fault has this message lost.
     pub(super) fn ignores(&mut self, message_type: MessageType) -> bool {
-        let Some((_, left)) = self.faults.ignore.iter_mut().find(|(t, n)| *t == message_type && *n > 0) else {
+        let Some((_, left)) = self.faults.ignore.iter_mut().find(|(t, n)| *t == message_type && *n > 0)
+        else {
             return false;
         };
         *left -= 1;
@@ -124,11 +125,16 @@ impl Ue {
 
     /// Protects and ciphers a message under the current context.
     pub(super) fn protect(&mut self, plain: Vec<u8>) -> Vec<u8> {
-        self.protect_as(SecurityHeaderType::IntegrityProtectedAndCiphered, &plain).map_or(plain, |(nas, _)| nas)
+        self.protect_as(SecurityHeaderType::IntegrityProtectedAndCiphered, &plain)
+            .map_or(plain, |(nas, _)| nas)
     }
 
     /// The protected message and its COUNT; `None` without a context, or when its COUNTs are used up.
-    pub(super) fn protect_as(&mut self, header: SecurityHeaderType, plain: &[u8]) -> Option<(Vec<u8>, NasCount)> {
+    pub(super) fn protect_as(
+        &mut self,
+        header: SecurityHeaderType,
+        plain: &[u8],
+    ) -> Option<(Vec<u8>, NasCount)> {
         let security = self.security.as_mut()?;
         let mut nas = Vec::new();
         let count = security.nas.protect(header, plain, &mut nas).ok()?;

@@ -4,12 +4,15 @@ use whimbrel_ids::{Instant, SNssai, Tai};
 use whimbrel_nas::ie::{
     MmCause, MobileIdentity, NgKsi, Nssai, PduSessionSet, RegistrationKind, RegistrationType,
 };
-use whimbrel_nas::mm::{Message, RegistrationAccept, RegistrationComplete, RegistrationReject, RegistrationRequest};
+use whimbrel_nas::mm::{
+    Message, RegistrationAccept, RegistrationComplete, RegistrationReject, RegistrationRequest,
+};
 use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::SecurityHeaderType;
 
 use super::{
-    Command, Event, Initial, MmState, Output, Procedure, Reason, Timer, Ue, Violation, event, not_possible, violation,
+    Command, Event, Initial, MmState, Output, Procedure, Reason, Timer, Ue, Violation, event, not_possible,
+    violation,
 };
 use crate::outbox::Outbox;
 
@@ -137,7 +140,8 @@ impl Ue {
     fn judge_accept(&self, m: &RegistrationAccept, out: &mut Outbox<Output>) {
         let asked = &self.config.profile.requested_nssai;
         let initial = self.initial.as_ref().is_some_and(|i| i.kind == RegistrationKind::Initial);
-        let allowed = |s: &SNssai| m.allowed_nssai.as_ref().is_some_and(|a| a.0.iter().any(|x| x.s_nssai == *s));
+        let allowed =
+            |s: &SNssai| m.allowed_nssai.as_ref().is_some_and(|a| a.0.iter().any(|x| x.s_nssai == *s));
         if initial && !asked.is_empty() && !asked.iter().any(allowed) && m.pending_nssai.is_none() {
             violation(Violation::AllowedNssai, out);
         }
@@ -149,7 +153,12 @@ impl Ue {
     }
 
     /// REGISTRATION REJECT (§5.5.1.2.5, §5.5.1.3.5).
-    pub(super) fn registration_reject(&mut self, now: Instant, m: &RegistrationReject, out: &mut Outbox<Output>) {
+    pub(super) fn registration_reject(
+        &mut self,
+        now: Instant,
+        m: &RegistrationReject,
+        out: &mut Outbox<Output>,
+    ) {
         if self.state != MmState::RegisteredInitiated {
             return violation(Violation::Unexpected(whimbrel_nas::mm::MessageType::RegistrationReject), out);
         }
@@ -160,8 +169,9 @@ impl Ue {
         };
         self.timers.stop(Timer::T3510);
         self.timers.stop(Timer::T3520);
+        let initial = self.initial.as_ref().is_none_or(|i| i.kind == RegistrationKind::Initial);
         let retry_after = match m.cause {
-            MmCause::UeIdentityCannotBeDerived | MmCause::ImplicitlyDeregistered => {
+            MmCause::UeIdentityCannotBeDerived | MmCause::ImplicitlyDeregistered if !initial => {
                 self.forget_registration();
                 // The next attempt is a new one, with the SUCI, as soon as this connection is gone.
                 self.register_again = true;
@@ -218,7 +228,8 @@ impl Ue {
         retry_after: Option<core::time::Duration>,
         out: &mut Outbox<Output>,
     ) {
-        let (since, kind) = self.initial.as_ref().map_or((now, RegistrationKind::Initial), |i| (i.since, i.kind));
+        let (since, kind) =
+            self.initial.as_ref().map_or((now, RegistrationKind::Initial), |i| (i.since, i.kind));
         let was_registered = kind != RegistrationKind::Initial && self.guti.is_some();
         self.state = if was_registered { MmState::Registered } else { MmState::Deregistered };
         if self.state == MmState::Deregistered {
@@ -266,7 +277,9 @@ impl Ue {
                 Command::EstablishSession(_) => not_possible(now, Procedure::SessionEstablishment, out),
                 Command::ReleaseSession(_) => not_possible(now, Procedure::SessionRelease, out),
                 Command::ServiceRequest => not_possible(now, Procedure::ServiceRequest, out),
-                Command::Deregister { .. } => event(Event::Deregistered { since: Some(now), cause: None }, out),
+                Command::Deregister { .. } => {
+                    event(Event::Deregistered { since: Some(now), cause: None }, out)
+                }
                 Command::Register | Command::PeriodicRegistration => {}
             }
         }
@@ -280,7 +293,8 @@ impl Ue {
 
 /// The elements that may go in clear (§4.4.6).
 fn cleartext(whole: &RegistrationRequest) -> RegistrationRequest {
-    let mut m = RegistrationRequest::new(whole.registration_type, whole.ng_ksi, whole.mobile_identity.clone());
+    let mut m =
+        RegistrationRequest::new(whole.registration_type, whole.ng_ksi, whole.mobile_identity.clone());
     m.ue_security_capability = whole.ue_security_capability;
     m.additional_guti.clone_from(&whole.additional_guti);
     m.ue_status.clone_from(&whole.ue_status);

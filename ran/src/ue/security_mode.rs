@@ -3,8 +3,8 @@
 use whimbrel_nas::ie::{MmCause, MobileIdentity, NasMessageContainer, SecurityAlgorithms};
 use whimbrel_nas::mm::{Message, SecurityModeCommand, SecurityModeComplete, SecurityModeReject};
 use whimbrel_security::{
-    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, SecurityHeaderType, Side,
-    UnprotectError,
+    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, SecurityHeaderType,
+    Side, UnprotectError,
 };
 
 use super::protection::Security;
@@ -13,12 +13,7 @@ use crate::outbox::Outbox;
 
 impl Ue {
     /// SECURITY MODE COMMAND, the only message under a context not yet in use (§5.4.2.3). It is not ciphered.
-    pub(super) fn security_mode_command(
-        &mut self,
-        octets: &[u8],
-        plain: &[u8],
-        out: &mut Outbox<Output>,
-    ) {
+    pub(super) fn security_mode_command(&mut self, octets: &[u8], plain: &[u8], out: &mut Outbox<Output>) {
         let m = match Message::decode(plain) {
             Ok(Message::SecurityModeCommand(m)) => m,
             Ok(other) => return violation(Violation::Unexpected(other.message_type()), out),
@@ -55,7 +50,8 @@ impl Ue {
         let context = |k_amf: &KAmf, counts: NasCounts| {
             let ciphering = CipheringAlgorithm::from_identity(m.selected_algorithms.ciphering.value())?;
             let integrity = IntegrityAlgorithm::from_identity(m.selected_algorithms.integrity.value())?;
-            let nas = NasSecurityContext::new(Side::Ue, Bearer::NAS_3GPP, k_amf, ciphering, integrity, counts);
+            let nas =
+                NasSecurityContext::new(Side::Ue, Bearer::NAS_3GPP, k_amf, ciphering, integrity, counts);
             Some(Security { ng_ksi: m.ng_ksi, k_amf: k_amf.clone(), nas })
         };
         if let Some(partial) = self.partial.as_ref().filter(|p| p.ng_ksi == m.ng_ksi) {

@@ -7,7 +7,8 @@ use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::SecurityHeaderType;
 
 use super::{
-    Command, Event, Initial, MmState, Output, Procedure, Reason, Timer, Ue, Violation, event, not_possible, violation,
+    Command, Event, Initial, MmState, Output, Procedure, Reason, Timer, Ue, Violation, event, not_possible,
+    violation,
 };
 use crate::outbox::Outbox;
 
@@ -26,7 +27,12 @@ impl Ue {
     }
 
     /// SERVICE REQUEST (§5.6.1.2). For data it asks for the user plane of all sessions.
-    pub(super) fn request_service(&mut self, now: Instant, service_type: ServiceType, out: &mut Outbox<Output>) {
+    pub(super) fn request_service(
+        &mut self,
+        now: Instant,
+        service_type: ServiceType,
+        out: &mut Outbox<Output>,
+    ) {
         let wanted = self.wanted_user_planes();
         let idle_wish = service_type == ServiceType::Data && self.connected && wanted.is_empty();
         if idle_wish {
@@ -42,7 +48,8 @@ impl Ue {
         let cleartext = ServiceRequest::new(ng_ksi, service_type, MobileIdentity::STmsi(s_tmsi));
         let mut whole = cleartext.clone();
         whole.pdu_session_status = Some(self.session_set());
-        whole.uplink_data_status = Some(wanted).filter(|w| service_type == ServiceType::Data && !w.is_empty());
+        whole.uplink_data_status =
+            Some(wanted).filter(|w| service_type == ServiceType::Data && !w.is_empty());
         let message = Message::from(whole).to_octets();
         let Some(nas) = self.protect_service_request(cleartext, &message) else {
             return not_possible(now, Procedure::ServiceRequest, out);
@@ -63,7 +70,9 @@ impl Ue {
     /// Whole and ciphered on a secured connection; else in clear with the whole message in a container (§4.4.6).
     fn protect_service_request(&mut self, mut cleartext: ServiceRequest, whole: &[u8]) -> Option<Vec<u8>> {
         if self.connected && self.secure {
-            return self.protect_as(SecurityHeaderType::IntegrityProtectedAndCiphered, whole).map(|(nas, _)| nas);
+            return self
+                .protect_as(SecurityHeaderType::IntegrityProtectedAndCiphered, whole)
+                .map(|(nas, _)| nas);
         }
         cleartext.nas_message_container = self.container(whole);
         let plain = Message::from(cleartext).to_octets();

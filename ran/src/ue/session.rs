@@ -4,19 +4,19 @@ use core::time::Duration;
 
 use whimbrel_ids::{Dnn, Instant, PduSessionId, Qfi, SNssai};
 use whimbrel_nas::ie::{
-    Container, ExtendedPco, IntegrityDataRate, IntegrityMaxDataRate, Ipcp, MaxPacketFilters, PayloadContainer,
-    PayloadContainerType, PcoDirection, PduAddressKind, PduSessionSet, PduSessionType, QosRules, RequestType, SmCapability,
-    SmCause, SscMode, container_id,
+    Container, ExtendedPco, IntegrityDataRate, IntegrityMaxDataRate, Ipcp, MaxPacketFilters,
+    PayloadContainer, PayloadContainerType, PcoDirection, PduAddressKind, PduSessionSet, PduSessionType,
+    QosRules, RequestType, SmCapability, SmCause, SscMode, container_id,
 };
 use whimbrel_nas::mm::{DlNasTransport, UlNasTransport};
 use whimbrel_nas::sm::{
-    Body, EstablishmentAccept, EstablishmentRequest, Message, ModificationComplete, Pti, ReleaseComplete, ReleaseRequest,
-    SmStatus,
+    Body, EstablishmentAccept, EstablishmentRequest, Message, ModificationComplete, Pti, ReleaseComplete,
+    ReleaseRequest, SmStatus,
 };
 
 use super::{
-    Event, MmState, Output, Procedure, Profile, Reason, SessionInfo, SessionRequest, Ue, Violation, event, not_possible,
-    violation,
+    Event, MmState, Output, Procedure, Profile, Reason, SessionInfo, SessionRequest, Ue, Violation, event,
+    not_possible, violation,
 };
 use crate::outbox::Outbox;
 
@@ -66,7 +66,12 @@ impl Session {
 
 impl Ue {
     /// PDU SESSION ESTABLISHMENT REQUEST (§6.4.1.2).
-    pub(super) fn establish_session(&mut self, now: Instant, request: SessionRequest, out: &mut Outbox<Output>) {
+    pub(super) fn establish_session(
+        &mut self,
+        now: Instant,
+        request: SessionRequest,
+        out: &mut Outbox<Output>,
+    ) {
         let free = |id: &PduSessionId| self.sessions.iter().all(|s| s.id != *id);
         let Some(id) = (1..=15).filter_map(PduSessionId::new).find(free) else {
             return not_possible(now, Procedure::SessionEstablishment, out);
@@ -258,7 +263,13 @@ impl Ue {
     }
 
     /// PDU SESSION RELEASE COMMAND (§6.3.3.3).
-    fn session_release_commanded(&mut self, id: PduSessionId, pti: Pti, cause: SmCause, out: &mut Outbox<Output>) {
+    fn session_release_commanded(
+        &mut self,
+        id: PduSessionId,
+        pti: Pti,
+        cause: SmCause,
+        out: &mut Outbox<Output>,
+    ) {
         let Some(place) = self.sessions.iter().position(|s| s.id == id) else { return };
         let session = self.sessions.remove(place);
         self.transport(&Message::new(id, pti, ReleaseComplete::new()), None, out);
@@ -443,7 +454,8 @@ fn take_container(info: &mut SessionInfo, container: &Container) {
         container_id::IPV4_LINK_MTU => info.mtu = container.as_u16().or(info.mtu),
         container_id::IPCP => {
             let packet = Ipcp::parse(&container.contents);
-            let address = |kind| packet.as_ref().and_then(|p| p.address(kind)).filter(|a| !a.is_unspecified());
+            let address =
+                |kind| packet.as_ref().and_then(|p| p.address(kind)).filter(|a| !a.is_unspecified());
             add(&mut info.dns_ipv4, address(Ipcp::PRIMARY_DNS));
             add(&mut info.dns_ipv4, address(Ipcp::SECONDARY_DNS));
         }

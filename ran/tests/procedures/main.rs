@@ -1,0 +1,8 @@
+//! The procedures of the emulated phone and gNB against a scripted core, without sockets.
+
+// A test target is its own crate: what its modules share is public among them alone.
+#![allow(unreachable_pub)]
+
+mod fake_core;
+mod registration;
+mod session;
