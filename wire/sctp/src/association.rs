@@ -671,9 +671,11 @@ impl Association {
             Some(h) if h.timeout <= cx.now => {
                 p.heartbeat = None;
                 self.unanswered(i, cx);
+                let last_hope = !self.paths.iter().any(|p| p.active && p.confirmed);
                 if let Some(p) = self.paths.get_mut(i) {
                     // Deviation: RFC 9260 §8.3 waits another HB.interval; asking again at once finds a dead peer sooner.
-                    p.heartbeat_due = if p.active { cx.now } else { cx.now + cx.config.rto_max };
+                    let rest = if p.active || last_hope { Duration::ZERO } else { cx.config.rto_max };
+                    p.heartbeat_due = cx.now + rest;
                 }
             }
             Some(_) => {}

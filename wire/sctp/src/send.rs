@@ -321,7 +321,7 @@ impl Sender {
     fn gap_ack(&mut self, blocks: &[u8], round: &mut Round, paths: &mut [PathState]) {
         let mut blocks = blocks.chunks_exact(4).filter_map(|b| {
             let (start, end) = (be16(b, 0)?, be16(b, 2)?);
-            (start > 0 && end >= start).then_some((usize::from(start) - 1, usize::from(end) - 1))
+            (start > 0 && end >= start).then(|| (usize::from(start) - 1, usize::from(end) - 1))
         });
         let mut block = blocks.next();
         for (i, chunk) in self.flight.iter_mut().enumerate() {

@@ -1,0 +1,121 @@
+//! Several addresses, heartbeats, and peers that fall silent: RFC 9260 §5.4, §6.4, §8.
+
+mod sim;
+
+use sim::craft::*;
+use sim::{Net, Seen, address, pair};
+use std::time::Duration;
+use whimbrel_sctp::DownReason;
+
+#[test] // RFC 9260 §6.4, §8.2: the other path takes over, and the first is used again once it answers
+fn traffic_moves_to_the_path_that_works() {
+    let mut net = Net::new(1);
+    let (a, b) = (net.add(2, |_| {}), net.add(2, |_| {}));
+    let id = net.connect(a, b);
+    net.seconds(3);
+    assert_eq!(net.nodes[a].endpoint.status(id).unwrap().paths, (2, 2), "both confirmed");
+    net.cut = vec![address(1, 0)];
+    for i in 0..20u8 {
+        net.send(a, id, 0, &[i; 100]);
+        net.seconds(5);
+    }
+    assert_eq!(net.nodes[b].data().len(), 20);
+    assert!(net.nodes[a].seen.contains(&Seen::PathDown(address(1, 0))));
+    assert_eq!((net.nodes[a].down(), net.nodes[b].down()), (None, None));
+    let before = net.sent.len();
+    net.send(a, id, 0, b"at once");
+    assert_eq!(net.sent[before].1, address(1, 1), "no waiting for the dead path");
+    net.cut.clear();
+    net.seconds(60);
+    assert_eq!(net.nodes[a].seen.last(), Some(&Seen::PathUp(address(1, 0))));
+    let before = net.sent.len();
+    net.send(a, id, 0, b"home again");
+    assert_eq!(net.sent[before].1, address(1, 0));
+}
+
+#[test] // RFC 9260 §5.4: an address is not used before the peer has proved that it is its own
+fn an_unproved_address_gets_no_data() {
+    let mut net = Net::new(2);
+    net.add(1, |_| {});
+    let (at, victim) = (address(99, 0), address(66, 0));
+    let listed = [parameter(5, &[10, 0, 0, 100]), parameter(5, &[10, 0, 0, 67])].concat();
+    let init = chunk(INIT, 0, &init_value(7, 9000, (5, 5), 5, &listed));
+    let ack = chunks(&give_from(&mut net, at, &packet(5000, 0, &[init]))[0])[0].2.clone();
+    give_from(&mut net, at, &packet(5000, word(&ack, 0), &[chunk(COOKIE_ECHO, 0, &cookie(&ack))]));
+    let id = net.nodes[0].up().unwrap();
+    for _ in 0..5 {
+        net.send(0, id, 0, b"secret");
+        net.seconds(20);
+    }
+    let to_victim: Vec<_> = net.sent.iter().filter(|s| s.1 == victim).collect();
+    assert!(!to_victim.is_empty() && to_victim.len() < 20, "asked, not flooded: {}", to_victim.len());
+    assert!(to_victim.iter().all(|s| kinds(&s.2) == [HEARTBEAT]));
+}
+
+#[test] // an association cannot be stolen by listing its address
+fn anothers_address_is_not_taken_over() {
+    let mut net = Net::new(3);
+    net.add(1, |_| {});
+    let first = Hand::open(&mut net, 5000, 9000);
+    let listed = parameter(5, &[10, 0, 0, 100]);
+    let init = chunk(INIT, 0, &init_value(7, 9000, (5, 5), 5, &listed));
+    let thief = address(44, 0);
+    let answer = give_from(&mut net, thief, &packet(5000, 0, &[init]));
+    assert_eq!(kinds(&answer[0]), [ABORT]);
+    assert_eq!(kinds(&first.send(&mut net, &[data(3, first.tsn, 0, 0, b"mine")])[0]), [SACK]);
+}
+
+#[test] // RFC 9260 §8.1, §8.3: an idle peer that dies is noticed by heartbeats alone
+fn a_dead_peer_is_noticed_while_idle() {
+    let (mut net, id, _) = pair(4);
+    net.seconds(100);
+    assert_eq!(net.nodes[0].down(), None, "idle is not dead");
+    net.cut = vec![address(1, 0)];
+    net.seconds(120);
+    assert!(net.nodes[0].seen.contains(&Seen::PathDown(address(1, 0))));
+    assert_eq!(net.nodes[0].down(), Some(DownReason::Lost));
+    assert!(net.nodes[0].endpoint.status(id).is_none());
+    assert_eq!(net.nodes[0].endpoint.next_deadline(), None);
+}
+
+#[test] // RFC 9260 §8.1: one that dies with data under way, too
+fn a_dead_peer_is_noticed_while_sending() {
+    let (mut net, id, _) = pair(5);
+    net.cut = vec![address(1, 0)];
+    net.send(0, id, 0, b"anyone there?");
+    net.seconds(90);
+    assert_eq!(net.nodes[0].down(), Some(DownReason::Lost));
+}
+
+#[test] // RFC 9260 §8.3: a HEARTBEAT comes back octet for octet; a forged acknowledgement is ignored
+fn heartbeats() {
+    let mut net = Net::new(6);
+    net.add(1, |_| {});
+    let hand = Hand::open(&mut net, 5000, 9000);
+    let info = parameter(1, b"any thing at all, 27 octets");
+    let answer = hand.send(&mut net, &[chunk(HEARTBEAT, 0, &info)]);
+    assert_eq!(chunks(&answer[0]), [(HEARTBEAT_ACK, 0, info)]);
+    net.run(Duration::from_secs(12));
+    let asked = net.sent.iter().rev().find(|s| kinds(&s.2) == [HEARTBEAT]).expect("we ask").2.clone();
+    let mut forged = chunks(&asked)[0].2.clone();
+    forged[10] ^= 1;
+    hand.send(&mut net, &[chunk(HEARTBEAT_ACK, 0, &forged)]);
+    let id = net.nodes[0].up().unwrap();
+    assert_eq!(net.nodes[0].endpoint.status(id).unwrap().srtt, None);
+    hand.send(&mut net, &[chunk(HEARTBEAT_ACK, 0, &chunks(&asked)[0].2)]);
+    assert!(net.nodes[0].endpoint.status(id).unwrap().srtt.is_some());
+}
+
+#[test] // the same inputs give the same octets
+fn runs_repeat_exactly() {
+    let run = || {
+        let (mut net, id, _) = pair(7);
+        net.weather.loss_percent = 15;
+        for i in 0..50u8 {
+            net.send(0, id, u16::from(i % 4), &vec![i; 2000]);
+        }
+        net.seconds(60);
+        net.sent
+    };
+    assert!(run() == run());
+}
