@@ -220,3 +220,9 @@ fn names_of_seven_and_eight_characters_keep_their_length() {
         assert_eq!(NetworkName::decode(&mut Reader::new(&out)).unwrap().as_str(), name);
     }
 }
+
+#[test] // a message crosses several hands by value: its size is known, and grows only on purpose
+fn sizes() {
+    assert!(size_of::<mm::Message>() <= 704, "{}", size_of::<mm::Message>());
+    assert!(size_of::<sm::Message>() <= 288, "{}", size_of::<sm::Message>());
+}

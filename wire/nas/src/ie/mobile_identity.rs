@@ -203,6 +203,30 @@ impl Msin {
     pub fn digits(&self) -> &[u8] {
         self.digits.get(..usize::from(self.len)).unwrap_or(&self.digits)
     }
+
+    /// What a SUPI of this network has behind the digits of the network; `None` if it is of another, or has nothing.
+    pub fn of(supi: Supi, plmn: PlmnId) -> Option<Self> {
+        let msin = Self::from_digits(supi.digits().skip(plmn.digits().count()))?;
+        supi.is_of(plmn).then_some(msin)
+    }
+
+    /// The SUPI that it makes with the digits of the network; `None` if they are fewer than a SUPI has.
+    pub fn supi(&self, plmn: PlmnId) -> Option<Supi> {
+        Supi::from_digits(plmn.digits().chain(self.digits().iter().copied()))
+    }
+
+    /// From swapped nibbles, as a protection scheme conceals them (TS 33.501 Annex C.3.2); `None` if a nibble is no
+    /// digit but for the filler at the end, or if they are not 1 to 10.
+    pub fn from_bcd(octets: &[u8]) -> Option<Self> {
+        Self::from_digits(bcd_digits(octets))
+    }
+
+    /// As swapped nibbles, the input of a protection scheme.
+    pub fn bcd(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(5);
+        push_bcd(self.digits().iter().copied(), &mut out);
+        out
+    }
 }
 
 /// Redacted: it is a SUPI but for its first digits.
@@ -240,16 +264,14 @@ impl Suci {
     /// A SUPI under the null scheme: the MSIN begins behind the digits of `plmn`. `None` if the SUPI is not of that
     /// network or has no MSIN.
     pub fn null(supi: Supi, plmn: PlmnId, routing_indicator: RoutingIndicator) -> Option<Self> {
-        let msin = Msin::from_digits(supi.digits().skip(plmn.digits().count()))?;
-        supi.is_of(plmn).then_some(Self::Imsi { plmn, routing_indicator, output: SchemeOutput::Null(msin) })
+        let output = SchemeOutput::Null(Msin::of(supi, plmn)?);
+        Some(Self::Imsi { plmn, routing_indicator, output })
     }
 
     /// The SUPI, where it is not concealed and is an IMSI.
     pub fn plain_supi(&self) -> Option<Supi> {
         match self {
-            Self::Imsi { plmn, output: SchemeOutput::Null(msin), .. } => {
-                Supi::from_digits(plmn.digits().chain(msin.digits().iter().copied()))
-            }
+            Self::Imsi { plmn, output: SchemeOutput::Null(msin), .. } => msin.supi(*plmn),
             _ => None,
         }
     }
@@ -272,7 +294,7 @@ impl Suci {
         let scheme = r.u8(IE)? & 0x0f;
         let key_id = r.u8(IE)?;
         let output = match SchemeId::new(scheme) {
-            None => SchemeOutput::Null(Msin::from_digits(bcd_digits(r.take_rest())).ok_or(invalid)?),
+            None => SchemeOutput::Null(Msin::from_bcd(r.take_rest()).ok_or(invalid)?),
             Some(scheme) => SchemeOutput::Concealed { scheme, key_id, output: Octets::decode(r)? },
         };
         Ok(Self::Imsi { plmn, routing_indicator, output })
@@ -384,4 +406,31 @@ fn decode_guti(r: &mut Reader<'_>) -> Result<Guti, DecodeError> {
     let plmn = PlmnId::from_octets(r.array(IE)?).ok_or(invalid)?;
     let amf_id = AmfId::from_octets(r.array(IE)?);
     Ok(Guti { guami: Guami { plmn, amf_id }, tmsi: Tmsi(r.u32(IE)?) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 33.501 Annex C.3.2: what is concealed is the MSIN in BCD
+    fn msin_of_odd_and_even_length_in_bcd() {
+        let plmn: PlmnId = "310410".parse().unwrap();
+        let supi: Supi = "310410123456789".parse().unwrap();
+        let msin = Msin::of(supi, plmn).unwrap();
+        assert_eq!(msin.bcd(), [0x21, 0x43, 0x65, 0x87, 0xf9]);
+        assert_eq!(Msin::from_bcd(&msin.bcd()), Some(msin));
+        assert_eq!(msin.supi(plmn), Some(supi));
+        assert_eq!(Msin::of(supi, PlmnId::TEST), None, "of another network");
+        assert_eq!(Msin::from_bcd(&[0x10, 0x32]).unwrap().digits(), [0, 1, 2, 3]);
+        for bad in [&[][..], &[0xff], &[0x1f, 0x21], &[0xf1, 0x21], &[0x11; 6]] {
+            assert_eq!(Msin::from_bcd(bad), None, "{bad:02x?}");
+        }
+    }
+
+    #[test] // a subscriber's number does not reach a log
+    fn debug_hides_the_subscriber() {
+        let suci = Suci::null("999700000000001".parse().unwrap(), PlmnId::TEST, RoutingIndicator::NONE);
+        let text = format!("{:?}", MobileIdentity::Suci(suci.unwrap()));
+        assert!(text.contains("999/70") && !text.contains("00000001"), "{text}");
+    }
 }
