@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 
 /// The message types by procedure code and outcome.
 macro_rules! procedures {
-    ($($code:literal $crit:ident $procedure:ident { $($outcome:ident $name:ident),* }),* $(,)?) => {
+    ($($code:literal $crit:ident $procedure:ident { $($outcome:ident $name:ident),* $(,)? }),* $(,)?) => {
         /// An NGAP message.
         #[derive(Clone, Debug, PartialEq, Eq)]
         #[allow(clippy::large_enum_variant)] // A message lives briefly and moves by reference.
@@ -77,7 +77,11 @@ macro_rules! procedures {
 }
 
 procedures! {
-    0 reject AmfConfigurationUpdate { initiating AmfConfigurationUpdate, successful AmfConfigurationUpdateAcknowledge, unsuccessful AmfConfigurationUpdateFailure },
+    0 reject AmfConfigurationUpdate {
+        initiating AmfConfigurationUpdate,
+        successful AmfConfigurationUpdateAcknowledge,
+        unsuccessful AmfConfigurationUpdateFailure,
+    },
     1 ignore AmfStatusIndication { initiating AmfStatusIndication },
     4 ignore DownlinkNasTransport { initiating DownlinkNasTransport },
     5 ignore DownlinkNonUeAssociatedNrppaTransport { initiating DownlinkNonUeAssociatedNrppaTransport },
@@ -87,9 +91,21 @@ procedures! {
     9 ignore ErrorIndication { initiating ErrorIndication },
     10 reject HandoverCancel { initiating HandoverCancel, successful HandoverCancelAcknowledge },
     11 ignore HandoverNotification { initiating HandoverNotify },
-    12 reject HandoverPreparation { initiating HandoverRequired, successful HandoverCommand, unsuccessful HandoverPreparationFailure },
-    13 reject HandoverResourceAllocation { initiating HandoverRequest, successful HandoverRequestAcknowledge, unsuccessful HandoverFailure },
-    14 reject InitialContextSetup { initiating InitialContextSetupRequest, successful InitialContextSetupResponse, unsuccessful InitialContextSetupFailure },
+    12 reject HandoverPreparation {
+        initiating HandoverRequired,
+        successful HandoverCommand,
+        unsuccessful HandoverPreparationFailure,
+    },
+    13 reject HandoverResourceAllocation {
+        initiating HandoverRequest,
+        successful HandoverRequestAcknowledge,
+        unsuccessful HandoverFailure,
+    },
+    14 reject InitialContextSetup {
+        initiating InitialContextSetupRequest,
+        successful InitialContextSetupResponse,
+        unsuccessful InitialContextSetupFailure,
+    },
     15 ignore InitialUeMessage { initiating InitialUeMessage },
     16 ignore LocationReportingControl { initiating LocationReportingControl },
     17 ignore LocationReportingFailureIndication { initiating LocationReportingFailureIndication },
@@ -100,22 +116,49 @@ procedures! {
     22 ignore OverloadStart { initiating OverloadStart },
     23 reject OverloadStop { initiating OverloadStop },
     24 ignore Paging { initiating Paging },
-    25 reject PathSwitchRequest { initiating PathSwitchRequest, successful PathSwitchRequestAcknowledge, unsuccessful PathSwitchRequestFailure },
-    26 reject PduSessionResourceModify { initiating PduSessionResourceModifyRequest, successful PduSessionResourceModifyResponse },
-    27 reject PduSessionResourceModifyIndication { initiating PduSessionResourceModifyIndication, successful PduSessionResourceModifyConfirm },
-    28 reject PduSessionResourceRelease { initiating PduSessionResourceReleaseCommand, successful PduSessionResourceReleaseResponse },
-    29 reject PduSessionResourceSetup { initiating PduSessionResourceSetupRequest, successful PduSessionResourceSetupResponse },
+    25 reject PathSwitchRequest {
+        initiating PathSwitchRequest,
+        successful PathSwitchRequestAcknowledge,
+        unsuccessful PathSwitchRequestFailure,
+    },
+    26 reject PduSessionResourceModify {
+        initiating PduSessionResourceModifyRequest,
+        successful PduSessionResourceModifyResponse,
+    },
+    27 reject PduSessionResourceModifyIndication {
+        initiating PduSessionResourceModifyIndication,
+        successful PduSessionResourceModifyConfirm,
+    },
+    28 reject PduSessionResourceRelease {
+        initiating PduSessionResourceReleaseCommand,
+        successful PduSessionResourceReleaseResponse,
+    },
+    29 reject PduSessionResourceSetup {
+        initiating PduSessionResourceSetupRequest,
+        successful PduSessionResourceSetupResponse,
+    },
     30 ignore PduSessionResourceNotify { initiating PduSessionResourceNotify },
     32 reject PwsCancel { initiating PwsCancelRequest, successful PwsCancelResponse },
     33 ignore PwsFailureIndication { initiating PwsFailureIndication },
     34 ignore PwsRestartIndication { initiating PwsRestartIndication },
-    35 reject RanConfigurationUpdate { initiating RanConfigurationUpdate, successful RanConfigurationUpdateAcknowledge, unsuccessful RanConfigurationUpdateFailure },
+    35 reject RanConfigurationUpdate {
+        initiating RanConfigurationUpdate,
+        successful RanConfigurationUpdateAcknowledge,
+        unsuccessful RanConfigurationUpdateFailure,
+    },
     36 reject RerouteNasRequest { initiating RerouteNasRequest },
     37 ignore RrcInactiveTransitionReport { initiating RrcInactiveTransitionReport },
-    40 reject UeContextModification { initiating UeContextModificationRequest, successful UeContextModificationResponse, unsuccessful UeContextModificationFailure },
+    40 reject UeContextModification {
+        initiating UeContextModificationRequest,
+        successful UeContextModificationResponse,
+        unsuccessful UeContextModificationFailure,
+    },
     41 reject UeContextRelease { initiating UeContextReleaseCommand, successful UeContextReleaseComplete },
     42 ignore UeContextReleaseRequest { initiating UeContextReleaseRequest },
-    43 reject UeRadioCapabilityCheck { initiating UeRadioCapabilityCheckRequest, successful UeRadioCapabilityCheckResponse },
+    43 reject UeRadioCapabilityCheck {
+        initiating UeRadioCapabilityCheckRequest,
+        successful UeRadioCapabilityCheckResponse,
+    },
     44 ignore UeRadioCapabilityInfoIndication { initiating UeRadioCapabilityInfoIndication },
     45 ignore UetnlaBindingRelease { initiating UeTnlaBindingReleaseRequest },
     46 ignore UplinkNasTransport { initiating UplinkNasTransport },
@@ -123,16 +166,23 @@ procedures! {
     48 ignore UplinkRanConfigurationTransfer { initiating UplinkRanConfigurationTransfer },
     49 ignore UplinkRanStatusTransfer { initiating UplinkRanStatusTransfer },
     50 ignore UplinkUeAssociatedNrppaTransport { initiating UplinkUeAssociatedNrppaTransport },
-    51 reject WriteReplaceWarning { initiating WriteReplaceWarningRequest, successful WriteReplaceWarningResponse },
+    51 reject WriteReplaceWarning {
+        initiating WriteReplaceWarningRequest,
+        successful WriteReplaceWarningResponse,
+    },
     52 ignore SecondaryRatDataUsageReport { initiating SecondaryRatDataUsageReport },
-    60 reject UeRadioCapabilityIdMapping { initiating UeRadioCapabilityIdMappingRequest, successful UeRadioCapabilityIdMappingResponse },
+    60 reject UeRadioCapabilityIdMapping {
+        initiating UeRadioCapabilityIdMappingRequest,
+        successful UeRadioCapabilityIdMappingResponse,
+    },
     61 ignore HandoverSuccess { initiating HandoverSuccess },
     62 reject UplinkRanEarlyStatusTransfer { initiating UplinkRanEarlyStatusTransfer },
     63 ignore DownlinkRanEarlyStatusTransfer { initiating DownlinkRanEarlyStatusTransfer },
 }
 
 impl Message {
-    /// Reads a message; what its sender wanted to be told of is dropped ([`Message::decode_with_notices`] keeps it).
+    /// Reads a message; what its sender wanted to be told of is dropped ([`Message::decode_with_notices`] keeps
+    /// it).
     ///
     /// Errors: a [`Refusal`] says what the standard answers.
     pub fn decode(octets: &[u8]) -> Result<Message, Refusal> {

@@ -262,6 +262,9 @@ impl<T, const LO: u64, const HI: u64, C: Codec<T>> Codec<Vec<T>> for List<LO, HI
                 return Err(r.fault(DecodeErrorKind::TooMany));
             }
             read_items::<T, C>(r, n, &mut items)?;
+            if last && items.len() < LO as usize {
+                return Err(r.fault(DecodeErrorKind::InvalidLength));
+            }
             if last {
                 return Ok(items);
             }

@@ -98,6 +98,7 @@ fn long_lists_count_without_bound() {
     let octets = write::<_, List<1, 65_536>>(&many);
     assert_eq!(octets[0], 0xc2);
     assert_eq!(read::<Vec<bool>, List<1, 65_536>>(&octets), Ok(many));
+    assert!(matches!(read::<Vec<bool>, List<1, 65_536>>(&[0]), Err(Fault::Syntax(_))));
     // Fragments that together exceed the bound.
     let mut octets = vec![0xc4];
     octets.extend(vec![0; 8192]);

@@ -6,12 +6,12 @@ use crate::aper::codec::{Alone, Int, List, StringExt, Utf8};
 use crate::ie::NpnSupport;
 
 enumerated! {
-    /// `UERetentionInformation`.
+    /// UE Retention Information (TS 38.413 §9.3.1.117).
     pub enum UeRetentionInformation { UesRetained "ues-retained" } + {}
 }
 
 sequence! {
-    /// `ServedGUAMIItem`.
+    /// `ServedGUAMIItem` (TS 38.413 §9.4.5).
     pub struct ServedGuamiItem {
         /// `gUAMI`.
         req guami: Guami,
@@ -24,12 +24,12 @@ sequence! {
 }
 
 enumerated! {
-    /// `GUAMIType`.
+    /// `GUAMIType` (TS 38.413 §9.4.5).
     pub enum GuamiType { Native "native", Mapped "mapped" } + {}
 }
 
 sequence! {
-    /// `PLMNSupportItem`.
+    /// `PLMNSupportItem` (TS 38.413 §9.4.5).
     pub struct PlmnSupportItem {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -38,7 +38,7 @@ sequence! {
         ;
         /// `NPN-Support`.
         258 reject opt npn_support: NpnSupport,
-        /// `ExtendedSliceSupportList`.
+        /// `ExtendedSliceSupportList`. What exceeds 1024 slices.
         270 reject lst extended_slice_support_list: Vec<SNssai> as List<1, 65535, Alone>,
         /// `OnboardingSupport`.
         325 ignore opt onboarding_support: OnboardingSupport,
@@ -46,12 +46,12 @@ sequence! {
 }
 
 enumerated! {
-    /// `OnboardingSupport`.
+    /// `OnboardingSupport` (TS 38.413 §9.4.5).
     pub enum OnboardingSupport { True "true" } + {}
 }
 
 sequence! {
-    /// `Extended-AMFName`.
+    /// Extended AMF Name (TS 38.413 §9.3.3.51).
     pub struct ExtendedAmfName {
         /// `aMFNameVisibleString`.
         opt amf_name_visible_string: String as StringExt<1, 150>,
@@ -61,14 +61,14 @@ sequence! {
 }
 
 enumerated! {
-    /// `TimeToWait`.
+    /// Time to Wait (TS 38.413 §9.3.1.56).
     pub enum TimeToWait {
         V1s "v1s", V2s "v2s", V5s "v5s", V10s "v10s", V20s "v20s", V60s "v60s",
     } + {}
 }
 
 sequence! {
-    /// `UnavailableGUAMIItem`.
+    /// `UnavailableGUAMIItem` (TS 38.413 §9.4.5).
     pub struct UnavailableGuamiItem {
         /// `gUAMI`.
         req guami: Guami,
@@ -80,12 +80,12 @@ sequence! {
 }
 
 enumerated! {
-    /// `TimerApproachForGUAMIRemoval`.
+    /// `TimerApproachForGUAMIRemoval` (TS 38.413 §9.4.5).
     pub enum TimerApproachForGuamiRemoval { ApplyTimer "apply-timer" } + {}
 }
 
 choice! {
-    /// `OverloadResponse`.
+    /// Overload Response (TS 38.413 §9.3.1.104).
     pub enum OverloadResponse {
         /// `overloadAction`.
         OverloadAction(OverloadAction),
@@ -93,7 +93,7 @@ choice! {
 }
 
 enumerated! {
-    /// `OverloadAction`.
+    /// Overload Action (TS 38.413 §9.3.1.105).
     pub enum OverloadAction {
         RejectNonEmergencyMoDt "reject-non-emergency-mo-dt",
         RejectRrcCrSignalling "reject-rrc-cr-signalling",
@@ -103,7 +103,7 @@ enumerated! {
 }
 
 sequence! {
-    /// `OverloadStartNSSAIItem`.
+    /// `OverloadStartNSSAIItem` (TS 38.413 §9.4.5).
     pub struct OverloadStartNssaiItem {
         /// `sliceOverloadList`.
         req slice_overload_list: Vec<SNssai> as List<1, 1024, Alone>,

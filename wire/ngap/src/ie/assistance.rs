@@ -9,13 +9,14 @@ use crate::aper::{Codec, Fault, Reader, Writer};
 use crate::ie::{NgranCgi, NrPagingEdrxInformation, PagingCauseIndicationForVoiceService, PagingDrx};
 
 sequence! {
-    /// `CoreNetworkAssistanceInformationForInactive`.
+    /// Core Network Assistance Information for RRC INACTIVE (TS 38.413 §9.3.1.15).
     pub struct CoreNetworkAssistanceInformationForInactive {
         /// `uEIdentityIndexValue`.
         req ue_identity_index_value: UeIdentityIndexValue,
         /// `uESpecificDRX`.
         opt ue_specific_drx: PagingDrx,
-        /// `periodicRegistrationUpdateTimer`.
+        /// `periodicRegistrationUpdateTimer`. As GPRS timer 3: unit in the upper three bits, value in the lower
+        /// five (TS 24.008 §10.5.7.4a).
         req periodic_registration_update_timer: u8 as Bits<8>,
         /// `mICOModeIndication`.
         opt mico_mode_indication: MicoModeIndication,
@@ -32,7 +33,7 @@ sequence! {
 }
 
 choice! {
-    /// `UEIdentityIndexValue`.
+    /// UE Identity Index Value (TS 38.413 §9.3.3.23).
     pub enum UeIdentityIndexValue {
         /// `indexLength10`.
         IndexLength10(u16 as Bits<10>),
@@ -40,12 +41,12 @@ choice! {
 }
 
 enumerated! {
-    /// `MICOModeIndication`.
+    /// MICO Mode Indication (TS 38.413 §9.3.1.23).
     pub enum MicoModeIndication { True "true" } + {}
 }
 
 sequence! {
-    /// `ExpectedUEBehaviour`.
+    /// Expected UE Behaviour (TS 38.413 §9.3.1.93).
     pub struct ExpectedUeBehaviour {
         /// `expectedUEActivityBehaviour`.
         opt expected_ue_activity_behaviour: ExpectedUeActivityBehaviour,
@@ -59,7 +60,7 @@ sequence! {
 }
 
 sequence! {
-    /// `ExpectedUEActivityBehaviour`.
+    /// Expected UE Activity Behaviour. Periods in seconds. TS 38.413 §9.3.1.94.
     pub struct ExpectedUeActivityBehaviour {
         /// `expectedActivityPeriod`.
         opt expected_activity_period: u8 as Period,
@@ -71,14 +72,14 @@ sequence! {
 }
 
 enumerated! {
-    /// `SourceOfUEActivityBehaviourInformation`.
+    /// `SourceOfUEActivityBehaviourInformation` (TS 38.413 §9.4.5).
     pub enum SourceOfUeActivityBehaviourInformation {
         SubscriptionInformation "subscription-information", Statistics "statistics",
     } + {}
 }
 
 enumerated! {
-    /// `ExpectedHOInterval`.
+    /// `ExpectedHOInterval` (TS 38.413 §9.4.5).
     pub enum ExpectedHoInterval {
         Sec15 "sec15", Sec30 "sec30", Sec60 "sec60", Sec90 "sec90", Sec120 "sec120", Sec180 "sec180",
         LongTime "long-time",
@@ -86,22 +87,22 @@ enumerated! {
 }
 
 enumerated! {
-    /// `ExpectedUEMobility`.
+    /// `ExpectedUEMobility` (TS 38.413 §9.4.5).
     pub enum ExpectedUeMobility { Stationary "stationary", Mobile "mobile" } + {}
 }
 
 sequence! {
-    /// `ExpectedUEMovingTrajectoryItem`.
+    /// `ExpectedUEMovingTrajectoryItem` (TS 38.413 §9.4.5).
     pub struct ExpectedUeMovingTrajectoryItem {
         /// `nGRAN-CGI`.
         req ngran_cgi: NgranCgi,
-        /// `timeStayedInCell`.
+        /// `timeStayedInCell`. In seconds; 4095 stands for that and more.
         opt time_stayed_in_cell: u16 as Int<0, 4095>,
     }
 }
 
 sequence! {
-    /// `CNAssistedRANTuning`.
+    /// CN Assisted RAN Parameters Tuning (TS 38.413 §9.3.1.119).
     pub struct CnAssistedRanTuning {
         /// `expectedUEBehaviour`.
         opt expected_ue_behaviour: ExpectedUeBehaviour,

@@ -17,7 +17,7 @@ choice! {
 }
 
 enumerated! {
-    /// `CauseRadioNetwork`.
+    /// `CauseRadioNetwork` (TS 38.413 §9.4.5).
     pub enum CauseRadioNetwork {
         Unspecified "unspecified", TxnrelocoverallExpiry "txnrelocoverall-expiry",
         SuccessfulHandover "successful-handover",
@@ -74,14 +74,14 @@ enumerated! {
 }
 
 enumerated! {
-    /// `CauseTransport`.
+    /// `CauseTransport` (TS 38.413 §9.4.5).
     pub enum CauseTransport {
         TransportResourceUnavailable "transport-resource-unavailable", Unspecified "unspecified",
     } + {}
 }
 
 enumerated! {
-    /// `CauseNas`.
+    /// `CauseNas` (TS 38.413 §9.4.5).
     pub enum CauseNas {
         NormalRelease "normal-release", AuthenticationFailure "authentication-failure",
         Deregister "deregister", Unspecified "unspecified",
@@ -92,7 +92,7 @@ enumerated! {
 }
 
 enumerated! {
-    /// `CauseProtocol`.
+    /// `CauseProtocol` (TS 38.413 §9.4.5).
     pub enum CauseProtocol {
         TransferSyntaxError "transfer-syntax-error",
         AbstractSyntaxErrorReject "abstract-syntax-error-reject",
@@ -105,7 +105,7 @@ enumerated! {
 }
 
 enumerated! {
-    /// `CauseMisc`.
+    /// `CauseMisc` (TS 38.413 §9.4.5).
     pub enum CauseMisc {
         ControlProcessingOverload "control-processing-overload",
         NotEnoughUserPlaneProcessingResources "not-enough-user-plane-processing-resources",

@@ -6,17 +6,17 @@ use crate::aper::codec::{Alone, Int, IntExt, List};
 use crate::ie::{GlobalNgEnbId, GlobalRanNodeId, SecurityKey, UpTransportLayerInformation};
 
 sequence! {
-    /// `TargetNSSAIInformation`.
+    /// `TargetNSSAIInformation` (TS 38.413 §9.4.5).
     pub struct TargetNssaiInformation {
         /// `targetNSSAI`.
         req target_nssai: Vec<SNssai> as List<1, 8, Alone>,
-        /// `indexToRFSP`.
+        /// `indexToRFSP`. Index to RAT/Frequency Selection Priority (TS 38.413 §9.3.1.61).
         req index_to_rfsp: u16 as IntExt<1, 256>,
     }
 }
 
 enumerated! {
-    /// `HandoverType`.
+    /// Handover Type (TS 38.413 §9.3.1.22).
     pub enum HandoverType {
         Intra5gs "intra5gs", FivegsToEps "fivegs-to-eps", EpsTo5gs "eps-to-5gs",
     } + {
@@ -25,7 +25,7 @@ enumerated! {
 }
 
 choice! {
-    /// `TargetID`.
+    /// Target ID (TS 38.413 §9.3.1.25).
     pub enum TargetId {
         /// `targetRANNodeID`.
         TargetRanNodeId(TargetRanNodeId),
@@ -35,7 +35,7 @@ choice! {
 }
 
 sequence! {
-    /// `TargetRANNodeID`.
+    /// A target NG-RAN node (TS 38.413 §9.3.1.25).
     pub struct TargetRanNodeId {
         /// `globalRANNodeID`.
         req global_ran_node_id: GlobalRanNodeId,
@@ -45,7 +45,7 @@ sequence! {
 }
 
 sequence! {
-    /// `TargeteNB-ID`.
+    /// A target eNB (TS 38.413 §9.3.1.25).
     pub struct TargetEnbId {
         /// `globalENB-ID`.
         req global_enb_id: GlobalNgEnbId,
@@ -55,7 +55,7 @@ sequence! {
 }
 
 sequence! {
-    /// `EPS-TAI`.
+    /// EPS TAI (TS 38.413 §9.3.3.17).
     pub struct EpsTai {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -65,42 +65,42 @@ sequence! {
 }
 
 enumerated! {
-    /// `DirectForwardingPathAvailability`.
+    /// Direct Forwarding Path Availability (TS 38.413 §9.3.1.64).
     pub enum DirectForwardingPathAvailability { DirectPathAvailable "direct-path-available" } + {}
 }
 
 sequence! {
-    /// `SecurityContext`.
+    /// Security Context: NH and its chaining count (TS 38.413 §9.3.1.88).
     pub struct SecurityContext {
-        /// `nextHopChainingCount`.
+        /// `nextHopChainingCount`. NCC.
         req next_hop_chaining_count: u8 as Int<0, 7>,
-        /// `nextHopNH`.
+        /// `nextHopNH`. NH.
         req next_hop_nh: SecurityKey,
     }
 }
 
 enumerated! {
-    /// `NewSecurityContextInd`.
+    /// New Security Context Indicator (TS 38.413 §9.3.1.55).
     pub enum NewSecurityContextInd { True "true" } + {}
 }
 
 enumerated! {
-    /// `NoPDUSessionIndication`.
+    /// `NoPDUSessionIndication` (TS 38.413 §9.4.5).
     pub enum NoPduSessionIndication { True "true" } + {}
 }
 
 enumerated! {
-    /// `NotifySourceNGRANNode`.
+    /// `NotifySourceNGRANNode` (TS 38.413 §9.4.5).
     pub enum NotifySourceNgranNode { NotifySource "notifySource" } + {}
 }
 
 enumerated! {
-    /// `HandoverFlag`.
+    /// `HandoverFlag` (TS 38.413 §9.4.5).
     pub enum HandoverFlag { HandoverPreparation "handover-preparation" } + {}
 }
 
 sequence! {
-    /// `DataForwardingResponseDRBItem`.
+    /// An item of the Data Forwarding Response DRB List (TS 38.413 §9.3.1.77).
     pub struct DataForwardingResponseDrbItem {
         /// `dRB-ID`.
         req drb_id: u8 as IntExt<1, 32>,
@@ -112,7 +112,7 @@ sequence! {
 }
 
 sequence! {
-    /// `DataForwardingResponseERABListItem`.
+    /// An item of the Data Forwarding Response E-RAB List (TS 38.413 §9.3.1.121).
     pub struct DataForwardingResponseErabListItem {
         /// `e-RAB-ID`.
         req e_rab_id: u8 as IntExt<0, 15>,
@@ -122,6 +122,6 @@ sequence! {
 }
 
 enumerated! {
-    /// `DataForwardingAccepted`.
+    /// Data Forwarding Accepted (TS 38.413 §9.3.1.62).
     pub enum DataForwardingAccepted { DataForwardingAccepted "data-forwarding-accepted" } + {}
 }

@@ -6,7 +6,7 @@ use crate::aper::codec::{Alone, Bits, IntExt, List};
 use crate::ie::{GlobalRanNodeId, TransportLayerAddress};
 
 choice! {
-    /// `UserLocationInformation`.
+    /// User Location Information (TS 38.413 §9.3.1.16).
     pub enum UserLocationInformation {
         /// `userLocationInformationEUTRA`.
         UserLocationInformationEutra(UserLocationInformationEutra),
@@ -18,13 +18,14 @@ choice! {
 }
 
 sequence! {
-    /// `UserLocationInformationEUTRA`.
+    /// User Location Information of a phone on E-UTRA (TS 38.413 §9.3.1.16).
     pub struct UserLocationInformationEutra {
         /// `eUTRA-CGI`.
         req eutra_cgi: EutraCgi,
         /// `tAI`.
         req tai: Tai,
-        /// `timeStamp`.
+        /// `timeStamp`. Time Stamp (TS 38.413 §9.3.1.75): seconds since 1900, as the first half of an NTP time
+        /// stamp.
         opt time_stamp: [u8; 4],
         ;
         /// `PSCellInformation`.
@@ -33,7 +34,7 @@ sequence! {
 }
 
 sequence! {
-    /// `EUTRA-CGI`.
+    /// E-UTRA CGI: a cell (TS 38.413 §9.3.1.9).
     pub struct EutraCgi {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -43,7 +44,7 @@ sequence! {
 }
 
 choice! {
-    /// `NGRAN-CGI`.
+    /// NG-RAN CGI: a cell of NR or E-UTRA (TS 38.413 §9.3.1.73).
     pub enum NgranCgi {
         /// `nR-CGI`.
         NrCgi(NrCgi),
@@ -53,7 +54,7 @@ choice! {
 }
 
 sequence! {
-    /// `NR-CGI`.
+    /// NR CGI: a cell (TS 38.413 §9.3.1.7).
     pub struct NrCgi {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -63,13 +64,14 @@ sequence! {
 }
 
 sequence! {
-    /// `UserLocationInformationNR`.
+    /// User Location Information of a phone on NR (TS 38.413 §9.3.1.16).
     pub struct UserLocationInformationNr {
         /// `nR-CGI`.
         req nr_cgi: NrCgi,
         /// `tAI`.
         req tai: Tai,
-        /// `timeStamp`.
+        /// `timeStamp`. Time Stamp (TS 38.413 §9.3.1.75): seconds since 1900, as the first half of an NTP time
+        /// stamp.
         opt time_stamp: [u8; 4],
         ;
         /// `PSCellInformation`.
@@ -82,7 +84,7 @@ sequence! {
 }
 
 sequence! {
-    /// `NRNTNTAIInformation`.
+    /// The TACs of a cell served from the sky (TS 38.413 §9.3.1.16).
     pub struct NrNtnTaiInformation {
         /// `servingPLMN`.
         req serving_plmn: PlmnId,
@@ -94,11 +96,11 @@ sequence! {
 }
 
 sequence! {
-    /// `UserLocationInformationN3IWF-with-PortNumber`.
+    /// User Location Information of a phone behind an N3IWF (TS 38.413 §9.3.1.16).
     pub struct UserLocationInformationN3iwfWithPortNumber {
         /// `iPAddress`.
         req ip_address: TransportLayerAddress,
-        /// `portNumber`.
+        /// `portNumber`. UDP port, big-endian.
         req port_number: [u8; 2],
         ;
         /// `TAI`.
@@ -107,7 +109,7 @@ sequence! {
 }
 
 sequence! {
-    /// `LocationReportingRequestType`.
+    /// Location Reporting Request Type (TS 38.413 §9.3.1.65).
     pub struct LocationReportingRequestType {
         /// `eventType`.
         req event_type: EventType,
@@ -124,7 +126,7 @@ sequence! {
 }
 
 enumerated! {
-    /// `EventType`.
+    /// The event that location reports are asked for (TS 38.413 §9.3.1.65).
     pub enum EventType {
         Direct "direct", ChangeOfServeCell "change-of-serve-cell",
         UePresenceInAreaOfInterest "ue-presence-in-area-of-interest",
@@ -132,18 +134,17 @@ enumerated! {
         StopUePresenceInAreaOfInterest "stop-ue-presence-in-area-of-interest",
         CancelLocationReportingForTheUe "cancel-location-reporting-for-the-ue",
     } + {
-
         ChangeOfServingCellAndUePresenceInTheAreaOfInterest "change-of-serving-cell-and-UE-presence-in-the-Area-of-Interest",
     }
 }
 
 enumerated! {
-    /// `ReportArea`.
+    /// How fine location reports are (TS 38.413 §9.3.1.65).
     pub enum ReportArea { Cell "cell" } + {}
 }
 
 sequence! {
-    /// `AreaOfInterestItem`.
+    /// `AreaOfInterestItem` (TS 38.413 §9.4.5).
     pub struct AreaOfInterestItem {
         /// `areaOfInterest`.
         req area_of_interest: AreaOfInterest,
@@ -153,7 +154,7 @@ sequence! {
 }
 
 sequence! {
-    /// `AreaOfInterest`.
+    /// Area of Interest (TS 38.413 §9.3.1.66).
     pub struct AreaOfInterest {
         /// `areaOfInterestTAIList`.
         lst area_of_interest_tai_list: Vec<Tai> as List<1, 16, Alone>,
@@ -165,12 +166,12 @@ sequence! {
 }
 
 enumerated! {
-    /// `LocationReportingAdditionalInfo`.
+    /// `LocationReportingAdditionalInfo` (TS 38.413 §9.4.5).
     pub enum LocationReportingAdditionalInfo { IncludePsCell "includePSCell" } + {}
 }
 
 sequence! {
-    /// `UEPresenceInAreaOfInterestItem`.
+    /// An item of the UE Presence in Area of Interest List (TS 38.413 §9.3.1.67).
     pub struct UePresenceInAreaOfInterestItem {
         /// `locationReportingReferenceID`.
         req location_reporting_reference_id: u8 as IntExt<1, 64>,
@@ -180,6 +181,6 @@ sequence! {
 }
 
 enumerated! {
-    /// `UEPresence`.
+    /// Whether a phone is in an area of interest (TS 38.413 §9.3.1.67).
     pub enum UePresence { In "in", Out "out", Unknown "unknown" } + {}
 }

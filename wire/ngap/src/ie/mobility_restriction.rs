@@ -6,7 +6,7 @@ use crate::aper::codec::{BitsExt, List};
 use crate::ie::NpnMobilityInformation;
 
 sequence! {
-    /// `MobilityRestrictionList`.
+    /// Mobility Restriction List (TS 38.413 §9.3.1.85).
     pub struct MobilityRestrictionList {
         /// `servingPLMN`.
         req serving_plmn: PlmnId,
@@ -32,11 +32,12 @@ sequence! {
 }
 
 sequence! {
-    /// `RATRestrictions-Item`.
+    /// RATs that a phone may not use in a PLMN (TS 38.413 §9.3.1.85).
     pub struct RatRestrictionsItem {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
-        /// `rATRestrictionInformation`.
+        /// `rATRestrictionInformation`. E-UTRA in the highest bit, then NR, NR unlicensed, and the rest of TS
+        /// 38.413 §9.3.1.85.
         req rat_restriction_information: u8 as BitsExt<8>,
         ;
         /// `ExtendedRATRestrictionInformation`.
@@ -45,7 +46,7 @@ sequence! {
 }
 
 sequence! {
-    /// `ExtendedRATRestrictionInformation`.
+    /// Extended RAT Restriction Information (TS 38.413 §9.3.1.126).
     pub struct ExtendedRatRestrictionInformation {
         /// `primaryRATRestriction`.
         req primary_rat_restriction: u8 as BitsExt<8>,
@@ -55,7 +56,7 @@ sequence! {
 }
 
 sequence! {
-    /// `ForbiddenAreaInformation-Item`.
+    /// Areas that a phone may not use in a PLMN (TS 38.413 §9.3.1.85).
     pub struct ForbiddenAreaInformationItem {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -65,7 +66,7 @@ sequence! {
 }
 
 sequence! {
-    /// `ServiceAreaInformation-Item`.
+    /// Areas where a phone may, or may not, start services (TS 38.413 §9.3.1.85).
     pub struct ServiceAreaInformationItem {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -77,12 +78,12 @@ sequence! {
 }
 
 enumerated! {
-    /// `CNTypeRestrictionsForServing`.
+    /// `CNTypeRestrictionsForServing` (TS 38.413 §9.4.5).
     pub enum CnTypeRestrictionsForServing { EpcForbidden "epc-forbidden" } + {}
 }
 
 sequence! {
-    /// `CNTypeRestrictionsForEquivalentItem`.
+    /// `CNTypeRestrictionsForEquivalentItem` (TS 38.413 §9.4.5).
     pub struct CnTypeRestrictionsForEquivalentItem {
         /// `plmnIdentity`.
         req plmn_identity: PlmnId,
@@ -92,7 +93,7 @@ sequence! {
 }
 
 enumerated! {
-    /// `CNTypeRestrictionsForEquivalentItem-cn-Type`.
+    /// `CNTypeRestrictionsForEquivalentItem-cn-Type` (TS 38.413 §9.4.5).
     pub enum CnTypeRestrictionsForEquivalentItemCnType {
         EpcForbidden "epc-forbidden", FiveGcForbidden "fiveGC-forbidden",
     } + {}

@@ -5,7 +5,7 @@ use whimbrel_ids::PlmnId;
 use crate::aper::codec::{Alone, Bits, List};
 
 choice! {
-    /// `NPN-Support`.
+    /// NPN Support (TS 38.413 §9.3.3.44).
     pub enum NpnSupport {
         /// `sNPN`.
         Snpn(u64 as Bits<44>),
@@ -13,7 +13,7 @@ choice! {
 }
 
 choice! {
-    /// `NPN-AccessInformation`.
+    /// NPN Access Information (TS 38.413 §9.3.3.46).
     pub enum NpnAccessInformation {
         /// `pNI-NPN-Access-Information`.
         PniNpnAccessInformation(Vec<u32> as List<1, 64, Bits<32>>),
@@ -21,7 +21,7 @@ choice! {
 }
 
 choice! {
-    /// `NPN-MobilityInformation`.
+    /// NPN Mobility Information (TS 38.413 §9.3.1.184).
     pub enum NpnMobilityInformation {
         /// `sNPN-MobilityInformation`.
         SnpnMobilityInformation(u64 as Alone<Bits<44>>),
@@ -31,7 +31,7 @@ choice! {
 }
 
 sequence! {
-    /// `Allowed-PNI-NPN-Item`.
+    /// An item of the Allowed PNI-NPN List (TS 38.413 §9.3.3.45).
     pub struct AllowedPniNpnItem {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -43,7 +43,7 @@ sequence! {
 }
 
 enumerated! {
-    /// `Allowed-PNI-NPN-Item-pNI-NPN-restricted`.
+    /// `Allowed-PNI-NPN-Item-pNI-NPN-restricted` (TS 38.413 §9.4.5).
     pub enum AllowedPniNpnItemPniNpnRestricted {
         Restricted "restricted", NotRestricted "not-restricted",
     } + {}

@@ -6,7 +6,7 @@ use crate::aper::codec::{Alone, Int, IntExt, List};
 use crate::ie::{GlobalRanNodeId, NgranCgi};
 
 sequence! {
-    /// `NR-PagingeDRXInformation`.
+    /// `NR-PagingeDRXInformation` (TS 38.413 §9.4.5).
     pub struct NrPagingEdrxInformation {
         /// `nR-paging-eDRX-Cycle`.
         req nr_paging_edrx_cycle: NrPagingEdrxCycle,
@@ -16,7 +16,7 @@ sequence! {
 }
 
 enumerated! {
-    /// `NR-Paging-eDRX-Cycle`.
+    /// `NR-Paging-eDRX-Cycle` (TS 38.413 §9.4.5).
     pub enum NrPagingEdrxCycle {
         Hfquarter "hfquarter", Hfhalf "hfhalf", Hf1 "hf1", Hf2 "hf2", Hf4 "hf4", Hf8 "hf8",
         Hf16 "hf16", Hf32 "hf32", Hf64 "hf64", Hf128 "hf128", Hf256 "hf256", Hf512 "hf512",
@@ -25,7 +25,7 @@ enumerated! {
 }
 
 enumerated! {
-    /// `NR-Paging-Time-Window`.
+    /// `NR-Paging-Time-Window` (TS 38.413 §9.4.5).
     pub enum NrPagingTimeWindow {
         S1 "s1", S2 "s2", S3 "s3", S4 "s4", S5 "s5", S6 "s6", S7 "s7", S8 "s8", S9 "s9", S10 "s10",
         S11 "s11", S12 "s12", S13 "s13", S14 "s14", S15 "s15", S16 "s16",
@@ -36,12 +36,12 @@ enumerated! {
 }
 
 enumerated! {
-    /// `PagingCauseIndicationForVoiceService`.
+    /// `PagingCauseIndicationForVoiceService` (TS 38.413 §9.4.5).
     pub enum PagingCauseIndicationForVoiceService { Supported "supported" } + {}
 }
 
 sequence! {
-    /// `InfoOnRecommendedCellsAndRANNodesForPaging`.
+    /// Information on Recommended Cells and RAN Nodes for Paging (TS 38.413 §9.3.1.100).
     pub struct InfoOnRecommendedCellsAndRanNodesForPaging {
         /// `recommendedCellsForPaging`.
         req recommended_cells_for_paging: Vec<RecommendedCellItem> as Alone<List<1, 16>>,
@@ -51,17 +51,17 @@ sequence! {
 }
 
 sequence! {
-    /// `RecommendedCellItem`.
+    /// A cell recommended for paging (TS 38.413 §9.3.1.71).
     pub struct RecommendedCellItem {
         /// `nGRAN-CGI`.
         req ngran_cgi: NgranCgi,
-        /// `timeStayedInCell`.
+        /// `timeStayedInCell`. In seconds; 4095 stands for that and more.
         opt time_stayed_in_cell: u16 as Int<0, 4095>,
     }
 }
 
 choice! {
-    /// `AMFPagingTarget`.
+    /// `AMFPagingTarget` (TS 38.413 §9.4.5).
     pub enum AmfPagingTarget {
         /// `globalRANNodeID`.
         GlobalRanNodeId(GlobalRanNodeId),
@@ -71,7 +71,7 @@ choice! {
 }
 
 choice! {
-    /// `UEPagingIdentity`.
+    /// UE Paging Identity (TS 38.413 §9.3.3.18).
     pub enum UePagingIdentity {
         /// `fiveG-S-TMSI`.
         FiveGSTmsi(STmsi),
@@ -79,7 +79,7 @@ choice! {
 }
 
 enumerated! {
-    /// `PagingPriority`.
+    /// Paging Priority (TS 38.413 §9.3.1.78).
     pub enum PagingPriority {
         Priolevel1 "priolevel1", Priolevel2 "priolevel2", Priolevel3 "priolevel3",
         Priolevel4 "priolevel4", Priolevel5 "priolevel5", Priolevel6 "priolevel6",
@@ -88,12 +88,12 @@ enumerated! {
 }
 
 enumerated! {
-    /// `PagingOrigin`.
+    /// Paging Origin (TS 38.413 §9.3.3.22).
     pub enum PagingOrigin { Non3gpp "non-3gpp" } + {}
 }
 
 sequence! {
-    /// `AssistanceDataForPaging`.
+    /// Assistance Data for Paging (TS 38.413 §9.3.1.69).
     pub struct AssistanceDataForPaging {
         /// `assistanceDataForRecommendedCells`.
         lst assistance_data_for_recommended_cells: Vec<RecommendedCellItem> as Alone<Alone<List<1, 16>>>,
@@ -103,7 +103,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PagingAttemptInformation`.
+    /// Paging Attempt Information (TS 38.413 §9.3.1.72).
     pub struct PagingAttemptInformation {
         /// `pagingAttemptCount`.
         req paging_attempt_count: u8 as IntExt<1, 16>,
@@ -115,11 +115,11 @@ sequence! {
 }
 
 enumerated! {
-    /// `NextPagingAreaScope`.
+    /// `NextPagingAreaScope` (TS 38.413 §9.4.5).
     pub enum NextPagingAreaScope { Same "same", Changed "changed" } + {}
 }
 
 enumerated! {
-    /// `PagingCause`.
+    /// `PagingCause` (TS 38.413 §9.4.5).
     pub enum PagingCause { Voice "voice" } + {}
 }

@@ -3,31 +3,31 @@
 use crate::aper::codec::IntExt;
 
 sequence! {
-    /// `PDUSessionAggregateMaximumBitRate`.
+    /// PDU Session Aggregate Maximum Bit Rate, in bit/s (TS 38.413 §9.3.1.102).
     pub struct PduSessionAggregateMaximumBitRate {
-        /// `pDUSessionAggregateMaximumBitRateDL`.
+        /// `pDUSessionAggregateMaximumBitRateDL`. In bit/s.
         req pdu_session_aggregate_maximum_bit_rate_dl: u64 as IntExt<0, 4000000000000>,
-        /// `pDUSessionAggregateMaximumBitRateUL`.
+        /// `pDUSessionAggregateMaximumBitRateUL`. In bit/s.
         req pdu_session_aggregate_maximum_bit_rate_ul: u64 as IntExt<0, 4000000000000>,
     }
 }
 
 enumerated! {
-    /// `DataForwardingNotPossible`.
+    /// Data Forwarding Not Possible (TS 38.413 §9.3.1.63).
     pub enum DataForwardingNotPossible {
         DataForwardingNotPossible "data-forwarding-not-possible",
     } + {}
 }
 
 enumerated! {
-    /// `PDUSessionType`.
+    /// PDU Session Type (TS 38.413 §9.3.1.52).
     pub enum PduSessionType {
         Ipv4 "ipv4", Ipv6 "ipv6", Ipv4v6 "ipv4v6", Ethernet "ethernet", Unstructured "unstructured",
     } + {}
 }
 
 sequence! {
-    /// `SecurityIndication`.
+    /// Security Indication: what the core asks of user plane security (TS 38.413 §9.3.1.27).
     pub struct SecurityIndication {
         /// `integrityProtectionIndication`.
         req integrity_protection_indication: IntegrityProtectionIndication,
@@ -42,28 +42,28 @@ sequence! {
 }
 
 enumerated! {
-    /// `IntegrityProtectionIndication`.
+    /// Whether user plane integrity protection is asked for (TS 38.413 §9.3.1.27).
     pub enum IntegrityProtectionIndication {
         Required "required", Preferred "preferred", NotNeeded "not-needed",
     } + {}
 }
 
 enumerated! {
-    /// `ConfidentialityProtectionIndication`.
+    /// Whether user plane ciphering is asked for (TS 38.413 §9.3.1.27).
     pub enum ConfidentialityProtectionIndication {
         Required "required", Preferred "preferred", NotNeeded "not-needed",
     } + {}
 }
 
 enumerated! {
-    /// `MaximumIntegrityProtectedDataRate`.
+    /// Maximum Integrity Protected Data Rate (TS 38.413 §9.3.1.103).
     pub enum MaximumIntegrityProtectedDataRate {
         Bitrate64kbs "bitrate64kbs", MaximumUeRate "maximum-UE-rate",
     } + {}
 }
 
 sequence! {
-    /// `SecurityResult`.
+    /// Security Result: what user plane security a session has got (TS 38.413 §9.3.1.59).
     pub struct SecurityResult {
         /// `integrityProtectionResult`.
         req integrity_protection_result: IntegrityProtectionResult,
@@ -73,21 +73,21 @@ sequence! {
 }
 
 enumerated! {
-    /// `IntegrityProtectionResult`.
+    /// `IntegrityProtectionResult` (TS 38.413 §9.4.5).
     pub enum IntegrityProtectionResult {
         Performed "performed", NotPerformed "not-performed",
     } + {}
 }
 
 enumerated! {
-    /// `ConfidentialityProtectionResult`.
+    /// `ConfidentialityProtectionResult` (TS 38.413 §9.4.5).
     pub enum ConfidentialityProtectionResult {
         Performed "performed", NotPerformed "not-performed",
     } + {}
 }
 
 sequence! {
-    /// `UserPlaneSecurityInformation`.
+    /// User Plane Security Information (TS 38.413 §9.3.1.60).
     pub struct UserPlaneSecurityInformation {
         /// `securityResult`.
         req security_result: SecurityResult,

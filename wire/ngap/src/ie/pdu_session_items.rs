@@ -6,15 +6,15 @@ use crate::aper::codec::Octets;
 use crate::ie::ExpectedUeActivityBehaviour;
 
 sequence! {
-    /// `PDUSessionResourceSetupItemCxtReq`.
+    /// `PDUSessionResourceSetupItemCxtReq` (TS 38.413 §9.4.5).
     pub struct PduSessionResourceSetupItemCxtReq {
         /// `pDUSessionID`.
         req pdu_session_id: PduSessionId,
-        /// `nAS-PDU`.
+        /// `nAS-PDU`. A NAS message.
         opt nas_pdu: Vec<u8> as Octets,
         /// `s-NSSAI`.
         req s_nssai: SNssai,
-        /// `pDUSessionResourceSetupRequestTransfer`.
+        /// `pDUSessionResourceSetupRequestTransfer`. A `PduSessionResourceSetupRequestTransfer`, encoded.
         req pdu_session_resource_setup_request_transfer: Vec<u8> as Octets,
         ;
         /// `PduSessionExpectedUEActivityBehaviour`.
@@ -23,26 +23,26 @@ sequence! {
 }
 
 sequence! {
-    /// `PDUSessionResourceItemCxtRelCpl`.
+    /// `PDUSessionResourceItemCxtRelCpl` (TS 38.413 §9.4.5).
     pub struct PduSessionResourceItemCxtRelCpl {
         /// `pDUSessionID`.
         req pdu_session_id: PduSessionId,
         ;
-        /// `PDUSessionResourceReleaseResponseTransfer`.
+        /// `PDUSessionResourceReleaseResponseTransfer`. A `PduSessionResourceReleaseResponseTransfer`, encoded.
         145 ignore opt pdu_session_resource_release_response_transfer: Vec<u8> as Octets,
     }
 }
 
 sequence! {
-    /// `PDUSessionResourceSetupItemSUReq`.
+    /// `PDUSessionResourceSetupItemSUReq` (TS 38.413 §9.4.5).
     pub struct PduSessionResourceSetupItemSuReq {
         /// `pDUSessionID`.
         req pdu_session_id: PduSessionId,
-        /// `pDUSessionNAS-PDU`.
+        /// `pDUSessionNAS-PDU`. A NAS message of the session.
         opt pdu_session_nas_pdu: Vec<u8> as Octets,
         /// `s-NSSAI`.
         req s_nssai: SNssai,
-        /// `pDUSessionResourceSetupRequestTransfer`.
+        /// `pDUSessionResourceSetupRequestTransfer`. A `PduSessionResourceSetupRequestTransfer`, encoded.
         req pdu_session_resource_setup_request_transfer: Vec<u8> as Octets,
         ;
         /// `PduSessionExpectedUEActivityBehaviour`.
@@ -51,13 +51,13 @@ sequence! {
 }
 
 sequence! {
-    /// `PDUSessionResourceModifyItemModReq`.
+    /// `PDUSessionResourceModifyItemModReq` (TS 38.413 §9.4.5).
     pub struct PduSessionResourceModifyItemModReq {
         /// `pDUSessionID`.
         req pdu_session_id: PduSessionId,
-        /// `nAS-PDU`.
+        /// `nAS-PDU`. A NAS message.
         opt nas_pdu: Vec<u8> as Octets,
-        /// `pDUSessionResourceModifyRequestTransfer`.
+        /// `pDUSessionResourceModifyRequestTransfer`. A `PduSessionResourceModifyRequestTransfer`, encoded.
         req pdu_session_resource_modify_request_transfer: Vec<u8> as Octets,
         ;
         /// `S-NSSAI`.
@@ -68,13 +68,13 @@ sequence! {
 }
 
 sequence! {
-    /// `PDUSessionResourceSetupItemHOReq`.
+    /// `PDUSessionResourceSetupItemHOReq` (TS 38.413 §9.4.5).
     pub struct PduSessionResourceSetupItemHoReq {
         /// `pDUSessionID`.
         req pdu_session_id: PduSessionId,
         /// `s-NSSAI`.
         req s_nssai: SNssai,
-        /// `handoverRequestTransfer`.
+        /// `handoverRequestTransfer`. A `PduSessionResourceSetupRequestTransfer`, encoded.
         req handover_request_transfer: Vec<u8> as Octets,
     }
 }

@@ -6,7 +6,7 @@ use crate::aper::codec::{Int, IntExt, List};
 use crate::ie::{Cause, DataForwardingAccepted, PacketErrorRate};
 
 sequence! {
-    /// `QosFlowSetupRequestItem`.
+    /// `QosFlowSetupRequestItem` (TS 38.413 §9.4.5).
     pub struct QosFlowSetupRequestItem {
         /// `qosFlowIdentifier`.
         req qos_flow_identifier: Qfi,
@@ -18,7 +18,7 @@ sequence! {
 }
 
 sequence! {
-    /// `QosFlowLevelQosParameters`.
+    /// QoS Flow Level QoS Parameters (TS 38.413 §9.3.1.12).
     pub struct QosFlowLevelQosParameters {
         /// `qosCharacteristics`.
         req qos_characteristics: QosCharacteristics,
@@ -39,7 +39,8 @@ sequence! {
 }
 
 choice! {
-    /// `QosCharacteristics`.
+    /// QoS Characteristics: a standardised or pre-configured 5QI, or parameters of their own (TS 38.413
+    /// §9.3.1.12).
     pub enum QosCharacteristics {
         /// `nonDynamic5QI`.
         NonDynamic5qi(NonDynamic5qiDescriptor),
@@ -49,30 +50,30 @@ choice! {
 }
 
 sequence! {
-    /// `NonDynamic5QIDescriptor`.
+    /// Non Dynamic 5QI Descriptor (TS 38.413 §9.3.1.28).
     pub struct NonDynamic5qiDescriptor {
         /// `fiveQI`.
         req five_qi: FiveQi,
         /// `priorityLevelQos`.
         opt priority_level_qos: u8 as IntExt<1, 127>,
-        /// `averagingWindow`.
+        /// `averagingWindow`. In ms.
         opt averaging_window: u16 as IntExt<0, 4095>,
-        /// `maximumDataBurstVolume`.
+        /// `maximumDataBurstVolume`. In octets.
         opt maximum_data_burst_volume: u16 as IntExt<0, 4095>,
         ;
-        /// `CNPacketDelayBudgetDL`.
+        /// `CNPacketDelayBudgetDL`. In units of 0.01 ms.
         187 ignore opt cn_packet_delay_budget_dl: u16 as IntExt<1, 65535>,
-        /// `CNPacketDelayBudgetUL`.
+        /// `CNPacketDelayBudgetUL`. In units of 0.01 ms.
         188 ignore opt cn_packet_delay_budget_ul: u16 as IntExt<1, 65535>,
     }
 }
 
 sequence! {
-    /// `Dynamic5QIDescriptor`.
+    /// Dynamic 5QI Descriptor (TS 38.413 §9.3.1.18).
     pub struct Dynamic5qiDescriptor {
         /// `priorityLevelQos`.
         req priority_level_qos: u8 as IntExt<1, 127>,
-        /// `packetDelayBudget`.
+        /// `packetDelayBudget`. In units of 0.5 ms.
         req packet_delay_budget: u16 as IntExt<0, 1023>,
         /// `packetErrorRate`.
         req packet_error_rate: PacketErrorRate,
@@ -80,31 +81,31 @@ sequence! {
         opt five_qi: FiveQi,
         /// `delayCritical`.
         opt delay_critical: DelayCritical,
-        /// `averagingWindow`.
+        /// `averagingWindow`. In ms.
         opt averaging_window: u16 as IntExt<0, 4095>,
-        /// `maximumDataBurstVolume`.
+        /// `maximumDataBurstVolume`. In octets.
         opt maximum_data_burst_volume: u16 as IntExt<0, 4095>,
         ;
-        /// `ExtendedPacketDelayBudget`.
+        /// `ExtendedPacketDelayBudget`. In units of 0.01 ms.
         189 ignore opt extended_packet_delay_budget: u16 as IntExt<1, 65535>,
-        /// `CNPacketDelayBudgetDL`.
+        /// `CNPacketDelayBudgetDL`. In units of 0.01 ms.
         187 ignore opt cn_packet_delay_budget_dl: u16 as IntExt<1, 65535>,
-        /// `CNPacketDelayBudgetUL`.
+        /// `CNPacketDelayBudgetUL`. In units of 0.01 ms.
         188 ignore opt cn_packet_delay_budget_ul: u16 as IntExt<1, 65535>,
     }
 }
 
 enumerated! {
-    /// `DelayCritical`.
+    /// `DelayCritical` (TS 38.413 §9.4.5).
     pub enum DelayCritical {
         DelayCritical "delay-critical", NonDelayCritical "non-delay-critical",
     } + {}
 }
 
 sequence! {
-    /// `AllocationAndRetentionPriority`.
+    /// Allocation and Retention Priority (TS 38.413 §9.3.1.19).
     pub struct AllocationAndRetentionPriority {
-        /// `priorityLevelARP`.
+        /// `priorityLevelARP`. 1 is the most important, 15 the least.
         req priority_level_arp: u8 as Int<1, 15>,
         /// `pre-emptionCapability`.
         req pre_emption_capability: PreEmptionCapability,
@@ -114,7 +115,7 @@ sequence! {
 }
 
 enumerated! {
-    /// `Pre-emptionCapability`.
+    /// `Pre-emptionCapability` (TS 38.413 §9.4.5).
     pub enum PreEmptionCapability {
         ShallNotTriggerPreEmption "shall-not-trigger-pre-emption",
         MayTriggerPreEmption "may-trigger-pre-emption",
@@ -122,28 +123,28 @@ enumerated! {
 }
 
 enumerated! {
-    /// `Pre-emptionVulnerability`.
+    /// `Pre-emptionVulnerability` (TS 38.413 §9.4.5).
     pub enum PreEmptionVulnerability {
         NotPreEmptable "not-pre-emptable", PreEmptable "pre-emptable",
     } + {}
 }
 
 sequence! {
-    /// `GBR-QosInformation`.
+    /// GBR QoS Flow Information. Rates in bit/s. TS 38.413 §9.3.1.10.
     pub struct GbrQosInformation {
-        /// `maximumFlowBitRateDL`.
+        /// `maximumFlowBitRateDL`. In bit/s.
         req maximum_flow_bit_rate_dl: u64 as IntExt<0, 4000000000000>,
-        /// `maximumFlowBitRateUL`.
+        /// `maximumFlowBitRateUL`. In bit/s.
         req maximum_flow_bit_rate_ul: u64 as IntExt<0, 4000000000000>,
-        /// `guaranteedFlowBitRateDL`.
+        /// `guaranteedFlowBitRateDL`. In bit/s.
         req guaranteed_flow_bit_rate_dl: u64 as IntExt<0, 4000000000000>,
-        /// `guaranteedFlowBitRateUL`.
+        /// `guaranteedFlowBitRateUL`. In bit/s.
         req guaranteed_flow_bit_rate_ul: u64 as IntExt<0, 4000000000000>,
         /// `notificationControl`.
         opt notification_control: NotificationControl,
-        /// `maximumPacketLossRateDL`.
+        /// `maximumPacketLossRateDL`. In tenths of a percent.
         opt maximum_packet_loss_rate_dl: u16 as IntExt<0, 1000>,
-        /// `maximumPacketLossRateUL`.
+        /// `maximumPacketLossRateUL`. In tenths of a percent.
         opt maximum_packet_loss_rate_ul: u16 as IntExt<0, 1000>,
         ;
         /// `AlternativeQoSParaSetList`.
@@ -152,20 +153,20 @@ sequence! {
 }
 
 enumerated! {
-    /// `NotificationControl`.
+    /// `NotificationControl` (TS 38.413 §9.4.5).
     pub enum NotificationControl { NotificationRequested "notification-requested" } + {}
 }
 
 sequence! {
-    /// `AlternativeQoSParaSetItem`.
+    /// An item of the Alternative QoS Parameters Set List. Rates in bit/s. TS 38.413 §9.3.1.151.
     pub struct AlternativeQosParaSetItem {
         /// `alternativeQoSParaSetIndex`.
         req alternative_qos_para_set_index: u8 as IntExt<1, 8>,
-        /// `guaranteedFlowBitRateDL`.
+        /// `guaranteedFlowBitRateDL`. In bit/s.
         opt guaranteed_flow_bit_rate_dl: u64 as IntExt<0, 4000000000000>,
-        /// `guaranteedFlowBitRateUL`.
+        /// `guaranteedFlowBitRateUL`. In bit/s.
         opt guaranteed_flow_bit_rate_ul: u64 as IntExt<0, 4000000000000>,
-        /// `packetDelayBudget`.
+        /// `packetDelayBudget`. In units of 0.5 ms.
         opt packet_delay_budget: u16 as IntExt<0, 1023>,
         /// `packetErrorRate`.
         opt packet_error_rate: PacketErrorRate,
@@ -173,22 +174,22 @@ sequence! {
 }
 
 enumerated! {
-    /// `ReflectiveQosAttribute`.
+    /// `ReflectiveQosAttribute` (TS 38.413 §9.4.5).
     pub enum ReflectiveQosAttribute { SubjectTo "subject-to" } + {}
 }
 
 enumerated! {
-    /// `AdditionalQosFlowInformation`.
+    /// `AdditionalQosFlowInformation` (TS 38.413 §9.4.5).
     pub enum AdditionalQosFlowInformation { MoreLikely "more-likely" } + {}
 }
 
 enumerated! {
-    /// `QosMonitoringRequest`.
+    /// `QosMonitoringRequest` (TS 38.413 §9.4.5).
     pub enum QosMonitoringRequest { Ul "ul", Dl "dl", Both "both" } + { Stop "stop" }
 }
 
 sequence! {
-    /// `AssociatedQosFlowItem`.
+    /// An item of the Associated QoS Flow List (TS 38.413 §9.3.1.99).
     pub struct AssociatedQosFlowItem {
         /// `qosFlowIdentifier`.
         req qos_flow_identifier: Qfi,
@@ -201,12 +202,12 @@ sequence! {
 }
 
 enumerated! {
-    /// `AssociatedQosFlowItem-qosFlowMappingIndication`.
+    /// `AssociatedQosFlowItem-qosFlowMappingIndication` (TS 38.413 §9.4.5).
     pub enum AssociatedQosFlowItemQosFlowMappingIndication { Ul "ul", Dl "dl" } + {}
 }
 
 sequence! {
-    /// `QosFlowWithCauseItem`.
+    /// An item of the QoS Flow List with Cause (TS 38.413 §9.3.1.13).
     pub struct QosFlowWithCauseItem {
         /// `qosFlowIdentifier`.
         req qos_flow_identifier: Qfi,
@@ -216,7 +217,7 @@ sequence! {
 }
 
 sequence! {
-    /// `QosFlowAddOrModifyRequestItem`.
+    /// `QosFlowAddOrModifyRequestItem` (TS 38.413 §9.4.5).
     pub struct QosFlowAddOrModifyRequestItem {
         /// `qosFlowIdentifier`.
         req qos_flow_identifier: Qfi,
@@ -228,7 +229,7 @@ sequence! {
 }
 
 sequence! {
-    /// `QosFlowNotifyItem`.
+    /// `QosFlowNotifyItem` (TS 38.413 §9.4.5).
     pub struct QosFlowNotifyItem {
         /// `qosFlowIdentifier`.
         req qos_flow_identifier: Qfi,
@@ -241,12 +242,12 @@ sequence! {
 }
 
 enumerated! {
-    /// `NotificationCause`.
+    /// `NotificationCause` (TS 38.413 §9.4.5).
     pub enum NotificationCause { Fulfilled "fulfilled", NotFulfilled "not-fulfilled" } + {}
 }
 
 sequence! {
-    /// `QosFlowAcceptedItem`.
+    /// `QosFlowAcceptedItem` (TS 38.413 §9.4.5).
     pub struct QosFlowAcceptedItem {
         /// `qosFlowIdentifier`.
         req qos_flow_identifier: Qfi,
@@ -257,7 +258,7 @@ sequence! {
 }
 
 sequence! {
-    /// `QosFlowItemWithDataForwarding`.
+    /// An item of the QoS Flow List with Data Forwarding (TS 38.413 §9.3.2.13).
     pub struct QosFlowItemWithDataForwarding {
         /// `qosFlowIdentifier`.
         req qos_flow_identifier: Qfi,

@@ -5,7 +5,7 @@ use whimbrel_ids::{GlobalGnbId, PlmnId};
 use crate::aper::codec::{Bits, StringExt, Utf8};
 
 choice! {
-    /// `GlobalRANNodeID`.
+    /// Global RAN Node ID (TS 38.413 §9.3.1.5).
     pub enum GlobalRanNodeId {
         /// `globalGNB-ID`.
         GlobalGnbId(GlobalGnbId),
@@ -17,7 +17,7 @@ choice! {
 }
 
 sequence! {
-    /// `GlobalNgENB-ID`.
+    /// Global ng-eNB ID (TS 38.413 §9.3.1.8).
     pub struct GlobalNgEnbId {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -27,7 +27,7 @@ sequence! {
 }
 
 choice! {
-    /// `NgENB-ID`.
+    /// The identity of an ng-eNB within its PLMN (TS 38.413 §9.3.1.8).
     pub enum NgEnbId {
         /// `macroNgENB-ID`.
         MacroNgEnbId(u32 as Bits<20>),
@@ -39,7 +39,7 @@ choice! {
 }
 
 sequence! {
-    /// `GlobalN3IWF-ID`.
+    /// Global N3IWF ID (TS 38.413 §9.3.1.57).
     pub struct GlobalN3iwfId {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -49,7 +49,7 @@ sequence! {
 }
 
 choice! {
-    /// `N3IWF-ID`.
+    /// The identity of an N3IWF within its PLMN (TS 38.413 §9.3.1.57).
     pub enum N3iwfId {
         /// `n3IWF-ID`.
         N3iwfId(u16 as Bits<16>),
@@ -57,12 +57,12 @@ choice! {
 }
 
 enumerated! {
-    /// `PagingDRX`.
+    /// Paging DRX, in radio frames (TS 38.413 §9.3.1.90).
     pub enum PagingDrx { V32 "v32", V64 "v64", V128 "v128", V256 "v256" } + {}
 }
 
 sequence! {
-    /// `Extended-RANNodeName`.
+    /// Extended RAN Node Name (TS 38.413 §9.3.1.193).
     pub struct ExtendedRanNodeName {
         /// `rANNodeNameVisibleString`.
         opt ran_node_name_visible_string: String as StringExt<1, 150>,

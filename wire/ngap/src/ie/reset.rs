@@ -5,7 +5,7 @@ use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 use crate::aper::codec::List;
 
 choice! {
-    /// `ResetType`.
+    /// `ResetType` (TS 38.413 §9.4.5).
     pub enum ResetType {
         /// `nG-Interface`.
         NgInterface(ResetAll),
@@ -15,12 +15,12 @@ choice! {
 }
 
 enumerated! {
-    /// `ResetAll`.
+    /// `ResetAll` (TS 38.413 §9.4.5).
     pub enum ResetAll { ResetAll "reset-all" } + {}
 }
 
 sequence! {
-    /// `UE-associatedLogicalNG-connectionItem`.
+    /// An item of the UE-associated Logical NG-connection List (TS 38.413 §9.3.3.25).
     pub struct UeAssociatedLogicalNgConnectionItem {
         /// `aMF-UE-NGAP-ID`.
         opt amf_ue_ngap_id: AmfUeNgapId,

@@ -5,7 +5,7 @@ use whimbrel_ids::SNssai;
 use crate::aper::codec::IntExt;
 
 sequence! {
-    /// `SourceToTarget-AMFInformationReroute`.
+    /// Source to Target AMF Information Reroute (TS 38.413 §9.3.3.27).
     pub struct SourceToTargetAmfInformationReroute {
         /// `configuredNSSAI`.
         opt configured_nssai: [u8; 128],
@@ -17,13 +17,13 @@ sequence! {
 }
 
 sequence! {
-    /// `UESliceMaximumBitRateItem`.
+    /// `UESliceMaximumBitRateItem` (TS 38.413 §9.4.5).
     pub struct UeSliceMaximumBitRateItem {
         /// `s-NSSAI`.
         req s_nssai: SNssai,
-        /// `uESliceMaximumBitRateDL`.
+        /// `uESliceMaximumBitRateDL`. In bit/s.
         req ue_slice_maximum_bit_rate_dl: u64 as IntExt<0, 4000000000000>,
-        /// `uESliceMaximumBitRateUL`.
+        /// `uESliceMaximumBitRateUL`. In bit/s.
         req ue_slice_maximum_bit_rate_ul: u64 as IntExt<0, 4000000000000>,
     }
 }

@@ -6,7 +6,7 @@ use crate::aper::codec::{Alone, List};
 use crate::ie::NpnSupport;
 
 sequence! {
-    /// `SupportedTAItem`.
+    /// `SupportedTAItem` (TS 38.413 §9.4.5).
     pub struct SupportedTaItem {
         /// `tAC`.
         req tac: Tac,
@@ -21,7 +21,7 @@ sequence! {
 }
 
 sequence! {
-    /// `BroadcastPLMNItem`.
+    /// `BroadcastPLMNItem` (TS 38.413 §9.4.5).
     pub struct BroadcastPlmnItem {
         /// `pLMNIdentity`.
         req plmn_identity: PlmnId,
@@ -30,18 +30,18 @@ sequence! {
         ;
         /// `NPN-Support`.
         258 reject opt npn_support: NpnSupport,
-        /// `ExtendedTAISliceSupportList`.
+        /// `ExtendedTAISliceSupportList`. What exceeds 1024 slices.
         271 reject lst extended_tai_slice_support_list: Vec<SNssai> as List<1, 65535, Alone>,
     }
 }
 
 enumerated! {
-    /// `ConfiguredTACIndication`.
+    /// Configured TAC Indication (TS 38.413 §9.3.3.50).
     pub enum ConfiguredTacIndication { True "true" } + {}
 }
 
 enumerated! {
-    /// `RAT-Information`.
+    /// RAT Information (TS 38.413 §9.3.1.125).
     pub enum RatInformation {
         Unlicensed "unlicensed", NbIot "nb-IoT",
     } + {

@@ -4,7 +4,7 @@ use crate::aper::codec::Int;
 use crate::ie::{Cause, TransportLayerAddress};
 
 sequence! {
-    /// `NGRAN-TNLAssociationToRemoveItem`.
+    /// `NGRAN-TNLAssociationToRemoveItem` (TS 38.413 §9.4.5).
     pub struct NgranTnlAssociationToRemoveItem [closed] {
         /// `tNLAssociationTransportLayerAddress`.
         req tnl_association_transport_layer_address: CpTransportLayerInformation,
@@ -14,7 +14,7 @@ sequence! {
 }
 
 choice! {
-    /// `CPTransportLayerInformation`.
+    /// CP Transport Layer Information (TS 38.413 §9.3.2.6).
     pub enum CpTransportLayerInformation {
         /// `endpointIPAddress`.
         EndpointIpAddress(TransportLayerAddress),
@@ -25,17 +25,17 @@ choice! {
 }
 
 sequence! {
-    /// `EndpointIPAddressAndPort`.
+    /// `EndpointIPAddressAndPort` (TS 38.413 §9.4.5).
     pub struct EndpointIpAddressAndPort [closed] {
         /// `endpointIPAddress`.
         req endpoint_ip_address: TransportLayerAddress,
-        /// `portNumber`.
+        /// `portNumber`. UDP port, big-endian.
         req port_number: [u8; 2],
     }
 }
 
 sequence! {
-    /// `AMF-TNLAssociationToAddItem`.
+    /// `AMF-TNLAssociationToAddItem` (TS 38.413 §9.4.5).
     pub struct AmfTnlAssociationToAddItem {
         /// `aMF-TNLAssociationAddress`.
         req amf_tnl_association_address: CpTransportLayerInformation,
@@ -47,12 +47,12 @@ sequence! {
 }
 
 enumerated! {
-    /// `TNLAssociationUsage`.
+    /// TNL Association Usage (TS 38.413 §9.3.2.9).
     pub enum TnlAssociationUsage { Ue "ue", NonUe "non-ue", Both "both" } + {}
 }
 
 sequence! {
-    /// `AMF-TNLAssociationToRemoveItem`.
+    /// `AMF-TNLAssociationToRemoveItem` (TS 38.413 §9.4.5).
     pub struct AmfTnlAssociationToRemoveItem {
         /// `aMF-TNLAssociationAddress`.
         req amf_tnl_association_address: CpTransportLayerInformation,
@@ -63,7 +63,7 @@ sequence! {
 }
 
 sequence! {
-    /// `AMF-TNLAssociationToUpdateItem`.
+    /// `AMF-TNLAssociationToUpdateItem` (TS 38.413 §9.4.5).
     pub struct AmfTnlAssociationToUpdateItem {
         /// `aMF-TNLAssociationAddress`.
         req amf_tnl_association_address: CpTransportLayerInformation,
@@ -75,7 +75,7 @@ sequence! {
 }
 
 sequence! {
-    /// `TNLAssociationItem`.
+    /// An item of the TNL Association List (TS 38.413 §9.3.2.7).
     pub struct TnlAssociationItem {
         /// `tNLAssociationAddress`.
         req tnl_association_address: CpTransportLayerInformation,

@@ -3,7 +3,7 @@
 use crate::aper::codec::{BitsExt, IntExt};
 
 enumerated! {
-    /// `RRCEstablishmentCause`.
+    /// RRC Establishment Cause (TS 38.413 §9.3.1.111).
     pub enum RrcEstablishmentCause {
         Emergency "emergency", HighPriorityAccess "highPriorityAccess", MtAccess "mt-Access",
         MoSignalling "mo-Signalling", MoData "mo-Data", MoVoiceCall "mo-VoiceCall",
@@ -15,63 +15,63 @@ enumerated! {
 }
 
 enumerated! {
-    /// `UEContextRequest`.
+    /// `UEContextRequest` (TS 38.413 §9.4.5).
     pub enum UeContextRequest { Requested "requested" } + {}
 }
 
 enumerated! {
-    /// `IABNodeIndication`.
+    /// `IABNodeIndication` (TS 38.413 §9.4.5).
     pub enum IabNodeIndication { True "true" } + {}
 }
 
 enumerated! {
-    /// `CEmodeBSupport-Indicator`.
+    /// CE-mode-B Support Indicator (TS 38.413 §9.3.1.156).
     pub enum CeModeBSupportIndicator { Supported "supported" } + {}
 }
 
 enumerated! {
-    /// `AuthenticatedIndication`.
+    /// `AuthenticatedIndication` (TS 38.413 §9.4.5).
     pub enum AuthenticatedIndication { True "true" } + {}
 }
 
 sequence! {
-    /// `UEAggregateMaximumBitRate`.
+    /// UE Aggregate Maximum Bit Rate, in bit/s (TS 38.413 §9.3.1.58).
     pub struct UeAggregateMaximumBitRate {
-        /// `uEAggregateMaximumBitRateDL`.
+        /// `uEAggregateMaximumBitRateDL`. In bit/s.
         req ue_aggregate_maximum_bit_rate_dl: u64 as IntExt<0, 4000000000000>,
-        /// `uEAggregateMaximumBitRateUL`.
+        /// `uEAggregateMaximumBitRateUL`. In bit/s.
         req ue_aggregate_maximum_bit_rate_ul: u64 as IntExt<0, 4000000000000>,
     }
 }
 
 enumerated! {
-    /// `Enhanced-CoverageRestriction`.
+    /// Enhanced Coverage Restriction (TS 38.413 §9.3.1.140).
     pub enum EnhancedCoverageRestriction { Restricted "restricted" } + {}
 }
 
 enumerated! {
-    /// `EndIndication`.
+    /// End Indication (TS 38.413 §9.3.3.32).
     pub enum EndIndication {
         NoFurtherData "no-further-data", FurtherDataExists "further-data-exists",
     } + {}
 }
 
 sequence! {
-    /// `UESecurityCapabilities`.
+    /// UE Security Capabilities: algorithms by bit, the first bit that of NEA1 or NIA1 (TS 38.413 §9.3.1.86).
     pub struct UeSecurityCapabilities {
-        /// `nRencryptionAlgorithms`.
+        /// `nRencryptionAlgorithms`. 128-NEA1 in the highest bit, then NEA2, NEA3; NEA0 has none.
         req nr_encryption_algorithms: u16 as BitsExt<16>,
-        /// `nRintegrityProtectionAlgorithms`.
+        /// `nRintegrityProtectionAlgorithms`. 128-NIA1 in the highest bit, then NIA2, NIA3; NIA0 has none.
         req nr_integrity_protection_algorithms: u16 as BitsExt<16>,
-        /// `eUTRAencryptionAlgorithms`.
+        /// `eUTRAencryptionAlgorithms`. 128-EEA1 in the highest bit, then EEA2, EEA3; EEA0 has none.
         req eutra_encryption_algorithms: u16 as BitsExt<16>,
-        /// `eUTRAintegrityProtectionAlgorithms`.
+        /// `eUTRAintegrityProtectionAlgorithms`. 128-EIA1 in the highest bit, then EIA2, EIA3; EIA0 has none.
         req eutra_integrity_protection_algorithms: u16 as BitsExt<16>,
     }
 }
 
 sequence! {
-    /// `EmergencyFallbackIndicator`.
+    /// Emergency Fallback Indicator (TS 38.413 §9.3.1.26).
     pub struct EmergencyFallbackIndicator {
         /// `emergencyFallbackRequestIndicator`.
         req emergency_fallback_request_indicator: EmergencyFallbackRequestIndicator,
@@ -81,19 +81,19 @@ sequence! {
 }
 
 enumerated! {
-    /// `EmergencyFallbackRequestIndicator`.
+    /// `EmergencyFallbackRequestIndicator` (TS 38.413 §9.4.5).
     pub enum EmergencyFallbackRequestIndicator {
         EmergencyFallbackRequested "emergency-fallback-requested",
     } + {}
 }
 
 enumerated! {
-    /// `EmergencyServiceTargetCN`.
+    /// `EmergencyServiceTargetCN` (TS 38.413 §9.4.5).
     pub enum EmergencyServiceTargetCn { FiveGc "fiveGC", Epc "epc" } + {}
 }
 
 enumerated! {
-    /// `RRCInactiveTransitionReportRequest`.
+    /// RRC Inactive Transition Report Request (TS 38.413 §9.3.1.91).
     pub enum RrcInactiveTransitionReportRequest {
         SubsequentStateTransitionReport "subsequent-state-transition-report",
         SingleRrcConnectedStateReport "single-rrc-connected-state-report",
@@ -102,17 +102,17 @@ enumerated! {
 }
 
 enumerated! {
-    /// `RedirectionVoiceFallback`.
+    /// Redirection for Voice EPS Fallback (TS 38.413 §9.3.1.116).
     pub enum RedirectionVoiceFallback { Possible "possible", NotPossible "not-possible" } + {}
 }
 
 enumerated! {
-    /// `RRCState`.
+    /// RRC State (TS 38.413 §9.3.1.92).
     pub enum RrcState { Inactive "inactive", Connected "connected" } + {}
 }
 
 sequence! {
-    /// `PacketErrorRate`.
+    /// Packet Error Rate: scalar times ten to the minus exponent (TS 38.413 §9.3.1.81).
     pub struct PacketErrorRate {
         /// `pERScalar`.
         req per_scalar: u8 as IntExt<0, 9>,

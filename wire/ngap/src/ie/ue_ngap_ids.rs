@@ -3,7 +3,7 @@
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 
 choice! {
-    /// `UE-NGAP-IDs`.
+    /// `UE-NGAP-IDs` (TS 38.413 §9.4.5).
     pub enum UeNgapIDs {
         /// `uE-NGAP-ID-pair`.
         UeNgapIdPair(UeNgapIdPair),
@@ -13,7 +13,7 @@ choice! {
 }
 
 sequence! {
-    /// `UE-NGAP-ID-pair`.
+    /// `UE-NGAP-ID-pair` (TS 38.413 §9.4.5).
     pub struct UeNgapIdPair {
         /// `aMF-UE-NGAP-ID`.
         req amf_ue_ngap_id: AmfUeNgapId,

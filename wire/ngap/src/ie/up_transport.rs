@@ -6,7 +6,7 @@ use crate::aper::codec::List;
 use crate::ie::{AssociatedQosFlowItem, QosFlowItemWithDataForwarding, TransportLayerAddress};
 
 choice! {
-    /// `UPTransportLayerInformation`.
+    /// UP Transport Layer Information (TS 38.413 §9.3.2.2).
     pub enum UpTransportLayerInformation {
         /// `gTPTunnel`.
         GtpTunnel(GtpTunnel),
@@ -14,7 +14,7 @@ choice! {
 }
 
 sequence! {
-    /// `GTPTunnel`.
+    /// A GTP tunnel endpoint (TS 38.413 §9.3.2.2).
     pub struct GtpTunnel {
         /// `transportLayerAddress`.
         req transport_layer_address: TransportLayerAddress,
@@ -24,7 +24,7 @@ sequence! {
 }
 
 sequence! {
-    /// `QosFlowPerTNLInformation`.
+    /// QoS Flow per TNL Information: a tunnel and the flows in it (TS 38.413 §9.3.2.8).
     pub struct QosFlowPerTnlInformation {
         /// `uPTransportLayerInformation`.
         req up_transport_layer_information: UpTransportLayerInformation,
@@ -34,7 +34,7 @@ sequence! {
 }
 
 sequence! {
-    /// `UL-NGU-UP-TNLModifyItem`.
+    /// `UL-NGU-UP-TNLModifyItem` (TS 38.413 §9.4.5).
     pub struct UlNguUpTnlModifyItem {
         /// `uL-NGU-UP-TNLInformation`.
         req ul_ngu_up_tnl_information: UpTransportLayerInformation,
@@ -44,7 +44,7 @@ sequence! {
 }
 
 sequence! {
-    /// `UPTransportLayerInformationPairItem`.
+    /// An item of the UP Transport Layer Information Pair List (TS 38.413 §9.3.2.11).
     pub struct UpTransportLayerInformationPairItem {
         /// `uL-NGU-UP-TNLInformation`.
         req ul_ngu_up_tnl_information: UpTransportLayerInformation,
@@ -54,12 +54,12 @@ sequence! {
 }
 
 enumerated! {
-    /// `DL-NGU-TNLInformationReused`.
+    /// `DL-NGU-TNLInformationReused` (TS 38.413 §9.4.5).
     pub enum DlNguTnlInformationReused { True "true" } + {}
 }
 
 sequence! {
-    /// `AdditionalDLUPTNLInformationForHOItem`.
+    /// `AdditionalDLUPTNLInformationForHOItem` (TS 38.413 §9.4.5).
     pub struct AdditionalDlUpTnlInformationForHoItem {
         /// `additionalDL-NGU-UP-TNLInformation`.
         req additional_dl_ngu_up_tnl_information: UpTransportLayerInformation,

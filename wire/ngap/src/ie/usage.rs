@@ -5,7 +5,7 @@ use whimbrel_ids::Qfi;
 use crate::aper::codec::{Int, List};
 
 sequence! {
-    /// `SecondaryRATUsageInformation`.
+    /// Secondary RAT Usage Information (TS 38.413 §9.3.1.114).
     pub struct SecondaryRatUsageInformation {
         /// `pDUSessionUsageReport`.
         opt pdu_session_usage_report: PduSessionUsageReport,
@@ -15,7 +15,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PDUSessionUsageReport`.
+    /// `PDUSessionUsageReport` (TS 38.413 §9.4.5).
     pub struct PduSessionUsageReport {
         /// `rATType`.
         req rat_type: PduSessionUsageReportRatType,
@@ -25,7 +25,7 @@ sequence! {
 }
 
 enumerated! {
-    /// `PDUSessionUsageReport-rATType`.
+    /// `PDUSessionUsageReport-rATType` (TS 38.413 §9.4.5).
     pub enum PduSessionUsageReportRatType {
         Nr "nr", Eutra "eutra",
     } + {
@@ -34,21 +34,21 @@ enumerated! {
 }
 
 sequence! {
-    /// `VolumeTimedReport-Item`.
+    /// An item of the Volume Timed Report List. Volumes in octets. TS 38.413 §9.3.1.115.
     pub struct VolumeTimedReportItem {
-        /// `startTimeStamp`.
+        /// `startTimeStamp`. Begin of the period: seconds since 1900.
         req start_time_stamp: [u8; 4],
-        /// `endTimeStamp`.
+        /// `endTimeStamp`. End of the period: seconds since 1900.
         req end_time_stamp: [u8; 4],
-        /// `usageCountUL`.
+        /// `usageCountUL`. In octets.
         req usage_count_ul: u64 as Int<0, 18446744073709551615>,
-        /// `usageCountDL`.
+        /// `usageCountDL`. In octets.
         req usage_count_dl: u64 as Int<0, 18446744073709551615>,
     }
 }
 
 sequence! {
-    /// `QoSFlowsUsageReport-Item`.
+    /// `QoSFlowsUsageReport-Item` (TS 38.413 §9.4.5).
     pub struct QosFlowsUsageReportItem {
         /// `qosFlowIdentifier`.
         req qos_flow_identifier: Qfi,
@@ -60,7 +60,7 @@ sequence! {
 }
 
 enumerated! {
-    /// `QoSFlowsUsageReport-Item-rATType`.
+    /// `QoSFlowsUsageReport-Item-rATType` (TS 38.413 §9.4.5).
     pub enum QosFlowsUsageReportItemRatType {
         Nr "nr", Eutra "eutra",
     } + {

@@ -6,7 +6,7 @@ use crate::aper::codec::{Alone, Int, List};
 use crate::ie::{EutraCgi, NrCgi};
 
 choice! {
-    /// `WarningAreaList`.
+    /// Warning Area List (TS 38.413 §9.3.1.37).
     pub enum WarningAreaList {
         /// `eUTRA-CGIListForWarning`.
         EutraCgiListForWarning(Vec<EutraCgi> as List<1, 65535>),
@@ -20,12 +20,12 @@ choice! {
 }
 
 enumerated! {
-    /// `ConcurrentWarningMessageInd`.
+    /// Concurrent Warning Message Indicator (TS 38.413 §9.3.1.46).
     pub enum ConcurrentWarningMessageInd { True "true" } + {}
 }
 
 choice! {
-    /// `BroadcastCompletedAreaList`.
+    /// Broadcast Completed Area List (TS 38.413 §9.3.1.43).
     pub enum BroadcastCompletedAreaList {
         /// `cellIDBroadcastEUTRA`.
         CellIdBroadcastEutra(Vec<EutraCgi> as List<1, 65535, Alone>),
@@ -43,7 +43,7 @@ choice! {
 }
 
 sequence! {
-    /// `TAIBroadcastEUTRA-Item`.
+    /// `TAIBroadcastEUTRA-Item` (TS 38.413 §9.4.5).
     pub struct TaiBroadcastEutraItem {
         /// `tAI`.
         req tai: Tai,
@@ -53,7 +53,7 @@ sequence! {
 }
 
 sequence! {
-    /// `EmergencyAreaIDBroadcastEUTRA-Item`.
+    /// `EmergencyAreaIDBroadcastEUTRA-Item` (TS 38.413 §9.4.5).
     pub struct EmergencyAreaIdBroadcastEutraItem {
         /// `emergencyAreaID`.
         req emergency_area_id: [u8; 3],
@@ -63,7 +63,7 @@ sequence! {
 }
 
 sequence! {
-    /// `TAIBroadcastNR-Item`.
+    /// `TAIBroadcastNR-Item` (TS 38.413 §9.4.5).
     pub struct TaiBroadcastNrItem {
         /// `tAI`.
         req tai: Tai,
@@ -73,7 +73,7 @@ sequence! {
 }
 
 sequence! {
-    /// `EmergencyAreaIDBroadcastNR-Item`.
+    /// `EmergencyAreaIDBroadcastNR-Item` (TS 38.413 §9.4.5).
     pub struct EmergencyAreaIdBroadcastNrItem {
         /// `emergencyAreaID`.
         req emergency_area_id: [u8; 3],
@@ -83,12 +83,12 @@ sequence! {
 }
 
 enumerated! {
-    /// `CancelAllWarningMessages`.
+    /// Cancel-All Warning Messages Indicator (TS 38.413 §9.3.1.47).
     pub enum CancelAllWarningMessages { True "true" } + {}
 }
 
 choice! {
-    /// `BroadcastCancelledAreaList`.
+    /// Broadcast Cancelled Area List (TS 38.413 §9.3.1.44).
     pub enum BroadcastCancelledAreaList {
         /// `cellIDCancelledEUTRA`.
         CellIdCancelledEutra(Vec<CellIdCancelledEutraItem> as List<1, 65535>),
@@ -106,7 +106,7 @@ choice! {
 }
 
 sequence! {
-    /// `CellIDCancelledEUTRA-Item`.
+    /// `CellIDCancelledEUTRA-Item` (TS 38.413 §9.4.5).
     pub struct CellIdCancelledEutraItem {
         /// `eUTRA-CGI`.
         req eutra_cgi: EutraCgi,
@@ -116,7 +116,7 @@ sequence! {
 }
 
 sequence! {
-    /// `TAICancelledEUTRA-Item`.
+    /// `TAICancelledEUTRA-Item` (TS 38.413 §9.4.5).
     pub struct TaiCancelledEutraItem {
         /// `tAI`.
         req tai: Tai,
@@ -126,7 +126,7 @@ sequence! {
 }
 
 sequence! {
-    /// `CancelledCellsInTAI-EUTRA-Item`.
+    /// `CancelledCellsInTAI-EUTRA-Item` (TS 38.413 §9.4.5).
     pub struct CancelledCellsInTaiEutraItem {
         /// `eUTRA-CGI`.
         req eutra_cgi: EutraCgi,
@@ -136,7 +136,7 @@ sequence! {
 }
 
 sequence! {
-    /// `EmergencyAreaIDCancelledEUTRA-Item`.
+    /// `EmergencyAreaIDCancelledEUTRA-Item` (TS 38.413 §9.4.5).
     pub struct EmergencyAreaIdCancelledEutraItem {
         /// `emergencyAreaID`.
         req emergency_area_id: [u8; 3],
@@ -146,7 +146,7 @@ sequence! {
 }
 
 sequence! {
-    /// `CancelledCellsInEAI-EUTRA-Item`.
+    /// `CancelledCellsInEAI-EUTRA-Item` (TS 38.413 §9.4.5).
     pub struct CancelledCellsInEaiEutraItem {
         /// `eUTRA-CGI`.
         req eutra_cgi: EutraCgi,
@@ -156,7 +156,7 @@ sequence! {
 }
 
 sequence! {
-    /// `CellIDCancelledNR-Item`.
+    /// `CellIDCancelledNR-Item` (TS 38.413 §9.4.5).
     pub struct CellIdCancelledNrItem {
         /// `nR-CGI`.
         req nr_cgi: NrCgi,
@@ -166,7 +166,7 @@ sequence! {
 }
 
 sequence! {
-    /// `TAICancelledNR-Item`.
+    /// `TAICancelledNR-Item` (TS 38.413 §9.4.5).
     pub struct TaiCancelledNrItem {
         /// `tAI`.
         req tai: Tai,
@@ -176,7 +176,7 @@ sequence! {
 }
 
 sequence! {
-    /// `CancelledCellsInTAI-NR-Item`.
+    /// `CancelledCellsInTAI-NR-Item` (TS 38.413 §9.4.5).
     pub struct CancelledCellsInTaiNrItem {
         /// `nR-CGI`.
         req nr_cgi: NrCgi,
@@ -186,7 +186,7 @@ sequence! {
 }
 
 sequence! {
-    /// `EmergencyAreaIDCancelledNR-Item`.
+    /// `EmergencyAreaIDCancelledNR-Item` (TS 38.413 §9.4.5).
     pub struct EmergencyAreaIdCancelledNrItem {
         /// `emergencyAreaID`.
         req emergency_area_id: [u8; 3],
@@ -196,7 +196,7 @@ sequence! {
 }
 
 sequence! {
-    /// `CancelledCellsInEAI-NR-Item`.
+    /// `CancelledCellsInEAI-NR-Item` (TS 38.413 §9.4.5).
     pub struct CancelledCellsInEaiNrItem {
         /// `nR-CGI`.
         req nr_cgi: NrCgi,
@@ -206,7 +206,7 @@ sequence! {
 }
 
 choice! {
-    /// `CellIDListForRestart`.
+    /// `CellIDListForRestart` (TS 38.413 §9.4.5).
     pub enum CellIdListForRestart {
         /// `eUTRA-CGIListforRestart`.
         EutraCgiListforRestart(Vec<EutraCgi> as List<1, 256>),
@@ -216,7 +216,7 @@ choice! {
 }
 
 choice! {
-    /// `PWSFailedCellIDList`.
+    /// `PWSFailedCellIDList` (TS 38.413 §9.4.5).
     pub enum PwsFailedCellIdList {
         /// `eUTRA-CGI-PWSFailedList`.
         EutraCgiPwsFailedList(Vec<EutraCgi> as List<1, 256>),

@@ -10,11 +10,12 @@ use crate::ie::{
 message! {
     /// AMF CONFIGURATION UPDATE: TS 38.413 §9.2.6.7.
     pub struct AmfConfigurationUpdate {
-        /// `AMFName`.
+        /// `AMFName`. AMF Name (TS 38.413 §9.3.3.21).
         1 reject opt amf_name: String as StringExt<1, 150>,
         /// `ServedGUAMIList`.
         96 reject lst served_guami_list: Vec<ServedGuamiItem> as List<1, 256>,
-        /// `RelativeAMFCapacity`.
+        /// `RelativeAMFCapacity`. Weight against the other AMFs of the set: 255 is the largest, 0 asks for no
+        /// new phones.
         86 ignore opt relative_amf_capacity: u8 as Int<0, 255>,
         /// `PLMNSupportList`.
         80 reject lst plmn_support_list: Vec<PlmnSupportItem> as List<1, 12>,

@@ -35,9 +35,10 @@ message! {
         /// `PDUSessionResourceSetupListHOReq`.
         73 reject req pdu_session_resource_setup_list_ho_req: Vec<PduSessionResourceSetupItemHoReq>
             as List<1, 256>,
-        /// `AllowedNSSAI`.
+        /// `AllowedNSSAI`. Allowed NSSAI (TS 38.413 §9.3.1.31).
         0 reject req allowed_nssai: Vec<SNssai> as List<1, 8, Alone>,
-        /// `MaskedIMEISV`.
+        /// `MaskedIMEISV`. IMEISV of 16 digits, the last four of the serial number masked with 1s (TS 38.413
+        /// §9.3.1.54).
         34 ignore opt masked_imeisv: u64 as Bits<64>,
         /// `SourceToTarget-TransparentContainer`.
         101 reject req source_to_target_transparent_container: Vec<u8> as Octets,

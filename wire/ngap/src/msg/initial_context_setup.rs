@@ -18,7 +18,7 @@ message! {
         10 reject req amf_ue_ngap_id: AmfUeNgapId,
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `OldAMF`.
+        /// `OldAMF`. The AMF that served the phone before, by name.
         48 reject opt old_amf: String as StringExt<1, 150>,
         /// `UEAggregateMaximumBitRate`.
         110 reject opt ue_aggregate_maximum_bit_rate: UeAggregateMaximumBitRate,
@@ -29,21 +29,22 @@ message! {
         /// `PDUSessionResourceSetupListCxtReq`.
         71 reject lst pdu_session_resource_setup_list_cxt_req: Vec<PduSessionResourceSetupItemCxtReq>
             as List<1, 256>,
-        /// `AllowedNSSAI`.
+        /// `AllowedNSSAI`. Allowed NSSAI (TS 38.413 §9.3.1.31).
         0 reject req allowed_nssai: Vec<SNssai> as List<1, 8, Alone>,
         /// `UESecurityCapabilities`.
         119 reject req ue_security_capabilities: UeSecurityCapabilities,
-        /// `SecurityKey`.
+        /// `SecurityKey`. KgNB.
         94 reject req security_key: SecurityKey,
         /// `MobilityRestrictionList`.
         36 ignore opt mobility_restriction_list: MobilityRestrictionList,
-        /// `UERadioCapability`.
+        /// `UERadioCapability`. UE Radio Capability (TS 38.413 §9.3.1.74), unread here.
         117 ignore opt ue_radio_capability: Vec<u8> as Octets,
-        /// `IndexToRFSP`.
+        /// `IndexToRFSP`. Index to RAT/Frequency Selection Priority (TS 38.413 §9.3.1.61).
         31 ignore opt index_to_rfsp: u16 as IntExt<1, 256>,
-        /// `MaskedIMEISV`.
+        /// `MaskedIMEISV`. IMEISV of 16 digits, the last four of the serial number masked with 1s (TS 38.413
+        /// §9.3.1.54).
         34 ignore opt masked_imeisv: u64 as Bits<64>,
-        /// `NAS-PDU`.
+        /// `NAS-PDU`. A NAS message.
         38 ignore opt nas_pdu: Vec<u8> as Octets,
         /// `EmergencyFallbackIndicator`.
         24 reject opt emergency_fallback_indicator: EmergencyFallbackIndicator,

@@ -13,7 +13,7 @@ message! {
     pub struct InitialUeMessage {
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `NAS-PDU`.
+        /// `NAS-PDU`. A NAS message.
         38 reject req nas_pdu: Vec<u8> as Octets,
         /// `UserLocationInformation`.
         121 reject req user_location_information: UserLocationInformation,
@@ -21,11 +21,11 @@ message! {
         90 ignore dft rrc_establishment_cause: RrcEstablishmentCause,
         /// `FiveG-S-TMSI`.
         26 reject opt five_g_s_tmsi: STmsi,
-        /// `AMFSetID`.
+        /// `AMFSetID`. AMF Set ID (TS 38.413 §9.3.3.12), of the AMF that the phone should be given.
         3 ignore opt amf_set_id: u16 as Bits<10>,
         /// `UEContextRequest`.
         112 ignore opt ue_context_request: UeContextRequest,
-        /// `AllowedNSSAI`.
+        /// `AllowedNSSAI`. Allowed NSSAI (TS 38.413 §9.3.1.31).
         0 reject lst allowed_nssai: Vec<SNssai> as List<1, 8, Alone>,
         /// `SourceToTarget-AMFInformationReroute`.
         171 ignore opt source_to_target_amf_information_reroute: SourceToTargetAmfInformationReroute,

@@ -12,7 +12,7 @@ message! {
         10 reject req amf_ue_ngap_id: AmfUeNgapId,
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `NAS-PDU`.
+        /// `NAS-PDU`. A NAS message.
         38 ignore lst nas_pdu: Vec<u8> as Octets,
         /// `Cause`.
         15 ignore dft cause: Cause,

@@ -27,11 +27,12 @@ message! {
 message! {
     /// NG SETUP RESPONSE: TS 38.413 §9.2.6.2.
     pub struct NgSetupResponse {
-        /// `AMFName`.
+        /// `AMFName`. AMF Name (TS 38.413 §9.3.3.21).
         1 reject req amf_name: String as StringExt<1, 150>,
         /// `ServedGUAMIList`.
         96 reject req served_guami_list: Vec<ServedGuamiItem> as List<1, 256>,
-        /// `RelativeAMFCapacity`.
+        /// `RelativeAMFCapacity`. Weight against the other AMFs of the set: 255 is the largest, 0 asks for no
+        /// new phones.
         86 ignore req relative_amf_capacity: u8 as Int<0, 255>,
         /// `PLMNSupportList`.
         80 reject req plmn_support_list: Vec<PlmnSupportItem> as List<1, 12>,

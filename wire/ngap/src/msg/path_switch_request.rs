@@ -49,7 +49,7 @@ message! {
         77 ignore lst pdu_session_resource_switched_list: Vec<PduSessionResourceItem> as List<1, 256>,
         /// `PDUSessionResourceReleasedListPSAck`.
         68 ignore lst pdu_session_resource_released_list_ps_ack: Vec<PduSessionResourceItem> as List<1, 256>,
-        /// `AllowedNSSAI`.
+        /// `AllowedNSSAI`. Allowed NSSAI (TS 38.413 §9.3.1.31).
         0 reject req allowed_nssai: Vec<SNssai> as List<1, 8, Alone>,
         /// `CoreNetworkAssistanceInformationForInactive`.
         18 ignore opt core_network_assistance_information_for_inactive: CoreNetworkAssistanceInformationForInactive,

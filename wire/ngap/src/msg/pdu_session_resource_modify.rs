@@ -15,7 +15,7 @@ message! {
         10 reject req amf_ue_ngap_id: AmfUeNgapId,
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `RANPagingPriority`.
+        /// `RANPagingPriority`. 1 is the most important, 256 the least.
         83 ignore opt ran_paging_priority: u16 as Int<1, 256>,
         /// `PDUSessionResourceModifyListModReq`.
         64 reject req pdu_session_resource_modify_list_mod_req: Vec<PduSessionResourceModifyItemModReq>

@@ -12,9 +12,9 @@ message! {
         10 reject req amf_ue_ngap_id: AmfUeNgapId,
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `RANPagingPriority`.
+        /// `RANPagingPriority`. 1 is the most important, 256 the least.
         83 ignore opt ran_paging_priority: u16 as Int<1, 256>,
-        /// `NAS-PDU`.
+        /// `NAS-PDU`. A NAS message.
         38 ignore opt nas_pdu: Vec<u8> as Octets,
         /// `PDUSessionResourceToReleaseListRelCmd`.
         79 reject req pdu_session_resource_to_release_list_rel_cmd: Vec<PduSessionResourceItem>

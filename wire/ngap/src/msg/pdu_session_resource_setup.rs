@@ -15,9 +15,9 @@ message! {
         10 reject req amf_ue_ngap_id: AmfUeNgapId,
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `RANPagingPriority`.
+        /// `RANPagingPriority`. 1 is the most important, 256 the least.
         83 ignore opt ran_paging_priority: u16 as Int<1, 256>,
-        /// `NAS-PDU`.
+        /// `NAS-PDU`. A NAS message.
         38 reject opt nas_pdu: Vec<u8> as Octets,
         /// `PDUSessionResourceSetupListSUReq`.
         74 reject req pdu_session_resource_setup_list_su_req: Vec<PduSessionResourceSetupItemSuReq>

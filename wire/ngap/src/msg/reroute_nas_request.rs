@@ -14,9 +14,9 @@ message! {
         10 ignore opt amf_ue_ngap_id: AmfUeNgapId,
         /// `NGAP-Message`.
         42 reject req ngap_message: Vec<u8> as Octets,
-        /// `AMFSetID`.
+        /// `AMFSetID`. AMF Set ID (TS 38.413 §9.3.3.12), of the AMF that the phone should be given.
         3 reject req amf_set_id: u16 as Bits<10>,
-        /// `AllowedNSSAI`.
+        /// `AllowedNSSAI`. Allowed NSSAI (TS 38.413 §9.3.1.31).
         0 reject lst allowed_nssai: Vec<SNssai> as List<1, 8, Alone>,
         /// `SourceToTarget-AMFInformationReroute`.
         171 ignore opt source_to_target_amf_information_reroute: SourceToTargetAmfInformationReroute,

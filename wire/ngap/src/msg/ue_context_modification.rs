@@ -16,11 +16,11 @@ message! {
         10 reject req amf_ue_ngap_id: AmfUeNgapId,
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `RANPagingPriority`.
+        /// `RANPagingPriority`. 1 is the most important, 256 the least.
         83 ignore opt ran_paging_priority: u16 as Int<1, 256>,
-        /// `SecurityKey`.
+        /// `SecurityKey`. KgNB.
         94 reject opt security_key: SecurityKey,
-        /// `IndexToRFSP`.
+        /// `IndexToRFSP`. Index to RAT/Frequency Selection Priority (TS 38.413 §9.3.1.61).
         31 ignore opt index_to_rfsp: u16 as IntExt<1, 256>,
         /// `UEAggregateMaximumBitRate`.
         110 ignore opt ue_aggregate_maximum_bit_rate: UeAggregateMaximumBitRate,

@@ -12,7 +12,7 @@ message! {
         10 reject req amf_ue_ngap_id: AmfUeNgapId,
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `UERadioCapability`.
+        /// `UERadioCapability`. UE Radio Capability (TS 38.413 §9.3.1.74), unread here.
         117 ignore opt ue_radio_capability: Vec<u8> as Octets,
         /// `UERadioCapabilityID`.
         264 reject opt ue_radio_capability_id: Vec<u8> as Octets,

@@ -16,7 +16,7 @@ message! {
     pub struct UeRadioCapabilityIdMappingResponse {
         /// `UERadioCapabilityID`.
         264 reject req ue_radio_capability_id: Vec<u8> as Octets,
-        /// `UERadioCapability`.
+        /// `UERadioCapability`. UE Radio Capability (TS 38.413 §9.3.1.74), unread here.
         117 ignore lst ue_radio_capability: Vec<u8> as Octets,
         /// `CriticalityDiagnostics`.
         19 ignore opt criticality_diagnostics: CriticalityDiagnostics,

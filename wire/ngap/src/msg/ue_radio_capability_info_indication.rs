@@ -12,7 +12,7 @@ message! {
         10 reject req amf_ue_ngap_id: AmfUeNgapId,
         /// `RAN-UE-NGAP-ID`.
         85 reject req ran_ue_ngap_id: RanUeNgapId,
-        /// `UERadioCapability`.
+        /// `UERadioCapability`. UE Radio Capability (TS 38.413 §9.3.1.74), unread here.
         117 ignore lst ue_radio_capability: Vec<u8> as Octets,
         /// `UERadioCapabilityForPaging`.
         118 ignore opt ue_radio_capability_for_paging: UeRadioCapabilityForPaging,

@@ -14,7 +14,7 @@ message! {
         95 reject req serial_number: u16 as Bits<16>,
         /// `WarningAreaList`.
         122 ignore opt warning_area_list: WarningAreaList,
-        /// `RepetitionPeriod`.
+        /// `RepetitionPeriod`. In seconds.
         87 reject req repetition_period: u32 as Int<0, 131071>,
         /// `NumberOfBroadcastsRequested`.
         47 reject req number_of_broadcasts_requested: u16 as Int<0, 65535>,
@@ -22,7 +22,7 @@ message! {
         125 ignore opt warning_type: [u8; 2],
         /// `WarningSecurityInfo`.
         124 ignore opt warning_security_info: [u8; 50],
-        /// `DataCodingScheme`.
+        /// `DataCodingScheme`. Data Coding Scheme (TS 38.413 §9.3.1.41).
         20 ignore opt data_coding_scheme: u8 as Bits<8>,
         /// `WarningMessageContents`.
         123 ignore opt warning_message_contents: Vec<u8> as OctetsSized<1, 9600>,

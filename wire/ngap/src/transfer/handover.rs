@@ -10,7 +10,7 @@ use crate::ie::{
 };
 
 sequence! {
-    /// `HandoverRequiredTransfer`.
+    /// Handover Required Transfer (TS 38.413 §9.3.4.14).
     pub struct HandoverRequiredTransfer {
         /// `directForwardingPathAvailability`.
         opt direct_forwarding_path_availability: DirectForwardingPathAvailability,
@@ -18,7 +18,7 @@ sequence! {
 }
 
 sequence! {
-    /// `HandoverCommandTransfer`.
+    /// Handover Command Transfer (TS 38.413 §9.3.4.10).
     pub struct HandoverCommandTransfer {
         /// `dLForwardingUP-TNLInformation`.
         opt dl_forwarding_up_tnl_information: UpTransportLayerInformation,
@@ -42,7 +42,7 @@ sequence! {
 }
 
 sequence! {
-    /// `HandoverRequestAcknowledgeTransfer`.
+    /// Handover Request Acknowledge Transfer (TS 38.413 §9.3.4.11).
     pub struct HandoverRequestAcknowledgeTransfer {
         /// `dL-NGU-UP-TNLInformation`.
         req dl_ngu_up_tnl_information: UpTransportLayerInformation,
@@ -72,7 +72,7 @@ sequence! {
 }
 
 sequence! {
-    /// `HandoverPreparationUnsuccessfulTransfer`.
+    /// Handover Preparation Unsuccessful Transfer (TS 38.413 §9.3.4.18).
     pub struct HandoverPreparationUnsuccessfulTransfer {
         /// `cause`.
         req cause: Cause,
@@ -80,7 +80,7 @@ sequence! {
 }
 
 sequence! {
-    /// `HandoverResourceAllocationUnsuccessfulTransfer`.
+    /// Handover Resource Allocation Unsuccessful Transfer (TS 38.413 §9.3.4.19).
     pub struct HandoverResourceAllocationUnsuccessfulTransfer {
         /// `cause`.
         req cause: Cause,

@@ -7,7 +7,7 @@ use crate::ie::{
 };
 
 sequence! {
-    /// `PathSwitchRequestTransfer`.
+    /// Path Switch Request Transfer (TS 38.413 §9.3.4.8).
     pub struct PathSwitchRequestTransfer {
         /// `dL-NGU-UP-TNLInformation`.
         req dl_ngu_up_tnl_information: UpTransportLayerInformation,
@@ -27,7 +27,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PathSwitchRequestAcknowledgeTransfer`.
+    /// Path Switch Request Acknowledge Transfer (TS 38.413 §9.3.4.9).
     pub struct PathSwitchRequestAcknowledgeTransfer {
         /// `uL-NGU-UP-TNLInformation`.
         opt ul_ngu_up_tnl_information: UpTransportLayerInformation,
@@ -41,7 +41,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PathSwitchRequestSetupFailedTransfer`.
+    /// Path Switch Request Setup Failed Transfer (TS 38.413 §9.3.4.15).
     pub struct PathSwitchRequestSetupFailedTransfer {
         /// `cause`.
         req cause: Cause,
@@ -49,7 +49,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PathSwitchRequestUnsuccessfulTransfer`.
+    /// Path Switch Request Unsuccessful Transfer (TS 38.413 §9.3.4.20).
     pub struct PathSwitchRequestUnsuccessfulTransfer {
         /// `cause`.
         req cause: Cause,

@@ -10,7 +10,7 @@ use crate::ie::{
 };
 
 message! {
-    /// `PDUSessionResourceModifyRequestTransfer`.
+    /// PDU Session Resource Modify Request Transfer (TS 38.413 §9.3.4.3).
     pub struct PduSessionResourceModifyRequestTransfer {
         /// `PDUSessionAggregateMaximumBitRate`.
         130 reject opt pdu_session_aggregate_maximum_bit_rate: PduSessionAggregateMaximumBitRate,
@@ -40,7 +40,7 @@ message! {
 }
 
 sequence! {
-    /// `PDUSessionResourceModifyResponseTransfer`.
+    /// PDU Session Resource Modify Response Transfer (TS 38.413 §9.3.4.4).
     pub struct PduSessionResourceModifyResponseTransfer {
         /// `dL-NGU-UP-TNLInformation`.
         opt dl_ngu_up_tnl_information: UpTransportLayerInformation,
@@ -62,7 +62,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PDUSessionResourceModifyUnsuccessfulTransfer`.
+    /// PDU Session Resource Modify Unsuccessful Transfer (TS 38.413 §9.3.4.17).
     pub struct PduSessionResourceModifyUnsuccessfulTransfer {
         /// `cause`.
         req cause: Cause,

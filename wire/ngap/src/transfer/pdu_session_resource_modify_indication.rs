@@ -9,7 +9,7 @@ use crate::ie::{
 };
 
 sequence! {
-    /// `PDUSessionResourceModifyIndicationTransfer`.
+    /// PDU Session Resource Modify Indication Transfer (TS 38.413 §9.3.4.6).
     pub struct PduSessionResourceModifyIndicationTransfer {
         /// `dLQosFlowPerTNLInformation`.
         req dl_qos_flow_per_tnl_information: QosFlowPerTnlInformation,
@@ -24,7 +24,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PDUSessionResourceModifyConfirmTransfer`.
+    /// PDU Session Resource Modify Confirm Transfer (TS 38.413 §9.3.4.7).
     pub struct PduSessionResourceModifyConfirmTransfer {
         /// `qosFlowModifyConfirmList`.
         req qos_flow_modify_confirm_list: Vec<Qfi> as List<1, 64, Alone>,
@@ -38,7 +38,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PDUSessionResourceModifyIndicationUnsuccessfulTransfer`.
+    /// PDU Session Resource Modify Indication Unsuccessful Transfer (TS 38.413 §9.3.4.22).
     pub struct PduSessionResourceModifyIndicationUnsuccessfulTransfer {
         /// `cause`.
         req cause: Cause,

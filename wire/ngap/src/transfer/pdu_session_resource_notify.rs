@@ -4,7 +4,7 @@ use crate::aper::codec::List;
 use crate::ie::{Cause, QosFlowNotifyItem, QosFlowWithCauseItem, SecondaryRatUsageInformation};
 
 sequence! {
-    /// `PDUSessionResourceNotifyTransfer`.
+    /// PDU Session Resource Notify Transfer (TS 38.413 §9.3.4.5).
     pub struct PduSessionResourceNotifyTransfer {
         /// `qosFlowNotifyList`.
         lst qos_flow_notify_list: Vec<QosFlowNotifyItem> as List<1, 64>,
@@ -17,7 +17,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PDUSessionResourceNotifyReleasedTransfer`.
+    /// PDU Session Resource Notify Released Transfer (TS 38.413 §9.3.4.13).
     pub struct PduSessionResourceNotifyReleasedTransfer {
         /// `cause`.
         req cause: Cause,

@@ -3,7 +3,7 @@
 use crate::ie::{Cause, SecondaryRatUsageInformation};
 
 sequence! {
-    /// `PDUSessionResourceReleaseCommandTransfer`.
+    /// PDU Session Resource Release Command Transfer (TS 38.413 §9.3.4.12).
     pub struct PduSessionResourceReleaseCommandTransfer {
         /// `cause`.
         req cause: Cause,
@@ -11,7 +11,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PDUSessionResourceReleaseResponseTransfer`.
+    /// PDU Session Resource Release Response Transfer (TS 38.413 §9.3.4.21).
     pub struct PduSessionResourceReleaseResponseTransfer {
         ;
         /// `SecondaryRATUsageInformation`.

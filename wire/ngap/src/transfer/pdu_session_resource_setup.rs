@@ -8,7 +8,7 @@ use crate::ie::{
 };
 
 message! {
-    /// `PDUSessionResourceSetupRequestTransfer`.
+    /// PDU Session Resource Setup Request Transfer (TS 38.413 §9.3.4.1).
     pub struct PduSessionResourceSetupRequestTransfer {
         /// `PDUSessionAggregateMaximumBitRate`.
         130 reject opt pdu_session_aggregate_maximum_bit_rate: PduSessionAggregateMaximumBitRate,
@@ -42,7 +42,7 @@ message! {
 }
 
 sequence! {
-    /// `PDUSessionResourceSetupResponseTransfer`.
+    /// PDU Session Resource Setup Response Transfer (TS 38.413 §9.3.4.2).
     pub struct PduSessionResourceSetupResponseTransfer {
         /// `dLQosFlowPerTNLInformation`.
         req dl_qos_flow_per_tnl_information: QosFlowPerTnlInformation,
@@ -56,7 +56,7 @@ sequence! {
 }
 
 sequence! {
-    /// `PDUSessionResourceSetupUnsuccessfulTransfer`.
+    /// PDU Session Resource Setup Unsuccessful Transfer (TS 38.413 §9.3.4.16).
     pub struct PduSessionResourceSetupUnsuccessfulTransfer {
         /// `cause`.
         req cause: Cause,

@@ -3,7 +3,7 @@
 use crate::ie::SecondaryRatUsageInformation;
 
 sequence! {
-    /// `SecondaryRATDataUsageReportTransfer`.
+    /// Secondary RAT Data Usage Report Transfer (TS 38.413 §9.3.4.23).
     pub struct SecondaryRatDataUsageReportTransfer {
         /// `secondaryRATUsageInformation`.
         opt secondary_rat_usage_information: SecondaryRatUsageInformation,
