@@ -46,9 +46,11 @@ pub enum PcoDirection {
 }
 
 /// Containers that, from the network, have a length of two octets (TS 24.008 §10.5.6.3.1): QoS rules, QoS flow
-/// descriptions, ATSSS response and DNS server security information with the length of two octets, and ECS and
-/// service-level-AA information.
-const TWO_OCTET_LENGTH: &[u16] = &[0x0023, 0x0024, 0x0030, 0x0031, 0x0032, 0x0041];
+/// descriptions, ATSSS response, DNS server security information, ECS address. From the phone the same identifiers are
+/// requests with a length of one octet.
+const TWO_OCTET_LENGTH_TO_UE: &[u16] = &[0x0023, 0x0024, 0x0030, 0x0031, 0x0032];
+/// Service-level-AA container: a length of two octets from either side.
+const SERVICE_LEVEL_AA: u16 = 0x0041;
 
 /// One protocol or container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -153,7 +155,7 @@ impl ExtendedPco {
 }
 
 fn wide(direction: PcoDirection, id: u16) -> bool {
-    direction == PcoDirection::ToUe && TWO_OCTET_LENGTH.contains(&id)
+    id == SERVICE_LEVEL_AA || direction == PcoDirection::ToUe && TWO_OCTET_LENGTH_TO_UE.contains(&id)
 }
 
 fn next_container(direction: PcoDirection, r: &mut Reader<'_>) -> Result<Container, DecodeError> {
@@ -245,5 +247,27 @@ impl Ipcp {
             .collect();
         let asked = self.code == Self::CONFIGURE_REQUEST && !options.is_empty();
         asked.then_some(Self { code: Self::CONFIGURE_NAK, identifier: self.identifier, options })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 24.008 §10.5.6.3.1
+    fn length_is_of_two_octets_by_container_and_direction() {
+        let both = [Container::request(0x0023), Container::new(0x0041, [7]), Container::request(0x000d)];
+        let from_ue = ExtendedPco::new(PcoDirection::FromUe, &both).unwrap();
+        assert_eq!(from_ue.octets(), [0x80, 0, 0x23, 0, 0, 0x41, 0, 1, 7, 0, 0x0d, 0]);
+        let to_ue = ExtendedPco::new(PcoDirection::ToUe, &both).unwrap();
+        assert_eq!(to_ue.octets(), [0x80, 0, 0x23, 0, 0, 0, 0x41, 0, 1, 7, 0, 0x0d, 0]);
+        assert!(from_ue.containers(PcoDirection::FromUe).eq(both.iter().cloned()));
+        assert!(to_ue.containers(PcoDirection::ToUe).eq(both.iter().cloned()));
+        let long = Container::new(0x000d, vec![0; 256]);
+        assert_eq!(
+            ExtendedPco::new(PcoDirection::ToUe, &[long]),
+            None,
+            "longer than one octet of length can say"
+        );
     }
 }
