@@ -6,7 +6,7 @@
 use whimbrel_ids::{DecodeError, Qfi, Reader};
 
 use super::{Octets, SmCause};
-use crate::codec::{Ie, write};
+use crate::codec::Ie;
 
 /// QoS rules as carried: requested, authorized, or changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -230,13 +230,10 @@ impl RuleOperation {
     }
 }
 
-/// The part of a rule behind its length.
-struct RuleContents<'a>(&'a QosRule);
-
-impl RuleContents<'_> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let rule = self.0;
-        let (filters, ids): (&[PacketFilter], &[u8]) = match &rule.operation {
+impl QosRule {
+    /// Appends the part behind the length.
+    fn encode_contents(&self, out: &mut Vec<u8>) {
+        let (filters, ids): (&[PacketFilter], &[u8]) = match &self.operation {
             RuleOperation::Create(f) | RuleOperation::AddFilters(f) | RuleOperation::ReplaceFilters(f) => {
                 (f, &[])
             }
@@ -244,10 +241,10 @@ impl RuleContents<'_> {
             RuleOperation::Delete | RuleOperation::KeepFilters => (&[], &[]),
         };
         let count = (filters.len() + ids.len()).min(FILTERS_MAX);
-        out.push(rule.operation.code() << 5 | u8::from(rule.default) << 4 | count as u8);
+        out.push(self.operation.code() << 5 | u8::from(self.default) << 4 | count as u8);
         filters.iter().take(count).for_each(|f| f.encode(out));
         out.extend(ids.iter().take(count).map(|id| id & 0x0f));
-        if let Some(binding) = rule.binding {
+        if let Some(binding) = self.binding {
             out.push(binding.precedence);
             out.push(u8::from(binding.segregation) << 6 | binding.qfi.value());
         }
@@ -261,7 +258,7 @@ impl QosRules {
         for rule in rules {
             octets.push(rule.id);
             let mut contents = Vec::new();
-            RuleContents(rule).encode(&mut contents);
+            rule.encode_contents(&mut contents);
             octets.extend_from_slice(&u16::try_from(contents.len()).ok()?.to_be_bytes());
             octets.extend_from_slice(&contents);
         }
@@ -292,6 +289,6 @@ impl Ie for QosRules {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        write::v::<_, 0>(&self.0, out);
+        self.0.encode(out);
     }
 }
