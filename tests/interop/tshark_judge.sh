@@ -5,6 +5,7 @@
 # Usage: tshark_judge.sh FILE.pcap...    prints each finding; exit status 0 clean, 1 findings, 2 could not judge
 #        tshark_judge.sh --selftest      plants faults in small captures and sees that they, and only they, are found
 #
+# JUDGE_FROM=ADDRESS in the environment: judge only what that address sent.
 # NAS is readable only where the null cipher (5G-EA0) was used: capture with that. SCTP is looked for in UDP port 9899,
 # too (RFC 6951).
 set -euo pipefail
@@ -16,6 +17,7 @@ OPTIONS=(
   -d sctp.ppi==60,ngap               # TS 38.412 §7: payload protocol identifier 60
   -d udp.port==9899,sctp
 )
+FROM=${JUDGE_FROM:+ip.src == $JUDGE_FROM && }
 OURS='(sctp || ngap || nas-5gs || pfcp || gtp)'
 SEVERITY_ERROR=8388608               # PI_ERROR of Wireshark's expert information
 
@@ -30,14 +32,14 @@ unknown_fields() {
 # by_filter FILE: what tshark itself marks.
 by_filter() {
   tshark -n -r "$1" "${OPTIONS[@]}" \
-    -Y "$OURS && (_ws.malformed || _ws.short || _ws.expert.severity >= $SEVERITY_ERROR || $UNKNOWN)" \
+    -Y "$FROM$OURS && (_ws.malformed || _ws.short || _ws.expert.severity >= $SEVERITY_ERROR || $UNKNOWN)" \
     -T fields -E separator=' ' -e frame.number -e frame.protocols -e _ws.expert.message 2>"$tmp/err" |
     sed "s|^|$(basename "$1"): frame |"
 }
 
 # by_text FILE: unknown NGAP procedures, and unknown NGAP elements of criticality reject. They have no field of their own.
 by_text() {
-  tshark -n -r "$1" "${OPTIONS[@]}" -Y ngap -V -O ngap 2>"$tmp/err" | awk -v file="$(basename "$1")" '
+  tshark -n -r "$1" "${OPTIONS[@]}" -Y "${FROM}ngap" -V -O ngap 2>"$tmp/err" | awk -v file="$(basename "$1")" '
     /^Frame [0-9]+:/ { frame = $2 + 0 }
     /procedureCode: Unknown/ { print file ": frame " frame " NGAP " $0 }
     /id: Unknown \(/ { unknown = $0; next }
@@ -48,6 +50,8 @@ judge() {
   local file findings=0
   for file; do
     [ -s "$file" ] || { echo "tshark_judge: no capture $file" >&2; return 2; }
+    [ "$(tshark -n -r "$file" "${OPTIONS[@]}" -Y "$FROM$OURS" 2>/dev/null | wc -l)" -gt 0 ] ||
+      { echo "tshark_judge: $file holds nothing to judge" >&2; return 2; }
     { by_filter "$file" && by_text "$file"; } >"$tmp/findings" || { cat "$tmp/err" >&2; return 2; }
     tr -s ' \t' ' ' <"$tmp/findings"
     findings=$((findings + $(wc -l <"$tmp/findings")))

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A gNB and a phone that share no code with the core take it through its procedures, and judge each answer.
 
-    scenario.py --amf ADDRESS --n3 OWN-ADDRESS --imsi IMSI --k HEX --opc HEX [--ping ADDRESS] [--trace FILE] [NAME...]
+    scenario.py --amf ADDRESS --n3 OWN-ADDRESS --imsi IMSI --k HEX --opc HEX [--ping ADDRESS] [--null-cipher] [--trace FILE] [NAME...]
     scenario.py --selftest    check the cryptography and, against a stand-in core, the judge itself
     scenario.py --serve       be that stand-in core behind the kernel's SCTP on loopback
 
@@ -60,7 +60,7 @@ class Run:
 
     def phone(self, **changes):
         o = self.options
-        values = {"imsi": o.imsi, "k": o.k, "opc": o.opc, "mcc": o.mcc, "mnc": o.mnc, **changes}
+        values = {"imsi": o.imsi, "k": o.k, "opc": o.opc, "mcc": o.mcc, "mnc": o.mnc, "null_cipher": o.null_cipher, **changes}
         return Phone(**values)
 
     def ready(self):
@@ -472,7 +472,8 @@ def options_of(arguments):
     parser.add_argument("--k", type=bytes.fromhex, default=bytes.fromhex("465b5ce8b199b49faa5f0a2ee238a6bc"))
     parser.add_argument("--opc", type=bytes.fromhex, default=bytes.fromhex("cd63cb71954a9f4e48a5994e37a02baf"))
     parser.add_argument("--ping", default="10.45.0.1")
-    parser.add_argument("--trace")
+    parser.add_argument("--null-cipher", action="store_true", help="the phone offers 5G-EA0 alone, so that captures can be read")
+    parser.add_argument("--trace", help="a file for each message sent and received, in hexadecimal")
     parser.add_argument("--selftest", action="store_true")
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("names", nargs="*", metavar="NAME", help="scenarios to run: " + ", ".join(SCENARIOS))
