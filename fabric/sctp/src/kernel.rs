@@ -162,7 +162,10 @@ impl KernelTransport {
                     }
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => self.counters.receive_errors += 1,
+                Err(_) => {
+                    self.counters.receive_errors += 1;
+                    break;
+                }
             }
         }
         self.buffer = buffer;
@@ -289,6 +292,10 @@ impl KernelTransport {
             addresses.push(a);
         }
         addresses
+    }
+
+    pub(crate) fn associations(&self) -> impl Iterator<Item = AssociationId> {
+        self.by_kernel.keys().filter_map(|k| self.name_of(*k))
     }
 
     fn name_of(&self, kernel: i32) -> Option<AssociationId> {

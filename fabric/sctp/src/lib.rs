@@ -40,9 +40,10 @@ pub const UDP_PORT: u16 = 9899;
 pub struct Settings {
     /// Which way to the network.
     pub mode: Mode,
-    /// Port, addresses and protocol values. Without `local_addresses` all addresses of the host are served.
+    /// Port, addresses and protocol values. Without `local_addresses` all addresses of the host are served; a client
+    /// may give port zero for any that is free.
     pub endpoint: Config,
-    /// Our UDP port, for [`Mode::Udp`].
+    /// Our UDP port, for [`Mode::Udp`]; a client beside a server on one host needs another than its, or zero for any.
     pub udp_port: u16,
     /// Differentiated services code point of all packets. Default 46 (expedited forwarding), as for signalling.
     pub dscp: u8,
@@ -198,6 +199,14 @@ impl Transport {
         match &mut self.inner {
             Inner::Packets(t) => t.input(now, Input::Abort { association }),
             Inner::Kernel(t) => t.abort(association),
+        }
+    }
+
+    /// The associations there are.
+    pub fn associations(&self) -> Vec<AssociationId> {
+        match &self.inner {
+            Inner::Packets(t) => t.endpoint().associations().collect(),
+            Inner::Kernel(t) => t.associations().collect(),
         }
     }
 

@@ -52,6 +52,31 @@ impl PacketTransport {
                 errno: None,
             });
         }
+        if settings.endpoint.port != 0 {
+            return Self::open_port(mode, settings, mode == Mode::Raw, secret, now, limits);
+        }
+        let mut settings = settings.clone();
+        let mut last = None;
+        for port in ephemeral_ports(secret) {
+            settings.endpoint.port = port;
+            match Self::open_port(mode, &settings, true, secret, now, limits) {
+                Err(o) if o.errno == Some(libc::EADDRINUSE) => last = Some(o),
+                done => return done,
+            }
+        }
+        Err(last
+            .unwrap_or_else(|| Obstacle::of(mode, "finding a free port", &io::ErrorKind::AddrInUse.into())))
+    }
+
+    /// `claim`: takes the lock on the port, which UDP sockets have of their own unless the port was ours to choose.
+    fn open_port(
+        mode: Mode,
+        settings: &Settings,
+        claim: bool,
+        secret: [u8; 32],
+        now: Instant,
+        limits: &mut Vec<String>,
+    ) -> Result<Self, Obstacle> {
         let wildcard = settings.endpoint.local_addresses.is_empty();
         let locals = if wildcard {
             vec![Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()]
@@ -60,10 +85,17 @@ impl PacketTransport {
         };
         let (mut sockets, mut guards) = (Vec::new(), Vec::new());
         for local in locals {
-            match open_socket(mode, local, settings, &mut guards) {
-                Ok(fd) => sockets.push(Socket { fd, local }),
+            let claimed = if claim { claim_port(mode, local, settings) } else { Ok(None) };
+            let opened = claimed.and_then(|g| open_socket(mode, local, settings).map(|fd| (g, fd)));
+            match opened {
+                Ok((guard, fd)) => {
+                    guards.extend(guard);
+                    sockets.push(Socket { fd, local });
+                }
                 // A host without IPv6 serves IPv4 all the same, unless it was told an IPv6 address.
-                Err(o) if wildcard && local.is_ipv6() => limits.push(format!("no IPv6 ({})", o.cause)),
+                Err(o) if wildcard && local.is_ipv6() && o.errno != Some(libc::EADDRINUSE) => {
+                    limits.push(format!("no IPv6 ({})", o.cause))
+                }
                 Err(o) => return Err(o),
             }
         }
@@ -203,6 +235,15 @@ fn send_run(
     run.clear();
 }
 
+/// SCTP ports to try for a client, beginning anywhere in the dynamic range (RFC 6335 §6).
+fn ephemeral_ports(secret: [u8; 32]) -> impl Iterator<Item = u16> {
+    const FIRST: u16 = 49_152;
+    const ATTEMPTS_MAX: u16 = 256;
+    let [a, b, ..] = secret;
+    let start = u16::from_be_bytes([a, b]);
+    (0..ATTEMPTS_MAX).map(move |i| FIRST + start.wrapping_add(i) % (u16::MAX - FIRST))
+}
+
 /// The socket bound to a path's local address, or one of its family that is bound to all.
 fn socket_for(sockets: &[Socket], path: Path) -> Option<&Socket> {
     let of_family = || sockets.iter().filter(|s| s.local.is_ipv4() == path.remote.is_ipv4());
@@ -233,12 +274,13 @@ fn received(
     Some((Path { local: local.into(), remote: from.ip(), udp_port: 0 }, octets.get(header..)?))
 }
 
-fn open_socket(
-    mode: Mode,
-    local: IpAddr,
-    settings: &Settings,
-    guards: &mut Vec<PortGuard>,
-) -> Result<OwnedFd, Obstacle> {
+fn claim_port(mode: Mode, local: IpAddr, settings: &Settings) -> Result<Option<PortGuard>, Obstacle> {
+    let port = settings.endpoint.port;
+    let explain = |e: io::Error| Obstacle::of(mode, &format!("taking {local} port {port}"), &e);
+    PortGuard::take(local, port).map(Some).map_err(explain)
+}
+
+fn open_socket(mode: Mode, local: IpAddr, settings: &Settings) -> Result<OwnedFd, Obstacle> {
     let port = settings.endpoint.port;
     let (kind, protocol, bind_port) = match mode {
         Mode::Udp => (libc::SOCK_DGRAM, libc::IPPROTO_UDP, settings.udp_port),
@@ -247,7 +289,6 @@ fn open_socket(
     let fail = |what: String| move |e: io::Error| Obstacle::of(mode, &what, &e);
     let fd = sys::socket(sys::family(local), kind, protocol).map_err(fail("opening a socket".into()))?;
     if mode == Mode::Raw {
-        guards.push(PortGuard::take(local, port).map_err(fail(format!("taking {local} port {port}")))?);
         // Without the filter all works too: the endpoint ignores other ports.
         let _ = sys::attach_filter(fd.as_fd(), &port_filter(local, port));
     }

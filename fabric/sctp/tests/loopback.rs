@@ -110,6 +110,24 @@ fn raw_bound_to_all_addresses() {
     until(&mut [&mut client, &mut server], &mut seen, false, |s| s.len() >= 2);
 }
 
+#[test]
+fn clients_without_a_port_get_different_ones() {
+    for (mode, port) in [(Mode::Raw, 20180), (Mode::Udp, 20190)] {
+        let Some(mut server) = open(&settings(mode, "127.0.0.1", port, port)) else { continue };
+        let clients = [0, 0].map(|_| {
+            let mut t = open(&settings(mode, "127.0.0.1", 0, 0)).unwrap();
+            t.connect(now(), &["127.0.0.1".parse().unwrap()], port, port).unwrap();
+            t
+        });
+        for mut client in clients {
+            let mut seen = Vec::new();
+            until(&mut [&mut client, &mut server], &mut seen, false, |s| s.contains(&"0 up".into()));
+            assert_eq!(client.associations().len(), 1);
+        }
+        assert_eq!(server.associations().len(), 2);
+    }
+}
+
 #[test] // RFC 6951
 fn udp_ipv4() {
     exercise(Mode::Udp, "127.0.0.1", "127.0.0.1", 20130);
