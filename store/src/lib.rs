@@ -1,1 +1,43 @@
-//! Subscribers in an embedded SQLite file
+//! Subscribers in one SQLite file, their keys sealed under a key file.
+//!
+//! ```no_run
+//! use std::path::Path;
+//! use whimbrel_security::{K, Opc};
+//! use whimbrel_store::{OperatorCode, Store, SubscriberRecord};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut store = Store::open(Path::new("subscribers.db"), Path::new("subscribers.key"))?;
+//! let supi = "imsi-999700000000001".parse()?;
+//! store.add(&SubscriberRecord::new(supi, K::new([1; 16]), OperatorCode::Opc(Opc::new([2; 16]))))?;
+//! assert!(store.cached(supi)?.is_some());
+//! # Ok(())
+//! # }
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bit_rate;
+mod cache;
+mod columns;
+mod csv;
+mod error;
+mod export;
+mod import;
+mod record;
+mod schema;
+mod seal;
+mod store;
+mod subscription;
+mod text;
+
+pub use bit_rate::{Ambr, BitRate};
+pub use cache::Changes;
+pub use error::StoreError;
+pub use export::Secrets;
+pub use import::{BAD_LINES_MAX, BadLine, Format, Imported, OnExisting, Problem};
+pub use record::{Algorithm, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, WithSecrets};
+pub use store::{PAGE_MAX, Store};
+pub use subscription::{
+    AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, InvalidSubscription, Ipv6Prefix, RatType, SLICES_MAX,
+    SessionType, SscMode, SubscribedSlice, Subscription,
+};

@@ -1,0 +1,274 @@
+//! The columns of a CSV import: a subscriber with one slice fits in plain columns, any other in `subscription`.
+
+use core::str::FromStr;
+use std::sync::Arc;
+
+use whimbrel_ids::{Dnn, FiveQi, SNssai, Supi};
+use whimbrel_security::{AuthenticationManagementField, K, Op, Opc, SqnOffset};
+
+use crate::bit_rate::BitRate;
+use crate::import::Problem;
+use crate::record::{
+    Algorithm, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, fresh_sqn_offset,
+};
+use crate::subscription::{DnnConfiguration, SessionType, SubscribedSlice, Subscription};
+use crate::text::from_hex;
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
+    Supi,
+    K,
+    Op,
+    Opc,
+    Amf,
+    Algorithm,
+    SqnOffset,
+    Status,
+    Msisdn,
+    Slice,
+    Dnn,
+    SessionType,
+    FiveQi,
+    ArpPriorityLevel,
+    UeAmbrUplink,
+    UeAmbrDownlink,
+    SessionAmbrUplink,
+    SessionAmbrDownlink,
+    Ipv4,
+    Ipv6,
+    Rfsp,
+    Subscription,
+}
+
+use Column as C;
+
+/// All columns, with their names in the header.
+const COLUMNS: [(Column, &str); 22] = [
+    (C::Supi, "supi"),
+    (C::K, "k"),
+    (C::Op, "op"),
+    (C::Opc, "opc"),
+    (C::Amf, "amf"),
+    (C::Algorithm, "algorithm"),
+    (C::SqnOffset, "sqn_offset"),
+    (C::Status, "status"),
+    (C::Msisdn, "msisdn"),
+    (C::Slice, "slice"),
+    (C::Dnn, "dnn"),
+    (C::SessionType, "session_type"),
+    (C::FiveQi, "five_qi"),
+    (C::ArpPriorityLevel, "arp_priority_level"),
+    (C::UeAmbrUplink, "ue_ambr_uplink"),
+    (C::UeAmbrDownlink, "ue_ambr_downlink"),
+    (C::SessionAmbrUplink, "session_ambr_uplink"),
+    (C::SessionAmbrDownlink, "session_ambr_downlink"),
+    (C::Ipv4, "ipv4"),
+    (C::Ipv6, "ipv6"),
+    (C::Rfsp, "rfsp"),
+    (C::Subscription, "subscription"),
+];
+
+/// The columns that together say what `subscription` says alone.
+const OF_SUBSCRIPTION: [Column; 12] = [
+    C::Slice,
+    C::Dnn,
+    C::SessionType,
+    C::FiveQi,
+    C::ArpPriorityLevel,
+    C::UeAmbrUplink,
+    C::UeAmbrDownlink,
+    C::SessionAmbrUplink,
+    C::SessionAmbrDownlink,
+    C::Ipv4,
+    C::Ipv6,
+    C::Rfsp,
+];
+
+impl Column {
+    fn name(self) -> &'static str {
+        COLUMNS[self as usize].1
+    }
+}
+
+/// The header line: which column stands where.
+pub(crate) struct Header {
+    /// The field of each column, by the column's number.
+    place: [Option<usize>; COLUMNS.len()],
+    fields: usize,
+    /// The subscription of the row before and the fields that said it: mostly the next row's are the same.
+    last: Option<(Vec<String>, Arc<Subscription>)>,
+}
+
+impl Header {
+    /// The names of all columns, for who misspelt one.
+    pub(crate) fn names() -> String {
+        COLUMNS.map(|(_, name)| name).join(", ")
+    }
+
+    pub(crate) fn read(fields: &[String]) -> Result<Self, Problem> {
+        let mut place = [None; COLUMNS.len()];
+        for (at, name) in fields.iter().enumerate() {
+            let column = COLUMNS.iter().find(|(_, n)| n.eq_ignore_ascii_case(name));
+            let (column, name) = *column.ok_or_else(|| Problem::UnknownColumn(name.clone()))?;
+            if place[column as usize].replace(at).is_some() {
+                return Err(Problem::ColumnTwice(name));
+            }
+        }
+        let header = Self { place, fields: fields.len(), last: None };
+        match [C::Supi, C::K].into_iter().find(|c| header.place[*c as usize].is_none()) {
+            Some(absent) => Err(Problem::Missing(absent.name())),
+            None => Ok(header),
+        }
+    }
+
+    /// The record of a row.
+    pub(crate) fn record(&mut self, fields: &[String]) -> Result<SubscriberRecord, Problem> {
+        if fields.len() != self.fields {
+            return Err(Problem::FieldCount { found: fields.len(), expected: self.fields });
+        }
+        let row = Fields { place: &self.place, fields };
+        let operator_code = match (row.key(C::Op)?, row.key(C::Opc)?) {
+            (Some(op), None) => OperatorCode::Op(Op::new(op)),
+            (None, Some(opc)) => OperatorCode::Opc(Opc::new(opc)),
+            _ => return Err(Problem::Record(InvalidRecord::OperatorCode)),
+        };
+        let amf = match row.text(C::Amf) {
+            Some(amf) => {
+                AuthenticationManagementField(from_hex(amf).ok_or(Problem::Record(InvalidRecord::Amf))?)
+            }
+            None => AuthenticationManagementField::FIVE_G,
+        };
+        let sqn_offset: Option<u64> = row.value(C::SqnOffset, |_| "a whole number")?;
+        let record = SubscriberRecord {
+            supi: row.parsed::<Supi>(C::Supi)?.ok_or(Problem::Missing("supi"))?,
+            k: K::new(row.key(C::K)?.ok_or(Problem::Missing("k"))?),
+            operator_code,
+            amf,
+            algorithm: row.parsed::<Algorithm>(C::Algorithm)?.unwrap_or_default(),
+            sqn_offset: sqn_offset.map_or_else(fresh_sqn_offset, SqnOffset::new),
+            status: row.parsed::<Status>(C::Status)?.unwrap_or_default(),
+            msisdn: row.parsed::<Msisdn>(C::Msisdn)?,
+            subscription: self.subscription(fields)?,
+        };
+        record.check().map_err(Problem::Record)?;
+        Ok(record)
+    }
+
+    fn subscription(&mut self, fields: &[String]) -> Result<Arc<Subscription>, Problem> {
+        let row = Fields { place: &self.place, fields };
+        let says =
+            || OF_SUBSCRIPTION.iter().chain([&C::Subscription]).map(|c| row.text(*c).unwrap_or_default());
+        if let Some((_, subscription)) = self.last.as_ref().filter(|(last, _)| says().eq(last.iter())) {
+            return Ok(Arc::clone(subscription));
+        }
+        let subscription = Arc::new(row.subscription()?);
+        self.last = Some((says().map(str::to_owned).collect(), Arc::clone(&subscription)));
+        Ok(subscription)
+    }
+}
+
+/// A row under its header.
+struct Fields<'a> {
+    place: &'a [Option<usize>; COLUMNS.len()],
+    fields: &'a [String],
+}
+
+impl Fields<'_> {
+    /// The field of a column, unless absent or empty.
+    fn text(&self, column: Column) -> Option<&str> {
+        let field = self.fields.get(self.place[column as usize]?)?.as_str();
+        (!field.is_empty()).then_some(field)
+    }
+
+    fn value<T: FromStr>(
+        &self,
+        column: Column,
+        expected: impl FnOnce(T::Err) -> &'static str,
+    ) -> Result<Option<T>, Problem> {
+        let parse =
+            |t: &str| t.parse().map_err(|e| Problem::Field { column: column.name(), expected: expected(e) });
+        self.text(column).map(parse).transpose()
+    }
+
+    fn parsed<T: FromStr<Err = whimbrel_ids::ParseIdError>>(
+        &self,
+        column: Column,
+    ) -> Result<Option<T>, Problem> {
+        self.value(column, |e: whimbrel_ids::ParseIdError| e.expected)
+    }
+
+    fn key(&self, column: Column) -> Result<Option<[u8; 16]>, Problem> {
+        let read = |t| from_hex(t).ok_or(Problem::Record(InvalidRecord::Key(column.name())));
+        self.text(column).map(read).transpose()
+    }
+
+    fn subscription(&self) -> Result<Subscription, Problem> {
+        if let Some(json) = self.text(C::Subscription) {
+            if let Some(other) = OF_SUBSCRIPTION.into_iter().find(|c| self.text(*c).is_some()) {
+                return Err(Problem::SubscriptionTwice(other.name()));
+            }
+            return serde_json::from_str(json).map_err(|e| Problem::Subscription(e.to_string()));
+        }
+        let mut subscription =
+            Subscription { rfsp: self.value(C::Rfsp, |_| "1 to 256")?, ..Subscription::default() };
+        self.rate(C::UeAmbrUplink, &mut subscription.ue_ambr.uplink)?;
+        self.rate(C::UeAmbrDownlink, &mut subscription.ue_ambr.downlink)?;
+        let s_nssai = self.parsed::<SNssai>(C::Slice)?.unwrap_or(SNssai::sst(1));
+        subscription.slices = vec![SubscribedSlice { s_nssai, default: true, dnns: self.dnns()? }];
+        Ok(subscription)
+    }
+
+    /// The data networks, separated by semicolons; the first is the default and has the static addresses.
+    fn dnns(&self) -> Result<Vec<DnnConfiguration>, Problem> {
+        let bad =
+            |e: whimbrel_ids::ParseIdError| Problem::Field { column: C::Dnn.name(), expected: e.expected };
+        let mut dnns = Vec::new();
+        for name in self.text(C::Dnn).unwrap_or("internet").split(';') {
+            let mut d = DnnConfiguration::new(name.trim().parse::<Dnn>().map_err(bad)?);
+            if let Some(only) = self.parsed::<SessionType>(C::SessionType)? {
+                (d.session_type, d.allowed_session_types) = (only, allowed_with(only));
+            }
+            if let Some(five_qi) = self.value(C::FiveQi, |_| "a number, such as 9")? {
+                d.five_qi = FiveQi(five_qi);
+            }
+            if let Some(level) = self.value(C::ArpPriorityLevel, |_| "1 to 15")? {
+                d.arp.priority_level = level;
+            }
+            self.rate(C::SessionAmbrUplink, &mut d.session_ambr.uplink)?;
+            self.rate(C::SessionAmbrDownlink, &mut d.session_ambr.downlink)?;
+            if dnns.is_empty() {
+                d.default = true;
+                d.ipv4 = self.value(C::Ipv4, |_| "an IPv4 address")?;
+                d.ipv6 = self.parsed(C::Ipv6)?;
+            }
+            dnns.push(d);
+        }
+        Ok(dnns)
+    }
+
+    fn rate(&self, column: Column, rate: &mut BitRate) -> Result<(), Problem> {
+        if let Some(given) = self.parsed(column)? {
+            *rate = given;
+        }
+        Ok(())
+    }
+}
+
+/// A phone whose default is both IP versions may ask for either alone (TS 23.501 §5.8.2.2.1).
+fn allowed_with(session_type: SessionType) -> Vec<SessionType> {
+    match session_type {
+        SessionType::Ipv4v6 => vec![SessionType::Ipv4, SessionType::Ipv6, SessionType::Ipv4v6],
+        only => vec![only],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_stand_in_the_order_of_their_numbers() {
+        assert!(COLUMNS.iter().enumerate().all(|(i, (c, _))| *c as usize == i));
+    }
+}

@@ -1,0 +1,207 @@
+//! What can go wrong with a store, each in one sentence that says what is the case and what to do.
+
+use core::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rusqlite::ErrorCode;
+use whimbrel_ids::Supi;
+
+use crate::import::BadLine;
+use crate::record::InvalidRecord;
+
+/// Why the store did not do what was asked. Nothing is half-done: each operation is one transaction.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The subscribers' file exists, its key file does not.
+    KeyFileMissing {
+        /// Where it was looked for.
+        key_file: PathBuf,
+        /// The subscribers' file.
+        path: PathBuf,
+    },
+    /// The key file holds no key.
+    KeyFileInvalid {
+        /// The file.
+        key_file: PathBuf,
+    },
+    /// Others can read the key file.
+    KeyFileExposed {
+        /// The file.
+        key_file: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// The subscribers' keys were sealed with another key file.
+    WrongKeyFile {
+        /// The file given.
+        key_file: PathBuf,
+        /// The subscribers' file.
+        path: PathBuf,
+    },
+    /// The file is no store, or is damaged.
+    Corrupt {
+        /// The subscribers' file.
+        path: PathBuf,
+    },
+    /// The file was written by a later version of this program.
+    Newer {
+        /// The subscribers' file.
+        path: PathBuf,
+        /// The version of its layout.
+        version: i64,
+    },
+    /// Another process kept the file locked.
+    Locked {
+        /// The subscribers' file.
+        path: PathBuf,
+    },
+    /// No room is left.
+    DiskFull {
+        /// The subscribers' file.
+        path: PathBuf,
+    },
+    /// The file may not be read or written, or its folder is absent.
+    Denied {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: Option<io::Error>,
+    },
+    /// The SUPI is in the store already.
+    Exists(Supi),
+    /// The SUPI is not in the store.
+    Unknown(Supi),
+    /// Another subscriber has this MSISDN.
+    MsisdnTaken,
+    /// An edit changed the SUPI.
+    SupiChanged(Supi),
+    /// The record is not valid.
+    Invalid(InvalidRecord),
+    /// Lines of an import are not valid; nothing was imported.
+    Import(Vec<BadLine>),
+    /// Reading an import or writing an export failed.
+    Io(io::Error),
+    /// No random octets could be had from the system.
+    NoRandomness,
+    /// Anything else that SQLite reports.
+    Sqlite {
+        /// The subscribers' file.
+        path: PathBuf,
+        /// What it says.
+        source: rusqlite::Error,
+    },
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::KeyFileMissing { key_file, path } => write!(
+                f,
+                "the key file {} is missing, so the keys of the subscribers in {} cannot be read: restore it from its backup",
+                key_file.display(),
+                path.display()
+            ),
+            Self::KeyFileInvalid { key_file } => write!(
+                f,
+                "the key file {} does not hold a key of 64 hexadecimal digits: restore it from its backup",
+                key_file.display()
+            ),
+            Self::KeyFileExposed { key_file, mode } => write!(
+                f,
+                "every user can read the key file {0} (mode {mode:o}): run chmod 600 {0}",
+                key_file.display()
+            ),
+            Self::WrongKeyFile { key_file, path } => write!(
+                f,
+                "the key file {} is not the one that sealed the subscribers in {}: give the right one",
+                key_file.display(),
+                path.display()
+            ),
+            Self::Corrupt { path } => write!(
+                f,
+                "the subscribers' file {} is damaged or is no subscribers' file: restore it from a backup or an export",
+                path.display()
+            ),
+            Self::Newer { path, version } => write!(
+                f,
+                "the subscribers' file {} has layout {version}, which a later version of this program wrote: use that version",
+                path.display()
+            ),
+            Self::Locked { path } => write!(
+                f,
+                "another process keeps the subscribers' file {} locked: wait for it, or stop it, and try again",
+                path.display()
+            ),
+            Self::DiskFull { path } => write!(
+                f,
+                "no room is left for the subscribers' file {}: nothing was changed; free space and try again",
+                path.display()
+            ),
+            Self::Denied { path, source } => {
+                write!(f, "{} cannot be opened or written", path.display())?;
+                if let Some(source) = source {
+                    write!(f, " ({source})")?;
+                }
+                f.write_str(": check that its folder exists and belongs to this user")
+            }
+            Self::Exists(supi) => write!(f, "{supi} is a subscriber already: edit or remove it"),
+            Self::Unknown(supi) => write!(f, "{supi} is no subscriber"),
+            Self::MsisdnTaken => f.write_str("another subscriber has this MSISDN"),
+            Self::SupiChanged(supi) => {
+                write!(f, "the SUPI of {supi} cannot be changed: remove the subscriber and add another")
+            }
+            Self::Invalid(e) => write!(f, "the subscriber is not valid: {e}"),
+            Self::Import(lines) => {
+                f.write_str("nothing was imported")?;
+                lines
+                    .iter()
+                    .enumerate()
+                    .try_for_each(|(i, l)| write!(f, "{}{l}", if i == 0 { ": " } else { "; " }))
+            }
+            Self::Io(e) => write!(f, "reading or writing the subscribers' list failed: {e}"),
+            Self::NoRandomness => f.write_str("the system gives no random octets, so no key can be sealed"),
+            Self::Sqlite { path, source } => {
+                write!(f, "the subscribers' file {} failed: {source}", path.display())
+            }
+        }
+    }
+}
+
+impl core::error::Error for StoreError {}
+
+impl From<InvalidRecord> for StoreError {
+    fn from(e: InvalidRecord) -> Self {
+        Self::Invalid(e)
+    }
+}
+
+impl From<io::Error> for StoreError {
+    fn from(e: io::Error) -> Self {
+        Self::Io(e)
+    }
+}
+
+/// What SQLite's failure on the file at `path` means to an operator.
+pub(crate) fn of_sqlite(path: &Path, e: rusqlite::Error) -> StoreError {
+    let path = path.to_owned();
+    match e.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked { path },
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt { path },
+        Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
+            StoreError::Denied { path, source: None }
+        }
+        _ => StoreError::Sqlite { path, source: e },
+    }
+}
+
+/// What the system's refusal to open or create the file at `path` means.
+pub(crate) fn of_file(path: &Path, e: io::Error) -> StoreError {
+    let path = path.to_owned();
+    match e.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => StoreError::DiskFull { path },
+        _ => StoreError::Denied { path, source: Some(e) },
+    }
+}

@@ -1,0 +1,381 @@
+//! Bulk import: all of a file in one transaction, or nothing.
+
+use core::fmt;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::io::{self, BufRead, Read};
+use std::rc::Rc;
+
+use serde::de::{Deserializer as _, SeqAccess, Visitor};
+use whimbrel_ids::Supi;
+
+use crate::columns::Header;
+use crate::csv::{RowError, Rows};
+use crate::error::StoreError;
+use crate::record::{InvalidRecord, Raw, SubscriberRecord};
+use crate::store::{Store, Writer};
+
+/// Bad lines that one report names; after these, reading stops.
+pub const BAD_LINES_MAX: usize = 20;
+/// Records between two calls of the progress function.
+const PROGRESS_STEP: u64 = 1_000;
+
+/// How a list of subscribers is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Comma-separated values with a header line; the columns are in this crate's README.
+    Csv,
+    /// A JSON array of records, or one record after the other.
+    Json,
+}
+
+/// What an import does with a SUPI that the store has already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnExisting {
+    /// It is an error.
+    Refuse,
+    /// The line replaces the record.
+    Replace,
+    /// The record stays.
+    Skip,
+}
+
+/// What an import did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Imported {
+    /// New subscribers.
+    pub added: u64,
+    /// Records replaced.
+    pub replaced: u64,
+    /// Lines passed over.
+    pub skipped: u64,
+}
+
+/// A line that cannot be imported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    /// Its number, from 1; of a record over several lines the first in CSV, the last in JSON.
+    pub line: u64,
+    /// What is wrong with it.
+    pub problem: Problem,
+}
+
+/// What can be wrong with a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Problem {
+    /// There is no header line.
+    NoHeader,
+    /// The header names a column that is not known.
+    UnknownColumn(String),
+    /// The header names a column twice.
+    ColumnTwice(&'static str),
+    /// A column or field that every line needs is absent or empty.
+    Missing(&'static str),
+    /// The row has another number of fields than the header.
+    FieldCount {
+        /// Of the row.
+        found: usize,
+        /// Of the header.
+        expected: usize,
+    },
+    /// A field that is not what its column holds.
+    Field {
+        /// The column.
+        column: &'static str,
+        /// What it holds.
+        expected: &'static str,
+    },
+    /// The column `subscription` beside one of those that it contains.
+    SubscriptionTwice(&'static str),
+    /// The column `subscription` does not hold the JSON of a subscription.
+    Subscription(String),
+    /// Quotation marks are not balanced.
+    Quotes,
+    /// The line is longer than a megabyte.
+    TooLong,
+    /// The line is not UTF-8.
+    Encoding,
+    /// Not JSON, or not of a record.
+    Json(String),
+    /// The record is not valid.
+    Record(InvalidRecord),
+    /// The SUPI is in the store already.
+    Exists(Supi),
+    /// The SUPI is on an earlier line.
+    Repeated {
+        /// The SUPI.
+        supi: Supi,
+        /// The earlier line.
+        first: u64,
+    },
+    /// The MSISDN is another subscriber's.
+    MsisdnTaken,
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}: {}", self.line, self.problem)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoHeader => f.write_str("the file is empty: begin with a header line such as supi,k,opc"),
+            Self::UnknownColumn(name) => {
+                write!(f, "there is no column {name:?}: the columns are {}", Header::names())
+            }
+            Self::ColumnTwice(name) => write!(f, "column {name} is there twice"),
+            Self::Missing(name) => write!(f, "{name} is missing"),
+            Self::FieldCount { found, expected } => {
+                write!(f, "{found} fields where the header has {expected}")
+            }
+            Self::Field { column, expected } => write!(f, "{column} must be {expected}"),
+            Self::SubscriptionTwice(name) => {
+                write!(f, "{name} and subscription contradict each other: give one of them")
+            }
+            Self::Subscription(e) => write!(f, "subscription is not valid: {e}"),
+            Self::Quotes => f.write_str("quotation marks are not balanced"),
+            Self::TooLong => f.write_str("the line is longer than a megabyte"),
+            Self::Encoding => f.write_str("the line is not UTF-8"),
+            Self::Json(e) => f.write_str(e),
+            Self::Record(e) => fmt::Display::fmt(e, f),
+            Self::Exists(supi) => write!(f, "{supi} is a subscriber already"),
+            Self::Repeated { supi, first } => write!(f, "{supi} is on line {first} already"),
+            Self::MsisdnTaken => f.write_str("another subscriber has this msisdn"),
+        }
+    }
+}
+
+impl From<RowError> for Problem {
+    fn from(e: RowError) -> Self {
+        match e {
+            RowError::Quotes => Self::Quotes,
+            RowError::TooLong => Self::TooLong,
+            RowError::Encoding => Self::Encoding,
+        }
+    }
+}
+
+impl Store {
+    /// Imports a list of subscribers in one transaction; `progress` is told now and then how many lines are done.
+    ///
+    /// Errors: [`StoreError::Import`] with up to [`BAD_LINES_MAX`] bad lines; nothing is imported then.
+    pub fn import(
+        &mut self,
+        input: impl BufRead,
+        format: Format,
+        on_existing: OnExisting,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Imported, StoreError> {
+        let done = self.change(|writer| {
+            let mut import = Import {
+                writer,
+                on_existing,
+                progress,
+                lines: HashMap::new(),
+                replaced_subscriptions: false,
+                imported: Imported::default(),
+                bad: Vec::new(),
+            };
+            match format {
+                Format::Csv => import.csv(input)?,
+                Format::Json => import.json(input)?,
+            }
+            import.finish()
+        })?;
+        self.clear_cache();
+        Ok(done)
+    }
+}
+
+struct Import<'a, 'w> {
+    writer: &'a mut Writer<'w>,
+    on_existing: OnExisting,
+    progress: &'a mut dyn FnMut(u64),
+    /// The line of each SUPI so far.
+    lines: HashMap<Supi, u64>,
+    replaced_subscriptions: bool,
+    imported: Imported,
+    bad: Vec<BadLine>,
+}
+
+impl Import<'_, '_> {
+    fn csv(&mut self, input: impl BufRead) -> Result<(), StoreError> {
+        let mut rows = Rows::new(input);
+        let Some(first) = rows.next()? else {
+            self.bad.push(BadLine { line: 1, problem: Problem::NoHeader });
+            return Ok(());
+        };
+        let mut header = match first.fields.map_err(Problem::from).and_then(|f| Header::read(&f)) {
+            Ok(header) => header,
+            Err(problem) => {
+                self.bad.push(BadLine { line: first.line, problem });
+                return Ok(());
+            }
+        };
+        while let Some(row) = rows.next()? {
+            let record = row.fields.map_err(Problem::from).and_then(|f| header.record(&f));
+            self.take(row.line, record)?;
+            if self.bad.len() == BAD_LINES_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn json(&mut self, mut input: impl BufRead) -> Result<(), StoreError> {
+        let lines = Rc::new(Cell::new(1));
+        let array = begins_array(&mut input, &lines)?;
+        let before = lines.get() - 1;
+        let counted = CountedLines { input, lines: Rc::clone(&lines) };
+        let mut reader = serde_json::Deserializer::from_reader(counted);
+        let read = if array {
+            reader.deserialize_seq(Records { import: self, lines: &lines }).and_then(|done| {
+                reader.end()?;
+                Ok(done)
+            })
+        } else {
+            self.json_one_by_one(reader, &lines)
+        };
+        match read {
+            Ok(done) => done,
+            Err(e) if e.is_io() => Err(StoreError::Io(e.into())),
+            Err(e) => {
+                // The line is said apart; what serde_json appends to its sentence would repeat it.
+                let whole = e.to_string();
+                let told = whole.rsplit_once(" at line ").map_or(whole.as_str(), |(told, _)| told);
+                let line = before + (e.line() as u64).max(1);
+                self.bad.push(BadLine { line, problem: Problem::Json(told.to_owned()) });
+                Ok(())
+            }
+        }
+    }
+
+    fn json_one_by_one<R: Read>(
+        &mut self,
+        reader: serde_json::Deserializer<serde_json::de::IoRead<R>>,
+        lines: &Cell<u64>,
+    ) -> serde_json::Result<Result<(), StoreError>> {
+        for record in reader.into_iter::<Raw>() {
+            let taken = self.take(lines.get(), checked(record?));
+            if taken.is_err() || self.bad.len() == BAD_LINES_MAX {
+                return Ok(taken);
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// Writes the record of a line, or remembers what is wrong with it.
+    fn take(&mut self, line: u64, record: Result<SubscriberRecord, Problem>) -> Result<(), StoreError> {
+        match record.map(|r| self.put(line, &r)) {
+            Ok(Err(StoreError::MsisdnTaken)) => {
+                self.bad.push(BadLine { line, problem: Problem::MsisdnTaken })
+            }
+            Ok(Ok(Some(problem))) | Err(problem) => self.bad.push(BadLine { line, problem }),
+            Ok(Ok(None)) => {}
+            Ok(Err(e)) => return Err(e),
+        }
+        let done = self.lines.len() as u64;
+        if done.is_multiple_of(PROGRESS_STEP) {
+            (self.progress)(done);
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, line: u64, record: &SubscriberRecord) -> Result<Option<Problem>, StoreError> {
+        let supi = record.supi;
+        if let Some(&first) = self.lines.get(&supi) {
+            return Ok(Some(Problem::Repeated { supi, first }));
+        }
+        self.lines.insert(supi, line);
+        match (self.writer.exists(supi)?, self.on_existing) {
+            (false, _) => self.imported.added += 1,
+            (true, OnExisting::Refuse) => return Ok(Some(Problem::Exists(supi))),
+            (true, OnExisting::Replace) => {
+                self.imported.replaced += 1;
+                self.replaced_subscriptions = true;
+            }
+            (true, OnExisting::Skip) => {
+                self.imported.skipped += 1;
+                return Ok(None);
+            }
+        }
+        self.writer.put(record).map(|()| None)
+    }
+
+    fn finish(self) -> Result<Imported, StoreError> {
+        if !self.bad.is_empty() {
+            return Err(StoreError::Import(self.bad));
+        }
+        if self.replaced_subscriptions {
+            self.writer.sweep_all()?;
+        }
+        self.writer.log(None)?;
+        (self.progress)(self.lines.len() as u64);
+        Ok(self.imported)
+    }
+}
+
+/// Visits the records of a JSON array without holding them.
+struct Records<'i, 'a, 'w> {
+    import: &'i mut Import<'a, 'w>,
+    lines: &'i Cell<u64>,
+}
+
+impl<'de> Visitor<'de> for Records<'_, '_, '_> {
+    type Value = Result<(), StoreError>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of subscribers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+        while let Some(record) = seq.next_element::<Raw>()? {
+            let taken = self.import.take(self.lines.get(), checked(record));
+            if taken.is_err() || self.import.bad.len() == BAD_LINES_MAX {
+                // What is left must be read, or the array seems not to end.
+                while seq.next_element::<serde::de::IgnoredAny>()?.is_some() {}
+                return Ok(taken);
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Judged apart from its parsing, so that the error has a line.
+fn checked(raw: Raw) -> Result<SubscriberRecord, Problem> {
+    raw.try_into().map_err(Problem::Record)
+}
+
+/// Passes over white space; tells whether an array begins.
+fn begins_array(input: &mut impl BufRead, lines: &Cell<u64>) -> io::Result<bool> {
+    loop {
+        let Some(&next) = input.fill_buf()?.first() else { return Ok(false) };
+        if !next.is_ascii_whitespace() {
+            return Ok(next == b'[');
+        }
+        lines.set(lines.get() + u64::from(next == b'\n'));
+        input.consume(1);
+    }
+}
+
+/// Counts the line breaks that pass.
+struct CountedLines<R> {
+    input: R,
+    lines: Rc<Cell<u64>>,
+}
+
+impl<R: BufRead> Read for CountedLines<R> {
+    /// One octet at a time, as serde_json asks: a larger read would count lines that are not parsed yet.
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let (Some(place), Some(&next)) = (out.first_mut(), self.input.fill_buf()?.first()) else {
+            return Ok(0);
+        };
+        *place = next;
+        self.input.consume(1);
+        self.lines.set(self.lines.get() + u64::from(next == b'\n'));
+        Ok(1)
+    }
+}

@@ -1,0 +1,325 @@
+//! A subscriber: identity, keys and subscription.
+
+use core::fmt;
+use core::str::FromStr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
+use whimbrel_ids::{Instant, ParseIdError, Supi};
+use whimbrel_security::{AuthenticationManagementField, K, Milenage, Op, Opc, SqnOffset};
+
+use crate::subscription::{InvalidSubscription, Subscription};
+use crate::text::{self, from_hex, serde_as_text, to_hex};
+
+/// The operator's part of the key material: its own constant, or that constant bound to the subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OperatorCode {
+    /// OP, common to an operator's USIMs.
+    Op(Op),
+    /// OPc, the subscriber's own.
+    Opc(Opc),
+}
+
+/// Authentication algorithm (TS 29.503 §6.3.6.3.2 names it `algorithmId`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Algorithm {
+    /// TS 35.206.
+    #[default]
+    Milenage,
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Algorithm::Milenage => f.write_str("milenage"),
+        }
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = ParseIdError;
+
+    fn from_str(s: &str) -> Result<Self, ParseIdError> {
+        const E: ParseIdError = ParseIdError { expected: "an algorithm: milenage" };
+        if s.eq_ignore_ascii_case("milenage") { Ok(Self::Milenage) } else { Err(E) }
+    }
+}
+
+/// Whether a subscriber may register.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// May register.
+    #[default]
+    Enabled,
+    /// Is refused (TS 23.502 §4.2.2.2.2, operator determined barring).
+    Barred,
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Status::Enabled => "enabled",
+            Status::Barred => "barred",
+        })
+    }
+}
+
+impl FromStr for Status {
+    type Err = ParseIdError;
+
+    fn from_str(s: &str) -> Result<Self, ParseIdError> {
+        match s {
+            "enabled" => Ok(Self::Enabled),
+            "barred" => Ok(Self::Barred),
+            _ => Err(ParseIdError { expected: "a status: enabled or barred" }),
+        }
+    }
+}
+
+/// MSISDN, the public number of a subscriber: 5 to 15 digits (TS 23.003 §3.3; GPSI: §28.8).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Msisdn(Box<str>);
+
+impl Msisdn {
+    /// The digits.
+    pub fn digits(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Msisdn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Redacted, as a SUPI is.
+impl fmt::Debug for Msisdn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Msisdn(…)")
+    }
+}
+
+impl FromStr for Msisdn {
+    type Err = ParseIdError;
+
+    /// Reads `msisdn-49170123456`, `+49170123456` or the digits alone.
+    fn from_str(s: &str) -> Result<Self, ParseIdError> {
+        let digits = s.strip_prefix("msisdn-").or(s.strip_prefix('+')).unwrap_or(s);
+        if (5..=15).contains(&digits.len()) && digits.bytes().all(|c| c.is_ascii_digit()) {
+            Ok(Self(digits.into()))
+        } else {
+            Err(ParseIdError { expected: "an MSISDN of 5 to 15 digits, such as 49170123456" })
+        }
+    }
+}
+
+serde_as_text!(Msisdn);
+
+/// A subscriber.
+///
+/// `Debug` shows no key and no identity. `Serialize` writes no key: see [`WithSecrets`] for an export that does.
+/// `Deserialize` needs `supi`, `k` and one of `op` and `opc`; everything else has a default.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Raw")]
+pub struct SubscriberRecord {
+    /// Who.
+    pub supi: Supi,
+    /// Permanent key.
+    pub k: K,
+    /// OP or OPc.
+    pub operator_code: OperatorCode,
+    /// Authentication management field of vectors; its separation bit is set.
+    pub amf: AuthenticationManagementField,
+    /// Authentication algorithm.
+    pub algorithm: Algorithm,
+    /// What is added to the time to give SEQ (TS 33.102 Annex C).
+    pub sqn_offset: SqnOffset,
+    /// Whether the subscriber may register.
+    pub status: Status,
+    /// Public number.
+    pub msisdn: Option<Msisdn>,
+    /// What may be used.
+    pub subscription: Arc<Subscription>,
+}
+
+/// A record that the store refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidRecord {
+    /// A key is not 32 hexadecimal digits; which one.
+    Key(&'static str),
+    /// Neither OP nor OPc, or both.
+    OperatorCode,
+    /// The AMF field is not 4 hexadecimal digits with the separation bit set.
+    Amf,
+    /// The subscription is not valid.
+    Subscription(InvalidSubscription),
+}
+
+impl fmt::Display for InvalidRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Key(name) => write!(f, "{name} must be 32 hexadecimal digits"),
+            Self::OperatorCode => f.write_str("give exactly one of opc and op"),
+            Self::Amf => {
+                f.write_str("amf must be 4 hexadecimal digits of which the first is 8 to f (separation bit)")
+            }
+            Self::Subscription(e) => fmt::Display::fmt(e, f),
+        }
+    }
+}
+
+impl core::error::Error for InvalidRecord {}
+
+impl From<InvalidSubscription> for InvalidRecord {
+    fn from(e: InvalidSubscription) -> Self {
+        Self::Subscription(e)
+    }
+}
+
+impl SubscriberRecord {
+    /// A subscriber with all defaults: AMF 8000, Milenage, enabled, slice 1, DNN `internet`; its SEQ begins now, at 1.
+    pub fn new(supi: Supi, k: K, operator_code: OperatorCode) -> Self {
+        Self {
+            supi,
+            k,
+            operator_code,
+            amf: AuthenticationManagementField::FIVE_G,
+            algorithm: Algorithm::default(),
+            sqn_offset: fresh_sqn_offset(),
+            status: Status::default(),
+            msisdn: None,
+            subscription: Arc::default(),
+        }
+    }
+
+    /// The authentication functions of this subscriber.
+    pub fn milenage(&self) -> Milenage {
+        match &self.operator_code {
+            OperatorCode::Op(op) => Milenage::from_op(&self.k, op),
+            OperatorCode::Opc(opc) => Milenage::new(&self.k, opc.clone()),
+        }
+    }
+
+    /// Whether the store takes it.
+    pub fn check(&self) -> Result<(), InvalidRecord> {
+        if !self.amf.separation_bit() {
+            return Err(InvalidRecord::Amf);
+        }
+        Ok(self.subscription.check()?)
+    }
+}
+
+/// The offset of a subscriber that begins now.
+pub(crate) fn fresh_sqn_offset() -> SqnOffset {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    SqnOffset::with_seq_at(Instant(u64::try_from(since.as_micros()).unwrap_or(u64::MAX)), 1)
+}
+
+/// The record as JSON has it. Its texts of keys are short-lived; the octets that they become are wiped.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Raw {
+    #[serde(with = "text")]
+    pub(crate) supi: Supi,
+    pub(crate) k: String,
+    #[serde(default)]
+    pub(crate) op: Option<String>,
+    #[serde(default)]
+    pub(crate) opc: Option<String>,
+    #[serde(default)]
+    pub(crate) amf: Option<String>,
+    #[serde(default)]
+    pub(crate) algorithm: Algorithm,
+    #[serde(default)]
+    pub(crate) sqn_offset: Option<u64>,
+    #[serde(default)]
+    pub(crate) status: Status,
+    #[serde(default)]
+    pub(crate) msisdn: Option<Msisdn>,
+    #[serde(default)]
+    pub(crate) subscription: Arc<Subscription>,
+}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        use zeroize::Zeroize;
+        self.k.zeroize();
+        self.op.zeroize();
+        self.opc.zeroize();
+    }
+}
+
+impl TryFrom<Raw> for SubscriberRecord {
+    type Error = InvalidRecord;
+
+    fn try_from(raw: Raw) -> Result<Self, InvalidRecord> {
+        let operator_code = match (&raw.op, &raw.opc) {
+            (Some(op), None) => OperatorCode::Op(Op::new(from_hex(op).ok_or(InvalidRecord::Key("op"))?)),
+            (None, Some(opc)) => OperatorCode::Opc(Opc::new(from_hex(opc).ok_or(InvalidRecord::Key("opc"))?)),
+            _ => return Err(InvalidRecord::OperatorCode),
+        };
+        let amf = match &raw.amf {
+            Some(amf) => AuthenticationManagementField(from_hex(amf).ok_or(InvalidRecord::Amf)?),
+            None => AuthenticationManagementField::FIVE_G,
+        };
+        let record = Self {
+            supi: raw.supi,
+            k: K::new(from_hex(&raw.k).ok_or(InvalidRecord::Key("k"))?),
+            operator_code,
+            amf,
+            algorithm: raw.algorithm,
+            sqn_offset: raw.sqn_offset.map_or_else(fresh_sqn_offset, SqnOffset::new),
+            status: raw.status,
+            msisdn: raw.msisdn.clone(),
+            subscription: Arc::clone(&raw.subscription),
+        };
+        record.check()?;
+        Ok(record)
+    }
+}
+
+impl Serialize for SubscriberRecord {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        self.write(s, false)
+    }
+}
+
+/// Serializes a record with its keys, so that an import can read it back.
+#[derive(Clone, Copy, Debug)]
+pub struct WithSecrets<'a>(pub &'a SubscriberRecord);
+
+impl Serialize for WithSecrets<'_> {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        self.0.write(s, true)
+    }
+}
+
+impl SubscriberRecord {
+    fn write<S: Serializer>(&self, s: S, secrets: bool) -> Result<S::Ok, S::Error> {
+        let fields = 6 + usize::from(self.msisdn.is_some()) + if secrets { 2 } else { 0 };
+        let mut s = s.serialize_struct("SubscriberRecord", fields)?;
+        s.serialize_field("supi", &self.supi.to_string())?;
+        if secrets {
+            s.serialize_field("k", &to_hex(self.k.octets()))?;
+            match &self.operator_code {
+                OperatorCode::Op(op) => s.serialize_field("op", &to_hex(op.octets()))?,
+                OperatorCode::Opc(opc) => s.serialize_field("opc", &to_hex(opc.octets()))?,
+            }
+        }
+        s.serialize_field("amf", &to_hex(&self.amf.0))?;
+        s.serialize_field("algorithm", &self.algorithm)?;
+        s.serialize_field("sqn_offset", &self.sqn_offset.value())?;
+        s.serialize_field("status", &self.status)?;
+        if let Some(msisdn) = &self.msisdn {
+            s.serialize_field("msisdn", msisdn)?;
+        }
+        s.serialize_field("subscription", &*self.subscription)?;
+        s.end()
+    }
+}

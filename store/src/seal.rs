@@ -1,0 +1,152 @@
+//! Keys at rest: AES-256-GCM-SIV (RFC 8452) under a key that lives in a file of its own.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use aes_gcm_siv::aead::{AeadInOut, KeyInit};
+use aes_gcm_siv::{Aes256GcmSiv, Nonce};
+use whimbrel_ids::Supi;
+use whimbrel_security::{K, Op, Opc};
+use zeroize::Zeroizing;
+
+use crate::error::{StoreError, of_file};
+use crate::record::OperatorCode;
+use crate::text::{from_hex, to_hex};
+
+/// Octets of a nonce.
+const NONCE: usize = 12;
+/// Octets of an authentication tag.
+const TAG: usize = 16;
+/// A kind and two keys of 16 octets.
+const PLAIN: usize = 33;
+/// Octets of a sealed pair of keys.
+const SEALED: usize = NONCE + PLAIN + TAG;
+
+const KIND_OPC: u8 = 0;
+const KIND_OP: u8 = 1;
+
+/// Seals and opens under the key of a key file.
+pub(crate) struct Sealer(Aes256GcmSiv);
+
+impl Sealer {
+    /// Reads the key file; creates it, with a new key and mode 0600, where `create` allows.
+    pub(crate) fn open(key_file: &Path, create: bool, store: &Path) -> Result<Self, StoreError> {
+        match fs::metadata(key_file) {
+            Ok(meta) if meta.permissions().mode() & 0o007 != 0 => {
+                let mode = meta.permissions().mode() & 0o777;
+                Err(StoreError::KeyFileExposed { key_file: key_file.to_owned(), mode })
+            }
+            Ok(_) => Self::read(key_file),
+            Err(e) if e.kind() == io::ErrorKind::NotFound && create => {
+                create_key_file(key_file)?;
+                Self::read(key_file)
+            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                Err(StoreError::KeyFileMissing { key_file: key_file.to_owned(), path: store.to_owned() })
+            }
+            Err(e) => Err(of_file(key_file, e)),
+        }
+    }
+
+    fn read(key_file: &Path) -> Result<Self, StoreError> {
+        let text = match fs::read_to_string(key_file) {
+            Ok(text) => Zeroizing::new(text),
+            Err(e) if e.kind() == io::ErrorKind::InvalidData => {
+                return Err(StoreError::KeyFileInvalid { key_file: key_file.to_owned() });
+            }
+            Err(e) => return Err(of_file(key_file, e)),
+        };
+        let key: Option<[u8; 32]> = from_hex(text.trim());
+        let key =
+            Zeroizing::new(key.ok_or_else(|| StoreError::KeyFileInvalid { key_file: key_file.to_owned() })?);
+        Ok(Self(Aes256GcmSiv::new((&*key).into())))
+    }
+
+    /// Nonce, ciphertext and tag of `plain`, bound to `context`.
+    pub(crate) fn seal<const N: usize>(&self, context: &[u8], plain: [u8; N]) -> Result<Vec<u8>, StoreError> {
+        let mut nonce = [0; NONCE];
+        getrandom::fill(&mut nonce).map_err(|_| StoreError::NoRandomness)?;
+        let mut plain = Zeroizing::new(plain);
+        let tag = self.0.encrypt_inout_detached(&Nonce::from(nonce), context, plain.as_mut_slice().into());
+        // Only a text of 64 GiB is too long for the cipher.
+        let tag = tag.map_err(|_| StoreError::NoRandomness)?;
+        let mut sealed = Vec::with_capacity(NONCE + N + TAG);
+        sealed.extend_from_slice(&nonce);
+        sealed.extend_from_slice(&*plain);
+        sealed.extend_from_slice(&tag);
+        Ok(sealed)
+    }
+
+    /// What was sealed for this context under this key; `None` for anything else.
+    pub(crate) fn open_sealed<const N: usize>(
+        &self,
+        context: &[u8],
+        sealed: &[u8],
+    ) -> Option<Zeroizing<[u8; N]>> {
+        let (nonce, rest) = sealed.split_first_chunk::<NONCE>()?;
+        let (text, tag) = rest.split_last_chunk::<TAG>()?;
+        let mut plain = Zeroizing::new(<[u8; N]>::try_from(text).ok()?);
+        let nonce = Nonce::from(*nonce);
+        self.0.decrypt_inout_detached(&nonce, context, plain.as_mut_slice().into(), &(*tag).into()).ok()?;
+        Some(plain)
+    }
+
+    /// Seals the keys of a subscriber.
+    pub(crate) fn seal_keys(
+        &self,
+        supi: Supi,
+        k: &K,
+        operator_code: &OperatorCode,
+    ) -> Result<Vec<u8>, StoreError> {
+        let (kind, code) = match operator_code {
+            OperatorCode::Opc(opc) => (KIND_OPC, opc.octets()),
+            OperatorCode::Op(op) => (KIND_OP, op.octets()),
+        };
+        let mut plain = Zeroizing::new([0; PLAIN]);
+        plain[0] = kind;
+        plain[1..17].copy_from_slice(k.octets());
+        plain[17..].copy_from_slice(code);
+        self.seal(supi.to_string().as_bytes(), *plain)
+    }
+
+    /// The keys of a subscriber; `None` if they were not sealed for it under this key.
+    pub(crate) fn open_keys(&self, supi: Supi, sealed: &[u8]) -> Option<(K, OperatorCode)> {
+        debug_assert_eq!(SEALED, 61);
+        let plain = self.open_sealed::<PLAIN>(supi.to_string().as_bytes(), sealed)?;
+        let k = K::new(plain[1..17].try_into().ok()?);
+        let code = plain[17..].try_into().ok()?;
+        let operator_code = match plain[0] {
+            KIND_OPC => OperatorCode::Opc(Opc::new(code)),
+            KIND_OP => OperatorCode::Op(Op::new(code)),
+            _ => return None,
+        };
+        Some((k, operator_code))
+    }
+}
+
+/// Creates a key file whole or not at all: two processes that start together end with the same key.
+fn create_key_file(key_file: &Path) -> Result<(), StoreError> {
+    let mut key = Zeroizing::new([0; 32]);
+    getrandom::fill(key.as_mut_slice()).map_err(|_| StoreError::NoRandomness)?;
+    let text = Zeroizing::new(to_hex(&*key) + "\n");
+    let mut mark = [0; 8];
+    getrandom::fill(&mut mark).map_err(|_| StoreError::NoRandomness)?;
+    let mut draft = key_file.as_os_str().to_owned();
+    draft.push(format!(".{}", to_hex(&mark)));
+    let draft = PathBuf::from(draft);
+    let written =
+        write_private(&draft, text.as_bytes()).and_then(|()| match fs::hard_link(&draft, key_file) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            other => other,
+        });
+    let _ = fs::remove_file(&draft);
+    written.map_err(|e| of_file(key_file, e))
+}
+
+fn write_private(path: &Path, text: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(text)?;
+    file.sync_all()
+}

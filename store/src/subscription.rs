@@ -1,0 +1,418 @@
+//! What a subscriber may use: the access and mobility, slice and session data of TS 29.503 §6.1.6.2.
+//!
+//! Many subscribers have the same subscription; records share it ([`std::sync::Arc`]).
+
+use core::fmt;
+use core::net::{Ipv4Addr, Ipv6Addr};
+use core::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_ids::{Dnn, FiveQi, ParseIdError, SNssai, Tac};
+
+use crate::bit_rate::Ambr;
+use crate::text::{self, serde_as_text};
+
+/// Subscribed S-NSSAIs of one phone at most (TS 23.501 §5.15.3).
+pub const SLICES_MAX: usize = 16;
+/// DNNs of one slice at most: a bound of ours, several times what networks configure.
+pub const DNNS_MAX: usize = 32;
+/// Forbidden areas of one phone at most: a bound of ours, one list of TS 24.501 §9.11.3.9 holds 16.
+pub const AREAS_MAX: usize = 16;
+
+/// Everything subscribed but the identity and the keys.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Subscription {
+    /// Subscribed UE-AMBR (TS 23.501 §5.7.2.6).
+    pub ue_ambr: Ambr,
+    /// Subscribed slices; at least one is a default slice.
+    pub slices: Vec<SubscribedSlice>,
+    /// Index to RAT/frequency selection priority, 1 to 256 (TS 23.501 §5.3.4.3).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rfsp: Option<u16>,
+    /// Radio access technologies that the phone may not use (TS 23.501 §5.3.4.1).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rat_restrictions: Vec<RatType>,
+    /// Tracking areas in which the phone gets no service (TS 23.501 §5.3.4.1).
+    #[serde(with = "tacs", skip_serializing_if = "Vec::is_empty")]
+    pub forbidden_areas: Vec<Tac>,
+}
+
+impl Default for Subscription {
+    /// Slice SST 1 with the DNN `internet`, 1 Gbit/s, no restriction.
+    fn default() -> Self {
+        Self {
+            ue_ambr: Ambr::DEFAULT,
+            slices: vec![SubscribedSlice::default()],
+            rfsp: None,
+            rat_restrictions: Vec::new(),
+            forbidden_areas: Vec::new(),
+        }
+    }
+}
+
+/// Radio access technology (TS 29.571 §5.4.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum RatType {
+    /// New Radio.
+    #[serde(rename = "NR")]
+    Nr,
+    /// E-UTRA connected to the 5G core.
+    #[serde(rename = "EUTRA")]
+    Eutra,
+    /// Wireless LAN.
+    #[serde(rename = "WLAN")]
+    Wlan,
+    /// Virtual: any non-3GPP access.
+    #[serde(rename = "VIRTUAL")]
+    Virtual,
+}
+
+/// A subscribed slice and the data networks reached through it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubscribedSlice {
+    /// The slice, as `1` or `1-0000ab`.
+    #[serde(with = "text")]
+    pub s_nssai: SNssai,
+    /// Whether it serves a phone that asks for none (TS 23.501 §5.15.3). Absent means yes.
+    #[serde(default = "yes")]
+    pub default: bool,
+    /// Its data networks; one is the default.
+    #[serde(default = "internet")]
+    pub dnns: Vec<DnnConfiguration>,
+}
+
+impl Default for SubscribedSlice {
+    fn default() -> Self {
+        Self { s_nssai: SNssai::sst(1), default: true, dnns: internet() }
+    }
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn internet() -> Vec<DnnConfiguration> {
+    // A constant text that is a DNN.
+    "internet"
+        .parse()
+        .map(|dnn| vec![DnnConfiguration { default: true, ..DnnConfiguration::new(dnn) }])
+        .unwrap_or_default()
+}
+
+/// How sessions of one data network are served (TS 29.503 §6.1.6.2.9).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DnnConfiguration {
+    /// The data network.
+    #[serde(with = "text")]
+    pub dnn: Dnn,
+    /// Whether it serves a phone that names none.
+    #[serde(default)]
+    pub default: bool,
+    /// Session type where the phone leaves it open.
+    #[serde(default = "ipv4v6")]
+    pub session_type: SessionType,
+    /// Session types that the phone may ask for; contains the default one.
+    #[serde(default = "ip_types")]
+    pub allowed_session_types: Vec<SessionType>,
+    /// Session and service continuity mode (TS 23.501 §5.6.9).
+    #[serde(default)]
+    pub ssc_mode: SscMode,
+    /// 5QI of the default QoS flow: a non-GBR one (TS 23.501 §5.7.2.7).
+    #[serde(with = "five_qi", default = "five_qi::default")]
+    pub five_qi: FiveQi,
+    /// Priority of the default QoS flow.
+    #[serde(default)]
+    pub arp: Arp,
+    /// Subscribed session-AMBR.
+    #[serde(default = "default_ambr")]
+    pub session_ambr: Ambr,
+    /// The address that this subscriber always gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ipv4: Option<Ipv4Addr>,
+    /// The prefix that this subscriber always gets.
+    #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
+    pub ipv6: Option<Ipv6Prefix>,
+}
+
+impl DnnConfiguration {
+    /// A data network with the defaults: IPv4v6, SSC mode 1, 5QI 9, 1 Gbit/s, addresses from a pool.
+    pub fn new(dnn: Dnn) -> Self {
+        Self {
+            dnn,
+            default: false,
+            session_type: ipv4v6(),
+            allowed_session_types: ip_types(),
+            ssc_mode: SscMode::default(),
+            five_qi: five_qi::default(),
+            arp: Arp::default(),
+            session_ambr: default_ambr(),
+            ipv4: None,
+            ipv6: None,
+        }
+    }
+}
+
+fn ipv4v6() -> SessionType {
+    SessionType::Ipv4v6
+}
+
+fn ip_types() -> Vec<SessionType> {
+    vec![SessionType::Ipv4, SessionType::Ipv6, SessionType::Ipv4v6]
+}
+
+fn default_ambr() -> Ambr {
+    Ambr::DEFAULT
+}
+
+/// PDU session type (TS 29.571 §5.4.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SessionType {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// Both.
+    Ipv4v6,
+    /// Octets without structure.
+    Unstructured,
+    /// Ethernet frames.
+    Ethernet,
+}
+
+const SESSION_TYPES: [(SessionType, &str); 5] = [
+    (SessionType::Ipv4, "IPV4"),
+    (SessionType::Ipv6, "IPV6"),
+    (SessionType::Ipv4v6, "IPV4V6"),
+    (SessionType::Unstructured, "UNSTRUCTURED"),
+    (SessionType::Ethernet, "ETHERNET"),
+];
+
+impl fmt::Display for SessionType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(SESSION_TYPES.iter().find(|(t, _)| t == self).map_or("", |(_, name)| name))
+    }
+}
+
+impl FromStr for SessionType {
+    type Err = ParseIdError;
+
+    /// Reads the names of TS 29.571 in any case.
+    fn from_str(s: &str) -> Result<Self, ParseIdError> {
+        const E: ParseIdError =
+            ParseIdError { expected: "a session type: IPV4, IPV6, IPV4V6, UNSTRUCTURED or ETHERNET" };
+        SESSION_TYPES.iter().find(|(_, name)| name.eq_ignore_ascii_case(s)).map(|(t, _)| *t).ok_or(E)
+    }
+}
+
+serde_as_text!(SessionType);
+
+/// SSC mode (TS 29.571 §5.4.3.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum SscMode {
+    /// The anchor stays.
+    #[default]
+    #[serde(rename = "SSC_MODE_1")]
+    One,
+    /// Break before make.
+    #[serde(rename = "SSC_MODE_2")]
+    Two,
+    /// Make before break.
+    #[serde(rename = "SSC_MODE_3")]
+    Three,
+}
+
+/// Allocation and retention priority (TS 23.501 §5.7.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Arp {
+    /// 1 (highest) to 15.
+    pub priority_level: u8,
+    /// Whether it may take the resources of others.
+    #[serde(default)]
+    pub may_preempt: bool,
+    /// Whether others may take its resources.
+    #[serde(default)]
+    pub preemptable: bool,
+}
+
+impl Default for Arp {
+    /// Priority 8, the middle, and no pre-emption.
+    fn default() -> Self {
+        Self { priority_level: 8, may_preempt: false, preemptable: false }
+    }
+}
+
+/// An IPv6 prefix of a session: 64 bits (TS 23.501 §5.8.2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ipv6Prefix(Ipv6Addr);
+
+impl Ipv6Prefix {
+    /// The prefix, with zeros in its lower 64 bits.
+    pub const fn address(self) -> Ipv6Addr {
+        self.0
+    }
+}
+
+impl fmt::Display for Ipv6Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/64", self.0)
+    }
+}
+
+impl FromStr for Ipv6Prefix {
+    type Err = ParseIdError;
+
+    fn from_str(s: &str) -> Result<Self, ParseIdError> {
+        const E: ParseIdError =
+            ParseIdError { expected: "an IPv6 prefix of 64 bits, such as 2001:db8:0:1::/64" };
+        let address: Ipv6Addr = s.strip_suffix("/64").ok_or(E)?.parse().map_err(|_| E)?;
+        if address.to_bits() as u64 == 0 { Ok(Self(address)) } else { Err(E) }
+    }
+}
+
+mod five_qi {
+    use super::FiveQi;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    /// Best effort (TS 23.501 table 5.7.4-1).
+    pub(super) fn default() -> FiveQi {
+        FiveQi(9)
+    }
+
+    pub(super) fn serialize<S: Serializer>(v: &FiveQi, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_u8(v.0)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<FiveQi, D::Error> {
+        u8::deserialize(d).map(FiveQi)
+    }
+}
+
+mod tacs {
+    use super::Tac;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(v: &[Tac], s: S) -> Result<S::Ok, S::Error> {
+        s.collect_seq(v.iter().map(|t| t.value()))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Tac>, D::Error> {
+        let tac = |v| Tac::new(v).ok_or_else(|| D::Error::custom("a TAC has at most 24 bits"));
+        Vec::<u32>::deserialize(d)?.into_iter().map(tac).collect()
+    }
+}
+
+/// A subscription that contradicts itself or the standard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidSubscription {
+    /// No slice, or more than [`SLICES_MAX`].
+    SliceCount,
+    /// The same slice twice.
+    SliceTwice(SNssai),
+    /// No slice is a default slice.
+    NoDefaultSlice,
+    /// A slice without a DNN, or with more than [`DNNS_MAX`].
+    DnnCount(SNssai),
+    /// The same DNN twice in a slice.
+    DnnTwice(SNssai),
+    /// Not exactly one default DNN in a slice.
+    DefaultDnn(SNssai),
+    /// The default session type of a DNN is not among its allowed ones.
+    SessionType(SNssai),
+    /// A 5QI that is not a non-GBR one.
+    FiveQi(FiveQi),
+    /// An ARP priority level outside 1 to 15.
+    Arp(u8),
+    /// An RFSP outside 1 to 256.
+    Rfsp(u16),
+    /// More than [`AREAS_MAX`] forbidden areas.
+    AreaCount,
+}
+
+impl fmt::Display for InvalidSubscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SliceCount => write!(f, "a subscription has 1 to {SLICES_MAX} slices"),
+            Self::SliceTwice(s) => write!(f, "slice {s} is listed twice"),
+            Self::NoDefaultSlice => f.write_str("at least one slice must be a default slice"),
+            Self::DnnCount(s) => write!(f, "slice {s} must have 1 to {DNNS_MAX} DNNs"),
+            Self::DnnTwice(s) => write!(f, "slice {s} lists a DNN twice"),
+            Self::DefaultDnn(s) => write!(f, "slice {s} must have exactly one default DNN"),
+            Self::SessionType(s) => {
+                write!(f, "the session type of a DNN in slice {s} is not among its allowed session types")
+            }
+            Self::FiveQi(q) => write!(
+                f,
+                "5QI {} cannot carry a default QoS flow: use 5 to 9, 69, 70, 79, 80 or one of the operator's, 128 to 254",
+                q.0
+            ),
+            Self::Arp(v) => write!(f, "ARP priority level {v} is not within 1 to 15"),
+            Self::Rfsp(v) => write!(f, "RFSP index {v} is not within 1 to 256"),
+            Self::AreaCount => write!(f, "a subscription has at most {AREAS_MAX} forbidden areas"),
+        }
+    }
+}
+
+impl core::error::Error for InvalidSubscription {}
+
+impl Subscription {
+    /// Whether it keeps to the standard and to the bounds here.
+    pub fn check(&self) -> Result<(), InvalidSubscription> {
+        use InvalidSubscription as E;
+        if self.slices.is_empty() || self.slices.len() > SLICES_MAX {
+            return Err(E::SliceCount);
+        }
+        if let Some(s) = first_repeated(self.slices.iter().map(|s| s.s_nssai)) {
+            return Err(E::SliceTwice(s));
+        }
+        if !self.slices.iter().any(|s| s.default) {
+            return Err(E::NoDefaultSlice);
+        }
+        if let Some(rfsp) = self.rfsp.filter(|v| !(1..=256).contains(v)) {
+            return Err(E::Rfsp(rfsp));
+        }
+        if self.forbidden_areas.len() > AREAS_MAX {
+            return Err(E::AreaCount);
+        }
+        self.slices.iter().try_for_each(SubscribedSlice::check)
+    }
+}
+
+impl SubscribedSlice {
+    fn check(&self) -> Result<(), InvalidSubscription> {
+        use InvalidSubscription as E;
+        let s = self.s_nssai;
+        if self.dnns.is_empty() || self.dnns.len() > DNNS_MAX {
+            return Err(E::DnnCount(s));
+        }
+        if first_repeated(self.dnns.iter().map(|d| &d.dnn)).is_some() {
+            return Err(E::DnnTwice(s));
+        }
+        if self.dnns.iter().filter(|d| d.default).count() != 1 {
+            return Err(E::DefaultDnn(s));
+        }
+        for d in &self.dnns {
+            if !d.allowed_session_types.contains(&d.session_type) {
+                return Err(E::SessionType(s));
+            }
+            // Standardised non-GBR 5QIs of TS 23.501 table 5.7.4-1, and those that an operator defines.
+            if !matches!(d.five_qi.0, 5..=9 | 69 | 70 | 79 | 80 | 128..=254) {
+                return Err(E::FiveQi(d.five_qi));
+            }
+            if !(1..=15).contains(&d.arp.priority_level) {
+                return Err(E::Arp(d.arp.priority_level));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lists here are short: comparing all pairs needs no set.
+fn first_repeated<T: PartialEq + Clone>(items: impl Iterator<Item = T> + Clone) -> Option<T> {
+    items.clone().enumerate().find(|(i, v)| items.clone().take(*i).any(|w| w == *v)).map(|(_, v)| v)
+}
