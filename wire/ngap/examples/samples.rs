@@ -14,8 +14,14 @@ fn main() -> io::Result<()> {
     };
     let mut source = Source::without_fragments(seed.and_then(Result::ok).unwrap_or(1));
     let mut out = BufWriter::new(io::stdout().lock());
-    for _ in 0..count {
-        writeln!(out, "NGAP-PDU {}", hex(&Message::sample(&mut source).to_vec()))?;
+    let mut left = count;
+    while left > 0 {
+        let octets = Message::sample(&mut source).to_vec();
+        // pycrate 0.8.1 loses its place after an open type in fragments (16384 octets and more) within another.
+        if octets.len() < 16_384 {
+            writeln!(out, "NGAP-PDU {}", hex(&octets))?;
+            left -= 1;
+        }
     }
     for _ in 0..count / 20 {
         for (name, octets) in transfer_samples(&mut source) {
