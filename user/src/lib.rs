@@ -1,1 +1,31 @@
-//! The user plane function: PFCP sessions and the packet pipeline
+//! The user plane function (TS 23.501 §6.2.3) as two pure machines.
+//!
+//! [`UpfC`] is the PFCP endpoint: octets of SMFs in, octets and [`Change`]s out. [`UpfU`] is the packet pipeline: changes
+//! and packets in, verdicts and [`Report`]s out; the reports go back to [`UpfC`]. Whoever drives them owns sockets, threads
+//! and the clock: in one process by function calls ([`Upf`] does just that), between threads through queues.
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod control;
+mod event;
+mod exchange;
+mod limits;
+mod pipeline;
+mod pool;
+mod rules;
+mod session_id;
+
+pub use config::{Config, ConfigError, DataNetwork, DnIndex, Ipv4Net, Ipv6Net};
+pub use control::{Input, Outbox, UpfC};
+pub use event::Event;
+pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};
+pub use limits::*;
+pub use pipeline::{
+    Counters, Destination, DropReason, Origin, PACKET_HEADROOM, Packet, SessionCounters, Slot, UpfU, Verdict,
+};
+pub use rules::{RuleRefusal, SessionRules};
+pub use session_id::SessionId;
+
+mod one_process;
+pub use one_process::Upf;

@@ -1,0 +1,223 @@
+//! What an operator says of a UPF.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use whimbrel_ids::Dnn;
+use whimbrel_pfcp::ie::NodeId;
+
+use crate::limits::{DATA_NETWORKS_MAX, POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX};
+
+/// A data network's place in [`Config::data_networks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DnIndex(pub u8);
+
+/// An IPv4 network: every address whose first `prefix` bits are those of `address`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv4Net {
+    /// Any address of it.
+    pub address: Ipv4Addr,
+    /// 0 to 32.
+    pub prefix: u8,
+}
+
+impl Ipv4Net {
+    /// The first address.
+    pub const fn first(self) -> u32 {
+        let mask = if self.prefix == 0 {
+            0
+        } else {
+            u32::MAX << (32 - if self.prefix > 32 { 32 } else { self.prefix })
+        };
+        self.address.to_bits() & mask
+    }
+
+    /// The first host address of it, which the UPF's own side takes.
+    pub const fn gateway(self) -> Ipv4Addr {
+        Ipv4Addr::from_bits(self.first().wrapping_add(1))
+    }
+}
+
+/// An IPv6 network out of which phones get prefixes of 64 bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ipv6Net {
+    /// Any address of it.
+    pub address: Ipv6Addr,
+    /// 0 to 64.
+    pub prefix: u8,
+}
+
+impl Ipv6Net {
+    /// The first prefix, as the upper 64 bits.
+    pub const fn first(self) -> u64 {
+        let mask = if self.prefix == 0 {
+            0
+        } else {
+            u64::MAX << (64 - if self.prefix > 64 { 64 } else { self.prefix })
+        };
+        (self.address.to_bits() >> 64) as u64 & mask
+    }
+
+    /// The address of the UPF's own side: in the first prefix, which no phone gets.
+    pub const fn gateway(self) -> Ipv6Addr {
+        Ipv6Addr::from_bits((self.first() as u128) << 64 | 1)
+    }
+}
+
+/// A data network that sessions reach through this UPF.
+#[derive(Clone, Debug)]
+pub struct DataNetwork {
+    /// Its name: matched with the Network Instance, or the APN/DNN, of a session.
+    pub dnn: Dnn,
+    /// Pools of phones' IPv4 addresses. The first, second (gateway) and last address of each stay unused.
+    pub ipv4_pools: Vec<Ipv4Net>,
+    /// Pools of phones' IPv6 prefixes. The first prefix of each stays unused (gateway).
+    pub ipv6_pools: Vec<Ipv6Net>,
+    /// IPv6 resolvers that router advertisements announce (RFC 8106).
+    pub dns_ipv6: Vec<Ipv6Addr>,
+    /// Link MTU that router advertisements announce, octets.
+    pub mtu: u16,
+}
+
+/// What an operator says of a UPF, and the randomness that it may use.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Its name towards SMFs.
+    pub node_id: NodeId,
+    /// Its N4 address, which its F-SEIDs carry.
+    pub n4: IpAddr,
+    /// Its IPv4 address on N3 and N9.
+    pub n3_ipv4: Option<Ipv4Addr>,
+    /// Its IPv6 address on N3 and N9.
+    pub n3_ipv6: Option<Ipv6Addr>,
+    /// The networks behind it.
+    pub data_networks: Vec<DataNetwork>,
+    /// Sessions at most, up to [`SESSIONS_MAX`].
+    pub sessions_max: u32,
+    /// Time between heartbeats to each SMF; `None` sends none. 60 s is what TS 23.527 §4 implementations use.
+    pub heartbeat_interval: Option<Duration>,
+    /// Port to which requests of the UPF go: 8805 (TS 29.244 §6.5.2).
+    pub cp_port: u16,
+    /// Random, secret: TEIDs and SEIDs are drawn from it.
+    pub seed: u64,
+}
+
+/// What is wrong with a configuration, in words for the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfigError {
+    /// There is no address for N3.
+    NoN3Address,
+    /// There is no data network, or more than the bound.
+    DataNetworks {
+        /// How many there are.
+        given: usize,
+    },
+    /// Two networks have one name.
+    DuplicateDnn(Dnn),
+    /// A prefix length that its family does not have, or more than 64 for IPv6.
+    Prefix {
+        /// The network.
+        dnn: Dnn,
+        /// The length given.
+        prefix: u8,
+    },
+    /// More pools than the bound.
+    Pools {
+        /// The network.
+        dnn: Dnn,
+    },
+    /// Sessions beyond the bound, or none.
+    Sessions {
+        /// How many were asked for.
+        given: u32,
+    },
+    /// An MTU below the least that IPv6 permits (RFC 8200 §5), or above what a packet buffer holds.
+    Mtu {
+        /// The network.
+        dnn: Dnn,
+        /// The MTU given.
+        mtu: u16,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoN3Address => {
+                write!(f, "the UPF has no N3 address: give an IPv4 or IPv6 address that gNBs reach")
+            }
+            Self::DataNetworks { given } => {
+                write!(f, "the UPF has {given} data networks: give 1 to {DATA_NETWORKS_MAX}")
+            }
+            Self::DuplicateDnn(dnn) => write!(f, "the data network {dnn} is configured twice: remove one"),
+            Self::Prefix { dnn, prefix } => write!(
+                f,
+                "a pool of {dnn} has a prefix of {prefix} bits: IPv4 pools have 8 to 30, IPv6 pools up to 63"
+            ),
+            Self::Pools { dnn } => {
+                write!(f, "{dnn} has more than {POOLS_PER_NETWORK_MAX} pools of one family")
+            }
+            Self::Sessions { given } => {
+                write!(f, "the UPF is to hold {given} sessions: give 1 to {}", SESSIONS_MAX - 1)
+            }
+            Self::Mtu { dnn, mtu } => {
+                write!(f, "the MTU of {dnn} is {mtu}: give 1280 to {}", Config::MTU_MAX)
+            }
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl Config {
+    /// The largest link MTU: jumbo frames' 9,000 less outer headers.
+    pub const MTU_MAX: u16 = 8_940;
+    /// Time between heartbeats unless said otherwise.
+    pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60);
+    /// The port of PFCP (TS 29.244 §6.5.2).
+    pub const PFCP_PORT: u16 = 8805;
+
+    /// Judges it as a whole. Errors: the first contradiction.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.n3_ipv4.is_none() && self.n3_ipv6.is_none() {
+            return Err(ConfigError::NoN3Address);
+        }
+        let given = self.data_networks.len();
+        if given == 0 || given > DATA_NETWORKS_MAX {
+            return Err(ConfigError::DataNetworks { given });
+        }
+        if self.sessions_max == 0 || self.sessions_max >= SESSIONS_MAX {
+            return Err(ConfigError::Sessions { given: self.sessions_max });
+        }
+        for (i, dn) in self.data_networks.iter().enumerate() {
+            let dnn = || dn.dnn.clone();
+            if self.data_networks[..i].iter().any(|o| o.dnn == dn.dnn) {
+                return Err(ConfigError::DuplicateDnn(dnn()));
+            }
+            if dn.ipv4_pools.len() > POOLS_PER_NETWORK_MAX || dn.ipv6_pools.len() > POOLS_PER_NETWORK_MAX {
+                return Err(ConfigError::Pools { dnn: dnn() });
+            }
+            let v4 = dn.ipv4_pools.iter().map(|p| p.prefix).find(|p| !(8..=30).contains(p));
+            let v6 = dn.ipv6_pools.iter().map(|p| p.prefix).find(|p| !(1..=63).contains(p));
+            if let Some(prefix) = v4.or(v6) {
+                return Err(ConfigError::Prefix { dnn: dnn(), prefix });
+            }
+            if !(1280..=Self::MTU_MAX).contains(&dn.mtu) {
+                return Err(ConfigError::Mtu { dnn: dnn(), mtu: dn.mtu });
+            }
+        }
+        Ok(())
+    }
+
+    /// The network of a name: its DNN, or the DNN with an operator identifier behind it (TS 23.003 §9.1.2).
+    pub fn data_network(&self, name: &str) -> Option<DnIndex> {
+        let is = |dnn: &str| match name.strip_prefix(dnn) {
+            Some(rest) => rest.is_empty() || rest.starts_with(".mnc"),
+            None => false,
+        };
+        self.data_networks.iter().position(|d| is(d.dnn.as_str())).map(|i| DnIndex(i as u8))
+    }
+}
+
+const _: () = assert!(DATA_NETWORKS_MAX < 256 && POOL_ADDRESSES_MAX <= 1 << 24);

@@ -1,0 +1,189 @@
+//! Associations with SMFs: set-up, update, release, heartbeats (TS 29.244 §6.2.2, §6.2.6 to §6.2.8).
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::{
+    AssociationSetupResponseFlags, Cause, NodeId, RecoveryTimeStamp, UpFunctionFeatures,
+};
+use whimbrel_pfcp::msg::{
+    AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest, AssociationSetupResponse,
+    AssociationUpdateRequest, AssociationUpdateResponse, HeartbeatRequest,
+};
+
+use super::replies::ReplyKey;
+use super::{Outbox, UpfC};
+use crate::event::Event;
+use crate::exchange::Change;
+use crate::limits::ASSOCIATIONS_MAX;
+use crate::session_id::SessionId;
+
+/// What this UP function can do.
+pub(super) const FEATURES: UpFunctionFeatures = UpFunctionFeatures::FTUP
+    .with(UpFunctionFeatures::EMPU)
+    .with(UpFunctionFeatures::PDIU)
+    .with(UpFunctionFeatures::UEIP)
+    .with(UpFunctionFeatures::MNOP)
+    .with(UpFunctionFeatures::BUNDL)
+    .with(UpFunctionFeatures::DDND);
+
+/// One SMF.
+pub(super) struct Association {
+    /// Names the association in its sessions.
+    pub(super) id: u32,
+    /// Where its messages come from.
+    pub(super) peer: SocketAddr,
+    recovery: RecoveryTimeStamp,
+    next_heartbeat: Option<Instant>,
+}
+
+/// All of them, by node.
+#[derive(Default)]
+pub(super) struct Associations {
+    by_node: BTreeMap<NodeId, Association>,
+    next_id: u32,
+}
+
+impl Associations {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&NodeId, &Association)> {
+        self.by_node.iter()
+    }
+
+    pub(super) fn get(&self, node: &NodeId) -> Option<&Association> {
+        self.by_node.get(node)
+    }
+
+    pub(super) fn by_id(&self, id: u32) -> Option<&Association> {
+        self.by_node.values().find(|a| a.id == id)
+    }
+
+    pub(super) fn next_heartbeat(&self) -> Option<Instant> {
+        self.by_node.values().filter_map(|a| a.next_heartbeat).min()
+    }
+}
+
+impl UpfC {
+    pub(super) fn set_up_response(&self, cause: Cause, retained: Option<bool>) -> AssociationSetupResponse {
+        AssociationSetupResponse {
+            node_id: self.config.node_id.clone(),
+            cause,
+            recovery_time_stamp: self.recovery,
+            up_function_features: cause.is_accepted().then_some(FEATURES),
+            cp_function_features: None,
+            user_plane_ip_resource_information: Vec::new(),
+            pfcpasrsp_flags: retained.and_then(|r| r.then_some(AssociationSetupResponseFlags::PSREI)),
+        }
+    }
+
+    /// §6.2.6.2.2. An earlier association of the node is replaced; its sessions go with it unless the SMF asks to keep
+    /// them.
+    pub(super) fn set_up(
+        &mut self,
+        now: Instant,
+        key: ReplyKey,
+        m: AssociationSetupRequest,
+        out: &mut Outbox,
+    ) {
+        let known = self.associations.by_node.get(&m.node_id).map(|a| a.id);
+        if known.is_none() && self.associations.by_node.len() >= ASSOCIATIONS_MAX {
+            let response = self.set_up_response(Cause::NoResourcesAvailable, None);
+            return self.answer(now, key, None, &response.into(), out);
+        }
+        let retain = known.is_some() && m.session_retention_information.is_some();
+        let sessions_deleted = match known {
+            Some(id) if !retain => self.drop_sessions(id, out),
+            _ => 0,
+        };
+        let id = known.filter(|_| retain).unwrap_or_else(|| {
+            self.associations.next_id = self.associations.next_id.wrapping_add(1);
+            self.associations.next_id
+        });
+        let next_heartbeat = self.config.heartbeat_interval.map(|i| now + i);
+        let association = Association { id, peer: key.peer, recovery: m.recovery_time_stamp, next_heartbeat };
+        self.associations.by_node.insert(m.node_id.clone(), association);
+        out.events.push(Event::AssociationSetUp { node: m.node_id, peer: key.peer, sessions_deleted });
+        let response = self.set_up_response(Cause::RequestAccepted, Some(retain));
+        self.answer(now, key, None, &response.into(), out);
+    }
+
+    /// §6.2.7.2.2: nothing of an SMF's update changes what this UP function does.
+    pub(super) fn update_association(
+        &mut self,
+        now: Instant,
+        key: ReplyKey,
+        m: AssociationUpdateRequest,
+        out: &mut Outbox,
+    ) {
+        let known = self.associations.get(&m.node_id).is_some();
+        let response = AssociationUpdateResponse {
+            node_id: self.config.node_id.clone(),
+            cause: if known { Cause::RequestAccepted } else { Cause::NoEstablishedPfcpAssociation },
+            up_function_features: known.then_some(FEATURES),
+            cp_function_features: None,
+        };
+        self.answer(now, key, None, &response.into(), out);
+    }
+
+    /// §6.2.8.2.2.
+    pub(super) fn release(
+        &mut self,
+        now: Instant,
+        key: ReplyKey,
+        m: AssociationReleaseRequest,
+        out: &mut Outbox,
+    ) {
+        let known = self.associations.by_node.remove(&m.node_id);
+        let cause =
+            if known.is_some() { Cause::RequestAccepted } else { Cause::NoEstablishedPfcpAssociation };
+        if let Some(a) = known {
+            let sessions_deleted = self.drop_sessions(a.id, out);
+            out.events.push(Event::AssociationEnded { node: m.node_id, sessions_deleted, restarted: false });
+        }
+        let response = AssociationReleaseResponse { node_id: self.config.node_id.clone(), cause };
+        self.answer(now, key, None, &response.into(), out);
+    }
+
+    /// A peer says when it last started; if later than known, its sessions are of its former life (TS 23.527 §4.2).
+    pub(super) fn recovered(&mut self, peer: SocketAddr, at: RecoveryTimeStamp, out: &mut Outbox) {
+        let of_peer = |(_, a): &(&NodeId, &mut Association)| a.peer.ip() == peer.ip() && a.recovery < at;
+        let Some((node, a)) = self.associations.by_node.iter_mut().find(of_peer) else { return };
+        a.recovery = at;
+        let (node, id) = (node.clone(), a.id);
+        let sessions_deleted = self.drop_sessions(id, out);
+        out.events.push(Event::AssociationEnded { node, sessions_deleted, restarted: true });
+    }
+
+    /// A heartbeat was not answered. Forwarding goes on: the SMF may be cut off, its phones are not.
+    pub(super) fn silent(&mut self, peer: SocketAddr, out: &mut Outbox) {
+        let node = self.associations.by_node.iter().find(|(_, a)| a.peer == peer).map(|(n, _)| n.clone());
+        if let Some(node) = node {
+            out.events.push(Event::AssociationSilent { node });
+        }
+    }
+
+    pub(super) fn heartbeats(&mut self, now: Instant, out: &mut Outbox) {
+        let Some(interval) = self.config.heartbeat_interval else { return };
+        let request = HeartbeatRequest { recovery_time_stamp: self.recovery }.into();
+        for a in self.associations.by_node.values_mut() {
+            if a.next_heartbeat.is_some_and(|at| at <= now) {
+                a.next_heartbeat = Some(now + interval);
+                self.requests.send(now, a.peer, None, None, &request, out);
+            }
+        }
+    }
+
+    fn drop_sessions(&mut self, association: u32, out: &mut Outbox) -> usize {
+        let all = self.sessions.of(association);
+        all.iter().for_each(|id| self.drop_session(*id, out));
+        all.len()
+    }
+
+    /// Ends a session without asking for its usage.
+    pub(super) fn drop_session(&mut self, session: SessionId, out: &mut Outbox) {
+        if self.sessions.remove(session).is_some() {
+            out.changes.push(Change::Remove { session, token: None });
+            out.events.push(Event::SessionDeleted { session });
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! UPF-C: the PFCP endpoint of the UP function (TS 29.244 §5, §6).
+
+mod association;
+mod deletion;
+mod establishment;
+mod modification;
+mod replies;
+mod report;
+mod requests;
+mod sessions;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use whimbrel_ids::{DecodeErrorKind, Instant, Seid};
+use whimbrel_pfcp::ie::{Cause, NodeId, OffendingIe, RecoveryTimeStamp};
+use whimbrel_pfcp::msg::{
+    AssociationReleaseResponse, AssociationUpdateResponse, HeartbeatResponse, SessionDeletionResponse,
+    SessionEstablishmentResponse, SessionModificationResponse, VersionNotSupportedResponse,
+};
+use whimbrel_pfcp::{Error, Frame, HeaderError, Message, message_type};
+
+use crate::config::{Config, ConfigError, DnIndex};
+use crate::event::Event;
+use crate::exchange::{Change, Report, Token};
+use crate::limits::WAITING_MAX;
+use crate::session_id::SessionId;
+use association::Associations;
+use replies::{Replies, ReplyKey};
+use requests::Requests;
+use sessions::Sessions;
+
+/// How long UPF-U may take to answer with figures before an SMF is answered without: well below its T1.
+const FIGURES_WITHIN: Duration = Duration::from_secs(1);
+
+/// Messages in one datagram at most; TS 29.244 §6.4A sets no bound, a datagram of 64 KiB holds fewer of any use.
+const BUNDLE_MAX: usize = 64;
+
+/// What UPF-C is given.
+#[derive(Clone, Debug)]
+pub enum Input<'a> {
+    /// A datagram from an SMF.
+    Pfcp {
+        /// Its source.
+        peer: SocketAddr,
+        /// Its payload.
+        octets: &'a [u8],
+    },
+    /// Something that UPF-U has seen.
+    Report(Report),
+    /// A deadline has passed.
+    Tick,
+}
+
+/// What UPF-C answers.
+#[derive(Clone, Debug, Default)]
+pub struct Outbox {
+    /// Datagrams, with their destination.
+    pub datagrams: Vec<(SocketAddr, Vec<u8>)>,
+    /// Changes for UPF-U, in order.
+    pub changes: Vec<Change>,
+    /// What happened.
+    pub events: Vec<Event>,
+}
+
+/// A response that waits for figures of UPF-U.
+struct Waiting {
+    key: ReplyKey,
+    cp_seid: Seid,
+    response: Message,
+    deadline: Instant,
+}
+
+/// The PFCP endpoint of the UP function.
+pub struct UpfC {
+    config: Config,
+    recovery: RecoveryTimeStamp,
+    associations: Associations,
+    sessions: Sessions,
+    replies: Replies,
+    requests: Requests,
+    waiting: BTreeMap<Token, Waiting>,
+    next_token: u32,
+}
+
+impl UpfC {
+    /// A UP function that starts at `now`. Errors: what [`Config::check`] finds.
+    pub fn new(config: Config, now: Instant) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            recovery: RecoveryTimeStamp::at(now),
+            associations: Associations::default(),
+            sessions: Sessions::new(&config),
+            replies: Replies::default(),
+            requests: Requests::new(config.seed),
+            waiting: BTreeMap::new(),
+            next_token: 0,
+            config,
+        })
+    }
+
+    /// What it was configured with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// How many sessions stand.
+    pub fn session_count(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// SMFs with an association.
+    pub fn associations(&self) -> impl Iterator<Item = (&NodeId, SocketAddr)> {
+        self.associations.iter().map(|(node, a)| (node, a.peer))
+    }
+
+    /// Free IPv4 addresses and IPv6 prefixes of a data network.
+    pub fn free_addresses(&self, dn: DnIndex) -> Option<(u64, u64)> {
+        self.sessions.pools.get(usize::from(dn.0)).map(|p| (p.ipv4.free(), p.ipv6.free()))
+    }
+
+    /// Takes an input to its end.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) {
+        match input {
+            Input::Pfcp { peer, octets } => self.datagram(now, peer, octets, out),
+            Input::Report(report) => self.report(now, report, out),
+            Input::Tick => self.tick(now, out),
+        }
+    }
+
+    /// When [`Input::Tick`] is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        // Tokens are given in order of time, so the first one waits the longest.
+        let figures = self.waiting.values().next().map(|w| w.deadline);
+        [self.requests.next_deadline(), self.associations.next_heartbeat(), figures]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some((&token, _)) = self.waiting.first_key_value().filter(|(_, w)| w.deadline <= now) {
+            self.figures(now, token, Vec::new(), out);
+        }
+        self.heartbeats(now, out);
+        self.retransmit(now, out);
+    }
+
+    fn datagram(&mut self, now: Instant, peer: SocketAddr, octets: &[u8], out: &mut Outbox) {
+        let mut rest = octets;
+        for _ in 0..BUNDLE_MAX {
+            match Frame::parse(rest) {
+                Ok(frame) => {
+                    self.message(now, peer, &frame, out);
+                    if !frame.header.follow_on || frame.rest.is_empty() {
+                        return;
+                    }
+                    rest = frame.rest;
+                }
+                Err(HeaderError::Version { sequence }) => {
+                    let m = Message::from(VersionNotSupportedResponse {});
+                    out.datagrams.push((peer, m.to_octets(None, sequence)));
+                    return out.events.push(Event::BadMessage { peer, message_type: 0, cause: None });
+                }
+                Err(HeaderError::Malformed(_)) => {
+                    return out.events.push(Event::BadMessage { peer, message_type: 0, cause: None });
+                }
+            }
+        }
+    }
+
+    fn message(&mut self, now: Instant, peer: SocketAddr, frame: &Frame<'_>, out: &mut Outbox) {
+        let header = frame.header;
+        let key = ReplyKey { peer, sequence: header.sequence, message_type: header.message_type };
+        if is_request(header.message_type) {
+            match self.replies.find(&key) {
+                Some(Some(octets)) => return out.datagrams.push((peer, octets.to_vec())),
+                Some(None) => return, // its answer is under way
+                None => {}
+            }
+        }
+        let message = match Message::parse(frame) {
+            Ok(m) => m,
+            Err(e) => return self.not_understood(now, key, &e, out),
+        };
+        let session = header.seid.and_then(SessionId::from_seid);
+        match message {
+            Message::HeartbeatRequest(m) => {
+                let response = HeartbeatResponse { recovery_time_stamp: self.recovery };
+                // Not kept for retransmission: answering twice costs nothing.
+                out.datagrams.push((peer, Message::from(response).to_octets(None, header.sequence)));
+                self.recovered(peer, m.recovery_time_stamp, out);
+            }
+            Message::HeartbeatResponse(m) => {
+                if self.requests.answered(peer, header.sequence, message_type::HEARTBEAT_REQUEST).is_some() {
+                    self.recovered(peer, m.recovery_time_stamp, out);
+                }
+            }
+            Message::AssociationSetupRequest(m) => self.set_up(now, key, *m, out),
+            Message::AssociationUpdateRequest(m) => self.update_association(now, key, *m, out),
+            Message::AssociationReleaseRequest(m) => self.release(now, key, *m, out),
+            Message::SessionEstablishmentRequest(m) => self.establish(now, key, *m, out),
+            Message::SessionModificationRequest(m) => self.modify(now, key, session, *m, out),
+            Message::SessionDeletionRequest(_) => self.delete(now, key, session, out),
+            Message::SessionReportResponse(m) => self.report_answered(key, &m, out),
+            // Answers to requests that a UP function does not send, and requests that only it sends.
+            Message::AssociationSetupResponse(_)
+            | Message::AssociationUpdateResponse(_)
+            | Message::AssociationReleaseResponse(_)
+            | Message::VersionNotSupportedResponse(_)
+            | Message::NodeReportRequest(_)
+            | Message::NodeReportResponse(_)
+            | Message::SessionEstablishmentResponse(_)
+            | Message::SessionModificationResponse(_)
+            | Message::SessionDeletionResponse(_)
+            | Message::SessionReportRequest(_) => {
+                out.events.push(Event::BadMessage { peer, message_type: header.message_type, cause: None });
+            }
+        }
+    }
+
+    /// Sends the answer to a request and keeps it for the request's repetitions.
+    fn answer(
+        &mut self,
+        now: Instant,
+        key: ReplyKey,
+        seid: Option<Seid>,
+        response: &Message,
+        out: &mut Outbox,
+    ) {
+        let octets = response.to_octets(seid, key.sequence);
+        self.replies.keep(now, key, Some(octets.clone().into()));
+        out.datagrams.push((key.peer, octets));
+    }
+
+    /// Lets a response wait for figures of UPF-U. The token that they will name; `None`, with the response sent
+    /// already, where too many wait.
+    fn wait(
+        &mut self,
+        now: Instant,
+        key: ReplyKey,
+        cp_seid: Seid,
+        response: Message,
+        out: &mut Outbox,
+    ) -> Option<Token> {
+        if self.waiting.len() >= WAITING_MAX {
+            self.answer(now, key, Some(cp_seid), &response, out);
+            return None;
+        }
+        let token = Token(self.next_token);
+        self.next_token = self.next_token.wrapping_add(1);
+        self.replies.keep(now, key, None);
+        self.waiting.insert(token, Waiting { key, cp_seid, response, deadline: now + FIGURES_WITHIN });
+        Some(token)
+    }
+
+    /// Answers a request whose body could not be read (TS 29.244 §7.6).
+    fn not_understood(&mut self, now: Instant, key: ReplyKey, e: &Error, out: &mut Outbox) {
+        let cause = e.cause();
+        let offending_ie = (e.offending_ie != 0).then_some(OffendingIe(e.offending_ie));
+        let node_id = self.config.node_id.clone();
+        let unknown = e.decode.kind == DecodeErrorKind::Unknown && e.offending_ie == 0;
+        let response: Option<Message> = match key.message_type {
+            _ if unknown => None, // §7.6.4: discarded
+            message_type::ASSOCIATION_SETUP_REQUEST => Some(self.set_up_response(cause, None).into()),
+            message_type::ASSOCIATION_UPDATE_REQUEST => Some(
+                AssociationUpdateResponse {
+                    node_id,
+                    cause,
+                    up_function_features: None,
+                    cp_function_features: None,
+                }
+                .into(),
+            ),
+            message_type::ASSOCIATION_RELEASE_REQUEST => {
+                Some(AssociationReleaseResponse { node_id, cause }.into())
+            }
+            message_type::SESSION_ESTABLISHMENT_REQUEST => Some(
+                SessionEstablishmentResponse {
+                    offending_ie,
+                    ..SessionEstablishmentResponse::new(node_id, cause)
+                }
+                .into(),
+            ),
+            message_type::SESSION_MODIFICATION_REQUEST => Some(
+                SessionModificationResponse { offending_ie, ..SessionModificationResponse::new(cause) }
+                    .into(),
+            ),
+            message_type::SESSION_DELETION_REQUEST => {
+                Some(SessionDeletionResponse { offending_ie, ..SessionDeletionResponse::new(cause) }.into())
+            }
+            _ => None,
+        };
+        let told = response.as_ref().map(|_| cause);
+        out.events.push(Event::BadMessage { peer: key.peer, message_type: key.message_type, cause: told });
+        if let Some(response) = response {
+            // The sender's SEID could not be read: zero (§7.2.2.4.2).
+            let seid = (key.message_type >= message_type::SESSION_ESTABLISHMENT_REQUEST).then_some(Seid(0));
+            self.answer(now, key, seid, &response, out);
+        }
+    }
+}
+
+/// Whether it is a request that an SMF sends, so that its repetitions get the same answer.
+const fn is_request(message_type: u8) -> bool {
+    matches!(
+        message_type,
+        message_type::ASSOCIATION_SETUP_REQUEST
+            | message_type::ASSOCIATION_UPDATE_REQUEST
+            | message_type::ASSOCIATION_RELEASE_REQUEST
+            | message_type::SESSION_ESTABLISHMENT_REQUEST
+            | message_type::SESSION_MODIFICATION_REQUEST
+            | message_type::SESSION_DELETION_REQUEST
+    )
+}
+
+/// The session that a message names does not exist.
+const NO_SESSION: Cause = Cause::SessionContextNotFound;

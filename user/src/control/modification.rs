@@ -1,0 +1,100 @@
+//! Session modification in the UP function (TS 29.244 §6.3.3.3).
+
+use std::sync::Arc;
+
+use whimbrel_ids::{Instant, Seid};
+use whimbrel_pfcp::ie::{Cause, OffendingIe, SessionModificationFlags};
+use whimbrel_pfcp::msg::{SessionModificationRequest, SessionModificationResponse};
+
+use super::replies::ReplyKey;
+use super::{NO_SESSION, Outbox, UpfC};
+use crate::event::Event;
+use crate::exchange::{Change, Effects, Query};
+use crate::rules::{Allocator, Changed, Draft, RuleRefusal, SessionRules};
+use crate::session_id::SessionId;
+
+impl UpfC {
+    pub(super) fn modify(
+        &mut self,
+        now: Instant,
+        key: ReplyKey,
+        session: Option<SessionId>,
+        m: SessionModificationRequest,
+        out: &mut Outbox,
+    ) {
+        let Some(session) = session.filter(|id| self.may_speak_of(key, *id)) else {
+            let response = SessionModificationResponse::new(NO_SESSION);
+            return self.answer(now, key, Some(Seid(0)), &response.into(), out);
+        };
+        if let Some(f) = m.cp_f_seid {
+            self.sessions.rename(session, f);
+        }
+        let cp_seid = self.sessions.get(session).map_or(Seid(0), |s| s.cp_f_seid.seid);
+        let (rules, changed) = match self.rebuild(session, &m) {
+            Ok(ok) => ok,
+            Err(refusal) => {
+                let (cause, offending_ie, failed_rule_id) = refusal.answer();
+                out.events.push(Event::SessionRefused { peer: key.peer, refusal, cause });
+                let response = SessionModificationResponse {
+                    offending_ie: offending_ie.map(OffendingIe),
+                    failed_rule_id,
+                    ..SessionModificationResponse::new(cause)
+                };
+                return self.answer(now, key, Some(cp_seid), &response.into(), out);
+            }
+        };
+        let rules = Arc::new(rules);
+        if let Some(s) = self.sessions.get_mut(session) {
+            s.rules = Arc::clone(&rules);
+        }
+        let flags = m.pfcpsmreq_flags.unwrap_or_default();
+        let query = match () {
+            () if flags.has(SessionModificationFlags::QAURR) => Query::All,
+            () if !m.query_urrs.is_empty() => Query::Some(m.query_urrs.iter().map(|q| q.urr_id).collect()),
+            () => Query::Nothing,
+        };
+        let response = SessionModificationResponse {
+            created_pdrs: changed.created_pdrs,
+            created_traffic_endpoints: changed.created_traffic_endpoints,
+            ..SessionModificationResponse::new(Cause::RequestAccepted)
+        };
+        let mut effects = Effects {
+            end_markers: changed.end_markers,
+            drop_buffered: flags.has(SessionModificationFlags::DROBU),
+            token: None,
+            query,
+        };
+        if effects.query == Query::Nothing && m.remove_urrs.is_empty() {
+            self.answer(now, key, Some(cp_seid), &response.into(), out);
+        } else {
+            effects.token = self.wait(now, key, cp_seid, response.into(), out);
+        }
+        out.changes.push(Change::Put { session, rules, effects });
+    }
+
+    /// Whether the sender may speak of the session: it is the SMF that set it up, or its F-SEID's address.
+    pub(super) fn may_speak_of(&self, key: ReplyKey, session: SessionId) -> bool {
+        let Some(s) = self.sessions.get(session) else { return false };
+        let from = key.peer.ip();
+        s.cp_address() == Some(from)
+            || self.associations.by_id(s.association).is_some_and(|a| a.peer.ip() == from)
+    }
+
+    fn rebuild(
+        &mut self,
+        session: SessionId,
+        m: &SessionModificationRequest,
+    ) -> Result<(SessionRules, Changed), RuleRefusal> {
+        let Some(s) = self.sessions.get(session) else { return Err(RuleRefusal::NoSession) };
+        let network = s.rules.data_network;
+        let mut draft = Draft::open(&s.rules);
+        let mut allocator = Allocator::new(&self.config, session, &mut self.sessions.pools);
+        match allocator.modify(&mut draft, m).and_then(|()| draft.close()) {
+            Ok(rules) => Ok((rules, allocator.keep())),
+            Err(refusal) => {
+                allocator.undo(network);
+                Err(refusal)
+            }
+        }
+    }
+}

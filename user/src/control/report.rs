@@ -1,0 +1,84 @@
+//! Session reports to SMFs (TS 29.244 §6.3.5).
+
+use std::net::SocketAddr;
+
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::{
+    Cause, DataServiceInformation, DataStatus, DlDataPacketsSize, FTeid, ReportType,
+    SessionReportResponseFlags,
+};
+use whimbrel_pfcp::message_type;
+use whimbrel_pfcp::msg::{
+    DownlinkDataReport, ErrorIndicationReport, SessionReportRequest, SessionReportResponse,
+};
+
+use super::replies::ReplyKey;
+use super::{Outbox, UpfC};
+use crate::event::Event;
+use crate::exchange::{Change, Effects, Report};
+
+impl UpfC {
+    pub(super) fn report(&mut self, now: Instant, report: Report, out: &mut Outbox) {
+        let (session, request) = match report {
+            Report::Usage { token: Some(token), reports, .. } => {
+                return self.figures(now, token, reports, out);
+            }
+            Report::Usage { session, token: None, reports } => {
+                let usage = SessionReportRequest {
+                    usage_reports: reports,
+                    ..SessionReportRequest::new(ReportType::USAR)
+                };
+                (session, usage)
+            }
+            Report::DownlinkData { session, pdr_id, qfi, dscp, octets } => {
+                let data = DownlinkDataReport {
+                    pdr_ids: vec![pdr_id],
+                    downlink_data_service_information: vec![DataServiceInformation {
+                        paging_policy_indication: Some(dscp & 0x3f),
+                        qfi,
+                    }],
+                    dl_data_packets_size: Some(DlDataPacketsSize(octets)),
+                    data_status: Some(DataStatus::BUFF),
+                };
+                let request = SessionReportRequest {
+                    downlink_data_report: Some(data),
+                    ..SessionReportRequest::new(ReportType::DLDR)
+                };
+                (session, request)
+            }
+            Report::ErrorIndication { session, teid, peer } => {
+                let remote_f_teids = vec![FTeid::given(teid, peer)];
+                let request = SessionReportRequest {
+                    error_indication_report: Some(ErrorIndicationReport { remote_f_teids }),
+                    ..SessionReportRequest::new(ReportType::ERIR)
+                };
+                (session, request)
+            }
+            Report::Inactivity { session } => (session, SessionReportRequest::new(ReportType::UPIR)),
+        };
+        let Some(s) = self.sessions.get(session) else { return };
+        let Some(address) = s.cp_address() else { return };
+        let peer = SocketAddr::new(address, self.config.cp_port);
+        let seid = s.cp_f_seid.seid;
+        if !self.requests.send(now, peer, Some(seid), Some(session), &request.into(), out) {
+            out.events.push(Event::ReportUnanswered { peer });
+        }
+    }
+
+    /// §6.3.5.3. The request, not the header, says which session is meant. An SMF that does not know the session has no use for it: it is deleted.
+    pub(super) fn report_answered(&mut self, key: ReplyKey, m: &SessionReportResponse, out: &mut Outbox) {
+        let answered = self.requests.answered(key.peer, key.sequence, message_type::SESSION_REPORT_REQUEST);
+        let Some(Some(session)) = answered else {
+            let message_type = message_type::SESSION_REPORT_RESPONSE;
+            return out.events.push(Event::BadMessage { peer: key.peer, message_type, cause: None });
+        };
+        if m.cause == Cause::SessionContextNotFound {
+            return self.drop_session(session, out);
+        }
+        let drop_buffered = m.pfcpsrrsp_flags.is_some_and(|f| f.has(SessionReportResponseFlags::DROBU));
+        if let Some(s) = self.sessions.get(session).filter(|_| drop_buffered) {
+            let effects = Effects { drop_buffered, ..Effects::default() };
+            out.changes.push(Change::Put { session, rules: s.rules.clone(), effects });
+        }
+    }
+}

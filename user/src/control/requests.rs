@@ -1,0 +1,123 @@
+//! Requests of our own: sequence numbers, retransmission (TS 29.244 §6.4).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use whimbrel_ids::{Instant, Seid};
+use whimbrel_pfcp::{Message, SEQUENCE_MAX};
+
+use super::{Outbox, UpfC};
+use crate::event::Event;
+use crate::limits::{REQUESTS_MAX, RETRANSMISSIONS_PER_TICK_MAX};
+use crate::session_id::{SessionId, mix};
+
+/// T1: how long to wait for an answer. The clause leaves it open; 3 s is what deployments use.
+const T1: Duration = Duration::from_secs(3);
+/// N1: how often to send in all.
+const N1: u8 = 3;
+
+struct Request {
+    peer: SocketAddr,
+    message_type: u8,
+    octets: Box<[u8]>,
+    sent: u8,
+    deadline: Instant,
+    session: Option<SessionId>,
+}
+
+/// What awaits an answer.
+pub(super) struct Requests {
+    by_sequence: BTreeMap<u32, Request>,
+    by_deadline: BTreeSet<(Instant, u32)>,
+    next_sequence: u32,
+}
+
+impl Requests {
+    pub(super) fn new(seed: u64) -> Self {
+        // Not from one, so that a restart does not meet answers to its former self.
+        let next_sequence = mix(seed ^ 0x5345_51) as u32 & SEQUENCE_MAX;
+        Self { by_sequence: BTreeMap::new(), by_deadline: BTreeSet::new(), next_sequence }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.by_deadline.first().map(|(at, _)| *at)
+    }
+
+    /// Sends a request; false if too many await answers.
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        seid: Option<Seid>,
+        session: Option<SessionId>,
+        message: &Message,
+        out: &mut Outbox,
+    ) -> bool {
+        if self.by_sequence.len() >= REQUESTS_MAX {
+            return false;
+        }
+        // Fewer requests wait than there are numbers, so a free one is near.
+        while self.by_sequence.contains_key(&self.next_sequence) {
+            self.next_sequence = (self.next_sequence + 1) & SEQUENCE_MAX;
+        }
+        let sequence = self.next_sequence;
+        self.next_sequence = (sequence + 1) & SEQUENCE_MAX;
+        let octets = message.to_octets(seid, sequence);
+        out.datagrams.push((peer, octets.clone()));
+        let deadline = now + T1;
+        self.by_deadline.insert((deadline, sequence));
+        let request = Request {
+            peer,
+            message_type: message.message_type(),
+            octets: octets.into(),
+            sent: 1,
+            deadline,
+            session,
+        };
+        self.by_sequence.insert(sequence, request);
+        true
+    }
+
+    /// Takes the request that an answer from `peer` ends, if there is such; the session that it was about.
+    pub(super) fn answered(
+        &mut self,
+        peer: SocketAddr,
+        sequence: u32,
+        message_type: u8,
+    ) -> Option<Option<SessionId>> {
+        let r = self.by_sequence.get(&sequence)?;
+        if r.peer.ip() != peer.ip() || r.message_type != message_type {
+            return None;
+        }
+        let r = self.by_sequence.remove(&sequence)?;
+        self.by_deadline.remove(&(r.deadline, sequence));
+        Some(r.session)
+    }
+}
+
+impl UpfC {
+    /// Repeats what was not answered; gives up after N1.
+    pub(super) fn retransmit(&mut self, now: Instant, out: &mut Outbox) {
+        for _ in 0..RETRANSMISSIONS_PER_TICK_MAX {
+            let Some(&(at, sequence)) = self.requests.by_deadline.first() else { return };
+            if at > now {
+                return;
+            }
+            self.requests.by_deadline.remove(&(at, sequence));
+            let Some(r) = self.requests.by_sequence.get_mut(&sequence) else { continue };
+            if r.sent < N1 {
+                r.sent += 1;
+                r.deadline = now + T1;
+                self.requests.by_deadline.insert((r.deadline, sequence));
+                out.datagrams.push((r.peer, r.octets.to_vec()));
+                continue;
+            }
+            let Some(r) = self.requests.by_sequence.remove(&sequence) else { continue };
+            match r.message_type {
+                whimbrel_pfcp::message_type::HEARTBEAT_REQUEST => self.silent(r.peer, out),
+                _ => out.events.push(Event::ReportUnanswered { peer: r.peer }),
+            }
+        }
+    }
+}

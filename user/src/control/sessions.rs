@@ -1,0 +1,189 @@
+//! The sessions as the control side knows them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use whimbrel_ids::{Seid, Teid};
+use whimbrel_pfcp::ie::FSeid;
+
+use crate::config::{Config, DnIndex};
+use crate::limits::TUNNELS_PER_SESSION_MAX;
+use crate::pool::{Pool, Pools};
+use crate::rules::{NetworkPools, SessionRules, upper};
+use crate::session_id::{SessionId, mix};
+
+/// One session.
+pub(super) struct Session {
+    pub(super) rules: Arc<SessionRules>,
+    pub(super) association: u32,
+    pub(super) cp_f_seid: FSeid,
+    generation: u32,
+}
+
+impl Session {
+    /// Where requests about it go: the SMF's end of it.
+    pub(super) fn cp_address(&self) -> Option<IpAddr> {
+        self.cp_f_seid.ipv4.map(IpAddr::V4).or(self.cp_f_seid.ipv6.map(IpAddr::V6))
+    }
+}
+
+/// All sessions, by place, and by the SMF's name of them.
+pub(super) struct Sessions {
+    slots: Vec<Option<Box<Session>>>,
+    /// The generation that a place's next session gets. Kept apart: it outlives the session.
+    generations: Vec<u32>,
+    free: VecDeque<u32>,
+    by_cp_seid: BTreeMap<(u32, Seid, Option<IpAddr>), u32>,
+    pub(super) pools: Vec<NetworkPools>,
+    sessions_max: u32,
+    seed: u64,
+    len: usize,
+}
+
+impl Sessions {
+    pub(super) fn new(config: &Config) -> Self {
+        let pools = config.data_networks.iter().map(|dn| {
+            let ipv4 = dn.ipv4_pools.iter().map(|p| {
+                let count = 1u64 << (32 - u32::from(p.prefix.min(32)));
+                // Neither the network's own address, nor the gateway, nor the broadcast address.
+                Pool::new(u64::from(p.first()) + 2, count.saturating_sub(3))
+            });
+            let ipv6 = dn.ipv6_pools.iter().map(|p| {
+                let count = 1u64 << (64 - u32::from(p.prefix.clamp(1, 64)));
+                Pool::new(p.first() + 1, count - 1)
+            });
+            NetworkPools { ipv4: Pools::new(ipv4.collect()), ipv6: Pools::new(ipv6.collect()) }
+        });
+        Self {
+            slots: Vec::new(),
+            generations: Vec::new(),
+            free: VecDeque::new(),
+            by_cp_seid: BTreeMap::new(),
+            pools: pools.collect(),
+            sessions_max: config.sessions_max,
+            seed: config.seed,
+            len: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// A place for a new session; `None` if all are taken. It stays free until [`Self::put`].
+    pub(super) fn vacant(&mut self) -> Option<SessionId> {
+        let index = match self.free.front() {
+            Some(i) => *i,
+            None => {
+                let index = self.slots.len() as u32;
+                if index >= self.sessions_max {
+                    return None;
+                }
+                self.slots.push(None);
+                self.generations.push(mix(self.seed ^ u64::from(index) << 32) as u32);
+                self.free.push_back(index);
+                index
+            }
+        };
+        Some(SessionId { index, generation: self.generations[index as usize] })
+    }
+
+    pub(super) fn get(&self, id: SessionId) -> Option<&Session> {
+        self.slots.get(id.index as usize)?.as_deref().filter(|s| s.generation == id.generation)
+    }
+
+    pub(super) fn get_mut(&mut self, id: SessionId) -> Option<&mut Session> {
+        self.slots.get_mut(id.index as usize)?.as_deref_mut().filter(|s| s.generation == id.generation)
+    }
+
+    /// The session that an SMF already calls so.
+    pub(super) fn of_cp(&self, association: u32, cp: &FSeid) -> Option<SessionId> {
+        let index = *self.by_cp_seid.get(&key(association, cp))?;
+        let generation = self.slots.get(index as usize)?.as_ref()?.generation;
+        Some(SessionId { index, generation })
+    }
+
+    /// Seats a session at the vacant place, or replaces the one that is there.
+    pub(super) fn put(
+        &mut self,
+        id: SessionId,
+        association: u32,
+        cp_f_seid: FSeid,
+        rules: Arc<SessionRules>,
+    ) {
+        let Some(slot) = self.slots.get_mut(id.index as usize) else { return };
+        if let Some(old) = slot.take() {
+            self.by_cp_seid.remove(&key(old.association, &old.cp_f_seid));
+        } else {
+            // `vacant` gave the front of the list, and nothing came between.
+            if self.free.front() == Some(&id.index) {
+                self.free.pop_front();
+            }
+            self.len += 1;
+        }
+        *slot = Some(Box::new(Session { rules, association, cp_f_seid, generation: id.generation }));
+        self.by_cp_seid.insert(key(association, &cp_f_seid), id.index);
+    }
+
+    /// The SMF's end of a session has moved.
+    pub(super) fn rename(&mut self, id: SessionId, cp_f_seid: FSeid) {
+        let Some(s) = self.get_mut(id) else { return };
+        let (association, old) = (s.association, std::mem::replace(&mut s.cp_f_seid, cp_f_seid));
+        self.by_cp_seid.remove(&key(association, &old));
+        self.by_cp_seid.insert(key(association, &cp_f_seid), id.index);
+    }
+
+    /// Ends a session; its addresses are free again.
+    pub(super) fn remove(&mut self, id: SessionId) -> Option<Box<Session>> {
+        self.get(id)?;
+        let s = self.slots.get_mut(id.index as usize)?.take()?;
+        self.by_cp_seid.remove(&key(s.association, &s.cp_f_seid));
+        let generation = &mut self.generations[id.index as usize];
+        *generation = generation.wrapping_add(1);
+        self.free.push_back(id.index);
+        self.len -= 1;
+        self.give_back(&s.rules);
+        Some(s)
+    }
+
+    fn give_back(&mut self, rules: &SessionRules) {
+        if let Some(pools) = self.pools.get_mut(usize::from(rules.data_network.0)) {
+            if let Some(a) = rules.ue_ipv4 {
+                pools.ipv4.give_back(u64::from(a.to_bits()));
+            }
+            if let Some(a) = rules.ue_ipv6 {
+                pools.ipv6.give_back(upper(a));
+            }
+        }
+    }
+
+    /// The sessions of one association.
+    pub(super) fn of(&self, association: u32) -> Vec<SessionId> {
+        let all = self.slots.iter().enumerate();
+        let of =
+            all.filter_map(|(i, s)| s.as_deref().filter(|s| s.association == association).map(|s| (i, s)));
+        of.map(|(i, s)| SessionId { index: i as u32, generation: s.generation }).collect()
+    }
+}
+
+fn key(association: u32, cp: &FSeid) -> (u32, Seid, Option<IpAddr>) {
+    (association, cp.seid, cp.ipv4.map(IpAddr::V4).or(cp.ipv6.map(IpAddr::V6)))
+}
+
+/// An empty rule set of a network: what a new session's draft begins with.
+pub(super) fn empty(data_network: DnIndex) -> SessionRules {
+    SessionRules {
+        ue_ipv4: None,
+        ue_ipv6: None,
+        data_network,
+        tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
+        pdrs: [].into(),
+        fars: [].into(),
+        qers: [].into(),
+        urrs: [].into(),
+        bars: [].into(),
+        endpoints: [].into(),
+        inactivity_s: 0,
+    }
+}

@@ -1,0 +1,79 @@
+//! What happened on N4, for logs, metrics and "why".
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use whimbrel_ids::Seid;
+use whimbrel_pfcp::ie::{Cause, NodeId};
+
+use crate::config::DnIndex;
+use crate::rules::RuleRefusal;
+use crate::session_id::SessionId;
+
+/// What happened on N4.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// An SMF set up an association.
+    AssociationSetUp {
+        /// The SMF.
+        node: NodeId,
+        /// Its address.
+        peer: SocketAddr,
+        /// Sessions of an earlier association that were deleted.
+        sessions_deleted: usize,
+    },
+    /// An SMF released its association, or has restarted; its sessions are deleted.
+    AssociationEnded {
+        /// The SMF.
+        node: NodeId,
+        /// How many sessions it had.
+        sessions_deleted: usize,
+        /// Whether it restarted.
+        restarted: bool,
+    },
+    /// An SMF no longer answers heartbeats. Its sessions stay.
+    AssociationSilent {
+        /// The SMF.
+        node: NodeId,
+    },
+    /// A session stands.
+    SessionEstablished {
+        /// The session.
+        session: SessionId,
+        /// The SMF's name of it.
+        cp_seid: Seid,
+        /// Its network.
+        data_network: DnIndex,
+        /// The phone's IPv4 address.
+        ue_ipv4: Option<Ipv4Addr>,
+        /// The phone's IPv6 prefix.
+        ue_ipv6: Option<Ipv6Addr>,
+    },
+    /// A session was refused or a change of it was: the rule and what is wrong with it.
+    SessionRefused {
+        /// The SMF.
+        peer: SocketAddr,
+        /// What is wrong.
+        refusal: RuleRefusal,
+        /// As the SMF was told.
+        cause: Cause,
+    },
+    /// A session is gone.
+    SessionDeleted {
+        /// The session.
+        session: SessionId,
+    },
+    /// A message was not understood, or not expected.
+    BadMessage {
+        /// Who sent it.
+        peer: SocketAddr,
+        /// Its type; 0 where not even that could be read.
+        message_type: u8,
+        /// As the peer was told, if it was.
+        cause: Option<Cause>,
+    },
+    /// A report was not answered.
+    ReportUnanswered {
+        /// The SMF.
+        peer: SocketAddr,
+    },
+}

@@ -1,0 +1,113 @@
+//! What the control side and the packet side tell each other. Both directions are plain values for a queue.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use whimbrel_ids::{Qfi, Teid};
+use whimbrel_pfcp::ie::{PdrId, UrrId};
+use whimbrel_pfcp::rule::UsageReport;
+
+use crate::rules::SessionRules;
+use crate::session_id::SessionId;
+
+/// Ties a [`Report::Usage`] to the change that asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub u32);
+
+/// What UPF-C has decided; UPF-U applies it before its next burst. Absolute: a session's rules come whole.
+#[derive(Clone, Debug)]
+pub enum Change {
+    /// The session has these rules from now on.
+    Put {
+        /// The session.
+        session: SessionId,
+        /// Its rules.
+        rules: Arc<SessionRules>,
+        /// What else to do, once.
+        effects: Effects,
+    },
+    /// The session is gone.
+    Remove {
+        /// The session.
+        session: SessionId,
+        /// If its last usage is wanted.
+        token: Option<Token>,
+    },
+}
+
+/// What a change does once, besides setting rules.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    /// Tunnels to which an end marker goes before newer packets go elsewhere.
+    pub end_markers: Vec<EndMarker>,
+    /// Drop what is buffered (DROBU).
+    pub drop_buffered: bool,
+    /// Usage rules to report at once.
+    pub query: Query,
+    /// If usage (queried, or of rules removed) is wanted: names the answer.
+    pub token: Option<Token>,
+}
+
+/// Which usage rules to report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Query {
+    /// None but those removed.
+    #[default]
+    Nothing,
+    /// All of the session.
+    All,
+    /// These.
+    Some(Vec<UrrId>),
+}
+
+/// A tunnel that ends: at the peer, where it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndMarker {
+    /// The peer's tunnel.
+    pub teid: Teid,
+    /// The peer.
+    pub peer: SocketAddr,
+    /// Type of service of the outer header.
+    pub tos: u8,
+}
+
+/// What UPF-U has seen; UPF-C tells the SMF.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Report {
+    /// The first packet for a phone without a tunnel was buffered.
+    DownlinkData {
+        /// The session.
+        session: SessionId,
+        /// The rule that matched.
+        pdr_id: PdrId,
+        /// The flow, where the rule names one.
+        qfi: Option<Qfi>,
+        /// Its DSCP.
+        dscp: u8,
+        /// Octets of the packet.
+        octets: u16,
+    },
+    /// Usage: asked for (`token`), or due.
+    Usage {
+        /// The session.
+        session: SessionId,
+        /// The request that asked for it.
+        token: Option<Token>,
+        /// The figures; may be empty where asked for.
+        reports: Vec<UsageReport>,
+    },
+    /// A peer does not know a tunnel of the session.
+    ErrorIndication {
+        /// The session.
+        session: SessionId,
+        /// The tunnel, as the peer names it.
+        teid: Teid,
+        /// The peer.
+        peer: IpAddr,
+    },
+    /// No packet within the session's inactivity timer.
+    Inactivity {
+        /// The session.
+        session: SessionId,
+    },
+}

@@ -1,0 +1,46 @@
+//! Every bound of the user plane, with where its number comes from.
+
+/// Sessions of one UPF at most: the 20 index bits of a TEID.
+pub const SESSIONS_MAX: u32 = 1 << TEID_INDEX_BITS;
+/// Bits of a TEID that are the session's index; the other 12 are its tag.
+pub const TEID_INDEX_BITS: u32 = 20;
+/// Local tunnels of one session: N3, N9, a forwarding tunnel of a handover, and one spare.
+pub const TUNNELS_PER_SESSION_MAX: usize = 4;
+/// PDRs, FARs, QERs or URRs of one session: a phone has at most 64 QoS flows (6 bits of QFI), of two directions each.
+pub const RULES_PER_SESSION_MAX: usize = 128;
+/// Filters of one PDR: TS 24.501 §9.11.4.13 lets one QoS rule have 15 packet filters.
+pub const FILTERS_PER_PDR_MAX: usize = 16;
+/// QERs of one PDR: its flow's, its session's, and two spare for operators.
+pub const QERS_PER_PDR_MAX: usize = 4;
+/// URRs of one PDR: online and offline charging, monitoring, and one spare.
+pub const URRS_PER_PDR_MAX: usize = 4;
+/// Port ranges of one filter. RFC 6733 §4.3.1 sets none; eight cover what PCFs are known to send.
+pub const PORT_RANGES_MAX: usize = 8;
+/// Addresses, or IPv6 prefixes, of one pool: as many as there can be sessions.
+pub const POOL_ADDRESSES_MAX: u32 = SESSIONS_MAX;
+/// Pools of one data network and family: an operator's address plan, not a list of hosts.
+pub const POOLS_PER_NETWORK_MAX: usize = 64;
+/// Data networks of one UPF: one TUN device each.
+pub const DATA_NETWORKS_MAX: usize = 64;
+/// Associations with SMFs: a region's SMF sets, generously.
+pub const ASSOCIATIONS_MAX: usize = 256;
+/// Answers kept for retransmitted requests. A peer repeats for N1 x T1 = 9 s; at 1,000 requests a second that is 9,000.
+pub const REPLIES_MAX: usize = 16_384;
+/// Requests of ours that await an answer: a report per session that pages at once, bounded well below all sessions.
+pub const REQUESTS_MAX: usize = 65_536;
+/// Requests of SMFs that await figures of the packet pipeline: as many as a burst of deletions in one second.
+pub const WAITING_MAX: usize = 65_536;
+/// Packets buffered for one idle phone: a window's worth of a fast download, 64 as most BARs suggest, doubled.
+pub const HELD_PER_SESSION_MAX: usize = 128;
+/// Packets buffered for all phones: 32 MiB of packets of 2 KiB.
+pub const HELD_MAX: usize = 16_384;
+/// Packets of the pipeline's own making that wait to be sent: all that is held may be released at once.
+pub const OUTPUTS_MAX: usize = HELD_MAX + 1024;
+/// Reports that wait for the control side; above it new ones wait as figures in their sessions, or are counted lost.
+pub const REPORTS_MAX: usize = 65_536;
+/// Timers run in one call, so that no call is long.
+pub const TIMERS_PER_TICK_MAX: usize = 256;
+/// Error indications sent in one second: enough to tell every gNB of a region, too few to serve as an amplifier.
+pub const ERROR_INDICATIONS_PER_SECOND_MAX: u32 = 100;
+/// Requests that retransmission sends in one call.
+pub const RETRANSMISSIONS_PER_TICK_MAX: usize = 256;

@@ -1,0 +1,222 @@
+//! Changes of UPF-C, applied between bursts.
+
+use std::sync::Arc;
+
+use whimbrel_gtpu::GpduHeader;
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::UsageReportTrigger;
+use whimbrel_pfcp::rule::UsageReport;
+
+use super::inner::Inner;
+use super::meter::Meter;
+use super::session::{SessionCounters, SessionU};
+use super::timers::{advertise, is_active};
+use super::usage::Usage;
+use super::{Destination, DropReason, UpfU, Verdict, stages};
+use crate::exchange::{Change, Effects, Query, Report, Token};
+use crate::limits::SESSIONS_MAX;
+use crate::rules::{Qer, SessionRules};
+use crate::session_id::SessionId;
+
+impl UpfU {
+    /// Applies a change; the next burst sees it.
+    pub fn apply(&mut self, now: Instant, change: Change) {
+        match change {
+            Change::Put { session, rules, effects } => self.put(now, session, rules, effects),
+            Change::Remove { session, token } => self.remove(now, session, token),
+        }
+    }
+
+    fn put(&mut self, now: Instant, id: SessionId, rules: Arc<SessionRules>, effects: Effects) {
+        let index = id.index as usize;
+        if id.index >= SESSIONS_MAX {
+            return; // UPF-C gives no such index
+        }
+        if self.sessions.len() <= index {
+            self.sessions.resize_with(index + 1, || None);
+        }
+        // Packets already on their way to the old tunnel go first, then its end marker, then what was held.
+        for m in &effects.end_markers {
+            let header = GpduHeader::new(m.teid, None);
+            let to = Destination::N3 { peer: m.peer, tos: m.tos };
+            self.shared.send_octets(to, &header.end_marker()[..header.octets_len()]);
+            self.shared.counters.end_markers_sent += 1;
+        }
+        if self.sessions[index].as_ref().is_some_and(|s| s.generation != id.generation) {
+            // Its removal was lost on the way; a place has one session.
+            let generation = self.sessions[index].as_ref().map_or(0, |s| s.generation);
+            self.remove(now, SessionId { index: id.index, generation }, None);
+        }
+        let mut reports = Vec::new();
+        let was_active = match self.sessions[index].take() {
+            Some(mut s) => {
+                self.forget(id.index, &s.rules);
+                let was_active = is_active(&s.rules);
+                replace(&mut s, &rules, &effects, now, &mut reports);
+                self.sessions[index] = Some(s);
+                was_active
+            }
+            None => {
+                self.shared.counters.sessions += 1;
+                self.sessions[index] = Some(Box::new(new_session(id, &rules, now)));
+                false
+            }
+        };
+        self.learn(id.index, &rules);
+        if let Some(token) = effects.token {
+            self.shared.report(Report::Usage { session: id, token: Some(token), reports });
+        }
+        let network = self.networks.get(usize::from(rules.data_network.0));
+        if let (Some(s), Some(network)) = (self.sessions[index].as_deref_mut(), network)
+            && is_active(&rules)
+            && !was_active
+        {
+            advertise(s, &mut self.shared, network, now);
+        }
+        self.drain(now, id.index, effects.drop_buffered);
+        self.arm(id.index);
+    }
+
+    fn remove(&mut self, now: Instant, id: SessionId, token: Option<Token>) {
+        let mut reports = Vec::new();
+        if self.session(id).is_some()
+            && let Some(mut s) = self.sessions.get_mut(id.index as usize).and_then(Option::take)
+        {
+            self.shared.counters.sessions -= 1;
+            self.forget(id.index, &s.rules);
+            if let Some(at) = s.deadline {
+                self.deadlines.remove(&(at, id.index));
+            }
+            for (usage, urr) in s.usage.iter_mut().zip(s.rules.urrs.iter()) {
+                reports.push(usage.report(urr, now, UsageReportTrigger::TERMR));
+            }
+            for (_, packet) in s.held.drain(..) {
+                self.shared.counters.held -= 1;
+                self.shared.counters.drop(DropReason::BufferDiscarded);
+                self.shared.recycle(packet);
+            }
+        }
+        if token.is_some() {
+            self.shared.report(Report::Usage { session: id, token, reports });
+        }
+    }
+
+    /// What was held meets the new rules, in order, before any later packet.
+    fn drain(&mut self, now: Instant, index: u32, discard: bool) {
+        let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        let held = std::mem::take(&mut session.held);
+        self.shared.counters.held -= held.len() as u64;
+        for (arrival, mut packet) in held {
+            let verdict = match Inner::parse(packet.octets()) {
+                _ if discard => Verdict::Drop(DropReason::BufferDiscarded),
+                Some(inner) => stages::run(session, &mut self.shared, now, arrival, &inner, &mut packet),
+                None => Verdict::Drop(DropReason::InnerMalformed),
+            };
+            match verdict {
+                Verdict::Send(to) => self.shared.send(to, packet),
+                Verdict::Drop(reason) => {
+                    self.shared.counters.drop(reason);
+                    session.counters.dropped += 1;
+                    self.shared.recycle(packet);
+                }
+                Verdict::Taken | Verdict::Pending => self.shared.recycle(packet),
+            }
+        }
+    }
+
+    /// Makes a session found by its addresses and its tunnels at peers.
+    fn learn(&mut self, index: u32, rules: &SessionRules) {
+        self.set_addresses(rules, Some(index));
+        for tunnel in rules.remote_tunnels() {
+            self.remote.insert(tunnel, index);
+        }
+    }
+
+    fn forget(&mut self, index: u32, rules: &SessionRules) {
+        self.set_addresses(rules, None);
+        for tunnel in rules.remote_tunnels() {
+            if self.remote.get(&tunnel) == Some(&index) {
+                self.remote.remove(&tunnel);
+            }
+        }
+    }
+
+    fn set_addresses(&mut self, rules: &SessionRules, session: Option<u32>) {
+        let Some(network) = self.networks.get_mut(usize::from(rules.data_network.0)) else { return };
+        if let Some(a) = rules.ue_ipv4 {
+            network.addresses.set(a.into(), session);
+        }
+        if let Some(a) = rules.ue_ipv6 {
+            network.addresses.set(a.into(), session);
+        }
+    }
+}
+
+fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> SessionU {
+    SessionU {
+        rules: Arc::clone(rules),
+        meters: rules.qers.iter().map(|_| Meter::new(now)).collect(),
+        usage: rules.urrs.iter().map(|u| Usage::new(u, now)).collect(),
+        generation: id.generation,
+        notified: false,
+        inactive: false,
+        error_told: false,
+        rearm: false,
+        last_packet: now,
+        counters: SessionCounters::default(),
+        index: id.index,
+        deadline: None,
+        next_advertisement: None,
+        held: Default::default(),
+    }
+}
+
+/// Sets new rules; meters and figures of rules that stay go on.
+fn replace(
+    s: &mut SessionU,
+    rules: &Arc<SessionRules>,
+    effects: &Effects,
+    now: Instant,
+    reports: &mut Vec<UsageReport>,
+) {
+    let old = std::mem::replace(&mut s.rules, Arc::clone(rules));
+    let rates = |q: &Qer| (q.qer_id, q.mbr_ul_kbps, q.mbr_dl_kbps, q.window_ms);
+    let meter = |q: &Qer| {
+        let at = old.qers.iter().position(|o| rates(o) == rates(q));
+        at.and_then(|i| s.meters.get(i)).copied().unwrap_or(Meter::new(now))
+    };
+    s.meters = rules.qers.iter().map(meter).collect();
+    let mut usage: Vec<Option<Usage>> = std::mem::take(&mut s.usage).into_iter().map(Some).collect();
+    let mut kept = Vec::with_capacity(rules.urrs.len());
+    for urr in &rules.urrs {
+        let known = usage.iter_mut().find(|u| u.as_ref().is_some_and(|u| u.urr_id == urr.urr_id));
+        let mut u = known.and_then(Option::take).unwrap_or_else(|| Usage::new(urr, now));
+        u.update(urr, now);
+        let asked = match &effects.query {
+            Query::Nothing => false,
+            Query::All => true,
+            Query::Some(ids) => ids.contains(&urr.urr_id),
+        };
+        if asked && effects.token.is_some() {
+            reports.push(u.report(urr, now, UsageReportTrigger::IMMER));
+        }
+        kept.push(u);
+    }
+    s.usage = kept.into();
+    if effects.token.is_some() {
+        for mut u in usage.into_iter().flatten() {
+            if let Some(urr) = old.urrs.iter().find(|o| o.urr_id == u.urr_id) {
+                reports.push(u.report(urr, now, UsageReportTrigger::TERMR));
+            }
+        }
+    }
+    let actions =
+        |r: &SessionRules| r.fars.iter().map(|f| (f.far_id, f.action, f.tunnel)).collect::<Vec<_>>();
+    if actions(&old) != actions(rules) {
+        s.notified = false;
+        s.error_told = false;
+    }
+    s.inactive &= old.inactivity_s == rules.inactivity_s;
+}

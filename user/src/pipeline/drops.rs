@@ -1,0 +1,133 @@
+//! Why packets are dropped, and how many of everything there were.
+
+macro_rules! drop_reasons {
+    ($( $(#[doc = $doc:literal])+ $name:ident = $metric:literal, )*) => {
+        /// Why a packet was dropped. Nothing is lost unnamed.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum DropReason { $( $(#[doc = $doc])+ $name, )* }
+
+        impl DropReason {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[ $( Self::$name, )* ];
+            /// How many there are.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// Its name in metrics.
+            pub const fn name(self) -> &'static str {
+                match self { $( Self::$name => $metric, )* }
+            }
+
+            /// What it means, in a sentence.
+            pub const fn meaning(self) -> &'static str {
+                match self { $( Self::$name => concat!($($doc),+), )* }
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// A datagram on the GTP-U port that is not a well-formed GTP-U message.
+    GtpuMalformed = "gtpu_malformed",
+    /// A GTP-U extension header that must be understood and is not.
+    GtpuUnknownExtension = "gtpu_unknown_extension",
+    /// A GTP-U message that a UPF has no use for here.
+    GtpuUnexpected = "gtpu_unexpected",
+    /// A tunnel that no session has; the sender gets an error indication.
+    UnknownTunnel = "unknown_tunnel",
+    /// The payload is not a whole IP packet.
+    InnerMalformed = "inner_malformed",
+    /// A phone used a source address that is not its own.
+    SpoofedSource = "spoofed_source",
+    /// A phone's packet of link-local scope, which goes nowhere.
+    LinkScope = "link_scope",
+    /// No session has the destination address.
+    UnknownUeAddress = "unknown_ue_address",
+    /// The session has no rule for the packet.
+    NoMatchingPdr = "no_matching_pdr",
+    /// A QER's gate is closed.
+    GateClosed = "gate_closed",
+    /// A QER's maximum bit rate is used up.
+    RateExceeded = "rate_exceeded",
+    /// A URR's quota is used up.
+    QuotaExhausted = "quota_exhausted",
+    /// The FAR says to drop.
+    FarDrop = "far_drop",
+    /// The FAR forwards to the access side without naming a tunnel.
+    NoTunnel = "no_tunnel",
+    /// With its outer header the packet would exceed what GTP-U can say.
+    TooLong = "too_long",
+    /// The session's buffer for an idle phone is full.
+    BufferFull = "buffer_full",
+    /// All buffers for idle phones are full.
+    BuffersExhausted = "buffers_exhausted",
+    /// A buffered packet was dropped at the SMF's word, or its session ended.
+    BufferDiscarded = "buffer_discarded",
+    /// Too many packets of the UPF's own wait to be sent.
+    OutputFull = "output_full",
+}
+
+/// How many of everything there were since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets forwarded that phones sent.
+    pub ul_packets: u64,
+    /// Their octets, inner packets alone.
+    pub ul_octets: u64,
+    /// Packets forwarded to phones.
+    pub dl_packets: u64,
+    /// Their octets, inner packets alone.
+    pub dl_octets: u64,
+    /// Packets that went into buffers for idle phones.
+    pub buffered: u64,
+    /// Echo requests answered.
+    pub echo_requests: u64,
+    /// Error indications sent.
+    pub error_indications_sent: u64,
+    /// Error indications received that named a session's tunnel.
+    pub error_indications_received: u64,
+    /// End markers sent.
+    pub end_markers_sent: u64,
+    /// Router advertisements sent.
+    pub router_advertisements: u64,
+    /// Reports that found no room and were lost.
+    pub reports_lost: u64,
+    /// Sessions that stand.
+    pub sessions: u64,
+    /// Packets in buffers for idle phones now.
+    pub held: u64,
+    /// Dropped packets, by [`DropReason`].
+    pub dropped: [u64; DropReason::COUNT],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            ul_packets: 0,
+            ul_octets: 0,
+            dl_packets: 0,
+            dl_octets: 0,
+            buffered: 0,
+            echo_requests: 0,
+            error_indications_sent: 0,
+            error_indications_received: 0,
+            end_markers_sent: 0,
+            router_advertisements: 0,
+            reports_lost: 0,
+            sessions: 0,
+            held: 0,
+            dropped: [0; DropReason::COUNT],
+        }
+    }
+}
+
+impl Counters {
+    /// Packets dropped for a reason.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    pub(crate) fn drop(&mut self, reason: DropReason) {
+        self.dropped[reason as usize] += 1;
+    }
+}

@@ -1,0 +1,97 @@
+//! Datagrams on the GTP-U port.
+
+use std::net::{IpAddr, SocketAddr};
+
+use whimbrel_gtpu::signalling::{
+    ErrorIndication, echo_response, error_indication, supported_extension_headers_notification,
+};
+use whimbrel_gtpu::{Gtpu, GtpuError, PORT, PduSessionInformation, message_type};
+use whimbrel_ids::{Instant, Teid};
+
+use super::inner::Inner;
+use super::packet::Packet;
+use super::stages::Arrival;
+use super::{Destination, DropReason, UpfU, Verdict};
+use crate::exchange::Report;
+use crate::session_id::SessionId;
+
+impl UpfU {
+    pub(super) fn datagram(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        local: IpAddr,
+        packet: &mut Packet,
+    ) -> Verdict {
+        let back = Destination::N3 { peer, tos: 0 };
+        let m = match Gtpu::parse(packet.octets()) {
+            Ok(m) => m,
+            Err(GtpuError::Malformed(_)) => return Verdict::Drop(DropReason::GtpuMalformed),
+            Err(GtpuError::UnknownExtension(_)) => {
+                if self.shared.may_send_error(now) {
+                    self.shared.send_octets(back, supported_extension_headers_notification(0).as_ref());
+                }
+                return Verdict::Drop(DropReason::GtpuUnknownExtension);
+            }
+        };
+        match m.message_type {
+            message_type::G_PDU => {
+                let qfi = m.pdu_session.map(PduSessionInformation::qfi);
+                let (teid, at, end) = (m.teid, m.payload_at, m.payload_at + m.payload.len());
+                packet.truncate(end);
+                packet.pull(at);
+                self.g_pdu(now, (peer, local), Arrival { teid, qfi }, packet)
+            }
+            message_type::ECHO_REQUEST => {
+                let sequence = m.sequence.unwrap_or(0);
+                self.shared.counters.echo_requests += 1;
+                self.shared.send_octets(back, echo_response(sequence).as_ref());
+                Verdict::Taken
+            }
+            message_type::ERROR_INDICATION => match ErrorIndication::parse(m.payload) {
+                Ok(e) => self.tunnel_lost(e),
+                Err(_) => Verdict::Drop(DropReason::GtpuMalformed),
+            },
+            _ => Verdict::Drop(DropReason::GtpuUnexpected),
+        }
+    }
+
+    fn g_pdu(
+        &mut self,
+        now: Instant,
+        (peer, local): (SocketAddr, IpAddr),
+        arrival: Arrival,
+        packet: &mut Packet,
+    ) -> Verdict {
+        let index = SessionId::index_of(arrival.teid);
+        let session = self.sessions.get(index as usize).and_then(Option::as_deref);
+        let known =
+            session.is_some_and(|s| arrival.teid != Teid(0) && s.rules.tunnels.contains(&arrival.teid));
+        if !known {
+            // To the peer's GTP-U port, whatever port the packet came from (TS 29.281 §4.4.2.3).
+            if self.shared.may_send_error(now) {
+                let to = Destination::N3 { peer: SocketAddr::new(peer.ip(), PORT), tos: 0 };
+                self.shared.send_octets(to, error_indication(arrival.teid, local, peer.port()).as_ref());
+                self.shared.counters.error_indications_sent += 1;
+            }
+            return Verdict::Drop(DropReason::UnknownTunnel);
+        }
+        let Some(inner) = Inner::parse(packet.octets()) else {
+            return Verdict::Drop(DropReason::InnerMalformed);
+        };
+        packet.truncate(inner.octets);
+        self.in_session(now, index, arrival, &inner, packet)
+    }
+
+    /// A peer says that it does not know a tunnel: the SMF is told, once until the rules change.
+    fn tunnel_lost(&mut self, e: ErrorIndication) -> Verdict {
+        let index = self.remote.get(&(e.teid, e.peer));
+        let session = index.and_then(|i| self.sessions.get_mut(*i as usize)).and_then(Option::as_deref_mut);
+        let Some(session) = session else { return Verdict::Drop(DropReason::UnknownTunnel) };
+        self.shared.counters.error_indications_received += 1;
+        if !std::mem::replace(&mut session.error_told, true) {
+            self.shared.report(Report::ErrorIndication { session: session.id(), teid: e.teid, peer: e.peer });
+        }
+        Verdict::Taken
+    }
+}

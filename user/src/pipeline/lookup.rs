@@ -1,0 +1,106 @@
+//! From a phone's address to its session.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::config::DataNetwork;
+use crate::limits::POOL_ADDRESSES_MAX;
+use crate::rules::upper;
+
+/// No session.
+const VACANT: u32 = u32::MAX;
+
+/// Consecutive numbers, each with a session or none: a direct index.
+struct Range {
+    first: u64,
+    sessions: Vec<u32>,
+    len: u32,
+}
+
+impl Range {
+    fn new(first: u64, count: u64) -> Self {
+        // Filled as far as it is used: an empty pool of a million addresses costs nothing.
+        Self { first, sessions: Vec::new(), len: count.min(u64::from(POOL_ADDRESSES_MAX)) as u32 }
+    }
+
+    fn position(&self, number: u64) -> Option<usize> {
+        let at = number.checked_sub(self.first)?;
+        (at < u64::from(self.len)).then_some(at as usize)
+    }
+
+    fn set(&mut self, at: usize, session: u32) {
+        if self.sessions.len() <= at {
+            self.sessions.resize(at + 1, VACANT);
+        }
+        self.sessions[at] = session;
+    }
+}
+
+/// The numbers of one family and network.
+#[derive(Default)]
+struct Family {
+    ranges: Vec<Range>,
+    /// Static addresses outside the pools.
+    others: BTreeMap<u64, u32>,
+}
+
+impl Family {
+    fn find(&self, number: u64) -> Option<u32> {
+        for r in &self.ranges {
+            if let Some(at) = r.position(number) {
+                return r.sessions.get(at).copied().filter(|s| *s != VACANT);
+            }
+        }
+        self.others.get(&number).copied()
+    }
+
+    fn set(&mut self, number: u64, session: Option<u32>) {
+        for r in &mut self.ranges {
+            if let Some(at) = r.position(number) {
+                return r.set(at, session.unwrap_or(VACANT));
+            }
+        }
+        match session {
+            Some(s) => self.others.insert(number, s),
+            None => self.others.remove(&number),
+        };
+    }
+}
+
+/// The phones of one data network by address.
+pub(crate) struct UeAddresses {
+    ipv4: Family,
+    ipv6: Family,
+}
+
+impl UeAddresses {
+    pub(crate) fn new(dn: &DataNetwork) -> Self {
+        let ipv4 = dn
+            .ipv4_pools
+            .iter()
+            .map(|p| Range::new(u64::from(p.first()), 1u64 << (32 - u32::from(p.prefix.min(32)))));
+        let ipv6 = dn
+            .ipv6_pools
+            .iter()
+            .map(|p| Range::new(p.first(), 1u64 << (64 - u32::from(p.prefix.clamp(1, 64)))));
+        Self {
+            ipv4: Family { ranges: ipv4.collect(), others: BTreeMap::new() },
+            ipv6: Family { ranges: ipv6.collect(), others: BTreeMap::new() },
+        }
+    }
+
+    /// The session of an address; of an IPv6 address, by its prefix of 64 bits.
+    pub(crate) fn find(&self, address: IpAddr) -> Option<u32> {
+        match address {
+            IpAddr::V4(a) => self.ipv4.find(u64::from(a.to_bits())),
+            IpAddr::V6(a) => self.ipv6.find(upper(a)),
+        }
+    }
+
+    pub(crate) fn set(&mut self, address: IpAddr, session: Option<u32>) {
+        match address {
+            IpAddr::V4(a) => self.ipv4.set(u64::from(a.to_bits()), session),
+            IpAddr::V6(a) => self.ipv6.set(upper(a), session),
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Policing of a QER's maximum bit rate: one token bucket per direction.
+
+use whimbrel_ids::Instant;
+
+use crate::rules::Qer;
+
+/// Depth of a bucket, in time at full rate, where the SMF gives no averaging window. TS 23.501 §5.7.3.6 averages over 2 s;
+/// a tenth of that lets TCP grow without letting bursts flood a gNB.
+const WINDOW_MS: u64 = 200;
+/// A bucket's depth in time at most: a window of an hour would police nothing.
+const WINDOW_MS_MAX: u64 = 10_000;
+/// A bucket holds this many octets at least, so that a low rate still passes whole packets: ten of 1,500.
+const DEPTH_OCTETS_MIN: u64 = 15_000;
+
+/// One direction's bucket. A token is a thousandth of a bit, so that 1 kbit/s is one token per microsecond.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: u64,
+    filled: Instant,
+}
+
+impl Bucket {
+    fn depth(rate_kbps: u64, window_ms: u64) -> u64 {
+        rate_kbps.saturating_mul(window_ms * 1000).max(DEPTH_OCTETS_MIN * 8000)
+    }
+
+    fn conforms(&mut self, now: Instant, rate_kbps: u64, window_ms: u64, octets: usize) -> bool {
+        let depth = Self::depth(rate_kbps, window_ms);
+        let elapsed_us = now.0.saturating_sub(self.filled.0);
+        self.tokens = self.tokens.saturating_add(rate_kbps.saturating_mul(elapsed_us)).min(depth);
+        self.filled = self.filled.max(now);
+        let cost = octets as u64 * 8000;
+        let enough = self.tokens >= cost;
+        if enough {
+            self.tokens -= cost;
+        }
+        enough
+    }
+}
+
+/// The meter of one QER.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Meter {
+    ul: Bucket,
+    dl: Bucket,
+}
+
+impl Meter {
+    /// With full buckets.
+    pub(crate) fn new(now: Instant) -> Self {
+        // As full as any bucket can be; the first use cuts it to its depth.
+        let full = Bucket { tokens: u64::MAX, filled: now };
+        Self { ul: full, dl: full }
+    }
+
+    /// Whether a packet keeps the rate; if so it is counted.
+    pub(crate) fn conforms(&mut self, now: Instant, qer: &Qer, uplink: bool, octets: usize) -> bool {
+        let window_ms = qer.window_ms.map_or(WINDOW_MS, u64::from).clamp(1, WINDOW_MS_MAX);
+        let (bucket, rate) =
+            if uplink { (&mut self.ul, qer.mbr_ul_kbps) } else { (&mut self.dl, qer.mbr_dl_kbps) };
+        rate.is_none_or(|rate| bucket.conforms(now, rate, window_ms, octets))
+    }
+}

@@ -1,0 +1,229 @@
+//! UPF-U: the packet pipeline. A burst of packets in, a verdict for each out; rules change between bursts.
+//!
+//! A packet's way: outer header, session (by TEID or UE address), rule (PDR), buffer or drop (FAR), rate (QER), account
+//! (URR), forward (FAR). The protocol logic is per packet, in [`stages`]; the loop over the burst is here.
+
+mod advertise;
+mod apply;
+mod drops;
+mod gtpu;
+mod inner;
+mod lookup;
+mod meter;
+mod packet;
+mod session;
+mod shared;
+mod stages;
+mod timers;
+mod usage;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+
+use whimbrel_ids::{Instant, Teid};
+
+use crate::config::{Config, ConfigError, DnIndex};
+use crate::exchange::Report;
+use crate::session_id::SessionId;
+pub use drops::{Counters, DropReason};
+use inner::Inner;
+use lookup::UeAddresses;
+pub use packet::{PACKET_HEADROOM, Packet};
+pub use session::SessionCounters;
+use session::SessionU;
+use shared::Shared;
+use stages::Arrival;
+
+/// Where a packet came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A datagram on the GTP-U port.
+    N3 {
+        /// Its source.
+        peer: SocketAddr,
+        /// The address at which it arrived.
+        local: IpAddr,
+    },
+    /// A packet of a data network.
+    N6 {
+        /// The network.
+        dn: DnIndex,
+    },
+}
+
+/// Where a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// As a datagram from the GTP-U port.
+    N3 {
+        /// Its destination.
+        peer: SocketAddr,
+        /// Type of service or traffic class of its header.
+        tos: u8,
+    },
+    /// Into a data network.
+    N6 {
+        /// The network.
+        dn: DnIndex,
+    },
+}
+
+/// What is to be done with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Not decided yet.
+    Pending,
+    /// Send it.
+    Send(Destination),
+    /// Nothing: it was for the UPF itself, or is held; the slot's packet is another, empty one then.
+    Taken,
+    /// Nothing: it was dropped and counted.
+    Drop(DropReason),
+}
+
+/// A packet of a burst.
+#[derive(Clone, Debug)]
+pub struct Slot {
+    /// Where it came from.
+    pub origin: Origin,
+    /// The packet.
+    pub packet: Packet,
+    /// What is to be done with it.
+    pub verdict: Verdict,
+}
+
+/// What the pipeline knows of a data network.
+struct Network {
+    addresses: UeAddresses,
+    mtu: u16,
+    resolvers: Box<[Ipv6Addr]>,
+}
+
+/// The packet pipeline.
+pub struct UpfU {
+    sessions: Vec<Option<Box<SessionU>>>,
+    networks: Box<[Network]>,
+    /// Tunnels at peers, for error indications.
+    remote: BTreeMap<(Teid, IpAddr), u32>,
+    deadlines: BTreeSet<(Instant, u32)>,
+    shared: Shared,
+}
+
+impl UpfU {
+    /// A pipeline without sessions. Errors: what [`Config::check`] finds.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        config.check()?;
+        let network = |dn: &crate::config::DataNetwork| Network {
+            addresses: UeAddresses::new(dn),
+            mtu: dn.mtu,
+            resolvers: dn.dns_ipv6.as_slice().into(),
+        };
+        let mtu = config.data_networks.iter().map(|d| d.mtu).max().unwrap_or(1500);
+        Ok(Self {
+            sessions: Vec::new(),
+            networks: config.data_networks.iter().map(network).collect(),
+            remote: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            shared: Shared::new(usize::from(mtu)),
+        })
+    }
+
+    /// Decides on every packet of a burst. Packets that the pipeline itself sends wait in [`Self::next_output`]; what it
+    /// has to tell in [`Self::take_reports`].
+    pub fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
+        // Touch every session first: the loads do not depend on each other, so their cache misses overlap, where the
+        // stages would take them one by one.
+        let touched = slots.iter().filter_map(|s| self.locate(s)).fold(0u32, |sum, s| sum ^ s.generation);
+        std::hint::black_box(touched);
+        for slot in slots {
+            slot.verdict = match slot.origin {
+                Origin::N3 { peer, local } => self.datagram(now, peer, local, &mut slot.packet),
+                Origin::N6 { dn } => self.from_network(now, dn, &mut slot.packet),
+            };
+            if let Verdict::Drop(reason) = slot.verdict {
+                self.shared.counters.drop(reason);
+            }
+        }
+    }
+
+    /// The session that a packet probably belongs to.
+    fn locate(&self, slot: &Slot) -> Option<&SessionU> {
+        let octets = slot.packet.octets();
+        let index = match slot.origin {
+            Origin::N3 { .. } => {
+                let teid = octets.get(4..8).and_then(|t| t.try_into().ok()).map(u32::from_be_bytes)?;
+                SessionId::index_of(Teid(teid))
+            }
+            Origin::N6 { dn } => {
+                let inner = Inner::parse(octets)?;
+                self.networks.get(usize::from(dn.0))?.addresses.find(inner.destination)?
+            }
+        };
+        self.sessions.get(index as usize)?.as_deref()
+    }
+
+    /// A packet from a data network.
+    fn from_network(&mut self, now: Instant, dn: DnIndex, packet: &mut Packet) -> Verdict {
+        let Some(inner) = Inner::parse(packet.octets()) else {
+            return Verdict::Drop(DropReason::InnerMalformed);
+        };
+        packet.truncate(inner.octets);
+        let Some(network) = self.networks.get(usize::from(dn.0)) else {
+            return Verdict::Drop(DropReason::UnknownUeAddress);
+        };
+        let Some(index) = network.addresses.find(inner.destination) else {
+            return Verdict::Drop(DropReason::UnknownUeAddress);
+        };
+        self.in_session(now, index, Arrival { teid: Teid(0), qfi: None }, &inner, packet)
+    }
+
+    /// A packet of a session, whichever way it came.
+    fn in_session(
+        &mut self,
+        now: Instant,
+        index: u32,
+        arrival: Arrival,
+        inner: &Inner,
+        packet: &mut Packet,
+    ) -> Verdict {
+        let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+            return Verdict::Drop(DropReason::UnknownTunnel);
+        };
+        let verdict = stages::run(session, &mut self.shared, now, arrival, inner, packet);
+        match verdict {
+            Verdict::Drop(_) => session.counters.dropped += 1,
+            _ if session.rearm => self.arm(index),
+            _ => {}
+        }
+        verdict
+    }
+
+    /// The next packet that the pipeline itself sends; it comes before the packets of later bursts.
+    pub fn next_output(&mut self) -> Option<(Destination, Packet)> {
+        self.shared.outputs.pop_front()
+    }
+
+    /// Takes back the buffer of a packet of [`Self::next_output`].
+    pub fn recycle(&mut self, packet: Packet) {
+        self.shared.recycle(packet);
+    }
+
+    /// What the pipeline has to tell.
+    pub fn take_reports(&mut self) -> Vec<Report> {
+        std::mem::take(&mut self.shared.reports)
+    }
+
+    /// How many of everything there were.
+    pub fn counters(&self) -> &Counters {
+        &self.shared.counters
+    }
+
+    /// What one session sent, received and lost.
+    pub fn session_counters(&self, id: SessionId) -> Option<SessionCounters> {
+        self.session(id).map(|s| s.counters)
+    }
+
+    fn session(&self, id: SessionId) -> Option<&SessionU> {
+        self.sessions.get(id.index as usize)?.as_deref().filter(|s| s.generation == id.generation)
+    }
+}

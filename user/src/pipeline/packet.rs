@@ -1,0 +1,82 @@
+//! A packet in its buffer, with room in front for the headers that it may get.
+
+/// Octets kept free in front of a packet: the longest GTP-U header is 20, and drivers like cache lines.
+pub const PACKET_HEADROOM: usize = 64;
+
+/// A packet in its buffer.
+#[derive(Clone, Debug)]
+pub struct Packet {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Packet {
+    /// An empty packet whose buffer holds up to `octets` behind the headroom.
+    pub fn with_room(octets: usize) -> Self {
+        Self {
+            buffer: vec![0; PACKET_HEADROOM + octets].into(),
+            start: PACKET_HEADROOM,
+            end: PACKET_HEADROOM,
+        }
+    }
+
+    /// A packet of these octets, for tests and for what is built here.
+    pub fn of(octets: &[u8]) -> Self {
+        let mut p = Self::with_room(octets.len());
+        p.fill(octets);
+        p
+    }
+
+    /// Its octets.
+    pub fn octets(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// How many octets it has.
+    pub fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Where a receiver may write a new packet; [`Self::received`] says how much it wrote.
+    pub fn room(&mut self) -> &mut [u8] {
+        &mut self.buffer[PACKET_HEADROOM..]
+    }
+
+    /// The packet is now the first `octets` of its room (as many as there are at most).
+    pub fn received(&mut self, octets: usize) {
+        self.start = PACKET_HEADROOM;
+        self.end = (PACKET_HEADROOM + octets).min(self.buffer.len());
+    }
+
+    /// The packet is now a copy of `octets`, cut to its room.
+    pub fn fill(&mut self, octets: &[u8]) {
+        let n = octets.len().min(self.room().len());
+        self.room()[..n].copy_from_slice(&octets[..n]);
+        self.received(n);
+    }
+
+    /// Drops `octets` from the front.
+    pub(crate) fn pull(&mut self, octets: usize) {
+        self.start = (self.start + octets).min(self.end);
+    }
+
+    /// Keeps the first `octets`.
+    pub(crate) fn truncate(&mut self, octets: usize) {
+        self.end = (self.start + octets).min(self.end);
+    }
+
+    /// The free octets in front, to be written from their end; [`Self::pushed`] says how many were.
+    pub(crate) fn headroom(&mut self) -> &mut [u8] {
+        &mut self.buffer[..self.start]
+    }
+
+    pub(crate) fn pushed(&mut self, octets: usize) {
+        self.start = self.start.saturating_sub(octets);
+    }
+}

@@ -1,0 +1,61 @@
+//! A session as the packet side knows it: its rules, and what changes with every packet.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use whimbrel_ids::Instant;
+
+use super::meter::Meter;
+use super::packet::Packet;
+use super::stages::Arrival;
+use super::usage::Usage;
+use crate::rules::SessionRules;
+use crate::session_id::SessionId;
+
+/// What one session sent, received and lost. Octets of inner packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SessionCounters {
+    /// Packets that the phone sent and the UPF forwarded.
+    pub ul_packets: u64,
+    /// Their octets.
+    pub ul_octets: u64,
+    /// Packets forwarded to the phone.
+    pub dl_packets: u64,
+    /// Their octets.
+    pub dl_octets: u64,
+    /// Packets of the session that were dropped.
+    pub dropped: u64,
+}
+
+/// A session. What every packet touches stands first.
+#[repr(C)]
+pub(super) struct SessionU {
+    pub(super) rules: Arc<SessionRules>,
+    pub(super) meters: Box<[Meter]>,
+    pub(super) usage: Box<[Usage]>,
+    pub(super) generation: u32,
+    /// The SMF knows that packets wait.
+    pub(super) notified: bool,
+    /// The SMF knows that no packets come.
+    pub(super) inactive: bool,
+    /// The SMF knows that a peer lost the tunnel.
+    pub(super) error_told: bool,
+    /// The deadline is to be computed anew.
+    pub(super) rearm: bool,
+    pub(super) last_packet: Instant,
+    pub(super) counters: SessionCounters,
+    // From here on only what happens seldom.
+    pub(super) index: u32,
+    pub(super) deadline: Option<Instant>,
+    pub(super) next_advertisement: Option<Instant>,
+    pub(super) held: VecDeque<(Arrival, Packet)>,
+}
+
+// Two cache lines are hot.
+const _: () = assert!(std::mem::offset_of!(SessionU, index) <= 128 && size_of::<SessionU>() <= 200);
+
+impl SessionU {
+    pub(super) fn id(&self) -> SessionId {
+        SessionId { index: self.index, generation: self.generation }
+    }
+}

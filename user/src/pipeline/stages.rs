@@ -1,0 +1,259 @@
+//! What happens to one packet of a session.
+
+use std::net::IpAddr;
+
+use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
+use whimbrel_ids::{Instant, Qfi, Teid};
+use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, SourceInterface, UsageReportTrigger};
+
+use super::advertise;
+use super::inner::Inner;
+use super::packet::Packet;
+use super::session::SessionU;
+use super::shared::Shared;
+use super::{Destination, DropReason, Verdict};
+use crate::exchange::Report;
+use crate::limits::{HELD_MAX, HELD_PER_SESSION_MAX};
+use crate::rules::{Far, Pdr, SessionRules, upper};
+
+/// How a packet came to its session.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arrival {
+    /// The tunnel; zero for one from a data network.
+    pub(super) teid: Teid,
+    /// Its QoS flow, by its PDU session container.
+    pub(super) qfi: Option<Qfi>,
+}
+
+/// All stages, in order.
+pub(super) fn run(
+    session: &mut SessionU,
+    shared: &mut Shared,
+    now: Instant,
+    arrival: Arrival,
+    inner: &Inner,
+    packet: &mut Packet,
+) -> Verdict {
+    // The rules are immutable and shared; holding them is what lets the rest of the session change. The count costs
+    // less than a look-up by place at every stage would.
+    let rules = std::sync::Arc::clone(&session.rules);
+    if let Some(verdict) = link_scope(session, &rules, arrival, inner, packet) {
+        return verdict;
+    }
+    let Some(pdr) = detect(&rules, arrival, inner) else {
+        return Verdict::Drop(DropReason::NoMatchingPdr);
+    };
+    let Some(far) = rules.fars.get(usize::from(pdr.far)) else {
+        return Verdict::Drop(DropReason::FarDrop);
+    };
+    if pdr.is_uplink() && far.destination != DestinationInterface::Access && is_spoofed(&rules, inner.source)
+    {
+        return Verdict::Drop(DropReason::SpoofedSource);
+    }
+    if far.action.has(ApplyAction::DROP) {
+        return Verdict::Drop(DropReason::FarDrop);
+    }
+    if far.action.has(ApplyAction::BUFF) {
+        return hold(session, shared, &rules, (pdr, far), arrival, inner, packet);
+    }
+    let octets = packet.len();
+    let uplink = pdr.is_uplink();
+    if let Err(reason) = enforce(session, &rules, pdr, now, uplink, octets) {
+        return Verdict::Drop(reason);
+    }
+    if let Err(reason) = account(session, shared, &rules, pdr, now, uplink, octets) {
+        return Verdict::Drop(reason);
+    }
+    let verdict = forward(&rules, pdr, far, arrival.qfi, packet);
+    if let Verdict::Send(_) = verdict {
+        session.last_packet = now;
+        session.inactive = false;
+        let (s, all) = (&mut session.counters, &mut shared.counters);
+        let counters = if uplink {
+            [(&mut s.ul_packets, &mut s.ul_octets), (&mut all.ul_packets, &mut all.ul_octets)]
+        } else {
+            [(&mut s.dl_packets, &mut s.dl_octets), (&mut all.dl_packets, &mut all.dl_octets)]
+        };
+        for (p, o) in counters {
+            *p += 1;
+            *o += octets as u64;
+        }
+    }
+    verdict
+}
+
+/// What a phone says to its link alone: router solicitations are answered, the rest has nowhere to go.
+fn link_scope(
+    session: &mut SessionU,
+    rules: &SessionRules,
+    arrival: Arrival,
+    inner: &Inner,
+    packet: &Packet,
+) -> Option<Verdict> {
+    let IpAddr::V6(source) = inner.source else { return None };
+    if !(source.is_unicast_link_local() || source.is_unspecified()) || arrival.teid == Teid(0) {
+        return None;
+    }
+    if rules.ue_ipv6.is_some() && advertise::is_solicitation(inner, packet.octets()) {
+        // Sent by the timers that follow this packet at once, which know the network.
+        session.next_advertisement = Some(Instant::ZERO);
+        session.rearm = true;
+        return Some(Verdict::Taken);
+    }
+    Some(Verdict::Drop(DropReason::LinkScope))
+}
+
+/// The first PDR, by precedence, that the packet matches (TS 29.244 §5.2.1).
+pub(super) fn detect<'r>(rules: &'r SessionRules, arrival: Arrival, inner: &Inner) -> Option<&'r Pdr> {
+    rules.pdrs.iter().find(|p| {
+        p.teid == arrival.teid
+            && (p.teid != Teid(0) || matches!(p.source, SourceInterface::Core | SourceInterface::N6Lan))
+            && (p.qfis == 0 || arrival.qfi.is_some_and(|q| p.qfis >> q.value() & 1 != 0))
+            && (p.filters.is_empty() || {
+                let flow = if p.is_uplink() { inner.uplink() } else { inner.downlink() };
+                p.filters.iter().any(|f| f.matches(&flow))
+            })
+    })
+}
+
+/// Whether a source address is not the phone's. A session without addresses (an intermediate UPF's) cannot tell.
+fn is_spoofed(rules: &SessionRules, source: IpAddr) -> bool {
+    let own = match source {
+        IpAddr::V4(a) => rules.ue_ipv4 == Some(a),
+        IpAddr::V6(a) => rules.ue_ipv6.is_some_and(|p| upper(p) == upper(a)),
+    };
+    !own && (rules.ue_ipv4.is_some() || rules.ue_ipv6.is_some())
+}
+
+/// Keeps a packet until its FAR forwards; the first one is reported.
+fn hold(
+    session: &mut SessionU,
+    shared: &mut Shared,
+    rules: &SessionRules,
+    (pdr, far): (&Pdr, &Far),
+    arrival: Arrival,
+    inner: &Inner,
+    packet: &mut Packet,
+) -> Verdict {
+    let bar = rules.bars.iter().find(|b| Some(b.bar_id) == far.bar_id);
+    let suggested = bar.and_then(|b| b.packets).map_or(HELD_PER_SESSION_MAX, usize::from);
+    if session.held.len() >= suggested.clamp(1, HELD_PER_SESSION_MAX) {
+        return Verdict::Drop(DropReason::BufferFull);
+    }
+    if shared.counters.held >= HELD_MAX as u64 {
+        return Verdict::Drop(DropReason::BuffersExhausted);
+    }
+    if far.action.has(ApplyAction::NOCP) && !std::mem::replace(&mut session.notified, true) {
+        shared.report(Report::DownlinkData {
+            session: session.id(),
+            pdr_id: pdr.pdr_id,
+            qfi: flow_of(rules, pdr).map(|(qfi, ..)| qfi),
+            dscp: inner.tos >> 2,
+            octets: u16::try_from(packet.len()).unwrap_or(u16::MAX),
+        });
+    }
+    shared.counters.buffered += 1;
+    shared.counters.held += 1;
+    let kept = std::mem::replace(packet, shared.fresh());
+    session.held.push_back((arrival, kept));
+    Verdict::Taken
+}
+
+/// Gates and rates (TS 29.244 §5.4).
+fn enforce(
+    session: &mut SessionU,
+    rules: &SessionRules,
+    pdr: &Pdr,
+    now: Instant,
+    uplink: bool,
+    octets: usize,
+) -> Result<(), DropReason> {
+    for i in pdr.qers() {
+        let (Some(qer), Some(meter)) = (rules.qers.get(i), session.meters.get_mut(i)) else { continue };
+        if (if uplink { qer.gate.ul } else { qer.gate.dl }) == Gate::Closed {
+            return Err(DropReason::GateClosed);
+        }
+        if !meter.conforms(now, qer, uplink, octets) {
+            return Err(DropReason::RateExceeded);
+        }
+    }
+    Ok(())
+}
+
+/// Usage (TS 29.244 §5.2.2).
+fn account(
+    session: &mut SessionU,
+    shared: &mut Shared,
+    rules: &SessionRules,
+    pdr: &Pdr,
+    now: Instant,
+    uplink: bool,
+    octets: usize,
+) -> Result<(), DropReason> {
+    if pdr.urrs().any(|i| session.usage.get(i).is_some_and(|u| u.exhausted)) {
+        return Err(DropReason::QuotaExhausted);
+    }
+    for i in pdr.urrs() {
+        let (Some(urr), Some(usage)) = (rules.urrs.get(i), session.usage.get_mut(i)) else { continue };
+        session.rearm |= usage.starts_timers(urr);
+        if let Some(trigger) = usage.count(urr, now, uplink, octets) {
+            report_usage(session, shared, rules, now, i, trigger);
+        }
+    }
+    Ok(())
+}
+
+/// Reports a URR, and those linked to it.
+pub(super) fn report_usage(
+    session: &mut SessionU,
+    shared: &mut Shared,
+    rules: &SessionRules,
+    now: Instant,
+    at: usize,
+    trigger: UsageReportTrigger,
+) {
+    let (Some(urr), Some(usage)) = (rules.urrs.get(at), session.usage.get_mut(at)) else { return };
+    let mut reports = vec![usage.report(urr, now, trigger)];
+    for (other, usage) in rules.urrs.iter().zip(session.usage.iter_mut()) {
+        if other.urr_id != urr.urr_id && other.linked.contains(&urr.urr_id) {
+            reports.push(usage.report(other, now, UsageReportTrigger::LIUSA));
+        }
+    }
+    shared.report(Report::Usage { session: session.id(), token: None, reports });
+}
+
+/// The flow that a PDR's packets belong to by its QERs: its identifier, reflective QoS, paging policy.
+fn flow_of(rules: &SessionRules, pdr: &Pdr) -> Option<(Qfi, bool, Option<u8>)> {
+    pdr.qers().filter_map(|i| rules.qers.get(i)).find_map(|q| q.qfi.map(|qfi| (qfi, q.rqi, q.ppi)))
+}
+
+/// Sends a packet where its FAR says.
+pub(super) fn forward(
+    rules: &SessionRules,
+    pdr: &Pdr,
+    far: &Far,
+    came_by: Option<Qfi>,
+    packet: &mut Packet,
+) -> Verdict {
+    let Some(tunnel) = far.tunnel else {
+        return match far.destination {
+            DestinationInterface::Core | DestinationInterface::N6Lan => {
+                Verdict::Send(Destination::N6 { dn: rules.data_network })
+            }
+            _ => Verdict::Drop(DropReason::NoTunnel),
+        };
+    };
+    let flow = flow_of(rules, pdr).or(came_by.map(|qfi| (qfi, false, None)));
+    let container = flow.map(|(qfi, rqi, ppi)| match far.destination {
+        DestinationInterface::Access => PduSessionInformation::Dl { qfi, rqi, ppi },
+        _ => PduSessionInformation::Ul { qfi },
+    });
+    let octets = packet.len();
+    match GpduHeader::new(tunnel.teid, container).write_before(octets, packet.headroom()) {
+        Some(n) => {
+            packet.pushed(n);
+            Verdict::Send(Destination::N3 { peer: tunnel.peer, tos: far.tos })
+        }
+        None => Verdict::Drop(DropReason::TooLong),
+    }
+}

@@ -1,0 +1,115 @@
+//! Timers of sessions: periodic usage, inactivity, router advertisements.
+
+use std::time::Duration;
+
+use whimbrel_ids::{Instant, Teid};
+use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, SourceInterface};
+
+use super::session::SessionU;
+use super::shared::Shared;
+use super::stages::{forward, report_usage};
+use super::{Network, UpfU, Verdict, advertise};
+use crate::exchange::Report;
+use crate::limits::TIMERS_PER_TICK_MAX;
+
+/// Time between unsolicited router advertisements. The advertised lifetime is 65,535 s; a third of it tolerates the loss
+/// of two.
+const ADVERTISE_EVERY: Duration = Duration::from_secs(21_600);
+
+impl UpfU {
+    /// When [`Self::tick`] is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.first().map(|(at, _)| *at)
+    }
+
+    /// Runs what is due, a bounded number of sessions at a time.
+    pub fn tick(&mut self, now: Instant) {
+        for _ in 0..TIMERS_PER_TICK_MAX {
+            let Some(&(at, index)) = self.deadlines.first() else { return };
+            if at > now {
+                return;
+            }
+            self.deadlines.remove(&(at, index));
+            let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+                continue;
+            };
+            session.deadline = None;
+            let network = self.networks.get(usize::from(session.rules.data_network.0));
+            due(session, &mut self.shared, network, now);
+            self.arm(index);
+        }
+    }
+
+    /// Sets a session's deadline to when its next timer is due.
+    pub(super) fn arm(&mut self, index: u32) {
+        let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+            return;
+        };
+        session.rearm = false;
+        let at = next(session);
+        if at == session.deadline {
+            return;
+        }
+        if let Some(old) = session.deadline {
+            self.deadlines.remove(&(old, index));
+        }
+        if let Some(at) = at {
+            self.deadlines.insert((at, index));
+        }
+        session.deadline = at;
+    }
+}
+
+fn next(session: &SessionU) -> Option<Instant> {
+    let rules = &session.rules;
+    let usage = session.usage.iter().zip(rules.urrs.iter()).filter_map(|(u, urr)| u.deadline(urr)).min();
+    let silence = (rules.inactivity_s > 0 && !session.inactive)
+        .then(|| session.last_packet + Duration::from_secs(rules.inactivity_s.into()));
+    [usage, silence, session.next_advertisement].into_iter().flatten().min()
+}
+
+fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&Network>, now: Instant) {
+    let rules = std::sync::Arc::clone(&session.rules);
+    for (i, urr) in rules.urrs.iter().enumerate() {
+        if let Some(trigger) = session.usage.get_mut(i).and_then(|u| u.timers(urr, now)) {
+            report_usage(session, shared, &rules, now, i, trigger);
+        }
+    }
+    let limit = Duration::from_secs(rules.inactivity_s.into());
+    if rules.inactivity_s > 0 && !session.inactive && session.last_packet + limit <= now {
+        session.inactive = true;
+        shared.report(Report::Inactivity { session: session.id() });
+    }
+    if session.next_advertisement.is_some_and(|at| at <= now) {
+        session.next_advertisement = None;
+        if let Some(network) = network {
+            advertise(session, shared, network, now);
+        }
+    }
+}
+
+/// Whether the session's packets reach the phone now.
+pub(super) fn is_active(rules: &crate::rules::SessionRules) -> bool {
+    rules.fars.iter().any(|f| {
+        f.action.has(ApplyAction::FORW) && f.destination == DestinationInterface::Access && f.tunnel.is_some()
+    })
+}
+
+/// Sends a router advertisement, if the phone is reached now; else the activation that follows does.
+pub(super) fn advertise(session: &mut SessionU, shared: &mut Shared, network: &Network, now: Instant) {
+    let rules = std::sync::Arc::clone(&session.rules);
+    let Some(prefix) = rules.ue_ipv6 else { return };
+    // By the rule that serves what no other does: the one of the highest value of precedence.
+    let to_phone = |p: &&crate::rules::Pdr| p.teid == Teid(0) && p.source != SourceInterface::Access;
+    let Some(pdr) = rules.pdrs.iter().rev().find(to_phone) else { return };
+    let Some(far) = rules.fars.get(usize::from(pdr.far)).filter(|f| f.action.has(ApplyAction::FORW)) else {
+        return;
+    };
+    let mut packet = shared.fresh();
+    advertise::advertisement(prefix, network.mtu, &network.resolvers, &mut packet);
+    if let Verdict::Send(to) = forward(&rules, pdr, far, None, &mut packet) {
+        shared.counters.router_advertisements += 1;
+        session.next_advertisement = Some(now + ADVERTISE_EVERY);
+        shared.send(to, packet);
+    }
+}

@@ -1,0 +1,245 @@
+//! Accounting by usage reporting rules (TS 29.244 §5.2.2).
+
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::{
+    DurationMeasurement, MeasurementInformation, MeasurementMethod, NtpTime, ReportingTriggers, UrSeqn,
+    UrrId, UsageReportTrigger, Volume, VolumeMeasurement,
+};
+use whimbrel_pfcp::rule::UsageReport;
+
+use crate::rules::Urr;
+
+/// Octets of both directions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Octets {
+    ul: u64,
+    dl: u64,
+}
+
+impl Octets {
+    fn add(&mut self, uplink: bool, octets: u64) {
+        if uplink { self.ul += octets } else { self.dl += octets }
+    }
+
+    fn reached(self, limit: &Volume) -> bool {
+        limit.total.is_some_and(|l| self.ul + self.dl >= l)
+            || limit.ul.is_some_and(|l| self.ul >= l)
+            || limit.dl.is_some_and(|l| self.dl >= l)
+    }
+}
+
+/// What one URR has counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Usage {
+    pub(crate) urr_id: UrrId,
+    revision: u16,
+    /// The quota is used up: packets stop until the SMF gives another.
+    pub(crate) exhausted: bool,
+    since_report: Octets,
+    packets: Octets,
+    of_quota: Octets,
+    duration_us: u64,
+    duration_of_quota_us: u64,
+    start: Instant,
+    first_packet: Option<Instant>,
+    last_packet: Option<Instant>,
+    /// Since when time of use is counted, if it is.
+    running: Option<Instant>,
+    next_period: Option<Instant>,
+    seqn: u32,
+}
+
+impl Usage {
+    pub(crate) fn new(urr: &Urr, now: Instant) -> Self {
+        let immediately = urr.information.has(MeasurementInformation::ISTM);
+        Self {
+            urr_id: urr.urr_id,
+            revision: urr.revision,
+            exhausted: false,
+            since_report: Octets::default(),
+            packets: Octets::default(),
+            of_quota: Octets::default(),
+            duration_us: 0,
+            duration_of_quota_us: 0,
+            start: now,
+            first_packet: None,
+            last_packet: None,
+            running: immediately.then_some(now),
+            next_period: period(urr).map(|p| now + p),
+            seqn: 0,
+        }
+    }
+
+    /// The rule has been updated: a new quota counts from now.
+    pub(crate) fn update(&mut self, urr: &Urr, now: Instant) {
+        if self.revision != urr.revision {
+            self.revision = urr.revision;
+            self.of_quota = Octets::default();
+            self.duration_of_quota_us = 0;
+            self.exhausted = false;
+        }
+        let next = period(urr).map(|p| now + p);
+        if self.next_period.is_none() || next.is_none() {
+            self.next_period = next;
+        }
+    }
+
+    /// Counts a packet; why a report is due now, if one is.
+    pub(crate) fn count(
+        &mut self,
+        urr: &Urr,
+        now: Instant,
+        uplink: bool,
+        octets: usize,
+    ) -> Option<UsageReportTrigger> {
+        if urr.information.has(MeasurementInformation::INAM) {
+            return None;
+        }
+        self.run(urr, now, true);
+        let first = self.first_packet.is_none();
+        self.first_packet.get_or_insert(now);
+        self.last_packet = Some(now);
+        self.since_report.add(uplink, octets as u64);
+        self.of_quota.add(uplink, octets as u64);
+        self.packets.add(uplink, 1);
+        let due = self.due(urr);
+        match due {
+            None if first && self.seqn == 0 && urr.triggers.has(ReportingTriggers::START) => {
+                Some(UsageReportTrigger::START)
+            }
+            due => due,
+        }
+    }
+
+    /// Whether the next packet starts a timer of it.
+    pub(crate) fn starts_timers(&self, urr: &Urr) -> bool {
+        let time = urr.method.has(MeasurementMethod::DURAT) && self.running.is_none();
+        let holding = urr.triggers.has(ReportingTriggers::QUHTI) && self.last_packet.is_none();
+        time || holding
+    }
+
+    /// Lets time of use run on to `now`.
+    fn run(&mut self, urr: &Urr, now: Instant, packet: bool) {
+        if let Some(since) = self.running {
+            let mut passed = now.since(since);
+            if let (Some(idle_s), Some(last)) = (urr.inactivity_detection_s, self.last_packet) {
+                // Time counts up to that long after the last packet.
+                let until = last + Duration::from_secs(idle_s.into());
+                passed = until.min(now).since(since);
+            }
+            let us = u64::try_from(passed.as_micros()).unwrap_or(u64::MAX);
+            self.duration_us = self.duration_us.saturating_add(us);
+            self.duration_of_quota_us = self.duration_of_quota_us.saturating_add(us);
+            self.running = Some(now);
+        } else if packet {
+            self.running = Some(now);
+        }
+    }
+
+    /// Which threshold or quota is reached.
+    fn due(&mut self, urr: &Urr) -> Option<UsageReportTrigger> {
+        let volume = urr.method.has(MeasurementMethod::VOLUM);
+        let time = urr.method.has(MeasurementMethod::DURAT);
+        let reached = |us: u64, limit_s: Option<u32>| limit_s.is_some_and(|s| us >= u64::from(s) * 1_000_000);
+        let volume_quota = volume && urr.volume_quota.is_some_and(|q| self.of_quota.reached(&q));
+        let time_quota = time && reached(self.duration_of_quota_us, urr.time_quota_s);
+        if (volume_quota || time_quota) && !self.exhausted {
+            self.exhausted = true;
+            return Some(if volume_quota { UsageReportTrigger::VOLQU } else { UsageReportTrigger::TIMQU });
+        }
+        if volume
+            && urr.triggers.has(ReportingTriggers::VOLTH)
+            && urr.volume_threshold.is_some_and(|t| self.since_report.reached(&t))
+        {
+            return Some(UsageReportTrigger::VOLTH);
+        }
+        let time_threshold = time && urr.triggers.has(ReportingTriggers::TIMTH);
+        (time_threshold && reached(self.duration_us, urr.time_threshold_s))
+            .then_some(UsageReportTrigger::TIMTH)
+    }
+
+    /// When this URR next wants to be looked at.
+    pub(crate) fn deadline(&self, urr: &Urr) -> Option<Instant> {
+        let mut at = self.next_period;
+        let mut sooner = |t: Option<Instant>| {
+            if let Some(t) = t {
+                at = Some(at.map_or(t, |a| a.min(t)));
+            }
+        };
+        if let Some(since) = self.running.filter(|_| urr.method.has(MeasurementMethod::DURAT)) {
+            let left = |s: u32, us: u64| {
+                since + Duration::from_micros((u64::from(s) * 1_000_000).saturating_sub(us))
+            };
+            if urr.triggers.has(ReportingTriggers::TIMTH) {
+                sooner(urr.time_threshold_s.map(|s| left(s, self.duration_us)));
+            }
+            if !self.exhausted {
+                sooner(urr.time_quota_s.map(|s| left(s, self.duration_of_quota_us)));
+            }
+        }
+        if let Some(last) = self.last_packet.filter(|_| urr.triggers.has(ReportingTriggers::QUHTI)) {
+            sooner(urr.quota_holding_s.map(|s| last + Duration::from_secs(s.into())));
+        }
+        at
+    }
+
+    /// What its timers say is due.
+    pub(crate) fn timers(&mut self, urr: &Urr, now: Instant) -> Option<UsageReportTrigger> {
+        self.run(urr, now, false);
+        if let (Some(at), Some(p)) = (self.next_period, period(urr))
+            && at <= now
+        {
+            self.next_period = Some(now + p);
+            return Some(UsageReportTrigger::PERIO);
+        }
+        if let (Some(last), Some(s)) = (self.last_packet, urr.quota_holding_s)
+            && urr.triggers.has(ReportingTriggers::QUHTI)
+            && last + Duration::from_secs(s.into()) <= now
+        {
+            self.last_packet = None;
+            self.running = None;
+            return Some(UsageReportTrigger::QUHTI);
+        }
+        self.due(urr)
+    }
+
+    /// The report of everything since the last one, which begins the next.
+    pub(crate) fn report(&mut self, urr: &Urr, now: Instant, trigger: UsageReportTrigger) -> UsageReport {
+        self.run(urr, now, false);
+        let (o, p) = (std::mem::take(&mut self.since_report), std::mem::take(&mut self.packets));
+        let packets = urr.information.has(MeasurementInformation::MNOP);
+        let volume = VolumeMeasurement {
+            total: Some(o.ul + o.dl),
+            ul: Some(o.ul),
+            dl: Some(o.dl),
+            total_packets: packets.then_some(p.ul + p.dl),
+            ul_packets: packets.then_some(p.ul),
+            dl_packets: packets.then_some(p.dl),
+        };
+        let duration_s = u32::try_from(self.duration_us / 1_000_000).unwrap_or(u32::MAX);
+        // What is less than a second stays for the next report.
+        self.duration_us %= 1_000_000;
+        let report = UsageReport {
+            start_time: Some(NtpTime::at(self.start)),
+            end_time: Some(NtpTime::at(now)),
+            volume_measurement: urr.method.has(MeasurementMethod::VOLUM).then_some(volume),
+            duration_measurement: urr
+                .method
+                .has(MeasurementMethod::DURAT)
+                .then_some(DurationMeasurement(duration_s)),
+            time_of_first_packet: self.first_packet.take().map(NtpTime::at),
+            time_of_last_packet: self.last_packet.filter(|_| p.ul + p.dl > 0).map(NtpTime::at),
+            ..UsageReport::new(self.urr_id, UrSeqn(self.seqn), trigger)
+        };
+        self.seqn = self.seqn.wrapping_add(1);
+        self.start = now;
+        report
+    }
+}
+
+fn period(urr: &Urr) -> Option<Duration> {
+    let s = urr.period_s.filter(|s| *s > 0 && urr.triggers.has(ReportingTriggers::PERIO))?;
+    Some(Duration::from_secs(s.into()))
+}

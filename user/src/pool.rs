@@ -1,0 +1,159 @@
+//! Pools of phones' addresses (TS 29.244 §5.21).
+
+use std::collections::BTreeSet;
+
+use crate::limits::POOL_ADDRESSES_MAX;
+
+/// Consecutive numbers, each free or taken: IPv4 addresses, or IPv6 prefixes of 64 bits.
+///
+/// A freed number comes back last: who answers to an address should not change faster than peers forget.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    first: u64,
+    taken: Vec<u64>,
+    len: u32,
+    free: u32,
+    /// Where the search for a free one begins.
+    next: u32,
+}
+
+impl Pool {
+    /// `count` numbers from `first`, cut to the bound.
+    pub(crate) fn new(first: u64, count: u64) -> Self {
+        let len = count.min(u64::from(POOL_ADDRESSES_MAX)) as u32;
+        Self { first, taken: vec![0; len.div_ceil(64) as usize], len, free: len, next: 0 }
+    }
+
+    fn position(&self, number: u64) -> Option<u32> {
+        let at = number.checked_sub(self.first)?;
+        (at < u64::from(self.len)).then_some(at as u32)
+    }
+
+    pub(crate) fn holds(&self, number: u64) -> bool {
+        self.position(number).is_some()
+    }
+
+    fn is_taken(&self, at: u32) -> bool {
+        self.taken[at as usize / 64] >> (at % 64) & 1 != 0
+    }
+
+    /// Takes that number; false if it is not of the pool or not free.
+    pub(crate) fn take(&mut self, number: u64) -> bool {
+        match self.position(number) {
+            Some(at) if !self.is_taken(at) => {
+                self.taken[at as usize / 64] |= 1 << (at % 64);
+                self.free -= 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes the next free number.
+    pub(crate) fn take_any(&mut self) -> Option<u64> {
+        if self.free == 0 {
+            return None;
+        }
+        let words = self.taken.len();
+        let begin = self.next as usize / 64;
+        // One word more than all: the first may hold free numbers only below where the search begins.
+        for i in 0..=words {
+            let w = (begin + i) % words;
+            let mut free = !self.taken[w];
+            if i == 0 {
+                free &= u64::MAX << (self.next % 64);
+            }
+            let at = w as u32 * 64 + free.trailing_zeros();
+            if free != 0 && at < self.len {
+                let number = self.first + u64::from(at);
+                self.take(number);
+                self.next = if at + 1 == self.len { 0 } else { at + 1 };
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// Gives a number back; what is not of the pool, or free, is left.
+    pub(crate) fn give_back(&mut self, number: u64) {
+        if let Some(at) = self.position(number)
+            && self.is_taken(at)
+        {
+            self.taken[at as usize / 64] &= !(1 << (at % 64));
+            self.free += 1;
+        }
+    }
+
+    pub(crate) fn free(&self) -> u32 {
+        self.free
+    }
+}
+
+/// The pools of one family and network, and the static addresses outside them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pools {
+    pools: Vec<Pool>,
+    statics: BTreeSet<u64>,
+}
+
+impl Pools {
+    pub(crate) fn new(pools: Vec<Pool>) -> Self {
+        Self { pools, statics: BTreeSet::new() }
+    }
+
+    pub(crate) fn take_any(&mut self) -> Option<u64> {
+        self.pools.iter_mut().find_map(Pool::take_any)
+    }
+
+    pub(crate) fn take(&mut self, number: u64) -> bool {
+        match self.pools.iter_mut().find(|p| p.holds(number)) {
+            Some(pool) => pool.take(number),
+            None => self.statics.insert(number),
+        }
+    }
+
+    pub(crate) fn give_back(&mut self, number: u64) {
+        match self.pools.iter_mut().find(|p| p.holds(number)) {
+            Some(pool) => pool.give_back(number),
+            None => {
+                self.statics.remove(&number);
+            }
+        }
+    }
+
+    pub(crate) fn free(&self) -> u64 {
+        self.pools.iter().map(|p| u64::from(p.free())).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_is_exhausted_and_a_freed_address_comes_back_last() {
+        let mut p = Pool::new(100, 70);
+        assert!(p.take(105));
+        assert!(!p.take(105), "taken");
+        let all: Vec<_> = std::iter::from_fn(|| p.take_any()).collect();
+        assert_eq!(all, (100..170).filter(|n| *n != 105).collect::<Vec<_>>());
+        p.give_back(150);
+        p.give_back(101);
+        p.give_back(101);
+        assert_eq!((p.take_any(), p.take_any(), p.take_any()), (Some(101), Some(150), None));
+
+        let mut p = Pool::new(0, 3);
+        assert_eq!(p.take_any(), Some(0));
+        p.give_back(0);
+        assert_eq!((p.take_any(), p.take_any(), p.take_any()), (Some(1), Some(2), Some(0)));
+    }
+
+    #[test]
+    fn static_addresses_outside_the_pools_are_taken_once() {
+        let mut p = Pools::new(vec![Pool::new(10, 2)]);
+        assert!(p.take(99) && !p.take(99));
+        p.give_back(99);
+        assert!(p.take(99));
+        assert_eq!(p.free(), 2);
+    }
+}

@@ -1,0 +1,178 @@
+//! A session's rules as the packet pipeline reads them: compact, checked, their references resolved to places.
+
+mod apply;
+mod draft;
+mod filter;
+mod refusal;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use whimbrel_ids::{Qfi, Teid};
+use whimbrel_pfcp::ie::{
+    ApplyAction, BarId, DestinationInterface, FarId, GateStatus, MeasurementInformation, MeasurementMethod,
+    PdrId, QerId, ReportingTriggers, SourceInterface, TrafficEndpointId, UrrId, Volume,
+};
+
+pub(crate) use apply::{Allocator, Changed, NetworkPools, upper};
+pub(crate) use draft::Draft;
+pub(crate) use filter::{Filter, Flow};
+pub use refusal::RuleRefusal;
+
+use crate::config::DnIndex;
+use crate::limits::{QERS_PER_PDR_MAX, TUNNELS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
+
+/// No rule at this place of a PDR's list.
+pub(crate) const NONE: u8 = u8::MAX;
+
+/// All rules of a session, immutable once made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRules {
+    pub(crate) ue_ipv4: Option<Ipv4Addr>,
+    /// The prefix of 64 bits.
+    pub(crate) ue_ipv6: Option<Ipv6Addr>,
+    pub(crate) data_network: DnIndex,
+    /// Local tunnels; zero where none is.
+    pub(crate) tunnels: [Teid; TUNNELS_PER_SESSION_MAX],
+    /// By precedence, lowest first.
+    pub(crate) pdrs: Box<[Pdr]>,
+    pub(crate) fars: Box<[Far]>,
+    pub(crate) qers: Box<[Qer]>,
+    pub(crate) urrs: Box<[Urr]>,
+    pub(crate) bars: Box<[Bar]>,
+    pub(crate) endpoints: Box<[Endpoint]>,
+    /// Seconds of silence to report; zero for never.
+    pub(crate) inactivity_s: u32,
+}
+
+impl SessionRules {
+    /// The phone's IPv4 address.
+    pub fn ue_ipv4(&self) -> Option<Ipv4Addr> {
+        self.ue_ipv4
+    }
+
+    /// The phone's IPv6 prefix, of 64 bits.
+    pub fn ue_ipv6(&self) -> Option<Ipv6Addr> {
+        self.ue_ipv6
+    }
+
+    /// The session's network.
+    pub fn data_network(&self) -> DnIndex {
+        self.data_network
+    }
+
+    /// Local tunnels.
+    pub fn tunnels(&self) -> impl Iterator<Item = Teid> {
+        self.tunnels.into_iter().filter(|t| t.0 != 0)
+    }
+
+    /// Tunnels at peers to which packets are forwarded.
+    pub(crate) fn remote_tunnels(&self) -> impl Iterator<Item = (Teid, IpAddr)> {
+        self.fars.iter().filter_map(|f| f.tunnel).map(|t| (t.teid, t.peer.ip()))
+    }
+}
+
+/// A packet detection rule. What a packet is compared with stands first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pdr {
+    /// The tunnel by which packets come; zero for packets from a data network.
+    pub(crate) teid: Teid,
+    pub(crate) precedence: u32,
+    /// Bit n for QoS flow n; zero accepts all.
+    pub(crate) qfis: u64,
+    pub(crate) filters: Box<[Filter]>,
+    pub(crate) source: SourceInterface,
+    pub(crate) far: u8,
+    pub(crate) qers: [u8; QERS_PER_PDR_MAX],
+    pub(crate) urrs: [u8; URRS_PER_PDR_MAX],
+    pub(crate) pdr_id: PdrId,
+    /// By which CHOOSE ID its tunnel was chosen.
+    pub(crate) choose_id: Option<u8>,
+    pub(crate) endpoint: Option<TrafficEndpointId>,
+}
+
+impl Pdr {
+    /// Whether its packets come from the phone.
+    pub(crate) fn is_uplink(&self) -> bool {
+        self.source == SourceInterface::Access
+    }
+
+    pub(crate) fn qers(&self) -> impl Iterator<Item = usize> {
+        self.qers.into_iter().filter(|q| *q != NONE).map(usize::from)
+    }
+
+    pub(crate) fn urrs(&self) -> impl Iterator<Item = usize> {
+        self.urrs.into_iter().filter(|u| *u != NONE).map(usize::from)
+    }
+}
+
+/// A tunnel at a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tunnel {
+    pub(crate) teid: Teid,
+    pub(crate) peer: SocketAddr,
+}
+
+/// A forwarding action rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Far {
+    pub(crate) action: ApplyAction,
+    pub(crate) destination: DestinationInterface,
+    pub(crate) tunnel: Option<Tunnel>,
+    pub(crate) tos: u8,
+    pub(crate) far_id: FarId,
+    pub(crate) bar_id: Option<BarId>,
+    /// Whether Forwarding Parameters were ever given.
+    pub(crate) has_parameters: bool,
+}
+
+/// A QoS enforcement rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Qer {
+    pub(crate) gate: GateStatus,
+    pub(crate) qfi: Option<Qfi>,
+    pub(crate) rqi: bool,
+    pub(crate) ppi: Option<u8>,
+    /// kbit/s; `None` is not policed.
+    pub(crate) mbr_ul_kbps: Option<u64>,
+    pub(crate) mbr_dl_kbps: Option<u64>,
+    pub(crate) window_ms: Option<u32>,
+    pub(crate) qer_id: QerId,
+}
+
+/// A usage reporting rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Urr {
+    pub(crate) urr_id: UrrId,
+    pub(crate) method: MeasurementMethod,
+    pub(crate) triggers: ReportingTriggers,
+    pub(crate) information: MeasurementInformation,
+    pub(crate) volume_threshold: Option<Volume>,
+    pub(crate) volume_quota: Option<Volume>,
+    pub(crate) time_threshold_s: Option<u32>,
+    pub(crate) time_quota_s: Option<u32>,
+    pub(crate) period_s: Option<u32>,
+    pub(crate) quota_holding_s: Option<u32>,
+    pub(crate) inactivity_detection_s: Option<u32>,
+    pub(crate) linked: Box<[UrrId]>,
+    /// Counts updates that bring new thresholds or quotas: these count from then.
+    pub(crate) revision: u16,
+}
+
+/// A buffering action rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bar {
+    pub(crate) bar_id: BarId,
+    /// Packets to keep, where the SMF suggests it.
+    pub(crate) packets: Option<u8>,
+}
+
+/// A traffic endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Endpoint {
+    pub(crate) id: TrafficEndpointId,
+    pub(crate) teid: Teid,
+}
+
+// A session of two PDRs, two FARs, one QER and one URR is to stay within about a kilobyte.
+const _: () = assert!(size_of::<SessionRules>() <= 184 && size_of::<Pdr>() <= 64 && size_of::<Far>() <= 64);
+const _: () = assert!(size_of::<Qer>() <= 64 && size_of::<Urr>() <= 184);

@@ -1,0 +1,207 @@
+//! Why a rule set is refused, and what the SMF is told.
+
+use std::fmt;
+
+use whimbrel_pfcp::ie::{BarId, Cause, FailedRuleId, FarId, PdrId, QerId, TrafficEndpointId, UrrId};
+
+/// Why a rule set is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleRefusal {
+    /// There is no PDR.
+    NoPdr,
+    /// There is no FAR.
+    NoFar,
+    /// More rules, filters, or references than the bounds.
+    TooMany(FailedRuleId),
+    /// A PDR names no FAR.
+    PdrWithoutFar(PdrId),
+    /// A PDR names a FAR that is not there.
+    UnknownFar(PdrId, FarId),
+    /// A PDR names a QER that is not there.
+    UnknownQer(PdrId, QerId),
+    /// A PDR names a URR that is not there.
+    UnknownUrr(PdrId, UrrId),
+    /// A PDR names a traffic endpoint that is not there.
+    UnknownTrafficEndpoint(PdrId, TrafficEndpointId),
+    /// An update or removal names a rule that is not there.
+    NoSuchRule(FailedRuleId),
+    /// A rule is created twice.
+    DuplicateRule(FailedRuleId),
+    /// A flow description that is not one.
+    FlowDescription(PdrId),
+    /// A PDR from the access side without a tunnel.
+    NoFTeid(PdrId),
+    /// The SMF chose an F-TEID; here the UPF chooses.
+    FTeidOfCp(PdrId),
+    /// An F-TEID of an address family that this UPF has no N3 address of.
+    FTeidFamily(PdrId),
+    /// More local tunnels than the bound.
+    TooManyTunnels(PdrId),
+    /// A network instance that is not configured.
+    UnknownNetworkInstance(PdrId, Box<str>),
+    /// Which data network is meant cannot be told.
+    NoNetworkInstance,
+    /// An address family of which the network has no pool, or whose pools are empty.
+    PoolEmpty {
+        /// IPv6 instead of IPv4.
+        ipv6: bool,
+    },
+    /// A static address that another session has.
+    AddressInUse(PdrId),
+    /// A session of two addresses of one family.
+    SecondAddress(PdrId),
+    /// An IPv6 prefix of another length than 64.
+    PrefixLength(PdrId),
+    /// Application detection.
+    ApplicationId(PdrId),
+    /// Predefined rules; none is configured.
+    PredefinedRule(PdrId),
+    /// Filters of Ethernet frames.
+    Ethernet(PdrId),
+    /// FORW without Forwarding Parameters.
+    FarWithoutParameters(FarId),
+    /// Neither, or more than one, of DROP, FORW and BUFF; or an action that is not supported.
+    ApplyAction(FarId),
+    /// An outer header other than GTP-U, or to an address family that this UPF has no N3 address of.
+    OuterHeader(FarId),
+    /// A destination other than access, core and N6-LAN.
+    Destination(FarId),
+    /// A forwarding policy; none is configured.
+    ForwardingPolicy(FarId),
+    /// Duplication.
+    Duplication(FarId),
+    /// All sessions are in use.
+    NoSession,
+}
+
+/// Types of the information elements named in answers (TS 29.244 table 8.1.2-1).
+mod ie {
+    pub(super) const CREATE_PDR: u16 = 1;
+    pub(super) const CREATE_FAR: u16 = 3;
+    pub(super) const FORWARDING_PARAMETERS: u16 = 4;
+    pub(super) const DUPLICATING_PARAMETERS: u16 = 5;
+    pub(super) const F_TEID: u16 = 21;
+    pub(super) const NETWORK_INSTANCE: u16 = 22;
+    pub(super) const SDF_FILTER: u16 = 23;
+    pub(super) const APPLICATION_ID: u16 = 24;
+    pub(super) const FORWARDING_POLICY: u16 = 41;
+    pub(super) const DESTINATION_INTERFACE: u16 = 42;
+    pub(super) const APPLY_ACTION: u16 = 44;
+    pub(super) const URR_ID: u16 = 81;
+    pub(super) const OUTER_HEADER_CREATION: u16 = 84;
+    pub(super) const UE_IP_ADDRESS: u16 = 93;
+    pub(super) const ACTIVATE_PREDEFINED_RULES: u16 = 106;
+    pub(super) const FAR_ID: u16 = 108;
+    pub(super) const QER_ID: u16 = 109;
+    pub(super) const TRAFFIC_ENDPOINT_ID: u16 = 131;
+    pub(super) const ETHERNET_PACKET_FILTER: u16 = 132;
+}
+
+impl RuleRefusal {
+    /// The cause, the offending element and the failed rule of the answer (TS 29.244 table 8.2.1-1).
+    pub fn answer(&self) -> (Cause, Option<u16>, Option<FailedRuleId>) {
+        const FAILED: Cause = Cause::RuleCreationModificationFailure;
+        let pdr = |id: &PdrId| Some(FailedRuleId::Pdr(*id));
+        let far = |id: &FarId| Some(FailedRuleId::Far(*id));
+        match self {
+            Self::NoPdr => (Cause::MandatoryIeMissing, Some(ie::CREATE_PDR), None),
+            Self::NoFar => (Cause::MandatoryIeMissing, Some(ie::CREATE_FAR), None),
+            Self::TooMany(id) => (Cause::NoResourcesAvailable, None, Some(*id)),
+            Self::PdrWithoutFar(p) => (Cause::ConditionalIeMissing, Some(ie::FAR_ID), pdr(p)),
+            Self::UnknownFar(p, _) => (FAILED, Some(ie::FAR_ID), pdr(p)),
+            Self::UnknownQer(p, _) => (FAILED, Some(ie::QER_ID), pdr(p)),
+            Self::UnknownUrr(p, _) => (FAILED, Some(ie::URR_ID), pdr(p)),
+            Self::UnknownTrafficEndpoint(p, _) => (FAILED, Some(ie::TRAFFIC_ENDPOINT_ID), pdr(p)),
+            Self::NoSuchRule(id) | Self::DuplicateRule(id) => (FAILED, None, Some(*id)),
+            Self::FlowDescription(p) => (FAILED, Some(ie::SDF_FILTER), pdr(p)),
+            Self::NoFTeid(p) => (Cause::ConditionalIeMissing, Some(ie::F_TEID), pdr(p)),
+            Self::FTeidOfCp(p) => (Cause::InvalidFTeidAllocationOption, Some(ie::F_TEID), pdr(p)),
+            Self::FTeidFamily(p) => (FAILED, Some(ie::F_TEID), pdr(p)),
+            Self::TooManyTunnels(p) => (Cause::NoResourcesAvailable, Some(ie::F_TEID), pdr(p)),
+            Self::UnknownNetworkInstance(p, _) => (FAILED, Some(ie::NETWORK_INSTANCE), pdr(p)),
+            Self::NoNetworkInstance => (Cause::ConditionalIeMissing, Some(ie::NETWORK_INSTANCE), None),
+            Self::PoolEmpty { .. } => (Cause::AllDynamicAddressesAreOccupied, Some(ie::UE_IP_ADDRESS), None),
+            Self::AddressInUse(p) | Self::SecondAddress(p) | Self::PrefixLength(p) => {
+                (FAILED, Some(ie::UE_IP_ADDRESS), pdr(p))
+            }
+            Self::ApplicationId(p) => (Cause::UnknownApplicationId, Some(ie::APPLICATION_ID), pdr(p)),
+            Self::PredefinedRule(p) => {
+                (Cause::UnknownPreDefinedRule, Some(ie::ACTIVATE_PREDEFINED_RULES), pdr(p))
+            }
+            Self::Ethernet(p) => (Cause::ServiceNotSupported, Some(ie::ETHERNET_PACKET_FILTER), pdr(p)),
+            Self::FarWithoutParameters(f) => {
+                (Cause::ConditionalIeMissing, Some(ie::FORWARDING_PARAMETERS), far(f))
+            }
+            Self::ApplyAction(f) => (Cause::MandatoryIeIncorrect, Some(ie::APPLY_ACTION), far(f)),
+            Self::OuterHeader(f) => (FAILED, Some(ie::OUTER_HEADER_CREATION), far(f)),
+            Self::Destination(f) => (FAILED, Some(ie::DESTINATION_INTERFACE), far(f)),
+            Self::ForwardingPolicy(f) => {
+                (Cause::InvalidForwardingPolicy, Some(ie::FORWARDING_POLICY), far(f))
+            }
+            Self::Duplication(f) => (Cause::ServiceNotSupported, Some(ie::DUPLICATING_PARAMETERS), far(f)),
+            Self::NoSession => (Cause::NoResourcesAvailable, None, None),
+        }
+    }
+}
+
+/// How a rule is named in a sentence.
+struct Name(FailedRuleId);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            FailedRuleId::Pdr(PdrId(n)) => write!(f, "PDR {n}"),
+            FailedRuleId::Far(FarId(n)) => write!(f, "FAR {n}"),
+            FailedRuleId::Qer(QerId(n)) => write!(f, "QER {n}"),
+            FailedRuleId::Urr(UrrId(n)) => write!(f, "URR {n}"),
+            FailedRuleId::Bar(BarId(n)) => write!(f, "BAR {n}"),
+        }
+    }
+}
+
+impl fmt::Display for RuleRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPdr => f.write_str("the session has no PDR"),
+            Self::NoFar => f.write_str("the session has no FAR"),
+            Self::TooMany(id) => write!(f, "{} exceeds a bound on rules, filters or references", Name(*id)),
+            Self::PdrWithoutFar(p) => write!(f, "PDR {} names no FAR", p.0),
+            Self::UnknownFar(p, id) => write!(f, "PDR {} names FAR {}, which is not there", p.0, id.0),
+            Self::UnknownQer(p, id) => write!(f, "PDR {} names QER {}, which is not there", p.0, id.0),
+            Self::UnknownUrr(p, id) => write!(f, "PDR {} names URR {}, which is not there", p.0, id.0),
+            Self::UnknownTrafficEndpoint(p, id) => {
+                write!(f, "PDR {} names traffic endpoint {}, which is not there", p.0, id.0)
+            }
+            Self::NoSuchRule(id) => write!(f, "{} is to be changed or removed and is not there", Name(*id)),
+            Self::DuplicateRule(id) => write!(f, "{} is created twice", Name(*id)),
+            Self::FlowDescription(p) => write!(f, "a flow description of PDR {} cannot be read", p.0),
+            Self::NoFTeid(p) => write!(f, "PDR {} looks at the access side without a tunnel", p.0),
+            Self::FTeidOfCp(p) => write!(f, "PDR {} brings an F-TEID; here the UPF chooses (CHOOSE)", p.0),
+            Self::FTeidFamily(p) => write!(f, "PDR {} wants a tunnel of a family that N3 does not have", p.0),
+            Self::TooManyTunnels(p) => write!(f, "PDR {} wants one local tunnel too many", p.0),
+            Self::UnknownNetworkInstance(p, n) => {
+                write!(f, "PDR {} is of network instance {n:?}, which is not configured here", p.0)
+            }
+            Self::NoNetworkInstance => f.write_str("no rule says which data network is meant"),
+            Self::PoolEmpty { ipv6: false } => f.write_str("the network has no free IPv4 address"),
+            Self::PoolEmpty { ipv6: true } => f.write_str("the network has no free IPv6 prefix"),
+            Self::AddressInUse(p) => write!(f, "the UE address of PDR {} is in use by another session", p.0),
+            Self::SecondAddress(p) => write!(f, "PDR {} gives the session a second address of a family", p.0),
+            Self::PrefixLength(p) => write!(f, "PDR {} has an IPv6 prefix of another length than 64", p.0),
+            Self::ApplicationId(p) => write!(f, "PDR {} wants application detection", p.0),
+            Self::PredefinedRule(p) => write!(f, "PDR {} names a predefined rule; none is configured", p.0),
+            Self::Ethernet(p) => write!(f, "PDR {} filters Ethernet frames", p.0),
+            Self::FarWithoutParameters(id) => {
+                write!(f, "FAR {} forwards without forwarding parameters", id.0)
+            }
+            Self::ApplyAction(id) => write!(f, "FAR {} must drop, forward or buffer", id.0),
+            Self::OuterHeader(id) => write!(f, "FAR {} wants an outer header that N3 cannot send", id.0),
+            Self::Destination(id) => write!(f, "FAR {} goes to a side that this UPF does not have", id.0),
+            Self::ForwardingPolicy(id) => {
+                write!(f, "FAR {} names a forwarding policy; none is configured", id.0)
+            }
+            Self::Duplication(id) => write!(f, "FAR {} duplicates packets", id.0),
+            Self::NoSession => f.write_str("all sessions of the UPF are in use"),
+        }
+    }
+}

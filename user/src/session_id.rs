@@ -1,0 +1,81 @@
+//! A session's names: index and generation, its SEID and its TEIDs.
+
+use whimbrel_ids::{Seid, Teid};
+
+use crate::limits::{SESSIONS_MAX, TEID_INDEX_BITS};
+
+/// A session of this UPF: where it stands in the table, and which of the sessions that stood there it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId {
+    /// Index in the session tables.
+    pub index: u32,
+    /// Changes whenever the index is used anew, so that a late message finds nothing.
+    pub generation: u32,
+}
+
+impl SessionId {
+    /// The UP function's SEID: generation above index; never zero.
+    pub const fn seid(self) -> Seid {
+        Seid((self.generation as u64) << 32 | (self.index as u64 + 1))
+    }
+
+    /// The session that such a SEID names, if any could.
+    pub const fn from_seid(seid: Seid) -> Option<Self> {
+        let low = (seid.0 & 0xffff_ffff) as u32;
+        if low == 0 || low > SESSIONS_MAX {
+            None
+        } else {
+            Some(Self { index: low - 1, generation: (seid.0 >> 32) as u32 })
+        }
+    }
+
+    /// The `n`th local tunnel of the session: its index below a tag that cannot be guessed without the key.
+    pub(crate) const fn teid(self, n: u8, key: u64) -> Teid {
+        let mixed = mix(key ^ (self.generation as u64) << 32 ^ (self.index as u64) << 8 ^ n as u64);
+        // Two bits tell the tunnels of one session apart; the rest is random. The index is offset by one so that no
+        // tunnel is zero, which names none (TS 29.281 §5.1).
+        let tag = (mixed as u32 & 0x3ff) << 2 | (n as u32 & 3);
+        let index = (self.index + 1) & (SESSIONS_MAX - 1);
+        Teid(tag << TEID_INDEX_BITS | index)
+    }
+
+    /// Where the session of a TEID would stand.
+    pub(crate) const fn index_of(teid: Teid) -> u32 {
+        (teid.0 & (SESSIONS_MAX - 1)).wrapping_sub(1) & (SESSIONS_MAX - 1)
+    }
+}
+
+/// A keyed mixing of 64 bits (the finaliser of SplitMix64, twice around the key). It hides nothing worth more than a tag of
+/// ten bits: guessing one is stopped by counting, not by this.
+pub(crate) const fn mix(mut z: u64) -> u64 {
+    let mut round = 0;
+    while round < 2 {
+        z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        round += 1;
+    }
+    z
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seid_and_teid_lead_back_to_the_session() {
+        for index in [0, 1, 77, SESSIONS_MAX - 2] {
+            let id = SessionId { index, generation: 0xdead_beef };
+            assert_eq!(SessionId::from_seid(id.seid()), Some(id));
+            for n in 0..4 {
+                let teid = id.teid(n, 42);
+                assert_eq!(SessionId::index_of(teid), index);
+                assert_ne!(teid, Teid(0));
+                assert_ne!(teid, id.teid((n + 1) % 4, 42));
+            }
+        }
+        assert_eq!(SessionId::from_seid(Seid(0)), None);
+        assert_eq!(SessionId::from_seid(Seid(u64::from(u32::MAX))), None);
+    }
+}
