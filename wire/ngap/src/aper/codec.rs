@@ -1,6 +1,7 @@
 //! The ASN.1 types that NGAP uses, as codecs of plain Rust values.
 
 use core::marker::PhantomData;
+use std::borrow::Cow;
 
 use whimbrel_ids::DecodeErrorKind;
 
@@ -196,14 +197,20 @@ impl<const LO: u64, const HI: u64> Codec<String> for StringExt<LO, HI> {
         String::from_utf8(octets.into_owned()).map_err(|_| Fault::NotComprehended)
     }
     fn write(v: &String, w: &mut Writer<'_>) {
-        let n = v.len() as u64;
+        // Neither string type has room for more than ASCII; what exceeds it is our own doing, and is replaced.
+        let ascii: Cow<'_, str> = if v.is_ascii() {
+            v.into()
+        } else {
+            v.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect()
+        };
+        let n = ascii.len() as u64;
         let extended = !(LO..=HI).contains(&n);
         w.bit(extended);
         if extended {
-            w.long_octets(v.as_bytes());
+            w.long_octets(ascii.as_bytes());
         } else {
             w.whole(n, LO, HI);
-            w.octets(v.as_bytes());
+            w.octets(ascii.as_bytes());
         }
     }
     #[cfg(any(test, feature = "samples"))]

@@ -77,6 +77,8 @@ fn bit_strings() {
 fn strings() {
     both::<String, StringExt<1, 150>>("AMF".into(), &[0x01, 0x00, b'A', b'M', b'F']);
     both::<String, StringExt<1, 2>>("AMF".into(), &[0x80, 3, b'A', b'M', b'F']);
+    assert_eq!(write::<String, StringExt<1, 150>>(&"Å".into()), [0, 0, b'?']);
+    assert_eq!(read::<String, StringExt<1, 150>>(&[0, 0, 0xc5]), Err(Fault::NotComprehended));
 }
 
 #[test] // X.691 §11.9.3.8: fragments of 16 K, then the rest, which may be nothing
