@@ -13,7 +13,7 @@ SECONDS_MAX=240   # all scenarios take about ten seconds of answers; a core that
 IMSI=999700000000001
 K=465b5ce8b199b49faa5f0a2ee238a6bc    # TS 35.208 §4.3, test set 1
 OPC=cd63cb71954a9f4e48a5994e37a02baf
-UE_GATEWAY=10.45.0.1                  # the core's own address in the phones' network: what they ping
+UE_GATEWAY=10.45.0.1                  # the first address of the default pool is the core's own: what the phone pings
 
 skip() { echo "skip - $NAME: $*"; exit 0; }
 [ "$(id -u)" = 0 ] || skip "needs root for namespaces and a TAP device"
@@ -46,14 +46,19 @@ end() {
 # How the core is told where it is and whom it serves.
 core_configure() {
   cat >"$out/whimbrel.yaml" <<YAML
-amf:
-  ngap: { address: $GUEST_HOST_IP }
-  security: { integrity: [NIA2], ciphering: [NEA2, NEA0] }
-upf:
-  gtpu: { address: $GUEST_HOST_IP }
-store: { path: $out/subscribers.db }
+security:
+  ciphering: [NEA2, NEA0]  # NEA0 for the phone that offers nothing else, so that its capture can be read
+n2:
+  addresses: [$GUEST_HOST_IP]
+n3:
+  address: $GUEST_HOST_IP
+n6:
+  nat: false
+store:
+  path: $out/subscribers.db
+  key_file: $out/subscribers.key
 YAML
-  "$WHIMBREL" subscriber add --config "$out/whimbrel.yaml" --imsi "$IMSI" --k "$K" --opc "$OPC" >"$out/subscriber.log" 2>&1
+  "$WHIMBREL" subscriber add "imsi-$IMSI" --k "$K" --opc "$OPC" --config "$out/whimbrel.yaml" >"$out/subscriber.log" 2>&1
 }
 
 core_start() {
