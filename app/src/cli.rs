@@ -1,11 +1,15 @@
 //! The command line.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::command;
+use crate::client::Client;
+use crate::command::subscriber::SubscriberCommand;
+use crate::command::{self, Done};
+use crate::config;
 
 /// A 5G core: AMF, SMF, UPF and their kin in one program.
 #[derive(Parser)]
@@ -17,6 +21,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Run the core until SIGINT or SIGTERM.
+    Run(command::run::Options),
     /// Check a configuration file without starting anything.
     Check {
         /// The file; without it, whimbrel.yaml here or in /etc/whimbrel.
@@ -24,27 +30,127 @@ enum Command {
     },
     /// Print the defaults as a commented YAML file.
     Config,
+    /// Subscribers: who may register, with which keys and services.
+    Subscriber {
+        #[command(subcommand)]
+        command: SubscriberCommand,
+    },
+    /// Say why a phone or a gNB is not on.
+    Why {
+        /// SUPI (imsi-999700000000001), PEI or gNB (gnb-999/70-1).
+        subject: String,
+        #[command(flatten)]
+        at: Running,
+    },
+    /// Phones that the running core knows.
+    Ue {
+        #[command(subcommand)]
+        command: UeCommand,
+    },
+    /// gNBs that are up.
+    Gnb {
+        #[command(subcommand)]
+        command: GnbCommand,
+    },
+    /// Live view: gNBs, phones, procedures, throughput, refusals.
+    Top {
+        /// Print one frame as text.
+        #[arg(long)]
+        once: bool,
+        #[command(flatten)]
+        at: Running,
+    },
+}
+
+#[derive(Subcommand)]
+enum UeCommand {
+    /// List all phones.
+    List {
+        #[command(flatten)]
+        at: Running,
+    },
+    /// Show one phone.
+    Show {
+        /// SUPI, imsi-999700000000001 or its digits.
+        supi: String,
+        #[command(flatten)]
+        at: Running,
+    },
+    /// Deregister a phone.
+    Deregister {
+        /// SUPI, imsi-999700000000001 or its digits.
+        supi: String,
+        #[command(flatten)]
+        at: Running,
+    },
+}
+
+#[derive(Subcommand)]
+enum GnbCommand {
+    /// List all gNBs.
+    List {
+        #[command(flatten)]
+        at: Running,
+    },
 }
 
 /// Where the configuration stands.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConfigFile {
     /// Configuration file; without it, whimbrel.yaml here or in /etc/whimbrel, else the defaults.
-    #[arg(short, long = "config", value_name = "FILE", global = true)]
+    #[arg(short, long = "config", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
+}
+
+/// The running core that is asked.
+#[derive(Args, Clone, Debug)]
+struct Running {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Address of its API, in place of the configuration's `api.address`.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    api: Option<SocketAddr>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Running {
+    fn client(&self) -> Result<Client, String> {
+        let address = match self.api {
+            Some(address) => address,
+            None => config::load(self.config.file.as_deref()).map_err(|e| e.to_string())?.0.api.address,
+        };
+        Ok(Client::new(address))
+    }
 }
 
 /// Runs the command that the program was started with.
 pub(crate) fn run() -> ExitCode {
-    let done = match Cli::parse().command {
-        Command::Check { file } => command::check::run(file.as_deref()),
-        Command::Config => command::print(&crate::config::defaults()),
-    };
-    match done {
+    match command(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(sentence) => {
             eprintln!("{sentence}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn command(command: Command) -> Done {
+    match command {
+        Command::Run(options) => command::run::run(options),
+        Command::Check { file } => command::check::run(file.as_deref()),
+        Command::Config => command::print(&config::defaults()),
+        Command::Subscriber { command } => command::subscriber::run(command),
+        Command::Why { subject, at } => command::why::run(at.client()?, &subject, at.json),
+        Command::Ue { command: UeCommand::List { at } } => command::show::ues(at.client()?, at.json),
+        Command::Ue { command: UeCommand::Show { supi, at } } => {
+            command::show::ue(at.client()?, &supi, at.json)
+        }
+        Command::Ue { command: UeCommand::Deregister { supi, at } } => {
+            command::show::deregister(at.client()?, &supi)
+        }
+        Command::Gnb { command: GnbCommand::List { at } } => command::show::gnbs(at.client()?, at.json),
+        Command::Top { once, at } => command::top::run(at.client()?, once),
     }
 }

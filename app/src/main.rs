@@ -1,11 +1,18 @@
 //! The whimbrel program: configuration, commands, API, and the threads around the pure core.
 
 mod api;
+mod capture;
 mod cli;
+mod client;
 mod clock;
 mod command;
 mod config;
 mod console;
+mod core;
+mod entropy;
+mod logging;
+mod observe;
+mod subscribers;
 
 use std::process::ExitCode;
 

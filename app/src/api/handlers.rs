@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Supi;
+use whimbrel_store::Status as SubscriberStatus;
 
 use super::Shared;
 use super::problem::Problem;
 use super::routes::{Reply, Request};
+use super::subscribers;
 use crate::clock;
 use crate::console::{
     Command, Component, Condition, Counter, EventRecord, Gauge, GnbView, ProcedureName, RefusalRecord,
@@ -146,7 +148,11 @@ pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
         Ok(supi) => {
             // Without the control thread, what was kept before still answers.
             let ue = shared.console.commands.ask(|reply| Command::ShowUe(supi, reply)).await.ok().flatten();
-            why_phone(&shared, supi, ue.as_ref(), refusals.first())
+            let standing = match (&ue, refusals.first()) {
+                (None, None) => subscribers::standing(&shared, supi).await,
+                _ => None,
+            };
+            why_phone(&shared, supi, ue.as_ref(), refusals.first(), standing)
         }
         Err(_) => {
             let gnbs = shared.console.commands.ask(Command::ListGnbs).await.unwrap_or_default();
@@ -156,7 +162,13 @@ pub(super) async fn why(shared: Arc<Shared>, request: Request) -> Answer {
     Reply::json(&WhyAnswer { subject, sentence, refusals })
 }
 
-fn why_phone(shared: &Shared, supi: Supi, ue: Option<&UeView>, refusal: Option<&RefusalRecord>) -> String {
+fn why_phone(
+    shared: &Shared,
+    supi: Supi,
+    ue: Option<&UeView>,
+    refusal: Option<&RefusalRecord>,
+    standing: Option<Option<SubscriberStatus>>,
+) -> String {
     let is = ue.map(|ue| {
         let through = ue.gnb.as_ref().map(|g| format!(" through {g}")).unwrap_or_default();
         let n = ue.sessions.len();
@@ -171,7 +183,18 @@ fn why_phone(shared: &Shared, supi: Supi, ue: Option<&UeView>, refusal: Option<&
         (Some(is), None) => format!("{is}; nothing was refused to it."),
         (Some(is), Some(refusal)) => format!("{is}; last, {}", refusal.sentence()),
         (None, Some(refusal)) => refusal.sentence(),
-        (None, None) => silence(shared, &supi.to_string()),
+        (None, None) => {
+            let heard = silence(shared, &supi.to_string());
+            match standing {
+                Some(None) => format!(
+                    "{supi} is not a subscriber here: add it with `whimbrel subscriber add {supi}`; besides, {heard}"
+                ),
+                Some(Some(SubscriberStatus::Barred)) => format!(
+                    "{supi} is barred: enable it with `whimbrel subscriber edit {supi} --status enabled`; besides, {heard}"
+                ),
+                Some(Some(SubscriberStatus::Enabled)) | None => heard,
+            }
+        }
     }
 }
 
@@ -241,7 +264,7 @@ pub(super) async fn openapi(_: Arc<Shared>, _: Request) -> Answer {
     Ok(Reply::text("application/json", include_str!("openapi.json")))
 }
 
-fn page(request: &Request) -> Result<usize, Problem> {
+pub(super) fn page(request: &Request) -> Result<usize, Problem> {
     let limit = usize::try_from(request.number("limit", 100)?).unwrap_or(usize::MAX);
     if (1..=PAGE_MAX).contains(&limit) {
         return Ok(limit);

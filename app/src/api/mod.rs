@@ -8,22 +8,41 @@ mod handlers;
 mod problem;
 mod routes;
 mod server;
+mod subscribers;
 mod who;
 
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::Semaphore;
+use whimbrel_store::Store;
 
 use crate::config::Config;
 use crate::console::Console;
 
-pub(crate) use handlers::{ProcedureStatus, Status, Throughput, WhyAnswer};
-pub(crate) use server::{Server, start};
-pub(crate) use who::owner_of_port;
+#[cfg(test)]
+pub(crate) use handlers::Throughput;
+pub(crate) use handlers::{ProcedureStatus, Status, WhyAnswer};
+#[cfg(test)]
+use server::Server;
+pub(crate) use server::start;
+pub(crate) use who::cannot_listen;
 
 /// What the handlers work on.
 pub(crate) struct Shared {
     pub(crate) console: Arc<Console>,
     pub(crate) config: Arc<Config>,
+    /// The subscribers, opened at first use.
+    store: Mutex<Option<Store>>,
+    /// One import at a time: its body is large.
+    imports: Semaphore,
+}
+
+impl Shared {
+    /// Over a console, for a configuration.
+    pub(crate) fn new(console: Arc<Console>, config: Arc<Config>) -> Arc<Self> {
+        Arc::new(Self { console, config, store: Mutex::default(), imports: Semaphore::new(1) })
+    }
 }

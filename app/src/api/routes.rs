@@ -11,6 +11,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, StatusCode};
 
 use super::problem::Problem;
+use super::subscribers::{self, IMPORT_OCTETS_MAX};
 use super::{Shared, handlers};
 
 /// Octets of a body where the route says nothing else: one subscriber is under 2 KB.
@@ -129,6 +130,12 @@ pub(super) static ROUTES: &[Route] = &[
     route!(GET "/api/v1/why/{subject}" handlers::why),
     route!(GET "/api/v1/refusals" handlers::refusals),
     route!(GET "/api/v1/events" handlers::events),
+    route!(GET "/api/v1/subscribers" subscribers::list),
+    route!(POST "/api/v1/subscribers" subscribers::add),
+    route!(POST "/api/v1/subscribers/import" subscribers::import, IMPORT_OCTETS_MAX),
+    route!(GET "/api/v1/subscribers/{supi}" subscribers::show),
+    route!(PATCH "/api/v1/subscribers/{supi}" subscribers::edit),
+    route!(DELETE "/api/v1/subscribers/{supi}" subscribers::remove),
     route!(GET "/metrics" handlers::metrics),
     route!(GET "/openapi.json" handlers::openapi),
 ];

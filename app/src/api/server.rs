@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{Semaphore, watch};
 
 use super::problem::Problem;
-use super::routes::{self, Reply, Request};
+use super::routes::{self, BODY_OCTETS_MAX, Reply, Request};
 use super::{Shared, who};
 use crate::console::Counter;
 
@@ -125,19 +125,23 @@ async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
     let query = routes::query(head.uri.query().unwrap_or_default())?;
     let content_type = head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let _one_at_a_time = match route.body_max > BODY_OCTETS_MAX {
+        true => Some(shared.imports.acquire().await.map_err(|_| Problem::unavailable("the API stops"))?),
+        false => None,
+    };
     let body = match Limited::new(body, route.body_max).collect().await {
         Ok(body) => body.to_bytes(),
         Err(e) if e.is::<LengthLimitError>() => return Err(Problem::too_large(route.body_max)),
         Err(_) => return Err(Problem::bad_request("the body ended early")),
     };
     if head.method != Method::GET && !body.is_empty() {
-        const TAKEN: [&str; 2] = ["application/json", "text/csv"];
-        // Neither type can be sent by a foreign web page without the browser asking first, which is refused.
+        const TAKEN: [&str; 3] = ["application/json", "application/merge-patch+json", "text/csv"];
+        // None of these can be sent by a foreign web page without the browser asking first, which is refused.
         if !TAKEN.contains(&content_type.as_str()) {
             return Err(Problem::unsupported(&TAKEN.join(" or ")));
         }
     }
-    (route.handler)(shared, Request { params, query, content_type, body }).await
+    (route.handler)(shared.clone(), Request { params, query, content_type, body }).await
 }
 
 /// Refuses requests that a web page of elsewhere makes a browser send: the API has no login but its address.

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -19,10 +20,18 @@ const PHONE: &str = "imsi-999700000000001";
 
 /// A console with something to show, and a thread in the control thread's place.
 fn served() -> (Server, Arc<Console>) {
+    // Every test with a store of its own.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let folder = std::env::temp_dir().join(format!("whimbrel-api-test-{}-{number}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut config = config::default();
+    config.store.path = folder.join("subscribers.db");
+    config.store.key_file = folder.join("subscribers.key");
+    let config = Arc::new(config);
     let console = Console::new(clock::now()).unwrap();
-    let config = Arc::new(config::default());
-    let shared = Shared { console: console.clone(), config };
-    let server = start("127.0.0.1:0".parse().unwrap(), Arc::new(shared)).unwrap();
+    let server = start("127.0.0.1:0".parse().unwrap(), Shared::new(console.clone(), config)).unwrap();
     console.components(|c| c.set("n2", Condition::Up, "SCTP (raw) on 127.0.0.1 port 38412"));
     let served = Arc::downgrade(&console);
     std::thread::spawn(move || {
@@ -52,7 +61,6 @@ fn control(command: Command) {
             reply.send(vec![GnbView { id: "999/70-1".into(), ..GnbView::default() }]).is_ok()
         }
         Command::Deregister(supi, reply) => reply.send(supi.to_string() == PHONE).is_ok(),
-        Command::SubscriberChanged(_) => true,
     };
 }
 
@@ -148,7 +156,9 @@ fn conforms(doc: &Value, schema: &Value, value: &Value, at: &str) {
         }
         Value::Object(map) if schema["properties"].is_object() => {
             let described = schema["properties"].as_object().unwrap();
-            assert!(described.keys().eq(map.keys()), "{at}: {:?} where {:?}", map.keys(), described.keys());
+            let required = schema["required"].as_array().unwrap().iter().filter_map(Value::as_str);
+            required.for_each(|key| assert!(map.contains_key(key), "{at}: {key} is missing"));
+            map.keys().for_each(|key| assert!(described.contains_key(key), "{at}: {key} is not described"));
             map.iter().for_each(|(k, v)| conforms(doc, &described[k], v, &format!("{at}.{k}")));
         }
         _ => {}
@@ -205,6 +215,7 @@ fn why_tells_of_refusals_of_state_and_of_silence() {
         why(PHONE)
     );
     assert!(why("imsi-999700000000003").contains("no gNB is up: point one at 127.0.0.1 port 38412"));
+    assert!(why("imsi-999700000000003").contains("is not a subscriber here: add it with"));
     assert!(why("999%2F70-1").contains("is up"));
     console.components(|c| c.set("n2", Condition::Down, "SCTP cannot be had"));
     assert!(why("imsi-999700000000003").contains("SCTP cannot be had"));
@@ -267,8 +278,8 @@ fn garbage_on_the_socket_disturbs_nobody() {
 fn without_the_control_thread_the_state_is_still_shown() {
     let console = Console::new(clock::now()).unwrap();
     console.components(|c| c.set("n2", Condition::Down, "no SCTP"));
-    let shared = Shared { console, config: Arc::new(config::default()) };
-    let server = start("127.0.0.1:0".parse().unwrap(), Arc::new(shared)).unwrap();
+    let shared = Shared::new(console, Arc::new(config::default()));
+    let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
     let (status, body) = get(server.address, "/api/v1/status");
     assert_eq!((status, body["condition"].as_str()), (200, Some("down")));
     let (status, body) = get(server.address, "/api/v1/gnbs");
@@ -285,4 +296,69 @@ fn the_api_stops_at_once() {
     drop(server);
     assert!(begun.elapsed() < Duration::from_secs(3));
     assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn subscribers_are_added_shown_changed_and_removed() {
+    let (server, _console) = served();
+    let a = server.address;
+    let json = "Content-Type: application/json\r\n";
+    let k = "465b5ce8b199b49faa5f0a2ee238a6bc";
+    let body = format!("{{\"supi\": \"{PHONE}\", \"k\": \"{k}\", \"opc\": \"{k}\"}}");
+    let path = format!("/api/v1/subscribers/{PHONE}");
+    let doc = openapi();
+    let schema = serde_json::json!({"$ref": "#/components/schemas/Subscriber"});
+    let (status, added) = ask(a, "POST", "/api/v1/subscribers", json, &body);
+    assert_eq!(status, 201, "{added}");
+    conforms(&doc, &schema, &added, "added");
+    assert_eq!(ask(a, "POST", "/api/v1/subscribers", json, &body).0, 409);
+    let (status, shown) = get(a, &path);
+    assert_eq!((status, &shown), (200, &added));
+    assert!(!shown.to_string().contains(k), "keys do not leave");
+    let (status, page) = get(a, "/api/v1/subscribers?limit=1");
+    assert_eq!((status, page["next"].as_str()), (200, Some(PHONE)));
+    conforms(&doc, &serde_json::json!({"$ref": "#/components/schemas/SubscriberPage"}), &page, "page");
+    let (status, edited) = ask(a, "PATCH", &path, json, "{\"status\": \"barred\"}");
+    assert_eq!((status, edited["status"].as_str()), (200, Some("barred")), "{edited}");
+    let (status, problem) = ask(a, "PATCH", &path, json, "{\"subscription\": {\"slices\": []}}");
+    assert!(status == 422 && problem["detail"].as_str().unwrap().contains("slices"), "{problem}");
+    assert_eq!(get(a, &path).1, edited);
+    let (status, problem) = ask(a, "PATCH", &path, json, "{\"supi\": \"imsi-999700000000009\"}");
+    assert_eq!(status, 422, "{problem}");
+    assert_eq!(ask(a, "PATCH", &path, json, "[]").0, 400);
+    assert_eq!(ask(a, "POST", "/api/v1/subscribers", json, "{").0, 400);
+    let (status, problem) =
+        ask(a, "POST", "/api/v1/subscribers", json, "{\"supi\": \"imsi-999700000000002\"}");
+    assert_eq!(status, 422, "{problem}");
+    assert_eq!(ask(a, "DELETE", &path, "", "").0, 204);
+    assert_eq!(ask(a, "DELETE", &path, "", "").0, 404);
+    assert_eq!(get(a, &path).0, 404);
+}
+
+#[test]
+fn an_import_is_whole_or_nothing() {
+    let (server, _console) = served();
+    let a = server.address;
+    let csv = "Content-Type: text/csv\r\n";
+    let k = "465b5ce8b199b49faa5f0a2ee238a6bc";
+    let list = |n: u64| {
+        let lines = (1..=n).map(|i| format!("9997000000{i:05},{k},{k}\n"));
+        format!("supi,k,opc\n{}", lines.collect::<String>())
+    };
+    let import = "/api/v1/subscribers/import";
+    let (status, done) = ask(a, "POST", import, csv, &list(2000));
+    assert_eq!((status, done["added"].as_u64()), (200, Some(2000)), "{done}");
+    conforms(&openapi(), &serde_json::json!({"$ref": "#/components/schemas/Imported"}), &done, "import");
+    let bad = list(3000) + "999700000003001,zebra,00\n";
+    let (status, problem) = ask(a, "POST", &format!("{import}?on_existing=skip"), csv, &bad);
+    assert!(status == 422 && problem["detail"].as_str().unwrap().contains("line 3002"), "{problem}");
+    let (_, page) = get(a, "/api/v1/subscribers?after=imsi-999700000002000");
+    assert_eq!(page["subscribers"], serde_json::json!([]));
+    let (status, done) = ask(a, "POST", &format!("{import}?on_existing=skip"), csv, &list(2500));
+    assert_eq!(
+        (status, done["added"].as_u64(), done["skipped"].as_u64()),
+        (200, Some(500), Some(2000)),
+        "{done}"
+    );
+    assert_eq!(ask(a, "POST", &format!("{import}?on_existing=x"), csv, &list(1)).0, 400);
 }

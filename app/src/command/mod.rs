@@ -1,6 +1,11 @@
 //! What each command does, one a file. A command fails with one sentence, which the caller prints.
 
 pub(crate) mod check;
+pub(crate) mod run;
+pub(crate) mod show;
+pub(crate) mod subscriber;
+pub(crate) mod top;
+pub(crate) mod why;
 
 use std::io::Write;
 
@@ -14,5 +19,43 @@ pub(crate) fn print(text: &str) -> Done {
             Err(format!("the output cannot be written: {e}"))
         }
         _ => Ok(()),
+    }
+}
+
+/// Writes a value as JSON that a person can read.
+pub(crate) fn print_json(value: &serde_json::Value) -> Done {
+    print(&(serde_json::to_string_pretty(value).unwrap_or_default() + "\n"))
+}
+
+/// Rows under their heads, each column as wide as its widest cell.
+pub(crate) fn table(heads: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |i: usize| {
+        rows.iter()
+            .filter_map(|r| r.get(i))
+            .map(|c| c.chars().count())
+            .chain([heads[i].len()])
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..heads.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let padded: Vec<String> = cells.iter().zip(&widths).map(|(c, &w)| format!("{c:<w$}")).collect();
+        padded.join("  ").trim_end().to_string() + "\n"
+    };
+    let mut text = line(heads.to_vec());
+    for row in rows {
+        text += &line(row.iter().map(String::as_str).collect());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [vec!["imsi-1".to_string(), "x".to_string()], vec!["i".to_string(), String::new()]];
+        assert_eq!(table(&["SUPI", "B"], &rows), "SUPI    B\nimsi-1  x\ni\n");
     }
 }

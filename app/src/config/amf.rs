@@ -1,6 +1,7 @@
 //! Who this network is: PLMN, tracking areas, slices, and the AMF (TS 23.501 §5.9.4, §5.15).
 
 use whimbrel_ids::{AmfId, PlmnId, SNssai, Tac};
+use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 use super::section::Section;
 use super::value::{TimeZone, words};
@@ -14,37 +15,19 @@ pub(crate) struct Amf {
     pub(crate) name: String,
     pub(crate) amf_id: AmfId,
     pub(crate) relative_capacity: u8,
-    pub(crate) integrity: Vec<Integrity>,
-    pub(crate) ciphering: Vec<Ciphering>,
+    pub(crate) integrity: Vec<IntegrityAlgorithm>,
+    pub(crate) ciphering: Vec<CipheringAlgorithm>,
     pub(crate) network_name_full: String,
     pub(crate) network_name_short: String,
     pub(crate) ims_vops: bool,
     pub(crate) time_zone: TimeZone,
 }
 
-/// Integrity algorithms of TS 33.501 §5.11.1.2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Integrity {
-    Nia0,
-    Nia1,
-    Nia2,
-    Nia3,
-}
-
-/// Ciphering algorithms of TS 33.501 §5.11.1.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ciphering {
-    Nea0,
-    Nea1,
-    Nea2,
-    Nea3,
-}
-
-words! { Integrity {
-    Integrity::Nia0 = "NIA0", Integrity::Nia1 = "NIA1", Integrity::Nia2 = "NIA2", Integrity::Nia3 = "NIA3",
+words! { IntegrityAlgorithm {
+    IntegrityAlgorithm::Nia0 = "NIA0", IntegrityAlgorithm::Nia1 = "NIA1", IntegrityAlgorithm::Nia2 = "NIA2", IntegrityAlgorithm::Nia3 = "NIA3",
 } }
-words! { Ciphering {
-    Ciphering::Nea0 = "NEA0", Ciphering::Nea1 = "NEA1", Ciphering::Nea2 = "NEA2", Ciphering::Nea3 = "NEA3",
+words! { CipheringAlgorithm {
+    CipheringAlgorithm::Nea0 = "NEA0", CipheringAlgorithm::Nea1 = "NEA1", CipheringAlgorithm::Nea2 = "NEA2", CipheringAlgorithm::Nea3 = "NEA3",
 } }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
@@ -67,13 +50,13 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
         (
             s.list(
                 "integrity",
-                vec![Integrity::Nia2, Integrity::Nia1, Integrity::Nia3],
+                vec![IntegrityAlgorithm::Nia2, IntegrityAlgorithm::Nia1, IntegrityAlgorithm::Nia3],
                 "Integrity algorithms, best first: the first that a phone knows too is used. NIA0 protects nothing and \
                  is refused.",
             ),
             s.list(
                 "ciphering",
-                vec![Ciphering::Nea2, Ciphering::Nea1, Ciphering::Nea3],
+                vec![CipheringAlgorithm::Nea2, CipheringAlgorithm::Nea1, CipheringAlgorithm::Nea3],
                 "Ciphering algorithms, best first. NEA0 leaves NAS readable: name it, alone or last, only where a \
                  capture must be read or the law forbids ciphering.",
             ),

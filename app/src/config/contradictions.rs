@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::IpAddr;
 
-use super::amf::{Ciphering, Integrity};
+use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
+
 use super::section::Pass;
 use super::{Config, DataNetwork};
 
@@ -46,14 +47,14 @@ fn lists(config: &Config, pass: &mut Pass) {
 fn algorithms(config: &Config, pass: &mut Pass) {
     not_empty(pass, "security.integrity", config.amf.integrity.len(), 3, "no phone could be trusted");
     not_empty(pass, "security.ciphering", config.amf.ciphering.len(), 4, "no algorithm could be chosen");
-    if config.amf.integrity.contains(&Integrity::Nia0) {
+    if config.amf.integrity.contains(&IntegrityAlgorithm::Nia0) {
         pass.refuse(
             "security.integrity",
             "NIA0 protects nothing and may not serve a registered phone (TS 33.501 §5.5.2)",
             "list NIA2, NIA1 or NIA3",
         );
     }
-    let nea0 = config.amf.ciphering.iter().position(|a| *a == Ciphering::Nea0);
+    let nea0 = config.amf.ciphering.iter().position(|a| *a == CipheringAlgorithm::Nea0);
     if nea0.is_some_and(|at| at + 1 != config.amf.ciphering.len()) {
         pass.refuse(
             "security.ciphering",
@@ -107,8 +108,9 @@ fn overlap<P: Display>(
 fn home_network_keys(config: &Config, pass: &mut Pass) {
     let mut seen = BTreeMap::new();
     for (i, key) in config.home_network_keys.iter().enumerate() {
-        if let Some(first) = seen.insert(key.id, i) {
-            let what = format!("key identifier {} stands in the list twice", key.id);
+        if let Some(first) = seen.insert((key.scheme, key.id), i) {
+            let what =
+                format!("key identifier {} of scheme {:?} stands in the list twice", key.id, key.scheme);
             pass.refuse(
                 &format!("home_network_keys[{i}].id"),
                 what,

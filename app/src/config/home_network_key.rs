@@ -28,7 +28,7 @@ impl std::fmt::Debug for HomeNetworkKey {
 }
 
 /// Protection schemes of TS 33.501 Annex C.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Scheme {
     /// ECIES with X25519.
     A,
@@ -64,6 +64,14 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<HomeNetworkKey> {
             (None, None) => None,
         };
         match octets.map(<[u8; 32]>::try_from) {
+            Some(Ok(private_key)) if super::typed::private_key(scheme, private_key).is_none() => {
+                s.refuse(
+                    "scheme",
+                    format!("the key is no key of scheme {scheme:?}"),
+                    "make another, or name its scheme",
+                );
+                None
+            }
             Some(Ok(private_key)) => Some(HomeNetworkKey { id, scheme, private_key }),
             Some(Err(octets)) => {
                 let what =

@@ -14,6 +14,7 @@ mod refusals;
 mod section;
 mod service;
 mod timers;
+pub(crate) mod typed;
 pub(crate) mod value;
 mod yaml;
 
@@ -23,11 +24,13 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use whimbrel_control::refusal::RefusalKind;
+
 pub(crate) use data_network::DataNetwork;
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{N2, N3, N4, N6, SctpChoice};
 pub(crate) use limits::Limits;
-pub(crate) use refusals::RefusalAnswer;
+pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
 pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};
 pub(crate) use timers::Timers;
 
@@ -56,7 +59,7 @@ pub(crate) struct Config {
     pub(crate) api: Api,
     pub(crate) log: Log,
     pub(crate) limits: Limits,
-    pub(crate) refusals: Vec<(&'static str, RefusalAnswer)>,
+    pub(crate) refusals: Vec<(RefusalKind, RefusalAnswer)>,
 }
 
 /// Why there is no configuration.

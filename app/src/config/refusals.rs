@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use whimbrel_control::refusal::RefusalKind;
+
 use super::section::Section;
 use super::timers::{GPRS_TIMER_2_UNITS_S, told};
 
@@ -17,32 +19,32 @@ pub(crate) struct RefusalAnswer {
 }
 
 /// Each kind of refusal: its key, the default cause, and when it is meant.
-const KINDS: [(&str, u8, &str); 14] = [
+const KINDS: [(RefusalKind, u8, &str); 14] = [
     (
-        "unknown_subscriber",
+        RefusalKind::UnknownSubscriber,
         3,
         "No such subscriber. #3 makes a phone give up until its SIM is taken out or it restarts.",
     ),
-    ("barred", 7, "The operator barred the subscriber."),
+    (RefusalKind::Barred, 7, "The operator barred the subscriber."),
     (
-        "authentication",
+        RefusalKind::Authentication,
         3,
         "The phone did not prove its key. AUTHENTICATION REJECT carries no cause on the wire.",
     ),
-    ("identity", 3, "The SUCI cannot be revealed."),
-    ("algorithm", 23, "The phone and the network share no acceptable algorithm."),
-    ("tracking_area", 15, "The tracking area is not served."),
-    ("plmn", 11, "The network of the phone's SIM is not served."),
-    ("slice", 62, "No slice that the phone may use is offered here."),
-    ("congestion", 22, "A limit is reached or the store does not answer."),
-    ("dnn", 27, "The data network is not subscribed or not configured (5GSM)."),
-    ("session_type", 28, "The session type is not allowed (5GSM)."),
-    ("resources", 26, "Addresses or other resources of the user plane ran out (5GSM)."),
-    ("network_failure", 38, "A function behind us does not answer (5GSM)."),
-    ("protocol", 111, "The phone broke the protocol."),
+    (RefusalKind::Identity, 3, "The SUCI cannot be revealed."),
+    (RefusalKind::Algorithm, 23, "The phone and the network share no acceptable algorithm."),
+    (RefusalKind::TrackingArea, 15, "The tracking area is not served."),
+    (RefusalKind::Plmn, 11, "The network of the phone's SIM is not served."),
+    (RefusalKind::Slice, 62, "No slice that the phone may use is offered here."),
+    (RefusalKind::Congestion, 22, "A limit is reached or the store does not answer."),
+    (RefusalKind::Dnn, 27, "The data network is not subscribed or not configured (5GSM)."),
+    (RefusalKind::SessionType, 28, "The session type is not allowed (5GSM)."),
+    (RefusalKind::Resources, 26, "Addresses or other resources of the user plane ran out (5GSM)."),
+    (RefusalKind::NetworkFailure, 38, "A function behind us does not answer (5GSM)."),
+    (RefusalKind::Protocol, 111, "The phone broke the protocol."),
 ];
 
-pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<(&'static str, RefusalAnswer)> {
+pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<(RefusalKind, RefusalAnswer)> {
     let doc = "What a refused phone is told, by kind of refusal: `cause` as a number of TS 24.501 §9.11.3.2 (5GMM) or \
                §9.11.4.2 (5GSM), and `back_off` (T3346, or the session's back-off timer), before which it should not \
                ask again. Without `cause` the one shown is sent.";
@@ -50,7 +52,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<(&'static str, RefusalAnsw
         KINDS
             .iter()
             .map(|&(kind, cause, when)| {
-                let answer = s.section(kind, when, |k| {
+                let answer = s.section(word(kind), when, |k| {
                     let answer = RefusalAnswer {
                         cause: k.optional("cause", &cause.to_string(), ""),
                         back_off: k.optional("back_off", "12min", ""),
@@ -68,4 +70,24 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<(&'static str, RefusalAnsw
             .filter(|(_, answer)| *answer != RefusalAnswer::default())
             .collect()
     })
+}
+
+/// The key that governs a kind of refusal.
+pub(crate) fn word(kind: RefusalKind) -> &'static str {
+    match kind {
+        RefusalKind::UnknownSubscriber => "unknown_subscriber",
+        RefusalKind::Barred => "barred",
+        RefusalKind::Authentication => "authentication",
+        RefusalKind::Identity => "identity",
+        RefusalKind::Algorithm => "algorithm",
+        RefusalKind::TrackingArea => "tracking_area",
+        RefusalKind::Plmn => "plmn",
+        RefusalKind::Slice => "slice",
+        RefusalKind::Congestion => "congestion",
+        RefusalKind::Dnn => "dnn",
+        RefusalKind::SessionType => "session_type",
+        RefusalKind::Resources => "resources",
+        RefusalKind::NetworkFailure => "network_failure",
+        RefusalKind::Protocol => "protocol",
+    }
 }

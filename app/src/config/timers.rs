@@ -10,7 +10,6 @@ use super::value::Value;
 pub(crate) struct Timers {
     pub(crate) t3502: Duration,
     pub(crate) t3512: Duration,
-    pub(crate) t3513: Duration,
     pub(crate) t3522: Duration,
     pub(crate) t3550: Duration,
     pub(crate) t3555: Duration,
@@ -52,7 +51,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
                  GPRS timer 3: 1h can. 0s: none.",
             ),
             t3502: k.value("t3502", min(12), "After five failed registrations, told to phones (Table 10.2.1)."),
-            t3513: k.value("t3513", s(2), "PAGING is sent again (Table 10.2.2 leaves it to the network)."),
             t3522: k.value("t3522", s(6), "DEREGISTRATION REQUEST is sent again (Table 10.2.2)."),
             t3550: k.value("t3550", s(6), "REGISTRATION ACCEPT is sent again (Table 10.2.2)."),
             t3555: k.value("t3555", s(6), "CONFIGURATION UPDATE COMMAND is sent again (Table 10.2.2)."),
@@ -75,7 +73,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
         told(k, "t3512", timers.t3512, &GPRS_TIMER_3_UNITS_S, "GPRS timer 3");
         told(k, "t3502", timers.t3502, &GPRS_TIMER_2_UNITS_S, "GPRS timer 2");
         let awaited = [
-            ("t3513", timers.t3513),
             ("t3522", timers.t3522),
             ("t3550", timers.t3550),
             ("t3555", timers.t3555),

@@ -38,6 +38,16 @@ macro_rules! places {
                 match self { $($name::$place => $word,)* }
             }
 
+        }
+    };
+}
+
+/// The same with the help lines at hand, as Prometheus shows them.
+macro_rules! metrics {
+    ($(#[$doc:meta])* $name:ident { $($place:ident $word:literal $help:literal,)* }) => {
+        places! { $(#[$doc])* $name { $($place $word $help,)* } }
+
+        impl $name {
             /// What it counts.
             pub(crate) const fn help(self) -> &'static str {
                 match self { $($name::$place => $help,)* }
@@ -61,17 +71,18 @@ places! {
         PduSessionReleaseByNetwork "pdu_session_release_by_network" "PDU session release by the network (TS 23.502 §4.3.4.2)",
         UpConnectionActivation "up_connection_activation" "User plane of a session set up again (TS 23.502 §4.2.3.2)",
         UpConnectionDeactivation "up_connection_deactivation" "User plane of a session let go (TS 23.502 §4.2.6)",
-        Paging "paging" "Paging (TS 23.502 §4.2.3.3)",
     }
 }
 
-places! {
+metrics! {
     /// What only grows.
     Counter {
         N2In "whimbrel_n2_messages_received_total" "NGAP messages received",
         N2Out "whimbrel_n2_messages_sent_total" "NGAP messages sent",
         N2OctetsIn "whimbrel_n2_octets_received_total" "Octets of NGAP messages received",
         N2OctetsOut "whimbrel_n2_octets_sent_total" "Octets of NGAP messages sent",
+        N2Foreign "whimbrel_n2_foreign_ppid_total" "SCTP messages that are not NGAP, dropped",
+        N2Unsent "whimbrel_n2_unsent_total" "NGAP messages that SCTP had no room for",
         NasRepeated "whimbrel_nas_repeated_total" "NAS messages sent again because no answer came",
         RanReset "whimbrel_ng_reset_total" "NG RESET received",
         RanErrorIndication "whimbrel_ngap_error_indications_total" "ERROR INDICATION received from gNBs",
@@ -88,7 +99,7 @@ places! {
     }
 }
 
-places! {
+metrics! {
     /// What goes up and down.
     Gauge {
         Gnbs "whimbrel_gnbs" "gNBs that are up",

@@ -19,7 +19,7 @@ use whimbrel_ids::Instant;
 pub(crate) use commands::{AskError, Command, Commands, UesRequest};
 pub(crate) use components::{Component, Components, Condition};
 pub(crate) use events::{EventRecord, Events, Level};
-pub(crate) use metrics::{Counter, Gauge, Metrics, ProcedureName};
+pub(crate) use metrics::{Counter, Gauge, Metrics, ProcedureName, Sample};
 pub(crate) use refusals::{RefusalRecord, Refusals};
 pub(crate) use view::{GnbView, SessionView, UePage, UeView};
 

@@ -77,14 +77,15 @@ pub(crate) struct Refusals {
 }
 
 impl Refusals {
-    /// Keeps a refusal. `seq`, `first`, `last` and `count` are filled in here.
-    pub(crate) fn push(&mut self, at: Instant, mut record: RefusalRecord) {
+    /// Keeps a refusal, and says whether it is new: not the subject's last one over again. `seq`, `first`, `last` and
+    /// `count` are filled in here.
+    pub(crate) fn push(&mut self, at: Instant, mut record: RefusalRecord) -> bool {
         let at = clock::rfc3339(at);
         record.subjects.truncate(SUBJECTS_MAX);
         if let Some(same) = self.newest_like(&record) {
             same.last = at;
             same.count += 1;
-            return;
+            return false;
         }
         self.pushed += 1;
         record.seq = self.pushed;
@@ -104,6 +105,7 @@ impl Refusals {
             let Some(oldest) = self.by_seq.first_key_value().map(|(seq, _)| *seq) else { break };
             self.forget(oldest);
         }
+        true
     }
 
     /// The refusals of a subject, newest first. A name may be given as it is shown, or with its prefix left off

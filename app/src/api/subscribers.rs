@@ -1,0 +1,139 @@
+//! The subscribers' routes. SQLite blocks, so each request works on a thread of the runtime's pool.
+
+use std::io::Cursor;
+use std::sync::{Arc, PoisonError};
+
+use hyper::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use whimbrel_ids::Supi;
+use whimbrel_store::{Format, OnExisting, Status, Store, StoreError, SubscriberRecord};
+
+use super::Shared;
+use super::handlers::{page, supi};
+use super::problem::Problem;
+use super::routes::{Reply, Request};
+use crate::subscribers::{EditError, open, patch, record_of};
+
+/// Octets of an import: 100,000 subscribers as JSON are 25 MB.
+pub(super) const IMPORT_OCTETS_MAX: usize = 64 << 20;
+
+type Answer = Result<Reply, Problem>;
+
+impl From<StoreError> for Problem {
+    fn from(e: StoreError) -> Self {
+        let detail = e.to_string();
+        match e {
+            StoreError::Exists(_) | StoreError::MsisdnTaken => Problem::conflict(detail),
+            StoreError::Unknown(_) => Problem::not_found(detail),
+            StoreError::Invalid(_) | StoreError::SupiChanged(_) | StoreError::Import(_) => {
+                Problem::unprocessable(detail)
+            }
+            _ => Problem::unavailable(detail),
+        }
+    }
+}
+
+/// Works on the store, which is opened at first use and again after it could not be.
+async fn with_store<R: Send + 'static>(
+    shared: &Arc<Shared>,
+    work: impl FnOnce(&mut Store) -> Result<R, Problem> + Send + 'static,
+) -> Result<R, Problem> {
+    let shared = shared.clone();
+    let worked = tokio::task::spawn_blocking(move || {
+        let mut store = shared.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if store.is_none() {
+            *store = Some(open(&shared.config.store).map_err(Problem::unavailable)?);
+        }
+        match store.as_mut() {
+            Some(store) => work(store),
+            None => Err(Problem::unavailable("the store is not open")),
+        }
+    });
+    worked.await.unwrap_or_else(|_| Err(Problem::internal("the work on the store ended early")))
+}
+
+/// Some subscribers, without their keys.
+#[derive(Serialize)]
+struct Page {
+    subscribers: Vec<SubscriberRecord>,
+    next: Option<String>,
+}
+
+pub(super) async fn list(shared: Arc<Shared>, request: Request) -> Answer {
+    let after = request.query.get("after").map(|text| supi(text)).transpose()?;
+    let limit = page(&request)?;
+    let subscribers = with_store(&shared, move |store| Ok(store.list(after, limit)?)).await?;
+    let next = subscribers.last().filter(|_| subscribers.len() == limit).map(|s| s.supi.to_string());
+    Reply::json(&Page { subscribers, next })
+}
+
+pub(super) async fn show(shared: Arc<Shared>, request: Request) -> Answer {
+    let supi = supi(request.param(0))?;
+    let found = with_store(&shared, move |store| Ok(store.get(supi)?)).await?;
+    Reply::json(&*found.ok_or_else(|| Problem::from(StoreError::Unknown(supi)))?)
+}
+
+pub(super) async fn add(shared: Arc<Shared>, request: Request) -> Answer {
+    let record = record_of(json(&request)?).map_err(Problem::unprocessable)?;
+    let added = with_store(&shared, move |store| {
+        store.add(&record)?;
+        Ok(record)
+    });
+    Ok(Reply::json(&added.await?)?.with(StatusCode::CREATED))
+}
+
+pub(super) async fn edit(shared: Arc<Shared>, request: Request) -> Answer {
+    let supi = supi(request.param(0))?;
+    let Value::Object(changes) = json(&request)? else {
+        return Err(Problem::bad_request("the body must be a JSON object with what changes (RFC 7396)"));
+    };
+    let edited = with_store(&shared, move |store| {
+        patch(store, supi, &changes).map_err(|e| match e {
+            EditError::Store(e) => e.into(),
+            EditError::Invalid(_) => Problem::unprocessable(e.to_string()),
+        })
+    });
+    Reply::json(&edited.await?)
+}
+
+pub(super) async fn remove(shared: Arc<Shared>, request: Request) -> Answer {
+    let supi = supi(request.param(0))?;
+    with_store(&shared, move |store| Ok(store.remove(supi)?)).await?;
+    Ok(Reply::empty())
+}
+
+/// What an import did.
+#[derive(Debug, Serialize, Deserialize)]
+struct Imported {
+    added: u64,
+    replaced: u64,
+    skipped: u64,
+}
+
+pub(super) async fn import(shared: Arc<Shared>, request: Request) -> Answer {
+    let format = if request.content_type == "text/csv" { Format::Csv } else { Format::Json };
+    let on_existing = match request.query.get("on_existing").map(String::as_str) {
+        None | Some("refuse") => OnExisting::Refuse,
+        Some("replace") => OnExisting::Replace,
+        Some("skip") => OnExisting::Skip,
+        Some(_) => return Err(Problem::bad_request("`on_existing` must be refuse, replace or skip")),
+    };
+    let body = request.body;
+    let done = with_store(&shared, move |store| {
+        Ok(store.import(Cursor::new(body), format, on_existing, &mut |_| {})?)
+    });
+    let done = done.await?;
+    Reply::json(&Imported { added: done.added, replaced: done.replaced, skipped: done.skipped })
+}
+
+/// What the store says of a SUPI: whether it may register; `None` if the store cannot tell.
+pub(super) async fn standing(shared: &Arc<Shared>, supi: Supi) -> Option<Option<Status>> {
+    let found = with_store(shared, move |store| Ok(store.get(supi)?)).await.ok()?;
+    Some(found.map(|record| record.status))
+}
+
+fn json(request: &Request) -> Result<Value, Problem> {
+    serde_json::from_slice(&request.body)
+        .map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))
+}

@@ -1,0 +1,177 @@
+//! `whimbrel run`: starts what the host has, says what is missing, and ends in order.
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use tracing::{error, info, warn};
+use whimbrel_sctp_io::{Mode, OpenError, Transport};
+
+use super::Done;
+use crate::api::{self, Shared};
+use crate::cli::ConfigFile;
+use crate::config::{self, Config};
+use crate::console::{Condition, Console};
+use crate::core::{self, Parts};
+use crate::entropy::SystemEntropy;
+use crate::{clock, logging, subscribers};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    config: ConfigFile,
+    /// Write N2, N3 and N4 to this pcap file, as they would have been on the wire.
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+    /// End at once if a part of the core cannot serve, instead of showing it by the API.
+    #[arg(long)]
+    strict: bool,
+}
+
+pub(crate) fn run(options: Options) -> Done {
+    let (config, file) = config::load(options.config.file.as_deref()).map_err(|e| e.to_string())?;
+    let config = Arc::new(config);
+    // Signals first, so that an early one ends in order as well.
+    let mut signals = signals()?;
+    let _logging = logging::start(config.log)?;
+    let from = file.map_or("the defaults".into(), |f| f.display().to_string());
+    info!(version = env!("CARGO_PKG_VERSION"), configuration = from, "whimbrel starts");
+
+    let mut entropy = SystemEntropy::new()?;
+    let store = subscribers::open(&config.store)?;
+    let count = store.count().map_err(|e| e.to_string())?;
+    let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
+    let shared = Shared::new(console.clone(), config.clone());
+    let api = api::start(config.api.address, shared)?;
+    info!(address = %api.address, "the API listens");
+    let path = config.store.path.display();
+    console.components(|c| c.set("store", Condition::Up, format!("{count} subscribers in {path}")));
+
+    let n2 = n2(&config, &console, &mut entropy)?;
+    if options.strict && n2.is_none() {
+        return Err(degraded(&console));
+    }
+    let capture = options.capture;
+    let parts = Parts { config: config.clone(), console: console.clone(), store, entropy, n2, capture };
+    let control = core::start(parts)?;
+    let plmn = config.amf.plmn;
+    info!(%plmn, "ready");
+
+    wait(&mut signals, || control.is_alive());
+    let died = !control.is_alive();
+    info!("whimbrel stops");
+    drop(control);
+    drop(api);
+    match console.components(|c| c.overall()) {
+        _ if died => {
+            Err("the control thread ended in a panic: this is a fault of the program, please report it"
+                .into())
+        }
+        Condition::Down => Err(degraded(&console)),
+        Condition::Up | Condition::Limited => Ok(()),
+    }
+}
+
+/// What did not serve, a sentence each.
+fn degraded(console: &Console) -> String {
+    let sentences: Vec<String> = console.components(|c| {
+        c.all()
+            .filter(|c| c.condition == Condition::Down)
+            .map(|c| format!("{}: {}", c.name, c.detail))
+            .collect()
+    });
+    sentences.join("\n")
+}
+
+/// Opens N2 in the way that the host has. What a change of the configuration would heal ends the start; what the host
+/// does not have is shown.
+fn n2(config: &Config, console: &Console, entropy: &mut SystemEntropy) -> Result<Option<Transport>, String> {
+    match core::open_n2(config, entropy) {
+        Ok(transport) => {
+            let report = transport.report();
+            let addresses: Vec<String> = config.n2.addresses.iter().map(ToString::to_string).collect();
+            let place =
+                format!("SCTP ({}) on {} port {}", report.chosen, addresses.join(", "), config.n2.port);
+            info!("N2: {place}");
+            for obstacle in &report.obstacles {
+                info!("{obstacle}");
+            }
+            report.limits.iter().for_each(|limit| warn!("{limit}"));
+            // UDP was nobody's wish: gNBs do not speak it.
+            let fell_back = report.chosen == Mode::Udp && config.n2.sctp == config::SctpChoice::Auto;
+            let limited = fell_back || !report.limits.is_empty();
+            let reasons = report.obstacles.iter().map(ToString::to_string).filter(|_| fell_back);
+            let told: Vec<String> =
+                std::iter::once(place).chain(reasons).chain(report.limits.clone()).collect();
+            let condition = if limited { Condition::Limited } else { Condition::Up };
+            console.components(|c| c.set("n2", condition, told.join(". ")));
+            Ok(Some(transport))
+        }
+        Err(e) if is_configured_wrong(&e) => Err(wrong(config, &e)),
+        Err(e) => {
+            let sentence = format!("no gNB can connect: {e}");
+            error!("N2: {sentence}");
+            console.components(|c| c.set("n2", Condition::Down, sentence));
+            Ok(None)
+        }
+    }
+}
+
+fn is_configured_wrong(e: &OpenError) -> bool {
+    use rustix::io::Errno;
+    let wrong = [Errno::ADDRINUSE, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
+    e.obstacles.iter().any(|o| o.errno.is_some_and(|n| wrong.contains(&n)))
+}
+
+fn wrong(config: &Config, e: &OpenError) -> String {
+    let address = config.n2.addresses.first().copied().unwrap_or(std::net::Ipv4Addr::LOCALHOST.into());
+    let of = |o: &whimbrel_sctp_io::Obstacle| {
+        let e = std::io::Error::from_raw_os_error(o.errno?);
+        Some(match o.mode {
+            Mode::Udp => {
+                let at = std::net::SocketAddr::new(address, config.n2.udp_port);
+                api::cannot_listen("n2.udp_port", "UDP", at, &e)
+            }
+            _ if e.kind() == std::io::ErrorKind::AddrNotAvailable => {
+                let at = std::net::SocketAddr::new(address, config.n2.port);
+                api::cannot_listen("n2.addresses", "SCTP", at, &e)
+            }
+            _ => o.to_string(),
+        })
+    };
+    let decisive = e
+        .obstacles
+        .iter()
+        .find_map(|o| is_configured_wrong(&OpenError { obstacles: vec![o.clone()] }).then(|| of(o)));
+    decisive.flatten().unwrap_or_else(|| e.to_string())
+}
+
+/// A stream that gets an octet for each SIGINT and SIGTERM.
+fn signals() -> Result<UnixStream, String> {
+    let cannot = |e: std::io::Error| format!("signals cannot be awaited: {e}");
+    let (read, write) = UnixStream::pair().map_err(cannot)?;
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::low_level::pipe::register(signal, write.try_clone().map_err(cannot)?).map_err(cannot)?;
+    }
+    read.set_read_timeout(Some(Duration::from_millis(500))).map_err(cannot)?;
+    Ok(read)
+}
+
+/// Waits for a signal, or until the core is no longer alive.
+fn wait(signals: &mut UnixStream, alive: impl Fn() -> bool) {
+    let mut octet = [0];
+    while alive() {
+        match signals.read(&mut octet) {
+            Ok(_) => return,
+            Err(e) if matches!(e.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(e) => {
+                error!("signals cannot be awaited: {e}");
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! `whimbrel subscriber`: works on the store's file itself, whether the core runs or not; a running core sees it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, BufWriter, IsTerminal, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Map, Value, json};
+use whimbrel_ids::{Dnn, SNssai, Supi};
+use whimbrel_store::{Format, OnExisting, Secrets, Store, StoreError, SubscriberRecord, WithSecrets};
+
+use super::{Done, print, print_json, table};
+use crate::cli::ConfigFile;
+use crate::{config, subscribers};
+
+/// Subscribers read at once for a list.
+const PAGE: usize = 1000;
+
+#[derive(Subcommand)]
+pub(crate) enum SubscriberCommand {
+    /// Add a subscriber: slice 1 and DNN internet unless said otherwise.
+    Add {
+        /// SUPI, imsi-999700000000001 or its digits.
+        supi: Supi,
+        #[command(flatten)]
+        fields: Fields,
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Show one subscriber as JSON, without keys.
+    Show {
+        /// SUPI, imsi-999700000000001 or its digits.
+        supi: Supi,
+        /// Show the keys too: whoever reads them can clone the SIM.
+        #[arg(long)]
+        secrets: bool,
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// List all subscribers, a line each.
+    List {
+        /// Print JSON, an object a line.
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Change a subscriber: what is not named stays.
+    Edit {
+        /// SUPI, imsi-999700000000001 or its digits.
+        supi: Supi,
+        #[command(flatten)]
+        fields: Fields,
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Remove subscribers.
+    Remove {
+        /// SUPIs, imsi-999700000000001 or their digits.
+        #[arg(required = true)]
+        supis: Vec<Supi>,
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Import a CSV or JSON list, all of it or nothing.
+    Import {
+        /// The list; - reads standard input.
+        file: PathBuf,
+        /// How it is written; without it, the file's name says so, else JSON.
+        #[arg(long)]
+        format: Option<ListFormat>,
+        /// What to do with a SUPI that is there already.
+        #[arg(long, default_value = "refuse")]
+        on_existing: Existing,
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+    /// Export all subscribers.
+    Export {
+        /// The list to write, readable by its owner only; without it, standard output.
+        file: Option<PathBuf>,
+        /// How to write it; without it, the file's name says so, else JSON.
+        #[arg(long)]
+        format: Option<ListFormat>,
+        /// Include the keys, without which it cannot be imported: whoever reads them can clone every SIM.
+        #[arg(long)]
+        secrets: bool,
+        #[command(flatten)]
+        config: ConfigFile,
+    },
+}
+
+/// A subscriber's fields.
+#[derive(Args)]
+pub(crate) struct Fields {
+    /// Permanent key K, 32 hexadecimal digits. Other users of this host can see it while the command runs.
+    #[arg(long)]
+    k: Option<String>,
+    /// OPc, 32 hexadecimal digits.
+    #[arg(long, conflicts_with = "op")]
+    opc: Option<String>,
+    /// OP in place of OPc.
+    #[arg(long)]
+    op: Option<String>,
+    /// Authentication management field, 4 hexadecimal digits.
+    #[arg(long)]
+    amf: Option<String>,
+    /// enabled or barred.
+    #[arg(long)]
+    status: Option<String>,
+    /// Public number.
+    #[arg(long)]
+    msisdn: Option<String>,
+    /// The slice and its data networks, the first the default: 1=internet,ims or 1-0000ab=internet. May be repeated.
+    #[arg(long, value_name = "SLICE=DNN,…")]
+    slice: Vec<String>,
+    /// Any fields as JSON, merged over the rest: '{"subscription": {"ue_ambr": {"uplink": "1 Gbps", …}}}'.
+    #[arg(long, value_name = "JSON")]
+    set: Option<String>,
+}
+
+/// How a list is written.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum ListFormat {
+    Csv,
+    Json,
+}
+
+/// What to do with a SUPI that is there already.
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum Existing {
+    Refuse,
+    Replace,
+    Skip,
+}
+
+pub(crate) fn run(command: SubscriberCommand) -> Done {
+    match command {
+        SubscriberCommand::Add { supi, fields, config } => add(&mut open(&config)?, supi, &fields),
+        SubscriberCommand::Show { supi, secrets, config } => show(&mut open(&config)?, supi, secrets),
+        SubscriberCommand::List { json, config } => list(&mut open(&config)?, json),
+        SubscriberCommand::Edit { supi, fields, config } => edit(&mut open(&config)?, supi, &fields),
+        SubscriberCommand::Remove { supis, config } => remove(&mut open(&config)?, &supis),
+        SubscriberCommand::Import { file, format, on_existing, config } => {
+            import(&mut open(&config)?, &file, format, on_existing)
+        }
+        SubscriberCommand::Export { file, format, secrets, config } => {
+            export(&mut open(&config)?, file.as_deref(), format, secrets)
+        }
+    }
+}
+
+fn open(file: &ConfigFile) -> Result<Store, String> {
+    let (config, _) = config::load(file.file.as_deref()).map_err(|e| e.to_string())?;
+    subscribers::open(&config.store)
+}
+
+fn told(e: StoreError) -> String {
+    e.to_string()
+}
+
+/// The JSON form of what was named on the command line.
+fn fields_of(fields: &Fields) -> Result<Map<String, Value>, String> {
+    let mut map = Map::new();
+    let named = [
+        ("k", &fields.k),
+        ("opc", &fields.opc),
+        ("op", &fields.op),
+        ("amf", &fields.amf),
+        ("status", &fields.status),
+        ("msisdn", &fields.msisdn),
+    ];
+    map.extend(named.into_iter().filter_map(|(name, value)| Some((name.into(), json!(value.as_ref()?)))));
+    if !fields.slice.is_empty() {
+        let slices = fields.slice.iter().map(|text| slice(text)).collect::<Result<Vec<_>, _>>()?;
+        map.insert("subscription".into(), json!({ "slices": slices }));
+    }
+    if let Some(text) = &fields.set {
+        match serde_json::from_str(text) {
+            Ok(Value::Object(more)) => map.extend(more),
+            Ok(_) => return Err("--set takes a JSON object, such as '{\"status\": \"barred\"}'".into()),
+            Err(e) => return Err(format!("--set is not JSON: {e}")),
+        }
+    }
+    Ok(map)
+}
+
+fn slice(text: &str) -> Result<Value, String> {
+    let (slice, dnns) = text.split_once('=').unwrap_or((text, "internet"));
+    let slice: SNssai = slice.parse().map_err(|e| format!("--slice {text}: {e}"))?;
+    let dnns = dnns.split(',').enumerate().map(|(i, dnn)| {
+        let dnn: Dnn = dnn.trim().parse().map_err(|e| format!("--slice {text}: {e}"))?;
+        Ok(json!({ "dnn": dnn.as_str(), "default": i == 0 }))
+    });
+    let dnns = dnns.collect::<Result<Vec<_>, String>>()?;
+    Ok(json!({ "s_nssai": slice.to_string(), "dnns": dnns }))
+}
+
+fn add(store: &mut Store, supi: Supi, fields: &Fields) -> Done {
+    let mut map = fields_of(fields)?;
+    for (key, missing) in
+        [("k", !map.contains_key("k")), ("opc", !map.contains_key("opc") && !map.contains_key("op"))]
+    {
+        if missing {
+            return Err(format!(
+                "a subscriber needs its key: name --{key} with 32 hexadecimal digits, as on the SIM"
+            ));
+        }
+    }
+    map.insert("supi".into(), json!(supi.to_string()));
+    let record = subscribers::record_of(Value::Object(map))?;
+    store.add(&record).map_err(told)?;
+    print(&format!("{supi} was added\n"))
+}
+
+fn edit(store: &mut Store, supi: Supi, fields: &Fields) -> Done {
+    let map = fields_of(fields)?;
+    if map.is_empty() {
+        return Err("nothing to change was named: see `whimbrel subscriber edit --help`".into());
+    }
+    let record = subscribers::patch(store, supi, &map).map_err(|e| e.to_string())?;
+    print(&format!("{supi} was changed\n"))?;
+    print_json(&serde_json::to_value(&record).unwrap_or_default())
+}
+
+fn show(store: &mut Store, supi: Supi, secrets: bool) -> Done {
+    let record = store.get(supi).map_err(told)?.ok_or_else(|| told(StoreError::Unknown(supi)))?;
+    let value =
+        if secrets { serde_json::to_value(WithSecrets(&record)) } else { serde_json::to_value(&*record) };
+    print_json(&value.map_err(|e| e.to_string())?)
+}
+
+fn list(store: &mut Store, json: bool) -> Done {
+    let mut after = None;
+    let mut headed = false;
+    loop {
+        let page = store.list(after, PAGE).map_err(told)?;
+        let Some(last) = page.last() else { break };
+        after = Some(last.supi);
+        if json {
+            let lines: String =
+                page.iter().map(|r| serde_json::to_string(r).unwrap_or_default() + "\n").collect();
+            print(&lines)?;
+            continue;
+        }
+        let rows: Vec<Vec<String>> = page.iter().map(row).collect();
+        let text = table(&["SUPI                 ", "STATUS  ", "MSISDN         ", "SLICES AND DNNS"], &rows);
+        print(if headed { text.split_once('\n').map_or("", |(_, rest)| rest) } else { &text })?;
+        headed = true;
+    }
+    if after.is_none() && !json { print("There is no subscriber.\n") } else { Ok(()) }
+}
+
+fn row(record: &SubscriberRecord) -> Vec<String> {
+    let slices = record.subscription.slices.iter().map(|s| {
+        let dnns: Vec<&str> = s.dnns.iter().map(|d| d.dnn.as_str()).collect();
+        format!("{}={}", s.s_nssai, dnns.join(","))
+    });
+    let msisdn = record.msisdn.as_ref().map(|m| m.digits().to_string()).unwrap_or_default();
+    vec![record.supi.to_string(), record.status.to_string(), msisdn, slices.collect::<Vec<_>>().join(" ")]
+}
+
+fn remove(store: &mut Store, supis: &[Supi]) -> Done {
+    for &supi in supis {
+        store.remove(supi).map_err(told)?;
+        print(&format!("{supi} was removed\n"))?;
+    }
+    Ok(())
+}
+
+fn import(store: &mut Store, file: &Path, format: Option<ListFormat>, on_existing: Existing) -> Done {
+    let input: Box<dyn BufRead> = if file == Path::new("-") {
+        Box::new(std::io::stdin().lock())
+    } else {
+        let opened = File::open(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
+        Box::new(BufReader::with_capacity(256 << 10, opened))
+    };
+    let on_existing = match on_existing {
+        Existing::Refuse => OnExisting::Refuse,
+        Existing::Replace => OnExisting::Replace,
+        Existing::Skip => OnExisting::Skip,
+    };
+    let seen = std::io::stderr().is_terminal();
+    let mut progress = |lines: u64| {
+        if seen {
+            eprint!("\r{lines} lines read");
+        }
+    };
+    let done = store.import(input, list_format(Some(file), format), on_existing, &mut progress);
+    if seen {
+        eprintln!();
+    }
+    let done = done.map_err(|e| match e {
+        StoreError::Import(lines) => {
+            let lines: String = lines.iter().map(|l| format!("\n  {l}")).collect();
+            format!("nothing was imported from {}:{lines}", file.display())
+        }
+        other => told(other),
+    })?;
+    print(&format!("{} added, {} replaced, {} skipped\n", done.added, done.replaced, done.skipped))
+}
+
+fn export(store: &mut Store, file: Option<&Path>, format: Option<ListFormat>, secrets: bool) -> Done {
+    let secrets = if secrets { Secrets::Include } else { Secrets::Omit };
+    let format = list_format(file, format);
+    let Some(file) = file else {
+        store.export(&mut std::io::stdout().lock(), format, secrets).map_err(told)?;
+        return Ok(());
+    };
+    let cannot = |e: std::io::Error| format!("{} cannot be written: {e}", file.display());
+    let made =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file).map_err(cannot)?;
+    let mut out = BufWriter::new(made);
+    let count = store.export(&mut out, format, secrets).map_err(told)?;
+    out.flush().map_err(cannot)?;
+    print(&format!("{count} subscribers were exported to {}\n", file.display()))
+}
+
+fn list_format(file: Option<&Path>, named: Option<ListFormat>) -> Format {
+    let is_csv = file.and_then(Path::extension).is_some_and(|e| e.eq_ignore_ascii_case("csv"));
+    match named {
+        Some(ListFormat::Csv) => Format::Csv,
+        Some(ListFormat::Json) => Format::Json,
+        None if is_csv => Format::Csv,
+        None => Format::Json,
+    }
+}

@@ -1,0 +1,144 @@
+//! The parts of the configuration in the types of the crates that they configure.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use whimbrel_control::config as control;
+use whimbrel_control::refusal::RefusalKind;
+use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey};
+
+use super::{Config, DataNetwork, RefusalAnswer, Scheme, Timers};
+
+/// Version of the configuration that a start puts in force; a reload would count on.
+const FIRST_VERSION: u32 = 1;
+
+impl Config {
+    /// What the control plane is told.
+    pub(crate) fn control(&self) -> control::Config {
+        let amf = &self.amf;
+        control::Config {
+            version: FIRST_VERSION,
+            amf: control::Amf {
+                name: amf.name.clone(),
+                plmn: amf.plmn,
+                amf_id: amf.amf_id,
+                tacs: amf.tacs.clone(),
+                slices: amf.slices.clone(),
+                relative_capacity: amf.relative_capacity,
+                integrity: amf.integrity.clone(),
+                ciphering: amf.ciphering.clone(),
+                network_name: control::NetworkName {
+                    full: amf.network_name_full.clone(),
+                    short: amf.network_name_short.clone(),
+                },
+                ims_vops: amf.ims_vops,
+                time_zone_quarters: amf.time_zone.0,
+            },
+            smf: control::Smf {
+                data_networks: self.data_networks.iter().map(|n| (n.dnn.clone(), data_network(n))).collect(),
+                node_id: self.n4.node_id,
+            },
+            timers: timers(&self.timers),
+            refusals: refusals(&self.refusals),
+            limits: control::Limits {
+                phones: self.limits.phones,
+                ran_nodes: self.limits.ran_nodes,
+                sessions_per_phone: self.limits.sessions_per_phone,
+                strangers: self.limits.strangers,
+            },
+        }
+    }
+
+    /// The keys that reveal SUCIs. A key that is none was refused when the file was read.
+    pub(crate) fn home_network_keys(&self) -> HomeNetworkKeys {
+        let mut keys = HomeNetworkKeys::new();
+        for key in &self.home_network_keys {
+            if let Some(private) = private_key(key.scheme, key.private_key) {
+                keys.insert(key.id, private);
+            }
+        }
+        keys
+    }
+}
+
+/// A private key of its octets; `None` if they are no key of the scheme.
+pub(super) fn private_key(scheme: Scheme, octets: [u8; 32]) -> Option<HomeNetworkPrivateKey> {
+    match scheme {
+        Scheme::A => Some(HomeNetworkPrivateKey::profile_a(octets)),
+        Scheme::B => HomeNetworkPrivateKey::profile_b(&octets).ok(),
+    }
+}
+
+fn data_network(network: &DataNetwork) -> control::DataNetwork {
+    control::DataNetwork {
+        ipv4: network.ipv4_pool.is_some(),
+        ipv6: network.ipv6_pool.is_some(),
+        dns_v4: fours(&network.dns),
+        dns_v6: sixes(&network.dns),
+        p_cscf_v4: fours(&network.p_cscf),
+        p_cscf_v6: sixes(&network.p_cscf),
+        mtu: network.mtu,
+    }
+}
+
+/// The IPv4 addresses of a list.
+pub(crate) fn fours(list: &[IpAddr]) -> Vec<Ipv4Addr> {
+    list.iter().filter_map(|a| if let IpAddr::V4(a) = a { Some(*a) } else { None }).collect()
+}
+
+/// The IPv6 addresses of a list.
+pub(crate) fn sixes(list: &[IpAddr]) -> Vec<Ipv6Addr> {
+    list.iter().filter_map(|a| if let IpAddr::V6(a) = a { Some(*a) } else { None }).collect()
+}
+
+fn timers(t: &Timers) -> control::Timers {
+    control::Timers {
+        t3512: t.t3512,
+        t3502: t.t3502,
+        t3522: t.t3522,
+        t3550: t.t3550,
+        t3555: t.t3555,
+        t3560: t.t3560,
+        t3570: t.t3570,
+        t3592: t.t3592,
+        t3591: t.t3591,
+        implicit_deregistration: t.implicit_deregistration,
+        guard: t.guard,
+        connection_idle: t.connection_idle,
+    }
+}
+
+fn refusals(answers: &[(RefusalKind, RefusalAnswer)]) -> BTreeMap<RefusalKind, control::RefusalAnswer> {
+    answers
+        .iter()
+        .map(|(kind, a)| (*kind, control::RefusalAnswer { cause: a.cause, back_off: a.back_off }))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_are_the_control_planes_but_for_what_cannot_be_told() {
+        let told = super::super::default().control();
+        let own = control::Timers::default();
+        assert_eq!(told.timers.t3550, own.t3550);
+        assert_eq!(told.timers.t3592, own.t3592);
+        assert_eq!(told.timers.guard, own.guard);
+        assert_eq!(told.limits.phones, control::Limits::default().phones);
+        let dnn = "internet".parse().unwrap();
+        let network = &told.smf.data_networks[&dnn];
+        assert!(network.ipv4 && network.ipv6 && network.dns_v4.len() == 2 && network.dns_v6.len() == 1);
+    }
+
+    #[test]
+    fn refusal_causes_reach_their_kind() {
+        let text = "refusals:\n  congestion:\n    cause: 22\n    back_off: 12min\n";
+        let config = super::super::parse(text, std::path::Path::new("w.yaml")).unwrap().control();
+        let answer = config.refusals[&RefusalKind::Congestion];
+        assert_eq!(answer.cause, Some(22));
+        assert_eq!(answer.back_off, Some(std::time::Duration::from_secs(720)));
+        assert_eq!(config.refusals.len(), 1);
+    }
+}

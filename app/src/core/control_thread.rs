@@ -1,0 +1,406 @@
+//! The control thread: N2, the aggregator with its phones, N4 and the console's commands, run to completion.
+//!
+//! One turn takes what arrived, runs everything that it causes and sends all of it; then it spins a little, for the
+//! next message of a busy gNB is microseconds away, and then blocks until a descriptor or a deadline.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{debug, error, info, warn};
+use whimbrel_control::udm::Directory;
+use whimbrel_control::{AssociationId, PhoneId};
+use whimbrel_ids::Instant;
+use whimbrel_resilience::{Cta, Input, Outbox};
+use whimbrel_sctp_io::{Event, Events, Mode, OpenError, Settings, Transport};
+use whimbrel_store::Store;
+
+use super::n2::Links;
+use super::subscribers::StoredSubscribers;
+use super::upf::LocalUpf;
+use super::view;
+use crate::capture::Capture;
+use crate::clock;
+use crate::config::{Config, SctpChoice};
+use crate::console::{Command, Console, Counter, Gauge};
+use crate::entropy::SystemEntropy;
+use crate::observe::Observer;
+
+/// How long to look for the next message before blocking. Waking up costs 30 µs, ten times what a message costs.
+const SPIN: Duration = Duration::from_micros(50);
+/// How often the store is asked for edits, the gauges are set and the capture is brought to disk.
+const HOUSEKEEPING: Duration = Duration::from_millis(500);
+/// Time between two counts of the phones, for each of them: counting takes a thousandth of it.
+const CENSUS_PER_PHONE: Duration = Duration::from_micros(100);
+/// Payload protocol identifier of NGAP (TS 38.412 §7).
+const NGAP_PPID: u32 = 60;
+/// Streams asked of and granted to a gNB: stream 0 and enough for phones not to wait for each other.
+const STREAMS: u16 = 32;
+
+/// The aggregator with what the program gives it.
+pub(super) type Aggregator = Cta<StoredSubscribers, SystemEntropy>;
+
+/// The running thread. Dropped, it ends in order: associations are shut down.
+pub(crate) struct ControlThread {
+    stop: Arc<AtomicBool>,
+    console: Arc<Console>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for ControlThread {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.console.commands.wake();
+        if self.thread.take().is_some_and(|t| t.join().is_err()) {
+            error!("the control thread ended in a panic");
+        }
+    }
+}
+
+impl ControlThread {
+    /// Whether the thread still runs; it ends by itself only in a panic.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|t| !t.is_finished())
+    }
+}
+
+/// Opens N2. Errors: each way that was tried and what stood in it.
+pub(crate) fn open_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Transport, OpenError> {
+    let mut endpoint = whimbrel_sctp_io::Config::new(config.n2.port);
+    // A wildcard stands for all addresses, as the empty list does there.
+    endpoint.local_addresses = config.n2.addresses.iter().copied().filter(|a| !a.is_unspecified()).collect();
+    endpoint.outbound_streams = STREAMS;
+    endpoint.associations_max = config.limits.ran_nodes as usize + 16;
+    let mut settings = Settings::new(endpoint);
+    settings.udp_port = config.n2.udp_port;
+    settings.mode = match config.n2.sctp {
+        SctpChoice::Auto => Mode::Auto,
+        SctpChoice::Kernel => Mode::Kernel,
+        SctpChoice::Raw => Mode::Raw,
+        SctpChoice::Udp => Mode::Udp,
+    };
+    Transport::open(&settings, entropy.octets(), clock::now())
+}
+
+/// What the control thread is started with.
+pub(crate) struct Parts {
+    pub(crate) config: Arc<Config>,
+    pub(crate) console: Arc<Console>,
+    pub(crate) store: Store,
+    pub(crate) entropy: SystemEntropy,
+    /// N2, or nothing where the host has no way for it: N4 and the console are served all the same.
+    pub(crate) n2: Option<Transport>,
+    pub(crate) capture: Option<PathBuf>,
+}
+
+/// Starts the control thread. Errors: one sentence.
+pub(crate) fn start(parts: Parts) -> Result<ControlThread, String> {
+    let console = parts.console.clone();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopping = stop.clone();
+    let (ready, started) = std::sync::mpsc::sync_channel(1);
+    // The machines are made where they run: their futures never leave the thread.
+    let serve = move || match Control::new(parts) {
+        Ok(mut control) => {
+            let _ = ready.send(Ok(()));
+            control.run(&stopping);
+        }
+        Err(sentence) => {
+            let _ = ready.send(Err(sentence));
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name("control".into())
+        .spawn(serve)
+        .map_err(|e| format!("the control thread cannot be started: {e}"))?;
+    let control = ControlThread { stop, console, thread: Some(thread) };
+    match started.recv() {
+        Ok(outcome) => outcome.map(|()| control),
+        Err(_) => Err("the control thread ended in a panic at its start".into()),
+    }
+}
+
+struct Control {
+    config: Arc<Config>,
+    console: Arc<Console>,
+    observer: Observer,
+    cta: Aggregator,
+    upf: LocalUpf,
+    n2: Option<Transport>,
+    links: Links,
+    capture: Option<Capture>,
+    // Reused from turn to turn.
+    events: Events,
+    out: Outbox,
+    answers: Vec<Vec<u8>>,
+    housekeeping: Instant,
+    census: Instant,
+}
+
+impl Control {
+    fn new(mut parts: Parts) -> Result<Self, String> {
+        let now = clock::now();
+        let capture = parts.capture.as_deref().map(|path| {
+            Capture::create(path)
+                .map_err(|e| format!("the capture {} cannot be written: {e}", path.display()))
+        });
+        let told = Arc::new(parts.config.control());
+        let directory = Directory::new(told.amf.plmn, parts.config.home_network_keys());
+        let upf_seed = u64::from_ne_bytes(parts.entropy.octets());
+        let upf = LocalUpf::new(&parts.config, upf_seed, now).map_err(|e| e.to_string())?;
+        let observer = Observer::new(parts.console.clone(), told.clone(), parts.config.log.supi);
+        let subscribers = StoredSubscribers::new(parts.store);
+        Ok(Self {
+            cta: Cta::new(told, directory, subscribers, parts.entropy, (), now),
+            config: parts.config,
+            console: parts.console,
+            observer,
+            upf,
+            n2: parts.n2,
+            links: Links::default(),
+            capture: capture.transpose()?,
+            events: Events::default(),
+            out: Outbox::default(),
+            answers: Vec::new(),
+            housekeeping: now,
+            census: now,
+        })
+    }
+
+    fn run(&mut self, stop: &AtomicBool) {
+        let mut spin_until = Instant::ZERO;
+        while !stop.load(Ordering::Acquire) {
+            let now = clock::now();
+            if self.turn(now) {
+                spin_until = clock::now() + SPIN;
+            } else if clock::now() < spin_until {
+                std::hint::spin_loop();
+            } else {
+                self.block(clock::now());
+            }
+        }
+        self.close();
+    }
+
+    /// One turn; says whether anything arrived.
+    fn turn(&mut self, now: Instant) -> bool {
+        let mut busy = self.receive(now);
+        while let Some(command) = self.console.commands.take() {
+            self.command(now, command);
+            busy = true;
+        }
+        if self.cta.next_deadline() <= now {
+            self.cta.handle(now, Input::Tick, &mut self.out);
+        }
+        self.upf.tick(now, &mut self.answers);
+        self.settle(now);
+        if now >= self.housekeeping {
+            self.keep_house(now);
+            self.housekeeping = now + HOUSEKEEPING;
+        }
+        if let Some(n2) = &mut self.n2 {
+            n2.flush(now);
+        }
+        busy
+    }
+
+    fn receive(&mut self, now: Instant) -> bool {
+        let Some(n2) = &mut self.n2 else { return false };
+        let mut events = std::mem::take(&mut self.events);
+        n2.drain(now, &mut events);
+        let busy = !events.is_empty();
+        for event in events.iter() {
+            self.n2_event(now, event);
+        }
+        self.events = events;
+        busy
+    }
+
+    fn n2_event(&mut self, now: Instant, event: Event<'_>) {
+        match event {
+            Event::Up { association, peer, peer_port, outbound_streams, .. } => {
+                let (name, link) = self.links.up(now, association, peer, peer_port);
+                self.observer.association_up(name, &link.peer.to_string());
+                let up = Input::AssociationUp { association: name, outbound_streams };
+                self.cta.handle(now, up, &mut self.out);
+            }
+            Event::Data { association, stream, ppid, octets } => {
+                let Some(name) = self.links.name(association) else { return };
+                if ppid != NGAP_PPID {
+                    self.console.metrics.add(Counter::N2Foreign, 1);
+                    return;
+                }
+                self.console.metrics.add(Counter::N2In, 1);
+                self.console.metrics.add(Counter::N2OctetsIn, octets.len() as u64);
+                self.captured_ngap(now, name, stream, octets, true);
+                self.cta.handle(now, Input::Ngap(name, stream, octets), &mut self.out);
+            }
+            Event::Down { association, reason } => {
+                debug!(?reason, "an SCTP association ended");
+                if let Some(name) = self.links.down(association) {
+                    self.cta.handle(now, Input::AssociationDown(name), &mut self.out);
+                }
+            }
+            Event::Restarted { association, outbound_streams, .. } => {
+                let Some(name) = self.links.name(association) else { return };
+                info!(association = name.0, "a gNB lost its state and set the association up anew");
+                self.cta.handle(now, Input::AssociationDown(name), &mut self.out);
+                let up = Input::AssociationUp { association: name, outbound_streams };
+                self.cta.handle(now, up, &mut self.out);
+            }
+            Event::PathDown { remote, .. } => warn!(%remote, "a path of an SCTP association does not answer"),
+            Event::PathUp { remote, .. } => debug!(%remote, "a path of an SCTP association answers"),
+            Event::Refused { .. } => debug!(?event, "SCTP refused a request"),
+        }
+        self.settle(now);
+    }
+
+    /// Carries what left the aggregator to its destinations, and what the UPF answers back, until nothing is left.
+    fn settle(&mut self, now: Instant) {
+        loop {
+            for octets in std::mem::take(&mut self.out.pfcp) {
+                self.captured_pfcp(now, &octets, false);
+                self.upf.pfcp(now, &octets, &mut self.answers);
+            }
+            if self.answers.is_empty() {
+                break;
+            }
+            for octets in std::mem::take(&mut self.answers) {
+                self.captured_pfcp(now, &octets, true);
+                self.cta.handle(now, Input::Pfcp(&octets), &mut self.out);
+            }
+        }
+        for (association, stream, octets) in std::mem::take(&mut self.out.ngap) {
+            self.send(now, association, stream, &octets);
+        }
+        // gNBs before phones: a phone's refusal names its gNB.
+        for event in self.out.ran_events.drain(..) {
+            self.observer.ran(now, &event);
+        }
+        for event in self.out.events.drain(..) {
+            let connection = self.cta.phone(event.phone).and_then(|p| p.amf.connection.as_ref());
+            let on = connection.map(|c| c.association);
+            self.observer.phone(now, &event, on);
+        }
+        if let Some(up) = self.out.upf.take() {
+            self.observer.upf(now, up);
+        }
+    }
+
+    fn send(&mut self, now: Instant, association: AssociationId, stream: u16, octets: &[u8]) {
+        let (Some(link), Some(n2)) = (self.links.get(association), &mut self.n2) else { return };
+        match n2.send(link.sctp, stream, NGAP_PPID, octets) {
+            Ok(()) => {
+                self.console.metrics.add(Counter::N2Out, 1);
+                self.console.metrics.add(Counter::N2OctetsOut, octets.len() as u64);
+                self.captured_ngap(now, association, stream, octets, false);
+            }
+            Err(refusal) => {
+                // A gNB that takes nothing: guard timers of the phones concerned end what waits for it.
+                self.console.metrics.add(Counter::N2Unsent, 1);
+                debug!(?refusal, association = association.0, "an NGAP message was not sent");
+            }
+        }
+    }
+
+    fn command(&mut self, now: Instant, command: Command) {
+        // Whoever asked may have gone; then nobody misses the answer.
+        let _ = match command {
+            Command::ListUes(request, reply) => reply.send(view::ues(&self.cta, &request)).is_ok(),
+            Command::ShowUe(supi, reply) => reply.send(view::ue(&self.cta, supi)).is_ok(),
+            Command::ListGnbs(reply) => {
+                reply.send(view::gnbs(&self.cta, |association| self.links.get(association))).is_ok()
+            }
+            Command::Deregister(supi, reply) => {
+                let phone: Option<PhoneId> = self.cta.find(supi);
+                if let Some(phone) = phone {
+                    let order = whimbrel_control::Command::Deregister;
+                    self.cta.handle(now, Input::Command(phone, order), &mut self.out);
+                }
+                reply.send(phone.is_some()).is_ok()
+            }
+        };
+    }
+
+    fn keep_house(&mut self, now: Instant) {
+        let metrics = &self.console.metrics;
+        metrics.set(Gauge::Sessions, self.upf.sessions() as u64);
+        metrics.set_samples(self.upf.samples());
+        if now >= self.census {
+            let census = view::census(&self.cta);
+            metrics.set(Gauge::Gnbs, census.gnbs);
+            metrics.set(Gauge::PhonesKnown, census.phones);
+            metrics.set(Gauge::PhonesRegistered, census.registered);
+            metrics.set(Gauge::PhonesConnected, census.connected);
+            self.census = now + CENSUS_PER_PHONE * u32::try_from(census.phones).unwrap_or(u32::MAX);
+        }
+        let asked = self.cta.subscribers().refresh().map(drop);
+        self.observer.store(now, asked);
+        if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
+            warn!("{sentence}");
+            self.capture = None;
+        }
+    }
+
+    fn captured_ngap(
+        &mut self,
+        now: Instant,
+        name: AssociationId,
+        stream: u16,
+        octets: &[u8],
+        inbound: bool,
+    ) {
+        let (Some(capture), Some(link)) = (&mut self.capture, self.links.get(name)) else { return };
+        let own = self.config.n2.addresses.iter().find(|a| a.is_ipv4() == link.peer.is_ipv4());
+        let Some(own) = own.or(self.config.n2.addresses.first()) else { return };
+        let own = std::net::SocketAddr::new(*own, self.config.n2.port);
+        let (from, to) = if inbound { (link.peer, own) } else { (own, link.peer) };
+        capture.ngap(now, from, to, stream, octets);
+    }
+
+    fn captured_pfcp(&mut self, now: Instant, octets: &[u8], answer: bool) {
+        let Some(capture) = &mut self.capture else { return };
+        let (smf, upf) = self.upf.ends();
+        let (from, to) = if answer { (upf, smf) } else { (smf, upf) };
+        capture.udp(now, from, to, octets);
+    }
+
+    /// Waits until something arrives or is due.
+    fn block(&self, now: Instant) {
+        let deadlines = [
+            Some(self.cta.next_deadline()),
+            self.upf.next_deadline(),
+            self.n2.as_ref().and_then(Transport::next_deadline),
+            Some(self.housekeeping),
+        ];
+        let until = deadlines.into_iter().flatten().min().unwrap_or(now);
+        let wait = until.since(now);
+        if wait.is_zero() {
+            return;
+        }
+        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        let wake = self.console.commands.wake_fd();
+        let n2 = self.n2.as_ref().map(Transport::fds).unwrap_or_default();
+        let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(wake, PollFlags::IN)];
+        fds.extend(n2.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    /// Ends in order: gNBs are told, and what waits is sent.
+    fn close(&mut self) {
+        let now = clock::now();
+        if let Some(n2) = &mut self.n2 {
+            for link in self.links.all() {
+                n2.shutdown(now, link.sctp);
+            }
+            n2.flush(now);
+        }
+        if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
+            warn!("{sentence}");
+        }
+    }
+}

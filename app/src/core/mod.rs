@@ -1,0 +1,9 @@
+//! The core at work: the pure machines, and what of the host they run on.
+
+mod control_thread;
+mod n2;
+mod subscribers;
+mod upf;
+mod view;
+
+pub(crate) use control_thread::{Parts, open_n2, start};

@@ -1,0 +1,151 @@
+//! The UDM's view of the store: records become what the control plane asks for.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+
+use tracing::error;
+use whimbrel_control::udm::{
+    self, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice, Subscribers, UdmError,
+};
+use whimbrel_ids::Supi;
+use whimbrel_security::SqnOffset;
+use whimbrel_store::{self as stored, Changes, SessionType, Status, Store, StoreError, SubscriberRecord};
+
+/// Subscriptions whose form for the control plane is kept; far more than operators sell.
+const FORMS_MAX: usize = 4096;
+
+/// The store, for the control thread.
+pub(crate) struct StoredSubscribers {
+    store: Store,
+    /// The control plane's form of each subscription in use, by the stored one's address.
+    forms: HashMap<usize, (Weak<stored::Subscription>, Arc<udm::Subscription>)>,
+}
+
+impl StoredSubscribers {
+    /// Over an open store.
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store, forms: HashMap::new() }
+    }
+
+    /// Looks for edits made meanwhile, by anybody. Errors: the store's sentence.
+    pub(crate) fn refresh(&mut self) -> Result<Changes, String> {
+        self.store.refresh().map_err(|e| e.to_string())
+    }
+
+    fn record(&mut self, supi: Supi) -> Result<Arc<SubscriberRecord>, UdmError> {
+        let record = self.store.cached(supi).map_err(unavailable)?.ok_or(UdmError::UserNotFound)?;
+        match record.status {
+            Status::Enabled => Ok(record),
+            Status::Barred => Err(UdmError::Barred),
+        }
+    }
+
+    fn form(&mut self, stored: &Arc<stored::Subscription>) -> Arc<udm::Subscription> {
+        let key = Arc::as_ptr(stored) as usize;
+        if let Some((alive, form)) = self.forms.get(&key)
+            && alive.upgrade().is_some_and(|s| Arc::ptr_eq(&s, stored))
+        {
+            return form.clone();
+        }
+        if self.forms.len() >= FORMS_MAX {
+            self.forms.retain(|_, (alive, _)| alive.strong_count() > 0);
+        }
+        if self.forms.len() >= FORMS_MAX {
+            self.forms.clear();
+        }
+        let form = Arc::new(subscription(stored));
+        self.forms.insert(key, (Arc::downgrade(stored), form.clone()));
+        form
+    }
+}
+
+impl Subscribers for StoredSubscribers {
+    fn authentication(&mut self, supi: Supi) -> Result<AuthenticationSubscription, UdmError> {
+        let record = self.record(supi)?;
+        let (milenage, amf, sqn_offset) = (record.milenage(), record.amf, record.sqn_offset);
+        Ok(AuthenticationSubscription { milenage, amf, sqn_offset })
+    }
+
+    fn subscription(&mut self, supi: Supi) -> Result<Arc<udm::Subscription>, UdmError> {
+        let record = self.record(supi)?;
+        Ok(self.form(&record.subscription))
+    }
+
+    fn save_sqn_offset(&mut self, supi: Supi, offset: SqnOffset) -> Result<(), UdmError> {
+        self.store.set_sqn_offsets(&[(supi, offset)]).map_err(unavailable)
+    }
+}
+
+fn unavailable(e: StoreError) -> UdmError {
+    error!("{e}");
+    UdmError::Unavailable
+}
+
+fn subscription(s: &stored::Subscription) -> udm::Subscription {
+    udm::Subscription { ue_ambr: ambr(s.ue_ambr), slices: s.slices.iter().map(slice).collect(), rfsp: s.rfsp }
+}
+
+fn slice(s: &stored::SubscribedSlice) -> SubscribedSlice {
+    SubscribedSlice { s_nssai: s.s_nssai, default: s.default, dnns: s.dnns.iter().map(dnn).collect() }
+}
+
+fn dnn(d: &stored::DnnConfiguration) -> SubscribedDnn {
+    let allows = |of: [SessionType; 2]| d.allowed_session_types.iter().any(|t| of.contains(t));
+    SubscribedDnn {
+        dnn: d.dnn.clone(),
+        default: d.default,
+        session_types: SessionTypes {
+            ipv4: allows([SessionType::Ipv4, SessionType::Ipv4v6]),
+            ipv6: allows([SessionType::Ipv6, SessionType::Ipv4v6]),
+        },
+        five_qi: d.five_qi,
+        arp: udm::Arp {
+            priority: d.arp.priority_level,
+            may_preempt: d.arp.may_preempt,
+            preemptable: d.arp.preemptable,
+        },
+        session_ambr: ambr(d.session_ambr),
+        static_ipv4: d.ipv4,
+        static_ipv6: d.ipv6.map(|p| p.address()),
+    }
+}
+
+fn ambr(a: stored::Ambr) -> udm::Ambr {
+    udm::Ambr { ul_kbps: a.uplink.kbps(), dl_kbps: a.downlink.kbps() }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_security::{K, Opc};
+    use whimbrel_store::OperatorCode;
+
+    use super::*;
+
+    #[test]
+    fn a_barred_and_an_unknown_subscriber_are_told_apart_and_forms_are_shared() {
+        let folder = std::env::temp_dir().join(format!("whimbrel-udm-test-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let mut store = Store::open(&folder.join("s.db"), &folder.join("s.key")).unwrap();
+        let supi = |n: u8| -> Supi { format!("imsi-9997000000000{n:02}").parse().unwrap() };
+        for n in 1..=3 {
+            let mut record =
+                SubscriberRecord::new(supi(n), K::new([n; 16]), OperatorCode::Opc(Opc::new([2; 16])));
+            if n == 3 {
+                record.status = Status::Barred;
+            }
+            store.add(&record).unwrap();
+        }
+        let mut udm = StoredSubscribers::new(store);
+        let (one, two) = (udm.subscription(supi(1)).unwrap(), udm.subscription(supi(2)).unwrap());
+        assert!(Arc::ptr_eq(&one, &two));
+        assert_eq!(one.slices[0].dnns[0].dnn.as_str(), "internet");
+        assert!(one.slices[0].dnns[0].session_types.ipv6);
+        assert_eq!(one.ue_ambr.ul_kbps, 1_000_000);
+        assert_eq!(udm.subscription(supi(3)).err(), Some(UdmError::Barred));
+        assert_eq!(udm.authentication(supi(4)).err(), Some(UdmError::UserNotFound));
+        udm.save_sqn_offset(supi(1), SqnOffset::new(77)).unwrap();
+        assert_eq!(udm.authentication(supi(1)).unwrap().sqn_offset.value(), 77);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

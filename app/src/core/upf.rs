@@ -1,0 +1,150 @@
+//! The UPF in the control thread's process: N4 is a function call, with the octets that another UPF would get.
+
+use std::net::{IpAddr, SocketAddr};
+
+use tracing::{debug, info, warn};
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::NodeId;
+use whimbrel_user::{
+    Config, ConfigError, DataNetwork, DropReason, Event, Ipv4Net, Ipv6Net, Outbox, SESSIONS_MAX, Upf,
+};
+
+use crate::config;
+use crate::config::typed::sixes;
+use crate::console::Sample;
+
+/// The UPF, and where its SMF is.
+pub(super) struct LocalUpf {
+    upf: Upf,
+    out: Outbox,
+    smf: SocketAddr,
+    address: SocketAddr,
+}
+
+/// What the UPF is told.
+pub(super) fn config(c: &config::Config, seed: u64) -> Config {
+    let node = c.n4.node_id;
+    Config {
+        node_id: match node {
+            IpAddr::V4(a) => NodeId::Ipv4(a),
+            IpAddr::V6(a) => NodeId::Ipv6(a),
+        },
+        n4: node,
+        n3_ipv4: if let IpAddr::V4(a) = c.n3.address { Some(a) } else { None },
+        n3_ipv6: if let IpAddr::V6(a) = c.n3.address { Some(a) } else { None },
+        data_networks: c.data_networks.iter().map(data_network).collect(),
+        sessions_max: (SESSIONS_MAX - 1).min(c.limits.phones.saturating_mul(2)),
+        // Both ends live and die together: there is nothing to find out by heartbeats.
+        heartbeat_interval: None,
+        cp_port: Config::PFCP_PORT,
+        seed,
+    }
+}
+
+fn data_network(n: &config::DataNetwork) -> DataNetwork {
+    DataNetwork {
+        dnn: n.dnn.clone(),
+        ipv4_pools: n.ipv4_pool.iter().map(|p| Ipv4Net { address: p.address, prefix: p.length }).collect(),
+        ipv6_pools: n.ipv6_pool.iter().map(|p| Ipv6Net { address: p.address, prefix: p.length }).collect(),
+        dns_ipv6: sixes(&n.dns),
+        mtu: n.mtu,
+    }
+}
+
+impl LocalUpf {
+    /// Errors: what is wrong in the configuration.
+    pub(super) fn new(c: &config::Config, seed: u64, now: Instant) -> Result<Self, ConfigError> {
+        let address = SocketAddr::new(c.n4.node_id, Config::PFCP_PORT);
+        Ok(Self { upf: Upf::new(config(c, seed), now)?, out: Outbox::default(), smf: address, address })
+    }
+
+    /// Handles a PFCP message of the SMF; `answers` gets what goes back.
+    pub(super) fn pfcp(&mut self, now: Instant, octets: &[u8], answers: &mut Vec<Vec<u8>>) {
+        self.upf.pfcp(now, self.smf, octets, &mut self.out);
+        self.drain(answers);
+    }
+
+    /// Runs the timers.
+    pub(super) fn tick(&mut self, now: Instant, answers: &mut Vec<Vec<u8>>) {
+        if self.upf.next_deadline().is_some_and(|t| t <= now) {
+            self.upf.tick(now, &mut self.out);
+            self.drain(answers);
+        }
+    }
+
+    /// When [`Self::tick`] is due.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.upf.next_deadline()
+    }
+
+    /// Where N4's ends are, for captures: SMF and UPF.
+    pub(super) fn ends(&self) -> (SocketAddr, SocketAddr) {
+        (self.smf, self.address)
+    }
+
+    /// PDU sessions that stand.
+    pub(super) fn sessions(&self) -> usize {
+        self.upf.c.session_count()
+    }
+
+    /// Its counters, for the metrics.
+    pub(super) fn samples(&self) -> Vec<Sample> {
+        let c = self.upf.u.counters();
+        let one = |name, help, value| Sample { name, help, label: None, value };
+        let mut samples = vec![
+            one("whimbrel_n3_ul_packets_total", "Packets forwarded that phones sent", c.ul_packets),
+            one("whimbrel_n3_ul_octets_total", "Their octets, inner packets alone", c.ul_octets),
+            one("whimbrel_n3_dl_packets_total", "Packets forwarded to phones", c.dl_packets),
+            one("whimbrel_n3_dl_octets_total", "Their octets, inner packets alone", c.dl_octets),
+            one("whimbrel_upf_buffered_total", "Packets that went into buffers for idle phones", c.buffered),
+            one("whimbrel_upf_buffered", "Packets in buffers for idle phones now", c.held),
+            one("whimbrel_gtpu_echo_requests_total", "GTP-U echo requests answered", c.echo_requests),
+            one(
+                "whimbrel_gtpu_error_indications_sent_total",
+                "GTP-U error indications sent",
+                c.error_indications_sent,
+            ),
+            one(
+                "whimbrel_gtpu_error_indications_received_total",
+                "GTP-U error indications received that named a session's tunnel",
+                c.error_indications_received,
+            ),
+            one("whimbrel_gtpu_end_markers_total", "End markers sent", c.end_markers_sent),
+            one(
+                "whimbrel_router_advertisements_total",
+                "Router advertisements sent",
+                c.router_advertisements,
+            ),
+            one(
+                "whimbrel_upf_reports_lost_total",
+                "Reports that found no room and were lost",
+                c.reports_lost,
+            ),
+            one("whimbrel_upf_sessions", "Sessions that stand in the UPF", c.sessions),
+        ];
+        samples.extend(DropReason::ALL.iter().map(|&reason| Sample {
+            name: "whimbrel_upf_dropped_total",
+            help: "Packets that the UPF dropped, by reason",
+            label: Some(("reason", reason.name().into())),
+            value: c.dropped(reason),
+        }));
+        samples
+    }
+
+    fn drain(&mut self, answers: &mut Vec<Vec<u8>>) {
+        answers.extend(self.out.datagrams.drain(..).map(|(_, octets)| octets));
+        for event in self.out.events.drain(..) {
+            match event {
+                Event::SessionRefused { .. } | Event::BadMessage { .. } | Event::ReportUnanswered { .. } => {
+                    warn!(?event, "N4");
+                }
+                Event::AssociationSetUp { .. }
+                | Event::AssociationEnded { .. }
+                | Event::AssociationSilent { .. } => {
+                    info!(?event, "N4");
+                }
+                Event::SessionEstablished { .. } | Event::SessionDeleted { .. } => debug!(?event, "N4"),
+            }
+        }
+    }
+}

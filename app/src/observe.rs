@@ -1,0 +1,381 @@
+//! The one adapter from the core's typed events to log lines, metrics, events and explanations.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tracing::{debug, error, info, warn};
+use whimbrel_control::config::Config;
+use whimbrel_control::event::{Deregistered, Dropped, SessionChange, SetupRefusal};
+use whimbrel_control::refusal::RefusalKind;
+use whimbrel_control::{AssociationId, Event, PhoneEvent, PhoneId, Procedure, RanEvent, Refusal, Subject};
+use whimbrel_ids::{Instant, RanUeNgapId};
+
+use crate::config::refusal_word;
+use crate::console::{Condition, Console, Counter, Level, ProcedureName, RefusalRecord};
+
+/// Turns events into what is seen outside. One per control thread.
+pub(crate) struct Observer {
+    console: Arc<Console>,
+    config: Arc<Config>,
+    /// Whether SUPIs may stand in logs.
+    log_supi: bool,
+    /// What each association's gNB is called, for sentences.
+    gnbs: BTreeMap<AssociationId, String>,
+    store_failed: bool,
+}
+
+impl Observer {
+    /// An observer that pushes to `console`.
+    pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, log_supi: bool) -> Self {
+        Self { console, config, log_supi, gnbs: BTreeMap::new(), store_failed: false }
+    }
+
+    /// An association came up from this address; its gNB has not said who it is.
+    pub(crate) fn association_up(&mut self, association: AssociationId, peer: &str) {
+        info!(peer, "an SCTP association came up");
+        self.gnbs.insert(association, format!("gnb-at-{peer}"));
+    }
+
+    /// Something happened to a phone. `on` is the association that its connection uses, where it has one.
+    pub(crate) fn phone(&mut self, now: Instant, happened: &PhoneEvent, on: Option<AssociationId>) {
+        let phone = happened.phone;
+        match &happened.event {
+            Event::Completed { procedure, subject, took } => {
+                let name = name_of(*procedure);
+                self.console.metrics.completed(now, name, *took);
+                let us = took.as_micros() as u64;
+                debug!(subject = %self.logged(phone, subject), procedure = name.word(), us, "completed");
+            }
+            Event::Refused { procedure, subject, ran_ue_ngap_id, refusal } => {
+                let on = on.and_then(|a| self.gnbs.get(&a).cloned());
+                self.refused(now, phone, *procedure, subject, *ran_ue_ngap_id, on, refusal);
+            }
+            Event::Session { subject, psi, dnn, change } => {
+                let what = session_word(*change);
+                debug!(subject = %self.logged(phone, subject), %psi, %dnn, what, "PDU session");
+            }
+            Event::Deregistered { subject, why } => {
+                let why = deregistered_word(*why);
+                debug!(subject = %self.logged(phone, subject), why, "deregistered");
+                let text = format!("It was deregistered: {why}.");
+                self.event(now, Level::Info, "deregistered", &shown(phone, subject), text);
+            }
+            Event::Dropped { subject, why } => {
+                self.console.metrics.add(dropped_counter(*why), 1);
+                debug!(subject = %self.logged(phone, subject), ?why, "a message was dropped");
+            }
+            Event::Repeated(message) => {
+                self.console.metrics.add(Counter::NasRepeated, 1);
+                debug!(phone = %pseudonym(phone), message, "sent again: no answer came");
+            }
+        }
+    }
+
+    /// Something happened to a gNB.
+    pub(crate) fn ran(&mut self, now: Instant, event: &RanEvent) {
+        match event {
+            RanEvent::Up { association, gnb, name } => {
+                let id = format!("gnb-{gnb}");
+                let called = name.as_deref().unwrap_or("no name");
+                self.console.metrics.completed(now, ProcedureName::NgSetup, std::time::Duration::ZERO);
+                info!(gnb = id, name = called, "a gNB is up");
+                self.event(now, Level::Info, "gnb.up", &id, format!("The gNB ({called}) set up NG."));
+                self.gnbs.insert(*association, id);
+            }
+            RanEvent::SetupRefused { association, gnb, why } => {
+                let peer = self.called(*association);
+                let id = gnb.map_or_else(|| peer.clone(), |g| format!("gnb-{g}"));
+                self.setup_refused(now, id, peer, why);
+            }
+            RanEvent::Down { association, gnb } => {
+                let peer = self.gnbs.remove(association).unwrap_or_else(|| "a gNB".into());
+                let id = gnb.map_or(peer, |g| format!("gnb-{g}"));
+                info!(gnb = id, "the association of a gNB ended");
+                self.event(now, Level::Warn, "gnb.down", &id, "Its association ended.".into());
+            }
+            RanEvent::Reset { association, phones } => {
+                let id = self.called(*association);
+                self.console.metrics.add(Counter::RanReset, 1);
+                info!(gnb = id, phones, "a gNB reset its connections");
+                self.event(now, Level::Warn, "gnb.reset", &id, format!("It reset {phones} connections."));
+            }
+            RanEvent::Refused { association, what } => {
+                let id = self.called(*association);
+                self.console.metrics.add(Counter::RanRefused, 1);
+                warn!(gnb = id, what, "a message was answered with ERROR INDICATION");
+                self.event(
+                    now,
+                    Level::Warn,
+                    "ngap.refused",
+                    &id,
+                    format!("Its message was refused: {what}."),
+                );
+            }
+            RanEvent::ErrorIndication { association, cause } => {
+                let id = self.called(*association);
+                self.console.metrics.add(Counter::RanErrorIndication, 1);
+                warn!(gnb = id, cause, "a gNB sent ERROR INDICATION");
+                self.event(
+                    now,
+                    Level::Warn,
+                    "ngap.error",
+                    &id,
+                    format!("It sent ERROR INDICATION: {cause}."),
+                );
+            }
+        }
+    }
+
+    /// The UPF answers, or no longer.
+    pub(crate) fn upf(&mut self, now: Instant, up: bool) {
+        let (condition, level, text) = match up {
+            true => (Condition::Up, Level::Info, "The UPF answers on N4."),
+            false => (
+                Condition::Down,
+                Level::Error,
+                "The UPF does not answer on N4, so no session can be had: look at its log, or restart it.",
+            ),
+        };
+        self.console.components(|c| c.set("n4", condition, text));
+        self.event(now, level, "upf", "upf", text.into());
+        if up {
+            info!("the UPF answers")
+        } else {
+            error!("the UPF does not answer, so no session can be had")
+        }
+    }
+
+    /// The store cannot be asked; said once until it can.
+    pub(crate) fn store(&mut self, now: Instant, asked: Result<(), String>) {
+        let failed = asked.is_err();
+        match asked {
+            Err(sentence) if !self.store_failed => {
+                error!("{sentence}");
+                self.event(now, Level::Error, "store", "store", sentence.clone());
+                self.console.components(|c| c.set("store", Condition::Down, sentence));
+            }
+            Ok(()) if self.store_failed => {
+                info!("the store answers again");
+                self.console.components(|c| c.set("store", Condition::Up, "It answers again."));
+            }
+            _ => {}
+        }
+        self.store_failed = failed;
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "they are the fields of one event")]
+    fn refused(
+        &mut self,
+        now: Instant,
+        phone: PhoneId,
+        procedure: Procedure,
+        subject: &Subject,
+        ran_ue_ngap_id: Option<RanUeNgapId>,
+        gnb: Option<String>,
+        refusal: &Refusal,
+    ) {
+        let name = name_of(procedure);
+        self.console.metrics.refused(name);
+        let mut subjects = vec![shown(phone, subject)];
+        subjects.extend(subject.pei.map(|pei| pei.to_string()));
+        if let Some(gnb) = gnb {
+            subjects.extend(ran_ue_ngap_id.map(|id| format!("{gnb}-ran-ue-{id}")));
+            subjects.push(gnb);
+        }
+        let record = RefusalRecord {
+            subjects,
+            procedure: name.word().replace('_', " "),
+            kind: refusal_word(refusal.kind()).into(),
+            why: refusal.to_string(),
+            expected: self.expected(refusal),
+            fix: refusal.fix(),
+            told: self.told(procedure, refusal),
+            ..RefusalRecord::default()
+        };
+        let logged = self.logged(phone, subject);
+        let (procedure, why, fix) = (name.word(), record.why.clone(), record.fix.clone());
+        let event = format!("It was refused in {}: {why}.", record.procedure);
+        // What a phone is refused over and over is logged once and counted.
+        if self.console.refusals(|r| r.push(now, record)) {
+            info!(subject = %logged, procedure, why, fix, "refused");
+            self.event(now, Level::Warn, "refused", &shown(phone, subject), event);
+        }
+    }
+
+    fn setup_refused(&mut self, now: Instant, id: String, peer: String, why: &SetupRefusal) {
+        self.console.metrics.refused(ProcedureName::NgSetup);
+        let (reason, offered, expected, fix) = setup_sentence(why);
+        let record = RefusalRecord {
+            subjects: if id == peer { vec![id.clone()] } else { vec![id.clone(), peer] },
+            procedure: "NG setup".into(),
+            kind: "ng_setup".into(),
+            why: reason.clone(),
+            offered,
+            expected,
+            fix: fix.clone(),
+            told: "NG SETUP FAILURE".into(),
+            ..RefusalRecord::default()
+        };
+        let event = format!("Its NG SETUP was refused: {reason}.");
+        if self.console.refusals(|r| r.push(now, record)) {
+            warn!(gnb = id, why = reason, fix, "NG SETUP was refused");
+            self.event(now, Level::Warn, "gnb.refused", &id, event);
+        }
+    }
+
+    /// What would have been accepted, where the refusal itself does not say it.
+    fn expected(&self, refusal: &Refusal) -> String {
+        let amf = &self.config.amf;
+        match refusal.kind() {
+            RefusalKind::TrackingArea => format!("a TAC of {}", list(&amf.tacs)),
+            RefusalKind::Slice => format!("a slice of {}", list(&amf.slices)),
+            RefusalKind::Plmn => format!("PLMN {}", amf.plmn),
+            RefusalKind::Algorithm => format!("one of {:?} and one of {:?}", amf.integrity, amf.ciphering),
+            RefusalKind::Dnn => {
+                let names: Vec<String> =
+                    self.config.smf.data_networks.keys().map(ToString::to_string).collect();
+                format!("a configured DNN ({})", names.join(", "))
+            }
+            RefusalKind::UnknownSubscriber
+            | RefusalKind::Barred
+            | RefusalKind::Authentication
+            | RefusalKind::Identity
+            | RefusalKind::Congestion
+            | RefusalKind::SessionType
+            | RefusalKind::Resources
+            | RefusalKind::NetworkFailure
+            | RefusalKind::Protocol => String::new(),
+        }
+    }
+
+    /// What the phone was told.
+    fn told(&self, procedure: Procedure, refusal: &Refusal) -> String {
+        let of_session =
+            matches!(procedure, Procedure::PduSessionEstablishment | Procedure::PduSessionReleaseByUe);
+        match refusal {
+            // An answer to a phone that does not answer, or to a gNB, carries no cause.
+            Refusal::NoAnswer(_) | Refusal::RadioFailure(_) => String::new(),
+            Refusal::WrongResponse if !of_session => "AUTHENTICATION REJECT".into(),
+            _ if of_session => {
+                let cause = refusal.sm_cause(&self.config);
+                format!("5GSM cause #{} ({cause})", cause.value())
+            }
+            _ => {
+                let cause = refusal.mm_cause(&self.config);
+                format!("5GMM cause #{} ({cause})", cause.value())
+            }
+        }
+    }
+
+    fn called(&self, association: AssociationId) -> String {
+        self.gnbs.get(&association).cloned().unwrap_or_else(|| format!("association {}", association.0))
+    }
+
+    /// Whom a log line names: the SUPI only where the operator allows it.
+    fn logged(&self, phone: PhoneId, subject: &Subject) -> String {
+        if self.log_supi { shown(phone, subject) } else { pseudonym(phone) }
+    }
+
+    fn event(&self, now: Instant, level: Level, kind: &'static str, subject: &str, text: String) {
+        self.console.events(|e| e.push(now, level, kind, subject, text));
+    }
+}
+
+/// The best name of a phone.
+fn shown(phone: PhoneId, subject: &Subject) -> String {
+    match (subject.supi, subject.pei) {
+        (Some(supi), _) => supi.to_string(),
+        (None, Some(pei)) => pei.to_string(),
+        (None, None) => pseudonym(phone),
+    }
+}
+
+/// A name that says nothing of the person: the phone's slot and its generation.
+fn pseudonym(phone: PhoneId) -> String {
+    format!("phone-{:x}.{:x}", phone.slot, phone.generation)
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Why, what was offered, what was expected, and the fix.
+fn setup_sentence(why: &SetupRefusal) -> (String, String, String, String) {
+    match why {
+        SetupRefusal::Plmn { offered, served } => (
+            "it broadcasts no network that is served here".into(),
+            format!("PLMN {}", offered.join(", ")),
+            format!("PLMN {served}"),
+            format!("set the gNB's PLMN to {served}, or `plmn` to the gNB's"),
+        ),
+        SetupRefusal::Tac { offered, served } => (
+            "it broadcasts no tracking area that is served here".into(),
+            format!("TAC {}", list(offered)),
+            format!("TAC {}", list(served)),
+            format!("add {} to `tacs`, or change the gNB's TAC", list(offered)),
+        ),
+        SetupRefusal::Slice { offered, served } => (
+            "it supports no slice that is offered here".into(),
+            format!("slices {}", offered.join(", ")),
+            format!("slices {}", served.join(", ")),
+            format!("add {} to `slices`, or change the gNB's slices", offered.join(", ")),
+        ),
+        SetupRefusal::Limit(limit) => (
+            format!("{limit} gNBs are up, which is the limit"),
+            String::new(),
+            String::new(),
+            "raise `limits.ran_nodes`".into(),
+        ),
+        SetupRefusal::NodeType => (
+            "it is no gNB".into(),
+            "another kind of RAN node".into(),
+            "a Global gNB ID".into(),
+            "connect a gNB: ng-eNBs, N3IWFs and their kin are not served".into(),
+        ),
+    }
+}
+
+fn name_of(procedure: Procedure) -> ProcedureName {
+    match procedure {
+        Procedure::Registration => ProcedureName::Registration,
+        Procedure::DeregistrationByUe => ProcedureName::DeregistrationByUe,
+        Procedure::DeregistrationByNetwork => ProcedureName::DeregistrationByNetwork,
+        Procedure::ServiceRequest => ProcedureName::ServiceRequest,
+        Procedure::ConfigurationUpdate => ProcedureName::ConfigurationUpdate,
+        Procedure::AnRelease => ProcedureName::AnRelease,
+        Procedure::PduSessionEstablishment => ProcedureName::PduSessionEstablishment,
+        Procedure::PduSessionReleaseByUe => ProcedureName::PduSessionReleaseByUe,
+        Procedure::PduSessionReleaseByNetwork => ProcedureName::PduSessionReleaseByNetwork,
+        Procedure::UpConnectionActivation => ProcedureName::UpConnectionActivation,
+        Procedure::UpConnectionDeactivation => ProcedureName::UpConnectionDeactivation,
+    }
+}
+
+fn dropped_counter(why: Dropped) -> Counter {
+    match why {
+        Dropped::NotNas => Counter::DroppedNotNas,
+        Dropped::Integrity => Counter::DroppedIntegrity,
+        Dropped::Unprotected => Counter::DroppedUnprotected,
+        Dropped::OutOfState => Counter::DroppedOutOfState,
+        Dropped::Duplicate => Counter::DroppedDuplicate,
+        Dropped::UnservedPayload => Counter::DroppedUnserved,
+        Dropped::Late => Counter::DroppedLate,
+    }
+}
+
+fn session_word(change: SessionChange) -> &'static str {
+    match change {
+        SessionChange::Established => "established",
+        SessionChange::Deactivated => "deactivated",
+        SessionChange::Activated => "activated",
+        SessionChange::Released => "released",
+    }
+}
+
+fn deregistered_word(why: Deregistered) -> &'static str {
+    match why {
+        Deregistered::Superseded => "the subscriber registered anew",
+        Deregistered::Implicitly => "it did not come back in time",
+        Deregistered::ByOperator => "the operator wanted it",
+    }
+}

@@ -1,0 +1,110 @@
+//! Subscribers as the commands and the API handle them, over the store.
+
+use serde_json::{Map, Value};
+use whimbrel_ids::Supi;
+use whimbrel_store::{Store, StoreError, SubscriberRecord, WithSecrets};
+
+use crate::config;
+
+/// Opens the store that the configuration names, or makes it. Errors: the store's sentence.
+pub(crate) fn open(config: &config::Store) -> Result<Store, String> {
+    Store::open(&config.path, &config.key_file).map_err(|e| e.to_string())
+}
+
+/// Why a change was not made.
+#[derive(Debug)]
+pub(crate) enum EditError {
+    /// The store refused.
+    Store(StoreError),
+    /// What the subscriber would have become is not valid.
+    Invalid(String),
+}
+
+impl std::fmt::Display for EditError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            EditError::Store(e) => e.fmt(f),
+            EditError::Invalid(e) => write!(f, "the subscriber was not changed: {e}"),
+        }
+    }
+}
+
+/// A record of its JSON form. Errors: what is wrong, with no key in it.
+pub(crate) fn record_of(value: Value) -> Result<SubscriberRecord, String> {
+    serde_json::from_value(value).map_err(|e| e.to_string())
+}
+
+/// Changes a subscriber by a merge patch (RFC 7396) of its JSON form, and returns what it has become.
+pub(crate) fn patch(
+    store: &mut Store,
+    supi: Supi,
+    patch: &Map<String, Value>,
+) -> Result<SubscriberRecord, EditError> {
+    // The keys go together: whoever sets one of OP and OPc takes the other away.
+    let mut patch = patch.clone();
+    for (one, other) in [("op", "opc"), ("opc", "op")] {
+        if patch.get(one).is_some_and(Value::is_string) {
+            patch.entry(other).or_insert(Value::Null);
+        }
+    }
+    let patch = Value::Object(patch);
+    let mut problem = None;
+    // Within the store's transaction, so that a resynchronisation meanwhile is not undone.
+    let edited = store.edit(supi, |record| match patched(record, &patch) {
+        Ok(new) => *record = new,
+        Err(e) => problem = Some(e),
+    });
+    match (problem, edited) {
+        (Some(e), _) => Err(EditError::Invalid(e)),
+        (None, Ok(record)) => Ok((*record).clone()),
+        (None, Err(e)) => Err(EditError::Store(e)),
+    }
+}
+
+fn patched(record: &SubscriberRecord, patch: &Value) -> Result<SubscriberRecord, String> {
+    let mut value = serde_json::to_value(WithSecrets(record)).map_err(|e| e.to_string())?;
+    merge(&mut value, patch);
+    record_of(value)
+}
+
+/// RFC 7396 §2: `null` removes, maps merge, all else replaces.
+fn merge(target: &mut Value, patch: &Value) {
+    let Value::Object(patch) = patch else {
+        target.clone_from(patch);
+        return;
+    };
+    if !target.is_object() {
+        *target = Value::Object(Map::new());
+    }
+    if let Value::Object(target) = target {
+        for (key, value) in patch {
+            if value.is_null() {
+                target.remove(key);
+            } else {
+                merge(target.entry(key.as_str()).or_insert(Value::Null), value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test] // RFC 7396 Appendix A
+    fn merge_patch() {
+        for (mut target, patch, result) in [
+            (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
+            (json!({"a": "b", "b": "c"}), json!({"a": null}), json!({"b": "c"})),
+            (json!({"a": {"b": "c"}}), json!({"a": {"b": "d", "c": null}}), json!({"a": {"b": "d"}})),
+            (json!({"a": [{"b": "c"}]}), json!({"a": [1]}), json!({"a": [1]})),
+            (json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1})),
+            (json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}})),
+        ] {
+            merge(&mut target, &patch);
+            assert_eq!(target, result);
+        }
+    }
+}
