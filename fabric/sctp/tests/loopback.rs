@@ -111,6 +111,12 @@ fn raw_bound_to_all_addresses() {
 }
 
 #[test]
+fn a_transport_may_move_to_the_thread_that_serves_it() {
+    fn moves<T: Send>() {}
+    moves::<Transport>();
+}
+
+#[test]
 fn clients_without_a_port_get_different_ones() {
     for (mode, port) in [(Mode::Raw, 20180), (Mode::Udp, 20190)] {
         let Some(mut server) = open(&settings(mode, "127.0.0.1", port, port)) else { continue };

@@ -358,7 +358,7 @@ impl Endpoint {
     /// A packet of no association (RFC 9260 §8.4). The reply is never longer than what caused it.
     fn out_of_the_blue(&mut self, path: Path, packet: &Packet<'_>, out: &mut Outbox) {
         self.counters.out_of_the_blue += 1;
-        if path.remote.is_multicast() || path.remote.is_unspecified() {
+        if path.remote.is_multicast() || path.remote.is_unspecified() || path.local.is_multicast() {
             return;
         }
         let mut shutdown_ack = false;
