@@ -68,6 +68,8 @@ pub enum Refusal {
     OtherHomeNetwork(PlmnId),
     /// The phone gave no usable identity.
     NoIdentity,
+    /// The phone believes to be registered, and nobody here knows it.
+    NoContext,
     /// The phone supports none of the configured algorithms.
     NoCommonAlgorithm {
         /// NEA0 to NEA7 that the phone supports, highest bit first.
@@ -135,7 +137,9 @@ impl Refusal {
             Self::WrongResponse | Self::MacFailure | Self::SynchFailure | Self::BadAuts => {
                 RefusalKind::Authentication
             }
-            Self::UnknownHomeNetworkKey(_) | Self::BadSuci | Self::NoIdentity => RefusalKind::Identity,
+            Self::UnknownHomeNetworkKey(_) | Self::BadSuci | Self::NoIdentity | Self::NoContext => {
+                RefusalKind::Identity
+            }
             Self::OtherHomeNetwork(_) => RefusalKind::Plmn,
             Self::NoCommonAlgorithm { .. } | Self::SecurityModeRejected(_) => RefusalKind::Algorithm,
             Self::TaiNotServed(_) => RefusalKind::TrackingArea,
@@ -165,7 +169,7 @@ impl Refusal {
             Self::WrongResponse | Self::MacFailure | Self::SynchFailure | Self::BadAuts => MmCause::IllegalUe,
             Self::UnknownHomeNetworkKey(_) | Self::BadSuci => MmCause::IllegalUe,
             Self::OtherHomeNetwork(_) => MmCause::PlmnNotAllowed,
-            Self::NoIdentity => MmCause::UeIdentityCannotBeDerived,
+            Self::NoIdentity | Self::NoContext => MmCause::UeIdentityCannotBeDerived,
             Self::NoCommonAlgorithm { .. } => MmCause::UeSecurityCapabilitiesMismatch,
             Self::SecurityModeRejected(_) => MmCause::SecurityModeRejectedUnspecified,
             Self::TaiNotServed(_) => MmCause::NoSuitableCellsInTrackingArea,
@@ -212,6 +216,7 @@ impl Refusal {
             | Self::BadSuci
             | Self::OtherHomeNetwork(_)
             | Self::NoIdentity
+            | Self::NoContext
             | Self::NoCommonAlgorithm { .. }
             | Self::SecurityModeRejected(_)
             | Self::TaiNotServed(_) => SmCause::UserAuthenticationOrAuthorizationFailed,
@@ -260,6 +265,9 @@ impl Refusal {
                 )
             }
             Self::NoIdentity => "look at the phone: it sent no SUCI when asked".into(),
+            Self::NoContext => {
+                "nothing: it registers anew by itself (the core restarted, or gave it up)".into()
+            }
             Self::NoCommonAlgorithm { .. } => {
                 "add one of the phone's algorithms to `security.integrity` and `security.ciphering`".into()
             }
@@ -319,6 +327,7 @@ impl fmt::Display for Refusal {
                 write!(f, "it belongs to network {plmn}, which is not served here")
             }
             Self::NoIdentity => f.write_str("it gave no usable identity"),
+            Self::NoContext => f.write_str("it believes to be registered, and is not"),
             Self::NoCommonAlgorithm { ciphering, integrity } => write!(
                 f,
                 "it offers NEA {} and NIA {}, none of which is configured",

@@ -1,1 +1,436 @@
-//! The simulated network: virtual time, seeds and faults
+//! The simulated network: the shipped control plane, UPF, gNBs and phones in virtual time, with seeds and faults.
+//!
+//! One seed decides everything: latencies, what the radio loses, repeats and reorders, the entropy of every input. The
+//! same seed gives the same octets; a failing seed is a test case. [`Sim`] is the network, [`Faults`] what goes wrong in
+//! it, [`Recorder`] keeps the core's inputs so that any phone can be replayed from any point where it was idle.
+
+#![forbid(unsafe_code)]
+
+mod faults;
+mod home;
+mod record;
+mod rng;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_control::config::Config;
+use whimbrel_control::udm::Directory;
+use whimbrel_control::{AssociationId, Command as CoreCommand, PhoneEvent, PhoneId, Prf, RanEvent};
+use whimbrel_ids::Instant;
+use whimbrel_ran::ue::{self, Command, Ue};
+use whimbrel_ran::{Down, Outbox, Up, gnb};
+use whimbrel_resilience::{Cta, Input, Outbox as CoreOutbox};
+use whimbrel_security::HomeNetworkKeys;
+use whimbrel_user::Upf;
+
+pub use faults::Faults;
+pub use home::{Home, default_config, phone_config, upf_config};
+pub use record::{Recorded, Recorder};
+pub use rng::Rng;
+
+/// A gNB of the simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GnbIndex(pub usize);
+
+/// A phone of the simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UeIndex(pub usize);
+
+/// Something on its way.
+#[derive(Debug)]
+enum Travelling {
+    ToCore { association: AssociationId, stream: u16, octets: Vec<u8> },
+    ToGnb { gnb: GnbIndex, association: AssociationId, stream: u16, octets: Vec<u8> },
+    Up { ue: UeIndex, connection: u64, up: Up },
+    Down { ue: UeIndex, connection: u64, down: Down },
+}
+
+struct Node {
+    gnb: gnb::Gnb,
+    /// Its association while it stands; a restart takes the next.
+    association: Option<AssociationId>,
+    /// Messages arrive in order: not before this.
+    ordered: Instant,
+}
+
+struct Terminal {
+    ue: Ue,
+    gnb: GnbIndex,
+    /// Counts radio connections: what was sent over an earlier one never arrives.
+    connection: u64,
+    ordered: Instant,
+    events: Vec<(Instant, ue::Event)>,
+}
+
+/// When a simulation begins: a Tuesday in 2026.
+const EPOCH: Instant = Instant(1_793_700_000_000_000);
+
+/// The network.
+pub struct Sim {
+    now: Instant,
+    rng: Rng,
+    faults: Faults,
+    cta: Cta<Home, (Prf, u64), Recorder>,
+    upf: Upf,
+    nodes: Vec<Node>,
+    terminals: Vec<Terminal>,
+    travelling: BTreeMap<(Instant, u64), Travelling>,
+    sequence: u64,
+    associations: u32,
+    /// What happened in the core to phones.
+    pub events: Vec<(Instant, PhoneEvent)>,
+    /// What happened in the core to gNBs.
+    pub ran_events: Vec<RanEvent>,
+    /// What gNBs told.
+    pub gnb_events: Vec<(GnbIndex, gnb::Event)>,
+}
+
+impl Sim {
+    /// A network without faults, with the default configuration.
+    pub fn new(seed: u64) -> Self {
+        Self::with(seed, default_config(), Faults::default())
+    }
+
+    /// A network of this configuration, in which this goes wrong. Its UPF is up.
+    pub fn with(seed: u64, config: Config, faults: Faults) -> Self {
+        let mut rng = Rng::new(seed);
+        let config = Arc::new(config);
+        let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
+        let entropy = (Prf::new(&rng.octets()), 0);
+        let upf = Upf::new(upf_config(rng.next()), EPOCH).expect("the default UPF configuration holds");
+        let mut sim = Self {
+            now: EPOCH,
+            cta: Cta::new(config, directory, Home::default(), entropy, Recorder::default(), EPOCH),
+            rng,
+            faults,
+            upf,
+            nodes: Vec::new(),
+            terminals: Vec::new(),
+            travelling: BTreeMap::new(),
+            sequence: 0,
+            associations: 0,
+            events: Vec::new(),
+            ran_events: Vec::new(),
+            gnb_events: Vec::new(),
+        };
+        sim.core(Input::Tick);
+        assert!(sim.cta.upf_is_up(), "the UPF answers the association set-up");
+        sim
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The core.
+    pub fn cta(&self) -> &Cta<Home, (Prf, u64), Recorder> {
+        &self.cta
+    }
+
+    /// The recorded inputs.
+    pub fn recorder(&mut self) -> &mut Recorder {
+        self.cta.inspect()
+    }
+
+    /// The subscribers.
+    pub fn home(&mut self) -> &mut Home {
+        self.cta.subscribers()
+    }
+
+    /// The UPF.
+    pub fn upf(&mut self) -> &mut Upf {
+        &mut self.upf
+    }
+
+    /// How many sessions the UPF has.
+    pub fn upf_sessions(&self) -> usize {
+        self.upf.c.session_count()
+    }
+
+    /// What goes wrong from now on.
+    pub fn set_faults(&mut self, faults: Faults) {
+        self.faults = faults;
+    }
+
+    /// A gNB that sets up at once.
+    pub fn add_gnb(&mut self, config: gnb::GnbConfig) -> GnbIndex {
+        let index = GnbIndex(self.nodes.len());
+        let gnb = gnb::Gnb::new(config);
+        self.nodes.push(Node { gnb, association: None, ordered: self.now });
+        self.connect(index);
+        index
+    }
+
+    /// A phone that camps at a gNB, with a subscription.
+    pub fn add_ue(&mut self, gnb: GnbIndex, config: ue::UeConfig) -> UeIndex {
+        let index = UeIndex(self.terminals.len());
+        let terminal =
+            Terminal { ue: Ue::new(config), gnb, connection: 0, ordered: self.now, events: Vec::new() };
+        self.terminals.push(terminal);
+        let tai = self.nodes[gnb.0].gnb.config().tai();
+        self.ue(index, ue::Input::Cell(tai));
+        index
+    }
+
+    /// The gNB's association ends, and a new one begins: it was restarted, with or without its phones.
+    pub fn restart_gnb(&mut self, index: GnbIndex) {
+        if let Some(association) = self.nodes[index.0].association.take() {
+            self.core(Input::AssociationDown(association));
+        }
+        self.gnb(index, gnb::Input::AssociationDown);
+        self.connect(index);
+    }
+
+    fn connect(&mut self, index: GnbIndex) {
+        let association = AssociationId(self.associations);
+        self.associations += 1;
+        self.nodes[index.0].association = Some(association);
+        self.core(Input::AssociationUp { association, outbound_streams: 16 });
+        self.gnb(index, gnb::Input::AssociationUp { streams: 16 });
+    }
+
+    /// Has a phone do something.
+    pub fn command(&mut self, index: UeIndex, command: Command) {
+        self.ue(index, ue::Input::Command(command));
+    }
+
+    /// Has a gNB ask for the release of a phone.
+    pub fn release(&mut self, index: UeIndex, cause: whimbrel_ngap::ie::Cause) {
+        let phone = whimbrel_ran::PhoneId(index.0 as u32);
+        self.gnb(self.terminals[index.0].gnb, gnb::Input::Release(phone, cause));
+    }
+
+    /// Has the core do something with a phone.
+    pub fn order(&mut self, phone: PhoneId, command: CoreCommand) {
+        self.core(Input::Command(phone, command));
+    }
+
+    /// Octets from a gNB's association, as they are.
+    pub fn inject(&mut self, index: GnbIndex, octets: &[u8]) {
+        if let Some(association) = self.nodes[index.0].association {
+            self.core(Input::Ngap(association, 0, octets));
+        }
+    }
+
+    /// A phone's machine.
+    pub fn ue_ref(&self, index: UeIndex) -> &Ue {
+        &self.terminals[index.0].ue
+    }
+
+    /// A phone's machine, to be made to misbehave.
+    pub fn ue_mut(&mut self, index: UeIndex) -> &mut Ue {
+        &mut self.terminals[index.0].ue
+    }
+
+    /// A gNB's machine.
+    pub fn gnb_ref(&self, index: GnbIndex) -> &gnb::Gnb {
+        &self.nodes[index.0].gnb
+    }
+
+    /// What happened to a phone, oldest first.
+    pub fn ue_events(&self, index: UeIndex) -> &[(Instant, ue::Event)] {
+        &self.terminals[index.0].events
+    }
+
+    /// How many gNBs there are.
+    pub fn gnbs(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// How many phones there are.
+    pub fn ues(&self) -> usize {
+        self.terminals.len()
+    }
+
+    /// Runs until nothing is on its way and no timer is due within `patience`, or until the time is over.
+    pub fn settle(&mut self, patience: Duration) {
+        let until = self.now + patience;
+        while let Some(at) = self.next_event()
+            && at <= until
+        {
+            self.step(at);
+        }
+    }
+
+    /// Runs for so long.
+    pub fn advance(&mut self, time: Duration) {
+        let until = self.now + time;
+        self.settle(time);
+        self.now = until;
+    }
+
+    fn next_event(&self) -> Option<Instant> {
+        let travelling = self.travelling.first_key_value().map(|((at, _), _)| *at);
+        let ues = self.terminals.iter().filter_map(|t| t.ue.next_deadline());
+        let gnbs = self.nodes.iter().filter_map(|n| n.gnb.next_deadline());
+        let core = Some(self.cta.next_deadline()).filter(|&t| t != Instant::FAR_FUTURE);
+        let all = ues.chain(gnbs).chain(travelling).chain(core).chain(self.upf.next_deadline());
+        all.min().map(|at| at.max(self.now))
+    }
+
+    fn step(&mut self, at: Instant) {
+        self.now = at;
+        while let Some(((due, _), _)) = self.travelling.first_key_value()
+            && *due <= at
+        {
+            let Some((_, message)) = self.travelling.pop_first() else { break };
+            self.arrive(message);
+        }
+        for i in 0..self.terminals.len() {
+            if self.terminals[i].ue.next_deadline().is_some_and(|t| t <= at) {
+                self.ue(UeIndex(i), ue::Input::Tick);
+            }
+        }
+        for i in 0..self.nodes.len() {
+            if self.nodes[i].gnb.next_deadline().is_some_and(|t| t <= at) {
+                self.gnb(GnbIndex(i), gnb::Input::Tick);
+            }
+        }
+        if self.cta.next_deadline() <= at {
+            self.core(Input::Tick);
+        }
+        if self.upf.next_deadline().is_some_and(|t| t <= at) {
+            let mut out = whimbrel_user::Outbox::default();
+            self.upf.tick(self.now, &mut out);
+            self.n4(out);
+        }
+    }
+
+    fn arrive(&mut self, message: Travelling) {
+        match message {
+            Travelling::ToCore { association, stream, octets } => {
+                self.core(Input::Ngap(association, stream, &octets));
+            }
+            Travelling::ToGnb { gnb, association, stream, octets } => {
+                if self.nodes[gnb.0].association == Some(association) {
+                    self.gnb(gnb, gnb::Input::Ngap { stream, octets: &octets });
+                }
+            }
+            Travelling::Up { ue, connection, up } => {
+                if self.terminals[ue.0].connection == connection {
+                    let phone = whimbrel_ran::PhoneId(ue.0 as u32);
+                    self.gnb(self.terminals[ue.0].gnb, gnb::Input::Radio(phone, up));
+                }
+            }
+            Travelling::Down { ue, connection, down } => {
+                if self.terminals[ue.0].connection == connection {
+                    self.ue(ue, ue::Input::Radio(down));
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, at: Instant, message: Travelling) {
+        self.sequence += 1;
+        self.travelling.insert((at, self.sequence), message);
+    }
+
+    fn core(&mut self, input: Input<'_>) {
+        let mut out = CoreOutbox::default();
+        self.cta.handle(self.now, input, &mut out);
+        self.core_out(out);
+    }
+
+    fn core_out(&mut self, out: CoreOutbox) {
+        let now = self.now;
+        self.events.extend(out.events.into_iter().map(|e| (now, e)));
+        self.ran_events.extend(out.ran_events);
+        for (association, stream, octets) in out.ngap {
+            let Some(i) = self.nodes.iter().position(|n| n.association == Some(association)) else {
+                continue;
+            };
+            let node = &mut self.nodes[i];
+            node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
+            let at = node.ordered;
+            self.send(at, Travelling::ToGnb { gnb: GnbIndex(i), association, stream, octets });
+        }
+        for octets in out.pfcp {
+            let mut answers = whimbrel_user::Outbox::default();
+            self.upf.pfcp(self.now, SMF, &octets, &mut answers);
+            self.n4(answers);
+        }
+    }
+
+    fn n4(&mut self, out: whimbrel_user::Outbox) {
+        for (_, octets) in out.datagrams {
+            self.core(Input::Pfcp(&octets));
+        }
+    }
+
+    fn gnb(&mut self, index: GnbIndex, input: gnb::Input<'_>) {
+        let mut out = Outbox::new();
+        self.nodes[index.0].gnb.handle(self.now, input, &mut out);
+        for output in out.drain() {
+            match output {
+                gnb::Output::Ngap { stream, octets } => {
+                    let node = &mut self.nodes[index.0];
+                    let Some(association) = node.association else { continue };
+                    node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
+                    let at = node.ordered;
+                    self.send(at, Travelling::ToCore { association, stream, octets });
+                }
+                gnb::Output::Radio(phone, down) => self.down(UeIndex(phone.0 as usize), down),
+                gnb::Output::Page(s_tmsi) => {
+                    for i in 0..self.terminals.len() {
+                        if self.terminals[i].gnb == index && self.terminals[i].ue.s_tmsi() == Some(s_tmsi) {
+                            self.ue(UeIndex(i), ue::Input::Paged);
+                        }
+                    }
+                }
+                gnb::Output::Event(event) => self.gnb_events.push((index, event)),
+            }
+        }
+    }
+
+    fn down(&mut self, ue: UeIndex, down: Down) {
+        let copies = if matches!(down, Down::Nas(_)) { self.faults.copies(&mut self.rng) } else { 1 };
+        for _ in 0..copies {
+            let at = self.radio_time(ue, matches!(down, Down::Nas(_)));
+            let connection = self.terminals[ue.0].connection;
+            self.send(at, Travelling::Down { ue, connection, down: down.clone() });
+        }
+    }
+
+    fn ue(&mut self, index: UeIndex, input: ue::Input) {
+        let mut out = Outbox::new();
+        self.terminals[index.0].ue.handle(self.now, input, &mut out);
+        for output in out.drain() {
+            match output {
+                ue::Output::Radio(up) => self.up(index, up),
+                ue::Output::Event(event) => self.terminals[index.0].events.push((self.now, event)),
+            }
+        }
+    }
+
+    fn up(&mut self, ue: UeIndex, up: Up) {
+        if matches!(up, Up::Connect(_)) {
+            self.terminals[ue.0].connection += 1;
+            self.terminals[ue.0].ordered = self.now;
+        }
+        let copies = if matches!(up, Up::Nas(_)) { self.faults.copies(&mut self.rng) } else { 1 };
+        for _ in 0..copies {
+            let at = self.radio_time(ue, matches!(up, Up::Nas(_)));
+            let connection = self.terminals[ue.0].connection;
+            self.send(at, Travelling::Up { ue, connection, up: up.clone() });
+        }
+    }
+
+    /// When what is sent over the radio now arrives: in order, unless the radio reorders.
+    fn radio_time(&mut self, ue: UeIndex, may_reorder: bool) -> Instant {
+        let latency = self.faults.radio_latency(&mut self.rng);
+        let at = self.now + latency;
+        if may_reorder && self.faults.reorders(&mut self.rng) {
+            return at;
+        }
+        let terminal = &mut self.terminals[ue.0];
+        terminal.ordered = terminal.ordered.max(at);
+        terminal.ordered
+    }
+}
+
+/// Where the SMF's PFCP comes from.
+const SMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8805);

@@ -5,7 +5,8 @@ use std::rc::Rc;
 use whimbrel_ids::{Guti, SNssai, Supi, Tai};
 use whimbrel_nas::ie::{
     Accesses, GprsTimer, GprsTimer3, MappedSNssai, MobileIdentity, NetworkFeatureSupport, Nssai,
-    PartialTaiList, PduSessionSet, RegistrationResult, RejectedNssai, SliceRejectCause, TaiList,
+    PartialTaiList, PduSessionSet, RegistrationKind, RegistrationResult, RejectedNssai, SliceRejectCause,
+    TaiList,
 };
 use whimbrel_nas::mm::{self, RegistrationAccept, RegistrationReject, RegistrationRequest};
 
@@ -49,6 +50,7 @@ async fn registration(ue: Ue, request: Rc<RegistrationRequest>, protected: bool)
     let request = if protected {
         known(ue, request)? // the context in force proved who it is: step 9 may be skipped
     } else {
+        started_over(&request)?;
         let identity = identify(ue, &request).await?; // steps 4 to 7: old AMF, IDENTITY REQUEST
         let authenticated = authenticate(ue, identity).await?; // step 9: 5G-AKA
         let Secured { initial_message } = secure_nas(ue, &request, authenticated).await?; // step 9: SECURITY MODE COMMAND
@@ -70,6 +72,13 @@ fn here(ue: Ue) -> Result<Tai, End> {
 fn known(ue: Ue, request: Rc<RegistrationRequest>) -> Result<Rc<RegistrationRequest>, End> {
     let complete = ue.with(|p| p.amf.supi.is_some() && p.amf.subscription.is_some());
     if complete { Ok(request) } else { Err(Refusal::NoIdentity.into()) }
+}
+
+/// A periodic registration does not bring what a new context needs: the phone is told to register initially
+/// (TS 24.501 §5.5.1.3.5, cause #9).
+fn started_over(request: &RegistrationRequest) -> Result<(), End> {
+    let periodic = request.registration_type.kind == RegistrationKind::PeriodicUpdating;
+    if periodic && request.ue_security_capability.is_none() { Err(Refusal::NoContext.into()) } else { Ok(()) }
 }
 
 /// Step 14.

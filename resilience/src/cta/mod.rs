@@ -6,7 +6,7 @@ mod slots;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use whimbrel_control::amf::{RanNodes, reset_acknowledge};
+use whimbrel_control::amf::{self, RanNodes, reset_acknowledge};
 use whimbrel_control::config::Config;
 use whimbrel_control::udm::{Directory, Subscribers};
 use whimbrel_control::{
@@ -38,8 +38,8 @@ pub enum Input<'a> {
     },
     /// An association ended or was restarted by its peer (RFC 9260 §5.2).
     AssociationDown(AssociationId),
-    /// An NGAP message.
-    Ngap(AssociationId, &'a [u8]),
+    /// An NGAP message, and the stream on which it came.
+    Ngap(AssociationId, u16, &'a [u8]),
     /// A PFCP message of the UPF.
     Pfcp(&'a [u8]),
     /// The operator wants something of a phone.
@@ -94,6 +94,13 @@ pub struct Cta<S, E, I = ()> {
     arrived: Vec<Arrived>,
 }
 
+/// The first message of a connection.
+struct First {
+    association: AssociationId,
+    stream: u16,
+    octets: Arc<[u8]>,
+}
+
 /// An aggregator begins with term 1; a mirror that takes over counts on.
 const TERM: u32 = 1;
 
@@ -133,7 +140,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 self.streams.insert(association, outbound_streams);
             }
             Input::AssociationDown(association) => self.association_down(association, out),
-            Input::Ngap(association, octets) => self.ngap(now, association, octets, out),
+            Input::Ngap(association, stream, octets) => self.ngap(now, association, stream, octets, out),
             Input::Pfcp(octets) => {
                 let mut arrived = std::mem::take(&mut self.arrived);
                 self.n4.receive(now, octets, &mut out.pfcp, &mut arrived);
@@ -192,6 +199,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         (self.slots.used(), self.slots.strangers())
     }
 
+    /// The subscribers.
+    pub fn subscribers(&mut self) -> &mut S {
+        &mut self.subscribers
+    }
+
     /// What listens to every input.
     pub fn inspect(&mut self) -> &mut I {
         &mut self.inspect
@@ -211,7 +223,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    fn ngap(&mut self, now: Instant, association: AssociationId, octets: &[u8], out: &mut Outbox) {
+    fn ngap(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        stream: u16,
+        octets: &[u8],
+        out: &mut Outbox,
+    ) {
         let peek = whimbrel_ngap::peek(octets);
         match peek {
             Some(Peek { amf_ue_ngap_id: Some(id), .. }) if self.ran.is_set_up(association) => {
@@ -224,7 +243,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
             }
             Some(p) if is_initial_ue_message(&p) && self.ran.is_set_up(association) => {
-                self.initial_ue_message(now, association, &p, octets, out);
+                let first = First { association, stream, octets: octets.into() };
+                self.initial_ue_message(now, &p, &first, out);
             }
             _ => self.ran_node(now, association, octets, out),
         }
@@ -235,7 +255,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     fn unknown_phone(&mut self, association: AssociationId, octets: &[u8], out: &mut Outbox) {
         let answer = match Message::decode(octets) {
             Ok(Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_)) => return,
-            Ok(_) => whimbrel_control::amf::unknown_local_id(octets),
+            Ok(_) => amf::unknown_local_id(octets),
             Err(refusal) => match refusal.error_indication() {
                 Some(answer) => answer.into(),
                 None => return,
@@ -292,67 +312,39 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// The first message of a connection: to the phone that its 5G-S-TMSI names if that phone owns up to it, else to
     /// a slot of its own.
-    fn initial_ue_message(
-        &mut self,
-        now: Instant,
-        association: AssociationId,
-        peek: &Peek,
-        octets: &[u8],
-        out: &mut Outbox,
-    ) {
+    fn initial_ue_message(&mut self, now: Instant, peek: &Peek, first: &First, out: &mut Outbox) {
         let amf_id = self.config.amf.amf_id;
         let ours = peek.five_g_s_tmsi.filter(|t| t.set == amf_id.set() && t.pointer == amf_id.pointer());
-        let octets: Arc<[u8]> = octets.into();
-        if let Some(phone) = ours.and_then(|t| self.slots.by_tmsi(t.tmsi)) {
-            if self.first_message(now, phone, association, &octets, ours.is_some(), out)
-                != Disposition::Stranger
-            {
-                return;
-            }
-            self.stranger(now, association, &octets, true, out);
-        } else {
-            self.stranger(now, association, &octets, false, out);
+        let named = ours.and_then(|t| self.slots.by_tmsi(t.tmsi));
+        if let Some(phone) = named
+            && self.first_message(now, phone, first, true, out) != Disposition::Stranger
+        {
+            return;
         }
+        self.stranger(now, first, named.is_some(), out);
     }
 
     /// Runs a first message in a slot of its own (DESIGN: "strangers"). It may turn out to name a phone after all:
     /// by a 5G-GUTI in the NAS message.
-    fn stranger(
-        &mut self,
-        now: Instant,
-        association: AssociationId,
-        octets: &Arc<[u8]>,
-        known: bool,
-        out: &mut Outbox,
-    ) {
+    fn stranger(&mut self, now: Instant, first: &First, asked: bool, out: &mut Outbox) {
         let limits = self.config.limits;
-        let slot =
-            (self.slots.strangers() < limits.strangers).then(|| self.slots.allocate(limits.phones)).flatten();
-        let Some(phone) = slot else {
-            let name = if self.slots.strangers() < limits.strangers { "phones" } else { "strangers" };
-            out.ran_events
-                .push(RanEvent::Refused { association, what: format!("the limit `{name}` is reached") });
-            send(
-                association,
-                0,
-                &whimbrel_control::amf::overloaded(octets, CauseMisc::ControlProcessingOverload),
-                out,
-            );
+        let few = self.slots.strangers() < limits.strangers;
+        let Some(phone) = few.then(|| self.slots.allocate(limits.phones)).flatten() else {
+            let what = format!("the limit `{}` is reached", if few { "phones" } else { "strangers" });
+            out.ran_events.push(RanEvent::Refused { association: first.association, what });
+            let answer = amf::overloaded(&first.octets, CauseMisc::ControlProcessingOverload);
+            send(first.association, first.stream, &answer, out);
             return;
         };
-        match self.first_message(now, phone, association, octets, known, out) {
-            Disposition::Elsewhere(tmsi) => {
-                let named = self.slots.by_tmsi(tmsi).filter(|&p| p != phone);
-                let owned = named.is_some_and(|p| {
-                    self.first_message(now, p, association, octets, true, out) != Disposition::Stranger
-                });
-                if owned {
-                    self.slots.release(phone);
-                } else {
-                    self.first_message(now, phone, association, octets, true, out);
-                }
+        if let Disposition::Elsewhere(tmsi) = self.first_message(now, phone, first, asked, out) {
+            let named = self.slots.by_tmsi(tmsi).filter(|&p| p != phone);
+            let owned =
+                named.is_some_and(|p| self.first_message(now, p, first, true, out) != Disposition::Stranger);
+            if owned {
+                self.slots.release(phone);
+            } else {
+                self.first_message(now, phone, first, true, out);
             }
-            Disposition::Keep | Disposition::Stranger | Disposition::Ended => {}
         }
     }
 
@@ -360,15 +352,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         &mut self,
         now: Instant,
         phone: PhoneId,
-        association: AssociationId,
-        octets: &Arc<[u8]>,
+        first: &First,
         addressed: bool,
         out: &mut Outbox,
     ) -> Disposition {
-        let Some(amf_ue_ngap_id) = self.slots.new_connection(phone) else { return Disposition::Ended };
-        let octets = octets.clone();
-        let payload = Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed };
-        self.input(now, phone, payload, out)
+        let Some(amf_ue_ngap_id) = self.slots.new_connection(phone, first.stream) else {
+            return Disposition::Ended;
+        };
+        let (association, octets) = (first.association, first.octets.clone());
+        self.input(
+            now,
+            phone,
+            Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed },
+            out,
+        )
     }
 
     fn n4_arrived(&mut self, now: Instant, mut arrived: Vec<Arrived>, out: &mut Outbox) {
@@ -460,7 +457,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             match output.effect {
                 Effect::N2 { association, octets } => {
                     let streams = self.streams.get(&association).copied().unwrap_or(1);
-                    out.ngap.push((association, stream_of(phone, streams), octets));
+                    let stream = self.slots.stream(phone).min(streams.saturating_sub(1));
+                    out.ngap.push((association, stream, octets));
                 }
                 Effect::N4 { octets } => {
                     if let Some(none) = self.n4.request(now, phone, to, octets, &mut out.pfcp) {
@@ -487,14 +485,6 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
 fn is_initial_ue_message(peek: &Peek) -> bool {
     peek.procedure_code == 15 && peek.kind == TriggeringMessage::InitiatingMessage
-}
-
-/// Stream 0 is for what concerns no phone; each phone keeps to one of the others (TS 38.412 §7).
-fn stream_of(phone: PhoneId, streams: u16) -> u16 {
-    match streams {
-        0 | 1 => 0,
-        n => 1 + (phone.slot % u32::from(n - 1)) as u16,
-    }
 }
 
 fn send(association: AssociationId, stream: u16, message: &Message, out: &mut Outbox) {

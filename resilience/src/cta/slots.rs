@@ -17,6 +17,8 @@ pub(super) struct Entry {
     /// Not authenticated yet.
     stranger: bool,
     association: Option<AssociationId>,
+    /// The stream of its connection: both directions keep to the one that the gNB chose (TS 38.412 §7).
+    stream: u16,
     clock: u64,
     time: Instant,
     deadline: Option<Instant>,
@@ -71,6 +73,7 @@ impl Slots {
                     used: false,
                     stranger: false,
                     association: None,
+                    stream: 0,
                     clock: 0,
                     time: Instant::ZERO,
                     deadline: None,
@@ -123,10 +126,16 @@ impl Slots {
     }
 
     /// The identity of a new N2 connection of this phone.
-    pub(super) fn new_connection(&mut self, phone: PhoneId) -> Option<AmfUeNgapId> {
+    pub(super) fn new_connection(&mut self, phone: PhoneId, stream: u16) -> Option<AmfUeNgapId> {
         let e = self.entry(phone)?;
+        e.stream = stream;
         e.connection = e.connection.wrapping_add(1);
         AmfUeNgapId::new(u64::from(e.connection) << 24 | u64::from(phone.slot))
+    }
+
+    /// The stream of the phone's connection.
+    pub(super) fn stream(&self, phone: PhoneId) -> u16 {
+        self.entries.get(phone.slot as usize).map_or(0, |e| e.stream)
     }
 
     /// The 5G-TMSI that this phone gets next.
@@ -227,8 +236,8 @@ mod tests {
         assert_eq!(s.by_tmsi(tmsi), Some(b));
         s.tmsi_taken(b);
         assert_ne!(s.tmsi(b), tmsi);
-        let id = s.new_connection(a).unwrap();
-        assert_ne!(Some(id), s.new_connection(a));
+        let id = s.new_connection(a, 1).unwrap();
+        assert_ne!(Some(id), s.new_connection(a, 1));
         assert_eq!(s.by_amf_ue_ngap_id(id), Some(a));
     }
 

@@ -1,0 +1,167 @@
+//! The subscribers of the simulation and the configurations that it runs with.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use whimbrel_control::config::{Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
+use whimbrel_control::udm::{
+    Ambr, Arp, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice, Subscribers,
+    Subscription, UdmError,
+};
+use whimbrel_ids::{AmfId, FiveQi, Pei, PlmnId, SNssai, Supi, Tac};
+use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
+use whimbrel_security::{
+    AuthenticationManagementField, CipheringAlgorithm, IntegrityAlgorithm, K, Milenage, Opc, SqnOffset,
+    UsimSqn,
+};
+
+/// Subscribers in memory. Every SUPI under the test network is subscribed with the key that [`key_of`] gives it, unless
+/// it is barred or unknown.
+#[derive(Debug, Default)]
+pub struct Home {
+    offsets: BTreeMap<Supi, SqnOffset>,
+    /// SUPIs that are not subscribers.
+    pub unknown: Vec<Supi>,
+    /// SUPIs that are barred.
+    pub barred: Vec<Supi>,
+    shared: Option<Arc<Subscription>>,
+}
+
+impl Home {
+    /// What every subscriber may use from now on.
+    pub fn subscribe(&mut self, subscription: Subscription) {
+        self.shared = Some(Arc::new(subscription));
+    }
+
+    fn check(&self, supi: Supi) -> Result<(), UdmError> {
+        if self.barred.contains(&supi) {
+            return Err(UdmError::Barred);
+        }
+        if self.unknown.contains(&supi) { Err(UdmError::UserNotFound) } else { Ok(()) }
+    }
+}
+
+impl Subscribers for Home {
+    fn authentication(&mut self, supi: Supi) -> Result<AuthenticationSubscription, UdmError> {
+        self.check(supi)?;
+        let (k, opc) = key_of(supi);
+        Ok(AuthenticationSubscription {
+            milenage: Milenage::new(&k, opc),
+            amf: AuthenticationManagementField::FIVE_G,
+            sqn_offset: self.offsets.get(&supi).copied().unwrap_or_default(),
+        })
+    }
+
+    fn subscription(&mut self, supi: Supi) -> Result<Arc<Subscription>, UdmError> {
+        self.check(supi)?;
+        Ok(self.shared.get_or_insert_with(|| Arc::new(default_subscription())).clone())
+    }
+
+    fn save_sqn_offset(&mut self, supi: Supi, offset: SqnOffset) -> Result<(), UdmError> {
+        self.offsets.insert(supi, offset);
+        Ok(())
+    }
+}
+
+/// Each phone's own key.
+fn key_of(supi: Supi) -> (K, Opc) {
+    let mut k = [0x46; 16];
+    for (octet, digit) in k.iter_mut().zip(supi.digits()) {
+        *octet ^= digit << 4 | digit;
+    }
+    let opc = k.map(|o| o.rotate_left(3) ^ 0xcd);
+    (K::new(k), Opc::new(opc))
+}
+
+/// One slice, `internet` and `ims`, both address families.
+fn default_subscription() -> Subscription {
+    let ambr = Ambr { ul_kbps: 1_000_000, dl_kbps: 1_000_000 };
+    let dnn = |name: &str, default| SubscribedDnn {
+        dnn: name.parse().expect("a DNN"),
+        default,
+        session_types: SessionTypes { ipv4: true, ipv6: true },
+        five_qi: FiveQi(if default { 9 } else { 5 }),
+        arp: Arp { priority: 8, may_preempt: false, preemptable: true },
+        session_ambr: ambr,
+        static_ipv4: None,
+        static_ipv6: None,
+    };
+    let dnns = vec![dnn("internet", true), dnn("ims", false)];
+    let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns };
+    Subscription { ue_ambr: ambr, slices: vec![slice], rfsp: None }
+}
+
+/// The embedded defaults: 999/70, TAC 1, SST 1.
+pub fn default_config() -> Config {
+    let network = DataNetwork {
+        ipv4: true,
+        ipv6: true,
+        dns_v4: vec![Ipv4Addr::new(10, 45, 0, 1)],
+        dns_v6: vec!["fd00:45::1".parse().expect("an address")],
+        p_cscf_v4: Vec::new(),
+        p_cscf_v6: Vec::new(),
+        mtu: 1400,
+    };
+    let data_networks = ["internet", "ims"].map(|n| (n.parse().expect("a DNN"), network.clone()));
+    Config {
+        version: 1,
+        amf: Amf {
+            name: "whimbrel-amf".to_owned(),
+            plmn: PlmnId::TEST,
+            amf_id: AmfId::new(2, 1, 0).expect("within its bits"),
+            tacs: vec![Tac::new(1).expect("24 bits")],
+            slices: vec![SNssai::sst(1)],
+            relative_capacity: 255,
+            integrity: vec![IntegrityAlgorithm::Nia2, IntegrityAlgorithm::Nia1, IntegrityAlgorithm::Nia3],
+            ciphering: vec![CipheringAlgorithm::Nea2, CipheringAlgorithm::Nea1, CipheringAlgorithm::Nea3],
+            network_name: NetworkName { full: "Whimbrel".to_owned(), short: "Whimbrel".to_owned() },
+            ims_vops: true,
+            time_zone_quarters: 4,
+        },
+        smf: Smf { data_networks: data_networks.into(), node_id: Ipv4Addr::LOCALHOST.into() },
+        timers: Timers::default(),
+        refusals: BTreeMap::new(),
+        limits: Limits::default(),
+    }
+}
+
+/// The UPF beside [`default_config`].
+pub fn upf_config(seed: u64) -> whimbrel_user::Config {
+    use whimbrel_user::{Config, DataNetwork, Ipv4Net, Ipv6Net};
+    let network = |name: &str, n: u8| DataNetwork {
+        dnn: name.parse().expect("a DNN"),
+        ipv4_pools: vec![Ipv4Net { address: Ipv4Addr::new(10, n, 0, 0), prefix: 16 }],
+        ipv6_pools: vec![Ipv6Net { address: format!("fd00:{n}::").parse().expect("a prefix"), prefix: 48 }],
+        dns_ipv6: Vec::new(),
+        mtu: 1400,
+    };
+    Config {
+        node_id: std::net::IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)).into(),
+        n4: Ipv4Addr::new(127, 0, 0, 8).into(),
+        n3_ipv4: Some(Ipv4Addr::new(127, 0, 0, 8)),
+        n3_ipv6: None,
+        data_networks: vec![network("internet", 45), network("ims", 46)],
+        sessions_max: 1 << 16,
+        heartbeat_interval: None,
+        cp_port: 8805,
+        seed,
+    }
+}
+
+/// The `n`th phone: its SUPI, equipment and key.
+pub fn phone_config(n: u32) -> UeConfig {
+    let digits = format!("99970{n:010}");
+    let supi = Supi::from_digits(digits.bytes().map(|b| b - b'0')).expect("15 digits");
+    let imeisv = format!("35609204{n:06}01");
+    let (k, opc) = key_of(supi);
+    UeConfig {
+        profile: Arc::new(Profile::new(PlmnId::TEST, vec![SNssai::sst(1)])),
+        supi,
+        pei: Pei::from_digits(imeisv.bytes().map(|b| b - b'0')).expect("16 digits"),
+        k,
+        opc,
+        sqn: UsimSqn::default(),
+        suci: SuciSource::Null,
+    }
+}

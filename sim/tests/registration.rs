@@ -1,0 +1,249 @@
+//! Registration: TS 24.501 §5.5.1.2, §5.5.1.3 and what runs within it (§5.4).
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use whimbrel_control::{Event as CoreEvent, Refusal};
+use whimbrel_nas::ie::MmCause;
+use whimbrel_nas::mm::MessageType;
+use whimbrel_ran::ue::{Command, Event, Reason};
+
+#[test] // TS 24.501 §5.5.1.2.2 to §5.5.1.2.4: with SUCI, 5G-AKA, security mode, new 5G-GUTI
+fn initial_registration() {
+    let (mut net, ue) = one_phone(1);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(registered(&net, ue));
+    assert!(net.ue_ref(ue).guti().is_some());
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §5.5.1.3: a phone that is known registers again under its security context, without a challenge
+fn mobility_registration_under_the_context_in_force() {
+    let (mut net, ue) = one_phone(2);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    let first = net.ue_ref(ue).guti();
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(registered(&net, ue));
+    assert_ne!(net.ue_ref(ue).guti(), first, "every registration gives a new 5G-GUTI (TS 33.501 §6.12.3)");
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §5.3.5: the periodic registration, from idle
+fn periodic_registration_from_idle() {
+    let (mut net, ue) = one_phone(3);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    net.command(ue, Command::PeriodicRegistration);
+    net.settle(SECOND);
+    assert!(registered(&net, ue));
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §5.3.7: T3512 on the phone's side brings it back before the network gives it up
+fn a_phone_keeps_its_registration_for_a_day() {
+    let (mut net, ue) = one_phone(4);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    net.advance(Duration::from_secs(24 * 3600));
+    assert!(registered(&net, ue));
+    assert!(net.cta().phones().next().is_some_and(|p| p.amf.registered));
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §5.5.1.2.8 c: REGISTRATION ACCEPT is sent again when T3550 expires
+fn registration_accept_lost_once() {
+    let (mut net, ue) = one_phone(5);
+    net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 1));
+    net.command(ue, Command::Register);
+    net.settle(Duration::from_secs(10));
+    assert!(registered(&net, ue));
+    assert!(core_events(&net).any(|e| matches!(e, CoreEvent::Repeated("REGISTRATION ACCEPT"))));
+}
+
+#[test] // TS 24.501 §5.4.1.3.7 b: AUTHENTICATION REQUEST is sent again when T3560 expires
+fn authentication_request_lost_once() {
+    let (mut net, ue) = one_phone(6);
+    net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 1));
+    net.command(ue, Command::Register);
+    net.settle(Duration::from_secs(12));
+    assert!(registered(&net, ue));
+}
+
+#[test] // TS 24.501 §5.4.1.3.7 b: after the fifth expiry of T3560 the network gives up
+fn authentication_request_never_answered() {
+    let mut config = whimbrel_sim::default_config();
+    config.timers.t3560 = Duration::from_secs(2); // five of them pass before the phone's own T3510 does
+    let mut net = whimbrel_sim::Sim::with(7, config, whimbrel_sim::Faults::default());
+    let gnb = net.add_gnb(gnb_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    net.ue_mut(ue).faults_mut().ignore.push((MessageType::AuthenticationRequest, 99));
+    net.command(ue, Command::Register);
+    net.settle(Duration::from_secs(40));
+    let refusal = first_refusal(&net).expect("the core says why");
+    assert_eq!(refusal, Refusal::NoAnswer("AUTHENTICATION REQUEST"));
+}
+
+#[test] // TS 24.501 §5.4.2.7 a: SECURITY MODE COMMAND is sent again when T3560 expires
+fn security_mode_command_lost_once() {
+    let (mut net, ue) = one_phone(8);
+    net.ue_mut(ue).faults_mut().ignore.push((MessageType::SecurityModeCommand, 1));
+    net.command(ue, Command::Register);
+    net.settle(Duration::from_secs(12));
+    assert!(registered(&net, ue));
+}
+
+#[test] // TS 24.501 §5.4.1.3.5: RES* is wrong
+fn wrong_res_star_is_rejected() {
+    let (mut net, ue) = one_phone(9);
+    net.ue_mut(ue).faults_mut().wrong_res_star = true;
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(refused_with(&net, ue, Reason::AuthenticationRejected));
+    assert_eq!(first_refusal(&net), Some(Refusal::WrongResponse));
+    assert_eq!(net.cta().occupancy(), (0, 0), "nothing is left of it");
+}
+
+#[test] // TS 24.501 §5.4.1.3.7 c: the phone finds the MAC wrong: its key is another
+fn wrong_key_is_rejected() {
+    let mut net = network(10);
+    let gnb = net.add_gnb(gnb_config(1));
+    let mut config = whimbrel_sim::phone_config(1);
+    config.k = whimbrel_security::K::new([0x5a; 16]);
+    let ue = net.add_ue(gnb, config);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert_eq!(first_refusal(&net), Some(Refusal::MacFailure));
+}
+
+#[test] // TS 33.102 §6.3.5, TS 24.501 §5.4.1.3.7 f: the USIM is ahead and resynchronises
+fn sqn_out_of_range_is_repaired() {
+    let mut net = network(11);
+    let gnb = net.add_gnb(gnb_config(1));
+    let mut config = whimbrel_sim::phone_config(1);
+    let ahead = whimbrel_security::Sqn::new(1 << 35, 0);
+    config.sqn = whimbrel_security::UsimSqn::new(u64::MAX, None);
+    config.sqn.accept(ahead).expect("a fresh USIM takes any");
+    let ue = net.add_ue(gnb, config);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(registered(&net, ue));
+}
+
+#[test] // TS 29.524 §4.3.2: a subscriber that nobody knows
+fn unknown_subscriber_is_told() {
+    let (mut net, ue) = one_phone(12);
+    let supi = net.ue_ref(ue).config().supi;
+    net.home().unknown.push(supi);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(refused_with(&net, ue, Reason::Mm(MmCause::IllegalUe)));
+    assert_eq!(first_refusal(&net), Some(Refusal::UnknownSubscriber));
+}
+
+#[test] // TS 24.501 §5.5.1.2.5: the tracking area is not served
+fn tracking_area_not_served() {
+    let mut net = network(13);
+    let gnb = net.add_gnb(gnb_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let mut elsewhere = gnb_config(1);
+    elsewhere.supported_tas.insert(0, area(7));
+    // The gNB broadcasts a served area too, or it could not set up; its cell is in the other.
+    let gnb = net.add_gnb(elsewhere);
+    let far = net.add_ue(gnb, whimbrel_sim::phone_config(2));
+    net.command(ue, Command::Register);
+    net.command(far, Command::Register);
+    net.settle(SECOND);
+    assert!(registered(&net, ue));
+    assert!(refused_with(&net, far, Reason::Mm(MmCause::NoSuitableCellsInTrackingArea)));
+}
+
+#[test] // TS 24.501 §5.4.2.2: no algorithm in common
+fn no_common_algorithm() {
+    let mut net = network(14);
+    let gnb = net.add_gnb(gnb_config(1));
+    let mut config = whimbrel_sim::phone_config(1);
+    let mut profile = (*config.profile).clone();
+    profile.security_capability = whimbrel_nas::ie::UeSecurityCapability::with_eps(0xf0, 0x80, 0, 0);
+    config.profile = profile.into();
+    let ue = net.add_ue(gnb, config);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(refused_with(&net, ue, Reason::Mm(MmCause::UeSecurityCapabilitiesMismatch)));
+}
+
+#[test] // TS 24.501 §5.5.1.2.5: no slice in common
+fn no_slice_in_common() {
+    let mut config = whimbrel_sim::default_config();
+    config.amf.slices.push(whimbrel_ids::SNssai::sst(2));
+    let mut net = whimbrel_sim::Sim::with(15, config, whimbrel_sim::Faults::default());
+    let gnb = net.add_gnb(gnb_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let mut subscription = subscription();
+    subscription.slices[0].s_nssai = whimbrel_ids::SNssai::sst(9);
+    net.home().subscribe(subscription);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(refused_with(&net, ue, Reason::Mm(MmCause::NoNetworkSlicesAvailable)));
+}
+
+#[test] // TS 23.502 §4.2.2.2.2 step 14: the subscriber appears elsewhere; its former context ends
+fn a_second_phone_with_the_same_sim_ends_the_first() {
+    let mut net = network(16);
+    let gnb = net.add_gnb(gnb_config(1));
+    let first = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    let second = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    net.command(first, Command::Register);
+    net.settle(SECOND);
+    net.command(second, Command::Register);
+    net.settle(SECOND);
+    assert!(registered(&net, second));
+    assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 1);
+}
+
+#[test] // TS 24.501 §4.4.4.3: a wrong MAC touches nothing; the phone starts over by its own timer
+fn a_message_with_a_wrong_mac_is_dropped() {
+    let (mut net, ue) = one_phone(17);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.ue_mut(ue).faults_mut().wrong_mac = 1;
+    net.command(ue, Command::Register);
+    net.settle(Duration::from_secs(60));
+    assert!(registered(&net, ue));
+}
+
+#[test] // TS 24.501 §5.5.1.2.4: a phone of which nobody knows shows a 5G-GUTI and is asked for its SUCI
+fn unknown_guti_is_identified() {
+    let (mut net, ue) = one_phone(18);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    let phone = net.cta().phones().next().expect("it is registered").id;
+    net.order(phone, whimbrel_control::Command::Deregister); // idle: it does not learn it
+    assert_eq!(net.cta().phones().count(), 0);
+    net.command(ue, Command::PeriodicRegistration);
+    net.settle(Duration::from_secs(30));
+    assert!(registered(&net, ue), "{:?} {:?}", net.ue_events(ue), net.events);
+}
+
+#[test] // the connection is lost at every point of a registration: the next attempt succeeds, nothing is left over
+fn a_gnb_restart_at_any_point() {
+    for millis in 0..60 {
+        let (mut net, ue) = one_phone(100 + millis);
+        net.command(ue, Command::Register);
+        net.settle(Duration::from_millis(millis));
+        let gnb = whimbrel_sim::GnbIndex(0);
+        net.restart_gnb(gnb);
+        net.settle(Duration::from_secs(120));
+        let ue_state = net.ue_events(ue).last().map(|(_, e)| e.clone());
+        assert!(registered(&net, ue), "restart after {millis} ms: {ue_state:?}");
+        assert!(net.cta().phones().count() <= 1, "restart after {millis} ms left a context behind");
+        assert!(!net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Violation(_))));
+    }
+}

@@ -1,0 +1,198 @@
+//! PDU sessions: TS 24.501 §6.4.1 (establishment), §6.4.3 (release); TS 23.502 §4.2.3.2, §4.2.6 (user plane let go and set
+//! up again).
+
+mod common;
+
+use common::*;
+use whimbrel_control::smf::UpState;
+use whimbrel_control::{Event as CoreEvent, Refusal};
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::ie::{PduSessionType, SmCause};
+use whimbrel_ran::ue::{Command, Event, Reason, SessionInfo, SessionRequest};
+use whimbrel_sim::{Sim, UeIndex};
+
+fn internet(pdu_session_type: PduSessionType) -> Command {
+    session("internet", pdu_session_type)
+}
+
+fn session(dnn: &str, pdu_session_type: PduSessionType) -> Command {
+    let dnn = Some(dnn.parse().expect("a DNN"));
+    Command::EstablishSession(SessionRequest { dnn, s_nssai: None, pdu_session_type })
+}
+
+/// A registered phone.
+fn on_air(seed: u64) -> (Sim, UeIndex) {
+    let (mut net, ue) = one_phone(seed);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(registered(&net, ue));
+    (net, ue)
+}
+
+fn sessions_up(net: &Sim, ue: UeIndex) -> Vec<SessionInfo> {
+    let up = |(_, e): &(_, Event)| match e {
+        Event::SessionUp { session, .. } => Some((**session).clone()),
+        _ => None,
+    };
+    net.ue_events(ue).iter().filter_map(up).collect()
+}
+
+fn psi(n: u8) -> PduSessionId {
+    PduSessionId::new(n).expect("1 to 15")
+}
+
+fn up_state(net: &Sim, n: u8) -> Option<UpState> {
+    net.cta().phones().find_map(|p| p.sessions.get(&psi(n)).map(|s| s.up))
+}
+
+#[test] // TS 23.502 §4.3.2.2.1
+fn ipv4_session() {
+    let (mut net, ue) = on_air(1);
+    net.command(ue, internet(PduSessionType::Ipv4));
+    net.settle(SECOND);
+    let up = sessions_up(&net, ue);
+    assert_eq!(up.len(), 1);
+    assert!(up[0].ipv4.is_some_and(|a| a.octets()[..2] == [10, 45]));
+    assert!(!up[0].dns_ipv4.is_empty(), "DNS comes with the session");
+    assert_eq!(up[0].mtu, Some(1400));
+    assert_eq!(up_state(&net, 1), Some(UpState::Active));
+    assert!(net.ue_ref(ue).has_user_plane(psi(1)));
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §6.4.1.3: both families
+fn ipv4v6_session() {
+    let (mut net, ue) = on_air(2);
+    net.command(ue, internet(PduSessionType::Ipv4v6));
+    net.settle(SECOND);
+    let up = sessions_up(&net, ue);
+    assert!(up[0].ipv4.is_some() && up[0].interface_id.is_some());
+    assert!(!up[0].dns_ipv6.is_empty());
+    no_violations(&net);
+}
+
+#[test]
+fn ipv6_session() {
+    let (mut net, ue) = on_air(3);
+    net.command(ue, internet(PduSessionType::Ipv6));
+    net.settle(SECOND);
+    let up = sessions_up(&net, ue);
+    assert!(up[0].ipv4.is_none() && up[0].interface_id.is_some());
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §6.4.1.3: IPv4v6 is narrowed with cause #50 where the subscription has IPv4 alone
+fn ipv4v6_is_narrowed_to_ipv4() {
+    let (mut net, ue) = one_phone(4);
+    let mut subscription = subscription();
+    subscription.slices[0].dnns[0].session_types.ipv6 = false;
+    net.home().subscribe(subscription);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.command(ue, internet(PduSessionType::Ipv4v6));
+    net.settle(SECOND);
+    let up = sessions_up(&net, ue);
+    assert_eq!(up[0].pdu_session_type, PduSessionType::Ipv4);
+    assert_eq!(up[0].cause, Some(SmCause::PduSessionTypeIpv4OnlyAllowed));
+}
+
+#[test] // several sessions of one phone
+fn two_sessions_of_one_phone() {
+    let (mut net, ue) = on_air(5);
+    net.command(ue, internet(PduSessionType::Ipv4));
+    net.command(ue, session("ims", PduSessionType::Ipv4v6));
+    net.settle(SECOND);
+    let up = sessions_up(&net, ue);
+    assert_eq!(up.len(), 2);
+    assert!(up.iter().any(|s| s.ipv4.is_some_and(|a| a.octets()[1] == 46)));
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §5.4.5.2.5: a data network that is not subscribed
+fn unknown_dnn_is_refused() {
+    let (mut net, ue) = on_air(6);
+    net.command(ue, session("nowhere", PduSessionType::Ipv4));
+    net.settle(SECOND);
+    assert!(matches!(first_refusal(&net), Some(Refusal::DnnNotSubscribed { .. })));
+    assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Refused { .. })));
+    assert!(registered(&net, ue), "the registration stands");
+}
+
+#[test] // TS 24.501 §6.4.1.4: Ethernet is not served
+fn unsupported_session_type_is_refused() {
+    let (mut net, ue) = on_air(7);
+    net.command(ue, internet(PduSessionType::Ethernet));
+    net.settle(SECOND);
+    assert!(refused_with(&net, ue, Reason::Sm(SmCause::UnknownPduSessionType)));
+    assert_eq!(up_state(&net, 1), None);
+}
+
+#[test] // TS 24.501 §6.4.3
+fn session_released_by_the_phone() {
+    let (mut net, ue) = on_air(8);
+    net.command(ue, internet(PduSessionType::Ipv4));
+    net.settle(SECOND);
+    net.command(ue, Command::ReleaseSession(psi(1)));
+    net.settle(SECOND);
+    assert_eq!(up_state(&net, 1), None);
+    assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::SessionReleased { .. })));
+    assert!(!net.gnb_ref(whimbrel_sim::GnbIndex(0)).config().name.is_empty());
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.2.6 and §4.2.3.2: packets wait while the phone is idle, and flow again when it returns
+fn idle_and_back() {
+    let (mut net, ue) = on_air(9);
+    net.command(ue, internet(PduSessionType::Ipv4));
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    assert_eq!(up_state(&net, 1), Some(UpState::Inactive));
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND);
+    assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::ServiceAccepted { .. })));
+    assert_eq!(up_state(&net, 1), Some(UpState::Active));
+    assert!(net.ue_ref(ue).has_user_plane(psi(1)));
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.2.2.3.2: all sessions end with the registration
+fn deregistration_by_the_phone() {
+    for switch_off in [false, true] {
+        let (mut net, ue) = on_air(10);
+        net.command(ue, internet(PduSessionType::Ipv4));
+        net.settle(SECOND);
+        net.command(ue, Command::Deregister { switch_off });
+        net.settle(SECOND);
+        assert_eq!(net.cta().phones().count(), 0);
+        assert_eq!(net.cta().occupancy(), (0, 0));
+        assert_eq!(net.upf_sessions(), 0, "the UPF has let go too");
+        no_violations(&net);
+    }
+}
+
+#[test] // TS 23.502 §4.2.2.3.3
+fn deregistration_by_the_operator() {
+    let (mut net, ue) = on_air(11);
+    net.command(ue, internet(PduSessionType::Ipv4));
+    net.settle(SECOND);
+    let phone = net.cta().phones().next().expect("it is registered").id;
+    net.order(phone, whimbrel_control::Command::Deregister);
+    net.settle(SECOND);
+    assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
+    assert_eq!(net.cta().phones().count(), 0);
+    assert_eq!(net.upf_sessions(), 0);
+    no_violations(&net);
+}
+
+#[test] // a registration update keeps the sessions and wakes those with uplink data (TS 24.501 §5.5.1.3.4)
+fn sessions_survive_a_mobility_registration() {
+    let (mut net, ue) = on_air(12);
+    net.command(ue, internet(PduSessionType::Ipv4));
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(up_state(&net, 1).is_some());
+    assert!(core_events(&net).all(|e| !matches!(e, CoreEvent::Refused { .. })));
+    no_violations(&net);
+}
