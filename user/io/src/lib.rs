@@ -1,1 +1,37 @@
-//! Packet sources and sinks of the user plane: UDP sockets and TUN devices
+//! Packet sources and sinks of the user plane, and the thread that joins them to [`whimbrel_user::UpfU`].
+//!
+//! [`UserPlane::start`] makes GTP-U sockets and a TUN device for each data network, sets the host up as it is asked to,
+//! and starts one packet thread. The [`Handle`] takes the changes of UPF-C, gives back the reports, and undoes everything
+//! when it is dropped.
+
+mod config;
+mod error;
+mod handle;
+mod host;
+mod ports;
+mod queue;
+mod sys;
+mod thread;
+
+pub use config::{Clock, Config, DataNetworkDevice, system_clock};
+pub use error::{Notice, StartError};
+pub use handle::{Handle, QueueFull};
+pub use ports::memory::Memory;
+pub use queue::CHANGES_MAX;
+pub use thread::IoCounters;
+
+/// The user plane of this process.
+pub struct UserPlane;
+
+impl UserPlane {
+    /// Starts it on sockets and TUN devices. Errors: a [`StartError`], a sentence for the operator each; nothing stays
+    /// set then.
+    pub fn start(config: Config) -> Result<Handle, StartError> {
+        handle::start(config)
+    }
+
+    /// Starts it on memory instead: what is put into the [`Memory`] is received, what is sent comes out of it.
+    pub fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {
+        handle::start_in_memory(config)
+    }
+}

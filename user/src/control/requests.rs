@@ -36,7 +36,7 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn new(seed: u64) -> Self {
         // Not from one, so that a restart does not meet answers to its former self.
-        let next_sequence = mix(seed ^ 0x5345_51) as u32 & SEQUENCE_MAX;
+        let next_sequence = mix(seed ^ 0x0053_4551) as u32 & SEQUENCE_MAX;
         Self { by_sequence: BTreeMap::new(), by_deadline: BTreeSet::new(), next_sequence }
     }
 

@@ -138,7 +138,7 @@ impl UpfU {
         for slot in slots {
             slot.verdict = match slot.origin {
                 Origin::N3 { peer, local } => self.datagram(now, peer, local, &mut slot.packet),
-                Origin::N6 { dn } => self.from_network(now, dn, &mut slot.packet),
+                Origin::N6 { dn } => self.network_packet(now, dn, &mut slot.packet),
             };
             if let Verdict::Drop(reason) = slot.verdict {
                 self.shared.counters.drop(reason);
@@ -163,7 +163,7 @@ impl UpfU {
     }
 
     /// A packet from a data network.
-    fn from_network(&mut self, now: Instant, dn: DnIndex, packet: &mut Packet) -> Verdict {
+    fn network_packet(&mut self, now: Instant, dn: DnIndex, packet: &mut Packet) -> Verdict {
         let Some(inner) = Inner::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };

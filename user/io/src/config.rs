@@ -1,0 +1,53 @@
+//! What the user plane is to be started with.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use whimbrel_gtpu::PORT;
+use whimbrel_ids::Instant;
+
+/// The program's one clock.
+pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
+/// A clock anchored to the wall now, that never steps back; for a program that has no own.
+pub fn system_clock() -> Clock {
+    let epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let start = std::time::Instant::now();
+    Arc::new(move || Instant((epoch + start.elapsed()).as_micros() as u64))
+}
+
+/// How a data network is reached from this host.
+#[derive(Clone, Debug)]
+pub struct DataNetworkDevice {
+    /// Name of its TUN device, at most 15 octets.
+    pub device: String,
+    /// Masquerade phones' addresses behind the host's own.
+    pub nat: bool,
+}
+
+/// What the user plane is to be started with.
+#[derive(Clone)]
+pub struct Config {
+    /// The UPF itself.
+    pub user: whimbrel_user::Config,
+    /// One for each of its data networks, in their order.
+    pub devices: Vec<DataNetworkDevice>,
+    /// The port of GTP-U; other than 2152 in tests alone.
+    pub port: u16,
+    /// Let the host forward between its interfaces, if it does not yet.
+    pub forwarding: bool,
+    /// A file that notes which settings of the host are changed while they are, for the case of a kill.
+    pub journal: Option<PathBuf>,
+    /// The program's clock.
+    pub clock: Clock,
+}
+
+impl Config {
+    /// A user plane with a device `prefixN` for each data network, without address translation.
+    pub fn new(user: whimbrel_user::Config, prefix: &str) -> Self {
+        let device = |i| DataNetworkDevice { device: format!("{prefix}{i}"), nat: false };
+        let devices = (0..user.data_networks.len()).map(device).collect();
+        Self { user, devices, port: PORT, forwarding: false, journal: None, clock: system_clock() }
+    }
+}

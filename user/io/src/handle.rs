@@ -1,0 +1,180 @@
+//! The user plane as the rest of the program sees it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc;
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use whimbrel_user::{Change, Counters, Report, SessionCounters, SessionId, UpfU};
+
+use crate::config::Config;
+use crate::error::{Notice, StartError};
+use crate::host::{Nat, Sysctls, set_up};
+use crate::ports::memory::{Memory, ports};
+use crate::ports::{Ports, system::System};
+use crate::thread::{self, IoCounters, Request, Shared};
+
+/// How long the packet thread may take to answer a question.
+const ANSWER_WITHIN: Duration = Duration::from_millis(200);
+
+/// Octets of outer headers that a datagram from a gNB may have in front of a packet of full size, generously.
+const OUTER_OCTETS: usize = 256;
+
+/// The queue to the packet thread is full; here is the change back.
+#[derive(Debug)]
+pub struct QueueFull(pub Change);
+
+/// A running user plane. Dropping it stops the packet thread and takes back what was set on the host.
+pub struct Handle {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+    host: Host,
+}
+
+/// What was set on the host, in the order in which it is taken back.
+#[derive(Default)]
+struct Host {
+    nat: Option<Nat>,
+    sysctls: Option<Sysctls>,
+    changes: Vec<String>,
+    notices: Vec<Notice>,
+}
+
+pub(crate) fn start(config: Config) -> Result<Handle, StartError> {
+    config.user.check()?;
+    let (devices, networks) = (config.devices.len(), config.user.data_networks.len());
+    if devices != networks {
+        return Err(StartError::Devices { devices, networks });
+    }
+    let sysctls = Sysctls::new(config.journal.clone());
+    let ports = System::open(&config)?;
+    let mut host = Host::default();
+    for (d, dn) in config.devices.iter().zip(&config.user.data_networks) {
+        let device = &d.device;
+        host.changes
+            .extend(set_up(device, dn).map_err(|error| StartError::Link { device: device.clone(), error })?);
+    }
+    host.set_up(&config, sysctls);
+    spawn(config, ports, host)
+}
+
+pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {
+    let (inner, outer) = ports().map_err(StartError::System)?;
+    Ok((spawn(config, inner, Host::default())?, outer))
+}
+
+impl Host {
+    /// Forwarding and address translation, where asked for. What is refused becomes a notice.
+    fn set_up(&mut self, config: &Config, mut sysctls: Sysctls) {
+        if config.forwarding {
+            let any = |f: fn(&whimbrel_user::DataNetwork) -> bool| config.user.data_networks.iter().any(f);
+            match sysctls.forward(any(|d| !d.ipv4_pools.is_empty()), any(|d| !d.ipv6_pools.is_empty())) {
+                Ok(done) => self.changes.extend(done),
+                Err(e) => self.notices.push(Notice::Forwarding(e)),
+            }
+        }
+        self.sysctls = Some(sysctls);
+        let all = config.devices.iter().zip(&config.user.data_networks);
+        let nat: Vec<_> = all.filter(|(d, _)| d.nat).map(|(d, dn)| (d.device.as_str(), dn)).collect();
+        if !nat.is_empty() {
+            match Nat::set_up(&nat) {
+                Ok((table, done)) => {
+                    self.nat = Some(table);
+                    self.changes.extend(done);
+                }
+                Err(e) => self.notices.push(Notice::Nat(e)),
+            }
+        }
+    }
+}
+
+fn spawn<P: Ports>(config: Config, ports: P, host: Host) -> Result<Handle, StartError> {
+    let shared = Arc::new(Shared::new().map_err(StartError::System)?);
+    let upf = UpfU::new(&config.user)?;
+    let mtu = config.user.data_networks.iter().map(|d| usize::from(d.mtu)).max().unwrap_or(1500);
+    let room = (mtu + OUTER_OCTETS).max(2048);
+    let (inner, clock) = (Arc::clone(&shared), config.clock);
+    let thread = std::thread::Builder::new()
+        .name("upf-u".into())
+        .spawn(move || thread::run(&inner, upf, ports, &clock, room))
+        .map_err(StartError::System)?;
+    Ok(Handle { shared, thread: Some(thread), host })
+}
+
+impl Handle {
+    /// Hands a change to the packet thread, which applies it before its next burst.
+    pub fn apply(&self, change: Change) -> Result<(), QueueFull> {
+        self.shared.requests.push(Request::Change(change)).map_err(|r| match r {
+            Request::Change(change) => QueueFull(change),
+            Request::SessionCounters(..) => unreachable!("what comes back is what was given"),
+        })
+    }
+
+    /// Reports for UPF-C since the last call.
+    pub fn take_reports(&self) -> Vec<Report> {
+        self.shared.reports.take().into()
+    }
+
+    /// Becomes readable when there are reports.
+    pub fn reports(&self) -> BorrowedFd<'_> {
+        self.shared.reports.as_fd()
+    }
+
+    /// The pipeline's counters, at most some 20 ms old.
+    pub fn counters(&self) -> Counters {
+        self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// The sockets' and devices' counters, at most some 20 ms old.
+    pub fn io_counters(&self) -> IoCounters {
+        self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner).1
+    }
+
+    /// What one session sent and received; `None` if there is no such session, or the thread does not answer.
+    pub fn session_counters(&self, id: SessionId) -> Option<SessionCounters> {
+        let (answer, answered) = mpsc::sync_channel(1);
+        self.shared.requests.push(Request::SessionCounters(id, answer)).ok()?;
+        answered.recv_timeout(ANSWER_WITHIN).ok().flatten()
+    }
+
+    /// Whether the packet thread runs. It ends only when told to, or by a defect of ours.
+    pub fn is_running(&self) -> bool {
+        self.thread.as_ref().is_some_and(|t| !t.is_finished())
+    }
+
+    /// What was set on the host, in words for the log. All of it is taken back when the handle is dropped.
+    pub fn host_changes(&self) -> &[String] {
+        &self.host.changes
+    }
+
+    /// What was asked for and could not be had.
+    pub fn notices(&self) -> &[Notice] {
+        &self.host.notices
+    }
+
+    /// Stops the packet thread and takes back what was set on the host; waits until it is done.
+    ///
+    /// Errors: `Other` if the thread ended by a panic.
+    pub fn stop(mut self) -> io::Result<()> {
+        self.join()
+    }
+
+    fn join(&mut self) -> io::Result<()> {
+        self.shared.stop.store(true, Ordering::Release);
+        self.shared.requests.wake();
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(_)) => Err(io::Error::other("the packet thread panicked")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // The devices go with the thread; then `host` drops: address translation, then settings.
+        self.join().ok();
+    }
+}

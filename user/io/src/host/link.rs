@@ -1,0 +1,51 @@
+//! Addresses and MTU of a TUN device. They vanish with it.
+
+use std::io;
+use std::net::IpAddr;
+
+use whimbrel_user::DataNetwork;
+
+use crate::sys::netlink::{Netlink, Request, interface_index};
+
+/// Brings a device up with the gateway's address of each pool, whose prefix is the route to the phones. What was set, in
+/// words.
+pub(crate) fn set_up(name: &str, dn: &DataNetwork) -> io::Result<Vec<String>> {
+    let index = interface_index(name)?;
+    let mut netlink = Netlink::open(libc::NETLINK_ROUTE)?;
+    let mut done = Vec::new();
+    netlink.ask(vec![link(index, dn.mtu)])?;
+    done.push(format!("made the interface {name} with an MTU of {}", dn.mtu));
+    for pool in &dn.ipv4_pools {
+        netlink.ask(vec![address(index, pool.gateway().into(), pool.prefix)])?;
+        done.push(format!("gave {name} the address {}/{}", pool.gateway(), pool.prefix));
+    }
+    for pool in &dn.ipv6_pools {
+        netlink.ask(vec![address(index, pool.gateway().into(), pool.prefix)])?;
+        done.push(format!("gave {name} the address {}/{}", pool.gateway(), pool.prefix));
+    }
+    Ok(done)
+}
+
+/// struct ifinfomsg: up, with an MTU.
+fn link(index: u32, mtu: u16) -> Request {
+    let up = (libc::IFF_UP as u32).to_ne_bytes();
+    let words = [[libc::AF_UNSPEC as u8, 0, 0, 0], index.to_ne_bytes(), up, up];
+    // The kernel's order: family, padding, type (2 octets), index, flags, change.
+    Request::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, words.as_flattened())
+        .attribute(libc::IFLA_MTU, &u32::from(mtu).to_ne_bytes())
+}
+
+/// struct ifaddrmsg: an address whose prefix becomes a route, usable at once.
+fn address(index: u32, address: IpAddr, prefix: u8) -> Request {
+    let (family, octets) = match address {
+        IpAddr::V4(a) => (libc::AF_INET, a.octets().to_vec()),
+        IpAddr::V6(a) => (libc::AF_INET6, a.octets().to_vec()),
+    };
+    // Nobody else is on the link, so no duplicate address detection.
+    let mut fixed = vec![family as u8, prefix, libc::IFA_F_NODAD as u8, libc::RT_SCOPE_UNIVERSE];
+    fixed.extend_from_slice(&index.to_ne_bytes());
+    let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    Request::new(libc::RTM_NEWADDR, flags, &fixed)
+        .attribute(libc::IFA_LOCAL, &octets)
+        .attribute(libc::IFA_ADDRESS, &octets)
+}

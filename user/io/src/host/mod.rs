@@ -1,0 +1,9 @@
+//! What the program sets on its host, and takes back.
+
+mod link;
+mod nat;
+mod sysctl;
+
+pub(crate) use link::set_up;
+pub(crate) use nat::Nat;
+pub(crate) use sysctl::Sysctls;

@@ -1,0 +1,25 @@
+//! Where packets come from and go to: sockets and devices, or memory.
+
+pub(crate) mod memory;
+pub(crate) mod system;
+
+use std::os::fd::BorrowedFd;
+
+use whimbrel_user::{Destination, Packet, Slot};
+
+use crate::thread::IoCounters;
+
+/// Packets of one burst: DESIGN §5 measured that bursts above 16 gain nothing from memory; system calls gain up to 32.
+pub(crate) const BURST: usize = 32;
+
+/// A kind of input and output.
+pub(crate) trait Ports: Send + 'static {
+    /// Receives into `slots`, from the first on; how many there are now. Does not wait.
+    fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize;
+
+    /// Sends packets, in order for each destination. What cannot be sent is dropped and counted.
+    fn send(&mut self, packets: &mut dyn Iterator<Item = (Destination, &Packet)>, counters: &mut IoCounters);
+
+    /// What to wait for when nothing is there.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+}

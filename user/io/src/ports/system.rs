@@ -1,0 +1,169 @@
+//! GTP-U sockets and TUN devices.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use whimbrel_user::{Destination, DnIndex, Origin, Packet, Slot};
+
+use super::{BURST, Ports};
+use crate::config::Config;
+use crate::error::StartError;
+use crate::sys::datagrams::{BATCH, Datagrams};
+use crate::sys::tun::Tun;
+use crate::thread::IoCounters;
+
+pub(crate) struct System {
+    n3: Vec<Datagrams>,
+    n6: Vec<Tun>,
+    /// Which source is asked first; turns, so that a flood on one does not starve the others.
+    first: usize,
+}
+
+impl System {
+    /// Binds and makes devices. Errors: the first that fails; what was made before is gone then.
+    pub(crate) fn open(config: &Config) -> Result<Self, StartError> {
+        let v4 = config.user.n3_ipv4.map(IpAddr::V4);
+        let v6 = config.user.n3_ipv6.map(IpAddr::V6);
+        let mut n3 = Vec::new();
+        for ip in [v4, v6].into_iter().flatten() {
+            let address = SocketAddr::new(ip, config.port);
+            n3.push(Datagrams::bind(address).map_err(|error| StartError::Bind { address, error })?);
+        }
+        let mut n6 = Vec::new();
+        for d in &config.devices {
+            let device = &d.device;
+            n6.push(Tun::open(device).map_err(|error| StartError::Tun { device: device.clone(), error })?);
+        }
+        Ok(Self { n3, n6, first: 0 })
+    }
+
+    fn receive_n3(&mut self, which: usize, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+        let Some(socket) = self.n3.get_mut(which) else { return 0 };
+        let local = socket.local();
+        let mut from: [Option<(SocketAddr, usize)>; BATCH] = [None; BATCH];
+        let packets = slots.iter_mut().map(|s| &mut s.packet);
+        let received = socket.receive(packets, |i, peer, octets| from[i] = Some((peer, octets)));
+        let n = match received {
+            Ok(n) => n,
+            Err(_) => {
+                counters.receive_errors += 1;
+                0
+            }
+        };
+        for (slot, from) in slots.iter_mut().zip(from).take(n) {
+            let (peer, octets) = from.unwrap_or((SocketAddr::new(local, 0), 0));
+            slot.packet.received(octets);
+            slot.origin = Origin::N3 { peer, local };
+        }
+        counters.n3_received += n as u64;
+        n
+    }
+
+    fn receive_n6(&mut self, which: usize, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+        let Some(tun) = self.n6.get_mut(which) else { return 0 };
+        let mut n = 0;
+        for slot in slots {
+            match tun.receive(slot.packet.room()) {
+                Ok(0) => break,
+                Ok(octets) => {
+                    slot.packet.received(octets);
+                    slot.origin = Origin::N6 { dn: DnIndex(which as u8) };
+                    n += 1;
+                }
+                Err(_) => {
+                    counters.receive_errors += 1;
+                    break;
+                }
+            }
+        }
+        counters.n6_received += n as u64;
+        n
+    }
+
+    fn send_n3(&mut self, batch: &[(SocketAddr, u8, &[u8])], counters: &mut IoCounters) {
+        for ipv4 in [true, false] {
+            let of_family = |(to, ..): &&(SocketAddr, u8, &[u8])| to.is_ipv4() == ipv4;
+            let total = batch.iter().filter(of_family).count();
+            let Some(socket) = self.n3.iter_mut().find(|s| s.local().is_ipv4() == ipv4) else {
+                counters.send_errors += total as u64;
+                continue;
+            };
+            let mut done = 0;
+            while done < total {
+                let rest = batch.iter().filter(of_family).skip(done).copied();
+                match socket.send(rest) {
+                    Ok(0) => {
+                        counters.send_full += (total - done) as u64;
+                        break;
+                    }
+                    Ok(n) => {
+                        counters.n3_sent += n as u64;
+                        done += n;
+                    }
+                    Err(_) => {
+                        // The first of the rest could not be sent (no route, too long); the others still may.
+                        counters.send_errors += 1;
+                        done += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    fn send_n6(&mut self, dn: DnIndex, packet: &Packet, counters: &mut IoCounters) {
+        let sent = match self.n6.get_mut(usize::from(dn.0)) {
+            Some(tun) => tun.send(packet.octets()),
+            None => Err(io::ErrorKind::NotFound.into()),
+        };
+        match sent {
+            Ok(()) => counters.n6_sent += 1,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => counters.send_full += 1,
+            Err(_) => counters.send_errors += 1,
+        }
+    }
+}
+
+impl Ports for System {
+    fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+        let sources = self.n3.len() + self.n6.len();
+        let mut n = 0;
+        for i in 0..sources {
+            let which = (self.first + i) % sources;
+            let room = slots.get_mut(n..).unwrap_or_default();
+            if room.is_empty() {
+                break;
+            }
+            n += match which.checked_sub(self.n3.len()) {
+                None => self.receive_n3(which, room, counters),
+                Some(dn) => self.receive_n6(dn, room, counters),
+            };
+        }
+        self.first = (self.first + 1) % sources.max(1);
+        n
+    }
+
+    fn send(&mut self, packets: &mut dyn Iterator<Item = (Destination, &Packet)>, counters: &mut IoCounters) {
+        let empty: (SocketAddr, u8, &[u8]) = (SocketAddr::new(IpAddr::V4([0, 0, 0, 0].into()), 0), 0, &[]);
+        let mut batch = [empty; BURST];
+        let mut n = 0;
+        for (to, packet) in packets {
+            match to {
+                Destination::N6 { dn } => self.send_n6(dn, packet, counters),
+                Destination::N3 { peer, tos } => {
+                    batch[n] = (peer, tos, packet.octets());
+                    n += 1;
+                    if n == BURST {
+                        self.send_n3(&batch, counters);
+                        n = 0;
+                    }
+                }
+            }
+        }
+        self.send_n3(&batch[..n], counters);
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.n3.iter().map(Datagrams::as_fd).chain(self.n6.iter().map(Tun::as_fd)).collect()
+    }
+}

@@ -1,0 +1,168 @@
+//! The packet thread: changes, then a burst, then what came of it; and sleep when there is nothing.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_user::{
+    Change, Counters, Destination, DnIndex, Origin, Packet, REPORTS_MAX, Report, SessionCounters, SessionId,
+    Slot, UpfU, Verdict,
+};
+
+use crate::config::Clock;
+use crate::ports::{BURST, Ports};
+use crate::queue::{CHANGES_MAX, Queue};
+use crate::sys::poll;
+
+/// Empty looks at the sources before the thread sleeps: about 20 µs, less than waking up costs.
+const SPINS: u32 = 8;
+/// Sleep at most, so that a lost wake-up costs no more than this.
+const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// Time between two publications of the counters while packets flow.
+const PUBLISH_EVERY: Duration = Duration::from_millis(20);
+
+/// What the sockets and devices did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IoCounters {
+    /// Datagrams received from gNBs.
+    pub n3_received: u64,
+    /// Datagrams sent to gNBs.
+    pub n3_sent: u64,
+    /// Packets received from data networks.
+    pub n6_received: u64,
+    /// Packets sent into data networks.
+    pub n6_sent: u64,
+    /// Packets dropped because the kernel's queue was full.
+    pub send_full: u64,
+    /// Packets that the kernel refused to send (no route, too long).
+    pub send_errors: u64,
+    /// Failed receptions.
+    pub receive_errors: u64,
+}
+
+/// What other threads ask of the packet thread.
+pub(crate) enum Request {
+    Change(Change),
+    SessionCounters(SessionId, mpsc::SyncSender<Option<SessionCounters>>),
+}
+
+/// What the packet thread and the others share.
+pub(crate) struct Shared {
+    pub(crate) requests: Queue<Request>,
+    pub(crate) reports: Queue<Report>,
+    pub(crate) counters: Mutex<(Counters, IoCounters)>,
+    pub(crate) stop: AtomicBool,
+}
+
+impl Shared {
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            requests: Queue::new(CHANGES_MAX)?,
+            reports: Queue::new(REPORTS_MAX)?,
+            counters: Mutex::default(),
+            stop: AtomicBool::new(false),
+        })
+    }
+}
+
+/// The thread's state.
+struct Worker<'s, P> {
+    shared: &'s Shared,
+    upf: UpfU,
+    ports: P,
+    io: IoCounters,
+    /// Reports that found the queue full.
+    reports: Vec<Report>,
+    published: Instant,
+}
+
+/// Runs until told to stop.
+pub(crate) fn run<P: Ports>(shared: &Shared, upf: UpfU, ports: P, clock: &Clock, room: usize) {
+    let origin = Origin::N6 { dn: DnIndex(0) };
+    let slot = |_| Slot { origin, packet: Packet::with_room(room), verdict: Verdict::Pending };
+    let mut slots: Vec<Slot> = (0..BURST).map(slot).collect();
+    let mut w = Worker {
+        shared,
+        upf,
+        ports,
+        io: IoCounters::default(),
+        reports: Vec::new(),
+        published: Instant::ZERO,
+    };
+    let mut idle = 0;
+    while !shared.stop.load(Ordering::Acquire) {
+        let now = clock();
+        w.requests(now);
+        if w.upf.next_deadline().is_some_and(|at| at <= now) {
+            w.upf.tick(now);
+        }
+        let n = w.ports.receive(&mut slots, &mut w.io);
+        w.upf.burst(now, &mut slots[..n]);
+        if w.upf.next_deadline().is_some_and(|at| at <= now) {
+            w.upf.tick(now); // what the burst itself has made due: router advertisements
+        }
+        w.send(&slots[..n]);
+        w.tell(now, n == 0 && idle == SPINS);
+        idle = if n == 0 { idle + 1 } else { 0 };
+        if idle > SPINS {
+            w.sleep(clock);
+            idle = SPINS - 1;
+        }
+    }
+    w.tell(clock(), true);
+}
+
+impl<P: Ports> Worker<'_, P> {
+    fn requests(&mut self, now: Instant) {
+        for request in self.shared.requests.take() {
+            match request {
+                Request::Change(change) => self.upf.apply(now, change),
+                Request::SessionCounters(id, answer) => {
+                    // The asker may have given up.
+                    answer.try_send(self.upf.session_counters(id)).ok();
+                }
+            }
+        }
+    }
+
+    /// Sends what the pipeline made, then what it passed.
+    fn send(&mut self, slots: &[Slot]) {
+        let mut own: Vec<(Destination, Packet)> = Vec::new();
+        while let Some(output) = self.upf.next_output() {
+            own.push(output);
+        }
+        if !own.is_empty() {
+            self.ports.send(&mut own.iter().map(|(to, p)| (*to, p)), &mut self.io);
+            own.into_iter().for_each(|(_, p)| self.upf.recycle(p));
+        }
+        let mut passed = slots.iter().filter_map(|s| match s.verdict {
+            Verdict::Send(to) => Some((to, &s.packet)),
+            _ => None,
+        });
+        self.ports.send(&mut passed, &mut self.io);
+    }
+
+    /// Hands out reports and figures.
+    fn tell(&mut self, now: Instant, at_rest: bool) {
+        self.reports.append(&mut self.upf.take_reports());
+        if !self.reports.is_empty() {
+            self.shared.reports.extend(&mut self.reports);
+        }
+        if at_rest || now.since(self.published) >= PUBLISH_EVERY {
+            self.published = now;
+            let mut public = self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner);
+            *public = (self.upf.counters().clone(), self.io);
+        }
+    }
+
+    fn sleep(&mut self, clock: &Clock) {
+        use std::os::fd::AsFd;
+        let until = self.upf.next_deadline().map_or(SLEEP_MAX, |at| at.since(clock()).min(SLEEP_MAX));
+        let mut fds = self.ports.descriptors();
+        fds.push(self.shared.requests.as_fd());
+        if poll::readable(&fds, until).is_err() {
+            self.io.receive_errors += 1;
+        }
+    }
+}
