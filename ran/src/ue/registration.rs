@@ -145,10 +145,10 @@ impl Ue {
         if initial && !asked.is_empty() && !asked.iter().any(allowed) && m.pending_nssai.is_none() {
             violation(Violation::AllowedNssai, out);
         }
-        if let (Some(cell), Some(area)) = (self.cell, &m.tai_list) {
-            if !area.contains(cell) {
-                violation(Violation::RegistrationArea, out);
-            }
+        if let (Some(cell), Some(area)) = (self.cell, &m.tai_list)
+            && !area.contains(cell)
+        {
+            violation(Violation::RegistrationArea, out);
         }
     }
 

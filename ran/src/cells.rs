@@ -1,0 +1,416 @@
+//! Phones on gNBs, wired together: the whole emulated RAN as one pure machine, for the simulated network and for the
+//! sockets alike.
+
+use core::cmp::Reverse;
+use core::net::IpAddr;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+
+use whimbrel_ids::{Instant, PduSessionId, STmsi};
+use whimbrel_ngap::Cause;
+
+use crate::gnb::{self, Downlink, GTPU_HEADROOM, Gnb, GnbConfig};
+use crate::outbox::Outbox;
+use crate::radio::{PhoneId, Up};
+use crate::ue::{self, Command, MmState, Ue, UeConfig};
+use crate::user_plane::{Addresses, Outcome, Stack, Task, TaskError};
+
+/// A gNB of the emulated RAN, by its place in the order in which they were added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GnbId(pub u16);
+
+/// What happens to the emulated RAN.
+#[derive(Debug)]
+pub enum Input<'a> {
+    /// A gNB's association with the AMF stands, with so many outbound streams.
+    AssociationUp(GnbId, u16),
+    /// It is lost.
+    AssociationDown(GnbId),
+    /// NGAP came to a gNB.
+    Ngap {
+        /// To whom.
+        gnb: GnbId,
+        /// The SCTP stream.
+        stream: u16,
+        /// The message.
+        octets: &'a [u8],
+    },
+    /// GTP-U came to a gNB.
+    Gtpu {
+        /// To whom.
+        gnb: GnbId,
+        /// From where: address and UDP port.
+        source: (IpAddr, u16),
+        /// The datagram.
+        datagram: &'a [u8],
+    },
+    /// A phone's owner wants something.
+    Command(PhoneId, Command),
+    /// A phone's owner wants something done over its newest session.
+    Task(PhoneId, Task),
+    /// A phone's program sends a packet over a session.
+    Packet(PhoneId, PduSessionId, &'a [u8]),
+    /// A phone's gNB is to release it, for this cause.
+    Release(PhoneId, Cause),
+    /// Time has passed.
+    Tick,
+}
+
+/// What the emulated RAN wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// Send NGAP.
+    Ngap {
+        /// From whom.
+        gnb: GnbId,
+        /// On this SCTP stream.
+        stream: u16,
+        /// The message.
+        octets: Vec<u8>,
+    },
+    /// Send a datagram from a gNB's port 2152.
+    Gtpu {
+        /// From whom.
+        gnb: GnbId,
+        /// To this address and UDP port.
+        to: (IpAddr, u16),
+        /// The datagram.
+        datagram: Vec<u8>,
+    },
+    /// Hand a packet to a phone's program.
+    Packet(PhoneId, PduSessionId, Vec<u8>),
+    /// Something happened at a gNB.
+    Gnb(GnbId, gnb::Event),
+    /// Something happened to a phone.
+    Phone(PhoneId, ue::Event),
+    /// A phone's task has come to its end.
+    Task(PhoneId, Result<Outcome, TaskError>),
+}
+
+/// Where the packets of phones go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UserPlane {
+    /// To a stack in the process.
+    Stack,
+    /// To a program, through [`Output::Packet`] and [`Input::Packet`].
+    Program,
+}
+
+#[derive(Debug)]
+struct Phone {
+    ue: Ue,
+    gnb: GnbId,
+    stack: Option<(PduSessionId, Box<Stack>)>,
+    /// The deadline that stands in the heap.
+    armed: Instant,
+    s_tmsi: Option<STmsi>,
+}
+
+/// Something on its way between two machines.
+enum Job {
+    ToGnb(PhoneId, Up),
+    ToPhone(PhoneId, ue::Input),
+}
+
+/// Phones on gNBs.
+pub struct Cells {
+    gnbs: Vec<Gnb>,
+    phones: Vec<Phone>,
+    user_plane: UserPlane,
+    by_s_tmsi: BTreeMap<STmsi, PhoneId>,
+    deadlines: BinaryHeap<Reverse<(Instant, PhoneId)>>,
+    jobs: VecDeque<Job>,
+    from_ue: Outbox<ue::Output>,
+    from_gnb: Outbox<gnb::Output>,
+    seed: u64,
+    /// Uplink packets without a tunnel, dropped.
+    pub dropped_uplink: u64,
+}
+
+impl Cells {
+    /// None yet. `seed` makes the ports and sequence numbers of the phones' stacks.
+    pub fn new(user_plane: UserPlane, seed: u64) -> Self {
+        Self {
+            gnbs: Vec::new(),
+            phones: Vec::new(),
+            user_plane,
+            by_s_tmsi: BTreeMap::new(),
+            deadlines: BinaryHeap::new(),
+            jobs: VecDeque::new(),
+            from_ue: Outbox::new(),
+            from_gnb: Outbox::new(),
+            seed,
+            dropped_uplink: 0,
+        }
+    }
+
+    /// Adds a gNB.
+    pub fn add_gnb(&mut self, config: GnbConfig) -> GnbId {
+        self.gnbs.push(Gnb::new(config));
+        GnbId(self.gnbs.len() as u16 - 1)
+    }
+
+    /// Adds a phone that camps on a gNB's cell.
+    pub fn add_phone(&mut self, gnb: GnbId, config: UeConfig) -> PhoneId {
+        let id = PhoneId(self.phones.len() as u32);
+        let mut ue = Ue::new(config);
+        if let Some(gnb) = self.gnbs.get(usize::from(gnb.0)) {
+            // Camping says nothing on the radio, and a fresh phone has nothing to do about it.
+            ue.handle(Instant::ZERO, ue::Input::Cell(gnb.config().tai()), &mut self.from_ue);
+        }
+        self.phones.push(Phone { ue, gnb, stack: None, armed: Instant::FAR_FUTURE, s_tmsi: None });
+        id
+    }
+
+    /// How many phones there are.
+    pub fn phones(&self) -> usize {
+        self.phones.len()
+    }
+
+    /// A phone, if there is one of that number.
+    pub fn phone(&self, id: PhoneId) -> Option<&Ue> {
+        self.phones.get(id.index()).map(|p| &p.ue)
+    }
+
+    /// A phone, to be changed.
+    pub fn phone_mut(&mut self, id: PhoneId) -> Option<&mut Ue> {
+        self.phones.get_mut(id.index()).map(|p| &mut p.ue)
+    }
+
+    /// A gNB, if there is one of that number.
+    pub fn gnb(&self, id: GnbId) -> Option<&Gnb> {
+        self.gnbs.get(usize::from(id.0))
+    }
+
+    /// The gNB on whose cell a phone camps.
+    pub fn gnb_of(&self, id: PhoneId) -> Option<GnbId> {
+        self.phones.get(id.index()).map(|p| p.gnb)
+    }
+
+    /// Whether every gNB is in service.
+    pub fn all_up(&self) -> bool {
+        self.gnbs.iter().all(Gnb::is_up)
+    }
+
+    /// Takes one input.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox<Output>) {
+        match input {
+            Input::AssociationUp(gnb, streams) => {
+                self.to_gnb(now, gnb, gnb::Input::AssociationUp { streams }, out)
+            }
+            Input::AssociationDown(gnb) => self.to_gnb(now, gnb, gnb::Input::AssociationDown, out),
+            Input::Ngap { gnb, stream, octets } => {
+                self.to_gnb(now, gnb, gnb::Input::Ngap { stream, octets }, out);
+            }
+            Input::Gtpu { gnb, source, datagram } => self.gtpu(now, gnb, source, datagram, out),
+            Input::Command(phone, command) => self.to_phone(now, phone, ue::Input::Command(command), out),
+            Input::Task(phone, task) => self.start_task(now, phone, task, out),
+            Input::Packet(phone, session, packet) => self.uplink(now, phone, session, packet, out),
+            Input::Release(phone, cause) => {
+                if let Some(gnb) = self.gnb_of(phone) {
+                    self.to_gnb(now, gnb, gnb::Input::Release(phone, cause), out);
+                }
+            }
+            Input::Tick => self.tick(now, out),
+        }
+        self.deliver(now, out);
+    }
+
+    /// When it wants a [`Input::Tick`], if at all; perhaps earlier than needed.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let gnbs = self.gnbs.iter().filter_map(Gnb::next_deadline);
+        gnbs.chain(self.deadlines.peek().map(|Reverse((at, _))| *at)).min()
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        for i in 0..self.gnbs.len() {
+            let due = self.gnbs.get(i).and_then(Gnb::next_deadline).is_some_and(|at| at <= now);
+            if due {
+                self.to_gnb(now, GnbId(i as u16), gnb::Input::Tick, out);
+            }
+        }
+        while self.deadlines.peek().is_some_and(|Reverse((at, _))| *at <= now) {
+            let Some(Reverse((at, id))) = self.deadlines.pop() else { break };
+            let Some(phone) = self.phones.get_mut(id.index()).filter(|p| p.armed == at) else { continue };
+            phone.armed = Instant::FAR_FUTURE;
+            if phone.ue.next_deadline().is_some_and(|at| at <= now) {
+                self.to_phone(now, id, ue::Input::Tick, out);
+            }
+            self.work_stack(now, id, out);
+        }
+    }
+
+    /// Everything between phones and gNBs arrives, in order.
+    fn deliver(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        while let Some(job) = self.jobs.pop_front() {
+            match job {
+                Job::ToGnb(phone, up) => {
+                    if let Some(gnb) = self.gnb_of(phone) {
+                        self.to_gnb(now, gnb, gnb::Input::Radio(phone, up), out);
+                    }
+                }
+                Job::ToPhone(phone, input) => self.to_phone(now, phone, input, out),
+            }
+        }
+    }
+
+    fn to_gnb(&mut self, now: Instant, id: GnbId, input: gnb::Input<'_>, out: &mut Outbox<Output>) {
+        let Some(gnb) = self.gnbs.get_mut(usize::from(id.0)) else { return };
+        gnb.handle(now, input, &mut self.from_gnb);
+        for output in self.from_gnb.drain() {
+            match output {
+                gnb::Output::Ngap { stream, octets } => out.push(Output::Ngap { gnb: id, stream, octets }),
+                gnb::Output::Radio(phone, down) => {
+                    self.jobs.push_back(Job::ToPhone(phone, ue::Input::Radio(down)))
+                }
+                gnb::Output::Page(s_tmsi) => {
+                    let here = |p: &&PhoneId| self.phones.get(p.index()).is_some_and(|p| p.gnb == id);
+                    if let Some(phone) = self.by_s_tmsi.get(&s_tmsi).filter(here) {
+                        self.jobs.push_back(Job::ToPhone(*phone, ue::Input::Paged));
+                    }
+                }
+                gnb::Output::Event(event) => out.push(Output::Gnb(id, event)),
+            }
+        }
+    }
+
+    fn to_phone(&mut self, now: Instant, id: PhoneId, input: ue::Input, out: &mut Outbox<Output>) {
+        let Some(phone) = self.phones.get_mut(id.index()) else { return };
+        phone.ue.handle(now, input, &mut self.from_ue);
+        for output in self.from_ue.drain() {
+            match output {
+                ue::Output::Radio(up) => self.jobs.push_back(Job::ToGnb(id, up)),
+                ue::Output::Event(event) => {
+                    let gone = match &event {
+                        ue::Event::SessionReleased { session, .. } => Some(*session),
+                        _ => None,
+                    };
+                    if phone.stack.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
+                        phone.stack = None;
+                    }
+                    out.push(Output::Phone(id, event));
+                }
+            }
+        }
+        let s_tmsi = phone.ue.s_tmsi();
+        if s_tmsi != phone.s_tmsi {
+            if let Some(old) = core::mem::replace(&mut phone.s_tmsi, s_tmsi)
+                && self.by_s_tmsi.get(&old) == Some(&id)
+            {
+                self.by_s_tmsi.remove(&old);
+            }
+            if let Some(new) = s_tmsi {
+                self.by_s_tmsi.insert(new, id);
+            }
+        }
+        self.arm(now, id);
+    }
+
+    /// Sees to it that a phone's next deadline stands in the heap.
+    fn arm(&mut self, now: Instant, id: PhoneId) {
+        let Some(phone) = self.phones.get_mut(id.index()) else { return };
+        let stack = phone.stack.as_mut().filter(|(_, s)| s.is_busy()).and_then(|(_, s)| s.next_deadline(now));
+        let Some(next) = phone.ue.next_deadline().into_iter().chain(stack).min() else { return };
+        if next < phone.armed {
+            phone.armed = next;
+            self.deadlines.push(Reverse((next, id)));
+        }
+    }
+
+    fn gtpu(
+        &mut self,
+        now: Instant,
+        id: GnbId,
+        source: (IpAddr, u16),
+        datagram: &[u8],
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(gnb) = self.gnbs.get(usize::from(id.0)) else { return };
+        match gnb.decapsulate(datagram, source.1) {
+            Downlink::Packet { phone, session, packet, .. } => match self.user_plane {
+                UserPlane::Program => out.push(Output::Packet(phone, session, packet.to_vec())),
+                UserPlane::Stack => self.to_stack(now, phone, session, packet, out),
+            },
+            Downlink::Answer(answer) => {
+                // Path messages are answered to the port that sent them, errors to the well-known one (TS 29.281 §4.4.2).
+                let port = if datagram.get(1) == Some(&1) { source.1 } else { whimbrel_gtpu::PORT };
+                let datagram = answer.as_ref().to_vec();
+                out.push(Output::Gtpu { gnb: id, to: (source.0, port), datagram });
+            }
+            Downlink::PeerHasNoTunnel { .. } | Downlink::Nothing | Downlink::Malformed(_) => {}
+        }
+    }
+
+    fn to_stack(
+        &mut self,
+        now: Instant,
+        id: PhoneId,
+        session: PduSessionId,
+        packet: &[u8],
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(phone) = self.phones.get_mut(id.index()) else { return };
+        let Some((_, stack)) = phone.stack.as_mut().filter(|(of, _)| *of == session) else { return };
+        stack.receive(packet);
+        self.work_stack(now, id, out);
+    }
+
+    /// Begins a task over the newest session; without one it has failed.
+    fn start_task(&mut self, now: Instant, id: PhoneId, task: Task, out: &mut Outbox<Output>) {
+        let seed = self.seed ^ u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let Some(phone) = self.phones.get_mut(id.index()) else { return };
+        let Some(info) = phone.ue.sessions().last() else {
+            return out.push(Output::Task(id, Err(TaskError::NoAddress)));
+        };
+        if phone.stack.as_ref().is_none_or(|(of, _)| *of != info.id) {
+            let addresses = Addresses { ipv4: info.ipv4, interface_id: info.interface_id };
+            phone.stack = Some((info.id, Box::new(Stack::new(now, addresses, info.mtu, seed))));
+        }
+        if let Some((_, stack)) = &mut phone.stack {
+            stack.start(now, task);
+        }
+        self.work_stack(now, id, out);
+    }
+
+    fn work_stack(&mut self, now: Instant, id: PhoneId, out: &mut Outbox<Output>) {
+        let Some(phone) = self.phones.get_mut(id.index()) else { return };
+        if let Some((session, stack)) = &mut phone.stack {
+            let session = *session;
+            let mut packets = Vec::new();
+            let outcome = stack.poll(now, &mut |p| packets.push(p));
+            for packet in packets {
+                self.uplink(now, id, session, &packet, out);
+            }
+            if let Some(outcome) = outcome {
+                out.push(Output::Task(id, outcome));
+            }
+        }
+        self.arm(now, id);
+    }
+
+    /// A phone's packet into its tunnel; without one the packet is dropped, and an idle phone asks for service.
+    fn uplink(
+        &mut self,
+        now: Instant,
+        id: PhoneId,
+        session: PduSessionId,
+        packet: &[u8],
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(phone) = self.phones.get(id.index()) else { return };
+        let mut datagram = vec![0; GTPU_HEADROOM + packet.len()];
+        datagram[GTPU_HEADROOM..].copy_from_slice(packet);
+        let gnb = self.gnbs.get(usize::from(phone.gnb.0));
+        match gnb.and_then(|g| g.encapsulate(id, session, &mut datagram, GTPU_HEADROOM)) {
+            Some((to, at)) => {
+                datagram.drain(..at);
+                out.push(Output::Gtpu { gnb: phone.gnb, to: (to, whimbrel_gtpu::PORT), datagram });
+            }
+            None => {
+                self.dropped_uplink += 1;
+                if phone.ue.state() == MmState::Registered && !phone.ue.is_connected() {
+                    self.to_phone(now, id, ue::Input::Command(Command::ServiceRequest), out);
+                }
+            }
+        }
+    }
+}

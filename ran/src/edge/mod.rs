@@ -1,0 +1,13 @@
+//! The emulated RAN on sockets: SCTP towards the AMF, GTP-U towards the UPF, TUN devices towards programs.
+//!
+//! One thread, one loop: take what came, let the machines work, send, spin briefly, then sleep until something comes or
+//! is due. Everything that decides anything is in the pure modules.
+
+mod clock;
+mod runner;
+mod tun;
+
+pub use clock::Clock;
+pub use runner::{GnbPlace, RunError, RunnerConfig, Silent, Watch, run};
+pub use tun::TunError;
+pub use whimbrel_sctp_io::Mode;

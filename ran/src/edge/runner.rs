@@ -1,0 +1,488 @@
+//! Runs a scenario over real sockets.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use whimbrel_ids::{Instant, PduSessionId};
+use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Mode, OpenError, Settings, Transport};
+
+use super::clock::Clock;
+use super::tun::{Tun, TunError};
+use crate::cells::{Cells, GnbId, Input, Output, UserPlane};
+use crate::gnb::{self, GnbConfig, cause_text};
+use crate::outbox::Outbox;
+use crate::player::Player;
+use crate::radio::PhoneId;
+use crate::report::Report;
+use crate::scenario::{Scenario, ScenarioError};
+use crate::ue::{self, UeConfig};
+
+/// PPID of NGAP (TS 38.412 §7).
+const PPID_NGAP: u32 = 60;
+/// The gNBs' own SCTP ports begin here; one each, so that they may share an address. Outside of what Linux gives to
+/// programs that ask for any port (32768 to 60999).
+const SCTP_PORTS_FROM: u16 = 61_000;
+/// Streams that a gNB asks for: stream 0, and as many beside it as the core's default.
+const STREAMS: u16 = 32;
+/// The largest datagram of UDP.
+const DATAGRAM_OCTETS_MAX: usize = 65_536;
+/// Datagrams of one socket in one turn of the loop, so that signalling is not held up.
+const DATAGRAMS_A_TURN: usize = 64;
+/// How long a gNB waits before it connects again.
+const RECONNECT: Duration = Duration::from_secs(1);
+/// How often who watches is told.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// A gNB and where it is.
+#[derive(Clone, Debug)]
+pub struct GnbPlace {
+    /// What it is; its GTP address is bound too.
+    pub config: GnbConfig,
+    /// Its address on N2.
+    pub address: IpAddr,
+}
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct RunnerConfig {
+    /// The AMF's addresses.
+    pub amf: Vec<IpAddr>,
+    /// The AMF's SCTP port.
+    pub amf_port: u16,
+    /// Which way SCTP goes.
+    pub sctp: Mode,
+    /// UDP ports of SCTP encapsulation, ours and the AMF's, for [`Mode::Udp`].
+    pub sctp_udp_ports: (u16, u16),
+    /// The gNBs.
+    pub gnbs: Vec<GnbPlace>,
+    /// The phones; they are dealt out to the gNBs in turn.
+    pub phones: Vec<UeConfig>,
+    /// What they do.
+    pub scenario: Scenario,
+    /// Where ports and sequence numbers of the phones' stacks come from.
+    pub seed: u64,
+    /// Network namespace for TUN devices.
+    pub netns: Option<String>,
+    /// How long the loop spins before it sleeps: for latencies without wake-ups, at the price of a busy core.
+    pub spin: Duration,
+}
+
+/// Who looks on. All methods may be left as they are.
+pub trait Watch {
+    /// How many phones have ended well, failed, and are at it; several times a second.
+    fn progress(&mut self, completed: u64, failed: u64, playing: u64) {
+        let _ = (completed, failed, playing);
+    }
+    /// Something happened at a gNB.
+    fn gnb(&mut self, gnb: GnbId, event: &gnb::Event) {
+        let _ = (gnb, event);
+    }
+    /// Something happened to a phone.
+    fn phone(&mut self, phone: PhoneId, event: &ue::Event) {
+        let _ = (phone, event);
+    }
+    /// A TUN device of a phone stands.
+    fn tun(&mut self, phone: PhoneId, name: &str) {
+        let _ = (phone, name);
+    }
+    /// Whether to end now, before the phones have.
+    fn stop(&mut self) -> bool {
+        false
+    }
+}
+
+/// Nobody looks on.
+#[derive(Clone, Copy, Debug)]
+pub struct Silent;
+
+impl Watch for Silent {}
+
+/// Why a scenario could not be run.
+#[derive(Debug)]
+pub enum RunError {
+    /// The scenario cannot be played.
+    Scenario(ScenarioError),
+    /// SCTP has no way to the network.
+    Sctp(OpenError),
+    /// Randomness for SCTP's secrets could not be had.
+    Random(io::Error),
+    /// The GTP-U socket of a gNB could not be opened.
+    Gtp(SocketAddr, io::Error),
+    /// No association with the AMF came about.
+    NoAssociation(GnbId, String),
+    /// The AMF refused a gNB; its cause in the standard's words.
+    Refused(GnbId, &'static str),
+    /// The AMF did not answer NG SETUP REQUEST.
+    NoAnswer(GnbId),
+    /// A TUN device could not be made.
+    Tun(TunError),
+    /// Waiting for sockets failed.
+    Poll(io::Error),
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Scenario(e) => e.fmt(f),
+            Self::Sctp(e) => write!(f, "SCTP: {e}"),
+            Self::Random(e) => write!(f, "random octets: {e}"),
+            Self::Gtp(address, e) => write!(f, "GTP-U socket at {address}: {e}"),
+            Self::NoAssociation(gnb, why) => {
+                write!(f, "gNB {} has no association with the AMF: {why}", gnb.0)
+            }
+            Self::Refused(gnb, cause) => write!(f, "the AMF refused gNB {}: {cause}", gnb.0),
+            Self::NoAnswer(gnb) => write!(f, "the AMF did not answer gNB {}'s NG SETUP REQUEST", gnb.0),
+            Self::Tun(e) => e.fmt(f),
+            Self::Poll(e) => write!(f, "waiting for sockets: {e}"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+/// Runs a scenario to its end. Reports: one of each rate, in order.
+///
+/// Errors: [`RunError`], before the first phone arrives; later losses end phones, not the run.
+pub fn run(config: &RunnerConfig, watch: &mut dyn Watch) -> Result<Vec<Report>, RunError> {
+    let mut runner = Runner::open(config)?;
+    runner.run(watch)?;
+    runner.close();
+    Ok(runner.player.reports().to_vec())
+}
+
+/// The sockets of one gNB.
+struct Site {
+    transport: Transport,
+    association: Option<AssociationId>,
+    gtp: UdpSocket,
+    /// When to connect again.
+    reconnect: Instant,
+}
+
+struct Runner<'a> {
+    config: &'a RunnerConfig,
+    clock: Clock,
+    sites: Vec<Site>,
+    player: Player,
+    tuns: BTreeMap<(PhoneId, PduSessionId), Tun>,
+    started: bool,
+    out: Outbox<Output>,
+    events: Events,
+    datagram: Vec<u8>,
+}
+
+impl<'a> Runner<'a> {
+    fn open(config: &'a RunnerConfig) -> Result<Self, RunError> {
+        let clock = Clock::default();
+        let user_plane = if config.scenario.tun { UserPlane::Program } else { UserPlane::Stack };
+        let mut cells = Cells::new(user_plane, config.seed);
+        let gnbs: Vec<GnbId> = config.gnbs.iter().map(|g| cells.add_gnb(g.config.clone())).collect();
+        for (phone, gnb) in config.phones.iter().zip(gnbs.iter().cycle()) {
+            cells.add_phone(*gnb, phone.clone());
+        }
+        let player = Player::new(config.scenario.clone(), cells).map_err(RunError::Scenario)?;
+        let mut sites = Vec::new();
+        for (i, place) in config.gnbs.iter().enumerate() {
+            sites.push(Site::open(config, place, i as u16, clock.now())?);
+        }
+        Ok(Self {
+            config,
+            clock,
+            sites,
+            player,
+            tuns: BTreeMap::new(),
+            started: false,
+            out: Outbox::new(),
+            events: Events::default(),
+            datagram: vec![0; DATAGRAM_OCTETS_MAX],
+        })
+    }
+
+    fn run(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
+        let mut idle_since = self.clock.now();
+        let mut told = Instant::ZERO;
+        loop {
+            let now = self.clock.now();
+            let worked = self.turn(now, watch)?;
+            if self.player.is_done() || watch.stop() {
+                return Ok(());
+            }
+            if now.since(told) >= PROGRESS {
+                told = now;
+                let (completed, failed, playing) = self.player.progress();
+                watch.progress(completed, failed, playing);
+            }
+            if worked {
+                idle_since = now;
+            } else if now.since(idle_since) >= self.config.spin {
+                self.sleep(told + PROGRESS)?;
+                idle_since = self.clock.now();
+            }
+        }
+    }
+
+    /// Takes what came and what is due, sends what follows; returns whether there was anything.
+    fn turn(&mut self, now: Instant, watch: &mut dyn Watch) -> Result<bool, RunError> {
+        let mut worked = false;
+        for i in 0..self.sites.len() {
+            worked |= self.take_sctp(now, i)?;
+            worked |= self.take_gtp(now, i);
+            self.connect(now, i)?;
+        }
+        worked |= self.take_tuns(now);
+        if self.player.next_deadline().is_some_and(|at| at <= now) {
+            worked = true;
+            self.player.handle(now, Input::Tick, &mut self.out);
+        }
+        if !self.started && self.player.cells().all_up() {
+            self.started = true;
+            self.player.start(now, &mut self.out);
+        }
+        worked |= !self.out.is_empty();
+        self.send(now, watch)?;
+        for site in &mut self.sites {
+            site.transport.flush(now);
+        }
+        Ok(worked)
+    }
+
+    fn take_sctp(&mut self, now: Instant, i: usize) -> Result<bool, RunError> {
+        let Some(site) = self.sites.get_mut(i) else { return Ok(false) };
+        let gnb = GnbId(i as u16);
+        site.transport.drain(now, &mut self.events);
+        for event in self.events.iter() {
+            match event {
+                Event::Up { outbound_streams, .. } | Event::Restarted { outbound_streams, .. } => {
+                    self.player.handle(now, Input::AssociationUp(gnb, outbound_streams), &mut self.out);
+                }
+                Event::Data { stream, octets, .. } => {
+                    self.player.handle(now, Input::Ngap { gnb, stream, octets }, &mut self.out);
+                }
+                Event::Down { reason, .. } => {
+                    site.association = None;
+                    site.reconnect = now + RECONNECT;
+                    if !self.started {
+                        return Err(RunError::NoAssociation(gnb, reason.to_string()));
+                    }
+                    self.player.handle(now, Input::AssociationDown(gnb), &mut self.out);
+                }
+                Event::PathDown { .. } | Event::PathUp { .. } | Event::Refused { .. } => {}
+            }
+        }
+        Ok(!self.events.is_empty())
+    }
+
+    fn take_gtp(&mut self, now: Instant, i: usize) -> bool {
+        let Some(site) = self.sites.get(i) else { return false };
+        let mut taken = 0;
+        while taken < DATAGRAMS_A_TURN {
+            let Ok((n, from)) = site.gtp.recv_from(&mut self.datagram) else { break };
+            taken += 1;
+            let datagram = self.datagram.get(..n).unwrap_or_default();
+            let source = (from.ip(), from.port());
+            self.player.handle(now, Input::Gtpu { gnb: GnbId(i as u16), source, datagram }, &mut self.out);
+        }
+        taken > 0
+    }
+
+    fn take_tuns(&mut self, now: Instant) -> bool {
+        let mut taken = false;
+        for ((phone, session), tun) in &self.tuns {
+            for _ in 0..DATAGRAMS_A_TURN {
+                let Some(n) = tun.read(&mut self.datagram) else { break };
+                taken = true;
+                let packet = self.datagram.get(..n).unwrap_or_default();
+                self.player.handle(now, Input::Packet(*phone, *session, packet), &mut self.out);
+            }
+        }
+        taken
+    }
+
+    /// Connects a gNB that has no association, when its time has come.
+    fn connect(&mut self, now: Instant, i: usize) -> Result<(), RunError> {
+        let Some(site) = self.sites.get_mut(i) else { return Ok(()) };
+        if site.association.is_some() || now < site.reconnect {
+            return Ok(());
+        }
+        let udp_port = self.config.sctp_udp_ports.1;
+        match site.transport.connect(now, &self.config.amf, self.config.amf_port, udp_port) {
+            Ok(association) => site.association = Some(association),
+            Err(e) if !self.started => return Err(RunError::NoAssociation(GnbId(i as u16), e.to_string())),
+            Err(_) => site.reconnect = now + RECONNECT,
+        }
+        Ok(())
+    }
+
+    /// Sends what the machines want sent, and makes what their events ask for.
+    fn send(&mut self, now: Instant, watch: &mut dyn Watch) -> Result<(), RunError> {
+        let out = std::mem::take(&mut self.out);
+        for output in out.into_items() {
+            match output {
+                Output::Ngap { gnb, stream, octets } => {
+                    if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
+                        site.send(now, stream, &octets);
+                    }
+                }
+                Output::Gtpu { gnb, to, datagram } => {
+                    if let Some(site) = self.sites.get(usize::from(gnb.0)) {
+                        // A datagram that the kernel does not take is lost, as on any network.
+                        let _lost = site.gtp.send_to(&datagram, to);
+                    }
+                }
+                Output::Packet(phone, session, packet) => {
+                    if let Some(tun) = self.tuns.get(&(phone, session)) {
+                        tun.write(&packet);
+                    }
+                }
+                Output::Gnb(gnb, event) => {
+                    watch.gnb(gnb, &event);
+                    self.judge_setup(gnb, event)?;
+                }
+                Output::Phone(phone, event) => {
+                    watch.phone(phone, &event);
+                    self.follow_session(phone, &event, watch)?;
+                }
+                Output::Task(..) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A gNB that is not taken into service at the start ends the run; one that may try again goes on.
+    fn judge_setup(&self, gnb: GnbId, event: gnb::Event) -> Result<(), RunError> {
+        match event {
+            gnb::Event::SetupFailed(m) if !self.started && m.time_to_wait.is_none() => {
+                Err(RunError::Refused(gnb, cause_text(&m.cause)))
+            }
+            gnb::Event::SetupTimedOut if !self.started => Err(RunError::NoAnswer(gnb)),
+            _ => Ok(()),
+        }
+    }
+
+    /// TUN devices come and go with the sessions.
+    fn follow_session(
+        &mut self,
+        phone: PhoneId,
+        event: &ue::Event,
+        watch: &mut dyn Watch,
+    ) -> Result<(), RunError> {
+        if !self.config.scenario.tun {
+            return Ok(());
+        }
+        match event {
+            ue::Event::SessionUp { session, .. } => {
+                let first = self.tuns.keys().all(|(p, _)| *p != phone);
+                let name = match first {
+                    true => format!("wbue{}", phone.0),
+                    false => format!("wbue{}_{}", phone.0, session.id),
+                };
+                let link_local = session.interface_id.map(link_local);
+                let netns = self.config.netns.as_deref();
+                let tun =
+                    Tun::open(&name, netns, session.ipv4, link_local, session.mtu).map_err(RunError::Tun)?;
+                self.tuns.insert((phone, session.id), tun);
+                watch.tun(phone, &name);
+            }
+            ue::Event::SessionReleased { session, .. } => {
+                self.tuns.remove(&(phone, *session));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Sleeps until something comes, is due, or `until`.
+    fn sleep(&self, until: Instant) -> Result<(), RunError> {
+        let due =
+            self.sites.iter().filter_map(|s| s.transport.next_deadline()).chain(self.player.next_deadline());
+        let reconnects = self.sites.iter().filter(|s| s.association.is_none()).map(|s| s.reconnect);
+        let next = due.chain(reconnects).fold(until, Instant::min);
+        let wait = next.since(self.clock.now());
+        if wait.is_zero() {
+            return Ok(());
+        }
+        let mut fds = Vec::new();
+        for site in &self.sites {
+            fds.extend(
+                site.transport.fds().into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+            );
+            fds.push(PollFd::from_borrowed_fd(site.gtp.as_fd(), PollFlags::IN));
+        }
+        fds.extend(self.tuns.values().map(|t| PollFd::from_borrowed_fd(t.fd(), PollFlags::IN)));
+        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        match rustix::event::poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(e) => Err(RunError::Poll(e.into())),
+        }
+    }
+
+    /// Closes the associations, and waits a little for the AMF's agreement.
+    fn close(&mut self) {
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let until = self.clock.now() + PATIENCE;
+        for site in &mut self.sites {
+            if let Some(association) = site.association {
+                site.transport.shutdown(self.clock.now(), association);
+            }
+        }
+        while self.sites.iter().any(|s| s.association.is_some()) && self.clock.now() < until {
+            let now = self.clock.now();
+            for site in &mut self.sites {
+                site.transport.drain(now, &mut self.events);
+                if self.events.iter().any(|e| matches!(e, Event::Down { .. })) {
+                    site.association = None;
+                }
+                site.transport.flush(now);
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Site {
+    fn open(config: &RunnerConfig, place: &GnbPlace, index: u16, now: Instant) -> Result<Self, RunError> {
+        let mut endpoint = Config::new(SCTP_PORTS_FROM.saturating_add(index));
+        endpoint.local_addresses = vec![place.address];
+        endpoint.accept_inbound = false;
+        endpoint.outbound_streams = STREAMS;
+        let mut settings = Settings::new(endpoint);
+        settings.mode = config.sctp;
+        settings.udp_port = config.sctp_udp_ports.0;
+        let transport =
+            Transport::open(&settings, secret().map_err(RunError::Random)?, now).map_err(RunError::Sctp)?;
+        let address = SocketAddr::new(place.config.gtp_address, whimbrel_gtpu::PORT);
+        let failed = |e| RunError::Gtp(address, e);
+        let gtp = UdpSocket::bind(address).map_err(failed)?;
+        gtp.set_nonblocking(true).map_err(failed)?;
+        Ok(Self { transport, association: None, gtp, reconnect: now })
+    }
+
+    fn send(&mut self, now: Instant, stream: u16, octets: &[u8]) {
+        let Some(association) = self.association else { return };
+        if self.transport.send(association, stream, PPID_NGAP, octets).is_err() {
+            // The buffer is full: what waits may go first, then it is tried once more; lost after that, as a radio loses.
+            self.transport.flush(now);
+            let _lost = self.transport.send(association, stream, PPID_NGAP, octets);
+        }
+    }
+}
+
+/// Fresh random octets.
+fn secret() -> io::Result<[u8; 32]> {
+    use std::io::Read;
+    let mut octets = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut octets)?;
+    Ok(octets)
+}
+
+fn link_local(interface_id: [u8; 8]) -> Ipv6Addr {
+    let mut octets = [0; 16];
+    octets[..2].copy_from_slice(&[0xfe, 0x80]);
+    octets[8..].copy_from_slice(&interface_id);
+    octets.into()
+}

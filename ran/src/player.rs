@@ -1,0 +1,517 @@
+//! Plays a scenario on the emulated RAN: lets phones arrive, has them do their steps, takes the times.
+//!
+//! The load is open: phones arrive by the clock, whether those before are done or not, and what a step took is counted
+//! from when it was due, so that a slow core cannot hide behind the load that it holds up.
+
+use core::cmp::Reverse;
+use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::{BinaryHeap, VecDeque};
+
+use whimbrel_ids::{Instant, PduSessionId};
+use whimbrel_nas::ie::PduSessionType;
+use whimbrel_ngap::{Cause, CauseRadioNetwork};
+
+use crate::cells::{Cells, Input, Output};
+use crate::gnb;
+use crate::outbox::Outbox;
+use crate::radio::PhoneId;
+use crate::report::{Failure, Report};
+use crate::scenario::{Arrival, Scenario, ScenarioError, SessionStep, SessionType, Step, Url};
+use crate::ue::{self, Command, Procedure, SessionRequest};
+use crate::user_plane::{Outcome, Task, TaskError};
+
+/// What a phone waits for within its step, beside the step itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// The step proper.
+    Main,
+    /// The name in the step is being resolved.
+    Resolving,
+    /// The session stands; its IPv6 prefix is awaited.
+    Router,
+}
+
+/// How far a phone is.
+#[derive(Clone, Debug)]
+struct Play {
+    /// The step that it is at; `None` if it is not playing.
+    step: Option<usize>,
+    phase: Phase,
+    /// When the step was due.
+    due: Instant,
+    /// When its first message was sent, as far as the phone told.
+    sent: Instant,
+    /// To tell deadlines of this step from those of others.
+    serial: u32,
+    /// Of the current step: SERVICE ACCEPT came.
+    accepted: bool,
+    session: Option<PduSessionId>,
+    resolved: Option<(String, IpAddr)>,
+}
+
+/// The arrivals of one rate.
+#[derive(Clone, Copy, Debug)]
+struct Section {
+    /// Phones a second; `None` for all at once.
+    rate: Option<f64>,
+    count: u64,
+}
+
+/// Plays a scenario.
+pub struct Player {
+    scenario: Scenario,
+    cells: Cells,
+    plays: Vec<Play>,
+    free: VecDeque<PhoneId>,
+    deadlines: BinaryHeap<Reverse<(Instant, PhoneId, u32)>>,
+    sections: VecDeque<Section>,
+    section: Option<(Section, Instant)>,
+    /// Phones of the section that have arrived.
+    arrived: u64,
+    /// Phones that are playing.
+    playing: u64,
+    reports: Vec<Report>,
+    inner: Outbox<Output>,
+    started: bool,
+}
+
+impl Player {
+    /// A scenario on phones that are there already.
+    ///
+    /// Errors: the scenario cannot be played.
+    pub fn new(scenario: Scenario, cells: Cells) -> Result<Self, ScenarioError> {
+        scenario.check()?;
+        let phones = cells.phones() as u32;
+        let at_rate = |rate: f64, count: f64| Section { rate: Some(rate), count: count as u64 };
+        let sections = match &scenario.arrival {
+            Arrival::AtOnce => vec![Section { rate: None, count: u64::from(phones) }],
+            Arrival::Rate(rate) => vec![at_rate(*rate, f64::from(phones))],
+            Arrival::Rates { rates, seconds } => {
+                rates.iter().map(|r| at_rate(*r, (r * seconds).ceil())).collect()
+            }
+        };
+        let play = Play {
+            step: None,
+            phase: Phase::Main,
+            due: Instant::ZERO,
+            sent: Instant::ZERO,
+            serial: 0,
+            accepted: false,
+            session: None,
+            resolved: None,
+        };
+        Ok(Self {
+            scenario,
+            cells,
+            plays: vec![play; phones as usize],
+            free: (0..phones).map(PhoneId).collect(),
+            deadlines: BinaryHeap::new(),
+            sections: sections.into(),
+            section: None,
+            arrived: 0,
+            playing: 0,
+            reports: Vec::new(),
+            inner: Outbox::new(),
+            started: false,
+        })
+    }
+
+    /// The emulated RAN.
+    pub fn cells(&self) -> &Cells {
+        &self.cells
+    }
+
+    /// The emulated RAN, to be changed.
+    pub fn cells_mut(&mut self) -> &mut Cells {
+        &mut self.cells
+    }
+
+    /// Lets the first phones arrive.
+    pub fn start(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        self.started = true;
+        let early = self.reports.pop();
+        self.next_section(now);
+        for what in early.into_iter().flat_map(|r| r.violations) {
+            self.report().violate(what);
+        }
+        self.work(now, out);
+    }
+
+    /// Whether it was started and every phone has ended.
+    pub fn is_done(&self) -> bool {
+        self.started && self.section.is_none() && self.sections.is_empty()
+    }
+
+    /// How many phones have ended well, how many failed, and how many are at it.
+    pub fn progress(&self) -> (u64, u64, u64) {
+        let sum = |f: fn(&Report) -> u64| self.reports.iter().map(f).sum();
+        (sum(|r| r.completed), sum(|r| r.failed), self.playing)
+    }
+
+    /// The reports so far, one of each rate.
+    pub fn reports(&self) -> &[Report] {
+        &self.reports
+    }
+
+    /// Takes one input. What the RAN wants done goes to `out`, its events and ends of tasks too, for who looks on.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox<Output>) {
+        let tick = matches!(input, Input::Tick);
+        self.cells.handle(now, input, &mut self.inner);
+        self.pump(now, out);
+        if tick {
+            self.work(now, out);
+        }
+    }
+
+    /// When it wants an [`Input::Tick`], if at all; perhaps earlier than needed.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let own = self.deadlines.peek().map(|Reverse((at, ..))| *at);
+        own.into_iter().chain(self.next_arrival()).chain(self.cells.next_deadline()).min()
+    }
+
+    fn next_arrival(&self) -> Option<Instant> {
+        let (section, start) = self.section.as_ref().filter(|(s, _)| self.arrived < s.count)?;
+        let micros = section.rate.map_or(0.0, |rate| self.arrived as f64 / rate * 1e6);
+        Some(*start + Duration::from_micros(micros as u64))
+    }
+
+    fn next_section(&mut self, now: Instant) {
+        self.section = self.sections.pop_front().map(|s| (s, now));
+        self.arrived = 0;
+        if let Some((section, _)) = &self.section {
+            self.reports.push(Report { rate: section.rate, ..Report::default() });
+        }
+    }
+
+    /// Lets phones arrive that are due, and ends steps whose time is up.
+    fn work(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        while let Some(due) = self.next_arrival().filter(|at| *at <= now) {
+            self.arrived += 1;
+            self.report().arrived += 1;
+            match self.free.pop_front() {
+                Some(phone) => {
+                    self.playing += 1;
+                    self.begin_step(now, phone, 0, due);
+                }
+                None => {
+                    let report = self.report();
+                    report.arrived -= 1;
+                    report.starved += 1;
+                }
+            }
+        }
+        while let Some(Reverse((at, phone, serial))) = self.deadlines.peek().copied() {
+            if at > now {
+                break;
+            }
+            self.deadlines.pop();
+            if self.plays.get(phone.index()).is_some_and(|p| p.serial == serial && p.step.is_some()) {
+                self.time_is_up(now, phone);
+            }
+        }
+        self.pump(now, out);
+        self.end_section(now, out);
+    }
+
+    fn end_section(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        let Some((section, start)) = self.section else { return };
+        if self.arrived < section.count || self.playing > 0 {
+            return;
+        }
+        self.report().elapsed = now.since(start);
+        self.next_section(now);
+        if self.section.is_some() {
+            self.work(now, out);
+        }
+    }
+
+    /// Judges what happened in the RAN and passes it on, until nothing more follows.
+    fn pump(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        while !self.inner.is_empty() {
+            let batch = core::mem::take(&mut self.inner);
+            for output in batch.into_items() {
+                match &output {
+                    Output::Phone(phone, event) => self.on_phone(now, *phone, event),
+                    Output::Task(phone, outcome) => self.on_task(now, *phone, outcome),
+                    Output::Gnb(_, gnb::Event::Violation { phone, violation }) => {
+                        let whom = phone.map_or_else(|| "a gNB".to_owned(), |p| p.to_string());
+                        self.report().violate(format!("{whom}: {violation}"));
+                    }
+                    Output::Gnb(..) | Output::Ngap { .. } | Output::Gtpu { .. } | Output::Packet(..) => {}
+                }
+                out.push(output);
+            }
+        }
+        if self.playing == 0 && self.section.is_some_and(|(s, _)| self.arrived >= s.count) {
+            self.end_section(now, out);
+        }
+    }
+
+    fn report(&mut self) -> &mut Report {
+        if self.reports.is_empty() {
+            // Before the first arrival: what the gNBs' setup brought.
+            self.reports.push(Report::default());
+        }
+        let last = self.reports.len() - 1;
+        &mut self.reports[last]
+    }
+
+    fn step_of(&self, phone: PhoneId) -> Option<Step> {
+        let step = self.plays.get(phone.index())?.step?;
+        self.scenario.steps.get(step).cloned()
+    }
+
+    fn begin_step(&mut self, now: Instant, phone: PhoneId, index: usize, due: Instant) {
+        let Some(step) = self.scenario.steps.get(index).cloned() else {
+            return self.completed(phone);
+        };
+        let patience = match step {
+            Step::Wait(seconds) => Duration::from_secs_f64(seconds),
+            _ => self.scenario.patience(),
+        };
+        let Some(play) = self.plays.get_mut(phone.index()) else { return };
+        play.step = Some(index);
+        play.phase = Phase::Main;
+        play.due = due;
+        play.sent = now;
+        play.serial = play.serial.wrapping_add(1);
+        play.accepted = false;
+        self.deadlines.push(Reverse((now + patience, phone, play.serial)));
+        self.report().step(step.name()).begun += 1;
+        self.act(now, phone, &step);
+    }
+
+    /// Has the phone begin its step.
+    fn act(&mut self, now: Instant, phone: PhoneId, step: &Step) {
+        match step {
+            Step::Register => self.command(now, phone, Command::Register),
+            Step::Session(s) => self.command(now, phone, Command::EstablishSession(request(s))),
+            Step::ReleaseSession => match self.plays.get(phone.index()).and_then(|p| p.session) {
+                Some(id) => self.command(now, phone, Command::ReleaseSession(id)),
+                None => self.fail(now, phone, "there is no session to release".into()),
+            },
+            Step::Resolve(name) => self.resolve(now, phone, name, Phase::Main),
+            Step::Fetch(url) => match Url::parse(url) {
+                Ok(url) => self.reach(now, phone, &url.host),
+                Err(e) => self.fail(now, phone, e.to_string()),
+            },
+            Step::Ping(to) => self.reach(now, phone, to),
+            Step::Idle => {
+                let cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
+                match self.cells.phone(phone).is_some_and(|p| p.is_connected()) {
+                    true => self.cells.handle(now, Input::Release(phone, cause), &mut self.inner),
+                    false => self.done(now, phone),
+                }
+            }
+            Step::Return => self.command(now, phone, Command::ServiceRequest),
+            Step::Deregister => self.command(now, phone, Command::Deregister { switch_off: false }),
+            Step::SwitchOff => self.command(now, phone, Command::Deregister { switch_off: true }),
+            Step::Paged | Step::Wait(_) => {}
+        }
+    }
+
+    fn command(&mut self, now: Instant, phone: PhoneId, command: Command) {
+        self.cells.handle(now, Input::Command(phone, command), &mut self.inner);
+    }
+
+    fn task(&mut self, now: Instant, phone: PhoneId, phase: Phase, task: Task) {
+        if let Some(play) = self.plays.get_mut(phone.index()) {
+            play.phase = phase;
+        }
+        self.cells.handle(now, Input::Task(phone, task), &mut self.inner);
+    }
+
+    /// The addresses of a name, from the server that the session announced.
+    fn resolve(&mut self, now: Instant, phone: PhoneId, name: &str, phase: Phase) {
+        let info = self.cells.phone(phone).and_then(|p| p.sessions().last());
+        let v4 = info.and_then(|i| i.dns_ipv4.first().copied().filter(|_| i.ipv4.is_some()));
+        let v6 = info.and_then(|i| i.dns_ipv6.first().copied());
+        let ipv6 = info.is_some_and(|i| i.ipv4.is_none());
+        match v4.map(IpAddr::from).or(v6.map(IpAddr::from)) {
+            Some(server) => {
+                self.task(now, phone, phase, Task::Resolve { name: name.to_owned(), server, ipv6 })
+            }
+            None => self.fail(now, phone, "the session announced no DNS server".into()),
+        }
+    }
+
+    /// Goes on to a host: at once if it is an address or known already.
+    fn reach(&mut self, now: Instant, phone: PhoneId, host: &str) {
+        let known = self.plays.get(phone.index()).and_then(|p| p.resolved.as_ref());
+        let known = known.filter(|(name, _)| name == host).map(|(_, address)| *address);
+        match host.parse().ok().or(known) {
+            Some(address) => self.reached(now, phone, address),
+            None => self.resolve(now, phone, host, Phase::Resolving),
+        }
+    }
+
+    fn reached(&mut self, now: Instant, phone: PhoneId, to: IpAddr) {
+        match self.step_of(phone) {
+            Some(Step::Ping(_)) => self.task(now, phone, Phase::Main, Task::Ping { to }),
+            Some(Step::Fetch(url)) => {
+                if let Ok(Url { host, port, path }) = Url::parse(&url) {
+                    self.task(now, phone, Phase::Main, Task::Fetch { to, port, host, path });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_task(&mut self, now: Instant, phone: PhoneId, outcome: &Result<Outcome, TaskError>) {
+        let Some(step) = self.step_of(phone) else { return };
+        let Some(play) = self.plays.get_mut(phone.index()) else { return };
+        match (outcome, play.phase, step) {
+            (Err(e), ..) => self.fail(now, phone, e.to_string()),
+            (Ok(Outcome::Resolved(addresses)), phase, step) => {
+                let Some(address) = addresses.first().copied() else { return };
+                match (phase, step) {
+                    (Phase::Main, Step::Resolve(name)) => {
+                        play.resolved = Some((name, address));
+                        self.done(now, phone);
+                    }
+                    (Phase::Resolving, _) => self.reached(now, phone, address),
+                    _ => {}
+                }
+            }
+            (Ok(Outcome::Fetched { status, .. }), _, Step::Fetch(_)) if !(200..300).contains(status) => {
+                self.fail(now, phone, format!("HTTP status {status}"));
+            }
+            (Ok(Outcome::Pong), _, Step::Ping(_))
+            | (Ok(Outcome::Fetched { .. }), _, Step::Fetch(_))
+            | (Ok(Outcome::Router(_)), Phase::Router, Step::Session(_)) => self.done(now, phone),
+            _ => {}
+        }
+    }
+
+    fn on_phone(&mut self, now: Instant, phone: PhoneId, event: &ue::Event) {
+        if let ue::Event::Violation(violation) = event {
+            return self.report().violate(format!("{phone}: {violation}"));
+        }
+        let Some(step) = self.step_of(phone) else { return };
+        let Some(play) = self.plays.get_mut(phone.index()) else { return };
+        match (event, &step) {
+            (ue::Event::Registered { since, .. }, Step::Register)
+            | (ue::Event::Deregistered { since: Some(since), .. }, Step::Deregister | Step::SwitchOff)
+            | (ue::Event::SessionReleased { since: Some(since), .. }, Step::ReleaseSession) => {
+                play.sent = *since;
+                self.done(now, phone);
+            }
+            (ue::Event::SessionUp { since, session }, Step::Session(_)) => {
+                play.sent = *since;
+                play.session = Some(session.id);
+                self.session_up(now, phone);
+            }
+            (ue::Event::ServiceAccepted { since }, Step::Return | Step::Paged) => {
+                play.accepted = true;
+                play.sent = *since;
+                self.returned(now, phone);
+            }
+            (ue::Event::UserPlane { up: true, .. }, Step::Return | Step::Paged) => self.returned(now, phone),
+            (ue::Event::UserPlane { up: true, .. }, Step::Session(_)) => self.session_up(now, phone),
+            (ue::Event::Idle, Step::Idle) => self.done(now, phone),
+            (ue::Event::Refused { procedure, reason, .. }, step) if ends(*procedure, step) => {
+                self.fail(now, phone, format!("{procedure}: {reason}"));
+            }
+            (ue::Event::Deregistered { cause, .. }, _) => {
+                let cause = cause.map_or_else(String::new, |c| format!(", cause #{} {c}", c.value()));
+                self.fail(now, phone, format!("deregistered by the network{cause}"));
+            }
+            _ => {}
+        }
+    }
+
+    /// A session is up when both its NAS and its radio bearers are, and its prefix is known if it has one.
+    fn session_up(&mut self, now: Instant, phone: PhoneId) {
+        let Some(id) =
+            self.plays.get(phone.index()).filter(|p| p.phase == Phase::Main).and_then(|p| p.session)
+        else {
+            return;
+        };
+        let Some(ue) = self.cells.phone(phone).filter(|p| p.has_user_plane(id)) else { return };
+        let Some(info) = ue.sessions().find(|s| s.id == id) else { return };
+        match info.interface_id.is_some() && !self.scenario.tun {
+            true => self.task(now, phone, Phase::Router, Task::SolicitRouter),
+            false => self.done(now, phone),
+        }
+    }
+
+    fn returned(&mut self, now: Instant, phone: PhoneId) {
+        let accepted = self.plays.get(phone.index()).is_some_and(|p| p.accepted);
+        let paged = matches!(self.step_of(phone), Some(Step::Paged));
+        let Some(ue) = self.cells.phone(phone).filter(|_| accepted) else { return };
+        if paged || ue.sessions().all(|s| ue.has_user_plane(s.id)) {
+            self.done(now, phone);
+        }
+    }
+
+    fn time_is_up(&mut self, now: Instant, phone: PhoneId) {
+        match self.step_of(phone) {
+            Some(Step::Wait(_)) => self.done(now, phone),
+            Some(_) => self.fail(now, phone, "no end within the patience of the scenario".into()),
+            None => {}
+        }
+    }
+
+    /// The step is done; the next one is due now.
+    fn done(&mut self, now: Instant, phone: PhoneId) {
+        let Some(step) = self.step_of(phone) else { return };
+        let Some(play) = self.plays.get(phone.index()).cloned() else { return };
+        let times = self.report().step(step.name());
+        times.latency.add(now.since(play.due));
+        times.wire.add(now.since(play.sent));
+        self.begin_step(now, phone, play.step.map_or(0, |i| i + 1), now);
+    }
+
+    fn completed(&mut self, phone: PhoneId) {
+        self.report().completed += 1;
+        self.playing -= 1;
+        if let Some(play) = self.plays.get_mut(phone.index()) {
+            play.step = None;
+            play.session = None;
+            play.resolved = None;
+        }
+        if self.scenario.again {
+            self.free.push_back(phone);
+        }
+    }
+
+    /// The phone has failed: it is switched off and plays no more.
+    fn fail(&mut self, now: Instant, phone: PhoneId, reason: String) {
+        let Some(step) = self.step_of(phone) else { return };
+        if let Some(play) = self.plays.get_mut(phone.index()) {
+            play.step = None;
+        }
+        self.playing -= 1;
+        if let Some(ue) = self.cells.phone(phone) {
+            let supi = ue.config().supi;
+            self.report().fail(Failure { supi, step: step.name(), reason });
+        }
+        self.command(now, phone, Command::Deregister { switch_off: true });
+    }
+}
+
+/// Whether a refusal of this procedure ends the step.
+fn ends(procedure: Procedure, step: &Step) -> bool {
+    match procedure {
+        Procedure::Registration => !matches!(step, Step::Deregister | Step::SwitchOff),
+        Procedure::ServiceRequest => {
+            matches!(step, Step::Return | Step::Paged | Step::Session(_) | Step::ReleaseSession)
+        }
+        Procedure::SessionEstablishment => matches!(step, Step::Session(_)),
+        Procedure::SessionRelease => matches!(step, Step::ReleaseSession),
+        Procedure::Deregistration => matches!(step, Step::Deregister | Step::SwitchOff),
+    }
+}
+
+fn request(step: &SessionStep) -> SessionRequest {
+    SessionRequest {
+        dnn: step.dnn.as_ref().and_then(|d| d.parse().ok()),
+        s_nssai: step.s_nssai.as_ref().and_then(|s| s.parse().ok()),
+        pdu_session_type: match step.pdu_session_type {
+            SessionType::Ipv4 => PduSessionType::Ipv4,
+            SessionType::Ipv6 => PduSessionType::Ipv6,
+            SessionType::Ipv4v6 => PduSessionType::Ipv4v6,
+        },
+    }
+}

@@ -1,0 +1,305 @@
+//! Scenarios: what phones do, one step after the other, and when they begin.
+//!
+//! The types are those of the files under `scenarios/`; who reads the file makes them of it by serde.
+
+use core::time::Duration;
+
+use serde::Deserialize;
+
+/// A scenario.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Scenario {
+    /// How many phones.
+    #[serde(default = "one")]
+    pub phones: u32,
+    /// On how many gNBs; the phones are dealt out in turn.
+    #[serde(default = "one")]
+    pub gnbs: u16,
+    /// When phones begin.
+    #[serde(default)]
+    pub arrival: Arrival,
+    /// What each phone does.
+    pub steps: Vec<Step>,
+    /// How long a phone may take for one step, in seconds, before it has failed.
+    #[serde(default = "patience")]
+    pub patience_s: f64,
+    /// A phone that has done all steps begins again when its turn comes, as long as phones arrive.
+    #[serde(default)]
+    pub again: bool,
+    /// Give each phone's sessions TUN devices instead of the stack in the process.
+    #[serde(default)]
+    pub tun: bool,
+}
+
+fn one<T: From<u8>>() -> T {
+    T::from(1)
+}
+
+/// Well over every timer that a core repeats a message with, and under the phone's own long pauses.
+const fn patience() -> f64 {
+    30.0
+}
+
+/// When phones begin.
+#[derive(Clone, Debug, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Arrival {
+    /// All at the start.
+    #[default]
+    AtOnce,
+    /// So many phones a second, whether those before are done or not.
+    Rate(f64),
+    /// One rate after the other, each for so many seconds; each is reported by itself.
+    Rates {
+        /// Phones a second.
+        rates: Vec<f64>,
+        /// Seconds of each.
+        seconds: f64,
+    },
+}
+
+/// One thing that a phone does.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Step {
+    /// Register.
+    Register,
+    /// Set up a session.
+    Session(SessionStep),
+    /// Release the newest session.
+    ReleaseSession,
+    /// Resolve a name by the DNS server that the session announced.
+    Resolve(String),
+    /// Fetch a page: `http://HOST[:PORT]/PATH`; a name is resolved first.
+    Fetch(String),
+    /// One ICMP echo to an address or a name.
+    Ping(String),
+    /// The gNB releases the phone for inactivity.
+    Idle,
+    /// The phone comes back with a service request.
+    Return,
+    /// Wait until paged, and answer.
+    Paged,
+    /// Deregister.
+    Deregister,
+    /// Deregister as if switched off.
+    SwitchOff,
+    /// Do nothing for so many seconds.
+    Wait(f64),
+}
+
+impl Step {
+    /// The name under which the step is counted.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Register => "register",
+            Self::Session(_) => "session",
+            Self::ReleaseSession => "release-session",
+            Self::Resolve(_) => "resolve",
+            Self::Fetch(_) => "fetch",
+            Self::Ping(_) => "ping",
+            Self::Idle => "idle",
+            Self::Return => "return",
+            Self::Paged => "paged",
+            Self::Deregister => "deregister",
+            Self::SwitchOff => "switch-off",
+            Self::Wait(_) => "wait",
+        }
+    }
+}
+
+/// Which session.
+#[derive(Clone, Debug, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct SessionStep {
+    /// The data network; without one the network chooses.
+    pub dnn: Option<String>,
+    /// The slice as `SST` or `SST-SD`; without one the network chooses.
+    pub s_nssai: Option<String>,
+    /// The type.
+    #[serde(rename = "type", default)]
+    pub pdu_session_type: SessionType,
+}
+
+/// PDU session types that phones here ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SessionType {
+    /// IPv4.
+    #[default]
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// Both.
+    Ipv4v6,
+}
+
+/// A scenario that cannot be played; says what is wrong with which part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScenarioError(pub String);
+
+impl core::fmt::Display for ScenarioError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for ScenarioError {}
+
+/// The most phones in one scenario: the contexts that one gNB can tell apart.
+const PHONES_MAX: u32 = 1 << 20;
+/// gNBs in one scenario: the loopback addresses 127.0.1.1 to 127.0.1.254.
+const GNBS_MAX: u16 = 254;
+/// Seconds that a number of a scenario may say: a day.
+const SECONDS_MAX: f64 = 86_400.0;
+/// Phones a second: more than any machine here makes.
+const RATE_MAX: f64 = 1e6;
+
+impl Scenario {
+    /// Checks what the types alone do not.
+    ///
+    /// Errors: [`ScenarioError`] names the first part that cannot be played.
+    pub fn check(&self) -> Result<(), ScenarioError> {
+        let wrong = |what: &str| Err(ScenarioError(what.to_owned()));
+        if !(1..=PHONES_MAX).contains(&self.phones) {
+            return wrong("phones: expected 1 to 1048576");
+        }
+        if !(1..=GNBS_MAX).contains(&self.gnbs) {
+            return wrong("gnbs: expected 1 to 254");
+        }
+        if !(self.patience_s > 0.0 && self.patience_s <= SECONDS_MAX) {
+            return wrong("patience-s: expected seconds above 0, at most a day");
+        }
+        let rate_fits = |r: &f64| *r > 0.0 && *r <= RATE_MAX;
+        match &self.arrival {
+            Arrival::AtOnce => {}
+            Arrival::Rate(rate) if rate_fits(rate) => {}
+            Arrival::Rates { rates, seconds }
+                if !rates.is_empty()
+                    && rates.iter().all(rate_fits)
+                    && *seconds > 0.0
+                    && *seconds <= SECONDS_MAX => {}
+            Arrival::Rate(_) | Arrival::Rates { .. } => {
+                return wrong("arrival: expected phones a second above 0");
+            }
+        }
+        if self.steps.is_empty() {
+            return wrong("steps: expected at least one");
+        }
+        for step in &self.steps {
+            check_step(step)?;
+        }
+        Ok(())
+    }
+
+    /// How long a phone may take for one step.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs_f64(self.patience_s)
+    }
+}
+
+fn check_step(step: &Step) -> Result<(), ScenarioError> {
+    match step {
+        Step::Fetch(url) => Url::parse(url).map(|_| ()),
+        Step::Wait(seconds) if !(0.0..=SECONDS_MAX).contains(seconds) => {
+            Err(ScenarioError("wait: expected seconds, at most a day".into()))
+        }
+        Step::Session(s) => {
+            let bad_dnn = s.dnn.as_ref().is_some_and(|d| d.parse::<whimbrel_ids::Dnn>().is_err());
+            let bad_slice = s.s_nssai.as_ref().is_some_and(|s| s.parse::<whimbrel_ids::SNssai>().is_err());
+            match (bad_dnn, bad_slice) {
+                (true, _) => Err(ScenarioError("session: the dnn is none, expected such as internet".into())),
+                (_, true) => {
+                    Err(ScenarioError("session: the s-nssai is none, expected such as 1 or 1-0000ab".into()))
+                }
+                _ => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A URL of the one kind that phones here fetch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Url {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    pub(crate) path: String,
+}
+
+impl Url {
+    pub(crate) fn parse(text: &str) -> Result<Self, ScenarioError> {
+        let wrong = || ScenarioError(format!("fetch: {text} is no URL such as http://example.test/"));
+        let rest = text.strip_prefix("http://").ok_or_else(wrong)?;
+        let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let path = if path.is_empty() { "/" } else { path };
+        let (host, port) = match authority.strip_prefix('[') {
+            Some(v6) => {
+                let (host, rest) = v6.split_once(']').ok_or_else(wrong)?;
+                (host, rest.strip_prefix(':'))
+            }
+            None => match authority.split_once(':') {
+                Some((host, port)) => (host, Some(port)),
+                None => (authority, None),
+            },
+        };
+        let port = port.map_or(Ok(80), |p| p.parse().map_err(|_| wrong()))?;
+        if host.is_empty() || text.bytes().any(|b| b.is_ascii_control() || b == b' ') {
+            return Err(wrong());
+        }
+        Ok(Self { host: host.to_owned(), port, path: path.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Scenario, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn a_scenario_and_its_defaults() {
+        let s = read(
+            r#"{"phones": 100, "gnbs": 2, "steps": ["register", {"session": {"dnn": "internet"}},
+                {"resolve": "example.test"}, {"fetch": "http://example.test/"}, {"wait": 0.5}, "idle", "deregister"]}"#,
+        )
+        .unwrap();
+        s.check().unwrap();
+        assert_eq!((s.phones, s.gnbs, s.arrival), (100, 2, Arrival::AtOnce));
+        assert_eq!(s.steps[4], Step::Wait(0.5));
+        let s = read(r#"{"arrival": {"rates": {"rates": [10, 20], "seconds": 5}}, "steps": ["register"]}"#)
+            .unwrap();
+        assert_eq!(s.arrival, Arrival::Rates { rates: vec![10.0, 20.0], seconds: 5.0 });
+    }
+
+    #[test]
+    fn what_cannot_be_played_is_named() {
+        assert!(read(r#"{"steps": ["fly"]}"#).is_err());
+        assert!(read(r#"{"steps": [], "phonez": 1}"#).is_err());
+        for (bad, part) in [
+            (r#"{"steps": []}"#, "steps"),
+            (r#"{"phones": 0, "steps": ["register"]}"#, "phones"),
+            (r#"{"arrival": {"rate": 0}, "steps": ["register"]}"#, "arrival"),
+            (r#"{"steps": [{"fetch": "ftp://x/"}]}"#, "fetch"),
+            (r#"{"steps": [{"wait": -1}]}"#, "wait"),
+            (r#"{"steps": [{"session": {"dnn": "a b"}}]}"#, "session"),
+        ] {
+            let e = read(bad).unwrap().check().unwrap_err();
+            assert!(e.0.starts_with(part), "{e}");
+        }
+    }
+
+    #[test]
+    fn urls() {
+        let url = |host: &str, port, path: &str| Url { host: host.into(), port, path: path.into() };
+        assert_eq!(Url::parse("http://a.test"), Ok(url("a.test", 80, "/")));
+        assert_eq!(Url::parse("http://10.0.0.1:8080/x"), Ok(url("10.0.0.1", 8080, "/x")));
+        assert_eq!(Url::parse("http://[2001:db8::1]:81/"), Ok(url("2001:db8::1", 81, "/")));
+        for bad in ["http://", "http://a b/", "http://a:b/", "http://[::1/"] {
+            assert!(Url::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The phone's end of a PDU session: an IP stack in the process, for scenarios that need no program beside them.
+
+mod device;
+mod dns;
+mod http;
+mod router;
+mod stack;
+#[cfg(test)]
+mod tests;
+
+pub use router::RouterAdvertisement;
+pub use stack::{Addresses, Outcome, Stack, Task, TaskError};

@@ -1,0 +1,433 @@
+//! The IP stack of one session: one thing at a time, as a scenario asks for it.
+
+use core::fmt;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
+
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::socket::{icmp, tcp, udp};
+use smoltcp::time::Instant as StackInstant;
+use smoltcp::wire::{
+    HardwareAddress, Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr, IpAddress, IpCidr, IpEndpoint,
+};
+use whimbrel_ids::Instant;
+
+use super::device::Queues;
+use super::dns;
+use super::http;
+use super::router::{self, RouterAdvertisement};
+
+/// Octets of a packet where the session names no MTU: Ethernet's, less the tunnel (TS 23.060 Annex C: 1358, rounded up
+/// to what common phones take).
+const MTU_DEFAULT: u16 = 1400;
+/// TCP window: a page of a scenario in a few round trips.
+const TCP_RECEIVE_OCTETS: usize = 64 * 1024;
+/// A request fits.
+const TCP_SEND_OCTETS: usize = 4 * 1024;
+/// When a lost echo request, query or solicitation is sent again: the usual second.
+const AGAIN: Duration = Duration::from_secs(1);
+/// After so long a task has failed; ours, like a person's patience with a page.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The well-known port of DNS.
+const DNS_PORT: u16 = 53;
+/// The first of the ports that the stack takes for itself (RFC 6335 §6).
+const PORTS_FROM: u16 = 49_152;
+const PING_DATA: &[u8] = b"whimbrel";
+
+/// The addresses that a session gave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// IPv4.
+    pub ipv4: Option<Ipv4Addr>,
+    /// Interface identifier of the IPv6 addresses.
+    pub interface_id: Option<[u8; 8]>,
+}
+
+/// Something to do over the session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Find the IPv6 prefix by router solicitation.
+    SolicitRouter,
+    /// One ICMP echo.
+    Ping {
+        /// To whom.
+        to: IpAddr,
+    },
+    /// The addresses of a name.
+    Resolve {
+        /// The name.
+        name: String,
+        /// The DNS server.
+        server: IpAddr,
+        /// AAAA instead of A.
+        ipv6: bool,
+    },
+    /// One page over HTTP.
+    Fetch {
+        /// The server.
+        to: IpAddr,
+        /// Its port.
+        port: u16,
+        /// What the Host header says.
+        host: String,
+        /// The path, from its slash on.
+        path: String,
+    },
+}
+
+/// What a task brought.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The router's advertisement; the stack has its address from now on.
+    Router(RouterAdvertisement),
+    /// The echo came back.
+    Pong,
+    /// The addresses.
+    Resolved(Vec<IpAddr>),
+    /// The page.
+    Fetched {
+        /// HTTP status.
+        status: u16,
+        /// Octets of its body.
+        octets: u64,
+    },
+}
+
+/// Why a task brought nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskError {
+    /// Nothing came in time.
+    TimedOut,
+    /// The name is none, or the server says so: its response code.
+    NoSuchName(u8),
+    /// The connection was refused or cut.
+    Reset,
+    /// What came is no HTTP.
+    NotHttp,
+    /// The session has no address of the family that is needed.
+    NoAddress,
+}
+
+impl fmt::Display for TaskError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TimedOut => f.write_str("nothing came back within 10 s"),
+            Self::NoSuchName(rcode) => write!(f, "the name has no address (DNS response code {rcode})"),
+            Self::Reset => f.write_str("the connection was refused or cut"),
+            Self::NotHttp => f.write_str("the server does not speak HTTP"),
+            Self::NoAddress => f.write_str("the session has no address of that family"),
+        }
+    }
+}
+
+impl core::error::Error for TaskError {}
+
+#[derive(Debug)]
+struct Running {
+    task: Task,
+    socket: Option<SocketHandle>,
+    until: Instant,
+    again: Instant,
+    id: u16,
+    response: http::Response,
+    requested: bool,
+}
+
+/// An IP stack of one session.
+pub struct Stack {
+    device: Queues,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    addresses: Addresses,
+    running: Option<Running>,
+    advertisement: Option<RouterAdvertisement>,
+    next_id: u16,
+}
+
+impl fmt::Debug for Stack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stack").field("running", &self.running).finish_non_exhaustive()
+    }
+}
+
+fn stack_time(now: Instant) -> StackInstant {
+    StackInstant::from_micros(now.0 as i64)
+}
+
+impl Stack {
+    /// The stack of a session. `seed` makes its ports and sequence numbers; each session has its own.
+    pub fn new(now: Instant, addresses: Addresses, mtu: Option<u16>, seed: u64) -> Self {
+        let mut device = Queues::new(usize::from(mtu.unwrap_or(MTU_DEFAULT)));
+        let mut config = Config::new(HardwareAddress::Ip);
+        config.random_seed = seed;
+        let mut interface = Interface::new(config, &mut device, stack_time(now));
+        interface.update_ip_addrs(|list| {
+            if let Some(ipv4) = addresses.ipv4 {
+                let _full = list.push(IpCidr::new(ipv4.into(), 32));
+            }
+            if let Some(id) = addresses.interface_id {
+                let _full = list.push(IpCidr::new(router::link_local(id).into(), 64));
+            }
+        });
+        // A tunnel has no gateway; every packet goes into it, whatever its next hop is called.
+        if let Some(ipv4) = addresses.ipv4 {
+            let _full = interface.routes_mut().add_default_ipv4_route(ipv4);
+        }
+        if let Some(id) = addresses.interface_id {
+            let _full = interface.routes_mut().add_default_ipv6_route(router::link_local(id));
+        }
+        Self {
+            device,
+            interface,
+            sockets: SocketSet::new(Vec::new()),
+            addresses,
+            running: None,
+            advertisement: None,
+            next_id: seed as u16,
+        }
+    }
+
+    /// What the network advertised, once it has.
+    pub fn advertisement(&self) -> Option<&RouterAdvertisement> {
+        self.advertisement.as_ref()
+    }
+
+    /// Whether it does something now.
+    pub fn is_busy(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Begins a task; one that ran is dropped. [`Stack::poll`] tells its outcome.
+    pub fn start(&mut self, now: Instant, task: Task) {
+        self.drop_socket();
+        self.next_id = self.next_id.wrapping_add(1);
+        self.running = Some(Running {
+            task,
+            socket: None,
+            until: now + PATIENCE,
+            again: now,
+            id: self.next_id,
+            response: http::Response::default(),
+            requested: false,
+        });
+    }
+
+    /// Takes a packet from the network.
+    pub fn receive(&mut self, packet: &[u8]) {
+        match router::advertisement(packet) {
+            Some(Ok(m)) => self.advertised(m),
+            Some(Err(_)) => {}
+            None => self.device.receive(packet),
+        }
+    }
+
+    fn advertised(&mut self, m: RouterAdvertisement) {
+        let Some(id) = self.addresses.interface_id else { return };
+        let address = IpCidr::new(router::with_interface_id(m.prefix, id).into(), 64);
+        self.interface.update_ip_addrs(|list| {
+            if !list.contains(&address) {
+                let _full = list.push(address);
+            }
+        });
+        self.advertisement = Some(m);
+    }
+
+    /// When [`Stack::poll`] is due even if no packet comes.
+    pub fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
+        let stack = self.interface.poll_at(stack_time(now), &self.sockets);
+        let stack = stack.map(|at| Instant(u64::try_from(at.total_micros()).unwrap_or(0)).max(now));
+        let task = self.running.as_ref().map(|r| r.again.min(r.until));
+        stack.into_iter().chain(task).min()
+    }
+
+    /// Works; hands packets for the network to `send`, and tells the outcome of the task once it has one.
+    pub fn poll(
+        &mut self,
+        now: Instant,
+        send: &mut dyn FnMut(Vec<u8>),
+    ) -> Option<Result<Outcome, TaskError>> {
+        self.interface.poll(stack_time(now), &mut self.device, &mut self.sockets);
+        let outcome = self.work(now);
+        if outcome.is_some() {
+            self.interface.poll(stack_time(now), &mut self.device, &mut self.sockets);
+            self.drop_socket();
+            self.running = None;
+        }
+        self.interface.poll(stack_time(now), &mut self.device, &mut self.sockets);
+        self.device.to_send.drain(..).for_each(send);
+        outcome
+    }
+
+    fn drop_socket(&mut self) {
+        if let Some(socket) = self.running.as_mut().and_then(|r| r.socket.take()) {
+            self.sockets.remove(socket);
+        }
+    }
+
+    fn work(&mut self, now: Instant) -> Option<Result<Outcome, TaskError>> {
+        let running = self.running.as_mut()?;
+        if running.until <= now {
+            return Some(Err(TaskError::TimedOut));
+        }
+        let due = running.again <= now;
+        if due {
+            running.again = now + AGAIN;
+        }
+        match running.task.clone() {
+            Task::SolicitRouter => self.solicit(due),
+            Task::Ping { to } => self.ping(due, to),
+            Task::Resolve { name, server, ipv6 } => self.resolve(due, &name, server, ipv6),
+            Task::Fetch { to, port, host, path } => self.fetch(to, port, &host, &path),
+        }
+    }
+
+    fn solicit(&mut self, due: bool) -> Option<Result<Outcome, TaskError>> {
+        if let Some(m) = &self.advertisement {
+            return Some(Ok(Outcome::Router(m.clone())));
+        }
+        let Some(id) = self.addresses.interface_id else { return Some(Err(TaskError::NoAddress)) };
+        if due {
+            self.device.to_send.push_back(router::solicitation(router::link_local(id)));
+        }
+        None
+    }
+
+    /// The address from which packets to `to` would come, if the session has one of that family.
+    fn source(&self, to: IpAddr) -> Option<IpAddress> {
+        let has_one = match to {
+            IpAddr::V4(_) => self.addresses.ipv4.is_some(),
+            IpAddr::V6(to) => {
+                self.advertisement.is_some() || self.addresses.interface_id.is_some() && is_near(to)
+            }
+        };
+        self.interface.get_source_address(&to.into()).filter(|_| has_one)
+    }
+
+    fn ping(&mut self, due: bool, to: IpAddr) -> Option<Result<Outcome, TaskError>> {
+        let Some(source) = self.source(to) else {
+            return Some(Err(TaskError::NoAddress));
+        };
+        let running = self.running.as_mut()?;
+        let id = running.id;
+        let handle = *running.socket.get_or_insert_with(|| {
+            let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; 4], vec![0; 1024]);
+            let mut socket = icmp::Socket::new(buffer(), buffer());
+            // Only fails on a socket that is bound already.
+            let _bound = socket.bind(icmp::Endpoint::Ident(id));
+            self.sockets.add(socket)
+        });
+        let socket = self.sockets.get_mut::<icmp::Socket<'_>>(handle);
+        if socket.can_recv() {
+            return socket.recv().ok().map(|_| Ok(Outcome::Pong));
+        }
+        if due {
+            send_echo(socket, id, source, to.into());
+        }
+        None
+    }
+
+    fn resolve(
+        &mut self,
+        due: bool,
+        name: &str,
+        server: IpAddr,
+        ipv6: bool,
+    ) -> Option<Result<Outcome, TaskError>> {
+        if self.source(server).is_none() {
+            return Some(Err(TaskError::NoAddress));
+        }
+        let running = self.running.as_mut()?;
+        let id = running.id;
+        let handle = *running.socket.get_or_insert_with(|| {
+            let buffer = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; 4], vec![0; 2048]);
+            let mut socket = udp::Socket::new(buffer(), buffer());
+            let _bound = socket.bind(PORTS_FROM | id);
+            self.sockets.add(socket)
+        });
+        let socket = self.sockets.get_mut::<udp::Socket<'_>>(handle);
+        if let Ok((octets, _)) = socket.recv()
+            && let Ok(answer) = dns::answer(id, octets)
+        {
+            return Some(match answer.addresses.is_empty() {
+                true => Err(TaskError::NoSuchName(answer.rcode)),
+                false => Ok(Outcome::Resolved(answer.addresses)),
+            });
+        }
+        if due {
+            let Some(query) = dns::query(id, name, ipv6) else { return Some(Err(TaskError::NoSuchName(0))) };
+            // A full buffer means that the query before is still there.
+            let _full = socket.send_slice(&query, IpEndpoint::new(server.into(), DNS_PORT));
+        }
+        None
+    }
+
+    fn fetch(&mut self, to: IpAddr, port: u16, host: &str, path: &str) -> Option<Result<Outcome, TaskError>> {
+        if self.source(to).is_none() {
+            return Some(Err(TaskError::NoAddress));
+        }
+        let running = self.running.as_mut()?;
+        let handle = match running.socket {
+            Some(handle) => handle,
+            None => {
+                let receive = tcp::SocketBuffer::new(vec![0; TCP_RECEIVE_OCTETS]);
+                let mut socket = tcp::Socket::new(receive, tcp::SocketBuffer::new(vec![0; TCP_SEND_OCTETS]));
+                let own_port = PORTS_FROM | running.id;
+                if socket.connect(self.interface.context(), (IpAddress::from(to), port), own_port).is_err() {
+                    return Some(Err(TaskError::NoAddress));
+                }
+                let handle = self.sockets.add(socket);
+                running.socket = Some(handle);
+                handle
+            }
+        };
+        let socket = self.sockets.get_mut::<tcp::Socket<'_>>(handle);
+        if !running.requested && socket.may_send() {
+            running.requested = socket.send_slice(&http::request(host, path)).is_ok();
+        }
+        let mut is_http = true;
+        while socket.can_recv() && is_http {
+            let response = &mut running.response;
+            let taken = socket.recv(|octets| {
+                is_http = response.take(octets);
+                (octets.len(), ())
+            });
+            if taken.is_err() {
+                break;
+            }
+        }
+        if !is_http {
+            return Some(Err(TaskError::NotHttp));
+        }
+        let closed = running.requested && !socket.may_recv();
+        if let Some((status, octets)) = running.response.whole(closed) {
+            socket.close();
+            return Some(Ok(Outcome::Fetched { status, octets }));
+        }
+        (closed || !socket.is_open()).then_some(Err(TaskError::Reset))
+    }
+}
+
+/// Whether an address can be reached without a prefix.
+fn is_near(to: Ipv6Addr) -> bool {
+    to.is_unicast_link_local() || to.is_multicast()
+}
+
+fn send_echo(socket: &mut icmp::Socket<'_>, id: u16, source: IpAddress, to: IpAddress) {
+    let checksums = ChecksumCapabilities::default();
+    match (source, to) {
+        (IpAddress::Ipv4(_), IpAddress::Ipv4(_)) => {
+            let echo = Icmpv4Repr::EchoRequest { ident: id, seq_no: 1, data: PING_DATA };
+            if let Ok(room) = socket.send(echo.buffer_len(), to) {
+                echo.emit(&mut Icmpv4Packet::new_unchecked(room), &checksums);
+            }
+        }
+        (IpAddress::Ipv6(source), IpAddress::Ipv6(v6)) => {
+            let echo = Icmpv6Repr::EchoRequest { ident: id, seq_no: 1, data: PING_DATA };
+            if let Ok(room) = socket.send(echo.buffer_len(), to) {
+                echo.emit(&source, &v6, &mut Icmpv6Packet::new_unchecked(room), &checksums);
+            }
+        }
+        _ => {}
+    }
+}
