@@ -34,7 +34,7 @@ fn summary(c: &Config) -> String {
     }
     let _ = writeln!(s, "  N2       SCTP {} port {} ({:?})", list(&c.n2.addresses), c.n2.port, c.n2.sctp);
     let _ = writeln!(s, "  N3       UDP {} port {}", c.n3.address, c.n3.port);
-    let _ = writeln!(s, "  N6       device {}, NAT {}", c.n6.device, if c.n6.nat { "on" } else { "off" });
+    let _ = writeln!(s, "  N6       devices {}, NAT {}", devices(c), if c.n6.nat { "on" } else { "off" });
     let _ = writeln!(s, "  store    {}", c.store.path.display());
     let _ = writeln!(s, "  API      http://{}", c.api.address);
     if c.home_network_keys.is_empty() {
@@ -48,4 +48,8 @@ fn summary(c: &Config) -> String {
 
 fn list<T: std::fmt::Display>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+fn devices(c: &Config) -> String {
+    (0..c.data_networks.len()).map(|i| c.n6.device_of(i)).collect::<Vec<_>>().join(", ")
 }

@@ -9,13 +9,14 @@ use std::time::Duration;
 use clap::Args;
 use tracing::{error, info, warn};
 use whimbrel_sctp_io::{Mode, OpenError, Transport};
+use whimbrel_user_io::StartError;
 
 use super::Done;
 use crate::api::{self, Shared};
 use crate::cli::ConfigFile;
 use crate::config::{self, Config};
 use crate::console::{Condition, Console};
-use crate::core::{self, Parts};
+use crate::core::{self, LocalUpf, Parts};
 use crate::entropy::SystemEntropy;
 use crate::{clock, logging, subscribers};
 
@@ -51,11 +52,12 @@ pub(crate) fn run(options: Options) -> Done {
     console.components(|c| c.set("store", Condition::Up, format!("{count} subscribers in {path}")));
 
     let n2 = n2(&config, &console, &mut entropy)?;
-    if options.strict && n2.is_none() {
+    let upf = user_plane(&config, &console, &mut entropy)?;
+    if options.strict && (n2.is_none() || upf.is_none()) {
         return Err(degraded(&console));
     }
     let capture = options.capture;
-    let parts = Parts { config: config.clone(), console: console.clone(), store, entropy, n2, capture };
+    let parts = Parts { config: config.clone(), console: console.clone(), store, entropy, n2, upf, capture };
     let control = core::start(parts)?;
     let plmn = config.amf.plmn;
     info!(%plmn, "ready");
@@ -115,6 +117,38 @@ fn n2(config: &Config, console: &Console, entropy: &mut SystemEntropy) -> Result
             let sentence = format!("no gNB can connect: {e}");
             error!("N2: {sentence}");
             console.components(|c| c.set("n2", Condition::Down, sentence));
+            Ok(None)
+        }
+    }
+}
+
+/// Starts the user plane. What a change of the configuration would heal ends the start; what the host does not have or
+/// does not permit is shown.
+fn user_plane(
+    config: &Config,
+    console: &Console,
+    entropy: &mut SystemEntropy,
+) -> Result<Option<LocalUpf>, String> {
+    match LocalUpf::start(config, u64::from_ne_bytes(entropy.octets())) {
+        Ok(upf) => {
+            let at = format!("GTP-U on {} port {}", config.n3.address, config.n3.port);
+            info!("N3: {at}");
+            upf.host_changes().iter().for_each(|change| info!("N6: {change}"));
+            let notices = upf.notices();
+            notices.iter().for_each(|notice| warn!("N6: {notice}"));
+            let condition = if notices.is_empty() { Condition::Up } else { Condition::Limited };
+            let detail = if notices.is_empty() { upf.host_changes().join("; ") } else { notices.join(". ") };
+            console.components(|c| c.set("n3", Condition::Up, at));
+            console.components(|c| c.set("n6", condition, detail));
+            Ok(Some(upf))
+        }
+        Err(StartError::Bind { address, error }) => {
+            Err(api::cannot_listen("n3.address", "UDP", address, &error))
+        }
+        Err(e @ (StartError::Config(_) | StartError::Devices { .. })) => Err(e.to_string()),
+        Err(e @ (StartError::Tun { .. } | StartError::Link { .. } | StartError::System(_))) => {
+            error!("N6: {e}");
+            console.components(|c| c.set("n6", Condition::Down, e.to_string()));
             Ok(None)
         }
     }

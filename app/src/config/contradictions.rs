@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::net::IpAddr;
 
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
+use whimbrel_user::DATA_NETWORKS_MAX;
 
 use super::section::Pass;
 use super::{Config, DataNetwork};
@@ -67,6 +68,10 @@ fn algorithms(config: &Config, pass: &mut Pass) {
 fn data_networks(networks: &[DataNetwork], pass: &mut Pass) {
     if networks.is_empty() {
         pass.refuse("data_networks", "without a data network no session can be had", "list at least one");
+    }
+    if networks.len() > DATA_NETWORKS_MAX {
+        let what = format!("{} data networks are more than one UPF serves", networks.len());
+        pass.refuse("data_networks", what, format!("list at most {DATA_NETWORKS_MAX}"));
     }
     for (i, a) in networks.iter().enumerate() {
         for (j, b) in networks.iter().enumerate().take(i) {

@@ -55,6 +55,14 @@ pub(crate) struct N4 {
 pub(crate) struct N6 {
     pub(crate) device: String,
     pub(crate) nat: bool,
+    pub(crate) forwarding: bool,
+}
+
+impl N6 {
+    /// The device of the `i`th data network.
+    pub(crate) fn device_of(&self, i: usize) -> String {
+        format!("{}{i}", self.device)
+    }
 }
 
 pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
@@ -126,21 +134,30 @@ pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
 pub(super) fn n6(root: &mut Section<'_, '_>) -> N6 {
     root.section("n6", "N6, towards the data networks: a TUN device of this host.", |s| {
         let n6 = N6 {
-            device: s.value("device", "whimbrel0".to_string(), "Name of the TUN device, made at start and removed at stop."),
+            device: s.value(
+                "device",
+                "whimbrel".to_string(),
+                "Names of the TUN devices, one a data network, made at start and removed at stop: whimbrel0, whimbrel1…",
+            ),
             nat: s.value(
                 "nat",
                 true,
                 "Lets phones out under this host's address (masquerading), set up at start and removed at stop. false: \
                  route the pools to this host yourself.",
             ),
+            forwarding: s.value(
+                "forwarding",
+                true,
+                "Lets this host forward packets between its interfaces while the program runs, if it does not anyway.",
+            ),
         };
-        // IFNAMSIZ of linux/if.h, less the closing zero.
-        let fits = (1..=15).contains(&n6.device.len())
+        // IFNAMSIZ of linux/if.h, less the closing zero and the number of the data network.
+        let fits = (1..=13).contains(&n6.device.len())
             && n6.device.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
             && !matches!(n6.device.as_str(), "." | "..");
         if !fits {
             let what = format!("`{}` is no name for a network device", n6.device);
-            s.refuse("device", what, "write 1 to 15 letters, digits, `-`, `_` or `.`");
+            s.refuse("device", what, "write 1 to 13 letters, digits, `-`, `_` or `.`");
         }
         n6
     })

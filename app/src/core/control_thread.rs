@@ -93,6 +93,8 @@ pub(crate) struct Parts {
     pub(crate) entropy: SystemEntropy,
     /// N2, or nothing where the host has no way for it: N4 and the console are served all the same.
     pub(crate) n2: Option<Transport>,
+    /// The UPF, or nothing where the host has no way for packets: no session can be had then.
+    pub(crate) upf: Option<LocalUpf>,
     pub(crate) capture: Option<PathBuf>,
 }
 
@@ -128,7 +130,7 @@ struct Control {
     console: Arc<Console>,
     observer: Observer,
     cta: Aggregator,
-    upf: LocalUpf,
+    upf: Option<LocalUpf>,
     n2: Option<Transport>,
     links: Links,
     capture: Option<Capture>,
@@ -141,7 +143,7 @@ struct Control {
 }
 
 impl Control {
-    fn new(mut parts: Parts) -> Result<Self, String> {
+    fn new(parts: Parts) -> Result<Self, String> {
         let now = clock::now();
         let capture = parts.capture.as_deref().map(|path| {
             Capture::create(path)
@@ -149,8 +151,6 @@ impl Control {
         });
         let told = Arc::new(parts.config.control());
         let directory = Directory::new(told.amf.plmn, parts.config.home_network_keys());
-        let upf_seed = u64::from_ne_bytes(parts.entropy.octets());
-        let upf = LocalUpf::new(&parts.config, upf_seed, now).map_err(|e| e.to_string())?;
         let observer = Observer::new(parts.console.clone(), told.clone(), parts.config.log.supi);
         let subscribers = StoredSubscribers::new(parts.store);
         Ok(Self {
@@ -158,7 +158,7 @@ impl Control {
             config: parts.config,
             console: parts.console,
             observer,
-            upf,
+            upf: parts.upf,
             n2: parts.n2,
             links: Links::default(),
             capture: capture.transpose()?,
@@ -195,7 +195,9 @@ impl Control {
         if self.cta.next_deadline() <= now {
             self.cta.handle(now, Input::Tick, &mut self.out);
         }
-        self.upf.tick(now, &mut self.answers);
+        if let Some(upf) = &mut self.upf {
+            busy |= upf.turn(now, &mut self.answers);
+        }
         self.settle(now);
         if now >= self.housekeeping {
             self.keep_house(now);
@@ -263,7 +265,9 @@ impl Control {
         loop {
             for octets in std::mem::take(&mut self.out.pfcp) {
                 self.captured_pfcp(now, &octets, false);
-                self.upf.pfcp(now, &octets, &mut self.answers);
+                if let Some(upf) = &mut self.upf {
+                    upf.pfcp(now, &octets, &mut self.answers);
+                }
             }
             if self.answers.is_empty() {
                 break;
@@ -327,8 +331,10 @@ impl Control {
 
     fn keep_house(&mut self, now: Instant) {
         let metrics = &self.console.metrics;
-        metrics.set(Gauge::Sessions, self.upf.sessions() as u64);
-        metrics.set_samples(self.upf.samples());
+        if let Some(upf) = &self.upf {
+            metrics.set(Gauge::Sessions, upf.sessions() as u64);
+            metrics.set_samples(upf.samples());
+        }
         if now >= self.census {
             let census = view::census(&self.cta);
             metrics.set(Gauge::Gnbs, census.gnbs);
@@ -362,8 +368,8 @@ impl Control {
     }
 
     fn captured_pfcp(&mut self, now: Instant, octets: &[u8], answer: bool) {
-        let Some(capture) = &mut self.capture else { return };
-        let (smf, upf) = self.upf.ends();
+        let (Some(capture), Some(upf)) = (&mut self.capture, &self.upf) else { return };
+        let (smf, upf) = upf.ends();
         let (from, to) = if answer { (upf, smf) } else { (smf, upf) };
         capture.udp(now, from, to, octets);
     }
@@ -372,7 +378,7 @@ impl Control {
     fn block(&self, now: Instant) {
         let deadlines = [
             Some(self.cta.next_deadline()),
-            self.upf.next_deadline(),
+            self.upf.as_ref().and_then(LocalUpf::next_deadline),
             self.n2.as_ref().and_then(Transport::next_deadline),
             Some(self.housekeeping),
         ];
@@ -385,6 +391,7 @@ impl Control {
         let wake = self.console.commands.wake_fd();
         let n2 = self.n2.as_ref().map(Transport::fds).unwrap_or_default();
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(wake, PollFlags::IN)];
+        fds.extend(self.upf.iter().map(|upf| PollFd::from_borrowed_fd(upf.reports(), PollFlags::IN)));
         fds.extend(n2.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // An interrupted wait is a short one.
         let _ = poll(&mut fds, Some(&timeout));

@@ -7,3 +7,4 @@ mod upf;
 mod view;
 
 pub(crate) use control_thread::{Parts, open_n2, start};
+pub(crate) use upf::LocalUpf;

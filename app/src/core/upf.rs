@@ -1,28 +1,31 @@
 //! The UPF in the control thread's process: N4 is a function call, with the octets that another UPF would get.
 
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use tracing::{debug, info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
-    Config, ConfigError, DataNetwork, DropReason, Event, Ipv4Net, Ipv6Net, Outbox, SESSIONS_MAX, Upf,
+    Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, SESSIONS_MAX, UpfC,
 };
+use whimbrel_user_io::{DataNetworkDevice, Handle, QueueFull, StartError, UserPlane};
 
-use crate::config;
 use crate::config::typed::sixes;
 use crate::console::Sample;
+use crate::{clock, config};
 
-/// The UPF, and where its SMF is.
-pub(super) struct LocalUpf {
-    upf: Upf,
+/// The UPF: its PFCP endpoint here, its packets on a thread of their own.
+pub(crate) struct LocalUpf {
+    endpoint: UpfC,
+    plane: Handle,
     out: Outbox,
-    smf: SocketAddr,
     address: SocketAddr,
 }
 
 /// What the UPF is told.
-pub(super) fn config(c: &config::Config, seed: u64) -> Config {
+fn config(c: &config::Config, seed: u64) -> Config {
     let node = c.n4.node_id;
     Config {
         node_id: match node {
@@ -52,44 +55,76 @@ fn data_network(n: &config::DataNetwork) -> DataNetwork {
 }
 
 impl LocalUpf {
-    /// Errors: what is wrong in the configuration.
-    pub(super) fn new(c: &config::Config, seed: u64, now: Instant) -> Result<Self, ConfigError> {
+    /// Makes the sockets and devices and starts the packet thread. Errors: what stands in its way.
+    pub(crate) fn start(c: &config::Config, seed: u64) -> Result<Self, StartError> {
+        let user = config(c, seed);
+        let device = |i| DataNetworkDevice { device: c.n6.device_of(i), nat: c.n6.nat };
+        let plane = UserPlane::start(whimbrel_user_io::Config {
+            devices: (0..user.data_networks.len()).map(device).collect(),
+            port: c.n3.port,
+            forwarding: c.n6.forwarding,
+            journal: Some(c.store.path.with_extension("host")),
+            clock: Arc::new(clock::now),
+            user: user.clone(),
+        })?;
+        let endpoint = UpfC::new(user, clock::now())?;
         let address = SocketAddr::new(c.n4.node_id, Config::PFCP_PORT);
-        Ok(Self { upf: Upf::new(config(c, seed), now)?, out: Outbox::default(), smf: address, address })
+        Ok(Self { endpoint, plane, out: Outbox::default(), address })
+    }
+
+    /// What was set on the host.
+    pub(crate) fn host_changes(&self) -> &[String] {
+        self.plane.host_changes()
+    }
+
+    /// What was asked for and could not be had, a sentence each.
+    pub(crate) fn notices(&self) -> Vec<String> {
+        self.plane.notices().iter().map(ToString::to_string).collect()
     }
 
     /// Handles a PFCP message of the SMF; `answers` gets what goes back.
     pub(super) fn pfcp(&mut self, now: Instant, octets: &[u8], answers: &mut Vec<Vec<u8>>) {
-        self.upf.pfcp(now, self.smf, octets, &mut self.out);
+        self.endpoint.handle(now, Input::Pfcp { peer: self.address, octets }, &mut self.out);
         self.drain(answers);
     }
 
-    /// Runs the timers.
-    pub(super) fn tick(&mut self, now: Instant, answers: &mut Vec<Vec<u8>>) {
-        if self.upf.next_deadline().is_some_and(|t| t <= now) {
-            self.upf.tick(now, &mut self.out);
-            self.drain(answers);
+    /// Takes what the packet thread reported, and runs the timers; says whether there was a report.
+    pub(super) fn turn(&mut self, now: Instant, answers: &mut Vec<Vec<u8>>) -> bool {
+        let reports = self.plane.take_reports();
+        let busy = !reports.is_empty();
+        for report in reports {
+            self.endpoint.handle(now, Input::Report(report), &mut self.out);
         }
+        if self.endpoint.next_deadline().is_some_and(|t| t <= now) {
+            self.endpoint.handle(now, Input::Tick, &mut self.out);
+        }
+        self.drain(answers);
+        busy
     }
 
-    /// When [`Self::tick`] is due.
+    /// When [`Self::turn`] is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.upf.next_deadline()
+        self.endpoint.next_deadline()
+    }
+
+    /// Becomes readable when [`Self::turn`] has reports to take.
+    pub(super) fn reports(&self) -> BorrowedFd<'_> {
+        self.plane.reports()
     }
 
     /// Where N4's ends are, for captures: SMF and UPF.
     pub(super) fn ends(&self) -> (SocketAddr, SocketAddr) {
-        (self.smf, self.address)
+        (self.address, self.address)
     }
 
     /// PDU sessions that stand.
     pub(super) fn sessions(&self) -> usize {
-        self.upf.c.session_count()
+        self.endpoint.session_count()
     }
 
     /// Its counters, for the metrics.
     pub(super) fn samples(&self) -> Vec<Sample> {
-        let c = self.upf.u.counters();
+        let c = self.plane.counters();
         let one = |name, help, value| Sample { name, help, label: None, value };
         let mut samples = vec![
             one("whimbrel_n3_ul_packets_total", "Packets forwarded that phones sent", c.ul_packets),
@@ -133,6 +168,17 @@ impl LocalUpf {
 
     fn drain(&mut self, answers: &mut Vec<Vec<u8>>) {
         answers.extend(self.out.datagrams.drain(..).map(|(_, octets)| octets));
+        for change in self.out.changes.drain(..) {
+            // Full for a burst's time at most: the packet thread empties the queue before each burst.
+            let mut waiting = self.plane.apply(change);
+            while let Err(QueueFull(change)) = waiting {
+                if !self.plane.is_running() {
+                    break;
+                }
+                std::thread::yield_now();
+                waiting = self.plane.apply(change);
+            }
+        }
         for event in self.out.events.drain(..) {
             match event {
                 Event::SessionRefused { .. } | Event::BadMessage { .. } | Event::ReportUnanswered { .. } => {
