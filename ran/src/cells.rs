@@ -195,19 +195,19 @@ impl Cells {
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox<Output>) {
         match input {
             Input::AssociationUp(gnb, streams) => {
-                self.to_gnb(now, gnb, gnb::Input::AssociationUp { streams }, out)
+                self.gnb_takes(now, gnb, gnb::Input::AssociationUp { streams }, out)
             }
-            Input::AssociationDown(gnb) => self.to_gnb(now, gnb, gnb::Input::AssociationDown, out),
+            Input::AssociationDown(gnb) => self.gnb_takes(now, gnb, gnb::Input::AssociationDown, out),
             Input::Ngap { gnb, stream, octets } => {
-                self.to_gnb(now, gnb, gnb::Input::Ngap { stream, octets }, out);
+                self.gnb_takes(now, gnb, gnb::Input::Ngap { stream, octets }, out);
             }
             Input::Gtpu { gnb, source, datagram } => self.gtpu(now, gnb, source, datagram, out),
-            Input::Command(phone, command) => self.to_phone(now, phone, ue::Input::Command(command), out),
+            Input::Command(phone, command) => self.phone_takes(now, phone, ue::Input::Command(command), out),
             Input::Task(phone, task) => self.start_task(now, phone, task, out),
             Input::Packet(phone, session, packet) => self.uplink(now, phone, session, packet, out),
             Input::Release(phone, cause) => {
                 if let Some(gnb) = self.gnb_of(phone) {
-                    self.to_gnb(now, gnb, gnb::Input::Release(phone, cause), out);
+                    self.gnb_takes(now, gnb, gnb::Input::Release(phone, cause), out);
                 }
             }
             Input::Tick => self.tick(now, out),
@@ -225,7 +225,7 @@ impl Cells {
         for i in 0..self.gnbs.len() {
             let due = self.gnbs.get(i).and_then(Gnb::next_deadline).is_some_and(|at| at <= now);
             if due {
-                self.to_gnb(now, GnbId(i as u16), gnb::Input::Tick, out);
+                self.gnb_takes(now, GnbId(i as u16), gnb::Input::Tick, out);
             }
         }
         while self.deadlines.peek().is_some_and(|Reverse((at, _))| *at <= now) {
@@ -233,7 +233,7 @@ impl Cells {
             let Some(phone) = self.phones.get_mut(id.index()).filter(|p| p.armed == at) else { continue };
             phone.armed = Instant::FAR_FUTURE;
             if phone.ue.next_deadline().is_some_and(|at| at <= now) {
-                self.to_phone(now, id, ue::Input::Tick, out);
+                self.phone_takes(now, id, ue::Input::Tick, out);
             }
             self.work_stack(now, id, out);
         }
@@ -245,15 +245,15 @@ impl Cells {
             match job {
                 Job::ToGnb(phone, up) => {
                     if let Some(gnb) = self.gnb_of(phone) {
-                        self.to_gnb(now, gnb, gnb::Input::Radio(phone, up), out);
+                        self.gnb_takes(now, gnb, gnb::Input::Radio(phone, up), out);
                     }
                 }
-                Job::ToPhone(phone, input) => self.to_phone(now, phone, input, out),
+                Job::ToPhone(phone, input) => self.phone_takes(now, phone, input, out),
             }
         }
     }
 
-    fn to_gnb(&mut self, now: Instant, id: GnbId, input: gnb::Input<'_>, out: &mut Outbox<Output>) {
+    fn gnb_takes(&mut self, now: Instant, id: GnbId, input: gnb::Input<'_>, out: &mut Outbox<Output>) {
         let Some(gnb) = self.gnbs.get_mut(usize::from(id.0)) else { return };
         gnb.handle(now, input, &mut self.from_gnb);
         for output in self.from_gnb.drain() {
@@ -273,7 +273,7 @@ impl Cells {
         }
     }
 
-    fn to_phone(&mut self, now: Instant, id: PhoneId, input: ue::Input, out: &mut Outbox<Output>) {
+    fn phone_takes(&mut self, now: Instant, id: PhoneId, input: ue::Input, out: &mut Outbox<Output>) {
         let Some(phone) = self.phones.get_mut(id.index()) else { return };
         phone.ue.handle(now, input, &mut self.from_ue);
         for output in self.from_ue.drain() {
@@ -328,7 +328,7 @@ impl Cells {
         match gnb.decapsulate(datagram, source.1) {
             Downlink::Packet { phone, session, packet, .. } => match self.user_plane {
                 UserPlane::Program => out.push(Output::Packet(phone, session, packet.to_vec())),
-                UserPlane::Stack => self.to_stack(now, phone, session, packet, out),
+                UserPlane::Stack => self.stack_takes(now, phone, session, packet, out),
             },
             Downlink::Answer(answer) => {
                 // Path messages are answered to the port that sent them, errors to the well-known one (TS 29.281 §4.4.2).
@@ -340,7 +340,7 @@ impl Cells {
         }
     }
 
-    fn to_stack(
+    fn stack_takes(
         &mut self,
         now: Instant,
         id: PhoneId,
@@ -408,7 +408,7 @@ impl Cells {
             None => {
                 self.dropped_uplink += 1;
                 if phone.ue.state() == MmState::Registered && !phone.ue.is_connected() {
-                    self.to_phone(now, id, ue::Input::Command(Command::ServiceRequest), out);
+                    self.phone_takes(now, id, ue::Input::Command(Command::ServiceRequest), out);
                 }
             }
         }

@@ -1,4 +1,14 @@
-//! Emulated phones and gNBs, and the load generator.
+//! Emulated phones and gNBs, and the load generator: an independent check on the core.
+//!
+//! | module | what | pure |
+//! | --- | --- | --- |
+//! | [`ue`] | one phone: TS 24.501 from the UE's side | yes |
+//! | [`gnb`] | one gNB: TS 38.413 and TS 29.281 from the NG-RAN node's side | yes |
+//! | [`user_plane`] | the IP stack of a session | yes |
+//! | [`cells`] | phones on gNBs | yes |
+//! | [`scenario`], [`player`], [`report`] | what phones do, when, and what came of it | yes |
+//! | [`fleet`] | subscriptions for many phones | yes |
+//! | [`edge`] | all of it on sockets | no |
 
 pub mod cells;
 pub mod edge;

@@ -162,6 +162,8 @@ struct Site {
     gtp: UdpSocket,
     /// When to connect again.
     reconnect: Instant,
+    /// Messages wait in the transport.
+    unflushed: bool,
 }
 
 struct Runner<'a> {
@@ -246,6 +248,7 @@ impl<'a> Runner<'a> {
         worked |= !self.out.is_empty();
         self.send(now, watch)?;
         for site in &mut self.sites {
+            site.unflushed = false;
             site.transport.flush(now);
         }
         Ok(worked)
@@ -329,7 +332,11 @@ impl<'a> Runner<'a> {
                     }
                 }
                 Output::Gtpu { gnb, to, datagram } => {
-                    if let Some(site) = self.sites.get(usize::from(gnb.0)) {
+                    if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
+                        // What announces a tunnel leaves before what goes through it.
+                        if std::mem::take(&mut site.unflushed) {
+                            site.transport.flush(now);
+                        }
                         // A datagram that the kernel does not take is lost, as on any network.
                         let _lost = site.gtp.send_to(&datagram, to);
                     }
@@ -459,11 +466,12 @@ impl Site {
         let failed = |e| RunError::Gtp(address, e);
         let gtp = UdpSocket::bind(address).map_err(failed)?;
         gtp.set_nonblocking(true).map_err(failed)?;
-        Ok(Self { transport, association: None, gtp, reconnect: now })
+        Ok(Self { transport, association: None, gtp, reconnect: now, unflushed: false })
     }
 
     fn send(&mut self, now: Instant, stream: u16, octets: &[u8]) {
         let Some(association) = self.association else { return };
+        self.unflushed = true;
         if self.transport.send(association, stream, PPID_NGAP, octets).is_err() {
             // The buffer is full: what waits may go first, then it is tried once more; lost after that, as a radio loses.
             self.transport.flush(now);

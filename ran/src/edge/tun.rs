@@ -1,7 +1,7 @@
 //! A TUN device for a phone's session, so that any program can use it.
 //!
-//! IPv4 gets its address; IPv6 gets the link-local address of the session's interface identifier, and the kernel takes
-//! the prefix from the router advertisement. Routes are left to who uses the device (`ping -I wbue0` needs none).
+//! It gets the IPv4 address of the session and the link-local address of its IPv6 interface identifier. Global IPv6
+//! addresses and routes are left to who uses the device (`ping -I wbue0` needs none).
 
 use std::ffi::c_void;
 use std::fmt;

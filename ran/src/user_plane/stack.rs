@@ -25,8 +25,10 @@ const MTU_DEFAULT: u16 = 1400;
 const TCP_RECEIVE_OCTETS: usize = 64 * 1024;
 /// A request fits.
 const TCP_SEND_OCTETS: usize = 4 * 1024;
-/// When a lost echo request, query or solicitation is sent again: the usual second.
-const AGAIN: Duration = Duration::from_secs(1);
+/// When a lost echo request, query or solicitation is sent again; the pause doubles up to the usual second. Short at
+/// first, because the first packet of a session may overtake the news of its tunnel on the way to the UPF.
+const AGAIN_FIRST: Duration = Duration::from_millis(100);
+const AGAIN_MAX: Duration = Duration::from_secs(1);
 /// After so long a task has failed; ours, like a person's patience with a page.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The well-known port of DNS.
@@ -129,6 +131,7 @@ struct Running {
     socket: Option<SocketHandle>,
     until: Instant,
     again: Instant,
+    pause: Duration,
     id: u16,
     response: http::Response,
     requested: bool,
@@ -207,6 +210,7 @@ impl Stack {
             socket: None,
             until: now + PATIENCE,
             again: now,
+            pause: AGAIN_FIRST,
             id: self.next_id,
             response: http::Response::default(),
             requested: false,
@@ -272,7 +276,8 @@ impl Stack {
         }
         let due = running.again <= now;
         if due {
-            running.again = now + AGAIN;
+            running.again = now + running.pause;
+            running.pause = (running.pause * 2).min(AGAIN_MAX);
         }
         match running.task.clone() {
             Task::SolicitRouter => self.solicit(due),

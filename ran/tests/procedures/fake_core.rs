@@ -72,7 +72,9 @@ pub struct Core {
     supi: Supi,
     seq: u64,
     rand: u8,
-    amf_ue_ngap_id: AmfUeNgapId,
+    /// Which phone of a network of many.
+    index: u32,
+    pub amf_ue_ngap_id: AmfUeNgapId,
     ran_ue_ngap_id: RanUeNgapId,
     stream: u16,
     vector: Option<AuthenticationVector>,
@@ -94,17 +96,18 @@ pub struct Core {
     pub session_request: Option<(sm::EstablishmentRequest, mm::UlNasTransport)>,
 }
 
-type Out = Vec<(u16, Message)>;
+pub type Out = Vec<(u16, Message)>;
 
 impl Core {
-    fn new(supi: Supi, milenage: Milenage) -> Self {
+    pub fn new(supi: Supi, milenage: Milenage, index: u32) -> Self {
         Self {
             knobs: Knobs::default(),
             milenage,
             supi,
             seq: 0,
             rand: 0,
-            amf_ue_ngap_id: AmfUeNgapId::new(0).unwrap(),
+            index,
+            amf_ue_ngap_id: AmfUeNgapId::new(u64::from(index) << 20).unwrap(),
             ran_ue_ngap_id: RanUeNgapId(0),
             stream: 0,
             vector: None,
@@ -112,7 +115,7 @@ impl Core {
             context: None,
             capability: None,
             count: 0,
-            tmsi: 0x1000_0000,
+            tmsi: index << 12,
             sessions: PduSessionSet::default(),
             radio_capability: None,
             uplink: Vec::new(),
@@ -135,7 +138,7 @@ impl Core {
         self.sessions = PduSessionSet::default();
     }
 
-    fn handle(&mut self, stream: u16, message: Message) -> Out {
+    pub fn handle(&mut self, stream: u16, message: Message) -> Out {
         self.ngap.push(message.name());
         let mut out = Out::new();
         if self.knobs.silent {
@@ -368,7 +371,7 @@ impl Core {
             m.ue_aggregate_maximum_bit_rate =
                 Some(ngap::UeAggregateMaximumBitRate::new(1_000_000, 1_000_000));
         }
-        let item = |id| ngap::PduSessionResourceSetupItemCxtReq::new(id, SLICE, transfer());
+        let item = |id| ngap::PduSessionResourceSetupItemCxtReq::new(id, SLICE, transfer(self.index));
         m.pdu_session_resource_setup_list_cxt_req = sessions.iter().map(item).collect();
         out.push((self.stream, m.into()));
     }
@@ -415,9 +418,9 @@ impl Core {
                     return self.downlink_session(&reject, out);
                 }
                 self.sessions.insert(id);
-                let accept = sm::Message::new(id, pti, establishment_accept());
+                let accept = sm::Message::new(id, pti, establishment_accept(self.index));
                 let nas = self.wrap(&accept);
-                let mut item = ngap::PduSessionResourceSetupItemSuReq::new(id, SLICE, transfer());
+                let mut item = ngap::PduSessionResourceSetupItemSuReq::new(id, SLICE, transfer(self.index));
                 item.pdu_session_nas_pdu = Some(nas);
                 let (amf, ran) = (self.amf_ue_ngap_id, self.ran_ue_ngap_id);
                 let mut m = ngap::PduSessionResourceSetupRequest::new(amf, ran, vec![item]);
@@ -504,9 +507,9 @@ impl Core {
     }
 }
 
-/// The UPF of a session: 127.0.0.9, TEID 0x55.
-fn transfer() -> Vec<u8> {
-    let tunnel = ngap::GtpTunnel::new(Ipv4Addr::new(127, 0, 0, 9).into(), Teid(0x55));
+/// The UPF of a session: 127.0.0.9, TEIDs from 0x55 on.
+fn transfer(index: u32) -> Vec<u8> {
+    let tunnel = ngap::GtpTunnel::new(Ipv4Addr::new(127, 0, 0, 9).into(), Teid(0x55 + index));
     let five_qi = ngap::QosCharacteristics::NonDynamic5qi(ngap::NonDynamic5qiDescriptor::new(FiveQi(9)));
     let arp = ngap::AllocationAndRetentionPriority::new(
         8,
@@ -522,12 +525,12 @@ fn transfer() -> Vec<u8> {
     m.to_vec()
 }
 
-fn establishment_accept() -> sm::EstablishmentAccept {
+fn establishment_accept(index: u32) -> sm::EstablishmentAccept {
     let rules = QosRules::new(&[QosRule::match_all(1, 255, Qfi::new(1).unwrap())]).unwrap();
     let rate = BitRate::from_kbps(1000);
     let ambr = SessionAmbr { downlink: rate, uplink: rate };
     let mut m = sm::EstablishmentAccept::new(ie::PduSessionType::Ipv4, SscMode::One, rules, ambr);
-    m.pdu_address = Some(PduAddressKind::Ipv4(Ipv4Addr::new(10, 45, 0, 2)).into());
+    m.pdu_address = Some(PduAddressKind::Ipv4(Ipv4Addr::from(0x0a2d_0002 + index)).into());
     m.dnn = "internet".parse().ok();
     m.s_nssai = Some(SLICE.into());
     let containers = [Container::dns_ipv4(Ipv4Addr::new(10, 45, 0, 1)), Container::ipv4_link_mtu(1400)];
@@ -576,7 +579,7 @@ impl Net {
             now: NOW,
             ue: Ue::new(config),
             gnb: Gnb::new(GnbConfig::new(id, tai().tac, vec![SLICE], gtp)),
-            core: Core::new(supi, milenage),
+            core: Core::new(supi, milenage, 0),
             events: Vec::new(),
             gnb_events: Vec::new(),
         };
@@ -661,7 +664,7 @@ impl Net {
     }
 
     /// Lets time pass to the next timer of the phone.
-    pub fn to_next_timer(&mut self) {
+    pub fn until_next_timer(&mut self) {
         self.now = self.ue.next_deadline().expect("a timer runs");
         self.ue(ue::Input::Tick);
     }

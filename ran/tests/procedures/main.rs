@@ -4,5 +4,7 @@
 #![allow(unreachable_pub)]
 
 mod fake_core;
+mod network;
 mod registration;
+mod scenario;
 mod session;

@@ -50,9 +50,9 @@ fn registration_with_guti_after_deregistration() {
 #[test] // TS 24.501 §5.5.1.3: T3512 leads to periodic registration
 fn periodic_registration() {
     let mut net = Net::registered();
-    net.to_next_timer(); // T3519 or T3512, whichever is first
+    net.until_next_timer(); // T3519 or T3512, whichever is first
     while net.core.initial.len() < 2 {
-        net.to_next_timer();
+        net.until_next_timer();
     }
     assert_eq!(net.now.since(NOW), Duration::from_secs(3600));
     assert_eq!(net.core.initial[1].registration_type.kind, RegistrationKind::PeriodicUpdating);
@@ -194,9 +194,9 @@ fn identity_that_cannot_be_derived() {
     assert_eq!(net.core.uplink, [MessageType::RegistrationRequest; 2]);
     assert_eq!(net.ue.guti(), None);
     net.core.knobs.reject_registration = None;
-    net.to_next_timer();
+    net.until_next_timer();
     while net.ue.state() != MmState::Registered {
-        net.to_next_timer();
+        net.until_next_timer();
     }
     assert_eq!(net.now.since(NOW), Timer::T3511.default_value());
     assert!(matches!(net.core.initial.last().unwrap().mobile_identity, MobileIdentity::Suci(_)));
@@ -231,7 +231,7 @@ fn back_off() {
     assert_eq!(refusals(&events), [Reason::Mm(MmCause::Congestion), Reason::NotPossible]);
     net.core.knobs.reject_registration = None;
     while net.ue.state() != MmState::Registered {
-        net.to_next_timer();
+        net.until_next_timer();
     }
     assert_eq!(net.now.since(NOW), Duration::from_secs(120));
 }
@@ -243,7 +243,7 @@ fn a_silent_core() {
     net.command(Command::Register);
     let mut waits = Vec::new();
     while waits.len() < 5 {
-        net.to_next_timer();
+        net.until_next_timer();
         for event in net.take_events() {
             if let Event::Refused { reason: Reason::TimedOut, retry_after: Some(wait), .. } = event {
                 waits.push(wait);

@@ -182,7 +182,7 @@ fn service_request_without_an_answer() {
     net.take_events();
     net.command(Command::ServiceRequest);
     while net.ue.state() != MmState::Registered {
-        net.to_next_timer();
+        net.until_next_timer();
     }
     let events = net.take_events();
     let timed_out = |e: &Event| {
@@ -201,7 +201,7 @@ fn establishment_without_an_answer() {
     net.command(internet());
     let mut refused = Vec::new();
     while refused.is_empty() {
-        net.to_next_timer();
+        net.until_next_timer();
         refused = net.take_events();
     }
     assert_eq!(net.now.since(NOW).as_secs(), 5 * 16);

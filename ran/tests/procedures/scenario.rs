@@ -1,0 +1,248 @@
+//! Scenarios played on many phones: without sockets, and over real SCTP and GTP-U.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_ids::{GlobalGnbId, Instant, PlmnId};
+use whimbrel_ran::Outbox;
+use whimbrel_ran::cells::{Cells, GnbId, Input, Output, UserPlane};
+use whimbrel_ran::edge::{Clock, GnbPlace, Mode, RunnerConfig, Silent};
+use whimbrel_ran::fleet::{Subscription, subscriptions};
+use whimbrel_ran::gnb::GnbConfig;
+use whimbrel_ran::player::Player;
+use whimbrel_ran::report::Report;
+use whimbrel_ran::scenario::Scenario;
+use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
+use whimbrel_sctp_io::{Config, Event, Events, Settings, Transport};
+use whimbrel_security::UsimSqn;
+
+use crate::fake_core::{NOW, SLICE, tai};
+use crate::network::Network;
+
+fn fleet(count: u32) -> Vec<Subscription> {
+    subscriptions(&[3; 32], "imsi-999700000000001".parse().unwrap(), count)
+}
+
+fn phones(fleet: &[Subscription]) -> Vec<UeConfig> {
+    let profile = Arc::new(Profile::new(PlmnId::TEST, vec![SLICE]));
+    let phone = |s: &Subscription| {
+        let (k, opc) = s.key();
+        let (sqn, suci) = (UsimSqn::default(), SuciSource::Null);
+        UeConfig { profile: profile.clone(), supi: s.supi, pei: s.pei, k, opc, sqn, suci }
+    };
+    fleet.iter().map(phone).collect()
+}
+
+fn gnb(index: u32) -> GnbConfig {
+    let id = GlobalGnbId::new(PlmnId::TEST, index + 1, 24).unwrap();
+    GnbConfig::new(id, tai().tac, vec![SLICE], Ipv4Addr::new(127, 0, 9, index as u8 + 1).into())
+}
+
+fn scenario(text: &str) -> Scenario {
+    serde_json::from_str(text).unwrap()
+}
+
+struct World {
+    now: Instant,
+    player: Player,
+    network: Network,
+    way: VecDeque<(GnbId, Option<u16>, Vec<u8>)>,
+}
+
+impl World {
+    fn new(text: &str) -> Self {
+        let scenario = scenario(text);
+        let fleet = fleet(scenario.phones);
+        let mut cells = Cells::new(UserPlane::Stack, 1);
+        let gnbs: Vec<GnbId> = (0..u32::from(scenario.gnbs)).map(|i| cells.add_gnb(gnb(i))).collect();
+        for (phone, gnb) in phones(&fleet).into_iter().zip(gnbs.iter().cycle()) {
+            cells.add_phone(*gnb, phone);
+        }
+        let player = Player::new(scenario, cells).unwrap();
+        let mut world = Self { now: NOW, player, network: Network::new(&fleet), way: VecDeque::new() };
+        for gnb in gnbs {
+            world.input(Input::AssociationUp(gnb, 8));
+        }
+        world
+    }
+
+    fn input(&mut self, input: Input<'_>) {
+        let mut out = Outbox::new();
+        self.player.handle(self.now, input, &mut out);
+        self.take(out);
+        self.arrive();
+    }
+
+    fn take(&mut self, mut out: Outbox<Output>) {
+        for output in out.drain() {
+            match output {
+                Output::Ngap { gnb, stream, octets } => {
+                    let answers = self.network.ngap(stream, &octets);
+                    self.way.extend(answers.into_iter().map(|(stream, octets)| (gnb, Some(stream), octets)));
+                }
+                Output::Gtpu { gnb, datagram, .. } => {
+                    self.way.extend(self.network.gtpu(&datagram).map(|d| (gnb, None, d)));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn arrive(&mut self) {
+        while let Some((gnb, stream, octets)) = self.way.pop_front() {
+            let mut out = Outbox::new();
+            let input = match stream {
+                Some(stream) => Input::Ngap { gnb, stream, octets: &octets },
+                None => Input::Gtpu { gnb, source: (Ipv4Addr::LOCALHOST.into(), 2152), datagram: &octets },
+            };
+            self.player.handle(self.now, input, &mut out);
+            self.take(out);
+        }
+    }
+
+    fn play(mut self) -> (Vec<Report>, Network, Duration) {
+        let mut out = Outbox::new();
+        self.player.start(self.now, &mut out);
+        self.take(out);
+        self.arrive();
+        while !self.player.is_done() {
+            self.now = self.now.max(self.player.next_deadline().expect("something is due"));
+            self.input(Input::Tick);
+        }
+        (self.player.reports().to_vec(), self.network, self.now.since(NOW))
+    }
+}
+
+const EVERYTHING: &str = r#"{"phones": 20, "gnbs": 2, "steps": ["register", {"session": {"dnn": "internet"}},
+    {"ping": "10.45.0.1"}, "idle", "return", {"ping": "10.45.0.1"}, "release-session", {"wait": 2}, "deregister"]}"#;
+
+#[test]
+fn all_steps_by_many_phones_at_once() {
+    let (reports, network, took) = World::new(EVERYTHING).play();
+    let report = &reports[0];
+    assert!(report.is_clean(), "{}", report.json());
+    assert_eq!((report.completed, network.pings), (20, 40));
+    for step in ["register", "session", "idle", "return", "release-session", "deregister"] {
+        assert_eq!(report.steps[step].latency.count(), 20, "{step}");
+    }
+    assert_eq!(took, Duration::from_secs(2));
+}
+
+#[test] // open load: arrivals by the clock, latency from when it was due
+fn rates_one_after_the_other() {
+    let text = r#"{"phones": 8, "again": true, "arrival": {"rates": {"rates": [10, 20], "seconds": 2}},
+        "steps": ["register", {"wait": 0.1}, "deregister"]}"#;
+    let (reports, ..) = World::new(text).play();
+    assert_eq!(reports.len(), 2);
+    assert_eq!((reports[0].arrived, reports[1].arrived), (20, 40));
+    assert!(
+        reports.iter().all(Report::is_clean),
+        "{:?}",
+        reports.iter().map(Report::json).collect::<Vec<_>>()
+    );
+    assert_eq!(reports[0].elapsed, Duration::from_secs(2));
+}
+
+#[test]
+fn arrivals_without_a_free_phone_are_counted() {
+    let text = r#"{"phones": 1, "again": true, "arrival": {"rates": {"rates": [10], "seconds": 1}},
+        "steps": ["register", {"wait": 0.25}, "deregister"]}"#;
+    let (reports, ..) = World::new(text).play();
+    assert_eq!((reports[0].arrived, reports[0].starved), (4, 6));
+    assert!(!reports[0].is_clean());
+}
+
+#[test]
+fn failures_name_phone_step_and_reason() {
+    let mut world =
+        World::new(r#"{"phones": 3, "steps": ["register", {"session": {}}, {"resolve": "no.test"}]}"#);
+    world.network.cores[0].knobs.reject_registration = Some(whimbrel_nas::ie::MmCause::IllegalUe);
+    world.network.cores[1].knobs.reject_session = Some(whimbrel_nas::ie::SmCause::InsufficientResources);
+    let (reports, ..) = world.play();
+    let failures: Vec<_> = reports[0].failures.iter().map(|f| (f.step, f.reason.as_str())).collect();
+    let expected = [
+        ("register", "registration: 5GMM cause #3 Illegal UE"),
+        ("session", "session establishment: 5GSM cause #26 Insufficient resources"),
+        ("resolve", "nothing came back within 10 s"),
+    ];
+    assert_eq!(failures, expected);
+}
+
+#[test] // the same scenario twice gives the same report
+fn a_scenario_is_deterministic() {
+    let play = || World::new(EVERYTHING).play().0[0].json();
+    assert_eq!(play(), play());
+}
+
+/// A core on the real SCTP of this host, until the association is closed.
+fn serve(
+    network: &mut Network,
+    mut transport: Transport,
+    upf: &UdpSocket,
+    done: &std::sync::atomic::AtomicBool,
+) {
+    let clock = Clock::default();
+    let mut events = Events::default();
+    let mut datagram = [0; 2048];
+    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+        let now = clock.now();
+        transport.drain(now, &mut events);
+        let mut answers = Vec::new();
+        for event in events.iter() {
+            if let Event::Data { association, stream, octets, ppid } = event {
+                assert_eq!(ppid, 60);
+                answers.extend(network.ngap(stream, octets).into_iter().map(|(s, o)| (association, s, o)));
+            }
+        }
+        for (association, stream, octets) in answers {
+            transport.send(association, stream, 60, &octets).unwrap();
+        }
+        transport.flush(now);
+        while let Ok((n, from)) = upf.recv_from(&mut datagram) {
+            if let Some(answer) = network.gtpu(&datagram[..n]) {
+                upf.send_to(&answer, from).unwrap();
+            }
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+}
+
+#[test] // RFC 6951: SCTP over UDP on loopback needs no privilege and no kernel module
+fn a_scenario_over_sockets() {
+    let scenario = scenario(EVERYTHING);
+    let fleet = fleet(scenario.phones);
+    let amf: IpAddr = Ipv4Addr::new(127, 0, 9, 100).into();
+    let mut endpoint = Config::new(38412);
+    endpoint.local_addresses = vec![amf];
+    let mut settings = Settings::new(endpoint);
+    settings.mode = Mode::Udp;
+    let transport = Transport::open(&settings, [5; 32], Clock::default().now()).unwrap();
+    let upf = UdpSocket::bind("127.0.0.9:2152").unwrap();
+    upf.set_nonblocking(true).unwrap();
+    let place = |i: u32| GnbPlace { config: gnb(i), address: Ipv4Addr::new(127, 0, 9, i as u8 + 1).into() };
+    let config = RunnerConfig {
+        amf: vec![amf],
+        amf_port: 38412,
+        sctp: Mode::Udp,
+        sctp_udp_ports: (9899, 9899),
+        gnbs: vec![place(0), place(1)],
+        phones: phones(&fleet),
+        scenario,
+        seed: 1,
+        netns: None,
+        spin: Duration::from_micros(50),
+    };
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let mut network = Network::new(&fleet);
+    let reports = std::thread::scope(|s| {
+        s.spawn(|| serve(&mut network, transport, &upf, &done));
+        let reports = whimbrel_ran::edge::run(&config, &mut Silent);
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        reports
+    });
+    let report = &reports.unwrap()[0];
+    assert!(report.is_clean(), "{}", report.json());
+    assert_eq!(report.completed, 20);
+}
