@@ -71,6 +71,26 @@ fn repeated_cp_f_seid_is_the_same_session() {
     assert!(matches!(net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0)).0, Verdict::Send(_)));
 }
 
+#[test] // the SMF has forgotten the session and its address
+fn repeated_cp_f_seid_with_another_address_or_network_is_a_new_session() {
+    let mut net = Net::new();
+    let old = net.session(1, true, false);
+    let mut m = establishment(1, true, false);
+    for pdr in &mut m.create_pdrs {
+        pdr.pdi.ue_ip_addresses[0].ipv4 = Some(Choice::Given(Ipv4Addr::new(10, 45, 0, 6)));
+    }
+    let r = net.establish(m);
+    assert_eq!((r.cause, net.upf.c.session_count()), (Cause::RequestAccepted, 1));
+    assert_ne!(r.up_f_seid.unwrap().seid, old.up_seid);
+    let mut m = establishment(1, true, false);
+    for pdr in &mut m.create_pdrs {
+        pdr.pdi.network_instance = NetworkInstance::new("ims");
+    }
+    assert_eq!(net.establish(m).cause, Cause::RequestAccepted);
+    assert_eq!((net.upf.c.session_count(), net.upf.u.counters().sessions), (1, 1));
+    assert_eq!(net.upf.c.free_addresses(DnIndex(0)).unwrap().0, 5);
+}
+
 #[test] // TS 29.244 §5.21, table 8.2.1-1
 fn exhausted_pool_is_told_and_a_freed_address_is_given_again() {
     let mut net = Net::new();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use whimbrel_ids::{Instant, Seid};
-use whimbrel_pfcp::ie::{Cause, FSeid, OffendingIe};
+use whimbrel_pfcp::ie::{Cause, Choice, FSeid, OffendingIe};
 use whimbrel_pfcp::msg::{SessionEstablishmentRequest, SessionEstablishmentResponse};
 
 use super::replies::ReplyKey;
@@ -11,7 +11,7 @@ use super::sessions::empty;
 use super::{Outbox, UpfC};
 use crate::event::Event;
 use crate::exchange::{Change, Effects};
-use crate::rules::{Allocator, Changed, Draft, RuleRefusal, SessionRules};
+use crate::rules::{Allocator, Changed, Draft, RuleRefusal, SessionRules, upper};
 use crate::session_id::SessionId;
 
 impl UpfC {
@@ -28,6 +28,7 @@ impl UpfC {
             let response = SessionEstablishmentResponse::new(node_id, Cause::NoEstablishedPfcpAssociation);
             return self.answer(now, key, Some(cp.seid), &response.into(), out);
         };
+        self.end_elsewhere(association, &m, out);
         let response = match self.build(association, &m) {
             Ok((session, rules, changed)) => {
                 let rules = Arc::new(rules);
@@ -62,6 +63,24 @@ impl UpfC {
 
     pub(super) fn up_f_seid(&self, seid: Seid) -> FSeid {
         FSeid::new(seid, self.config.n4)
+    }
+
+    /// A session of that CP F-SEID in another network, or with another address than now given, is not the same one.
+    fn end_elsewhere(&mut self, association: u32, m: &SessionEstablishmentRequest, out: &mut Outbox) {
+        let Some(id) = self.sessions.of_cp(association, &m.cp_f_seid) else { return };
+        let Some(s) = self.sessions.get(id) else { return };
+        let of_pdrs = m.create_pdrs.iter().flat_map(|p| &p.pdi.ue_ip_addresses);
+        let of_endpoints = m.create_traffic_endpoints.iter().flat_map(|e| &e.ue_ip_addresses);
+        let moved = of_pdrs.chain(of_endpoints).any(|a| {
+            let ipv4 =
+                a.ipv4.and_then(Choice::given).zip(s.rules.ue_ipv4).is_some_and(|(new, old)| new != old);
+            let ipv6 = a.ipv6.and_then(Choice::given).zip(s.rules.ue_ipv6);
+            ipv4 || ipv6.is_some_and(|(new, old)| upper(new) != upper(old))
+        });
+        let network = Allocator::network(&self.config, m);
+        if moved || network.is_ok_and(|n| n != s.rules.data_network) {
+            self.drop_session(id, out);
+        }
     }
 
     /// The rules of a new session; or, for a CP F-SEID that already has one, of that session from now on, with the

@@ -9,7 +9,7 @@ use whimbrel_pfcp::rule::UsageReport;
 
 use super::inner::Inner;
 use super::meter::Meter;
-use super::session::{SessionCounters, SessionU};
+use super::session::{SessionCounters, SessionU, State};
 use super::timers::{advertise, is_active};
 use super::usage::Usage;
 use super::{Destination, DropReason, UpfU, Verdict, stages};
@@ -42,9 +42,9 @@ impl UpfU {
             self.shared.send_octets(to, &header.end_marker()[..header.octets_len()]);
             self.shared.counters.end_markers_sent += 1;
         }
-        if self.sessions[index].as_ref().is_some_and(|s| s.generation != id.generation) {
+        if self.sessions[index].as_ref().is_some_and(|s| s.state.generation != id.generation) {
             // Its removal was lost on the way; a place has one session.
-            let generation = self.sessions[index].as_ref().map_or(0, |s| s.generation);
+            let generation = self.sessions[index].as_ref().map_or(0, |s| s.state.generation);
             self.remove(now, SessionId { index: id.index, generation }, None);
         }
         let mut reports = Vec::new();
@@ -71,7 +71,7 @@ impl UpfU {
             && is_active(&rules)
             && !was_active
         {
-            advertise(s, &mut self.shared, network, now);
+            advertise(&s.rules, &mut s.state, &mut self.shared, network, now);
         }
         self.drain(now, id.index, effects.drop_buffered);
         self.arm(id.index);
@@ -84,13 +84,13 @@ impl UpfU {
         {
             self.shared.counters.sessions -= 1;
             self.forget(id.index, &s.rules);
-            if let Some(at) = s.deadline {
+            if let Some(at) = s.state.deadline {
                 self.deadlines.remove(&(at, id.index));
             }
-            for (usage, urr) in s.usage.iter_mut().zip(s.rules.urrs.iter()) {
+            for (usage, urr) in s.state.usage.iter_mut().zip(s.rules.urrs.iter()) {
                 reports.push(usage.report(urr, now, UsageReportTrigger::TERMR));
             }
-            for (_, packet) in s.held.drain(..) {
+            for (_, packet) in s.state.held.drain(..) {
                 self.shared.counters.held -= 1;
                 self.shared.counters.drop(DropReason::BufferDiscarded);
                 self.shared.recycle(packet);
@@ -106,19 +106,27 @@ impl UpfU {
         let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
             return;
         };
-        let held = std::mem::take(&mut session.held);
+        let held = std::mem::take(&mut session.state.held);
         self.shared.counters.held -= held.len() as u64;
         for (arrival, mut packet) in held {
             let verdict = match Inner::parse(packet.octets()) {
                 _ if discard => Verdict::Drop(DropReason::BufferDiscarded),
-                Some(inner) => stages::run(session, &mut self.shared, now, arrival, &inner, &mut packet),
+                Some(inner) => stages::run(
+                    &session.rules,
+                    &mut session.state,
+                    &mut self.shared,
+                    now,
+                    arrival,
+                    &inner,
+                    &mut packet,
+                ),
                 None => Verdict::Drop(DropReason::InnerMalformed),
             };
             match verdict {
                 Verdict::Send(to) => self.shared.send(to, packet),
                 Verdict::Drop(reason) => {
                     self.shared.counters.drop(reason);
-                    session.counters.dropped += 1;
+                    session.state.counters.dropped += 1;
                     self.shared.recycle(packet);
                 }
                 Verdict::Taken | Verdict::Pending => self.shared.recycle(packet),
@@ -155,8 +163,7 @@ impl UpfU {
 }
 
 fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> SessionU {
-    SessionU {
-        rules: Arc::clone(rules),
+    let state = State {
         meters: rules.qers.iter().map(|_| Meter::new(now)).collect(),
         usage: rules.urrs.iter().map(|u| Usage::new(u, now)).collect(),
         generation: id.generation,
@@ -170,7 +177,8 @@ fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> Sessio
         deadline: None,
         next_advertisement: None,
         held: Default::default(),
-    }
+    };
+    SessionU { rules: Arc::clone(rules), state }
 }
 
 /// Sets new rules; meters and figures of rules that stay go on.
@@ -182,6 +190,7 @@ fn replace(
     reports: &mut Vec<UsageReport>,
 ) {
     let old = std::mem::replace(&mut s.rules, Arc::clone(rules));
+    let s = &mut s.state;
     let rates = |q: &Qer| (q.qer_id, q.mbr_ul_kbps, q.mbr_dl_kbps, q.window_ms);
     let meter = |q: &Qer| {
         let at = old.qers.iter().position(|o| rates(o) == rates(q));

@@ -89,8 +89,12 @@ impl UpfU {
         let session = index.and_then(|i| self.sessions.get_mut(*i as usize)).and_then(Option::as_deref_mut);
         let Some(session) = session else { return Verdict::Drop(DropReason::UnknownTunnel) };
         self.shared.counters.error_indications_received += 1;
-        if !std::mem::replace(&mut session.error_told, true) {
-            self.shared.report(Report::ErrorIndication { session: session.id(), teid: e.teid, peer: e.peer });
+        if !std::mem::replace(&mut session.state.error_told, true) {
+            self.shared.report(Report::ErrorIndication {
+                session: session.state.id(),
+                teid: e.teid,
+                peer: e.peer,
+            });
         }
         Verdict::Taken
     }

@@ -133,7 +133,8 @@ impl UpfU {
     pub fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
         // Touch every session first: the loads do not depend on each other, so their cache misses overlap, where the
         // stages would take them one by one.
-        let touched = slots.iter().filter_map(|s| self.locate(s)).fold(0u32, |sum, s| sum ^ s.generation);
+        let touched =
+            slots.iter().filter_map(|s| self.locate(s)).fold(0u32, |sum, s| sum ^ s.state.generation);
         std::hint::black_box(touched);
         for slot in slots {
             slot.verdict = match slot.origin {
@@ -189,10 +190,11 @@ impl UpfU {
         let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };
-        let verdict = stages::run(session, &mut self.shared, now, arrival, inner, packet);
+        let verdict =
+            stages::run(&session.rules, &mut session.state, &mut self.shared, now, arrival, inner, packet);
         match verdict {
-            Verdict::Drop(_) => session.counters.dropped += 1,
-            _ if session.rearm => self.arm(index),
+            Verdict::Drop(_) => session.state.counters.dropped += 1,
+            _ if session.state.rearm => self.arm(index),
             _ => {}
         }
         verdict
@@ -220,10 +222,10 @@ impl UpfU {
 
     /// What one session sent, received and lost.
     pub fn session_counters(&self, id: SessionId) -> Option<SessionCounters> {
-        self.session(id).map(|s| s.counters)
+        self.session(id).map(|s| s.state.counters)
     }
 
     fn session(&self, id: SessionId) -> Option<&SessionU> {
-        self.sessions.get(id.index as usize)?.as_deref().filter(|s| s.generation == id.generation)
+        self.sessions.get(id.index as usize)?.as_deref().filter(|s| s.state.generation == id.generation)
     }
 }

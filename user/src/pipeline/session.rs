@@ -27,10 +27,16 @@ pub struct SessionCounters {
     pub dropped: u64,
 }
 
-/// A session. What every packet touches stands first.
+/// A session: its rules, which are shared and immutable, and what changes with every packet.
 #[repr(C)]
 pub(super) struct SessionU {
     pub(super) rules: Arc<SessionRules>,
+    pub(super) state: State,
+}
+
+/// What changes with every packet. What every packet touches stands first.
+#[repr(C)]
+pub(super) struct State {
     pub(super) meters: Box<[Meter]>,
     pub(super) usage: Box<[Usage]>,
     pub(super) generation: u32,
@@ -52,9 +58,9 @@ pub(super) struct SessionU {
 }
 
 // Two cache lines are hot.
-const _: () = assert!(std::mem::offset_of!(SessionU, index) <= 128 && size_of::<SessionU>() <= 200);
+const _: () = assert!(std::mem::offset_of!(State, index) <= 120 && size_of::<SessionU>() <= 200);
 
-impl SessionU {
+impl State {
     pub(super) fn id(&self) -> SessionId {
         SessionId { index: self.index, generation: self.generation }
     }

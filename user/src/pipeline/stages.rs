@@ -9,7 +9,7 @@ use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, SourceInterface
 use super::advertise;
 use super::inner::Inner;
 use super::packet::Packet;
-use super::session::SessionU;
+use super::session::State;
 use super::shared::Shared;
 use super::{Destination, DropReason, Verdict};
 use crate::exchange::Report;
@@ -27,48 +27,45 @@ pub(super) struct Arrival {
 
 /// All stages, in order.
 pub(super) fn run(
-    session: &mut SessionU,
+    rules: &SessionRules,
+    state: &mut State,
     shared: &mut Shared,
     now: Instant,
     arrival: Arrival,
     inner: &Inner,
     packet: &mut Packet,
 ) -> Verdict {
-    // The rules are immutable and shared; holding them is what lets the rest of the session change. The count costs
-    // less than a look-up by place at every stage would.
-    let rules = std::sync::Arc::clone(&session.rules);
-    if let Some(verdict) = link_scope(session, &rules, arrival, inner, packet) {
+    if let Some(verdict) = link_scope(state, rules, arrival, inner, packet) {
         return verdict;
     }
-    let Some(pdr) = detect(&rules, arrival, inner) else {
+    let Some(pdr) = detect(rules, arrival, inner) else {
         return Verdict::Drop(DropReason::NoMatchingPdr);
     };
     let Some(far) = rules.fars.get(usize::from(pdr.far)) else {
         return Verdict::Drop(DropReason::FarDrop);
     };
-    if pdr.is_uplink() && far.destination != DestinationInterface::Access && is_spoofed(&rules, inner.source)
-    {
+    if pdr.is_uplink() && far.destination != DestinationInterface::Access && is_spoofed(rules, inner.source) {
         return Verdict::Drop(DropReason::SpoofedSource);
     }
     if far.action.has(ApplyAction::DROP) {
         return Verdict::Drop(DropReason::FarDrop);
     }
     if far.action.has(ApplyAction::BUFF) {
-        return hold(session, shared, &rules, (pdr, far), arrival, inner, packet);
+        return hold(state, shared, rules, (pdr, far), arrival, inner, packet);
     }
     let octets = packet.len();
     let uplink = pdr.is_uplink();
-    if let Err(reason) = enforce(session, &rules, pdr, now, uplink, octets) {
+    if let Err(reason) = enforce(state, rules, pdr, now, uplink, octets) {
         return Verdict::Drop(reason);
     }
-    if let Err(reason) = account(session, shared, &rules, pdr, now, uplink, octets) {
+    if let Err(reason) = account(state, shared, rules, pdr, now, uplink, octets) {
         return Verdict::Drop(reason);
     }
-    let verdict = forward(&rules, pdr, far, arrival.qfi, packet);
+    let verdict = forward(rules, pdr, far, arrival.qfi, packet);
     if let Verdict::Send(_) = verdict {
-        session.last_packet = now;
-        session.inactive = false;
-        let (s, all) = (&mut session.counters, &mut shared.counters);
+        state.last_packet = now;
+        state.inactive = false;
+        let (s, all) = (&mut state.counters, &mut shared.counters);
         let counters = if uplink {
             [(&mut s.ul_packets, &mut s.ul_octets), (&mut all.ul_packets, &mut all.ul_octets)]
         } else {
@@ -84,7 +81,7 @@ pub(super) fn run(
 
 /// What a phone says to its link alone: router solicitations are answered, the rest has nowhere to go.
 fn link_scope(
-    session: &mut SessionU,
+    state: &mut State,
     rules: &SessionRules,
     arrival: Arrival,
     inner: &Inner,
@@ -96,8 +93,8 @@ fn link_scope(
     }
     if rules.ue_ipv6.is_some() && advertise::is_solicitation(inner, packet.octets()) {
         // Sent by the timers that follow this packet at once, which know the network.
-        session.next_advertisement = Some(Instant::ZERO);
-        session.rearm = true;
+        state.next_advertisement = Some(Instant::ZERO);
+        state.rearm = true;
         return Some(Verdict::Taken);
     }
     Some(Verdict::Drop(DropReason::LinkScope))
@@ -127,7 +124,7 @@ fn is_spoofed(rules: &SessionRules, source: IpAddr) -> bool {
 
 /// Keeps a packet until its FAR forwards; the first one is reported.
 fn hold(
-    session: &mut SessionU,
+    state: &mut State,
     shared: &mut Shared,
     rules: &SessionRules,
     (pdr, far): (&Pdr, &Far),
@@ -137,15 +134,15 @@ fn hold(
 ) -> Verdict {
     let bar = rules.bars.iter().find(|b| Some(b.bar_id) == far.bar_id);
     let suggested = bar.and_then(|b| b.packets).map_or(HELD_PER_SESSION_MAX, usize::from);
-    if session.held.len() >= suggested.clamp(1, HELD_PER_SESSION_MAX) {
+    if state.held.len() >= suggested.clamp(1, HELD_PER_SESSION_MAX) {
         return Verdict::Drop(DropReason::BufferFull);
     }
     if shared.counters.held >= HELD_MAX as u64 {
         return Verdict::Drop(DropReason::BuffersExhausted);
     }
-    if far.action.has(ApplyAction::NOCP) && !std::mem::replace(&mut session.notified, true) {
+    if far.action.has(ApplyAction::NOCP) && !std::mem::replace(&mut state.notified, true) {
         shared.report(Report::DownlinkData {
-            session: session.id(),
+            session: state.id(),
             pdr_id: pdr.pdr_id,
             qfi: flow_of(rules, pdr).map(|(qfi, ..)| qfi),
             dscp: inner.tos >> 2,
@@ -155,13 +152,13 @@ fn hold(
     shared.counters.buffered += 1;
     shared.counters.held += 1;
     let kept = std::mem::replace(packet, shared.fresh());
-    session.held.push_back((arrival, kept));
+    state.held.push_back((arrival, kept));
     Verdict::Taken
 }
 
 /// Gates and rates (TS 29.244 §5.4).
 fn enforce(
-    session: &mut SessionU,
+    state: &mut State,
     rules: &SessionRules,
     pdr: &Pdr,
     now: Instant,
@@ -169,7 +166,7 @@ fn enforce(
     octets: usize,
 ) -> Result<(), DropReason> {
     for i in pdr.qers() {
-        let (Some(qer), Some(meter)) = (rules.qers.get(i), session.meters.get_mut(i)) else { continue };
+        let (Some(qer), Some(meter)) = (rules.qers.get(i), state.meters.get_mut(i)) else { continue };
         if (if uplink { qer.gate.ul } else { qer.gate.dl }) == Gate::Closed {
             return Err(DropReason::GateClosed);
         }
@@ -182,7 +179,7 @@ fn enforce(
 
 /// Usage (TS 29.244 §5.2.2).
 fn account(
-    session: &mut SessionU,
+    state: &mut State,
     shared: &mut Shared,
     rules: &SessionRules,
     pdr: &Pdr,
@@ -190,14 +187,14 @@ fn account(
     uplink: bool,
     octets: usize,
 ) -> Result<(), DropReason> {
-    if pdr.urrs().any(|i| session.usage.get(i).is_some_and(|u| u.exhausted)) {
+    if pdr.urrs().any(|i| state.usage.get(i).is_some_and(|u| u.exhausted)) {
         return Err(DropReason::QuotaExhausted);
     }
     for i in pdr.urrs() {
-        let (Some(urr), Some(usage)) = (rules.urrs.get(i), session.usage.get_mut(i)) else { continue };
-        session.rearm |= usage.starts_timers(urr);
+        let (Some(urr), Some(usage)) = (rules.urrs.get(i), state.usage.get_mut(i)) else { continue };
+        state.rearm |= usage.starts_timers(urr);
         if let Some(trigger) = usage.count(urr, now, uplink, octets) {
-            report_usage(session, shared, rules, now, i, trigger);
+            report_usage(rules, state, shared, now, i, trigger);
         }
     }
     Ok(())
@@ -205,21 +202,21 @@ fn account(
 
 /// Reports a URR, and those linked to it.
 pub(super) fn report_usage(
-    session: &mut SessionU,
-    shared: &mut Shared,
     rules: &SessionRules,
+    state: &mut State,
+    shared: &mut Shared,
     now: Instant,
     at: usize,
     trigger: UsageReportTrigger,
 ) {
-    let (Some(urr), Some(usage)) = (rules.urrs.get(at), session.usage.get_mut(at)) else { return };
+    let (Some(urr), Some(usage)) = (rules.urrs.get(at), state.usage.get_mut(at)) else { return };
     let mut reports = vec![usage.report(urr, now, trigger)];
-    for (other, usage) in rules.urrs.iter().zip(session.usage.iter_mut()) {
+    for (other, usage) in rules.urrs.iter().zip(state.usage.iter_mut()) {
         if other.urr_id != urr.urr_id && other.linked.contains(&urr.urr_id) {
             reports.push(usage.report(other, now, UsageReportTrigger::LIUSA));
         }
     }
-    shared.report(Report::Usage { session: session.id(), token: None, reports });
+    shared.report(Report::Usage { session: state.id(), token: None, reports });
 }
 
 /// The flow that a PDR's packets belong to by its QERs: its identifier, reflective QoS, paging policy.

@@ -5,12 +5,13 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, SourceInterface};
 
-use super::session::SessionU;
+use super::session::{SessionU, State};
 use super::shared::Shared;
 use super::stages::{forward, report_usage};
 use super::{Network, UpfU, Verdict, advertise};
 use crate::exchange::Report;
 use crate::limits::TIMERS_PER_TICK_MAX;
+use crate::rules::{Pdr, SessionRules};
 
 /// Time between unsolicited router advertisements. The advertised lifetime is 65,535 s; a third of it tolerates the loss
 /// of two.
@@ -33,7 +34,7 @@ impl UpfU {
             let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
                 continue;
             };
-            session.deadline = None;
+            session.state.deadline = None;
             let network = self.networks.get(usize::from(session.rules.data_network.0));
             due(session, &mut self.shared, network, now);
             self.arm(index);
@@ -45,71 +46,77 @@ impl UpfU {
         let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
             return;
         };
-        session.rearm = false;
+        session.state.rearm = false;
         let at = next(session);
-        if at == session.deadline {
+        if at == session.state.deadline {
             return;
         }
-        if let Some(old) = session.deadline {
+        if let Some(old) = session.state.deadline {
             self.deadlines.remove(&(old, index));
         }
         if let Some(at) = at {
             self.deadlines.insert((at, index));
         }
-        session.deadline = at;
+        session.state.deadline = at;
     }
 }
 
 fn next(session: &SessionU) -> Option<Instant> {
     let rules = &session.rules;
-    let usage = session.usage.iter().zip(rules.urrs.iter()).filter_map(|(u, urr)| u.deadline(urr)).min();
-    let silence = (rules.inactivity_s > 0 && !session.inactive)
-        .then(|| session.last_packet + Duration::from_secs(rules.inactivity_s.into()));
-    [usage, silence, session.next_advertisement].into_iter().flatten().min()
+    let usage =
+        session.state.usage.iter().zip(rules.urrs.iter()).filter_map(|(u, urr)| u.deadline(urr)).min();
+    let silence = (rules.inactivity_s > 0 && !session.state.inactive)
+        .then(|| session.state.last_packet + Duration::from_secs(rules.inactivity_s.into()));
+    [usage, silence, session.state.next_advertisement].into_iter().flatten().min()
 }
 
 fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&Network>, now: Instant) {
-    let rules = std::sync::Arc::clone(&session.rules);
+    let SessionU { rules, state } = session;
     for (i, urr) in rules.urrs.iter().enumerate() {
-        if let Some(trigger) = session.usage.get_mut(i).and_then(|u| u.timers(urr, now)) {
-            report_usage(session, shared, &rules, now, i, trigger);
+        if let Some(trigger) = state.usage.get_mut(i).and_then(|u| u.timers(urr, now)) {
+            report_usage(rules, state, shared, now, i, trigger);
         }
     }
     let limit = Duration::from_secs(rules.inactivity_s.into());
-    if rules.inactivity_s > 0 && !session.inactive && session.last_packet + limit <= now {
-        session.inactive = true;
-        shared.report(Report::Inactivity { session: session.id() });
+    if rules.inactivity_s > 0 && !state.inactive && state.last_packet + limit <= now {
+        state.inactive = true;
+        shared.report(Report::Inactivity { session: state.id() });
     }
-    if session.next_advertisement.is_some_and(|at| at <= now) {
-        session.next_advertisement = None;
+    if state.next_advertisement.is_some_and(|at| at <= now) {
+        state.next_advertisement = None;
         if let Some(network) = network {
-            advertise(session, shared, network, now);
+            advertise(rules, state, shared, network, now);
         }
     }
 }
 
 /// Whether the session's packets reach the phone now.
-pub(super) fn is_active(rules: &crate::rules::SessionRules) -> bool {
+pub(super) fn is_active(rules: &SessionRules) -> bool {
     rules.fars.iter().any(|f| {
         f.action.has(ApplyAction::FORW) && f.destination == DestinationInterface::Access && f.tunnel.is_some()
     })
 }
 
 /// Sends a router advertisement, if the phone is reached now; else the activation that follows does.
-pub(super) fn advertise(session: &mut SessionU, shared: &mut Shared, network: &Network, now: Instant) {
-    let rules = std::sync::Arc::clone(&session.rules);
+pub(super) fn advertise(
+    rules: &SessionRules,
+    state: &mut State,
+    shared: &mut Shared,
+    network: &Network,
+    now: Instant,
+) {
     let Some(prefix) = rules.ue_ipv6 else { return };
     // By the rule that serves what no other does: the one of the highest value of precedence.
-    let to_phone = |p: &&crate::rules::Pdr| p.teid == Teid(0) && p.source != SourceInterface::Access;
+    let to_phone = |p: &&Pdr| p.teid == Teid(0) && p.source != SourceInterface::Access;
     let Some(pdr) = rules.pdrs.iter().rev().find(to_phone) else { return };
     let Some(far) = rules.fars.get(usize::from(pdr.far)).filter(|f| f.action.has(ApplyAction::FORW)) else {
         return;
     };
     let mut packet = shared.fresh();
     advertise::advertisement(prefix, network.mtu, &network.resolvers, &mut packet);
-    if let Verdict::Send(to) = forward(&rules, pdr, far, None, &mut packet) {
+    if let Verdict::Send(to) = forward(rules, pdr, far, None, &mut packet) {
         shared.counters.router_advertisements += 1;
-        session.next_advertisement = Some(now + ADVERTISE_EVERY);
+        state.next_advertisement = Some(now + ADVERTISE_EVERY);
         shared.send(to, packet);
     }
 }
