@@ -1,8 +1,9 @@
 //! The user plane function (TS 23.501 §6.2.3) as two pure machines.
 //!
-//! [`UpfC`] is the PFCP endpoint: octets of SMFs in, octets and [`Change`]s out. [`UpfU`] is the packet pipeline: changes
-//! and packets in, verdicts and [`Report`]s out; the reports go back to [`UpfC`]. Whoever drives them owns sockets, threads
-//! and the clock: in one process by function calls ([`Upf`] does just that), between threads through queues.
+//! [`UpfC`] is the PFCP endpoint: octets of SMFs in, octets and [`Change`]s out. [`UpfU`] is the packet
+//! pipeline: changes and packets in, verdicts and [`Report`]s out; the reports go back to [`UpfC`]. Whoever
+//! drives them owns sockets, threads and the clock: in one process by function calls ([`Upf`] does just
+//! that), between threads through queues.
 
 #![forbid(unsafe_code)]
 

@@ -6,7 +6,8 @@ pub const SESSIONS_MAX: u32 = 1 << TEID_INDEX_BITS;
 pub const TEID_INDEX_BITS: u32 = 20;
 /// Local tunnels of one session: N3, N9, a forwarding tunnel of a handover, and one spare.
 pub const TUNNELS_PER_SESSION_MAX: usize = 4;
-/// PDRs, FARs, QERs or URRs of one session: a phone has at most 64 QoS flows (6 bits of QFI), of two directions each.
+/// PDRs, FARs, QERs or URRs of one session: a phone has at most 64 QoS flows (6 bits of QFI), of two
+/// directions each.
 pub const RULES_PER_SESSION_MAX: usize = 128;
 /// Filters of one PDR: TS 24.501 §9.11.4.13 lets one QoS rule have 15 packet filters.
 pub const FILTERS_PER_PDR_MAX: usize = 16;
@@ -24,9 +25,11 @@ pub const POOLS_PER_NETWORK_MAX: usize = 64;
 pub const DATA_NETWORKS_MAX: usize = 64;
 /// Associations with SMFs: a region's SMF sets, generously.
 pub const ASSOCIATIONS_MAX: usize = 256;
-/// Answers kept for retransmitted requests. A peer repeats for N1 x T1 = 9 s; at 1,000 requests a second that is 9,000.
+/// Answers kept for retransmitted requests. A peer repeats for N1 x T1 = 9 s; at 1,000 requests a second
+/// that is 9,000.
 pub const REPLIES_MAX: usize = 16_384;
-/// Requests of ours that await an answer: a report per session that pages at once, bounded well below all sessions.
+/// Requests of ours that await an answer: a report per session that pages at once, bounded well below all
+/// sessions.
 pub const REQUESTS_MAX: usize = 65_536;
 /// Requests of SMFs that await figures of the packet pipeline: as many as a burst of deletions in one second.
 pub const WAITING_MAX: usize = 65_536;
@@ -36,11 +39,13 @@ pub const HELD_PER_SESSION_MAX: usize = 128;
 pub const HELD_MAX: usize = 16_384;
 /// Packets of the pipeline's own making that wait to be sent: all that is held may be released at once.
 pub const OUTPUTS_MAX: usize = HELD_MAX + 1024;
-/// Reports that wait for the control side; above it new ones wait as figures in their sessions, or are counted lost.
+/// Reports that wait for the control side; above it new ones wait as figures in their sessions, or are
+/// counted lost.
 pub const REPORTS_MAX: usize = 65_536;
 /// Timers run in one call, so that no call is long.
 pub const TIMERS_PER_TICK_MAX: usize = 256;
-/// Error indications sent in one second: enough to tell every gNB of a region, too few to serve as an amplifier.
+/// Error indications sent in one second: enough to tell every gNB of a region, too few to serve as an
+/// amplifier.
 pub const ERROR_INDICATIONS_PER_SECOND_MAX: u32 = 100;
 /// Requests that retransmission sends in one call.
 pub const RETRANSMISSIONS_PER_TICK_MAX: usize = 256;

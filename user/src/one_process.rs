@@ -23,7 +23,8 @@ impl Upf {
         Ok(Self { u: UpfU::new(&config)?, c: UpfC::new(config, now)? })
     }
 
-    /// Handles a PFCP datagram to its end: changes are applied, and what the pipeline reports of them is answered.
+    /// Handles a PFCP datagram to its end: changes are applied, and what the pipeline reports of them is
+    /// answered.
     pub fn pfcp(&mut self, now: Instant, peer: SocketAddr, octets: &[u8], out: &mut Outbox) {
         self.c.handle(now, Input::Pfcp { peer, octets }, out);
         self.settle(now, out);

@@ -32,8 +32,8 @@ impl SessionId {
     /// The `n`th local tunnel of the session: its index below a tag that cannot be guessed without the key.
     pub(crate) const fn teid(self, n: u8, key: u64) -> Teid {
         let mixed = mix(key ^ (self.generation as u64) << 32 ^ (self.index as u64) << 8 ^ n as u64);
-        // Two bits tell the tunnels of one session apart; the rest is random. The index is offset by one so that no
-        // tunnel is zero, which names none (TS 29.281 §5.1).
+        // Two bits tell the tunnels of one session apart; the rest is random. The index is offset by one so
+        // that no tunnel is zero, which names none (TS 29.281 §5.1).
         let tag = (mixed as u32 & 0x3ff) << 2 | (n as u32 & 3);
         let index = (self.index + 1) & (SESSIONS_MAX - 1);
         Teid(tag << TEID_INDEX_BITS | index)
@@ -45,8 +45,8 @@ impl SessionId {
     }
 }
 
-/// A keyed mixing of 64 bits (the finaliser of SplitMix64, twice around the key). It hides nothing worth more than a tag of
-/// ten bits: guessing one is stopped by counting, not by this.
+/// A keyed mixing of 64 bits (the finaliser of SplitMix64, twice around the key). It hides nothing worth
+/// more than a tag of ten bits: guessing one is stopped by counting, not by this.
 pub(crate) const fn mix(mut z: u64) -> u64 {
     let mut round = 0;
     while round < 2 {

@@ -76,8 +76,8 @@ impl UpfC {
         }
     }
 
-    /// §6.2.6.2.2. An earlier association of the node is replaced; its sessions go with it unless the SMF asks to keep
-    /// them.
+    /// TS 29.244 §6.2.6.2.2. An earlier association of the node is replaced; its sessions go with it unless
+    /// the SMF asks to keep them.
     pub(super) fn set_up(
         &mut self,
         now: Instant,
@@ -107,7 +107,7 @@ impl UpfC {
         self.answer(now, key, None, &response.into(), out);
     }
 
-    /// §6.2.7.2.2: nothing of an SMF's update changes what this UP function does.
+    /// TS 29.244 §6.2.7.2.2: nothing of an SMF's update changes what this UP function does.
     pub(super) fn update_association(
         &mut self,
         now: Instant,
@@ -125,7 +125,7 @@ impl UpfC {
         self.answer(now, key, None, &response.into(), out);
     }
 
-    /// §6.2.8.2.2.
+    /// TS 29.244 §6.2.8.2.2.
     pub(super) fn release(
         &mut self,
         now: Instant,
@@ -144,7 +144,8 @@ impl UpfC {
         self.answer(now, key, None, &response.into(), out);
     }
 
-    /// A peer says when it last started; if later than known, its sessions are of its former life (TS 23.527 §4.2).
+    /// A peer says when it last started; if later than known, its sessions are of its former life (TS
+    /// 23.527 §4.2).
     pub(super) fn recovered(&mut self, peer: SocketAddr, at: RecoveryTimeStamp, out: &mut Outbox) {
         let of_peer = |(_, a): &(&NodeId, &mut Association)| a.peer.ip() == peer.ip() && a.recovery < at;
         let Some((node, a)) = self.associations.by_node.iter_mut().find(of_peer) else { return };

@@ -65,7 +65,8 @@ impl UpfC {
         FSeid::new(seid, self.config.n4)
     }
 
-    /// A session of that CP F-SEID in another network, or with another address than now given, is not the same one.
+    /// A session of that CP F-SEID in another network, or with another address than now given, is not the
+    /// same one.
     fn end_elsewhere(&mut self, association: u32, m: &SessionEstablishmentRequest, out: &mut Outbox) {
         let Some(id) = self.sessions.of_cp(association, &m.cp_f_seid) else { return };
         let Some(s) = self.sessions.get(id) else { return };
@@ -83,8 +84,9 @@ impl UpfC {
         }
     }
 
-    /// The rules of a new session; or, for a CP F-SEID that already has one, of that session from now on, with the
-    /// addresses and tunnels that it had: an SMF that does not know whether we heard it simply asks again.
+    /// The rules of a new session; or, for a CP F-SEID that already has one, of that session from now on,
+    /// with the addresses and tunnels that it had: an SMF that does not know whether we heard it simply
+    /// asks again.
     fn build(
         &mut self,
         association: u32,

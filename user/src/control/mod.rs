@@ -34,7 +34,8 @@ use sessions::Sessions;
 /// How long UPF-U may take to answer with figures before an SMF is answered without: well below its T1.
 const FIGURES_WITHIN: Duration = Duration::from_secs(1);
 
-/// Messages in one datagram at most; TS 29.244 §6.4A sets no bound, a datagram of 64 KiB holds fewer of any use.
+/// Messages in one datagram at most; TS 29.244 §6.4A sets no bound, a datagram of 64 KiB holds fewer of any
+/// use.
 const BUNDLE_MAX: usize = 64;
 
 /// What UPF-C is given.
@@ -262,7 +263,7 @@ impl UpfC {
         let node_id = self.config.node_id.clone();
         let unknown = e.decode.kind == DecodeErrorKind::Unknown && e.offending_ie == 0;
         let response: Option<Message> = match key.message_type {
-            _ if unknown => None, // §7.6.4: discarded
+            _ if unknown => None, // TS 29.244 §7.6.4: discarded
             message_type::ASSOCIATION_SETUP_REQUEST => Some(self.set_up_response(cause, None).into()),
             message_type::ASSOCIATION_UPDATE_REQUEST => Some(
                 AssociationUpdateResponse {
@@ -295,7 +296,7 @@ impl UpfC {
         let told = response.as_ref().map(|_| cause);
         out.events.push(Event::BadMessage { peer: key.peer, message_type: key.message_type, cause: told });
         if let Some(response) = response {
-            // The sender's SEID could not be read: zero (§7.2.2.4.2).
+            // The sender's SEID could not be read: zero (TS 29.244 §7.2.2.4.2).
             let seid = (key.message_type >= message_type::SESSION_ESTABLISHMENT_REQUEST).then_some(Seid(0));
             self.answer(now, key, seid, &response, out);
         }

@@ -8,7 +8,8 @@ use whimbrel_ids::Instant;
 
 use crate::limits::REPLIES_MAX;
 
-/// How long an answer is kept: N1 x T1 of the peer, with a margin; both are configurable there, 3 x 3 s is usual.
+/// How long an answer is kept: N1 x T1 of the peer, with a margin; both are configurable there, 3 x 3 s is
+/// usual.
 const KEPT_FOR: Duration = Duration::from_secs(15);
 
 /// One request of one peer.

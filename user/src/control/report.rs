@@ -65,7 +65,8 @@ impl UpfC {
         }
     }
 
-    /// §6.3.5.3. The request, not the header, says which session is meant. An SMF that does not know the session has no use for it: it is deleted.
+    /// TS 29.244 §6.3.5.3. The request, not the header, says which session is meant. An SMF that does not
+    /// know the session has no use for it: it is deleted.
     pub(super) fn report_answered(&mut self, key: ReplyKey, m: &SessionReportResponse, out: &mut Outbox) {
         let answered = self.requests.answered(key.peer, key.sequence, message_type::SESSION_REPORT_REQUEST);
         let Some(Some(session)) = answered else {

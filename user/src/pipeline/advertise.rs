@@ -9,7 +9,8 @@ use super::packet::Packet;
 const ROUTER_SOLICITATION: u8 = 133;
 const ROUTER_ADVERTISEMENT: u8 = 134;
 
-/// The UPF's own address on the link. The phone is given another interface identifier by the SMF (TS 23.501 §5.8.2.2.2).
+/// The UPF's own address on the link. The phone is given another interface identifier by the SMF (TS 23.501
+/// §5.8.2.2.2).
 pub(crate) const ROUTER: Ipv6Addr = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
 /// All nodes on the link.
 pub(crate) const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);

@@ -4,8 +4,8 @@ use whimbrel_ids::Instant;
 
 use crate::rules::Qer;
 
-/// Depth of a bucket, in time at full rate, where the SMF gives no averaging window. TS 23.501 §5.7.3.6 averages over 2 s;
-/// a tenth of that lets TCP grow without letting bursts flood a gNB.
+/// Depth of a bucket, in time at full rate, where the SMF gives no averaging window. TS 23.501 §5.7.3.6
+/// averages over 2 s; a tenth of that lets TCP grow without letting bursts flood a gNB.
 const WINDOW_MS: u64 = 200;
 /// A bucket's depth in time at most: a window of an hour would police nothing.
 const WINDOW_MS_MAX: u64 = 10_000;

@@ -1,7 +1,8 @@
 //! UPF-U: the packet pipeline. A burst of packets in, a verdict for each out; rules change between bursts.
 //!
-//! A packet's way: outer header, session (by TEID or UE address), rule (PDR), buffer or drop (FAR), rate (QER), account
-//! (URR), forward (FAR). The protocol logic is per packet, in [`stages`]; the loop over the burst is here.
+//! A packet's way: outer header, session (by TEID or UE address), rule (PDR), buffer or drop (FAR), rate
+//! (QER), account (URR), forward (FAR). The protocol logic is per packet, in [`stages`]; the loop over the
+//! burst is here.
 
 mod advertise;
 mod apply;
@@ -128,11 +129,11 @@ impl UpfU {
         })
     }
 
-    /// Decides on every packet of a burst. Packets that the pipeline itself sends wait in [`Self::next_output`]; what it
-    /// has to tell in [`Self::take_reports`].
+    /// Decides on every packet of a burst. Packets that the pipeline itself sends wait in
+    /// [`Self::next_output`]; what it has to tell in [`Self::take_reports`].
     pub fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
-        // Touch every session first: the loads do not depend on each other, so their cache misses overlap, where the
-        // stages would take them one by one.
+        // Touch every session first: the loads do not depend on each other, so their cache misses overlap,
+        // where the stages would take them one by one.
         let touched =
             slots.iter().filter_map(|s| self.locate(s)).fold(0u32, |sum, s| sum ^ s.state.generation);
         std::hint::black_box(touched);

@@ -113,7 +113,8 @@ pub(super) fn detect<'r>(rules: &'r SessionRules, arrival: Arrival, inner: &Inne
     })
 }
 
-/// Whether a source address is not the phone's. A session without addresses (an intermediate UPF's) cannot tell.
+/// Whether a source address is not the phone's. A session without addresses (an intermediate UPF's) cannot
+/// tell.
 fn is_spoofed(rules: &SessionRules, source: IpAddr) -> bool {
     let own = match source {
         IpAddr::V4(a) => rules.ue_ipv4 == Some(a),

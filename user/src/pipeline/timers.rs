@@ -13,8 +13,8 @@ use crate::exchange::Report;
 use crate::limits::TIMERS_PER_TICK_MAX;
 use crate::rules::{Pdr, SessionRules};
 
-/// Time between unsolicited router advertisements. The advertised lifetime is 65,535 s; a third of it tolerates the loss
-/// of two.
+/// Time between unsolicited router advertisements. The advertised lifetime is 65,535 s; a third of it
+/// tolerates the loss of two.
 const ADVERTISE_EVERY: Duration = Duration::from_secs(21_600);
 
 impl UpfU {

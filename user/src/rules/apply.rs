@@ -89,7 +89,8 @@ impl<'a> Allocator<'a> {
         }
     }
 
-    /// Which data network a new session is of: what its core side says, else its DNN, else the only one there is.
+    /// Which data network a new session is of: what its core side says, else its DNN, else the only one
+    /// there is.
     pub(crate) fn network(config: &Config, m: &SessionEstablishmentRequest) -> Result<DnIndex, RuleRefusal> {
         let core = |s: SourceInterface| matches!(s, SourceInterface::Core | SourceInterface::N6Lan);
         for pdr in m.create_pdrs.iter().filter(|p| core(p.pdi.source_interface) && p.pdi.f_teid.is_none()) {
@@ -129,7 +130,8 @@ impl<'a> Allocator<'a> {
         }
         for r in &m.remove_urrs {
             d.urrs.remove(&r.urr_id).map_or_else(|| gone(FailedRuleId::Urr(r.urr_id)), |_| Ok(()))?;
-            // A removed URR is no longer counted by any PDR (§5.2.2.2.1 has the SMF say so; not every one does).
+            // A removed URR is no longer counted by any PDR (TS 29.244 §5.2.2.2.1 has the SMF say so; not
+            // every one does).
             d.pdrs.values_mut().for_each(|p| p.urr_ids.retain(|u| *u != r.urr_id));
         }
         for r in &m.remove_qers {

@@ -97,8 +97,9 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// From the element. `None` if the flow description is not the form of TS 29.212 §5.4.2: `permit`, a direction, a
-    /// protocol, `from` and `to`; options behind them do not occur in the 3GPP profile and are refused.
+    /// From the element. `None` if the flow description is not the form of TS 29.212 §5.4.2: `permit`, a
+    /// direction, a protocol, `from` and `to`; options behind them do not occur in the 3GPP profile and are
+    /// refused.
     pub(crate) fn new(sdf: &SdfFilter) -> Option<Self> {
         let mut f = Self {
             remote: Net::Any,

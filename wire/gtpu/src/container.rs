@@ -7,7 +7,7 @@ const IE: &str = "PDU session container";
 /// Content of the PDU session container (TS 38.415 §5.5.2). Delay and sequence fields are passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PduSessionInformation {
-    /// DL PDU SESSION INFORMATION (§5.5.2.1), towards the gNB.
+    /// DL PDU SESSION INFORMATION (TS 38.415 §5.5.2.1), towards the gNB.
     Dl {
         /// QoS flow.
         qfi: Qfi,
@@ -16,7 +16,7 @@ pub enum PduSessionInformation {
         /// Paging policy indicator, 0 to 7, where paging policies are told apart.
         ppi: Option<u8>,
     },
-    /// UL PDU SESSION INFORMATION (§5.5.2.2), from the gNB.
+    /// UL PDU SESSION INFORMATION (TS 38.415 §5.5.2.2), from the gNB.
     Ul {
         /// QoS flow.
         qfi: Qfi,
@@ -52,7 +52,8 @@ impl PduSessionInformation {
         }
     }
 
-    /// The extension header: length, content, padding, and "no more" as the next type; and how many octets of it count.
+    /// The extension header: length, content, padding, and "no more" as the next type; and how many octets
+    /// of it count.
     pub(crate) const fn extension_header(self) -> ([u8; 8], usize) {
         match self {
             Self::Dl { qfi, rqi, ppi: None } => ([1, 0x00, (rqi as u8) << 6 | qfi.value(), 0, 0, 0, 0, 0], 4),

@@ -65,7 +65,7 @@ pub struct Gtpu<'a> {
     pub sequence: Option<u16>,
     /// The PDU session container, where given.
     pub pdu_session: Option<PduSessionInformation>,
-    /// UDP port of the extension header of that name (§5.2.2.1).
+    /// UDP port of the extension header of that name (TS 29.281 §5.2.2.1).
     pub udp_port: Option<u16>,
     /// Where the payload begins in the datagram.
     pub payload_at: usize,
@@ -143,7 +143,8 @@ impl<'a> Gtpu<'a> {
     }
 }
 
-/// The header of the G-PDUs of one tunnel and QoS flow, or of its end marker: built once, written before each packet.
+/// The header of the G-PDUs of one tunnel and QoS flow, or of its end marker: built once, written before
+/// each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpduHeader {
     octets: [u8; HEADER_OCTETS_MAX],
@@ -187,8 +188,8 @@ impl GpduHeader {
 
     /// Writes the header so that it ends where `headroom` does, in front of a T-PDU of `payload_len` octets.
     ///
-    /// Returns how many octets it took; `None`, with nothing written, where they do not fit or the T-PDU exceeds what the
-    /// length field can say.
+    /// Returns how many octets it took; `None`, with nothing written, where they do not fit or the T-PDU
+    /// exceeds what the length field can say.
     pub fn write_before(&self, payload_len: usize, headroom: &mut [u8]) -> Option<usize> {
         let n = usize::from(self.len);
         let length = u16::try_from(payload_len + n - 8).ok()?;

@@ -53,19 +53,19 @@ impl Octets {
     }
 }
 
-/// Echo Request (§7.2.1).
+/// Echo Request (TS 29.281 §7.2.1).
 pub fn echo_request(sequence: u16) -> Octets {
     Octets::path(message_type::ECHO_REQUEST, sequence).end()
 }
 
-/// Echo Response (§7.2.2). Its Recovery element says zero, and receivers ignore it.
+/// Echo Response (TS 29.281 §7.2.2). Its Recovery element says zero, and receivers ignore it.
 pub fn echo_response(sequence: u16) -> Octets {
     let mut m = Octets::path(message_type::ECHO_RESPONSE, sequence);
     m.push(&[ie::RECOVERY, 0]);
     m.end()
 }
 
-/// Supported Extension Headers Notification (§7.2.3).
+/// Supported Extension Headers Notification (TS 29.281 §7.2.3).
 pub fn supported_extension_headers_notification(sequence: u16) -> Octets {
     let mut m = Octets::path(message_type::SUPPORTED_EXTENSION_HEADERS_NOTIFICATION, sequence);
     m.push(&[ie::EXTENSION_HEADER_TYPE_LIST, ExtensionType::SUPPORTED.len() as u8]);
@@ -73,8 +73,8 @@ pub fn supported_extension_headers_notification(sequence: u16) -> Octets {
     m.end()
 }
 
-/// Error Indication (§7.3.1): the tunnel that a received G-PDU named, and the address at which it arrived. `udp_port` is
-/// the source port of that G-PDU.
+/// Error Indication (TS 29.281 §7.3.1): the tunnel that a received G-PDU named, and the address at which it
+/// arrived. `udp_port` is the source port of that G-PDU.
 pub fn error_indication(teid: Teid, arrived_at: IpAddr, udp_port: u16) -> Octets {
     let mut m = Octets::path(message_type::ERROR_INDICATION, 0);
     m.octets[0] |= 4;
@@ -100,7 +100,8 @@ pub struct ErrorIndication {
 }
 
 impl ErrorIndication {
-    /// Reads the information elements of the message. Errors: [`DecodeError`] where one of the two is missing or short.
+    /// Reads the information elements of the message. Errors: [`DecodeError`] where one of the two is
+    /// missing or short.
     pub fn parse(payload: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(payload);
         let (mut teid, mut peer) = (None, None);

@@ -4,8 +4,9 @@ use whimbrel_ids::{DecodeErrorKind, Reader};
 
 use crate::error::Error;
 
-/// Most repetitions of one information element in one group. A session needs a PDR per direction and service data
-/// flow; 256 is above what a session of this core accepts, and keeps what one datagram can make us allocate small.
+/// Most repetitions of one information element in one group. A session needs a PDR per direction and
+/// service data flow; 256 is above what a session of this core accepts, and keeps what one datagram can
+/// make us allocate small.
 pub const REPEATED_IES_MAX: usize = 256;
 
 /// The value part of an information element.
@@ -20,7 +21,8 @@ pub(crate) trait Ie: Sized {
 
 /// Appends one information element.
 ///
-/// Panics: if its value exceeds 65,535 octets, which no value of ours can (lists are bounded by their sender's rules).
+/// Panics: if its value exceeds 65,535 octets, which no value of ours can (lists are bounded by their
+/// sender's rules).
 pub(crate) fn write_ie<T: Ie>(ie_type: u16, value: &T, out: &mut Vec<u8>) {
     out.extend_from_slice(&ie_type.to_be_bytes());
     let at = out.len();
@@ -71,8 +73,8 @@ pub(crate) fn read_push<T: Ie>(list: &mut Vec<T>, ie_type: u16, value: &mut Read
 
 /// A group of information elements, or a message body: a struct with its reader and writer.
 ///
-/// A field is `type => name: required|conditional|optional|many Type`. Unknown elements are skipped (§7.6.9). A bad
-/// `conditional` element refuses the group, a bad `optional` one counts as absent.
+/// A field is `type => name: required|conditional|optional|many Type`. Unknown elements are skipped (TS
+/// 29.244 §7.6.9). A bad `conditional` element refuses the group, a bad `optional` one counts as absent.
 macro_rules! grouped {
     ($(
         $(#[$meta:meta])*
@@ -159,8 +161,8 @@ macro_rules! number {
 }
 pub(crate) use number;
 
-/// A bitmap: octet 5 of the clause is the lowest octet of the number. Octets that a peer of an older release leaves
-/// out read as zero, octets of a later one are left unread; `$octets` are written.
+/// A bitmap: octet 5 of the clause is the lowest octet of the number. Octets that a peer of an older
+/// release leaves out read as zero, octets of a later one are left unread; `$octets` are written.
 macro_rules! flags {
     ($( $(#[$meta:meta])* pub struct $name:ident($ty:ident, $octets:literal): $text:literal {
         $( $(#[$fmeta:meta])* $flag:ident = $octet:literal / $bit:literal, )*

@@ -11,7 +11,8 @@ use crate::ie::Cause;
 pub struct Error {
     /// What was wrong and where.
     pub decode: DecodeError,
-    /// Type of the innermost information element concerned (the Offending IE of the answer); 0 before any was met.
+    /// Type of the innermost information element concerned (the Offending IE of the answer); 0 before any
+    /// was met.
     pub offending_ie: u16,
 }
 

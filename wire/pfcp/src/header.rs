@@ -38,11 +38,11 @@ pub struct Header {
     /// Which message follows ([`message_type`]).
     pub message_type: u8,
     /// The receiver's session; `None` for node related messages. Zero where the sender does not know it
-    /// (§7.2.2.4.2).
+    /// (TS 29.244 §7.2.2.4.2).
     pub seid: Option<Seid>,
     /// Sequence number, 24 bits, chosen by the sender of the request and returned in the response.
     pub sequence: u32,
-    /// Message priority, 0 (highest) to 15, where the sender gave one (§7.2.2.1).
+    /// Message priority, 0 (highest) to 15, where the sender gave one (TS 29.244 §7.2.2.1).
     pub priority: Option<u8>,
     /// Another message follows in the same datagram.
     pub follow_on: bool,
@@ -51,12 +51,12 @@ pub struct Header {
 /// Why a datagram has no readable header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderError {
-    /// A later version: answered with Version Not Supported Response (§7.6.2).
+    /// A later version: answered with Version Not Supported Response (TS 29.244 §7.6.2).
     Version {
         /// Sequence number to answer with, where this release's place of it holds one.
         sequence: u32,
     },
-    /// Not a PFCP message of the length that it claims: discarded (§7.6.3).
+    /// Not a PFCP message of the length that it claims: discarded (TS 29.244 §7.6.3).
     Malformed(DecodeError),
 }
 
@@ -73,7 +73,7 @@ pub struct Frame<'a> {
     pub header: Header,
     /// The information elements.
     pub body: &'a [u8],
-    /// The octets behind this message (the next message if `header.follow_on`, §7.2.1A).
+    /// The octets behind this message (the next message if `header.follow_on`, TS 29.244 §7.2.1A).
     pub rest: &'a [u8],
 }
 

@@ -1,16 +1,18 @@
 //! PFCP messages (TS 29.244, release 17): octets to typed messages and back.
 //!
-//! Start at [`Frame::parse`], which splits a datagram, and [`Message::parse`], which reads the body; a message is built
-//! as a struct of [`msg`] and [`rule`] and written by [`Message::emit`].
+//! Start at [`Frame::parse`], which splits a datagram, and [`Message::parse`], which reads the body; a
+//! message is built as a struct of [`msg`] and [`rule`] and written by [`Message::emit`].
 //!
 //! | supported | not supported |
 //! | --- | --- |
-//! | heartbeat, association set-up, update, release, version not supported, node report | PFD management, session set deletion and modification |
+//! | heartbeat, association set-up, update, release, version not supported, node report | PFD management,
+//! session set deletion and modification |
 //! | session establishment, modification, deletion, report | |
-//! | PDR, FAR, QER, URR, BAR, traffic endpoint and what they hold for IP sessions; Ethernet filters decode | MAR, SRR, TSC, ATSSS, MBS, L2TP |
+//! | PDR, FAR, QER, URR, BAR, traffic endpoint and what they hold for IP sessions; Ethernet filters decode
+//! | MAR, SRR, TSC, ATSSS, MBS, L2TP |
 //!
-//! Elements that are not supported are skipped (§7.6.9); so are load and overload control, which a UP function may
-//! ignore.
+//! Elements that are not supported are skipped (TS 29.244 §7.6.9); so are load and overload control, which
+//! a UP function may ignore.
 
 #![forbid(unsafe_code)]
 

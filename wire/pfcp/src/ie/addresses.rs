@@ -26,7 +26,7 @@ impl<T: Copy> Choice<T> {
     }
 }
 
-/// UE IP Address (§8.2.62).
+/// UE IP Address (TS 29.244 §8.2.62).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UeIpAddress {
     /// S/D: compare with the packet's destination (downlink) instead of its source (uplink).

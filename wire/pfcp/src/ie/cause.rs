@@ -7,7 +7,7 @@ use crate::error::Error;
 use crate::ie::{BarId, FarId, PdrId, QerId, UrrId};
 
 code! {
-    /// Outcome of a request (§8.2.1, table 8.2.1-1).
+    /// Outcome of a request (TS 29.244 §8.2.1, table 8.2.1-1).
     pub enum Cause(mask 0xff): "Cause" {
         /// Accepted.
         RequestAccepted = 1,
@@ -71,7 +71,7 @@ impl Cause {
     }
 }
 
-/// Type of the element that was missing or wrong (§8.2.22).
+/// Type of the element that was missing or wrong (TS 29.244 §8.2.22).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OffendingIe(pub u16);
 
@@ -85,7 +85,7 @@ impl Ie for OffendingIe {
     }
 }
 
-/// The rule that could not be stored (§8.2.80).
+/// The rule that could not be stored (TS 29.244 §8.2.80).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each variant names a kind of rule")]
 pub enum FailedRuleId {

@@ -1,4 +1,5 @@
-//! Filters of Ethernet frames. Decoded so that a rule set can be judged; this UP function carries IP sessions only.
+//! Filters of Ethernet frames. Decoded so that a rule set can be judged; this UP function carries IP
+//! sessions only.
 
 use whimbrel_ids::Reader;
 
@@ -6,7 +7,7 @@ use crate::codec::{Ie, flags, number};
 use crate::error::Error;
 
 flags! {
-    /// §8.2.98.
+    /// TS 29.244 §8.2.99.
     pub struct EthernetFilterProperties(u8, 1): "Ethernet Filter Properties" {
         /// The filter stands for both directions.
         BIDE = 5 / 1,
@@ -14,11 +15,11 @@ flags! {
 }
 
 number! {
-    /// §8.2.96.
+    /// TS 29.244 §8.2.96.
     pub struct Ethertype(u16): "Ethertype";
 }
 
-/// Addresses to compare (§8.2.93): upper ones make a range.
+/// Addresses to compare (TS 29.244 §8.2.93): upper ones make a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are the clause's")]
 pub struct MacAddress {
@@ -49,7 +50,7 @@ impl Ie for MacAddress {
     }
 }
 
-/// A C-TAG (§8.2.94) or S-TAG (§8.2.95), as its three octets.
+/// A C-TAG (TS 29.244 §8.2.94) or S-TAG (TS 29.244 §8.2.95), as its three octets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanTag(pub [u8; 3]);
 

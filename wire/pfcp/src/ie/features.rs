@@ -3,7 +3,8 @@
 use crate::codec::flags;
 
 flags! {
-    /// UP Function Features (§8.2.25). Only what this core offers or looks for has a name; the rest keeps its bit.
+    /// UP Function Features (TS 29.244 §8.2.25). Only what this core offers or looks for has a name; the
+    /// rest keeps its bit.
     pub struct UpFunctionFeatures(u64, 6): "UP Function Features" {
         BUCP = 5 / 1,
         DDND = 5 / 2,
@@ -46,7 +47,7 @@ flags! {
         MPTCP = 8 / 8,
         DDDS = 9 / 7,
     }
-    /// CP Function Features (§8.2.58).
+    /// CP Function Features (TS 29.244 §8.2.58).
     pub struct CpFunctionFeatures(u16, 2): "CP Function Features" {
         LOAD = 5 / 1,
         OVRL = 5 / 2,

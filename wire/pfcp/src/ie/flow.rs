@@ -6,7 +6,7 @@ use crate::codec::Ie;
 use crate::error::Error;
 use crate::ie::identity::text;
 
-/// A service data flow filter (§8.2.5). What is `None` is not compared.
+/// A service data flow filter (TS 29.244 §8.2.5). What is `None` is not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SdfFilter {
     /// An IPFilterRule of TS 29.212 §5.4.2 (`permit out 17 from 10.0.0.0/8 53 to assigned`).
@@ -17,7 +17,8 @@ pub struct SdfFilter {
     pub security_parameter_index: Option<u32>,
     /// IPv6 flow label, 20 bits.
     pub flow_label: Option<u32>,
-    /// Names the filter; one of the same name elsewhere in the session stands for the same filter, both directions.
+    /// Names the filter; one of the same name elsewhere in the session stands for the same filter, both
+    /// directions.
     pub filter_id: Option<u32>,
 }
 
@@ -79,7 +80,7 @@ impl Ie for SdfFilter {
     }
 }
 
-/// Names an application that the UP function detects (§8.2.6).
+/// Names an application that the UP function detects (TS 29.244 §8.2.6).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApplicationId(pub Box<str>);
 

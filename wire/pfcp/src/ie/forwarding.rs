@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::ie::identity::text;
 
 code! {
-    /// The side that packets come from (§8.2.2).
+    /// The side that packets come from (TS 29.244 §8.2.2).
     pub enum SourceInterface(mask 0xf): "Source Interface" {
         /// The radio side (N3, N9 towards the access).
         Access = 0,
@@ -22,7 +22,7 @@ code! {
         /// Inside a 5G virtual network group.
         VnInternal = 4,
     }
-    /// The side that packets go to (§8.2.24).
+    /// The side that packets go to (TS 29.244 §8.2.24).
     pub enum DestinationInterface(mask 0xf): "Destination Interface" {
         /// The radio side.
         Access = 0,
@@ -37,7 +37,7 @@ code! {
         /// Inside a 5G virtual network group.
         VnInternal = 5,
     }
-    /// Type of a PDN connection or PDU session (§8.2.79).
+    /// Type of a PDN connection or PDU session (TS 29.244 §8.2.79).
     pub enum PdnType(mask 0x7): "PDN Type" {
         /// IPv4.
         Ipv4 = 1,
@@ -53,7 +53,7 @@ code! {
 }
 
 flags! {
-    /// What to do with packets (§8.2.26).
+    /// What to do with packets (TS 29.244 §8.2.26).
     pub struct ApplyAction(u16, 2): "Apply Action" {
         /// Drop.
         DROP = 5 / 1,
@@ -78,7 +78,7 @@ flags! {
         /// Notify of the first discarded packet.
         DDPN = 6 / 3,
     }
-    /// Flags of a Session Modification Request (§8.2.31).
+    /// Flags of a Session Modification Request (TS 29.244 §8.2.31).
     pub struct SessionModificationFlags(u8, 1): "PFCPSMReq-Flags" {
         /// Drop the packets buffered for the session.
         DROBU = 5 / 1,
@@ -87,19 +87,19 @@ flags! {
         /// Report all URRs at once.
         QAURR = 5 / 3,
     }
-    /// Flags of a Session Report Response (§8.2.32).
+    /// Flags of a Session Report Response (TS 29.244 §8.2.32).
     pub struct SessionReportResponseFlags(u8, 1): "PFCPSRRsp-Flags" {
         /// Drop the packets buffered for the session.
         DROBU = 5 / 1,
     }
-    /// Flags of a Session Report Request (§8.2.119).
+    /// Flags of a Session Report Request (TS 29.244 §8.2.119).
     pub struct SessionReportRequestFlags(u8, 1): "PFCPSRReq-Flags" {
         /// The UP function has deleted the session.
         PSDBU = 5 / 1,
     }
 }
 
-/// Which 3GPP interface a source or destination is (§8.2.118).
+/// Which 3GPP interface a source or destination is (TS 29.244 §8.2.118).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceType(pub u8);
 
@@ -124,7 +124,7 @@ impl Ie for InterfaceType {
     }
 }
 
-/// Names a forwarding policy of the UP function (§8.2.23).
+/// Names a forwarding policy of the UP function (TS 29.244 §8.2.23).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForwardingPolicy(pub Box<str>);
 
@@ -142,7 +142,8 @@ impl Ie for ForwardingPolicy {
     }
 }
 
-/// Type of service or traffic class to set in outgoing outer headers, and the mask of the bits to set (§8.2.12).
+/// Type of service or traffic class to set in outgoing outer headers, and the mask of the bits to set (TS
+/// 29.244 §8.2.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransportLevelMarking {
     /// The octet's value (a DSCP is its upper six bits).
@@ -161,7 +162,7 @@ impl Ie for TransportLevelMarking {
     }
 }
 
-/// The outer header that forwarded packets get (§8.2.56).
+/// The outer header that forwarded packets get (TS 29.244 §8.2.56).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OuterHeaderCreation {
     /// GTP-U over UDP.
@@ -242,7 +243,7 @@ impl Ie for OuterHeaderCreation {
 }
 
 code! {
-    /// Which outer header arriving packets lose (§8.2.64).
+    /// Which outer header arriving packets lose (TS 29.244 §8.2.64).
     pub enum OuterHeaderRemovalDescription(mask 0xff): "Outer Header Removal" {
         /// GTP-U/UDP/IPv4.
         GtpuUdpIpv4 = 0,
@@ -265,7 +266,7 @@ code! {
     }
 }
 
-/// Outer Header Removal (§8.2.64).
+/// Outer Header Removal (TS 29.244 §8.2.64).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OuterHeaderRemoval {
     /// Which header.

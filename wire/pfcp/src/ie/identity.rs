@@ -52,7 +52,7 @@ pub(crate) fn write_labels(name: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Network Instance (§8.2.4): which of the UP function's networks a packet comes from or goes to.
+/// Network Instance (TS 29.244 §8.2.4): which of the UP function's networks a packet comes from or goes to.
 ///
 /// Sent as labels, as a DNN is; read as labels or plain text. Comparison ignores case: held in lower case.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,7 +88,7 @@ impl Ie for NetworkInstance {
     }
 }
 
-/// Name of rules that the UP function was configured with (§8.2.72, §8.2.73).
+/// Name of rules that the UP function was configured with (TS 29.244 §8.2.72, §8.2.73).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredefinedRules(pub Box<str>);
 

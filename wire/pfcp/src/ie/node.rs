@@ -8,7 +8,7 @@ use crate::codec::Ie;
 use crate::error::Error;
 use crate::ie::identity::{read_name, write_labels};
 
-/// A node's unique name (§8.2.38).
+/// A node's unique name (TS 29.244 §8.2.38).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NodeId {
     /// By an IPv4 address.
@@ -57,7 +57,8 @@ impl Ie for NodeId {
     }
 }
 
-/// Fully qualified session endpoint identifier (§8.2.37): the SEID to write in messages to this end, and where to.
+/// Fully qualified session endpoint identifier (TS 29.244 §8.2.37): the SEID to write in messages to this
+/// end, and where to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FSeid {
     /// The session endpoint identifier.

@@ -7,53 +7,54 @@ use crate::error::Error;
 use crate::ie::identity::{read_name, write_labels};
 
 number! {
-    /// Names a packet detection rule within its session (§8.2.36).
+    /// Names a packet detection rule within its session (TS 29.244 §8.2.36).
     pub struct PdrId(u16): "PDR ID";
-    /// Names a forwarding action rule within its session (§8.2.74).
+    /// Names a forwarding action rule within its session (TS 29.244 §8.2.74).
     pub struct FarId(u32): "FAR ID";
-    /// Names a usage reporting rule within its session (§8.2.54).
+    /// Names a usage reporting rule within its session (TS 29.244 §8.2.54).
     pub struct UrrId(u32): "URR ID";
-    /// Names a QoS enforcement rule within its session (§8.2.75).
+    /// Names a QoS enforcement rule within its session (TS 29.244 §8.2.75).
     pub struct QerId(u32): "QER ID";
-    /// Names a buffering action rule within its session (§8.2.57).
+    /// Names a buffering action rule within its session (TS 29.244 §8.2.57).
     pub struct BarId(u8): "BAR ID";
-    /// Names a traffic endpoint within its session (§8.2.92).
+    /// Names a traffic endpoint within its session (TS 29.244 §8.2.92).
     pub struct TrafficEndpointId(u8): "Traffic Endpoint ID";
-    /// Order of evaluation among a session's PDRs: the lowest value first (§8.2.11).
+    /// Order of evaluation among a session's PDRs: the lowest value first (TS 29.244 §8.2.11).
     pub struct Precedence(u32): "Precedence";
-    /// Seconds since 1900-01-01 as in the first half of an NTP time stamp (§8.2.65): a node's last start.
+    /// Seconds since 1900-01-01 as in the first half of an NTP time stamp (TS 29.244 §8.2.65): a node's
+    /// last start.
     pub struct RecoveryTimeStamp(u32): "Recovery Time Stamp";
-    /// Same form: a point in time of a measurement (§8.2.52, §8.2.53, §8.2.41, §8.2.42, §8.2.114).
+    /// Same form: a point in time of a measurement (TS 29.244 §8.2.46, §8.2.47, §8.2.52, §8.2.53).
     pub struct NtpTime(u32): "Time";
-    /// Seconds of use after which a report is due (§8.2.14).
+    /// Seconds of use after which a report is due (TS 29.244 §8.2.14).
     pub struct TimeThreshold(u32): "Time Threshold";
-    /// Seconds of use after which traffic stops (§8.2.51).
+    /// Seconds of use after which traffic stops (TS 29.244 §8.2.51).
     pub struct TimeQuota(u32): "Time Quota";
-    /// Seconds between periodic reports (§8.2.43).
+    /// Seconds between periodic reports (TS 29.244 §8.2.42).
     pub struct MeasurementPeriod(u32): "Measurement Period";
-    /// Seconds without traffic after which a quota is reported back (§8.2.49).
+    /// Seconds without traffic after which a quota is reported back (TS 29.244 §8.2.48).
     pub struct QuotaHoldingTime(u32): "Quota Holding Time";
-    /// Seconds without traffic after which time stops counting (§8.2.18).
+    /// Seconds without traffic after which time stops counting (TS 29.244 §8.2.18).
     pub struct InactivityDetectionTime(u32): "Inactivity Detection Time";
-    /// Seconds of use measured (§8.2.45).
+    /// Seconds of use measured (TS 29.244 §8.2.45).
     pub struct DurationMeasurement(u32): "Duration Measurement";
-    /// Orders the usage reports of one URR within a session (§8.2.71).
+    /// Orders the usage reports of one URR within a session (TS 29.244 §8.2.71).
     pub struct UrSeqn(u32): "UR-SEQN";
-    /// Seconds without any packet after which the CP function is told (§8.2.83).
+    /// Seconds without any packet after which the CP function is told (TS 29.244 §8.2.83).
     pub struct UserPlaneInactivityTimer(u32): "User Plane Inactivity Timer";
-    /// Ties the QERs of one policed aggregate across sessions (§8.2.10).
+    /// Ties the QERs of one policed aggregate across sessions (TS 29.244 §8.2.10).
     pub struct QerCorrelationId(u32): "QER Correlation ID";
-    /// Window over which rates are averaged, milliseconds (§8.2.115).
+    /// Window over which rates are averaged, milliseconds (TS 29.244 §8.2.115).
     pub struct AveragingWindow(u32): "Averaging Window";
-    /// Delay before the CP function is told of downlink data, units of 50 ms (§8.2.28).
+    /// Delay before the CP function is told of downlink data, units of 50 ms (TS 29.244 §8.2.28).
     pub struct DownlinkDataNotificationDelay(u8): "Downlink Data Notification Delay";
-    /// Packets that the CP function suggests to buffer (§8.2.100).
+    /// Packets that the CP function suggests to buffer (TS 29.244 §8.2.100).
     pub struct SuggestedBufferingPacketsCount(u8): "Suggested Buffering Packets Count";
-    /// Octets of the downlink packet that caused a report (§8.2.172).
+    /// Octets of the downlink packet that caused a report (table 8.1.2-1, type 250).
     pub struct DlDataPacketsSize(u16): "DL Data Packets Size";
-    /// Names a filter of Ethernet frames for reflective use (§8.2.97).
+    /// Names a filter of Ethernet frames for reflective use (TS 29.244 §8.2.98).
     pub struct EthernetFilterId(u32): "Ethernet Filter ID";
-    /// Correlates reports with the query that asked for them (§8.2.88).
+    /// Correlates reports with the query that asked for them (TS 29.244 §8.2.90).
     pub struct QueryUrrReference(u32): "Query URR Reference";
 }
 
@@ -74,7 +75,7 @@ impl NtpTime {
 }
 
 code! {
-    /// Whether packets pass in one direction (§8.2.7).
+    /// Whether packets pass in one direction (TS 29.244 §8.2.7).
     pub enum Gate(mask 0b11): "Gate Status" {
         /// They pass.
         Open = 0,
@@ -83,7 +84,7 @@ code! {
     }
 }
 
-/// Gate Status (§8.2.7).
+/// Gate Status (TS 29.244 §8.2.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GateStatus {
     /// Uplink.
@@ -101,7 +102,7 @@ impl Ie for GateStatus {
     const NAME: &'static str = "Gate Status";
     fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
         let v = r.u8(Self::NAME)?;
-        // Values 2 and 3 are for future use and count as closed (§8.2.7).
+        // Values 2 and 3 are for future use and count as closed (TS 29.244 §8.2.7).
         let gate = |v: u8| if v & 3 == 0 { Gate::Open } else { Gate::Closed };
         Ok(Self { ul: gate(v >> 2), dl: gate(v) })
     }
@@ -110,9 +111,11 @@ impl Ie for GateStatus {
     }
 }
 
-/// Bit rates of a QER per direction, kbit/s (1 kbit = 1000 bit): MBR (§8.2.8) or GBR (§8.2.9).
+/// Bit rates of a QER per direction, kbit/s (1 kbit = 1000 bit): MBR (TS 29.244 §8.2.8) or GBR (TS 29.244
+/// §8.2.9).
 ///
-/// Values that come from another interface in bit/s are rounded up. 40 bits each on the wire; larger ones saturate.
+/// Values that come from another interface in bit/s are rounded up. 40 bits each on the wire; larger ones
+/// saturate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BitRate {
     /// Uplink.
@@ -149,14 +152,14 @@ impl Ie for Qfi {
 }
 
 flags! {
-    /// Reflective QoS indication (§8.2.88).
+    /// Reflective QoS indication (TS 29.244 §8.2.88).
     pub struct Rqi(u8, 1): "RQI" {
         /// Reflective QoS applies.
         RQI = 5 / 1,
     }
-    /// Paging policy indicator, the lowest three bits (§8.2.116).
+    /// Paging policy indicator, the lowest three bits (TS 29.244 §8.2.116).
     pub struct PagingPolicyIndicator(u8, 1): "Paging Policy Indicator" {}
-    /// Association release asked for by the UP function (§8.2.77).
+    /// Association release asked for by the UP function (TS 29.244 §8.2.77).
     pub struct AssociationReleaseRequest(u8, 1): "PFCP Association Release Request" {
         /// The UP function asks that the association be released.
         SARR = 5 / 1,
@@ -165,8 +168,8 @@ flags! {
     }
 }
 
-/// A span in the packing of GPRS timers: 5 bits of value, 3 bits of unit (§8.2.78 Graceful Release Period, §8.2.29 DL
-/// Buffering Duration).
+/// A span in the packing of GPRS timers: 5 bits of value, 3 bits of unit (TS 29.244 §8.2.78 Graceful
+/// Release Period, TS 29.244 §8.2.29 DL Buffering Duration).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackedTimer(pub u8);
 
@@ -195,7 +198,7 @@ impl Ie for PackedTimer {
     }
 }
 
-/// §8.2.175.
+/// Table 8.1.2-1, type 257.
 impl Ie for SNssai {
     const NAME: &'static str = "S-NSSAI";
     fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
@@ -207,7 +210,7 @@ impl Ie for SNssai {
     }
 }
 
-/// §8.2.117.
+/// TS 29.244 §8.2.117.
 impl Ie for Dnn {
     const NAME: &'static str = "APN/DNN";
     fn read(r: &mut Reader<'_>) -> Result<Self, Error> {

@@ -10,7 +10,7 @@ use crate::ie::identity::read_name;
 use crate::ie::{NetworkInstance, SourceInterface};
 
 flags! {
-    /// What a Session Report Request carries (§8.2.21).
+    /// What a Session Report Request carries (TS 29.244 §8.2.21).
     pub struct ReportType(u8, 1): "Report Type" {
         /// Downlink data.
         DLDR = 5 / 1,
@@ -24,7 +24,7 @@ flags! {
         SESR = 5 / 6,
         UISR = 5 / 7,
     }
-    /// What a Node Report Request carries (§8.2.69).
+    /// What a Node Report Request carries (TS 29.244 §8.2.69).
     pub struct NodeReportType(u8, 1): "Node Report Type" {
         /// A user plane path has failed.
         UPFR = 5 / 1,
@@ -36,12 +36,12 @@ flags! {
         PURR = 5 / 5,
         VSR = 5 / 6,
     }
-    /// Flags of an Association Setup Response (§8.2.130).
+    /// Flags of an Association Setup Response (table 8.1.2-1, type 184).
     pub struct AssociationSetupResponseFlags(u8, 1): "PFCPASRsp-Flags" {
         /// Sessions of the earlier association were kept.
         PSREI = 5 / 1,
     }
-    /// What became of the downlink packet reported (§8.2.178).
+    /// What became of the downlink packet reported (table 8.1.2-1, type 260).
     pub struct DataStatus(u8, 1): "Data Status" {
         /// It was discarded.
         DROP = 5 / 1,
@@ -50,7 +50,7 @@ flags! {
     }
 }
 
-/// Of which flow the reported downlink packet is (§8.2.27).
+/// Of which flow the reported downlink packet is (TS 29.244 §8.2.27).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DataServiceInformation {
     /// Paging policy indication: the packet's DSCP, 6 bits.
@@ -79,7 +79,7 @@ impl Ie for DataServiceInformation {
     }
 }
 
-/// A user plane peer (§8.2.70). Interface and network instance of the element are not kept.
+/// A user plane peer (TS 29.244 §8.2.70). Interface and network instance of the element are not kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteGtpuPeer {
     /// Its IPv4 address.
@@ -107,7 +107,7 @@ impl Ie for RemoteGtpuPeer {
     }
 }
 
-/// An address of a CP function (§8.2.131), in the form of [`RemoteGtpuPeer`].
+/// An address of a CP function (table 8.1.2-1, type 185), in the form of [`RemoteGtpuPeer`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpPfcpEntityIpAddress(pub RemoteGtpuPeer);
 
@@ -121,7 +121,7 @@ impl Ie for CpPfcpEntityIpAddress {
     }
 }
 
-/// A UP function's user-plane address of releases 15 and early 16 (§8.2.82), which peers still send.
+/// A UP function's user-plane address of releases 15 and early 16 (TS 29.244 §8.2.82), which peers still send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserPlaneIpResourceInformation {
     /// Upper bits that the TEIDs of this resource have, and how many of them count.

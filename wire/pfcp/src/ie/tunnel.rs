@@ -7,7 +7,7 @@ use whimbrel_ids::{DecodeErrorKind, Reader, Teid};
 use crate::codec::Ie;
 use crate::error::Error;
 
-/// Fully qualified tunnel endpoint identifier (§8.2.3).
+/// Fully qualified tunnel endpoint identifier (TS 29.244 §8.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FTeid {
     /// The UP function is to choose it (CHOOSE).

@@ -6,7 +6,7 @@ use crate::codec::{Ie, flags};
 use crate::error::Error;
 
 flags! {
-    /// What a URR measures (§8.2.40).
+    /// What a URR measures (TS 29.244 §8.2.40).
     pub struct MeasurementMethod(u8, 1): "Measurement Method" {
         /// Time of use.
         DURAT = 5 / 1,
@@ -15,7 +15,7 @@ flags! {
         /// Events.
         EVENT = 5 / 3,
     }
-    /// When a URR reports (§8.2.19).
+    /// When a URR reports (TS 29.244 §8.2.19).
     pub struct ReportingTriggers(u32, 3): "Reporting Triggers" {
         PERIO = 5 / 1,
         VOLTH = 5 / 2,
@@ -36,7 +36,7 @@ flags! {
         REEMR = 7 / 1,
         UPINT = 7 / 2,
     }
-    /// Why a usage report was made (§8.2.41).
+    /// Why a usage report was made (TS 29.244 §8.2.41).
     pub struct UsageReportTrigger(u32, 3): "Usage Report Trigger" {
         PERIO = 5 / 1,
         VOLTH = 5 / 2,
@@ -61,7 +61,7 @@ flags! {
         EMRRE = 7 / 5,
         UPINT = 7 / 6,
     }
-    /// Refinements of a measurement (§8.2.68).
+    /// Refinements of a measurement (TS 29.244 §8.2.68).
     pub struct MeasurementInformation(u8, 1): "Measurement Information" {
         MBQE = 5 / 1,
         INAM = 5 / 2,
@@ -72,7 +72,7 @@ flags! {
         ASPOC = 5 / 7,
         CIAM = 5 / 8,
     }
-    /// To which part of a measurement a report belongs (§8.2.60).
+    /// To which part of a measurement a report belongs (TS 29.244 §8.2.59).
     pub struct UsageInformation(u8, 1): "Usage Information" {
         BEF = 5 / 1,
         AFT = 5 / 2,
@@ -99,7 +99,7 @@ fn write_each(values: &[Option<u64>], out: &mut Vec<u8>) {
     }
 }
 
-/// Octets of a threshold (§8.2.13) or quota (§8.2.50). What is `None` does not count.
+/// Octets of a threshold (TS 29.244 §8.2.13) or quota (TS 29.244 §8.2.50). What is `None` does not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Volume {
     /// Both directions together.
@@ -121,7 +121,7 @@ impl Ie for Volume {
     }
 }
 
-/// What was measured (§8.2.44).
+/// What was measured (TS 29.244 §8.2.44).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VolumeMeasurement {
     /// Octets, both directions.

@@ -5,7 +5,7 @@ use whimbrel_ids::{Pei, Reader, Supi};
 use crate::codec::Ie;
 use crate::error::Error;
 
-/// Subscriber and equipment (§8.2.101). Other identities of the element are skipped.
+/// Subscriber and equipment (TS 29.244 §8.2.101). Other identities of the element are skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UserId {
     /// IMSI.

@@ -4,18 +4,18 @@ use crate::codec::grouped;
 use crate::ie::RecoveryTimeStamp;
 
 grouped! {
-    /// Heartbeat Request (§7.4.2.1).
+    /// Heartbeat Request (TS 29.244 §7.4.2.1).
     pub struct HeartbeatRequest: "Heartbeat Request" {
         /// When the sender last started.
         96 => recovery_time_stamp: required RecoveryTimeStamp,
     }
 
-    /// Heartbeat Response (§7.4.2.2).
+    /// Heartbeat Response (TS 29.244 §7.4.2.2).
     pub struct HeartbeatResponse: "Heartbeat Response" {
         /// When the sender last started.
         96 => recovery_time_stamp: required RecoveryTimeStamp,
     }
 
-    /// Version Not Supported Response (§7.4.4.7): a header alone.
+    /// Version Not Supported Response (TS 29.244 §7.4.4.7): a header alone.
     pub struct VersionNotSupportedResponse: "Version Not Supported Response" {}
 }

@@ -62,58 +62,58 @@ macro_rules! messages {
 }
 
 messages! {
-    /// §7.4.2.1.
+    /// TS 29.244 §7.4.2.1.
     HeartbeatRequest(HeartbeatRequest) = HEARTBEAT_REQUEST,
-    /// §7.4.2.2.
+    /// TS 29.244 §7.4.2.2.
     HeartbeatResponse(HeartbeatResponse) = HEARTBEAT_RESPONSE,
-    /// §7.4.4.1.
+    /// TS 29.244 §7.4.4.1.
     AssociationSetupRequest(AssociationSetupRequest) = ASSOCIATION_SETUP_REQUEST,
-    /// §7.4.4.2.
+    /// TS 29.244 §7.4.4.2.
     AssociationSetupResponse(AssociationSetupResponse) = ASSOCIATION_SETUP_RESPONSE,
-    /// §7.4.4.3.
+    /// TS 29.244 §7.4.4.3.
     AssociationUpdateRequest(AssociationUpdateRequest) = ASSOCIATION_UPDATE_REQUEST,
-    /// §7.4.4.4.
+    /// TS 29.244 §7.4.4.4.
     AssociationUpdateResponse(AssociationUpdateResponse) = ASSOCIATION_UPDATE_RESPONSE,
-    /// §7.4.4.5.
+    /// TS 29.244 §7.4.4.5.
     AssociationReleaseRequest(AssociationReleaseRequest) = ASSOCIATION_RELEASE_REQUEST,
-    /// §7.4.4.6.
+    /// TS 29.244 §7.4.4.6.
     AssociationReleaseResponse(AssociationReleaseResponse) = ASSOCIATION_RELEASE_RESPONSE,
-    /// §7.4.4.7.
+    /// TS 29.244 §7.4.4.7.
     VersionNotSupportedResponse(VersionNotSupportedResponse) = VERSION_NOT_SUPPORTED_RESPONSE,
-    /// §7.4.5.1.
+    /// TS 29.244 §7.4.5.1.
     NodeReportRequest(NodeReportRequest) = NODE_REPORT_REQUEST,
-    /// §7.4.5.2.
+    /// TS 29.244 §7.4.5.2.
     NodeReportResponse(NodeReportResponse) = NODE_REPORT_RESPONSE,
-    /// §7.5.2.
+    /// TS 29.244 §7.5.2.
     SessionEstablishmentRequest(SessionEstablishmentRequest) = SESSION_ESTABLISHMENT_REQUEST,
-    /// §7.5.3.
+    /// TS 29.244 §7.5.3.
     SessionEstablishmentResponse(SessionEstablishmentResponse) = SESSION_ESTABLISHMENT_RESPONSE,
-    /// §7.5.4.
+    /// TS 29.244 §7.5.4.
     SessionModificationRequest(SessionModificationRequest) = SESSION_MODIFICATION_REQUEST,
-    /// §7.5.5.
+    /// TS 29.244 §7.5.5.
     SessionModificationResponse(SessionModificationResponse) = SESSION_MODIFICATION_RESPONSE,
-    /// §7.5.6.
+    /// TS 29.244 §7.5.6.
     SessionDeletionRequest(SessionDeletionRequest) = SESSION_DELETION_REQUEST,
-    /// §7.5.7.
+    /// TS 29.244 §7.5.7.
     SessionDeletionResponse(SessionDeletionResponse) = SESSION_DELETION_RESPONSE,
-    /// §7.5.8.
+    /// TS 29.244 §7.5.8.
     SessionReportRequest(SessionReportRequest) = SESSION_REPORT_REQUEST,
-    /// §7.5.9.
+    /// TS 29.244 §7.5.9.
     SessionReportResponse(SessionReportResponse) = SESSION_REPORT_RESPONSE,
 }
 
 impl Message {
     /// Reads the body of a frame.
     ///
-    /// Errors: [`Error`], whose cause and offending IE go into the answer; of kind `Unknown` with offending IE 0 for a
-    /// message type that is not known here, which is discarded (§7.6.4).
+    /// Errors: [`Error`], whose cause and offending IE go into the answer; of kind `Unknown` with offending
+    /// IE 0 for a message type that is not known here, which is discarded (TS 29.244 §7.6.4).
     pub fn parse(frame: &Frame<'_>) -> Result<Self, Error> {
         let base = if frame.header.seid.is_some() { 16 } else { 8 };
         Self::read(frame.header.message_type, &mut Reader::nested(frame.body, base))
     }
 
-    /// Appends the whole message to `out`. `seid` is the receiver's, for session related messages; `sequence` keeps
-    /// its lower 24 bits.
+    /// Appends the whole message to `out`. `seid` is the receiver's, for session related messages;
+    /// `sequence` keeps its lower 24 bits.
     ///
     /// Panics: if the message exceeds 65,535 octets; the bounds on a session's rules keep that out of reach.
     pub fn emit(&self, seid: Option<Seid>, sequence: u32, out: &mut Vec<u8>) {

@@ -5,7 +5,7 @@ use crate::ie::{Cause, OffendingIe};
 use crate::rule::UsageReport;
 
 grouped! {
-    /// Session Deletion Request (§7.5.6): the header says it all.
+    /// Session Deletion Request (TS 29.244 §7.5.6): the header says it all.
     #[derive(Default)]
     pub struct SessionDeletionRequest: "Session Deletion Request" {}
 
