@@ -186,7 +186,7 @@ impl Transport {
         }
     }
 
-    /// Closes gracefully: what is queued is delivered first. A stale name does nothing.
+    /// Closes gracefully: what is queued is delivered first. A stale name changes nothing.
     pub fn shutdown(&mut self, now: Instant, association: AssociationId) {
         match &mut self.inner {
             Inner::Packets(t) => t.input(now, Input::Shutdown { association }),
@@ -194,7 +194,7 @@ impl Transport {
         }
     }
 
-    /// Closes at once. A stale name does nothing.
+    /// Closes at once. A stale name changes nothing.
     pub fn abort(&mut self, now: Instant, association: AssociationId) {
         match &mut self.inner {
             Inner::Packets(t) => t.input(now, Input::Abort { association }),
