@@ -98,7 +98,7 @@ enum GnbCommand {
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ConfigFile {
     /// Configuration file; without it, whimbrel.yaml here or in /etc/whimbrel, else the defaults.
-    #[arg(short, long = "config", value_name = "FILE")]
+    #[arg(short = 'c', long = "config", value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
 }
 
@@ -152,5 +152,25 @@ fn command(command: Command) -> Done {
         }
         Command::Gnb { command: GnbCommand::List { at } } => command::show::gnbs(at.client()?, at.json),
         Command::Top { once, at } => command::top::run(at.client()?, once),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_contradicts_itself_nowhere() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_configuration_is_named_by_c_wherever_it_is_used() {
+        for line in ["run -c f", "why x -c f", "ue list -c f", "top --config f", "subscriber list -c f"] {
+            let words = std::iter::once("whimbrel").chain(line.split(' '));
+            assert!(Cli::try_parse_from(words).is_ok(), "{line}");
+        }
     }
 }

@@ -83,7 +83,7 @@ pub(crate) fn own_addresses() -> String {
         for line in trie.lines() {
             if let Some(address) = line.trim().strip_prefix("|-- ") {
                 last = address.parse().ok();
-            } else if line.contains("host LOCAL") {
+            } else if line.contains("/32 host LOCAL") {
                 addresses.extend(last.take());
             }
         }

@@ -109,7 +109,13 @@ fn n2(config: &Config, console: &Console, entropy: &mut SystemEntropy) -> Result
             let told: Vec<String> =
                 std::iter::once(place).chain(reasons).chain(report.limits.clone()).collect();
             let condition = if limited { Condition::Limited } else { Condition::Up };
-            console.components(|c| c.set("n2", condition, told.join(". ")));
+            console.components(|c| {
+                c.set(
+                    "n2",
+                    condition,
+                    told.iter().map(|t| t.trim_end_matches('.')).collect::<Vec<_>>().join("; "),
+                )
+            });
             Ok(Some(transport))
         }
         Err(e) if is_configured_wrong(&e) => Err(wrong(config, &e)),
@@ -137,7 +143,7 @@ fn user_plane(
             let notices = upf.notices();
             notices.iter().for_each(|notice| warn!("N6: {notice}"));
             let condition = if notices.is_empty() { Condition::Up } else { Condition::Limited };
-            let detail = if notices.is_empty() { upf.host_changes().join("; ") } else { notices.join(". ") };
+            let detail = if notices.is_empty() { upf.host_changes().join("; ") } else { notices.join("; ") };
             console.components(|c| c.set("n3", Condition::Up, at));
             console.components(|c| c.set("n6", condition, detail));
             Ok(Some(upf))
