@@ -91,7 +91,12 @@ fn bind(f: &mut fmt::Formatter<'_>, address: &SocketAddr, error: &io::Error) -> 
 fn tun(f: &mut fmt::Formatter<'_>, device: &str, error: &io::Error) -> fmt::Result {
     let effect = "so phones could not reach the data network";
     match error.raw_os_error() {
-        Some(libc::EPERM | libc::EACCES) => write!(
+        Some(libc::EACCES) => write!(
+            f,
+            "this user may not open /dev/net/tun, {effect}: let it (chmod 666 /dev/net/tun, as most systems have it) or \
+             run as root"
+        ),
+        Some(libc::EPERM) => write!(
             f,
             "making the TUN device {device} is not permitted, {effect}: run as root, with CAP_NET_ADMIN, or in a user \
              namespace (unshare -Urn)"
