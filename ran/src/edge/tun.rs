@@ -194,3 +194,42 @@ impl Tun {
         let _lost = (&self.file).write(packet);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    fn ip(arguments: &str) -> String {
+        let out = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+        assert!(out.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&out.stderr));
+        String::from_utf8(out.stdout).unwrap()
+    }
+
+    #[test]
+    #[ignore = "makes a network namespace, which needs root"]
+    fn a_device_in_a_namespace_gets_its_addresses_and_packets() {
+        ip("netns add wbran-test");
+        let address = Ipv4Addr::new(10, 45, 0, 2);
+        let link_local: Ipv6Addr = "fe80::9".parse().unwrap();
+        let tun =
+            Tun::open("wbue0", Some("wbran-test"), Some(address), Some(link_local), Some(1400)).unwrap();
+        let shown = ip("-n wbran-test addr show dev wbue0");
+        ip("-n wbran-test route add default dev wbue0");
+        ip("netns exec wbran-test bash -c echo>/dev/udp/192.0.2.1/9");
+        let mut buffer = [0; 2000];
+        let mut seen = false;
+        for _ in 0..200 {
+            // IPv4, UDP, from the session's address.
+            let n = tun.read(&mut buffer).unwrap_or(0);
+            seen |= n > 20 && buffer[0] == 0x45 && buffer[9] == 17 && buffer[12..16] == address.octets();
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        ip("netns del wbran-test");
+        for part in ["mtu 1400", "inet 10.45.0.2/32", "inet6 fe80::9/64", "UP"] {
+            assert!(shown.contains(part), "{part} is not in {shown}");
+        }
+        assert!(seen);
+    }
+}

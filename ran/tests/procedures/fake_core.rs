@@ -15,7 +15,7 @@ use whimbrel_ngap as ngap;
 use whimbrel_ngap::Message;
 use whimbrel_ran::gnb::{self, Gnb, GnbConfig};
 use whimbrel_ran::ue::{self, Profile, SuciSource, Ue, UeConfig};
-use whimbrel_ran::{Outbox, PhoneId, Up};
+use whimbrel_ran::{Down, Outbox, PhoneId, Up};
 use whimbrel_security::{
     Abba, AuthenticationManagementField, AuthenticationVector, Bearer, CipheringAlgorithm, Direction,
     IntegrityAlgorithm, K, KAmf, Milenage, NasCounts, NasSecurityContext, Opc, Rand, SecurityHeaderType,
@@ -548,6 +548,8 @@ enum OnWay {
 
 pub struct Net {
     way: VecDeque<OnWay>,
+    /// What gNB (`false`) and phone (`true`) got, if it is kept.
+    pub record: Option<Vec<(bool, Vec<u8>)>>,
     pub now: Instant,
     pub ue: Ue,
     pub gnb: Gnb,
@@ -576,6 +578,7 @@ impl Net {
         let gtp = Ipv4Addr::new(127, 0, 1, 1).into();
         let mut net = Self {
             way: VecDeque::new(),
+            record: None,
             now: NOW,
             ue: Ue::new(config),
             gnb: Gnb::new(GnbConfig::new(id, tai().tac, vec![SLICE], gtp)),
@@ -623,6 +626,13 @@ impl Net {
     /// Everything that is on the way arrives, in order.
     fn arrive(&mut self) {
         while let Some(next) = self.way.pop_front() {
+            match (&next, &mut self.record) {
+                (OnWay::ToGnb(_, octets), Some(record)) => record.push((false, octets.clone())),
+                (OnWay::Down(ue::Input::Radio(Down::Nas(nas))), Some(record)) => {
+                    record.push((true, nas.clone()))
+                }
+                _ => {}
+            }
             match next {
                 OnWay::ToCore(stream, octets) => {
                     let answers = self.core.handle(stream, Message::decode(&octets).unwrap());

@@ -6,5 +6,6 @@
 mod fake_core;
 mod network;
 mod registration;
+mod robustness;
 mod scenario;
 mod session;

@@ -20,6 +20,8 @@ pub struct Network {
     /// The gNBs' tunnels, by the phone.
     tunnels: BTreeMap<usize, Teid>,
     pub pings: u32,
+    /// The time spent here, if it is taken.
+    pub timed: Option<std::time::Duration>,
 }
 
 impl Network {
@@ -37,6 +39,15 @@ impl Network {
 
     /// What the core answers to a message of a gNB.
     pub fn ngap(&mut self, stream: u16, octets: &[u8]) -> Vec<(u16, Vec<u8>)> {
+        let begun = std::time::Instant::now();
+        let answers = self.answer(stream, octets);
+        if let Some(timed) = &mut self.timed {
+            *timed += begun.elapsed();
+        }
+        answers
+    }
+
+    fn answer(&mut self, stream: u16, octets: &[u8]) -> Vec<(u16, Vec<u8>)> {
         let message = Message::decode(octets).unwrap();
         let index = match &message {
             Message::InitialUeMessage(m) => self.who(&m.nas_pdu),

@@ -176,6 +176,26 @@ fn a_scenario_is_deterministic() {
     assert_eq!(play(), play());
 }
 
+/// What the generator itself costs, without sockets and without the core: run it with `--release -- --ignored`.
+#[test]
+#[ignore = "measures; says nothing in a debug build"]
+fn cost_of_the_generator() {
+    for steps in [r#"["register"]"#, r#"["register", {"session": {"dnn": "internet"}}]"#] {
+        let mut world = World::new(&format!(r#"{{"phones": 4000, "steps": {steps}}}"#));
+        world.network.timed = Some(Duration::ZERO);
+        let begun = std::time::Instant::now();
+        let (reports, network, _) = world.play();
+        let all = begun.elapsed();
+        assert!(reports[0].is_clean(), "{}", reports[0].json());
+        let own = all - network.timed.unwrap();
+        println!("{steps}: {:.1} µs a phone, with the scripted core {:.1} µs", micros(own), micros(all));
+    }
+}
+
+fn micros(all: Duration) -> f64 {
+    all.as_secs_f64() * 1e6 / 4000.0
+}
+
 /// A core on the real SCTP of this host, until the association is closed.
 fn serve(
     network: &mut Network,

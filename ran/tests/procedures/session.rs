@@ -8,7 +8,7 @@ use whimbrel_ngap::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, Downlink, GTPU_HEADROOM};
 use whimbrel_ran::ue::{Command, Event, MmState, Procedure, Reason, SessionRequest};
 
-fn internet() -> Command {
+pub fn internet() -> Command {
     let dnn = "internet".parse().ok();
     Command::EstablishSession(SessionRequest {
         dnn,
