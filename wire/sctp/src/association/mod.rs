@@ -1,0 +1,277 @@
+//! One association: its state, and what changes it from outside (RFC 9260 §4, §9).
+
+mod chunks;
+mod flush;
+mod timers;
+
+use core::time::Duration;
+use std::net::IpAddr;
+
+use whimbrel_ids::Instant;
+
+use crate::config::Config;
+use crate::cookie::Prf;
+use crate::endpoint::Counters;
+use crate::outbox::{AssociationId, DownReason, Event, Outbox, Path, Refusal};
+use crate::packet::{Chunk, T_BIT, cause, kind, write_chunk, write_parameter};
+use crate::path::PathState;
+use crate::receive::Receiver;
+use crate::send::Sender;
+
+/// How many RTO.Max the T5-shutdown-guard lasts (RFC 9260 §9.2).
+const SHUTDOWN_GUARD_RTOS: u32 = 5;
+
+/// States of RFC 9260 §4. CLOSED has no association.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// INIT sent.
+    CookieWait,
+    /// COOKIE ECHO sent.
+    CookieEchoed,
+    /// Open.
+    Established,
+    /// We want to shut down and still have data under way.
+    ShutdownPending,
+    /// SHUTDOWN sent.
+    ShutdownSent,
+    /// The peer wants to shut down and we still have data under way.
+    ShutdownReceived,
+    /// SHUTDOWN ACK sent.
+    ShutdownAckSent,
+}
+
+impl State {
+    /// Whether DATA may leave.
+    fn sends_data(self) -> bool {
+        matches!(self, State::Established | State::ShutdownPending | State::ShutdownReceived)
+    }
+
+    /// Whether DATA is taken.
+    fn takes_data(self) -> bool {
+        matches!(self, State::Established | State::ShutdownPending | State::ShutdownSent)
+    }
+}
+
+/// What an association works with while it handles one input.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Instant,
+    pub(crate) config: &'a Config,
+    pub(crate) prf: &'a mut Prf,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) out: &'a mut Outbox,
+}
+
+/// Whether the rest of a packet is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Flow {
+    Continue,
+    Stop,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Association {
+    pub(crate) id: AssociationId,
+    pub(crate) state: State,
+    /// Set when the association has ended and its slot is to be freed.
+    pub(crate) ended: bool,
+    pub(crate) local_port: u16,
+    pub(crate) peer_port: u16,
+    pub(crate) local_tag: u32,
+    /// Zero until the peer told it.
+    pub(crate) peer_tag: u32,
+    pub(crate) local_initial_tsn: u32,
+    pub(crate) inbound_streams: u16,
+    pub(crate) outbound_streams: u16,
+    pub(crate) paths: Vec<PathState>,
+    pub(crate) primary: usize,
+    pub(crate) tx: Sender,
+    pub(crate) rx: Receiver,
+    /// Chunks other than DATA and SACK that wait for the flush, and the path that they take.
+    control: Vec<u8>,
+    control_path: usize,
+    /// Where the last DATA came from.
+    sack_path: usize,
+    /// INIT or COOKIE ECHO, for T1.
+    pub(crate) handshake: Vec<u8>,
+    handshake_due: bool,
+    t1: Option<Instant>,
+    t1_expiries: u32,
+    t1_rto: Duration,
+    t2: Option<Instant>,
+    t5: Option<Instant>,
+    /// Unanswered transmissions in a row over all paths.
+    errors: u32,
+    /// When the endpoint's timer for this association is set.
+    pub(crate) armed: Instant,
+    /// Whether it waits for a flush.
+    pub(crate) dirty: bool,
+}
+
+/// What identifies a new association.
+pub(crate) struct Identity {
+    pub(crate) id: AssociationId,
+    pub(crate) local_port: u16,
+    pub(crate) peer_port: u16,
+    pub(crate) local_tag: u32,
+    pub(crate) local_tsn: u32,
+}
+
+impl Association {
+    /// An association in COOKIE-WAIT that knows nothing of its peer yet.
+    pub(crate) fn new(who: Identity, config: &Config) -> Self {
+        Self {
+            id: who.id,
+            state: State::CookieWait,
+            ended: false,
+            local_port: who.local_port,
+            peer_port: who.peer_port,
+            local_tag: who.local_tag,
+            peer_tag: 0,
+            local_initial_tsn: who.local_tsn,
+            inbound_streams: 0,
+            outbound_streams: 0,
+            paths: Vec::new(),
+            primary: 0,
+            tx: Sender::new(who.local_tsn),
+            rx: Receiver::new(0, 0, config.receive_window_octets),
+            control: Vec::new(),
+            control_path: 0,
+            sack_path: 0,
+            handshake: Vec::new(),
+            handshake_due: false,
+            t1: None,
+            t1_expiries: 0,
+            t1_rto: config.rto_initial,
+            t2: None,
+            t5: None,
+            errors: 0,
+            armed: Instant::FAR_FUTURE,
+            dirty: false,
+        }
+    }
+
+    /// The index of the path to `remote`.
+    pub(crate) fn path_to(&self, remote: IpAddr) -> Option<usize> {
+        self.paths.iter().position(|p| p.path.remote == remote)
+    }
+
+    /// A valid packet came: the peer's UDP port, or our address, may have changed (RFC 6951 §5.4).
+    pub(crate) fn heard_on(&mut self, path: Path) -> usize {
+        let at = self.path_to(path.remote).unwrap_or(self.primary);
+        if let Some(p) = self.paths.get_mut(at)
+            && p.path.remote == path.remote
+        {
+            p.path.udp_port = path.udp_port;
+            if p.path.local.is_unspecified() {
+                p.path.local = path.local;
+            }
+        }
+        at
+    }
+
+    /// Sends the stored INIT or COOKIE ECHO at the next flush, and again by T1-init or T1-cookie.
+    pub(crate) fn start_handshake(&mut self, cx: &Context<'_>) {
+        self.handshake_due = true;
+        self.t1_rto = cx.config.rto_initial;
+        self.t1 = Some(cx.now + self.t1_rto);
+    }
+
+    /// Forgets all data, as a peer that restarted does, and takes new tags and numbers.
+    pub(crate) fn reset(&mut self, local: (u32, u32), peer: (u32, u32), peer_rwnd: u32, cx: &Context<'_>) {
+        (self.local_tag, self.local_initial_tsn) = local;
+        self.peer_tag = peer.0;
+        self.tx = Sender::new(self.local_initial_tsn);
+        self.tx.set_streams(self.outbound_streams);
+        self.tx.peer_rwnd = peer_rwnd as usize;
+        self.rx = Receiver::new(peer.1, self.inbound_streams, cx.config.receive_window_octets);
+        self.control.clear();
+        (self.t2, self.t5) = (None, None);
+        for p in &mut self.paths {
+            *p = PathState::new(p.path, p.confirmed, cx.now, cx.config);
+        }
+    }
+
+    /// The association is open: stops T1 and tells the user.
+    pub(crate) fn established(&mut self, cx: &mut Context<'_>) {
+        self.state = State::Established;
+        self.t1 = None;
+        self.handshake_due = false;
+        self.handshake = Vec::new();
+        self.errors = 0;
+        if let Some(p) = self.paths.get_mut(self.primary) {
+            p.confirmed = true;
+        }
+        for p in &mut self.paths {
+            timers::schedule_heartbeat(p, cx.now, cx.config);
+        }
+        let mut peer: Vec<IpAddr> = self.paths.iter().map(|p| p.path.remote).collect();
+        if self.primary < peer.len() {
+            peer.swap(0, self.primary);
+        }
+        cx.out.events.push(Event::Up {
+            association: self.id,
+            peer: &peer,
+            peer_port: self.peer_port,
+            inbound_streams: self.inbound_streams,
+            outbound_streams: self.outbound_streams,
+        });
+    }
+
+    /// The association is over; the endpoint frees its slot.
+    pub(crate) fn end(&mut self, reason: DownReason, cx: &mut Context<'_>) {
+        if !self.ended {
+            self.ended = true;
+            cx.out.events.push(Event::Down { association: self.id, reason });
+        }
+    }
+
+    /// Sends ABORT with one error cause, and ends.
+    pub(crate) fn abort(&mut self, code: u16, info: &[u8], reason: DownReason, cx: &mut Context<'_>) {
+        if self.peer_tag != 0 {
+            self.open(cx);
+            write_chunk(cx.out.packets.buffer(), kind::ABORT, 0, |o| {
+                write_parameter(o, code, |o| o.extend_from_slice(info));
+            });
+            self.close(self.data_path(), cx);
+        }
+        self.end(reason, cx);
+    }
+
+    /// Queues a message.
+    pub(crate) fn send(
+        &mut self,
+        message: (u16, u32, bool),
+        octets: &[u8],
+        config: &Config,
+    ) -> Result<(), Refusal> {
+        if self.state != State::Established {
+            return Err(Refusal::NotEstablished);
+        }
+        let packet_max = self.paths.iter().map(|p| p.packet_max).min().ok_or(Refusal::NotEstablished)?;
+        self.tx.queue(message, octets, packet_max, config)
+    }
+
+    /// Begins a graceful shutdown (RFC 9260 §9.2).
+    pub(crate) fn shutdown(&mut self, cx: &mut Context<'_>) {
+        match self.state {
+            State::Established => {
+                self.state = State::ShutdownPending;
+                self.t5 = Some(cx.now + cx.config.rto_max * SHUTDOWN_GUARD_RTOS);
+            }
+            State::CookieWait | State::CookieEchoed => {
+                self.abort(cause::USER_INITIATED_ABORT, &[], DownReason::Aborted, cx);
+            }
+            _ => {}
+        }
+    }
+
+    /// The tag of an ABORT or SHUTDOWN COMPLETE is right if it is ours, or the peer's with the T bit (RFC 9260 §8.5.1).
+    pub(crate) fn accepts_tag(&self, tag: u32, first: &Chunk<'_>) -> bool {
+        match first.kind {
+            kind::ABORT | kind::SHUTDOWN_COMPLETE if first.flags & T_BIT != 0 => {
+                self.peer_tag != 0 && tag == self.peer_tag
+            }
+            _ => tag == self.local_tag,
+        }
+    }
+}
