@@ -23,6 +23,8 @@ struct Cli {
 enum Command {
     /// Run the core until SIGINT or SIGTERM.
     Run(command::run::Options),
+    /// Let emulated phones use a core that is started for them, and say how it went.
+    Demo(command::demo::Options),
     /// Check a configuration file without starting anything.
     Check {
         /// The file; without it, whimbrel.yaml here or in /etc/whimbrel.
@@ -99,7 +101,7 @@ enum GnbCommand {
 pub(crate) struct ConfigFile {
     /// Configuration file; without it, whimbrel.yaml here or in /etc/whimbrel, else the defaults.
     #[arg(short = 'c', long = "config", value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
+    pub(crate) config_file: Option<PathBuf>,
 }
 
 /// The running core that is asked.
@@ -119,7 +121,9 @@ impl Running {
     fn client(&self) -> Result<Client, String> {
         let address = match self.api {
             Some(address) => address,
-            None => config::load(self.config.file.as_deref()).map_err(|e| e.to_string())?.0.api.address,
+            None => {
+                config::load(self.config.config_file.as_deref()).map_err(|e| e.to_string())?.0.api.address
+            }
         };
         Ok(Client::new(address))
     }
@@ -139,6 +143,7 @@ pub(crate) fn run() -> ExitCode {
 fn command(command: Command) -> Done {
     match command {
         Command::Run(options) => command::run::run(options),
+        Command::Demo(options) => command::demo::run(&options),
         Command::Check { file } => command::check::run(file.as_deref()),
         Command::Config => command::print(&config::defaults()),
         Command::Subscriber { command } => command::subscriber::run(command),

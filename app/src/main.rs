@@ -12,6 +12,7 @@ mod core;
 mod entropy;
 mod logging;
 mod observe;
+mod playground;
 mod subscribers;
 
 use std::process::ExitCode;

@@ -36,6 +36,11 @@ impl Observer {
         self.gnbs.insert(association, format!("gnb-at-{peer}"));
     }
 
+    /// The core's own work on a procedure that ended.
+    pub(crate) fn worked(&self, procedure: Procedure, spent: std::time::Duration) {
+        self.console.metrics.worked(name_of(procedure), spent);
+    }
+
     /// Something happened to a phone. `on` is the association that its connection uses, where it has one.
     pub(crate) fn phone(&mut self, now: Instant, happened: &PhoneEvent, on: Option<AssociationId>) {
         let phone = happened.phone;

@@ -52,6 +52,9 @@ pub(crate) struct ProcedureStatus {
     pub(crate) p50_us: u64,
     pub(crate) p99_us: u64,
     pub(crate) p999_us: u64,
+    pub(crate) core_p50_us: u64,
+    pub(crate) core_p99_us: u64,
+    pub(crate) core_p999_us: u64,
 }
 
 /// What passed since the start.
@@ -73,7 +76,18 @@ pub(super) async fn status(shared: Arc<Shared>, _: Request) -> Answer {
         let recent = m.recent(now, p);
         let shown = if recent.count > 0 { recent } else { m.since_start(p) };
         let (p50_us, p99_us, p999_us) = (shown.p50_us, shown.p99_us, shown.p999_us);
-        ProcedureStatus { name: p.word().into(), completed, refused, p50_us, p99_us, p999_us }
+        let work = m.work(p);
+        ProcedureStatus {
+            name: p.word().into(),
+            completed,
+            refused,
+            p50_us,
+            p99_us,
+            p999_us,
+            core_p50_us: work.p50_us,
+            core_p99_us: work.p99_us,
+            core_p999_us: work.p999_us,
+        }
     });
     let status = Status {
         version: env!("CARGO_PKG_VERSION").into(),

@@ -33,7 +33,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: Options) -> Done {
-    let (config, file) = config::load(options.config.file.as_deref()).map_err(|e| e.to_string())?;
+    let (config, file) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
     let config = Arc::new(config);
     // Signals first, so that an early one ends in order as well.
     let mut signals = signals()?;

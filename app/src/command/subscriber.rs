@@ -152,7 +152,7 @@ pub(crate) fn run(command: SubscriberCommand) -> Done {
 }
 
 fn open(file: &ConfigFile) -> Result<Store, String> {
-    let (config, _) = config::load(file.file.as_deref()).map_err(|e| e.to_string())?;
+    let (config, _) = config::load(file.config_file.as_deref()).map_err(|e| e.to_string())?;
     subscribers::open(&config.store)
 }
 

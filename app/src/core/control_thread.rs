@@ -18,6 +18,7 @@ use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_sctp_io::{Event, Events, Mode, OpenError, Settings, Transport};
 use whimbrel_store::Store;
 
+use super::core_time::CoreTime;
 use super::n2::Links;
 use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
@@ -41,7 +42,7 @@ const NGAP_PPID: u32 = 60;
 const STREAMS: u16 = 32;
 
 /// The aggregator with what the program gives it.
-pub(super) type Aggregator = Cta<StoredSubscribers, SystemEntropy>;
+pub(super) type Aggregator = Cta<StoredSubscribers, SystemEntropy, CoreTime>;
 
 /// The running thread. Dropped, it ends in order: associations are shut down.
 pub(crate) struct ControlThread {
@@ -154,7 +155,7 @@ impl Control {
         let observer = Observer::new(parts.console.clone(), told.clone(), parts.config.log.supi);
         let subscribers = StoredSubscribers::new(parts.store);
         Ok(Self {
-            cta: Cta::new(told, directory, subscribers, parts.entropy, (), now),
+            cta: Cta::new(told, directory, subscribers, parts.entropy, CoreTime::default(), now),
             config: parts.config,
             console: parts.console,
             observer,
@@ -187,6 +188,7 @@ impl Control {
 
     /// One turn; says whether anything arrived.
     fn turn(&mut self, now: Instant) -> bool {
+        self.cta.inspect().begin();
         let mut busy = self.receive(now);
         while let Some(command) = self.console.commands.take() {
             self.command(now, command);
@@ -206,6 +208,8 @@ impl Control {
         if let Some(n2) = &mut self.n2 {
             n2.flush(now);
         }
+        let observer = &self.observer;
+        self.cta.inspect().end(|procedure, spent| observer.worked(procedure, spent));
         busy
     }
 

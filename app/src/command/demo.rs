@@ -1,0 +1,216 @@
+//! `whimbrel demo`: phones use a core that is started for them.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use whimbrel_ran::edge::{self, RunnerConfig, Watch};
+use whimbrel_ran::report::Report;
+use whimbrel_ran::scenario::{Arrival, Scenario, SessionStep, SessionType, Step};
+use whimbrel_sctp_io::Mode;
+
+use super::{Done, print, table};
+use crate::api::{ProcedureStatus, Status};
+use crate::playground::{self, GATEWAY, NAME, Playground, Servers, Wish};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Phones, all at once.
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
+    phones: u32,
+    /// gNBs.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=100))]
+    gnbs: u8,
+    /// Write N2, N3 and N4 of the core to this pcap file.
+    #[arg(long, value_name = "FILE")]
+    capture: Option<PathBuf>,
+    /// Leave NAS readable in the capture (NEA0), so that a decoder can judge it.
+    #[arg(long)]
+    null_cipher: bool,
+}
+
+pub(crate) fn run(options: &Options) -> Done {
+    if let Some(status) = playground::isolate()? {
+        return if status.success() { Ok(()) } else { Err(String::new()) };
+    }
+    let mut configuration = format!("data_networks: [{{ dnn: internet, dns: [{GATEWAY}] }}]\n");
+    if options.null_cipher {
+        configuration += "security: { ciphering: [NEA0] }\n";
+    }
+    print("starting a core, a name server and a web server in a network namespace of their own\n")?;
+    let wish = Wish {
+        phones: options.phones,
+        gnbs: options.gnbs,
+        configuration,
+        capture: options.capture.clone(),
+        core_cpu: None,
+    };
+    let playground = Playground::start(&wish)?;
+    let servers = Servers::start(GATEWAY)?;
+    let config = RunnerConfig {
+        amf: vec![playground.amf()],
+        amf_port: 38412,
+        sctp: Mode::Auto,
+        sctp_udp_ports: (9900, 9899),
+        gnbs: playground.gnb_places(),
+        phones: playground.phones(),
+        scenario: scenario(options),
+        seed: 1,
+        netns: None,
+        spin: Duration::from_micros(20),
+    };
+    print(&format!(
+        "{} phones on {} gNBs: register, session, resolve, fetch, idle, return, fetch, deregister\n",
+        options.phones, options.gnbs
+    ))?;
+    let mut progress = Progress { of: options.phones, shown: false };
+    let reports = edge::run(&config, &mut progress);
+    progress.end();
+    let reports = reports.map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    let core = playground.client().get::<Status>("/api/v1/status").map_err(|e| e.to_string())?;
+    let Some(report) = reports.first() else { return Err("no phone arrived".into()) };
+    let left = playground.client().get::<Value>("/api/v1/ues")?["total"].as_u64().unwrap_or(0);
+    let said = playground.said();
+    let stopped = playground.stop();
+    summarise(report, &servers, &core)?;
+    for failure in report.failures.iter().take(10) {
+        print(&format!("failed: {} in {}: {}\n", failure.supi, failure.step, failure.reason))?;
+    }
+    for violation in report.violations.iter().take(10) {
+        print(&format!("violation: {violation}\n"))?;
+    }
+    print(&format!("{}\n", line(report, &core)))?;
+    if !report.is_clean() || left != 0 {
+        let left = if left == 0 { String::new() } else { format!("; {left} phones are left in the core") };
+        return Err(format!("{} phones failed, {} violations{left}\n{said}", report.failed, report.violated));
+    }
+    stopped
+}
+
+fn scenario(options: &Options) -> Scenario {
+    let fetch = || Step::Fetch(format!("http://{NAME}/"));
+    let session =
+        SessionStep { dnn: Some("internet".into()), s_nssai: None, pdu_session_type: SessionType::Ipv4 };
+    Scenario {
+        phones: options.phones,
+        gnbs: u16::from(options.gnbs),
+        arrival: Arrival::AtOnce,
+        steps: vec![
+            Step::Register,
+            Step::Session(session),
+            Step::Resolve(NAME.into()),
+            fetch(),
+            Step::Idle,
+            Step::Return,
+            fetch(),
+            Step::Deregister,
+        ],
+        patience_s: 30.0,
+        again: false,
+        tun: false,
+    }
+}
+
+/// Shows how far the phones are, on a terminal.
+struct Progress {
+    of: u32,
+    shown: bool,
+}
+
+impl Watch for Progress {
+    fn progress(&mut self, completed: u64, failed: u64, playing: u64) {
+        use std::io::IsTerminal;
+        let mut err = std::io::stderr();
+        if err.is_terminal() {
+            self.shown = true;
+            let _ = write!(err, "\r{completed} of {} done, {failed} failed, {playing} at it ", self.of);
+        }
+    }
+}
+
+impl Progress {
+    fn end(&self) {
+        if self.shown {
+            eprintln!();
+        }
+    }
+}
+
+/// Counts and percentiles of each step, the core's time beside the time on the wire.
+fn summarise(report: &Report, servers: &Servers, core: &Status) -> Done {
+    let mut rows = Vec::new();
+    for (name, step) in &report.steps {
+        let wire = if step.wire.count() > 0 { &step.wire } else { &step.latency };
+        let of = core.procedures.iter().find(|p| p.name == procedure_of(name) && p.completed > 0);
+        let core_time =
+            |value: fn(&ProcedureStatus) -> u64| of.map_or("-".to_owned(), |p| value(p).to_string());
+        rows.push(vec![
+            (*name).to_owned(),
+            step.begun.to_string(),
+            step.failed.to_string(),
+            wire.quantile_micros(0.5).to_string(),
+            wire.quantile_micros(0.99).to_string(),
+            wire.quantile_micros(0.999).to_string(),
+            core_time(|p| p.core_p50_us),
+            core_time(|p| p.core_p99_us),
+            core_time(|p| p.core_p999_us),
+        ]);
+    }
+    let heads = ["step", "begun", "failed", "wire p50 us", "p99", "p99.9", "core p50 us", "p99", "p99.9"];
+    let (names, pages) = servers.served();
+    print(&table(&heads, &rows))?;
+    print(&format!("the servers resolved {names} names and served {pages} pages through the tunnels\n"))
+}
+
+/// The core's name of the procedure that a step is.
+fn procedure_of(step: &str) -> &str {
+    match step {
+        "register" => "registration",
+        "session" => "pdu_session_establishment",
+        "idle" => "an_release",
+        "return" => "service_request",
+        "deregister" => "deregistration_by_ue",
+        other => other,
+    }
+}
+
+/// The core's own work by procedure.
+fn core_time(core: &Status) -> Value {
+    let ran = core.procedures.iter().filter(|p| p.completed > 0);
+    let figures = ran.map(|p| {
+        let of = json!({"p50": p.core_p50_us, "p99": p.core_p99_us, "p999": p.core_p999_us});
+        (p.name.clone(), of)
+    });
+    Value::Object(figures.collect())
+}
+
+/// The one line of JSON that machines read.
+fn line(report: &Report, core: &Status) -> String {
+    let steps: serde_json::Map<String, Value> = report
+        .steps
+        .iter()
+        .map(|(name, step)| {
+            let wire = if step.wire.count() > 0 { &step.wire } else { &step.latency };
+            let figures = json!({
+                "begun": step.begun,
+                "failed": step.failed,
+                "wire_us_p50": wire.quantile_micros(0.5),
+                "wire_us_p99": wire.quantile_micros(0.99),
+                "wire_us_p999": wire.quantile_micros(0.999),
+            });
+            ((*name).to_owned(), figures)
+        })
+        .collect();
+    json!({"bench": "demo", "figures": {
+        "phones": report.arrived,
+        "completed": report.completed,
+        "failed": report.failed,
+        "violations": report.violated,
+        "seconds": report.elapsed.as_secs_f64(),
+        "steps": steps,
+        "core_time_us": core_time(core),
+    }})
+    .to_string()
+}

@@ -1,0 +1,67 @@
+//! How long the core itself works on a procedure: the time between receiving a message and having sent what it causes,
+//! summed over the procedure's messages. What peers take to answer is not in it.
+
+use std::time::{Duration, Instant};
+
+use whimbrel_control::{Batch, Envelope, Event, Procedure};
+use whimbrel_resilience::Inspect;
+
+/// Keeps each phone's account.
+pub(crate) struct CoreTime {
+    since: Instant,
+    /// Nanoseconds by slot, since the phone's last procedure ended.
+    spent: Vec<u32>,
+    /// Whose input ran last: what is sent after it is its.
+    last: usize,
+    ended: Vec<(usize, Procedure)>,
+}
+
+impl Default for CoreTime {
+    fn default() -> Self {
+        Self { since: Instant::now(), spent: Vec::new(), last: 0, ended: Vec::new() }
+    }
+}
+
+impl CoreTime {
+    /// A message is about to be received.
+    pub(crate) fn begin(&mut self) {
+        self.since = Instant::now();
+    }
+
+    /// All that the messages caused is sent: tells the procedures that ended with it.
+    pub(crate) fn end(&mut self, mut tell: impl FnMut(Procedure, Duration)) {
+        self.charge(self.last);
+        for (slot, procedure) in self.ended.drain(..) {
+            let spent = self.spent.get_mut(slot).map_or(0, std::mem::take);
+            tell(procedure, Duration::from_nanos(spent.into()));
+        }
+    }
+
+    fn charge(&mut self, slot: usize) {
+        let now = Instant::now();
+        let nanos = u32::try_from((now - self.since).as_nanos()).unwrap_or(u32::MAX);
+        self.since = now;
+        if let Some(spent) = self.spent.get_mut(slot) {
+            *spent = spent.saturating_add(nanos);
+        }
+    }
+}
+
+impl Inspect for CoreTime {
+    fn ran(&mut self, envelope: &Envelope, batch: &Batch) {
+        let slot = envelope.phone.slot as usize;
+        if self.spent.len() <= slot {
+            self.spent.resize(slot + 1, 0);
+        }
+        if envelope.clock == 1 {
+            self.spent[slot] = 0; // the slot has a new phone
+        }
+        self.last = slot;
+        self.charge(slot);
+        for event in &batch.events {
+            if let Event::Completed { procedure, .. } = event {
+                self.ended.push((slot, *procedure));
+            }
+        }
+    }
+}

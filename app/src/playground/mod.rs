@@ -1,0 +1,268 @@
+//! A core and a radio network of their own, for `demo` and `bench`: in a network namespace made for them, with a
+//! configuration, subscribers and servers that are gone afterwards. The host is left as it was, with root or without.
+
+mod servers;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Supi, Tac};
+use whimbrel_ran::edge::GnbPlace;
+use whimbrel_ran::fleet::{self, Subscription};
+use whimbrel_ran::gnb::GnbConfig;
+use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
+use whimbrel_security::UsimSqn;
+use whimbrel_store::{Format, OnExisting, Store};
+
+use crate::client::Client;
+
+pub(crate) use servers::{NAME, Servers};
+
+/// The core's end of the data network: its DNS and web server are the playground's.
+pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
+/// Where the core is, on N2, N3 and its API.
+const CORE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
+const API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8070);
+/// How long the core may take to be ready; it takes a tenth of a second.
+const READY_WITHIN: Duration = Duration::from_secs(20);
+/// How long the core may take to stop.
+const STOPPED_WITHIN: Duration = Duration::from_secs(10);
+/// The variable that says that this process is in its own namespace already.
+const INSIDE: &str = "WHIMBREL_PLAYGROUND";
+
+/// Runs this command again in namespaces of its own and returns how that went, or returns `None` if it is there already.
+///
+/// Without root it becomes root of a user namespace, where the host permits that. Errors: one sentence.
+pub(crate) fn isolate() -> Result<Option<ExitStatus>, String> {
+    if std::env::var_os(INSIDE).is_some() {
+        loopback_up()?;
+        return Ok(None);
+    }
+    let me = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
+    let mut command = Command::new("unshare");
+    command.arg("--net");
+    if !rustix::process::geteuid().is_root() {
+        eprintln!(
+            "without root: in a user namespace, which is all that this needs; the core itself needs CAP_NET_ADMIN to carry packets"
+        );
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.arg(me).args(std::env::args_os().skip(1)).env(INSIDE, "1");
+    match command.status() {
+        Ok(status) => Ok(Some(status)),
+        Err(e) => Err(format!(
+            "a network namespace cannot be made, so that the demonstration would touch the host: `unshare` says: {e}"
+        )),
+    }
+}
+
+fn loopback_up() -> Result<(), String> {
+    let output = Command::new("ip").args(["link", "set", "lo", "up"]).output();
+    match output {
+        Ok(o) if o.status.success() => Ok(()),
+        Ok(o) => Err(format!(
+            "the loopback device of the namespace cannot be set up: {}",
+            String::from_utf8_lossy(&o.stderr).trim()
+        )),
+        Err(e) => Err(format!("`ip` cannot be run ({e}): install the package iproute2")),
+    }
+}
+
+/// What a playground is to have.
+pub(crate) struct Wish {
+    /// Phones with a subscription.
+    pub(crate) phones: u32,
+    /// gNBs.
+    pub(crate) gnbs: u8,
+    /// More of the configuration, as YAML.
+    pub(crate) configuration: String,
+    /// Write what the core sends and receives here.
+    pub(crate) capture: Option<PathBuf>,
+    /// The processor that the core alone runs on.
+    pub(crate) core_cpu: Option<u32>,
+}
+
+/// A running core with its subscribers.
+pub(crate) struct Playground {
+    folder: PathBuf,
+    core: Child,
+    client: Client,
+    subscriptions: Vec<Subscription>,
+    gnbs: u8,
+}
+
+impl Playground {
+    /// Makes the subscribers and starts the core. Errors: one sentence, with what the core said.
+    pub(crate) fn start(wish: &Wish) -> Result<Self, String> {
+        let folder = std::env::temp_dir().join(format!("whimbrel-playground-{}", std::process::id()));
+        fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
+        let subscriptions = fleet::subscriptions(&seed()?, first_supi(), wish.phones);
+        provision(&folder, &subscriptions)?;
+        let configuration = folder.join("whimbrel.yaml");
+        fs::write(&configuration, yaml(&folder, &wish.configuration))
+            .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
+        let core = spawn(&folder, &configuration, wish)?;
+        let mut playground = Self { folder, core, client: Client::new(API), subscriptions, gnbs: wish.gnbs };
+        playground.await_ready()?;
+        Ok(playground)
+    }
+
+    fn await_ready(&mut self) -> Result<(), String> {
+        let begin = Instant::now();
+        loop {
+            if let Ok(Some(status)) = self.core.try_wait() {
+                return Err(format!("the core ended at its start ({status}): {}", self.said()));
+            }
+            if let Ok(status) = self.client.get::<Value>("/api/v1/status")
+                && status["ready"].as_bool().unwrap_or(true)
+            {
+                return Ok(());
+            }
+            if begin.elapsed() > READY_WITHIN {
+                return Err(format!("the core is not ready after {READY_WITHIN:?}: {}", self.said()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// What the core logged.
+    pub(crate) fn said(&self) -> String {
+        fs::read_to_string(self.folder.join("core.log")).unwrap_or_default().trim().to_owned()
+    }
+
+    /// The core's API.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The core's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.core.id()
+    }
+
+    /// Where the core takes N2.
+    pub(crate) fn amf(&self) -> IpAddr {
+        CORE.into()
+    }
+
+    /// The gNBs, each on a loopback address of its own.
+    pub(crate) fn gnb_places(&self) -> Vec<GnbPlace> {
+        (1..=self.gnbs)
+            .map(|n| {
+                let address = IpAddr::V4(Ipv4Addr::new(127, 0, 1, n));
+                let id = GlobalGnbId::new(PlmnId::TEST, u32::from(n), 28).expect("28 bits hold it");
+                let tac = Tac::new(1).expect("24 bits hold it");
+                GnbPlace { config: GnbConfig::new(id, tac, vec![SNssai::sst(1)], address), address }
+            })
+            .collect()
+    }
+
+    /// The phones, with the null scheme.
+    pub(crate) fn phones(&self) -> Vec<UeConfig> {
+        let mut profile = Profile::new(PlmnId::TEST, vec![SNssai::sst(1)]);
+        profile.follow_on_request = true;
+        let profile = Arc::new(profile);
+        let phone = |s: &Subscription| {
+            let (k, opc) = s.key();
+            UeConfig {
+                profile: profile.clone(),
+                supi: s.supi,
+                pei: s.pei,
+                k,
+                opc,
+                sqn: UsimSqn::default(),
+                suci: SuciSource::Null,
+            }
+        };
+        self.subscriptions.iter().map(phone).collect()
+    }
+
+    /// Stops the core as an operator would. Errors: it did not end in order.
+    pub(crate) fn stop(mut self) -> Result<(), String> {
+        let _ = Command::new("kill").args(["-TERM", &self.core.id().to_string()]).status();
+        let begin = Instant::now();
+        while begin.elapsed() < STOPPED_WITHIN {
+            match self.core.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(format!("the core ended with {status}: {}", self.said())),
+                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+                Err(e) => return Err(format!("the core cannot be waited for: {e}")),
+            }
+        }
+        Err(format!("the core does not stop: {}", self.said()))
+    }
+}
+
+impl Drop for Playground {
+    fn drop(&mut self) {
+        let _ = self.core.kill();
+        let _ = self.core.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn seed() -> Result<[u8; 32], String> {
+    let mut seed = [0; 32];
+    rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| format!("the system gives no random octets: {e}"))?;
+    Ok(seed)
+}
+
+fn first_supi() -> Supi {
+    "999700000000001".parse().expect("15 digits are a SUPI")
+}
+
+fn provision(folder: &Path, subscriptions: &[Subscription]) -> Result<(), String> {
+    let mut csv = String::from("supi,k,opc\n");
+    for s in subscriptions {
+        let _ = writeln!(csv, "{},{},{}", s.supi, hex(&s.k), hex(&s.opc));
+    }
+    let open = Store::open(&folder.join("whimbrel.db"), &folder.join("whimbrel.key"));
+    let mut store = open.map_err(|e| e.to_string())?;
+    store.import(csv.as_bytes(), Format::Csv, OnExisting::Refuse, &mut |_| {}).map_err(|e| e.to_string())?;
+    Ok(())
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().fold(String::new(), |mut s, o| {
+        let _ = write!(s, "{o:02x}");
+        s
+    })
+}
+
+fn yaml(folder: &Path, more: &str) -> String {
+    let folder = folder.display();
+    format!(
+        "store: {{ path: {folder}/whimbrel.db, key_file: {folder}/whimbrel.key }}\n\
+         n2: {{ addresses: [{CORE}] }}\n\
+         n3: {{ address: {CORE} }}\n\
+         n6: {{ nat: false, forwarding: false }}\n\
+         api: {{ address: \"{API}\" }}\n\
+         {more}"
+    )
+}
+
+fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, String> {
+    let me = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
+    let log = fs::File::create(folder.join("core.log")).map_err(|e| format!("the core's log: {e}"))?;
+    let mut command = match wish.core_cpu {
+        Some(cpu) => {
+            let mut taskset = Command::new("taskset");
+            taskset.args(["--cpu-list", &cpu.to_string()]).arg(me);
+            taskset
+        }
+        None => Command::new(me),
+    };
+    command.arg("run").arg("--strict").arg("--config").arg(configuration);
+    if let Some(capture) = &wish.capture {
+        command.arg("--capture").arg(capture);
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.spawn().map_err(|e| format!("the core cannot be started: {e}"))
+}

@@ -1,0 +1,125 @@
+//! A DNS and a web server on the data network, for phones to use.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The name that phones resolve.
+pub(crate) const NAME: &str = "www.whimbrel.test";
+/// What phones fetch.
+const PAGE: &str =
+    "<!doctype html><title>Whimbrel</title><p>A phone reads this through its PDU session.</p>\n";
+/// The address is there once the core has made its device.
+const BIND_WITHIN: Duration = Duration::from_secs(5);
+
+/// The running servers; they end with the process.
+pub(crate) struct Servers {
+    served: Arc<Served>,
+}
+
+/// How often each was asked.
+#[derive(Default)]
+struct Served {
+    names: AtomicU64,
+    pages: AtomicU64,
+}
+
+impl Servers {
+    /// Starts both at an address of the data network. Errors: one sentence.
+    pub(crate) fn start(address: Ipv4Addr) -> Result<Self, String> {
+        let dns = bind(|| UdpSocket::bind(SocketAddr::from((address, 53))))?;
+        let web = bind(|| TcpListener::bind(SocketAddr::from((address, 80))))?;
+        let served = Arc::new(Served::default());
+        let (names, pages) = (served.clone(), served.clone());
+        std::thread::spawn(move || resolve(&dns, address, &names.names));
+        std::thread::spawn(move || serve(&web, &pages.pages));
+        Ok(Self { served })
+    }
+
+    /// Names resolved and pages served.
+    pub(crate) fn served(&self) -> (u64, u64) {
+        (self.served.names.load(Ordering::Relaxed), self.served.pages.load(Ordering::Relaxed))
+    }
+}
+
+fn bind<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, String> {
+    let begin = Instant::now();
+    loop {
+        match attempt() {
+            Ok(socket) => return Ok(socket),
+            Err(e) if e.kind() == ErrorKind::AddrNotAvailable && begin.elapsed() < BIND_WITHIN => {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            Err(e) => return Err(format!("the servers of the data network cannot listen: {e}")),
+        }
+    }
+}
+
+/// Answers every question for an IPv4 address with ours, and every other with nothing (RFC 1035 §4).
+fn resolve(socket: &UdpSocket, address: Ipv4Addr, count: &AtomicU64) {
+    let mut octets = [0; 512];
+    while let Ok((n, from)) = socket.recv_from(&mut octets) {
+        let Some(answer) = answer(&octets[..n], address) else { continue };
+        count.fetch_add(1, Ordering::Relaxed);
+        let _ = socket.send_to(&answer, from);
+    }
+}
+
+fn answer(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
+    let mut end = 12;
+    while *query.get(end)? != 0 {
+        end += usize::from(query[end]) + 1;
+    }
+    let question = query.get(12..end + 5)?;
+    let is_a = question.ends_with(&[0, 1, 0, 1]);
+    let mut out = Vec::with_capacity(64);
+    out.extend_from_slice(&query[..2]);
+    out.extend_from_slice(&[0x84, 0x00, 0, 1, 0, u8::from(is_a), 0, 0, 0, 0]); // authoritative answer, one question
+    out.extend_from_slice(question);
+    if is_a {
+        out.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]); // the question's name, A, IN, 60 s
+        out.extend_from_slice(&address.octets());
+    }
+    Some(out)
+}
+
+fn serve(listener: &TcpListener, count: &Arc<AtomicU64>) {
+    let count = count.clone();
+    for stream in listener.incoming().flatten() {
+        let count = count.clone();
+        std::thread::spawn(move || page(stream, &count));
+    }
+}
+
+fn page(mut stream: TcpStream, count: &AtomicU64) {
+    let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+    let mut request = [0; 1024];
+    if stream.read(&mut request).is_ok_and(|n| request[..n].starts_with(b"GET ")) {
+        count.fetch_add(1, Ordering::Relaxed);
+        let length = PAGE.len();
+        let _ = write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{PAGE}"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_for_an_address_is_answered_and_others_are_not() {
+        let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 3, b'w', b'w', b'w', 0, 0, 1, 0, 1];
+        let a = answer(&query, Ipv4Addr::new(10, 0, 0, 1)).unwrap();
+        assert!(a.ends_with(&[10, 0, 0, 1]));
+        assert_eq!(a[6..8], [0, 1]);
+        let at = query.len() - 3;
+        query[at] = 28; // AAAA
+        assert_eq!(answer(&query, Ipv4Addr::LOCALHOST).unwrap()[6..8], [0, 0]);
+        assert_eq!(answer(&query[..14], Ipv4Addr::LOCALHOST), None);
+        assert_eq!(answer(&[], Ipv4Addr::LOCALHOST), None);
+    }
+}
