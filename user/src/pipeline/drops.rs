@@ -20,7 +20,7 @@ macro_rules! drop_reasons {
 
             /// What it means, in a sentence.
             pub const fn meaning(self) -> &'static str {
-                match self { $( Self::$name => concat!($($doc),+), )* }
+                match self { $( Self::$name => concat!($($doc),+).trim_ascii_start(), )* }
             }
         }
     };

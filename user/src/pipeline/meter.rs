@@ -53,6 +53,11 @@ impl Meter {
         Self { ul: full, dl: full }
     }
 
+    /// Reads a part of it, so that it is in the cache.
+    pub(crate) fn touch(&self) -> u32 {
+        self.dl.tokens as u32
+    }
+
     /// Whether a packet keeps the rate; if so it is counted.
     pub(crate) fn conforms(&mut self, now: Instant, qer: &Qer, uplink: bool, octets: usize) -> bool {
         let window_ms = qer.window_ms.map_or(WINDOW_MS, u64::from).clamp(1, WINDOW_MS_MAX);
