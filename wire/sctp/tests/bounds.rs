@@ -219,3 +219,92 @@ fn small_messages_are_bundled() {
     assert_eq!(net.nodes[1].data().len(), 40);
     assert_eq!(net.sent.len(), before + 2, "and one SACK");
 }
+
+/// A SACK with one gap ack block.
+fn sack_with_gap(cum: u32, rwnd: u32, (start, end): (u16, u16)) -> Vec<u8> {
+    let mut v = cum.to_be_bytes().to_vec();
+    v.extend_from_slice(&rwnd.to_be_bytes());
+    v.extend_from_slice(&[0, 1, 0, 0]);
+    v.extend_from_slice(&start.to_be_bytes());
+    v.extend_from_slice(&end.to_be_bytes());
+    chunk(SACK, 0, &v)
+}
+
+fn tsns(packets: &[Vec<u8>]) -> Vec<u32> {
+    let data = packets.iter().flat_map(|p| chunks(p)).filter(|c| c.0 == DATA);
+    data.map(|c| word(&c.2, 0)).collect()
+}
+
+#[test] // RFC 9260 §6.1 A: with nothing under way, even a window of zero gets one chunk
+fn a_window_of_zero_gets_one_chunk() {
+    let (mut net, hand) = small_window();
+    let id = net.nodes[0].endpoint.associations().next().unwrap();
+    net.send(0, id, 0, b"first");
+    hand.send(&mut net, &[sack(hand.peer_tsn, 0)]);
+    let before = net.sent.len();
+    net.send(0, id, 0, b"probe");
+    net.send(0, id, 0, b"waits");
+    let sent: Vec<_> = net.sent[before..].iter().map(|s| s.2.clone()).collect();
+    assert_eq!(tsns(&sent), [hand.peer_tsn + 1]);
+    assert_eq!(tsns(&hand.send(&mut net, &[sack(hand.peer_tsn + 1, 100)])), [hand.peer_tsn + 2]);
+}
+
+#[test] // RFC 9260 §6.2.1 D: what a peer acknowledged in a gap, it may take back; then it is sent again
+fn a_reneging_peer_gets_its_data_again() {
+    let (mut net, hand) = small_window();
+    let id = net.nodes[0].endpoint.associations().next().unwrap();
+    for _ in 0..3 {
+        net.send(0, id, 0, b"x");
+    }
+    let t = hand.peer_tsn;
+    assert!(tsns(&hand.send(&mut net, &[sack_with_gap(t - 1, 9000, (2, 3))])).is_empty());
+    let again = tsns(&hand.send(&mut net, &[sack(t, 9000)]));
+    assert_eq!(again, [t + 1, t + 2]);
+    hand.send(&mut net, &[sack(t + 2, 9000)]);
+    assert_eq!(net.nodes[0].endpoint.status(id).unwrap().queued_octets, 0);
+}
+
+#[test] // RFC 9260 §7.2.4: a loss halves the window once; it grows again when recovery is over
+fn fast_recovery_begins_and_ends() {
+    let mut net = Net::new(7);
+    net.add(1, |_| {});
+    let hand = Hand::open(&mut net, 5000, 1_000_000);
+    let id = net.nodes[0].up().unwrap();
+    let cwnd = |net: &Net| net.nodes[0].endpoint.status(id).unwrap().cwnd_octets;
+    for _ in 0..400 {
+        net.send(0, id, 0, &[7; 1400]);
+    }
+    let mut t = hand.peer_tsn;
+    for _ in 0..60 {
+        hand.send(&mut net, &[sack(t, 1_000_000)]);
+        t += 1;
+    }
+    let open = cwnd(&net);
+    assert!(open > 20_000, "{open}");
+    // The chunk t is lost: three reports.
+    let mut again = Vec::new();
+    for end in 2..5 {
+        again = tsns(&hand.send(&mut net, &[sack_with_gap(t - 1, 1_000_000, (2, end))]));
+    }
+    assert_eq!(again[0], t, "sent again");
+    let halved = cwnd(&net);
+    assert_eq!(halved, (open / 2).max(4 * 1480));
+    hand.send(&mut net, &[sack(t + 3, 1_000_000)]);
+    assert_eq!(cwnd(&net), halved, "still recovering");
+    for _ in 0..100 {
+        let last = net.sent.iter().flat_map(|s| tsns(std::slice::from_ref(&s.2))).max().unwrap();
+        hand.send(&mut net, &[sack(last, 1_000_000)]);
+    }
+    assert!(cwnd(&net) > halved, "and growing again");
+}
+
+#[test] // packets to another port are somebody else's, who may be on this host
+fn packets_to_other_ports_are_ignored() {
+    let (mut net, hand) = small_window();
+    let mut p = packet(hand.port, hand.tag, &[data(BEGINNING | END, hand.tsn, 0, 0, b"x")]);
+    p[2..4].copy_from_slice(&9u16.to_be_bytes());
+    seal(&mut p);
+    assert!(hand.give(&mut net, &p).is_empty());
+    assert!(net.nodes[0].data().is_empty());
+    assert_eq!(net.nodes[0].endpoint.counters().foreign, 1);
+}
