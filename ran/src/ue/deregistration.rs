@@ -35,6 +35,7 @@ impl Ue {
         self.send_deregistration(now, out);
         if switch_off {
             self.deregistered(None, out);
+            self.timers.start(Timer::T3540, now);
         }
     }
 

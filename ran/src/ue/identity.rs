@@ -5,7 +5,7 @@ use whimbrel_nas::ie::{IdentityType, MobileIdentity, Octets, SchemeId, SchemeOut
 use whimbrel_nas::mm::{IdentityRequest, IdentityResponse};
 use whimbrel_security::{HomeNetworkPublicKey, ProtectionScheme, kdf};
 
-use super::{Output, SuciSource, Timer, Ue};
+use super::{Output, SuciSource, Timer, Ue, UeConfig};
 use crate::outbox::Outbox;
 
 /// Function code under which ephemeral keys are drawn from a seed: one that TS 33.220 Annex B leaves to nobody.
@@ -38,23 +38,37 @@ impl Ue {
     }
 
     fn make_suci(&mut self) -> Option<Suci> {
-        let profile = self.config.profile.clone();
-        match &self.config.suci {
-            SuciSource::Null => Suci::null(self.config.supi, profile.home_plmn, profile.routing_indicator),
-            SuciSource::Precomputed(suci) => Some(suci.clone()),
-            SuciSource::Concealed { key, key_id, seed } => {
-                let msin = whimbrel_security::suci::msin_of_supi(profile.home_plmn, self.config.supi)?;
-                let output = (0..DRAWS_MAX).find_map(|_| {
-                    self.suci_counter += 1;
-                    let ephemeral = kdf(seed, FC_EPHEMERAL, &[&self.suci_counter.to_be_bytes()]);
-                    key.conceal(&ephemeral, &msin).ok()
-                })?;
-                Some(Suci::Imsi {
-                    plmn: profile.home_plmn,
-                    routing_indicator: profile.routing_indicator,
-                    output: concealed(key, *key_id, output)?,
-                })
-            }
+        make_suci(&self.config, &mut self.suci_counter)
+    }
+}
+
+impl UeConfig {
+    /// Computes the SUCI now, so that load does not spend time on it later. The phone will use it again and again, which
+    /// a real one must not (TS 33.501 §6.12.2). Nothing changes where the SUPI is not of the home network.
+    pub fn precompute_suci(&mut self) {
+        if let Some(suci) = make_suci(self, &mut 0) {
+            self.suci = SuciSource::Precomputed(suci);
+        }
+    }
+}
+
+fn make_suci(config: &UeConfig, counter: &mut u32) -> Option<Suci> {
+    let profile = &config.profile;
+    match &config.suci {
+        SuciSource::Null => Suci::null(config.supi, profile.home_plmn, profile.routing_indicator),
+        SuciSource::Precomputed(suci) => Some(suci.clone()),
+        SuciSource::Concealed { key, key_id, seed } => {
+            let msin = whimbrel_security::suci::msin_of_supi(profile.home_plmn, config.supi)?;
+            let output = (0..DRAWS_MAX).find_map(|_| {
+                *counter += 1;
+                let ephemeral = kdf(seed, FC_EPHEMERAL, &[&counter.to_be_bytes()]);
+                key.conceal(&ephemeral, &msin).ok()
+            })?;
+            Some(Suci::Imsi {
+                plmn: profile.home_plmn,
+                routing_indicator: profile.routing_indicator,
+                output: concealed(key, *key_id, output)?,
+            })
         }
     }
 }

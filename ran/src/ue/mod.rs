@@ -287,6 +287,10 @@ impl Ue {
             if busy && !switch_off {
                 return;
             }
+            // After a deregistration or a reject the connection goes first: by the network, or by T3540 (§5.3.1.3).
+            if *command == Command::Register && self.state == MmState::Deregistered && self.connected {
+                return;
+            }
             let needs_connection =
                 matches!(command, Command::EstablishSession(_) | Command::ReleaseSession(_));
             if needs_connection && self.state == MmState::Registered && !self.connected {

@@ -90,6 +90,37 @@ fn concealed_identities() {
     }
 }
 
+#[test] // TS 33.501 §6.12.2: computed before, the same afterwards
+fn precomputed_identity() {
+    let public = std::sync::Arc::new(HomeNetworkPrivateKey::profile_a([7; 32]).public_key());
+    let mut net = Net::with(|c| {
+        c.suci = SuciSource::Concealed { key: public, key_id: 5, seed: [9; 32] };
+        c.precompute_suci();
+    });
+    net.command(Command::Register);
+    net.take_events();
+    let SuciSource::Precomputed(suci) = &net.ue.config().suci else { panic!("not computed") };
+    assert_eq!(net.core.initial[0].mobile_identity, MobileIdentity::Suci(suci.clone()));
+}
+
+#[test] // TS 24.501 §5.3.1.3: the next registration waits until the old connection is gone, by T3540 if need be
+fn registration_waits_for_the_release() {
+    let mut net = Net::new();
+    net.core.knobs.keep_connection = true;
+    net.command(Command::Register);
+    net.core.knobs.silent = true;
+    net.command(Command::Deregister { switch_off: true });
+    net.core.knobs.silent = false;
+    net.command(Command::Register);
+    assert_eq!(net.ue.state(), MmState::Deregistered);
+    net.until_next_timer();
+    while net.ue.state() == MmState::Deregistered {
+        net.until_next_timer();
+    }
+    assert_eq!(net.now.since(NOW), Timer::T3540.default_value());
+    net.take_events();
+}
+
 #[test] // TS 24.501 §5.4.1.3.7 c: wrong K at either side is a MAC failure
 fn wrong_key() {
     let mut net = Net::with(|c| c.k = K::new([0x12; 16]));
@@ -325,4 +356,11 @@ fn allowed_nssai_of_others() {
     });
     net.command(Command::Register);
     assert_eq!(net.violations(), ["the allowed NSSAI is empty or was not asked for"]);
+}
+
+#[test] // DESIGN of the load generator: what a phone without sessions and timers takes in memory
+fn size_of_a_phone() {
+    let size = core::mem::size_of::<whimbrel_ran::ue::Ue>();
+    println!("a phone: {size} octets");
+    assert!(size <= 2048, "{size}");
 }
