@@ -199,6 +199,7 @@ fn wrong_rule_sets_are_refused_with_their_causes() {
             FAILED,
             Some(42),
         ),
+        ("Ethernet", |m| m.pdn_type = Some(PdnType::Ethernet), Cause::ServiceNotSupported, Some(113)),
         (
             "policy",
             |m| {
@@ -359,6 +360,19 @@ fn sessions_of_a_restarted_smf_are_deleted() {
         panic!()
     };
     assert_eq!((r.cause, net.upf.c.associations().count()), (Cause::RequestAccepted, 0));
+}
+
+#[test] // two SMFs behind one address are told apart by their ports
+fn restart_of_one_smf_leaves_its_neighbour_alone() {
+    let mut net = Net::new();
+    net.session(1, true, false);
+    let other = "127.0.0.3:8806".parse().unwrap();
+    let m = AssociationSetupRequest { node_id: NodeId::Fqdn("other".into()), ..association(9) };
+    let octets = Message::from(m).to_octets(None, 1);
+    net.upf.pfcp(net.now, other, &octets, &mut net.out);
+    let heartbeat = Message::from(HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(9) });
+    net.upf.pfcp(net.now, other, &heartbeat.to_octets(None, 2), &mut net.out);
+    assert_eq!((net.upf.c.associations().count(), net.upf.c.session_count()), (2, 1));
 }
 
 #[test] // TS 29.244 §6.4: T1 and N1 of our own requests

@@ -19,6 +19,8 @@ use crate::sys::poll;
 const SPINS: u32 = 8;
 /// Sleep at most, so that a lost wake-up costs no more than this.
 const SLEEP_MAX: Duration = Duration::from_millis(500);
+/// Pause after a failed reception, so that a device that somebody deleted does not keep a core busy.
+const ERROR_PAUSE: Duration = Duration::from_millis(5);
 /// Time between two publications of the counters while packets flow.
 const PUBLISH_EVERY: Duration = Duration::from_millis(20);
 
@@ -97,7 +99,11 @@ pub(crate) fn run<P: Ports>(shared: &Shared, upf: UpfU, ports: P, clock: &Clock,
         if w.upf.next_deadline().is_some_and(|at| at <= now) {
             w.upf.tick(now);
         }
+        let errors = w.io.receive_errors;
         let n = w.ports.receive(&mut slots, &mut w.io);
+        if w.io.receive_errors != errors {
+            std::thread::sleep(ERROR_PAUSE);
+        }
         w.upf.burst(now, &mut slots[..n]);
         if w.upf.next_deadline().is_some_and(|at| at <= now) {
             w.upf.tick(now); // what the burst itself has made due: router advertisements

@@ -331,6 +331,27 @@ fn a_burst_of_packets_passes_whole_and_in_order() {
     assert_eq!((io.send_errors, io.receive_errors, io.send_full), (0, 0, 0));
 }
 
+#[test] // TS 29.281 §4.4: GTP-U over IPv6
+fn gnb_is_reached_over_ipv6() {
+    if !inside("gnb_is_reached_over_ipv6") {
+        return;
+    }
+    sh("ip address add fd00::7/128 dev lo nodad; ip address add fd00::9/128 dev lo nodad");
+    let mut config = config();
+    config.user.n3_ipv6 = Some("fd00::7".parse().unwrap());
+    let handle = UserPlane::start(config).unwrap_or_else(|e| panic!("{e}"));
+    let gnb = UdpSocket::bind("[fd00::9]:2152").unwrap();
+    gnb.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    gnb.send_to(whimbrel_gtpu::signalling::echo_request(5).as_ref(), "[fd00::7]:2152").unwrap();
+    let mut b = [0; 100];
+    let (n, from) = gnb.recv_from(&mut b).unwrap();
+    assert_eq!(
+        (&b[..n], from),
+        (whimbrel_gtpu::signalling::echo_response(5).as_ref(), "[fd00::7]:2152".parse().unwrap())
+    );
+    handle.stop().unwrap();
+}
+
 #[test]
 fn each_missing_thing_is_one_sentence() {
     if !inside("each_missing_thing_is_one_sentence") {

@@ -147,8 +147,11 @@ impl UpfC {
     /// A peer says when it last started; if later than known, its sessions are of its former life (TS
     /// 23.527 §4.2).
     pub(super) fn recovered(&mut self, peer: SocketAddr, at: RecoveryTimeStamp, out: &mut Outbox) {
-        let of_peer = |(_, a): &(&NodeId, &mut Association)| a.peer.ip() == peer.ip() && a.recovery < at;
-        let Some((node, a)) = self.associations.by_node.iter_mut().find(of_peer) else { return };
+        // A request may come from any port; where several SMFs share an address, only the port tells them apart.
+        let here = self.associations.by_node.values().filter(|a| a.peer.ip() == peer.ip()).count();
+        let of_peer = |a: &Association| if here > 1 { a.peer == peer } else { a.peer.ip() == peer.ip() };
+        let older = |(_, a): &(&NodeId, &mut Association)| of_peer(a) && a.recovery < at;
+        let Some((node, a)) = self.associations.by_node.iter_mut().find(older) else { return };
         a.recovery = at;
         let (node, id) = (node.clone(), a.id);
         let sessions_deleted = self.drop_sessions(id, out);

@@ -39,7 +39,7 @@ drop_reasons! {
     InnerMalformed = "inner_malformed",
     /// A phone used a source address that is not its own.
     SpoofedSource = "spoofed_source",
-    /// A phone's packet of link-local scope, which goes nowhere.
+    /// A packet of link-local or multicast scope, which goes nowhere: a phone's, or the host's own on its device.
     LinkScope = "link_scope",
     /// No session has the destination address.
     UnknownUeAddress = "unknown_ue_address",

@@ -103,6 +103,14 @@ struct Network {
     resolvers: Box<[Ipv6Addr]>,
 }
 
+/// Whether a destination is on the link alone, or many.
+fn is_link_scope(a: IpAddr) -> bool {
+    match a {
+        IpAddr::V4(a) => a.is_multicast() || a.is_link_local() || a.is_broadcast(),
+        IpAddr::V6(a) => a.is_multicast() || a.is_unicast_link_local(),
+    }
+}
+
 /// The packet pipeline.
 pub struct UpfU {
     sessions: Vec<Option<Box<SessionU>>>,
@@ -193,6 +201,9 @@ impl UpfU {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);
+        if is_link_scope(inner.destination) {
+            return Verdict::Drop(DropReason::LinkScope);
+        }
         let Some(network) = self.networks.get(usize::from(dn.0)) else {
             return Verdict::Drop(DropReason::UnknownUeAddress);
         };

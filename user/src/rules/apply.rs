@@ -6,7 +6,7 @@ use whimbrel_gtpu::PORT;
 use whimbrel_ids::Teid;
 use whimbrel_pfcp::ie::{
     ApplyAction, Choice, DestinationInterface, FTeid, FailedRuleId, FarId, NetworkInstance,
-    OuterHeaderCreation, PdrId, SessionModificationFlags, SourceInterface, TransportLevelMarking,
+    OuterHeaderCreation, PdnType, PdrId, SessionModificationFlags, SourceInterface, TransportLevelMarking,
     UeIpAddress,
 };
 use whimbrel_pfcp::msg::{SessionEstablishmentRequest, SessionModificationRequest};
@@ -110,6 +110,9 @@ impl<'a> Allocator<'a> {
 
     /// The rules of a Session Establishment Request (TS 29.244 §7.5.2).
     pub(crate) fn establish(&mut self, d: &mut Draft, m: &SessionEstablishmentRequest) -> Outcome {
+        if matches!(m.pdn_type, Some(PdnType::NonIp | PdnType::Ethernet)) {
+            return Err(RuleRefusal::PdnType);
+        }
         d.base.inactivity_s = m.user_plane_inactivity_timer.map_or(0, |t| t.0);
         m.create_traffic_endpoints.iter().try_for_each(|e| self.create_endpoint(d, e))?;
         m.create_bars.iter().for_each(|b| create_bar(d, b));

@@ -70,6 +70,8 @@ pub enum RuleRefusal {
     ForwardingPolicy(FarId),
     /// Duplication.
     Duplication(FarId),
+    /// An unstructured or Ethernet session.
+    PdnType,
     /// All sessions are in use.
     NoSession,
 }
@@ -93,6 +95,7 @@ mod ie {
     pub(super) const ACTIVATE_PREDEFINED_RULES: u16 = 106;
     pub(super) const FAR_ID: u16 = 108;
     pub(super) const QER_ID: u16 = 109;
+    pub(super) const PDN_TYPE: u16 = 113;
     pub(super) const TRAFFIC_ENDPOINT_ID: u16 = 131;
     pub(super) const ETHERNET_PACKET_FILTER: u16 = 132;
 }
@@ -139,6 +142,7 @@ impl RuleRefusal {
                 (Cause::InvalidForwardingPolicy, Some(ie::FORWARDING_POLICY), far(f))
             }
             Self::Duplication(f) => (Cause::ServiceNotSupported, Some(ie::DUPLICATING_PARAMETERS), far(f)),
+            Self::PdnType => (Cause::ServiceNotSupported, Some(ie::PDN_TYPE), None),
             Self::NoSession => (Cause::NoResourcesAvailable, None, None),
         }
     }
@@ -201,6 +205,7 @@ impl fmt::Display for RuleRefusal {
                 write!(f, "FAR {} names a forwarding policy; none is configured", id.0)
             }
             Self::Duplication(id) => write!(f, "FAR {} duplicates packets", id.0),
+            Self::PdnType => f.write_str("the session is unstructured or Ethernet; this UPF carries IP"),
             Self::NoSession => f.write_str("all sessions of the UPF are in use"),
         }
     }
