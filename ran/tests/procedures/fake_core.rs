@@ -406,6 +406,7 @@ impl Core {
         let (id, pti) = (message.pdu_session_id.unwrap(), message.pti);
         match message.body {
             Body::EstablishmentRequest(request) => {
+                let asked = request.pdu_session_type.unwrap();
                 self.session_request = Some((request, m.clone()));
                 if let Some(cause) = self.knobs.not_forwarded {
                     let mut back = mm::DlNasTransport::new(m.payload_container_type, m.payload_container);
@@ -418,7 +419,7 @@ impl Core {
                     return self.downlink_session(&reject, out);
                 }
                 self.sessions.insert(id);
-                let accept = sm::Message::new(id, pti, establishment_accept(self.index));
+                let accept = sm::Message::new(id, pti, establishment_accept(self.index, asked));
                 let nas = self.wrap(&accept);
                 let mut item = ngap::PduSessionResourceSetupItemSuReq::new(id, SLICE, transfer(self.index));
                 item.pdu_session_nas_pdu = Some(nas);
@@ -525,12 +526,18 @@ fn transfer(index: u32) -> Vec<u8> {
     m.to_vec()
 }
 
-fn establishment_accept(index: u32) -> sm::EstablishmentAccept {
+fn establishment_accept(index: u32, asked: ie::PduSessionType) -> sm::EstablishmentAccept {
     let rules = QosRules::new(&[QosRule::match_all(1, 255, Qfi::new(1).unwrap())]).unwrap();
     let rate = BitRate::from_kbps(1000);
     let ambr = SessionAmbr { downlink: rate, uplink: rate };
-    let mut m = sm::EstablishmentAccept::new(ie::PduSessionType::Ipv4, SscMode::One, rules, ambr);
-    m.pdu_address = Some(PduAddressKind::Ipv4(Ipv4Addr::from(0x0a2d_0002 + index)).into());
+    let mut m = sm::EstablishmentAccept::new(asked, SscMode::One, rules, ambr);
+    let (ipv4, interface_id) = (Ipv4Addr::from(0x0a2d_0002 + index), (u64::from(index) + 2).to_be_bytes());
+    let address = match asked {
+        ie::PduSessionType::Ipv6 => PduAddressKind::Ipv6 { interface_id },
+        ie::PduSessionType::Ipv4v6 => PduAddressKind::Ipv4v6 { ipv4, interface_id },
+        _ => PduAddressKind::Ipv4(ipv4),
+    };
+    m.pdu_address = Some(address.into());
     m.dnn = "internet".parse().ok();
     m.s_nssai = Some(SLICE.into());
     let containers = [Container::dns_ipv4(Ipv4Addr::new(10, 45, 0, 1)), Container::ipv4_link_mtu(1400)];

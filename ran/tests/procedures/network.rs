@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use whimbrel_gtpu::{GpduHeader, Gtpu, HEADER_OCTETS_MAX};
+use whimbrel_gtpu::{GpduHeader, Gtpu, HEADER_OCTETS_MAX, message_type};
 use whimbrel_ids::{AmfUeNgapId, Supi, Teid};
 use whimbrel_nas::Envelope;
 use whimbrel_nas::ie::MobileIdentity;
@@ -94,7 +94,14 @@ impl Network {
     /// The UPF: the answer to a datagram, if it held a ping.
     pub fn gtpu(&mut self, datagram: &[u8]) -> Option<Vec<u8>> {
         let gtpu = Gtpu::parse(datagram).unwrap();
+        // An error indication of a gNB for an answer that came after its tunnel was gone, for one.
+        if gtpu.message_type != message_type::G_PDU {
+            return None;
+        }
         let index = (gtpu.teid.0 - 0x55) as usize;
+        if gtpu.payload.get(6) == Some(&58) && gtpu.payload.get(40) == Some(&133) {
+            return self.downlink(index, &advertisement());
+        }
         let mut packet = gtpu.payload.to_vec();
         // IPv4 without options, ICMP echo request.
         if packet.len() < 28 || packet[0] != 0x45 || packet[9] != 1 || packet[20] != 8 {
@@ -110,12 +117,27 @@ impl Network {
         let sum = (sum & 0xffff) + (sum >> 16);
         packet[22..24].copy_from_slice(&(sum as u16).to_be_bytes());
         self.pings += 1;
-        let mut answer = vec![0; HEADER_OCTETS_MAX];
-        // A UPF that has not been told of the gNB's tunnel yet has nowhere to send the answer.
+        self.downlink(index, &packet)
+    }
+
+    /// A packet in the tunnel of a phone. A UPF that has not been told of it yet has nowhere to send to.
+    fn downlink(&self, index: usize, packet: &[u8]) -> Option<Vec<u8>> {
         let header = GpduHeader::new(*self.tunnels.get(&index)?, None);
+        let mut answer = vec![0; HEADER_OCTETS_MAX];
         let taken = header.write_before(packet.len(), &mut answer).unwrap();
         answer.drain(..HEADER_OCTETS_MAX - taken);
-        answer.extend_from_slice(&packet);
+        answer.extend_from_slice(packet);
         Some(answer)
     }
+}
+
+/// A router advertisement of 2001:db8:0:7::/64 from fe80::1 to all nodes, its checksum worked out by hand.
+fn advertisement() -> Vec<u8> {
+    let mut packet = vec![0x60, 0, 0, 0, 0, 48, 58, 255];
+    packet.extend_from_slice(&[0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    packet.extend_from_slice(&[0xff, 0x02, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+    packet.extend_from_slice(&[134, 0, 0xa7, 0x62, 64, 0, 0x07, 0x08, 0, 0, 0, 0, 0, 0, 0, 0]);
+    packet.extend_from_slice(&[3, 4, 64, 0xc0, 0, 0, 0x0e, 0x10, 0, 0, 0x0e, 0x10, 0, 0, 0, 0]);
+    packet.extend_from_slice(&[0x20, 0x01, 0x0d, 0xb8, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0]);
+    packet
 }

@@ -130,6 +130,15 @@ fn all_steps_by_many_phones_at_once() {
     assert_eq!(took, Duration::from_secs(2));
 }
 
+#[test] // TS 23.501 §5.8.2.2.3: a session with IPv6 is up when its prefix is known
+fn sessions_with_ipv6() {
+    for kind in ["ipv6", "ipv4v6"] {
+        let steps = format!(r#"["register", {{"session": {{"type": "{kind}"}}}}, "deregister"]"#);
+        let (reports, ..) = World::new(&format!(r#"{{"phones": 3, "steps": {steps}}}"#)).play();
+        assert!(reports[0].is_clean(), "{}", reports[0].json());
+    }
+}
+
 #[test] // open load: arrivals by the clock, latency from when it was due
 fn rates_one_after_the_other() {
     let text = r#"{"phones": 8, "again": true, "arrival": {"rates": {"rates": [10, 20], "seconds": 2}},
@@ -230,14 +239,28 @@ fn serve(
 }
 
 #[test] // RFC 6951: SCTP over UDP on loopback needs no privilege and no kernel module
-fn a_scenario_over_sockets() {
+fn a_scenario_over_udp_encapsulation() {
+    over_sockets(Mode::Udp);
+}
+
+#[test]
+#[ignore = "raw sockets need root"]
+fn a_scenario_over_raw_sockets() {
+    over_sockets(Mode::Raw);
+}
+
+/// Addresses and ports are the same for all: one at a time.
+static SOCKETS: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+fn over_sockets(mode: Mode) {
+    let _alone = SOCKETS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let scenario = scenario(EVERYTHING);
     let fleet = fleet(scenario.phones);
     let amf: IpAddr = Ipv4Addr::new(127, 0, 9, 100).into();
     let mut endpoint = Config::new(38412);
     endpoint.local_addresses = vec![amf];
     let mut settings = Settings::new(endpoint);
-    settings.mode = Mode::Udp;
+    settings.mode = mode;
     let transport = Transport::open(&settings, [5; 32], Clock::default().now()).unwrap();
     let upf = UdpSocket::bind("127.0.0.9:2152").unwrap();
     upf.set_nonblocking(true).unwrap();
@@ -245,7 +268,7 @@ fn a_scenario_over_sockets() {
     let config = RunnerConfig {
         amf: vec![amf],
         amf_port: 38412,
-        sctp: Mode::Udp,
+        sctp: mode,
         sctp_udp_ports: (9899, 9899),
         gnbs: vec![place(0), place(1)],
         phones: phones(&fleet),
