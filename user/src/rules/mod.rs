@@ -1,9 +1,13 @@
 //! A session's rules as the packet pipeline reads them: compact, checked, their references resolved to places.
 
+mod allocate;
 mod apply;
 mod draft;
+mod far;
 mod filter;
+mod pdr;
 mod refusal;
+mod simple;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -13,13 +17,16 @@ use whimbrel_pfcp::ie::{
     PdrId, QerId, ReportingTriggers, SourceInterface, TrafficEndpointId, UrrId, Volume,
 };
 
-pub(crate) use apply::{Allocator, Changed, NetworkPools, upper};
+pub(crate) use allocate::{Allocator, Changed, NetworkPools, upper};
 pub(crate) use draft::Draft;
 pub(crate) use filter::{Filter, Flow};
 pub use refusal::RuleRefusal;
 
 use crate::config::DnIndex;
 use crate::limits::{QERS_PER_PDR_MAX, TUNNELS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
+
+/// Whether a rule can stand.
+type Outcome = Result<(), RuleRefusal>;
 
 /// No rule at this place of a PDR's list.
 pub(crate) const NONE: u8 = u8::MAX;

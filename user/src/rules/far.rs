@@ -1,0 +1,115 @@
+//! FARs of a message, into a draft.
+
+use std::net::{IpAddr, SocketAddr};
+
+use whimbrel_gtpu::PORT;
+use whimbrel_pfcp::ie::{
+    ApplyAction, DestinationInterface, FailedRuleId, FarId, OuterHeaderCreation, SessionModificationFlags,
+    TransportLevelMarking,
+};
+use whimbrel_pfcp::rule::{CreateFar, UpdateFar};
+
+use super::allocate::Allocator;
+use super::draft::Draft;
+use super::refusal::RuleRefusal;
+use super::{Far, Outcome, Tunnel};
+use crate::exchange::EndMarker;
+
+impl Allocator<'_> {
+    pub(super) fn create_far(&mut self, d: &mut Draft, m: &CreateFar) -> Outcome {
+        let id = m.far_id;
+        if d.fars.contains_key(&id) {
+            return Err(RuleRefusal::DuplicateRule(FailedRuleId::Far(id)));
+        }
+        if !m.duplicating_parameters.is_empty() {
+            return Err(RuleRefusal::Duplication(id));
+        }
+        let mut far = Far {
+            action: m.apply_action,
+            destination: DestinationInterface::Access,
+            tunnel: None,
+            tos: 0,
+            far_id: id,
+            bar_id: m.bar_id,
+            has_parameters: false,
+        };
+        if let Some(p) = &m.forwarding_parameters {
+            if p.forwarding_policy.is_some() {
+                return Err(RuleRefusal::ForwardingPolicy(id));
+            }
+            far.destination = p.destination_interface;
+            far.tunnel = p.outer_header_creation.map(|o| self.outer_header(&o, id)).transpose()?;
+            far.tos = marking(p.transport_level_marking, 0);
+            far.has_parameters = true;
+        }
+        check_far(&far)?;
+        d.fars.insert(id, far);
+        Ok(())
+    }
+
+    pub(super) fn update_far(&mut self, d: &mut Draft, m: &UpdateFar) -> Outcome {
+        let id = m.far_id;
+        let Some(far) = d.fars.get_mut(&id) else {
+            return Err(RuleRefusal::NoSuchRule(FailedRuleId::Far(id)));
+        };
+        let old = far.tunnel;
+        far.action = m.apply_action.unwrap_or(far.action);
+        far.bar_id = m.bar_id.or(far.bar_id);
+        if let Some(p) = &m.update_forwarding_parameters {
+            if p.forwarding_policy.is_some() {
+                return Err(RuleRefusal::ForwardingPolicy(id));
+            }
+            far.destination = p.destination_interface.unwrap_or(far.destination);
+            if let Some(o) = &p.outer_header_creation {
+                far.tunnel = Some(self.outer_header(o, id)?);
+            }
+            let end = p.pfcpsmreq_flags.is_some_and(|f| f.has(SessionModificationFlags::SNDEM));
+            if let Some(t) = old.filter(|old| end && far.tunnel != Some(*old)) {
+                self.end_markers.push(EndMarker { teid: t.teid, peer: t.peer, tos: far.tos });
+            }
+            far.tos = marking(p.transport_level_marking, far.tos);
+            far.has_parameters = true;
+        }
+        check_far(far)
+    }
+
+    /// The tunnel of an outer header: over the family that both ends have, IPv4 first.
+    fn outer_header(&self, o: &OuterHeaderCreation, id: FarId) -> Result<Tunnel, RuleRefusal> {
+        let OuterHeaderCreation::Gtpu { teid, ipv4, ipv6 } = *o else {
+            return Err(RuleRefusal::OuterHeader(id));
+        };
+        let ipv4 = ipv4.filter(|_| self.config.n3_ipv4.is_some()).map(IpAddr::V4);
+        let ipv6 = ipv6.filter(|_| self.config.n3_ipv6.is_some()).map(IpAddr::V6);
+        let address = ipv4.or(ipv6).ok_or(RuleRefusal::OuterHeader(id))?;
+        Ok(Tunnel { teid, peer: SocketAddr::new(address, PORT) })
+    }
+}
+
+/// The type of service that a marking makes of `old`.
+fn marking(m: Option<TransportLevelMarking>, old: u8) -> u8 {
+    m.map_or(old, |m| m.value & m.mask)
+}
+
+fn check_far(far: &Far) -> Outcome {
+    let id = far.far_id;
+    if far.action.has(ApplyAction::DUPL) {
+        return Err(RuleRefusal::Duplication(id));
+    }
+    let chosen = [ApplyAction::DROP, ApplyAction::FORW, ApplyAction::BUFF]
+        .iter()
+        .filter(|a| far.action.has(**a))
+        .count();
+    if chosen != 1 {
+        return Err(RuleRefusal::ApplyAction(id));
+    }
+    if far.action.has(ApplyAction::FORW) && !far.has_parameters {
+        return Err(RuleRefusal::FarWithoutParameters(id));
+    }
+    match far.destination {
+        DestinationInterface::Access | DestinationInterface::Core | DestinationInterface::N6Lan => Ok(()),
+        _ if !far.action.has(ApplyAction::FORW) => Ok(()),
+        DestinationInterface::CpFunction
+        | DestinationInterface::LiFunction
+        | DestinationInterface::VnInternal => Err(RuleRefusal::Destination(id)),
+    }
+}

@@ -1,0 +1,138 @@
+//! PDRs and traffic endpoints of a message, into a draft.
+
+use whimbrel_ids::Teid;
+use whimbrel_pfcp::ie::{FTeid, FailedRuleId, PdrId, SdfFilter, SourceInterface};
+use whimbrel_pfcp::rule::{
+    CreatePdr, CreateTrafficEndpoint, CreatedPdr, CreatedTrafficEndpoint, Pdi, UpdatePdr,
+};
+
+use super::allocate::Allocator;
+use super::draft::{Draft, PdrDraft};
+use super::refusal::RuleRefusal;
+use super::{Filter, NONE, Outcome, Pdr};
+use crate::limits::{FILTERS_PER_PDR_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
+
+impl Allocator<'_> {
+    pub(super) fn create_endpoint(&mut self, d: &mut Draft, e: &CreateTrafficEndpoint) -> Outcome {
+        let id = PdrId(0); // the refusal names a PDR; an endpoint has none yet
+        let mut created = CreatedTrafficEndpoint {
+            traffic_endpoint_id: e.traffic_endpoint_id,
+            local_f_teid: None,
+            ue_ip_addresses: Vec::new(),
+        };
+        let mut teid = Teid(0);
+        if let Some(f) = &e.local_f_teid {
+            (teid, created.local_f_teid) = self.tunnel(d, f, id)?;
+        }
+        for a in &e.ue_ip_addresses {
+            created.ue_ip_addresses.extend(self.address(d, a, id)?);
+        }
+        d.endpoints.insert(e.traffic_endpoint_id, teid);
+        if created.local_f_teid.is_some() || !created.ue_ip_addresses.is_empty() {
+            self.created_traffic_endpoints.push(created);
+        }
+        Ok(())
+    }
+
+    pub(super) fn create_pdr(&mut self, d: &mut Draft, m: &CreatePdr) -> Outcome {
+        let id = m.pdr_id;
+        if d.pdrs.contains_key(&id) {
+            return Err(RuleRefusal::DuplicateRule(FailedRuleId::Pdr(id)));
+        }
+        if !m.activate_predefined_rules.is_empty() {
+            return Err(RuleRefusal::PredefinedRule(id));
+        }
+        let far_id = m.far_id.ok_or(RuleRefusal::PdrWithoutFar(id))?;
+        let pdr = self.detect(d, id, m.precedence.0, &m.pdi)?;
+        d.pdrs.insert(id, PdrDraft { pdr, far_id, qer_ids: m.qer_ids.clone(), urr_ids: m.urr_ids.clone() });
+        Ok(())
+    }
+
+    pub(super) fn update_pdr(&mut self, d: &mut Draft, m: &UpdatePdr) -> Outcome {
+        let id = m.pdr_id;
+        if !m.activate_predefined_rules.is_empty() {
+            return Err(RuleRefusal::PredefinedRule(id));
+        }
+        let Some(mut p) = d.pdrs.get(&id).cloned() else {
+            return Err(RuleRefusal::NoSuchRule(FailedRuleId::Pdr(id)));
+        };
+        if let Some(pdi) = &m.pdi {
+            p.pdr = self.detect(d, id, p.pdr.precedence, pdi)?;
+        }
+        if let Some(v) = m.precedence {
+            p.pdr.precedence = v.0;
+        }
+        p.far_id = m.far_id.unwrap_or(p.far_id);
+        if !m.qer_ids.is_empty() {
+            p.qer_ids = m.qer_ids.clone();
+        }
+        if !m.urr_ids.is_empty() {
+            p.urr_ids = m.urr_ids.clone();
+        }
+        d.pdrs.insert(id, p);
+        Ok(())
+    }
+
+    /// Judges packet detection information.
+    fn detect(&mut self, d: &mut Draft, id: PdrId, precedence: u32, pdi: &Pdi) -> Result<Pdr, RuleRefusal> {
+        if pdi.application_id.is_some() {
+            return Err(RuleRefusal::ApplicationId(id));
+        }
+        if !pdi.ethernet_packet_filters.is_empty() {
+            return Err(RuleRefusal::Ethernet(id));
+        }
+        let mut created = CreatedPdr { pdr_id: id, local_f_teid: None, ue_ip_addresses: Vec::new() };
+        let mut teid = Teid(0);
+        let mut endpoint = None;
+        if let Some(e) = pdi.traffic_endpoint_ids.first() {
+            teid = *d.endpoints.get(e).ok_or(RuleRefusal::UnknownTrafficEndpoint(id, *e))?;
+            endpoint = Some(*e);
+        }
+        let mut choose_id = None;
+        if let Some(f) = &pdi.f_teid {
+            if let FTeid::Choose { choose_id: c, .. } = f {
+                choose_id = *c;
+            }
+            (teid, created.local_f_teid) = self.tunnel(d, f, id)?;
+        }
+        if pdi.source_interface == SourceInterface::Access && teid.0 == 0 {
+            return Err(RuleRefusal::NoFTeid(id));
+        }
+        for a in &pdi.ue_ip_addresses {
+            created.ue_ip_addresses.extend(self.address(d, a, id)?);
+        }
+        if created.local_f_teid.is_some() || !created.ue_ip_addresses.is_empty() {
+            self.created_pdrs.push(created);
+        }
+        Ok(Pdr {
+            teid,
+            precedence,
+            qfis: pdi.qfis.iter().fold(0, |set, q| set | 1 << q.value()),
+            filters: filters(d, id, pdi)?,
+            source: pdi.source_interface,
+            far: NONE,
+            qers: [NONE; QERS_PER_PDR_MAX],
+            urrs: [NONE; URRS_PER_PDR_MAX],
+            pdr_id: id,
+            choose_id,
+            endpoint,
+        })
+    }
+}
+
+fn filters(d: &Draft, id: PdrId, pdi: &Pdi) -> Result<Box<[Filter]>, RuleRefusal> {
+    if pdi.sdf_filters.len() > FILTERS_PER_PDR_MAX {
+        return Err(RuleRefusal::TooMany(FailedRuleId::Pdr(id)));
+    }
+    let filter = |sdf: &SdfFilter| {
+        // A filter of a name alone is the one of that name elsewhere in the session (TS 29.244 §8.2.5).
+        let named = || {
+            let all = d.pdrs.values().flat_map(|p| p.pdr.filters.iter());
+            all.into_iter().find(|f| f.id.is_some() && f.id == sdf.filter_id).cloned()
+        };
+        let alone = sdf.flow_description.is_none() && sdf.filter_id.is_some();
+        let read = if alone { named().or_else(|| Filter::new(sdf)) } else { Filter::new(sdf) };
+        read.ok_or(RuleRefusal::FlowDescription(id))
+    };
+    pdi.sdf_filters.iter().map(filter).collect()
+}
