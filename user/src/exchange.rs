@@ -42,6 +42,8 @@ pub struct Effects {
     pub end_markers: Vec<EndMarker>,
     /// Drop what is buffered (DROBU).
     pub drop_buffered: bool,
+    /// The SMF did not hear of packets that wait: the next one is reported again.
+    pub notify_again: bool,
     /// Usage rules to report at once.
     pub query: Query,
     /// If usage (queried, or of rules removed) is wanted: names the answer.

@@ -383,6 +383,9 @@ fn unanswered_report_is_sent_three_times() {
     assert_eq!(net.reports().len(), 1);
     net.advance(START + Duration::from_secs(60));
     assert_eq!(net.reports().len(), 2);
+    net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0));
+    assert_eq!(net.reports().len(), 1, "the next packet asks again");
+    assert_eq!(net.upf.u.counters().held, 2);
     assert!(net.out.events.iter().any(|e| matches!(e, Event::ReportUnanswered { .. })));
     assert_eq!(net.upf.c.session_count(), 1);
 }

@@ -61,6 +61,7 @@ impl UpfC {
         let mut effects = Effects {
             end_markers: changed.end_markers,
             drop_buffered: flags.has(SessionModificationFlags::DROBU),
+            notify_again: false,
             token: None,
             query,
         };

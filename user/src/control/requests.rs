@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_ids::{Instant, Seid};
@@ -9,6 +10,7 @@ use whimbrel_pfcp::{Message, SEQUENCE_MAX};
 
 use super::{Outbox, UpfC};
 use crate::event::Event;
+use crate::exchange::{Change, Effects};
 use crate::limits::{REQUESTS_MAX, RETRANSMISSIONS_PER_TICK_MAX};
 use crate::session_id::{SessionId, mix};
 
@@ -116,7 +118,16 @@ impl UpfC {
             let Some(r) = self.requests.by_sequence.remove(&sequence) else { continue };
             match r.message_type {
                 whimbrel_pfcp::message_type::HEARTBEAT_REQUEST => self.silent(r.peer, out),
-                _ => out.events.push(Event::ReportUnanswered { peer: r.peer }),
+                _ => {
+                    out.events.push(Event::ReportUnanswered { peer: r.peer });
+                    // Else the phone would not be paged until its rules change.
+                    if let Some((session, s)) =
+                        r.session.and_then(|id| self.sessions.get(id).map(|s| (id, s)))
+                    {
+                        let effects = Effects { notify_again: true, ..Effects::default() };
+                        out.changes.push(Change::Put { session, rules: Arc::clone(&s.rules), effects });
+                    }
+                }
             }
         }
     }

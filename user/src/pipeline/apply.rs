@@ -74,6 +74,10 @@ impl UpfU {
             advertise(&s.rules, &mut s.state, &mut self.shared, network, now);
         }
         self.drain(now, id.index, effects.drop_buffered);
+        if let Some(s) = self.sessions[index].as_deref_mut().filter(|_| effects.notify_again) {
+            s.state.notified = false;
+            s.state.error_told = false;
+        }
         self.arm(id.index);
     }
 
