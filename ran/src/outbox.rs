@@ -26,11 +26,6 @@ impl<T> Outbox<T> {
         self.0.drain(..)
     }
 
-    /// Gives everything away, in order.
-    pub fn into_items(self) -> impl Iterator<Item = T> {
-        self.0.into_iter()
-    }
-
     /// Whether nothing is there.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

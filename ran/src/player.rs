@@ -73,6 +73,7 @@ pub struct Player {
     playing: u64,
     reports: Vec<Report>,
     inner: Outbox<Output>,
+    spare: Outbox<Output>,
     started: bool,
 }
 
@@ -113,6 +114,7 @@ impl Player {
             playing: 0,
             reports: Vec::new(),
             inner: Outbox::new(),
+            spare: Outbox::new(),
             started: false,
         })
     }
@@ -229,8 +231,10 @@ impl Player {
     /// Judges what happened in the RAN and passes it on, until nothing more follows.
     fn pump(&mut self, now: Instant, out: &mut Outbox<Output>) {
         while !self.inner.is_empty() {
-            let batch = core::mem::take(&mut self.inner);
-            for output in batch.into_items() {
+            // Two buffers in turn, so that nothing is allocated anew.
+            let mut batch = core::mem::take(&mut self.spare);
+            core::mem::swap(&mut batch, &mut self.inner);
+            for output in batch.drain() {
                 match &output {
                     Output::Phone(phone, event) => self.on_phone(now, *phone, event),
                     Output::Task(phone, outcome) => self.on_task(now, *phone, outcome),
@@ -242,6 +246,7 @@ impl Player {
                 }
                 out.push(output);
             }
+            self.spare = batch;
         }
         if self.playing == 0 && self.section.is_some_and(|(s, _)| self.arrived >= s.count) {
             self.end_section(now, out);

@@ -323,8 +323,8 @@ impl<'a> Runner<'a> {
 
     /// Sends what the machines want sent, and makes what their events ask for.
     fn send(&mut self, now: Instant, watch: &mut dyn Watch) -> Result<(), RunError> {
-        let out = std::mem::take(&mut self.out);
-        for output in out.into_items() {
+        let mut out = std::mem::take(&mut self.out);
+        for output in out.drain() {
             match output {
                 Output::Ngap { gnb, stream, octets } => {
                     if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
@@ -357,6 +357,7 @@ impl<'a> Runner<'a> {
                 Output::Task(..) => {}
             }
         }
+        self.out = out;
         Ok(())
     }
 

@@ -36,6 +36,8 @@ pub(super) fn is_non_ue_associated(message: &Message) -> bool {
 
 impl Gnb {
     pub(super) fn association_up(&mut self, now: Instant, streams: u16, out: &mut Outbox<Output>) {
+        // A peer that set its association up anew has forgotten everybody (RFC 9260 §5.2.4.1 A).
+        self.drop_all(Cause::Misc(CauseMisc::Unspecified), out);
         self.streams = streams.max(1);
         self.set_up(now, out);
     }

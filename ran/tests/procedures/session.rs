@@ -174,6 +174,17 @@ fn service_rejected_by_a_core_that_forgot() {
     assert!(events.iter().any(|e| matches!(e, Event::Registered { .. })), "{events:?}");
 }
 
+#[test] // TS 24.501 §4.4.4.3: a service request that cannot be verified is refused, and the phone registers anew
+fn service_request_with_a_wrong_mac() {
+    let mut net = with_session();
+    go_idle(&mut net);
+    net.ue.faults_mut().wrong_mac = 1;
+    net.take_events();
+    net.command(Command::ServiceRequest);
+    let events = net.take_events();
+    assert!(events.iter().any(|e| matches!(e, Event::Registered { .. })), "{events:?}");
+}
+
 #[test] // TS 24.501 §5.6.1.7 a: T3517
 fn service_request_without_an_answer() {
     let mut net = with_session();
@@ -229,6 +240,10 @@ fn reset_and_loss_of_the_association() {
     assert!(!net.ue.is_connected() && !net.gnb.is_up());
     net.command(Command::ServiceRequest);
     assert!(!net.ue.is_connected());
+    let mut net = with_session();
+    net.gnb(gnb::Input::AssociationUp { streams: 4 });
+    assert!(!net.ue.is_connected() && net.gnb.is_up());
+    net.take_events();
 }
 
 #[test] // TS 38.413 §8.7.4, §10
