@@ -2,7 +2,7 @@
 //!
 //! TS 24.501 §5.4.1.3.7, §5.4.2.7, §5.4.4.6, §5.5.1.2.8, §5.5.2.2.6, §5.6.1.8; TS 23.502 §4.2.6.
 
-use whimbrel_nas::ie::{MmCause, RegistrationKind};
+use whimbrel_nas::ie::{MmCause, MobileIdentity, RegistrationKind};
 use whimbrel_nas::mm::{Message, MmStatus};
 use whimbrel_ngap::ie::{Cause, CauseNas};
 
@@ -23,7 +23,7 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
         Payload::PfcpAnswer { to, octets } => smf::answered(ue, *to, octets.as_deref()),
         Payload::PfcpReport { psi, octets } => smf::report(ue, *psi, octets),
         Payload::Udm { to, answer } => {
-            let late = ue.with(|p| p.lanes.answer(*to, Input::Udm(answer.clone()))).is_err();
+            let late = ue.with(|p| p.lanes.answer(*to, Input::Udm(Box::new(answer.clone())))).is_err();
             if late {
                 ue.remark(|b| b.no_effect = true);
             }
@@ -63,28 +63,52 @@ fn obey(ue: Ue, command: Command) {
         }
         Command::Deregister => amf::by_network(ue),
         Command::UpfRestarted => smf::upf_restarted(ue),
+        #[cfg(feature = "fault-injection")]
+        Command::Panic => ue.with(|_| panic!("a fault was injected")),
     }
 }
 
 /// A 5GMM message that passed the security rules.
 pub(crate) fn mm(ue: Ue, received: Received) {
-    let Received { message, protected, digest } = received;
+    let Received { message, protected, content } = received;
     let running = ue.with(|p| p.lanes.procedure(Lane::Mobility));
-    let repeated = ue.with(|p| p.amf.answering == digest);
+    let repeated = ue.with(|p| p.amf.answering == content);
     match message {
-        // §5.5.1.2.8 d: the same request again changes nothing; another one starts over.
+        // §5.5.1.2.8 d, e: the same request again has REGISTRATION ACCEPT sent again if that was sent, else it changes
+        // nothing; another one starts over.
         Message::RegistrationRequest(_) if running == Some(Procedure::Registration) && repeated => {
-            duplicate(ue)
+            let again = Input::Mm(Box::new(message));
+            if ue.with(|p| p.lanes.deliver(Lane::Mobility, again)).is_err() {
+                duplicate(ue);
+            }
+        }
+        // §5.5.2.3.5: the network's deregistration goes on; an initial registration takes its place.
+        Message::RegistrationRequest(ref m)
+            if running == Some(Procedure::DeregistrationByNetwork)
+                && m.registration_type.kind != RegistrationKind::Initial =>
+        {
+            amf::out_of_state(ue);
+        }
+        Message::ServiceRequest(_) if running == Some(Procedure::DeregistrationByNetwork) => {
+            amf::out_of_state(ue);
         }
         Message::RegistrationRequest(m) => {
+            if protected && let MobileIdentity::Guti(guti) = &m.mobile_identity {
+                amf::settle_tmsi(ue, guti.tmsi);
+            }
             if m.registration_type.kind == RegistrationKind::Initial {
                 smf::release_all(ue); // §5.5.1.2.4: an initial registration begins without sessions
             }
-            amf::register(ue, Box::new(m), protected, digest);
+            amf::register(ue, Box::new(m), protected, content);
         }
         // §5.6.1.8 d.
         Message::ServiceRequest(_) if running == Some(Procedure::ServiceRequest) && repeated => duplicate(ue),
-        Message::ServiceRequest(m) if protected && ue.with(|p| p.amf.registered) => amf::serve(ue, m, digest),
+        Message::ServiceRequest(m) if protected && ue.with(|p| p.amf.registered) => {
+            if let MobileIdentity::STmsi(s_tmsi) = &m.s_tmsi {
+                amf::settle_tmsi(ue, s_tmsi.tmsi);
+            }
+            amf::serve(ue, m, content);
+        }
         Message::ServiceRequest(_) | Message::ControlPlaneServiceRequest(_) => amf::reject_stranger(ue),
         // §5.5.2.2.6: whatever runs, the phone leaves.
         Message::DeregistrationRequestUeOriginating(m) => amf::by_ue(ue, &m),
@@ -130,6 +154,14 @@ pub(crate) fn release_requested(ue: Ue, cause: Cause) {
         return duplicate(ue);
     }
     amf::release(ue, cause);
+}
+
+/// After each input: a phone that is not registered, and for which nothing is under way, has nothing to stay for. What
+/// strangers leave behind would else fill the table.
+pub(crate) fn settle(ue: Ue) {
+    if ue.with(|p| p.lanes.idle() && !p.amf.registered) {
+        amf::dismiss(ue);
+    }
 }
 
 fn duplicate(ue: Ue) {

@@ -108,6 +108,28 @@ pub struct DataNetwork {
     pub p_cscf_v6: Vec<Ipv6Addr>,
     /// Link MTU in octets told to phones: what is left of N3's MTU within the tunnel.
     pub mtu: u16,
+    /// What gNBs are told about protecting its user plane; `None`: nothing, they decide (TS 33.501 §6.6.1).
+    pub up_security: Option<UpSecurity>,
+}
+
+/// User plane security enforcement information (TS 23.501 §5.10.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpSecurity {
+    /// Integrity protection.
+    pub integrity: UpProtection,
+    /// Confidentiality protection.
+    pub confidentiality: UpProtection,
+}
+
+/// Whether one kind of protection applies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpProtection {
+    /// No session without it.
+    Required,
+    /// Where the gNB can.
+    Preferred,
+    /// Never.
+    NotNeeded,
 }
 
 /// Durations of the network's NAS timers (TS 24.501 Table 10.2.2, Table 10.3.2) and guards.
@@ -117,6 +139,8 @@ pub struct Timers {
     pub t3512: Duration,
     /// After five failed registrations: told to the phone.
     pub t3502: Duration,
+    /// Paging sent again.
+    pub t3513: Duration,
     /// DEREGISTRATION REQUEST sent again.
     pub t3522: Duration,
     /// REGISTRATION ACCEPT sent again.
@@ -144,7 +168,8 @@ impl Default for Timers {
         Self {
             t3512: Duration::from_secs(54 * 60), // TS 24.501 Table 10.2.1
             t3502: Duration::from_secs(12 * 60), // TS 24.501 Table 10.2.1
-            t3522: Duration::from_secs(6),       // TS 24.501 Table 10.2.2
+            t3513: Duration::from_secs(2), // left to the network (TS 24.501 Table 10.2.2); longer than any paging cycle
+            t3522: Duration::from_secs(6), // TS 24.501 Table 10.2.2
             t3550: Duration::from_secs(6),
             t3555: Duration::from_secs(6),
             t3560: Duration::from_secs(6),

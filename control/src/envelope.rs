@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use whimbrel_ids::{AmfUeNgapId, Instant, Pei, Seid, Supi, Tmsi};
+use whimbrel_ids::{AmfUeNgapId, Instant, Pei, Seid, Supi, Tai, Tmsi};
 
 use crate::event::Event;
 use crate::udm;
@@ -138,11 +138,16 @@ pub enum Command {
     Deregister,
     /// The UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
     UpfRestarted,
+    /// A fault of ours, made on purpose: tests that the aggregator survives one.
+    #[cfg(feature = "fault-injection")]
+    Panic,
 }
 
 /// All that one input caused; leaves as a whole or not at all.
 #[derive(Debug, Default)]
 pub struct Batch {
+    /// The terms of the envelope that caused it: lower ones than a receiver has seen are refused.
+    pub terms: (u32, u32),
     /// What leaves, in order; an output's index is its place here.
     pub outputs: Vec<Output>,
     /// When the phone wants a [`Payload::Tick`].
@@ -207,6 +212,13 @@ pub enum Effect {
         /// The PFCP message.
         octets: Vec<u8>,
     },
+    /// PAGING, once; the aggregator fans it out to the gNBs of these tracking areas.
+    Page {
+        /// Where the phone may be.
+        tais: Vec<Tai>,
+        /// The NGAP message.
+        octets: Vec<u8>,
+    },
     /// A UDM service operation.
     Udm(udm::Request),
 }
@@ -218,7 +230,8 @@ impl Output {
             Effect::N2 { association, octets } => fnv(fnv(1, &association.0.to_be_bytes()), octets),
             Effect::N4 { octets } => fnv(2, octets),
             Effect::N4Answer { octets } => fnv(3, octets),
-            Effect::Udm(request) => fnv(4, format!("{request:?}").as_bytes()),
+            Effect::Page { octets, .. } => fnv(5, octets),
+            Effect::Udm(request) => fnv(4, &request.digest_octets()),
         }
     }
 }

@@ -83,6 +83,8 @@ pub enum Deregistered {
     Implicitly,
     /// The operator wanted it.
     ByOperator,
+    /// Its machine failed on an input: a fault of ours, which cost this phone its context and no other phone anything.
+    Fault,
 }
 
 /// Why a phone's message was dropped. Each is a counter.

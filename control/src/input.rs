@@ -15,10 +15,12 @@ pub(crate) enum Input {
     Sm(Box<sm::Message>),
     /// A UE-associated NGAP message.
     Ngap(Box<Message>),
+    /// The gNB has set up the phone's context, for whoever waited for that.
+    ContextSetUp,
     /// This session's part of an NGAP message, with its transfer octets.
     N2Sm(N2Outcome, Vec<u8>),
     /// The UPF's answer; `None`: it did not answer.
     Pfcp(Option<Box<whimbrel_pfcp::Message>>),
     /// The UDM's answer.
-    Udm(udm::Answer),
+    Udm(Box<udm::Answer>),
 }

@@ -19,6 +19,8 @@ pub struct Phone {
     pub id: PhoneId,
     /// Clock of the last input.
     pub clock: u64,
+    /// The highest terms that stamped an input: of the aggregator, and of the phone's assignment to its shard.
+    pub terms: (u32, u32),
     /// The AMF's part.
     pub amf: AmfContext,
     /// The SMF's part, by PDU session identity.
@@ -84,6 +86,8 @@ pub struct Connection {
     pub ran_ue_ngap_id: RanUeNgapId,
     /// The gNB holds a UE context (INITIAL CONTEXT SETUP succeeded).
     pub context_set_up: bool,
+    /// It was asked to, and has not answered yet.
+    pub context_pending: bool,
     /// The gNB asked for one (UE Context Request, TS 38.413 §8.6.1).
     pub context_requested: bool,
     /// The UE-AMBR was told on this connection (TS 38.413 §8.2.1.2).
@@ -97,7 +101,14 @@ pub struct Connection {
 impl Phone {
     /// A phone of which nothing is known.
     pub fn new(id: PhoneId) -> Self {
-        Self { id, clock: 0, amf: AmfContext::default(), sessions: BTreeMap::new(), lanes: Lanes::default() }
+        Self {
+            id,
+            clock: 0,
+            terms: (0, 0),
+            amf: AmfContext::default(),
+            sessions: BTreeMap::new(),
+            lanes: Lanes::default(),
+        }
     }
 
     /// Who it is, as far as is known.

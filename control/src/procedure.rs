@@ -39,12 +39,14 @@ pub(crate) struct Repeated {
     what: &'static str,
     timer: Duration,
     left: u8,
+    /// It was sent again at once, because the gNB could not deliver it.
+    hastened: bool,
 }
 
 impl Repeated {
     /// A message that was just sent for the first time.
     pub(crate) fn new(what: &'static str, timer: Duration) -> Self {
-        Self { what, timer, left: ATTEMPTS }
+        Self { what, timer, left: ATTEMPTS, hastened: false }
     }
 }
 
@@ -54,18 +56,27 @@ pub(crate) async fn attempt(
     repeated: &mut Repeated,
     accepts: fn(&Input) -> bool,
 ) -> Result<Option<Input>, End> {
-    match ue.receive(accepts, repeated.timer).await {
-        Ok(input) => Ok(Some(input)),
-        Err(Interrupt::TimedOut) => {
-            repeated.left -= 1;
-            if repeated.left == 0 {
-                return Err(Refusal::NoAnswer(repeated.what).into());
+    loop {
+        match ue.receive_repeating(accepts, repeated.timer).await {
+            Ok(input) => return Ok(Some(input)),
+            // Sent again at once, but only once: a gNB that never delivers does not use up the attempts in a moment.
+            Err(Interrupt::NotDelivered) if repeated.hastened => {}
+            Err(Interrupt::NotDelivered) => {
+                repeated.hastened = true;
+                break;
             }
-            ue.event(Event::Repeated(repeated.what));
-            Ok(None)
+            Err(Interrupt::TimedOut) => {
+                repeated.left -= 1;
+                if repeated.left == 0 {
+                    return Err(Refusal::NoAnswer(repeated.what).into());
+                }
+                break;
+            }
+            Err(other) => return Err(other.into()),
         }
-        Err(other) => Err(other.into()),
     }
+    ue.event(Event::Repeated(repeated.what));
+    Ok(None)
 }
 
 /// Sends a 5GMM message and repeats it until one of the accepted messages comes.

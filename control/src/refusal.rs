@@ -70,6 +70,8 @@ pub enum Refusal {
     NoIdentity,
     /// The phone believes to be registered, and nobody here knows it.
     NoContext,
+    /// It asked for emergency service, which there is none of.
+    Emergency,
     /// The phone supports none of the configured algorithms.
     NoCommonAlgorithm {
         /// NEA0 to NEA7 that the phone supports, highest bit first.
@@ -151,7 +153,9 @@ impl Refusal {
             Self::SessionType { .. } | Self::UnsupportedSessionType | Self::SscMode(_) => {
                 RefusalKind::SessionType
             }
-            Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => RefusalKind::Protocol,
+            Self::Emergency | Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
+                RefusalKind::Protocol
+            }
         }
     }
 
@@ -183,6 +187,8 @@ impl Refusal {
             Self::SessionType { .. } | Self::UnsupportedSessionType | Self::SscMode(_) => {
                 MmCause::PayloadWasNotForwarded
             }
+            // #5 is the one that costs the phone nothing but this attempt (§5.5.1.2.7).
+            Self::Emergency => MmCause::PeiNotAccepted,
             Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
                 MmCause::ProtocolErrorUnspecified
             }
@@ -217,6 +223,7 @@ impl Refusal {
             | Self::OtherHomeNetwork(_)
             | Self::NoIdentity
             | Self::NoContext
+            | Self::Emergency
             | Self::NoCommonAlgorithm { .. }
             | Self::SecurityModeRejected(_)
             | Self::TaiNotServed(_) => SmCause::UserAuthenticationOrAuthorizationFailed,
@@ -267,6 +274,10 @@ impl Refusal {
             Self::NoIdentity => "look at the phone: it sent no SUCI when asked".into(),
             Self::NoContext => {
                 "nothing: it registers anew by itself (the core restarted, or gave it up)".into()
+            }
+            Self::Emergency => {
+                "nothing here: emergency calls need another network, which the phone looks for by itself"
+                    .into()
             }
             Self::NoCommonAlgorithm { .. } => {
                 "add one of the phone's algorithms to `security.integrity` and `security.ciphering`".into()
@@ -328,6 +339,9 @@ impl fmt::Display for Refusal {
             }
             Self::NoIdentity => f.write_str("it gave no usable identity"),
             Self::NoContext => f.write_str("it believes to be registered, and is not"),
+            Self::Emergency => {
+                f.write_str("it asked for emergency service, which this network does not have")
+            }
             Self::NoCommonAlgorithm { ciphering, integrity } => write!(
                 f,
                 "it offers NEA {} and NIA {}, none of which is configured",

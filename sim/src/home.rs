@@ -102,6 +102,7 @@ pub fn default_config() -> Config {
         p_cscf_v4: Vec::new(),
         p_cscf_v6: Vec::new(),
         mtu: 1400,
+        up_security: None,
     };
     let data_networks = ["internet", "ims"].map(|n| (n.parse().expect("a DNN"), network.clone()));
     Config {

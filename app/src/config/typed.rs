@@ -78,6 +78,7 @@ fn data_network(network: &DataNetwork) -> control::DataNetwork {
         p_cscf_v4: fours(&network.p_cscf),
         p_cscf_v6: sixes(&network.p_cscf),
         mtu: network.mtu,
+        up_security: None,
     }
 }
 
@@ -105,6 +106,7 @@ fn timers(t: &Timers) -> control::Timers {
         implicit_deregistration: t.implicit_deregistration,
         guard: t.guard,
         connection_idle: t.connection_idle,
+        ..control::Timers::default()
     }
 }
 

@@ -30,9 +30,10 @@ pub(crate) fn reallocate_guti(ue: Ue) {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::ConfigurationUpdate, subject, took });
+                end::let_go_when_unused(ue);
             }
             // TS 24.501 §5.4.4.6 b: after the fifth expiry both 5G-GUTIs stay good until one is used.
-            Err(End::Refused(_)) => {}
+            Err(End::Refused(_)) => end::let_go_when_unused(ue),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
         }
     });

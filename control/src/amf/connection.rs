@@ -23,7 +23,7 @@ use crate::envelope::{AssociationId, Disposition, Effect};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::phone::Connection;
-use crate::shard::{Interrupt, Lane, Ue};
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
 
 /// The first message of a connection.
@@ -59,7 +59,7 @@ pub(crate) fn initial_ue_message(
         }
         First::Read(received) => {
             adopt(ue, association, amf_ue_ngap_id, &m, received.protected);
-            collision::mm(ue, received);
+            collision::mm(ue, *received);
         }
     }
 }
@@ -87,7 +87,7 @@ fn adopt(
         let ids = UeNgapIdPair::new(former.amf_ue_ngap_id, former.ran_ue_ngap_id);
         let command = release_command(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason);
         emit(ue, former.association, &command.into(), None);
-        lost(ue);
+        detach(ue);
     }
     ue.with(|p| {
         p.amf.reachable_until = None;
@@ -97,6 +97,7 @@ fn adopt(
             amf_ue_ngap_id,
             ran_ue_ngap_id: m.ran_ue_ngap_id,
             context_set_up: false,
+            context_pending: false,
             context_requested: m.ue_context_request.is_some(),
             ambr_told: false,
             follow_on: false,
@@ -106,18 +107,27 @@ fn adopt(
     locate(ue, &m.user_location_information);
 }
 
-/// The connection is gone, by whatever way: what ran over it is interrupted, its sessions' user planes wait.
+/// The connection is gone, by whatever way: what ran over it is interrupted, its sessions' user planes wait, and a
+/// phone for which data arrived meanwhile is paged.
 pub(crate) fn lost(ue: Ue) {
+    detach(ue);
+    an_release::begin_reachability(ue);
+    super::page_if_awaited(ue);
+}
+
+fn detach(ue: Ue) {
     ue.with(|p| {
         p.amf.connection = None;
         p.amf.connection_until = None;
         p.lanes.interrupt(Lane::Mobility, Interrupt::ConnectionLost);
         for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
-            p.lanes.interrupt(Lane::Session(psi), Interrupt::ConnectionLost);
+            // What lets the user plane go does not need the connection.
+            if p.lanes.procedure(Lane::Session(psi)) != Some(Procedure::UpConnectionDeactivation) {
+                p.lanes.interrupt(Lane::Session(psi), Interrupt::ConnectionLost);
+            }
         }
     });
     smf::deactivate_all(ue);
-    an_release::begin_reachability(ue);
 }
 
 /// Notes where the phone is.
@@ -151,6 +161,9 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8]) {
             let mut answer = error_indication(cause);
             (answer.amf_ue_ngap_id, answer.ran_ue_ngap_id) = (ids.map(|i| i.0), ids.and_then(|i| i.1));
             emit(ue, association, &answer.into(), None);
+        }
+        if cause == CauseRadioNetwork::InconsistentRemoteUeNgapId {
+            lost(ue); // both sides let go of a connection whose names they do not agree on (§10.6)
         }
         return;
     }
@@ -204,17 +217,28 @@ fn dispatch(ue: Ue, message: Message) {
             smf::n2_items(ue, m.pdu_session_resource_released_list_rel_res, smf::N2Outcome::Released);
         }
         Message::UeContextReleaseComplete(_) => to_mobility(ue, message),
-        Message::NasNonDeliveryIndication(_) => ue.event(Event::Repeated("NAS NON DELIVERY INDICATION")),
+        Message::PduSessionResourceNotify(m) => {
+            smf::n2_items(ue, m.pdu_session_resource_released_list_not, smf::N2Outcome::Lost);
+        }
+        // What is being repeated anyway is sent again now (TS 38.413 §8.6.4).
+        Message::NasNonDeliveryIndication(_) => {
+            ue.event(Event::Repeated("NAS NON DELIVERY INDICATION"));
+            ue.with(|p| p.lanes.undelivered());
+        }
+        Message::ErrorIndication(m) => match m.cause {
+            Some(Cause::RadioNetwork(
+                CauseRadioNetwork::UnknownLocalUeNgapId | CauseRadioNetwork::InconsistentRemoteUeNgapId,
+            )) => lost(ue), // the gNB does not have this connection (§10.6)
+            _ => out_of_state(ue),
+        },
         Message::HandoverRequired(m) => {
             let cause = CauseRadioNetwork::HoTargetNotAllowed;
             let failure = HandoverPreparationFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, cause.into());
             send(ue, &failure.into(), None);
         }
         Message::PathSwitchRequest(m) => path_switch_refused(ue, &m),
-        Message::ErrorIndication(_)
-        | Message::LocationReport(_)
+        Message::LocationReport(_)
         | Message::LocationReportingFailureIndication(_)
-        | Message::PduSessionResourceNotify(_)
         | Message::RrcInactiveTransitionReport(_)
         | Message::SecondaryRatDataUsageReport(_)
         | Message::UplinkRanStatusTransfer(_)
@@ -305,6 +329,12 @@ fn release_command(ids: UeNgapIdPair, cause: impl Into<Cause>) -> UeContextRelea
 pub(crate) fn send_release_command(ue: Ue, cause: impl Into<Cause>) {
     let Some((amf, ran)) = ids(ue) else { return };
     send(ue, &release_command(UeNgapIdPair::new(amf, ran), cause).into(), None);
+}
+
+/// Has a gNB let a connection go of which nothing is left here but its name.
+pub fn release_of(connection: AmfUeNgapId) -> Message {
+    let ids = UeNgapIDs::AmfUeNgapId(connection);
+    UeContextReleaseCommand::new(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason.into()).into()
 }
 
 /// The answer to a message whose AMF-UE-NGAP-ID nobody bears (TS 38.413 §10.6).

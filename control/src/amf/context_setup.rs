@@ -18,7 +18,7 @@ use super::nas_transport::n1_sm;
 use crate::input::Input;
 use crate::procedure::End;
 use crate::refusal::Refusal;
-use crate::shard::{Interrupt, Ue};
+use crate::shard::{Interrupt, Lane, Ue};
 use crate::smf;
 
 /// A session to be set up at the gNB, and the NAS message that travels with it.
@@ -29,7 +29,21 @@ struct Item {
 
 /// Namf_Communication_N1N2MessageTransfer (TS 23.502 §4.3.2.2.1 steps 11 and 12): a session's user plane at the gNB, and
 /// its message to the phone. The gNB gets its UE context along the way if it has none yet.
-pub(crate) fn n1_n2_message_transfer(ue: Ue, psi: PduSessionId, n1: Option<sm::Message>) {
+pub(crate) async fn n1_n2_message_transfer(
+    ue: Ue,
+    psi: PduSessionId,
+    n1: Option<sm::Message>,
+) -> Result<(), End> {
+    // One INITIAL CONTEXT SETUP at a time: another session's has gone out already.
+    while ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_pending)) {
+        match ue.receive(|i| matches!(i, Input::ContextSetUp), ue.config().timers.guard).await {
+            Ok(_) => {}
+            Err(Interrupt::TimedOut) => {
+                return Err(Refusal::RadioFailure("no answer to INITIAL CONTEXT SETUP REQUEST").into());
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
     let n1 = n1.and_then(|m| n1_sm(psi, &m));
     let items = [Item { psi, n1 }];
     if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
@@ -37,12 +51,13 @@ pub(crate) fn n1_n2_message_transfer(ue: Ue, psi: PduSessionId, n1: Option<sm::M
     } else {
         set_up_context(ue, None, &items);
     }
+    Ok(())
 }
 
-/// PDU SESSION RESOURCE RELEASE COMMAND with the message that tells the phone (TS 38.413 §8.2.2).
-pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: &sm::Message) {
+/// PDU SESSION RESOURCE RELEASE COMMAND, with the message that tells the phone where it is to be told (TS 38.413 §8.2.2).
+pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&sm::Message>) {
     let Some((amf_id, ran_id)) = ids(ue) else { return };
-    let protected = n1_sm(psi, n1).and_then(|m| protect(ue, &m, Security::Current));
+    let protected = n1.and_then(|n1| n1_sm(psi, n1)).and_then(|m| protect(ue, &m, Security::Current));
     let (nas_pdu, count) = protected.map_or((None, None), |(pdu, count)| (Some(pdu), count));
     let cause = Cause::Nas(CauseNas::NormalRelease);
     let transfer = PduSessionResourceReleaseCommandTransfer::new(cause).to_vec();
@@ -67,7 +82,8 @@ pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) 
     let items: Vec<Item> = sessions.iter().map(|&psi| Item { psi, n1: None }).collect();
     let (wanted, there) = ue.with(|p| {
         let c = p.amf.connection.as_ref();
-        (c.is_some_and(|c| c.context_requested) || !sessions.is_empty(), c.is_some_and(|c| c.context_set_up))
+        let there = c.is_some_and(|c| c.context_set_up || c.context_pending);
+        (c.is_some_and(|c| c.context_requested) || !sessions.is_empty(), there)
     });
     if wanted && !there && set_up_context(ue, Some(message), &items).is_some() {
         return Some(Awaiting);
@@ -104,7 +120,11 @@ pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
         Message::InitialContextSetupResponse(m) => {
             ue.with(|p| {
                 if let Some(c) = &mut p.amf.connection {
-                    c.context_set_up = true;
+                    (c.context_set_up, c.context_pending) = (true, false);
+                }
+                for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
+                    // Those that do not wait for it give it back.
+                    let _ = p.lanes.deliver(Lane::Session(psi), Input::ContextSetUp);
                 }
             });
             smf::n2_items(ue, m.pdu_session_resource_setup_list_cxt_res, smf::N2Outcome::SetUp);
@@ -152,6 +172,9 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
         m.ue_radio_capability = p.amf.radio_capability.as_ref().map(|c| c.to_vec());
         m.index_to_rfsp = p.amf.subscription.as_ref().and_then(|s| s.rfsp);
         m.masked_imeisv = p.amf.pei.filter(|pei| pei.is_imeisv()).map(masked);
+        if let Some(c) = &mut p.amf.connection {
+            c.context_pending = true;
+        }
     });
     send(ue, &m.into(), count);
     Some(())

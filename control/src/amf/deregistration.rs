@@ -12,7 +12,7 @@ use super::nas::Security;
 use crate::event::{Deregistered, Event};
 use crate::input::Input;
 use crate::procedure::{End, Repeated, ask};
-use crate::shard::{Lane, Procedure, Ue};
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
 
 /// The phone leaves (TS 23.502 §4.2.2.3.2). Nothing of this procedure waits: it is done in one step.
 pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
@@ -36,6 +36,11 @@ pub(crate) fn by_network(ue: Ue) {
         match request(ue).await {
             // After the fifth expiry the phone is deregistered all the same (TS 24.501 §5.5.2.3.5 a).
             Ok(()) | Err(End::Refused(_)) => implicitly(ue, Deregistered::ByOperator),
+            // §5.5.2.3.5: an initial registration has taken its place; the phone has begun anew.
+            Err(End::Interrupted(Interrupt::Superseded(Procedure::Registration))) => {
+                let subject = ue.with(|p| p.subject());
+                ue.event(Event::Deregistered { subject, why: Deregistered::ByOperator });
+            }
             Err(End::Interrupted(_)) => implicitly(ue, Deregistered::ByOperator),
         }
     });

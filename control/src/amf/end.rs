@@ -12,15 +12,16 @@ use crate::smf;
 
 /// The phone's context ends: its sessions, its connection, its registration at the UDM, its slot.
 pub(crate) fn dismiss(ue: Ue) {
-    smf::release_all(ue);
-    if ue.with(|p| p.amf.registered) {
-        udm_client::deregister(ue);
+    smf::forget_all(ue);
+    if ue.with(|p| p.amf.subscription.is_some()) {
+        udm_client::deregister(ue); // harmless where the subscriber is registered in another slot by now
     }
     send_release_command(ue, CauseNas::Deregister);
     ue.with(|p| {
         p.amf.connection = None;
         p.amf.registered = false;
     });
+    ue.forget_queued();
     ue.remark(|b| b.disposition = Disposition::Ended);
 }
 

@@ -10,21 +10,23 @@ mod end;
 mod identification;
 mod nas;
 mod nas_transport;
+mod paging;
 mod ran_node;
 mod registration;
 mod security_mode;
 mod service_request;
 mod udm_client;
 
-pub use connection::{overloaded, unknown_local_id};
+pub use connection::{overloaded, release_of, unknown_local_id};
 pub use ran_node::{RanNode, RanNodes, RanOutput, reset_acknowledge};
 
 pub(crate) use an_release::start as release;
 pub(crate) use connection::{bits, ids, initial_ue_message, lost, out_of_state, send_nas, uplink};
 pub(crate) use context_setup::{n1_n2_message_transfer, release_session_resources};
 pub(crate) use deregistration::{by_network, by_ue, implicitly};
-pub(crate) use end::let_go_when_unused;
+pub(crate) use end::{dismiss, let_go_when_unused};
 pub(crate) use nas::{Received, Security};
 pub(crate) use nas_transport::{n1_sm, uplink as uplink_nas_transport};
-pub(crate) use registration::start as register;
+pub(crate) use paging::{downlink_data, page_if_awaited};
+pub(crate) use registration::{settle_tmsi, start as register};
 pub(crate) use service_request::{reject_stranger, start as serve};

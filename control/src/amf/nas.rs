@@ -15,14 +15,14 @@ pub(crate) struct Received {
     pub(crate) message: mm::Message,
     /// Its MAC was right.
     pub(crate) protected: bool,
-    /// A digest of its octets: tells a repetition.
-    pub(crate) digest: u64,
+    /// A digest of what an initial message says, whatever protects it: tells a repetition (TS 24.501 §5.5.1.2.8).
+    pub(crate) content: u64,
 }
 
 /// The first message of a connection.
 pub(crate) enum First {
     /// It may be acted upon here.
-    Read(Received),
+    Read(Box<Received>),
     /// It names this phone and does not prove to be from it.
     Stranger,
     /// It names the phone that bears this 5G-TMSI.
@@ -46,21 +46,35 @@ pub(crate) enum Security {
 pub(crate) fn receive_first(ue: Ue, octets: &[u8], known: bool, addressed: bool) -> First {
     if known {
         return match receive(ue, octets) {
-            Ok(received) if received.protected => First::Read(received),
+            Ok(received) if received.protected => First::Read(Box::new(received)),
             _ => First::Stranger,
         };
     }
-    let message = match unprotected(octets) {
+    let (message, content) = match unprotected(octets) {
         Ok(message) => message,
         Err(why) => return First::Unreadable(why),
     };
+    if !is_initial(&message) {
+        return First::Unreadable(Dropped::OutOfState); // nothing that it could answer was asked here
+    }
     if !addressed
         && let Some(guti) = named_by(&message)
         && guti.guami == ue.config().amf.guami()
     {
         return First::Elsewhere(guti.tmsi);
     }
-    First::Read(Received { message, protected: false, digest: digest(octets) })
+    First::Read(Box::new(Received { message, protected: false, content }))
+}
+
+/// The messages that begin a connection (TS 24.501 §4.4.6).
+fn is_initial(message: &mm::Message) -> bool {
+    matches!(
+        message,
+        mm::Message::RegistrationRequest(_)
+            | mm::Message::ServiceRequest(_)
+            | mm::Message::ControlPlaneServiceRequest(_)
+            | mm::Message::DeregistrationRequestUeOriginating(_)
+    )
 }
 
 /// The 5G-GUTI by which an initial message names its phone.
@@ -78,14 +92,13 @@ fn named_by(message: &mm::Message) -> Option<Guti> {
 
 /// Reads an uplink message under this phone's contexts.
 pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Dropped> {
-    let digest = digest(octets);
     let header = match Envelope::parse(octets).map_err(|_| Dropped::NotNas)? {
         Envelope::PlainMm(_) => None,
         Envelope::PlainSm(_) => return Err(Dropped::NotNas),
-        Envelope::Protected(p) => Some(p.header_type),
+        Envelope::Protected(p) => SecurityHeaderType::from_value(p.header_type as u8),
     };
-    if header.is_some()
-        && let Some((plain, count)) = ue.with(|p| open(&mut p.amf, octets))
+    if let Some(header) = header
+        && let Some((plain, count)) = ue.with(|p| open(&mut p.amf, header, octets))
     {
         ue.with(|p| {
             if let Some(c) = &mut p.amf.connection {
@@ -93,7 +106,10 @@ pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Dropped> {
             }
         });
         let message = mm::Message::decode(&plain).map_err(|_| Dropped::NotNas)?;
-        let message = whole(ue, message, count);
+        if !fits(header, &message) {
+            return Err(Dropped::Integrity);
+        }
+        let (message, content) = whole(ue, message, count, &plain);
         if matches!(
             message,
             mm::Message::RegistrationRequest(_)
@@ -102,38 +118,61 @@ pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Dropped> {
         ) {
             ue.with(|p| p.amf.as_count = Some(count));
         }
-        return Ok(Received { message, protected: true, digest });
+        return Ok(Received { message, protected: true, content });
     }
     // Not protected, or not under keys of ours (TS 24.501 §4.4.4.3): few messages may pass, and none once protection
     // was seen on this connection.
     if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.secured)) {
         return Err(if header.is_some() { Dropped::Integrity } else { Dropped::Unprotected });
     }
-    let message = unprotected(octets)?;
-    Ok(Received { message, protected: false, digest })
+    let (message, content) = unprotected(octets)?;
+    Ok(Received { message, protected: false, content })
 }
 
-/// Opens a protected message under the proposed context or the one in force.
-fn open(amf: &mut crate::phone::AmfContext, octets: &[u8]) -> Option<(Vec<u8>, NasCount)> {
-    let mut plain = Vec::new();
-    let contexts = [amf.proposed.as_deref_mut(), amf.security.as_deref_mut()];
-    for context in contexts.into_iter().flatten() {
-        if let Ok(opened) = context.unprotect(octets, &mut plain) {
-            return Some((plain, opened.count));
+/// Opens a protected message under the context that its header type names: the proposed one or the one in force
+/// (TS 24.501 §9.3.1).
+fn open(
+    amf: &mut crate::phone::AmfContext,
+    header: SecurityHeaderType,
+    octets: &[u8],
+) -> Option<(Vec<u8>, NasCount)> {
+    let context = match header {
+        SecurityHeaderType::IntegrityProtected | SecurityHeaderType::IntegrityProtectedAndCiphered => {
+            amf.security.as_deref_mut()
         }
+        SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext => amf.proposed.as_deref_mut(),
+        // SECURITY MODE COMMAND: no phone sends it.
+        SecurityHeaderType::IntegrityProtectedWithNewContext => None,
+    };
+    let mut plain = Vec::with_capacity(octets.len());
+    let opened = context?.unprotect(octets, &mut plain).ok()?;
+    Some((plain, opened.count))
+}
+
+/// Whether a message may have come under this header type (TS 24.501 §4.4.5, §4.4.6, §9.3.1): SECURITY MODE COMPLETE alone
+/// takes a new context into use, and initial messages alone are not ciphered as a whole.
+fn fits(header: SecurityHeaderType, message: &mm::Message) -> bool {
+    let completes = matches!(message, mm::Message::SecurityModeComplete(_));
+    match header {
+        SecurityHeaderType::IntegrityProtected => is_initial(message),
+        SecurityHeaderType::IntegrityProtectedAndCiphered => !completes,
+        SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext => completes,
+        SecurityHeaderType::IntegrityProtectedWithNewContext => false,
     }
-    None
 }
 
 /// An initial message shows only what is needed to find its context; the rest is ciphered in a container of its own
-/// under the COUNT of the message (TS 24.501 §4.4.6).
-fn whole(ue: Ue, message: mm::Message, count: NasCount) -> mm::Message {
+/// under the COUNT of the message (TS 24.501 §4.4.6). With a digest of what it says.
+fn whole(ue: Ue, message: mm::Message, count: NasCount, plain: &[u8]) -> (mm::Message, u64) {
+    if !is_initial(&message) {
+        return (message, 0);
+    }
     let container = match &message {
         mm::Message::RegistrationRequest(m) => m.nas_message_container.as_ref(),
         mm::Message::ServiceRequest(m) => m.nas_message_container.as_ref(),
         _ => None,
     };
-    let Some(container) = container else { return message };
+    let Some(container) = container else { return (message, digest(plain)) };
     let mut value = container.to_vec();
     ue.with(|p| {
         if let Some(context) = &mut p.amf.security {
@@ -142,13 +181,15 @@ fn whole(ue: Ue, message: mm::Message, count: NasCount) -> mm::Message {
     });
     match (mm::Message::decode(&value), &message) {
         (Ok(inner @ mm::Message::RegistrationRequest(_)), mm::Message::RegistrationRequest(_))
-        | (Ok(inner @ mm::Message::ServiceRequest(_)), mm::Message::ServiceRequest(_)) => inner,
-        _ => message,
+        | (Ok(inner @ mm::Message::ServiceRequest(_)), mm::Message::ServiceRequest(_)) => {
+            (inner, digest(&value))
+        }
+        _ => (message, digest(plain)),
     }
 }
 
 /// Reads a message without protection, if it is one of those that may pass so (TS 24.501 §4.4.4.3).
-fn unprotected(octets: &[u8]) -> Result<mm::Message, Dropped> {
+fn unprotected(octets: &[u8]) -> Result<(mm::Message, u64), Dropped> {
     let plain = match Envelope::parse(octets).map_err(|_| Dropped::NotNas)? {
         Envelope::PlainMm(plain) => plain,
         Envelope::PlainSm(_) => return Err(Dropped::NotNas),
@@ -166,7 +207,10 @@ fn unprotected(octets: &[u8]) -> Result<mm::Message, Dropped> {
         | mm::Message::AuthenticationFailure(_)
         | mm::Message::SecurityModeReject(_)
         | mm::Message::DeregistrationRequestUeOriginating(_)
-        | mm::Message::DeregistrationAcceptUeTerminated(_) => Ok(message),
+        | mm::Message::DeregistrationAcceptUeTerminated(_) => {
+            let content = if is_initial(&message) { digest(plain) } else { 0 };
+            Ok((message, content))
+        }
         _ => Err(Dropped::Unprotected),
     }
 }

@@ -25,8 +25,12 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
     }
     let known = ue.with(|p| p.sessions.contains_key(&psi));
     match m.request_type {
-        Some(RequestType::InitialRequest | RequestType::InitialEmergencyRequest) => create(ue, psi, &m),
-        Some(RequestType::ExistingPduSession | RequestType::ExistingEmergencyPduSession) if !known => {
+        Some(RequestType::InitialRequest) => create(ue, psi, &m),
+        // No emergency service here (TS 24.501 §5.4.5.2.5).
+        Some(RequestType::InitialEmergencyRequest | RequestType::ExistingEmergencyPduSession) => {
+            not_forwarded(ue, psi, m.payload_container, MmCause::PayloadWasNotForwarded);
+        }
+        Some(RequestType::ExistingPduSession) if !known => {
             create(ue, psi, &m) // its context was lost: answered by the SMF with 5GSM cause #54
         }
         // §5.4.5.2.5 a 1 iv: a session that nobody has.

@@ -2,21 +2,22 @@
 
 use std::rc::Rc;
 
-use whimbrel_ids::{Guti, SNssai, Supi, Tai};
+use whimbrel_ids::{Guti, SNssai, Supi, Tai, Tmsi};
 use whimbrel_nas::ie::{
     Accesses, GprsTimer, GprsTimer3, MappedSNssai, MobileIdentity, NetworkFeatureSupport, Nssai,
     PartialTaiList, PduSessionSet, RegistrationKind, RegistrationResult, RejectedNssai, SliceRejectCause,
     TaiList,
 };
 use whimbrel_nas::mm::{self, RegistrationAccept, RegistrationReject, RegistrationRequest};
+use whimbrel_ngap::ie::CauseNas;
 
 use super::authentication::authenticate;
-use super::connection::send_nas;
+use super::connection::{ids, send_nas};
 use super::context_setup::{context_answered, deliver, is_context_answer};
 use super::identification::identify;
 use super::nas::Security;
 use super::security_mode::{Secured, secure_nas};
-use super::{configuration_update, end, service_request, udm_client};
+use super::{an_release, configuration_update, end, service_request, udm_client};
 use crate::config::Config;
 use crate::event::Event;
 use crate::input::Input;
@@ -24,6 +25,7 @@ use crate::procedure::{End, Repeated, attempt};
 use crate::refusal::Refusal;
 use crate::shard::{Lane, Procedure, Ue};
 use crate::smf;
+use crate::udm::Identity;
 
 /// Begins the registration that a message asks for.
 pub(crate) fn start(ue: Ue, request: Box<RegistrationRequest>, protected: bool, digest: u64) {
@@ -31,35 +33,75 @@ pub(crate) fn start(ue: Ue, request: Box<RegistrationRequest>, protected: bool, 
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::Registration, async move {
         let began = ue.now();
-        match registration(ue, request.into(), protected).await {
+        let initial = request.registration_type.kind == RegistrationKind::Initial;
+        let admitted = match admission(ue, request.into(), protected).await {
+            Ok(admitted) => admitted,
+            Err(End::Refused(refusal)) => return reject(ue, refusal),
+            Err(End::Interrupted(why)) => return end::interrupted(ue, why),
+        };
+        match accept(ue, admitted).await {
             Ok(()) => {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::Registration, subject, took });
-                configuration_update::tell_network_name(ue);
+                if initial {
+                    configuration_update::tell_network_name(ue);
+                }
                 end::let_go_when_unused(ue);
             }
-            Err(End::Refused(refusal)) => reject(ue, refusal),
+            Err(End::Refused(refusal)) => unconfirmed(ue, refusal),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
         }
     });
 }
 
-async fn registration(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) -> Result<(), End> {
+/// What REGISTRATION ACCEPT is made of.
+struct Admitted {
+    request: Rc<RegistrationRequest>,
+    tai: Tai,
+    slices: Slices,
+}
+
+/// All that comes before REGISTRATION ACCEPT.
+async fn admission(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) -> Result<Admitted, End> {
     let tai = here(ue)?;
-    let request = if protected {
+    no_emergency(&request)?;
+    let request = if protected && !counts_run_out(ue) {
         known(ue, request)? // the context in force proved who it is: step 9 may be skipped
     } else {
-        started_over(&request)?;
-        let identity = identify(ue, &request).await?; // steps 4 to 7: old AMF, IDENTITY REQUEST
+        let identity = if protected { own(ue)? } else { identify_stranger(ue, &request).await? };
         let authenticated = authenticate(ue, identity).await?; // step 9: 5G-AKA
-        let Secured { initial_message } = secure_nas(ue, &request, authenticated).await?; // step 9: SECURITY MODE COMMAND
+        let Secured { initial_message } = secure_nas(ue, &request, authenticated, !protected).await?; // step 9: SECURITY MODE COMMAND
         let request = initial_message.unwrap_or(request);
         subscribe(ue).await?; // step 14: Nudm_UECM, Nudm_SDM
         request
     };
-    let allowed = admit(ue, &request, tai)?; // slices: TS 23.501 §5.15.5.2
-    accept(ue, &request, tai, allowed).await // steps 21, 22: REGISTRATION ACCEPT, T3550
+    let slices = admit(ue, &request, tai)?; // slices: TS 23.501 §5.15.5.2
+    Ok(Admitted { request, tai, slices }) // steps 21, 22: REGISTRATION ACCEPT, T3550
+}
+
+/// Before a NAS COUNT wraps, new keys are due (TS 24.501 §4.4.3.5).
+fn counts_run_out(ue: Ue) -> bool {
+    ue.with(|p| p.amf.security.as_ref().is_some_and(|s| s.wrap_is_near()))
+}
+
+/// Steps 4 to 7: old AMF, IDENTITY REQUEST.
+async fn identify_stranger(ue: Ue, request: &RegistrationRequest) -> Result<Identity, End> {
+    started_over(request)?;
+    identify(ue, request).await
+}
+
+/// Who the phone has proved to be.
+fn own(ue: Ue) -> Result<Identity, End> {
+    Ok(Identity::Supi(ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?))
+}
+
+/// There is no emergency service here, and the network feature support says so (TS 24.501 §5.5.1.2.7).
+fn no_emergency(request: &RegistrationRequest) -> Result<(), End> {
+    match request.registration_type.kind {
+        RegistrationKind::Emergency => Err(Refusal::Emergency.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Where the phone is must be served (TS 24.501 §5.5.1.2.5).
@@ -108,7 +150,13 @@ fn admit(ue: Ue, request: &RegistrationRequest, _served: Tai) -> Result<Slices, 
         let defaults = subscription.slices.iter().filter(|s| s.default).map(|s| s.s_nssai);
         allowed = defaults.filter(usable).collect();
     }
-    allowed.dedup();
+    let mut seen = Vec::with_capacity(allowed.len());
+    allowed.retain(|s| {
+        !seen.contains(s) && {
+            seen.push(*s);
+            true
+        }
+    });
     allowed.truncate(ALLOWED_SLICES_MAX);
     if allowed.is_empty() {
         let subscribed = subscription.slices.iter().map(|s| s.s_nssai).collect();
@@ -124,7 +172,8 @@ fn admit(ue: Ue, request: &RegistrationRequest, _served: Tai) -> Result<Slices, 
 const ALLOWED_SLICES_MAX: usize = 8;
 
 /// Steps 21 and 22: the phone gets its 5G-GUTI, its registration area and its sessions, and confirms.
-async fn accept(ue: Ue, request: &RegistrationRequest, tai: Tai, slices: Slices) -> Result<(), End> {
+async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
+    let Admitted { request, tai, slices } = admitted;
     if let Some(status) = request.pdu_session_status {
         smf::keep_only(ue, |psi| status.contains(psi)); // step 17
     }
@@ -151,6 +200,10 @@ async fn accept(ue: Ue, request: &RegistrationRequest, tai: Tai, slices: Slices)
                 awaiting = None;
                 context_answered(ue, *m)?;
             }
+            // §5.5.1.2.8 d: the phone asks again; this repetition is not counted.
+            Some(Input::Mm(m)) if matches!(*m, mm::Message::RegistrationRequest(_)) => {
+                send_nas(ue, &message, Security::Current);
+            }
             Some(_complete) => {
                 confirmed = true;
                 ue.with(|p| p.amf.former_tmsi = None);
@@ -166,7 +219,9 @@ async fn accept(ue: Ue, request: &RegistrationRequest, tai: Tai, slices: Slices)
 
 fn is_confirmation(input: &Input) -> bool {
     match input {
-        Input::Mm(m) => matches!(**m, mm::Message::RegistrationComplete(_)),
+        Input::Mm(m) => {
+            matches!(**m, mm::Message::RegistrationComplete(_) | mm::Message::RegistrationRequest(_))
+        }
         other => is_context_answer(other),
     }
 }
@@ -210,6 +265,26 @@ fn registration_area(config: &Config, here: Tai) -> TaiList {
 /// The sessions that the network has for this phone.
 pub(crate) fn sessions(ue: Ue) -> PduSessionSet {
     ue.with(|p| p.sessions.keys().copied().collect())
+}
+
+/// TS 24.501 §5.5.1.2.8 b, c: the accept was not confirmed, or the gNB did not take the phone's context. The phone counts as
+/// registered, under both its 5G-GUTIs, and its connection is let go.
+fn unconfirmed(ue: Ue, refusal: Refusal) {
+    let subject = ue.with(|p| p.subject());
+    let ran_ue_ngap_id = ids(ue).map(|(_, ran)| ran);
+    ue.event(Event::Refused { procedure: Procedure::Registration, subject, ran_ue_ngap_id, refusal });
+    an_release::start(ue, CauseNas::Unspecified.into());
+}
+
+/// The phone shows one of its two 5G-TMSIs: that one it has, the other is good no more (TS 24.501 §5.5.1.2.4, §5.4.4.4).
+pub(crate) fn settle_tmsi(ue: Ue, shown: Tmsi) {
+    ue.with(|p| {
+        if p.amf.former_tmsi == Some(shown) {
+            p.amf.tmsi = p.amf.former_tmsi.take();
+        } else if p.amf.tmsi == Some(shown) {
+            p.amf.former_tmsi = None;
+        }
+    });
 }
 
 /// TS 24.501 §5.5.1.2.5: REGISTRATION REJECT, or nothing more where AUTHENTICATION REJECT was said already.

@@ -25,14 +25,16 @@ pub(crate) struct Secured {
     pub(crate) initial_message: Option<Rc<RegistrationRequest>>,
 }
 
-/// Takes the keys of an authentication into use.
+/// Takes the keys of an authentication into use. `again_whole`: the phone is to send its request again under them.
 pub(crate) async fn secure_nas(
     ue: Ue,
     request: &RegistrationRequest,
     authenticated: Authenticated,
+    again_whole: bool,
 ) -> Result<Secured, End> {
     let none = Refusal::NoCommonAlgorithm { ciphering: 0, integrity: 0 };
-    let capability = request.ue_security_capability.clone().ok_or(none)?;
+    let stored = || ue.with(|p| p.amf.ue_security_capability);
+    let capability = request.ue_security_capability.or_else(stored).ok_or(none)?;
     let (ciphering, integrity) = select(&ue.config(), &capability)?;
     let Authenticated { supi, k_amf, ng_ksi } = authenticated;
     let context = NasSecurityContext::new(
@@ -45,7 +47,7 @@ pub(crate) async fn secure_nas(
     );
     ue.with(|p| {
         p.amf.proposed = Some(Box::new(context));
-        p.amf.ue_security_capability = Some(capability.clone());
+        p.amf.ue_security_capability = Some(capability);
     });
 
     let algorithms = SecurityAlgorithms {
@@ -56,9 +58,9 @@ pub(crate) async fn secure_nas(
     };
     let mut command = SecurityModeCommand::new(algorithms, ng_ksi, capability);
     command.imeisv_request = Some(ImeisvRequest { requested: true });
-    // The request came without protection: the phone is to send it again, whole, under the new keys (RINMR).
+    // A request that came without protection is to be sent again, whole, under the new keys (RINMR).
     command.additional_security =
-        Some(AdditionalSecurityInformation::default().with_retransmission_requested(true));
+        again_whole.then(|| AdditionalSecurityInformation::default().with_retransmission_requested(true));
     let timer = Repeated::new("SECURITY MODE COMMAND", ue.config().timers.t3560);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::SecurityModeComplete(_) | mm::Message::SecurityModeReject(_)));
     let answer = ask(ue, Box::new(command.into()), Security::Proposed, timer, accepts).await;

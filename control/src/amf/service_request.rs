@@ -58,10 +58,13 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
     Ok(())
 }
 
-/// The sessions with uplink data that wait for a user plane.
+/// The sessions with data, uplink or downlink, that wait for a user plane.
 pub(crate) fn sessions_to_activate(ue: Ue, uplink_data: Option<PduSessionSet>) -> Vec<PduSessionId> {
     let asked = uplink_data.unwrap_or_default();
-    asked.iter().filter(|&psi| smf::can_be_activated(ue, psi)).collect()
+    let awaited =
+        ue.with(|p| p.sessions.iter().filter(|(_, s)| s.awaited).map(|(&psi, _)| psi).collect::<Vec<_>>());
+    let all: PduSessionSet = asked.iter().chain(awaited).collect();
+    all.iter().filter(|&psi| smf::can_be_activated(ue, psi)).collect()
 }
 
 /// PDU session reactivation result: a set bit is a session whose user plane cannot be set up (TS 24.501 §9.11.3.42).

@@ -47,7 +47,7 @@ pub(crate) fn deregister(ue: Ue) {
 async fn ask(ue: Ue, request: Request) -> Result<Answer, End> {
     let to = ue.emit(Effect::Udm(request), None);
     match ue.answer(to, ue.config().timers.guard).await {
-        Ok(Input::Udm(answer)) => Ok(answer),
+        Ok(Input::Udm(answer)) => Ok(*answer),
         Ok(_) | Err(Interrupt::TimedOut) => Err(Refusal::StoreUnavailable.into()),
         Err(other) => Err(other.into()),
     }

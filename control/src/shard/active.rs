@@ -36,7 +36,7 @@ pub(super) fn enter(phone: Box<Phone>, queued: Vec<Spawned>, config: Arc<Config>
     let active = Active {
         phone,
         config,
-        batch: Batch::default(),
+        batch: Batch { terms: (envelope.cta_term, envelope.owner_term), ..Batch::default() },
         queued,
         clock: envelope.clock,
         now: envelope.time,
@@ -54,6 +54,16 @@ pub(super) fn leave() -> (Box<Phone>, Vec<Spawned>, Batch) {
         ACTIVE.with_borrow_mut(Option::take).expect("an input that was entered is left once");
     phone.conclude(&mut batch);
     (phone, queued, batch)
+}
+
+/// Takes out what a panic left: the phone as it was when its input failed, fit to be looked at and for nothing else.
+pub(super) fn abandon() -> Option<Box<Phone>> {
+    ACTIVE.with_borrow_mut(Option::take).map(|a| a.phone)
+}
+
+/// Whether an input runs on this thread.
+pub(super) fn is_occupied() -> bool {
+    ACTIVE.with_borrow(Option::is_some)
 }
 
 /// Borrows what the running input may touch.

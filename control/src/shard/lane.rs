@@ -28,6 +28,8 @@ pub enum Procedure {
     DeregistrationByNetwork,
     /// TS 23.502 §4.2.3.2.
     ServiceRequest,
+    /// TS 23.502 §4.2.3.3 steps 4b and 5: the phone is paged.
+    Paging,
     /// TS 23.502 §4.2.4.2.
     ConfigurationUpdate,
     /// TS 23.502 §4.2.6.
@@ -53,6 +55,8 @@ pub(crate) enum Interrupt {
     TimedOut,
     /// The phone's N2 connection is gone.
     ConnectionLost,
+    /// The gNB could not deliver a message; only awaits that repeat their message hear of it.
+    NotDelivered,
 }
 
 /// One lane in use.
@@ -66,6 +70,8 @@ struct Occupied {
     deadline: Option<Instant>,
     /// The request whose answer it awaits.
     answer: Option<OutputId>,
+    /// The procedure repeats its message while it awaits.
+    repeats: bool,
     mail: Option<Result<Input, Interrupt>>,
     /// Spawned and not polled yet.
     fresh: bool,
@@ -100,6 +106,7 @@ impl Lanes {
             accepts: |_| false,
             deadline: None,
             answer: None,
+            repeats: false,
             mail: None,
             fresh: true,
         };
@@ -127,16 +134,17 @@ impl Lanes {
         accepts: fn(&Input) -> bool,
         deadline: Option<Instant>,
         answer: Option<OutputId>,
+        repeats: bool,
     ) {
         let o = self.find(lane).expect("a procedure runs on its lane");
-        (o.accepts, o.deadline, o.answer) = (accepts, deadline, answer);
+        (o.accepts, o.deadline, o.answer, o.repeats) = (accepts, deadline, answer, repeats);
     }
 
     pub(super) fn take_mail(&mut self, lane: Lane) -> Option<Result<Input, Interrupt>> {
         let o = self.find(lane)?;
         let mail = o.mail.take()?;
         o.accepts = |_| false;
-        (o.deadline, o.answer) = (None, None);
+        (o.deadline, o.answer, o.repeats) = (None, None, false);
         Some(mail)
     }
 
@@ -166,6 +174,13 @@ impl Lanes {
     pub(crate) fn interrupt(&mut self, lane: Lane, why: Interrupt) {
         if let Some(o) = self.find(lane) {
             o.mail = Some(Err(why));
+        }
+    }
+
+    /// Tells the awaits that repeat their message that one was not delivered; which, its cipher hides.
+    pub(crate) fn undelivered(&mut self) {
+        for o in self.0.iter_mut().filter(|o| o.repeats && o.mail.is_none()) {
+            o.mail = Some(Err(Interrupt::NotDelivered));
         }
     }
 

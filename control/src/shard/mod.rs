@@ -90,12 +90,21 @@ impl Shard {
         let Some(mut slot) = self.take(envelope.phone) else {
             return Batch { no_effect: true, ..Batch::default() };
         };
+        let terms = (envelope.cta_term, envelope.owner_term);
+        if terms.0 < slot.phone.terms.0 || terms.1 < slot.phone.terms.1 {
+            // An aggregator, or an assignment, that has been replaced (DESIGN: "terms and fencing").
+            self.slots[envelope.phone.slot as usize] = Some(slot);
+            return Batch { no_effect: true, ..Batch::default() };
+        }
         assert!(envelope.clock > slot.phone.clock, "the aggregator's clock runs forwards");
-        slot.phone.clock = envelope.clock;
+        (slot.phone.clock, slot.phone.terms) = (envelope.clock, terms);
 
         active::enter(slot.phone, slot.queued, self.config.clone(), envelope);
         collision::admit(Ue::new(Lane::Mobility), &envelope.payload);
         run(&mut slot.tasks);
+        if active::with(|a| a.batch.disposition == Disposition::Keep) {
+            collision::settle(Ue::new(Lane::Mobility));
+        }
         let (phone, queued, batch) = active::leave();
 
         if matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_)) {
@@ -104,6 +113,19 @@ impl Shard {
             self.slots[envelope.phone.slot as usize] = Some(Slot { phone, tasks: slot.tasks, queued });
         }
         batch
+    }
+
+    /// Buries the phone on whose input [`Shard::handle`] panicked, and gives what is left of it: enough to tell its
+    /// peers, nothing to go on with. The shard and its other phones are as before that input.
+    pub fn bury(&mut self) -> Option<Box<Phone>> {
+        let phone = active::abandon()?;
+        self.phones -= 1;
+        Some(phone)
+    }
+
+    /// Whether nothing is left over from an input on this thread.
+    pub fn is_clean(&self) -> bool {
+        !active::is_occupied()
     }
 
     /// A look at a phone's context.

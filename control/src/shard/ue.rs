@@ -104,14 +104,24 @@ impl Ue {
         });
     }
 
+    /// What waits to begin shall not: the phone's context ends.
+    pub(crate) fn forget_queued(self) {
+        active::with(|a| a.queued.clear());
+    }
+
     /// Awaits the next input that `accepts` names, at most for `patience`.
     pub(crate) fn receive(self, accepts: fn(&Input) -> bool, patience: Duration) -> Receive {
-        Receive { ue: self, accepts, patience, answer: None, armed: false }
+        Receive { ue: self, accepts, patience, answer: None, repeats: false, armed: false }
+    }
+
+    /// Awaits the answer to a message that its sender repeats: a report that it was not delivered ends the await too.
+    pub(crate) fn receive_repeating(self, accepts: fn(&Input) -> bool, patience: Duration) -> Receive {
+        Receive { ue: self, accepts, patience, answer: None, repeats: true, armed: false }
     }
 
     /// Awaits the answer to a request, at most for `patience`.
     pub(crate) fn answer(self, to: OutputId, patience: Duration) -> Receive {
-        Receive { ue: self, accepts: |_| false, patience, answer: Some(to), armed: false }
+        Receive { ue: self, accepts: |_| false, patience, answer: Some(to), repeats: false, armed: false }
     }
 }
 
@@ -122,6 +132,7 @@ pub(crate) struct Receive {
     accepts: fn(&Input) -> bool,
     patience: Duration,
     answer: Option<OutputId>,
+    repeats: bool,
     armed: bool,
 }
 
@@ -133,7 +144,7 @@ impl Future for Receive {
         if !self.armed {
             self.armed = true;
             let deadline = Some(self.ue.now() + self.patience);
-            self.ue.with(|p| p.lanes.await_input(lane, self.accepts, deadline, self.answer));
+            self.ue.with(|p| p.lanes.await_input(lane, self.accepts, deadline, self.answer, self.repeats));
         }
         match self.ue.with(|p| p.lanes.take_mail(lane)) {
             Some(mail) => Poll::Ready(mail),

@@ -4,14 +4,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use whimbrel_ids::{Dnn, FiveQi, PduSessionId, Qfi, SNssai, Seid, Teid};
 use whimbrel_nas::ie::PduSessionType;
+use whimbrel_nas::sm::Pti;
 use whimbrel_ngap::ie::{
-    self, AllocationAndRetentionPriority, GtpTunnel, NonDynamic5qiDescriptor,
+    self, AllocationAndRetentionPriority, ConfidentialityProtectionIndication, GtpTunnel,
+    IntegrityProtectionIndication, MaximumIntegrityProtectedDataRate, NonDynamic5qiDescriptor,
     PduSessionAggregateMaximumBitRate, PreEmptionCapability, PreEmptionVulnerability, QosCharacteristics,
-    QosFlowLevelQosParameters, QosFlowSetupRequestItem, TransportLayerAddress, UpTransportLayerInformation,
+    QosFlowLevelQosParameters, QosFlowSetupRequestItem, SecurityIndication, TransportLayerAddress,
+    UpTransportLayerInformation,
 };
 use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
 
 use crate::amf::bits;
+use crate::config::{UpProtection, UpSecurity};
 use crate::udm::{Ambr, Arp};
 
 /// One PDU session.
@@ -43,6 +47,12 @@ pub struct SmContext {
     pub n3: Option<Tunnel>,
     /// Whether packets can flow.
     pub up: UpState,
+    /// Downlink packets wait for a phone that is idle.
+    pub awaited: bool,
+    /// The phone's radio protects integrity at any rate, not at 64 kbit/s only (TS 24.501 §9.11.4.7).
+    pub full_rate_integrity: bool,
+    /// The transaction of the 5GSM message that the phone is to complete.
+    pub pti: Pti,
     /// Octets that the UPF reported, uplink and downlink.
     pub usage: (u64, u64),
 }
@@ -75,7 +85,10 @@ pub(super) const DEFAULT_QFI: Qfi = match Qfi::new(1) {
 
 impl SmContext {
     /// The N2 SM information of a setup; `None` before the UPF has given its tunnel.
-    pub(super) fn setup_request_transfer(&self) -> Option<PduSessionResourceSetupRequestTransfer> {
+    pub(super) fn setup_request_transfer(
+        &self,
+        up_security: Option<UpSecurity>,
+    ) -> Option<PduSessionResourceSetupRequestTransfer> {
         let n3 = self.n3?;
         let flow = QosFlowSetupRequestItem::new(DEFAULT_QFI, self.qos());
         let session_type = match self.session_type {
@@ -88,7 +101,31 @@ impl SmContext {
         let mut transfer = PduSessionResourceSetupRequestTransfer::new(tunnel(n3), session_type, vec![flow]);
         transfer.pdu_session_aggregate_maximum_bit_rate =
             Some(PduSessionAggregateMaximumBitRate::new(bits(self.ambr.dl_kbps), bits(self.ambr.ul_kbps)));
+        transfer.security_indication = up_security.map(|s| self.security_indication(s));
         Some(transfer)
+    }
+
+    /// TS 38.413 §9.3.1.27. The rate is told where integrity may be protected.
+    fn security_indication(&self, s: UpSecurity) -> SecurityIndication {
+        let integrity = match s.integrity {
+            UpProtection::Required => IntegrityProtectionIndication::Required,
+            UpProtection::Preferred => IntegrityProtectionIndication::Preferred,
+            UpProtection::NotNeeded => IntegrityProtectionIndication::NotNeeded,
+        };
+        let confidentiality = match s.confidentiality {
+            UpProtection::Required => ConfidentialityProtectionIndication::Required,
+            UpProtection::Preferred => ConfidentialityProtectionIndication::Preferred,
+            UpProtection::NotNeeded => ConfidentialityProtectionIndication::NotNeeded,
+        };
+        let mut indication = SecurityIndication::new(integrity, confidentiality);
+        let rate = if self.full_rate_integrity {
+            MaximumIntegrityProtectedDataRate::MaximumUeRate
+        } else {
+            MaximumIntegrityProtectedDataRate::Bitrate64kbs
+        };
+        indication.maximum_integrity_protected_data_rate_ul =
+            (s.integrity != UpProtection::NotNeeded).then_some(rate);
+        indication
     }
 
     fn qos(&self) -> QosFlowLevelQosParameters {

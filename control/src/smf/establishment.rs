@@ -2,15 +2,15 @@
 
 use whimbrel_ids::{Dnn, PduSessionId, SNssai};
 use whimbrel_nas::ie::{
-    AlwaysOn, FilterComponent, FilterDirection, GprsTimer3, PacketFilter, PduAddress, PduAddressKind,
-    PduSessionType, QosFlowDescription, QosFlowDescriptions, QosRule, QosRules, RuleBinding, RuleOperation,
-    SessionAmbr, SmCause, SscMode,
+    AlwaysOn, FilterComponent, FilterDirection, GprsTimer3, IntegrityDataRate, PacketFilter, PduAddress,
+    PduAddressKind, PduSessionType, QosFlowDescription, QosFlowDescriptions, QosRule, QosRules, RuleBinding,
+    RuleOperation, SessionAmbr, SmCause, SscMode,
 };
 use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, EstablishmentRequest, Pti};
 
 use super::context::{DEFAULT_QFI, SmContext, UpState};
-use super::up_connection::set_up;
-use super::{n4, pco, release_locally, send, status};
+use super::up_connection::{Answer, gnb_answer, lead};
+use super::{n4, pco, release, release_locally, send, status};
 use crate::amf;
 use crate::event::{Event, SessionChange};
 use crate::procedure::End;
@@ -35,17 +35,21 @@ pub(crate) struct SmContextCreateData {
 pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
     let psi = data.psi;
     let (pti, request) = match sm::Message::decode(n1) {
-        Ok(sm::Message { pti, body: sm::Body::EstablishmentRequest(request), .. }) if pti.is_assigned() => {
-            (pti, request)
+        // §7.3.2: the message names another session than its envelope, or none.
+        Ok(m) if m.pdu_session_id != Some(psi) => {
+            return status(ue, psi, m.pti, SmCause::InvalidPduSessionIdentity);
         }
         // §7.3.1 a: a request without transaction is told so and dropped.
-        Ok(sm::Message { pti, .. }) => return status(ue, psi, pti, SmCause::InvalidPtiValue),
+        Ok(m) if !m.pti.is_assigned() => return status(ue, psi, m.pti, SmCause::InvalidPtiValue),
+        Ok(sm::Message { pti, body: sm::Body::EstablishmentRequest(request), .. }) => (pti, request),
+        // §7.4: nothing else begins a session.
+        Ok(m) => return status(ue, psi, m.pti, SmCause::MessageTypeNotCompatible),
         Err(e) => {
             let pti = e.sm_header.map_or(Pti::UNASSIGNED, |(_, pti)| Pti(pti));
-            return match e.sm_cause() {
-                Some(cause) => send(ue, psi, sm::Message::new(psi, pti, EstablishmentReject::new(cause))),
-                None => (),
-            };
+            if let Some(cause) = e.sm_cause() {
+                send(ue, psi, sm::Message::new(psi, pti, EstablishmentReject::new(cause)));
+            }
+            return;
         }
     };
     if data.existing {
@@ -82,8 +86,26 @@ async fn establishment(
     ue.with(|p| p.sessions.insert(psi, Box::new(terms.session)));
     n4::establish(ue, psi, terms.subscribed).await?; // step 10: N4, tunnel and addresses
     let accept = accept(ue, psi, pti, &request, narrowed)?;
-    amf::n1_n2_message_transfer(ue, psi, Some(accept)); // steps 11 and 12
-    set_up(ue, psi).await // steps 14 to 16: the gNB's tunnel reaches the UPF
+    amf::n1_n2_message_transfer(ue, psi, Some(accept)).await?; // steps 11 and 12
+    let tunnel = match gnb_answer(ue, psi).await {
+        Ok(tunnel) => tunnel, // step 14
+        // A gNB that refuses has not told the phone; one that is silent may have.
+        Err(Answer::Refused(refusal)) => return Err(refusal.into()),
+        Err(Answer::Unknown(refusal)) => return Err(undo(ue, psi, refusal)),
+        Err(Answer::Interrupted(why)) => return Err(why.into()),
+    };
+    match lead(ue, psi, &tunnel).await {
+        Err(End::Refused(refusal)) => Err(undo(ue, psi, refusal)),
+        done => done, // steps 15 and 16: the gNB's tunnel reaches the UPF
+    }
+}
+
+/// The phone believes that it has the session, and it carries nothing: the network releases it again (TS 24.501 §6.3.3).
+fn undo(ue: Ue, psi: PduSessionId, refusal: Refusal) -> End {
+    let cause = refusal.sm_cause(&ue.config());
+    refused(ue, refusal);
+    release::by_network(ue, psi, cause);
+    End::Interrupted(Interrupt::Superseded(Procedure::PduSessionReleaseByNetwork))
 }
 
 /// What a session is granted.
@@ -111,8 +133,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         ipv6: network.ipv6 && subscribed.session_types.ipv6,
     };
     let (session_type, narrowed) = choose_type(request.pdu_session_type, allowed)?;
-    let mut interface_id = [0; 8];
-    interface_id.copy_from_slice(&ue.random()[..8]);
+    let interface_id = suggested(request).unwrap_or_else(|| interface_id(ue.random()));
     let session = SmContext {
         psi: data.psi,
         s_nssai: data.s_nssai,
@@ -127,9 +148,31 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         up_seid: None,
         n3: None,
         up: UpState::Establishing,
+        awaited: false,
+        full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,
+        pti: Pti::UNASSIGNED,
         usage: (0, 0),
     };
     Ok(Terms { session, subscribed, narrowed })
+}
+
+/// The interface identifier that the phone would like: nobody else is on its link (TS 24.501 §6.4.1.3).
+fn suggested(request: &EstablishmentRequest) -> Option<[u8; 8]> {
+    match request.suggested_interface_identifier.as_ref()?.kind {
+        PduAddressKind::Ipv6 { interface_id } | PduAddressKind::Ipv4v6 { interface_id, .. } => {
+            Some(interface_id).filter(|id| *id != [0; 8])
+        }
+        _ => None,
+    }
+}
+
+/// One that is not made of a hardware address (RFC 7217 §5), and not zero, which is the subnet-router's (RFC 4291 §2.6.1).
+fn interface_id(random: [u8; 16]) -> [u8; 8] {
+    let mut id = [0; 8];
+    id.copy_from_slice(&random[..8]);
+    id[0] &= !0x02; // not globally unique
+    id[7] |= 0x01;
+    id
 }
 
 /// TS 24.501 §6.4.1.3: IPv4v6 is narrowed to what there is, with the cause that tells the phone not to ask for the other.
@@ -223,15 +266,15 @@ fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
     let mut m = EstablishmentReject::new(refusal.sm_cause(&config));
     m.back_off_timer = refusal.back_off(&config).map(GprsTimer3::from_duration);
     send(ue, psi, sm::Message::new(psi, pti, m));
+    refused(ue, refusal);
+    n4::delete(ue, psi);
+}
+
+fn refused(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = amf::ids(ue).map(|(_, ran)| ran);
-    ue.event(Event::Refused {
-        procedure: Procedure::PduSessionEstablishment,
-        subject,
-        ran_ue_ngap_id,
-        refusal,
-    });
-    n4::delete(ue, psi);
+    let procedure = Procedure::PduSessionEstablishment;
+    ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
 }
 
 /// Tells what became of a session.

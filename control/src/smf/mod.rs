@@ -11,6 +11,7 @@ mod release;
 mod up_connection;
 
 use whimbrel_ids::{PduSessionId, SNssai};
+use whimbrel_nas::ie::SmCause;
 use whimbrel_nas::sm;
 use whimbrel_ngap::ie::PduSessionResourceItem;
 
@@ -20,12 +21,12 @@ use crate::phone::Phone;
 use crate::shard::{Lane, Ue};
 
 pub use context::{SmContext, UpState};
-pub use n4::{deletion_of_orphan, no_such_session};
+pub use n4::{deletion, deletion_of_orphan, no_such_session};
 
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
 pub(crate) use n4::{answered, report};
-pub(crate) use release::{release_all, release_locally, upf_restarted};
-pub(crate) use up_connection::{can_be_activated, deactivate_all};
+pub(crate) use release::{forget_all, release_all, release_locally, upf_restarted};
+pub(crate) use up_connection::{awaited, can_be_activated, deactivate_all, give_up_waiting, reactivate};
 
 /// What a gNB did with a session (TS 38.413 §8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,8 +35,10 @@ pub(crate) enum N2Outcome {
     SetUp,
     /// They are not; the transfer says why.
     SetupFailed,
-    /// They are gone.
+    /// They are gone, as was commanded.
     Released,
+    /// They are gone, and nobody had commanded it (PDU SESSION RESOURCE NOTIFY).
+    Lost,
 }
 
 /// Nsmf_PDUSession_UpdateSMContext with an N1 message of a session (TS 23.502 §4.3.3, §4.3.4).
@@ -52,28 +55,49 @@ pub(crate) fn update_sm_context(ue: Ue, psi: PduSessionId, n1: &[u8]) {
     if !ue.with(|p| p.sessions.contains_key(&psi)) {
         return amf::out_of_state(ue);
     }
+    // §7.3.2 b: the message names another session than its envelope.
+    if message.pdu_session_id != Some(psi) {
+        return status(ue, psi, message.pti, SmCause::InvalidPduSessionIdentity);
+    }
     match message.body {
+        // §7.3.1: what a phone begins has a transaction identity of its own.
+        sm::Body::ReleaseRequest(_) | sm::Body::ModificationRequest(_) if !message.pti.is_assigned() => {
+            status(ue, psi, message.pti, SmCause::InvalidPtiValue);
+        }
         sm::Body::ReleaseRequest(_) => release::by_ue(ue, psi, message.pti),
         // Sessions keep what they were given; the next version lets them change.
         sm::Body::ModificationRequest(_) => {
-            let cause = whimbrel_nas::ie::SmCause::RequestRejectedUnspecified;
+            let cause = SmCause::RequestRejectedUnspecified;
             send(ue, psi, sm::Message::new(psi, message.pti, sm::ModificationReject::new(cause)));
         }
-        sm::Body::SmStatus(_) => {}
+        sm::Body::SmStatus(m) => told_status(ue, psi, m.cause),
+        // §7.3.1 reserved: a completion of a transaction that nobody has.
+        sm::Body::ReleaseComplete(_) | sm::Body::ModificationComplete(_)
+            if ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.pti != message.pti)) =>
+        {
+            status(ue, psi, message.pti, SmCause::PtiMismatch);
+        }
         _ => {
             let pti = message.pti;
             let stray =
                 ue.with(|p| p.lanes.deliver(Lane::Session(psi), Input::Sm(Box::new(message)))).is_err();
             if stray {
                 amf::out_of_state(ue);
-                status(ue, psi, pti, whimbrel_nas::ie::SmCause::MessageTypeNotCompatible);
+                status(ue, psi, pti, SmCause::MessageTypeNotCompatible);
             }
         }
     }
 }
 
+/// The phone found fault with a message of ours (TS 24.501 §6.5.3): it does not have the session (#43), so neither have we.
+fn told_status(ue: Ue, psi: PduSessionId, cause: SmCause) {
+    if cause == SmCause::InvalidPduSessionIdentity {
+        release_locally(ue, psi);
+    }
+}
+
 /// 5GSM STATUS (TS 24.501 §6.5).
-fn status(ue: Ue, psi: PduSessionId, pti: sm::Pti, cause: whimbrel_nas::ie::SmCause) {
+fn status(ue: Ue, psi: PduSessionId, pti: sm::Pti, cause: SmCause) {
     send(ue, psi, sm::Message::new(psi, pti, sm::SmStatus::new(cause)));
 }
 
@@ -97,6 +121,7 @@ pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Ou
         };
         match outcome {
             N2Outcome::SetUp => up_connection::activate(ue, psi, transfer),
+            N2Outcome::Lost => up_connection::gnb_let_go(ue, psi),
             N2Outcome::SetupFailed | N2Outcome::Released => {}
         }
     }
@@ -104,9 +129,12 @@ pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Ou
 
 /// The N2 SM information that sets a session up at a gNB (TS 38.413 §9.3.4.1).
 pub(crate) fn n2_setup_info(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
+    let config = ue.config();
     ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        Some((session.s_nssai, session.setup_request_transfer()?.to_vec()))
+        let network = config.smf.data_networks.get(&session.dnn);
+        let up_security = network.and_then(|n| n.up_security);
+        Some((session.s_nssai, session.setup_request_transfer(up_security)?.to_vec()))
     })
 }
 

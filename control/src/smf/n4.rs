@@ -19,6 +19,7 @@ use whimbrel_pfcp::rule::{
 use whimbrel_pfcp::{Frame, Message};
 
 use super::context::{DEFAULT_QFI, SmContext, Tunnel};
+use crate::amf;
 use crate::envelope::{Effect, OutputId};
 use crate::event::SessionChange;
 use crate::input::Input;
@@ -158,6 +159,8 @@ fn refused(ue: Ue, psi: PduSessionId, cause: Cause) -> Refusal {
 pub(super) enum Downlink {
     /// To the gNB.
     To(Tunnel),
+    /// Nowhere.
+    Discard,
     /// Into the buffer; the first of them is told (TS 23.502 §4.2.6 step 6a).
     Buffer,
 }
@@ -175,6 +178,7 @@ pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Res
             far.apply_action = Some(ApplyAction::FORW);
             far.update_forwarding_parameters = Some(parameters);
         }
+        Downlink::Discard => far.apply_action = Some(ApplyAction::DROP),
         Downlink::Buffer => far.apply_action = Some(ApplyAction::BUFF | ApplyAction::NOCP),
     }
     let request = SessionModificationRequest { update_fars: vec![far], ..Default::default() };
@@ -198,8 +202,12 @@ pub(super) fn delete(ue: Ue, psi: PduSessionId) {
 }
 
 fn delete_at_upf(ue: Ue, seid: Seid) {
-    let octets = Message::from(SessionDeletionRequest::default()).to_octets(Some(seid), 0);
-    ue.emit(Effect::N4 { octets }, None);
+    ue.emit(Effect::N4 { octets: deletion(seid) }, None);
+}
+
+/// The request that deletes a UPF's session.
+pub fn deletion(seid: Seid) -> Vec<u8> {
+    Message::from(SessionDeletionRequest::default()).to_octets(Some(seid), 0)
 }
 
 async fn ask(ue: Ue, seid: Option<Seid>, request: Message) -> Result<Message, End> {
@@ -234,8 +242,7 @@ fn set_up_in_vain(message: &Message) -> Option<Seid> {
 /// The request that takes down what an answer says was set up for a phone that is gone.
 pub fn deletion_of_orphan(octets: &[u8]) -> Option<Vec<u8>> {
     let message = Message::parse(&Frame::parse(octets).ok()?).ok()?;
-    let seid = set_up_in_vain(&message)?;
-    Some(Message::from(SessionDeletionRequest::default()).to_octets(Some(seid), 0))
+    set_up_in_vain(&message).map(deletion)
 }
 
 /// A session report (TS 29.244 §7.5.8).
@@ -248,6 +255,9 @@ pub(crate) fn report(ue: Ue, psi: u8, octets: &[u8]) {
     count(ue, psi, &m.usage_reports);
     let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid)).unwrap_or(Seid(0));
     answer_report(ue, seid, frame.header.sequence, Cause::RequestAccepted);
+    if m.downlink_data_report.is_some() {
+        amf::downlink_data(ue, psi);
+    }
     if m.error_indication_report.is_some() {
         // The gNB does not know the tunnel: packets wait until the phone asks anew (TS 23.527 §5.3.3.1).
         super::up_connection::deactivate(ue.on(Lane::Session(psi)), psi);

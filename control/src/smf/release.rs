@@ -17,6 +17,11 @@ pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti) {
     start(ue, psi, pti, SmCause::RegularDeactivation, Procedure::PduSessionReleaseByUe);
 }
 
+/// The network wants the session gone (TS 24.501 §6.3.3).
+pub(super) fn by_network(ue: Ue, psi: PduSessionId, cause: SmCause) {
+    start(ue, psi, Pti::UNASSIGNED, cause, Procedure::PduSessionReleaseByNetwork);
+}
+
 fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedure) {
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), procedure, async move {
@@ -35,10 +40,17 @@ fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedu
 /// The phone and the gNB let go. After the fifth expiry of T3592 the session is gone all the same (TS 24.501 §6.3.3.5 a).
 async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) -> Result<(), End> {
     let command = sm::Message::new(psi, pti, ReleaseCommand::new(cause));
-    let at_gnb = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active));
+    let at_gnb = ue.with(|p| {
+        let session = p.sessions.get_mut(&psi);
+        let stands = session.is_some_and(|s| {
+            s.pti = pti;
+            s.up != UpState::Inactive
+        });
+        stands && p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)
+    });
     let mut timer = Repeated::new("PDU SESSION RELEASE COMMAND", ue.config().timers.t3592);
     if at_gnb {
-        amf::release_session_resources(ue, psi, &command);
+        amf::release_session_resources(ue, psi, Some(&command));
     } else {
         super::send(ue, psi, command.clone());
     }
@@ -56,8 +68,19 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) -> Result<
     }
 }
 
-/// A session ends without a word to the phone, which knows or will learn.
+/// A session ends without a word to the phone, which knows or will learn. Its gNB is told.
 pub(crate) fn release_locally(ue: Ue, psi: PduSessionId) {
+    let at_gnb = ue.with(|p| {
+        let active = p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active);
+        active && p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)
+    });
+    if at_gnb {
+        amf::release_session_resources(ue, psi, None);
+    }
+    forget(ue, psi);
+}
+
+fn forget(ue: Ue, psi: PduSessionId) {
     ue.with(|p| {
         p.lanes.interrupt(Lane::Session(psi), Interrupt::Superseded(Procedure::PduSessionReleaseByNetwork))
     });
@@ -69,6 +92,13 @@ pub(crate) fn release_all(ue: Ue) {
     super::keep_only(ue, |_| false);
 }
 
+/// All sessions end with the connection.
+pub(crate) fn forget_all(ue: Ue) {
+    for psi in ue.with(|p| p.sessions.keys().copied().collect::<Vec<_>>()) {
+        forget(ue, psi);
+    }
+}
+
 /// The UPF has lost its sessions (TS 23.527 §4.3.2): a phone that is there is told to ask anew, the others learn it when
 /// they return.
 pub(crate) fn upf_restarted(ue: Ue) {
@@ -78,9 +108,11 @@ pub(crate) fn upf_restarted(ue: Ue) {
     });
     let connected = ue.with(|p| p.amf.connection.is_some());
     for psi in sessions {
-        if connected {
-            let cause = SmCause::ReactivationRequested;
-            start(ue, psi, Pti::UNASSIGNED, cause, Procedure::PduSessionReleaseByNetwork);
+        let establishing = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.n3.is_none()));
+        if establishing {
+            continue; // its own procedure learns it from the request that is not answered
+        } else if connected {
+            by_network(ue, psi, SmCause::ReactivationRequested);
         } else {
             release_locally(ue, psi);
         }

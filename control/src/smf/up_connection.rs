@@ -1,42 +1,50 @@
 //! The user plane of a session, set up at a gNB and let go: TS 23.502 §4.2.3.2 steps 14 to 18, §4.2.6 steps 5 to 7.
 
 use whimbrel_ids::PduSessionId;
-use whimbrel_ngap::transfer::{
-    PduSessionResourceSetupResponseTransfer, PduSessionResourceSetupUnsuccessfulTransfer,
-};
+use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
 
 use super::N2Outcome;
 use super::context::{Tunnel, UpState, an_tunnel};
 use super::establishment::tell;
 use super::n4::{Downlink, modify};
+use crate::amf;
 use crate::event::SessionChange;
 use crate::input::Input;
+use crate::phone::Phone;
 use crate::procedure::End;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 
-/// Awaits the gNB's tunnel and leads downlink packets into it.
-pub(super) async fn set_up(ue: Ue, psi: PduSessionId) -> Result<(), End> {
+/// Why a gNB gave no tunnel.
+pub(super) enum Answer {
+    /// It refused, and has not delivered what was to go to the phone with it.
+    Refused(Refusal),
+    /// Nobody knows what it did.
+    Unknown(Refusal),
+    /// The wait was ended.
+    Interrupted(Interrupt),
+}
+
+/// Awaits the gNB's answer to a setup: the transfer that names its tunnel.
+pub(super) async fn gnb_answer(ue: Ue, _psi: PduSessionId) -> Result<Vec<u8>, Answer> {
     let answered = |i: &Input| matches!(i, Input::N2Sm(N2Outcome::SetUp | N2Outcome::SetupFailed, _));
     match ue.receive(answered, ue.config().timers.guard).await {
-        Ok(Input::N2Sm(N2Outcome::SetUp, transfer)) => lead(ue, psi, &transfer).await,
-        Ok(Input::N2Sm(_, transfer)) => {
-            let _cause = PduSessionResourceSetupUnsuccessfulTransfer::decode(&transfer).ok();
-            Err(Refusal::RadioFailure("it could not set up the session's resources").into())
+        Ok(Input::N2Sm(N2Outcome::SetUp, transfer)) => Ok(transfer),
+        Ok(_) => Err(Answer::Refused(Refusal::RadioFailure("it could not set up the session's resources"))),
+        Err(Interrupt::TimedOut) => {
+            Err(Answer::Unknown(Refusal::RadioFailure("no answer to PDU SESSION RESOURCE SETUP REQUEST")))
         }
-        Ok(_) | Err(Interrupt::TimedOut) => {
-            Err(Refusal::RadioFailure("no answer to PDU SESSION RESOURCE SETUP REQUEST").into())
-        }
-        Err(other) => Err(other.into()),
+        Err(other) => Err(Answer::Interrupted(other)),
     }
 }
 
-async fn lead(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(), End> {
+/// Leads downlink packets into the gNB's tunnel.
+pub(super) async fn lead(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(), End> {
     let tunnel = tunnel_of(transfer).ok_or(Refusal::RadioFailure("its setup response names no tunnel"))?;
     modify(ue, psi, Downlink::To(tunnel)).await?;
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
-            s.up = UpState::Active;
+            (s.up, s.awaited) = (UpState::Active, false);
         }
         p.amf.connection_until = None;
     });
@@ -51,6 +59,50 @@ fn tunnel_of(transfer: &[u8]) -> Option<Tunnel> {
 /// Whether a session waits for a user plane.
 pub(crate) fn can_be_activated(ue: Ue, psi: PduSessionId) -> bool {
     ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Inactive && s.n3.is_some()))
+}
+
+/// Whether downlink packets of some session wait.
+pub(crate) fn awaited(phone: &Phone) -> bool {
+    phone.sessions.values().any(|s| s.awaited && s.up == UpState::Inactive)
+}
+
+/// A connected phone's session has downlink packets: its user plane is set up (TS 23.502 §4.2.3.3 step 4a).
+pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
+    let ue = ue.on(Lane::Session(psi));
+    ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
+        if amf::n1_n2_message_transfer(ue, psi, None).await.is_err() {
+            return;
+        }
+        let Ok(tunnel) = gnb_answer(ue, psi).await else { return };
+        match lead(ue, psi, &tunnel).await {
+            Ok(()) => tell(ue, psi, SessionChange::Activated),
+            Err(End::Refused(_)) => super::n4::delete(ue, psi),
+            Err(End::Interrupted(_)) => {}
+        }
+    });
+}
+
+/// The phone could not be found: what waits is thrown away, and the next packet is told again (TS 23.502 §4.2.3.3 step 5).
+pub(crate) fn give_up_waiting(ue: Ue) {
+    let waiting: Vec<PduSessionId> = ue.with(|p| {
+        let sessions = p.sessions.iter_mut();
+        sessions.filter_map(|(&psi, s)| std::mem::take(&mut s.awaited).then_some(psi)).collect()
+    });
+    for psi in waiting {
+        let ue = ue.on(Lane::Session(psi));
+        ue.start(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
+            if modify(ue, psi, Downlink::Discard).await.is_ok() {
+                let _ = modify(ue, psi, Downlink::Buffer).await; // a UPF that is gone is found out elsewhere
+            }
+        });
+    }
+}
+
+/// The gNB let a session's resources go on its own (TS 38.413 §8.2.4): its packets wait.
+pub(super) fn gnb_let_go(ue: Ue, psi: PduSessionId) {
+    if ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active)) {
+        deactivate(ue.on(Lane::Session(psi)), psi);
+    }
 }
 
 /// A gNB has set a known session up again.

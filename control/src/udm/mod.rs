@@ -35,6 +35,42 @@ pub enum Request {
     Deregister(Supi),
 }
 
+impl Request {
+    /// All that it says, as octets, for digests: nothing is redacted, and different requests differ.
+    pub(crate) fn digest_octets(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(64);
+        match self {
+            Request::GenerateAuthData { identity, rand, resynchronisation } => {
+                out.push(1);
+                match identity {
+                    Identity::Supi(supi) => out.extend(supi.digits()),
+                    Identity::Suci(suci) => write_suci(suci, &mut out),
+                }
+                out.extend_from_slice(rand);
+                if let Some(Resynchronisation { rand, auts }) = resynchronisation {
+                    out.extend_from_slice(&rand.0);
+                    out.extend_from_slice(&auts.0);
+                }
+            }
+            Request::Register(supi) => {
+                out.push(2);
+                out.extend(supi.digits());
+            }
+            Request::Deregister(supi) => {
+                out.push(3);
+                out.extend(supi.digits());
+            }
+        }
+        out
+    }
+}
+
+fn write_suci(suci: &Suci, out: &mut Vec<u8>) {
+    let identity = whimbrel_nas::ie::MobileIdentity::Suci(suci.clone());
+    let question = whimbrel_nas::mm::IdentityResponse::new(identity);
+    whimbrel_nas::mm::Message::from(question).encode(out);
+}
+
 /// How a subscriber is named to the UDM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {

@@ -4,16 +4,18 @@ mod n4;
 mod slots;
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use whimbrel_control::amf::{self, RanNodes, reset_acknowledge};
 use whimbrel_control::config::Config;
-use whimbrel_control::udm::{Directory, Subscribers};
+use whimbrel_control::event::Deregistered;
+use whimbrel_control::udm::{Directory, Request, Subscribers};
 use whimbrel_control::{
     AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Event, OutputId, Payload,
     Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard,
 };
-use whimbrel_ids::{Instant, Supi};
+use whimbrel_ids::{Instant, Supi, Tai};
 use whimbrel_ngap::ie::{CauseMisc, ResetType, TriggeringMessage};
 use whimbrel_ngap::{Message, Peek};
 
@@ -434,9 +436,55 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             config_version: self.config.version,
             payload,
         };
-        let batch = self.shard.handle(&envelope);
+        // The shard is fit for use after a panic: `poisoned` buries the phone that it was at.
+        let shard = AssertUnwindSafe(&mut self.shard);
+        let ran = catch_unwind(|| {
+            let AssertUnwindSafe(shard) = { shard };
+            shard.handle(&envelope)
+        });
+        let Ok(batch) = ran else {
+            self.poisoned(now, phone, out);
+            return Disposition::Ended;
+        };
         self.inspect.ran(&envelope, &batch);
         self.release(now, phone, clock, batch, out)
+    }
+
+    /// PAGING to every gNB that broadcasts one of the tracking areas (TS 38.413 §8.5.1.2), on stream 0.
+    fn page(&self, tais: &[Tai], octets: &[u8], out: &mut Outbox) {
+        for (association, node) in self.ran.iter() {
+            if node.gnb.is_some() && tais.iter().any(|t| node.tacs.contains(&t.tac)) {
+                out.ngap.push((association, 0, octets.to_vec()));
+            }
+        }
+    }
+
+    /// A phone's machine panicked on an input. The phone is given up, its peers are told what can be told, and the
+    /// other phones go on (DESIGN: "poison").
+    fn poisoned(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
+        let remains = self.shard.bury();
+        let (association, connection) = self.slots.connection(phone);
+        if let Some(association) = association {
+            let stream = self.stream(phone, association);
+            send(association, stream, &amf::release_of(connection), out);
+        }
+        let subject = remains.as_ref().map_or_else(Default::default, |p| p.subject());
+        for seid in remains.iter().flat_map(|p| p.sessions.values().filter_map(|s| s.up_seid)) {
+            let to = OutputId { clock: 0, index: 0 };
+            // Nobody is left to hear that there is no UPF.
+            let _ = self.n4.request(now, phone, to, whimbrel_control::smf::deletion(seid), &mut out.pfcp);
+        }
+        if let Some(supi) = subject.supi {
+            self.directory.handle(now, phone, Request::Deregister(supi), &mut self.subscribers);
+        }
+        out.events
+            .push(PhoneEvent { phone, event: Event::Deregistered { subject, why: Deregistered::Fault } });
+        self.slots.release(phone);
+    }
+
+    fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
+        let streams = self.streams.get(&association).copied().unwrap_or(1);
+        self.slots.stream(phone).min(streams.saturating_sub(1))
     }
 
     fn release(
@@ -456,8 +504,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             let to = OutputId { clock, index };
             match output.effect {
                 Effect::N2 { association, octets } => {
-                    let streams = self.streams.get(&association).copied().unwrap_or(1);
-                    let stream = self.slots.stream(phone).min(streams.saturating_sub(1));
+                    let stream = self.stream(phone, association);
                     out.ngap.push((association, stream, octets));
                 }
                 Effect::N4 { octets } => {
@@ -466,6 +513,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     }
                 }
                 Effect::N4Answer { octets } => self.n4.answer_report(phone, octets, &mut out.pfcp),
+                Effect::Page { tais, octets } => self.page(&tais, &octets, out),
                 Effect::Udm(request) => {
                     let outcome = self.directory.handle(now, phone, request, &mut self.subscribers);
                     self.inbox.push_back((phone, Payload::Udm { to, answer: outcome.answer }));

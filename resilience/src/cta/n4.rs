@@ -214,6 +214,9 @@ impl N4 {
     fn lost(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
         self.peer = None;
         self.next = now;
+        // A restarted UPF counts its sequence numbers anew.
+        self.answered.clear();
+        self.reports.clear();
         arrived.push(Arrived::Lost);
         for (_, pending) in std::mem::take(&mut self.pending) {
             if let Purpose::Session { phone, to } = pending.purpose {

@@ -130,7 +130,14 @@ impl Slots {
         let e = self.entry(phone)?;
         e.stream = stream;
         e.connection = e.connection.wrapping_add(1);
-        AmfUeNgapId::new(u64::from(e.connection) << 24 | u64::from(phone.slot))
+        Some(connection_id(e.connection, phone.slot))
+    }
+
+    /// The association and the identity of the phone's connection.
+    pub(super) fn connection(&self, phone: PhoneId) -> (Option<AssociationId>, AmfUeNgapId) {
+        let e = self.entries.get(phone.slot as usize);
+        let (association, tag) = e.map_or((None, 0), |e| (e.association, e.connection));
+        (association, connection_id(tag, phone.slot))
     }
 
     /// The stream of the phone's connection.
@@ -221,6 +228,11 @@ impl Slots {
             .map(|(slot, e)| PhoneId { slot, generation: e.generation })
             .collect()
     }
+}
+
+/// The connection's tag above the slot: 40 bits in all.
+fn connection_id(tag: u16, slot: u32) -> AmfUeNgapId {
+    AmfUeNgapId::new(u64::from(tag) << 24 | u64::from(slot)).expect("16 bits above 24 bits")
 }
 
 #[cfg(test)]
