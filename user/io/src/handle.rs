@@ -1,6 +1,7 @@
 //! The user plane as the rest of the program sees it.
 
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -15,6 +16,7 @@ use crate::error::{Notice, StartError};
 use crate::host::{Nat, Sysctls, set_up};
 use crate::ports::memory::{Memory, ports};
 use crate::ports::{Ports, system::System};
+use crate::tap::Tapped;
 use crate::thread::{self, IoCounters, Request, Shared};
 
 /// How long the packet thread may take to answer a question.
@@ -96,10 +98,12 @@ fn spawn<P: Ports>(config: Config, ports: P, host: Host) -> Result<Handle, Start
     let upf = UpfU::new(&config.user)?;
     let mtu = config.user.data_networks.iter().map(|d| usize::from(d.mtu)).max().unwrap_or(1500);
     let room = (mtu + OUTER_OCTETS).max(2048);
+    let own = config.user.n3_ipv4.map(IpAddr::V4).into_iter().chain(config.user.n3_ipv6.map(IpAddr::V6));
+    let own: Vec<_> = own.map(|ip| SocketAddr::new(ip, config.port)).collect();
     let (inner, clock) = (Arc::clone(&shared), config.clock);
     let thread = std::thread::Builder::new()
         .name("upf-u".into())
-        .spawn(move || thread::run(&inner, upf, ports, &clock, room))
+        .spawn(move || thread::run(&inner, upf, ports, &clock, room, own))
         .map_err(StartError::System)?;
     Ok(Handle { shared, thread: Some(thread), host })
 }
@@ -138,6 +142,26 @@ impl Handle {
         let (answer, answered) = mpsc::sync_channel(1);
         self.shared.requests.push(Request::SessionCounters(id, answer)).ok()?;
         answered.recv_timeout(ANSWER_WITHIN).ok().flatten()
+    }
+
+    /// Starts or ends copying the datagrams that N3 receives and sends.
+    pub fn tap(&self, on: bool) {
+        self.shared.tap.set(on);
+    }
+
+    /// Copies since the last call.
+    pub fn take_tapped(&self) -> Vec<Tapped> {
+        self.shared.tap.take()
+    }
+
+    /// Becomes readable when there are copies.
+    pub fn tapped(&self) -> BorrowedFd<'_> {
+        self.shared.tap.as_fd()
+    }
+
+    /// Datagrams that were not copied because too many copies waited.
+    pub fn tapped_lost(&self) -> u64 {
+        self.shared.tap.lost()
     }
 
     /// Whether the packet thread runs. It ends only when told to, or by a defect of ours.

@@ -11,6 +11,7 @@ mod host;
 mod ports;
 mod queue;
 mod sys;
+mod tap;
 mod thread;
 
 pub use config::{Clock, Config, DataNetworkDevice, system_clock};
@@ -18,6 +19,7 @@ pub use error::{Notice, StartError};
 pub use handle::{Handle, QueueFull};
 pub use ports::memory::Memory;
 pub use queue::CHANGES_MAX;
+pub use tap::Tapped;
 pub use thread::IoCounters;
 
 /// The user plane of this process.

@@ -1,5 +1,6 @@
 //! The packet thread: changes, then a burst, then what came of it; and sleep when there is nothing.
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::config::Clock;
 use crate::ports::{BURST, Ports};
 use crate::queue::{CHANGES_MAX, Queue};
 use crate::sys::poll;
+use crate::tap::{Tap, Tapped};
 
 /// Empty looks at the sources before the thread sleeps: about 20 µs, less than waking up costs.
 const SPINS: u32 = 8;
@@ -54,6 +56,7 @@ pub(crate) struct Shared {
     pub(crate) requests: Queue<Request>,
     pub(crate) reports: Queue<Report>,
     pub(crate) counters: Mutex<(Counters, IoCounters)>,
+    pub(crate) tap: Tap,
     pub(crate) stop: AtomicBool,
 }
 
@@ -63,6 +66,7 @@ impl Shared {
             requests: Queue::new(CHANGES_MAX)?,
             reports: Queue::new(REPORTS_MAX)?,
             counters: Mutex::default(),
+            tap: Tap::new()?,
             stop: AtomicBool::new(false),
         })
     }
@@ -77,10 +81,21 @@ struct Worker<'s, P> {
     /// Reports that found the queue full.
     reports: Vec<Report>,
     published: Instant,
+    /// Where N3 is, for copies of what leaves it.
+    own: Vec<SocketAddr>,
+    /// Copies of this turn.
+    copies: Vec<Tapped>,
 }
 
 /// Runs until told to stop.
-pub(crate) fn run<P: Ports>(shared: &Shared, upf: UpfU, ports: P, clock: &Clock, room: usize) {
+pub(crate) fn run<P: Ports>(
+    shared: &Shared,
+    upf: UpfU,
+    ports: P,
+    clock: &Clock,
+    room: usize,
+    own: Vec<SocketAddr>,
+) {
     let origin = Origin::N6 { dn: DnIndex(0) };
     let slot = |_| Slot { origin, packet: Packet::with_room(room), verdict: Verdict::Pending };
     let mut slots: Vec<Slot> = (0..BURST).map(slot).collect();
@@ -91,6 +106,8 @@ pub(crate) fn run<P: Ports>(shared: &Shared, upf: UpfU, ports: P, clock: &Clock,
         io: IoCounters::default(),
         reports: Vec::new(),
         published: Instant::ZERO,
+        own,
+        copies: Vec::new(),
     };
     let mut idle = 0;
     while !shared.stop.load(Ordering::Acquire) {
@@ -104,11 +121,15 @@ pub(crate) fn run<P: Ports>(shared: &Shared, upf: UpfU, ports: P, clock: &Clock,
         if w.io.receive_errors != errors {
             std::thread::sleep(ERROR_PAUSE);
         }
+        let tapped = w.shared.tap.is_on();
+        if tapped {
+            w.copy_received(now, &slots[..n]);
+        }
         w.upf.burst(now, &mut slots[..n]);
         if w.upf.next_deadline().is_some_and(|at| at <= now) {
             w.upf.tick(now); // what the burst itself has made due: router advertisements
         }
-        w.send(&slots[..n]);
+        w.send(now, &slots[..n], tapped);
         w.tell(now, n == 0 && idle == SPINS);
         idle = if n == 0 { idle + 1 } else { 0 };
         if idle > SPINS {
@@ -117,6 +138,14 @@ pub(crate) fn run<P: Ports>(shared: &Shared, upf: UpfU, ports: P, clock: &Clock,
         }
     }
     w.tell(clock(), true);
+}
+
+/// What the pipeline lets pass.
+fn passed(slots: &[Slot]) -> impl Iterator<Item = (Destination, &Packet)> {
+    slots.iter().filter_map(|s| match s.verdict {
+        Verdict::Send(to) => Some((to, &s.packet)),
+        _ => None,
+    })
 }
 
 impl<P: Ports> Worker<'_, P> {
@@ -132,21 +161,40 @@ impl<P: Ports> Worker<'_, P> {
         }
     }
 
+    /// Copies the datagrams of a burst, before the pipeline takes their headers off.
+    fn copy_received(&mut self, at: Instant, slots: &[Slot]) {
+        for slot in slots {
+            let Origin::N3 { peer, local } = slot.origin else { continue };
+            let Some(&to) = self.own.iter().find(|own| own.ip() == local) else { continue };
+            self.copies.push(Tapped { at, from: peer, to, octets: slot.packet.octets().to_vec() });
+        }
+    }
+
+    /// Copies the datagrams of what is to be sent.
+    fn copy_sent<'p>(&mut self, at: Instant, packets: impl Iterator<Item = (Destination, &'p Packet)>) {
+        for (to, packet) in packets {
+            let Destination::N3 { peer, .. } = to else { continue };
+            let Some(&from) = self.own.iter().find(|own| own.is_ipv4() == peer.is_ipv4()) else { continue };
+            self.copies.push(Tapped { at, from, to: peer, octets: packet.octets().to_vec() });
+        }
+    }
+
     /// Sends what the pipeline made, then what it passed.
-    fn send(&mut self, slots: &[Slot]) {
+    fn send(&mut self, now: Instant, slots: &[Slot], tapped: bool) {
         let mut own: Vec<(Destination, Packet)> = Vec::new();
         while let Some(output) = self.upf.next_output() {
             own.push(output);
+        }
+        if tapped {
+            self.copy_sent(now, own.iter().map(|(to, p)| (*to, p)));
+            self.copy_sent(now, passed(slots));
+            self.shared.tap.hand_out(&mut self.copies);
         }
         if !own.is_empty() {
             self.ports.send(&mut own.iter().map(|(to, p)| (*to, p)), &mut self.io);
             own.into_iter().for_each(|(_, p)| self.upf.recycle(p));
         }
-        let mut passed = slots.iter().filter_map(|s| match s.verdict {
-            Verdict::Send(to) => Some((to, &s.packet)),
-            _ => None,
-        });
-        self.ports.send(&mut passed, &mut self.io);
+        self.ports.send(&mut passed(slots), &mut self.io);
     }
 
     /// Hands out reports and figures.

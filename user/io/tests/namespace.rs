@@ -263,10 +263,17 @@ fn receive(socket: &UdpSocket) -> (u8, Vec<u8>) {
 
 /// The host's settings that the user plane may touch.
 fn host() -> String {
-    let nft = "nft list ruleset 2>/dev/null || true";
-    sh(&format!(
-        "cat /proc/sys/net/ipv4/ip_forward /proc/sys/net/ipv6/conf/*/forwarding; ip link; ip route; {nft}"
-    ))
+    sh("grep -rs '' /proc/sys/net/ipv4 /proc/sys/net/ipv6 | sort; ip link; ip address; \
+        for v in -4 -6; do ip $v rule; ip $v route show table all; done; nft list ruleset 2>/dev/null || true")
+}
+
+/// Settings that the kernel changes by itself when the host is told to forward, at other values than its own, and rules of
+/// somebody else.
+fn peculiar_host() {
+    sh("ip tuntap add odd0 mode tun; ip link set odd0 up; ip rule add from 192.0.2.1 lookup 77 || true
+        cd /proc/sys/net; echo 0 >ipv4/conf/all/accept_redirects
+        echo 1 >ipv4/conf/odd0/forwarding; echo 1 >ipv6/conf/odd0/forwarding");
+    sh("nft add table inet theirs 2>/dev/null || true");
 }
 
 #[test]
@@ -275,6 +282,7 @@ fn a_phone_pings_a_server_and_the_host_is_as_before() {
         return;
     }
     let _server = Server::start();
+    peculiar_host();
     let before = host();
     let mut config = config();
     config.devices[0].nat = true;
@@ -383,6 +391,7 @@ fn settings_of_a_killed_predecessor_are_put_back() {
         return;
     }
     let journal = std::env::temp_dir().join(format!("whimbrel-journal-{}", std::process::id()));
+    peculiar_host();
     let with_journal = || Config { journal: Some(journal.clone()), ..config() };
     let before = host();
     let killed = UserPlane::start(with_journal()).unwrap_or_else(|e| panic!("{e}"));
@@ -391,6 +400,7 @@ fn settings_of_a_killed_predecessor_are_put_back() {
     assert!(!journal.exists());
     // As a kill would leave it: changed, with the note.
     fs::write("/proc/sys/net/ipv4/ip_forward", "1").unwrap();
+    fs::write("/proc/sys/net/ipv6/conf/all/forwarding", "1").unwrap();
     fs::write(&journal, note).unwrap();
     UserPlane::start(with_journal()).unwrap_or_else(|e| panic!("{e}")).stop().unwrap();
     assert_eq!(host(), before);
@@ -417,6 +427,20 @@ fn changes_reach_the_packet_thread_without_sockets() {
     assert_eq!(sent.len(), 1);
     assert_eq!(sent[0].1, whimbrel_gtpu::signalling::echo_response(3).as_ref());
     assert_eq!(reports.len(), 1);
+    assert_eq!(handle.take_tapped(), [], "nothing is copied unless asked for");
+    handle.tap(true);
+    assert!(memory.put(origin, echo.as_ref()));
+    let mut copies = vec![];
+    while copies.len() < 2 && Instant::now() < end {
+        copies.extend(handle.take_tapped());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let [asked, answered] = &copies[..] else { panic!("{copies:?}") };
+    let (upf, gnb) = (SocketAddr::new(UPF.into(), 2152), SocketAddr::new(GNB.into(), 2152));
+    assert_eq!((asked.from, asked.to, &asked.octets[..]), (gnb, upf, echo.as_ref()));
+    assert_eq!((answered.from, answered.to), (upf, gnb));
+    assert_eq!(answered.octets, whimbrel_gtpu::signalling::echo_response(3).as_ref());
+    assert_eq!(handle.tapped_lost(), 0);
     assert!(handle.is_running());
     handle.stop().unwrap();
 }

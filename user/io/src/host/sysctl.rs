@@ -5,8 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 const IPV4: &str = "/proc/sys/net/ipv4/ip_forward";
+const IPV4_EACH: &str = "/proc/sys/net/ipv4/conf";
 const IPV6_ALL: &str = "/proc/sys/net/ipv6/conf/all/forwarding";
 const IPV6_EACH: &str = "/proc/sys/net/ipv6/conf";
+const IPV6_ALL_OF: &str = "/proc/sys/net/ipv6/conf/all";
 
 /// Settings that were changed, with what they were before; dropping it puts them back.
 ///
@@ -30,31 +32,37 @@ impl Sysctls {
     /// Lets the host forward. What was set, in words.
     pub(crate) fn forward(&mut self, ipv4: bool, ipv6: bool) -> io::Result<Vec<String>> {
         let mut done = Vec::new();
-        if ipv4 && self.set(Path::new(IPV4))? {
+        if ipv4 && read(Path::new(IPV4))? != "1" {
+            // It also sets every interface's own value, and whether redirects are accepted.
+            self.keep(values(IPV4_EACH, "forwarding")?);
+            self.keep(values(IPV4_EACH, "accept_redirects")?);
+            self.set(IPV4.into(), "1")?;
             done.push("let the host forward IPv4 (net.ipv4.ip_forward)".to_owned());
         }
         if ipv6 && read(Path::new(IPV6_ALL))? != "1" {
-            // "all" also sets every interface's own value: each is noted, and put back after "all".
-            let each = fs::read_dir(IPV6_EACH)?.flatten().map(|e| e.path().join("forwarding"));
-            let each: Vec<_> = each.filter_map(|p| read(&p).ok().map(|v| (p, v))).collect();
-            self.before.extend(each);
-            self.before.push((IPV6_ALL.into(), read(Path::new(IPV6_ALL))?));
-            self.note()?;
-            fs::write(IPV6_ALL, "1")?;
+            // A host that forwards forgets the default routes that it learned from router advertisements, unless an
+            // interface accepts them all the same: 2.
+            for (path, value) in values(IPV6_EACH, "accept_ra")? {
+                if value == "1" && !path.starts_with(IPV6_ALL_OF) {
+                    self.set(path, "2")?;
+                }
+            }
+            self.keep(values(IPV6_EACH, "forwarding")?);
+            self.set(IPV6_ALL.into(), "1")?;
             done.push("let the host forward IPv6 (net.ipv6.conf.all.forwarding)".to_owned());
         }
         Ok(done)
     }
 
-    fn set(&mut self, path: &Path) -> io::Result<bool> {
-        let value = read(path)?;
-        if value == "1" {
-            return Ok(false);
-        }
-        self.before.push((path.into(), value));
+    /// Notes what a setting that follows overwrites, to be put back after it.
+    fn keep(&mut self, values: Vec<(PathBuf, String)>) {
+        self.before.extend(values);
+    }
+
+    fn set(&mut self, path: PathBuf, value: &str) -> io::Result<()> {
+        self.before.push((path.clone(), read(&path)?));
         self.note()?;
-        fs::write(path, "1")?;
-        Ok(true)
+        fs::write(path, value)
     }
 
     fn note(&self) -> io::Result<()> {
@@ -62,6 +70,14 @@ impl Sysctls {
         let lines = self.before.iter().map(|(p, v)| format!("{}\t{v}\n", p.display()));
         fs::write(journal, lines.collect::<String>())
     }
+}
+
+/// A setting of every interface, and of that of "all" last: it is put back first, for it overwrites the others.
+fn values(folder: &str, name: &str) -> io::Result<Vec<(PathBuf, String)>> {
+    let paths = fs::read_dir(folder)?.flatten().map(|e| e.path().join(name));
+    let mut all: Vec<_> = paths.filter_map(|p| read(&p).ok().map(|v| (p, v))).collect();
+    all.sort_by_key(|(p, _)| p.parent().is_some_and(|d| d.ends_with("all")));
+    Ok(all)
 }
 
 fn read(path: &Path) -> io::Result<String> {
