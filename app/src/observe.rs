@@ -194,7 +194,7 @@ impl Observer {
             why: refusal.to_string(),
             expected: self.expected(refusal),
             fix: refusal.fix(),
-            told: self.told(procedure, refusal),
+            told: told(&self.config, procedure, refusal),
             ..RefusalRecord::default()
         };
         let logged = self.logged(phone, subject);
@@ -235,7 +235,9 @@ impl Observer {
             RefusalKind::TrackingArea => format!("a TAC of {}", list(&amf.tacs)),
             RefusalKind::Slice => format!("a slice of {}", list(&amf.slices)),
             RefusalKind::Plmn => format!("PLMN {}", amf.plmn),
-            RefusalKind::Algorithm => format!("one of {:?} and one of {:?}", amf.integrity, amf.ciphering),
+            RefusalKind::Algorithm => {
+                format!("one of {} and one of {}", algorithms(&amf.integrity), algorithms(&amf.ciphering))
+            }
             RefusalKind::Dnn => {
                 let names: Vec<String> =
                     self.config.smf.data_networks.keys().map(ToString::to_string).collect();
@@ -253,25 +255,6 @@ impl Observer {
         }
     }
 
-    /// What the phone was told.
-    fn told(&self, procedure: Procedure, refusal: &Refusal) -> String {
-        let of_session =
-            matches!(procedure, Procedure::PduSessionEstablishment | Procedure::PduSessionReleaseByUe);
-        match refusal {
-            // An answer to a phone that does not answer, or to a gNB, carries no cause.
-            Refusal::NoAnswer(_) | Refusal::RadioFailure(_) => String::new(),
-            Refusal::WrongResponse if !of_session => "AUTHENTICATION REJECT".into(),
-            _ if of_session => {
-                let cause = refusal.sm_cause(&self.config);
-                format!("5GSM cause #{} ({cause})", cause.value())
-            }
-            _ => {
-                let cause = refusal.mm_cause(&self.config);
-                format!("5GMM cause #{} ({cause})", cause.value())
-            }
-        }
-    }
-
     fn called(&self, association: AssociationId) -> String {
         self.gnbs.get(&association).cloned().unwrap_or_else(|| format!("association {}", association.0))
     }
@@ -284,6 +267,42 @@ impl Observer {
     fn event(&self, now: Instant, level: Level, kind: &'static str, subject: &str, text: String) {
         self.console.events(|e| e.push(now, level, kind, subject, text));
     }
+}
+
+/// What the phone was told.
+fn told(config: &Config, procedure: Procedure, refusal: &Refusal) -> String {
+    let of_session =
+        matches!(procedure, Procedure::PduSessionEstablishment | Procedure::PduSessionReleaseByUe);
+    match refusal {
+        // An answer to a phone that does not answer, or to a gNB, carries no cause.
+        Refusal::NoAnswer(_) | Refusal::RadioFailure(_) => String::new(),
+        _ if refusal.was_told() => "AUTHENTICATION REJECT".into(),
+        _ if of_session && !is_of_amf(refusal) => {
+            let cause = refusal.sm_cause(config);
+            format!("5GSM cause #{} ({cause})", cause.value())
+        }
+        _ => {
+            let cause = refusal.mm_cause(config);
+            format!("5GMM cause #{} ({cause})", cause.value())
+        }
+    }
+}
+
+/// Whether it is the AMF that refuses a session for this, and returns the request unread (TS 24.501 §5.4.5.2.5).
+fn is_of_amf(refusal: &Refusal) -> bool {
+    matches!(
+        refusal,
+        Refusal::DnnNotSubscribed { .. }
+            | Refusal::DnnNotConfigured(_)
+            | Refusal::SliceNotAllowed(_)
+            | Refusal::NoSlice { .. }
+            | Refusal::Limit(_)
+    )
+}
+
+/// Names of algorithms as the configuration has them.
+fn algorithms<T: std::fmt::Debug>(algorithms: &[T]) -> String {
+    algorithms.iter().map(|a| format!("{a:?}").to_uppercase()).collect::<Vec<_>>().join(", ")
 }
 
 /// The best name of a phone.
@@ -384,5 +403,36 @@ fn deregistered_word(why: Deregistered) -> &'static str {
         Deregistered::Implicitly => "it did not come back in time",
         Deregistered::ByOperator => "the operator wanted it",
         Deregistered::Fault => "the core failed on a message of its (a fault of ours; please report it)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told_by_default(procedure: Procedure, refusal: &Refusal) -> String {
+        told(&crate::config::default().control(), procedure, refusal)
+    }
+
+    #[test] // TS 24.501 §5.4.1.3.5, §5.4.1.3.7
+    fn a_phone_that_fails_authentication_is_told_no_cause() {
+        for refusal in [Refusal::WrongResponse, Refusal::MacFailure, Refusal::SynchFailure] {
+            assert_eq!(told_by_default(Procedure::Registration, &refusal), "AUTHENTICATION REJECT");
+        }
+    }
+
+    #[test] // TS 24.501 §5.4.5.2.5: the AMF returns what it cannot forward with a 5GMM cause
+    fn a_data_network_that_the_amf_refuses_is_told_by_the_amf() {
+        let dnn = || "nowhere".parse().unwrap();
+        let told = told_by_default(Procedure::PduSessionEstablishment, &Refusal::DnnNotConfigured(dnn()));
+        assert!(told.starts_with("5GMM cause #91 "), "{told}");
+        let told = told_by_default(Procedure::PduSessionEstablishment, &Refusal::PoolEmpty(dnn()));
+        assert!(told.starts_with("5GSM cause #26 "), "{told}");
+    }
+
+    #[test]
+    fn algorithms_have_the_names_of_the_configuration() {
+        let config = crate::config::default().control();
+        assert_eq!(algorithms(&config.amf.integrity), "NIA2, NIA1, NIA3");
     }
 }

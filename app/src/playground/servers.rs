@@ -34,7 +34,7 @@ impl Servers {
         let served = Arc::new(Served::default());
         let (names, pages) = (served.clone(), served.clone());
         std::thread::spawn(move || resolve(&dns, address, &names.names));
-        std::thread::spawn(move || serve(&web, &pages.pages));
+        std::thread::spawn(move || serve(&web, &pages));
         Ok(Self { served })
     }
 
@@ -85,11 +85,10 @@ fn answer(query: &[u8], address: Ipv4Addr) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn serve(listener: &TcpListener, count: &Arc<AtomicU64>) {
-    let count = count.clone();
+fn serve(listener: &TcpListener, served: &Arc<Served>) {
     for stream in listener.incoming().flatten() {
-        let count = count.clone();
-        std::thread::spawn(move || page(stream, &count));
+        let served = served.clone();
+        std::thread::spawn(move || page(stream, &served.pages));
     }
 }
 
