@@ -135,7 +135,11 @@ fn user_plane(
     console: &Console,
     entropy: &mut SystemEntropy,
 ) -> Result<Option<LocalUpf>, String> {
-    match LocalUpf::start(config, u64::from_ne_bytes(entropy.octets())) {
+    let n4 = core::open_n4(config).map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    if let Some(at) = config.n4.listen {
+        info!("N4: PFCP for other SMFs on {at}");
+    }
+    match LocalUpf::start(config, u64::from_ne_bytes(entropy.octets()), n4) {
         Ok(upf) => {
             let at = format!("GTP-U on {} port {}", config.n3.address, config.n3.port);
             info!("N3: {at}");

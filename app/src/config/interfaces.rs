@@ -119,7 +119,7 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
 }
 
 pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
-    root.section("n4", "N4, between SMF and UPF: PFCP. Within one process unless `listen` is given.", |s| {
+    root.section("n4", "N4, between SMF and UPF: PFCP. A function call within this program; `listen` adds a socket for other SMFs.", |s| {
         N4 {
             node_id: s.value("node_id", LOOPBACK, "Node identity of the SMF (TS 29.244 §8.2.38)."),
             listen: s.optional(

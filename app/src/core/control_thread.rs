@@ -154,12 +154,16 @@ impl Control {
         let directory = Directory::new(told.amf.plmn, parts.config.home_network_keys());
         let observer = Observer::new(parts.console.clone(), told.clone(), parts.config.log.supi);
         let subscribers = StoredSubscribers::new(parts.store);
+        let mut upf = parts.upf;
+        if let (Some(upf), Some(Ok(_))) = (&mut upf, &capture) {
+            upf.tap(true);
+        }
         Ok(Self {
             cta: Cta::new(told, directory, subscribers, parts.entropy, CoreTime::default(), now),
             config: parts.config,
             console: parts.console,
             observer,
-            upf: parts.upf,
+            upf,
             n2: parts.n2,
             links: Links::default(),
             capture: capture.transpose()?,
@@ -200,6 +204,7 @@ impl Control {
         if let Some(upf) = &mut self.upf {
             busy |= upf.turn(now, &mut self.answers);
         }
+        self.captured_datagrams();
         self.settle(now);
         if now >= self.housekeeping {
             self.keep_house(now);
@@ -352,6 +357,9 @@ impl Control {
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");
             self.capture = None;
+            if let Some(upf) = &mut self.upf {
+                upf.tap(false);
+            }
         }
     }
 
@@ -378,6 +386,14 @@ impl Control {
         capture.udp(now, from, to, octets);
     }
 
+    /// N3, and N4 towards other SMFs.
+    fn captured_datagrams(&mut self) {
+        let (Some(capture), Some(upf)) = (&mut self.capture, &mut self.upf) else { return };
+        for datagram in upf.take_tapped() {
+            capture.udp(datagram.at, datagram.from, datagram.to, &datagram.octets);
+        }
+    }
+
     /// Waits until something arrives or is due.
     fn block(&self, now: Instant) {
         let deadlines = [
@@ -395,7 +411,8 @@ impl Control {
         let wake = self.console.commands.wake_fd();
         let n2 = self.n2.as_ref().map(Transport::fds).unwrap_or_default();
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(wake, PollFlags::IN)];
-        fds.extend(self.upf.iter().map(|upf| PollFd::from_borrowed_fd(upf.reports(), PollFlags::IN)));
+        let upf = self.upf.iter().flat_map(LocalUpf::fds);
+        fds.extend(upf.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         fds.extend(n2.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // An interrupted wait is a short one.
         let _ = poll(&mut fds, Some(&timeout));
@@ -410,6 +427,7 @@ impl Control {
             }
             n2.flush(now);
         }
+        self.captured_datagrams();
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");
         }

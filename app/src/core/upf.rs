@@ -1,7 +1,7 @@
 //! The UPF in the control thread's process: N4 is a function call, with the octets that another UPF would get.
 
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use tracing::{debug, info, warn};
@@ -10,8 +10,9 @@ use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
     Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, SESSIONS_MAX, UpfC,
 };
-use whimbrel_user_io::{DataNetworkDevice, Handle, QueueFull, StartError, UserPlane};
+use whimbrel_user_io::{DataNetworkDevice, Handle, QueueFull, StartError, Tapped, UserPlane};
 
+use super::n4::N4Socket;
 use crate::config::typed::sixes;
 use crate::console::Sample;
 use crate::{clock, config};
@@ -21,11 +22,18 @@ pub(crate) struct LocalUpf {
     endpoint: UpfC,
     plane: Handle,
     out: Outbox,
+    /// Both ends of N4 within the program.
     address: SocketAddr,
+    /// N4 towards other SMFs.
+    n4: Option<N4Socket>,
+    /// Messages that the UPF did not understand or expect.
+    bad_messages: u64,
+    /// What other SMFs sent and got since the last look, while a capture is written.
+    tapped: Option<Vec<Tapped>>,
 }
 
 /// What the UPF is told.
-fn config(c: &config::Config, seed: u64) -> Config {
+pub(super) fn config(c: &config::Config, seed: u64) -> Config {
     let node = c.n4.node_id;
     Config {
         node_id: match node {
@@ -37,8 +45,8 @@ fn config(c: &config::Config, seed: u64) -> Config {
         n3_ipv6: if let IpAddr::V6(a) = c.n3.address { Some(a) } else { None },
         data_networks: c.data_networks.iter().map(data_network).collect(),
         sessions_max: (SESSIONS_MAX - 1).min(c.limits.phones.saturating_mul(2)),
-        // Both ends live and die together: there is nothing to find out by heartbeats.
-        heartbeat_interval: None,
+        // The ends within the program live and die together: there is nothing to find out by heartbeats.
+        heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
         cp_port: Config::PFCP_PORT,
         seed,
     }
@@ -55,8 +63,10 @@ fn data_network(n: &config::DataNetwork) -> DataNetwork {
 }
 
 impl LocalUpf {
-    /// Makes the sockets and devices and starts the packet thread. Errors: what stands in its way.
-    pub(crate) fn start(c: &config::Config, seed: u64) -> Result<Self, StartError> {
+    /// Makes the sockets and devices and starts the packet thread; `n4` is where other SMFs are heard, if anywhere.
+    ///
+    /// Errors: what stands in its way.
+    pub(crate) fn start(c: &config::Config, seed: u64, n4: Option<N4Socket>) -> Result<Self, StartError> {
         let user = config(c, seed);
         let device = |i| DataNetworkDevice { device: c.n6.device_of(i), nat: c.n6.nat };
         let plane = UserPlane::start(whimbrel_user_io::Config {
@@ -69,7 +79,7 @@ impl LocalUpf {
         })?;
         let endpoint = UpfC::new(user, clock::now())?;
         let address = SocketAddr::new(c.n4.node_id, Config::PFCP_PORT);
-        Ok(Self { endpoint, plane, out: Outbox::default(), address })
+        Ok(Self { endpoint, plane, out: Outbox::default(), address, n4, bad_messages: 0, tapped: None })
     }
 
     /// What was set on the host.
@@ -85,21 +95,47 @@ impl LocalUpf {
     /// Handles a PFCP message of the SMF; `answers` gets what goes back.
     pub(super) fn pfcp(&mut self, now: Instant, octets: &[u8], answers: &mut Vec<Vec<u8>>) {
         self.endpoint.handle(now, Input::Pfcp { peer: self.address, octets }, &mut self.out);
-        self.drain(answers);
+        self.drain(now, answers);
     }
 
-    /// Takes what the packet thread reported, and runs the timers; says whether there was a report.
+    /// Takes what the packet thread reported and other SMFs sent, and runs the timers; says whether there was anything.
     pub(super) fn turn(&mut self, now: Instant, answers: &mut Vec<Vec<u8>>) -> bool {
         let reports = self.plane.take_reports();
-        let busy = !reports.is_empty();
+        let mut busy = !reports.is_empty();
         for report in reports {
             self.endpoint.handle(now, Input::Report(report), &mut self.out);
         }
+        busy |= self.other_smfs(now);
         if self.endpoint.next_deadline().is_some_and(|t| t <= now) {
             self.endpoint.handle(now, Input::Tick, &mut self.out);
         }
-        self.drain(answers);
+        self.drain(now, answers);
         busy
+    }
+
+    /// Takes what SMFs outside the program sent, a bounded number of datagrams; says whether there were any.
+    fn other_smfs(&mut self, now: Instant) -> bool {
+        let Self { endpoint, out, n4: Some(n4), tapped, .. } = self else { return false };
+        let to = n4.at();
+        let received = n4.receive(|peer, octets| {
+            if let Some(tapped) = tapped {
+                tapped.push(Tapped { at: now, from: peer, to, octets: octets.to_vec() });
+            }
+            endpoint.handle(now, Input::Pfcp { peer, octets }, out);
+        });
+        received > 0
+    }
+
+    /// Starts or ends copying what crosses N3, and N4 towards other SMFs.
+    pub(super) fn tap(&mut self, on: bool) {
+        self.plane.tap(on);
+        self.tapped = on.then(Vec::new);
+    }
+
+    /// The copies since the last call.
+    pub(super) fn take_tapped(&mut self) -> impl Iterator<Item = Tapped> {
+        let n4 = self.tapped.as_mut().map(std::mem::take).unwrap_or_default();
+        n4.into_iter().chain(self.plane.take_tapped())
     }
 
     /// When [`Self::turn`] is due.
@@ -107,9 +143,9 @@ impl LocalUpf {
         self.endpoint.next_deadline()
     }
 
-    /// Becomes readable when [`Self::turn`] has reports to take.
-    pub(super) fn reports(&self) -> BorrowedFd<'_> {
-        self.plane.reports()
+    /// Readable when [`Self::turn`] or [`Self::take_tapped`] has something to take.
+    pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        [self.plane.reports(), self.plane.tapped()].into_iter().chain(self.n4.as_ref().map(AsFd::as_fd))
     }
 
     /// Where N4's ends are, for captures: SMF and UPF.
@@ -156,7 +192,30 @@ impl LocalUpf {
                 c.reports_lost,
             ),
             one("whimbrel_upf_sessions", "Sessions that stand in the UPF", c.sessions),
+            one(
+                "whimbrel_n4_bad_messages_total",
+                "PFCP messages that the UPF did not understand or expect",
+                self.bad_messages,
+            ),
+            one(
+                "whimbrel_capture_lost_total",
+                "Datagrams of N3 that a capture lacks because its writer was behind",
+                self.plane.tapped_lost(),
+            ),
         ];
+        if let Some(n4) = &self.n4 {
+            let c = n4.counters;
+            samples.extend([
+                one("whimbrel_n4_received_total", "PFCP datagrams received from other SMFs", c.received),
+                one("whimbrel_n4_sent_total", "PFCP datagrams sent to other SMFs", c.sent),
+                one("whimbrel_n4_unsent_total", "PFCP datagrams to other SMFs that were not taken", c.unsent),
+                one(
+                    "whimbrel_n4_impostors_total",
+                    "PFCP datagrams dropped because they spoke for the SMF of this program",
+                    c.impostors,
+                ),
+            ]);
+        }
         samples.extend(DropReason::ALL.iter().map(|&reason| Sample {
             name: "whimbrel_upf_dropped_total",
             help: "Packets that the UPF dropped, by reason",
@@ -166,8 +225,18 @@ impl LocalUpf {
         samples
     }
 
-    fn drain(&mut self, answers: &mut Vec<Vec<u8>>) {
-        answers.extend(self.out.datagrams.drain(..).map(|(_, octets)| octets));
+    fn drain(&mut self, now: Instant, answers: &mut Vec<Vec<u8>>) {
+        for (to, octets) in self.out.datagrams.drain(..) {
+            match &mut self.n4 {
+                Some(n4) if to != self.address => {
+                    n4.send(to, &octets);
+                    if let Some(tapped) = &mut self.tapped {
+                        tapped.push(Tapped { at: now, from: n4.at(), to, octets });
+                    }
+                }
+                _ => answers.push(octets),
+            }
+        }
         for change in self.out.changes.drain(..) {
             // Full for a burst's time at most: the packet thread empties the queue before each burst.
             let mut waiting = self.plane.apply(change);
@@ -181,9 +250,12 @@ impl LocalUpf {
         }
         for event in self.out.events.drain(..) {
             match event {
-                Event::SessionRefused { .. } | Event::BadMessage { .. } | Event::ReportUnanswered { .. } => {
-                    warn!(?event, "N4");
+                // Counted, and no line each: anybody who reaches the socket could fill the log.
+                Event::BadMessage { .. } => {
+                    self.bad_messages += 1;
+                    debug!(?event, "N4");
                 }
+                Event::SessionRefused { .. } | Event::ReportUnanswered { .. } => warn!(?event, "N4"),
                 Event::AssociationSetUp { .. }
                 | Event::AssociationEnded { .. }
                 | Event::AssociationSilent { .. } => {

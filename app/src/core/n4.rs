@@ -1,0 +1,222 @@
+//! N4 towards SMFs outside this program: a UDP socket of the UPF's PFCP endpoint (`n4.listen`).
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use whimbrel_pfcp::ie::NodeId;
+use whimbrel_pfcp::{Frame, Message};
+
+use crate::config::Config;
+
+/// Datagrams taken in one turn of the control thread, so that a flood on N4 does not keep phones waiting.
+const PER_TURN_MAX: usize = 64;
+/// The largest datagram of UDP.
+const DATAGRAM_OCTETS_MAX: usize = 65_535;
+/// Messages of one datagram that are looked at: as many as the UPF takes out of it (TS 29.244 §6.4A).
+const BUNDLE_MAX: usize = 64;
+
+/// What went over the socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct N4Counters {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+    /// Datagrams whose sender passed itself off as the SMF of this program.
+    pub(super) impostors: u64,
+    /// Datagrams that the kernel did not take.
+    pub(super) unsent: u64,
+}
+
+/// The socket.
+pub(crate) struct N4Socket {
+    socket: UdpSocket,
+    at: SocketAddr,
+    /// The SMF of this program, which is not reached by the socket.
+    within: IpAddr,
+    buffer: Vec<u8>,
+    pub(super) counters: N4Counters,
+}
+
+impl N4Socket {
+    /// Listens at `at`. Errors: those of `bind`.
+    fn bind(at: SocketAddr, within: IpAddr) -> std::io::Result<Self> {
+        let socket = UdpSocket::bind(at)?;
+        socket.set_nonblocking(true)?;
+        let at = socket.local_addr()?;
+        Ok(Self { socket, at, within, buffer: vec![0; DATAGRAM_OCTETS_MAX], counters: N4Counters::default() })
+    }
+
+    /// Where it listens.
+    pub(super) fn at(&self) -> SocketAddr {
+        self.at
+    }
+
+    /// Hands each datagram that waits to `each`, up to a bound; how many there were.
+    pub(super) fn receive(&mut self, mut each: impl FnMut(SocketAddr, &[u8])) -> usize {
+        for n in 0..PER_TURN_MAX {
+            match self.socket.recv_from(&mut self.buffer) {
+                Ok((octets, peer)) => {
+                    let octets = self.buffer.get(..octets).unwrap_or_default();
+                    self.counters.received += 1;
+                    if peer.ip().to_canonical() == self.within || claims(octets, &self.within.into()) {
+                        self.counters.impostors += 1;
+                    } else {
+                        each(peer, octets);
+                    }
+                }
+                // An ICMP error of an earlier datagram is told here; the next call goes on.
+                Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
+                Err(_) => return n,
+            }
+        }
+        PER_TURN_MAX
+    }
+
+    /// Sends; what the kernel does not take is counted, and PFCP repeats it.
+    pub(super) fn send(&mut self, to: SocketAddr, octets: &[u8]) {
+        match self.socket.send_to(octets, to) {
+            Ok(_) => self.counters.sent += 1,
+            Err(_) => self.counters.unsent += 1,
+        }
+    }
+}
+
+impl AsFd for N4Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Opens N4 for other SMFs, if the configuration asks for it. Errors: those of `bind`, with the address.
+pub(crate) fn open_n4(config: &Config) -> Result<Option<N4Socket>, (SocketAddr, std::io::Error)> {
+    let Some(at) = config.n4.listen else { return Ok(None) };
+    N4Socket::bind(at, config.n4.node_id).map(Some).map_err(|e| (at, e))
+}
+
+/// Whether a message of the datagram speaks for `node`: that one's association and sessions would be at its mercy.
+fn claims(octets: &[u8], node: &NodeId) -> bool {
+    let mut rest = octets;
+    for _ in 0..BUNDLE_MAX {
+        let Ok(frame) = Frame::parse(rest) else { return false };
+        let speaks = match Message::parse(&frame) {
+            Ok(Message::AssociationSetupRequest(m)) => m.node_id == *node,
+            Ok(Message::AssociationUpdateRequest(m)) => m.node_id == *node,
+            Ok(Message::AssociationReleaseRequest(m)) => m.node_id == *node,
+            Ok(Message::SessionEstablishmentRequest(m)) => m.node_id == *node,
+            _ => false,
+        };
+        if speaks || !frame.header.follow_on || frame.rest.is_empty() {
+            return speaks;
+        }
+        rest = frame.rest;
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    use whimbrel_ids::Instant;
+    use whimbrel_pfcp::ie::{Cause, RecoveryTimeStamp};
+    use whimbrel_pfcp::msg::{AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest};
+    use whimbrel_user::{Input, Outbox, UpfC};
+
+    use super::*;
+
+    const STARTED: RecoveryTimeStamp = RecoveryTimeStamp(1000);
+
+    struct Net {
+        upf: UpfC,
+        n4: N4Socket,
+        out: Outbox,
+    }
+
+    impl Net {
+        fn new() -> Self {
+            let config = crate::config::default();
+            let upf = UpfC::new(super::super::upf::config(&config, 7), Instant(1 << 50)).unwrap();
+            // The SMF of the program is nowhere that a test could send from.
+            let n4 = N4Socket::bind("127.0.0.1:0".parse().unwrap(), config.n4.node_id).unwrap();
+            Self { upf, n4, out: Outbox::default() }
+        }
+
+        /// Lets a client ask and the UPF answer; `None` if it does not.
+        fn ask(&mut self, client: &UdpSocket, m: Message, sequence: u32) -> Option<Message> {
+            client.send_to(&m.to_octets(None, sequence), self.n4.at()).unwrap();
+            let (upf, out) = (&mut self.upf, &mut self.out);
+            let pfcp = |peer, octets: &[u8]| upf.handle(Instant(1 << 50), Input::Pfcp { peer, octets }, out);
+            assert_eq!(self.n4.receive(pfcp), 1);
+            for (to, octets) in self.out.datagrams.drain(..) {
+                self.n4.send(to, &octets);
+            }
+            client.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+            let mut buffer = [0; 2048];
+            let (n, _) = client.recv_from(&mut buffer).ok()?;
+            let frame = Frame::parse(&buffer[..n]).unwrap();
+            assert_eq!(frame.header.sequence, sequence);
+            Some(Message::parse(&frame).unwrap())
+        }
+    }
+
+    fn smf(address: [u8; 4]) -> UdpSocket {
+        UdpSocket::bind(SocketAddr::from((address, 0))).unwrap()
+    }
+
+    fn set_up(node: [u8; 4]) -> Message {
+        AssociationSetupRequest {
+            node_id: NodeId::Ipv4(Ipv4Addr::from(node)),
+            recovery_time_stamp: STARTED,
+            up_function_features: None,
+            cp_function_features: None,
+            user_plane_ip_resource_information: Vec::new(),
+            session_retention_information: None,
+        }
+        .into()
+    }
+
+    #[test] // TS 29.244 §6.2.2, §6.2.6: an UP function serves several CP functions
+    fn several_smfs_have_heartbeats_and_associations() {
+        let mut net = Net::new();
+        for (i, address) in [[127, 0, 0, 2], [127, 0, 0, 3], [127, 0, 0, 4]].into_iter().enumerate() {
+            let client = smf(address);
+            let heartbeat = HeartbeatRequest { recovery_time_stamp: STARTED };
+            assert!(matches!(net.ask(&client, heartbeat.into(), 5), Some(Message::HeartbeatResponse(_))));
+            let Some(Message::AssociationSetupResponse(m)) = net.ask(&client, set_up(address), 6) else {
+                panic!("no association")
+            };
+            assert_eq!(m.cause, Cause::RequestAccepted);
+            assert_eq!(net.upf.associations().count(), i + 1);
+        }
+        assert_eq!((net.n4.counters.received, net.n4.counters.sent), (6, 6));
+    }
+
+    #[test]
+    fn nobody_speaks_for_the_smf_of_the_program() {
+        let mut net = Net::new();
+        let own = [127, 0, 0, 1];
+        // By its name from elsewhere, and by its address.
+        let node_id = NodeId::Ipv4(Ipv4Addr::from(own));
+        assert_eq!(net.ask(&smf([127, 0, 0, 2]), set_up(own), 1), None);
+        assert_eq!(net.ask(&smf([127, 0, 0, 2]), AssociationReleaseRequest { node_id }.into(), 2), None);
+        assert_eq!(net.ask(&smf(own), set_up([127, 0, 0, 2]), 3), None);
+        assert_eq!((net.n4.counters.impostors, net.n4.counters.sent), (3, 0));
+        assert_eq!(net.upf.associations().count(), 0);
+        // Strangers' octets are none of this, whatever they are.
+        assert!(!claims(&[], &NodeId::Ipv4(Ipv4Addr::from(own))));
+        assert!(!claims(&[0x20; 40], &NodeId::Ipv4(Ipv4Addr::from(own))));
+    }
+
+    #[test]
+    fn a_flood_is_taken_in_turns() {
+        let mut net = Net::new();
+        let client = smf([127, 0, 0, 2]);
+        for _ in 0..PER_TURN_MAX + 6 {
+            client.send_to(&[1, 2, 3], net.n4.at()).unwrap();
+        }
+        assert_eq!(net.n4.receive(|_, _| ()), PER_TURN_MAX);
+        assert_eq!(net.n4.receive(|_, _| ()), 6);
+        assert_eq!(net.n4.receive(|_, _| ()), 0);
+    }
+}
