@@ -96,6 +96,19 @@ fn error_indication_of_a_gnb_is_reported() {
     assert_eq!(net.packet(from_gnb(), m.as_ref()).0, Verdict::Drop(DropReason::UnknownTunnel));
 }
 
+#[test] // a phone returned to a gNB while the report on its last tunnel was under way between the threads
+fn error_indication_of_a_tunnel_of_the_past_is_not_reported() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let report = |teid| Report::ErrorIndication { session: s.id(), teid, peer: GNB.ip() };
+    let now = Teid(GNB_TEID.0 + 1);
+    net.modify(&s, activation(now, GNB.ip()));
+    net.upf.c.handle(net.now, Input::Report(report(GNB_TEID)), &mut net.out);
+    assert!(net.reports().is_empty());
+    net.upf.c.handle(net.now, Input::Report(report(now)), &mut net.out);
+    assert_eq!(net.reports().len(), 1);
+}
+
 #[test] // TS 29.281 §7.2.2
 fn echo_request_is_answered_to_the_port_it_came_from() {
     let mut net = Net::new();

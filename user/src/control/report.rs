@@ -19,6 +19,9 @@ use crate::exchange::{Change, Effects, Report};
 
 impl UpfC {
     pub(super) fn report(&mut self, now: Instant, report: Report, out: &mut Outbox) {
+        if self.is_of_the_past(&report) {
+            return;
+        }
         let (session, request) = match report {
             Report::Usage { token: Some(token), reports, .. } => {
                 return self.figures(now, token, reports, out);
@@ -63,6 +66,14 @@ impl UpfC {
         if !self.requests.send(now, peer, Some(seid), Some(session), &request.into(), out) {
             out.events.push(Event::ReportUnanswered { peer });
         }
+    }
+
+    /// A tunnel that a gNB does not know, and that packets no longer go to: the SMF has led them elsewhere while the
+    /// report was under way, and would take it for the tunnel of now.
+    fn is_of_the_past(&self, report: &Report) -> bool {
+        let &Report::ErrorIndication { session, teid, peer } = report else { return false };
+        let session = self.sessions.get(session);
+        session.is_some_and(|s| s.rules.remote_tunnels().all(|t| t != (teid, peer)))
     }
 
     /// TS 29.244 §6.3.5.3. The request, not the header, says which session is meant. An SMF that does not
