@@ -15,6 +15,8 @@
 pub mod amf;
 mod collision;
 pub mod config;
+#[cfg(test)]
+mod desk;
 pub mod envelope;
 pub mod event;
 mod input;
@@ -24,6 +26,8 @@ mod procedure;
 pub mod refusal;
 mod shard;
 pub mod smf;
+#[cfg(test)]
+mod tests;
 pub mod udm;
 
 pub use envelope::{

@@ -13,6 +13,8 @@ pub struct Faults {
     pub repeated_per_mille: u64,
     /// NAS messages that others may overtake.
     pub reordered_per_mille: u64,
+    /// First messages of a connection that a gNB sends twice.
+    pub first_repeated_per_mille: u64,
     /// Least and greatest latency of the radio, in microseconds.
     pub radio_latency_micros: (u64, u64),
     /// Least and greatest latency of N2, in microseconds.
@@ -25,6 +27,7 @@ impl Default for Faults {
             lost_per_mille: 0,
             repeated_per_mille: 0,
             reordered_per_mille: 0,
+            first_repeated_per_mille: 0,
             radio_latency_micros: (2_000, 4_000), // a slot or two and scheduling
             n2_latency_micros: (100, 200),
         }
@@ -38,6 +41,7 @@ impl Faults {
             lost_per_mille: 100,
             repeated_per_mille: 100,
             reordered_per_mille: 100,
+            first_repeated_per_mille: 20,
             radio_latency_micros: (2_000, 80_000),
             ..Self::default()
         }

@@ -8,6 +8,7 @@
 
 mod faults;
 mod home;
+mod invariants;
 mod record;
 mod rng;
 
@@ -39,6 +40,17 @@ pub struct GnbIndex(pub usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UeIndex(pub usize);
 
+/// How the UPF fares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpfState {
+    /// It answers at once.
+    Answering,
+    /// Nothing reaches it.
+    Silent,
+    /// It does what it is asked, and its answers get lost.
+    Mute,
+}
+
 /// Something on its way.
 #[derive(Debug)]
 enum Travelling {
@@ -62,6 +74,8 @@ struct Terminal {
     /// Counts radio connections: what was sent over an earlier one never arrives.
     connection: u64,
     ordered: Instant,
+    /// Out of reach: it hears no paging.
+    away: bool,
     events: Vec<(Instant, ue::Event)>,
 }
 
@@ -73,6 +87,9 @@ pub struct Sim {
     now: Instant,
     rng: Rng,
     faults: Faults,
+    upf_state: UpfState,
+    /// Every N2 message of the core since it was asked for.
+    tap: Option<Vec<whimbrel_ngap::Message>>,
     cta: Cta<Home, (Prf, u64), Recorder>,
     upf: Upf,
     nodes: Vec<Node>,
@@ -100,12 +117,14 @@ impl Sim {
         let config = Arc::new(config);
         let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
         let entropy = (Prf::new(&rng.octets()), 0);
-        let upf = Upf::new(upf_config(rng.next()), EPOCH).expect("the default UPF configuration holds");
+        let upf = Upf::new(upf_config(rng.draw()), EPOCH).expect("the default UPF configuration holds");
         let mut sim = Self {
             now: EPOCH,
             cta: Cta::new(config, directory, Home::default(), entropy, Recorder::default(), EPOCH),
             rng,
             faults,
+            upf_state: UpfState::Answering,
+            tap: None,
             upf,
             nodes: Vec::new(),
             terminals: Vec::new(),
@@ -168,8 +187,14 @@ impl Sim {
     /// A phone that camps at a gNB, with a subscription.
     pub fn add_ue(&mut self, gnb: GnbIndex, config: ue::UeConfig) -> UeIndex {
         let index = UeIndex(self.terminals.len());
-        let terminal =
-            Terminal { ue: Ue::new(config), gnb, connection: 0, ordered: self.now, events: Vec::new() };
+        let terminal = Terminal {
+            ue: Ue::new(config),
+            gnb,
+            connection: 0,
+            ordered: self.now,
+            away: false,
+            events: Vec::new(),
+        };
         self.terminals.push(terminal);
         let tai = self.nodes[gnb.0].gnb.config().tai();
         self.ue(index, ue::Input::Cell(tai));
@@ -198,6 +223,11 @@ impl Sim {
         self.ue(index, ue::Input::Command(command));
     }
 
+    /// A phone goes where it hears no paging.
+    pub fn unplug(&mut self, index: UeIndex) {
+        self.terminals[index.0].away = true;
+    }
+
     /// Has a gNB ask for the release of a phone.
     pub fn release(&mut self, index: UeIndex, cause: whimbrel_ngap::ie::Cause) {
         let phone = whimbrel_ran::PhoneId(index.0 as u32);
@@ -207,6 +237,42 @@ impl Sim {
     /// Has the core do something with a phone.
     pub fn order(&mut self, phone: PhoneId, command: CoreCommand) {
         self.core(Input::Command(phone, command));
+    }
+
+    /// Has the UPF fare so from now on.
+    pub fn set_upf(&mut self, state: UpfState) {
+        self.upf_state = state;
+    }
+
+    /// The UPF starts anew: its sessions are gone.
+    pub fn restart_upf(&mut self) {
+        let config = upf_config(self.rng.draw());
+        self.upf = Upf::new(config, self.now).expect("the default UPF configuration holds");
+    }
+
+    /// A PFCP message of the UPF, made by hand.
+    pub fn inject_pfcp(&mut self, octets: &[u8]) {
+        self.core(Input::Pfcp(octets));
+    }
+
+    /// Keeps what the core sends on N2 from now on.
+    pub fn tap(&mut self) {
+        self.tap = Some(Vec::new());
+    }
+
+    /// Takes what the core has sent on N2 since [`Sim::tap`] or the last call.
+    pub fn tapped(&mut self) -> Vec<whimbrel_ngap::Message> {
+        self.tap.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Something happens to a gNB.
+    pub fn gnb_input(&mut self, index: GnbIndex, input: gnb::Input<'_>) {
+        self.gnb(index, input);
+    }
+
+    /// The core takes a new version of its configuration.
+    pub fn configure(&mut self, config: Config) {
+        self.cta.configure(Arc::new(config));
     }
 
     /// Octets from a gNB's association, as they are.
@@ -298,6 +364,7 @@ impl Sim {
             self.upf.tick(self.now, &mut out);
             self.n4(out);
         }
+        self.check();
     }
 
     fn arrive(&mut self, message: Travelling) {
@@ -340,6 +407,9 @@ impl Sim {
         self.events.extend(out.events.into_iter().map(|e| (now, e)));
         self.ran_events.extend(out.ran_events);
         for (association, stream, octets) in out.ngap {
+            if let Some(tap) = &mut self.tap {
+                tap.push(whimbrel_ngap::Message::decode(&octets).expect("the core writes what can be read"));
+            }
             let Some(i) = self.nodes.iter().position(|n| n.association == Some(association)) else {
                 continue;
             };
@@ -349,6 +419,9 @@ impl Sim {
             self.send(at, Travelling::ToGnb { gnb: GnbIndex(i), association, stream, octets });
         }
         for octets in out.pfcp {
+            if self.upf_state == UpfState::Silent {
+                continue;
+            }
             let mut answers = whimbrel_user::Outbox::default();
             self.upf.pfcp(self.now, SMF, &octets, &mut answers);
             self.n4(answers);
@@ -356,6 +429,9 @@ impl Sim {
     }
 
     fn n4(&mut self, out: whimbrel_user::Outbox) {
+        if self.upf_state != UpfState::Answering {
+            return;
+        }
         for (_, octets) in out.datagrams {
             self.core(Input::Pfcp(&octets));
         }
@@ -371,12 +447,21 @@ impl Sim {
                     let Some(association) = node.association else { continue };
                     node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
                     let at = node.ordered;
+                    let first =
+                        whimbrel_ngap::peek(&octets).is_some_and(|p| p.procedure_code == INITIAL_UE_MESSAGE);
+                    if first && self.rng.chance(self.faults.first_repeated_per_mille) {
+                        let octets = octets.clone();
+                        self.send(at, Travelling::ToCore { association, stream, octets });
+                    }
                     self.send(at, Travelling::ToCore { association, stream, octets });
                 }
                 gnb::Output::Radio(phone, down) => self.down(UeIndex(phone.0 as usize), down),
                 gnb::Output::Page(s_tmsi) => {
                     for i in 0..self.terminals.len() {
-                        if self.terminals[i].gnb == index && self.terminals[i].ue.s_tmsi() == Some(s_tmsi) {
+                        if self.terminals[i].gnb == index
+                            && !self.terminals[i].away
+                            && self.terminals[i].ue.s_tmsi() == Some(s_tmsi)
+                        {
                             self.ue(UeIndex(i), ue::Input::Paged);
                         }
                     }
@@ -431,6 +516,9 @@ impl Sim {
         terminal.ordered
     }
 }
+
+/// Procedure code of INITIAL UE MESSAGE (TS 38.413 §9.4.7).
+const INITIAL_UE_MESSAGE: u8 = 15;
 
 /// Where the SMF's PFCP comes from.
 const SMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8805);

@@ -28,6 +28,8 @@ pub struct Recorder {
     phones: BTreeMap<PhoneId, Vec<Recorded>>,
     digest: u64,
     inputs: u64,
+    /// The newest downlink NAS COUNT of each phone.
+    counts: BTreeMap<PhoneId, u32>,
 }
 
 impl Inspect for Recorder {
@@ -35,6 +37,7 @@ impl Inspect for Recorder {
         let digest = batch.digest();
         self.digest = self.digest.rotate_left(7) ^ digest;
         self.inputs += 1;
+        self.check_counts(envelope.phone, batch);
         if self.on {
             let ended = matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
             let recorded = Recorded { envelope: envelope.clone(), digest, idle: batch.idle, ended };
@@ -44,6 +47,17 @@ impl Inspect for Recorder {
 }
 
 impl Recorder {
+    /// TS 33.501 §6.4.3.1: a downlink COUNT is used once under its keys. New keys begin at zero.
+    fn check_counts(&mut self, phone: PhoneId, batch: &Batch) {
+        for count in batch.outputs.iter().filter_map(|o| o.downlink_count) {
+            let before = self.counts.insert(phone, count);
+            assert!(
+                count == 0 || before.is_none_or(|b| b < count),
+                "{phone:?} used COUNT {count} after {before:?}"
+            );
+        }
+    }
+
     /// A digest of everything that the core did: the same seed gives the same.
     pub fn digest(&self) -> u64 {
         self.digest

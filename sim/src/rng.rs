@@ -11,7 +11,7 @@ impl Rng {
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -21,7 +21,7 @@ impl Rng {
 
     /// Below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
-        if n == 0 { 0 } else { self.next() % n }
+        if n == 0 { 0 } else { self.draw() % n }
     }
 
     /// True once in a thousand, `per_mille` times.
@@ -31,6 +31,6 @@ impl Rng {
 
     /// Sixteen octets.
     pub fn octets(&mut self) -> [u8; 16] {
-        (u128::from(self.next()) << 64 | u128::from(self.next())).to_be_bytes()
+        (u128::from(self.draw()) << 64 | u128::from(self.draw())).to_be_bytes()
     }
 }

@@ -247,3 +247,60 @@ fn a_gnb_restart_at_any_point() {
         assert!(!net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Violation(_))));
     }
 }
+
+#[test] // TS 24.501 §5.5.1.2.5: the operator's own cause and T3346 (a wrong cause makes phones retry thousands of times)
+fn configured_cause_and_back_off() {
+    let mut config = whimbrel_sim::default_config();
+    let answer =
+        whimbrel_control::config::RefusalAnswer { cause: Some(22), back_off: Some(Duration::from_secs(900)) };
+    config.refusals.insert(whimbrel_control::refusal::RefusalKind::UnknownSubscriber, answer);
+    let mut net = whimbrel_sim::Sim::with(20, config, whimbrel_sim::Faults::default());
+    let gnb = net.add_gnb(gnb_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    net.settle(SECOND / 10);
+    let supi = net.ue_ref(ue).config().supi;
+    net.home().unknown.push(supi);
+    net.tap();
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
+    let reject = net.tapped().into_iter().find_map(|m| match m {
+        whimbrel_ngap::Message::DownlinkNasTransport(m) => {
+            match whimbrel_nas::mm::Message::decode(&m.nas_pdu) {
+                Ok(whimbrel_nas::mm::Message::RegistrationReject(m)) => Some(m),
+                _ => None,
+            }
+        }
+        _ => None,
+    });
+    assert!(reject.is_some_and(|m| m.t3346.is_some()), "T3346 goes along");
+}
+
+#[test] // TS 23.501 §5.4.4.1: what one gNB learned of the phone's radio, the next gets in INITIAL CONTEXT SETUP REQUEST
+fn radio_capability_is_stored_and_returned() {
+    let (mut net, ue) = one_phone(21);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    net.tap();
+    net.command(ue, Command::ServiceRequest);
+    net.command(ue, Command::PeriodicRegistration);
+    net.settle(SECOND);
+    let returned = net.tapped().into_iter().find_map(|m| match m {
+        whimbrel_ngap::Message::InitialContextSetupRequest(m) => m.ue_radio_capability,
+        _ => None,
+    });
+    assert_eq!(returned, Some(gnb_config(1).radio_capability));
+    no_violations(&net);
+}
+
+#[test] // the slot of a subscriber that is refused after authentication is forgotten at the UDM too
+fn a_refused_phone_leaves_nothing_at_the_udm() {
+    let (mut net, ue) = one_phone(22);
+    let mut subscription = subscription();
+    subscription.slices[0].s_nssai = whimbrel_ids::SNssai::sst(9);
+    net.home().subscribe(subscription);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert_eq!(net.cta().find(net.ue_ref(ue).config().supi), None);
+}

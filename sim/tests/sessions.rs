@@ -196,3 +196,68 @@ fn sessions_survive_a_mobility_registration() {
     assert!(core_events(&net).all(|e| !matches!(e, CoreEvent::Refused { .. })));
     no_violations(&net);
 }
+
+#[test] // TS 23.501 §5.10.3: sent where the operator configured it, and only there
+fn security_indication_as_configured() {
+    use whimbrel_control::config::{UpProtection, UpSecurity};
+    use whimbrel_ngap::ie::{ConfidentialityProtectionIndication, IntegrityProtectionIndication};
+    for configured in [
+        None,
+        Some(UpSecurity { integrity: UpProtection::Preferred, confidentiality: UpProtection::Required }),
+    ] {
+        let mut config = whimbrel_sim::default_config();
+        config.smf.data_networks.values_mut().for_each(|n| n.up_security = configured);
+        let mut net = Sim::with(20, config, whimbrel_sim::Faults::default());
+        let gnb = net.add_gnb(gnb_config(1));
+        let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+        net.settle(SECOND / 10);
+        net.command(ue, Command::Register);
+        net.settle(SECOND);
+        net.tap();
+        net.command(ue, internet(PduSessionType::Ipv4));
+        net.settle(SECOND);
+        let transfer = net.tapped().into_iter().find_map(|m| match m {
+            whimbrel_ngap::Message::PduSessionResourceSetupRequest(m) => m
+                .pdu_session_resource_setup_list_su_req
+                .into_iter()
+                .next()
+                .map(|i| i.pdu_session_resource_setup_request_transfer),
+            _ => None,
+        });
+        let transfer =
+            whimbrel_ngap::PduSessionResourceSetupRequestTransfer::decode(&transfer.expect("a setup"))
+                .expect("its transfer");
+        let told = transfer.security_indication;
+        assert_eq!(told.is_some(), configured.is_some());
+        if let Some(told) = told {
+            assert_eq!(told.integrity_protection_indication, IntegrityProtectionIndication::Preferred);
+            assert_eq!(
+                told.confidentiality_protection_indication,
+                ConfidentialityProtectionIndication::Required
+            );
+            assert!(
+                told.maximum_integrity_protected_data_rate_ul.is_some(),
+                "mandatory with integrity (§9.3.1.27)"
+            );
+        }
+    }
+}
+
+#[test] // TS 38.413 §8.3.1: sessions that begin at once share one INITIAL CONTEXT SETUP
+fn sessions_that_begin_before_the_context_is_set_up() {
+    let (mut net, ue) = one_phone(21);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    net.tap();
+    net.command(ue, internet(PduSessionType::Ipv4));
+    net.command(ue, session("ims", PduSessionType::Ipv4v6));
+    net.settle(SECOND);
+    let requests = net
+        .tapped()
+        .iter()
+        .filter(|m| matches!(m, whimbrel_ngap::Message::InitialContextSetupRequest(_)))
+        .count();
+    assert_eq!((requests, sessions_up(&net, ue).len()), (1, 2));
+    no_violations(&net);
+}

@@ -20,7 +20,7 @@ use crate::input::Input;
 use crate::phone::Phone;
 use crate::shard::{Lane, Ue};
 
-pub use context::{SmContext, UpState};
+pub use context::{SmContext, Tunnel, UpState};
 pub use n4::{deletion, deletion_of_orphan, no_such_session};
 
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};

@@ -1,0 +1,301 @@
+//! A phone at a desk: one machine, driven by hand, for what no phone in order would send.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use whimbrel_ids::{
+    AmfId, AmfUeNgapId, Dnn, FiveQi, Instant, NrCellId, PduSessionId, PlmnId, RanUeNgapId, SNssai, STmsi,
+    Seid, Supi, Tac, Tai, Tmsi,
+};
+use whimbrel_nas::ie::{
+    MobileIdentity, NgKsi, PduSessionType, RegistrationKind, RegistrationType, UeSecurityCapability,
+};
+use whimbrel_nas::mm::{self, RegistrationRequest};
+use whimbrel_nas::sm::Pti;
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::{NrCgi, RrcEstablishmentCause, UserLocationInformation, UserLocationInformationNr};
+use whimbrel_ngap::msg::{InitialUeMessage, UplinkNasTransport};
+use whimbrel_security::{
+    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, SecurityHeaderType,
+    Side,
+};
+
+use crate::config::{Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
+use crate::envelope::{AssociationId, Batch, CODE_VERSION, Effect, Envelope, Payload, PhoneId};
+use crate::phone::{Connection, Phone};
+use crate::shard::Shard;
+use crate::smf::{SmContext, Tunnel, UpState};
+use crate::udm::{Ambr, Arp, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription};
+
+const ASSOCIATION: AssociationId = AssociationId(3);
+const RAN_ID: RanUeNgapId = RanUeNgapId(70);
+
+/// The header that messages of a registered phone have.
+pub(crate) const CIPHERED: SecurityHeaderType = SecurityHeaderType::IntegrityProtectedAndCiphered;
+/// The header of its initial messages.
+pub(crate) const INTEGRITY: SecurityHeaderType = SecurityHeaderType::IntegrityProtected;
+
+/// One phone, its machine, and the keys that both share.
+pub(crate) struct Desk {
+    pub(crate) shard: Shard,
+    pub(crate) id: PhoneId,
+    pub(crate) keys: NasSecurityContext,
+    pub(crate) terms: (u32, u32),
+    clock: u64,
+    now: Instant,
+    connection: u64,
+}
+
+pub(crate) fn psi(n: u8) -> PduSessionId {
+    PduSessionId::new(n).unwrap()
+}
+
+pub(crate) fn supi() -> Supi {
+    "999700000000001".parse().unwrap()
+}
+
+fn tai() -> Tai {
+    Tai { plmn: PlmnId::TEST, tac: Tac::new(1).unwrap() }
+}
+
+pub(crate) fn config() -> Config {
+    let network = DataNetwork { ipv4: true, ipv6: true, mtu: 1400, ..DataNetwork::default() };
+    Config {
+        version: 1,
+        amf: Amf {
+            name: "amf".into(),
+            plmn: PlmnId::TEST,
+            amf_id: AmfId::new(2, 1, 0).unwrap(),
+            tacs: vec![tai().tac],
+            slices: vec![SNssai::sst(1)],
+            relative_capacity: 255,
+            integrity: vec![IntegrityAlgorithm::Nia2],
+            ciphering: vec![CipheringAlgorithm::Nea2],
+            network_name: NetworkName { full: String::new(), short: String::new() },
+            ims_vops: false,
+            time_zone_quarters: 0,
+        },
+        smf: Smf {
+            data_networks: BTreeMap::from([("internet".parse().unwrap(), network)]),
+            node_id: Ipv4Addr::LOCALHOST.into(),
+        },
+        timers: Timers::default(),
+        refusals: BTreeMap::new(),
+        limits: Limits::default(),
+    }
+}
+
+fn subscription() -> Subscription {
+    let ambr = Ambr { ul_kbps: 1000, dl_kbps: 1000 };
+    let dnn = SubscribedDnn {
+        dnn: "internet".parse().unwrap(),
+        default: true,
+        session_types: SessionTypes { ipv4: true, ipv6: true },
+        five_qi: FiveQi(9),
+        arp: Arp { priority: 8, may_preempt: false, preemptable: true },
+        session_ambr: ambr,
+        static_ipv4: None,
+        static_ipv6: None,
+    };
+    let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns: vec![dnn] };
+    Subscription { ue_ambr: ambr, slices: vec![slice], rfsp: None }
+}
+
+fn session() -> SmContext {
+    SmContext {
+        psi: psi(1),
+        s_nssai: SNssai::sst(1),
+        dnn: "internet".parse::<Dnn>().unwrap(),
+        session_type: PduSessionType::Ipv4,
+        ipv4: Some(Ipv4Addr::new(10, 45, 0, 2)),
+        ipv6: None,
+        interface_id: [1; 8],
+        five_qi: FiveQi(9),
+        arp: Arp { priority: 8, may_preempt: false, preemptable: true },
+        ambr: Ambr { ul_kbps: 1000, dl_kbps: 1000 },
+        up_seid: Some(Seid(5)),
+        n3: Some(Tunnel { teid: whimbrel_ids::Teid(9), address: Ipv4Addr::LOCALHOST.into() }),
+        up: UpState::Active,
+        awaited: false,
+        full_rate_integrity: true,
+        pti: Pti::UNASSIGNED,
+        usage: (0, 0),
+    }
+}
+
+fn keys(side: Side, counts: NasCounts) -> NasSecurityContext {
+    let (k_amf, bearer) = (KAmf::new([7; 32]), Bearer::NAS_3GPP);
+    NasSecurityContext::new(side, bearer, &k_amf, CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2, counts)
+}
+
+impl Desk {
+    /// Nobody yet.
+    pub(crate) fn stranger() -> Self {
+        Self::with(config())
+    }
+
+    pub(crate) fn with(config: Config) -> Self {
+        Self {
+            shard: Shard::new(Arc::new(config)),
+            id: PhoneId { slot: 4, generation: 1 },
+            keys: keys(Side::Ue, NasCounts::default()),
+            terms: (1, 1),
+            clock: 0,
+            now: Instant(1_800_000_000_000_000),
+            connection: 0,
+        }
+    }
+
+    /// A registered, connected phone with one session.
+    pub(crate) fn registered() -> Self {
+        Self::registered_at(NasCounts { uplink_next: 8, downlink_next: 6 })
+    }
+
+    /// The same, with these COUNTs.
+    pub(crate) fn registered_at(counts: NasCounts) -> Self {
+        let mut desk = Self::stranger();
+        desk.keys = keys(Side::Ue, counts);
+        let mut phone = Box::new(Phone::new(desk.id));
+        let capability = UeSecurityCapability::with_eps(0xf0, 0x70, 0xf0, 0x70);
+        phone.amf.supi = Some(supi());
+        phone.amf.registered = true;
+        phone.amf.tmsi = Some(Tmsi(0x1234));
+        phone.amf.security = Some(Box::new(keys(Side::Network, counts)));
+        phone.amf.ue_security_capability = Some(capability);
+        phone.amf.k_amf = Some(KAmf::new([7; 32]));
+        phone.amf.ng_ksi = NgKsi::native(0);
+        phone.amf.tai = Some(tai());
+        phone.amf.allowed_nssai = vec![SNssai::sst(1)];
+        phone.amf.subscription = Some(Arc::new(subscription()));
+        phone.amf.connection = Some(Connection {
+            association: ASSOCIATION,
+            amf_ue_ngap_id: AmfUeNgapId::new(4).unwrap(),
+            ran_ue_ngap_id: RAN_ID,
+            context_set_up: true,
+            context_pending: false,
+            context_requested: true,
+            ambr_told: true,
+            follow_on: true,
+            secured: true,
+        });
+        phone.sessions.insert(psi(1), Box::new(session()));
+        desk.shard.restore(phone);
+        desk
+    }
+
+    pub(crate) fn phone(&self) -> Option<&Phone> {
+        self.shard.phone(self.id)
+    }
+
+    /// Runs one input.
+    pub(crate) fn input(&mut self, payload: Payload) -> Batch {
+        self.clock += 1;
+        self.now = Instant(self.now.0 + 1000);
+        let envelope = Envelope {
+            code_version: CODE_VERSION,
+            phone: self.id,
+            cta_term: self.terms.0,
+            owner_term: self.terms.1,
+            clock: self.clock,
+            time: self.now,
+            seed: [self.clock as u8; 16],
+            tmsi: Tmsi(0x4000 + self.clock as u32),
+            config_version: 1,
+            payload,
+        };
+        self.shard.handle(&envelope)
+    }
+
+    /// Lets the phone's next deadline come.
+    pub(crate) fn expire(&mut self, batch: &Batch) -> Batch {
+        self.now = batch.next_deadline.unwrap();
+        self.input(Payload::Tick)
+    }
+
+    pub(crate) fn ngap(&mut self, message: impl Into<Message>) -> Batch {
+        let mut octets = Vec::new();
+        message.into().encode(&mut octets);
+        self.input(Payload::Ngap { association: ASSOCIATION, octets: octets.into() })
+    }
+
+    /// A NAS message on the connection, protected under `header`.
+    pub(crate) fn nas(&mut self, header: SecurityHeaderType, message: impl Into<mm::Message>) -> Batch {
+        let pdu = self.protect(header, message);
+        let connection = AmfUeNgapId::new(4 + (self.connection << 24)).unwrap();
+        self.ngap(UplinkNasTransport::new(connection, RAN_ID, pdu))
+    }
+
+    pub(crate) fn protect(&mut self, header: SecurityHeaderType, message: impl Into<mm::Message>) -> Vec<u8> {
+        let (mut plain, mut pdu) = (Vec::new(), Vec::new());
+        message.into().encode(&mut plain);
+        self.keys.protect(header, &plain, &mut pdu).unwrap();
+        pdu
+    }
+
+    /// The first message of a connection, as it is.
+    pub(crate) fn first(&mut self, pdu: Vec<u8>, s_tmsi: Option<Tmsi>) -> Batch {
+        self.connection += 1;
+        let cell = NrCgi::new(PlmnId::TEST, NrCellId::new(1).unwrap());
+        let location =
+            UserLocationInformation::UserLocationInformationNr(UserLocationInformationNr::new(cell, tai()));
+        let mut m = InitialUeMessage::new(RAN_ID, pdu, location, RrcEstablishmentCause::MoSignalling);
+        m.five_g_s_tmsi = s_tmsi.map(|tmsi| STmsi { set: 1, pointer: 0, tmsi });
+        let mut octets = Vec::new();
+        Message::from(m).encode(&mut octets);
+        self.input(Payload::InitialUeMessage {
+            association: ASSOCIATION,
+            amf_ue_ngap_id: AmfUeNgapId::new(4 + (self.connection << 24)).unwrap(),
+            octets: octets.into(),
+            addressed: true,
+        })
+    }
+
+    /// A message without protection, as the first of a connection.
+    pub(crate) fn first_plain(&mut self, message: impl Into<mm::Message>) -> Batch {
+        let mut plain = Vec::new();
+        message.into().encode(&mut plain);
+        self.first(plain, None)
+    }
+
+    /// The NAS messages in a batch, read with the phone's keys.
+    pub(crate) fn downlink(&mut self, batch: &Batch) -> Vec<mm::Message> {
+        n2(batch).into_iter().filter_map(|m| self.open(pdu_of(m)?)).collect()
+    }
+
+    fn open(&mut self, pdu: Vec<u8>) -> Option<mm::Message> {
+        let mut plain = Vec::new();
+        if self.keys.unprotect(&pdu, &mut plain).is_err() {
+            plain = pdu;
+        }
+        mm::Message::decode(&plain).ok()
+    }
+}
+
+/// The N2 messages in a batch.
+pub(crate) fn n2(batch: &Batch) -> Vec<Message> {
+    let octets = batch.outputs.iter().filter_map(|o| match &o.effect {
+        Effect::N2 { octets, .. } => Some(octets),
+        _ => None,
+    });
+    octets.map(|o| Message::decode(o).unwrap()).collect()
+}
+
+fn pdu_of(message: Message) -> Option<Vec<u8>> {
+    match message {
+        Message::DownlinkNasTransport(m) => Some(m.nas_pdu),
+        Message::InitialContextSetupRequest(m) => m.nas_pdu,
+        Message::PduSessionResourceReleaseCommand(m) => m.nas_pdu,
+        _ => None,
+    }
+}
+
+/// A registration request of the phone at the desk.
+pub(crate) fn registration_request(kind: RegistrationKind) -> RegistrationRequest {
+    let guti = whimbrel_ids::Guti { guami: config().amf.guami(), tmsi: Tmsi(0x1234) };
+    let registration_type = RegistrationType { follow_on_request: true, kind };
+    let ksi = NgKsi::native(0).unwrap();
+    let mut m = RegistrationRequest::new(registration_type, ksi, MobileIdentity::Guti(guti));
+    m.ue_security_capability = Some(UeSecurityCapability::with_eps(0xf0, 0x70, 0xf0, 0x70));
+    m
+}

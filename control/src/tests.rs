@@ -1,0 +1,286 @@
+//! What a machine does with messages that no phone in order sends, one case each.
+
+use whimbrel_ids::Tmsi;
+use whimbrel_nas::ie::{
+    Accesses, DeregistrationType, MmCause, MobileIdentity, NgKsi, PayloadContainer, PayloadContainerType,
+    RegistrationKind, RequestType, SmCause,
+};
+use whimbrel_nas::mm::{
+    self, DeregistrationRequestUeOriginating, IdentityResponse, RegistrationComplete, UlNasTransport,
+};
+use whimbrel_nas::sm::{self, Pti};
+use whimbrel_ngap::Message;
+use whimbrel_security::NasCounts;
+
+use crate::desk::{CIPHERED, Desk, INTEGRITY, n2, psi, registration_request, supi};
+use crate::envelope::{Batch, Command, Disposition, Effect, Payload};
+use crate::event::{Dropped, Event};
+use crate::phone::Phone;
+use crate::smf::SmContext;
+use crate::udm::{Identity, Request};
+
+fn sm_container(n: u8, pti: u8, body: impl Into<sm::Body>) -> UlNasTransport {
+    let mut octets = Vec::new();
+    sm::Message::new(psi(n), Pti(pti), body).encode(&mut octets);
+    let container = PayloadContainer::new(octets).unwrap();
+    let mut m = UlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, container);
+    m.pdu_session_id = Some(psi(1));
+    m
+}
+
+/// The 5GSM cause of a 5GSM STATUS in a batch.
+fn sm_status(desk: &mut Desk, batch: &Batch) -> Option<SmCause> {
+    desk.downlink(batch).into_iter().find_map(|m| {
+        let mm::Message::DlNasTransport(m) = m else { return None };
+        match sm::Message::decode(&m.payload_container).ok()?.body {
+            sm::Body::SmStatus(status) => Some(status.cause),
+            _ => None,
+        }
+    })
+}
+
+fn dropped(batch: &Batch) -> Option<Dropped> {
+    batch.events.iter().find_map(|e| if let Event::Dropped { why, .. } = e { Some(*why) } else { None })
+}
+
+fn accept_in(desk: &mut Desk, batch: &Batch) -> Option<Box<mm::RegistrationAccept>> {
+    desk.downlink(batch).into_iter().find_map(|m| match m {
+        mm::Message::RegistrationAccept(m) => Some(Box::new(m)),
+        _ => None,
+    })
+}
+
+#[test] // TS 24.501 §9.3.1, §4.4.5: only initial messages may be integrity protected without being ciphered
+fn a_message_under_the_wrong_header_type_is_dropped() {
+    let mut desk = Desk::registered();
+    let batch = desk.nas(INTEGRITY, sm_container(1, 7, sm::ReleaseRequest::new()));
+    assert_eq!(dropped(&batch), Some(Dropped::Integrity));
+    assert!(batch.outputs.is_empty());
+    let header = whimbrel_security::SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext;
+    let batch = desk.nas(header, sm_container(1, 7, sm::ReleaseRequest::new()));
+    assert_eq!(dropped(&batch), Some(Dropped::Integrity), "nothing is being proposed");
+}
+
+#[test] // TS 24.501 §4.4.3.5: a COUNT that runs out has the phone authenticated anew
+fn a_count_near_its_wrap_leads_to_new_keys() {
+    let near = NasCounts { uplink_next: (1 << 24) - 1000, downlink_next: 6 };
+    let mut desk = Desk::registered_at(near);
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    let asks =
+        batch.outputs.iter().any(|o| matches!(o.effect, Effect::Udm(Request::GenerateAuthData { .. })));
+    assert!(asks, "{:?}", batch.outputs);
+    let mut desk = Desk::registered();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    assert!(accept_in(&mut desk, &batch).is_some(), "one that is far from it is not");
+}
+
+#[test] // TS 24.501 §5.5.1.2.8 d: the same request again, under its new COUNT, has the accept sent again
+fn a_repeated_registration_request_is_answered_with_the_same_accept() {
+    let mut desk = Desk::registered();
+    let request = registration_request(RegistrationKind::MobilityUpdating);
+    let batch = desk.nas(CIPHERED, request.clone());
+    let first = accept_in(&mut desk, &batch).unwrap();
+    let batch = desk.nas(CIPHERED, request);
+    let second = accept_in(&mut desk, &batch).unwrap();
+    assert_eq!(first, second);
+    let batch = desk.nas(CIPHERED, RegistrationComplete::new());
+    assert!(batch.idle, "the phone has confirmed");
+    assert_eq!(desk.phone().unwrap().amf.former_tmsi, None);
+}
+
+#[test] // TS 24.501 §5.5.1.2.8 d: a request that differs starts over
+fn a_different_registration_request_starts_over() {
+    let mut desk = Desk::registered();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    let first = accept_in(&mut desk, &batch).unwrap();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::PeriodicUpdating));
+    let second = accept_in(&mut desk, &batch).unwrap();
+    assert_ne!(first.guti, second.guti);
+}
+
+#[test] // TS 24.501 §5.5.1.2.8 c: after the fifth expiry of T3550 the phone is registered, under both 5G-GUTIs
+fn an_accept_that_is_never_confirmed_leaves_the_phone_registered() {
+    let mut desk = Desk::registered();
+    let mut batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    let mut accepts = usize::from(accept_in(&mut desk, &batch).is_some());
+    for _ in 0..5 {
+        batch = desk.expire(&batch);
+        accepts += usize::from(accept_in(&mut desk, &batch).is_some());
+    }
+    assert_eq!(accepts, 5);
+    assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))));
+    let phone = desk.phone().unwrap();
+    assert!(phone.amf.registered && phone.amf.former_tmsi == Some(Tmsi(0x1234)) && phone.amf.tmsi.is_some());
+}
+
+#[test] // TS 24.501 §5.5.1.2.4: the 5G-GUTI that the phone shows is the one that it has
+fn the_phone_settles_which_guti_is_good() {
+    let mut desk = Desk::registered();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    assert!(accept_in(&mut desk, &batch).is_some());
+    // It never got the accept, and comes again, differently, under its old 5G-GUTI.
+    desk.nas(CIPHERED, registration_request(RegistrationKind::PeriodicUpdating));
+    assert_eq!(desk.phone().unwrap().amf.former_tmsi, Some(Tmsi(0x1234)), "that one must stay good");
+}
+
+#[test] // TS 24.501 §7.3.1: a request without a transaction
+fn a_request_without_pti_is_told_so() {
+    for pti in [0, 255] {
+        let mut desk = Desk::registered();
+        let batch = desk.nas(CIPHERED, sm_container(1, pti, sm::ReleaseRequest::new()));
+        assert_eq!(sm_status(&mut desk, &batch), Some(SmCause::InvalidPtiValue));
+        assert!(desk.phone().unwrap().sessions.contains_key(&psi(1)));
+    }
+}
+
+#[test] // TS 24.501 §7.3.1: a completion of a transaction that nobody has
+fn a_completion_with_another_pti_is_a_mismatch() {
+    let mut desk = Desk::registered();
+    let batch = desk.nas(CIPHERED, sm_container(1, 9, sm::ReleaseRequest::new()));
+    assert!(n2(&batch).iter().any(|m| matches!(m, Message::PduSessionResourceReleaseCommand(_))));
+    desk.downlink(&batch);
+    let batch = desk.nas(CIPHERED, sm_container(1, 10, sm::ReleaseComplete::new()));
+    assert_eq!(sm_status(&mut desk, &batch), Some(SmCause::PtiMismatch));
+    desk.nas(CIPHERED, sm_container(1, 9, sm::ReleaseComplete::new()));
+    assert!(desk.phone().unwrap().sessions.is_empty());
+}
+
+#[test] // TS 24.501 §7.3.2: the 5GSM header names another session than its envelope
+fn a_message_of_another_session_is_told_so() {
+    let mut desk = Desk::registered();
+    let batch = desk.nas(CIPHERED, sm_container(2, 9, sm::ReleaseRequest::new()));
+    assert_eq!(sm_status(&mut desk, &batch), Some(SmCause::InvalidPduSessionIdentity));
+}
+
+#[test] // TS 24.501 §6.5.3: the phone does not have the session
+fn a_status_that_denies_a_session_ends_it() {
+    let mut desk = Desk::registered();
+    desk.nas(CIPHERED, sm_container(1, 0, sm::SmStatus::new(SmCause::InvalidPduSessionIdentity)));
+    assert!(desk.phone().unwrap().sessions.is_empty());
+}
+
+#[test] // TS 24.501 §5.4.5.2.5: no emergency service here
+fn an_emergency_session_is_not_forwarded() {
+    let mut desk = Desk::registered();
+    let mut m = sm_container(1, 9, sm::ReleaseRequest::new());
+    m.request_type = Some(RequestType::InitialEmergencyRequest);
+    let batch = desk.nas(CIPHERED, m);
+    let answers = desk.downlink(&batch);
+    let [mm::Message::DlNasTransport(m)] = answers.as_slice() else { panic!("{answers:?}") };
+    assert_eq!(m.cause, Some(MmCause::PayloadWasNotForwarded));
+}
+
+#[test] // TS 24.501 §5.4.5.2.5: SMS, LPP, SOR and UE policy have no function here and harm nothing
+fn payloads_without_a_function_are_ignored() {
+    use PayloadContainerType as Kind;
+    for kind in [Kind::SMS, Kind::LPP, Kind::SOR, Kind::UE_POLICY, Kind::UE_PARAMETERS_UPDATE] {
+        let mut desk = Desk::registered();
+        let payload = PayloadContainer::new(vec![1, 2, 3]).unwrap();
+        let batch = desk.nas(CIPHERED, UlNasTransport::new(kind, payload));
+        assert_eq!(dropped(&batch), Some(Dropped::UnservedPayload));
+        assert!(batch.outputs.is_empty() && desk.phone().unwrap().amf.registered);
+    }
+}
+
+#[test] // TS 24.501 §5.5.1.2.7: an emergency registration is refused without harm to the USIM
+fn an_emergency_registration_is_refused() {
+    let mut desk = Desk::stranger();
+    let batch = desk.first_plain(registration_request(RegistrationKind::Emergency));
+    let answers = desk.downlink(&batch);
+    let reject = answers.iter().find_map(|m| match m {
+        mm::Message::RegistrationReject(m) => Some(m.cause),
+        _ => None,
+    });
+    assert_eq!(reject, Some(MmCause::PeiNotAccepted));
+    assert_eq!(batch.disposition, Disposition::Ended);
+}
+
+#[test] // TS 24.501 §5.5.2.2.2: a phone that nobody knows leaves, and is told that it may
+fn a_stranger_that_deregisters_gets_its_accept() {
+    let mut desk = Desk::stranger();
+    let kind = DeregistrationType {
+        switch_off: false,
+        re_registration_required: false,
+        accesses: Accesses::ThreeGpp,
+    };
+    let guti = registration_request(RegistrationKind::Initial).mobile_identity;
+    let request = DeregistrationRequestUeOriginating::new(kind, NgKsi::native(0).unwrap(), guti);
+    let batch = desk.first_plain(request);
+    let accept = |m: &mm::Message| matches!(m, mm::Message::DeregistrationAcceptUeOriginating(_));
+    assert!(desk.downlink(&batch).iter().any(accept));
+    assert_eq!(batch.disposition, Disposition::Ended);
+}
+
+#[test] // what begins no connection leaves nothing behind, or a flood of it would fill the table
+fn a_first_message_that_begins_nothing_is_let_go() {
+    let mut desk = Desk::stranger();
+    let batch = desk.first_plain(IdentityResponse::new(MobileIdentity::NoIdentity));
+    assert_eq!(batch.disposition, Disposition::Ended);
+    assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))));
+    assert_eq!(desk.shard.phones(), 0);
+}
+
+#[test] // TS 24.501 §4.4.4.3: one that names this phone and is not protected is not this phone's
+fn an_unprotected_request_in_the_phones_name_does_not_touch_it() {
+    let mut desk = Desk::registered();
+    let mut plain = Vec::new();
+    mm::Message::from(registration_request(RegistrationKind::Initial)).encode(&mut plain);
+    let batch = desk.first(plain, Some(Tmsi(0x1234)));
+    assert_eq!(batch.disposition, Disposition::Stranger);
+    assert!(batch.outputs.is_empty());
+    assert_eq!(desk.phone().unwrap().sessions.len(), 1);
+}
+
+#[test] // TS 38.413 §10.6: both identities must be those of the connection; else both sides let go of it
+fn an_inconsistent_remote_identity_ends_the_connection() {
+    let mut desk = Desk::registered();
+    let ids =
+        (desk.phone().unwrap().amf.connection.clone().unwrap().amf_ue_ngap_id, whimbrel_ids::RanUeNgapId(71));
+    let batch = desk.ngap(whimbrel_ngap::msg::UplinkNasTransport::new(ids.0, ids.1, vec![0x7e, 0, 0x43]));
+    assert!(n2(&batch).iter().any(|m| matches!(m, Message::ErrorIndication(_))));
+    let phone = desk.phone().unwrap();
+    assert!(!phone.is_connected() && phone.amf.registered);
+}
+
+#[test] // DESIGN: "terms and fencing"
+fn an_input_of_a_lower_term_is_refused() {
+    let mut desk = Desk::registered();
+    desk.terms = (3, 2);
+    assert_eq!(desk.input(Payload::Tick).terms, (3, 2));
+    for lower in [(2, 2), (3, 1)] {
+        desk.terms = lower;
+        let batch = desk.input(Payload::Command(Command::Deregister));
+        assert!(batch.no_effect && batch.outputs.is_empty());
+    }
+    assert!(desk.phone().unwrap().amf.registered);
+}
+
+#[test] // DESIGN: "key stream": a replayed output must match its digest, so different ones must differ
+fn digests_of_udm_requests_tell_them_apart() {
+    let other: whimbrel_ids::Supi = "999700000000002".parse().unwrap();
+    let ask = |supi, rand| Request::GenerateAuthData {
+        identity: Identity::Supi(supi),
+        rand: [rand; 16],
+        resynchronisation: None,
+    };
+    let requests = [
+        ask(supi(), 1),
+        ask(supi(), 2),
+        ask(other, 1),
+        Request::Register(supi()),
+        Request::Register(other),
+        Request::Deregister(supi()),
+    ];
+    let mut digests: Vec<_> = requests.iter().map(Request::digest_octets).collect();
+    digests.sort();
+    digests.dedup();
+    assert_eq!(digests.len(), requests.len());
+}
+
+#[test] // what an idle phone with a session takes; 4 KB with its heap is the bound of the product
+fn a_phone_at_rest_is_small() {
+    let sizes =
+        [size_of::<Phone>(), size_of::<SmContext>(), size_of::<whimbrel_security::NasSecurityContext>()];
+    println!("Phone {}, SmContext {}, NasSecurityContext {} octets", sizes[0], sizes[1], sizes[2]);
+    assert!(sizes[0] <= 400 && sizes[1] <= 160 && sizes[2] <= 64, "{sizes:?}");
+}

@@ -1,0 +1,189 @@
+//! What a registration and a session cost the core: `cargo run --release -p whimbrel-sim --example attach -- 2000`.
+//!
+//! Phones attach one after the other, without faults and without a network in between. Only the time within
+//! `Cta::handle` counts: the aggregator, the machines, the directory, NAS security and both codecs; phones, gNB, UPF and
+//! sockets do not. The median over all phones is what one costs; a busy machine shows in p99.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_control::udm::Directory;
+use whimbrel_control::{AssociationId, Phone, Prf};
+use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
+use whimbrel_nas::ie::PduSessionType;
+use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
+use whimbrel_ran::{Outbox, PhoneId, gnb};
+use whimbrel_resilience::{Cta, Input, Outbox as CoreOutbox};
+use whimbrel_security::HomeNetworkKeys;
+use whimbrel_sim::{Home, default_config, phone_config, upf_config};
+use whimbrel_user::Upf;
+
+const ASSOCIATION: AssociationId = AssociationId(1);
+/// A day in 2026.
+const EPOCH: Instant = Instant(1_793_700_000_000_000);
+
+enum Message {
+    ToCore(u16, Vec<u8>),
+    ToGnb(u16, Vec<u8>),
+    N4(Vec<u8>),
+    Up(u32, whimbrel_ran::Up),
+    Down(u32, whimbrel_ran::Down),
+}
+
+/// One gNB, its phones and the core, joined by a queue.
+struct Bench {
+    now: Instant,
+    cta: Cta<Home, (Prf, u64)>,
+    upf: Upf,
+    gnb: gnb::Gnb,
+    ues: Vec<Ue>,
+    queue: VecDeque<Message>,
+    /// Spent within the core.
+    core: Duration,
+    inputs: u64,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock that the core must not")]
+fn clock() -> std::time::Instant {
+    std::time::Instant::now()
+}
+
+impl Bench {
+    fn new(phones: u32) -> Self {
+        let config = Arc::new(default_config());
+        let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
+        let id = GlobalGnbId::new(PlmnId::TEST, 1, 28).expect("28 bits");
+        let tac = Tac::new(1).expect("24 bits");
+        let gnb = gnb::GnbConfig::new(id, tac, vec![SNssai::sst(1)], [127, 0, 1, 1].into());
+        let mut bench = Self {
+            now: EPOCH,
+            cta: Cta::new(config, directory, Home::default(), (Prf::new(&[9; 16]), 0), (), EPOCH),
+            upf: Upf::new(upf_config(7), EPOCH).expect("the default configuration holds"),
+            gnb: gnb::Gnb::new(gnb),
+            ues: (0..phones).map(|n| Ue::new(phone_config(n))).collect(),
+            queue: VecDeque::new(),
+            core: Duration::ZERO,
+            inputs: 0,
+        };
+        bench.core(Input::Tick);
+        bench.core(Input::AssociationUp { association: ASSOCIATION, outbound_streams: 16 });
+        bench.gnb(gnb::Input::AssociationUp { streams: 16 });
+        bench.run();
+        let tai = bench.gnb.config().tai();
+        for n in 0..phones {
+            bench.ue(n, ue::Input::Cell(tai));
+        }
+        bench
+    }
+
+    fn core(&mut self, input: Input<'_>) {
+        let mut out = CoreOutbox::default();
+        let began = clock();
+        self.cta.handle(self.now, input, &mut out);
+        self.core += began.elapsed();
+        self.inputs += 1;
+        self.queue.extend(out.ngap.into_iter().map(|(_, stream, octets)| Message::ToGnb(stream, octets)));
+        self.queue.extend(out.pfcp.into_iter().map(Message::N4));
+    }
+
+    fn gnb(&mut self, input: gnb::Input<'_>) {
+        let mut out = Outbox::new();
+        self.gnb.handle(self.now, input, &mut out);
+        for output in out.drain() {
+            match output {
+                gnb::Output::Ngap { stream, octets } => self.queue.push_back(Message::ToCore(stream, octets)),
+                gnb::Output::Radio(phone, down) => self.queue.push_back(Message::Down(phone.0, down)),
+                gnb::Output::Page(_) | gnb::Output::Event(_) => {}
+            }
+        }
+    }
+
+    fn ue(&mut self, n: u32, input: ue::Input) {
+        let mut out = Outbox::new();
+        self.ues[n as usize].handle(self.now, input, &mut out);
+        for output in out.drain() {
+            if let ue::Output::Radio(up) = output {
+                self.queue.push_back(Message::Up(n, up));
+            }
+        }
+    }
+
+    /// Until nothing is under way.
+    fn run(&mut self) {
+        while let Some(message) = self.queue.pop_front() {
+            self.now = self.now + Duration::from_micros(10);
+            match message {
+                Message::ToCore(stream, octets) => self.core(Input::Ngap(ASSOCIATION, stream, &octets)),
+                Message::ToGnb(stream, octets) => self.gnb(gnb::Input::Ngap { stream, octets: &octets }),
+                Message::N4(octets) => {
+                    let mut out = whimbrel_user::Outbox::default();
+                    self.upf.pfcp(self.now, SocketAddr::from(([127, 0, 0, 1], 8805)), &octets, &mut out);
+                    for (_, octets) in out.datagrams {
+                        self.core(Input::Pfcp(&octets));
+                    }
+                }
+                Message::Up(n, up) => self.gnb(gnb::Input::Radio(PhoneId(n), up)),
+                Message::Down(n, down) => self.ue(n, ue::Input::Radio(down)),
+            }
+        }
+    }
+
+    /// Core time and inputs of one command of one phone.
+    fn cost(&mut self, n: u32, command: Command) -> (Duration, u64) {
+        (self.core, self.inputs) = (Duration::ZERO, 0);
+        self.ue(n, ue::Input::Command(command));
+        self.run();
+        (self.core, self.inputs)
+    }
+}
+
+fn report(what: &str, mut costs: Vec<(Duration, u64)>) -> f64 {
+    let inputs = costs.first().map_or(0, |c| c.1);
+    costs.sort();
+    let micros = |per_cent: usize| costs[(costs.len() - 1) * per_cent / 100].0.as_nanos() as f64 / 1000.0;
+    eprintln!(
+        "{what}: p10 {:.1} p50 {:.1} p99 {:.1} µs of core time in {inputs} inputs",
+        micros(10),
+        micros(50),
+        micros(99)
+    );
+    micros(50)
+}
+
+/// Resident octets of one phone, measured on copies of one at rest.
+fn resident_per_phone(phone: &Phone) -> f64 {
+    const COPIES: usize = 50_000;
+    let resident = || -> f64 {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+        statm.split(' ').nth(1).and_then(|p| p.parse::<f64>().ok()).unwrap_or(0.0) * 4096.0
+    };
+    let before = resident();
+    let copies: Vec<Box<Phone>> = (0..COPIES).map(|_| Box::new(phone.clone())).collect();
+    let taken = resident() - before;
+    drop(copies);
+    taken / COPIES as f64
+}
+
+fn main() {
+    let phones: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(2000);
+    let mut bench = Bench::new(phones);
+    let register = (0..phones).map(|n| bench.cost(n, Command::Register)).collect();
+    let session = || SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
+    let establish = (0..phones).map(|n| bench.cost(n, Command::EstablishSession(session()))).collect();
+    assert_eq!(
+        bench.cta.phones().filter(|p| p.amf.registered && p.sessions.len() == 1).count(),
+        phones as usize
+    );
+    let (registration, session) = (report("registration", register), report("session", establish));
+    let again = (0..phones).map(|n| bench.cost(n, Command::PeriodicRegistration)).collect();
+    let periodic = report("periodic registration, connected", again);
+    let resident = bench.cta.phones().next().map_or(0.0, resident_per_phone);
+    println!(
+        "{{\"bench\": \"attach-core\", \"figures\": {{\"phones\": {phones}, \"registration_us\": {registration:.1}, \
+         \"session_us\": {session:.1}, \"periodic_us\": {periodic:.1}, \"registrations_per_s_and_core\": {:.0}, \
+         \"resident_octets_per_phone\": {resident:.0}}}}}",
+        1e6 / registration
+    );
+}

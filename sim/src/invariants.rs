@@ -1,0 +1,51 @@
+//! What holds after every step, whatever goes wrong in the network.
+
+use std::collections::BTreeSet;
+
+use crate::Sim;
+
+/// Beyond this many phones a look at all of them after each step would be most of the simulation's work.
+const CHECKED_PHONES_MAX: usize = 64;
+
+impl Sim {
+    /// Checks the core as a whole. Each step does it while the core has few phones.
+    ///
+    /// # Panics
+    /// Where something does not hold.
+    pub fn check_invariants(&self) {
+        let (mut tmsis, mut addresses, mut prefixes) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut connections = BTreeSet::new();
+        for phone in self.cta().phones() {
+            let id = phone.id;
+            for tmsi in [phone.amf.tmsi, phone.amf.former_tmsi].into_iter().flatten() {
+                assert!(tmsis.insert(tmsi), "{id:?} shares 5G-TMSI {tmsi:?}");
+            }
+            for session in phone.sessions.values() {
+                assert!(session.ipv4.is_none_or(|a| addresses.insert(a)), "{id:?} shares an IPv4 address");
+                assert!(session.ipv6.is_none_or(|p| prefixes.insert(p)), "{id:?} shares an IPv6 prefix");
+            }
+            if let Some(c) = &phone.amf.connection {
+                assert!(connections.insert(c.amf_ue_ngap_id), "{id:?} shares an AMF UE NGAP ID");
+            }
+            // A stranger that nothing is done for would stay for ever.
+            assert!(phone.amf.registered || !phone.is_idle(), "{id:?} is neither registered nor registering");
+            // Somebody must look after every phone in the end.
+            let looked_after =
+                phone.is_connected() || !phone.is_idle() || phone.amf.reachable_until.is_some();
+            assert!(looked_after, "{id:?} would be kept for ever");
+            if phone.amf.registered {
+                let found = phone.amf.supi.and_then(|s| self.cta().find(s));
+                assert!(found.is_some(), "{id:?} is registered here and unknown to the UDM");
+            }
+        }
+        let (used, strangers) = self.cta().occupancy();
+        assert_eq!(used, self.cta().phones().count(), "a slot in use has its phone");
+        assert!(strangers as usize <= used);
+    }
+
+    pub(crate) fn check(&self) {
+        if self.terminals.len() <= CHECKED_PHONES_MAX {
+            self.check_invariants();
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! What concerns a gNB rather than a phone: TS 38.413 §8.7 (interface management), §10 (wrong names, wrong octets).
+
+mod common;
+
+use common::*;
+use whimbrel_control::RanEvent;
+use whimbrel_ids::{AmfUeNgapId, PlmnId, RanUeNgapId, SNssai, Tac};
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::{
+    Cause, CauseMisc, CauseRadioNetwork, ResetType, UeAssociatedLogicalNgConnectionItem,
+};
+use whimbrel_ngap::msg::{ErrorIndication, NasNonDeliveryIndication, NgReset, UplinkNasTransport};
+use whimbrel_ran::gnb::{self, Event as GnbEvent, GnbConfig};
+use whimbrel_ran::ue::Command;
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, phone_config};
+
+fn octets(message: impl Into<Message>) -> Vec<u8> {
+    let mut octets = Vec::new();
+    message.into().encode(&mut octets);
+    octets
+}
+
+/// Why a gNB of this configuration may not come up: its cause, and what the core tells its operator.
+fn refused(config: GnbConfig) -> (Cause, String) {
+    let mut net = network(1);
+    net.add_gnb(config);
+    net.settle(SECOND);
+    let cause = net.gnb_events.iter().find_map(|(_, e)| match e {
+        GnbEvent::SetupFailed(m) => Some(m.cause.clone()),
+        _ => None,
+    });
+    let why = net.ran_events.iter().find_map(|e| match e {
+        RanEvent::SetupRefused { why, .. } => Some(format!("{why:?}")),
+        _ => None,
+    });
+    (cause.expect("NG SETUP FAILURE"), why.expect("the operator is told"))
+}
+
+#[test] // TS 38.413 §8.7.1.4: none of its networks is served
+fn setup_of_another_network_is_refused() {
+    let mut config = gnb_config(1);
+    config.supported_tas[0].plmns[0].0 = "001/01".parse().expect("a PLMN");
+    let (cause, why) = refused(config);
+    assert_eq!(cause, CauseMisc::UnknownPlmnOrSNpn.into());
+    assert!(why.contains("001/01") && why.contains(&PlmnId::TEST.to_string()), "{why}");
+}
+
+#[test] // TS 38.413 §8.7.1.4: none of its tracking areas is served
+fn setup_of_another_tracking_area_is_refused() {
+    let mut config = gnb_config(1);
+    config.supported_tas[0].tac = Tac::new(77).expect("24 bits");
+    let (_, why) = refused(config);
+    assert!(why.contains("Tac") && why.contains("77"), "{why}");
+}
+
+#[test] // TS 38.413 §8.7.1.4: no slice in common
+fn setup_without_a_common_slice_is_refused() {
+    let mut config = gnb_config(1);
+    config.supported_tas[0].plmns[0].1 = vec![SNssai::sst(200)];
+    let (cause, why) = refused(config);
+    assert_eq!(cause, CauseRadioNetwork::SliceNotSupported.into());
+    assert!(why.contains("200"), "{why}");
+}
+
+#[test] // TS 38.413 §8.7.2: what is served is taken, what is not is refused and changes nothing
+fn ran_configuration_update() {
+    let (mut net, ue) = one_phone(2);
+    let mut renamed = gnb_config(1);
+    renamed.name = "elsewhere".to_owned();
+    net.gnb_input(GnbIndex(0), gnb::Input::Reconfigure(renamed));
+    net.settle(SECOND);
+    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::Reconfigured(Ok(())))));
+    let name = net.cta().ran_nodes().iter().next().and_then(|(_, n)| n.name.clone());
+    assert_eq!(name.as_deref(), Some("elsewhere"));
+    let mut foreign = gnb_config(1);
+    foreign.supported_tas[0].tac = Tac::new(9).expect("24 bits");
+    net.gnb_input(GnbIndex(0), gnb::Input::Reconfigure(foreign));
+    net.settle(SECOND);
+    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::Reconfigured(Err(_)))));
+    net.gnb_input(GnbIndex(0), gnb::Input::Reconfigure(gnb_config(1)));
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(registered(&net, ue), "the gNB serves on");
+}
+
+/// Two gNBs with two registered phones each.
+fn four_phones(seed: u64) -> Sim {
+    let mut net = network(seed);
+    let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
+    net.settle(SECOND / 10);
+    for n in 0..4 {
+        let ue = net.add_ue(gnbs[n as usize / 2], phone_config(n));
+        net.command(ue, Command::Register);
+        net.settle(SECOND);
+    }
+    for n in 0..4 {
+        assert!(registered(&net, UeIndex(n)) && net.ue_ref(UeIndex(n)).is_connected());
+    }
+    net
+}
+
+fn connection(net: &Sim, ue: UeIndex) -> Option<(AmfUeNgapId, RanUeNgapId)> {
+    let supi = net.ue_ref(ue).config().supi;
+    let phone = net.cta().phones().find(|p| p.amf.supi == Some(supi))?;
+    phone.amf.connection.as_ref().map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id))
+}
+
+#[test] // TS 38.413 §8.7.4.2.2: all of its phones lose their connections, none its registration, and no other gNB's is touched
+fn ng_reset_of_the_whole_interface() {
+    let mut net = four_phones(3);
+    net.gnb_input(GnbIndex(0), gnb::Input::Reset);
+    net.settle(SECOND);
+    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::ResetAcknowledged)));
+    let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
+    assert_eq!(connected, [false, false, true, true]);
+    assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 4);
+}
+
+#[test] // TS 38.413 §8.7.4.2.2: only what is named, by either identity; the list comes back whole, with what is unknown
+fn ng_reset_of_some_connections() {
+    let mut net = four_phones(4);
+    let (amf_id, _) = connection(&net, UeIndex(0)).expect("connected");
+    let (others, _) = connection(&net, UeIndex(2)).expect("connected");
+    let item = |amf: Option<AmfUeNgapId>, ran: Option<RanUeNgapId>| {
+        let mut item = UeAssociatedLogicalNgConnectionItem::new();
+        (item.amf_ue_ngap_id, item.ran_ue_ngap_id) = (amf, ran);
+        item
+    };
+    let list =
+        vec![item(Some(amf_id), None), item(Some(others), None), item(None, Some(RanUeNgapId(4_000_000)))];
+    let reset = NgReset::new(CauseMisc::OmIntervention.into(), ResetType::PartOfNgInterface(list.clone()));
+    net.tap();
+    net.inject(GnbIndex(0), &octets(reset));
+    net.settle(SECOND);
+    let acknowledged = net.tapped().into_iter().find_map(|m| match m {
+        Message::NgResetAcknowledge(m) => Some(m.ue_associated_logical_ng_connection_list),
+        _ => None,
+    });
+    assert_eq!(acknowledged, Some(list));
+    let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
+    assert_eq!(connected, [false, true, true, true], "the phone of the other gNB is not this gNB's to reset");
+}
+
+#[test] // TS 38.413 §10.6: one gNB's message with another's identities reaches no phone
+fn another_gnbs_identities_reach_no_phone() {
+    let mut net = four_phones(5);
+    let before = net.cta().phones().map(|p| format!("{p:?}")).collect::<Vec<_>>();
+    let (amf, ran) = connection(&net, UeIndex(0)).expect("connected");
+    net.tap();
+    let detach = UplinkNasTransport::new(amf, ran, vec![0x7e, 0x00, 0x45, 0x09, 0x00, 0x01, 0x00]);
+    net.inject(GnbIndex(1), &octets(detach));
+    let answers = net.tapped();
+    let [Message::ErrorIndication(m)] = answers.as_slice() else { panic!("{answers:?}") };
+    assert_eq!(m.cause, Some(CauseRadioNetwork::UnknownLocalUeNgapId.into()));
+    let clockless = |s: &String| s.split("terms").nth(1).map(str::to_owned);
+    let after = net.cta().phones().map(|p| format!("{p:?}")).collect::<Vec<_>>();
+    let same = before.iter().zip(&after).all(|(b, a)| clockless(b) == clockless(a));
+    assert!(same, "nothing but the clock of the phone has moved");
+}
+
+#[test] // TS 38.413 §10.6: an identity that nobody bears
+fn an_unknown_identity_is_told_so() {
+    let (mut net, _) = one_phone(6);
+    net.tap();
+    let unknown = AmfUeNgapId::new(123_456).expect("40 bits");
+    net.inject(GnbIndex(0), &octets(UplinkNasTransport::new(unknown, RanUeNgapId(9), vec![0x7e, 0, 0x43])));
+    let answers = net.tapped();
+    let [Message::ErrorIndication(m)] = answers.as_slice() else { panic!("{answers:?}") };
+    assert_eq!(m.cause, Some(CauseRadioNetwork::UnknownLocalUeNgapId.into()));
+    assert_eq!((m.amf_ue_ngap_id, m.ran_ue_ngap_id), (Some(unknown), Some(RanUeNgapId(9))));
+}
+
+#[test] // TS 38.413 §10.6: the gNB does not have the connection: it is let go here too, and the phone stays registered
+fn error_indication_of_an_unknown_connection_ends_it() {
+    let mut net = four_phones(7);
+    let (amf, ran) = connection(&net, UeIndex(1)).expect("connected");
+    let mut m = ErrorIndication::new();
+    (m.amf_ue_ngap_id, m.ran_ue_ngap_id) = (Some(amf), Some(ran));
+    m.cause = Some(CauseRadioNetwork::UnknownLocalUeNgapId.into());
+    net.inject(GnbIndex(0), &octets(m));
+    assert_eq!(connection(&net, UeIndex(1)), None);
+    assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 4);
+}
+
+#[test] // TS 38.413 §8.6.4: what is being repeated is sent again at once, and once only
+fn nas_non_delivery_hastens_a_repetition() {
+    let (mut net, ue) = one_phone(8);
+    net.ue_mut(ue).faults_mut().ignore.push((whimbrel_nas::mm::MessageType::AuthenticationRequest, 99));
+    net.command(ue, Command::Register);
+    net.settle(SECOND / 10);
+    let (amf, ran) = net
+        .cta()
+        .phones()
+        .next()
+        .and_then(|p| p.amf.connection.as_ref())
+        .map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id))
+        .expect("it asks");
+    net.tap();
+    let cause = CauseRadioNetwork::RadioConnectionWithUeLost;
+    let undelivered = NasNonDeliveryIndication::new(amf, ran, cause.into());
+    for _ in 0..3 {
+        net.inject(GnbIndex(0), &octets(undelivered.clone()));
+    }
+    let again = net.tapped().iter().filter(|m| matches!(m, Message::DownlinkNasTransport(_))).count();
+    assert_eq!(again, 1);
+}

@@ -1,0 +1,110 @@
+//! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 33.501 §6.12.3.
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use whimbrel_control::PhoneId;
+use whimbrel_control::smf::UpState;
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::ie::PduSessionType;
+use whimbrel_ngap::Message;
+use whimbrel_pfcp::ie::{PdrId, ReportType};
+use whimbrel_pfcp::msg::{DownlinkDataReport, SessionReportRequest};
+use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_sim::{Sim, UeIndex};
+
+/// A registered phone with one session, idle.
+fn idle_with_session(seed: u64) -> (Sim, UeIndex) {
+    let (mut net, ue) = one_phone(seed);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.command(
+        ue,
+        Command::EstablishSession(SessionRequest {
+            dnn: None,
+            s_nssai: None,
+            pdu_session_type: PduSessionType::Ipv4,
+        }),
+    );
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    assert_eq!(up_state(&net), Some(UpState::Inactive));
+    (net, ue)
+}
+
+fn up_state(net: &Sim) -> Option<UpState> {
+    net.cta().phones().next().and_then(|p| p.sessions.values().next().map(|s| s.up))
+}
+
+/// The UPF tells that a downlink packet waits.
+fn downlink_data(net: &mut Sim, sequence: u32) {
+    let phone: PhoneId = net.cta().phones().next().expect("a phone").id;
+    let psi = PduSessionId::new(1).expect("1 to 15");
+    let mut m = SessionReportRequest::new(ReportType::DLDR);
+    m.downlink_data_report = Some(DownlinkDataReport {
+        pdr_ids: vec![PdrId(2)],
+        downlink_data_service_information: Vec::new(),
+        dl_data_packets_size: None,
+        data_status: None,
+    });
+    let octets = whimbrel_pfcp::Message::from(m).to_octets(Some(phone.seid(psi.value())), sequence);
+    net.inject_pfcp(&octets);
+}
+
+#[test] // TS 23.502 §4.2.3.3: a downlink packet brings an idle phone back, and it gets a new 5G-GUTI
+fn downlink_data_pages_an_idle_phone() {
+    let (mut net, ue) = idle_with_session(1);
+    let guti = net.ue_ref(ue).guti();
+    downlink_data(&mut net, 77);
+    net.settle(SECOND);
+    assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Paged)));
+    assert_eq!(
+        up_state(&net),
+        Some(UpState::Active),
+        "its session carries packets, though it did not name it"
+    );
+    assert!(
+        net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::ConfigurationUpdated { new_guti: true }))
+    );
+    assert_ne!(net.ue_ref(ue).guti(), guti);
+    no_violations(&net);
+}
+
+#[test] // DESIGN §4 rule 11: one output, fanned out to the gNBs of the registration area
+fn paging_reaches_every_gnb_of_the_area() {
+    let (mut net, _) = idle_with_session(3);
+    net.add_gnb(gnb_config(2));
+    net.add_gnb(gnb_config(3));
+    net.settle(SECOND / 10);
+    net.tap();
+    downlink_data(&mut net, 79);
+    let pages = net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count();
+    assert_eq!(pages, 3);
+    net.settle(SECOND);
+    assert_eq!(up_state(&net), Some(UpState::Active));
+    no_violations(&net);
+}
+
+#[test] // TS 29.244 §6.4: a report that is repeated is answered from memory and pages nobody twice
+fn a_repeated_report_pages_once() {
+    let (mut net, _) = idle_with_session(4);
+    net.tap();
+    downlink_data(&mut net, 80);
+    downlink_data(&mut net, 80);
+    assert_eq!(net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count(), 1);
+}
+
+#[test] // TS 24.501 §5.6.2.3: T3513 expires, the phone is given up, its registration stands, a later packet pages again
+fn paging_ends() {
+    let (mut net, ue) = idle_with_session(5);
+    net.tap();
+    net.unplug(ue);
+    downlink_data(&mut net, 81);
+    net.advance(Duration::from_secs(30));
+    assert_eq!(net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count(), 4);
+    assert!(net.cta().phones().next().is_some_and(|p| p.amf.registered && p.is_idle()));
+    downlink_data(&mut net, 82);
+    assert!(net.tapped().iter().any(|m| matches!(m, Message::Paging(_))), "a later packet pages again");
+}

@@ -1,0 +1,94 @@
+//! The UPF fails: TS 29.244 §6.4 (no answer), TS 23.527 §4.3.2 (restart), TS 23.502 §4.3.2.2.1 (what the phone is told).
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use whimbrel_control::Refusal;
+use whimbrel_nas::ie::{PduSessionType, SmCause};
+use whimbrel_ran::ue::{Command, Event, Reason, SessionRequest};
+use whimbrel_sim::{Sim, UeIndex, UpfState};
+
+fn session() -> Command {
+    Command::EstablishSession(SessionRequest {
+        dnn: None,
+        s_nssai: None,
+        pdu_session_type: PduSessionType::Ipv4,
+    })
+}
+
+fn on_air(seed: u64) -> (Sim, UeIndex) {
+    let (mut net, ue) = one_phone(seed);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    (net, ue)
+}
+
+fn sessions(net: &Sim) -> usize {
+    net.cta().phones().map(|p| p.sessions.len()).sum()
+}
+
+#[test] // TS 29.244 §6.4: N1 attempts of T1, then the phone is told #38
+fn a_silent_upf_refuses_the_session() {
+    let (mut net, ue) = on_air(1);
+    net.set_upf(UpfState::Silent);
+    net.command(ue, session());
+    net.settle(Duration::from_secs(30));
+    assert!(refused_with(&net, ue, Reason::Sm(SmCause::NetworkFailure)));
+    assert_eq!(first_refusal(&net), Some(Refusal::Upf(None)));
+    assert_eq!(sessions(&net), 0);
+    assert!(registered(&net, ue), "the registration stands");
+    assert!(!net.cta().upf_is_up(), "and the operator learns it");
+}
+
+#[test] // the UPF set the session up and its answer was lost: nothing is left over once it is back
+fn a_session_set_up_in_vain_is_taken_down() {
+    let (mut net, ue) = on_air(2);
+    net.set_upf(UpfState::Mute);
+    net.command(ue, session());
+    net.settle(Duration::from_secs(2));
+    net.set_upf(UpfState::Answering);
+    net.settle(Duration::from_secs(60));
+    assert_eq!(net.upf_sessions(), sessions(&net));
+    net.command(ue, session());
+    net.settle(Duration::from_secs(60));
+    assert!(net.cta().upf_is_up());
+    assert_eq!(net.upf_sessions(), sessions(&net));
+}
+
+#[test] // TS 23.527 §4.3.2: sessions are gone with a restart; a connected phone is told to ask anew (#39)
+fn a_upf_restart_releases_sessions_with_reactivation_requested() {
+    let (mut net, ue) = on_air(3);
+    net.command(ue, session());
+    net.settle(SECOND);
+    assert_eq!(sessions(&net), 1);
+    net.advance(Duration::from_secs(5)); // recovery time stamps count seconds
+    net.restart_upf();
+    net.settle(Duration::from_secs(60));
+    let released = net.ue_events(ue).iter().any(|(_, e)| {
+        matches!(e, Event::SessionReleased { cause: Some(SmCause::ReactivationRequested), .. })
+    });
+    assert!(released, "{:?}", net.ue_events(ue));
+    assert!(net.cta().upf_is_up() && registered(&net, ue));
+    net.command(ue, session());
+    net.settle(SECOND);
+    assert_eq!((sessions(&net), net.upf_sessions()), (1, 1), "and it works again");
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §5.6.1.4.1: an idle phone learns from the PDU session status that its session is gone
+fn an_idle_phone_learns_of_a_upf_restart_when_it_returns() {
+    let (mut net, ue) = on_air(4);
+    net.command(ue, session());
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    net.advance(Duration::from_secs(5)); // recovery time stamps count seconds
+    net.restart_upf();
+    net.settle(Duration::from_secs(60));
+    assert_eq!(sessions(&net), 0);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND);
+    assert_eq!(net.ue_ref(ue).sessions().count(), 0, "{:?}", net.ue_events(ue));
+    no_violations(&net);
+}
