@@ -25,6 +25,11 @@ enum Command {
     Run(command::run::Options),
     /// Let emulated phones use a core that is started for them, and say how it went.
     Demo(command::demo::Options),
+    /// Measure.
+    Bench {
+        #[command(subcommand)]
+        bench: crate::bench::Bench,
+    },
     /// Check a configuration file without starting anything.
     Check {
         /// The file; without it, whimbrel.yaml here or in /etc/whimbrel.
@@ -143,6 +148,7 @@ pub(crate) fn run() -> ExitCode {
 fn command(command: Command) -> Done {
     match command {
         Command::Run(options) => command::run::run(options),
+        Command::Bench { bench } => crate::bench::run(&bench),
         Command::Demo(options) => command::demo::run(&options),
         Command::Check { file } => command::check::run(file.as_deref()),
         Command::Config => command::print(&config::defaults()),

@@ -1,6 +1,7 @@
 //! The whimbrel program: configuration, commands, API, and the threads around the pure core.
 
 mod api;
+mod bench;
 mod capture;
 mod cli;
 mod client;

@@ -13,7 +13,7 @@ use whimbrel_sctp_io::Mode;
 
 use super::{Done, print, table};
 use crate::api::{ProcedureStatus, Status};
-use crate::playground::{self, GATEWAY, NAME, Playground, Servers, Wish};
+use crate::playground::{self, GATEWAY, NAME, Playground, Servers, SuciScheme, Wish};
 
 #[derive(Args)]
 pub(crate) struct Options {
@@ -46,6 +46,7 @@ pub(crate) fn run(options: &Options) -> Done {
         configuration,
         capture: options.capture.clone(),
         core_cpu: None,
+        suci: SuciScheme::Null,
     };
     let playground = Playground::start(&wish)?;
     let servers = Servers::start(GATEWAY)?;

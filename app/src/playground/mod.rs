@@ -17,7 +17,7 @@ use whimbrel_ran::edge::GnbPlace;
 use whimbrel_ran::fleet::{self, Subscription};
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
-use whimbrel_security::UsimSqn;
+use whimbrel_security::{HomeNetworkPrivateKey, UsimSqn};
 use whimbrel_store::{Format, OnExisting, Store};
 
 use crate::client::Client;
@@ -86,7 +86,54 @@ pub(crate) struct Wish {
     pub(crate) capture: Option<PathBuf>,
     /// The processor that the core alone runs on.
     pub(crate) core_cpu: Option<u32>,
+    /// What phones conceal their identity with.
+    pub(crate) suci: SuciScheme,
 }
+
+/// The protection scheme of the phones' SUCIs (TS 33.501 Annex C).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum SuciScheme {
+    /// In clear.
+    Null,
+    /// X25519.
+    A,
+    /// secp256r1.
+    B,
+}
+
+impl std::fmt::Display for SuciScheme {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Null => "null",
+            Self::A => "profile A",
+            Self::B => "profile B",
+        })
+    }
+}
+
+impl SuciScheme {
+    /// The home network's key of the playground; any 32 octets of this form are one under both profiles.
+    fn private_key(self) -> Option<HomeNetworkPrivateKey> {
+        match self {
+            Self::Null => None,
+            Self::A => Some(HomeNetworkPrivateKey::profile_a(PRIVATE_KEY)),
+            Self::B => HomeNetworkPrivateKey::profile_b(&PRIVATE_KEY).ok(),
+        }
+    }
+
+    fn yaml(self) -> String {
+        match self {
+            Self::Null => String::new(),
+            Self::A | Self::B => format!(
+                "home_network_keys: [{{ id: 1, scheme: {self:?}, private_key: \"{}\" }}]\n",
+                hex(&PRIVATE_KEY)
+            ),
+        }
+    }
+}
+
+/// A key of no secret: it conceals the identities of emulated phones only.
+const PRIVATE_KEY: [u8; 32] = [0x42; 32];
 
 /// A running core with its subscribers.
 pub(crate) struct Playground {
@@ -95,6 +142,7 @@ pub(crate) struct Playground {
     client: Client,
     subscriptions: Vec<Subscription>,
     gnbs: u8,
+    suci: SuciScheme,
 }
 
 impl Playground {
@@ -105,10 +153,10 @@ impl Playground {
         let subscriptions = fleet::subscriptions(&seed()?, first_supi(), wish.phones);
         provision(&folder, &subscriptions)?;
         let configuration = folder.join("whimbrel.yaml");
-        fs::write(&configuration, yaml(&folder, &wish.configuration))
+        fs::write(&configuration, yaml(&folder, &(wish.suci.yaml() + &wish.configuration)))
             .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
         let core = spawn(&folder, &configuration, wish)?;
-        let mut playground = Self { folder, core, client: Client::new(API), subscriptions, gnbs: wish.gnbs };
+        let mut playground = Self { folder, core, client: Client::new(API), subscriptions, gnbs: wish.gnbs, suci: wish.suci };
         playground.await_ready()?;
         Ok(playground)
     }
@@ -163,22 +211,28 @@ impl Playground {
             .collect()
     }
 
-    /// The phones, with the null scheme.
+    /// The phones; what they conceal is computed here, not when they register.
     pub(crate) fn phones(&self) -> Vec<UeConfig> {
         let mut profile = Profile::new(PlmnId::TEST, vec![SNssai::sst(1)]);
         profile.follow_on_request = true;
         let profile = Arc::new(profile);
+        let key = self.suci.private_key().map(|k| Arc::new(k.public_key()));
         let phone = |s: &Subscription| {
             let (k, opc) = s.key();
-            UeConfig {
+            let mut config = UeConfig {
                 profile: profile.clone(),
                 supi: s.supi,
                 pei: s.pei,
                 k,
                 opc,
                 sqn: UsimSqn::default(),
-                suci: SuciSource::Null,
-            }
+                suci: match &key {
+                    None => SuciSource::Null,
+                    Some(key) => SuciSource::Concealed { key: key.clone(), key_id: 1, seed: seed_of(s) },
+                },
+            };
+            config.precompute_suci();
+            config
         };
         self.subscriptions.iter().map(phone).collect()
     }
@@ -212,6 +266,14 @@ fn seed() -> Result<[u8; 32], String> {
     rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty())
         .map_err(|e| format!("the system gives no random octets: {e}"))?;
     Ok(seed)
+}
+
+/// Each phone's own ephemeral keys.
+fn seed_of(s: &Subscription) -> [u8; 32] {
+    let mut seed = [0; 32];
+    seed[..16].copy_from_slice(&s.k);
+    seed[16..].copy_from_slice(&s.opc);
+    seed
 }
 
 fn first_supi() -> Supi {

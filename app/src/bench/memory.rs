@@ -1,0 +1,65 @@
+//! `bench memory`: what a registered phone with one session weighs in the core.
+
+use clap::Args;
+use serde_json::json;
+use whimbrel_ran::edge::{self, Watch};
+use whimbrel_ran::scenario::{Arrival, Step};
+
+use super::attach::pools;
+use super::{processors, resident, runner, scenario, session, stay_on};
+use crate::command::{Done, print};
+use crate::playground::{Playground, SuciScheme, Wish};
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Phones.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1000..=500_000))]
+    phones: u32,
+    /// Arrivals per second.
+    #[arg(long, default_value_t = 3000)]
+    rate: u32,
+}
+
+pub(crate) fn run(options: &Options) -> Done {
+    let (core_cpu, own_cpu) = processors();
+    stay_on(own_cpu);
+    let wish = Wish {
+        phones: options.phones,
+        gnbs: 4,
+        configuration: pools(),
+        capture: None,
+        core_cpu,
+        suci: SuciScheme::Null,
+    };
+    print(&format!("{} phones register, open a session each and go idle\n", options.phones))?;
+    let playground = Playground::start(&wish)?;
+    let before = resident(playground.pid());
+    let steps = vec![Step::Register, session(), Step::Idle];
+    let config = runner(&playground, scenario(options.phones, 4, Arrival::Rate(options.rate.into()), steps));
+    let mut shown = Shown(0);
+    let reports = edge::run(&config, &mut shown).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    let after = resident(playground.pid());
+    let report = reports.first().ok_or("no phone arrived")?;
+    let octets = after.saturating_sub(before) / report.completed.max(1);
+    print(&format!(
+        "resident: {} MiB before, {} MiB after: {octets} octets a phone, its session in SMF and UPF included\n",
+        before >> 20,
+        after >> 20
+    ))?;
+    let figures = json!({"phones": report.completed, "failed": report.failed, "octets_per_phone": octets,
+        "resident_before": before, "resident_after": after});
+    print(&format!("{}\n", json!({"bench": "memory", "figures": figures})))?;
+    if report.is_clean() { Ok(()) } else { Err(format!("{} phones failed", report.failed)) }
+}
+
+/// A line every ten thousand phones.
+struct Shown(u64);
+
+impl Watch for Shown {
+    fn progress(&mut self, completed: u64, failed: u64, _: u64) {
+        if completed / 10_000 > self.0 {
+            self.0 = completed / 10_000;
+            eprintln!("{completed} phones, {failed} failed");
+        }
+    }
+}

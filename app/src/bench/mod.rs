@@ -1,0 +1,91 @@
+//! Measurements that anyone can repeat: `whimbrel bench NAME`. Each ends with one line of JSON.
+
+mod attach;
+mod memory;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Subcommand;
+use whimbrel_ran::edge::{Mode, RunnerConfig};
+use whimbrel_ran::scenario::{Arrival, Scenario, SessionStep, SessionType, Step};
+
+use crate::command::Done;
+use crate::playground::{self, Playground};
+
+/// What can be measured.
+#[derive(Subcommand)]
+pub(crate) enum Bench {
+    /// Registrations, and sessions after them, at rising rates: latency against rate, and what the core works for each.
+    Attach(attach::Options),
+    /// Resident octets of the core per registered phone with one session.
+    Memory(memory::Options),
+}
+
+/// Runs a measurement, in namespaces of its own.
+pub(crate) fn run(bench: &Bench) -> Done {
+    if let Some(status) = playground::isolate()? {
+        return if status.success() { Ok(()) } else { Err(String::new()) };
+    }
+    match bench {
+        Bench::Attach(options) => attach::run(options),
+        Bench::Memory(options) => memory::run(options),
+    }
+}
+
+/// The processor that the core has for itself, and the one of the generator; none where there is only one.
+fn processors() -> (Option<u32>, Option<u32>) {
+    let available = std::thread::available_parallelism().map_or(1, usize::from);
+    if available < 2 { (None, None) } else { (Some(1), Some(0)) }
+}
+
+/// Keeps this process on one processor.
+fn stay_on(cpu: Option<u32>) {
+    if let Some(cpu) = cpu {
+        let mut set = rustix::thread::CpuSet::new();
+        set.set(cpu as usize);
+        // Without it the measurement is noisier, not wrong.
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+}
+
+fn scenario(phones: u32, gnbs: u8, arrival: Arrival, steps: Vec<Step>) -> Scenario {
+    Scenario { phones, gnbs: gnbs.into(), arrival, steps, patience_s: 20.0, again: false, tun: false }
+}
+
+fn session() -> Step {
+    Step::Session(SessionStep { dnn: None, s_nssai: None, pdu_session_type: SessionType::Ipv4 })
+}
+
+fn runner(playground: &Playground, scenario: Scenario) -> RunnerConfig {
+    RunnerConfig {
+        amf: vec![playground.amf()],
+        amf_port: 38412,
+        sctp: Mode::Auto,
+        sctp_udp_ports: (9900, 9899),
+        gnbs: playground.gnb_places(),
+        phones: playground.phones(),
+        scenario,
+        seed: 1,
+        netns: None,
+        spin: Duration::from_millis(1),
+    }
+}
+
+/// Time that all threads of a process have run, system calls and softirqs in their name included.
+fn cpu_time(pid: u32) -> Duration {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let ran = tasks.filter_map(|t| fs::read_to_string(t.path().join("schedstat")).ok());
+    let nanos = ran.filter_map(|s| s.split(' ').next()?.parse::<u64>().ok()).sum();
+    Duration::from_nanos(nanos)
+}
+
+/// Resident octets of a process.
+fn resident(pid: u32) -> u64 {
+    let path = PathBuf::from(format!("/proc/{pid}/status"));
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().find_map(|l| l.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
