@@ -9,6 +9,7 @@
 mod faults;
 mod home;
 mod invariants;
+mod night;
 mod record;
 mod rng;
 
@@ -29,6 +30,7 @@ use whimbrel_user::Upf;
 
 pub use faults::Faults;
 pub use home::{Home, default_config, phone_config, upf_config};
+pub use night::{gnb_config, morning, night, registered};
 pub use record::{Recorded, Recorder};
 pub use rng::Rng;
 

@@ -294,6 +294,20 @@ fn radio_capability_is_stored_and_returned() {
     no_violations(&net);
 }
 
+#[test] // equal radio capabilities are kept once, for the memory of a million phones
+fn phones_of_one_make_share_their_radio_capability() {
+    let mut net = network(23);
+    let gnb = net.add_gnb(gnb_config(1));
+    net.settle(SECOND / 10);
+    for n in 0..2 {
+        let ue = net.add_ue(gnb, whimbrel_sim::phone_config(n));
+        net.command(ue, Command::Register);
+    }
+    net.settle(SECOND);
+    let kept: Vec<_> = net.cta().phones().filter_map(|p| p.amf.radio_capability.clone()).collect();
+    assert!(kept.len() == 2 && std::sync::Arc::ptr_eq(&kept[0], &kept[1]));
+}
+
 #[test] // the slot of a subscriber that is refused after authentication is forgotten at the UDM too
 fn a_refused_phone_leaves_nothing_at_the_udm() {
     let (mut net, ue) = one_phone(22);

@@ -184,6 +184,10 @@ fn mismatch(
     })
 }
 
+/// The longest UE radio capability that is stored: segments of UECapabilityInformation make 16 of 9000 octets at most
+/// (TS 38.331 §5.7.7), and what is longer the next gNB asks the phone for.
+const RADIO_CAPABILITY_OCTETS_MAX: usize = 16 * 9000;
+
 fn dispatch(ue: Ue, message: Message) {
     match message {
         Message::UplinkNasTransport(m) => {
@@ -200,7 +204,9 @@ fn dispatch(ue: Ue, message: Message) {
         }
         Message::UeContextReleaseRequest(m) => collision::release_requested(ue, m.cause),
         Message::UeRadioCapabilityInfoIndication(m) => {
-            ue.with(|p| p.amf.radio_capability = Some(m.ue_radio_capability.into()));
+            if m.ue_radio_capability.len() <= RADIO_CAPABILITY_OCTETS_MAX {
+                ue.with(|p| p.amf.radio_capability = Some(m.ue_radio_capability.into()));
+            }
         }
         Message::InitialContextSetupResponse(_) | Message::InitialContextSetupFailure(_) => {
             context_answer(ue, message)

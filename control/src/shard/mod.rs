@@ -7,6 +7,7 @@
 
 mod active;
 mod lane;
+mod radio_capabilities;
 mod ue;
 
 use std::future::Future;
@@ -21,6 +22,7 @@ use crate::phone::Phone;
 
 pub use lane::Procedure;
 pub(crate) use lane::{Interrupt, Lane, Lanes};
+use radio_capabilities::RadioCapabilities;
 pub(crate) use ue::Ue;
 
 /// How often lanes may be polled for one input. A procedure step polls once; an input that starts procedures on
@@ -54,6 +56,7 @@ impl Slot {
 /// The phones of one thread.
 pub struct Shard {
     config: Arc<Config>,
+    radio_capabilities: RadioCapabilities,
     slots: Vec<Option<Slot>>,
     phones: usize,
 }
@@ -61,7 +64,7 @@ pub struct Shard {
 impl Shard {
     /// A shard without phones.
     pub fn new(config: Arc<Config>) -> Self {
-        Self { config, slots: Vec::new(), phones: 0 }
+        Self { config, radio_capabilities: RadioCapabilities::default(), slots: Vec::new(), phones: 0 }
     }
 
     /// Puts a new version of the configuration in force for the inputs to come.
@@ -105,7 +108,10 @@ impl Shard {
         if active::with(|a| a.batch.disposition == Disposition::Keep) {
             collision::settle(Ue::new(Lane::Mobility));
         }
-        let (phone, queued, batch) = active::leave();
+        let (mut phone, queued, batch) = active::leave();
+        if let Some(capability) = &mut phone.amf.radio_capability {
+            self.radio_capabilities.share(capability);
+        }
 
         if matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_)) {
             self.phones -= 1;

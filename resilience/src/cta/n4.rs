@@ -65,6 +65,8 @@ pub(super) struct N4 {
     /// When to try an association, or a heartbeat, next.
     next: Instant,
     pending: BTreeMap<u32, Pending>,
+    /// When each of them is due. All wait equally long, so the oldest stands first; those answered since are passed over.
+    due: VecDeque<(Instant, u32)>,
     /// Answers to reports, by the UPF's sequence number, newest last.
     answered: VecDeque<(u32, Vec<u8>)>,
     reports: VecDeque<(u32, PhoneId)>,
@@ -79,6 +81,7 @@ impl N4 {
             peer: None,
             next: started,
             pending: BTreeMap::new(),
+            due: VecDeque::new(),
             answered: VecDeque::new(),
             reports: VecDeque::new(),
         }
@@ -110,6 +113,7 @@ impl N4 {
         stamp(&mut octets, self.sequence);
         out.push(octets.clone());
         self.pending.insert(self.sequence, Pending { purpose, octets, sent: 1, deadline: now + T1 });
+        self.due.push_back((now + T1, self.sequence));
     }
 
     /// A phone answers a report: remembered, in case the UPF asks again.
@@ -178,6 +182,7 @@ impl N4 {
 
     fn response(&mut self, now: Instant, frame: Frame<'_>, octets: &[u8], arrived: &mut Vec<Arrived>) {
         let Some(pending) = self.pending.remove(&frame.header.sequence) else { return };
+        self.pass_over();
         match pending.purpose {
             Purpose::Session { phone, to } => {
                 arrived.push(Arrived::Answer { phone, to, octets: Some(octets.to_vec()) });
@@ -218,6 +223,7 @@ impl N4 {
         self.answered.clear();
         self.reports.clear();
         arrived.push(Arrived::Lost);
+        self.due.clear();
         for (_, pending) in std::mem::take(&mut self.pending) {
             if let Purpose::Session { phone, to } = pending.purpose {
                 arrived.push(Arrived::Answer { phone, to, octets: None });
@@ -227,12 +233,17 @@ impl N4 {
 
     /// Does what is due: repeats, gives up, keeps the association alive.
     pub(super) fn tick(&mut self, now: Instant, out: &mut Vec<Vec<u8>>, arrived: &mut Vec<Arrived>) {
-        let due: Vec<u32> = self.pending.iter().filter(|(_, p)| p.deadline <= now).map(|(&s, _)| s).collect();
-        for sequence in due {
-            let Some(pending) = self.pending.get_mut(&sequence) else { continue };
+        while let Some(&(at, sequence)) = self.due.front()
+            && at <= now
+        {
+            self.due.pop_front();
+            let Some(pending) = self.pending.get_mut(&sequence).filter(|p| p.deadline == at) else {
+                continue;
+            };
             if pending.sent < N1 {
                 pending.sent += 1;
                 pending.deadline = now + T1;
+                self.due.push_back((pending.deadline, sequence));
                 out.push(pending.octets.clone());
                 continue;
             }
@@ -269,9 +280,18 @@ impl N4 {
         self.send(now, purpose, message.to_octets(None, 0), out);
     }
 
+    /// Forgets the oldest deadlines as far as they were met.
+    fn pass_over(&mut self) {
+        while let Some(&(at, sequence)) = self.due.front()
+            && self.pending.get(&sequence).is_none_or(|p| p.deadline != at)
+        {
+            self.due.pop_front();
+        }
+    }
+
     /// When [`N4::tick`] has something to do.
     pub(super) fn next_deadline(&self) -> Instant {
-        self.pending.values().map(|p| p.deadline).min().unwrap_or(Instant::FAR_FUTURE).min(self.next)
+        self.due.front().map_or(Instant::FAR_FUTURE, |&(at, _)| at).min(self.next)
     }
 }
 

@@ -1,0 +1,96 @@
+//! A night at five phones and two gNBs: everything that can go wrong does, and in the morning everyone is there.
+
+use std::time::Duration;
+
+use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
+use whimbrel_nas::ie::PduSessionType;
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
+use whimbrel_ran::gnb::{self, GnbConfig};
+use whimbrel_ran::ue::{Command, MmState, SessionRequest};
+
+use crate::{Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
+
+/// The `n`th gNB, of tracking area 1 and slice 1.
+pub fn gnb_config(n: u8) -> GnbConfig {
+    let id = GlobalGnbId::new(PlmnId::TEST, n.into(), 28).expect("28 bits");
+    let tac = Tac::new(1).expect("24 bits");
+    GnbConfig::new(id, tac, vec![SNssai::sst(1)], [127, 0, 1, n].into())
+}
+
+/// Five phones at two gNBs do what phones do, in a network of this quality; gNBs lose their associations and reset, and the
+/// UPF falls silent and restarts.
+pub fn night(seed: u64, faults: Faults) -> Sim {
+    let mut net = Sim::with(seed, default_config(), faults);
+    net.recorder().on = true;
+    let mut rng = Rng::new(seed ^ 0x5eed);
+    let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
+    let ues: Vec<UeIndex> = (0..5).map(|n| net.add_ue(gnbs[n as usize % 2], phone_config(n))).collect();
+    for _ in 0..12 {
+        for &ue in &ues {
+            net.command(ue, wish(&mut rng));
+        }
+        net.advance(Duration::from_millis(rng.below(20_000)));
+        let gnb = GnbIndex(rng.below(2) as usize);
+        match rng.below(40) {
+            0..4 => net.restart_gnb(gnb),
+            4..6 => net.gnb_input(gnb, gnb::Input::Reset),
+            6..8 => {
+                let cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
+                net.release(ues[rng.below(5) as usize], cause);
+            }
+            8 => net.restart_upf(),
+            9 => net.set_upf(UpfState::Silent),
+            10 => net.set_upf(UpfState::Mute),
+            _ => net.set_upf(UpfState::Answering),
+        }
+    }
+    net
+}
+
+fn wish(rng: &mut Rng) -> Command {
+    match rng.below(8) {
+        0..3 => Command::Register,
+        3 => Command::ServiceRequest,
+        4 => Command::PeriodicRegistration,
+        5 => Command::Deregister { switch_off: rng.chance(500) },
+        _ => Command::EstablishSession(SessionRequest {
+            dnn: None,
+            s_nssai: None,
+            pdu_session_type: PduSessionType::Ipv4,
+        }),
+    }
+}
+
+/// Once the network is in order again, every phone registers, and SMF and UPF agree.
+///
+/// # Panics
+/// If not.
+pub fn morning(net: &mut Sim) {
+    net.set_faults(Faults::default());
+    net.set_upf(UpfState::Answering);
+    for i in 0..net.ues() {
+        net.command(UeIndex(i), Command::Register);
+    }
+    net.advance(Duration::from_secs(1800));
+    for i in 0..net.ues() {
+        if !registered(net, UeIndex(i)) {
+            net.command(UeIndex(i), Command::Register);
+        }
+    }
+    net.advance(Duration::from_secs(300));
+    for i in 0..net.ues() {
+        let ue = UeIndex(i);
+        let last: Vec<_> = net.ue_events(ue).iter().rev().take(4).collect();
+        assert!(registered(net, ue), "phone {i} does not come back: {:?} {last:?}", net.ue_ref(ue).state());
+    }
+    net.check_invariants();
+    let sessions: usize = net.cta().phones().map(|p| p.sessions.len()).sum();
+    assert_eq!(net.upf_sessions(), sessions, "the UPF has as many sessions as the SMF");
+}
+
+/// Both sides hold the phone registered.
+pub fn registered(net: &Sim, ue: UeIndex) -> bool {
+    let supi = net.ue_ref(ue).config().supi;
+    net.ue_ref(ue).state() == MmState::Registered
+        && net.cta().phones().any(|p| p.amf.supi == Some(supi) && p.amf.registered)
+}
