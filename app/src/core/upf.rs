@@ -130,6 +130,9 @@ impl LocalUpf {
     pub(super) fn tap(&mut self, on: bool) {
         self.plane.tap(on);
         self.tapped = on.then(Vec::new);
+        if !on {
+            self.plane.take_tapped();
+        }
     }
 
     /// The copies since the last call.
@@ -145,7 +148,10 @@ impl LocalUpf {
 
     /// Readable when [`Self::turn`] or [`Self::take_tapped`] has something to take.
     pub(super) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        [self.plane.reports(), self.plane.tapped()].into_iter().chain(self.n4.as_ref().map(AsFd::as_fd))
+        // Not after the end of a capture: a burst under way may still have left copies, which nobody takes.
+        let tapped = self.tapped.as_ref().map(|_| self.plane.tapped());
+        let n4 = self.n4.as_ref().map(AsFd::as_fd);
+        [Some(self.plane.reports()), tapped, n4].into_iter().flatten()
     }
 
     /// Where N4's ends are, for captures: SMF and UPF.
