@@ -135,7 +135,8 @@ mod tests {
 
     impl Net {
         fn new() -> Self {
-            let config = crate::config::default();
+            let listening = "n4: { listen: \"127.0.0.1:8805\" }";
+            let config = crate::config::parse(listening, std::path::Path::new("test")).unwrap();
             let upf = UpfC::new(super::super::upf::config(&config, 7), Instant(1 << 50)).unwrap();
             // The SMF of the program is nowhere that a test could send from.
             let n4 = N4Socket::bind("127.0.0.1:0".parse().unwrap(), config.n4.node_id).unwrap();
@@ -190,6 +191,26 @@ mod tests {
             assert_eq!(net.upf.associations().count(), i + 1);
         }
         assert_eq!((net.n4.counters.received, net.n4.counters.sent), (6, 6));
+    }
+
+    #[test] // TS 29.244 §6.2.2.2: either end may ask whether the other is there
+    fn requests_of_the_upf_go_out_to_the_smf_that_they_are_for() {
+        let mut net = Net::new();
+        let (one, other) = (smf([127, 0, 0, 2]), smf([127, 0, 0, 3]));
+        net.ask(&one, set_up([127, 0, 0, 2]), 1).unwrap();
+        net.ask(&other, set_up([127, 0, 0, 3]), 1).unwrap();
+        let due = net.upf.next_deadline().unwrap();
+        net.upf.handle(due, Input::Tick, &mut net.out);
+        for (to, octets) in net.out.datagrams.drain(..) {
+            net.n4.send(to, &octets);
+        }
+        for client in [one, other] {
+            let mut buffer = [0; 2048];
+            let (n, from) = client.recv_from(&mut buffer).unwrap();
+            let heartbeat = Message::parse(&Frame::parse(&buffer[..n]).unwrap()).unwrap();
+            assert!(matches!(heartbeat, Message::HeartbeatRequest(_)));
+            assert_eq!(from, net.n4.at());
+        }
     }
 
     #[test]
