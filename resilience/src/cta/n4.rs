@@ -24,6 +24,9 @@ const N1: u8 = 3;
 const HEARTBEAT: Duration = Duration::from_secs(10);
 /// Between attempts to set up an association.
 const RETRY: Duration = Duration::from_secs(2);
+/// Requests that are in doubt at once: as many as a UPF that is silent between two heartbeats can leave at a thousand sessions
+/// a second. Beyond it the oldest are forgotten.
+const DOUBTFUL_MAX: usize = 8192;
 /// Reports whose answers are remembered: more than a UPF can have outstanding within its own T1.
 const REPORTS_REMEMBERED: usize = 1024;
 
@@ -67,6 +70,9 @@ pub(super) struct N4 {
     pending: BTreeMap<u32, Pending>,
     /// When each of them is due. All wait equally long, so the oldest stands first; those answered since are passed over.
     due: VecDeque<(Instant, u32)>,
+    /// Requests that were given up towards their phones while the association stood: whether the UPF has done them nobody
+    /// knows. They are repeated, unchanged, whenever the UPF shows that it lives, so that no session of nobody stays there.
+    doubtful: BTreeMap<u32, Pending>,
     /// Answers to reports, by the UPF's sequence number, newest last.
     answered: VecDeque<(u32, Vec<u8>)>,
     reports: VecDeque<(u32, PhoneId)>,
@@ -82,6 +88,7 @@ impl N4 {
             next: started,
             pending: BTreeMap::new(),
             due: VecDeque::new(),
+            doubtful: BTreeMap::new(),
             answered: VecDeque::new(),
             reports: VecDeque::new(),
         }
@@ -104,6 +111,7 @@ impl N4 {
         if !self.is_up() {
             return Some(Arrived::Answer { phone, to, octets: None });
         }
+        self.settle(&octets);
         self.send(now, Purpose::Session { phone, to }, octets, out);
         None
     }
@@ -148,7 +156,7 @@ impl N4 {
             | message_type::ASSOCIATION_SETUP_RESPONSE
             | message_type::SESSION_ESTABLISHMENT_RESPONSE
             | message_type::SESSION_MODIFICATION_RESPONSE
-            | message_type::SESSION_DELETION_RESPONSE => self.response(now, frame, octets, arrived),
+            | message_type::SESSION_DELETION_RESPONSE => self.response(now, frame, octets, out, arrived),
             _ => {}
         }
     }
@@ -180,8 +188,17 @@ impl N4 {
         arrived.push(Arrived::Report { phone, psi, octets: octets.to_vec() });
     }
 
-    fn response(&mut self, now: Instant, frame: Frame<'_>, octets: &[u8], arrived: &mut Vec<Arrived>) {
-        let Some(pending) = self.pending.remove(&frame.header.sequence) else { return };
+    fn response(
+        &mut self,
+        now: Instant,
+        frame: Frame<'_>,
+        octets: &[u8],
+        out: &mut Vec<Vec<u8>>,
+        arrived: &mut Vec<Arrived>,
+    ) {
+        let sequence = frame.header.sequence;
+        let doubtful = || self.doubtful.remove(&sequence);
+        let Some(pending) = self.pending.remove(&sequence).or_else(doubtful) else { return };
         self.pass_over();
         match pending.purpose {
             Purpose::Session { phone, to } => {
@@ -199,6 +216,7 @@ impl N4 {
                     }
                 };
                 self.alive(now, pending.purpose, peer, arrived);
+                out.extend(self.doubtful.values().map(|p| p.octets.clone()));
             }
         }
     }
@@ -224,6 +242,7 @@ impl N4 {
         self.reports.clear();
         arrived.push(Arrived::Lost);
         self.due.clear();
+        self.doubtful.clear(); // with the association, its sessions are gone (TS 29.244 §6.2.6.2.2)
         for (_, pending) in std::mem::take(&mut self.pending) {
             if let Purpose::Session { phone, to } = pending.purpose {
                 arrived.push(Arrived::Answer { phone, to, octets: None });
@@ -247,11 +266,11 @@ impl N4 {
                 out.push(pending.octets.clone());
                 continue;
             }
-            let purpose = pending.purpose;
-            self.pending.remove(&sequence);
-            match purpose {
+            let Some(pending) = self.pending.remove(&sequence) else { continue };
+            match pending.purpose {
                 Purpose::Session { phone, to } => {
                     arrived.push(Arrived::Answer { phone, to, octets: None });
+                    self.doubt(sequence, pending);
                 }
                 Purpose::Heartbeat => self.lost(now, arrived),
                 Purpose::Association => self.next = now + RETRY,
@@ -280,6 +299,32 @@ impl N4 {
         self.send(now, purpose, message.to_octets(None, 0), out);
     }
 
+    /// Keeps a request that nobody waits for any more, if it may have made a session or left one. A modification is not kept:
+    /// it would undo later ones.
+    fn doubt(&mut self, sequence: u32, pending: Pending) {
+        let kind = pending.octets.get(1).copied();
+        let makes_or_ends =
+            [message_type::SESSION_ESTABLISHMENT_REQUEST, message_type::SESSION_DELETION_REQUEST];
+        if !kind.is_some_and(|k| makes_or_ends.contains(&k)) {
+            return;
+        }
+        if self.doubtful.len() == DOUBTFUL_MAX {
+            self.doubtful.pop_first();
+        }
+        self.doubtful.insert(sequence, pending);
+    }
+
+    /// A session that is established anew replaces whatever an earlier attempt made (TS 29.244 §7.5.2.2: the CP F-SEID is the
+    /// same), so that attempt must not be repeated.
+    fn settle(&mut self, octets: &[u8]) {
+        if self.doubtful.is_empty() {
+            return;
+        }
+        if let Some(seid) = established_seid(octets) {
+            self.doubtful.retain(|_, p| established_seid(&p.octets) != Some(seid));
+        }
+    }
+
     /// Forgets the oldest deadlines as far as they were met.
     fn pass_over(&mut self) {
         while let Some(&(at, sequence)) = self.due.front()
@@ -292,6 +337,14 @@ impl N4 {
     /// When [`N4::tick`] has something to do.
     pub(super) fn next_deadline(&self) -> Instant {
         self.due.front().map_or(Instant::FAR_FUTURE, |&(at, _)| at).min(self.next)
+    }
+}
+
+/// The CP F-SEID of a session establishment request.
+fn established_seid(octets: &[u8]) -> Option<Seid> {
+    match Message::parse(&Frame::parse(octets).ok()?) {
+        Ok(Message::SessionEstablishmentRequest(m)) => Some(m.cp_f_seid.seid),
+        _ => None,
     }
 }
 
@@ -348,6 +401,25 @@ mod tests {
         assert_eq!(sent.len(), usize::from(N1));
         assert!(sent.iter().all(|o| *o == sent[0]));
         assert_eq!(arrived, [Arrived::Answer { phone: PHONE, to: TO, octets: None }]);
+    }
+
+    #[test] // DESIGN §4 rule 8: what a UPF may have done without our knowing is found out when it shows that it lives
+    fn a_request_that_was_given_up_is_repeated_once_the_upf_lives() {
+        let mut n4 = up();
+        let (mut out, mut arrived) = (vec![], vec![]);
+        n4.request(Instant(2_000_000), PHONE, TO, request(), &mut out);
+        let asked = out[0].clone();
+        while arrived.is_empty() {
+            n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+        }
+        out.clear();
+        n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+        let sequence = Frame::parse(&out[0]).unwrap().header.sequence;
+        out.clear();
+        let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(9) };
+        let beat = Message::from(beat).to_octets(None, sequence);
+        n4.receive(Instant(14_000_000), &beat, &mut out, &mut arrived);
+        assert_eq!(out, [asked]);
     }
 
     #[test]
