@@ -47,8 +47,14 @@ pub(crate) fn run(options: &Options) -> Done {
     let (core_cpu, own_cpu) = processors();
     stay_on(own_cpu);
     let what = if options.registrations { "registrations" } else { "registrations with a session each" };
-    print(&format!("{what}, {} SUCI, 5G-AKA, open load, {} s a rate; microseconds\n", options.suci, options.seconds))?;
-    print(&format!("{:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}  \n", "rate/s", "reg p50", "p99", "p99.9", "ses p50", "p99", "core reg", "core ses"))?;
+    print(&format!(
+        "{what}, {} SUCI, 5G-AKA, open load, {} s a rate; microseconds\n",
+        options.suci, options.seconds
+    ))?;
+    print(&format!(
+        "{:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}  \n",
+        "rate/s", "reg p50", "p99", "p99.9", "ses p50", "p99", "core reg", "core ses"
+    ))?;
     let mut runs = Vec::new();
     for &rate in &options.rates {
         let run = one(options, rate, core_cpu)?;
@@ -67,7 +73,14 @@ pub(crate) fn run(options: &Options) -> Done {
 
 fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, String> {
     let phones = rate * options.seconds;
-    let wish = Wish { phones, gnbs: options.gnbs, configuration: pools(), capture: None, core_cpu, suci: options.suci };
+    let wish = Wish {
+        phones,
+        gnbs: options.gnbs,
+        configuration: pools(),
+        capture: None,
+        core_cpu,
+        suci: options.suci,
+    };
     let playground = Playground::start(&wish)?;
     let mut steps = vec![Step::Register];
     if !options.registrations {
@@ -75,7 +88,8 @@ fn one(options: &Options, rate: u32, core_cpu: Option<u32>) -> Result<Run, Strin
     }
     let config = runner(&playground, scenario(phones, options.gnbs, Arrival::Rate(rate.into()), steps));
     let before = cpu_time(playground.pid());
-    let reports = edge::run(&config, &mut Silent).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    let reports =
+        edge::run(&config, &mut Silent).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
     let spent = cpu_time(playground.pid()).saturating_sub(before);
     let status: Status = playground.client().get("/api/v1/status")?;
     let report = reports.into_iter().next().ok_or("no phone arrived")?;
@@ -95,7 +109,8 @@ pub(super) fn pools() -> String {
 }
 
 fn is_carried(run: &Run) -> bool {
-    run.clean && run.report.steps.get("register").is_some_and(|s| s.latency.quantile_micros(0.99) < CARRIED_P99_US)
+    run.clean
+        && run.report.steps.get("register").is_some_and(|s| s.latency.quantile_micros(0.99) < CARRIED_P99_US)
 }
 
 fn core_time(status: &Status, procedure: &str) -> u64 {
@@ -112,7 +127,10 @@ fn row(run: &Run) -> String {
     let (core_r, core_s) =
         (core_time(&run.status, "registration"), core_time(&run.status, "pdu_session_establishment"));
     let verdict = if run.clean { String::new() } else { format!("{} failed", run.report.failed) };
-    format!("{:>8} {r50:>9} {r99:>9} {r999:>9} {s50:>9} {s99:>9} {core_r:>10} {core_s:>10}  {verdict}\n", run.rate)
+    format!(
+        "{:>8} {r50:>9} {r99:>9} {r999:>9} {s50:>9} {s99:>9} {core_r:>10} {core_s:>10}  {verdict}\n",
+        run.rate
+    )
 }
 
 /// Median and 99th percentile of registration against rate, on a logarithmic scale.
@@ -123,7 +141,17 @@ fn plot(runs: &[Run]) -> String {
     for run in runs {
         let [p50, p99, _] = times(&run.report, "register");
         let (a, b) = (column(p50) as usize, column(p99) as usize);
-        let bar: String = (0..=WIDTH as usize).map(|x| if x <= a { '#' } else if x <= b { '-' } else { ' ' }).collect();
+        let bar: String = (0..=WIDTH as usize)
+            .map(|x| {
+                if x <= a {
+                    '#'
+                } else if x <= b {
+                    '-'
+                } else {
+                    ' '
+                }
+            })
+            .collect();
         text += &format!("{:>8}/s |{bar}|\n", run.rate);
     }
     text + "            # to the median, - to the 99th percentile\n"

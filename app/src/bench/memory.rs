@@ -37,7 +37,8 @@ pub(crate) fn run(options: &Options) -> Done {
     let steps = vec![Step::Register, session(), Step::Idle];
     let config = runner(&playground, scenario(options.phones, 4, Arrival::Rate(options.rate.into()), steps));
     let mut shown = Shown(0);
-    let reports = edge::run(&config, &mut shown).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    let reports =
+        edge::run(&config, &mut shown).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
     let after = resident(playground.pid());
     let report = reports.first().ok_or("no phone arrived")?;
     let octets = after.saturating_sub(before) / report.completed.max(1);

@@ -156,7 +156,8 @@ impl Playground {
         fs::write(&configuration, yaml(&folder, &(wish.suci.yaml() + &wish.configuration)))
             .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
         let core = spawn(&folder, &configuration, wish)?;
-        let mut playground = Self { folder, core, client: Client::new(API), subscriptions, gnbs: wish.gnbs, suci: wish.suci };
+        let mut playground =
+            Self { folder, core, client: Client::new(API), subscriptions, gnbs: wish.gnbs, suci: wish.suci };
         playground.await_ready()?;
         Ok(playground)
     }
