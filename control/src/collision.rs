@@ -45,6 +45,8 @@ fn tick(ue: Ue) {
         ue.with(|p| p.amf.connection_until = None);
         if ue.with(|p| p.lanes.idle() && !smf::any_active(p)) {
             amf::release(ue, CauseNas::NormalRelease.into());
+        } else {
+            amf::let_go_when_unused(ue); // something is at work: look again
         }
     }
 }

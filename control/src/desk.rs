@@ -114,6 +114,7 @@ fn session() -> SmContext {
         five_qi: FiveQi(9),
         arp: Arp { priority: 8, may_preempt: false, preemptable: true },
         ambr: Ambr { ul_kbps: 1000, dl_kbps: 1000 },
+        cp_seid: Seid(1),
         up_seid: Some(Seid(5)),
         n3: Some(Tunnel { teid: whimbrel_ids::Teid(9), address: Ipv4Addr::LOCALHOST.into() }),
         up: UpState::Active,

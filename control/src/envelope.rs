@@ -27,17 +27,21 @@ impl PhoneId {
     /// Slots are 24 bits: what the AMF-UE-NGAP-ID and the 5G-TMSI leave beside their tags.
     pub const SLOTS: u32 = 1 << 24;
 
-    /// The CP F-SEID of one of this phone's sessions: found again from it without a table.
-    pub const fn seid(self, psi: u8) -> Seid {
-        Seid((self.slot as u64) << 24 | (self.generation as u64) << 8 | psi as u64)
+    /// The CP F-SEID of one of this phone's sessions: found again from it without a table. `attempt` tells a session from
+    /// an earlier one of the same identity, of which a UPF may know still: an answer or a deletion that is late must not
+    /// reach the newer one.
+    pub const fn seid(self, psi: u8, attempt: u16) -> Seid {
+        let phone = (self.slot as u64) << 24 | (self.generation as u64) << 8;
+        Seid((attempt as u64) << 48 | phone | psi as u64)
     }
 
     /// The phone and the session identity that a CP F-SEID names.
     pub const fn from_seid(seid: Seid) -> Option<(PhoneId, u8)> {
-        if seid.0 >> 48 != 0 {
+        if seid.0 == 0 {
             return None;
         }
-        Some((PhoneId { slot: (seid.0 >> 24) as u32, generation: (seid.0 >> 8) as u16 }, seid.0 as u8))
+        let slot = (seid.0 >> 24) as u32 & (Self::SLOTS - 1);
+        Some((PhoneId { slot, generation: (seid.0 >> 8) as u16 }, seid.0 as u8))
     }
 }
 
@@ -265,7 +269,10 @@ mod tests {
     #[test]
     fn seid_leads_back_to_the_phone() {
         let phone = PhoneId { slot: PhoneId::SLOTS - 1, generation: u16::MAX };
-        assert_eq!(PhoneId::from_seid(phone.seid(15)), Some((phone, 15)));
-        assert_eq!(PhoneId::from_seid(Seid(u64::MAX)), None);
+        for attempt in [0, 1, u16::MAX] {
+            assert_eq!(PhoneId::from_seid(phone.seid(15, attempt)), Some((phone, 15)));
+        }
+        assert_ne!(phone.seid(15, 1), phone.seid(15, 2));
+        assert_eq!(PhoneId::from_seid(Seid(0)), None);
     }
 }

@@ -45,6 +45,13 @@ pub enum RefusalKind {
     Protocol,
 }
 
+impl RefusalKind {
+    /// Whether it refuses a session (5GSM) and not the phone (5GMM).
+    pub fn is_of_session(self) -> bool {
+        matches!(self, Self::Dnn | Self::SessionType | Self::Resources)
+    }
+}
+
 /// A refusal, with all that explains it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -164,7 +171,10 @@ impl Refusal {
     /// A subscriber that the store does not know gets #3 as TS 29.524 §4.3.2 maps it. A key that does not fit is told with
     /// AUTHENTICATION REJECT, which carries no cause; #3 stands here for the log.
     pub fn mm_cause(&self, config: &Config) -> MmCause {
-        if let Some(cause) = self.configured(config).and_then(MmCause::from_u8) {
+        // What the operator sets for a session's refusal is a 5GSM cause: the number means another thing here.
+        if !self.kind().is_of_session()
+            && let Some(cause) = self.configured(config).and_then(MmCause::from_u8)
+        {
             return cause;
         }
         match self {
@@ -197,7 +207,9 @@ impl Refusal {
 
     /// The 5GSM cause that tells the phone why it has no session (TS 24.501 §9.11.4.2, Annex B).
     pub fn sm_cause(&self, config: &Config) -> SmCause {
-        if let Some(cause) = self.configured(config).and_then(SmCause::from_u8) {
+        if self.kind().is_of_session()
+            && let Some(cause) = self.configured(config).and_then(SmCause::from_u8)
+        {
             return cause;
         }
         match self {

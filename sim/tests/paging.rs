@@ -5,9 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use whimbrel_control::PhoneId;
 use whimbrel_control::smf::UpState;
-use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::Message;
 use whimbrel_pfcp::ie::{PdrId, ReportType};
@@ -40,8 +38,8 @@ fn up_state(net: &Sim) -> Option<UpState> {
 
 /// The UPF tells that a downlink packet waits.
 fn downlink_data(net: &mut Sim, sequence: u32) {
-    let phone: PhoneId = net.cta().phones().next().expect("a phone").id;
-    let psi = PduSessionId::new(1).expect("1 to 15");
+    let session = net.cta().phones().next().and_then(|p| p.sessions.values().next());
+    let seid = session.expect("a session").cp_seid;
     let mut m = SessionReportRequest::new(ReportType::DLDR);
     m.downlink_data_report = Some(DownlinkDataReport {
         pdr_ids: vec![PdrId(2)],
@@ -49,7 +47,7 @@ fn downlink_data(net: &mut Sim, sequence: u32) {
         dl_data_packets_size: None,
         data_status: None,
     });
-    let octets = whimbrel_pfcp::Message::from(m).to_octets(Some(phone.seid(psi.value())), sequence);
+    let octets = whimbrel_pfcp::Message::from(m).to_octets(Some(seid), sequence);
     net.inject_pfcp(&octets);
 }
 

@@ -38,8 +38,8 @@ const CHALLENGES_MAX: u8 = 3;
 const ABBA: Abba = Abba::RELEASE_15;
 
 /// Step 9. HRES* is checked as the SEAF, RES* as the AUSF: TS 33.501 §6.1.3.2.
-pub(crate) async fn authenticate(ue: Ue, identity: Identity) -> Result<Authenticated, End> {
-    let mut ng_ksi = next_ksi(ue);
+pub(crate) async fn authenticate(ue: Ue, identity: Identity, offered: NgKsi) -> Result<Authenticated, End> {
+    let mut ng_ksi = next_ksi(ue, offered);
     let mut resynchronisation = None;
     for _ in 0..CHALLENGES_MAX {
         let was_resynchronised = resynchronisation.is_some();
@@ -105,8 +105,11 @@ const FIRST_KSI: NgKsi = match NgKsi::native(0) {
     None => NgKsi::NO_KEY,
 };
 
-fn next_ksi(ue: Ue) -> NgKsi {
-    ue.with(|p| p.amf.ng_ksi.map_or(FIRST_KSI, after))
+/// Another than the phone has in use, or it would refuse the challenge with #71 (TS 24.501 §5.4.1.3.2).
+fn next_ksi(ue: Ue, offered: NgKsi) -> NgKsi {
+    let last = ue.with(|p| p.amf.ng_ksi).unwrap_or(offered);
+    let next = if last.has_key() { after(last) } else { FIRST_KSI };
+    if next == offered { after(next) } else { next }
 }
 
 /// Key set identifiers are 0 to 6; 7 names none (TS 24.501 §9.11.3.32).

@@ -41,11 +41,17 @@ pub(crate) fn interrupted(ue: Ue, why: Interrupt) {
     }
 }
 
-/// A connection without session and without a promise to follow on is let go after a while (TS 24.501 §5.3.1.3).
+/// How much longer a phone may take that promised to follow on (TS 24.501 §5.5.1.2.4). It is not believed for ever: a
+/// connection without user plane keeps its sessions' packets waiting.
+const FOLLOW_ON_PATIENCE: u32 = 3;
+
+/// A connection without active session is let go after a while (TS 24.501 §5.3.1.3).
 pub(crate) fn let_go_when_unused(ue: Ue) {
-    let until = ue.now() + ue.config().timers.connection_idle;
+    let idle = ue.config().timers.connection_idle;
+    let now = ue.now();
     ue.with(|p| {
-        let unused = p.amf.connection.as_ref().is_some_and(|c| !c.follow_on) && !smf::any_active(p);
-        p.amf.connection_until = unused.then_some(until);
+        let Some(connection) = &p.amf.connection else { return };
+        let patience = if connection.follow_on { idle * FOLLOW_ON_PATIENCE } else { idle };
+        p.amf.connection_until = (!smf::any_active(p)).then_some(now + patience);
     });
 }

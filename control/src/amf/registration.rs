@@ -70,7 +70,7 @@ async fn admission(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) ->
         known(ue, request)? // the context in force proved who it is: step 9 may be skipped
     } else {
         let identity = if protected { own(ue)? } else { identify_stranger(ue, &request).await? };
-        let authenticated = authenticate(ue, identity).await?; // step 9: 5G-AKA
+        let authenticated = authenticate(ue, identity, request.ng_ksi).await?; // step 9: 5G-AKA
         let Secured { initial_message } = secure_nas(ue, &request, authenticated, !protected).await?; // step 9: SECURITY MODE COMMAND
         let request = initial_message.unwrap_or(request);
         subscribe(ue).await?; // step 14: Nudm_UECM, Nudm_SDM

@@ -41,6 +41,8 @@ pub struct SmContext {
     pub arp: Arp,
     /// Session AMBR.
     pub ambr: Ambr,
+    /// Our name of it towards the UPF.
+    pub cp_seid: Seid,
     /// The UPF's session; none before N4 was set up.
     pub up_seid: Option<Seid>,
     /// Where the gNB sends uplink packets.

@@ -145,6 +145,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         five_qi: subscribed.five_qi,
         arp: subscribed.arp,
         ambr: subscribed.session_ambr,
+        cp_seid: ue.with(|p| p.id.seid(data.psi.value(), p.clock as u16)),
         up_seid: None,
         n3: None,
         up: UpState::Establishing,

@@ -44,10 +44,8 @@ const LOWEST: Precedence = Precedence(255);
 /// N4 session establishment (TS 23.502 §4.4.1.2): the UPF gives the tunnel and the addresses.
 pub(super) async fn establish(ue: Ue, psi: PduSessionId, subscribed: SubscribedDnn) -> Result<(), End> {
     let config = ue.config();
-    let request = ue.with(|p| {
-        let seid = p.id.seid(psi.value());
-        p.sessions.get(&psi).map(|s| establishment_request(s, &subscribed, config.smf.node_id, seid))
-    });
+    let request =
+        ue.with(|p| p.sessions.get(&psi).map(|s| establishment_request(s, &subscribed, config.smf.node_id)));
     let request = request.ok_or(Refusal::Protocol("the session ended"))?;
     match ask(ue, Some(Seid(0)), request.into()).await? {
         Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
@@ -62,10 +60,9 @@ fn establishment_request(
     session: &SmContext,
     subscribed: &SubscribedDnn,
     node: IpAddr,
-    seid: Seid,
 ) -> SessionEstablishmentRequest {
     use whimbrel_nas::ie::PduSessionType;
-    let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(seid, node));
+    let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(session.cp_seid, node));
     let (v4, v6) = match session.session_type {
         PduSessionType::Ipv4 => (true, false),
         PduSessionType::Ipv6 => (false, true),
@@ -248,7 +245,11 @@ pub fn deletion_of_orphan(octets: &[u8]) -> Option<Vec<u8>> {
 /// A session report (TS 29.244 §7.5.8).
 pub(crate) fn report(ue: Ue, psi: u8, octets: &[u8]) {
     let Ok(frame) = Frame::parse(octets) else { return };
-    let known = PduSessionId::new(psi).filter(|psi| ue.with(|p| p.sessions.contains_key(psi)));
+    // One of an earlier session of this identity is not this session's.
+    let same = |psi: &PduSessionId| {
+        ue.with(|p| p.sessions.get(psi).is_some_and(|s| Some(s.cp_seid) == frame.header.seid))
+    };
+    let known = PduSessionId::new(psi).filter(same);
     let (Some(psi), Ok(Message::SessionReportRequest(m))) = (known, Message::parse(&frame)) else {
         return answer_report(ue, Seid(0), frame.header.sequence, Cause::SessionContextNotFound);
     };

@@ -111,7 +111,6 @@ impl N4 {
         if !self.is_up() {
             return Some(Arrived::Answer { phone, to, octets: None });
         }
-        self.settle(&octets);
         self.send(now, Purpose::Session { phone, to }, octets, out);
         None
     }
@@ -314,17 +313,6 @@ impl N4 {
         self.doubtful.insert(sequence, pending);
     }
 
-    /// A session that is established anew replaces whatever an earlier attempt made (TS 29.244 §7.5.2.2: the CP F-SEID is the
-    /// same), so that attempt must not be repeated.
-    fn settle(&mut self, octets: &[u8]) {
-        if self.doubtful.is_empty() {
-            return;
-        }
-        if let Some(seid) = established_seid(octets) {
-            self.doubtful.retain(|_, p| established_seid(&p.octets) != Some(seid));
-        }
-    }
-
     /// Forgets the oldest deadlines as far as they were met.
     fn pass_over(&mut self) {
         while let Some(&(at, sequence)) = self.due.front()
@@ -337,14 +325,6 @@ impl N4 {
     /// When [`N4::tick`] has something to do.
     pub(super) fn next_deadline(&self) -> Instant {
         self.due.front().map_or(Instant::FAR_FUTURE, |&(at, _)| at).min(self.next)
-    }
-}
-
-/// The CP F-SEID of a session establishment request.
-fn established_seid(octets: &[u8]) -> Option<Seid> {
-    match Message::parse(&Frame::parse(octets).ok()?) {
-        Ok(Message::SessionEstablishmentRequest(m)) => Some(m.cp_f_seid.seid),
-        _ => None,
     }
 }
 
@@ -429,7 +409,7 @@ mod tests {
         n4.request(Instant(2), PHONE, TO, request(), &mut out);
         let sequence = Frame::parse(&out[0]).unwrap().header.sequence;
         let response = SessionDeletionResponse::new(Cause::RequestAccepted);
-        let octets = Message::from(response).to_octets(Some(PHONE.seid(1)), sequence);
+        let octets = Message::from(response).to_octets(Some(PHONE.seid(1, 7)), sequence);
         n4.receive(Instant(3), &octets, &mut out, &mut arrived);
         n4.receive(Instant(4), &octets, &mut out, &mut arrived);
         assert_eq!(arrived, [Arrived::Answer { phone: PHONE, to: TO, octets: Some(octets) }]);
