@@ -30,6 +30,8 @@ enum Command {
         #[command(subcommand)]
         bench: crate::bench::Bench,
     },
+    /// Let emulated gNBs and phones use a core that runs somewhere.
+    Ran(command::ran::Options),
     /// Check a configuration file without starting anything.
     Check {
         /// The file; without it, whimbrel.yaml here or in /etc/whimbrel.
@@ -150,6 +152,7 @@ fn command(command: Command) -> Done {
         Command::Run(options) => command::run::run(options),
         Command::Bench { bench } => crate::bench::run(&bench),
         Command::Demo(options) => command::demo::run(&options),
+        Command::Ran(options) => command::ran::run(&options),
         Command::Check { file } => command::check::run(file.as_deref()),
         Command::Config => command::print(&config::defaults()),
         Command::Subscriber { command } => command::subscriber::run(command),

@@ -16,7 +16,7 @@ mod service;
 mod timers;
 pub(crate) mod typed;
 pub(crate) mod value;
-mod yaml;
+pub(crate) mod yaml;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,303 @@
+//! The phones of `whimbrel ran`: whose SIMs they hold, and the list of subscribers that a core needs for them.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use whimbrel_ids::{PlmnId, SNssai, Supi};
+use whimbrel_nas::ie::UeSecurityCapability;
+use whimbrel_ran::fleet::{self, Subscription};
+use whimbrel_ran::scenario::{Scenario, Step};
+use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
+use whimbrel_security::{HomeNetworkPublicKey, UsimSqn};
+
+use crate::config::value::unhex;
+
+/// What phones are like.
+#[derive(Args)]
+#[command(next_help_heading = "Phones")]
+pub(super) struct PhoneOptions {
+    /// IMSI of the first phone; the next ones count up.
+    #[arg(long, value_name = "IMSI", default_value = "999700000000001")]
+    imsi: Supi,
+    /// Key K of the one phone, 32 hexadecimal digits. Other users of this host can see it while the command runs.
+    #[arg(long, value_name = "HEX", requires = "opc", conflicts_with = "subscribers")]
+    k: Option<String>,
+    /// OPc of the one phone.
+    #[arg(long, value_name = "HEX", requires = "k")]
+    opc: Option<String>,
+    /// Take IMSIs and keys from this list: a CSV file with the columns supi, k and opc.
+    #[arg(long, value_name = "FILE.csv")]
+    subscribers: Option<PathBuf>,
+    /// Without --k and --subscribers, the keys of all phones follow from this number. Everybody can know them.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Slices that the phones ask for; without it, those of the gNBs.
+    #[arg(long, value_name = "SLICE,…", value_delimiter = ',')]
+    slices: Vec<SNssai>,
+    /// How the phones conceal their IMSIs.
+    #[arg(long, default_value = "null", requires_ifs = [("A", "home_network_key"), ("B", "home_network_key")])]
+    suci: Suci,
+    /// Public key of the home network in hexadecimal digits, for --suci A or B.
+    #[arg(long, value_name = "HEX")]
+    home_network_key: Option<String>,
+    /// Its identifier.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    home_network_key_id: u8,
+    /// Integrity algorithms of the phones, by number.
+    #[arg(long, value_name = "NIA,…", value_delimiter = ',', default_value = "1,2,3", value_parser = clap::value_parser!(u8).range(0..8))]
+    nia: Vec<u8>,
+    /// Ciphering algorithms of the phones, by number.
+    #[arg(long, value_name = "NEA,…", value_delimiter = ',', default_value = "0,1,2,3", value_parser = clap::value_parser!(u8).range(0..8))]
+    nea: Vec<u8>,
+    /// The largest jump of SQN that the SIMs take, in place of 2^28 (TS 33.102 Annex C.3); with 0 they take none at all.
+    #[arg(long, value_name = "N")]
+    sqn_delta: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+enum Suci {
+    #[value(name = "null")]
+    Null,
+    #[value(name = "A")]
+    A,
+    #[value(name = "B")]
+    B,
+}
+
+impl PhoneOptions {
+    /// Whether the command line names one phone's key.
+    pub(super) fn lone(&self) -> bool {
+        self.k.is_some()
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    /// The slices that the phones ask for.
+    pub(super) fn slices<'a>(&'a self, of_gnbs: &'a [SNssai]) -> &'a [SNssai] {
+        if self.slices.is_empty() { of_gnbs } else { &self.slices }
+    }
+}
+
+/// A phone, and its keys for the list of subscribers.
+pub(super) struct Phone {
+    pub(super) config: UeConfig,
+    subscription: Subscription,
+}
+
+/// The phones. Errors: one sentence.
+pub(super) fn phones(
+    options: &PhoneOptions,
+    plmn: PlmnId,
+    count: u32,
+    of_gnbs: &[SNssai],
+) -> Result<Vec<Phone>, String> {
+    let subscriptions = subscriptions(options, count)?;
+    let mut profile = Profile::new(plmn, options.slices(of_gnbs).to_vec());
+    let bits = |ids: &[u8]| ids.iter().fold(0, |bits, id| bits | 0x80 >> id);
+    let (nea, nia) = (bits(&options.nea), bits(&options.nia));
+    profile.security_capability = UeSecurityCapability::with_eps(nea, nia, nea, nia);
+    profile.home_plmn = home_of(plmn, options.imsi);
+    let profile = Arc::new(profile);
+    let key = home_network_key(options)?;
+    let phone = |subscription: Subscription| {
+        let (k, opc) = subscription.key();
+        let suci = key.as_ref().map_or(SuciSource::Null, |key| SuciSource::Concealed {
+            key: key.clone(),
+            key_id: options.home_network_key_id,
+            seed: ephemeral(options.seed, subscription.supi),
+        });
+        let config = UeConfig {
+            profile: profile.clone(),
+            supi: subscription.supi,
+            pei: subscription.pei,
+            k,
+            opc,
+            sqn: options.sqn_delta.map_or_else(UsimSqn::default, |delta| UsimSqn::new(delta, None)),
+            suci,
+        };
+        Phone { config, subscription }
+    };
+    Ok(subscriptions.into_iter().map(phone).collect())
+}
+
+/// The network whose digits begin the IMSI: the one that the phones select, or that of the first five digits.
+fn home_of(plmn: PlmnId, imsi: Supi) -> PlmnId {
+    if imsi.digits().zip(plmn.digits()).all(|(a, b)| a == b) {
+        return plmn;
+    }
+    imsi.imsi().get(..5).and_then(|digits| digits.parse().ok()).unwrap_or(plmn)
+}
+
+fn subscriptions(options: &PhoneOptions, count: u32) -> Result<Vec<Subscription>, String> {
+    let seed = wide(options.seed);
+    if let Some(file) = &options.subscribers {
+        let text = fs::read_to_string(file).map_err(|e| format!("{} cannot be read: {e}", file.display()))?;
+        let mut listed =
+            listed(&text).map_err(|(line, what)| format!("{}:{line}: {what}", file.display()))?;
+        if (listed.len() as u64) < u64::from(count) {
+            return Err(format!(
+                "{} lists {} subscribers, and {count} phones are asked for: add lines, or name --phones {}",
+                file.display(),
+                listed.len(),
+                listed.len()
+            ));
+        }
+        listed.truncate(count as usize);
+        return Ok(listed);
+    }
+    if let (Some(k), Some(opc)) = (&options.k, &options.opc) {
+        if count != 1 {
+            return Err(format!(
+                "one key is named and {count} phones are asked for: name their keys in a list with --subscribers"
+            ));
+        }
+        let mut one = Subscription::derive(&seed, options.imsi);
+        one.k = key(k).ok_or("--k: write 32 hexadecimal digits")?;
+        one.opc = key(opc).ok_or("--opc: write 32 hexadecimal digits")?;
+        return Ok(vec![one]);
+    }
+    let all = fleet::subscriptions(&seed, options.imsi, count);
+    if (all.len() as u64) < u64::from(count) {
+        return Err(format!("--imsi: there are no {count} IMSIs from {} on", options.imsi.imsi()));
+    }
+    Ok(all)
+}
+
+fn key(hex: &str) -> Option<[u8; 16]> {
+    unhex(hex.trim())?.try_into().ok()
+}
+
+/// Subscribers of a list. Errors: the line, and what is wrong there.
+fn listed(text: &str) -> Result<Vec<Subscription>, (usize, String)> {
+    let cells =
+        |line: &str| line.split(',').map(|c| c.trim().trim_matches('"').to_owned()).collect::<Vec<_>>();
+    let mut lines = (1..).zip(text.lines()).filter(|(_, l)| !l.trim().is_empty() && !l.starts_with('#'));
+    let (at, head) = lines.next().ok_or((1, "the list is empty".to_owned()))?;
+    let head = cells(head.trim_start_matches('\u{feff}'));
+    let column = |name: &str| {
+        let found = head.iter().position(|h| h.eq_ignore_ascii_case(name));
+        found.ok_or_else(|| (at, format!("the first line names the columns, and `{name}` is not among them")))
+    };
+    let (supi, k, opc) = (column("supi")?, column("k")?, column("opc")?);
+    let one = |(at, line): (usize, &str)| {
+        let cells = cells(line);
+        let cell = |i: usize| cells.get(i).map_or("", String::as_str);
+        let supi: Supi = cell(supi).parse().map_err(|e| (at, format!("{e}")))?;
+        let octets = |i, name| key(cell(i)).ok_or((at, format!("`{name}` is not 32 hexadecimal digits")));
+        let mut subscription = Subscription::derive(&[0; 32], supi);
+        (subscription.k, subscription.opc) = (octets(k, "k")?, octets(opc, "opc")?);
+        Ok(subscription)
+    };
+    lines.map(one).collect()
+}
+
+fn home_network_key(options: &PhoneOptions) -> Result<Option<Arc<HomeNetworkPublicKey>>, String> {
+    let hex = options.home_network_key.as_deref().unwrap_or_default().trim();
+    let key = match options.suci {
+        Suci::Null => return Ok(None),
+        Suci::A => {
+            let octets = unhex(hex).and_then(|o| <[u8; 32]>::try_from(o).ok());
+            octets.map(HomeNetworkPublicKey::profile_a).ok_or("64 hexadecimal digits")
+        }
+        Suci::B => {
+            let key = unhex(hex).and_then(|o| HomeNetworkPublicKey::profile_b(&o).ok());
+            key.ok_or("a point of secp256r1, 66 hexadecimal digits if compressed")
+        }
+    };
+    key.map(|k| Some(Arc::new(k)))
+        .map_err(|form| format!("--home-network-key: a key of this profile is {form}"))
+}
+
+/// What a phone's ephemeral keys are drawn from: of each phone its own, and not its subscriber key.
+fn ephemeral(seed: u64, supi: Supi) -> [u8; 32] {
+    let drawn = Subscription::derive(&wide(!seed), supi);
+    let mut octets = [0; 32];
+    octets[..16].copy_from_slice(&drawn.k);
+    octets[16..].copy_from_slice(&drawn.opc);
+    octets
+}
+
+fn wide(seed: u64) -> [u8; 32] {
+    let mut octets = [0; 32];
+    octets[..8].copy_from_slice(&seed.to_be_bytes());
+    octets
+}
+
+/// Writes the list of subscribers that a core needs for these phones. It holds keys: only its owner may read it.
+pub(super) fn write(
+    file: &Path,
+    phones: &[Phone],
+    scenario: &Scenario,
+    slices: &[SNssai],
+) -> Result<(), String> {
+    let slice = slices.first().map(ToString::to_string).unwrap_or_default();
+    let dnns = dnns(scenario).join(";");
+    let mut csv = String::from("supi,k,opc,slice,dnn\n");
+    for Phone { subscription: s, .. } in phones {
+        let _ = writeln!(csv, "{},{},{},{slice},{dnns}", s.supi, hex(&s.k), hex(&s.opc));
+    }
+    let opened = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file);
+    let written = opened.and_then(|mut f| f.write_all(csv.as_bytes()));
+    written.map_err(|e| format!("{} cannot be written: {e}", file.display()))
+}
+
+/// The data networks that the steps ask for, each once; empty: the network's default.
+fn dnns(scenario: &Scenario) -> Vec<String> {
+    let mut dnns = Vec::new();
+    for step in &scenario.steps {
+        if let Step::Session(session) = step
+            && let Some(dnn) = &session.dnn
+            && !dnns.contains(dnn)
+        {
+            dnns.push(dnn.clone());
+        }
+    }
+    dnns
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().fold(String::new(), |mut s, o| {
+        let _ = write!(s, "{o:02x}");
+        s
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_read_in_whatever_order_its_columns_are() {
+        let (k, opc) = ("0".repeat(32), "f".repeat(32));
+        let text = format!("# test SIMs\nopc,supi,k\n{opc},imsi-999700000000007,{k}\n");
+        let list = listed(&text).unwrap();
+        assert_eq!(list[0].supi.imsi(), "999700000000007");
+        assert_eq!((list[0].k, list[0].opc), ([0; 16], [0xff; 16]));
+    }
+
+    #[test]
+    fn what_is_wrong_in_a_list_is_told_with_its_line() {
+        let told = |text: &str| listed(text).unwrap_err();
+        assert_eq!(told("").0, 1);
+        let (line, what) = told("supi,k\n");
+        assert!(line == 1 && what.contains("`opc`"), "{what}");
+        let (line, what) = told(&format!("supi,k,opc\n\n999700000000001,12,{}\n", "0".repeat(32)));
+        assert!(line == 3 && what.contains("`k`"), "{what}");
+        assert_eq!(told("supi,k,opc\n99x,1,2\n").0, 2);
+    }
+
+    #[test]
+    fn the_home_network_is_that_of_the_imsi() {
+        let (plmn, other) = ("999/70".parse().unwrap(), "001/01".parse().unwrap());
+        let imsi: Supi = "999700000000001".parse().unwrap();
+        assert_eq!(home_of(plmn, imsi), plmn);
+        assert_eq!(home_of(other, imsi), plmn);
+    }
+}

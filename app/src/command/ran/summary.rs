@@ -1,0 +1,90 @@
+//! What `whimbrel ran` says in the end: a table, the first failures, and one line of JSON.
+
+use serde_json::json;
+use whimbrel_ran::report::Report;
+
+use crate::command::{Done, print, table};
+
+/// Failures that are shown; the line of JSON has more.
+const SHOWN_MAX: usize = 10;
+
+/// Everything that the reports say.
+pub(super) fn print_all(reports: &[Report]) -> Done {
+    for report in reports {
+        print(&text(report))?;
+    }
+    let sum = |f: fn(&Report) -> u64| reports.iter().map(f).sum::<u64>();
+    let line = json!({"bench": "ran", "figures": {
+        "arrived": sum(|r| r.arrived),
+        "completed": sum(|r| r.completed),
+        "failed": sum(|r| r.failed),
+        "violations": sum(|r| r.violated),
+        "reports": reports.iter().map(Report::json).collect::<Vec<_>>(),
+    }});
+    print(&format!("{line}\n"))
+}
+
+fn text(report: &Report) -> String {
+    let mut text = report.rate.map(|r| format!("{r} phones a second\n")).unwrap_or_default();
+    let rows: Vec<Vec<String>> = report
+        .steps
+        .iter()
+        .map(|(name, step)| {
+            let quantile = |q| {
+                let times = if step.wire.count() > 0 { &step.wire } else { &step.latency };
+                if times.count() > 0 { times.quantile_micros(q).to_string() } else { "-".into() }
+            };
+            let counts = [step.begun.to_string(), step.failed.to_string()];
+            let times = [0.5, 0.99, 0.999].map(quantile);
+            std::iter::once((*name).to_owned()).chain(counts).chain(times).collect()
+        })
+        .collect();
+    text += &table(&["step", "begun", "failed", "wire p50 us", "p99", "p99.9"], &rows);
+    text += &format!(
+        "{} of {} phones did all steps, in {:.3} s\n",
+        report.completed,
+        report.arrived,
+        report.elapsed.as_secs_f64()
+    );
+    if report.starved > 0 {
+        text += &format!("{} arrivals found no phone free: give the scenario more phones\n", report.starved);
+    }
+    for f in report.failures.iter().take(SHOWN_MAX) {
+        text += &format!("failed: {} in {}: {}\n", f.supi, f.step, f.reason);
+    }
+    for violation in report.violations.iter().take(SHOWN_MAX) {
+        text += &format!("violation: {violation}\n");
+    }
+    text
+}
+
+/// Whether all went well. `interrupted`: phones that were still at it have not failed.
+pub(super) fn verdict(reports: &[Report], interrupted: bool) -> Done {
+    let sum = |f: fn(&Report) -> u64| reports.iter().map(f).sum::<u64>();
+    let (failed, violated) = (sum(|r| r.failed), sum(|r| r.violated));
+    if failed > 0 || violated > 0 {
+        return Err(format!(
+            "{failed} phones failed, and the core broke the standards {violated} times; `whimbrel why IMSI` says why"
+        ));
+    }
+    if interrupted || (!reports.is_empty() && reports.iter().all(Report::is_clean)) {
+        return Ok(());
+    }
+    Err("not every phone arrived and did all steps".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_clean_run_is_a_success() {
+        let clean = Report { arrived: 2, completed: 2, ..Report::default() };
+        assert!(verdict(std::slice::from_ref(&clean), false).is_ok());
+        assert!(verdict(&[], false).is_err());
+        assert!(verdict(&[Report { arrived: 2, completed: 1, ..Report::default() }], false).is_err());
+        assert!(verdict(&[Report { arrived: 2, completed: 1, ..Report::default() }], true).is_ok());
+        assert!(verdict(&[Report { failed: 1, ..clean.clone() }], true).is_err());
+        assert!(text(&clean).contains("2 of 2 phones"));
+    }
+}
