@@ -1,5 +1,6 @@
 //! The whimbrel program: configuration, commands, API, and the threads around the pure core.
 
+mod aftermath;
 mod api;
 mod bench;
 mod capture;

@@ -12,6 +12,7 @@ use whimbrel_sctp_io::{Mode, OpenError, Transport};
 use whimbrel_user_io::StartError;
 
 use super::Done;
+use crate::aftermath::{self, RunMark};
 use crate::api::{self, Shared};
 use crate::cli::ConfigFile;
 use crate::config::{self, Config};
@@ -56,6 +57,21 @@ pub(crate) fn run(options: Options) -> Done {
     if options.strict && (n2.is_none() || upf.is_none()) {
         return Err(degraded(&console));
     }
+    // Set last, so that a second start that finds the ports taken says nothing of a kill.
+    let _mark = match RunMark::set(&config.store.path) {
+        Ok((mark, left)) => {
+            if left {
+                warn!("{}", aftermath::told(count));
+            }
+            Some(mark)
+        }
+        Err(e) => {
+            warn!(
+                "a kill of this program will not be noticed by the next: no file can be made beside {path}: {e}"
+            );
+            None
+        }
+    };
     let capture = options.capture;
     let parts = Parts { config: config.clone(), console: console.clone(), store, entropy, n2, upf, capture };
     let control = core::start(parts)?;
