@@ -4,7 +4,7 @@ use core::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use whimbrel_ids::Supi;
 
 use crate::import::BadLine;
@@ -186,10 +186,13 @@ impl From<io::Error> for StoreError {
 /// What SQLite's failure on the file at `path` means to an operator.
 pub(crate) fn of_sqlite(path: &Path, e: rusqlite::Error) -> StoreError {
     let path = path.to_owned();
+    // The index of the WAL finds no room for itself: SQLite has no other word for that.
+    let extended = e.sqlite_error().map(|f| f.extended_code);
     match e.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Locked { path },
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => StoreError::Corrupt { path },
         Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
+        _ if extended == Some(ffi::SQLITE_IOERR_SHMSIZE) => StoreError::DiskFull { path },
         Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => {
             StoreError::Denied { path, source: None }
         }
