@@ -12,8 +12,8 @@ pub(crate) fn cannot_listen(key: &str, protocol: &str, address: SocketAddr, e: &
         AddrInUse => {
             let holder = owner_of_port(protocol, port).map_or("another process".into(), |o| o.to_string());
             format!(
-                "{protocol} port {port} of {} is in use by {holder}: stop that process, or choose another port with \
-                 `{key}`",
+                "{protocol} port {port} of {} is in use by {holder}: stop that process, or choose another \
+                 address or port with `{key}`",
                 address.ip()
             )
         }
