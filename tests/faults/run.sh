@@ -1,0 +1,318 @@
+#!/usr/bin/env bash
+# Whole-product tests: a fault is put into a really running core, and what it says of it is judged. `./x test` calls this
+# and counts its lines:   ok - NAME: …        not ok - NAME: WHY        skip - NAME: WHY
+#
+# Usage: run.sh [CASE...]      the names of functions below, such as wrong_key; without any, all of them
+# Environment: WHIMBREL, the program to test. Needs root: it makes namespaces of its own, which are gone with it.
+set -uo pipefail
+
+WHIMBREL=$(readlink -f "${WHIMBREL:-target/debug/whimbrel}")
+WITHIN_MS=2000                        # how soon a fault must be told
+NET=/proc/sys/net
+
+if [ -z "${WHIMBREL_FAULTS_INSIDE:-}" ]; then
+  for tool in unshare setpriv ip nft mount; do
+    command -v "$tool" >/dev/null || { echo "skip - faults: $tool is not installed"; exit 0; }
+  done
+  [ "$(id -u)" = 0 ] || { echo "skip - faults: they need root, to make network namespaces and to take privileges away"; exit 0; }
+  [ -x "$WHIMBREL" ] || { echo "not ok - faults: there is no program $WHIMBREL"; exit 1; }
+  # A process namespace too: whatever the cases leave running ends with it.
+  export WHIMBREL WHIMBREL_FAULTS_INSIDE=1
+  unshare --net --mount --pid --fork --kill-child --mount-proc true 2>/dev/null ||
+    { echo "skip - faults: this host permits no namespaces"; exit 0; }
+  exec unshare --net --mount --pid --fork --kill-child --mount-proc "$0" "$@"
+fi
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+ip link set lo up
+ip link add outside type veth peer name far 2>/dev/null && ip addr add 192.0.2.10/24 dev outside &&
+  ip link set outside up && ip link set far up && ip route add default via 192.0.2.1
+FAILED=0 CORE='' SAID='' TOOK=0
+
+# ---- the core and its phones --------------------------------------------------------------------------------------
+
+now_ms() { local t=$EPOCHREALTIME; echo $((${t/./} / 1000)); }
+
+# configure [YAML]: a fresh folder with a configuration, and ten subscribers with the keys that `whimbrel ran` has.
+configure() {
+  rm -rf "$tmp/w"
+  mkdir "$tmp/w"
+  cat >"$tmp/w/whimbrel.yaml" <<YAML
+store: { path: $tmp/w/whimbrel.db, key_file: $tmp/w/whimbrel.key }
+api: { address: "127.0.0.1:8070" }
+${1:-}
+YAML
+  "$WHIMBREL" ran --phones 10 --write-subscribers "$tmp/w/ten.csv" >/dev/null &&
+    subscriber import "$tmp/w/ten.csv" >/dev/null
+}
+
+subscriber() { local what=$1; shift; "$WHIMBREL" subscriber "$what" "$@" -c "$tmp/w/whimbrel.yaml"; }
+why() { "$WHIMBREL" why "$1" -c "$tmp/w/whimbrel.yaml" 2>&1; }
+
+# start [COMMAND...]: the core, through COMMAND if given; returns when its API answers, and fails if it does not.
+start() {
+  "$@" "$WHIMBREL" run -c "$tmp/w/whimbrel.yaml" >"$tmp/w/log" 2>&1 &
+  CORE=$!
+  local begin
+  begin=$(now_ms)
+  until "$WHIMBREL" gnb list -c "$tmp/w/whimbrel.yaml" >/dev/null 2>&1; do
+    kill -0 "$CORE" 2>/dev/null && [ $(($(now_ms) - begin)) -lt 20000 ] || return 1
+    sleep 0.02
+  done
+}
+
+# stop: as an operator does; the core's exit status.
+stop() {
+  local rc=0
+  [ -n "$CORE" ] || return 0
+  kill -TERM "$CORE" 2>/dev/null
+  wait "$CORE" || rc=$?
+  CORE=''
+  return "$rc"
+}
+
+ran() { timeout 60 "$WHIMBREL" ran "$@" >"$tmp/w/ran" 2>&1; }
+
+# told SUBJECT PATTERN: wait until `whimbrel why SUBJECT` says something that matches, from BEGIN_MS on.
+told() {
+  while :; do
+    SAID=$(why "$1" | head -n 1)
+    TOOK=$(($(now_ms) - BEGIN_MS))
+    grep -qE "$2" <<<"$SAID" && return 0
+    [ "$TOOK" -lt "$WITHIN_MS" ] || return 1
+    sleep 0.05
+  done
+}
+
+ok() { echo "ok - $1"; }
+not_ok() { echo "not ok - $1"; FAILED=$((FAILED + 1)); }
+
+# refused NAME SUBJECT PATTERN RAN-ARGUMENTS...: the phones must fail, and `why` must tell it in time, with a fix.
+refused() {
+  local name=$1 subject=$2 pattern=$3
+  shift 3
+  BEGIN_MS=$(now_ms)
+  ran "$@" &
+  local phones=$! rc=0
+  if told "$subject" "$pattern.*fix: "; then
+    wait "$phones" || rc=$?
+    if [ "$rc" != 0 ]; then ok "$name ($TOOK ms): \"$SAID\""; else not_ok "$name: \`whimbrel ran\` ended with 0"; fi
+  else
+    kill "$phones" 2>/dev/null
+    wait "$phones" 2>/dev/null
+    not_ok "$name: after $TOOK ms it says \"$SAID\""
+    sed 's/^/    /' "$tmp/w/ran" | head -n 20
+  fi
+}
+
+# one_sentence NAME PATTERN COMMAND...: the command must fail with one line that matches, and no more.
+one_sentence() {
+  local name=$1 pattern=$2 rc=0
+  shift 2
+  SAID=$(cd "$tmp" && timeout 20 "$@" 2>&1 | grep -vE '^[0-9T:.-]+Z +(INFO|WARN) '; exit "${PIPESTATUS[0]}") || rc=$?
+  if [ "$rc" = 0 ] || [ "$rc" = 124 ]; then not_ok "$name: exit status $rc, \"$SAID\""; return; fi
+  if [ "$(wc -l <<<"$SAID")" != 1 ] || ! grep -qE "$pattern" <<<"$SAID"; then
+    not_ok "$name: it says \"$SAID\""
+    return
+  fi
+  ok "$name: \"${SAID//$tmp\//}\""
+}
+
+imsi() { printf 'imsi-9997000000000%02d' "$1"; }
+
+# ---- faults of phones ---------------------------------------------------------------------------------------------
+
+wrong_key() {
+  refused "wrong key" "$(imsi 1)" "K|key|OPc" --k 00112233445566778899aabbccddeeff --opc 00112233445566778899aabbccddeeff
+}
+sqn_twice() { refused "SQN out of range twice" "$(imsi 2)" SQN --imsi 999700000000002 --phones 1 --sqn-delta 0; }
+unknown_imsi() {
+  refused "unknown IMSI" "$(imsi 99)" "not in the store" --imsi 999700000000099 --phones 1
+}
+wrong_dnn() { refused "wrong DNN" "$(imsi 3)" 'DNN `nowhere`' --imsi 999700000000003 --phones 1 --dnn nowhere; }
+wrong_slice() {
+  subscriber edit 999700000000004 --slice 2-0000ab=internet >/dev/null
+  refused "wrong slice" "$(imsi 4)" "slices.*2-0000ab" --imsi 999700000000004 --phones 1
+}
+no_algorithm() { refused "no common algorithm" "$(imsi 5)" "NIA" --imsi 999700000000005 --phones 1 --nia 0; }
+
+# ---- faults of gNBs -----------------------------------------------------------------------------------------------
+
+gnb_plmn() { refused "wrong PLMN" gnb-001/01-1 "PLMN" --plmn 001/01; }
+gnb_tac() { refused "wrong TAC" gnb-999/70-7 "TAC" --gnb-id 7 --tac 7; }
+gnb_slice() { refused "wrong slice of a gNB" gnb-999/70-9 "slice" --gnb-id 9 --gnb-slices 9; }
+
+# ---- faults of the core's own making ------------------------------------------------------------------------------
+
+empty_pool() {
+  stop
+  configure 'data_networks: [{ dnn: internet, ipv4_pool: 10.46.0.0/29, ipv6_pool: none }]' && start || {
+    not_ok "empty address pool: the core does not start: $(tail -n 1 "$tmp/w/log")"
+    return
+  }
+  local steps=$tmp/w/ten.yaml last
+  printf 'phones: 10\nsteps: [register, session, {wait: 1}]\n' >"$steps"
+  BEGIN_MS=$(now_ms)
+  if ran "$steps"; then not_ok "empty address pool: all ten phones got an address of eight"; return; fi
+  last=$(sed -n 's/^failed: \(imsi-[0-9]*\) .*/\1/p' "$tmp/w/ran" | tail -n 1)
+  BEGIN_MS=$(now_ms)
+  if told "${last:-imsi-999700000000010}" "no address is left.*fix: "; then ok "empty address pool: \"$SAID\""; else
+    not_ok "empty address pool: it says \"$SAID\""
+  fi
+}
+
+port_taken() {
+  stop
+  configure && start || { not_ok "port taken: the core does not start: $(tail -n 1 "$tmp/w/log")"; return; }
+  sed 's/8070/8071/' "$tmp/w/whimbrel.yaml" >"$tmp/w/second.yaml"
+  printf 'n6: { device: second }\nn2: { addresses: [127.0.0.2] }\n' >>"$tmp/w/second.yaml"
+  one_sentence "port taken (API)" "in use by [^ ]+ \(process [0-9]+\).*\`api.address\`" "$WHIMBREL" run -c "$tmp/w/whimbrel.yaml"
+  one_sentence "port taken (GTP-U)" "in use by [^ ]+ \(process [0-9]+\).*\`n3" "$WHIMBREL" run -c "$tmp/w/second.yaml"
+}
+
+no_privilege() {
+  stop
+  configure
+  local caps=-net_raw,-net_admin,-sys_admin,-net_bind_service
+  if ! start setpriv --bounding-set "$caps" --inh-caps "$caps"; then
+    not_ok "no privilege: the API is not up to show it: $(tail -n 2 "$tmp/w/log")"
+    return
+  fi
+  BEGIN_MS=$(now_ms)
+  if told "$(imsi 1)" "CAP_NET_ADMIN"; then ok "no privilege: \"$SAID\""; else not_ok "no privilege: it says \"$SAID\""; fi
+  SAID=$(grep -E 'CAP_NET_RAW' "$tmp/w/log" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
+  if [ -n "$SAID" ]; then ok "no privilege, SCTP: \"$SAID\""; else not_ok "no privilege, SCTP: the start-up does not name CAP_NET_RAW"; fi
+  if stop; then not_ok "no privilege: a core that did not carry packets ended with 0"; else ok "no privilege: it ends with an exit status of its own"; fi
+}
+
+wrong_interface() {
+  stop
+  configure 'n2: { addresses: [192.0.2.99] }'
+  one_sentence "wrong interface (N2)" "192.0.2.99 is not an address of this host.*\`n2.addresses\`" "$WHIMBREL" run -c "$tmp/w/whimbrel.yaml"
+  configure 'n3: { address: 192.0.2.99 }'
+  one_sentence "wrong interface (N3)" "192.0.2.99 is not an address of this host.*\`n3.address\`" "$WHIMBREL" run -c "$tmp/w/whimbrel.yaml"
+}
+
+# ---- wrong configuration ------------------------------------------------------------------------------------------
+
+configuration() {
+  local command
+  for command in check "run -c"; do
+    echo 'n2: { prot: 38412 }' >"$tmp/bad.yaml"
+    one_sentence "unknown key ($command)" "bad.yaml:1:[0-9]+: .*prot.*port" $WHIMBREL $command bad.yaml
+    printf '# ours\nplmn: 9997\n' >"$tmp/bad.yaml"
+    one_sentence "PLMN of four digits ($command)" "bad.yaml:2:[0-9]+: .*999/70" $WHIMBREL $command bad.yaml
+    printf 'data_networks:\n  - dnn: internet\n    ipv4_pool: 10.45.0.0/16\n  - dnn: ims\n    ipv4_pool: 10.45.128.0/24\n' >"$tmp/bad.yaml"
+    one_sentence "overlapping pools ($command)" "bad.yaml:5:[0-9]+: .*overlaps" $WHIMBREL $command bad.yaml
+  done
+}
+
+# ---- a full disk --------------------------------------------------------------------------------------------------
+
+full_disk() {
+  stop
+  configure
+  local disk=$tmp/disk before after free
+  mkdir -p "$disk"
+  mount -t tmpfs -o size=1m none "$disk" || { echo "skip - full disk: no tmpfs can be mounted"; return; }
+  sed -i "s|$tmp/w/whimbrel\.|$disk/whimbrel.|g" "$tmp/w/whimbrel.yaml"
+  subscriber import "$tmp/w/ten.csv" >/dev/null
+  before=$(subscriber export --secrets | cksum)
+  "$WHIMBREL" ran --imsi 999700000100000 --phones 20000 --write-subscribers "$tmp/w/many.csv" >/dev/null
+  one_sentence "full disk, import" "no room is left for the subscribers' file" "$WHIMBREL" subscriber import "$tmp/w/many.csv" -c "$tmp/w/whimbrel.yaml"
+  after=$(subscriber export --secrets | cksum)
+  if [ "$before" = "$after" ]; then ok "full disk: the ten subscribers that were there are as they were"; else not_ok "full disk: subscribers were lost or changed"; fi
+  head -c 2m /dev/zero >"$disk/filler" 2>/dev/null
+  one_sentence "full disk, one more" "no room is left for the subscribers' file" "$WHIMBREL" subscriber add 999700000200000 --k "$(printf '0%.0s' {1..32})" --opc "$(printf '0%.0s' {1..32})" -c "$tmp/w/whimbrel.yaml"
+  if start; then
+    stop
+    free="it starts on it all the same"
+  else
+    wait "$CORE"
+    free="exit status $?, \"$(grep -v INFO "$tmp/w/log" | tail -n 1)\""
+    CORE=''
+  fi
+  rm -f "$disk/filler"
+  after=$(subscriber export --secrets | cksum)
+  if [ "$before" = "$after" ] && grep -q "no room is left\|all the same" <<<"$free"; then ok "full disk, start: ${free//$tmp\//}; nothing is lost"; else not_ok "full disk, start: ${free}, or subscribers were lost or changed"; fi
+  umount "$disk"
+}
+
+# ---- the end of the core, and of the host's settings ---------------------------------------------------------------
+
+killed() {
+  stop
+  configure && start || { not_ok "kill -9: the core does not start: $(tail -n 1 "$tmp/w/log")"; return; }
+  # The gNB learns of the kill when it next sends something: here, that the phone went idle.
+  printf 'steps: [register, session, {ping: 10.45.0.1}, {wait: 3}, idle, {wait: 3}, register, session, {ping: 10.45.0.1}, deregister]\n' >"$tmp/w/day.yaml"
+  ran -v "$tmp/w/day.yaml" &
+  local phone=$! begin took rc=0
+  for _ in $(seq 100); do
+    "$WHIMBREL" ue list -c "$tmp/w/whimbrel.yaml" | grep -q '10\.45\.' && break
+    sleep 0.05
+  done
+  sleep 0.5
+  kill -9 "$CORE"
+  wait "$CORE" 2>/dev/null
+  begin=$(now_ms)
+  start || { not_ok "kill -9: it does not start again: $(tail -n 1 "$tmp/w/log")"; return; }
+  took=$(($(now_ms) - begin))
+  if [ "$took" -lt 5000 ]; then ok "kill -9: back after $took ms"; else not_ok "kill -9: back after $took ms"; fi
+  SAID=$(grep -E 'kept.*(lost|anew)' "$tmp/w/log" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
+  if [ -n "$SAID" ]; then ok "kill -9, what is kept: \"$SAID\""; else not_ok "kill -9: the log does not say what was kept and lost"; fi
+  wait "$phone" || rc=$?
+  if [ "$rc" = 0 ]; then ok "kill -9: the phone registers again, opens a session, pings and leaves"; else
+    not_ok "kill -9: the phone does not come back"
+    tail -n 25 "$tmp/w/ran" | sed 's/^/    /'
+  fi
+}
+
+# What a core may touch on its host.
+host_state() {
+  nft list ruleset
+  ip -4 rule; ip -6 rule
+  ip -4 route show table all; ip -6 route show table all
+  ip -o addr | sed -E 's/ (valid|preferred)_lft .*//'
+  ip -o link | sed -E 's/^[0-9]+: //'
+  local f
+  for f in $NET/ipv4/ip_forward $NET/ipv[46]/conf/*/{forwarding,accept_redirects,rp_filter,accept_ra,disable_ipv6}; do
+    [ -r "$f" ] && echo "$f $(cat "$f")"
+  done
+}
+
+host() {
+  stop
+  configure
+  echo 0 >$NET/ipv4/ip_forward
+  host_state >"$tmp/before"
+  start || { not_ok "host: the core does not start: $(tail -n 1 "$tmp/w/log")"; return; }
+  host_state >"$tmp/during"
+  if cmp -s "$tmp/before" "$tmp/during"; then not_ok "host: nothing changes while it runs, so nothing is tested"; return; fi
+  stop || not_ok "host: SIGTERM gives exit status $?"
+  host_state >"$tmp/after"
+  if cmp -s "$tmp/before" "$tmp/after"; then
+    ok "host, SIGTERM: rules, routes, addresses and sysctls are byte-identical ($(diff "$tmp/before" "$tmp/during" | grep -c '^[<>]') lines differed meanwhile)"
+  else
+    not_ok "host, SIGTERM: $(diff "$tmp/before" "$tmp/after" | grep '^[<>]' | head -n 5 | tr '\n' ';')"
+  fi
+  start && kill -9 "$CORE" && wait "$CORE" 2>/dev/null
+  host_state >"$tmp/killed"
+  start && stop
+  host_state >"$tmp/after"
+  if cmp -s "$tmp/before" "$tmp/after"; then
+    ok "host, kill -9: the next start and stop leave it byte-identical ($(diff "$tmp/before" "$tmp/killed" | grep -c '^[<>]') lines were left behind)"
+  else
+    not_ok "host, kill -9: $(diff "$tmp/before" "$tmp/after" | grep '^[<>]' | head -n 5 | tr '\n' ';')"
+  fi
+}
+
+# ---- all of them --------------------------------------------------------------------------------------------------
+
+ONE_CORE=(wrong_key sqn_twice unknown_imsi wrong_dnn wrong_slice no_algorithm gnb_plmn gnb_tac gnb_slice)
+OWN_CORE=(empty_pool port_taken no_privilege wrong_interface configuration full_disk killed host)
+[ $# -gt 0 ] || set -- "${ONE_CORE[@]}" "${OWN_CORE[@]}"
+configure && start || { echo "not ok - faults: the core does not start: $(tail -n 1 "$tmp/w/log")"; exit 1; }
+for case; do "$case"; done
+stop
+[ "$FAILED" = 0 ]
