@@ -141,6 +141,18 @@ fn ng_reset_of_some_connections() {
     assert_eq!(connected, [false, true, true, true], "the phone of the other gNB is not this gNB's to reset");
 }
 
+#[test] // TS 38.413 §8.7.4.2.2: named by the gNB's own identity alone
+fn ng_reset_of_a_connection_by_its_ran_ue_ngap_id() {
+    let mut net = four_phones(11);
+    let (_, ran_id) = connection(&net, UeIndex(1)).expect("connected");
+    let mut item = UeAssociatedLogicalNgConnectionItem::new();
+    item.ran_ue_ngap_id = Some(ran_id);
+    let reset = NgReset::new(CauseMisc::OmIntervention.into(), ResetType::PartOfNgInterface(vec![item]));
+    net.inject(GnbIndex(0), &octets(reset));
+    let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
+    assert_eq!(connected, [true, false, true, true]);
+}
+
 #[test] // TS 38.413 §10.6: one gNB's message with another's identities reaches no phone
 fn another_gnbs_identities_reach_no_phone() {
     let mut net = four_phones(5);

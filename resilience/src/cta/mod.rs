@@ -3,7 +3,7 @@
 mod n4;
 mod slots;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use whimbrel_control::{
     AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Event, OutputId, Payload,
     Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard,
 };
-use whimbrel_ids::{Instant, Supi, Tai};
-use whimbrel_ngap::ie::{CauseMisc, ResetType, TriggeringMessage};
+use whimbrel_ids::{Instant, RanUeNgapId, Supi, Tai};
+use whimbrel_ngap::ie::{CauseMisc, ResetType, TriggeringMessage, UeAssociatedLogicalNgConnectionItem};
 use whimbrel_ngap::{Message, Peek};
 
 use n4::{Arrived, N4};
@@ -274,6 +274,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Err(refusal) => self.ran.unreadable(association, &refusal),
         };
         out.ran_events.extend(result.events);
+        if let Some(former) = result.superseded {
+            self.association_down(former, out);
+        }
         if let Some(reset) = result.reset {
             let phones = match &reset {
                 ResetType::NgInterface(_) => self.slots.on(association),
@@ -293,22 +296,32 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// The phones on `association` that a partial reset names by either identity.
+    /// The phones on `association` that a partial reset names by either identity. Those that it names by ours are found at once;
+    /// for the gNB's own names all of its phones are looked through, once.
     fn named(
         &self,
         association: AssociationId,
-        list: &[whimbrel_ngap::ie::UeAssociatedLogicalNgConnectionItem],
+        list: &[UeAssociatedLogicalNgConnectionItem],
     ) -> Vec<PhoneId> {
-        let mut phones = self.slots.on(association);
-        phones.retain(|&p| {
-            let connection = self.shard.phone(p).and_then(|p| p.amf.connection.as_ref());
-            connection.is_some_and(|c| {
-                list.iter().any(|i| {
-                    i.amf_ue_ngap_id
-                        .map_or(i.ran_ue_ngap_id == Some(c.ran_ue_ngap_id), |id| id == c.amf_ue_ngap_id)
-                })
+        let connection = |p: PhoneId| {
+            let c = self.shard.phone(p).and_then(|p| p.amf.connection.as_ref());
+            c.filter(|c| c.association == association)
+        };
+        let ours = list.iter().filter_map(|i| i.amf_ue_ngap_id);
+        let mut phones: Vec<PhoneId> = ours
+            .filter_map(|id| {
+                let phone = self.slots.by_amf_ue_ngap_id(id)?;
+                (connection(phone)?.amf_ue_ngap_id == id).then_some(phone)
             })
-        });
+            .collect();
+        let theirs = list.iter().filter(|i| i.amf_ue_ngap_id.is_none()).filter_map(|i| i.ran_ue_ngap_id);
+        let theirs: BTreeSet<RanUeNgapId> = theirs.collect();
+        if !theirs.is_empty() {
+            let all = self.slots.on(association).into_iter();
+            phones.extend(all.filter(|&p| connection(p).is_some_and(|c| theirs.contains(&c.ran_ue_ngap_id))));
+        }
+        phones.sort_unstable();
+        phones.dedup();
         phones
     }
 
