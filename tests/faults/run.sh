@@ -25,6 +25,7 @@ fi
 
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
+mount -t tmpfs none /run # the names of network namespaces: those made here are nobody else's
 ip link set lo up
 ip link add outside type veth peer name far 2>/dev/null && ip addr add 192.0.2.10/24 dev outside &&
   ip link set outside up && ip link set far up && ip route add default via 192.0.2.1
@@ -120,6 +121,27 @@ one_sentence() {
 }
 
 imsi() { printf 'imsi-9997000000000%02d' "$1"; }
+
+# No fault: a phone whose TUN device lies in a namespace of its own, where any program can use it.
+any_program() {
+  command -v ping >/dev/null || { echo "skip - any program: ping is not installed"; return; }
+  ip netns add phone
+  "$WHIMBREL" ran --imsi 999700000000008 --phones 1 --tun --netns phone >"$tmp/w/ran" 2>&1 &
+  local phone=$! rc=0
+  for _ in $(seq 100); do
+    ip -n phone addr show dev wbue0 2>/dev/null | grep -q 'inet ' && break
+    sleep 0.05
+  done
+  ip -n phone route add default dev wbue0
+  SAID=$(ip netns exec phone ping -c 3 -i 0.2 -W 1 10.45.0.1 2>&1 | grep transmitted)
+  kill -INT "$phone"
+  wait "$phone" || rc=$?
+  ip netns del phone
+  if [ "$rc" = 0 ] && grep -q ' 0% packet loss' <<<"$SAID"; then ok "any program can use a phone's TUN device: ping: $SAID"; else
+    not_ok "any program can use a phone's TUN device: exit status $rc, ping: $SAID"
+    sed 's/^/    /' "$tmp/w/ran" | head -n 20
+  fi
+}
 
 # ---- faults of phones ---------------------------------------------------------------------------------------------
 
@@ -309,7 +331,7 @@ host() {
 
 # ---- all of them --------------------------------------------------------------------------------------------------
 
-ONE_CORE=(wrong_key sqn_twice unknown_imsi wrong_dnn wrong_slice no_algorithm gnb_plmn gnb_tac gnb_slice)
+ONE_CORE=(any_program wrong_key sqn_twice unknown_imsi wrong_dnn wrong_slice no_algorithm gnb_plmn gnb_tac gnb_slice)
 OWN_CORE=(empty_pool port_taken no_privilege wrong_interface configuration full_disk killed host)
 [ $# -gt 0 ] || set -- "${ONE_CORE[@]}" "${OWN_CORE[@]}"
 configure && start || { echo "not ok - faults: the core does not start: $(tail -n 1 "$tmp/w/log")"; exit 1; }
