@@ -284,3 +284,64 @@ fn a_phone_at_rest_is_small() {
     println!("Phone {}, SmContext {}, NasSecurityContext {} octets", sizes[0], sizes[1], sizes[2]);
     assert!(sizes[0] <= 400 && sizes[1] <= 160 && sizes[2] <= 64, "{sizes:?}");
 }
+
+#[test] // TS 24.501 §5.5.1.2.4: what the network does not grant it leaves out
+fn mico_and_what_else_is_not_granted_is_ignored() {
+    let mut desk = Desk::registered();
+    let mut request = registration_request(RegistrationKind::MobilityUpdating);
+    request.mico_indication = Some(Default::default());
+    request.t3324 = Some(whimbrel_nas::ie::GprsTimer3::from_duration(std::time::Duration::from_secs(60)));
+    let batch = desk.nas(CIPHERED, request);
+    let accept = accept_in(&mut desk, &batch).unwrap();
+    assert!(accept.mico_indication.is_none() && accept.t3512.is_some());
+}
+
+#[test] // TS 24.501 §5.6.1.5: nobody knows the phone: #9, and it registers anew
+fn a_service_request_of_a_stranger_is_rejected() {
+    let mut desk = Desk::stranger();
+    let identity = MobileIdentity::STmsi(whimbrel_ids::STmsi { set: 1, pointer: 0, tmsi: Tmsi(77) });
+    let request =
+        mm::ServiceRequest::new(NgKsi::native(0).unwrap(), whimbrel_nas::ie::ServiceType::Data, identity);
+    let batch = desk.first_plain(request);
+    let cause = desk.downlink(&batch).into_iter().find_map(|m| match m {
+        mm::Message::ServiceReject(m) => Some(m.cause),
+        _ => None,
+    });
+    assert_eq!(cause, Some(MmCause::UeIdentityCannotBeDerived));
+    assert_eq!(batch.disposition, Disposition::Ended);
+}
+
+#[test] // TS 24.501 §5.5.2.3.5: the network's deregistration outlasts a mobility update and yields to an initial registration
+fn a_deregistration_by_the_network_meets_a_registration() {
+    let mut desk = Desk::registered();
+    let batch = desk.input(Payload::Command(Command::Deregister));
+    let asked = |m: &mm::Message| matches!(m, mm::Message::DeregistrationRequestUeTerminated(_));
+    assert!(desk.downlink(&batch).iter().any(asked));
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    assert!(batch.outputs.is_empty() && !batch.idle);
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(accept_in(&mut desk, &batch).is_some());
+    assert!(desk.phone().is_some_and(|p| p.amf.registered && p.sessions.is_empty()));
+}
+
+#[test] // TS 24.501 §5.5.2.3.5 a: the phone never answers; after the fifth expiry of T3522 it is deregistered all the same
+fn a_deregistration_that_is_never_answered_ends() {
+    let mut desk = Desk::registered();
+    let mut batch = desk.input(Payload::Command(Command::Deregister));
+    for _ in 0..5 {
+        assert_eq!(batch.disposition, Disposition::Keep);
+        batch = desk.expire(&batch);
+    }
+    assert_eq!(batch.disposition, Disposition::Ended);
+}
+
+#[test] // TS 24.501 §6.3.3.5 a: after the fifth expiry of T3592 the session is gone all the same
+fn a_session_release_that_is_never_answered_ends() {
+    let mut desk = Desk::registered();
+    let mut batch = desk.nas(CIPHERED, sm_container(1, 9, sm::ReleaseRequest::new()));
+    for _ in 0..5 {
+        assert_eq!(desk.phone().unwrap().sessions.len(), 1);
+        batch = desk.expire(&batch);
+    }
+    assert!(desk.phone().unwrap().sessions.is_empty());
+}

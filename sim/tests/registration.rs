@@ -152,7 +152,7 @@ fn tracking_area_not_served() {
     let mut net = network(13);
     let gnb = net.add_gnb(gnb_config(1));
     let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
-    let mut elsewhere = gnb_config(1);
+    let mut elsewhere = gnb_config(2);
     elsewhere.supported_tas.insert(0, area(7));
     // The gNB broadcasts a served area too, or it could not set up; its cell is in the other.
     let gnb = net.add_gnb(elsewhere);

@@ -261,3 +261,50 @@ fn sessions_that_begin_before_the_context_is_set_up() {
     assert_eq!((requests, sessions_up(&net, ue).len()), (1, 2));
     no_violations(&net);
 }
+
+#[test] // TS 23.501 §5.8.2.2.1: the address that the subscription says
+fn a_static_address_is_given() {
+    let (mut net, ue) = one_phone(40);
+    let mut subscription = subscription();
+    subscription.slices[0].dnns[0].static_ipv4 = Some([10, 45, 7, 7].into());
+    net.home().subscribe(subscription);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.command(ue, internet(PduSessionType::Ipv4));
+    net.settle(SECOND);
+    let up = sessions_up(&net, ue);
+    assert_eq!(up.first().and_then(|s| s.ipv4), Some([10, 45, 7, 7].into()));
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §9.11.3.2 against §9.11.4.2: a number that the operator set for 5GSM is not sent as 5GMM
+fn an_operators_session_cause_stays_in_its_protocol() {
+    use whimbrel_control::config::RefusalAnswer;
+    use whimbrel_control::refusal::RefusalKind;
+    let mut config = whimbrel_sim::default_config();
+    config.refusals.insert(RefusalKind::Dnn, RefusalAnswer { cause: Some(27), back_off: None });
+    let dnn = "nowhere".parse().expect("a DNN");
+    let s_nssai = whimbrel_ids::SNssai::sst(1);
+    let refusal = Refusal::DnnNotSubscribed { dnn, s_nssai, subscribed: Vec::new() };
+    assert_eq!(refusal.sm_cause(&config), SmCause::MissingOrUnknownDnn);
+    assert_eq!(refusal.mm_cause(&config), whimbrel_nas::ie::MmCause::DnnNotSupportedOrNotSubscribed);
+}
+
+#[test] // TS 24.501 §5.3.1.3: a phone that promised to follow on and does not is let go all the same
+fn a_promise_to_follow_on_is_not_believed_for_ever() {
+    let (mut net, ue) = on_air(41);
+    net.settle(std::time::Duration::from_secs(60));
+    assert!(!net.ue_ref(ue).is_connected());
+    assert!(registered(&net, ue));
+}
+
+#[test] // a gNB that lost its power is back before SCTP finds out: its former association ends, and its phones are idle
+fn a_gnb_that_comes_back_ends_its_former_association() {
+    let (mut net, ue) = on_air(42);
+    net.command(ue, internet(PduSessionType::Ipv4));
+    net.settle(SECOND);
+    net.add_gnb(gnb_config(1));
+    net.settle(SECOND);
+    assert_eq!(net.cta().ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count(), 1);
+    assert_eq!(up_state(&net, 1), Some(UpState::Inactive));
+}

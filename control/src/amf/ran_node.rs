@@ -52,6 +52,9 @@ pub struct RanOutput {
     pub events: Vec<RanEvent>,
     /// Phones whose connections the gNB has dropped; its reset is acknowledged after the last of them.
     pub reset: Option<ResetType>,
+    /// Another association of the same gNB, which has lost it: a gNB that lost its power comes back on a new one before
+    /// SCTP finds out about the old one.
+    pub superseded: Option<AssociationId>,
 }
 
 impl RanNodes {
@@ -141,6 +144,10 @@ impl RanNodes {
                 if self.is_set_up(association) {
                     out.reset = Some(ResetType::NgInterface(ResetAll::ResetAll));
                 }
+                let same = |(a, n): (&AssociationId, &RanNode)| {
+                    (*a != association && n.gnb == Some(gnb)).then_some(*a)
+                };
+                out.superseded = self.nodes.iter().find_map(same);
                 let node = RanNode { gnb: Some(gnb), name, tacs, slices, error_indications: 0 };
                 self.nodes.insert(association, node);
             }

@@ -85,7 +85,7 @@ fn establishment_request(
     };
 
     let mut uplink = Pdi::from(SourceInterface::Access);
-    uplink.f_teid = Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None });
+    uplink.f_teid = Some(FTeid::Choose { ipv4: true, ipv6: true, choose_id: None });
     let mut uplink = CreatePdr::new(UPLINK_PDR, LOWEST, uplink, UPLINK_FAR);
     uplink.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIp.into());
     let mut downlink = Pdi::from(SourceInterface::Core);
@@ -130,12 +130,13 @@ fn established(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> R
     }
     let complete = ue.with(|p| {
         let Some(s) = p.sessions.get_mut(&psi) else { return false };
-        (s.up_seid, s.n3, s.ipv4, s.ipv6) = (seid, tunnel, v4, v6);
+        // The UPF tells what it chose; a subscriber's static address it was told.
+        (s.up_seid, s.n3, s.ipv4, s.ipv6) = (seid, tunnel, v4.or(s.ipv4), v6.or(s.ipv6));
         use whimbrel_nas::ie::PduSessionType;
         let addressed = match s.session_type {
-            PduSessionType::Ipv4 => v4.is_some(),
-            PduSessionType::Ipv6 => v6.is_some(),
-            _ => v4.is_some() && v6.is_some(),
+            PduSessionType::Ipv4 => s.ipv4.is_some(),
+            PduSessionType::Ipv6 => s.ipv6.is_some(),
+            _ => s.ipv4.is_some() && s.ipv6.is_some(),
         };
         seid.is_some() && tunnel.is_some() && addressed
     });
