@@ -106,3 +106,18 @@ fn paging_ends() {
     downlink_data(&mut net, 82);
     assert!(net.tapped().iter().any(|m| matches!(m, Message::Paging(_))), "a later packet pages again");
 }
+
+#[test] // TS 24.501 §5.4.4.6 b: T3555
+fn configuration_update_command_lost_once() {
+    let (mut net, ue) = idle_with_session(6);
+    net.ue_mut(ue).faults_mut().ignore.push((whimbrel_nas::mm::MessageType::ConfigurationUpdateCommand, 1));
+    downlink_data(&mut net, 83);
+    net.settle(Duration::from_secs(10));
+    let again = core_events(&net)
+        .filter(|e| matches!(e, whimbrel_control::Event::Repeated("CONFIGURATION UPDATE COMMAND")))
+        .count();
+    assert_eq!(again, 1);
+    assert!(
+        net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::ConfigurationUpdated { new_guti: true }))
+    );
+}

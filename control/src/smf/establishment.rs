@@ -285,3 +285,43 @@ pub(super) fn tell(ue: Ue, psi: PduSessionId, change: SessionChange) {
         ue.event(Event::Session { subject, psi, dnn, change });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 24.501 §6.4.1.3: the phone's wish for its interface identifier is granted; zero is nobody's
+    fn suggested_interface_identifier() {
+        let rate = whimbrel_nas::ie::IntegrityMaxDataRate {
+            uplink: IntegrityDataRate::Full,
+            downlink: IntegrityDataRate::Full,
+        };
+        let mut request = EstablishmentRequest::new(rate);
+        assert_eq!(suggested(&request), None);
+        for (wish, granted) in [([3; 8], Some([3; 8])), ([0; 8], None)] {
+            let kind = PduAddressKind::Ipv6 { interface_id: wish };
+            request.suggested_interface_identifier = Some(PduAddress { kind, smf_link_local: None });
+            assert_eq!(suggested(&request), granted);
+        }
+    }
+
+    #[test] // RFC 4291 §2.6.1, §2.5.1: never zero, never globally unique
+    fn interface_identifiers_are_usable() {
+        for random in [[0; 16], [0xff; 16]] {
+            let id = interface_id(random);
+            assert!(id != [0; 8] && id[0] & 0x02 == 0);
+        }
+    }
+
+    #[test] // TS 24.501 §6.4.1.3: the cause tells a phone that asked for both not to ask for the other
+    fn both_families_are_narrowed_to_what_there_is() {
+        let allowed = |ipv4, ipv6| SessionTypes { ipv4, ipv6 };
+        let both = Some(PduSessionType::Ipv4v6);
+        assert_eq!(choose_type(both, allowed(true, true)), Ok((PduSessionType::Ipv4v6, None)));
+        let only = Some(SmCause::PduSessionTypeIpv6OnlyAllowed);
+        assert_eq!(choose_type(both, allowed(false, true)), Ok((PduSessionType::Ipv6, only)));
+        assert_eq!(choose_type(None, allowed(true, false)), Ok((PduSessionType::Ipv4, None)));
+        let refused = Err(Refusal::SessionType { ipv4: true, ipv6: false });
+        assert_eq!(choose_type(Some(PduSessionType::Ipv6), allowed(true, false)), refused);
+    }
+}
