@@ -42,7 +42,7 @@ impl Observer {
     }
 
     /// Something happened to a phone. `on` is the association that its connection uses, where it has one.
-    pub(crate) fn phone(&mut self, now: Instant, happened: &PhoneEvent, on: Option<AssociationId>) {
+    pub(crate) fn phone(&mut self, now: Instant, happened: &PhoneEvent) {
         let phone = happened.phone;
         match &happened.event {
             Event::Completed { procedure, subject, took } => {
@@ -52,7 +52,7 @@ impl Observer {
                 debug!(subject = %self.logged(phone, subject), procedure = name.word(), us, "completed");
             }
             Event::Refused { procedure, subject, ran_ue_ngap_id, refusal } => {
-                let on = on.and_then(|a| self.gnbs.get(&a).cloned());
+                let on = happened.on.and_then(|a| self.gnbs.get(&a).cloned());
                 self.refused(now, phone, *procedure, subject, *ran_ue_ngap_id, on, refusal);
             }
             Event::Session { subject, psi, dnn, change } => {

@@ -192,6 +192,8 @@ pub enum SetupRefusal {
 pub struct PhoneEvent {
     /// Who.
     pub phone: PhoneId,
+    /// The gNB's association over which its last message came.
+    pub on: Option<AssociationId>,
     /// What.
     pub event: Event,
 }

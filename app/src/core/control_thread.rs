@@ -294,9 +294,7 @@ impl Control {
             self.observer.ran(now, &event);
         }
         for event in self.out.events.drain(..) {
-            let connection = self.cta.phone(event.phone).and_then(|p| p.amf.connection.as_ref());
-            let on = connection.map(|c| c.association);
-            self.observer.phone(now, &event, on);
+            self.observer.phone(now, &event);
         }
         if let Some(up) = self.out.upf.take() {
             self.observer.upf(now, up);
@@ -323,7 +321,10 @@ impl Control {
         // Whoever asked may have gone; then nobody misses the answer.
         let _ = match command {
             Command::ListUes(request, reply) => reply.send(view::ues(&self.cta, &request)).is_ok(),
-            Command::ShowUe(supi, reply) => reply.send(view::ue(&self.cta, supi)).is_ok(),
+            Command::ShowUe(supi, reply) => {
+                let octets = |seid| self.upf.as_ref().and_then(|upf| upf.octets(seid));
+                reply.send(view::ue(&self.cta, supi, octets)).is_ok()
+            }
             Command::ListGnbs(reply) => {
                 reply.send(view::gnbs(&self.cta, |association| self.links.get(association))).is_ok()
             }

@@ -5,10 +5,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use tracing::{debug, info, warn};
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
-    Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, SESSIONS_MAX, UpfC,
+    Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, SESSIONS_MAX, SessionId, UpfC,
 };
 use whimbrel_user_io::{DataNetworkDevice, Handle, QueueFull, StartError, Tapped, UserPlane};
 
@@ -157,6 +157,12 @@ impl LocalUpf {
     /// Where N4's ends are, for captures: SMF and UPF.
     pub(super) fn ends(&self) -> (SocketAddr, SocketAddr) {
         (self.address, self.address)
+    }
+
+    /// Octets that a session has carried, uplink and downlink: the packet thread is asked.
+    pub(super) fn octets(&self, seid: Seid) -> Option<(u64, u64)> {
+        let counted = self.plane.session_counters(SessionId::from_seid(seid)?)?;
+        Some((counted.ul_octets, counted.dl_octets))
     }
 
     /// PDU sessions that stand.

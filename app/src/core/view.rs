@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_control::smf::{SmContext, UpState};
 use whimbrel_control::{AssociationId, Phone};
-use whimbrel_ids::{Supi, Tai};
+use whimbrel_ids::{Seid, Supi, Tai};
 
 use super::control_thread::Aggregator;
 use super::n2::Link;
@@ -46,10 +46,21 @@ pub(super) fn ues(cta: &Aggregator, request: &UesRequest) -> UePage {
 }
 
 /// One phone.
-pub(super) fn ue(cta: &Aggregator, supi: Supi) -> Option<UeView> {
+/// `octets`: what the UPF has counted for one of its sessions, uplink and downlink.
+pub(super) fn ue(
+    cta: &Aggregator,
+    supi: Supi,
+    octets: impl Fn(Seid) -> Option<(u64, u64)>,
+) -> Option<UeView> {
     let registered = cta.find(supi).and_then(|id| cta.phone(id));
     let phone = registered.or_else(|| cta.phones().find(|p| p.amf.supi == Some(supi)))?;
-    Some(view(cta, phone))
+    let mut shown = view(cta, phone);
+    for (session, view) in phone.sessions.values().zip(&mut shown.sessions) {
+        if let Some((ul, dl)) = session.up_seid.and_then(&octets) {
+            (view.ul_octets, view.dl_octets) = (ul, dl);
+        }
+    }
+    Some(shown)
 }
 
 fn view(cta: &Aggregator, phone: &Phone) -> UeView {

@@ -437,6 +437,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Stamps an input, has it run, and releases its outputs.
     fn input(&mut self, now: Instant, phone: PhoneId, payload: Payload, out: &mut Outbox) -> Disposition {
         let Some((clock, time)) = self.slots.stamp(phone, now) else { return Disposition::Ended };
+        if let Payload::InitialUeMessage { association, .. } | Payload::Ngap { association, .. } = &payload {
+            self.slots.heard(phone, *association);
+        }
         let envelope = Envelope {
             code_version: CODE_VERSION,
             phone,
@@ -490,8 +493,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if let Some(supi) = subject.supi {
             self.directory.handle(now, phone, Request::Deregister(supi), &mut self.subscribers);
         }
-        out.events
-            .push(PhoneEvent { phone, event: Event::Deregistered { subject, why: Deregistered::Fault } });
+        out.events.push(PhoneEvent {
+            phone,
+            on: None,
+            event: Event::Deregistered { subject, why: Deregistered::Fault },
+        });
         self.slots.release(phone);
     }
 
@@ -536,7 +542,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
             }
         }
-        out.events.extend(batch.events.into_iter().map(|event: Event| PhoneEvent { phone, event }));
+        let on = self.slots.heard_on(phone);
+        out.events.extend(batch.events.into_iter().map(|event| PhoneEvent { phone, on, event }));
         if disposition == Disposition::Ended {
             self.slots.release(phone);
         }

@@ -17,6 +17,8 @@ pub(super) struct Entry {
     /// Not authenticated yet.
     stranger: bool,
     association: Option<AssociationId>,
+    /// Where its last message came from.
+    heard_on: Option<AssociationId>,
     /// The stream of its connection: both directions keep to the one that the gNB chose (TS 38.412 §7).
     stream: u16,
     clock: u64,
@@ -73,6 +75,7 @@ impl Slots {
                     used: false,
                     stranger: false,
                     association: None,
+                    heard_on: None,
                     stream: 0,
                     clock: 0,
                     time: Instant::ZERO,
@@ -85,7 +88,7 @@ impl Slots {
         e.used = true;
         e.stranger = true;
         e.generation = e.generation.wrapping_add(1);
-        (e.clock, e.association) = (0, None);
+        (e.clock, e.association, e.heard_on) = (0, None, None);
         self.strangers += 1;
         Some(PhoneId { slot, generation: e.generation })
     }
@@ -138,6 +141,18 @@ impl Slots {
         let e = self.entries.get(phone.slot as usize);
         let (association, tag) = e.map_or((None, 0), |e| (e.association, e.connection));
         (association, connection_id(tag, phone.slot))
+    }
+
+    /// A message of the phone came over this association.
+    pub(super) fn heard(&mut self, phone: PhoneId, association: AssociationId) {
+        if let Some(e) = self.entry(phone) {
+            e.heard_on = Some(association);
+        }
+    }
+
+    /// Where the phone's last message came from.
+    pub(super) fn heard_on(&self, phone: PhoneId) -> Option<AssociationId> {
+        self.entries.get(phone.slot as usize)?.heard_on
     }
 
     /// The stream of the phone's connection.
