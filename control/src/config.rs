@@ -166,7 +166,8 @@ pub struct Timers {
 impl Default for Timers {
     fn default() -> Self {
         Self {
-            t3512: Duration::from_secs(54 * 60), // TS 24.501 Table 10.2.1
+            // TS 24.501 Table 10.2.1 says 54 min, which GPRS timer 3 cannot code.
+            t3512: Duration::from_secs(60 * 60),
             t3502: Duration::from_secs(12 * 60), // TS 24.501 Table 10.2.1
             t3513: Duration::from_secs(2), // left to the network (TS 24.501 Table 10.2.2); longer than any paging cycle
             t3522: Duration::from_secs(6), // TS 24.501 Table 10.2.2

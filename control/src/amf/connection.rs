@@ -5,7 +5,7 @@
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 use whimbrel_nas::mm;
 use whimbrel_ngap::ie::{
-    Cause, CauseNas, CauseProtocol, CauseRadioNetwork, UeAggregateMaximumBitRate, UeNgapIDs, UeNgapIdPair,
+    Cause, CauseNas, CauseProtocol, CauseRadioNetwork, UeAggregateMaximumBitRate, UeNgapIdPair, UeNgapIds,
     UserLocationInformation,
 };
 use whimbrel_ngap::msg::{
@@ -328,7 +328,7 @@ pub(crate) fn bits(kbps: u64) -> u64 {
 }
 
 fn release_command(ids: UeNgapIdPair, cause: impl Into<Cause>) -> UeContextReleaseCommand {
-    UeContextReleaseCommand::new(UeNgapIDs::UeNgapIdPair(ids), cause.into())
+    UeContextReleaseCommand::new(UeNgapIds::UeNgapIdPair(ids), cause.into())
 }
 
 /// Tells the gNB to let the connection go (TS 38.413 §8.3.3).
@@ -339,7 +339,7 @@ pub(crate) fn send_release_command(ue: Ue, cause: impl Into<Cause>) {
 
 /// Has a gNB let a connection go of which nothing is left here but its name.
 pub fn release_of(connection: AmfUeNgapId) -> Message {
-    let ids = UeNgapIDs::AmfUeNgapId(connection);
+    let ids = UeNgapIds::AmfUeNgapId(connection);
     UeContextReleaseCommand::new(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason.into()).into()
 }
 

@@ -91,7 +91,8 @@ impl Directory {
         };
         match supi {
             Ok(supi) => (Some(supi), self.vector(now, supi, rand, resynchronisation, subscribers)),
-            Err(e) => (None, Err(e)),
+            // Of another network, and told in clear: the operator may ask for it by name.
+            Err(e) => (in_clear(identity), Err(e)),
         }
     }
 
@@ -153,5 +154,13 @@ impl Directory {
         let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
         let superseded = entry.registered.replace(phone).filter(|&former| former != phone);
         Outcome { answer: Answer::Registered(Ok(subscription)), superseded }
+    }
+}
+
+/// The subscriber of a SUCI of the null scheme.
+fn in_clear(identity: &Identity) -> Option<Supi> {
+    match identity {
+        Identity::Supi(supi) => Some(*supi),
+        Identity::Suci(suci) => suci.plain_supi(),
     }
 }

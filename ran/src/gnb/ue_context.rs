@@ -5,7 +5,7 @@ use whimbrel_ngap::{
     Cause, CauseRadioNetwork, InitialContextSetupFailure, InitialContextSetupRequest,
     InitialContextSetupResponse, PduSessionResourceItemCxtRelCpl, UeContextModificationRequest,
     UeContextModificationResponse, UeContextReleaseCommand, UeContextReleaseComplete,
-    UeContextReleaseRequest, UeNgapIDs, UeRadioCapabilityInfoIndication, UeSecurityCapabilities,
+    UeContextReleaseRequest, UeNgapIds, UeRadioCapabilityInfoIndication, UeSecurityCapabilities,
 };
 
 use super::pdu_session::Wanted;
@@ -142,9 +142,9 @@ impl Gnb {
         m: &UeContextReleaseCommand,
         out: &mut Outbox<Output>,
     ) {
-        let ids = match &m.ue_ngap_i_ds {
-            UeNgapIDs::UeNgapIdPair(pair) => Some((pair.amf_ue_ngap_id, pair.ran_ue_ngap_id)),
-            UeNgapIDs::AmfUeNgapId(amf) => {
+        let ids = match &m.ue_ngap_ids {
+            UeNgapIds::UeNgapIdPair(pair) => Some((pair.amf_ue_ngap_id, pair.ran_ue_ngap_id)),
+            UeNgapIds::AmfUeNgapId(amf) => {
                 let named = |id: &u32| self.contexts.get(*id).is_some_and(|c| c.amf_ue_ngap_id == Some(*amf));
                 self.contexts.ids().find(named).map(|id| (*amf, RanUeNgapId(id)))
             }

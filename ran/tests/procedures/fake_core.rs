@@ -176,7 +176,7 @@ impl Core {
         let cause = ngap::Cause::Nas(ngap::CauseNas::NormalRelease);
         out.push((
             self.stream,
-            ngap::UeContextReleaseCommand::new(ngap::UeNgapIDs::UeNgapIdPair(pair), cause).into(),
+            ngap::UeContextReleaseCommand::new(ngap::UeNgapIds::UeNgapIdPair(pair), cause).into(),
         ));
     }
 

@@ -146,7 +146,7 @@ mod tests {
                 };
                 both(UplinkNasTransport::new(amf, ran, vec![1; 200]).into());
                 both(HandoverCancelAcknowledge::new(amf, ran).into());
-                let pair = UeNgapIDs::UeNgapIdPair(UeNgapIdPair::new(amf, ran));
+                let pair = UeNgapIds::UeNgapIdPair(UeNgapIdPair::new(amf, ran));
                 both(UeContextReleaseCommand::new(pair, CauseNas::NormalRelease.into()).into());
                 // Fragments of 16 K: the names are in the first.
                 both(UplinkNasTransport::new(amf, ran, vec![1; 40_000]).into());
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn finds_the_name_that_stands_alone() {
         for amf in AMF.map(|v| AmfUeNgapId::new(v).unwrap()) {
-            let ids = UeNgapIDs::AmfUeNgapId(amf);
+            let ids = UeNgapIds::AmfUeNgapId(amf);
             let m = Message::from(UeContextReleaseCommand::new(ids, CauseNas::NormalRelease.into()));
             let found = peek(&m.to_vec()).unwrap();
             assert_eq!((found.amf_ue_ngap_id, found.ran_ue_ngap_id), (Some(amf), None));

@@ -4,7 +4,7 @@ use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 
 choice! {
     /// `UE-NGAP-IDs` (TS 38.413 §9.4.5).
-    pub enum UeNgapIDs {
+    pub enum UeNgapIds {
         /// `uE-NGAP-ID-pair`.
         UeNgapIdPair(UeNgapIdPair),
         /// `aMF-UE-NGAP-ID`.

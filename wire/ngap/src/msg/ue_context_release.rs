@@ -5,14 +5,14 @@ use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 use crate::aper::codec::List;
 use crate::ie::{
     Cause, CriticalityDiagnostics, InfoOnRecommendedCellsAndRanNodesForPaging,
-    PduSessionResourceItemCxtRelCpl, UeNgapIDs, UserLocationInformation,
+    PduSessionResourceItemCxtRelCpl, UeNgapIds, UserLocationInformation,
 };
 
 message! {
     /// UE CONTEXT RELEASE COMMAND: TS 38.413 §9.2.2.5.
     pub struct UeContextReleaseCommand {
         /// `UE-NGAP-IDs`.
-        114 reject req ue_ngap_i_ds: UeNgapIDs,
+        114 reject req ue_ngap_ids: UeNgapIds,
         /// `Cause`.
         15 ignore dft cause: Cause,
     }
