@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use whimbrel_ids::Dnn;
 
 use super::section::Section;
-use super::value::{Prefix, Value};
+use super::value::{Prefix, Value, words};
 
 /// One data network.
 #[derive(Clone, Debug)]
@@ -16,7 +16,29 @@ pub(crate) struct DataNetwork {
     pub(crate) dns: Vec<IpAddr>,
     pub(crate) p_cscf: Vec<IpAddr>,
     pub(crate) mtu: u16,
+    pub(crate) up_integrity: Protection,
+    pub(crate) up_confidentiality: Protection,
 }
+
+/// What gNBs are told of protecting the user plane (TS 23.501 §5.10.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// Nothing: they decide.
+    Unsaid,
+    /// No session without it.
+    Required,
+    /// Where they can.
+    Preferred,
+    /// Never.
+    NotNeeded,
+}
+
+words! { Protection {
+    Protection::Unsaid = "unsaid",
+    Protection::Required = "required",
+    Protection::Preferred = "preferred",
+    Protection::NotNeeded = "not-needed",
+} }
 
 /// A pool, or the word `none`.
 struct Pool<A>(Option<Prefix<A>>);
@@ -78,6 +100,18 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
                 1400,
                 "Largest packet within the tunnel in octets, told to phones (TS 23.060 Annex C). 1500 on N3 less the \
                  tunnel's headers, with room for IPv6 and IPsec underneath.",
+            ),
+            up_integrity: s.value(
+                "up_integrity",
+                Protection::Unsaid,
+                "Integrity of user packets over the air: required, preferred or not-needed (TS 23.501 §5.10.3). unsaid: \
+                 gNBs decide.",
+            ),
+            up_confidentiality: s.value(
+                "up_confidentiality",
+                Protection::Unsaid,
+                "Ciphering of user packets over the air, likewise. Where only one of the two is said, the other is \
+                 preferred.",
             ),
         };
         judge(s, &network);

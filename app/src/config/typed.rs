@@ -7,7 +7,7 @@ use whimbrel_control::config as control;
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey};
 
-use super::{Config, DataNetwork, RefusalAnswer, Scheme, Timers};
+use super::{Config, DataNetwork, Protection, RefusalAnswer, Scheme, Timers};
 
 /// Version of the configuration that a start puts in force; a reload would count on.
 const FIRST_VERSION: u32 = 1;
@@ -78,8 +78,24 @@ fn data_network(network: &DataNetwork) -> control::DataNetwork {
         p_cscf_v4: fours(&network.p_cscf),
         p_cscf_v6: sixes(&network.p_cscf),
         mtu: network.mtu,
-        up_security: None,
+        up_security: up_security(network),
     }
+}
+
+/// The security indication of a data network's sessions, if anything is said of it.
+fn up_security(network: &DataNetwork) -> Option<control::UpSecurity> {
+    let said = |p| match p {
+        Protection::Unsaid => None,
+        Protection::Required => Some(control::UpProtection::Required),
+        Protection::Preferred => Some(control::UpProtection::Preferred),
+        Protection::NotNeeded => Some(control::UpProtection::NotNeeded),
+    };
+    let (integrity, confidentiality) = (said(network.up_integrity), said(network.up_confidentiality));
+    let preferred = control::UpProtection::Preferred;
+    (integrity.is_some() || confidentiality.is_some()).then(|| control::UpSecurity {
+        integrity: integrity.unwrap_or(preferred),
+        confidentiality: confidentiality.unwrap_or(preferred),
+    })
 }
 
 /// The IPv4 addresses of a list.

@@ -49,7 +49,7 @@ pub(crate) fn isolate() -> Result<Option<ExitStatus>, String> {
     command.arg("--net");
     if !rustix::process::geteuid().is_root() {
         eprintln!(
-            "without root: in a user namespace, which is all that this needs; the core itself needs CAP_NET_ADMIN to carry packets"
+            "without root: all of it in a user namespace; a core for other machines' gNBs needs CAP_NET_RAW and CAP_NET_ADMIN"
         );
         command.args(["--user", "--map-root-user"]);
     }
