@@ -318,3 +318,19 @@ fn a_refused_phone_leaves_nothing_at_the_udm() {
     net.settle(SECOND);
     assert_eq!(net.cta().find(net.ue_ref(ue).config().supi), None);
 }
+
+#[test] // TS 23.501 §5.15.5.2.1: the subscribed default stands in for slices that are not to be had, which are told as rejected
+fn a_phone_that_asks_for_a_slice_in_vain_gets_its_default() {
+    let mut net = network(19);
+    let gnb = net.add_gnb(gnb_config(1));
+    let mut config = whimbrel_sim::phone_config(1);
+    let mut profile = (*config.profile).clone();
+    profile.requested_nssai = vec![whimbrel_ids::SNssai::sst(9)];
+    config.profile = profile.into();
+    let ue = net.add_ue(gnb, config);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(registered(&net, ue));
+    assert_eq!(net.ue_ref(ue).allowed_nssai(), [whimbrel_ids::SNssai::sst(1)]);
+    no_violations(&net);
+}

@@ -151,7 +151,9 @@ impl fmt::Display for Violation {
             Self::Malformed(Some(octet)) => write!(f, "a NAS message of type {octet:#04x} cannot be read"),
             Self::Malformed(None) => f.write_str("a NAS message cannot be read"),
             Self::Unexpected(m) => write!(f, "{m} was not awaited"),
-            Self::AllowedNssai => f.write_str("the allowed NSSAI is empty or was not asked for"),
+            Self::AllowedNssai => f.write_str(
+                "the allowed NSSAI is empty, or another than was asked for without a word of that",
+            ),
             Self::RegistrationArea => f.write_str("the registration area does not hold the phone's cell"),
             Self::SessionAddress(id) => write!(f, "PDU session {id} was accepted without a usable address"),
             Self::QosRules(id) => write!(f, "PDU session {id} has no default QoS rule"),
