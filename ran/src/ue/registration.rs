@@ -144,8 +144,9 @@ impl Ue {
             |s: &SNssai| m.allowed_nssai.as_ref().is_some_and(|a| a.0.iter().any(|x| x.s_nssai == *s));
         // The subscribed defaults may stand in for what was asked, if that is told to be rejected (TS 23.501 §5.15.5.2.1).
         let told = m.pending_nssai.is_some() || m.rejected_nssai.is_some();
-        let some = m.allowed_nssai.as_ref().is_some_and(|a| !a.0.is_empty());
-        if initial && !asked.is_empty() && !asked.iter().any(allowed) && !(told && some) {
+        let none = m.allowed_nssai.as_ref().is_none_or(|a| a.0.is_empty());
+        let others = !asked.is_empty() && !asked.iter().any(allowed);
+        if initial && others && (none || !told) {
             violation(Violation::AllowedNssai, out);
         }
         if let (Some(cell), Some(area)) = (self.cell, &m.tai_list)
