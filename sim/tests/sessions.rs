@@ -308,3 +308,19 @@ fn a_gnb_that_comes_back_ends_its_former_association() {
     assert_eq!(net.cta().ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count(), 1);
     assert_eq!(up_state(&net, 1), Some(UpState::Inactive));
 }
+
+#[test] // two gNBs of one identity, both alive, take it from each other: nothing of either outlives its association
+fn gnbs_of_one_identity_leave_nothing_behind() {
+    let (mut net, ue) = on_air(43);
+    net.add_gnb(gnb_config(1));
+    net.settle(SECOND);
+    net.restart_gnb(whimbrel_sim::GnbIndex(0));
+    net.settle(SECOND);
+    net.command(ue, Command::Register);
+    net.settle(std::time::Duration::from_secs(60));
+    assert_eq!(net.cta().ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count(), 1);
+    net.restart_gnb(whimbrel_sim::GnbIndex(1));
+    net.settle(SECOND);
+    assert_eq!(net.cta().ran_nodes().iter().count(), 2, "one for each association that stands");
+    assert_eq!(net.cta().ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count(), 1);
+}

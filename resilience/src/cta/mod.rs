@@ -275,7 +275,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         };
         out.ran_events.extend(result.events);
         if let Some(former) = result.superseded {
-            self.association_down(former, out);
+            // SCTP has it still: it stays known, as one on which nobody has set up, until SCTP lets it go.
+            out.ran_events.push(self.ran.down(former));
+            self.ran.up(former);
+            self.connections_lost(former);
         }
         if let Some(reset) = result.reset {
             let phones = match &reset {
