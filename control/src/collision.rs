@@ -1,6 +1,7 @@
 //! Which procedure an input belongs to, and what becomes of those that run: the one place where collisions are decided.
 //!
-//! TS 24.501 §5.4.1.3.7, §5.4.2.7, §5.4.4.6, §5.5.1.2.8, §5.5.2.2.6, §5.6.1.8; TS 23.502 §4.2.6.
+//! TS 24.501 §5.4.1.3.7, §5.4.2.7, §5.4.4.6, §5.5.1.2.8, §5.5.1.3.8, §5.5.2.2.7,
+//! §5.5.2.3.5, §5.6.1.8; TS 23.502 §4.2.6.
 
 use whimbrel_nas::ie::{MmCause, MobileIdentity, RegistrationKind};
 use whimbrel_nas::mm::{Message, MmStatus};
@@ -84,7 +85,7 @@ pub(crate) fn mm(ue: Ue, received: Received) {
                 duplicate(ue);
             }
         }
-        // §5.5.2.3.5: the network's deregistration goes on; an initial registration takes its place.
+        // §5.5.2.3.5 d, e, f: the network's deregistration goes on; an initial registration takes its place.
         Message::RegistrationRequest(ref m)
             if running == Some(Procedure::DeregistrationByNetwork)
                 && m.registration_type.kind != RegistrationKind::Initial =>
@@ -103,7 +104,7 @@ pub(crate) fn mm(ue: Ue, received: Received) {
             }
             amf::register(ue, Box::new(m), protected, content);
         }
-        // §5.6.1.8 d.
+        // §5.6.1.8 c.
         Message::ServiceRequest(_) if running == Some(Procedure::ServiceRequest) && repeated => duplicate(ue),
         Message::ServiceRequest(m) if protected && ue.with(|p| p.amf.registered) => {
             if let MobileIdentity::STmsi(s_tmsi) = &m.s_tmsi {
@@ -112,7 +113,7 @@ pub(crate) fn mm(ue: Ue, received: Received) {
             amf::serve(ue, m, content);
         }
         Message::ServiceRequest(_) | Message::ControlPlaneServiceRequest(_) => amf::reject_stranger(ue),
-        // §5.5.2.2.6: whatever runs, the phone leaves.
+        // §5.5.2.2.7 b: whatever runs, the phone leaves.
         Message::DeregistrationRequestUeOriginating(m) => amf::by_ue(ue, &m),
         Message::UlNasTransport(m) => amf::uplink_nas_transport(ue, m),
         Message::MmStatus(_) | Message::NotificationResponse(_) => amf::out_of_state(ue),

@@ -74,7 +74,7 @@ fn a_count_near_its_wrap_leads_to_new_keys() {
     assert!(accept_in(&mut desk, &batch).is_some(), "one that is far from it is not");
 }
 
-#[test] // TS 24.501 §5.5.1.2.8 d: the same request again, under its new COUNT, has the accept sent again
+#[test] // TS 24.501 §5.5.1.2.8 d 2: the same request again, under its new COUNT, has the accept sent again
 fn a_repeated_registration_request_is_answered_with_the_same_accept() {
     let mut desk = Desk::registered();
     let request = registration_request(RegistrationKind::MobilityUpdating);
@@ -88,7 +88,7 @@ fn a_repeated_registration_request_is_answered_with_the_same_accept() {
     assert_eq!(desk.phone().unwrap().amf.former_tmsi, None);
 }
 
-#[test] // TS 24.501 §5.5.1.2.8 d: a request that differs starts over
+#[test] // TS 24.501 §5.5.1.2.8 d 1: a request that differs starts over
 fn a_different_registration_request_starts_over() {
     let mut desk = Desk::registered();
     let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
@@ -182,7 +182,7 @@ fn payloads_without_a_function_are_ignored() {
     }
 }
 
-#[test] // TS 24.501 §5.5.1.2.7: an emergency registration is refused without harm to the USIM
+#[test] // TS 24.501 §5.5.1.2.6: an emergency registration is refused without harm to the USIM
 fn an_emergency_registration_is_refused() {
     let mut desk = Desk::stranger();
     let batch = desk.first_plain(registration_request(RegistrationKind::Emergency));
@@ -296,7 +296,7 @@ fn mico_and_what_else_is_not_granted_is_ignored() {
     assert!(accept.mico_indication.is_none() && accept.t3512.is_some());
 }
 
-#[test] // TS 24.501 §5.6.1.5: nobody knows the phone: #9, and it registers anew
+#[test] // TS 24.501 §5.6.1.5 #9: nobody knows the phone, and it registers anew
 fn a_service_request_of_a_stranger_is_rejected() {
     let mut desk = Desk::stranger();
     let identity = MobileIdentity::STmsi(whimbrel_ids::STmsi { set: 1, pointer: 0, tmsi: Tmsi(77) });
@@ -311,7 +311,7 @@ fn a_service_request_of_a_stranger_is_rejected() {
     assert_eq!(batch.disposition, Disposition::Ended);
 }
 
-#[test] // TS 24.501 §5.5.2.3.5: the network's deregistration outlasts a mobility update and yields to an initial registration
+#[test] // TS 24.501 §5.5.2.3.5 d, e: the network's deregistration outlasts a mobility update and yields to an initial registration
 fn a_deregistration_by_the_network_meets_a_registration() {
     let mut desk = Desk::registered();
     let batch = desk.input(Payload::Command(Command::Deregister));

@@ -36,7 +36,7 @@ fn refused(config: GnbConfig) -> (Cause, String) {
     (cause.expect("NG SETUP FAILURE"), why.expect("the operator is told"))
 }
 
-#[test] // TS 38.413 §8.7.1.4: none of its networks is served
+#[test] // TS 38.413 §8.7.1.3: none of its networks is served
 fn setup_of_another_network_is_refused() {
     let mut config = gnb_config(1);
     config.supported_tas[0].plmns[0].0 = "001/01".parse().expect("a PLMN");
@@ -45,7 +45,7 @@ fn setup_of_another_network_is_refused() {
     assert!(why.contains("001/01") && why.contains(&PlmnId::TEST.to_string()), "{why}");
 }
 
-#[test] // TS 38.413 §8.7.1.4: none of its tracking areas is served
+#[test] // TS 38.413 §8.7.1.3: none of its tracking areas is served
 fn setup_of_another_tracking_area_is_refused() {
     let mut config = gnb_config(1);
     config.supported_tas[0].tac = Tac::new(77).expect("24 bits");
@@ -53,7 +53,7 @@ fn setup_of_another_tracking_area_is_refused() {
     assert!(why.contains("Tac") && why.contains("77"), "{why}");
 }
 
-#[test] // TS 38.413 §8.7.1.4: no slice in common
+#[test] // TS 38.413 §8.7.1.3: no slice in common
 fn setup_without_a_common_slice_is_refused() {
     let mut config = gnb_config(1);
     config.supported_tas[0].plmns[0].1 = vec![SNssai::sst(200)];
@@ -62,7 +62,7 @@ fn setup_without_a_common_slice_is_refused() {
     assert!(why.contains("200"), "{why}");
 }
 
-#[test] // TS 38.413 §8.7.2: what is served is taken, what is not is refused and changes nothing
+#[test] // TS 38.413 §8.7.2.2, §8.7.2.3: what is served is taken, what is not is refused and changes nothing
 fn ran_configuration_update() {
     let (mut net, ue) = one_phone(2);
     let mut renamed = gnb_config(1);
@@ -194,7 +194,7 @@ fn error_indication_of_an_unknown_connection_ends_it() {
     assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 4);
 }
 
-#[test] // TS 38.413 §8.6.4: what is being repeated is sent again at once, and once only
+#[test] // TS 38.413 §8.6.4.2: what is being repeated is sent again at once, and once only
 fn nas_non_delivery_hastens_a_repetition() {
     let (mut net, ue) = one_phone(8);
     net.ue_mut(ue).faults_mut().ignore.push((whimbrel_nas::mm::MessageType::AuthenticationRequest, 99));

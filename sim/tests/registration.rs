@@ -90,7 +90,7 @@ fn authentication_request_never_answered() {
     assert_eq!(refusal, Refusal::NoAnswer("AUTHENTICATION REQUEST"));
 }
 
-#[test] // TS 24.501 §5.4.2.7 a: SECURITY MODE COMMAND is sent again when T3560 expires
+#[test] // TS 24.501 §5.4.2.7 b: SECURITY MODE COMMAND is sent again when T3560 expires
 fn security_mode_command_lost_once() {
     let (mut net, ue) = one_phone(8);
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::SecurityModeCommand, 1));
@@ -147,7 +147,7 @@ fn unknown_subscriber_is_told() {
     assert_eq!(first_refusal(&net), Some(Refusal::UnknownSubscriber));
 }
 
-#[test] // TS 24.501 §5.5.1.2.5: the tracking area is not served
+#[test] // TS 24.501 §5.5.1.2.5 #15: the tracking area is not served
 fn tracking_area_not_served() {
     let mut net = network(13);
     let gnb = net.add_gnb(gnb_config(1));
@@ -178,7 +178,7 @@ fn no_common_algorithm() {
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::UeSecurityCapabilitiesMismatch)));
 }
 
-#[test] // TS 24.501 §5.5.1.2.5: no slice in common
+#[test] // TS 24.501 §5.5.1.2.5 #62: no slice in common
 fn no_slice_in_common() {
     let mut config = whimbrel_sim::default_config();
     config.amf.slices.push(whimbrel_ids::SNssai::sst(2));
@@ -248,7 +248,7 @@ fn a_gnb_restart_at_any_point() {
     }
 }
 
-#[test] // TS 24.501 §5.5.1.2.5: the operator's own cause and T3346 (a wrong cause makes phones retry thousands of times)
+#[test] // TS 24.501 §5.5.1.2.5 #22: the operator's own cause and T3346 (a wrong cause makes phones retry thousands of times)
 fn configured_cause_and_back_off() {
     let mut config = whimbrel_sim::default_config();
     let answer =

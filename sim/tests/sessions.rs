@@ -118,7 +118,7 @@ fn unknown_dnn_is_refused() {
     assert!(registered(&net, ue), "the registration stands");
 }
 
-#[test] // TS 24.501 §6.4.1.4: Ethernet is not served
+#[test] // TS 24.501 §6.4.1.4.1 #28: Ethernet is not served
 fn unsupported_session_type_is_refused() {
     let (mut net, ue) = on_air(7);
     net.command(ue, internet(PduSessionType::Ethernet));
@@ -127,7 +127,7 @@ fn unsupported_session_type_is_refused() {
     assert_eq!(up_state(&net, 1), None);
 }
 
-#[test] // TS 24.501 §6.4.3
+#[test] // TS 24.501 §6.4.3.3; TS 23.502 §4.3.4.2 step 1a
 fn session_released_by_the_phone() {
     let (mut net, ue) = on_air(8);
     net.command(ue, internet(PduSessionType::Ipv4));
@@ -243,7 +243,7 @@ fn security_indication_as_configured() {
     }
 }
 
-#[test] // TS 38.413 §8.3.1: sessions that begin at once share one INITIAL CONTEXT SETUP
+#[test] // TS 38.413 §8.3.1.2: sessions that begin at once share one INITIAL CONTEXT SETUP
 fn sessions_that_begin_before_the_context_is_set_up() {
     let (mut net, ue) = one_phone(21);
     net.command(ue, Command::Register);

@@ -26,7 +26,7 @@ fn registration(optional: &str) -> mm::RegistrationRequest {
     }
 }
 
-#[test] // §7.2.1
+#[test] // TS 24.501 §7.2.1
 fn too_short_is_ignored() {
     for short in ["", "7e", "7e00", "2e", "2e05", "2e0501"] {
         let o = octets(short);
@@ -55,21 +55,21 @@ fn another_discriminator_is_ignored() {
     assert_eq!(mm_of("2e0501c1ffff").unwrap_err().kind, NasErrorKind::ProtocolDiscriminator(0x2e));
 }
 
-#[test] // §7.3.2
+#[test] // TS 24.501 §7.3.2
 fn reserved_pdu_session_identity_is_ignored() {
     let e = sm::Message::decode(&octets("2e1001c1ffff")).unwrap_err();
     assert_eq!(e.kind, NasErrorKind::PduSessionIdentity(16));
     assert_eq!(e.sm_cause(), None);
 }
 
-#[test] // §7.3.1: the procedures answer it, so it is told as it came
+#[test] // TS 24.501 §7.3.1: the procedures answer it, so it is told as it came
 fn reserved_pti_is_kept() {
     let m = sm::Message::decode(&octets("2e05ffc1ffff")).unwrap();
     assert!(!m.pti.is_assigned());
     assert_eq!(m.pti.0, 255);
 }
 
-#[test] // §7.4
+#[test] // TS 24.501 §7.4
 fn unknown_message_type_is_97() {
     let e = mm_of("7e00ff").unwrap_err();
     assert_eq!((e.mm_cause(), e.message_type), (Some(MmCause::MessageTypeNonExistent), Some(0xff)));
@@ -77,7 +77,7 @@ fn unknown_message_type_is_97() {
     assert_eq!((e.sm_cause(), e.sm_header), (Some(SmCause::MessageTypeNonExistent), Some((5, 17))));
 }
 
-#[test] // §7.5.1
+#[test] // TS 24.501 §7.5.1
 fn missing_or_malformed_mandatory_element_is_96() {
     for (bad, kind) in [
         ("7e0041", DecodeErrorKind::MissingMandatory),
@@ -97,14 +97,14 @@ fn missing_or_malformed_mandatory_element_is_96() {
     assert_eq!((e.sm_cause(), e.message_type), (Some(SmCause::InvalidMandatoryInformation), Some(0xc1)));
 }
 
-#[test] // §7.5.1 with TS 24.007 §11.2.4: bits 8 to 5 of the identifier are zero
+#[test] // TS 24.501 §7.5.1 with TS 24.007 §11.2.4: bits 8 to 5 of the identifier are zero
 fn unknown_element_that_demands_comprehension_is_96() {
     let e = mm_of(&format!("{REGISTRATION} 0a 01 00")).unwrap_err();
     assert_eq!(e.kind, NasErrorKind::ComprehensionRequired(0x0a));
     assert_eq!(e.mm_cause(), Some(MmCause::InvalidMandatoryInformation));
 }
 
-#[test] // §7.6.1: each format of an unknown element is stepped over by its identifier
+#[test] // TS 24.501 §7.6.1: each format of an unknown element is stepped over by its identifier
 fn unknown_elements_are_skipped() {
     let m = registration("d5 5f 02 1234 7f 0003 123456 9f 10 01 03");
     assert!(m.mm_capability.unwrap().s1_mode());
@@ -112,20 +112,20 @@ fn unknown_elements_are_skipped() {
     assert!(m.requested_nssai.is_none());
 }
 
-#[test] // §7.6.2
+#[test] // TS 24.501 §7.6.2
 fn out_of_sequence_elements_are_taken() {
     let m = registration("2e 02 e0e0 10 01 03");
     assert!(m.ue_security_capability.is_some() && m.mm_capability.is_some());
 }
 
-#[test] // §7.6.3
+#[test] // TS 24.501 §7.6.3
 fn the_first_of_repeated_elements_counts() {
     let m = registration("2e 02 e0e0 2e 02 0000 c1 c2");
     assert_eq!(m.ue_security_capability.unwrap().octets(), [0xe0, 0xe0]);
     assert_eq!(m.non_current_native_ng_ksi.unwrap().value(), 1);
 }
 
-#[test] // §7.7.1
+#[test] // TS 24.501 §7.7.1
 fn malformed_optional_element_reads_as_absent() {
     let m = registration("2e 01 e0 2f 02 0301 50 02 2000");
     assert!(m.ue_security_capability.is_none() && m.requested_nssai.is_none());
@@ -144,13 +144,13 @@ fn octets_beyond_an_element_are_ignored() {
     assert!(m.update_type.unwrap().sms_requested());
 }
 
-#[test] // §9.11.3.2: an undefined value is taken as "protocol error, unspecified"
+#[test] // TS 24.501 §9.11.3.2: an undefined value is taken as "protocol error, unspecified"
 fn undefined_cause_is_111() {
     assert!(matches!(mm_of("7e0064 01"),
         Ok(mm::Message::MmStatus(m)) if m.cause == MmCause::ProtocolErrorUnspecified));
 }
 
-#[test] // §9.1.1, §9.3
+#[test] // TS 24.501 §9.1.1, §9.3
 fn protected_message_is_seen_as_one() {
     let received = octets("7e 02 a1b2c3d4 05 7e0067");
     let Ok(Envelope::Protected(p)) = Envelope::parse(&received) else { panic!("not protected") };
@@ -163,7 +163,7 @@ fn protected_message_is_seen_as_one() {
     assert_eq!((e.kind, e.mm_cause()), (NasErrorKind::SecurityProtected(2), None));
 }
 
-#[test] // §9.3.1: reserved security header types
+#[test] // TS 24.501 §9.3.1: reserved security header types
 fn reserved_security_header_types_are_ignored() {
     for kind in 5..=15 {
         let received = [0x7e, kind, 0, 0, 0, 0, 0, 0x7e, 0, 0x41];
@@ -174,7 +174,7 @@ fn reserved_security_header_types_are_ignored() {
     }
 }
 
-#[test] // §9.11.3.4: an octet less, a digit that is none, a type that contradicts the digits
+#[test] // TS 24.501 §9.11.3.4: an octet less, a digit that is none, a type that contradicts the digits
 fn mobile_identity_is_checked() {
     let identity = |hex: &str| {
         let value = octets(hex);
