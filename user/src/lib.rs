@@ -24,6 +24,7 @@ pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};
 pub use limits::*;
 pub use pipeline::{
     Counters, Destination, DropReason, Origin, PACKET_HEADROOM, Packet, SessionCounters, Slot, UpfU, Verdict,
+    packet_room,
 };
 pub use rules::{RuleRefusal, SessionRules};
 pub use session_id::SessionId;

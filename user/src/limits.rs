@@ -47,5 +47,7 @@ pub const TIMERS_PER_TICK_MAX: usize = 256;
 /// Error indications sent in one second: enough to tell every gNB of a region, too few to serve as an
 /// amplifier.
 pub const ERROR_INDICATIONS_PER_SECOND_MAX: u32 = 100;
+/// Echo requests answered in one second: a region's 1,000 gNBs may all ask at once; a flood gets no more.
+pub const ECHOES_PER_SECOND_MAX: u32 = 1_000;
 /// Requests that retransmission sends in one call.
 pub const RETRANSMISSIONS_PER_TICK_MAX: usize = 256;

@@ -29,12 +29,16 @@ impl SessionId {
         }
     }
 
-    /// The `n`th local tunnel of the session: its index below a tag that cannot be guessed without the key.
-    pub(crate) const fn teid(self, n: u8, key: u64) -> Teid {
-        let mixed = mix(key ^ (self.generation as u64) << 32 ^ (self.index as u64) << 8 ^ n as u64);
+    /// The local tunnel at place `n` of the session, which was given `given` before: its index below a tag that cannot
+    /// be guessed without the key.
+    pub(crate) const fn teid(self, n: u8, given: u16, key: u64) -> Teid {
+        let name = (self.generation as u64) << 32 ^ (self.index as u64) << 8 ^ n as u64;
+        let mixed = mix(key ^ name);
+        // By odd steps, so that a name comes back only after all 1,024 others.
+        let random = (mixed as u32).wrapping_add(((mixed >> 32) as u32 | 1).wrapping_mul(given as u32));
         // Two bits tell the tunnels of one session apart; the rest is random. The index is offset by one so
         // that no tunnel is zero, which names none (TS 29.281 §5.1).
-        let tag = (mixed as u32 & 0x3ff) << 2 | (n as u32 & 3);
+        let tag = (random & 0x3ff) << 2 | (n as u32 & 3);
         let index = (self.index + 1) & (SESSIONS_MAX - 1);
         Teid(tag << TEID_INDEX_BITS | index)
     }
@@ -69,10 +73,10 @@ mod tests {
             let id = SessionId { index, generation: 0xdead_beef };
             assert_eq!(SessionId::from_seid(id.seid()), Some(id));
             for n in 0..4 {
-                let teid = id.teid(n, 42);
+                let teid = id.teid(n, 0, 42);
                 assert_eq!(SessionId::index_of(teid), index);
                 assert_ne!(teid, Teid(0));
-                assert_ne!(teid, id.teid((n + 1) % 4, 42));
+                assert_ne!(teid, id.teid((n + 1) % 4, 0, 42));
             }
         }
         assert_eq!(SessionId::from_seid(Seid(0)), None);

@@ -261,12 +261,12 @@ fn flows_are_told_apart_by_filters_in_order_of_precedence() {
     assert_eq!(net.uplink(&s, &udp4(ue, SERVER, (9, 5061), 0)).0, N6);
 }
 
-#[test] // TS 29.244 §8.2.89: uplink of a flow that the session does not have
-fn uplink_of_an_unknown_flow_matches_no_rule() {
+#[test] // TS 23.501 §5.7.1.7, TS 29.244 §8.2.89: uplink of a flow that the session does not have
+fn uplink_of_another_flow_than_the_rules_is_dropped_and_counted() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
     let m = g_pdu(s.teid, 2, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0));
-    assert_eq!(net.packet(from_gnb(), &m).0, Verdict::Drop(DropReason::NoMatchingPdr));
+    assert_eq!(net.packet(from_gnb(), &m).0, Verdict::Drop(DropReason::QfiMismatch));
 }
 
 #[test]

@@ -193,6 +193,9 @@ impl LocalUpf {
                 c.error_indications_received,
             ),
             one("whimbrel_gtpu_end_markers_total", "End markers sent", c.end_markers_sent),
+            one("whimbrel_gtpu_end_markers_received_total", "End markers received", c.end_markers_received),
+            one("whimbrel_gtpu_end_markers_relayed_total", "End markers sent on", c.end_markers_relayed),
+            one("whimbrel_n3_relayed_total", "Packets of handovers sent on from gNB to gNB", c.relayed),
             one(
                 "whimbrel_router_advertisements_total",
                 "Router advertisements sent",

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use whimbrel_user::{Change, Counters, Report, SessionCounters, SessionId, UpfU};
+use whimbrel_user::{Change, Counters, Report, SessionCounters, SessionId, UpfU, packet_room};
 
 use crate::config::Config;
 use crate::error::{Notice, StartError};
@@ -21,9 +21,6 @@ use crate::thread::{self, IoCounters, Request, Shared};
 
 /// How long the packet thread may take to answer a question.
 const ANSWER_WITHIN: Duration = Duration::from_millis(200);
-
-/// Octets of outer headers that a datagram from a gNB may have in front of a packet of full size, generously.
-const OUTER_OCTETS: usize = 256;
 
 /// The queue to the packet thread is full; here is the change back.
 #[derive(Debug)]
@@ -96,8 +93,7 @@ impl Host {
 fn spawn<P: Ports>(config: Config, ports: P, host: Host) -> Result<Handle, StartError> {
     let shared = Arc::new(Shared::new().map_err(StartError::System)?);
     let upf = UpfU::new(&config.user)?;
-    let mtu = config.user.data_networks.iter().map(|d| usize::from(d.mtu)).max().unwrap_or(1500);
-    let room = (mtu + OUTER_OCTETS).max(2048);
+    let room = packet_room(config.user.data_networks.iter().map(|d| d.mtu).max().unwrap_or(1500));
     let own = config.user.n3_ipv4.map(IpAddr::V4).into_iter().chain(config.user.n3_ipv6.map(IpAddr::V6));
     let own: Vec<_> = own.map(|ip| SocketAddr::new(ip, config.port)).collect();
     let (inner, clock) = (Arc::clone(&shared), config.clock);

@@ -177,6 +177,8 @@ pub(super) fn empty(data_network: DnIndex) -> SessionRules {
         ue_ipv4: None,
         ue_ipv6: None,
         data_network,
+        relays: 0,
+        tunnels_given: 0,
         tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
         pdrs: [].into(),
         fars: [].into(),

@@ -45,6 +45,14 @@ drop_reasons! {
     UnknownUeAddress = "unknown_ue_address",
     /// The session has no rule for the packet.
     NoMatchingPdr = "no_matching_pdr",
+    /// A rule is for the packet, but for another QoS flow than the one that it came by.
+    QfiMismatch = "qfi_mismatch",
+    /// An end marker on a tunnel whose packets go to no other tunnel.
+    EndMarkerIgnored = "end_marker_ignored",
+    /// An error indication from another address than that of the tunnel that it names.
+    ErrorIndicationForged = "error_indication_forged",
+    /// An echo request beyond what is answered in a second.
+    EchoRate = "echo_rate",
     /// A QER's gate is closed.
     GateClosed = "gate_closed",
     /// A QER's maximum bit rate is used up.
@@ -88,6 +96,12 @@ pub struct Counters {
     pub error_indications_received: u64,
     /// End markers sent.
     pub end_markers_sent: u64,
+    /// End markers received.
+    pub end_markers_received: u64,
+    /// End markers received and sent on.
+    pub end_markers_relayed: u64,
+    /// Packets of forwarding tunnels sent on, which count neither as uplink nor as downlink.
+    pub relayed: u64,
     /// Router advertisements sent.
     pub router_advertisements: u64,
     /// Reports that found no room and were lost.
@@ -112,6 +126,9 @@ impl Default for Counters {
             error_indications_sent: 0,
             error_indications_received: 0,
             end_markers_sent: 0,
+            end_markers_received: 0,
+            end_markers_relayed: 0,
+            relayed: 0,
             router_advertisements: 0,
             reports_lost: 0,
             sessions: 0,

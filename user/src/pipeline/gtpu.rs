@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use whimbrel_gtpu::signalling::{
     ErrorIndication, echo_response, error_indication, supported_extension_headers_notification,
 };
-use whimbrel_gtpu::{Gtpu, GtpuError, PORT, PduSessionInformation, message_type};
+use whimbrel_gtpu::{Gtpu, GtpuError, PORT, message_type};
 use whimbrel_ids::{Instant, Teid};
 
 use super::inner::Inner;
@@ -36,19 +36,28 @@ impl UpfU {
         };
         match m.message_type {
             message_type::G_PDU => {
-                let qfi = m.pdu_session.map(PduSessionInformation::qfi);
-                let (teid, at, end) = (m.teid, m.payload_at, m.payload_at + m.payload.len());
+                let arrival = Arrival { teid: m.teid, container: m.pdu_session };
+                let (at, end) = (m.payload_at, m.payload_at + m.payload.len());
                 packet.truncate(end);
-                packet.pull(at);
-                self.g_pdu(now, (peer, local), Arrival { teid, qfi }, packet)
+                self.g_pdu(now, (peer, local), arrival, at, packet)
+            }
+            message_type::END_MARKER => {
+                let (teid, end) = (m.teid, m.payload_at + m.payload.len());
+                packet.truncate(end);
+                self.end_marker(teid, packet)
             }
             message_type::ECHO_REQUEST => {
                 let sequence = m.sequence.unwrap_or(0);
+                if !self.shared.may_answer_echo(now) {
+                    return Verdict::Drop(DropReason::EchoRate);
+                }
                 self.shared.counters.echo_requests += 1;
                 self.shared.send_octets(back, echo_response(sequence).as_ref());
                 Verdict::Taken
             }
             message_type::ERROR_INDICATION => match ErrorIndication::parse(m.payload) {
+                // It comes from where the packet went (TS 29.281 §7.3.1); from elsewhere it is forged.
+                Ok(e) if e.peer != peer.ip() => Verdict::Drop(DropReason::ErrorIndicationForged),
                 Ok(e) => self.tunnel_lost(e),
                 Err(_) => Verdict::Drop(DropReason::GtpuMalformed),
             },
@@ -61,13 +70,10 @@ impl UpfU {
         now: Instant,
         (peer, local): (SocketAddr, IpAddr),
         arrival: Arrival,
+        payload_at: usize,
         packet: &mut Packet,
     ) -> Verdict {
-        let index = SessionId::index_of(arrival.teid);
-        let session = self.sessions.get(index as usize).and_then(Option::as_deref);
-        let known =
-            session.is_some_and(|s| arrival.teid != Teid(0) && s.rules.tunnels.contains(&arrival.teid));
-        if !known {
+        let Some((index, place)) = self.tunnel(arrival.teid) else {
             // To the peer's GTP-U port, whatever port the packet came from (TS 29.281 §4.4.2.3).
             if self.shared.may_send_error(now) {
                 let to = Destination::N3 { peer: SocketAddr::new(peer.ip(), PORT), tos: 0 };
@@ -75,12 +81,25 @@ impl UpfU {
                 self.shared.counters.error_indications_sent += 1;
             }
             return Verdict::Drop(DropReason::UnknownTunnel);
+        };
+        let relay = self.sessions.get(index as usize).and_then(Option::as_deref);
+        if relay.is_some_and(|s| s.rules.is_relay(place)) && packet.len() > payload_at {
+            return self.relay(now, index, arrival, packet);
         }
+        packet.pull(payload_at);
         let Some(inner) = Inner::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
         packet.truncate(inner.octets);
         self.in_session(now, index, arrival, &inner, packet)
+    }
+
+    /// The session of a local tunnel, and the tunnel's place in it.
+    pub(super) fn tunnel(&self, teid: Teid) -> Option<(u32, usize)> {
+        let index = SessionId::index_of(teid);
+        let rules = &self.sessions.get(index as usize)?.as_deref()?.rules;
+        let place = rules.tunnels.iter().position(|t| *t == teid && teid != Teid(0))?;
+        Some((index, place))
     }
 
     /// A peer says that it does not know a tunnel: the SMF is told, once until the rules change.

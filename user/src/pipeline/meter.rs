@@ -20,7 +20,11 @@ struct Bucket {
 }
 
 impl Bucket {
+    /// A rate of zero lets nothing pass.
     fn depth(rate_kbps: u64, window_ms: u64) -> u64 {
+        if rate_kbps == 0 {
+            return 0;
+        }
         rate_kbps.saturating_mul(window_ms * 1000).max(DEPTH_OCTETS_MIN * 8000)
     }
 
@@ -29,13 +33,13 @@ impl Bucket {
         let elapsed_us = now.0.saturating_sub(self.filled.0);
         self.tokens = self.tokens.saturating_add(rate_kbps.saturating_mul(elapsed_us)).min(depth);
         self.filled = self.filled.max(now);
-        let cost = octets as u64 * 8000;
-        let enough = self.tokens >= cost;
-        if enough {
-            self.tokens -= cost;
-        }
-        enough
+        self.tokens >= cost(octets)
     }
+}
+
+/// Tokens of a packet.
+fn cost(octets: usize) -> u64 {
+    octets as u64 * 8000
 }
 
 /// The meter of one QER.
@@ -58,11 +62,20 @@ impl Meter {
         self.dl.tokens as u32
     }
 
-    /// Whether a packet keeps the rate; if so it is counted.
+    /// Whether a packet keeps the rate.
     pub(crate) fn conforms(&mut self, now: Instant, qer: &Qer, uplink: bool, octets: usize) -> bool {
         let window_ms = qer.window_ms.map_or(WINDOW_MS, u64::from).clamp(1, WINDOW_MS_MAX);
         let (bucket, rate) =
             if uplink { (&mut self.ul, qer.mbr_ul_kbps) } else { (&mut self.dl, qer.mbr_dl_kbps) };
         rate.is_none_or(|rate| bucket.conforms(now, rate, window_ms, octets))
+    }
+
+    /// Counts a packet that conforms.
+    pub(crate) fn take(&mut self, qer: &Qer, uplink: bool, octets: usize) {
+        let (bucket, rate) =
+            if uplink { (&mut self.ul, qer.mbr_ul_kbps) } else { (&mut self.dl, qer.mbr_dl_kbps) };
+        if rate.is_some() {
+            bucket.tokens = bucket.tokens.saturating_sub(cost(octets));
+        }
     }
 }

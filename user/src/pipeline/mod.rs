@@ -12,6 +12,7 @@ mod inner;
 mod lookup;
 mod meter;
 mod packet;
+mod relay;
 mod session;
 mod shared;
 mod stages;
@@ -111,6 +112,17 @@ fn is_link_scope(a: IpAddr) -> bool {
     }
 }
 
+/// Octets that the buffer of every packet has for it, whatever made it: the MTU and the outer headers that a packet from
+/// N3 may have in front of it, generously; and never less than usual links need, so that a phone that does not keep to
+/// its MTU is not cut.
+pub const fn packet_room(mtu: u16) -> usize {
+    const OUTER_OCTETS: usize = 256;
+    let octets = mtu as usize + OUTER_OCTETS;
+    if octets < 2048 { 2048 } else { octets }
+}
+
+const _: () = assert!(packet_room(0) >= advertise::ADVERTISEMENT_OCTETS_MAX);
+
 /// The packet pipeline.
 pub struct UpfU {
     sessions: Vec<Option<Box<SessionU>>>,
@@ -136,7 +148,7 @@ impl UpfU {
             networks: config.data_networks.iter().map(network).collect(),
             remote: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            shared: Shared::new(usize::from(mtu)),
+            shared: Shared::new(packet_room(mtu)),
         })
     }
 
@@ -210,7 +222,7 @@ impl UpfU {
         let Some(index) = network.addresses.find(inner.destination) else {
             return Verdict::Drop(DropReason::UnknownUeAddress);
         };
-        self.in_session(now, index, Arrival { teid: Teid(0), qfi: None }, &inner, packet)
+        self.in_session(now, index, Arrival { teid: Teid(0), container: None }, &inner, packet)
     }
 
     /// A packet of a session, whichever way it came.

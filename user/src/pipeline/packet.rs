@@ -33,6 +33,11 @@ impl Packet {
         &self.buffer[self.start..self.end]
     }
 
+    /// Its octets, to be changed in place.
+    pub(crate) fn octets_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.end]
+    }
+
     /// How many octets it has.
     pub fn len(&self) -> usize {
         self.end - self.start

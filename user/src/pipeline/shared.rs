@@ -5,11 +5,10 @@ use std::collections::VecDeque;
 use whimbrel_ids::Instant;
 
 use super::Destination;
-use super::advertise::ADVERTISEMENT_OCTETS_MAX;
 use super::drops::{Counters, DropReason};
 use super::packet::Packet;
 use crate::exchange::Report;
-use crate::limits::{ERROR_INDICATIONS_PER_SECOND_MAX, OUTPUTS_MAX, REPORTS_MAX};
+use crate::limits::{ECHOES_PER_SECOND_MAX, ERROR_INDICATIONS_PER_SECOND_MAX, OUTPUTS_MAX, REPORTS_MAX};
 
 /// Spare buffers kept for reuse; more are given back to the allocator.
 const SPARE_MAX: usize = 1024;
@@ -20,21 +19,38 @@ pub(super) struct Shared {
     pub(super) reports: Vec<Report>,
     spare: Vec<Packet>,
     room: usize,
-    error_second: u64,
-    errors_this_second: u32,
+    errors: PerSecond,
+    echoes: PerSecond,
+}
+
+/// How often something happened in the present second.
+#[derive(Default)]
+struct PerSecond {
+    second: u64,
+    count: u32,
+}
+
+impl PerSecond {
+    /// Counts once more; whether that is within the bound.
+    fn once_more(&mut self, now: Instant, max: u32) -> bool {
+        if self.second != now.as_secs() {
+            (self.second, self.count) = (now.as_secs(), 0);
+        }
+        self.count = self.count.saturating_add(1);
+        self.count <= max
+    }
 }
 
 impl Shared {
-    pub(super) fn new(mtu: usize) -> Self {
+    pub(super) fn new(room: usize) -> Self {
         Self {
             counters: Counters::default(),
             outputs: VecDeque::new(),
             reports: Vec::new(),
             spare: Vec::new(),
-            // The MTU, and the outer headers that a packet from N3 still has in front of it.
-            room: mtu.max(ADVERTISEMENT_OCTETS_MAX) + 128,
-            error_second: 0,
-            errors_this_second: 0,
+            room,
+            errors: PerSecond::default(),
+            echoes: PerSecond::default(),
         }
     }
 
@@ -78,10 +94,11 @@ impl Shared {
 
     /// Whether one more error indication may be sent in this second.
     pub(super) fn may_send_error(&mut self, now: Instant) -> bool {
-        if self.error_second != now.as_secs() {
-            (self.error_second, self.errors_this_second) = (now.as_secs(), 0);
-        }
-        self.errors_this_second += 1;
-        self.errors_this_second <= ERROR_INDICATIONS_PER_SECOND_MAX
+        self.errors.once_more(now, ERROR_INDICATIONS_PER_SECOND_MAX)
+    }
+
+    /// Whether one more echo request may be answered in this second.
+    pub(super) fn may_answer_echo(&mut self, now: Instant) -> bool {
+        self.echoes.once_more(now, ECHOES_PER_SECOND_MAX)
     }
 }

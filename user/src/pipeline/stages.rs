@@ -21,8 +21,15 @@ use crate::rules::{Far, Pdr, SessionRules, upper};
 pub(super) struct Arrival {
     /// The tunnel; zero for one from a data network.
     pub(super) teid: Teid,
-    /// Its QoS flow, by its PDU session container.
-    pub(super) qfi: Option<Qfi>,
+    /// Its PDU session container.
+    pub(super) container: Option<PduSessionInformation>,
+}
+
+impl Arrival {
+    /// Its QoS flow.
+    pub(super) fn qfi(self) -> Option<Qfi> {
+        self.container.map(PduSessionInformation::qfi)
+    }
 }
 
 /// All stages, in order.
@@ -38,8 +45,9 @@ pub(super) fn run(
     if let Some(verdict) = link_scope(state, rules, arrival, inner, packet) {
         return verdict;
     }
-    let Some(pdr) = detect(rules, arrival, inner) else {
-        return Verdict::Drop(DropReason::NoMatchingPdr);
+    let pdr = match detect(rules, arrival, inner) {
+        Ok(pdr) => pdr,
+        Err(reason) => return Verdict::Drop(reason),
     };
     let Some(far) = rules.fars.get(usize::from(pdr.far)) else {
         return Verdict::Drop(DropReason::FarDrop);
@@ -58,11 +66,9 @@ pub(super) fn run(
     if let Err(reason) = enforce(state, rules, pdr, now, uplink, octets) {
         return Verdict::Drop(reason);
     }
-    if let Err(reason) = account(state, shared, rules, pdr, now, uplink, octets) {
-        return Verdict::Drop(reason);
-    }
-    let verdict = forward(rules, pdr, far, arrival.qfi, packet);
+    let verdict = forward(rules, pdr, far, arrival.container, packet);
     if let Verdict::Send(_) = verdict {
+        account(state, shared, rules, pdr, now, uplink, octets);
         state.last_packet = now;
         state.inactive = false;
         let (s, all) = (&mut state.counters, &mut shared.counters);
@@ -101,16 +107,27 @@ fn link_scope(
 }
 
 /// The first PDR, by precedence, that the packet matches (TS 29.244 §5.2.1).
-pub(super) fn detect<'r>(rules: &'r SessionRules, arrival: Arrival, inner: &Inner) -> Option<&'r Pdr> {
-    rules.pdrs.iter().find(|p| {
-        p.teid == arrival.teid
+///
+/// An uplink packet whose filters match while its QoS flow is another one's is told apart from one that nothing matches:
+/// the phone or its gNB does not keep to the QoS rules (TS 23.501 §5.7.1.7).
+fn detect<'r>(rules: &'r SessionRules, arrival: Arrival, inner: &Inner) -> Result<&'r Pdr, DropReason> {
+    let qfi = arrival.qfi();
+    let mut none = DropReason::NoMatchingPdr;
+    for p in &rules.pdrs {
+        let here = p.teid == arrival.teid
             && (p.teid != Teid(0) || matches!(p.source, SourceInterface::Core | SourceInterface::N6Lan))
-            && (p.qfis == 0 || arrival.qfi.is_some_and(|q| p.qfis >> q.value() & 1 != 0))
             && (p.filters.is_empty() || {
                 let flow = if p.is_uplink() { inner.uplink() } else { inner.downlink() };
                 p.filters.iter().any(|f| f.matches(&flow))
-            })
-    })
+            });
+        if here && p.accepts(qfi) {
+            return Ok(p);
+        }
+        if here {
+            none = DropReason::QfiMismatch;
+        }
+    }
+    Err(none)
 }
 
 /// Whether a source address is not the phone's. A session without addresses (an intermediate UPF's) cannot
@@ -157,31 +174,9 @@ fn hold(
     Verdict::Taken
 }
 
-/// Gates and rates (TS 29.244 §5.4).
-fn enforce(
+/// Gates, quotas and rates (TS 29.244 §5.4, §5.2.2.2). A packet that one of them stops is counted by none.
+pub(super) fn enforce(
     state: &mut State,
-    rules: &SessionRules,
-    pdr: &Pdr,
-    now: Instant,
-    uplink: bool,
-    octets: usize,
-) -> Result<(), DropReason> {
-    for i in pdr.qers() {
-        let (Some(qer), Some(meter)) = (rules.qers.get(i), state.meters.get_mut(i)) else { continue };
-        if (if uplink { qer.gate.ul } else { qer.gate.dl }) == Gate::Closed {
-            return Err(DropReason::GateClosed);
-        }
-        if !meter.conforms(now, qer, uplink, octets) {
-            return Err(DropReason::RateExceeded);
-        }
-    }
-    Ok(())
-}
-
-/// Usage (TS 29.244 §5.2.2).
-fn account(
-    state: &mut State,
-    shared: &mut Shared,
     rules: &SessionRules,
     pdr: &Pdr,
     now: Instant,
@@ -191,6 +186,33 @@ fn account(
     if pdr.urrs().any(|i| state.usage.get(i).is_some_and(|u| u.exhausted)) {
         return Err(DropReason::QuotaExhausted);
     }
+    for i in pdr.qers() {
+        let (Some(qer), Some(meter)) = (rules.qers.get(i), state.meters.get_mut(i)) else { continue };
+        if (if uplink { qer.gate.ul } else { qer.gate.dl }) == Gate::Closed {
+            return Err(DropReason::GateClosed);
+        }
+        if !meter.conforms(now, qer, uplink, octets) {
+            return Err(DropReason::RateExceeded);
+        }
+    }
+    for i in pdr.qers() {
+        if let (Some(qer), Some(meter)) = (rules.qers.get(i), state.meters.get_mut(i)) {
+            meter.take(qer, uplink, octets);
+        }
+    }
+    Ok(())
+}
+
+/// Usage (TS 29.244 §5.2.2): what is forwarded counts.
+pub(super) fn account(
+    state: &mut State,
+    shared: &mut Shared,
+    rules: &SessionRules,
+    pdr: &Pdr,
+    now: Instant,
+    uplink: bool,
+    octets: usize,
+) {
     for i in pdr.urrs() {
         let (Some(urr), Some(usage)) = (rules.urrs.get(i), state.usage.get_mut(i)) else { continue };
         state.rearm |= usage.starts_timers(urr);
@@ -198,7 +220,6 @@ fn account(
             report_usage(rules, state, shared, now, i, trigger);
         }
     }
-    Ok(())
 }
 
 /// Reports a URR, and those linked to it.
@@ -230,7 +251,7 @@ pub(super) fn forward(
     rules: &SessionRules,
     pdr: &Pdr,
     far: &Far,
-    came_by: Option<Qfi>,
+    came_with: Option<PduSessionInformation>,
     packet: &mut Packet,
 ) -> Verdict {
     let Some(tunnel) = far.tunnel else {
@@ -241,11 +262,14 @@ pub(super) fn forward(
             _ => Verdict::Drop(DropReason::NoTunnel),
         };
     };
-    let flow = flow_of(rules, pdr).or(came_by.map(|qfi| (qfi, false, None)));
-    let container = flow.map(|(qfi, rqi, ppi)| match far.destination {
-        DestinationInterface::Access => PduSessionInformation::Dl { qfi, rqi, ppi },
-        _ => PduSessionInformation::Ul { qfi },
-    });
+    let container = match flow_of(rules, pdr) {
+        Some((qfi, rqi, ppi)) if far.destination == DestinationInterface::Access => {
+            Some(PduSessionInformation::Dl { qfi, rqi, ppi })
+        }
+        Some((qfi, ..)) => Some(PduSessionInformation::Ul { qfi }),
+        // From tunnel to tunnel it goes on as it came (TS 29.244 §8.2.64).
+        None => came_with.filter(|_| !pdr.deletes_container),
+    };
     let octets = packet.len();
     match GpduHeader::new(tunnel.teid, container).write_before(octets, packet.headroom()) {
         Some(n) => {

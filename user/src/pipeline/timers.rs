@@ -92,7 +92,10 @@ fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&Network>, n
 
 /// Whether the session's packets reach the phone now.
 pub(super) fn is_active(rules: &SessionRules) -> bool {
-    rules.fars.iter().any(|f| {
+    // A forwarding tunnel of a handover leads to a gNB, but not the session's packets.
+    let fars =
+        rules.pdrs.iter().filter(|p| !p.is_uplink()).filter_map(|p| rules.fars.get(usize::from(p.far)));
+    fars.into_iter().any(|f| {
         f.action.has(ApplyAction::FORW) && f.destination == DestinationInterface::Access && f.tunnel.is_some()
     })
 }

@@ -124,7 +124,9 @@ impl<'a> Allocator<'a> {
 
     fn new_tunnel(&self, d: &mut Draft) -> Option<Teid> {
         let n = d.base.tunnels.iter().position(|t| t.0 == 0)?;
-        d.base.tunnels[n] = self.session.teid(n as u8, self.config.seed);
+        let given = d.base.tunnels_given;
+        d.base.tunnels_given = given.wrapping_add(1);
+        d.base.tunnels[n] = self.session.teid(n as u8, given, self.config.seed);
         Some(d.base.tunnels[n])
     }
 

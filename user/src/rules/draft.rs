@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use whimbrel_ids::Teid;
-use whimbrel_pfcp::ie::{BarId, FailedRuleId, FarId, PdrId, QerId, TrafficEndpointId, UrrId};
+use whimbrel_pfcp::ie::{
+    ApplyAction, BarId, DestinationInterface, FailedRuleId, FarId, PdrId, QerId, TrafficEndpointId, UrrId,
+};
 
 use super::refusal::RuleRefusal;
 use super::{Bar, Far, NONE, Pdr, Qer, SessionRules, Urr};
@@ -85,6 +87,7 @@ impl Draft {
         }
         // Stable: PDRs of one precedence keep the order of their identities.
         pdrs.sort_by_key(|p| p.precedence);
+        let relays = relays(&self.base.tunnels, &pdrs, &fars);
         let endpoints = self.endpoints.into_iter().map(|(id, teid)| super::Endpoint { id, teid });
         Ok(SessionRules {
             pdrs: pdrs.into(),
@@ -93,6 +96,7 @@ impl Draft {
             urrs: urrs.into(),
             bars: self.bars.into_values().collect(),
             endpoints: endpoints.collect(),
+            relays,
             ..self.base
         })
     }
@@ -114,6 +118,26 @@ impl Draft {
         over(self.urrs.len(), self.urrs.keys().last().map(|i| FailedRuleId::Urr(*i)))
     }
 }
+
+/// The local tunnels all of whose rules say no more than: on to that other tunnel (TS 23.502 §4.9.1.3.2 step 11).
+fn relays(tunnels: &[Teid], pdrs: &[Pdr], fars: &[Far]) -> u8 {
+    let on = |p: &Pdr| {
+        let far = fars.get(usize::from(p.far));
+        let to_access =
+            |f: &&Far| f.action.has(ApplyAction::FORW) && f.destination == DestinationInterface::Access;
+        p.is_uplink()
+            && p.filters.is_empty()
+            && !p.deletes_container
+            && far.filter(to_access).is_some_and(|f| f.tunnel.is_some())
+    };
+    let relay = |t: &Teid| {
+        let mut of_tunnel = pdrs.iter().filter(|p| p.teid == *t && t.0 != 0).peekable();
+        of_tunnel.peek().is_some() && of_tunnel.all(on)
+    };
+    tunnels.iter().enumerate().filter(|(_, t)| relay(t)).fold(0, |bits, (n, _)| bits | 1 << n)
+}
+
+const _: () = assert!(crate::limits::TUNNELS_PER_SESSION_MAX <= u8::BITS as usize);
 
 fn place<T: PartialEq>(mut ids: impl Iterator<Item = T>, id: T) -> Option<u8> {
     ids.position(|i| i == id).map(|at| at as u8)

@@ -65,7 +65,11 @@ impl Allocator<'_> {
             }
             let end = p.pfcpsmreq_flags.is_some_and(|f| f.has(SessionModificationFlags::SNDEM));
             if let Some(t) = old.filter(|old| end && far.tunnel != Some(*old)) {
-                self.end_markers.push(EndMarker { teid: t.teid, peer: t.peer, tos: far.tos });
+                let marker = EndMarker { teid: t.teid, peer: t.peer, tos: far.tos };
+                // Flows that share a tunnel have a FAR each.
+                if !self.end_markers.iter().any(|m| (m.teid, m.peer) == (t.teid, t.peer)) {
+                    self.end_markers.push(marker);
+                }
             }
             far.tos = marking(p.transport_level_marking, far.tos);
             far.has_parameters = true;

@@ -38,6 +38,10 @@ pub struct SessionRules {
     /// The prefix of 64 bits.
     pub(crate) ue_ipv6: Option<Ipv6Addr>,
     pub(crate) data_network: DnIndex,
+    /// Bit n: what comes by local tunnel n goes on to another tunnel as it is (`pipeline/relay.rs`).
+    pub(crate) relays: u8,
+    /// Counts the tunnels that the session was given, so that none comes back with its former name.
+    pub(crate) tunnels_given: u16,
     /// Local tunnels; zero where none is.
     pub(crate) tunnels: [Teid; TUNNELS_PER_SESSION_MAX],
     /// By precedence, lowest first.
@@ -72,6 +76,11 @@ impl SessionRules {
         self.tunnels.into_iter().filter(|t| t.0 != 0)
     }
 
+    /// Whether a local tunnel is a forwarding tunnel of a handover.
+    pub(crate) fn is_relay(&self, place: usize) -> bool {
+        self.relays >> place & 1 != 0
+    }
+
     /// Tunnels at peers to which packets are forwarded.
     pub(crate) fn remote_tunnels(&self) -> impl Iterator<Item = (Teid, IpAddr)> {
         self.fars.iter().filter_map(|f| f.tunnel).map(|t| (t.teid, t.peer.ip()))
@@ -92,6 +101,8 @@ pub(crate) struct Pdr {
     pub(crate) qers: [u8; QERS_PER_PDR_MAX],
     pub(crate) urrs: [u8; URRS_PER_PDR_MAX],
     pub(crate) pdr_id: PdrId,
+    /// The PDU session container is not carried on.
+    pub(crate) deletes_container: bool,
     /// By which CHOOSE ID its tunnel was chosen.
     pub(crate) choose_id: Option<u8>,
     pub(crate) endpoint: Option<TrafficEndpointId>,
@@ -101,6 +112,11 @@ impl Pdr {
     /// Whether its packets come from the phone.
     pub(crate) fn is_uplink(&self) -> bool {
         self.source == SourceInterface::Access
+    }
+
+    /// Whether its packets may be of a QoS flow.
+    pub(crate) fn accepts(&self, qfi: Option<Qfi>) -> bool {
+        self.qfis == 0 || qfi.is_some_and(|q| self.qfis >> q.value() & 1 != 0)
     }
 
     pub(crate) fn qers(&self) -> impl Iterator<Item = usize> {

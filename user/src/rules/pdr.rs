@@ -1,7 +1,7 @@
 //! PDRs and traffic endpoints of a message, into a draft.
 
 use whimbrel_ids::Teid;
-use whimbrel_pfcp::ie::{FTeid, FailedRuleId, PdrId, SdfFilter, SourceInterface};
+use whimbrel_pfcp::ie::{FTeid, FailedRuleId, OuterHeaderRemoval, PdrId, SdfFilter, SourceInterface};
 use whimbrel_pfcp::rule::{
     CreatePdr, CreateTrafficEndpoint, CreatedPdr, CreatedTrafficEndpoint, Pdi, UpdatePdr,
 };
@@ -43,7 +43,8 @@ impl Allocator<'_> {
             return Err(RuleRefusal::PredefinedRule(id));
         }
         let far_id = m.far_id.ok_or(RuleRefusal::PdrWithoutFar(id))?;
-        let pdr = self.detect(d, id, m.precedence.0, &m.pdi)?;
+        let mut pdr = self.detect(d, id, m.precedence.0, &m.pdi)?;
+        pdr.deletes_container = deletes_container(m.outer_header_removal);
         d.pdrs.insert(id, PdrDraft { pdr, far_id, qer_ids: m.qer_ids.clone(), urr_ids: m.urr_ids.clone() });
         Ok(())
     }
@@ -57,7 +58,11 @@ impl Allocator<'_> {
             return Err(RuleRefusal::NoSuchRule(FailedRuleId::Pdr(id)));
         };
         if let Some(pdi) = &m.pdi {
-            p.pdr = self.detect(d, id, p.pdr.precedence, pdi)?;
+            let deletes_container = p.pdr.deletes_container;
+            p.pdr = Pdr { deletes_container, ..self.detect(d, id, p.pdr.precedence, pdi)? };
+        }
+        if m.outer_header_removal.is_some() {
+            p.pdr.deletes_container = deletes_container(m.outer_header_removal);
         }
         if let Some(v) = m.precedence {
             p.pdr.precedence = v.0;
@@ -114,10 +119,15 @@ impl Allocator<'_> {
             qers: [NONE; QERS_PER_PDR_MAX],
             urrs: [NONE; URRS_PER_PDR_MAX],
             pdr_id: id,
+            deletes_container: false,
             choose_id,
             endpoint,
         })
     }
+}
+
+fn deletes_container(removal: Option<OuterHeaderRemoval>) -> bool {
+    removal.is_some_and(|r| r.delete_pdu_session_container)
 }
 
 fn filters(d: &Draft, id: PdrId, pdi: &Pdi) -> Result<Box<[Filter]>, RuleRefusal> {

@@ -1,0 +1,253 @@
+//! What handovers ask of a UPF: end markers, forwarding tunnels, order across a switch of the path.
+
+mod common;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use common::*;
+use whimbrel_gtpu::{GpduHeader, Gtpu, PduSessionInformation, message_type};
+use whimbrel_ids::{Qfi, Teid};
+use whimbrel_pfcp::ie::*;
+use whimbrel_pfcp::msg::SessionModificationRequest;
+use whimbrel_pfcp::rule::*;
+use whimbrel_user::*;
+
+const TARGET: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 10)), 2152);
+const TARGET_TEID: Teid = Teid(77);
+const FORWARDING_TEID: Teid = Teid(78);
+
+/// The path switched to the target gNB, with end markers.
+fn switch() -> SessionModificationRequest {
+    let mut m = activation(TARGET_TEID, TARGET.ip());
+    let p = m.update_fars[0].update_forwarding_parameters.as_mut().unwrap();
+    p.pfcpsmreq_flags = Some(SessionModificationFlags::SNDEM);
+    m
+}
+
+/// A forwarding tunnel to the target gNB, as `pipeline/relay.rs` says that a CP function asks for it.
+fn forwarding(pdr_id: u16, far_id: u32) -> SessionModificationRequest {
+    let pdi = Pdi {
+        f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None }),
+        source_interface_type: Some(InterfaceType::N3_FORWARDING),
+        ..Pdi::from(SourceInterface::Access)
+    };
+    let parameters = ForwardingParameters {
+        outer_header_creation: Some(OuterHeaderCreation::gtpu(FORWARDING_TEID, TARGET.ip())),
+        transport_level_marking: Some(TransportLevelMarking { value: 0x28, mask: 0xfc }),
+        ..ForwardingParameters::to(DestinationInterface::Access)
+    };
+    SessionModificationRequest {
+        create_pdrs: vec![CreatePdr {
+            outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIp.into()),
+            ..CreatePdr::new(PdrId(pdr_id), Precedence(1), pdi, FarId(far_id))
+        }],
+        create_fars: vec![CreateFar::forward(FarId(far_id), parameters)],
+        ..Default::default()
+    }
+}
+
+/// Sets up a forwarding tunnel; its TEID at the UPF.
+fn forward(net: &mut Net, s: &Session) -> Teid {
+    let r = net.modify(s, forwarding(9, 9));
+    assert_eq!(r.cause, Cause::RequestAccepted, "{r:?}");
+    let Some(FTeid::Given { teid, .. }) = r.created_pdrs[0].local_f_teid else { panic!("{r:?}") };
+    assert_ne!(teid, s.teid);
+    teid
+}
+
+fn message(message_type: u8, teid: Teid, tail: &[u8]) -> Vec<u8> {
+    let mut m = vec![0x30, message_type, 0, tail.len() as u8];
+    m.extend_from_slice(&teid.0.to_be_bytes());
+    m.extend_from_slice(tail);
+    m
+}
+
+fn to_target() -> Verdict {
+    Verdict::Send(Destination::N3 { peer: TARGET, tos: 0x28 })
+}
+
+/// A packet that the source gNB forwards: with the container and the marks that it had.
+fn forwarded(teid: Teid, inner: &[u8]) -> Vec<u8> {
+    let container = PduSessionInformation::Dl { qfi: Qfi::new(9).unwrap(), rqi: true, ppi: Some(3) };
+    let header = GpduHeader::new(teid, Some(container));
+    let mut m = vec![0; header.octets_len()];
+    header.write_before(inner.len(), &mut m).unwrap();
+    m.extend_from_slice(inner);
+    m
+}
+
+#[test] // TS 23.502 §4.9.1.3.2 step 11: indirect forwarding
+fn forwarding_tunnel_carries_packets_with_their_container_to_the_target() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let teid = forward(&mut net, &s);
+    let inner = udp4(SERVER, s.ipv4.unwrap(), (53, 4000), 20);
+    let (verdict, octets) = net.packet(from_gnb(), &forwarded(teid, &inner));
+    assert_eq!((verdict, octets), (to_target(), forwarded(FORWARDING_TEID, &inner)));
+    let c = net.upf.u.counters();
+    assert_eq!((c.relayed, c.ul_packets, c.dl_packets), (1, 0, 0));
+    // The session's own traffic goes on as before.
+    assert_eq!(net.downlink(&inner).0, Verdict::Send(to_gnb()));
+    let up = udp4(s.ipv4.unwrap(), SERVER, (4000, 53), 20);
+    assert_eq!(net.uplink(&s, &up).0, Verdict::Send(Destination::N6 { dn: DnIndex(0) }));
+}
+
+#[test] // TS 29.281 §5.2.2.2, TS 29.244 §8.2.64: extension headers are carried on
+fn forwarding_tunnel_keeps_sequence_and_pdcp_numbers_and_does_not_look_inside() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let teid = forward(&mut net, &s);
+    // Sequence number 7, PDCP PDU number 0x1234, then a PDCP SDU that is no IP packet.
+    let content = [0, 7, 0, 0xc0, 1, 0x12, 0x34, 0, 0xde, 0xad];
+    let with = |teid| {
+        let mut m = message(message_type::G_PDU, teid, &content);
+        m[0] |= 6;
+        m
+    };
+    let (verdict, octets) = net.packet(from_gnb(), &with(teid));
+    assert_eq!((verdict, octets), (to_target(), with(FORWARDING_TEID)));
+}
+
+#[test] // TS 23.501 §5.8.2.9: the source gNB's end marker goes through the forwarding tunnel, behind the packets
+fn end_marker_goes_through_the_forwarding_tunnel() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let teid = forward(&mut net, &s);
+    let marker = message(message_type::END_MARKER, teid, &[]);
+    let (verdict, octets) = net.packet(from_gnb(), &marker);
+    assert_eq!(verdict, to_target());
+    assert_eq!(octets, message(message_type::END_MARKER, FORWARDING_TEID, &[]));
+    let c = net.upf.u.counters();
+    assert_eq!((c.end_markers_received, c.end_markers_relayed, c.relayed), (1, 1, 0));
+}
+
+#[test] // TS 23.502 §4.9.1.3.3 step 15: the forwarding tunnel goes when the handover is over
+fn removed_forwarding_tunnel_is_unknown_and_its_name_does_not_come_back() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let mut given = vec![s.teid];
+    for _ in 0..20 {
+        let teid = forward(&mut net, &s);
+        assert!(!given.contains(&teid), "{teid:?} was given before");
+        given.push(teid);
+        let r = net.modify(
+            &s,
+            SessionModificationRequest {
+                remove_pdrs: vec![RemovePdr { pdr_id: PdrId(9) }],
+                remove_fars: vec![RemoveFar { far_id: FarId(9) }],
+                ..Default::default()
+            },
+        );
+        assert_eq!(r.cause, Cause::RequestAccepted);
+        let late = forwarded(teid, &udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0));
+        assert_eq!(net.packet(from_gnb(), &late).0, Verdict::Drop(DropReason::UnknownTunnel));
+    }
+    let up = udp4(s.ipv4.unwrap(), SERVER, (4000, 53), 20);
+    assert!(matches!(net.uplink(&s, &up).0, Verdict::Send(_)), "the session's own tunnel stays");
+}
+
+#[test] // TS 29.244 §5.5.1: several tunnels of one session, and no more than there is room for
+fn several_tunnels_of_a_session_up_to_the_bound() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let all: Vec<_> = (0..TUNNELS_PER_SESSION_MAX as u16 - 1)
+        .map(|i| net.modify(&s, forwarding(10 + i, 10 + u32::from(i))))
+        .collect();
+    assert!(all.iter().all(|r| r.cause == Cause::RequestAccepted));
+    let refused = net.modify(&s, forwarding(20, 20));
+    assert_eq!((refused.cause, refused.offending_ie), (Cause::NoResourcesAvailable, Some(OffendingIe(21))));
+    for r in &all {
+        let Some(FTeid::Given { teid, .. }) = r.created_pdrs[0].local_f_teid else { panic!() };
+        assert_eq!(net.packet(from_gnb(), &forwarded(teid, &[1, 2, 3])).0, to_target());
+    }
+}
+
+#[test] // an error indication about the forwarding tunnel tells which one it is
+fn error_indication_of_the_forwarding_tunnel_names_it() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    forward(&mut net, &s);
+    let m = whimbrel_gtpu::signalling::error_indication(FORWARDING_TEID, TARGET.ip(), 2152);
+    let origin = Origin::N3 { peer: TARGET, local: UPF.into() };
+    assert_eq!(net.packet(origin, m.as_ref()).0, Verdict::Taken);
+    let reports = net.reports();
+    let report = reports[0].2.error_indication_report.as_ref().unwrap();
+    assert_eq!(report.remote_f_teids, [FTeid::given(FORWARDING_TEID, TARGET.ip())]);
+}
+
+#[test] // TS 23.502 §4.9.1.2.2 step 5: the end marker comes after the last packet to the old tunnel
+fn end_marker_comes_behind_what_went_to_the_old_tunnel_and_before_what_goes_to_the_new() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let inner: Vec<_> = (0..6).map(|i| udp4(SERVER, s.ipv4.unwrap(), (53, 4000), i)).collect();
+    assert_eq!(net.downlink(&inner[0]).0, Verdict::Send(to_gnb()));
+    // Packets wait between preparation and execution; both tunnels are in use in the order of the packets.
+    let hold = UpdateFar { apply_action: Some(ApplyAction::BUFF), ..UpdateFar::new(FarId(2)) };
+    net.modify(&s, SessionModificationRequest { update_fars: vec![hold], ..Default::default() });
+    for p in &inner[1..5] {
+        assert_eq!(net.downlink(p).0, Verdict::Taken);
+    }
+    net.modify(&s, switch());
+    let outputs = net.outputs();
+    let first = Gtpu::parse(&outputs[0].1).unwrap();
+    assert_eq!(
+        (outputs[0].0, first.message_type, first.teid),
+        (to_gnb(), message_type::END_MARKER, GNB_TEID)
+    );
+    let to = Destination::N3 { peer: TARGET, tos: 0 };
+    let held: Vec<_> = outputs[1..].iter().map(|(d, o)| (*d, at_gnb(o))).collect();
+    let expected: Vec<_> = inner[1..5].iter().map(|p| (to, (TARGET_TEID, Some(1), p.clone()))).collect();
+    assert_eq!(held, expected);
+    assert_eq!(at_gnb(&net.downlink(&inner[5]).1).0, TARGET_TEID);
+}
+
+#[test] // TS 29.244 §5.2.2 and table 7.5.4.3-2: no flag, no marker; an unchanged tunnel has not ended
+fn no_end_marker_without_the_flag_or_without_a_change() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let mut same = switch();
+    let p = same.update_fars[0].update_forwarding_parameters.as_mut().unwrap();
+    p.outer_header_creation = Some(OuterHeaderCreation::gtpu(GNB_TEID, GNB.ip()));
+    net.modify(&s, same);
+    net.modify(&s, activation(TARGET_TEID, TARGET.ip()));
+    assert!(net.outputs().is_empty());
+}
+
+#[test] // flows of one session have a FAR each and one tunnel: it ends once
+fn flows_that_share_a_tunnel_get_one_end_marker() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let parameters = ForwardingParameters {
+        outer_header_creation: Some(OuterHeaderCreation::gtpu(GNB_TEID, GNB.ip())),
+        ..ForwardingParameters::to(DestinationInterface::Access)
+    };
+    let create_fars = vec![CreateFar::forward(FarId(5), parameters)];
+    net.modify(&s, SessionModificationRequest { create_fars, ..Default::default() });
+    let mut both = switch();
+    let second = UpdateFar { far_id: FarId(5), ..both.update_fars[0].clone() };
+    both.update_fars.push(second);
+    net.modify(&s, both);
+    assert_eq!(net.outputs().len(), 1);
+}
+
+#[test] // TS 29.281 §7.3.2: an end marker for a tunnel that leads to no other, or to nobody
+fn end_marker_for_an_idle_or_unknown_tunnel_is_dropped_and_counted() {
+    let mut net = Net::new();
+    let s = net.idle_session(1, true, false);
+    let marker = message(message_type::END_MARKER, s.teid, &[]);
+    assert_eq!(net.packet(from_gnb(), &marker).0, Verdict::Drop(DropReason::EndMarkerIgnored));
+    let marker = message(message_type::END_MARKER, Teid(5), &[]);
+    assert_eq!(net.packet(from_gnb(), &marker).0, Verdict::Drop(DropReason::UnknownTunnel));
+    assert!(net.outputs().is_empty(), "no error indication either");
+    assert_eq!(net.upf.u.counters().end_markers_received, 2);
+}
+
+#[test] // RFC 4861: a forwarding tunnel does not make an idle session active
+fn forwarding_tunnel_draws_no_router_advertisement() {
+    let mut net = Net::new();
+    let s = net.idle_session(1, false, true);
+    forward(&mut net, &s);
+    assert!(net.outputs().is_empty());
+    net.modify(&s, activation(GNB_TEID, GNB.ip()));
+    assert_eq!(net.outputs().len(), 1);
+}
