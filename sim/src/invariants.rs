@@ -8,7 +8,8 @@ use crate::Sim;
 const CHECKED_PHONES_MAX: usize = 64;
 
 impl Sim {
-    /// Checks the core as a whole. Each step does it while the core has few phones.
+    /// Checks the core as a whole. Each step does it while the core has few phones; with many, each step looks at those that
+    /// changed.
     ///
     /// # Panics
     /// Where something does not hold.
@@ -44,7 +45,8 @@ impl Sim {
         assert!(strangers as usize <= used);
     }
 
-    pub(crate) fn check(&self) {
+    pub(crate) fn check(&mut self) {
+        self.check_changed();
         if self.terminals.len() <= CHECKED_PHONES_MAX {
             self.check_invariants();
         }

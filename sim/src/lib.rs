@@ -6,14 +6,18 @@
 
 #![forbid(unsafe_code)]
 
+mod country;
 mod faults;
 mod home;
 mod invariants;
 mod night;
 mod record;
 mod rng;
+mod schedule;
+mod traffic;
+mod watch;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,18 +25,22 @@ use std::time::Duration;
 use whimbrel_control::config::Config;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Command as CoreCommand, PhoneEvent, PhoneId, Prf, RanEvent};
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, STmsi};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
 use whimbrel_resilience::{Cta, Input, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::Upf;
 
+pub use country::{Country, Plan};
 pub use faults::Faults;
 pub use home::{Home, default_config, phone_config, upf_config};
 pub use night::{gnb_config, morning, night, registered};
 pub use record::{Recorded, Recorder};
 pub use rng::Rng;
+use schedule::{Schedule, Whom};
+pub use watch::Tally;
+use watch::Watch;
 
 /// A gNB of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,6 +86,8 @@ struct Terminal {
     ordered: Instant,
     /// Out of reach: it hears no paging.
     away: bool,
+    /// Under which it camps, to be found when it is paged.
+    s_tmsi: Option<STmsi>,
     events: Vec<(Instant, ue::Event)>,
 }
 
@@ -88,6 +98,7 @@ const EPOCH: Instant = Instant(1_793_700_000_000_000);
 pub struct Sim {
     now: Instant,
     rng: Rng,
+    config: Arc<Config>,
     faults: Faults,
     upf_state: UpfState,
     /// Every N2 message of the core since it was asked for.
@@ -95,7 +106,14 @@ pub struct Sim {
     cta: Cta<Home, (Prf, u64), Recorder>,
     upf: Upf,
     nodes: Vec<Node>,
+    by_association: BTreeMap<AssociationId, GnbIndex>,
     terminals: Vec<Terminal>,
+    by_s_tmsi: BTreeSet<(STmsi, UeIndex)>,
+    /// When phones and gNBs want a tick.
+    schedule: Schedule,
+    watch: Watch,
+    /// What happens is not kept: a long simulation would fill the memory.
+    quiet: bool,
     travelling: BTreeMap<(Instant, u64), Travelling>,
     sequence: u64,
     associations: u32,
@@ -122,14 +140,20 @@ impl Sim {
         let upf = Upf::new(upf_config(rng.draw()), EPOCH).expect("the default UPF configuration holds");
         let mut sim = Self {
             now: EPOCH,
-            cta: Cta::new(config, directory, Home::default(), entropy, Recorder::default(), EPOCH),
+            cta: Cta::new(config.clone(), directory, Home::default(), entropy, Recorder::default(), EPOCH),
             rng,
+            config,
             faults,
             upf_state: UpfState::Answering,
             tap: None,
             upf,
             nodes: Vec::new(),
+            by_association: BTreeMap::new(),
             terminals: Vec::new(),
+            by_s_tmsi: BTreeSet::new(),
+            schedule: Schedule::default(),
+            watch: Watch::default(),
+            quiet: false,
             travelling: BTreeMap::new(),
             sequence: 0,
             associations: 0,
@@ -195,6 +219,7 @@ impl Sim {
             connection: 0,
             ordered: self.now,
             away: false,
+            s_tmsi: None,
             events: Vec::new(),
         };
         self.terminals.push(terminal);
@@ -206,6 +231,7 @@ impl Sim {
     /// The gNB's association ends, and a new one begins: it was restarted, with or without its phones.
     pub fn restart_gnb(&mut self, index: GnbIndex) {
         if let Some(association) = self.nodes[index.0].association.take() {
+            self.by_association.remove(&association);
             self.core(Input::AssociationDown(association));
         }
         self.gnb(index, gnb::Input::AssociationDown);
@@ -216,6 +242,7 @@ impl Sim {
         let association = AssociationId(self.associations);
         self.associations += 1;
         self.nodes[index.0].association = Some(association);
+        self.by_association.insert(association, index);
         self.core(Input::AssociationUp { association, outbound_streams: 16 });
         self.gnb(index, gnb::Input::AssociationUp { streams: 16 });
     }
@@ -236,6 +263,39 @@ impl Sim {
         self.gnb(self.terminals[index.0].gnb, gnb::Input::Release(phone, cause));
     }
 
+    /// A phone goes to another cell, without handover: a connection that it has is lost, and its gNB finds out.
+    pub fn move_ue(&mut self, index: UeIndex, to: GnbIndex) {
+        if self.terminals[index.0].gnb == to {
+            return;
+        }
+        let connected = self.terminals[index.0].ue.is_connected();
+        let from = std::mem::replace(&mut self.terminals[index.0].gnb, to);
+        self.terminals[index.0].connection += 1;
+        if connected {
+            let phone = whimbrel_ran::PhoneId(index.0 as u32);
+            let cause = whimbrel_ngap::ie::CauseRadioNetwork::RadioConnectionWithUeLost;
+            self.gnb(from, gnb::Input::Release(phone, cause.into()));
+            self.ue(index, ue::Input::Radio(Down::Released));
+        }
+        let tai = self.nodes[to.0].gnb.config().tai();
+        self.ue(index, ue::Input::Cell(tai));
+    }
+
+    /// Keeps no events from now on, and no inputs: what a long simulation could not hold. They are counted still.
+    pub fn quieten(&mut self) {
+        self.quiet = true;
+    }
+
+    /// How many inputs the core's phones had.
+    pub fn inputs(&mut self) -> u64 {
+        self.cta.inspect().inputs()
+    }
+
+    /// What was counted since the beginning.
+    pub fn tally(&self) -> &Tally {
+        &self.watch.tally
+    }
+
     /// Has the core do something with a phone.
     pub fn order(&mut self, phone: PhoneId, command: CoreCommand) {
         self.core(Input::Command(phone, command));
@@ -250,6 +310,36 @@ impl Sim {
     pub fn restart_upf(&mut self) {
         let config = upf_config(self.rng.draw());
         self.upf = Upf::new(config, self.now).expect("the default UPF configuration holds");
+    }
+
+    /// The core starts anew: it knows its subscribers, and nothing of its phones and gNBs.
+    pub fn restart_core(&mut self) {
+        let config = self.config.clone();
+        let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
+        let home = std::mem::take(self.cta.subscribers());
+        let recorder = self.cta.inspect().anew();
+        let entropy = (Prf::new(&self.rng.octets()), 0);
+        self.cta = Cta::new(config, directory, home, entropy, recorder, self.now);
+        self.watch.anew();
+        self.by_association.clear();
+        for i in 0..self.nodes.len() {
+            self.nodes[i].association = None;
+            self.gnb(GnbIndex(i), gnb::Input::AssociationDown);
+        }
+        self.core(Input::Tick);
+        for i in 0..self.nodes.len() {
+            self.connect(GnbIndex(i));
+        }
+    }
+
+    /// Free IPv4 addresses and IPv6 prefixes of a data network of the UPF.
+    pub fn free_addresses(&self, dn: u8) -> Option<(u64, u64)> {
+        self.upf.c.free_addresses(whimbrel_user::DnIndex(dn))
+    }
+
+    /// Where a phone camps.
+    pub fn camps_at(&self, index: UeIndex) -> GnbIndex {
+        self.terminals[index.0].gnb
     }
 
     /// A PFCP message of the UPF, made by hand.
@@ -274,7 +364,8 @@ impl Sim {
 
     /// The core takes a new version of its configuration.
     pub fn configure(&mut self, config: Config) {
-        self.cta.configure(Arc::new(config));
+        self.config = Arc::new(config);
+        self.cta.configure(self.config.clone());
     }
 
     /// Octets from a gNB's association, as they are.
@@ -333,10 +424,9 @@ impl Sim {
 
     fn next_event(&self) -> Option<Instant> {
         let travelling = self.travelling.first_key_value().map(|((at, _), _)| *at);
-        let ues = self.terminals.iter().filter_map(|t| t.ue.next_deadline());
-        let gnbs = self.nodes.iter().filter_map(|n| n.gnb.next_deadline());
         let core = Some(self.cta.next_deadline()).filter(|&t| t != Instant::FAR_FUTURE);
-        let all = ues.chain(gnbs).chain(travelling).chain(core).chain(self.upf.next_deadline());
+        let all =
+            self.schedule.next().into_iter().chain(travelling).chain(core).chain(self.upf.next_deadline());
         all.min().map(|at| at.max(self.now))
     }
 
@@ -348,14 +438,10 @@ impl Sim {
             let Some((_, message)) = self.travelling.pop_first() else { break };
             self.arrive(message);
         }
-        for i in 0..self.terminals.len() {
-            if self.terminals[i].ue.next_deadline().is_some_and(|t| t <= at) {
-                self.ue(UeIndex(i), ue::Input::Tick);
-            }
-        }
-        for i in 0..self.nodes.len() {
-            if self.nodes[i].gnb.next_deadline().is_some_and(|t| t <= at) {
-                self.gnb(GnbIndex(i), gnb::Input::Tick);
+        for whom in self.schedule.due(at) {
+            match whom {
+                Whom::Ue(i) => self.ue(i, ue::Input::Tick),
+                Whom::Gnb(i) => self.gnb(i, gnb::Input::Tick),
             }
         }
         if self.cta.next_deadline() <= at {
@@ -406,19 +492,20 @@ impl Sim {
 
     fn core_out(&mut self, out: CoreOutbox) {
         let now = self.now;
-        self.events.extend(out.events.into_iter().map(|e| (now, e)));
-        self.ran_events.extend(out.ran_events);
+        self.watch.tally(&out.events);
+        if !self.quiet {
+            self.events.extend(out.events.into_iter().map(|e| (now, e)));
+            self.ran_events.extend(out.ran_events);
+        }
         for (association, stream, octets) in out.ngap {
             if let Some(tap) = &mut self.tap {
                 tap.push(whimbrel_ngap::Message::decode(&octets).expect("the core writes what can be read"));
             }
-            let Some(i) = self.nodes.iter().position(|n| n.association == Some(association)) else {
-                continue;
-            };
-            let node = &mut self.nodes[i];
+            let Some(&gnb) = self.by_association.get(&association) else { continue };
+            let node = &mut self.nodes[gnb.0];
             node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
             let at = node.ordered;
-            self.send(at, Travelling::ToGnb { gnb: GnbIndex(i), association, stream, octets });
+            self.send(at, Travelling::ToGnb { gnb, association, stream, octets });
         }
         for octets in out.pfcp {
             if self.upf_state == UpfState::Silent {
@@ -441,7 +528,9 @@ impl Sim {
 
     fn gnb(&mut self, index: GnbIndex, input: gnb::Input<'_>) {
         let mut out = Outbox::new();
-        self.nodes[index.0].gnb.handle(self.now, input, &mut out);
+        let node = &mut self.nodes[index.0];
+        node.gnb.handle(self.now, input, &mut out);
+        self.schedule.set(Whom::Gnb(index), node.gnb.next_deadline());
         for output in out.drain() {
             match output {
                 gnb::Output::Ngap { stream, octets } => {
@@ -457,18 +546,30 @@ impl Sim {
                     }
                     self.send(at, Travelling::ToCore { association, stream, octets });
                 }
-                gnb::Output::Radio(phone, down) => self.down(UeIndex(phone.0 as usize), down),
-                gnb::Output::Page(s_tmsi) => {
-                    for i in 0..self.terminals.len() {
-                        if self.terminals[i].gnb == index
-                            && !self.terminals[i].away
-                            && self.terminals[i].ue.s_tmsi() == Some(s_tmsi)
-                        {
-                            self.ue(UeIndex(i), ue::Input::Paged);
-                        }
+                // One that has moved on hears its former gNB no more.
+                gnb::Output::Radio(phone, down) if self.terminals[phone.0 as usize].gnb == index => {
+                    self.down(UeIndex(phone.0 as usize), down);
+                }
+                gnb::Output::Radio(..) => {}
+                gnb::Output::Page(s_tmsi) => self.page(index, s_tmsi),
+                gnb::Output::Event(event) => {
+                    if let gnb::Event::Violation { .. } = event {
+                        self.watch.violations += 1;
+                    }
+                    if !self.quiet {
+                        self.gnb_events.push((index, event));
                     }
                 }
-                gnb::Output::Event(event) => self.gnb_events.push((index, event)),
+            }
+        }
+    }
+
+    fn page(&mut self, gnb: GnbIndex, s_tmsi: STmsi) {
+        let named = self.by_s_tmsi.range((s_tmsi, UeIndex(0))..=(s_tmsi, UeIndex(usize::MAX)));
+        for ue in named.map(|&(_, ue)| ue).collect::<Vec<_>>() {
+            let terminal = &self.terminals[ue.0];
+            if terminal.gnb == gnb && !terminal.away {
+                self.ue(ue, ue::Input::Paged);
             }
         }
     }
@@ -484,11 +585,26 @@ impl Sim {
 
     fn ue(&mut self, index: UeIndex, input: ue::Input) {
         let mut out = Outbox::new();
-        self.terminals[index.0].ue.handle(self.now, input, &mut out);
+        let terminal = &mut self.terminals[index.0];
+        terminal.ue.handle(self.now, input, &mut out);
+        self.schedule.set(Whom::Ue(index), terminal.ue.next_deadline());
+        let s_tmsi = terminal.ue.s_tmsi();
+        if s_tmsi != terminal.s_tmsi {
+            let before = std::mem::replace(&mut terminal.s_tmsi, s_tmsi);
+            before.map(|t| self.by_s_tmsi.remove(&(t, index)));
+            s_tmsi.map(|t| self.by_s_tmsi.insert((t, index)));
+        }
         for output in out.drain() {
             match output {
                 ue::Output::Radio(up) => self.up(index, up),
-                ue::Output::Event(event) => self.terminals[index.0].events.push((self.now, event)),
+                ue::Output::Event(event) => {
+                    if let ue::Event::Violation(_) = event {
+                        self.watch.violations += 1;
+                    }
+                    if !self.quiet {
+                        self.terminals[index.0].events.push((self.now, event));
+                    }
+                }
             }
         }
     }

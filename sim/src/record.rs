@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Batch, Disposition, Envelope, Phone, PhoneId, Shard};
+use whimbrel_control::{Batch, Disposition, Effect, Envelope, Output, Phone, PhoneId, Shard};
 use whimbrel_resilience::Inspect;
 
 /// One input, and what it led to.
@@ -30,6 +30,8 @@ pub struct Recorder {
     inputs: u64,
     /// The newest downlink NAS COUNT of each phone.
     counts: BTreeMap<PhoneId, u32>,
+    /// Phones with an input since they were last asked for.
+    touched: Vec<PhoneId>,
 }
 
 impl Inspect for Recorder {
@@ -37,6 +39,7 @@ impl Inspect for Recorder {
         let digest = batch.digest();
         self.digest = self.digest.rotate_left(7) ^ digest;
         self.inputs += 1;
+        self.touched.push(envelope.phone);
         self.check_counts(envelope.phone, batch);
         if self.on {
             let ended = matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
@@ -47,15 +50,30 @@ impl Inspect for Recorder {
 }
 
 impl Recorder {
-    /// TS 33.501 §6.4.3.1: a downlink COUNT is used once under its keys. New keys begin at zero.
+    /// TS 33.501 §6.4.3.1: a downlink COUNT is used once under its keys. It begins anew with a message under new keys,
+    /// SECURITY MODE COMMAND, and with no other (TS 24.501 §9.3.1: security header type 3).
     fn check_counts(&mut self, phone: PhoneId, batch: &Batch) {
-        for count in batch.outputs.iter().filter_map(|o| o.downlink_count) {
+        for output in &batch.outputs {
+            let Some(count) = output.downlink_count else { continue };
             let before = self.counts.insert(phone, count);
-            assert!(
-                count == 0 || before.is_none_or(|b| b < count),
-                "{phone:?} used COUNT {count} after {before:?}"
-            );
+            let grows = before.is_none_or(|b| b < count);
+            assert!(grows || new_keys(output), "{phone:?} used COUNT {count} after {before:?}");
         }
+    }
+
+    /// The phones that had an input since the last call.
+    pub(crate) fn touched(&mut self) -> Vec<PhoneId> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// What goes on when the core begins anew: the digest and the number of inputs.
+    pub(crate) fn anew(&mut self) -> Self {
+        Self { digest: self.digest, inputs: self.inputs, on: self.on, ..Self::default() }
+    }
+
+    /// The phone is gone.
+    pub(crate) fn ended(&mut self, phone: PhoneId) {
+        self.counts.remove(&phone);
     }
 
     /// A digest of everything that the core did: the same seed gives the same.
@@ -101,6 +119,12 @@ impl Recorder {
         }
         runs
     }
+}
+
+/// Whether the output holds a NAS message that is integrity protected with a new security context.
+fn new_keys(output: &Output) -> bool {
+    let Effect::N2 { octets, .. } = &output.effect else { return false };
+    octets.windows(2).any(|w| w == [0x7e, 3])
 }
 
 fn rerun(shard: &mut Shard, recorded: &Recorded, i: usize) {

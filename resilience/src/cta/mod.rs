@@ -15,7 +15,7 @@ use whimbrel_control::{
     AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Event, OutputId, Payload,
     Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard,
 };
-use whimbrel_ids::{Instant, RanUeNgapId, Supi, Tai};
+use whimbrel_ids::{Instant, RanUeNgapId, Supi, Tai, Tmsi};
 use whimbrel_ngap::ie::{CauseMisc, ResetType, TriggeringMessage, UeAssociatedLogicalNgConnectionItem};
 use whimbrel_ngap::{Message, Peek};
 
@@ -189,6 +189,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// The phone of a subscriber that is registered.
     pub fn find(&self, supi: Supi) -> Option<PhoneId> {
         self.directory.registered(supi)
+    }
+
+    /// The phone in the slot that a 5G-TMSI of ours leads to.
+    pub fn find_tmsi(&self, tmsi: Tmsi) -> Option<PhoneId> {
+        self.slots.by_tmsi(tmsi)
     }
 
     /// Whether the UPF answers.

@@ -111,6 +111,11 @@ impl UpfC {
         self.sessions.len()
     }
 
+    /// The sessions: our name of each, and the SMF's.
+    pub fn sessions(&self) -> impl Iterator<Item = (Seid, Seid)> {
+        self.sessions.iter().map(|(id, s)| (id.seid(), s.cp_f_seid.seid))
+    }
+
     /// SMFs with an association.
     pub fn associations(&self) -> impl Iterator<Item = (&NodeId, SocketAddr)> {
         self.associations.iter().map(|(node, a)| (node, a.peer))

@@ -158,6 +158,15 @@ impl Sessions {
         }
     }
 
+    /// All sessions.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
+        let all = self.slots.iter().enumerate();
+        all.filter_map(|(i, s)| {
+            let s = s.as_deref()?;
+            Some((SessionId { index: i as u32, generation: s.generation }, s))
+        })
+    }
+
     /// The sessions of one association.
     pub(super) fn of(&self, association: u32) -> Vec<SessionId> {
         let all = self.slots.iter().enumerate();

@@ -1,0 +1,273 @@
+//! A country: hundreds of gNBs, thousands of phones that move and do what phones do, and everything that can go wrong.
+//!
+//! [`Country::run`] is the life of it, [`Country::evening`] heals the network, has everyone register, sees that every path leads
+//! where its phone is, and then has everyone leave: nothing may be left over. The invariants hold after every step.
+
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use whimbrel_control::Command as CoreCommand;
+use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
+use whimbrel_nas::ie::PduSessionType;
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
+use whimbrel_ran::gnb::{self, GnbConfig};
+use whimbrel_ran::ue::{Command, MmState, SessionRequest};
+
+use crate::{Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
+
+/// How large a country is, and how bad its days.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// gNBs, in rows of [`Plan::WIDTH`].
+    pub gnbs: u32,
+    /// Phones.
+    pub phones: u32,
+    /// Tracking areas: as many gNBs each. More than a registration area holds, or nobody would ever have to tell.
+    pub areas: u32,
+    /// What the radio loses, repeats and reorders.
+    pub faults: Faults,
+    /// Mean time between two wishes of a phone.
+    pub pace: Duration,
+    /// Mean time between two failures of a node; none at all if zero.
+    pub trouble: Duration,
+}
+
+impl Plan {
+    /// gNBs of a row: those to the left and right and in the next rows are neighbours.
+    const WIDTH: usize = 16;
+
+    /// Two hundred gNBs and two thousand phones on bad days.
+    pub fn country() -> Self {
+        let faults = Faults {
+            lost_per_mille: 20,
+            repeated_per_mille: 20,
+            reordered_per_mille: 20,
+            first_repeated_per_mille: 10,
+            radio_latency_micros: (2_000, 80_000),
+            ..Faults::default()
+        };
+        Self {
+            gnbs: 200,
+            phones: 2000,
+            areas: 40,
+            faults,
+            pace: Duration::from_secs(20),
+            trouble: Duration::from_secs(45),
+        }
+    }
+
+    /// As bad, and small enough for a build without optimisation.
+    pub fn county() -> Self {
+        Self { gnbs: 24, phones: 80, areas: 24, ..Self::country() }
+    }
+}
+
+/// A country and its agenda.
+pub struct Country {
+    /// The network.
+    pub net: Sim,
+    plan: Plan,
+    rng: Rng,
+    /// When which phone wants something.
+    agenda: BTreeSet<(Instant, UeIndex)>,
+    next_trouble: Instant,
+    /// What the UPF gave away of its addresses before anyone came.
+    free: Vec<Option<(u64, u64)>>,
+}
+
+impl Country {
+    /// A country in which everyone is switched off.
+    pub fn new(seed: u64, plan: Plan) -> Self {
+        let mut config = default_config();
+        config.amf.tacs = (1..=plan.areas).map(tac).collect();
+        let mut net = Sim::with(seed, config, plan.faults);
+        net.quieten();
+        let mut rng = Rng::new(seed ^ 0xc0_0171);
+        let gnbs: Vec<_> = (0..plan.gnbs).map(|n| net.add_gnb(gnb_config(n, &plan))).collect();
+        net.advance(Duration::from_secs(1));
+        let mut agenda = BTreeSet::new();
+        for n in 0..plan.phones {
+            let home = gnbs[rng.below(gnbs.len() as u64) as usize];
+            let ue = net.add_ue(home, phone_config(n));
+            agenda.insert((net.now() + wait(&mut rng, plan.pace), ue));
+        }
+        let next_trouble =
+            if plan.trouble.is_zero() { Instant::FAR_FUTURE } else { net.now() + plan.trouble };
+        let free = free(&net);
+        Self { net, plan, rng, agenda, next_trouble, free }
+    }
+
+    /// Lives for so long.
+    pub fn run(&mut self, time: Duration) {
+        let until = self.net.now() + time;
+        while let Some((at, ue)) = self.agenda.first().copied().filter(|(at, _)| *at <= until) {
+            if self.next_trouble <= at {
+                self.until(self.next_trouble);
+                self.trouble();
+                self.next_trouble = self.net.now() + wait(&mut self.rng, self.plan.trouble);
+                continue;
+            }
+            self.agenda.pop_first();
+            self.until(at);
+            self.wish(ue);
+            self.agenda.insert((at + wait(&mut self.rng, self.plan.pace), ue));
+        }
+        self.until(until);
+    }
+
+    fn until(&mut self, at: Instant) {
+        self.net.advance(at.since(self.net.now()));
+    }
+
+    /// A phone does something that it can do as it is.
+    fn wish(&mut self, ue: UeIndex) {
+        let phone = self.net.ue_ref(ue);
+        let sessions: Vec<_> = phone.sessions().map(|s| s.id).collect();
+        let some = sessions.get(self.rng.below(sessions.len() as u64) as usize).copied();
+        match (phone.state(), phone.is_connected(), self.rng.below(100)) {
+            (MmState::Deregistered, _, 0..85) => self.net.command(ue, Command::Register),
+            (_, _, 0..3) => self.net.command(ue, Command::Deregister { switch_off: self.rng.chance(500) }),
+            (_, false, 3..35) => self.move_on(ue),
+            (_, true, 3..8) => self.move_on(ue), // out of reach, without handover
+            (MmState::Registered, false, 35..60) => self.net.command(ue, Command::ServiceRequest),
+            (MmState::Registered, true, 8..50) => {
+                self.net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
+            }
+            (MmState::Registered, _, 60..75) if sessions.len() < 3 => {
+                let request =
+                    SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
+                self.net.command(ue, Command::EstablishSession(request));
+            }
+            (MmState::Registered, _, 75..80) => {
+                if let Some(id) = some {
+                    self.net.command(ue, Command::ReleaseSession(id));
+                }
+            }
+            (MmState::Registered, _, 80..95) => {
+                if let Some(id) = some {
+                    self.net.downlink(ue, id);
+                }
+            }
+            (MmState::Registered, _, 95..98) => self.net.command(ue, Command::PeriodicRegistration),
+            (MmState::Registered, _, 98) => self.net.command(ue, Command::Register),
+            (MmState::Registered, _, 99) => {
+                let supi = self.net.ue_ref(ue).config().supi;
+                if let Some(id) = self.net.cta().find(supi) {
+                    self.net.order(id, CoreCommand::Deregister);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// To a cell beside its own.
+    fn move_on(&mut self, ue: UeIndex) {
+        let here = self.net.camps_at(ue).0;
+        let step = [1, self.plan.gnbs as usize - 1, Plan::WIDTH, self.plan.gnbs as usize - Plan::WIDTH];
+        let there = (here + step[self.rng.below(4) as usize]) % self.plan.gnbs as usize;
+        self.net.move_ue(ue, GnbIndex(there));
+    }
+
+    /// A node fails, or the UPF gets better.
+    fn trouble(&mut self) {
+        let gnb = GnbIndex(self.rng.below(self.plan.gnbs.into()) as usize);
+        match self.rng.below(100) {
+            0..45 => self.net.restart_gnb(gnb),
+            45..65 => self.net.gnb_input(gnb, gnb::Input::Reset),
+            65..70 => self.net.restart_upf(),
+            70..75 => self.outage(UpfState::Silent),
+            75..80 => self.outage(UpfState::Mute),
+            80 => self.net.restart_core(),
+            _ => {}
+        }
+    }
+
+    /// The UPF is away for a while: shorter and longer than the SMF's patience.
+    fn outage(&mut self, state: UpfState) {
+        self.net.set_upf(state);
+        let time = Duration::from_millis(self.rng.below(30_000));
+        self.net.advance(time);
+        self.net.set_upf(UpfState::Answering);
+    }
+
+    /// The network heals; everyone is there, everyone's packets arrive, and when everyone has left nothing is left over.
+    ///
+    /// # Panics
+    /// If not.
+    pub fn evening(&mut self) {
+        self.net.set_faults(Faults::default());
+        self.net.set_upf(UpfState::Answering);
+        self.everyone_registers();
+        for i in 0..self.net.ues() {
+            let ue = UeIndex(i);
+            let ids: Vec<_> = self.net.ue_ref(ue).sessions().map(|s| s.id).collect();
+            for id in ids {
+                self.net.check_path(ue, id);
+            }
+        }
+        self.net.advance(Duration::from_secs(60));
+        self.net.check_user_plane();
+        self.everyone_leaves();
+        assert_eq!(self.net.tally().faults, 0, "no phone's machine panicked");
+    }
+
+    /// Phones that were refused service for a while come again by their own timers; the longest is T3502.
+    fn everyone_registers(&mut self) {
+        for _ in 0..4 {
+            for i in 0..self.net.ues() {
+                let ue = UeIndex(i);
+                if !crate::registered(&self.net, ue) {
+                    self.net.command(ue, Command::Register);
+                }
+            }
+            self.net.advance(Duration::from_secs(900));
+        }
+        for i in 0..self.net.ues() {
+            let ue = UeIndex(i);
+            assert!(
+                crate::registered(&self.net, ue),
+                "{ue:?} does not come back: {:?}",
+                self.net.ue_ref(ue).state()
+            );
+        }
+        self.net.check_user_plane();
+    }
+
+    fn everyone_leaves(&mut self) {
+        for i in 0..self.net.ues() {
+            self.net.command(UeIndex(i), Command::Deregister { switch_off: i % 2 == 0 });
+        }
+        self.net.advance(Duration::from_secs(600));
+        assert_eq!(self.net.cta().phones().count(), 0, "a phone that has left is known still");
+        assert_eq!(self.net.cta().occupancy(), (0, 0), "a slot is taken still");
+        assert_eq!(self.net.upf_sessions(), 0, "a session is left over at the UPF");
+        assert_eq!(free(&self.net), self.free, "an address is taken still");
+        self.net.check_nothing_held();
+        for i in 0..self.net.gnbs() {
+            assert_eq!(self.net.gnb_ref(GnbIndex(i)).contexts(), 0, "gNB {i} has a context still");
+        }
+    }
+}
+
+/// From half to one and a half times the mean.
+fn wait(rng: &mut Rng, mean: Duration) -> Duration {
+    let micros = mean.as_micros() as u64;
+    Duration::from_micros(micros / 2 + rng.below(micros + 1))
+}
+
+fn free(net: &Sim) -> Vec<Option<(u64, u64)>> {
+    (0..2).map(|dn| net.free_addresses(dn)).collect()
+}
+
+fn tac(n: u32) -> Tac {
+    Tac::new(n).expect("24 bits")
+}
+
+/// The `n`th gNB: so many in a row share a tracking area.
+fn gnb_config(n: u32, plan: &Plan) -> GnbConfig {
+    let id = GlobalGnbId::new(PlmnId::TEST, n, 28).expect("28 bits");
+    let area = 1 + n * plan.areas / plan.gnbs.max(1);
+    let address = Ipv4Addr::from_bits(Ipv4Addr::new(10, 200, 0, 1).to_bits() + n);
+    GnbConfig::new(id, tac(area), vec![SNssai::sst(1)], address.into())
+}

@@ -1,0 +1,231 @@
+//! What holds after every step, kept up to date: each look costs as much as what changed.
+//!
+//! [`Watch`] knows what every phone holds that no other may hold, and compares it anew after each input of that phone.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use whimbrel_control::event::Deregistered;
+use whimbrel_control::{Event, Phone, PhoneEvent, PhoneId};
+use whimbrel_ids::{AmfUeNgapId, Dnn, Seid, Supi, Teid, Tmsi};
+
+use crate::Sim;
+
+/// What is of one phone alone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Own {
+    Tmsi(Tmsi),
+    Ipv4(Dnn, Ipv4Addr),
+    Ipv6(Dnn, Ipv6Addr),
+    Connection(AmfUeNgapId),
+    Registered(Supi),
+    CpSeid(Seid),
+    UpSeid(Seid),
+    Teid(Teid),
+}
+
+/// What a phone held after its last input.
+#[derive(Debug, Default)]
+struct Held {
+    own: Vec<Own>,
+    /// Octets of each session, uplink and downlink, by the SMF's name of it.
+    usage: Vec<(Seid, (u64, u64))>,
+}
+
+/// Counts since the beginning.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Procedures that ended well.
+    pub completed: BTreeMap<String, u64>,
+    /// Procedures that were refused or failed.
+    pub refused: BTreeMap<String, u64>,
+    /// Messages sent again because no answer came.
+    pub repeated: u64,
+    /// Phones that were deregistered without their asking.
+    pub deregistered: u64,
+    /// Phones' machines that panicked.
+    pub faults: u64,
+}
+
+impl Tally {
+    /// Procedures that ended, one way or the other.
+    pub fn procedures(&self) -> u64 {
+        self.completed.values().chain(self.refused.values()).sum()
+    }
+
+    /// Adds the counts of another simulation.
+    pub fn add(&mut self, other: &Tally) {
+        for (mine, theirs) in [(&mut self.completed, &other.completed), (&mut self.refused, &other.refused)] {
+            for (name, count) in theirs {
+                *mine.entry(name.clone()).or_default() += count;
+            }
+        }
+        self.repeated += other.repeated;
+        self.deregistered += other.deregistered;
+        self.faults += other.faults;
+    }
+}
+
+/// Keeps an eye on the core.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    held: BTreeMap<PhoneId, Held>,
+    owners: BTreeMap<Own, PhoneId>,
+    /// Phones whose end was told, but not by an input that ended well.
+    buried: Vec<PhoneId>,
+    pub(crate) tally: Tally,
+    /// Breaches of the standard that phones and gNBs saw in the core. In a network that loses messages some are due.
+    pub(crate) violations: u64,
+}
+
+impl Watch {
+    pub(crate) fn tally(&mut self, events: &[PhoneEvent]) {
+        for event in events {
+            match &event.event {
+                Event::Completed { procedure, .. } => {
+                    *self.tally.completed.entry(format!("{procedure:?}")).or_default() += 1
+                }
+                Event::Refused { procedure, .. } => {
+                    *self.tally.refused.entry(format!("{procedure:?}")).or_default() += 1
+                }
+                Event::Repeated(_) => self.tally.repeated += 1,
+                Event::Deregistered { why, .. } => {
+                    self.tally.deregistered += 1;
+                    if *why == Deregistered::Fault {
+                        self.tally.faults += 1;
+                        self.buried.push(event.phone);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives up what `id` held; what it holds now is noted afterwards, so that two phones may pass something on in one step.
+    fn forget(&mut self, id: PhoneId) -> Option<Held> {
+        let held = self.held.remove(&id)?;
+        for own in &held.own {
+            self.owners.remove(own);
+        }
+        Some(held)
+    }
+
+    fn note(&mut self, phone: &Phone, before: Option<Held>) {
+        let held = Held { own: own(phone), usage: usage(phone) };
+        for own in &held.own {
+            if let Some(other) = self.owners.insert(own.clone(), phone.id) {
+                panic!("{:?} has {own:?}, which {other:?} has too", phone.id);
+            }
+        }
+        for (seid, now) in &held.usage {
+            let then = before.iter().flat_map(|b| &b.usage).find(|(s, _)| s == seid);
+            let grows = then.is_none_or(|(_, then)| then.0 <= now.0 && then.1 <= now.1);
+            assert!(grows, "{:?}: the usage of {seid:?} went from {then:?} to {now:?}", phone.id);
+        }
+        self.held.insert(phone.id, held);
+    }
+
+    /// The core has begun anew.
+    pub(crate) fn anew(&mut self) {
+        self.held.clear();
+        self.owners.clear();
+        self.buried.clear();
+    }
+
+    /// How many phones hold something.
+    pub(crate) fn phones(&self) -> usize {
+        self.held.len()
+    }
+}
+
+fn own(phone: &Phone) -> Vec<Own> {
+    let mut own = Vec::new();
+    own.extend([phone.amf.tmsi, phone.amf.former_tmsi].into_iter().flatten().map(Own::Tmsi));
+    own.extend(phone.amf.connection.as_ref().map(|c| Own::Connection(c.amf_ue_ngap_id)));
+    own.extend(phone.amf.supi.filter(|_| phone.amf.registered).map(Own::Registered));
+    for s in phone.sessions.values() {
+        own.push(Own::CpSeid(s.cp_seid));
+        // One that the UPF has lost is on its way out, and the UPF may give what was its to others.
+        let Some(up_seid) = s.up_seid else { continue };
+        own.push(Own::UpSeid(up_seid));
+        own.extend(s.ipv4.map(|a| Own::Ipv4(s.dnn.clone(), a)));
+        own.extend(s.ipv6.map(|p| Own::Ipv6(s.dnn.clone(), p)));
+        own.extend(s.n3.map(|t| Own::Teid(t.teid)));
+    }
+    own
+}
+
+fn usage(phone: &Phone) -> Vec<(Seid, (u64, u64))> {
+    phone.sessions.values().map(|s| (s.cp_seid, s.usage)).collect()
+}
+
+fn check(condition: bool, id: PhoneId, what: impl Debug) {
+    assert!(condition, "{id:?}: {what:?}");
+}
+
+impl Sim {
+    /// Looks at the phones that had an input since the last look.
+    pub(crate) fn check_changed(&mut self) {
+        let mut touched = self.cta.inspect().touched();
+        touched.append(&mut self.watch.buried);
+        touched.sort_unstable();
+        touched.dedup();
+        let before: Vec<_> = touched.iter().map(|&id| (id, self.watch.forget(id))).collect();
+        for (id, before) in before {
+            let Some(phone) = self.cta.phone(id) else {
+                self.cta.inspect().ended(id);
+                continue;
+            };
+            self.watch.note(phone, before);
+            self.check_phone(phone);
+        }
+        let (used, strangers) = self.cta.occupancy();
+        assert_eq!(used, self.watch.phones(), "a slot in use has its phone");
+        assert!(strangers as usize <= used, "strangers are phones");
+    }
+
+    /// What holds of one phone after each of its inputs.
+    fn check_phone(&self, phone: &Phone) {
+        let id = phone.id;
+        // A stranger that nothing is done for would stay for ever.
+        check(phone.amf.registered || !phone.is_idle(), id, "is neither registered nor registering");
+        // Somebody must look after every phone in the end.
+        let looked_after = phone.is_connected() || !phone.is_idle() || phone.amf.reachable_until.is_some();
+        check(looked_after, id, "would be kept for ever");
+        if phone.amf.registered {
+            let found = phone.amf.supi.and_then(|s| self.cta.find(s));
+            check(found.is_some(), id, "is registered here and unknown to the UDM");
+            let tmsi = phone.amf.tmsi.and_then(|t| self.cta.find_tmsi(t));
+            check(tmsi == Some(id), id, "is not found by its 5G-S-TMSI");
+        }
+    }
+
+    /// Nobody holds anything.
+    ///
+    /// # Panics
+    /// If somebody does.
+    pub fn check_nothing_held(&self) {
+        assert!(self.watch.held.is_empty() && self.watch.owners.is_empty(), "{:?}", self.watch.owners);
+    }
+
+    /// SMF and UPF have the same sessions: for a moment when nothing is under way on N4.
+    ///
+    /// # Panics
+    /// Where a session has an owner on one side alone.
+    pub fn check_user_plane(&self) {
+        let smf: BTreeMap<Seid, Seid> = self
+            .cta
+            .phones()
+            .flat_map(|p| p.sessions.values())
+            .filter_map(|s| Some((s.up_seid?, s.cp_seid)))
+            .collect();
+        let upf: BTreeMap<Seid, Seid> = self.upf.c.sessions().collect();
+        for (up, cp) in &smf {
+            assert_eq!(upf.get(up), Some(cp), "the UPF does not have the SMF's session {up:?}, {cp:?}");
+        }
+        for (up, cp) in &upf {
+            assert_eq!(smf.get(up), Some(cp), "nobody owns the UPF's session {up:?}, {cp:?}");
+        }
+    }
+}
