@@ -65,6 +65,10 @@ impl Observer {
                 let text = format!("It was deregistered: {why}.");
                 self.event(now, Level::Info, "deregistered", &shown(phone, subject), text);
             }
+            Event::SecurityCapabilitiesDiffer { subject } => {
+                self.console.metrics.add(Counter::CapabilitiesDiffer, 1);
+                warn!(subject = %self.logged(phone, subject), "a gNB has other security capabilities of the phone than the phone told");
+            }
             Event::Dropped { subject, why } => {
                 self.console.metrics.add(dropped_counter(*why), 1);
                 debug!(subject = %self.logged(phone, subject), ?why, "a message was dropped");
@@ -368,6 +372,7 @@ fn name_of(procedure: Procedure) -> ProcedureName {
         Procedure::ServiceRequest | Procedure::Paging => ProcedureName::ServiceRequest,
         Procedure::ConfigurationUpdate => ProcedureName::ConfigurationUpdate,
         Procedure::AnRelease => ProcedureName::AnRelease,
+        Procedure::PathSwitch => ProcedureName::PathSwitch,
         Procedure::PduSessionEstablishment => ProcedureName::PduSessionEstablishment,
         Procedure::PduSessionReleaseByUe => ProcedureName::PduSessionReleaseByUe,
         Procedure::PduSessionReleaseByNetwork => ProcedureName::PduSessionReleaseByNetwork,

@@ -6,9 +6,10 @@
 use whimbrel_nas::ie::{MmCause, MobileIdentity, RegistrationKind};
 use whimbrel_nas::mm::{Message, MmStatus};
 use whimbrel_ngap::ie::{Cause, CauseNas};
+use whimbrel_ngap::msg::PathSwitchRequest;
 
 use crate::amf::{self, Received, Security};
-use crate::envelope::{Command, Payload};
+use crate::envelope::{AssociationId, Command, Payload};
 use crate::event::{Deregistered, Dropped, Event};
 use crate::input::Input;
 use crate::shard::{Lane, Procedure, Ue};
@@ -55,9 +56,7 @@ fn tick(ue: Ue) {
 fn obey(ue: Ue, command: Command) {
     match command {
         Command::ConnectionLost(association) => {
-            if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.association == association)) {
-                amf::lost(ue);
-            }
+            amf::association_lost(ue, association);
         }
         // The UDM has the subscriber elsewhere already: there is nothing to deregister there.
         Command::Superseded => {
@@ -149,6 +148,12 @@ pub(crate) fn mm(ue: Ue, received: Received) {
         | Message::Notification(_)
         | Message::DlNasTransport(_) => incompatible(ue, protected),
     }
+}
+
+/// A gNB says that the phone is at its cell (TS 38.413 §8.4.4). A handover that still runs is over with that: the phone is not
+/// where it was being taken to. A connection that is being released stays so: the check of the path switch refuses.
+pub(crate) fn path_switch_requested(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
+    amf::switch_path(ue, association, m);
 }
 
 /// The gNB wants the connection gone (TS 23.502 §4.2.6 step 1b). It does not wait for what runs over it.

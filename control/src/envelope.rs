@@ -164,6 +164,8 @@ pub struct Batch {
     pub tmsi_taken: bool,
     /// The association on which the phone now has a connection.
     pub connected: Option<AssociationId>,
+    /// The association of the gNB that takes the phone over, while that is not certain.
+    pub target: Option<AssociationId>,
     /// The phone passed authentication: it counts no more among the strangers.
     pub authenticated: bool,
     /// What the aggregator does with the phone after this input.

@@ -50,6 +50,12 @@ pub enum Event {
         /// Why.
         why: Deregistered,
     },
+    /// A gNB to which the phone came has other security capabilities of it than it gave us: somebody may have tried to bid
+    /// them down (TS 33.501 §6.7.3.1).
+    SecurityCapabilitiesDiffer {
+        /// Whose.
+        subject: Subject,
+    },
     /// A message was dropped.
     Dropped {
         /// Whose.

@@ -3,6 +3,7 @@
 use whimbrel_nas::{mm, sm};
 use whimbrel_ngap::Message;
 
+use crate::envelope::OutputId;
 use crate::smf::N2Outcome;
 use crate::udm;
 
@@ -19,8 +20,8 @@ pub(crate) enum Input {
     ContextSetUp,
     /// This session's part of an NGAP message, with its transfer octets.
     N2Sm(N2Outcome, Vec<u8>),
-    /// The UPF's answer; `None`: it did not answer.
-    Pfcp(Option<Box<whimbrel_pfcp::Message>>),
+    /// The UPF's answer to this request; `None`: it did not answer.
+    Pfcp(OutputId, Option<Box<whimbrel_pfcp::Message>>),
     /// The UDM's answer.
     Udm(Box<udm::Answer>),
 }

@@ -7,6 +7,7 @@ use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai,
 use whimbrel_nas::ie::{NgKsi, UeSecurityCapability};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
+use crate::amf::{NextHop, Target};
 use crate::envelope::{AssociationId, Batch, PhoneId, Subject};
 use crate::shard::Lanes;
 use crate::smf::SmContext;
@@ -71,6 +72,10 @@ pub struct AmfContext {
     pub(crate) k_amf: Option<KAmf>,
     /// Its name.
     pub(crate) ng_ksi: Option<NgKsi>,
+    /// The chain of keys of the radio.
+    pub(crate) next_hop: Option<Box<NextHop>>,
+    /// The gNB that takes the phone over, while that is not certain.
+    pub target: Option<Box<Target>>,
     /// The uplink COUNT that K_gNB is derived with (TS 33.501 §6.8.1.2.2).
     pub(crate) as_count: Option<NasCount>,
 }
@@ -135,6 +140,7 @@ impl Phone {
     pub(crate) fn conclude(&self, batch: &mut Batch) {
         batch.idle = self.lanes.idle();
         batch.connected = self.amf.connection.as_ref().map(|c| c.association);
+        batch.target = self.amf.target.as_ref().map(|t| t.association);
         let own = [self.lanes.next_deadline(), self.amf.reachable_until, self.amf.connection_until];
         batch.next_deadline = own.into_iter().flatten().min();
     }

@@ -29,6 +29,12 @@ impl Sim {
             if let Some(c) = &phone.amf.connection {
                 assert!(connections.insert(c.amf_ue_ngap_id), "{id:?} shares an AMF UE NGAP ID");
             }
+            if let Some(t) = &phone.amf.target {
+                let own = phone.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == t.amf_ue_ngap_id);
+                assert!(own || connections.insert(t.amf_ue_ngap_id), "{id:?} shares an AMF UE NGAP ID");
+                let stands = self.cta().ran_nodes().is_set_up(t.association);
+                assert!(stands, "{id:?} is handed over to a gNB that is gone");
+            }
             // A stranger that nothing is done for would stay for ever.
             assert!(phone.amf.registered || !phone.is_idle(), "{id:?} is neither registered nor registering");
             // Somebody must look after every phone in the end.

@@ -30,7 +30,7 @@ use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
 use whimbrel_resilience::{Cta, Input, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
-use whimbrel_user::Upf;
+use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
 pub use country::{Country, Plan};
 pub use faults::Faults;
@@ -76,6 +76,8 @@ struct Node {
     association: Option<AssociationId>,
     /// Messages arrive in order: not before this.
     ordered: Instant,
+    /// What the core has sent it since a test took it over.
+    by_hand: Option<Vec<whimbrel_ngap::Message>>,
 }
 
 struct Terminal {
@@ -205,9 +207,26 @@ impl Sim {
     pub fn add_gnb(&mut self, config: gnb::GnbConfig) -> GnbIndex {
         let index = GnbIndex(self.nodes.len());
         let gnb = gnb::Gnb::new(config);
-        self.nodes.push(Node { gnb, association: None, ordered: self.now });
+        self.nodes.push(Node { gnb, association: None, ordered: self.now, by_hand: None });
         self.connect(index);
         index
+    }
+
+    /// A gNB is driven by hand from now on: it answers nothing by itself, and what the core sends it is kept for [`Sim::heard`].
+    pub fn take_over(&mut self, index: GnbIndex) {
+        self.nodes[index.0].by_hand = Some(Vec::new());
+    }
+
+    /// Takes what the core has sent to a gNB that is driven by hand.
+    pub fn heard(&mut self, index: GnbIndex) -> Vec<whimbrel_ngap::Message> {
+        self.nodes[index.0].by_hand.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// A gNB's association ends and none follows.
+    pub fn disconnect(&mut self, index: GnbIndex) {
+        if let Some(association) = self.nodes[index.0].association.take() {
+            self.core(Input::AssociationDown(association));
+        }
     }
 
     /// A phone that camps at a gNB, with a subscription.
@@ -345,6 +364,27 @@ impl Sim {
     /// A PFCP message of the UPF, made by hand.
     pub fn inject_pfcp(&mut self, octets: &[u8]) {
         self.core(Input::Pfcp(octets));
+    }
+
+    /// A packet reaches the UPF: all that it sends because of it, in order, its own packets of before first.
+    pub fn packet(&mut self, origin: Origin, octets: &[u8]) -> Vec<(Destination, Vec<u8>)> {
+        let mut sent = self.upf_sent();
+        let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
+        self.upf.u.burst(self.now, &mut slots);
+        sent.extend(self.upf_sent());
+        let [slot] = slots;
+        if let Verdict::Send(to) = slot.verdict {
+            sent.push((to, slot.packet.octets().to_vec()));
+        }
+        let mut out = whimbrel_user::Outbox::default();
+        self.upf.settle(self.now, &mut out);
+        self.n4(out);
+        sent
+    }
+
+    /// What the UPF has sent of its own: buffered packets, end markers.
+    pub fn upf_sent(&mut self) -> Vec<(Destination, Vec<u8>)> {
+        std::iter::from_fn(|| self.upf.u.next_output()).map(|(to, p)| (to, p.octets().to_vec())).collect()
     }
 
     /// Keeps what the core sends on N2 from now on.
@@ -527,6 +567,12 @@ impl Sim {
     }
 
     fn gnb(&mut self, index: GnbIndex, input: gnb::Input<'_>) {
+        if let Some(heard) = &mut self.nodes[index.0].by_hand {
+            if let gnb::Input::Ngap { octets, .. } = input {
+                heard.push(whimbrel_ngap::Message::decode(octets).expect("the core writes what can be read"));
+            }
+            return;
+        }
         let mut out = Outbox::new();
         let node = &mut self.nodes[index.0];
         node.gnb.handle(self.now, input, &mut out);

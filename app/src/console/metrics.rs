@@ -66,6 +66,7 @@ places! {
         ServiceRequest "service_request" "Service request (TS 23.502 §4.2.3.2)",
         ConfigurationUpdate "configuration_update" "UE configuration update (TS 23.502 §4.2.4.2)",
         AnRelease "an_release" "AN release (TS 23.502 §4.2.6)",
+        PathSwitch "path_switch" "Xn handover (TS 23.502 §4.9.1.2)",
         PduSessionEstablishment "pdu_session_establishment" "PDU session establishment (TS 23.502 §4.3.2.2.1)",
         PduSessionReleaseByUe "pdu_session_release_by_ue" "PDU session release by the phone (TS 23.502 §4.3.4.2)",
         PduSessionReleaseByNetwork "pdu_session_release_by_network" "PDU session release by the network (TS 23.502 §4.3.4.2)",
@@ -94,6 +95,7 @@ metrics! {
         DroppedDuplicate "whimbrel_nas_dropped_duplicate_total" "Dropped: repeats a message being worked on",
         DroppedUnserved "whimbrel_nas_dropped_unserved_total" "Dropped: payload that is not served here",
         DroppedLate "whimbrel_nas_dropped_late_total" "Dropped: an answer that came too late",
+        CapabilitiesDiffer "whimbrel_ue_security_capabilities_differ_total" "Path switches whose gNB had other security capabilities than the phone told",
         ApiRequests "whimbrel_api_requests_total" "Requests to the API",
         ApiRefused "whimbrel_api_refused_total" "Requests that the API refused",
     }

@@ -2,15 +2,15 @@
 //!
 //! TS 38.413 §8.6 (NAS transport), §10.6 (messages that name the wrong phone), TS 23.502 §4.2.6 (release).
 
-use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
+use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, Tai};
 use whimbrel_nas::mm;
 use whimbrel_ngap::ie::{
     Cause, CauseNas, CauseProtocol, CauseRadioNetwork, UeAggregateMaximumBitRate, UeNgapIdPair, UeNgapIds,
     UserLocationInformation,
 };
 use whimbrel_ngap::msg::{
-    DownlinkNasTransport, ErrorIndication, HandoverPreparationFailure, InitialUeMessage, PathSwitchRequest,
-    PathSwitchRequestFailure, UeContextReleaseCommand,
+    DownlinkNasTransport, ErrorIndication, HandoverPreparationFailure, InitialUeMessage,
+    UeContextReleaseCommand, UplinkNasTransport,
 };
 use whimbrel_ngap::{Message, peek};
 
@@ -18,6 +18,7 @@ use super::an_release;
 use super::context_setup::context_answered;
 use super::nas::{self, First, Security};
 use super::ran_node::error_indication;
+use super::target;
 use crate::collision;
 use crate::envelope::{AssociationId, Disposition, Effect};
 use crate::event::{Dropped, Event};
@@ -116,8 +117,10 @@ pub(crate) fn lost(ue: Ue) {
 }
 
 fn detach(ue: Ue) {
+    target::abandon(ue);
     ue.with(|p| {
         p.amf.connection = None;
+        p.amf.next_hop = None;
         p.amf.connection_until = None;
         p.lanes.interrupt(Lane::Mobility, Interrupt::ConnectionLost);
         for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
@@ -130,13 +133,18 @@ fn detach(ue: Ue) {
     smf::deactivate_all(ue);
 }
 
-/// Notes where the phone is.
-pub(crate) fn locate(ue: Ue, location: &UserLocationInformation) {
-    let tai = match location {
+/// The tracking area that a gNB tells.
+pub(crate) fn location(location: &UserLocationInformation) -> Option<Tai> {
+    match location {
         UserLocationInformation::UserLocationInformationNr(nr) => Some(nr.tai),
         UserLocationInformation::UserLocationInformationEutra(eutra) => Some(eutra.tai),
         _ => None,
-    };
+    }
+}
+
+/// Notes where the phone is.
+pub(crate) fn locate(ue: Ue, told: &UserLocationInformation) {
+    let tai = location(told);
     if tai.is_some() {
         ue.with(|p| p.amf.tai = tai);
     }
@@ -155,32 +163,69 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8]) {
             return;
         }
     };
-    if let Some(cause) = mismatch(ue, association, ids) {
-        // Those that end a connection, or are errors themselves, get no answer (TS 38.413 §10.6).
-        if !matches!(message, Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_)) {
-            let mut answer = error_indication(cause);
-            (answer.amf_ue_ngap_id, answer.ran_ue_ngap_id) = (ids.map(|i| i.0), ids.and_then(|i| i.1));
-            emit(ue, association, &answer.into(), None);
-        }
-        if cause == CauseRadioNetwork::InconsistentRemoteUeNgapId {
-            lost(ue); // both sides let go of a connection whose names they do not agree on (§10.6)
-        }
-        return;
+    // Its sender has no connection of this phone yet: it names another's.
+    if let Message::PathSwitchRequest(m) = message {
+        return collision::path_switch_requested(ue, association, Box::new(m));
     }
-    dispatch(ue, message);
+    match side(ue, association, ids) {
+        Ok(Side::Serving) => dispatch(ue, message),
+        Ok(Side::Target) => target::received(ue, message),
+        Err(cause) => {
+            // Those that end a connection, or are errors themselves, get no answer (TS 38.413 §10.6).
+            let silent =
+                matches!(message, Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_));
+            if let Some((amf_id, ran_id)) = ids
+                && !silent
+            {
+                refuse_names(ue, association, cause, amf_id, ran_id);
+            }
+            if cause == CauseRadioNetwork::InconsistentRemoteUeNgapId {
+                lost(ue); // both sides let go of a connection whose names they do not agree on (§10.6)
+            }
+        }
+    }
 }
 
-/// Whether a message belongs to this connection: the association, both identities (TS 38.413 §10.6).
-fn mismatch(
+/// ERROR INDICATION for a message whose names are not those of any connection of the phone (TS 38.413 §10.6).
+pub(crate) fn refuse_names(
+    ue: Ue,
+    association: AssociationId,
+    cause: CauseRadioNetwork,
+    amf_id: AmfUeNgapId,
+    ran_id: Option<RanUeNgapId>,
+) {
+    let mut answer = error_indication(cause);
+    (answer.amf_ue_ngap_id, answer.ran_ue_ngap_id) = (Some(amf_id), ran_id);
+    emit(ue, association, &answer.into(), None);
+}
+
+/// Which of the phone's two gNBs a message came from.
+enum Side {
+    Serving,
+    /// The one that takes the phone over.
+    Target,
+}
+
+/// The connection that a message belongs to: its association, both identities (TS 38.413 §10.6).
+fn side(
     ue: Ue,
     association: AssociationId,
     ids: Option<(AmfUeNgapId, Option<RanUeNgapId>)>,
-) -> Option<CauseRadioNetwork> {
-    ue.with(|p| match (&p.amf.connection, ids) {
-        (Some(c), Some((amf, ran))) if c.association == association && c.amf_ue_ngap_id == amf => (ran
-            .is_some_and(|ran| ran != c.ran_ue_ngap_id))
-        .then_some(CauseRadioNetwork::InconsistentRemoteUeNgapId),
-        _ => Some(CauseRadioNetwork::UnknownLocalUeNgapId),
+) -> Result<Side, CauseRadioNetwork> {
+    let (amf, ran) = ids.ok_or(CauseRadioNetwork::UnknownLocalUeNgapId)?;
+    ue.with(|p| {
+        let of_target = p.amf.target.as_ref().is_some_and(|t| {
+            let named = ran.is_none_or(|ran| t.ran_ue_ngap_id.is_none_or(|known| known == ran));
+            t.association == association && t.amf_ue_ngap_id == amf && named
+        });
+        let serving =
+            p.amf.connection.as_ref().filter(|c| c.association == association && c.amf_ue_ngap_id == amf);
+        match serving {
+            _ if of_target => Ok(Side::Target),
+            Some(c) if ran.is_none_or(|ran| ran == c.ran_ue_ngap_id) => Ok(Side::Serving),
+            Some(_) => Err(CauseRadioNetwork::InconsistentRemoteUeNgapId),
+            None => Err(CauseRadioNetwork::UnknownLocalUeNgapId),
+        }
     })
 }
 
@@ -190,18 +235,7 @@ const RADIO_CAPABILITY_OCTETS_MAX: usize = 16 * 9000;
 
 fn dispatch(ue: Ue, message: Message) {
     match message {
-        Message::UplinkNasTransport(m) => {
-            if let Some(location) = &m.user_location_information {
-                locate(ue, location);
-            }
-            match nas::receive(ue, &m.nas_pdu) {
-                Ok(received) => collision::mm(ue, received),
-                Err(why) => {
-                    let subject = ue.with(|p| p.subject());
-                    ue.event(Event::Dropped { subject, why });
-                }
-            }
-        }
+        Message::UplinkNasTransport(m) => uplink_nas(ue, m),
         Message::UeContextReleaseRequest(m) => collision::release_requested(ue, m.cause),
         Message::UeRadioCapabilityInfoIndication(m) => {
             if m.ue_radio_capability.len() <= RADIO_CAPABILITY_OCTETS_MAX {
@@ -242,7 +276,6 @@ fn dispatch(ue: Ue, message: Message) {
             let failure = HandoverPreparationFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, cause.into());
             send(ue, &failure.into(), None);
         }
-        Message::PathSwitchRequest(m) => path_switch_refused(ue, &m),
         Message::LocationReport(_)
         | Message::LocationReportingFailureIndication(_)
         | Message::RrcInactiveTransitionReport(_)
@@ -256,10 +289,18 @@ fn dispatch(ue: Ue, message: Message) {
     }
 }
 
-/// Xn handover is not served yet; the gNB keeps the phone where the path is (TS 38.413 §8.4.4.3).
-fn path_switch_refused(ue: Ue, m: &PathSwitchRequest) {
-    let failure = PathSwitchRequestFailure::new(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id);
-    send(ue, &failure.into(), None);
+/// UPLINK NAS TRANSPORT (TS 38.413 §8.6.3).
+pub(crate) fn uplink_nas(ue: Ue, m: UplinkNasTransport) {
+    if let Some(location) = &m.user_location_information {
+        locate(ue, location);
+    }
+    match nas::receive(ue, &m.nas_pdu) {
+        Ok(received) => collision::mm(ue, received),
+        Err(why) => {
+            let subject = ue.with(|p| p.subject());
+            ue.event(Event::Dropped { subject, why });
+        }
+    }
 }
 
 /// To the procedure that awaits it; one that a session's setup caused is awaited by nobody but the sessions in it.
@@ -296,7 +337,7 @@ pub(crate) fn send(ue: Ue, message: &Message, downlink_count: Option<u32>) {
     }
 }
 
-fn emit(ue: Ue, association: AssociationId, message: &Message, downlink_count: Option<u32>) {
+pub(crate) fn emit(ue: Ue, association: AssociationId, message: &Message, downlink_count: Option<u32>) {
     let mut octets = Vec::with_capacity(128);
     message.encode(&mut octets);
     ue.emit(Effect::N2 { association, octets }, downlink_count);

@@ -5,13 +5,14 @@ use whimbrel_nas::{mm, sm};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
     Cause, CauseNas, PduSessionResourceItem, PduSessionResourceSetupItemCxtReq,
-    PduSessionResourceSetupItemSuReq, SecurityKey, UeSecurityCapabilities,
+    PduSessionResourceSetupItemSuReq, SecurityKey,
 };
 use whimbrel_ngap::msg::{
     InitialContextSetupRequest, PduSessionResourceReleaseCommand, PduSessionResourceSetupRequest,
 };
 use whimbrel_ngap::transfer::PduSessionResourceReleaseCommandTransfer;
 
+use super::as_security::{begin_chain, ue_security_capabilities};
 use super::connection::{ids, send, send_nas, ue_ambr};
 use super::nas::{Security, protect};
 use super::nas_transport::n1_sm;
@@ -144,13 +145,9 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
     let (amf_id, ran_id) = ids(ue)?;
     let (allowed, capabilities, key) = ue.with(|p| {
         let capability = p.amf.ue_security_capability.as_ref()?;
+        let capabilities = ue_security_capabilities(capability);
         let k_gnb = p.amf.k_amf.as_ref()?.k_gnb(p.amf.as_count.unwrap_or_default());
-        let capabilities = UeSecurityCapabilities::new(
-            shifted(capability.nea()),
-            shifted(capability.nia()),
-            shifted(capability.eea()),
-            shifted(capability.eia()),
-        );
+        begin_chain(&mut p.amf, &k_gnb);
         Some((p.amf.allowed_nssai.clone(), capabilities, SecurityKey(*k_gnb.octets())))
     })?;
     let mut m =
@@ -205,11 +202,6 @@ fn nas_pdu(ue: Ue, message: Option<&mm::Message>) -> (Option<Vec<u8>>, Option<u3
         Some((pdu, count)) => (Some(pdu), count),
         None => (None, None),
     }
-}
-
-/// NAS counts algorithm 0 in its map, NGAP begins at algorithm 1 (TS 38.413 §9.3.1.86).
-fn shifted(map: u8) -> u16 {
-    u16::from(map << 1) << 8
 }
 
 /// IMEISV as 16 digits of 4 bits, the last four digits of the serial number set to ones (TS 38.413 §9.3.1.54).

@@ -1,6 +1,7 @@
 //! The access and mobility management function (TS 23.501 §6.2.1): one file a procedure.
 
 mod an_release;
+mod as_security;
 mod authentication;
 mod configuration_update;
 mod connection;
@@ -11,22 +12,28 @@ mod identification;
 mod nas;
 mod nas_transport;
 mod paging;
+mod path_switch;
 mod ran_node;
 mod registration;
 mod security_mode;
 mod service_request;
+mod target;
 mod udm_client;
 
 pub use connection::{overloaded, release_of, unknown_local_id};
 pub use ran_node::{RanNode, RanNodes, RanOutput, reset_acknowledge};
+pub use target::Target;
 
 pub(crate) use an_release::start as release;
-pub(crate) use connection::{bits, ids, initial_ue_message, lost, out_of_state, send_nas, uplink};
+pub(crate) use as_security::NextHop;
+pub(crate) use connection::{bits, ids, initial_ue_message, out_of_state, send_nas, uplink};
 pub(crate) use context_setup::{n1_n2_message_transfer, release_session_resources};
 pub(crate) use deregistration::{by_network, by_ue, implicitly};
 pub(crate) use end::{dismiss, let_go_when_unused};
 pub(crate) use nas::{Received, Security};
 pub(crate) use nas_transport::{n1_sm, uplink as uplink_nas_transport};
 pub(crate) use paging::{downlink_data, page_if_awaited};
+pub(crate) use path_switch::start as switch_path;
 pub(crate) use registration::{settle_tmsi, start as register};
 pub(crate) use service_request::{reject_stranger, start as serve};
+pub(crate) use target::association_lost;

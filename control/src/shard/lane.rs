@@ -1,6 +1,6 @@
 //! Lanes: what of one phone may run at the same time, and what each awaits.
 //!
-//! A phone has one mobility lane and one lane per PDU session; each runs at most one procedure. Lanes are polled
+//! A phone has one mobility lane, one for its handover, and one per PDU session; each runs at most one procedure. Lanes are polled
 //! in their order here, so that the outputs of one input have one order everywhere.
 
 use whimbrel_ids::{Instant, PduSessionId};
@@ -13,6 +13,8 @@ use crate::input::Input;
 pub(crate) enum Lane {
     /// Registration, deregistration, service request and what else concerns the phone as a whole.
     Mobility,
+    /// The change of the gNB under a connected phone: what the phone as a whole is at goes on meanwhile.
+    Handover,
     /// What concerns one PDU session.
     Session(PduSessionId),
 }
@@ -34,6 +36,8 @@ pub enum Procedure {
     ConfigurationUpdate,
     /// TS 23.502 §4.2.6.
     AnRelease,
+    /// Xn handover: TS 23.502 §4.9.1.2.
+    PathSwitch,
     /// TS 23.502 §4.3.2.2.1.
     PduSessionEstablishment,
     /// TS 23.502 §4.3.4.2, requested by the phone.
@@ -68,8 +72,8 @@ struct Occupied {
     accepts: fn(&Input) -> bool,
     /// When the await ends without one.
     deadline: Option<Instant>,
-    /// The request whose answer it awaits.
-    answer: Option<OutputId>,
+    /// The requests whose answers it awaits: the first that comes ends the await.
+    answers: Vec<OutputId>,
     /// The procedure repeats its message while it awaits.
     repeats: bool,
     mail: Option<Result<Input, Interrupt>>,
@@ -105,7 +109,7 @@ impl Lanes {
             procedure,
             accepts: |_| false,
             deadline: None,
-            answer: None,
+            answers: Vec::new(),
             repeats: false,
             mail: None,
             fresh: true,
@@ -133,25 +137,25 @@ impl Lanes {
         lane: Lane,
         accepts: fn(&Input) -> bool,
         deadline: Option<Instant>,
-        answer: Option<OutputId>,
+        answers: Vec<OutputId>,
         repeats: bool,
     ) {
         let o = self.find(lane).expect("a procedure runs on its lane");
-        (o.accepts, o.deadline, o.answer, o.repeats) = (accepts, deadline, answer, repeats);
+        (o.accepts, o.deadline, o.answers, o.repeats) = (accepts, deadline, answers, repeats);
     }
 
     pub(super) fn take_mail(&mut self, lane: Lane) -> Option<Result<Input, Interrupt>> {
         let o = self.find(lane)?;
         let mail = o.mail.take()?;
         o.accepts = |_| false;
-        (o.deadline, o.answer, o.repeats) = (None, None, false);
+        (o.deadline, o.answers, o.repeats) = (None, Vec::new(), false);
         Some(mail)
     }
 
     /// Gives an input to the procedure on `lane` if it awaits it; else gives it back.
     pub(crate) fn deliver(&mut self, lane: Lane, input: Input) -> Result<(), Input> {
         match self.find(lane) {
-            Some(o) if o.mail.is_none() && o.answer.is_none() && (o.accepts)(&input) => {
+            Some(o) if o.mail.is_none() && o.answers.is_empty() && (o.accepts)(&input) => {
                 o.mail = Some(Ok(input));
                 Ok(())
             }
@@ -161,7 +165,7 @@ impl Lanes {
 
     /// Gives an answer to the lane that asked, if it still waits; else gives it back.
     pub(crate) fn answer(&mut self, to: OutputId, input: Input) -> Result<(), Input> {
-        match self.0.iter_mut().find(|o| o.answer == Some(to) && o.mail.is_none()) {
+        match self.0.iter_mut().find(|o| o.answers.contains(&to) && o.mail.is_none()) {
             Some(o) => {
                 o.mail = Some(Ok(input));
                 Ok(())

@@ -111,17 +111,22 @@ impl Ue {
 
     /// Awaits the next input that `accepts` names, at most for `patience`.
     pub(crate) fn receive(self, accepts: fn(&Input) -> bool, patience: Duration) -> Receive {
-        Receive { ue: self, accepts, patience, answer: None, repeats: false, armed: false }
+        Receive { ue: self, accepts, patience, answers: Vec::new(), repeats: false, armed: false }
     }
 
     /// Awaits the answer to a message that its sender repeats: a report that it was not delivered ends the await too.
     pub(crate) fn receive_repeating(self, accepts: fn(&Input) -> bool, patience: Duration) -> Receive {
-        Receive { ue: self, accepts, patience, answer: None, repeats: true, armed: false }
+        Receive { ue: self, accepts, patience, answers: Vec::new(), repeats: true, armed: false }
     }
 
     /// Awaits the answer to a request, at most for `patience`.
     pub(crate) fn answer(self, to: OutputId, patience: Duration) -> Receive {
-        Receive { ue: self, accepts: |_| false, patience, answer: Some(to), repeats: false, armed: false }
+        self.any_answer(vec![to], patience)
+    }
+
+    /// Awaits the next answer to one of several requests, at most for `patience`.
+    pub(crate) fn any_answer(self, to: Vec<OutputId>, patience: Duration) -> Receive {
+        Receive { ue: self, accepts: |_| false, patience, answers: to, repeats: false, armed: false }
     }
 }
 
@@ -131,7 +136,7 @@ pub(crate) struct Receive {
     ue: Ue,
     accepts: fn(&Input) -> bool,
     patience: Duration,
-    answer: Option<OutputId>,
+    answers: Vec<OutputId>,
     repeats: bool,
     armed: bool,
 }
@@ -144,7 +149,8 @@ impl Future for Receive {
         if !self.armed {
             self.armed = true;
             let deadline = Some(self.ue.now() + self.patience);
-            self.ue.with(|p| p.lanes.await_input(lane, self.accepts, deadline, self.answer, self.repeats));
+            let answers = std::mem::take(&mut self.answers);
+            self.ue.with(|p| p.lanes.await_input(lane, self.accepts, deadline, answers, self.repeats));
         }
         match self.ue.with(|p| p.lanes.take_mail(lane)) {
             Some(mail) => Poll::Ready(mail),

@@ -47,6 +47,8 @@ pub struct SmContext {
     pub up_seid: Option<Seid>,
     /// Where the gNB sends uplink packets.
     pub n3: Option<Tunnel>,
+    /// Where the gNB awaits downlink packets, while it does; a session at rest holds no memory for it.
+    pub an: Option<Box<Tunnel>>,
     /// Whether packets can flow.
     pub up: UpState,
     /// Downlink packets wait for a phone that is idle.
@@ -86,6 +88,16 @@ pub(super) const DEFAULT_QFI: Qfi = match Qfi::new(1) {
 };
 
 impl SmContext {
+    /// A gNB takes its packets at this tunnel.
+    pub(super) fn active_at(&mut self, an: Tunnel) {
+        (self.up, self.an, self.awaited) = (UpState::Active, Some(an.into()), false);
+    }
+
+    /// No gNB takes its packets.
+    pub(super) fn inactive(&mut self) {
+        (self.up, self.an) = (UpState::Inactive, None);
+    }
+
     /// The N2 SM information of a setup; `None` before the UPF has given its tunnel.
     pub(super) fn setup_request_transfer(
         &self,
@@ -108,7 +120,7 @@ impl SmContext {
     }
 
     /// TS 38.413 §9.3.1.27. The rate is told where integrity may be protected.
-    fn security_indication(&self, s: UpSecurity) -> SecurityIndication {
+    pub(super) fn security_indication(&self, s: UpSecurity) -> SecurityIndication {
         let integrity = match s.integrity {
             UpProtection::Required => IntegrityProtectionIndication::Required,
             UpProtection::Preferred => IntegrityProtectionIndication::Preferred,
@@ -149,7 +161,8 @@ impl SmContext {
     }
 }
 
-fn tunnel(t: Tunnel) -> UpTransportLayerInformation {
+/// A tunnel in the form of NGAP.
+pub(super) fn tunnel(t: Tunnel) -> UpTransportLayerInformation {
     let address = match t.address {
         IpAddr::V4(a) => TransportLayerAddress::V4(a),
         IpAddr::V6(a) => TransportLayerAddress::V6(a),

@@ -148,6 +148,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         cp_seid: ue.with(|p| p.id.seid(data.psi.value(), p.clock as u16)),
         up_seid: None,
         n3: None,
+        an: None,
         up: UpState::Establishing,
         awaited: false,
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,

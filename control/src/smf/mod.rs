@@ -6,6 +6,7 @@
 mod context;
 mod establishment;
 mod n4;
+mod path_switch;
 mod pco;
 mod release;
 mod up_connection;
@@ -25,6 +26,7 @@ pub use n4::{deletion, deletion_of_orphan, no_such_session};
 
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
 pub(crate) use n4::{answered, report};
+pub(crate) use path_switch::{Switched, not_switched, switch_paths};
 pub(crate) use release::{forget_all, release_all, release_locally, upf_restarted};
 pub(crate) use up_connection::{awaited, can_be_activated, deactivate_all, give_up_waiting, reactivate};
 

@@ -6,11 +6,11 @@ use whimbrel_ids::{PduSessionId, Seid};
 use whimbrel_pfcp::ie::{
     ApplyAction, BitRate, Cause, Choice, DestinationInterface, FSeid, FTeid, FarId, MeasurementMethod,
     NetworkInstance, OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId,
-    ReportingTriggers, SourceInterface, UeIpAddress, UrrId,
+    ReportingTriggers, SessionModificationFlags, SourceInterface, UeIpAddress, UrrId,
 };
 use whimbrel_pfcp::msg::{
     SessionDeletionRequest, SessionEstablishmentRequest, SessionEstablishmentResponse,
-    SessionModificationRequest, SessionReportResponse,
+    SessionModificationRequest, SessionModificationResponse, SessionReportResponse,
 };
 use whimbrel_pfcp::rule::{
     CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, UpdateFar,
@@ -157,6 +157,8 @@ fn refused(ue: Ue, psi: PduSessionId, cause: Cause) -> Refusal {
 pub(super) enum Downlink {
     /// To the gNB.
     To(Tunnel),
+    /// To another gNB; the last that goes to the former is an end marker (TS 29.281 §5.1, TS 23.501 §5.8.2.9).
+    SwitchTo(Tunnel),
     /// Nowhere.
     Discard,
     /// Into the buffer; the first of them is told (TS 23.502 §4.2.6 step 6a).
@@ -167,27 +169,73 @@ pub(super) enum Downlink {
 pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Result<(), End> {
     let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid));
     let seid = seid.ok_or(Refusal::Protocol("the session ended"))?;
+    let answer = ask(ue, Some(seid), modification(downlink).into()).await?;
+    modified(ue, psi, answer)?;
+    Ok(())
+}
+
+/// The request that leads a session's downlink packets elsewhere.
+fn modification(downlink: Downlink) -> SessionModificationRequest {
     let mut far = UpdateFar::new(DOWNLINK_FAR);
     match downlink {
-        Downlink::To(tunnel) => {
+        Downlink::To(tunnel) | Downlink::SwitchTo(tunnel) => {
             let mut parameters = UpdateForwardingParameters::new();
             parameters.destination_interface = Some(DestinationInterface::Access);
             parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(tunnel.teid, tunnel.address));
+            let end = matches!(downlink, Downlink::SwitchTo(_));
+            parameters.pfcpsmreq_flags = end.then_some(SessionModificationFlags::SNDEM);
             far.apply_action = Some(ApplyAction::FORW);
             far.update_forwarding_parameters = Some(parameters);
         }
         Downlink::Discard => far.apply_action = Some(ApplyAction::DROP),
         Downlink::Buffer => far.apply_action = Some(ApplyAction::BUFF | ApplyAction::NOCP),
     }
-    let request = SessionModificationRequest { update_fars: vec![far], ..Default::default() };
-    match ask(ue, Some(seid), request.into()).await? {
+    SessionModificationRequest { update_fars: vec![far], ..Default::default() }
+}
+
+fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionModificationResponse>, Refusal> {
+    match answer {
         Message::SessionModificationResponse(m) if m.cause == Cause::RequestAccepted => {
             count(ue, psi, &m.usage_reports);
-            Ok(())
+            Ok(m)
         }
-        Message::SessionModificationResponse(m) => Err(Refusal::Upf(Some(m.cause as u8)).into()),
-        _ => Err(Refusal::Upf(None).into()),
+        Message::SessionModificationResponse(m) => Err(Refusal::Upf(Some(m.cause as u8))),
+        _ => Err(Refusal::Upf(None)),
     }
+}
+
+/// Sends a modification whose answer is awaited with others ([`modifications_answered`]). `None`: the UPF does not have the
+/// session.
+pub(super) fn ask_modification(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Option<OutputId> {
+    let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid))?;
+    let octets = Message::from(modification(downlink)).to_octets(Some(seid), 0);
+    Some(ue.emit(Effect::N4 { octets }, None))
+}
+
+/// Awaits the answers to modifications that were sent at once, in whatever order they come.
+pub(super) async fn modifications_answered<T>(
+    ue: Ue,
+    mut asked: Vec<(PduSessionId, T, OutputId)>,
+) -> Result<Vec<(PduSessionId, T, Result<Box<SessionModificationResponse>, Refusal>)>, Interrupt> {
+    let mut answered = Vec::with_capacity(asked.len());
+    let until = ue.now() + ue.config().timers.guard;
+    while !asked.is_empty() {
+        let outstanding = asked.iter().map(|(_, _, request)| *request).collect();
+        match ue.any_answer(outstanding, until.since(ue.now())).await {
+            Ok(Input::Pfcp(to, message)) => {
+                let Some(at) = asked.iter().position(|(_, _, request)| *request == to) else { continue };
+                let (psi, of, _) = asked.remove(at);
+                let answer = message.ok_or(Refusal::Upf(None)).and_then(|m| modified(ue, psi, *m));
+                answered.push((psi, of, answer));
+            }
+            Ok(_) => {}
+            Err(Interrupt::TimedOut) => {
+                answered.extend(asked.drain(..).map(|(psi, of, _)| (psi, of, Err(Refusal::Upf(None)))));
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(answered)
 }
 
 /// N4 session release (TS 23.502 §4.4.1.4), and the end of the session here. Nothing waits for the answer: the
@@ -211,7 +259,7 @@ pub fn deletion(seid: Seid) -> Vec<u8> {
 async fn ask(ue: Ue, seid: Option<Seid>, request: Message) -> Result<Message, End> {
     let to = ue.emit(Effect::N4 { octets: request.to_octets(seid, 0) }, None);
     match ue.answer(to, ue.config().timers.guard).await {
-        Ok(Input::Pfcp(Some(m))) => Ok(*m),
+        Ok(Input::Pfcp(_, Some(m))) => Ok(*m),
         Ok(_) | Err(Interrupt::TimedOut) => Err(Refusal::Upf(None).into()),
         Err(other) => Err(other.into()),
     }
@@ -220,8 +268,8 @@ async fn ask(ue: Ue, seid: Option<Seid>, request: Message) -> Result<Message, En
 /// An answer of the UPF: to the lane that asked. If nobody waits any more, what it set up is taken down again.
 pub(crate) fn answered(ue: Ue, to: OutputId, octets: Option<&[u8]>) {
     let message = octets.and_then(|o| Frame::parse(o).ok()).and_then(|f| Message::parse(&f).ok());
-    let input = Input::Pfcp(message.map(Box::new));
-    let Err(Input::Pfcp(Some(message))) = ue.with(|p| p.lanes.answer(to, input)) else { return };
+    let input = Input::Pfcp(to, message.map(Box::new));
+    let Err(Input::Pfcp(_, Some(message))) = ue.with(|p| p.lanes.answer(to, input)) else { return };
     if let Some(seid) = set_up_in_vain(&message) {
         delete_at_upf(ue, seid);
     }
@@ -260,9 +308,22 @@ pub(crate) fn report(ue: Ue, psi: u8, octets: &[u8]) {
     if m.downlink_data_report.is_some() {
         amf::downlink_data(ue, psi);
     }
-    if m.error_indication_report.is_some() {
-        // The gNB does not know the tunnel: packets wait until the phone asks anew (TS 23.527 §5.3.3.1).
+    // The gNB does not know the tunnel: packets wait until the phone asks anew (TS 23.527 §5.3.3.1). A former gNB's tunnel,
+    // to which packets were still on their way, concerns nobody.
+    let current = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.an.as_deref().copied()));
+    if m.error_indication_report
+        .is_some_and(|r| r.remote_f_teids.iter().any(|f| current.is_some_and(|an| is(f, an))))
+    {
         super::up_connection::deactivate(ue.on(Lane::Session(psi)), psi);
+    }
+}
+
+/// Whether an F-TEID is this tunnel.
+fn is(f_teid: &FTeid, tunnel: Tunnel) -> bool {
+    match (*f_teid, tunnel.address) {
+        (FTeid::Given { teid, ipv4, .. }, IpAddr::V4(a)) => teid == tunnel.teid && ipv4 == Some(a),
+        (FTeid::Given { teid, ipv6, .. }, IpAddr::V6(a)) => teid == tunnel.teid && ipv6 == Some(a),
+        _ => false,
     }
 }
 

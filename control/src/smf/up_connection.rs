@@ -44,7 +44,7 @@ pub(super) async fn lead(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(
     modify(ue, psi, Downlink::To(tunnel)).await?;
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
-            (s.up, s.awaited) = (UpState::Active, false);
+            s.active_at(tunnel);
         }
         p.amf.connection_until = None;
     });
@@ -129,7 +129,7 @@ pub(crate) fn deactivate_all(ue: Ue) {
 pub(super) fn deactivate(ue: Ue, psi: PduSessionId) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
-            s.up = UpState::Inactive;
+            s.inactive();
         }
     });
     ue.start(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {

@@ -243,6 +243,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Some(Peek { amf_ue_ngap_id: Some(id), .. }) if self.ran.is_set_up(association) => {
                 match self.slots.by_amf_ue_ngap_id(id) {
                     Some(phone) => {
+                        if peek.is_some_and(|p| is_path_switch_request(&p)) {
+                            self.slots.asked_elsewhere(phone, association, stream);
+                        }
                         let octets = octets.into();
                         self.inbox.push_back((phone, Payload::Ngap { association, octets }));
                     }
@@ -511,7 +514,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
         let streams = self.streams.get(&association).copied().unwrap_or(1);
-        self.slots.stream(phone).min(streams.saturating_sub(1))
+        self.slots.stream(phone, association).min(streams.saturating_sub(1))
     }
 
     fn release(
@@ -526,7 +529,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.slots.tmsi_taken(phone);
         }
         let disposition = batch.disposition;
-        self.slots.note(phone, batch.connected, batch.authenticated, batch.next_deadline);
+        let associations = (batch.connected, batch.target);
         for (index, output) in (0u16..).zip(batch.outputs) {
             let to = OutputId { clock, index };
             match output.effect {
@@ -550,6 +553,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
             }
         }
+        // What leaves has its stream by what held before: an answer to a gNB that does not get the phone goes where it asked.
+        self.slots.note(phone, associations, batch.authenticated, batch.next_deadline);
         let on = self.slots.heard_on(phone);
         out.events.extend(batch.events.into_iter().map(|event| PhoneEvent { phone, on, event }));
         if disposition == Disposition::Ended {
@@ -561,6 +566,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
 fn is_initial_ue_message(peek: &Peek) -> bool {
     peek.procedure_code == 15 && peek.kind == TriggeringMessage::InitiatingMessage
+}
+
+fn is_path_switch_request(peek: &Peek) -> bool {
+    peek.procedure_code == 25 && peek.kind == TriggeringMessage::InitiatingMessage
 }
 
 fn send(association: AssociationId, stream: u16, message: &Message, out: &mut Outbox) {

@@ -17,10 +17,14 @@ pub(super) struct Entry {
     /// Not authenticated yet.
     stranger: bool,
     association: Option<AssociationId>,
+    /// The association of the gNB that takes it over.
+    target: Option<AssociationId>,
     /// Where its last message came from.
     heard_on: Option<AssociationId>,
     /// The stream of its connection: both directions keep to the one that the gNB chose (TS 38.412 §7).
     stream: u16,
+    /// The stream that a gNB without connection of this phone has chosen for it: it asks for the phone's path.
+    elsewhere: Option<(AssociationId, u16)>,
     clock: u64,
     time: Instant,
     deadline: Option<Instant>,
@@ -75,8 +79,10 @@ impl Slots {
                     used: false,
                     stranger: false,
                     association: None,
+                    target: None,
                     heard_on: None,
                     stream: 0,
+                    elsewhere: None,
                     clock: 0,
                     time: Instant::ZERO,
                     deadline: None,
@@ -88,7 +94,7 @@ impl Slots {
         e.used = true;
         e.stranger = true;
         e.generation = e.generation.wrapping_add(1);
-        (e.clock, e.association, e.heard_on) = (0, None, None);
+        (e.clock, e.association, e.target, e.heard_on, e.elsewhere) = (0, None, None, None, None);
         self.strangers += 1;
         Some(PhoneId { slot, generation: e.generation })
     }
@@ -97,7 +103,7 @@ impl Slots {
     pub(super) fn release(&mut self, phone: PhoneId) {
         let Some(e) = self.entry(phone) else { return };
         e.used = false;
-        e.association = None;
+        (e.association, e.target, e.elsewhere) = (None, None, None);
         let was_stranger = std::mem::take(&mut e.stranger);
         self.strangers -= u32::from(was_stranger);
         self.set_deadline(phone.slot, None);
@@ -155,9 +161,19 @@ impl Slots {
         self.entries.get(phone.slot as usize)?.heard_on
     }
 
-    /// The stream of the phone's connection.
-    pub(super) fn stream(&self, phone: PhoneId) -> u16 {
-        self.entries.get(phone.slot as usize).map_or(0, |e| e.stream)
+    /// A gNB that does not serve the phone asks for its path, on this stream.
+    pub(super) fn asked_elsewhere(&mut self, phone: PhoneId, association: AssociationId, stream: u16) {
+        if let Some(e) = self.entry(phone) {
+            e.elsewhere = Some((association, stream));
+        }
+    }
+
+    /// The stream of the phone's connection, or of the one that it may get, on an association.
+    pub(super) fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
+        self.entries.get(phone.slot as usize).map_or(0, |e| match e.elsewhere {
+            Some((of, stream)) if of == association && e.association != Some(association) => stream,
+            _ => e.stream,
+        })
     }
 
     /// The 5G-TMSI that this phone gets next.
@@ -185,12 +201,20 @@ impl Slots {
     pub(super) fn note(
         &mut self,
         phone: PhoneId,
-        association: Option<AssociationId>,
+        (association, target): (Option<AssociationId>, Option<AssociationId>),
         authenticated: bool,
         deadline: Option<Instant>,
     ) {
         let Some(e) = self.entry(phone) else { return };
-        e.association = association;
+        if e.association != association
+            && let Some((_, stream)) = e.elsewhere.filter(|(of, _)| Some(*of) == association)
+        {
+            e.stream = stream;
+        }
+        (e.association, e.target) = (association, target);
+        if target.is_none() {
+            e.elsewhere = None;
+        }
         if authenticated && std::mem::take(&mut e.stranger) {
             self.strangers -= 1;
         }
@@ -226,11 +250,11 @@ impl Slots {
         self.occupant(slot)
     }
 
-    /// The phones that have a connection on an association, in slot order.
+    /// The phones that have a connection on an association, or may get one, in slot order.
     pub(super) fn on(&self, association: AssociationId) -> Vec<PhoneId> {
         (0u32..)
             .zip(&self.entries)
-            .filter(|(_, e)| e.used && e.association == Some(association))
+            .filter(|(_, e)| e.used && (e.association == Some(association) || e.target == Some(association)))
             .map(|(slot, e)| PhoneId { slot, generation: e.generation })
             .collect()
     }
@@ -295,12 +319,32 @@ mod tests {
     fn deadlines_come_due_in_order_and_once() {
         let mut s = Slots::new(&[1; 16]);
         let (a, b) = (s.allocate(2).unwrap(), s.allocate(2).unwrap());
-        s.note(a, None, true, Some(Instant(20)));
-        s.note(b, None, true, Some(Instant(10)));
+        s.note(a, (None, None), true, Some(Instant(20)));
+        s.note(b, (None, None), true, Some(Instant(10)));
         assert_eq!(s.due(Instant(5)), None);
         assert_eq!(s.due(Instant(30)), Some(b));
         assert_eq!(s.due(Instant(30)), Some(a));
         assert_eq!(s.due(Instant(30)), None);
         assert_eq!(s.strangers(), 0);
+    }
+
+    #[test] // TS 38.412 §7: both directions keep to the stream that the gNB chose, also of a gNB to which the phone moves
+    fn the_stream_of_a_gnb_that_asks_for_the_phone() {
+        let mut s = Slots::new(&[1; 16]);
+        let a = s.allocate(1).unwrap();
+        let (source, target) = (AssociationId(1), AssociationId(2));
+        s.new_connection(a, 3);
+        s.note(a, (Some(source), None), true, None);
+        s.asked_elsewhere(a, target, 7);
+        assert_eq!((s.stream(a, source), s.stream(a, target)), (3, 7));
+        s.note(a, (Some(source), Some(target)), true, None);
+        assert_eq!((s.on(source), s.on(target)), (vec![a], vec![a]));
+        assert_eq!(s.stream(a, target), 7, "until it is decided");
+        s.note(a, (Some(target), None), true, None);
+        assert_eq!(s.stream(a, target), 7);
+        assert_eq!((s.on(source), s.on(target)), (vec![], vec![a]));
+        s.asked_elsewhere(a, source, 5);
+        s.note(a, (Some(target), None), true, None);
+        assert_eq!(s.stream(a, source), 7, "it was refused");
     }
 }

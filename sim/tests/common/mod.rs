@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
+pub(crate) mod by_hand;
+
 use std::time::Duration;
 
 use whimbrel_control::udm::{Ambr, Arp, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription};

@@ -1,0 +1,111 @@
+//! The radio's part of security: the chain of next hops, and what gNBs are told of the phone's algorithms.
+//!
+//! TS 33.501 §6.9.2.1.1 (key chaining), §6.7.3.1 (a path switch must not lower the algorithms).
+
+use whimbrel_nas::ie::{NgKsi, UeSecurityCapability};
+use whimbrel_ngap::ie::{NewSecurityContextInd, SecurityContext, SecurityKey, UeSecurityCapabilities};
+use whimbrel_security::{KGnb, Nh};
+
+use crate::phone::AmfContext;
+
+/// The next hop that the AMF keeps of a phone whose radio is secured, and its chaining count.
+#[derive(Clone, Debug)]
+pub(crate) struct NextHop {
+    nh: Nh,
+    /// NH chaining count: three bits (TS 38.413 §9.3.1.88).
+    ncc: u8,
+    /// Name of the K_AMF that the chain began with. The keys of the radio are those of another context if a newer one is
+    /// in force.
+    of: Option<NgKsi>,
+}
+
+/// What the next gNB derives its key from.
+pub(crate) struct Fresh {
+    /// {NH, NCC}.
+    pub(crate) context: SecurityContext,
+    /// The keys come from a K_AMF that the radio does not know yet.
+    pub(crate) new: Option<NewSecurityContextInd>,
+}
+
+/// A gNB gets its first K_gNB of this connection: the chain begins. K_gNB itself counts as NCC 0.
+pub(crate) fn begin_chain(amf: &mut AmfContext, k_gnb: &KGnb) {
+    let of = amf.ng_ksi;
+    amf.next_hop = amf.k_amf.as_ref().map(|k| NextHop { nh: k.first_nh(k_gnb), ncc: 1, of }.into());
+}
+
+/// A fresh {NH, NCC} for a gNB that takes the phone over (TS 33.501 §6.9.2.3.2, §6.9.2.3.3). `None`: the radio was never
+/// secured on this connection.
+///
+/// Where a newer K_AMF was taken into use since, the chain begins anew from it, and the gNB is told.
+pub(crate) fn advance_chain(amf: &mut AmfContext) -> Option<Fresh> {
+    let next = amf.next_hop.as_ref()?;
+    let k_amf = amf.k_amf.as_ref()?;
+    if next.of != amf.ng_ksi {
+        let k_gnb = k_amf.k_gnb(amf.as_count.unwrap_or_default());
+        begin_chain(amf, &k_gnb);
+        let context = SecurityContext::new(0, SecurityKey(*k_gnb.octets()));
+        return Some(Fresh { context, new: Some(NewSecurityContextInd::True) });
+    }
+    let nh = k_amf.next_nh(&next.nh);
+    let ncc = (next.ncc + 1) & 7;
+    let context = SecurityContext::new(ncc, SecurityKey(*nh.octets()));
+    amf.next_hop = Some(NextHop { nh, ncc, of: next.of }.into());
+    Some(Fresh { context, new: None })
+}
+
+/// The phone's algorithms in the form of NGAP. NAS counts algorithm 0 in its map, NGAP begins at algorithm 1
+/// (TS 38.413 §9.3.1.86).
+pub(crate) fn ue_security_capabilities(capability: &UeSecurityCapability) -> UeSecurityCapabilities {
+    let shifted = |map: u8| u16::from(map << 1) << 8;
+    UeSecurityCapabilities::new(
+        shifted(capability.nea()),
+        shifted(capability.nia()),
+        shifted(capability.eea()),
+        shifted(capability.eia()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whimbrel_security::{KAmf, NasCount};
+
+    fn secured() -> AmfContext {
+        let mut amf = AmfContext { k_amf: Some(KAmf::new([7; 32])), ..AmfContext::default() };
+        amf.ng_ksi = NgKsi::native(1);
+        let k_gnb = KAmf::new([7; 32]).k_gnb(NasCount::default());
+        begin_chain(&mut amf, &k_gnb);
+        amf
+    }
+
+    #[test] // TS 33.501 §6.9.2.1.1: the first NH is NCC 1 and stays here; each gNB gets the one after, as the phone derives it
+    fn the_chain_goes_on_step_by_step() {
+        let k_amf = KAmf::new([7; 32]);
+        let mut amf = secured();
+        let mut nh = k_amf.first_nh(&k_amf.k_gnb(NasCount::default()));
+        for step in 2..20u8 {
+            nh = k_amf.next_nh(&nh);
+            let fresh = advance_chain(&mut amf).unwrap();
+            assert_eq!(fresh.context.next_hop_chaining_count, step & 7);
+            assert_eq!(fresh.context.next_hop_nh.0, *nh.octets());
+            assert!(fresh.new.is_none());
+        }
+    }
+
+    #[test] // TS 33.501 §6.9.2.3.3: a K_AMF that the radio does not know yet begins the chain anew, and the gNB is told
+    fn a_new_k_amf_begins_a_new_chain() {
+        let mut amf = secured();
+        (amf.k_amf, amf.ng_ksi) = (Some(KAmf::new([9; 32])), NgKsi::native(2));
+        let fresh = advance_chain(&mut amf).unwrap();
+        let k_gnb = KAmf::new([9; 32]).k_gnb(NasCount::default());
+        assert_eq!((fresh.context.next_hop_chaining_count, fresh.new.is_some()), (0, true));
+        assert_eq!(fresh.context.next_hop_nh.0, *k_gnb.octets());
+        let fresh = advance_chain(&mut amf).unwrap();
+        assert_eq!((fresh.context.next_hop_chaining_count, fresh.new.is_some()), (2, false));
+    }
+
+    #[test]
+    fn a_radio_without_keys_has_no_chain() {
+        assert!(advance_chain(&mut AmfContext::default()).is_none());
+    }
+}

@@ -1,0 +1,192 @@
+//! Xn handover: TS 23.502 §4.9.1.2.2 (the UPF stays), TS 38.413 §8.4.4, TS 33.501 §6.7.3.1, §6.9.2.3.2.
+//!
+//! The phone is at the target already; its sessions' paths follow. Whatever is wrong with the request is found before anything
+//! changes, so that the phone's state stands as it was.
+
+use whimbrel_ids::Instant;
+use whimbrel_ngap::ie::{CauseRadioNetwork, PduSessionResourceItem};
+use whimbrel_ngap::msg::{PathSwitchRequest, PathSwitchRequestAcknowledge, PathSwitchRequestFailure};
+use whimbrel_ngap::transfer::PathSwitchRequestUnsuccessfulTransfer;
+
+use super::as_security::{advance_chain, ue_security_capabilities};
+use super::connection::{emit, locate, location, lost, refuse_names, send};
+use super::end;
+use super::target::{By, Target};
+use crate::envelope::AssociationId;
+use crate::event::{Dropped, Event};
+use crate::phone::Connection;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::smf::{self, Switched};
+
+/// Step 1b: the target names the phone by the identity that its source had for it.
+pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
+    let (amf_id, ran_id) = (m.source_amf_ue_ngap_id, m.ran_ue_ngap_id);
+    if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == amf_id)) {
+        return refuse_names(ue, association, CauseRadioNetwork::UnknownLocalUeNgapId, amf_id, Some(ran_id));
+    }
+    let target = Target {
+        association,
+        amf_ue_ngap_id: amf_id,
+        ran_ue_ngap_id: Some(ran_id),
+        source_lost: false,
+        by: By::PathSwitch(
+            m.pdu_session_resource_to_be_switched_dl_list.iter().map(|i| i.pdu_session_id).collect(),
+        ),
+    };
+    if ue.with(|p| p.amf.target.as_ref().is_some_and(|t| same(t, &target))) {
+        let subject = ue.with(|p| p.subject());
+        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it is being worked on
+    }
+    if let Err(refusal) = check(ue, &m) {
+        send_failure(ue, &target);
+        return refused(ue, refusal);
+    }
+    let ue = ue.on(Lane::Handover);
+    ue.start(Lane::Handover, Procedure::PathSwitch, async move {
+        let began = ue.now();
+        if let Err(refusal) = check(ue, &m) {
+            send_failure(ue, &target); // what this one took the place of has left nothing to switch
+            return refused(ue, refusal);
+        }
+        ue.with(|p| p.amf.target = Some(Box::new(target)));
+        match smf::switch_paths(ue, &m.pdu_session_resource_to_be_switched_dl_list).await {
+            Ok(switched) => {
+                if let Some(target) = ue.with(|p| p.amf.target.take()) {
+                    settle(ue, &m, *target, switched, began);
+                }
+            }
+            // Whoever else ends it has told the target.
+            Err(Interrupt::Superseded(_)) => {
+                if let Some(target) = ue.with(|p| p.amf.target.take()) {
+                    send_failure(ue, &target);
+                }
+            }
+            Err(_) => {}
+        }
+    });
+}
+
+fn same(a: &Target, b: &Target) -> bool {
+    a.association == b.association && a.ran_ue_ngap_id == b.ran_ue_ngap_id
+}
+
+/// What must hold before anything is touched.
+fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
+    let connection = |p: &mut crate::phone::Phone| {
+        p.amf
+            .connection
+            .as_ref()
+            .is_some_and(|c| c.context_set_up && c.amf_ue_ngap_id == m.source_amf_ue_ngap_id)
+    };
+    if !ue.with(connection) || ue.with(|p| p.amf.next_hop.is_none() || !p.amf.registered) {
+        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a phone that has no context at a gNB"));
+    }
+    if ue.with(|p| p.lanes.procedure(Lane::Mobility)) == Some(Procedure::AnRelease) {
+        return Err(Refusal::Protocol("PATH SWITCH REQUEST for a connection that is being released"));
+    }
+    // TS 38.413 §8.4.4.4: one session must not be named twice.
+    let list = &m.pdu_session_resource_to_be_switched_dl_list;
+    let twice = |(n, i): (usize, &PduSessionResourceItem)| {
+        list.iter().take(n).any(|before| before.pdu_session_id == i.pdu_session_id)
+    };
+    if list.iter().enumerate().any(twice) {
+        return Err(Refusal::Protocol("PATH SWITCH REQUEST names a PDU session twice"));
+    }
+    match m.user_location_information.as_ref().and_then(location) {
+        Some(tai) if !ue.config().amf.serves(tai) => Err(Refusal::TaiNotServed(tai)),
+        _ => Ok(()),
+    }
+}
+
+/// Steps 7 and 8: the UPF's answers are in.
+fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>, began: Instant) {
+    if !switched.iter().any(|s| s.transfer.is_ok()) {
+        send_failure(ue, &target);
+        refused(ue, Refusal::RadioFailure("none of its sessions' paths could be switched"));
+        if target.source_lost {
+            lost(ue);
+        }
+        return;
+    }
+    move_to(ue, m, &target);
+    acknowledge(ue, m, &switched);
+    smf::not_switched(ue, &switched, &m.pdu_session_resource_failed_to_setup_list_ps_req);
+    end::let_go_when_unused(ue);
+    let subject = ue.with(|p| p.subject());
+    let took = ue.now().since(began);
+    ue.event(Event::Completed { procedure: Procedure::PathSwitch, subject, took });
+}
+
+/// The target serves the phone from here on.
+fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
+    ue.with(|p| {
+        if let Some(c) = p.amf.connection.take() {
+            p.amf.connection = Some(Connection {
+                association: target.association,
+                ran_ue_ngap_id: m.ran_ue_ngap_id,
+                context_pending: false,
+                context_requested: false,
+                ..c
+            });
+        }
+    });
+    if let Some(l) = &m.user_location_information {
+        locate(ue, l);
+    }
+}
+
+/// PATH SWITCH REQUEST ACKNOWLEDGE, with the next hop for the handover after this one.
+fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
+    let Some((fresh, allowed, ours)) = ue.with(|p| {
+        let fresh = advance_chain(&mut p.amf)?;
+        let ours = p.amf.ue_security_capability.as_ref().map(ue_security_capabilities);
+        Some((fresh, p.amf.allowed_nssai.clone(), ours))
+    }) else {
+        return; // `check` has seen the chain
+    };
+    let mut answer =
+        PathSwitchRequestAcknowledge::new(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, fresh.context, allowed);
+    answer.new_security_context_ind = fresh.new;
+    // TS 33.501 §6.7.3.1: a target that has other capabilities than the phone gave us gets ours, and somebody looks into it.
+    if m.ue_security_capabilities != ours {
+        answer.ue_security_capabilities = ours;
+        let subject = ue.with(|p| p.subject());
+        ue.event(Event::SecurityCapabilitiesDiffer { subject });
+    }
+    for Switched { psi, transfer } in switched {
+        match transfer {
+            Ok(transfer) => {
+                let item = PduSessionResourceItem::new(*psi, transfer.clone());
+                answer.pdu_session_resource_switched_list.push(item);
+            }
+            Err(cause) => {
+                let transfer = PathSwitchRequestUnsuccessfulTransfer::new(cause.clone()).to_vec();
+                let item = PduSessionResourceItem::new(*psi, transfer);
+                answer.pdu_session_resource_released_list_ps_ack.push(item);
+            }
+        }
+    }
+    send(ue, &answer.into(), None);
+}
+
+/// PATH SWITCH REQUEST FAILURE (TS 38.413 §8.4.4.3): the phone's state stands.
+pub(crate) fn send_failure(ue: Ue, target: &Target) {
+    let By::PathSwitch(sessions) = &target.by;
+    let Some(ran_id) = target.ran_ue_ngap_id else { return };
+    let mut sessions = sessions.clone();
+    sessions.sort_unstable();
+    sessions.dedup();
+    let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
+    let transfer = PathSwitchRequestUnsuccessfulTransfer::new(cause.into()).to_vec();
+    let mut failure = PathSwitchRequestFailure::new(target.amf_ue_ngap_id, ran_id);
+    failure.pdu_session_resource_released_list_ps_fail =
+        sessions.into_iter().map(|psi| PduSessionResourceItem::new(psi, transfer.clone())).collect();
+    emit(ue, target.association, &failure.into(), None);
+}
+
+fn refused(ue: Ue, refusal: Refusal) {
+    let subject = ue.with(|p| p.subject());
+    let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
+    ue.event(Event::Refused { procedure: Procedure::PathSwitch, subject, ran_ue_ngap_id, refusal });
+}

@@ -1,0 +1,130 @@
+//! The SMF's part of an Xn handover: TS 23.502 §4.9.1.2.2 steps 2 to 7, TS 38.413 §9.3.4.8, §9.3.4.9.
+
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::ie::SmCause;
+use whimbrel_ngap::ie::{Cause, CauseMisc, CauseProtocol, CauseRadioNetwork, PduSessionResourceItem};
+use whimbrel_ngap::transfer::{
+    PathSwitchRequestAcknowledgeTransfer, PathSwitchRequestSetupFailedTransfer, PathSwitchRequestTransfer,
+};
+
+use super::context::{DEFAULT_QFI, Tunnel, UpState, an_tunnel, tunnel};
+use super::n4::{self, Downlink};
+use super::{release, up_connection};
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
+
+/// What became of a session whose path was to be switched: the transfer of the acknowledgement, or why not.
+pub(crate) struct Switched {
+    /// Which.
+    pub(crate) psi: PduSessionId,
+    /// For the gNB.
+    pub(crate) transfer: Result<Vec<u8>, Cause>,
+}
+
+/// Steps 3 and 4: each session's downlink packets go to the target; the last in the former tunnel is an end marker. Sessions
+/// are asked for at once and answered in any order.
+pub(crate) async fn switch_paths(
+    ue: Ue,
+    items: &[PduSessionResourceItem],
+) -> Result<Vec<Switched>, Interrupt> {
+    let mut switched = Vec::with_capacity(items.len());
+    let mut asked = Vec::with_capacity(items.len());
+    for item in items {
+        let psi = item.pdu_session_id;
+        match judge(ue, item) {
+            Ok((tunnel, transfer)) => match n4::ask_modification(ue, psi, Downlink::SwitchTo(tunnel)) {
+                Some(request) => asked.push((psi, (tunnel, transfer), request)),
+                None => switched.push(Switched { psi, transfer: Err(no_user_plane()) }),
+            },
+            Err(cause) => switched.push(Switched { psi, transfer: Err(cause) }),
+        }
+    }
+    for (psi, (tunnel, transfer), answer) in n4::modifications_answered(ue, asked).await? {
+        let there =
+            answer.is_ok() && ue.with(|p| p.sessions.get_mut(&psi).map(|s| s.active_at(tunnel))).is_some();
+        let transfer = if there { Ok(transfer) } else { Err(no_user_plane()) };
+        switched.push(Switched { psi, transfer });
+    }
+    Ok(switched)
+}
+
+fn no_user_plane() -> Cause {
+    CauseMisc::NotEnoughUserPlaneProcessingResources.into()
+}
+
+/// Whether a session can be led into the tunnel that the target names; and what the target is told if so.
+fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cause> {
+    let psi = item.pdu_session_id;
+    let config = ue.config();
+    if is_being_released(ue, psi) {
+        return Err(CauseRadioNetwork::InteractionWithOtherProcedure.into());
+    }
+    let asked = PathSwitchRequestTransfer::decode(&item.transfer);
+    ue.with(|p| {
+        let session = p.sessions.get(&psi).filter(|s| s.up != UpState::Establishing);
+        let session = session.ok_or(CauseRadioNetwork::UnknownPduSessionId)?;
+        let asked = asked.map_err(|_| CauseProtocol::AbstractSyntaxErrorReject)?;
+        if !asked.qos_flow_accepted_list.iter().any(|f| f.qos_flow_identifier == DEFAULT_QFI) {
+            return Err(CauseRadioNetwork::UnkownQosFlowId.into()); // no session without its default flow
+        }
+        let to = an_tunnel(&asked.dl_ngu_up_tnl_information).ok_or(CauseProtocol::SemanticError)?;
+        let mut answer = PathSwitchRequestAcknowledgeTransfer::new();
+        answer.ul_ngu_up_tnl_information = session.n3.map(tunnel);
+        // TS 33.501 §6.6.1: a target that was told another policy than ours gets ours.
+        let policy = config.smf.data_networks.get(&session.dnn).and_then(|n| n.up_security);
+        let policy = policy.map(|s| session.security_indication(s));
+        let told = asked.user_plane_security_information.map(|i| i.security_indication);
+        answer.security_indication = policy.filter(|p| told.as_ref().is_some_and(|told| told != p));
+        Ok((to, answer.to_vec()))
+    })
+}
+
+fn is_being_released(ue: Ue, psi: PduSessionId) -> bool {
+    let running = ue.with(|p| p.lanes.procedure(Lane::Session(psi)));
+    matches!(running, Some(Procedure::PduSessionReleaseByUe | Procedure::PduSessionReleaseByNetwork))
+}
+
+/// Steps 2 and 7: what becomes of the sessions that did not come along. `failed` are those that the target could not take.
+///
+/// One that the UPF lost ends. One whose user plane the target may not protect as it must ends too. The others stay and wait
+/// for the phone to ask for them.
+pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionResourceItem]) {
+    let known: Vec<(PduSessionId, UpState)> =
+        ue.with(|p| p.sessions.iter().map(|(&psi, s)| (psi, s.up)).collect());
+    for (psi, up) in known {
+        if is_being_released(ue, psi) {
+            continue;
+        }
+        let outcome = switched.iter().find(|s| s.psi == psi).map(|s| s.transfer.as_ref().err());
+        match outcome {
+            Some(None) => {}
+            Some(Some(Cause::Misc(_))) => end(ue, psi, SmCause::NetworkFailure),
+            _ if failed.iter().any(|i| i.pdu_session_id == psi && unprotected(&i.transfer)) => {
+                end(ue, psi, SmCause::RegularDeactivation);
+            }
+            _ if up == UpState::Active => up_connection::deactivate(ue.on(Lane::Session(psi)), psi),
+            _ => {}
+        }
+    }
+}
+
+/// The gNB does not have the session: the phone alone is told.
+fn end(ue: Ue, psi: PduSessionId, cause: SmCause) {
+    ue.with(|p| {
+        if let Some(s) = p.sessions.get_mut(&psi) {
+            s.inactive();
+        }
+    });
+    release::by_network(ue, psi, cause);
+}
+
+fn unprotected(transfer: &[u8]) -> bool {
+    PathSwitchRequestSetupFailedTransfer::decode(transfer).is_ok_and(|t| {
+        matches!(
+            t.cause,
+            Cause::RadioNetwork(
+                CauseRadioNetwork::UpIntegrityProtectionNotPossible
+                    | CauseRadioNetwork::UpConfidentialityProtectionNotPossible
+            )
+        )
+    })
+}
