@@ -5,10 +5,10 @@ use core::cmp::Reverse;
 use core::net::IpAddr;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use whimbrel_ids::{Instant, PduSessionId, STmsi};
+use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, STmsi};
 use whimbrel_ngap::Cause;
 
-use crate::gnb::{self, Downlink, GTPU_HEADROOM, Gnb, GnbConfig};
+use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
 use crate::outbox::Outbox;
 use crate::radio::{PhoneId, Up};
 use crate::ue::{self, Command, MmState, Ue, UeConfig};
@@ -51,6 +51,8 @@ pub enum Input<'a> {
     Packet(PhoneId, PduSessionId, &'a [u8]),
     /// A phone's gNB is to release it, for this cause.
     Release(PhoneId, Cause),
+    /// A phone is to be handed over to another gNB.
+    HandOver(PhoneId, GnbId, Via),
     /// Time has passed.
     Tick,
 }
@@ -109,6 +111,7 @@ struct Phone {
 enum Job {
     ToGnb(PhoneId, Up),
     ToPhone(PhoneId, ue::Input),
+    Xn { from: GlobalGnbId, to: GlobalGnbId, message: XnMessage },
 }
 
 /// Phones on gNBs.
@@ -181,6 +184,20 @@ impl Cells {
         self.gnbs.get(usize::from(id.0))
     }
 
+    /// A gNB, to be changed.
+    pub fn gnb_mut(&mut self, id: GnbId) -> Option<&mut Gnb> {
+        self.gnbs.get_mut(usize::from(id.0))
+    }
+
+    /// How many gNBs there are.
+    pub fn gnbs(&self) -> usize {
+        self.gnbs.len()
+    }
+
+    fn gnb_by_id(&self, id: GlobalGnbId) -> Option<GnbId> {
+        self.gnbs.iter().position(|g| g.config().id == id).map(|i| GnbId(i as u16))
+    }
+
     /// The gNB on whose cell a phone camps.
     pub fn gnb_of(&self, id: PhoneId) -> Option<GnbId> {
         self.phones.get(id.index()).map(|p| p.gnb)
@@ -201,13 +218,20 @@ impl Cells {
             Input::Ngap { gnb, stream, octets } => {
                 self.gnb_takes(now, gnb, gnb::Input::Ngap { stream, octets }, out);
             }
-            Input::Gtpu { gnb, source, datagram } => self.gtpu(now, gnb, source, datagram, out),
+            Input::Gtpu { gnb, source, datagram } => {
+                self.gnb_takes(now, gnb, gnb::Input::Gtpu { source, datagram }, out);
+            }
             Input::Command(phone, command) => self.phone_takes(now, phone, ue::Input::Command(command), out),
             Input::Task(phone, task) => self.start_task(now, phone, task, out),
             Input::Packet(phone, session, packet) => self.uplink(now, phone, session, packet, out),
             Input::Release(phone, cause) => {
                 if let Some(gnb) = self.gnb_of(phone) {
                     self.gnb_takes(now, gnb, gnb::Input::Release(phone, cause), out);
+                }
+            }
+            Input::HandOver(phone, target, via) => {
+                if let (Some(gnb), Some(to)) = (self.gnb_of(phone), self.gnb(target).map(Gnb::as_neighbour)) {
+                    self.gnb_takes(now, gnb, gnb::Input::HandOver { phone, to, via }, out);
                 }
             }
             Input::Tick => self.tick(now, out),
@@ -249,14 +273,21 @@ impl Cells {
                     }
                 }
                 Job::ToPhone(phone, input) => self.phone_takes(now, phone, input, out),
+                Job::Xn { from, to, message } => {
+                    if let Some(gnb) = self.gnb_by_id(to) {
+                        self.gnb_takes(now, gnb, gnb::Input::Xn { from, message }, out);
+                    }
+                }
             }
         }
     }
 
     fn gnb_takes(&mut self, now: Instant, id: GnbId, input: gnb::Input<'_>, out: &mut Outbox<Output>) {
         let Some(gnb) = self.gnbs.get_mut(usize::from(id.0)) else { return };
-        gnb.handle(now, input, &mut self.from_gnb);
-        for output in self.from_gnb.drain() {
+        let from = gnb.config().id;
+        let mut outputs = core::mem::take(&mut self.from_gnb);
+        gnb.handle(now, input, &mut outputs);
+        for output in outputs.drain() {
             match output {
                 gnb::Output::Ngap { stream, octets } => out.push(Output::Ngap { gnb: id, stream, octets }),
                 gnb::Output::Radio(phone, down) => {
@@ -268,9 +299,16 @@ impl Cells {
                         self.jobs.push_back(Job::ToPhone(*phone, ue::Input::Paged));
                     }
                 }
+                gnb::Output::Gtpu { to, datagram } => out.push(Output::Gtpu { gnb: id, to, datagram }),
+                gnb::Output::Xn { to, message } => self.jobs.push_back(Job::Xn { from, to, message }),
+                gnb::Output::Packet { phone, session, packet, .. } => match self.user_plane {
+                    UserPlane::Program => out.push(Output::Packet(phone, session, packet)),
+                    UserPlane::Stack => self.stack_takes(now, phone, session, &packet, out),
+                },
                 gnb::Output::Event(event) => out.push(Output::Gnb(id, event)),
             }
         }
+        self.from_gnb = outputs;
     }
 
     fn phone_takes(&mut self, now: Instant, id: PhoneId, input: ue::Input, out: &mut Outbox<Output>) {
@@ -278,7 +316,14 @@ impl Cells {
         phone.ue.handle(now, input, &mut self.from_ue);
         for output in self.from_ue.drain() {
             match output {
-                ue::Output::Radio(up) => self.jobs.push_back(Job::ToGnb(id, up)),
+                ue::Output::Radio(up) => {
+                    if let Up::HandoverComplete { to, .. } = &up
+                        && let Some(i) = self.gnbs.iter().position(|g| g.config().id == *to)
+                    {
+                        phone.gnb = GnbId(i as u16);
+                    }
+                    self.jobs.push_back(Job::ToGnb(id, up));
+                }
                 ue::Output::Event(event) => {
                     let gone = match &event {
                         ue::Event::SessionReleased { session, .. } => Some(*session),
@@ -313,30 +358,6 @@ impl Cells {
         if next < phone.armed {
             phone.armed = next;
             self.deadlines.push(Reverse((next, id)));
-        }
-    }
-
-    fn gtpu(
-        &mut self,
-        now: Instant,
-        id: GnbId,
-        source: (IpAddr, u16),
-        datagram: &[u8],
-        out: &mut Outbox<Output>,
-    ) {
-        let Some(gnb) = self.gnbs.get(usize::from(id.0)) else { return };
-        match gnb.decapsulate(datagram, source.1) {
-            Downlink::Packet { phone, session, packet, .. } => match self.user_plane {
-                UserPlane::Program => out.push(Output::Packet(phone, session, packet.to_vec())),
-                UserPlane::Stack => self.stack_takes(now, phone, session, packet, out),
-            },
-            Downlink::Answer(answer) => {
-                // Path messages are answered to the port that sent them, errors to the well-known one (TS 29.281 §4.4.2).
-                let port = if datagram.get(1) == Some(&1) { source.1 } else { whimbrel_gtpu::PORT };
-                let datagram = answer.as_ref().to_vec();
-                out.push(Output::Gtpu { gnb: id, to: (source.0, port), datagram });
-            }
-            Downlink::PeerHasNoTunnel { .. } | Downlink::Nothing | Downlink::Malformed(_) => {}
         }
     }
 
@@ -400,7 +421,7 @@ impl Cells {
         let mut datagram = vec![0; GTPU_HEADROOM + packet.len()];
         datagram[GTPU_HEADROOM..].copy_from_slice(packet);
         let gnb = self.gnbs.get(usize::from(phone.gnb.0));
-        match gnb.and_then(|g| g.encapsulate(id, session, &mut datagram, GTPU_HEADROOM)) {
+        match gnb.and_then(|g| g.encapsulate(id, session, None, &mut datagram, GTPU_HEADROOM)) {
             Some((to, at)) => {
                 datagram.drain(..at);
                 out.push(Output::Gtpu { gnb: phone.gnb, to: (to, whimbrel_gtpu::PORT), datagram });

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use whimbrel_ids::{Guami, PduSessionId, STmsi};
+use whimbrel_ids::{GlobalGnbId, Guami, PduSessionId, RanUeNgapId, STmsi, Tai};
 use whimbrel_ngap::RrcEstablishmentCause;
 
 /// A phone of the emulated RAN, by the number that its owner gave it.
@@ -10,6 +10,9 @@ use whimbrel_ngap::RrcEstablishmentCause;
 pub struct PhoneId(pub u32);
 
 impl PhoneId {
+    /// In a gNB: a phone that is on its way and has not arrived.
+    pub(crate) const NOBODY: Self = Self(u32::MAX);
+
     pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
@@ -17,7 +20,10 @@ impl PhoneId {
 
 impl fmt::Display for PhoneId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "phone {}", self.0)
+        match *self {
+            Self::NOBODY => f.write_str("a phone that has not arrived"),
+            Self(number) => write!(f, "phone {number}"),
+        }
     }
 }
 
@@ -41,6 +47,13 @@ pub enum Up {
     Connect(Connect),
     /// A NAS message on the connection that it has.
     Nas(Vec<u8>),
+    /// It has gone over to another cell, as it was told (RRCReconfigurationComplete, TS 38.331 §5.3.5.3).
+    HandoverComplete {
+        /// The gNB of the cell.
+        to: GlobalGnbId,
+        /// By what the gNB knows it: the RAN UE NGAP ID stands for the random access preamble.
+        target: RanUeNgapId,
+    },
     /// It left the connection without a word; in truth the gNB finds out by silence.
     Gone,
 }
@@ -54,6 +67,35 @@ pub enum Down {
     AsSecurity {
         /// K_gNB as the AMF gave it to the gNB.
         k_gnb: [u8; 32],
+    },
+    /// Go over to another cell (RRCReconfiguration with synchronisation, TS 38.331 §5.3.5.5.2).
+    Handover {
+        /// The gNB of the cell.
+        to: GlobalGnbId,
+        /// The cell's area.
+        tai: Tai,
+        /// By what the gNB knows the phone.
+        target: RanUeNgapId,
+        /// Next hop chaining count of the key there.
+        ncc: u8,
+        /// The cell's physical identifier.
+        pci: u16,
+        /// Its frequency.
+        arfcn_dl: u32,
+        /// The sessions that move; the bearers of others end.
+        sessions: Vec<PduSessionId>,
+    },
+    /// The key that the target of a handover uses, for the phone to judge: not a message of RRC.
+    HandoverKey {
+        /// K_NG-RAN*.
+        k_gnb: [u8; 32],
+    },
+    /// The pair that the AMF gave the gNB for the next handover, for the phone to judge: not a message of RRC.
+    NextHop {
+        /// Next hop chaining count.
+        ncc: u8,
+        /// NH.
+        nh: [u8; 32],
     },
     /// The radio bearers of a session were set up or taken down.
     UserPlane {
@@ -72,6 +114,9 @@ impl fmt::Debug for Down {
         match self {
             Self::Nas(nas) => write!(f, "Nas({} octets)", nas.len()),
             Self::AsSecurity { .. } => f.write_str("AsSecurity(…)"),
+            Self::Handover { to, sessions, .. } => write!(f, "Handover({to}, {} sessions)", sessions.len()),
+            Self::HandoverKey { .. } => f.write_str("HandoverKey(…)"),
+            Self::NextHop { ncc, .. } => write!(f, "NextHop({ncc}, …)"),
             Self::UserPlane { session, up } => write!(f, "UserPlane({session}, up: {up})"),
             Self::Released => f.write_str("Released"),
         }

@@ -95,7 +95,7 @@ impl Bench {
             match output {
                 gnb::Output::Ngap { stream, octets } => self.queue.push_back(Message::ToCore(stream, octets)),
                 gnb::Output::Radio(phone, down) => self.queue.push_back(Message::Down(phone.0, down)),
-                gnb::Output::Page(_) | gnb::Output::Event(_) => {}
+                _ => {}
             }
         }
     }

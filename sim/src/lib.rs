@@ -25,7 +25,7 @@ use std::time::Duration;
 use whimbrel_control::config::Config;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Command as CoreCommand, PhoneEvent, PhoneId, Prf, RanEvent};
-use whimbrel_ids::{Instant, STmsi};
+use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
 use whimbrel_resilience::{Cta, Input, Outbox as CoreOutbox};
@@ -68,6 +68,7 @@ enum Travelling {
     ToGnb { gnb: GnbIndex, association: AssociationId, stream: u16, octets: Vec<u8> },
     Up { ue: UeIndex, connection: u64, up: Up },
     Down { ue: UeIndex, connection: u64, down: Down },
+    Xn { to: GnbIndex, from: GlobalGnbId, message: gnb::XnMessage },
 }
 
 struct Node {
@@ -78,6 +79,8 @@ struct Node {
     ordered: Instant,
     /// What the core has sent it since a test took it over.
     by_hand: Option<Vec<whimbrel_ngap::Message>>,
+    /// Likewise those of other gNBs.
+    ordered_xn: Instant,
 }
 
 struct Terminal {
@@ -207,7 +210,13 @@ impl Sim {
     pub fn add_gnb(&mut self, config: gnb::GnbConfig) -> GnbIndex {
         let index = GnbIndex(self.nodes.len());
         let gnb = gnb::Gnb::new(config);
-        self.nodes.push(Node { gnb, association: None, ordered: self.now, by_hand: None });
+        self.nodes.push(Node {
+            gnb,
+            association: None,
+            ordered: self.now,
+            ordered_xn: self.now,
+            by_hand: None,
+        });
         self.connect(index);
         index
     }
@@ -313,6 +322,23 @@ impl Sim {
     /// What was counted since the beginning.
     pub fn tally(&self) -> &Tally {
         &self.watch.tally
+    }
+
+    /// Has a phone's gNB hand it over to another one.
+    pub fn hand_over(&mut self, index: UeIndex, to: GnbIndex, via: gnb::Via) {
+        let phone = whimbrel_ran::PhoneId(index.0 as u32);
+        let to = self.nodes[to.0].gnb.as_neighbour();
+        self.gnb(self.terminals[index.0].gnb, gnb::Input::HandOver { phone, to, via });
+    }
+
+    /// The gNB on whose cell a phone is.
+    pub fn gnb_of(&self, index: UeIndex) -> GnbIndex {
+        self.terminals[index.0].gnb
+    }
+
+    /// A gNB's machine, to be made to misbehave.
+    pub fn gnb_mut(&mut self, index: GnbIndex) -> &mut gnb::Gnb {
+        &mut self.nodes[index.0].gnb
     }
 
     /// Has the core do something with a phone.
@@ -511,6 +537,7 @@ impl Sim {
                     self.gnb(self.terminals[ue.0].gnb, gnb::Input::Radio(phone, up));
                 }
             }
+            Travelling::Xn { to, from, message } => self.gnb(to, gnb::Input::Xn { from, message }),
             Travelling::Down { ue, connection, down } => {
                 if self.terminals[ue.0].connection == connection {
                     self.ue(ue, ue::Input::Radio(down));
@@ -606,6 +633,19 @@ impl Sim {
                         self.gnb_events.push((index, event));
                     }
                 }
+                gnb::Output::Xn { to, message } => {
+                    let from = self.nodes[index.0].gnb.config().id;
+                    if let Some(to) = self.gnb_by_id(to) {
+                        // Xn has an association of its own, in order like N2.
+                        let node = &mut self.nodes[to.0];
+                        node.ordered_xn =
+                            node.ordered_xn.max(self.now + self.faults.n2_latency(&mut self.rng));
+                        let at = node.ordered_xn;
+                        self.send(at, Travelling::Xn { to, from, message });
+                    }
+                }
+                // The user plane is not simulated.
+                gnb::Output::Gtpu { .. } | gnb::Output::Packet { .. } => {}
             }
         }
     }
@@ -618,6 +658,10 @@ impl Sim {
                 self.ue(ue, ue::Input::Paged);
             }
         }
+    }
+
+    fn gnb_by_id(&self, id: GlobalGnbId) -> Option<GnbIndex> {
+        self.nodes.iter().position(|n| n.gnb.config().id == id).map(GnbIndex)
     }
 
     fn down(&mut self, ue: UeIndex, down: Down) {
@@ -656,7 +700,12 @@ impl Sim {
     }
 
     fn up(&mut self, ue: UeIndex, up: Up) {
-        if matches!(up, Up::Connect(_)) {
+        if let Up::HandoverComplete { to, .. } = &up
+            && let Some(gnb) = self.gnb_by_id(*to)
+        {
+            self.terminals[ue.0].gnb = gnb;
+        }
+        if matches!(up, Up::Connect(_) | Up::HandoverComplete { .. }) {
             self.terminals[ue.0].connection += 1;
             self.terminals[ue.0].ordered = self.now;
         }

@@ -3,10 +3,10 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, SNssai, Tac, Tai};
+use whimbrel_ids::{GlobalGnbId, NrCellId, PduSessionId, PlmnId, SNssai, Tac, Tai};
 use whimbrel_ngap::{
-    BroadcastPlmnItem, NgSetupRequest, PagingDrx, SupportedTaItem, TransportLayerAddress,
-    UserLocationInformation,
+    BroadcastPlmnItem, Cause, NgSetupRequest, PagingDrx, SupportedTaItem, TransportLayerAddress,
+    UeSecurityCapabilities, UserLocationInformation,
 };
 use whimbrel_ngap::{GlobalRanNodeId, NrCgi, RanConfigurationUpdate, UserLocationInformationNr};
 
@@ -34,8 +34,40 @@ pub struct GnbConfig {
     pub gtp_address: IpAddr,
     /// UE radio capability that its phones have (opaque to the core).
     pub radio_capability: Vec<u8>,
+    /// It has a path to other gNBs over which it may forward packets (TS 38.413 §9.3.1.64); without one the core forwards.
+    pub direct_forwarding: bool,
+    /// TNGRELOCprep: how long the preparation of an N2 handover may take (TS 38.413 §8.4.1); no standard value.
+    pub handover_preparation: Duration,
+    /// TNGRELOCoverall and TXnRELOCoverall: how long a handover may take from the command on; no standard value.
+    pub handover_overall: Duration,
     /// How long it waits for the answer to NG SETUP REQUEST; no standard value, ours is well above any honest answer.
     pub setup_timeout: Duration,
+}
+
+/// How a gNB misbehaves or what it refuses, for tests of the core.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// As the target of a handover, refuse it for this cause.
+    pub refuse_handover: Option<Cause>,
+    /// Refuse these sessions, whichever message asks for them.
+    pub refuse_sessions: Vec<PduSessionId>,
+    /// As the target of an N2 handover, never answer HANDOVER REQUEST.
+    pub ignore_handover_request: bool,
+    /// As the target, never tell the core that the phone has arrived.
+    pub silent_arrival: bool,
+    /// As the source of an N2 handover, cancel when HANDOVER COMMAND comes.
+    pub cancel_at_command: bool,
+    /// As the source, lose the command to the phone, which then neither leaves nor is heard any more.
+    pub lose_command: bool,
+    /// Say these security capabilities in PATH SWITCH REQUEST, as a gNB that bids down would (TS 33.501 §6.7.3.1).
+    pub altered_capabilities: Option<UeSecurityCapabilities>,
+}
+
+/// A gNB's cell: its identifier in the upper bits, cell 1 in the rest (TS 38.413 §9.3.1.7).
+pub(super) fn cell_of(gnb: GlobalGnbId) -> NrCellId {
+    let own = u64::from(gnb.gnb_id) << (36 - u32::from(gnb.bits()));
+    NrCellId::new(own | u64::from(gnb.bits() < 36))
+        .unwrap_or_else(|| NrCellId::new(1).expect("36 bits hold 1"))
 }
 
 impl GnbConfig {
@@ -49,6 +81,9 @@ impl GnbConfig {
             gtp_address,
             // Not a decodable UE-CapabilityRAT-ContainerList: the core must hand it back as it came.
             radio_capability: (0u8..96).collect(),
+            direct_forwarding: true,
+            handover_preparation: Duration::from_secs(5),
+            handover_overall: Duration::from_secs(10),
             setup_timeout: Duration::from_secs(10),
         }
     }
@@ -59,15 +94,8 @@ impl GnbConfig {
         Tai { plmn: self.id.plmn, tac }
     }
 
-    /// Its cell: the gNB identifier in the upper bits, cell 1 in the rest (TS 38.413 §9.3.1.7).
-    fn cell(&self) -> NrCellId {
-        let own = u64::from(self.id.gnb_id) << (36 - u32::from(self.id.bits()));
-        NrCellId::new(own | u64::from(self.id.bits() < 36))
-            .unwrap_or_else(|| NrCellId::new(1).expect("36 bits hold 1"))
-    }
-
     pub(super) fn location(&self) -> UserLocationInformation {
-        let nr_cgi = NrCgi::new(self.id.plmn, self.cell());
+        let nr_cgi = NrCgi::new(self.id.plmn, cell_of(self.id));
         UserLocationInformation::UserLocationInformationNr(UserLocationInformationNr::new(nr_cgi, self.tai()))
     }
 

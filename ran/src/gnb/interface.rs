@@ -9,7 +9,7 @@ use whimbrel_ngap::{
     ResetType, TimeToWait, UeAssociatedLogicalNgConnectionItem,
 };
 
-use super::{Event, Gnb, GnbConfig, Interface, Output, Violation, event, violation};
+use super::{Due, Event, Gnb, GnbConfig, Interface, Output, Violation, event, violation};
 use crate::outbox::Outbox;
 
 /// Whether a message belongs on stream 0 (TS 38.412 §7). ERROR INDICATION may be either kind.
@@ -37,7 +37,7 @@ pub(super) fn is_non_ue_associated(message: &Message) -> bool {
 impl Gnb {
     pub(super) fn association_up(&mut self, now: Instant, streams: u16, out: &mut Outbox<Output>) {
         // A peer that set its association up anew has forgotten everybody (RFC 9260 §5.2.4.1 A).
-        self.drop_all(Cause::Misc(CauseMisc::Unspecified), out);
+        self.drop_all(now, Cause::Misc(CauseMisc::Unspecified), out);
         self.streams = streams.max(1);
         self.set_up(now, out);
     }
@@ -48,10 +48,10 @@ impl Gnb {
     }
 
     /// All phones lose their connection: without N2 the gNB cannot serve them.
-    pub(super) fn association_down(&mut self, out: &mut Outbox<Output>) {
+    pub(super) fn association_down(&mut self, now: Instant, out: &mut Outbox<Output>) {
         self.interface = Interface::Down;
         self.served_guamis.clear();
-        self.drop_all(Cause::Misc(CauseMisc::Unspecified), out);
+        self.drop_all(now, Cause::Misc(CauseMisc::Unspecified), out);
     }
 
     pub(super) fn tick(&mut self, now: Instant, out: &mut Outbox<Output>) {
@@ -62,6 +62,18 @@ impl Gnb {
             }
             Interface::Waiting { until } if until <= now => self.set_up(now, out),
             _ => {}
+        }
+        while let Some((at, due)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
+            self.due.remove(&(at, due));
+            match due {
+                Due::Context(id) => {
+                    self.handover_expired(now, RanUeNgapId(id), out);
+                    self.reordering_expired(now, id, out);
+                }
+                Due::Passing(teid) => {
+                    self.tunnels.remove(teid);
+                }
+            }
         }
     }
 
@@ -113,19 +125,19 @@ impl Gnb {
     }
 
     /// NG RESET from here (§8.7.3.2.2).
-    pub(super) fn reset_all(&mut self, out: &mut Outbox<Output>) {
+    pub(super) fn reset_all(&mut self, now: Instant, out: &mut Outbox<Output>) {
         let cause = Cause::Misc(CauseMisc::OmIntervention);
-        self.drop_all(cause.clone(), out);
+        self.drop_all(now, cause.clone(), out);
         self.send(0, &NgReset::new(cause, ResetType::NgInterface(ResetAll::ResetAll)).into(), out);
     }
 
     /// NG RESET from the AMF (§8.7.3.2.1).
-    pub(super) fn reset_by_amf(&mut self, m: NgReset, out: &mut Outbox<Output>) {
+    pub(super) fn reset_by_amf(&mut self, now: Instant, m: NgReset, out: &mut Outbox<Output>) {
         let mut answer = NgResetAcknowledge::new();
         let phones = match m.reset_type {
-            ResetType::NgInterface(_) => self.drop_all(m.cause, out),
+            ResetType::NgInterface(_) => self.drop_all(now, m.cause, out),
             ResetType::PartOfNgInterface(items) => {
-                let released = items.iter().filter(|item| self.drop_item(item, &m.cause, out)).count();
+                let released = items.iter().filter(|item| self.drop_item(now, item, &m.cause, out)).count();
                 answer.ue_associated_logical_ng_connection_list = items;
                 released
             }
@@ -136,6 +148,7 @@ impl Gnb {
 
     fn drop_item(
         &mut self,
+        now: Instant,
         item: &UeAssociatedLogicalNgConnectionItem,
         cause: &Cause,
         out: &mut Outbox<Output>,
@@ -144,15 +157,15 @@ impl Gnb {
             |id: &u32| self.contexts.get(*id).is_some_and(|c| c.amf_ue_ngap_id == item.amf_ue_ngap_id);
         let by_amf_id = || self.contexts.ids().find(named).map(RanUeNgapId);
         let Some(id) = item.ran_ue_ngap_id.or_else(by_amf_id) else { return false };
-        let Some(context) = self.drop_context(id, out) else { return false };
+        let Some(context) = self.drop_context(now, id, out) else { return false };
         event(Event::ContextReleased(context.phone, cause.clone()), out);
         true
     }
 
-    fn drop_all(&mut self, cause: Cause, out: &mut Outbox<Output>) -> usize {
+    fn drop_all(&mut self, now: Instant, cause: Cause, out: &mut Outbox<Output>) -> usize {
         let ids: Vec<u32> = self.contexts.ids().collect();
         for id in &ids {
-            if let Some(context) = self.drop_context(RanUeNgapId(*id), out) {
+            if let Some(context) = self.drop_context(now, RanUeNgapId(*id), out) {
                 event(Event::ContextReleased(context.phone, cause.clone()), out);
             }
         }

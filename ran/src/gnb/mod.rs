@@ -8,27 +8,46 @@
 //! | §8.6 NAS transport, §8.5 paging | `nas_transport` |
 //! | §8.3 UE context, §8.14.1 radio capability | `ue_context` |
 //! | §8.2 PDU session resources | `pdu_session` |
+//! | §8.4 handover: what both ways share, by Xn with a path switch, through the core | `handover`, `xn`, `n2_handover` |
+//! | TS 33.501 §6.9.2 keys | `keys` |
 //! | TS 29.281 tunnels | `tunnel` |
 
 mod config;
+mod container;
+mod handover;
 mod interface;
+mod keys;
+mod n2_handover;
 mod nas_transport;
 mod pdu_session;
 mod slab;
 mod tunnel;
 mod ue_context;
 mod violation;
+mod xn;
 
-use whimbrel_ids::{AmfUeNgapId, Guami, Instant, PduSessionId, RanUeNgapId, STmsi};
-use whimbrel_ngap::{Cause, ErrorIndication, Message, NgSetupFailure};
+use core::net::IpAddr;
+use std::collections::BTreeSet;
+
+use whimbrel_ids::{
+    AmfUeNgapId, GlobalGnbId, Guami, Instant, PduSessionId, Qfi, RanUeNgapId, SNssai, STmsi, Teid,
+};
+use whimbrel_ngap::{
+    Cause, ErrorIndication, Message, NgSetupFailure, UeAggregateMaximumBitRate, UeSecurityCapabilities,
+};
 
 use crate::outbox::Outbox;
 use crate::radio::{Down, PhoneId, Up};
+use handover::Handover;
+use keys::Keys;
 use slab::Slab;
+use tunnel::Tunnel;
 
-pub use config::{GnbConfig, SupportedTa};
-pub use tunnel::{Downlink, GTPU_HEADROOM};
+pub use config::{Faults, GnbConfig, SupportedTa};
+pub use handover::{Neighbour, Via};
+pub use tunnel::GTPU_HEADROOM;
 pub use violation::{Violation, cause_text};
+pub use xn::{XnHandoverRequest, XnHandoverRequestAcknowledge, XnMessage};
 
 /// What happens to a gNB.
 #[derive(Debug)]
@@ -47,6 +66,31 @@ pub enum Input<'a> {
         /// The message.
         octets: &'a [u8],
     },
+    /// A datagram came to port 2152.
+    Gtpu {
+        /// From where: address and UDP port.
+        source: (IpAddr, u16),
+        /// The datagram.
+        datagram: &'a [u8],
+    },
+    /// Another gNB says something over Xn.
+    Xn {
+        /// Which.
+        from: GlobalGnbId,
+        /// What.
+        message: XnMessage,
+    },
+    /// A phone is to be handed over.
+    HandOver {
+        /// The phone.
+        phone: PhoneId,
+        /// Where to.
+        to: Neighbour,
+        /// Which way.
+        via: Via,
+    },
+    /// A handover that is being prepared is not wanted any more, for this cause.
+    CancelHandover(PhoneId, Cause),
     /// A phone sent something.
     Radio(PhoneId, Up),
     /// The phone is to be released: UE CONTEXT RELEASE REQUEST with this cause. With "radio connection with UE lost",
@@ -69,6 +113,33 @@ pub enum Output {
         stream: u16,
         /// The message.
         octets: Vec<u8>,
+    },
+    /// Send a datagram from port 2152.
+    Gtpu {
+        /// To this address and UDP port.
+        to: (IpAddr, u16),
+        /// The datagram.
+        datagram: Vec<u8>,
+    },
+    /// Say this to another gNB over Xn.
+    Xn {
+        /// Which.
+        to: GlobalGnbId,
+        /// What.
+        message: XnMessage,
+    },
+    /// Hand a packet to a phone.
+    Packet {
+        /// The phone.
+        phone: PhoneId,
+        /// Its session.
+        session: PduSessionId,
+        /// The QoS flow, if the datagram told.
+        qfi: Option<Qfi>,
+        /// Reflective QoS indicator (TS 23.501 §5.7.5).
+        rqi: bool,
+        /// The packet.
+        packet: Vec<u8>,
     },
     /// Hand this to a phone.
     Radio(PhoneId, Down),
@@ -103,6 +174,30 @@ pub enum Event {
     ContextSetUp(PhoneId),
     /// A phone's context is gone, for this cause.
     ContextReleased(PhoneId, Cause),
+    /// At the target: a phone has come. By Xn the core has switched its path, by N2 it was told.
+    HandedOver {
+        /// The phone.
+        phone: PhoneId,
+        /// Which way.
+        via: Via,
+        /// The sessions that the core could not switch.
+        released: Vec<PduSessionId>,
+    },
+    /// A handover has failed, for this cause.
+    HandoverFailed {
+        /// The phone.
+        phone: PhoneId,
+        /// Which way.
+        via: Via,
+        /// Why.
+        cause: Cause,
+    },
+    /// HANDOVER CANCEL ACKNOWLEDGE came.
+    HandoverCancelled(PhoneId),
+    /// A fault has the gNB take no notice of HANDOVER REQUEST.
+    HandoverRequestIgnored,
+    /// GTP-U Error Indication: the peer does not know a tunnel into which packets were sent.
+    TunnelUnknownToPeer(Teid),
     /// The AMF said that it is overloaded, or no longer.
     Overload(bool),
     /// The core broke the standard.
@@ -146,9 +241,29 @@ struct Context {
     /// INITIAL CONTEXT SETUP has succeeded.
     set_up: bool,
     has_ue_ambr: bool,
-    /// The phone does not hear any more.
+    /// The phone does not hear any more, or not yet.
     radio_lost: bool,
     sessions: Vec<tunnel::Session>,
+    /// Since AS security was set up.
+    keys: Option<Keys>,
+    guami: Option<Guami>,
+    capabilities: Option<UeSecurityCapabilities>,
+    ambr: Option<UeAggregateMaximumBitRate>,
+    allowed_nssai: Vec<SNssai>,
+    handover: Handover,
+    /// At the target of an Xn handover: sessions that it did not take.
+    refused_sessions: Vec<PduSessionId>,
+    /// DOWNLINK RAN STATUS TRANSFER came.
+    status_transferred: bool,
+}
+
+/// What is due at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    /// Something of a context.
+    Context(u32),
+    /// A tunnel that outlives its context.
+    Passing(u32),
 }
 
 /// An emulated gNB.
@@ -161,8 +276,12 @@ pub struct Gnb {
     contexts: Slab<Context>,
     /// The newest context of each phone, by its number; zero for none.
     by_phone: Vec<u32>,
-    tunnels: Slab<(PhoneId, PduSessionId)>,
+    tunnels: Slab<Tunnel>,
+    due: BTreeSet<(Instant, Due)>,
+    faults: Faults,
     pagings: u64,
+    /// Downlink packets for which there was no way and no room, dropped.
+    dropped_downlink: u64,
 }
 
 impl Gnb {
@@ -176,13 +295,36 @@ impl Gnb {
             contexts: Slab::new(),
             by_phone: Vec::new(),
             tunnels: Slab::new(),
+            due: BTreeSet::new(),
+            faults: Faults::default(),
             pagings: 0,
+            dropped_downlink: 0,
         }
     }
 
     /// How it is set up.
     pub fn config(&self) -> &GnbConfig {
         &self.config
+    }
+
+    /// How it misbehaves, to be changed.
+    pub fn faults_mut(&mut self) -> &mut Faults {
+        &mut self.faults
+    }
+
+    /// What its neighbours know of it.
+    pub fn as_neighbour(&self) -> Neighbour {
+        Neighbour { id: self.config.id, tai: self.config.tai() }
+    }
+
+    /// How many tunnels end here: those of sessions, and those of handovers that are not over.
+    pub fn tunnels(&self) -> usize {
+        self.tunnels.ids().count()
+    }
+
+    /// Downlink packets for which there was no way and no room, dropped.
+    pub fn dropped_downlink(&self) -> u64 {
+        self.dropped_downlink
     }
 
     /// Whether NG SETUP has succeeded and the association stands.
@@ -204,13 +346,20 @@ impl Gnb {
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox<Output>) {
         match input {
             Input::AssociationUp { streams } => self.association_up(now, streams, out),
-            Input::AssociationDown => self.association_down(out),
+            Input::AssociationDown => self.association_down(now, out),
             Input::Ngap { stream, octets } => self.ngap(now, stream, octets, out),
             Input::Radio(phone, Up::Connect(connect)) => self.initial_ue_message(phone, connect, out),
             Input::Radio(phone, Up::Nas(nas)) => self.uplink_nas(phone, nas, out),
             Input::Radio(phone, Up::Gone) => self.phone_gone(phone, out),
+            Input::Radio(phone, Up::HandoverComplete { target, .. }) => {
+                self.phone_arrived(now, phone, target, out);
+            }
+            Input::Gtpu { source, datagram } => self.gtpu(now, source, datagram, out),
+            Input::Xn { from, message } => self.xn(now, from, message, out),
+            Input::HandOver { phone, to, via } => self.hand_over(now, phone, to, via, out),
+            Input::CancelHandover(phone, cause) => self.cancel_handover(now, phone, cause, out),
             Input::Release(phone, cause) => self.request_release(phone, cause, out),
-            Input::Reset => self.reset_all(out),
+            Input::Reset => self.reset_all(now, out),
             Input::Reconfigure(config) => self.reconfigure(config, out),
             Input::Tick => self.tick(now, out),
         }
@@ -218,10 +367,11 @@ impl Gnb {
 
     /// When it wants a [`Input::Tick`], if at all.
     pub fn next_deadline(&self) -> Option<Instant> {
-        match self.interface {
+        let own = match self.interface {
             Interface::SettingUp { until } | Interface::Waiting { until } => Some(until),
             Interface::Down | Interface::Refused | Interface::Up => None,
-        }
+        };
+        own.into_iter().chain(self.due.first().map(|(at, _)| *at)).min()
     }
 
     fn ngap(&mut self, now: Instant, stream: u16, octets: &[u8], out: &mut Outbox<Output>) {
@@ -246,7 +396,7 @@ impl Gnb {
             Message::RanConfigurationUpdateAcknowledge(_) => event(Event::Reconfigured(Ok(())), out),
             Message::RanConfigurationUpdateFailure(m) => event(Event::Reconfigured(Err(m.cause)), out),
             Message::AmfConfigurationUpdate(m) => self.amf_configuration_update(m, out),
-            Message::NgReset(m) => self.reset_by_amf(m, out),
+            Message::NgReset(m) => self.reset_by_amf(now, m, out),
             Message::NgResetAcknowledge(_) => event(Event::ResetAcknowledged, out),
             Message::OverloadStart(_) => event(Event::Overload(true), out),
             Message::OverloadStop(_) => event(Event::Overload(false), out),
@@ -256,10 +406,17 @@ impl Gnb {
             Message::DownlinkNasTransport(m) => self.downlink_nas(at, m, out),
             Message::InitialContextSetupRequest(m) => self.initial_context_setup(at, m, out),
             Message::UeContextModificationRequest(m) => self.ue_context_modification(at, &m, out),
-            Message::UeContextReleaseCommand(m) => self.release_command(at, &m, out),
+            Message::UeContextReleaseCommand(m) => self.release_command(now, at, &m, out),
             Message::PduSessionResourceSetupRequest(m) => self.session_setup(at, m, out),
             Message::PduSessionResourceModifyRequest(m) => self.session_modify(at, m, out),
             Message::PduSessionResourceReleaseCommand(m) => self.session_release(at, m, out),
+            Message::PathSwitchRequestAcknowledge(m) => self.path_switched(at, m, out),
+            Message::PathSwitchRequestFailure(m) => self.path_switch_failed(now, at, &m, out),
+            Message::HandoverCommand(m) => self.handover_command(now, at, &m, out),
+            Message::HandoverPreparationFailure(m) => self.handover_preparation_failed(at, m, out),
+            Message::HandoverRequest(m) => self.handover_request(at, m, out),
+            Message::HandoverCancelAcknowledge(m) => self.cancel_acknowledged(at, &m, out),
+            Message::DownlinkRanStatusTransfer(m) => self.status_transferred(at, &m, out),
             // What a gNB of this kind takes without doing anything (§8.11, §8.10.1).
             Message::LocationReportingControl(_) | Message::DownlinkRanConfigurationTransfer(_) => {}
             _ => violation(None, Violation::Unexpected(name), out),
@@ -315,11 +472,9 @@ impl Gnb {
     }
 
     /// Forgets a context and its tunnels; the phone hears of it if it still listens.
-    fn drop_context(&mut self, id: RanUeNgapId, out: &mut Outbox<Output>) -> Option<Context> {
+    fn drop_context(&mut self, now: Instant, id: RanUeNgapId, out: &mut Outbox<Output>) -> Option<Context> {
         let context = self.contexts.remove(id.0)?;
-        for session in &context.sessions {
-            self.tunnels.remove(session.downlink_teid.0);
-        }
+        self.close_tunnels(now, &context.sessions);
         if let Some(newest) = self.by_phone.get_mut(context.phone.index()).filter(|n| **n == id.0) {
             *newest = 0;
             if !context.radio_lost {
@@ -329,28 +484,45 @@ impl Gnb {
         Some(context)
     }
 
-    /// A new connection of a phone; an older one stays until the AMF releases it, but the phone has left it.
-    fn new_context(&mut self, phone: PhoneId) -> Option<RanUeNgapId> {
+    /// A new connection, of a phone that is not known yet where it is on its way here. It goes over the stream that the AMF
+    /// has chosen, or else one of the gNB's choice.
+    fn new_context(&mut self, phone: PhoneId, stream: Option<u16>) -> Option<RanUeNgapId> {
         let ue_streams = self.streams.saturating_sub(1);
+        // Stream 0 is for signalling of no phone; those above are shared out (TS 38.412 §7).
+        let own = |id| if ue_streams == 0 { 0 } else { 1 + (id % u32::from(ue_streams)) as u16 };
         let id = self.contexts.insert(|id| Context {
             phone,
             ran_ue_ngap_id: RanUeNgapId(id),
             amf_ue_ngap_id: None,
-            // Stream 0 is for signalling of no phone; those above are shared out (TS 38.412 §7).
-            stream: if ue_streams == 0 { 0 } else { 1 + (id % u32::from(ue_streams)) as u16 },
+            stream: stream.unwrap_or_else(|| own(id)),
             set_up: false,
             has_ue_ambr: false,
             radio_lost: false,
             sessions: Vec::new(),
+            keys: None,
+            guami: None,
+            capabilities: None,
+            ambr: None,
+            allowed_nssai: Vec::new(),
+            handover: Handover::None,
+            refused_sessions: Vec::new(),
+            status_transferred: false,
         })?;
+        if phone != PhoneId::NOBODY {
+            self.name_phone(phone, RanUeNgapId(id));
+        }
+        Some(RanUeNgapId(id))
+    }
+
+    /// A connection is a phone's newest; an older one stays until the AMF releases it, but the phone has left it.
+    fn name_phone(&mut self, phone: PhoneId, id: RanUeNgapId) {
         if self.by_phone.len() <= phone.index() {
             self.by_phone.resize(phone.index() + 1, 0);
         }
-        let older = self.by_phone.get_mut(phone.index()).map(|n| core::mem::replace(n, id));
-        if let Some(older) = older.and_then(|older| self.contexts.get_mut(older)) {
+        let older = self.by_phone.get_mut(phone.index()).map(|n| core::mem::replace(n, id.0));
+        if let Some(older) = older.filter(|o| *o != id.0).and_then(|older| self.contexts.get_mut(older)) {
             older.radio_lost = true;
         }
-        Some(RanUeNgapId(id))
     }
 }
 

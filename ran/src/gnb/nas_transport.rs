@@ -1,8 +1,8 @@
 //! NAS transport (TS 38.413 §8.6) and paging (§8.5).
 
 use whimbrel_ngap::{
-    Cause, CauseRadioNetwork, DownlinkNasTransport, InitialUeMessage, NasNonDeliveryIndication, Paging,
-    UeContextRequest, UePagingIdentity, UplinkNasTransport,
+    Cause, DownlinkNasTransport, InitialUeMessage, NasNonDeliveryIndication, Paging, UeContextRequest,
+    UePagingIdentity, UplinkNasTransport,
 };
 
 use super::{Arrival, Gnb, Output, Violation, violation};
@@ -12,7 +12,7 @@ use crate::radio::{Connect, Down, PhoneId};
 impl Gnb {
     /// INITIAL UE MESSAGE (§8.6.1). Every connection asks for a context, as a gNB that wants to set up security does.
     pub(super) fn initial_ue_message(&mut self, phone: PhoneId, connect: Connect, out: &mut Outbox<Output>) {
-        let id = if self.is_up() { self.new_context(phone) } else { None };
+        let id = if self.is_up() { self.new_context(phone, None) } else { None };
         let Some(context) = id.and_then(|id| self.contexts.get(id.0)) else {
             // No AMF, or no room: the phone's connection is refused.
             return out.push(Output::Radio(phone, Down::Released));
@@ -43,7 +43,7 @@ impl Gnb {
         context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
         let (phone, stream) = (context.phone, context.stream);
         if context.radio_lost {
-            let cause = Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost);
+            let cause = Cause::RadioNetwork(context.lost_cause());
             let mut answer = NasNonDeliveryIndication::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, cause);
             answer.nas_pdu = m.nas_pdu;
             return self.send(stream, &answer.into(), out);

@@ -17,17 +17,17 @@ use whimbrel_ngap::{
     UpTransportLayerInformation,
 };
 
-use super::tunnel::Session;
+use super::tunnel::{Flow, Session, Tunnel};
 use super::{Arrival, Gnb, Output, Violation, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, PhoneId};
 
 /// A session that the AMF wants set up, in whichever message it asks.
 pub(super) struct Wanted {
-    id: PduSessionId,
-    nas: Option<Vec<u8>>,
-    s_nssai: SNssai,
-    transfer: Vec<u8>,
+    pub(super) id: PduSessionId,
+    pub(super) nas: Option<Vec<u8>>,
+    pub(super) s_nssai: SNssai,
+    pub(super) transfer: Vec<u8>,
 }
 
 impl From<PduSessionResourceSetupItemCxtReq> for Wanted {
@@ -54,7 +54,14 @@ pub(super) struct Done {
 }
 
 /// A session is not set up, for this cause.
-struct Refused(Cause);
+pub(super) struct Refused(pub(super) Cause);
+
+/// A session that was taken.
+pub(super) struct Admitted {
+    pub(super) downlink: UpTransportLayerInformation,
+    pub(super) flows: Vec<Qfi>,
+    pub(super) security_result: Option<SecurityResult>,
+}
 
 impl From<CauseRadioNetwork> for Refused {
     fn from(cause: CauseRadioNetwork) -> Self {
@@ -121,7 +128,29 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) -> Result<PduSessionResourceSetupResponseTransfer, Refused> {
         let lost = CauseRadioNetwork::RadioConnectionWithUeLost;
-        let context = self.contexts.get(id.0).filter(|c| !c.radio_lost).ok_or(lost)?;
+        let context = self.contexts.get(id.0).ok_or(lost)?;
+        if context.radio_lost {
+            return Err(context.lost_cause().into());
+        }
+        let phone = context.phone;
+        let admitted = self.admit_session(id, wanted, out)?;
+        out.push(Output::Radio(phone, Down::UserPlane { session: wanted.id, up: true }));
+        let flows = admitted.flows.into_iter().map(AssociatedQosFlowItem::new).collect();
+        let flows = QosFlowPerTnlInformation::new(admitted.downlink, flows);
+        let mut answer = PduSessionResourceSetupResponseTransfer::new(flows);
+        answer.security_result = admitted.security_result;
+        Ok(answer)
+    }
+
+    /// Takes a session into a context, if all of it can be had.
+    pub(super) fn admit_session(
+        &mut self,
+        id: RanUeNgapId,
+        wanted: &Wanted,
+        out: &mut Outbox<Output>,
+    ) -> Result<Admitted, Refused> {
+        let lost = CauseRadioNetwork::RadioConnectionWithUeLost;
+        let context = self.contexts.get(id.0).ok_or(lost)?;
         let (phone, session_id) = (context.phone, wanted.id);
         if context.sessions.iter().any(|s| s.id == session_id) {
             violation(Some(phone), Violation::SessionExists(session_id), out);
@@ -130,6 +159,9 @@ impl Gnb {
         if !self.config.serves_slice(wanted.s_nssai) {
             return Err(CauseRadioNetwork::SliceNotSupported.into());
         }
+        if self.faults.refuse_sessions.contains(&session_id) {
+            return Err(CauseRadioNetwork::RadioResourcesNotAvailable.into());
+        }
         let transfer = PduSessionResourceSetupRequestTransfer::decode(&wanted.transfer).map_err(|e| {
             violation(Some(phone), Violation::Transfer(session_id, e), out);
             Refused(Cause::Protocol(CauseProtocol::TransferSyntaxError))
@@ -137,30 +169,49 @@ impl Gnb {
         if transfer.pdu_session_aggregate_maximum_bit_rate.is_none() {
             violation(Some(phone), Violation::MissingSessionAmbr(session_id), out);
         }
-        let qfis = qfis(&transfer).ok_or_else(|| {
+        let flows = flows(&transfer).ok_or_else(|| {
             violation(Some(phone), Violation::BadQosFlows(session_id), out);
             CauseRadioNetwork::MultipleQosFlowIdInstances
         })?;
-        let (peer, uplink_teid) = self.peer(&transfer.ul_ngu_up_tnl_information).ok_or_else(|| {
+        let uplink = self.peer(&transfer.ul_ngu_up_tnl_information).ok_or_else(|| {
             violation(Some(phone), Violation::UnusableTunnel(session_id), out);
             CauseRadioNetwork::Unspecified
         })?;
-        let none_left = CauseRadioNetwork::RadioResourcesNotAvailable;
-        let downlink_teid = Teid(self.tunnels.insert(|_| (phone, session_id)).ok_or(none_left)?);
-        let first = qfis.first().copied().ok_or(CauseRadioNetwork::Unspecified)?;
-        let context = self.contexts.get_mut(id.0).ok_or(lost)?;
-        context.sessions.push(Session::new(session_id, downlink_teid, peer, uplink_teid, first));
-        out.push(Output::Radio(phone, Down::UserPlane { session: session_id, up: true }));
-        let flows = qfis.into_iter().map(AssociatedQosFlowItem::new).collect();
-        let tunnel = GtpTunnel::new(self.config.transport_address(), downlink_teid);
-        let flows = QosFlowPerTnlInformation::new(UpTransportLayerInformation::GtpTunnel(tunnel), flows);
-        let mut answer = PduSessionResourceSetupResponseTransfer::new(flows);
-        answer.security_result = transfer.security_indication.as_ref().map(security_result);
-        Ok(answer)
+        let security_result = transfer.security_indication.as_ref().map(security_result);
+        let session = Session {
+            id: session_id,
+            s_nssai: wanted.s_nssai,
+            downlink_teid: Teid(0),
+            uplink,
+            flows,
+            ambr: transfer.pdu_session_aggregate_maximum_bit_rate,
+            pdu_session_type: transfer.pdu_session_type,
+            security: transfer.security_indication,
+            forward_to: None,
+            forwarding_teid: None,
+            reordering: None,
+        };
+        let flows = session.flows.iter().map(|f| f.qfi).collect();
+        let downlink = self.keep_session(id, session).ok_or(CauseRadioNetwork::RadioResourcesNotAvailable)?;
+        Ok(Admitted { downlink: self.tunnel(downlink), flows, security_result })
+    }
+
+    /// Puts a session into a context with a tunnel of its own; `None` if there is no room.
+    pub(super) fn keep_session(&mut self, id: RanUeNgapId, mut session: Session) -> Option<Teid> {
+        self.contexts.get(id.0)?;
+        let teid = Teid(self.tunnels.insert(|_| Tunnel::N3(id.0, session.id))?);
+        session.downlink_teid = teid;
+        self.contexts.get_mut(id.0)?.sessions.push(session);
+        Some(teid)
+    }
+
+    /// A tunnel that ends here.
+    pub(super) fn tunnel(&self, teid: Teid) -> UpTransportLayerInformation {
+        UpTransportLayerInformation::GtpTunnel(GtpTunnel::new(self.config.transport_address(), teid))
     }
 
     /// Where uplink packets go; the family is the one that the gNB has.
-    fn peer(&self, tunnel: &UpTransportLayerInformation) -> Option<(IpAddr, Teid)> {
+    pub(super) fn peer(&self, tunnel: &UpTransportLayerInformation) -> Option<(IpAddr, Teid)> {
         let UpTransportLayerInformation::GtpTunnel(tunnel) = tunnel;
         let address = match (self.config.gtp_address, tunnel.transport_layer_address) {
             (IpAddr::V4(_), TransportLayerAddress::V4(a) | TransportLayerAddress::V4V6(a, _)) => {
@@ -220,18 +271,18 @@ impl Gnb {
         })?;
         let tunnel = transfer.ul_ngu_up_tnl_modify_list.first();
         let peer = tunnel.and_then(|t| self.peer(&t.ul_ngu_up_tnl_information));
-        let sessions = self.contexts.get_mut(ran.0).map(|c| &mut c.sessions);
-        let Some(session) = sessions.and_then(|s| s.iter_mut().find(|s| s.id == id)) else {
+        let context = self.contexts.get_mut(ran.0).ok_or(CauseRadioNetwork::UnknownLocalUeNgapId)?;
+        if context.radio_lost {
+            return Err(context.lost_cause().into());
+        }
+        let Some(session) = context.sessions.iter_mut().find(|s| s.id == id) else {
             violation(Some(phone), Violation::UnknownSession(id), out);
             return Err(CauseRadioNetwork::UnknownPduSessionId.into());
         };
-        if let Some((peer, teid)) = peer {
-            session.redirect(peer, teid);
-        }
-        let mut answer = PduSessionResourceModifyResponseTransfer::new();
-        answer.qos_flow_add_or_modify_response_list =
-            transfer.qos_flow_add_or_modify_request_list.iter().map(|f| f.qos_flow_identifier).collect();
-        Ok(answer)
+        session.uplink = peer.unwrap_or(session.uplink);
+        let ambr = transfer.pdu_session_aggregate_maximum_bit_rate.clone();
+        session.ambr = ambr.or(session.ambr.take());
+        Ok(modify_flows(phone, session, &transfer, out))
     }
 
     /// PDU SESSION RESOURCE RELEASE (§8.2.2).
@@ -256,25 +307,64 @@ impl Gnb {
         self.send(stream, &answer.into(), out);
     }
 
-    fn take_down(&mut self, ran: RanUeNgapId, id: PduSessionId, out: &mut Outbox<Output>) -> bool {
+    pub(super) fn take_down(&mut self, ran: RanUeNgapId, id: PduSessionId, out: &mut Outbox<Output>) -> bool {
         let Some(context) = self.contexts.get_mut(ran.0) else { return false };
         let Some(place) = context.sessions.iter().position(|s| s.id == id) else { return false };
         let session = context.sessions.remove(place);
         self.tunnels.remove(session.downlink_teid.0);
-        out.push(Output::Radio(context.phone, Down::UserPlane { session: id, up: false }));
+        if let Some(teid) = session.forwarding_teid {
+            self.tunnels.remove(teid.0);
+        }
+        if !context.radio_lost {
+            out.push(Output::Radio(context.phone, Down::UserPlane { session: id, up: false }));
+        }
         true
     }
 }
 
 /// The flows of a session, if there are some and none is named twice.
-fn qfis(transfer: &PduSessionResourceSetupRequestTransfer) -> Option<Vec<Qfi>> {
-    let qfis: Vec<Qfi> = transfer.qos_flow_setup_request_list.iter().map(|f| f.qos_flow_identifier).collect();
-    let twice = qfis.iter().enumerate().any(|(i, q)| qfis.iter().take(i).any(|p| p == q));
-    (!qfis.is_empty() && !twice).then_some(qfis)
+fn flows(transfer: &PduSessionResourceSetupRequestTransfer) -> Option<Vec<Flow>> {
+    let flows: Vec<Flow> = transfer
+        .qos_flow_setup_request_list
+        .iter()
+        .map(|f| Flow { qfi: f.qos_flow_identifier, parameters: f.qos_flow_level_qos_parameters.clone() })
+        .collect();
+    let twice = flows.iter().enumerate().any(|(i, f)| flows.iter().take(i).any(|g| f.qfi == g.qfi));
+    (!flows.is_empty() && !twice).then_some(flows)
+}
+
+/// Flows that are added, changed and taken away (§8.2.3.2).
+fn modify_flows(
+    phone: PhoneId,
+    session: &mut Session,
+    transfer: &PduSessionResourceModifyRequestTransfer,
+    out: &mut Outbox<Output>,
+) -> PduSessionResourceModifyResponseTransfer {
+    let mut answer = PduSessionResourceModifyResponseTransfer::new();
+    for item in &transfer.qos_flow_add_or_modify_request_list {
+        let qfi = item.qos_flow_identifier;
+        let known = session.flows.iter_mut().find(|f| f.qfi == qfi);
+        match (known, item.qos_flow_level_qos_parameters.clone()) {
+            (Some(flow), Some(parameters)) => flow.parameters = parameters,
+            (Some(_), None) => {}
+            (None, Some(parameters)) => session.flows.push(Flow { qfi, parameters }),
+            // A new flow without parameters: nothing can be set up for it (§9.3.4.3).
+            (None, None) => violation(Some(phone), Violation::BadQosFlows(session.id), out),
+        }
+        answer.qos_flow_add_or_modify_response_list.push(qfi);
+    }
+    for item in &transfer.qos_flow_to_release_list {
+        let before = session.flows.len();
+        session.flows.retain(|f| f.qfi != item.qos_flow_identifier);
+        if session.flows.len() == before || session.flows.is_empty() {
+            violation(Some(phone), Violation::BadQosFlows(session.id), out);
+        }
+    }
+    answer
 }
 
 /// The emulated radio protects user data wherever it is asked for (TS 38.413 §9.3.1.59).
-fn security_result(wanted: &SecurityIndication) -> SecurityResult {
+pub(super) fn security_result(wanted: &SecurityIndication) -> SecurityResult {
     let integrity = match wanted.integrity_protection_indication {
         IntegrityProtectionIndication::NotNeeded => IntegrityProtectionResult::NotPerformed,
         _ => IntegrityProtectionResult::Performed,

@@ -1,115 +1,294 @@
-//! The user plane of a gNB: packets of phones into tunnels and out of them (TS 29.281, TS 38.415).
+//! The user plane of a gNB: packets of phones into tunnels and out of them (TS 29.281, TS 38.415), and the forwarding from
+//! one gNB to another while a phone moves (TS 38.300 §9.2.3.2.3).
 
 use core::net::IpAddr;
+use core::time::Duration;
+use std::collections::VecDeque;
 
-use whimbrel_gtpu::{GpduHeader, Gtpu, GtpuError, PduSessionInformation, message_type, signalling};
-use whimbrel_ids::{PduSessionId, Qfi, Teid};
+use whimbrel_gtpu::{GpduHeader, Gtpu, PduSessionInformation, message_type, signalling};
+use whimbrel_ids::{Instant, PduSessionId, Qfi, SNssai, Teid};
+use whimbrel_ngap::{
+    PduSessionAggregateMaximumBitRate, PduSessionType, QosFlowLevelQosParameters, SecurityIndication,
+};
 
-use super::Gnb;
+use super::{Due, Event, Gnb, Output, Violation, event, violation};
+use crate::outbox::Outbox;
 use crate::radio::PhoneId;
 
 /// Room to leave before a packet for the header of its tunnel.
 pub const GTPU_HEADROOM: usize = whimbrel_gtpu::HEADER_OCTETS_MAX;
+/// Packets that wait in each of the two queues of a session that is being handed over: half a second at 100 Mbit/s of full
+/// packets, more than any phone here gets.
+const HELD_MAX: usize = 4096;
+/// How long packets of the new path wait for the end of the old one; no standard value, ours is well over any path here and
+/// under what a phone's programs take for a loss of the network.
+pub(super) const REORDERING: Duration = Duration::from_millis(500);
+/// How long the source goes on forwarding after it has let go of the phone, without an end marker; no standard value.
+const PASSING: Duration = Duration::from_secs(2);
+
+/// A QoS flow of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Flow {
+    pub(super) qfi: Qfi,
+    pub(super) parameters: QosFlowLevelQosParameters,
+}
 
 /// A session whose radio bearers and tunnel stand.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) id: PduSessionId,
+    pub(super) s_nssai: SNssai,
     pub(super) downlink_teid: Teid,
-    peer: IpAddr,
-    qfi: Qfi,
-    header: GpduHeader,
+    /// Where uplink packets go.
+    pub(super) uplink: (IpAddr, Teid),
+    pub(super) flows: Vec<Flow>,
+    pub(super) ambr: Option<PduSessionAggregateMaximumBitRate>,
+    pub(super) pdu_session_type: PduSessionType,
+    pub(super) security: Option<SecurityIndication>,
+    /// At the source of a handover: where downlink packets go on to.
+    pub(super) forward_to: Option<(IpAddr, Teid)>,
+    /// At the target: where the source's packets come in.
+    pub(super) forwarding_teid: Option<Teid>,
+    /// At the target: what waits, so that nothing overtakes.
+    pub(super) reordering: Option<Box<Reordering>>,
 }
 
-impl Session {
-    pub(super) fn new(
-        id: PduSessionId,
-        downlink_teid: Teid,
-        peer: IpAddr,
-        uplink_teid: Teid,
-        qfi: Qfi,
-    ) -> Self {
-        let header = GpduHeader::new(uplink_teid, Some(PduSessionInformation::Ul { qfi }));
-        Self { id, downlink_teid, peer, qfi, header }
-    }
-
-    /// Uplink packets go elsewhere from now on.
-    pub(super) fn redirect(&mut self, peer: IpAddr, uplink_teid: Teid) {
-        self.peer = peer;
-        self.header = GpduHeader::new(uplink_teid, Some(PduSessionInformation::Ul { qfi: self.qfi }));
-    }
+/// Packets at the target of a handover that the phone may not have yet.
+#[derive(Debug, Default)]
+pub(super) struct Reordering {
+    /// The source's, while the phone is on its way.
+    forwarded: VecDeque<Held>,
+    /// Those of the new path, while the source's may still come.
+    direct: VecDeque<Held>,
+    /// The source's have ended.
+    ended: bool,
+    /// When those of the new path wait no longer.
+    pub(super) until: Option<Instant>,
 }
 
-/// What a GTP-U datagram was for.
 #[derive(Debug)]
-pub enum Downlink<'a> {
-    /// A packet for a phone.
-    Packet {
-        /// The phone.
-        phone: PhoneId,
-        /// Its session.
-        session: PduSessionId,
-        /// The QoS flow, if the datagram told.
-        qfi: Option<Qfi>,
-        /// The packet.
-        packet: &'a [u8],
-    },
-    /// To be sent back to where the datagram came from: echo response, error indication for an unknown tunnel.
-    Answer(signalling::Octets),
-    /// The peer does not know the tunnel into which a phone's packet was sent.
-    PeerHasNoTunnel {
-        /// The tunnel, as the peer was told of it.
-        teid: Teid,
-    },
-    /// Nothing to be done: echo response, end marker, and so on.
-    Nothing,
-    /// It cannot be read.
-    Malformed(GtpuError),
+struct Held {
+    qfi: Option<Qfi>,
+    rqi: bool,
+    packet: Vec<u8>,
+}
+
+/// What a TEID of the gNB stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tunnel {
+    /// Packets of the UPF for a session of a context.
+    N3(u32, PduSessionId),
+    /// Packets that the source of a handover forwards.
+    Forwarded(u32, PduSessionId),
+    /// The phone has left; what still comes goes on to here.
+    Passing(IpAddr, Teid),
 }
 
 impl Gnb {
     /// Writes the tunnel's header before a phone's packet: `buffer[..at]` is headroom of at least [`GTPU_HEADROOM`]
-    /// octets, the packet begins at `at`. Returns the peer's address and where the datagram begins; `None` if the session
-    /// has no tunnel now.
+    /// octets, the packet begins at `at`; `qfi` is the flow that the phone's rules chose. Returns the peer's address and
+    /// where the datagram begins; `None` if the session has no tunnel now.
     pub fn encapsulate(
         &self,
         phone: PhoneId,
         session: PduSessionId,
+        qfi: Option<Qfi>,
         buffer: &mut [u8],
         at: usize,
     ) -> Option<(IpAddr, usize)> {
-        let session = self.of_phone(phone)?.sessions.iter().find(|s| s.id == session)?;
+        let context = self.of_phone(phone).filter(|c| !c.radio_lost)?;
+        let session = context.sessions.iter().find(|s| s.id == session)?;
+        let qfi = qfi.or(session.flows.first().map(|f| f.qfi))?;
+        let header = GpduHeader::new(session.uplink.1, Some(PduSessionInformation::Ul { qfi }));
         let payload_len = buffer.len().checked_sub(at)?;
-        let taken = session.header.write_before(payload_len, buffer.get_mut(..at)?)?;
-        Some((session.peer, at - taken))
+        let taken = header.write_before(payload_len, buffer.get_mut(..at)?)?;
+        Some((session.uplink.0, at - taken))
     }
 
-    /// Says what a datagram from port 2152 is for. `source_port` is its sender's.
-    pub fn decapsulate<'a>(&self, datagram: &'a [u8], source_port: u16) -> Downlink<'a> {
+    /// A datagram came to port 2152.
+    pub(super) fn gtpu(
+        &mut self,
+        now: Instant,
+        source: (IpAddr, u16),
+        datagram: &[u8],
+        out: &mut Outbox<Output>,
+    ) {
         let gtpu = match Gtpu::parse(datagram) {
             Ok(gtpu) => gtpu,
-            Err(e) => return Downlink::Malformed(e),
+            Err(e) => return violation(None, Violation::Gtpu(e), out),
         };
         match gtpu.message_type {
-            message_type::G_PDU => match self.tunnels.get(gtpu.teid.0) {
-                Some(&(phone, session)) => {
-                    let qfi = gtpu.pdu_session.map(PduSessionInformation::qfi);
-                    Downlink::Packet { phone, session, qfi, packet: gtpu.payload }
-                }
-                None => Downlink::Answer(signalling::error_indication(
-                    gtpu.teid,
-                    self.config.gtp_address,
-                    source_port,
-                )),
-            },
+            message_type::G_PDU => self.packet(now, source, &gtpu, out),
+            message_type::END_MARKER => self.end_marker(gtpu.teid, out),
             message_type::ECHO_REQUEST => {
-                Downlink::Answer(signalling::echo_response(gtpu.sequence.unwrap_or_default()))
+                let answer = signalling::echo_response(gtpu.sequence.unwrap_or_default());
+                out.push(Output::Gtpu { to: source, datagram: answer.as_ref().to_vec() });
             }
             message_type::ERROR_INDICATION => match signalling::ErrorIndication::parse(gtpu.payload) {
-                Ok(m) => Downlink::PeerHasNoTunnel { teid: m.teid },
-                Err(e) => Downlink::Malformed(e.into()),
+                Ok(m) => event(Event::TunnelUnknownToPeer(m.teid), out),
+                Err(e) => violation(None, Violation::Gtpu(e.into()), out),
             },
-            _ => Downlink::Nothing,
+            _ => {}
         }
     }
+
+    fn packet(&mut self, now: Instant, source: (IpAddr, u16), gtpu: &Gtpu<'_>, out: &mut Outbox<Output>) {
+        let held = || Held {
+            qfi: gtpu.pdu_session.map(PduSessionInformation::qfi),
+            rqi: matches!(gtpu.pdu_session, Some(PduSessionInformation::Dl { rqi: true, .. })),
+            packet: gtpu.payload.to_vec(),
+        };
+        let (context, id) = match self.tunnels.get(gtpu.teid.0) {
+            Some(&(Tunnel::N3(context, id) | Tunnel::Forwarded(context, id))) => (context, id),
+            Some(&Tunnel::Passing(to, teid)) => return forward(to, teid, gtpu, out),
+            None => {
+                let answer = signalling::error_indication(gtpu.teid, self.config.gtp_address, source.1);
+                // To the well-known port, whence the packet came (TS 29.281 §4.4.2).
+                let to = (source.0, whimbrel_gtpu::PORT);
+                return out.push(Output::Gtpu { to, datagram: answer.as_ref().to_vec() });
+            }
+        };
+        let Some(known) = self.contexts.get_mut(context) else { return };
+        let (phone, lost) = (known.phone, known.radio_lost);
+        let Some(session) = known.sessions.iter_mut().find(|s| s.id == id) else { return };
+        if session.forwarding_teid == Some(gtpu.teid) {
+            match session.reordering.as_mut().filter(|_| lost) {
+                Some(reordering) => keep(&mut reordering.forwarded, held(), &mut self.dropped_downlink),
+                None => deliver(phone, id, held(), out),
+            }
+            return;
+        }
+        let known_flow = |qfi| session.flows.iter().any(|f| f.qfi == qfi);
+        if !gtpu.pdu_session.map(PduSessionInformation::qfi).is_some_and(known_flow) {
+            violation(Some(phone), Violation::DownlinkFlow(id), out);
+        }
+        if let Some((to, teid)) = session.forward_to {
+            return forward(to, teid, gtpu, out);
+        }
+        match &mut session.reordering {
+            Some(reordering) => {
+                keep(&mut reordering.direct, held(), &mut self.dropped_downlink);
+                if reordering.until.is_none() {
+                    reordering.until = Some(now + REORDERING);
+                    self.due.insert((now + REORDERING, Due::Context(context)));
+                }
+            }
+            None if lost => self.dropped_downlink += 1,
+            None => deliver(phone, id, held(), out),
+        }
+    }
+
+    /// End marker (TS 29.281 §7.3.2): the last packet of this path.
+    fn end_marker(&mut self, teid: Teid, out: &mut Outbox<Output>) {
+        match self.tunnels.get(teid.0).copied() {
+            Some(Tunnel::N3(context, id)) => {
+                let session = self.contexts.get(context).and_then(|c| c.sessions.iter().find(|s| s.id == id));
+                if let Some((to, teid)) = session.and_then(|s| s.forward_to) {
+                    send_end_marker(to, teid, out);
+                }
+            }
+            Some(Tunnel::Passing(to, next)) => {
+                send_end_marker(to, next, out);
+                self.tunnels.remove(teid.0);
+            }
+            Some(Tunnel::Forwarded(context, id)) => {
+                let Some(known) = self.contexts.get_mut(context) else { return };
+                let (phone, lost) = (known.phone, known.radio_lost);
+                let Some(session) = known.sessions.iter_mut().find(|s| s.id == id) else { return };
+                if lost {
+                    if let Some(reordering) = &mut session.reordering {
+                        reordering.ended = true;
+                    }
+                } else {
+                    release(phone, session, out);
+                    self.tunnels.remove(teid.0);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The phone has arrived: it gets what the source had forwarded, and more unless the end marker is still to come.
+    pub(super) fn deliver_forwarded(&mut self, context: u32, out: &mut Outbox<Output>) {
+        let Some(known) = self.contexts.get_mut(context) else { return };
+        for session in &mut known.sessions {
+            let Some(reordering) = &mut session.reordering else { continue };
+            reordering.forwarded.drain(..).for_each(|held| deliver(known.phone, session.id, held, out));
+            if reordering.ended
+                && let Some(teid) = release(known.phone, session, out)
+            {
+                self.tunnels.remove(teid.0);
+            }
+        }
+    }
+
+    /// Packets of the new path have waited long enough for the end marker of the old one.
+    pub(super) fn reordering_expired(&mut self, now: Instant, context: u32, out: &mut Outbox<Output>) {
+        let Some(known) = self.contexts.get_mut(context) else { return };
+        for session in &mut known.sessions {
+            let due = session.reordering.as_ref().and_then(|r| r.until).is_some_and(|until| until <= now);
+            if due && !known.radio_lost {
+                violation(Some(known.phone), Violation::MissingEndMarker(session.id), out);
+                if let Some(teid) = release(known.phone, session, out) {
+                    self.tunnels.remove(teid.0);
+                }
+            }
+        }
+    }
+
+    /// Lets go of the tunnels of a context. Where packets were being forwarded they are for a while still, since the UPF's
+    /// last ones and its end marker may be on their way.
+    pub(super) fn close_tunnels(&mut self, now: Instant, sessions: &[Session]) {
+        for session in sessions {
+            if let Some(teid) = session.forwarding_teid {
+                self.tunnels.remove(teid.0);
+            }
+            match (session.forward_to, self.tunnels.get_mut(session.downlink_teid.0)) {
+                (Some((to, teid)), Some(tunnel)) => {
+                    *tunnel = Tunnel::Passing(to, teid);
+                    self.due.insert((now + PASSING, Due::Passing(session.downlink_teid.0)));
+                }
+                _ => {
+                    self.tunnels.remove(session.downlink_teid.0);
+                }
+            }
+        }
+    }
+}
+
+/// Ends the waiting of a session at the target; returns the forwarding tunnel, which is not needed any more.
+fn release(phone: PhoneId, session: &mut Session, out: &mut Outbox<Output>) -> Option<Teid> {
+    for held in session.reordering.take().into_iter().flat_map(|r| r.direct) {
+        deliver(phone, session.id, held, out);
+    }
+    session.forwarding_teid.take()
+}
+
+fn keep(queue: &mut VecDeque<Held>, held: Held, dropped: &mut u64) {
+    if queue.len() < HELD_MAX {
+        queue.push_back(held);
+    } else {
+        *dropped += 1;
+    }
+}
+
+fn deliver(phone: PhoneId, session: PduSessionId, held: Held, out: &mut Outbox<Output>) {
+    out.push(Output::Packet { phone, session, qfi: held.qfi, rqi: held.rqi, packet: held.packet });
+}
+
+/// A packet on into the tunnel of another gNB, or of the UPF that forwards to it, with its flow.
+fn forward(to: IpAddr, teid: Teid, gtpu: &Gtpu<'_>, out: &mut Outbox<Output>) {
+    let header = GpduHeader::new(teid, gtpu.pdu_session);
+    let mut datagram = vec![0; GTPU_HEADROOM + gtpu.payload.len()];
+    let (room, payload) = datagram.split_at_mut(GTPU_HEADROOM);
+    payload.copy_from_slice(gtpu.payload);
+    let Some(taken) = header.write_before(gtpu.payload.len(), room) else { return };
+    datagram.drain(..GTPU_HEADROOM - taken);
+    out.push(Output::Gtpu { to: (to, whimbrel_gtpu::PORT), datagram });
+}
+
+fn send_end_marker(to: IpAddr, teid: Teid, out: &mut Outbox<Output>) {
+    let header = GpduHeader::new(teid, None);
+    let datagram = header.end_marker().into_iter().take(header.octets_len()).collect();
+    out.push(Output::Gtpu { to: (to, whimbrel_gtpu::PORT), datagram });
 }

@@ -1,6 +1,6 @@
 //! UE context management (TS 38.413 §8.3) and the radio capability (§8.14.1).
 
-use whimbrel_ids::RanUeNgapId;
+use whimbrel_ids::{Instant, RanUeNgapId};
 use whimbrel_ngap::{
     Cause, CauseRadioNetwork, InitialContextSetupFailure, InitialContextSetupRequest,
     InitialContextSetupResponse, PduSessionResourceItemCxtRelCpl, UeContextModificationRequest,
@@ -8,6 +8,7 @@ use whimbrel_ngap::{
     UeContextReleaseRequest, UeNgapIds, UeRadioCapabilityInfoIndication, UeSecurityCapabilities,
 };
 
+use super::keys::Keys;
 use super::pdu_session::Wanted;
 use super::{Arrival, Event, Gnb, Output, Violation, event, violation};
 use crate::outbox::Outbox;
@@ -48,6 +49,11 @@ impl Gnb {
         }
         if let Some(context) = self.contexts.get_mut(m.ran_ue_ngap_id.0) {
             context.set_up = true;
+            context.keys = Some(Keys::initial(m.security_key.0));
+            context.guami = Some(m.guami);
+            context.capabilities = Some(m.ue_security_capabilities.clone());
+            context.ambr = m.ue_aggregate_maximum_bit_rate.clone().or(context.ambr.take());
+            context.allowed_nssai.clone_from(&m.allowed_nssai);
         }
         out.push(Output::Radio(phone, Down::AsSecurity { k_gnb: m.security_key.0 }));
         let wanted: Vec<Wanted> =
@@ -101,7 +107,17 @@ impl Gnb {
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
         context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
+        context.ambr = m.ue_aggregate_maximum_bit_rate.clone().or(context.ambr.take());
+        context.guami = m.new_guami.or(context.guami);
+        context.capabilities = m.ue_security_capabilities.clone().or(context.capabilities.take());
         let stream = context.stream;
+        // A key of a new K_AMF, taken into use at once (TS 33.501 §6.9.4.4).
+        if let Some(key) = &m.security_key {
+            context.keys = Some(Keys::initial(key.0));
+            if !context.radio_lost {
+                out.push(Output::Radio(context.phone, Down::AsSecurity { k_gnb: key.0 }));
+            }
+        }
         let mut named = m.amf_ue_ngap_id;
         if let Some(new) = m.new_amf_ue_ngap_id {
             context.amf_ue_ngap_id = Some(new);
@@ -128,6 +144,16 @@ impl Gnb {
             context.radio_lost = true;
             out.push(Output::Radio(phone, Down::Released));
         }
+        self.request_context_release(id, cause, out);
+    }
+
+    pub(super) fn request_context_release(
+        &mut self,
+        id: RanUeNgapId,
+        cause: Cause,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.contexts.get(id.0) else { return };
         let stream = context.stream;
         let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
         let mut m = UeContextReleaseRequest::new(amf_ue_ngap_id, id, cause);
@@ -138,6 +164,7 @@ impl Gnb {
     /// UE CONTEXT RELEASE (§8.3.3).
     pub(super) fn release_command(
         &mut self,
+        now: Instant,
         at: Arrival,
         m: &UeContextReleaseCommand,
         out: &mut Outbox<Output>,
@@ -155,7 +182,7 @@ impl Gnb {
         if self.context(at, amf, ran, out).is_none() {
             return;
         }
-        let Some(context) = self.drop_context(ran, out) else { return };
+        let Some(context) = self.drop_context(now, ran, out) else { return };
         let mut answer = UeContextReleaseComplete::new(amf, ran);
         answer.user_location_information = Some(self.config.location());
         answer.pdu_session_resource_list_cxt_rel_cpl =

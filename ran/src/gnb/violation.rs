@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use whimbrel_gtpu::GtpuError;
 use whimbrel_ids::{AmfUeNgapId, DecodeError, PduSessionId, RanUeNgapId};
 use whimbrel_ngap::{Cause, Refusal};
 
@@ -57,6 +58,24 @@ pub enum Violation {
     MissingSessionAmbr(PduSessionId),
     /// No QoS flow, or one named twice.
     BadQosFlows(PduSessionId),
+    /// A request that the AMF must answer and did not.
+    NoAnswer(&'static str),
+    /// A transparent container that is not as the other gNB wrote it.
+    ContainerAltered,
+    /// A session of a handover of which the core says neither that it moves nor that it is released, or both.
+    SessionUnaccounted(PduSessionId),
+    /// PATH SWITCH REQUEST ACKNOWLEDGE with the next hop chaining count that is in use (TS 33.501 §6.9.2.3.2).
+    NextHopNotFresh,
+    /// Security capabilities other than those that the core gave before (TS 33.501 §6.7.3.1).
+    SecurityCapabilitiesAltered,
+    /// The gNB had them wrong, and the core did not say so (TS 33.501 §6.7.3.1).
+    SecurityCapabilitiesNotCorrected,
+    /// Packets came over the new path, and the end of the old one was not marked (TS 23.502 §4.9.1.2.2 step 7).
+    MissingEndMarker(PduSessionId),
+    /// A downlink packet without a QoS flow, or of one that the session does not have (TS 38.415 §5.4.1).
+    DownlinkFlow(PduSessionId),
+    /// GTP-U that cannot be read.
+    Gtpu(GtpuError),
     /// The AMF says that the gNB erred.
     ErrorIndicated(Option<Cause>),
     /// PAGING for areas that the gNB does not serve.
@@ -93,6 +112,29 @@ impl fmt::Display for Violation {
                 write!(f, "PDU session {id} has non-GBR flows and no session AMBR")
             }
             Self::BadQosFlows(id) => write!(f, "PDU session {id} has no QoS flow, or one twice"),
+            Self::NoAnswer(message) => write!(f, "{message} was not answered"),
+            Self::ContainerAltered => {
+                f.write_str("a transparent container is not what the other gNB had written")
+            }
+            Self::SessionUnaccounted(id) => {
+                write!(f, "the handover does not say what becomes of PDU session {id}")
+            }
+            Self::NextHopNotFresh => {
+                f.write_str("the next hop chaining count is the one that is in use already")
+            }
+            Self::SecurityCapabilitiesAltered => {
+                f.write_str("the UE security capabilities are not those that the core gave before")
+            }
+            Self::SecurityCapabilitiesNotCorrected => {
+                f.write_str("the gNB named false UE security capabilities, and the core took them")
+            }
+            Self::MissingEndMarker(id) => {
+                write!(f, "PDU session {id} moved to a new path, and no end marker came over the old one")
+            }
+            Self::DownlinkFlow(id) => {
+                write!(f, "a downlink packet of PDU session {id} names no QoS flow, or one that is not there")
+            }
+            Self::Gtpu(e) => write!(f, "a datagram of GTP-U cannot be read: {e}"),
             Self::ErrorIndicated(Some(cause)) => write!(f, "ERROR INDICATION: {}", cause_text(cause)),
             Self::ErrorIndicated(None) => f.write_str("ERROR INDICATION without a cause"),
             Self::PagedElsewhere => f.write_str("PAGING for tracking areas of others"),

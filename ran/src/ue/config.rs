@@ -106,6 +106,8 @@ pub struct Faults {
     pub wrong_res_star: bool,
     /// Take no notice of the next so many messages of these types, as if the radio had lost them.
     pub ignore: Vec<(MessageType, u32)>,
+    /// Take no notice of the next so many commands to go over to another cell, as if the radio had lost them.
+    pub ignore_handovers: u32,
     /// Spoil the MAC of the next so many protected messages.
     pub wrong_mac: u32,
     /// Offer other security capabilities in the initial message than those that the phone expects to be replayed, as a

@@ -4,7 +4,7 @@ use core::fmt;
 use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
-use whimbrel_ids::{Dnn, Instant, PduSessionId, Qfi, SNssai};
+use whimbrel_ids::{Dnn, GlobalGnbId, Instant, PduSessionId, Qfi, SNssai};
 use whimbrel_nas::ie::{MmCause, PduSessionType, RegistrationKind, SmCause};
 use whimbrel_nas::mm::MessageType;
 
@@ -124,6 +124,10 @@ impl fmt::Display for Reason {
 pub enum Violation {
     /// The gNB was given another K_gNB than the phone derives (TS 33.501 §6.8.1.1.2.2).
     KGnbDiffers,
+    /// The target of a handover uses another key than the phone derives (TS 33.501 §6.9.2.3).
+    HandoverKeyDiffers,
+    /// The AMF gave the gNB a next hop that does not belong to its chaining count (TS 33.501 §6.9.2.3.2).
+    NextHopDiffers,
     /// AS security without NAS security.
     AsSecurityTooEarly,
     /// A message that must be protected, or that came plain although NAS was secured (TS 24.501 §4.4.4.2).
@@ -146,6 +150,12 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::KGnbDiffers => f.write_str("K_gNB of the gNB is not the one that the phone derives"),
+            Self::HandoverKeyDiffers => {
+                f.write_str("the key after the handover is not the one that the phone derives")
+            }
+            Self::NextHopDiffers => {
+                f.write_str("the next hop that the gNB was given is not the one of its chaining count")
+            }
             Self::AsSecurityTooEarly => f.write_str("AS security before NAS security"),
             Self::Unprotected(m) => write!(f, "{m} came without protection"),
             Self::Malformed(Some(octet)) => write!(f, "a NAS message of type {octet:#04x} cannot be read"),
@@ -198,6 +208,11 @@ pub enum Event {
         session: PduSessionId,
         /// Whether they stand.
         up: bool,
+    },
+    /// It has gone over to another cell, as it was told.
+    HandedOver {
+        /// The gNB of the cell.
+        to: GlobalGnbId,
     },
     /// The phone is registered and has no connection.
     Idle,

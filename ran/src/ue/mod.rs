@@ -8,6 +8,7 @@
 //! | §5.4.1, §5.4.2, §5.4.3, §5.4.4 | `authentication`, `security_mode`, `identity`, `configuration_update` |
 //! | §5.5.1, §5.5.2, §5.6.1 | `registration`, `deregistration`, `service` |
 //! | §5.4.5, §6 NAS transport and sessions | `session` |
+//! | TS 33.501 §6.9.2 handover and its keys | `handover` |
 //! | §10.2 timers | `timer` |
 
 mod authentication;
@@ -15,6 +16,7 @@ mod config;
 mod configuration_update;
 mod deregistration;
 mod event;
+mod handover;
 mod identity;
 mod protection;
 mod registration;
@@ -34,6 +36,7 @@ use whimbrel_security::{NasCount, Usim};
 use crate::outbox::Outbox;
 use crate::radio::{Connect, Down, Up};
 use authentication::Partial;
+use handover::AsKeys;
 use protection::Security;
 use session::Session;
 use timer::Timers;
@@ -137,6 +140,8 @@ pub struct Ue {
     refused_security_mode: Option<MmCause>,
     /// COUNT from which K_gNB is derived (TS 33.501 §6.8.1.1.2.2).
     k_gnb_count: Option<NasCount>,
+    /// Keys of the access stratum on this connection.
+    as_keys: Option<Box<AsKeys>>,
     fresh_suci: Option<Suci>,
     suci_counter: u32,
     initial: Option<Initial>,
@@ -176,6 +181,7 @@ impl Ue {
             refused_challenge: None,
             refused_security_mode: None,
             k_gnb_count: None,
+            as_keys: None,
             fresh_suci: None,
             suci_counter: 0,
             initial: None,
@@ -245,6 +251,11 @@ impl Ue {
             Input::Paged => self.paged(now, out),
             Input::Radio(Down::Nas(octets)) => self.receive(now, &octets, out),
             Input::Radio(Down::AsSecurity { k_gnb }) => self.as_security(&k_gnb, out),
+            Input::Radio(Down::Handover { to, tai, target, ncc, pci, arfcn_dl, sessions }) => {
+                self.hand_over(now, (to, target), tai, (ncc, pci, arfcn_dl), &sessions, out);
+            }
+            Input::Radio(Down::HandoverKey { k_gnb }) => self.judge_handover_key(&k_gnb, out),
+            Input::Radio(Down::NextHop { ncc, nh }) => self.judge_next_hop(ncc, &nh, out),
             Input::Radio(Down::UserPlane { session, up }) => self.user_plane_changed(session, up, out),
             Input::Radio(Down::Released) => self.released(now, out),
             Input::Tick => self.tick(now, out),
@@ -352,6 +363,7 @@ impl Ue {
     fn connection_ended(&mut self, now: Instant, out: &mut Outbox<Output>) {
         self.connected = false;
         self.secure = false;
+        self.as_keys = None;
         self.timers.stop(Timer::T3540);
         for id in self.take_user_planes_down() {
             event(Event::UserPlane { session: id, up: false }, out);

@@ -7,6 +7,7 @@ use whimbrel_nas::mm::{Message, MessageType, MmStatus};
 use whimbrel_nas::security::SecurityProtected;
 use whimbrel_security::{Direction, KAmf, NasCount, NasSecurityContext, SecurityHeaderType, UnprotectError};
 
+use super::handover::AsKeys;
 use super::{Discard, Event, Output, Ue, Violation, event, violation};
 use crate::outbox::Outbox;
 
@@ -162,9 +163,11 @@ impl Ue {
         let (Some(security), Some(count)) = (&self.security, self.k_gnb_count) else {
             return violation(Violation::AsSecurityTooEarly, out);
         };
-        if security.k_amf.k_gnb(count).octets() != k_gnb {
+        let own = security.k_amf.k_gnb(count);
+        if own.octets() != k_gnb {
             violation(Violation::KGnbDiffers, out);
         }
+        self.as_keys = Some(Box::new(AsKeys::initial(&security.k_amf, own)));
     }
 }
 

@@ -2,7 +2,7 @@
 //! `security`, and nothing of the real core. It is as simple as the procedures allow and does what its knobs say.
 
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use whimbrel_nas::sm::{self, Body};
 use whimbrel_nas::{Envelope, NasErrorKind};
 use whimbrel_ngap as ngap;
 use whimbrel_ngap::Message;
-use whimbrel_ran::gnb::{self, Gnb, GnbConfig};
+use whimbrel_ran::gnb::{self, Gnb, GnbConfig, XnMessage};
 use whimbrel_ran::ue::{self, Profile, SuciSource, Ue, UeConfig};
 use whimbrel_ran::{Down, Outbox, PhoneId, Up};
 use whimbrel_security::{
@@ -58,11 +58,23 @@ pub struct Knobs {
     /// The sessions' request is not forwarded.
     pub not_forwarded: Option<MmCause>,
     pub keep_connection: bool,
+    /// The next hops do not belong to their counts.
+    pub wrong_next_hop: bool,
+    /// The path of these sessions is not switched, nor are they admitted by the core in a handover.
+    pub release_in_handover: Vec<PduSessionId>,
+    /// PATH SWITCH REQUEST is refused.
+    pub refuse_path_switch: bool,
+    /// Containers of gNBs are spoilt.
+    pub spoil_containers: bool,
+    /// The phone's capabilities are taken from PATH SWITCH REQUEST as they come.
+    pub believe_capabilities: bool,
+    /// Forwarding goes through the UPF.
+    pub indirect: bool,
 }
 
-struct Context {
+pub struct Context {
     nas: NasSecurityContext,
-    k_amf: KAmf,
+    pub k_amf: KAmf,
     ng_ksi: NgKsi,
 }
 
@@ -73,13 +85,16 @@ pub struct Core {
     seq: u64,
     rand: u8,
     /// Which phone of a network of many.
-    index: u32,
+    pub index: u32,
     pub amf_ue_ngap_id: AmfUeNgapId,
-    ran_ue_ngap_id: RanUeNgapId,
-    stream: u16,
+    pub ran_ue_ngap_id: RanUeNgapId,
+    pub stream: u16,
     vector: Option<AuthenticationVector>,
     ng_ksi: u8,
-    context: Option<Context>,
+    pub context: Option<Context>,
+    /// The gNB that has the phone.
+    pub serving: usize,
+    pub mobility: crate::fake_mobility::Mobility,
     capability: Option<UeSecurityCapability>,
     /// COUNT from which the core derives K_gNB.
     count: u32,
@@ -113,6 +128,8 @@ impl Core {
             vector: None,
             ng_ksi: 0,
             context: None,
+            serving: 0,
+            mobility: Default::default(),
             capability: None,
             count: 0,
             tmsi: index << 12,
@@ -361,8 +378,10 @@ impl Core {
     fn context_setup(&mut self, nas: Vec<u8>, sessions: PduSessionSet, out: &mut Out) {
         let k_amf = &self.context.as_ref().unwrap().k_amf;
         let count = whimbrel_security::NasCount::new(self.count + u32::from(self.knobs.wrong_k_gnb)).unwrap();
-        let key = ngap::SecurityKey(*k_amf.k_gnb(count).octets());
-        let capabilities = ngap::UeSecurityCapabilities::new(0xe000, 0xe000, 0, 0);
+        let k_gnb = k_amf.k_gnb(count);
+        self.mobility.begin(k_amf, &k_gnb);
+        let key = ngap::SecurityKey(*k_gnb.octets());
+        let capabilities = capabilities();
         let (amf, ran) = (self.amf_ue_ngap_id, self.ran_ue_ngap_id);
         let mut m = ngap::InitialContextSetupRequest::new(amf, ran, guami(), vec![SLICE], capabilities, key);
         m.nas_pdu = Some(nas);
@@ -508,8 +527,12 @@ impl Core {
     }
 }
 
+pub fn capabilities() -> ngap::UeSecurityCapabilities {
+    ngap::UeSecurityCapabilities::new(0xe000, 0xe000, 0, 0)
+}
+
 /// The UPF of a session: 127.0.0.9, TEIDs from 0x55 on.
-fn transfer(index: u32) -> Vec<u8> {
+pub fn transfer(index: u32) -> Vec<u8> {
     let tunnel = ngap::GtpTunnel::new(Ipv4Addr::new(127, 0, 0, 9).into(), Teid(0x55 + index));
     let five_qi = ngap::QosCharacteristics::NonDynamic5qi(ngap::NonDynamic5qiDescriptor::new(FiveQi(9)));
     let arp = ngap::AllocationAndRetentionPriority::new(
@@ -545,11 +568,24 @@ fn establishment_accept(index: u32, asked: ie::PduSessionType) -> sm::Establishm
     m
 }
 
+/// A packet in a tunnel, as the UPF sends it.
+pub fn gpdu(teid: Teid, qfi: Qfi, packet: &[u8]) -> Vec<u8> {
+    use whimbrel_gtpu::{GpduHeader, HEADER_OCTETS_MAX, PduSessionInformation};
+    let header = GpduHeader::new(teid, Some(PduSessionInformation::Dl { qfi, rqi: false, ppi: None }));
+    let mut datagram = vec![0; HEADER_OCTETS_MAX];
+    let taken = header.write_before(packet.len(), &mut datagram).unwrap();
+    datagram.drain(..HEADER_OCTETS_MAX - taken);
+    datagram.extend_from_slice(packet);
+    datagram
+}
+
 /// A message between two of the three.
 enum OnWay {
-    ToCore(u16, Vec<u8>),
-    ToGnb(u16, Vec<u8>),
-    Up(Up),
+    ToCore(usize, u16, Vec<u8>),
+    ToGnb(usize, u16, Vec<u8>),
+    Xn(usize, GlobalGnbId, XnMessage),
+    Gtpu(usize, Vec<u8>),
+    Up(usize, Up),
     Down(ue::Input),
 }
 
@@ -560,9 +596,27 @@ pub struct Net {
     pub now: Instant,
     pub ue: Ue,
     pub gnb: Gnb,
+    /// Another gNB, where there is one.
+    pub target: Option<Gnb>,
+    /// Which of the two has the phone.
+    pub serving: usize,
     pub core: Core,
     pub events: Vec<ue::Event>,
     pub gnb_events: Vec<gnb::Event>,
+    packets: Vec<(PduSessionId, Vec<u8>)>,
+    gtpu: Vec<(SocketAddr, Vec<u8>)>,
+    /// Datagrams from gNB to gNB are kept by, until they are let go.
+    pub hold_gtpu: Option<Vec<(usize, Vec<u8>)>>,
+}
+
+/// The GTP-U address of the first or second gNB.
+pub fn gtp_address(which: usize) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 1, which as u8 + 1)
+}
+
+pub fn gnb_config(which: usize) -> GnbConfig {
+    let id = GlobalGnbId::new(PlmnId::TEST, which as u32 + 1, 24).unwrap();
+    GnbConfig::new(id, tai().tac, vec![SLICE], gtp_address(which).into())
 }
 
 impl Net {
@@ -581,17 +635,20 @@ impl Net {
             suci: SuciSource::Null,
         };
         tune(&mut config);
-        let id = GlobalGnbId::new(PlmnId::TEST, 1, 24).unwrap();
-        let gtp = Ipv4Addr::new(127, 0, 1, 1).into();
         let mut net = Self {
             way: VecDeque::new(),
             record: None,
             now: NOW,
             ue: Ue::new(config),
-            gnb: Gnb::new(GnbConfig::new(id, tai().tac, vec![SLICE], gtp)),
+            gnb: Gnb::new(gnb_config(0)),
+            target: None,
+            serving: 0,
             core: Core::new(supi, milenage, 0),
             events: Vec::new(),
             gnb_events: Vec::new(),
+            packets: Vec::new(),
+            gtpu: Vec::new(),
+            hold_gtpu: None,
         };
         net.gnb(gnb::Input::AssociationUp { streams: 8 });
         net.ue(ue::Input::Cell(tai()));
@@ -612,11 +669,18 @@ impl Net {
         self.ue(ue::Input::Command(command));
     }
 
+    /// Adds the second gNB.
+    pub fn add_target(&mut self, config: GnbConfig) {
+        self.target = Some(Gnb::new(config));
+        self.gnb_at(1, gnb::Input::AssociationUp { streams: 8 });
+    }
+
     /// Sends what the core makes of itself.
     pub fn core(&mut self, act: impl FnOnce(&mut Core, &mut Out)) {
         let mut out = Out::new();
         act(&mut self.core, &mut out);
-        self.way.extend(out.into_iter().map(|(stream, m)| OnWay::ToGnb(stream, m.to_vec())));
+        let to = self.core.serving;
+        self.way.extend(out.into_iter().map(|(stream, m)| OnWay::ToGnb(to, stream, m.to_vec())));
         self.arrive();
     }
 
@@ -626,7 +690,47 @@ impl Net {
     }
 
     pub fn gnb(&mut self, input: gnb::Input<'_>) {
-        self.gnb_only(input);
+        self.gnb_at(0, input);
+    }
+
+    pub fn gnb_at(&mut self, which: usize, input: gnb::Input<'_>) {
+        self.gnb_only(which, input);
+        self.arrive();
+    }
+
+    pub fn gnb_mut(&mut self, which: usize) -> &mut Gnb {
+        if which == 0 { &mut self.gnb } else { self.target.as_mut().expect("there is a second gNB") }
+    }
+
+    /// A datagram of the UPF comes to the first gNB.
+    pub fn gtpu(&mut self, datagram: &[u8]) {
+        self.gtpu_at(0, datagram);
+    }
+
+    pub fn gtpu_at(&mut self, which: usize, datagram: &[u8]) {
+        let source = (Ipv4Addr::new(127, 0, 0, 9).into(), 2152);
+        self.gnb_at(which, gnb::Input::Gtpu { source, datagram });
+    }
+
+    /// A packet of the UPF in a tunnel of the first gNB.
+    pub fn downlink(&mut self, teid: Teid, qfi: Qfi, packet: &[u8]) {
+        self.gtpu_at(0, &gpdu(teid, qfi, packet));
+    }
+
+    /// What the phone has got.
+    pub fn take_packets(&mut self) -> Vec<(PduSessionId, Vec<u8>)> {
+        core::mem::take(&mut self.packets)
+    }
+
+    /// What gNBs have sent towards the UPF.
+    pub fn take_gtpu(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        core::mem::take(&mut self.gtpu)
+    }
+
+    /// Lets go of what was held between gNBs.
+    pub fn release_gtpu(&mut self) {
+        let held = self.hold_gtpu.take().unwrap_or_default();
+        self.way.extend(held.into_iter().map(|(to, datagram)| OnWay::Gtpu(to, datagram)));
         self.arrive();
     }
 
@@ -634,19 +738,32 @@ impl Net {
     fn arrive(&mut self) {
         while let Some(next) = self.way.pop_front() {
             match (&next, &mut self.record) {
-                (OnWay::ToGnb(_, octets), Some(record)) => record.push((false, octets.clone())),
+                (OnWay::ToGnb(_, _, octets), Some(record)) => record.push((false, octets.clone())),
                 (OnWay::Down(ue::Input::Radio(Down::Nas(nas))), Some(record)) => {
                     record.push((true, nas.clone()))
                 }
                 _ => {}
             }
             match next {
-                OnWay::ToCore(stream, octets) => {
-                    let answers = self.core.handle(stream, Message::decode(&octets).unwrap());
-                    self.way.extend(answers.into_iter().map(|(stream, m)| OnWay::ToGnb(stream, m.to_vec())));
+                OnWay::ToCore(from, stream, octets) => {
+                    let message = Message::decode(&octets).unwrap();
+                    let answers = self.core.mobility(from, stream, &message).unwrap_or_else(|| {
+                        let answers = self.core.handle(stream, message);
+                        answers.into_iter().map(|(stream, m)| (from, stream, m)).collect()
+                    });
+                    let to_gnb =
+                        |(to, stream, m): (usize, u16, Message)| OnWay::ToGnb(to, stream, m.to_vec());
+                    self.way.extend(answers.into_iter().map(to_gnb));
                 }
-                OnWay::ToGnb(stream, octets) => self.gnb_only(gnb::Input::Ngap { stream, octets: &octets }),
-                OnWay::Up(up) => self.gnb_only(gnb::Input::Radio(PHONE, up)),
+                OnWay::ToGnb(to, stream, octets) => {
+                    self.gnb_only(to, gnb::Input::Ngap { stream, octets: &octets });
+                }
+                OnWay::Xn(to, from, message) => self.gnb_only(to, gnb::Input::Xn { from, message }),
+                OnWay::Gtpu(to, datagram) => {
+                    let source = (gtp_address(1 - to).into(), 2152);
+                    self.gnb_only(to, gnb::Input::Gtpu { source, datagram: &datagram });
+                }
+                OnWay::Up(to, up) => self.gnb_only(to, gnb::Input::Radio(PHONE, up)),
                 OnWay::Down(input) => self.ue_only(input),
             }
         }
@@ -657,26 +774,57 @@ impl Net {
         self.ue.handle(self.now, input, &mut out);
         for output in out.drain() {
             match output {
-                ue::Output::Radio(up) => self.way.push_back(OnWay::Up(up)),
+                ue::Output::Radio(up) => {
+                    if let Up::HandoverComplete { to, .. } = &up {
+                        self.serving = usize::from(*to != self.gnb.config().id);
+                    }
+                    self.way.push_back(OnWay::Up(self.serving, up));
+                }
                 ue::Output::Event(event) => self.events.push(event),
             }
         }
     }
 
-    fn gnb_only(&mut self, input: gnb::Input<'_>) {
+    fn gnb_only(&mut self, which: usize, input: gnb::Input<'_>) {
         let mut out = Outbox::new();
-        self.gnb.handle(self.now, input, &mut out);
+        let now = self.now;
+        let gnb = self.gnb_mut(which);
+        let own = gnb.config().id;
+        gnb.handle(now, input, &mut out);
         for output in out.drain() {
             match output {
-                gnb::Output::Ngap { stream, octets } => self.way.push_back(OnWay::ToCore(stream, octets)),
+                gnb::Output::Ngap { stream, octets } => {
+                    self.way.push_back(OnWay::ToCore(which, stream, octets))
+                }
                 gnb::Output::Radio(_, down) => self.way.push_back(OnWay::Down(ue::Input::Radio(down))),
                 gnb::Output::Page(s_tmsi) => {
                     if self.ue.s_tmsi() == Some(s_tmsi) {
                         self.way.push_back(OnWay::Down(ue::Input::Paged));
                     }
                 }
+                gnb::Output::Xn { message, .. } => self.way.push_back(OnWay::Xn(1 - which, own, message)),
+                gnb::Output::Gtpu { to, datagram } => {
+                    let to = SocketAddr::from(to);
+                    match (0..2).find(|w| to.ip() == gtp_address(*w)) {
+                        Some(gnb) => match &mut self.hold_gtpu {
+                            Some(held) => held.push((gnb, datagram)),
+                            None => self.way.push_back(OnWay::Gtpu(gnb, datagram)),
+                        },
+                        None => self.gtpu.push((to, datagram)),
+                    }
+                }
+                gnb::Output::Packet { session, packet, .. } => self.packets.push((session, packet)),
                 gnb::Output::Event(event) => self.gnb_events.push(event),
             }
+        }
+    }
+
+    /// Lets time pass until no timer of a gNB runs any more.
+    pub fn until_gnbs_rest(&mut self) {
+        while let Some((at, which)) = (0..2).filter_map(|w| Some((self.gnb_mut(w).next_deadline()?, w))).min()
+        {
+            self.now = self.now.max(at);
+            self.gnb_at(which, gnb::Input::Tick);
         }
     }
 

@@ -4,6 +4,8 @@
 #![allow(unreachable_pub)]
 
 mod fake_core;
+mod fake_mobility;
+mod handover;
 mod network;
 mod registration;
 mod robustness;

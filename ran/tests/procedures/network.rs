@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use whimbrel_gtpu::{GpduHeader, Gtpu, HEADER_OCTETS_MAX, message_type};
-use whimbrel_ids::{AmfUeNgapId, Supi, Teid};
+use whimbrel_gtpu::{GpduHeader, Gtpu, HEADER_OCTETS_MAX, PduSessionInformation, message_type};
+use whimbrel_ids::{AmfUeNgapId, Qfi, Supi, Teid};
 use whimbrel_nas::Envelope;
 use whimbrel_nas::ie::MobileIdentity;
 use whimbrel_nas::mm::Message as Mm;
@@ -122,7 +122,8 @@ impl Network {
 
     /// A packet in the tunnel of a phone. A UPF that has not been told of it yet has nowhere to send to.
     fn downlink(&self, index: usize, packet: &[u8]) -> Option<Vec<u8>> {
-        let header = GpduHeader::new(*self.tunnels.get(&index)?, None);
+        let flow = PduSessionInformation::Dl { qfi: Qfi::new(1).unwrap(), rqi: false, ppi: None };
+        let header = GpduHeader::new(*self.tunnels.get(&index)?, Some(flow));
         let mut answer = vec![0; HEADER_OCTETS_MAX];
         let taken = header.write_before(packet.len(), &mut answer).unwrap();
         answer.drain(..HEADER_OCTETS_MAX - taken);

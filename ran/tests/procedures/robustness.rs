@@ -62,6 +62,6 @@ proptest! {
         net.core.knobs.silent = true;
         net.gnb(gnb::Input::Ngap { stream: 0, octets: &octets });
         net.ue(Input::Radio(Down::Nas(octets.clone())));
-        let _ = net.gnb.decapsulate(&octets, 2152);
+        net.gtpu(&octets);
     }
 }

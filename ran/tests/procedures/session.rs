@@ -1,11 +1,12 @@
 //! Sessions, service request, paging and the gNB's own checks against a scripted core.
 
 use crate::fake_core::{NOW, Net, PHONE};
-use whimbrel_ids::PduSessionId;
+use whimbrel_gtpu::Gtpu;
+use whimbrel_ids::{PduSessionId, Qfi, Teid};
 use whimbrel_nas::ie::{MmCause, PcoDirection, PduSessionType, SmCause, container_id};
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::{Cause, CauseRadioNetwork};
-use whimbrel_ran::gnb::{self, Downlink, GTPU_HEADROOM};
+use whimbrel_ran::gnb::{self, GTPU_HEADROOM};
 use whimbrel_ran::ue::{Command, Event, MmState, Procedure, Reason, SessionRequest};
 
 pub fn internet() -> Command {
@@ -62,27 +63,28 @@ fn establishment_from_idle() {
 
 #[test] // TS 29.281, TS 38.415
 fn packets_through_the_tunnel() {
-    let net = with_session();
+    let mut net = with_session();
     let mut buffer = vec![0; GTPU_HEADROOM];
     buffer.extend_from_slice(b"packet");
-    let (peer, at) = net.gnb.encapsulate(PHONE, one(), &mut buffer, GTPU_HEADROOM).unwrap();
+    let (peer, at) = net.gnb.encapsulate(PHONE, one(), None, &mut buffer, GTPU_HEADROOM).unwrap();
     assert_eq!(peer.to_string(), "127.0.0.9");
-    let sent = whimbrel_gtpu::Gtpu::parse(&buffer[at..]).unwrap();
-    assert_eq!((sent.teid, sent.payload), (whimbrel_ids::Teid(0x55), &b"packet"[..]));
+    let sent = Gtpu::parse(&buffer[at..]).unwrap();
+    assert_eq!((sent.teid, sent.payload), (Teid(0x55), &b"packet"[..]));
     assert_eq!(sent.pdu_session.unwrap().qfi().value(), 1);
     // The gNB's own tunnel is the first that it gave out.
-    let header = whimbrel_gtpu::GpduHeader::new(whimbrel_ids::Teid(1), None);
-    let mut down = vec![0; GTPU_HEADROOM];
-    down.extend_from_slice(b"answer");
-    let taken = header.write_before(6, &mut down[..GTPU_HEADROOM]).unwrap();
-    match net.gnb.decapsulate(&down[GTPU_HEADROOM - taken..], 2152) {
-        Downlink::Packet { phone, session, packet, .. } => {
-            assert_eq!((phone, session, packet), (PHONE, one(), &b"answer"[..]));
-        }
-        other => panic!("{other:?}"),
-    }
-    assert!(matches!(net.gnb.decapsulate(&[0x30, 255, 0, 0, 0, 0, 0, 9], 2152), Downlink::Answer(_)));
-    assert!(matches!(net.gnb.decapsulate(&[0xff], 2152), Downlink::Malformed(_)));
+    let qfi = Qfi::new(1).unwrap();
+    net.downlink(Teid(1), qfi, b"answer");
+    assert_eq!(net.take_packets(), [(one(), b"answer".to_vec())]);
+    net.take_events();
+    // An unknown tunnel is answered by an error indication (TS 29.281 §7.3.1).
+    net.gtpu(&[0x30, 255, 0, 0, 0, 0, 0, 9]);
+    let sent = net.take_gtpu();
+    assert_eq!(sent[0].0, "127.0.0.9:2152".parse().unwrap());
+    assert_eq!(Gtpu::parse(&sent[0].1).unwrap().message_type, whimbrel_gtpu::message_type::ERROR_INDICATION);
+    // Neither a flow that the session does not have, nor octets that are no GTP-U, go by unseen.
+    net.downlink(Teid(1), Qfi::new(7).unwrap(), b"answer");
+    net.gtpu(&[0xff]);
+    assert_eq!(net.violations().len(), 2);
 }
 
 #[test] // TS 24.501 §6.4.1.4, §5.4.5.3.1

@@ -9,6 +9,7 @@ mod pdu_session_resource_notify;
 mod pdu_session_resource_release;
 mod pdu_session_resource_setup;
 mod secondary_rat_data_usage_report;
+mod transparent_container;
 
 pub use handover::*;
 pub use path_switch_request::*;
@@ -18,6 +19,7 @@ pub use pdu_session_resource_notify::*;
 pub use pdu_session_resource_release::*;
 pub use pdu_session_resource_setup::*;
 pub use secondary_rat_data_usage_report::*;
+pub use transparent_container::*;
 
 use whimbrel_ids::{DecodeError, DecodeErrorKind};
 
@@ -27,9 +29,8 @@ use crate::aper::{Aper, Reader, Writer};
 use crate::container::{Body, Diagnosis};
 
 /// The face of the transfers: what messages carry as octets.
-macro_rules! transfers {
-    ($($name:ident),* $(,)?) => {
-        $(
+macro_rules! face {
+    ($($name:ident),* $(,)?) => { $(
         impl $name {
             /// Reads the octets of a transfer.
             ///
@@ -46,7 +47,15 @@ macro_rules! transfers {
                 out
             }
         }
-        )*
+    )* };
+}
+
+face!(SourceToTargetTransparentContainer, TargetToSourceTransparentContainer);
+
+/// The transfers that are plain sequences.
+macro_rules! transfers {
+    ($($name:ident),* $(,)?) => {
+        face!($($name),*);
 
         /// A sample of each transfer that is a plain sequence: its name in the standard's words, and its octets.
         #[cfg(any(test, feature = "samples"))]

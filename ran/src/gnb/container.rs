@@ -1,0 +1,120 @@
+//! What gNBs tell one another through the core, which carries it unread: TS 38.413 §9.3.1.20, §9.3.1.21, §9.3.1.108.
+//!
+//! The RRC messages inside are as short as TS 38.331 permits; what the emulated radio needs stands in a late non-critical
+//! extension of RRCReconfiguration, where decoders expect octets that they do not know.
+
+use whimbrel_ids::{GlobalGnbId, Qfi, RanUeNgapId};
+use whimbrel_ngap::{
+    CellSize, CellType, DlForwarding, LastVisitedCellInformation, LastVisitedCellItem,
+    LastVisitedNgranCellInformation, NgranCgi, NrCgi, PduSessionResourceInformationItem,
+    QosFlowInformationItem, SourceToTargetTransparentContainer, TargetToSourceTransparentContainer,
+};
+
+use super::config::cell_of;
+use super::tunnel::Session;
+
+/// HandoverPreparationInformation without any optional part.
+const HANDOVER_PREPARATION_INFORMATION: [u8; 2] = [0, 0];
+/// What stands before the extension in HandoverCommand: RRCReconfiguration with nothing but it.
+const RRC_RECONFIGURATION: [u8; 2] = [0x02, EXTENSION_OCTETS as u8];
+/// RAN UE NGAP ID and next hop chaining count.
+const EXTENSION_OCTETS: usize = 5;
+
+/// One bearer whose sequence numbers of 18 bits go on at 1000 and 2000, as an independent codec (pycrate) writes it. The
+/// emulated radio has no PDCP; the core must hand on what it was given.
+pub(super) const RAN_STATUS: [u8; 12] =
+    [0x00, 0x00, 0x81, 0x03, 0xe8, 0x00, 0x02, 0x41, 0x07, 0xd0, 0x00, 0x03];
+
+/// What the phone needs to know of the target cell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Command {
+    /// The target's name of the context.
+    pub(super) target: RanUeNgapId,
+    /// Next hop chaining count of the target's key.
+    pub(super) ncc: u8,
+}
+
+impl Command {
+    /// In HandoverCommand: four bits that say that there is one message and no extension, its length and it.
+    pub(super) fn to_container(self) -> Vec<u8> {
+        let mut message = RRC_RECONFIGURATION.to_vec();
+        message.extend_from_slice(&self.target.0.to_be_bytes());
+        message.push(self.ncc);
+        let mut nibbles = vec![0];
+        nibbles.extend([message.len() as u8 >> 4, message.len() as u8 & 15]);
+        nibbles.extend(message.iter().flat_map(|o| [o >> 4, o & 15]));
+        nibbles.push(0);
+        let rrc = nibbles.chunks_exact(2).filter_map(|n| Some(n.first()? << 4 | n.get(1)?)).collect();
+        TargetToSourceTransparentContainer::new(rrc).to_vec()
+    }
+
+    /// Reads it back; `None` if it is not as [`Command::to_container`] wrote it.
+    pub(super) fn of_container(octets: &[u8]) -> Option<Self> {
+        let rrc = TargetToSourceTransparentContainer::decode(octets).ok()?.rrc_container;
+        let nibbles: Vec<u8> = rrc.iter().flat_map(|o| [o >> 4, o & 15]).collect();
+        let octet = |i: usize| Some(nibbles.get(2 * i + 3)? << 4 | nibbles.get(2 * i + 4)?);
+        let head = [octet(0)?, octet(1)?];
+        let target = u32::from_be_bytes([octet(2)?, octet(3)?, octet(4)?, octet(5)?]);
+        let command = Self { target: RanUeNgapId(target), ncc: octet(6)? };
+        (head == RRC_RECONFIGURATION && command.to_container() == octets).then_some(command)
+    }
+}
+
+/// The source's container: the sessions, with forwarding proposed for all their flows or none.
+pub(super) fn source_to_target(
+    source: GlobalGnbId,
+    target: GlobalGnbId,
+    sessions: &[Session],
+    forwarding: bool,
+) -> Vec<u8> {
+    let cell = |gnb: GlobalGnbId| NgranCgi::NrCgi(NrCgi::new(gnb.plmn, cell_of(gnb)));
+    let flow = |qfi: Qfi| {
+        let mut item = QosFlowInformationItem::new(qfi);
+        item.dl_forwarding = forwarding.then_some(DlForwarding::DlForwardingProposed);
+        item
+    };
+    let last = LastVisitedNgranCellInformation::new(cell(source), CellType::new(CellSize::Medium), 1);
+    let last = LastVisitedCellItem::new(LastVisitedCellInformation::NgranCell(last));
+    let rrc = HANDOVER_PREPARATION_INFORMATION.to_vec();
+    let mut m = SourceToTargetTransparentContainer::new(rrc, cell(target), vec![last]);
+    let item = |s: &Session| {
+        PduSessionResourceInformationItem::new(s.id, s.flows.iter().map(|f| flow(f.qfi)).collect())
+    };
+    m.pdu_session_resource_information_list = sessions.iter().map(item).collect();
+    m.to_vec()
+}
+
+/// What the target makes of it: the flows for which forwarding is proposed, by session; `None` if it cannot be read, or is
+/// for the cell of another.
+pub(super) fn forwarding_proposed(
+    own: GlobalGnbId,
+    octets: &[u8],
+) -> Option<Vec<whimbrel_ids::PduSessionId>> {
+    let m = SourceToTargetTransparentContainer::decode(octets).ok()?;
+    let NgranCgi::NrCgi(cell) = &m.target_cell_id else { return None };
+    if cell.nr_cell_identity != cell_of(own) || m.rrc_container != HANDOVER_PREPARATION_INFORMATION {
+        return None;
+    }
+    let proposed = |s: &&PduSessionResourceInformationItem| {
+        s.qos_flow_information_list.iter().any(|f| f.dl_forwarding.is_some())
+    };
+    Some(m.pdu_session_resource_information_list.iter().filter(proposed).map(|s| s.pdu_session_id).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 38.413 §9.3.1.21
+    fn a_command_comes_back_and_an_altered_one_does_not() {
+        let command = Command { target: RanUeNgapId(0x1234_5678), ncc: 5 };
+        let octets = command.to_container();
+        assert_eq!(Command::of_container(&octets), Some(command));
+        for i in 0..octets.len() {
+            let mut altered = octets.clone();
+            altered[i] ^= 0x10;
+            assert_ne!(Command::of_container(&altered), Some(command), "octet {i}");
+        }
+        assert_eq!(Command::of_container(&[]), None);
+    }
+}

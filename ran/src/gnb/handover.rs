@@ -1,0 +1,255 @@
+//! What a handover by either way has in common: TS 38.413 §8.4, TS 38.423 §8.2.1, TS 38.300 §9.2.3.2.
+
+use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, RanUeNgapId, Tai, Teid};
+use whimbrel_ngap::{Cause, CauseRadioNetwork};
+
+use super::container::Command;
+use super::keys::{ARFCN_DL, pci};
+use super::xn::XnMessage;
+use super::{Context, Due, Event, Gnb, Output, Tunnel, Violation, event, violation};
+use crate::outbox::Outbox;
+use crate::radio::{Down, PhoneId};
+
+/// Another gNB with its one cell, as neighbour relations have it (TS 38.300 §15.3.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Which.
+    pub id: GlobalGnbId,
+    /// The tracking area of its cell.
+    pub tai: Tai,
+}
+
+/// Which way a handover goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Via {
+    /// From gNB to gNB, then a path switch (TS 23.502 §4.9.1.2).
+    Xn,
+    /// Through the core (TS 23.502 §4.9.1.3).
+    N2,
+}
+
+/// What a context is at, of a handover.
+#[derive(Debug)]
+pub(super) enum Handover {
+    /// Nothing.
+    None,
+    /// Source: the target is being asked.
+    Preparing { via: Via, to: Neighbour, until: Instant, asked: Vec<PduSessionId> },
+    /// Source of an N2 handover: HANDOVER CANCEL was sent.
+    Cancelling { until: Instant },
+    /// Source: the phone was told to go.
+    Executing { via: Via, until: Instant },
+    /// Target: the phone is on its way.
+    Awaiting { from: Origin },
+    /// Target of an Xn handover: PATH SWITCH REQUEST was sent.
+    Switching { from: Origin, asked: Vec<PduSessionId>, until: Instant },
+}
+
+/// Where a phone comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// Another gNB, over Xn, with its name of the context.
+    Xn(GlobalGnbId, RanUeNgapId),
+    /// The core knows.
+    N2,
+}
+
+impl Handover {
+    fn until(&self) -> Option<Instant> {
+        match self {
+            Self::Preparing { until, .. }
+            | Self::Cancelling { until }
+            | Self::Executing { until, .. }
+            | Self::Switching { until, .. } => Some(*until),
+            Self::None | Self::Awaiting { .. } => None,
+        }
+    }
+}
+
+impl Context {
+    /// Why nothing reaches the phone.
+    pub(super) fn lost_cause(&self) -> CauseRadioNetwork {
+        match self.handover {
+            Handover::Executing { via: Via::Xn, .. } => CauseRadioNetwork::XnHandoverTriggered,
+            Handover::Executing { via: Via::N2, .. } => CauseRadioNetwork::NgIntraSystemHandoverTriggered,
+            _ => CauseRadioNetwork::RadioConnectionWithUeLost,
+        }
+    }
+}
+
+impl Gnb {
+    /// A phone is to go to the cell of another gNB.
+    pub(super) fn hand_over(
+        &mut self,
+        now: Instant,
+        phone: PhoneId,
+        to: Neighbour,
+        via: Via,
+        out: &mut Outbox<Output>,
+    ) {
+        let cause = Cause::RadioNetwork(CauseRadioNetwork::HandoverDesirableForRadioReason);
+        let context = self.of_phone(phone).filter(|c| c.set_up && !c.radio_lost && c.keys.is_some());
+        let free = context.filter(|c| matches!(c.handover, Handover::None));
+        // A handover by the core moves sessions: the list of HANDOVER REQUIRED has at least one (§9.2.3.1).
+        let Some(id) = free.filter(|c| !c.sessions.is_empty()).map(|c| c.ran_ue_ngap_id) else {
+            return event(Event::HandoverFailed { phone, via, cause }, out);
+        };
+        match via {
+            Via::Xn => self.xn_handover_request(now, id, to, out),
+            Via::N2 => self.handover_required(now, id, to, out),
+        }
+    }
+
+    /// Notes what a context is at and when patience ends.
+    pub(super) fn set_handover(&mut self, id: RanUeNgapId, handover: Handover) {
+        if let Some(until) = handover.until() {
+            self.due.insert((until, Due::Context(id.0)));
+        }
+        if let Some(context) = self.contexts.get_mut(id.0) {
+            context.handover = handover;
+        }
+    }
+
+    /// Source: the phone is told to go, and what comes for it goes on to the target.
+    pub(super) fn command_phone(
+        &mut self,
+        now: Instant,
+        id: RanUeNgapId,
+        (via, to): (Via, Neighbour),
+        command: Command,
+        admitted: &[(PduSessionId, Option<(core::net::IpAddr, Teid)>)],
+        out: &mut Outbox<Output>,
+    ) {
+        self.set_handover(id, Handover::Executing { via, until: now + self.config.handover_overall });
+        let Some(context) = self.contexts.get_mut(id.0) else { return };
+        let phone = context.phone;
+        for session in &mut context.sessions {
+            let to = admitted.iter().find(|(id, _)| *id == session.id);
+            session.forward_to = to.and_then(|(_, to)| *to);
+        }
+        context.radio_lost = true;
+        if self.faults.lose_command {
+            return;
+        }
+        let sessions = admitted.iter().map(|(id, _)| *id).collect();
+        out.push(Output::Radio(
+            phone,
+            Down::Handover {
+                to: to.id,
+                tai: to.tai,
+                target: command.target,
+                ncc: command.ncc,
+                pci: pci(to.id),
+                arfcn_dl: ARFCN_DL,
+                sessions,
+            },
+        ));
+    }
+
+    /// Target: the phone is there (RRCReconfigurationComplete, TS 38.331 §5.3.5.3).
+    pub(super) fn phone_arrived(
+        &mut self,
+        now: Instant,
+        phone: PhoneId,
+        id: RanUeNgapId,
+        out: &mut Outbox<Output>,
+    ) {
+        let context = self.contexts.get_mut(id.0);
+        let Some((context, from)) = context.and_then(|c| match c.handover {
+            Handover::Awaiting { from } => Some((c, from)),
+            _ => None,
+        }) else {
+            return out.push(Output::Radio(phone, Down::Released));
+        };
+        context.phone = phone;
+        context.radio_lost = false;
+        context.handover = Handover::None;
+        let (stream, keys) = (context.stream, context.keys.as_ref().map(|k| *k.k_gnb.octets()));
+        if let Some(k_gnb) = keys {
+            out.push(Output::Radio(phone, Down::HandoverKey { k_gnb }));
+        }
+        self.name_phone(phone, id);
+        self.deliver_forwarded(id.0, out);
+        if self.faults.silent_arrival {
+            return;
+        }
+        match from {
+            Origin::Xn(..) => self.path_switch_request(now, id, from, out),
+            Origin::N2 => self.handover_notify(id, stream, out),
+        }
+    }
+
+    /// A context's patience has ended.
+    pub(super) fn handover_expired(&mut self, now: Instant, id: RanUeNgapId, out: &mut Outbox<Output>) {
+        let Some(context) = self.contexts.get(id.0) else { return };
+        if context.handover.until().is_none_or(|until| until > now) {
+            return;
+        }
+        let phone = context.phone;
+        match context.handover {
+            Handover::Preparing { via: Via::N2, .. } => {
+                let cause = Cause::RadioNetwork(CauseRadioNetwork::TngrelocprepExpiry);
+                event(Event::HandoverFailed { phone, via: Via::N2, cause: cause.clone() }, out);
+                self.send_cancel(now, id, cause, out);
+            }
+            Handover::Preparing { via: Via::Xn, .. } => {
+                let cause = Cause::RadioNetwork(CauseRadioNetwork::TxnrelocoverallExpiry);
+                self.set_handover(id, Handover::None);
+                event(Event::HandoverFailed { phone, via: Via::Xn, cause }, out);
+            }
+            Handover::Cancelling { .. } => {
+                self.set_handover(id, Handover::None);
+                violation(Some(phone), Violation::NoAnswer("HandoverCancel"), out);
+            }
+            Handover::Executing { via, .. } => self.overall_expired(id, via, out),
+            Handover::Switching { .. } => {
+                self.set_handover(id, Handover::None);
+                violation(Some(phone), Violation::NoAnswer("PathSwitchRequest"), out);
+            }
+            Handover::None | Handover::Awaiting { .. } => {}
+        }
+    }
+
+    /// TNGRELOCoverall or TXnRELOCoverall: the phone has left and nobody has said that it arrived (§8.3.2, §8.4.1).
+    fn overall_expired(&mut self, id: RanUeNgapId, via: Via, out: &mut Outbox<Output>) {
+        let Some(context) = self.contexts.get(id.0) else { return };
+        let phone = context.phone;
+        let cause = Cause::RadioNetwork(match via {
+            Via::Xn => CauseRadioNetwork::TxnrelocoverallExpiry,
+            Via::N2 => CauseRadioNetwork::TngrelocoverallExpiry,
+        });
+        self.set_handover(id, Handover::None);
+        event(Event::HandoverFailed { phone, via, cause: cause.clone() }, out);
+        self.request_context_release(id, cause, out);
+    }
+
+    /// The source changes its mind before the phone was told.
+    pub(super) fn cancel_handover(
+        &mut self,
+        now: Instant,
+        phone: PhoneId,
+        cause: Cause,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.of_phone(phone) else { return };
+        let id = context.ran_ue_ngap_id;
+        match context.handover {
+            Handover::Preparing { via: Via::N2, .. } => self.send_cancel(now, id, cause, out),
+            Handover::Preparing { via: Via::Xn, to, .. } => {
+                self.set_handover(id, Handover::None);
+                out.push(Output::Xn { to: to.id, message: XnMessage::HandoverCancel { source: id } });
+            }
+            _ => {}
+        }
+    }
+
+    /// Target: a tunnel into which the source forwards.
+    pub(super) fn open_forwarding(&mut self, id: RanUeNgapId, session: PduSessionId) -> Option<Teid> {
+        let teid = Teid(self.tunnels.insert(|_| Tunnel::Forwarded(id.0, session))?);
+        let context = self.contexts.get_mut(id.0)?;
+        let session = context.sessions.iter_mut().find(|s| s.id == session)?;
+        session.forwarding_teid = Some(teid);
+        session.reordering = Some(Box::default());
+        Some(teid)
+    }
+}

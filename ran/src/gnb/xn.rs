@@ -1,0 +1,397 @@
+//! Handover from gNB to gNB (TS 38.423 §8.2.1, §8.2.2, §8.2.4, §8.2.7) and the path switch (TS 38.413 §8.4.4). Xn is a call
+//! between two machines of one emulated RAN: what it carries is a value, not octets.
+
+use core::fmt;
+use core::net::IpAddr;
+
+use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Guami, Instant, PduSessionId, RanUeNgapId, SNssai, Teid};
+use whimbrel_ngap::{
+    Cause, CauseRadioNetwork, PathSwitchRequest, PathSwitchRequestAcknowledge,
+    PathSwitchRequestAcknowledgeTransfer, PathSwitchRequestFailure, PathSwitchRequestSetupFailedTransfer,
+    PathSwitchRequestTransfer, PduSessionAggregateMaximumBitRate, PduSessionResourceItem, PduSessionType,
+    QosFlowAcceptedItem, SecurityIndication, UeAggregateMaximumBitRate, UeSecurityCapabilities,
+    UserPlaneSecurityInformation,
+};
+use whimbrel_security::{KGnb, Nh};
+
+use super::container::Command;
+use super::handover::{Handover, Origin};
+use super::keys::Keys;
+use super::pdu_session::security_result;
+use super::tunnel::{Flow, Session};
+use super::{Arrival, Event, Gnb, Neighbour, Output, Via, Violation, event, violation};
+use crate::outbox::Outbox;
+use crate::radio::{Down, PhoneId};
+
+/// What one gNB says to another.
+#[derive(Clone, Debug)]
+pub enum XnMessage {
+    /// HANDOVER REQUEST (TS 38.423 §9.1.1.1).
+    HandoverRequest(Box<XnHandoverRequest>),
+    /// HANDOVER REQUEST ACKNOWLEDGE (§9.1.1.2).
+    HandoverRequestAcknowledge(Box<XnHandoverRequestAcknowledge>),
+    /// HANDOVER PREPARATION FAILURE (§9.1.1.3).
+    HandoverPreparationFailure {
+        /// The source's name of the context.
+        source: RanUeNgapId,
+        /// Why.
+        cause: Cause,
+    },
+    /// UE CONTEXT RELEASE (§9.1.1.5): the source may let go of the phone.
+    UeContextRelease {
+        /// The source's name of the context.
+        source: RanUeNgapId,
+    },
+    /// HANDOVER CANCEL (§9.1.1.6).
+    HandoverCancel {
+        /// The source's name of the context.
+        source: RanUeNgapId,
+    },
+}
+
+/// The context of a phone on its way to another gNB.
+#[derive(Clone)]
+pub struct XnHandoverRequest {
+    source: RanUeNgapId,
+    amf_ue_ngap_id: AmfUeNgapId,
+    guami: Guami,
+    k_ng_ran_star: [u8; 32],
+    ncc: u8,
+    capabilities: UeSecurityCapabilities,
+    ambr: Option<UeAggregateMaximumBitRate>,
+    allowed_nssai: Vec<SNssai>,
+    sessions: Vec<XnSession>,
+}
+
+/// Redacted: a key stands in it.
+impl fmt::Debug for XnHandoverRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "XnHandoverRequest({}, {} sessions)", self.amf_ue_ngap_id, self.sessions.len())
+    }
+}
+
+#[derive(Clone)]
+struct XnSession {
+    id: PduSessionId,
+    s_nssai: SNssai,
+    uplink: (IpAddr, Teid),
+    flows: Vec<Flow>,
+    ambr: Option<PduSessionAggregateMaximumBitRate>,
+    pdu_session_type: PduSessionType,
+    security: Option<SecurityIndication>,
+}
+
+/// What the target took.
+#[derive(Clone, Debug)]
+pub struct XnHandoverRequestAcknowledge {
+    source: RanUeNgapId,
+    /// With the tunnels for forwarding.
+    admitted: Vec<(PduSessionId, Option<(IpAddr, Teid)>)>,
+    container: Vec<u8>,
+}
+
+impl Gnb {
+    /// Another gNB says something.
+    pub(super) fn xn(
+        &mut self,
+        now: Instant,
+        from: GlobalGnbId,
+        message: XnMessage,
+        out: &mut Outbox<Output>,
+    ) {
+        match message {
+            XnMessage::HandoverRequest(m) => self.xn_admit(from, *m, out),
+            XnMessage::HandoverRequestAcknowledge(m) => self.xn_acknowledged(now, &m, out),
+            XnMessage::HandoverPreparationFailure { source, cause } => {
+                let Some(context) = self.contexts.get_mut(source.0) else { return };
+                context.handover = Handover::None;
+                event(Event::HandoverFailed { phone: context.phone, via: Via::Xn, cause }, out);
+            }
+            XnMessage::UeContextRelease { source } => {
+                if let Some(context) = self.drop_context(now, source, out) {
+                    let cause = Cause::RadioNetwork(CauseRadioNetwork::SuccessfulHandover);
+                    event(Event::ContextReleased(context.phone, cause), out);
+                }
+            }
+            XnMessage::HandoverCancel { source } => {
+                let origin = Origin::Xn(from, source);
+                let meant = |id: &u32| {
+                    self.contexts
+                        .get(*id)
+                        .is_some_and(|c| matches!(c.handover, Handover::Awaiting { from } if from == origin))
+                };
+                let found = self.contexts.ids().find(meant);
+                if let Some(id) = found {
+                    self.drop_context(now, RanUeNgapId(id), out);
+                }
+            }
+        }
+    }
+
+    /// Source: asks the target (TS 38.423 §8.2.1.2), with the key of the target's cell (TS 33.501 §6.9.2.3.2).
+    pub(super) fn xn_handover_request(
+        &mut self,
+        now: Instant,
+        id: RanUeNgapId,
+        to: Neighbour,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.contexts.get(id.0) else { return };
+        let (Some(keys), Some(amf_ue_ngap_id), Some(guami), Some(capabilities)) =
+            (&context.keys, context.amf_ue_ngap_id, context.guami, context.capabilities.clone())
+        else {
+            return;
+        };
+        let next = keys.towards(to.id);
+        let session = |s: &Session| XnSession {
+            id: s.id,
+            s_nssai: s.s_nssai,
+            uplink: s.uplink,
+            flows: s.flows.clone(),
+            ambr: s.ambr.clone(),
+            pdu_session_type: s.pdu_session_type,
+            security: s.security.clone(),
+        };
+        let request = XnHandoverRequest {
+            source: id,
+            amf_ue_ngap_id,
+            guami,
+            k_ng_ran_star: *next.k_gnb.octets(),
+            ncc: next.ncc,
+            capabilities,
+            ambr: context.ambr.clone(),
+            allowed_nssai: context.allowed_nssai.clone(),
+            sessions: context.sessions.iter().map(session).collect(),
+        };
+        let asked = request.sessions.iter().map(|s| s.id).collect();
+        let until = now + self.config.handover_preparation;
+        self.set_handover(id, Handover::Preparing { via: Via::Xn, to, until, asked });
+        out.push(Output::Xn { to: to.id, message: XnMessage::HandoverRequest(Box::new(request)) });
+    }
+
+    /// Target: takes what it can.
+    fn xn_admit(&mut self, from: GlobalGnbId, m: XnHandoverRequest, out: &mut Outbox<Output>) {
+        let source = m.source;
+        let refuse = |cause| XnMessage::HandoverPreparationFailure { source, cause };
+        let none = Cause::RadioNetwork(CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell);
+        if let Some(cause) = self.faults.refuse_handover.clone() {
+            return out.push(Output::Xn { to: from, message: refuse(cause) });
+        }
+        let id = if self.is_up() { self.new_context(PhoneId::NOBODY, None) } else { None };
+        let Some(id) = id else { return out.push(Output::Xn { to: from, message: refuse(none) }) };
+        if let Some(context) = self.contexts.get_mut(id.0) {
+            context.amf_ue_ngap_id = Some(m.amf_ue_ngap_id);
+            context.set_up = true;
+            context.radio_lost = true;
+            context.has_ue_ambr = m.ambr.is_some();
+            context.keys = Some(Keys { k_gnb: KGnb::new(m.k_ng_ran_star), ncc: m.ncc, fresh: None });
+            context.guami = Some(m.guami);
+            context.capabilities = Some(m.capabilities);
+            context.ambr = m.ambr;
+            context.allowed_nssai = m.allowed_nssai;
+            context.handover = Handover::Awaiting { from: Origin::Xn(from, source) };
+        }
+        let mut admitted = Vec::new();
+        let mut refused = Vec::new();
+        for session in m.sessions {
+            let session_id = session.id;
+            match self.xn_admit_session(id, session) {
+                true => {
+                    let teid = self.open_forwarding(id, session_id);
+                    admitted.push((session_id, teid.map(|t| (self.config.gtp_address, t))));
+                }
+                false => refused.push(session_id),
+            }
+        }
+        if admitted.is_empty() {
+            self.contexts.remove(id.0);
+            return out.push(Output::Xn { to: from, message: refuse(none) });
+        }
+        if let Some(context) = self.contexts.get_mut(id.0) {
+            context.refused_sessions = refused;
+        }
+        let container = Command { target: id, ncc: m.ncc }.to_container();
+        let answer = XnHandoverRequestAcknowledge { source, admitted, container };
+        let message = XnMessage::HandoverRequestAcknowledge(Box::new(answer));
+        out.push(Output::Xn { to: from, message });
+    }
+
+    fn xn_admit_session(&mut self, id: RanUeNgapId, s: XnSession) -> bool {
+        if !self.config.serves_slice(s.s_nssai) || self.faults.refuse_sessions.contains(&s.id) {
+            return false;
+        }
+        let session = Session {
+            id: s.id,
+            s_nssai: s.s_nssai,
+            downlink_teid: Teid(0),
+            uplink: s.uplink,
+            flows: s.flows,
+            ambr: s.ambr,
+            pdu_session_type: s.pdu_session_type,
+            security: s.security,
+            forward_to: None,
+            forwarding_teid: None,
+            reordering: None,
+        };
+        self.keep_session(id, session).is_some()
+    }
+
+    /// Source: the target is ready.
+    fn xn_acknowledged(&mut self, now: Instant, m: &XnHandoverRequestAcknowledge, out: &mut Outbox<Output>) {
+        let Some(context) = self.contexts.get(m.source.0) else { return };
+        let Handover::Preparing { via: Via::Xn, to, .. } = context.handover else { return };
+        let Some(command) = Command::of_container(&m.container) else { return };
+        self.command_phone(now, m.source, (Via::Xn, to), command, &m.admitted, out);
+    }
+
+    /// Target: PATH SWITCH REQUEST (TS 38.413 §8.4.4.2).
+    pub(super) fn path_switch_request(
+        &mut self,
+        now: Instant,
+        id: RanUeNgapId,
+        from: Origin,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.contexts.get(id.0) else { return };
+        let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
+        let item = |s: &Session| {
+            let flows = s.flows.iter().map(|f| QosFlowAcceptedItem::new(f.qfi)).collect();
+            let mut transfer = PathSwitchRequestTransfer::new(self.tunnel(s.downlink_teid), flows);
+            let security = s.security.as_ref();
+            transfer.user_plane_security_information =
+                security.map(|i| UserPlaneSecurityInformation::new(security_result(i), i.clone()));
+            PduSessionResourceItem::new(s.id, transfer.to_vec())
+        };
+        let sessions: Vec<_> = context.sessions.iter().map(item).collect();
+        let mut m = PathSwitchRequest::new(id, amf_ue_ngap_id, sessions);
+        m.user_location_information = Some(self.config.location());
+        m.ue_security_capabilities =
+            self.faults.altered_capabilities.clone().or(context.capabilities.clone());
+        let cause = Cause::RadioNetwork(CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell);
+        let failed = PathSwitchRequestSetupFailedTransfer::new(cause).to_vec();
+        m.pdu_session_resource_failed_to_setup_list_ps_req = context
+            .refused_sessions
+            .iter()
+            .map(|s| PduSessionResourceItem::new(*s, failed.clone()))
+            .collect();
+        let asked = context.sessions.iter().map(|s| s.id).collect();
+        self.send(context.stream, &m.into(), out);
+        let until = now + self.config.handover_overall;
+        self.set_handover(id, Handover::Switching { from, asked, until });
+    }
+
+    /// PATH SWITCH REQUEST ACKNOWLEDGE (§8.4.4.2): the next pair of keys, and what became of the sessions.
+    pub(super) fn path_switched(
+        &mut self,
+        at: Arrival,
+        m: PathSwitchRequestAcknowledge,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
+        let phone = context.phone;
+        let Handover::Switching { from, asked, .. } =
+            core::mem::replace(&mut context.handover, Handover::None)
+        else {
+            return violation(Some(phone), Violation::Unexpected("PathSwitchRequestAcknowledge"), out);
+        };
+        let (ncc, nh) = (m.security_context.next_hop_chaining_count, m.security_context.next_hop_nh.0);
+        let used = context.keys.as_ref().map(|k| k.ncc);
+        if let Some(keys) = &mut context.keys {
+            keys.fresh = Some((ncc, Nh::new(nh)));
+        }
+        let known = context.capabilities.clone();
+        if used == Some(ncc) {
+            violation(Some(phone), Violation::NextHopNotFresh, out);
+        }
+        out.push(Output::Radio(phone, Down::NextHop { ncc, nh }));
+        self.judge_capabilities(m.ran_ue_ngap_id, known, m.ue_security_capabilities, out);
+        if !m.allowed_nssai.iter().any(|s| self.config.serves_slice(*s)) {
+            violation(Some(phone), Violation::AllowedNssaiNotServed, out);
+        }
+        let switched: Vec<PduSessionId> =
+            m.pdu_session_resource_switched_list.iter().map(|s| s.pdu_session_id).collect();
+        for item in &m.pdu_session_resource_switched_list {
+            self.session_switched(m.ran_ue_ngap_id, phone, item, out);
+        }
+        let released: Vec<PduSessionId> =
+            m.pdu_session_resource_released_list_ps_ack.iter().map(|s| s.pdu_session_id).collect();
+        for id in asked {
+            if switched.contains(&id) == released.contains(&id) {
+                violation(Some(phone), Violation::SessionUnaccounted(id), out);
+            }
+            if released.contains(&id) {
+                self.take_down(m.ran_ue_ngap_id, id, out);
+            }
+        }
+        if let Origin::Xn(source, id) = from {
+            out.push(Output::Xn { to: source, message: XnMessage::UeContextRelease { source: id } });
+        }
+        event(Event::HandedOver { phone, via: Via::Xn, released }, out);
+    }
+
+    /// What the core says of the phone's capabilities counts; it says it only where the gNB had it wrong (TS 33.501
+    /// §6.7.3.1).
+    fn judge_capabilities(
+        &mut self,
+        id: RanUeNgapId,
+        known: Option<UeSecurityCapabilities>,
+        told: Option<UeSecurityCapabilities>,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.contexts.get_mut(id.0) else { return };
+        let lied = self.faults.altered_capabilities.as_ref().is_some_and(|a| Some(a) != known.as_ref());
+        match (&told, lied) {
+            (Some(told), _) if Some(told) != known.as_ref() => {
+                violation(Some(context.phone), Violation::SecurityCapabilitiesAltered, out);
+            }
+            (None, true) => {
+                violation(Some(context.phone), Violation::SecurityCapabilitiesNotCorrected, out);
+            }
+            _ => {}
+        }
+        context.capabilities = told.or(known);
+    }
+
+    fn session_switched(
+        &mut self,
+        ran: RanUeNgapId,
+        phone: PhoneId,
+        item: &PduSessionResourceItem,
+        out: &mut Outbox<Output>,
+    ) {
+        let id = item.pdu_session_id;
+        let transfer = match PathSwitchRequestAcknowledgeTransfer::decode(&item.transfer) {
+            Ok(transfer) => transfer,
+            Err(e) => return violation(Some(phone), Violation::Transfer(id, e), out),
+        };
+        let uplink = match transfer.ul_ngu_up_tnl_information.as_ref().map(|t| self.peer(t)) {
+            Some(None) => return violation(Some(phone), Violation::UnusableTunnel(id), out),
+            Some(uplink) => uplink,
+            None => None,
+        };
+        let sessions = self.contexts.get_mut(ran.0).map(|c| &mut c.sessions);
+        let Some(session) = sessions.and_then(|s| s.iter_mut().find(|s| s.id == id)) else {
+            return violation(Some(phone), Violation::UnknownSession(id), out);
+        };
+        session.uplink = uplink.unwrap_or(session.uplink);
+    }
+
+    /// PATH SWITCH REQUEST FAILURE (§8.4.4.3): the phone cannot be served here. The source still has its connection, and asks
+    /// for its release when TXnRELOCoverall ends.
+    pub(super) fn path_switch_failed(
+        &mut self,
+        now: Instant,
+        at: Arrival,
+        m: &PathSwitchRequestFailure,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
+        let phone = context.phone;
+        if !matches!(context.handover, Handover::Switching { .. }) {
+            return violation(Some(phone), Violation::Unexpected("PathSwitchRequestFailure"), out);
+        }
+        self.drop_context(now, m.ran_ue_ngap_id, out);
+        let cause = Cause::RadioNetwork(CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem);
+        event(Event::HandoverFailed { phone, via: Via::Xn, cause }, out);
+    }
+}
