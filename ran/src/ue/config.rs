@@ -125,3 +125,9 @@ pub struct SessionRequest {
     /// The type.
     pub pdu_session_type: PduSessionType,
 }
+
+impl Default for SessionRequest {
+    fn default() -> Self {
+        Self { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 }
+    }
+}

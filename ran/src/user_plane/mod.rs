@@ -5,8 +5,10 @@ mod dns;
 mod http;
 mod router;
 mod stack;
+mod stream;
 #[cfg(test)]
 mod tests;
 
 pub use router::RouterAdvertisement;
 pub use stack::{Addresses, Outcome, Stack, Task, TaskError};
+pub use stream::{Stream, StreamConfig, StreamReport, StreamServer, Tracker};

@@ -1,0 +1,526 @@
+//! A stream of numbered packets in both directions, to see what a phone's user plane loses, reorders, repeats and holds up:
+//! the phone's end, and the end on the data network.
+//!
+//! Each side counts what it receives. The data network tells its counts in each of its packets, so that the phone knows
+//! both directions. What it says is its own little protocol over UDP; all numbers are in network order.
+
+use core::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_ids::Instant;
+
+const MAGIC: [u8; 4] = *b"WBst";
+/// Octets of a phone's packet before its padding.
+const UPLINK_OCTETS: usize = 24;
+/// Octets of a packet of the data network.
+const DOWNLINK_OCTETS: usize = 48;
+const IPV4_UDP_OCTETS: usize = 28;
+/// Phones that one server serves; more are not answered.
+const PEERS_MAX: usize = 1 << 16;
+/// How often the phone asks for the end of its stream.
+const STOP_AGAIN: Duration = Duration::from_millis(200);
+/// Numbers that are remembered to tell a repeated packet from a late one.
+const WINDOW: u64 = 64;
+/// UDP ports of phones begin here, one each stream.
+const PORTS_FROM: u16 = 0x6000;
+
+/// What came of the packets of one direction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tracker {
+    /// Different packets that came.
+    pub received: u64,
+    /// The highest number that came, plus one.
+    pub next: u64,
+    /// Packets that came after a later one.
+    pub reordered: u32,
+    /// Packets that came again.
+    pub duplicated: u32,
+    /// The longest time without a packet, since it was last asked to begin anew.
+    pub gap: Duration,
+    last: Option<Instant>,
+    window: u64,
+}
+
+impl Tracker {
+    /// A packet of this number came.
+    pub fn take(&mut self, now: Instant, number: u64) {
+        if let Some(last) = self.last.replace(now) {
+            self.gap = self.gap.max(now.since(last));
+        }
+        if number >= self.next {
+            let ahead = number - self.next + 1;
+            self.window = if ahead < WINDOW { self.window << ahead | 1 } else { 1 };
+            self.next = number + 1;
+            self.received += 1;
+            return;
+        }
+        let age = self.next - 1 - number;
+        let bit = if age < WINDOW { 1 << age } else { 0 };
+        if self.window & bit != 0 {
+            self.duplicated += 1;
+        } else {
+            self.window |= bit;
+            self.received += 1;
+            self.reordered += 1;
+        }
+    }
+}
+
+/// How a stream is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamConfig {
+    /// The server.
+    pub server: SocketAddrV4,
+    /// Time between packets, in each direction.
+    pub interval: Duration,
+    /// Octets of the phone's packets, IP header included.
+    pub octets: usize,
+}
+
+/// What came of both directions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamReport {
+    /// Packets that the phone sent.
+    pub uplink_sent: u64,
+    /// What came of them.
+    pub uplink: Tracker,
+    /// Packets that the data network sent.
+    pub downlink_sent: u64,
+    /// What came of them.
+    pub downlink: Tracker,
+}
+
+impl StreamReport {
+    /// Packets that were lost: uplink, downlink.
+    pub fn lost(&self) -> (u64, u64) {
+        (
+            self.uplink_sent.saturating_sub(self.uplink.received),
+            self.downlink_sent.saturating_sub(self.downlink.received),
+        )
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    /// The end is asked for, again at this time.
+    Stopping(Instant),
+    Ended,
+}
+
+/// The phone's end.
+#[derive(Debug)]
+pub struct Stream {
+    config: StreamConfig,
+    local: SocketAddrV4,
+    id: u32,
+    epoch: u8,
+    number: u64,
+    due: Instant,
+    state: State,
+    report: StreamReport,
+}
+
+impl Stream {
+    /// A stream that begins at once; `id` tells it from the phone's other ones.
+    pub fn new(now: Instant, config: StreamConfig, address: Ipv4Addr, id: u32) -> Self {
+        let port = PORTS_FROM | (id & 0x0fff) as u16;
+        Self {
+            config,
+            local: SocketAddrV4::new(address, port),
+            id,
+            epoch: 0,
+            number: 0,
+            due: now,
+            state: State::Running,
+            report: StreamReport::default(),
+        }
+    }
+
+    /// When [`Stream::poll`] is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Running => Some(self.due),
+            State::Stopping(again) => Some(again),
+            State::Ended => None,
+        }
+    }
+
+    /// Whether a packet has come.
+    pub fn flows(&self) -> bool {
+        self.report.downlink.received > 0
+    }
+
+    /// Whether its end was asked for and answered.
+    pub fn has_ended(&self) -> bool {
+        self.state == State::Ended
+    }
+
+    /// What came of it so far; of the uplink as far as the data network has told.
+    pub fn report(&self) -> &StreamReport {
+        &self.report
+    }
+
+    /// The longest gaps are looked for anew from now on.
+    pub fn begin_anew(&mut self) {
+        self.epoch = self.epoch.wrapping_add(1);
+        self.report.uplink.gap = Duration::ZERO;
+        self.report.downlink.gap = Duration::ZERO;
+    }
+
+    /// Has it end.
+    pub fn stop(&mut self, now: Instant) {
+        if self.state == State::Running {
+            self.state = State::Stopping(now);
+        }
+    }
+
+    /// A packet that has the server send one, after so long, when the stream has ended.
+    pub fn ring(&self, after: Duration) -> Vec<u8> {
+        self.packet(Kind::Ring, u32::try_from(after.as_millis()).unwrap_or(u32::MAX))
+    }
+
+    /// Hands packets that are due to `send`.
+    pub fn poll(&mut self, now: Instant, send: &mut dyn FnMut(Vec<u8>)) {
+        match self.state {
+            State::Running => {
+                while self.due <= now {
+                    send(self.packet(Kind::Data, 0));
+                    self.number += 1;
+                    self.report.uplink_sent = self.number;
+                    self.due = self.due + self.config.interval;
+                }
+            }
+            State::Stopping(again) if again <= now => {
+                send(self.packet(Kind::Stop, 0));
+                self.state = State::Stopping(now + STOP_AGAIN);
+            }
+            State::Stopping(_) | State::Ended => {}
+        }
+    }
+
+    fn packet(&self, kind: Kind, argument: u32) -> Vec<u8> {
+        let mut payload = Vec::with_capacity(UPLINK_OCTETS);
+        payload.extend_from_slice(&MAGIC);
+        payload.extend_from_slice(&[kind as u8, self.epoch]);
+        let interval = u16::try_from(self.config.interval.as_millis()).unwrap_or(u16::MAX);
+        payload.extend_from_slice(&interval.to_be_bytes());
+        payload.extend_from_slice(&self.id.to_be_bytes());
+        payload.extend_from_slice(&self.number.to_be_bytes());
+        payload.extend_from_slice(&argument.to_be_bytes());
+        payload.resize(self.config.octets.saturating_sub(IPV4_UDP_OCTETS).max(UPLINK_OCTETS), 0);
+        udp(self.local, self.config.server, &payload)
+    }
+
+    /// Takes a packet of the network, if it is of this stream.
+    pub fn receive(&mut self, now: Instant, packet: &[u8]) -> bool {
+        let Some((from, to, payload)) = parse_udp(packet) else { return false };
+        if from != self.config.server || to != self.local {
+            return false;
+        }
+        let Some(m) = FromServer::parse(payload).filter(|m| m.id == self.id) else { return true };
+        match m.kind {
+            Kind::Data => self.report.downlink.take(now, m.number),
+            Kind::Stop if matches!(self.state, State::Stopping(_)) => {
+                self.report.downlink_sent = m.number;
+                self.state = State::Ended;
+            }
+            Kind::Stop | Kind::Ring => {}
+        }
+        let gap = if m.epoch == self.epoch { m.uplink.gap } else { self.report.uplink.gap };
+        self.report.uplink = Tracker { gap, ..m.uplink };
+        true
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Data = 0,
+    Stop = 1,
+    Ring = 2,
+}
+
+impl Kind {
+    fn parse(octet: u8) -> Option<Self> {
+        [Self::Data, Self::Stop, Self::Ring].into_iter().find(|k| *k as u8 == octet)
+    }
+}
+
+/// Numbers in network order, one after the other.
+struct Numbers<'a>(&'a [u8]);
+
+impl Numbers<'_> {
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*first)
+    }
+}
+
+struct FromServer {
+    kind: Kind,
+    epoch: u8,
+    id: u32,
+    number: u64,
+    uplink: Tracker,
+}
+
+impl FromServer {
+    fn parse(payload: &[u8]) -> Option<Self> {
+        let mut r = Numbers(payload);
+        if r.array::<4>()? != MAGIC {
+            return None;
+        }
+        let [kind, epoch, _, _] = r.array()?;
+        let id = u32::from_be_bytes(r.array()?);
+        let number = u64::from_be_bytes(r.array()?);
+        let uplink = Tracker {
+            received: u64::from_be_bytes(r.array()?),
+            next: u64::from_be_bytes(r.array()?),
+            reordered: u32::from_be_bytes(r.array()?),
+            duplicated: u32::from_be_bytes(r.array()?),
+            gap: Duration::from_micros(u32::from_be_bytes(r.array()?).into()),
+            ..Tracker::default()
+        };
+        Some(Self { kind: Kind::parse(kind)?, epoch, id, number, uplink })
+    }
+}
+
+/// The end on the data network: answers the streams of many phones. Pure: who owns a socket feeds it.
+#[derive(Debug, Default)]
+pub struct StreamServer {
+    peers: BTreeMap<SocketAddr, Peer>,
+    due: BTreeSet<(Instant, SocketAddr)>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    id: u32,
+    epoch: u8,
+    tracker: Tracker,
+    interval: Duration,
+    number: u64,
+    /// When the next packet is due, if one is.
+    due: Option<Instant>,
+    /// It is one packet alone.
+    ring: bool,
+}
+
+impl Peer {
+    fn packet(&self, kind: Kind) -> Vec<u8> {
+        let mut payload = Vec::with_capacity(DOWNLINK_OCTETS);
+        payload.extend_from_slice(&MAGIC);
+        payload.extend_from_slice(&[kind as u8, self.epoch, 0, 0]);
+        payload.extend_from_slice(&self.id.to_be_bytes());
+        payload.extend_from_slice(&self.number.to_be_bytes());
+        payload.extend_from_slice(&self.tracker.received.to_be_bytes());
+        payload.extend_from_slice(&self.tracker.next.to_be_bytes());
+        payload.extend_from_slice(&self.tracker.reordered.to_be_bytes());
+        payload.extend_from_slice(&self.tracker.duplicated.to_be_bytes());
+        let gap = u32::try_from(self.tracker.gap.as_micros()).unwrap_or(u32::MAX);
+        payload.extend_from_slice(&gap.to_be_bytes());
+        payload
+    }
+}
+
+impl StreamServer {
+    /// A datagram came; answers go to `send`.
+    pub fn receive(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        payload: &[u8],
+        send: &mut dyn FnMut(SocketAddr, Vec<u8>),
+    ) {
+        let Some((kind, epoch, interval, id, number, argument)) = from_phone(payload) else { return };
+        if !self.peers.contains_key(&from) && self.peers.len() >= PEERS_MAX {
+            return;
+        }
+        let fresh =
+            || Peer { id, epoch, tracker: Tracker::default(), interval, number: 0, due: None, ring: false };
+        let peer = self.peers.entry(from).or_insert_with(fresh);
+        let armed = peer.due;
+        if peer.id != id {
+            *peer = fresh();
+        }
+        if peer.epoch != epoch {
+            peer.epoch = epoch;
+            peer.tracker.gap = Duration::ZERO;
+        }
+        match kind {
+            Kind::Data => {
+                peer.tracker.take(now, number);
+                peer.ring = false;
+                peer.due.get_or_insert(now);
+            }
+            Kind::Stop => {
+                peer.due = None;
+                send(from, peer.packet(Kind::Stop));
+            }
+            Kind::Ring => {
+                peer.due = Some(now + Duration::from_millis(argument.into()));
+                peer.ring = true;
+            }
+        }
+        let due = peer.due;
+        self.arm(from, armed, due);
+    }
+
+    fn arm(&mut self, peer: SocketAddr, before: Option<Instant>, after: Option<Instant>) {
+        if before != after {
+            before.map(|at| self.due.remove(&(at, peer)));
+            after.map(|at| self.due.insert((at, peer)));
+        }
+    }
+
+    /// Sends what is due.
+    pub fn tick(&mut self, now: Instant, send: &mut dyn FnMut(SocketAddr, Vec<u8>)) {
+        while let Some((at, to)) = self.due.pop_first() {
+            if at > now {
+                self.due.insert((at, to));
+                return;
+            }
+            let Some(peer) = self.peers.get_mut(&to) else { continue };
+            if peer.ring {
+                peer.due = None;
+                send(to, peer.packet(Kind::Ring));
+                continue;
+            }
+            send(to, peer.packet(Kind::Data));
+            peer.number += 1;
+            let next = at + peer.interval;
+            peer.due = Some(next);
+            self.due.insert((next, to));
+        }
+    }
+
+    /// When [`StreamServer::tick`] is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.due.first().map(|(at, _)| *at)
+    }
+}
+
+type FromPhone = (Kind, u8, Duration, u32, u64, u32);
+
+fn from_phone(payload: &[u8]) -> Option<FromPhone> {
+    let mut r = Numbers(payload);
+    if r.array::<4>()? != MAGIC {
+        return None;
+    }
+    let [kind, epoch] = r.array()?;
+    // At most a thousand packets a second to each phone.
+    let interval = Duration::from_millis(u64::from(u16::from_be_bytes(r.array()?)).max(1));
+    let id = u32::from_be_bytes(r.array()?);
+    let number = u64::from_be_bytes(r.array()?);
+    Some((Kind::parse(kind)?, epoch, interval, id, number, u32::from_be_bytes(r.array()?)))
+}
+
+/// An IPv4 packet with a UDP datagram without checksum (RFC 768).
+fn udp(from: SocketAddrV4, to: SocketAddrV4, payload: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(payload.len() + IPV4_UDP_OCTETS).unwrap_or(u16::MAX);
+    let mut packet = vec![0x45, 0];
+    packet.extend_from_slice(&length.to_be_bytes());
+    packet.extend_from_slice(&[0, 0, 0x40, 0, 64, 17, 0, 0]);
+    packet.extend_from_slice(&from.ip().octets());
+    packet.extend_from_slice(&to.ip().octets());
+    let words = packet.chunks_exact(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1]));
+    let sum = words.sum::<u32>();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let checksum = !(((sum & 0xffff) + (sum >> 16)) as u16);
+    packet[10..12].copy_from_slice(&checksum.to_be_bytes());
+    packet.extend_from_slice(&from.port().to_be_bytes());
+    packet.extend_from_slice(&to.port().to_be_bytes());
+    packet.extend_from_slice(&(length - 20).to_be_bytes());
+    packet.extend_from_slice(&[0, 0]);
+    packet.extend_from_slice(payload);
+    packet
+}
+
+/// From, to and payload of UDP in an IPv4 packet that is whole.
+fn parse_udp(packet: &[u8]) -> Option<(SocketAddrV4, SocketAddrV4, &[u8])> {
+    let (head, rest) = packet.split_first_chunk::<20>()?;
+    if head[0] != 0x45 || head[9] != 17 || head[6] & 0x3f != 0 || head[7] != 0 {
+        return None;
+    }
+    let address = |at: usize| Some(Ipv4Addr::from(*head.get(at..)?.first_chunk::<4>()?));
+    let (udp, payload) = rest.split_first_chunk::<8>()?;
+    let length = usize::from(u16::from_be_bytes([udp[4], udp[5]])).checked_sub(8)?;
+    let from = SocketAddrV4::new(address(12)?, u16::from_be_bytes([udp[0], udp[1]]));
+    let to = SocketAddrV4::new(address(16)?, u16::from_be_bytes([udp[2], udp[3]]));
+    Some((from, to, payload.get(..length)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant(1_800_000_000_000_000);
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn lost_late_and_repeated_packets() {
+        let mut t = Tracker::default();
+        let mut now = NOW;
+        for number in [0, 1, 3, 2, 2, 6, 200, 5] {
+            now = now + 10 * MS;
+            t.take(now, number);
+        }
+        assert_eq!((t.received, t.next, t.reordered, t.duplicated), (7, 201, 2, 1));
+        t.take(now + 50 * MS, 201);
+        assert_eq!(t.gap, 50 * MS);
+    }
+
+    fn config() -> StreamConfig {
+        let server = SocketAddrV4::new(Ipv4Addr::new(10, 45, 0, 1), 5001);
+        StreamConfig { server, interval: 20 * MS, octets: 200 }
+    }
+
+    /// Runs both ends for so many milliseconds; `lose` says which packets to the phone are lost.
+    fn run(stream: &mut Stream, server: &mut StreamServer, from: u64, to: u64, lose: &dyn Fn(u64) -> bool) {
+        for ms in from..to {
+            let now = NOW + Duration::from_millis(ms);
+            let mut down = Vec::new();
+            let mut send = |_: SocketAddr, p: Vec<u8>| down.push(p);
+            stream.poll(now, &mut |packet| {
+                assert_eq!(packet.len(), 200);
+                let (from, _, payload) = parse_udp(&packet).unwrap();
+                server.receive(now, from.into(), payload, &mut send);
+            });
+            server.tick(now, &mut send);
+            for payload in down.iter().filter(|_| !lose(ms)) {
+                assert!(stream.receive(now, &udp(config().server, stream.local, payload)));
+            }
+        }
+    }
+
+    #[test]
+    fn both_directions_are_counted() {
+        let mut stream = Stream::new(NOW, config(), Ipv4Addr::new(10, 45, 0, 2), 7);
+        let mut server = StreamServer::default();
+        run(&mut stream, &mut server, 0, 1000, &|_| false);
+        assert!(stream.flows());
+        assert_eq!(stream.report().downlink.gap, 20 * MS);
+        stream.begin_anew();
+        run(&mut stream, &mut server, 1000, 2000, &|ms| (1100..1200).contains(&ms));
+        assert_eq!(stream.report().downlink.gap, 120 * MS);
+        assert_eq!(stream.report().uplink.gap, 20 * MS);
+        stream.stop(NOW + 2000 * MS);
+        run(&mut stream, &mut server, 2000, 2010, &|_| false);
+        assert!(stream.has_ended() && stream.next_deadline().is_none());
+        assert_eq!(stream.report().uplink_sent, 100);
+        assert_eq!(stream.report().lost(), (0, 5));
+        assert_eq!(server.next_deadline(), None);
+        // One packet later, when asked for; and garbage is none.
+        let ring = stream.ring(300 * MS);
+        let (from, _, payload) = parse_udp(&ring).unwrap();
+        server.receive(NOW, from.into(), payload, &mut |_, _| {});
+        assert_eq!(server.next_deadline(), Some(NOW + 300 * MS));
+        let mut rung = 0;
+        server.tick(NOW + 300 * MS, &mut |_, _| rung += 1);
+        assert_eq!((rung, server.next_deadline()), (1, None));
+        server.receive(NOW, from.into(), &payload[..20], &mut |_, _| panic!("no answer"));
+        assert!(!stream.receive(NOW, &ring));
+    }
+}
