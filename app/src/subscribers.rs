@@ -40,10 +40,11 @@ pub(crate) fn patch(
     supi: Supi,
     patch: &Map<String, Value>,
 ) -> Result<SubscriberRecord, EditError> {
-    // The keys go together: whoever sets one of OP and OPc takes the other away.
+    // The keys go together: whoever sets one of OP, OPc, TOP and TOPc takes the others away, and the algorithm with them.
     let mut patch = patch.clone();
-    for (one, other) in [("op", "opc"), ("opc", "op")] {
-        if patch.get(one).is_some_and(Value::is_string) {
+    const CODES: [&str; 4] = ["op", "opc", "top", "topc"];
+    if let Some(one) = CODES.into_iter().find(|code| patch.get(*code).is_some_and(Value::is_string)) {
+        for other in CODES.into_iter().filter(|code| *code != one).chain(["algorithm"]) {
             patch.entry(other).or_insert(Value::Null);
         }
     }

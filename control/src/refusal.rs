@@ -65,6 +65,8 @@ pub enum Refusal {
     MacFailure,
     /// The phone found SQN out of range, again after resynchronisation (5GMM cause #21).
     SynchFailure,
+    /// The phone refused the challenge for another reason: its 5GMM cause, or one that stands for its EAP message.
+    ChallengeRefused(u8),
     /// AUTS was not made with the subscriber's key.
     BadAuts,
     /// The SUCI's home-network key identifier is not configured.
@@ -143,9 +145,11 @@ impl Refusal {
         match self {
             Self::UnknownSubscriber => RefusalKind::UnknownSubscriber,
             Self::Barred => RefusalKind::Barred,
-            Self::WrongResponse | Self::MacFailure | Self::SynchFailure | Self::BadAuts => {
-                RefusalKind::Authentication
-            }
+            Self::WrongResponse
+            | Self::MacFailure
+            | Self::SynchFailure
+            | Self::ChallengeRefused(_)
+            | Self::BadAuts => RefusalKind::Authentication,
             Self::UnknownHomeNetworkKey(_) | Self::BadSuci | Self::NoIdentity | Self::NoContext => {
                 RefusalKind::Identity
             }
@@ -180,7 +184,11 @@ impl Refusal {
         match self {
             Self::UnknownSubscriber => MmCause::IllegalUe,
             Self::Barred => MmCause::FiveGsServicesNotAllowed,
-            Self::WrongResponse | Self::MacFailure | Self::SynchFailure | Self::BadAuts => MmCause::IllegalUe,
+            Self::WrongResponse
+            | Self::MacFailure
+            | Self::SynchFailure
+            | Self::ChallengeRefused(_)
+            | Self::BadAuts => MmCause::IllegalUe,
             Self::UnknownHomeNetworkKey(_) | Self::BadSuci => MmCause::IllegalUe,
             Self::OtherHomeNetwork(_) => MmCause::PlmnNotAllowed,
             Self::NoIdentity | Self::NoContext => MmCause::UeIdentityCannotBeDerived,
@@ -229,6 +237,7 @@ impl Refusal {
             | Self::WrongResponse
             | Self::MacFailure
             | Self::SynchFailure
+            | Self::ChallengeRefused(_)
             | Self::BadAuts
             | Self::UnknownHomeNetworkKey(_)
             | Self::BadSuci
@@ -253,7 +262,10 @@ impl Refusal {
 
     /// Whether the phone was told by AUTHENTICATION REJECT, so that no other reject follows.
     pub fn was_told(&self) -> bool {
-        matches!(self, Self::WrongResponse | Self::MacFailure | Self::SynchFailure)
+        matches!(
+            self,
+            Self::WrongResponse | Self::MacFailure | Self::SynchFailure | Self::ChallengeRefused(_)
+        )
     }
 
     /// What to do about it, in one sentence.
@@ -269,6 +281,7 @@ impl Refusal {
             Self::SynchFailure => {
                 "if another core uses this SIM, let only one of them; else replace the SIM".into()
             }
+            Self::ChallengeRefused(_) => "look at the phone's own log: it refused the challenge".into(),
             Self::BadAuts => "set K and OPc of this subscriber to what its SIM holds".into(),
             Self::UnknownHomeNetworkKey(id) => {
                 format!(
@@ -339,6 +352,7 @@ impl fmt::Display for Refusal {
                 f.write_str("it found our challenge's MAC wrong: its key or OPc differs from ours")
             }
             Self::SynchFailure => f.write_str("it found our SQN out of range even after resynchronisation"),
+            Self::ChallengeRefused(cause) => write!(f, "it refused the challenge with 5GMM cause #{cause}"),
             Self::BadAuts => {
                 f.write_str("its resynchronisation token was not made with the subscriber's key")
             }

@@ -4,9 +4,10 @@ use core::fmt;
 
 use whimbrel_ids::{Instant, PlmnId};
 
+use crate::functions::AkaFunctions;
 use crate::kdf::{Hmac, Sha256, low_128};
 use crate::keys::{KAusf, KSeaf};
-use crate::milenage::{Ck, Ik, Milenage, Res};
+use crate::milenage::{Ak, Ck, Ik, Mac, Res};
 use crate::secret::{ct_eq, secret};
 use crate::sqn::{Sqn, SqnOffset, SqnState, UsimSqn};
 
@@ -121,23 +122,19 @@ impl AuthenticationVector {
     ///
     /// `amf` must have its separation bit set; [`AuthenticationManagementField::FIVE_G`] has.
     pub fn generate(
-        milenage: &Milenage,
+        functions: &AkaFunctions,
         rand: Rand,
         sqn: Sqn,
         amf: AuthenticationManagementField,
         serving_network: &ServingNetworkName,
     ) -> Self {
-        let (mac_a, out) = milenage.f12345(&rand, sqn, amf);
-        let sqn_xor_ak = xor(sqn.octets(), *out.ak.octets());
-        let mut autn = [0; 16];
-        autn[..6].copy_from_slice(&sqn_xor_ak);
-        autn[6..8].copy_from_slice(&amf.0);
-        autn[8..].copy_from_slice(mac_a.octets());
+        let (mac_a, out) = functions.f12345(&rand, sqn, amf);
+        let (autn, sqn_xor_ak) = autn_of(sqn, &out.ak, amf, &mac_a);
         let (k_ausf, xres_star) =
             k_ausf_and_res_star(&out.ck, &out.ik, &out.res, &rand, sqn_xor_ak, serving_network);
         let hxres_star = HresStar::derive(&rand, &xres_star);
         let k_seaf = k_ausf.k_seaf(serving_network);
-        Self { rand, autn: Autn(autn), xres_star, k_ausf, hxres_star, k_seaf }
+        Self { rand, autn, xres_star, k_ausf, hxres_star, k_seaf }
     }
 
     /// The serving network's check: HRES* of what the phone sent (TS 33.501 §6.1.3.2, step 9).
@@ -149,6 +146,16 @@ impl AuthenticationVector {
     pub fn res_star_matches(&self, res_star: &ResStar) -> bool {
         *res_star == self.xres_star
     }
+}
+
+/// AUTN, and the concealed SQN at its head to which keys are bound (TS 33.102 §6.3.2).
+pub(crate) fn autn_of(sqn: Sqn, ak: &Ak, amf: AuthenticationManagementField, mac_a: &Mac) -> (Autn, [u8; 6]) {
+    let sqn_xor_ak = xor(sqn.octets(), *ak.octets());
+    let mut autn = [0; 16];
+    autn[..6].copy_from_slice(&sqn_xor_ak);
+    autn[6..8].copy_from_slice(&amf.0);
+    autn[8..].copy_from_slice(mac_a.octets());
+    (Autn(autn), sqn_xor_ak)
 }
 
 impl HresStar {
@@ -181,31 +188,31 @@ fn k_ausf_and_res_star(
 }
 
 /// SQN_MS out of AUTS, if its MAC-S is right for this subscriber and challenge (TS 33.102 §6.3.5).
-pub fn verify_auts(milenage: &Milenage, rand: &Rand, auts: &Auts) -> Option<Sqn> {
+pub fn verify_auts(functions: &AkaFunctions, rand: &Rand, auts: &Auts) -> Option<Sqn> {
     let mut concealed = [0; 6];
     concealed.copy_from_slice(&auts.0[..6]);
-    let sqn_ms = Sqn::from_octets(xor(concealed, *milenage.f5_star(rand).octets()));
-    let mac_s = milenage.f1_star(rand, sqn_ms, AuthenticationManagementField::RESYNCHRONISATION);
+    let sqn_ms = Sqn::from_octets(xor(concealed, *functions.f5_star(rand).octets()));
+    let mac_s = functions.f1_star(rand, sqn_ms, AuthenticationManagementField::RESYNCHRONISATION);
     ct_eq(mac_s.octets(), &auts.0[6..]).then_some(sqn_ms)
 }
 
 /// Verifies AUTS and moves the sequence: the outer `None` means that MAC-S is wrong and nothing was changed, the inner
 /// that the sequence was fresh already and its offset stays.
 pub fn resynchronise(
-    milenage: &Milenage,
+    functions: &AkaFunctions,
     rand: &Rand,
     auts: &Auts,
     state: &mut SqnState,
     now: Instant,
 ) -> Option<Option<SqnOffset>> {
-    let sqn_ms = verify_auts(milenage, rand, auts)?;
+    let sqn_ms = verify_auts(functions, rand, auts)?;
     Some(state.resynchronise(now, sqn_ms))
 }
 
-/// The phone's side of 5G-AKA: a USIM and the part of the ME that derives RES* and K_AUSF.
+/// The phone's side: a USIM, and for 5G-AKA the part of the ME that derives RES* and K_AUSF.
 #[derive(Clone, Debug)]
 pub struct Usim {
-    milenage: Milenage,
+    functions: AkaFunctions,
     /// The sequence numbers that it has accepted.
     pub sqn: UsimSqn,
 }
@@ -221,6 +228,15 @@ pub struct UeAuthentication {
     pub k_seaf: KSeaf,
 }
 
+/// What a USIM gives for a challenge that it accepts.
+pub(crate) struct Challenged {
+    pub(crate) res: Res,
+    pub(crate) ck: Ck,
+    pub(crate) ik: Ik,
+    /// The head of AUTN, to which keys are bound.
+    pub(crate) sqn_xor_ak: [u8; 6],
+}
+
 /// Why a phone refuses a challenge (TS 24.501 §5.4.1.3.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthenticationFailure {
@@ -234,8 +250,8 @@ pub enum AuthenticationFailure {
 
 impl Usim {
     /// A USIM that has accepted nothing yet.
-    pub fn new(milenage: Milenage, sqn: UsimSqn) -> Self {
-        Self { milenage, sqn }
+    pub fn new(functions: impl Into<AkaFunctions>, sqn: UsimSqn) -> Self {
+        Self { functions: functions.into(), sqn }
     }
 
     /// Checks a challenge and answers it (TS 33.102 §6.3.3, TS 33.501 §6.1.3.2.0).
@@ -245,12 +261,24 @@ impl Usim {
         autn: &Autn,
         serving_network: &ServingNetworkName,
     ) -> Result<UeAuthentication, AuthenticationFailure> {
+        let Challenged { res, ck, ik, sqn_xor_ak } = self.challenge(rand, autn)?;
+        let (k_ausf, res_star) = k_ausf_and_res_star(&ck, &ik, &res, rand, sqn_xor_ak, serving_network);
+        let k_seaf = k_ausf.k_seaf(serving_network);
+        Ok(UeAuthentication { res_star, k_ausf, k_seaf })
+    }
+
+    /// Checks a challenge as both methods of 5G do (TS 33.102 §6.3.3, TS 33.501 §6.1.3).
+    pub(crate) fn challenge(
+        &mut self,
+        rand: &Rand,
+        autn: &Autn,
+    ) -> Result<Challenged, AuthenticationFailure> {
         let amf = AuthenticationManagementField([autn.0[6], autn.0[7]]);
         let mut sqn_xor_ak = [0; 6];
         sqn_xor_ak.copy_from_slice(&autn.0[..6]);
-        let out = self.milenage.f2345(rand);
+        let out = self.functions.f2345(rand);
         let sqn = Sqn::from_octets(xor(sqn_xor_ak, *out.ak.octets()));
-        if !ct_eq(self.milenage.f1(rand, sqn, amf).octets(), &autn.0[8..]) {
+        if !ct_eq(self.functions.f1(rand, sqn, amf).octets(), &autn.0[8..]) {
             return Err(AuthenticationFailure::MacFailure);
         }
         if !amf.separation_bit() {
@@ -259,17 +287,14 @@ impl Usim {
         if self.sqn.accept(sqn).is_err() {
             return Err(AuthenticationFailure::SynchFailure(self.auts(rand)));
         }
-        let (k_ausf, res_star) =
-            k_ausf_and_res_star(&out.ck, &out.ik, &out.res, rand, sqn_xor_ak, serving_network);
-        let k_seaf = k_ausf.k_seaf(serving_network);
-        Ok(UeAuthentication { res_star, k_ausf, k_seaf })
+        Ok(Challenged { res: out.res, ck: out.ck, ik: out.ik, sqn_xor_ak })
     }
 
     fn auts(&self, rand: &Rand) -> Auts {
         let sqn_ms = self.sqn.highest();
         let mut auts = [0; 14];
-        auts[..6].copy_from_slice(&xor(sqn_ms.octets(), *self.milenage.f5_star(rand).octets()));
-        let mac_s = self.milenage.f1_star(rand, sqn_ms, AuthenticationManagementField::RESYNCHRONISATION);
+        auts[..6].copy_from_slice(&xor(sqn_ms.octets(), *self.functions.f5_star(rand).octets()));
+        let mac_s = self.functions.f1_star(rand, sqn_ms, AuthenticationManagementField::RESYNCHRONISATION);
         auts[6..].copy_from_slice(mac_s.octets());
         Auts(auts)
     }
@@ -282,12 +307,12 @@ fn xor(a: [u8; 6], b: [u8; 6]) -> [u8; 6] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::milenage::{K, Opc};
+    use crate::milenage::{K, Milenage, Opc};
 
     const NOW: Instant = Instant(1_800_000_000_000_000);
 
-    fn subscriber() -> Milenage {
-        Milenage::new(&K::new([0x46; 16]), Opc::new([0xcd; 16]))
+    fn subscriber() -> AkaFunctions {
+        Milenage::new(&K::new([0x46; 16]), Opc::new([0xcd; 16])).into()
     }
 
     fn name() -> ServingNetworkName {

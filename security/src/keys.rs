@@ -242,7 +242,7 @@ mod tests {
             let &[k, opc, rand, sqn, amf, plmn, supi, abba, count, pci, arfcn] = input else {
                 unreachable!()
             };
-            let milenage = Milenage::new(&K::new(octets(k)), Opc::new(octets(opc)));
+            let milenage = Milenage::new(&K::new(octets(k)), Opc::new(octets(opc))).into();
             let name = ServingNetworkName::new(plmn.parse().unwrap());
             let (rand, amf) = (Rand(octets(rand)), AuthenticationManagementField(octets(amf)));
             let v =

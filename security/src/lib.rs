@@ -3,14 +3,16 @@
 //! | clause | what | module |
 //! | --- | --- | --- |
 //! | TS 35.206 | Milenage f1, f1*, f2 to f5, f5* | [`milenage`] |
+//! | TS 35.231 | TUAK f1, f1*, f2 to f5, f5* | [`tuak`] |
 //! | TS 33.102 Annex C | sequence numbers, network and USIM side | [`sqn`] |
 //! | TS 33.501 §6.1.3.2 | 5G-AKA, network and phone side | [`aka`] |
+//! | RFC 9048, TS 33.501 §6.1.3.1 | EAP-AKA', network and phone side | [`eap`] |
 //! | TS 33.501 Annex A | the key hierarchy | [`keys`] |
 //! | TS 33.501 §6.4, TS 24.501 §4.4 | NAS security context | [`nas`] |
 //! | TS 33.501 Annex D | 128-NEA1 to 3, 128-NIA1 to 3 | [`nea`], [`nia`] |
 //! | TS 33.501 Annex C | SUCI: null, profile A, profile B | [`suci`] |
 //!
-//! Not here: EAP-AKA' (TS 33.501 §6.1.3.1), TUAK, the keys of interworking with EPS.
+//! Not here: the keys of interworking with EPS.
 //!
 //! The crate is pure: RAND, ephemeral private keys and time come as arguments. Every key is a type of its own that
 //! is wiped when dropped, compares in constant time and redacts itself in `Debug`.
@@ -19,6 +21,8 @@
 
 pub mod aka;
 mod ctr;
+pub mod eap;
+mod functions;
 mod kdf;
 pub mod keys;
 pub mod milenage;
@@ -31,12 +35,17 @@ pub mod sqn;
 pub mod suci;
 #[cfg(test)]
 mod testing;
+pub mod tuak;
 mod zuc;
 
 pub use aka::{
     AuthenticationFailure, AuthenticationManagementField, AuthenticationVector, Autn, Auts, HresStar, Rand,
     ResStar, ServingNetworkName, UeAuthentication, Usim,
 };
+pub use eap::{
+    EapAkaPrimePeer, EapAkaPrimeServer, EapAkaPrimeVector, EapIdentity, EapRefusal, EapVerdict, PeerAnswer,
+};
+pub use functions::AkaFunctions;
 pub use kdf::kdf;
 pub use keys::{
     Abba, AccessType, KAmf, KAusf, KGnb, KN3iwf, KNasEnc, KNasInt, KRrcEnc, KRrcInt, KSeaf, KUpEnc, KUpInt,
@@ -49,6 +58,7 @@ pub use nas::{
 };
 pub use sqn::{Sqn, SqnOffset, SqnState, UsimSqn};
 pub use suci::{HomeNetworkKeys, HomeNetworkPrivateKey, HomeNetworkPublicKey, ProtectionScheme, SuciError};
+pub use tuak::{K256, LongTermKey, Top, Topc, Tuak};
 
 /// Which way a message travels: the DIRECTION bit of the ciphers (TS 33.501 Annex D.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use whimbrel_control::config::{Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
 use whimbrel_control::udm::{
-    Ambr, Arp, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice, Subscribers,
-    Subscription, UdmError,
+    Ambr, Arp, AuthMethod, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice,
+    Subscribers, Subscription, UdmError,
 };
 use whimbrel_ids::{AmfId, FiveQi, Pei, PlmnId, SNssai, Supi, Tac};
 use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
 use whimbrel_security::{
-    AuthenticationManagementField, CipheringAlgorithm, IntegrityAlgorithm, K, Milenage, Opc, SqnOffset,
-    UsimSqn,
+    AkaFunctions, AuthenticationManagementField, CipheringAlgorithm, IntegrityAlgorithm, K, Milenage, Opc,
+    SqnOffset, Topc, Tuak, UsimSqn,
 };
 
 /// Subscribers in memory. Every SUPI under the test network is subscribed with the key that [`key_of`] gives it, unless
@@ -25,6 +25,10 @@ pub struct Home {
     pub unknown: Vec<Supi>,
     /// SUPIs that are barred.
     pub barred: Vec<Supi>,
+    /// SUPIs that are authenticated by EAP-AKA'.
+    pub eap_aka_prime: Vec<Supi>,
+    /// SUPIs whose USIMs have TUAK, with [`tuak_of`].
+    pub tuak: Vec<Supi>,
     shared: Option<Arc<Subscription>>,
 }
 
@@ -47,7 +51,12 @@ impl Subscribers for Home {
         self.check(supi)?;
         let (k, opc) = key_of(supi);
         Ok(AuthenticationSubscription {
-            milenage: Milenage::new(&k, opc),
+            functions: functions(supi, k, opc, self.tuak.contains(&supi)),
+            method: if self.eap_aka_prime.contains(&supi) {
+                AuthMethod::EapAkaPrime
+            } else {
+                AuthMethod::FiveGAka
+            },
             amf: AuthenticationManagementField::FIVE_G,
             sqn_offset: self.offsets.get(&supi).copied().unwrap_or_default(),
         })
@@ -72,6 +81,18 @@ fn key_of(supi: Supi) -> (K, Opc) {
     }
     let opc = k.map(|o| o.rotate_left(3) ^ 0xcd);
     (K::new(k), Opc::new(opc))
+}
+
+fn functions(supi: Supi, k: K, opc: Opc, tuak: bool) -> AkaFunctions {
+    if tuak { tuak_of(supi).into() } else { Milenage::new(&k, opc).into() }
+}
+
+/// The functions of a phone that has TUAK.
+pub fn tuak_of(supi: Supi) -> Tuak {
+    let (k, opc) = key_of(supi);
+    let mut topc = [0x17; 32];
+    topc[..16].copy_from_slice(opc.octets());
+    Tuak::new(k.into(), Topc::new(topc))
 }
 
 /// One slice, `internet` and `ims`, both address families.

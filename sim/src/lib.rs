@@ -34,7 +34,7 @@ use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
 pub use country::{Country, Plan};
 pub use faults::Faults;
-pub use home::{Home, default_config, phone_config, upf_config};
+pub use home::{Home, default_config, phone_config, tuak_of, upf_config};
 pub use night::{gnb_config, morning, night, registered};
 pub use record::{Recorded, Recorder};
 pub use rng::Rng;

@@ -4,12 +4,13 @@ use core::str::FromStr;
 use std::sync::Arc;
 
 use whimbrel_ids::{Dnn, FiveQi, SNssai, Supi};
-use whimbrel_security::{AuthenticationManagementField, K, Op, Opc, SqnOffset};
+use whimbrel_security::{AuthenticationManagementField, SqnOffset};
 
 use crate::bit_rate::BitRate;
 use crate::import::Problem;
 use crate::record::{
-    Algorithm, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, fresh_sqn_offset,
+    Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, fresh_sqn_offset,
+    long_term_key,
 };
 use crate::subscription::{DnnConfiguration, SessionType, SubscribedSlice, Subscription};
 use crate::text::from_hex;
@@ -21,8 +22,11 @@ enum Column {
     K,
     Op,
     Opc,
+    Top,
+    Topc,
     Amf,
     Algorithm,
+    Auth,
     SqnOffset,
     Status,
     Msisdn,
@@ -44,13 +48,16 @@ enum Column {
 use Column as C;
 
 /// All columns, with their names in the header.
-const COLUMNS: [(Column, &str); 22] = [
+const COLUMNS: [(Column, &str); 25] = [
     (C::Supi, "supi"),
     (C::K, "k"),
     (C::Op, "op"),
     (C::Opc, "opc"),
+    (C::Top, "top"),
+    (C::Topc, "topc"),
     (C::Amf, "amf"),
     (C::Algorithm, "algorithm"),
+    (C::Auth, "auth"),
     (C::SqnOffset, "sqn_offset"),
     (C::Status, "status"),
     (C::Msisdn, "msisdn"),
@@ -128,11 +135,10 @@ impl Header {
             return Err(Problem::FieldCount { found: fields.len(), expected: self.fields });
         }
         let row = Fields { place: &self.place, fields };
-        let operator_code = match (row.key(C::Op)?, row.key(C::Opc)?) {
-            (Some(op), None) => OperatorCode::Op(Op::new(op)),
-            (None, Some(opc)) => OperatorCode::Opc(Opc::new(opc)),
-            _ => return Err(Problem::Record(InvalidRecord::OperatorCode)),
-        };
+        let operator_code =
+            OperatorCode::read(row.text(C::Op), row.text(C::Opc), row.text(C::Top), row.text(C::Topc))
+                .map_err(Problem::Record)?;
+        let algorithm = operator_code.algorithm();
         let amf = match row.text(C::Amf) {
             Some(amf) => {
                 AuthenticationManagementField(from_hex(amf).ok_or(Problem::Record(InvalidRecord::Amf))?)
@@ -142,10 +148,12 @@ impl Header {
         let sqn_offset: Option<u64> = row.value(C::SqnOffset, |_| "a whole number")?;
         let record = SubscriberRecord {
             supi: row.parsed::<Supi>(C::Supi)?.ok_or(Problem::Missing("supi"))?,
-            k: K::new(row.key(C::K)?.ok_or(Problem::Missing("k"))?),
+            k: long_term_key(row.text(C::K).ok_or(Problem::Missing("k"))?, algorithm)
+                .map_err(Problem::Record)?,
             operator_code,
             amf,
-            algorithm: row.parsed::<Algorithm>(C::Algorithm)?.unwrap_or_default(),
+            algorithm: row.parsed::<Algorithm>(C::Algorithm)?.unwrap_or(algorithm),
+            auth: row.parsed::<AuthMethod>(C::Auth)?.unwrap_or_default(),
             sqn_offset: sqn_offset.map_or_else(fresh_sqn_offset, SqnOffset::new),
             status: row.parsed::<Status>(C::Status)?.unwrap_or_default(),
             msisdn: row.parsed::<Msisdn>(C::Msisdn)?,
@@ -196,11 +204,6 @@ impl Fields<'_> {
         column: Column,
     ) -> Result<Option<T>, Problem> {
         self.value(column, |e: whimbrel_ids::ParseIdError| e.expected)
-    }
-
-    fn key(&self, column: Column) -> Result<Option<[u8; 16]>, Problem> {
-        let read = |t| from_hex(t).ok_or(Problem::Record(InvalidRecord::Key(column.name())));
-        self.text(column).map(read).transpose()
     }
 
     fn subscription(&self) -> Result<Subscription, Problem> {

@@ -5,7 +5,7 @@ use std::io::Write;
 use crate::csv::quoted;
 use crate::error::StoreError;
 use crate::import::Format;
-use crate::record::{OperatorCode, SubscriberRecord, WithSecrets};
+use crate::record::{SubscriberRecord, WithSecrets};
 use crate::store::{PAGE_MAX, Store};
 use crate::text::to_hex;
 
@@ -43,10 +43,12 @@ impl Store {
         match (format, secrets) {
             (Format::Json, _) => out.write_all(b"[")?,
             (Format::Csv, Secrets::Include) => {
-                out.write_all(b"supi,k,op,opc,amf,algorithm,sqn_offset,status,msisdn,subscription\n")?;
+                out.write_all(
+                    b"supi,k,op,opc,top,topc,amf,algorithm,auth,sqn_offset,status,msisdn,subscription\n",
+                )?;
             }
             (Format::Csv, Secrets::Omit) => {
-                out.write_all(b"supi,amf,algorithm,sqn_offset,status,msisdn,subscription\n")?;
+                out.write_all(b"supi,amf,algorithm,auth,sqn_offset,status,msisdn,subscription\n")?;
             }
         }
         loop {
@@ -84,17 +86,20 @@ fn csv(out: &mut dyn Write, record: &SubscriberRecord, secrets: Secrets) -> Resu
     write!(out, "{},", record.supi.imsi())?;
     if secrets == Secrets::Include {
         let k = to_hex(record.k.octets());
-        match &record.operator_code {
-            OperatorCode::Op(op) => write!(out, "{k},{},,", to_hex(op.octets()))?,
-            OperatorCode::Opc(opc) => write!(out, "{k},,{},", to_hex(opc.octets()))?,
+        let (name, octets) = record.operator_code.field();
+        write!(out, "{k},")?;
+        for column in ["op", "opc", "top", "topc"] {
+            let code = if column == name { to_hex(octets) } else { String::new() };
+            write!(out, "{code},")?;
         }
     }
     let subscription = serde_json::to_string(&*record.subscription).map_err(|e| StoreError::Io(e.into()))?;
     writeln!(
         out,
-        "{},{},{},{},{},{}",
+        "{},{},{},{},{},{},{}",
         to_hex(&record.amf.0),
         record.algorithm,
+        record.auth,
         record.sqn_offset.value(),
         record.status,
         record.msisdn.as_ref().map_or("", |m| m.digits()),

@@ -35,7 +35,9 @@ pub use cache::Changes;
 pub use error::StoreError;
 pub use export::Secrets;
 pub use import::{BAD_LINES_MAX, BadLine, Format, Imported, OnExisting, Problem};
-pub use record::{Algorithm, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, WithSecrets};
+pub use record::{
+    Algorithm, AuthMethod, InvalidRecord, Msisdn, OperatorCode, Status, SubscriberRecord, WithSecrets,
+};
 pub use store::{PAGE_MAX, Store};
 pub use subscription::{
     AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, InvalidSubscription, Ipv6Prefix, RatType, SLICES_MAX,

@@ -8,7 +8,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
 use whimbrel_ids::{Instant, ParseIdError, Supi};
-use whimbrel_security::{AuthenticationManagementField, K, Milenage, Op, Opc, SqnOffset};
+use whimbrel_security::{
+    AkaFunctions, AuthenticationManagementField, K, K256, LongTermKey, Milenage, Op, Opc, SqnOffset, Top,
+    Topc, Tuak,
+};
 
 use crate::subscription::{InvalidSubscription, Subscription};
 use crate::text::{self, from_hex, serde_as_text, to_hex};
@@ -20,7 +23,91 @@ pub enum OperatorCode {
     Op(Op),
     /// OPc, the subscriber's own.
     Opc(Opc),
+    /// TOP, the constant of TUAK.
+    Top(Top),
+    /// TOPc, the subscriber's own under TUAK.
+    Topc(Topc),
 }
+
+impl OperatorCode {
+    /// The algorithm that it belongs to.
+    pub fn algorithm(&self) -> Algorithm {
+        match self {
+            OperatorCode::Op(_) | OperatorCode::Opc(_) => Algorithm::Milenage,
+            OperatorCode::Top(_) | OperatorCode::Topc(_) => Algorithm::Tuak,
+        }
+    }
+
+    /// Its name in JSON and CSV, and its octets.
+    pub(crate) fn field(&self) -> (&'static str, &[u8]) {
+        match self {
+            OperatorCode::Op(op) => ("op", op.octets()),
+            OperatorCode::Opc(opc) => ("opc", opc.octets()),
+            OperatorCode::Top(top) => ("top", top.octets()),
+            OperatorCode::Topc(topc) => ("topc", topc.octets()),
+        }
+    }
+
+    /// Of the texts of the four, of which exactly one is given.
+    pub(crate) fn read(
+        op: Option<&str>,
+        opc: Option<&str>,
+        top: Option<&str>,
+        topc: Option<&str>,
+    ) -> Result<Self, InvalidRecord> {
+        const E: fn(&'static str) -> InvalidRecord = InvalidRecord::Key;
+        const T: fn(&'static str) -> InvalidRecord = InvalidRecord::LongKey;
+        match (op, opc, top, topc) {
+            (Some(op), None, None, None) => Ok(Self::Op(Op::new(from_hex(op).ok_or(E("op"))?))),
+            (None, Some(opc), None, None) => Ok(Self::Opc(Opc::new(from_hex(opc).ok_or(E("opc"))?))),
+            (None, None, Some(top), None) => Ok(Self::Top(Top::new(from_hex(top).ok_or(T("top"))?))),
+            (None, None, None, Some(topc)) => Ok(Self::Topc(Topc::new(from_hex(topc).ok_or(T("topc"))?))),
+            _ => Err(InvalidRecord::OperatorCode),
+        }
+    }
+}
+
+/// K of its text: 32 hexadecimal digits, or 64 under TUAK.
+pub(crate) fn long_term_key(text: &str, algorithm: Algorithm) -> Result<LongTermKey, InvalidRecord> {
+    match (from_hex(text), from_hex(text), algorithm) {
+        (Some(k), ..) => Ok(K::new(k).into()),
+        (None, Some(k), Algorithm::Tuak) => Ok(LongTermKey::K256(K256::new(k))),
+        _ => Err(InvalidRecord::Key("k")),
+    }
+}
+
+/// How a subscriber is authenticated (TS 29.503 §6.3.6.3.2 names it `authenticationMethod`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AuthMethod {
+    /// 5G-AKA (TS 33.501 §6.1.3.2).
+    #[default]
+    FiveGAka,
+    /// EAP-AKA' (TS 33.501 §6.1.3.1).
+    EapAkaPrime,
+}
+
+impl fmt::Display for AuthMethod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            AuthMethod::FiveGAka => "5g-aka",
+            AuthMethod::EapAkaPrime => "eap-aka-prime",
+        })
+    }
+}
+
+impl FromStr for AuthMethod {
+    type Err = ParseIdError;
+
+    fn from_str(s: &str) -> Result<Self, ParseIdError> {
+        match s {
+            "5g-aka" => Ok(Self::FiveGAka),
+            "eap-aka-prime" => Ok(Self::EapAkaPrime),
+            _ => Err(ParseIdError { expected: "a method of authentication: 5g-aka or eap-aka-prime" }),
+        }
+    }
+}
+
+serde_as_text!(AuthMethod);
 
 /// Authentication algorithm (TS 29.503 §6.3.6.3.2 names it `algorithmId`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -30,12 +117,15 @@ pub enum Algorithm {
     /// TS 35.206.
     #[default]
     Milenage,
+    /// TS 35.231.
+    Tuak,
 }
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Algorithm::Milenage => f.write_str("milenage"),
+            Algorithm::Tuak => f.write_str("tuak"),
         }
     }
 }
@@ -44,8 +134,9 @@ impl FromStr for Algorithm {
     type Err = ParseIdError;
 
     fn from_str(s: &str) -> Result<Self, ParseIdError> {
-        const E: ParseIdError = ParseIdError { expected: "an algorithm: milenage" };
-        if s.eq_ignore_ascii_case("milenage") { Ok(Self::Milenage) } else { Err(E) }
+        const E: ParseIdError = ParseIdError { expected: "an algorithm: milenage or tuak" };
+        let named = [("milenage", Self::Milenage), ("tuak", Self::Tuak)];
+        named.into_iter().find(|(name, _)| name.eq_ignore_ascii_case(s)).map(|(_, a)| a).ok_or(E)
     }
 }
 
@@ -124,20 +215,22 @@ serde_as_text!(Msisdn);
 /// A subscriber.
 ///
 /// `Debug` shows no key and no identity. `Serialize` writes no key: see [`WithSecrets`] for an export that does.
-/// `Deserialize` needs `supi`, `k` and one of `op` and `opc`; everything else has a default.
+/// `Deserialize` needs `supi`, `k` and one of `op`, `opc`, `top` and `topc`; everything else has a default.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Raw")]
 pub struct SubscriberRecord {
     /// Who.
     pub supi: Supi,
     /// Permanent key.
-    pub k: K,
-    /// OP or OPc.
+    pub k: LongTermKey,
+    /// OP or OPc, TOP or TOPc.
     pub operator_code: OperatorCode,
     /// Authentication management field of vectors; its separation bit is set.
     pub amf: AuthenticationManagementField,
-    /// Authentication algorithm.
+    /// Authentication algorithm: that of the operator code.
     pub algorithm: Algorithm,
+    /// Method of authentication.
+    pub auth: AuthMethod,
     /// What is added to the time to give SEQ (TS 33.102 Annex C).
     pub sqn_offset: SqnOffset,
     /// Whether the subscriber may register.
@@ -153,8 +246,12 @@ pub struct SubscriberRecord {
 pub enum InvalidRecord {
     /// A key is not 32 hexadecimal digits; which one.
     Key(&'static str),
-    /// Neither OP nor OPc, or both.
+    /// Not 64 hexadecimal digits; which one.
+    LongKey(&'static str),
+    /// None of OP, OPc, TOP and TOPc, or more than one.
     OperatorCode,
+    /// The algorithm is not the one that the operator code belongs to, or K is too long for it.
+    Algorithm,
     /// The AMF field is not 4 hexadecimal digits with the separation bit set.
     Amf,
     /// The subscription is not valid.
@@ -165,7 +262,11 @@ impl fmt::Display for InvalidRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Key(name) => write!(f, "{name} must be 32 hexadecimal digits"),
-            Self::OperatorCode => f.write_str("give exactly one of opc and op"),
+            Self::LongKey(name) => write!(f, "{name} must be 64 hexadecimal digits"),
+            Self::OperatorCode => {
+                f.write_str("give exactly one of opc and op, or under TUAK of topc and top")
+            }
+            Self::Algorithm => f.write_str("algorithm is milenage with op or opc, tuak with top or topc"),
             Self::Amf => {
                 f.write_str("amf must be 4 hexadecimal digits of which the first is 8 to f (separation bit)")
             }
@@ -184,13 +285,14 @@ impl From<InvalidSubscription> for InvalidRecord {
 
 impl SubscriberRecord {
     /// A subscriber with all defaults: AMF 8000, Milenage, enabled, slice 1, DNN `internet`; its SEQ begins now, at 1.
-    pub fn new(supi: Supi, k: K, operator_code: OperatorCode) -> Self {
+    pub fn new(supi: Supi, k: impl Into<LongTermKey>, operator_code: OperatorCode) -> Self {
         Self {
             supi,
-            k,
-            operator_code,
+            k: k.into(),
             amf: AuthenticationManagementField::FIVE_G,
-            algorithm: Algorithm::default(),
+            algorithm: operator_code.algorithm(),
+            auth: AuthMethod::default(),
+            operator_code,
             sqn_offset: fresh_sqn_offset(),
             status: Status::default(),
             msisdn: None,
@@ -199,17 +301,28 @@ impl SubscriberRecord {
     }
 
     /// The authentication functions of this subscriber.
-    pub fn milenage(&self) -> Milenage {
-        match &self.operator_code {
-            OperatorCode::Op(op) => Milenage::from_op(&self.k, op),
-            OperatorCode::Opc(opc) => Milenage::new(&self.k, opc.clone()),
-        }
+    /// `None` for Milenage with a key of 256 bits, which no store takes.
+    pub fn functions(&self) -> Option<AkaFunctions> {
+        let short = match &self.k {
+            LongTermKey::K128(k) => Some(k),
+            LongTermKey::K256(_) => None,
+        };
+        Some(match &self.operator_code {
+            OperatorCode::Op(op) => Milenage::from_op(short?, op).into(),
+            OperatorCode::Opc(opc) => Milenage::new(short?, opc.clone()).into(),
+            OperatorCode::Top(top) => Tuak::from_top(self.k.clone(), top).into(),
+            OperatorCode::Topc(topc) => Tuak::new(self.k.clone(), topc.clone()).into(),
+        })
     }
 
     /// Whether the store takes it.
     pub fn check(&self) -> Result<(), InvalidRecord> {
         if !self.amf.separation_bit() {
             return Err(InvalidRecord::Amf);
+        }
+        let long = matches!(self.k, LongTermKey::K256(_));
+        if self.algorithm != self.operator_code.algorithm() || long && self.algorithm == Algorithm::Milenage {
+            return Err(InvalidRecord::Algorithm);
         }
         Ok(self.subscription.check()?)
     }
@@ -233,9 +346,15 @@ pub(crate) struct Raw {
     #[serde(default)]
     pub(crate) opc: Option<String>,
     #[serde(default)]
+    pub(crate) top: Option<String>,
+    #[serde(default)]
+    pub(crate) topc: Option<String>,
+    #[serde(default)]
     pub(crate) amf: Option<String>,
     #[serde(default)]
-    pub(crate) algorithm: Algorithm,
+    pub(crate) algorithm: Option<Algorithm>,
+    #[serde(default)]
+    pub(crate) auth: AuthMethod,
     #[serde(default)]
     pub(crate) sqn_offset: Option<u64>,
     #[serde(default)]
@@ -252,6 +371,8 @@ impl Drop for Raw {
         self.k.zeroize();
         self.op.zeroize();
         self.opc.zeroize();
+        self.top.zeroize();
+        self.topc.zeroize();
     }
 }
 
@@ -259,21 +380,23 @@ impl TryFrom<Raw> for SubscriberRecord {
     type Error = InvalidRecord;
 
     fn try_from(raw: Raw) -> Result<Self, InvalidRecord> {
-        let operator_code = match (&raw.op, &raw.opc) {
-            (Some(op), None) => OperatorCode::Op(Op::new(from_hex(op).ok_or(InvalidRecord::Key("op"))?)),
-            (None, Some(opc)) => OperatorCode::Opc(Opc::new(from_hex(opc).ok_or(InvalidRecord::Key("opc"))?)),
-            _ => return Err(InvalidRecord::OperatorCode),
-        };
+        let operator_code = OperatorCode::read(
+            raw.op.as_deref(),
+            raw.opc.as_deref(),
+            raw.top.as_deref(),
+            raw.topc.as_deref(),
+        )?;
         let amf = match &raw.amf {
             Some(amf) => AuthenticationManagementField(from_hex(amf).ok_or(InvalidRecord::Amf)?),
             None => AuthenticationManagementField::FIVE_G,
         };
         let record = Self {
             supi: raw.supi,
-            k: K::new(from_hex(&raw.k).ok_or(InvalidRecord::Key("k"))?),
-            operator_code,
+            k: long_term_key(&raw.k, operator_code.algorithm())?,
             amf,
-            algorithm: raw.algorithm,
+            algorithm: raw.algorithm.unwrap_or(operator_code.algorithm()),
+            auth: raw.auth,
+            operator_code,
             sqn_offset: raw.sqn_offset.map_or_else(fresh_sqn_offset, SqnOffset::new),
             status: raw.status,
             msisdn: raw.msisdn.clone(),
@@ -302,18 +425,17 @@ impl Serialize for WithSecrets<'_> {
 
 impl SubscriberRecord {
     fn write<S: Serializer>(&self, s: S, secrets: bool) -> Result<S::Ok, S::Error> {
-        let fields = 6 + usize::from(self.msisdn.is_some()) + if secrets { 2 } else { 0 };
+        let fields = 7 + usize::from(self.msisdn.is_some()) + if secrets { 2 } else { 0 };
         let mut s = s.serialize_struct("SubscriberRecord", fields)?;
         s.serialize_field("supi", &self.supi.to_string())?;
         if secrets {
             s.serialize_field("k", &to_hex(self.k.octets()))?;
-            match &self.operator_code {
-                OperatorCode::Op(op) => s.serialize_field("op", &to_hex(op.octets()))?,
-                OperatorCode::Opc(opc) => s.serialize_field("opc", &to_hex(opc.octets()))?,
-            }
+            let (name, octets) = self.operator_code.field();
+            s.serialize_field(name, &to_hex(octets))?;
         }
         s.serialize_field("amf", &to_hex(&self.amf.0))?;
         s.serialize_field("algorithm", &self.algorithm)?;
+        s.serialize_field("auth", &self.auth)?;
         s.serialize_field("sqn_offset", &self.sqn_offset.value())?;
         s.serialize_field("status", &self.status)?;
         if let Some(msisdn) = &self.msisdn {

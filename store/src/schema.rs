@@ -17,11 +17,11 @@ const CACHE_KIB: i64 = 32_768;
 /// Marks the file as ours in its header (`WBRL`).
 const APPLICATION_ID: i64 = 0x5742_524c;
 /// The layout that this version writes.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 /// Statements kept compiled: as many as there are in this crate.
 const STATEMENTS: usize = 32;
 
-/// Layout 1. A subscription is stored once for all subscribers that have it, and its `id` is never used again.
+/// Layout 2. A subscription is stored once for all subscribers that have it, and its `id` is never used again.
 /// `change` is the log that tells other processes what to read anew; a `supi` of NULL means everything.
 const LAYOUT: &str = "
     CREATE TABLE key_check (sealed BLOB NOT NULL) STRICT;
@@ -34,6 +34,7 @@ const LAYOUT: &str = "
         msisdn TEXT UNIQUE,
         status TEXT NOT NULL,
         algorithm TEXT NOT NULL,
+        auth TEXT NOT NULL,
         amf BLOB NOT NULL,
         sqn_offset INTEGER NOT NULL,
         keys BLOB NOT NULL,
@@ -45,6 +46,9 @@ const LAYOUT: &str = "
         supi TEXT
     ) STRICT;
 ";
+
+/// Layout 1 had no method of authentication: there was 5G-AKA alone.
+const FROM_1: &str = "ALTER TABLE subscriber ADD COLUMN auth TEXT NOT NULL DEFAULT '5g-aka'";
 
 /// What the key check seals, under its own name.
 const KEY_CHECK: (&[u8], [u8; 8]) = (b"whimbrel key check", *b"whimbrel");
@@ -59,6 +63,7 @@ pub(crate) fn open(path: &Path, key_file: &Path) -> Result<(Connection, Sealer),
     configure(&db).map_err(failed)?;
     match layout(&db).map_err(failed)? {
         (APPLICATION_ID, VERSION) => {}
+        (APPLICATION_ID, 1) => migrate(&mut db).map_err(failed)?,
         (APPLICATION_ID, version) => return Err(StoreError::Newer { path: path.to_owned(), version }),
         (0, 0) => create(&mut db, &sealer, path)?,
         _ => return Err(StoreError::Corrupt { path: path.to_owned() }),
@@ -97,6 +102,16 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
 fn layout(db: &Connection) -> rusqlite::Result<(i64, i64)> {
     let pragma = |name| db.pragma_query_value(None, name, |r| r.get(0));
     Ok((pragma("application_id")?, pragma("user_version")?))
+}
+
+/// Brings layout 1 to this one, unless another process did so meanwhile.
+fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    if layout(&tx)? == (APPLICATION_ID, 1) {
+        tx.execute_batch(FROM_1)?;
+        tx.pragma_update(None, "user_version", VERSION)?;
+    }
+    tx.commit()
 }
 
 /// Creates the layout, unless another process did so meanwhile.

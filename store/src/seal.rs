@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use aes_gcm_siv::aead::{AeadInOut, KeyInit};
 use aes_gcm_siv::{Aes256GcmSiv, Nonce};
 use whimbrel_ids::Supi;
-use whimbrel_security::{K, Op, Opc};
+use whimbrel_security::{K, K256, LongTermKey, Op, Opc, Top, Topc};
 use zeroize::Zeroizing;
 
 use crate::error::{StoreError, of_file};
@@ -21,11 +21,15 @@ const NONCE: usize = 12;
 const TAG: usize = 16;
 /// A kind and two keys of 16 octets.
 const PLAIN: usize = 33;
-/// Octets of a sealed pair of keys.
-const SEALED: usize = NONCE + PLAIN + TAG;
+/// A kind and two keys of 32 octets; a shorter K stands at the beginning of its place.
+const PLAIN_TUAK: usize = 65;
 
 const KIND_OPC: u8 = 0;
 const KIND_OP: u8 = 1;
+const KIND_TOPC: u8 = 2;
+const KIND_TOP: u8 = 3;
+/// K has 256 bits.
+const KIND_LONG: u8 = 0x80;
 
 /// Seals and opens under the key of a key file.
 pub(crate) struct Sealer(Aes256GcmSiv);
@@ -97,24 +101,35 @@ impl Sealer {
     pub(crate) fn seal_keys(
         &self,
         supi: Supi,
-        k: &K,
+        k: &LongTermKey,
         operator_code: &OperatorCode,
     ) -> Result<Vec<u8>, StoreError> {
+        let context = supi.to_string();
+        let long = if matches!(k, LongTermKey::K256(_)) { KIND_LONG } else { 0 };
         let (kind, code) = match operator_code {
-            OperatorCode::Opc(opc) => (KIND_OPC, opc.octets()),
-            OperatorCode::Op(op) => (KIND_OP, op.octets()),
+            OperatorCode::Opc(opc) => (KIND_OPC, &opc.octets()[..]),
+            OperatorCode::Op(op) => (KIND_OP, &op.octets()[..]),
+            OperatorCode::Topc(topc) => (KIND_TOPC, &topc.octets()[..]),
+            OperatorCode::Top(top) => (KIND_TOP, &top.octets()[..]),
         };
-        let mut plain = Zeroizing::new([0; PLAIN]);
-        plain[0] = kind;
-        plain[1..17].copy_from_slice(k.octets());
-        plain[17..].copy_from_slice(code);
-        self.seal(supi.to_string().as_bytes(), *plain)
+        if code.len() == 16 && long == 0 {
+            let mut plain = Zeroizing::new([0; PLAIN]);
+            fill(plain.as_mut_slice(), kind, k.octets(), code, 17);
+            self.seal(context.as_bytes(), *plain)
+        } else {
+            let mut plain = Zeroizing::new([0; PLAIN_TUAK]);
+            fill(plain.as_mut_slice(), kind | long, k.octets(), code, 33);
+            self.seal(context.as_bytes(), *plain)
+        }
     }
 
     /// The keys of a subscriber; `None` if they were not sealed for it under this key.
-    pub(crate) fn open_keys(&self, supi: Supi, sealed: &[u8]) -> Option<(K, OperatorCode)> {
-        debug_assert_eq!(SEALED, 61);
-        let plain = self.open_sealed::<PLAIN>(supi.to_string().as_bytes(), sealed)?;
+    pub(crate) fn open_keys(&self, supi: Supi, sealed: &[u8]) -> Option<(LongTermKey, OperatorCode)> {
+        let context = supi.to_string();
+        if sealed.len() == NONCE + PLAIN_TUAK + TAG {
+            return opened_tuak(&*self.open_sealed::<PLAIN_TUAK>(context.as_bytes(), sealed)?);
+        }
+        let plain = self.open_sealed::<PLAIN>(context.as_bytes(), sealed)?;
         let k = K::new(plain[1..17].try_into().ok()?);
         let code = plain[17..].try_into().ok()?;
         let operator_code = match plain[0] {
@@ -122,7 +137,28 @@ impl Sealer {
             KIND_OP => OperatorCode::Op(Op::new(code)),
             _ => return None,
         };
-        Some((k, operator_code))
+        Some((k.into(), operator_code))
+    }
+}
+
+/// A kind, K behind it, and the operator's code at `at`.
+fn fill(plain: &mut [u8], kind: u8, k: &[u8], code: &[u8], at: usize) {
+    let place = plain.iter_mut();
+    place.zip(std::iter::once(&kind).chain(k)).for_each(|(to, from)| *to = *from);
+    plain[at..].iter_mut().zip(code).for_each(|(to, from)| *to = *from);
+}
+
+fn opened_tuak(plain: &[u8; PLAIN_TUAK]) -> Option<(LongTermKey, OperatorCode)> {
+    let k = if plain[0] & KIND_LONG != 0 {
+        LongTermKey::K256(K256::new(plain[1..33].try_into().ok()?))
+    } else {
+        K::new(plain[1..17].try_into().ok()?).into()
+    };
+    let code = plain[33..].try_into().ok()?;
+    match plain[0] & !KIND_LONG {
+        KIND_TOPC => Some((k, OperatorCode::Topc(Topc::new(code)))),
+        KIND_TOP => Some((k, OperatorCode::Top(Top::new(code)))),
+        _ => None,
     }
 }
 

@@ -43,7 +43,7 @@ impl fmt::Debug for Store {
 }
 
 /// The columns of a record, in the order that [`Store::record`] reads.
-const COLUMNS: &str = "supi, msisdn, status, algorithm, amf, sqn_offset, keys, subscription";
+const COLUMNS: &str = "supi, msisdn, status, algorithm, auth, amf, sqn_offset, keys, subscription";
 
 impl Store {
     /// Opens the subscribers' file, or creates it and its key file, both with mode 0600.
@@ -267,6 +267,7 @@ impl Store {
             operator_code,
             amf: AuthenticationManagementField(c.amf.as_slice().try_into().map_err(|_| self.corrupt())?),
             algorithm: c.algorithm.parse().map_err(|_| self.corrupt())?,
+            auth: c.auth.parse().map_err(|_| self.corrupt())?,
             sqn_offset: SqnOffset::new(c.sqn_offset as u64),
             status: c.status.parse().map_err(|_| self.corrupt())?,
             msisdn: c.msisdn.map(|m| m.parse().map_err(|_| self.corrupt())).transpose()?,
@@ -294,6 +295,7 @@ struct Columns {
     msisdn: Option<String>,
     status: String,
     algorithm: String,
+    auth: String,
     amf: Vec<u8>,
     sqn_offset: i64,
     keys: Vec<u8>,
@@ -307,10 +309,11 @@ impl Columns {
             msisdn: row.get(1)?,
             status: row.get(2)?,
             algorithm: row.get(3)?,
-            amf: row.get(4)?,
-            sqn_offset: row.get(5)?,
-            keys: row.get(6)?,
-            subscription: row.get(7)?,
+            auth: row.get(4)?,
+            amf: row.get(5)?,
+            sqn_offset: row.get(6)?,
+            keys: row.get(7)?,
+            subscription: row.get(8)?,
         })
     }
 }
@@ -338,15 +341,16 @@ impl<'a> Writer<'a> {
     pub(crate) fn put(&mut self, r: &SubscriberRecord) -> Result<(), StoreError> {
         let keys = self.sealer.seal_keys(r.supi, &r.k, &r.operator_code)?;
         let subscription = self.subscription_row(&r.subscription)?;
-        let sql = "INSERT INTO subscriber (supi, msisdn, status, algorithm, amf, sqn_offset, keys, subscription) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (supi) DO UPDATE SET \
-                   msisdn = ?2, status = ?3, algorithm = ?4, amf = ?5, sqn_offset = ?6, keys = ?7, subscription = ?8";
+        let sql = "INSERT INTO subscriber (supi, msisdn, status, algorithm, auth, amf, sqn_offset, keys, subscription) \
+                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (supi) DO UPDATE SET msisdn = ?2, status = ?3, \
+                   algorithm = ?4, auth = ?5, amf = ?6, sqn_offset = ?7, keys = ?8, subscription = ?9";
         let written = self.db.prepare_cached(sql).and_then(|mut s| {
             s.execute(params![
                 r.supi.imsi(),
                 r.msisdn.as_ref().map(|m| m.digits()),
                 r.status.to_string(),
                 r.algorithm.to_string(),
+                r.auth.to_string(),
                 r.amf.0.as_slice(),
                 r.sqn_offset.value() as i64,
                 keys,

@@ -56,7 +56,7 @@ fn every_problem_of_a_row_is_named() {
         (format!("99970,{K},{K},,"), "supi must be a SUPI of 6 to 15 digits, such as imsi-999700000000001"),
         (format!(",{K},{K},,"), "supi is missing"),
         (format!("999701,,{K},,"), "k is missing"),
-        (format!("999701,{K},,,"), "give exactly one of opc and op"),
+        (format!("999701,{K},,,"), "give exactly one of opc and op, or under TUAK of topc and top"),
         (format!("999701,{K},{K}"), "3 fields where the header has 5"),
         (
             format!("999701,{K},{K},a b,"),

@@ -45,7 +45,7 @@ fn a_subscriber_comes_back_as_it_was_added() {
 fn files_are_private_and_hold_no_key_in_clear() {
     let folder = Folder::new();
     let mut r = record(1);
-    r.k = K::new(*b"key to look for!");
+    r.k = K::new(*b"key to look for!").into();
     let mut store = folder.store();
     store.add(&r).unwrap();
     let mut seen = 0;
@@ -183,4 +183,39 @@ fn two_processes_that_start_together_share_one_key() {
         store.add(&record(n)).unwrap();
     }
     assert_eq!(folder.store().list(None, 10).unwrap().len(), 4);
+}
+
+#[test] // TS 35.231 §6.1: keys and operator codes of TUAK, by JSON, through the file
+fn a_subscriber_with_tuak_and_eap() {
+    use whimbrel_store::{Algorithm, AuthMethod, SubscriberRecord, WithSecrets};
+    let folder = Folder::new();
+    let mut store = folder.store();
+    for (n, k) in ["11".repeat(16), "22".repeat(32)].iter().enumerate() {
+        for code in ["top", "topc"] {
+            let supi = format!("9997000000000{n}{}", code.len());
+            let text = format!(
+                r#"{{"supi": "{supi}", "k": "{k}", "{code}": "{}", "auth": "eap-aka-prime"}}"#,
+                "33".repeat(32)
+            );
+            let record: SubscriberRecord = serde_json::from_str(&text).unwrap();
+            assert_eq!((record.algorithm, record.auth), (Algorithm::Tuak, AuthMethod::EapAkaPrime));
+            store.add(&record).unwrap();
+            let back = store.get(record.supi).unwrap().unwrap();
+            assert_eq!(*back, record);
+            assert!(back.functions().is_some());
+            let json = serde_json::to_string(&WithSecrets(&back)).unwrap();
+            assert_eq!(serde_json::from_str::<SubscriberRecord>(&json).unwrap(), record);
+        }
+    }
+    for wrong in [
+        format!(r#""k": "{}", "opc": "{}""#, "11".repeat(32), "22".repeat(16)),
+        format!(r#""k": "{}", "topc": "{}""#, "11".repeat(16), "22".repeat(16)),
+        format!(r#""k": "{0}", "opc": "{0}", "algorithm": "tuak""#, "11".repeat(16)),
+        format!(r#""k": "{0}", "opc": "{0}", "auth": "none""#, "11".repeat(16)),
+    ] {
+        assert!(
+            serde_json::from_str::<SubscriberRecord>(&format!(r#"{{"supi": "999700000000009", {wrong}}}"#))
+                .is_err()
+        );
+    }
 }

@@ -94,15 +94,24 @@ pub(crate) enum SubscriberCommand {
 /// A subscriber's fields.
 #[derive(Args)]
 pub(crate) struct Fields {
-    /// Permanent key K, 32 hexadecimal digits. Other users of this host can see it while the command runs.
+    /// Permanent key K, 32 hexadecimal digits (64 are possible under TUAK). Other users of this host can see it while the command runs.
     #[arg(long)]
     k: Option<String>,
     /// OPc, 32 hexadecimal digits.
-    #[arg(long, conflicts_with = "op")]
+    #[arg(long, conflicts_with_all = ["op", "top", "topc"])]
     opc: Option<String>,
     /// OP in place of OPc.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["top", "topc"])]
     op: Option<String>,
+    /// TOPc of a SIM that has TUAK in place of Milenage, 64 hexadecimal digits.
+    #[arg(long, conflicts_with = "top")]
+    topc: Option<String>,
+    /// TOP in place of TOPc.
+    #[arg(long)]
+    top: Option<String>,
+    /// Method of authentication: 5g-aka or eap-aka-prime.
+    #[arg(long)]
+    auth: Option<String>,
     /// Authentication management field, 4 hexadecimal digits.
     #[arg(long)]
     amf: Option<String>,
@@ -167,6 +176,9 @@ fn fields_of(fields: &Fields) -> Result<Map<String, Value>, String> {
         ("k", &fields.k),
         ("opc", &fields.opc),
         ("op", &fields.op),
+        ("topc", &fields.topc),
+        ("top", &fields.top),
+        ("auth", &fields.auth),
         ("amf", &fields.amf),
         ("status", &fields.status),
         ("msisdn", &fields.msisdn),
@@ -199,9 +211,8 @@ fn slice(text: &str) -> Result<Value, String> {
 
 fn add(store: &mut Store, supi: Supi, fields: &Fields) -> Done {
     let mut map = fields_of(fields)?;
-    for (key, missing) in
-        [("k", !map.contains_key("k")), ("opc", !map.contains_key("opc") && !map.contains_key("op"))]
-    {
+    let code = ["opc", "op", "topc", "top"].iter().any(|name| map.contains_key(*name));
+    for (key, missing) in [("k", !map.contains_key("k")), ("opc", !code)] {
         if missing {
             return Err(format!(
                 "a subscriber needs its key: name --{key} with 32 hexadecimal digits, as on the SIM"

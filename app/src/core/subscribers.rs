@@ -9,7 +9,9 @@ use whimbrel_control::udm::{
 };
 use whimbrel_ids::Supi;
 use whimbrel_security::SqnOffset;
-use whimbrel_store::{self as stored, Changes, SessionType, Status, Store, StoreError, SubscriberRecord};
+use whimbrel_store::{
+    self as stored, AuthMethod, Changes, SessionType, Status, Store, StoreError, SubscriberRecord,
+};
 
 /// Subscriptions whose form for the control plane is kept; far more than operators sell.
 const FORMS_MAX: usize = 4096;
@@ -62,8 +64,12 @@ impl StoredSubscribers {
 impl Subscribers for StoredSubscribers {
     fn authentication(&mut self, supi: Supi) -> Result<AuthenticationSubscription, UdmError> {
         let record = self.record(supi)?;
-        let (milenage, amf, sqn_offset) = (record.milenage(), record.amf, record.sqn_offset);
-        Ok(AuthenticationSubscription { milenage, amf, sqn_offset })
+        let functions = record.functions().ok_or(UdmError::Unavailable)?;
+        let method = match record.auth {
+            AuthMethod::FiveGAka => udm::AuthMethod::FiveGAka,
+            AuthMethod::EapAkaPrime => udm::AuthMethod::EapAkaPrime,
+        };
+        Ok(AuthenticationSubscription { functions, method, amf: record.amf, sqn_offset: record.sqn_offset })
     }
 
     fn subscription(&mut self, supi: Supi) -> Result<Arc<udm::Subscription>, UdmError> {

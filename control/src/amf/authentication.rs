@@ -1,18 +1,20 @@
-//! Primary authentication by 5G-AKA: TS 33.501 §6.1.3.2, TS 24.501 §5.4.1.3.
+//! Primary authentication: TS 33.501 §6.1.3, TS 24.501 §5.4.1. The method is the subscriber's ([`AuthMethod`]).
+//!
+//! [`AuthMethod`]: crate::udm::AuthMethod
 
 use whimbrel_ids::Supi;
-use whimbrel_nas::ie::{self, MmCause, NgKsi};
-use whimbrel_nas::mm::{self, AuthenticationFailure, AuthenticationReject, AuthenticationRequest};
-use whimbrel_security::{Abba, AuthenticationVector, Auts, KAmf, ResStar};
+use whimbrel_nas::ie::{self, NgKsi};
+use whimbrel_nas::mm::AuthenticationReject;
+use whimbrel_security::{Abba, KAmf, KSeaf};
 
 use super::connection::send_nas;
+use super::identification::ask_suci;
 use super::nas::Security;
-use super::udm_client;
-use crate::input::Input;
-use crate::procedure::{End, Repeated, ask};
+use super::{eap_aka_prime, five_g_aka, udm_client};
+use crate::procedure::End;
 use crate::refusal::Refusal;
 use crate::shard::Ue;
-use crate::udm::{AuthData, Identity, Resynchronisation};
+use crate::udm::{AuthData, Identity, Resynchronisation, Vector};
 
 /// Proof that the phone holds the subscriber's key. Only [`authenticate`] makes one, and the security mode demands it.
 pub(crate) struct Authenticated {
@@ -22,80 +24,87 @@ pub(crate) struct Authenticated {
     pub(crate) k_amf: KAmf,
     /// The name of that key.
     pub(crate) ng_ksi: NgKsi,
+    /// EAP-Success, where EAP was used: the phone is still to get it.
+    pub(crate) eap_success: Option<ie::EapMessage>,
 }
 
-/// What the phone made of a challenge.
-enum Reply {
-    ResStar(ResStar),
-    Failure(AuthenticationFailure),
+/// What became of one challenge.
+pub(super) enum Step {
+    /// The phone proved its key.
+    Proved(KSeaf, Option<ie::EapMessage>),
+    /// Its USIM found SQN out of range.
+    Resynchronise(Resynchronisation),
+    /// The key set identifier names another key of its.
+    KsiInUse,
+    /// It did not prove its key; with what tells it so.
+    Failed(Refusal, Option<ie::EapMessage>),
 }
 
-/// How often one phone is challenged in one procedure: once, once more after resynchronisation, once more for an ngKSI in
-/// use. A phone that fails for ever ends here.
-const CHALLENGES_MAX: u8 = 3;
+/// Whom to challenge, and whether that is known by nothing but the security context in force.
+pub(crate) enum Claim {
+    /// The phone has just said so.
+    Told(Identity),
+    /// Its context says so; where the challenge fails, it is asked first (TS 24.501 §5.4.1.3.5).
+    Remembered(Identity),
+}
+
+/// How often one phone is challenged in one procedure: once, once more after resynchronisation, for an ngKSI in use, and
+/// under an identity asked for. A phone that fails for ever ends here.
+const CHALLENGES_MAX: u8 = 4;
 
 /// The ABBA of Release 15 to 17 (TS 33.501 §A.7.1).
-const ABBA: Abba = Abba::RELEASE_15;
+pub(super) const ABBA: Abba = Abba::RELEASE_15;
 
-/// Step 9. HRES* is checked as the SEAF, RES* as the AUSF: TS 33.501 §6.1.3.2.
-pub(crate) async fn authenticate(ue: Ue, identity: Identity, offered: NgKsi) -> Result<Authenticated, End> {
+/// Step 9 of TS 23.502 §4.2.2.2.2.
+pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result<Authenticated, End> {
+    let (mut identity, mut remembered) = match claim {
+        Claim::Told(identity) => (identity, false),
+        Claim::Remembered(identity) => (identity, true),
+    };
     let mut ng_ksi = next_ksi(ue, offered);
     let mut resynchronisation = None;
+    let mut resynchronised = false;
     for _ in 0..CHALLENGES_MAX {
-        let was_resynchronised = resynchronisation.is_some();
         let AuthData { supi, vector } =
             udm_client::auth_data(ue, identity.clone(), resynchronisation.take()).await?;
         ue.with(|p| p.amf.claimed = Some(supi));
-        match challenge(ue, &vector, ng_ksi).await? {
-            Reply::ResStar(res_star) => {
-                if !vector.hres_star_matches(&res_star) || !vector.res_star_matches(&res_star) {
-                    return Err(not_accepted(ue, Refusal::WrongResponse)); // TS 24.501 §5.4.1.3.5
-                }
-                return Ok(Authenticated { supi, k_amf: vector.k_seaf.k_amf(supi, ABBA), ng_ksi });
+        let step = match vector {
+            Vector::FiveGAka(vector) => five_g_aka::challenge(ue, vector, ng_ksi).await?,
+            Vector::EapAkaPrime(vector, identity) => {
+                eap_aka_prime::challenge(ue, vector, identity, ng_ksi).await?
             }
-            Reply::Failure(f) => match f.cause {
-                MmCause::SynchFailure if was_resynchronised => {
-                    return Err(not_accepted(ue, Refusal::SynchFailure));
-                }
-                MmCause::SynchFailure => {
-                    let auts = f.auts.ok_or(Refusal::Protocol("AUTHENTICATION FAILURE #21 without AUTS"))?;
-                    resynchronisation = Some(Resynchronisation { rand: vector.rand, auts: Auts(auts.0) });
-                }
-                MmCause::NgKsiAlreadyInUse => ng_ksi = after(ng_ksi),
-                MmCause::MacFailure => return Err(not_accepted(ue, Refusal::MacFailure)),
-                _ => {
-                    return Err(not_accepted(
-                        ue,
-                        Refusal::Protocol("AUTHENTICATION FAILURE of another cause"),
-                    ));
-                }
-            },
+        };
+        match step {
+            Step::Proved(k_seaf, eap_success) => {
+                return Ok(Authenticated { supi, k_amf: k_seaf.k_amf(supi, ABBA), ng_ksi, eap_success });
+            }
+            Step::Resynchronise(_) if resynchronised => break,
+            Step::Resynchronise(token) => {
+                resynchronised = true;
+                resynchronisation = Some(token);
+            }
+            Step::KsiInUse => ng_ksi = after(ng_ksi),
+            // TS 24.501 §5.4.1.3.5, §5.4.1.3.7 c: perhaps the phone is not the one that the 5G-GUTI named.
+            Step::Failed(..) if remembered => {
+                identity = Identity::Suci(ask_suci(ue).await?);
+                (remembered, resynchronised) = (false, false);
+            }
+            Step::Failed(refusal, eap) => return Err(not_accepted(ue, refusal, eap)),
         }
     }
-    Err(not_accepted(ue, Refusal::SynchFailure))
+    Err(not_accepted(ue, Refusal::SynchFailure, None))
 }
 
-async fn challenge(ue: Ue, vector: &AuthenticationVector, ng_ksi: NgKsi) -> Result<Reply, End> {
-    let abba = ie::Abba::new(ABBA.0).ok_or(Refusal::Protocol("ABBA"))?;
-    let mut request = AuthenticationRequest::new(ng_ksi, abba);
-    request.rand = Some(ie::Rand(vector.rand.0));
-    request.autn = Some(ie::Autn(vector.autn.0));
-    let timer = Repeated::new("AUTHENTICATION REQUEST", ue.config().timers.t3560);
-    let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::AuthenticationResponse(_) | mm::Message::AuthenticationFailure(_)));
-    match *ask(ue, Box::new(request.into()), Security::Current, timer, accepts).await? {
-        mm::Message::AuthenticationResponse(m) => {
-            // Absent under 5G-AKA counts as wrong (TS 24.501 §5.4.1.3.5).
-            let res_star = m.res_star.map_or([0; 16], |r| r.0);
-            Ok(Reply::ResStar(ResStar::new(res_star)))
-        }
-        mm::Message::AuthenticationFailure(f) => Ok(Reply::Failure(f)),
-        _ => Err(Refusal::Protocol("an answer that was not awaited").into()),
-    }
+/// ABBA as AUTHENTICATION REQUEST has it.
+pub(super) fn abba() -> Result<ie::Abba, Refusal> {
+    ie::Abba::new(ABBA.0).ok_or(Refusal::Protocol("ABBA"))
 }
 
-/// TS 24.501 §5.4.1.3.5: the phone learns that it is not who it claims to be.
-fn not_accepted(ue: Ue, refusal: Refusal) -> End {
-    send_nas(ue, &AuthenticationReject::new().into(), Security::Current);
+/// TS 24.501 §5.4.1.2.2.5, §5.4.1.3.5: the phone learns that it is not who it claims to be.
+fn not_accepted(ue: Ue, refusal: Refusal, eap_failure: Option<ie::EapMessage>) -> End {
+    let mut reject = AuthenticationReject::new();
+    reject.eap_message = eap_failure;
+    send_nas(ue, &reject.into(), Security::Current);
     refusal.into()
 }
 

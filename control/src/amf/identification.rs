@@ -1,6 +1,6 @@
 //! Identification: TS 24.501 §5.4.3, TS 23.502 §4.2.2.2.2 steps 4 to 7.
 
-use whimbrel_nas::ie::{IdentityType, MobileIdentity};
+use whimbrel_nas::ie::{IdentityType, MobileIdentity, Suci};
 use whimbrel_nas::mm::{self, IdentityRequest, RegistrationRequest};
 
 use super::nas::Security;
@@ -16,12 +16,17 @@ pub(crate) async fn identify(ue: Ue, request: &RegistrationRequest) -> Result<Id
     if let MobileIdentity::Suci(suci) = &request.mobile_identity {
         return Ok(Identity::Suci(suci.clone()));
     }
+    ask_suci(ue).await.map(Identity::Suci)
+}
+
+/// IDENTITY REQUEST for the SUCI (TS 24.501 §5.4.3.2).
+pub(crate) async fn ask_suci(ue: Ue) -> Result<Suci, End> {
     let question = Box::new(IdentityRequest::new(IdentityType::Suci).into());
     let timer = Repeated::new("IDENTITY REQUEST", ue.config().timers.t3570);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::IdentityResponse(_)));
     match *ask(ue, question, Security::Plain, timer, accepts).await? {
         mm::Message::IdentityResponse(m) => match m.mobile_identity {
-            MobileIdentity::Suci(suci) => Ok(Identity::Suci(suci)),
+            MobileIdentity::Suci(suci) => Ok(suci),
             _ => Err(Refusal::NoIdentity.into()),
         },
         _ => Err(Refusal::NoIdentity.into()),

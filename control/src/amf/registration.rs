@@ -11,7 +11,7 @@ use whimbrel_nas::ie::{
 use whimbrel_nas::mm::{self, RegistrationAccept, RegistrationReject, RegistrationRequest};
 use whimbrel_ngap::ie::CauseNas;
 
-use super::authentication::authenticate;
+use super::authentication::{Claim, authenticate};
 use super::connection::{ids, send_nas};
 use super::context_setup::{context_answered, deliver, is_context_answer};
 use super::identification::identify;
@@ -69,8 +69,8 @@ async fn admission(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) ->
     let request = if protected && !counts_run_out(ue) {
         known(ue, request)? // the context in force proved who it is: step 9 may be skipped
     } else {
-        let identity = if protected { own(ue)? } else { identify_stranger(ue, &request).await? };
-        let authenticated = authenticate(ue, identity, request.ng_ksi).await?; // step 9: 5G-AKA
+        let claim = if protected { own(ue)? } else { identify_stranger(ue, &request).await? };
+        let authenticated = authenticate(ue, claim, request.ng_ksi).await?; // step 9: 5G-AKA or EAP-AKA'
         let Secured { initial_message } = secure_nas(ue, &request, authenticated, !protected).await?; // step 9: SECURITY MODE COMMAND
         let request = initial_message.unwrap_or(request);
         subscribe(ue).await?; // step 14: Nudm_UECM, Nudm_SDM
@@ -86,14 +86,15 @@ fn counts_run_out(ue: Ue) -> bool {
 }
 
 /// Steps 4 to 7: old AMF, IDENTITY REQUEST.
-async fn identify_stranger(ue: Ue, request: &RegistrationRequest) -> Result<Identity, End> {
+async fn identify_stranger(ue: Ue, request: &RegistrationRequest) -> Result<Claim, End> {
     started_over(request)?;
-    identify(ue, request).await
+    identify(ue, request).await.map(Claim::Told)
 }
 
 /// Who the phone has proved to be.
-fn own(ue: Ue) -> Result<Identity, End> {
-    Ok(Identity::Supi(ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?))
+fn own(ue: Ue) -> Result<Claim, End> {
+    let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
+    Ok(Claim::Remembered(Identity::Supi(supi)))
 }
 
 /// There is no emergency service here, and the network feature support says so (TS 24.501 §5.5.1.2.7).

@@ -11,7 +11,7 @@ use whimbrel_security::{
     Bearer, CipheringAlgorithm, IntegrityAlgorithm, NasCounts, NasSecurityContext, Side,
 };
 
-use super::authentication::Authenticated;
+use super::authentication::{ABBA, Authenticated};
 use super::nas::Security;
 use crate::config::Config;
 use crate::input::Input;
@@ -36,7 +36,7 @@ pub(crate) async fn secure_nas(
     let stored = || ue.with(|p| p.amf.ue_security_capability);
     let capability = request.ue_security_capability.or_else(stored).ok_or(none)?;
     let (ciphering, integrity) = select(&ue.config(), &capability)?;
-    let Authenticated { supi, k_amf, ng_ksi } = authenticated;
+    let Authenticated { supi, k_amf, ng_ksi, eap_success } = authenticated;
     let context = NasSecurityContext::new(
         Side::Network,
         Bearer::NAS_3GPP,
@@ -61,6 +61,10 @@ pub(crate) async fn secure_nas(
     // A request that came without protection is to be sent again, whole, under the new keys (RINMR).
     command.additional_security =
         again_whole.then(|| AdditionalSecurityInformation::default().with_retransmission_requested(true));
+    if let Some(eap_success) = eap_success {
+        command.eap_message = Some(eap_success); // TS 24.501 §5.4.2.2
+        command.abba = ie::Abba::new(ABBA.0);
+    }
     let timer = Repeated::new("SECURITY MODE COMMAND", ue.config().timers.t3560);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::SecurityModeComplete(_) | mm::Message::SecurityModeReject(_)));
     let answer = ask(ue, Box::new(command.into()), Security::Proposed, timer, accepts).await;

@@ -6,10 +6,14 @@ use whimbrel_ids::{Instant, PlmnId, Supi};
 use whimbrel_nas::ie::{SchemeOutput, Suci};
 use whimbrel_security::aka;
 use whimbrel_security::{
-    AuthenticationVector, HomeNetworkKeys, ProtectionScheme, Rand, ServingNetworkName, SqnState, SuciError,
+    AuthenticationVector, EapAkaPrimeVector, EapIdentity, HomeNetworkKeys, ProtectionScheme, Rand,
+    ServingNetworkName, SqnState, SuciError,
 };
 
-use super::{Answer, AuthData, Identity, Request, Resynchronisation, Subscribers, UdmError};
+use super::{
+    Answer, AuthData, AuthMethod, AuthenticationSubscription, Identity, Request, Resynchronisation,
+    Subscribers, UdmError, Vector,
+};
 use crate::envelope::PhoneId;
 
 /// One subscriber's part.
@@ -130,19 +134,23 @@ impl Directory {
         let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
         let sqn = entry.sqn.get_or_insert_with(|| SqnState::new(credentials.sqn_offset));
         if let Some(Resynchronisation { rand, auts }) = resynchronisation {
-            let moved =
-                aka::resynchronise(&credentials.milenage, &rand, &auts, sqn, now).ok_or(UdmError::BadAuts)?;
+            let moved = aka::resynchronise(&credentials.functions, &rand, &auts, sqn, now)
+                .ok_or(UdmError::BadAuts)?;
             if let Some(offset) = moved {
                 subscribers.save_sqn_offset(supi, offset)?;
             }
         }
-        let vector = AuthenticationVector::generate(
-            &credentials.milenage,
-            rand,
-            sqn.next(now),
-            credentials.amf,
-            &self.serving_network,
-        );
+        let AuthenticationSubscription { functions, method, amf, .. } = &credentials;
+        let (sqn, name) = (sqn.next(now), &self.serving_network);
+        let vector = match method {
+            AuthMethod::FiveGAka => {
+                Vector::FiveGAka(AuthenticationVector::generate(functions, rand, sqn, *amf, name).into())
+            }
+            AuthMethod::EapAkaPrime => {
+                let vector = EapAkaPrimeVector::generate(functions, rand, sqn, *amf, name);
+                Vector::EapAkaPrime(vector.into(), EapIdentity::new(supi, self.home))
+            }
+        };
         Ok(AuthData { supi, vector })
     }
 

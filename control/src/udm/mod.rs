@@ -12,7 +12,8 @@ use std::sync::Arc;
 use whimbrel_ids::{Dnn, FiveQi, PlmnId, SNssai, Supi};
 use whimbrel_nas::ie::Suci;
 use whimbrel_security::{
-    AuthenticationManagementField, AuthenticationVector, Auts, Milenage, Rand, SqnOffset,
+    AkaFunctions, AuthenticationManagementField, AuthenticationVector, Auts, EapAkaPrimeVector, EapIdentity,
+    Rand, SqnOffset,
 };
 
 pub use directory::{Directory, Outcome};
@@ -100,13 +101,32 @@ pub enum Answer {
     Deregistered,
 }
 
-/// A 5G home-environment authentication vector (TS 33.501 §6.1.3.2 step 1) and whose it is.
+/// An authentication vector (TS 33.501 §6.1.3) and whose it is.
 #[derive(Clone)]
 pub struct AuthData {
     /// The subscriber.
     pub supi: Supi,
-    /// The vector.
-    pub vector: AuthenticationVector,
+    /// The vector, of the method that the subscriber has.
+    pub vector: Vector,
+}
+
+/// A vector of either method. It is made for one procedure: neither is kept.
+#[derive(Clone)]
+pub enum Vector {
+    /// A 5G home-environment vector (TS 33.501 §6.1.3.2 step 1).
+    FiveGAka(Box<AuthenticationVector>),
+    /// A transformed vector, and the identity that its keys are bound to (TS 33.501 §6.1.3.1 step 2).
+    EapAkaPrime(Box<EapAkaPrimeVector>, EapIdentity),
+}
+
+/// How a subscriber is authenticated (TS 33.501 §6.1.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AuthMethod {
+    /// TS 33.501 §6.1.3.2.
+    #[default]
+    FiveGAka,
+    /// TS 33.501 §6.1.3.1.
+    EapAkaPrime,
 }
 
 /// Redacted: a vector lets its holder impersonate the network.
@@ -137,8 +157,10 @@ pub enum UdmError {
 
 /// What authentication needs of a subscriber (TS 29.503 §6.3.6.2.2 of the AuthenticationSubscription).
 pub struct AuthenticationSubscription {
-    /// The keyed Milenage of the subscriber's USIM.
-    pub milenage: Milenage,
+    /// The keyed functions of the subscriber's USIM.
+    pub functions: AkaFunctions,
+    /// The method that is used with it.
+    pub method: AuthMethod,
     /// Authentication management field; its separation bit must be set (TS 33.501 §6.1.3.2).
     pub amf: AuthenticationManagementField,
     /// Where the sequence stands against the clock; durable.

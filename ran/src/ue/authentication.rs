@@ -1,10 +1,12 @@
-//! Primary authentication by 5G-AKA: TS 24.501 §5.4.1.3, TS 33.501 §6.1.3.2.
+//! Primary authentication: 5G-AKA (TS 24.501 §5.4.1.3, TS 33.501 §6.1.3.2) and EAP-AKA' (TS 24.501 §5.4.1.2, RFC 9048).
 
 use whimbrel_ids::Instant;
-use whimbrel_nas::ie::{Auts, MmCause, NgKsi, ResStar};
-use whimbrel_nas::mm::{AuthenticationFailure, AuthenticationRequest, AuthenticationResponse};
+use whimbrel_nas::ie::{Auts, EapMessage, MmCause, NgKsi, ResStar};
+use whimbrel_nas::mm::{
+    AuthenticationFailure, AuthenticationRequest, AuthenticationResponse, AuthenticationResult,
+};
 use whimbrel_security::AuthenticationFailure as Refusal;
-use whimbrel_security::{Abba, Autn, KAmf, Rand, ServingNetworkName};
+use whimbrel_security::{Abba, Autn, EapAkaPrimePeer, KAmf, PeerAnswer, Rand, ServingNetworkName};
 
 use super::{Event, MmState, Output, Procedure, Reason, Timer, Ue, event};
 use crate::outbox::Outbox;
@@ -15,7 +17,16 @@ pub(super) struct Partial {
     pub(super) ng_ksi: NgKsi,
     pub(super) k_amf: KAmf,
     /// The challenge and its answer, while T3516 runs; a repeated challenge is answered alike.
-    answered: Option<(Rand, [u8; 16])>,
+    answered: Option<Answered>,
+    /// EAP-Success is still to come: without it the key is not taken into use (§5.4.1.2.2.4).
+    pub(super) awaits_eap_success: bool,
+}
+
+/// A challenge and its answer.
+#[derive(Clone, Debug)]
+enum Answered {
+    FiveGAka(Rand, [u8; 16]),
+    Eap { request: EapMessage, response: EapMessage },
 }
 
 impl Ue {
@@ -26,13 +37,16 @@ impl Ue {
         m: &AuthenticationRequest,
         out: &mut Outbox<Output>,
     ) {
+        if let Some(eap) = &m.eap_message {
+            return self.eap_request(now, m, eap, out);
+        }
         let (Some(rand), Some(autn)) = (m.rand, m.autn) else {
-            // EAP-AKA' is not what this phone has.
             return self.refuse_challenge(now, MmCause::InvalidMandatoryInformation, None, out);
         };
         let (rand, autn) = (Rand(rand.0), Autn(autn.0));
-        let again = self.partial.as_ref().and_then(|p| p.answered.as_ref()).filter(|(r, _)| *r == rand);
-        if let Some((_, res_star)) = again {
+        if let Some(Answered::FiveGAka(answered, res_star)) = self.answered()
+            && *answered == rand
+        {
             let res_star = *res_star;
             return self.answer_challenge(res_star, out);
         }
@@ -55,11 +69,89 @@ impl Ue {
         self.partial = Some(Partial {
             ng_ksi: m.ng_ksi,
             k_amf: done.k_seaf.k_amf(self.config.supi, abba),
-            answered: Some((rand, res_star)),
+            answered: Some(Answered::FiveGAka(rand, res_star)),
+            awaits_eap_success: false,
         });
         self.timers.stop(Timer::T3520);
         self.timers.start(Timer::T3516, now);
         self.answer_challenge(res_star, out);
+    }
+
+    fn answered(&self) -> Option<&Answered> {
+        self.partial.as_ref()?.answered.as_ref()
+    }
+
+    /// AUTHENTICATION REQUEST with an EAP message (§5.4.1.2.2.3).
+    fn eap_request(
+        &mut self,
+        now: Instant,
+        m: &AuthenticationRequest,
+        eap: &EapMessage,
+        out: &mut Outbox<Output>,
+    ) {
+        if let Some(Answered::Eap { request, response }) = self.answered()
+            && request == eap
+        {
+            let response = response.clone();
+            return self.answer_eap(response, out);
+        }
+        if self.security.as_ref().is_some_and(|s| s.ng_ksi == m.ng_ksi) {
+            return self.refuse_challenge(now, MmCause::NgKsiAlreadyInUse, None, out);
+        }
+        let profile = &self.config.profile;
+        let name = ServingNetworkName::new(profile.plmn);
+        let peer = EapAkaPrimePeer::new(self.config.supi, profile.home_plmn, name);
+        match peer.answer(&mut self.usim, eap) {
+            Some(PeerAnswer::Accepted(octets, k_ausf)) => {
+                let Some(response) = self.proof(octets) else { return };
+                let abba = <[u8; 2]>::try_from(&*m.abba).map_or(Abba::RELEASE_15, Abba);
+                let answered = Answered::Eap { request: eap.clone(), response: response.clone() };
+                self.partial = Some(Partial {
+                    ng_ksi: m.ng_ksi,
+                    k_amf: k_ausf.k_seaf(&name).k_amf(self.config.supi, abba),
+                    answered: Some(answered),
+                    awaits_eap_success: true,
+                });
+                self.timers.stop(Timer::T3520);
+                self.timers.start(Timer::T3516, now);
+                self.answer_eap(response, out);
+            }
+            Some(PeerAnswer::Answered(octets)) => {
+                if let Some(response) = EapMessage::new(octets) {
+                    self.answer_eap(response, out);
+                }
+            }
+            Some(PeerAnswer::Success | PeerAnswer::Failure) | None => {}
+        }
+    }
+
+    fn answer_eap(&mut self, response: EapMessage, out: &mut Outbox<Output>) {
+        let mut answer = AuthenticationResponse::new();
+        answer.eap_message = Some(response);
+        self.send(answer, out);
+    }
+
+    /// Its answer to a challenge, or one with a wrong AT_RES (RFC 4187 §9.4): eight octets behind two headers.
+    fn proof(&self, mut octets: Vec<u8>) -> Option<EapMessage> {
+        if self.faults.wrong_res_star {
+            octets.iter_mut().skip(12).take(8).for_each(|o| *o ^= 0xff);
+        }
+        EapMessage::new(octets)
+    }
+
+    /// An EAP message that ends an authentication: in AUTHENTICATION RESULT or in SECURITY MODE COMMAND (§5.4.1.2.2.4).
+    pub(super) fn eap_ended(&mut self, ng_ksi: NgKsi, eap: &EapMessage) {
+        const SUCCESS: u8 = 3;
+        if let Some(partial) = self.partial.as_mut().filter(|p| p.ng_ksi == ng_ksi)
+            && eap.first() == Some(&SUCCESS)
+        {
+            partial.awaits_eap_success = false;
+        }
+    }
+
+    /// AUTHENTICATION RESULT (§5.4.1.2.2.4, §5.4.1.2.2.5).
+    pub(super) fn authentication_result(&mut self, m: &AuthenticationResult) {
+        self.eap_ended(m.ng_ksi, &m.eap_message);
     }
 
     fn answer_challenge(&mut self, mut res_star: [u8; 16], out: &mut Outbox<Output>) {

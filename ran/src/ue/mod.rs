@@ -203,6 +203,11 @@ impl Ue {
         &self.config
     }
 
+    /// Puts another USIM in.
+    pub fn insert(&mut self, usim: Usim) {
+        self.usim = usim;
+    }
+
     /// How it misbehaves, to be changed.
     pub fn faults_mut(&mut self) -> &mut Faults {
         &mut self.faults

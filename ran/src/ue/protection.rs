@@ -103,7 +103,7 @@ impl Ue {
         match message {
             Message::AuthenticationRequest(m) => self.authentication_request(now, &m, out),
             Message::AuthenticationReject(_) => self.authentication_reject(now, out),
-            Message::AuthenticationResult(_) => {}
+            Message::AuthenticationResult(m) => self.authentication_result(&m),
             Message::IdentityRequest(m) => self.identity_request(now, &m, out),
             Message::RegistrationAccept(m) => self.registration_accept(m, out),
             Message::RegistrationReject(m) => self.registration_reject(now, &m, out),

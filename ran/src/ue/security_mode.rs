@@ -35,6 +35,12 @@ impl Ue {
         {
             return self.refuse_security_mode(MmCause::UeSecurityCapabilitiesMismatch, out);
         }
+        if let Some(eap) = &m.eap_message {
+            self.eap_ended(m.ng_ksi, eap);
+        }
+        if self.partial.as_ref().is_some_and(|p| p.ng_ksi == m.ng_ksi && p.awaits_eap_success) {
+            return self.refuse_security_mode(MmCause::SecurityModeRejectedUnspecified, out);
+        }
         self.security = Some(security);
         self.partial = None;
         self.secure = true;

@@ -17,9 +17,9 @@ use whimbrel_ran::gnb::{self, Gnb, GnbConfig, XnMessage};
 use whimbrel_ran::ue::{self, Profile, SuciSource, Ue, UeConfig};
 use whimbrel_ran::{Down, Outbox, PhoneId, Up};
 use whimbrel_security::{
-    Abba, AuthenticationManagementField, AuthenticationVector, Bearer, CipheringAlgorithm, Direction,
-    IntegrityAlgorithm, K, KAmf, Milenage, NasCounts, NasSecurityContext, Opc, Rand, SecurityHeaderType,
-    ServingNetworkName, Side, Sqn, UsimSqn,
+    Abba, AkaFunctions, AuthenticationManagementField, AuthenticationVector, Bearer, CipheringAlgorithm,
+    Direction, IntegrityAlgorithm, K, KAmf, Milenage, NasCounts, NasSecurityContext, Opc, Rand,
+    SecurityHeaderType, ServingNetworkName, Side, Sqn, UsimSqn,
 };
 
 pub const NOW: Instant = Instant(1_800_000_000_000_000);
@@ -80,7 +80,7 @@ pub struct Context {
 
 pub struct Core {
     pub knobs: Knobs,
-    milenage: Milenage,
+    milenage: AkaFunctions,
     supi: Supi,
     seq: u64,
     rand: u8,
@@ -114,10 +114,10 @@ pub struct Core {
 pub type Out = Vec<(u16, Message)>;
 
 impl Core {
-    pub fn new(supi: Supi, milenage: Milenage, index: u32) -> Self {
+    pub fn new(supi: Supi, milenage: impl Into<AkaFunctions>, index: u32) -> Self {
         Self {
             knobs: Knobs::default(),
-            milenage,
+            milenage: milenage.into(),
             supi,
             seq: 0,
             rand: 0,

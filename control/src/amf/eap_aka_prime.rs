@@ -1,0 +1,73 @@
+//! EAP-AKA': TS 33.501 §6.1.3.1 and Annex F, TS 24.501 §5.4.1.2, RFC 9048.
+//!
+//! EAP-Success travels in SECURITY MODE COMMAND, EAP-Failure in AUTHENTICATION REJECT (TS 24.501 §5.4.1.2.2.4, TS 24.501 §5.4.1.2.2.5).
+
+use whimbrel_nas::ie::{EapMessage, MmCause, NgKsi};
+use whimbrel_nas::mm::{self, AuthenticationRequest};
+use whimbrel_security::{EapAkaPrimeServer, EapAkaPrimeVector, EapIdentity, EapRefusal, EapVerdict};
+
+use super::authentication::{Step, abba};
+use super::five_g_aka::is_answer;
+use super::nas::Security;
+use crate::procedure::{End, Repeated, ask};
+use crate::refusal::Refusal;
+use crate::shard::Ue;
+use crate::udm::Resynchronisation;
+
+/// One challenge (TS 33.501 §6.1.3.1 steps 3 to 11); the AUSF's part is [`EapAkaPrimeServer`]'s.
+pub(super) async fn challenge(
+    ue: Ue,
+    vector: Box<EapAkaPrimeVector>,
+    identity: EapIdentity,
+    ng_ksi: NgKsi,
+) -> Result<Step, End> {
+    let name = vector.serving_network;
+    let [identifier, ..] = ue.random();
+    let server = Box::new(EapAkaPrimeServer::new(*vector, &identity, identifier));
+    match *send(ue, server.challenge(), ng_ksi).await? {
+        mm::Message::AuthenticationResponse(m) => match m.eap_message {
+            Some(response) => match server.judge(&response) {
+                EapVerdict::Accepted(k_ausf) => {
+                    Ok(Step::Proved(k_ausf.k_seaf(&name), EapMessage::new(server.success())))
+                }
+                EapVerdict::SynchronizationFailure(auts) => {
+                    Ok(Step::Resynchronise(Resynchronisation { rand: server.rand(), auts }))
+                }
+                EapVerdict::Refused(refused) => fail(ue, &server, refused, ng_ksi).await,
+            },
+            // Absent under EAP-AKA' counts as wrong.
+            None => fail(ue, &server, EapRefusal::WrongResponse, ng_ksi).await,
+        },
+        // TS 24.501 §5.4.1.2.2.10.
+        mm::Message::AuthenticationFailure(f) if f.cause == MmCause::NgKsiAlreadyInUse => Ok(Step::KsiInUse),
+        mm::Message::AuthenticationFailure(f) => {
+            let refusal = Refusal::ChallengeRefused(f.cause.value());
+            Ok(Step::Failed(refusal, EapMessage::new(server.failure(false))))
+        }
+        _ => Err(Refusal::Protocol("an answer that was not awaited").into()),
+    }
+}
+
+/// AUTHENTICATION REQUEST with an EAP message, repeated under T3560 (TS 24.501 §5.4.1.2.2.2).
+async fn send(ue: Ue, eap: Vec<u8>, ng_ksi: NgKsi) -> Result<Box<mm::Message>, End> {
+    let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
+    request.eap_message = EapMessage::new(eap);
+    let timer = Repeated::new("AUTHENTICATION REQUEST", ue.config().timers.t3560);
+    ask(ue, Box::new(request.into()), Security::Current, timer, is_answer).await
+}
+
+/// RFC 4187 §6.3.1, §6.3.2: where the phone did not give up itself, a notification comes before EAP-Failure.
+async fn fail(ue: Ue, server: &EapAkaPrimeServer, refused: EapRefusal, ng_ksi: NgKsi) -> Result<Step, End> {
+    let notified = matches!(refused, EapRefusal::WrongResponse | EapRefusal::Malformed(_));
+    if notified {
+        // Whatever it answers, the authentication has failed.
+        let _ = send(ue, server.failure_notification(), ng_ksi).await?;
+    }
+    let refusal = match refused {
+        EapRefusal::WrongResponse => Refusal::WrongResponse,
+        EapRefusal::AuthenticationReject => Refusal::MacFailure,
+        EapRefusal::ClientError(_) => Refusal::ChallengeRefused(MmCause::ProtocolErrorUnspecified.value()),
+        EapRefusal::Malformed(_) => Refusal::ChallengeRefused(MmCause::InvalidMandatoryInformation.value()),
+    };
+    Ok(Step::Failed(refusal, EapMessage::new(server.failure(notified))))
+}
