@@ -166,6 +166,7 @@ pub fn upf_config(seed: u64) -> whimbrel_user::Config {
         data_networks: vec![network("internet", 45), network("ims", 46)],
         sessions_max: 1 << 16,
         heartbeat_interval: None,
+        echo_interval: None,
         cp_port: 8805,
         seed,
     }

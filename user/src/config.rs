@@ -97,6 +97,8 @@ pub struct Config {
     pub sessions_max: u32,
     /// Time between heartbeats to each SMF; `None` sends none. 60 s is what TS 23.527 §4 implementations use.
     pub heartbeat_interval: Option<Duration>,
+    /// Time between echo requests to each gNB and UPF; `None` sends none.
+    pub echo_interval: Option<Duration>,
     /// Port to which requests of the UPF go: 8805 (TS 29.244 §6.5.2).
     pub cp_port: u16,
     /// Random, secret: TEIDs and SEIDs are drawn from it.
@@ -132,6 +134,8 @@ pub enum ConfigError {
         /// How many were asked for.
         given: u32,
     },
+    /// Echo requests more often than once in 60 s (TS 29.281 §7.2.1).
+    EchoInterval(Duration),
     /// An MTU below the least that IPv6 permits (RFC 8200 §5), or above what a packet buffer holds.
     Mtu {
         /// The network.
@@ -161,6 +165,9 @@ impl fmt::Display for ConfigError {
             Self::Sessions { given } => {
                 write!(f, "the UPF is to hold {given} sessions: give 1 to {}", SESSIONS_MAX - 1)
             }
+            Self::EchoInterval(given) => {
+                write!(f, "gNBs are to be asked for an echo every {given:?}: once in 60 s is the most often")
+            }
             Self::Mtu { dnn, mtu } => {
                 write!(f, "the MTU of {dnn} is {mtu}: give 1280 to {}", Config::MTU_MAX)
             }
@@ -175,6 +182,8 @@ impl Config {
     pub const MTU_MAX: u16 = 8_940;
     /// Time between heartbeats unless said otherwise.
     pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60);
+    /// Time between echo requests unless said otherwise: no path is to be asked more often (TS 29.281 §7.2.1).
+    pub const ECHO_INTERVAL: Duration = Duration::from_secs(60);
     /// The port of PFCP (TS 29.244 §6.5.2).
     pub const PFCP_PORT: u16 = 8805;
 
@@ -189,6 +198,9 @@ impl Config {
         }
         if self.sessions_max == 0 || self.sessions_max >= SESSIONS_MAX {
             return Err(ConfigError::Sessions { given: self.sessions_max });
+        }
+        if let Some(given) = self.echo_interval.filter(|i| *i < Self::ECHO_INTERVAL) {
+            return Err(ConfigError::EchoInterval(given));
         }
         for (i, dn) in self.data_networks.iter().enumerate() {
             let dnn = || dn.dnn.clone();

@@ -1,6 +1,6 @@
 //! What happened on N4, for logs, metrics and "why".
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use whimbrel_ids::Seid;
 use whimbrel_pfcp::ie::{Cause, NodeId};
@@ -70,6 +70,13 @@ pub enum Event {
         message_type: u8,
         /// As the peer was told, if it was.
         cause: Option<Cause>,
+    },
+    /// A gNB or UPF does not answer echo requests any longer, or does again.
+    Path {
+        /// The peer.
+        peer: IpAddr,
+        /// It does not.
+        failed: bool,
     },
     /// A report was not answered.
     ReportUnanswered {

@@ -107,6 +107,13 @@ pub enum Report {
         /// The peer.
         peer: IpAddr,
     },
+    /// A peer does not answer echo requests any longer, or does again.
+    Path {
+        /// The peer.
+        peer: IpAddr,
+        /// It does not.
+        failed: bool,
+    },
     /// No packet within the session's inactivity timer.
     Inactivity {
         /// The session.

@@ -47,6 +47,8 @@ pub const TIMERS_PER_TICK_MAX: usize = 256;
 /// Error indications sent in one second: enough to tell every gNB of a region, too few to serve as an
 /// amplifier.
 pub const ERROR_INDICATIONS_PER_SECOND_MAX: u32 = 100;
+/// Peers whose paths are supervised: a region's gNBs, generously. Those beyond are counted, and served all the same.
+pub const PATHS_MAX: usize = 4_096;
 /// Echo requests answered in one second: a region's 1,000 gNBs may all ask at once; a flood gets no more.
 pub const ECHOES_PER_SECOND_MAX: u32 = 1_000;
 /// Requests that retransmission sends in one call.

@@ -47,6 +47,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         sessions_max: (SESSIONS_MAX - 1).min(c.limits.phones.saturating_mul(2)),
         // The ends within the program live and die together: there is nothing to find out by heartbeats.
         heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
+        echo_interval: Some(Config::ECHO_INTERVAL),
         cp_port: Config::PFCP_PORT,
         seed,
     }
@@ -182,6 +183,14 @@ impl LocalUpf {
             one("whimbrel_upf_buffered_total", "Packets that went into buffers for idle phones", c.buffered),
             one("whimbrel_upf_buffered", "Packets in buffers for idle phones now", c.held),
             one("whimbrel_gtpu_echo_requests_total", "GTP-U echo requests answered", c.echo_requests),
+            one("whimbrel_gtpu_echo_requests_sent_total", "GTP-U echo requests sent", c.echo_requests_sent),
+            one("whimbrel_gtpu_paths", "Paths to gNBs that are supervised by echo requests", c.paths),
+            one("whimbrel_gtpu_paths_failed", "Those of them that do not answer", c.paths_failed),
+            one(
+                "whimbrel_gtpu_paths_unsupervised_total",
+                "Tunnels to gNBs that are one too many to be supervised",
+                c.paths_unsupervised,
+            ),
             one(
                 "whimbrel_gtpu_error_indications_sent_total",
                 "GTP-U error indications sent",
@@ -271,6 +280,8 @@ impl LocalUpf {
                     debug!(?event, "N4");
                 }
                 Event::SessionRefused { .. } | Event::ReportUnanswered { .. } => warn!(?event, "N4"),
+                Event::Path { failed: true, .. } => warn!(?event, "N3"),
+                Event::Path { failed: false, .. } => info!(?event, "N3"),
                 Event::AssociationSetUp { .. }
                 | Event::AssociationEnded { .. }
                 | Event::AssociationSilent { .. } => {

@@ -12,7 +12,7 @@ use whimbrel_control::{OutputId, PhoneId};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::{Cause, NodeId, RecoveryTimeStamp};
 use whimbrel_pfcp::msg::{
-    AssociationSetupRequest, HeartbeatRequest, HeartbeatResponse, SessionReportResponse,
+    AssociationSetupRequest, HeartbeatRequest, HeartbeatResponse, NodeReportResponse, SessionReportResponse,
 };
 use whimbrel_pfcp::{Frame, Message, SEQUENCE_MAX, message_type};
 
@@ -148,6 +148,14 @@ impl N4 {
         match frame.header.message_type {
             message_type::HEARTBEAT_REQUEST => {
                 let response = HeartbeatResponse { recovery_time_stamp: self.recovery };
+                out.push(Message::from(response).to_octets(None, sequence));
+            }
+            message_type::NODE_REPORT_REQUEST => {
+                // What it tells, the UPF's events and metrics tell the operator. Its sessions stay until their gNB says
+                // more: a path that fails takes N2 with it, or only looks failed (TS 23.527 §5.4).
+                let node_id = self.node_id.clone();
+                let response =
+                    NodeReportResponse { node_id, cause: Cause::RequestAccepted, offending_ie: None };
                 out.push(Message::from(response).to_octets(None, sequence));
             }
             message_type::SESSION_REPORT_REQUEST => self.report(frame, octets, out, arrived),

@@ -107,6 +107,7 @@ fn config() -> Config {
         }],
         sessions_max: 100,
         heartbeat_interval: None,
+        echo_interval: None,
         cp_port: 8805,
         seed: 7,
     };

@@ -209,6 +209,16 @@ impl UpfC {
             Message::SessionEstablishmentRequest(m) => self.establish(now, key, *m, out),
             Message::SessionModificationRequest(m) => self.modify(now, key, session, *m, out),
             Message::SessionDeletionRequest(_) => self.delete(now, key, session, out),
+            Message::NodeReportResponse(_) => {
+                let request = message_type::NODE_REPORT_REQUEST;
+                if self.requests.answered(peer, header.sequence, request).is_none() {
+                    out.events.push(Event::BadMessage {
+                        peer,
+                        message_type: header.message_type,
+                        cause: None,
+                    });
+                }
+            }
             Message::SessionReportResponse(m) => self.report_answered(key, &m, out),
             // Answers to requests that a UP function does not send, and requests that only it sends.
             Message::AssociationSetupResponse(_)
@@ -216,7 +226,6 @@ impl UpfC {
             | Message::AssociationReleaseResponse(_)
             | Message::VersionNotSupportedResponse(_)
             | Message::NodeReportRequest(_)
-            | Message::NodeReportResponse(_)
             | Message::SessionEstablishmentResponse(_)
             | Message::SessionModificationResponse(_)
             | Message::SessionDeletionResponse(_)

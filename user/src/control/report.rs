@@ -1,15 +1,16 @@
 //! Session reports to SMFs (TS 29.244 §6.3.5).
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{
-    Cause, DataServiceInformation, DataStatus, DlDataPacketsSize, FTeid, ReportType,
-    SessionReportResponseFlags,
+    Cause, DataServiceInformation, DataStatus, DlDataPacketsSize, FTeid, NodeReportType, RemoteGtpuPeer,
+    ReportType, SessionReportResponseFlags,
 };
 use whimbrel_pfcp::message_type;
 use whimbrel_pfcp::msg::{
-    DownlinkDataReport, ErrorIndicationReport, SessionReportRequest, SessionReportResponse,
+    DownlinkDataReport, ErrorIndicationReport, NodeReportRequest, SessionReportRequest,
+    SessionReportResponse, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 
 use super::replies::ReplyKey;
@@ -57,6 +58,7 @@ impl UpfC {
                 };
                 (session, request)
             }
+            Report::Path { peer, failed } => return self.report_path(now, peer, failed, out),
             Report::Inactivity { session } => (session, SessionReportRequest::new(ReportType::UPIR)),
         };
         let Some(s) = self.sessions.get(session) else { return };
@@ -65,6 +67,28 @@ impl UpfC {
         let seid = s.cp_f_seid.seid;
         if !self.requests.send(now, peer, Some(seid), Some(session), &request.into(), out) {
             out.events.push(Event::ReportUnanswered { peer });
+        }
+    }
+
+    /// TS 29.244 §6.2.9: every SMF is told, for each may have sessions there.
+    fn report_path(&mut self, now: Instant, peer: IpAddr, failed: bool, out: &mut Outbox) {
+        out.events.push(Event::Path { peer, failed });
+        let of = |a: IpAddr| match a {
+            IpAddr::V4(a) => RemoteGtpuPeer { ipv4: Some(a), ipv6: None },
+            IpAddr::V6(a) => RemoteGtpuPeer { ipv4: None, ipv6: Some(a) },
+        };
+        let remote_gtpu_peers = || vec![of(peer)];
+        let request = NodeReportRequest {
+            node_id: self.config.node_id.clone(),
+            node_report_type: if failed { NodeReportType::UPFR } else { NodeReportType::UPRR },
+            user_plane_path_failure_report: failed
+                .then(|| UserPlanePathFailureReport { remote_gtpu_peers: remote_gtpu_peers() }),
+            user_plane_path_recovery_report: (!failed)
+                .then(|| UserPlanePathRecoveryReport { remote_gtpu_peers: remote_gtpu_peers() }),
+        };
+        let request = request.into();
+        for (_, association) in self.associations.iter() {
+            self.requests.send(now, association.peer, None, None, &request, out);
         }
     }
 

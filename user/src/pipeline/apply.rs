@@ -62,7 +62,7 @@ impl UpfU {
                 false
             }
         };
-        self.learn(id.index, &rules);
+        self.learn(now, id.index, &rules);
         if let Some(token) = effects.token {
             self.shared.report(Report::Usage { session: id, token: Some(token), reports });
         }
@@ -139,10 +139,11 @@ impl UpfU {
     }
 
     /// Makes a session found by its addresses and its tunnels at peers.
-    fn learn(&mut self, index: u32, rules: &SessionRules) {
+    fn learn(&mut self, now: Instant, index: u32, rules: &SessionRules) {
         self.set_addresses(rules, Some(index));
         for tunnel in rules.remote_tunnels() {
             self.remote.insert(tunnel, index);
+            self.paths.begin(now, tunnel.1, &mut self.shared);
         }
     }
 
@@ -152,6 +153,7 @@ impl UpfU {
             if self.remote.get(&tunnel) == Some(&index) {
                 self.remote.remove(&tunnel);
             }
+            self.paths.end(tunnel.1);
         }
     }
 

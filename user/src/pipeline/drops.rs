@@ -90,6 +90,14 @@ pub struct Counters {
     pub buffered: u64,
     /// Echo requests answered.
     pub echo_requests: u64,
+    /// Echo requests sent.
+    pub echo_requests_sent: u64,
+    /// Paths to gNBs and UPFs that are supervised now.
+    pub paths: u64,
+    /// Those of them that do not answer.
+    pub paths_failed: u64,
+    /// Tunnels to peers that are one too many to be supervised.
+    pub paths_unsupervised: u64,
     /// Error indications sent.
     pub error_indications_sent: u64,
     /// Error indications received that named a session's tunnel.
@@ -123,6 +131,10 @@ impl Default for Counters {
             dl_octets: 0,
             buffered: 0,
             echo_requests: 0,
+            echo_requests_sent: 0,
+            paths: 0,
+            paths_failed: 0,
+            paths_unsupervised: 0,
             error_indications_sent: 0,
             error_indications_received: 0,
             end_markers_sent: 0,

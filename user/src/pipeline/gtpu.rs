@@ -55,6 +55,10 @@ impl UpfU {
                 self.shared.send_octets(back, echo_response(sequence).as_ref());
                 Verdict::Taken
             }
+            message_type::ECHO_RESPONSE => {
+                let sequence = m.sequence;
+                self.echo_response(now, peer.ip(), sequence)
+            }
             message_type::ERROR_INDICATION => match ErrorIndication::parse(m.payload) {
                 // It comes from where the packet went (TS 29.281 §7.3.1); from elsewhere it is forged.
                 Ok(e) if e.peer != peer.ip() => Verdict::Drop(DropReason::ErrorIndicationForged),

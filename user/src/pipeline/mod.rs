@@ -12,6 +12,7 @@ mod inner;
 mod lookup;
 mod meter;
 mod packet;
+mod path;
 mod relay;
 mod session;
 mod shared;
@@ -31,6 +32,7 @@ pub use drops::{Counters, DropReason};
 use inner::Inner;
 use lookup::UeAddresses;
 pub use packet::{PACKET_HEADROOM, Packet};
+use path::Paths;
 pub use session::SessionCounters;
 use session::SessionU;
 use shared::Shared;
@@ -130,6 +132,7 @@ pub struct UpfU {
     /// Tunnels at peers, for error indications.
     remote: BTreeMap<(Teid, IpAddr), u32>,
     deadlines: BTreeSet<(Instant, u32)>,
+    paths: Paths,
     shared: Shared,
 }
 
@@ -148,6 +151,7 @@ impl UpfU {
             networks: config.data_networks.iter().map(network).collect(),
             remote: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            paths: Paths::new(config.echo_interval, config.seed),
             shared: Shared::new(packet_room(mtu)),
         })
     }

@@ -20,11 +20,13 @@ const ADVERTISE_EVERY: Duration = Duration::from_secs(21_600);
 impl UpfU {
     /// When [`Self::tick`] is due.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.deadlines.first().map(|(at, _)| *at)
+        let sessions = self.deadlines.first().map(|(at, _)| *at);
+        [sessions, self.paths.next_deadline()].into_iter().flatten().min()
     }
 
     /// Runs what is due, a bounded number of sessions at a time.
     pub fn tick(&mut self, now: Instant) {
+        self.paths.tick(now, &mut self.shared);
         for _ in 0..TIMERS_PER_TICK_MAX {
             let Some(&(at, index)) = self.deadlines.first() else { return };
             if at > now {

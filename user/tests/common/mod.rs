@@ -42,6 +42,7 @@ pub(crate) fn config() -> Config {
         ],
         sessions_max: 1000,
         heartbeat_interval: None,
+        echo_interval: None,
         cp_port: 8805,
         seed: 0x1234_5678_9abc_def0,
     }
