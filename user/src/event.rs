@@ -35,6 +35,13 @@ pub enum Event {
         /// The SMF.
         node: NodeId,
     },
+    /// Somebody else wants the association of an SMF that lives: two SMFs have one node identity.
+    AssociationContested {
+        /// The node.
+        node: NodeId,
+        /// Who wants it.
+        peer: SocketAddr,
+    },
     /// A session stands.
     SessionEstablished {
         /// The session.

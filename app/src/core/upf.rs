@@ -279,6 +279,7 @@ impl LocalUpf {
                     self.bad_messages += 1;
                     debug!(?event, "N4");
                 }
+                Event::AssociationContested { .. } => warn!(?event, "N4"),
                 Event::SessionRefused { .. } | Event::ReportUnanswered { .. } => warn!(?event, "N4"),
                 Event::Path { failed: true, .. } => warn!(?event, "N3"),
                 Event::Path { failed: false, .. } => info!(?event, "N3"),

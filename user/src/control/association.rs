@@ -35,6 +35,8 @@ pub(super) struct Association {
     /// Where its messages come from.
     pub(super) peer: SocketAddr,
     recovery: RecoveryTimeStamp,
+    /// It left a heartbeat unanswered, and nothing has come since.
+    silent: bool,
     next_heartbeat: Option<Instant>,
 }
 
@@ -90,6 +92,10 @@ impl UpfC {
             let response = self.set_up_response(Cause::NoResourcesAvailable, None);
             return self.answer(now, key, None, &response.into(), out);
         }
+        if self.is_taken(now, key.peer, &m.node_id, out) {
+            let response = self.set_up_response(Cause::RequestRejected, None);
+            return self.answer(now, key, None, &response.into(), out);
+        }
         let retain = known.is_some() && m.session_retention_information.is_some();
         let sessions_deleted = match known {
             Some(id) if !retain => self.drop_sessions(id, out),
@@ -100,11 +106,25 @@ impl UpfC {
             self.associations.next_id
         });
         let next_heartbeat = self.config.heartbeat_interval.map(|i| now + i);
-        let association = Association { id, peer: key.peer, recovery: m.recovery_time_stamp, next_heartbeat };
+        let recovery = m.recovery_time_stamp;
+        let association = Association { id, peer: key.peer, recovery, silent: false, next_heartbeat };
         self.associations.by_node.insert(m.node_id.clone(), association);
         out.events.push(Event::AssociationSetUp { node: m.node_id, peer: key.peer, sessions_deleted });
         let response = self.set_up_response(Cause::RequestAccepted, Some(retain));
         self.answer(now, key, None, &response.into(), out);
+    }
+
+    /// Whether another address has the node's association and lives: two SMFs of one name would end each other's
+    /// sessions in turn. The one that is known is asked; if it does not answer, the other may have its place.
+    fn is_taken(&mut self, now: Instant, peer: SocketAddr, node: &NodeId, out: &mut Outbox) -> bool {
+        let Some(a) = self.associations.by_node.get(node) else { return false };
+        if a.silent || a.peer.ip() == peer.ip() {
+            return false;
+        }
+        let (known, request) = (a.peer, HeartbeatRequest { recovery_time_stamp: self.recovery }.into());
+        self.requests.send(now, known, None, None, &request, out);
+        out.events.push(Event::AssociationContested { node: node.clone(), peer });
+        true
     }
 
     /// TS 29.244 §6.2.7.2.2: nothing of an SMF's update changes what this UP function does.
@@ -133,7 +153,8 @@ impl UpfC {
         m: AssociationReleaseRequest,
         out: &mut Outbox,
     ) {
-        let known = self.associations.by_node.remove(&m.node_id);
+        let of_peer = self.associations.get(&m.node_id).is_some_and(|a| a.peer.ip() == key.peer.ip());
+        let known = if of_peer { self.associations.by_node.remove(&m.node_id) } else { None };
         let cause =
             if known.is_some() { Cause::RequestAccepted } else { Cause::NoEstablishedPfcpAssociation };
         if let Some(a) = known {
@@ -150,6 +171,7 @@ impl UpfC {
         // A request may come from any port; where several SMFs share an address, only the port tells them apart.
         let here = self.associations.by_node.values().filter(|a| a.peer.ip() == peer.ip()).count();
         let of_peer = |a: &Association| if here > 1 { a.peer == peer } else { a.peer.ip() == peer.ip() };
+        self.associations.by_node.values_mut().filter(|a| of_peer(a)).for_each(|a| a.silent = false);
         let older = |(_, a): &(&NodeId, &mut Association)| of_peer(a) && a.recovery < at;
         let Some((node, a)) = self.associations.by_node.iter_mut().find(older) else { return };
         a.recovery = at;
@@ -160,8 +182,9 @@ impl UpfC {
 
     /// A heartbeat was not answered. Forwarding goes on: the SMF may be cut off, its phones are not.
     pub(super) fn silent(&mut self, peer: SocketAddr, out: &mut Outbox) {
-        let node = self.associations.by_node.iter().find(|(_, a)| a.peer == peer).map(|(n, _)| n.clone());
-        if let Some(node) = node {
+        if let Some((node, a)) = self.associations.by_node.iter_mut().find(|(_, a)| a.peer == peer) {
+            a.silent = true;
+            let node = node.clone();
             out.events.push(Event::AssociationSilent { node });
         }
     }

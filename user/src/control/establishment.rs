@@ -24,7 +24,8 @@ impl UpfC {
     ) {
         let cp = m.cp_f_seid;
         let node_id = self.config.node_id.clone();
-        let Some(association) = self.associations.get(&m.node_id).map(|a| a.id) else {
+        let of_peer = self.associations.get(&m.node_id).filter(|a| a.peer.ip() == key.peer.ip());
+        let Some(association) = of_peer.map(|a| a.id) else {
             let response = SessionEstablishmentResponse::new(node_id, Cause::NoEstablishedPfcpAssociation);
             return self.answer(now, key, Some(cp.seid), &response.into(), out);
         };
@@ -92,6 +93,9 @@ impl UpfC {
         association: u32,
         m: &SessionEstablishmentRequest,
     ) -> Result<(SessionId, SessionRules, Changed), RuleRefusal> {
+        if m.cp_f_seid.seid == Seid(0) {
+            return Err(RuleRefusal::CpSeid);
+        }
         let network = Allocator::network(&self.config, m)?;
         let known = self.sessions.of_cp(association, &m.cp_f_seid);
         let known =

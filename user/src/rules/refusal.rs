@@ -72,6 +72,8 @@ pub enum RuleRefusal {
     Duplication(FarId),
     /// An unstructured or Ethernet session.
     PdnType,
+    /// The SMF's own SEID is zero, which names no session (TS 29.244 §7.2.2.4.2).
+    CpSeid,
     /// All sessions are in use.
     NoSession,
 }
@@ -89,6 +91,7 @@ mod ie {
     pub(super) const FORWARDING_POLICY: u16 = 41;
     pub(super) const DESTINATION_INTERFACE: u16 = 42;
     pub(super) const APPLY_ACTION: u16 = 44;
+    pub(super) const F_SEID: u16 = 57;
     pub(super) const URR_ID: u16 = 81;
     pub(super) const OUTER_HEADER_CREATION: u16 = 84;
     pub(super) const UE_IP_ADDRESS: u16 = 93;
@@ -143,6 +146,7 @@ impl RuleRefusal {
             }
             Self::Duplication(f) => (Cause::ServiceNotSupported, Some(ie::DUPLICATING_PARAMETERS), far(f)),
             Self::PdnType => (Cause::ServiceNotSupported, Some(ie::PDN_TYPE), None),
+            Self::CpSeid => (Cause::MandatoryIeIncorrect, Some(ie::F_SEID), None),
             Self::NoSession => (Cause::NoResourcesAvailable, None, None),
         }
     }
@@ -206,6 +210,7 @@ impl fmt::Display for RuleRefusal {
             }
             Self::Duplication(id) => write!(f, "FAR {} duplicates packets", id.0),
             Self::PdnType => f.write_str("the session is unstructured or Ethernet; this UPF carries IP"),
+            Self::CpSeid => f.write_str("the SMF's own SEID is zero, which names no session"),
             Self::NoSession => f.write_str("all sessions of the UPF are in use"),
         }
     }
