@@ -15,6 +15,9 @@ use crate::input::Input;
 use crate::shard::{Lane, Procedure, Ue};
 use crate::smf;
 
+#[cfg(test)]
+mod tests;
+
 /// Brings an input to where it belongs.
 pub(crate) fn admit(ue: Ue, payload: &Payload) {
     match payload {
@@ -124,7 +127,12 @@ pub(crate) fn mm(ue: Ue, received: Received) {
         | Message::RegistrationComplete(_)
         | Message::ConfigurationUpdateComplete(_)
         | Message::DeregistrationAcceptUeTerminated(_) => {
+            // §5.4.4.6 e: it answers a command whose procedure gave way to another. Which 5G-GUTI is good, the phone shows next.
+            let completes = matches!(message, Message::ConfigurationUpdateComplete(_));
             let stray = ue.with(|p| p.lanes.deliver(Lane::Mobility, Input::Mm(Box::new(message)))).is_err();
+            if stray && completes {
+                return amf::out_of_state(ue);
+            }
             if stray {
                 incompatible(ue, protected);
             }

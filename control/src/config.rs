@@ -62,11 +62,6 @@ impl Amf {
         Guami { plmn: self.plmn, amf_id: self.amf_id }
     }
 
-    /// The tracking areas served, as a registration area.
-    pub fn tais(&self) -> impl Iterator<Item = Tai> + '_ {
-        self.tacs.iter().map(|&tac| Tai { plmn: self.plmn, tac })
-    }
-
     /// Whether a tracking area is served.
     pub fn serves(&self, tai: Tai) -> bool {
         tai.plmn == self.plmn && self.tacs.contains(&tai.tac)

@@ -168,6 +168,7 @@ impl Desk {
         phone.amf.k_amf = Some(KAmf::new([7; 32]));
         phone.amf.ng_ksi = NgKsi::native(0);
         phone.amf.tai = Some(tai());
+        phone.amf.registration_area = [tai()].into();
         phone.amf.allowed_nssai = vec![SNssai::sst(1)];
         phone.amf.subscription = Some(Arc::new(subscription()));
         phone.amf.connection = Some(Connection {
@@ -209,6 +210,11 @@ impl Desk {
         self.shard.handle(&envelope)
     }
 
+    /// Clock of the last input.
+    pub(crate) fn clock(&self) -> u64 {
+        self.clock
+    }
+
     /// Lets the phone's next deadline come.
     pub(crate) fn expire(&mut self, batch: &Batch) -> Batch {
         self.now = batch.next_deadline.unwrap();
@@ -243,6 +249,7 @@ impl Desk {
             UserLocationInformation::UserLocationInformationNr(UserLocationInformationNr::new(cell, tai()));
         let mut m = InitialUeMessage::new(RAN_ID, pdu, location, RrcEstablishmentCause::MoSignalling);
         m.five_g_s_tmsi = s_tmsi.map(|tmsi| STmsi { set: 1, pointer: 0, tmsi });
+        m.ue_context_request = Some(whimbrel_ngap::ie::UeContextRequest::Requested);
         let mut octets = Vec::new();
         Message::from(m).encode(&mut octets);
         self.input(Payload::InitialUeMessage {

@@ -53,6 +53,8 @@ pub struct AmfContext {
     pub connection: Option<Connection>,
     /// Where the phone was last seen.
     pub tai: Option<Tai>,
+    /// The registration area: where the phone may be without telling, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
+    pub registration_area: Box<[Tai]>,
     /// The slices that the phone may use here.
     pub allowed_nssai: Vec<SNssai>,
     /// What the subscriber may use; shared.

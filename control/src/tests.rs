@@ -74,7 +74,7 @@ fn a_count_near_its_wrap_leads_to_new_keys() {
     assert!(accept_in(&mut desk, &batch).is_some(), "one that is far from it is not");
 }
 
-#[test] // TS 24.501 §5.5.1.2.8 d 2: the same request again, under its new COUNT, has the accept sent again
+#[test] // TS 24.501 §5.5.1.2.8 d 2, §5.5.1.3.8 d 2: the same request again, under its new COUNT, has the accept sent again
 fn a_repeated_registration_request_is_answered_with_the_same_accept() {
     let mut desk = Desk::registered();
     let request = registration_request(RegistrationKind::MobilityUpdating);
@@ -88,7 +88,7 @@ fn a_repeated_registration_request_is_answered_with_the_same_accept() {
     assert_eq!(desk.phone().unwrap().amf.former_tmsi, None);
 }
 
-#[test] // TS 24.501 §5.5.1.2.8 d 1: a request that differs starts over
+#[test] // TS 24.501 §5.5.1.2.8 d 1, §5.5.1.3.8 d 1: a request that differs starts over
 fn a_different_registration_request_starts_over() {
     let mut desk = Desk::registered();
     let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
@@ -98,7 +98,7 @@ fn a_different_registration_request_starts_over() {
     assert_ne!(first.guti, second.guti);
 }
 
-#[test] // TS 24.501 §5.5.1.2.8 c: after the fifth expiry of T3550 the phone is registered, under both 5G-GUTIs
+#[test] // TS 24.501 §5.5.1.2.8 c, §5.5.1.3.8 c: after the fifth expiry of T3550 the phone is registered, under both 5G-GUTIs
 fn an_accept_that_is_never_confirmed_leaves_the_phone_registered() {
     let mut desk = Desk::registered();
     let mut batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));

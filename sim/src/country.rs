@@ -191,6 +191,26 @@ impl Country {
         self.net.set_upf(UpfState::Answering);
     }
 
+    /// A quiet quarter of an hour in a network in order: everyone is there, idle, and nothing is under way. Then the faults go on.
+    ///
+    /// # Panics
+    /// If somebody is not there.
+    pub fn rest(&mut self) {
+        self.net.set_faults(Faults::default());
+        self.net.set_upf(UpfState::Answering);
+        self.everyone_registers();
+        self.everyone_sleeps();
+        self.net.set_faults(self.plan.faults);
+    }
+
+    /// gNBs find everyone inactive.
+    fn everyone_sleeps(&mut self) {
+        for i in 0..self.net.ues() {
+            self.net.release(UeIndex(i), Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
+        }
+        self.net.advance(Duration::from_secs(5));
+    }
+
     /// The network heals; everyone is there, everyone's packets arrive, and when everyone has left nothing is left over.
     ///
     /// # Panics
@@ -199,14 +219,20 @@ impl Country {
         self.net.set_faults(Faults::default());
         self.net.set_upf(UpfState::Answering);
         self.everyone_registers();
-        for i in 0..self.net.ues() {
-            let ue = UeIndex(i);
-            let ids: Vec<_> = self.net.ue_ref(ue).sessions().map(|s| s.id).collect();
-            for id in ids {
-                self.net.check_path(ue, id);
-            }
+        let sessions: Vec<_> = (0..self.net.ues())
+            .map(UeIndex)
+            .flat_map(|ue| self.net.ue_ref(ue).sessions().map(move |s| (ue, s.id)).collect::<Vec<_>>())
+            .collect();
+        assert!(sessions.len() >= self.net.ues() / 4, "few have a session: {}", sessions.len());
+        self.everyone_sleeps();
+        for &(ue, id) in &sessions {
+            self.net.check_path(ue, id); // a phone that is idle is paged
         }
-        self.net.advance(Duration::from_secs(60));
+        self.net.advance(Duration::from_secs(5));
+        for &(ue, id) in &sessions {
+            assert!(self.net.ue_ref(ue).has_user_plane(id), "{ue:?} did not hear that packets wait");
+            self.net.check_path(ue, id);
+        }
         self.net.check_user_plane();
         self.everyone_leaves();
         assert_eq!(self.net.tally().faults, 0, "no phone's machine panicked");
@@ -214,24 +240,36 @@ impl Country {
 
     /// Phones that were refused service for a while come again by their own timers; the longest is T3502.
     fn everyone_registers(&mut self) {
-        for _ in 0..4 {
-            for i in 0..self.net.ues() {
-                let ue = UeIndex(i);
-                if !crate::registered(&self.net, ue) {
-                    self.net.command(ue, Command::Register);
-                }
+        for _ in 0..8 {
+            let absent: Vec<_> = (0..self.net.ues()).map(UeIndex).filter(|&ue| !self.is_there(ue)).collect();
+            if absent.is_empty() {
+                break;
             }
-            self.net.advance(Duration::from_secs(900));
+            for ue in absent {
+                self.net.command(ue, Command::Register);
+            }
+            self.net.advance(Duration::from_secs(400));
         }
         for i in 0..self.net.ues() {
             let ue = UeIndex(i);
-            assert!(
-                crate::registered(&self.net, ue),
-                "{ue:?} does not come back: {:?}",
-                self.net.ue_ref(ue).state()
-            );
+            assert!(self.is_there(ue), "{ue:?} does not come back: {:?}", self.net.ue_ref(ue).state());
         }
+        // A phone that slept while the UPF lost its sessions learns so now.
+        for i in 0..self.net.ues() {
+            self.net.command(UeIndex(i), Command::PeriodicRegistration);
+        }
+        self.net.advance(Duration::from_secs(60));
         self.net.check_user_plane();
+    }
+
+    /// Both sides hold the phone registered, under the same identity.
+    fn is_there(&self, ue: UeIndex) -> bool {
+        let phone = self.net.ue_ref(ue);
+        let id = self.net.cta().find(phone.config().supi);
+        let known = id.and_then(|id| self.net.cta().phone(id));
+        let tmsi = phone.s_tmsi().map(|t| t.tmsi);
+        let named = |p: &whimbrel_control::Phone| p.amf.tmsi == tmsi || p.amf.former_tmsi == tmsi;
+        phone.state() == MmState::Registered && known.is_some_and(|p| p.amf.registered && named(p))
     }
 
     fn everyone_leaves(&mut self) {

@@ -11,6 +11,7 @@ fn nothing_is_left_of_a_bad_week() {
         let mut country = Country::new(seed, Plan::county());
         country.run(Duration::from_secs(900));
         country.evening();
+        println!("{:?}", country.net.tally());
         assert!(country.net.tally().procedures() > 2000, "{:?}", country.net.tally());
     }
 }

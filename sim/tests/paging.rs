@@ -121,3 +121,24 @@ fn configuration_update_command_lost_once() {
         net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::ConfigurationUpdated { new_guti: true }))
     );
 }
+
+#[test] // TS 23.502 §4.2.3.3 step 4b, TS 24.501 §5.3.4: a phone is paged in its own registration area, wherever that lies
+fn paging_goes_to_the_registration_area() {
+    let mut config = whimbrel_sim::default_config();
+    config.amf.tacs = (1..=40).map(|n| whimbrel_ids::Tac::new(n).expect("24 bits")).collect();
+    let mut net = Sim::with(7, config, whimbrel_sim::Faults::default());
+    let mut cell = gnb_config(1);
+    cell.supported_tas = vec![area(33)];
+    let gnb = net.add_gnb(cell);
+    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    net.settle(SECOND / 10);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
+    net.command(ue, Command::EstablishSession(request));
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    downlink_data(&mut net, 84);
+    net.settle(SECOND);
+    assert_eq!(up_state(&net), Some(UpState::Active));
+}

@@ -59,7 +59,7 @@ fn page(ue: Ue, attempt: u8) {
     let (former, tmsi) = ue.with(|p| (p.amf.former_tmsi, p.amf.tmsi));
     let Some(tmsi) = former.filter(|_| attempt.is_multiple_of(2)).or(tmsi) else { return };
     let s_tmsi = Guti { guami: config.amf.guami(), tmsi }.s_tmsi();
-    let tais: Vec<_> = config.amf.tais().take(whimbrel_nas::ie::TAI_LIST_MAX).collect();
+    let tais = ue.with(|p| p.amf.registration_area.to_vec());
     let mut message = Paging::new(UePagingIdentity::FiveGSTmsi(s_tmsi));
     message.tai_list_for_paging.clone_from(&tais);
     let mut octets = Vec::with_capacity(64);

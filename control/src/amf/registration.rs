@@ -236,7 +236,7 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Slices) -> Box<RegistrationAcce
     });
     let mut m = Box::new(RegistrationAccept::new(RegistrationResult::over(Accesses::ThreeGpp)));
     m.guti = Some(MobileIdentity::Guti(Guti { guami: config.amf.guami(), tmsi }));
-    m.tai_list = Some(registration_area(&config, tai));
+    m.tai_list = Some(registration_area(ue, &config, tai));
     m.allowed_nssai = Some(Nssai(slices.allowed.into_iter().map(MappedSNssai::from).collect()));
     m.rejected_nssai = (!slices.rejected.is_empty()).then_some(RejectedNssai(slices.rejected));
     m.configured_nssai = Some(Nssai(configured(ue).map(MappedSNssai::from).collect()));
@@ -257,9 +257,11 @@ fn configured(ue: Ue) -> impl Iterator<Item = SNssai> {
 }
 
 /// All tracking areas served, the phone's own first: a phone that moves among them need not tell (TS 24.501 §5.5.1.2.4).
-fn registration_area(config: &Config, here: Tai) -> TaiList {
+fn registration_area(ue: Ue, config: &Config, here: Tai) -> TaiList {
     let others = config.amf.tacs.iter().copied().filter(|&t| t != here.tac);
-    let tacs = std::iter::once(here.tac).chain(others).take(whimbrel_nas::ie::TAI_LIST_MAX).collect();
+    let tacs: Vec<_> = std::iter::once(here.tac).chain(others).take(whimbrel_nas::ie::TAI_LIST_MAX).collect();
+    let area = tacs.iter().map(|&tac| Tai { tac, ..here }).collect();
+    ue.with(|p| p.amf.registration_area = area);
     TaiList(vec![PartialTaiList::OnePlmn { plmn: here.plmn, tacs }])
 }
 

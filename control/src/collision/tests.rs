@@ -1,0 +1,271 @@
+//! Two procedures of one phone at once: the lists of TS 24.501 §5.4, §5.5 and §5.6, one case a test.
+
+use whimbrel_ids::{PlmnId, STmsi, Tmsi};
+use whimbrel_nas::ie::{
+    Accesses, DeregistrationType, MmCause, MobileIdentity, NgKsi, PduSessionSet, RegistrationKind,
+    ServiceType,
+};
+use whimbrel_nas::mm::{
+    self, AuthenticationFailure, ConfigurationUpdateComplete, DeregistrationRequestUeOriginating, Message,
+    RegistrationComplete, ServiceRequest,
+};
+use whimbrel_security::{
+    AuthenticationManagementField, AuthenticationVector, K, Milenage, NasCounts, Opc, Rand,
+    ServingNetworkName, Sqn,
+};
+
+use crate::desk::{CIPHERED, Desk, INTEGRITY, n2, psi, registration_request, supi};
+use crate::envelope::{Batch, Command, Disposition, Effect, OutputId, Payload};
+use crate::event::{Dropped, Event};
+use crate::udm::{Answer, AuthData, Request};
+
+const TMSI: Tmsi = Tmsi(0x1234);
+
+/// A phone whose COUNTs run out: a request under the context in force has it authenticated anew, so that there is a time before
+/// REGISTRATION ACCEPT.
+fn to_be_authenticated() -> Desk {
+    Desk::registered_at(NasCounts { uplink_next: (1 << 24) - 1000, downlink_next: 6 })
+}
+
+fn deregistration(switch_off: bool) -> DeregistrationRequestUeOriginating {
+    let kind =
+        DeregistrationType { switch_off, re_registration_required: false, accesses: Accesses::ThreeGpp };
+    let guti = registration_request(RegistrationKind::Initial).mobile_identity;
+    DeregistrationRequestUeOriginating::new(kind, NgKsi::native(0).unwrap(), guti)
+}
+
+fn service_request(service_type: ServiceType) -> ServiceRequest {
+    let identity = MobileIdentity::STmsi(STmsi { set: 1, pointer: 0, tmsi: TMSI });
+    let mut m = ServiceRequest::new(NgKsi::native(0).unwrap(), service_type, identity);
+    if service_type == ServiceType::Data {
+        m.uplink_data_status = Some([psi(1)].into_iter().collect::<PduSessionSet>());
+    }
+    m
+}
+
+/// A service request as the first message of a connection: its procedure awaits the gNB.
+fn serving() -> (Desk, Batch) {
+    let mut desk = Desk::registered();
+    let pdu = desk.protect(INTEGRITY, service_request(ServiceType::Signalling));
+    let batch = desk.first(pdu, Some(TMSI));
+    let asked = n2(&batch).iter().any(|m| matches!(m, whimbrel_ngap::Message::InitialContextSetupRequest(_)));
+    assert!(asked, "the gNB has not answered yet");
+    (desk, batch)
+}
+
+/// The phone was paged and came: it gets a new 5G-GUTI.
+fn being_updated() -> (Desk, Batch) {
+    let mut desk = Desk::registered();
+    let batch = desk.nas(CIPHERED, service_request(ServiceType::MobileTerminatedServices));
+    assert!(
+        told(&mut desk, &batch, |m| matches!(m, Message::ConfigurationUpdateCommand(_))),
+        "{:?}",
+        batch.events
+    );
+    (desk, batch)
+}
+
+fn told(desk: &mut Desk, batch: &Batch, what: fn(&Message) -> bool) -> bool {
+    desk.downlink(batch).iter().any(what)
+}
+
+fn accepted(desk: &mut Desk, batch: &Batch) -> bool {
+    told(desk, batch, |m| matches!(m, Message::RegistrationAccept(_)))
+}
+
+fn let_go(desk: &mut Desk, batch: &Batch) -> bool {
+    let accept = told(desk, batch, |m| matches!(m, Message::DeregistrationAcceptUeOriginating(_)));
+    accept && batch.disposition == Disposition::Ended
+}
+
+/// Where a batch asks for a vector.
+fn vector_asked(desk: &Desk, batch: &Batch) -> Option<OutputId> {
+    let asks = |e: &Effect| matches!(e, Effect::Udm(Request::GenerateAuthData { .. }));
+    let index = batch.outputs.iter().position(|o| asks(&o.effect))?;
+    Some(OutputId { clock: desk.clock(), index: u16::try_from(index).unwrap() })
+}
+
+fn vector() -> AuthenticationVector {
+    AuthenticationVector::generate(
+        &Milenage::new(&K::new([1; 16]), Opc::new([2; 16])),
+        Rand([3; 16]),
+        Sqn::new(77, 0),
+        AuthenticationManagementField::FIVE_G,
+        &ServingNetworkName::new(PlmnId::TEST),
+    )
+}
+
+/// Gives the phone a challenge; which key it proposes.
+fn challenge(desk: &mut Desk, to: OutputId) -> Option<NgKsi> {
+    let answer = Answer::AuthData(Ok(AuthData { supi: supi(), vector: vector() }));
+    let batch = desk.input(Payload::Udm { to, answer });
+    desk.downlink(&batch).into_iter().find_map(|m| match m {
+        Message::AuthenticationRequest(m) => Some(m.ng_ksi),
+        _ => None,
+    })
+}
+
+fn duplicate(batch: &Batch) -> bool {
+    let dropped = |e: &Event| matches!(e, Event::Dropped { why: Dropped::Duplicate, .. });
+    batch.outputs.is_empty() && batch.events.iter().any(dropped)
+}
+
+#[test] // TS 24.501 §5.5.1.2.8 e 2, §5.5.1.3.8 e 2: the same request again before the accept changes nothing
+fn the_same_request_before_the_accept() {
+    let mut desk = to_be_authenticated();
+    let request = registration_request(RegistrationKind::MobilityUpdating);
+    let batch = desk.nas(CIPHERED, request.clone());
+    assert!(vector_asked(&desk, &batch).is_some());
+    let batch = desk.nas(CIPHERED, request);
+    assert!(duplicate(&batch) && !batch.idle, "{:?}", batch.events);
+}
+
+#[test] // TS 24.501 §5.5.1.2.8 e 1, §5.5.1.3.8 e 1: another request before the accept starts over
+fn another_request_before_the_accept() {
+    let mut desk = to_be_authenticated();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    let first = vector_asked(&desk, &batch).unwrap();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(vector_asked(&desk, &batch).is_some(), "it is authenticated for the new request");
+    assert_eq!(challenge(&mut desk, first), None, "what the former awaited is nobody's any more");
+}
+
+#[test] // TS 24.501 §5.5.1.2.8 f, §5.5.1.2.4 sessions: a phone that is registered registers initially: without its sessions
+fn an_initial_registration_of_a_registered_phone() {
+    let mut desk = Desk::registered();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(accepted(&mut desk, &batch));
+    let deletes = batch.outputs.iter().any(|o| matches!(o.effect, Effect::N4 { .. }));
+    assert!(deletes && desk.phone().unwrap().sessions.is_empty());
+}
+
+#[test] // TS 24.501 §5.5.1.2.8 g: an update before the initial registration is confirmed: that is aborted, this is served
+fn an_update_before_the_completion() {
+    let mut desk = Desk::registered();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(accepted(&mut desk, &batch));
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    assert!(accepted(&mut desk, &batch));
+    let batch = desk.nas(CIPHERED, RegistrationComplete::new());
+    assert!(batch.idle && desk.phone().unwrap().amf.registered);
+}
+
+#[test] // TS 24.501 §5.5.1.3.8 f: an initial registration before the update is confirmed takes its place
+fn an_initial_registration_before_the_completion() {
+    let mut desk = Desk::registered();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    assert!(accepted(&mut desk, &batch) && !desk.phone().unwrap().sessions.is_empty());
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(accepted(&mut desk, &batch) && desk.phone().unwrap().sessions.is_empty());
+}
+
+#[test] // TS 24.501 §5.5.1.2.8 h, §5.5.1.3.8 g: the phone leaves before it has confirmed
+fn a_deregistration_before_the_completion() {
+    for kind in [RegistrationKind::Initial, RegistrationKind::MobilityUpdating] {
+        let mut desk = Desk::registered();
+        let batch = desk.nas(CIPHERED, registration_request(kind));
+        assert!(accepted(&mut desk, &batch));
+        let batch = desk.nas(CIPHERED, deregistration(false));
+        assert!(let_go(&mut desk, &batch));
+    }
+}
+
+#[test] // TS 24.501 §5.4.1.3.7 e: #71, the phone has a key of that name: it is challenged anew under another
+fn a_key_name_in_use() {
+    let mut desk = to_be_authenticated();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    let to = vector_asked(&desk, &batch).unwrap();
+    let first = challenge(&mut desk, to).unwrap();
+    let batch = desk.nas(CIPHERED, AuthenticationFailure::new(MmCause::NgKsiAlreadyInUse));
+    let to = vector_asked(&desk, &batch).unwrap();
+    let second = challenge(&mut desk, to).unwrap();
+    assert_ne!(first, second);
+}
+
+#[test] // TS 24.501 §5.4.1.3.7 d: #26, not a challenge of 5G: the phone is refused
+fn a_challenge_that_is_not_of_5g() {
+    let mut desk = to_be_authenticated();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    let to = vector_asked(&desk, &batch).unwrap();
+    assert!(challenge(&mut desk, to).is_some());
+    let batch = desk.nas(CIPHERED, AuthenticationFailure::new(MmCause::Non5gAuthenticationUnacceptable));
+    assert!(told(&mut desk, &batch, |m| matches!(m, Message::AuthenticationReject(_))));
+}
+
+#[test] // TS 24.501 §5.5.2.3.5 c, §5.5.2.2.7 b: both sides want the phone deregistered: it gets its accept, and is
+fn deregistrations_from_both_sides() {
+    let mut desk = Desk::registered();
+    desk.input(Payload::Command(Command::Deregister));
+    let batch = desk.nas(CIPHERED, deregistration(false));
+    assert!(let_go(&mut desk, &batch));
+    assert!(desk.phone().is_none());
+}
+
+#[test] // TS 24.501 §5.5.2.3.5 f: a service request while the network deregisters the phone changes nothing
+fn a_service_request_during_a_deregistration_by_the_network() {
+    let mut desk = Desk::registered();
+    desk.input(Payload::Command(Command::Deregister));
+    let batch = desk.nas(CIPHERED, service_request(ServiceType::Signalling));
+    assert!(batch.outputs.is_empty() && !batch.idle);
+}
+
+#[test] // TS 24.501 §5.4.4.6 c: the phone leaves while its configuration is updated
+fn a_deregistration_during_a_configuration_update() {
+    let (mut desk, _) = being_updated();
+    let batch = desk.nas(CIPHERED, deregistration(false));
+    assert!(let_go(&mut desk, &batch));
+}
+
+#[test] // TS 24.501 §5.4.4.6 d: a registration during a configuration update goes first; either 5G-GUTI finds the phone
+fn a_registration_during_a_configuration_update() {
+    let (mut desk, _) = being_updated();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+    assert!(accepted(&mut desk, &batch));
+    let phone = desk.phone().unwrap();
+    assert_eq!(phone.amf.former_tmsi, Some(TMSI), "it showed the one that it has");
+}
+
+#[test] // TS 24.501 §5.4.4.6 e: a service request during a configuration update: both go on
+fn a_service_request_during_a_configuration_update() {
+    let (mut desk, _) = being_updated();
+    let batch = desk.nas(CIPHERED, service_request(ServiceType::Signalling));
+    assert!(told(&mut desk, &batch, |m| matches!(m, Message::ServiceAccept(_))));
+    let batch = desk.nas(CIPHERED, ConfigurationUpdateComplete {});
+    assert!(!told(&mut desk, &batch, |m| matches!(m, Message::MmStatus(_))), "it was asked for");
+}
+
+#[test] // TS 24.501 §5.6.1.8 c: the same service request again changes nothing
+fn a_service_request_twice() {
+    let (mut desk, _) = serving();
+    let batch = desk.nas(CIPHERED, service_request(ServiceType::Signalling));
+    assert!(duplicate(&batch), "{:?}", batch.events);
+}
+
+#[test] // TS 24.501 §5.6.1.8 d: an initial registration takes the place of a service request
+fn an_initial_registration_during_a_service_request() {
+    let (mut desk, _) = serving();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(accepted(&mut desk, &batch) && desk.phone().unwrap().sessions.is_empty());
+}
+
+#[test] // TS 24.501 §5.6.1.8 e: so does an update, which keeps the sessions
+fn an_update_during_a_service_request() {
+    let (mut desk, _) = serving();
+    let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::PeriodicUpdating));
+    assert!(accepted(&mut desk, &batch) && desk.phone().unwrap().sessions.len() == 1);
+}
+
+#[test] // TS 24.501 §5.6.1.8 f: the phone leaves during its service request
+fn a_deregistration_during_a_service_request() {
+    let (mut desk, _) = serving();
+    let batch = desk.nas(CIPHERED, deregistration(true));
+    assert_eq!(batch.disposition, Disposition::Ended);
+    assert!(!told(&mut desk, &batch, |m| matches!(m, mm::Message::DeregistrationAcceptUeOriginating(_))));
+}
+
+#[test] // TS 24.501 §5.4.6.3: 5GMM STATUS is not answered
+fn a_status_is_not_answered() {
+    let mut desk = Desk::registered();
+    let batch = desk.nas(CIPHERED, mm::MmStatus::new(MmCause::ProtocolErrorUnspecified));
+    assert!(batch.outputs.is_empty() && desk.phone().unwrap().amf.registered);
+}
