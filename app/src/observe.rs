@@ -373,6 +373,7 @@ fn name_of(procedure: Procedure) -> ProcedureName {
         Procedure::ConfigurationUpdate => ProcedureName::ConfigurationUpdate,
         Procedure::AnRelease => ProcedureName::AnRelease,
         Procedure::PathSwitch => ProcedureName::PathSwitch,
+        Procedure::Handover => ProcedureName::Handover,
         Procedure::PduSessionEstablishment => ProcedureName::PduSessionEstablishment,
         Procedure::PduSessionReleaseByUe => ProcedureName::PduSessionReleaseByUe,
         Procedure::PduSessionReleaseByNetwork => ProcedureName::PduSessionReleaseByNetwork,

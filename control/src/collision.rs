@@ -6,10 +6,10 @@
 use whimbrel_nas::ie::{MmCause, MobileIdentity, RegistrationKind};
 use whimbrel_nas::mm::{Message, MmStatus};
 use whimbrel_ngap::ie::{Cause, CauseNas};
-use whimbrel_ngap::msg::PathSwitchRequest;
+use whimbrel_ngap::msg::{HandoverRequired, PathSwitchRequest};
 
 use crate::amf::{self, Received, Security};
-use crate::envelope::{AssociationId, Command, Payload};
+use crate::envelope::{AssociationId, Command, HandoverTarget, Payload};
 use crate::event::{Deregistered, Dropped, Event};
 use crate::input::Input;
 use crate::shard::{Lane, Procedure, Ue};
@@ -24,7 +24,10 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
         Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed } => {
             amf::initial_ue_message(ue, *association, *amf_ue_ngap_id, octets, *addressed);
         }
-        Payload::Ngap { association, octets } => amf::uplink(ue, *association, octets),
+        Payload::Ngap { association, octets } => amf::uplink(ue, *association, octets, None),
+        Payload::HandoverRequired { association, octets, target } => {
+            amf::uplink(ue, *association, octets, target.as_ref());
+        }
         Payload::PfcpAnswer { to, octets } => smf::answered(ue, *to, octets.as_deref()),
         Payload::PfcpReport { psi, octets } => smf::report(ue, *psi, octets),
         Payload::Udm { to, answer } => {
@@ -162,6 +165,14 @@ pub(crate) fn mm(ue: Ue, received: Received) {
 /// where it was being taken to. A connection that is being released stays so: the check of the path switch refuses.
 pub(crate) fn path_switch_requested(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
     amf::switch_path(ue, association, m);
+}
+
+/// A gNB wants the phone handed over (TS 38.413 §8.4.1). A handover that runs, by either way, gives way: its gNB has begun anew
+/// without cancelling it (§8.4.1.4), or the phone is at another gNB by now. What else runs with the phone goes on beside it:
+/// registration, service request, security mode control, configuration update, deregistration by the network, and what its
+/// sessions are at (TS 33.501 §6.9.5 is kept where messages leave).
+pub(crate) fn handover_required(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>) {
+    amf::hand_over(ue, m, to);
 }
 
 /// The gNB wants the connection gone (TS 23.502 §4.2.6 step 1b). It does not wait for what runs over it.

@@ -118,6 +118,7 @@ fn session() -> SmContext {
         up_seid: Some(Seid(5)),
         n3: Some(Tunnel { teid: whimbrel_ids::Teid(9), address: Ipv4Addr::LOCALHOST.into() }),
         an: Some(Tunnel { teid: whimbrel_ids::Teid(7), address: Ipv4Addr::new(127, 0, 1, 1).into() }.into()),
+        forwarding: None,
         up: UpState::Active,
         awaited: false,
         full_rate_integrity: true,

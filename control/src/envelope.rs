@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use whimbrel_ids::{AmfUeNgapId, Instant, Pei, Seid, Supi, Tai, Tmsi};
+use whimbrel_ids::{AmfUeNgapId, Instant, Pei, SNssai, Seid, Supi, Tac, Tai, Tmsi};
 
 use crate::event::Event;
 use crate::udm;
@@ -104,6 +104,15 @@ pub enum Payload {
         /// The NGAP message.
         octets: Arc<[u8]>,
     },
+    /// HANDOVER REQUIRED: the aggregator, which knows the gNBs, looked for the target.
+    HandoverRequired {
+        /// Where it came from.
+        association: AssociationId,
+        /// The NGAP message.
+        octets: Arc<[u8]>,
+        /// The gNB that it names, if that is connected here.
+        target: Option<HandoverTarget>,
+    },
     /// The answer to a PFCP request.
     PfcpAnswer {
         /// The request.
@@ -129,6 +138,19 @@ pub enum Payload {
     Tick,
     /// Something that concerns the phone but is not its message.
     Command(Command),
+}
+
+/// A gNB to which a phone is to be handed over, as the owner of the gNBs knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandoverTarget {
+    /// Its association.
+    pub association: AssociationId,
+    /// The identity of the phone's connection there.
+    pub amf_ue_ngap_id: AmfUeNgapId,
+    /// The tracking areas that it broadcasts.
+    pub tacs: Vec<Tac>,
+    /// The slices that it supports.
+    pub slices: Vec<SNssai>,
 }
 
 /// What others ask of a phone's machine.

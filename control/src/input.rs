@@ -18,6 +18,8 @@ pub(crate) enum Input {
     Ngap(Box<Message>),
     /// The gNB has set up the phone's context, for whoever waited for that.
     ContextSetUp,
+    /// The phone has arrived where it was being handed over to, or stays, for whoever waited for that.
+    HandoverOver,
     /// This session's part of an NGAP message, with its transfer octets.
     N2Sm(N2Outcome, Vec<u8>),
     /// The UPF's answer to this request; `None`: it did not answer.

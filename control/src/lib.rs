@@ -31,8 +31,8 @@ mod tests;
 pub mod udm;
 
 pub use envelope::{
-    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Output, OutputId, Payload,
-    PhoneId, Subject,
+    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, HandoverTarget, Output,
+    OutputId, Payload, PhoneId, Subject,
 };
 pub use event::{Event, PhoneEvent, RanEvent};
 pub use phone::{AmfContext, Connection, Phone};

@@ -78,6 +78,8 @@ pub struct AmfContext {
     pub(crate) next_hop: Option<Box<NextHop>>,
     /// The gNB that takes the phone over, while that is not certain.
     pub target: Option<Box<Target>>,
+    /// The gNB that the phone has left, while packets of it are still forwarded.
+    pub source: Option<Box<Connection>>,
     /// The uplink COUNT that K_gNB is derived with (TS 33.501 §6.8.1.2.2).
     pub(crate) as_count: Option<NasCount>,
 }

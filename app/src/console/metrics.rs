@@ -67,6 +67,7 @@ places! {
         ConfigurationUpdate "configuration_update" "UE configuration update (TS 23.502 §4.2.4.2)",
         AnRelease "an_release" "AN release (TS 23.502 §4.2.6)",
         PathSwitch "path_switch" "Xn handover (TS 23.502 §4.9.1.2)",
+        Handover "handover" "N2 handover (TS 23.502 §4.9.1.3)",
         PduSessionEstablishment "pdu_session_establishment" "PDU session establishment (TS 23.502 §4.3.2.2.1)",
         PduSessionReleaseByUe "pdu_session_release_by_ue" "PDU session release by the phone (TS 23.502 §4.3.4.2)",
         PduSessionReleaseByNetwork "pdu_session_release_by_network" "PDU session release by the network (TS 23.502 §4.3.4.2)",

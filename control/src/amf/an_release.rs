@@ -4,6 +4,7 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::Cause;
 
 use super::connection::{lost, send_release_command};
+use super::target;
 use crate::event::Event;
 use crate::input::Input;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
@@ -14,6 +15,7 @@ pub(crate) fn start(ue: Ue, cause: Cause) {
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::AnRelease, async move {
         let began = ue.now();
+        drop(target::abandon(ue)); // a phone that is let go is handed over to nobody
         send_release_command(ue, cause); // step 2
         smf::deactivate_all(ue); // steps 5 to 7, on each session's lane
         let complete =

@@ -9,8 +9,7 @@ use whimbrel_ngap::ie::{
     UserLocationInformation,
 };
 use whimbrel_ngap::msg::{
-    DownlinkNasTransport, ErrorIndication, HandoverPreparationFailure, InitialUeMessage,
-    UeContextReleaseCommand, UplinkNasTransport,
+    DownlinkNasTransport, ErrorIndication, InitialUeMessage, UeContextReleaseCommand, UplinkNasTransport,
 };
 use whimbrel_ngap::{Message, peek};
 
@@ -18,9 +17,9 @@ use super::an_release;
 use super::context_setup::context_answered;
 use super::nas::{self, First, Security};
 use super::ran_node::error_indication;
-use super::target;
+use super::{handover, target};
 use crate::collision;
-use crate::envelope::{AssociationId, Disposition, Effect};
+use crate::envelope::{AssociationId, Disposition, Effect, HandoverTarget};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::phone::Connection;
@@ -117,7 +116,7 @@ pub(crate) fn lost(ue: Ue) {
 }
 
 fn detach(ue: Ue) {
-    target::abandon(ue);
+    drop(target::abandon(ue));
     ue.with(|p| {
         p.amf.connection = None;
         p.amf.next_hop = None;
@@ -150,8 +149,8 @@ pub(crate) fn locate(ue: Ue, told: &UserLocationInformation) {
     }
 }
 
-/// A later message of a connection.
-pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8]) {
+/// A later message of a connection. `to`: where HANDOVER REQUIRED leads.
+pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Option<&HandoverTarget>) {
     let named = peek(octets);
     let ids = named.and_then(|n| Some((n.amf_ue_ngap_id?, n.ran_ue_ngap_id)));
     let message = match Message::decode(octets) {
@@ -168,8 +167,9 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8]) {
         return collision::path_switch_requested(ue, association, Box::new(m));
     }
     match side(ue, association, ids) {
-        Ok(Side::Serving) => dispatch(ue, message),
+        Ok(Side::Serving) => dispatch(ue, message, to),
         Ok(Side::Target) => target::received(ue, message),
+        Ok(Side::Source) => target::received_of_source(ue, message),
         Err(cause) => {
             // Those that end a connection, or are errors themselves, get no answer (TS 38.413 §10.6).
             let silent =
@@ -199,11 +199,13 @@ pub(crate) fn refuse_names(
     emit(ue, association, &answer.into(), None);
 }
 
-/// Which of the phone's two gNBs a message came from.
+/// Which of the phone's gNBs a message came from.
 enum Side {
     Serving,
     /// The one that takes the phone over.
     Target,
+    /// The one that it has left, which still forwards what it has.
+    Source,
 }
 
 /// The connection that a message belongs to: its association, both identities (TS 38.413 §10.6).
@@ -220,8 +222,11 @@ fn side(
         });
         let serving =
             p.amf.connection.as_ref().filter(|c| c.association == association && c.amf_ue_ngap_id == amf);
+        let of_source =
+            p.amf.source.as_ref().is_some_and(|s| s.association == association && s.amf_ue_ngap_id == amf);
         match serving {
             _ if of_target => Ok(Side::Target),
+            _ if of_source => Ok(Side::Source),
             Some(c) if ran.is_none_or(|ran| ran == c.ran_ue_ngap_id) => Ok(Side::Serving),
             Some(_) => Err(CauseRadioNetwork::InconsistentRemoteUeNgapId),
             None => Err(CauseRadioNetwork::UnknownLocalUeNgapId),
@@ -233,7 +238,7 @@ fn side(
 /// (TS 38.331 §5.7.7), and what is longer the next gNB asks the phone for.
 const RADIO_CAPABILITY_OCTETS_MAX: usize = 16 * 9000;
 
-fn dispatch(ue: Ue, message: Message) {
+fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
     match message {
         Message::UplinkNasTransport(m) => uplink_nas(ue, m),
         Message::UeContextReleaseRequest(m) => collision::release_requested(ue, m.cause),
@@ -268,19 +273,17 @@ fn dispatch(ue: Ue, message: Message) {
         Message::ErrorIndication(m) => match m.cause {
             Some(Cause::RadioNetwork(
                 CauseRadioNetwork::UnknownLocalUeNgapId | CauseRadioNetwork::InconsistentRemoteUeNgapId,
-            )) => lost(ue), // the gNB does not have this connection (§10.6)
+            )) => target::serving_lost(ue), // the gNB does not have this connection (§10.6)
             _ => out_of_state(ue),
         },
-        Message::HandoverRequired(m) => {
-            let cause = CauseRadioNetwork::HoTargetNotAllowed;
-            let failure = HandoverPreparationFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, cause.into());
-            send(ue, &failure.into(), None);
-        }
+        Message::HandoverRequired(m) => collision::handover_required(ue, Box::new(m), to.cloned()),
+        Message::HandoverCancel(m) => target::cancel(ue, m),
+        Message::UplinkRanStatusTransfer(m) => handover::ran_status_transfer(ue, m),
+        Message::UplinkRanEarlyStatusTransfer(m) => handover::ran_early_status_transfer(ue, m),
         Message::LocationReport(_)
         | Message::LocationReportingFailureIndication(_)
         | Message::RrcInactiveTransitionReport(_)
         | Message::SecondaryRatDataUsageReport(_)
-        | Message::UplinkRanStatusTransfer(_)
         | Message::UplinkUeAssociatedNrppaTransport(_) => out_of_state(ue),
         _ => {
             out_of_state(ue);
@@ -346,6 +349,9 @@ pub(crate) fn emit(ue: Ue, association: AssociationId, message: &Message, downli
 /// Sends a 5GMM message in DOWNLINK NAS TRANSPORT.
 pub(crate) fn send_nas(ue: Ue, message: &mm::Message, security: Security) {
     let Some((amf_ue_ngap_id, ran_ue_ngap_id)) = ids(ue) else { return };
+    if ue.with(|p| target::hold(p, message, security)) {
+        return;
+    }
     let Some((nas_pdu, count)) = nas::protect(ue, message, security) else { return };
     let transport = DownlinkNasTransport::new(amf_ue_ngap_id, ran_ue_ngap_id, nas_pdu);
     send(ue, &transport.into(), count);
@@ -368,7 +374,7 @@ pub(crate) fn bits(kbps: u64) -> u64 {
     kbps.saturating_mul(1000).min(4_000_000_000_000)
 }
 
-fn release_command(ids: UeNgapIdPair, cause: impl Into<Cause>) -> UeContextReleaseCommand {
+pub(crate) fn release_command(ids: UeNgapIdPair, cause: impl Into<Cause>) -> UeContextReleaseCommand {
     UeContextReleaseCommand::new(UeNgapIds::UeNgapIdPair(ids), cause.into())
 }
 

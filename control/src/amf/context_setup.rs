@@ -16,6 +16,7 @@ use super::as_security::{begin_chain, ue_security_capabilities};
 use super::connection::{ids, send, send_nas, ue_ambr};
 use super::nas::{Security, protect};
 use super::nas_transport::n1_sm;
+use super::target::{handover_over, is_settled};
 use crate::input::Input;
 use crate::procedure::End;
 use crate::refusal::Refusal;
@@ -35,6 +36,7 @@ pub(crate) async fn n1_n2_message_transfer(
     psi: PduSessionId,
     n1: Option<sm::Message>,
 ) -> Result<(), End> {
+    handover_over(ue).await?;
     // One INITIAL CONTEXT SETUP at a time: another session's has gone out already.
     while ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_pending)) {
         match ue.receive(|i| matches!(i, Input::ContextSetUp), ue.config().timers.guard).await {
@@ -89,8 +91,11 @@ pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) 
     if wanted && !there && set_up_context(ue, Some(message), &items).is_some() {
         return Some(Awaiting);
     }
-    if there && !sessions.is_empty() {
+    if there && !sessions.is_empty() && is_settled(ue) {
         set_up_sessions(ue, Some(message), &items);
+    } else if there {
+        send_nas(ue, message, Security::Current);
+        sessions.iter().for_each(|&psi| smf::reactivate(ue, psi)); // each where the phone then is
     } else {
         send_nas(ue, message, Security::Current);
     }
@@ -205,6 +210,6 @@ fn nas_pdu(ue: Ue, message: Option<&mm::Message>) -> (Option<Vec<u8>>, Option<u3
 }
 
 /// IMEISV as 16 digits of 4 bits, the last four digits of the serial number set to ones (TS 38.413 §9.3.1.54).
-fn masked(pei: whimbrel_ids::Pei) -> u64 {
+pub(crate) fn masked(pei: whimbrel_ids::Pei) -> u64 {
     pei.digits().zip(0..).fold(0, |v, (d, i)| v << 4 | if (10..14).contains(&i) { 0xf } else { u64::from(d) })
 }

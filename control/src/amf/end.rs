@@ -12,7 +12,7 @@ use crate::smf;
 
 /// The phone's context ends: its sessions, its connection, its registration at the UDM, its slot.
 pub(crate) fn dismiss(ue: Ue) {
-    super::target::abandon(ue);
+    drop(super::target::abandon(ue));
     smf::forget_all(ue);
     if ue.with(|p| p.amf.subscription.is_some()) {
         udm_client::deregister(ue); // harmless where the subscriber is registered in another slot by now

@@ -9,9 +9,9 @@ use whimbrel_ngap::msg::{PathSwitchRequest, PathSwitchRequestAcknowledge, PathSw
 use whimbrel_ngap::transfer::PathSwitchRequestUnsuccessfulTransfer;
 
 use super::as_security::{advance_chain, ue_security_capabilities};
-use super::connection::{emit, locate, location, lost, refuse_names, send};
+use super::connection::{emit, locate, location, refuse_names, send};
 use super::end;
-use super::target::{By, Target};
+use super::target::{self, By, Target};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::phone::Connection;
@@ -33,6 +33,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
         by: By::PathSwitch(
             m.pdu_session_resource_to_be_switched_dl_list.iter().map(|i| i.pdu_session_id).collect(),
         ),
+        held: Vec::new(),
     };
     if ue.with(|p| p.amf.target.as_ref().is_some_and(|t| same(t, &target))) {
         let subject = ue.with(|p| p.subject());
@@ -60,6 +61,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
             Err(Interrupt::Superseded(_)) => {
                 if let Some(target) = ue.with(|p| p.amf.target.take()) {
                     send_failure(ue, &target);
+                    target::back(ue, *target);
                 }
             }
             Err(_) => {}
@@ -104,13 +106,11 @@ fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>
     if !switched.iter().any(|s| s.transfer.is_ok()) {
         send_failure(ue, &target);
         refused(ue, Refusal::RadioFailure("none of its sessions' paths could be switched"));
-        if target.source_lost {
-            lost(ue);
-        }
-        return;
+        return target::back(ue, target);
     }
     move_to(ue, m, &target);
     acknowledge(ue, m, &switched);
+    target::over(ue, target);
     smf::not_switched(ue, &switched, &m.pdu_session_resource_failed_to_setup_list_ps_req);
     end::let_go_when_unused(ue);
     let subject = ue.with(|p| p.subject());
@@ -172,7 +172,7 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
 
 /// PATH SWITCH REQUEST FAILURE (TS 38.413 §8.4.4.3): the phone's state stands.
 pub(crate) fn send_failure(ue: Ue, target: &Target) {
-    let By::PathSwitch(sessions) = &target.by;
+    let By::PathSwitch(sessions) = &target.by else { return };
     let Some(ran_id) = target.ran_ue_ngap_id else { return };
     let mut sessions = sessions.clone();
     sessions.sort_unstable();

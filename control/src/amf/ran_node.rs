@@ -8,7 +8,7 @@ use std::sync::Arc;
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
 use whimbrel_ngap::ie::{
     Cause, CauseMisc, CauseProtocol, CauseRadioNetwork, GlobalRanNodeId, PlmnSupportItem, ResetAll,
-    ResetType, ServedGuamiItem, SupportedTaItem, TimeToWait, UeAssociatedLogicalNgConnectionItem,
+    ResetType, ServedGuamiItem, SupportedTaItem, TargetId, TimeToWait, UeAssociatedLogicalNgConnectionItem,
 };
 use whimbrel_ngap::msg::{
     ErrorIndication, NgReset, NgResetAcknowledge, NgSetupFailure, NgSetupRequest, NgSetupResponse,
@@ -92,6 +92,14 @@ impl RanNodes {
     /// Whether phones may be served over this association: NG SETUP comes first (TS 38.413 §8.7.1.1).
     pub fn is_set_up(&self, association: AssociationId) -> bool {
         self.nodes.get(&association).is_some_and(|n| n.gnb.is_some())
+    }
+
+    /// The gNB that HANDOVER REQUIRED names (TS 38.413 §9.3.1.25), where it is connected: its association and what it is.
+    pub fn handover_target(&self, octets: &[u8]) -> Option<(AssociationId, &RanNode)> {
+        let Ok(Message::HandoverRequired(m)) = Message::decode(octets) else { return None };
+        let TargetId::TargetRanNodeId(target) = m.target_id else { return None };
+        let GlobalRanNodeId::GlobalGnbId(gnb) = target.global_ran_node_id else { return None };
+        self.nodes.iter().find(|(_, n)| n.gnb == Some(gnb)).map(|(a, n)| (*a, n))
     }
 
     /// A message that concerns no single phone.

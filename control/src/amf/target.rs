@@ -4,13 +4,21 @@
 //! stands in the phone's context, so that whatever ends the handover finds whom to tell.
 
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId};
+use whimbrel_nas::mm;
 use whimbrel_ngap::Message;
-use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, UeNgapIdPair, UeNgapIds};
+use whimbrel_ngap::msg::{HandoverCancel, HandoverCancelAcknowledge, UeContextReleaseCommand};
 
-use super::connection::{lost, out_of_state, uplink_nas};
-use super::path_switch;
+use super::connection::{emit, ids, lost, out_of_state, release_command, send, send_nas, uplink_nas};
+use super::nas::Security;
+use super::{handover, path_switch};
 use crate::envelope::AssociationId;
+use crate::input::Input;
+use crate::phone::Phone;
+use crate::procedure::End;
+use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Ue};
+use crate::smf;
 
 /// The target's end of a handover.
 #[derive(Clone, Debug)]
@@ -25,6 +33,8 @@ pub struct Target {
     pub source_lost: bool,
     /// How the phone comes there.
     pub(crate) by: By,
+    /// What is to be said to the phone once it is somewhere.
+    pub(crate) held: Vec<(mm::Message, Security)>,
 }
 
 /// How a phone comes to its target.
@@ -32,12 +42,77 @@ pub struct Target {
 pub(crate) enum By {
     /// Over Xn: it is there already and wants these sessions' paths switched (TS 38.413 §8.4.4).
     PathSwitch(Vec<PduSessionId>),
+    /// Through the core (TS 38.413 §8.4.1 to §8.4.3).
+    N2(Phase),
+}
+
+/// How far an N2 handover is (TS 23.502 §4.9.1.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// The target is being asked (§4.9.1.3.2): the phone is at its source.
+    Preparing,
+    /// The source was told to send the phone (§4.9.1.3.3): it is anywhere.
+    Executing,
+}
+
+impl By {
+    pub(crate) fn phase(&self) -> Option<Phase> {
+        match self {
+            By::PathSwitch(_) => None,
+            By::N2(phase) => Some(*phase),
+        }
+    }
+}
+
+/// More messages than the procedures of one phone have under way at once: one of the phone's and one of each session.
+const HELD_MAX: usize = 16;
+
+/// Keeps a message for a phone that cannot be reached now: it is on its way, or at a gNB that waits for its paths. New NAS keys
+/// are not proposed while a handover gives the radio new keys (TS 33.501 §6.9.5).
+pub(crate) fn hold(phone: &mut Phone, message: &mm::Message, security: Security) -> bool {
+    let Some(target) = &mut phone.amf.target else { return false };
+    if target.by.phase() == Some(Phase::Preparing) && security != Security::Proposed {
+        return false;
+    }
+    // What is being repeated need not be said twice; what is too much, its timer repeats.
+    if target.held.len() < HELD_MAX && !target.held.iter().any(|(held, _)| held == message) {
+        target.held.push((message.clone(), security));
+    }
+    true
+}
+
+/// Awaits the end of a handover that runs: meanwhile a gNB is not asked for anything (TS 38.413 §8.4.1.2, TS 23.502
+/// §4.9.1.3.1).
+pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
+    // A handover waits for its target, its phone and its UPF, each for a bounded time.
+    let patience = handover::EXECUTION + ue.config().timers.guard * 4;
+    while ue.with(|p| p.amf.target.is_some()) {
+        match ue.receive(|i| matches!(i, Input::HandoverOver), patience).await {
+            Ok(_) => {}
+            Err(Interrupt::TimedOut) => return Err(Refusal::RadioFailure("a handover does not end").into()),
+            Err(other) => return Err(other.into()),
+        }
+    }
+    Ok(())
 }
 
 /// A message of the target.
 pub(crate) fn received(ue: Ue, message: Message) {
     match message {
         Message::UplinkNasTransport(m) => uplink_nas(ue, m),
+        Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_) | Message::HandoverNotify(_) => {
+            let input = Input::Ngap(Box::new(message));
+            if ue.with(|p| p.lanes.deliver(Lane::Handover, input)).is_err() {
+                out_of_state(ue);
+            }
+        }
+        // It gives the phone up before it has come (TS 38.413 §8.3.2).
+        Message::UeContextReleaseRequest(m) => {
+            if let Some(target) = ue.with(|p| p.amf.target.as_deref().cloned()) {
+                release_target(ue, &target, m.cause);
+            }
+            gone(ue);
+        }
         Message::ErrorIndication(m) => match m.cause {
             Some(Cause::RadioNetwork(
                 CauseRadioNetwork::UnknownLocalUeNgapId | CauseRadioNetwork::InconsistentRemoteUeNgapId,
@@ -48,21 +123,102 @@ pub(crate) fn received(ue: Ue, message: Message) {
     }
 }
 
-/// The target has lost the phone, or is lost itself. The phone stays where it was, if that is still there.
-pub(crate) fn gone(ue: Ue) {
-    let Some(target) = ue.with(|p| p.amf.target.take()) else { return };
-    ue.with(|p| p.lanes.interrupt(Lane::Handover, Interrupt::ConnectionLost));
-    if target.source_lost {
-        lost(ue);
+/// A message of the gNB that the phone has left.
+pub(crate) fn received_of_source(ue: Ue, message: Message) {
+    match message {
+        Message::UeContextReleaseRequest(_) => release_source(ue), // it wants what it gets anyway
+        Message::ErrorIndication(_) => ue.with(|p| p.amf.source = None),
+        _ => out_of_state(ue),
     }
 }
 
-/// The phone's connection ends, or the phone is found elsewhere: the handover is off, and its target is told.
-pub(crate) fn abandon(ue: Ue) {
-    let Some(target) = ue.with(|p| p.amf.target.take()) else { return };
-    ue.with(|p| p.lanes.interrupt(Lane::Handover, Interrupt::ConnectionLost));
+/// HANDOVER CANCEL (TS 38.413 §8.4.5, TS 23.502 §4.9.1.4): the source keeps the phone. It is acknowledged also where there
+/// is nothing to cancel: both agree then.
+pub(crate) fn cancel(ue: Ue, m: HandoverCancel) {
+    send(ue, &HandoverCancelAcknowledge::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id).into(), None);
+    if !ue.with(|p| p.amf.target.as_ref().is_some_and(|t| t.by.phase().is_some())) {
+        return out_of_state(ue);
+    }
+    if let Some(target) = abandon(ue) {
+        over(ue, *target);
+    }
+}
+
+/// The target has lost the phone, or is lost itself. The phone stays where it was, if that is still there.
+fn gone(ue: Ue) {
+    let Some(target) = take(ue) else { return };
+    if target.by.phase() == Some(Phase::Preparing) {
+        let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
+        handover::preparation_failure(ue, cause.into(), None);
+    }
+    smf::stop_forwarding(ue);
+    back(ue, *target);
+}
+
+/// The handover is off: the phone's connection ends, the phone is found elsewhere, or its source wants so. The target is told.
+/// What is left of a handover before goes, too.
+pub(crate) fn abandon(ue: Ue) -> Option<Box<Target>> {
+    release_source(ue);
+    let target = take(ue)?;
     match &target.by {
         By::PathSwitch(_) => path_switch::send_failure(ue, &target),
+        By::N2(_) => release_target(ue, &target, CauseRadioNetwork::HandoverCancelled.into()),
+    }
+    smf::stop_forwarding(ue);
+    Some(target)
+}
+
+fn take(ue: Ue) -> Option<Box<Target>> {
+    ue.with(|p| {
+        let target = p.amf.target.take()?;
+        p.lanes.interrupt(Lane::Handover, Interrupt::ConnectionLost);
+        Some(target)
+    })
+}
+
+/// The phone did not come to its target.
+pub(crate) fn back(ue: Ue, target: Target) {
+    if target.source_lost {
+        lost(ue);
+    } else {
+        over(ue, target);
+    }
+}
+
+/// The phone is somewhere: what was kept for it is said, and what waited goes on.
+pub(crate) fn over(ue: Ue, target: Target) {
+    for (message, security) in &target.held {
+        // Keys that are proposed no more are not proposed.
+        if *security != Security::Proposed || ue.with(|p| p.amf.proposed.is_some()) {
+            send_nas(ue, message, *security);
+        }
+    }
+    ue.with(|p| {
+        for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
+            // Those that do not wait for it give it back.
+            let _ = p.lanes.deliver(Lane::Session(psi), Input::HandoverOver);
+        }
+    });
+}
+
+/// UE CONTEXT RELEASE COMMAND to the target, by both names where it has told its own (TS 38.413 §8.3.3).
+pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
+    let ids = match target.ran_ue_ngap_id {
+        Some(ran) => UeNgapIds::UeNgapIdPair(UeNgapIdPair::new(target.amf_ue_ngap_id, ran)),
+        None => UeNgapIds::AmfUeNgapId(target.amf_ue_ngap_id),
+    };
+    emit(ue, target.association, &UeContextReleaseCommand::new(ids, cause).into(), None);
+}
+
+/// The gNB that the phone has left lets go of it, and nothing is forwarded any longer (TS 23.502 §4.9.1.3.3 steps 14 and 15).
+pub(crate) fn release_source(ue: Ue) {
+    if let Some(source) = ue.with(|p| p.amf.source.take()) {
+        let ids = UeNgapIdPair::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id);
+        let command = release_command(ids, CauseRadioNetwork::SuccessfulHandover);
+        emit(ue, source.association, &command.into(), None);
+    }
+    if ue.with(|p| p.amf.target.is_none()) {
+        smf::stop_forwarding(ue);
     }
 }
 
@@ -70,22 +226,33 @@ pub(crate) fn abandon(ue: Ue) {
 /// both.
 pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
     let (serving, target) = ue.with(|p| {
+        p.amf.source.take_if(|s| s.association == association);
         let serving = p.amf.connection.as_ref().is_some_and(|c| c.association == association);
         (serving, p.amf.target.as_ref().map(|t| t.association == association))
     });
     match (serving, target) {
-        (true, Some(false)) => source_lost(ue),
+        (true, Some(false)) => serving_lost(ue),
         (true, _) => lost(ue),
         (false, Some(true)) => gone(ue),
         (false, _) => {}
     }
 }
 
-/// The gNB that served the phone is lost. One that has left it already may still arrive at its target.
-fn source_lost(ue: Ue) {
-    ue.with(|p| {
-        if let Some(target) = &mut p.amf.target {
+/// The gNB that served the phone is lost, or has lost it. A phone that has left it already may still arrive at its target.
+pub(crate) fn serving_lost(ue: Ue) {
+    let left = ue.with(|p| match &mut p.amf.target {
+        Some(target) if target.by.phase() != Some(Phase::Preparing) => {
             target.source_lost = true;
+            true
         }
+        _ => false,
     });
+    if !left {
+        lost(ue);
+    }
+}
+
+/// Whether the phone has a gNB that can be asked for something.
+pub(crate) fn is_settled(ue: Ue) -> bool {
+    ids(ue).is_some() && ue.with(|p| p.amf.target.is_none())
 }

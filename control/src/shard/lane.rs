@@ -38,6 +38,8 @@ pub enum Procedure {
     AnRelease,
     /// Xn handover: TS 23.502 §4.9.1.2.
     PathSwitch,
+    /// N2 handover: TS 23.502 §4.9.1.3.
+    Handover,
     /// TS 23.502 §4.3.2.2.1.
     PduSessionEstablishment,
     /// TS 23.502 §4.3.4.2, requested by the phone.

@@ -49,6 +49,8 @@ pub struct SmContext {
     pub n3: Option<Tunnel>,
     /// Where the gNB awaits downlink packets, while it does; a session at rest holds no memory for it.
     pub an: Option<Box<Tunnel>>,
+    /// Packets of it are forwarded between its gNBs, by so many rules of the UPF; none: directly.
+    pub forwarding: Option<u8>,
     /// Whether packets can flow.
     pub up: UpState,
     /// Downlink packets wait for a phone that is idle.

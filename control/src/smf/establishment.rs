@@ -149,6 +149,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         up_seid: None,
         n3: None,
         an: None,
+        forwarding: None,
         up: UpState::Establishing,
         awaited: false,
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,

@@ -5,6 +5,7 @@
 
 mod context;
 mod establishment;
+mod handover;
 mod n4;
 mod path_switch;
 mod pco;
@@ -25,6 +26,10 @@ pub use context::{SmContext, Tunnel, UpState};
 pub use n4::{deletion, deletion_of_orphan, no_such_session};
 
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
+pub(crate) use handover::{
+    Admitted, admitted, ask_paths, forward, handover_required, is_forwarding, paths_switched, release_at_gnb,
+    stop_forwarding, why_not_admitted,
+};
 pub(crate) use n4::{answered, report};
 pub(crate) use path_switch::{Switched, not_switched, switch_paths};
 pub(crate) use release::{forget_all, release_all, release_locally, upf_restarted};

@@ -13,7 +13,7 @@ use whimbrel_pfcp::msg::{
     SessionModificationRequest, SessionModificationResponse, SessionReportResponse,
 };
 use whimbrel_pfcp::rule::{
-    CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, UpdateFar,
+    CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, RemoveFar, RemovePdr, UpdateFar,
     UpdateForwardingParameters, UsageReport,
 };
 use whimbrel_pfcp::{Frame, Message};
@@ -175,7 +175,7 @@ pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Res
 }
 
 /// The request that leads a session's downlink packets elsewhere.
-fn modification(downlink: Downlink) -> SessionModificationRequest {
+pub(super) fn modification(downlink: Downlink) -> SessionModificationRequest {
     let mut far = UpdateFar::new(DOWNLINK_FAR);
     match downlink {
         Downlink::To(tunnel) | Downlink::SwitchTo(tunnel) => {
@@ -204,11 +204,47 @@ fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionMod
     }
 }
 
+/// The request for tunnels in which a gNB's packets go on to another gNB's (TS 23.502 §4.9.1.3.2 step 11; `relay.rs` of the
+/// user plane says how it is to be asked).
+pub(super) fn forwarding(targets: &[Tunnel]) -> SessionModificationRequest {
+    let mut request = SessionModificationRequest::default();
+    for ((pdr, far), target) in forwarding_rules().zip(targets) {
+        let mut detect = Pdi::from(SourceInterface::Access);
+        detect.f_teid = Some(FTeid::Choose { ipv4: true, ipv6: true, choose_id: None });
+        let mut create = CreatePdr::new(pdr, LOWEST, detect, far);
+        create.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIp.into());
+        request.create_pdrs.push(create);
+        let mut parameters = ForwardingParameters::to(DestinationInterface::Access);
+        parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(target.teid, target.address));
+        request.create_fars.push(CreateFar::forward(far, parameters));
+    }
+    request
+}
+
+/// The request that ends the first `count` of them.
+pub(super) fn no_forwarding(count: u8) -> SessionModificationRequest {
+    let mut request = SessionModificationRequest::default();
+    for (pdr_id, far_id) in forwarding_rules().take(count.into()) {
+        request.remove_pdrs.push(RemovePdr { pdr_id });
+        request.remove_fars.push(RemoveFar { far_id });
+    }
+    request
+}
+
+/// The rules of forwarding tunnels: numbers that no QoS flow's rule comes near.
+fn forwarding_rules() -> impl Iterator<Item = (PdrId, FarId)> {
+    (0..=u8::MAX).map(|n| (PdrId(0xff00 + u16::from(n)), FarId(0xff00 + u32::from(n))))
+}
+
 /// Sends a modification whose answer is awaited with others ([`modifications_answered`]). `None`: the UPF does not have the
 /// session.
-pub(super) fn ask_modification(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Option<OutputId> {
+pub(super) fn ask_modification(
+    ue: Ue,
+    psi: PduSessionId,
+    request: SessionModificationRequest,
+) -> Option<OutputId> {
     let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid))?;
-    let octets = Message::from(modification(downlink)).to_octets(Some(seid), 0);
+    let octets = Message::from(request).to_octets(Some(seid), 0);
     Some(ue.emit(Effect::N4 { octets }, None))
 }
 

@@ -31,10 +31,12 @@ pub(crate) async fn switch_paths(
     for item in items {
         let psi = item.pdu_session_id;
         match judge(ue, item) {
-            Ok((tunnel, transfer)) => match n4::ask_modification(ue, psi, Downlink::SwitchTo(tunnel)) {
-                Some(request) => asked.push((psi, (tunnel, transfer), request)),
-                None => switched.push(Switched { psi, transfer: Err(no_user_plane()) }),
-            },
+            Ok((tunnel, transfer)) => {
+                match n4::ask_modification(ue, psi, n4::modification(Downlink::SwitchTo(tunnel))) {
+                    Some(request) => asked.push((psi, (tunnel, transfer), request)),
+                    None => switched.push(Switched { psi, transfer: Err(no_user_plane()) }),
+                }
+            }
             Err(cause) => switched.push(Switched { psi, transfer: Err(cause) }),
         }
     }
@@ -78,7 +80,8 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
     })
 }
 
-fn is_being_released(ue: Ue, psi: PduSessionId) -> bool {
+/// Whether a session is on its way out.
+pub(super) fn is_being_released(ue: Ue, psi: PduSessionId) -> bool {
     let running = ue.with(|p| p.lanes.procedure(Lane::Session(psi)));
     matches!(running, Some(Procedure::PduSessionReleaseByUe | Procedure::PduSessionReleaseByNetwork))
 }
@@ -97,9 +100,9 @@ pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionRe
         let outcome = switched.iter().find(|s| s.psi == psi).map(|s| s.transfer.as_ref().err());
         match outcome {
             Some(None) => {}
-            Some(Some(Cause::Misc(_))) => end(ue, psi, SmCause::NetworkFailure),
+            Some(Some(Cause::Misc(_))) => end_without_gnb(ue, psi, SmCause::NetworkFailure),
             _ if failed.iter().any(|i| i.pdu_session_id == psi && unprotected(&i.transfer)) => {
-                end(ue, psi, SmCause::RegularDeactivation);
+                end_without_gnb(ue, psi, SmCause::RegularDeactivation);
             }
             _ if up == UpState::Active => up_connection::deactivate(ue.on(Lane::Session(psi)), psi),
             _ => {}
@@ -107,8 +110,8 @@ pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionRe
     }
 }
 
-/// The gNB does not have the session: the phone alone is told.
-fn end(ue: Ue, psi: PduSessionId, cause: SmCause) {
+/// A session ends that no gNB has: the phone alone is told.
+pub(super) fn end_without_gnb(ue: Ue, psi: PduSessionId, cause: SmCause) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
             s.inactive();

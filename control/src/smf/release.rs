@@ -40,6 +40,7 @@ fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedu
 /// The phone and the gNB let go. After the fifth expiry of T3592 the session is gone all the same (TS 24.501 §6.3.3.5 a).
 async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) -> Result<(), End> {
     let command = sm::Message::new(psi, pti, ReleaseCommand::new(cause));
+    amf::handover_over(ue).await?;
     let at_gnb = ue.with(|p| {
         let session = p.sessions.get_mut(&psi);
         let stands = session.is_some_and(|s| {

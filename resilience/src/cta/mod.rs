@@ -12,10 +12,10 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::{Directory, Request, Subscribers};
 use whimbrel_control::{
-    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Event, OutputId, Payload,
-    Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard,
+    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Event, HandoverTarget,
+    OutputId, Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard,
 };
-use whimbrel_ids::{Instant, RanUeNgapId, Supi, Tai, Tmsi};
+use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Supi, Tai, Tmsi};
 use whimbrel_ngap::ie::{CauseMisc, ResetType, TriggeringMessage, UeAssociatedLogicalNgConnectionItem};
 use whimbrel_ngap::{Message, Peek};
 
@@ -246,8 +246,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         if peek.is_some_and(|p| is_path_switch_request(&p)) {
                             self.slots.asked_elsewhere(phone, association, stream);
                         }
+                        let required = peek.is_some_and(|p| is_handover_required(&p));
                         let octets = octets.into();
-                        self.inbox.push_back((phone, Payload::Ngap { association, octets }));
+                        let payload = match required {
+                            true => self.handover_required(phone, association, octets),
+                            false => Payload::Ngap { association, octets },
+                        };
+                        self.inbox.push_back((phone, payload));
                     }
                     None => self.unknown_phone(association, octets, out),
                 }
@@ -258,6 +263,23 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             _ => self.ran_node(now, association, octets, out),
         }
+    }
+
+    /// HANDOVER REQUIRED with the gNB that it names, and an identity for the phone there: gNBs are shared, and a machine knows
+    /// of them what its inputs say.
+    fn handover_required(
+        &mut self,
+        phone: PhoneId,
+        association: AssociationId,
+        octets: Arc<[u8]>,
+    ) -> Payload {
+        let named = self.ran.handover_target(&octets);
+        let target = named.and_then(|(association, node)| {
+            let amf_ue_ngap_id = self.slots.target_connection(phone)?;
+            let (tacs, slices) = (node.tacs.clone(), node.slices.clone());
+            Some(HandoverTarget { association, amf_ue_ngap_id, tacs, slices })
+        });
+        Payload::HandoverRequired { association, octets, target }
     }
 
     /// A message for an AMF-UE-NGAP-ID that nobody bears (TS 38.413 §10.6). Those that end a connection, or are
@@ -314,22 +336,29 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         association: AssociationId,
         list: &[UeAssociatedLogicalNgConnectionItem],
     ) -> Vec<PhoneId> {
-        let connection = |p: PhoneId| {
-            let c = self.shard.phone(p).and_then(|p| p.amf.connection.as_ref());
-            c.filter(|c| c.association == association)
+        // A phone in handover has two connections.
+        let names = |p: PhoneId| {
+            let amf = self.shard.phone(p).map(|p| &p.amf);
+            let serving = amf.and_then(|a| a.connection.as_ref());
+            let serving = serving.map(|c| (c.association, c.amf_ue_ngap_id, Some(c.ran_ue_ngap_id)));
+            let target = amf.and_then(|a| a.target.as_ref());
+            let target = target.map(|t| (t.association, t.amf_ue_ngap_id, t.ran_ue_ngap_id));
+            [serving, target].into_iter().flatten().filter(|(a, ..)| *a == association)
         };
         let ours = list.iter().filter_map(|i| i.amf_ue_ngap_id);
         let mut phones: Vec<PhoneId> = ours
             .filter_map(|id| {
                 let phone = self.slots.by_amf_ue_ngap_id(id)?;
-                (connection(phone)?.amf_ue_ngap_id == id).then_some(phone)
+                names(phone).any(|(_, known, _)| known == id).then_some(phone)
             })
             .collect();
         let theirs = list.iter().filter(|i| i.amf_ue_ngap_id.is_none()).filter_map(|i| i.ran_ue_ngap_id);
         let theirs: BTreeSet<RanUeNgapId> = theirs.collect();
         if !theirs.is_empty() {
             let all = self.slots.on(association).into_iter();
-            phones.extend(all.filter(|&p| connection(p).is_some_and(|c| theirs.contains(&c.ran_ue_ngap_id))));
+            let named =
+                |p: &PhoneId| names(*p).filter_map(|(_, _, ran)| ran).any(|ran| theirs.contains(&ran));
+            phones.extend(all.filter(named));
         }
         phones.sort_unstable();
         phones.dedup();
@@ -448,7 +477,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Stamps an input, has it run, and releases its outputs.
     fn input(&mut self, now: Instant, phone: PhoneId, payload: Payload, out: &mut Outbox) -> Disposition {
         let Some((clock, time)) = self.slots.stamp(phone, now) else { return Disposition::Ended };
-        if let Payload::InitialUeMessage { association, .. } | Payload::Ngap { association, .. } = &payload {
+        if let Payload::InitialUeMessage { association, .. }
+        | Payload::Ngap { association, .. }
+        | Payload::HandoverRequired { association, .. } = &payload
+        {
             self.slots.heard(phone, *association);
         }
         let envelope = Envelope {
@@ -490,8 +522,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// other phones go on (DESIGN: "poison").
     fn poisoned(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
         let remains = self.shard.bury();
-        let (association, connection) = self.slots.connection(phone);
-        if let Some(association) = association {
+        for (association, connection) in self.connections(phone, remains.as_deref()) {
             let stream = self.stream(phone, association);
             send(association, stream, &amf::release_of(connection), out);
         }
@@ -510,6 +541,18 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             event: Event::Deregistered { subject, why: Deregistered::Fault },
         });
         self.slots.release(phone);
+    }
+
+    /// The connections that a phone has at gNBs, as far as can be told.
+    fn connections(&self, phone: PhoneId, remains: Option<&Phone>) -> BTreeSet<(AssociationId, AmfUeNgapId)> {
+        let (association, newest) = self.slots.connection(phone);
+        let newest =
+            association.filter(|_| remains.is_none_or(|p| p.amf.connection.is_none())).map(|a| (a, newest));
+        let amf = remains.map(|p| &p.amf);
+        let held = amf.into_iter().flat_map(|a| a.connection.iter().chain(a.source.as_deref()));
+        let held = held.map(|c| (c.association, c.amf_ue_ngap_id));
+        let target = amf.and_then(|a| a.target.as_ref()).map(|t| (t.association, t.amf_ue_ngap_id));
+        newest.into_iter().chain(held).chain(target).collect()
     }
 
     fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
@@ -566,6 +609,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
 fn is_initial_ue_message(peek: &Peek) -> bool {
     peek.procedure_code == 15 && peek.kind == TriggeringMessage::InitiatingMessage
+}
+
+fn is_handover_required(peek: &Peek) -> bool {
+    peek.procedure_code == 12 && peek.kind == TriggeringMessage::InitiatingMessage
 }
 
 fn is_path_switch_request(peek: &Peek) -> bool {

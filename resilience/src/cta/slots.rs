@@ -142,6 +142,13 @@ impl Slots {
         Some(connection_id(e.connection, phone.slot))
     }
 
+    /// The identity of a connection that this phone may get by a handover; its stream is that of the one that it has.
+    pub(super) fn target_connection(&mut self, phone: PhoneId) -> Option<AmfUeNgapId> {
+        let e = self.entry(phone)?;
+        e.connection = e.connection.wrapping_add(1);
+        Some(connection_id(e.connection, phone.slot))
+    }
+
     /// The association and the identity of the phone's connection.
     pub(super) fn connection(&self, phone: PhoneId) -> (Option<AssociationId>, AmfUeNgapId) {
         let e = self.entries.get(phone.slot as usize);

@@ -5,15 +5,24 @@ use std::net::{IpAddr, Ipv4Addr};
 use whimbrel_control::smf::UpState;
 use whimbrel_control::{Connection, Phone};
 use whimbrel_gtpu::Gtpu;
-use whimbrel_ids::{NrCellId, PduSessionId, PlmnId, Qfi, RanUeNgapId, Tac, Tai, Teid};
+use whimbrel_ids::{
+    AmfUeNgapId, GlobalGnbId, NrCellId, PduSessionId, PlmnId, Qfi, RanUeNgapId, Tac, Tai, Teid,
+};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
-    GtpTunnel, NrCgi, PduSessionResourceItem, QosFlowAcceptedItem, TransportLayerAddress,
-    UeSecurityCapabilities, UpTransportLayerInformation, UserLocationInformation, UserLocationInformationNr,
+    CauseRadioNetwork, DataForwardingAccepted, DirectForwardingPathAvailability, GlobalRanNodeId, GtpTunnel,
+    HandoverType, NrCgi, PduSessionResourceItem, QosFlowAcceptedItem, QosFlowItemWithDataForwarding,
+    TargetId, TargetRanNodeId, TransportLayerAddress, UeSecurityCapabilities, UpTransportLayerInformation,
+    UserLocationInformation, UserLocationInformationNr,
 };
-use whimbrel_ngap::msg::PathSwitchRequest;
-use whimbrel_ngap::transfer::PathSwitchRequestTransfer;
+use whimbrel_ngap::msg::{
+    HandoverCommand, HandoverNotify, HandoverRequest, HandoverRequestAcknowledge, HandoverRequired,
+    PathSwitchRequest,
+};
+use whimbrel_ngap::transfer::{
+    HandoverRequestAcknowledgeTransfer, HandoverRequiredTransfer, PathSwitchRequestTransfer,
+};
 use whimbrel_ran::ue::{Command, SessionRequest};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, phone_config};
 use whimbrel_user::{Destination, DnIndex, Origin};
@@ -137,4 +146,85 @@ pub(crate) fn an(net: &Sim, n: u8) -> Option<End> {
 /// The second gNB's tunnel of a session.
 pub(crate) fn at_target(n: u8) -> Option<End> {
     Some((TARGET_N3.into(), Teid(TUNNELS + u32::from(n))))
+}
+
+/// HANDOVER REQUIRED of the serving gNB, to the second one, for these sessions.
+pub(crate) fn handover_required(net: &Sim, sessions: &[u8]) -> HandoverRequired {
+    let c = connection(net);
+    let tai = Tai { plmn: PlmnId::TEST, tac: Tac::new(1).expect("24 bits") };
+    let gnb = GlobalRanNodeId::GlobalGnbId(GlobalGnbId::new(PlmnId::TEST, 2, 28).expect("28 bits"));
+    let transfer = HandoverRequiredTransfer::new().to_vec();
+    let item = |&n: &u8| PduSessionResourceItem::new(psi(n), transfer.clone());
+    HandoverRequired::new(
+        c.amf_ue_ngap_id,
+        c.ran_ue_ngap_id,
+        HandoverType::Intra5gs,
+        CauseRadioNetwork::HandoverDesirableForRadioReason.into(),
+        TargetId::TargetRanNodeId(TargetRanNodeId::new(gnb, tai)),
+        sessions.iter().map(item).collect(),
+        SOURCE_TO_TARGET.to_vec(),
+    )
+}
+
+/// With direct forwarding.
+pub(crate) fn directly(mut m: HandoverRequired) -> HandoverRequired {
+    m.direct_forwarding_path_availability = Some(DirectForwardingPathAvailability::DirectPathAvailable);
+    m
+}
+
+/// What source and target say to each other through the core.
+pub(crate) const SOURCE_TO_TARGET: &[u8] = &[1, 2, 3, 4];
+pub(crate) const TARGET_TO_SOURCE: &[u8] = &[9, 8, 7];
+
+/// Where the target takes what the source forwards: its tunnels plus this.
+pub(crate) const FORWARDED: u8 = 100;
+
+/// A session that the target admits, with or without forwarding.
+pub(crate) fn admitted(n: u8, forwarding: bool) -> PduSessionResourceItem {
+    let mut flow = QosFlowItemWithDataForwarding::new(Qfi::new(1).expect("a QFI"));
+    flow.data_forwarding_accepted = forwarding.then_some(DataForwardingAccepted::DataForwardingAccepted);
+    let mut transfer = HandoverRequestAcknowledgeTransfer::new(tunnel(n), vec![flow]);
+    transfer.dl_forwarding_up_tnl_information = forwarding.then(|| tunnel(FORWARDED + n));
+    PduSessionResourceItem::new(psi(n), transfer.to_vec())
+}
+
+/// HANDOVER REQUEST as the target hears it.
+pub(crate) fn request(net: &mut Sim) -> Box<HandoverRequest> {
+    let heard = net.heard(TARGET);
+    match heard.as_slice() {
+        [Message::HandoverRequest(m)] => m.clone().into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// HANDOVER REQUEST ACKNOWLEDGE of the target.
+pub(crate) fn acknowledgement(
+    amf_id: AmfUeNgapId,
+    list: Vec<PduSessionResourceItem>,
+) -> HandoverRequestAcknowledge {
+    let mut m = HandoverRequestAcknowledge::new(amf_id, RAN_ID, TARGET_TO_SOURCE.to_vec());
+    m.pdu_session_resource_admitted_list = list;
+    m
+}
+
+/// HANDOVER COMMAND as the source hears it.
+pub(crate) fn command(net: &mut Sim) -> Box<HandoverCommand> {
+    let heard = net.heard(SOURCE);
+    match heard.as_slice() {
+        [Message::HandoverCommand(m)] => m.clone().into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// HANDOVER NOTIFY of the target.
+pub(crate) fn notify(amf_id: AmfUeNgapId) -> HandoverNotify {
+    let mut m = HandoverNotify::new(amf_id, RAN_ID);
+    m.user_location_information = Some(location(1));
+    m
+}
+
+/// A gNB says something.
+pub(crate) fn say(net: &mut Sim, gnb: GnbIndex, m: impl Into<Message>) {
+    net.inject(gnb, &octets(m));
+    net.settle(SECOND / 20);
 }

@@ -1,0 +1,382 @@
+//! N2 handover within the AMF: TS 23.502 §4.9.1.3, TS 38.413 §8.4.1 to §8.4.3, §8.4.5 to §8.4.7, §8.4.9, §8.4.10.
+//!
+//! It runs on a lane of its own: what the phone is at goes on meanwhile, and what cannot wait for a phone that is on its way
+//! waits for [`super::target::handover_over`].
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use whimbrel_ids::PduSessionId;
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, HandoverType, PduSessionResourceItem, TargetId};
+use whimbrel_ngap::msg::{
+    DownlinkRanEarlyStatusTransfer, DownlinkRanStatusTransfer, HandoverCommand, HandoverFailure,
+    HandoverNotify, HandoverPreparationFailure, HandoverRequestAcknowledge, HandoverRequired,
+    UplinkRanEarlyStatusTransfer, UplinkRanStatusTransfer,
+};
+use whimbrel_ngap::transfer::{HandoverPreparationUnsuccessfulTransfer, HandoverRequiredTransfer};
+
+use super::connection::{emit, ids, locate, location, out_of_state, send};
+use super::end;
+use super::handover_request::{Asked, request};
+use super::target::{self, By, Phase, Target};
+use crate::envelope::HandoverTarget;
+use crate::event::Event;
+use crate::input::Input;
+use crate::phone::Connection;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::smf::{self, Admitted};
+
+/// How long a phone may take from its source to its target: longer than the source waits (TNGRELOCoverall, TS 38.413 §9.5,
+/// is seconds), for it is the source that is to give up first.
+pub(crate) const EXECUTION: Duration = Duration::from_secs(15);
+
+/// How long the source and the forwarding tunnels are kept for packets that are still under way (TS 23.502 §4.9.1.3.3
+/// steps 6b, 14 and 15 leave it to the AMF). What a gNB buffers of a phone is on its way within a fraction of it.
+const FORWARDING: Duration = Duration::from_secs(1);
+
+/// Why a handover came to nothing.
+pub(crate) enum Failed {
+    /// The source is told this, and the operator that.
+    Refused {
+        cause: Cause,
+        refusal: Refusal,
+        /// What the target has to say to the source of it.
+        container: Option<Vec<u8>>,
+        /// The target keeps nothing of the phone.
+        target_knows: bool,
+    },
+    /// Something took its place.
+    Interrupted(Interrupt),
+}
+
+impl Failed {
+    pub(crate) fn new(cause: impl Into<Cause>, refusal: Refusal) -> Self {
+        Self::Refused { cause: cause.into(), refusal, container: None, target_knows: false }
+    }
+
+    /// Before anybody was asked.
+    pub(crate) fn early(cause: Cause, refusal: Refusal) -> Self {
+        Self::Refused { cause, refusal, container: None, target_knows: true }
+    }
+}
+
+impl From<Interrupt> for Failed {
+    fn from(why: Interrupt) -> Self {
+        Self::Interrupted(why)
+    }
+}
+
+/// Step 1 of §4.9.1.3.2: HANDOVER REQUIRED. `to`: where the target's identity leads, if it leads anywhere.
+pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>) {
+    let to = match check(ue, &m, to) {
+        Ok(to) => to,
+        Err((cause, refusal)) => {
+            preparation_failure(ue, cause.into(), None);
+            return refused(ue, refusal);
+        }
+    };
+    let ue = ue.on(Lane::Handover);
+    ue.start(Lane::Handover, Procedure::Handover, async move {
+        let began = ue.now();
+        match handover(ue, m.into(), to.into()).await {
+            Ok(()) => {
+                end::let_go_when_unused(ue);
+                let subject = ue.with(|p| p.subject());
+                let took = ue.now().since(began);
+                ue.event(Event::Completed { procedure: Procedure::Handover, subject, took });
+                let_source_go(ue).await;
+            }
+            Err(Failed::Refused { cause, refusal, container, target_knows }) => {
+                failed(ue, cause, refusal, container, target_knows);
+            }
+            // Another handover has taken its place. Whatever else ends it has told the target already.
+            Err(Failed::Interrupted(Interrupt::Superseded(_))) => {
+                if let Some(target) = target::abandon(ue) {
+                    target::over(ue, *target);
+                }
+            }
+            Err(Failed::Interrupted(_)) => {}
+        }
+    });
+}
+
+/// What must hold before anybody is asked (TS 38.413 §8.4.1.3, §8.4.1.4).
+fn check(
+    ue: Ue,
+    m: &HandoverRequired,
+    to: Option<HandoverTarget>,
+) -> Result<HandoverTarget, (CauseRadioNetwork, Refusal)> {
+    let not_allowed = |what| Err((CauseRadioNetwork::HoTargetNotAllowed, Refusal::Protocol(what)));
+    match m.handover_type {
+        HandoverType::Intra5gs => {}
+        // There is no interface to an MME (TS 23.502 §4.11).
+        HandoverType::FivegsToEps | HandoverType::FivegsToUtran => {
+            let what = Refusal::Protocol("HANDOVER REQUIRED to another system");
+            return Err((CauseRadioNetwork::N26InterfaceNotAvailable, what));
+        }
+        _ => return not_allowed("HANDOVER REQUIRED of a type that no gNB asks for"),
+    }
+    let unknown = |what| Err((CauseRadioNetwork::UnknownTargetId, Refusal::Protocol(what)));
+    let TargetId::TargetRanNodeId(node) = &m.target_id else {
+        return unknown("HANDOVER REQUIRED to something that is no gNB");
+    };
+    // Another AMF's gNB, or nobody's: there is no AMF here to hand over to.
+    let Some(to) = to else { return unknown("HANDOVER REQUIRED to a gNB that is not connected here") };
+    let tai = node.selected_tai;
+    if !ue.config().amf.serves(tai) {
+        return Err((CauseRadioNetwork::UnknownTargetId, Refusal::TaiNotServed(tai)));
+    }
+    if !to.tacs.contains(&tai.tac) {
+        return unknown("HANDOVER REQUIRED to a tracking area that its gNB does not broadcast");
+    }
+    let connected = ue.with(|p| {
+        let there = p.amf.connection.as_ref().is_some_and(|c| c.context_set_up);
+        there && p.amf.registered && p.amf.next_hop.is_some() && p.amf.subscription.is_some()
+    });
+    if !connected {
+        return not_allowed("HANDOVER REQUIRED for a phone without context");
+    }
+    if ue.with(|p| p.lanes.procedure(Lane::Mobility)) == Some(Procedure::AnRelease) {
+        let what = Refusal::Protocol("HANDOVER REQUIRED for a connection that is being released");
+        return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
+    }
+    Ok(to)
+}
+
+async fn handover(ue: Ue, m: Rc<HandoverRequired>, to: Rc<HandoverTarget>) -> Result<(), Failed> {
+    let asked = request(ue, &m, &to)?; // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
+    let answer = resources(ue).await?; // step 10
+    let (admitted, failed) = admit(ue, &asked, &answer)?;
+    let admitted = smf::forward(ue, admitted, direct(&m)).await?; // step 11: forwarding tunnels
+    command(ue, &m, &asked, &answer, &admitted, &failed); // §4.9.1.3.3 steps 1 and 2
+    let notify = notified(ue).await?; // steps 3 to 5
+    arrive(ue, &notify, &admitted, &unwanted(&answer, &admitted)).await?; // steps 7 to 13
+    Ok(())
+}
+
+/// Step 10: the target answers, or not.
+async fn resources(ue: Ue) -> Result<Box<HandoverRequestAcknowledge>, Failed> {
+    let answers = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_)));
+    match ue.receive(answers, ue.config().timers.guard).await {
+        Ok(Input::Ngap(m)) => match *m {
+            Message::HandoverRequestAcknowledge(m) => {
+                ue.with(|p| {
+                    if let Some(t) = &mut p.amf.target {
+                        t.ran_ue_ngap_id = Some(m.ran_ue_ngap_id);
+                    }
+                });
+                Ok(m.into())
+            }
+            Message::HandoverFailure(m) => Err(resources_refused(m)),
+            _ => Err(silent()),
+        },
+        Ok(_) | Err(Interrupt::TimedOut) => Err(silent()),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// TS 38.413 §8.4.2.3.
+fn resources_refused(m: HandoverFailure) -> Failed {
+    Failed::Refused {
+        cause: m.cause,
+        refusal: Refusal::RadioFailure("HANDOVER FAILURE: the target has no room for it"),
+        container: m.target_to_source_failure_transparent_container,
+        target_knows: true,
+    }
+}
+
+fn silent() -> Failed {
+    let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
+    Failed::new(cause, Refusal::RadioFailure("no answer to HANDOVER REQUEST"))
+}
+
+/// The sessions that the target takes, and those that it does not, with what the source is told of each.
+type Sessions = (Vec<Admitted>, Vec<(PduSessionId, Cause)>);
+
+/// A session that is neither admitted nor refused is refused; one that was not asked for is passed over (TS 38.413
+/// §8.4.2.4).
+fn admit(ue: Ue, asked: &Asked, answer: &HandoverRequestAcknowledge) -> Result<Sessions, Failed> {
+    let mut admitted: Vec<Admitted> = Vec::new();
+    let mut failed = Vec::new();
+    for &psi in &asked.sessions {
+        let of = |list: &[PduSessionResourceItem]| {
+            list.iter().find(|i| i.pdu_session_id == psi).map(|i| i.transfer.clone())
+        };
+        let verdict = match of(&answer.pdu_session_resource_admitted_list) {
+            Some(transfer) => smf::admitted(ue, psi, &transfer),
+            None => {
+                let list = &answer.pdu_session_resource_failed_to_setup_list_ho_ack;
+                Err(of(list).and_then(|t| smf::why_not_admitted(&t)).unwrap_or_else(no_room))
+            }
+        };
+        match verdict {
+            Ok(session) => admitted.push(session),
+            Err(cause) => failed.push((psi, cause)),
+        }
+    }
+    if admitted.is_empty() {
+        let cause = failed.first().map_or_else(no_room, |(_, cause)| cause.clone());
+        return Err(Failed::new(cause, Refusal::RadioFailure("the target admits none of its sessions")));
+    }
+    Ok((admitted, failed))
+}
+
+/// What the target has taken of which nothing comes: it was not asked to, or did not take what it must.
+fn unwanted(answer: &HandoverRequestAcknowledge, admitted: &[Admitted]) -> Vec<PduSessionId> {
+    let list = answer.pdu_session_resource_admitted_list.iter().map(|i| i.pdu_session_id);
+    list.filter(|psi| !admitted.iter().any(|a| a.psi == *psi)).collect()
+}
+
+fn no_room() -> Cause {
+    CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell.into()
+}
+
+/// The sessions whose packets the source can send to the target itself.
+fn direct(m: &HandoverRequired) -> Vec<PduSessionId> {
+    let all = m.direct_forwarding_path_availability.is_some();
+    let of = |i: &PduSessionResourceItem| {
+        let said = HandoverRequiredTransfer::decode(&i.transfer).ok();
+        all || said.is_some_and(|t| t.direct_forwarding_path_availability.is_some())
+    };
+    m.pdu_session_resource_list_ho_rqd.iter().filter(|i| of(i)).map(|i| i.pdu_session_id).collect()
+}
+
+/// §4.9.1.3.3 step 1: HANDOVER COMMAND.
+fn command(
+    ue: Ue,
+    m: &HandoverRequired,
+    asked: &Asked,
+    answer: &HandoverRequestAcknowledge,
+    admitted: &[Admitted],
+    failed: &[(PduSessionId, Cause)],
+) {
+    let Some((amf_id, ran_id)) = ids(ue) else { return };
+    let container = answer.target_to_source_transparent_container.clone();
+    let mut command = HandoverCommand::new(amf_id, ran_id, m.handover_type, container);
+    command.pdu_session_resource_handover_list =
+        admitted.iter().map(|a| PduSessionResourceItem::new(a.psi, a.command.to_vec())).collect();
+    let released = failed.iter().chain(&asked.refused).map(|(psi, cause)| {
+        let transfer = HandoverPreparationUnsuccessfulTransfer::new(cause.clone()).to_vec();
+        PduSessionResourceItem::new(*psi, transfer)
+    });
+    command.pdu_session_resource_to_release_list_ho_cmd = released.collect();
+    send(ue, &command.into(), None);
+    ue.with(|p| {
+        if let Some(t) = &mut p.amf.target {
+            t.by = By::N2(Phase::Executing);
+        }
+    });
+}
+
+/// §4.9.1.3.3 step 5: the phone is there, or never comes.
+async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
+    let notify = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverNotify(_)));
+    match ue.receive(notify, EXECUTION).await {
+        Ok(Input::Ngap(m)) => match *m {
+            Message::HandoverNotify(m) => Ok(m.into()),
+            _ => Err(never_came()),
+        },
+        Ok(_) | Err(Interrupt::TimedOut) => Err(never_came()),
+        Err(why) => Err(why.into()),
+    }
+}
+
+fn never_came() -> Failed {
+    let refusal = Refusal::RadioFailure("no HANDOVER NOTIFY: the phone did not come to the target");
+    Failed::new(CauseRadioNetwork::TngrelocoverallExpiry, refusal)
+}
+
+/// §4.9.1.3.3 steps 5 to 13: the target serves the phone, and its sessions' paths follow.
+async fn arrive(
+    ue: Ue,
+    m: &HandoverNotify,
+    admitted: &[Admitted],
+    unwanted: &[PduSessionId],
+) -> Result<(), Interrupt> {
+    let Some(target) = ue.with(|p| {
+        let (target, source) = (p.amf.target.take()?, p.amf.connection.take()?);
+        p.amf.connection = Some(Connection {
+            association: target.association,
+            amf_ue_ngap_id: target.amf_ue_ngap_id,
+            ran_ue_ngap_id: m.ran_ue_ngap_id,
+            context_pending: false,
+            context_requested: false,
+            ambr_told: true, // in HANDOVER REQUEST
+            ..source.clone()
+        });
+        p.amf.source = (!target.source_lost).then(|| source.into());
+        Some(target)
+    }) else {
+        return Ok(());
+    };
+    if let Some(l) = m.user_location_information.as_ref().filter(|l| location(l).is_some()) {
+        locate(ue, l);
+    }
+    let asked = smf::ask_paths(ue, admitted);
+    target::over(ue, *target);
+    for psi in unwanted {
+        smf::release_at_gnb(ue, *psi);
+    }
+    smf::paths_switched(ue, asked).await
+}
+
+/// §4.9.1.3.3 steps 14 and 15: the source's resources and the forwarding tunnels go, after what is still under way has passed.
+async fn let_source_go(ue: Ue) {
+    if smf::is_forwarding(ue) {
+        let _ = ue.receive(|_| false, FORWARDING).await; // whatever ends it, it is time
+    }
+    target::release_source(ue);
+}
+
+/// The phone stays where it is, if that is still there.
+fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
+    let Some(target) = ue.with(|p| p.amf.target.take()) else { return };
+    if !target_knows {
+        target::release_target(ue, &target, cause.clone());
+    }
+    if target.by.phase() == Some(Phase::Preparing) {
+        preparation_failure(ue, cause, container);
+    }
+    smf::stop_forwarding(ue);
+    refused(ue, refusal);
+    target::back(ue, *target);
+}
+
+/// HANDOVER PREPARATION FAILURE (TS 38.413 §8.4.1.3).
+pub(crate) fn preparation_failure(ue: Ue, cause: Cause, container: Option<Vec<u8>>) {
+    let Some((amf_id, ran_id)) = ids(ue) else { return };
+    let mut failure = HandoverPreparationFailure::new(amf_id, ran_id, cause);
+    failure.target_to_source_failure_transparent_container = container;
+    send(ue, &failure.into(), None);
+}
+
+fn refused(ue: Ue, refusal: Refusal) {
+    let subject = ue.with(|p| p.subject());
+    let ran_ue_ngap_id = ids(ue).map(|(_, ran)| ran);
+    ue.event(Event::Refused { procedure: Procedure::Handover, subject, ran_ue_ngap_id, refusal });
+}
+
+/// §4.9.1.3.3 steps 2a and 2b: what the source says of its packets' numbers goes to the target. Without a phone on its way
+/// there is nobody to tell.
+pub(crate) fn ran_status_transfer(ue: Ue, m: UplinkRanStatusTransfer) {
+    let Some((target, ran_id)) = executing(ue) else { return out_of_state(ue) };
+    let container = m.ran_status_transfer_transparent_container;
+    let transfer = DownlinkRanStatusTransfer::new(target.amf_ue_ngap_id, ran_id, container);
+    emit(ue, target.association, &transfer.into(), None);
+}
+
+/// The same for a phone that keeps both connections for a while (TS 38.413 §8.4.9, §8.4.10).
+pub(crate) fn ran_early_status_transfer(ue: Ue, m: UplinkRanEarlyStatusTransfer) {
+    let Some((target, ran_id)) = executing(ue) else { return out_of_state(ue) };
+    let container = m.early_status_transfer_transparent_container;
+    let transfer = DownlinkRanEarlyStatusTransfer::new(target.amf_ue_ngap_id, ran_id, container);
+    emit(ue, target.association, &transfer.into(), None);
+}
+
+fn executing(ue: Ue) -> Option<(Target, whimbrel_ids::RanUeNgapId)> {
+    let target = ue.with(|p| p.amf.target.as_deref().cloned())?;
+    let ran_id = target.ran_ue_ngap_id.filter(|_| target.by.phase() == Some(Phase::Executing))?;
+    Some((target, ran_id))
+}

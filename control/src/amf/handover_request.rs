@@ -1,0 +1,93 @@
+//! Resource allocation of an N2 handover: HANDOVER REQUEST (TS 38.413 §8.4.2.2, TS 23.502 §4.9.1.3.2 steps 4 to 9).
+
+use whimbrel_ids::PduSessionId;
+use whimbrel_ngap::ie::{
+    Cause, CauseRadioNetwork, PduSessionResourceSetupItemHoReq, UeAggregateMaximumBitRate,
+};
+use whimbrel_ngap::msg::{HandoverRequest, HandoverRequired};
+
+use super::as_security::{advance_chain, ue_security_capabilities};
+use super::connection::{bits, emit};
+use super::context_setup::masked;
+use super::handover::Failed;
+use super::target::{By, Phase, Target};
+use crate::envelope::HandoverTarget;
+use crate::refusal::Refusal;
+use crate::shard::Ue;
+use crate::smf;
+
+/// The sessions that the source wants handed over.
+pub(crate) struct Asked {
+    /// Those that the target was asked for.
+    pub(crate) sessions: Vec<PduSessionId>,
+    /// Those that it was not, and why.
+    pub(crate) refused: Vec<(PduSessionId, Cause)>,
+}
+
+/// Asks the target for the sessions, under keys that its source does not know (TS 33.501 §6.9.2.3.3).
+pub(crate) fn request(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Result<Asked, Failed> {
+    let config = ue.config();
+    let mut asked = Asked { sessions: Vec::new(), refused: Vec::new() };
+    let mut items = Vec::new();
+    for psi in m.pdu_session_resource_list_ho_rqd.iter().map(|i| i.pdu_session_id) {
+        if asked.sessions.contains(&psi) || asked.refused.iter().any(|(known, _)| *known == psi) {
+            continue;
+        }
+        match smf::handover_required(ue, psi) {
+            Some((s_nssai, _)) if !to.slices.contains(&s_nssai) => {
+                asked.refused.push((psi, CauseRadioNetwork::SliceNotSupported.into()));
+            }
+            Some((s_nssai, transfer)) => {
+                asked.sessions.push(psi);
+                items.push(PduSessionResourceSetupItemHoReq::new(psi, s_nssai, transfer));
+            }
+            None => asked.refused.push((psi, CauseRadioNetwork::UnknownPduSessionId.into())),
+        }
+    }
+    ue.with(|p| p.amf.target = Some(target(to).into()));
+    if items.is_empty() {
+        let unknown = || CauseRadioNetwork::UnknownPduSessionId.into();
+        let cause = asked.refused.first().map_or_else(unknown, |(_, cause)| cause.clone());
+        let refusal = Refusal::Protocol("HANDOVER REQUIRED names no session that can be handed over");
+        return Err(Failed::early(cause, refusal));
+    }
+    let ready = ue.with(|p| {
+        let capabilities = ue_security_capabilities(p.amf.ue_security_capability.as_ref()?);
+        let ambr = p.amf.subscription.as_ref()?.ue_ambr;
+        let ambr = UeAggregateMaximumBitRate::new(bits(ambr.dl_kbps), bits(ambr.ul_kbps));
+        let fresh = advance_chain(&mut p.amf)?;
+        Some((capabilities, ambr, fresh, p.amf.allowed_nssai.clone()))
+    });
+    let Some((capabilities, ambr, fresh, allowed)) = ready else {
+        // What `start` has seen was gone when the handover before this one had wound up.
+        let cause = CauseRadioNetwork::InteractionWithOtherProcedure;
+        return Err(Failed::early(cause.into(), Refusal::Protocol("the phone's context is gone")));
+    };
+    let mut request = HandoverRequest::new(
+        to.amf_ue_ngap_id,
+        m.handover_type,
+        m.cause.clone(),
+        ambr,
+        capabilities,
+        fresh.context,
+        items,
+        allowed,
+        m.source_to_target_transparent_container.clone(),
+        config.amf.guami(),
+    );
+    request.new_security_context_ind = fresh.new;
+    request.masked_imeisv = ue.with(|p| p.amf.pei.filter(|pei| pei.is_imeisv()).map(masked));
+    emit(ue, to.association, &request.into(), None);
+    Ok(asked)
+}
+
+fn target(to: &HandoverTarget) -> Target {
+    Target {
+        association: to.association,
+        amf_ue_ngap_id: to.amf_ue_ngap_id,
+        ran_ue_ngap_id: None,
+        source_lost: false,
+        by: By::N2(Phase::Preparing),
+        held: Vec::new(),
+    }
+}

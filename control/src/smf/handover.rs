@@ -1,0 +1,215 @@
+//! The SMF's part of an N2 handover: TS 23.502 §4.9.1.3.2 steps 4 to 7 and 11, §4.9.1.3.3 steps 7, 8 and 15, TS 38.413
+//! §9.3.4.10, §9.3.4.11.
+
+use std::net::IpAddr;
+
+use whimbrel_ids::{PduSessionId, SNssai};
+use whimbrel_ngap::ie::{
+    Cause, CauseProtocol, CauseRadioNetwork, DataForwardingResponseDrbItem, UpTransportLayerInformation,
+};
+use whimbrel_ngap::transfer::{
+    HandoverCommandTransfer, HandoverRequestAcknowledgeTransfer,
+    HandoverResourceAllocationUnsuccessfulTransfer,
+};
+use whimbrel_pfcp::ie::FTeid;
+use whimbrel_pfcp::rule::CreatedPdr;
+
+use super::context::{DEFAULT_QFI, Tunnel, UpState, an_tunnel, tunnel};
+use super::n4::{self, Downlink};
+use super::path_switch::{end_without_gnb, is_being_released};
+use super::up_connection;
+use crate::amf;
+use crate::envelope::OutputId;
+use crate::shard::{Interrupt, Lane, Ue};
+
+/// A session that the target takes.
+pub(crate) struct Admitted {
+    /// Which.
+    pub(crate) psi: PduSessionId,
+    /// What the source is told of it: where to forward what it still has.
+    pub(crate) command: HandoverCommandTransfer,
+    /// Where the target awaits its packets.
+    tunnel: Tunnel,
+}
+
+/// What a target needs to know of a session that its source wants handed over; `None`: there is nothing to hand over.
+pub(crate) fn handover_required(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
+    let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active));
+    if !active || is_being_released(ue, psi) {
+        return None;
+    }
+    super::n2_setup_info(ue, psi)
+}
+
+/// What the target says of a session that it takes. The forwarding tunnels in the command are the target's own.
+pub(crate) fn admitted(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<Admitted, Cause> {
+    let t = HandoverRequestAcknowledgeTransfer::decode(transfer)
+        .map_err(|_| CauseProtocol::AbstractSyntaxErrorReject)?;
+    if !ue.with(|p| p.sessions.contains_key(&psi)) {
+        return Err(CauseRadioNetwork::UnknownPduSessionId.into()); // it ended while the target was at it
+    }
+    if !t.qos_flow_setup_response_list.iter().any(|f| f.qos_flow_identifier == DEFAULT_QFI) {
+        return Err(CauseRadioNetwork::UnkownQosFlowId.into()); // no session without its default flow
+    }
+    let tunnel = an_tunnel(&t.dl_ngu_up_tnl_information).ok_or(CauseProtocol::SemanticError)?;
+    let mut command = HandoverCommandTransfer::new();
+    command.qos_flow_to_be_forwarded_list = t
+        .qos_flow_setup_response_list
+        .iter()
+        .filter(|f| f.data_forwarding_accepted.is_some())
+        .map(|f| f.qos_flow_identifier)
+        .collect();
+    command.dl_forwarding_up_tnl_information = t.dl_forwarding_up_tnl_information;
+    command.data_forwarding_response_drb_list = t.data_forwarding_response_drb_list;
+    command.ul_forwarding_up_tnl_information = t.ul_forwarding_up_tnl_information;
+    command.additional_ul_forwarding_up_tnl_information = t.additional_ul_forwarding_up_tnl_information;
+    Ok(Admitted { psi, command, tunnel })
+}
+
+/// Why the target does not take a session.
+pub(crate) fn why_not_admitted(transfer: &[u8]) -> Option<Cause> {
+    HandoverResourceAllocationUnsuccessfulTransfer::decode(transfer).ok().map(|t| t.cause)
+}
+
+/// §4.9.1.3.2 step 11: where the source does not reach the target itself, the UPF passes on what it forwards. A session for
+/// which the UPF has no tunnels is handed over without forwarding.
+pub(crate) async fn forward(
+    ue: Ue,
+    admitted: Vec<Admitted>,
+    direct: Vec<PduSessionId>,
+) -> Result<Vec<Admitted>, Interrupt> {
+    let mut done = Vec::with_capacity(admitted.len());
+    let mut asked = Vec::new();
+    for mut session in admitted {
+        let psi = session.psi;
+        let targets = tunnels(&mut session.command);
+        if targets.is_empty() || direct.contains(&psi) {
+            note(ue, psi, (!targets.is_empty()).then_some(0));
+            done.push(session);
+            continue;
+        }
+        let wanted: Vec<Tunnel> = targets.iter().filter_map(|t| an_tunnel(t)).collect();
+        match n4::ask_modification(ue, psi, n4::forwarding(&wanted)) {
+            Some(request) => {
+                note(ue, psi, u8::try_from(wanted.len()).ok());
+                asked.push((psi, session, request));
+            }
+            None => done.push(unforwarded(session)),
+        }
+    }
+    for (_, mut session, answer) in n4::modifications_answered(ue, asked).await? {
+        let ours = answer.ok().and_then(|m| m.created_pdrs.iter().map(given).collect::<Option<Vec<_>>>());
+        let mut theirs = tunnels(&mut session.command);
+        match ours {
+            Some(ours) if ours.len() == theirs.len() => {
+                theirs.iter_mut().zip(ours).for_each(|(t, ours)| **t = tunnel(ours));
+                done.push(session);
+            }
+            _ => done.push(unforwarded(session)),
+        }
+    }
+    done.sort_by_key(|s| s.psi);
+    Ok(done)
+}
+
+/// The forwarding tunnels of a command that a UPF can stand in for, in one order.
+fn tunnels(command: &mut HandoverCommandTransfer) -> Vec<&mut UpTransportLayerInformation> {
+    let of_session = command
+        .dl_forwarding_up_tnl_information
+        .iter_mut()
+        .chain(&mut command.ul_forwarding_up_tnl_information);
+    let of_bearers = command.data_forwarding_response_drb_list.iter_mut().flat_map(
+        |DataForwardingResponseDrbItem {
+             dl_forwarding_up_tnl_information: dl,
+             ul_forwarding_up_tnl_information: ul,
+             ..
+         }| dl.iter_mut().chain(ul),
+    );
+    of_session.chain(of_bearers).chain(&mut command.additional_ul_forwarding_up_tnl_information).collect()
+}
+
+/// The source keeps what it has.
+fn unforwarded(mut session: Admitted) -> Admitted {
+    session.command = HandoverCommandTransfer::new();
+    session
+}
+
+/// The tunnel that the UPF chose for a forwarding rule.
+fn given(pdr: &CreatedPdr) -> Option<Tunnel> {
+    match pdr.local_f_teid {
+        Some(FTeid::Given { teid, ipv4, ipv6 }) => {
+            Some(Tunnel { teid, address: ipv4.map(IpAddr::V4).or(ipv6.map(IpAddr::V6))? })
+        }
+        _ => None,
+    }
+}
+
+fn note(ue: Ue, psi: PduSessionId, forwarding: Option<u8>) {
+    ue.with(|p| {
+        if let Some(s) = p.sessions.get_mut(&psi) {
+            s.forwarding = forwarding;
+        }
+    });
+}
+
+/// Whether packets of some session are forwarded between its gNBs.
+pub(crate) fn is_forwarding(ue: Ue) -> bool {
+    ue.with(|p| p.sessions.values().any(|s| s.forwarding.is_some()))
+}
+
+/// §4.9.1.3.3 step 15: the UPF's forwarding tunnels are gone. Nothing waits for the answer: the aggregator repeats the request.
+pub(crate) fn stop_forwarding(ue: Ue) {
+    let forwarding: Vec<(PduSessionId, u8)> = ue.with(|p| {
+        let sessions = p.sessions.iter_mut();
+        sessions.filter_map(|(&psi, s)| Some((psi, s.forwarding.take()?))).collect()
+    });
+    for (psi, rules) in forwarding.into_iter().filter(|(_, rules)| *rules > 0) {
+        let _ = n4::ask_modification(ue, psi, n4::no_forwarding(rules));
+    }
+}
+
+/// §4.9.1.3.3 steps 7 to 10: the phone is at the target, and its packets follow. The last in the former tunnels are end markers.
+pub(crate) fn ask_paths(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSessionId, (), OutputId)> {
+    let mut asked = Vec::with_capacity(admitted.len());
+    for Admitted { psi, tunnel, .. } in admitted {
+        let request = n4::modification(Downlink::SwitchTo(*tunnel));
+        match n4::ask_modification(ue, *psi, request) {
+            Some(request) => {
+                ue.with(|p| p.sessions.get_mut(psi).map(|s| s.active_at(*tunnel)));
+                asked.push((*psi, (), request));
+            }
+            // It ended on the way, and the target does not know.
+            None => release_at_gnb(ue, *psi),
+        }
+    }
+    asked
+}
+
+/// The gNB keeps resources for a session that has no use of them.
+pub(crate) fn release_at_gnb(ue: Ue, psi: PduSessionId) {
+    amf::release_session_resources(ue, psi, None);
+}
+
+/// The UPF's answers. A session that it lost ends; one that did not come along waits for the phone to ask for it (step 8).
+pub(crate) async fn paths_switched(
+    ue: Ue,
+    asked: Vec<(PduSessionId, (), OutputId)>,
+) -> Result<(), Interrupt> {
+    let taken: Vec<PduSessionId> = asked.iter().map(|(psi, ..)| *psi).collect();
+    let left: Vec<PduSessionId> = ue.with(|p| {
+        let active = p.sessions.iter().filter(|(_, s)| s.up == UpState::Active).map(|(&psi, _)| psi);
+        active.filter(|psi| !taken.contains(psi)).collect()
+    });
+    for psi in left {
+        if !is_being_released(ue, psi) {
+            up_connection::deactivate(ue.on(Lane::Session(psi)), psi);
+        }
+    }
+    for (psi, (), answer) in n4::modifications_answered(ue, asked).await? {
+        if answer.is_err() && !is_being_released(ue, psi) {
+            release_at_gnb(ue, psi);
+            end_without_gnb(ue, psi, whimbrel_nas::ie::SmCause::NetworkFailure);
+        }
+    }
+    Ok(())
+}
