@@ -10,6 +10,7 @@ use std::time::Duration;
 use whimbrel_ids::{AmfId, Dnn, Guami, PlmnId, SNssai, Tac, Tai};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
+use crate::policy::FlowPolicy;
 use crate::refusal::RefusalKind;
 
 /// The whole configuration of the control plane.
@@ -93,6 +94,12 @@ pub struct DataNetwork {
     pub ipv4: bool,
     /// Whether IPv6 sessions can be had.
     pub ipv6: bool,
+    /// Whether Ethernet sessions can be had.
+    pub ethernet: bool,
+    /// Whether unstructured sessions can be had.
+    pub unstructured: bool,
+    /// QoS flows beside the default one.
+    pub flows: Vec<FlowPolicy>,
     /// DNS servers told to phones.
     pub dns_v4: Vec<Ipv4Addr>,
     /// DNS servers told to phones.

@@ -91,12 +91,13 @@ fn subscription() -> Subscription {
     let dnn = SubscribedDnn {
         dnn: "internet".parse().unwrap(),
         default: true,
-        session_types: SessionTypes { ipv4: true, ipv6: true },
+        session_types: SessionTypes::IP,
         five_qi: FiveQi(9),
         arp: Arp { priority: 8, may_preempt: false, preemptable: true },
         session_ambr: ambr,
         static_ipv4: None,
         static_ipv6: None,
+        flows: Vec::new(),
     };
     let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns: vec![dnn] };
     Subscription { ue_ambr: ambr, slices: vec![slice], rfsp: None }
@@ -114,6 +115,8 @@ fn session() -> SmContext {
         five_qi: FiveQi(9),
         arp: Arp { priority: 8, may_preempt: false, preemptable: true },
         ambr: Ambr { ul_kbps: 1000, dl_kbps: 1000 },
+        flows: Vec::new(),
+        filters_max: 16,
         cp_seid: Seid(1),
         up_seid: Some(Seid(5)),
         n3: Some(Tunnel { teid: whimbrel_ids::Teid(9), address: Ipv4Addr::LOCALHOST.into() }),

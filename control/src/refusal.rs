@@ -11,6 +11,7 @@ use whimbrel_ids::{Dnn, PlmnId, SNssai, Tai};
 use whimbrel_nas::ie::{MmCause, SmCause};
 
 use crate::config::Config;
+use crate::udm::SessionTypes;
 
 /// Refusals of a phone (5GMM), in classes that the operator may give another cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -124,15 +125,8 @@ pub enum Refusal {
     DnnNotConfigured(Dnn),
     /// The slice is not among the phone's allowed ones.
     SliceNotAllowed(SNssai),
-    /// The session type is not allowed; IPv4 or IPv6 only would be.
-    SessionType {
-        /// Whether IPv4 would be accepted.
-        ipv4: bool,
-        /// Whether IPv6 would be accepted.
-        ipv6: bool,
-    },
-    /// The session type is not supported at all (Ethernet, unstructured).
-    UnsupportedSessionType,
+    /// The session type is not allowed; these would be.
+    SessionType(SessionTypes),
     /// The SSC mode is not supported.
     SscMode(u8),
     /// The message makes no sense here.
@@ -161,9 +155,7 @@ impl Refusal {
             Self::StoreUnavailable | Self::Upf(_) => RefusalKind::NetworkFailure,
             Self::PoolEmpty(_) => RefusalKind::Resources,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => RefusalKind::Dnn,
-            Self::SessionType { .. } | Self::UnsupportedSessionType | Self::SscMode(_) => {
-                RefusalKind::SessionType
-            }
+            Self::SessionType(_) | Self::SscMode(_) => RefusalKind::SessionType,
             Self::Emergency | Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
                 RefusalKind::Protocol
             }
@@ -202,9 +194,7 @@ impl Refusal {
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => {
                 MmCause::DnnNotSupportedOrNotSubscribed
             }
-            Self::SessionType { .. } | Self::UnsupportedSessionType | Self::SscMode(_) => {
-                MmCause::PayloadWasNotForwarded
-            }
+            Self::SessionType(_) | Self::SscMode(_) => MmCause::PayloadWasNotForwarded,
             // #5 is the one that costs the phone nothing but this attempt (§5.5.1.2.7).
             Self::Emergency => MmCause::PeiNotAccepted,
             Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
@@ -223,9 +213,7 @@ impl Refusal {
         match self {
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => SmCause::MissingOrUnknownDnn,
             Self::SliceNotAllowed(_) | Self::NoSlice { .. } => SmCause::MissingOrUnknownDnnInSlice,
-            Self::SessionType { ipv4: true, ipv6: false } => SmCause::PduSessionTypeIpv4OnlyAllowed,
-            Self::SessionType { ipv4: false, ipv6: true } => SmCause::PduSessionTypeIpv6OnlyAllowed,
-            Self::SessionType { .. } | Self::UnsupportedSessionType => SmCause::UnknownPduSessionType,
+            Self::SessionType(allowed) => only(*allowed),
             Self::SscMode(_) => SmCause::NotSupportedSscMode,
             Self::PoolEmpty(_) | Self::Limit(_) => SmCause::InsufficientResources,
             Self::Upf(_) | Self::StoreUnavailable => SmCause::NetworkFailure,
@@ -325,17 +313,27 @@ impl Refusal {
                 format!("add `{dnn}` to the subscription in slice {s_nssai}, or correct the APN on the phone")
             }
             Self::DnnNotConfigured(dnn) => format!("add `{dnn}` to `data_networks`"),
-            Self::SessionType { .. } => {
+            Self::SessionType(_) => {
                 "allow the type in the subscription and give the data network a pool of it".into()
-            }
-            Self::UnsupportedSessionType => {
-                "use IPv4, IPv6 or IPv4v6: this version has no other session type".into()
             }
             Self::SscMode(_) => "use SSC mode 1: this version has no other".into(),
             Self::Protocol(_) => {
                 "capture the exchange with `whimbrel run --capture` and look at the peer".into()
             }
         }
+    }
+}
+
+/// The cause that names the one type that is allowed, or says that the asked for is not known here (TS 24.501 §6.4.1.4.1).
+fn only(allowed: SessionTypes) -> SmCause {
+    let SessionTypes { ipv4, ipv6, ethernet, unstructured } = allowed;
+    match (ipv4, ipv6, ethernet, unstructured) {
+        (true, false, false, false) => SmCause::PduSessionTypeIpv4OnlyAllowed,
+        (false, true, false, false) => SmCause::PduSessionTypeIpv6OnlyAllowed,
+        (true, true, false, false) => SmCause::PduSessionTypeIpv4v6OnlyAllowed,
+        (false, false, true, false) => SmCause::PduSessionTypeEthernetOnlyAllowed,
+        (false, false, false, true) => SmCause::PduSessionTypeUnstructuredOnlyAllowed,
+        _ => SmCause::UnknownPduSessionType,
     }
 }
 
@@ -398,16 +396,9 @@ impl fmt::Display for Refusal {
             Self::DnnNotConfigured(dnn) => {
                 write!(f, "DNN `{dnn}` is subscribed but no data network of that name is configured")
             }
-            Self::SessionType { ipv4, ipv6 } => {
-                let allowed = match (ipv4, ipv6) {
-                    (true, false) => "IPv4 only",
-                    (false, true) => "IPv6 only",
-                    (true, true) => "IPv4 and IPv6",
-                    (false, false) => "neither IPv4 nor IPv6",
-                };
+            Self::SessionType(allowed) => {
                 write!(f, "it asked for a session type that is not allowed ({allowed} would be)")
             }
-            Self::UnsupportedSessionType => f.write_str("it asked for a session type that is not supported"),
             Self::SscMode(mode) => write!(f, "it asked for SSC mode {mode}, which is not supported"),
             Self::Protocol(what) => write!(f, "it broke the protocol: {what}"),
         }

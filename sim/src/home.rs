@@ -101,12 +101,13 @@ fn default_subscription() -> Subscription {
     let dnn = |name: &str, default| SubscribedDnn {
         dnn: name.parse().expect("a DNN"),
         default,
-        session_types: SessionTypes { ipv4: true, ipv6: true },
+        session_types: SessionTypes::IP,
         five_qi: FiveQi(if default { 9 } else { 5 }),
         arp: Arp { priority: 8, may_preempt: false, preemptable: true },
         session_ambr: ambr,
         static_ipv4: None,
         static_ipv6: None,
+        flows: Vec::new(),
     };
     let dnns = vec![dnn("internet", true), dnn("ims", false)];
     let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns };
@@ -120,10 +121,8 @@ pub fn default_config() -> Config {
         ipv6: true,
         dns_v4: vec![Ipv4Addr::new(10, 45, 0, 1)],
         dns_v6: vec!["fd00:45::1".parse().expect("an address")],
-        p_cscf_v4: Vec::new(),
-        p_cscf_v6: Vec::new(),
         mtu: 1400,
-        up_security: None,
+        ..DataNetwork::default()
     };
     let data_networks = ["internet", "ims"].map(|n| (n.parse().expect("a DNN"), network.clone()));
     Config {

@@ -118,12 +118,12 @@ fn unknown_dnn_is_refused() {
     assert!(registered(&net, ue), "the registration stands");
 }
 
-#[test] // TS 24.501 §6.4.1.4.1 #28: Ethernet is not served
+#[test] // TS 24.501 §6.4.1.4.1 #57: Ethernet is not had here
 fn unsupported_session_type_is_refused() {
     let (mut net, ue) = on_air(7);
     net.command(ue, internet(PduSessionType::Ethernet));
     net.settle(SECOND);
-    assert!(refused_with(&net, ue, Reason::Sm(SmCause::UnknownPduSessionType)));
+    assert!(refused_with(&net, ue, Reason::Sm(SmCause::PduSessionTypeIpv4v6OnlyAllowed)));
     assert_eq!(up_state(&net, 1), None);
 }
 

@@ -40,6 +40,7 @@ pub use record::{
 };
 pub use store::{PAGE_MAX, Store};
 pub use subscription::{
-    AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, InvalidSubscription, Ipv6Prefix, RatType, SLICES_MAX,
-    SessionType, SscMode, SubscribedSlice, Subscription,
+    AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, FILTERS_MAX, FLOWS_MAX, FlowGate, FlowSetup,
+    InvalidSubscription, Ipv6Prefix, RatType, SLICES_MAX, SessionType, SscMode, SubscribedFlow,
+    SubscribedSlice, Subscription,
 };

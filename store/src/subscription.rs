@@ -16,6 +16,10 @@ use crate::text::{self, serde_as_text};
 pub const SLICES_MAX: usize = 16;
 /// DNNs of one slice at most: a bound of ours, several times what networks configure.
 pub const DNNS_MAX: usize = 32;
+/// QoS flows of one DNN at most: what is left of a session's 63 is the phone's (TS 24.501 §9.11.4.12).
+pub const FLOWS_MAX: usize = 16;
+/// Packet filters of one flow at most: four bits count those of a QoS rule (TS 24.501 §9.11.4.13).
+pub const FILTERS_MAX: usize = 15;
 /// Forbidden areas of one phone at most: a bound of ours, one list of TS 24.501 §9.11.3.9 holds 16.
 pub const AREAS_MAX: usize = 16;
 
@@ -135,6 +139,70 @@ pub struct DnnConfiguration {
     /// The prefix that this subscriber always gets.
     #[serde(default, with = "text::option", skip_serializing_if = "Option::is_none")]
     pub ipv6: Option<Ipv6Prefix>,
+    /// QoS flows on top of those of the data network; one of the same name takes its place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<SubscribedFlow>,
+}
+
+/// A QoS flow that a subscriber's sessions have (TS 23.503 §6.3.1).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SubscribedFlow {
+    /// Its name: 1 to 16 lower-case letters, digits or dashes.
+    pub name: String,
+    /// 5QI.
+    #[serde(with = "five_qi")]
+    pub five_qi: FiveQi,
+    /// Its priority.
+    #[serde(default)]
+    pub arp: Arp,
+    /// Guaranteed rates, of a GBR flow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guaranteed: Option<Ambr>,
+    /// Rates above which packets are dropped; absent: the guaranteed ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub maximum: Option<Ambr>,
+    /// Precedence of its QoS rule: the lowest is tried first.
+    pub precedence: u8,
+    /// Its packets: `[uplink|downlink] permit out PROTOCOL from ADDRESS [PORTS] to ADDRESS [PORTS]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<String>,
+    /// Which directions pass.
+    #[serde(default)]
+    pub gate: FlowGate,
+    /// Who sets it up.
+    #[serde(default)]
+    pub setup: FlowSetup,
+}
+
+/// Which directions of a flow pass (TS 29.512 §5.6.3.14).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum FlowGate {
+    /// Both.
+    #[default]
+    Enabled,
+    /// Uplink only.
+    #[serde(rename = "ENABLED-UPLINK")]
+    Uplink,
+    /// Downlink only.
+    #[serde(rename = "ENABLED-DOWNLINK")]
+    Downlink,
+    /// None.
+    Disabled,
+}
+
+/// Who sets a flow up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum FlowSetup {
+    /// The network, with each session.
+    #[default]
+    Always,
+    /// A phone that asks for it, within these rates.
+    OnRequest,
+    /// The operator, by its name.
+    ByOperator,
 }
 
 impl DnnConfiguration {
@@ -151,6 +219,7 @@ impl DnnConfiguration {
             session_ambr: default_ambr(),
             ipv4: None,
             ipv6: None,
+            flows: Vec::new(),
         }
     }
 }
@@ -332,6 +401,10 @@ pub enum InvalidSubscription {
     Rfsp(u16),
     /// More than [`AREAS_MAX`] forbidden areas.
     AreaCount,
+    /// More than [`FLOWS_MAX`] flows of a DNN, or more than [`FILTERS_MAX`] filters of one.
+    FlowCount(SNssai),
+    /// Two flows of a DNN of one name or of one precedence.
+    FlowTwice(SNssai),
 }
 
 impl fmt::Display for InvalidSubscription {
@@ -353,6 +426,13 @@ impl fmt::Display for InvalidSubscription {
             ),
             Self::Arp(v) => write!(f, "ARP priority level {v} is not within 1 to 15"),
             Self::Rfsp(v) => write!(f, "RFSP index {v} is not within 1 to 256"),
+            Self::FlowCount(s) => write!(
+                f,
+                "a DNN in slice {s} has more than {FLOWS_MAX} flows, or one of them more than {FILTERS_MAX} filters"
+            ),
+            Self::FlowTwice(s) => {
+                write!(f, "two flows of a DNN in slice {s} have the same name or the same precedence")
+            }
             Self::AreaCount => write!(f, "a subscription has at most {AREAS_MAX} forbidden areas"),
         }
     }
@@ -404,8 +484,16 @@ impl SubscribedSlice {
             if !matches!(d.five_qi.0, 5..=9 | 69 | 70 | 79 | 80 | 128..=254) {
                 return Err(E::FiveQi(d.five_qi));
             }
-            if !(1..=15).contains(&d.arp.priority_level) {
-                return Err(E::Arp(d.arp.priority_level));
+            let arps = d.flows.iter().map(|f| f.arp).chain([d.arp]);
+            if let Some(arp) = arps.into_iter().find(|a| !(1..=15).contains(&a.priority_level)) {
+                return Err(E::Arp(arp.priority_level));
+            }
+            if d.flows.len() > FLOWS_MAX || d.flows.iter().any(|f| f.filters.len() > FILTERS_MAX) {
+                return Err(E::FlowCount(s));
+            }
+            let names = first_repeated(d.flows.iter().map(|f| &f.name));
+            if names.is_some() || first_repeated(d.flows.iter().map(|f| f.precedence)).is_some() {
+                return Err(E::FlowTwice(s));
             }
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use whimbrel_control::policy::FlowPolicy;
 use whimbrel_ids::Dnn;
 
 use super::section::Section;
@@ -18,6 +19,9 @@ pub(crate) struct DataNetwork {
     pub(crate) mtu: u16,
     pub(crate) up_integrity: Protection,
     pub(crate) up_confidentiality: Protection,
+    pub(crate) ethernet: bool,
+    pub(crate) unstructured: bool,
+    pub(crate) flows: Vec<FlowPolicy>,
 }
 
 /// What gNBs are told of protecting the user plane (TS 23.501 §5.10.3).
@@ -113,6 +117,9 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
                 "Ciphering of user packets over the air, likewise. Where only one of the two is said, the other is \
                  preferred.",
             ),
+            ethernet: s.value("ethernet", false, "Ethernet sessions can be had (TS 23.501 §5.6.10.2)."),
+            unstructured: s.value("unstructured", false, "Unstructured sessions can be had (TS 23.501 §5.6.10.3)."),
+            flows: super::flow::read(s),
         };
         judge(s, &network);
         network
@@ -121,7 +128,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
 
 fn judge(s: &mut Section<'_, '_>, network: &DataNetwork) {
     let dnn = &network.dnn;
-    if network.ipv4_pool.is_none() && network.ipv6_pool.is_none() {
+    let addressed = network.ipv4_pool.is_some() || network.ipv6_pool.is_some();
+    if !addressed && !network.ethernet && !network.unstructured {
         let what = format!(
             "the data network `{dnn}` has neither an IPv4 nor an IPv6 pool, so no session can be had"
         );

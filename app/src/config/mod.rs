@@ -6,6 +6,7 @@
 mod amf;
 mod contradictions;
 mod data_network;
+mod flow;
 mod home_network_key;
 mod interfaces;
 mod limits;

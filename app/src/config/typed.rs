@@ -73,6 +73,9 @@ fn data_network(network: &DataNetwork) -> control::DataNetwork {
     control::DataNetwork {
         ipv4: network.ipv4_pool.is_some(),
         ipv6: network.ipv6_pool.is_some(),
+        ethernet: network.ethernet,
+        unstructured: network.unstructured,
+        flows: network.flows.clone(),
         dns_v4: fours(&network.dns),
         dns_v6: sixes(&network.dns),
         p_cscf_v4: fours(&network.p_cscf),

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use tracing::error;
+use whimbrel_control::policy::{FlowGate, FlowPolicy, Gbr, Setup, packet_filter};
 use whimbrel_control::udm::{
     self, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice, Subscribers, UdmError,
 };
 use whimbrel_ids::Supi;
 use whimbrel_security::SqnOffset;
 use whimbrel_store::{
-    self as stored, AuthMethod, Changes, SessionType, Status, Store, StoreError, SubscriberRecord,
+    self as stored, AuthMethod, Changes, FlowSetup, SessionType, Status, Store, StoreError, SubscriberRecord,
 };
 
 /// Subscriptions whose form for the control plane is kept; far more than operators sell.
@@ -103,17 +104,48 @@ fn dnn(d: &stored::DnnConfiguration) -> SubscribedDnn {
         session_types: SessionTypes {
             ipv4: allows([SessionType::Ipv4, SessionType::Ipv4v6]),
             ipv6: allows([SessionType::Ipv6, SessionType::Ipv4v6]),
+            ethernet: allows([SessionType::Ethernet; 2]),
+            unstructured: allows([SessionType::Unstructured; 2]),
         },
         five_qi: d.five_qi,
-        arp: udm::Arp {
-            priority: d.arp.priority_level,
-            may_preempt: d.arp.may_preempt,
-            preemptable: d.arp.preemptable,
-        },
+        arp: arp(d.arp),
         session_ambr: ambr(d.session_ambr),
         static_ipv4: d.ipv4,
         static_ipv6: d.ipv6.map(|p| p.address()),
+        flows: d
+            .flows
+            .iter()
+            .filter_map(|f| flow(f).map_err(|wrong| error!("flow `{}`: {wrong}", f.name)).ok())
+            .collect(),
     }
+}
+
+fn arp(a: stored::Arp) -> udm::Arp {
+    udm::Arp { priority: a.priority_level, may_preempt: a.may_preempt, preemptable: a.preemptable }
+}
+
+/// A flow as the control plane takes it. Errors: what is wrong with it, in words.
+pub(crate) fn flow(f: &stored::SubscribedFlow) -> Result<FlowPolicy, String> {
+    let filter = |text: &String| packet_filter(text).ok_or_else(|| format!("`{text}` is no packet filter"));
+    let policy = FlowPolicy {
+        name: f.name.parse()?,
+        five_qi: f.five_qi,
+        arp: arp(f.arp),
+        gbr: f.guaranteed.map(|g| Gbr { guaranteed: ambr(g), maximum: ambr(f.maximum.unwrap_or(g)) }),
+        precedence: f.precedence,
+        filters: f.filters.iter().map(filter).collect::<Result<_, _>>()?,
+        gate: FlowGate {
+            uplink: matches!(f.gate, stored::FlowGate::Enabled | stored::FlowGate::Uplink),
+            downlink: matches!(f.gate, stored::FlowGate::Enabled | stored::FlowGate::Downlink),
+        },
+        setup: match f.setup {
+            FlowSetup::Always => Setup::Always,
+            FlowSetup::OnRequest => Setup::OnRequest,
+            FlowSetup::ByOperator => Setup::ByOperator,
+        },
+    };
+    policy.check().map_err(|wrong| wrong.to_string())?;
+    Ok(policy)
 }
 
 fn ambr(a: stored::Ambr) -> udm::Ambr {

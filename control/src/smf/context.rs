@@ -6,14 +6,13 @@ use whimbrel_ids::{Dnn, FiveQi, PduSessionId, Qfi, SNssai, Seid, Teid};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_nas::sm::Pti;
 use whimbrel_ngap::ie::{
-    self, AllocationAndRetentionPriority, ConfidentialityProtectionIndication, GtpTunnel,
-    IntegrityProtectionIndication, MaximumIntegrityProtectedDataRate, NonDynamic5qiDescriptor,
-    PduSessionAggregateMaximumBitRate, PreEmptionCapability, PreEmptionVulnerability, QosCharacteristics,
-    QosFlowLevelQosParameters, QosFlowSetupRequestItem, SecurityIndication, TransportLayerAddress,
-    UpTransportLayerInformation,
+    self, ConfidentialityProtectionIndication, GtpTunnel, IntegrityProtectionIndication,
+    MaximumIntegrityProtectedDataRate, PduSessionAggregateMaximumBitRate, QosFlowSetupRequestItem,
+    SecurityIndication, TransportLayerAddress, UpTransportLayerInformation,
 };
 use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
 
+use super::qos::{QosFlow, level_qos};
 use crate::amf::bits;
 use crate::config::{UpProtection, UpSecurity};
 use crate::udm::{Ambr, Arp};
@@ -41,6 +40,10 @@ pub struct SmContext {
     pub arp: Arp,
     /// Session AMBR.
     pub ambr: Ambr,
+    /// QoS flows beside the default one, as phone, gNB and UPF have them.
+    pub flows: Vec<QosFlow>,
+    /// Packet filters that the phone can hold (TS 24.501 §9.11.4.9).
+    pub filters_max: u16,
     /// Our name of it towards the UPF.
     pub cp_seid: Seid,
     /// The UPF's session; none before N4 was set up.
@@ -106,7 +109,9 @@ impl SmContext {
         up_security: Option<UpSecurity>,
     ) -> Option<PduSessionResourceSetupRequestTransfer> {
         let n3 = self.n3?;
-        let flow = QosFlowSetupRequestItem::new(DEFAULT_QFI, self.qos());
+        let mut flows =
+            vec![QosFlowSetupRequestItem::new(DEFAULT_QFI, level_qos(self.five_qi, self.arp, None))];
+        flows.extend(self.flows.iter().map(|f| QosFlowSetupRequestItem::new(f.qfi, f.level_qos())));
         let session_type = match self.session_type {
             PduSessionType::Ipv4 => ie::PduSessionType::Ipv4,
             PduSessionType::Ipv6 => ie::PduSessionType::Ipv6,
@@ -114,7 +119,7 @@ impl SmContext {
             PduSessionType::Ethernet => ie::PduSessionType::Ethernet,
             PduSessionType::Unstructured => ie::PduSessionType::Unstructured,
         };
-        let mut transfer = PduSessionResourceSetupRequestTransfer::new(tunnel(n3), session_type, vec![flow]);
+        let mut transfer = PduSessionResourceSetupRequestTransfer::new(tunnel(n3), session_type, flows);
         transfer.pdu_session_aggregate_maximum_bit_rate =
             Some(PduSessionAggregateMaximumBitRate::new(bits(self.ambr.dl_kbps), bits(self.ambr.ul_kbps)));
         transfer.security_indication = up_security.map(|s| self.security_indication(s));
@@ -142,24 +147,6 @@ impl SmContext {
         indication.maximum_integrity_protected_data_rate_ul =
             (s.integrity != UpProtection::NotNeeded).then_some(rate);
         indication
-    }
-
-    fn qos(&self) -> QosFlowLevelQosParameters {
-        let arp = AllocationAndRetentionPriority::new(
-            self.arp.priority,
-            if self.arp.may_preempt {
-                PreEmptionCapability::MayTriggerPreEmption
-            } else {
-                PreEmptionCapability::ShallNotTriggerPreEmption
-            },
-            if self.arp.preemptable {
-                PreEmptionVulnerability::PreEmptable
-            } else {
-                PreEmptionVulnerability::NotPreEmptable
-            },
-        );
-        let characteristics = QosCharacteristics::NonDynamic5qi(NonDynamic5qiDescriptor::new(self.five_qi));
-        QosFlowLevelQosParameters::new(characteristics, arp)
     }
 }
 

@@ -2,17 +2,18 @@
 
 use whimbrel_ids::{Dnn, PduSessionId, SNssai};
 use whimbrel_nas::ie::{
-    AlwaysOn, FilterComponent, FilterDirection, GprsTimer3, IntegrityDataRate, PacketFilter, PduAddress,
-    PduAddressKind, PduSessionType, QosFlowDescription, QosFlowDescriptions, QosRule, QosRules, RuleBinding,
-    RuleOperation, SessionAmbr, SmCause, SscMode,
+    AlwaysOn, GprsTimer3, IntegrityDataRate, PduAddress, PduAddressKind, PduSessionType, QosFlowDescriptions,
+    QosRules, SessionAmbr, SmCause, SscMode,
 };
 use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, EstablishmentRequest, Pti};
 
-use super::context::{DEFAULT_QFI, SmContext, UpState};
+use super::context::{SmContext, UpState};
+use super::qos::initial_flows;
 use super::up_connection::{Answer, gnb_answer, lead};
-use super::{n4, pco, release, release_locally, send, status};
+use super::{families, n4, pco, release, release_locally, send, status};
 use crate::amf;
 use crate::event::{Event, SessionChange};
+use crate::policy::merged;
 use crate::procedure::End;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
@@ -108,6 +109,9 @@ fn undo(ue: Ue, psi: PduSessionId, refusal: Refusal) -> End {
     End::Interrupted(Interrupt::Superseded(Procedure::PduSessionReleaseByNetwork))
 }
 
+/// Packet filters that a phone can hold which does not say how many (TS 24.501 §6.4.1.2).
+const FILTERS_OF_ANY_PHONE: u16 = 16;
+
 /// What a session is granted.
 struct Terms {
     session: SmContext,
@@ -128,23 +132,29 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     if let Some(mode @ (SscMode::Two | SscMode::Three)) = request.ssc_mode {
         return Err(Refusal::SscMode(mode as u8));
     }
+    let types = subscribed.session_types;
     let allowed = SessionTypes {
-        ipv4: network.ipv4 && subscribed.session_types.ipv4,
-        ipv6: network.ipv6 && subscribed.session_types.ipv6,
+        ipv4: network.ipv4 && types.ipv4,
+        ipv6: network.ipv6 && types.ipv6,
+        ethernet: network.ethernet && types.ethernet,
+        unstructured: network.unstructured && types.unstructured,
     };
     let (session_type, narrowed) = choose_type(request.pdu_session_type, allowed)?;
+    let filters_max = request.max_packet_filters.map_or(FILTERS_OF_ANY_PHONE, |m| m.value());
     let interface_id = suggested(request).unwrap_or_else(|| interface_id(ue.random()));
     let session = SmContext {
         psi: data.psi,
         s_nssai: data.s_nssai,
         dnn: data.dnn.clone(),
         session_type,
-        ipv4: subscribed.static_ipv4.filter(|_| session_type != PduSessionType::Ipv6),
-        ipv6: subscribed.static_ipv6.filter(|_| session_type != PduSessionType::Ipv4),
+        ipv4: subscribed.static_ipv4.filter(|_| families(session_type).0),
+        ipv6: subscribed.static_ipv6.filter(|_| families(session_type).1),
         interface_id,
         five_qi: subscribed.five_qi,
         arp: subscribed.arp,
         ambr: subscribed.session_ambr,
+        flows: initial_flows(merged(&network.flows, &subscribed.flows), session_type, filters_max),
+        filters_max,
         cp_seid: ue.with(|p| p.id.seid(data.psi.value(), p.clock as u16)),
         up_seid: None,
         n3: None,
@@ -178,29 +188,32 @@ fn interface_id(random: [u8; 16]) -> [u8; 8] {
     id
 }
 
-/// TS 24.501 §6.4.1.3: IPv4v6 is narrowed to what there is, with the cause that tells the phone not to ask for the other.
+/// TS 24.501 §6.4.1.3: IPv4v6 is narrowed to what there is, with the cause that tells the phone not to ask for the other. A
+/// phone that leaves the type open gets what the data network is (TS 23.502 §4.3.2.2.1 step 4).
 fn choose_type(
     asked: Option<PduSessionType>,
     allowed: SessionTypes,
 ) -> Result<(PduSessionType, Option<SmCause>), Refusal> {
-    let SessionTypes { ipv4, ipv6 } = allowed;
-    let refused = Refusal::SessionType { ipv4, ipv6 };
-    match (asked.unwrap_or(PduSessionType::Ipv4v6), ipv4, ipv6) {
-        (PduSessionType::Ethernet | PduSessionType::Unstructured, _, _) => {
-            Err(Refusal::UnsupportedSessionType)
+    let SessionTypes { ipv4, ipv6, ethernet, unstructured } = allowed;
+    let wanted = asked.unwrap_or(match allowed {
+        SessionTypes { ipv4: false, ipv6: false, ethernet: true, .. } => PduSessionType::Ethernet,
+        SessionTypes { ipv4: false, ipv6: false, unstructured: true, .. } => PduSessionType::Unstructured,
+        _ => PduSessionType::Ipv4v6,
+    });
+    let told = |cause| asked.map(|_| cause);
+    match wanted {
+        PduSessionType::Ipv4v6 if ipv4 && ipv6 => Ok((wanted, None)),
+        PduSessionType::Ipv4v6 if ipv4 => {
+            Ok((PduSessionType::Ipv4, told(SmCause::PduSessionTypeIpv4OnlyAllowed)))
         }
-        (PduSessionType::Ipv4v6, true, true) => Ok((PduSessionType::Ipv4v6, None)),
-        (PduSessionType::Ipv4v6, true, false) => {
-            let cause = asked.map(|_| SmCause::PduSessionTypeIpv4OnlyAllowed);
-            Ok((PduSessionType::Ipv4, cause))
+        PduSessionType::Ipv4v6 if ipv6 => {
+            Ok((PduSessionType::Ipv6, told(SmCause::PduSessionTypeIpv6OnlyAllowed)))
         }
-        (PduSessionType::Ipv4v6, false, true) => {
-            let cause = asked.map(|_| SmCause::PduSessionTypeIpv6OnlyAllowed);
-            Ok((PduSessionType::Ipv6, cause))
-        }
-        (PduSessionType::Ipv4, true, _) => Ok((PduSessionType::Ipv4, None)),
-        (PduSessionType::Ipv6, _, true) => Ok((PduSessionType::Ipv6, None)),
-        _ => Err(refused),
+        PduSessionType::Ipv4 if ipv4 => Ok((wanted, None)),
+        PduSessionType::Ipv6 if ipv6 => Ok((wanted, None)),
+        PduSessionType::Ethernet if ethernet => Ok((wanted, None)),
+        PduSessionType::Unstructured if unstructured => Ok((wanted, None)),
+        _ => Err(Refusal::SessionType(allowed)),
     }
 }
 
@@ -216,18 +229,18 @@ fn accept(
     ue.with(|p| {
         let session = p.sessions.get(&psi).ok_or(Refusal::Protocol("the session ended"))?;
         let network = config.smf.data_networks.get(&session.dnn);
-        let rules = default_rule().ok_or(Refusal::Protocol("QoS rule"))?;
+        let (rules, descriptions) = session.authorised();
+        let rules = QosRules::new(&rules).ok_or(Refusal::Protocol("QoS rules"))?;
         let ambr = SessionAmbr {
             downlink: whimbrel_nas::ie::BitRate::from_kbps(session.ambr.dl_kbps),
             uplink: whimbrel_nas::ie::BitRate::from_kbps(session.ambr.ul_kbps),
         };
         let mut m = EstablishmentAccept::new(session.session_type, SscMode::One, rules, ambr);
         m.cause = narrowed;
-        m.pdu_address = Some(address(session));
+        m.pdu_address = address(session);
         m.s_nssai = Some(session.s_nssai.into());
         m.always_on = request.always_on_requested.map(|_| AlwaysOn { on: false });
-        m.qos_flow_descriptions =
-            QosFlowDescriptions::new(&[QosFlowDescription::non_gbr(DEFAULT_QFI, session.five_qi)]);
+        m.qos_flow_descriptions = QosFlowDescriptions::new(&descriptions);
         m.extended_pco =
             network.and_then(|n| pco::answer(request.extended_pco.as_ref(), n, session.session_type));
         m.dnn = Some(session.dnn.clone());
@@ -235,32 +248,17 @@ fn accept(
     })
 }
 
-/// The default QoS rule: everything, both ways, by the default flow (TS 23.501 §5.7.1.4).
-fn default_rule() -> Option<QosRules> {
-    let all = PacketFilter {
-        id: 1,
-        direction: FilterDirection::Bidirectional,
-        components: vec![FilterComponent::MatchAll],
-    };
-    let rule = QosRule {
-        id: 1,
-        operation: RuleOperation::Create(vec![all]),
-        default: true,
-        // The lowest precedence there is: any other rule comes first.
-        binding: Some(RuleBinding { precedence: 255, segregation: false, qfi: DEFAULT_QFI }),
-    };
-    QosRules::new(&[rule])
-}
-
-fn address(session: &SmContext) -> PduAddress {
+/// `None` in a session that is not of IP.
+fn address(session: &SmContext) -> Option<PduAddress> {
     let ipv4 = session.ipv4.unwrap_or(std::net::Ipv4Addr::UNSPECIFIED);
     let interface_id = session.interface_id;
     let kind = match session.session_type {
         PduSessionType::Ipv6 => PduAddressKind::Ipv6 { interface_id },
         PduSessionType::Ipv4v6 => PduAddressKind::Ipv4v6 { ipv4, interface_id },
-        _ => PduAddressKind::Ipv4(ipv4),
+        PduSessionType::Ipv4 => PduAddressKind::Ipv4(ipv4),
+        PduSessionType::Ethernet | PduSessionType::Unstructured => return None,
     };
-    PduAddress { kind, smf_link_local: None }
+    Some(PduAddress { kind, smf_link_local: None })
 }
 
 /// TS 24.501 §6.4.1.4: PDU SESSION ESTABLISHMENT REJECT.
@@ -317,13 +315,13 @@ mod tests {
 
     #[test] // TS 24.501 §6.4.1.3: the cause tells a phone that asked for both not to ask for the other
     fn both_families_are_narrowed_to_what_there_is() {
-        let allowed = |ipv4, ipv6| SessionTypes { ipv4, ipv6 };
+        let allowed = |ipv4, ipv6| SessionTypes { ipv4, ipv6, ..SessionTypes::NONE };
         let both = Some(PduSessionType::Ipv4v6);
         assert_eq!(choose_type(both, allowed(true, true)), Ok((PduSessionType::Ipv4v6, None)));
         let only = Some(SmCause::PduSessionTypeIpv6OnlyAllowed);
         assert_eq!(choose_type(both, allowed(false, true)), Ok((PduSessionType::Ipv6, only)));
         assert_eq!(choose_type(None, allowed(true, false)), Ok((PduSessionType::Ipv4, None)));
-        let refused = Err(Refusal::SessionType { ipv4: true, ipv6: false });
+        let refused = Err(Refusal::SessionType(allowed(true, false)));
         assert_eq!(choose_type(Some(PduSessionType::Ipv6), allowed(true, false)), refused);
     }
 }

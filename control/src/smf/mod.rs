@@ -9,11 +9,13 @@ mod handover;
 mod n4;
 mod path_switch;
 mod pco;
+mod qos;
 mod release;
+mod rules;
 mod up_connection;
 
 use whimbrel_ids::{PduSessionId, SNssai};
-use whimbrel_nas::ie::SmCause;
+use whimbrel_nas::ie::{PduSessionType, SmCause};
 use whimbrel_nas::sm;
 use whimbrel_ngap::ie::PduSessionResourceItem;
 
@@ -24,6 +26,7 @@ use crate::shard::{Lane, Ue};
 
 pub use context::{SmContext, Tunnel, UpState};
 pub use n4::{deletion, deletion_of_orphan, no_such_session};
+pub use qos::{FlowRule, QosFlow};
 
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
 pub(crate) use handover::{
@@ -150,6 +153,16 @@ pub(crate) fn keep_only(ue: Ue, keep: impl Fn(PduSessionId) -> bool) {
     let gone: Vec<_> = ue.with(|p| p.sessions.keys().copied().filter(|&psi| !keep(psi)).collect());
     for psi in gone {
         release_locally(ue, psi);
+    }
+}
+
+/// Which addresses a session has: IPv4, IPv6 (TS 23.501 §5.6.10).
+fn families(session_type: PduSessionType) -> (bool, bool) {
+    match session_type {
+        PduSessionType::Ipv4 => (true, false),
+        PduSessionType::Ipv6 => (false, true),
+        PduSessionType::Ipv4v6 => (true, true),
+        PduSessionType::Ethernet | PduSessionType::Unstructured => (false, false),
     }
 }
 

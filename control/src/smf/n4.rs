@@ -4,48 +4,36 @@ use std::net::IpAddr;
 
 use whimbrel_ids::{PduSessionId, Seid};
 use whimbrel_pfcp::ie::{
-    ApplyAction, BitRate, Cause, Choice, DestinationInterface, FSeid, FTeid, FarId, MeasurementMethod,
-    NetworkInstance, OuterHeaderCreation, OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId,
-    ReportingTriggers, SessionModificationFlags, SourceInterface, UeIpAddress, UrrId,
+    ApplyAction, Cause, Choice, DestinationInterface, FTeid, FarId, OuterHeaderCreation,
+    OuterHeaderRemovalDescription, PdrId, Precedence, SessionModificationFlags, SourceInterface,
 };
 use whimbrel_pfcp::msg::{
-    SessionDeletionRequest, SessionEstablishmentRequest, SessionEstablishmentResponse,
-    SessionModificationRequest, SessionModificationResponse, SessionReportResponse,
+    SessionDeletionRequest, SessionEstablishmentResponse, SessionModificationRequest,
+    SessionModificationResponse, SessionReportResponse,
 };
 use whimbrel_pfcp::rule::{
-    CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi, RemoveFar, RemovePdr, UpdateFar,
+    CreateFar, CreatePdr, ForwardingParameters, Pdi, RemoveFar, RemovePdr, UpdateFar,
     UpdateForwardingParameters, UsageReport,
 };
 use whimbrel_pfcp::{Frame, Message};
 
-use super::context::{DEFAULT_QFI, SmContext, Tunnel};
+use super::context::Tunnel;
+use super::rules::{self, DOWNLINK_FAR};
 use crate::amf;
 use crate::envelope::{Effect, OutputId};
 use crate::event::SessionChange;
 use crate::input::Input;
+use crate::policy::DEFAULT_PRECEDENCE;
 use crate::procedure::End;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Ue};
 use crate::udm::SubscribedDnn;
 
-/// Uplink: from the gNB's tunnel to the data network.
-const UPLINK_PDR: PdrId = PdrId(1);
-/// Downlink: from the data network to the gNB's tunnel.
-const DOWNLINK_PDR: PdrId = PdrId(2);
-const UPLINK_FAR: FarId = FarId(1);
-const DOWNLINK_FAR: FarId = FarId(2);
-/// The session's AMBR.
-const SESSION_QER: QerId = QerId(1);
-/// The session's volume.
-const SESSION_URR: UrrId = UrrId(1);
-/// Both rules match all of the session: later, finer rules come before them.
-const LOWEST: Precedence = Precedence(255);
-
 /// N4 session establishment (TS 23.502 §4.4.1.2): the UPF gives the tunnel and the addresses.
 pub(super) async fn establish(ue: Ue, psi: PduSessionId, subscribed: SubscribedDnn) -> Result<(), End> {
     let config = ue.config();
     let request =
-        ue.with(|p| p.sessions.get(&psi).map(|s| establishment_request(s, &subscribed, config.smf.node_id)));
+        ue.with(|p| p.sessions.get(&psi).map(|s| rules::establishment(s, &subscribed, config.smf.node_id)));
     let request = request.ok_or(Refusal::Protocol("the session ended"))?;
     match ask(ue, Some(Seid(0)), request.into()).await? {
         Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
@@ -54,62 +42,6 @@ pub(super) async fn establish(ue: Ue, psi: PduSessionId, subscribed: SubscribedD
         Message::SessionEstablishmentResponse(m) => Err(refused(ue, psi, m.cause).into()),
         _ => Err(Refusal::Upf(None).into()),
     }
-}
-
-fn establishment_request(
-    session: &SmContext,
-    subscribed: &SubscribedDnn,
-    node: IpAddr,
-) -> SessionEstablishmentRequest {
-    use whimbrel_nas::ie::PduSessionType;
-    let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(session.cp_seid, node));
-    let (v4, v6) = match session.session_type {
-        PduSessionType::Ipv4 => (true, false),
-        PduSessionType::Ipv6 => (false, true),
-        _ => (true, true),
-    };
-    request.pdn_type = Some(match (v4, v6) {
-        (true, false) => PdnType::Ipv4,
-        (false, true) => PdnType::Ipv6,
-        _ => PdnType::Ipv4v6,
-    });
-    request.apn_dnn = Some(session.dnn.clone());
-    request.s_nssai = Some(session.s_nssai);
-    let network = NetworkInstance::new(session.dnn.as_str());
-    let address = UeIpAddress {
-        destination: true,
-        ipv4: v4.then(|| subscribed.static_ipv4.map_or(Choice::Choose, Choice::Given)),
-        ipv6: v6.then(|| subscribed.static_ipv6.map_or(Choice::Choose, Choice::Given)),
-        ipv6_prefix_delegation_bits: None,
-        ipv6_prefix_length: None,
-    };
-
-    let mut uplink = Pdi::from(SourceInterface::Access);
-    uplink.f_teid = Some(FTeid::Choose { ipv4: true, ipv6: true, choose_id: None });
-    let mut uplink = CreatePdr::new(UPLINK_PDR, LOWEST, uplink, UPLINK_FAR);
-    uplink.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIp.into());
-    let mut downlink = Pdi::from(SourceInterface::Core);
-    downlink.network_instance.clone_from(&network);
-    downlink.ue_ip_addresses = vec![address];
-    let mut downlink = CreatePdr::new(DOWNLINK_PDR, LOWEST, downlink, DOWNLINK_FAR);
-    for pdr in [&mut uplink, &mut downlink] {
-        pdr.qer_ids = vec![SESSION_QER];
-        pdr.urr_ids = vec![SESSION_URR];
-    }
-    request.create_pdrs = vec![uplink, downlink];
-
-    let mut to_network = ForwardingParameters::to(DestinationInterface::Core);
-    to_network.network_instance = network;
-    // Nobody is there yet to send to: what comes early waits.
-    request.create_fars =
-        vec![CreateFar::forward(UPLINK_FAR, to_network), CreateFar::action(DOWNLINK_FAR, ApplyAction::BUFF)];
-    let mut qer = CreateQer::new(SESSION_QER);
-    qer.mbr = Some(BitRate { ul_kbps: session.ambr.ul_kbps, dl_kbps: session.ambr.dl_kbps });
-    qer.qfi = Some(DEFAULT_QFI);
-    request.create_qers = vec![qer];
-    request.create_urrs =
-        vec![CreateUrr::new(SESSION_URR, MeasurementMethod::VOLUM, ReportingTriggers::default())];
-    request
 }
 
 /// Keeps what the UPF chose.
@@ -132,13 +64,8 @@ fn established(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> R
         let Some(s) = p.sessions.get_mut(&psi) else { return false };
         // The UPF tells what it chose; a subscriber's static address it was told.
         (s.up_seid, s.n3, s.ipv4, s.ipv6) = (seid, tunnel, v4.or(s.ipv4), v6.or(s.ipv6));
-        use whimbrel_nas::ie::PduSessionType;
-        let addressed = match s.session_type {
-            PduSessionType::Ipv4 => s.ipv4.is_some(),
-            PduSessionType::Ipv6 => s.ipv6.is_some(),
-            _ => s.ipv4.is_some() && s.ipv6.is_some(),
-        };
-        seid.is_some() && tunnel.is_some() && addressed
+        let (v4, v6) = super::families(s.session_type);
+        seid.is_some() && tunnel.is_some() && (!v4 || s.ipv4.is_some()) && (!v6 || s.ipv6.is_some())
     });
     if complete { Ok(()) } else { Err(Refusal::Upf(Some(Cause::MandatoryIeMissing as u8)).into()) }
 }
@@ -167,9 +94,18 @@ pub(super) enum Downlink {
 
 /// N4 session modification (TS 23.502 §4.4.1.3).
 pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Result<(), End> {
+    change(ue, psi, modification(downlink)).await
+}
+
+/// Changes a session's rules at the UPF.
+pub(super) async fn change(
+    ue: Ue,
+    psi: PduSessionId,
+    request: SessionModificationRequest,
+) -> Result<(), End> {
     let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid));
     let seid = seid.ok_or(Refusal::Protocol("the session ended"))?;
-    let answer = ask(ue, Some(seid), modification(downlink).into()).await?;
+    let answer = ask(ue, Some(seid), request.into()).await?;
     modified(ue, psi, answer)?;
     Ok(())
 }
@@ -211,7 +147,7 @@ pub(super) fn forwarding(targets: &[Tunnel]) -> SessionModificationRequest {
     for ((pdr, far), target) in forwarding_rules().zip(targets) {
         let mut detect = Pdi::from(SourceInterface::Access);
         detect.f_teid = Some(FTeid::Choose { ipv4: true, ipv6: true, choose_id: None });
-        let mut create = CreatePdr::new(pdr, LOWEST, detect, far);
+        let mut create = CreatePdr::new(pdr, Precedence(DEFAULT_PRECEDENCE.into()), detect, far);
         create.outer_header_removal = Some(OuterHeaderRemovalDescription::GtpuUdpIp.into());
         request.create_pdrs.push(create);
         let mut parameters = ForwardingParameters::to(DestinationInterface::Access);

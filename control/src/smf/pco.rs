@@ -13,11 +13,7 @@ pub(super) fn answer(
     network: &DataNetwork,
     session_type: PduSessionType,
 ) -> Option<ExtendedPco> {
-    let (v4, v6) = match session_type {
-        PduSessionType::Ipv4 => (true, false),
-        PduSessionType::Ipv6 => (false, true),
-        _ => (true, true),
-    };
+    let (v4, v6) = super::families(session_type);
     let mut told: Vec<u16> = Vec::new();
     let mut out: Vec<Container> = Vec::new();
     for container in asked?.containers(PcoDirection::FromUe) {

@@ -16,6 +16,8 @@ use whimbrel_security::{
     Rand, SqnOffset,
 };
 
+use crate::policy::FlowPolicy;
+
 pub use directory::{Directory, Outcome};
 
 /// A service operation asked of the UDM.
@@ -224,6 +226,8 @@ pub struct SubscribedDnn {
     pub static_ipv4: Option<Ipv4Addr>,
     /// The /64 prefix that the subscriber always gets.
     pub static_ipv6: Option<Ipv6Addr>,
+    /// QoS flows on top of those of the data network.
+    pub flows: Vec<FlowPolicy>,
 }
 
 /// PDU session types (TS 24.501 §9.11.4.11) that a subscription allows.
@@ -233,6 +237,31 @@ pub struct SessionTypes {
     pub ipv4: bool,
     /// IPv6.
     pub ipv6: bool,
+    /// Ethernet.
+    pub ethernet: bool,
+    /// Unstructured.
+    pub unstructured: bool,
+}
+
+impl SessionTypes {
+    /// None at all.
+    pub const NONE: Self = Self { ipv4: false, ipv6: false, ethernet: false, unstructured: false };
+    /// IPv4, IPv6, and both in one.
+    pub const IP: Self = Self { ipv4: true, ipv6: true, ..Self::NONE };
+}
+
+impl fmt::Display for SessionTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = [
+            (self.ipv4, "IPv4"),
+            (self.ipv6, "IPv6"),
+            (self.ethernet, "Ethernet"),
+            (self.unstructured, "unstructured"),
+        ];
+        let mut names = all.iter().filter(|(allowed, _)| *allowed).map(|(_, name)| *name);
+        f.write_str(names.next().unwrap_or("none"))?;
+        names.try_for_each(|name| write!(f, ", {name}"))
+    }
 }
 
 /// Allocation and retention priority (TS 23.501 §5.7.2.2).

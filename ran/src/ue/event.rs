@@ -5,7 +5,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 use whimbrel_ids::{Dnn, GlobalGnbId, Instant, PduSessionId, Qfi, SNssai};
-use whimbrel_nas::ie::{MmCause, PduSessionType, RegistrationKind, SmCause};
+use whimbrel_nas::ie::{MmCause, PduSessionType, QosFlowDescription, QosRule, RegistrationKind, SmCause};
 use whimbrel_nas::mm::MessageType;
 
 /// A procedure whose time is taken.
@@ -69,6 +69,10 @@ pub struct SessionInfo {
     pub mtu: Option<u16>,
     /// The flow of the default QoS rule.
     pub qfi: Option<Qfi>,
+    /// The QoS rules, as they stand.
+    pub rules: Vec<QosRule>,
+    /// The descriptions of the QoS flows, as they stand.
+    pub flows: Vec<QosFlowDescription>,
     /// Session AMBR, downlink and uplink, kbit/s.
     pub ambr_kbps: (u64, u64),
     /// The data network.

@@ -434,6 +434,8 @@ fn session_info(id: PduSessionId, m: EstablishmentAccept, qfi: Option<Qfi>) -> S
         p_cscf_ipv6: Vec::new(),
         mtu: None,
         qfi,
+        rules: m.qos_rules.rules().unwrap_or_default(),
+        flows: m.qos_flow_descriptions.and_then(|f| f.flows().ok()).unwrap_or_default(),
         ambr_kbps: (m.session_ambr.downlink.kbps(), m.session_ambr.uplink.kbps()),
         dnn,
         s_nssai,

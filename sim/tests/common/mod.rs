@@ -90,12 +90,13 @@ pub(crate) fn subscription() -> Subscription {
     let dnn = |name: &str, default| SubscribedDnn {
         dnn: name.parse().expect("a DNN"),
         default,
-        session_types: SessionTypes { ipv4: true, ipv6: true },
+        session_types: SessionTypes::IP,
         five_qi: FiveQi(9),
         arp: Arp { priority: 8, may_preempt: false, preemptable: true },
         session_ambr: ambr,
         static_ipv4: None,
         static_ipv6: None,
+        flows: Vec::new(),
     };
     let dnns = vec![dnn("internet", true), dnn("ims", false)];
     let slices = vec![SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns }];

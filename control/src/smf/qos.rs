@@ -1,0 +1,225 @@
+//! The QoS flows of a session: what the SMF keeps of them, and how phone and gNB are told (TS 23.501 §5.7.1, TS 24.501
+//! §9.11.4.12, §9.11.4.13, TS 38.413 §9.3.1.12).
+
+use whimbrel_ids::{FiveQi, Qfi};
+use whimbrel_nas::ie::{
+    BitRate, FlowOperation, FlowParameter, PacketFilter, PduSessionType, QosFlowDescription, QosRule,
+    RuleBinding, RuleOperation,
+};
+use whimbrel_ngap::ie::{
+    AllocationAndRetentionPriority, GbrQosInformation, NonDynamic5qiDescriptor, NotificationControl,
+    PreEmptionCapability, PreEmptionVulnerability, QosCharacteristics, QosFlowLevelQosParameters,
+};
+
+use super::context::{DEFAULT_QFI, SmContext};
+use crate::amf::bits;
+use crate::filter;
+use crate::policy::{DEFAULT_PRECEDENCE, FlowGate, FlowName, FlowPolicy, Gbr, Setup};
+use crate::udm::Arp;
+
+/// A QoS flow beside the default one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QosFlow {
+    /// Its identifier.
+    pub qfi: Qfi,
+    /// The policy that it comes from.
+    pub name: FlowName,
+    /// 5QI.
+    pub five_qi: FiveQi,
+    /// Allocation and retention priority.
+    pub arp: Arp,
+    /// The rates of a GBR flow.
+    pub gbr: Option<Gbr>,
+    /// Which directions pass.
+    pub gate: FlowGate,
+    /// Its QoS rules.
+    pub rules: Vec<FlowRule>,
+    /// The phone asked for it, and may change it.
+    pub of_phone: bool,
+    /// The gNB keeps its guarantee, as far as it said (TS 23.501 §5.7.2.4).
+    pub fulfilled: bool,
+}
+
+/// A QoS rule of a flow (TS 23.501 §5.7.1.4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowRule {
+    /// Its identifier, 1 to 255.
+    pub id: u8,
+    /// The lowest is tried first.
+    pub precedence: u8,
+    /// Which packets it takes.
+    pub filters: Vec<PacketFilter>,
+}
+
+/// The default rule's identifier.
+pub(super) const DEFAULT_RULE: u8 = 1;
+
+/// A 5QI with its priority and rates as the gNB is told.
+pub(super) fn level_qos(five_qi: FiveQi, arp: Arp, gbr: Option<Gbr>) -> QosFlowLevelQosParameters {
+    let arp = AllocationAndRetentionPriority::new(
+        arp.priority,
+        if arp.may_preempt {
+            PreEmptionCapability::MayTriggerPreEmption
+        } else {
+            PreEmptionCapability::ShallNotTriggerPreEmption
+        },
+        if arp.preemptable {
+            PreEmptionVulnerability::PreEmptable
+        } else {
+            PreEmptionVulnerability::NotPreEmptable
+        },
+    );
+    let characteristics = QosCharacteristics::NonDynamic5qi(NonDynamic5qiDescriptor::new(five_qi));
+    let mut parameters = QosFlowLevelQosParameters::new(characteristics, arp);
+    parameters.gbr_qos_information = gbr.map(|Gbr { guaranteed, maximum }| {
+        let mut gbr = GbrQosInformation::new(
+            bits(maximum.dl_kbps),
+            bits(maximum.ul_kbps),
+            bits(guaranteed.dl_kbps),
+            bits(guaranteed.ul_kbps),
+        );
+        // A gNB that cannot keep it says so instead of giving it up at once (TS 23.501 §5.7.2.4).
+        gbr.notification_control = Some(NotificationControl::NotificationRequested);
+        gbr
+    });
+    parameters
+}
+
+impl QosFlow {
+    /// What the gNB is told of it.
+    pub(super) fn level_qos(&self) -> QosFlowLevelQosParameters {
+        level_qos(self.five_qi, self.arp, self.gbr)
+    }
+
+    /// Its description for the phone.
+    pub(super) fn description(&self, operation: FlowOperation) -> QosFlowDescription {
+        let mut parameters = vec![FlowParameter::FiveQi(self.five_qi)];
+        if let Some(Gbr { guaranteed, maximum }) = self.gbr {
+            parameters.extend([
+                FlowParameter::GfbrUplink(BitRate::from_kbps(guaranteed.ul_kbps)),
+                FlowParameter::GfbrDownlink(BitRate::from_kbps(guaranteed.dl_kbps)),
+                FlowParameter::MfbrUplink(BitRate::from_kbps(maximum.ul_kbps)),
+                FlowParameter::MfbrDownlink(BitRate::from_kbps(maximum.dl_kbps)),
+            ]);
+        }
+        if operation == FlowOperation::Delete {
+            parameters.clear();
+        }
+        QosFlowDescription { qfi: self.qfi, operation, e_bit: operation != FlowOperation::Delete, parameters }
+    }
+}
+
+impl FlowRule {
+    /// The rule for the phone, with what is done to it.
+    pub(super) fn rule(&self, qfi: Qfi, operation: RuleOperation) -> QosRule {
+        let binding = RuleBinding { precedence: self.precedence, segregation: false, qfi };
+        let binding = (operation != RuleOperation::Delete).then_some(binding);
+        QosRule { id: self.id, operation, default: false, binding }
+    }
+}
+
+/// The default QoS rule: everything, both ways, by the default flow (TS 23.501 §5.7.1.4).
+pub(super) fn default_rule() -> QosRule {
+    QosRule::match_all(DEFAULT_RULE, DEFAULT_PRECEDENCE, DEFAULT_QFI)
+}
+
+impl SmContext {
+    /// The flow of this identifier, if it is none but the default one.
+    pub fn flow(&self, qfi: Qfi) -> Option<&QosFlow> {
+        self.flows.iter().find(|f| f.qfi == qfi)
+    }
+
+    /// All rules and flows of the session, as a phone is told first.
+    pub(super) fn authorised(&self) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
+        let mut rules = vec![default_rule()];
+        let mut descriptions = vec![QosFlowDescription::non_gbr(DEFAULT_QFI, self.five_qi)];
+        for flow in &self.flows {
+            descriptions.push(flow.description(FlowOperation::Create));
+            rules.extend(
+                flow.rules.iter().map(|r| r.rule(flow.qfi, RuleOperation::Create(r.filters.clone()))),
+            );
+        }
+        (rules, descriptions)
+    }
+}
+
+/// Where the next flow and rule of a session find their names.
+pub(super) struct Numbering<'a> {
+    flows: &'a [QosFlow],
+}
+
+impl<'a> Numbering<'a> {
+    pub(super) fn new(flows: &'a [QosFlow]) -> Self {
+        Self { flows }
+    }
+
+    /// A flow identifier that nobody has.
+    pub(super) fn qfi(&self) -> Option<Qfi> {
+        let free = |q: &Qfi| *q != DEFAULT_QFI && self.flows.iter().all(|f| f.qfi != *q);
+        (1..64).filter_map(Qfi::new).find(free)
+    }
+
+    /// A rule identifier that nobody has.
+    pub(super) fn rule(&self) -> Option<u8> {
+        let taken = |id: u8| self.flows.iter().flat_map(|f| &f.rules).any(|r| r.id == id);
+        (DEFAULT_RULE + 1..=u8::MAX).find(|id| !taken(*id))
+    }
+
+    /// Whether no rule has this precedence.
+    pub(super) fn precedence_is_free(&self, precedence: u8) -> bool {
+        precedence != DEFAULT_PRECEDENCE
+            && self.flows.iter().flat_map(|f| &f.rules).all(|r| r.precedence != precedence)
+    }
+
+    /// Packet filters in use, the default rule's among them.
+    pub(super) fn filters(&self) -> usize {
+        1 + self.flows.iter().flat_map(|f| &f.rules).map(|r| r.filters.len()).sum::<usize>()
+    }
+}
+
+/// Gives packet filters their identifiers within a rule.
+pub(super) fn numbered(filters: impl IntoIterator<Item = PacketFilter>) -> Vec<PacketFilter> {
+    filters.into_iter().zip(0..16).map(|(f, id)| PacketFilter { id, ..f }).collect()
+}
+
+/// The flow that a policy makes in a session beside `flows`. `None` where none of its filters suits the session, it has no
+/// room among the phone's packet filters, or its precedence is taken.
+pub(super) fn flow_of(
+    policy: &FlowPolicy,
+    flows: &[QosFlow],
+    session_type: PduSessionType,
+    filters_max: u16,
+) -> Option<QosFlow> {
+    let suiting = policy.filters.iter().filter(|f| filter::suits(f, session_type)).cloned();
+    let filters = numbered(suiting);
+    let numbers = Numbering::new(flows);
+    let room = numbers.filters() + filters.len() <= usize::from(filters_max);
+    if filters.is_empty() || !room || !numbers.precedence_is_free(policy.precedence) {
+        return None;
+    }
+    let rule = FlowRule { id: numbers.rule()?, precedence: policy.precedence, filters };
+    Some(QosFlow {
+        qfi: numbers.qfi()?,
+        name: policy.name,
+        five_qi: policy.five_qi,
+        arp: policy.arp,
+        gbr: policy.gbr,
+        gate: policy.gate,
+        rules: vec![rule],
+        of_phone: false,
+        fulfilled: true,
+    })
+}
+
+/// The flows with which a session begins.
+pub(super) fn initial_flows<'a>(
+    policies: impl Iterator<Item = &'a FlowPolicy>,
+    session_type: PduSessionType,
+    filters_max: u16,
+) -> Vec<QosFlow> {
+    let mut flows = Vec::new();
+    for policy in policies.filter(|p| p.setup == Setup::Always) {
+        flows.extend(flow_of(policy, &flows, session_type, filters_max));
+    }
+    flows
+}

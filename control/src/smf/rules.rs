@@ -1,0 +1,169 @@
+//! A session's rules at the UPF: TS 29.244 §5.2, TS 23.501 §5.8.2. Each QoS rule is a PDR in each direction, each QoS flow a
+//! QER; flows without guaranteed rates share the QER of the session's AMBR.
+
+use std::net::IpAddr;
+
+use whimbrel_ids::Qfi;
+use whimbrel_nas::ie::{PacketFilter, PduSessionType};
+use whimbrel_pfcp::ie::{
+    ApplyAction, BitRate, Choice, DestinationInterface, FSeid, FTeid, FarId, Gate, GateStatus,
+    MeasurementMethod, NetworkInstance, OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId,
+    ReportingTriggers, SourceInterface, UeIpAddress, UrrId,
+};
+use whimbrel_pfcp::msg::SessionEstablishmentRequest;
+use whimbrel_pfcp::rule::{CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
+
+use super::context::{DEFAULT_QFI, SmContext};
+use super::qos::{DEFAULT_RULE, FlowRule, QosFlow};
+use crate::filter;
+use crate::policy::{DEFAULT_PRECEDENCE, FlowGate};
+use crate::udm::{Ambr, SubscribedDnn};
+
+const UPLINK_FAR: FarId = FarId(1);
+/// Where packets for the phone go.
+pub(super) const DOWNLINK_FAR: FarId = FarId(2);
+/// The session's AMBR.
+const SESSION_QER: QerId = QerId(1);
+/// The session's volume.
+const SESSION_URR: UrrId = UrrId(1);
+
+/// The PDR of a QoS rule in one direction.
+const fn pdr_id(rule: u8, uplink: bool) -> PdrId {
+    PdrId(rule as u16 * 2 - uplink as u16)
+}
+
+/// The QER of a flow; the session's comes before them.
+const fn qer_id(qfi: Qfi) -> QerId {
+    QerId(1 + qfi.value() as u32)
+}
+
+fn rates(ambr: Ambr) -> BitRate {
+    BitRate { ul_kbps: ambr.ul_kbps, dl_kbps: ambr.dl_kbps }
+}
+
+/// The rules of a new session (TS 23.502 §4.4.1.2).
+pub(super) fn establishment(s: &SmContext, dnn: &SubscribedDnn, node: IpAddr) -> SessionEstablishmentRequest {
+    let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(s.cp_seid, node));
+    request.pdn_type = Some(match s.session_type {
+        PduSessionType::Ipv4 => PdnType::Ipv4,
+        PduSessionType::Ipv6 => PdnType::Ipv6,
+        PduSessionType::Ipv4v6 => PdnType::Ipv4v6,
+        PduSessionType::Ethernet => PdnType::Ethernet,
+        PduSessionType::Unstructured => PdnType::NonIp,
+    });
+    request.apn_dnn = Some(s.dnn.clone());
+    request.s_nssai = Some(s.s_nssai);
+
+    // The UPF chooses one tunnel for all of the session's uplink rules.
+    let choose = FTeid::Choose { ipv4: true, ipv6: true, choose_id: Some(CHOOSE_ID) };
+    let address = wanted_address(s, dnn);
+    let pdrs = Pdrs { session: s, f_teid: choose, address };
+    request.create_pdrs = [true, false].iter().map(|&uplink| pdrs.default(uplink)).collect();
+    for (flow, rule) in rules_of(&s.flows) {
+        request.create_pdrs.extend([true, false].iter().filter_map(|&up| pdrs.dedicated(flow, rule, up)));
+    }
+
+    let mut to_network = ForwardingParameters::to(DestinationInterface::Core);
+    to_network.network_instance = NetworkInstance::new(s.dnn.as_str());
+    // Nobody is there yet to send to: what comes early waits.
+    request.create_fars =
+        vec![CreateFar::forward(UPLINK_FAR, to_network), CreateFar::action(DOWNLINK_FAR, ApplyAction::BUFF)];
+    let mut session = CreateQer::new(SESSION_QER);
+    session.mbr = Some(rates(s.ambr));
+    let mut default = CreateQer::new(qer_id(DEFAULT_QFI));
+    default.qfi = Some(DEFAULT_QFI);
+    request.create_qers = vec![session, default];
+    request.create_qers.extend(s.flows.iter().map(create_qer));
+    request.create_urrs =
+        vec![CreateUrr::new(SESSION_URR, MeasurementMethod::VOLUM, ReportingTriggers::default())];
+    request
+}
+
+/// Names the one tunnel that the UPF is to choose for several PDRs (TS 29.244 §8.2.3).
+const CHOOSE_ID: u8 = 1;
+
+/// The phone's address as the UPF is to choose or take it; none in a session that is not of IP.
+fn wanted_address(s: &SmContext, dnn: &SubscribedDnn) -> Option<UeIpAddress> {
+    let (v4, v6) = super::families(s.session_type);
+    (v4 || v6).then(|| UeIpAddress {
+        destination: true,
+        ipv4: v4.then(|| dnn.static_ipv4.map_or(Choice::Choose, Choice::Given)),
+        ipv6: v6.then(|| dnn.static_ipv6.map_or(Choice::Choose, Choice::Given)),
+        ..UeIpAddress::default()
+    })
+}
+
+fn rules_of(flows: &[QosFlow]) -> impl Iterator<Item = (&QosFlow, &FlowRule)> {
+    flows.iter().flat_map(|f| f.rules.iter().map(move |r| (f, r)))
+}
+
+/// Makes PDRs that share a tunnel and an address.
+struct Pdrs<'a> {
+    session: &'a SmContext,
+    f_teid: FTeid,
+    address: Option<UeIpAddress>,
+}
+
+impl Pdrs<'_> {
+    fn pdi(&self, uplink: bool) -> Pdi {
+        let mut pdi;
+        if uplink {
+            pdi = Pdi::from(SourceInterface::Access);
+            pdi.f_teid = Some(self.f_teid);
+        } else {
+            pdi = Pdi::from(SourceInterface::Core);
+            pdi.network_instance = NetworkInstance::new(self.session.dnn.as_str());
+            pdi.ue_ip_addresses = self.address.into_iter().collect();
+        }
+        pdi
+    }
+
+    fn pdr(&self, rule: u8, uplink: bool, precedence: u8, pdi: Pdi, qers: Vec<QerId>) -> CreatePdr {
+        let far = if uplink { UPLINK_FAR } else { DOWNLINK_FAR };
+        let mut pdr = CreatePdr::new(pdr_id(rule, uplink), Precedence(precedence.into()), pdi, far);
+        pdr.outer_header_removal = uplink.then(|| OuterHeaderRemovalDescription::GtpuUdpIp.into());
+        pdr.qer_ids = qers;
+        pdr.urr_ids = vec![SESSION_URR];
+        pdr
+    }
+
+    fn default(&self, uplink: bool) -> CreatePdr {
+        let qers = vec![qer_id(DEFAULT_QFI), SESSION_QER];
+        self.pdr(DEFAULT_RULE, uplink, DEFAULT_PRECEDENCE, self.pdi(uplink), qers)
+    }
+
+    /// `None` where none of the rule's filters is of the direction.
+    fn dedicated(&self, flow: &QosFlow, rule: &FlowRule, uplink: bool) -> Option<CreatePdr> {
+        let filters: Vec<&PacketFilter> = rule.filters.iter().filter(|f| filter::is_of(f, uplink)).collect();
+        if filters.is_empty() {
+            return None;
+        }
+        let mut pdi = self.pdi(uplink);
+        if self.session.session_type == PduSessionType::Ethernet {
+            pdi.ethernet_packet_filters = filters.iter().map(|f| filter::ethernet(f, uplink)).collect();
+        } else {
+            pdi.sdf_filters = filters.iter().map(|f| filter::sdf(f)).collect();
+        }
+        // What comes by another flow than its rule's is not the rule's (TS 23.501 §5.7.1.6).
+        pdi.qfis = if uplink { vec![flow.qfi] } else { Vec::new() };
+        let mut qers = vec![qer_id(flow.qfi)];
+        if flow.gbr.is_none() {
+            qers.push(SESSION_QER); // a GBR flow does not count into the AMBR (TS 23.501 §5.7.2.6)
+        }
+        Some(self.pdr(rule.id, uplink, rule.precedence, pdi, qers))
+    }
+}
+
+fn gate(g: FlowGate) -> GateStatus {
+    let of = |open| if open { Gate::Open } else { Gate::Closed };
+    GateStatus { ul: of(g.uplink), dl: of(g.downlink) }
+}
+
+fn create_qer(flow: &QosFlow) -> CreateQer {
+    let mut qer = CreateQer::new(qer_id(flow.qfi));
+    qer.qfi = Some(flow.qfi);
+    qer.gate_status = gate(flow.gate);
+    qer.mbr = flow.gbr.map(|g| rates(g.maximum));
+    qer.gbr = flow.gbr.map(|g| rates(g.guaranteed));
+    qer
+}
