@@ -17,7 +17,7 @@ use whimbrel_security::{
 use crate::desk::{CIPHERED, Desk, INTEGRITY, n2, psi, registration_request, supi};
 use crate::envelope::{Batch, Command, Disposition, Effect, OutputId, Payload};
 use crate::event::{Dropped, Event};
-use crate::udm::{Answer, AuthData, Request};
+use crate::udm::{Answer, AuthData, Request, Vector};
 
 const TMSI: Tmsi = Tmsi(0x1234);
 
@@ -87,7 +87,7 @@ fn vector_asked(desk: &Desk, batch: &Batch) -> Option<OutputId> {
 
 fn vector() -> AuthenticationVector {
     AuthenticationVector::generate(
-        &Milenage::new(&K::new([1; 16]), Opc::new([2; 16])),
+        &Milenage::new(&K::new([1; 16]), Opc::new([2; 16])).into(),
         Rand([3; 16]),
         Sqn::new(77, 0),
         AuthenticationManagementField::FIVE_G,
@@ -97,7 +97,8 @@ fn vector() -> AuthenticationVector {
 
 /// Gives the phone a challenge; which key it proposes.
 fn challenge(desk: &mut Desk, to: OutputId) -> Option<NgKsi> {
-    let answer = Answer::AuthData(Ok(AuthData { supi: supi(), vector: vector() }));
+    let vector = Vector::FiveGAka(Box::new(vector()));
+    let answer = Answer::AuthData(Ok(AuthData { supi: supi(), vector }));
     let batch = desk.input(Payload::Udm { to, answer });
     desk.downlink(&batch).into_iter().find_map(|m| match m {
         Message::AuthenticationRequest(m) => Some(m.ng_ksi),
