@@ -3,7 +3,9 @@
 mod common;
 
 use common::{SECOND, gnb_config, network, no_violations};
-use whimbrel_ran::gnb::{Event as GnbEvent, Via};
+use whimbrel_control::smf::UpState;
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
+use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, phone_config};
 
@@ -42,5 +44,84 @@ fn xn_handover_there_and_back() {
     net.settle(SECOND);
     assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
     assert_eq!(net.upf_sessions(), 0);
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.9.1.3.2, §4.9.1.3.3; TS 33.501 §6.9.2.3.3: keys, sessions and forwarding as the phone and both gNBs see them
+fn n2_handover_there_and_back() {
+    let (mut net, ue, gnbs) = two_gnbs(2);
+    for n in 1..=11 {
+        net.hand_over(ue, gnbs[n % 2], Via::N2);
+        net.settle(SECOND * 3);
+        assert_eq!((handed_over(&net), net.gnb_of(ue)), (n, gnbs[n % 2]));
+        assert_eq!(net.gnb_ref(gnbs[(n + 1) % 2]).contexts(), 0);
+    }
+    assert!(net.ue_ref(ue).sessions().all(|s| net.ue_ref(ue).has_user_plane(s.id)));
+    net.command(ue, Command::Deregister { switch_off: false });
+    net.settle(SECOND);
+    assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
+    assert_eq!(net.upf_sessions(), 0);
+    no_violations(&net);
+}
+
+/// An N2 handover that does not come to its end, of a gNB with these faults; the phone is at home again afterwards.
+fn failing(seed: u64, at_source: bool, faults: gnb::Faults) -> Sim {
+    let (mut net, ue, gnbs) = two_gnbs(seed);
+    *net.gnb_mut(gnbs[usize::from(!at_source)]).faults_mut() = faults;
+    net.hand_over(ue, gnbs[1], Via::N2);
+    net.settle(SECOND * 60);
+    let phone = net.cta().phones().next().expect("a phone");
+    assert!(phone.amf.registered && phone.amf.target.is_none() && phone.amf.source.is_none());
+    assert_eq!(net.gnb_ref(gnbs[1]).contexts(), 0, "the target keeps nothing");
+    assert_eq!(net.upf_sessions(), 2);
+    net
+}
+
+fn failed_with(net: &Sim) -> Option<Cause> {
+    net.gnb_events.iter().find_map(|(_, e)| match e {
+        GnbEvent::HandoverFailed { cause, .. } => Some(cause.clone()),
+        _ => None,
+    })
+}
+
+#[test] // TS 23.502 §4.9.1.3.2 failure: the target refuses
+fn n2_handover_refused_by_the_target() {
+    let cause: Cause = CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell.into();
+    let faults = gnb::Faults { refuse_handover: Some(cause.clone()), ..Default::default() };
+    let net = failing(3, false, faults);
+    assert_eq!(failed_with(&net), Some(cause));
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.9.1.3.2 silence: the target does not answer
+fn n2_handover_to_a_silent_target() {
+    let net = failing(4, false, gnb::Faults { ignore_handover_request: true, ..Default::default() });
+    assert!(failed_with(&net).is_some());
+}
+
+#[test] // TS 23.502 §4.9.1.4: the source cancels when the command comes
+fn n2_handover_cancelled_at_the_command() {
+    let net = failing(5, true, gnb::Faults { cancel_at_command: true, ..Default::default() });
+    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::HandoverCancelled(_))));
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.9.1.3.2 step 10: one of two sessions comes along, the other waits
+fn n2_handover_of_one_session_of_two() {
+    let (mut net, ue, gnbs) = two_gnbs(6);
+    let second = net.ue_ref(ue).sessions().nth(1).map(|s| s.id).expect("two sessions");
+    net.gnb_mut(gnbs[1]).faults_mut().refuse_sessions = vec![second];
+    net.hand_over(ue, gnbs[1], Via::N2);
+    net.settle(SECOND * 3);
+    assert_eq!(net.gnb_of(ue), gnbs[1]);
+    let phone = net.cta().phones().next().expect("a phone");
+    let up: Vec<UpState> = phone.sessions.values().map(|s| s.up).collect();
+    assert_eq!(up, [UpState::Active, UpState::Inactive]);
+    // The phone asks for it again, and the gNB has room now.
+    net.gnb_mut(gnbs[1]).faults_mut().refuse_sessions.clear();
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND);
+    let phone = net.cta().phones().next().expect("a phone");
+    assert!(phone.sessions.values().all(|s| s.up == UpState::Active));
     no_violations(&net);
 }
