@@ -183,14 +183,14 @@ fn a_key_name_in_use() {
     assert_ne!(first, second);
 }
 
-#[test] // TS 24.501 §5.4.1.3.7 d: #26, not a challenge of 5G: the phone is refused
+#[test] // TS 24.501 §5.4.1.3.7 d: #26, not a challenge of 5G: the phone that its 5G-GUTI names is asked who it is
 fn a_challenge_that_is_not_of_5g() {
     let mut desk = to_be_authenticated();
     let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
     let to = vector_asked(&desk, &batch).unwrap();
     assert!(challenge(&mut desk, to).is_some());
     let batch = desk.nas(CIPHERED, AuthenticationFailure::new(MmCause::Non5gAuthenticationUnacceptable));
-    assert!(told(&mut desk, &batch, |m| matches!(m, Message::AuthenticationReject(_))));
+    assert!(told(&mut desk, &batch, |m| matches!(m, Message::IdentityRequest(_))));
 }
 
 #[test] // TS 24.501 §5.5.2.3.5 c, §5.5.2.2.7 b: both sides want the phone deregistered: it gets its accept, and is
