@@ -156,6 +156,8 @@ pub fn upf_config(seed: u64) -> whimbrel_user::Config {
         ipv6_pools: vec![Ipv6Net { address: format!("fd00:{n}::").parse().expect("a prefix"), prefix: 48 }],
         dns_ipv6: Vec::new(),
         mtu: 1400,
+        ethernet: false,
+        unstructured: None,
     };
     Config {
         node_id: std::net::IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)).into(),

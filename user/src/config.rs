@@ -1,7 +1,7 @@
 //! What an operator says of a UPF.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
 use std::time::Duration;
 
 use whimbrel_ids::Dnn;
@@ -78,6 +78,34 @@ pub struct DataNetwork {
     pub dns_ipv6: Vec<Ipv6Addr>,
     /// Link MTU that router advertisements announce, octets.
     pub mtu: u16,
+    /// Whether sessions of Ethernet frames reach it too: as [`crate::Origin::Frames`] and [`crate::Destination::Frames`].
+    pub ethernet: bool,
+    /// Where unstructured sessions go, if there may be any. They take prefixes of the IPv6 pools.
+    pub unstructured: Option<PointToPoint>,
+}
+
+/// The tunnel of unstructured sessions in their data network: UDP over IPv6 (TS 23.501 §5.6.10.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PointToPoint {
+    /// The application server.
+    pub peer: SocketAddrV6,
+    /// The UPF's own port, at the first address of each session's prefix.
+    pub port: u16,
+}
+
+impl DataNetwork {
+    /// A network of IP sessions without addresses yet, of the MTU of an Ethernet link.
+    pub const fn new(dnn: Dnn) -> Self {
+        Self {
+            dnn,
+            ipv4_pools: Vec::new(),
+            ipv6_pools: Vec::new(),
+            dns_ipv6: Vec::new(),
+            mtu: 1500,
+            ethernet: false,
+            unstructured: None,
+        }
+    }
 }
 
 /// What an operator says of a UPF, and the randomness that it may use.

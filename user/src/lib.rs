@@ -17,7 +17,7 @@ mod pool;
 mod rules;
 mod session_id;
 
-pub use config::{Config, ConfigError, DataNetwork, DnIndex, Ipv4Net, Ipv6Net};
+pub use config::{Config, ConfigError, DataNetwork, DnIndex, Ipv4Net, Ipv6Net, PointToPoint};
 pub use control::{Input, Outbox, UpfC};
 pub use event::Event;
 pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};
@@ -26,7 +26,7 @@ pub use pipeline::{
     Counters, Destination, DropReason, Origin, PACKET_HEADROOM, Packet, SessionCounters, Slot, UpfU, Verdict,
     packet_room,
 };
-pub use rules::{RuleRefusal, SessionRules};
+pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::SessionId;
 
 mod one_process;

@@ -47,6 +47,13 @@ pub const TIMERS_PER_TICK_MAX: usize = 256;
 /// Error indications sent in one second: enough to tell every gNB of a region, too few to serve as an
 /// amplifier.
 pub const ERROR_INDICATIONS_PER_SECOND_MAX: u32 = 100;
+/// MAC addresses of one Ethernet session: a phone with a small switch behind it.
+pub const MACS_PER_SESSION_MAX: usize = 16;
+/// Frames for groups that are copied to the sessions of one data network in a second: more than ARP and neighbour
+/// discovery of a site need, and no storm.
+pub const FLOODS_PER_SECOND_MAX: u32 = 200;
+/// Sessions that one such frame is copied to: with the rate above, 51,200 copies a second for each data network.
+pub const FLOODED_SESSIONS_MAX: usize = 256;
 /// Peers whose paths are supervised: a region's gNBs, generously. Those beyond are counted, and served all the same.
 pub const PATHS_MAX: usize = 4_096;
 /// Echo requests answered in one second: a region's 1,000 gNBs may all ask at once; a flood gets no more.

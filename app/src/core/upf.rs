@@ -60,6 +60,8 @@ fn data_network(n: &config::DataNetwork) -> DataNetwork {
         ipv6_pools: n.ipv6_pool.iter().map(|p| Ipv6Net { address: p.address, prefix: p.length }).collect(),
         dns_ipv6: sixes(&n.dns),
         mtu: n.mtu,
+        ethernet: false,
+        unstructured: None,
     }
 }
 
@@ -69,7 +71,7 @@ impl LocalUpf {
     /// Errors: what stands in its way.
     pub(crate) fn start(c: &config::Config, seed: u64, n4: Option<N4Socket>) -> Result<Self, StartError> {
         let user = config(c, seed);
-        let device = |i| DataNetworkDevice { device: c.n6.device_of(i), nat: c.n6.nat };
+        let device = |i| DataNetworkDevice { device: c.n6.device_of(i), nat: c.n6.nat, frames: None };
         let plane = UserPlane::start(whimbrel_user_io::Config {
             devices: (0..user.data_networks.len()).map(device).collect(),
             port: c.n3.port,

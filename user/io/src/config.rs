@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use whimbrel_gtpu::PORT;
 use whimbrel_ids::Instant;
+use whimbrel_user::DataNetwork;
 
 /// The program's one clock.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
@@ -24,6 +25,17 @@ pub struct DataNetworkDevice {
     pub device: String,
     /// Masquerade phones' addresses behind the host's own.
     pub nat: bool,
+    /// Where Ethernet sessions reach it, if they do.
+    pub frames: Option<FramesDevice>,
+}
+
+/// How Ethernet sessions reach a data network: a TAP device, on its own or as a port of a bridge.
+#[derive(Clone, Debug)]
+pub struct FramesDevice {
+    /// Name of the TAP device, at most 15 octets.
+    pub device: String,
+    /// A bridge of the host that it becomes a port of.
+    pub bridge: Option<String>,
 }
 
 /// What the user plane is to be started with.
@@ -46,8 +58,12 @@ pub struct Config {
 impl Config {
     /// A user plane with a device `prefixN` for each data network, without address translation.
     pub fn new(user: whimbrel_user::Config, prefix: &str) -> Self {
-        let device = |i| DataNetworkDevice { device: format!("{prefix}{i}"), nat: false };
-        let devices = (0..user.data_networks.len()).map(device).collect();
+        let device = |(i, dn): (usize, &DataNetwork)| DataNetworkDevice {
+            device: format!("{prefix}{i}"),
+            nat: false,
+            frames: dn.ethernet.then(|| FramesDevice { device: format!("{prefix}{i}-eth"), bridge: None }),
+        };
+        let devices = user.data_networks.iter().enumerate().map(device).collect();
         Self { user, devices, port: PORT, forwarding: false, journal: None, clock: system_clock() }
     }
 }

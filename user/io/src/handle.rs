@@ -13,7 +13,7 @@ use whimbrel_user::{Change, Counters, Report, SessionCounters, SessionId, UpfU, 
 
 use crate::config::Config;
 use crate::error::{Notice, StartError};
-use crate::host::{Nat, Sysctls, set_up};
+use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::memory::{Memory, ports};
 use crate::ports::{Ports, system::System};
 use crate::tap::Tapped;
@@ -56,6 +56,10 @@ pub(crate) fn start(config: Config) -> Result<Handle, StartError> {
         host.changes
             .extend(set_up(device, dn).map_err(|error| StartError::Link { device: device.clone(), error })?);
     }
+    for frames in config.devices.iter().filter_map(|d| d.frames.as_ref()) {
+        let of = |error| StartError::Link { device: frames.device.clone(), error };
+        host.changes.extend(set_up_frames(frames, most_of(&config)).map_err(of)?);
+    }
     host.set_up(&config, sysctls);
     spawn(config, ports, host)
 }
@@ -90,10 +94,15 @@ impl Host {
     }
 }
 
+/// The largest MTU of the data networks.
+fn most_of(config: &Config) -> u16 {
+    config.user.data_networks.iter().map(|d| d.mtu).max().unwrap_or(1500)
+}
+
 fn spawn<P: Ports>(config: Config, ports: P, host: Host) -> Result<Handle, StartError> {
     let shared = Arc::new(Shared::new().map_err(StartError::System)?);
     let upf = UpfU::new(&config.user)?;
-    let room = packet_room(config.user.data_networks.iter().map(|d| d.mtu).max().unwrap_or(1500));
+    let room = packet_room(most_of(&config));
     let own = config.user.n3_ipv4.map(IpAddr::V4).into_iter().chain(config.user.n3_ipv6.map(IpAddr::V6));
     let own: Vec<_> = own.map(|ip| SocketAddr::new(ip, config.port)).collect();
     let (inner, clock) = (Arc::clone(&shared), config.clock);

@@ -14,7 +14,7 @@ mod sys;
 mod tap;
 mod thread;
 
-pub use config::{Clock, Config, DataNetworkDevice, system_clock};
+pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, system_clock};
 pub use error::{Notice, StartError};
 pub use handle::{Handle, QueueFull};
 pub use ports::memory::Memory;

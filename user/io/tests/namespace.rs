@@ -14,7 +14,7 @@ use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_user::{Change, DataNetwork, Input, Ipv4Net, Ipv6Net, Outbox, SessionId, UpfC};
-use whimbrel_user_io::{Config, Handle, StartError, UserPlane};
+use whimbrel_user_io::{Config, FramesDevice, Handle, StartError, UserPlane};
 
 const INSIDE: &str = "WHIMBREL_INSIDE_NAMESPACE";
 const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 7);
@@ -104,6 +104,8 @@ fn config() -> Config {
             ipv6_pools: vec![Ipv6Net { address: "2001:db8:45::".parse().unwrap(), prefix: 48 }],
             dns_ipv6: vec![],
             mtu: 1400,
+            ethernet: false,
+            unstructured: None,
         }],
         sessions_max: 100,
         heartbeat_interval: None,
@@ -165,18 +167,26 @@ impl Control {
 
     /// A session with the gNB's tunnel known: its id, its tunnel, the phone's addresses.
     fn session(&mut self) -> (SessionId, Teid, Ipv4Addr, std::net::Ipv6Addr) {
-        let ue = |destination| UeIpAddress {
-            destination,
-            ipv4: Some(Choice::Choose),
-            ipv6: Some(Choice::Choose),
-            ..UeIpAddress::default()
+        let r = self.establish(PdnType::Ipv4v6);
+        let pdr = &r.created_pdrs[0];
+        let Some(FTeid::Given { teid, .. }) = pdr.local_f_teid else { panic!() };
+        let address = pdr.ue_ip_addresses[0];
+        let id = SessionId::from_seid(r.up_f_seid.unwrap().seid).unwrap();
+        (id, teid, address.ipv4.unwrap().given().unwrap(), address.ipv6.unwrap().given().unwrap())
+    }
+
+    fn establish(&mut self, pdn_type: PdnType) -> SessionEstablishmentResponse {
+        let addresses = |destination| match pdn_type {
+            PdnType::Ipv4v6 => vec![ue(destination)],
+            _ => vec![],
         };
+        let ue_ip_addresses = addresses(false);
         let up = Pdi {
             f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None }),
-            ue_ip_addresses: vec![ue(false)],
+            ue_ip_addresses,
             ..Pdi::from(SourceInterface::Access)
         };
-        let down = Pdi { ue_ip_addresses: vec![ue(true)], ..Pdi::from(SourceInterface::Core) };
+        let down = Pdi { ue_ip_addresses: addresses(true), ..Pdi::from(SourceInterface::Core) };
         let to_gnb = ForwardingParameters {
             outer_header_creation: Some(OuterHeaderCreation::gtpu(GNB_TEID, GNB.into())),
             transport_level_marking: Some(TransportLevelMarking { value: 0xb8, mask: 0xfc }),
@@ -198,16 +208,19 @@ impl Control {
                 MeasurementMethod::VOLUM,
                 ReportingTriggers::default(),
             )],
+            pdn_type: Some(pdn_type),
             ..SessionEstablishmentRequest::new(NodeId::from(SMF.ip()), FSeid::new(Seid(1), SMF.ip()))
         };
         let Message::SessionEstablishmentResponse(r) = self.ask(Some(Seid(0)), m.into()) else { panic!() };
         assert_eq!(r.cause, Cause::RequestAccepted, "{r:?}");
-        let pdr = &r.created_pdrs[0];
-        let Some(FTeid::Given { teid, .. }) = pdr.local_f_teid else { panic!() };
-        let address = pdr.ue_ip_addresses[0];
-        let id = SessionId::from_seid(r.up_f_seid.unwrap().seid).unwrap();
-        (id, teid, address.ipv4.unwrap().given().unwrap(), address.ipv6.unwrap().given().unwrap())
+        *r
     }
+}
+
+/// Addresses that the UPF is to choose.
+fn ue(destination: bool) -> UeIpAddress {
+    let (ipv4, ipv6) = (Some(Choice::Choose), Some(Choice::Choose));
+    UeIpAddress { destination, ipv4, ipv6, ..UeIpAddress::default() }
 }
 
 fn checksum(octets: &[u8], start: u32) -> u16 {
@@ -316,6 +329,42 @@ fn a_phone_pings_a_server_and_the_host_is_as_before() {
     assert_eq!((usage.ul, usage.dl), (Some(132_800), Some(132_800)));
     net.handle.stop().unwrap();
     assert_eq!(host(), before, "the host is as it was");
+}
+
+#[test] // TS 23.501 §5.6.10.2: a phone's frames reach a bridge of the host, and what answers there reaches the phone
+fn a_phone_finds_a_host_behind_the_bridge_by_arp() {
+    if !inside("a_phone_finds_a_host_behind_the_bridge_by_arp") {
+        return;
+    }
+    sh("ip link add br0 type bridge; ip link set br0 up; ip address add 198.51.100.1/24 dev br0");
+    let mut config = config();
+    config.user.data_networks[0].ethernet = true;
+    let bridge = Some("br0".to_owned());
+    config.devices[0].frames = Some(FramesDevice { device: "upf-eth".into(), bridge });
+    let mut net = Control::start(config);
+    let r = net.establish(PdnType::Ethernet);
+    let Some(FTeid::Given { teid, .. }) = r.created_pdrs[0].local_f_teid else { panic!() };
+    let gnb = gnb();
+    let own = [2, 0, 0, 0, 0, 0x77];
+    // ARP (RFC 826): who has 198.51.100.1, tell 198.51.100.9.
+    let mut request = [&[0xff; 6][..], &own, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &own].concat();
+    request.extend_from_slice(&[198, 51, 100, 9, 0, 0, 0, 0, 0, 0, 198, 51, 100, 1]);
+    // A port of a bridge may take its time until it forwards.
+    gnb.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut b = [0; 4096];
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        assert!(Instant::now() < end, "no answer");
+        gnb.send_to(&g_pdu(teid, &request), (UPF, 2152)).unwrap();
+        let Ok((n, _)) = gnb.recv_from(&mut b) else { continue };
+        let m = Gtpu::parse(&b[..n]).unwrap();
+        // The host's own chatter comes to every port.
+        if m.payload.get(12..22) == Some(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 2]) {
+            assert_eq!((m.teid, &m.payload[..6]), (GNB_TEID, &own[..]), "a reply to the phone");
+            assert_eq!(m.payload[28..32], [198, 51, 100, 1]);
+            break;
+        }
+    }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use whimbrel_pfcp::ie::FSeid;
 use crate::config::{Config, DnIndex};
 use crate::limits::TUNNELS_PER_SESSION_MAX;
 use crate::pool::{Pool, Pools};
-use crate::rules::{NetworkPools, SessionRules, upper};
+use crate::rules::{NetworkPools, SessionKind, SessionRules, upper};
 use crate::session_id::{SessionId, mix};
 
 /// One session.
@@ -186,6 +186,8 @@ pub(super) fn empty(data_network: DnIndex) -> SessionRules {
         ue_ipv4: None,
         ue_ipv6: None,
         data_network,
+        kind: SessionKind::default(),
+        point_to_point: None,
         relays: 0,
         tunnels_given: 0,
         tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],

@@ -9,13 +9,16 @@ use whimbrel_pfcp::rule::UsageReport;
 
 use super::inner::Inner;
 use super::meter::Meter;
+use super::packet::Packet;
 use super::session::{SessionCounters, SessionU, State};
+use super::shared::Shared;
+use super::stages::Arrival;
 use super::timers::{advertise, is_active};
 use super::usage::Usage;
-use super::{Destination, DropReason, UpfU, Verdict, stages};
+use super::{Destination, DropReason, UpfU, Verdict, ethernet, stages, unstructured};
 use crate::exchange::{Change, Effects, Query, Report, Token};
 use crate::limits::SESSIONS_MAX;
-use crate::rules::{Qer, SessionRules};
+use crate::rules::{Qer, SessionKind, SessionRules};
 use crate::session_id::SessionId;
 
 impl UpfU {
@@ -88,6 +91,10 @@ impl UpfU {
         {
             self.shared.counters.sessions -= 1;
             self.forget(id.index, &s.rules);
+            if let Some(network) = self.networks.get_mut(usize::from(s.rules.data_network.0)) {
+                network.switch.unplug(id.index);
+                s.state.macs.iter().for_each(|l| network.switch.forget(&l.mac));
+            }
             if let Some(at) = s.state.deadline {
                 self.deadlines.remove(&(at, id.index));
             }
@@ -113,18 +120,10 @@ impl UpfU {
         let held = std::mem::take(&mut session.state.held);
         self.shared.counters.held -= held.len() as u64;
         for (arrival, mut packet) in held {
-            let verdict = match Inner::parse(packet.octets()) {
-                _ if discard => Verdict::Drop(DropReason::BufferDiscarded),
-                Some(inner) => stages::run(
-                    &session.rules,
-                    &mut session.state,
-                    &mut self.shared,
-                    now,
-                    arrival,
-                    &inner,
-                    &mut packet,
-                ),
-                None => Verdict::Drop(DropReason::InnerMalformed),
+            let verdict = if discard {
+                Verdict::Drop(DropReason::BufferDiscarded)
+            } else {
+                again(session, &mut self.shared, now, arrival, &mut packet)
             };
             match verdict {
                 Verdict::Send(to) => self.shared.send(to, packet),
@@ -159,12 +158,34 @@ impl UpfU {
 
     fn set_addresses(&mut self, rules: &SessionRules, session: Option<u32>) {
         let Some(network) = self.networks.get_mut(usize::from(rules.data_network.0)) else { return };
+        if let (SessionKind::Ethernet, Some(index)) = (rules.kind, session) {
+            network.switch.plug(index);
+        }
         if let Some(a) = rules.ue_ipv4 {
             network.addresses.set(a.into(), session);
         }
         if let Some(a) = rules.ue_ipv6 {
             network.addresses.set(a.into(), session);
         }
+    }
+}
+
+/// A packet that was held meets its session's rules again.
+fn again(
+    s: &mut SessionU,
+    shared: &mut Shared,
+    now: Instant,
+    arrival: Arrival,
+    packet: &mut Packet,
+) -> Verdict {
+    let SessionU { rules, state } = s;
+    match rules.kind {
+        SessionKind::Ip => match Inner::parse(packet.octets()) {
+            Some(inner) => stages::run(rules, state, shared, now, arrival, &inner, packet),
+            None => Verdict::Drop(DropReason::InnerMalformed),
+        },
+        SessionKind::Ethernet => ethernet::again(rules, state, shared, now, arrival, packet),
+        SessionKind::Unstructured => unstructured::again(rules, state, shared, now, arrival, packet),
     }
 }
 
@@ -183,6 +204,7 @@ fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> Sessio
         deadline: None,
         next_advertisement: None,
         held: Default::default(),
+        macs: Vec::new(),
     };
     SessionU { rules: Arc::clone(rules), state }
 }

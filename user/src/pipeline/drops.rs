@@ -37,12 +37,20 @@ drop_reasons! {
     UnknownTunnel = "unknown_tunnel",
     /// The payload is not a whole IP packet.
     InnerMalformed = "inner_malformed",
-    /// A phone used a source address that is not its own.
+    /// A phone used a source address that is not its own, or a MAC address that is another session's.
     SpoofedSource = "spoofed_source",
     /// A packet of link-local or multicast scope, which goes nowhere: a phone's, or the host's own on its device.
     LinkScope = "link_scope",
     /// No session has the destination address.
     UnknownUeAddress = "unknown_ue_address",
+    /// A frame for an address that no session uses.
+    UnknownMac = "unknown_mac",
+    /// A frame whose destination is where it comes from.
+    FrameReturns = "frame_returns",
+    /// A phone uses more MAC addresses than a session may have.
+    MacTableFull = "mac_table_full",
+    /// Too many frames for groups in a second: not copied to other phones.
+    FloodRate = "flood_rate",
     /// The session has no rule for the packet.
     NoMatchingPdr = "no_matching_pdr",
     /// A rule is for the packet, but for another QoS flow than the one that it came by.

@@ -13,6 +13,7 @@ use super::packet::Packet;
 use super::stages::Arrival;
 use super::{Destination, DropReason, UpfU, Verdict};
 use crate::exchange::Report;
+use crate::rules::SessionKind;
 use crate::session_id::SessionId;
 
 impl UpfU {
@@ -86,11 +87,18 @@ impl UpfU {
             }
             return Verdict::Drop(DropReason::UnknownTunnel);
         };
-        let relay = self.sessions.get(index as usize).and_then(Option::as_deref);
-        if relay.is_some_and(|s| s.rules.is_relay(place)) && packet.len() > payload_at {
+        let session = self.sessions.get(index as usize).and_then(Option::as_deref);
+        let (relay, kind) =
+            session.map_or_else(Default::default, |s| (s.rules.is_relay(place), s.rules.kind));
+        if relay && packet.len() > payload_at {
             return self.relay(now, index, arrival, packet);
         }
         packet.pull(payload_at);
+        match kind {
+            SessionKind::Ip => {}
+            SessionKind::Ethernet => return self.frame_from_phone(now, index, arrival, packet),
+            SessionKind::Unstructured => return self.octets_from_phone(now, index, arrival, packet),
+        }
         let Some(inner) = Inner::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };

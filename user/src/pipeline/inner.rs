@@ -132,6 +132,10 @@ impl Inner {
         }
     }
 
+    pub(crate) fn ports(&self) -> Option<(u16, u16)> {
+        self.ports
+    }
+
     /// The flow, seen from the phone that sent it.
     pub(crate) fn uplink(&self) -> Flow {
         Flow {

@@ -7,6 +7,7 @@
 mod advertise;
 mod apply;
 mod drops;
+mod ethernet;
 mod gtpu;
 mod inner;
 mod lookup;
@@ -18,6 +19,7 @@ mod session;
 mod shared;
 mod stages;
 mod timers;
+mod unstructured;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +29,10 @@ use whimbrel_ids::{Instant, Teid};
 
 use crate::config::{Config, ConfigError, DnIndex};
 use crate::exchange::Report;
+use crate::rules::SessionKind;
 use crate::session_id::SessionId;
 pub use drops::{Counters, DropReason};
+use ethernet::Switch;
 use inner::Inner;
 use lookup::UeAddresses;
 pub use packet::{PACKET_HEADROOM, Packet};
@@ -36,7 +40,7 @@ use path::Paths;
 pub use session::SessionCounters;
 use session::SessionU;
 use shared::Shared;
-use stages::Arrival;
+use stages::{Arrival, Content};
 
 /// Packets whose memory is loaded together: more than 16 gain nothing, as there are no more line fill buffers.
 const TOUCHED_TOGETHER: usize = 16;
@@ -56,6 +60,11 @@ pub enum Origin {
         /// The network.
         dn: DnIndex,
     },
+    /// An Ethernet frame of a data network.
+    Frames {
+        /// The network.
+        dn: DnIndex,
+    },
 }
 
 /// Where a packet goes.
@@ -70,6 +79,11 @@ pub enum Destination {
     },
     /// Into a data network.
     N6 {
+        /// The network.
+        dn: DnIndex,
+    },
+    /// Into a data network, as an Ethernet frame.
+    Frames {
         /// The network.
         dn: DnIndex,
     },
@@ -102,6 +116,7 @@ pub struct Slot {
 /// What the pipeline knows of a data network.
 struct Network {
     addresses: UeAddresses,
+    switch: Switch,
     mtu: u16,
     resolvers: Box<[Ipv6Addr]>,
 }
@@ -142,6 +157,7 @@ impl UpfU {
         config.check()?;
         let network = |dn: &crate::config::DataNetwork| Network {
             addresses: UeAddresses::new(dn),
+            switch: Switch::default(),
             mtu: dn.mtu,
             resolvers: dn.dns_ipv6.as_slice().into(),
         };
@@ -165,6 +181,7 @@ impl UpfU {
                 slot.verdict = match slot.origin {
                     Origin::N3 { peer, local } => self.datagram(now, peer, local, &mut slot.packet),
                     Origin::N6 { dn } => self.network_packet(now, dn, &mut slot.packet),
+                    Origin::Frames { dn } => self.network_frame(now, dn, &mut slot.packet),
                 };
                 if let Verdict::Drop(reason) = slot.verdict {
                     self.shared.counters.drop(reason);
@@ -207,6 +224,7 @@ impl UpfU {
                 let inner = Inner::parse(octets)?;
                 self.networks.get(usize::from(dn.0))?.addresses.find(inner.destination)?
             }
+            Origin::Frames { .. } => return None,
         };
         self.sessions.get(index as usize)?.as_deref()
     }
@@ -226,23 +244,27 @@ impl UpfU {
         let Some(index) = network.addresses.find(inner.destination) else {
             return Verdict::Drop(DropReason::UnknownUeAddress);
         };
-        self.in_session(now, index, Arrival { teid: Teid(0), container: None }, &inner, packet)
+        let session = self.sessions.get(index as usize).and_then(Option::as_deref);
+        if session.is_some_and(|s| s.rules.kind == SessionKind::Unstructured) {
+            return self.octets_to_phone(now, index, &inner, packet);
+        }
+        self.in_session(now, index, Arrival::NETWORK, &inner, packet)
     }
 
     /// A packet of a session, whichever way it came.
-    fn in_session(
+    fn in_session<C: Content>(
         &mut self,
         now: Instant,
         index: u32,
         arrival: Arrival,
-        inner: &Inner,
+        content: &C,
         packet: &mut Packet,
     ) -> Verdict {
         let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };
         let verdict =
-            stages::run(&session.rules, &mut session.state, &mut self.shared, now, arrival, inner, packet);
+            stages::run(&session.rules, &mut session.state, &mut self.shared, now, arrival, content, packet);
         match verdict {
             Verdict::Drop(_) => session.state.counters.dropped += 1,
             _ if session.state.rearm => self.arm(index),

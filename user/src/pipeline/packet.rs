@@ -81,6 +81,14 @@ impl Packet {
         &mut self.buffer[..self.start]
     }
 
+    /// Writes octets in front; false, with nothing written, where there is no room.
+    pub(crate) fn push(&mut self, octets: &[u8]) -> bool {
+        let Some(start) = self.start.checked_sub(octets.len()) else { return false };
+        self.buffer[start..self.start].copy_from_slice(octets);
+        self.start = start;
+        true
+    }
+
     pub(crate) fn pushed(&mut self, octets: usize) {
         self.start = self.start.saturating_sub(octets);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use whimbrel_ids::Instant;
 
+use super::ethernet::Learnt;
 use super::meter::Meter;
 use super::packet::Packet;
 use super::stages::Arrival;
@@ -55,10 +56,12 @@ pub(super) struct State {
     pub(super) deadline: Option<Instant>,
     pub(super) next_advertisement: Option<Instant>,
     pub(super) held: VecDeque<(Arrival, Packet)>,
+    /// Addresses that the phone uses, in an Ethernet session.
+    pub(super) macs: Vec<Learnt>,
 }
 
 // Two cache lines are hot.
-const _: () = assert!(std::mem::offset_of!(State, index) <= 120 && size_of::<SessionU>() <= 200);
+const _: () = assert!(std::mem::offset_of!(State, index) <= 120 && size_of::<SessionU>() <= 224);
 
 impl State {
     pub(super) fn id(&self) -> SessionId {

@@ -25,14 +25,14 @@ pub(super) struct Shared {
 
 /// How often something happened in the present second.
 #[derive(Default)]
-struct PerSecond {
+pub(super) struct PerSecond {
     second: u64,
     count: u32,
 }
 
 impl PerSecond {
     /// Counts once more; whether that is within the bound.
-    fn once_more(&mut self, now: Instant, max: u32) -> bool {
+    pub(super) fn once_more(&mut self, now: Instant, max: u32) -> bool {
         if self.second != now.as_secs() {
             (self.second, self.count) = (now.as_secs(), 0);
         }

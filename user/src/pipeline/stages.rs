@@ -6,15 +6,15 @@ use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, SourceInterface, UsageReportTrigger};
 
-use super::advertise;
 use super::inner::Inner;
 use super::packet::Packet;
 use super::session::State;
 use super::shared::Shared;
 use super::{Destination, DropReason, Verdict};
+use super::{advertise, unstructured};
 use crate::exchange::Report;
 use crate::limits::{HELD_MAX, HELD_PER_SESSION_MAX};
-use crate::rules::{Far, Pdr, SessionRules, upper};
+use crate::rules::{Far, Pdr, SessionKind, SessionRules, upper};
 
 /// How a packet came to its session.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,59 @@ pub(super) struct Arrival {
     pub(super) container: Option<PduSessionInformation>,
 }
 
+/// What a session carries, as its rules see it.
+pub(super) trait Content {
+    /// Whether the filters of a rule are for it.
+    fn matches(&self, pdr: &Pdr) -> bool;
+
+    /// Its class, for paging policies.
+    fn dscp(&self) -> u8;
+
+    /// Whether a phone that sends it uses an address that is not its own.
+    fn is_spoofed(&self, _rules: &SessionRules) -> bool {
+        false
+    }
+
+    /// What becomes of it, if it is for the link alone.
+    fn link_scope(&self, _: &mut State, _: &SessionRules, _: Arrival, _: &Packet) -> Option<Verdict> {
+        None
+    }
+}
+
+impl Content for Inner {
+    #[inline]
+    fn matches(&self, pdr: &Pdr) -> bool {
+        pdr.filters.is_empty() || {
+            let flow = if pdr.is_uplink() { self.uplink() } else { self.downlink() };
+            pdr.filters.iter().any(|f| f.matches(&flow))
+        }
+    }
+
+    fn dscp(&self) -> u8 {
+        self.tos >> 2
+    }
+
+    #[inline]
+    fn is_spoofed(&self, rules: &SessionRules) -> bool {
+        is_spoofed(rules, self.source)
+    }
+
+    #[inline]
+    fn link_scope(
+        &self,
+        state: &mut State,
+        rules: &SessionRules,
+        arrival: Arrival,
+        packet: &Packet,
+    ) -> Option<Verdict> {
+        link_scope(state, rules, arrival, self, packet)
+    }
+}
+
 impl Arrival {
+    /// From a data network, or from another phone of it.
+    pub(super) const NETWORK: Self = Self { teid: Teid(0), container: None };
+
     /// Its QoS flow.
     pub(super) fn qfi(self) -> Option<Qfi> {
         self.container.map(PduSessionInformation::qfi)
@@ -33,33 +85,33 @@ impl Arrival {
 }
 
 /// All stages, in order.
-pub(super) fn run(
+pub(super) fn run<C: Content>(
     rules: &SessionRules,
     state: &mut State,
     shared: &mut Shared,
     now: Instant,
     arrival: Arrival,
-    inner: &Inner,
+    content: &C,
     packet: &mut Packet,
 ) -> Verdict {
-    if let Some(verdict) = link_scope(state, rules, arrival, inner, packet) {
+    if let Some(verdict) = content.link_scope(state, rules, arrival, packet) {
         return verdict;
     }
-    let pdr = match detect(rules, arrival, inner) {
+    let pdr = match detect(rules, arrival, content) {
         Ok(pdr) => pdr,
         Err(reason) => return Verdict::Drop(reason),
     };
     let Some(far) = rules.fars.get(usize::from(pdr.far)) else {
         return Verdict::Drop(DropReason::FarDrop);
     };
-    if pdr.is_uplink() && far.destination != DestinationInterface::Access && is_spoofed(rules, inner.source) {
+    if pdr.is_uplink() && far.destination != DestinationInterface::Access && content.is_spoofed(rules) {
         return Verdict::Drop(DropReason::SpoofedSource);
     }
     if far.action.has(ApplyAction::DROP) {
         return Verdict::Drop(DropReason::FarDrop);
     }
     if far.action.has(ApplyAction::BUFF) {
-        return hold(state, shared, rules, (pdr, far), arrival, inner, packet);
+        return hold(state, shared, rules, (pdr, far), arrival, content.dscp(), packet);
     }
     let octets = packet.len();
     let uplink = pdr.is_uplink();
@@ -110,16 +162,17 @@ fn link_scope(
 ///
 /// An uplink packet whose filters match while its QoS flow is another one's is told apart from one that nothing matches:
 /// the phone or its gNB does not keep to the QoS rules (TS 23.501 §5.7.1.7).
-fn detect<'r>(rules: &'r SessionRules, arrival: Arrival, inner: &Inner) -> Result<&'r Pdr, DropReason> {
+fn detect<'r, C: Content>(
+    rules: &'r SessionRules,
+    arrival: Arrival,
+    content: &C,
+) -> Result<&'r Pdr, DropReason> {
     let qfi = arrival.qfi();
     let mut none = DropReason::NoMatchingPdr;
     for p in &rules.pdrs {
         let here = p.teid == arrival.teid
             && (p.teid != Teid(0) || matches!(p.source, SourceInterface::Core | SourceInterface::N6Lan))
-            && (p.filters.is_empty() || {
-                let flow = if p.is_uplink() { inner.uplink() } else { inner.downlink() };
-                p.filters.iter().any(|f| f.matches(&flow))
-            });
+            && content.matches(p);
         if here && p.accepts(qfi) {
             return Ok(p);
         }
@@ -147,7 +200,7 @@ fn hold(
     rules: &SessionRules,
     (pdr, far): (&Pdr, &Far),
     arrival: Arrival,
-    inner: &Inner,
+    dscp: u8,
     packet: &mut Packet,
 ) -> Verdict {
     let bar = rules.bars.iter().find(|b| Some(b.bar_id) == far.bar_id);
@@ -163,7 +216,7 @@ fn hold(
             session: state.id(),
             pdr_id: pdr.pdr_id,
             qfi: flow_of(rules, pdr).map(|(qfi, ..)| qfi),
-            dscp: inner.tos >> 2,
+            dscp,
             octets: u16::try_from(packet.len()).unwrap_or(u16::MAX),
         });
     }
@@ -256,9 +309,11 @@ pub(super) fn forward(
 ) -> Verdict {
     let Some(tunnel) = far.tunnel else {
         return match far.destination {
-            DestinationInterface::Core | DestinationInterface::N6Lan => {
-                Verdict::Send(Destination::N6 { dn: rules.data_network })
-            }
+            DestinationInterface::Core | DestinationInterface::N6Lan => match rules.kind {
+                SessionKind::Ip => Verdict::Send(Destination::N6 { dn: rules.data_network }),
+                SessionKind::Ethernet => Verdict::Send(Destination::Frames { dn: rules.data_network }),
+                SessionKind::Unstructured => unstructured::encapsulate(rules, packet),
+            },
             _ => Verdict::Drop(DropReason::NoTunnel),
         };
     };

@@ -8,10 +8,10 @@ use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, SourceInterface};
 use super::session::{SessionU, State};
 use super::shared::Shared;
 use super::stages::{forward, report_usage};
-use super::{Network, UpfU, Verdict, advertise};
+use super::{Network, UpfU, Verdict, advertise, ethernet};
 use crate::exchange::Report;
 use crate::limits::TIMERS_PER_TICK_MAX;
-use crate::rules::{Pdr, SessionRules};
+use crate::rules::{Pdr, SessionKind, SessionRules};
 
 /// Time between unsolicited router advertisements. The advertised lifetime is 65,535 s; a third of it
 /// tolerates the loss of two.
@@ -37,7 +37,7 @@ impl UpfU {
                 continue;
             };
             session.state.deadline = None;
-            let network = self.networks.get(usize::from(session.rules.data_network.0));
+            let network = self.networks.get_mut(usize::from(session.rules.data_network.0));
             due(session, &mut self.shared, network, now);
             self.arm(index);
         }
@@ -69,10 +69,11 @@ fn next(session: &SessionU) -> Option<Instant> {
         session.state.usage.iter().zip(rules.urrs.iter()).filter_map(|(u, urr)| u.deadline(urr)).min();
     let silence = (rules.inactivity_s > 0 && !session.state.inactive)
         .then(|| session.state.last_packet + Duration::from_secs(rules.inactivity_s.into()));
-    [usage, silence, session.state.next_advertisement].into_iter().flatten().min()
+    let ageing = ethernet::ageing(rules, &session.state);
+    [usage, silence, ageing, session.state.next_advertisement].into_iter().flatten().min()
 }
 
-fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&Network>, now: Instant) {
+fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut Network>, now: Instant) {
     let SessionU { rules, state } = session;
     for (i, urr) in rules.urrs.iter().enumerate() {
         if let Some(trigger) = state.usage.get_mut(i).and_then(|u| u.timers(urr, now)) {
@@ -84,11 +85,13 @@ fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&Network>, n
         state.inactive = true;
         shared.report(Report::Inactivity { session: state.id() });
     }
+    let Some(network) = network else { return };
+    if ethernet::ageing(rules, state).is_some_and(|at| at <= now) {
+        ethernet::forget_silent(rules, state, shared, &mut network.switch, now);
+    }
     if state.next_advertisement.is_some_and(|at| at <= now) {
         state.next_advertisement = None;
-        if let Some(network) = network {
-            advertise(rules, state, shared, network, now);
-        }
+        advertise(rules, state, shared, network, now);
     }
 }
 
@@ -110,7 +113,7 @@ pub(super) fn advertise(
     network: &Network,
     now: Instant,
 ) {
-    let Some(prefix) = rules.ue_ipv6 else { return };
+    let Some(prefix) = rules.ue_ipv6.filter(|_| rules.kind == SessionKind::Ip) else { return };
     // By the rule that serves what no other does: the one of the highest value of precedence.
     let to_phone = |p: &&Pdr| p.teid == Teid(0) && p.source != SourceInterface::Access;
     let Some(pdr) = rules.pdrs.iter().rev().find(to_phone) else { return };

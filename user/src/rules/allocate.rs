@@ -170,7 +170,7 @@ impl<'a> Allocator<'a> {
         Ok(address)
     }
 
-    fn choose_ipv6(&mut self, d: &mut Draft) -> Result<Ipv6Addr, RuleRefusal> {
+    pub(super) fn choose_ipv6(&mut self, d: &mut Draft) -> Result<Ipv6Addr, RuleRefusal> {
         if let Some(a) = d.base.ue_ipv6 {
             return Ok(a);
         }

@@ -3,18 +3,16 @@
 use whimbrel_pfcp::ie::{FailedRuleId, PdnType};
 use whimbrel_pfcp::msg::{SessionEstablishmentRequest, SessionModificationRequest};
 
-use super::Outcome;
 use super::allocate::{Allocator, release_unused_tunnels};
 use super::draft::Draft;
 use super::refusal::RuleRefusal;
 use super::simple::{create_bar, create_qer, create_urr, update_qer, update_urr};
+use super::{Outcome, SessionKind};
 
 impl Allocator<'_> {
     /// The rules of a Session Establishment Request (TS 29.244 §7.5.2).
     pub(crate) fn establish(&mut self, d: &mut Draft, m: &SessionEstablishmentRequest) -> Outcome {
-        if matches!(m.pdn_type, Some(PdnType::NonIp | PdnType::Ethernet)) {
-            return Err(RuleRefusal::PdnType);
-        }
+        self.carries(d, m.pdn_type)?;
         d.base.inactivity_s = m.user_plane_inactivity_timer.map_or(0, |t| t.0);
         m.create_traffic_endpoints.iter().try_for_each(|e| self.create_endpoint(d, e))?;
         m.create_bars.iter().for_each(|b| create_bar(d, b));
@@ -22,6 +20,23 @@ impl Allocator<'_> {
         m.create_qers.iter().try_for_each(|q| create_qer(d, q))?;
         m.create_urrs.iter().try_for_each(|u| create_urr(d, u))?;
         m.create_pdrs.iter().try_for_each(|p| self.create_pdr(d, p))
+    }
+
+    /// What the session carries, if its network does (TS 23.501 §5.6.10).
+    fn carries(&mut self, d: &mut Draft, pdn_type: Option<PdnType>) -> Outcome {
+        let network = self.config.data_networks.get(usize::from(d.base.data_network.0));
+        let network = network.ok_or(RuleRefusal::NoNetworkInstance)?;
+        d.base.kind = match pdn_type {
+            Some(PdnType::Ethernet) if network.ethernet => SessionKind::Ethernet,
+            Some(PdnType::NonIp) if network.unstructured.is_some() => SessionKind::Unstructured,
+            Some(PdnType::Ethernet | PdnType::NonIp) => return Err(RuleRefusal::PdnType),
+            None | Some(PdnType::Ipv4 | PdnType::Ipv6 | PdnType::Ipv4v6) => SessionKind::Ip,
+        };
+        if d.base.kind == SessionKind::Unstructured {
+            d.base.point_to_point = network.unstructured.map(Box::new);
+            self.choose_ipv6(d)?;
+        }
+        Ok(())
     }
 
     /// The rules of a Session Modification Request (TS 29.244 §7.5.4): removals, then additions, then updates.

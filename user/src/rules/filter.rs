@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use whimbrel_pfcp::ie::SdfFilter;
 
+use super::frame::FrameFilter;
 use crate::limits::PORT_RANGES_MAX;
 
 /// What a filter looks at in a packet: fields of the inner headers, seen from the phone.
@@ -94,6 +95,8 @@ pub(crate) struct Filter {
     spi: Option<u32>,
     /// Name of the filter (BID), by which another PDR may refer to it.
     pub(crate) id: Option<u32>,
+    /// What it says of a frame; then all else is in there.
+    pub(crate) frame: Option<Box<FrameFilter>>,
 }
 
 impl Filter {
@@ -111,11 +114,17 @@ impl Filter {
             flow_label: sdf.flow_label,
             spi: sdf.security_parameter_index,
             id: sdf.filter_id,
+            frame: None,
         };
         if let Some(d) = &sdf.flow_description {
             f.read(d)?;
         }
         Some(f)
+    }
+
+    /// A filter of frames.
+    pub(crate) fn of_frames(frame: FrameFilter) -> Option<Self> {
+        Some(Self { frame: Some(Box::new(frame)), ..Self::new(&SdfFilter::default())? })
     }
 
     fn read(&mut self, description: &str) -> Option<()> {

@@ -5,6 +5,7 @@ mod apply;
 mod draft;
 mod far;
 mod filter;
+mod frame;
 mod pdr;
 mod refusal;
 mod simple;
@@ -20,9 +21,10 @@ use whimbrel_pfcp::ie::{
 pub(crate) use allocate::{Allocator, Changed, NetworkPools, upper};
 pub(crate) use draft::Draft;
 pub(crate) use filter::{Filter, Flow};
+pub(crate) use frame::{Frame, FrameFilter, Mac, is_group};
 pub use refusal::RuleRefusal;
 
-use crate::config::DnIndex;
+use crate::config::{DnIndex, PointToPoint};
 use crate::limits::{QERS_PER_PDR_MAX, TUNNELS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 
 /// Whether a rule can stand.
@@ -31,6 +33,18 @@ type Outcome = Result<(), RuleRefusal>;
 /// No rule at this place of a PDR's list.
 pub(crate) const NONE: u8 = u8::MAX;
 
+/// What a session carries (TS 23.501 §5.6.10).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SessionKind {
+    /// IP packets.
+    #[default]
+    Ip,
+    /// Ethernet frames.
+    Ethernet,
+    /// Whatever the phone sends.
+    Unstructured,
+}
+
 /// All rules of a session, immutable once made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionRules {
@@ -38,6 +52,9 @@ pub struct SessionRules {
     /// The prefix of 64 bits.
     pub(crate) ue_ipv6: Option<Ipv6Addr>,
     pub(crate) data_network: DnIndex,
+    pub(crate) kind: SessionKind,
+    /// The tunnel on N6 of an unstructured session.
+    pub(crate) point_to_point: Option<Box<PointToPoint>>,
     /// Bit n: what comes by local tunnel n goes on to another tunnel as it is (`pipeline/relay.rs`).
     pub(crate) relays: u8,
     /// Counts the tunnels that the session was given, so that none comes back with its former name.
@@ -64,6 +81,11 @@ impl SessionRules {
     /// The phone's IPv6 prefix, of 64 bits.
     pub fn ue_ipv6(&self) -> Option<Ipv6Addr> {
         self.ue_ipv6
+    }
+
+    /// What the session carries.
+    pub fn kind(&self) -> SessionKind {
+        self.kind
     }
 
     /// The session's network.
@@ -176,6 +198,8 @@ pub(crate) struct Urr {
     pub(crate) period_s: Option<u32>,
     pub(crate) quota_holding_s: Option<u32>,
     pub(crate) inactivity_detection_s: Option<u32>,
+    /// Seconds of silence after which a MAC address is forgotten.
+    pub(crate) ethernet_inactivity_s: Option<u32>,
     pub(crate) linked: Box<[UrrId]>,
     /// Counts updates that bring new thresholds or quotas: these count from then.
     pub(crate) revision: u16,
@@ -197,5 +221,5 @@ pub(crate) struct Endpoint {
 }
 
 // A session of two PDRs, two FARs, one QER and one URR is to stay within about a kilobyte.
-const _: () = assert!(size_of::<SessionRules>() <= 184 && size_of::<Pdr>() <= 64 && size_of::<Far>() <= 64);
-const _: () = assert!(size_of::<Qer>() <= 64 && size_of::<Urr>() <= 184);
+const _: () = assert!(size_of::<SessionRules>() <= 200 && size_of::<Pdr>() <= 64 && size_of::<Far>() <= 64);
+const _: () = assert!(size_of::<Qer>() <= 64 && size_of::<Urr>() <= 192);

@@ -3,13 +3,14 @@
 use whimbrel_ids::Teid;
 use whimbrel_pfcp::ie::{FTeid, FailedRuleId, OuterHeaderRemoval, PdrId, SdfFilter, SourceInterface};
 use whimbrel_pfcp::rule::{
-    CreatePdr, CreateTrafficEndpoint, CreatedPdr, CreatedTrafficEndpoint, Pdi, UpdatePdr,
+    CreatePdr, CreateTrafficEndpoint, CreatedPdr, CreatedTrafficEndpoint, EthernetPacketFilter, Pdi,
+    UpdatePdr,
 };
 
 use super::allocate::Allocator;
 use super::draft::{Draft, PdrDraft};
 use super::refusal::RuleRefusal;
-use super::{Filter, NONE, Outcome, Pdr};
+use super::{Filter, FrameFilter, NONE, Outcome, Pdr, SessionKind};
 use crate::limits::{FILTERS_PER_PDR_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 
 impl Allocator<'_> {
@@ -83,7 +84,7 @@ impl Allocator<'_> {
         if pdi.application_id.is_some() {
             return Err(RuleRefusal::ApplicationId(id));
         }
-        if !pdi.ethernet_packet_filters.is_empty() {
+        if !pdi.ethernet_packet_filters.is_empty() && d.base.kind != SessionKind::Ethernet {
             return Err(RuleRefusal::Ethernet(id));
         }
         let mut created = CreatedPdr { pdr_id: id, local_f_teid: None, ue_ip_addresses: Vec::new() };
@@ -131,7 +132,8 @@ fn deletes_container(removal: Option<OuterHeaderRemoval>) -> bool {
 }
 
 fn filters(d: &Draft, id: PdrId, pdi: &Pdi) -> Result<Box<[Filter]>, RuleRefusal> {
-    if pdi.sdf_filters.len() > FILTERS_PER_PDR_MAX {
+    let inside = pdi.ethernet_packet_filters.iter().map(|f| 1 + f.sdf_filters.len() + f.mac_addresses.len());
+    if pdi.sdf_filters.len() + inside.sum::<usize>() > FILTERS_PER_PDR_MAX {
         return Err(RuleRefusal::TooMany(FailedRuleId::Pdr(id)));
     }
     let filter = |sdf: &SdfFilter| {
@@ -144,5 +146,15 @@ fn filters(d: &Draft, id: PdrId, pdi: &Pdi) -> Result<Box<[Filter]>, RuleRefusal
         let read = if alone { named().or_else(|| Filter::new(sdf)) } else { Filter::new(sdf) };
         read.ok_or(RuleRefusal::FlowDescription(id))
     };
-    pdi.sdf_filters.iter().map(filter).collect()
+    let of_frames = |m: &EthernetPacketFilter| {
+        // A name alone is the filter of that name of the other direction (TS 29.244 §8.2.98, §8.2.99).
+        let named = || {
+            let all = d.pdrs.values().flat_map(|p| p.pdr.filters.iter()).filter_map(|f| f.frame.as_deref());
+            let named = |f: &&FrameFilter| f.both_directions && f.id == m.ethernet_filter_id.map(|i| i.0);
+            all.into_iter().find(named).map(FrameFilter::turned)
+        };
+        let filter = if FrameFilter::is_name(m) { named() } else { FrameFilter::new(m) };
+        filter.and_then(Filter::of_frames).ok_or(RuleRefusal::FlowDescription(id))
+    };
+    pdi.sdf_filters.iter().map(filter).chain(pdi.ethernet_packet_filters.iter().map(of_frames)).collect()
 }

@@ -56,7 +56,7 @@ pub enum RuleRefusal {
     ApplicationId(PdrId),
     /// Predefined rules; none is configured.
     PredefinedRule(PdrId),
-    /// Filters of Ethernet frames.
+    /// Filters of Ethernet frames in a session of another type.
     Ethernet(PdrId),
     /// FORW without Forwarding Parameters.
     FarWithoutParameters(FarId),
@@ -70,7 +70,7 @@ pub enum RuleRefusal {
     ForwardingPolicy(FarId),
     /// Duplication.
     Duplication(FarId),
-    /// An unstructured or Ethernet session.
+    /// An unstructured or Ethernet session, which the data network does not carry.
     PdnType,
     /// The SMF's own SEID is zero, which names no session (TS 29.244 §7.2.2.4.2).
     CpSeid,
@@ -198,7 +198,7 @@ impl fmt::Display for RuleRefusal {
             Self::PrefixLength(p) => write!(f, "PDR {} has an IPv6 prefix of another length than 64", p.0),
             Self::ApplicationId(p) => write!(f, "PDR {} wants application detection", p.0),
             Self::PredefinedRule(p) => write!(f, "PDR {} names a predefined rule; none is configured", p.0),
-            Self::Ethernet(p) => write!(f, "PDR {} filters Ethernet frames", p.0),
+            Self::Ethernet(p) => write!(f, "PDR {} filters Ethernet frames in an IP session", p.0),
             Self::FarWithoutParameters(id) => {
                 write!(f, "FAR {} forwards without forwarding parameters", id.0)
             }
@@ -209,7 +209,9 @@ impl fmt::Display for RuleRefusal {
                 write!(f, "FAR {} names a forwarding policy; none is configured", id.0)
             }
             Self::Duplication(id) => write!(f, "FAR {} duplicates packets", id.0),
-            Self::PdnType => f.write_str("the session is unstructured or Ethernet; this UPF carries IP"),
+            Self::PdnType => {
+                f.write_str("the data network does not carry sessions of that type (unstructured, Ethernet)")
+            }
             Self::CpSeid => f.write_str("the SMF's own SEID is zero, which names no session"),
             Self::NoSession => f.write_str("all sessions of the UPF are in use"),
         }

@@ -31,6 +31,8 @@ pub(crate) fn config() -> Config {
                 ipv6_pools: vec![Ipv6Net { address: "2001:db8:45::".parse().unwrap(), prefix: 48 }],
                 dns_ipv6: vec!["2001:4860:4860::8888".parse().unwrap()],
                 mtu: 1400,
+                ethernet: false,
+                unstructured: None,
             },
             DataNetwork {
                 dnn: "ims".parse().unwrap(),
@@ -38,6 +40,8 @@ pub(crate) fn config() -> Config {
                 ipv6_pools: vec![],
                 dns_ipv6: vec![],
                 mtu: 1400,
+                ethernet: false,
+                unstructured: None,
             },
         ],
         sessions_max: 1000,

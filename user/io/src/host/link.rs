@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use whimbrel_user::DataNetwork;
 
+use crate::config::FramesDevice;
 use crate::sys::netlink::{Netlink, Request, interface_index};
 
 /// Brings a device up with the gateway's address of each pool, whose prefix is the route to the phones. What was set, in
@@ -23,6 +24,21 @@ pub(crate) fn set_up(name: &str, dn: &DataNetwork) -> io::Result<Vec<String>> {
         netlink.ask(vec![address(index, pool.gateway().into(), pool.prefix)])?;
         done.push(format!("gave {name} the address {}/{}", pool.gateway(), pool.prefix));
     }
+    Ok(done)
+}
+
+/// Brings a TAP device up, as a port of its bridge if it is to be one. What was set, in words.
+pub(crate) fn set_up_frames(frames: &FramesDevice, mtu: u16) -> io::Result<Vec<String>> {
+    let FramesDevice { device, bridge } = frames;
+    let index = interface_index(device)?;
+    let mut request = link(index, mtu);
+    let mut done = vec![format!("made the interface {device} for Ethernet frames")];
+    if let Some(bridge) = bridge {
+        let bridge_index = interface_index(bridge)?;
+        request = request.attribute(libc::IFLA_MASTER, &bridge_index.to_ne_bytes());
+        done.push(format!("made {device} a port of {bridge}"));
+    }
+    Netlink::open(libc::NETLINK_ROUTE)?.ask(vec![request])?;
     Ok(done)
 }
 

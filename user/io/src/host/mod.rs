@@ -4,6 +4,6 @@ mod link;
 mod nat;
 mod sysctl;
 
-pub(crate) use link::set_up;
+pub(crate) use link::{set_up, set_up_frames};
 pub(crate) use nat::Nat;
 pub(crate) use sysctl::Sysctls;

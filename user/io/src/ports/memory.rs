@@ -63,7 +63,7 @@ impl Ports for MemoryPorts {
             slot.origin = origin;
             match origin {
                 Origin::N3 { .. } => counters.n3_received += 1,
-                Origin::N6 { .. } => counters.n6_received += 1,
+                Origin::N6 { .. } | Origin::Frames { .. } => counters.n6_received += 1,
             }
             n += 1;
         }
@@ -78,7 +78,7 @@ impl Ports for MemoryPorts {
             }
             match to {
                 Destination::N3 { .. } => counters.n3_sent += 1,
-                Destination::N6 { .. } => counters.n6_sent += 1,
+                Destination::N6 { .. } | Destination::Frames { .. } => counters.n6_sent += 1,
             }
         }
     }

@@ -10,12 +10,14 @@ use super::{BURST, Ports};
 use crate::config::Config;
 use crate::error::StartError;
 use crate::sys::datagrams::{BATCH, Datagrams};
-use crate::sys::tun::Tun;
+use crate::sys::tun::{Kind, Tun};
 use crate::thread::IoCounters;
 
 pub(crate) struct System {
     n3: Vec<Datagrams>,
     n6: Vec<Tun>,
+    /// TAP devices of data networks that have one.
+    frames: Vec<(DnIndex, Tun)>,
     /// Which source is asked first; turns, so that a flood on one does not starve the others.
     first: usize,
 }
@@ -33,9 +35,15 @@ impl System {
         let mut n6 = Vec::new();
         for d in &config.devices {
             let device = &d.device;
-            n6.push(Tun::open(device).map_err(|error| StartError::Tun { device: device.clone(), error })?);
+            let of = |error| StartError::Tun { device: device.clone(), error };
+            n6.push(Tun::open(device, Kind::Packets).map_err(of)?);
         }
-        Ok(Self { n3, n6, first: 0 })
+        let mut frames = Vec::new();
+        for (i, f) in config.devices.iter().enumerate().filter_map(|(i, d)| Some((i, d.frames.as_ref()?))) {
+            let of = |error| StartError::Tun { device: f.device.clone(), error };
+            frames.push((DnIndex(i as u8), Tun::open(&f.device, Kind::Frames).map_err(of)?));
+        }
+        Ok(Self { n3, n6, frames, first: 0 })
     }
 
     fn receive_n3(&mut self, which: usize, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
@@ -60,15 +68,24 @@ impl System {
         n
     }
 
+    /// From the TUN devices, then from the TAP devices.
     fn receive_n6(&mut self, which: usize, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
-        let Some(tun) = self.n6.get_mut(which) else { return 0 };
+        let (tun, origin) = match which.checked_sub(self.n6.len()) {
+            None => (self.n6.get_mut(which), Origin::N6 { dn: DnIndex(which as u8) }),
+            Some(i) => {
+                let Some((dn, tap)) = self.frames.get_mut(i) else { return 0 };
+                let origin = Origin::Frames { dn: *dn };
+                (Some(tap), origin)
+            }
+        };
+        let Some(tun) = tun else { return 0 };
         let mut n = 0;
         for slot in slots {
             match tun.receive(slot.packet.room()) {
                 Ok(0) => break,
                 Ok(octets) => {
                     slot.packet.received(octets);
-                    slot.origin = Origin::N6 { dn: DnIndex(which as u8) };
+                    slot.origin = origin;
                     n += 1;
                 }
                 Err(_) => {
@@ -112,21 +129,28 @@ impl System {
     }
 
     fn send_n6(&mut self, dn: DnIndex, packet: &Packet, counters: &mut IoCounters) {
-        let sent = match self.n6.get_mut(usize::from(dn.0)) {
-            Some(tun) => tun.send(packet.octets()),
-            None => Err(io::ErrorKind::NotFound.into()),
-        };
-        match sent {
-            Ok(()) => counters.n6_sent += 1,
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => counters.send_full += 1,
-            Err(_) => counters.send_errors += 1,
-        }
+        let device = self.n6.get_mut(usize::from(dn.0));
+        sent(device.map(|d| d.send(packet.octets())), counters);
+    }
+
+    fn send_frame(&mut self, dn: DnIndex, packet: &Packet, counters: &mut IoCounters) {
+        let device = self.frames.iter_mut().find(|(of, _)| *of == dn);
+        sent(device.map(|(_, d)| d.send(packet.octets())), counters);
+    }
+}
+
+/// Counts what became of a packet; there may be no device for it.
+fn sent(result: Option<io::Result<()>>, counters: &mut IoCounters) {
+    match result {
+        Some(Ok(())) => counters.n6_sent += 1,
+        Some(Err(e)) if e.kind() == io::ErrorKind::WouldBlock => counters.send_full += 1,
+        Some(Err(_)) | None => counters.send_errors += 1,
     }
 }
 
 impl Ports for System {
     fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
-        let sources = self.n3.len() + self.n6.len();
+        let sources = self.n3.len() + self.n6.len() + self.frames.len();
         let mut n = 0;
         for i in 0..sources {
             let which = (self.first + i) % sources;
@@ -150,6 +174,7 @@ impl Ports for System {
         for (to, packet) in packets {
             match to {
                 Destination::N6 { dn } => self.send_n6(dn, packet, counters),
+                Destination::Frames { dn } => self.send_frame(dn, packet, counters),
                 Destination::N3 { peer, tos } => {
                     batch[n] = (peer, tos, packet.octets());
                     n += 1;
@@ -164,6 +189,7 @@ impl Ports for System {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.n3.iter().map(Datagrams::as_fd).chain(self.n6.iter().map(Tun::as_fd)).collect()
+        let n6 = self.n6.iter().chain(self.frames.iter().map(|(_, tap)| tap));
+        self.n3.iter().map(Datagrams::as_fd).chain(n6.map(Tun::as_fd)).collect()
     }
 }

@@ -1,4 +1,4 @@
-//! A TUN device: packets of a data network as reads and writes.
+//! A TUN or TAP device: packets or frames of a data network as reads and writes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -18,13 +18,22 @@ struct InterfaceRequest {
 
 const _: () = assert!(size_of::<InterfaceRequest>() == size_of::<libc::ifreq>());
 
-/// A TUN device that ends when it is dropped.
+/// What a device carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// IP packets (TUN).
+    Packets,
+    /// Ethernet frames (TAP).
+    Frames,
+}
+
+/// A TUN or TAP device that ends when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Tun(File);
 
 impl Tun {
     /// Makes a device. Errors: those of opening /dev/net/tun and of TUNSETIFF (`EBUSY` where another program has it).
-    pub(crate) fn open(name: &str) -> io::Result<Self> {
+    pub(crate) fn open(name: &str, kind: Kind) -> io::Result<Self> {
         if name.is_empty() || name.len() > NAME_OCTETS_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -33,9 +42,13 @@ impl Tun {
             .write(true)
             .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
             .open("/dev/net/tun")?;
+        let layer = match kind {
+            Kind::Packets => libc::IFF_TUN,
+            Kind::Frames => libc::IFF_TAP,
+        };
         let mut request = InterfaceRequest {
             name: [0; 16],
-            flags: (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short,
+            flags: (layer | libc::IFF_NO_PI) as libc::c_short,
             rest: [0; 22],
         };
         request.name[..name.len()].copy_from_slice(name.as_bytes());

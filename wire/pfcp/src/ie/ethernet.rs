@@ -1,5 +1,4 @@
-//! Filters of Ethernet frames. Decoded so that a rule set can be judged; this UP function carries IP
-//! sessions only.
+//! Filters of Ethernet frames, and the addresses that a UP function has learnt from them.
 
 use whimbrel_ids::Reader;
 
@@ -17,6 +16,37 @@ flags! {
 number! {
     /// TS 29.244 §8.2.96.
     pub struct Ethertype(u16): "Ethertype";
+}
+
+flags! {
+    /// Whether a PDR is for all frames to addresses learnt in its session (TS 29.244 §8.2.102).
+    pub struct EthernetPduSessionInformation(u8, 1): "Ethernet PDU Session Information" {
+        ETHI = 5 / 1,
+    }
+}
+
+number! {
+    /// Seconds without a frame after which an address is forgotten (TS 29.244 §8.2.105).
+    pub struct EthernetInactivityTimer(u32): "Ethernet Inactivity Timer";
+}
+
+/// Addresses learnt (TS 29.244 §8.2.103) or forgotten (TS 29.244 §8.2.104). Tags of the element are not kept.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MacAddresses(pub Vec<[u8; 6]>);
+
+impl Ie for MacAddresses {
+    const NAME: &'static str = "MAC Addresses";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        let count = r.u8(Self::NAME)?;
+        (0..count).map(|_| Ok(r.array(Self::NAME)?)).collect::<Result<_, _>>().map(Self)
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        // As many as one octet counts; senders have fewer.
+        let macs = &self.0[..self.0.len().min(255)];
+        out.push(macs.len() as u8);
+        out.extend(macs.iter().flatten());
+        out.extend_from_slice(&[0, 0]); // no C-TAG, no S-TAG
+    }
 }
 
 /// Addresses to compare (TS 29.244 §8.2.93): upper ones make a range.

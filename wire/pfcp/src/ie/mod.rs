@@ -17,7 +17,10 @@ mod user_id;
 
 pub use addresses::{Choice, UeIpAddress};
 pub use cause::{Cause, FailedRuleId, OffendingIe};
-pub use ethernet::{EthernetFilterProperties, Ethertype, MacAddress, VlanTag};
+pub use ethernet::{
+    EthernetFilterProperties, EthernetInactivityTimer, EthernetPduSessionInformation, Ethertype, MacAddress,
+    MacAddresses, VlanTag,
+};
 pub use features::{CpFunctionFeatures, UpFunctionFeatures};
 pub use flow::{ApplicationId, SdfFilter};
 pub use forwarding::{

@@ -4,9 +4,9 @@ use whimbrel_ids::Qfi;
 
 use crate::codec::grouped;
 use crate::ie::{
-    ApplicationId, EthernetFilterId, EthernetFilterProperties, Ethertype, FTeid, FarId, InterfaceType,
-    MacAddress, NetworkInstance, OuterHeaderRemoval, PdrId, Precedence, PredefinedRules, QerId, SdfFilter,
-    SourceInterface, TrafficEndpointId, UeIpAddress, UrrId, VlanTag,
+    ApplicationId, EthernetFilterId, EthernetFilterProperties, EthernetPduSessionInformation, Ethertype,
+    FTeid, FarId, InterfaceType, MacAddress, NetworkInstance, OuterHeaderRemoval, PdrId, Precedence,
+    PredefinedRules, QerId, SdfFilter, SourceInterface, TrafficEndpointId, UeIpAddress, UrrId, VlanTag,
 };
 
 grouped! {
@@ -48,6 +48,8 @@ grouped! {
         24 => application_id: conditional ApplicationId,
         /// Filters of an Ethernet session.
         132 => ethernet_packet_filters: many EthernetPacketFilter,
+        /// All frames to addresses learnt in the session.
+        142 => ethernet_pdu_session_information: optional EthernetPduSessionInformation,
         /// QoS flows: one of them must match.
         124 => qfis: many Qfi,
         /// The 3GPP interface by which it comes.
@@ -123,6 +125,7 @@ impl Pdi {
             sdf_filters: Vec::new(),
             application_id: None,
             ethernet_packet_filters: Vec::new(),
+            ethernet_pdu_session_information: None,
             qfis: Vec::new(),
             source_interface_type: None,
         }

@@ -2,10 +2,10 @@
 
 use crate::codec::grouped;
 use crate::ie::{
-    DurationMeasurement, InactivityDetectionTime, MeasurementInformation, MeasurementMethod,
-    MeasurementPeriod, NtpTime, QueryUrrReference, QuotaHoldingTime, ReportingTriggers, TimeQuota,
-    TimeThreshold, UeIpAddress, UrSeqn, UrrId, UsageInformation, UsageReportTrigger, Volume,
-    VolumeMeasurement,
+    DurationMeasurement, EthernetInactivityTimer, InactivityDetectionTime, MacAddresses,
+    MeasurementInformation, MeasurementMethod, MeasurementPeriod, NtpTime, QueryUrrReference,
+    QuotaHoldingTime, ReportingTriggers, TimeQuota, TimeThreshold, UeIpAddress, UrSeqn, UrrId,
+    UsageInformation, UsageReportTrigger, Volume, VolumeMeasurement,
 };
 
 grouped! {
@@ -37,6 +37,8 @@ grouped! {
         36 => inactivity_detection_time: conditional InactivityDetectionTime,
         /// Refinements.
         100 => measurement_information: conditional MeasurementInformation,
+        /// Silence after which a MAC address is forgotten.
+        146 => ethernet_inactivity_timer: conditional EthernetInactivityTimer,
     }
 
     /// Update URR (table 7.5.4.4-1). What is absent stays.
@@ -67,6 +69,8 @@ grouped! {
         36 => inactivity_detection_time: conditional InactivityDetectionTime,
         /// Refinements.
         100 => measurement_information: conditional MeasurementInformation,
+        /// Silence after which a MAC address is forgotten.
+        146 => ethernet_inactivity_timer: conditional EthernetInactivityTimer,
     }
 
     /// Remove URR (table 7.5.4.8-1).
@@ -79,6 +83,15 @@ grouped! {
     pub struct QueryUrr: "Query URR" {
         /// The rule.
         81 => urr_id: required UrrId,
+    }
+
+    /// Ethernet Traffic Information (table 7.5.8.3-3).
+    #[derive(Default)]
+    pub struct EthernetTrafficInformation: "Ethernet Traffic Information" {
+        /// Addresses that began to be used.
+        144 => mac_addresses_detected: many MacAddresses,
+        /// Addresses that are no longer used.
+        145 => mac_addresses_removed: many MacAddresses,
     }
 
     /// Usage Report (tables 7.5.5.2-1, 7.5.7.2-1, 7.5.8.3-1: the same group under three code points).
@@ -103,6 +116,8 @@ grouped! {
         69 => time_of_first_packet: conditional NtpTime,
         /// Last packet.
         70 => time_of_last_packet: conditional NtpTime,
+        /// MAC addresses learnt and forgotten.
+        143 => ethernet_traffic_information: conditional EthernetTrafficInformation,
         /// To which part of the measurement it belongs.
         90 => usage_information: conditional UsageInformation,
         /// The query that it answers.
@@ -127,6 +142,7 @@ impl CreateUrr {
             linked_urr_ids: Vec::new(),
             inactivity_detection_time: None,
             measurement_information: None,
+            ethernet_inactivity_timer: None,
         }
     }
 }
@@ -148,6 +164,7 @@ impl UpdateUrr {
             linked_urr_ids: Vec::new(),
             inactivity_detection_time: None,
             measurement_information: None,
+            ethernet_inactivity_timer: None,
         }
     }
 }
@@ -166,6 +183,7 @@ impl UsageReport {
             ue_ip_address: None,
             time_of_first_packet: None,
             time_of_last_packet: None,
+            ethernet_traffic_information: None,
             usage_information: None,
             query_urr_reference: None,
         }

@@ -1,0 +1,282 @@
+//! PDU sessions of type Ethernet: the UPF is a switch between phones, and towards the data network.
+//!
+//! Spec: TS 23.501 §5.6.10.2, §5.8.2.5.3; TS 29.244 §5.13 (MAC addresses are learnt and reported).
+//!
+//! A phone's address is the source address that it uses: learnt with its first frame that a rule lets pass, up to a bound
+//! a session, and forgotten after silence. As long as one session has it no other may use it. A frame for a known
+//! address goes to that session, whether it comes from the data network or from another phone; one for a group goes to
+//! the data network and to every other session of it; one for an address that nobody has used goes to the data network
+//! if a phone sends it, and nowhere if the data network does. Nothing goes back to where it came from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::{MacAddresses, ReportingTriggers, UsageReportTrigger};
+use whimbrel_pfcp::rule::EthernetTrafficInformation;
+
+use super::inner::Inner;
+use super::packet::Packet;
+use super::session::State;
+use super::shared::{PerSecond, Shared};
+use super::stages::{self, Arrival, Content};
+use super::{Destination, DropReason, UpfU, Verdict};
+use crate::config::DnIndex;
+use crate::exchange::Report;
+use crate::limits::{FLOODED_SESSIONS_MAX, FLOODS_PER_SECOND_MAX, MACS_PER_SESSION_MAX};
+use crate::rules::{Frame, Mac, Pdr, SessionRules, is_group};
+
+/// How long an address that is not used stays a session's, where the SMF gives no Ethernet inactivity timer: the ageing
+/// time of IEEE 802.1Q §8.8.3.
+const AGEING: Duration = Duration::from_secs(300);
+
+/// An address that a phone uses.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Learnt {
+    pub(super) mac: Mac,
+    pub(super) last: Instant,
+}
+
+/// Who is where on one data network.
+#[derive(Default)]
+pub(super) struct Switch {
+    by_mac: BTreeMap<Mac, u32>,
+    sessions: BTreeSet<u32>,
+    floods: PerSecond,
+}
+
+impl Switch {
+    pub(super) fn plug(&mut self, session: u32) {
+        self.sessions.insert(session);
+    }
+
+    pub(super) fn unplug(&mut self, session: u32) {
+        self.sessions.remove(&session);
+    }
+
+    pub(super) fn forget(&mut self, mac: &Mac) {
+        self.by_mac.remove(mac);
+    }
+}
+
+/// A frame, and the IP packet in it.
+struct Content802 {
+    frame: Frame,
+    inner: Option<Inner>,
+}
+
+impl Content802 {
+    fn parse(p: &[u8]) -> Option<Self> {
+        let frame = Frame::parse(p)?;
+        let inner = frame.ip_at().and_then(|at| p.get(at..)).and_then(Inner::parse);
+        Some(Self { frame, inner })
+    }
+}
+
+impl Content for Content802 {
+    fn matches(&self, pdr: &Pdr) -> bool {
+        let flow = || self.inner.map(|i| if pdr.is_uplink() { i.uplink() } else { i.downlink() });
+        pdr.filters.is_empty() || {
+            let flow = flow();
+            pdr.filters.iter().any(|f| match &f.frame {
+                Some(frame) => frame.matches(&self.frame, flow.as_ref()),
+                None => flow.as_ref().is_some_and(|flow| f.matches(flow)),
+            })
+        }
+    }
+
+    fn dscp(&self) -> u8 {
+        self.inner.map_or(self.frame.dscp(), |i| i.tos >> 2)
+    }
+}
+
+impl UpfU {
+    /// A frame that a phone sends.
+    pub(super) fn frame_from_phone(
+        &mut self,
+        now: Instant,
+        index: u32,
+        arrival: Arrival,
+        packet: &mut Packet,
+    ) -> Verdict {
+        let Some(content) = Content802::parse(packet.octets()) else {
+            return Verdict::Drop(DropReason::InnerMalformed);
+        };
+        let Frame { source, destination, .. } = content.frame;
+        if let Err(reason) = self.may_use(now, index, source) {
+            return Verdict::Drop(reason);
+        }
+        let verdict = self.in_session(now, index, arrival, &content, packet);
+        let Verdict::Send(Destination::Frames { dn }) = verdict else { return verdict };
+        self.learn_mac(now, index, dn, source);
+        let Some(network) = self.networks.get(usize::from(dn.0)) else { return verdict };
+        match network.switch.by_mac.get(&destination).copied() {
+            Some(own) if own == index => Verdict::Drop(DropReason::FrameReturns),
+            Some(other) => self.in_session(now, other, Arrival::NETWORK, &content, packet),
+            None => {
+                if is_group(destination) {
+                    self.flood(now, dn, Some(index), &content, packet);
+                }
+                verdict
+            }
+        }
+    }
+
+    /// A frame from a data network.
+    pub(super) fn network_frame(&mut self, now: Instant, dn: DnIndex, packet: &mut Packet) -> Verdict {
+        let Some(content) = Content802::parse(packet.octets()) else {
+            return Verdict::Drop(DropReason::InnerMalformed);
+        };
+        let Frame { source, destination, .. } = content.frame;
+        let Some(network) = self.networks.get(usize::from(dn.0)) else {
+            return Verdict::Drop(DropReason::UnknownMac);
+        };
+        // A bridge may send a phone's own frame back.
+        let sender = network.switch.by_mac.get(&source).copied();
+        if is_group(destination) {
+            return self.flood(now, dn, sender, &content, packet);
+        }
+        match network.switch.by_mac.get(&destination).copied() {
+            Some(own) if Some(own) == sender => Verdict::Drop(DropReason::FrameReturns),
+            Some(index) => self.in_session(now, index, Arrival::NETWORK, &content, packet),
+            None => Verdict::Drop(DropReason::UnknownMac),
+        }
+    }
+
+    /// Copies a frame to every session of the network but the sender's. What a copy meets there counts there.
+    fn flood(
+        &mut self,
+        now: Instant,
+        dn: DnIndex,
+        but: Option<u32>,
+        content: &Content802,
+        packet: &Packet,
+    ) -> Verdict {
+        let Some(network) = self.networks.get_mut(usize::from(dn.0)) else {
+            return Verdict::Drop(DropReason::UnknownMac);
+        };
+        if !network.switch.floods.once_more(now, FLOODS_PER_SECOND_MAX) {
+            self.shared.counters.drop(DropReason::FloodRate);
+            return Verdict::Taken;
+        }
+        let sessions = network.switch.sessions.iter().copied().filter(|s| Some(*s) != but);
+        let sessions: Vec<u32> = sessions.take(FLOODED_SESSIONS_MAX).collect();
+        for index in sessions {
+            let mut copy = self.shared.fresh();
+            copy.fill(packet.octets());
+            match self.in_session(now, index, Arrival::NETWORK, content, &mut copy) {
+                Verdict::Send(to) => self.shared.send(to, copy),
+                Verdict::Drop(reason) => {
+                    self.shared.counters.drop(reason);
+                    self.shared.recycle(copy);
+                }
+                Verdict::Taken | Verdict::Pending => self.shared.recycle(copy),
+            }
+        }
+        Verdict::Taken
+    }
+
+    /// Whether a phone may use an address.
+    fn may_use(&mut self, now: Instant, index: u32, mac: Mac) -> Result<(), DropReason> {
+        let session = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut);
+        let Some(session) = session else { return Err(DropReason::UnknownTunnel) };
+        if let Some(known) = session.state.macs.iter_mut().find(|l| l.mac == mac) {
+            known.last = now;
+            return Ok(());
+        }
+        if is_group(mac) || mac == Mac::default() {
+            return Err(DropReason::InnerMalformed);
+        }
+        let (full, dn) = (session.state.macs.len() >= MACS_PER_SESSION_MAX, session.rules.data_network);
+        let network = self.networks.get(usize::from(dn.0));
+        match network.and_then(|n| n.switch.by_mac.get(&mac)) {
+            Some(_) => Err(DropReason::SpoofedSource),
+            None if full => Err(DropReason::MacTableFull),
+            None => Ok(()),
+        }
+    }
+
+    fn learn_mac(&mut self, now: Instant, index: u32, dn: DnIndex, mac: Mac) {
+        let session = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut);
+        let (Some(session), Some(network)) = (session, self.networks.get_mut(usize::from(dn.0))) else {
+            return;
+        };
+        if session.state.macs.iter().any(|l| l.mac == mac) {
+            return;
+        }
+        session.state.macs.push(Learnt { mac, last: now });
+        network.switch.by_mac.insert(mac, index);
+        report(&session.rules, &mut session.state, &mut self.shared, now, vec![mac], Vec::new());
+        self.arm(index);
+    }
+}
+
+/// When the oldest address of a session is forgotten, if it stays silent.
+pub(super) fn ageing(rules: &SessionRules, state: &State) -> Option<Instant> {
+    state.macs.iter().map(|l| l.last).min().map(|at| at + age(rules))
+}
+
+fn age(rules: &SessionRules) -> Duration {
+    let given = rules.urrs.iter().filter_map(|u| u.ethernet_inactivity_s).filter(|s| *s > 0).min();
+    given.map_or(AGEING, |s| Duration::from_secs(s.into()))
+}
+
+/// Forgets the addresses that were silent too long.
+pub(super) fn forget_silent(
+    rules: &SessionRules,
+    state: &mut State,
+    shared: &mut Shared,
+    switch: &mut Switch,
+    now: Instant,
+) {
+    let age = age(rules);
+    let mut removed = Vec::new();
+    state.macs.retain(|l| {
+        let stays = l.last + age > now;
+        if !stays {
+            removed.push(l.mac);
+        }
+        stays
+    });
+    removed.iter().for_each(|mac| switch.forget(mac));
+    if !removed.is_empty() {
+        report(rules, state, shared, now, Vec::new(), removed);
+    }
+}
+
+/// Tells the SMF, if a URR asks for it (MACAR).
+fn report(
+    rules: &SessionRules,
+    state: &mut State,
+    shared: &mut Shared,
+    now: Instant,
+    detected: Vec<Mac>,
+    removed: Vec<Mac>,
+) {
+    let wanted = |u: &&crate::rules::Urr| u.triggers.has(ReportingTriggers::MACAR);
+    let Some(urr) = rules.urrs.iter().find(wanted) else { return };
+    let Some(usage) = state.usage.iter_mut().find(|u| u.urr_id == urr.urr_id) else { return };
+    let mut figures = usage.report(urr, now, UsageReportTrigger::MACAR);
+    let list = |macs: Vec<Mac>| if macs.is_empty() { vec![] } else { vec![MacAddresses(macs)] };
+    let traffic = EthernetTrafficInformation {
+        mac_addresses_detected: list(detected),
+        mac_addresses_removed: list(removed),
+    };
+    figures.ethernet_traffic_information = Some(traffic);
+    shared.report(Report::Usage { session: state.id(), token: None, reports: vec![figures] });
+}
+
+/// What was held of an Ethernet session meets its rules again.
+pub(super) fn again(
+    rules: &SessionRules,
+    state: &mut State,
+    shared: &mut Shared,
+    now: Instant,
+    arrival: Arrival,
+    packet: &mut Packet,
+) -> Verdict {
+    match Content802::parse(packet.octets()) {
+        Some(content) => stages::run(rules, state, shared, now, arrival, &content, packet),
+        None => Verdict::Drop(DropReason::InnerMalformed),
+    }
+}
