@@ -190,12 +190,16 @@ impl Net {
 
     pub(crate) fn ask_octets(&mut self, octets: &[u8]) -> Option<Message> {
         self.upf.pfcp(self.now, SMF, octets, &mut self.out);
-        let (peer, answer) = self.out.datagrams.pop()?;
-        assert_eq!(peer, SMF);
         let sent = Frame::parse(octets).unwrap().header;
-        let frame = Frame::parse(&answer).unwrap();
-        assert_eq!(frame.header.sequence, sent.sequence);
-        Some(Message::parse(&frame).unwrap())
+        // Reports of the UPF's own may go out with it.
+        let answers = |(_, o): &(SocketAddr, Vec<u8>)| {
+            let h = Frame::parse(o).unwrap().header;
+            (h.sequence, h.message_type) == (sent.sequence, sent.message_type + 1)
+        };
+        let at = self.out.datagrams.iter().position(answers)?;
+        let (peer, answer) = self.out.datagrams.remove(at);
+        assert_eq!(peer, SMF);
+        Some(Message::parse(&Frame::parse(&answer).unwrap()).unwrap())
     }
 
     pub(crate) fn establish(&mut self, m: SessionEstablishmentRequest) -> SessionEstablishmentResponse {
