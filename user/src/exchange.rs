@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use whimbrel_ids::{Qfi, Teid};
 use whimbrel_pfcp::ie::{PdrId, UrrId};
@@ -44,6 +45,8 @@ pub struct Effects {
     pub drop_buffered: bool,
     /// The SMF did not hear of packets that wait: the next one is reported again.
     pub notify_again: bool,
+    /// Packets that wait, and those that come within that time, are not reported again (DL Buffering Duration).
+    pub quiet: Option<Duration>,
     /// Usage rules to report at once.
     pub query: Query,
     /// If usage (queried, or of rules removed) is wanted: names the answer.

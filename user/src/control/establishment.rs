@@ -11,7 +11,7 @@ use super::sessions::empty;
 use super::{Outbox, UpfC};
 use crate::event::Event;
 use crate::exchange::{Change, Effects};
-use crate::rules::{Allocator, Changed, Draft, RuleRefusal, SessionRules, upper};
+use crate::rules::{Allocator, Changed, Draft, RuleRefusal, SessionKind, SessionRules, upper};
 use crate::session_id::SessionId;
 
 impl UpfC {
@@ -80,6 +80,8 @@ impl UpfC {
             ipv4 || ipv6.is_some_and(|(new, old)| upper(new) != upper(old))
         });
         let network = Allocator::network(&self.config, m);
+        // Nor is one of another type.
+        let moved = moved || SessionKind::of(m.pdn_type) != s.rules.kind;
         if moved || network.is_ok_and(|n| n != s.rules.data_network) {
             self.drop_session(id, out);
         }

@@ -61,9 +61,8 @@ impl UpfC {
         let mut effects = Effects {
             end_markers: changed.end_markers,
             drop_buffered: flags.has(SessionModificationFlags::DROBU),
-            notify_again: false,
-            token: None,
             query,
+            ..Effects::default()
         };
         if effects.query == Query::Nothing && m.remove_urrs.is_empty() {
             self.answer(now, key, Some(cp_seid), &response.into(), out);

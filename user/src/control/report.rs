@@ -1,6 +1,8 @@
 //! Session reports to SMFs (TS 29.244 §6.3.5).
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
 
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{
@@ -13,10 +15,13 @@ use whimbrel_pfcp::msg::{
     SessionReportResponse, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
 
+use whimbrel_pfcp::rule::UpdateBarInReportResponse;
+
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC};
 use crate::event::Event;
 use crate::exchange::{Change, Effects, Report};
+use crate::session_id::SessionId;
 
 impl UpfC {
     pub(super) fn report(&mut self, now: Instant, report: Report, out: &mut Outbox) {
@@ -100,6 +105,17 @@ impl UpfC {
         session.is_some_and(|s| s.rules.remote_tunnels().all(|t| t != (teid, peer)))
     }
 
+    /// TS 29.244 §5.2.4.2 (extended buffering), table 7.5.9.2-1. A BAR that the session does not have is passed over: a
+    /// report's answer has no answer that could say so.
+    fn update_bar(&mut self, session: SessionId, m: &UpdateBarInReportResponse, out: &mut Outbox) {
+        let Some(s) = self.sessions.get_mut(session) else { return };
+        let Some(rules) = s.rules.with_bar(m) else { return };
+        s.rules = Arc::new(rules);
+        let quiet = m.dl_buffering_duration.and_then(|d| d.seconds()).map(|s| Duration::from_secs(s.into()));
+        let effects = Effects { quiet, ..Effects::default() };
+        out.changes.push(Change::Put { session, rules: Arc::clone(&s.rules), effects });
+    }
+
     /// TS 29.244 §6.3.5.3. The request, not the header, says which session is meant. An SMF that does not
     /// know the session has no use for it: it is deleted.
     pub(super) fn report_answered(&mut self, key: ReplyKey, m: &SessionReportResponse, out: &mut Outbox) {
@@ -110,6 +126,9 @@ impl UpfC {
         };
         if m.cause == Cause::SessionContextNotFound {
             return self.drop_session(session, out);
+        }
+        if let Some(bar) = &m.update_bar {
+            self.update_bar(session, bar, out);
         }
         let drop_buffered = m.pfcpsrrsp_flags.is_some_and(|f| f.has(SessionReportResponseFlags::DROBU));
         if let Some(s) = self.sessions.get(session).filter(|_| drop_buffered) {

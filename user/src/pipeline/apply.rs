@@ -204,6 +204,8 @@ fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> Sessio
         deadline: None,
         next_advertisement: None,
         held: Default::default(),
+        notice: None,
+        quiet_until: None,
         macs: Vec::new(),
     };
     SessionU { rules: Arc::clone(rules), state }
@@ -254,6 +256,10 @@ fn replace(
     if actions(&old) != actions(rules) {
         s.notified = false;
         s.error_told = false;
+        (s.notice, s.quiet_until) = (None, None);
+    }
+    if let Some(quiet) = effects.quiet {
+        s.quiet_until = Some(now + quiet);
     }
     s.inactive &= old.inactivity_s == rules.inactivity_s;
 }

@@ -10,6 +10,7 @@ use super::meter::Meter;
 use super::packet::Packet;
 use super::stages::Arrival;
 use super::usage::Usage;
+use crate::exchange::Report;
 use crate::rules::SessionRules;
 use crate::session_id::SessionId;
 
@@ -56,12 +57,16 @@ pub(super) struct State {
     pub(super) deadline: Option<Instant>,
     pub(super) next_advertisement: Option<Instant>,
     pub(super) held: VecDeque<(Arrival, Packet)>,
+    /// What the SMF is told when its delay is over, if packets still wait then.
+    pub(super) notice: Option<Box<(Instant, Report)>>,
+    /// Until when packets that wait are not reported anew.
+    pub(super) quiet_until: Option<Instant>,
     /// Addresses that the phone uses, in an Ethernet session.
     pub(super) macs: Vec<Learnt>,
 }
 
 // Two cache lines are hot.
-const _: () = assert!(std::mem::offset_of!(State, index) <= 120 && size_of::<SessionU>() <= 224);
+const _: () = assert!(std::mem::offset_of!(State, index) <= 120 && size_of::<SessionU>() <= 240);
 
 impl State {
     pub(super) fn id(&self) -> SessionId {

@@ -1,6 +1,7 @@
 //! What happens to one packet of a session.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
@@ -15,6 +16,9 @@ use super::{advertise, unstructured};
 use crate::exchange::Report;
 use crate::limits::{HELD_MAX, HELD_PER_SESSION_MAX};
 use crate::rules::{Far, Pdr, SessionKind, SessionRules, upper};
+
+/// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
+const DELAY_UNIT: Duration = Duration::from_millis(50);
 
 /// How a packet came to its session.
 #[derive(Clone, Copy, Debug)]
@@ -111,7 +115,7 @@ pub(super) fn run<C: Content>(
         return Verdict::Drop(DropReason::FarDrop);
     }
     if far.action.has(ApplyAction::BUFF) {
-        return hold(state, shared, rules, (pdr, far), arrival, content.dscp(), packet);
+        return hold(state, shared, rules, now, (pdr, far), arrival, content.dscp(), packet);
     }
     let octets = packet.len();
     let uplink = pdr.is_uplink();
@@ -193,11 +197,13 @@ fn is_spoofed(rules: &SessionRules, source: IpAddr) -> bool {
     !own && (rules.ue_ipv4.is_some() || rules.ue_ipv6.is_some())
 }
 
-/// Keeps a packet until its FAR forwards; the first one is reported.
+/// Keeps a packet until its FAR forwards; the first one is reported, after the BAR's delay (TS 29.244 §5.2.4).
+#[allow(clippy::too_many_arguments, reason = "a stage's view of one packet")]
 fn hold(
     state: &mut State,
     shared: &mut Shared,
     rules: &SessionRules,
+    now: Instant,
     (pdr, far): (&Pdr, &Far),
     arrival: Arrival,
     dscp: u8,
@@ -211,14 +217,25 @@ fn hold(
     if shared.counters.held >= HELD_MAX as u64 {
         return Verdict::Drop(DropReason::BuffersExhausted);
     }
+    if state.quiet_until.is_some_and(|until| until <= now) {
+        (state.quiet_until, state.notified) = (None, false);
+    }
     if far.action.has(ApplyAction::NOCP) && !std::mem::replace(&mut state.notified, true) {
-        shared.report(Report::DownlinkData {
+        let report = Report::DownlinkData {
             session: state.id(),
             pdr_id: pdr.pdr_id,
             qfi: flow_of(rules, pdr).map(|(qfi, ..)| qfi),
             dscp,
             octets: u16::try_from(packet.len()).unwrap_or(u16::MAX),
-        });
+        };
+        match bar.map_or(0, |b| b.delay) {
+            0 => shared.report(report),
+            units => {
+                let at = now + DELAY_UNIT * u32::from(units);
+                state.notice = Some(Box::new((at, report)));
+                state.rearm = true;
+            }
+        }
     }
     shared.counters.buffered += 1;
     shared.counters.held += 1;

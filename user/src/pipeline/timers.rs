@@ -70,7 +70,8 @@ fn next(session: &SessionU) -> Option<Instant> {
     let silence = (rules.inactivity_s > 0 && !session.state.inactive)
         .then(|| session.state.last_packet + Duration::from_secs(rules.inactivity_s.into()));
     let ageing = ethernet::ageing(rules, &session.state);
-    [usage, silence, ageing, session.state.next_advertisement].into_iter().flatten().min()
+    let notice = session.state.notice.as_ref().map(|n| n.0);
+    [usage, silence, ageing, notice, session.state.next_advertisement].into_iter().flatten().min()
 }
 
 fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut Network>, now: Instant) {
@@ -84,6 +85,11 @@ fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut Network
     if rules.inactivity_s > 0 && !state.inactive && state.last_packet + limit <= now {
         state.inactive = true;
         shared.report(Report::Inactivity { session: state.id() });
+    }
+    if let Some((_, report)) = state.notice.take_if(|n| n.0 <= now).map(|n| *n)
+        && !state.held.is_empty()
+    {
+        shared.report(report);
     }
     let Some(network) = network else { return };
     if ethernet::ageing(rules, state).is_some_and(|at| at <= now) {

@@ -26,12 +26,15 @@ impl Allocator<'_> {
     fn carries(&mut self, d: &mut Draft, pdn_type: Option<PdnType>) -> Outcome {
         let network = self.config.data_networks.get(usize::from(d.base.data_network.0));
         let network = network.ok_or(RuleRefusal::NoNetworkInstance)?;
-        d.base.kind = match pdn_type {
-            Some(PdnType::Ethernet) if network.ethernet => SessionKind::Ethernet,
-            Some(PdnType::NonIp) if network.unstructured.is_some() => SessionKind::Unstructured,
-            Some(PdnType::Ethernet | PdnType::NonIp) => return Err(RuleRefusal::PdnType),
-            None | Some(PdnType::Ipv4 | PdnType::Ipv6 | PdnType::Ipv4v6) => SessionKind::Ip,
+        d.base.kind = SessionKind::of(pdn_type);
+        let carried = match d.base.kind {
+            SessionKind::Ip => true,
+            SessionKind::Ethernet => network.ethernet,
+            SessionKind::Unstructured => network.unstructured.is_some(),
         };
+        if !carried {
+            return Err(RuleRefusal::PdnType);
+        }
         if d.base.kind == SessionKind::Unstructured {
             d.base.point_to_point = network.unstructured.map(Box::new);
             self.choose_ipv6(d)?;
@@ -74,6 +77,7 @@ impl Allocator<'_> {
             let bar =
                 d.bars.get_mut(&b.bar_id).ok_or(RuleRefusal::NoSuchRule(FailedRuleId::Bar(b.bar_id)))?;
             bar.packets = b.suggested_buffering_packets_count.map(|c| c.0).or(bar.packets);
+            bar.delay = b.downlink_data_notification_delay.map_or(bar.delay, |d| d.0);
         }
         m.update_fars.iter().try_for_each(|f| self.update_far(d, f))?;
         m.update_qers.iter().try_for_each(|q| update_qer(d, q))?;

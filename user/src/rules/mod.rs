@@ -15,8 +15,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use whimbrel_ids::{Qfi, Teid};
 use whimbrel_pfcp::ie::{
     ApplyAction, BarId, DestinationInterface, FarId, GateStatus, MeasurementInformation, MeasurementMethod,
-    PdrId, QerId, ReportingTriggers, SourceInterface, TrafficEndpointId, UrrId, Volume,
+    PdnType, PdrId, QerId, ReportingTriggers, SourceInterface, TrafficEndpointId, UrrId, Volume,
 };
+
+use whimbrel_pfcp::rule::UpdateBarInReportResponse;
 
 pub(crate) use allocate::{Allocator, Changed, NetworkPools, upper};
 pub(crate) use draft::Draft;
@@ -43,6 +45,16 @@ pub enum SessionKind {
     Ethernet,
     /// Whatever the phone sends.
     Unstructured,
+}
+
+impl SessionKind {
+    pub(crate) const fn of(pdn_type: Option<PdnType>) -> Self {
+        match pdn_type {
+            Some(PdnType::Ethernet) => Self::Ethernet,
+            Some(PdnType::NonIp) => Self::Unstructured,
+            None | Some(PdnType::Ipv4 | PdnType::Ipv6 | PdnType::Ipv4v6) => Self::Ip,
+        }
+    }
 }
 
 /// All rules of a session, immutable once made.
@@ -101,6 +113,15 @@ impl SessionRules {
     /// Whether a local tunnel is a forwarding tunnel of a handover.
     pub(crate) fn is_relay(&self, place: usize) -> bool {
         self.relays >> place & 1 != 0
+    }
+
+    /// These rules with a BAR as a report's answer wants it; `None` if the session has no such BAR.
+    pub(crate) fn with_bar(&self, m: &UpdateBarInReportResponse) -> Option<Self> {
+        let mut rules = self.clone();
+        let bar = rules.bars.iter_mut().find(|b| b.bar_id == m.bar_id)?;
+        bar.packets = m.suggested_buffering_packets_count.map(|c| c.0).or(bar.packets);
+        bar.delay = m.downlink_data_notification_delay.map_or(bar.delay, |d| d.0);
+        Some(rules)
     }
 
     /// Tunnels at peers to which packets are forwarded.
@@ -211,6 +232,8 @@ pub(crate) struct Bar {
     pub(crate) bar_id: BarId,
     /// Packets to keep, where the SMF suggests it.
     pub(crate) packets: Option<u8>,
+    /// Units of 50 ms between the first packet kept and its report (TS 29.244 §8.2.28).
+    pub(crate) delay: u8,
 }
 
 /// A traffic endpoint.

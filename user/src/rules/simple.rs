@@ -9,7 +9,8 @@ use super::{Bar, Outcome, Qer, Urr};
 
 pub(super) fn create_bar(d: &mut Draft, m: &CreateBar) {
     let packets = m.suggested_buffering_packets_count.map(|c| c.0);
-    d.bars.insert(m.bar_id, Bar { bar_id: m.bar_id, packets });
+    let delay = m.downlink_data_notification_delay.map_or(0, |d| d.0);
+    d.bars.insert(m.bar_id, Bar { bar_id: m.bar_id, packets, delay });
 }
 
 pub(super) fn create_qer(d: &mut Draft, m: &CreateQer) -> Outcome {
