@@ -92,6 +92,11 @@ def k_gnb(kamf, uplink_count):
     return kdf(kamf, 0x6E, uplink_count.to_bytes(4, "big"), b"\x01")
 
 
+def next_hop(kamf, sync):
+    """NH; `sync` is K_gNB for the first one, the NH before it for the others (TS 33.501 §A.10)."""
+    return kdf(kamf, 0x6F, sync)
+
+
 def _count_bearer_direction(count, bearer, direction):
     return count.to_bytes(4, "big") + bytes([bearer << 3 | direction << 2, 0, 0, 0])
 

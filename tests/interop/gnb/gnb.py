@@ -117,13 +117,28 @@ class Gnb:
             self.n3.settimeout(ANSWER_S)
         return self.n3
 
-    def n3_exchange(self, octets, peer, timeout=ANSWER_S):
-        """Send one datagram to the UPF and parse the next one from it."""
+    def n3_receive(self, timeout=ANSWER_S):
+        """The next datagram from the UPF, and who sent it. The UPF may ask at any time whether the path stands (TS 29.281 §7.2.1)."""
         n3 = self.n3_socket()
         n3.settimeout(timeout)
-        n3.sendto(octets, (peer, gtpu.PORT))
+        while True:
+            octets, source = n3.recvfrom(65536)
+            if octets[1:2] != bytes([gtpu.ECHO_REQUEST]):
+                return octets, source[0]
+            n3.sendto(gtpu.echo_response(gtpu.parse(octets)[2]), source)
+
+    def n3_next(self):
+        """The next message from the UPF, parsed."""
         try:
-            answer, (source, _) = n3.recvfrom(65536)
+            return gtpu.parse(self.n3_receive()[0])
+        except (TimeoutError, socket.timeout):
+            raise Wrong("nothing came on N3") from None
+
+    def n3_exchange(self, octets, peer, timeout=ANSWER_S):
+        """Send one datagram to the UPF and parse the next one from it."""
+        self.n3_socket().sendto(octets, (peer, gtpu.PORT))
+        try:
+            answer, source = self.n3_receive(timeout)
         except (TimeoutError, socket.timeout):
             raise Wrong(f"no answer from {peer}:{gtpu.PORT} within {timeout:g} s") from None
         demand(source == peer, f"the answer came from {source}, not {peer}")
@@ -151,6 +166,7 @@ class Link:
         self.amf_id = None
         self.stream = 1 + ran_id % 7  # one stream a phone; never stream 0
         self.core_stream = None
+        self.security_capabilities = None  # as the core gave them
         self.tunnels = {}  # session: (UPF address, uplink TEID, QFI, downlink TEID)
 
     # ---- up ------------------------------------------------------------------------------------------------------------
@@ -234,6 +250,7 @@ class Link:
         encryption = ngap.octets_of(ies["UESecurityCapabilities"]["nRencryptionAlgorithms"])[0]
         awaited = self.phone.capability[0] << 1 & 0xE0
         demand(encryption & 0xE0 == awaited, f"NR encryption algorithms {encryption:#x}, the phone said {awaited:#x}")
+        self.security_capabilities = ies["UESecurityCapabilities"]
         answer = self.ids()
         sessions = ies.get("PDUSessionResourceSetupListCxtReq")
         nas = ies.get("NAS-PDU")
@@ -246,8 +263,8 @@ class Link:
         self.gnb.send("InitialContextSetupResponse", answer, self.stream)
         return nas
 
-    def _tunnel(self, session, request):
-        """Take the core's end of the tunnel, offer ours; the response transfer."""
+    def take_tunnel(self, session, request, downlink_teid):
+        """Take the core's end of the tunnel; the QoS flows to set up."""
         request = ngap.transfer_of("PDUSessionResourceSetupRequestTransfer", request)
         tunnel, kind, flows = request.get(139), request.get(134), request.get(136)
         demand(tunnel is not None and tunnel[0] == "gTPTunnel", "no UL NG-U UP TNL information")
@@ -256,8 +273,13 @@ class Link:
         qfi = flows[0]["qosFlowIdentifier"]
         uplink_teid = int.from_bytes(tunnel[1]["gTP-TEID"], "big")
         demand(uplink_teid != 0, "TEID 0 is for signalling (TS 29.281 §5.1)")
-        downlink_teid = 0x1000 * self.ran_id + session
         self.tunnels[session] = address_of(tunnel[1]["transportLayerAddress"]), uplink_teid, qfi, downlink_teid
+        return flows
+
+    def _tunnel(self, session, request):
+        """Take the core's end of the tunnel, offer ours; the response transfer."""
+        downlink_teid = 0x1000 * self.ran_id + session
+        flows = self.take_tunnel(session, request, downlink_teid)
         return ngap.transfer("PDUSessionResourceSetupResponseTransfer", {
             "dLQosFlowPerTNLInformation": {
                 "uPTransportLayerInformation": ("gTPTunnel", {

@@ -11,14 +11,19 @@ class Malformed(Exception):
     """Octets that are not GTP-U; the text says why."""
 
 
-def g_pdu(teid, qfi, packet):
-    """An uplink G-PDU: the container's PDU type is 1 and it names the QoS flow (TS 38.415 §5.5.2.2)."""
-    body = struct.pack(">HBB", 0, 0, CONTAINER) + bytes([1, 0x10, qfi, 0]) + packet
+def g_pdu(teid, qfi, packet, downlink=False):
+    """An uplink G-PDU: the container's PDU type is 1 and it names the QoS flow (TS 38.415 §5.5.2.2). What a source gNB
+    forwards to a target is downlink: type 0."""
+    body = struct.pack(">HBB", 0, 0, CONTAINER) + bytes([1, 0x00 if downlink else 0x10, qfi, 0]) + packet
     return struct.pack(">BBHI", 0x34, G_PDU, len(body), teid) + body
 
 
 def echo_request(sequence):
     return struct.pack(">BBHIHBB", 0x32, ECHO_REQUEST, 4, 0, sequence, 0, 0)
+
+
+def echo_response(sequence):
+    return struct.pack(">BBHIHBB", 0x32, ECHO_RESPONSE, 6, 0, sequence or 0, 0, 0) + b"\x0e\0"
 
 
 def parse(octets):

@@ -15,6 +15,13 @@ MESSAGES = {
     "UEContextReleaseComplete": ("successfulOutcome", 41, "reject"),
     "UERadioCapabilityInfoIndication": ("initiatingMessage", 44, "ignore"),
     "NGReset": ("initiatingMessage", 20, "reject"),
+    "PathSwitchRequest": ("initiatingMessage", 25, "reject"),
+    "HandoverRequired": ("initiatingMessage", 12, "reject"),
+    "HandoverRequestAcknowledge": ("successfulOutcome", 13, "reject"),
+    "HandoverFailure": ("unsuccessfulOutcome", 13, "reject"),
+    "HandoverNotify": ("initiatingMessage", 11, "ignore"),
+    "HandoverCancel": ("initiatingMessage", 10, "reject"),
+    "UplinkRANStatusTransfer": ("initiatingMessage", 49, "ignore"),
     # what a core sends; the stand-in core encodes these
     "NGSetupResponse": ("successfulOutcome", 21, "reject"),
     "NGSetupFailure": ("unsuccessfulOutcome", 21, "reject"),
@@ -25,6 +32,13 @@ MESSAGES = {
     "UEContextReleaseCommand": ("initiatingMessage", 41, "reject"),
     "ErrorIndication": ("initiatingMessage", 9, "ignore"),
     "NGResetAcknowledge": ("successfulOutcome", 20, "reject"),
+    "Paging": ("initiatingMessage", 24, "ignore"),
+    "PathSwitchRequestAcknowledge": ("successfulOutcome", 25, "reject"),
+    "HandoverRequest": ("initiatingMessage", 13, "reject"),
+    "HandoverCommand": ("successfulOutcome", 12, "reject"),
+    "HandoverPreparationFailure": ("unsuccessfulOutcome", 12, "reject"),
+    "HandoverCancelAcknowledge": ("successfulOutcome", 10, "reject"),
+    "DownlinkRANStatusTransfer": ("initiatingMessage", 7, "ignore"),
 }
 
 # name: (protocol IE identifier, criticality where we send it)
@@ -64,6 +78,21 @@ IES = {
     "UserLocationInformation": (121, "reject"),
     "PDUSessionResourceListCxtRelReq": (133, "reject"),
     "PDUSessionResourceListCxtRelCpl": (60, "ignore"),
+    "HandoverType": (29, "reject"),
+    "PDUSessionResourceAdmittedList": (53, "ignore"),
+    "PDUSessionResourceHandoverList": (59, "ignore"),
+    "PDUSessionResourceListHORqd": (61, "reject"),
+    "PDUSessionResourceSetupListHOReq": (73, "reject"),
+    "PDUSessionResourceSwitchedList": (77, "ignore"),
+    "PDUSessionResourceToBeSwitchedDLList": (76, "reject"),
+    "RANStatusTransfer-TransparentContainer": (84, "reject"),
+    "SecurityContext": (93, "reject"),
+    "SourceAMF-UE-NGAP-ID": (100, "reject"),
+    "SourceToTarget-TransparentContainer": (101, "reject"),
+    "TAIListForPaging": (103, "ignore"),
+    "TargetID": (105, "reject"),
+    "TargetToSource-TransparentContainer": (106, "reject"),
+    "UEPagingIdentity": (115, "ignore"),
 }
 _NAMES = {identifier: name for name, (identifier, _) in IES.items()}
 
@@ -71,6 +100,23 @@ _NAMES = {identifier: name for name, (identifier, _) in IES.items()}
 _TYPES = {
     "DefaultPagingDRX": "PagingDRX",
     "AMFSetID": "AMFSetID",
+    "SourceAMF-UE-NGAP-ID": "AMF-UE-NGAP-ID",
+}
+
+# In a few messages an element has another criticality than in the others (TS 38.413 §9.2).
+_CRITICALITIES = {
+    ("PathSwitchRequest", "UserLocationInformation"): "ignore",
+    ("PathSwitchRequest", "UESecurityCapabilities"): "ignore",
+    ("HandoverRequestAcknowledge", "AMF-UE-NGAP-ID"): "ignore",
+    ("HandoverRequestAcknowledge", "RAN-UE-NGAP-ID"): "ignore",
+    ("HandoverFailure", "AMF-UE-NGAP-ID"): "ignore",
+    ("HandoverNotify", "UserLocationInformation"): "ignore",
+    ("PathSwitchRequestAcknowledge", "AMF-UE-NGAP-ID"): "ignore",
+    ("PathSwitchRequestAcknowledge", "RAN-UE-NGAP-ID"): "ignore",
+    ("HandoverCancelAcknowledge", "AMF-UE-NGAP-ID"): "ignore",
+    ("HandoverCancelAcknowledge", "RAN-UE-NGAP-ID"): "ignore",
+    ("HandoverPreparationFailure", "AMF-UE-NGAP-ID"): "ignore",
+    ("HandoverPreparationFailure", "RAN-UE-NGAP-ID"): "ignore",
 }
 
 
@@ -84,6 +130,7 @@ def encode(name, ies):
     items = []
     for ie, value in ies.items():
         identifier, ie_criticality = IES[ie]
+        ie_criticality = _CRITICALITIES.get((name, ie), ie_criticality)
         items.append({"id": identifier, "criticality": ie_criticality, "value": (_TYPES.get(ie, ie), value)})
     body = {"procedureCode": procedure, "criticality": criticality, "value": (name, {"protocolIEs": items})}
     _PDU.set_val((outcome, body))

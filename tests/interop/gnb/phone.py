@@ -139,6 +139,13 @@ class Phone:
         """K_gNB by the uplink COUNT of the message that brought the phone to connected mode (TS 33.501 §6.8.1.2.2)."""
         return crypto.k_gnb(self.kamf, self.kgnb_uplink_count)
 
+    def next_hop(self, ncc):
+        """NH for a chaining count, from K_gNB on: K_gNB counts as 0, the first NH as 1 (TS 33.501 §6.9.2.1.1)."""
+        nh = self.k_gnb()
+        for _ in range(ncc or 8):
+            nh = crypto.next_hop(self.kamf, nh)
+        return nh
+
     # ---- registration ----------------------------------------------------------------------------------------------
 
     def _registration_request(self, kind, whole):

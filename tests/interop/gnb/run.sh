@@ -100,7 +100,7 @@ if command -v tshark >/dev/null; then
   ip netns exec "$GUEST_NS" tshark -q -i tap0 -f 'ip proto 132 or udp port 2152 or udp port 9899' -w "$out/core.pcap" >"$out/tshark.log" 2>&1 &
   capture=$!
   sleep 1
-  scenarios gnb-null-cipher --null-cipher "one phone's day" "return with a 5G-GUTI" "GTP-U"
+  scenarios gnb-null-cipher --null-cipher "one phone's day" "return with a 5G-GUTI" "GTP-U" "paging" "Xn handover" "N2 handover"
   end "$capture" 5
   if JUDGE_FROM=$GUEST_HOST_IP "$here/../tshark_judge.sh" "$out/core.pcap" >"$out/judge.log" 2>&1; then
     echo "ok - tshark: nothing malformed or unknown in what the core sent"

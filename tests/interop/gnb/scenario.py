@@ -15,6 +15,7 @@ import time
 
 import crypto
 import gtpu
+import handover
 import ngap
 import sctp
 from gnb import Gnb
@@ -63,11 +64,17 @@ class Run:
         values = {"imsi": o.imsi, "k": o.k, "opc": o.opc, "mcc": o.mcc, "mnc": o.mnc, "null_cipher": o.null_cipher, **changes}
         return Phone(**values)
 
-    def ready(self):
+    def ready(self, **changes):
         """A gNB that is set up."""
-        gnb = self.gnb()
+        gnb = self.gnb(**changes)
         gnb.setup()
         return gnb
+
+    def neighbour(self, gnb):
+        """Another gNB, at the same address."""
+        other = self.ready(gnb_id=gnb.gnb_id + 1)
+        other.n3 = gnb.n3_socket()
+        return other
 
     def close(self):
         for gnb in self.gnbs:
@@ -239,6 +246,115 @@ def signalling(run):
     run.step("SERVICE ACCEPT without a session")
     link = returned(run, gnb, phone, sessions=(), quiet=True)
     gone(run, link, quiet=True)
+
+
+# test: TS 23.502 §4.2.3.3: paging
+@scenario("paging")
+def paging(run):
+    gnb, phone = run.ready(), run.phone()
+    link = registered(run, gnb, phone, quiet=True)
+    address = session_opened(run, link, quiet=True)
+    peer, teid, qfi, _ = link.tunnels[SESSION]
+    idle(run, link, quiet=True)
+    # A straggler: its answer comes when the phone is idle.
+    packet = gtpu.ping(address, run.options.ping, 7, 7)
+    gnb.n3_socket().sendto(gtpu.g_pdu(teid, qfi, packet), (peer, gtpu.PORT))
+    run.step("PAGING: the phone's 5G-S-TMSI, the gNB's tracking area")
+    _, ies = gnb.expect("Paging")
+    kind, named = ies["UEPagingIdentity"]
+    (amf_set, _), (pointer, _) = named["aMFSetID"], named["aMFPointer"]
+    octets = (amf_set << 6 | pointer).to_bytes(2, "big") + named["fiveG-TMSI"]
+    demand(octets == phone.s_tmsi(), f"{kind} {octets.hex()}, the phone is {phone.s_tmsi().hex()}")
+    areas = [item["tAI"]["tAC"] for item in ies["TAIListForPaging"]]
+    demand(gnb.tac.to_bytes(3, "big") in areas, f"tracking areas {areas}")
+    link = returned(run, gnb, phone)
+    run.step("what waited for the phone arrives")
+    _, _, _, downlink = link.tunnels[SESSION]
+    kind, teid, _, _, inner = gnb.n3_next()
+    demand(kind == gtpu.G_PDU and teid == downlink and gtpu.is_pong(inner, packet), f"came message {kind} for TEID {teid:#x}")
+    gone(run, link, quiet=True)
+
+
+def at_a_gnb_with_a_neighbour(run):
+    """A phone with a session, its link, its address, and another gNB."""
+    gnb, phone = run.ready(), run.phone()
+    link = registered(run, gnb, phone, quiet=True)
+    address = session_opened(run, link, quiet=True)
+    other = run.neighbour(gnb)
+    return link, address, other
+
+
+# test: TS 23.502 §4.9.1.2.2: Xn handover
+@scenario("Xn handover")
+def xn_handover(run):
+    source, address, other = at_a_gnb_with_a_neighbour(run)
+    run.step("PATH SWITCH REQUEST ACKNOWLEDGE: NH as the phone derives it, the session switched")
+    link = handover.path_switch(source, other)
+    run.step("END MARKER on the former tunnel")
+    handover.end_marker(source, SESSION)
+    run.step("ping through the new gNB")
+    link.ping(SESSION, address, run.options.ping, 2)
+    run.step("and back again, with the next NH")
+    back = handover.path_switch(link, source.gnb)
+    handover.end_marker(link, SESSION)
+    back.ping(SESSION, address, run.options.ping, 3)
+    run.step("nothing is said to the gNB that was left")
+    other.silence()
+    gone(run, back, quiet=True)
+
+
+# test: TS 23.502 §4.9.1.3.2; §4.9.1.3.3: N2 handover
+@scenario("N2 handover")
+def n2_handover(run):
+    source, address, other = at_a_gnb_with_a_neighbour(run)
+    run.step("HANDOVER REQUEST: mandatory elements, the source's container, NH, the session's tunnel")
+    handover.require(source, other)
+    link = handover.request(source, other)
+    run.step("HANDOVER COMMAND: the target's container, a tunnel to forward to")
+    handover.acknowledge(link)
+    tunnels = handover.commanded(source)
+    demand(SESSION in tunnels, "no tunnel to forward to, though the target takes what is forwarded")
+    run.step("DOWNLINK RAN STATUS TRANSFER carries what the source said")
+    handover.pass_status(source, link)
+    run.step("what the source forwards reaches the target")
+    handover.forwarded(link, tunnels[SESSION], SESSION, gtpu.ping(run.options.ping, address, 5, 5))
+    run.step("HANDOVER NOTIFY: END MARKER at the source, then its context is released")
+    handover.arrived(link)
+    handover.end_marker(source, SESSION)
+    cause = source.released([SESSION])
+    demand(cause == ("radioNetwork", "successful-handover"), f"cause {cause}")
+    run.step("ping through the target")
+    link.ping(SESSION, address, run.options.ping, 2)
+    run.step("the phone goes idle there and returns")
+    idle(run, link, quiet=True)
+    link = returned(run, other, source.phone, quiet=True)
+    link.ping(SESSION, address, run.options.ping, 3)
+    gone(run, link, quiet=True)
+
+
+# test: TS 38.413 §8.4.1.3; §8.4.2.3; §8.4.5.2: N2 handover that comes to nothing
+@scenario("N2 handover that comes to nothing")
+def n2_handover_refused(run):
+    source, address, other = at_a_gnb_with_a_neighbour(run)
+    run.step("HANDOVER PREPARATION FAILURE for a gNB that nobody knows")
+    handover.require(source, other, gnb_id=4711)
+    _, ies = source.expect("HandoverPreparationFailure")
+    demand(ies["Cause"][0] == "radioNetwork", f"cause {ies['Cause']}")
+    run.step("HANDOVER PREPARATION FAILURE when the target refuses")
+    handover.require(source, other)
+    handover.refuse(handover.request(source, other))
+    source.expect("HandoverPreparationFailure")
+    run.step("HANDOVER CANCEL is acknowledged, and the target lets the phone go")
+    handover.require(source, other)
+    link = handover.request(source, other)
+    handover.acknowledge(link)
+    handover.commanded(source)
+    source.gnb.send("HandoverCancel", {**source.ids(), "Cause": ("radioNetwork", "handover-cancelled")}, source.stream)
+    source.expect("HandoverCancelAcknowledge")
+    link.released()
+    run.step("ping where the phone has been all along")
+    source.ping(SESSION, address, run.options.ping, 2)
+    gone(run, source, quiet=True)
 
 
 @scenario("a 5G-GUTI that nobody gave")

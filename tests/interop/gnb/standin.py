@@ -4,6 +4,7 @@ and without sockets; and faults that can be planted in it, each of which some sc
 It is no measure of anything: it shares crypto.py and pycrate with the gNB and phone.
 """
 import contextlib
+import copy
 import io
 import select
 import socket
@@ -16,7 +17,7 @@ from gnb import Gnb
 from phone import MM, SM, parse_NAS5G
 from phone import BEARER, CIPHERED, DOWNLINK, INTEGRITY_NEW, SESSION_OPTIONS_ANSWER, UPLINK, element
 
-UPF, ADDRESS, TEID, QFI = "127.0.0.7", "10.45.0.2", 0xABCD, 1
+UPF, ADDRESS, TEID, FORWARDING, QFI = "127.0.0.7", "10.45.0.2", 0xABCD, 0xF0F0, 1
 
 # What can be planted, and the scenario that must find it.
 FAULTS = {
@@ -38,7 +39,26 @@ FAULTS = {
     "source addresses are not checked": "GTP-U",
     "replays are heard": "bad NAS",
     "old contexts stay": "a phone that restarts",
+    "nobody is paged": "paging",
+    "another phone is paged": "paging",
+    "the NH is not a fresh one": "Xn handover",
+    "no end marker": "Xn handover",
+    "the source's container is changed": "N2 handover",
+    "the source is kept": "N2 handover",
+    "nothing is forwarded": "N2 handover",
+    "any gNB will do": "N2 handover that comes to nothing",
 }
+
+
+# Where a gNB says what tunnels it has for the sessions.
+RESPONSES = {
+    "InitialContextSetupResponse": "PDUSessionResourceSetupListCxtRes",
+    "PDUSessionResourceSetupResponse": "PDUSessionResourceSetupListSURes",
+}
+
+
+def teid_of(tunnel):
+    return int.from_bytes(tunnel[1]["gTP-TEID"], "big")
 
 
 class Context:
@@ -49,6 +69,9 @@ class Context:
         self.keys, self.ksi, self.up, self.down = None, 7, 0, 0
         self.kamf = self.expected = self.guti = self.capability = None
         self.session = False
+        self.downlink_teid = None
+        self.sync, self.ncc = None, 0  # the chain of next hops
+        self.moving = None  # (the source's association, the target's context) while a handover is prepared
 
 
 class Core:
@@ -58,8 +81,12 @@ class Core:
         self.options, self.fault = options, fault
         self.sqn, self.next_id = 32, 1
         self.by_tmsi = {}
+        self.gnbs = []
+        self.n3 = []  # what the UPF sends of itself
         self.plmn = b"\x99\xf9\x07"
-        self.downlink_teid = None
+        self.user = None  # the phone with the session
+        self.waiting = []  # packets for it while it is idle
+        self.forwarding = None
 
     def has(self, fault):
         return self.fault == fault
@@ -70,9 +97,12 @@ class StandIn:
 
     def __init__(self, core):
         self.core, self.queue, self.contexts = core, [], {}
+        self.gnb_id = None
+        core.gnbs.append(self)
 
     def close(self):
-        pass
+        if self in self.core.gnbs:
+            self.core.gnbs.remove(self)
 
     abort = close
 
@@ -99,6 +129,10 @@ class StandIn:
         if name == "NGReset":
             self.contexts.clear()
             return self.answer("NGResetAcknowledge", {})
+        if name == "PathSwitchRequest":
+            return self.path_switch(ies, stream)
+        if name in ("HandoverRequestAcknowledge", "HandoverFailure", "HandoverNotify"):
+            return self.of_the_target(name, ies)
         if name == "InitialUEMessage":
             context = Context(ies["RAN-UE-NGAP-ID"], self.core.next_id)
             self.core.next_id += 1
@@ -112,31 +146,132 @@ class StandIn:
                 cause = {"Cause": ("radioNetwork", "unknown-local-UE-NGAP-ID")}
                 ids = {key: ies[key] for key in ("AMF-UE-NGAP-ID", "RAN-UE-NGAP-ID")}
                 return self.answer("ErrorIndication", {**ids, **cause})
-        if "NAS-PDU" in ies:
+        if name in RESPONSES:
+            self.tunnelled(context, ies.get(RESPONSES[name], []))
+        elif "NAS-PDU" in ies:
             self.nas(context, ies["NAS-PDU"])
         elif name == "UEContextReleaseRequest":
             self.release(context)
+        elif name == "HandoverRequired":
+            self.prepare(context, ies)
+        elif name == "UplinkRANStatusTransfer":
+            target, moved = context.moving
+            target.answer("DownlinkRANStatusTransfer", {
+                "RANStatusTransfer-TransparentContainer": ies["RANStatusTransfer-TransparentContainer"]}, moved)
+        elif name == "HandoverCancel":
+            target, moved = context.moving
+            self.answer("HandoverCancelAcknowledge", {}, context)
+            target.release(moved)
 
     def setup(self, ies):
+        self.gnb_id = ies.get("GlobalRANNodeID") and ies["GlobalRANNodeID"][1]["gNB-ID"][1][0]
         tas = ies.get("SupportedTAList", [])
         ours = [ta for ta in tas if ta["broadcastPLMNList"][0]["pLMNIdentity"] == self.core.plmn and ta["tAC"] == b"\0\0\1"]
         if not ours:
             return self.answer("NGSetupFailure", {"Cause": ("misc", "unknown-PLMN-or-SNPN")})
-        guami = {"pLMNIdentity": self.core.plmn, "aMFRegionID": (1, 8), "aMFSetID": (1, 10), "aMFPointer": (1, 6)}
         self.answer("NGSetupResponse", {
             "AMFName": "stand-in",
-            "ServedGUAMIList": [{"gUAMI": guami}],
+            "ServedGUAMIList": [{"gUAMI": self.guami()}],
             "RelativeAMFCapacity": 255,
             "PLMNSupportList": [{"pLMNIdentity": self.core.plmn, "sliceSupportList": [{"s-NSSAI": {"sST": b"\1"}}]}],
         })
 
-    def release(self, context):
+    def release(self, context, cause=("nas", "normal-release")):
         if context.guti:
             self.core.by_tmsi[context.guti[7:]] = context
+        context.downlink_teid = None
         self.contexts.pop(context.ran_id, None)
         pair = {"aMF-UE-NGAP-ID": context.amf_id, "rAN-UE-NGAP-ID": context.ran_id}
         self.queue.append((context.stream, 60, ngap.encode("UEContextReleaseCommand", {
-            "UE-NGAP-IDs": ("uE-NGAP-ID-pair", pair), "Cause": ("nas", "normal-release")})))
+            "UE-NGAP-IDs": ("uE-NGAP-ID-pair", pair), "Cause": cause})))
+
+    # ---- handover ------------------------------------------------------------------------------------------------------
+
+    def fresh(self, context):
+        """The next NH of a phone's chain."""
+        if context.ncc == 0:
+            context.sync, context.ncc = crypto.next_hop(context.kamf, context.k_gnb), 1
+        if not self.core.has("the NH is not a fresh one"):
+            context.sync = crypto.next_hop(context.kamf, context.sync)
+        context.ncc += 1
+        return {"nextHopChainingCount": context.ncc & 7, "nextHopNH": ngap.bits(context.sync)}
+
+    def end_marker(self, teid):
+        if not self.core.has("no end marker"):
+            self.core.n3.append(bytes([0x30, gtpu.END_MARKER, 0, 0]) + teid.to_bytes(4, "big"))
+
+    def path_switch(self, ies, stream):
+        source, context = next(
+            (gnb, c) for gnb in self.core.gnbs for c in gnb.contexts.values() if c.amf_id == ies["SourceAMF-UE-NGAP-ID"])
+        del source.contexts[context.ran_id]
+        context.ran_id, context.stream = ies["RAN-UE-NGAP-ID"], stream
+        self.contexts[context.ran_id] = context
+        item = ies["PDUSessionResourceToBeSwitchedDLList"][0]
+        tunnel = ngap.transfer_of("PathSwitchRequestTransfer", item["pathSwitchRequestTransfer"])["dL-NGU-UP-TNLInformation"]
+        self.end_marker(context.downlink_teid)
+        context.downlink_teid = teid_of(tunnel)
+        self.answer("PathSwitchRequestAcknowledge", {
+            "SecurityContext": self.fresh(context),
+            "PDUSessionResourceSwitchedList": [{
+                "pDUSessionID": 1,
+                "pathSwitchRequestAcknowledgeTransfer": ngap.transfer("PathSwitchRequestAcknowledgeTransfer", {})}],
+            "AllowedNSSAI": [{"s-NSSAI": {"sST": b"\1"}}],
+        }, context)
+
+    def prepare(self, context, ies):
+        wanted = ies["TargetID"][1]["globalRANNodeID"][1]["gNB-ID"][1][0]
+        anybody = self.core.has("any gNB will do")
+        target = next((gnb for gnb in self.core.gnbs if gnb is not self and (anybody or gnb.gnb_id == wanted)), None)
+        if target is None:
+            return self.answer("HandoverPreparationFailure", {"Cause": ("radioNetwork", "unknown-targetID")}, context)
+        moved = copy.copy(context)
+        moved.amf_id, moved.stream, moved.moving = self.core.next_id, 2, (self, context)
+        self.core.next_id += 1
+        context.moving = target, moved
+        target.arriving = moved
+        container = ies["SourceToTarget-TransparentContainer"]
+        ambr = {"uEAggregateMaximumBitRateDL": 10**9, "uEAggregateMaximumBitRateUL": 10**9}
+        target.queue.append((moved.stream, 60, ngap.encode("HandoverRequest", {
+            "AMF-UE-NGAP-ID": moved.amf_id,
+            "HandoverType": "intra5gs",
+            "Cause": ies["Cause"],
+            "UEAggregateMaximumBitRate": ambr,
+            "UESecurityCapabilities": self.security_capabilities(context),
+            "SecurityContext": self.fresh(moved),
+            "PDUSessionResourceSetupListHOReq": [{
+                "pDUSessionID": 1, "s-NSSAI": {"sST": b"\1"}, "handoverRequestTransfer": self.transfer()}],
+            "AllowedNSSAI": [{"s-NSSAI": {"sST": b"\1"}}],
+            "SourceToTarget-TransparentContainer": container[1:] if self.core.has("the source's container is changed") else container,
+            "GUAMI": self.guami(),
+        })))
+
+    def of_the_target(self, name, ies):
+        moved = self.arriving
+        source, context = moved.moving
+        if name == "HandoverFailure":
+            return source.answer("HandoverPreparationFailure", {"Cause": ies["Cause"]}, context)
+        if name == "HandoverNotify":
+            self.end_marker(context.downlink_teid)
+            if not self.core.has("the source is kept"):
+                source.release(context, ("radioNetwork", "successful-handover"))
+            self.core.user = moved
+            self.core.by_tmsi[context.guti[7:]] = moved
+            return None
+        moved.ran_id = ies["RAN-UE-NGAP-ID"]
+        self.contexts[moved.ran_id] = moved
+        transfer = ngap.transfer_of(
+            "HandoverRequestAcknowledgeTransfer", ies["PDUSessionResourceAdmittedList"][0]["handoverRequestAcknowledgeTransfer"])
+        self.core.forwarding = teid_of(transfer["dLForwardingUP-TNLInformation"])
+        moved.downlink_teid = teid_of(transfer["dL-NGU-UP-TNLInformation"])
+        tunnel = {"transportLayerAddress": ngap.bits(socket.inet_aton(UPF)), "gTP-TEID": FORWARDING.to_bytes(4, "big")}
+        source.answer("HandoverCommand", {
+            "HandoverType": "intra5gs",
+            "PDUSessionResourceHandoverList": [{
+                "pDUSessionID": 1,
+                "handoverCommandTransfer": ngap.transfer(
+                    "HandoverCommandTransfer", {"dLForwardingUP-TNLInformation": ("gTPTunnel", tunnel)})}],
+            "TargetToSource-TransparentContainer": ies["TargetToSource-TransparentContainer"],
+        }, context)
 
     # ---- NAS ---------------------------------------------------------------------------------------------------------
 
@@ -248,20 +383,26 @@ class StandIn:
                 self.release(other)
         self.accept(context)
 
+    def guami(self):
+        return {"pLMNIdentity": self.core.plmn, "aMFRegionID": (1, 8), "aMFSetID": (1, 10), "aMFPointer": (1, 6)}
+
+    @staticmethod
+    def security_capabilities(context):
+        shifted = [ngap.bits(bytes([octet << 1 & 0xE0, 0])) for octet in context.capability]
+        return {"nRencryptionAlgorithms": shifted[0], "nRintegrityProtectionAlgorithms": shifted[1],
+                "eUTRAencryptionAlgorithms": (0, 16), "eUTRAintegrityProtectionAlgorithms": (0, 16)}
+
     def context_setup(self, context, nas, **more):
         uplink = context.up - 1 + (100 if self.core.has("wrong K_gNB") else 0)
-        encryption = bytes([context.capability[0] << 1 & 0xE0, 0])
-        integrity = bytes([context.capability[1] << 1 & 0xE0, 0])
-        guami = {"pLMNIdentity": self.core.plmn, "aMFRegionID": (1, 8), "aMFSetID": (1, 10), "aMFPointer": (1, 6)}
+        context.k_gnb = crypto.k_gnb(context.kamf, uplink)
+        context.sync, context.ncc = None, 0
         self.answer("InitialContextSetupRequest", {
             "UEAggregateMaximumBitRate": {"uEAggregateMaximumBitRateDL": 10**9, "uEAggregateMaximumBitRateUL": 10**9},
-            "GUAMI": guami,
+            "GUAMI": self.guami(),
             **more,
             "AllowedNSSAI": [{"s-NSSAI": {"sST": b"\1"}}],
-            "UESecurityCapabilities": {
-                "nRencryptionAlgorithms": ngap.bits(encryption), "nRintegrityProtectionAlgorithms": ngap.bits(integrity),
-                "eUTRAencryptionAlgorithms": (0, 16), "eUTRAintegrityProtectionAlgorithms": (0, 16)},
-            "SecurityKey": ngap.bits(crypto.k_gnb(context.kamf, uplink)),
+            "UESecurityCapabilities": self.security_capabilities(context),
+            "SecurityKey": ngap.bits(context.k_gnb),
             "NAS-PDU": nas,
         }, context)
 
@@ -338,11 +479,42 @@ class StandIn:
 
     # ---- user plane ----------------------------------------------------------------------------------------------------
 
+    def tunnelled(self, context, items):
+        """The gNB's tunnel for a session; what waited goes there."""
+        for item in items:
+            transfer = ngap.transfer_of(
+                "PDUSessionResourceSetupResponseTransfer", item["pDUSessionResourceSetupResponseTransfer"])
+            context.downlink_teid = teid_of(transfer["dLQosFlowPerTNLInformation"]["uPTransportLayerInformation"])
+            self.core.user = context
+            self.core.n3 += [self.down_the_tunnel(packet) for packet in self.core.waiting]
+            self.core.waiting.clear()
+
+    def down_the_tunnel(self, packet, teid=None):
+        teid = teid or self.core.user.downlink_teid + self.core.has("another TEID downlink")
+        container = b"" if self.core.has("no PDU session container") else bytes([0, 0, 0, 0x85, 1, 0, QFI, 0])
+        head = bytes([0x34 if container else 0x30, 255]) + (len(container) + len(packet)).to_bytes(2, "big")
+        return head + teid.to_bytes(4, "big") + container + packet
+
+    def page(self):
+        if self.core.has("nobody is paged"):
+            return
+        guti = self.core.user.guti
+        tmsi = bytes(4) if self.core.has("another phone is paged") else guti[7:]
+        number = int.from_bytes(guti[5:7], "big")
+        for gnb in self.core.gnbs:
+            gnb.queue.append((0, 60, ngap.encode("Paging", {
+                "UEPagingIdentity": ("fiveG-S-TMSI", {
+                    "aMFSetID": (number >> 6, 10), "aMFPointer": (number & 63, 6), "fiveG-TMSI": tmsi}),
+                "TAIListForPaging": [{"tAI": {"pLMNIdentity": self.core.plmn, "tAC": b"\0\0\1"}}],
+            })))
+
     def user_plane(self, octets):
         """What the UPF sends back for a datagram, or None."""
         kind, teid, sequence, _, packet = gtpu.parse(octets)
         if kind == gtpu.ECHO_REQUEST:
-            return bytes([0x32, 2, 0, 6, 0, 0, 0, 0]) + sequence.to_bytes(2, "big") + b"\0\0\x0e\0"
+            return gtpu.echo_response(sequence)
+        if teid == FORWARDING and not self.core.has("nothing is forwarded"):
+            return self.down_the_tunnel(packet, self.core.forwarding)
         if teid != TEID:
             elements = b"\x10" + teid.to_bytes(4, "big") + b"\x85\0\4" + socket.inet_aton(UPF)
             return bytes([0x30, 26]) + len(elements).to_bytes(2, "big") + bytes(4) + elements
@@ -353,21 +525,33 @@ class StandIn:
         pong[20] = 0
         pong[22:24] = bytes(2)
         pong[22:24] = gtpu.checksum(bytes(pong[20:])).to_bytes(2, "big")
-        teid = self.core.downlink_teid + self.core.has("another TEID downlink")
-        container = b"" if self.core.has("no PDU session container") else bytes([0, 0, 0, 0x85, 1, 0, QFI, 0])
-        head = bytes([0x34 if container else 0x30, 255]) + (len(container) + len(pong)).to_bytes(2, "big")
-        return head + teid.to_bytes(4, "big") + container + bytes(pong)
+        if self.core.user.downlink_teid is None:
+            self.core.waiting.append(bytes(pong))
+            return self.page()
+        return self.down_the_tunnel(bytes(pong))
 
 
-def n3_exchange(gnb, octets, peer, timeout=None):
-    """In the place of Gnb.n3_exchange: no sockets."""
-    from phone import Wrong
-    links = [link for link in gnb.links if link.tunnels]
-    gnb.association.core.downlink_teid = links[-1].tunnels[1][3]
-    answer = gnb.association.user_plane(octets)
-    if answer is None:
-        raise Wrong("no answer")
-    return gtpu.parse(answer)
+class N3:
+    """In the place of a gNB's N3 socket. An answer waits behind what the UPF sent of itself."""
+
+    def __init__(self, gnb):
+        self.gnb = gnb
+
+    def sendto(self, octets, _peer):
+        answer = self.gnb.association.user_plane(octets)
+        if answer:
+            self.gnb.association.core.n3.append(answer)
+
+    def recvfrom(self, _size):
+        if not self.gnb.association.core.n3:
+            raise TimeoutError
+        return self.gnb.association.core.n3.pop(0), (UPF, gtpu.PORT)
+
+    def settimeout(self, _seconds):
+        pass
+
+    def close(self):
+        pass
 
 
 def serve(options):
@@ -386,9 +570,8 @@ def serve(options):
                 gnbs[accepted] = StandIn(core)
             elif ready is n3:
                 octets, source = n3.recvfrom(65536)
-                live = [c.ran_id for gnb in gnbs.values() for c in gnb.contexts.values() if c.session]
-                core.downlink_teid = 0x1000 * live[-1] + 1 if live else 0
-                answer = StandIn(core).user_plane(octets)
+                upf = next(iter(gnbs.values()), None) or StandIn(core)
+                answer = upf.user_plane(octets)
                 if answer:
                     n3.sendto(answer, source)
             else:
@@ -397,7 +580,7 @@ def serve(options):
                     stream, _, octets = ready.receive(None)
                 except sctp.Closed:
                     ready.close()
-                    del gnbs[ready]
+                    gnbs.pop(ready).close()
                     continue
                 gnb.send(octets, stream)
                 while gnb.queue:
@@ -407,8 +590,7 @@ def serve(options):
 
 def selftest(options, run_all):
     """Every scenario passes against the stand-in, and each planted fault is found; the exit status."""
-    Gnb.n3_exchange = n3_exchange
-    Gnb.n3_socket = lambda gnb: io.BytesIO()
+    Gnb.n3_socket = lambda gnb: N3(gnb)
     bad = 0
 
     def scenarios(fault, names=()):
