@@ -70,6 +70,7 @@ fn obey(ue: Ue, command: Command) {
             amf::implicitly(ue, Deregistered::Superseded);
         }
         Command::Deregister => amf::by_network(ue),
+        Command::ModifySession(psi, modification) => smf::modify_by_operator(ue, psi, modification),
         Command::UpfRestarted => smf::upf_restarted(ue),
         #[cfg(feature = "fault-injection")]
         Command::Panic => ue.with(|_| panic!("a fault was injected")),
@@ -187,7 +188,46 @@ pub(crate) fn release_requested(ue: Ue, cause: Cause) {
 /// strangers leave behind would else fill the table.
 pub(crate) fn settle(ue: Ue) {
     if ue.with(|p| p.lanes.idle() && !p.amf.registered) {
-        amf::dismiss(ue);
+        return amf::dismiss(ue);
+    }
+    smf::begin_wanted(ue);
+}
+
+/// What becomes of a phone's request that meets a procedure of its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It begins; what runs gives way.
+    Proceed,
+    /// It begins once what runs has ended.
+    Wait,
+    /// It is dropped; what runs goes on.
+    Ignore,
+}
+
+/// PDU SESSION MODIFICATION REQUEST: TS 24.501 §6.4.2.6, §6.3.2.5, §6.3.3.5.
+pub(crate) fn modification_meets(running: Option<Procedure>) -> Verdict {
+    match running {
+        None => Verdict::Proceed,
+        // The network's modification goes on, and the phone gives its own up (§6.4.2.5 b); so does any release (§6.4.2.6 b).
+        Some(
+            Procedure::PduSessionModificationByNetwork
+            | Procedure::PduSessionReleaseByUe
+            | Procedure::PduSessionReleaseByNetwork,
+        ) => Verdict::Ignore,
+        // The same request again: T3591 answers it (§7.3.1).
+        Some(Procedure::PduSessionModificationByUe) => Verdict::Ignore,
+        // The phone has its accept before the gNB has answered; the user plane comes and goes in a moment.
+        Some(_) => Verdict::Wait,
+    }
+}
+
+/// PDU SESSION RELEASE REQUEST: TS 24.501 §6.4.3.6, §6.3.2.5 c, §6.3.3.5.
+pub(crate) fn release_meets(running: Option<Procedure>) -> Verdict {
+    match running {
+        // The network's release goes on: its command answers both (§6.4.3.6). So does the phone's own, repeated.
+        Some(Procedure::PduSessionReleaseByNetwork | Procedure::PduSessionReleaseByUe) => Verdict::Ignore,
+        // A modification is given up (§6.3.2.5 c), and whatever else runs.
+        _ => Verdict::Proceed,
     }
 }
 

@@ -22,14 +22,14 @@ use whimbrel_security::{
 };
 
 use crate::config::{Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
-use crate::envelope::{AssociationId, Batch, CODE_VERSION, Effect, Envelope, Payload, PhoneId};
+use crate::envelope::{AssociationId, Batch, CODE_VERSION, Effect, Envelope, OutputId, Payload, PhoneId};
 use crate::phone::{Connection, Phone};
 use crate::shard::Shard;
 use crate::smf::{SmContext, Tunnel, UpState};
 use crate::udm::{Ambr, Arp, SessionTypes, SubscribedDnn, SubscribedSlice, Subscription};
 
 const ASSOCIATION: AssociationId = AssociationId(3);
-const RAN_ID: RanUeNgapId = RanUeNgapId(70);
+pub(crate) const RAN_ID: RanUeNgapId = RanUeNgapId(70);
 
 /// The header that messages of a registered phone have.
 pub(crate) const CIPHERED: SecurityHeaderType = SecurityHeaderType::IntegrityProtectedAndCiphered;
@@ -116,6 +116,7 @@ fn session() -> SmContext {
         arp: Arp { priority: 8, may_preempt: false, preemptable: true },
         ambr: Ambr { ul_kbps: 1000, dl_kbps: 1000 },
         flows: Vec::new(),
+        wanted: None,
         filters_max: 16,
         cp_seid: Seid(1),
         up_seid: Some(Seid(5)),
@@ -124,6 +125,7 @@ fn session() -> SmContext {
         forwarding: None,
         up: UpState::Active,
         awaited: false,
+        always_on: false,
         full_rate_integrity: true,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
@@ -160,7 +162,16 @@ impl Desk {
 
     /// The same, with these COUNTs.
     pub(crate) fn registered_at(counts: NasCounts) -> Self {
-        let mut desk = Self::stranger();
+        Self::stranger().and_registered(counts)
+    }
+
+    /// A registered, connected phone with one session, under this configuration.
+    pub(crate) fn registered_with(config: Config) -> Self {
+        Self::with(config).and_registered(NasCounts { uplink_next: 8, downlink_next: 6 })
+    }
+
+    fn and_registered(self, counts: NasCounts) -> Self {
+        let mut desk = self;
         desk.keys = keys(Side::Ue, counts);
         let mut phone = Box::new(Phone::new(desk.id));
         let capability = UeSecurityCapability::with_eps(0xf0, 0x70, 0xf0, 0x70);
@@ -189,6 +200,38 @@ impl Desk {
         phone.sessions.insert(psi(1), Box::new(session()));
         desk.shard.restore(phone);
         desk
+    }
+
+    /// Our name of the phone's connection.
+    pub(crate) fn connection(&self) -> AmfUeNgapId {
+        AmfUeNgapId::new(4 + (self.connection << 24)).unwrap()
+    }
+
+    /// The gNB's association.
+    pub(crate) fn association(&self) -> AssociationId {
+        ASSOCIATION
+    }
+
+    /// Lets the UPF accept what the batch of the last input asks it for, and what the batches of its answers ask for. Gives
+    /// all of them, the given one first.
+    pub(crate) fn settle(&mut self, batch: Batch) -> Vec<Batch> {
+        let mut all = vec![(self.clock, batch)];
+        let mut next = 0;
+        while let Some((clock, batch)) = all.get(next) {
+            let requests: Vec<(OutputId, Vec<u8>)> = (0u16..)
+                .zip(&batch.outputs)
+                .filter_map(|(index, o)| match &o.effect {
+                    Effect::N4 { octets } => Some((OutputId { clock: *clock, index }, accepted(octets)?)),
+                    _ => None,
+                })
+                .collect();
+            for (to, octets) in requests {
+                let batch = self.input(Payload::PfcpAnswer { to, octets: Some(octets.into()) });
+                all.push((self.clock, batch));
+            }
+            next += 1;
+        }
+        all.into_iter().map(|(_, batch)| batch).collect()
     }
 
     pub(crate) fn phone(&self) -> Option<&Phone> {
@@ -285,6 +328,22 @@ impl Desk {
     }
 }
 
+/// The UPF's consent to a request.
+fn accepted(request: &[u8]) -> Option<Vec<u8>> {
+    let frame = whimbrel_pfcp::Frame::parse(request).unwrap();
+    let cause = whimbrel_pfcp::ie::Cause::RequestAccepted;
+    let answer: whimbrel_pfcp::Message = match whimbrel_pfcp::Message::parse(&frame).unwrap() {
+        whimbrel_pfcp::Message::SessionModificationRequest(_) => {
+            whimbrel_pfcp::msg::SessionModificationResponse::new(cause).into()
+        }
+        whimbrel_pfcp::Message::SessionDeletionRequest(_) => {
+            whimbrel_pfcp::msg::SessionDeletionResponse::new(cause).into()
+        }
+        _ => return None,
+    };
+    Some(answer.to_octets(Some(Seid(1)), 0))
+}
+
 /// The N2 messages in a batch.
 pub(crate) fn n2(batch: &Batch) -> Vec<Message> {
     let octets = batch.outputs.iter().filter_map(|o| match &o.effect {
@@ -299,6 +358,9 @@ fn pdu_of(message: Message) -> Option<Vec<u8>> {
         Message::DownlinkNasTransport(m) => Some(m.nas_pdu),
         Message::InitialContextSetupRequest(m) => m.nas_pdu,
         Message::PduSessionResourceReleaseCommand(m) => m.nas_pdu,
+        Message::PduSessionResourceModifyRequest(m) => {
+            m.pdu_session_resource_modify_list_mod_req.into_iter().next()?.nas_pdu
+        }
         _ => None,
     }
 }

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use whimbrel_ids::{AmfUeNgapId, Instant, Pei, SNssai, Seid, Supi, Tac, Tai, Tmsi};
+use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, SNssai, Seid, Supi, Tac, Tai, Tmsi};
 
 use crate::event::Event;
+use crate::smf::Modification;
 use crate::udm;
 
 /// Version of the code that began a log: a log is replayed by the version that began it.
@@ -162,6 +163,8 @@ pub enum Command {
     Superseded,
     /// The operator deregisters the phone (TS 23.502 §4.2.2.3.3).
     Deregister,
+    /// The operator changes one of the phone's sessions (TS 23.502 §4.3.3.2 step 1d).
+    ModifySession(PduSessionId, Modification),
     /// The UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
     UpfRestarted,
     /// A fault of ours, made on purpose: tests that the aggregator survives one.

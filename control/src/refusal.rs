@@ -127,6 +127,10 @@ pub enum Refusal {
     SliceNotAllowed(SNssai),
     /// The session type is not allowed; these would be.
     SessionType(SessionTypes),
+    /// The phone asked for QoS that makes no sense or is not allowed: told with this cause (TS 24.501 §6.4.2.4).
+    Qos(SmCause),
+    /// The phone refused a modification of its session with this cause (TS 24.501 §6.3.2.4).
+    ModificationRejected(SmCause),
     /// The SSC mode is not supported.
     SscMode(u8),
     /// The message makes no sense here.
@@ -156,6 +160,7 @@ impl Refusal {
             Self::PoolEmpty(_) => RefusalKind::Resources,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => RefusalKind::Dnn,
             Self::SessionType(_) | Self::SscMode(_) => RefusalKind::SessionType,
+            Self::Qos(_) | Self::ModificationRejected(_) => RefusalKind::Protocol,
             Self::Emergency | Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
                 RefusalKind::Protocol
             }
@@ -195,6 +200,7 @@ impl Refusal {
                 MmCause::DnnNotSupportedOrNotSubscribed
             }
             Self::SessionType(_) | Self::SscMode(_) => MmCause::PayloadWasNotForwarded,
+            Self::Qos(_) | Self::ModificationRejected(_) => MmCause::PayloadWasNotForwarded,
             // #5 is the one that costs the phone nothing but this attempt (§5.5.1.2.7).
             Self::Emergency => MmCause::PeiNotAccepted,
             Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
@@ -215,6 +221,7 @@ impl Refusal {
             Self::SliceNotAllowed(_) | Self::NoSlice { .. } => SmCause::MissingOrUnknownDnnInSlice,
             Self::SessionType(allowed) => only(*allowed),
             Self::SscMode(_) => SmCause::NotSupportedSscMode,
+            Self::Qos(cause) | Self::ModificationRejected(cause) => *cause,
             Self::PoolEmpty(_) | Self::Limit(_) => SmCause::InsufficientResources,
             Self::Upf(_) | Self::StoreUnavailable => SmCause::NetworkFailure,
             Self::RadioFailure(_) => SmCause::InsufficientResources,
@@ -316,6 +323,10 @@ impl Refusal {
             Self::SessionType(_) => {
                 "allow the type in the subscription and give the data network a pool of it".into()
             }
+            Self::Qos(_) => {
+                "allow it by a flow with `setup: on-request`, or look at what the phone asks for".into()
+            }
+            Self::ModificationRejected(_) => "look at the phone's own log: it refused the change".into(),
             Self::SscMode(_) => "use SSC mode 1: this version has no other".into(),
             Self::Protocol(_) => {
                 "capture the exchange with `whimbrel run --capture` and look at the peer".into()
@@ -398,6 +409,12 @@ impl fmt::Display for Refusal {
             }
             Self::SessionType(allowed) => {
                 write!(f, "it asked for a session type that is not allowed ({allowed} would be)")
+            }
+            Self::Qos(cause) => {
+                write!(f, "it asked for QoS that it cannot have: 5GSM cause #{}", *cause as u8)
+            }
+            Self::ModificationRejected(cause) => {
+                write!(f, "it rejected the modification of its session with 5GSM cause #{}", *cause as u8)
             }
             Self::SscMode(mode) => write!(f, "it asked for SSC mode {mode}, which is not supported"),
             Self::Protocol(what) => write!(f, "it broke the protocol: {what}"),

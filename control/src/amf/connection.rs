@@ -261,9 +261,16 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
         Message::PduSessionResourceReleaseResponse(m) => {
             smf::n2_items(ue, m.pdu_session_resource_released_list_rel_res, smf::N2Outcome::Released);
         }
+        Message::PduSessionResourceModifyResponse(m) => {
+            smf::n2_items(ue, m.pdu_session_resource_modify_list_mod_res, smf::N2Outcome::Modified);
+            let failed = m.pdu_session_resource_failed_to_modify_list_mod_res;
+            smf::n2_items(ue, failed, smf::N2Outcome::ModifyFailed);
+        }
+        Message::PduSessionResourceModifyIndication(m) => super::session_indication::start(ue, m),
         Message::UeContextReleaseComplete(_) => to_mobility(ue, message),
         Message::PduSessionResourceNotify(m) => {
             smf::n2_items(ue, m.pdu_session_resource_released_list_not, smf::N2Outcome::Lost);
+            smf::notified(ue, m.pdu_session_resource_notify_list);
         }
         // What is being repeated anyway is sent again now (TS 38.413 §8.6.4).
         Message::NasNonDeliveryIndication(_) => {

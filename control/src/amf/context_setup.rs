@@ -4,11 +4,12 @@ use whimbrel_ids::PduSessionId;
 use whimbrel_nas::{mm, sm};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
-    Cause, CauseNas, PduSessionResourceItem, PduSessionResourceSetupItemCxtReq,
-    PduSessionResourceSetupItemSuReq, SecurityKey,
+    Cause, CauseNas, PduSessionResourceItem, PduSessionResourceModifyItemModReq,
+    PduSessionResourceSetupItemCxtReq, PduSessionResourceSetupItemSuReq, SecurityKey,
 };
 use whimbrel_ngap::msg::{
-    InitialContextSetupRequest, PduSessionResourceReleaseCommand, PduSessionResourceSetupRequest,
+    InitialContextSetupRequest, PduSessionResourceModifyRequest, PduSessionResourceReleaseCommand,
+    PduSessionResourceSetupRequest,
 };
 use whimbrel_ngap::transfer::PduSessionResourceReleaseCommandTransfer;
 
@@ -71,6 +72,21 @@ pub(crate) fn release_session_resources(ue: Ue, psi: PduSessionId, n1: Option<&s
     );
     m.nas_pdu = nas_pdu;
     send(ue, &m.into(), count);
+}
+
+/// PDU SESSION RESOURCE MODIFY REQUEST, with the message that tells the phone where it is to be told (TS 38.413 §8.2.3).
+pub(crate) fn modify_session_resources(
+    ue: Ue,
+    psi: PduSessionId,
+    transfer: Vec<u8>,
+    n1: Option<&sm::Message>,
+) {
+    let Some((amf_id, ran_id)) = ids(ue) else { return };
+    let n1 = n1.and_then(|n1| n1_sm(psi, n1));
+    let mut item = PduSessionResourceModifyItemModReq::new(psi, transfer);
+    let count;
+    (item.nas_pdu, count) = nas_pdu(ue, n1.as_ref());
+    send(ue, &PduSessionResourceModifyRequest::new(amf_id, ran_id, vec![item]).into(), count);
 }
 
 /// Proof that an INITIAL CONTEXT SETUP REQUEST is out and its answer awaited.

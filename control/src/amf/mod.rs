@@ -21,6 +21,7 @@ mod ran_node;
 mod registration;
 mod security_mode;
 mod service_request;
+mod session_indication;
 mod target;
 mod udm_client;
 
@@ -31,7 +32,7 @@ pub use target::Target;
 pub(crate) use an_release::start as release;
 pub(crate) use as_security::NextHop;
 pub(crate) use connection::{bits, ids, initial_ue_message, out_of_state, send_nas, uplink};
-pub(crate) use context_setup::{n1_n2_message_transfer, release_session_resources};
+pub(crate) use context_setup::{modify_session_resources, n1_n2_message_transfer, release_session_resources};
 pub(crate) use deregistration::{by_network, by_ue, implicitly};
 pub(crate) use end::{dismiss, let_go_when_unused};
 pub(crate) use handover::start as hand_over;

@@ -35,7 +35,7 @@ pub(crate) fn page_if_awaited(ue: Ue) {
     let page = ue.with(|p| {
         // A procedure that just lost the connection is at its end and in nobody's way.
         let busy = p.lanes.procedure(Lane::Mobility).is_some_and(|l| l == Procedure::Paging);
-        p.amf.connection.is_none() && p.amf.registered && smf::awaited(p) && !busy
+        p.amf.connection.is_none() && p.amf.registered && (smf::awaited(p) || smf::is_wanted(p)) && !busy
     });
     if page {
         ue.start(Lane::Mobility, Procedure::Paging, paging(ue));

@@ -17,6 +17,7 @@ use whimbrel_security::{
 use crate::desk::{CIPHERED, Desk, INTEGRITY, n2, psi, registration_request, supi};
 use crate::envelope::{Batch, Command, Disposition, Effect, OutputId, Payload};
 use crate::event::{Dropped, Event};
+use crate::shard::Procedure;
 use crate::udm::{Answer, AuthData, Request, Vector};
 
 const TMSI: Tmsi = Tmsi(0x1234);
@@ -269,4 +270,29 @@ fn a_status_is_not_answered() {
     let mut desk = Desk::registered();
     let batch = desk.nas(CIPHERED, mm::MmStatus::new(MmCause::ProtocolErrorUnspecified));
     assert!(batch.outputs.is_empty() && desk.phone().unwrap().amf.registered);
+}
+
+const OF_SESSIONS: [Procedure; 7] = [
+    Procedure::PduSessionEstablishment,
+    Procedure::PduSessionModificationByUe,
+    Procedure::PduSessionModificationByNetwork,
+    Procedure::PduSessionReleaseByUe,
+    Procedure::PduSessionReleaseByNetwork,
+    Procedure::UpConnectionActivation,
+    Procedure::UpConnectionDeactivation,
+];
+
+#[test] // TS 24.501 §6.4.2.6
+fn a_modification_meets_each_procedure() {
+    use super::Verdict::{Ignore, Wait};
+    let verdicts = OF_SESSIONS.map(|p| super::modification_meets(Some(p)));
+    assert_eq!(verdicts, [Wait, Ignore, Ignore, Ignore, Ignore, Wait, Wait]);
+    assert_eq!(super::modification_meets(None), super::Verdict::Proceed);
+}
+
+#[test] // TS 24.501 §6.4.3.6
+fn a_release_meets_each_procedure() {
+    use super::Verdict::{Ignore, Proceed};
+    let verdicts = OF_SESSIONS.map(|p| super::release_meets(Some(p)));
+    assert_eq!(verdicts, [Proceed, Proceed, Proceed, Ignore, Ignore, Proceed, Proceed]);
 }

@@ -40,8 +40,14 @@ pub enum Procedure {
     PathSwitch,
     /// N2 handover: TS 23.502 §4.9.1.3.
     Handover,
+    /// TS 38.413 §8.2.5: a gNB moves its end of sessions' tunnels.
+    PduSessionModifyIndication,
     /// TS 23.502 §4.3.2.2.1.
     PduSessionEstablishment,
+    /// TS 23.502 §4.3.3.2, requested by the phone.
+    PduSessionModificationByUe,
+    /// TS 23.502 §4.3.3.2, requested by the network.
+    PduSessionModificationByNetwork,
     /// TS 23.502 §4.3.4.2, requested by the phone.
     PduSessionReleaseByUe,
     /// TS 23.502 §4.3.4.2, requested by the network.

@@ -107,6 +107,7 @@ impl Shard {
         run(&mut slot.tasks);
         if active::with(|a| a.batch.disposition == Disposition::Keep) {
             collision::settle(Ue::new(Lane::Mobility));
+            run(&mut slot.tasks);
         }
         let (mut phone, queued, batch) = active::leave();
         if let Some(capability) = &mut phone.amf.radio_capability {

@@ -104,6 +104,19 @@ impl Ue {
         });
     }
 
+    /// Starts a procedure on a lane once what runs there has ended. Where one waits already, that one stays.
+    pub(crate) fn follow<F>(self, lane: Lane, procedure: Procedure, future: F)
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        const { assert!(size_of::<F>() <= FUTURE_OCTETS_MAX, "a procedure holds too much across its awaits") };
+        active::with(|a| {
+            if a.queued.iter().all(|s| s.lane != lane) {
+                a.queued.push(Spawned { lane, procedure, task: Box::pin(future) });
+            }
+        });
+    }
+
     /// What waits to begin shall not: the phone's context ends.
     pub(crate) fn forget_queued(self) {
         active::with(|a| a.queued.clear());

@@ -12,6 +12,7 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
 
+use super::modification::Wanted;
 use super::qos::{QosFlow, level_qos};
 use crate::amf::bits;
 use crate::config::{UpProtection, UpSecurity};
@@ -42,6 +43,8 @@ pub struct SmContext {
     pub ambr: Ambr,
     /// QoS flows beside the default one, as phone, gNB and UPF have them.
     pub flows: Vec<QosFlow>,
+    /// What it is to have and has not yet.
+    pub wanted: Option<Box<Wanted>>,
     /// Packet filters that the phone can hold (TS 24.501 §9.11.4.9).
     pub filters_max: u16,
     /// Our name of it towards the UPF.
@@ -58,6 +61,8 @@ pub struct SmContext {
     pub up: UpState,
     /// Downlink packets wait for a phone that is idle.
     pub awaited: bool,
+    /// Its user plane is set up whenever the phone returns (TS 23.501 §5.6.13).
+    pub always_on: bool,
     /// The phone's radio protects integrity at any rate, not at 64 kbit/s only (TS 24.501 §9.11.4.7).
     pub full_rate_integrity: bool,
     /// The transaction of the 5GSM message that the phone is to complete.

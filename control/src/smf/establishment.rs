@@ -154,6 +154,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         arp: subscribed.arp,
         ambr: subscribed.session_ambr,
         flows: initial_flows(merged(&network.flows, &subscribed.flows), session_type, filters_max),
+        wanted: None,
         filters_max,
         cp_seid: ue.with(|p| p.id.seid(data.psi.value(), p.clock as u16)),
         up_seid: None,
@@ -162,6 +163,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         forwarding: None,
         up: UpState::Establishing,
         awaited: false,
+        always_on: false,
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
@@ -272,10 +274,7 @@ fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
 }
 
 fn refused(ue: Ue, refusal: Refusal) {
-    let subject = ue.with(|p| p.subject());
-    let ran_ue_ngap_id = amf::ids(ue).map(|(_, ran)| ran);
-    let procedure = Procedure::PduSessionEstablishment;
-    ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
+    super::refused(ue, Procedure::PduSessionEstablishment, refusal);
 }
 
 /// Tells what became of a session.

@@ -6,12 +6,19 @@
 mod context;
 mod establishment;
 mod handover;
+mod modification;
+mod modify_indication;
 mod n4;
+mod notify;
 mod path_switch;
 mod pco;
 mod qos;
 mod release;
+mod requested_qos;
+mod rule_change;
 mod rules;
+#[cfg(test)]
+mod tests;
 mod up_connection;
 
 use whimbrel_ids::{PduSessionId, SNssai};
@@ -20,11 +27,15 @@ use whimbrel_nas::sm;
 use whimbrel_ngap::ie::PduSessionResourceItem;
 
 use crate::amf;
+use crate::collision;
+use crate::event::Event;
 use crate::input::Input;
 use crate::phone::Phone;
-use crate::shard::{Lane, Ue};
+use crate::refusal::Refusal;
+use crate::shard::{Lane, Procedure, Ue};
 
 pub use context::{SmContext, Tunnel, UpState};
+pub use modification::{Modification, Wanted};
 pub use n4::{deletion, deletion_of_orphan, no_such_session};
 pub use qos::{FlowRule, QosFlow};
 
@@ -33,7 +44,10 @@ pub(crate) use handover::{
     Admitted, admitted, ask_paths, forward, handover_required, is_forwarding, paths_switched, release_at_gnb,
     stop_forwarding, why_not_admitted,
 };
+pub(crate) use modification::{begin_wanted, by_operator as modify_by_operator, is_wanted};
+pub(crate) use modify_indication::{Moved, move_tunnels};
 pub(crate) use n4::{answered, report};
+pub(crate) use notify::notified;
 pub(crate) use path_switch::{Switched, not_switched, switch_paths};
 pub(crate) use release::{forget_all, release_all, release_locally, upf_restarted};
 pub(crate) use up_connection::{awaited, can_be_activated, deactivate_all, give_up_waiting, reactivate};
@@ -45,6 +59,10 @@ pub(crate) enum N2Outcome {
     SetUp,
     /// They are not; the transfer says why.
     SetupFailed,
+    /// They are changed, but for the flows that the transfer names.
+    Modified,
+    /// They are as they were; the transfer says why.
+    ModifyFailed,
     /// They are gone, as was commanded.
     Released,
     /// They are gone, and nobody had commanded it (PDU SESSION RESOURCE NOTIFY).
@@ -74,15 +92,28 @@ pub(crate) fn update_sm_context(ue: Ue, psi: PduSessionId, n1: &[u8]) {
         sm::Body::ReleaseRequest(_) | sm::Body::ModificationRequest(_) if !message.pti.is_assigned() => {
             status(ue, psi, message.pti, SmCause::InvalidPtiValue);
         }
-        sm::Body::ReleaseRequest(_) => release::by_ue(ue, psi, message.pti),
-        // Sessions keep what they were given; the next version lets them change.
-        sm::Body::ModificationRequest(_) => {
-            let cause = SmCause::RequestRejectedUnspecified;
-            send(ue, psi, sm::Message::new(psi, message.pti, sm::ModificationReject::new(cause)));
+        // §7.3.1 c, d: another session's procedure bears the identity.
+        sm::Body::ReleaseRequest(_) if pti_is_taken(ue, psi, message.pti) => {
+            let reject = sm::ReleaseReject::new(SmCause::PtiAlreadyInUse);
+            send(ue, psi, sm::Message::new(psi, message.pti, reject));
         }
+        sm::Body::ModificationRequest(_) if pti_is_taken(ue, psi, message.pti) => {
+            let reject = sm::ModificationReject::new(SmCause::PtiAlreadyInUse);
+            send(ue, psi, sm::Message::new(psi, message.pti, reject));
+        }
+        sm::Body::ReleaseRequest(_) => match collision::release_meets(running(ue, psi)) {
+            collision::Verdict::Ignore => amf::out_of_state(ue),
+            _ => release::by_ue(ue, psi, message.pti),
+        },
+        sm::Body::ModificationRequest(m) => match collision::modification_meets(running(ue, psi)) {
+            collision::Verdict::Ignore => amf::out_of_state(ue),
+            _ => modification::by_ue(ue, psi, message.pti, Box::new(m)),
+        },
         sm::Body::SmStatus(m) => told_status(ue, psi, m.cause),
         // §7.3.1 reserved: a completion of a transaction that nobody has.
-        sm::Body::ReleaseComplete(_) | sm::Body::ModificationComplete(_)
+        sm::Body::ReleaseComplete(_)
+        | sm::Body::ModificationComplete(_)
+        | sm::Body::ModificationCommandReject(_)
             if ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.pti != message.pti)) =>
         {
             status(ue, psi, message.pti, SmCause::PtiMismatch);
@@ -97,6 +128,35 @@ pub(crate) fn update_sm_context(ue: Ue, psi: PduSessionId, n1: &[u8]) {
             }
         }
     }
+}
+
+/// What the session is at; a modification that is about to begin counts.
+fn running(ue: Ue, psi: PduSessionId) -> Option<Procedure> {
+    ue.with(|p| {
+        let wanted = p.sessions.get(&psi).is_some_and(|s| s.wanted.is_some());
+        let about_to = wanted.then_some(Procedure::PduSessionModificationByNetwork);
+        p.lanes.procedure(Lane::Session(psi)).or(about_to)
+    })
+}
+
+/// Whether a procedure that the phone began for another session bears this transaction identity.
+fn pti_is_taken(ue: Ue, psi: PduSessionId, pti: sm::Pti) -> bool {
+    ue.with(|p| {
+        let asked = |psi| {
+            matches!(
+                p.lanes.procedure(Lane::Session(psi)),
+                Some(Procedure::PduSessionModificationByUe | Procedure::PduSessionReleaseByUe)
+            )
+        };
+        p.sessions.iter().any(|(&other, s)| other != psi && s.pti == pti && asked(other))
+    })
+}
+
+/// A procedure of a session was refused: the operator learns why.
+fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
+    let subject = ue.with(|p| p.subject());
+    let ran_ue_ngap_id = amf::ids(ue).map(|(_, ran)| ran);
+    ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
 }
 
 /// The phone found fault with a message of ours (TS 24.501 §6.5.3): it does not have the session (#43), so neither have we.
@@ -132,7 +192,7 @@ pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Ou
         match outcome {
             N2Outcome::SetUp => up_connection::activate(ue, psi, transfer),
             N2Outcome::Lost => up_connection::gnb_let_go(ue, psi),
-            N2Outcome::SetupFailed | N2Outcome::Released => {}
+            N2Outcome::SetupFailed | N2Outcome::Modified | N2Outcome::ModifyFailed | N2Outcome::Released => {}
         }
     }
 }

@@ -210,6 +210,13 @@ pub(super) async fn modifications_answered<T>(
     Ok(answered)
 }
 
+/// Changes a session's rules at the UPF, and nothing waits for the answer: what was begun is taken back.
+pub(super) fn post(ue: Ue, psi: PduSessionId, request: SessionModificationRequest) {
+    if !super::rule_change::is_empty(&request) {
+        let _ = ask_modification(ue, psi, request);
+    }
+}
+
 /// N4 session release (TS 23.502 §4.4.1.4), and the end of the session here. Nothing waits for the answer: the
 /// aggregator repeats the request until the UPF has it.
 pub(super) fn delete(ue: Ue, psi: PduSessionId) {

@@ -91,6 +91,11 @@ impl QosFlow {
         level_qos(self.five_qi, self.arp, self.gbr)
     }
 
+    /// Whether the gNB would see a difference.
+    pub(super) fn differs_for_gnb(&self, other: &Self) -> bool {
+        (self.five_qi, self.arp, self.gbr) != (other.five_qi, other.arp, other.gbr)
+    }
+
     /// Its description for the phone.
     pub(super) fn description(&self, operation: FlowOperation) -> QosFlowDescription {
         let mut parameters = vec![FlowParameter::FiveQi(self.five_qi)];

@@ -23,7 +23,7 @@ const UPLINK_FAR: FarId = FarId(1);
 /// Where packets for the phone go.
 pub(super) const DOWNLINK_FAR: FarId = FarId(2);
 /// The session's AMBR.
-const SESSION_QER: QerId = QerId(1);
+pub(super) const SESSION_QER: QerId = QerId(1);
 /// The session's volume.
 const SESSION_URR: UrrId = UrrId(1);
 
@@ -33,11 +33,11 @@ const fn pdr_id(rule: u8, uplink: bool) -> PdrId {
 }
 
 /// The QER of a flow; the session's comes before them.
-const fn qer_id(qfi: Qfi) -> QerId {
+pub(super) const fn qer_id(qfi: Qfi) -> QerId {
     QerId(1 + qfi.value() as u32)
 }
 
-fn rates(ambr: Ambr) -> BitRate {
+pub(super) fn rates(ambr: Ambr) -> BitRate {
     BitRate { ul_kbps: ambr.ul_kbps, dl_kbps: ambr.dl_kbps }
 }
 
@@ -93,15 +93,15 @@ fn wanted_address(s: &SmContext, dnn: &SubscribedDnn) -> Option<UeIpAddress> {
     })
 }
 
-fn rules_of(flows: &[QosFlow]) -> impl Iterator<Item = (&QosFlow, &FlowRule)> {
+pub(super) fn rules_of(flows: &[QosFlow]) -> impl Iterator<Item = (&QosFlow, &FlowRule)> {
     flows.iter().flat_map(|f| f.rules.iter().map(move |r| (f, r)))
 }
 
 /// Makes PDRs that share a tunnel and an address.
-struct Pdrs<'a> {
-    session: &'a SmContext,
-    f_teid: FTeid,
-    address: Option<UeIpAddress>,
+pub(super) struct Pdrs<'a> {
+    pub(super) session: &'a SmContext,
+    pub(super) f_teid: FTeid,
+    pub(super) address: Option<UeIpAddress>,
 }
 
 impl Pdrs<'_> {
@@ -133,7 +133,7 @@ impl Pdrs<'_> {
     }
 
     /// `None` where none of the rule's filters is of the direction.
-    fn dedicated(&self, flow: &QosFlow, rule: &FlowRule, uplink: bool) -> Option<CreatePdr> {
+    pub(super) fn dedicated(&self, flow: &QosFlow, rule: &FlowRule, uplink: bool) -> Option<CreatePdr> {
         let filters: Vec<&PacketFilter> = rule.filters.iter().filter(|f| filter::is_of(f, uplink)).collect();
         if filters.is_empty() {
             return None;
@@ -154,12 +154,12 @@ impl Pdrs<'_> {
     }
 }
 
-fn gate(g: FlowGate) -> GateStatus {
+pub(super) fn gate(g: FlowGate) -> GateStatus {
     let of = |open| if open { Gate::Open } else { Gate::Closed };
     GateStatus { ul: of(g.uplink), dl: of(g.downlink) }
 }
 
-fn create_qer(flow: &QosFlow) -> CreateQer {
+pub(super) fn create_qer(flow: &QosFlow) -> CreateQer {
     let mut qer = CreateQer::new(qer_id(flow.qfi));
     qer.qfi = Some(flow.qfi);
     qer.gate_status = gate(flow.gate);

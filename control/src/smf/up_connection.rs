@@ -1,11 +1,12 @@
 //! The user plane of a session, set up at a gNB and let go: TS 23.502 §4.2.3.2 steps 14 to 18, §4.2.6 steps 5 to 7.
 
-use whimbrel_ids::PduSessionId;
+use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
 
 use super::N2Outcome;
-use super::context::{Tunnel, UpState, an_tunnel};
+use super::context::{DEFAULT_QFI, Tunnel, UpState, an_tunnel};
 use super::establishment::tell;
+use super::modification;
 use super::n4::{Downlink, modify};
 use crate::amf;
 use crate::event::SessionChange;
@@ -40,7 +41,14 @@ pub(super) async fn gnb_answer(ue: Ue, _psi: PduSessionId) -> Result<Vec<u8>, An
 
 /// Leads downlink packets into the gNB's tunnel.
 pub(super) async fn lead(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(), End> {
-    let tunnel = tunnel_of(transfer).ok_or(Refusal::RadioFailure("its setup response names no tunnel"))?;
+    let transfer = PduSessionResourceSetupResponseTransfer::decode(transfer).ok();
+    let named = transfer.as_ref().and_then(tunnel_of);
+    let tunnel = named.ok_or(Refusal::RadioFailure("its setup response names no tunnel"))?;
+    let failed = transfer.map(|t| t.qos_flow_failed_to_setup_list).unwrap_or_default();
+    let failed: Vec<Qfi> = failed.into_iter().map(|f| f.qos_flow_identifier).collect();
+    if failed.contains(&DEFAULT_QFI) {
+        return Err(Refusal::RadioFailure("it did not set the default QoS flow up").into());
+    }
     modify(ue, psi, Downlink::To(tunnel)).await?;
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
@@ -48,11 +56,12 @@ pub(super) async fn lead(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(
         }
         p.amf.connection_until = None;
     });
+    // TS 23.502 §4.3.2.2.1 step 16, §4.2.3.2 step 15: phone and UPF let go of what the gNB does not have.
+    modification::without(ue, psi, &failed);
     Ok(())
 }
 
-fn tunnel_of(transfer: &[u8]) -> Option<Tunnel> {
-    let transfer = PduSessionResourceSetupResponseTransfer::decode(transfer).ok()?;
+fn tunnel_of(transfer: &PduSessionResourceSetupResponseTransfer) -> Option<Tunnel> {
     an_tunnel(&transfer.dl_qos_flow_per_tnl_information.up_transport_layer_information)
 }
 

@@ -146,7 +146,7 @@ pub enum Violation {
     RegistrationArea,
     /// A session was accepted with a type or an address that the phone cannot use.
     SessionAddress(PduSessionId),
-    /// QoS rules without a default rule.
+    /// QoS rules without a default rule, or a change of them that the phone cannot make.
     QosRules(PduSessionId),
 }
 
@@ -170,7 +170,7 @@ impl fmt::Display for Violation {
             ),
             Self::RegistrationArea => f.write_str("the registration area does not hold the phone's cell"),
             Self::SessionAddress(id) => write!(f, "PDU session {id} was accepted without a usable address"),
-            Self::QosRules(id) => write!(f, "PDU session {id} has no default QoS rule"),
+            Self::QosRules(id) => write!(f, "the QoS rules of PDU session {id} make no sense"),
         }
     }
 }

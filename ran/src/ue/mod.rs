@@ -19,6 +19,7 @@ mod event;
 mod handover;
 mod identity;
 mod protection;
+mod qos;
 mod registration;
 mod security_mode;
 mod service;

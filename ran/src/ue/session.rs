@@ -10,8 +10,8 @@ use whimbrel_nas::ie::{
 };
 use whimbrel_nas::mm::{DlNasTransport, UlNasTransport};
 use whimbrel_nas::sm::{
-    Body, EstablishmentAccept, EstablishmentRequest, Message, ModificationComplete, Pti, ReleaseComplete,
-    ReleaseRequest, SmStatus,
+    Body, EstablishmentAccept, EstablishmentRequest, Message, ModificationCommandReject,
+    ModificationComplete, Pti, ReleaseComplete, ReleaseRequest, SmStatus,
 };
 
 use super::{
@@ -291,6 +291,11 @@ impl Ue {
                 info.ambr_kbps = (ambr.downlink.kbps(), ambr.uplink.kbps());
             }
             info.qfi = m.qos_rules.as_ref().and_then(default_flow).or(info.qfi);
+            if let Err(cause) = super::qos::apply(info, m) {
+                violation(Violation::QosRules(id), out);
+                let reject = Message::new(id, pti, ModificationCommandReject::new(cause));
+                return self.transport(&reject, None, out);
+            }
         }
         self.transport(&Message::new(id, pti, ModificationComplete::new()), None, out);
     }

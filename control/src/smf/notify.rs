@@ -1,0 +1,32 @@
+//! A gNB tells of flows that it does not serve as promised: TS 38.413 §8.2.4, TS 23.502 §4.3.3.2 step 1e.
+
+use whimbrel_ids::Qfi;
+use whimbrel_ngap::ie::{NotificationCause, PduSessionResourceItem};
+use whimbrel_ngap::transfer::PduSessionResourceNotifyTransfer;
+
+use super::context::DEFAULT_QFI;
+use super::{modification, up_connection};
+use crate::shard::Ue;
+
+/// Flows that the gNB released are taken from phone and UPF; of the others it is noted whether their rates are kept. A gNB
+/// that released the default flow has no use for the session's packets.
+pub(crate) fn notified(ue: Ue, items: Vec<PduSessionResourceItem>) {
+    for item in items {
+        let psi = item.pdu_session_id;
+        let Ok(transfer) = PduSessionResourceNotifyTransfer::decode(&item.transfer) else { continue };
+        ue.with(|p| {
+            let Some(s) = p.sessions.get_mut(&psi) else { return };
+            for told in &transfer.qos_flow_notify_list {
+                let of = s.flows.iter_mut().find(|f| f.qfi == told.qos_flow_identifier);
+                if let Some(flow) = of {
+                    flow.fulfilled = told.notification_cause == NotificationCause::Fulfilled;
+                }
+            }
+        });
+        let gone: Vec<Qfi> = transfer.qos_flow_released_list.iter().map(|f| f.qos_flow_identifier).collect();
+        if gone.contains(&DEFAULT_QFI) {
+            up_connection::gnb_let_go(ue, psi);
+        }
+        modification::without(ue, psi, &gone);
+    }
+}

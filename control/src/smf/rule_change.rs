@@ -1,0 +1,156 @@
+//! How a session's rules at the UPF come from one set of QoS flows to another: TS 23.502 §4.3.3.2 steps 2a and 12.
+
+use std::net::IpAddr;
+
+use whimbrel_pfcp::ie::{Choice, FTeid, UeIpAddress};
+use whimbrel_pfcp::msg::SessionModificationRequest;
+use whimbrel_pfcp::rule::{CreatePdr, RemovePdr, RemoveQer, UpdatePdr, UpdateQer};
+
+use super::context::{SmContext, Tunnel};
+use super::qos::QosFlow;
+use super::rules::{Pdrs, SESSION_QER, create_qer, gate, qer_id, rates, rules_of};
+use crate::udm::Ambr;
+
+impl Pdrs<'_> {
+    /// Those of a session that stands, with what the UPF chose.
+    fn standing(s: &SmContext) -> Option<Pdrs<'_>> {
+        let Tunnel { teid, address } = s.n3?;
+        let (ipv4, ipv6) = match address {
+            IpAddr::V4(a) => (Some(a), None),
+            IpAddr::V6(a) => (None, Some(a)),
+        };
+        let address = (s.ipv4.is_some() || s.ipv6.is_some()).then(|| UeIpAddress {
+            destination: true,
+            ipv4: s.ipv4.map(Choice::Given),
+            ipv6: s.ipv6.map(Choice::Given),
+            ..UeIpAddress::default()
+        });
+        Some(Pdrs { session: s, f_teid: FTeid::Given { teid, ipv4, ipv6 }, address })
+    }
+}
+
+/// The change, in two halves, so that no packet takes a way that its receiver does not know yet: first what the phone may
+/// use from now on and the core no longer does, then the reverse.
+pub(super) struct Change<'a> {
+    /// The session, with the flows that the UPF has now.
+    pub(super) session: &'a SmContext,
+    /// The flows that it is to have.
+    pub(super) flows: &'a [QosFlow],
+    /// The AMBR that it is to have.
+    pub(super) ambr: Ambr,
+}
+
+impl Change<'_> {
+    /// Before gNB and phone are told: uplink rules of what comes, no more downlink rules of what goes.
+    pub(super) fn before(&self) -> SessionModificationRequest {
+        let mut m = SessionModificationRequest::default();
+        self.add(true, &mut m);
+        self.remove(false, &mut m);
+        for flow in self.flows {
+            match self.session.flow(flow.qfi) {
+                None => m.create_qers.push(create_qer(flow)),
+                Some(old) if (old.gate, old.gbr) != (flow.gate, flow.gbr) => m.update_qers.push(update(flow)),
+                Some(_) => {}
+            }
+        }
+        if self.ambr != self.session.ambr {
+            m.update_qers.push(session_rate(self.ambr));
+        }
+        m
+    }
+
+    /// After they have answered: downlink rules of what came, no more uplink rules of what went.
+    pub(super) fn after(&self) -> SessionModificationRequest {
+        let mut m = SessionModificationRequest::default();
+        self.add(false, &mut m);
+        self.remove(true, &mut m);
+        let gone = self.session.flows.iter().filter(|f| self.flows.iter().all(|g| g.qfi != f.qfi));
+        m.remove_qers = gone.map(|f| RemoveQer { qer_id: qer_id(f.qfi) }).collect();
+        m
+    }
+
+    /// Back to what was, after `before`.
+    pub(super) fn undo(&self) -> SessionModificationRequest {
+        let mut m = SessionModificationRequest::default();
+        let Some(pdrs) = Pdrs::standing(self.session) else { return m };
+        for (flow, rule) in rules_of(self.flows) {
+            let Some(now) = pdrs.dedicated(flow, rule, true) else { continue };
+            match self.standing_pdr(&pdrs, rule.id, true) {
+                None => m.remove_pdrs.push(RemovePdr { pdr_id: now.pdr_id }),
+                Some(old) if old != now => m.update_pdrs.push(updated(old)),
+                Some(_) => {}
+            }
+        }
+        for (flow, rule) in rules_of(&self.session.flows).filter(|(_, r)| !self.keeps(&pdrs, r.id, false)) {
+            m.create_pdrs.extend(pdrs.dedicated(flow, rule, false));
+        }
+        for flow in self.flows {
+            match self.session.flow(flow.qfi) {
+                None => m.remove_qers.push(RemoveQer { qer_id: qer_id(flow.qfi) }),
+                Some(old) if (old.gate, old.gbr) != (flow.gate, flow.gbr) => m.update_qers.push(update(old)),
+                Some(_) => {}
+            }
+        }
+        if self.ambr != self.session.ambr {
+            m.update_qers.push(session_rate(self.session.ambr));
+        }
+        m
+    }
+
+    fn add(&self, uplink: bool, m: &mut SessionModificationRequest) {
+        let Some(pdrs) = Pdrs::standing(self.session) else { return };
+        for (flow, rule) in rules_of(self.flows) {
+            let Some(new) = pdrs.dedicated(flow, rule, uplink) else { continue };
+            match self.standing_pdr(&pdrs, rule.id, uplink) {
+                None => m.create_pdrs.push(new),
+                Some(old) if old != new => m.update_pdrs.push(updated(new)),
+                Some(_) => {}
+            }
+        }
+    }
+
+    fn remove(&self, uplink: bool, m: &mut SessionModificationRequest) {
+        let Some(pdrs) = Pdrs::standing(self.session) else { return };
+        for (flow, rule) in rules_of(&self.session.flows).filter(|(_, r)| !self.keeps(&pdrs, r.id, uplink)) {
+            if let Some(pdr) = pdrs.dedicated(flow, rule, uplink) {
+                m.remove_pdrs.push(RemovePdr { pdr_id: pdr.pdr_id });
+            }
+        }
+    }
+
+    /// The PDR that the UPF has for a rule.
+    fn standing_pdr(&self, pdrs: &Pdrs<'_>, rule: u8, uplink: bool) -> Option<CreatePdr> {
+        let (flow, rule) = rules_of(&self.session.flows).find(|(_, r)| r.id == rule)?;
+        pdrs.dedicated(flow, rule, uplink)
+    }
+
+    /// Whether the rule has a PDR of this direction in the end.
+    fn keeps(&self, pdrs: &Pdrs<'_>, rule: u8, uplink: bool) -> bool {
+        rules_of(self.flows).any(|(f, r)| r.id == rule && pdrs.dedicated(f, r, uplink).is_some())
+    }
+}
+
+fn session_rate(ambr: Ambr) -> UpdateQer {
+    let mut qer = UpdateQer::new(SESSION_QER);
+    qer.mbr = Some(rates(ambr));
+    qer
+}
+
+/// Whether a modification says anything.
+pub(super) fn is_empty(m: &SessionModificationRequest) -> bool {
+    *m == SessionModificationRequest::default()
+}
+
+fn updated(new: CreatePdr) -> UpdatePdr {
+    let mut pdr = UpdatePdr::new(new.pdr_id);
+    (pdr.precedence, pdr.pdi, pdr.qer_ids) = (Some(new.precedence), Some(new.pdi), new.qer_ids);
+    pdr
+}
+
+fn update(flow: &QosFlow) -> UpdateQer {
+    let mut qer = UpdateQer::new(qer_id(flow.qfi));
+    qer.gate_status = Some(gate(flow.gate));
+    qer.mbr = flow.gbr.map(|g| rates(g.maximum));
+    qer.gbr = flow.gbr.map(|g| rates(g.guaranteed));
+    qer
+}
