@@ -11,7 +11,7 @@ use whimbrel_control::Command as CoreCommand;
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
-use whimbrel_ran::gnb::{self, GnbConfig};
+use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
 use crate::{Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
@@ -130,8 +130,13 @@ impl Country {
             (_, _, 0..3) => self.net.command(ue, Command::Deregister { switch_off: self.rng.chance(500) }),
             (_, false, 3..35) => self.move_on(ue),
             (_, true, 3..8) => self.move_on(ue), // out of reach, without handover
+            (MmState::Registered, true, 8..30) => {
+                let there = self.beside(ue);
+                let via = if self.rng.chance(600) { Via::Xn } else { Via::N2 };
+                self.net.hand_over(ue, there, via);
+            }
             (MmState::Registered, false, 35..60) => self.net.command(ue, Command::ServiceRequest),
-            (MmState::Registered, true, 8..50) => {
+            (MmState::Registered, true, 30..55) => {
                 self.net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
             }
             (MmState::Registered, _, 60..75) if sessions.len() < 3 => {
@@ -163,10 +168,14 @@ impl Country {
 
     /// To a cell beside its own.
     fn move_on(&mut self, ue: UeIndex) {
-        let here = self.net.camps_at(ue).0;
+        let there = self.beside(ue);
+        self.net.move_ue(ue, there);
+    }
+
+    fn beside(&mut self, ue: UeIndex) -> GnbIndex {
+        let here = self.net.gnb_of(ue).0;
         let step = [1, self.plan.gnbs as usize - 1, Plan::WIDTH, self.plan.gnbs as usize - Plan::WIDTH];
-        let there = (here + step[self.rng.below(4) as usize]) % self.plan.gnbs as usize;
-        self.net.move_ue(ue, GnbIndex(there));
+        GnbIndex((here + step[self.rng.below(4) as usize]) % self.plan.gnbs as usize)
     }
 
     /// A node fails, or the UPF gets better.
@@ -219,11 +228,11 @@ impl Country {
         self.net.set_faults(Faults::default());
         self.net.set_upf(UpfState::Answering);
         self.everyone_registers();
+        self.everyone_has_a_session();
         let sessions: Vec<_> = (0..self.net.ues())
             .map(UeIndex)
             .flat_map(|ue| self.net.ue_ref(ue).sessions().map(move |s| (ue, s.id)).collect::<Vec<_>>())
             .collect();
-        assert!(sessions.len() >= self.net.ues() / 4, "few have a session: {}", sessions.len());
         self.everyone_sleeps();
         for &(ue, id) in &sessions {
             self.net.check_path(ue, id); // a phone that is idle is paged
@@ -262,6 +271,21 @@ impl Country {
         self.net.check_user_plane();
     }
 
+    fn everyone_has_a_session(&mut self) {
+        let without = |net: &Sim| {
+            (0..net.ues())
+                .map(UeIndex)
+                .filter(|&ue| net.ue_ref(ue).sessions().next().is_none())
+                .collect::<Vec<_>>()
+        };
+        for ue in without(&self.net) {
+            self.net.command(ue, establish());
+        }
+        self.net.advance(Duration::from_secs(60));
+        let still = without(&self.net);
+        assert!(still.is_empty(), "{still:?} get no session");
+    }
+
     /// Both sides hold the phone registered, under the same identity.
     fn is_there(&self, ue: UeIndex) -> bool {
         let phone = self.net.ue_ref(ue);
@@ -286,6 +310,11 @@ impl Country {
             assert_eq!(self.net.gnb_ref(GnbIndex(i)).contexts(), 0, "gNB {i} has a context still");
         }
     }
+}
+
+fn establish() -> Command {
+    let pdu_session_type = PduSessionType::Ipv4;
+    Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
 /// From half to one and a half times the mean.

@@ -234,6 +234,7 @@ impl Sim {
     /// A gNB's association ends and none follows.
     pub fn disconnect(&mut self, index: GnbIndex) {
         if let Some(association) = self.nodes[index.0].association.take() {
+            self.by_association.remove(&association);
             self.core(Input::AssociationDown(association));
         }
     }
@@ -380,11 +381,6 @@ impl Sim {
     /// Free IPv4 addresses and IPv6 prefixes of a data network of the UPF.
     pub fn free_addresses(&self, dn: u8) -> Option<(u64, u64)> {
         self.upf.c.free_addresses(whimbrel_user::DnIndex(dn))
-    }
-
-    /// Where a phone camps.
-    pub fn camps_at(&self, index: UeIndex) -> GnbIndex {
-        self.terminals[index.0].gnb
     }
 
     /// A PFCP message of the UPF, made by hand.
