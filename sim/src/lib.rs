@@ -10,6 +10,7 @@ mod country;
 mod faults;
 mod home;
 mod invariants;
+mod meter;
 mod night;
 mod record;
 mod rng;
@@ -35,6 +36,8 @@ use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 pub use country::{Country, Plan};
 pub use faults::Faults;
 pub use home::{Home, default_config, phone_config, tuak_of, upf_config};
+use meter::Meter;
+pub use meter::{Wire, Work};
 pub use night::{gnb_config, morning, night, registered};
 pub use record::{Recorded, Recorder};
 pub use rng::Rng;
@@ -117,6 +120,7 @@ pub struct Sim {
     /// When phones and gNBs want a tick.
     schedule: Schedule,
     watch: Watch,
+    meter: Option<Meter>,
     /// What happens is not kept: a long simulation would fill the memory.
     quiet: bool,
     travelling: BTreeMap<(Instant, u64), Travelling>,
@@ -158,6 +162,7 @@ impl Sim {
             by_s_tmsi: BTreeSet::new(),
             schedule: Schedule::default(),
             watch: Watch::default(),
+            meter: None,
             quiet: false,
             travelling: BTreeMap::new(),
             sequence: 0,
@@ -313,6 +318,16 @@ impl Sim {
     /// Keeps no events from now on, and no inputs: what a long simulation could not hold. They are counted still.
     pub fn quieten(&mut self) {
         self.quiet = true;
+    }
+
+    /// Measures the core's work from now on, by a clock that counts nanoseconds.
+    pub fn measure(&mut self, clock: fn() -> u64) {
+        self.meter = Some(Meter::new(clock));
+    }
+
+    /// What the core worked since the last call, or since [`Sim::measure`].
+    pub fn work(&mut self) -> Work {
+        self.meter.as_mut().map(|m| std::mem::take(&mut m.work)).unwrap_or_default()
     }
 
     /// How many inputs the core's phones had.
@@ -549,7 +564,13 @@ impl Sim {
 
     fn core(&mut self, input: Input<'_>) {
         let mut out = CoreOutbox::default();
+        if let Some(meter) = &mut self.meter {
+            meter.begin(&input);
+        }
         self.cta.handle(self.now, input, &mut out);
+        if let Some(meter) = &mut self.meter {
+            meter.end(&out);
+        }
         self.core_out(out);
     }
 

@@ -1,0 +1,62 @@
+//! What the core works, measured with a clock that somebody outside lends.
+
+use whimbrel_resilience::{Input, Outbox};
+
+/// A message as it crossed the core's edge.
+#[derive(Clone, Debug)]
+pub enum Wire {
+    /// NGAP.
+    N2(Vec<u8>),
+    /// PFCP.
+    N4(Vec<u8>),
+}
+
+impl Wire {
+    /// Its length.
+    pub fn octets(&self) -> &[u8] {
+        match self {
+            Self::N2(octets) | Self::N4(octets) => octets,
+        }
+    }
+}
+
+/// What the core did since the meter was last read.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    /// Time within the core, in the clock's nanoseconds.
+    pub nanos: u64,
+    /// Inputs from outside.
+    pub inputs: u64,
+    /// What came.
+    pub received: Vec<Wire>,
+    /// What left.
+    pub sent: Vec<Wire>,
+}
+
+pub(crate) struct Meter {
+    clock: fn() -> u64,
+    began: u64,
+    pub(crate) work: Work,
+}
+
+impl Meter {
+    pub(crate) fn new(clock: fn() -> u64) -> Self {
+        Self { clock, began: 0, work: Work::default() }
+    }
+
+    pub(crate) fn begin(&mut self, input: &Input<'_>) {
+        match input {
+            Input::Ngap(_, _, octets) => self.work.received.push(Wire::N2(octets.to_vec())),
+            Input::Pfcp(octets) => self.work.received.push(Wire::N4(octets.to_vec())),
+            _ => {}
+        }
+        self.work.inputs += 1;
+        self.began = (self.clock)();
+    }
+
+    pub(crate) fn end(&mut self, out: &Outbox) {
+        self.work.nanos += (self.clock)().saturating_sub(self.began);
+        self.work.sent.extend(out.ngap.iter().map(|(_, _, octets)| Wire::N2(octets.clone())));
+        self.work.sent.extend(out.pfcp.iter().map(|octets| Wire::N4(octets.clone())));
+    }
+}
