@@ -200,7 +200,7 @@ impl Country {
         self.net.set_upf(UpfState::Answering);
     }
 
-    /// A quiet quarter of an hour in a network in order: everyone is there, idle, and nothing is under way. Then the faults go on.
+    /// A while in a network in order: everyone is there, has one session, sleeps, and nothing is under way. Then the faults go on.
     ///
     /// # Panics
     /// If somebody is not there.
@@ -208,6 +208,13 @@ impl Country {
         self.net.set_faults(Faults::default());
         self.net.set_upf(UpfState::Answering);
         self.everyone_registers();
+        for i in 0..self.net.ues() {
+            let surplus: Vec<_> = self.net.ue_ref(UeIndex(i)).sessions().skip(1).map(|s| s.id).collect();
+            for id in surplus {
+                self.net.command(UeIndex(i), Command::ReleaseSession(id));
+            }
+        }
+        self.everyone_has_a_session();
         self.everyone_sleeps();
         self.net.set_faults(self.plan.faults);
     }
