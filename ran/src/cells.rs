@@ -3,6 +3,7 @@
 
 use core::cmp::Reverse;
 use core::net::IpAddr;
+use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, STmsi};
@@ -12,7 +13,7 @@ use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
 use crate::outbox::Outbox;
 use crate::radio::{PhoneId, Up};
 use crate::ue::{self, Command, MmState, Ue, UeConfig};
-use crate::user_plane::{Addresses, Outcome, Stack, Task, TaskError};
+use crate::user_plane::{Addresses, Outcome, Stack, Stream, StreamConfig, Task, TaskError};
 
 /// A gNB of the emulated RAN, by its place in the order in which they were added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,6 +52,15 @@ pub enum Input<'a> {
     Packet(PhoneId, PduSessionId, &'a [u8]),
     /// A phone's gNB is to release it, for this cause.
     Release(PhoneId, Cause),
+    /// A phone that has no connection camps on another cell.
+    Camp(PhoneId, GnbId),
+    /// A phone begins a stream of packets over its newest session with an IPv4 address; the number tells it from the
+    /// phone's others.
+    Stream(PhoneId, StreamConfig, u32),
+    /// A phone's stream is to end.
+    StopStream(PhoneId),
+    /// The other end of a phone's last stream is to send one packet, after so long.
+    Ring(PhoneId, Duration),
     /// A phone is to be handed over to another gNB.
     HandOver(PhoneId, GnbId, Via),
     /// Time has passed.
@@ -84,6 +94,10 @@ pub enum Output {
     Gnb(GnbId, gnb::Event),
     /// Something happened to a phone.
     Phone(PhoneId, ue::Event),
+    /// A phone's stream has begun to flow.
+    StreamFlows(PhoneId),
+    /// A phone's stream has ended, and both sides know.
+    StreamEnded(PhoneId),
     /// A phone's task has come to its end.
     Task(PhoneId, Result<Outcome, TaskError>),
 }
@@ -102,6 +116,7 @@ struct Phone {
     ue: Ue,
     gnb: GnbId,
     stack: Option<(PduSessionId, Box<Stack>)>,
+    stream: Option<(PduSessionId, Box<Stream>)>,
     /// The deadline that stands in the heap.
     armed: Instant,
     s_tmsi: Option<STmsi>,
@@ -160,7 +175,7 @@ impl Cells {
             // Camping says nothing on the radio, and a fresh phone has nothing to do about it.
             ue.handle(Instant::ZERO, ue::Input::Cell(gnb.config().tai()), &mut self.from_ue);
         }
-        self.phones.push(Phone { ue, gnb, stack: None, armed: Instant::FAR_FUTURE, s_tmsi: None });
+        self.phones.push(Phone { ue, gnb, stack: None, stream: None, armed: Instant::FAR_FUTURE, s_tmsi: None });
         id
     }
 
@@ -229,6 +244,20 @@ impl Cells {
                     self.gnb_takes(now, gnb, gnb::Input::Release(phone, cause), out);
                 }
             }
+            Input::Camp(phone, gnb) => self.camp(now, phone, gnb, out),
+            Input::Stream(phone, config, id) => self.start_stream(now, phone, config, id, out),
+            Input::StopStream(phone) => {
+                if let Some((_, stream)) = self.phones.get_mut(phone.index()).and_then(|p| p.stream.as_mut()) {
+                    stream.stop(now);
+                }
+                self.work_stream(now, phone, out);
+            }
+            Input::Ring(phone, after) => {
+                let stream = self.phones.get(phone.index()).and_then(|p| p.stream.as_ref());
+                if let Some((session, packet)) = stream.map(|(of, s)| (*of, s.ring(after))) {
+                    self.uplink(now, phone, session, &packet, out);
+                }
+            }
             Input::HandOver(phone, target, via) => {
                 if let (Some(gnb), Some(to)) = (self.gnb_of(phone), self.gnb(target).map(Gnb::as_neighbour)) {
                     self.gnb_takes(now, gnb, gnb::Input::HandOver { phone, to, via }, out);
@@ -260,6 +289,7 @@ impl Cells {
                 self.phone_takes(now, id, ue::Input::Tick, out);
             }
             self.work_stack(now, id, out);
+            self.work_stream(now, id, out);
         }
     }
 
@@ -332,6 +362,9 @@ impl Cells {
                     if phone.stack.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
                         phone.stack = None;
                     }
+                    if phone.stream.as_ref().is_some_and(|(of, _)| gone == Some(*of)) {
+                        phone.stream = None;
+                    }
                     out.push(Output::Phone(id, event));
                 }
             }
@@ -354,7 +387,9 @@ impl Cells {
     fn arm(&mut self, now: Instant, id: PhoneId) {
         let Some(phone) = self.phones.get_mut(id.index()) else { return };
         let stack = phone.stack.as_mut().filter(|(_, s)| s.is_busy()).and_then(|(_, s)| s.next_deadline(now));
-        let Some(next) = phone.ue.next_deadline().into_iter().chain(stack).min() else { return };
+        let stream = phone.stream.as_ref().and_then(|(_, s)| s.next_deadline());
+        let own = phone.ue.next_deadline();
+        let Some(next) = own.into_iter().chain(stack).chain(stream).min() else { return };
         if next < phone.armed {
             phone.armed = next;
             self.deadlines.push(Reverse((next, id)));
@@ -370,6 +405,19 @@ impl Cells {
         out: &mut Outbox<Output>,
     ) {
         let Some(phone) = self.phones.get_mut(id.index()) else { return };
+        if let Some((_, stream)) = phone.stream.as_mut().filter(|(of, _)| *of == session) {
+            let (flowed, ended) = (stream.flows(), stream.has_ended());
+            let taken = stream.receive(now, packet);
+            if stream.flows() && !flowed {
+                out.push(Output::StreamFlows(id));
+            }
+            if stream.has_ended() && !ended {
+                out.push(Output::StreamEnded(id));
+            }
+            if taken {
+                return;
+            }
+        }
         let Some((_, stack)) = phone.stack.as_mut().filter(|(of, _)| *of == session) else { return };
         stack.receive(packet);
         self.work_stack(now, id, out);
@@ -403,6 +451,53 @@ impl Cells {
             }
             if let Some(outcome) = outcome {
                 out.push(Output::Task(id, outcome));
+            }
+        }
+        self.arm(now, id);
+    }
+
+    /// A phone goes to another cell without handover; a connection that it has stays where it is, and so does the phone.
+    fn camp(&mut self, now: Instant, id: PhoneId, gnb: GnbId, out: &mut Outbox<Output>) {
+        let Some(tai) = self.gnb(gnb).map(|g| g.config().tai()) else { return };
+        let Some(phone) = self.phones.get_mut(id.index()).filter(|p| !p.ue.is_connected()) else { return };
+        phone.gnb = gnb;
+        self.phone_takes(now, id, ue::Input::Cell(tai), out);
+    }
+
+    /// Begins a stream; without a session for it, it never flows.
+    fn start_stream(
+        &mut self,
+        now: Instant,
+        id: PhoneId,
+        config: StreamConfig,
+        number: u32,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(phone) = self.phones.get_mut(id.index()) else { return };
+        let with_address = phone.ue.sessions().filter_map(|s| Some((s.id, s.ipv4?))).last();
+        phone.stream = with_address
+            .map(|(session, address)| (session, Box::new(Stream::new(now, config, address, number))));
+        self.work_stream(now, id, out);
+    }
+
+    /// A phone's stream, if it has or had one.
+    pub fn stream(&self, id: PhoneId) -> Option<&Stream> {
+        self.phones.get(id.index())?.stream.as_ref().map(|(_, s)| &**s)
+    }
+
+    /// A phone's stream, to look for gaps anew.
+    pub fn stream_mut(&mut self, id: PhoneId) -> Option<&mut Stream> {
+        self.phones.get_mut(id.index())?.stream.as_mut().map(|(_, s)| &mut **s)
+    }
+
+    fn work_stream(&mut self, now: Instant, id: PhoneId, out: &mut Outbox<Output>) {
+        let Some(phone) = self.phones.get_mut(id.index()) else { return };
+        if let Some((session, stream)) = &mut phone.stream {
+            let session = *session;
+            let mut packets = Vec::new();
+            stream.poll(now, &mut |p| packets.push(p));
+            for packet in packets {
+                self.uplink(now, id, session, &packet, out);
             }
         }
         self.arm(now, id);

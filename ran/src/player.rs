@@ -12,14 +12,16 @@ use whimbrel_ids::{Instant, PduSessionId};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::{Cause, CauseRadioNetwork};
 
-use crate::cells::{Cells, Input, Output};
+use crate::cells::{Cells, GnbId, Input, Output};
 use crate::gnb;
 use crate::outbox::Outbox;
 use crate::radio::PhoneId;
 use crate::report::{Failure, Report};
-use crate::scenario::{Arrival, Scenario, ScenarioError, SessionStep, SessionType, Step, Url};
+use crate::scenario::{
+    Arrival, HandoverStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step, StreamStep, Url, Way,
+};
 use crate::ue::{self, Command, Procedure, SessionRequest};
-use crate::user_plane::{Outcome, Task, TaskError};
+use crate::user_plane::{Outcome, StreamConfig, Task, TaskError};
 
 /// What a phone waits for within its step, beside the step itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,13 +32,22 @@ enum Phase {
     Resolving,
     /// The session stands; its IPv6 prefix is awaited.
     Router,
+    /// The handover is done; its gap shows in the packets that follow.
+    Settling,
 }
+
+/// How long after a handover its gap is looked for: longer than packets of the old path may wait at the target.
+const SETTLING: Duration = Duration::from_millis(700);
 
 /// How far a phone is.
 #[derive(Clone, Debug)]
 struct Play {
     /// The step that it is at; `None` if it is not playing.
-    step: Option<usize>,
+    step: Option<(Part, usize)>,
+    /// When its playing began.
+    begun: Instant,
+    /// How many streams it has begun.
+    streams: u32,
     phase: Phase,
     /// When the step was due.
     due: Instant,
@@ -44,6 +55,8 @@ struct Play {
     sent: Instant,
     /// To tell deadlines of this step from those of others.
     serial: u32,
+    /// When the handover of the current step was done.
+    handed_over: Instant,
     /// Of the current step: SERVICE ACCEPT came.
     accepted: bool,
     session: Option<PduSessionId>,
@@ -94,10 +107,13 @@ impl Player {
         };
         let play = Play {
             step: None,
+            begun: Instant::ZERO,
+            streams: 0,
             phase: Phase::Main,
             due: Instant::ZERO,
             sent: Instant::ZERO,
             serial: 0,
+            handed_over: Instant::ZERO,
             accepted: false,
             session: None,
             resolved: None,
@@ -194,7 +210,10 @@ impl Player {
             match self.free.pop_front() {
                 Some(phone) => {
                     self.playing += 1;
-                    self.begin_step(now, phone, 0, due);
+                    if let Some(play) = self.plays.get_mut(phone.index()) {
+                        play.begun = now;
+                    }
+                    self.begin_step(now, phone, Part::Begin, 0, due);
                 }
                 None => {
                     let report = self.report();
@@ -242,7 +261,10 @@ impl Player {
                         let whom = phone.map_or_else(|| "a gNB".to_owned(), |p| p.to_string());
                         self.report().violate(format!("{whom}: {violation}"));
                     }
-                    Output::Gnb(..) | Output::Ngap { .. } | Output::Gtpu { .. } | Output::Packet(..) => {}
+                    Output::Gnb(_, event) => self.on_gnb(now, event),
+                    Output::StreamFlows(phone) => self.on_stream(now, *phone, false),
+                    Output::StreamEnded(phone) => self.on_stream(now, *phone, true),
+                    Output::Ngap { .. } | Output::Gtpu { .. } | Output::Packet(..) => {}
                 }
                 out.push(output);
             }
@@ -263,12 +285,33 @@ impl Player {
     }
 
     fn step_of(&self, phone: PhoneId) -> Option<Step> {
-        let step = self.plays.get(phone.index())?.step?;
-        self.scenario.steps.get(step).cloned()
+        let (part, index) = self.plays.get(phone.index())?.step?;
+        self.scenario.part(phone.0, part).get(index).cloned()
     }
 
-    fn begin_step(&mut self, now: Instant, phone: PhoneId, index: usize, due: Instant) {
-        let Some(step) = self.scenario.steps.get(index).cloned() else {
+    /// The step of this number, or what comes where there is none: the repeated part as long as there is time, then the end.
+    fn next_step(
+        &self,
+        now: Instant,
+        phone: PhoneId,
+        part: Part,
+        index: usize,
+    ) -> Option<(Part, usize, Step)> {
+        let begun = self.plays.get(phone.index())?.begun;
+        let time_left = now.since(begun) < Duration::from_secs_f64(self.scenario.seconds);
+        let first = |part| self.scenario.part(phone.0, part).first().map(|s| (part, 0, s.clone()));
+        if let Some(step) = self.scenario.part(phone.0, part).get(index) {
+            return Some((part, index, step.clone()));
+        }
+        match part {
+            Part::Begin | Part::Repeat if time_left => first(Part::Repeat).or_else(|| first(Part::End)),
+            Part::Begin | Part::Repeat => first(Part::End),
+            Part::End => None,
+        }
+    }
+
+    fn begin_step(&mut self, now: Instant, phone: PhoneId, part: Part, index: usize, due: Instant) {
+        let Some((part, index, step)) = self.next_step(now, phone, part, index) else {
             return self.completed(phone);
         };
         let patience = match step {
@@ -276,7 +319,7 @@ impl Player {
             _ => self.scenario.patience(),
         };
         let Some(play) = self.plays.get_mut(phone.index()) else { return };
-        play.step = Some(index);
+        play.step = Some((part, index));
         play.phase = Phase::Main;
         play.due = due;
         play.sent = now;
@@ -312,7 +355,103 @@ impl Player {
             Step::Return => self.command(now, phone, Command::ServiceRequest),
             Step::Deregister => self.command(now, phone, Command::Deregister { switch_off: false }),
             Step::SwitchOff => self.command(now, phone, Command::Deregister { switch_off: true }),
+            Step::PeriodicRegistration => self.command(now, phone, Command::PeriodicRegistration),
+            Step::Handover(h) => self.hand_over(now, phone, *h),
+            Step::Move => self.go_on(now, phone),
+            Step::Stream(s) => self.stream(now, phone, s),
+            Step::StopStream => match self.cells.stream(phone) {
+                Some(_) => self.cells.handle(now, Input::StopStream(phone), &mut self.inner),
+                None => self.fail(now, phone, "there is no stream to stop".into()),
+            },
+            Step::Ring(seconds) => {
+                let after = Duration::from_secs_f64(*seconds);
+                self.cells.handle(now, Input::Ring(phone, after), &mut self.inner);
+                self.done(now, phone);
+            }
             Step::Paged | Step::Wait(_) => {}
+        }
+    }
+
+    /// The gNB after the phone's own.
+    fn next_gnb(&self, phone: PhoneId) -> Option<GnbId> {
+        let own = usize::from(self.cells.gnb_of(phone)?.0);
+        Some(GnbId(((own + 1) % self.cells.gnbs().max(1)) as u16))
+    }
+
+    fn hand_over(&mut self, now: Instant, phone: PhoneId, step: HandoverStep) {
+        let Some(to) = step.to.map(GnbId).or_else(|| self.next_gnb(phone)) else { return };
+        if self.cells.gnb_of(phone) == Some(to) || self.cells.gnb(to).is_none() {
+            return self.fail(now, phone, format!("there is no other gNB {} to go to", to.0));
+        }
+        if let Some(stream) = self.cells.stream_mut(phone) {
+            stream.begin_anew();
+        }
+        let via = match step.via {
+            Way::Xn => gnb::Via::Xn,
+            Way::N2 => gnb::Via::N2,
+        };
+        self.cells.handle(now, Input::HandOver(phone, to, via), &mut self.inner);
+    }
+
+    /// An idle phone goes to camp on the next cell. Its step is over at once, unless it registers there.
+    fn go_on(&mut self, now: Instant, phone: PhoneId) {
+        let Some(to) = self.next_gnb(phone) else { return };
+        self.cells.handle(now, Input::Camp(phone, to), &mut self.inner);
+        let registers = self.cells.phone(phone).is_some_and(|p| p.state() != ue::MmState::Registered);
+        if !registers {
+            self.done(now, phone);
+        }
+    }
+
+    fn stream(&mut self, now: Instant, phone: PhoneId, step: &StreamStep) {
+        let Some(play) = self.plays.get_mut(phone.index()) else { return };
+        play.streams += 1;
+        let config = StreamConfig {
+            server: step.to,
+            interval: Duration::from_millis(step.interval_ms.into()),
+            octets: step.octets.into(),
+        };
+        let id = play.streams;
+        self.cells.handle(now, Input::Stream(phone, config, id), &mut self.inner);
+    }
+
+    /// A stream flows, or has ended.
+    fn on_stream(&mut self, now: Instant, phone: PhoneId, ended: bool) {
+        match (self.step_of(phone), ended) {
+            (Some(Step::Stream(_)), false) => self.done(now, phone),
+            (Some(Step::StopStream), true) => {
+                let report = self.cells.stream(phone).map(|s| s.report().clone());
+                if let Some(report) = report {
+                    self.report().count_stream(&report);
+                }
+                self.done(now, phone);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_gnb(&mut self, now: Instant, event: &gnb::Event) {
+        match event {
+            gnb::Event::HandedOver { phone, .. } => {
+                let Some(Step::Handover(_)) = self.step_of(*phone) else { return };
+                let Some(play) = self.plays.get_mut(phone.index()) else { return };
+                if play.phase != Phase::Main {
+                    return;
+                }
+                if self.cells.stream(*phone).is_none_or(|s| s.next_deadline().is_none()) {
+                    return self.done(now, *phone);
+                }
+                play.phase = Phase::Settling;
+                play.serial = play.serial.wrapping_add(1);
+                play.handed_over = now;
+                self.deadlines.push(Reverse((now + SETTLING, *phone, play.serial)));
+            }
+            gnb::Event::HandoverFailed { phone, cause, .. } => {
+                if let Some(Step::Handover(_)) = self.step_of(*phone) {
+                    self.fail(now, *phone, format!("handover: {}", gnb::cause_text(cause)));
+                }
+            }
+            _ => {}
         }
     }
 
@@ -396,7 +535,7 @@ impl Player {
         let Some(step) = self.step_of(phone) else { return };
         let Some(play) = self.plays.get_mut(phone.index()) else { return };
         match (event, &step) {
-            (ue::Event::Registered { since, .. }, Step::Register)
+            (ue::Event::Registered { since, .. }, Step::Register | Step::PeriodicRegistration | Step::Move)
             | (ue::Event::Deregistered { since: Some(since), .. }, Step::Deregister | Step::SwitchOff)
             | (ue::Event::SessionReleased { since: Some(since), .. }, Step::ReleaseSession) => {
                 play.sent = *since;
@@ -451,8 +590,16 @@ impl Player {
     }
 
     fn time_is_up(&mut self, now: Instant, phone: PhoneId) {
+        let settling = self.plays.get(phone.index()).is_some_and(|p| p.phase == Phase::Settling);
         match self.step_of(phone) {
             Some(Step::Wait(_)) => self.done(now, phone),
+            Some(step @ Step::Handover(_)) if settling => {
+                let report = self.cells.stream(phone).map(|s| s.report().clone());
+                if let Some(report) = report {
+                    self.report().gap(step.name(), &report);
+                }
+                self.done(now, phone);
+            }
             Some(_) => self.fail(now, phone, "no end within the patience of the scenario".into()),
             None => {}
         }
@@ -463,9 +610,11 @@ impl Player {
         let Some(step) = self.step_of(phone) else { return };
         let Some(play) = self.plays.get(phone.index()).cloned() else { return };
         let times = self.report().step(step.name());
-        times.latency.add(now.since(play.due));
-        times.wire.add(now.since(play.sent));
-        self.begin_step(now, phone, play.step.map_or(0, |i| i + 1), now);
+        let end = if play.phase == Phase::Settling { play.handed_over } else { now };
+        times.latency.add(end.since(play.due));
+        times.wire.add(end.since(play.sent));
+        let (part, index) = play.step.unwrap_or((Part::Begin, 0));
+        self.begin_step(now, phone, part, index + 1, now);
     }
 
     fn completed(&mut self, phone: PhoneId) {

@@ -7,6 +7,8 @@ use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 use whimbrel_ids::Supi;
 
+use crate::user_plane::StreamReport;
+
 /// The longest time that is told apart: ten minutes, above every patience; longer ones count as this.
 const MICROS_MAX: u64 = 600_000_000;
 /// Failures and violations that are kept with their reasons; the others are counted.
@@ -66,6 +68,30 @@ pub struct StepReport {
     pub wire: Times,
 }
 
+/// What came of the packets of all streams.
+#[derive(Clone, Debug, Default)]
+pub struct Streams {
+    /// Streams that were counted to their end.
+    pub counted: u64,
+    /// Packets that phones sent, and the data network.
+    pub sent: (u64, u64),
+    /// Those that were lost, uplink and downlink.
+    pub lost: (u64, u64),
+    /// Those that came after a later one.
+    pub reordered: (u64, u64),
+    /// Those that came again.
+    pub duplicated: (u64, u64),
+}
+
+/// The longest gaps in streams during handovers of one kind.
+#[derive(Clone, Debug, Default)]
+pub struct Gaps {
+    /// In what the data network receives.
+    pub uplink: Times,
+    /// In what the phone receives.
+    pub downlink: Times,
+}
+
 /// A phone that did not do a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -98,6 +124,10 @@ pub struct Report {
     pub violations: Vec<String>,
     /// How many violations there were.
     pub violated: u64,
+    /// What came of streams.
+    pub streams: Streams,
+    /// Gaps in streams, by the kind of handover.
+    pub gaps: BTreeMap<&'static str, Gaps>,
     /// From the first arrival to the end of the last phone.
     pub elapsed: Duration,
 }
@@ -113,6 +143,25 @@ impl Report {
         if self.failures.len() < KEPT_MAX {
             self.failures.push(failure);
         }
+    }
+
+    pub(crate) fn count_stream(&mut self, stream: &StreamReport) {
+        let (lost, all) = (stream.lost(), &mut self.streams);
+        all.counted += 1;
+        all.sent.0 += stream.uplink_sent;
+        all.sent.1 += stream.downlink_sent;
+        all.lost.0 += lost.0;
+        all.lost.1 += lost.1;
+        all.reordered.0 += u64::from(stream.uplink.reordered);
+        all.reordered.1 += u64::from(stream.downlink.reordered);
+        all.duplicated.0 += u64::from(stream.uplink.duplicated);
+        all.duplicated.1 += u64::from(stream.downlink.duplicated);
+    }
+
+    pub(crate) fn gap(&mut self, kind: &'static str, stream: &StreamReport) {
+        let gaps = self.gaps.entry(kind).or_default();
+        gaps.uplink.add(stream.uplink.gap);
+        gaps.downlink.add(stream.downlink.gap);
     }
 
     pub(crate) fn violate(&mut self, what: String) {
@@ -147,10 +196,24 @@ impl Report {
             "violated": self.violated,
             "elapsed_s": self.elapsed.as_secs_f64(),
             "steps": self.steps.iter().map(|(name, s)| ((*name).to_owned(), step(s))).collect::<serde_json::Map<_, _>>(),
+            "streams": json!({
+                "counted": self.streams.counted,
+                "sent": both(self.streams.sent),
+                "lost": both(self.streams.lost),
+                "reordered": both(self.streams.reordered),
+                "duplicated": both(self.streams.duplicated),
+            }),
+            "handover_gaps_us": self.gaps.iter().map(|(kind, gaps)| {
+                ((*kind).to_owned(), json!({"uplink": gaps.uplink.json(), "downlink": gaps.downlink.json()}))
+            }).collect::<serde_json::Map<_, _>>(),
             "failures": self.failures.iter().map(failure).collect::<Vec<_>>(),
             "violations": self.violations,
         })
     }
+}
+
+fn both((uplink, downlink): (u64, u64)) -> Value {
+    json!({"uplink": uplink, "downlink": downlink})
 }
 
 #[cfg(test)]

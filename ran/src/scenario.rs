@@ -20,7 +20,14 @@ pub struct Scenario {
     #[serde(default)]
     pub arrival: Arrival,
     /// What each phone does.
+    #[serde(default)]
     pub steps: Vec<Step>,
+    /// Phones that do different things; in place of `phones` and `steps`.
+    #[serde(default)]
+    pub groups: Vec<Group>,
+    /// How long groups go on with what they repeat, in seconds.
+    #[serde(default)]
+    pub seconds: f64,
     /// How long a phone may take for one step, in seconds, before it has failed.
     #[serde(default = "patience")]
     pub patience_s: f64,
@@ -41,6 +48,25 @@ const fn patience() -> f64 {
     30.0
 }
 
+/// Phones that do the same.
+#[derive(Clone, Debug, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Group {
+    /// What they are called.
+    pub name: String,
+    /// How many.
+    pub phones: u32,
+    /// What they do first.
+    #[serde(default)]
+    pub begin: Vec<Step>,
+    /// What they do then, again and again until the scenario's seconds are over.
+    #[serde(default)]
+    pub repeat: Vec<Step>,
+    /// What they do last.
+    #[serde(default)]
+    pub end: Vec<Step>,
+}
+
 /// When phones begin.
 #[derive(Clone, Debug, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -57,6 +83,14 @@ pub enum Arrival {
         /// Seconds of each.
         seconds: f64,
     },
+}
+
+/// The parts of what a phone does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    Begin,
+    Repeat,
+    End,
 }
 
 /// One thing that a phone does.
@@ -85,8 +119,67 @@ pub enum Step {
     Deregister,
     /// Deregister as if switched off.
     SwitchOff,
+    /// Go over to another gNB with a handover.
+    Handover(HandoverStep),
+    /// Send and receive numbered packets over the newest session with an IPv4 address, beside what follows.
+    Stream(StreamStep),
+    /// End that, and count what came.
+    StopStream,
+    /// Have the other end of the stream send one packet after so many seconds: it must have ended. Behind `idle` comes
+    /// `paged`.
+    Ring(f64),
+    /// Camp on the next gNB's cell, as an idle phone that moves; in another area it registers there.
+    Move,
+    /// Register for the sake of the periodic timer.
+    PeriodicRegistration,
     /// Do nothing for so many seconds.
     Wait(f64),
+}
+
+/// Which handover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct HandoverStep {
+    /// Which way.
+    #[serde(default)]
+    pub via: Way,
+    /// To which gNB, counted from 0; without it to the next one.
+    pub to: Option<u16>,
+}
+
+/// Ways of a handover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Way {
+    /// From gNB to gNB, then a path switch.
+    #[default]
+    Xn,
+    /// Through the core.
+    N2,
+}
+
+/// How a stream is.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct StreamStep {
+    /// Address and UDP port of the server that answers streams.
+    pub to: core::net::SocketAddrV4,
+    /// Milliseconds between packets, in each direction.
+    #[serde(default = "stream_interval_ms")]
+    pub interval_ms: u16,
+    /// Octets of the phone's packets.
+    #[serde(default = "stream_octets")]
+    pub octets: u16,
+}
+
+/// As voice does (20 ms).
+const fn stream_interval_ms() -> u16 {
+    20
+}
+
+/// As voice does, with room.
+const fn stream_octets() -> u16 {
+    200
 }
 
 impl Step {
@@ -104,6 +197,13 @@ impl Step {
             Self::Paged => "paged",
             Self::Deregister => "deregister",
             Self::SwitchOff => "switch-off",
+            Self::Handover(HandoverStep { via: Way::Xn, .. }) => "handover-xn",
+            Self::Handover(HandoverStep { via: Way::N2, .. }) => "handover-n2",
+            Self::Stream(_) => "stream",
+            Self::StopStream => "stop-stream",
+            Self::Ring(_) => "ring",
+            Self::Move => "move",
+            Self::PeriodicRegistration => "periodic-registration",
             Self::Wait(_) => "wait",
         }
     }
@@ -162,7 +262,7 @@ impl Scenario {
     /// Errors: [`ScenarioError`] names the first part that cannot be played.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let wrong = |what: &str| Err(ScenarioError(what.to_owned()));
-        if !(1..=PHONES_MAX).contains(&self.phones) {
+        if !(1..=PHONES_MAX).contains(&self.count()) {
             return wrong("phones: expected 1 to 1048576");
         }
         if !(1..=GNBS_MAX).contains(&self.gnbs) {
@@ -184,13 +284,50 @@ impl Scenario {
                 return wrong("arrival: expected phones a second above 0");
             }
         }
-        if self.steps.is_empty() {
+        if self.steps.is_empty() && self.groups.is_empty() {
             return wrong("steps: expected at least one");
         }
-        for step in &self.steps {
+        if !self.steps.is_empty() && !self.groups.is_empty() {
+            return wrong("groups: expected in place of steps, not beside them");
+        }
+        if !(0.0..=SECONDS_MAX).contains(&self.seconds) {
+            return wrong("seconds: expected at most a day");
+        }
+        if self.groups.iter().any(|g| g.phones == 0 || g.begin.is_empty()) {
+            return wrong("groups: expected phones and something to begin with in each");
+        }
+        let of_groups = self.groups.iter().flat_map(|g| g.begin.iter().chain(&g.repeat).chain(&g.end));
+        for step in self.steps.iter().chain(of_groups) {
             check_step(step)?;
         }
         Ok(())
+    }
+
+    /// How many phones there are.
+    pub fn count(&self) -> u32 {
+        match self.groups.is_empty() {
+            true => self.phones,
+            false => self.groups.iter().fold(0, |n, g| n.saturating_add(g.phones)),
+        }
+    }
+
+    /// What a phone does, by its number: the steps of the whole scenario, or those of its group.
+    pub(crate) fn part(&self, phone: u32, part: Part) -> &[Step] {
+        if self.groups.is_empty() {
+            return if part == Part::Begin { &self.steps } else { &[] };
+        }
+        let mut before = 0u32;
+        for group in &self.groups {
+            before = before.saturating_add(group.phones);
+            if phone < before {
+                return match part {
+                    Part::Begin => &group.begin,
+                    Part::Repeat => &group.repeat,
+                    Part::End => &group.end,
+                };
+            }
+        }
+        &[]
     }
 
     /// How long a phone may take for one step.
@@ -204,6 +341,12 @@ fn check_step(step: &Step) -> Result<(), ScenarioError> {
         Step::Fetch(url) => Url::parse(url).map(|_| ()),
         Step::Wait(seconds) if !(0.0..=SECONDS_MAX).contains(seconds) => {
             Err(ScenarioError("wait: expected seconds, at most a day".into()))
+        }
+        Step::Ring(seconds) if !(0.0..=SECONDS_MAX).contains(seconds) => {
+            Err(ScenarioError("ring: expected seconds, at most a day".into()))
+        }
+        Step::Stream(s) if s.interval_ms == 0 || !(100..=1400).contains(&s.octets) => {
+            Err(ScenarioError("stream: expected at least 1 ms, and 100 to 1400 octets".into()))
         }
         Step::Session(s) => {
             let bad_dnn = s.dnn.as_ref().is_some_and(|d| d.parse::<whimbrel_ids::Dnn>().is_err());

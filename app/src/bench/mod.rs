@@ -51,7 +51,17 @@ fn stay_on(cpu: Option<u32>) {
 }
 
 fn scenario(phones: u32, gnbs: u8, arrival: Arrival, steps: Vec<Step>) -> Scenario {
-    Scenario { phones, gnbs: gnbs.into(), arrival, steps, patience_s: 20.0, again: false, tun: false }
+    Scenario {
+        phones,
+        gnbs: gnbs.into(),
+        arrival,
+        steps,
+        groups: Vec::new(),
+        seconds: 0.0,
+        patience_s: 20.0,
+        again: false,
+        tun: false,
+    }
 }
 
 fn session() -> Step {

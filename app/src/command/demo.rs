@@ -17,10 +17,16 @@ use crate::playground::{self, GATEWAY, NAME, Playground, Servers, SuciScheme, Wi
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Phones, all at once.
+    /// What the phones do.
+    #[arg(long, default_value = "first-light")]
+    scenario: Which,
+    /// How long a city lives, in seconds.
+    #[arg(long, value_name = "N", default_value_t = 120, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    seconds: u32,
+    /// Phones, all at once; a city has its own number.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=5000))]
     phones: u32,
-    /// gNBs.
+    /// gNBs; a city has its own number.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=100))]
     gnbs: u8,
     /// Write N2, N3 and N4 of the core to this pcap file.
@@ -31,6 +37,20 @@ pub(crate) struct Options {
     null_cipher: bool,
 }
 
+/// The scenarios that are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Which {
+    /// Register, session, data, idle and back: all phones alike.
+    FirstLight,
+    /// Phones of different habits that move: handovers both ways, paging, several slices.
+    City,
+}
+
+/// The city, as the file in the tree has it.
+const CITY: &str = include_str!("../../../ran/scenarios/city.yaml");
+/// Its slices.
+const CITY_SLICES: [&str; 2] = ["1", "1-0000aa"];
+
 pub(crate) fn run(options: &Options) -> Done {
     if let Some(status) = playground::isolate()? {
         return if status.success() { Ok(()) } else { Err(String::new()) };
@@ -40,9 +60,14 @@ pub(crate) fn run(options: &Options) -> Done {
         configuration += "security: { ciphering: [NEA0] }\n";
     }
     print("starting a core, a name server and a web server in a network namespace of their own\n")?;
+    let scenario = scenario(options)?;
+    let city = options.scenario == Which::City;
+    let gnbs = u8::try_from(scenario.gnbs).unwrap_or(u8::MAX);
+    let slices = if city { &CITY_SLICES[..] } else { &CITY_SLICES[..1] };
     let wish = Wish {
-        phones: options.phones,
-        gnbs: options.gnbs,
+        phones: scenario.count(),
+        gnbs,
+        slices: slices.iter().filter_map(|s| s.parse().ok()).collect(),
         configuration,
         capture: options.capture.clone(),
         core_cpu: None,
@@ -57,16 +82,13 @@ pub(crate) fn run(options: &Options) -> Done {
         sctp_udp_ports: (9900, 9899),
         gnbs: playground.gnb_places(),
         phones: playground.phones(),
-        scenario: scenario(options),
+        scenario: scenario.clone(),
         seed: 1,
         netns: None,
         spin: Duration::from_micros(20),
     };
-    print(&format!(
-        "{} phones on {} gNBs: register, session, resolve, fetch, idle, return, fetch, deregister\n",
-        options.phones, options.gnbs
-    ))?;
-    let mut progress = Progress { of: options.phones, shown: false };
+    print(&format!("{} phones on {gnbs} gNBs: {}\n", scenario.count(), what_they_do(&scenario)))?;
+    let mut progress = Progress { of: scenario.count(), shown: false };
     let reports = edge::run(&config, &mut progress);
     progress.end();
     let reports = reports.map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
@@ -82,7 +104,13 @@ pub(crate) fn run(options: &Options) -> Done {
     for violation in report.violations.iter().take(10) {
         print(&format!("violation: {violation}\n"))?;
     }
-    print(&format!("{}\n", line(report, &core)))?;
+    print(&format!("{}\n", line(options.scenario, report, &core)))?;
+    let disturbed = report.streams.lost.0 + report.streams.lost.1;
+    let disturbed = disturbed + report.streams.reordered.0 + report.streams.reordered.1;
+    let disturbed = disturbed + report.streams.duplicated.0 + report.streams.duplicated.1;
+    if disturbed > 0 {
+        print(&format!("{disturbed} packets of streams were lost, reordered or duplicated\n"))?;
+    }
     if !report.is_clean() || left != 0 {
         let left = if left == 0 { String::new() } else { format!("; {left} phones are left in the core") };
         return Err(format!("{} phones failed, {} violations{left}\n{said}", report.failed, report.violated));
@@ -90,11 +118,26 @@ pub(crate) fn run(options: &Options) -> Done {
     stopped
 }
 
-fn scenario(options: &Options) -> Scenario {
+fn what_they_do(scenario: &Scenario) -> String {
+    let names: Vec<&str> = match scenario.groups.is_empty() {
+        true => scenario.steps.iter().map(Step::name).collect(),
+        false => scenario.groups.iter().map(|g| g.name.as_str()).collect(),
+    };
+    names.join(", ")
+}
+
+/// Errors: one sentence.
+fn scenario(options: &Options) -> Result<Scenario, String> {
+    if options.scenario == Which::City {
+        let read = super::ran::scenario::parse(CITY);
+        let mut city = read.map_err(|(at, what)| format!("city.yaml:{at}: {what}"))?;
+        city.seconds = f64::from(options.seconds);
+        return Ok(city);
+    }
     let fetch = || Step::Fetch(format!("http://{NAME}/"));
     let session =
         SessionStep { dnn: Some("internet".into()), s_nssai: None, pdu_session_type: SessionType::Ipv4 };
-    Scenario {
+    Ok(Scenario {
         phones: options.phones,
         gnbs: u16::from(options.gnbs),
         arrival: Arrival::AtOnce,
@@ -108,10 +151,12 @@ fn scenario(options: &Options) -> Scenario {
             fetch(),
             Step::Deregister,
         ],
+        groups: Vec::new(),
+        seconds: 0.0,
         patience_s: 30.0,
         again: false,
         tun: false,
-    }
+    })
 }
 
 /// Shows how far the phones are, on a terminal.
@@ -162,7 +207,40 @@ fn summarise(report: &Report, servers: &Servers, core: &Status) -> Done {
     let heads = ["step", "begun", "failed", "wire p50 us", "p99", "p99.9", "core p50 us", "p99", "p99.9"];
     let (names, pages) = servers.served();
     print(&table(&heads, &rows))?;
+    if report.streams.counted > 0 {
+        print(&streams(report))?;
+    }
     print(&format!("the servers resolved {names} names and served {pages} pages through the tunnels\n"))
+}
+
+/// What came of the numbered packets, and the longest gaps that handovers made in them.
+fn streams(report: &Report) -> String {
+    let (s, mut rows) = (&report.streams, Vec::new());
+    let counts = |name: &str, of: fn((u64, u64)) -> u64| {
+        let columns = [s.sent, s.lost, s.reordered, s.duplicated].map(|both| of(both).to_string());
+        std::iter::once(name.to_owned()).chain(columns).collect::<Vec<_>>()
+    };
+    rows.push(counts("uplink", |(up, _)| up));
+    rows.push(counts("downlink", |(_, down)| down));
+    let mut text = format!("{} streams of numbered packets, counted at both ends:\n", s.counted);
+    text += &table(&["", "sent", "lost", "reordered", "duplicated"], &rows);
+    let gap = |times: &whimbrel_ran::report::Times| {
+        [0.5, 0.99, 1.0].map(|q| format!("{:.1}", times.quantile_micros(q) as f64 / 1000.0))
+    };
+    let rows: Vec<Vec<String>> = report
+        .gaps
+        .iter()
+        .flat_map(|(kind, gaps)| [(kind, "uplink", &gaps.uplink), (kind, "downlink", &gaps.downlink)])
+        .map(|(kind, direction, times)| {
+            let head = [(*kind).to_owned(), direction.to_owned(), times.count().to_string()];
+            head.into_iter().chain(gap(times)).collect()
+        })
+        .collect();
+    if !rows.is_empty() {
+        text += "the longest time without a packet around each handover; packets leave every 20 ms:\n";
+        text += &table(&["handover", "", "times", "p50 ms", "p99", "longest"], &rows);
+    }
+    text
 }
 
 /// The core's name of the procedure that a step is.
@@ -173,6 +251,9 @@ fn procedure_of(step: &str) -> &str {
         "idle" => "an_release",
         "return" => "service_request",
         "deregister" => "deregistration_by_ue",
+        "handover-xn" => "path_switch",
+        "handover-n2" => "handover",
+        "paged" => "service_request",
         other => other,
     }
 }
@@ -188,7 +269,7 @@ fn core_time(core: &Status) -> Value {
 }
 
 /// The one line of JSON that machines read.
-fn line(report: &Report, core: &Status) -> String {
+fn line(which: Which, report: &Report, core: &Status) -> String {
     let steps: serde_json::Map<String, Value> = report
         .steps
         .iter()
@@ -204,13 +285,16 @@ fn line(report: &Report, core: &Status) -> String {
             ((*name).to_owned(), figures)
         })
         .collect();
-    json!({"bench": "demo", "figures": {
+    let all = report.json();
+    json!({"bench": if which == Which::City { "city" } else { "demo" }, "figures": {
         "phones": report.arrived,
         "completed": report.completed,
         "failed": report.failed,
         "violations": report.violated,
         "seconds": report.elapsed.as_secs_f64(),
         "steps": steps,
+        "streams": all["streams"],
+        "handover_gaps_us": all["handover_gaps_us"],
         "core_time_us": core_time(core),
     }})
     .to_string()

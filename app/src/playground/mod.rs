@@ -88,6 +88,8 @@ pub(crate) struct Wish {
     pub(crate) core_cpu: Option<u32>,
     /// What phones conceal their identity with.
     pub(crate) suci: SuciScheme,
+    /// The slices that all may use; the first is the default.
+    pub(crate) slices: Vec<SNssai>,
 }
 
 /// The protection scheme of the phones' SUCIs (TS 33.501 Annex C).
@@ -143,6 +145,7 @@ pub(crate) struct Playground {
     subscriptions: Vec<Subscription>,
     gnbs: u8,
     suci: SuciScheme,
+    slices: Vec<SNssai>,
 }
 
 impl Playground {
@@ -151,13 +154,22 @@ impl Playground {
         let folder = std::env::temp_dir().join(format!("whimbrel-playground-{}", std::process::id()));
         fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
         let subscriptions = fleet::subscriptions(&seed()?, first_supi(), wish.phones);
-        provision(&folder, &subscriptions)?;
+        provision(&folder, &subscriptions, &wish.slices)?;
         let configuration = folder.join("whimbrel.yaml");
-        fs::write(&configuration, yaml(&folder, &(wish.suci.yaml() + &wish.configuration)))
+        let slices: Vec<String> = wish.slices.iter().map(|s| format!("\"{s}\"")).collect();
+        let more = format!("slices: [{}]\n{}{}", slices.join(", "), wish.suci.yaml(), wish.configuration);
+        fs::write(&configuration, yaml(&folder, &more))
             .map_err(|e| format!("{} cannot be written: {e}", configuration.display()))?;
         let core = spawn(&folder, &configuration, wish)?;
-        let mut playground =
-            Self { folder, core, client: Client::new(API), subscriptions, gnbs: wish.gnbs, suci: wish.suci };
+        let mut playground = Self {
+            folder,
+            core,
+            client: Client::new(API),
+            subscriptions,
+            gnbs: wish.gnbs,
+            suci: wish.suci,
+            slices: wish.slices.clone(),
+        };
         playground.await_ready()?;
         Ok(playground)
     }
@@ -207,14 +219,14 @@ impl Playground {
                 let address = IpAddr::V4(Ipv4Addr::new(127, 0, 1, n));
                 let id = GlobalGnbId::new(PlmnId::TEST, u32::from(n), 28).expect("28 bits hold it");
                 let tac = Tac::new(1).expect("24 bits hold it");
-                GnbPlace { config: GnbConfig::new(id, tac, vec![SNssai::sst(1)], address), address }
+                GnbPlace { config: GnbConfig::new(id, tac, self.slices.clone(), address), address }
             })
             .collect()
     }
 
     /// The phones; what they conceal is computed here, not when they register.
     pub(crate) fn phones(&self) -> Vec<UeConfig> {
-        let mut profile = Profile::new(PlmnId::TEST, vec![SNssai::sst(1)]);
+        let mut profile = Profile::new(PlmnId::TEST, self.slices.clone());
         profile.follow_on_request = true;
         let profile = Arc::new(profile);
         let key = self.suci.private_key().map(|k| Arc::new(k.public_key()));
@@ -281,10 +293,13 @@ fn first_supi() -> Supi {
     "999700000000001".parse().expect("15 digits are a SUPI")
 }
 
-fn provision(folder: &Path, subscriptions: &[Subscription]) -> Result<(), String> {
-    let mut csv = String::from("supi,k,opc\n");
+fn provision(folder: &Path, subscriptions: &[Subscription], slices: &[SNssai]) -> Result<(), String> {
+    let slice = |(i, s): (usize, &SNssai)| serde_json::json!({"s_nssai": s.to_string(), "default": i == 0});
+    let slices: Vec<Value> = slices.iter().enumerate().map(slice).collect();
+    let subscription = serde_json::json!({"slices": slices}).to_string().replace('"', "\"\"");
+    let mut csv = String::from("supi,k,opc,subscription\n");
     for s in subscriptions {
-        let _ = writeln!(csv, "{},{},{}", s.supi, hex(&s.k), hex(&s.opc));
+        let _ = writeln!(csv, "{},{},{},\"{subscription}\"", s.supi, hex(&s.k), hex(&s.opc));
     }
     let open = Store::open(&folder.join("whimbrel.db"), &folder.join("whimbrel.key"));
     let mut store = open.map_err(|e| e.to_string())?;

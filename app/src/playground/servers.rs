@@ -1,4 +1,4 @@
-//! A DNS and a web server on the data network, for phones to use.
+//! A DNS server, a web server and a server of streams on the data network, for phones to use.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -6,11 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use whimbrel_ran::user_plane::StreamServer;
+
 /// The name that phones resolve.
 pub(crate) const NAME: &str = "www.whimbrel.test";
 /// What phones fetch.
 const PAGE: &str =
     "<!doctype html><title>Whimbrel</title><p>A phone reads this through its PDU session.</p>\n";
+/// UDP port of the streams.
+const STREAM_PORT: u16 = 5001;
+/// The longest that the streams' server waits for a packet.
+const STREAM_WAIT: Duration = Duration::from_millis(20);
 /// The address is there once the core has made its device.
 const BIND_WITHIN: Duration = Duration::from_secs(5);
 
@@ -31,6 +37,8 @@ impl Servers {
     pub(crate) fn start(address: Ipv4Addr) -> Result<Self, String> {
         let dns = bind(|| UdpSocket::bind(SocketAddr::from((address, 53))))?;
         let web = bind(|| TcpListener::bind(SocketAddr::from((address, 80))))?;
+        let stream = bind(|| UdpSocket::bind(SocketAddr::from((address, STREAM_PORT))))?;
+        std::thread::spawn(move || streams(&stream));
         let served = Arc::new(Served::default());
         let (names, pages) = (served.clone(), served.clone());
         std::thread::spawn(move || resolve(&dns, address, &names.names));
@@ -53,6 +61,26 @@ fn bind<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, String>
                 std::thread::sleep(Duration::from_millis(20));
             }
             Err(e) => return Err(format!("the servers of the data network cannot listen: {e}")),
+        }
+    }
+}
+
+/// The other end of the phones' streams.
+fn streams(socket: &UdpSocket) {
+    let clock = whimbrel_ran::edge::Clock::default();
+    let mut server = StreamServer::default();
+    let mut octets = [0; 2048];
+    let mut send = |to: SocketAddr, payload: Vec<u8>| {
+        let _lost = socket.send_to(&payload, to);
+    };
+    loop {
+        let now = clock.now();
+        server.tick(now, &mut send);
+        let wait = server.next_deadline().map_or(STREAM_WAIT, |at| at.since(clock.now()).min(STREAM_WAIT));
+        // Zero would mean to wait for ever.
+        let _ = socket.set_read_timeout(Some(wait.max(Duration::from_micros(100))));
+        if let Ok((n, from)) = socket.recv_from(&mut octets) {
+            server.receive(clock.now(), from, octets.get(..n).unwrap_or_default(), &mut send);
         }
     }
 }

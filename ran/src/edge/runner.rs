@@ -354,7 +354,7 @@ impl<'a> Runner<'a> {
                     watch.phone(phone, &event);
                     self.follow_session(phone, &event, watch)?;
                 }
-                Output::Task(..) => {}
+                Output::Task(..) | Output::StreamFlows(_) | Output::StreamEnded(_) => {}
             }
         }
         self.out = out;

@@ -2,7 +2,7 @@
 
 mod gnbs;
 mod phones;
-mod scenario;
+pub(crate) mod scenario;
 mod summary;
 
 use std::collections::BTreeSet;
@@ -98,7 +98,7 @@ struct SessionOptions {
 
 pub(crate) fn run(options: &Options) -> Done {
     let scenario = scenario(options)?;
-    let phones = phones::phones(&options.phone, options.gnb.plmn(), scenario.phones, options.gnb.slices())?;
+    let phones = phones::phones(&options.phone, options.gnb.plmn(), scenario.count(), options.gnb.slices())?;
     if let Some(file) = &options.write_subscribers {
         phones::write(file, &phones, &scenario, options.phone.slices(options.gnb.slices()))?;
         let file = file.display();
@@ -112,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Done {
     let interrupted = interrupts()?;
     let mut onlooker = Onlooker {
         names: phones.iter().map(|p| p.config.supi.to_string()).collect(),
-        of: scenario.phones,
+        of: scenario.count(),
         verbose: options.verbose,
         shown: false,
         interrupted: interrupted.clone(),

@@ -33,7 +33,8 @@ pub(super) fn read(file: &Path) -> Result<Scenario, String> {
     }
 }
 
-fn parse(text: &str) -> Result<Scenario, (Position, String)> {
+/// Reads a scenario. Errors: where something is wrong, and what.
+pub(crate) fn parse(text: &str) -> Result<Scenario, (Position, String)> {
     let node = yaml::parse(text)?;
     if !matches!(node.value, NodeValue::Map(_)) {
         return Err((
@@ -80,6 +81,8 @@ pub(super) fn default(stay: bool) -> Scenario {
         gnbs: 1,
         arrival: Arrival::AtOnce,
         steps,
+        groups: Vec::new(),
+        seconds: 0.0,
         patience_s: 30.0,
         again: false,
         tun: false,
@@ -88,7 +91,8 @@ pub(super) fn default(stay: bool) -> Scenario {
 
 /// Names the data network of sessions whose step names none.
 pub(super) fn use_dnn(scenario: &mut Scenario, dnn: &str) {
-    for step in &mut scenario.steps {
+    let groups = scenario.groups.iter_mut().flat_map(|g| [&mut g.begin, &mut g.repeat, &mut g.end]);
+    for step in groups.chain([&mut scenario.steps]).flatten() {
         if let Step::Session(session) = step {
             session.dnn.get_or_insert_with(|| dnn.to_owned());
         }
