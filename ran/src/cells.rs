@@ -175,7 +175,14 @@ impl Cells {
             // Camping says nothing on the radio, and a fresh phone has nothing to do about it.
             ue.handle(Instant::ZERO, ue::Input::Cell(gnb.config().tai()), &mut self.from_ue);
         }
-        self.phones.push(Phone { ue, gnb, stack: None, stream: None, armed: Instant::FAR_FUTURE, s_tmsi: None });
+        self.phones.push(Phone {
+            ue,
+            gnb,
+            stack: None,
+            stream: None,
+            armed: Instant::FAR_FUTURE,
+            s_tmsi: None,
+        });
         id
     }
 
@@ -247,7 +254,8 @@ impl Cells {
             Input::Camp(phone, gnb) => self.camp(now, phone, gnb, out),
             Input::Stream(phone, config, id) => self.start_stream(now, phone, config, id, out),
             Input::StopStream(phone) => {
-                if let Some((_, stream)) = self.phones.get_mut(phone.index()).and_then(|p| p.stream.as_mut()) {
+                if let Some((_, stream)) = self.phones.get_mut(phone.index()).and_then(|p| p.stream.as_mut())
+                {
                     stream.stop(now);
                 }
                 self.work_stream(now, phone, out);

@@ -18,7 +18,8 @@ use crate::outbox::Outbox;
 use crate::radio::PhoneId;
 use crate::report::{Failure, Report};
 use crate::scenario::{
-    Arrival, HandoverStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step, StreamStep, Url, Way,
+    Arrival, HandoverStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step, StreamStep, Url,
+    Way,
 };
 use crate::ue::{self, Command, Procedure, SessionRequest};
 use crate::user_plane::{Outcome, StreamConfig, Task, TaskError};
@@ -535,7 +536,10 @@ impl Player {
         let Some(step) = self.step_of(phone) else { return };
         let Some(play) = self.plays.get_mut(phone.index()) else { return };
         match (event, &step) {
-            (ue::Event::Registered { since, .. }, Step::Register | Step::PeriodicRegistration | Step::Move)
+            (
+                ue::Event::Registered { since, .. },
+                Step::Register | Step::PeriodicRegistration | Step::Move,
+            )
             | (ue::Event::Deregistered { since: Some(since), .. }, Step::Deregister | Step::SwitchOff)
             | (ue::Event::SessionReleased { since: Some(since), .. }, Step::ReleaseSession) => {
                 play.sent = *since;

@@ -182,6 +182,23 @@ fn an_unknown_identity_is_told_so() {
     assert_eq!((m.amf_ue_ngap_id, m.ran_ue_ngap_id), (Some(unknown), Some(RanUeNgapId(9))));
 }
 
+#[test] // TS 38.413 §8.3.3, §10.6: NAS that crosses the command that ends its connection is no error; much later it is
+fn what_crosses_a_release_is_no_error() {
+    let mut net = four_phones(7);
+    let (amf, ran) = connection(&net, UeIndex(1)).expect("connected");
+    net.command(UeIndex(1), Command::Deregister { switch_off: false });
+    net.settle(SECOND / 10);
+    assert_eq!(connection(&net, UeIndex(1)), None);
+    net.tap();
+    let late = octets(UplinkNasTransport::new(amf, ran, vec![0x7e, 0, 0x43]));
+    net.inject(GnbIndex(0), &late);
+    assert!(net.tapped().is_empty());
+    net.advance(SECOND * 3);
+    net.inject(GnbIndex(0), &late);
+    let answers = net.tapped();
+    assert!(matches!(answers.as_slice(), [Message::ErrorIndication(_)]), "{answers:?}");
+}
+
 #[test] // TS 38.413 §10.6: the gNB does not have the connection: it is let go here too, and the phone stays registered
 fn error_indication_of_an_unknown_connection_ends_it() {
     let mut net = four_phones(7);

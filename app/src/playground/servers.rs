@@ -15,6 +15,8 @@ const PAGE: &str =
     "<!doctype html><title>Whimbrel</title><p>A phone reads this through its PDU session.</p>\n";
 /// UDP port of the streams.
 const STREAM_PORT: u16 = 5001;
+/// What the kernel keeps of packets for the streams' server.
+const RECEIVE_BUFFER_OCTETS: usize = 16 << 20;
 /// The longest that the streams' server waits for a packet.
 const STREAM_WAIT: Duration = Duration::from_millis(20);
 /// The address is there once the core has made its device.
@@ -67,6 +69,8 @@ fn bind<T>(mut attempt: impl FnMut() -> std::io::Result<T>) -> Result<T, String>
 
 /// The other end of the phones' streams.
 fn streams(socket: &UdpSocket) {
+    // A machine that has much to do must not lose packets here: it is the core that is looked at.
+    let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(socket, RECEIVE_BUFFER_OCTETS);
     let clock = whimbrel_ran::edge::Clock::default();
     let mut server = StreamServer::default();
     let mut octets = [0; 2048];

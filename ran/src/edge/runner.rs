@@ -31,6 +31,8 @@ const SCTP_PORTS_FROM: u16 = 61_000;
 const STREAMS: u16 = 32;
 /// The largest datagram of UDP.
 const DATAGRAM_OCTETS_MAX: usize = 65_536;
+/// What the kernel keeps of datagrams for us: a second of a thousand phones' voice.
+const RECEIVE_BUFFER_OCTETS: usize = 16 << 20;
 /// Datagrams of one socket in one turn of the loop, so that signalling is not held up.
 const DATAGRAMS_A_TURN: usize = 64;
 /// How long a gNB waits before it connects again.
@@ -467,6 +469,8 @@ impl Site {
         let failed = |e| RunError::Gtp(address, e);
         let gtp = UdpSocket::bind(address).map_err(failed)?;
         gtp.set_nonblocking(true).map_err(failed)?;
+        // Beyond what any program gets, where the system lets us: a loop that has much to do must not lose packets.
+        let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(&gtp, RECEIVE_BUFFER_OCTETS);
         Ok(Self { transport, association: None, gtp, reconnect: now, unflushed: false })
     }
 

@@ -254,7 +254,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         };
                         self.inbox.push_back((phone, payload));
                     }
-                    None => self.unknown_phone(association, octets, out),
+                    None if self.slots.has_just_left(now, id) => {}
+                    None => self.unknown_phone(association, stream, octets, out),
                 }
             }
             Some(p) if is_initial_ue_message(&p) && self.ran.is_set_up(association) => {
@@ -284,7 +285,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// A message for an AMF-UE-NGAP-ID that nobody bears (TS 38.413 §10.6). Those that end a connection, or are
     /// errors themselves, get no answer: they agree with us that there is none.
-    fn unknown_phone(&mut self, association: AssociationId, octets: &[u8], out: &mut Outbox) {
+    fn unknown_phone(&mut self, association: AssociationId, stream: u16, octets: &[u8], out: &mut Outbox) {
         let answer = match Message::decode(octets) {
             Ok(Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_)) => return,
             Ok(_) => amf::unknown_local_id(octets),
@@ -295,7 +296,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         };
         out.ran_events
             .push(RanEvent::Refused { association, what: "an AMF UE NGAP ID that nobody bears".to_owned() });
-        send(association, 0, &answer, out);
+        // The answer names a phone: it keeps to the stream of the message (TS 38.412 §7).
+        send(association, stream, &answer, out);
     }
 
     fn ran_node(&mut self, now: Instant, association: AssociationId, octets: &[u8], out: &mut Outbox) {

@@ -39,6 +39,9 @@ pub(super) struct Slots {
     strangers: u32,
 }
 
+/// How long messages of a gNB may cross the command that lets go of a phone: SCTP repeats what was lost after a second
+/// (RTO.Initial of RFC 9260 §16).
+const CROSSING: std::time::Duration = std::time::Duration::from_secs(2);
 /// A slot that is full of tags is 32 bits: 24 of slot, 8 of tag.
 const TMSI_TAG_BITS: u32 = 8;
 
@@ -132,6 +135,15 @@ impl Slots {
     /// The phone in the slot that an AMF-UE-NGAP-ID names.
     pub(super) fn by_amf_ue_ngap_id(&self, id: AmfUeNgapId) -> Option<PhoneId> {
         self.occupant(id.value() as u32 & (PhoneId::SLOTS - 1))
+    }
+
+    /// Whether an AMF-UE-NGAP-ID was that of a phone that has just left: what its gNB sent before it heard of that crosses
+    /// our UE CONTEXT RELEASE COMMAND.
+    pub(super) fn has_just_left(&self, now: Instant, id: AmfUeNgapId) -> bool {
+        let slot = id.value() as u32 & (PhoneId::SLOTS - 1);
+        self.entries.get(slot as usize).is_some_and(|e| {
+            !e.used && connection_id(e.connection, slot) == id && now.since(e.time) < CROSSING
+        })
     }
 
     /// The identity of a new N2 connection of this phone.

@@ -48,7 +48,10 @@ impl Datagrams {
                 )
             }
         };
-        set(libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER_OCTETS);
+        // The first may go beyond net.core.rmem_max and needs CAP_NET_ADMIN, which the TUN device needs too.
+        if set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER_OCTETS) != 0 {
+            set(libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER_OCTETS);
+        }
         // Outer packets may be fragmented: a phone's packet of full size must reach a gNB behind a link of 1,500.
         match address {
             SocketAddr::V4(_) => set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DONT),
