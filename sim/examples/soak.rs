@@ -1,4 +1,4 @@
-//! A day of ten thousand phones: `./x soak [--hours 24] [--phones 10000] [--gnbs 200] [--seed 1]`.
+//! A day of ten thousand phones: `./x soak [--hours 24] [--phones 10000] [--gnbs 200] [--seed 1] [--pace 300]`.
 //!
 //! Phones come and go all day, move, sleep and wake, nodes fail. After each simulated hour one line: what was done, and the octets
 //! that the allocator has given out, which is exact where resident memory is rounded and depends on the system. The exit
@@ -47,16 +47,18 @@ struct Options {
     phones: u32,
     gnbs: u32,
     seed: u64,
+    /// Mean seconds between two wishes of a phone.
+    pace: u64,
 }
 
 fn main() -> ExitCode {
     let Some(options) = options() else {
-        eprintln!("usage: soak [--hours H] [--phones N] [--gnbs N] [--seed S]");
+        eprintln!("usage: soak [--hours H] [--phones N] [--gnbs N] [--seed S] [--pace SECONDS]");
         return ExitCode::FAILURE;
     };
     let begun = clock();
     let faults = Plan::country().faults;
-    let pace = Duration::from_secs(60);
+    let pace = Duration::from_secs(options.pace);
     let plan = Plan { gnbs: options.gnbs, phones: options.phones, pace, faults, ..Plan::country() };
     let mut country = Country::new(options.seed, plan);
     println!(
@@ -99,7 +101,7 @@ fn main() -> ExitCode {
 }
 
 fn options() -> Option<Options> {
-    let mut options = Options { hours: 24, phones: 10_000, gnbs: 200, seed: 1 };
+    let mut options = Options { hours: 24, phones: 10_000, gnbs: 200, seed: 1, pace: 300 };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let number = arguments.next()?.parse::<u64>().ok()?;
@@ -108,6 +110,7 @@ fn options() -> Option<Options> {
             "--phones" => options.phones = u32::try_from(number).ok()?,
             "--gnbs" => options.gnbs = u32::try_from(number).ok()?,
             "--seed" => options.seed = number,
+            "--pace" => options.pace = number,
             _ => return None,
         }
     }

@@ -51,7 +51,7 @@ fn downlink_data(net: &mut Sim, sequence: u32) {
     net.inject_pfcp(&octets);
 }
 
-#[test] // TS 23.502 §4.2.3.3: a downlink packet brings an idle phone back, and it gets a new 5G-GUTI
+#[test] // TS 23.502 §4.2.3.3; TS 24.501 §5.6.2.2.1, §5.4.4.2, §5.4.4.4; TS 38.413 §8.5.1.2; TS 33.512 §4.2.2.5.1; TS 33.501 §6.12.3; TS 29.244 §6.3.5.3: a downlink packet brings an idle phone back, and it gets a new 5G-GUTI
 fn downlink_data_pages_an_idle_phone() {
     let (mut net, ue) = idle_with_session(1);
     let guti = net.ue_ref(ue).guti();
@@ -94,7 +94,7 @@ fn a_repeated_report_pages_once() {
     assert_eq!(net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count(), 1);
 }
 
-#[test] // TS 24.501 §5.6.2.3: T3513 expires, the phone is given up, its registration stands, a later packet pages again
+#[test] // TS 24.501 §5.6.2.3; TS 23.502 §4.2.3.3 step 5: T3513 expires, the phone is given up, its registration stands, a later packet pages again
 fn paging_ends() {
     let (mut net, ue) = idle_with_session(5);
     net.tap();

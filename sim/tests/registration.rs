@@ -10,7 +10,7 @@ use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ran::ue::{Command, Event, Reason};
 
-#[test] // TS 24.501 §5.5.1.2.2 to §5.5.1.2.4: with SUCI, 5G-AKA, security mode, new 5G-GUTI
+#[test] // TS 24.501 §5.5.1.2.2 to §5.5.1.2.4, §5.4.1.3.2, §5.4.1.3.4, §5.4.2.4; TS 23.502 §4.2.2.2.2 initial, step 9, step 21, step 22; TS 38.413 §8.6.1.2, §8.6.2.2, §8.6.3.2: with SUCI, 5G-AKA, security mode, new 5G-GUTI
 fn initial_registration() {
     let (mut net, ue) = one_phone(1);
     net.command(ue, Command::Register);
@@ -20,7 +20,7 @@ fn initial_registration() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.5.1.3: a phone that is known registers again under its security context, without a challenge
+#[test] // TS 24.501 §5.5.1.3.4; TS 23.502 §4.2.2.2.2 mobility: a phone that is known registers again under its security context, without a challenge
 fn mobility_registration_under_the_context_in_force() {
     let (mut net, ue) = one_phone(2);
     net.command(ue, Command::Register);
@@ -33,7 +33,7 @@ fn mobility_registration_under_the_context_in_force() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.3.5: the periodic registration, from idle
+#[test] // TS 24.501 §5.5.1.3.4 periodic; TS 23.502 §4.2.2.2.2 periodic: the periodic registration, from idle
 fn periodic_registration_from_idle() {
     let (mut net, ue) = one_phone(3);
     net.command(ue, Command::Register);
@@ -45,7 +45,7 @@ fn periodic_registration_from_idle() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.3.7: T3512 on the phone's side brings it back before the network gives it up
+#[test] // TS 24.501 §5.3.7; TS 23.501 §5.4.1.1: T3512 on the phone's side brings it back before the network gives it up
 fn a_phone_keeps_its_registration_for_a_day() {
     let (mut net, ue) = one_phone(4);
     net.command(ue, Command::Register);
@@ -99,7 +99,7 @@ fn security_mode_command_lost_once() {
     assert!(registered(&net, ue));
 }
 
-#[test] // TS 24.501 §5.4.1.3.5: RES* is wrong
+#[test] // TS 24.501 §5.4.1.3.5; TS 33.512 §4.2.2.1.2; TS 33.501 §6.1.3.2: RES* is wrong
 fn wrong_res_star_is_rejected() {
     let (mut net, ue) = one_phone(9);
     net.ue_mut(ue).faults_mut().wrong_res_star = true;
@@ -122,7 +122,7 @@ fn wrong_key_is_rejected() {
     assert_eq!(first_refusal(&net), Some(Refusal::MacFailure));
 }
 
-#[test] // TS 33.102 §6.3.5, TS 24.501 §5.4.1.3.7 f: the USIM is ahead and resynchronises
+#[test] // TS 33.102 §6.3.5, TS 24.501 §5.4.1.3.7 f, TS 33.512 §4.2.2.1.1, TS 33.501 §6.1.3.3: the USIM is ahead and resynchronises
 fn sqn_out_of_range_is_repaired() {
     let mut net = network(11);
     let gnb = net.add_gnb(gnb_config(1));
@@ -164,7 +164,7 @@ fn tracking_area_not_served() {
     assert!(refused_with(&net, far, Reason::Mm(MmCause::NoSuitableCellsInTrackingArea)));
 }
 
-#[test] // TS 24.501 §5.4.2.2: no algorithm in common
+#[test] // TS 24.501 §5.4.2.2, §5.5.1.2.8 i; TS 33.512 §4.2.2.6.1: no algorithm in common
 fn no_common_algorithm() {
     let mut net = network(14);
     let gnb = net.add_gnb(gnb_config(1));
@@ -207,7 +207,7 @@ fn a_second_phone_with_the_same_sim_ends_the_first() {
     assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 1);
 }
 
-#[test] // TS 24.501 §4.4.4.3: a wrong MAC touches nothing; the phone starts over by its own timer
+#[test] // TS 24.501 §4.4.4.3; TS 33.512 §4.2.2.1.4: a wrong MAC touches nothing; the phone starts over by its own timer
 fn a_message_with_a_wrong_mac_is_dropped() {
     let (mut net, ue) = one_phone(17);
     net.command(ue, Command::Register);
@@ -218,7 +218,7 @@ fn a_message_with_a_wrong_mac_is_dropped() {
     assert!(registered(&net, ue));
 }
 
-#[test] // TS 24.501 §5.5.1.2.4: a phone of which nobody knows shows a 5G-GUTI and is asked for its SUCI
+#[test] // TS 24.501 §5.5.1.2.4, §5.4.3.2, §5.4.3.4; TS 23.502 §4.2.2.2.2 step 4, step 6; TS 23.527 §6.2.2: a phone of which nobody knows shows a 5G-GUTI and is asked for its SUCI
 fn unknown_guti_is_identified() {
     let (mut net, ue) = one_phone(18);
     net.command(ue, Command::Register);
@@ -232,7 +232,7 @@ fn unknown_guti_is_identified() {
     assert!(registered(&net, ue), "{:?} {:?}", net.ue_events(ue), net.events);
 }
 
-#[test] // the connection is lost at every point of a registration: the next attempt succeeds, nothing is left over
+#[test] // TS 23.502 §4.2.6 loss: the connection is lost at every point of a registration: the next attempt succeeds, nothing is left over
 fn a_gnb_restart_at_any_point() {
     for millis in 0..60 {
         let (mut net, ue) = one_phone(100 + millis);
@@ -248,7 +248,7 @@ fn a_gnb_restart_at_any_point() {
     }
 }
 
-#[test] // TS 24.501 §5.5.1.2.5 #22: the operator's own cause and T3346 (a wrong cause makes phones retry thousands of times)
+#[test] // TS 24.501 §5.5.1.2.5 #22, §5.3.9: the operator's own cause and T3346 (a wrong cause makes phones retry thousands of times)
 fn configured_cause_and_back_off() {
     let mut config = whimbrel_sim::default_config();
     let answer =

@@ -45,7 +45,7 @@ fn up_state(net: &Sim, n: u8) -> Option<UpState> {
     net.cta().phones().find_map(|p| p.sessions.get(&psi(n)).map(|s| s.up))
 }
 
-#[test] // TS 23.502 §4.3.2.2.1
+#[test] // TS 23.502 §4.3.2.2.1, step 11; TS 24.501 §6.4.1.2, §6.4.1.3; TS 29.244 §6.3.2.2, §6.3.3.2
 fn ipv4_session() {
     let (mut net, ue) = on_air(1);
     net.command(ue, internet(PduSessionType::Ipv4));
@@ -71,7 +71,7 @@ fn ipv4v6_session() {
     no_violations(&net);
 }
 
-#[test]
+#[test] // TS 23.502 §4.3.2.2.1; TS 24.501 §6.4.1.3
 fn ipv6_session() {
     let (mut net, ue) = on_air(3);
     net.command(ue, internet(PduSessionType::Ipv6));
@@ -81,7 +81,7 @@ fn ipv6_session() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §6.4.1.3: IPv4v6 is narrowed with cause #50 where the subscription has IPv4 alone
+#[test] // TS 24.501 §6.4.1.3 #50: IPv4v6 is narrowed with cause #50 where the subscription has IPv4 alone
 fn ipv4v6_is_narrowed_to_ipv4() {
     let (mut net, ue) = one_phone(4);
     let mut subscription = subscription();
@@ -108,7 +108,7 @@ fn two_sessions_of_one_phone() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.4.5.2.5: a data network that is not subscribed
+#[test] // TS 24.501 §5.4.5.2.5 #91; TS 23.502 §4.3.2.2.1 step 7: a data network that is not subscribed
 fn unknown_dnn_is_refused() {
     let (mut net, ue) = on_air(6);
     net.command(ue, session("nowhere", PduSessionType::Ipv4));
@@ -140,7 +140,7 @@ fn session_released_by_the_phone() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.2.6 and §4.2.3.2: packets wait while the phone is idle, and flow again when it returns
+#[test] // TS 23.502 §4.2.6, step 1b, step 5, §4.2.3.2 step 4; TS 38.413 §8.3.2.2, §8.3.3.2; TS 24.501 §5.6.1.2; TS 23.501 §5.8.3.2: packets wait while the phone is idle, and flow again when it returns
 fn idle_and_back() {
     let (mut net, ue) = on_air(9);
     net.command(ue, internet(PduSessionType::Ipv4));
@@ -155,7 +155,7 @@ fn idle_and_back() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.2.2.3.2: all sessions end with the registration
+#[test] // TS 23.502 §4.2.2.3.2; TS 24.501 §5.5.2.2.2; TS 29.244 §6.3.4.2: all sessions end with the registration
 fn deregistration_by_the_phone() {
     for switch_off in [false, true] {
         let (mut net, ue) = on_air(10);
@@ -170,7 +170,7 @@ fn deregistration_by_the_phone() {
     }
 }
 
-#[test] // TS 23.502 §4.2.2.3.3
+#[test] // TS 23.502 §4.2.2.3.3; TS 24.501 §5.5.2.3.1, §5.5.2.3.3
 fn deregistration_by_the_operator() {
     let (mut net, ue) = on_air(11);
     net.command(ue, internet(PduSessionType::Ipv4));
@@ -184,7 +184,7 @@ fn deregistration_by_the_operator() {
     no_violations(&net);
 }
 
-#[test] // a registration update keeps the sessions and wakes those with uplink data (TS 24.501 §5.5.1.3.4)
+#[test] // TS 24.501 §5.5.1.3.4 uplink; TS 23.502 §4.2.2.2.2 step 1: a registration update keeps the sessions and wakes those with uplink data
 fn sessions_survive_a_mobility_registration() {
     let (mut net, ue) = on_air(12);
     net.command(ue, internet(PduSessionType::Ipv4));
@@ -197,7 +197,7 @@ fn sessions_survive_a_mobility_registration() {
     no_violations(&net);
 }
 
-#[test] // TS 23.501 §5.10.3: sent where the operator configured it, and only there
+#[test] // TS 23.501 §5.10.3; TS 33.501 §6.6.1: sent where the operator configured it, and only there
 fn security_indication_as_configured() {
     use whimbrel_control::config::{UpProtection, UpSecurity};
     use whimbrel_ngap::ie::{ConfidentialityProtectionIndication, IntegrityProtectionIndication};
@@ -298,7 +298,7 @@ fn a_promise_to_follow_on_is_not_believed_for_ever() {
     assert!(registered(&net, ue));
 }
 
-#[test] // a gNB that lost its power is back before SCTP finds out: its former association ends, and its phones are idle
+#[test] // TS 38.413 §8.7.1.4: a gNB that lost its power is back before SCTP finds out: its former association ends, and its phones are idle
 fn a_gnb_that_comes_back_ends_its_former_association() {
     let (mut net, ue) = on_air(42);
     net.command(ue, internet(PduSessionType::Ipv4));
@@ -309,7 +309,7 @@ fn a_gnb_that_comes_back_ends_its_former_association() {
     assert_eq!(up_state(&net, 1), Some(UpState::Inactive));
 }
 
-#[test] // two gNBs of one identity, both alive, take it from each other: nothing of either outlives its association
+#[test] // TS 38.413 §8.7.1.4: two gNBs of one identity, both alive, take it from each other: nothing of either outlives its association
 fn gnbs_of_one_identity_leave_nothing_behind() {
     let (mut net, ue) = on_air(43);
     net.add_gnb(gnb_config(1));

@@ -29,7 +29,7 @@ fn sessions(net: &Sim) -> usize {
     net.cta().phones().map(|p| p.sessions.len()).sum()
 }
 
-#[test] // TS 29.244 §6.4: N1 attempts of T1, then the phone is told #38
+#[test] // TS 29.244 §6.4, TS 23.502 §4.3.2.2.1 step 10, TS 24.501 §6.4.1.4.1 #38: N1 attempts of T1, then the phone is told #38
 fn a_silent_upf_refuses_the_session() {
     let (mut net, ue) = on_air(1);
     net.set_upf(UpfState::Silent);
@@ -57,7 +57,7 @@ fn a_session_set_up_in_vain_is_taken_down() {
     assert_eq!(net.upf_sessions(), sessions(&net));
 }
 
-#[test] // TS 23.527 §4.3.2: sessions are gone with a restart; a connected phone is told to ask anew (#39)
+#[test] // TS 23.527 §4.3.2; TS 24.501 §6.3.3.2 #39: sessions are gone with a restart; a connected phone is told to ask anew (#39)
 fn a_upf_restart_releases_sessions_with_reactivation_requested() {
     let (mut net, ue) = on_air(3);
     net.command(ue, session());

@@ -165,7 +165,7 @@ fn buffered_packets_are_dropped_at_the_smfs_word() {
     assert_eq!(net.dropped(DropReason::BufferDiscarded), 1);
 }
 
-#[test] // TS 23.502 §4.9.1.2: Xn handover switches the path and ends the old tunnel
+#[test] // TS 23.502 §4.9.1.2.2 step 5, TS 23.501 §5.8.2.9, TS 29.244 §5.4.3: Xn handover switches the path and ends the old tunnel
 fn end_marker_goes_to_the_old_tunnel_when_the_path_switches() {
     let mut net = Net::new();
     let s = net.session(1, true, false);

@@ -48,7 +48,7 @@ fn every_algorithm_and_header_comes_through() {
     }
 }
 
-#[test] // TS 24.501 §4.4.3.2
+#[test] // TS 24.501 §4.4.3.2; TS 33.512 §4.2.2.3.1; TS 33.501 §6.4.5
 fn a_repeated_message_is_refused_and_changes_nothing() {
     let (mut amf, mut ue) = pair();
     let (first, second) = (sent(&mut ue, CIPHERED), sent(&mut ue, CIPHERED));
