@@ -113,6 +113,18 @@ pub struct Faults {
     /// Offer other security capabilities in the initial message than those that the phone expects to be replayed, as a
     /// man in the middle who bids down would.
     pub bid_down: Option<UeSecurityCapability>,
+    /// Alter the next message before it is protected, so that what is wrong passes its integrity check.
+    pub alter: Option<Alter>,
+}
+
+/// What is done to the octets of a plain message.
+#[derive(Clone)]
+pub struct Alter(pub Arc<dyn Fn(&mut Vec<u8>) + Send + Sync>);
+
+impl core::fmt::Debug for Alter {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Alter")
+    }
 }
 
 /// A session that is wanted.

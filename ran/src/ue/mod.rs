@@ -32,7 +32,7 @@ use whimbrel_ids::{Guti, Instant, PduSessionId, SNssai, STmsi, Tai};
 use whimbrel_nas::ie::{MmCause, RegistrationKind, ServiceType, Suci, TaiList};
 use whimbrel_nas::mm::Message;
 use whimbrel_ngap::RrcEstablishmentCause;
-use whimbrel_security::{NasCount, Usim};
+use whimbrel_security::{NasCount, SecurityHeaderType, Usim};
 
 use crate::outbox::Outbox;
 use crate::radio::{Connect, Down, Up};
@@ -42,7 +42,7 @@ use protection::Security;
 use session::Session;
 use timer::Timers;
 
-pub use config::{Faults, Profile, SessionRequest, SuciSource, UeConfig};
+pub use config::{Alter, Faults, Profile, SessionRequest, SuciSource, UeConfig};
 pub use event::{Discard, Event, Procedure, Reason, SessionInfo, Violation};
 pub use timer::Timer;
 
@@ -64,6 +64,8 @@ pub enum Command {
         /// It is being switched off: no answer is awaited.
         switch_off: bool,
     },
+    /// Send these octets as a plain 5GMM message whatever the state, protected where protection stands: for tests of the core.
+    Say(Vec<u8>),
 }
 
 /// What happens to a phone.
@@ -252,6 +254,7 @@ impl Ue {
     /// Takes one input.
     pub fn handle(&mut self, now: Instant, input: Input, out: &mut Outbox<Output>) {
         match input {
+            Input::Command(Command::Say(plain)) => self.say(plain, out),
             Input::Command(command) => self.pending.push_back(command),
             Input::Cell(tai) => self.camp(now, tai, out),
             Input::Paged => self.paged(now, out),
@@ -340,6 +343,7 @@ impl Ue {
             }
             (Command::EstablishSession(_), _) => not_possible(now, Procedure::SessionEstablishment, out),
             (Command::ReleaseSession(_), _) => not_possible(now, Procedure::SessionRelease, out),
+            (Command::Say(plain), _) => self.say(plain, out),
             (Command::PeriodicRegistration, _) => not_possible(now, Procedure::Registration, out),
             (Command::ServiceRequest, _) => not_possible(now, Procedure::ServiceRequest, out),
         }
@@ -356,6 +360,19 @@ impl Ue {
         let guami = self.guti.map(|g| g.guami);
         let s_tmsi = self.s_tmsi().filter(|_| in_area);
         out.push(Output::Radio(Up::Connect(Connect { nas, cause, s_tmsi, guami })));
+    }
+
+    /// Sends what it is told to, as the first message of a connection if there is none; the phone's own state stays.
+    fn say(&mut self, plain: Vec<u8>, out: &mut Outbox<Output>) {
+        if self.connected && !self.secure {
+            return out.push(Output::Radio(Up::Nas(plain)));
+        }
+        let header = match self.connected {
+            true => SecurityHeaderType::IntegrityProtectedAndCiphered,
+            false => SecurityHeaderType::IntegrityProtected,
+        };
+        let nas = self.protect_as(header, &plain).map_or(plain, |(nas, _)| nas);
+        self.send_initial(nas, RrcEstablishmentCause::MoSignalling, out);
     }
 
     /// Leaves the connection without a word (TS 24.501 §5.3.1.3: local release).

@@ -137,6 +137,15 @@ impl Ue {
         plain: &[u8],
     ) -> Option<(Vec<u8>, NasCount)> {
         let security = self.security.as_mut()?;
+        let mut altered = Vec::new();
+        let plain = match self.faults.alter.take() {
+            Some(alter) => {
+                altered.extend_from_slice(plain);
+                alter.0(&mut altered);
+                &altered
+            }
+            None => plain,
+        };
         let mut nas = Vec::new();
         let count = security.nas.protect(header, plain, &mut nas).ok()?;
         if self.faults.wrong_mac > 0 {

@@ -284,7 +284,7 @@ impl Ue {
                 Command::Deregister { .. } => {
                     event(Event::Deregistered { since: Some(now), cause: None }, out)
                 }
-                Command::Register | Command::PeriodicRegistration => {}
+                Command::Register | Command::PeriodicRegistration | Command::Say(_) => {}
             }
         }
     }

@@ -1,0 +1,175 @@
+//! Canary phones: whatever the others do, these register, open a session, ping, sleep, are paged, return and leave, each
+//! step within its time, on gNBs of their own.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use whimbrel_ran::cells::GnbId;
+use whimbrel_ran::edge::{self, Mode, RunnerConfig, Watch};
+use whimbrel_ran::fleet::Subscription;
+use whimbrel_ran::scenario::{Arrival, Scenario, SessionStep, Step};
+use whimbrel_ran::ue::{Event, UeConfig};
+use whimbrel_ran::{PhoneId, gnb};
+
+use crate::program::{CORE, GATEWAY};
+use crate::radio;
+
+/// Canaries that begin in a second.
+const RATE: f64 = 4.0;
+/// How long a step may take, on a host whose cores others use as well.
+const PATIENCE_S: f64 = 12.0;
+/// From going to sleep to the packet that has the phone paged.
+const PAGED_AFTER: Duration = Duration::from_millis(60);
+
+/// What became of the canaries, for whoever looks on.
+#[derive(Debug, Default)]
+pub(crate) struct Health {
+    pub(crate) completed: AtomicU64,
+    complaint: Mutex<Option<String>>,
+}
+
+impl Health {
+    /// The first thing that went wrong.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        self.complaint.lock().ok()?.clone()
+    }
+
+    fn complain(&self, what: String) {
+        if let Ok(mut complaint) = self.complaint.lock() {
+            complaint.get_or_insert(what);
+        }
+    }
+}
+
+struct Keeper {
+    health: Arc<Health>,
+    stop: Arc<AtomicBool>,
+    addresses: BTreeMap<PhoneId, Ipv4Addr>,
+    /// Every second sleep is ended by paging, the others by the phone itself.
+    sleeps: BTreeMap<PhoneId, u32>,
+    wake: Vec<(Instant, Ipv4Addr)>,
+    waker: UdpSocket,
+    failed: bool,
+}
+
+impl Watch for Keeper {
+    fn progress(&mut self, completed: u64, failed: u64, _: u64) {
+        self.health.completed.store(completed, Ordering::Relaxed);
+        self.failed |= failed > 0;
+    }
+
+    fn gnb(&mut self, gnb: GnbId, event: &gnb::Event) {
+        if let gnb::Event::Violation { violation, .. } = event {
+            self.health.complain(format!("the canaries' gNB {}: {violation}", gnb.0));
+        }
+    }
+
+    fn phone(&mut self, phone: PhoneId, event: &Event) {
+        match event {
+            Event::SessionUp { session, .. } => {
+                self.addresses.extend(session.ipv4.map(|a| (phone, a)));
+                self.sleeps.insert(phone, 0);
+            }
+            Event::Idle => {
+                let sleeps = self.sleeps.entry(phone).or_default();
+                *sleeps += 1;
+                if *sleeps % 2 == 1
+                    && let Some(address) = self.addresses.get(&phone)
+                {
+                    self.wake.push((Instant::now() + PAGED_AFTER, *address));
+                }
+            }
+            Event::Violation(_) | Event::Discarded(_) | Event::Status(_) | Event::SessionStatus(_) => {
+                self.health.complain(format!("canary {phone}: {event:?}"));
+            }
+            _ => {}
+        }
+    }
+
+    fn stop(&mut self) -> bool {
+        let now = Instant::now();
+        let waker = &self.waker;
+        self.wake.retain(|(at, address)| {
+            let due = *at <= now;
+            if due {
+                let _ = waker.send_to(b"wake", (*address, 9));
+            }
+            !due
+        });
+        self.failed || self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// Lets canaries play until told to stop, or until one fails. What went wrong stands in `health`.
+pub(crate) fn keep(phones: &[Subscription], seconds: f64, health: Arc<Health>, stop: Arc<AtomicBool>) {
+    let ping = || Step::Ping(GATEWAY.to_string());
+    let steps = vec![
+        Step::Register,
+        Step::Session(SessionStep::default()),
+        ping(),
+        Step::Idle,
+        Step::Paged,
+        ping(),
+        Step::Idle,
+        Step::Wait(0.2),
+        Step::Return,
+        ping(),
+        Step::Deregister,
+    ];
+    let scenario = Scenario {
+        phones: phones.len() as u32,
+        gnbs: 2,
+        arrival: Arrival::Rates { rates: vec![RATE], seconds: seconds.min(86_000.0) },
+        steps,
+        patience_s: PATIENCE_S,
+        again: true,
+        tun: false,
+    };
+    let address = |n: u8| IpAddr::V4(Ipv4Addr::new(127, 0, 1, n));
+    let config = RunnerConfig {
+        amf: vec![CORE.into()],
+        amf_port: 38412,
+        sctp: Mode::Udp,
+        sctp_udp_ports: (9899, 9899),
+        // Far from the names of the others' gNBs: no few flipped bits make one of the other.
+        gnbs: (1..=2).map(|n| radio::place(0x0abc_de00 | u32::from(n), address(n))).collect(),
+        phones: phones.iter().map(radio::phone).collect::<Vec<UeConfig>>(),
+        scenario,
+        seed: 1,
+        netns: None,
+        spin: Duration::ZERO,
+    };
+    let waker = match UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) {
+        Ok(waker) => waker,
+        Err(e) => return health.complain(format!("no socket to wake canaries with: {e}")),
+    };
+    let mut keeper = Keeper {
+        health: health.clone(),
+        stop: stop.clone(),
+        addresses: BTreeMap::new(),
+        sleeps: BTreeMap::new(),
+        wake: Vec::new(),
+        waker,
+        failed: false,
+    };
+    match edge::run(&config, &mut keeper) {
+        Ok(reports) => {
+            for report in reports {
+                if let Some(f) = report.failures.first() {
+                    health.complain(format!("canary {} failed in {}: {}", f.supi, f.step, f.reason));
+                }
+                if let Some(v) = report.violations.first() {
+                    health.complain(format!("a canary's violation: {v}"));
+                }
+                if report.starved > 0 {
+                    health
+                        .complain(format!("canaries take too long: {} found no phone free", report.starved));
+                }
+            }
+        }
+        Err(e) => health.complain(format!("the canaries could not begin: {e}")),
+    }
+}

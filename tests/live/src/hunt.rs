@@ -1,0 +1,408 @@
+//! One hunt: the program, the canaries, those who misbehave, and the watch over all of them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use whimbrel_ran::fleet::{self, Subscription};
+
+use crate::canary::{self, Health};
+use crate::http::Clients;
+use crate::op::{Done, Op, Part};
+use crate::packets::Packets;
+use crate::program::{self, Program, Usage};
+use crate::radio::{GNBS, PHONES, Radio};
+use crate::rng::Rng;
+use crate::smf::Smfs;
+
+/// Phones of the canaries: with four a second, none is still at it when its turn comes again.
+const CANARIES: u32 = 64;
+/// Between two looks at the program.
+const LOOK: Duration = Duration::from_millis(250);
+/// After this long the memory counts as warm.
+const WARM: Duration = Duration::from_secs(15);
+/// What the program may take above what it took when warm: sessions, phones and strangers of the fuzzer are bounded by the
+/// time for which they are remembered, and stay far under this.
+const GROWTH_KIB_MAX: u64 = 256 << 10;
+const DESCRIPTORS_MAX: u64 = 400;
+const THREADS_MAX: u64 = 32;
+/// Canaries take two seconds for a round; none for so long is a finding.
+const SILENCE_MAX: Duration = Duration::from_secs(40);
+/// Done things that are remembered of each part: an hour's.
+const DONE_MAX: usize = 2_000_000;
+
+/// What to do.
+pub(crate) struct Plan {
+    pub(crate) program: PathBuf,
+    pub(crate) seed: u64,
+    /// Things to do again, in order; or parts to draw things for.
+    pub(crate) work: Work,
+}
+
+/// What is done.
+pub(crate) enum Work {
+    Draw { parts: Vec<Part>, time: Duration },
+    Again { ops: Vec<Done>, settle: Duration },
+}
+
+/// What came of it.
+pub(crate) struct Outcome {
+    pub(crate) finding: Option<String>,
+    pub(crate) ops: Vec<Done>,
+    pub(crate) figures: Value,
+}
+
+/// Those who do things in the name of one part.
+enum Hand {
+    N2(Box<Radio>, Box<Packets>),
+    N3(Box<Radio>),
+    N4(Box<Smfs>),
+    Api(Clients),
+}
+
+impl Hand {
+    fn open(part: Part, crowd: &Crowd) -> Result<Self, String> {
+        let half = crowd.bad.len() / 2;
+        Ok(match part {
+            Part::N2 => {
+                let radio = Radio::open(0, crowd.bad.get(..half).unwrap_or_default(), &crowd.canaries)?;
+                Self::N2(Box::new(radio), Box::new(Packets::open()?))
+            }
+            Part::N3 => Self::N3(Box::new(Radio::open(
+                1,
+                crowd.bad.get(half..).unwrap_or_default(),
+                &crowd.canaries,
+            )?)),
+            Part::N4 => Self::N4(Box::new(Smfs::open()?)),
+            Part::Api => Self::Api(Clients::default()),
+        })
+    }
+
+    fn perform(&mut self, op: &Op) -> Result<(), String> {
+        match (self, op) {
+            (Self::N4(_) | Self::Api(_), Op::Pause { ms }) => {
+                std::thread::sleep(Duration::from_millis(u64::from(*ms).min(50)));
+            }
+            (Self::N2(_, packets), Op::Sctp { seed }) => packets.perform(*seed),
+            (Self::N2(radio, _) | Self::N3(radio), op) => radio.perform(op),
+            (Self::N4(smfs), Op::Pfcp { seed }) => {
+                smfs.perform(*seed);
+                return smfs.canary();
+            }
+            (Self::Api(clients), Op::Http { seed }) => return clients.perform(*seed),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        match self {
+            Self::N2(radio, _) | Self::N3(radio) => radio.leave(),
+            Self::N4(smfs) => smfs.leave(),
+            Self::Api(clients) => clients.leave(),
+        }
+    }
+
+    fn figures(&self) -> Value {
+        match self {
+            Self::N2(radio, packets) => {
+                json!({"messages": radio.messages, "packets": packets.packets, "pairs": radio.pairs.len()})
+            }
+            Self::N3(radio) => json!({"messages": radio.messages}),
+            Self::N4(smfs) => json!({"messages": smfs.messages}),
+            Self::Api(clients) => json!({"requests": clients.requests}),
+        }
+    }
+}
+
+/// Subscribers of the run.
+struct Crowd {
+    canaries: Vec<Subscription>,
+    bad: Vec<Subscription>,
+}
+
+impl Crowd {
+    fn new() -> Self {
+        let first = |imsi: &str| imsi.parse().expect("fifteen digits are a SUPI");
+        Self {
+            canaries: fleet::subscriptions(&[1; 32], first("999700000000001"), CANARIES),
+            bad: fleet::subscriptions(&[2; 32], first("999701000000001"), u32::from(PHONES) * 2),
+        }
+    }
+}
+
+/// What went wrong first.
+#[derive(Default)]
+struct Findings(Mutex<Option<String>>);
+
+impl Findings {
+    fn tell(&self, what: String) {
+        if let Ok(mut first) = self.0.lock() {
+            first.get_or_insert(what);
+        }
+    }
+
+    fn first(&self) -> Option<String> {
+        self.0.lock().ok()?.clone()
+    }
+}
+
+/// Hunts. Errors: it could not begin.
+pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
+    let crowd = Crowd::new();
+    let all: Vec<Subscription> = crowd.canaries.iter().chain(&crowd.bad).cloned().collect();
+    let mut program = Program::start(&plan.program, &all)?;
+    let (stop, over) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let health = Arc::new(Health::default());
+    let keeper = {
+        let (phones, health, over) = (crowd.canaries.clone(), health.clone(), over.clone());
+        let seconds = match &plan.work {
+            Work::Draw { time, .. } => time.as_secs_f64() + 600.0,
+            Work::Again { .. } => 3600.0,
+        };
+        std::thread::spawn(move || canary::keep(&phones, seconds, health, over))
+    };
+    let findings = Findings::default();
+    let count = AtomicU64::new(0);
+    let mut watch = Watch::new();
+    let begin = Instant::now();
+    let mut ops: Vec<(u64, Done)> = Vec::new();
+    let mut figures = BTreeMap::new();
+    std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        match &plan.work {
+            Work::Draw { parts, .. } => {
+                for part in parts.iter().copied() {
+                    let (crowd, stop, findings, count) = (&crowd, &stop, &findings, &count);
+                    threads.push(scope.spawn(move || draw(part, plan.seed, crowd, stop, findings, count)));
+                }
+            }
+            Work::Again { ops, .. } => {
+                let (crowd, stop, findings) = (&crowd, &stop, &findings);
+                threads.push(scope.spawn(move || again(ops, crowd, stop, findings)));
+            }
+        }
+        let (mut ended, settle) = match &plan.work {
+            Work::Draw { time, .. } => (Some(begin + *time), Duration::from_secs(2)),
+            Work::Again { settle, .. } => (None, *settle),
+        };
+        while findings.first().is_none() {
+            std::thread::sleep(LOOK);
+            watch.look(&mut program, &health, &findings);
+            if ended.is_none() && threads.iter().all(|t| t.is_finished()) {
+                ended = Some(Instant::now() + settle);
+            }
+            if ended.is_some_and(|at| Instant::now() >= at) {
+                break;
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        for thread in threads {
+            if let Ok((part, done, told)) = thread.join() {
+                ops.extend(done);
+                figures.insert(part, told);
+            }
+        }
+    });
+    over.store(true, Ordering::Relaxed);
+    let _ = keeper.join();
+    watch.look(&mut program, &health, &findings);
+    let drawn = matches!(plan.work, Work::Draw { .. });
+    if drawn && findings.first().is_none() {
+        watch.afterwards(&mut program, &findings);
+    }
+    let finding = findings.first();
+    let mut told = watch.figures();
+    told["canaries"] = json!(health.completed.load(Ordering::Relaxed));
+    told["seconds"] = json!(begin.elapsed().as_secs());
+    told["parts"] = json!(figures);
+    if let (None, Err(e)) = (&finding, program.stop()) {
+        findings.tell(e);
+    }
+    ops.sort_by_key(|(at, _)| *at);
+    Ok(Outcome {
+        finding: findings.first(),
+        ops: ops.into_iter().map(|(_, done)| done).collect(),
+        figures: told,
+    })
+}
+
+type Told = (String, Vec<(u64, Done)>, Value);
+
+/// Draws things for one part and does them until told to stop.
+fn draw(
+    part: Part,
+    seed: u64,
+    crowd: &Crowd,
+    stop: &AtomicBool,
+    findings: &Findings,
+    count: &AtomicU64,
+) -> Told {
+    let mut rng = Rng::new(seed ^ (part as u64 + 1) << 56);
+    let mut done = Vec::new();
+    let mut hand = match Hand::open(part, crowd) {
+        Ok(hand) => hand,
+        Err(e) => {
+            findings.tell(format!("the fuzzer could not begin: {e}"));
+            return (part.name().into(), done, Value::Null);
+        }
+    };
+    while !stop.load(Ordering::Relaxed) {
+        let op = part.draw(&mut rng, PHONES, GNBS);
+        if done.len() < DONE_MAX {
+            done.push((count.fetch_add(1, Ordering::Relaxed), Done { part, op: op.clone() }));
+        }
+        if let Err(e) = hand.perform(&op) {
+            findings.tell(e);
+            break;
+        }
+    }
+    hand.leave();
+    let mut told = hand.figures();
+    told["ops"] = json!(done.len());
+    (part.name().into(), done, told)
+}
+
+/// Does things again, in order.
+fn again(ops: &[Done], crowd: &Crowd, stop: &AtomicBool, findings: &Findings) -> Told {
+    let mut hands: BTreeMap<Part, Hand> = BTreeMap::new();
+    for Done { part, op } in ops {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let hand = match hands.remove(part) {
+            Some(hand) => Ok(hand),
+            None => Hand::open(*part, crowd),
+        };
+        match hand {
+            Ok(mut hand) => {
+                if let Err(e) = hand.perform(op) {
+                    findings.tell(e);
+                }
+                hands.insert(*part, hand);
+            }
+            Err(e) => findings.tell(format!("the fuzzer could not begin: {e}")),
+        }
+    }
+    ("again".into(), Vec::new(), json!({ "ops": ops.len() }))
+}
+
+/// The watch over the program.
+struct Watch {
+    begin: Instant,
+    warm: Option<Usage>,
+    most: Usage,
+    last: Usage,
+    canaries: (u64, Instant),
+    answered: Instant,
+    left: Value,
+    refused: Value,
+}
+
+impl Watch {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            begin: now,
+            warm: None,
+            most: Usage::default(),
+            last: Usage::default(),
+            canaries: (0, now),
+            answered: now,
+            left: Value::Null,
+            refused: Value::Null,
+        }
+    }
+
+    fn look(&mut self, program: &mut Program, health: &Health, findings: &Findings) {
+        // What the program itself says of a fault comes before what canaries suffer of it.
+        if let Some(line) = program.fault_told() {
+            findings.tell(format!("the log says: {line}"));
+        }
+        if let Some(status) = program.ended() {
+            return findings.tell(format!("the core ended ({status}): {}", program.said()));
+        }
+        if let Some(complaint) = health.complaint() {
+            findings.tell(complaint);
+        }
+        let now = Instant::now();
+        let completed = health.completed.load(Ordering::Relaxed);
+        if completed != self.canaries.0 {
+            self.canaries = (completed, now);
+        } else if now - self.canaries.1 > SILENCE_MAX {
+            findings.tell(format!("no canary has ended its round for {SILENCE_MAX:?}"));
+        }
+        self.take(program.usage());
+        let warm = self.warm.map_or(u64::MAX, |w| w.resident_kib + GROWTH_KIB_MAX);
+        if self.last.resident_kib > warm {
+            findings.tell(format!("the program takes {} KiB, {warm} was the bound", self.last.resident_kib));
+        }
+        if self.last.descriptors > DESCRIPTORS_MAX || self.last.threads > THREADS_MAX {
+            findings.tell(format!("descriptors {}, threads {}", self.last.descriptors, self.last.threads));
+        }
+        if now - self.answered > Duration::from_secs(2) {
+            self.answered = now;
+            match program::metrics() {
+                Some(all) => self.refused = counted(&all),
+                None => findings.tell("the API does not give its metrics within 8 s".into()),
+            }
+        }
+    }
+
+    fn take(&mut self, usage: Usage) {
+        self.last = usage;
+        if self.begin.elapsed() > WARM && self.warm.is_none() {
+            self.warm = Some(usage);
+        }
+        self.most.resident_kib = self.most.resident_kib.max(usage.resident_kib);
+        self.most.descriptors = self.most.descriptors.max(usage.descriptors);
+        self.most.threads = self.most.threads.max(usage.threads);
+    }
+
+    /// When everybody has left, nothing may stay: phones are forgotten after T3512 and the time after it, here 70 s.
+    fn afterwards(&mut self, program: &mut Program, findings: &Findings) {
+        const FORGOTTEN_WITHIN: Duration = Duration::from_secs(100);
+        let begin = Instant::now();
+        loop {
+            let all = program::metrics().unwrap_or_default();
+            let left = |name: &str| all.get(name).copied().unwrap_or(u64::MAX);
+            let (phones, sessions, gnbs) =
+                (left("whimbrel_phones"), left("whimbrel_pdu_sessions"), left("whimbrel_gnbs"));
+            self.left = json!({"phones": phones, "sessions": sessions, "gnbs": gnbs});
+            if phones + sessions + gnbs == 0 {
+                break;
+            }
+            if begin.elapsed() > FORGOTTEN_WITHIN {
+                findings.tell(format!("left over when everybody has gone: {}", self.left));
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        self.take(program.usage());
+        if let Some(line) = program.fault_told() {
+            findings.tell(format!("the log says: {line}"));
+        }
+    }
+
+    fn figures(&self) -> Value {
+        let warm = self.warm.unwrap_or_default();
+        json!({
+            "resident_kib": {"warm": warm.resident_kib, "most": self.most.resident_kib, "end": self.last.resident_kib},
+            "descriptors": {"warm": warm.descriptors, "most": self.most.descriptors, "end": self.last.descriptors},
+            "threads": self.most.threads,
+            "left": self.left,
+            "counted": self.refused,
+        })
+    }
+}
+
+/// Counters that show what the core met.
+fn counted(all: &BTreeMap<String, u64>) -> Value {
+    let told = |name: &&String| {
+        ["dropped", "refused", "n2_messages_received", "n4"].iter().any(|w| name.contains(w))
+    };
+    all.iter().filter(|(name, n)| told(name) && **n > 0).map(|(name, n)| (name.clone(), json!(n))).collect()
+}

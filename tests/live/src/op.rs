@@ -1,0 +1,190 @@
+//! What the fuzzer does, one small thing after the other. Each says by itself, by numbers and seeds alone, what is to be
+//! done: so that a run can be written down, cut down and done again.
+
+use serde::{Deserialize, Serialize};
+
+use crate::rng::Rng;
+
+/// What a phone of the fuzzer is told to do in earnest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Act {
+    Register,
+    Periodic,
+    Session,
+    ReleaseSession,
+    Service,
+    Deregister,
+    SwitchOff,
+    Idle,
+    Ping,
+}
+
+const ACTS: [Act; 9] = [
+    Act::Register,
+    Act::Periodic,
+    Act::Session,
+    Act::ReleaseSession,
+    Act::Service,
+    Act::Deregister,
+    Act::SwitchOff,
+    Act::Idle,
+    Act::Ping,
+];
+
+/// One thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "op")]
+pub(crate) enum Op {
+    /// A phone does something in earnest.
+    Phone { phone: u16, act: Act },
+    /// The phone's next protected message is altered before it is protected.
+    AlterNas { phone: u16, seed: u64 },
+    /// The phone says something that its state does not ask for, protected where protection stands.
+    SayNas { phone: u16, seed: u64 },
+    /// The gNB's next message is altered.
+    AlterNgap { gnb: u8, seed: u64 },
+    /// The gNB's next message is lost.
+    Lose { gnb: u8 },
+    /// The gNB's next message is sent twice.
+    Twice { gnb: u8 },
+    /// The gNB's next message waits until the one after it.
+    Hold { gnb: u8 },
+    /// Some message of NGAP, with names of phones of this gNB, of others, or of nobody.
+    Ngap { gnb: u8, seed: u64 },
+    /// An INITIAL UE MESSAGE by hand: some NAS message in clear or as if protected, some names.
+    Stranger { gnb: u8, seed: u64 },
+    /// Something that a gNB of the fuzzer sent before, from this one.
+    Again { gnb: u8, seed: u64 },
+    /// SCTP misused: another payload protocol, another stream, nothing within, or far too much.
+    Transport { gnb: u8, seed: u64 },
+    /// The association ends and begins anew.
+    Restart { gnb: u8, gracefully: bool },
+    /// Packets of SCTP, altered or made up, from an address of its own.
+    Sctp { seed: u64 },
+    /// The gNB's next GTP-U datagram is altered.
+    AlterGtpu { gnb: u8, seed: u64 },
+    /// A GTP-U datagram by hand.
+    Gtpu { gnb: u8, seed: u64 },
+    /// A packet from the data network towards phones.
+    Downlink { seed: u64 },
+    /// A message of PFCP from an SMF of the fuzzer.
+    Pfcp { seed: u64 },
+    /// A request to the API, or what looks like one.
+    Http { seed: u64 },
+    /// Time passes.
+    Pause { ms: u16 },
+}
+
+/// Which conversations are fuzzed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Part {
+    N2,
+    N3,
+    N4,
+    Api,
+}
+
+impl Part {
+    pub(crate) const ALL: [Self; 4] = [Self::N2, Self::N3, Self::N4, Self::Api];
+
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::N2 => "n2",
+            Self::N3 => "n3",
+            Self::N4 => "n4",
+            Self::Api => "api",
+        }
+    }
+
+    /// The next thing to do.
+    pub(crate) fn draw(self, rng: &mut Rng, phones: u16, gnbs: u8) -> Op {
+        let phone = rng.below(usize::from(phones)) as u16;
+        let gnb = rng.below(usize::from(gnbs)) as u8;
+        let seed = rng.number() >> 16;
+        let act = ACTS[rng.below(ACTS.len())];
+        let earnest = |rng: &mut Rng| match rng.below(3) {
+            // Most of what there is to break stands behind a registration and a session.
+            0 => Op::Phone { phone, act: Act::Register },
+            1 => Op::Phone { phone, act: Act::Session },
+            _ => Op::Phone { phone, act },
+        };
+        if rng.once_in(40) {
+            return Op::Pause { ms: [5, 50, 300, 2500][rng.below(4)] };
+        }
+        match self {
+            Self::N2 => match rng.below(30) {
+                0..=8 => earnest(rng),
+                9..=11 => Op::AlterNas { phone, seed },
+                12..=15 => Op::SayNas { phone, seed },
+                16..=18 => Op::AlterNgap { gnb, seed },
+                19 => Op::Lose { gnb },
+                20 => Op::Twice { gnb },
+                21 => Op::Hold { gnb },
+                22..=24 => Op::Ngap { gnb, seed },
+                25 | 26 => Op::Stranger { gnb, seed },
+                27 => Op::Again { gnb, seed },
+                28 => Op::Sctp { seed },
+                _ if rng.once_in(6) => Op::Restart { gnb, gracefully: seed & 1 == 0 },
+                _ => Op::Transport { gnb, seed },
+            },
+            Self::N3 => match rng.below(16) {
+                0..=1 => earnest(rng),
+                2..=3 => Op::Phone { phone, act: Act::Ping },
+                4..=6 => Op::AlterGtpu { gnb, seed },
+                7..=12 => Op::Gtpu { gnb, seed },
+                _ => Op::Downlink { seed },
+            },
+            Self::N4 => Op::Pfcp { seed },
+            Self::Api => Op::Http { seed },
+        }
+    }
+}
+
+/// A thing that was done, and in whose name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Done {
+    pub(crate) part: Part,
+    #[serde(flatten)]
+    pub(crate) op: Op,
+}
+
+/// A case that can be done again.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Case {
+    /// What went wrong.
+    pub(crate) finding: String,
+    /// Of the run that found it.
+    pub(crate) seed: u64,
+    /// What was done, in order.
+    pub(crate) ops: Vec<Done>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_case_is_read_as_it_was_written() {
+        let mut rng = Rng::new(1);
+        let draw = |rng: &mut Rng, i: usize| {
+            let part = Part::ALL[i % 4];
+            Done { part, op: part.draw(rng, 8, 2) }
+        };
+        let ops: Vec<Done> = (0..400).map(|i| draw(&mut rng, i)).collect();
+        let text =
+            serde_json::to_string(&Case { finding: "none".into(), seed: 1, ops: ops.clone() }).expect("JSON");
+        assert_eq!(serde_json::from_str::<Case>(&text).expect("a case").ops, ops);
+    }
+
+    #[test]
+    fn one_seed_gives_one_run() {
+        let run = |seed| {
+            let mut rng = Rng::new(seed);
+            (0..100).map(|_| Part::N2.draw(&mut rng, 8, 2)).collect::<Vec<_>>()
+        };
+        assert_eq!(run(5), run(5));
+        assert_ne!(run(5), run(6));
+    }
+}

@@ -1,0 +1,212 @@
+//! The program under test: its folder, its process, and what can be seen of it from outside.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use whimbrel_ran::fleet::Subscription;
+
+/// Where the program is, on N2, N3 and N4.
+pub(crate) const CORE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 5);
+/// Its API.
+pub(crate) const API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8070);
+/// The core's end of the data network.
+pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 45, 0, 1);
+/// How long it may take to be ready, and to stop, on a busy host.
+const READY_WITHIN: Duration = Duration::from_secs(30);
+const STOPPED_WITHIN: Duration = Duration::from_secs(15);
+/// A log longer than this is begun anew, so that hours of refusals fill no disk.
+const LOG_OCTETS_MAX: u64 = 64 << 20;
+/// Words of a log line that no input of a peer may cause.
+const FAULTS: [&str; 3] = ["panicked at", "fault of ours", "in a panic"];
+
+/// The running program.
+pub(crate) struct Program {
+    folder: PathBuf,
+    child: Child,
+    log_read: u64,
+}
+
+/// What it takes of the host.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) resident_kib: u64,
+    pub(crate) descriptors: u64,
+    pub(crate) threads: u64,
+}
+
+impl Program {
+    /// Starts it with these subscribers. Errors: one sentence.
+    pub(crate) fn start(program: &Path, subscribers: &[Subscription]) -> Result<Self, String> {
+        let folder = std::env::temp_dir().join(format!("whimbrel-live-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
+        let file = folder.join("whimbrel.yaml");
+        fs::write(&file, yaml(&folder)).map_err(|e| format!("{} cannot be written: {e}", file.display()))?;
+        let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("core.log"));
+        let log = log.map_err(|e| format!("the core's log: {e}"))?;
+        let mut command = Command::new(program);
+        command.args(["run", "--strict", "--config"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
+        if let Some(file) = std::env::var_os("WHIMBREL_LIVE_CAPTURE") {
+            command.arg("--capture").arg(file);
+        }
+        let child =
+            command.stderr(log).spawn().map_err(|e| format!("{} cannot be run: {e}", program.display()))?;
+        let mut core = Self { folder, child, log_read: 0 };
+        core.await_ready()?;
+        core.provision(subscribers)?;
+        Ok(core)
+    }
+
+    fn await_ready(&mut self) -> Result<(), String> {
+        let begin = Instant::now();
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(format!("the core ended at its start ({status}): {}", self.said()));
+            }
+            if exchange(b"GET /api/v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").is_ok() {
+                return Ok(());
+            }
+            if begin.elapsed() > READY_WITHIN {
+                return Err(format!("the core is not ready after {READY_WITHIN:?}: {}", self.said()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn provision(&self, subscribers: &[Subscription]) -> Result<(), String> {
+        let hex = |octets: &[u8]| octets.iter().map(|o| format!("{o:02x}")).collect::<String>();
+        let lines = subscribers.iter().map(|s| format!("{},{},{}\n", s.supi, hex(&s.k), hex(&s.opc)));
+        let csv: String = std::iter::once("supi,k,opc\n".to_owned()).chain(lines).collect();
+        let head = format!(
+            "POST /api/v1/subscribers/import HTTP/1.1\r\nHost: {API}\r\nContent-Type: text/csv\r\n\
+             Connection: close\r\nContent-Length: {}\r\n\r\n{csv}",
+            csv.len()
+        );
+        match exchange(head.as_bytes()) {
+            Ok(answer) if status(&answer).is_some_and(|s| (200..300).contains(&s)) => Ok(()),
+            Ok(answer) => Err(format!("the subscribers were refused: {}", String::from_utf8_lossy(&answer))),
+            Err(e) => Err(format!("the subscribers could not be given: {e}")),
+        }
+    }
+
+    /// What it logged, the end of it.
+    pub(crate) fn said(&self) -> String {
+        let text = fs::read(self.folder.join("core.log")).unwrap_or_default();
+        String::from_utf8_lossy(&text[text.len().saturating_sub(4000)..]).into_owned()
+    }
+
+    /// Whether it has ended: how.
+    pub(crate) fn ended(&mut self) -> Option<String> {
+        self.child.try_wait().ok().flatten().map(|status| status.to_string())
+    }
+
+    /// The first line, since the last look, that no peer may cause.
+    pub(crate) fn fault_told(&mut self) -> Option<String> {
+        let path = self.folder.join("core.log");
+        let mut file = fs::File::open(&path).ok()?;
+        let mut text = Vec::new();
+        std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(self.log_read)).ok()?;
+        file.read_to_end(&mut text).ok()?;
+        self.log_read += text.len() as u64;
+        if self.log_read > LOG_OCTETS_MAX
+            && fs::OpenOptions::new().write(true).truncate(true).open(&path).is_ok()
+        {
+            self.log_read = 0;
+        }
+        let text = String::from_utf8_lossy(&text);
+        let lines: Vec<&str> = text.lines().collect();
+        let at = lines.iter().position(|line| is_error(line) || FAULTS.iter().any(|f| line.contains(f)))?;
+        // A panic's message stands on the line after its place.
+        Some(lines[at..lines.len().min(at + 2)].join(" / "))
+    }
+
+    /// What it takes of the host now.
+    pub(crate) fn usage(&self) -> Usage {
+        let of = |what: &str| PathBuf::from(format!("/proc/{}/{what}", self.child.id()));
+        let status = fs::read_to_string(of("status")).unwrap_or_default();
+        let number = |name: &str| {
+            let line = status.lines().find_map(|l| l.strip_prefix(name));
+            line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(0)
+        };
+        let descriptors = fs::read_dir(of("fd")).map_or(0, |all| all.count() as u64);
+        Usage { resident_kib: number("VmRSS:"), descriptors, threads: number("Threads:") }
+    }
+
+    /// Stops it as an operator would. Errors: it did not end in order.
+    pub(crate) fn stop(mut self) -> Result<(), String> {
+        let _ = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status();
+        let begin = Instant::now();
+        while begin.elapsed() < STOPPED_WITHIN {
+            match self.child.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(format!("the core ended with {status}: {}", self.said())),
+                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
+                Err(e) => return Err(format!("the core cannot be waited for: {e}")),
+            }
+        }
+        Err(format!("the core does not stop within {STOPPED_WITHIN:?}"))
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Short timers, so that what waits and what is forgotten is met within a run.
+fn yaml(folder: &Path) -> String {
+    let folder = folder.display();
+    format!(
+        "store: {{ path: {folder}/whimbrel.db, key_file: {folder}/whimbrel.key }}\n\
+         n2: {{ addresses: [{CORE}], sctp: udp }}\n\
+         n3: {{ address: {CORE} }}\n\
+         n4: {{ listen: \"{CORE}:8805\" }}\n\
+         n6: {{ nat: false, forwarding: false }}\n\
+         api: {{ address: \"{API}\" }}\n\
+         timers: {{ t3512: 60s, implicit_deregistration: 10s, t3522: 2s, t3550: 2s, t3555: 2s, t3560: 2s, t3570: 2s, \
+         t3591: 2s, t3592: 2s, guard: 2s, connection_idle: 5s }}\n"
+    )
+}
+
+/// Whether a line is of the level at which an operator must act; it stands behind the time.
+fn is_error(line: &str) -> bool {
+    line.split_whitespace().nth(1) == Some("ERROR")
+}
+
+/// Sends a request to the API and reads until the end.
+pub(crate) fn exchange(request: &[u8]) -> std::io::Result<Vec<u8>> {
+    const WITHIN: Duration = Duration::from_secs(8);
+    let mut stream = TcpStream::connect_timeout(&API, WITHIN)?;
+    stream.set_read_timeout(Some(WITHIN))?;
+    stream.set_write_timeout(Some(WITHIN))?;
+    stream.write_all(request)?;
+    let mut answer = Vec::new();
+    stream.take(16 << 20).read_to_end(&mut answer)?;
+    Ok(answer)
+}
+
+/// The status of an HTTP answer.
+pub(crate) fn status(answer: &[u8]) -> Option<u16> {
+    std::str::from_utf8(answer.get(9..12)?).ok()?.parse().ok()
+}
+
+/// The program's metrics; those of one name are summed.
+pub(crate) fn metrics() -> Option<BTreeMap<String, u64>> {
+    let answer = exchange(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+    let text = String::from_utf8_lossy(&answer).into_owned();
+    let mut all = BTreeMap::new();
+    for line in text.lines().filter(|l| l.starts_with("whimbrel_") && !l.contains("_bucket")) {
+        let Some((name, value)) = line.rsplit_once(' ') else { continue };
+        let name = name.split('{').next().unwrap_or(name).to_owned();
+        *all.entry(name).or_insert(0) += value.parse::<f64>().unwrap_or(0.0) as u64;
+    }
+    Some(all)
+}

@@ -1,0 +1,711 @@
+//! The fuzzer's own gNBs and phones: conversations as they should be, altered on their way to the core; and messages by
+//! hand between them.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, RanUeNgapId, SNssai, Tac};
+use whimbrel_ngap::{Cause, CauseRadioNetwork, Message, Source, UplinkNasTransport};
+use whimbrel_ran::cells::{Cells, GnbId, Input, Output, UserPlane};
+use whimbrel_ran::edge::{Clock, GnbPlace, Mode};
+use whimbrel_ran::fleet::Subscription;
+use whimbrel_ran::gnb::GnbConfig;
+use whimbrel_ran::ue::{Alter, Command, Profile, SessionRequest, SuciSource, UeConfig};
+use whimbrel_ran::user_plane::Task;
+use whimbrel_ran::{Outbox, PhoneId};
+use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Settings, Transport};
+use whimbrel_security::UsimSqn;
+
+use crate::mutate::{self, Pdu};
+use crate::nas::{self, Names};
+use crate::op::{Act, Op};
+use crate::program::{CORE, GATEWAY};
+use crate::rng::Rng;
+
+/// gNBs and phones of one part of the fuzzer.
+pub(crate) const GNBS: u8 = 3;
+pub(crate) const PHONES: u16 = 18;
+const PPID_NGAP: u32 = 60;
+/// Messages, names and tunnels that are remembered to be used again.
+const KEPT_MAX: usize = 64;
+/// How long a gNB waits before it connects again.
+const RECONNECT: Duration = Duration::from_millis(50);
+/// Elements of NGAP (TS 38.413 §9.4.7).
+const ID_AMF_UE_NGAP_ID: u16 = 10;
+const ID_NAS_PDU: u16 = 38;
+const ID_RAN_UE_NGAP_ID: u16 = 85;
+const ID_SOURCE_AMF_UE_NGAP_ID: u16 = 100;
+const ID_UE_PAGING_IDENTITY: u16 = 115;
+
+/// A gNB of that name at that address.
+pub(crate) fn place(id: u32, address: IpAddr) -> GnbPlace {
+    let id = GlobalGnbId::new(PlmnId::TEST, id, 28).expect("28 bits hold it");
+    let tac = Tac::new(1).expect("24 bits hold it");
+    GnbPlace { config: GnbConfig::new(id, tac, vec![SNssai::sst(1)], address), address }
+}
+
+/// A phone of that subscription, whose SUCI hides nothing.
+pub(crate) fn phone(s: &Subscription) -> UeConfig {
+    let (k, opc) = s.key();
+    let profile = Arc::new(Profile::new(PlmnId::TEST, vec![SNssai::sst(1)]));
+    UeConfig { profile, supi: s.supi, pei: s.pei, k, opc, sqn: UsimSqn::default(), suci: SuciSource::Null }
+}
+
+struct Site {
+    address: Ipv4Addr,
+    transport: Transport,
+    association: Option<AssociationId>,
+    up: bool,
+    gtp: UdpSocket,
+    reconnect: Instant,
+    alter: Option<u64>,
+    lose: bool,
+    twice: bool,
+    hold: bool,
+    held: Option<(u16, Vec<u8>)>,
+    alter_gtpu: Option<u64>,
+    /// Names of phones as they stood in messages of the core: element values.
+    ids: VecDeque<(Vec<u8>, Vec<u8>)>,
+}
+
+/// gNBs and phones.
+pub(crate) struct Radio {
+    clock: Clock,
+    cells: Cells,
+    sites: Vec<Site>,
+    names: Names,
+    sent: VecDeque<(u16, Vec<u8>)>,
+    tunnels: VecDeque<[u8; 4]>,
+    out: Outbox<Output>,
+    events: Events,
+    buffer: Vec<u8>,
+    /// Pairs of what a phone was at, and what was said in its name.
+    pub(crate) pairs: BTreeSet<(u8, u8, u8)>,
+    /// What the core said last to any phone.
+    last: u8,
+    pub(crate) messages: u64,
+}
+
+impl Radio {
+    /// gNBs of their own addresses and names (`which` tells several radios apart), and phones of these subscriptions.
+    ///
+    /// Errors: a socket that cannot be had.
+    pub(crate) fn open(
+        which: u8,
+        phones: &[Subscription],
+        canaries: &[Subscription],
+    ) -> Result<Self, String> {
+        let clock = Clock::default();
+        let mut cells = Cells::new(UserPlane::Stack, u64::from(which));
+        let mut sites = Vec::new();
+        for n in 0..GNBS {
+            let address = Ipv4Addr::new(127, 0, 2, which * 16 + n + 1);
+            cells.add_gnb(place(0x10 + u32::from(which) * 16 + u32::from(n), address.into()).config);
+            sites.push(Site::open(address, clock.now())?);
+        }
+        for (i, s) in phones.iter().enumerate() {
+            cells.add_phone(GnbId(i as u16 % u16::from(GNBS)), phone(s));
+        }
+        let msin = |s: &Subscription| {
+            let digits: Vec<u8> = s.supi.digits().skip(5).collect();
+            let mut bcd = [0xff; 5];
+            for (octet, pair) in bcd.iter_mut().zip(digits.chunks(2)) {
+                *octet = pair.first().copied().unwrap_or(0xf) | pair.get(1).copied().unwrap_or(0xf) << 4;
+            }
+            bcd
+        };
+        let names = Names { tmsis: vec![], msins: phones.iter().chain(canaries).map(msin).collect() };
+        let mut radio = Self {
+            clock,
+            cells,
+            sites,
+            names,
+            sent: VecDeque::new(),
+            tunnels: VecDeque::new(),
+            out: Outbox::new(),
+            events: Events::default(),
+            buffer: vec![0; 70_000],
+            pairs: BTreeSet::new(),
+            last: 0,
+            messages: 0,
+        };
+        let begin = radio.clock.now();
+        while !radio.cells.all_up() && radio.clock.now().since(begin) < Duration::from_secs(5) {
+            radio.pump(Duration::from_millis(20));
+        }
+        Ok(radio)
+    }
+
+    fn site(&mut self, gnb: u8) -> Option<&mut Site> {
+        let n = usize::from(gnb) % self.sites.len().max(1);
+        self.sites.get_mut(n)
+    }
+
+    fn command(&mut self, phone: u16, command: Command) {
+        let now = self.clock.now();
+        self.cells.handle(now, Input::Command(PhoneId(phone.into()), command), &mut self.out);
+    }
+
+    /// Does one thing, and waits for what it brings.
+    pub(crate) fn perform(&mut self, op: &Op) {
+        let now = self.clock.now();
+        match *op {
+            Op::Phone { phone, act } => self.act(now, phone, act),
+            Op::AlterNas { phone, seed } => {
+                if let Some(ue) = self.cells.phone_mut(PhoneId(phone.into())) {
+                    let alter = move |m: &mut Vec<u8>| mutate::octets(&mut Rng::new(seed), m);
+                    ue.faults_mut().alter = Some(Alter(Arc::new(alter)));
+                }
+            }
+            Op::SayNas { phone, seed } => {
+                let plain = nas::message(&mut Rng::new(seed), &self.names);
+                let state = self.cells.phone(PhoneId(phone.into())).map_or(0, |ue| {
+                    ue.state() as u8 * 4
+                        + u8::from(ue.is_connected()) * 2
+                        + u8::from(ue.sessions().next().is_some())
+                });
+                self.pairs.insert((state, self.last, plain.get(2).copied().unwrap_or(0)));
+                self.command(phone, Command::Say(plain));
+            }
+            Op::AlterNgap { gnb, seed } => self.with(gnb, |s| s.alter = Some(seed)),
+            Op::Lose { gnb } => self.with(gnb, |s| s.lose = true),
+            Op::Twice { gnb } => self.with(gnb, |s| s.twice = true),
+            Op::Hold { gnb } => self.with(gnb, |s| s.hold = true),
+            Op::Ngap { gnb, seed } => self.ngap(gnb, &mut Rng::new(seed)),
+            Op::Stranger { gnb, seed } => self.stranger(gnb, &mut Rng::new(seed)),
+            Op::Again { gnb, seed } => {
+                let n = Rng::new(seed).below(self.sent.len());
+                if let Some((stream, octets)) = self.sent.get(n).cloned() {
+                    self.emit(gnb, stream, &octets);
+                }
+            }
+            Op::Transport { gnb, seed } => self.transport(gnb, &mut Rng::new(seed)),
+            Op::Restart { gnb, gracefully } => self.restart(now, gnb, gracefully),
+            Op::AlterGtpu { gnb, seed } => self.with(gnb, |s| s.alter_gtpu = Some(seed)),
+            Op::Gtpu { gnb, seed } => self.gtpu(gnb, &mut Rng::new(seed)),
+            Op::Downlink { seed } => self.downlink(&mut Rng::new(seed)),
+            Op::Pause { ms } => self.pump_for(Duration::from_millis(ms.into())),
+            Op::Sctp { .. } | Op::Pfcp { .. } | Op::Http { .. } => {}
+        }
+        self.pump(Duration::from_millis(2));
+    }
+
+    fn with(&mut self, gnb: u8, f: impl FnOnce(&mut Site)) {
+        if let Some(site) = self.site(gnb) {
+            f(site);
+        }
+    }
+
+    fn act(&mut self, now: Instant, phone: u16, act: Act) {
+        let id = PhoneId(phone.into());
+        let session = self.cells.phone(id).and_then(|ue| ue.sessions().last().map(|s| s.id));
+        let command = match act {
+            Act::Register => Command::Register,
+            Act::Periodic => Command::PeriodicRegistration,
+            Act::Session => {
+                let kinds = [
+                    whimbrel_nas::ie::PduSessionType::Ipv4,
+                    whimbrel_nas::ie::PduSessionType::Ipv6,
+                    whimbrel_nas::ie::PduSessionType::Ipv4v6,
+                ];
+                let pdu_session_type = kinds[usize::from(phone) % 3];
+                Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
+            }
+            Act::ReleaseSession => match session {
+                Some(id) => Command::ReleaseSession(id),
+                None => return,
+            },
+            Act::Service => Command::ServiceRequest,
+            Act::Deregister => Command::Deregister { switch_off: false },
+            Act::SwitchOff => Command::Deregister { switch_off: true },
+            Act::Idle => {
+                let cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
+                return self.cells.handle(now, Input::Release(id, cause), &mut self.out);
+            }
+            Act::Ping => {
+                return self.cells.handle(
+                    now,
+                    Input::Task(id, Task::Ping { to: GATEWAY.into() }),
+                    &mut self.out,
+                );
+            }
+        };
+        self.command(phone, command);
+        self.names.tmsis.extend(self.cells.phone(id).and_then(|ue| ue.s_tmsi()).map(|t| {
+            let head = t.set << 6 | u16::from(t.pointer);
+            let (h, t) = (head.to_be_bytes(), t.tmsi.0.to_be_bytes());
+            [h[0], h[1], t[0], t[1], t[2], t[3]]
+        }));
+        self.forget();
+    }
+
+    fn forget(&mut self) {
+        let more = self.names.tmsis.len().saturating_sub(KEPT_MAX);
+        self.names.tmsis.drain(..more);
+        self.tunnels.truncate(KEPT_MAX);
+        self.sent.truncate(KEPT_MAX);
+    }
+
+    /// Names for a message: of this gNB, of another, mixed, near, or of nobody.
+    fn ids(&self, gnb: u8, rng: &mut Rng) -> (Vec<u8>, Vec<u8>) {
+        let n = self.sites.len().max(1);
+        let own = self.sites.get(usize::from(gnb) % n);
+        let other = self.sites.get((usize::from(gnb) + 1) % n);
+        let of = |site: Option<&Site>, rng: &mut Rng| {
+            site.and_then(|s| s.ids.get(rng.below(s.ids.len())).cloned())
+        };
+        let nobody = |rng: &mut Rng| {
+            let amf = AmfUeNgapId::new(rng.number() >> (24 + rng.below(38)))
+                .unwrap_or_else(|| AmfUeNgapId::new(AmfUeNgapId::MAX).expect("the largest is one"));
+            values(amf, RanUeNgapId(rng.number() as u32 >> rng.below(32)))
+        };
+        match rng.below(8) {
+            0..=3 => of(own, rng),
+            4 => of(other, rng),
+            5 => of(own, rng).zip(of(other, rng)).map(|(a, b)| (a.0, b.1)),
+            6 => of(own, rng).map(|(mut amf, ran)| {
+                // Near: the names of those who came before and after.
+                if let Some(last) = amf.last_mut() {
+                    *last = last.wrapping_add([1, 2, 255, 16][rng.below(4)]);
+                }
+                (amf, ran)
+            }),
+            _ => None,
+        }
+        .unwrap_or_else(|| nobody(rng))
+    }
+
+    fn ngap(&mut self, gnb: u8, rng: &mut Rng) {
+        let mut source = Source::new(rng.number());
+        let mut octets = Vec::new();
+        Message::sample(&mut source).encode(&mut octets);
+        if let Some(mut pdu) = Pdu::parse(&octets) {
+            let (amf, ran) = self.ids(gnb, rng);
+            pdu.set(ID_AMF_UE_NGAP_ID, &amf);
+            pdu.set(ID_SOURCE_AMF_UE_NGAP_ID, &amf);
+            pdu.set(ID_RAN_UE_NGAP_ID, &ran);
+            octets = pdu.to_octets();
+        }
+        if rng.once_in(2) {
+            mutate::ngap(rng, &mut octets);
+        }
+        self.emit(gnb, rng.below(8) as u16, &octets);
+    }
+
+    fn stranger(&mut self, gnb: u8, rng: &mut Rng) {
+        let mut nas = match rng.below(6) {
+            0 => {
+                let n = rng.below(8);
+                rng.octets(n)
+            }
+            1 => vec![0x7e, 0x02, 0x5f, 0x74],
+            2 => {
+                // As if protected, under a MAC and a COUNT made up.
+                let inner = nas::valid(rng, &self.names);
+                let mac = rng.octets(5);
+                [&[0x7e, 1 + rng.below(4) as u8][..], &mac, &inner].concat()
+            }
+            _ => nas::message(rng, &self.names),
+        };
+        if rng.once_in(40) {
+            nas.resize(8000, 0);
+        }
+        let ran = match rng.below(3) {
+            0 => RanUeNgapId(rng.below(24) as u32),
+            _ => RanUeNgapId(0x4000_0000 | rng.number() as u32),
+        };
+        let Some(location) = self.cells.gnb(GnbId(gnb.into())).map(|g| g.config().tai()) else { return };
+        let cell =
+            whimbrel_ngap::NrCgi::new(PlmnId::TEST, whimbrel_ids::NrCellId::new(1).expect("36 bits hold 1"));
+        let location = whimbrel_ngap::UserLocationInformationNr::new(cell, location);
+        let location = whimbrel_ngap::UserLocationInformation::UserLocationInformationNr(location);
+        let cause = whimbrel_ngap::RrcEstablishmentCause::MoSignalling;
+        let mut m = whimbrel_ngap::InitialUeMessage::new(ran, nas, location, cause);
+        m.ue_context_request = Some(whimbrel_ngap::UeContextRequest::Requested);
+        if rng.once_in(2)
+            && let Some(t) = self.names.tmsis.get(rng.below(self.names.tmsis.len()))
+        {
+            let head = u16::from_be_bytes([t[0], t[1]]);
+            m.five_g_s_tmsi = Some(whimbrel_ids::STmsi {
+                set: head >> 6,
+                pointer: (head & 0x3f) as u8,
+                tmsi: whimbrel_ids::Tmsi(u32::from_be_bytes([t[2], t[3], t[4], t[5]])),
+            });
+        }
+        let mut octets = Vec::new();
+        Message::from(m).encode(&mut octets);
+        if rng.once_in(4) {
+            mutate::ngap(rng, &mut octets);
+        }
+        self.emit(gnb, 1 + rng.below(4) as u16, &octets);
+    }
+
+    fn transport(&mut self, gnb: u8, rng: &mut Rng) {
+        let mut sample = Vec::new();
+        Message::sample(&mut Source::new(rng.number())).encode(&mut sample);
+        let now = self.clock.now();
+        let Some(site) = self.site(gnb) else { return };
+        let Some(association) = site.association.filter(|_| site.up) else { return };
+        let mut send =
+            |stream, ppid, octets: &[u8]| _ = site.transport.send(association, stream, ppid, octets);
+        match rng.below(6) {
+            0 => send(0, rng.number() as u32, &sample),
+            1 => send(rng.below(32) as u16, PPID_NGAP, &sample),
+            2 => (0..50).for_each(|_| send(0, PPID_NGAP, &[0])),
+            3 => {
+                let n = 32_000 + rng.below(40_000);
+                send(1, PPID_NGAP, &rng.octets(n));
+            }
+            4 => (0..200).for_each(|_| send(1, PPID_NGAP, &sample)),
+            _ => {
+                let n = 1 + rng.below(40);
+                send(0, PPID_NGAP, &rng.octets(n));
+            }
+        }
+        site.transport.flush(now);
+    }
+
+    fn restart(&mut self, now: Instant, gnb: u8, gracefully: bool) {
+        let Some(site) = self.site(gnb) else { return };
+        let Some(association) = site.association.take() else { return };
+        site.up = false;
+        match gracefully {
+            true => site.transport.shutdown(now, association),
+            false => site.transport.abort(now, association),
+        }
+        site.ids.clear();
+        site.reconnect = now + RECONNECT;
+        let id = GnbId(u16::from(gnb) % u16::from(GNBS));
+        self.cells.handle(now, Input::AssociationDown(id), &mut self.out);
+    }
+
+    fn gtpu(&mut self, gnb: u8, rng: &mut Rng) {
+        let teid = match self.tunnels.get(rng.below(self.tunnels.len())).filter(|_| !rng.once_in(5)) {
+            Some(teid) => *teid,
+            None => (rng.number() as u32 >> rng.below(32)).to_be_bytes(),
+        };
+        let inner = inner(rng);
+        let mut m = match rng.below(10) {
+            0 => vec![0x32, 1, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0],
+            1 => {
+                // An error indication for a tunnel, here of a canary's gNB: small numbers are likely ones.
+                let of: [u8; 4] = if rng.once_in(2) { teid } else { (rng.below(20) as u32).to_be_bytes() };
+                let peer = [127, [0, 1, 2][rng.below(3)], [0, 1, 2][rng.below(3)], 1 + rng.below(5) as u8];
+                [&[0x32, 26, 0, 16, 0, 0, 0, 0, 0, 0, 0, 0, 16][..], &of, &[133, 0, 4], &peer].concat()
+            }
+            2 => [&[0x30, 254, 0, 0][..], &teid].concat(),
+            3 => {
+                let kind = rng.number() as u8;
+                [&[0x30, kind, 0, inner.len() as u8][..], &teid, &inner].concat()
+            }
+            4 => {
+                // Extension headers, one after the other, perhaps without end or of no length.
+                let chain: Vec<u8> =
+                    (0..rng.below(30)).flat_map(|_| [[0, 1, 1, 1][rng.below(4)], 0x10, 9, 0x85]).collect();
+                let n = (4 + chain.len() + inner.len()) as u16;
+                [&[0x34, 255][..], &n.to_be_bytes(), &teid, &[0, 0, 0, 0x85], &chain, &inner].concat()
+            }
+            _ => {
+                let n = (8 + inner.len()) as u16;
+                let qfi = if rng.once_in(3) { rng.number() as u8 } else { 1 };
+                let head =
+                    [&[0x34, 255][..], &n.to_be_bytes(), &teid, &[0, 0, 0, 0x85, 1, 0x10, qfi, 0]].concat();
+                [head, inner].concat()
+            }
+        };
+        if rng.once_in(2) {
+            mutate::octets(rng, &mut m);
+        }
+        let times = if rng.once_in(30) { 300 } else { 1 };
+        let Some(site) = self.site(gnb) else { return };
+        (0..times).for_each(|_| drop(site.gtp.send_to(&m, (CORE, 2152))));
+    }
+
+    fn downlink(&mut self, rng: &mut Rng) {
+        let to =
+            Ipv4Addr::new(10, 45, if rng.once_in(8) { rng.number() as u8 } else { 0 }, rng.number() as u8);
+        if to == GATEWAY {
+            return;
+        }
+        let n = [0, 1, 64, 1372, 1373, 9000][rng.below(6)];
+        let burst = if rng.once_in(8) { 200 } else { 3 };
+        if let Ok(socket) = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)) {
+            let packet = rng.octets(n);
+            (0..burst).for_each(|_| drop(socket.send_to(&packet, (to, 9))));
+        }
+    }
+
+    /// Sends a message of a gNB as it is.
+    fn emit(&mut self, gnb: u8, stream: u16, octets: &[u8]) {
+        self.messages += 1;
+        if let Some(site) = self.site(gnb) {
+            site.emit(stream, octets);
+        }
+    }
+
+    /// Works until nothing has come for so long.
+    pub(crate) fn pump(&mut self, quiet: Duration) {
+        /// However much comes: the next thing has its turn.
+        const MOST: Duration = Duration::from_millis(60);
+        let begin = self.clock.now();
+        let mut last = begin;
+        loop {
+            let now = self.clock.now();
+            if self.turn(now) {
+                last = now;
+            }
+            if now.since(last) >= quiet || now.since(begin) >= MOST {
+                return;
+            }
+            self.sleep(quiet);
+        }
+    }
+
+    /// Works for so long.
+    fn pump_for(&mut self, time: Duration) {
+        let begin = self.clock.now();
+        while self.clock.now().since(begin) < time {
+            self.pump(Duration::from_millis(10));
+        }
+    }
+
+    fn sleep(&self, most: Duration) {
+        let mut fds: Vec<PollFd<'_>> = Vec::new();
+        for site in &self.sites {
+            fds.extend(
+                site.transport.fds().into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+            );
+            fds.push(PollFd::from_borrowed_fd(site.gtp.as_fd(), PollFlags::IN));
+        }
+        let timeout = Timespec { tv_sec: most.as_secs() as i64, tv_nsec: most.subsec_nanos().into() };
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+
+    fn turn(&mut self, now: Instant) -> bool {
+        let mut worked = false;
+        for i in 0..self.sites.len() {
+            worked |= self.take(now, i);
+        }
+        if self.cells.next_deadline().is_some_and(|at| at <= now) {
+            self.cells.handle(now, Input::Tick, &mut self.out);
+        }
+        worked |= !self.out.is_empty();
+        self.send();
+        for site in &mut self.sites {
+            site.transport.flush(now);
+        }
+        worked
+    }
+
+    fn take(&mut self, now: Instant, i: usize) -> bool {
+        let Some(site) = self.sites.get_mut(i) else { return false };
+        let gnb = GnbId(i as u16);
+        let mut events = std::mem::take(&mut self.events);
+        site.transport.drain(now, &mut events);
+        let mut worked = !events.is_empty();
+        for event in events.iter() {
+            match event {
+                Event::Up { outbound_streams, .. } | Event::Restarted { outbound_streams, .. } => {
+                    site.up = true;
+                    self.cells.handle(now, Input::AssociationUp(gnb, outbound_streams), &mut self.out);
+                }
+                Event::Data { stream, octets, .. } => {
+                    if let Some(pdu) = Pdu::parse(octets) {
+                        learn(&pdu, site, &mut self.names, &mut self.last);
+                    }
+                    self.cells.handle(now, Input::Ngap { gnb, stream, octets }, &mut self.out);
+                }
+                Event::Down { .. } => {
+                    (site.association, site.up) = (None, false);
+                    site.ids.clear();
+                    site.reconnect = now + RECONNECT;
+                    self.cells.handle(now, Input::AssociationDown(gnb), &mut self.out);
+                }
+                _ => {}
+            }
+        }
+        self.events = events;
+        for _ in 0..64 {
+            let Ok((n, from)) = site.gtp.recv_from(&mut self.buffer) else { break };
+            worked = true;
+            let datagram = self.buffer.get(..n).unwrap_or_default();
+            let source = (from.ip(), from.port());
+            self.cells.handle(now, Input::Gtpu { gnb, source, datagram }, &mut self.out);
+        }
+        if site.association.is_none() && site.reconnect <= now {
+            site.association = site.transport.connect(now, &[CORE.into()], 38412, 9899).ok();
+            site.reconnect = now + RECONNECT;
+        }
+        worked
+    }
+
+    fn send(&mut self) {
+        let mut out = std::mem::take(&mut self.out);
+        for output in out.drain() {
+            match output {
+                Output::Ngap { gnb, stream, octets } => {
+                    self.messages += 1;
+                    self.sent.push_front((stream, octets.clone()));
+                    if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
+                        site.pass(stream, octets);
+                    }
+                }
+                Output::Gtpu { gnb, to, mut datagram } => {
+                    if let Some(teid) = datagram.get(4..).and_then(|d| d.first_chunk::<4>()) {
+                        self.tunnels.push_front(*teid);
+                    }
+                    let Some(site) = self.sites.get_mut(usize::from(gnb.0)) else { continue };
+                    if let Some(seed) = site.alter_gtpu.take() {
+                        mutate::octets(&mut Rng::new(seed), &mut datagram);
+                    }
+                    let _ = site.gtp.send_to(&datagram, SocketAddr::new(to.0, to.1));
+                }
+                Output::Packet(..) | Output::Gnb(..) | Output::Phone(..) | Output::Task(..) => {}
+            }
+        }
+        self.out = out;
+        self.forget();
+    }
+
+    /// Everybody leaves: phones are switched off, then the gNBs go.
+    pub(crate) fn leave(&mut self) {
+        for phone in 0..self.cells.phones() as u16 {
+            self.command(phone, Command::Deregister { switch_off: true });
+            self.pump(Duration::from_millis(2));
+        }
+        for gnb in 0..GNBS {
+            let now = self.clock.now();
+            self.restart(now, gnb, true);
+            if let Some(site) = self.site(gnb) {
+                site.reconnect = Instant::FAR_FUTURE;
+            }
+        }
+        self.pump_for(Duration::from_millis(500));
+    }
+}
+
+/// The names of a phone as element values.
+fn values(amf: AmfUeNgapId, ran: RanUeNgapId) -> (Vec<u8>, Vec<u8>) {
+    let mut octets = Vec::new();
+    Message::from(UplinkNasTransport::new(amf, ran, vec![])).encode(&mut octets);
+    let pdu = Pdu::parse(&octets);
+    let value = |id| pdu.as_ref().and_then(|p| p.value(id)).unwrap_or_default().to_vec();
+    (value(ID_AMF_UE_NGAP_ID), value(ID_RAN_UE_NGAP_ID))
+}
+
+/// What a message of the core tells of names.
+fn learn(pdu: &Pdu, site: &mut Site, names: &mut Names, last: &mut u8) {
+    if let (Some(amf), Some(ran)) = (pdu.value(ID_AMF_UE_NGAP_ID), pdu.value(ID_RAN_UE_NGAP_ID)) {
+        let pair = (amf.to_vec(), ran.to_vec());
+        if !site.ids.contains(&pair) {
+            site.ids.push_front(pair);
+            site.ids.truncate(KEPT_MAX);
+        }
+        *last = pdu.value(ID_NAS_PDU).and_then(|nas| nas.get(3)).copied().unwrap_or(pdu.head[1]);
+    }
+    // PAGING names phones to every gNB of their area, canaries too.
+    if let Some(t) = pdu.value(ID_UE_PAGING_IDENTITY).and_then(|v| v.last_chunk::<6>())
+        && !names.tmsis.contains(t)
+    {
+        names.tmsis.push(*t);
+    }
+}
+
+impl Site {
+    fn open(address: Ipv4Addr, now: Instant) -> Result<Self, String> {
+        let cannot = |what: &str, e: &dyn std::fmt::Display| format!("{what} at {address}: {e}");
+        let mut endpoint = Config::new(0);
+        endpoint.local_addresses = vec![address.into()];
+        endpoint.accept_inbound = false;
+        let mut settings = Settings::new(endpoint);
+        settings.mode = Mode::Udp;
+        let mut secret = [0; 32];
+        secret[..4].copy_from_slice(&address.octets());
+        secret[8..16].copy_from_slice(&now.0.to_be_bytes());
+        let transport = Transport::open(&settings, secret, now).map_err(|e| cannot("SCTP", &e))?;
+        let gtp = UdpSocket::bind((address, 2152)).map_err(|e| cannot("GTP-U", &e))?;
+        gtp.set_nonblocking(true).map_err(|e| cannot("GTP-U", &e))?;
+        Ok(Self {
+            address,
+            transport,
+            association: None,
+            up: false,
+            gtp,
+            reconnect: now,
+            alter: None,
+            lose: false,
+            twice: false,
+            hold: false,
+            held: None,
+            alter_gtpu: None,
+            ids: VecDeque::new(),
+        })
+    }
+
+    /// Sends what a gNB wants sent, with what is to be done to it.
+    fn pass(&mut self, stream: u16, mut octets: Vec<u8>) {
+        if std::mem::take(&mut self.lose) {
+            return;
+        }
+        if let Some(seed) = self.alter.take() {
+            mutate::ngap(&mut Rng::new(seed), &mut octets);
+        }
+        if std::mem::take(&mut self.hold) {
+            self.held = Some((stream, octets));
+            return;
+        }
+        self.emit(stream, &octets);
+        if std::mem::take(&mut self.twice) {
+            self.emit(stream, &octets);
+        }
+        if let Some((stream, octets)) = self.held.take() {
+            self.emit(stream, &octets);
+        }
+    }
+
+    fn emit(&mut self, stream: u16, octets: &[u8]) {
+        if let Some(association) = self.association.filter(|_| self.up && !octets.is_empty()) {
+            // A message for which there is no room is lost, as on any network.
+            let _ = self.transport.send(association, stream, PPID_NGAP, octets);
+        }
+    }
+}
+
+impl std::fmt::Debug for Site {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "gNB at {}", self.address)
+    }
+}
+
+/// A packet within a tunnel: a ping, UDP, IPv6, or something else.
+fn inner(rng: &mut Rng) -> Vec<u8> {
+    let source = Ipv4Addr::new(10, 45, 0, 1 + rng.below(40) as u8).octets();
+    let to = if rng.once_in(2) { GATEWAY } else { Ipv4Addr::new(10, 45, 0, rng.number() as u8) }.octets();
+    match rng.below(6) {
+        0 => {
+            let n = [0, 1, 19, 1400, 1500][rng.below(5)];
+            rng.octets(n)
+        }
+        1 => {
+            let mut p = vec![0x60, 0, 0, 0, 0, 8, 58, 255];
+            p.extend_from_slice(&rng.octets(32));
+            p.extend_from_slice(&[133, 0, 0, 0, 0, 0, 0, 0]);
+            p
+        }
+        _ => {
+            let n = [0, 8, 100, 1372, 4000][rng.below(5)];
+            let total = (20 + n) as u16;
+            let mut p = vec![0x45, 0];
+            p.extend_from_slice(&total.to_be_bytes());
+            p.extend_from_slice(&[0, 1, 0, 0, 64, [1, 17, 6, 0][rng.below(4)], 0, 0]);
+            p.extend_from_slice(&source);
+            p.extend_from_slice(&to);
+            p.extend_from_slice(&rng.octets(n));
+            p
+        }
+    }
+}
