@@ -196,6 +196,7 @@ impl Desk {
             ambr_told: true,
             follow_on: true,
             secured: true,
+            releasing: false,
         });
         phone.sessions.insert(psi(1), Box::new(session()));
         desk.shard.restore(phone);

@@ -105,6 +105,8 @@ pub struct Connection {
     pub follow_on: bool,
     /// The NAS messages on this connection are protected (TS 24.501 §4.4.4.1).
     pub secured: bool,
+    /// The gNB was told to let it go: nothing more is said on it (TS 38.413 §8.3.3).
+    pub releasing: bool,
 }
 
 impl Phone {

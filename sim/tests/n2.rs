@@ -233,3 +233,24 @@ fn nas_non_delivery_hastens_a_repetition() {
     let again = net.tapped().iter().filter(|m| matches!(m, Message::DownlinkNasTransport(_))).count();
     assert_eq!(again, 1);
 }
+
+#[test] // TS 38.413 §8.3.3: after UE CONTEXT RELEASE COMMAND nothing is said on the connection
+fn what_crosses_the_release_gets_no_answer() {
+    let (mut net, ue) = one_phone(12);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    for stray in [vec![0x7e, 0, 0x55], vec![0x7e, 0, 0x5e], vec![0x7e, 0, 0x4c, 0x10, 0, 1, 0]] {
+        net.tap();
+        net.release(ue, CauseRadioNetwork::UserInactivity.into());
+        net.command(ue, Command::Say(stray));
+        net.settle(SECOND);
+        let said = net.tapped();
+        let mut said = said.iter().skip_while(|m| !matches!(m, Message::UeContextReleaseCommand(_)));
+        assert!(said.next().is_some() && said.next().is_none());
+        assert!(!net.ue_ref(ue).is_connected() && registered(&net, ue));
+        net.command(ue, Command::ServiceRequest);
+        net.settle(SECOND);
+        assert!(net.ue_ref(ue).is_connected());
+    }
+    no_violations(&net);
+}

@@ -25,6 +25,8 @@ const CONNECTIONS_MAX: usize = 128;
 const HEADER_WITHIN: Duration = Duration::from_secs(5);
 /// From the end of the header to the end of the answer; an import of 100,000 subscribers takes seconds.
 const REQUEST_WITHIN: Duration = Duration::from_secs(60);
+/// How long an import waits for another: most end within it, and who waits longer is told.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
 /// Octets of a header.
 const HEADER_OCTETS_MAX: usize = 16 << 10;
 /// How long requests in progress may take to end at a stop.
@@ -126,7 +128,7 @@ async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
     let content_type = head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let _one_at_a_time = match route.body_max > BODY_OCTETS_MAX {
-        true => Some(shared.imports.acquire().await.map_err(|_| Problem::unavailable("the API stops"))?),
+        true => Some(turn(&shared).await?),
         false => None,
     };
     let body = match Limited::new(body, route.body_max).collect().await {
@@ -142,6 +144,13 @@ async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
         }
     }
     (route.handler)(shared.clone(), Request { params, query, content_type, body }).await
+}
+
+/// The turn of a request with a large body. Whoever sends one slowly does not have the next wait for as long.
+async fn turn(shared: &Shared) -> Result<tokio::sync::SemaphorePermit<'_>, Problem> {
+    let turn = tokio::time::timeout(TURN_WITHIN, shared.imports.acquire()).await;
+    turn.map_err(|_| Problem::unavailable("another import is under way; try again when it has ended"))?
+        .map_err(|_| Problem::unavailable("the API stops"))
 }
 
 /// Refuses requests that a web page of elsewhere makes a browser send: the API has no login but its address.

@@ -102,6 +102,7 @@ fn adopt(
             ambr_told: false,
             follow_on: false,
             secured,
+            releasing: false,
         });
     });
     locate(ue, &m.user_location_information);
@@ -267,7 +268,13 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             smf::n2_items(ue, failed, smf::N2Outcome::ModifyFailed);
         }
         Message::PduSessionResourceModifyIndication(m) => super::session_indication::start(ue, m),
-        Message::UeContextReleaseComplete(_) => to_mobility(ue, message),
+        Message::UeContextReleaseComplete(_) => {
+            let input = Input::Ngap(Box::new(message));
+            if ue.with(|p| p.lanes.deliver(Lane::Mobility, input)).is_err() {
+                // Whatever awaited it has given way: the connection is gone all the same.
+                if is_releasing(ue) { lost(ue) } else { out_of_state(ue) }
+            }
+        }
         Message::PduSessionResourceNotify(m) => {
             smf::n2_items(ue, m.pdu_session_resource_released_list_not, smf::N2Outcome::Lost);
             smf::notified(ue, m.pdu_session_resource_notify_list);
@@ -305,6 +312,7 @@ pub(crate) fn uplink_nas(ue: Ue, m: UplinkNasTransport) {
         locate(ue, location);
     }
     match nas::receive(ue, &m.nas_pdu) {
+        Ok(received) if is_releasing(ue) && !crosses_release(&received.message) => out_of_state(ue),
         Ok(received) => collision::mm(ue, received),
         Err(why) => {
             let subject = ue.with(|p| p.subject());
@@ -323,11 +331,20 @@ fn context_answer(ue: Ue, message: Message) {
     }
 }
 
-fn to_mobility(ue: Ue, message: Message) {
-    let undelivered = ue.with(|p| p.lanes.deliver(Lane::Mobility, Input::Ngap(Box::new(message)))).is_err();
-    if undelivered {
-        out_of_state(ue);
-    }
+fn is_releasing(ue: Ue) -> bool {
+    ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.releasing))
+}
+
+/// What a phone said before it heard that its connection ends, and what counts all the same. A request is made again on the
+/// next connection, for it cannot be answered on this one.
+const fn crosses_release(message: &mm::Message) -> bool {
+    matches!(
+        message,
+        mm::Message::DeregistrationRequestUeOriginating(_)
+            | mm::Message::DeregistrationAcceptUeTerminated(_)
+            | mm::Message::ConfigurationUpdateComplete(_)
+            | mm::Message::RegistrationComplete(_)
+    )
 }
 
 pub(crate) fn out_of_state(ue: Ue) {
@@ -340,9 +357,10 @@ pub(crate) fn ids(ue: Ue) -> Option<(AmfUeNgapId, RanUeNgapId)> {
     ue.with(|p| p.amf.connection.as_ref().map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id)))
 }
 
-/// Sends an NGAP message on the phone's connection, if it has one.
+/// Sends an NGAP message on the phone's connection, if it has one that is not about to go.
 pub(crate) fn send(ue: Ue, message: &Message, downlink_count: Option<u32>) {
-    if let Some(association) = ue.with(|p| p.amf.connection.as_ref().map(|c| c.association)) {
+    let connection = ue.with(|p| p.amf.connection.as_ref().filter(|c| !c.releasing).map(|c| c.association));
+    if let Some(association) = connection {
         emit(ue, association, message, downlink_count);
     }
 }
@@ -355,7 +373,7 @@ pub(crate) fn emit(ue: Ue, association: AssociationId, message: &Message, downli
 
 /// Sends a 5GMM message in DOWNLINK NAS TRANSPORT.
 pub(crate) fn send_nas(ue: Ue, message: &mm::Message, security: Security) {
-    let Some((amf_ue_ngap_id, ran_ue_ngap_id)) = ids(ue) else { return };
+    let Some((amf_ue_ngap_id, ran_ue_ngap_id)) = ids(ue).filter(|_| !is_releasing(ue)) else { return };
     if ue.with(|p| target::hold(p, message, security)) {
         return;
     }
@@ -389,6 +407,7 @@ pub(crate) fn release_command(ids: UeNgapIdPair, cause: impl Into<Cause>) -> UeC
 pub(crate) fn send_release_command(ue: Ue, cause: impl Into<Cause>) {
     let Some((amf, ran)) = ids(ue) else { return };
     send(ue, &release_command(UeNgapIdPair::new(amf, ran), cause).into(), None);
+    ue.with(|p| p.amf.connection.iter_mut().for_each(|c| c.releasing = true));
 }
 
 /// Has a gNB let a connection go of which nothing is left here but its name.

@@ -303,6 +303,7 @@ async fn arrive(
             ran_ue_ngap_id: m.ran_ue_ngap_id,
             context_pending: false,
             context_requested: false,
+            releasing: false,
             ambr_told: true, // in HANDOVER REQUEST
             ..source.clone()
         });

@@ -127,6 +127,7 @@ fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
                 ran_ue_ngap_id: m.ran_ue_ngap_id,
                 context_pending: false,
                 context_requested: false,
+                releasing: false,
                 ..c
             });
         }

@@ -117,9 +117,11 @@ pub struct Faults {
     pub alter: Option<Alter>,
 }
 
+type AlterOctets = dyn Fn(&mut Vec<u8>) + Send + Sync;
+
 /// What is done to the octets of a plain message.
 #[derive(Clone)]
-pub struct Alter(pub Arc<dyn Fn(&mut Vec<u8>) + Send + Sync>);
+pub struct Alter(pub Arc<AlterOctets>);
 
 impl core::fmt::Debug for Alter {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {

@@ -111,7 +111,8 @@ impl Part {
             _ => Op::Phone { phone, act },
         };
         if rng.once_in(40) {
-            return Op::Pause { ms: [5, 50, 300, 2500][rng.below(4)] };
+            let long = if rng.once_in(10) { 2500 } else { 60 };
+            return Op::Pause { ms: [1, 5, 20, long][rng.below(4)] };
         }
         match self {
             Self::N2 => match rng.below(30) {

@@ -68,7 +68,9 @@ impl Program {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(format!("the core ended at its start ({status}): {}", self.said()));
             }
-            if exchange(b"GET /api/v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").is_ok() {
+            if exchange(b"GET /api/v1/status HTTP/1.1\r\nHost: 127.0.0.1:8070\r\nConnection: close\r\n\r\n")
+                .is_ok()
+            {
                 return Ok(());
             }
             if begin.elapsed() > READY_WITHIN {
@@ -200,7 +202,8 @@ pub(crate) fn status(answer: &[u8]) -> Option<u16> {
 
 /// The program's metrics; those of one name are summed.
 pub(crate) fn metrics() -> Option<BTreeMap<String, u64>> {
-    let answer = exchange(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").ok()?;
+    let answer =
+        exchange(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:8070\r\nConnection: close\r\n\r\n").ok()?;
     let text = String::from_utf8_lossy(&answer).into_owned();
     let mut all = BTreeMap::new();
     for line in text.lines().filter(|l| l.starts_with("whimbrel_") && !l.contains("_bucket")) {
