@@ -237,6 +237,7 @@ impl Observer {
         let amf = &self.config.amf;
         match refusal.kind() {
             RefusalKind::TrackingArea => format!("a TAC of {}", list(&amf.tacs)),
+            RefusalKind::ForbiddenArea | RefusalKind::Restricted => "what the subscription allows".into(),
             RefusalKind::Slice => format!("a slice of {}", list(&amf.slices)),
             RefusalKind::Plmn => format!("PLMN {}", amf.plmn),
             RefusalKind::Algorithm => {

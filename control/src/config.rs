@@ -3,6 +3,8 @@
 //! A change makes a new version; an envelope names the version that its phone's machine used, so that a replay
 //! decides as the original did. Every default carries its clause or its reason.
 
+mod areas;
+
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -12,6 +14,8 @@ use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 use crate::policy::FlowPolicy;
 use crate::refusal::RefusalKind;
+
+pub use areas::Areas;
 
 /// The whole configuration of the control plane.
 #[derive(Clone, Debug)]
@@ -41,6 +45,8 @@ pub struct Amf {
     pub amf_id: AmfId,
     /// Tracking areas served; a gNB must broadcast at least one of them.
     pub tacs: Vec<Tac>,
+    /// How they are joined.
+    pub areas: Areas,
     /// Slices that this network offers.
     pub slices: Vec<SNssai>,
     /// Relative capacity among the AMFs of a set (TS 38.413 §9.3.1.32).

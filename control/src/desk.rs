@@ -68,6 +68,7 @@ pub(crate) fn config() -> Config {
             plmn: PlmnId::TEST,
             amf_id: AmfId::new(2, 1, 0).unwrap(),
             tacs: vec![tai().tac],
+            areas: Default::default(),
             slices: vec![SNssai::sst(1)],
             relative_capacity: 255,
             integrity: vec![IntegrityAlgorithm::Nia2],
@@ -100,7 +101,7 @@ fn subscription() -> Subscription {
         flows: Vec::new(),
     };
     let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns: vec![dnn] };
-    Subscription { ue_ambr: ambr, slices: vec![slice], rfsp: None }
+    Subscription { ue_ambr: ambr, slices: vec![slice], rfsp: None, restrictions: Default::default() }
 }
 
 fn session() -> SmContext {

@@ -28,6 +28,10 @@ pub enum RefusalKind {
     Algorithm,
     /// The tracking area is not served.
     TrackingArea,
+    /// The subscription does not allow the tracking area.
+    ForbiddenArea,
+    /// The subscription bars the radio, or services in the area.
+    Restricted,
     /// The network is not served.
     Plmn,
     /// No slice that the phone may use is offered here.
@@ -93,6 +97,12 @@ pub enum Refusal {
     SecurityModeRejected(u8),
     /// The tracking area is not served.
     TaiNotServed(Tai),
+    /// The subscription forbids the tracking area (TS 23.501 §5.3.4.1.1).
+    AreaForbidden(Tai),
+    /// The subscription bars the radio (TS 23.501 §5.3.4.1.1).
+    RadioBarred,
+    /// The phone may not start services in this tracking area (TS 24.501 §5.3.5.2).
+    RestrictedServiceArea(Tai),
     /// None of the requested, subscribed and offered slices is common.
     NoSlice {
         /// Asked for by the phone; empty: the subscribed defaults.
@@ -154,6 +164,8 @@ impl Refusal {
             Self::OtherHomeNetwork(_) => RefusalKind::Plmn,
             Self::NoCommonAlgorithm { .. } | Self::SecurityModeRejected(_) => RefusalKind::Algorithm,
             Self::TaiNotServed(_) => RefusalKind::TrackingArea,
+            Self::AreaForbidden(_) => RefusalKind::ForbiddenArea,
+            Self::RadioBarred | Self::RestrictedServiceArea(_) => RefusalKind::Restricted,
             Self::NoSlice { .. } | Self::SliceNotAllowed(_) => RefusalKind::Slice,
             Self::Limit(_) => RefusalKind::Congestion,
             Self::StoreUnavailable | Self::Upf(_) => RefusalKind::NetworkFailure,
@@ -192,6 +204,9 @@ impl Refusal {
             Self::NoCommonAlgorithm { .. } => MmCause::UeSecurityCapabilitiesMismatch,
             Self::SecurityModeRejected(_) => MmCause::SecurityModeRejectedUnspecified,
             Self::TaiNotServed(_) => MmCause::NoSuitableCellsInTrackingArea,
+            Self::AreaForbidden(_) => MmCause::TrackingAreaNotAllowed,
+            Self::RadioBarred => MmCause::N1ModeNotAllowed,
+            Self::RestrictedServiceArea(_) => MmCause::RestrictedServiceArea,
             Self::NoSlice { .. } | Self::SliceNotAllowed(_) => MmCause::NoNetworkSlicesAvailable,
             Self::Limit(_) | Self::StoreUnavailable | Self::PoolEmpty(_) | Self::Upf(_) => {
                 MmCause::Congestion
@@ -242,7 +257,10 @@ impl Refusal {
             | Self::Emergency
             | Self::NoCommonAlgorithm { .. }
             | Self::SecurityModeRejected(_)
-            | Self::TaiNotServed(_) => SmCause::UserAuthenticationOrAuthorizationFailed,
+            | Self::TaiNotServed(_)
+            | Self::AreaForbidden(_)
+            | Self::RadioBarred
+            | Self::RestrictedServiceArea(_) => SmCause::UserAuthenticationOrAuthorizationFailed,
         }
     }
 
@@ -306,6 +324,16 @@ impl Refusal {
                 "look at the phone's own log: it refused the security mode".into()
             }
             Self::TaiNotServed(tai) => format!("add {} to `tacs`, or change the gNB's TAC", tai.tac),
+            Self::AreaForbidden(tai) => {
+                format!(
+                    "take {} out of the subscriber's `forbidden_areas`, if it is to be served there",
+                    tai.tac
+                )
+            }
+            Self::RadioBarred => "take NR out of the subscriber's `rat_restrictions`".into(),
+            Self::RestrictedServiceArea(tai) => {
+                format!("widen the subscriber's `service_area` by {}, if it is to be served there", tai.tac)
+            }
             Self::NoSlice { .. } => {
                 "make `slices`, the subscription and the phone's request share a slice".into()
             }
@@ -387,6 +415,11 @@ impl fmt::Display for Refusal {
                 write!(f, "it rejected the security mode with 5GMM cause #{cause}")
             }
             Self::TaiNotServed(tai) => write!(f, "tracking area {tai} is not served"),
+            Self::AreaForbidden(tai) => write!(f, "its subscription forbids tracking area {tai}"),
+            Self::RadioBarred => f.write_str("its subscription bars New Radio"),
+            Self::RestrictedServiceArea(tai) => {
+                write!(f, "its subscription allows no services in tracking area {tai}")
+            }
             Self::NoSlice { requested, subscribed } => {
                 write!(
                     f,

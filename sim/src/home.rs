@@ -111,7 +111,7 @@ fn default_subscription() -> Subscription {
     };
     let dnns = vec![dnn("internet", true), dnn("ims", false)];
     let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns };
-    Subscription { ue_ambr: ambr, slices: vec![slice], rfsp: None }
+    Subscription { ue_ambr: ambr, slices: vec![slice], rfsp: None, restrictions: Default::default() }
 }
 
 /// The embedded defaults: 999/70, TAC 1, SST 1.
@@ -132,6 +132,7 @@ pub fn default_config() -> Config {
             plmn: PlmnId::TEST,
             amf_id: AmfId::new(2, 1, 0).expect("within its bits"),
             tacs: vec![Tac::new(1).expect("24 bits")],
+            areas: Default::default(),
             slices: vec![SNssai::sst(1)],
             relative_capacity: 255,
             integrity: vec![IntegrityAlgorithm::Nia2, IntegrityAlgorithm::Nia1, IntegrityAlgorithm::Nia3],

@@ -41,6 +41,6 @@ pub use record::{
 pub use store::{PAGE_MAX, Store};
 pub use subscription::{
     AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, FILTERS_MAX, FLOWS_MAX, FlowGate, FlowSetup,
-    InvalidSubscription, Ipv6Prefix, RatType, SLICES_MAX, SessionType, SscMode, SubscribedFlow,
+    InvalidSubscription, Ipv6Prefix, RatType, SLICES_MAX, ServiceArea, SessionType, SscMode, SubscribedFlow,
     SubscribedSlice, Subscription,
 };

@@ -40,6 +40,27 @@ pub struct Subscription {
     /// Tracking areas in which the phone gets no service (TS 23.501 §5.3.4.1).
     #[serde(with = "tacs", skip_serializing_if = "Vec::is_empty")]
     pub forbidden_areas: Vec<Tac>,
+    /// Where the phone may start services; absent: everywhere (TS 23.501 §5.3.4.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_area: Option<ServiceArea>,
+}
+
+/// Where a phone may start services: `{"allowed": [1, 2]}` or `{"not_allowed": [3]}` (TS 23.501 §5.3.4.1.2).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServiceArea {
+    /// In these tracking areas alone.
+    Allowed(#[serde(with = "tacs")] Vec<Tac>),
+    /// Everywhere but in these.
+    NotAllowed(#[serde(with = "tacs")] Vec<Tac>),
+}
+
+impl ServiceArea {
+    fn tacs(&self) -> &[Tac] {
+        match self {
+            Self::Allowed(tacs) | Self::NotAllowed(tacs) => tacs,
+        }
+    }
 }
 
 impl Default for Subscription {
@@ -51,6 +72,7 @@ impl Default for Subscription {
             rfsp: None,
             rat_restrictions: Vec::new(),
             forbidden_areas: Vec::new(),
+            service_area: None,
         }
     }
 }
@@ -456,7 +478,8 @@ impl Subscription {
         if let Some(rfsp) = self.rfsp.filter(|v| !(1..=256).contains(v)) {
             return Err(E::Rfsp(rfsp));
         }
-        if self.forbidden_areas.len() > AREAS_MAX {
+        let service = self.service_area.as_ref().map_or(&[][..], ServiceArea::tacs);
+        if self.forbidden_areas.len() > AREAS_MAX || service.len() > AREAS_MAX {
             return Err(E::AreaCount);
         }
         self.slices.iter().try_for_each(SubscribedSlice::check)

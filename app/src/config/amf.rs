@@ -4,13 +4,14 @@ use whimbrel_ids::{AmfId, PlmnId, SNssai, Tac};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 use super::section::Section;
-use super::value::{TimeZone, words};
+use super::value::{TacSum, TimeZone, words};
 
 /// The network and its AMF.
 #[derive(Clone, Debug)]
 pub(crate) struct Amf {
     pub(crate) plmn: PlmnId,
     pub(crate) tacs: Vec<Tac>,
+    pub(crate) registration_areas: Vec<TacSum>,
     pub(crate) slices: Vec<SNssai>,
     pub(crate) name: String,
     pub(crate) amf_id: AmfId,
@@ -41,6 +42,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
         Tac::new(1).into_iter().collect(),
         "Tracking area codes served. A gNB must broadcast at least one of them, with this PLMN.",
     );
+    let registration_areas = root.list(
+        "registration_areas",
+        Vec::new(),
+        "Registration areas: tracking areas among which an idle phone moves without telling, and is paged: [1+2, 3+4+5]. \
+         None: all of `tacs` are one (TS 23.501 §5.9.4).",
+    );
     let slices = root.list(
         "slices",
         vec![SNssai::sst(1)],
@@ -65,6 +72,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
     root.section("amf", "The access and mobility management function.", |s| Amf {
         plmn,
         tacs,
+        registration_areas,
         slices,
         name: s.value("name", "whimbrel".to_string(), "AMF name that gNBs are told (TS 38.413 §9.3.3.21)."),
         amf_id: amf_id(s),

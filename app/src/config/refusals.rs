@@ -19,7 +19,7 @@ pub(crate) struct RefusalAnswer {
 }
 
 /// Each kind of refusal: its key, the default cause, and when it is meant.
-const KINDS: [(RefusalKind, u8, &str); 14] = [
+const KINDS: [(RefusalKind, u8, &str); 16] = [
     (
         RefusalKind::UnknownSubscriber,
         3,
@@ -34,6 +34,16 @@ const KINDS: [(RefusalKind, u8, &str); 14] = [
     (RefusalKind::Identity, 3, "The SUCI cannot be revealed."),
     (RefusalKind::Algorithm, 23, "The phone and the network share no acceptable algorithm."),
     (RefusalKind::TrackingArea, 15, "The tracking area is not served."),
+    (
+        RefusalKind::ForbiddenArea,
+        12,
+        "The subscription forbids the tracking area. #12 and #13 close it to the phone, #15 sends it to look for another.",
+    ),
+    (
+        RefusalKind::Restricted,
+        28,
+        "The subscription bars New Radio (#27), or services where the phone is (#28).",
+    ),
     (RefusalKind::Plmn, 11, "The network of the phone's SIM is not served."),
     (RefusalKind::Slice, 62, "No slice that the phone may use is offered here."),
     (RefusalKind::Congestion, 22, "A limit is reached or the store does not answer."),
@@ -81,6 +91,8 @@ pub(crate) fn word(kind: RefusalKind) -> &'static str {
         RefusalKind::Identity => "identity",
         RefusalKind::Algorithm => "algorithm",
         RefusalKind::TrackingArea => "tracking_area",
+        RefusalKind::ForbiddenArea => "forbidden_area",
+        RefusalKind::Restricted => "restricted",
         RefusalKind::Plmn => "plmn",
         RefusalKind::Slice => "slice",
         RefusalKind::Congestion => "congestion",

@@ -23,6 +23,9 @@ impl Config {
                 plmn: amf.plmn,
                 amf_id: amf.amf_id,
                 tacs: amf.tacs.clone(),
+                areas: control::Areas {
+                    registration: amf.registration_areas.iter().map(|a| a.0.clone()).collect(),
+                },
                 slices: amf.slices.clone(),
                 relative_capacity: amf.relative_capacity,
                 integrity: amf.integrity.clone(),

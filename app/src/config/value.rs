@@ -47,6 +47,21 @@ plain_values! {
     u32: "a whole number of 0 to 4294967295";
 }
 
+/// Tracking areas that belong together, as `1+2+3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TacSum(pub(crate) Vec<Tac>);
+
+impl Value for TacSum {
+    fn read(text: &str) -> Result<Self, String> {
+        let tacs: Result<Vec<Tac>, String> = text.split('+').map(Tac::read).collect();
+        tacs.map(Self).map_err(|_| "TACs joined by plus signs, such as 1+2+3".into())
+    }
+
+    fn show(&self) -> String {
+        self.0.iter().map(Value::show).collect::<Vec<_>>().join("+")
+    }
+}
+
 impl Value for Tac {
     fn read(text: &str) -> Result<Self, String> {
         let text = text.trim();

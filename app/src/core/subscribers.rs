@@ -89,7 +89,23 @@ fn unavailable(e: StoreError) -> UdmError {
 }
 
 fn subscription(s: &stored::Subscription) -> udm::Subscription {
-    udm::Subscription { ue_ambr: ambr(s.ue_ambr), slices: s.slices.iter().map(slice).collect(), rfsp: s.rfsp }
+    udm::Subscription {
+        ue_ambr: ambr(s.ue_ambr),
+        slices: s.slices.iter().map(slice).collect(),
+        rfsp: s.rfsp,
+        restrictions: restrictions(s),
+    }
+}
+
+fn restrictions(s: &stored::Subscription) -> udm::MobilityRestrictions {
+    udm::MobilityRestrictions {
+        nr_barred: s.rat_restrictions.contains(&stored::RatType::Nr),
+        forbidden_areas: s.forbidden_areas.clone(),
+        service_area: s.service_area.as_ref().map(|area| match area {
+            stored::ServiceArea::Allowed(tacs) => udm::ServiceArea::Allowed(tacs.clone()),
+            stored::ServiceArea::NotAllowed(tacs) => udm::ServiceArea::NotAllowed(tacs.clone()),
+        }),
+    }
 }
 
 fn slice(s: &stored::SubscribedSlice) -> SubscribedSlice {

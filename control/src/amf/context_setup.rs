@@ -15,6 +15,7 @@ use whimbrel_ngap::transfer::PduSessionResourceReleaseCommandTransfer;
 
 use super::as_security::{begin_chain, ue_security_capabilities};
 use super::connection::{ids, send, send_nas, ue_ambr};
+use super::mobility_restrictions::mobility_restriction_list;
 use super::nas::{Security, protect};
 use super::nas_transport::n1_sm;
 use super::target::{handover_over, is_settled};
@@ -186,6 +187,7 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
     if !m.pdu_session_resource_setup_list_cxt_req.is_empty() {
         m.ue_aggregate_maximum_bit_rate = ue_ambr(ue);
     }
+    m.mobility_restriction_list = mobility_restriction_list(ue);
     ue.with(|p| {
         m.ue_radio_capability = p.amf.radio_capability.as_ref().map(|c| c.to_vec());
         m.index_to_rfsp = p.amf.subscription.as_ref().and_then(|s| s.rfsp);

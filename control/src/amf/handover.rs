@@ -19,6 +19,7 @@ use whimbrel_ngap::transfer::{HandoverPreparationUnsuccessfulTransfer, HandoverR
 use super::connection::{emit, ids, locate, location, out_of_state, send};
 use super::end;
 use super::handover_request::{Asked, request};
+use super::mobility_restrictions::permitted;
 use super::target::{self, By, Phase, Target};
 use crate::envelope::HandoverTarget;
 use crate::event::Event;
@@ -127,6 +128,10 @@ fn check(
     let tai = node.selected_tai;
     if !ue.config().amf.serves(tai) {
         return Err((CauseRadioNetwork::UnknownTargetId, Refusal::TaiNotServed(tai)));
+    }
+    // TS 23.501 §5.3.4.1.1: the source was told where the phone may not go, and may not have heeded it.
+    if let Err(refusal) = permitted(ue, tai) {
+        return Err((CauseRadioNetwork::HoTargetNotAllowed, refusal));
     }
     if !to.tacs.contains(&tai.tac) {
         return unknown("HANDOVER REQUIRED to a tracking area that its gNB does not broadcast");

@@ -10,6 +10,7 @@ use super::as_security::{advance_chain, ue_security_capabilities};
 use super::connection::{bits, emit};
 use super::context_setup::masked;
 use super::handover::Failed;
+use super::mobility_restrictions::mobility_restriction_list;
 use super::target::{By, Phase, Target};
 use crate::envelope::HandoverTarget;
 use crate::refusal::Refusal;
@@ -77,6 +78,7 @@ pub(crate) fn request(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Resu
     );
     request.new_security_context_ind = fresh.new;
     request.masked_imeisv = ue.with(|p| p.amf.pei.filter(|pei| pei.is_imeisv()).map(masked));
+    request.mobility_restriction_list = mobility_restriction_list(ue);
     emit(ue, to.association, &request.into(), None);
     Ok(asked)
 }

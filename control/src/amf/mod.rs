@@ -13,6 +13,7 @@ mod five_g_aka;
 mod handover;
 mod handover_request;
 mod identification;
+mod mobility_restrictions;
 mod nas;
 mod nas_transport;
 mod paging;

@@ -6,6 +6,7 @@ use whimbrel_nas::ie::{MmCause, PayloadContainer, PayloadContainerType, RequestT
 use whimbrel_nas::mm::{DlNasTransport, UlNasTransport};
 
 use super::connection::send_nas;
+use super::mobility_restrictions::service_allowed;
 use super::nas::Security;
 use crate::event::{Dropped, Event};
 use crate::refusal::Refusal;
@@ -63,6 +64,7 @@ fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
 }
 
 fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn), Refusal> {
+    service_allowed(ue)?; // §5.4.5.2.5: #28
     let config = ue.config();
     ue.with(|p| {
         if p.sessions.len() >= usize::from(config.limits.sessions_per_phone) && !p.sessions.contains_key(&psi)

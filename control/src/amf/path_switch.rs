@@ -11,6 +11,7 @@ use whimbrel_ngap::transfer::PathSwitchRequestUnsuccessfulTransfer;
 use super::as_security::{advance_chain, ue_security_capabilities};
 use super::connection::{emit, locate, location, refuse_names, send};
 use super::end;
+use super::mobility_restrictions::permitted;
 use super::target::{self, By, Target};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
@@ -97,7 +98,8 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
     }
     match m.user_location_information.as_ref().and_then(location) {
         Some(tai) if !ue.config().amf.serves(tai) => Err(Refusal::TaiNotServed(tai)),
-        _ => Ok(()),
+        Some(tai) => permitted(ue, tai),
+        None => Ok(()),
     }
 }
 

@@ -5,8 +5,7 @@ use std::rc::Rc;
 use whimbrel_ids::{Guti, SNssai, Supi, Tai, Tmsi};
 use whimbrel_nas::ie::{
     Accesses, GprsTimer, GprsTimer3, MappedSNssai, MobileIdentity, NetworkFeatureSupport, Nssai,
-    PartialTaiList, PduSessionSet, RegistrationKind, RegistrationResult, RejectedNssai, SliceRejectCause,
-    TaiList,
+    PduSessionSet, RegistrationKind, RegistrationResult, RejectedNssai, SliceRejectCause, TaiList,
 };
 use whimbrel_nas::mm::{self, RegistrationAccept, RegistrationReject, RegistrationRequest};
 use whimbrel_ngap::ie::CauseNas;
@@ -15,6 +14,7 @@ use super::authentication::{Claim, authenticate};
 use super::connection::{ids, send_nas};
 use super::context_setup::{context_answered, deliver, is_context_answer};
 use super::identification::identify;
+use super::mobility_restrictions::{permitted, service_allowed, service_area_list};
 use super::nas::Security;
 use super::security_mode::{Secured, secure_nas};
 use super::{an_release, configuration_update, end, service_request, udm_client};
@@ -76,6 +76,7 @@ async fn admission(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) ->
         subscribe(ue).await?; // step 14: Nudm_UECM, Nudm_SDM
         request
     };
+    permitted(ue, tai)?; // areas: TS 23.501 §5.3.4.1.1
     let slices = admit(ue, &request, tai)?; // slices: TS 23.501 §5.15.5.2
     Ok(Admitted { request, tai, slices }) // steps 21, 22: REGISTRATION ACCEPT, T3550
 }
@@ -178,7 +179,11 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
     if let Some(status) = request.pdu_session_status {
         smf::keep_only(ue, |psi| status.contains(psi)); // step 17
     }
-    let sessions = service_request::sessions_to_activate(ue, request.uplink_data_status);
+    // TS 24.501 §5.3.5.2: no user plane where the phone may not start services.
+    let sessions = match service_allowed(ue) {
+        Ok(()) => service_request::sessions_to_activate(ue, request.uplink_data_status),
+        Err(_) => Vec::new(),
+    };
     let mut message = registration_accept(ue, tai, slices);
     message.pdu_session_status = request.pdu_session_status.map(|_| self::sessions(ue));
     message.reactivation_result =
@@ -237,6 +242,7 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Slices) -> Box<RegistrationAcce
     let mut m = Box::new(RegistrationAccept::new(RegistrationResult::over(Accesses::ThreeGpp)));
     m.guti = Some(MobileIdentity::Guti(Guti { guami: config.amf.guami(), tmsi }));
     m.tai_list = Some(registration_area(ue, &config, tai));
+    m.service_area_list = service_area_list(ue);
     m.allowed_nssai = Some(Nssai(slices.allowed.into_iter().map(MappedSNssai::from).collect()));
     m.rejected_nssai = (!slices.rejected.is_empty()).then_some(RejectedNssai(slices.rejected));
     m.configured_nssai = Some(Nssai(configured(ue).map(MappedSNssai::from).collect()));
@@ -256,13 +262,17 @@ fn configured(ue: Ue) -> impl Iterator<Item = SNssai> {
     subscribed.into_iter().filter(move |s| config.amf.slices.contains(s)).take(16)
 }
 
-/// All tracking areas served, the phone's own first: a phone that moves among them need not tell (TS 24.501 §5.5.1.2.4).
+/// Where the phone may move without telling (TS 24.501 §5.5.1.2.4). What is forbidden to it is not among it.
 fn registration_area(ue: Ue, config: &Config, here: Tai) -> TaiList {
-    let others = config.amf.tacs.iter().copied().filter(|&t| t != here.tac);
-    let tacs: Vec<_> = std::iter::once(here.tac).chain(others).take(whimbrel_nas::ie::TAI_LIST_MAX).collect();
-    let area = tacs.iter().map(|&tac| Tai { tac, ..here }).collect();
-    ue.with(|p| p.amf.registration_area = area);
-    TaiList(vec![PartialTaiList::OnePlmn { plmn: here.plmn, tacs }])
+    let area = ue.with(|p| {
+        let forbidden = p.amf.subscription.iter().flat_map(|s| &s.restrictions.forbidden_areas);
+        let forbidden: Vec<_> = forbidden.copied().collect();
+        let area =
+            config.amf.registration_area(here).filter(|tai| *tai == here || !forbidden.contains(&tai.tac));
+        p.amf.registration_area = area.take(whimbrel_nas::ie::TAI_LIST_MAX).collect();
+        p.amf.registration_area.to_vec()
+    });
+    area.into_iter().collect()
 }
 
 /// The sessions that the network has for this phone.

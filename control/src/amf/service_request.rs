@@ -3,11 +3,13 @@
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{MmCause, PduSessionSet, ServiceType};
 use whimbrel_nas::mm::{ServiceAccept, ServiceReject, ServiceRequest};
+use whimbrel_ngap::ie::CauseNas;
 
 use super::connection::send_nas;
 use super::context_setup::{context_answer, deliver};
+use super::mobility_restrictions::{permitted, service_allowed};
 use super::nas::Security;
-use super::{configuration_update, end, registration};
+use super::{an_release, configuration_update, end, registration};
 use crate::event::Event;
 use crate::procedure::End;
 use crate::refusal::Refusal;
@@ -42,6 +44,10 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
     if !ue.config().amf.serves(tai) {
         return Err(Refusal::TaiNotServed(tai).into());
     }
+    permitted(ue, tai)?;
+    if !passes_restrictions(request.service_type) {
+        service_allowed(ue)?;
+    }
     if let Some(status) = request.pdu_session_status {
         smf::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the phone has no more
     }
@@ -56,6 +62,17 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
         context_answer(ue, awaiting).await?; // step 14; steps 15 to 20 run on each session's lane
     }
     Ok(())
+}
+
+/// What a phone may ask for also where it may not start services (TS 24.501 §5.3.5.2): it answers paging, or is urgent.
+fn passes_restrictions(service: ServiceType) -> bool {
+    matches!(
+        service,
+        ServiceType::MobileTerminatedServices
+            | ServiceType::EmergencyServices
+            | ServiceType::EmergencyServicesFallback
+            | ServiceType::HighPriorityAccess
+    )
 }
 
 /// The sessions with data, uplink or downlink, that wait for a user plane.
@@ -74,6 +91,14 @@ pub(crate) fn failed(asked: PduSessionSet, activated: &[PduSessionId]) -> PduSes
 
 fn refuse(ue: Ue, refusal: Refusal) {
     reject(ue, refusal.mm_cause(&ue.config()), refusal.back_off(&ue.config()));
+    // §5.6.1.5 #28: its registration stands.
+    if matches!(refusal, Refusal::RestrictedServiceArea(_)) {
+        let subject = ue.with(|p| p.subject());
+        let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
+        let procedure = Procedure::ServiceRequest;
+        ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
+        return an_release::start(ue, CauseNas::NormalRelease.into());
+    }
     end::refused(ue, Procedure::ServiceRequest, refusal);
 }
 

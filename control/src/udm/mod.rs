@@ -9,7 +9,7 @@ use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use whimbrel_ids::{Dnn, FiveQi, PlmnId, SNssai, Supi};
+use whimbrel_ids::{Dnn, FiveQi, PlmnId, SNssai, Supi, Tac};
 use whimbrel_nas::ie::Suci;
 use whimbrel_security::{
     AkaFunctions, AuthenticationManagementField, AuthenticationVector, Auts, EapAkaPrimeVector, EapIdentity,
@@ -178,6 +178,38 @@ pub struct Subscription {
     pub slices: Vec<SubscribedSlice>,
     /// Index to RAT/frequency selection priority, 1 to 256 (TS 38.413 §9.3.1.61).
     pub rfsp: Option<u16>,
+    /// Where and how the phone may be.
+    pub restrictions: MobilityRestrictions,
+}
+
+/// Subscribed mobility restrictions (TS 23.501 §5.3.4.1, TS 29.503 §6.1.6.2.4).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MobilityRestrictions {
+    /// New Radio is barred.
+    pub nr_barred: bool,
+    /// Tracking areas in which the phone gets no service.
+    pub forbidden_areas: Vec<Tac>,
+    /// Where the phone may start services; `None`: everywhere.
+    pub service_area: Option<ServiceArea>,
+}
+
+/// Where a phone may start services (TS 23.501 §5.3.4.1.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ServiceArea {
+    /// In these alone.
+    Allowed(Vec<Tac>),
+    /// Everywhere but in these.
+    NotAllowed(Vec<Tac>),
+}
+
+impl ServiceArea {
+    /// Whether services may be started in a tracking area.
+    pub fn allows(&self, tac: Tac) -> bool {
+        match self {
+            Self::Allowed(tacs) => tacs.contains(&tac),
+            Self::NotAllowed(tacs) => !tacs.contains(&tac),
+        }
+    }
 }
 
 impl Subscription {
