@@ -127,6 +127,8 @@ pub(crate) fn keep(phones: &[Subscription], seconds: f64, health: Arc<Health>, s
         patience_s: PATIENCE_S,
         again: true,
         tun: false,
+        groups: Vec::new(),
+        seconds: 0.0,
     };
     let address = |n: u8| IpAddr::V4(Ipv4Addr::new(127, 0, 1, n));
     let config = RunnerConfig {

@@ -564,7 +564,7 @@ impl Radio {
                     }
                     let _ = site.gtp.send_to(&datagram, SocketAddr::new(to.0, to.1));
                 }
-                Output::Packet(..) | Output::Gnb(..) | Output::Phone(..) | Output::Task(..) => {}
+                _ => {}
             }
         }
         self.out = out;
