@@ -53,7 +53,6 @@ pub fn peek(octets: &[u8]) -> Option<Peek> {
             ID_UE_NGAP_IDS => ue_ngap_ids(value, &mut found),
             ID_FIVE_G_S_TMSI => {
                 found.five_g_s_tmsi = s_tmsi(value);
-                break; // Nothing that names the phone comes after it.
             }
             _ => {}
         }

@@ -21,7 +21,7 @@ pub enum RefusalKind {
     AbstractSyntaxNotify,
     /// The procedure is not known and its sender does not mind: nothing is answered.
     AbstractSyntaxIgnore,
-    /// IEs came in the wrong order, or too often (TS 38.413 §10.3.6).
+    /// An IE came too often (TS 38.413 §10.3.6).
     FalselyConstructed,
 }
 

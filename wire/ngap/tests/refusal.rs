@@ -106,8 +106,20 @@ fn unknown_values_by_criticality() {
 }
 
 #[test] // TS 38.413 §10.3.6
-fn wrong_order_and_repetition_are_falsely_constructed() {
-    for ies in [[RAN_UE, AMF_UE, NAS].as_slice(), &[AMF_UE, AMF_UE, RAN_UE, NAS]] {
+fn another_order_is_taken() {
+    let ordered = Message::decode(&uplink(&[AMF_UE, RAN_UE, NAS])).unwrap();
+    for ies in [[RAN_UE, AMF_UE, NAS], [NAS, AMF_UE, RAN_UE], [NAS, RAN_UE, AMF_UE]] {
+        let octets = uplink(&ies);
+        assert_eq!(Message::decode(&octets).as_ref(), Ok(&ordered));
+        let found = peek(&octets).unwrap();
+        assert_eq!((found.amf_ue_ngap_id, found.ran_ue_ngap_id), (AmfUeNgapId::new(7), Some(RanUeNgapId(9))));
+    }
+}
+
+#[test] // TS 38.413 §10.3.6
+fn repetition_is_falsely_constructed() {
+    for ies in [[AMF_UE, AMF_UE, RAN_UE, NAS], [AMF_UE, RAN_UE, NAS, AMF_UE], [NAS, AMF_UE, RAN_UE, NAS]] {
+        let ies = ies.as_slice();
         let refusal = Message::decode(&uplink(ies)).unwrap_err();
         assert_eq!(refusal.kind, RefusalKind::FalselyConstructed);
         assert_eq!(refusal.cause(), Some(CauseProtocol::AbstractSyntaxErrorFalselyConstructedMessage.into()));

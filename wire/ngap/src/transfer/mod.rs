@@ -97,7 +97,7 @@ macro_rules! container_transfers {
             /// Reads the octets of a transfer.
             ///
             /// Errors: [`DecodeError`] of kind `MissingMandatory` or `Unknown` for an IE that is missing, or not
-            /// understood and marked "reject"; `InvalidValue` for IEs in the wrong order.
+            /// understood and marked "reject"; `InvalidValue` for an IE that comes twice.
             pub fn decode(octets: &[u8]) -> Result<Self, DecodeError> {
                 let mut diagnosis = Diagnosis::default();
                 let mut r = Reader::new(octets, 0, stringify!($name));
