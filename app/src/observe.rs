@@ -11,7 +11,7 @@ use whimbrel_control::{AssociationId, Event, PhoneEvent, PhoneId, Procedure, Ran
 use whimbrel_ids::{Instant, RanUeNgapId};
 
 use crate::config::refusal_word;
-use crate::console::{Condition, Console, Counter, Level, ProcedureName, RefusalRecord};
+use crate::console::{Condition, Console, Counter, Gauge, Level, ProcedureName, RefusalRecord};
 
 /// Turns events into what is seen outside. One per control thread.
 pub(crate) struct Observer {
@@ -132,6 +132,110 @@ impl Observer {
                     format!("It sent ERROR INDICATION: {cause}."),
                 );
             }
+            RanEvent::NeverSetUp { association } => {
+                let id = self.called(*association);
+                self.console.metrics.add(Counter::RanNeverSetUp, 1);
+                info!(gnb = id, "nobody set up on an association; it is aborted");
+            }
+            RanEvent::SameIdentity { association, gnb, .. } => {
+                let (id, peer) = (format!("gnb-{gnb}"), self.called(*association));
+                warn!(gnb = id, peer, "a gNB set up under the identity of one that was up");
+                let text =
+                    "It set up anew while it was up: it lost its power, or two gNBs have one identity.";
+                self.event(now, Level::Warn, "gnb.twice", &id, text.into());
+            }
+            RanEvent::Limited { association, limit } => {
+                let id = association.map_or_else(|| "all".into(), |a| self.called(a));
+                warn!(gnb = id, limit, "a limit is reached; what comes beyond it is dropped");
+                let text =
+                    format!("`limits.{limit}` is reached: what comes beyond it is dropped and counted.");
+                self.event(now, Level::Warn, "limit", &id, text);
+            }
+            RanEvent::Overload { on } => {
+                self.console.metrics.set(Gauge::Overloaded, u64::from(*on));
+                let text = if *on { "gNBs are told to spare the core." } else { "The overload is over." };
+                warn!(on, "overload");
+                self.event(now, Level::Warn, "overload", "amf", text.into());
+            }
+            RanEvent::Reconfigured { .. }
+            | RanEvent::UpdateTaken { .. }
+            | RanEvent::UpdateRefused { .. }
+            | RanEvent::ResetAcknowledged { .. }
+            | RanEvent::Transferred { .. }
+            | RanEvent::Unserved { .. } => self.ran_update(now, event),
+            RanEvent::Warned { .. } | RanEvent::WarningUnanswered { .. } | RanEvent::WarningsLost { .. } => {
+                self.warning(now, event);
+            }
+        }
+    }
+
+    /// What gNBs and core tell each other of themselves.
+    fn ran_update(&mut self, now: Instant, event: &RanEvent) {
+        match event {
+            RanEvent::Reconfigured { association } => {
+                self.console.metrics.completed(
+                    now,
+                    ProcedureName::RanConfigurationUpdate,
+                    std::time::Duration::ZERO,
+                );
+                info!(gnb = self.called(*association), "a gNB changed its configuration");
+            }
+            RanEvent::UpdateTaken { association } => {
+                self.console.metrics.completed(
+                    now,
+                    ProcedureName::AmfConfigurationUpdate,
+                    std::time::Duration::ZERO,
+                );
+                info!(gnb = self.called(*association), "a gNB took the new configuration");
+            }
+            RanEvent::UpdateRefused { association, cause, again } => {
+                let id = self.called(*association);
+                self.console.metrics.refused(ProcedureName::AmfConfigurationUpdate);
+                warn!(gnb = id, cause, again, "a gNB did not take the new configuration");
+                let text = format!("It did not take AMF CONFIGURATION UPDATE: {cause}.");
+                self.event(now, Level::Warn, "gnb.update", &id, text);
+            }
+            RanEvent::ResetAcknowledged { association } => {
+                info!(gnb = self.called(*association), "a gNB acknowledged a reset");
+            }
+            RanEvent::Transferred { .. } => {
+                self.console.metrics.add(Counter::RanConfigurationTransferred, 1);
+            }
+            RanEvent::Unserved { association, what } => {
+                self.console.metrics.add(Counter::RanUnserved, 1);
+                debug!(gnb = self.called(*association), what, "a message for nobody here was dropped");
+            }
+            _ => {}
+        }
+    }
+
+    fn warning(&mut self, now: Instant, event: &RanEvent) {
+        match event {
+            RanEvent::Warned { association, message_identifier, serial_number, outcome } => {
+                let id = self.called(*association);
+                info!(gnb = id, message_identifier, serial_number, ?outcome, "warning message");
+            }
+            RanEvent::WarningUnanswered { gnb } => {
+                let id = format!("gnb-{gnb}");
+                warn!(gnb = id, "a gNB does not answer to a warning message");
+                self.event(
+                    now,
+                    Level::Warn,
+                    "warning",
+                    &id,
+                    "It did not answer to a warning message.".into(),
+                );
+            }
+            RanEvent::WarningsLost { association, cells, restarted } => {
+                let id = self.called(*association);
+                warn!(gnb = id, cells, restarted, "cells lost their warning messages");
+                let text = match restarted {
+                    true => format!("{cells} cells came back and get the warnings in force again."),
+                    false => format!("{cells} cells do not broadcast warnings any more."),
+                };
+                self.event(now, Level::Warn, "warning", &id, text);
+            }
+            _ => {}
         }
     }
 

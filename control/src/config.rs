@@ -32,6 +32,8 @@ pub struct Config {
     pub refusals: BTreeMap<RefusalKind, RefusalAnswer>,
     /// Bounds on what peers can make us hold.
     pub limits: Limits,
+    /// When gNBs are told to spare the core.
+    pub overload: OverloadRule,
 }
 
 /// The AMF: who it is and whom it serves (TS 23.501 §5.9.4, §5.15).
@@ -212,10 +214,61 @@ pub struct Limits {
     pub sessions_per_phone: u8,
     /// Phones not yet authenticated at once: what a flood of first messages can occupy.
     pub strangers: u32,
+    /// Of these, those of one gNB: one gNB's flood leaves room for the phones of others.
+    pub strangers_per_gnb: u32,
+    /// First messages of phones that one gNB may bring in a second, and at once.
+    pub first_messages_per_s: u32,
+    /// Associations at once on which no gNB has set up.
+    pub ran_nodes_waiting: u32,
+    /// PAGING messages in a second, over all gNBs and phones; what exceeds it is not sent, and T3513 has it repeated.
+    pub pagings_per_s: u32,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { phones: 1 << 20, ran_nodes: 1024, sessions_per_phone: 8, strangers: 65_536 }
+        Self {
+            phones: 1 << 20,
+            ran_nodes: 1024,
+            sessions_per_phone: 8,
+            strangers: 65_536,
+            strangers_per_gnb: 16_384,
+            // More than a processor registers in a second: a bound on floods, no policy.
+            first_messages_per_s: 10_000,
+            // All gNBs of a site that lost its link come back at once.
+            ran_nodes_waiting: 256,
+            // A cell pages some hundred phones in a second (TS 38.304 §7.1).
+            pagings_per_s: 10_000,
+        }
+    }
+}
+
+/// When OVERLOAD START and STOP are sent (TS 23.501 §5.19.5.2 leaves it to the operator). Between the thresholds all stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverloadRule {
+    /// At so many percent of `limits.phones` or `limits.strangers` the overload begins.
+    pub start_percent: u8,
+    /// Below so many percent of both it may end.
+    pub stop_percent: u8,
+    /// Messages that wait so long begin it.
+    pub start_delay: Duration,
+    /// Messages that wait less let it end.
+    pub stop_delay: Duration,
+    /// For so long all is below the lower thresholds before it ends.
+    pub hold: Duration,
+    /// The part of new connections that gNBs are to keep away, in percent (TS 38.413 §9.2.6.14).
+    pub reduction_percent: u8,
+}
+
+impl Default for OverloadRule {
+    fn default() -> Self {
+        Self {
+            start_percent: 90,
+            stop_percent: 75,
+            // A phone waits 6 s for an answer (T3560 and its kin); a tenth of it is noticed by nobody.
+            start_delay: Duration::from_millis(500),
+            stop_delay: Duration::from_millis(100),
+            hold: Duration::from_secs(10),
+            reduction_percent: 50,
+        }
     }
 }

@@ -81,6 +81,7 @@ pub(crate) fn config() -> Config {
             data_networks: BTreeMap::from([("internet".parse().unwrap(), network)]),
             node_id: Ipv4Addr::LOCALHOST.into(),
         },
+        overload: Default::default(),
         timers: Timers::default(),
         refusals: BTreeMap::new(),
         limits: Limits::default(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use whimbrel_ids::{Dnn, GlobalGnbId, PduSessionId, RanUeNgapId};
 
+use crate::amf::WarningOutcome;
 use crate::envelope::{AssociationId, PhoneId, Subject};
 use crate::refusal::Refusal;
 use crate::shard::Procedure;
@@ -160,6 +161,95 @@ pub enum RanEvent {
         association: AssociationId,
         /// Its cause.
         cause: String,
+    },
+    /// The gNB changed its configuration, or joined by a further association (TS 38.413 §8.7.2).
+    Reconfigured {
+        /// Where.
+        association: AssociationId,
+    },
+    /// The gNB set up under an identity that another association had: it lost its power, or two gNBs are configured alike.
+    SameIdentity {
+        /// Where.
+        association: AssociationId,
+        /// Where it was.
+        former: AssociationId,
+        /// The identity.
+        gnb: GlobalGnbId,
+    },
+    /// Nobody set up on an association in time (TS 38.413 §8.7.1.1).
+    NeverSetUp {
+        /// Where.
+        association: AssociationId,
+    },
+    /// The gNB took a change of our configuration (TS 38.413 §8.7.3.2).
+    UpdateTaken {
+        /// Where.
+        association: AssociationId,
+    },
+    /// The gNB did not take a change of our configuration (TS 38.413 §8.7.3.3).
+    UpdateRefused {
+        /// Where.
+        association: AssociationId,
+        /// Its cause.
+        cause: String,
+        /// It is sent again, as the gNB wishes.
+        again: bool,
+    },
+    /// The gNB acknowledged a reset of ours (TS 38.413 §8.7.4.2.1).
+    ResetAcknowledged {
+        /// Where.
+        association: AssociationId,
+    },
+    /// gNBs are told to spare the core, or that it is over (TS 38.413 §8.7.7, §8.7.8).
+    Overload {
+        /// Whether it began.
+        on: bool,
+    },
+    /// A configuration transfer went from one gNB to another (TS 38.413 §8.8).
+    Transferred {
+        /// From where.
+        from: AssociationId,
+        /// To where.
+        to: AssociationId,
+    },
+    /// A message for which there is nobody here, or whose addressee is not; the procedure has no answer.
+    Unserved {
+        /// Where it came from.
+        association: AssociationId,
+        /// What it was.
+        what: &'static str,
+    },
+    /// What became of a warning message at a gNB (TS 38.413 §8.9.1.2, §8.9.2.2).
+    Warned {
+        /// Where.
+        association: AssociationId,
+        /// Which kind.
+        message_identifier: u16,
+        /// Which one.
+        serial_number: u16,
+        /// What became of it.
+        outcome: WarningOutcome,
+    },
+    /// A gNB did not answer to a warning message.
+    WarningUnanswered {
+        /// Who.
+        gnb: GlobalGnbId,
+    },
+    /// Cells of a gNB lost their warning messages (TS 38.413 §8.9.3, §8.9.4).
+    WarningsLost {
+        /// Where.
+        association: AssociationId,
+        /// How many cells.
+        cells: usize,
+        /// They broadcast again and get them anew; else they do not broadcast.
+        restarted: bool,
+    },
+    /// A bound was reached, and what came beyond it dropped.
+    Limited {
+        /// Whose message, if one gNB's.
+        association: Option<AssociationId>,
+        /// Which of the `limits`.
+        limit: &'static str,
     },
 }
 

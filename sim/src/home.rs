@@ -142,6 +142,7 @@ pub fn default_config() -> Config {
             time_zone_quarters: 4,
         },
         smf: Smf { data_networks: data_networks.into(), node_id: Ipv4Addr::LOCALHOST.into() },
+        overload: Default::default(),
         timers: Timers::default(),
         refusals: BTreeMap::new(),
         limits: Limits::default(),

@@ -442,7 +442,9 @@ impl Sim {
     /// The core takes a new version of its configuration.
     pub fn configure(&mut self, config: Config) {
         self.config = Arc::new(config);
-        self.cta.configure(self.config.clone());
+        let mut out = CoreOutbox::default();
+        self.cta.configure(self.now, self.config.clone(), &mut out);
+        self.core_out(out);
     }
 
     /// Octets from a gNB's association, as they are.
@@ -590,6 +592,12 @@ impl Sim {
             node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
             let at = node.ordered;
             self.send(at, Travelling::ToGnb { gnb, association, stream, octets });
+        }
+        for association in out.abort {
+            if let Some(gnb) = self.by_association.remove(&association) {
+                self.nodes[gnb.0].association = None;
+                self.gnb(gnb, gnb::Input::AssociationDown);
+            }
         }
         for octets in out.pfcp {
             if self.upf_state == UpfState::Silent {

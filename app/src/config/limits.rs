@@ -9,6 +9,10 @@ pub(crate) struct Limits {
     pub(crate) ran_nodes: u32,
     pub(crate) sessions_per_phone: u8,
     pub(crate) strangers: u32,
+    pub(crate) strangers_per_gnb: u32,
+    pub(crate) first_messages_per_s: u32,
+    pub(crate) ran_nodes_waiting: u32,
+    pub(crate) pagings_per_s: u32,
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
@@ -29,12 +33,36 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
                     65_536,
                     "Phones not yet authenticated at once: what a flood of first messages can occupy.",
                 ),
+                strangers_per_gnb: s.value(
+                    "strangers_per_gnb",
+                    16_384,
+                    "Of these, those of one gNB: its flood leaves room for the phones of others.",
+                ),
+                first_messages_per_s: s.value(
+                    "first_messages_per_s",
+                    10_000,
+                    "First messages of phones that one gNB may bring in a second, and at once.",
+                ),
+                ran_nodes_waiting: s.value(
+                    "ran_nodes_waiting",
+                    256,
+                    "SCTP associations at once on which no gNB has set up; after 30 s they are aborted.",
+                ),
+                pagings_per_s: s.value(
+                    "pagings_per_s",
+                    10_000,
+                    "PAGING messages in a second to all gNBs; what exceeds it waits for the next attempt (T3513).",
+                ),
             };
             // Slots are 24 bits of the AMF-UE-NGAP-ID; the generation takes the rest.
             within(s, "phones", limits.phones, 1, 1 << 24);
             within(s, "ran_nodes", limits.ran_nodes, 1, 65_536);
             within(s, "sessions_per_phone", limits.sessions_per_phone.into(), 1, 15);
             within(s, "strangers", limits.strangers, 1, limits.phones);
+            within(s, "strangers_per_gnb", limits.strangers_per_gnb, 1, 1 << 24);
+            within(s, "first_messages_per_s", limits.first_messages_per_s, 1, 1_000_000);
+            within(s, "ran_nodes_waiting", limits.ran_nodes_waiting, 1, 65_536);
+            within(s, "pagings_per_s", limits.pagings_per_s, 1, 1_000_000);
             limits
         },
     )

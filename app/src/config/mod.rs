@@ -10,6 +10,7 @@ mod flow;
 mod home_network_key;
 mod interfaces;
 mod limits;
+mod overload;
 pub(crate) mod problem;
 mod refusals;
 mod section;
@@ -60,6 +61,7 @@ pub(crate) struct Config {
     pub(crate) api: Api,
     pub(crate) log: Log,
     pub(crate) limits: Limits,
+    pub(crate) overload: whimbrel_control::config::OverloadRule,
     pub(crate) refusals: Vec<(RefusalKind, RefusalAnswer)>,
 }
 
@@ -147,6 +149,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         api: service::api(&mut root),
         log: service::log(&mut root),
         limits: limits::read(&mut root),
+        overload: overload::read(&mut root),
         refusals: refusals::read(&mut root),
     };
     root.finish();

@@ -48,7 +48,12 @@ impl Config {
                 ran_nodes: self.limits.ran_nodes,
                 sessions_per_phone: self.limits.sessions_per_phone,
                 strangers: self.limits.strangers,
+                strangers_per_gnb: self.limits.strangers_per_gnb,
+                first_messages_per_s: self.limits.first_messages_per_s,
+                ran_nodes_waiting: self.limits.ran_nodes_waiting,
+                pagings_per_s: self.limits.pagings_per_s,
             },
+            overload: self.overload,
         }
     }
 

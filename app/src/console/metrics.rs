@@ -60,6 +60,8 @@ places! {
     /// Procedures that are counted and timed.
     ProcedureName {
         NgSetup "ng_setup" "NG Setup (TS 38.413 §8.7.1)",
+        RanConfigurationUpdate "ran_configuration_update" "RAN Configuration Update (TS 38.413 §8.7.2)",
+        AmfConfigurationUpdate "amf_configuration_update" "AMF Configuration Update (TS 38.413 §8.7.3)",
         Registration "registration" "Registration (TS 23.502 §4.2.2.2.2)",
         DeregistrationByUe "deregistration_by_ue" "Deregistration by the phone (TS 23.502 §4.2.2.3.2)",
         DeregistrationByNetwork "deregistration_by_network" "Deregistration by the network (TS 23.502 §4.2.2.3.3)",
@@ -91,6 +93,10 @@ metrics! {
         NasRepeated "whimbrel_nas_repeated_total" "NAS messages sent again because no answer came",
         RanReset "whimbrel_ng_reset_total" "NG RESET received",
         RanErrorIndication "whimbrel_ngap_error_indications_total" "ERROR INDICATION received from gNBs",
+        RanNeverSetUp "whimbrel_ng_never_set_up_total" "Associations aborted because nobody set up on them",
+        RanUnserved "whimbrel_ngap_unserved_total" "NGAP messages for nobody here, dropped",
+        RanConfigurationTransferred "whimbrel_ran_configuration_transfers_total" "RAN configuration transfers relayed",
+        N2Stalled "whimbrel_n2_stalled_total" "Associations aborted because the gNB takes nothing",
         RanRefused "whimbrel_ngap_refused_total" "NGAP messages answered with ERROR INDICATION",
         DroppedNotNas "whimbrel_nas_dropped_not_nas_total" "Dropped: too short or not NAS",
         DroppedIntegrity "whimbrel_nas_dropped_integrity_total" "Dropped: wrong MAC or COUNT used before",
@@ -113,6 +119,7 @@ metrics! {
         PhonesRegistered "whimbrel_phones_registered" "Phones in 5GMM-REGISTERED",
         PhonesConnected "whimbrel_phones_connected" "Phones in 5GMM-CONNECTED mode",
         Sessions "whimbrel_pdu_sessions" "PDU sessions",
+        Overloaded "whimbrel_overloaded" "1 while gNBs are told to spare the core",
     }
 }
 

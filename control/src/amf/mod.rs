@@ -27,7 +27,10 @@ mod target;
 mod udm_client;
 
 pub use connection::{overloaded, release_of, unknown_local_id};
-pub use ran_node::{RanNode, RanNodes, RanOutput, reset_acknowledge};
+pub use ran_node::{
+    Coding, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, Warning, WarningArea,
+    WarningError, WarningOutcome, WarningState, WarningStatus, cbs_pages, reset_acknowledge,
+};
 pub use target::Target;
 
 pub(crate) use an_release::start as release;

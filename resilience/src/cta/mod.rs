@@ -1,25 +1,28 @@
 //! The aggregator itself.
 
 mod n4;
+mod ran;
 mod slots;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
-use whimbrel_control::amf::{self, RanNodes, reset_acknowledge};
+use whimbrel_control::amf::{self, Load, RanNodes};
 use whimbrel_control::config::Config;
-use whimbrel_control::event::Deregistered;
+use whimbrel_control::event::{Deregistered, Dropped};
 use whimbrel_control::udm::{Directory, Request, Subscribers};
 use whimbrel_control::{
     AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Event, HandoverTarget,
     OutputId, Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard,
 };
-use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Supi, Tai, Tmsi};
-use whimbrel_ngap::ie::{CauseMisc, ResetType, TriggeringMessage, UeAssociatedLogicalNgConnectionItem};
+use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
+use whimbrel_ngap::ie::{CauseMisc, TriggeringMessage};
 use whimbrel_ngap::{Message, Peek};
 
 use n4::{Arrived, N4};
+use ran::Bounds;
 use slots::Slots;
 
 /// Where the entropy of the inputs comes from: the system's generator at the edge, a seed in simulation.
@@ -46,6 +49,8 @@ pub enum Input<'a> {
     Pfcp(&'a [u8]),
     /// The operator wants something of a phone.
     Command(PhoneId, Command),
+    /// The longest that a message waited lately before it was handed in.
+    Waited(Duration),
     /// Time passed.
     Tick,
 }
@@ -63,6 +68,8 @@ pub struct Outbox {
     pub ran_events: Vec<RanEvent>,
     /// The UPF's association came up (`true`) or was lost.
     pub upf: Option<bool>,
+    /// SCTP associations to be aborted: they are forgotten here.
+    pub abort: Vec<AssociationId>,
 }
 
 /// Listens to every envelope and its batch: recording, replay checks, logs.
@@ -94,6 +101,11 @@ pub struct Cta<S, E, I = ()> {
     /// Inputs for phones that other inputs caused; run before the next from outside.
     inbox: VecDeque<(PhoneId, Payload)>,
     arrived: Vec<Arrived>,
+    bounds: Bounds,
+    /// The load that the rule of overload last judged.
+    load: Load,
+    /// When the gNBs' machines have something to do.
+    ran_due: Option<Instant>,
 }
 
 /// The first message of a connection.
@@ -101,6 +113,15 @@ struct First {
     association: AssociationId,
     stream: u16,
     octets: Arc<[u8]>,
+}
+
+impl First {
+    /// FNV-1a: recognises a repetition by the same gNB, decides nothing else.
+    fn digest(&self) -> u64 {
+        self.octets
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |h, &o| (h ^ u64::from(o)).wrapping_mul(0x0100_0000_01b3))
+    }
 }
 
 /// An aggregator begins with term 1; a mirror that takes over counts on.
@@ -130,6 +151,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             config,
             inbox: VecDeque::new(),
             arrived: Vec::new(),
+            bounds: Bounds::default(),
+            load: Load::default(),
+            ran_due: None,
         }
     }
 
@@ -137,11 +161,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) {
         match input {
             Input::AssociationUp { association, outbound_streams } => {
-                self.association_down(association, out);
-                self.ran.up(association);
-                self.streams.insert(association, outbound_streams);
+                self.association_up(now, association, outbound_streams, out);
             }
-            Input::AssociationDown(association) => self.association_down(association, out),
+            Input::AssociationDown(association) => self.association_down(now, association, out),
             Input::Ngap(association, stream, octets) => self.ngap(now, association, stream, octets, out),
             Input::Pfcp(octets) => {
                 let mut arrived = std::mem::take(&mut self.arrived);
@@ -149,6 +171,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 self.n4_arrived(now, arrived, out);
             }
             Input::Command(phone, command) => self.inbox.push_back((phone, Payload::Command(command))),
+            Input::Waited(delay) => self.waited(now, delay, out),
             Input::Tick => self.tick(now, out),
         }
         self.run(now, out);
@@ -156,14 +179,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// When [`Input::Tick`] has something to do.
     pub fn next_deadline(&self) -> Instant {
-        self.slots.next_deadline().unwrap_or(Instant::FAR_FUTURE).min(self.n4.next_deadline())
+        let phones_and_gnbs = self.slots.next_deadline().into_iter().chain(self.ran_due).min();
+        phones_and_gnbs.unwrap_or(Instant::FAR_FUTURE).min(self.n4.next_deadline())
     }
 
-    /// Puts a new version of the configuration in force for the inputs to come.
-    pub fn configure(&mut self, config: Arc<Config>) {
+    /// Puts a new version of the configuration in force for the inputs to come; gNBs are told what concerns them.
+    pub fn configure(&mut self, now: Instant, config: Arc<Config>, out: &mut Outbox) {
         self.shard.configure(config.clone());
-        self.ran.configure(config.clone());
-        self.config = config;
+        self.config = config.clone();
+        let result = self.ran.configure(now, config);
+        self.ran_output(now, AssociationId(u32::MAX), result, out);
     }
 
     /// The gNBs.
@@ -216,20 +241,6 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         &mut self.inspect
     }
 
-    fn association_down(&mut self, association: AssociationId, out: &mut Outbox) {
-        if self.streams.remove(&association).is_none() {
-            return;
-        }
-        out.ran_events.push(self.ran.down(association));
-        self.connections_lost(association);
-    }
-
-    fn connections_lost(&mut self, association: AssociationId) {
-        for phone in self.slots.on(association) {
-            self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(association))));
-        }
-    }
-
     fn ngap(
         &mut self,
         now: Instant,
@@ -255,7 +266,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         self.inbox.push_back((phone, payload));
                     }
                     None if self.slots.has_just_left(now, id) => {}
-                    None => self.unknown_phone(association, stream, octets, out),
+                    None => self.unknown_phone(now, association, stream, octets, out),
                 }
             }
             Some(p) if is_initial_ue_message(&p) && self.ran.is_set_up(association) => {
@@ -283,93 +294,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         Payload::HandoverRequired { association, octets, target }
     }
 
-    /// A message for an AMF-UE-NGAP-ID that nobody bears (TS 38.413 §10.6). Those that end a connection, or are
-    /// errors themselves, get no answer: they agree with us that there is none.
-    fn unknown_phone(&mut self, association: AssociationId, stream: u16, octets: &[u8], out: &mut Outbox) {
-        let answer = match Message::decode(octets) {
-            Ok(Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_)) => return,
-            Ok(_) => amf::unknown_local_id(octets),
-            Err(refusal) => match refusal.error_indication() {
-                Some(answer) => answer.into(),
-                None => return,
-            },
-        };
-        out.ran_events
-            .push(RanEvent::Refused { association, what: "an AMF UE NGAP ID that nobody bears".to_owned() });
-        // The answer names a phone: it keeps to the stream of the message (TS 38.412 §7).
-        send(association, stream, &answer, out);
-    }
-
-    fn ran_node(&mut self, now: Instant, association: AssociationId, octets: &[u8], out: &mut Outbox) {
-        let result = match Message::decode(octets) {
-            Ok(message) => self.ran.handle(association, message),
-            Err(refusal) => self.ran.unreadable(association, &refusal),
-        };
-        out.ran_events.extend(result.events);
-        if let Some(former) = result.superseded {
-            // SCTP has it still: it stays known, as one on which nobody has set up, until SCTP lets it go.
-            out.ran_events.push(self.ran.down(former));
-            self.ran.up(former);
-            self.connections_lost(former);
-        }
-        if let Some(reset) = result.reset {
-            let phones = match &reset {
-                ResetType::NgInterface(_) => self.slots.on(association),
-                ResetType::PartOfNgInterface(list) => self.named(association, list),
-            };
-            out.ran_events.push(RanEvent::Reset { association, phones: phones.len() });
-            for phone in phones {
-                self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(association))));
-            }
-            self.run(now, out);
-            if result.messages.is_empty() {
-                send(association, 0, &reset_acknowledge(reset), out);
-            }
-        }
-        for message in result.messages {
-            send(association, 0, &message, out);
-        }
-    }
-
-    /// The phones on `association` that a partial reset names by either identity. Those that it names by ours are found at once;
-    /// for the gNB's own names all of its phones are looked through, once.
-    fn named(
-        &self,
-        association: AssociationId,
-        list: &[UeAssociatedLogicalNgConnectionItem],
-    ) -> Vec<PhoneId> {
-        // A phone in handover has two connections.
-        let names = |p: PhoneId| {
-            let amf = self.shard.phone(p).map(|p| &p.amf);
-            let serving = amf.and_then(|a| a.connection.as_ref());
-            let serving = serving.map(|c| (c.association, c.amf_ue_ngap_id, Some(c.ran_ue_ngap_id)));
-            let target = amf.and_then(|a| a.target.as_ref());
-            let target = target.map(|t| (t.association, t.amf_ue_ngap_id, t.ran_ue_ngap_id));
-            [serving, target].into_iter().flatten().filter(|(a, ..)| *a == association)
-        };
-        let ours = list.iter().filter_map(|i| i.amf_ue_ngap_id);
-        let mut phones: Vec<PhoneId> = ours
-            .filter_map(|id| {
-                let phone = self.slots.by_amf_ue_ngap_id(id)?;
-                names(phone).any(|(_, known, _)| known == id).then_some(phone)
-            })
-            .collect();
-        let theirs = list.iter().filter(|i| i.amf_ue_ngap_id.is_none()).filter_map(|i| i.ran_ue_ngap_id);
-        let theirs: BTreeSet<RanUeNgapId> = theirs.collect();
-        if !theirs.is_empty() {
-            let all = self.slots.on(association).into_iter();
-            let named =
-                |p: &PhoneId| names(*p).filter_map(|(_, _, ran)| ran).any(|ran| theirs.contains(&ran));
-            phones.extend(all.filter(named));
-        }
-        phones.sort_unstable();
-        phones.dedup();
-        phones
-    }
-
     /// The first message of a connection: to the phone that its 5G-S-TMSI names if that phone owns up to it, else to
     /// a slot of its own.
     fn initial_ue_message(&mut self, now: Instant, peek: &Peek, first: &First, out: &mut Outbox) {
+        if !self.ran.admit_first_message(now, first.association) {
+            return self.limited(now, Some(first.association), "first_messages_per_s", out);
+        }
+        if self.settle_name(now, first.association, peek.ran_ue_ngap_id, first.digest(), out) {
+            return self.repeated(peek, first, out);
+        }
         let amf_id = self.config.amf.amf_id;
         let ours = peek.five_g_s_tmsi.filter(|t| t.set == amf_id.set() && t.pointer == amf_id.pointer());
         let named = ours.and_then(|t| self.slots.by_tmsi(t.tmsi));
@@ -381,18 +314,38 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.stranger(now, first, named.is_some(), out);
     }
 
+    /// A first message that came twice: what it began goes on.
+    fn repeated(&self, peek: &Peek, first: &First, out: &mut Outbox) {
+        let named = peek.ran_ue_ngap_id.and_then(|n| self.slots.by_ran_ue_ngap_id(first.association, n));
+        let Some(phone) = named else { return };
+        let subject = self.shard.phone(phone).map(Phone::subject).unwrap_or_default();
+        let event = Event::Dropped { subject, why: Dropped::Duplicate };
+        out.events.push(PhoneEvent { phone, on: Some(first.association), event });
+    }
+
     /// Runs a first message in a slot of its own (DESIGN: "strangers"). It may turn out to name a phone after all:
     /// by a 5G-GUTI in the NAS message.
     fn stranger(&mut self, now: Instant, first: &First, asked: bool, out: &mut Outbox) {
         let limits = self.config.limits;
-        let few = self.slots.strangers() < limits.strangers;
-        let Some(phone) = few.then(|| self.slots.allocate(limits.phones)).flatten() else {
-            let what = format!("the limit `{}` is reached", if few { "phones" } else { "strangers" });
-            out.ran_events.push(RanEvent::Refused { association: first.association, what });
-            let answer = amf::overloaded(&first.octets, CauseMisc::ControlProcessingOverload);
-            send(first.association, first.stream, &answer, out);
-            return;
+        let bound = if self.slots.strangers_on(first.association) >= limits.strangers_per_gnb {
+            Err("strangers_per_gnb")
+        } else if self.slots.strangers() >= limits.strangers {
+            Err("strangers")
+        } else {
+            self.slots.allocate(limits.phones, first.association).ok_or("phones")
         };
+        let phone = match bound {
+            Ok(phone) => phone,
+            Err(limit) => {
+                self.limited(now, Some(first.association), limit, out);
+                if self.ran.may_complain(now, first.association) {
+                    let answer = amf::overloaded(&first.octets, CauseMisc::ControlProcessingOverload);
+                    send(first.association, first.stream, &answer, out);
+                }
+                return;
+            }
+        };
+        self.look_at_ran(now, out);
         if let Disposition::Elsewhere(tmsi) = self.first_message(now, phone, first, asked, out) {
             let named = self.slots.by_tmsi(tmsi).filter(|&p| p != phone);
             let owned =
@@ -413,16 +366,19 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         addressed: bool,
         out: &mut Outbox,
     ) -> Disposition {
-        let Some(amf_ue_ngap_id) = self.slots.new_connection(phone, first.stream) else {
+        let Some(amf_ue_ngap_id) = self.slots.new_connection(phone) else {
             return Disposition::Ended;
         };
         let (association, octets) = (first.association, first.octets.clone());
-        self.input(
-            now,
-            phone,
-            Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed },
-            out,
-        )
+        // Its answers keep to the stream of a connection that it begins: known before they leave.
+        let (former, stream) = self.slots.began(phone);
+        self.slots.begin(phone, first.digest(), first.stream);
+        let payload = Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed };
+        let disposition = self.input(now, phone, payload, out);
+        if disposition == Disposition::Stranger {
+            self.slots.begin(phone, former, stream); // the phone that it names has nothing to do with it
+        }
+        disposition
     }
 
     fn n4_arrived(&mut self, now: Instant, mut arrived: Vec<Arrived>, out: &mut Outbox) {
@@ -464,6 +420,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         while let Some(phone) = self.slots.due(now) {
             self.input(now, phone, Payload::Tick, out);
         }
+        if self.ran_due.is_some_and(|due| due <= now) {
+            let result = self.ran.tick(now);
+            self.ran_output(now, AssociationId(u32::MAX), result, out);
+        }
         let mut arrived = std::mem::take(&mut self.arrived);
         self.n4.tick(now, &mut out.pfcp, &mut arrived);
         self.n4_arrived(now, arrived, out);
@@ -479,12 +439,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Stamps an input, has it run, and releases its outputs.
     fn input(&mut self, now: Instant, phone: PhoneId, payload: Payload, out: &mut Outbox) -> Disposition {
         let Some((clock, time)) = self.slots.stamp(phone, now) else { return Disposition::Ended };
-        if let Payload::InitialUeMessage { association, .. }
-        | Payload::Ngap { association, .. }
-        | Payload::HandoverRequired { association, .. } = &payload
-        {
-            self.slots.heard(phone, *association);
-        }
+        let from = match &payload {
+            Payload::InitialUeMessage { association, .. }
+            | Payload::Ngap { association, .. }
+            | Payload::HandoverRequired { association, .. } => Some(*association),
+            _ => None,
+        };
         let envelope = Envelope {
             code_version: CODE_VERSION,
             phone,
@@ -508,16 +468,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return Disposition::Ended;
         };
         self.inspect.ran(&envelope, &batch);
-        self.release(now, phone, clock, batch, out)
-    }
-
-    /// PAGING to every gNB that broadcasts one of the tracking areas (TS 38.413 §8.5.1.2), on stream 0.
-    fn page(&self, tais: &[Tai], octets: &[u8], out: &mut Outbox) {
-        for (association, node) in self.ran.iter() {
-            if node.gnb.is_some() && tais.iter().any(|t| node.tacs.contains(&t.tac)) {
-                out.ngap.push((association, 0, octets.to_vec()));
-            }
-        }
+        self.release(now, phone, from, clock, batch, out)
     }
 
     /// A phone's machine panicked on an input. The phone is given up, its peers are told what can be told, and the
@@ -566,6 +517,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         &mut self,
         now: Instant,
         phone: PhoneId,
+        from: Option<AssociationId>,
         clock: u64,
         batch: Batch,
         out: &mut Outbox,
@@ -574,7 +526,6 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.slots.tmsi_taken(phone);
         }
         let disposition = batch.disposition;
-        let associations = (batch.connected, batch.target);
         for (index, output) in (0u16..).zip(batch.outputs) {
             let to = OutputId { clock, index };
             match output.effect {
@@ -588,7 +539,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     }
                 }
                 Effect::N4Answer { octets } => self.n4.answer_report(phone, octets, &mut out.pfcp),
-                Effect::Page { tais, octets } => self.page(&tais, &octets, out),
+                Effect::Page { tais, octets } => self.page(now, &tais, &octets, out),
                 Effect::Udm(request) => {
                     let outcome = self.directory.handle(now, phone, request, &mut self.subscribers);
                     self.inbox.push_back((phone, Payload::Udm { to, answer: outcome.answer }));
@@ -599,8 +550,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
         }
         // What leaves has its stream by what held before: an answer to a gNB that does not get the phone goes where it asked.
-        self.slots.note(phone, associations, batch.authenticated, batch.next_deadline);
-        let on = self.slots.heard_on(phone);
+        let connection = self.shard.phone(phone).and_then(|p| p.amf.connection.as_ref());
+        let at = connection.map(|c| (c.association, c.ran_ue_ngap_id));
+        self.slots.note(phone, at, batch.target, batch.authenticated, batch.next_deadline);
+        // A message is its sender's; the phone's it is if it came over the phone's connection.
+        if let Some(association) = from.filter(|&a| at.is_some_and(|(on, _)| on == a)) {
+            self.slots.heard(phone, association);
+        }
+        let on = from.or_else(|| self.slots.heard_on(phone));
         out.events.extend(batch.events.into_iter().map(|event| PhoneEvent { phone, on, event }));
         if disposition == Disposition::Ended {
             self.slots.release(phone);

@@ -1,9 +1,9 @@
 //! The table of phones: who sits in which slot, and what the aggregator keeps of each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use whimbrel_control::{AssociationId, PhoneId, Prf};
-use whimbrel_ids::{AmfUeNgapId, Instant, Tmsi};
+use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
 /// What the aggregator keeps of one phone.
 #[derive(Clone, Copy, Debug)]
@@ -14,9 +14,12 @@ pub(super) struct Entry {
     /// Distinguishes the 5G-TMSIs of one slot.
     tmsi_tag: u8,
     used: bool,
-    /// Not authenticated yet.
-    stranger: bool,
-    association: Option<AssociationId>,
+    /// Not authenticated yet, and the gNB that brought it.
+    stranger: Option<AssociationId>,
+    /// Its connection: where, and the gNB's name of it.
+    at: Option<(AssociationId, RanUeNgapId)>,
+    /// Digest of the message that began its connection.
+    first: u64,
     /// The association of the gNB that takes it over.
     target: Option<AssociationId>,
     /// Where its last message came from.
@@ -35,8 +38,14 @@ pub(super) struct Slots {
     entries: Vec<Entry>,
     free: std::collections::VecDeque<u32>,
     deadlines: BTreeSet<(Instant, u32)>,
+    /// Connections by the gNB's names of them: a gNB has one connection of a name (TS 38.413 §9.3.3.2).
+    by_ran: BTreeMap<(AssociationId, RanUeNgapId), u32>,
+    /// Phones that a gNB takes over.
+    coming: BTreeSet<(AssociationId, u32)>,
     tmsi: Prf,
     strangers: u32,
+    /// The strangers of each gNB that has any.
+    strangers_on: BTreeMap<AssociationId, u32>,
 }
 
 /// How long messages of a gNB may cross the command that lets go of a phone: SCTP repeats what was lost after a second
@@ -51,8 +60,11 @@ impl Slots {
             entries: Vec::new(),
             free: std::collections::VecDeque::new(),
             deadlines: BTreeSet::new(),
+            by_ran: BTreeMap::new(),
+            coming: BTreeSet::new(),
             tmsi: Prf::new(tmsi_key),
             strangers: 0,
+            strangers_on: BTreeMap::new(),
         }
     }
 
@@ -61,13 +73,18 @@ impl Slots {
         self.strangers
     }
 
+    /// Those of one gNB.
+    pub(super) fn strangers_on(&self, association: AssociationId) -> u32 {
+        self.strangers_on.get(&association).copied().unwrap_or(0)
+    }
+
     /// Slots in use.
     pub(super) fn used(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Takes a free slot for a phone that nobody knows yet; `None` at the limit.
-    pub(super) fn allocate(&mut self, phones_max: u32) -> Option<PhoneId> {
+    /// Takes a free slot for a phone that nobody knows yet and that a gNB brings; `None` at the limit.
+    pub(super) fn allocate(&mut self, phones_max: u32, association: AssociationId) -> Option<PhoneId> {
         let slot = match self.free.pop_front() {
             Some(slot) => slot,
             None => {
@@ -80,8 +97,9 @@ impl Slots {
                     connection: 0,
                     tmsi_tag: 0,
                     used: false,
-                    stranger: false,
-                    association: None,
+                    stranger: None,
+                    at: None,
+                    first: 0,
                     target: None,
                     heard_on: None,
                     stream: 0,
@@ -95,22 +113,62 @@ impl Slots {
         };
         let e = &mut self.entries[slot as usize];
         e.used = true;
-        e.stranger = true;
+        e.stranger = Some(association);
         e.generation = e.generation.wrapping_add(1);
-        (e.clock, e.association, e.target, e.heard_on, e.elsewhere) = (0, None, None, None, None);
+        (e.clock, e.at, e.target, e.heard_on, e.elsewhere) = (0, None, None, None, None);
+        let generation = e.generation;
         self.strangers += 1;
-        Some(PhoneId { slot, generation: e.generation })
+        *self.strangers_on.entry(association).or_default() += 1;
+        Some(PhoneId { slot, generation })
     }
 
     /// Gives a slot back.
     pub(super) fn release(&mut self, phone: PhoneId) {
         let Some(e) = self.entry(phone) else { return };
         e.used = false;
-        (e.association, e.target, e.elsewhere) = (None, None, None);
-        let was_stranger = std::mem::take(&mut e.stranger);
-        self.strangers -= u32::from(was_stranger);
+        e.elsewhere = None;
+        self.no_stranger(phone.slot);
+        self.set_connection(phone.slot, None);
+        self.set_target(phone.slot, None);
         self.set_deadline(phone.slot, None);
         self.free.push_back(phone.slot);
+    }
+
+    /// The phone proved who it is, or is gone.
+    fn no_stranger(&mut self, slot: u32) {
+        let Some(association) = self.entries[slot as usize].stranger.take() else { return };
+        self.strangers -= 1;
+        if let Some(n) = self.strangers_on.get_mut(&association) {
+            *n -= 1;
+            if *n == 0 {
+                self.strangers_on.remove(&association);
+            }
+        }
+    }
+
+    fn set_connection(&mut self, slot: u32, at: Option<(AssociationId, RanUeNgapId)>) {
+        let e = &mut self.entries[slot as usize];
+        if e.at == at {
+            return;
+        }
+        if let Some(before) = std::mem::replace(&mut e.at, at)
+            && self.by_ran.get(&before) == Some(&slot)
+        {
+            self.by_ran.remove(&before);
+        }
+        if let Some(at) = at {
+            self.by_ran.insert(at, slot);
+        }
+    }
+
+    fn set_target(&mut self, slot: u32, target: Option<AssociationId>) {
+        let e = &mut self.entries[slot as usize];
+        if let Some(before) = std::mem::replace(&mut e.target, target) {
+            self.coming.remove(&(before, slot));
+        }
+        if let Some(target) = target {
+            self.coming.insert((target, slot));
+        }
     }
 
     fn entry(&mut self, phone: PhoneId) -> Option<&mut Entry> {
@@ -146,10 +204,31 @@ impl Slots {
         })
     }
 
+    /// The phone that has the connection which a gNB calls so.
+    pub(super) fn by_ran_ue_ngap_id(&self, association: AssociationId, id: RanUeNgapId) -> Option<PhoneId> {
+        self.occupant(*self.by_ran.get(&(association, id))?)
+    }
+
+    /// Whether the phone's connection began with this message.
+    pub(super) fn began_with(&self, phone: PhoneId, first: u64) -> bool {
+        self.entries.get(phone.slot as usize).is_some_and(|e| e.first == first)
+    }
+
+    /// The digest of the message that the phone's connection began with, and its stream.
+    pub(super) fn began(&self, phone: PhoneId) -> (u64, u16) {
+        self.entries.get(phone.slot as usize).map_or((0, 0), |e| (e.first, e.stream))
+    }
+
+    /// The phone's connection began with this message, on this stream.
+    pub(super) fn begin(&mut self, phone: PhoneId, first: u64, stream: u16) {
+        if let Some(e) = self.entry(phone) {
+            (e.first, e.stream) = (first, stream);
+        }
+    }
+
     /// The identity of a new N2 connection of this phone.
-    pub(super) fn new_connection(&mut self, phone: PhoneId, stream: u16) -> Option<AmfUeNgapId> {
+    pub(super) fn new_connection(&mut self, phone: PhoneId) -> Option<AmfUeNgapId> {
         let e = self.entry(phone)?;
-        e.stream = stream;
         e.connection = e.connection.wrapping_add(1);
         Some(connection_id(e.connection, phone.slot))
     }
@@ -164,7 +243,7 @@ impl Slots {
     /// The association and the identity of the phone's connection.
     pub(super) fn connection(&self, phone: PhoneId) -> (Option<AssociationId>, AmfUeNgapId) {
         let e = self.entries.get(phone.slot as usize);
-        let (association, tag) = e.map_or((None, 0), |e| (e.association, e.connection));
+        let (association, tag) = e.map_or((None, 0), |e| (e.at.map(|(a, _)| a), e.connection));
         (association, connection_id(tag, phone.slot))
     }
 
@@ -190,7 +269,7 @@ impl Slots {
     /// The stream of the phone's connection, or of the one that it may get, on an association.
     pub(super) fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
         self.entries.get(phone.slot as usize).map_or(0, |e| match e.elsewhere {
-            Some((of, stream)) if of == association && e.association != Some(association) => stream,
+            Some((of, stream)) if of == association && e.at.is_none_or(|(on, _)| on != association) => stream,
             _ => e.stream,
         })
     }
@@ -220,22 +299,25 @@ impl Slots {
     pub(super) fn note(
         &mut self,
         phone: PhoneId,
-        (association, target): (Option<AssociationId>, Option<AssociationId>),
+        at: Option<(AssociationId, RanUeNgapId)>,
+        target: Option<AssociationId>,
         authenticated: bool,
         deadline: Option<Instant>,
     ) {
         let Some(e) = self.entry(phone) else { return };
-        if e.association != association
+        let association = at.map(|(a, _)| a);
+        if e.at.map(|(a, _)| a) != association
             && let Some((_, stream)) = e.elsewhere.filter(|(of, _)| Some(*of) == association)
         {
             e.stream = stream;
         }
-        (e.association, e.target) = (association, target);
         if target.is_none() {
             e.elsewhere = None;
         }
-        if authenticated && std::mem::take(&mut e.stranger) {
-            self.strangers -= 1;
+        self.set_connection(phone.slot, at);
+        self.set_target(phone.slot, target);
+        if authenticated {
+            self.no_stranger(phone.slot);
         }
         self.set_deadline(phone.slot, deadline);
     }
@@ -269,13 +351,18 @@ impl Slots {
         self.occupant(slot)
     }
 
-    /// The phones that have a connection on an association, or may get one, in slot order.
+    /// The phones that have a connection on an association, or may get one, in the order of the gNB's names.
     pub(super) fn on(&self, association: AssociationId) -> Vec<PhoneId> {
-        (0u32..)
-            .zip(&self.entries)
-            .filter(|(_, e)| e.used && (e.association == Some(association) || e.target == Some(association)))
-            .map(|(slot, e)| PhoneId { slot, generation: e.generation })
-            .collect()
+        let all = (association, RanUeNgapId(0))..=(association, RanUeNgapId(u32::MAX));
+        let connected = self.by_ran.range(all).map(|(_, &slot)| slot);
+        let coming = self.coming.range((association, 0)..=(association, u32::MAX)).map(|&(_, slot)| slot);
+        connected.chain(coming).filter_map(|slot| self.occupant(slot)).collect()
+    }
+
+    /// The phones that the gNB of an association takes over.
+    pub(super) fn coming_to(&self, association: AssociationId) -> Vec<PhoneId> {
+        let all = (association, 0)..=(association, u32::MAX);
+        self.coming.range(all).filter_map(|&(_, slot)| self.occupant(slot)).collect()
     }
 
     /// Every phone, in slot order.
@@ -297,28 +384,59 @@ fn connection_id(tag: u16, slot: u32) -> AmfUeNgapId {
 mod tests {
     use super::*;
 
+    const GNB: AssociationId = AssociationId(7);
+
+    #[test] // TS 38.413 §9.3.3.2
+    fn a_phone_is_found_by_the_gnbs_name_of_its_connection_while_it_has_that_connection() {
+        let mut s = Slots::new(&[1; 16]);
+        let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
+        let (name, other) = (RanUeNgapId(1), AssociationId(8));
+        s.note(a, Some((GNB, name)), None, false, None);
+        s.note(b, Some((other, name)), None, false, None);
+        assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(a));
+        assert_eq!((s.on(GNB), s.on(other)), (vec![a], vec![b]));
+        // Another phone takes the name before the first lets go of it.
+        s.note(b, Some((GNB, name)), None, false, None);
+        s.note(a, None, None, false, None);
+        assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(b));
+        s.release(b);
+        assert_eq!(s.by_ran_ue_ngap_id(GNB, name), None);
+        assert!(s.by_ran.is_empty());
+    }
+
+    #[test]
+    fn strangers_are_counted_for_the_gnb_that_brought_them() {
+        let mut s = Slots::new(&[1; 16]);
+        let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, AssociationId(8)).unwrap());
+        assert_eq!((s.strangers(), s.strangers_on(GNB)), (2, 1));
+        s.note(a, None, None, true, None);
+        s.release(a);
+        s.release(b);
+        assert_eq!((s.strangers(), s.strangers_on(GNB), s.strangers_on.len()), (0, 0, 0));
+    }
+
     #[test]
     fn a_phone_is_found_by_tmsi_and_by_connection() {
         let mut s = Slots::new(&[1; 16]);
-        let a = s.allocate(10).unwrap();
-        let b = s.allocate(10).unwrap();
+        let a = s.allocate(10, GNB).unwrap();
+        let b = s.allocate(10, GNB).unwrap();
         let tmsi = s.tmsi(b);
         assert_eq!(s.by_tmsi(tmsi), Some(b));
         s.tmsi_taken(b);
         assert_ne!(s.tmsi(b), tmsi);
-        let id = s.new_connection(a, 1).unwrap();
-        assert_ne!(Some(id), s.new_connection(a, 1));
+        let id = s.new_connection(a).unwrap();
+        assert_ne!(Some(id), s.new_connection(a));
         assert_eq!(s.by_amf_ue_ngap_id(id), Some(a));
     }
 
     #[test]
     fn a_reused_slot_does_not_answer_to_its_former_phone() {
         let mut s = Slots::new(&[1; 16]);
-        let a = s.allocate(1).unwrap();
-        assert_eq!(s.allocate(1), None, "the limit holds");
+        let a = s.allocate(1, GNB).unwrap();
+        assert_eq!(s.allocate(1, GNB), None, "the limit holds");
         s.release(a);
         assert!(!s.holds(a));
-        let b = s.allocate(1).unwrap();
+        let b = s.allocate(1, GNB).unwrap();
         assert_eq!(b.slot, a.slot);
         assert_ne!(b.generation, a.generation);
         assert_eq!(s.stamp(a, Instant(5)), None);
@@ -328,7 +446,7 @@ mod tests {
     #[test]
     fn time_of_one_phone_strictly_increases() {
         let mut s = Slots::new(&[1; 16]);
-        let a = s.allocate(1).unwrap();
+        let a = s.allocate(1, GNB).unwrap();
         let (_, first) = s.stamp(a, Instant(5)).unwrap();
         let (_, second) = s.stamp(a, Instant(5)).unwrap();
         assert!(second > first);
@@ -337,9 +455,9 @@ mod tests {
     #[test]
     fn deadlines_come_due_in_order_and_once() {
         let mut s = Slots::new(&[1; 16]);
-        let (a, b) = (s.allocate(2).unwrap(), s.allocate(2).unwrap());
-        s.note(a, (None, None), true, Some(Instant(20)));
-        s.note(b, (None, None), true, Some(Instant(10)));
+        let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
+        s.note(a, None, None, true, Some(Instant(20)));
+        s.note(b, None, None, true, Some(Instant(10)));
         assert_eq!(s.due(Instant(5)), None);
         assert_eq!(s.due(Instant(30)), Some(b));
         assert_eq!(s.due(Instant(30)), Some(a));

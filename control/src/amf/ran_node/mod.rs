@@ -1,81 +1,193 @@
-//! The AMF's side of a gNB: what its phones share, one machine per association.
+//! The AMF's side of a gNB: what its phones share, one machine per association (TS 38.413 §8.7 to §8.10).
 //!
-//! NG SETUP (TS 38.413 §8.7.1), RAN CONFIGURATION UPDATE (§8.7.2), NG RESET (§8.7.4), ERROR INDICATION (§8.7.5).
+//! | clause | where |
+//! | --- | --- |
+//! | §8.7.1 NG Setup | `setup` |
+//! | §8.7.2 RAN Configuration Update, §8.7.3 AMF Configuration Update | `configuration_update` |
+//! | §8.7.4 NG Reset | `reset` |
+//! | §8.7.5 Error Indication | `error_indication` |
+//! | §8.7.7 Overload Start, §8.7.8 Overload Stop | `overload` |
+//! | §8.8 configuration transfer | `configuration_transfer` |
+//! | §8.9 warning messages | `warning`, their text in `cbs` |
+//! | §8.10.5 NRPPa of no phone | `nrppa` |
+
+mod cbs;
+mod configuration_transfer;
+mod configuration_update;
+mod error_indication;
+mod nrppa;
+mod overload;
+mod rate;
+mod reset;
+mod setup;
+#[cfg(test)]
+mod tests;
+mod warning;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
-use whimbrel_ngap::ie::{
-    Cause, CauseMisc, CauseProtocol, CauseRadioNetwork, GlobalRanNodeId, PlmnSupportItem, ResetAll,
-    ResetType, ServedGuamiItem, SupportedTaItem, TargetId, TimeToWait, UeAssociatedLogicalNgConnectionItem,
-};
-use whimbrel_ngap::msg::{
-    ErrorIndication, NgReset, NgResetAcknowledge, NgSetupFailure, NgSetupRequest, NgSetupResponse,
-    RanConfigurationUpdate, RanConfigurationUpdateAcknowledge, RanConfigurationUpdateFailure,
-};
+use whimbrel_ids::{GlobalGnbId, Instant, SNssai, Tac};
+use whimbrel_ngap::ie::{CauseProtocol, GlobalRanNodeId, PagingDrx, ResetType, TargetId};
 use whimbrel_ngap::{Message, Refusal};
 
 use crate::config::Config;
 use crate::envelope::AssociationId;
-use crate::event::{RanEvent, SetupRefusal};
+use crate::event::RanEvent;
 
-/// A gNB that complains about everything fills no log: beyond this many, its complaints are not told.
-const ERROR_INDICATIONS_LOGGED_PER_NODE: u32 = 1000;
+use configuration_update::Update;
+use overload::Overload;
+use reset::Resets;
+use warning::Warnings;
 
-/// One gNB.
-#[derive(Clone, Debug, Default)]
+pub use cbs::{Coding, cbs_pages};
+pub use overload::{Load, OverloadOrder};
+pub use rate::Rate;
+pub use reset::reset_acknowledge;
+pub use warning::{Warning, WarningArea, WarningError, WarningOutcome, WarningState, WarningStatus};
+
+pub(crate) use error_indication::error_indication;
+
+/// One gNB, as one of its associations shows it.
+#[derive(Clone, Debug)]
 pub struct RanNode {
     /// Its identity, once NG SETUP was accepted.
     pub gnb: Option<GlobalGnbId>,
     /// What it calls itself.
     pub name: Option<String>,
-    /// The tracking areas that it broadcasts for the served network.
+    /// The tracking areas that it broadcasts for the served network and that are served.
     pub tacs: Vec<Tac>,
     /// The slices that it supports there.
     pub slices: Vec<SNssai>,
-    error_indications: u32,
+    /// The paging cycle that it uses where a phone has none of its own.
+    pub default_paging_drx: PagingDrx,
+    /// A further association of a gNB that is set up on another one (TS 38.412 §7): nothing is sent to it that concerns no phone.
+    pub further: bool,
+    /// Whether OVERLOAD START is in force there.
+    pub overloaded: bool,
+    /// All areas that it broadcasts for the served network, with their slices: a later configuration may serve more of them.
+    broadcast: Vec<(Tac, Vec<SNssai>)>,
+    /// When the association came up, or NG SETUP is due to have come.
+    setup_due: Option<Instant>,
+    update: Option<Update>,
+    resets: Resets,
+    /// First messages that it may send, and ERROR INDICATIONs that it gets and that are told of it.
+    first_messages: Rate,
+    errors_sent: Rate,
+    errors_told: Rate,
+}
+
+impl RanNode {
+    fn new(setup_due: Option<Instant>) -> Self {
+        Self {
+            gnb: None,
+            name: None,
+            tacs: Vec::new(),
+            slices: Vec::new(),
+            default_paging_drx: PagingDrx::default(),
+            further: false,
+            overloaded: false,
+            broadcast: Vec::new(),
+            setup_due,
+            update: None,
+            resets: Resets::default(),
+            first_messages: Rate::default(),
+            errors_sent: Rate::default(),
+            errors_told: Rate::default(),
+        }
+    }
+
+    /// Whether it hears what concerns no phone over this association.
+    fn serves(&self) -> bool {
+        self.gnb.is_some() && !self.further
+    }
 }
 
 /// All gNBs.
 pub struct RanNodes {
     config: Arc<Config>,
     nodes: BTreeMap<AssociationId, RanNode>,
+    overload: Overload,
+    warnings: Warnings,
+    /// How many associations stand on which no gNB has set up.
+    waiting: u32,
 }
 
-/// What a gNB's message caused.
+/// What a gNB's message, the time or an operator caused.
 #[derive(Debug, Default)]
 pub struct RanOutput {
-    /// Answers on stream 0.
-    pub messages: Vec<Message>,
+    /// Messages that concern no phone; they leave on stream 0.
+    pub messages: Vec<(AssociationId, Message)>,
     /// What happened.
     pub events: Vec<RanEvent>,
-    /// Phones whose connections the gNB has dropped; its reset is acknowledged after the last of them.
-    pub reset: Option<ResetType>,
+    /// Phones whose connections are gone.
+    pub reset: Option<Reset>,
     /// Another association of the same gNB, which has lost it: a gNB that lost its power comes back on a new one before
     /// SCTP finds out about the old one.
     pub superseded: Option<AssociationId>,
+    /// Associations to be aborted: their peers keep none of the rules.
+    pub abort: Vec<AssociationId>,
 }
+
+/// Connections that a gNB has dropped.
+#[derive(Debug)]
+pub struct Reset {
+    /// Which of its phones' connections.
+    pub what: ResetType,
+    /// The gNB waits for NG RESET ACKNOWLEDGE, which follows the last of them.
+    pub acknowledge: bool,
+}
+
+/// A message that begins something of a gNB is answered within this, as any sane one is (the guard of phones' procedures).
+const ANSWER_WITHIN: std::time::Duration = std::time::Duration::from_secs(5);
+
+/// NG SETUP comes first on an association (TS 38.413 §8.7.1.1), and within this: SCTP alone serves nobody.
+const SETUP_WITHIN: std::time::Duration = std::time::Duration::from_secs(30);
 
 impl RanNodes {
     /// No gNB yet.
     pub fn new(config: Arc<Config>) -> Self {
-        Self { config, nodes: BTreeMap::new() }
+        Self {
+            config,
+            nodes: BTreeMap::new(),
+            overload: Overload::default(),
+            warnings: Warnings::default(),
+            waiting: 0,
+        }
     }
 
-    /// Puts a new version of the configuration in force.
-    pub fn configure(&mut self, config: Arc<Config>) {
-        self.config = config;
+    /// An association came up; nobody has set up on it yet. Beyond the limit of such associations it is aborted.
+    pub fn up(&mut self, now: Instant, association: AssociationId) -> RanOutput {
+        let mut out = RanOutput::default();
+        if self.waiting >= self.config.limits.ran_nodes_waiting {
+            out.events.push(RanEvent::Limited { association: Some(association), limit: "ran_nodes_waiting" });
+            out.abort.push(association);
+        }
+        self.waiting += 1;
+        self.nodes.insert(association, RanNode::new(Some(now + SETUP_WITHIN)));
+        out
     }
 
-    /// An association came up; nobody has set up on it yet.
-    pub fn up(&mut self, association: AssociationId) {
-        self.nodes.insert(association, RanNode::default());
+    /// An association lost its gNB to another one. SCTP has it still, until the peer closes it or the time is over.
+    pub fn supersede(&mut self, now: Instant, association: AssociationId) -> RanEvent {
+        let event = self.down(association);
+        self.waiting += 1;
+        self.nodes.insert(association, RanNode::new(Some(now + SETUP_WITHIN)));
+        event
     }
 
-    /// An association ended.
+    /// An association ended. A further one of the same gNB takes its place.
     pub fn down(&mut self, association: AssociationId) -> RanEvent {
-        let gnb = self.nodes.remove(&association).and_then(|n| n.gnb);
+        let node = self.nodes.remove(&association);
+        if node.as_ref().is_some_and(|n| n.gnb.is_none()) {
+            self.waiting = self.waiting.saturating_sub(1);
+        }
+        let gnb = node.as_ref().and_then(|n| n.gnb);
+        if let Some(gone) = node.filter(RanNode::serves)
+            && let Some(heir) = self.nodes.values_mut().find(|n| n.further && n.gnb == gone.gnb)
+        {
+            (heir.further, heir.update, heir.overloaded) = (false, gone.update, gone.overloaded);
+        }
         RanEvent::Down { association, gnb }
     }
 
@@ -84,9 +196,28 @@ impl RanNodes {
         self.nodes.get(&association)
     }
 
+    /// The association over which a gNB hears what concerns no phone.
+    pub fn find(&self, gnb: GlobalGnbId) -> Option<AssociationId> {
+        self.nodes.iter().find(|(_, n)| n.serves() && n.gnb == Some(gnb)).map(|(a, _)| *a)
+    }
+
     /// All associations.
     pub fn iter(&self) -> impl Iterator<Item = (AssociationId, &RanNode)> {
         self.nodes.iter().map(|(a, n)| (*a, n))
+    }
+
+    /// The gNBs that are set up, each once.
+    pub fn serving(&self) -> impl Iterator<Item = (AssociationId, &RanNode)> {
+        self.iter().filter(|(_, n)| n.serves())
+    }
+
+    /// All associations of the gNB of one.
+    pub fn siblings(&self, association: AssociationId) -> Vec<AssociationId> {
+        let gnb = self.nodes.get(&association).and_then(|n| n.gnb);
+        match gnb {
+            None => vec![association],
+            gnb => self.iter().filter(|(_, n)| n.gnb == gnb).map(|(a, _)| a).collect(),
+        }
     }
 
     /// Whether phones may be served over this association: NG SETUP comes first (TS 38.413 §8.7.1.1).
@@ -99,197 +230,93 @@ impl RanNodes {
         let Ok(Message::HandoverRequired(m)) = Message::decode(octets) else { return None };
         let TargetId::TargetRanNodeId(target) = m.target_id else { return None };
         let GlobalRanNodeId::GlobalGnbId(gnb) = target.global_ran_node_id else { return None };
-        self.nodes.iter().find(|(_, n)| n.gnb == Some(gnb)).map(|(a, n)| (*a, n))
+        let association = self.find(gnb)?;
+        Some((association, self.nodes.get(&association)?))
+    }
+
+    /// Whether a gNB may bring one more first message of a phone: one gNB's flood does not starve the others.
+    pub fn admit_first_message(&mut self, now: Instant, association: AssociationId) -> bool {
+        let per_s = self.config.limits.first_messages_per_s;
+        self.nodes.get_mut(&association).is_some_and(|n| n.first_messages.take(now, per_s))
     }
 
     /// A message that concerns no single phone.
-    pub fn handle(&mut self, association: AssociationId, message: Message) -> RanOutput {
+    pub fn handle(&mut self, now: Instant, association: AssociationId, message: Message) -> RanOutput {
         let mut out = RanOutput::default();
+        let ready = self.is_set_up(association);
         match message {
-            Message::NgSetupRequest(m) => self.ng_setup(association, &m, &mut out),
-            Message::RanConfigurationUpdate(m) if self.is_set_up(association) => {
-                self.configuration_update(association, &m, &mut out);
+            Message::NgSetupRequest(m) => self.ng_setup(now, association, &m, &mut out),
+            Message::RanConfigurationUpdate(m) if ready => {
+                self.ran_configuration_update(association, &m, &mut out);
             }
-            Message::NgReset(m) if self.is_set_up(association) => reset(m, &mut out),
-            Message::ErrorIndication(m) => self.error_indication(association, &m, &mut out),
-            // Acknowledges what was asked of the gNB; nothing waits for it.
-            Message::NgResetAcknowledge(_) | Message::AmfConfigurationUpdateAcknowledge(_) => {}
-            _ => refuse(
-                association,
-                CauseProtocol::MessageNotCompatibleWithReceiverState,
-                "a message that this state does not await",
-                &mut out,
-            ),
+            Message::RanConfigurationUpdate(m) => self.further_association(association, &m, &mut out),
+            Message::ErrorIndication(m) => self.error_indicated(now, association, &m, &mut out),
+            Message::NgReset(m) if ready => reset::by_gnb(m, &mut out),
+            Message::NgResetAcknowledge(m) if ready => self.reset_acknowledged(association, &m, &mut out),
+            Message::AmfConfigurationUpdateAcknowledge(_) if ready => {
+                self.update_taken(now, association, &mut out)
+            }
+            Message::AmfConfigurationUpdateFailure(m) if ready => {
+                self.update_refused(now, association, &m, &mut out);
+            }
+            Message::WriteReplaceWarningResponse(m) if ready => self.warned(association, &m, &mut out),
+            Message::PwsCancelResponse(m) if ready => self.warning_cancelled(association, &m, &mut out),
+            Message::PwsRestartIndication(m) if ready => self.pws_restarted(now, association, &m, &mut out),
+            Message::PwsFailureIndication(m) if ready => self.pws_failed(association, &m, &mut out),
+            Message::UplinkRanConfigurationTransfer(m) if ready => {
+                self.configuration_transfer(association, m, &mut out);
+            }
+            Message::UplinkNonUeAssociatedNrppaTransport(_) if ready => {
+                nrppa::without_lmf(association, &mut out)
+            }
+            other => {
+                // Only what its sender could have meant as a request is answered; a late answer is not.
+                let begins = other.kind() == whimbrel_ngap::ie::TriggeringMessage::InitiatingMessage;
+                let what = "a message that this state does not await";
+                let answer =
+                    begins.then(|| error_indication(CauseProtocol::MessageNotCompatibleWithReceiverState));
+                self.complain(now, association, answer, what, &mut out);
+            }
         }
         out
     }
 
-    /// A message that could not be read (TS 38.413 §10).
-    pub fn unreadable(&self, association: AssociationId, refusal: &Refusal) -> RanOutput {
+    /// A message that could not be read (TS 38.413 §10): a failure of its procedure where there is one, else ERROR INDICATION.
+    pub fn unreadable(&mut self, now: Instant, association: AssociationId, refusal: &Refusal) -> RanOutput {
         let mut out = RanOutput::default();
-        out.messages.extend(refusal.error_indication().map(Message::from));
-        out.events.push(RanEvent::Refused { association, what: refusal.to_string() });
+        if let Some(failure) =
+            setup::failure_of(refusal).or_else(|| configuration_update::failure_of(refusal))
+        {
+            out.messages.push((association, failure));
+            out.events.push(RanEvent::Refused { association, what: refusal.to_string() });
+        } else {
+            self.complain(now, association, refusal.error_indication(), &refusal.to_string(), &mut out);
+        }
         out
     }
 
-    fn ng_setup(&mut self, association: AssociationId, request: &NgSetupRequest, out: &mut RanOutput) {
-        let gnb = gnb_id(request).ok_or((CauseMisc::Unspecified.into(), SetupRefusal::NodeType));
-        let ready = self.nodes.values().filter(|n| n.gnb.is_some()).count();
-        let limit = self.config.limits.ran_nodes;
-        let accepted = gnb.and_then(|gnb| {
-            if ready >= limit as usize && !self.is_set_up(association) {
-                return Err((CauseMisc::ControlProcessingOverload.into(), SetupRefusal::Limit(limit)));
+    /// Looks for what is due.
+    pub fn tick(&mut self, now: Instant) -> RanOutput {
+        let mut out = RanOutput::default();
+        for (&association, node) in &mut self.nodes {
+            if node.setup_due.is_some_and(|due| due <= now) {
+                node.setup_due = None;
+                out.events.push(RanEvent::NeverSetUp { association });
+                out.abort.push(association);
             }
-            check_supported(&self.config, &request.supported_ta_list)
-                .map(|(tacs, slices)| (gnb, tacs, slices))
+        }
+        self.updates_due(now, &mut out);
+        self.resets_due(now, &mut out);
+        self.warnings_due(now, &mut out);
+        self.overload_due(now, &mut out);
+        out
+    }
+
+    /// When [`RanNodes::tick`] has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let nodes = self.nodes.values().flat_map(|n| {
+            [n.setup_due, n.update.as_ref().map(|u| u.due), n.resets.due()].into_iter().flatten()
         });
-        match accepted {
-            Ok((gnb, tacs, slices)) => {
-                out.messages.push(self.ng_setup_response().into());
-                let name = request.ran_node_name.clone();
-                out.events.push(RanEvent::Up { association, gnb, name: name.clone() });
-                // A second NG SETUP on a live association starts over: earlier connections are gone (§8.7.1.1).
-                if self.is_set_up(association) {
-                    out.reset = Some(ResetType::NgInterface(ResetAll::ResetAll));
-                }
-                let same = |(a, n): (&AssociationId, &RanNode)| {
-                    (*a != association && n.gnb == Some(gnb)).then_some(*a)
-                };
-                out.superseded = self.nodes.iter().find_map(same);
-                let node = RanNode { gnb: Some(gnb), name, tacs, slices, error_indications: 0 };
-                self.nodes.insert(association, node);
-            }
-            Err((cause, why)) => {
-                let mut failure = NgSetupFailure::new(cause);
-                failure.time_to_wait = Some(TimeToWait::V10s);
-                out.messages.push(failure.into());
-                out.events.push(RanEvent::SetupRefused { association, gnb: gnb_id(request), why });
-            }
-        }
+        nodes.chain(self.warnings.due()).chain(self.overload.due()).min()
     }
-
-    fn ng_setup_response(&self) -> NgSetupResponse {
-        let amf = &self.config.amf;
-        NgSetupResponse::new(
-            amf.name.clone(),
-            vec![ServedGuamiItem::new(amf.guami())],
-            amf.relative_capacity,
-            vec![PlmnSupportItem::new(amf.plmn, amf.slices.clone())],
-        )
-    }
-
-    fn configuration_update(
-        &mut self,
-        association: AssociationId,
-        update: &RanConfigurationUpdate,
-        out: &mut RanOutput,
-    ) {
-        let checked = match update.supported_ta_list.as_slice() {
-            [] => None,
-            list => Some(check_supported(&self.config, list)),
-        };
-        if let Some(Err((cause, why))) = checked {
-            out.messages.push(RanConfigurationUpdateFailure::new(cause).into());
-            let gnb = self.nodes.get(&association).and_then(|n| n.gnb);
-            out.events.push(RanEvent::SetupRefused { association, gnb, why });
-            return;
-        }
-        if let Some(node) = self.nodes.get_mut(&association) {
-            if let Some(Ok((tacs, slices))) = checked {
-                (node.tacs, node.slices) = (tacs, slices);
-            }
-            if update.ran_node_name.is_some() {
-                node.name.clone_from(&update.ran_node_name);
-            }
-        }
-        out.messages.push(RanConfigurationUpdateAcknowledge::new().into());
-    }
-
-    fn error_indication(&mut self, association: AssociationId, m: &ErrorIndication, out: &mut RanOutput) {
-        let Some(node) = self.nodes.get_mut(&association) else { return };
-        node.error_indications = node.error_indications.saturating_add(1);
-        if node.error_indications <= ERROR_INDICATIONS_LOGGED_PER_NODE {
-            let cause = m.cause.as_ref().map_or_else(|| "no cause".to_owned(), ToString::to_string);
-            out.events.push(RanEvent::ErrorIndication { association, cause });
-        }
-    }
-}
-
-/// The identity of a requester that is a gNB.
-fn gnb_id(request: &NgSetupRequest) -> Option<GlobalGnbId> {
-    match request.global_ran_node_id {
-        GlobalRanNodeId::GlobalGnbId(gnb) => Some(gnb),
-        _ => None,
-    }
-}
-
-/// NG RESET (§8.7.4.2.2): what the gNB drops is dropped here, then acknowledged.
-fn reset(m: NgReset, out: &mut RanOutput) {
-    out.reset = Some(m.reset_type);
-}
-
-/// The acknowledgement of a reset, once its last phone was told.
-pub fn reset_acknowledge(reset: ResetType) -> Message {
-    let list: Vec<UeAssociatedLogicalNgConnectionItem> = match reset {
-        ResetType::NgInterface(_) => Vec::new(),
-        ResetType::PartOfNgInterface(list) => list,
-    };
-    let mut acknowledge = NgResetAcknowledge::new();
-    acknowledge.ue_associated_logical_ng_connection_list = list;
-    acknowledge.into()
-}
-
-/// An ERROR INDICATION for a message that names no phone, or a wrong one.
-pub(crate) fn error_indication(cause: impl Into<Cause>) -> ErrorIndication {
-    let mut m = ErrorIndication::new();
-    m.cause = Some(cause.into());
-    m
-}
-
-fn refuse(association: AssociationId, cause: CauseProtocol, what: &str, out: &mut RanOutput) {
-    out.messages.push(error_indication(cause).into());
-    out.events.push(RanEvent::Refused { association, what: what.to_owned() });
-}
-
-/// What of a gNB's supported areas and slices is served here (TS 38.413 §8.7.1.4): at least one tracking area of
-/// the served network, with at least one slice in common.
-fn check_supported(
-    config: &Config,
-    list: &[SupportedTaItem],
-) -> Result<(Vec<Tac>, Vec<SNssai>), (Cause, SetupRefusal)> {
-    let amf = &config.amf;
-    let broadcasts = || list.iter().flat_map(|ta| ta.broadcast_plmn_list.iter().map(move |b| (ta.tac, b)));
-    let of_plmn = || broadcasts().filter(|(_, b)| b.plmn_identity == amf.plmn);
-    if of_plmn().next().is_none() {
-        let mut offered: Vec<PlmnId> = broadcasts().map(|(_, b)| b.plmn_identity).collect();
-        offered.sort_unstable();
-        offered.dedup();
-        let why = SetupRefusal::Plmn {
-            offered: offered.iter().map(ToString::to_string).collect(),
-            served: amf.plmn.to_string(),
-        };
-        return Err((CauseMisc::UnknownPlmnOrSNpn.into(), why));
-    }
-    let served = || of_plmn().filter(|(tac, _)| amf.tacs.contains(tac));
-    if served().next().is_none() {
-        let why = SetupRefusal::Tac {
-            offered: of_plmn().map(|(tac, _)| tac.value()).collect(),
-            served: amf.tacs.iter().map(|t| t.value()).collect(),
-        };
-        return Err((CauseMisc::UnknownPlmnOrSNpn.into(), why));
-    }
-    let mut slices: Vec<SNssai> = served()
-        .flat_map(|(_, b)| b.tai_slice_support_list.iter().chain(&b.extended_tai_slice_support_list))
-        .copied()
-        .collect();
-    slices.sort_unstable();
-    slices.dedup();
-    if !slices.iter().any(|s| amf.slices.contains(s)) {
-        let why = SetupRefusal::Slice {
-            offered: slices.iter().map(ToString::to_string).collect(),
-            served: amf.slices.iter().map(ToString::to_string).collect(),
-        };
-        return Err((CauseRadioNetwork::SliceNotSupported.into(), why));
-    }
-    Ok((served().map(|(tac, _)| tac).collect(), slices))
 }

@@ -1,0 +1,66 @@
+//! When gNBs are told to spare the core (TS 38.413 §8.7.7, §8.7.8).
+
+use std::time::Duration;
+
+use whimbrel_control::config::OverloadRule;
+
+use super::section::Section;
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> OverloadRule {
+    let defaults = OverloadRule::default();
+    root.section(
+        "overload",
+        "When gNBs are told to keep new connections away (OVERLOAD START, TS 23.501 §5.19.5.2), and when it is over.",
+        |s| {
+            let ms = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX);
+            let of_ms = |v: u32| Duration::from_millis(v.into());
+            let rule = OverloadRule {
+                start_percent: s.value(
+                    "start_percent",
+                    defaults.start_percent,
+                    "It begins when so many percent of `limits.phones` or `limits.strangers` are in use, 1 to 100.",
+                ),
+                stop_percent: s.value(
+                    "stop_percent",
+                    defaults.stop_percent,
+                    "It may end below so many percent of both, 1 to `start_percent`.",
+                ),
+                start_delay: of_ms(s.value(
+                    "start_delay_ms",
+                    ms(defaults.start_delay),
+                    "It begins when messages wait so many milliseconds for the core.",
+                )),
+                stop_delay: of_ms(s.value(
+                    "stop_delay_ms",
+                    ms(defaults.stop_delay),
+                    "It may end when they wait less than this.",
+                )),
+                hold: Duration::from_secs(u64::from(s.value(
+                    "hold_s",
+                    defaults.hold.as_secs() as u32,
+                    "It ends when all has stayed below the lower thresholds for so many seconds.",
+                ))),
+                reduction_percent: s.value(
+                    "reduction_percent",
+                    defaults.reduction_percent,
+                    "Part of new connections that gNBs are to keep away, 1 to 99.",
+                ),
+            };
+            if !(1..=100).contains(&rule.start_percent) {
+                s.refuse("start_percent", format!("{} is out of bounds", rule.start_percent), "write 1 to 100");
+            }
+            if rule.stop_percent == 0 || rule.stop_percent > rule.start_percent {
+                let fix = "write 1 to `start_percent`";
+                s.refuse("stop_percent", format!("{} is out of bounds", rule.stop_percent), fix);
+            }
+            if rule.stop_delay > rule.start_delay || rule.stop_delay.is_zero() {
+                s.refuse("stop_delay_ms", "it is out of bounds".to_string(), "write 1 to `start_delay_ms`");
+            }
+            if !(1..=99).contains(&rule.reduction_percent) {
+                let what = format!("{} is out of bounds", rule.reduction_percent);
+                s.refuse("reduction_percent", what, "write 1 to 99");
+            }
+            rule
+        },
+    )
+}

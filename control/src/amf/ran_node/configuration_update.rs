@@ -1,0 +1,209 @@
+//! RAN Configuration Update: TS 38.413 §8.7.2. AMF Configuration Update: §8.7.3.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_ngap::ie::{CauseMisc, PlmnSupportItem, ServedGuamiItem, TimeToWait, TriggeringMessage};
+use whimbrel_ngap::msg::{
+    AmfConfigurationUpdate, AmfConfigurationUpdateFailure, RanConfigurationUpdate,
+    RanConfigurationUpdateAcknowledge, RanConfigurationUpdateFailure,
+};
+use whimbrel_ngap::{Message, Refusal, RefusalKind};
+
+use super::setup::{RETRY_AFTER, check_supported, gnb_id, node_name};
+use super::{ANSWER_WITHIN, RanNode, RanNodes, RanOutput};
+use crate::config::{Amf, Config};
+use crate::envelope::AssociationId;
+use crate::event::RanEvent;
+
+/// Procedure code of RAN Configuration Update (TS 38.413 §9.4.7).
+const RAN_CONFIGURATION_UPDATE: u8 = 35;
+
+/// How often a gNB that asks for time is asked again before it keeps what it has.
+const ATTEMPTS: u8 = 5;
+
+/// An AMF CONFIGURATION UPDATE under way to one gNB.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Update {
+    /// When the answer is given up, or the update sent again.
+    pub(super) due: Instant,
+    /// It waits to be sent again, as the gNB wished.
+    waits: bool,
+    /// The configuration changed again meanwhile.
+    stale: bool,
+    attempts: u8,
+}
+
+impl RanNodes {
+    /// §8.7.2.2: all of it is taken, or nothing.
+    pub(super) fn ran_configuration_update(
+        &mut self,
+        association: AssociationId,
+        update: &RanConfigurationUpdate,
+        out: &mut RanOutput,
+    ) {
+        let offer = match update.supported_ta_list.as_slice() {
+            [] => None,
+            list => match check_supported(&self.config, list) {
+                Ok(offer) => Some(offer),
+                Err((cause, why)) => {
+                    let mut failure = RanConfigurationUpdateFailure::new(cause);
+                    failure.time_to_wait = Some(RETRY_AFTER);
+                    out.messages.push((association, failure.into()));
+                    let gnb = self.nodes.get(&association).and_then(|n| n.gnb);
+                    return out.events.push(RanEvent::SetupRefused { association, gnb, why });
+                }
+            },
+        };
+        let Some(node) = self.nodes.get_mut(&association) else { return };
+        if let Some(offer) = offer {
+            offer.into_node(node);
+        }
+        if let Some(name) = node_name(update.ran_node_name.as_ref(), update.extended_ran_node_name.as_ref()) {
+            node.name = Some(name);
+        }
+        node.default_paging_drx = update.default_paging_drx.unwrap_or(node.default_paging_drx);
+        // NG-RAN TNL associations to remove are the gNB's to close (§8.7.2.2: "if supported").
+        out.messages.push((association, RanConfigurationUpdateAcknowledge::new().into()));
+        out.events.push(RanEvent::Reconfigured { association });
+    }
+
+    /// §8.7.2.2 with Global RAN Node ID, as the first message of an association: a further one of a gNB that is set up on
+    /// another (TS 38.412 §7).
+    pub(super) fn further_association(
+        &mut self,
+        association: AssociationId,
+        update: &RanConfigurationUpdate,
+        out: &mut RanOutput,
+    ) {
+        let gnb = update.global_ran_node_id.as_ref().and_then(gnb_id);
+        let first = gnb.and_then(|gnb| self.find(gnb)).and_then(|a| self.nodes.get(&a)).cloned();
+        let known = self.nodes.get(&association).is_some();
+        let (Some(first), true) = (first, known) else {
+            let mut failure = RanConfigurationUpdateFailure::new(CauseMisc::Unspecified.into());
+            failure.time_to_wait = Some(RETRY_AFTER);
+            out.messages.push((association, failure.into()));
+            let what = "RAN CONFIGURATION UPDATE before NG SETUP".to_owned();
+            return out.events.push(RanEvent::Refused { association, what });
+        };
+        let mut node = RanNode::new(None);
+        (node.gnb, node.name, node.further) = (first.gnb, first.name, true);
+        (node.tacs, node.slices, node.broadcast) = (first.tacs, first.slices, first.broadcast);
+        node.default_paging_drx = first.default_paging_drx;
+        self.waiting = self.waiting.saturating_sub(1);
+        self.nodes.insert(association, node);
+        out.messages.push((association, RanConfigurationUpdateAcknowledge::new().into()));
+        out.events.push(RanEvent::Reconfigured { association });
+    }
+
+    /// Puts a new version of the configuration in force. What gNBs were told in NG SETUP RESPONSE and is so no more, they are
+    /// told (§8.7.3.1).
+    pub fn configure(&mut self, now: Instant, config: Arc<Config>) -> RanOutput {
+        let mut out = RanOutput::default();
+        let changed = told(&self.config.amf) != told(&config.amf);
+        self.config = config;
+        for node in self.nodes.values_mut() {
+            node.serve(&self.config);
+        }
+        if changed {
+            let serving: Vec<AssociationId> = self.serving().map(|(a, _)| a).collect();
+            for association in serving {
+                self.send_update(now, association, 1, &mut out);
+            }
+        }
+        out
+    }
+
+    /// Sends the update, whole; while one is unanswered, the next waits (§8.7.3.1: one at a time).
+    fn send_update(&mut self, now: Instant, association: AssociationId, attempts: u8, out: &mut RanOutput) {
+        let Some(node) = self.nodes.get_mut(&association) else { return };
+        if let Some(update) = node.update.as_mut().filter(|u| !u.waits) {
+            update.stale = true;
+            return;
+        }
+        node.update = Some(Update { due: now + ANSWER_WITHIN, waits: false, stale: false, attempts });
+        let amf = &self.config.amf;
+        let mut update = AmfConfigurationUpdate::new();
+        update.amf_name = Some(amf.name.clone());
+        update.served_guami_list = vec![ServedGuamiItem::new(amf.guami())];
+        update.relative_amf_capacity = Some(amf.relative_capacity);
+        update.plmn_support_list = vec![PlmnSupportItem::new(amf.plmn, amf.slices.clone())];
+        out.messages.push((association, update.into()));
+    }
+
+    /// §8.7.3.2. An acknowledgement that nobody awaits changes nothing.
+    pub(super) fn update_taken(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
+        let Some(update) = self.nodes.get_mut(&association).and_then(|n| n.update.take()) else { return };
+        out.events.push(RanEvent::UpdateTaken { association });
+        if update.stale {
+            self.send_update(now, association, 1, out);
+        }
+    }
+
+    /// §8.7.3.3: again after the time that the gNB wished; without one it keeps what it has.
+    pub(super) fn update_refused(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        failure: &AmfConfigurationUpdateFailure,
+        out: &mut RanOutput,
+    ) {
+        let Some(node) = self.nodes.get_mut(&association) else { return };
+        let Some(update) = node.update.take().filter(|u| !u.waits) else { return };
+        let cause = failure.cause.to_string();
+        let again = failure.time_to_wait.filter(|_| update.attempts < ATTEMPTS);
+        out.events.push(RanEvent::UpdateRefused { association, cause, again: again.is_some() });
+        if let Some(wait) = again {
+            let due = now + time_to_wait(wait);
+            node.update = Some(Update { due, waits: true, ..update });
+        }
+    }
+
+    pub(super) fn updates_due(&mut self, now: Instant, out: &mut RanOutput) {
+        let due: Vec<(AssociationId, Update)> =
+            self.nodes.iter().filter_map(|(a, n)| Some((*a, n.update.filter(|u| u.due <= now)?))).collect();
+        for (association, update) in due {
+            if let Some(node) = self.nodes.get_mut(&association) {
+                node.update = None;
+            }
+            if update.waits || update.stale {
+                self.send_update(now, association, update.attempts.saturating_add(1), out);
+            } else {
+                // SCTP has delivered it or the association ends: it is not repeated.
+                let cause = "it did not answer".to_owned();
+                out.events.push(RanEvent::UpdateRefused { association, cause, again: false });
+            }
+        }
+    }
+}
+
+/// What NG SETUP RESPONSE tells.
+fn told(amf: &Amf) -> impl PartialEq + '_ {
+    (&amf.name, amf.guami(), amf.relative_capacity, &amf.slices)
+}
+
+/// TS 38.413 §9.3.1.56.
+fn time_to_wait(wait: TimeToWait) -> Duration {
+    Duration::from_secs(match wait {
+        TimeToWait::V1s => 1,
+        TimeToWait::V2s => 2,
+        TimeToWait::V5s => 5,
+        TimeToWait::V10s => 10,
+        TimeToWait::V20s => 20,
+        TimeToWait::V60s => 60,
+    })
+}
+
+/// RAN CONFIGURATION UPDATE FAILURE for an update that could not be taken (§8.7.2.4, §10.3.5); `None` if it was none.
+pub(super) fn failure_of(refusal: &Refusal) -> Option<Message> {
+    let update = refusal.procedure_code == Some(RAN_CONFIGURATION_UPDATE)
+        && refusal.triggering_message == Some(TriggeringMessage::InitiatingMessage);
+    if !update || matches!(refusal.kind, RefusalKind::TransferSyntax(_)) {
+        return None;
+    }
+    let mut failure = RanConfigurationUpdateFailure::new(refusal.cause()?);
+    failure.time_to_wait = Some(RETRY_AFTER);
+    failure.criticality_diagnostics = Some(refusal.criticality_diagnostics());
+    Some(failure.into())
+}

@@ -1,0 +1,61 @@
+//! Error Indication of what concerns no phone: TS 38.413 §8.7.5.
+
+use whimbrel_ids::Instant;
+use whimbrel_ngap::ie::Cause;
+use whimbrel_ngap::msg::ErrorIndication;
+
+use super::{RanNodes, RanOutput};
+use crate::envelope::AssociationId;
+use crate::event::RanEvent;
+
+/// ERROR INDICATIONs a second that one gNB gets: two ends that find fault with each other's complaints fill no link.
+const SENT_PER_S: u32 = 100;
+
+/// ERROR INDICATIONs a second of one gNB that are told: one that complains about everything fills no log.
+const TOLD_PER_S: u32 = 10;
+
+/// An ERROR INDICATION for a message that names no phone, or a wrong one.
+pub(crate) fn error_indication(cause: impl Into<Cause>) -> ErrorIndication {
+    let mut m = ErrorIndication::new();
+    m.cause = Some(cause.into());
+    m
+}
+
+impl RanNodes {
+    /// A gNB found fault with a message of ours. It is never answered (§10.3.1).
+    pub(super) fn error_indicated(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        m: &ErrorIndication,
+        out: &mut RanOutput,
+    ) {
+        let told = self.nodes.get_mut(&association).is_some_and(|n| n.errors_told.take(now, TOLD_PER_S));
+        if told {
+            let cause = m.cause.as_ref().map_or_else(|| "no cause".to_owned(), ToString::to_string);
+            out.events.push(RanEvent::ErrorIndication { association, cause });
+        }
+    }
+
+    /// Whether a gNB may be sent one more ERROR INDICATION; one too many is counted.
+    pub fn may_complain(&mut self, now: Instant, association: AssociationId) -> bool {
+        self.nodes.get_mut(&association).is_some_and(|n| n.errors_sent.take(now, SENT_PER_S))
+    }
+
+    /// Finds fault with a gNB's message.
+    pub(super) fn complain(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        answer: Option<ErrorIndication>,
+        what: &str,
+        out: &mut RanOutput,
+    ) {
+        if !self.may_complain(now, association) {
+            let limit = "error_indications";
+            return out.events.push(RanEvent::Limited { association: Some(association), limit });
+        }
+        out.messages.extend(answer.map(|m| (association, m.into())));
+        out.events.push(RanEvent::Refused { association, what: what.to_owned() });
+    }
+}

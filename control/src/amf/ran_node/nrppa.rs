@@ -1,0 +1,10 @@
+//! NRPPa transport without a phone: TS 38.413 §8.10.5.
+
+use super::RanOutput;
+use crate::envelope::AssociationId;
+use crate::event::RanEvent;
+
+/// There is no LMF to whom the Routing ID could lead; the procedure has no answer, so the message is dropped and counted.
+pub(super) fn without_lmf(association: AssociationId, out: &mut RanOutput) {
+    out.events.push(RanEvent::Unserved { association, what: "NRPPa: there is no LMF" });
+}

@@ -1,0 +1,148 @@
+//! Overload Start and Stop: TS 38.413 §8.7.7, §8.7.8, TS 23.501 §5.19.5.2.
+//!
+//! The rule: what is fullest of the phones' table, the strangers' part of it and the time that messages wait decides. At or
+//! above one threshold gNBs are told to spare the core, and they are told that it is over when all have stayed below a lower
+//! one for a while. The operator can overrule it either way.
+
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_ngap::ie::{OverloadAction, OverloadResponse};
+use whimbrel_ngap::msg::{OverloadStart, OverloadStop};
+
+use super::{RanNode, RanNodes, RanOutput};
+use crate::config::OverloadRule;
+use crate::envelope::AssociationId;
+use crate::event::RanEvent;
+
+/// How full the core is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Slots in use, in percent of `limits.phones`.
+    pub phones_percent: u8,
+    /// Phones that did not authenticate yet, in percent of `limits.strangers`.
+    pub strangers_percent: u8,
+    /// How long a message waits before it is looked at.
+    pub delay: Duration,
+}
+
+/// Who decides.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OverloadOrder {
+    /// The rule.
+    #[default]
+    ByRule,
+    /// The operator wants it, whatever the load.
+    Start,
+    /// The operator wants none, whatever the load.
+    Stop,
+}
+
+/// Where the core stands.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Overload {
+    order: OverloadOrder,
+    on: bool,
+    /// Below the lower thresholds since then.
+    calm_since: Option<Instant>,
+    /// Until this the load stays below them and the overload is over.
+    over_at: Option<Instant>,
+}
+
+impl Overload {
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.over_at
+    }
+}
+
+fn is_high(load: Load, rule: &OverloadRule) -> bool {
+    load.phones_percent >= rule.start_percent
+        || load.strangers_percent >= rule.start_percent
+        || load.delay >= rule.start_delay
+}
+
+fn is_low(load: Load, rule: &OverloadRule) -> bool {
+    load.phones_percent < rule.stop_percent
+        && load.strangers_percent < rule.stop_percent
+        && load.delay < rule.stop_delay
+}
+
+impl RanNodes {
+    /// Whether gNBs are told to spare the core.
+    pub fn is_overloaded(&self) -> bool {
+        self.overload.on
+    }
+
+    /// Who decides whether they are.
+    pub fn overload_order(&self) -> OverloadOrder {
+        self.overload.order
+    }
+
+    /// The operator decides, or lets the rule decide again.
+    pub fn order_overload(&mut self, order: OverloadOrder) -> RanOutput {
+        let mut out = RanOutput::default();
+        self.overload.order = order;
+        (self.overload.calm_since, self.overload.over_at) = (None, None);
+        match order {
+            OverloadOrder::Start => self.overload(true, &mut out),
+            OverloadOrder::Stop | OverloadOrder::ByRule => self.overload(false, &mut out),
+        }
+        out
+    }
+
+    /// The load as it is now.
+    pub fn loaded(&mut self, now: Instant, load: Load) -> RanOutput {
+        let mut out = RanOutput::default();
+        if self.overload.order != OverloadOrder::ByRule {
+            return out;
+        }
+        let rule = self.config.overload;
+        if is_high(load, &rule) {
+            (self.overload.calm_since, self.overload.over_at) = (None, None);
+            self.overload(true, &mut out);
+        } else if !is_low(load, &rule) {
+            (self.overload.calm_since, self.overload.over_at) = (None, None);
+        } else if self.overload.on && self.overload.calm_since.is_none() {
+            self.overload.calm_since = Some(now);
+            self.overload.over_at = Some(now + rule.hold);
+        }
+        out
+    }
+
+    pub(super) fn overload_due(&mut self, now: Instant, out: &mut RanOutput) {
+        if self.overload.over_at.is_some_and(|at| at <= now) {
+            (self.overload.calm_since, self.overload.over_at) = (None, None);
+            self.overload(false, out);
+        }
+    }
+
+    fn overload(&mut self, on: bool, out: &mut RanOutput) {
+        if std::mem::replace(&mut self.overload.on, on) == on {
+            return;
+        }
+        out.events.push(RanEvent::Overload { on });
+        let all: Vec<AssociationId> = self.serving().map(|(a, _)| a).collect();
+        for association in all {
+            self.tell_overload(association, out);
+        }
+    }
+
+    /// Tells a gNB what it does not know: the message that starts an overload, or the one that ends it.
+    pub(super) fn tell_overload(&mut self, association: AssociationId, out: &mut RanOutput) {
+        let (on, reduction) = (self.overload.on, self.config.overload.reduction_percent);
+        let Some(node) = self.nodes.get_mut(&association).filter(|n| RanNode::serves(n)) else { return };
+        if std::mem::replace(&mut node.overloaded, on) == on {
+            return;
+        }
+        if !on {
+            return out.messages.push((association, OverloadStop::new().into()));
+        }
+        let mut start = OverloadStart::new();
+        // New connections for data are what a core in trouble can do without: emergencies, priority and those that are paged
+        // go on (TS 38.413 §9.3.1.105).
+        let action = OverloadAction::PermitHighPrioritySessionsAndMobileTerminatedServicesOnly;
+        start.amf_overload_response = Some(OverloadResponse::OverloadAction(action));
+        start.amf_traffic_load_reduction_indication = Some(reduction.clamp(1, 99));
+        out.messages.push((association, start.into()));
+    }
+}

@@ -1,0 +1,208 @@
+//! NG Setup: TS 38.413 §8.7.1.
+
+use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
+use whimbrel_ngap::ie::{
+    Cause, CauseMisc, CauseRadioNetwork, GlobalRanNodeId, PlmnSupportItem, ResetAll, ResetType,
+    ServedGuamiItem, SupportedTaItem, TimeToWait, TriggeringMessage,
+};
+use whimbrel_ngap::msg::{NgSetupFailure, NgSetupRequest, NgSetupResponse};
+use whimbrel_ngap::{Message, Refusal, RefusalKind};
+
+use super::{RanNode, RanNodes, RanOutput, Reset};
+use crate::config::Config;
+use crate::envelope::AssociationId;
+use crate::event::{RanEvent, SetupRefusal};
+
+/// Procedure code of NG Setup (TS 38.413 §9.4.7).
+const NG_SETUP: u8 = 21;
+
+impl RanNodes {
+    pub(super) fn ng_setup(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        request: &NgSetupRequest,
+        out: &mut RanOutput,
+    ) {
+        let (gnb, offer) = match self.admit_node(association, request) {
+            Ok(admitted) => admitted,
+            Err((cause, why)) => return refuse(association, request, cause, why, out),
+        };
+        out.messages.push((association, self.ng_setup_response().into()));
+        let name = node_name(request.ran_node_name.as_ref(), request.extended_ran_node_name.as_ref());
+        out.events.push(RanEvent::Up { association, gnb, name: name.clone() });
+        // A second NG SETUP on a live association starts over: earlier connections are gone (§8.7.1.1).
+        if self.is_set_up(association) {
+            let what = ResetType::NgInterface(ResetAll::ResetAll);
+            out.reset = Some(Reset { what, acknowledge: false });
+        } else {
+            self.waiting = self.waiting.saturating_sub(1);
+        }
+        let same =
+            |(a, n): (&AssociationId, &RanNode)| (*a != association && n.gnb == Some(gnb)).then_some(*a);
+        out.superseded = self.nodes.iter().find_map(same);
+        if let Some(former) = out.superseded {
+            out.events.push(RanEvent::SameIdentity { association, former, gnb });
+        }
+        let mut node = RanNode::new(None);
+        if let Some(before) = self.nodes.get(&association) {
+            // What bounds a peer is not forgotten because it begins anew.
+            (node.first_messages, node.errors_sent, node.errors_told) =
+                (before.first_messages, before.errors_sent, before.errors_told);
+        }
+        (node.gnb, node.name, node.default_paging_drx) = (Some(gnb), name, request.default_paging_drx);
+        offer.into_node(&mut node);
+        self.nodes.insert(association, node);
+        self.tell_overload(association, out);
+        self.reload_warnings(now, association, out);
+    }
+
+    fn admit_node(
+        &self,
+        association: AssociationId,
+        request: &NgSetupRequest,
+    ) -> Result<(GlobalGnbId, Offer), (Cause, SetupRefusal)> {
+        let gnb = gnb_id(&request.global_ran_node_id)
+            .ok_or((CauseMisc::Unspecified.into(), SetupRefusal::NodeType))?;
+        let others =
+            self.nodes.iter().filter(|(a, n)| **a != association && n.gnb.is_some() && n.gnb != Some(gnb));
+        let limit = self.config.limits.ran_nodes;
+        if others.count() >= limit as usize {
+            return Err((CauseMisc::ControlProcessingOverload.into(), SetupRefusal::Limit(limit)));
+        }
+        Ok((gnb, check_supported(&self.config, &request.supported_ta_list)?))
+    }
+
+    fn ng_setup_response(&self) -> NgSetupResponse {
+        let amf = &self.config.amf;
+        NgSetupResponse::new(
+            amf.name.clone(),
+            vec![ServedGuamiItem::new(amf.guami())],
+            amf.relative_capacity,
+            vec![PlmnSupportItem::new(amf.plmn, amf.slices.clone())],
+        )
+    }
+}
+
+fn refuse(
+    association: AssociationId,
+    request: &NgSetupRequest,
+    cause: Cause,
+    why: SetupRefusal,
+    out: &mut RanOutput,
+) {
+    let mut failure = NgSetupFailure::new(cause);
+    failure.time_to_wait = Some(RETRY_AFTER);
+    out.messages.push((association, failure.into()));
+    let gnb = gnb_id(&request.global_ran_node_id);
+    out.events.push(RanEvent::SetupRefused { association, gnb, why });
+}
+
+/// When a refused gNB may try again: soon enough for whoever mends its configuration, seldom enough for the log.
+pub(super) const RETRY_AFTER: TimeToWait = TimeToWait::V10s;
+
+/// NG SETUP FAILURE for a request that could not be taken (§8.7.1.4, §10.3.5); `None` if it was none.
+pub(super) fn failure_of(refusal: &Refusal) -> Option<Message> {
+    let request = refusal.procedure_code == Some(NG_SETUP)
+        && refusal.triggering_message == Some(TriggeringMessage::InitiatingMessage);
+    if !request || matches!(refusal.kind, RefusalKind::TransferSyntax(_)) {
+        return None; // §10.2: a transfer syntax error is told by ERROR INDICATION
+    }
+    let mut failure = NgSetupFailure::new(refusal.cause()?);
+    failure.time_to_wait = Some(RETRY_AFTER);
+    failure.criticality_diagnostics = Some(refusal.criticality_diagnostics());
+    Some(failure.into())
+}
+
+/// The identity of a node that is a gNB.
+pub(super) fn gnb_id(id: &GlobalRanNodeId) -> Option<GlobalGnbId> {
+    match id {
+        GlobalRanNodeId::GlobalGnbId(gnb) => Some(*gnb),
+        _ => None,
+    }
+}
+
+/// The name of a node: the extended one where it has one (TS 38.413 §9.3.1.193).
+pub(super) fn node_name(
+    name: Option<&String>,
+    extended: Option<&whimbrel_ngap::ie::ExtendedRanNodeName>,
+) -> Option<String> {
+    let utf8 = extended.and_then(|e| e.ran_node_name_utf8_string.as_ref());
+    let visible = extended.and_then(|e| e.ran_node_name_visible_string.as_ref());
+    utf8.or(visible).or(name).cloned()
+}
+
+/// What a gNB broadcasts for the served network, and what of it is served.
+pub(super) struct Offer {
+    broadcast: Vec<(Tac, Vec<SNssai>)>,
+    tacs: Vec<Tac>,
+    slices: Vec<SNssai>,
+}
+
+impl Offer {
+    /// What of it this configuration serves.
+    fn of(config: &Config, broadcast: Vec<(Tac, Vec<SNssai>)>) -> Self {
+        let served = || broadcast.iter().filter(|(tac, _)| config.amf.tacs.contains(tac));
+        let mut tacs: Vec<Tac> = served().map(|(tac, _)| *tac).collect();
+        let mut slices: Vec<SNssai> = served().flat_map(|(_, slices)| slices).copied().collect();
+        tacs.sort_unstable();
+        tacs.dedup();
+        slices.sort_unstable();
+        slices.dedup();
+        Self { broadcast, tacs, slices }
+    }
+
+    pub(super) fn into_node(self, node: &mut RanNode) {
+        (node.broadcast, node.tacs, node.slices) = (self.broadcast, self.tacs, self.slices);
+    }
+}
+
+impl RanNode {
+    /// A new configuration serves other areas.
+    pub(super) fn serve(&mut self, config: &Config) {
+        Offer::of(config, std::mem::take(&mut self.broadcast)).into_node(self);
+    }
+}
+
+/// What of a gNB's supported areas and slices is served here (§8.7.1.4): at least one tracking area of the served network,
+/// with at least one slice in common.
+pub(super) fn check_supported(
+    config: &Config,
+    list: &[SupportedTaItem],
+) -> Result<Offer, (Cause, SetupRefusal)> {
+    let amf = &config.amf;
+    let all = || list.iter().flat_map(|ta| ta.broadcast_plmn_list.iter().map(move |b| (ta.tac, b)));
+    let broadcast: Vec<(Tac, Vec<SNssai>)> = all()
+        .filter(|(_, b)| b.plmn_identity == amf.plmn)
+        .map(|(tac, b)| {
+            let slices = b.tai_slice_support_list.iter().chain(&b.extended_tai_slice_support_list);
+            (tac, slices.copied().collect())
+        })
+        .collect();
+    if broadcast.is_empty() {
+        let mut offered: Vec<PlmnId> = all().map(|(_, b)| b.plmn_identity).collect();
+        offered.sort_unstable();
+        offered.dedup();
+        let why = SetupRefusal::Plmn {
+            offered: offered.iter().map(ToString::to_string).collect(),
+            served: amf.plmn.to_string(),
+        };
+        return Err((CauseMisc::UnknownPlmnOrSNpn.into(), why));
+    }
+    let offer = Offer::of(config, broadcast);
+    if offer.tacs.is_empty() {
+        let why = SetupRefusal::Tac {
+            offered: offer.broadcast.iter().map(|(tac, _)| tac.value()).collect(),
+            served: amf.tacs.iter().map(|t| t.value()).collect(),
+        };
+        return Err((CauseMisc::UnknownPlmnOrSNpn.into(), why));
+    }
+    if !offer.slices.iter().any(|s| amf.slices.contains(s)) {
+        let why = SetupRefusal::Slice {
+            offered: offer.slices.iter().map(ToString::to_string).collect(),
+            served: amf.slices.iter().map(ToString::to_string).collect(),
+        };
+        return Err((CauseRadioNetwork::SliceNotSupported.into(), why));
+    }
+    Ok(offer)
+}

@@ -1,0 +1,634 @@
+//! gNBs against the machine of TS 38.413 §8.7 to §8.10, message by message.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_ids::{GlobalGnbId, Instant, NrCellId, PlmnId, SNssai, Tac, Tai};
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::*;
+use whimbrel_ngap::msg::*;
+
+use super::*;
+use crate::config::Config;
+use crate::desk;
+
+fn at(s: u64) -> Instant {
+    Instant(1_000_000_000 + s * 1_000_000)
+}
+
+fn on(n: u32) -> AssociationId {
+    AssociationId(n)
+}
+
+fn gnb(n: u32) -> GlobalGnbId {
+    GlobalGnbId::new(PlmnId::TEST, n, 28).expect("28 bits")
+}
+
+fn tai(tac: u32) -> Tai {
+    Tai { plmn: PlmnId::TEST, tac: Tac::new(tac).expect("24 bits") }
+}
+
+fn area(tac: u32, slices: Vec<SNssai>) -> SupportedTaItem {
+    SupportedTaItem::new(tai(tac).tac, vec![BroadcastPlmnItem::new(PlmnId::TEST, slices)])
+}
+
+fn request(n: u32) -> NgSetupRequest {
+    NgSetupRequest::new(
+        GlobalRanNodeId::GlobalGnbId(gnb(n)),
+        vec![area(1, vec![SNssai::sst(1)])],
+        PagingDrx::V64,
+    )
+}
+
+fn config() -> Config {
+    desk::config()
+}
+
+/// So many gNBs, set up on associations of their own numbers.
+fn nodes(n: u32) -> RanNodes {
+    let mut nodes = RanNodes::new(Arc::new(config()));
+    for i in 1..=n {
+        nodes.up(at(0), on(i));
+        let out = nodes.handle(at(0), on(i), request(i).into());
+        assert!(matches!(out.messages.as_slice(), [(_, Message::NgSetupResponse(_))]), "{out:?}");
+    }
+    nodes
+}
+
+/// Octets as a gNB sends them, and what is answered.
+fn octets(nodes: &mut RanNodes, n: u32, octets: &[u8]) -> RanOutput {
+    match Message::decode(octets) {
+        Ok(m) => nodes.handle(at(1), on(n), m),
+        Err(refusal) => nodes.unreadable(at(1), on(n), &refusal),
+    }
+}
+
+fn only(out: &RanOutput) -> &Message {
+    let [(_, m)] = out.messages.as_slice() else { panic!("one answer: {out:?}") };
+    m
+}
+
+#[test] // TS 38.413 §8.7.1.4
+fn setup_with_octets_missing_from_a_plmn_or_a_tac_is_answered_and_leaves_nothing() {
+    let whole = Message::from(request(1)).to_vec();
+    let mut refused = 0;
+    for cut in 3..whole.len() {
+        let mut nodes = RanNodes::new(Arc::new(config()));
+        nodes.up(at(0), on(1));
+        let mut short = whole.clone();
+        short.remove(cut);
+        let out = octets(&mut nodes, 1, &short);
+        assert!(out.messages.len() <= 1, "{out:?}");
+        refused += u32::from(!nodes.is_set_up(on(1)));
+    }
+    assert!(refused > 10, "{refused}");
+}
+
+#[test] // TS 38.413 §10.3.5
+fn setup_without_any_ie_is_answered_with_its_failure_and_the_missing_ies() {
+    let mut nodes = RanNodes::new(Arc::new(config()));
+    nodes.up(at(0), on(1));
+    let out = octets(&mut nodes, 1, &[0x00, 21, 0x00, 3, 0x00, 0x00, 0x00]);
+    let Message::NgSetupFailure(m) = only(&out) else { panic!("{out:?}") };
+    let missing: Vec<u16> =
+        m.criticality_diagnostics.iter().flat_map(|d| &d.ies).map(|ie| ie.ie_id).collect();
+    assert!(missing.contains(&27) && missing.contains(&102), "{missing:?}");
+    assert!(matches!(m.cause, Cause::Protocol(CauseProtocol::AbstractSyntaxErrorReject)));
+}
+
+#[test] // TS 38.413 §8.7.1.4
+fn setup_without_slices_and_with_areas_in_abundance() {
+    let mut none = request(1);
+    none.supported_ta_list = vec![area(1, Vec::new())];
+    let mut many = request(1);
+    many.supported_ta_list = (1..=256).map(|t| area(t, vec![SNssai::sst(1)])).collect();
+    let mut nodes = RanNodes::new(Arc::new(config()));
+    nodes.up(at(0), on(1));
+    // An empty list cannot be written in PER; what is written in its place is not readable or offers no slice.
+    let out = octets(&mut nodes, 1, &Message::from(none).to_vec());
+    assert!(!matches!(only(&out), Message::NgSetupResponse(_)));
+    assert!(!nodes.is_set_up(on(1)));
+    let out = octets(&mut nodes, 1, &Message::from(many).to_vec());
+    assert!(matches!(only(&out), Message::NgSetupResponse(_)));
+    assert_eq!(
+        nodes.get(on(1)).expect("up").tacs.len(),
+        config().amf.tacs.len(),
+        "only what is served is kept"
+    );
+}
+
+#[test] // TS 38.413 §9.3.1.5
+fn setup_of_extreme_identities() {
+    let mut nodes = RanNodes::new(Arc::new(config()));
+    for (i, (id, bits)) in [(0, 22), (u32::MAX, 32), ((1 << 22) - 1, 22), (0, 32)].into_iter().enumerate() {
+        let association = on(i as u32);
+        nodes.up(at(0), association);
+        let mut m = request(1);
+        let id = GlobalGnbId::new(PlmnId::TEST, id, bits).expect("it fits");
+        m.global_ran_node_id = GlobalRanNodeId::GlobalGnbId(id);
+        m.ran_node_name = Some("n".repeat(150));
+        let out = nodes.handle(at(0), association, m.into());
+        assert!(matches!(only(&out), Message::NgSetupResponse(_)), "{id:?}: {out:?}");
+        assert!(out.superseded.is_none(), "zero of 22 bits is not zero of 32");
+    }
+}
+
+#[test] // TS 38.413 §8.7.1.1
+fn setup_of_a_gnb_that_is_up_elsewhere_takes_its_place_and_is_told() {
+    let mut nodes = nodes(2);
+    nodes.up(at(1), on(9));
+    let out = nodes.handle(at(1), on(9), request(1).into());
+    assert_eq!(out.superseded, Some(on(1)));
+    assert!(out.events.contains(&RanEvent::SameIdentity { association: on(9), former: on(1), gnb: gnb(1) }));
+    nodes.supersede(at(1), on(1));
+    assert!(!nodes.is_set_up(on(1)) && nodes.is_set_up(on(2)) && nodes.is_set_up(on(9)));
+    // The former is refused what only a gNB may do, and cannot harm the one that is up.
+    let out = nodes.handle(
+        at(1),
+        on(1),
+        NgReset::new(CauseMisc::Unspecified.into(), ResetType::NgInterface(ResetAll::ResetAll)).into(),
+    );
+    assert!(out.reset.is_none());
+}
+
+#[test] // TS 38.413 §8.7.1.1: it is the first message
+fn an_association_without_setup_ends_in_time() {
+    let mut nodes = RanNodes::new(Arc::new(config()));
+    nodes.up(at(0), on(1));
+    assert_eq!(nodes.next_deadline(), Some(at(30)));
+    assert!(nodes.tick(at(29)).abort.is_empty());
+    let out = nodes.tick(at(30));
+    assert_eq!((out.abort, out.events), (vec![on(1)], vec![RanEvent::NeverSetUp { association: on(1) }]));
+    nodes.down(on(1));
+    assert_eq!(nodes.next_deadline(), None);
+}
+
+#[test] // TS 38.412 §7: connections that never become a gNB are bounded
+fn associations_without_setup_are_bounded() {
+    let mut config = config();
+    config.limits.ran_nodes_waiting = 3;
+    let mut nodes = RanNodes::new(Arc::new(config));
+    for n in 0..3 {
+        assert!(nodes.up(at(0), on(n)).abort.is_empty());
+    }
+    assert_eq!(nodes.up(at(0), on(3)).abort, [on(3)]);
+    nodes.down(on(3));
+    nodes.handle(at(0), on(0), request(1).into());
+    assert!(nodes.up(at(0), on(4)).abort.is_empty(), "one that has set up makes room");
+    for n in [0, 1, 2, 4] {
+        nodes.down(on(n));
+    }
+    assert_eq!(nodes.waiting, 0);
+}
+
+#[test] // TS 38.413 §8.7.2.4
+fn ran_configuration_update_is_taken_whole_or_not_at_all() {
+    let mut nodes = nodes(1);
+    let mut update = RanConfigurationUpdate::new();
+    update.ran_node_name = Some("new".into());
+    update.default_paging_drx = Some(PagingDrx::V256);
+    update.supported_ta_list = vec![area(99, vec![SNssai::sst(1)])];
+    let out = nodes.handle(at(1), on(1), update.clone().into());
+    let Message::RanConfigurationUpdateFailure(m) = only(&out) else { panic!("{out:?}") };
+    assert!(m.time_to_wait.is_some());
+    let node = nodes.get(on(1)).expect("up");
+    assert_eq!((node.name.as_deref(), node.default_paging_drx), (None, PagingDrx::V64));
+    update.supported_ta_list.clear();
+    let out = nodes.handle(at(1), on(1), update.into());
+    assert!(matches!(only(&out), Message::RanConfigurationUpdateAcknowledge(_)));
+    let node = nodes.get(on(1)).expect("up");
+    assert_eq!((node.name.as_deref(), node.default_paging_drx), (Some("new"), PagingDrx::V256));
+    assert_eq!(node.tacs, [tai(1).tac], "what it did not name stays");
+}
+
+#[test] // TS 38.413 §8.7.2.2
+fn a_further_association_joins_by_ran_configuration_update() {
+    let mut nodes = nodes(1);
+    nodes.up(at(1), on(7));
+    let mut update = RanConfigurationUpdate::new();
+    update.global_ran_node_id = Some(GlobalRanNodeId::GlobalGnbId(gnb(2)));
+    let out = nodes.handle(at(1), on(7), update.clone().into());
+    assert!(matches!(only(&out), Message::RanConfigurationUpdateFailure(_)), "of a gNB that nobody knows");
+    update.global_ran_node_id = Some(GlobalRanNodeId::GlobalGnbId(gnb(1)));
+    let out = nodes.handle(at(1), on(7), update.into());
+    assert!(matches!(only(&out), Message::RanConfigurationUpdateAcknowledge(_)));
+    assert!(nodes.is_set_up(on(7)));
+    assert_eq!(nodes.serving().count(), 1, "it hears what concerns no phone once");
+    assert_eq!(nodes.siblings(on(7)), [on(1), on(7)]);
+    nodes.down(on(1));
+    assert_eq!(nodes.find(gnb(1)), Some(on(7)), "the other takes over");
+}
+
+/// A configuration with another weight.
+fn heavier(capacity: u8) -> Arc<Config> {
+    let mut config = config();
+    config.amf.relative_capacity = capacity;
+    Arc::new(config)
+}
+
+#[test] // TS 38.413 §8.7.3.1, §8.7.3.2
+fn amf_configuration_update_goes_to_every_gnb_when_something_changed() {
+    let mut nodes = nodes(2);
+    assert!(nodes.configure(at(1), Arc::new(config())).messages.is_empty(), "nothing changed");
+    let out = nodes.configure(at(1), heavier(7));
+    assert_eq!(out.messages.len(), 2);
+    let Message::AmfConfigurationUpdate(m) = &out.messages[0].1 else { panic!("{out:?}") };
+    assert_eq!(m.relative_amf_capacity, Some(7));
+    assert!(!m.served_guami_list.is_empty() && !m.plmn_support_list.is_empty());
+    // Another change waits for the answer to the first.
+    assert!(nodes.configure(at(2), heavier(8)).messages.is_empty());
+    let out = nodes.handle(at(2), on(1), AmfConfigurationUpdateAcknowledge::new().into());
+    let Message::AmfConfigurationUpdate(m) = only(&out) else { panic!("{out:?}") };
+    assert_eq!(m.relative_amf_capacity, Some(8));
+    let out = nodes.handle(at(2), on(1), AmfConfigurationUpdateAcknowledge::new().into());
+    assert!(out.messages.is_empty() && out.events == [RanEvent::UpdateTaken { association: on(1) }]);
+    // One that nobody awaits.
+    let out = nodes.handle(at(2), on(1), AmfConfigurationUpdateAcknowledge::new().into());
+    assert!(out.messages.is_empty() && out.events.is_empty());
+}
+
+#[test] // TS 38.413 §8.7.3.3
+fn amf_configuration_update_failure_with_time_to_wait_is_tried_again_so_often() {
+    let mut nodes = nodes(1);
+    let mut now = 1;
+    let mut sent = nodes.configure(at(now), heavier(7)).messages.len();
+    for _ in 0..20 {
+        let mut failure = AmfConfigurationUpdateFailure::new(CauseMisc::Unspecified.into());
+        failure.time_to_wait = Some(TimeToWait::V20s);
+        nodes.handle(at(now), on(1), failure.into());
+        let Some(due) = nodes.next_deadline() else { break };
+        assert_eq!(due, at(now + 20));
+        now += 20;
+        sent += nodes.tick(at(now)).messages.len();
+    }
+    assert_eq!(sent, 5);
+    let failure = AmfConfigurationUpdateFailure::new(CauseMisc::Unspecified.into());
+    nodes.configure(at(now), heavier(9));
+    let out = nodes.handle(at(now), on(1), failure.into());
+    assert!(matches!(out.events.as_slice(), [RanEvent::UpdateRefused { again: false, .. }]));
+    assert_eq!(nodes.next_deadline(), None, "without a time it keeps what it has");
+}
+
+#[test] // TS 38.413 §8.7.3
+fn amf_configuration_update_without_answer_is_given_up() {
+    let mut nodes = nodes(1);
+    nodes.configure(at(1), heavier(7));
+    let out = nodes.tick(at(1) + ANSWER_WITHIN);
+    assert!(matches!(out.events.as_slice(), [RanEvent::UpdateRefused { again: false, .. }]));
+    assert!(out.messages.is_empty());
+}
+
+#[test] // TS 38.413 §8.7.2.2: areas that a new configuration serves
+fn a_new_configuration_serves_areas_that_were_broadcast_before() {
+    let mut nodes = RanNodes::new(Arc::new(config()));
+    nodes.up(at(0), on(1));
+    let mut m = request(1);
+    m.supported_ta_list.push(area(77, vec![SNssai::sst(1)]));
+    nodes.handle(at(0), on(1), m.into());
+    let mut wider = config();
+    wider.amf.tacs.push(tai(77).tac);
+    nodes.configure(at(1), Arc::new(wider));
+    assert!(nodes.get(on(1)).expect("up").tacs.contains(&tai(77).tac));
+}
+
+fn connection(amf: u64) -> UeAssociatedLogicalNgConnectionItem {
+    let mut item = UeAssociatedLogicalNgConnectionItem::new();
+    item.amf_ue_ngap_id = whimbrel_ids::AmfUeNgapId::new(amf);
+    item
+}
+
+#[test] // TS 38.413 §8.7.4.2.1
+fn reset_by_us_is_acknowledged_or_repeated_once() {
+    let mut nodes = nodes(1);
+    let out = nodes.reset(at(1), on(1), CauseMisc::OmIntervention, vec![connection(5)]);
+    let Message::NgReset(m) = only(&out) else { panic!("{out:?}") };
+    assert_eq!(m.reset_type, ResetType::PartOfNgInterface(vec![connection(5)]));
+    assert!(out.reset.is_none(), "what is named is gone here already");
+    let out = nodes.handle(at(1), on(1), NgResetAcknowledge::new().into());
+    assert_eq!(out.events, [RanEvent::ResetAcknowledged { association: on(1) }]);
+    assert!(nodes.handle(at(1), on(1), NgResetAcknowledge::new().into()).events.is_empty());
+    let out = nodes.reset(at(1), on(1), CauseMisc::OmIntervention, Vec::new());
+    assert!(out.reset.is_some_and(|r| !r.acknowledge), "all of its phones lose their connections here");
+    assert!(matches!(only(&nodes.tick(at(1) + ANSWER_WITHIN)), Message::NgReset(_)));
+    let out = nodes.tick(at(1) + ANSWER_WITHIN * 2);
+    assert!(out.messages.is_empty() && matches!(out.events.as_slice(), [RanEvent::Refused { .. }]));
+    assert_eq!(nodes.next_deadline(), None);
+}
+
+#[test] // TS 38.413 §8.7.4.2.1
+fn many_unanswered_partial_resets_become_a_whole_one() {
+    let mut nodes = nodes(1);
+    let whole = (0..40).filter(|&n| {
+        let out = nodes.reset(at(1), on(1), CauseMisc::Unspecified, vec![connection(n)]);
+        matches!(only(&out), Message::NgReset(m) if matches!(m.reset_type, ResetType::NgInterface(_)))
+    });
+    assert_eq!(whole.count(), 2);
+}
+
+#[test] // TS 38.413 §8.7.5, §10.3.1
+fn two_ends_that_complain_of_each_other_do_not_go_on_for_ever() {
+    let mut nodes = nodes(1);
+    let answers: usize = (0..1000).map(|_| octets(&mut nodes, 1, &[0]).messages.len()).sum();
+    assert_eq!(answers, 100, "a second's worth");
+    let told: usize = (0..1000)
+        .map(|_| {
+            let out = nodes.handle(at(1), on(1), ErrorIndication::new().into());
+            assert!(out.messages.is_empty(), "an ERROR INDICATION is not answered");
+            out.events.len()
+        })
+        .sum();
+    assert_eq!(told, 10);
+}
+
+fn load(phones_percent: u8, delay_ms: u64) -> Load {
+    Load { phones_percent, strangers_percent: 0, delay: Duration::from_millis(delay_ms) }
+}
+
+#[test] // TS 38.413 §8.7.7, §8.7.8
+fn overload_begins_and_ends_by_its_rule() {
+    let mut nodes = nodes(2);
+    assert!(nodes.loaded(at(1), load(89, 400)).messages.is_empty());
+    let out = nodes.loaded(at(2), load(90, 0));
+    let starts = out.messages.iter().filter(|(_, m)| matches!(m, Message::OverloadStart(_))).count();
+    assert_eq!((starts, nodes.is_overloaded()), (2, true));
+    assert!(nodes.loaded(at(3), load(95, 900)).messages.is_empty(), "they know");
+    assert!(nodes.loaded(at(4), load(80, 0)).messages.is_empty(), "between the thresholds all stays");
+    nodes.loaded(at(5), load(10, 0));
+    assert_eq!(nodes.next_deadline(), Some(at(15)));
+    nodes.loaded(at(10), load(85, 0));
+    assert_eq!(nodes.next_deadline(), None, "it was not calm for long enough");
+    nodes.loaded(at(11), load(10, 0));
+    let out = nodes.tick(at(21));
+    let stops = out.messages.iter().filter(|(_, m)| matches!(m, Message::OverloadStop(_))).count();
+    assert_eq!((stops, nodes.is_overloaded()), (2, false));
+    assert!(!nodes.loaded(at(22), load(0, 500)).messages.is_empty(), "messages that wait begin it, too");
+}
+
+#[test] // TS 38.413 §8.7.7
+fn a_gnb_that_sets_up_during_an_overload_is_told() {
+    let mut nodes = nodes(1);
+    nodes.order_overload(OverloadOrder::Start);
+    nodes.up(at(1), on(2));
+    let out = nodes.handle(at(1), on(2), request(2).into());
+    let [(_, Message::NgSetupResponse(_)), (_, Message::OverloadStart(m))] = out.messages.as_slice() else {
+        panic!("{out:?}")
+    };
+    assert_eq!(m.amf_traffic_load_reduction_indication, Some(50));
+    assert!(nodes.loaded(at(2), load(0, 0)).messages.is_empty(), "the operator decides");
+    let out = nodes.order_overload(OverloadOrder::ByRule);
+    assert_eq!(out.messages.len(), 2);
+}
+
+fn son(from: u32, to: GlobalRanNodeId) -> UplinkRanConfigurationTransfer {
+    let mut m = UplinkRanConfigurationTransfer::new();
+    let source = GlobalRanNodeId::GlobalGnbId(gnb(from));
+    let ends = SonConfigurationTransferEnds { target: to, target_tai: tai(1), source, source_tai: tai(1) };
+    assert_eq!(
+        SonConfigurationTransferEnds::read(&ends.xn_tnl_configuration_request()).as_ref(),
+        Some(&ends)
+    );
+    m.son_configuration_transfer_ul = Some(ends.xn_tnl_configuration_request());
+    m
+}
+
+#[test] // TS 38.413 §8.8.1.2, §8.8.2.2
+fn a_configuration_transfer_goes_to_the_gnb_that_it_names() {
+    let mut nodes = nodes(2);
+    let m = son(1, GlobalRanNodeId::GlobalGnbId(gnb(2)));
+    let content = m.son_configuration_transfer_ul.clone();
+    let out = nodes.handle(at(1), on(1), m.into());
+    let [(to, Message::DownlinkRanConfigurationTransfer(m))] = out.messages.as_slice() else {
+        panic!("{out:?}")
+    };
+    assert_eq!((*to, &m.son_configuration_transfer_dl), (on(2), &content));
+}
+
+#[test] // TS 38.413 §8.8.1.2
+fn a_configuration_transfer_to_nobody_is_dropped_and_counted() {
+    let mut nodes = nodes(2);
+    let n3iwf = GlobalN3iwfId::new(PlmnId::TEST, N3iwfId::N3iwfId(7));
+    let ng_enb = GlobalNgEnbId::new(PlmnId::TEST, NgEnbId::MacroNgEnbId(7));
+    let mut cut = son(1, GlobalRanNodeId::GlobalGnbId(gnb(2)));
+    cut.son_configuration_transfer_ul = Some(vec![0]);
+    for m in [
+        son(1, GlobalRanNodeId::GlobalN3iwfId(n3iwf)),
+        son(1, GlobalRanNodeId::GlobalNgEnbId(ng_enb)),
+        son(1, GlobalRanNodeId::GlobalGnbId(gnb(3))),
+        son(1, GlobalRanNodeId::GlobalGnbId(gnb(1))),
+        son(2, GlobalRanNodeId::GlobalGnbId(gnb(2))),
+        UplinkRanConfigurationTransfer::new(),
+        cut,
+    ] {
+        let out = nodes.handle(at(1), on(1), m.into());
+        assert!(out.messages.is_empty(), "{out:?}");
+        assert!(matches!(out.events.as_slice(), [RanEvent::Unserved { .. }]));
+    }
+}
+
+#[test] // TS 38.413 §8.10.5
+fn nrppa_of_no_phone_is_dropped_and_counted() {
+    let mut nodes = nodes(1);
+    let out = nodes.handle(at(1), on(1), UplinkNonUeAssociatedNrppaTransport::new(vec![1], vec![2]).into());
+    assert!(out.messages.is_empty() && matches!(out.events.as_slice(), [RanEvent::Unserved { .. }]));
+}
+
+fn warning(serial_number: u16, area: WarningArea) -> Warning {
+    let (coding, contents) = cbs_pages("Flood: leave the valley.").expect("it fits");
+    Warning {
+        message_identifier: 4370,
+        serial_number,
+        area,
+        repetition_period_s: 30,
+        broadcasts: 10,
+        warning_type: None,
+        data_coding_scheme: Some(coding.scheme()),
+        contents,
+        concurrent: false,
+    }
+}
+
+fn cell_of(n: u32) -> NrCgi {
+    NrCgi::new(PlmnId::TEST, NrCellId::new(u64::from(n) << 8 | 1).expect("36 bits"))
+}
+
+fn answer(serial_number: u16, cells: Vec<NrCgi>) -> WriteReplaceWarningResponse {
+    let mut m = WriteReplaceWarningResponse::new(4370, serial_number);
+    m.broadcast_completed_area_list =
+        (!cells.is_empty()).then_some(BroadcastCompletedAreaList::CellIdBroadcastNr(cells));
+    m
+}
+
+fn outcomes(nodes: &RanNodes) -> Vec<WarningOutcome> {
+    nodes.warnings().last().expect("a warning").outcomes.values().cloned().collect()
+}
+
+#[test] // TS 38.413 §8.9.1.2
+fn a_warning_goes_to_the_gnbs_of_its_area_and_what_became_of_it_is_known() {
+    let mut nodes = nodes(3);
+    let (n, out) = nodes.warn(at(1), warning(1, WarningArea::Everywhere)).expect("sent");
+    assert_eq!((n, out.messages.len()), (3, 3));
+    nodes.handle(at(1), on(1), answer(1, vec![cell_of(1)]).into());
+    nodes.handle(at(1), on(2), answer(1, Vec::new()).into());
+    let out = nodes.tick(at(1) + ANSWER_WITHIN);
+    assert_eq!(out.events, [RanEvent::WarningUnanswered { gnb: gnb(3) }]);
+    assert_eq!(
+        outcomes(&nodes),
+        [WarningOutcome::Broadcasting(Some(1)), WarningOutcome::Nowhere, WarningOutcome::NoAnswer]
+    );
+    assert_eq!(
+        nodes.warn(at(1), warning(2, WarningArea::Cells(vec![cell_of(2)]))).expect("sent").1.messages[0].0,
+        on(2)
+    );
+    assert_eq!(nodes.warn(at(1), warning(3, WarningArea::Tais(vec![tai(1)]))).expect("sent").0, 3);
+    assert_eq!(
+        nodes.warn(at(1), warning(4, WarningArea::Tais(vec![tai(9)]))).err(),
+        Some(WarningError::NoGnb)
+    );
+    assert_eq!(
+        nodes.warn(at(1), warning(4, WarningArea::Cells(Vec::new()))).err(),
+        Some(WarningError::Empty)
+    );
+}
+
+#[test] // TS 38.413 §8.9.1.2: answers that nobody asked for
+fn an_answer_to_no_warning_changes_nothing() {
+    let mut nodes = nodes(2);
+    nodes.warn(at(1), warning(1, WarningArea::Cells(vec![cell_of(1)]))).expect("sent");
+    for (n, serial) in [(2, 1), (1, 2)] {
+        assert!(nodes.handle(at(1), on(n), answer(serial, vec![cell_of(n)]).into()).events.is_empty());
+    }
+    assert!(nodes.handle(at(1), on(1), PwsCancelResponse::new(4370, 1).into()).events.is_empty());
+    assert_eq!(outcomes(&nodes), [WarningOutcome::Awaited]);
+}
+
+#[test] // TS 38.413 §8.9.2.2
+fn a_warning_is_cancelled_where_it_was_sent() {
+    let mut nodes = nodes(2);
+    nodes.warn(at(1), warning(1, WarningArea::Cells(vec![cell_of(2)]))).expect("sent");
+    let (n, out) = nodes.cancel_warning(at(2), 4370, 1).expect("in force");
+    assert!(n == 1 && matches!(only(&out), Message::PwsCancelRequest(m) if m.warning_area_list.is_some()));
+    let mut m = PwsCancelResponse::new(4370, 1);
+    let cells = vec![CellIdCancelledNrItem::new(cell_of(2), 12)];
+    m.broadcast_cancelled_area_list = Some(BroadcastCancelledAreaList::CellIdCancelledNr(cells));
+    nodes.handle(at(2), on(2), m.into());
+    assert_eq!(outcomes(&nodes), [WarningOutcome::Cancelled(12)]);
+    assert_eq!(
+        nodes.cancel_warning(at(2), 4370, 1).err(),
+        Some(WarningError::Unknown),
+        "it is not in force any more"
+    );
+}
+
+#[test] // TS 38.413 §8.9.3.2, TS 23.041 §9.1.3.4.5
+fn cells_that_come_back_get_what_is_in_force() {
+    let mut nodes = nodes(1);
+    nodes.warn(at(1), warning(1, WarningArea::Everywhere)).expect("sent");
+    nodes.warn(at(1), warning(2, WarningArea::Everywhere)).expect("sent");
+    nodes.cancel_warning(at(1), 4370, 1).expect("in force");
+    let cells = CellIdListForRestart::NrCgiListforRestart(vec![cell_of(1)]);
+    let m = PwsRestartIndication::new(cells, GlobalRanNodeId::GlobalGnbId(gnb(1)), vec![tai(1)]);
+    let out = nodes.handle(at(2), on(1), m.into());
+    assert!(matches!(only(&out), Message::WriteReplaceWarningRequest(m) if m.serial_number == 2));
+    // So does a gNB that sets up while it is in force, and no longer.
+    nodes.up(at(3), on(2));
+    assert_eq!(nodes.handle(at(3), on(2), request(2).into()).messages.len(), 2);
+    nodes.tick(at(302));
+    nodes.up(at(303), on(3));
+    assert_eq!(nodes.handle(at(303), on(3), request(3).into()).messages.len(), 1);
+    assert_eq!(nodes.warnings()[1].state, WarningState::Over);
+}
+
+#[test] // TS 38.413 §8.9.4.2
+fn cells_that_fail_are_told() {
+    let mut nodes = nodes(1);
+    nodes.warn(at(1), warning(1, WarningArea::Everywhere)).expect("sent");
+    let cells = PwsFailedCellIdList::NrCgiPwsFailedList(vec![cell_of(1)]);
+    let m = PwsFailureIndication::new(cells, GlobalRanNodeId::GlobalGnbId(gnb(1)));
+    let out = nodes.handle(at(2), on(1), m.into());
+    assert!(matches!(out.events.as_slice(), [RanEvent::WarningsLost { cells: 1, restarted: false, .. }]));
+    assert_eq!(outcomes(&nodes), [WarningOutcome::Failed(1)]);
+}
+
+#[test] // TS 23.041 §9.4.1.2.1
+fn warnings_are_bounded_and_what_is_over_makes_room() {
+    let mut nodes = nodes(1);
+    for n in 0..64 {
+        nodes.warn(at(1), warning(n, WarningArea::Everywhere)).expect("sent");
+    }
+    assert_eq!(nodes.warn(at(1), warning(64, WarningArea::Everywhere)).err(), Some(WarningError::Limit));
+    nodes.cancel_warning(at(1), 4370, 5).expect("in force");
+    nodes.warn(at(1), warning(64, WarningArea::Everywhere)).expect("there is room");
+    assert_eq!(nodes.warnings().len(), 64);
+}
+
+/// One of each message that a gNB sends of itself.
+fn of_itself() -> Vec<Message> {
+    let cells = || CellIdListForRestart::NrCgiListforRestart(vec![cell_of(1)]);
+    let failed = PwsFailedCellIdList::NrCgiPwsFailedList(vec![cell_of(1)]);
+    let id = || GlobalRanNodeId::GlobalGnbId(gnb(1));
+    let all = ResetType::NgInterface(ResetAll::ResetAll);
+    let area = BroadcastCancelledAreaList::CellIdCancelledNr(vec![CellIdCancelledNrItem::new(cell_of(1), 1)]);
+    let mut cancelled = PwsCancelResponse::new(1, 1);
+    cancelled.broadcast_cancelled_area_list = Some(area);
+    vec![
+        RanConfigurationUpdate::new().into(),
+        NgReset::new(CauseMisc::Unspecified.into(), all).into(),
+        NgResetAcknowledge::new().into(),
+        ErrorIndication::new().into(),
+        AmfConfigurationUpdateAcknowledge::new().into(),
+        AmfConfigurationUpdateFailure::new(CauseMisc::Unspecified.into()).into(),
+        answer(1, vec![cell_of(1)]).into(),
+        cancelled.into(),
+        PwsRestartIndication::new(cells(), id(), vec![tai(1)]).into(),
+        PwsFailureIndication::new(failed, id()).into(),
+        son(1, GlobalRanNodeId::GlobalGnbId(gnb(2))).into(),
+        UplinkNonUeAssociatedNrppaTransport::new(vec![1], vec![2]).into(),
+        // What only an AMF sends.
+        OverloadStart::new().into(),
+        OverloadStop::new().into(),
+        NgSetupFailure::new(CauseMisc::Unspecified.into()).into(),
+        AmfConfigurationUpdate::new().into(),
+        PwsCancelRequest::new(1, 1).into(),
+    ]
+}
+
+#[test] // TS 38.413 §8.7.1.1, §10.4
+fn before_setup_every_message_is_refused_and_changes_nothing() {
+    for message in of_itself() {
+        let mut nodes = nodes(2);
+        nodes.up(at(1), on(5));
+        let name = message.name();
+        let begins = message.kind() == TriggeringMessage::InitiatingMessage;
+        let silent = !begins || matches!(message, Message::ErrorIndication(_));
+        let out = nodes.handle(at(1), on(5), message);
+        assert!(out.reset.is_none() && out.superseded.is_none() && !nodes.is_set_up(on(5)), "{name}");
+        assert!(out.messages.iter().all(|(to, _)| *to == on(5)), "nobody else hears of it");
+        assert_eq!(out.messages.is_empty(), silent, "{name}");
+    }
+}
+
+#[test] // TS 38.413 §10.4: what is not awaited
+fn after_setup_what_nobody_asked_for_harms_nobody() {
+    for message in of_itself() {
+        let mut nodes = nodes(2);
+        let name = message.name();
+        nodes.handle(at(1), on(1), message);
+        assert!(nodes.is_set_up(on(1)) && nodes.is_set_up(on(2)), "{name}");
+        assert_eq!(nodes.next_deadline(), None, "nothing is left to wait for: {name}");
+    }
+}
+
+#[test] // TS 38.413 §8.7.1.4
+fn a_flood_of_setups_that_are_refused_leaves_nothing() {
+    let mut nodes = nodes(1);
+    let mut config = config();
+    config.limits.ran_nodes = 1;
+    nodes.configure(at(0), Arc::new(config));
+    for n in 10..200 {
+        nodes.up(at(1), on(n));
+        let out = nodes.handle(at(1), on(n), request(n).into());
+        assert!(matches!(only(&out), Message::NgSetupFailure(m) if m.time_to_wait.is_some()));
+        nodes.down(on(n));
+    }
+    assert_eq!((nodes.iter().count(), nodes.waiting), (1, 0));
+}

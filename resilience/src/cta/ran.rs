@@ -1,0 +1,325 @@
+//! What concerns gNBs as such: their messages, what the operator asks of them, bounds on what they may cause.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use whimbrel_control::amf::{
+    self, Load, OverloadOrder, RanOutput, Rate, Reset, Warning, WarningError, reset_acknowledge,
+};
+use whimbrel_control::udm::Subscribers;
+use whimbrel_control::{AssociationId, Command, Payload, PhoneId, RanEvent};
+use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId, Tai};
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::{CauseMisc, ResetType, UeAssociatedLogicalNgConnectionItem};
+
+use super::{Cta, Entropy, Inspect, Outbox, send};
+
+/// How often each bound bit. What bites is told once a second at most, and always counted.
+#[derive(Default)]
+pub(super) struct Bounds {
+    bitten: BTreeMap<&'static str, u64>,
+    told: BTreeMap<&'static str, Rate>,
+    pub(super) pagings: Rate,
+}
+
+impl Bounds {
+    /// A bound bit: whether to tell of it.
+    fn bite(&mut self, now: Instant, limit: &'static str) -> bool {
+        *self.bitten.entry(limit).or_default() += 1;
+        self.told.entry(limit).or_default().take(now, 1)
+    }
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
+    /// How often each of the `limits` was reached.
+    pub fn bounds(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.bounds.bitten.iter().map(|(&limit, &n)| (limit, n))
+    }
+
+    /// Counts that a bound bit, and tells of it now and then.
+    pub(super) fn limited(
+        &mut self,
+        now: Instant,
+        association: Option<AssociationId>,
+        limit: &'static str,
+        out: &mut Outbox,
+    ) {
+        if self.bounds.bite(now, limit) {
+            out.ran_events.push(RanEvent::Limited { association, limit });
+        }
+    }
+
+    pub(super) fn association_up(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        streams: u16,
+        out: &mut Outbox,
+    ) {
+        self.association_down(now, association, out);
+        self.streams.insert(association, streams);
+        let result = self.ran.up(now, association);
+        self.ran_output(now, association, result, out);
+    }
+
+    pub(super) fn association_down(&mut self, now: Instant, association: AssociationId, out: &mut Outbox) {
+        if self.streams.remove(&association).is_none() {
+            return;
+        }
+        out.ran_events.push(self.ran.down(association));
+        self.connections_lost(association);
+        self.look_at_ran(now, out);
+    }
+
+    fn connections_lost(&mut self, association: AssociationId) {
+        for phone in self.slots.on(association) {
+            self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(association))));
+        }
+    }
+
+    /// A message for an AMF-UE-NGAP-ID that nobody bears (TS 38.413 §10.6). Those that end a connection, or are
+    /// errors themselves, get no answer: they agree with us that there is none.
+    pub(super) fn unknown_phone(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        stream: u16,
+        octets: &[u8],
+        out: &mut Outbox,
+    ) {
+        let answer = match Message::decode(octets) {
+            Ok(Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_)) => return,
+            Ok(_) => amf::unknown_local_id(octets),
+            Err(refusal) => match refusal.error_indication() {
+                Some(answer) => answer.into(),
+                None => return,
+            },
+        };
+        if !self.ran.may_complain(now, association) {
+            return self.limited(now, Some(association), "error_indications", out);
+        }
+        out.ran_events
+            .push(RanEvent::Refused { association, what: "an AMF UE NGAP ID that nobody bears".to_owned() });
+        // The answer names a phone: it keeps to the stream of the message (TS 38.412 §7).
+        send(association, stream, &answer, out);
+    }
+
+    /// A message that names no phone.
+    pub(super) fn ran_node(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        octets: &[u8],
+        out: &mut Outbox,
+    ) {
+        let result = match Message::decode(octets) {
+            Ok(message) => self.ran.handle(now, association, message),
+            Err(refusal) => self.ran.unreadable(now, association, &refusal),
+        };
+        self.ran_output(now, association, result, out);
+    }
+
+    /// Carries out what a gNB, the time or the operator caused: what phones lose before what the gNB is told.
+    pub(super) fn ran_output(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        result: RanOutput,
+        out: &mut Outbox,
+    ) {
+        for event in result.events {
+            match event {
+                RanEvent::Limited { association, limit } => self.limited(now, association, limit, out),
+                event => out.ran_events.push(event),
+            }
+        }
+        if let Some(former) = result.superseded {
+            // SCTP has it still: it stays known, as one on which nobody has set up, until SCTP lets it go.
+            out.ran_events.push(self.ran.supersede(now, former));
+            self.connections_lost(former);
+        }
+        if let Some(Reset { what, acknowledge }) = result.reset {
+            let phones = match &what {
+                ResetType::NgInterface(_) => {
+                    let all = self.ran.siblings(association).into_iter();
+                    all.flat_map(|a| self.slots.on(a).into_iter().map(move |p| (p, a))).collect()
+                }
+                ResetType::PartOfNgInterface(list) => self.named(association, list),
+            };
+            out.ran_events.push(RanEvent::Reset { association, phones: phones.len() });
+            for (phone, on) in phones {
+                self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(on))));
+            }
+            self.run(now, out);
+            if acknowledge {
+                send(association, 0, &reset_acknowledge(what), out);
+            }
+        }
+        for (to, message) in result.messages {
+            send(to, 0, &message, out);
+        }
+        for association in result.abort {
+            out.abort.push(association);
+            self.association_down(now, association, out);
+        }
+        self.look_at_ran(now, out);
+    }
+
+    /// Notes when the gNBs' machines have something to do, and how full the core is.
+    pub(super) fn look_at_ran(&mut self, now: Instant, out: &mut Outbox) {
+        self.ran_due = self.ran.next_deadline();
+        let limits = &self.config.limits;
+        let percent = |used: u64, of: u32| (used.saturating_mul(100) / u64::from(of.max(1))).min(100) as u8;
+        let load = Load {
+            phones_percent: percent(self.slots.used() as u64, limits.phones),
+            strangers_percent: percent(self.slots.strangers().into(), limits.strangers),
+            delay: self.load.delay,
+        };
+        self.loaded(now, load, out);
+    }
+
+    /// Has the gNBs' machine judge the load if it has changed.
+    pub(super) fn loaded(&mut self, now: Instant, load: Load, out: &mut Outbox) {
+        if std::mem::replace(&mut self.load, load) == load {
+            return;
+        }
+        let result = self.ran.loaded(now, load);
+        self.ran_due = self.ran.next_deadline();
+        out.ran_events.extend(result.events);
+        for (to, message) in result.messages {
+            send(to, 0, &message, out);
+        }
+    }
+
+    /// The connections of a gNB that a partial reset names by either identity. A phone in handover has two.
+    fn named(
+        &self,
+        association: AssociationId,
+        list: &[UeAssociatedLogicalNgConnectionItem],
+    ) -> Vec<(PhoneId, AssociationId)> {
+        let ours = self.ran.siblings(association);
+        let names = |p: PhoneId| {
+            let amf = self.shard.phone(p).map(|p| &p.amf);
+            let serving = amf.and_then(|a| a.connection.as_ref());
+            let serving = serving.map(|c| (c.association, c.amf_ue_ngap_id, Some(c.ran_ue_ngap_id)));
+            let target = amf.and_then(|a| a.target.as_ref());
+            let target = target.map(|t| (t.association, t.amf_ue_ngap_id, t.ran_ue_ngap_id));
+            [serving, target].into_iter().flatten().filter(|(a, ..)| ours.contains(a))
+        };
+        let mut phones: Vec<(PhoneId, AssociationId)> = Vec::new();
+        let mut of_targets = BTreeSet::new();
+        for item in list {
+            match (item.amf_ue_ngap_id, item.ran_ue_ngap_id) {
+                (Some(id), _) => {
+                    let Some(phone) = self.slots.by_amf_ue_ngap_id(id) else { continue };
+                    phones.extend(names(phone).find(|(_, known, _)| *known == id).map(|(a, ..)| (phone, a)));
+                }
+                (None, Some(id)) => {
+                    let on = |&a: &AssociationId| Some((self.slots.by_ran_ue_ngap_id(a, id)?, a));
+                    match ours.iter().find_map(on) {
+                        Some(found) => phones.push(found),
+                        None => drop(of_targets.insert(id)),
+                    }
+                }
+                (None, None) => {}
+            }
+        }
+        if !of_targets.is_empty() {
+            for phone in ours.iter().flat_map(|a| self.slots.coming_to(*a)) {
+                let named = names(phone).find(|(.., ran)| ran.is_some_and(|ran| of_targets.contains(&ran)));
+                phones.extend(named.map(|(a, ..)| (phone, a)));
+            }
+        }
+        phones.sort_unstable();
+        phones.dedup();
+        phones
+    }
+
+    /// PAGING to every gNB that broadcasts one of the tracking areas (TS 38.413 §8.5.1.2), on stream 0.
+    pub(super) fn page(&mut self, now: Instant, tais: &[Tai], octets: &[u8], out: &mut Outbox) {
+        let mut beyond = false;
+        for (association, node) in self.ran.serving() {
+            if !tais.iter().any(|t| node.tacs.contains(&t.tac)) {
+                continue;
+            }
+            if self.bounds.pagings.take(now, self.config.limits.pagings_per_s) {
+                out.ngap.push((association, 0, octets.to_vec()));
+            } else {
+                beyond = true;
+            }
+        }
+        if beyond {
+            self.limited(now, None, "pagings_per_s", out);
+        }
+    }
+
+    /// The operator sends a warning message (TS 38.413 §8.9.1). Gives the number of gNBs that get it.
+    pub fn warn(&mut self, now: Instant, warning: Warning, out: &mut Outbox) -> Result<usize, WarningError> {
+        let (gnbs, result) = self.ran.warn(now, warning)?;
+        self.operator_output(now, result, out);
+        Ok(gnbs)
+    }
+
+    /// The operator cancels one (TS 38.413 §8.9.2). Gives the number of gNBs that are told.
+    pub fn cancel_warning(
+        &mut self,
+        now: Instant,
+        message_identifier: u16,
+        serial_number: u16,
+        out: &mut Outbox,
+    ) -> Result<usize, WarningError> {
+        let (gnbs, result) = self.ran.cancel_warning(now, message_identifier, serial_number)?;
+        self.operator_output(now, result, out);
+        Ok(gnbs)
+    }
+
+    /// The operator decides whether gNBs spare the core, or lets the rule decide.
+    pub fn order_overload(&mut self, now: Instant, order: OverloadOrder, out: &mut Outbox) {
+        let result = self.ran.order_overload(order);
+        self.operator_output(now, result, out);
+        if order == OverloadOrder::ByRule {
+            self.load = Load { phones_percent: u8::MAX, ..self.load }; // is judged anew
+            self.look_at_ran(now, out);
+        }
+    }
+
+    /// The operator resets all connections of a gNB (TS 38.413 §8.7.4.2.1). Gives whether the gNB is up.
+    pub fn reset_gnb(&mut self, now: Instant, gnb: GlobalGnbId, out: &mut Outbox) -> bool {
+        let Some(association) = self.ran.find(gnb) else { return false };
+        let result = self.ran.reset(now, association, CauseMisc::OmIntervention, Vec::new());
+        self.ran_output(now, association, result, out);
+        self.run(now, out);
+        true
+    }
+
+    fn operator_output(&mut self, now: Instant, result: RanOutput, out: &mut Outbox) {
+        // None of these resets anything: the association is nobody's.
+        self.ran_output(now, AssociationId(u32::MAX), result, out);
+    }
+
+    /// How long messages wait at the edge, for the rule of overload.
+    pub(super) fn waited(&mut self, now: Instant, delay: Duration, out: &mut Outbox) {
+        self.loaded(now, Load { delay, ..self.load }, out);
+    }
+
+    /// The gNB gave a name to a new connection that a phone of its has still: the former is gone (TS 38.413 §9.3.3.2).
+    /// The same message again begins nothing: `true`.
+    pub(super) fn settle_name(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        name: Option<RanUeNgapId>,
+        digest: u64,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(phone) = name.and_then(|n| self.slots.by_ran_ue_ngap_id(association, n)) else {
+            return false;
+        };
+        if self.slots.began_with(phone, digest) {
+            return true;
+        }
+        self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(association))));
+        self.run(now, out);
+        false
+    }
+}
