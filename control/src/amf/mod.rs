@@ -29,7 +29,7 @@ mod udm_client;
 pub use connection::{overloaded, release_of, unknown_local_id};
 pub use ran_node::{
     Coding, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, Warning, WarningArea,
-    WarningError, WarningOutcome, WarningState, WarningStatus, cbs_pages, reset_acknowledge,
+    WarningError, WarningOutcome, WarningState, WarningStatus, cbs_pages, nr_cell, reset_acknowledge,
 };
 pub use target::Target;
 

@@ -1,6 +1,8 @@
 //! The user plane of a session, set up at a gNB and let go: TS 23.502 §4.2.3.2 steps 14 to 18, §4.2.6 steps 5 to 7.
 
 use whimbrel_ids::{PduSessionId, Qfi};
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::ie::SmCause;
 use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
 
 use super::N2Outcome;
@@ -85,7 +87,7 @@ pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
         let Ok(tunnel) = gnb_answer(ue, psi).await else { return };
         match lead(ue, psi, &tunnel).await {
             Ok(()) => tell(ue, psi, SessionChange::Activated),
-            Err(End::Refused(_)) => super::n4::delete(ue, psi),
+            Err(End::Refused(_)) => lost_at_upf(ue, psi),
             Err(End::Interrupted(_)) => {}
         }
     });
@@ -120,10 +122,19 @@ pub(super) fn activate(ue: Ue, psi: PduSessionId, transfer: Vec<u8>) {
     ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
         match lead(ue, psi, &transfer).await {
             Ok(()) => tell(ue, psi, SessionChange::Activated),
-            Err(End::Refused(_)) => super::n4::delete(ue, psi),
+            Err(End::Refused(_)) => lost_at_upf(ue, psi),
             Err(End::Interrupted(_)) => {}
         }
     });
+}
+
+/// The UPF has lost the session, or does not answer: it ends, and a phone that is there is told to ask anew (TS 23.527 §4.3.2).
+fn lost_at_upf(ue: Ue, psi: PduSessionId) {
+    if ue.with(|p| p.amf.connection.is_some()) {
+        super::release::by_network(ue, psi, SmCause::ReactivationRequested);
+    } else {
+        super::n4::delete(ue, psi);
+    }
 }
 
 /// The connection is gone: every session's packets wait in the UPF.

@@ -468,20 +468,21 @@ mod tests {
     #[test] // TS 38.412 §7: both directions keep to the stream that the gNB chose, also of a gNB to which the phone moves
     fn the_stream_of_a_gnb_that_asks_for_the_phone() {
         let mut s = Slots::new(&[1; 16]);
-        let a = s.allocate(1).unwrap();
+        let a = s.allocate(1, GNB).unwrap();
         let (source, target) = (AssociationId(1), AssociationId(2));
-        s.new_connection(a, 3);
-        s.note(a, (Some(source), None), true, None);
+        let name = RanUeNgapId(4);
+        s.begin(a, 0, 3);
+        s.note(a, Some((source, name)), None, true, None);
         s.asked_elsewhere(a, target, 7);
         assert_eq!((s.stream(a, source), s.stream(a, target)), (3, 7));
-        s.note(a, (Some(source), Some(target)), true, None);
+        s.note(a, Some((source, name)), Some(target), true, None);
         assert_eq!((s.on(source), s.on(target)), (vec![a], vec![a]));
         assert_eq!(s.stream(a, target), 7, "until it is decided");
-        s.note(a, (Some(target), None), true, None);
+        s.note(a, Some((target, name)), None, true, None);
         assert_eq!(s.stream(a, target), 7);
         assert_eq!((s.on(source), s.on(target)), (vec![], vec![a]));
         s.asked_elsewhere(a, source, 5);
-        s.note(a, (Some(target), None), true, None);
+        s.note(a, Some((target, name)), None, true, None);
         assert_eq!(s.stream(a, source), 7, "it was refused");
     }
 }

@@ -44,7 +44,7 @@ pub use cbs::{Coding, cbs_pages};
 pub use overload::{Load, OverloadOrder};
 pub use rate::Rate;
 pub use reset::reset_acknowledge;
-pub use warning::{Warning, WarningArea, WarningError, WarningOutcome, WarningState, WarningStatus};
+pub use warning::{Warning, WarningArea, WarningError, WarningOutcome, WarningState, WarningStatus, nr_cell};
 
 pub(crate) use error_indication::error_indication;
 

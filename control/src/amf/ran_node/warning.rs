@@ -203,6 +203,11 @@ impl Warning {
     }
 }
 
+/// A cell of a network (TS 38.413 §9.3.1.7).
+pub fn nr_cell(plmn: whimbrel_ids::PlmnId, cell: whimbrel_ids::NrCellId) -> NrCgi {
+    NrCgi::new(plmn, cell)
+}
+
 /// The upper bits of a cell's identity are its gNB's (TS 38.413 §9.3.1.7).
 fn is_cell_of(cell: &NrCgi, gnb: GlobalGnbId) -> bool {
     let own = cell.nr_cell_identity.value() >> (36 - u32::from(gnb.bits()));
