@@ -61,6 +61,24 @@ enum Command {
         #[command(subcommand)]
         command: GnbCommand,
     },
+    /// Warning messages to everybody in an area (TS 23.041).
+    Warning {
+        #[command(subcommand)]
+        command: WarningCommand,
+    },
+    /// Whether gNBs are told to keep new connections away: shows it, or decides it.
+    Overload {
+        /// start, stop, or rule: the configured rule decides.
+        #[arg(value_parser = ["start", "stop", "rule"])]
+        order: Option<String>,
+        #[command(flatten)]
+        at: Running,
+    },
+    /// Have the running core read its configuration anew, as SIGHUP does.
+    Reload {
+        #[command(flatten)]
+        at: Running,
+    },
     /// Live view: gNBs, phones, procedures, throughput, refusals.
     Top {
         /// Print one frame as text.
@@ -95,7 +113,41 @@ enum UeCommand {
 }
 
 #[derive(Subcommand)]
+enum WarningCommand {
+    /// Send one.
+    Send {
+        #[command(flatten)]
+        warning: Box<command::radio::WarningOptions>,
+        #[command(flatten)]
+        at: Running,
+    },
+    /// Cancel one.
+    Cancel {
+        /// Message identifier.
+        #[arg(long)]
+        id: u16,
+        /// Serial number.
+        #[arg(long)]
+        serial: u16,
+        #[command(flatten)]
+        at: Running,
+    },
+    /// List what was sent, and what became of it at each gNB.
+    List {
+        #[command(flatten)]
+        at: Running,
+    },
+}
+
+#[derive(Subcommand)]
 enum GnbCommand {
+    /// Reset all connections of a gNB (TS 38.413 §8.7.4).
+    Reset {
+        /// gnb-999/70-1, or its name.
+        gnb: String,
+        #[command(flatten)]
+        at: Running,
+    },
     /// List all gNBs.
     List {
         #[command(flatten)]
@@ -165,6 +217,14 @@ fn command(command: Command) -> Done {
             command::show::deregister(at.client()?, &supi)
         }
         Command::Gnb { command: GnbCommand::List { at } } => command::show::gnbs(at.client()?, at.json),
+        Command::Gnb { command: GnbCommand::Reset { gnb, at } } => command::radio::reset(at.client()?, &gnb),
+        Command::Warning { command } => match command {
+            WarningCommand::Send { warning, at } => command::radio::send(at.client()?, &warning),
+            WarningCommand::Cancel { id, serial, at } => command::radio::cancel(at.client()?, id, serial),
+            WarningCommand::List { at } => command::radio::warnings(at.client()?, at.json),
+        },
+        Command::Overload { order, at } => command::radio::overload(at.client()?, order.as_deref()),
+        Command::Reload { at } => command::radio::reload(at.client()?),
         Command::Top { once, at } => command::top::run(at.client()?, once),
     }
 }

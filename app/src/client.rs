@@ -35,8 +35,22 @@ impl Client {
         self.ask::<Value>("POST", path).map(drop)
     }
 
+    /// Sends a value and gets one.
+    pub(crate) fn send<T: DeserializeOwned>(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<T, String> {
+        self.ask_with(method, path, &body.map(Value::to_string).unwrap_or_default())
+    }
+
     fn ask<T: DeserializeOwned>(&self, method: &str, path: &str) -> Result<T, String> {
-        let octets = self.exchange(method, path).map_err(|e| match e.kind() {
+        self.ask_with(method, path, "")
+    }
+
+    fn ask_with<T: DeserializeOwned>(&self, method: &str, path: &str, body: &str) -> Result<T, String> {
+        let octets = self.exchange(method, path, body).map_err(|e| match e.kind() {
             std::io::ErrorKind::ConnectionRefused => format!(
                 "nothing answers at http://{}: start the core with `whimbrel run`, or name its configuration with -c",
                 self.address
@@ -57,13 +71,15 @@ impl Client {
         }
     }
 
-    fn exchange(&self, method: &str, path: &str) -> std::io::Result<Vec<u8>> {
+    fn exchange(&self, method: &str, path: &str, body: &str) -> std::io::Result<Vec<u8>> {
         let mut stream = TcpStream::connect_timeout(&self.address, CONNECT_WITHIN)?;
         stream.set_read_timeout(Some(ANSWER_WITHIN))?;
         stream.set_write_timeout(Some(ANSWER_WITHIN))?;
         let host = self.address;
+        let kind = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
+        let length = body.len();
         let head = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{kind}Content-Length: {length}\r\n\r\n{body}"
         );
         stream.write_all(head.as_bytes())?;
         let mut octets = Vec::new();

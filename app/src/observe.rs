@@ -30,6 +30,11 @@ impl Observer {
         Self { console, config, log_supi, gnbs: BTreeMap::new(), store_failed: false }
     }
 
+    /// A new version of the configuration is in force.
+    pub(crate) fn configure(&mut self, config: Arc<Config>) {
+        self.config = config;
+    }
+
     /// An association came up from this address; its gNB has not said who it is.
     pub(crate) fn association_up(&mut self, association: AssociationId, peer: &str) {
         info!(peer, "an SCTP association came up");

@@ -6,6 +6,7 @@
 
 mod handlers;
 mod problem;
+mod ran;
 mod routes;
 mod server;
 mod subscribers;
@@ -14,6 +15,7 @@ mod who;
 #[cfg(test)]
 mod tests;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
@@ -34,6 +36,8 @@ pub(crate) use who::cannot_listen;
 pub(crate) struct Shared {
     pub(crate) console: Arc<Console>,
     pub(crate) config: Arc<Config>,
+    /// The file that the configuration came from; none: the defaults.
+    pub(crate) file: Option<PathBuf>,
     /// The subscribers, opened at first use.
     store: Mutex<Option<Store>>,
     /// One import at a time: its body is large.
@@ -42,7 +46,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Over a console, for a configuration.
-    pub(crate) fn new(console: Arc<Console>, config: Arc<Config>) -> Arc<Self> {
-        Arc::new(Self { console, config, store: Mutex::default(), imports: Semaphore::new(1) })
+    pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, file: Option<PathBuf>) -> Arc<Self> {
+        Arc::new(Self { console, config, file, store: Mutex::default(), imports: Semaphore::new(1) })
     }
 }

@@ -12,7 +12,7 @@ use hyper::{Method, StatusCode};
 
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
-use super::{Shared, handlers};
+use super::{Shared, handlers, ran};
 
 /// Octets of a body where the route says nothing else: one subscriber is under 2 KB.
 pub(super) const BODY_OCTETS_MAX: usize = 256 << 10;
@@ -124,6 +124,13 @@ macro_rules! route {
 pub(super) static ROUTES: &[Route] = &[
     route!(GET "/api/v1/status" handlers::status),
     route!(GET "/api/v1/gnbs" handlers::gnbs),
+    route!(POST "/api/v1/gnbs/{gnb}/reset" ran::reset),
+    route!(GET "/api/v1/warnings" ran::warnings),
+    route!(POST "/api/v1/warnings" ran::warn),
+    route!(DELETE "/api/v1/warnings/{message_identifier}/{serial_number}" ran::cancel),
+    route!(GET "/api/v1/overload" ran::overload),
+    route!(POST "/api/v1/overload/{order}" ran::order_overload),
+    route!(POST "/api/v1/reload" ran::reload),
     route!(GET "/api/v1/ues" handlers::ues),
     route!(GET "/api/v1/ues/{supi}" handlers::ue),
     route!(POST "/api/v1/ues/{supi}/deregister" handlers::deregister),

@@ -13,8 +13,10 @@ use super::{Server, Shared, start};
 use crate::clock;
 use crate::config;
 use crate::console::{
-    Command, Condition, Console, GnbView, Level, RefusalRecord, SessionView, UePage, UeView,
+    Command, Condition, Console, GnbView, Level, OverloadView, RefusalRecord, SessionView, UePage, UeView,
+    WarningAtGnb, WarningView,
 };
+use whimbrel_control::amf::{OverloadOrder, WarningError};
 
 const PHONE: &str = "imsi-999700000000001";
 
@@ -31,7 +33,7 @@ fn served() -> (Server, Arc<Console>) {
     config.store.key_file = folder.join("subscribers.key");
     let config = Arc::new(config);
     let console = Console::new(clock::now()).unwrap();
-    let server = start("127.0.0.1:0".parse().unwrap(), Shared::new(console.clone(), config)).unwrap();
+    let server = start("127.0.0.1:0".parse().unwrap(), Shared::new(console.clone(), config, None)).unwrap();
     console.components(|c| c.set("n2", Condition::Up, "SCTP (raw) on 127.0.0.1 port 38412"));
     let served = Arc::downgrade(&console);
     std::thread::spawn(move || {
@@ -58,9 +60,24 @@ fn control(command: Command) {
         Command::ListUes(_, reply) => reply.send(UePage { ues: vec![ue], next: None }).is_ok(),
         Command::ShowUe(supi, reply) => reply.send((supi.to_string() == PHONE).then_some(ue)).is_ok(),
         Command::ListGnbs(reply) => {
-            reply.send(vec![GnbView { id: "999/70-1".into(), ..GnbView::default() }]).is_ok()
+            reply.send(vec![GnbView { id: "999/70-1".into(), id_bits: 28, ..GnbView::default() }]).is_ok()
         }
         Command::Deregister(supi, reply) => reply.send(supi.to_string() == PHONE).is_ok(),
+        Command::Warn(warning, reply) => reply.send(Ok(usize::from(warning.serial_number))).is_ok(),
+        Command::CancelWarning(_, 1, reply) => reply.send(Ok(1)).is_ok(),
+        Command::CancelWarning(_, _, reply) => reply.send(Err(WarningError::Unknown)).is_ok(),
+        Command::ListWarnings(reply) => {
+            let gnbs = vec![WarningAtGnb::default()];
+            reply
+                .send(vec![WarningView { gnbs, area: vec!["everywhere".into()], ..WarningView::default() }])
+                .is_ok()
+        }
+        Command::Overload(order, reply) => {
+            let overloaded = order == Some(OverloadOrder::Start);
+            reply.send(OverloadView { overloaded, order: "rule".into() }).is_ok()
+        }
+        Command::ResetGnb(gnb, reply) => reply.send(gnb.gnb_id == 1).is_ok(),
+        Command::Reconfigure(_) => true,
     };
 }
 
@@ -179,6 +196,8 @@ fn answers_are_what_the_document_describes() {
         ("/api/v1/why/imsi-999700000000002", "/api/v1/why/{subject}"),
         ("/api/v1/refusals?limit=5", "/api/v1/refusals"),
         ("/api/v1/events?since=0", "/api/v1/events"),
+        ("/api/v1/warnings", "/api/v1/warnings"),
+        ("/api/v1/overload", "/api/v1/overload"),
         ("/openapi.json", "/openapi.json"),
     ] {
         let (status, body) = get(server.address, path);
@@ -278,7 +297,7 @@ fn garbage_on_the_socket_disturbs_nobody() {
 fn without_the_control_thread_the_state_is_still_shown() {
     let console = Console::new(clock::now()).unwrap();
     console.components(|c| c.set("n2", Condition::Down, "no SCTP"));
-    let shared = Shared::new(console, Arc::new(config::default()));
+    let shared = Shared::new(console, Arc::new(config::default()), None);
     let server = start("127.0.0.1:0".parse().unwrap(), shared).unwrap();
     let (status, body) = get(server.address, "/api/v1/status");
     assert_eq!((status, body["condition"].as_str()), (200, Some("down")));
@@ -361,4 +380,42 @@ fn an_import_is_whole_or_nothing() {
         "{done}"
     );
     assert_eq!(ask(a, "POST", &format!("{import}?on_existing=x"), csv, &list(1)).0, 400);
+}
+
+#[test] // TS 38.413 §8.9.1, §8.9.2
+fn warnings_are_sent_and_cancelled() {
+    let (server, _console) = served();
+    let a = server.address;
+    let json = "Content-Type: application/json\r\n";
+    let send = |body: &str| ask(a, "POST", "/api/v1/warnings", json, body);
+    let (status, told) = send(r#"{"message_identifier": 4370, "serial_number": 7, "text": "Flood"}"#);
+    assert_eq!((status, told["gnbs"].as_u64()), (202, Some(7)), "{told}");
+    for (body, status) in [
+        ("{", 400),
+        (r#"{"message_identifier": 70000, "serial_number": 1}"#, 400),
+        (r#"{"message_identifier": 1, "serial_number": 1, "zebra": 1}"#, 400),
+        (r#"{"message_identifier": 1, "serial_number": 1, "etws": "rain"}"#, 422),
+        (r#"{"message_identifier": 1, "serial_number": 1, "text": "x", "tacs": [16777216]}"#, 422),
+        (r#"{"message_identifier": 1, "serial_number": 1, "text": "x", "cells": ["fffffffff0"]}"#, 422),
+        (r#"{"message_identifier": 1, "serial_number": 1, "text": "x", "cells": ["1"], "tacs": [1]}"#, 422),
+    ] {
+        let (got, problem) = send(body);
+        assert_eq!(got, status, "{body}: {problem}");
+    }
+    assert_eq!(ask(a, "DELETE", "/api/v1/warnings/4370/1", "", "").0, 202);
+    assert_eq!(ask(a, "DELETE", "/api/v1/warnings/4370/2", "", "").0, 404);
+    assert_eq!(ask(a, "DELETE", "/api/v1/warnings/4370/-1", "", "").0, 400);
+}
+
+#[test] // TS 38.413 §8.7.4, §8.7.7
+fn overload_resets_and_reloads_are_ordered() {
+    let (server, _console) = served();
+    let a = server.address;
+    let (status, told) = ask(a, "POST", "/api/v1/overload/start", "", "");
+    assert_eq!((status, told["overloaded"].as_bool()), (200, Some(true)), "{told}");
+    assert_eq!(ask(a, "POST", "/api/v1/overload/maybe", "", "").0, 400);
+    assert_eq!(ask(a, "POST", "/api/v1/gnbs/gnb-999%2F70-1/reset", "", "").0, 204);
+    assert_eq!(ask(a, "POST", "/api/v1/gnbs/999%2F70-2/reset", "", "").0, 404);
+    let (status, told) = ask(a, "POST", "/api/v1/reload", "", "");
+    assert_eq!(status, 200, "{told}");
 }

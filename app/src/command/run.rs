@@ -4,6 +4,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Args;
@@ -16,7 +17,7 @@ use crate::aftermath::{self, RunMark};
 use crate::api::{self, Shared};
 use crate::cli::ConfigFile;
 use crate::config::{self, Config};
-use crate::console::{Condition, Console};
+use crate::console::{Command, Condition, Console};
 use crate::core::{self, LocalUpf, Parts};
 use crate::entropy::SystemEntropy;
 use crate::{clock, logging, subscribers};
@@ -38,15 +39,18 @@ pub(crate) fn run(options: Options) -> Done {
     let config = Arc::new(config);
     // Signals first, so that an early one ends in order as well.
     let mut signals = signals()?;
+    let reload = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(signal_hook::consts::SIGHUP, reload.clone())
+        .map_err(|e| format!("signals cannot be awaited: {e}"))?;
     let _logging = logging::start(config.log)?;
-    let from = file.map_or("the defaults".into(), |f| f.display().to_string());
+    let from = file.as_ref().map_or("the defaults".into(), |f| f.display().to_string());
     info!(version = env!("CARGO_PKG_VERSION"), configuration = from, "whimbrel starts");
 
     let mut entropy = SystemEntropy::new()?;
     let store = subscribers::open(&config.store)?;
     let count = store.count().map_err(|e| e.to_string())?;
     let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
-    let shared = Shared::new(console.clone(), config.clone());
+    let shared = Shared::new(console.clone(), config.clone(), file.clone());
     let api = api::start(config.api.address, shared)?;
     info!(address = %api.address, "the API listens");
     let path = config.store.path.display();
@@ -78,7 +82,12 @@ pub(crate) fn run(options: Options) -> Done {
     let plmn = config.amf.plmn;
     info!(%plmn, "ready");
 
-    wait(&mut signals, || control.is_alive());
+    wait(&mut signals, || {
+        if reload.swap(false, Ordering::AcqRel) {
+            reload_now(&config, file.as_deref(), &console);
+        }
+        control.is_alive()
+    });
     let died = !control.is_alive();
     info!("whimbrel stops");
     drop(control);
@@ -90,6 +99,21 @@ pub(crate) fn run(options: Options) -> Done {
         }
         Condition::Down => Err(degraded(&console)),
         Condition::Up | Condition::Limited => Ok(()),
+    }
+}
+
+/// SIGHUP: the configuration is read anew.
+fn reload_now(running: &Config, file: Option<&std::path::Path>, console: &Console) {
+    match config::reload(running, file) {
+        Ok(config::Reloaded { config, kept }) => {
+            if !kept.is_empty() {
+                warn!("these wait for the next start: {}", kept.join(", "));
+            }
+            if let Err(e) = console.commands.tell(Command::Reconfigure(Box::new(config))) {
+                error!("the new configuration is not in force: {e}");
+            }
+        }
+        Err(sentence) => error!("the new configuration is not in force: {sentence}"),
     }
 }
 

@@ -116,6 +116,33 @@ pub(crate) fn parse(text: &str, file: &Path) -> Result<Config, LoadError> {
     if pass.problems.is_empty() { Ok(config) } else { Err(refused(pass.problems)) }
 }
 
+/// A new version of a running configuration.
+pub(crate) struct Reloaded {
+    /// It, as far as it can be in force now.
+    pub(crate) config: Config,
+    /// The keys whose change waits for the next start.
+    pub(crate) kept: Vec<String>,
+}
+
+/// Reads the configuration anew. Keys that phones' names, sockets and pools stand on stay as they are until the next start.
+pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, String> {
+    let (mut config, _) = load(file).map_err(|e| e.to_string())?;
+    let mut kept = Vec::new();
+    macro_rules! keep {
+        ($($key:literal $($field:ident).+),* $(,)?) => {$(
+            if format!("{:?}", config.$($field).+) != format!("{:?}", running.$($field).+) {
+                kept.push($key.to_string());
+            }
+            config.$($field).+ = running.$($field).+.clone();
+        )*};
+    }
+    keep!(
+        "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
+        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "store" store, "api" api, "log" log,
+    );
+    Ok(Reloaded { config, kept })
+}
+
 /// The defaults as commented YAML.
 pub(crate) fn defaults() -> String {
     let mut pass = Pass::printing();

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
-use whimbrel_ids::Supi;
+use whimbrel_control::amf::{OverloadOrder, Warning, WarningError};
+use whimbrel_ids::{GlobalGnbId, Supi};
 
 use super::locked;
-use super::view::{GnbView, UePage, UeView};
+use super::view::{GnbView, OverloadView, UePage, UeView, WarningView};
+use crate::config::Config;
 
 /// Commands that may wait: more than the API's connections can have outstanding at once.
 const WAITING_MAX: usize = 256;
@@ -38,6 +40,18 @@ pub(crate) enum Command {
     ListGnbs(oneshot::Sender<Vec<GnbView>>),
     /// Deregister a phone (TS 23.502 §4.2.2.3.3). The answer: whether it was there.
     Deregister(Supi, oneshot::Sender<bool>),
+    /// Send a warning message (TS 38.413 §8.9.1). The answer: to how many gNBs.
+    Warn(Box<Warning>, oneshot::Sender<Result<usize, WarningError>>),
+    /// Cancel the warning of this message identifier and serial number (TS 38.413 §8.9.2).
+    CancelWarning(u16, u16, oneshot::Sender<Result<usize, WarningError>>),
+    /// The warnings that are remembered, oldest first.
+    ListWarnings(oneshot::Sender<Vec<WarningView>>),
+    /// Whether gNBs are told to spare the core; with an order, that first (TS 38.413 §8.7.7, §8.7.8).
+    Overload(Option<OverloadOrder>, oneshot::Sender<OverloadView>),
+    /// Reset all connections of a gNB (TS 38.413 §8.7.4). The answer: whether it is up.
+    ResetGnb(GlobalGnbId, oneshot::Sender<bool>),
+    /// Put a new version of the configuration in force, as far as that can be while phones are on.
+    Reconfigure(Box<Config>),
 }
 
 /// Why a question has no answer.

@@ -21,7 +21,7 @@ pub(crate) use components::{Component, Components, Condition};
 pub(crate) use events::{EventRecord, Events, Level};
 pub(crate) use metrics::{Counter, Gauge, Metrics, ProcedureName, Sample};
 pub(crate) use refusals::{RefusalRecord, Refusals};
-pub(crate) use view::{GnbView, SessionView, UePage, UeView};
+pub(crate) use view::{GnbView, OverloadView, SessionView, UePage, UeView, WarningAtGnb, WarningView};
 
 /// The meeting place of the control thread, the API and the commands.
 ///

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct GnbView {
     /// Global gNB identifier, `999/70-1`.
     pub(crate) id: String,
+    /// How many bits the gNB's part of it has.
+    pub(crate) id_bits: u8,
     /// RAN node name, where it gave one.
     pub(crate) name: Option<String>,
     /// Its transport address and port.
@@ -78,4 +80,43 @@ pub(crate) struct UePage {
     pub(crate) ues: Vec<UeView>,
     /// Ask for `after` this SUPI to go on; absent at the end.
     pub(crate) next: Option<String>,
+}
+
+/// A warning message (TS 23.041), as it is sent and as it stands.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WarningView {
+    /// Message identifier, 0 to 65535 (TS 23.041 §9.4.1.2.2).
+    pub(crate) message_identifier: u16,
+    /// Serial number, 0 to 65535.
+    pub(crate) serial_number: u16,
+    /// `in force`, `over` or `cancelled`.
+    pub(crate) state: String,
+    /// When it was sent, RFC 3339.
+    pub(crate) sent: String,
+    /// Where: `everywhere`, tracking areas or cells.
+    pub(crate) area: Vec<String>,
+    /// Seconds between broadcasts.
+    pub(crate) repetition_period_s: u32,
+    /// Broadcasts asked for; 0: until cancelled.
+    pub(crate) broadcasts: u16,
+    /// What became of it at each gNB.
+    pub(crate) gnbs: Vec<WarningAtGnb>,
+}
+
+/// What became of a warning message at a gNB.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct WarningAtGnb {
+    /// Global gNB identifier.
+    pub(crate) gnb: String,
+    /// In words.
+    pub(crate) outcome: String,
+}
+
+/// Whether gNBs are told to spare the core.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct OverloadView {
+    /// Whether they are.
+    pub(crate) overloaded: bool,
+    /// Who decides: `rule`, or the operator with `start` or `stop`.
+    pub(crate) order: String,
 }

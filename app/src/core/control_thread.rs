@@ -26,7 +26,7 @@ use super::view;
 use crate::capture::Capture;
 use crate::clock;
 use crate::config::{Config, SctpChoice};
-use crate::console::{Command, Console, Counter, Gauge};
+use crate::console::{Command, Console, Counter, Gauge, Sample};
 use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 
@@ -38,6 +38,8 @@ const HOUSEKEEPING: Duration = Duration::from_millis(500);
 const CENSUS_PER_PHONE: Duration = Duration::from_micros(100);
 /// Payload protocol identifier of NGAP (TS 38.412 §7).
 const NGAP_PPID: u32 = 60;
+/// A gNB that takes nothing for so long is given up: its phones' guard timers (5 s) have all expired.
+const N2_STALLED: Duration = Duration::from_secs(10);
 /// Streams asked of and granted to a gNB: stream 0 and enough for phones not to wait for each other.
 const STREAMS: u16 = 32;
 
@@ -141,6 +143,10 @@ struct Control {
     answers: Vec<Vec<u8>>,
     housekeeping: Instant,
     census: Instant,
+    /// Version of the configuration in force: envelopes name it.
+    version: u32,
+    /// The longest turn since the last housekeeping: what arrives at its beginning waits for its end.
+    longest_turn: Duration,
 }
 
 impl Control {
@@ -151,6 +157,7 @@ impl Control {
                 .map_err(|e| format!("the capture {} cannot be written: {e}", path.display()))
         });
         let told = Arc::new(parts.config.control());
+        let version = told.version;
         let directory = Directory::new(told.amf.plmn, parts.config.home_network_keys());
         let observer = Observer::new(parts.console.clone(), told.clone(), parts.config.log.supi);
         let subscribers = StoredSubscribers::new(parts.store);
@@ -172,6 +179,8 @@ impl Control {
             answers: Vec::new(),
             housekeeping: now,
             census: now,
+            version,
+            longest_turn: Duration::ZERO,
         })
     }
 
@@ -212,6 +221,9 @@ impl Control {
         }
         if let Some(n2) = &mut self.n2 {
             n2.flush(now);
+        }
+        if busy {
+            self.longest_turn = self.longest_turn.max(clock::now().since(now));
         }
         let observer = &self.observer;
         self.cta.inspect().end(|procedure, spent| observer.worked(procedure, spent));
@@ -289,6 +301,9 @@ impl Control {
         for (association, stream, octets) in std::mem::take(&mut self.out.ngap) {
             self.send(now, association, stream, &octets);
         }
+        for association in std::mem::take(&mut self.out.abort) {
+            self.abort(now, association);
+        }
         // gNBs before phones: a phone's refusal names its gNB.
         for event in self.out.ran_events.drain(..) {
             self.observer.ran(now, &event);
@@ -305,6 +320,7 @@ impl Control {
         let (Some(link), Some(n2)) = (self.links.get(association), &mut self.n2) else { return };
         match n2.send(link.sctp, stream, NGAP_PPID, octets) {
             Ok(()) => {
+                self.links.took(now, association, true);
                 self.console.metrics.add(Counter::N2Out, 1);
                 self.console.metrics.add(Counter::N2OctetsOut, octets.len() as u64);
                 self.captured_ngap(now, association, stream, octets, false);
@@ -313,8 +329,32 @@ impl Control {
                 // A gNB that takes nothing: guard timers of the phones concerned end what waits for it.
                 self.console.metrics.add(Counter::N2Unsent, 1);
                 debug!(?refusal, association = association.0, "an NGAP message was not sent");
+                if self.links.took(now, association, false) >= N2_STALLED {
+                    self.console.metrics.add(Counter::N2Stalled, 1);
+                    warn!(association = association.0, "a gNB takes nothing; its association is aborted");
+                    self.abort(now, association);
+                    self.cta.handle(now, Input::AssociationDown(association), &mut self.out);
+                }
             }
         }
+    }
+
+    /// Gives an SCTP association up. The aggregator has forgotten it, or is told by the caller.
+    fn abort(&mut self, now: Instant, association: AssociationId) {
+        if let (Some(link), Some(n2)) = (self.links.forget(association), &mut self.n2) {
+            n2.abort(now, link.sctp);
+        }
+    }
+
+    /// What can be changed while phones are on: what gNBs and phones are told, timers, refusals, limits, data networks.
+    fn reconfigure(&mut self, now: Instant, config: &Config) {
+        let mut told = config.control();
+        self.version += 1;
+        told.version = self.version;
+        let told = Arc::new(told);
+        self.observer.configure(told.clone());
+        self.cta.configure(now, told, &mut self.out);
+        info!("a new version of the configuration is in force");
     }
 
     fn command(&mut self, now: Instant, command: Command) {
@@ -336,6 +376,22 @@ impl Control {
                 }
                 reply.send(phone.is_some()).is_ok()
             }
+            Command::Warn(warning, reply) => reply.send(self.cta.warn(now, *warning, &mut self.out)).is_ok(),
+            Command::CancelWarning(id, serial, reply) => {
+                reply.send(self.cta.cancel_warning(now, id, serial, &mut self.out)).is_ok()
+            }
+            Command::ListWarnings(reply) => reply.send(view::warnings(&self.cta)).is_ok(),
+            Command::Overload(order, reply) => {
+                if let Some(order) = order {
+                    self.cta.order_overload(now, order, &mut self.out);
+                }
+                reply.send(view::overload(&self.cta)).is_ok()
+            }
+            Command::ResetGnb(gnb, reply) => reply.send(self.cta.reset_gnb(now, gnb, &mut self.out)).is_ok(),
+            Command::Reconfigure(config) => {
+                self.reconfigure(now, &config);
+                true
+            }
         };
     }
 
@@ -343,8 +399,16 @@ impl Control {
         let metrics = &self.console.metrics;
         if let Some(upf) = &self.upf {
             metrics.set(Gauge::Sessions, upf.sessions() as u64);
-            metrics.set_samples(upf.samples());
+            let bounds = self.cta.bounds().map(|(limit, value)| Sample {
+                name: "whimbrel_limit_reached_total",
+                help: "What came beyond a limit and was dropped",
+                label: Some(("limit", limit.into())),
+                value,
+            });
+            metrics.set_samples(upf.samples().into_iter().chain(bounds).collect());
         }
+        let waited = Input::Waited(std::mem::take(&mut self.longest_turn));
+        self.cta.handle(now, waited, &mut self.out);
         if now >= self.census {
             let census = view::census(&self.cta);
             metrics.set(Gauge::Gnbs, census.gnbs);

@@ -13,6 +13,8 @@ pub(super) struct Link {
     pub(super) sctp: SctpAssociation,
     pub(super) peer: SocketAddr,
     pub(super) since: Instant,
+    /// It takes nothing since then: SCTP has no room for what is to be sent.
+    pub(super) stalled: Option<Instant>,
 }
 
 /// The associations that are up. The control plane's name of one is never used again, so that what comes late names
@@ -36,7 +38,7 @@ impl Links {
         self.named = self.named.wrapping_add(1);
         let name = AssociationId(self.named);
         let address = peer.first().copied().unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED));
-        let link = Link { sctp, peer: SocketAddr::new(address, port), since: now };
+        let link = Link { sctp, peer: SocketAddr::new(address, port), since: now, stalled: None };
         self.by_name.insert(name, link);
         self.by_sctp.insert((sctp.slot, sctp.generation), name);
         (name, link)
@@ -57,6 +59,20 @@ impl Links {
     /// The association of that name.
     pub(super) fn get(&self, name: AssociationId) -> Option<Link> {
         self.by_name.get(&name).copied()
+    }
+
+    /// SCTP has or has no room for messages to this gNB. Gives how long it had none.
+    pub(super) fn took(&mut self, now: Instant, name: AssociationId, taken: bool) -> std::time::Duration {
+        let Some(link) = self.by_name.get_mut(&name) else { return std::time::Duration::ZERO };
+        link.stalled = if taken { None } else { Some(link.stalled.unwrap_or(now)) };
+        link.stalled.map_or(std::time::Duration::ZERO, |since| now.since(since))
+    }
+
+    /// An association is given up by us.
+    pub(super) fn forget(&mut self, name: AssociationId) -> Option<Link> {
+        let link = self.by_name.remove(&name)?;
+        self.by_sctp.remove(&(link.sctp.slot, link.sctp.generation));
+        Some(link)
     }
 
     /// All associations.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use whimbrel_control::amf::{OverloadOrder, WarningArea, WarningOutcome, WarningState};
 use whimbrel_control::smf::{SmContext, UpState};
 use whimbrel_control::{AssociationId, Phone};
 use whimbrel_ids::{Seid, Supi, Tai};
@@ -9,7 +10,9 @@ use whimbrel_ids::{Seid, Supi, Tai};
 use super::control_thread::Aggregator;
 use super::n2::Link;
 use crate::clock;
-use crate::console::{GnbView, SessionView, UePage, UeView, UesRequest};
+use crate::console::{
+    GnbView, OverloadView, SessionView, UePage, UeView, UesRequest, WarningAtGnb, WarningView,
+};
 
 /// How many of everything there are.
 pub(super) struct Census {
@@ -107,6 +110,7 @@ pub(super) fn gnbs(cta: &Aggregator, link: impl Fn(AssociationId) -> Option<Link
         let tai = |&tac: &whimbrel_ids::Tac| Tai { plmn: gnb.plmn, tac }.to_string();
         Some(GnbView {
             id: gnb.to_string(),
+            id_bits: gnb.bits(),
             name: node.name.clone(),
             address: link.map(|l| l.peer.to_string()).unwrap_or_default(),
             tais: node.tacs.iter().map(tai).collect(),
@@ -116,4 +120,57 @@ pub(super) fn gnbs(cta: &Aggregator, link: impl Fn(AssociationId) -> Option<Link
         })
     });
     nodes.collect()
+}
+
+/// Whether gNBs are told to spare the core.
+pub(super) fn overload(cta: &Aggregator) -> OverloadView {
+    let order = match cta.ran_nodes().overload_order() {
+        OverloadOrder::ByRule => "rule",
+        OverloadOrder::Start => "start",
+        OverloadOrder::Stop => "stop",
+    };
+    OverloadView { overloaded: cta.ran_nodes().is_overloaded(), order: order.into() }
+}
+
+/// The warning messages that are remembered, oldest first.
+pub(super) fn warnings(cta: &Aggregator) -> Vec<WarningView> {
+    let all = cta.ran_nodes().warnings().iter().map(|w| WarningView {
+        message_identifier: w.warning.message_identifier,
+        serial_number: w.warning.serial_number,
+        state: match w.state {
+            WarningState::InForce => "in force",
+            WarningState::Over => "over",
+            WarningState::Cancelled => "cancelled",
+        }
+        .into(),
+        sent: clock::rfc3339(w.sent),
+        area: match &w.warning.area {
+            WarningArea::Everywhere => vec!["everywhere".into()],
+            WarningArea::Tais(tais) => tais.iter().map(ToString::to_string).collect(),
+            WarningArea::Cells(cells) => cells
+                .iter()
+                .map(|c| format!("{}-{:09x}", c.plmn_identity, c.nr_cell_identity.value()))
+                .collect(),
+        },
+        repetition_period_s: w.warning.repetition_period_s,
+        broadcasts: w.warning.broadcasts,
+        gnbs: w
+            .outcomes
+            .iter()
+            .map(|(gnb, outcome)| WarningAtGnb { gnb: gnb.to_string(), outcome: outcome_in_words(outcome) })
+            .collect(),
+    });
+    all.collect()
+}
+
+fn outcome_in_words(outcome: &WarningOutcome) -> String {
+    match outcome {
+        WarningOutcome::Awaited => "no answer yet".into(),
+        WarningOutcome::Broadcasting(Some(n)) => format!("broadcast in {n} cells"),
+        WarningOutcome::Broadcasting(None) => "broadcast".into(),
+        WarningOutcome::Nowhere => "broadcast nowhere".into(),
+        WarningOutcome::NoAnswer => "it did not answer".into(),
+        WarningOutcome::Failed(n) => format!("{n} cells do not broadcast any more"),
+        WarningOutcome::Cancelled(n) => format!("cancelled after {n} broadcasts"),
+    }
 }

@@ -1,0 +1,210 @@
+//! What the operator asks of the radio network: warning messages, overload, resets; and of the configuration.
+
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use serde::Deserialize;
+use whimbrel_control::amf::{OverloadOrder, Warning, WarningArea, WarningError, cbs_pages, nr_cell};
+use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId, Tac, Tai};
+
+use super::Shared;
+use super::problem::Problem;
+use super::routes::{Reply, Request};
+use crate::config;
+use crate::console::Command;
+
+type Answer = Result<Reply, Problem>;
+
+/// A warning message to be sent.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewWarning {
+    message_identifier: u16,
+    serial_number: u16,
+    /// What is broadcast; empty for an ETWS primary notification alone.
+    #[serde(default)]
+    text: String,
+    /// `earthquake`, `tsunami`, `earthquake-and-tsunami`, `test` or `other`: an ETWS primary notification.
+    etws: Option<String>,
+    /// Tracking area codes; none: everywhere.
+    #[serde(default)]
+    tacs: Vec<u32>,
+    /// NR cell identities, nine hexadecimal digits each.
+    #[serde(default)]
+    cells: Vec<String>,
+    #[serde(default = "thirty_seconds")]
+    repetition_period_s: u32,
+    #[serde(default)]
+    broadcasts: u16,
+    #[serde(default)]
+    concurrent: bool,
+}
+
+/// The repetition that phones which come into the cell can live with; the standard leaves it to the sender (TS 23.041 §9.3.8).
+fn thirty_seconds() -> u32 {
+    30
+}
+
+/// ETWS warning types (TS 23.041 §9.3.24): seven bits of type, then whether phones alert and pop up.
+fn etws(word: &str) -> Option<[u8; 2]> {
+    let kind: u8 = match word {
+        "earthquake" => 0,
+        "tsunami" => 1,
+        "earthquake-and-tsunami" => 2,
+        "test" => 3,
+        "other" => 4,
+        _ => return None,
+    };
+    Some([kind << 1 | 1, 0x80])
+}
+
+impl NewWarning {
+    fn into_warning(self, plmn: PlmnId) -> Result<Warning, Problem> {
+        let (coding, contents) = match self.text.as_str() {
+            "" => (None, Vec::new()),
+            text => {
+                let (coding, pages) = cbs_pages(text).ok_or_else(|| {
+                    Problem::unprocessable("the text is longer than 15 pages (TS 23.041 §9.4.2.2.5)")
+                })?;
+                (Some(coding), pages)
+            }
+        };
+        let warning_type = self
+            .etws
+            .map(|word| {
+                etws(&word).ok_or_else(|| {
+                    let types = "earthquake, tsunami, earthquake-and-tsunami, test or other";
+                    Problem::unprocessable(format!("`etws` is one of {types}"))
+                })
+            })
+            .transpose()?;
+        let tai = |tac: &u32| {
+            let tac = Tac::new(*tac).ok_or_else(|| Problem::unprocessable("a TAC has 24 bits"))?;
+            Ok::<_, Problem>(Tai { plmn, tac })
+        };
+        let cell = |text: &String| {
+            let id = u64::from_str_radix(text, 16).ok().and_then(NrCellId::new);
+            let id = id.ok_or_else(|| Problem::unprocessable("a cell is nine hexadecimal digits"))?;
+            Ok::<_, Problem>(nr_cell(plmn, id))
+        };
+        let area = match (self.tacs.is_empty(), self.cells.is_empty()) {
+            (true, true) => WarningArea::Everywhere,
+            (false, true) => WarningArea::Tais(self.tacs.iter().map(tai).collect::<Result<_, _>>()?),
+            (true, false) => WarningArea::Cells(self.cells.iter().map(cell).collect::<Result<_, _>>()?),
+            (false, false) => return Err(Problem::unprocessable("name `tacs` or `cells`, not both")),
+        };
+        Ok(Warning {
+            message_identifier: self.message_identifier,
+            serial_number: self.serial_number,
+            area,
+            repetition_period_s: self.repetition_period_s,
+            broadcasts: self.broadcasts,
+            warning_type,
+            data_coding_scheme: coding.map(|c| c.scheme()),
+            contents,
+            concurrent: self.concurrent,
+        })
+    }
+}
+
+fn refused(e: WarningError) -> Problem {
+    match e {
+        WarningError::Unknown => {
+            Problem::not_found("no such warning is in force; `whimbrel warning list` shows them")
+        }
+        WarningError::NoGnb => {
+            Problem::conflict("no gNB that is up serves the area; `whimbrel gnb list` shows them")
+        }
+        WarningError::TooLong => {
+            Problem::unprocessable("too many areas or octets, or too long a period, for one message")
+        }
+        WarningError::Empty => Problem::unprocessable("a warning has a text, or a type (`etws`)"),
+        WarningError::Limit => Problem::conflict("64 warnings are in force, which is the limit: cancel one"),
+    }
+}
+
+/// How many gNBs were told.
+#[derive(serde::Serialize)]
+struct Told {
+    gnbs: usize,
+}
+
+pub(super) async fn warn(shared: Arc<Shared>, request: Request) -> Answer {
+    let new: NewWarning = serde_json::from_slice(&request.body)
+        .map_err(|e| Problem::bad_request(format!("the body is no warning message: {e}")))?;
+    let warning = Box::new(new.into_warning(shared.config.amf.plmn)?);
+    let gnbs = shared.console.commands.ask(|reply| Command::Warn(warning, reply)).await?.map_err(refused)?;
+    Ok(Reply::json(&Told { gnbs })?.with(StatusCode::ACCEPTED))
+}
+
+pub(super) async fn warnings(shared: Arc<Shared>, _: Request) -> Answer {
+    Reply::json(&shared.console.commands.ask(Command::ListWarnings).await?)
+}
+
+pub(super) async fn cancel(shared: Arc<Shared>, request: Request) -> Answer {
+    let number = |n: usize, what: &str| {
+        request.param(n).parse::<u16>().map_err(|_| Problem::bad_request(format!("{what} is 0 to 65535")))
+    };
+    let (id, serial) = (number(0, "a message identifier")?, number(1, "a serial number")?);
+    let asked = shared.console.commands.ask(|reply| Command::CancelWarning(id, serial, reply)).await?;
+    let gnbs = asked.map_err(refused)?;
+    Ok(Reply::json(&Told { gnbs })?.with(StatusCode::ACCEPTED))
+}
+
+pub(super) async fn overload(shared: Arc<Shared>, _: Request) -> Answer {
+    Reply::json(&shared.console.commands.ask(|reply| Command::Overload(None, reply)).await?)
+}
+
+pub(super) async fn order_overload(shared: Arc<Shared>, request: Request) -> Answer {
+    let order = match request.param(0) {
+        "start" => OverloadOrder::Start,
+        "stop" => OverloadOrder::Stop,
+        "rule" => OverloadOrder::ByRule,
+        _ => return Err(Problem::bad_request("the order is start, stop or rule")),
+    };
+    Reply::json(&shared.console.commands.ask(|reply| Command::Overload(Some(order), reply)).await?)
+}
+
+pub(super) async fn reset(shared: Arc<Shared>, request: Request) -> Answer {
+    let text = request.param(0);
+    let gnbs = shared.console.commands.ask(Command::ListGnbs).await?;
+    let bare = text.strip_prefix("gnb-").unwrap_or(text);
+    let gnb = gnbs.iter().find(|g| g.id == bare || g.name.as_deref() == Some(bare)).and_then(gnb_id);
+    let gnb = gnb
+        .ok_or_else(|| Problem::not_found(format!("no gNB {text} is up; `whimbrel gnb list` shows them")))?;
+    match shared.console.commands.ask(|reply| Command::ResetGnb(gnb, reply)).await? {
+        true => Ok(Reply::empty()),
+        false => Err(Problem::not_found(format!("{text} is not up any more"))),
+    }
+}
+
+/// The identity that a gNB is listed under: PLMN, number in hexadecimal digits; the number of its bits stands beside it.
+fn gnb_id(view: &crate::console::GnbView) -> Option<GlobalGnbId> {
+    let (plmn, id) = view.id.rsplit_once('-')?;
+    GlobalGnbId::new(plmn.parse().ok()?, u32::from_str_radix(id, 16).ok()?, view.id_bits)
+}
+
+/// Reads the configuration anew and puts in force what can change while the core runs.
+pub(super) async fn reload(shared: Arc<Shared>, _: Request) -> Answer {
+    let told = config::reload(&shared.config, shared.file.as_deref()).map_err(Problem::unprocessable)?;
+    let config::Reloaded { config, kept } = told;
+    shared.console.commands.tell(Command::Reconfigure(Box::new(config)))?;
+    Reply::json(&Kept { kept })
+}
+
+/// What waits for the next start.
+#[derive(serde::Serialize)]
+struct Kept {
+    kept: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 23.041 §9.3.24
+    fn etws_types_alert_and_pop_up() {
+        assert_eq!(etws("tsunami"), Some([0x03, 0x80]));
+        assert_eq!(etws("rain"), None);
+    }
+}
