@@ -79,7 +79,7 @@ impl RanNodes {
     ) {
         let gnb = update.global_ran_node_id.as_ref().and_then(gnb_id);
         let first = gnb.and_then(|gnb| self.find(gnb)).and_then(|a| self.nodes.get(&a)).cloned();
-        let known = self.nodes.get(&association).is_some();
+        let known = self.nodes.contains_key(&association);
         let (Some(first), true) = (first, known) else {
             let mut failure = RanConfigurationUpdateFailure::new(CauseMisc::Unspecified.into());
             failure.time_to_wait = Some(RETRY_AFTER);

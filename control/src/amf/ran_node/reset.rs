@@ -93,7 +93,9 @@ impl RanNodes {
     /// A reset is repeated once; a gNB that does not answer then is not waited for.
     pub(super) fn resets_due(&mut self, now: Instant, out: &mut RanOutput) {
         for (&association, node) in &mut self.nodes {
-            while let Some(mut sent) = node.resets.0.pop_front_if(|s| s.due <= now) {
+            while node.resets.due().is_some_and(|due| due <= now)
+                && let Some(mut sent) = node.resets.0.pop_front()
+            {
                 if sent.repeated {
                     let what = "it does not acknowledge NG RESET".to_owned();
                     out.events.push(RanEvent::Refused { association, what });
