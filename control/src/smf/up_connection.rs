@@ -1,7 +1,6 @@
 //! The user plane of a session, set up at a gNB and let go: TS 23.502 §4.2.3.2 steps 14 to 18, §4.2.6 steps 5 to 7.
 
 use whimbrel_ids::{PduSessionId, Qfi};
-use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::SmCause;
 use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
 
