@@ -160,6 +160,7 @@ pub fn upf_config(seed: u64) -> whimbrel_user::Config {
         mtu: 1400,
         ethernet: false,
         unstructured: None,
+        reserved: Vec::new(),
     };
     Config {
         node_id: std::net::IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)).into(),

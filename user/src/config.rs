@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddrV6};
+use std::ops::Range;
 use std::time::Duration;
 
-use whimbrel_ids::Dnn;
+use whimbrel_ids::{Dnn, SNssai};
 use whimbrel_pfcp::ie::NodeId;
 
 use crate::limits::{DATA_NETWORKS_MAX, POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX};
@@ -74,6 +75,8 @@ pub struct DataNetwork {
     pub ipv4_pools: Vec<Ipv4Net>,
     /// Pools of phones' IPv6 prefixes. The first prefix of each stays unused (gateway).
     pub ipv6_pools: Vec<Ipv6Net>,
+    /// Pools for some sessions of it alone.
+    pub reserved: Vec<ReservedPools>,
     /// IPv6 resolvers that router advertisements announce (RFC 8106).
     pub dns_ipv6: Vec<Ipv6Addr>,
     /// Link MTU that router advertisements announce, octets.
@@ -82,6 +85,21 @@ pub struct DataNetwork {
     pub ethernet: bool,
     /// Where unstructured sessions go, if there may be any. They take prefixes of the IPv6 pools.
     pub unstructured: Option<PointToPoint>,
+}
+
+/// Pools of which only some sessions of a data network get addresses: those of a slice, or those for which the SMF names
+/// the pool, as it may by area (TS 23.501 §5.8.2.2.1, TS 29.244 §5.21.3). Sessions for which there is none of a family
+/// get theirs from the network's own pools.
+#[derive(Clone, Debug, Default)]
+pub struct ReservedPools {
+    /// Its name (UE IP Address Pool Identity).
+    pub name: Option<Box<str>>,
+    /// Slices whose sessions get their addresses here.
+    pub slices: Vec<SNssai>,
+    /// As of [`DataNetwork`].
+    pub ipv4_pools: Vec<Ipv4Net>,
+    /// As of [`DataNetwork`].
+    pub ipv6_pools: Vec<Ipv6Net>,
 }
 
 /// The tunnel of unstructured sessions in their data network: UDP over IPv6 (TS 23.501 §5.6.10.3).
@@ -100,11 +118,49 @@ impl DataNetwork {
             dnn,
             ipv4_pools: Vec::new(),
             ipv6_pools: Vec::new(),
+            reserved: Vec::new(),
             dns_ipv6: Vec::new(),
             mtu: 1500,
             ethernet: false,
             unstructured: None,
         }
+    }
+
+    /// All IPv4 pools: its own, then the reserved ones in their order.
+    pub fn all_ipv4_pools(&self) -> impl Iterator<Item = Ipv4Net> {
+        self.ipv4_pools.iter().chain(self.reserved.iter().flat_map(|r| &r.ipv4_pools)).copied()
+    }
+
+    /// All IPv6 pools, likewise.
+    pub fn all_ipv6_pools(&self) -> impl Iterator<Item = Ipv6Net> {
+        self.ipv6_pools.iter().chain(self.reserved.iter().flat_map(|r| &r.ipv6_pools)).copied()
+    }
+
+    /// Which of [`Self::reserved`] a session is for: the one that its SMF names, else that of its slice.
+    pub(crate) fn reserved_for(&self, name: Option<&str>, slice: Option<SNssai>) -> Option<usize> {
+        let named = |r: &ReservedPools| name.is_some() && r.name.as_deref() == name;
+        let of_slice = |r: &ReservedPools| slice.is_some_and(|s| r.slices.contains(&s));
+        self.reserved.iter().position(named).or_else(|| self.reserved.iter().position(of_slice))
+    }
+
+    /// Places in [`Self::all_ipv4_pools`] of the pools for a session.
+    pub(crate) fn ipv4_range(&self, reserved: Option<usize>) -> Range<usize> {
+        range(self.ipv4_pools.len(), self.reserved.iter().map(|r| r.ipv4_pools.len()), reserved)
+    }
+
+    /// Places in [`Self::all_ipv6_pools`] of the pools for a session.
+    pub(crate) fn ipv6_range(&self, reserved: Option<usize>) -> Range<usize> {
+        range(self.ipv6_pools.len(), self.reserved.iter().map(|r| r.ipv6_pools.len()), reserved)
+    }
+}
+
+/// The places of a reservation's pools behind the `own` ones; those of the own where it has none.
+fn range(own: usize, mut lens: impl Iterator<Item = usize> + Clone, reserved: Option<usize>) -> Range<usize> {
+    let Some(at) = reserved else { return 0..own };
+    let start = own + lens.clone().take(at).sum::<usize>();
+    match lens.nth(at) {
+        Some(len) if len > 0 => start..start + len,
+        _ => 0..own,
     }
 }
 
@@ -235,11 +291,12 @@ impl Config {
             if self.data_networks[..i].iter().any(|o| o.dnn == dn.dnn) {
                 return Err(ConfigError::DuplicateDnn(dnn()));
             }
-            if dn.ipv4_pools.len() > POOLS_PER_NETWORK_MAX || dn.ipv6_pools.len() > POOLS_PER_NETWORK_MAX {
+            let (ipv4, ipv6) = (dn.all_ipv4_pools().count(), dn.all_ipv6_pools().count());
+            if ipv4 > POOLS_PER_NETWORK_MAX || ipv6 > POOLS_PER_NETWORK_MAX {
                 return Err(ConfigError::Pools { dnn: dnn() });
             }
-            let v4 = dn.ipv4_pools.iter().map(|p| p.prefix).find(|p| !(8..=30).contains(p));
-            let v6 = dn.ipv6_pools.iter().map(|p| p.prefix).find(|p| !(1..=63).contains(p));
+            let v4 = dn.all_ipv4_pools().map(|p| p.prefix).find(|p| !(8..=30).contains(p));
+            let v6 = dn.all_ipv6_pools().map(|p| p.prefix).find(|p| !(1..=63).contains(p));
             if let Some(prefix) = v4.or(v6) {
                 return Err(ConfigError::Prefix { dnn: dnn(), prefix });
             }

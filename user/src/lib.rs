@@ -17,7 +17,7 @@ mod pool;
 mod rules;
 mod session_id;
 
-pub use config::{Config, ConfigError, DataNetwork, DnIndex, Ipv4Net, Ipv6Net, PointToPoint};
+pub use config::{Config, ConfigError, DataNetwork, DnIndex, Ipv4Net, Ipv6Net, PointToPoint, ReservedPools};
 pub use control::{Input, Outbox, UpfC};
 pub use event::Event;
 pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};

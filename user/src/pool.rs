@@ -1,6 +1,7 @@
 //! Pools of phones' addresses (TS 29.244 §5.21).
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use crate::limits::POOL_ADDRESSES_MAX;
 
@@ -101,8 +102,9 @@ impl Pools {
         Self { pools, statics: BTreeSet::new() }
     }
 
-    pub(crate) fn take_any(&mut self) -> Option<u64> {
-        self.pools.iter_mut().find_map(Pool::take_any)
+    /// Takes a free number of the pools at those places.
+    pub(crate) fn take_any(&mut self, of: Range<usize>) -> Option<u64> {
+        self.pools.get_mut(of)?.iter_mut().find_map(Pool::take_any)
     }
 
     pub(crate) fn take(&mut self, number: u64) -> bool {

@@ -196,7 +196,12 @@ fn user_plane(
             Err(api::cannot_listen("n3.address", "UDP", address, &error))
         }
         Err(e @ (StartError::Config(_) | StartError::Devices { .. })) => Err(e.to_string()),
-        Err(e @ (StartError::Tun { .. } | StartError::Link { .. } | StartError::System(_))) => {
+        Err(
+            e @ (StartError::Tun { .. }
+            | StartError::Link { .. }
+            | StartError::Frames { .. }
+            | StartError::System(_)),
+        ) => {
             error!("N6: {e}");
             console.components(|c| c.set("n6", Condition::Down, e.to_string()));
             Ok(None)

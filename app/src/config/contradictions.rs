@@ -83,30 +83,37 @@ fn data_networks(networks: &[DataNetwork], pass: &mut Pass) {
                     format!("see item {}; keep one", j + 1),
                 );
             }
-            overlap(pass, i, a, b, "ipv4_pool", |n| n.ipv4_pool, |x, y| x.overlaps(y));
-            overlap(pass, i, a, b, "ipv6_pool", |n| n.ipv6_pool, |x, y| x.overlaps(y));
         }
     }
+    let ipv4 = |n: &DataNetwork| {
+        n.ipv4_pool.into_iter().chain(n.reserved_pools.iter().filter_map(|r| r.ipv4_pool)).collect()
+    };
+    overlaps(pass, networks, "ipv4_pool", ipv4, |x, y| x.overlaps(y));
+    let ipv6 = |n: &DataNetwork| {
+        n.ipv6_pool.into_iter().chain(n.reserved_pools.iter().filter_map(|r| r.ipv6_pool)).collect()
+    };
+    overlaps(pass, networks, "ipv6_pool", ipv6, |x, y| x.overlaps(y));
 }
 
-fn overlap<P: Display>(
+/// No two pools of a family, of one network or of two, have an address in common.
+fn overlaps<P: Display>(
     pass: &mut Pass,
-    i: usize,
-    a: &DataNetwork,
-    b: &DataNetwork,
+    networks: &[DataNetwork],
     key: &str,
-    pool: impl Fn(&DataNetwork) -> Option<P>,
+    pools: impl Fn(&DataNetwork) -> Vec<P>,
     overlaps: impl Fn(&P, &P) -> bool,
 ) {
-    if let (Some(x), Some(y)) = (pool(a), pool(b))
-        && overlaps(&x, &y)
-    {
-        let what = format!("{x} of `{}` overlaps {y} of `{}`", a.dnn, b.dnn);
-        pass.refuse(
-            &format!("data_networks[{i}].{key}"),
-            what,
-            "give each data network addresses of its own",
-        );
+    let of = |(i, n)| pools(n).into_iter().map(move |p| (i, n, p));
+    let all: Vec<(usize, &DataNetwork, P)> = networks.iter().enumerate().flat_map(of).collect();
+    for (at, (i, a, x)) in all.iter().enumerate() {
+        for (_, b, y) in all.iter().take(at).filter(|(_, _, y)| overlaps(x, y)) {
+            let what = format!("{x} of `{}` overlaps {y} of `{}`", a.dnn, b.dnn);
+            pass.refuse(
+                &format!("data_networks[{i}].{key}"),
+                what,
+                "give each data network addresses of its own",
+            );
+        }
     }
 }
 

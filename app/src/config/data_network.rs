@@ -1,9 +1,9 @@
 //! The data networks (DNN) that phones may ask for, and the addresses they get there (TS 23.501 §5.6, §5.8.2.2).
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use whimbrel_control::policy::FlowPolicy;
-use whimbrel_ids::Dnn;
+use whimbrel_ids::{Dnn, SNssai};
 
 use super::section::Section;
 use super::value::{Prefix, Value, words};
@@ -20,8 +20,19 @@ pub(crate) struct DataNetwork {
     pub(crate) up_integrity: Protection,
     pub(crate) up_confidentiality: Protection,
     pub(crate) ethernet: bool,
+    pub(crate) ethernet_bridge: Option<String>,
     pub(crate) unstructured: bool,
+    pub(crate) unstructured_server: Option<SocketAddr>,
+    pub(crate) reserved_pools: Vec<ReservedPool>,
     pub(crate) flows: Vec<FlowPolicy>,
+}
+
+/// Addresses for the sessions of one slice alone.
+#[derive(Clone, Debug)]
+pub(crate) struct ReservedPool {
+    pub(crate) slice: SNssai,
+    pub(crate) ipv4_pool: Option<Prefix<Ipv4Addr>>,
+    pub(crate) ipv6_pool: Option<Prefix<Ipv6Addr>>,
 }
 
 /// What gNBs are told of protecting the user plane (TS 23.501 §5.10.3).
@@ -117,13 +128,48 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
                 "Ciphering of user packets over the air, likewise. Where only one of the two is said, the other is \
                  preferred.",
             ),
-            ethernet: s.value("ethernet", false, "Ethernet sessions can be had (TS 23.501 §5.6.10.2)."),
-            unstructured: s.value("unstructured", false, "Unstructured sessions can be had (TS 23.501 §5.6.10.3)."),
+            ethernet: s.value(
+                "ethernet",
+                false,
+                "Ethernet sessions can be had (TS 23.501 §5.6.10.2): their frames are those of a TAP device of this host, \
+                 named like the TUN device with an e behind it, whimbrel0e.",
+            ),
+            ethernet_bridge: s.optional(
+                "ethernet_bridge",
+                "br0",
+                "A bridge of this host that the TAP device becomes a port of.",
+            ),
+            unstructured: s.value(
+                "unstructured",
+                false,
+                "Unstructured sessions can be had (TS 23.501 §5.6.10.3), each by UDP from an IPv6 prefix of its own.",
+            ),
+            unstructured_server: s.optional(
+                "unstructured_server",
+                "[2001:db8::1]:7000",
+                "The server that unstructured sessions reach. The core's own end uses the same port number.",
+            ),
+            reserved_pools: s.sections(
+                "reserved_pools",
+                0,
+                "Addresses for the sessions of one slice alone, instead of the pools above:",
+                |s, _| reserved_pool(s),
+            ),
             flows: super::flow::read(s),
         };
         judge(s, &network);
         network
     })
+}
+
+fn reserved_pool(s: &mut Section<'_, '_>) -> ReservedPool {
+    let pool = ReservedPool {
+        slice: s.value("slice", SNssai::sst(1), "The slice."),
+        ipv4_pool: s.optional("ipv4_pool", "10.99.0.0/16", "Its IPv4 addresses, if it has its own."),
+        ipv6_pool: s.optional("ipv6_pool", "fd00:9997:99::/48", "Its IPv6 prefixes, if it has its own."),
+    };
+    judge_pools(s, pool.ipv4_pool, pool.ipv6_pool);
+    pool
 }
 
 fn judge(s: &mut Section<'_, '_>, network: &DataNetwork) {
@@ -135,7 +181,31 @@ fn judge(s: &mut Section<'_, '_>, network: &DataNetwork) {
         );
         s.refuse("ipv4_pool", what, "give it `ipv4_pool` or `ipv6_pool`");
     }
-    if let Some(pool) = network.ipv4_pool
+    judge_pools(s, network.ipv4_pool, network.ipv6_pool);
+    if network.unstructured
+        && !(matches!(network.unstructured_server, Some(SocketAddr::V6(_))) && network.ipv6_pool.is_some())
+    {
+        let what = format!("unstructured sessions of `{dnn}` have no tunnel to go by");
+        s.refuse(
+            "unstructured",
+            what,
+            "give `unstructured_server` an IPv6 address and port, and keep an `ipv6_pool`",
+        );
+    }
+    // RFC 791 §3.1 and RFC 8200 §5 give the lower bound, an N3 of jumbo frames the upper.
+    let least = if network.ipv6_pool.is_some() { 1280 } else { 576 };
+    if !(least..=8900).contains(&network.mtu) {
+        let what = format!("an MTU of {} octets does not carry IP here", network.mtu);
+        s.refuse("mtu", what, format!("write {least} to 8900"));
+    }
+}
+
+fn judge_pools(
+    s: &mut Section<'_, '_>,
+    ipv4_pool: Option<Prefix<Ipv4Addr>>,
+    ipv6_pool: Option<Prefix<Ipv6Addr>>,
+) {
+    if let Some(pool) = ipv4_pool
         && !(8..=29).contains(&pool.length)
     {
         s.refuse(
@@ -144,16 +214,10 @@ fn judge(s: &mut Section<'_, '_>, network: &DataNetwork) {
             "write a prefix of /8 to /29",
         );
     }
-    if let Some(pool) = network.ipv6_pool
+    if let Some(pool) = ipv6_pool
         && !(32..=63).contains(&pool.length)
     {
         let what = format!("/{} is not cut into a /64 for each session", pool.length);
         s.refuse("ipv6_pool", what, "write a prefix of /32 to /63");
-    }
-    // RFC 791 §3.1 and RFC 8200 §5 give the lower bound, an N3 of jumbo frames the upper.
-    let least = if network.ipv6_pool.is_some() { 1280 } else { 576 };
-    if !(least..=8900).contains(&network.mtu) {
-        let what = format!("an MTU of {} octets does not carry IP here", network.mtu);
-        s.refuse("mtu", what, format!("write {least} to 8900"));
     }
 }

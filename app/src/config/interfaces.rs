@@ -59,6 +59,11 @@ pub(crate) struct N6 {
 }
 
 impl N6 {
+    /// The TAP device of the `i`th data network: an interface's name has 15 octets at most.
+    pub(crate) fn frames_device_of(&self, i: usize) -> String {
+        format!("{:.12}{i}e", self.device)
+    }
+
     /// The device of the `i`th data network.
     pub(crate) fn device_of(&self, i: usize) -> String {
         format!("{}{i}", self.device)

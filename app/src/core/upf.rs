@@ -8,9 +8,10 @@ use tracing::{debug, info, warn};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
-    Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, SESSIONS_MAX, SessionId, UpfC,
+    Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, PointToPoint, ReservedPools,
+    SESSIONS_MAX, SessionId, UpfC,
 };
-use whimbrel_user_io::{DataNetworkDevice, Handle, QueueFull, StartError, Tapped, UserPlane};
+use whimbrel_user_io::{DataNetworkDevice, FramesDevice, Handle, QueueFull, StartError, Tapped, UserPlane};
 
 use super::n4::N4Socket;
 use crate::config::typed::sixes;
@@ -53,6 +54,15 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
     }
 }
 
+fn reserved(p: &config::ReservedPool) -> ReservedPools {
+    ReservedPools {
+        name: None,
+        slices: vec![p.slice],
+        ipv4_pools: p.ipv4_pool.iter().map(|p| Ipv4Net { address: p.address, prefix: p.length }).collect(),
+        ipv6_pools: p.ipv6_pool.iter().map(|p| Ipv6Net { address: p.address, prefix: p.length }).collect(),
+    }
+}
+
 fn data_network(n: &config::DataNetwork) -> DataNetwork {
     DataNetwork {
         dnn: n.dnn.clone(),
@@ -60,8 +70,12 @@ fn data_network(n: &config::DataNetwork) -> DataNetwork {
         ipv6_pools: n.ipv6_pool.iter().map(|p| Ipv6Net { address: p.address, prefix: p.length }).collect(),
         dns_ipv6: sixes(&n.dns),
         mtu: n.mtu,
-        ethernet: false,
-        unstructured: None,
+        ethernet: n.ethernet,
+        unstructured: n.unstructured_server.filter(|_| n.unstructured).and_then(|server| match server {
+            SocketAddr::V6(peer) => Some(PointToPoint { peer, port: peer.port() }),
+            SocketAddr::V4(_) => None,
+        }),
+        reserved: n.reserved_pools.iter().map(reserved).collect(),
     }
 }
 
@@ -71,9 +85,17 @@ impl LocalUpf {
     /// Errors: what stands in its way.
     pub(crate) fn start(c: &config::Config, seed: u64, n4: Option<N4Socket>) -> Result<Self, StartError> {
         let user = config(c, seed);
-        let device = |i| DataNetworkDevice { device: c.n6.device_of(i), nat: c.n6.nat, frames: None };
+        let frames = |i: usize, n: &config::DataNetwork| FramesDevice {
+            device: c.n6.frames_device_of(i),
+            bridge: n.ethernet_bridge.clone(),
+        };
+        let device = |(i, n): (usize, &config::DataNetwork)| DataNetworkDevice {
+            device: c.n6.device_of(i),
+            nat: c.n6.nat,
+            frames: n.ethernet.then(|| frames(i, n)),
+        };
         let plane = UserPlane::start(whimbrel_user_io::Config {
-            devices: (0..user.data_networks.len()).map(device).collect(),
+            devices: c.data_networks.iter().enumerate().map(device).collect(),
             port: c.n3.port,
             forwarding: c.n6.forwarding,
             journal: Some(c.store.path.with_extension("host")),

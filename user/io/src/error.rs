@@ -39,6 +39,15 @@ pub enum StartError {
         /// The system's reason.
         error: io::Error,
     },
+    /// A TAP device could not be brought up, or become a port of its bridge.
+    Frames {
+        /// Its name.
+        device: String,
+        /// The bridge, if it was to be a port of one.
+        bridge: Option<String>,
+        /// The system's reason.
+        error: io::Error,
+    },
     /// The system gave no descriptor or no thread.
     System(io::Error),
 }
@@ -58,6 +67,16 @@ impl fmt::Display for StartError {
                 f,
                 "{device} could not be given its addresses ({error}), so phones could not reach the data network: \
                  run as root, with CAP_NET_ADMIN, or in a user namespace (unshare -Urn)"
+            ),
+            Self::Frames { device, bridge: Some(bridge), error } => write!(
+                f,
+                "{device} could not become a port of the bridge {bridge} ({error}), so Ethernet sessions would reach \
+                 nobody: make the bridge first (ip link add {bridge} type bridge), or name none"
+            ),
+            Self::Frames { device, bridge: None, error } => write!(
+                f,
+                "{device} could not be brought up ({error}), so Ethernet sessions would reach nobody: run as root, with \
+                 CAP_NET_ADMIN, or in a user namespace (unshare -Urn)"
             ),
             Self::System(error) => {
                 write!(

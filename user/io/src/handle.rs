@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use whimbrel_user::{Change, Counters, Report, SessionCounters, SessionId, UpfU, packet_room};
 
-use crate::config::Config;
+use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, StartError};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::memory::{Memory, ports};
@@ -57,7 +57,8 @@ pub(crate) fn start(config: Config) -> Result<Handle, StartError> {
             .extend(set_up(device, dn).map_err(|error| StartError::Link { device: device.clone(), error })?);
     }
     for frames in config.devices.iter().filter_map(|d| d.frames.as_ref()) {
-        let of = |error| StartError::Link { device: frames.device.clone(), error };
+        let FramesDevice { device, bridge } = frames.clone();
+        let of = |error| StartError::Frames { device, bridge, error };
         host.changes.extend(set_up_frames(frames, most_of(&config)).map_err(of)?);
     }
     host.set_up(&config, sysctls);
@@ -74,7 +75,9 @@ impl Host {
     fn set_up(&mut self, config: &Config, mut sysctls: Sysctls) {
         if config.forwarding {
             let any = |f: fn(&whimbrel_user::DataNetwork) -> bool| config.user.data_networks.iter().any(f);
-            match sysctls.forward(any(|d| !d.ipv4_pools.is_empty()), any(|d| !d.ipv6_pools.is_empty())) {
+            match sysctls
+                .forward(any(|d| d.all_ipv4_pools().count() > 0), any(|d| d.all_ipv6_pools().count() > 0))
+            {
                 Ok(done) => self.changes.extend(done),
                 Err(e) => self.notices.push(Notice::Forwarding(e)),
             }

@@ -106,6 +106,7 @@ fn config() -> Config {
             mtu: 1400,
             ethernet: false,
             unstructured: None,
+            reserved: Vec::new(),
         }],
         sessions_max: 100,
         heartbeat_interval: None,

@@ -44,12 +44,12 @@ pub(super) struct Sessions {
 impl Sessions {
     pub(super) fn new(config: &Config) -> Self {
         let pools = config.data_networks.iter().map(|dn| {
-            let ipv4 = dn.ipv4_pools.iter().map(|p| {
+            let ipv4 = dn.all_ipv4_pools().map(|p| {
                 let count = 1u64 << (32 - u32::from(p.prefix.min(32)));
                 // Neither the network's own address, nor the gateway, nor the broadcast address.
                 Pool::new(u64::from(p.first()) + 2, count.saturating_sub(3))
             });
-            let ipv6 = dn.ipv6_pools.iter().map(|p| {
+            let ipv6 = dn.all_ipv6_pools().map(|p| {
                 let count = 1u64 << (64 - u32::from(p.prefix.clamp(1, 64)));
                 Pool::new(p.first() + 1, count - 1)
             });

@@ -76,12 +76,10 @@ pub(crate) struct UeAddresses {
 impl UeAddresses {
     pub(crate) fn new(dn: &DataNetwork) -> Self {
         let ipv4 = dn
-            .ipv4_pools
-            .iter()
+            .all_ipv4_pools()
             .map(|p| Range::new(u64::from(p.first()), 1u64 << (32 - u32::from(p.prefix.min(32)))));
         let ipv6 = dn
-            .ipv6_pools
-            .iter()
+            .all_ipv6_pools()
             .map(|p| Range::new(p.first(), 1u64 << (64 - u32::from(p.prefix.clamp(1, 64)))));
         Self {
             ipv4: Family { ranges: ipv4.collect(), others: BTreeMap::new() },

@@ -10,7 +10,7 @@ use whimbrel_pfcp::rule::{CreatedPdr, CreatedTrafficEndpoint};
 use super::Outcome;
 use super::draft::{Draft, PdrDraft};
 use super::refusal::RuleRefusal;
-use crate::config::{Config, DnIndex};
+use crate::config::{Config, DataNetwork, DnIndex};
 use crate::exchange::EndMarker;
 use crate::pool::Pools;
 use crate::session_id::SessionId;
@@ -28,6 +28,8 @@ pub(crate) struct Allocator<'a> {
     pub(super) config: &'a Config,
     session: SessionId,
     pools: &'a mut [NetworkPools],
+    /// Which of the network's reserved pools the session's addresses come from.
+    pub(super) reserved: Option<usize>,
     took_ipv4: Option<Ipv4Addr>,
     took_ipv6: Option<Ipv6Addr>,
     pub(super) created_pdrs: Vec<CreatedPdr>,
@@ -49,6 +51,7 @@ impl<'a> Allocator<'a> {
             config,
             session,
             pools,
+            reserved: None,
             took_ipv4: None,
             took_ipv6: None,
             created_pdrs: Vec::new(),
@@ -156,6 +159,10 @@ impl<'a> Allocator<'a> {
         Ok((told.ipv4.is_some() || told.ipv6.is_some()).then_some(told))
     }
 
+    pub(super) fn data_network(&self, d: &Draft) -> Option<&'a DataNetwork> {
+        self.config.data_networks.get(usize::from(d.base.data_network.0))
+    }
+
     fn pools(&mut self, d: &Draft) -> Option<&mut NetworkPools> {
         self.pools.get_mut(usize::from(d.base.data_network.0))
     }
@@ -164,7 +171,8 @@ impl<'a> Allocator<'a> {
         if let Some(a) = d.base.ue_ipv4 {
             return Ok(a);
         }
-        let number = self.pools(d).and_then(|p| p.ipv4.take_any());
+        let of = self.data_network(d).map(|n| n.ipv4_range(self.reserved)).unwrap_or_default();
+        let number = self.pools(d).and_then(|p| p.ipv4.take_any(of));
         let address = Ipv4Addr::from_bits(number.ok_or(RuleRefusal::PoolEmpty { ipv6: false })? as u32);
         (d.base.ue_ipv4, self.took_ipv4) = (Some(address), Some(address));
         Ok(address)
@@ -174,7 +182,8 @@ impl<'a> Allocator<'a> {
         if let Some(a) = d.base.ue_ipv6 {
             return Ok(a);
         }
-        let number = self.pools(d).and_then(|p| p.ipv6.take_any());
+        let of = self.data_network(d).map(|n| n.ipv6_range(self.reserved)).unwrap_or_default();
+        let number = self.pools(d).and_then(|p| p.ipv6.take_any(of));
         let number = number.ok_or(RuleRefusal::PoolEmpty { ipv6: true })?;
         let prefix = Ipv6Addr::from_bits(u128::from(number) << 64);
         (d.base.ue_ipv6, self.took_ipv6) = (Some(prefix), Some(prefix));

@@ -8,11 +8,15 @@ use super::draft::Draft;
 use super::refusal::RuleRefusal;
 use super::simple::{create_bar, create_qer, create_urr, update_qer, update_urr};
 use super::{Outcome, SessionKind};
+use crate::config::DataNetwork;
 
 impl Allocator<'_> {
     /// The rules of a Session Establishment Request (TS 29.244 §7.5.2).
     pub(crate) fn establish(&mut self, d: &mut Draft, m: &SessionEstablishmentRequest) -> Outcome {
-        self.carries(d, m.pdn_type)?;
+        let named = m.create_pdrs.iter().flat_map(|p| &p.ue_ip_address_pool_identities).next();
+        let network = self.data_network(d).ok_or(RuleRefusal::NoNetworkInstance)?;
+        self.reserved = network.reserved_for(named.map(|n| &*n.0), m.s_nssai);
+        self.carries(d, network, m.pdn_type)?;
         d.base.inactivity_s = m.user_plane_inactivity_timer.map_or(0, |t| t.0);
         m.create_traffic_endpoints.iter().try_for_each(|e| self.create_endpoint(d, e))?;
         m.create_bars.iter().for_each(|b| create_bar(d, b));
@@ -23,9 +27,7 @@ impl Allocator<'_> {
     }
 
     /// What the session carries, if its network does (TS 23.501 §5.6.10).
-    fn carries(&mut self, d: &mut Draft, pdn_type: Option<PdnType>) -> Outcome {
-        let network = self.config.data_networks.get(usize::from(d.base.data_network.0));
-        let network = network.ok_or(RuleRefusal::NoNetworkInstance)?;
+    fn carries(&mut self, d: &mut Draft, network: &DataNetwork, pdn_type: Option<PdnType>) -> Outcome {
         d.base.kind = SessionKind::of(pdn_type);
         let carried = match d.base.kind {
             SessionKind::Ip => true,

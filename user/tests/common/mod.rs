@@ -33,6 +33,7 @@ pub(crate) fn config() -> Config {
                 mtu: 1400,
                 ethernet: false,
                 unstructured: None,
+                reserved: Vec::new(),
             },
             DataNetwork {
                 dnn: "ims".parse().unwrap(),
@@ -42,6 +43,7 @@ pub(crate) fn config() -> Config {
                 mtu: 1400,
                 ethernet: false,
                 unstructured: None,
+                reserved: Vec::new(),
             },
         ],
         sessions_max: 1000,

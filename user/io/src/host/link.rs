@@ -16,11 +16,11 @@ pub(crate) fn set_up(name: &str, dn: &DataNetwork) -> io::Result<Vec<String>> {
     let mut done = Vec::new();
     netlink.ask(vec![link(index, dn.mtu)])?;
     done.push(format!("made the interface {name} with an MTU of {}", dn.mtu));
-    for pool in &dn.ipv4_pools {
+    for pool in dn.all_ipv4_pools() {
         netlink.ask(vec![address(index, pool.gateway().into(), pool.prefix)])?;
         done.push(format!("gave {name} the address {}/{}", pool.gateway(), pool.prefix));
     }
-    for pool in &dn.ipv6_pools {
+    for pool in dn.all_ipv6_pools() {
         netlink.ask(vec![address(index, pool.gateway().into(), pool.prefix)])?;
         done.push(format!("gave {name} the address {}/{}", pool.gateway(), pool.prefix));
     }

@@ -59,10 +59,9 @@ impl Nat {
         );
         let mut done = Vec::new();
         for (name, dn) in networks {
-            let ipv4 = dn.ipv4_pools.iter().map(|p| (IpAddr::V4(p.first().into()), p.prefix));
+            let ipv4 = dn.all_ipv4_pools().map(|p| (IpAddr::V4(p.first().into()), p.prefix));
             let ipv6 = dn
-                .ipv6_pools
-                .iter()
+                .all_ipv6_pools()
                 .map(|p| (IpAddr::V6(std::net::Ipv6Addr::from_bits(u128::from(p.first()) << 64)), p.prefix));
             for (network, prefix) in ipv4.chain(ipv6) {
                 requests.push(masquerade(&table, name, network, prefix));

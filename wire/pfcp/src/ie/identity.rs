@@ -103,6 +103,25 @@ impl Ie for PredefinedRules {
     }
 }
 
+/// Name of a pool of UE addresses at the UP function (table 8.1.2-1, type 177).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UeIpAddressPoolIdentity(pub Box<str>);
+
+impl Ie for UeIpAddressPoolIdentity {
+    const NAME: &'static str = "UE IP Address Pool Identity";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        let len = r.u16(Self::NAME)?;
+        let at = r.offset();
+        Ok(Self(text(r.take(len.into(), Self::NAME)?, Self::NAME, at)?.into()))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        // Cut, never wrapped.
+        let name = &self.0.as_bytes()[..self.0.len().min(NAME_OCTETS_MAX)];
+        out.extend_from_slice(&(name.len() as u16).to_be_bytes());
+        out.extend_from_slice(name);
+    }
+}
+
 /// Plain text of an element.
 pub(crate) fn text<'a>(octets: &'a [u8], ie: &'static str, at: usize) -> Result<&'a str, Error> {
     core::str::from_utf8(octets).map_err(|_| Error::new(DecodeErrorKind::InvalidValue, ie, at))

@@ -28,7 +28,7 @@ pub use forwarding::{
     OuterHeaderRemoval, OuterHeaderRemovalDescription, PdnType, SessionModificationFlags,
     SessionReportRequestFlags, SessionReportResponseFlags, SourceInterface, TransportLevelMarking,
 };
-pub use identity::{NetworkInstance, PredefinedRules};
+pub use identity::{NetworkInstance, PredefinedRules, UeIpAddressPoolIdentity};
 pub use node::{FSeid, NodeId};
 pub use numbers::*;
 pub use report::{

@@ -6,7 +6,8 @@ use crate::codec::grouped;
 use crate::ie::{
     ApplicationId, EthernetFilterId, EthernetFilterProperties, EthernetPduSessionInformation, Ethertype,
     FTeid, FarId, InterfaceType, MacAddress, NetworkInstance, OuterHeaderRemoval, PdrId, Precedence,
-    PredefinedRules, QerId, SdfFilter, SourceInterface, TrafficEndpointId, UeIpAddress, UrrId, VlanTag,
+    PredefinedRules, QerId, SdfFilter, SourceInterface, TrafficEndpointId, UeIpAddress,
+    UeIpAddressPoolIdentity, UrrId, VlanTag,
 };
 
 grouped! {
@@ -28,6 +29,8 @@ grouped! {
         109 => qer_ids: many QerId,
         /// Rules of the UP function's own to activate.
         106 => activate_predefined_rules: many PredefinedRules,
+        /// Pools from which the UP function is to choose the UE's addresses.
+        177 => ue_ip_address_pool_identities: many UeIpAddressPoolIdentity,
     }
 
     /// Packet detection information (table 7.5.2.2-2): all of it must match.
@@ -144,6 +147,7 @@ impl CreatePdr {
             urr_ids: Vec::new(),
             qer_ids: Vec::new(),
             activate_predefined_rules: Vec::new(),
+            ue_ip_address_pool_identities: Vec::new(),
         }
     }
 }
