@@ -99,7 +99,7 @@ impl UpfU {
                 self.deadlines.remove(&(at, id.index));
             }
             for (usage, urr) in s.state.usage.iter_mut().zip(s.rules.urrs.iter()) {
-                reports.push(usage.report(urr, now, UsageReportTrigger::TERMR));
+                usage.report(urr, now, UsageReportTrigger::TERMR, &mut reports);
             }
             for (_, packet) in s.state.held.drain(..) {
                 self.shared.counters.held -= 1;
@@ -239,7 +239,7 @@ fn replace(
             Query::Some(ids) => ids.contains(&urr.urr_id),
         };
         if asked && effects.token.is_some() {
-            reports.push(u.report(urr, now, UsageReportTrigger::IMMER));
+            u.report(urr, now, UsageReportTrigger::IMMER, reports);
         }
         kept.push(u);
     }
@@ -247,7 +247,7 @@ fn replace(
     if effects.token.is_some() {
         for mut u in usage.into_iter().flatten() {
             if let Some(urr) = old.urrs.iter().find(|o| o.urr_id == u.urr_id) {
-                reports.push(u.report(urr, now, UsageReportTrigger::TERMR));
+                u.report(urr, now, UsageReportTrigger::TERMR, reports);
             }
         }
     }

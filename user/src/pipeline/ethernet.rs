@@ -256,14 +256,17 @@ fn report(
     let wanted = |u: &&crate::rules::Urr| u.triggers.has(ReportingTriggers::MACAR);
     let Some(urr) = rules.urrs.iter().find(wanted) else { return };
     let Some(usage) = state.usage.iter_mut().find(|u| u.urr_id == urr.urr_id) else { return };
-    let mut figures = usage.report(urr, now, UsageReportTrigger::MACAR);
+    let mut reports = Vec::with_capacity(1);
+    usage.report(urr, now, UsageReportTrigger::MACAR, &mut reports);
     let list = |macs: Vec<Mac>| if macs.is_empty() { vec![] } else { vec![MacAddresses(macs)] };
     let traffic = EthernetTrafficInformation {
         mac_addresses_detected: list(detected),
         mac_addresses_removed: list(removed),
     };
-    figures.ethernet_traffic_information = Some(traffic);
-    shared.report(Report::Usage { session: state.id(), token: None, reports: vec![figures] });
+    if let Some(last) = reports.last_mut() {
+        last.ethernet_traffic_information = Some(traffic);
+    }
+    shared.report(Report::Usage { session: state.id(), token: None, reports });
 }
 
 /// What was held of an Ethernet session meets its rules again.

@@ -302,10 +302,11 @@ pub(super) fn report_usage(
     trigger: UsageReportTrigger,
 ) {
     let (Some(urr), Some(usage)) = (rules.urrs.get(at), state.usage.get_mut(at)) else { return };
-    let mut reports = vec![usage.report(urr, now, trigger)];
+    let mut reports = Vec::with_capacity(1);
+    usage.report(urr, now, trigger, &mut reports);
     for (other, usage) in rules.urrs.iter().zip(state.usage.iter_mut()) {
         if other.urr_id != urr.urr_id && other.linked.contains(&urr.urr_id) {
-            reports.push(usage.report(other, now, UsageReportTrigger::LIUSA));
+            usage.report(other, now, UsageReportTrigger::LIUSA, &mut reports);
         }
     }
     shared.report(Report::Usage { session: state.id(), token: None, reports });

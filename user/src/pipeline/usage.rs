@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{
     DurationMeasurement, MeasurementInformation, MeasurementMethod, NtpTime, ReportingTriggers, UrSeqn,
-    UrrId, UsageReportTrigger, Volume, VolumeMeasurement,
+    UrrId, UsageInformation, UsageReportTrigger, Volume, VolumeMeasurement,
 };
 use whimbrel_pfcp::rule::UsageReport;
 
@@ -21,6 +21,10 @@ struct Octets {
 impl Octets {
     fn add(&mut self, uplink: bool, octets: u64) {
         if uplink { self.ul += octets } else { self.dl += octets }
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self { ul: self.ul + other.ul, dl: self.dl + other.dl }
     }
 
     fn reached(self, limit: &Volume) -> bool {
@@ -49,6 +53,13 @@ pub(crate) struct Usage {
     running: Option<Instant>,
     next_period: Option<Instant>,
     seqn: u32,
+    /// The monitoring time as the rule has it, and while it lies ahead.
+    monitoring: (Option<Instant>, Option<Instant>),
+    /// What was counted before it, to be reported with what comes after (TS 29.244 §5.2.2.2.1).
+    before: Option<Box<UsageReport>>,
+    /// The same, as thresholds see it.
+    carried: Octets,
+    carried_us: u64,
 }
 
 impl Usage {
@@ -69,6 +80,10 @@ impl Usage {
             running: immediately.then_some(now),
             next_period: period(urr).map(|p| now + p),
             seqn: 0,
+            monitoring: (urr.monitoring, urr.monitoring.filter(|at| *at > now)),
+            before: None,
+            carried: Octets::default(),
+            carried_us: 0,
         }
     }
 
@@ -79,6 +94,9 @@ impl Usage {
             self.of_quota = Octets::default();
             self.duration_of_quota_us = 0;
             self.exhausted = false;
+        }
+        if self.monitoring.0 != urr.monitoring {
+            self.monitoring = (urr.monitoring, urr.monitoring.filter(|at| *at > now));
         }
         let next = period(urr).map(|p| now + p);
         if self.next_period.is_none() || next.is_none() {
@@ -97,6 +115,7 @@ impl Usage {
         if urr.information.has(MeasurementInformation::INAM) {
             return None;
         }
+        self.split(urr, now);
         self.run(urr, now, true);
         let first = self.first_packet.is_none();
         self.first_packet.get_or_insert(now);
@@ -151,18 +170,18 @@ impl Usage {
         }
         if volume
             && urr.triggers.has(ReportingTriggers::VOLTH)
-            && urr.volume_threshold.is_some_and(|t| self.since_report.reached(&t))
+            && urr.volume_threshold.is_some_and(|t| self.since_report.with(self.carried).reached(&t))
         {
             return Some(UsageReportTrigger::VOLTH);
         }
         let time_threshold = time && urr.triggers.has(ReportingTriggers::TIMTH);
-        (time_threshold && reached(self.duration_us, urr.time_threshold_s))
+        (time_threshold && reached(self.duration_us + self.carried_us, urr.time_threshold_s))
             .then_some(UsageReportTrigger::TIMTH)
     }
 
     /// When this URR next wants to be looked at.
     pub(crate) fn deadline(&self, urr: &Urr) -> Option<Instant> {
-        let mut at = self.next_period;
+        let mut at = self.next_period.into_iter().chain(self.monitoring.1).min();
         let mut sooner = |t: Option<Instant>| {
             if let Some(t) = t {
                 at = Some(at.map_or(t, |a| a.min(t)));
@@ -173,7 +192,7 @@ impl Usage {
                 since + Duration::from_micros((u64::from(s) * 1_000_000).saturating_sub(us))
             };
             if urr.triggers.has(ReportingTriggers::TIMTH) {
-                sooner(urr.time_threshold_s.map(|s| left(s, self.duration_us)));
+                sooner(urr.time_threshold_s.map(|s| left(s, self.duration_us + self.carried_us)));
             }
             if !self.exhausted {
                 sooner(urr.time_quota_s.map(|s| left(s, self.duration_of_quota_us)));
@@ -187,6 +206,7 @@ impl Usage {
 
     /// What its timers say is due.
     pub(crate) fn timers(&mut self, urr: &Urr, now: Instant) -> Option<UsageReportTrigger> {
+        self.split(urr, now);
         self.run(urr, now, false);
         if let (Some(at), Some(p)) = (self.next_period, period(urr))
             && at <= now
@@ -205,8 +225,36 @@ impl Usage {
         self.due(urr)
     }
 
-    /// The report of everything since the last one, which begins the next.
-    pub(crate) fn report(&mut self, urr: &Urr, now: Instant, trigger: UsageReportTrigger) -> UsageReport {
+    /// Begins a separate measurement, if the monitoring time has come.
+    fn split(&mut self, urr: &Urr, now: Instant) {
+        let Some(at) = self.monitoring.1.filter(|at| *at <= now) else { return };
+        self.monitoring.1 = None;
+        self.carried = self.carried.with(self.since_report);
+        let counted_us = self.duration_us;
+        let mut report = self.figures(urr, at, UsageReportTrigger::MONIT);
+        self.carried_us += counted_us - self.duration_us % 1_000_000;
+        report.usage_information = Some(UsageInformation::BEF);
+        self.before = Some(Box::new(report));
+    }
+
+    /// The reports of everything since the last one, which begin the next: two where a monitoring time has passed.
+    pub(crate) fn report(
+        &mut self,
+        urr: &Urr,
+        now: Instant,
+        trigger: UsageReportTrigger,
+        reports: &mut Vec<UsageReport>,
+    ) {
+        let before = self.before.take();
+        let split = before.is_some();
+        reports.extend(before.map(|b| UsageReport { usage_report_trigger: trigger, ..*b }));
+        let usage_information = split.then_some(UsageInformation::AFT);
+        reports.push(UsageReport { usage_information, ..self.figures(urr, now, trigger) });
+        (self.carried, self.carried_us) = (Octets::default(), 0);
+    }
+
+    /// What was counted since the last figures.
+    fn figures(&mut self, urr: &Urr, now: Instant, trigger: UsageReportTrigger) -> UsageReport {
         self.run(urr, now, false);
         let (o, p) = (std::mem::take(&mut self.since_report), std::mem::take(&mut self.packets));
         let packets = urr.information.has(MeasurementInformation::MNOP);

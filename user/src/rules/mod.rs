@@ -12,7 +12,7 @@ mod simple;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use whimbrel_ids::{Qfi, Teid};
+use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_pfcp::ie::{
     ApplyAction, BarId, DestinationInterface, FarId, GateStatus, MeasurementInformation, MeasurementMethod,
     PdnType, PdrId, QerId, ReportingTriggers, SourceInterface, TrafficEndpointId, UrrId, Volume,
@@ -219,6 +219,8 @@ pub(crate) struct Urr {
     pub(crate) period_s: Option<u32>,
     pub(crate) quota_holding_s: Option<u32>,
     pub(crate) inactivity_detection_s: Option<u32>,
+    /// When a separate measurement begins.
+    pub(crate) monitoring: Option<Instant>,
     /// Seconds of silence after which a MAC address is forgotten.
     pub(crate) ethernet_inactivity_s: Option<u32>,
     pub(crate) linked: Box<[UrrId]>,
@@ -245,4 +247,4 @@ pub(crate) struct Endpoint {
 
 // A session of two PDRs, two FARs, one QER and one URR is to stay within about a kilobyte.
 const _: () = assert!(size_of::<SessionRules>() <= 200 && size_of::<Pdr>() <= 64 && size_of::<Far>() <= 64);
-const _: () = assert!(size_of::<Qer>() <= 64 && size_of::<Urr>() <= 192);
+const _: () = assert!(size_of::<Qer>() <= 64 && size_of::<Urr>() <= 208);

@@ -1,6 +1,6 @@
 //! QERs, URRs and BARs of a message, into a draft: what needs nothing chosen.
 
-use whimbrel_pfcp::ie::{FailedRuleId, Rqi};
+use whimbrel_pfcp::ie::{FailedRuleId, NtpTime, Rqi};
 use whimbrel_pfcp::rule::{CreateBar, CreateQer, CreateUrr, UpdateQer, UpdateUrr};
 
 use super::draft::Draft;
@@ -57,6 +57,7 @@ pub(super) fn create_urr(d: &mut Draft, m: &CreateUrr) -> Outcome {
         period_s: m.measurement_period.map(|t| t.0),
         quota_holding_s: m.quota_holding_time.map(|t| t.0),
         inactivity_detection_s: m.inactivity_detection_time.map(|t| t.0),
+        monitoring: m.monitoring_time.map(NtpTime::instant),
         ethernet_inactivity_s: m.ethernet_inactivity_timer.map(|t| t.0),
         linked: m.linked_urr_ids.as_slice().into(),
         revision: 0,
@@ -81,6 +82,7 @@ pub(super) fn update_urr(d: &mut Draft, m: &UpdateUrr) -> Outcome {
     u.period_s = m.measurement_period.map(|t| t.0).or(u.period_s);
     u.quota_holding_s = m.quota_holding_time.map(|t| t.0).or(u.quota_holding_s);
     u.inactivity_detection_s = m.inactivity_detection_time.map(|t| t.0).or(u.inactivity_detection_s);
+    u.monitoring = m.monitoring_time.map(NtpTime::instant).or(u.monitoring);
     u.ethernet_inactivity_s = m.ethernet_inactivity_timer.map(|t| t.0).or(u.ethernet_inactivity_s);
     if !m.linked_urr_ids.is_empty() {
         u.linked = m.linked_urr_ids.as_slice().into();

@@ -65,12 +65,19 @@ impl RecoveryTimeStamp {
     }
 }
 
+/// Seconds from 1900 to 1970 (RFC 868).
+const UNIX_EPOCH: u64 = 2_208_988_800;
+
 impl NtpTime {
     /// The point in time, in whole seconds; wraps in 2036 as NTP's first era does.
     pub const fn at(now: Instant) -> Self {
-        /// Seconds from 1900 to 1970 (RFC 868).
-        const UNIX_EPOCH: u64 = 2_208_988_800;
         Self(((now.as_secs() + UNIX_EPOCH) & 0xffff_ffff) as u32)
+    }
+
+    /// Of the points in time that it may mean, the one from 1970 to 2106.
+    pub const fn instant(self) -> Instant {
+        let seconds = self.0.wrapping_sub(UNIX_EPOCH as u32) as u64;
+        Instant(seconds * 1_000_000)
     }
 }
 
