@@ -226,6 +226,7 @@ impl Told {
 /// back from the phone by a second round.
 async fn modify(ue: Ue, psi: PduSessionId, mut told: Told, mut wanted: Box<Wanted>) -> Result<(), End> {
     loop {
+        amf::handover_over(ue).await?; // the gNB is asked where the phone then is (TS 38.413 §8.4.1.2)
         let Some(step) = Step::towards(ue, psi, &told, &wanted) else { return Ok(()) };
         n4_half(ue, psi, &wanted, Half::Before).await?; // step 2a
         let outcome = Box::pin(command(ue, psi, step)).await; // steps 3 to 11
