@@ -284,6 +284,12 @@ impl Desk {
         self.ngap(UplinkNasTransport::new(connection, RAN_ID, pdu))
     }
 
+    /// A NAS message on the connection, without protection.
+    pub(crate) fn nas_plain(&mut self, message: impl Into<mm::Message>) -> Batch {
+        let connection = AmfUeNgapId::new(4 + (self.connection << 24)).unwrap();
+        self.ngap(UplinkNasTransport::new(connection, RAN_ID, message.into().to_octets()))
+    }
+
     pub(crate) fn protect(&mut self, header: SecurityHeaderType, message: impl Into<mm::Message>) -> Vec<u8> {
         let (mut plain, mut pdu) = (Vec::new(), Vec::new());
         message.into().encode(&mut plain);

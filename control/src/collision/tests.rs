@@ -296,3 +296,44 @@ fn a_release_meets_each_procedure() {
     let verdicts = OF_SESSIONS.map(|p| super::release_meets(Some(p)));
     assert_eq!(verdicts, [Proceed, Proceed, Proceed, Ignore, Ignore, Proceed, Proceed]);
 }
+
+#[test] // TS 24.501 §5.4.3.6 c: a registration while the phone is asked who it is: the same changes nothing, another starts over
+fn a_registration_during_the_identification() {
+    let mut desk = Desk::stranger();
+    let request = registration_request(RegistrationKind::MobilityUpdating);
+    let batch = desk.first_plain(request.clone());
+    let asked = |m: &Message| matches!(m, Message::IdentityRequest(_));
+    assert!(told(&mut desk, &batch, asked));
+    let batch = desk.nas_plain(request);
+    assert!(duplicate(&batch), "{:?}", batch.events);
+    let batch = desk.nas_plain(registration_request(RegistrationKind::Initial));
+    assert!(told(&mut desk, &batch, asked) && !batch.idle);
+}
+
+#[test] // TS 24.501 §5.5.1.3.5 #9: a periodic registration of a phone that nobody knows
+fn a_periodic_registration_of_a_stranger() {
+    let mut desk = Desk::stranger();
+    let mut request = registration_request(RegistrationKind::PeriodicUpdating);
+    request.ue_security_capability = None;
+    let batch = desk.first_plain(request);
+    let cause = desk.downlink(&batch).into_iter().find_map(|m| match m {
+        Message::RegistrationReject(m) => Some(m.cause),
+        _ => None,
+    });
+    assert_eq!(cause, Some(MmCause::UeIdentityCannotBeDerived));
+    assert_eq!(batch.disposition, Disposition::Ended);
+}
+
+#[test] // TS 24.501 §5.5.1.3.4 status: a session that the phone does not have ends, and the phone learns what the network has
+fn a_session_that_the_phone_has_lost() {
+    let mut desk = Desk::registered();
+    let mut request = registration_request(RegistrationKind::MobilityUpdating);
+    request.pdu_session_status = Some([psi(5)].into_iter().collect::<PduSessionSet>());
+    let batch = desk.nas(CIPHERED, request);
+    let status = desk.downlink(&batch).into_iter().find_map(|m| match m {
+        Message::RegistrationAccept(m) => m.pdu_session_status,
+        _ => None,
+    });
+    assert_eq!(status, Some(PduSessionSet::default()));
+    assert!(desk.phone().unwrap().sessions.is_empty());
+}
