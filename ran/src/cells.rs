@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
-use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, STmsi};
+use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, Qfi, STmsi};
 use whimbrel_ngap::Cause;
 
 use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
@@ -120,7 +120,14 @@ struct Phone {
     /// The deadline that stands in the heap.
     armed: Instant,
     s_tmsi: Option<STmsi>,
+    /// Since when downlink packets come in another flow than its QoS rules have for them.
+    stray_since: Option<Instant>,
 }
+
+/// How long downlink packets may come in another flow than the phone's rules have for them: the UPF learns of a flow that comes
+/// after the phone, and of one that goes before it (TS 23.502 §4.3.3.2). No standard value; ours is over the core's repetitions on
+/// N4.
+const RULES_SETTLE: Duration = Duration::from_secs(2);
 
 /// Something on its way between two machines.
 enum Job {
@@ -182,6 +189,7 @@ impl Cells {
             stream: None,
             armed: Instant::FAR_FUTURE,
             s_tmsi: None,
+            stray_since: None,
         });
         id
     }
@@ -339,10 +347,13 @@ impl Cells {
                 }
                 gnb::Output::Gtpu { to, datagram } => out.push(Output::Gtpu { gnb: id, to, datagram }),
                 gnb::Output::Xn { to, message } => self.jobs.push_back(Job::Xn { from, to, message }),
-                gnb::Output::Packet { phone, session, packet, .. } => match self.user_plane {
-                    UserPlane::Program => out.push(Output::Packet(phone, session, packet)),
-                    UserPlane::Stack => self.stack_takes(now, phone, session, &packet, out),
-                },
+                gnb::Output::Packet { phone, session, qfi, packet, .. } => {
+                    self.judge_flow(now, phone, session, qfi, &packet, out);
+                    match self.user_plane {
+                        UserPlane::Program => out.push(Output::Packet(phone, session, packet)),
+                        UserPlane::Stack => self.stack_takes(now, phone, session, &packet, out),
+                    }
+                }
                 gnb::Output::Event(event) => out.push(Output::Gnb(id, event)),
             }
         }
@@ -363,6 +374,9 @@ impl Cells {
                     self.jobs.push_back(Job::ToGnb(id, up));
                 }
                 ue::Output::Event(event) => {
+                    if matches!(event, ue::Event::SessionUp { .. } | ue::Event::SessionModified { .. }) {
+                        phone.stray_since = None;
+                    }
                     let gone = match &event {
                         ue::Event::SessionReleased { session, .. } => Some(*session),
                         _ => None,
@@ -401,6 +415,32 @@ impl Cells {
         if next < phone.armed {
             phone.armed = next;
             self.deadlines.push(Reverse((next, id)));
+        }
+    }
+
+    /// A downlink packet must come in the flow that the phone's rules have for it (TS 23.501 §5.7.1.5).
+    fn judge_flow(
+        &mut self,
+        now: Instant,
+        id: PhoneId,
+        session: PduSessionId,
+        qfi: Option<Qfi>,
+        packet: &[u8],
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(phone) = self.phones.get_mut(id.index()) else { return };
+        // With one rule there is one flow, which the gNB judges.
+        let several = phone.ue.sessions().find(|s| s.id == session).is_some_and(|s| s.rules.len() > 1);
+        let wanted = several.then(|| phone.ue.downlink_flow_of(session, packet)).flatten();
+        if wanted.is_none() || qfi == wanted {
+            phone.stray_since = None;
+            return;
+        }
+        let since = *phone.stray_since.get_or_insert(now);
+        if now.since(since) > RULES_SETTLE {
+            phone.stray_since = None;
+            let violation = ue::Violation::DownlinkFlow(session);
+            out.push(Output::Phone(id, ue::Event::Violation(violation)));
         }
     }
 
@@ -521,10 +561,11 @@ impl Cells {
         out: &mut Outbox<Output>,
     ) {
         let Some(phone) = self.phones.get(id.index()) else { return };
+        let flow = phone.ue.flow_of(session, packet);
         let mut datagram = vec![0; GTPU_HEADROOM + packet.len()];
         datagram[GTPU_HEADROOM..].copy_from_slice(packet);
         let gnb = self.gnbs.get(usize::from(phone.gnb.0));
-        match gnb.and_then(|g| g.encapsulate(id, session, None, &mut datagram, GTPU_HEADROOM)) {
+        match gnb.and_then(|g| g.encapsulate(id, session, flow, &mut datagram, GTPU_HEADROOM)) {
             Some((to, at)) => {
                 datagram.drain(..at);
                 out.push(Output::Gtpu { gnb: phone.gnb, to: (to, whimbrel_gtpu::PORT), datagram });

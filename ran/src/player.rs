@@ -8,8 +8,11 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::collections::{BinaryHeap, VecDeque};
 
-use whimbrel_ids::{Instant, PduSessionId};
-use whimbrel_nas::ie::PduSessionType;
+use whimbrel_ids::{FiveQi, Instant, PduSessionId, Qfi};
+use whimbrel_nas::ie::{
+    FilterComponent, FilterDirection, FlowOperation, FlowParameter, PacketFilter, PduSessionType,
+    QosFlowDescription, QosRule, RuleBinding, RuleOperation,
+};
 use whimbrel_ngap::{Cause, CauseRadioNetwork};
 
 use crate::cells::{Cells, GnbId, Input, Output};
@@ -18,10 +21,10 @@ use crate::outbox::Outbox;
 use crate::radio::PhoneId;
 use crate::report::{Failure, Report};
 use crate::scenario::{
-    Arrival, HandoverStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step, StreamStep, Url,
-    Way,
+    Arrival, HandoverStep, ModifyStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step,
+    StreamStep, Url, Way,
 };
-use crate::ue::{self, Command, Procedure, SessionRequest};
+use crate::ue::{self, Command, Procedure, QosRequest, SessionRequest};
 use crate::user_plane::{Outcome, StreamConfig, Task, TaskError};
 
 /// What a phone waits for within its step, beside the step itself.
@@ -37,6 +40,8 @@ enum Phase {
     Settling,
 }
 
+/// Precedence of rules that phones ask for: of the values that are theirs (TS 24.501 §9.11.4.13: 70 to 99).
+const ASKED_PRECEDENCE: u8 = 71;
 /// How long after a handover its gap is looked for: longer than packets of the old path may wait at the target.
 const SETTLING: Duration = Duration::from_millis(700);
 
@@ -336,6 +341,19 @@ impl Player {
         match step {
             Step::Register => self.command(now, phone, Command::Register),
             Step::Session(s) => self.command(now, phone, Command::EstablishSession(request(s))),
+            Step::Modify(m) => self.modify(now, phone, &asked_flow(*m)),
+            Step::EndFlow => {
+                let info = self.cells.phone(phone).and_then(|p| p.sessions().last());
+                let rule = info.and_then(|i| i.rules.iter().filter(|r| !r.default).map(|r| r.id).max());
+                match rule {
+                    Some(id) => {
+                        let delete =
+                            QosRule { id, operation: RuleOperation::Delete, default: false, binding: None };
+                        self.modify(now, phone, &QosRequest { rules: vec![delete], flows: Vec::new() });
+                    }
+                    None => self.fail(now, phone, "there is no flow to give up".into()),
+                }
+            }
             Step::ReleaseSession => match self.plays.get(phone.index()).and_then(|p| p.session) {
                 Some(id) => self.command(now, phone, Command::ReleaseSession(id)),
                 None => self.fail(now, phone, "there is no session to release".into()),
@@ -370,6 +388,13 @@ impl Player {
                 self.done(now, phone);
             }
             Step::Paged | Step::Wait(_) => {}
+        }
+    }
+
+    fn modify(&mut self, now: Instant, phone: PhoneId, request: &QosRequest) {
+        match self.plays.get(phone.index()).and_then(|p| p.session) {
+            Some(id) => self.command(now, phone, Command::ModifySession(id, Box::new(request.clone()))),
+            None => self.fail(now, phone, "there is no session to modify".into()),
         }
     }
 
@@ -541,6 +566,7 @@ impl Player {
                 Step::Register | Step::PeriodicRegistration | Step::Move,
             )
             | (ue::Event::Deregistered { since: Some(since), .. }, Step::Deregister | Step::SwitchOff)
+            | (ue::Event::SessionModified { since: Some(since), .. }, Step::Modify(_) | Step::EndFlow)
             | (ue::Event::SessionReleased { since: Some(since), .. }, Step::ReleaseSession) => {
                 play.sent = *since;
                 self.done(now, phone);
@@ -657,9 +683,31 @@ fn ends(procedure: Procedure, step: &Step) -> bool {
             matches!(step, Step::Return | Step::Paged | Step::Session(_) | Step::ReleaseSession)
         }
         Procedure::SessionEstablishment => matches!(step, Step::Session(_)),
+        Procedure::SessionModification => matches!(step, Step::Modify(_) | Step::EndFlow),
         Procedure::SessionRelease => matches!(step, Step::ReleaseSession),
         Procedure::Deregistration => matches!(step, Step::Deregister | Step::SwitchOff),
     }
+}
+
+/// A new flow with a rule that leads to it; the network gives both their numbers (TS 24.501 §6.4.2.2).
+fn asked_flow(step: ModifyStep) -> QosRequest {
+    let Some(qfi) = Qfi::new(0) else { return QosRequest::default() };
+    let components =
+        vec![FilterComponent::Protocol([17]), FilterComponent::RemotePort(step.port.to_be_bytes())];
+    let filter = PacketFilter { id: 0, direction: FilterDirection::Bidirectional, components };
+    let rule = QosRule {
+        id: 0,
+        operation: RuleOperation::Create(vec![filter]),
+        default: false,
+        binding: Some(RuleBinding { precedence: ASKED_PRECEDENCE, segregation: false, qfi }),
+    };
+    let flow = QosFlowDescription {
+        qfi,
+        operation: FlowOperation::Create,
+        e_bit: true,
+        parameters: vec![FlowParameter::FiveQi(FiveQi(step.five_qi))],
+    };
+    QosRequest { rules: vec![rule], flows: vec![flow] }
 }
 
 fn request(step: &SessionStep) -> SessionRequest {
@@ -670,6 +718,8 @@ fn request(step: &SessionStep) -> SessionRequest {
             SessionType::Ipv4 => PduSessionType::Ipv4,
             SessionType::Ipv6 => PduSessionType::Ipv6,
             SessionType::Ipv4v6 => PduSessionType::Ipv4v6,
+            SessionType::Ethernet => PduSessionType::Ethernet,
+            SessionType::Unstructured => PduSessionType::Unstructured,
         },
     }
 }

@@ -101,6 +101,10 @@ pub enum Step {
     Register,
     /// Set up a session.
     Session(SessionStep),
+    /// Ask for a QoS flow of the newest session for what goes to a port.
+    Modify(ModifyStep),
+    /// Give that flow up.
+    EndFlow,
     /// Release the newest session.
     ReleaseSession,
     /// Resolve a name by the DNS server that the session announced.
@@ -147,6 +151,16 @@ pub struct HandoverStep {
     pub to: Option<u16>,
 }
 
+/// Which QoS flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ModifyStep {
+    /// 5QI (TS 23.501 §5.7.4).
+    pub five_qi: u8,
+    /// UDP port at the other end.
+    pub port: u16,
+}
+
 /// Ways of a handover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -188,6 +202,8 @@ impl Step {
         match self {
             Self::Register => "register",
             Self::Session(_) => "session",
+            Self::Modify(_) => "modify",
+            Self::EndFlow => "end-flow",
             Self::ReleaseSession => "release-session",
             Self::Resolve(_) => "resolve",
             Self::Fetch(_) => "fetch",
@@ -233,6 +249,10 @@ pub enum SessionType {
     Ipv6,
     /// Both.
     Ipv4v6,
+    /// Ethernet frames.
+    Ethernet,
+    /// Without structure.
+    Unstructured,
 }
 
 /// A scenario that cannot be played; says what is wrong with which part.

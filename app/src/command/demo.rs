@@ -55,7 +55,10 @@ pub(crate) fn run(options: &Options) -> Done {
     if let Some(status) = playground::isolate()? {
         return if status.success() { Ok(()) } else { Err(String::new()) };
     }
-    let mut configuration = format!("data_networks: [{{ dnn: internet, dns: [{GATEWAY}] }}]\n");
+    // The flow is one that phones of a city ask for.
+    let mut configuration = format!(
+        "data_networks: [{{ dnn: internet, dns: [{GATEWAY}], flows: [{{ name: game, five_qi: 7, setup: on-request }}] }}]\n"
+    );
     if options.null_cipher {
         configuration += "security: { ciphering: [NEA0] }\n";
     }
@@ -251,6 +254,7 @@ fn procedure_of(step: &str) -> &str {
         "idle" => "an_release",
         "return" => "service_request",
         "deregister" => "deregistration_by_ue",
+        "modify" | "end-flow" => "pdu_session_modification",
         "handover-xn" => "path_switch",
         "handover-n2" => "handover",
         "paged" => "service_request",

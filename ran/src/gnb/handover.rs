@@ -1,7 +1,7 @@
 //! What a handover by either way has in common: TS 38.413 §8.4, TS 38.423 §8.2.1, TS 38.300 §9.2.3.2.
 
 use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, RanUeNgapId, Tai, Teid};
-use whimbrel_ngap::{Cause, CauseRadioNetwork};
+use whimbrel_ngap::{Cause, CauseRadioNetwork, EventType};
 
 use super::container::Command;
 use super::keys::{ARFCN_DL, pci};
@@ -176,6 +176,11 @@ impl Gnb {
         match from {
             Origin::Xn(..) => self.path_switch_request(now, id, from, out),
             Origin::N2 => self.handover_notify(id, stream, out),
+        }
+        // The serving cell has changed (§8.12.3).
+        let wanted = self.contexts.get(id.0).and_then(|c| c.location_reporting.clone());
+        if let Some(wanted) = wanted.filter(|w| w.event_type != EventType::UePresenceInAreaOfInterest) {
+            self.report_location(id, wanted, out);
         }
     }
 

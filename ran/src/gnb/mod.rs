@@ -9,6 +9,7 @@
 //! | §8.3 UE context, §8.14.1 radio capability | `ue_context` |
 //! | §8.2 PDU session resources | `pdu_session` |
 //! | §8.4 handover: what both ways share, by Xn with a path switch, through the core | `handover`, `xn`, `n2_handover` |
+//! | §8.2.4, §8.2.5, §8.3.5, §8.7.6, §8.8, §8.9, §8.12 | `notices` |
 //! | TS 33.501 §6.9.2 keys | `keys` |
 //! | TS 29.281 tunnels | `tunnel` |
 
@@ -19,6 +20,7 @@ mod interface;
 mod keys;
 mod n2_handover;
 mod nas_transport;
+mod notices;
 mod pdu_session;
 mod slab;
 mod tunnel;
@@ -33,7 +35,8 @@ use whimbrel_ids::{
     AmfUeNgapId, GlobalGnbId, Guami, Instant, PduSessionId, Qfi, RanUeNgapId, SNssai, STmsi, Teid,
 };
 use whimbrel_ngap::{
-    Cause, ErrorIndication, Message, NgSetupFailure, UeAggregateMaximumBitRate, UeSecurityCapabilities,
+    Cause, ErrorIndication, LocationReportingRequestType, Message, NgSetupFailure, OverloadAction,
+    PagingPriority, UeAggregateMaximumBitRate, UeSecurityCapabilities,
 };
 
 use crate::outbox::Outbox;
@@ -96,6 +99,25 @@ pub enum Input<'a> {
     /// The phone is to be released: UE CONTEXT RELEASE REQUEST with this cause. With "radio connection with UE lost",
     /// the phone hears no more from now on.
     Release(PhoneId, Cause),
+    /// A GBR flow of a phone's session is fulfilled no more, or again: PDU SESSION RESOURCE NOTIFY.
+    Notify {
+        /// The phone.
+        phone: PhoneId,
+        /// Its session.
+        session: PduSessionId,
+        /// The flow.
+        qfi: Qfi,
+        /// Whether it is fulfilled now.
+        fulfilled: bool,
+    },
+    /// The gNB lets a phone's session go: PDU SESSION RESOURCE NOTIFY.
+    LetSessionGo(PhoneId, PduSessionId),
+    /// A phone's sessions are to come through other tunnels: PDU SESSION RESOURCE MODIFY INDICATION.
+    IndicateModification(PhoneId),
+    /// A phone goes to RRC_INACTIVE or comes back, which the core hears of where it asked to.
+    Inactive(PhoneId, bool),
+    /// These phones are forgotten: NG RESET of part of the interface.
+    ResetSome(&'a [PhoneId]),
     /// The gNB's phones are forgotten: NG RESET of the whole interface.
     Reset,
     /// The gNB's areas or name have changed: RAN CONFIGURATION UPDATE.
@@ -198,6 +220,23 @@ pub enum Event {
     HandoverRequestIgnored,
     /// GTP-U Error Indication: the peer does not know a tunnel into which packets were sent.
     TunnelUnknownToPeer(Teid),
+    /// PDU SESSION RESOURCE MODIFY CONFIRM came.
+    ModificationConfirmed(PhoneId),
+    /// A public warning goes on the air or off it.
+    Warning {
+        /// Message identifier.
+        message: u16,
+        /// Serial number.
+        serial: u16,
+        /// Whether it is broadcast from now on.
+        on_air: bool,
+    },
+    /// DOWNLINK RAN CONFIGURATION TRANSFER came, with this SON Configuration Transfer, encoded.
+    ConfigurationTransferred(Vec<u8>),
+    /// PAGING came with this priority.
+    PagedUrgently(PagingPriority),
+    /// A phone was not let in, since the AMF is overloaded.
+    Barred(PhoneId),
     /// The AMF said that it is overloaded, or no longer.
     Overload(bool),
     /// The core broke the standard.
@@ -255,6 +294,10 @@ struct Context {
     refused_sessions: Vec<PduSessionId>,
     /// DOWNLINK RAN STATUS TRANSFER came.
     status_transferred: bool,
+    /// The core wants to hear when the phone goes to RRC_INACTIVE or comes back.
+    reports_inactive: bool,
+    /// What the core wants to hear of the phone's place.
+    location_reporting: Option<LocationReportingRequestType>,
 }
 
 /// What is due at some time.
@@ -279,6 +322,8 @@ pub struct Gnb {
     tunnels: Slab<Tunnel>,
     due: BTreeSet<(Instant, Due)>,
     faults: Faults,
+    /// What the overloaded AMF wants kept away.
+    overload: Option<OverloadAction>,
     pagings: u64,
     /// Downlink packets for which there was no way and no room, dropped.
     dropped_downlink: u64,
@@ -297,6 +342,7 @@ impl Gnb {
             tunnels: Slab::new(),
             due: BTreeSet::new(),
             faults: Faults::default(),
+            overload: None,
             pagings: 0,
             dropped_downlink: 0,
         }
@@ -359,6 +405,13 @@ impl Gnb {
             Input::HandOver { phone, to, via } => self.hand_over(now, phone, to, via, out),
             Input::CancelHandover(phone, cause) => self.cancel_handover(now, phone, cause, out),
             Input::Release(phone, cause) => self.request_release(phone, cause, out),
+            Input::Notify { phone, session, qfi, fulfilled } => {
+                self.notify(phone, session, qfi, fulfilled, out);
+            }
+            Input::LetSessionGo(phone, session) => self.let_session_go(phone, session, out),
+            Input::IndicateModification(phone) => self.indicate_modification(phone, out),
+            Input::Inactive(phone, inactive) => self.report_inactive(phone, inactive, out),
+            Input::ResetSome(phones) => self.reset_some(now, phones, out),
             Input::Reset => self.reset_all(now, out),
             Input::Reconfigure(config) => self.reconfigure(config, out),
             Input::Tick => self.tick(now, out),
@@ -398,8 +451,16 @@ impl Gnb {
             Message::AmfConfigurationUpdate(m) => self.amf_configuration_update(m, out),
             Message::NgReset(m) => self.reset_by_amf(now, m, out),
             Message::NgResetAcknowledge(_) => event(Event::ResetAcknowledged, out),
-            Message::OverloadStart(_) => event(Event::Overload(true), out),
-            Message::OverloadStop(_) => event(Event::Overload(false), out),
+            Message::OverloadStart(m) => self.overloaded(Some(m), out),
+            Message::OverloadStop(_) => self.overloaded(None, out),
+            Message::WriteReplaceWarningRequest(m) => self.warn(&m, out),
+            Message::PwsCancelRequest(m) => self.end_warning(&m, out),
+            Message::PduSessionResourceModifyConfirm(m) => self.modification_confirmed(at, &m, out),
+            Message::LocationReportingControl(m) => self.location_control(at, m, out),
+            Message::DownlinkRanConfigurationTransfer(m) => {
+                let transfer = m.son_configuration_transfer_dl.unwrap_or_default();
+                event(Event::ConfigurationTransferred(transfer), out);
+            }
             Message::AmfStatusIndication(m) => self.amf_status_indication(&m),
             Message::ErrorIndication(m) => self.error_indication(&m, out),
             Message::Paging(m) => self.paging(&m, out),
@@ -408,7 +469,7 @@ impl Gnb {
             Message::UeContextModificationRequest(m) => self.ue_context_modification(at, &m, out),
             Message::UeContextReleaseCommand(m) => self.release_command(now, at, &m, out),
             Message::PduSessionResourceSetupRequest(m) => self.session_setup(at, m, out),
-            Message::PduSessionResourceModifyRequest(m) => self.session_modify(at, m, out),
+            Message::PduSessionResourceModifyRequest(m) => self.session_modify(now, at, m, out),
             Message::PduSessionResourceReleaseCommand(m) => self.session_release(at, m, out),
             Message::PathSwitchRequestAcknowledge(m) => self.path_switched(at, m, out),
             Message::PathSwitchRequestFailure(m) => self.path_switch_failed(now, at, &m, out),
@@ -417,8 +478,6 @@ impl Gnb {
             Message::HandoverRequest(m) => self.handover_request(at, m, out),
             Message::HandoverCancelAcknowledge(m) => self.cancel_acknowledged(at, &m, out),
             Message::DownlinkRanStatusTransfer(m) => self.status_transferred(at, &m, out),
-            // What a gNB of this kind takes without doing anything (§8.11, §8.10.1).
-            Message::LocationReportingControl(_) | Message::DownlinkRanConfigurationTransfer(_) => {}
             _ => violation(None, Violation::Unexpected(name), out),
         }
     }
@@ -507,6 +566,8 @@ impl Gnb {
             handover: Handover::None,
             refused_sessions: Vec::new(),
             status_transferred: false,
+            reports_inactive: false,
+            location_reporting: None,
         })?;
         if phone != PhoneId::NOBODY {
             self.name_phone(phone, RanUeNgapId(id));

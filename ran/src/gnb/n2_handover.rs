@@ -201,6 +201,9 @@ impl Gnb {
             context.capabilities = Some(m.ue_security_capabilities);
             context.ambr = Some(m.ue_aggregate_maximum_bit_rate);
             context.allowed_nssai = m.allowed_nssai;
+            context.reports_inactive =
+                super::ue_context::reports(m.rrc_inactive_transition_report_request.as_ref(), false);
+            context.location_reporting = m.location_reporting_request_type;
             context.handover = Handover::Awaiting { from: Origin::N2 };
         }
         let (mut admitted, mut failed) = (Vec::new(), Vec::new());

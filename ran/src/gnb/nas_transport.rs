@@ -5,13 +5,17 @@ use whimbrel_ngap::{
     UePagingIdentity, UplinkNasTransport,
 };
 
-use super::{Arrival, Gnb, Output, Violation, violation};
+use super::{Arrival, Event, Gnb, Output, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Connect, Down, PhoneId};
 
 impl Gnb {
     /// INITIAL UE MESSAGE (§8.6.1). Every connection asks for a context, as a gNB that wants to set up security does.
     pub(super) fn initial_ue_message(&mut self, phone: PhoneId, connect: Connect, out: &mut Outbox<Output>) {
+        if self.is_barred(connect.cause) {
+            event(Event::Barred(phone), out);
+            return out.push(Output::Radio(phone, Down::Released));
+        }
         let id = if self.is_up() { self.new_context(phone, None) } else { None };
         let Some(context) = id.and_then(|id| self.contexts.get(id.0)) else {
             // No AMF, or no room: the phone's connection is refused.
@@ -65,6 +69,9 @@ impl Gnb {
             return violation(None, Violation::PagedElsewhere, out);
         }
         self.pagings += 1;
+        if let Some(priority) = m.paging_priority {
+            event(Event::PagedUrgently(priority), out);
+        }
         let UePagingIdentity::FiveGSTmsi(s_tmsi) = m.ue_paging_identity;
         out.push(Output::Page(s_tmsi));
     }

@@ -2,7 +2,7 @@
 
 use core::net::IpAddr;
 
-use whimbrel_ids::{PduSessionId, Qfi, RanUeNgapId, SNssai, Teid};
+use whimbrel_ids::{Instant, PduSessionId, Qfi, RanUeNgapId, SNssai, Teid};
 use whimbrel_ngap::{
     AssociatedQosFlowItem, Cause, CauseProtocol, CauseRadioNetwork, ConfidentialityProtectionIndication,
     ConfidentialityProtectionResult, GtpTunnel, IntegrityProtectionIndication, IntegrityProtectionResult,
@@ -17,7 +17,7 @@ use whimbrel_ngap::{
     UpTransportLayerInformation,
 };
 
-use super::tunnel::{Flow, Session, Tunnel};
+use super::tunnel::{Flow, LATE, Session, Tunnel};
 use super::{Arrival, Gnb, Output, Violation, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, PhoneId};
@@ -187,6 +187,8 @@ impl Gnb {
             ambr: transfer.pdu_session_aggregate_maximum_bit_rate,
             pdu_session_type: transfer.pdu_session_type,
             security: transfer.security_indication,
+            former_flows: Vec::new(),
+            next_downlink_teid: None,
             forward_to: None,
             forwarding_teid: None,
             reordering: None,
@@ -228,6 +230,7 @@ impl Gnb {
     /// PDU SESSION RESOURCE MODIFY (§8.2.3).
     pub(super) fn session_modify(
         &mut self,
+        now: Instant,
         at: Arrival,
         m: PduSessionResourceModifyRequest,
         out: &mut Outbox<Output>,
@@ -238,7 +241,7 @@ impl Gnb {
         let mut nas = Vec::new();
         for item in m.pdu_session_resource_modify_list_mod_req {
             let (id, transfer) = (item.pdu_session_id, item.pdu_session_resource_modify_request_transfer);
-            match self.modify_session(m.ran_ue_ngap_id, phone, id, &transfer, out) {
+            match self.modify_session(now, (m.ran_ue_ngap_id, phone), id, &transfer, out) {
                 Ok(transfer) => {
                     let done = PduSessionResourceItem::new(id, transfer.to_vec());
                     answer.pdu_session_resource_modify_list_mod_res.push(done);
@@ -259,8 +262,8 @@ impl Gnb {
 
     fn modify_session(
         &mut self,
-        ran: RanUeNgapId,
-        phone: PhoneId,
+        now: Instant,
+        (ran, phone): (RanUeNgapId, PhoneId),
         id: PduSessionId,
         transfer: &[u8],
         out: &mut Outbox<Output>,
@@ -282,7 +285,7 @@ impl Gnb {
         session.uplink = peer.unwrap_or(session.uplink);
         let ambr = transfer.pdu_session_aggregate_maximum_bit_rate.clone();
         session.ambr = ambr.or(session.ambr.take());
-        Ok(modify_flows(phone, session, &transfer, out))
+        Ok(modify_flows(now, phone, session, &transfer, out))
     }
 
     /// PDU SESSION RESOURCE RELEASE (§8.2.2).
@@ -335,6 +338,7 @@ fn flows(transfer: &PduSessionResourceSetupRequestTransfer) -> Option<Vec<Flow>>
 
 /// Flows that are added, changed and taken away (§8.2.3.2).
 fn modify_flows(
+    now: Instant,
     phone: PhoneId,
     session: &mut Session,
     transfer: &PduSessionResourceModifyRequestTransfer,
@@ -355,6 +359,8 @@ fn modify_flows(
     }
     for item in &transfer.qos_flow_to_release_list {
         let before = session.flows.len();
+        session.former_flows.retain(|(_, until)| now < *until);
+        session.former_flows.push((item.qos_flow_identifier, now + LATE));
         session.flows.retain(|f| f.qfi != item.qos_flow_identifier);
         if session.flows.len() == before || session.flows.is_empty() {
             violation(Some(phone), Violation::BadQosFlows(session.id), out);

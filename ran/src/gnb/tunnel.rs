@@ -20,9 +20,11 @@ pub const GTPU_HEADROOM: usize = whimbrel_gtpu::HEADER_OCTETS_MAX;
 /// Packets that wait in each of the two queues of a session that is being handed over: half a second at 100 Mbit/s of full
 /// packets, more than any phone here gets.
 const HELD_MAX: usize = 4096;
-/// How long packets of the new path wait for the end of the old one; no standard value, ours is well over any path here and
-/// under what a phone's programs take for a loss of the network.
-pub(super) const REORDERING: Duration = Duration::from_millis(500);
+/// How long packets of the new path wait for the end of the old one; no standard value, ours is well over any path here, on a
+/// machine that has much else to do too.
+pub(super) const REORDERING: Duration = Duration::from_secs(2);
+/// How long packets of a flow that was taken away may be on their way; no standard value.
+pub(super) const LATE: Duration = Duration::from_secs(1);
 /// How long the source goes on forwarding after it has let go of the phone, without an end marker; no standard value.
 const PASSING: Duration = Duration::from_secs(2);
 
@@ -42,9 +44,13 @@ pub(super) struct Session {
     /// Where uplink packets go.
     pub(super) uplink: (IpAddr, Teid),
     pub(super) flows: Vec<Flow>,
+    /// Flows that were taken away, and until when their last packets may still come.
+    pub(super) former_flows: Vec<(Qfi, Instant)>,
     pub(super) ambr: Option<PduSessionAggregateMaximumBitRate>,
     pub(super) pdu_session_type: PduSessionType,
     pub(super) security: Option<SecurityIndication>,
+    /// The tunnel that is to take its place, while that is not confirmed.
+    pub(super) next_downlink_teid: Option<Teid>,
     /// At the source of a handover: where downlink packets go on to.
     pub(super) forward_to: Option<(IpAddr, Teid)>,
     /// At the target: where the source's packets come in.
@@ -158,7 +164,10 @@ impl Gnb {
             }
             return;
         }
-        let known_flow = |qfi| session.flows.iter().any(|f| f.qfi == qfi);
+        let known_flow = |qfi| {
+            let late = || session.former_flows.iter().any(|(f, until)| *f == qfi && now < *until);
+            session.flows.iter().any(|f| f.qfi == qfi) || late()
+        };
         if !gtpu.pdu_session.map(PduSessionInformation::qfi).is_some_and(known_flow) {
             violation(Some(phone), Violation::DownlinkFlow(id), out);
         }
@@ -240,7 +249,7 @@ impl Gnb {
     /// last ones and its end marker may be on their way.
     pub(super) fn close_tunnels(&mut self, now: Instant, sessions: &[Session]) {
         for session in sessions {
-            if let Some(teid) = session.forwarding_teid {
+            for teid in session.forwarding_teid.iter().chain(&session.next_downlink_teid) {
                 self.tunnels.remove(teid.0);
             }
             match (session.forward_to, self.tunnels.get_mut(session.downlink_teid.0)) {

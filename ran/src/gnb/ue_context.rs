@@ -3,9 +3,10 @@
 use whimbrel_ids::{Instant, RanUeNgapId};
 use whimbrel_ngap::{
     Cause, CauseRadioNetwork, InitialContextSetupFailure, InitialContextSetupRequest,
-    InitialContextSetupResponse, PduSessionResourceItemCxtRelCpl, UeContextModificationRequest,
-    UeContextModificationResponse, UeContextReleaseCommand, UeContextReleaseComplete,
-    UeContextReleaseRequest, UeNgapIds, UeRadioCapabilityInfoIndication, UeSecurityCapabilities,
+    InitialContextSetupResponse, PduSessionResourceItemCxtRelCpl, RrcInactiveTransitionReportRequest,
+    UeContextModificationRequest, UeContextModificationResponse, UeContextReleaseCommand,
+    UeContextReleaseComplete, UeContextReleaseRequest, UeNgapIds, UeRadioCapabilityInfoIndication,
+    UeSecurityCapabilities,
 };
 
 use super::keys::Keys;
@@ -54,6 +55,7 @@ impl Gnb {
             context.capabilities = Some(m.ue_security_capabilities.clone());
             context.ambr = m.ue_aggregate_maximum_bit_rate.clone().or(context.ambr.take());
             context.allowed_nssai.clone_from(&m.allowed_nssai);
+            context.reports_inactive = reports(m.rrc_inactive_transition_report_request.as_ref(), false);
         }
         out.push(Output::Radio(phone, Down::AsSecurity { k_gnb: m.security_key.0 }));
         let wanted: Vec<Wanted> =
@@ -109,6 +111,8 @@ impl Gnb {
         context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
         context.ambr = m.ue_aggregate_maximum_bit_rate.clone().or(context.ambr.take());
         context.guami = m.new_guami.or(context.guami);
+        context.reports_inactive =
+            reports(m.rrc_inactive_transition_report_request.as_ref(), context.reports_inactive);
         context.capabilities = m.ue_security_capabilities.clone().or(context.capabilities.take());
         let stream = context.stream;
         // A key of a new K_AMF, taken into use at once (TS 33.501 §6.9.4.4).
@@ -189,6 +193,16 @@ impl Gnb {
             context.sessions.iter().map(|s| PduSessionResourceItemCxtRelCpl::new(s.id)).collect();
         self.send(context.stream, &answer.into(), out);
         event(Event::ContextReleased(context.phone, m.cause.clone()), out);
+    }
+}
+
+/// Whether changes of the RRC state are to be reported (TS 38.413 §9.3.1.91): each of them, or the next one, which is the
+/// same to phones whose changes are made by hand.
+pub(super) fn reports(asked: Option<&RrcInactiveTransitionReportRequest>, before: bool) -> bool {
+    match asked {
+        None => before,
+        Some(RrcInactiveTransitionReportRequest::CancelReport) => false,
+        Some(_) => true,
     }
 }
 

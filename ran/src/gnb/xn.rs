@@ -6,7 +6,7 @@ use core::net::IpAddr;
 
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Guami, Instant, PduSessionId, RanUeNgapId, SNssai, Teid};
 use whimbrel_ngap::{
-    Cause, CauseRadioNetwork, PathSwitchRequest, PathSwitchRequestAcknowledge,
+    Cause, CauseRadioNetwork, LocationReportingRequestType, PathSwitchRequest, PathSwitchRequestAcknowledge,
     PathSwitchRequestAcknowledgeTransfer, PathSwitchRequestFailure, PathSwitchRequestSetupFailedTransfer,
     PathSwitchRequestTransfer, PduSessionAggregateMaximumBitRate, PduSessionResourceItem, PduSessionType,
     QosFlowAcceptedItem, SecurityIndication, UeAggregateMaximumBitRate, UeSecurityCapabilities,
@@ -60,6 +60,7 @@ pub struct XnHandoverRequest {
     capabilities: UeSecurityCapabilities,
     ambr: Option<UeAggregateMaximumBitRate>,
     allowed_nssai: Vec<SNssai>,
+    location_reporting: Option<LocationReportingRequestType>,
     sessions: Vec<XnSession>,
 }
 
@@ -161,6 +162,7 @@ impl Gnb {
             capabilities,
             ambr: context.ambr.clone(),
             allowed_nssai: context.allowed_nssai.clone(),
+            location_reporting: context.location_reporting.clone(),
             sessions: context.sessions.iter().map(session).collect(),
         };
         let asked = request.sessions.iter().map(|s| s.id).collect();
@@ -189,6 +191,7 @@ impl Gnb {
             context.capabilities = Some(m.capabilities);
             context.ambr = m.ambr;
             context.allowed_nssai = m.allowed_nssai;
+            context.location_reporting = m.location_reporting;
             context.handover = Handover::Awaiting { from: Origin::Xn(from, source) };
         }
         let mut admitted = Vec::new();
@@ -229,6 +232,8 @@ impl Gnb {
             ambr: s.ambr,
             pdu_session_type: s.pdu_session_type,
             security: s.security,
+            former_flows: Vec::new(),
+            next_downlink_teid: None,
             forward_to: None,
             forwarding_teid: None,
             reordering: None,

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use whimbrel_ids::{Dnn, Pei, PlmnId, SNssai, Supi};
-use whimbrel_nas::ie::{MmCapability, PduSessionType, RoutingIndicator, Suci, UeSecurityCapability};
+use whimbrel_nas::ie::{
+    MmCapability, PduSessionType, QosFlowDescription, QosRule, RoutingIndicator, Suci, UeSecurityCapability,
+};
 use whimbrel_nas::mm::MessageType;
 use whimbrel_security::{HomeNetworkPublicKey, K, Milenage, Opc, UsimSqn};
 
@@ -127,6 +129,15 @@ impl core::fmt::Debug for Alter {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.write_str("Alter")
     }
+}
+
+/// What a phone asks of the QoS of a session (TS 24.501 §6.4.2.2).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QosRequest {
+    /// Requested QoS rules.
+    pub rules: Vec<QosRule>,
+    /// Requested QoS flow descriptions.
+    pub flows: Vec<QosFlowDescription>,
 }
 
 /// A session that is wanted.

@@ -19,17 +19,20 @@ pub enum Procedure {
     Deregistration,
     /// PDU session establishment (§6.4.1).
     SessionEstablishment,
+    /// PDU session modification by the phone (§6.4.2).
+    SessionModification,
     /// PDU session release by the phone (§6.4.3).
     SessionRelease,
 }
 
 impl Procedure {
     /// All, in the order of their clauses.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Registration,
         Self::ServiceRequest,
         Self::Deregistration,
         Self::SessionEstablishment,
+        Self::SessionModification,
         Self::SessionRelease,
     ];
 }
@@ -41,6 +44,7 @@ impl fmt::Display for Procedure {
             Self::ServiceRequest => "service request",
             Self::Deregistration => "deregistration",
             Self::SessionEstablishment => "session establishment",
+            Self::SessionModification => "session modification",
             Self::SessionRelease => "session release",
         })
     }
@@ -146,6 +150,8 @@ pub enum Violation {
     RegistrationArea,
     /// A session was accepted with a type or an address that the phone cannot use.
     SessionAddress(PduSessionId),
+    /// A downlink packet in another QoS flow than the phone's rules have for it (TS 23.501 §5.7.1.5).
+    DownlinkFlow(PduSessionId),
     /// QoS rules without a default rule, or a change of them that the phone cannot make.
     QosRules(PduSessionId),
 }
@@ -170,6 +176,12 @@ impl fmt::Display for Violation {
             ),
             Self::RegistrationArea => f.write_str("the registration area does not hold the phone's cell"),
             Self::SessionAddress(id) => write!(f, "PDU session {id} was accepted without a usable address"),
+            Self::DownlinkFlow(id) => {
+                write!(
+                    f,
+                    "a downlink packet of PDU session {id} came in another flow than its rules have for it"
+                )
+            }
             Self::QosRules(id) => write!(f, "the QoS rules of PDU session {id} make no sense"),
         }
     }
@@ -196,6 +208,13 @@ pub enum Event {
         since: Instant,
         /// What the session gave.
         session: Box<SessionInfo>,
+    },
+    /// PDU SESSION MODIFICATION COMMAND came, and the phone does as it says.
+    SessionModified {
+        /// When the phone had asked for it, if it had.
+        since: Option<Instant>,
+        /// The session.
+        session: PduSessionId,
     },
     /// A session is gone: released by either side, or found to be gone at the network.
     SessionReleased {

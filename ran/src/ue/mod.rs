@@ -16,6 +16,7 @@ mod config;
 mod configuration_update;
 mod deregistration;
 mod event;
+mod filter;
 mod handover;
 mod identity;
 mod protection;
@@ -28,8 +29,8 @@ mod timer;
 
 use std::collections::VecDeque;
 
-use whimbrel_ids::{Guti, Instant, PduSessionId, SNssai, STmsi, Tai};
-use whimbrel_nas::ie::{MmCause, RegistrationKind, ServiceType, Suci, TaiList};
+use whimbrel_ids::{Guti, Instant, PduSessionId, Qfi, SNssai, STmsi, Tai};
+use whimbrel_nas::ie::{MmCause, PduSessionType, RegistrationKind, ServiceType, Suci, TaiList};
 use whimbrel_nas::mm::Message;
 use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::{NasCount, SecurityHeaderType, Usim};
@@ -42,7 +43,7 @@ use protection::Security;
 use session::Session;
 use timer::Timers;
 
-pub use config::{Alter, Faults, Profile, SessionRequest, SuciSource, UeConfig};
+pub use config::{Alter, Faults, Profile, QosRequest, SessionRequest, SuciSource, UeConfig};
 pub use event::{Discard, Event, Procedure, Reason, SessionInfo, Violation};
 pub use timer::Timer;
 
@@ -55,6 +56,8 @@ pub enum Command {
     PeriodicRegistration,
     /// Set up a session.
     EstablishSession(SessionRequest),
+    /// Change the QoS of a session.
+    ModifySession(PduSessionId, Box<QosRequest>),
     /// Release a session.
     ReleaseSession(PduSessionId),
     /// Get the user plane of all sessions back: SERVICE REQUEST with uplink data status.
@@ -246,6 +249,28 @@ impl Ue {
         self.sessions.iter().filter_map(Session::info)
     }
 
+    /// The QoS flow of an uplink packet by the session's QoS rules; `None` if no rule takes it (TS 23.501 §5.7.1.5).
+    pub fn flow_of(&self, id: PduSessionId, packet: &[u8]) -> Option<Qfi> {
+        let info = self.sessions().find(|s| s.id == id)?;
+        filter::flow_of(
+            &info.rules,
+            info.pdu_session_type == PduSessionType::Ethernet,
+            filter::Way::Up,
+            packet,
+        )
+    }
+
+    /// The QoS flow in which a downlink packet should come, by the session's QoS rules.
+    pub fn downlink_flow_of(&self, id: PduSessionId, packet: &[u8]) -> Option<Qfi> {
+        let info = self.sessions().find(|s| s.id == id)?;
+        filter::flow_of(
+            &info.rules,
+            info.pdu_session_type == PduSessionType::Ethernet,
+            filter::Way::Down,
+            packet,
+        )
+    }
+
     /// Whether the user plane of a session stands.
     pub fn has_user_plane(&self, id: PduSessionId) -> bool {
         self.sessions.iter().any(|s| s.id == id && s.user_plane)
@@ -311,8 +336,10 @@ impl Ue {
             if *command == Command::Register && self.state == MmState::Deregistered && self.connected {
                 return;
             }
-            let needs_connection =
-                matches!(command, Command::EstablishSession(_) | Command::ReleaseSession(_));
+            let needs_connection = matches!(
+                command,
+                Command::EstablishSession(_) | Command::ModifySession(..) | Command::ReleaseSession(_)
+            );
             if needs_connection && self.state == MmState::Registered && !self.connected {
                 return self.request_service(now, ServiceType::Signalling, out);
             }
@@ -331,6 +358,9 @@ impl Ue {
             (Command::EstablishSession(request), MmState::Registered) => {
                 self.establish_session(now, request, out)
             }
+            (Command::ModifySession(id, request), MmState::Registered) => {
+                self.modify_session(now, id, request, out);
+            }
             (Command::ReleaseSession(id), MmState::Registered) => self.release_session(now, id, out),
             (Command::ServiceRequest, MmState::Registered) => {
                 self.request_service(now, ServiceType::Data, out)
@@ -342,6 +372,7 @@ impl Ue {
                 event(Event::Deregistered { since: Some(now), cause: None }, out)
             }
             (Command::EstablishSession(_), _) => not_possible(now, Procedure::SessionEstablishment, out),
+            (Command::ModifySession(..), _) => not_possible(now, Procedure::SessionModification, out),
             (Command::ReleaseSession(_), _) => not_possible(now, Procedure::SessionRelease, out),
             (Command::Say(plain), _) => self.say(plain, out),
             (Command::PeriodicRegistration, _) => not_possible(now, Procedure::Registration, out),

@@ -279,6 +279,7 @@ impl Ue {
         for command in core::mem::take(&mut self.pending) {
             match command {
                 Command::EstablishSession(_) => not_possible(now, Procedure::SessionEstablishment, out),
+                Command::ModifySession(..) => not_possible(now, Procedure::SessionModification, out),
                 Command::ReleaseSession(_) => not_possible(now, Procedure::SessionRelease, out),
                 Command::ServiceRequest => not_possible(now, Procedure::ServiceRequest, out),
                 Command::Deregister { .. } => {

@@ -158,9 +158,15 @@ impl Ue {
 
     /// What waits for a connection that will not come is refused.
     fn fail_waiting_for_service(&mut self, now: Instant, out: &mut Outbox<Output>) {
-        let waits = |c: &Command| matches!(c, Command::EstablishSession(_) | Command::ReleaseSession(_));
+        let waits = |c: &Command| {
+            matches!(
+                c,
+                Command::EstablishSession(_) | Command::ModifySession(..) | Command::ReleaseSession(_)
+            )
+        };
         while self.pending.front().is_some_and(waits) {
             match self.pending.pop_front() {
+                Some(Command::ModifySession(..)) => not_possible(now, Procedure::SessionModification, out),
                 Some(Command::ReleaseSession(_)) => not_possible(now, Procedure::SessionRelease, out),
                 _ => not_possible(now, Procedure::SessionEstablishment, out),
             }

@@ -6,17 +6,17 @@ use whimbrel_ids::{Dnn, Instant, PduSessionId, Qfi, SNssai};
 use whimbrel_nas::ie::{
     Container, ExtendedPco, IntegrityDataRate, IntegrityMaxDataRate, Ipcp, MaxPacketFilters,
     PayloadContainer, PayloadContainerType, PcoDirection, PduAddressKind, PduSessionSet, PduSessionType,
-    QosRules, RequestType, SmCapability, SmCause, SscMode, container_id,
+    QosFlowDescriptions, QosRules, RequestType, SmCapability, SmCause, SscMode, container_id,
 };
 use whimbrel_nas::mm::{DlNasTransport, UlNasTransport};
 use whimbrel_nas::sm::{
     Body, EstablishmentAccept, EstablishmentRequest, Message, ModificationCommandReject,
-    ModificationComplete, Pti, ReleaseComplete, ReleaseRequest, SmStatus,
+    ModificationComplete, ModificationRequest, Pti, ReleaseComplete, ReleaseRequest, SmStatus,
 };
 
 use super::{
-    Event, MmState, Output, Procedure, Profile, Reason, SessionInfo, SessionRequest, Ue, Violation, event,
-    not_possible, violation,
+    Event, MmState, Output, Procedure, Profile, QosRequest, Reason, SessionInfo, SessionRequest, Ue,
+    Violation, event, not_possible, violation,
 };
 use crate::outbox::Outbox;
 
@@ -34,6 +34,8 @@ enum State {
     Establishing,
     /// PDU SESSION ACTIVE.
     Active,
+    /// PDU SESSION MODIFICATION PENDING.
+    Modifying,
     /// PDU SESSION INACTIVE PENDING.
     Releasing,
 }
@@ -51,6 +53,8 @@ pub(super) struct Session {
     /// When T3580 or T3582 expires.
     until: Instant,
     sends: u8,
+    /// What is asked for, while it is.
+    wish: Option<Box<QosRequest>>,
     info: Option<Box<SessionInfo>>,
 }
 
@@ -86,8 +90,29 @@ impl Ue {
             since: now,
             until: Instant::FAR_FUTURE,
             sends: 0,
+            wish: None,
             info: None,
         });
+        self.send_session_request(now, id, out);
+    }
+
+    /// PDU SESSION MODIFICATION REQUEST (§6.4.2.2).
+    pub(super) fn modify_session(
+        &mut self,
+        now: Instant,
+        id: PduSessionId,
+        wish: Box<QosRequest>,
+        out: &mut Outbox<Output>,
+    ) {
+        let pti = self.new_pti();
+        let Some(session) = self.sessions.iter_mut().find(|s| s.id == id && s.state == State::Active) else {
+            return not_possible(now, Procedure::SessionModification, out);
+        };
+        session.state = State::Modifying;
+        session.wish = Some(wish);
+        session.pti = pti;
+        session.since = now;
+        session.sends = 0;
         self.send_session_request(now, id, out);
     }
 
@@ -121,6 +146,13 @@ impl Ue {
                 (Body::from(establishment_request(&session.request, &profile)), Some(session.request.clone()))
             }
             State::Releasing => (Body::from(ReleaseRequest::new()), None),
+            State::Modifying => {
+                let wish = session.wish.as_deref().cloned().unwrap_or_default();
+                let mut m = ModificationRequest::new();
+                m.qos_rules = QosRules::new(&wish.rules);
+                m.qos_flow_descriptions = QosFlowDescriptions::new(&wish.flows);
+                (Body::from(m), None)
+            }
             State::Active => return,
         };
         let message = Message::new(id, session.pti, body);
@@ -182,6 +214,10 @@ impl Ue {
                 self.session_accepted(id, m, out);
             }
             Body::EstablishmentReject(m) if session.state == State::Establishing && answers => {
+                let retry_after = m.back_off_timer.and_then(|t| t.duration());
+                self.session_refused(now, id, Reason::Sm(m.cause), retry_after, out);
+            }
+            Body::ModificationReject(m) if session.state == State::Modifying && answers => {
                 let retry_after = m.back_off_timer.and_then(|t| t.duration());
                 self.session_refused(now, id, Reason::Sm(m.cause), retry_after, out);
             }
@@ -247,6 +283,12 @@ impl Ue {
     ) {
         let Some(place) = self.sessions.iter().position(|s| s.id == id) else { return };
         let (since, procedure) = match self.sessions.get_mut(place) {
+            Some(session) if session.state == State::Modifying => {
+                session.state = State::Active;
+                session.wish = None;
+                session.until = Instant::FAR_FUTURE;
+                (session.since, Procedure::SessionModification)
+            }
             Some(session) if session.state == State::Releasing => {
                 session.state = State::Active;
                 session.until = Instant::FAR_FUTURE;
@@ -298,6 +340,15 @@ impl Ue {
             }
         }
         self.transport(&Message::new(id, pti, ModificationComplete::new()), None, out);
+        let asked =
+            self.sessions.iter_mut().find(|s| s.id == id && s.state == State::Modifying && s.pti == pti);
+        let since = asked.map(|session| {
+            session.state = State::Active;
+            session.wish = None;
+            session.until = Instant::FAR_FUTURE;
+            session.since
+        });
+        event(Event::SessionModified { since, session: id }, out);
     }
 
     pub(super) fn user_plane_changed(&mut self, id: PduSessionId, up: bool, out: &mut Outbox<Output>) {
@@ -342,7 +393,7 @@ impl Ue {
                     reason: Reason::ConnectionLost,
                     retry_after: None,
                 },
-                State::Active | State::Releasing => {
+                State::Active | State::Modifying | State::Releasing => {
                     Event::SessionReleased { since: None, session: session.id, cause: None }
                 }
             };
@@ -393,11 +444,12 @@ fn establishment_request(request: &SessionRequest, profile: &Profile) -> Establi
 
 /// What a phone asks for beside the address (TS 24.008 §10.5.6.3).
 fn pco(request: &SessionRequest, profile: &Profile) -> Vec<Container> {
-    let ipv4 = request.pdu_session_type != PduSessionType::Ipv6;
-    let ipv6 = request.pdu_session_type != PduSessionType::Ipv4;
+    let ipv4 = matches!(request.pdu_session_type, PduSessionType::Ipv4 | PduSessionType::Ipv4v6);
+    let ipv6 = matches!(request.pdu_session_type, PduSessionType::Ipv6 | PduSessionType::Ipv4v6);
     let ims = request.dnn.as_ref().is_some_and(|dnn| dnn.as_str() == "ims");
-    let mut ids = vec![container_id::ADDRESS_VIA_NAS];
+    let mut ids = Vec::new();
     let mut ask = |wanted: bool, id| ids.extend(wanted.then_some(id));
+    ask(ipv4 || ipv6, container_id::ADDRESS_VIA_NAS);
     ask(ipv4, container_id::DNS_SERVER_IPV4);
     ask(ipv6, container_id::DNS_SERVER_IPV6);
     ask(ipv4, container_id::IPV4_LINK_MTU);

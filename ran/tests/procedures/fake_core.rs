@@ -58,6 +58,8 @@ pub struct Knobs {
     /// The sessions' request is not forwarded.
     pub not_forwarded: Option<MmCause>,
     pub keep_connection: bool,
+    /// The answer to modification requests; without it there is none.
+    pub reject_modification: Option<SmCause>,
     /// The next hops do not belong to their counts.
     pub wrong_next_hop: bool,
     /// The path of these sessions is not switched, nor are they admitted by the core in a handover.
@@ -461,6 +463,12 @@ impl Core {
                 let mut m = ngap::PduSessionResourceReleaseCommand::new(amf, ran, vec![item]);
                 m.nas_pdu = Some(nas);
                 out.push((self.stream, m.into()));
+            }
+            Body::ModificationRequest(_) => {
+                if let Some(cause) = self.knobs.reject_modification {
+                    let reject = sm::Message::new(id, pti, sm::ModificationReject::new(cause));
+                    self.downlink_session(&reject, out);
+                }
             }
             Body::ReleaseComplete(_) => self.sessions.remove(id),
             _ => {}

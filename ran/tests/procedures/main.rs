@@ -7,6 +7,7 @@ mod fake_core;
 mod fake_mobility;
 mod handover;
 mod network;
+mod notices;
 mod registration;
 mod robustness;
 mod scenario;

@@ -1,0 +1,254 @@
+//! What a gNB tells of its own accord, and what it is told beside calls: TS 38.413 §8.2.4, §8.2.5 sessions; §8.3.5 RRC
+//! inactive; §8.7.6, §8.7.7 overload; §8.8 configuration transfer; §8.9 warnings; §8.12 location.
+
+use whimbrel_ids::{PduSessionId, Qfi, Teid};
+use whimbrel_ngap::{
+    AssociatedQosFlowItem, BroadcastCompletedAreaList, EventType, LocationReport, LocationReportingControl,
+    LocationReportingRequestType, NgReset, NotificationCause, NrCgi, OverloadAction, OverloadResponse,
+    OverloadStart, PduSessionResourceItem, PduSessionResourceModifyConfirm,
+    PduSessionResourceModifyConfirmTransfer, PduSessionResourceModifyIndication,
+    PduSessionResourceModifyIndicationTransfer, PduSessionResourceNotify,
+    PduSessionResourceNotifyReleasedTransfer, PduSessionResourceNotifyTransfer, PwsCancelRequest,
+    PwsCancelResponse, QosFlowNotifyItem, QosFlowPerTnlInformation, ResetType, RrcEstablishmentCause,
+    RrcInactiveTransitionReport, RrcState, UeAssociatedLogicalNgConnectionItem, WriteReplaceWarningRequest,
+    WriteReplaceWarningResponse,
+};
+use whimbrel_ngap::{Cause, CauseRadioNetwork};
+
+use super::config::cell_of;
+use super::tunnel::{Session, Tunnel};
+use super::{Arrival, Event, Gnb, Output, Violation, event, violation};
+use crate::outbox::Outbox;
+use crate::radio::PhoneId;
+
+impl Gnb {
+    /// PDU SESSION RESOURCE NOTIFY (§8.2.4): a GBR flow is fulfilled no more, or again.
+    pub(super) fn notify(
+        &mut self,
+        phone: PhoneId,
+        session: PduSessionId,
+        qfi: Qfi,
+        fulfilled: bool,
+        out: &mut Outbox<Output>,
+    ) {
+        let cause = if fulfilled { NotificationCause::Fulfilled } else { NotificationCause::NotFulfilled };
+        let mut transfer = PduSessionResourceNotifyTransfer::new();
+        transfer.qos_flow_notify_list = vec![QosFlowNotifyItem::new(qfi, cause)];
+        let Some(context) = self.of_phone(phone) else { return };
+        let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
+        let mut m = PduSessionResourceNotify::new(amf_ue_ngap_id, context.ran_ue_ngap_id);
+        m.pdu_session_resource_notify_list = vec![PduSessionResourceItem::new(session, transfer.to_vec())];
+        m.user_location_information = Some(self.config.location());
+        self.send(context.stream, &m.into(), out);
+    }
+
+    /// PDU SESSION RESOURCE NOTIFY (§8.2.4): the gNB has let go of a session.
+    pub(super) fn let_session_go(&mut self, phone: PhoneId, session: PduSessionId, out: &mut Outbox<Output>) {
+        let Some(context) = self.of_phone(phone) else { return };
+        let (id, stream) = (context.ran_ue_ngap_id, context.stream);
+        let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
+        if !self.take_down(id, session, out) {
+            return;
+        }
+        let cause = Cause::RadioNetwork(CauseRadioNetwork::RadioResourcesNotAvailable);
+        let transfer = PduSessionResourceNotifyReleasedTransfer::new(cause).to_vec();
+        let mut m = PduSessionResourceNotify::new(amf_ue_ngap_id, id);
+        m.pdu_session_resource_released_list_not = vec![PduSessionResourceItem::new(session, transfer)];
+        m.user_location_information = Some(self.config.location());
+        self.send(stream, &m.into(), out);
+    }
+
+    /// PDU SESSION RESOURCE MODIFY INDICATION (§8.2.5): all sessions of a phone are to come through other tunnels.
+    pub(super) fn indicate_modification(&mut self, phone: PhoneId, out: &mut Outbox<Output>) {
+        let Some(context) = self.of_phone(phone).filter(|c| !c.sessions.is_empty()) else { return };
+        let (id, stream) = (context.ran_ue_ngap_id, context.stream);
+        let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
+        let sessions: Vec<PduSessionId> = context.sessions.iter().map(|s| s.id).collect();
+        let mut items = Vec::new();
+        for session in sessions {
+            let Some(teid) = self.tunnels.insert(|_| Tunnel::N3(id.0, session)) else { continue };
+            let tunnel = self.tunnel(Teid(teid));
+            let context = self.contexts.get_mut(id.0);
+            let Some(s) = context.and_then(|c| c.sessions.iter_mut().find(|s| s.id == session)) else {
+                continue;
+            };
+            s.next_downlink_teid = Some(Teid(teid));
+            let flows = s.flows.iter().map(|f| AssociatedQosFlowItem::new(f.qfi)).collect();
+            let flows = QosFlowPerTnlInformation::new(tunnel, flows);
+            let transfer = PduSessionResourceModifyIndicationTransfer::new(flows).to_vec();
+            items.push(PduSessionResourceItem::new(session, transfer));
+        }
+        let mut m = PduSessionResourceModifyIndication::new(amf_ue_ngap_id, id, items);
+        m.user_location_information = Some(self.config.location());
+        self.send(stream, &m.into(), out);
+    }
+
+    /// PDU SESSION RESOURCE MODIFY CONFIRM (§8.2.5.2).
+    pub(super) fn modification_confirmed(
+        &mut self,
+        at: Arrival,
+        m: &PduSessionResourceModifyConfirm,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
+        let phone = context.phone;
+        let asked: Vec<PduSessionId> =
+            context.sessions.iter().filter(|s| s.next_downlink_teid.is_some()).map(|s| s.id).collect();
+        if asked.is_empty() {
+            return violation(Some(phone), Violation::Unexpected("PduSessionResourceModifyConfirm"), out);
+        }
+        let mut confirmed = Vec::new();
+        for item in &m.pdu_session_resource_modify_list_mod_cfm {
+            let id = item.pdu_session_id;
+            match PduSessionResourceModifyConfirmTransfer::decode(&item.transfer) {
+                Ok(transfer) => match self.peer(&transfer.ul_ngu_up_tnl_information) {
+                    Some(uplink) => confirmed.push((id, uplink)),
+                    None => violation(Some(phone), Violation::UnusableTunnel(id), out),
+                },
+                Err(e) => violation(Some(phone), Violation::Transfer(id, e), out),
+            }
+        }
+        let failed = &m.pdu_session_resource_failed_to_modify_list_mod_cfm;
+        let mut gone = Vec::new();
+        for id in asked {
+            let confirmed = confirmed.iter().find(|(c, _)| *c == id);
+            if confirmed.is_some() == failed.iter().any(|f| f.pdu_session_id == id) {
+                violation(Some(phone), Violation::SessionUnaccounted(id), out);
+            }
+            let Some(session) = self
+                .contexts
+                .get_mut(m.ran_ue_ngap_id.0)
+                .and_then(|c| c.sessions.iter_mut().find(|s| s.id == id))
+            else {
+                continue;
+            };
+            // A session that could not be modified stays as it was.
+            gone.extend(take_new_tunnel(session, confirmed.map(|(_, uplink)| *uplink)));
+        }
+        gone.into_iter().for_each(|teid: Teid| {
+            self.tunnels.remove(teid.0);
+        });
+        event(Event::ModificationConfirmed(phone), out);
+    }
+
+    /// NG RESET of some connections (§8.7.4.2.2).
+    pub(super) fn reset_some(
+        &mut self,
+        now: whimbrel_ids::Instant,
+        phones: &[PhoneId],
+        out: &mut Outbox<Output>,
+    ) {
+        let cause = Cause::RadioNetwork(CauseRadioNetwork::Unspecified);
+        let mut items = Vec::new();
+        for phone in phones {
+            let Some(id) = self.of_phone(*phone).map(|c| c.ran_ue_ngap_id) else { continue };
+            let Some(context) = self.drop_context(now, id, out) else { continue };
+            let mut item = UeAssociatedLogicalNgConnectionItem::new();
+            item.amf_ue_ngap_id = context.amf_ue_ngap_id;
+            item.ran_ue_ngap_id = Some(id);
+            items.push(item);
+            event(Event::ContextReleased(*phone, cause.clone()), out);
+        }
+        if !items.is_empty() {
+            self.send(0, &NgReset::new(cause, ResetType::PartOfNgInterface(items)).into(), out);
+        }
+    }
+
+    /// RRC INACTIVE TRANSITION REPORT (§8.3.5), where the core wants to know.
+    pub(super) fn report_inactive(&self, phone: PhoneId, inactive: bool, out: &mut Outbox<Output>) {
+        let Some(context) = self.of_phone(phone).filter(|c| c.reports_inactive) else { return };
+        let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
+        let mut m = RrcInactiveTransitionReport::new(amf_ue_ngap_id, context.ran_ue_ngap_id);
+        m.rrc_state = Some(if inactive { RrcState::Inactive } else { RrcState::Connected });
+        m.user_location_information = Some(self.config.location());
+        self.send(context.stream, &m.into(), out);
+    }
+
+    /// LOCATION REPORTING CONTROL (§8.12.1).
+    pub(super) fn location_control(
+        &mut self,
+        at: Arrival,
+        m: LocationReportingControl,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
+        let Some(wanted) = m.location_reporting_request_type else { return };
+        match wanted.event_type {
+            EventType::Direct => {
+                let id = context.ran_ue_ngap_id;
+                self.report_location(id, wanted, out);
+            }
+            EventType::StopChangeOfServeCell
+            | EventType::StopUePresenceInAreaOfInterest
+            | EventType::CancelLocationReportingForTheUe => context.location_reporting = None,
+            _ => context.location_reporting = Some(wanted),
+        }
+    }
+
+    /// LOCATION REPORT (§8.12.3).
+    pub(super) fn report_location(
+        &self,
+        id: whimbrel_ids::RanUeNgapId,
+        wanted: LocationReportingRequestType,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.contexts.get(id.0) else { return };
+        let Some(amf_ue_ngap_id) = context.amf_ue_ngap_id else { return };
+        let mut m = LocationReport::new(amf_ue_ngap_id, id);
+        m.user_location_information = Some(self.config.location());
+        m.location_reporting_request_type = Some(wanted);
+        self.send(context.stream, &m.into(), out);
+    }
+
+    /// OVERLOAD START and STOP (§8.7.6, §8.7.7).
+    pub(super) fn overloaded(&mut self, m: Option<OverloadStart>, out: &mut Outbox<Output>) {
+        let action = m.as_ref().and_then(|m| m.amf_overload_response.as_ref());
+        self.overload = action.map(|OverloadResponse::OverloadAction(action)| *action);
+        event(Event::Overload(m.is_some()), out);
+    }
+
+    /// Whether the AMF, overloaded, still wants phones that connect for this cause (§9.3.1.105).
+    pub(super) fn is_barred(&self, cause: RrcEstablishmentCause) -> bool {
+        use RrcEstablishmentCause as C;
+        let spared = matches!(cause, C::Emergency | C::MtAccess);
+        let high = matches!(cause, C::HighPriorityAccess | C::MpsPriorityAccess | C::McsPriorityAccess);
+        match self.overload {
+            None => false,
+            Some(OverloadAction::RejectNonEmergencyMoDt) => cause == C::MoData,
+            Some(OverloadAction::RejectRrcCrSignalling) => matches!(cause, C::MoData | C::MoSignalling),
+            Some(OverloadAction::PermitEmergencySessionsAndMobileTerminatedServicesOnly) => !spared,
+            Some(OverloadAction::PermitHighPrioritySessionsAndMobileTerminatedServicesOnly) => {
+                !spared && !high
+            }
+        }
+    }
+
+    /// WRITE-REPLACE WARNING (§8.9.1): broadcast in the one cell.
+    pub(super) fn warn(&self, m: &WriteReplaceWarningRequest, out: &mut Outbox<Output>) {
+        let mut answer = WriteReplaceWarningResponse::new(m.message_identifier, m.serial_number);
+        let cell = NrCgi::new(self.config.id.plmn, cell_of(self.config.id));
+        answer.broadcast_completed_area_list =
+            Some(BroadcastCompletedAreaList::CellIdBroadcastNr(vec![cell]));
+        self.send(0, &answer.into(), out);
+        event(Event::Warning { message: m.message_identifier, serial: m.serial_number, on_air: true }, out);
+    }
+
+    /// PWS CANCEL (§8.9.2).
+    pub(super) fn end_warning(&self, m: &PwsCancelRequest, out: &mut Outbox<Output>) {
+        let answer = PwsCancelResponse::new(m.message_identifier, m.serial_number);
+        self.send(0, &answer.into(), out);
+        event(Event::Warning { message: m.message_identifier, serial: m.serial_number, on_air: false }, out);
+    }
+}
+
+/// A session goes over to its new tunnel, if that was confirmed; returns the tunnel that is not needed any more.
+fn take_new_tunnel(session: &mut Session, uplink: Option<(core::net::IpAddr, Teid)>) -> Option<Teid> {
+    let next = session.next_downlink_teid.take()?;
+    match uplink {
+        Some(uplink) => {
+            session.uplink = uplink;
+            Some(core::mem::replace(&mut session.downlink_teid, next))
+        }
+        None => Some(next),
+    }
+}

@@ -1,0 +1,160 @@
+//! What gNBs tell of their own accord, and are told beside calls, against a scripted core.
+
+use std::net::Ipv4Addr;
+
+use whimbrel_ids::{PduSessionId, Qfi, Teid};
+use whimbrel_nas::ie::{FlowOperation, FlowParameter, QosFlowDescription, SmCause};
+use whimbrel_ngap as ngap;
+use whimbrel_ngap::EventType;
+use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
+use whimbrel_ran::ue::{Command, Event, MmState, Procedure, QosRequest, Reason};
+
+use crate::fake_core::{Net, PHONE, gnb_config, gpdu};
+use crate::session::internet;
+
+fn one() -> PduSessionId {
+    PduSessionId::new(1).unwrap()
+}
+
+fn flow() -> Qfi {
+    Qfi::new(1).unwrap()
+}
+
+fn with_session() -> Net {
+    let mut net = Net::new();
+    net.add_target(gnb_config(1));
+    net.core.knobs.keep_connection = true;
+    net.command(Command::Register);
+    net.command(internet());
+    net.take_events();
+    net.core.ngap.clear();
+    net
+}
+
+#[test] // TS 38.413 §8.9.1, §8.9.2
+fn warnings_go_on_the_air_and_off_it() {
+    let mut net = with_session();
+    net.core(|_, out| out.push((0, ngap::WriteReplaceWarningRequest::new(0x1112, 7, 30, 3).into())));
+    net.core(|_, out| out.push((0, ngap::PwsCancelRequest::new(0x1112, 7).into())));
+    assert_eq!(net.core.ngap, ["WriteReplaceWarningResponse", "PwsCancelResponse"]);
+    for on_air in [true, false] {
+        assert!(net.gnb_events.contains(&GnbEvent::Warning { message: 0x1112, serial: 7, on_air }));
+    }
+    net.take_events();
+}
+
+#[test] // TS 38.413 §8.7.6, §8.7.7, §9.3.1.105
+fn an_overloaded_amf_is_obeyed() {
+    use ngap::OverloadAction as A;
+    for (action, lets_in) in [
+        (A::RejectNonEmergencyMoDt, true),
+        (A::RejectRrcCrSignalling, false),
+        (A::PermitEmergencySessionsAndMobileTerminatedServicesOnly, false),
+        (A::PermitHighPrioritySessionsAndMobileTerminatedServicesOnly, false),
+    ] {
+        let mut net = Net::new();
+        let mut start = ngap::OverloadStart::new();
+        start.amf_overload_response = Some(ngap::OverloadResponse::OverloadAction(action));
+        net.core(|_, out| out.push((0, start.into())));
+        net.command(Command::Register);
+        assert_eq!(net.ue.state() == MmState::Registered, lets_in, "{action:?}");
+        assert_eq!(net.gnb_events.contains(&GnbEvent::Barred(PHONE)), !lets_in);
+        net.core(|_, out| out.push((0, ngap::OverloadStop::new().into())));
+        if !lets_in {
+            net.until_next_timer();
+        }
+        assert_eq!(net.ue.state(), MmState::Registered);
+    }
+}
+
+#[test] // TS 38.413 §8.12.1, §8.12.3: once, and whenever the cell changes
+fn location_is_reported() {
+    let mut net = with_session();
+    for event in [EventType::Direct, EventType::ChangeOfServeCell] {
+        net.core(|core, out| {
+            let mut m = ngap::LocationReportingControl::new(core.amf_ue_ngap_id, core.ran_ue_ngap_id);
+            let wanted = ngap::LocationReportingRequestType::new(event, ngap::ReportArea::Cell);
+            m.location_reporting_request_type = Some(wanted);
+            out.push((core.stream, m.into()));
+        });
+    }
+    let reports = |net: &Net| net.core.ngap.iter().filter(|n| **n == "LocationReport").count();
+    assert_eq!(reports(&net), 1);
+    let to = net.gnb_mut(1).as_neighbour();
+    net.gnb(gnb::Input::HandOver { phone: PHONE, to, via: Via::Xn });
+    assert_eq!(reports(&net), 2);
+    net.take_events();
+}
+
+#[test] // TS 38.413 §8.2.5.2
+fn sessions_go_over_to_other_tunnels_when_that_is_confirmed() {
+    let mut net = with_session();
+    let confirm = |net: &mut Net, failed: bool| {
+        net.gnb(gnb::Input::IndicateModification(PHONE));
+        net.core(|core, out| {
+            let mut m = ngap::PduSessionResourceModifyConfirm::new(core.amf_ue_ngap_id, core.ran_ue_ngap_id);
+            let tunnel = ngap::GtpTunnel::new(Ipv4Addr::new(127, 0, 0, 9).into(), Teid(0x77));
+            let tunnel = ngap::UpTransportLayerInformation::GtpTunnel(tunnel);
+            let done = ngap::PduSessionResourceModifyConfirmTransfer::new(vec![flow()], tunnel).to_vec();
+            let cause = ngap::Cause::RadioNetwork(ngap::CauseRadioNetwork::Unspecified);
+            let not = ngap::PduSessionResourceModifyIndicationUnsuccessfulTransfer::new(cause).to_vec();
+            if failed {
+                let item = ngap::PduSessionResourceItem::new(one(), not);
+                m.pdu_session_resource_failed_to_modify_list_mod_cfm = vec![item];
+            } else {
+                let item = ngap::PduSessionResourceItem::new(one(), done);
+                m.pdu_session_resource_modify_list_mod_cfm = vec![item];
+            }
+            out.push((core.stream, m.into()));
+        });
+    };
+    confirm(&mut net, true);
+    net.gtpu(&gpdu(Teid(1), flow(), b"old"));
+    assert_eq!((net.take_packets().len(), net.gnb.tunnels()), (1, 1));
+    confirm(&mut net, false);
+    net.take_events();
+    assert_eq!(net.gnb.tunnels(), 1);
+    net.gtpu(&gpdu(Teid(1), flow(), b"old"));
+    assert!(net.take_packets().is_empty(), "the old tunnel is gone");
+}
+
+#[test] // TS 38.413 §8.2.4, §8.7.4.2.2
+fn notifications_and_a_reset_of_one_phone() {
+    let mut net = with_session();
+    net.gnb(gnb::Input::Notify { phone: PHONE, session: one(), qfi: flow(), fulfilled: false });
+    net.gnb(gnb::Input::LetSessionGo(PHONE, one()));
+    assert!(!net.ue.has_user_plane(one()));
+    // Nobody has asked to hear of it.
+    net.gnb(gnb::Input::Inactive(PHONE, true));
+    net.gnb(gnb::Input::ResetSome(&[PHONE]));
+    assert_eq!(net.core.ngap, ["PduSessionResourceNotify", "PduSessionResourceNotify", "NgReset"]);
+    assert!(!net.ue.is_connected());
+    net.take_events();
+}
+
+#[test] // TS 24.501 §6.4.2.4, §6.4.2.6 a: T3581
+fn modification_that_is_refused_or_not_answered() {
+    let mut net = with_session();
+    let qfi = Qfi::new(0).unwrap();
+    let parameters = vec![FlowParameter::FiveQi(whimbrel_ids::FiveQi(3))];
+    let wish = QosFlowDescription { qfi, operation: FlowOperation::Create, e_bit: true, parameters };
+    let request = QosRequest { rules: Vec::new(), flows: vec![wish] };
+    net.core.knobs.reject_modification = Some(SmCause::Unsupported5qiValue);
+    net.command(Command::ModifySession(one(), Box::new(request.clone())));
+    let refused = |events: &[Event], wanted: Reason| {
+        events.iter().any(|e| {
+            matches!(e, Event::Refused { procedure: Procedure::SessionModification, reason, .. } if *reason == wanted)
+        })
+    };
+    assert!(refused(&net.take_events(), Reason::Sm(SmCause::Unsupported5qiValue)));
+    net.core.knobs.reject_modification = None;
+    net.command(Command::ModifySession(one(), Box::new(request)));
+    let begun = net.now;
+    let mut events = Vec::new();
+    while !refused(&events, Reason::TimedOut) {
+        net.until_next_timer();
+        events.extend(net.take_events());
+    }
+    assert_eq!(net.now.since(begun).as_secs(), 5 * 16);
+    assert_eq!(net.ue.sessions().count(), 1);
+}
