@@ -151,15 +151,18 @@ pub fn default_config() -> Config {
 
 /// The UPF beside [`default_config`].
 pub fn upf_config(seed: u64) -> whimbrel_user::Config {
-    use whimbrel_user::{Config, DataNetwork, Ipv4Net, Ipv6Net};
+    use whimbrel_user::{Config, DataNetwork, Ipv4Net, Ipv6Net, PointToPoint};
     let network = |name: &str, n: u8| DataNetwork {
         dnn: name.parse().expect("a DNN"),
         ipv4_pools: vec![Ipv4Net { address: Ipv4Addr::new(10, n, 0, 0), prefix: 16 }],
         ipv6_pools: vec![Ipv6Net { address: format!("fd00:{n}::").parse().expect("a prefix"), prefix: 48 }],
         dns_ipv6: Vec::new(),
         mtu: 1400,
-        ethernet: false,
-        unstructured: None,
+        ethernet: true,
+        unstructured: Some(PointToPoint {
+            peer: "[fd00:a5::1]:7000".parse().expect("an address"),
+            port: 7000,
+        }),
         reserved: Vec::new(),
     };
     Config {

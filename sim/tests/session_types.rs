@@ -1,0 +1,66 @@
+//! Sessions that carry no IP, from the phone to the UPF: TS 23.501 §5.6.10.2 (Ethernet), §5.6.10.3 (unstructured).
+
+mod common;
+
+use common::*;
+use whimbrel_control::smf::UpState;
+use whimbrel_control::udm::SessionTypes;
+use whimbrel_nas::ie::PduSessionType;
+use whimbrel_ran::ue::{Command, Event, SessionRequest};
+use whimbrel_sim::{Faults, Sim, UeIndex};
+use whimbrel_user::DnIndex;
+
+/// A registered phone that may have sessions of every type, in a network that has them.
+fn on_air(seed: u64) -> (Sim, UeIndex) {
+    let mut config = whimbrel_sim::default_config();
+    config.smf.data_networks.values_mut().for_each(|n| (n.ethernet, n.unstructured) = (true, true));
+    let mut net = Sim::with(seed, config, Faults::default());
+    net.recorder().on = true;
+    let mut subscription = subscription();
+    let all = SessionTypes { ethernet: true, unstructured: true, ..SessionTypes::IP };
+    subscription.slices[0].dnns[0].session_types = all;
+    net.home().subscribe(subscription);
+    let gnb = net.add_gnb(gnb_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    net.settle(SECOND / 10);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(registered(&net, ue));
+    (net, ue)
+}
+
+fn establish(net: &mut Sim, ue: UeIndex, pdu_session_type: PduSessionType) {
+    let dnn = Some("internet".parse().expect("a DNN"));
+    net.command(ue, Command::EstablishSession(SessionRequest { dnn, s_nssai: None, pdu_session_type }));
+    net.settle(SECOND);
+}
+
+/// The session is up at the phone, the SMF and the UPF.
+fn is_up(net: &mut Sim, ue: UeIndex, pdu_session_type: PduSessionType) {
+    let up = net.ue_events(ue).iter().find_map(|(_, e)| match e {
+        Event::SessionUp { session, .. } => Some((**session).clone()),
+        _ => None,
+    });
+    let up = up.expect("a session");
+    assert_eq!((up.pdu_session_type, up.ipv4), (pdu_session_type, None));
+    let session = net.cta().phones().flat_map(|p| p.sessions.values()).next().expect("a session of the SMF");
+    assert_eq!(session.up, UpState::Active);
+    assert_eq!(net.upf().c.session_count(), 1);
+    no_violations(net);
+}
+
+#[test] // TS 23.502 §4.3.2.2.1, TS 24.501 §6.4.1.3: a session of type Ethernet
+fn ethernet_session() {
+    let (mut net, ue) = on_air(1);
+    establish(&mut net, ue, PduSessionType::Ethernet);
+    is_up(&mut net, ue, PduSessionType::Ethernet);
+}
+
+#[test] // TS 23.502 §4.3.2.2.1, TS 24.501 §6.4.1.3: a session of type Unstructured, and its prefix of the UPF alone
+fn unstructured_session() {
+    let (mut net, ue) = on_air(2);
+    let free = net.upf().c.free_addresses(DnIndex(0)).expect("internet").1;
+    establish(&mut net, ue, PduSessionType::Unstructured);
+    is_up(&mut net, ue, PduSessionType::Unstructured);
+    assert_eq!(net.upf().c.free_addresses(DnIndex(0)).expect("internet").1, free - 1);
+}
