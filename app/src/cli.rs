@@ -79,6 +79,11 @@ enum Command {
         #[command(flatten)]
         at: Running,
     },
+    /// PDU sessions of the running core.
+    Session {
+        #[command(subcommand)]
+        command: SessionCommand,
+    },
     /// Live view: gNBs, phones, procedures, throughput, refusals.
     Top {
         /// Print one frame as text.
@@ -140,6 +145,12 @@ enum WarningCommand {
 }
 
 #[derive(Subcommand)]
+enum SessionCommand {
+    /// Modify a session (TS 23.502 §4.3.3.2): say one change.
+    Modify(command::session::Change),
+}
+
+#[derive(Subcommand)]
 enum GnbCommand {
     /// Reset all connections of a gNB (TS 38.413 §8.7.4).
     Reset {
@@ -165,7 +176,7 @@ pub(crate) struct ConfigFile {
 
 /// The running core that is asked.
 #[derive(Args, Clone, Debug)]
-struct Running {
+pub(crate) struct Running {
     #[command(flatten)]
     config: ConfigFile,
     /// Address of its API, in place of the configuration's `api.address`.
@@ -177,7 +188,7 @@ struct Running {
 }
 
 impl Running {
-    fn client(&self) -> Result<Client, String> {
+    pub(crate) fn client(&self) -> Result<Client, String> {
         let address = match self.api {
             Some(address) => address,
             None => {
@@ -216,6 +227,7 @@ fn command(command: Command) -> Done {
         Command::Ue { command: UeCommand::Deregister { supi, at } } => {
             command::show::deregister(at.client()?, &supi)
         }
+        Command::Session { command: SessionCommand::Modify(change) } => command::session::modify(&change),
         Command::Gnb { command: GnbCommand::List { at } } => command::show::gnbs(at.client()?, at.json),
         Command::Gnb { command: GnbCommand::Reset { gnb, at } } => command::radio::reset(at.client()?, &gnb),
         Command::Warning { command } => match command {

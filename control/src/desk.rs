@@ -195,7 +195,7 @@ impl Desk {
             context_set_up: true,
             context_pending: false,
             context_requested: true,
-            ambr_told: true,
+            ambr_told: None,
             follow_on: true,
             secured: true,
             releasing: false,

@@ -11,7 +11,7 @@ use crate::amf::{NextHop, Target};
 use crate::envelope::{AssociationId, Batch, PhoneId, Subject};
 use crate::shard::Lanes;
 use crate::smf::SmContext;
-use crate::udm::Subscription;
+use crate::udm::{Ambr, Subscription};
 
 /// Everything the core knows of one phone.
 #[derive(Clone, Debug)]
@@ -99,8 +99,8 @@ pub struct Connection {
     pub context_pending: bool,
     /// The gNB asked for one (UE Context Request, TS 38.413 §8.6.1).
     pub context_requested: bool,
-    /// The UE-AMBR was told on this connection (TS 38.413 §8.2.1.2).
-    pub ambr_told: bool,
+    /// The UE-AMBR that was told on this connection (TS 38.413 §8.2.1.2).
+    pub ambr_told: Option<Ambr>,
     /// Mobile-originated data or signalling that follows: the connection is kept (TS 24.501 §5.5.1.2.4).
     pub follow_on: bool,
     /// The NAS messages on this connection are protected (TS 24.501 §4.4.4.1).

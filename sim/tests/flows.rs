@@ -100,3 +100,34 @@ fn flows_beyond_the_phones_packet_filters_are_left_out() {
     let phone = net.cta().phones().next().expect("a phone");
     assert_eq!(phone.sessions.values().next().map(|s| s.flows.len()), Some(1));
 }
+
+#[test] // TS 23.501 §5.7.2.6: the sum of the sessions' AMBRs, up to what is subscribed
+fn the_ue_ambr_is_the_sum_of_the_sessions() {
+    let (mut net, ue) = one_phone(7);
+    let mut subscription = subscription();
+    subscription.ue_ambr = Ambr { ul_kbps: 1500, dl_kbps: 5000 };
+    let each = Ambr { ul_kbps: 1000, dl_kbps: 2000 };
+    subscription.slices[0].dnns.iter_mut().for_each(|d| d.session_ambr = each);
+    net.home().subscribe(subscription);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.tap();
+    for dnn in ["internet", "ims"] {
+        let dnn = Some(dnn.parse().expect("a DNN"));
+        let request = SessionRequest { dnn, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
+        net.command(ue, Command::EstablishSession(request));
+        net.settle(SECOND);
+    }
+    let told: Vec<_> = net
+        .tapped()
+        .into_iter()
+        .filter_map(|m| match m {
+            whimbrel_ngap::Message::PduSessionResourceSetupRequest(m) => m.ue_aggregate_maximum_bit_rate,
+            whimbrel_ngap::Message::InitialContextSetupRequest(m) => m.ue_aggregate_maximum_bit_rate,
+            _ => None,
+        })
+        .map(|a| (a.ue_aggregate_maximum_bit_rate_ul, a.ue_aggregate_maximum_bit_rate_dl))
+        .collect();
+    assert_eq!(told, [(1_000_000, 2_000_000), (1_500_000, 4_000_000)]);
+    no_violations(&net);
+}

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::Supi;
+use whimbrel_control::policy::{FlowGate, FlowName};
+use whimbrel_control::smf::Modification;
+use whimbrel_control::udm::Ambr;
+use whimbrel_ids::{PduSessionId, Supi};
 use whimbrel_store::Status as SubscriberStatus;
 
 use super::Shared;
@@ -143,6 +146,47 @@ pub(super) async fn deregister(shared: Arc<Shared>, request: Request) -> Answer 
     match shared.console.commands.ask(|reply| Command::Deregister(supi, reply)).await? {
         true => Ok(Reply::empty()),
         false => Err(Problem::not_found(format!("no phone of {supi} is registered"))),
+    }
+}
+
+/// Changes a session: the query says what.
+pub(super) async fn modify_session(shared: Arc<Shared>, request: Request) -> Answer {
+    let supi = supi(request.param(0))?;
+    let psi = request.param(1).parse().ok().and_then(PduSessionId::new);
+    let psi = psi.ok_or_else(|| Problem::bad_request("a PDU session has a number of 1 to 15"))?;
+    let modification = modification(&request)?;
+    let asked = |reply| Command::ModifySession(supi, psi, modification, reply);
+    match shared.console.commands.ask(asked).await? {
+        true => Ok(Reply::empty()),
+        false => Err(Problem::not_found(format!("no phone of {supi} has a session {}", psi.value()))),
+    }
+}
+
+fn modification(request: &Request) -> Result<Modification, Problem> {
+    let given = |name: &str| request.query.get(name).map(String::as_str);
+    let flow = |text: &str| text.parse::<FlowName>().map_err(Problem::bad_request);
+    let rate = |text: &str| {
+        let rate = text.parse::<whimbrel_store::BitRate>();
+        rate.map(|r| r.kbps()).map_err(|e| Problem::bad_request(e.to_string()))
+    };
+    match (given("add_flow"), given("remove_flow"), given("uplink"), given("downlink"), given("gate")) {
+        (Some(name), None, None, None, None) => Ok(Modification::AddFlow(flow(name)?)),
+        (None, Some(name), None, None, None) => Ok(Modification::RemoveFlow(flow(name)?)),
+        (None, None, Some(up), Some(down), None) => {
+            Ok(Modification::Ambr(Ambr { ul_kbps: rate(up)?, dl_kbps: rate(down)? }))
+        }
+        (None, None, None, None, Some(gate)) => {
+            let (name, state) = gate.split_once(':').unwrap_or((gate, "open"));
+            let open = |direction| state == "open" || state == direction;
+            if !matches!(state, "open" | "closed" | "uplink" | "downlink") {
+                return Err(Problem::bad_request("a gate is open, closed, uplink or downlink"));
+            }
+            let gate = FlowGate { uplink: open("uplink"), downlink: open("downlink") };
+            Ok(Modification::Gate(flow(name)?, gate))
+        }
+        _ => Err(Problem::bad_request(
+            "say one change: `add_flow`, `remove_flow`, `uplink` with `downlink`, or `gate`",
+        )),
     }
 }
 

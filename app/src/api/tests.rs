@@ -78,6 +78,9 @@ fn control(command: Command) {
         }
         Command::ResetGnb(gnb, reply) => reply.send(gnb.gnb_id == 1).is_ok(),
         Command::Reconfigure(_) => true,
+        Command::ModifySession(supi, psi, _, reply) => {
+            reply.send(supi.to_string() == PHONE && psi.value() == 1).is_ok()
+        }
     };
 }
 

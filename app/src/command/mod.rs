@@ -5,6 +5,7 @@ pub(crate) mod demo;
 pub(crate) mod radio;
 pub(crate) mod ran;
 pub(crate) mod run;
+pub(crate) mod session;
 pub(crate) mod show;
 pub(crate) mod subscriber;
 pub(crate) mod top;

@@ -9,7 +9,8 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
 use whimbrel_control::amf::{OverloadOrder, Warning, WarningError};
-use whimbrel_ids::{GlobalGnbId, Supi};
+use whimbrel_control::smf::Modification;
+use whimbrel_ids::{GlobalGnbId, PduSessionId, Supi};
 
 use super::locked;
 use super::view::{GnbView, OverloadView, UePage, UeView, WarningView};
@@ -52,6 +53,8 @@ pub(crate) enum Command {
     ResetGnb(GlobalGnbId, oneshot::Sender<bool>),
     /// Put a new version of the configuration in force, as far as that can be while phones are on.
     Reconfigure(Box<Config>),
+    /// Modify a phone's session (TS 23.502 §4.3.3.2). The answer: whether it was there.
+    ModifySession(Supi, PduSessionId, Modification, oneshot::Sender<bool>),
 }
 
 /// Why a question has no answer.

@@ -392,6 +392,15 @@ impl Control {
                 self.reconfigure(now, &config);
                 true
             }
+            Command::ModifySession(supi, psi, modification, reply) => {
+                let there = |p: &PhoneId| self.cta.phone(*p).is_some_and(|p| p.sessions.contains_key(&psi));
+                let phone: Option<PhoneId> = self.cta.find(supi).filter(there);
+                if let Some(phone) = phone {
+                    let order = whimbrel_control::Command::ModifySession(psi, modification);
+                    self.cta.handle(now, Input::Command(phone, order), &mut self.out);
+                }
+                reply.send(phone.is_some()).is_ok()
+            }
         };
     }
 

@@ -2,7 +2,7 @@
 //!
 //! TS 38.413 §8.6 (NAS transport), §10.6 (messages that name the wrong phone), TS 23.502 §4.2.6 (release).
 
-use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, Tai};
+use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId, Tai};
 use whimbrel_nas::mm;
 use whimbrel_ngap::ie::{
     Cause, CauseNas, CauseProtocol, CauseRadioNetwork, UeAggregateMaximumBitRate, UeNgapIdPair, UeNgapIds,
@@ -99,7 +99,7 @@ fn adopt(
             context_set_up: false,
             context_pending: false,
             context_requested: m.ue_context_request.is_some(),
-            ambr_told: false,
+            ambr_told: None,
             follow_on: false,
             secured,
             releasing: false,
@@ -382,12 +382,12 @@ pub(crate) fn send_nas(ue: Ue, message: &mm::Message, security: Security) {
     send(ue, &transport.into(), count);
 }
 
-/// The UE-AMBR for the first message on this connection that sets up a session (TS 38.413 §8.2.1.2); `None` once told.
-pub(crate) fn ue_ambr(ue: Ue) -> Option<UeAggregateMaximumBitRate> {
+/// The UE-AMBR for a message that sets these sessions up; `None` where it was told before (TS 38.413 §8.2.1.2).
+pub(crate) fn ue_ambr(ue: Ue, sessions: &[PduSessionId]) -> Option<UeAggregateMaximumBitRate> {
     ue.with(|p| {
-        let ambr = p.amf.subscription.as_ref()?.ue_ambr;
+        let ambr = smf::aggregate(p, sessions)?;
         let connection = p.amf.connection.as_mut()?;
-        if std::mem::replace(&mut connection.ambr_told, true) {
+        if connection.ambr_told.replace(ambr) == Some(ambr) {
             return None;
         }
         Some(UeAggregateMaximumBitRate::new(bits(ambr.dl_kbps), bits(ambr.ul_kbps)))

@@ -185,7 +185,7 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
         m.pdu_session_resource_setup_list_cxt_req.push(item);
     }
     if !m.pdu_session_resource_setup_list_cxt_req.is_empty() {
-        m.ue_aggregate_maximum_bit_rate = ue_ambr(ue);
+        m.ue_aggregate_maximum_bit_rate = ue_ambr(ue, &named(items));
     }
     m.mobility_restriction_list = mobility_restriction_list(ue);
     ue.with(|p| {
@@ -215,8 +215,12 @@ fn set_up_sessions(ue: Ue, message: Option<&mm::Message>, items: &[Item]) {
     }
     let mut m = PduSessionResourceSetupRequest::new(amf_id, ran_id, list);
     m.nas_pdu = pdu;
-    m.ue_aggregate_maximum_bit_rate = ue_ambr(ue);
+    m.ue_aggregate_maximum_bit_rate = ue_ambr(ue, &named(items));
     send(ue, &m.into(), count);
+}
+
+fn named(items: &[Item]) -> Vec<PduSessionId> {
+    items.iter().map(|i| i.psi).collect()
 }
 
 /// A protected NAS message and its COUNT, where there is one to send.

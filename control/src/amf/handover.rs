@@ -309,7 +309,7 @@ async fn arrive(
             context_pending: false,
             context_requested: false,
             releasing: false,
-            ambr_told: true, // in HANDOVER REQUEST
+            ambr_told: None, // HANDOVER REQUEST had one; it is told again when it changes
             ..source.clone()
         });
         p.amf.source = (!target.source_lost).then(|| source.into());

@@ -33,6 +33,7 @@ use crate::input::Input;
 use crate::phone::Phone;
 use crate::refusal::Refusal;
 use crate::shard::{Lane, Procedure, Ue};
+use crate::udm::Ambr;
 
 pub use context::{SmContext, Tunnel, UpState};
 pub use modification::{Modification, Wanted};
@@ -224,6 +225,18 @@ fn families(session_type: PduSessionType) -> (bool, bool) {
         PduSessionType::Ipv4v6 => (true, true),
         PduSessionType::Ethernet | PduSessionType::Unstructured => (false, false),
     }
+}
+
+/// The UE-AMBR: that of the sessions with a user plane, these among them, up to what is subscribed (TS 23.501 §5.7.2.6).
+pub(crate) fn aggregate(phone: &Phone, coming: &[PduSessionId]) -> Option<Ambr> {
+    let most = phone.amf.subscription.as_ref()?.ue_ambr;
+    let counts = |s: &SmContext| s.up != UpState::Inactive || coming.contains(&s.psi);
+    let all = phone.sessions.values().filter(|s| counts(s)).map(|s| s.ambr);
+    let sum = all.fold(Ambr { ul_kbps: 0, dl_kbps: 0 }, |sum, a| Ambr {
+        ul_kbps: sum.ul_kbps.saturating_add(a.ul_kbps),
+        dl_kbps: sum.dl_kbps.saturating_add(a.dl_kbps),
+    });
+    Some(Ambr { ul_kbps: sum.ul_kbps.min(most.ul_kbps), dl_kbps: sum.dl_kbps.min(most.dl_kbps) })
 }
 
 /// Whether some session can carry packets now.

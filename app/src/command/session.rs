@@ -1,0 +1,50 @@
+//! `whimbrel session modify`.
+
+use clap::Args;
+
+use super::{Done, print};
+use crate::cli::Running;
+use crate::client::path_part;
+
+/// A change of one session.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Change {
+    /// SUPI, imsi-999700000000001 or its digits.
+    supi: String,
+    /// PDU session identity, 1 to 15, as `whimbrel ue show` tells it.
+    session: u8,
+    /// Set up the flow that the policy has under this name.
+    #[arg(long, value_name = "FLOW")]
+    add_flow: Option<String>,
+    /// Take down the flow of this name.
+    #[arg(long, value_name = "FLOW")]
+    remove_flow: Option<String>,
+    /// The session's AMBR from the phone, with --downlink.
+    #[arg(long, value_name = "RATE", requires = "downlink")]
+    uplink: Option<String>,
+    /// The session's AMBR to the phone, with --uplink.
+    #[arg(long, value_name = "RATE", requires = "uplink")]
+    downlink: Option<String>,
+    /// Open or close a flow: FLOW:open, FLOW:closed, FLOW:uplink or FLOW:downlink.
+    #[arg(long, value_name = "FLOW:STATE")]
+    gate: Option<String>,
+    #[command(flatten)]
+    at: Running,
+}
+
+/// Has the running core change a session. The phone is told as soon as it can be.
+pub(crate) fn modify(change: &Change) -> Done {
+    let said = [
+        ("add_flow", &change.add_flow),
+        ("remove_flow", &change.remove_flow),
+        ("uplink", &change.uplink),
+        ("downlink", &change.downlink),
+        ("gate", &change.gate),
+    ];
+    let query: Vec<String> =
+        said.iter().filter_map(|(name, v)| Some(format!("{name}={}", path_part(v.as_ref()?)))).collect();
+    let (supi, session) = (path_part(&change.supi), change.session);
+    let path = format!("/api/v1/ues/{supi}/sessions/{session}/modify?{}", query.join("&"));
+    change.at.client()?.post(&path)?;
+    print(&format!("session {session} of {} is being modified\n", change.supi))
+}
