@@ -106,6 +106,8 @@ pub struct DataNetwork {
     pub ethernet: bool,
     /// Whether unstructured sessions can be had.
     pub unstructured: bool,
+    /// Sessions are always-on for phones that ask for it (TS 23.501 §5.6.13).
+    pub always_on: bool,
     /// QoS flows beside the default one.
     pub flows: Vec<FlowPolicy>,
     /// DNS servers told to phones.

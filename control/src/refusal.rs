@@ -355,7 +355,7 @@ impl Refusal {
                 "allow it by a flow with `setup: on-request`, or look at what the phone asks for".into()
             }
             Self::ModificationRejected(_) => "look at the phone's own log: it refused the change".into(),
-            Self::SscMode(_) => "use SSC mode 1: this version has no other".into(),
+            Self::SscMode(_) => "subscribe SSC mode 2 (`ssc_mode`), or use mode 1 on the phone".into(),
             Self::Protocol(_) => {
                 "capture the exchange with `whimbrel run --capture` and look at the peer".into()
             }
@@ -449,7 +449,7 @@ impl fmt::Display for Refusal {
             Self::ModificationRejected(cause) => {
                 write!(f, "it rejected the modification of its session with 5GSM cause #{}", *cause as u8)
             }
-            Self::SscMode(mode) => write!(f, "it asked for SSC mode {mode}, which is not supported"),
+            Self::SscMode(mode) => write!(f, "it asked for SSC mode {mode}, which it may not have here"),
             Self::Protocol(what) => write!(f, "it broke the protocol: {what}"),
         }
     }

@@ -282,7 +282,7 @@ fn a_phone_at_rest_is_small() {
     let sizes =
         [size_of::<Phone>(), size_of::<SmContext>(), size_of::<whimbrel_security::NasSecurityContext>()];
     println!("Phone {}, SmContext {}, NasSecurityContext {} octets", sizes[0], sizes[1], sizes[2]);
-    assert!(sizes[0] <= 400 && sizes[1] <= 208 && sizes[2] <= 64, "{sizes:?}");
+    assert!(sizes[0] <= 416 && sizes[1] <= 208 && sizes[2] <= 64, "{sizes:?}");
 }
 
 #[test] // TS 24.501 §5.5.1.2.4: what the network does not grant it leaves out

@@ -102,6 +102,7 @@ fn default_subscription() -> Subscription {
         dnn: name.parse().expect("a DNN"),
         default,
         session_types: SessionTypes::IP,
+        ssc_mode: whimbrel_nas::ie::SscMode::One,
         five_qi: FiveQi(if default { 9 } else { 5 }),
         arp: Arp { priority: 8, may_preempt: false, preemptable: true },
         session_ambr: ambr,

@@ -36,7 +36,7 @@ fn ask(net: &mut Sim, ue: UeIndex, pdu_session_type: PduSessionType) {
     net.settle(SECOND);
 }
 
-#[test] // TS 23.501 §5.6.10.2, §5.6.10.3: no address; set up, let go, set up again, released
+#[test] // TS 23.501 §5.6.10.2, §5.6.10.3, TS 24.501 §6.4.1.3 Ethernet, §6.4.1.3 unstructured: no address; set up, let go, set up again, released
 fn sessions_without_addresses() {
     for (seed, session_type) in [(1, PduSessionType::Ethernet), (2, PduSessionType::Unstructured)] {
         let (mut net, ue) = on_air(seed, true, true);

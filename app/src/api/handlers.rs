@@ -169,6 +169,9 @@ fn modification(request: &Request) -> Result<Modification, Problem> {
         let rate = text.parse::<whimbrel_store::BitRate>();
         rate.map(|r| r.kbps()).map_err(|e| Problem::bad_request(e.to_string()))
     };
+    if request.query.contains_key("reanchor") {
+        return Ok(Modification::Reanchor);
+    }
     match (given("add_flow"), given("remove_flow"), given("uplink"), given("downlink"), given("gate")) {
         (Some(name), None, None, None, None) => Ok(Modification::AddFlow(flow(name)?)),
         (None, Some(name), None, None, None) => Ok(Modification::RemoveFlow(flow(name)?)),

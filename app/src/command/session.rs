@@ -28,6 +28,9 @@ pub(crate) struct Change {
     /// Open or close a flow: FLOW:open, FLOW:closed, FLOW:uplink or FLOW:downlink.
     #[arg(long, value_name = "FLOW:STATE")]
     gate: Option<String>,
+    /// Move a session of SSC mode 2 to another anchor: the phone asks for it anew.
+    #[arg(long)]
+    reanchor: bool,
     #[command(flatten)]
     at: Running,
 }
@@ -41,8 +44,9 @@ pub(crate) fn modify(change: &Change) -> Done {
         ("downlink", &change.downlink),
         ("gate", &change.gate),
     ];
-    let query: Vec<String> =
+    let mut query: Vec<String> =
         said.iter().filter_map(|(name, v)| Some(format!("{name}={}", path_part(v.as_ref()?)))).collect();
+    query.extend(change.reanchor.then(|| "reanchor=".to_string()));
     let (supi, session) = (path_part(&change.supi), change.session);
     let path = format!("/api/v1/ues/{supi}/sessions/{session}/modify?{}", query.join("&"));
     change.at.client()?.post(&path)?;

@@ -24,6 +24,7 @@ pub(crate) struct DataNetwork {
     pub(crate) unstructured: bool,
     pub(crate) unstructured_server: Option<SocketAddr>,
     pub(crate) reserved_pools: Vec<ReservedPool>,
+    pub(crate) always_on: bool,
     pub(crate) flows: Vec<FlowPolicy>,
 }
 
@@ -154,6 +155,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
                 0,
                 "Addresses for the sessions of one slice alone, instead of the pools above:",
                 |s, _| reserved_pool(s),
+            ),
+            always_on: s.value(
+                "always_on",
+                false,
+                "Sessions are always-on for phones that ask for it (TS 23.501 §5.6.13).",
             ),
             flows: super::flow::read(s),
         };

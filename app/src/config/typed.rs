@@ -83,6 +83,7 @@ fn data_network(network: &DataNetwork) -> control::DataNetwork {
         ipv6: network.ipv6_pool.is_some(),
         ethernet: network.ethernet,
         unstructured: network.unstructured,
+        always_on: network.always_on,
         flows: network.flows.clone(),
         dns_v4: fours(&network.dns),
         dns_v6: sixes(&network.dns),

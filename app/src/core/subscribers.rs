@@ -9,6 +9,7 @@ use whimbrel_control::udm::{
     self, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice, Subscribers, UdmError,
 };
 use whimbrel_ids::Supi;
+use whimbrel_nas::ie::SscMode;
 use whimbrel_security::SqnOffset;
 use whimbrel_store::{
     self as stored, AuthMethod, Changes, FlowSetup, SessionType, Status, Store, StoreError, SubscriberRecord,
@@ -122,6 +123,11 @@ fn dnn(d: &stored::DnnConfiguration) -> SubscribedDnn {
             ipv6: allows([SessionType::Ipv6, SessionType::Ipv4v6]),
             ethernet: allows([SessionType::Ethernet; 2]),
             unstructured: allows([SessionType::Unstructured; 2]),
+        },
+        ssc_mode: match d.ssc_mode {
+            stored::SscMode::One => SscMode::One,
+            stored::SscMode::Two => SscMode::Two,
+            stored::SscMode::Three => SscMode::Three,
         },
         five_qi: d.five_qi,
         arp: arp(d.arp),

@@ -282,7 +282,7 @@ const OF_SESSIONS: [Procedure; 7] = [
     Procedure::UpConnectionDeactivation,
 ];
 
-#[test] // TS 24.501 §6.4.2.6
+#[test] // TS 24.501 §6.4.2.6 b, §6.4.2.6 c
 fn a_modification_meets_each_procedure() {
     use super::Verdict::{Ignore, Wait};
     let verdicts = OF_SESSIONS.map(|p| super::modification_meets(Some(p)));
@@ -290,7 +290,7 @@ fn a_modification_meets_each_procedure() {
     assert_eq!(super::modification_meets(None), super::Verdict::Proceed);
 }
 
-#[test] // TS 24.501 §6.4.3.6
+#[test] // TS 24.501 §6.4.3.6 b
 fn a_release_meets_each_procedure() {
     use super::Verdict::{Ignore, Proceed};
     let verdicts = OF_SESSIONS.map(|p| super::release_meets(Some(p)));

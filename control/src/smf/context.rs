@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use whimbrel_ids::{Dnn, FiveQi, PduSessionId, Qfi, SNssai, Seid, Teid};
-use whimbrel_nas::ie::PduSessionType;
+use whimbrel_nas::ie::{PduSessionType, SscMode};
 use whimbrel_nas::sm::Pti;
 use whimbrel_ngap::ie::{
     self, ConfidentialityProtectionIndication, GtpTunnel, IntegrityProtectionIndication,
@@ -61,6 +61,8 @@ pub struct SmContext {
     pub up: UpState,
     /// Downlink packets wait for a phone that is idle.
     pub awaited: bool,
+    /// Whether its anchor stays (TS 23.501 §5.6.9).
+    pub ssc_mode: SscMode,
     /// Its user plane is set up whenever the phone returns (TS 23.501 §5.6.13).
     pub always_on: bool,
     /// The phone's radio protects integrity at any rate, not at 64 kbit/s only (TS 24.501 §9.11.4.7).

@@ -1,9 +1,11 @@
 //! PDU session establishment: TS 23.502 §4.3.2.2.1; NAS part TS 24.501 §6.4.1.
 
+use std::time::Duration;
+
 use whimbrel_ids::{Dnn, PduSessionId, SNssai};
 use whimbrel_nas::ie::{
-    AlwaysOn, GprsTimer3, IntegrityDataRate, PduAddress, PduAddressKind, PduSessionType, QosFlowDescriptions,
-    QosRules, SessionAmbr, SmCause, SscMode,
+    AllowedSscMode, AlwaysOn, GprsTimer3, IntegrityDataRate, PduAddress, PduAddressKind, PduSessionType,
+    QosFlowDescriptions, QosRules, SessionAmbr, SmCause, SscMode,
 };
 use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, EstablishmentRequest, Pti};
 
@@ -12,6 +14,7 @@ use super::qos::initial_flows;
 use super::up_connection::{Answer, gnb_answer, lead};
 use super::{families, n4, pco, release, release_locally, send, status};
 use crate::amf;
+use crate::config::Config;
 use crate::event::{Event, SessionChange};
 use crate::policy::merged;
 use crate::procedure::End;
@@ -129,9 +132,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     let slice = subscription.slice(data.s_nssai).ok_or(Refusal::SliceNotAllowed(data.s_nssai))?;
     let subscribed = slice.dnns.iter().find(|d| d.dnn == data.dnn).cloned();
     let subscribed = subscribed.ok_or_else(|| Refusal::DnnNotConfigured(data.dnn.clone()))?;
-    if let Some(mode @ (SscMode::Two | SscMode::Three)) = request.ssc_mode {
-        return Err(Refusal::SscMode(mode as u8));
-    }
+    let ssc_mode = choose_ssc_mode(request.ssc_mode, subscribed.ssc_mode)?;
     let types = subscribed.session_types;
     let allowed = SessionTypes {
         ipv4: network.ipv4 && types.ipv4,
@@ -163,7 +164,8 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         forwarding: None,
         up: UpState::Establishing,
         awaited: false,
-        always_on: false,
+        ssc_mode,
+        always_on: network.always_on && request.always_on_requested.is_some_and(|a| a.on),
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
@@ -219,6 +221,16 @@ fn choose_type(
     }
 }
 
+/// SSC mode 1 may be had always; mode 2 where it is the subscribed one. Mode 3 is not served: the anchor of one UPF has nowhere
+/// to go before it breaks (TS 23.501 §5.6.9.2.3, §5.6.9.3).
+fn choose_ssc_mode(asked: Option<SscMode>, subscribed: SscMode) -> Result<SscMode, Refusal> {
+    match (asked, subscribed) {
+        (Some(SscMode::One), _) | (None, SscMode::One | SscMode::Three) => Ok(SscMode::One),
+        (Some(SscMode::Two) | None, SscMode::Two) => Ok(SscMode::Two),
+        (Some(mode), _) => Err(Refusal::SscMode(mode as u8)),
+    }
+}
+
 /// PDU SESSION ESTABLISHMENT ACCEPT (TS 24.501 §8.3.2).
 fn accept(
     ue: Ue,
@@ -237,11 +249,11 @@ fn accept(
             downlink: whimbrel_nas::ie::BitRate::from_kbps(session.ambr.dl_kbps),
             uplink: whimbrel_nas::ie::BitRate::from_kbps(session.ambr.ul_kbps),
         };
-        let mut m = EstablishmentAccept::new(session.session_type, SscMode::One, rules, ambr);
+        let mut m = EstablishmentAccept::new(session.session_type, session.ssc_mode, rules, ambr);
         m.cause = narrowed;
         m.pdu_address = address(session);
         m.s_nssai = Some(session.s_nssai.into());
-        m.always_on = request.always_on_requested.map(|_| AlwaysOn { on: false });
+        m.always_on = request.always_on_requested.map(|_| AlwaysOn { on: session.always_on });
         m.qos_flow_descriptions = QosFlowDescriptions::new(&descriptions);
         m.extended_pco =
             network.and_then(|n| pco::answer(request.extended_pco.as_ref(), n, session.session_type));
@@ -267,10 +279,24 @@ fn address(session: &SmContext) -> Option<PduAddress> {
 fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
     let config = ue.config();
     let mut m = EstablishmentReject::new(refusal.sm_cause(&config));
-    m.back_off_timer = refusal.back_off(&config).map(GprsTimer3::from_duration);
+    m.back_off_timer = back_off(&refusal, &config, ue.random()).map(GprsTimer3::from_duration);
+    // §6.4.1.4.1: which modes there are beside the refused one.
+    m.allowed_ssc_mode = matches!(refusal, Refusal::SscMode(_))
+        .then(|| AllowedSscMode { one: true, ..AllowedSscMode::default() });
     send(ue, psi, sm::Message::new(psi, pti, m));
     refused(ue, refusal);
     n4::delete(ue, psi);
+}
+
+/// The least that a phone waits which was refused for want of resources, where the operator says nothing (T3396, TS 24.501
+/// §6.2.8): long enough that a thousand of them do not come back at once, short enough that nobody calls.
+const CONGESTED_S: u8 = 60;
+
+/// T3396. A minute and up to four more, so that those who were refused together do not return together.
+fn back_off(refusal: &Refusal, config: &Config, random: [u8; 16]) -> Option<Duration> {
+    let congested = matches!(refusal, Refusal::PoolEmpty(_) | Refusal::Limit(_));
+    let spread = u64::from(CONGESTED_S) + u64::from(random[0]);
+    refusal.back_off(config).or(congested.then(|| Duration::from_secs(spread)))
 }
 
 fn refused(ue: Ue, refusal: Refusal) {
@@ -302,6 +328,25 @@ mod tests {
             request.suggested_interface_identifier = Some(PduAddress { kind, smf_link_local: None });
             assert_eq!(suggested(&request), granted);
         }
+    }
+
+    #[test] // TS 23.501 §5.6.9.3
+    fn ssc_modes_are_granted_as_subscribed() {
+        use SscMode::{One, Three, Two};
+        assert_eq!(choose_ssc_mode(None, One), Ok(One));
+        assert_eq!(choose_ssc_mode(None, Two), Ok(Two));
+        assert_eq!(choose_ssc_mode(Some(One), Two), Ok(One));
+        assert_eq!(choose_ssc_mode(Some(Two), Two), Ok(Two));
+        assert_eq!(choose_ssc_mode(Some(Two), One), Err(Refusal::SscMode(2)));
+        assert_eq!(choose_ssc_mode(Some(Three), Three), Err(Refusal::SscMode(3)));
+    }
+
+    #[test] // TS 24.501 §6.2.8: congestion is told with a time, which is not the same for all
+    fn those_refused_for_congestion_come_back_one_after_the_other() {
+        let config = crate::desk::config();
+        let wait = |random| back_off(&Refusal::Limit("sessions"), &config, [random; 16]);
+        assert_ne!(wait(1), wait(200));
+        assert_eq!(back_off(&Refusal::StoreUnavailable, &config, [0; 16]), None);
     }
 
     #[test] // RFC 4291 §2.6.1, §2.5.1: never zero, never globally unique

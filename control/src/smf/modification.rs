@@ -1,4 +1,5 @@
-//! PDU session modification: TS 23.502 §4.3.3.2; NAS part TS 24.501 §6.3.2 (by the network), §6.4.2 (by the phone).
+//! PDU session modification: TS 23.502 §4.3.3.2, §4.3.5.1, TS 38.413 §8.2.3; NAS part TS 24.501 §6.3.2 (by the network), §6.4.2
+//! (by the phone).
 //!
 //! What a session is to have stands in its context ([`Wanted`]) until phone, gNB and UPF have it. So a change that meets an
 //! idle phone, another procedure or the loss of the connection is not lost: it is made as soon as it can be.
@@ -6,7 +7,7 @@
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::{
     BitRate, FlowOperation, QosFlowDescription, QosFlowDescriptions, QosRule, QosRules, RuleOperation,
-    SessionAmbr, SmCause,
+    SessionAmbr, SmCause, SscMode,
 };
 use whimbrel_nas::sm::{self, ModificationCommand, ModificationReject, ModificationRequest, Pti};
 use whimbrel_ngap::ie::{
@@ -51,6 +52,8 @@ pub enum Modification {
     RemoveFlow(FlowName),
     /// Gives it this AMBR.
     Ambr(Ambr),
+    /// Moves a session of SSC mode 2 to another anchor: it is released, and the phone asks anew (TS 23.502 §4.3.5.1).
+    Reanchor,
     /// Opens or closes the gates of the flow of this name (TS 29.244 §5.4.3).
     Gate(FlowName, crate::policy::FlowGate),
 }
@@ -83,6 +86,12 @@ pub(crate) fn by_operator(ue: Ue, psi: PduSessionId, modification: Modification)
                 flow_of(policy, known, s.session_type, s.filters_max)
             });
             want(ue, psi, |w| w.flows.extend(flow));
+        }
+        Modification::Reanchor => {
+            let moves = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.ssc_mode == SscMode::Two));
+            if moves {
+                return release::by_network(ue, psi, SmCause::ReactivationRequested);
+            }
         }
         Modification::RemoveFlow(name) => want(ue, psi, |w| w.flows.retain(|f| f.name != name)),
         Modification::Ambr(ambr) => want(ue, psi, |w| w.ambr = ambr),

@@ -293,6 +293,8 @@ pub(crate) fn report(ue: Ue, psi: u8, octets: &[u8]) {
     if m.error_indication_report
         .is_some_and(|r| r.remote_f_teids.iter().any(|f| current.is_some_and(|an| is(f, an))))
     {
+        // A gNB that holds the phone still gives the session's resources up, so that they can be set up anew.
+        amf::release_session_resources(ue, psi, None);
         super::up_connection::deactivate(ue.on(Lane::Session(psi)), psi);
     }
 }

@@ -3,7 +3,7 @@
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
     FlowOperation, FlowParameter, PayloadContainer, PayloadContainerType, QosFlowDescription,
-    QosFlowDescriptions, QosRule, QosRules, RuleBinding, RuleOperation, SmCause,
+    QosFlowDescriptions, QosRule, QosRules, RuleBinding, RuleOperation, SmCause, SscMode,
 };
 use whimbrel_nas::mm::{self, UlNasTransport};
 use whimbrel_nas::sm::{self, Pti};
@@ -151,7 +151,7 @@ fn refusals(batches: &[Batch]) -> Vec<Refusal> {
     refused.collect()
 }
 
-#[test] // TS 23.502 §4.3.3.2 steps 1d to 12: uplink at the UPF, then gNB and phone, then downlink at the UPF
+#[test] // TS 23.502 §4.3.3.2 step 1d, TS 24.501 §6.3.2.2, §6.3.2.3, TS 38.413 §8.2.3.2: uplink at the UPF, then gNB and phone, then downlink at the UPF
 fn the_operator_sets_a_flow_up() {
     let mut desk = desk();
     let batch = desk.input(add("voice"));
@@ -220,7 +220,7 @@ fn a_gate_is_closed() {
     assert_eq!(desk.phone().unwrap().sessions[&psi(1)].flows[0].gate, closed);
 }
 
-#[test] // TS 23.502 §4.3.3.2 step 6: a flow that the gNB does not take is taken back from phone and UPF
+#[test] // TS 23.502 §4.3.3.2 step 5, TS 38.413 §8.2.3.3: a flow that the gNB does not take is taken back from phone and UPF
 fn a_flow_that_the_gnb_refuses_is_taken_back() {
     let mut desk = desk();
     let batch = desk.input(add("voice"));
@@ -266,7 +266,7 @@ fn a_phone_rejects_the_command() {
     assert!(flows(&desk).is_empty());
 }
 
-#[test] // TS 24.501 §6.3.2.4: #43, the phone does not have the session, so neither has the network
+#[test] // TS 24.501 §6.3.2.5 b: #43, the phone does not have the session, so neither has the network
 fn a_phone_that_does_not_have_the_session_loses_it() {
     let mut desk = desk();
     let batch = desk.input(add("voice"));
@@ -324,7 +324,7 @@ fn request(five_qi: u8) -> sm::ModificationRequest {
     m
 }
 
-#[test] // TS 24.501 §6.4.2.2, §6.4.2.3: the answer bears the transaction of the request
+#[test] // TS 23.502 §4.3.3.2 step 1a, TS 24.501 §6.4.2.2, §6.4.2.3: the answer bears the transaction of the request
 fn a_phone_asks_for_a_flow() {
     let mut desk = desk();
     let batches = says(&mut desk, 9, request(3));
@@ -344,7 +344,7 @@ fn cause(desk: &mut Desk, batches: &[Batch]) -> Option<(Pti, SmCause)> {
     })
 }
 
-#[test] // TS 24.501 §6.4.2.4: a 5QI that the policy does not give to phones
+#[test] // TS 24.501 §6.4.2.4 #59: a 5QI that the policy does not give to phones
 fn a_phone_asks_for_what_it_may_not_have() {
     let mut desk = desk();
     let batches = says(&mut desk, 9, request(1));
@@ -392,7 +392,7 @@ fn a_phone_sends_rules_that_cannot_be_read() {
     }
 }
 
-#[test] // TS 24.501 §6.4.2.5 b: the phone's request gives way to the network's command
+#[test] // TS 24.501 §6.4.2.6 b, §6.3.2.5 d: the phone's request gives way to the network's command
 fn a_request_meets_the_networks_modification() {
     let mut desk = desk();
     let batch = desk.input(add("voice"));
@@ -437,7 +437,7 @@ fn a_gnb_releases_a_flow() {
     assert!(flows(&desk).is_empty());
 }
 
-#[test] // TS 23.501 §5.7.2.4: the gNB says when it cannot keep a guarantee, and when it can again
+#[test] // TS 23.502 §4.3.3.2 step 1e, TS 23.501 §5.7.2.4, TS 38.413 §8.2.4.2: the gNB says when it cannot keep a guarantee, and when it can again
 fn a_gnb_cannot_keep_a_guarantee() {
     let mut desk = with_voice();
     for (told, kept) in [(NotificationCause::NotFulfilled, false), (NotificationCause::Fulfilled, true)] {
@@ -460,7 +460,7 @@ fn indication(desk: &mut Desk, sessions: &[u8]) -> Vec<Batch> {
     desk.settle(batch)
 }
 
-#[test] // TS 38.413 §8.2.5.2: the UPF sends to the new tunnel, then the gNB is confirmed what became of each session
+#[test] // TS 38.413 §8.2.5.2, §8.2.5.3, §8.2.5.4: the UPF sends to the new tunnel, then the gNB is confirmed what became of each session
 fn a_gnb_moves_its_tunnel() {
     let mut desk = desk();
     let batches = indication(&mut desk, &[1, 2, 1]);
@@ -478,7 +478,7 @@ fn a_gnb_moves_its_tunnel() {
     assert_eq!(an.teid, whimbrel_ids::Teid(0x99));
 }
 
-#[test] // TS 23.502 §4.3.3.2 step 3b: an idle phone is paged, and told once it is there
+#[test] // TS 23.502 §4.3.3.2 idle: an idle phone is paged, and told once it is there
 fn an_idle_phone_is_paged_for_a_modification() {
     let mut desk = desk();
     let association = desk.association();
@@ -500,4 +500,22 @@ fn a_modification_outlives_the_connection() {
     assert_eq!(pdrs(&batches), (vec![], vec![3]), "the UPF goes back");
     let session = &desk.phone().unwrap().sessions[&psi(1)];
     assert!(session.flows.is_empty() && session.wanted.is_some());
+}
+
+#[test] // TS 23.502 §4.3.5.1, TS 23.501 §5.6.9.2.2: SSC mode 2: the session is released with #39, and the phone asks for another
+fn a_session_of_ssc_mode_2_is_moved() {
+    for (mode, moved) in [(SscMode::One, false), (SscMode::Two, true)] {
+        let mut desk = desk();
+        let mut phone = desk.shard.checkpoint(desk.id).unwrap();
+        phone.sessions.get_mut(&psi(1)).unwrap().ssc_mode = mode;
+        desk.shard.restore(phone);
+        let order = Command::ModifySession(psi(1), Modification::Reanchor);
+        let batch = desk.input(Payload::Command(order));
+        let batches = desk.settle(batch);
+        let cause = told(&mut desk, &batches).into_iter().find_map(|m| match m.body {
+            sm::Body::ReleaseCommand(c) => Some(c.cause),
+            _ => None,
+        });
+        assert_eq!(cause, moved.then_some(SmCause::ReactivationRequested));
+    }
 }

@@ -10,7 +10,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use whimbrel_ids::{Dnn, FiveQi, PlmnId, SNssai, Supi, Tac};
-use whimbrel_nas::ie::Suci;
+use whimbrel_nas::ie::{SscMode, Suci};
 use whimbrel_security::{
     AkaFunctions, AuthenticationManagementField, AuthenticationVector, Auts, EapAkaPrimeVector, EapIdentity,
     Rand, SqnOffset,
@@ -248,6 +248,8 @@ pub struct SubscribedDnn {
     pub default: bool,
     /// Session types allowed.
     pub session_types: SessionTypes,
+    /// SSC mode where the phone asks for none; mode 1 may be asked for besides (TS 23.501 §5.6.9.3).
+    pub ssc_mode: SscMode,
     /// 5QI of the default QoS flow.
     pub five_qi: FiveQi,
     /// Allocation and retention priority of the default QoS flow.

@@ -91,6 +91,7 @@ pub(crate) fn subscription() -> Subscription {
         dnn: name.parse().expect("a DNN"),
         default,
         session_types: SessionTypes::IP,
+        ssc_mode: whimbrel_nas::ie::SscMode::One,
         five_qi: FiveQi(9),
         arp: Arp { priority: 8, may_preempt: false, preemptable: true },
         session_ambr: ambr,
