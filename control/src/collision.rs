@@ -107,6 +107,7 @@ pub(crate) fn mm(ue: Ue, received: Received) {
             }
             if m.registration_type.kind == RegistrationKind::Initial {
                 smf::release_all(ue); // §5.5.1.2.4: an initial registration begins without sessions
+                amf::begins_anew(ue);
             }
             amf::register(ue, Box::new(m), protected, content);
         }
@@ -190,6 +191,7 @@ pub(crate) fn settle(ue: Ue) {
     if ue.with(|p| p.lanes.idle() && !p.amf.registered) {
         return amf::dismiss(ue);
     }
+    amf::deregister_if_wanted(ue);
     smf::begin_wanted(ue);
 }
 

@@ -80,6 +80,8 @@ pub struct AmfContext {
     pub target: Option<Box<Target>>,
     /// The gNB that the phone has left, while packets of it are still forwarded.
     pub source: Option<Box<Connection>>,
+    /// The operator wants it deregistered, and it has yet to be reached (TS 23.502 §4.2.2.3.3).
+    pub(crate) deregistration_wanted: bool,
     /// The uplink COUNT that K_gNB is derived with (TS 33.501 §6.8.1.2.2).
     pub(crate) as_count: Option<NasCount>,
 }

@@ -14,7 +14,7 @@ use whimbrel_security::NasCounts;
 
 use crate::desk::{CIPHERED, Desk, INTEGRITY, n2, psi, registration_request, supi};
 use crate::envelope::{Batch, Command, Disposition, Effect, Payload};
-use crate::event::{Dropped, Event};
+use crate::event::{Deregistered, Dropped, Event};
 use crate::phone::Phone;
 use crate::smf::SmContext;
 use crate::udm::{Identity, Request};
@@ -320,6 +320,23 @@ fn a_deregistration_by_the_network_meets_a_registration() {
     let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
     assert!(batch.outputs.is_empty() && !batch.idle);
     let batch = desk.nas(CIPHERED, registration_request(RegistrationKind::Initial));
+    assert!(accept_in(&mut desk, &batch).is_some());
+    assert!(desk.phone().is_some_and(|p| p.amf.registered && p.sessions.is_empty()));
+}
+
+#[test] // TS 24.501 §5.5.2.3.5 d: a phone that is paged to be deregistered comes with an initial registration, which takes its place
+fn an_initial_registration_of_a_phone_paged_to_be_deregistered() {
+    let mut desk = Desk::registered();
+    let association = desk.association();
+    desk.input(Payload::Command(Command::ConnectionLost(association)));
+    let batch = desk.input(Payload::Command(Command::Deregister));
+    assert!(batch.outputs.iter().any(|o| matches!(o.effect, Effect::Page { .. })));
+    let request = registration_request(RegistrationKind::Initial);
+    let pdu = desk.protect(INTEGRITY, request);
+    let tmsi = desk.phone().unwrap().amf.tmsi;
+    let batch = desk.first(pdu, tmsi);
+    let left = |e: &Event| matches!(e, Event::Deregistered { why: Deregistered::ByOperator, .. });
+    assert!(batch.events.iter().any(left));
     assert!(accept_in(&mut desk, &batch).is_some());
     assert!(desk.phone().is_some_and(|p| p.amf.registered && p.sessions.is_empty()));
 }

@@ -142,3 +142,64 @@ fn paging_goes_to_the_registration_area() {
     net.settle(SECOND);
     assert_eq!(up_state(&net), Some(UpState::Active));
 }
+
+/// The operator deregisters the phone, which is idle.
+fn deregister(net: &mut Sim) {
+    let id = net.cta().phones().next().expect("it is registered").id;
+    net.order(id, whimbrel_control::Command::Deregister);
+}
+
+fn pagings(net: &mut Sim) -> usize {
+    net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count()
+}
+
+#[test] // TS 23.502 §4.2.2.3.3 step 2, §4.2.3.3; TS 24.501 §5.5.2.3.1, §5.5.2.3.2: an idle phone is paged, and told to leave
+fn an_idle_phone_is_paged_to_be_deregistered() {
+    let (mut net, ue) = idle_with_session(8);
+    net.tap();
+    deregister(&mut net);
+    assert_eq!(pagings(&mut net), 1);
+    assert!(net.cta().phones().next().is_some_and(|p| p.amf.registered), "it stays until it is told");
+    deregister(&mut net);
+    assert_eq!(pagings(&mut net), 0, "it is paged already");
+    net.settle(SECOND);
+    assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
+    assert_eq!((net.cta().phones().count(), net.upf_sessions()), (0, 0));
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.2.3.3 step 5, TS 24.501 §5.6.2.3 b: it does not answer to paging: its context ends all the same
+fn a_phone_that_cannot_be_paged_is_deregistered() {
+    let (mut net, ue) = idle_with_session(9);
+    net.tap();
+    net.unplug(ue);
+    deregister(&mut net);
+    net.advance(Duration::from_secs(30));
+    assert_eq!(pagings(&mut net), 4);
+    assert_eq!((net.cta().phones().count(), net.upf_sessions()), (0, 0));
+}
+
+#[test] // TS 24.501 §5.5.2.3.5 e: it comes with a mobility update instead: it gets its accept, and is told to leave
+fn a_phone_paged_to_be_deregistered_comes_with_something_else() {
+    let (mut net, ue) = idle_with_session(10);
+    deregister(&mut net);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    assert!(net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Deregistered { .. })));
+    assert_eq!((net.cta().phones().count(), net.upf_sessions()), (0, 0));
+    no_violations(&net);
+}
+
+#[test] // TS 24.501 §5.3.7: after the mobile reachable timer nobody is paged
+fn a_phone_that_is_overdue_is_not_paged() {
+    let (mut net, ue) = idle_with_session(11);
+    net.unplug(ue);
+    let timers = whimbrel_sim::default_config().timers;
+    net.advance(timers.t3512 + timers.implicit_deregistration + SECOND);
+    net.tap();
+    downlink_data(&mut net, 85);
+    assert_eq!(pagings(&mut net), 0);
+    deregister(&mut net);
+    net.settle(SECOND);
+    assert_eq!((pagings(&mut net), net.cta().phones().count()), (0, 0));
+}

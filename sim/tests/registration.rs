@@ -225,7 +225,7 @@ fn unknown_guti_is_identified() {
     net.settle(SECOND);
     go_idle(&mut net, ue);
     let phone = net.cta().phones().next().expect("it is registered").id;
-    net.order(phone, whimbrel_control::Command::Deregister); // idle: it does not learn it
+    net.order(phone, whimbrel_control::Command::Superseded); // it does not learn it
     assert_eq!(net.cta().phones().count(), 0);
     net.command(ue, Command::PeriodicRegistration);
     net.settle(Duration::from_secs(30));

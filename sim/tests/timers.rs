@@ -29,7 +29,7 @@ fn identity_request_lost_once() {
     let (mut net, ue) = on_air(1);
     go_idle(&mut net, ue);
     let phone = net.cta().phones().next().expect("it is registered").id;
-    net.order(phone, whimbrel_control::Command::Deregister); // idle: it does not learn it
+    net.order(phone, whimbrel_control::Command::Superseded); // it does not learn it
     net.ue_mut(ue).faults_mut().ignore.push((MessageType::IdentityRequest, 1));
     net.command(ue, Command::Register);
     net.settle(Duration::from_secs(14));

@@ -9,6 +9,7 @@ use whimbrel_nas::mm::{
 use super::connection::send_nas;
 use super::end;
 use super::nas::Security;
+use super::paging::page_if_awaited;
 use crate::event::{Deregistered, Event};
 use crate::input::Input;
 use crate::procedure::{End, Repeated, ask};
@@ -25,13 +26,18 @@ pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
     end::dismiss(ue);
 }
 
-/// The operator has the phone leave (TS 23.502 §4.2.2.3.3). A phone that is idle is dropped here and told when it
-/// returns.
+/// The operator has the phone leave (TS 23.502 §4.2.2.3.3). One that is idle, or is about to be, is paged first, and dropped if
+/// it does not come.
 pub(crate) fn by_network(ue: Ue) {
     let ue = ue.on(Lane::Mobility);
-    if ue.with(|p| p.amf.connection.is_none() || !p.amf.registered) {
+    if ue.with(|p| !p.amf.registered) {
         return implicitly(ue, Deregistered::ByOperator);
     }
+    if ue.with(|p| p.amf.connection.as_ref().is_none_or(|c| c.releasing)) {
+        ue.with(|p| p.amf.deregistration_wanted = true);
+        return page_if_awaited(ue); // step 2
+    }
+    ue.with(|p| p.amf.deregistration_wanted = false);
     ue.start(Lane::Mobility, Procedure::DeregistrationByNetwork, async move {
         match request(ue).await {
             // After the fifth expiry the phone is deregistered all the same (TS 24.501 §5.5.2.3.5 a).
@@ -44,6 +50,25 @@ pub(crate) fn by_network(ue: Ue) {
             Err(End::Interrupted(_)) => implicitly(ue, Deregistered::ByOperator),
         }
     });
+}
+
+/// After each input: a phone that was paged to be deregistered, and has done what it came with, is told to leave.
+pub(crate) fn deregister_if_wanted(ue: Ue) {
+    let due = ue.with(|p| {
+        let there = p.amf.connection.as_ref().is_some_and(|c| c.secured && !c.releasing);
+        p.amf.deregistration_wanted && there && p.lanes.procedure(Lane::Mobility).is_none()
+    });
+    if due {
+        by_network(ue);
+    }
+}
+
+/// An initial registration takes the place of the deregistration for which the phone was paged (TS 24.501 §5.5.2.3.5 d).
+pub(crate) fn begins_anew(ue: Ue) {
+    if ue.with(|p| std::mem::take(&mut p.amf.deregistration_wanted)) {
+        let subject = ue.with(|p| p.subject());
+        ue.event(Event::Deregistered { subject, why: Deregistered::ByOperator });
+    }
 }
 
 async fn request(ue: Ue) -> Result<(), End> {

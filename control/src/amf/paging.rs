@@ -5,7 +5,9 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::UePagingIdentity;
 use whimbrel_ngap::msg::Paging;
 
+use super::deregistration;
 use crate::envelope::Effect;
+use crate::event::Deregistered;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf::{self, UpState};
 
@@ -29,17 +31,24 @@ pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
     }
 }
 
-/// Pages an idle phone for which packets wait, unless something with it is under way.
+/// Pages an idle phone for which packets or the network wait, unless something with it is under way.
 pub(crate) fn page_if_awaited(ue: Ue) {
     let ue = ue.on(Lane::Mobility);
-    let page = ue.with(|p| {
+    let wanted = ue.with(|p| {
         // A procedure that just lost the connection is at its end and in nobody's way.
         let busy = p.lanes.procedure(Lane::Mobility).is_some_and(|l| l == Procedure::Paging);
-        p.amf.connection.is_none() && p.amf.registered && (smf::awaited(p) || smf::is_wanted(p)) && !busy
+        let awaited = smf::awaited(p) || smf::is_wanted(p) || p.amf.deregistration_wanted;
+        p.amf.connection.is_none() && p.amf.registered && awaited && !busy
     });
-    if page {
-        ue.start(Lane::Mobility, Procedure::Paging, paging(ue));
+    if !wanted {
+        return;
     }
+    // TS 24.501 §5.3.7: once the mobile reachable timer has expired, nobody is paged.
+    let (now, patience) = (ue.now(), ue.config().timers.implicit_deregistration);
+    if ue.with(|p| p.amf.reachable_until.is_some_and(|until| until <= now + patience)) {
+        return give_up(ue);
+    }
+    ue.start(Lane::Mobility, Procedure::Paging, paging(ue));
 }
 
 async fn paging(ue: Ue) {
@@ -49,6 +58,14 @@ async fn paging(ue: Ue) {
             Ok(_) | Err(Interrupt::TimedOut) => {} // §5.6.2.3 b
             Err(_) => return, // it has come, or will: its own procedure goes on from here
         }
+    }
+    give_up(ue);
+}
+
+/// The phone cannot be reached (TS 23.502 §4.2.3.3 step 5).
+fn give_up(ue: Ue) {
+    if ue.with(|p| p.amf.deregistration_wanted) {
+        return deregistration::implicitly(ue, Deregistered::ByOperator);
     }
     smf::give_up_waiting(ue);
 }

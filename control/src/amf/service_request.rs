@@ -29,7 +29,7 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::ServiceRequest, subject, took });
                 end::let_go_when_unused(ue);
-                if paged {
+                if paged && !ue.with(|p| p.amf.deregistration_wanted) {
                     configuration_update::reallocate_guti(ue); // TS 33.501 §6.12.3
                 }
             }
