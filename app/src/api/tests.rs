@@ -18,6 +18,8 @@ use crate::console::{
 };
 use whimbrel_control::amf::{OverloadOrder, WarningError};
 
+mod hostile;
+
 const PHONE: &str = "imsi-999700000000001";
 
 /// A console with something to show, and a thread in the control thread's place.
