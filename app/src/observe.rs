@@ -478,6 +478,8 @@ fn name_of(procedure: Procedure) -> ProcedureName {
         Procedure::Registration => ProcedureName::Registration,
         Procedure::DeregistrationByUe => ProcedureName::DeregistrationByUe,
         Procedure::DeregistrationByNetwork => ProcedureName::DeregistrationByNetwork,
+        Procedure::Authentication => ProcedureName::Authentication,
+        Procedure::SubscriptionChange => ProcedureName::SubscriptionChange,
         // Paging is how the network triggers a service request (TS 23.502 §4.2.3.3).
         Procedure::ServiceRequest | Procedure::Paging => ProcedureName::ServiceRequest,
         Procedure::ConfigurationUpdate => ProcedureName::ConfigurationUpdate,
@@ -521,6 +523,7 @@ fn deregistered_word(why: Deregistered) -> &'static str {
         Deregistered::Superseded => "the subscriber registered anew",
         Deregistered::Implicitly => "it did not come back in time",
         Deregistered::ByOperator => "the operator wanted it",
+        Deregistered::BySubscription => "its subscription does not let it stay",
         Deregistered::Fault => "the core failed on a message of its (a fault of ours; please report it)",
     }
 }

@@ -71,6 +71,7 @@ fn obey(ue: Ue, command: Command) {
         }
         Command::Deregister => amf::by_network(ue),
         Command::ModifySession(psi, modification) => smf::modify_by_operator(ue, psi, modification),
+        Command::SubscriptionChanged => amf::subscription_changed(ue),
         Command::UpfRestarted => smf::upf_restarted(ue),
         #[cfg(feature = "fault-injection")]
         Command::Panic => ue.with(|_| panic!("a fault was injected")),
@@ -190,6 +191,11 @@ pub(crate) fn release_requested(ue: Ue, cause: Cause) {
 pub(crate) fn settle(ue: Ue) {
     if ue.with(|p| p.lanes.idle() && !p.amf.registered) {
         return amf::dismiss(ue);
+    }
+    // What waited for the phone's procedure to end; each looks itself whether it is due.
+    if ue.with(|p| p.lanes.procedure(Lane::Mobility).is_none()) {
+        amf::rekey_if_due(ue);
+        amf::subscription_change_if_due(ue);
     }
     amf::deregister_if_wanted(ue);
     smf::begin_wanted(ue);

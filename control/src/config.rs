@@ -3,6 +3,7 @@
 //! A change makes a new version; an envelope names the version that its phone's machine used, so that a replay
 //! decides as the original did. Every default carries its clause or its reason.
 
+mod access;
 mod areas;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 use crate::policy::FlowPolicy;
 use crate::refusal::RefusalKind;
 
+pub use access::{Access, AuthenticationPolicy, Congestion, Emergency, EquipmentPrefix};
 pub use areas::Areas;
 
 /// The whole configuration of the control plane.
@@ -63,6 +65,8 @@ pub struct Amf {
     pub ims_vops: bool,
     /// Offset of local time from UTC in quarters of an hour.
     pub time_zone_quarters: i8,
+    /// Policies of access.
+    pub access: Access,
 }
 
 impl Amf {

@@ -21,7 +21,7 @@ use whimbrel_security::{
     Side,
 };
 
-use crate::config::{Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
+use crate::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
 use crate::envelope::{AssociationId, Batch, CODE_VERSION, Effect, Envelope, OutputId, Payload, PhoneId};
 use crate::phone::{Connection, Phone};
 use crate::shard::Shard;
@@ -76,6 +76,7 @@ pub(crate) fn config() -> Config {
             network_name: NetworkName { full: String::new(), short: String::new() },
             ims_vops: false,
             time_zone_quarters: 0,
+            access: Access::default(),
         },
         smf: Smf {
             data_networks: BTreeMap::from([("internet".parse().unwrap(), network)]),
@@ -133,6 +134,7 @@ fn session() -> SmContext {
         full_rate_integrity: true,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
+        emergency: false,
     }
 }
 
@@ -201,6 +203,7 @@ impl Desk {
             follow_on: true,
             secured: true,
             releasing: false,
+            urgent: false,
         });
         phone.sessions.insert(psi(1), Box::new(session()));
         desk.shard.restore(phone);
@@ -239,6 +242,13 @@ impl Desk {
         all.into_iter().map(|(_, batch)| batch).collect()
     }
 
+    /// The phone takes the keys of an authentication into use.
+    pub(crate) fn renew(&mut self, k_amf: &KAmf) {
+        let (bearer, counts) = (Bearer::NAS_3GPP, NasCounts::default());
+        let (c, i) = (CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2);
+        self.keys = NasSecurityContext::new(Side::Ue, bearer, k_amf, c, i, counts);
+    }
+
     pub(crate) fn phone(&self) -> Option<&Phone> {
         self.shard.phone(self.id)
     }
@@ -265,6 +275,13 @@ impl Desk {
     /// Clock of the last input.
     pub(crate) fn clock(&self) -> u64 {
         self.clock
+    }
+
+    /// The UDM answers the request that the last input led to.
+    pub(crate) fn udm(&mut self, batch: &Batch, answer: crate::udm::Answer) -> Batch {
+        let index = batch.outputs.iter().position(|o| matches!(o.effect, Effect::Udm(_))).unwrap();
+        let to = OutputId { clock: self.clock, index: index as u16 };
+        self.input(Payload::Udm { to, answer })
     }
 
     /// Lets the phone's next deadline come.

@@ -165,6 +165,8 @@ pub enum Command {
     Deregister,
     /// The operator changes one of the phone's sessions (TS 23.502 §4.3.3.2 step 1d).
     ModifySession(PduSessionId, Modification),
+    /// The UDM tells that the subscription has changed (TS 23.502 §4.5.1).
+    SubscriptionChanged,
     /// The UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
     UpfRestarted,
     /// A fault of ours, made on purpose: tests that the aggregator survives one.

@@ -90,6 +90,8 @@ pub enum Deregistered {
     Implicitly,
     /// The operator wanted it.
     ByOperator,
+    /// Its subscription ended (TS 23.502 §4.2.2.3.3).
+    BySubscription,
     /// Its machine failed on an input: a fault of ours, which cost this phone its context and no other phone anything.
     Fault,
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Supi, Tai, Tmsi};
-use whimbrel_nas::ie::{NgKsi, UeSecurityCapability};
+use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
 use crate::amf::{NextHop, Target};
@@ -57,6 +58,19 @@ pub struct AmfContext {
     pub registration_area: Box<[Tai]>,
     /// The slices that the phone may use here.
     pub allowed_nssai: Vec<SNssai>,
+    /// Those that it asked for last.
+    pub(crate) requested_nssai: Box<[SNssai]>,
+    /// Registered for emergency services (TS 24.501 §3.1): nothing else is served.
+    pub emergency: bool,
+    /// When the key in force was proved, and how many registrations it has carried since.
+    pub(crate) authenticated_at: Option<Instant>,
+    pub(crate) registrations: u32,
+    /// The UDM's notification that the subscription has changed waits to be looked into.
+    pub(crate) subscription_stale: bool,
+    /// The phone is still to be told that its slices have changed.
+    pub(crate) slicing_changed: bool,
+    /// What was agreed on reaching it while it is idle, where that is not what is agreed with everybody.
+    pub(crate) reach: Option<Box<Reach>>,
     /// What the subscriber may use; shared.
     pub subscription: Option<Arc<Subscription>>,
     /// The radio's view of the phone, stored and returned unread (TS 23.501 §5.4.4.1).
@@ -86,6 +100,34 @@ pub struct AmfContext {
     pub(crate) as_count: Option<NasCount>,
 }
 
+impl AmfContext {
+    /// What was agreed on reaching it while it is idle.
+    pub(crate) fn reach(&self) -> Reach {
+        self.reach.as_deref().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn set_reach(&mut self, reach: Reach) {
+        self.reach = (reach != Reach::default()).then(|| reach.into());
+    }
+}
+
+/// How an idle phone is reached (TS 23.501 §5.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// The periodic registration timer that it was given, where that is not everybody's.
+    pub(crate) t3512: Option<Duration>,
+    /// It is not paged (MICO), but for this long after it went idle (T3324).
+    pub(crate) mico: Option<Duration>,
+    /// T3512 runs while it is connected too (TS 24.501 §5.3.7, strictly periodic).
+    pub(crate) strictly_periodic: bool,
+    /// Until when it can be paged; `None`: always.
+    pub(crate) until: Option<Instant>,
+    /// Its paging cycle, where it asked for one (TS 24.501 §9.11.3.2A).
+    pub(crate) drx: Option<DrxParameters>,
+    /// Its extended paging cycle and paging time window (TS 24.008 §10.5.5.32).
+    pub(crate) edrx: Option<u8>,
+}
+
 /// A phone's connection to a gNB: the NGAP UE association (TS 38.413 §3.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
@@ -109,6 +151,8 @@ pub struct Connection {
     pub secured: bool,
     /// The gNB was told to let it go: nothing more is said on it (TS 38.413 §8.3.3).
     pub releasing: bool,
+    /// It was set up for an emergency or with high priority (TS 38.413 §9.3.1.111).
+    pub urgent: bool,
 }
 
 impl Phone {

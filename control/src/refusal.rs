@@ -50,6 +50,9 @@ pub enum RefusalKind {
     Protocol,
 }
 
+/// How long a phone is kept back where the operator says nothing: long enough to matter, short enough to be forgiven.
+const BACK_OFF: Duration = Duration::from_secs(120);
+
 impl RefusalKind {
     /// Whether it refuses a session (5GSM) and not the phone (5GMM).
     pub fn is_of_session(self) -> bool {
@@ -86,6 +89,12 @@ pub enum Refusal {
     NoContext,
     /// It asked for emergency service, which there is none of.
     Emergency,
+    /// The equipment is on the operator's list of those that get no service.
+    EquipmentRefused,
+    /// The equipment does not tell its identity, which the operator wants to look up.
+    EquipmentUnknown,
+    /// The network keeps back what is not urgent; what.
+    Congested(&'static str),
     /// The phone supports none of the configured algorithms.
     NoCommonAlgorithm {
         /// NEA0 to NEA7 that the phone supports, highest bit first.
@@ -158,16 +167,19 @@ impl Refusal {
             | Self::SynchFailure
             | Self::ChallengeRefused(_)
             | Self::BadAuts => RefusalKind::Authentication,
-            Self::UnknownHomeNetworkKey(_) | Self::BadSuci | Self::NoIdentity | Self::NoContext => {
-                RefusalKind::Identity
-            }
+            Self::UnknownHomeNetworkKey(_)
+            | Self::BadSuci
+            | Self::NoIdentity
+            | Self::EquipmentRefused
+            | Self::EquipmentUnknown
+            | Self::NoContext => RefusalKind::Identity,
             Self::OtherHomeNetwork(_) => RefusalKind::Plmn,
             Self::NoCommonAlgorithm { .. } | Self::SecurityModeRejected(_) => RefusalKind::Algorithm,
             Self::TaiNotServed(_) => RefusalKind::TrackingArea,
             Self::AreaForbidden(_) => RefusalKind::ForbiddenArea,
             Self::RadioBarred | Self::RestrictedServiceArea(_) => RefusalKind::Restricted,
             Self::NoSlice { .. } | Self::SliceNotAllowed(_) => RefusalKind::Slice,
-            Self::Limit(_) => RefusalKind::Congestion,
+            Self::Limit(_) | Self::Congested(_) => RefusalKind::Congestion,
             Self::StoreUnavailable | Self::Upf(_) => RefusalKind::NetworkFailure,
             Self::PoolEmpty(_) => RefusalKind::Resources,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => RefusalKind::Dnn,
@@ -208,14 +220,17 @@ impl Refusal {
             Self::RadioBarred => MmCause::N1ModeNotAllowed,
             Self::RestrictedServiceArea(_) => MmCause::RestrictedServiceArea,
             Self::NoSlice { .. } | Self::SliceNotAllowed(_) => MmCause::NoNetworkSlicesAvailable,
-            Self::Limit(_) | Self::StoreUnavailable | Self::PoolEmpty(_) | Self::Upf(_) => {
-                MmCause::Congestion
-            }
+            Self::Limit(_)
+            | Self::Congested(_)
+            | Self::StoreUnavailable
+            | Self::PoolEmpty(_)
+            | Self::Upf(_) => MmCause::Congestion,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => {
                 MmCause::DnnNotSupportedOrNotSubscribed
             }
             Self::SessionType(_) | Self::SscMode(_) => MmCause::PayloadWasNotForwarded,
             Self::Qos(_) | Self::ModificationRejected(_) => MmCause::PayloadWasNotForwarded,
+            Self::EquipmentRefused | Self::EquipmentUnknown => MmCause::IllegalMe, // TS 24.501 §5.3.15
             // #5 is the one that costs the phone nothing but this attempt (§5.5.1.2.7).
             Self::Emergency => MmCause::PeiNotAccepted,
             Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
@@ -237,7 +252,7 @@ impl Refusal {
             Self::SessionType(allowed) => only(*allowed),
             Self::SscMode(_) => SmCause::NotSupportedSscMode,
             Self::Qos(cause) | Self::ModificationRejected(cause) => *cause,
-            Self::PoolEmpty(_) | Self::Limit(_) => SmCause::InsufficientResources,
+            Self::PoolEmpty(_) | Self::Limit(_) | Self::Congested(_) => SmCause::InsufficientResources,
             Self::Upf(_) | Self::StoreUnavailable => SmCause::NetworkFailure,
             Self::RadioFailure(_) => SmCause::InsufficientResources,
             Self::NoAnswer(_) => SmCause::NetworkFailure,
@@ -255,6 +270,8 @@ impl Refusal {
             | Self::NoIdentity
             | Self::NoContext
             | Self::Emergency
+            | Self::EquipmentRefused
+            | Self::EquipmentUnknown
             | Self::NoCommonAlgorithm { .. }
             | Self::SecurityModeRejected(_)
             | Self::TaiNotServed(_)
@@ -269,8 +286,15 @@ impl Refusal {
     }
 
     /// The back-off that the operator set for this class: T3346, or the session's back-off timer.
+    ///
+    /// Congestion has one even where the operator says nothing: without it, phones that were refused come back at once
+    /// (TS 24.501 §5.3.9).
     pub fn back_off(&self, config: &Config) -> Option<Duration> {
-        config.refusals.get(&self.kind()).and_then(|a| a.back_off)
+        let own = config.refusals.get(&self.kind()).and_then(|a| a.back_off);
+        own.or(match self {
+            Self::Congested(_) => Some(BACK_OFF),
+            _ => None,
+        })
     }
 
     /// Whether the phone was told by AUTHENTICATION REJECT, so that no other reject follows.
@@ -314,9 +338,12 @@ impl Refusal {
                 "nothing: it registers anew by itself (the core restarted, or gave it up)".into()
             }
             Self::Emergency => {
-                "nothing here: emergency calls need another network, which the phone looks for by itself"
+                "set `access.emergency.service`, or nothing: the phone looks for another network by itself"
                     .into()
             }
+            Self::EquipmentRefused => "take its IMEI off `access.refused_equipment`, if it is wanted".into(),
+            Self::EquipmentUnknown => "look at the phone: it did not tell its IMEISV when asked".into(),
+            Self::Congested(key) => format!("switch `congestion.{key}` off when the network has room again"),
             Self::NoCommonAlgorithm { .. } => {
                 "add one of the phone's algorithms to `security.integrity` and `security.ciphering`".into()
             }
@@ -403,8 +430,13 @@ impl fmt::Display for Refusal {
             Self::NoIdentity => f.write_str("it gave no usable identity"),
             Self::NoContext => f.write_str("it believes to be registered, and is not"),
             Self::Emergency => {
-                f.write_str("it asked for emergency service, which this network does not have")
+                f.write_str("it asked for emergency service, which this network does not have for it")
             }
+            Self::EquipmentRefused => {
+                f.write_str("its equipment is on the list of those that get no service")
+            }
+            Self::EquipmentUnknown => f.write_str("it did not tell the identity of its equipment"),
+            Self::Congested(_) => f.write_str("the network keeps back what is not urgent"),
             Self::NoCommonAlgorithm { ciphering, integrity } => write!(
                 f,
                 "it offers NEA {} and NIA {}, none of which is configured",

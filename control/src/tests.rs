@@ -17,7 +17,7 @@ use crate::envelope::{Batch, Command, Disposition, Effect, Payload};
 use crate::event::{Deregistered, Dropped, Event};
 use crate::phone::Phone;
 use crate::smf::SmContext;
-use crate::udm::{Identity, Request};
+use crate::udm::{self, Identity, Request};
 
 fn sm_container(n: u8, pti: u8, body: impl Into<sm::Body>) -> UlNasTransport {
     let mut octets = Vec::new();
@@ -282,18 +282,26 @@ fn a_phone_at_rest_is_small() {
     let sizes =
         [size_of::<Phone>(), size_of::<SmContext>(), size_of::<whimbrel_security::NasSecurityContext>()];
     println!("Phone {}, SmContext {}, NasSecurityContext {} octets", sizes[0], sizes[1], sizes[2]);
-    assert!(sizes[0] <= 416 && sizes[1] <= 208 && sizes[2] <= 64, "{sizes:?}");
+    assert!(sizes[0] <= 464 && sizes[1] <= 208 && sizes[2] <= 64, "{sizes:?}");
 }
 
-#[test] // TS 24.501 §5.5.1.2.4: what the network does not grant it leaves out
-fn mico_and_what_else_is_not_granted_is_ignored() {
-    let mut desk = Desk::registered();
+#[test] // TS 24.501 §5.5.1.2.4 MICO: granted with the active time and the periodic timer that were asked for; or left out
+fn mico_is_granted_as_it_was_asked_for_or_left_out() {
+    let timer = |s| whimbrel_nas::ie::GprsTimer3::from_duration(std::time::Duration::from_secs(s));
     let mut request = registration_request(RegistrationKind::MobilityUpdating);
     request.mico_indication = Some(Default::default());
-    request.t3324 = Some(whimbrel_nas::ie::GprsTimer3::from_duration(std::time::Duration::from_secs(60)));
-    let batch = desk.nas(CIPHERED, request);
-    let accept = accept_in(&mut desk, &batch).unwrap();
-    assert!(accept.mico_indication.is_none() && accept.t3512.is_some());
+    request.t3324 = Some(timer(60));
+    request.requested_t3512 = Some(timer(7200));
+    for granted in [true, false] {
+        let mut config = crate::desk::config();
+        config.amf.access.mico = granted;
+        let mut desk = Desk::registered();
+        desk.shard.configure(config.into());
+        let batch = desk.nas(CIPHERED, request.clone());
+        let accept = accept_in(&mut desk, &batch).unwrap();
+        assert_eq!(accept.mico_indication.is_some(), granted);
+        assert_eq!((accept.t3324, accept.t3512), (granted.then(|| timer(60)), Some(timer(7200))));
+    }
 }
 
 #[test] // TS 24.501 §5.6.1.5 #9: nobody knows the phone, and it registers anew
@@ -361,4 +369,106 @@ fn a_session_release_that_is_never_answered_ends() {
         batch = desk.expire(&batch);
     }
     assert!(desk.phone().unwrap().sessions.is_empty());
+}
+
+/// A vector of the phone at the desk.
+fn vector() -> (udm::Answer, whimbrel_security::AuthenticationVector) {
+    use whimbrel_security::{AuthenticationManagementField, K, Milenage, Opc, Rand, ServingNetworkName, Sqn};
+    let functions = Milenage::new(&K::new([1; 16]), Opc::new([2; 16])).into();
+    let (amf, name) =
+        (AuthenticationManagementField::FIVE_G, ServingNetworkName::new(whimbrel_ids::PlmnId::TEST));
+    let sqn = Sqn::new(5, 1);
+    let vector =
+        whimbrel_security::AuthenticationVector::generate(&functions, Rand([3; 16]), sqn, amf, &name);
+    let data = udm::AuthData { supi: supi(), vector: udm::Vector::FiveGAka(Box::new(vector.clone())) };
+    (udm::Answer::AuthData(Ok(data)), vector)
+}
+
+/// A registered phone whose uplink COUNT is near its end, after a message that shows it.
+fn near_its_end() -> (Desk, Batch) {
+    let counts = NasCounts { uplink_next: (1 << 24) - 1000, downlink_next: 6 };
+    let mut desk = Desk::registered_at(counts);
+    let batch = desk.nas(CIPHERED, mm::MmStatus::new(MmCause::ProtocolErrorUnspecified));
+    (desk, batch)
+}
+
+#[test] // TS 24.501 §4.4.3.5, TS 33.501 §6.4.5: new keys before the COUNT ends, while the phone is connected
+fn a_connected_phone_gets_new_keys_before_its_count_ends() {
+    let (mut desk, batch) = near_its_end();
+    let (answer, vector) = vector();
+    let batch = desk.udm(&batch, answer);
+    let request = desk.downlink(&batch).pop();
+    let Some(mm::Message::AuthenticationRequest(request)) = request else { panic!("{request:?}") };
+    assert_eq!(request.ng_ksi, NgKsi::native(1).unwrap(), "another than the one in use");
+    let mut response = mm::AuthenticationResponse::new();
+    response.res_star = Some(whimbrel_nas::ie::ResStar(*vector.xres_star.octets()));
+    let batch = desk.nas(CIPHERED, response);
+    let k_amf = vector.k_seaf.k_amf(supi(), whimbrel_security::Abba::RELEASE_15);
+    desk.renew(&k_amf);
+    let command = desk.downlink(&batch).pop();
+    assert!(matches!(command, Some(mm::Message::SecurityModeCommand(_))), "{command:?}");
+    let header = whimbrel_security::SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext;
+    let batch = desk.nas(header, mm::SecurityModeComplete::new());
+    // TS 33.501 §6.9.4.2: the gNB gets the key of the new K_AMF.
+    let key = n2(&batch).into_iter().find_map(|m| match m {
+        Message::UeContextModificationRequest(m) => m.security_key,
+        _ => None,
+    });
+    let k_gnb = k_amf.k_gnb(whimbrel_security::NasCount::default());
+    assert_eq!(key.map(|k| k.0), Some(*k_gnb.octets()));
+    let phone = desk.phone().unwrap();
+    assert!(phone.amf.security.as_ref().is_some_and(|s| s.counts().uplink_next < 10));
+}
+
+#[test] // TS 24.501 §5.4.1.3.7 e: #71: the same challenge under another ngKSI
+fn an_ngksi_in_use_is_replaced() {
+    let (mut desk, batch) = near_its_end();
+    let batch = desk.udm(&batch, vector().0);
+    let Some(mm::Message::AuthenticationRequest(first)) = desk.downlink(&batch).pop() else { panic!() };
+    let batch = desk.nas(CIPHERED, mm::AuthenticationFailure::new(MmCause::NgKsiAlreadyInUse));
+    let batch = desk.udm(&batch, vector().0);
+    let Some(mm::Message::AuthenticationRequest(second)) = desk.downlink(&batch).pop() else { panic!() };
+    assert_ne!(first.ng_ksi, second.ng_ksi);
+}
+
+#[test] // TS 24.501 §5.4.1.3.7 d: #26: the phone does not take the challenge for one of 5G
+fn a_challenge_that_is_not_of_5g_is_asked_about_and_given_up() {
+    let (mut desk, batch) = near_its_end();
+    let batch = desk.udm(&batch, vector().0);
+    assert!(!desk.downlink(&batch).is_empty());
+    let cause = MmCause::Non5gAuthenticationUnacceptable;
+    let batch = desk.nas(CIPHERED, mm::AuthenticationFailure::new(cause));
+    // Its context named it: who it is, it is asked first.
+    assert!(matches!(desk.downlink(&batch).pop(), Some(mm::Message::IdentityRequest(_))));
+}
+
+#[test] // TS 24.501 §5.4.1.3.5: RES* is wrong, and the phone was named by its context: it is identified anew, then rejected
+fn a_wrong_answer_of_a_known_phone_is_asked_about_and_rejected() {
+    let (mut desk, batch) = near_its_end();
+    let batch = desk.udm(&batch, vector().0);
+    assert!(!desk.downlink(&batch).is_empty());
+    let batch = desk.nas(CIPHERED, mm::AuthenticationResponse::new());
+    assert!(matches!(desk.downlink(&batch).pop(), Some(mm::Message::IdentityRequest(_))));
+    let suci = whimbrel_nas::ie::Suci::null(
+        supi(),
+        whimbrel_ids::PlmnId::TEST,
+        whimbrel_nas::ie::RoutingIndicator::NONE,
+    );
+    let batch = desk.nas(CIPHERED, IdentityResponse::new(MobileIdentity::Suci(suci.unwrap())));
+    let batch = desk.udm(&batch, vector().0);
+    assert!(matches!(desk.downlink(&batch).pop(), Some(mm::Message::AuthenticationRequest(_))));
+    let batch = desk.nas(CIPHERED, mm::AuthenticationResponse::new());
+    assert!(matches!(desk.downlink(&batch).first(), Some(mm::Message::AuthenticationReject(_))));
+    assert!(matches!(batch.disposition, Disposition::Ended));
+}
+
+#[test] // TS 33.501 §6.4.5: a phone that does not answer keeps what is left of its COUNTs for later
+fn a_phone_that_does_not_answer_the_new_challenge_is_let_go() {
+    let (mut desk, batch) = near_its_end();
+    let mut batch = desk.udm(&batch, vector().0);
+    for _ in 0..5 {
+        batch = desk.expire(&batch);
+    }
+    assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))));
+    assert!(desk.phone().is_some_and(|p| p.amf.registered));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use whimbrel_control::config::{Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
+use whimbrel_control::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
 use whimbrel_control::udm::{
     Ambr, Arp, AuthMethod, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice,
     Subscribers, Subscription, UdmError,
@@ -141,6 +141,7 @@ pub fn default_config() -> Config {
             network_name: NetworkName { full: "Whimbrel".to_owned(), short: "Whimbrel".to_owned() },
             ims_vops: true,
             time_zone_quarters: 4,
+            access: Access::default(),
         },
         smf: Smf { data_networks: data_networks.into(), node_id: Ipv4Addr::LOCALHOST.into() },
         overload: Default::default(),

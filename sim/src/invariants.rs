@@ -41,7 +41,8 @@ impl Sim {
             let looked_after =
                 phone.is_connected() || !phone.is_idle() || phone.amf.reachable_until.is_some();
             assert!(looked_after, "{id:?} would be kept for ever");
-            if phone.amf.registered {
+            // Who is here for an emergency is nobody's subscriber (TS 23.501 §5.16.4.1).
+            if phone.amf.registered && !phone.amf.emergency {
                 let found = phone.amf.supi.and_then(|s| self.cta().find(s));
                 assert!(found.is_some(), "{id:?} is registered here and unknown to the UDM");
             }

@@ -357,6 +357,11 @@ impl Sim {
         &mut self.nodes[index.0].gnb
     }
 
+    /// The store says that this subscriber has changed.
+    pub fn subscriber_changed(&mut self, supi: whimbrel_ids::Supi) {
+        self.core(Input::SubscribersChanged(Some(&[supi])));
+    }
+
     /// Has the core do something with a phone.
     pub fn order(&mut self, phone: PhoneId, command: CoreCommand) {
         self.core(Input::Command(phone, command));

@@ -19,6 +19,7 @@ const SLICES_MAX: usize = 1024;
 pub(super) fn check(config: &Config, pass: &mut Pass) {
     lists(config, pass);
     algorithms(config, pass);
+    emergency(config, pass);
     data_networks(&config.data_networks, pass);
     home_network_keys(config, pass);
     interfaces(config, pass);
@@ -62,6 +63,17 @@ fn algorithms(config: &Config, pass: &mut Pass) {
             "every phone knows NEA0, so what follows it is never used",
             "put NEA0 last, or leave it alone in the list",
         );
+    }
+}
+
+fn emergency(config: &Config, pass: &mut Pass) {
+    let emergency = &config.access.emergency;
+    if emergency.service == super::access::EmergencyFor::Nobody {
+        return;
+    }
+    if !config.data_networks.iter().any(|n| n.dnn == emergency.dnn) {
+        let what = format!("the data network `{}` of emergency sessions is not configured", emergency.dnn);
+        pass.refuse("access.emergency.dnn", what, "add it to `data_networks`, or name another");
     }
 }
 

@@ -3,6 +3,7 @@
 //! [`load`] gives the typed configuration or all problems at once; [`defaults`] prints the same keys as commented
 //! YAML. Each key is named once, in the function of its section (`amf.rs`, `data_network.rs`, …).
 
+mod access;
 mod amf;
 mod contradictions;
 mod data_network;
@@ -50,6 +51,7 @@ const FILE_OCTETS_MAX: u64 = 4 << 20;
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) amf: Amf,
+    pub(crate) access: access::Access,
     pub(crate) timers: Timers,
     pub(crate) data_networks: Vec<DataNetwork>,
     pub(crate) home_network_keys: Vec<HomeNetworkKey>,
@@ -165,6 +167,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
     let mut root = Section::root(pass, node);
     let config = Config {
         amf: amf::read(&mut root),
+        access: access::read(&mut root),
         timers: timers::read(&mut root),
         data_networks: data_network::read(&mut root),
         home_network_keys: home_network_key::read(&mut root),

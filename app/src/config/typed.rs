@@ -36,6 +36,7 @@ impl Config {
                 },
                 ims_vops: amf.ims_vops,
                 time_zone_quarters: amf.time_zone.0,
+                access: self.access.control(),
             },
             smf: control::Smf {
                 data_networks: self.data_networks.iter().map(|n| (n.dnn.clone(), data_network(n))).collect(),

@@ -65,6 +65,8 @@ places! {
         Registration "registration" "Registration (TS 23.502 §4.2.2.2.2)",
         DeregistrationByUe "deregistration_by_ue" "Deregistration by the phone (TS 23.502 §4.2.2.3.2)",
         DeregistrationByNetwork "deregistration_by_network" "Deregistration by the network (TS 23.502 §4.2.2.3.3)",
+        Authentication "authentication" "New keys of a connected phone (TS 33.501 §6.9.4.2)",
+        SubscriptionChange "subscription_change" "Change of a subscription (TS 23.502 §4.5.1)",
         ServiceRequest "service_request" "Service request (TS 23.502 §4.2.3.2)",
         ConfigurationUpdate "configuration_update" "UE configuration update (TS 23.502 §4.2.4.2)",
         AnRelease "an_release" "AN release (TS 23.502 §4.2.6)",

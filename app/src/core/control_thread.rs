@@ -16,7 +16,7 @@ use whimbrel_control::{AssociationId, PhoneId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_sctp_io::{Event, Events, Mode, OpenError, Settings, Transport};
-use whimbrel_store::Store;
+use whimbrel_store::{Changes, Store};
 
 use super::core_time::CoreTime;
 use super::n2::Links;
@@ -426,8 +426,15 @@ impl Control {
             metrics.set(Gauge::PhonesConnected, census.connected);
             self.census = now + CENSUS_PER_PHONE * u32::try_from(census.phones).unwrap_or(u32::MAX);
         }
-        let asked = self.cta.subscribers().refresh().map(drop);
-        self.observer.store(now, asked);
+        let asked = self.cta.subscribers().refresh();
+        match &asked {
+            Ok(Changes::Some(supis)) => {
+                self.cta.handle(now, Input::SubscribersChanged(Some(supis)), &mut self.out);
+            }
+            Ok(Changes::All) => self.cta.handle(now, Input::SubscribersChanged(None), &mut self.out),
+            Ok(Changes::None) | Err(_) => {}
+        }
+        self.observer.store(now, asked.map(drop));
         if let Some(Err(sentence)) = self.capture.as_mut().map(Capture::flush) {
             warn!("{sentence}");
             self.capture = None;

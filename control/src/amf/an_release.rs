@@ -4,7 +4,7 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::Cause;
 
 use super::connection::{lost, send_release_command};
-use super::target;
+use super::{reach, target};
 use crate::event::Event;
 use crate::input::Input;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
@@ -38,9 +38,15 @@ pub(crate) fn begin_reachability(ue: Ue) {
     let timers = ue.config().timers;
     let now = ue.now();
     let registered = ue.with(|p| {
+        // A phone that was here for an emergency has nothing to come back to once that is over (TS 24.501 §5.3.10).
+        if p.amf.emergency && p.sessions.is_empty() {
+            p.amf.registered = false;
+        }
         if p.amf.registered {
             // Mobile reachable timer: T3512 and four minutes; then the implicit deregistration timer.
-            p.amf.reachable_until = Some(now + timers.t3512 + timers.implicit_deregistration * 2);
+            let t3512 = p.amf.reach().t3512.unwrap_or(timers.t3512);
+            p.amf.reachable_until = Some(now + t3512 + timers.implicit_deregistration * 2);
+            reach::goes_idle(p, now);
             if let Some(security) = &mut p.amf.security {
                 security.release_schedules();
             }

@@ -28,6 +28,15 @@ pub(crate) struct Authenticated {
     pub(crate) eap_success: Option<ie::EapMessage>,
 }
 
+/// What a phone hears that does not prove its key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// AUTHENTICATION REJECT.
+    Told,
+    /// Nothing: it is served all the same (TS 24.501 §5.4.1.3.5, emergency).
+    Tolerated,
+}
+
 /// What became of one challenge.
 pub(super) enum Step {
     /// The phone proved its key.
@@ -56,7 +65,12 @@ const CHALLENGES_MAX: u8 = 4;
 pub(super) const ABBA: Abba = Abba::RELEASE_15;
 
 /// Step 9 of TS 23.502 §4.2.2.2.2.
-pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result<Authenticated, End> {
+pub(crate) async fn authenticate(
+    ue: Ue,
+    claim: Claim,
+    offered: NgKsi,
+    failure: Failure,
+) -> Result<Authenticated, End> {
     let (mut identity, mut remembered) = match claim {
         Claim::Told(identity) => (identity, false),
         Claim::Remembered(identity) => (identity, true),
@@ -89,8 +103,12 @@ pub(crate) async fn authenticate(ue: Ue, claim: Claim, offered: NgKsi) -> Result
                 identity = Identity::Suci(ask_suci(ue).await?);
                 (remembered, resynchronised) = (false, false);
             }
+            Step::Failed(refusal, _) if failure == Failure::Tolerated => return Err(refusal.into()),
             Step::Failed(refusal, eap) => return Err(not_accepted(ue, refusal, eap)),
         }
+    }
+    if failure == Failure::Tolerated {
+        return Err(Refusal::SynchFailure.into());
     }
     Err(not_accepted(ue, Refusal::SynchFailure, None))
 }

@@ -1,12 +1,16 @@
 //! Generic UE configuration update: TS 23.502 §4.2.4.2, TS 24.501 §5.4.4.
 
-use whimbrel_ids::Guti;
-use whimbrel_nas::ie::{ConfigurationUpdateIndication, MobileIdentity, NetworkName, TimeZone, UniversalTime};
+use whimbrel_ids::{Guti, SNssai};
+use whimbrel_nas::ie::{
+    ConfigurationUpdateIndication, MobileIdentity, NetworkName, NetworkSlicingIndication, TimeZone,
+    UniversalTime,
+};
 use whimbrel_nas::mm::{self, ConfigurationUpdateCommand};
 
 use super::connection::send_nas;
 use super::end;
 use super::nas::Security;
+use super::slices::{Slices, nssai, rejected_nssai};
 use crate::event::Event;
 use crate::input::Input;
 use crate::procedure::{End, Repeated, ask};
@@ -39,6 +43,27 @@ pub(crate) fn reallocate_guti(ue: Ue) {
     });
 }
 
+/// Tells the slices that a subscription has changed to; the phone acknowledges and is to register with them
+/// (TS 24.501 §5.4.4.2, TS 23.502 §4.2.4.2).
+pub(crate) async fn tell_slices(ue: Ue, slices: Slices, configured: Vec<SNssai>) -> Result<(), End> {
+    let mut command = ConfigurationUpdateCommand::new();
+    command.allowed_nssai = Some(nssai(&slices.allowed));
+    command.rejected_nssai = rejected_nssai(slices.rejected);
+    command.configured_nssai = Some(nssai(&configured));
+    command.network_slicing_indication =
+        Some(NetworkSlicingIndication { subscription_changed: true, default_configured_nssai: false });
+    command.update_indication =
+        Some(ConfigurationUpdateIndication { acknowledgement_requested: true, registration_requested: true });
+    acknowledged(ue, command).await
+}
+
+async fn acknowledged(ue: Ue, command: ConfigurationUpdateCommand) -> Result<(), End> {
+    let timer = Repeated::new("CONFIGURATION UPDATE COMMAND", ue.config().timers.t3555);
+    let accepts =
+        |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::ConfigurationUpdateComplete(_)));
+    ask(ue, Box::new(command.into()), Security::Current, timer, accepts).await.map(drop)
+}
+
 async fn reallocation(ue: Ue) -> Result<(), End> {
     let tmsi = ue.take_tmsi();
     ue.with(|p| p.amf.former_tmsi = p.amf.tmsi.replace(tmsi));
@@ -49,10 +74,7 @@ async fn reallocation(ue: Ue) -> Result<(), End> {
         acknowledgement_requested: true,
         registration_requested: false,
     });
-    let timer = Repeated::new("CONFIGURATION UPDATE COMMAND", ue.config().timers.t3555);
-    let accepts =
-        |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::ConfigurationUpdateComplete(_)));
-    ask(ue, Box::new(command.into()), Security::Current, timer, accepts).await?;
+    acknowledged(ue, command).await?;
     ue.with(|p| p.amf.former_tmsi = None);
     Ok(())
 }

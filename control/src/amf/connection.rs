@@ -5,8 +5,8 @@
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId, Tai};
 use whimbrel_nas::mm;
 use whimbrel_ngap::ie::{
-    Cause, CauseNas, CauseProtocol, CauseRadioNetwork, UeAggregateMaximumBitRate, UeNgapIdPair, UeNgapIds,
-    UserLocationInformation,
+    Cause, CauseNas, CauseProtocol, CauseRadioNetwork, RrcEstablishmentCause, UeAggregateMaximumBitRate,
+    UeNgapIdPair, UeNgapIds, UserLocationInformation,
 };
 use whimbrel_ngap::msg::{
     DownlinkNasTransport, ErrorIndication, InitialUeMessage, UeContextReleaseCommand, UplinkNasTransport,
@@ -103,9 +103,22 @@ fn adopt(
             follow_on: false,
             secured,
             releasing: false,
+            urgent: is_urgent(m.rrc_establishment_cause),
         });
     });
     locate(ue, &m.user_location_information);
+}
+
+/// Set up for what congestion control lets pass (TS 24.501 §4.5.2, TS 23.501 §5.19.7.2).
+fn is_urgent(cause: RrcEstablishmentCause) -> bool {
+    matches!(
+        cause,
+        RrcEstablishmentCause::Emergency
+            | RrcEstablishmentCause::HighPriorityAccess
+            | RrcEstablishmentCause::MpsPriorityAccess
+            | RrcEstablishmentCause::McsPriorityAccess
+            | RrcEstablishmentCause::MtAccess
+    )
 }
 
 /// The connection is gone, by whatever way: what ran over it is interrupted, its sessions' user planes wait, and a
@@ -275,6 +288,12 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
                 if is_releasing(ue) { lost(ue) } else { out_of_state(ue) }
             }
         }
+        Message::UeContextModificationResponse(_) | Message::UeContextModificationFailure(_) => {
+            let input = Input::Ngap(Box::new(message));
+            if ue.with(|p| p.lanes.deliver(Lane::Mobility, input)).is_err() {
+                out_of_state(ue);
+            }
+        }
         Message::PduSessionResourceNotify(m) => {
             smf::n2_items(ue, m.pdu_session_resource_released_list_not, smf::N2Outcome::Lost);
             smf::notified(ue, m.pdu_session_resource_notify_list);
@@ -384,8 +403,10 @@ pub(crate) fn send_nas(ue: Ue, message: &mm::Message, security: Security) {
 
 /// The UE-AMBR for a message that sets these sessions up; `None` where it was told before (TS 38.413 §8.2.1.2).
 pub(crate) fn ue_ambr(ue: Ue, sessions: &[PduSessionId]) -> Option<UeAggregateMaximumBitRate> {
+    let config = ue.config();
     ue.with(|p| {
-        let ambr = smf::aggregate(p, sessions)?;
+        let emergency = config.amf.access.emergency.as_ref().filter(|_| p.amf.emergency).map(|e| e.ambr);
+        let ambr = emergency.or_else(|| smf::aggregate(p, sessions))?;
         let connection = p.amf.connection.as_mut()?;
         if connection.ambr_told.replace(ambr) == Some(ambr) {
             return None;

@@ -1,6 +1,6 @@
 //! Deregistration from either side: TS 23.502 §4.2.2.3, TS 24.501 §5.5.2.
 
-use whimbrel_nas::ie::{Accesses, DeregistrationType};
+use whimbrel_nas::ie::{Accesses, DeregistrationType, MmCause};
 use whimbrel_nas::mm::{
     self, DeregistrationAcceptUeOriginating, DeregistrationAcceptUeTerminated,
     DeregistrationRequestUeOriginating, DeregistrationRequestUeTerminated,
@@ -29,25 +29,34 @@ pub(crate) fn by_ue(ue: Ue, request: &DeregistrationRequestUeOriginating) {
 /// The operator has the phone leave (TS 23.502 §4.2.2.3.3). One that is idle, or is about to be, is paged first, and dropped if
 /// it does not come.
 pub(crate) fn by_network(ue: Ue) {
+    by_network_with(ue, None, Deregistered::ByOperator);
+}
+
+/// The same, for a reason of which the phone is told by a cause.
+pub(crate) fn by_network_with(ue: Ue, cause: Option<MmCause>, why: Deregistered) {
     let ue = ue.on(Lane::Mobility);
     if ue.with(|p| !p.amf.registered) {
-        return implicitly(ue, Deregistered::ByOperator);
+        return implicitly(ue, why);
     }
     if ue.with(|p| p.amf.connection.as_ref().is_none_or(|c| c.releasing)) {
+        // Whose subscription ended has no service to come for: it learns that when it comes by itself.
+        if why == Deregistered::BySubscription {
+            return implicitly(ue, why);
+        }
         ue.with(|p| p.amf.deregistration_wanted = true);
         return page_if_awaited(ue); // step 2
     }
     ue.with(|p| p.amf.deregistration_wanted = false);
     ue.start(Lane::Mobility, Procedure::DeregistrationByNetwork, async move {
-        match request(ue).await {
+        match request(ue, cause).await {
             // After the fifth expiry the phone is deregistered all the same (TS 24.501 §5.5.2.3.5 a).
-            Ok(()) | Err(End::Refused(_)) => implicitly(ue, Deregistered::ByOperator),
+            Ok(()) | Err(End::Refused(_)) => implicitly(ue, why),
             // §5.5.2.3.5: an initial registration has taken its place; the phone has begun anew.
             Err(End::Interrupted(Interrupt::Superseded(Procedure::Registration))) => {
                 let subject = ue.with(|p| p.subject());
-                ue.event(Event::Deregistered { subject, why: Deregistered::ByOperator });
+                ue.event(Event::Deregistered { subject, why });
             }
-            Err(End::Interrupted(_)) => implicitly(ue, Deregistered::ByOperator),
+            Err(End::Interrupted(_)) => implicitly(ue, why),
         }
     });
 }
@@ -71,13 +80,15 @@ pub(crate) fn begins_anew(ue: Ue) {
     }
 }
 
-async fn request(ue: Ue) -> Result<(), End> {
+async fn request(ue: Ue, cause: Option<MmCause>) -> Result<(), End> {
     let kind = DeregistrationType {
         switch_off: false,
         re_registration_required: false,
         accesses: Accesses::ThreeGpp,
     };
-    let message = Box::new(DeregistrationRequestUeTerminated::new(kind).into());
+    let mut message = DeregistrationRequestUeTerminated::new(kind);
+    message.cause = cause;
+    let message = Box::new(message.into());
     let timer = Repeated::new("DEREGISTRATION REQUEST", ue.config().timers.t3522);
     let accepts = |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::DeregistrationAcceptUeTerminated(DeregistrationAcceptUeTerminated {})));
     ask(ue, message, Security::Current, timer, accepts).await.map(drop)

@@ -8,7 +8,9 @@ mod connection;
 mod context_setup;
 mod deregistration;
 mod eap_aka_prime;
+mod emergency;
 mod end;
+mod equipment;
 mod five_g_aka;
 mod handover;
 mod handover_request;
@@ -19,12 +21,17 @@ mod nas_transport;
 mod paging;
 mod path_switch;
 mod ran_node;
+mod reach;
 mod registration;
+mod rekeying;
 mod security_mode;
 mod service_request;
 mod session_indication;
+mod slices;
+mod subscription_change;
 mod target;
 mod udm_client;
+mod ue_context_modification;
 
 pub use connection::{overloaded, release_of, unknown_local_id};
 pub use ran_node::{
@@ -45,5 +52,9 @@ pub(crate) use nas_transport::{n1_sm, uplink as uplink_nas_transport};
 pub(crate) use paging::{downlink_data, page_if_awaited};
 pub(crate) use path_switch::start as switch_path;
 pub(crate) use registration::{settle_tmsi, start as register};
+pub(crate) use rekeying::begin_if_due as rekey_if_due;
 pub(crate) use service_request::{reject_stranger, start as serve};
+pub(crate) use subscription_change::{
+    begin_if_due as subscription_change_if_due, notified as subscription_changed,
+};
 pub(crate) use target::{association_lost, handover_over};

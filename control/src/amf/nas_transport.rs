@@ -2,7 +2,7 @@
 //! for is dropped, or returned where the clause says so.
 
 use whimbrel_ids::{Dnn, PduSessionId, SNssai};
-use whimbrel_nas::ie::{MmCause, PayloadContainer, PayloadContainerType, RequestType};
+use whimbrel_nas::ie::{GprsTimer3, MmCause, PayloadContainer, PayloadContainerType, RequestType};
 use whimbrel_nas::mm::{DlNasTransport, UlNasTransport};
 
 use super::connection::send_nas;
@@ -27,8 +27,9 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
     let known = ue.with(|p| p.sessions.contains_key(&psi));
     match m.request_type {
         Some(RequestType::InitialRequest) => create(ue, psi, &m),
-        // No emergency service here (TS 24.501 §5.4.5.2.5).
-        Some(RequestType::InitialEmergencyRequest | RequestType::ExistingEmergencyPduSession) => {
+        Some(RequestType::InitialEmergencyRequest) => create_emergency(ue, psi, m.payload_container),
+        // §5.4.5.2.5: an emergency session that nobody has.
+        Some(RequestType::ExistingEmergencyPduSession) if !known => {
             not_forwarded(ue, psi, m.payload_container, MmCause::PayloadWasNotForwarded);
         }
         Some(RequestType::ExistingPduSession) if !known => {
@@ -43,30 +44,69 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
 /// Nsmf_PDUSession_CreateSMContext (TS 23.502 §4.3.2.2.1 steps 2 and 3): the AMF chooses slice and data network where the
 /// phone names none (TS 24.501 §5.4.5.2.3).
 fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
-    match choose(ue, psi, m) {
+    match choose(ue, psi, m).and_then(|chosen| uncongested(ue, chosen)) {
         Ok((s_nssai, dnn)) => {
             let existing = matches!(m.request_type, Some(RequestType::ExistingPduSession));
             smf::create_sm_context(
                 ue,
-                SmContextCreateData { psi, s_nssai, dnn, existing },
+                SmContextCreateData { psi, s_nssai, dnn, existing, emergency: false },
                 &m.payload_container,
             );
         }
         Err(refusal) => {
-            let cause = refusal.mm_cause(&ue.config());
+            let cause = match refusal {
+                Refusal::Congested("slices") => MmCause::InsufficientResourcesForSlice,
+                _ => refusal.mm_cause(&ue.config()),
+            };
+            let back_off = refusal.back_off(&ue.config());
             let subject = ue.with(|p| p.subject());
             let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
             let procedure = Procedure::PduSessionEstablishment;
             ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
-            not_forwarded(ue, psi, m.payload_container.clone(), cause);
+            let mut answer = returned(psi, m.payload_container.clone(), cause);
+            answer.back_off_timer = back_off.map(GprsTimer3::from_duration);
+            send_nas(ue, &answer.into(), Security::Current);
         }
     }
+}
+
+/// An emergency session: its terms are the operator's, whatever the phone names and subscribes to (TS 23.501 §5.16.4.3).
+/// A phone has one: another takes its place.
+fn create_emergency(ue: Ue, psi: PduSessionId, payload: PayloadContainer) {
+    let config = ue.config();
+    let Some(emergency) = &config.amf.access.emergency else {
+        return not_forwarded(ue, psi, payload, MmCause::PayloadWasNotForwarded);
+    };
+    let former: Vec<_> = ue.with(|p| p.sessions.values().filter(|s| s.emergency).map(|s| s.psi).collect());
+    former.into_iter().filter(|f| *f != psi).for_each(|f| smf::release_locally(ue, f));
+    let (s_nssai, dnn) = (emergency.s_nssai, emergency.dnn.clone());
+    let data = SmContextCreateData { psi, s_nssai, dnn, existing: false, emergency: true };
+    smf::create_sm_context(ue, data, &payload);
+}
+
+/// TS 24.501 §5.4.5.2.5 #22, TS 24.501 §5.4.5.2.5 #69: what is not urgent waits.
+fn uncongested(ue: Ue, (s_nssai, dnn): (SNssai, Dnn)) -> Result<(SNssai, Dnn), Refusal> {
+    let config = ue.config();
+    let congestion = &config.amf.access.congestion;
+    if congestion.slices.contains(&s_nssai) {
+        return Err(Refusal::Congested("slices"));
+    }
+    if congestion.dnns.contains(&dnn) {
+        return Err(Refusal::Congested("dnns"));
+    }
+    Ok((s_nssai, dnn))
 }
 
 fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn), Refusal> {
     service_allowed(ue)?; // §5.4.5.2.5: #28
     let config = ue.config();
     ue.with(|p| {
+        // Registered for emergency services: no other (TS 23.501 §5.16.4.9).
+        if p.amf.emergency {
+            return Err(Refusal::Protocol(
+                "a session that is no emergency's, of a phone that is here for one",
+            ));
+        }
         if p.sessions.len() >= usize::from(config.limits.sessions_per_phone) && !p.sessions.contains_key(&psi)
         {
             return Err(Refusal::Limit("sessions_per_phone"));
@@ -99,10 +139,14 @@ fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn)
 
 /// TS 24.501 §5.4.5.3.1 e: the payload goes back with the cause.
 fn not_forwarded(ue: Ue, psi: PduSessionId, payload: PayloadContainer, cause: MmCause) {
+    send_nas(ue, &returned(psi, payload, cause).into(), Security::Current);
+}
+
+fn returned(psi: PduSessionId, payload: PayloadContainer, cause: MmCause) -> DlNasTransport {
     let mut m = DlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, payload);
     m.pdu_session_id = Some(psi);
     m.cause = Some(cause);
-    send_nas(ue, &m.into(), Security::Current);
+    m
 }
 
 /// A session management message to the phone, as DL NAS TRANSPORT.

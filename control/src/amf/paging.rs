@@ -5,7 +5,7 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::UePagingIdentity;
 use whimbrel_ngap::msg::Paging;
 
-use super::deregistration;
+use super::{deregistration, reach};
 use crate::envelope::Effect;
 use crate::event::Deregistered;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
@@ -43,8 +43,16 @@ pub(crate) fn page_if_awaited(ue: Ue) {
     if !wanted {
         return;
     }
+    // TS 24.501 §5.3.6: it does not hear now; what waits for it waits on.
+    let now = ue.now();
+    if ue.with(|p| !reach::is_reachable(p, now)) {
+        if ue.with(|p| p.amf.deregistration_wanted) {
+            give_up(ue);
+        }
+        return;
+    }
     // TS 24.501 §5.3.7: once the mobile reachable timer has expired, nobody is paged.
-    let (now, patience) = (ue.now(), ue.config().timers.implicit_deregistration);
+    let patience = ue.config().timers.implicit_deregistration;
     if ue.with(|p| p.amf.reachable_until.is_some_and(|until| until <= now + patience)) {
         return give_up(ue);
     }
@@ -54,7 +62,9 @@ pub(crate) fn page_if_awaited(ue: Ue) {
 async fn paging(ue: Ue) {
     for attempt in 0..PAGINGS {
         page(ue, attempt);
-        match ue.receive(|_| false, ue.config().timers.t3513).await {
+        // Between two windows of its extended cycle the phone hears nothing: the next page waits for the next one.
+        let cycle = ue.with(|p| reach::edrx_cycle(p)).unwrap_or_default();
+        match ue.receive(|_| false, ue.config().timers.t3513 + cycle).await {
             Ok(_) | Err(Interrupt::TimedOut) => {} // §5.6.2.3 b
             Err(_) => return, // it has come, or will: its own procedure goes on from here
         }
@@ -79,6 +89,8 @@ fn page(ue: Ue, attempt: u8) {
     let tais = ue.with(|p| p.amf.registration_area.to_vec());
     let mut message = Paging::new(UePagingIdentity::FiveGSTmsi(s_tmsi));
     message.tai_list_for_paging.clone_from(&tais);
+    (message.paging_drx, message.nr_paging_edrx_information) =
+        ue.with(|p| (reach::paging_drx(p), reach::paging_edrx(p)));
     let mut octets = Vec::with_capacity(64);
     Message::from(message).encode(&mut octets);
     ue.emit(Effect::Page { tais, octets }, None);

@@ -4,21 +4,23 @@ use std::rc::Rc;
 
 use whimbrel_ids::{Guti, SNssai, Supi, Tai, Tmsi};
 use whimbrel_nas::ie::{
-    Accesses, GprsTimer, GprsTimer3, MappedSNssai, MobileIdentity, NetworkFeatureSupport, Nssai,
-    PduSessionSet, RegistrationKind, RegistrationResult, RejectedNssai, SliceRejectCause, TaiList,
+    Accesses, GprsTimer, MobileIdentity, NetworkFeatureSupport, NetworkSlicingIndication, PduSessionSet,
+    RegistrationKind, RegistrationResult,
 };
 use whimbrel_nas::mm::{self, RegistrationAccept, RegistrationReject, RegistrationRequest};
 use whimbrel_ngap::ie::CauseNas;
 
-use super::authentication::{Claim, authenticate};
+use super::authentication::{Claim, Failure, authenticate};
 use super::connection::{ids, send_nas};
 use super::context_setup::{context_answered, deliver, is_context_answer};
 use super::identification::identify;
 use super::mobility_restrictions::{permitted, service_allowed, service_area_list};
 use super::nas::Security;
 use super::security_mode::{Secured, secure_nas};
-use super::{an_release, configuration_update, end, service_request, udm_client};
-use crate::config::Config;
+use super::slices::{self, Slices};
+use super::{
+    an_release, configuration_update, emergency, end, equipment, reach, service_request, udm_client,
+};
 use crate::event::Event;
 use crate::input::Input;
 use crate::procedure::{End, Repeated, attempt};
@@ -59,31 +61,61 @@ pub(crate) fn start(ue: Ue, request: Box<RegistrationRequest>, protected: bool, 
 struct Admitted {
     request: Rc<RegistrationRequest>,
     tai: Tai,
-    slices: Slices,
+    /// None for an emergency, which is in no slice that the phone would choose.
+    slices: Option<Slices>,
 }
 
 /// All that comes before REGISTRATION ACCEPT.
 async fn admission(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) -> Result<Admitted, End> {
+    if emergency::wanted(&request) {
+        let tai = ue.with(|p| p.amf.tai).ok_or(NO_AREA)?;
+        let request = emergency::admission(ue, request, protected).await?;
+        return Ok(Admitted { request, tai, slices: None });
+    }
     let tai = here(ue)?;
-    no_emergency(&request)?;
-    let request = if protected && !counts_run_out(ue) {
+    uncongested(ue)?;
+    let request = if protected && !must_authenticate(ue) {
         known(ue, request)? // the context in force proved who it is: step 9 may be skipped
     } else {
-        let claim = if protected { own(ue)? } else { identify_stranger(ue, &request).await? };
-        let authenticated = authenticate(ue, claim, request.ng_ksi).await?; // step 9: 5G-AKA or EAP-AKA'
-        let Secured { initial_message } = secure_nas(ue, &request, authenticated, !protected).await?; // step 9: SECURITY MODE COMMAND
+        let started = (request.ng_ksi, protected);
+        let claim = if started.1 { own(ue)? } else { identify_stranger(ue, &request).await? };
+        let authenticated = authenticate(ue, claim, started.0, Failure::Told).await?; // step 9: 5G-AKA or EAP-AKA'
+        let Secured { initial_message } = secure_nas(ue, Some(&request), authenticated, !protected).await?; // step 9
         let request = initial_message.unwrap_or(request);
+        equipment::check(ue).await?; // steps 11, 12: 5G-EIR
         subscribe(ue).await?; // step 14: Nudm_UECM, Nudm_SDM
         request
     };
     permitted(ue, tai)?; // areas: TS 23.501 §5.3.4.1.1
-    let slices = admit(ue, &request, tai)?; // slices: TS 23.501 §5.15.5.2
-    Ok(Admitted { request, tai, slices }) // steps 21, 22: REGISTRATION ACCEPT, T3550
+    let slices = slices(ue, request.clone(), tai).await?; // slices: TS 23.501 §5.15.5.2.1
+    ue.with(|p| p.amf.emergency = false);
+    Ok(Admitted { request, tai, slices: Some(slices) }) // steps 21, 22: REGISTRATION ACCEPT, T3550
 }
 
-/// Before a NAS COUNT wraps, new keys are due (TS 24.501 §4.4.3.5).
-fn counts_run_out(ue: Ue) -> bool {
-    ue.with(|p| p.amf.security.as_ref().is_some_and(|s| s.wrap_is_near()))
+const NO_AREA: Refusal = Refusal::Protocol("its gNB did not tell a tracking area");
+
+/// Whether a phone that is known has to prove its key: before a NAS COUNT wraps (TS 24.501 §4.4.3.5), after an emergency
+/// registration, whose keys may be nobody's, and as often as the operator wants it (TS 33.501 §6.1.2).
+fn must_authenticate(ue: Ue) -> bool {
+    let policy = ue.config().amf.access.authentication;
+    let now = ue.now();
+    ue.with(|p| {
+        let amf = &mut p.amf;
+        let near = amf.security.as_ref().is_some_and(|s| s.wrap_is_near());
+        let often = policy.every_registrations.is_some_and(|n| amf.registrations >= n);
+        let old = policy.after.is_some_and(|d| amf.authenticated_at.is_none_or(|at| now >= at + d));
+        amf.registrations = amf.registrations.saturating_add(1);
+        near || often || old || amf.emergency
+    })
+}
+
+/// TS 24.501 §5.3.9: where the network is congested, what is not urgent is kept back. Emergency and high priority pass.
+fn uncongested(ue: Ue) -> Result<(), End> {
+    let urgent = ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.urgent));
+    if ue.config().amf.access.congestion.general && !urgent {
+        return Err(Refusal::Congested("general").into());
+    }
+    Ok(())
 }
 
 /// Steps 4 to 7: old AMF, IDENTITY REQUEST.
@@ -98,17 +130,9 @@ fn own(ue: Ue) -> Result<Claim, End> {
     Ok(Claim::Remembered(Identity::Supi(supi)))
 }
 
-/// There is no emergency service here, and the network feature support says so (TS 24.501 §5.5.1.2.7).
-fn no_emergency(request: &RegistrationRequest) -> Result<(), End> {
-    match request.registration_type.kind {
-        RegistrationKind::Emergency => Err(Refusal::Emergency.into()),
-        _ => Ok(()),
-    }
-}
-
 /// Where the phone is must be served (TS 24.501 §5.5.1.2.5).
 fn here(ue: Ue) -> Result<Tai, End> {
-    let tai = ue.with(|p| p.amf.tai).ok_or(Refusal::Protocol("its gNB did not tell a tracking area"))?;
+    let tai = ue.with(|p| p.amf.tai).ok_or(NO_AREA)?;
     if ue.config().amf.serves(tai) { Ok(tai) } else { Err(Refusal::TaiNotServed(tai).into()) }
 }
 
@@ -129,49 +153,34 @@ fn started_over(request: &RegistrationRequest) -> Result<(), End> {
 async fn subscribe(ue: Ue) -> Result<(), End> {
     let supi: Supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
     let subscription = udm_client::register(ue, supi).await?;
-    ue.with(|p| p.amf.subscription = Some(subscription));
+    ue.with(|p| {
+        p.amf.subscription = Some(subscription);
+        p.amf.subscription_stale = false;
+    });
     ue.remark(|b| b.authenticated = true);
     Ok(())
 }
 
-/// The slices that the phone may use here, and those that it asked for in vain.
-struct Slices {
-    allowed: Vec<SNssai>,
-    rejected: Vec<(SNssai, SliceRejectCause)>,
-}
-
-/// Requested, subscribed and offered: the slices that all three name. Without a request, the subscribed defaults.
-fn admit(ue: Ue, request: &RegistrationRequest, _served: Tai) -> Result<Slices, End> {
+/// The slices of TS 23.501 §5.15.5.2.1; none that is full is given to a phone that is not in it yet (TS 23.501 §5.15.11.1).
+async fn slices(ue: Ue, request: Rc<RegistrationRequest>, here: Tai) -> Result<Slices, End> {
     let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
-    let config = ue.config();
-    let requested: Vec<SNssai> =
-        request.requested_nssai.iter().flat_map(|n| n.0.iter().map(|s| s.s_nssai)).collect();
-    let usable = |s: &SNssai| config.amf.slices.contains(s) && subscription.slice(*s).is_some();
-    let mut allowed: Vec<SNssai> = requested.iter().copied().filter(usable).collect();
-    if allowed.is_empty() {
-        let defaults = subscription.slices.iter().filter(|s| s.default).map(|s| s.s_nssai);
-        allowed = defaults.filter(usable).collect();
-    }
-    let mut seen = Vec::with_capacity(allowed.len());
-    allowed.retain(|s| {
-        !seen.contains(s) && {
-            seen.push(*s);
-            true
+    let requested = slices::requested(ue, &request);
+    let mut full = Vec::new();
+    loop {
+        let config = ue.config();
+        let slices = slices::admit(&config, &subscription, &requested, here, &full)?;
+        let limits = &config.amf.access.slice_phones_max;
+        let limited: Vec<_> = slices.allowed.iter().filter_map(|s| Some((*s, *limits.get(s)?))).collect();
+        if limits.is_empty() {
+            return Ok(slices);
         }
-    });
-    allowed.truncate(ALLOWED_SLICES_MAX);
-    if allowed.is_empty() {
-        let subscribed = subscription.slices.iter().map(|s| s.s_nssai).collect();
-        return Err(Refusal::NoSlice { requested, subscribed }.into());
+        let more = udm_client::enter_slices(ue, limited).await?;
+        if more.is_empty() {
+            return Ok(slices);
+        }
+        full.extend(more); // each turn names slices that no earlier one did
     }
-    let rejected = requested.into_iter().filter(|s| !usable(s));
-    let rejected =
-        rejected.map(|s| (s, SliceRejectCause::NotAvailableInPlmn)).take(ALLOWED_SLICES_MAX).collect();
-    Ok(Slices { allowed, rejected })
 }
-
-/// The allowed NSSAI holds eight slices (TS 24.501 §9.11.3.37).
-const ALLOWED_SLICES_MAX: usize = 8;
 
 /// Steps 21 and 22: the phone gets its 5G-GUTI, its registration area and its sessions, and confirms.
 async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
@@ -185,12 +194,14 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
         Err(_) => Vec::new(),
     };
     let mut message = registration_accept(ue, tai, slices);
+    reach::negotiate(ue, &request, &mut message);
     message.pdu_session_status = request.pdu_session_status.map(|_| self::sessions(ue));
     message.reactivation_result =
         request.uplink_data_status.map(|asked| service_request::failed(asked, &sessions));
     let message: Box<mm::Message> = Box::new((*message).into());
     ue.with(|p| {
         p.amf.registered = true;
+        p.amf.slicing_changed = false;
         if let Some(c) = &mut p.amf.connection {
             c.follow_on = request.registration_type.follow_on_request;
         }
@@ -232,47 +243,44 @@ fn is_confirmation(input: &Input) -> bool {
     }
 }
 
-fn registration_accept(ue: Ue, tai: Tai, slices: Slices) -> Box<RegistrationAccept> {
+fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<RegistrationAccept> {
     let config = ue.config();
     let tmsi = ue.take_tmsi();
     ue.with(|p| {
         p.amf.former_tmsi = p.amf.tmsi.replace(tmsi);
-        p.amf.allowed_nssai.clone_from(&slices.allowed);
+        if let Some(slices) = &slices {
+            p.amf.allowed_nssai.clone_from(&slices.allowed);
+        }
     });
-    let mut m = Box::new(RegistrationAccept::new(RegistrationResult::over(Accesses::ThreeGpp)));
+    let mut result = RegistrationResult::over(Accesses::ThreeGpp);
+    result.emergency_registered = slices.is_none();
+    let mut m = Box::new(RegistrationAccept::new(result));
     m.guti = Some(MobileIdentity::Guti(Guti { guami: config.amf.guami(), tmsi }));
-    m.tai_list = Some(registration_area(ue, &config, tai));
+    let allowed: &[SNssai] = slices.as_ref().map_or(&[], |s| &s.allowed);
+    m.tai_list = Some(slices::registration_area(ue, tai, allowed));
     m.service_area_list = service_area_list(ue);
-    m.allowed_nssai = Some(Nssai(slices.allowed.into_iter().map(MappedSNssai::from).collect()));
-    m.rejected_nssai = (!slices.rejected.is_empty()).then_some(RejectedNssai(slices.rejected));
-    m.configured_nssai = Some(Nssai(configured(ue).map(MappedSNssai::from).collect()));
-    m.network_feature_support =
-        Some(NetworkFeatureSupport::default().with_ims_vops_3gpp(config.amf.ims_vops));
-    m.t3512 = Some(GprsTimer3::from_duration(config.timers.t3512));
+    m.network_feature_support = Some(
+        NetworkFeatureSupport::default()
+            .with_ims_vops_3gpp(config.amf.ims_vops)
+            .with_emc_nr(config.amf.access.emergency.is_some()),
+    );
     m.t3502 = Some(GprsTimer::from_duration(config.timers.t3502));
+    if let Some(slices) = slices {
+        tell_slices(ue, slices, &mut m);
+    }
     m
 }
 
-/// The slices configured for this phone: those that it subscribes to and that the network offers (TS 23.501 §5.15.4).
-fn configured(ue: Ue) -> impl Iterator<Item = SNssai> {
+/// TS 24.501 §4.6.2.2, TS 24.501 §5.5.1.2.4: allowed, rejected and configured slices, and that the subscription has changed.
+fn tell_slices(ue: Ue, slices: Slices, m: &mut RegistrationAccept) {
     let config = ue.config();
-    let subscription = ue.with(|p| p.amf.subscription.clone());
-    let subscribed: Vec<SNssai> =
-        subscription.iter().flat_map(|s| s.slices.iter().map(|s| s.s_nssai)).collect();
-    subscribed.into_iter().filter(move |s| config.amf.slices.contains(s)).take(16)
-}
-
-/// Where the phone may move without telling (TS 24.501 §5.5.1.2.4). What is forbidden to it is not among it.
-fn registration_area(ue: Ue, config: &Config, here: Tai) -> TaiList {
-    let area = ue.with(|p| {
-        let forbidden = p.amf.subscription.iter().flat_map(|s| &s.restrictions.forbidden_areas);
-        let forbidden: Vec<_> = forbidden.copied().collect();
-        let area =
-            config.amf.registration_area(here).filter(|tai| *tai == here || !forbidden.contains(&tai.tac));
-        p.amf.registration_area = area.take(whimbrel_nas::ie::TAI_LIST_MAX).collect();
-        p.amf.registration_area.to_vec()
-    });
-    area.into_iter().collect()
+    let (subscription, changed) = ue.with(|p| (p.amf.subscription.clone(), p.amf.slicing_changed));
+    m.allowed_nssai = Some(slices::nssai(&slices.allowed));
+    m.rejected_nssai = slices::rejected_nssai(slices.rejected);
+    m.extended_rejected_nssai = slices::full_nssai(&slices.full);
+    m.configured_nssai = subscription.map(|s| slices::nssai(&slices::configured(&config, &s)));
+    m.network_slicing_indication = changed
+        .then_some(NetworkSlicingIndication { subscription_changed: true, default_configured_nssai: false });
 }
 
 /// The sessions that the network has for this phone.

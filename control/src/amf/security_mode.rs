@@ -2,16 +2,18 @@
 
 use std::rc::Rc;
 
+use whimbrel_ids::Supi;
 use whimbrel_nas::ie::{
-    self, AdditionalSecurityInformation, ImeisvRequest, MobileIdentity, SecurityAlgorithms,
+    self, AdditionalSecurityInformation, ImeisvRequest, MobileIdentity, NgKsi, SecurityAlgorithms,
     UeSecurityCapability,
 };
 use whimbrel_nas::mm::{self, RegistrationRequest, SecurityModeCommand, SecurityModeComplete};
 use whimbrel_security::{
-    Bearer, CipheringAlgorithm, IntegrityAlgorithm, NasCounts, NasSecurityContext, Side,
+    Bearer, CipheringAlgorithm, IntegrityAlgorithm, KAmf, NasCounts, NasSecurityContext, Side,
 };
 
 use super::authentication::{ABBA, Authenticated};
+use super::emergency::NO_KEYS_KSI;
 use super::nas::Security;
 use crate::config::Config;
 use crate::input::Input;
@@ -28,15 +30,57 @@ pub(crate) struct Secured {
 /// Takes the keys of an authentication into use. `again_whole`: the phone is to send its request again under them.
 pub(crate) async fn secure_nas(
     ue: Ue,
-    request: &RegistrationRequest,
+    request: Option<&RegistrationRequest>,
     authenticated: Authenticated,
     again_whole: bool,
 ) -> Result<Secured, End> {
+    let capability = capability(ue, request)?;
+    let algorithms = select(&ue.config(), &capability)?;
+    command(ue, capability, algorithms, authenticated, again_whole).await
+}
+
+/// A phone that was not authenticated: null integrity and null ciphering, which is nothing but the form of security
+/// (TS 33.501 §10.2.2.2, TS 33.501 §5.5.2). Only emergency services may ask for it.
+pub(super) async fn secure_nothing(ue: Ue, request: &RegistrationRequest) -> Result<Secured, End> {
+    let capability = capability(ue, Some(request))?;
+    let k_amf = KAmf::new([0; 32]); // a value that nobody takes for a secret
+    ue.with(|p| p.amf.supi = None);
+    let algorithms = (CipheringAlgorithm::Nea0, IntegrityAlgorithm::Nia0);
+    let keys = Keys { supi: None, k_amf, ng_ksi: NO_KEYS_KSI, eap_success: None };
+    command(ue, capability, algorithms, keys, true).await
+}
+
+/// As the phone tells it, or told it before.
+fn capability(ue: Ue, request: Option<&RegistrationRequest>) -> Result<UeSecurityCapability, Refusal> {
+    let told = request.and_then(|r| r.ue_security_capability);
     let none = Refusal::NoCommonAlgorithm { ciphering: 0, integrity: 0 };
-    let stored = || ue.with(|p| p.amf.ue_security_capability);
-    let capability = request.ue_security_capability.or_else(stored).ok_or(none)?;
-    let (ciphering, integrity) = select(&ue.config(), &capability)?;
-    let Authenticated { supi, k_amf, ng_ksi, eap_success } = authenticated;
+    told.or_else(|| ue.with(|p| p.amf.ue_security_capability)).ok_or(none)
+}
+
+/// The key that the command takes into use, and whose it is.
+struct Keys {
+    supi: Option<Supi>,
+    k_amf: KAmf,
+    ng_ksi: NgKsi,
+    eap_success: Option<ie::EapMessage>,
+}
+
+impl From<Authenticated> for Keys {
+    fn from(a: Authenticated) -> Self {
+        let Authenticated { supi, k_amf, ng_ksi, eap_success } = a;
+        Self { supi: Some(supi), k_amf, ng_ksi, eap_success }
+    }
+}
+
+/// SECURITY MODE COMMAND and its answer.
+async fn command(
+    ue: Ue,
+    capability: UeSecurityCapability,
+    (ciphering, integrity): (CipheringAlgorithm, IntegrityAlgorithm),
+    keys: impl Into<Keys>,
+    again_whole: bool,
+) -> Result<Secured, End> {
+    let Keys { supi, k_amf, ng_ksi, eap_success } = keys.into();
     let context = NasSecurityContext::new(
         Side::Network,
         Bearer::NAS_3GPP,
@@ -71,10 +115,13 @@ pub(crate) async fn secure_nas(
     let proposed = ue.with(|p| p.amf.proposed.take());
     match *answer? {
         mm::Message::SecurityModeComplete(m) => {
+            let now = ue.now();
             ue.with(|p| {
                 p.amf.security = proposed;
-                p.amf.supi = Some(supi);
+                p.amf.supi = supi.or(p.amf.supi);
                 p.amf.k_amf = Some(k_amf);
+                p.amf.authenticated_at = Some(now);
+                p.amf.registrations = 0;
                 p.amf.ng_ksi = Some(ng_ksi);
             });
             Ok(complete(ue, m))

@@ -41,12 +41,23 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
 
 async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End> {
     let tai = ue.with(|p| p.amf.tai).ok_or(Refusal::Protocol("its gNB did not tell a tracking area"))?;
-    if !ue.config().amf.serves(tai) {
+    if !ue.config().amf.serves(tai) && !ue.with(|p| p.amf.emergency) {
         return Err(Refusal::TaiNotServed(tai).into());
     }
     permitted(ue, tai)?;
     if !passes_restrictions(request.service_type) {
         service_allowed(ue)?;
+    }
+    // TS 24.501 §5.6.1.5 #22: what the network asked for itself, and what is urgent, is served all the same.
+    let own = matches!(
+        request.service_type,
+        ServiceType::MobileTerminatedServices
+            | ServiceType::EmergencyServices
+            | ServiceType::HighPriorityAccess
+    );
+    let urgent = own || ue.with(|p| p.amf.emergency || p.amf.connection.as_ref().is_some_and(|c| c.urgent));
+    if ue.config().amf.access.congestion.general && !urgent {
+        return Err(Refusal::Congested("general").into());
     }
     if let Some(status) = request.pdu_session_status {
         smf::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the phone has no more
@@ -99,7 +110,18 @@ fn refuse(ue: Ue, refusal: Refusal) {
         ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
         return an_release::start(ue, CauseNas::NormalRelease.into());
     }
+    if matches!(refusal, Refusal::Congested(_)) {
+        return keep_back(ue, refusal); // the phone stays registered (TS 24.501 §5.6.1.5)
+    }
     end::refused(ue, Procedure::ServiceRequest, refusal);
+}
+
+/// The phone comes back when its back-off is over.
+fn keep_back(ue: Ue, refusal: Refusal) {
+    let subject = ue.with(|p| p.subject());
+    let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
+    ue.event(Event::Refused { procedure: Procedure::ServiceRequest, subject, ran_ue_ngap_id, refusal });
+    super::an_release::start(ue, whimbrel_ngap::ie::CauseNas::NormalRelease.into());
 }
 
 /// SERVICE REJECT to a phone that nobody knows by what it sent: it is to register anew (TS 24.501 §5.6.1.5).

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use whimbrel_ids::Supi;
+use whimbrel_ids::{SNssai, Supi};
 
 use crate::envelope::Effect;
 use crate::input::Input;
@@ -33,6 +33,23 @@ pub(crate) async fn register(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, En
     match ask(ue, Request::Register(supi)).await? {
         Answer::Registered(Ok(subscription)) => Ok(subscription),
         Answer::Registered(Err(why)) => Err(refusal(why).into()),
+        _ => Err(Refusal::StoreUnavailable.into()),
+    }
+}
+
+/// Nudm_SDM_Get.
+pub(crate) async fn subscription(ue: Ue, supi: Supi) -> Result<Arc<Subscription>, End> {
+    match ask(ue, Request::Subscription(supi)).await? {
+        Answer::Registered(Ok(subscription)) => Ok(subscription),
+        Answer::Registered(Err(why)) => Err(refusal(why).into()),
+        _ => Err(Refusal::StoreUnavailable.into()),
+    }
+}
+
+/// Nnsacf_NSAC_NumOfUEsUpdate: those of the slices that are full.
+pub(crate) async fn enter_slices(ue: Ue, slices: Vec<(SNssai, u32)>) -> Result<Vec<SNssai>, End> {
+    match ask(ue, Request::EnterSlices(slices)).await? {
+        Answer::Full(full) => Ok(full),
         _ => Err(Refusal::StoreUnavailable.into()),
     }
 }

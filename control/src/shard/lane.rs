@@ -28,6 +28,10 @@ pub enum Procedure {
     DeregistrationByUe,
     /// TS 23.502 §4.2.2.3.3.
     DeregistrationByNetwork,
+    /// TS 33.501 §6.1.4, TS 24.501 §4.4.3.5: new keys while the phone is connected.
+    Authentication,
+    /// TS 23.502 §4.5.1.
+    SubscriptionChange,
     /// TS 23.502 §4.2.3.2.
     ServiceRequest,
     /// TS 23.502 §4.2.3.3 steps 4b and 5: the phone is paged.

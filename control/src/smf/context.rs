@@ -71,6 +71,8 @@ pub struct SmContext {
     pub pti: Pti,
     /// Octets that the UPF reported, uplink and downlink.
     pub usage: (u64, u64),
+    /// It is an emergency session.
+    pub emergency: bool,
 }
 
 /// One end of a GTP-U tunnel.

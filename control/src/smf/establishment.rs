@@ -33,6 +33,8 @@ pub(crate) struct SmContextCreateData {
     pub(crate) dnn: Dnn,
     /// The phone believes that it has the session already.
     pub(crate) existing: bool,
+    /// It is an emergency session: the operator's terms hold, not the subscriber's (TS 23.501 §5.16.4.3).
+    pub(crate) emergency: bool,
 }
 
 /// Nsmf_PDUSession_CreateSMContext (step 3).
@@ -128,10 +130,10 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     let config = ue.config();
     let network = config.smf.data_networks.get(&data.dnn);
     let network = network.ok_or_else(|| Refusal::DnnNotConfigured(data.dnn.clone()))?;
-    let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
-    let slice = subscription.slice(data.s_nssai).ok_or(Refusal::SliceNotAllowed(data.s_nssai))?;
-    let subscribed = slice.dnns.iter().find(|d| d.dnn == data.dnn).cloned();
-    let subscribed = subscribed.ok_or_else(|| Refusal::DnnNotConfigured(data.dnn.clone()))?;
+    let subscribed = match &config.amf.access.emergency {
+        Some(emergency) if data.emergency => emergency.terms(),
+        _ => subscribed(ue, data)?,
+    };
     let ssc_mode = choose_ssc_mode(request.ssc_mode, subscribed.ssc_mode)?;
     let types = subscribed.session_types;
     let allowed = SessionTypes {
@@ -169,8 +171,17 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
+        emergency: data.emergency,
     };
     Ok(Terms { session, subscribed, narrowed })
+}
+
+/// What the phone subscribes to in this slice and data network.
+fn subscribed(ue: Ue, data: &SmContextCreateData) -> Result<SubscribedDnn, Refusal> {
+    let subscription = ue.with(|p| p.amf.subscription.clone()).ok_or(Refusal::NoIdentity)?;
+    let slice = subscription.slice(data.s_nssai).ok_or(Refusal::SliceNotAllowed(data.s_nssai))?;
+    let subscribed = slice.dnns.iter().find(|d| d.dnn == data.dnn).cloned();
+    subscribed.ok_or_else(|| Refusal::DnnNotConfigured(data.dnn.clone()))
 }
 
 /// The interface identifier that the phone would like: nobody else is on its link (TS 24.501 §6.4.1.3).

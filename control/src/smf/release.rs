@@ -22,6 +22,16 @@ pub(super) fn by_network(ue: Ue, psi: PduSessionId, cause: SmCause) {
     start(ue, psi, Pti::UNASSIGNED, cause, Procedure::PduSessionReleaseByNetwork);
 }
 
+/// The AMF wants a session gone (TS 23.502 §4.3.4.2 step 1f): a phone that is there is told, an idle one learns it when it
+/// returns.
+pub(crate) fn withdraw(ue: Ue, psi: PduSessionId, cause: SmCause) {
+    if ue.with(|p| p.amf.connection.is_some()) {
+        by_network(ue, psi, cause);
+    } else {
+        release_locally(ue, psi);
+    }
+}
+
 fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedure) {
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), procedure, async move {

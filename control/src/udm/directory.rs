@@ -1,8 +1,8 @@
 //! The directory: what phones share of one subscriber, its registration and its sequence number.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_ids::{Instant, PlmnId, Supi};
+use whimbrel_ids::{Instant, PlmnId, SNssai, Supi};
 use whimbrel_nas::ie::{SchemeOutput, Suci};
 use whimbrel_security::aka;
 use whimbrel_security::{
@@ -28,6 +28,8 @@ pub struct Directory {
     keys: HomeNetworkKeys,
     serving_network: ServingNetworkName,
     entries: BTreeMap<Supi, Entry>,
+    /// Who is in which slice, of the slices that have a limit.
+    slices: BTreeMap<SNssai, BTreeSet<PhoneId>>,
 }
 
 /// What a request led to.
@@ -48,7 +50,18 @@ impl From<Answer> for Outcome {
 impl Directory {
     /// The directory of a home network, with the private keys that reveal its SUCIs.
     pub fn new(home: PlmnId, keys: HomeNetworkKeys) -> Self {
-        Self { home, keys, serving_network: ServingNetworkName::new(home), entries: BTreeMap::new() }
+        Self {
+            home,
+            keys,
+            serving_network: ServingNetworkName::new(home),
+            entries: BTreeMap::new(),
+            slices: BTreeMap::new(),
+        }
+    }
+
+    /// Every phone that is registered, for what concerns all of them.
+    pub fn all_registered(&self) -> impl Iterator<Item = PhoneId> + '_ {
+        self.entries.values().filter_map(|e| e.registered)
     }
 
     /// The phone under which a subscriber is registered.
@@ -69,8 +82,11 @@ impl Directory {
                 let (supi, data) = self.auth_data(now, &identity, Rand(rand), resynchronisation, subscribers);
                 Answer::AuthData(data.map_err(|e| (e, supi))).into()
             }
+            Request::Subscription(supi) => Answer::Registered(subscribers.subscription(supi)).into(),
             Request::Register(supi) => self.register(phone, supi, subscribers),
+            Request::EnterSlices(slices) => Answer::Full(self.enter_slices(phone, &slices)).into(),
             Request::Deregister(supi) => {
+                self.leave_slices(phone);
                 if let Some(entry) = self.entries.get_mut(&supi)
                     && entry.registered == Some(phone)
                 {
@@ -154,6 +170,32 @@ impl Directory {
         Ok(AuthData { supi, vector })
     }
 
+    /// Network slice admission control: TS 23.501 §5.15.11.1.
+    fn enter_slices(&mut self, phone: PhoneId, slices: &[(SNssai, u32)]) -> Vec<SNssai> {
+        self.slices.retain(|s, phones| {
+            if !slices.iter().any(|(named, _)| named == s) {
+                phones.remove(&phone);
+            }
+            !phones.is_empty()
+        });
+        let mut full = Vec::new();
+        for &(s, most) in slices {
+            let phones = self.slices.entry(s).or_default();
+            if !phones.contains(&phone) && phones.len() >= most as usize {
+                full.push(s);
+            } else {
+                phones.insert(phone);
+            }
+        }
+        full
+    }
+
+    fn leave_slices(&mut self, phone: PhoneId) {
+        if !self.slices.is_empty() {
+            self.enter_slices(phone, &[]);
+        }
+    }
+
     fn register(&mut self, phone: PhoneId, supi: Supi, subscribers: &mut impl Subscribers) -> Outcome {
         let subscription = match subscribers.subscription(supi) {
             Ok(subscription) => subscription,
@@ -161,6 +203,9 @@ impl Directory {
         };
         let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
         let superseded = entry.registered.replace(phone).filter(|&former| former != phone);
+        if let Some(former) = superseded {
+            self.leave_slices(former);
+        }
         Outcome { answer: Answer::Registered(Ok(subscription)), superseded }
     }
 }

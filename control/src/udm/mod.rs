@@ -34,6 +34,11 @@ pub enum Request {
     },
     /// Nudm_UECM_Registration and Nudm_SDM_Get in one (TS 23.502 §4.2.2.2.2 step 14).
     Register(Supi),
+    /// Nnsacf_NSAC_NumOfUEsUpdate (TS 23.501 §5.15.11): counts this phone in these slices, each with the most that it
+    /// may have; slices that it was counted in before and that are not named are left.
+    EnterSlices(Vec<(SNssai, u32)>),
+    /// Nudm_SDM_Get alone (TS 23.502 §4.5.1).
+    Subscription(Supi),
     /// Nudm_UECM_Deregistration (TS 23.502 §4.2.2.3.2).
     Deregister(Supi),
 }
@@ -57,6 +62,17 @@ impl Request {
             }
             Request::Register(supi) => {
                 out.push(2);
+                out.extend(supi.digits());
+            }
+            Request::EnterSlices(slices) => {
+                out.push(5);
+                for (s, most) in slices {
+                    out.extend_from_slice(s.to_string().as_bytes());
+                    out.extend_from_slice(&most.to_be_bytes());
+                }
+            }
+            Request::Subscription(supi) => {
+                out.push(4);
                 out.extend(supi.digits());
             }
             Request::Deregister(supi) => {
@@ -97,8 +113,10 @@ pub struct Resynchronisation {
 pub enum Answer {
     /// To [`Request::GenerateAuthData`]; a refusal says whose it is, if that was revealed.
     AuthData(Result<AuthData, (UdmError, Option<Supi>)>),
-    /// To [`Request::Register`].
+    /// To [`Request::Register`] and to [`Request::Subscription`].
     Registered(Result<Arc<Subscription>, UdmError>),
+    /// To [`Request::EnterSlices`]: those that are full.
+    Full(Vec<SNssai>),
     /// To [`Request::Deregister`].
     Deregistered,
 }

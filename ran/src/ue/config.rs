@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use whimbrel_ids::{Dnn, Pei, PlmnId, SNssai, Supi};
 use whimbrel_nas::ie::{
-    MmCapability, PduSessionType, QosFlowDescription, QosRule, RoutingIndicator, Suci, UeSecurityCapability,
+    DrxParameters, GprsTimer3, MicoIndication, MmCapability, Opaque, PduSessionType, QosFlowDescription,
+    QosRule, RoutingIndicator, Suci, UeSecurityCapability,
 };
-use whimbrel_nas::mm::MessageType;
+use whimbrel_nas::mm::{MessageType, RegistrationRequest};
 use whimbrel_security::{HomeNetworkPublicKey, K, Milenage, Opc, UsimSqn};
 
 /// What phones of one make have in common.
@@ -117,6 +118,10 @@ pub struct Faults {
     pub bid_down: Option<UeSecurityCapability>,
     /// Alter the next message before it is protected, so that what is wrong passes its integrity check.
     pub alter: Option<Alter>,
+    /// No USIM: the phone names its equipment, and takes null integrity for an emergency.
+    pub no_usim: bool,
+    /// What it asks for in its registrations beyond the usual.
+    pub ask_for: Option<Box<AskFor>>,
 }
 
 type AlterOctets = dyn Fn(&mut Vec<u8>) + Send + Sync;
@@ -138,6 +143,31 @@ pub struct QosRequest {
     pub rules: Vec<QosRule>,
     /// Requested QoS flow descriptions.
     pub flows: Vec<QosFlowDescription>,
+}
+
+/// What only some phones ask for in REGISTRATION REQUEST (TS 24.501 §8.2.6).
+#[derive(Clone, Debug, Default)]
+pub struct AskFor {
+    /// MICO.
+    pub mico: Option<MicoIndication>,
+    /// Active time.
+    pub t3324: Option<GprsTimer3>,
+    /// Periodic registration timer.
+    pub t3512: Option<GprsTimer3>,
+    /// Paging cycle.
+    pub drx: Option<DrxParameters>,
+    /// Extended paging cycle and window, as their octet.
+    pub edrx: Option<u8>,
+}
+
+impl AskFor {
+    pub(super) fn ask(&self, m: &mut RegistrationRequest) {
+        m.mico_indication = self.mico;
+        m.t3324 = self.t3324;
+        m.requested_t3512 = self.t3512;
+        m.requested_drx_parameters = self.drx;
+        m.requested_extended_drx = self.edrx.and_then(|octet| Opaque::new([octet]));
+    }
 }
 
 /// A session that is wanted.

@@ -30,7 +30,9 @@ mod timer;
 use std::collections::VecDeque;
 
 use whimbrel_ids::{Guti, Instant, PduSessionId, Qfi, SNssai, STmsi, Tai};
-use whimbrel_nas::ie::{MmCause, PduSessionType, RegistrationKind, ServiceType, Suci, TaiList};
+use whimbrel_nas::ie::{
+    MmCause, PduSessionType, RegistrationKind, ServiceType, SliceRejectCause, Suci, TaiList,
+};
 use whimbrel_nas::mm::Message;
 use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::{NasCount, SecurityHeaderType, Usim};
@@ -43,7 +45,7 @@ use protection::Security;
 use session::Session;
 use timer::Timers;
 
-pub use config::{Alter, Faults, Profile, QosRequest, SessionRequest, SuciSource, UeConfig};
+pub use config::{Alter, AskFor, Faults, Profile, QosRequest, SessionRequest, SuciSource, UeConfig};
 pub use event::{Discard, Event, Procedure, Reason, SessionInfo, Violation};
 pub use timer::Timer;
 
@@ -52,6 +54,10 @@ pub use timer::Timer;
 pub enum Command {
     /// Register: initially if it is not registered, else as a mobility update.
     Register,
+    /// Register for emergency services.
+    RegisterForEmergency,
+    /// Set up an emergency session.
+    EstablishEmergencySession,
     /// Do the periodic registration now.
     PeriodicRegistration,
     /// Set up a session.
@@ -138,6 +144,7 @@ pub struct Ue {
     registration_area: TaiList,
     last_visited_tai: Option<Tai>,
     allowed_nssai: Vec<SNssai>,
+    rejected_nssai: Box<[(SNssai, SliceRejectCause)]>,
     security: Option<Security>,
     partial: Option<Partial>,
     /// Why the phone refused the last challenge, while it awaits a better one.
@@ -182,6 +189,7 @@ impl Ue {
             registration_area: TaiList::default(),
             last_visited_tai: None,
             allowed_nssai: Vec::new(),
+            rejected_nssai: Box::default(),
             security: None,
             partial: None,
             refused_challenge: None,
@@ -242,6 +250,16 @@ impl Ue {
     /// The slices that it may use.
     pub fn allowed_nssai(&self) -> &[SNssai] {
         &self.allowed_nssai
+    }
+
+    /// The slices that it was refused, and why.
+    pub fn rejected_nssai(&self) -> &[(SNssai, SliceRejectCause)] {
+        &self.rejected_nssai
+    }
+
+    /// The tracking areas among which it need not tell where it is.
+    pub fn registration_area(&self) -> &TaiList {
+        &self.registration_area
     }
 
     /// Its sessions that stand, in the order in which they were set up.
@@ -338,7 +356,10 @@ impl Ue {
             }
             let needs_connection = matches!(
                 command,
-                Command::EstablishSession(_) | Command::ModifySession(..) | Command::ReleaseSession(_)
+                Command::EstablishSession(_)
+                    | Command::EstablishEmergencySession
+                    | Command::ModifySession(..)
+                    | Command::ReleaseSession(_)
             );
             if needs_connection && self.state == MmState::Registered && !self.connected {
                 return self.request_service(now, ServiceType::Signalling, out);
@@ -351,6 +372,13 @@ impl Ue {
     fn carry_out(&mut self, now: Instant, command: Command, out: &mut Outbox<Output>) {
         match (command, self.state) {
             (Command::Register, MmState::Deregistered) => self.register(now, RegistrationKind::Initial, out),
+            (Command::RegisterForEmergency, _) => self.register(now, RegistrationKind::Emergency, out),
+            (Command::EstablishEmergencySession, MmState::Registered) => {
+                self.establish_emergency_session(now, out);
+            }
+            (Command::EstablishEmergencySession, _) => {
+                not_possible(now, Procedure::SessionEstablishment, out);
+            }
             (Command::Register, _) => self.register(now, RegistrationKind::MobilityUpdating, out),
             (Command::PeriodicRegistration, MmState::Registered) => {
                 self.register(now, RegistrationKind::PeriodicUpdating, out);

@@ -41,6 +41,7 @@ impl Ue {
 
     fn registration_request(&mut self, now: Instant, kind: RegistrationKind) -> RegistrationRequest {
         let identity = match self.guti {
+            _ if self.faults.no_usim => MobileIdentity::Pei(self.config.pei),
             Some(guti) => MobileIdentity::Guti(guti),
             None => self.suci_identity(now),
         };
@@ -56,7 +57,10 @@ impl Ue {
                 m.requested_nssai = Some(profile.requested_nssai.iter().copied().collect::<Nssai>());
             }
         }
-        if kind != RegistrationKind::Initial {
+        if let Some(more) = &self.faults.ask_for {
+            more.ask(&mut m);
+        }
+        if !matches!(kind, RegistrationKind::Initial | RegistrationKind::Emergency) {
             m.pdu_session_status = Some(self.session_set());
             m.uplink_data_status = Some(self.wanted_user_planes()).filter(|s| !s.is_empty());
         }
@@ -71,7 +75,9 @@ impl Ue {
         message: &[u8],
         out: &mut Outbox<Output>,
     ) -> bool {
-        let cause = RrcEstablishmentCause::MoSignalling;
+        let emergency = whole.registration_type.kind == RegistrationKind::Emergency;
+        let cause =
+            if emergency { RrcEstablishmentCause::Emergency } else { RrcEstablishmentCause::MoSignalling };
         if self.connected && self.secure {
             let nas = self.protect(message.to_vec());
             self.send_initial(nas, cause, out);
@@ -117,6 +123,7 @@ impl Ue {
         if let Some(allowed) = m.allowed_nssai {
             self.allowed_nssai = allowed.0.iter().map(|s| s.s_nssai).collect();
         }
+        self.rejected_nssai = m.rejected_nssai.map(|r| r.0.into()).unwrap_or_default();
         if let Some(t3512) = m.t3512 {
             // Deactivated: so far away that it does not come.
             self.t3512 = t3512.duration().unwrap_or(core::time::Duration::MAX);
@@ -173,7 +180,8 @@ impl Ue {
         };
         self.timers.stop(Timer::T3510);
         self.timers.stop(Timer::T3520);
-        let initial = self.initial.as_ref().is_none_or(|i| i.kind == RegistrationKind::Initial);
+        let begins = |k| matches!(k, RegistrationKind::Initial | RegistrationKind::Emergency);
+        let initial = self.initial.as_ref().is_none_or(|i| begins(i.kind));
         let retry_after = match m.cause {
             MmCause::UeIdentityCannotBeDerived | MmCause::ImplicitlyDeregistered if !initial => {
                 self.forget_registration();
@@ -278,14 +286,19 @@ impl Ue {
     pub(super) fn fail_pending(&mut self, now: Instant, out: &mut Outbox<Output>) {
         for command in core::mem::take(&mut self.pending) {
             match command {
-                Command::EstablishSession(_) => not_possible(now, Procedure::SessionEstablishment, out),
+                Command::EstablishSession(_) | Command::EstablishEmergencySession => {
+                    not_possible(now, Procedure::SessionEstablishment, out)
+                }
                 Command::ModifySession(..) => not_possible(now, Procedure::SessionModification, out),
                 Command::ReleaseSession(_) => not_possible(now, Procedure::SessionRelease, out),
                 Command::ServiceRequest => not_possible(now, Procedure::ServiceRequest, out),
                 Command::Deregister { .. } => {
                     event(Event::Deregistered { since: Some(now), cause: None }, out)
                 }
-                Command::Register | Command::PeriodicRegistration | Command::Say(_) => {}
+                Command::Register
+                | Command::RegisterForEmergency
+                | Command::PeriodicRegistration
+                | Command::Say(_) => {}
             }
         }
     }

@@ -48,6 +48,7 @@ pub(super) struct Session {
     state: State,
     pti: Pti,
     request: SessionRequest,
+    emergency: bool,
     /// When its request was sent first.
     since: Instant,
     /// When T3580 or T3582 expires.
@@ -76,6 +77,22 @@ impl Ue {
         request: SessionRequest,
         out: &mut Outbox<Output>,
     ) {
+        self.begin_session(now, request, false, out);
+    }
+
+    /// The same for an emergency: the network chooses data network and slice (§6.4.1.2).
+    pub(super) fn establish_emergency_session(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4v6 };
+        self.begin_session(now, request, true, out);
+    }
+
+    fn begin_session(
+        &mut self,
+        now: Instant,
+        request: SessionRequest,
+        emergency: bool,
+        out: &mut Outbox<Output>,
+    ) {
         let free = |id: &PduSessionId| self.sessions.iter().all(|s| s.id != *id);
         let Some(id) = (1..=15).filter_map(PduSessionId::new).find(free) else {
             return not_possible(now, Procedure::SessionEstablishment, out);
@@ -87,6 +104,7 @@ impl Ue {
             state: State::Establishing,
             pti,
             request,
+            emergency,
             since: now,
             until: Instant::FAR_FUTURE,
             sends: 0,
@@ -141,6 +159,7 @@ impl Ue {
         let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) else { return };
         session.sends += 1;
         session.until = now + T3580_T3582;
+        let emergency = session.emergency;
         let (body, request) = match session.state {
             State::Establishing => {
                 (Body::from(establishment_request(&session.request, &profile)), Some(session.request.clone()))
@@ -156,16 +175,28 @@ impl Ue {
             State::Active => return,
         };
         let message = Message::new(id, session.pti, body);
-        self.transport(&message, request, out);
+        self.transport_as(&message, request, emergency, out);
     }
 
     /// UL NAS TRANSPORT of a 5GSM message (§5.4.5.2.2).
     fn transport(&mut self, message: &Message, request: Option<SessionRequest>, out: &mut Outbox<Output>) {
+        self.transport_as(message, request, false, out);
+    }
+
+    fn transport_as(
+        &mut self,
+        message: &Message,
+        request: Option<SessionRequest>,
+        emergency: bool,
+        out: &mut Outbox<Output>,
+    ) {
         let Some(container) = PayloadContainer::new(message.to_octets()) else { return };
         let mut m = UlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, container);
         m.pdu_session_id = message.pdu_session_id;
         if let Some(request) = request {
-            m.request_type = Some(RequestType::InitialRequest);
+            let kind =
+                if emergency { RequestType::InitialEmergencyRequest } else { RequestType::InitialRequest };
+            m.request_type = Some(kind);
             m.s_nssai = request.s_nssai.map(Into::into);
             m.dnn = request.dnn;
         }

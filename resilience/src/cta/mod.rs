@@ -51,6 +51,8 @@ pub enum Input<'a> {
     Command(PhoneId, Command),
     /// The longest that a message waited lately before it was handed in.
     Waited(Duration),
+    /// The store has changed: of these subscribers, or of all (TS 23.502 §4.5.1).
+    SubscribersChanged(Option<&'a [Supi]>),
     /// Time passed.
     Tick,
 }
@@ -172,6 +174,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             Input::Command(phone, command) => self.inbox.push_back((phone, Payload::Command(command))),
             Input::Waited(delay) => self.waited(now, delay, out),
+            Input::SubscribersChanged(changed) => self.subscribers_changed(changed),
             Input::Tick => self.tick(now, out),
         }
         self.run(now, out);
@@ -189,6 +192,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.config = config.clone();
         let result = self.ran.configure(now, config);
         self.ran_output(now, AssociationId(u32::MAX), result, out);
+    }
+
+    /// Nudm_SDM_Notification to the phones that are registered under these subscriptions.
+    fn subscribers_changed(&mut self, changed: Option<&[Supi]>) {
+        let phones: Vec<PhoneId> = match changed {
+            Some(supis) => supis.iter().filter_map(|s| self.directory.registered(*s)).collect(),
+            None => self.directory.all_registered().collect(),
+        };
+        let notice = |phone| (phone, Payload::Command(Command::SubscriptionChanged));
+        self.inbox.extend(phones.into_iter().map(notice));
     }
 
     /// The gNBs.

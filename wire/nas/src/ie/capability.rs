@@ -163,6 +163,8 @@ bit_octets! {
         ims_vops_3gpp with_ims_vops_3gpp: 0, 0x01;
         /// IMS voice over PS session over non-3GPP access.
         ims_vops_non_3gpp with_ims_vops_non_3gpp: 0, 0x02;
+        /// Emergency services are supported in NR connected to the 5GC (EMC, the lower of two bits).
+        emc_nr with_emc_nr: 0, 0x04;
         /// Interworking without N26.
         interworking_without_n26 with_interworking_without_n26: 0, 0x40;
         /// MPS indicator: access identity 1 is valid.

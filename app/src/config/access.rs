@@ -1,0 +1,244 @@
+//! Who may come in and how often each must prove itself: the AMF's policies of access.
+
+use std::time::Duration;
+
+use whimbrel_control::config as control;
+use whimbrel_control::udm::{Ambr, Arp};
+use whimbrel_ids::{Dnn, FiveQi, SNssai, Tac};
+use whimbrel_store::BitRate;
+
+use super::section::Section;
+use super::value::{Value, words};
+
+/// Who gets emergency services (TS 23.501 §5.16.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EmergencyFor {
+    /// Nobody.
+    Nobody,
+    /// Phones that prove their key.
+    Authenticated,
+    /// All, also without a SIM.
+    Everybody,
+}
+
+words! { EmergencyFor {
+    EmergencyFor::Nobody = "nobody",
+    EmergencyFor::Authenticated = "authenticated",
+    EmergencyFor::Everybody = "everybody",
+} }
+
+/// The policies.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub(crate) authenticate_every: u32,
+    pub(crate) authenticate_after: Duration,
+    pub(crate) refused_equipment: Vec<Equipment>,
+    pub(crate) slice_areas: Vec<At<Tac>>,
+    pub(crate) slice_limits: Vec<At<u32>>,
+    pub(crate) mico: bool,
+    pub(crate) edrx: bool,
+    pub(crate) emergency: Emergency,
+    pub(crate) congestion: Congestion,
+}
+
+/// Emergency services.
+#[derive(Clone, Debug)]
+pub(crate) struct Emergency {
+    pub(crate) service: EmergencyFor,
+    pub(crate) slice: SNssai,
+    pub(crate) dnn: Dnn,
+    pub(crate) five_qi: u8,
+    pub(crate) arp_priority: u8,
+    pub(crate) rate: Rate,
+}
+
+/// What is kept back.
+#[derive(Clone, Debug)]
+pub(crate) struct Congestion {
+    pub(crate) general: bool,
+    pub(crate) dnns: Vec<Dnn>,
+    pub(crate) slices: Vec<SNssai>,
+}
+
+/// The first digits of IMEIs.
+#[derive(Clone, Debug)]
+pub(crate) struct Equipment(control::EquipmentPrefix, String);
+
+impl Value for Equipment {
+    fn read(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let expected = "8 to 14 digits of an IMEI in quotation marks, such as \"35609204\"";
+        control::EquipmentPrefix::new(text).map(|p| Self(p, text.into())).ok_or(expected.into())
+    }
+
+    fn show(&self) -> String {
+        format!("\"{}\"", self.1)
+    }
+}
+
+/// Something about a slice: `SLICE@VALUE`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct At<T>(pub(crate) SNssai, pub(crate) T);
+
+impl<T: Value> Value for At<T> {
+    fn read(text: &str) -> Result<Self, String> {
+        let (slice, value) = text.split_once('@').ok_or("a slice, @ and a number, such as 2-0000ab@7")?;
+        Ok(Self(SNssai::read(slice)?, T::read(value)?))
+    }
+
+    fn show(&self) -> String {
+        format!("{}@{}", self.0, self.1.show())
+    }
+}
+
+/// A bit rate with its unit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rate(BitRate);
+
+impl Value for Rate {
+    fn read(text: &str) -> Result<Self, String> {
+        text.trim().parse().map(Self).map_err(|e: whimbrel_ids::ParseIdError| e.expected.into())
+    }
+
+    fn show(&self) -> String {
+        self.0.to_string()
+    }
+}
+
+/// Default bit rate of an emergency session: a video call and its signalling.
+const EMERGENCY_RATE: &str = "2 Mbps";
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Access {
+    root.section("access", "Who may come in, and how often each must prove itself.", |s| Access {
+        authenticate_every: s.value(
+            "authenticate_every",
+            0u32,
+            "A phone proves its key anew after so many registrations under it (TS 33.501 §6.1.2). 0: as long as the key \
+             lasts.",
+        ),
+        authenticate_after: s.value(
+            "authenticate_after",
+            Duration::ZERO,
+            "The same once its key is so old, at its next registration. 0s: as long as it lasts.",
+        ),
+        refused_equipment: s.list(
+            "refused_equipment",
+            vec![],
+            "Equipment that gets no service, by the first 8 to 14 digits of its IMEI: [\"35609204\"] (TS 23.501 §6.2.16).",
+        ),
+        slice_areas: s.list(
+            "slice_areas",
+            vec![],
+            "Slices that are to be had in some tracking areas only: [2@7, 2@8] (TS 23.501 §5.15.5.2.1).",
+        ),
+        slice_limits: s.list(
+            "slice_limits",
+            vec![],
+            "Most phones registered for a slice at once: [2@100] (TS 23.501 §5.15.11).",
+        ),
+        mico: s.value("mico", true, "Phones may ask not to be reached while idle (TS 23.501 §5.4.1.3)."),
+        edrx: s.value("edrx", true, "Phones may ask for long paging cycles (TS 23.501 §5.31.7.2)."),
+        emergency: emergency(s),
+        congestion: s.section("congestion", "What is kept back; emergency and high priority pass.", |s| Congestion {
+            general: s.value("general", false, "Registrations and service requests (T3346, TS 24.501 §5.3.9)."),
+            dnns: s.list("dnns", vec![], "New sessions of these data networks (T3396, TS 24.501 §6.2.7)."),
+            slices: s.list("slices", vec![], "New sessions in these slices (T3585, TS 24.501 §6.2.8)."),
+        }),
+    })
+}
+
+fn emergency(s: &mut Section<'_, '_>) -> Emergency {
+    s.section("emergency", "Emergency services (TS 23.501 §5.16.4).", |s| {
+        let emergency = Emergency {
+            service: s.value(
+                "service",
+                EmergencyFor::Nobody,
+                "nobody, authenticated or everybody. everybody: also phones without a SIM, whose NAS has then neither \
+                 integrity nor cipher (TS 33.501 §10.2.2).",
+            ),
+            slice: s.value("slice", SNssai::sst(1), "The slice of emergency sessions."),
+            dnn: match "sos".parse() {
+                Ok(default) => s.value("dnn", default, "Their data network: one of `data_networks`."),
+                Err(_) => unreachable!("the default name is valid"),
+            },
+            five_qi: s.value("five_qi", 5u8, "5QI of their default QoS flow: IMS signalling (TS 23.501 §5.7.4)."),
+            arp_priority: s.value(
+                "arp_priority",
+                1u8,
+                "Allocation and retention priority, 1 (highest) to 15: give it to no other session (TS 23.501 §5.16.4.1).",
+            ),
+            rate: match Rate::read(EMERGENCY_RATE) {
+                Ok(default) => s.value("rate", default, "Most that one of them may send, and receive."),
+                Err(_) => unreachable!("the default rate is valid"),
+            },
+        };
+        if !(1..=15).contains(&emergency.arp_priority) {
+            s.refuse("arp_priority", "the priority is out of bounds", "write 1 to 15");
+        }
+        emergency
+    })
+}
+
+impl Access {
+    /// What the control plane is told.
+    pub(super) fn control(&self) -> control::Access {
+        let e = &self.emergency;
+        let ambr = Ambr { ul_kbps: e.rate.0.kbps(), dl_kbps: e.rate.0.kbps() };
+        let mut told = control::Access {
+            authentication: control::AuthenticationPolicy {
+                every_registrations: Some(self.authenticate_every).filter(|n| *n > 0),
+                after: Some(self.authenticate_after).filter(|d| !d.is_zero()),
+            },
+            refused_equipment: self.refused_equipment.iter().map(|e| e.0.clone()).collect(),
+            slice_phones_max: self.slice_limits.iter().map(|At(s, n)| (*s, *n)).collect(),
+            emergency: (e.service != EmergencyFor::Nobody).then(|| control::Emergency {
+                unauthenticated: e.service == EmergencyFor::Everybody,
+                s_nssai: e.slice,
+                dnn: e.dnn.clone(),
+                arp: Arp { priority: e.arp_priority, may_preempt: true, preemptable: false },
+                five_qi: FiveQi(e.five_qi),
+                ambr,
+            }),
+            congestion: control::Congestion {
+                general: self.congestion.general,
+                dnns: self.congestion.dnns.iter().cloned().collect(),
+                slices: self.congestion.slices.iter().copied().collect(),
+            },
+            mico: self.mico,
+            edrx: self.edrx,
+            ..control::Access::default()
+        };
+        for At(s, tac) in &self.slice_areas {
+            told.slice_areas.entry(*s).or_default().insert(*tac);
+        }
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+
+    #[test]
+    fn the_policies_reach_the_control_plane() {
+        let text = "access:\n  authenticate_every: 5\n  refused_equipment: [\"35609204\"]\n  slice_areas: [2@7, 2@8]\n  \
+                    slice_limits: [1@10]\n  emergency:\n    service: everybody\n    dnn: internet\n  congestion:\n    \
+                    dnns: [internet]\n";
+        let told = parse(text, std::path::Path::new("w.yaml")).unwrap().control().amf.access;
+        assert_eq!(told.authentication.every_registrations, Some(5));
+        assert_eq!((told.refused_equipment.len(), told.slice_phones_max.len()), (1, 1));
+        assert_eq!(told.slice_areas.values().next().map(|t| t.len()), Some(2));
+        let emergency = told.emergency.unwrap();
+        assert!(emergency.unauthenticated && emergency.ambr.ul_kbps == 2000 && emergency.arp.priority == 1);
+        assert_eq!(told.congestion.dnns.len(), 1);
+        let none = super::super::default().control().amf.access;
+        assert!(none.emergency.is_none() && none.authentication == Default::default());
+    }
+
+    #[test]
+    fn emergency_needs_its_data_network() {
+        let text = "access:\n  emergency:\n    service: authenticated\n";
+        let problems = parse(text, std::path::Path::new("w.yaml")).unwrap_err().to_string();
+        assert!(problems.contains("`sos`"), "{problems}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Emergency services: TS 23.501 §5.16.4.1, TS 24.501 §5.5.1.2.4 emergency, TS 24.501 §5.5.1.2.6, TS 33.501 §10.2.2.
+//!
+//! There are none unless the operator configures them. A phone that proves its key is registered under it; one that cannot
+//! is registered only where the operator allows that too, and then without integrity or cipher (TS 33.501 §5.5.2).
+
+use std::rc::Rc;
+
+use whimbrel_nas::ie::{MobileIdentity, NgKsi, RegistrationKind};
+use whimbrel_nas::mm::RegistrationRequest;
+
+use super::authentication::{Claim, Failure, authenticate};
+use super::identification::ask_suci;
+use super::security_mode::{Secured, secure_nas, secure_nothing};
+use crate::config::Emergency;
+use crate::procedure::End;
+use crate::refusal::Refusal;
+use crate::shard::Ue;
+use crate::udm::Identity;
+
+/// Whether a phone registers for emergency services.
+pub(crate) fn wanted(request: &RegistrationRequest) -> bool {
+    request.registration_type.kind == RegistrationKind::Emergency
+}
+
+/// All that comes before REGISTRATION ACCEPT. No area, slice or subscription is looked at (TS 23.501 §5.16.4.1).
+pub(crate) async fn admission(
+    ue: Ue,
+    request: Rc<RegistrationRequest>,
+    protected: bool,
+) -> Result<Rc<RegistrationRequest>, End> {
+    let config = ue.config();
+    let emergency = config.amf.access.emergency.as_ref().ok_or(Refusal::Emergency)?;
+    let request = if protected {
+        request
+    } else {
+        let Secured { initial_message } = secured(ue, &request, emergency.unauthenticated).await?;
+        initial_message.unwrap_or(request)
+    };
+    enter(ue, emergency);
+    Ok(request)
+}
+
+/// From here on the phone has emergency services and nothing else; what it had before ends.
+fn enter(ue: Ue, emergency: &Emergency) {
+    crate::smf::keep_only(ue, |_| false);
+    if ue.with(|p| p.amf.subscription.is_some()) {
+        super::udm_client::deregister(ue);
+    }
+    ue.with(|p| {
+        p.amf.emergency = true;
+        p.amf.subscription = None;
+        p.amf.allowed_nssai = vec![emergency.s_nssai];
+        p.amf.requested_nssai = Box::default();
+    });
+    ue.remark(|b| b.authenticated = true);
+}
+
+/// Keys as far as the phone has any.
+async fn secured(ue: Ue, request: &RegistrationRequest, unauthenticated: bool) -> Result<Secured, End> {
+    let claim = match &request.mobile_identity {
+        MobileIdentity::Suci(suci) => Some(suci.clone()),
+        // A phone without USIM names its equipment (TS 24.501 §5.5.1.2.2).
+        MobileIdentity::Pei(pei) => {
+            ue.with(|p| p.amf.pei = Some(*pei));
+            None
+        }
+        _ => match ask_suci(ue).await {
+            Ok(suci) => Some(suci),
+            Err(End::Refused(_)) => None,
+            Err(interrupted) => return Err(interrupted),
+        },
+    };
+    let Some(suci) = claim else {
+        return if unauthenticated {
+            secure_nothing(ue, request).await
+        } else {
+            Err(Refusal::Emergency.into())
+        };
+    };
+    let claim = Claim::Told(Identity::Suci(suci));
+    let failure = if unauthenticated { Failure::Tolerated } else { Failure::Told };
+    match authenticate(ue, claim, request.ng_ksi, failure).await {
+        Ok(authenticated) => {
+            let supi = authenticated.supi;
+            let secured = secure_nas(ue, Some(request), authenticated, true).await?;
+            ue.with(|p| p.amf.supi = Some(supi));
+            Ok(secured)
+        }
+        // TS 24.501 §5.4.1.3.5: the network may go on all the same.
+        Err(End::Refused(_)) if unauthenticated => secure_nothing(ue, request).await,
+        Err(end) => Err(end),
+    }
+}
+
+/// The key set of a phone that was not authenticated (TS 24.501 §5.4.2.2).
+pub(crate) const NO_KEYS_KSI: NgKsi = match NgKsi::native(0) {
+    Some(ksi) => ksi,
+    None => NgKsi::NO_KEY,
+};

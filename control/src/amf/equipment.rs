@@ -1,0 +1,37 @@
+//! The check of the equipment's identity: TS 23.502 §4.2.2.2.2 steps 11 and 12, TS 24.501 §5.3.15, TS 24.501 §5.4.3.2.
+
+use whimbrel_nas::ie::{IdentityType, MobileIdentity};
+use whimbrel_nas::mm::{self, IdentityRequest};
+
+use super::nas::Security;
+use crate::input::Input;
+use crate::procedure::{End, Repeated, ask};
+use crate::refusal::Refusal;
+use crate::shard::Ue;
+
+/// N5g-eir_EquipmentIdentityCheck, by the operator's list. A phone that did not tell its IMEISV with SECURITY MODE COMPLETE
+/// is asked for it, under protection, where there is a list to look it up in.
+pub(crate) async fn check(ue: Ue) -> Result<(), End> {
+    let config = ue.config();
+    if config.amf.access.refused_equipment.is_empty() {
+        return Ok(());
+    }
+    if ue.with(|p| p.amf.pei.is_none()) {
+        let question = Box::new(IdentityRequest::new(IdentityType::Imeisv).into());
+        let timer = Repeated::new("IDENTITY REQUEST", config.timers.t3570);
+        let accepts =
+            |i: &Input| matches!(i, Input::Mm(m) if matches!(**m, mm::Message::IdentityResponse(_)));
+        let answer = ask(ue, question, Security::Current, timer, accepts).await?;
+        if let mm::Message::IdentityResponse(m) = *answer
+            && let MobileIdentity::Pei(pei) = m.mobile_identity
+        {
+            ue.with(|p| p.amf.pei = Some(pei));
+        }
+    }
+    match ue.with(|p| p.amf.pei) {
+        Some(pei) if config.amf.access.refuses(pei) => Err(Refusal::EquipmentRefused.into()),
+        // It does not tell, and nobody can say that it is not on the list (TS 24.501 §5.3.15).
+        None => Err(Refusal::EquipmentUnknown.into()),
+        Some(_) => Ok(()),
+    }
+}

@@ -1,0 +1,138 @@
+//! How an idle phone is reached: TS 24.501 §5.3.6 (MICO), TS 24.501 §5.3.8 (T3324), TS 24.501 §5.3.16 (eDRX), and its paging
+//! cycle (TS 23.501 §5.4.5). What a phone asks for and this network does not have is negotiated away, never refused.
+
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_nas::ie::{DrxParameters, GprsTimer3, MicoIndication, RegistrationKind};
+use whimbrel_nas::mm::{RegistrationAccept, RegistrationRequest};
+use whimbrel_ngap::ie::{NrPagingEdrxCycle, NrPagingEdrxInformation, NrPagingTimeWindow, PagingDrx};
+
+use crate::config::Config;
+use crate::phone::{Phone, Reach};
+use crate::shard::Ue;
+
+/// The longest active time: what is longer is better served without MICO.
+const T3324_MAX: Duration = Duration::from_secs(3600);
+
+/// Agrees with the phone at each registration but a periodic one, which asks for nothing and keeps what there is
+/// (TS 24.501 §5.5.1.3.4).
+pub(crate) fn negotiate(ue: Ue, request: &RegistrationRequest, accept: &mut RegistrationAccept) {
+    let config = ue.config();
+    if request.registration_type.kind != RegistrationKind::PeriodicUpdating {
+        let reach = agreed(&config, request);
+        ue.with(|p| p.amf.set_reach(reach));
+    }
+    let reach = ue.with(|p| p.amf.reach());
+    let t3512 = reach.t3512.unwrap_or(config.timers.t3512);
+    accept.t3512 = Some(GprsTimer3::from_duration(t3512));
+    if let Some(active) = reach.mico {
+        accept.mico_indication = Some(MicoIndication {
+            all_plmn_registration_area: false,
+            strictly_periodic: reach.strictly_periodic,
+        });
+        accept.t3324 = (!active.is_zero()).then(|| GprsTimer3::from_duration(active));
+    }
+    accept.negotiated_drx_parameters = reach.drx;
+    accept.negotiated_extended_drx = reach.edrx.and_then(|octet| whimbrel_nas::ie::Octets::new([octet]));
+}
+
+fn agreed(config: &Config, request: &RegistrationRequest) -> Reach {
+    let access = &config.amf.access;
+    let mico = request.mico_indication.filter(|_| access.mico);
+    let timer = |t: Option<GprsTimer3>, most: Duration| {
+        t.and_then(GprsTimer3::duration).filter(|d| !d.is_zero()).map(|d| d.min(most))
+    };
+    let extended = request.requested_extended_drx.as_ref().filter(|_| access.edrx);
+    Reach {
+        t3512: timer(request.requested_t3512, access.t3512_max),
+        mico: mico.map(|_| timer(request.t3324, T3324_MAX).unwrap_or_default()),
+        strictly_periodic: mico.is_some_and(|m| m.strictly_periodic),
+        until: None,
+        drx: request.requested_drx_parameters.filter(|d| *d != DrxParameters::NotSpecified),
+        // MICO and eDRX exclude each other here: a phone that is not paged has no paging cycle.
+        edrx: extended
+            .filter(|_| mico.is_none())
+            .and_then(|v| v.first().copied())
+            .filter(|o| cycle(*o).is_some()),
+    }
+}
+
+/// The phone goes idle: from now it can be paged for its active time, or as long as it likes.
+pub(crate) fn goes_idle(phone: &mut Phone, now: Instant) {
+    let mut reach = phone.amf.reach();
+    reach.until = reach.mico.map(|active| now + active);
+    phone.amf.set_reach(reach);
+}
+
+/// Whether paging can reach it now.
+pub(crate) fn is_reachable(phone: &Phone, now: Instant) -> bool {
+    phone.amf.reach().until.is_none_or(|until| now < until)
+}
+
+/// Its paging cycle for PAGING (TS 38.413 §9.3.1.90).
+pub(crate) fn paging_drx(phone: &Phone) -> Option<PagingDrx> {
+    Some(match phone.amf.reach().drx? {
+        DrxParameters::NotSpecified => return None,
+        DrxParameters::T32 => PagingDrx::V32,
+        DrxParameters::T64 => PagingDrx::V64,
+        DrxParameters::T128 => PagingDrx::V128,
+        DrxParameters::T256 => PagingDrx::V256,
+    })
+}
+
+/// Its extended cycle for PAGING (TS 38.413 §9.3.1.227).
+pub(crate) fn paging_edrx(phone: &Phone) -> Option<NrPagingEdrxInformation> {
+    let octet = phone.amf.reach().edrx?;
+    let mut information = NrPagingEdrxInformation::new(cycle(octet)?);
+    information.nr_paging_time_window = Some(window(octet >> 4));
+    Some(information)
+}
+
+/// The extended cycle that the lower half of the octet names (TS 24.008 §10.5.5.32, table for NR), in hyperframes of
+/// 10.24 seconds. `None`: not one that NR has.
+fn cycle(octet: u8) -> Option<NrPagingEdrxCycle> {
+    Some(match octet & 0x0f {
+        0 => NrPagingEdrxCycle::Hfhalf,
+        1 => NrPagingEdrxCycle::Hf1,
+        2 => NrPagingEdrxCycle::Hf2,
+        3 => NrPagingEdrxCycle::Hf4,
+        5 => NrPagingEdrxCycle::Hf8,
+        9 => NrPagingEdrxCycle::Hf16,
+        10 => NrPagingEdrxCycle::Hf32,
+        11 => NrPagingEdrxCycle::Hf64,
+        12 => NrPagingEdrxCycle::Hf128,
+        13 => NrPagingEdrxCycle::Hf256,
+        14 => NrPagingEdrxCycle::Hf512,
+        15 => NrPagingEdrxCycle::Hf1024,
+        _ => return None,
+    })
+}
+
+/// The extended cycle as a time: between two windows nobody can reach the phone.
+pub(crate) fn edrx_cycle(phone: &Phone) -> Option<Duration> {
+    let hyperframes = match phone.amf.reach().edrx? & 0x0f {
+        0 => return Some(Duration::from_millis(5120)),
+        1 => 1,
+        2 => 2,
+        3 => 4,
+        5 => 8,
+        9 => 16,
+        10 => 32,
+        11 => 64,
+        12 => 128,
+        13 => 256,
+        14 => 512,
+        15 => 1024,
+        _ => return None,
+    };
+    Some(Duration::from_millis(10_240) * hyperframes)
+}
+
+/// Windows of 1.28 seconds, counted from one (TS 24.008 §10.5.5.32); NGAP counts them the same way.
+fn window(half: u8) -> NrPagingTimeWindow {
+    use NrPagingTimeWindow::*;
+    const ALL: [NrPagingTimeWindow; 16] =
+        [S1, S2, S3, S4, S5, S6, S7, S8, S9, S10, S11, S12, S13, S14, S15, S16];
+    ALL[usize::from(half & 0x0f)]
+}

@@ -1,0 +1,57 @@
+//! New keys while the phone is connected, before a COUNT wraps: TS 24.501 §4.4.3.5, TS 33.501 §6.4.5, TS 33.501 §6.9.4.2.
+
+use whimbrel_nas::ie::NgKsi;
+
+use super::authentication::{Claim, Failure, authenticate};
+use super::security_mode::secure_nas;
+use super::{an_release, end, ue_context_modification};
+use crate::event::Event;
+use crate::procedure::End;
+use crate::refusal::Refusal;
+use crate::shard::{Lane, Procedure, Ue};
+use crate::udm::Identity;
+
+/// After each message of a phone: where its COUNTs come near their end and nothing else runs, it is challenged.
+pub(crate) fn begin_if_due(ue: Ue) {
+    let due = ue.with(|p| {
+        let near = p.amf.security.as_ref().is_some_and(|s| s.wrap_is_near());
+        let secured = p.amf.connection.as_ref().is_some_and(|c| c.secured);
+        near && secured && p.amf.registered && !p.amf.emergency && p.lanes.procedure(Lane::Mobility).is_none()
+    });
+    if due {
+        start(ue);
+    }
+}
+
+fn start(ue: Ue) {
+    let ue = ue.on(Lane::Mobility);
+    ue.start(Lane::Mobility, Procedure::Authentication, async move {
+        let began = ue.now();
+        match rekeying(ue).await {
+            Ok(()) => {
+                let subject = ue.with(|p| p.subject());
+                let took = ue.now().since(began);
+                ue.event(Event::Completed { procedure: Procedure::Authentication, subject, took });
+                end::let_go_when_unused(ue);
+            }
+            // A phone that does not prove its key is not the one that is registered.
+            Err(End::Refused(refusal)) if refusal.was_told() => {
+                end::refused(ue, Procedure::Authentication, refusal);
+            }
+            // It does not answer: what is left of its COUNTs is for when it comes back.
+            Err(End::Refused(_)) => {
+                an_release::start(ue, whimbrel_ngap::ie::CauseNas::AuthenticationFailure.into());
+            }
+            Err(End::Interrupted(why)) => end::interrupted(ue, why),
+        }
+    });
+}
+
+async fn rekeying(ue: Ue) -> Result<(), End> {
+    let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
+    let offered = ue.with(|p| p.amf.ng_ksi).unwrap_or(NgKsi::NO_KEY);
+    let authenticated =
+        authenticate(ue, Claim::Remembered(Identity::Supi(supi)), offered, Failure::Told).await?;
+    secure_nas(ue, None, authenticated, false).await?;
+    ue_context_modification::new_key(ue).await
+}

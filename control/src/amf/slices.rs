@@ -1,0 +1,133 @@
+//! Network slice selection: TS 23.501 §5.15.5.2.1, TS 23.501 §5.15.3, TS 24.501 §4.6.2.2, TS 24.501 §4.6.2.3.
+
+use std::time::Duration;
+
+use whimbrel_ids::{SNssai, Tai};
+use whimbrel_nas::ie::{GprsTimer3, MappedSNssai, Nssai, Opaque, RejectedNssai, SliceRejectCause, TaiList};
+use whimbrel_nas::mm::RegistrationRequest;
+
+use crate::config::Config;
+use crate::refusal::Refusal;
+use crate::shard::Ue;
+use crate::udm::Subscription;
+
+/// The slices that the phone may use here, and those that it asked for in vain.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Slices {
+    pub(crate) allowed: Vec<SNssai>,
+    pub(crate) rejected: Vec<(SNssai, SliceRejectCause)>,
+    /// Asked for, and full for now (TS 23.501 §5.15.11.1).
+    pub(crate) full: Vec<SNssai>,
+}
+
+/// The allowed NSSAI holds eight slices (TS 24.501 §9.11.3.37).
+const ALLOWED_SLICES_MAX: usize = 8;
+/// The configured NSSAI holds sixteen (TS 24.501 §9.11.3.37).
+const CONFIGURED_SLICES_MAX: usize = 16;
+
+/// The slices that a phone asks for. Without an element of its own, those that it asked for before stay (a periodic
+/// registration has none).
+pub(crate) fn requested(ue: Ue, request: &RegistrationRequest) -> Vec<SNssai> {
+    if let Some(nssai) = &request.requested_nssai {
+        let asked = nssai.0.iter().map(|s| s.s_nssai).collect();
+        ue.with(|p| p.amf.requested_nssai = asked);
+    }
+    ue.with(|p| p.amf.requested_nssai.to_vec())
+}
+
+/// Requested, subscribed and offered: the slices that all three name. Without one, the subscribed defaults.
+pub(crate) fn admit(
+    config: &Config,
+    subscription: &Subscription,
+    requested: &[SNssai],
+    here: Tai,
+    full: &[SNssai],
+) -> Result<Slices, Refusal> {
+    let offered = |s: SNssai| config.amf.slices.contains(&s) && subscription.slice(s).is_some();
+    let usable = |s: SNssai| offered(s) && config.amf.access.offers(s, here) && !full.contains(&s);
+    let mut allowed = Vec::new();
+    let mut add = |s: SNssai| {
+        if usable(s) && !allowed.contains(&s) && allowed.len() < ALLOWED_SLICES_MAX {
+            allowed.push(s);
+        }
+    };
+    requested.iter().copied().for_each(&mut add);
+    if allowed.is_empty() {
+        let defaults = subscription.slices.iter().filter(|s| s.default).map(|s| s.s_nssai);
+        for s in defaults {
+            if usable(s) && !allowed.contains(&s) && allowed.len() < ALLOWED_SLICES_MAX {
+                allowed.push(s);
+            }
+        }
+    }
+    if allowed.is_empty() {
+        let subscribed = subscription.slices.iter().map(|s| s.s_nssai).collect();
+        return Err(Refusal::NoSlice { requested: requested.to_vec(), subscribed });
+    }
+    let mut rejected: Vec<(SNssai, SliceRejectCause)> = Vec::new();
+    for &s in requested.iter().filter(|s| !usable(**s)) {
+        // One that is full is neither allowed nor rejected for good: the phone may ask again.
+        if full.contains(&s) || rejected.iter().any(|(r, _)| *r == s) || rejected.len() == ALLOWED_SLICES_MAX
+        {
+            continue;
+        }
+        let cause = if offered(s) {
+            SliceRejectCause::NotAvailableInRegistrationArea
+        } else {
+            SliceRejectCause::NotAvailableInPlmn
+        };
+        rejected.push((s, cause));
+    }
+    let full = requested.iter().copied().filter(|s| full.contains(s) && offered(*s)).take(ALLOWED_SLICES_MAX);
+    Ok(Slices { allowed, rejected, full: full.collect() })
+}
+
+/// The slices configured for this phone: those that it subscribes to and that the network offers (TS 23.501 §5.15.4).
+pub(crate) fn configured(config: &Config, subscription: &Subscription) -> Vec<SNssai> {
+    let subscribed = subscription.slices.iter().map(|s| s.s_nssai);
+    subscribed.filter(|s| config.amf.slices.contains(s)).take(CONFIGURED_SLICES_MAX).collect()
+}
+
+/// As a message has it. Who is at home needs no mapping (TS 24.501 §4.6.2.3).
+pub(crate) fn nssai(slices: &[SNssai]) -> Nssai {
+    Nssai(slices.iter().copied().map(MappedSNssai::from).collect())
+}
+
+/// Rejected slices, where there are any.
+pub(crate) fn rejected_nssai(slices: Vec<(SNssai, SliceRejectCause)>) -> Option<RejectedNssai> {
+    (!slices.is_empty()).then_some(RejectedNssai(slices))
+}
+
+/// How long a phone waits before it asks again for a slice that is full (TS 24.501 §4.6.2.5, T3587).
+const FULL_BACK_OFF: Duration = Duration::from_secs(15 * 60);
+/// "S-NSSAI not available due to maximum number of UEs reached" (TS 24.501 §9.11.3.75).
+const CAUSE_FULL: u8 = 3;
+
+/// Extended rejected NSSAI (TS 24.501 §9.11.3.75): one list with one back-off timer.
+pub(crate) fn full_nssai(full: &[SNssai]) -> Option<Opaque> {
+    let count = u8::try_from(full.len()).ok().filter(|n| *n > 0)?;
+    // Type of list 1, then the number of elements less one.
+    let mut value = vec![1 << 4 | (count - 1), GprsTimer3::from_duration(FULL_BACK_OFF).octet()];
+    for s in full {
+        let sd = s.sd().map(u32::to_be_bytes);
+        value.extend_from_slice(&[if sd.is_some() { 4 << 4 } else { 1 << 4 } | CAUSE_FULL, s.sst]);
+        value.extend_from_slice(sd.as_ref().map_or(&[], |sd| &sd[1..]));
+    }
+    Opaque::new(value)
+}
+
+/// The registration area (TS 24.501 §5.3.4): the tracking areas configured together in which all allowed slices are to be had
+/// (TS 23.501 §5.15.5.2.1), the phone's own first. What is forbidden to the phone is not among it.
+pub(crate) fn registration_area(ue: Ue, here: Tai, allowed: &[SNssai]) -> TaiList {
+    let config = ue.config();
+    let alike = |tai: &Tai| allowed.iter().all(|&s| config.amf.access.offers(s, *tai));
+    let area = ue.with(|p| {
+        let forbidden = p.amf.subscription.iter().flat_map(|s| &s.restrictions.forbidden_areas);
+        let forbidden: Vec<_> = forbidden.copied().collect();
+        let area = config.amf.registration_area(here);
+        let area = area.filter(|tai| *tai == here || (!forbidden.contains(&tai.tac) && alike(tai)));
+        p.amf.registration_area = area.take(whimbrel_nas::ie::TAI_LIST_MAX).collect();
+        p.amf.registration_area.to_vec()
+    });
+    area.into_iter().collect()
+}

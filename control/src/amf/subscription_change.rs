@@ -1,0 +1,123 @@
+//! The subscription has changed while the phone is registered: TS 23.502 §4.5.1, TS 23.502 §4.2.2.3.3,
+//! TS 23.501 §5.15.5.2.2; told by TS 24.501 §5.4.4.
+
+use std::sync::Arc;
+
+use whimbrel_nas::ie::SmCause;
+use whimbrel_ngap::ie::CauseNas;
+
+use super::slices::{admit, configured};
+use super::{an_release, configuration_update, deregistration, end, udm_client, ue_context_modification};
+use crate::event::{Deregistered, Event};
+use crate::procedure::End;
+use crate::refusal::Refusal;
+use crate::shard::{Lane, Procedure, Ue};
+use crate::smf;
+use crate::udm::Subscription;
+
+/// Nudm_SDM_Notification. One that comes while something else runs on the phone waits until that is over.
+pub(crate) fn notified(ue: Ue) {
+    if ue.with(|p| p.amf.emergency || !p.amf.registered) {
+        return; // an emergency registration asks nobody's subscription (TS 23.501 §5.16.4.1)
+    }
+    ue.with(|p| p.amf.subscription_stale = true);
+    begin_if_due(ue);
+}
+
+/// Looks what has changed as soon as nothing else runs.
+pub(crate) fn begin_if_due(ue: Ue) {
+    let due = ue.with(|p| {
+        p.amf.subscription_stale && p.amf.registered && p.lanes.procedure(Lane::Mobility).is_none()
+    });
+    if due {
+        ue.with(|p| p.amf.subscription_stale = false);
+        start(ue);
+    }
+}
+
+fn start(ue: Ue) {
+    let ue = ue.on(Lane::Mobility);
+    ue.start(Lane::Mobility, Procedure::SubscriptionChange, async move {
+        let began = ue.now();
+        match change(ue).await {
+            Ok(released) => {
+                let subject = ue.with(|p| p.subject());
+                let took = ue.now().since(began);
+                ue.event(Event::Completed { procedure: Procedure::SubscriptionChange, subject, took });
+                if released {
+                    an_release::start(ue, CauseNas::NormalRelease.into());
+                } else {
+                    end::let_go_when_unused(ue);
+                }
+            }
+            // The subscriber is gone or barred, or has no slice left here: the phone leaves, and is told why.
+            Err(End::Refused(refusal)) if ends_registration(&refusal) => {
+                let cause = refusal.mm_cause(&ue.config());
+                deregistration::by_network_with(ue, Some(cause), Deregistered::BySubscription);
+            }
+            // The store does not answer: what was subscribed stays. The phone does not answer: it learns at its next
+            // registration.
+            Err(End::Refused(_)) => end::let_go_when_unused(ue),
+            Err(End::Interrupted(why)) => end::interrupted(ue, why),
+        }
+    });
+}
+
+fn ends_registration(refusal: &Refusal) -> bool {
+    matches!(refusal, Refusal::UnknownSubscriber | Refusal::Barred | Refusal::NoSlice { .. })
+}
+
+/// Takes the new terms; says whether the connection is to be let go, so that the phone registers anew.
+async fn change(ue: Ue) -> Result<bool, End> {
+    let supi = ue.with(|p| p.amf.supi).ok_or(Refusal::NoIdentity)?;
+    let new = udm_client::subscription(ue, supi).await?;
+    let Some(old) = ue.with(|p| p.amf.subscription.replace(Arc::clone(&new))) else { return Ok(false) };
+    if old == new {
+        return Ok(false);
+    }
+    let told = slices_changed(ue, &old, &new).await?;
+    let connected = ue.with(|p| p.amf.connection.is_some());
+    if old.ue_ambr != new.ue_ambr && connected {
+        ue_context_modification::new_ambr(ue).await?;
+    }
+    Ok(told && ue.with(|p| p.amf.connection.is_some()))
+}
+
+/// TS 23.501 §5.15.5.2.2: sessions in slices that are allowed no more end; the phone gets its new slices and registers
+/// with them. An idle phone gets them when it registers next.
+async fn slices_changed(ue: Ue, old: &Subscription, new: &Subscription) -> Result<bool, End> {
+    let config = ue.config();
+    let tai = ue.with(|p| p.amf.tai).ok_or(Refusal::NoContext)?;
+    let (requested, before) = ue.with(|p| (p.amf.requested_nssai.clone(), p.amf.allowed_nssai.clone()));
+    let slices = admit(&config, new, &requested, tai, &[])?;
+    let unchanged = slices.allowed == before && configured(&config, old) == configured(&config, new);
+    ue.with(|p| p.amf.allowed_nssai.clone_from(&slices.allowed));
+    withdraw_sessions(ue, new);
+    if unchanged {
+        return Ok(false);
+    }
+    ue.with(|p| p.amf.slicing_changed = true);
+    if ue.with(|p| p.amf.connection.is_none()) {
+        return Ok(false);
+    }
+    configuration_update::tell_slices(ue, slices, configured(&config, new)).await?;
+    ue.with(|p| p.amf.slicing_changed = false);
+    Ok(true)
+}
+
+/// Sessions that the new terms do not have any more (TS 23.502 §4.3.4.2, requested by the network). Emergency sessions are
+/// nobody's terms.
+fn withdraw_sessions(ue: Ue, new: &Subscription) {
+    let gone: Vec<_> = ue.with(|p| {
+        let allowed = &p.amf.allowed_nssai;
+        let subscribed = |s: &crate::smf::SmContext| {
+            let slice = new.slice(s.s_nssai).filter(|_| allowed.contains(&s.s_nssai));
+            slice.is_some_and(|slice| slice.dnns.iter().any(|d| d.dnn == s.dnn))
+        };
+        let sessions = p.sessions.values().filter(|s| !s.emergency && !subscribed(s));
+        sessions.map(|s| s.psi).collect()
+    });
+    for psi in gone {
+        smf::withdraw(ue, psi, SmCause::RegularDeactivation);
+    }
+}

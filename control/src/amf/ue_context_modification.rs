@@ -1,0 +1,56 @@
+//! UE context modification: TS 38.413 §8.3.4. The gNB gets another K_gNB or another UE-AMBR.
+
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::SecurityKey;
+use whimbrel_ngap::msg::UeContextModificationRequest;
+
+use super::as_security::begin_chain;
+use super::connection::{ids, send, ue_ambr};
+use crate::input::Input;
+use crate::procedure::End;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Ue};
+
+/// K_gNB of the K_AMF that has just come into use (TS 33.501 §6.9.4.2), where the gNB has a context.
+pub(crate) async fn new_key(ue: Ue) -> Result<(), End> {
+    let Some(mut m) = request(ue) else { return Ok(()) };
+    let key = ue.with(|p| {
+        let k_gnb = p.amf.k_amf.as_ref()?.k_gnb(p.amf.as_count.unwrap_or_default());
+        begin_chain(&mut p.amf, &k_gnb);
+        Some(SecurityKey(*k_gnb.octets()))
+    });
+    m.security_key = Some(key.ok_or(Refusal::NoContext)?);
+    answered(ue, m).await
+}
+
+/// The UE-AMBR of a subscription that has changed (TS 23.501 §5.7.2.6), where it is another than the gNB was told.
+pub(crate) async fn new_ambr(ue: Ue) -> Result<(), End> {
+    let Some(mut m) = request(ue) else { return Ok(()) };
+    m.ue_aggregate_maximum_bit_rate = ue_ambr(ue, &[]);
+    if m.ue_aggregate_maximum_bit_rate.is_none() {
+        return Ok(());
+    }
+    answered(ue, m).await
+}
+
+/// Addressed to the gNB that has a context of the phone.
+fn request(ue: Ue) -> Option<UeContextModificationRequest> {
+    let there = ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up));
+    let (amf, ran) = ids(ue).filter(|_| there)?;
+    Some(UeContextModificationRequest::new(amf, ran))
+}
+
+async fn answered(ue: Ue, m: UeContextModificationRequest) -> Result<(), End> {
+    send(ue, &m.into(), None);
+    let accepts = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::UeContextModificationResponse(_) | Message::UeContextModificationFailure(_)));
+    match ue.receive(accepts, ue.config().timers.guard).await {
+        Ok(Input::Ngap(m)) if matches!(*m, Message::UeContextModificationFailure(_)) => {
+            Err(Refusal::RadioFailure("UE CONTEXT MODIFICATION FAILURE").into())
+        }
+        Ok(_) => Ok(()),
+        Err(Interrupt::TimedOut) => {
+            Err(Refusal::RadioFailure("no answer to UE CONTEXT MODIFICATION REQUEST").into())
+        }
+        Err(other) => Err(other.into()),
+    }
+}

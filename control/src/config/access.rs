@@ -1,0 +1,150 @@
+//! Who may come in, how often each must prove itself, and what is kept back: the AMF's policies of access.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use whimbrel_ids::{Dnn, FiveQi, Pei, SNssai, Tac, Tai};
+use whimbrel_nas::ie::SscMode;
+
+use crate::udm::{Ambr, Arp, SessionTypes, SubscribedDnn};
+
+/// The policies; the default asks for nothing beyond the standard.
+#[derive(Clone, Debug)]
+pub struct Access {
+    /// How often a phone proves its key anew.
+    pub authentication: AuthenticationPolicy,
+    /// Equipment that gets no service, by the first digits of its IMEI (TS 23.501 §6.2.16, the 5G-EIR's list).
+    pub refused_equipment: Vec<EquipmentPrefix>,
+    /// Tracking areas in which a slice is to be had; one that is not named is to be had everywhere
+    /// (TS 23.501 §5.15.5.2.1).
+    pub slice_areas: BTreeMap<SNssai, BTreeSet<Tac>>,
+    /// Most phones registered for a slice at once (network slice admission control, TS 23.501 §5.15.11).
+    pub slice_phones_max: BTreeMap<SNssai, u32>,
+    /// Emergency service, if there is one.
+    pub emergency: Option<Emergency>,
+    /// What is kept back for congestion.
+    pub congestion: Congestion,
+    /// Phones may ask not to be reached while idle (TS 23.501 §5.4.1.3).
+    pub mico: bool,
+    /// Phones may ask for long paging cycles (TS 23.501 §5.31.7.2).
+    pub edrx: bool,
+    /// The longest periodic registration timer that a phone may ask for.
+    pub t3512_max: Duration,
+}
+
+impl Default for Access {
+    fn default() -> Self {
+        Self {
+            authentication: AuthenticationPolicy::default(),
+            refused_equipment: Vec::new(),
+            slice_areas: BTreeMap::new(),
+            slice_phones_max: BTreeMap::new(),
+            emergency: None,
+            congestion: Congestion::default(),
+            mico: true,
+            edrx: true,
+            t3512_max: Duration::from_secs(3 * 24 * 3600), // a phone that is longer away holds its context for nobody
+        }
+    }
+}
+
+impl Access {
+    /// Whether a slice is to be had in a tracking area.
+    pub fn offers(&self, s_nssai: SNssai, tai: Tai) -> bool {
+        self.slice_areas.get(&s_nssai).is_none_or(|tacs| tacs.contains(&tai.tac))
+    }
+
+    /// Whether equipment is on the list of those that get no service.
+    pub fn refuses(&self, pei: Pei) -> bool {
+        self.refused_equipment.iter().any(|prefix| prefix.begins(pei))
+    }
+}
+
+/// When the AMF has a phone authenticated beyond where it must (TS 33.501 §6.1.2, §6.12.1: the operator's policy).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AuthenticationPolicy {
+    /// After so many registrations under one key; `None`: as long as the key lasts.
+    pub every_registrations: Option<u32>,
+    /// Once the key is so old, at the next registration; `None`: as long as it lasts.
+    pub after: Option<Duration>,
+}
+
+/// The first digits of an IMEI: 8 name a type of equipment, 14 one phone (TS 23.003 §6.2.1).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EquipmentPrefix(Vec<u8>);
+
+impl EquipmentPrefix {
+    /// Of 8 to 14 digits as text; `None` of anything else.
+    pub fn new(digits: &str) -> Option<Self> {
+        let own: Vec<u8> = digits.bytes().filter(u8::is_ascii_digit).map(|c| c - b'0').collect();
+        ((8..=14).contains(&own.len()) && own.len() == digits.len()).then_some(Self(own))
+    }
+
+    fn begins(&self, pei: Pei) -> bool {
+        let mut digits = pei.digits();
+        self.0.iter().all(|d| digits.next() == Some(*d))
+    }
+}
+
+/// Emergency service (TS 23.501 §5.16.4). Its terms are the AMF's, not the subscriber's (§5.16.4.3).
+#[derive(Clone, Debug)]
+pub struct Emergency {
+    /// Phones that cannot prove who they are may have it too; then NAS has neither integrity nor cipher
+    /// (TS 33.501 §5.5.2, §10.2.2).
+    pub unauthenticated: bool,
+    /// Its slice.
+    pub s_nssai: SNssai,
+    /// Its data network.
+    pub dnn: Dnn,
+    /// Allocation and retention priority: reserved for emergency (TS 23.501 §5.16.4.1).
+    pub arp: Arp,
+    /// 5QI of its default QoS flow.
+    pub five_qi: FiveQi,
+    /// Its bit rate, of the phone and of the session.
+    pub ambr: Ambr,
+}
+
+impl Emergency {
+    /// The terms of an emergency session.
+    pub fn terms(&self) -> SubscribedDnn {
+        SubscribedDnn {
+            dnn: self.dnn.clone(),
+            default: true,
+            session_types: SessionTypes { ipv4: true, ipv6: true, ..SessionTypes::NONE },
+            five_qi: self.five_qi,
+            arp: self.arp,
+            session_ambr: self.ambr,
+            static_ipv4: None,
+            static_ipv6: None,
+            ssc_mode: SscMode::One,
+            flows: Default::default(),
+        }
+    }
+}
+
+/// NAS level congestion control (TS 23.501 §5.19.7, TS 24.501 §5.3.9, §6.2.7, §6.2.8). Emergency and high priority pass.
+#[derive(Clone, Debug, Default)]
+pub struct Congestion {
+    /// New registrations and service requests are kept back (T3346).
+    pub general: bool,
+    /// New sessions of these data networks are kept back (T3396).
+    pub dnns: BTreeSet<Dnn>,
+    /// New sessions in these slices are kept back (T3585).
+    pub slices: BTreeSet<SNssai>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 23.003 §6.2.1
+    fn equipment_by_its_first_digits() {
+        let pei = Pei::from_digits("3560920400000101".bytes().map(|c| c - b'0')).unwrap();
+        let begins = |digits: &str| EquipmentPrefix::new(digits).unwrap().begins(pei);
+        assert!(begins("35609204") && begins("35609204000001"));
+        assert!(!begins("35609205") && !begins("35609204000002"));
+        for wrong in ["3560920", "356092040000011", "3560920x", ""] {
+            assert_eq!(EquipmentPrefix::new(wrong), None, "{wrong}");
+        }
+    }
+}
