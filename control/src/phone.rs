@@ -8,7 +8,7 @@ use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai,
 use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
-use crate::amf::{NextHop, Target};
+use crate::amf::{NextHop, PagingAid, Target};
 use crate::envelope::{AssociationId, Batch, PhoneId, Subject};
 use crate::shard::Lanes;
 use crate::smf::SmContext;
@@ -94,6 +94,8 @@ pub struct AmfContext {
     pub target: Option<Box<Target>>,
     /// The gNB that the phone has left, while packets of it are still forwarded.
     pub source: Option<Box<Connection>>,
+    /// What gNBs told that helps to page it.
+    pub(crate) paging_aid: Option<Box<PagingAid>>,
     /// The operator wants it deregistered, and it has yet to be reached (TS 23.502 §4.2.2.3.3).
     pub(crate) deregistration_wanted: bool,
     /// The uplink COUNT that K_gNB is derived with (TS 33.501 §6.8.1.2.2).

@@ -4,14 +4,23 @@ mod common;
 
 use std::time::Duration;
 
+use common::by_hand::{connection, octets};
 use common::*;
 use whimbrel_control::smf::UpState;
+use whimbrel_ids::{NrCellId, PlmnId};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::{
+    AmfPagingTarget, CauseRadioNetwork, InfoOnRecommendedCellsAndRanNodesForPaging, NgranCgi, NrCgi,
+    PagingPriority, RecommendedCellItem, UeRadioCapabilityForPaging,
+};
+use whimbrel_ngap::msg::{
+    Paging, UeContextReleaseComplete, UeContextReleaseRequest, UeRadioCapabilityInfoIndication,
+};
 use whimbrel_pfcp::ie::{PdrId, ReportType};
 use whimbrel_pfcp::msg::{DownlinkDataReport, SessionReportRequest};
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
-use whimbrel_sim::{Sim, UeIndex};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex};
 
 /// A registered phone with one session, idle.
 fn idle_with_session(seed: u64) -> (Sim, UeIndex) {
@@ -202,4 +211,80 @@ fn a_phone_that_is_overdue_is_not_paged() {
     deregister(&mut net);
     net.settle(SECOND);
     assert_eq!((pagings(&mut net), net.cta().phones().count()), (0, 0));
+}
+
+/// The pagings that the phone's gNB has heard.
+fn heard(net: &mut Sim) -> Vec<Paging> {
+    let paging = |m| if let Message::Paging(m) = m { Some(m) } else { None };
+    net.heard(GnbIndex(0)).into_iter().filter_map(paging).collect()
+}
+
+/// Its gNB lets a phone go, and recommends a cell to page it in.
+fn release_by_hand(net: &mut Sim, recommended: Vec<RecommendedCellItem>) {
+    let gnb = GnbIndex(0);
+    let c = connection(net).clone();
+    let request = UeContextReleaseRequest::new(
+        c.amf_ue_ngap_id,
+        c.ran_ue_ngap_id,
+        CauseRadioNetwork::UserInactivity.into(),
+    );
+    net.inject(gnb, &octets(request));
+    let mut complete = UeContextReleaseComplete::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id);
+    if !recommended.is_empty() {
+        let tai = net.cta().phones().next().and_then(|p| p.amf.tai).expect("an area");
+        complete.info_on_recommended_cells_and_ran_nodes_for_paging = Some(
+            InfoOnRecommendedCellsAndRanNodesForPaging::new(recommended, vec![AmfPagingTarget::Tai(tai)]),
+        );
+    }
+    net.inject(gnb, &octets(complete));
+    net.settle(SECOND);
+    assert_eq!(up_state(net), Some(UpState::Inactive));
+}
+
+#[test] // TS 38.413 §8.5.1.2, §8.3.3.2, §8.14.1.2; TS 23.501 §5.4.4.1, §5.4.6.2; TS 23.502 §4.2.3.3 step 3a: what gNBs told of the phone comes back when it is paged, with the priority of what waits and the number of the attempt
+fn paging_is_assisted() {
+    let (mut net, ue) = one_phone(12);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
+    net.command(ue, Command::EstablishSession(request));
+    net.settle(SECOND);
+    net.take_over(GnbIndex(0));
+    let c = connection(&net).clone();
+    let mut capability = UeRadioCapabilityForPaging::new();
+    capability.ue_radio_capability_for_paging_of_nr = Some(vec![4, 0, 78]);
+    for (of_paging, of_phone) in [(capability.clone(), 1), (too_long(), 2)] {
+        let mut told = UeRadioCapabilityInfoIndication::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id);
+        told.ue_radio_capability = vec![of_phone];
+        told.ue_radio_capability_for_paging = Some(of_paging);
+        net.inject(GnbIndex(0), &octets(told));
+    }
+    let cell = NrCgi::new(PlmnId::TEST, NrCellId::new(0x1234).expect("36 bits"));
+    let mut recommended = RecommendedCellItem::new(NgranCgi::NrCgi(cell));
+    recommended.time_stayed_in_cell = Some(600);
+    release_by_hand(&mut net, vec![recommended.clone()]);
+    net.heard(GnbIndex(0));
+    downlink_data(&mut net, 86);
+    net.advance(Duration::from_secs(30));
+    let pagings = heard(&mut net);
+    assert_eq!(pagings.len(), 4);
+    for (m, attempt) in pagings.into_iter().zip(1..) {
+        assert_eq!(m.paging_priority, Some(PagingPriority::Priolevel8), "of the session's ARP");
+        assert_eq!(m.ue_radio_capability_for_paging.as_ref(), Some(&capability));
+        let assistance = m.assistance_data_for_paging.expect("assistance data");
+        assert_eq!(assistance.assistance_data_for_recommended_cells, vec![recommended.clone()]);
+        let attempts = assistance.paging_attempt_information.expect("the attempt");
+        assert_eq!(
+            (attempts.paging_attempt_count, attempts.intended_number_of_paging_attempts),
+            (attempt, 4)
+        );
+        assert_eq!(attempts.next_paging_area_scope.is_some(), attempt < 4);
+    }
+}
+
+/// A capability for paging that no phone has.
+fn too_long() -> UeRadioCapabilityForPaging {
+    let mut capability = UeRadioCapabilityForPaging::new();
+    capability.ue_radio_capability_for_paging_of_nr = Some(vec![0; 513]);
+    capability
 }

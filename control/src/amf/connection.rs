@@ -17,7 +17,7 @@ use super::an_release;
 use super::context_setup::context_answered;
 use super::nas::{self, First, Security};
 use super::ran_node::error_indication;
-use super::{handover, target};
+use super::{handover, paging, target};
 use crate::collision;
 use crate::envelope::{AssociationId, Disposition, Effect, HandoverTarget};
 use crate::event::{Dropped, Event};
@@ -257,8 +257,11 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
         Message::UplinkNasTransport(m) => uplink_nas(ue, m),
         Message::UeContextReleaseRequest(m) => collision::release_requested(ue, m.cause),
         Message::UeRadioCapabilityInfoIndication(m) => {
-            if m.ue_radio_capability.len() <= RADIO_CAPABILITY_OCTETS_MAX {
+            if (1..=RADIO_CAPABILITY_OCTETS_MAX).contains(&m.ue_radio_capability.len()) {
                 ue.with(|p| p.amf.radio_capability = Some(m.ue_radio_capability.into()));
+            }
+            if let Some(capability) = m.ue_radio_capability_for_paging {
+                paging::keep_capability(ue, capability);
             }
         }
         Message::InitialContextSetupResponse(_) | Message::InitialContextSetupFailure(_) => {
@@ -281,7 +284,10 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             smf::n2_items(ue, failed, smf::N2Outcome::ModifyFailed);
         }
         Message::PduSessionResourceModifyIndication(m) => super::session_indication::start(ue, m),
-        Message::UeContextReleaseComplete(_) => {
+        Message::UeContextReleaseComplete(ref m) => {
+            if is_releasing(ue) {
+                paging::keep_recommended(ue, m);
+            }
             let input = Input::Ngap(Box::new(message));
             if ue.with(|p| p.lanes.deliver(Lane::Mobility, input)).is_err() {
                 // Whatever awaited it has given way: the connection is gone all the same.

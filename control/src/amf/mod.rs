@@ -49,7 +49,7 @@ pub(crate) use end::{dismiss, let_go_when_unused};
 pub(crate) use handover::start as hand_over;
 pub(crate) use nas::{Received, Security};
 pub(crate) use nas_transport::{n1_sm, uplink as uplink_nas_transport};
-pub(crate) use paging::{downlink_data, page_if_awaited};
+pub(crate) use paging::{PagingAid, downlink_data, page_if_awaited};
 pub(crate) use path_switch::start as switch_path;
 pub(crate) use registration::{settle_tmsi, start as register};
 pub(crate) use rekeying::begin_if_due as rekey_if_due;

@@ -2,8 +2,11 @@
 
 use whimbrel_ids::{Guti, PduSessionId};
 use whimbrel_ngap::Message;
-use whimbrel_ngap::ie::UePagingIdentity;
-use whimbrel_ngap::msg::Paging;
+use whimbrel_ngap::ie::{
+    AssistanceDataForPaging, NextPagingAreaScope, PagingAttemptInformation, PagingPriority,
+    RecommendedCellItem, UePagingIdentity, UeRadioCapabilityForPaging,
+};
+use whimbrel_ngap::msg::{Paging, UeContextReleaseComplete};
 
 use super::{deregistration, reach};
 use crate::envelope::Effect;
@@ -13,6 +16,39 @@ use crate::smf::{self, UpState};
 
 /// How often a phone is paged before it is given up; with T3513 it spans the longest common paging cycle (2.56 s) twice over.
 const PAGINGS: u8 = 4;
+
+/// The longest UE radio capability for paging that is kept: it travels in every PAGING, and is a list of bands with a few octets
+/// each (TS 38.331 §6.2.2, UERadioPagingInformation).
+const CAPABILITY_OCTETS_MAX: usize = 512;
+
+/// What gNBs told that helps to page a phone: returned to them unread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PagingAid {
+    /// UE radio capability for paging (TS 38.413 §9.3.1.68, TS 23.501 §5.4.4.1).
+    capability: Option<UeRadioCapabilityForPaging>,
+    /// The cells that the last gNB recommends (TS 38.413 §9.3.1.71, TS 23.501 §5.4.6.2); 16 at most.
+    recommended: Vec<RecommendedCellItem>,
+}
+
+/// UE RADIO CAPABILITY INFO INDICATION (TS 38.413 §8.14.1.2).
+pub(super) fn keep_capability(ue: Ue, capability: UeRadioCapabilityForPaging) {
+    let octets = |o: &Option<Vec<u8>>| o.as_ref().map_or(0, Vec::len);
+    let nr = octets(&capability.ue_radio_capability_for_paging_of_nr);
+    if nr + octets(&capability.ue_radio_capability_for_paging_of_eutra) <= CAPABILITY_OCTETS_MAX {
+        ue.with(|p| p.amf.paging_aid.get_or_insert_default().capability = Some(capability));
+    }
+}
+
+/// UE CONTEXT RELEASE COMPLETE (TS 38.413 §8.3.3.2): what it recommends replaces what another gNB did.
+pub(super) fn keep_recommended(ue: Ue, m: &UeContextReleaseComplete) {
+    let recommended = m.info_on_recommended_cells_and_ran_nodes_for_paging.as_ref();
+    let cells = recommended.map(|r| r.recommended_cells_for_paging.clone()).unwrap_or_default();
+    ue.with(|p| {
+        if !cells.is_empty() || p.amf.paging_aid.is_some() {
+            p.amf.paging_aid.get_or_insert_default().recommended = cells;
+        }
+    });
+}
 
 /// Downlink packets wait for a session: its user plane is set up, after paging where the phone is idle.
 pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
@@ -91,7 +127,37 @@ fn page(ue: Ue, attempt: u8) {
     message.tai_list_for_paging.clone_from(&tais);
     (message.paging_drx, message.nr_paging_edrx_information) =
         ue.with(|p| (reach::paging_drx(p), reach::paging_edrx(p)));
+    let mut assistance = AssistanceDataForPaging::new();
+    let mut attempts = PagingAttemptInformation::new(attempt + 1, PAGINGS);
+    attempts.next_paging_area_scope = (attempt + 1 < PAGINGS).then_some(NextPagingAreaScope::Same);
+    assistance.paging_attempt_information = Some(attempts);
+    ue.with(|p| {
+        message.paging_priority = smf::awaited_priority(p).and_then(priority);
+        if let Some(aid) = &p.amf.paging_aid {
+            message.ue_radio_capability_for_paging = aid.capability.clone();
+            assistance.assistance_data_for_recommended_cells.clone_from(&aid.recommended);
+        }
+    });
+    message.assistance_data_for_paging = Some(assistance);
     let mut octets = Vec::with_capacity(64);
     Message::from(message).encode(&mut octets);
     ue.emit(Effect::Page { tais, octets }, None);
+}
+
+/// The paging priority of an allocation and retention priority (TS 38.413 §8.5.1.2, §9.3.1.78): the upper eight of its fifteen
+/// levels have one each; the others are paged like everybody.
+fn priority(arp: u8) -> Option<PagingPriority> {
+    PagingPriority::ALL.get(usize::from(arp).checked_sub(1)?).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 38.413 §9.3.1.78
+    fn the_upper_levels_of_arp_are_paged_first() {
+        assert_eq!(priority(1), Some(PagingPriority::Priolevel1));
+        assert_eq!(priority(8), Some(PagingPriority::Priolevel8));
+        assert_eq!((priority(0), priority(9), priority(15)), (None, None, None));
+    }
 }

@@ -51,7 +51,9 @@ pub(crate) use n4::{answered, report};
 pub(crate) use notify::notified;
 pub(crate) use path_switch::{Switched, not_switched, switch_paths};
 pub(crate) use release::{forget_all, release_all, release_locally, upf_restarted, withdraw};
-pub(crate) use up_connection::{awaited, can_be_activated, deactivate_all, give_up_waiting, reactivate};
+pub(crate) use up_connection::{
+    awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, reactivate,
+};
 
 /// What a gNB did with a session (TS 38.413 §8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -76,6 +76,12 @@ pub(crate) fn awaited(phone: &Phone) -> bool {
     phone.sessions.values().any(|s| s.awaited && s.up == UpState::Inactive)
 }
 
+/// The highest priority among the sessions that downlink packets wait for (TS 23.502 §4.2.3.3 step 3a).
+pub(crate) fn awaited_priority(phone: &Phone) -> Option<u8> {
+    let waiting = phone.sessions.values().filter(|s| s.awaited && s.up == UpState::Inactive);
+    waiting.map(|s| s.arp.priority).min()
+}
+
 /// A connected phone's session has downlink packets: its user plane is set up (TS 23.502 §4.2.3.3 step 4a).
 pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     let ue = ue.on(Lane::Session(psi));
