@@ -192,7 +192,7 @@ impl Desk {
         phone.amf.registration_area = [tai()].into();
         phone.amf.allowed_nssai = vec![SNssai::sst(1)];
         phone.amf.subscription = Some(Arc::new(subscription()));
-        phone.amf.connection = Some(Connection {
+        phone.amf.connection = Some(Box::new(Connection {
             association: ASSOCIATION,
             amf_ue_ngap_id: AmfUeNgapId::new(4).unwrap(),
             ran_ue_ngap_id: RAN_ID,
@@ -204,7 +204,7 @@ impl Desk {
             secured: true,
             releasing: false,
             urgent: false,
-        });
+        }));
         phone.sessions.insert(psi(1), Box::new(session()));
         desk.shard.restore(phone);
         desk

@@ -51,7 +51,7 @@ pub struct AmfContext {
     /// As the phone sent it, for verbatim replay (TS 24.501 §5.4.2.2).
     pub ue_security_capability: Option<UeSecurityCapability>,
     /// The N2 connection.
-    pub connection: Option<Connection>,
+    pub connection: Option<Box<Connection>>,
     /// Where the phone was last seen.
     pub tai: Option<Tai>,
     /// The registration area: where the phone may be without telling, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).

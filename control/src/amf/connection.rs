@@ -92,7 +92,7 @@ fn adopt(
     ue.with(|p| {
         p.amf.reachable_until = None;
         p.amf.connection_until = None;
-        p.amf.connection = Some(Connection {
+        p.amf.connection = Some(Box::new(Connection {
             association,
             amf_ue_ngap_id,
             ran_ue_ngap_id: m.ran_ue_ngap_id,
@@ -104,7 +104,7 @@ fn adopt(
             secured,
             releasing: false,
             urgent: is_urgent(m.rrc_establishment_cause),
-        });
+        }));
     });
     locate(ue, &m.user_location_information);
 }

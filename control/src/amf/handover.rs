@@ -302,7 +302,7 @@ async fn arrive(
 ) -> Result<(), Interrupt> {
     let Some(target) = ue.with(|p| {
         let (target, source) = (p.amf.target.take()?, p.amf.connection.take()?);
-        p.amf.connection = Some(Connection {
+        p.amf.connection = Some(Box::new(Connection {
             association: target.association,
             amf_ue_ngap_id: target.amf_ue_ngap_id,
             ran_ue_ngap_id: m.ran_ue_ngap_id,
@@ -310,9 +310,9 @@ async fn arrive(
             context_requested: false,
             releasing: false,
             ambr_told: None, // HANDOVER REQUEST had one; it is told again when it changes
-            ..source.clone()
-        });
-        p.amf.source = (!target.source_lost).then(|| source.into());
+            ..(*source).clone()
+        }));
+        p.amf.source = (!target.source_lost).then_some(source);
         Some(target)
     }) else {
         return Ok(());

@@ -124,14 +124,14 @@ fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>
 fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
     ue.with(|p| {
         if let Some(c) = p.amf.connection.take() {
-            p.amf.connection = Some(Connection {
+            p.amf.connection = Some(Box::new(Connection {
                 association: target.association,
                 ran_ue_ngap_id: m.ran_ue_ngap_id,
                 context_pending: false,
                 context_requested: false,
                 releasing: false,
-                ..c
-            });
+                ..*c
+            }));
         }
     });
     if let Some(l) = &m.user_location_information {

@@ -515,7 +515,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let newest =
             association.filter(|_| remains.is_none_or(|p| p.amf.connection.is_none())).map(|a| (a, newest));
         let amf = remains.map(|p| &p.amf);
-        let held = amf.into_iter().flat_map(|a| a.connection.iter().chain(a.source.as_deref()));
+        let held = amf.into_iter().flat_map(|a| a.connection.iter().chain(&a.source));
         let held = held.map(|c| (c.association, c.amf_ue_ngap_id));
         let target = amf.and_then(|a| a.target.as_ref()).map(|t| (t.association, t.amf_ue_ngap_id));
         newest.into_iter().chain(held).chain(target).collect()
