@@ -133,7 +133,7 @@ impl Ue {
 
     /// Its answer to a challenge, or one with a wrong AT_RES (RFC 4187 §9.4): eight octets behind two headers.
     fn proof(&self, mut octets: Vec<u8>) -> Option<EapMessage> {
-        if self.faults.wrong_res_star {
+        if self.faults().wrong_res_star {
             octets.iter_mut().skip(12).take(8).for_each(|o| *o ^= 0xff);
         }
         EapMessage::new(octets)
@@ -155,7 +155,7 @@ impl Ue {
     }
 
     fn answer_challenge(&mut self, mut res_star: [u8; 16], out: &mut Outbox<Output>) {
-        if self.faults.wrong_res_star {
+        if self.faults().wrong_res_star {
             res_star.iter_mut().for_each(|o| *o ^= 0xff);
         }
         let mut answer = AuthenticationResponse::new();

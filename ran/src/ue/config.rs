@@ -124,6 +124,20 @@ pub struct Faults {
     pub ask_for: Option<Box<AskFor>>,
 }
 
+impl Faults {
+    /// A phone in order.
+    pub(super) const NONE: Self = Self {
+        wrong_res_star: false,
+        ignore: Vec::new(),
+        ignore_handovers: 0,
+        wrong_mac: 0,
+        bid_down: None,
+        alter: None,
+        no_usim: false,
+        ask_for: None,
+    };
+}
+
 type AlterOctets = dyn Fn(&mut Vec<u8>) + Send + Sync;
 
 /// What is done to the octets of a plain message.

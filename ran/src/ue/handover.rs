@@ -65,8 +65,8 @@ impl Ue {
         sessions: &[PduSessionId],
         out: &mut Outbox<Output>,
     ) {
-        if self.faults.ignore_handovers > 0 {
-            self.faults.ignore_handovers -= 1;
+        if let Some(faults) = self.faults.as_mut().filter(|f| f.ignore_handovers > 0) {
+            faults.ignore_handovers -= 1;
             return;
         }
         if !self.connected {

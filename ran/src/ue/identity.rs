@@ -17,7 +17,7 @@ impl Ue {
     /// IDENTITY REQUEST (§5.4.3.3).
     pub(super) fn identity_request(&mut self, now: Instant, m: &IdentityRequest, out: &mut Outbox<Output>) {
         let identity = match m.identity_type {
-            IdentityType::Suci if self.faults.no_usim => MobileIdentity::NoIdentity,
+            IdentityType::Suci if self.faults().no_usim => MobileIdentity::NoIdentity,
             IdentityType::Suci => self.suci_identity(now),
             IdentityType::Imei | IdentityType::Imeisv => MobileIdentity::Pei(self.config.pei),
             IdentityType::Guti => self.guti.map_or(MobileIdentity::NoIdentity, MobileIdentity::Guti),

@@ -134,7 +134,8 @@ struct Initial {
 pub struct Ue {
     config: UeConfig,
     usim: Usim,
-    faults: Faults,
+    /// How it misbehaves, where it does.
+    faults: Option<Box<Faults>>,
     state: MmState,
     connected: bool,
     /// Protection is established on this connection: nothing is sent or taken in clear any more.
@@ -180,7 +181,7 @@ impl Ue {
         Self {
             usim: Usim::new(config.milenage(), config.sqn.clone()),
             config,
-            faults: Faults::default(),
+            faults: None,
             state: MmState::Deregistered,
             connected: false,
             secure: false,
@@ -224,7 +225,12 @@ impl Ue {
 
     /// How it misbehaves, to be changed.
     pub fn faults_mut(&mut self) -> &mut Faults {
-        &mut self.faults
+        self.faults.get_or_insert_default()
+    }
+
+    fn faults(&self) -> &Faults {
+        static NONE: Faults = Faults::NONE;
+        self.faults.as_deref().unwrap_or(&NONE)
     }
 
     /// Its 5GMM state.

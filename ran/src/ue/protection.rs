@@ -54,7 +54,7 @@ impl Ue {
             return event(Event::Discarded(Discard::NoContext), out);
         };
         // What is ignored was lost on the radio: its COUNT is not taken, so that the same octets may come again.
-        let before = (!self.faults.ignore.is_empty()).then(|| security.nas.clone());
+        let before = self.faults.as_ref().is_some_and(|f| !f.ignore.is_empty()).then(|| security.nas.clone());
         let mut plain = Vec::new();
         match security.nas.unprotect(octets, &mut plain) {
             Ok(_) => {}
@@ -91,8 +91,8 @@ impl Ue {
 
     /// Whether a fault has this message lost.
     pub(super) fn ignores(&mut self, message_type: MessageType) -> bool {
-        let Some((_, left)) = self.faults.ignore.iter_mut().find(|(t, n)| *t == message_type && *n > 0)
-        else {
+        let ignore = self.faults.iter_mut().flat_map(|f| &mut f.ignore);
+        let Some((_, left)) = ignore.into_iter().find(|(t, n)| *t == message_type && *n > 0) else {
             return false;
         };
         *left -= 1;
@@ -138,7 +138,7 @@ impl Ue {
     ) -> Option<(Vec<u8>, NasCount)> {
         let security = self.security.as_mut()?;
         let mut altered = Vec::new();
-        let plain = match self.faults.alter.take() {
+        let plain = match self.faults.as_mut().and_then(|f| f.alter.take()) {
             Some(alter) => {
                 altered.extend_from_slice(plain);
                 alter.0(&mut altered);
@@ -148,8 +148,8 @@ impl Ue {
         };
         let mut nas = Vec::new();
         let count = security.nas.protect(header, plain, &mut nas).ok()?;
-        if self.faults.wrong_mac > 0 {
-            self.faults.wrong_mac -= 1;
+        if let Some(faults) = self.faults.as_mut().filter(|f| f.wrong_mac > 0) {
+            faults.wrong_mac -= 1;
             if let Some(octet) = nas.get_mut(2) {
                 *octet ^= 0xff;
             }

@@ -41,7 +41,7 @@ impl Ue {
 
     fn registration_request(&mut self, now: Instant, kind: RegistrationKind) -> RegistrationRequest {
         let identity = match self.guti {
-            _ if self.faults.no_usim => MobileIdentity::Pei(self.config.pei),
+            _ if self.faults().no_usim => MobileIdentity::Pei(self.config.pei),
             Some(guti) => MobileIdentity::Guti(guti),
             None => self.suci_identity(now),
         };
@@ -52,12 +52,12 @@ impl Ue {
         m.last_visited_registered_tai = self.last_visited_tai;
         if kind != RegistrationKind::PeriodicUpdating {
             m.mm_capability = Some(profile.mm_capability.clone());
-            m.ue_security_capability = Some(self.faults.bid_down.unwrap_or(profile.security_capability));
+            m.ue_security_capability = Some(self.faults().bid_down.unwrap_or(profile.security_capability));
             if !profile.requested_nssai.is_empty() {
                 m.requested_nssai = Some(profile.requested_nssai.iter().copied().collect::<Nssai>());
             }
         }
-        if let Some(more) = &self.faults.ask_for {
+        if let Some(more) = &self.faults().ask_for {
             more.ask(&mut m);
         }
         if !matches!(kind, RegistrationKind::Initial | RegistrationKind::Emergency) {

@@ -63,7 +63,7 @@ impl Ue {
         if let Some(partial) = self.partial.as_ref().filter(|p| p.ng_ksi == m.ng_ksi) {
             return context(&partial.k_amf, NasCounts::default());
         }
-        if self.faults.no_usim && m.selected_algorithms.integrity.value() == 0 {
+        if self.faults().no_usim && m.selected_algorithms.integrity.value() == 0 {
             return context(&KAmf::new([0; 32]), NasCounts::default());
         }
         let current = self.security.as_ref().filter(|s| s.ng_ksi == m.ng_ksi)?;
@@ -75,7 +75,7 @@ impl Ue {
         let own = &self.config.profile.security_capability;
         let (ciphering, integrity) = (selected.ciphering.value(), selected.integrity.value());
         // Without a USIM there is nothing that could protect (TS 33.501 §10.2.2.2).
-        if self.faults.no_usim {
+        if self.faults().no_usim {
             return (ciphering, integrity) == (0, 0);
         }
         integrity != 0 && own.supports_nea(ciphering) && own.supports_nia(integrity)
