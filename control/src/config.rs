@@ -226,7 +226,7 @@ pub struct Limits {
     pub first_messages_per_s: u32,
     /// Associations at once on which no gNB has set up.
     pub ran_nodes_waiting: u32,
-    /// PAGING messages in a second, over all gNBs and phones; what exceeds it is not sent, and T3513 has it repeated.
+    /// Phones paged in a second, each by all gNBs of its area; what exceeds it is not sent, and T3513 has it repeated.
     pub pagings_per_s: u32,
 }
 

@@ -51,7 +51,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
                 pagings_per_s: s.value(
                     "pagings_per_s",
                     10_000,
-                    "PAGING messages in a second to all gNBs; what exceeds it waits for the next attempt (T3513).",
+                    "Phones paged in a second, each by all gNBs of its area; what exceeds it waits for the next attempt (T3513).",
                 ),
             };
             // Slots are 24 bits of the AMF-UE-NGAP-ID; the generation takes the rest.

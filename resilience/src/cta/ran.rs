@@ -235,21 +235,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         phones
     }
 
-    /// PAGING to every gNB that broadcasts one of the tracking areas (TS 38.413 §8.5.1.2), on stream 0.
+    /// PAGING to every gNB that broadcasts one of the tracking areas (TS 38.413 §8.5.1.2), on stream 0. A phone counts once,
+    /// however many gNBs there are: it is paged everywhere or, beyond the bound, nowhere.
     pub(super) fn page(&mut self, now: Instant, tais: &[Tai], octets: &[u8], out: &mut Outbox) {
-        let mut beyond = false;
-        for (association, node) in self.ran.serving() {
-            if !tais.iter().any(|t| node.tacs.contains(&t.tac)) {
-                continue;
-            }
-            if self.bounds.pagings.take(now, self.config.limits.pagings_per_s) {
-                out.ngap.push((association, 0, octets.to_vec()));
-            } else {
-                beyond = true;
-            }
+        if !self.bounds.pagings.take(now, self.config.limits.pagings_per_s) {
+            return self.limited(now, None, "pagings_per_s", out);
         }
-        if beyond {
-            self.limited(now, None, "pagings_per_s", out);
+        for (association, node) in self.ran.serving() {
+            if tais.iter().any(|t| node.tacs.contains(&t.tac)) {
+                out.ngap.push((association, 0, octets.to_vec()));
+            }
         }
     }
 
