@@ -62,6 +62,8 @@ pub enum UpfState {
     Silent,
     /// It does what it is asked, and its answers get lost.
     Mute,
+    /// A test answers: what it is asked is kept for [`Sim::n4_heard`].
+    ByHand,
 }
 
 /// Something on its way.
@@ -84,7 +86,12 @@ struct Node {
     by_hand: Option<Vec<whimbrel_ngap::Message>>,
     /// Likewise those of other gNBs.
     ordered_xn: Instant,
+    /// Streams of its association, both ways.
+    streams: u16,
 }
+
+/// What associations are opened with unless a test says otherwise.
+const STREAMS: u16 = 16;
 
 struct Terminal {
     ue: Ue,
@@ -109,6 +116,8 @@ pub struct Sim {
     config: Arc<Config>,
     faults: Faults,
     upf_state: UpfState,
+    /// What the UPF was asked since a test answers for it.
+    n4_heard: Vec<Vec<u8>>,
     /// Every N2 message of the core since it was asked for.
     tap: Option<Vec<whimbrel_ngap::Message>>,
     cta: Cta<Home, (Prf, u64), Recorder>,
@@ -154,6 +163,7 @@ impl Sim {
             config,
             faults,
             upf_state: UpfState::Answering,
+            n4_heard: Vec::new(),
             tap: None,
             upf,
             nodes: Vec::new(),
@@ -221,6 +231,7 @@ impl Sim {
             ordered: self.now,
             ordered_xn: self.now,
             by_hand: None,
+            streams: STREAMS,
         });
         self.connect(index);
         index
@@ -277,8 +288,15 @@ impl Sim {
         self.associations += 1;
         self.nodes[index.0].association = Some(association);
         self.by_association.insert(association, index);
-        self.core(Input::AssociationUp { association, outbound_streams: 16 });
-        self.gnb(index, gnb::Input::AssociationUp { streams: 16 });
+        let streams = self.nodes[index.0].streams;
+        self.core(Input::AssociationUp { association, outbound_streams: streams });
+        self.gnb(index, gnb::Input::AssociationUp { streams });
+    }
+
+    /// A gNB is restarted with so many streams, both ways.
+    pub fn restart_with_streams(&mut self, index: GnbIndex, streams: u16) {
+        self.nodes[index.0].streams = streams;
+        self.restart_gnb(index);
     }
 
     /// Has a phone do something.
@@ -401,6 +419,11 @@ impl Sim {
     /// Free IPv4 addresses and IPv6 prefixes of a data network of the UPF.
     pub fn free_addresses(&self, dn: u8) -> Option<(u64, u64)> {
         self.upf.c.free_addresses(whimbrel_user::DnIndex(dn))
+    }
+
+    /// Takes what the UPF was asked since a test answers for it.
+    pub fn n4_heard(&mut self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.n4_heard)
     }
 
     /// A PFCP message of the UPF, made by hand.
@@ -594,6 +617,7 @@ impl Sim {
             }
             let Some(&gnb) = self.by_association.get(&association) else { continue };
             let node = &mut self.nodes[gnb.0];
+            assert!(stream < node.streams.max(1), "stream {stream} of {}", node.streams);
             node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
             let at = node.ordered;
             self.send(at, Travelling::ToGnb { gnb, association, stream, octets });
@@ -605,8 +629,13 @@ impl Sim {
             }
         }
         for octets in out.pfcp {
-            if self.upf_state == UpfState::Silent {
-                continue;
+            match self.upf_state {
+                UpfState::Silent => continue,
+                UpfState::ByHand => {
+                    self.n4_heard.push(octets);
+                    continue;
+                }
+                UpfState::Answering | UpfState::Mute => {}
             }
             let mut answers = whimbrel_user::Outbox::default();
             self.upf.pfcp(self.now, SMF, &octets, &mut answers);

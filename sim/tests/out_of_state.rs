@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::pdu::Pdu;
 use common::*;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
@@ -177,55 +178,22 @@ fn any_nas_message_in_any_state() {
     }
 }
 
-/// The elements of an NGAP message, with the places of their values (TS 38.413 §9.4, X.691 §11.9).
-fn with_names(octets: &[u8], amf: AmfUeNgapId, ran: RanUeNgapId) -> Option<Vec<u8>> {
-    fn open(o: &[u8]) -> Option<(&[u8], &[u8])> {
-        let (n, rest) = match *o.first()? {
-            n @ 0..=0x7f => (usize::from(n), o.get(1..)?),
-            n @ 0x80..=0xbf => (usize::from(n & 0x3f) << 8 | usize::from(*o.get(1)?), o.get(2..)?),
-            _ => return None,
-        };
-        rest.split_at_checked(n)
-    }
-    fn length(out: &mut Vec<u8>, n: usize) {
-        match n {
-            0..=0x7f => out.push(n as u8),
-            _ => out.extend([0x80 | (n >> 8) as u8, n as u8]),
-        }
-    }
-    fn elements(octets: &[u8]) -> Option<Vec<([u8; 3], Vec<u8>)>> {
-        let (&[_, hi, lo], mut rest) = open(octets.get(3..)?)?.0.split_first_chunk::<3>()?;
-        let mut all = Vec::new();
-        for _ in 0..u16::from_be_bytes([hi, lo]) {
-            let (head, after) = rest.split_first_chunk::<3>()?;
-            let (value, after) = open(after)?;
-            all.push((*head, value.to_vec()));
-            rest = after;
-        }
-        Some(all)
-    }
+/// An NGAP message with the names of that connection in place of those that it has.
+fn with_names(octets: &[u8], amf: AmfUeNgapId, ran: RanUeNgapId) -> Vec<u8> {
     let mut sample = Vec::new();
     Message::from(UplinkNasTransport::new(amf, ran, vec![])).encode(&mut sample);
-    let names = elements(&sample)?;
-    let mut all = elements(octets)?;
-    for (head, value) in &mut all {
-        let wanted = if head[..2] == [0, 100] { [0, 10] } else { [head[0], head[1]] };
-        if let Some((_, name)) = names.iter().take(2).find(|(h, _)| h[..2] == wanted) {
-            value.clone_from(name);
-        }
+    let names = Pdu::of(&sample);
+    let mut message = Pdu::of(octets);
+    for (id, named) in [(AMF_UE_NGAP_ID, AMF_UE_NGAP_ID), (SOURCE_AMF_UE_NGAP_ID, AMF_UE_NGAP_ID), (RAN_UE_NGAP_ID, RAN_UE_NGAP_ID)] {
+        message.set(id, names.value(named).expect("it has both"));
     }
-    let mut body = vec![0];
-    body.extend((all.len() as u16).to_be_bytes());
-    for (head, value) in all {
-        body.extend(head);
-        length(&mut body, value.len());
-        body.extend(value);
-    }
-    let mut out = octets.get(..3)?.to_vec();
-    length(&mut out, body.len());
-    out.extend(body);
-    Some(out)
+    message.to_octets()
 }
+
+/// Elements that name a phone (TS 38.413 §9.4.7).
+const AMF_UE_NGAP_ID: u16 = 10;
+const RAN_UE_NGAP_ID: u16 = 85;
+const SOURCE_AMF_UE_NGAP_ID: u16 = 100;
 
 /// One message of each name, made at random.
 fn ngap_messages() -> Vec<(&'static str, Vec<u8>)> {
@@ -256,7 +224,7 @@ fn any_ngap_message_in_any_state() {
             });
             let nobody = (AmfUeNgapId::new(77).expect("40 bits"), RanUeNgapId(1));
             let (amf, ran) = connection.unwrap_or(nobody);
-            net.inject(GnbIndex(0), &with_names(octets, amf, ran).expect("a message"));
+            net.inject(GnbIndex(0), &with_names(octets, amf, ran));
             // What ends the interface takes the phones of this gNB with it: it comes back like one that was restarted.
             net.restart_gnb(GnbIndex(0));
             judge(net, &|| format!("{name} in {state:?}"));

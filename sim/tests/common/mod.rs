@@ -3,6 +3,8 @@
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 pub(crate) mod by_hand;
+pub(crate) mod pdu;
+pub(crate) mod stage;
 
 use std::time::Duration;
 
