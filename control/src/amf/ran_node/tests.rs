@@ -191,6 +191,56 @@ fn ran_configuration_update_is_taken_whole_or_not_at_all() {
     assert_eq!(node.tacs, [tai(1).tac], "what it did not name stays");
 }
 
+#[test] // TS 38.413 §8.7.2.4
+fn ran_configuration_update_with_octets_missing_changes_all_or_nothing() {
+    let mut update = RanConfigurationUpdate::new();
+    update.ran_node_name = Some("new".into());
+    update.supported_ta_list = vec![area(1, vec![SNssai::sst(1)])];
+    update.default_paging_drx = Some(PagingDrx::V256);
+    let whole = Message::from(update).to_vec();
+    for cut in 3..whole.len() {
+        let mut nodes = nodes(1);
+        let mut short = whole.clone();
+        short.remove(cut);
+        let out = octets(&mut nodes, 1, &short);
+        assert!(out.messages.len() <= 1, "{out:?}");
+        let taken = matches!(out.messages.first(), Some((_, Message::RanConfigurationUpdateAcknowledge(_))));
+        let node = nodes.get(on(1)).expect("it stays up");
+        assert!(taken || (node.name.is_none() && node.default_paging_drx == PagingDrx::V64), "{out:?}");
+        assert!(!node.tacs.is_empty(), "it is served as before");
+    }
+}
+
+#[test] // TS 38.413 §8.7.1.4, §8.7.2.4: counts and lengths that lie, areas of nothing, slices of nothing
+fn setup_and_update_with_each_octet_at_its_extremes() {
+    let mut update = RanConfigurationUpdate::new();
+    update.supported_ta_list = vec![area(1, vec![SNssai::sst(1)])];
+    update.global_ran_node_id = Some(GlobalRanNodeId::GlobalGnbId(gnb(1)));
+    for whole in [Message::from(request(1)).to_vec(), Message::from(update).to_vec()] {
+        for at_octet in 0..whole.len() {
+            for value in [0x00, 0x01, 0x7f, 0x80, 0xbf, 0xc0, 0xff] {
+                let mut odd = whole.clone();
+                odd[at_octet] = value;
+                for up in [false, true] {
+                    let mut nodes = if up { nodes(1) } else { RanNodes::new(Arc::new(config())) };
+                    nodes.up(at(0), on(2));
+                    let out = octets(&mut nodes, 2, &odd);
+                    assert!(out.messages.len() <= 1 && out.abort.is_empty(), "{odd:02x?}: {out:?}");
+                    assert!(!up || nodes.is_set_up(on(1)) || out.superseded == Some(on(1)), "{odd:02x?}");
+                }
+            }
+        }
+    }
+}
+
+#[test] // TS 38.413 §8.7.2.2: every element is optional
+fn ran_configuration_update_without_any_ie_is_acknowledged() {
+    let mut nodes = nodes(1);
+    let out = octets(&mut nodes, 1, &[0x00, 35, 0x00, 3, 0x00, 0x00, 0x00]);
+    assert!(matches!(only(&out), Message::RanConfigurationUpdateAcknowledge(_)), "{out:?}");
+    assert_eq!(nodes.get(on(1)).expect("up").tacs, [tai(1).tac]);
+}
+
 #[test] // TS 38.413 §8.7.2.2
 fn a_further_association_joins_by_ran_configuration_update() {
     let mut nodes = nodes(1);
