@@ -74,6 +74,10 @@ impl Observer {
                 self.console.metrics.add(Counter::CapabilitiesDiffer, 1);
                 warn!(subject = %self.logged(phone, subject), "a gNB has other security capabilities of the phone than the phone told");
             }
+            Event::UpSecurityPolicyDiffers { subject, psi } => {
+                self.console.metrics.add(Counter::PolicyDiffers, 1);
+                warn!(subject = %self.logged(phone, subject), %psi, "a gNB was told another user plane security policy than ours");
+            }
             Event::Dropped { subject, why } => {
                 self.console.metrics.add(dropped_counter(*why), 1);
                 debug!(subject = %self.logged(phone, subject), ?why, "a message was dropped");

@@ -101,6 +101,7 @@ fn subscription() -> Subscription {
         session_ambr: ambr,
         static_ipv4: None,
         static_ipv6: None,
+        up_security: None,
         flows: Vec::new(),
     };
     let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns: vec![dnn] };
@@ -135,6 +136,7 @@ fn session() -> SmContext {
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
         emergency: false,
+        up_security: None,
     }
 }
 

@@ -57,6 +57,14 @@ pub enum Event {
         /// Whose.
         subject: Subject,
     },
+    /// A gNB to which the phone came over Xn was told another user plane security policy of a session than ours: its source may
+    /// have been tampered with (TS 33.501 §6.6.1).
+    UpSecurityPolicyDiffers {
+        /// Whose.
+        subject: Subject,
+        /// Which session.
+        psi: PduSessionId,
+    },
     /// A message was dropped.
     Dropped {
         /// Whose.

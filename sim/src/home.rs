@@ -108,6 +108,7 @@ fn default_subscription() -> Subscription {
         session_ambr: ambr,
         static_ipv4: None,
         static_ipv6: None,
+        up_security: None,
         flows: Vec::new(),
     };
     let dnns = vec![dnn("internet", true), dnn("ims", false)];

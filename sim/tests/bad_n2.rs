@@ -11,8 +11,8 @@ use whimbrel_control::event::Dropped;
 use whimbrel_ids::{GlobalGnbId, PlmnId, RanUeNgapId, STmsi, Tac, Tai, Tmsi};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
-    CauseRadioNetwork, GlobalN3iwfId, GlobalRanNodeId, HandoverType, N3iwfId, PduSessionResourceItem, TargetId,
-    TargetRanNodeId,
+    CauseRadioNetwork, GlobalN3iwfId, GlobalRanNodeId, HandoverType, N3iwfId, PduSessionResourceItem,
+    TargetId, TargetRanNodeId,
 };
 use whimbrel_ngap::msg::{HandoverRequired, UplinkNasTransport};
 use whimbrel_ngap::transfer::HandoverRequiredTransfer;
@@ -294,7 +294,9 @@ fn nas_of_few_octets_begins_nothing() {
     for (n, nas) in few.iter().enumerate() {
         let heard = first(&mut net, 50 + n as u32, nas);
         assert!(
-            heard.iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_) | Message::ErrorIndication(_))),
+            heard
+                .iter()
+                .any(|m| matches!(m, Message::UeContextReleaseCommand(_) | Message::ErrorIndication(_))),
             "{nas:02x?}: {heard:?}"
         );
         assert_eq!(net.cta().occupancy().1, 0, "{nas:02x?}");
@@ -348,7 +350,10 @@ fn a_first_message_that_is_no_first_message() {
 fn what_is_dropped_is_counted_once() {
     let mut net = registered_victim(15);
     let (amf, ran) = victims_names(&net);
-    net.inject(GnbIndex(0), &octets(UplinkNasTransport::new(amf, ran, vec![0x7e, 2, 1, 2, 3, 4, 9, 1, 2, 3])));
+    net.inject(
+        GnbIndex(0),
+        &octets(UplinkNasTransport::new(amf, ran, vec![0x7e, 2, 1, 2, 3, 4, 9, 1, 2, 3])),
+    );
     let dropped: Vec<Dropped> = core_events(&net)
         .filter_map(|e| match e {
             CoreEvent::Dropped { why, .. } => Some(*why),

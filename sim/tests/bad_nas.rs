@@ -60,7 +60,8 @@ fn registration_types_that_mean_nothing() {
         let heard = first(&mut net, 7, &request);
         // A periodic registration of nobody is told to begin anew, an emergency is not served; all others count as initial.
         let rejected = [3, 4].contains(&(bits & 7));
-        let told = if rejected { MessageType::RegistrationReject } else { MessageType::AuthenticationRequest };
+        let told =
+            if rejected { MessageType::RegistrationReject } else { MessageType::AuthenticationRequest };
         assert!(types(&heard) == [told] || bits & 7 == 3, "{bits:x}: {heard:?}");
         net.settle(SECOND * 60);
         judge(&mut net, &|| format!("type {bits:x}"));
@@ -95,7 +96,10 @@ fn elements_that_are_cut_or_come_twice() {
         &[0x2e, 4, 0xf0, 0x70, 0xf0, 0x70, 0x2e, 4, 0, 0, 0, 0],
         &[0x2f, 2, 1, 1, 0x2f, 2, 1, 9],
         &[0x10, 1, 3, 0x10, 1, 0, 0x10, 1, 0xff],
-        &[0x40, 2, 0, 0, 0x40, 32, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8],
+        &[
+            0x40, 2, 0, 0, 0x40, 32, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6,
+            7, 8,
+        ],
     ];
     for tail in tails {
         let mut net = ready(3);
@@ -194,7 +198,10 @@ fn a_phone_that_offers_null_algorithms_only() {
             assert!(!types(&heard).contains(&MessageType::SecurityModeCommand), "{capability:02x?}");
         }
         net.settle(SECOND * 60);
-        assert!(net.cta().phones().all(|p| p.amf.security.is_none() || p.amf.registered), "{capability:02x?}");
+        assert!(
+            net.cta().phones().all(|p| p.amf.security.is_none() || p.amf.registered),
+            "{capability:02x?}"
+        );
         judge(&mut net, &|| format!("{capability:02x?}"));
     }
 }

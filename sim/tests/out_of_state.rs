@@ -184,7 +184,11 @@ fn with_names(octets: &[u8], amf: AmfUeNgapId, ran: RanUeNgapId) -> Vec<u8> {
     Message::from(UplinkNasTransport::new(amf, ran, vec![])).encode(&mut sample);
     let names = Pdu::of(&sample);
     let mut message = Pdu::of(octets);
-    for (id, named) in [(AMF_UE_NGAP_ID, AMF_UE_NGAP_ID), (SOURCE_AMF_UE_NGAP_ID, AMF_UE_NGAP_ID), (RAN_UE_NGAP_ID, RAN_UE_NGAP_ID)] {
+    for (id, named) in [
+        (AMF_UE_NGAP_ID, AMF_UE_NGAP_ID),
+        (SOURCE_AMF_UE_NGAP_ID, AMF_UE_NGAP_ID),
+        (RAN_UE_NGAP_ID, RAN_UE_NGAP_ID),
+    ] {
         message.set(id, names.value(named).expect("it has both"));
     }
     message.to_octets()

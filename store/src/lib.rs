@@ -42,5 +42,5 @@ pub use store::{PAGE_MAX, Store};
 pub use subscription::{
     AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, FILTERS_MAX, FLOWS_MAX, FlowGate, FlowSetup,
     InvalidSubscription, Ipv6Prefix, RatType, SLICES_MAX, ServiceArea, SessionType, SscMode, SubscribedFlow,
-    SubscribedSlice, Subscription,
+    SubscribedSlice, Subscription, UpProtection, UpSecurity,
 };

@@ -164,6 +164,31 @@ pub struct DnnConfiguration {
     /// QoS flows on top of those of the data network; one of the same name takes its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<SubscribedFlow>,
+    /// How the radio is to protect its packets; absent: as the data network's configuration has it (TS 29.503 §6.1.6.2.9).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub up_security: Option<UpSecurity>,
+}
+
+/// User plane security policy (TS 23.501 §5.10.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpSecurity {
+    /// Integrity protection.
+    pub integrity: UpProtection,
+    /// Confidentiality protection.
+    pub confidentiality: UpProtection,
+}
+
+/// Whether one kind of protection applies (TS 38.413 §9.3.1.27).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum UpProtection {
+    /// No session without it.
+    Required,
+    /// Where the gNB can.
+    Preferred,
+    /// Never.
+    NotNeeded,
 }
 
 /// A QoS flow that a subscriber's sessions have (TS 23.503 §6.3.1).
@@ -242,6 +267,7 @@ impl DnnConfiguration {
             ipv4: None,
             ipv6: None,
             flows: Vec::new(),
+            up_security: None,
         }
     }
 }

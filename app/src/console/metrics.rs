@@ -107,6 +107,7 @@ metrics! {
         DroppedDuplicate "whimbrel_nas_dropped_duplicate_total" "Dropped: repeats a message being worked on",
         DroppedUnserved "whimbrel_nas_dropped_unserved_total" "Dropped: payload that is not served here",
         DroppedLate "whimbrel_nas_dropped_late_total" "Dropped: an answer that came too late",
+        PolicyDiffers "whimbrel_up_security_policies_differ_total" "Path switches whose gNB was told another user plane security policy than ours",
         CapabilitiesDiffer "whimbrel_ue_security_capabilities_differ_total" "Path switches whose gNB had other security capabilities than the phone told",
         ApiRequests "whimbrel_api_requests_total" "Requests to the API",
         ApiRefused "whimbrel_api_refused_total" "Requests that the API refused",

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use tracing::error;
+use whimbrel_control::config::{UpProtection, UpSecurity};
 use whimbrel_control::policy::{FlowGate, FlowPolicy, Gbr, Setup, packet_filter};
 use whimbrel_control::udm::{
     self, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice, Subscribers, UdmError,
@@ -139,6 +140,18 @@ fn dnn(d: &stored::DnnConfiguration) -> SubscribedDnn {
             .iter()
             .filter_map(|f| flow(f).map_err(|wrong| error!("flow `{}`: {wrong}", f.name)).ok())
             .collect(),
+        up_security: d.up_security.map(|s| UpSecurity {
+            integrity: protection(s.integrity),
+            confidentiality: protection(s.confidentiality),
+        }),
+    }
+}
+
+fn protection(p: stored::UpProtection) -> UpProtection {
+    match p {
+        stored::UpProtection::Required => UpProtection::Required,
+        stored::UpProtection::Preferred => UpProtection::Preferred,
+        stored::UpProtection::NotNeeded => UpProtection::NotNeeded,
     }
 }
 

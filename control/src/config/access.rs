@@ -116,6 +116,7 @@ impl Emergency {
             session_ambr: self.ambr,
             static_ipv4: None,
             static_ipv6: None,
+            up_security: None,
             ssc_mode: SscMode::One,
             flows: Default::default(),
         }

@@ -73,6 +73,8 @@ pub struct SmContext {
     pub usage: (u64, u64),
     /// It is an emergency session.
     pub emergency: bool,
+    /// How its user plane is to be protected, for as long as it stands (TS 33.501 §6.6.1); none: as gNBs see fit.
+    pub up_security: Option<UpSecurity>,
 }
 
 /// One end of a GTP-U tunnel.
@@ -113,10 +115,7 @@ impl SmContext {
     }
 
     /// The N2 SM information of a setup; `None` before the UPF has given its tunnel.
-    pub(super) fn setup_request_transfer(
-        &self,
-        up_security: Option<UpSecurity>,
-    ) -> Option<PduSessionResourceSetupRequestTransfer> {
+    pub(super) fn setup_request_transfer(&self) -> Option<PduSessionResourceSetupRequestTransfer> {
         let n3 = self.n3?;
         let mut flows =
             vec![QosFlowSetupRequestItem::new(DEFAULT_QFI, level_qos(self.five_qi, self.arp, None))];
@@ -131,12 +130,13 @@ impl SmContext {
         let mut transfer = PduSessionResourceSetupRequestTransfer::new(tunnel(n3), session_type, flows);
         transfer.pdu_session_aggregate_maximum_bit_rate =
             Some(PduSessionAggregateMaximumBitRate::new(bits(self.ambr.dl_kbps), bits(self.ambr.ul_kbps)));
-        transfer.security_indication = up_security.map(|s| self.security_indication(s));
+        transfer.security_indication = self.security_indication();
         Some(transfer)
     }
 
     /// TS 38.413 §9.3.1.27. The rate is told where integrity may be protected.
-    pub(super) fn security_indication(&self, s: UpSecurity) -> SecurityIndication {
+    pub(super) fn security_indication(&self) -> Option<SecurityIndication> {
+        let s = self.up_security?;
         let integrity = match s.integrity {
             UpProtection::Required => IntegrityProtectionIndication::Required,
             UpProtection::Preferred => IntegrityProtectionIndication::Preferred,
@@ -155,7 +155,7 @@ impl SmContext {
         };
         indication.maximum_integrity_protected_data_rate_ul =
             (s.integrity != UpProtection::NotNeeded).then_some(rate);
-        indication
+        Some(indication)
     }
 }
 

@@ -172,6 +172,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
         emergency: data.emergency,
+        up_security: subscribed.up_security.or(network.up_security), // TS 23.501 §5.10.3: the subscription's first
     };
     Ok(Terms { session, subscribed, narrowed })
 }

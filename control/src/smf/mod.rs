@@ -202,12 +202,9 @@ pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Ou
 
 /// The N2 SM information that sets a session up at a gNB (TS 38.413 §9.3.4.1).
 pub(crate) fn n2_setup_info(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
-    let config = ue.config();
     ue.with(|p| {
         let session = p.sessions.get(&psi)?;
-        let network = config.smf.data_networks.get(&session.dnn);
-        let up_security = network.and_then(|n| n.up_security);
-        Some((session.s_nssai, session.setup_request_transfer(up_security)?.to_vec()))
+        Some((session.s_nssai, session.setup_request_transfer()?.to_vec()))
     })
 }
 

@@ -10,6 +10,7 @@ use whimbrel_ngap::transfer::{
 use super::context::{DEFAULT_QFI, Tunnel, UpState, an_tunnel, tunnel};
 use super::n4::{self, Downlink};
 use super::{release, up_connection};
+use crate::event::Event;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 
 /// What became of a session whose path was to be switched: the transfer of the acknowledgement, or why not.
@@ -56,12 +57,11 @@ fn no_user_plane() -> Cause {
 /// Whether a session can be led into the tunnel that the target names; and what the target is told if so.
 fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cause> {
     let psi = item.pdu_session_id;
-    let config = ue.config();
     if is_being_released(ue, psi) {
         return Err(CauseRadioNetwork::InteractionWithOtherProcedure.into());
     }
     let asked = PathSwitchRequestTransfer::decode(&item.transfer);
-    ue.with(|p| {
+    let judged: Result<_, Cause> = ue.with(|p| {
         let session = p.sessions.get(&psi).filter(|s| s.up != UpState::Establishing);
         let session = session.ok_or(CauseRadioNetwork::UnknownPduSessionId)?;
         let asked = asked.map_err(|_| CauseProtocol::AbstractSyntaxErrorReject)?;
@@ -71,13 +71,17 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
         let to = an_tunnel(&asked.dl_ngu_up_tnl_information).ok_or(CauseProtocol::SemanticError)?;
         let mut answer = PathSwitchRequestAcknowledgeTransfer::new();
         answer.ul_ngu_up_tnl_information = session.n3.map(tunnel);
-        // TS 33.501 §6.6.1: a target that was told another policy than ours gets ours.
-        let policy = config.smf.data_networks.get(&session.dnn).and_then(|n| n.up_security);
-        let policy = policy.map(|s| session.security_indication(s));
+        // TS 33.501 §6.6.1: a target that was told another policy than ours, or none, gets ours.
         let told = asked.user_plane_security_information.map(|i| i.security_indication);
-        answer.security_indication = policy.filter(|p| told.as_ref().is_some_and(|told| told != p));
-        Ok((to, answer.to_vec()))
-    })
+        answer.security_indication = session.security_indication().filter(|p| told.as_ref() != Some(p));
+        Ok((to, answer.to_vec(), told.is_some() && answer.security_indication.is_some()))
+    });
+    let (to, answer, differs) = judged?;
+    if differs {
+        let subject = ue.with(|p| p.subject());
+        ue.event(Event::UpSecurityPolicyDiffers { subject, psi });
+    }
+    Ok((to, answer))
 }
 
 /// Whether a session is on its way out.

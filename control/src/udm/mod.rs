@@ -16,6 +16,7 @@ use whimbrel_security::{
     Rand, SqnOffset,
 };
 
+use crate::config::UpSecurity;
 use crate::policy::FlowPolicy;
 
 pub use directory::{Directory, Outcome};
@@ -280,6 +281,8 @@ pub struct SubscribedDnn {
     pub static_ipv6: Option<Ipv6Addr>,
     /// QoS flows on top of those of the data network.
     pub flows: Vec<FlowPolicy>,
+    /// How its user plane is to be protected, whatever the operator says of the data network (TS 23.501 §5.10.3).
+    pub up_security: Option<UpSecurity>,
 }
 
 /// PDU session types (TS 24.501 §9.11.4.11) that a subscription allows.

@@ -99,6 +99,7 @@ pub(crate) fn subscription() -> Subscription {
         session_ambr: ambr,
         static_ipv4: None,
         static_ipv6: None,
+        up_security: None,
         flows: Vec::new(),
     };
     let dnns = vec![dnn("internet", true), dnn("ims", false)];
