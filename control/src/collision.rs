@@ -45,6 +45,9 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
 fn tick(ue: Ue) {
     let now = ue.now();
     ue.with(|p| p.lanes.expire(now));
+    if ue.with(|p| p.leaving_until().is_some_and(|t| t <= now)) {
+        smf::lifetimes_over(ue); // TS 23.502 §4.3.5.2 step 5
+    }
     if ue.with(|p| p.amf.reachable_until.is_some_and(|t| t <= now)) {
         ue.with(|p| p.amf.reachable_until = None);
         return amf::implicitly(ue, Deregistered::Implicitly); // TS 24.501 §5.3.7
@@ -72,6 +75,7 @@ fn obey(ue: Ue, command: Command) {
         Command::Deregister => amf::by_network(ue),
         Command::ModifySession(psi, modification) => smf::modify_by_operator(ue, psi, modification),
         Command::SubscriptionChanged => amf::subscription_changed(ue),
+        Command::PolicyChanged => smf::policy_changed(ue),
         Command::UpfRestarted => smf::upf_restarted(ue),
         #[cfg(feature = "fault-injection")]
         Command::Panic => ue.with(|_| panic!("a fault was injected")),

@@ -100,7 +100,7 @@ pub struct Smf {
 }
 
 /// One data network (DNN).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DataNetwork {
     /// Whether IPv4 sessions can be had.
     pub ipv4: bool,
@@ -171,6 +171,8 @@ pub struct Timers {
     pub t3592: Duration,
     /// PDU SESSION MODIFICATION COMMAND sent again.
     pub t3591: Duration,
+    /// How long a session of SSC mode 3 stays beside its successor (TS 23.501 §5.6.9.2.3).
+    pub pdu_session_address_lifetime: Duration,
     /// Implicit deregistration after the mobile reachable timer (TS 24.501 §5.3.7).
     pub implicit_deregistration: Duration,
     /// How long an NGAP or service answer may take before the procedure fails.
@@ -193,6 +195,8 @@ impl Default for Timers {
             t3570: Duration::from_secs(6),
             t3592: Duration::from_secs(16), // TS 24.501 Table 10.3.2
             t3591: Duration::from_secs(16),
+            // Left to the SMF; what a phone has under way in the former session (downloads, calls) is mostly over by then.
+            pdu_session_address_lifetime: Duration::from_secs(120),
             implicit_deregistration: Duration::from_secs(4 * 60), // TS 24.501 §5.3.7: T3512 + 4 min
             guard: Duration::from_secs(5),                        // longer than any sane gNB takes
             connection_idle: Duration::from_secs(10), // TS 24.501 §5.3.1.3 leaves it to the network

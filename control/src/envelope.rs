@@ -167,6 +167,8 @@ pub enum Command {
     ModifySession(PduSessionId, Modification),
     /// The UDM tells that the subscription has changed (TS 23.502 §4.5.1).
     SubscriptionChanged,
+    /// The operator's policy of data networks has changed (TS 23.502 §4.3.3.2 step 1b, §4.3.4.2 step 1b).
+    PolicyChanged,
     /// The UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
     UpfRestarted,
     /// A fault of ours, made on purpose: tests that the aggregator survives one.

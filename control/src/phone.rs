@@ -185,6 +185,11 @@ impl Phone {
         self.amf.tmsi == Some(tmsi) || self.amf.former_tmsi == Some(tmsi)
     }
 
+    /// When the first lifetime of a session of SSC mode 3 ends (TS 23.502 §4.3.5.2 step 5).
+    pub(crate) fn leaving_until(&self) -> Option<Instant> {
+        self.sessions.values().filter_map(|s| s.leaving).min()
+    }
+
     /// Whether no procedure is in flight.
     pub fn is_idle(&self) -> bool {
         self.lanes.idle()
@@ -195,7 +200,12 @@ impl Phone {
         batch.idle = self.lanes.idle();
         batch.connected = self.amf.connection.as_ref().map(|c| c.association);
         batch.target = self.amf.target.as_ref().map(|t| t.association);
-        let own = [self.lanes.next_deadline(), self.amf.reachable_until, self.amf.connection_until];
+        let own = [
+            self.lanes.next_deadline(),
+            self.amf.reachable_until,
+            self.amf.connection_until,
+            self.leaving_until(),
+        ];
         batch.next_deadline = own.into_iter().flatten().min();
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use std::time::Duration;
 
 use whimbrel_ids::{Dnn, PlmnId, SNssai, Tai};
-use whimbrel_nas::ie::{MmCause, SmCause};
+use whimbrel_nas::ie::{MmCause, SmCause, SscMode};
 
 use crate::config::Config;
 use crate::udm::SessionTypes;
@@ -150,8 +150,13 @@ pub enum Refusal {
     Qos(SmCause),
     /// The phone refused a modification of its session with this cause (TS 24.501 §6.3.2.4).
     ModificationRejected(SmCause),
-    /// The SSC mode is not supported.
-    SscMode(u8),
+    /// The SSC mode may not be had.
+    SscMode {
+        /// Asked for.
+        asked: SscMode,
+        /// What may be had beside mode 1.
+        subscribed: SscMode,
+    },
     /// The message makes no sense here.
     Protocol(&'static str),
 }
@@ -183,7 +188,7 @@ impl Refusal {
             Self::StoreUnavailable | Self::Upf(_) => RefusalKind::NetworkFailure,
             Self::PoolEmpty(_) => RefusalKind::Resources,
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => RefusalKind::Dnn,
-            Self::SessionType(_) | Self::SscMode(_) => RefusalKind::SessionType,
+            Self::SessionType(_) | Self::SscMode { .. } => RefusalKind::SessionType,
             Self::Qos(_) | Self::ModificationRejected(_) => RefusalKind::Protocol,
             Self::Emergency | Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {
                 RefusalKind::Protocol
@@ -228,7 +233,7 @@ impl Refusal {
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => {
                 MmCause::DnnNotSupportedOrNotSubscribed
             }
-            Self::SessionType(_) | Self::SscMode(_) => MmCause::PayloadWasNotForwarded,
+            Self::SessionType(_) | Self::SscMode { .. } => MmCause::PayloadWasNotForwarded,
             Self::Qos(_) | Self::ModificationRejected(_) => MmCause::PayloadWasNotForwarded,
             Self::EquipmentRefused | Self::EquipmentUnknown => MmCause::IllegalMe, // TS 24.501 §5.3.15
             // #5 is the one that costs the phone nothing but this attempt (§5.5.1.2.7).
@@ -250,7 +255,7 @@ impl Refusal {
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => SmCause::MissingOrUnknownDnn,
             Self::SliceNotAllowed(_) | Self::NoSlice { .. } => SmCause::MissingOrUnknownDnnInSlice,
             Self::SessionType(allowed) => only(*allowed),
-            Self::SscMode(_) => SmCause::NotSupportedSscMode,
+            Self::SscMode { .. } => SmCause::NotSupportedSscMode,
             Self::Qos(cause) | Self::ModificationRejected(cause) => *cause,
             Self::PoolEmpty(_) | Self::Limit(_) | Self::Congested(_) => SmCause::InsufficientResources,
             Self::Upf(_) | Self::StoreUnavailable => SmCause::NetworkFailure,
@@ -382,7 +387,9 @@ impl Refusal {
                 "allow it by a flow with `setup: on-request`, or look at what the phone asks for".into()
             }
             Self::ModificationRejected(_) => "look at the phone's own log: it refused the change".into(),
-            Self::SscMode(_) => "subscribe SSC mode 2 (`ssc_mode`), or use mode 1 on the phone".into(),
+            Self::SscMode { asked, .. } => {
+                format!("subscribe SSC mode {} (`ssc_mode`), or use mode 1 on the phone", *asked as u8)
+            }
             Self::Protocol(_) => {
                 "capture the exchange with `whimbrel run --capture` and look at the peer".into()
             }
@@ -481,7 +488,9 @@ impl fmt::Display for Refusal {
             Self::ModificationRejected(cause) => {
                 write!(f, "it rejected the modification of its session with 5GSM cause #{}", *cause as u8)
             }
-            Self::SscMode(mode) => write!(f, "it asked for SSC mode {mode}, which it may not have here"),
+            Self::SscMode { asked, .. } => {
+                write!(f, "it asked for SSC mode {}, which it may not have here", *asked as u8)
+            }
             Self::Protocol(what) => write!(f, "it broke the protocol: {what}"),
         }
     }

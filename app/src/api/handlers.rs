@@ -169,8 +169,13 @@ fn modification(request: &Request) -> Result<Modification, Problem> {
         let rate = text.parse::<whimbrel_store::BitRate>();
         rate.map(|r| r.kbps()).map_err(|e| Problem::bad_request(e.to_string()))
     };
-    if request.query.contains_key("reanchor") {
-        return Ok(Modification::Reanchor);
+    let whole = [
+        ("reanchor", Modification::Reanchor),
+        ("deactivate", Modification::Deactivate),
+        ("release", Modification::Release),
+    ];
+    if let Some((_, modification)) = whole.iter().find(|(name, _)| request.query.contains_key(*name)) {
+        return Ok(*modification);
     }
     match (given("add_flow"), given("remove_flow"), given("uplink"), given("downlink"), given("gate")) {
         (Some(name), None, None, None, None) => Ok(Modification::AddFlow(flow(name)?)),
@@ -188,7 +193,8 @@ fn modification(request: &Request) -> Result<Modification, Problem> {
             Ok(Modification::Gate(flow(name)?, gate))
         }
         _ => Err(Problem::bad_request(
-            "say one change: `add_flow`, `remove_flow`, `uplink` with `downlink`, or `gate`",
+            "say one change: `add_flow`, `remove_flow`, `uplink` with `downlink`, `gate`, `reanchor`, `deactivate` or \
+             `release`",
         )),
     }
 }

@@ -28,9 +28,15 @@ pub(crate) struct Change {
     /// Open or close a flow: FLOW:open, FLOW:closed, FLOW:uplink or FLOW:downlink.
     #[arg(long, value_name = "FLOW:STATE")]
     gate: Option<String>,
-    /// Move a session of SSC mode 2 to another anchor: the phone asks for it anew.
+    /// Move a session of SSC mode 2 or 3 to another anchor: the phone asks for it anew, after or before it ends.
     #[arg(long)]
     reanchor: bool,
+    /// Let its user plane go; the phone stays connected, and has it set up again when there are packets.
+    #[arg(long)]
+    deactivate: bool,
+    /// End it.
+    #[arg(long)]
+    release: bool,
     #[command(flatten)]
     at: Running,
 }
@@ -46,7 +52,9 @@ pub(crate) fn modify(change: &Change) -> Done {
     ];
     let mut query: Vec<String> =
         said.iter().filter_map(|(name, v)| Some(format!("{name}={}", path_part(v.as_ref()?)))).collect();
-    query.extend(change.reanchor.then(|| "reanchor=".to_string()));
+    let whole =
+        [("reanchor", change.reanchor), ("deactivate", change.deactivate), ("release", change.release)];
+    query.extend(whole.iter().filter(|(_, said)| *said).map(|(name, _)| format!("{name}=")));
     let (supi, session) = (path_part(&change.supi), change.session);
     let path = format!("/api/v1/ues/{supi}/sessions/{session}/modify?{}", query.join("&"));
     change.at.client()?.post(&path)?;

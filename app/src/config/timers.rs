@@ -17,6 +17,7 @@ pub(crate) struct Timers {
     pub(crate) t3570: Duration,
     pub(crate) t3591: Duration,
     pub(crate) t3592: Duration,
+    pub(crate) pdu_session_address_lifetime: Duration,
     pub(crate) implicit_deregistration: Duration,
     pub(crate) guard: Duration,
     pub(crate) connection_idle: Duration,
@@ -58,6 +59,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
             t3570: k.value("t3570", s(6), "IDENTITY REQUEST is sent again (Table 10.2.2)."),
             t3591: k.value("t3591", s(16), "PDU SESSION MODIFICATION COMMAND is sent again (Table 10.3.2)."),
             t3592: k.value("t3592", s(16), "PDU SESSION RELEASE COMMAND is sent again (Table 10.3.2)."),
+            pdu_session_address_lifetime: k.value(
+                "pdu_session_address_lifetime",
+                s(120),
+                "A session of SSC mode 3 stays this long beside its successor (TS 23.501 §5.6.9.2.3).",
+            ),
             implicit_deregistration: k.value(
                 "implicit_deregistration",
                 min(4),

@@ -132,6 +132,7 @@ fn timers(t: &Timers) -> control::Timers {
         t3570: t.t3570,
         t3592: t.t3592,
         t3591: t.t3591,
+        pdu_session_address_lifetime: t.pdu_session_address_lifetime,
         implicit_deregistration: t.implicit_deregistration,
         guard: t.guard,
         connection_idle: t.connection_idle,

@@ -107,12 +107,15 @@ fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn)
                 "a session that is no emergency's, of a phone that is here for one",
             ));
         }
-        if p.sessions.len() >= usize::from(config.limits.sessions_per_phone) && !p.sessions.contains_key(&psi)
-        {
+        // The successor of a session of SSC mode 3 is beside it for a while (TS 23.502 §4.3.5.2 step 4), and is of its data network.
+        let former = m.old_pdu_session_id.and_then(|old| p.sessions.get(&old));
+        let former = former.filter(|s| s.leaving.is_some());
+        let room = p.sessions.len() < usize::from(config.limits.sessions_per_phone);
+        if !room && former.is_none() && !p.sessions.contains_key(&psi) {
             return Err(Refusal::Limit("sessions_per_phone"));
         }
         let subscription = p.amf.subscription.as_ref().ok_or(Refusal::NoIdentity)?;
-        let default = p.amf.allowed_nssai.first().copied();
+        let default = former.map(|s| s.s_nssai).or(p.amf.allowed_nssai.first().copied());
         let s_nssai = match m.s_nssai.map(|s| s.s_nssai).or(default) {
             Some(s) if p.amf.allowed_nssai.contains(&s) => s,
             Some(s) => return Err(Refusal::SliceNotAllowed(s)),
@@ -120,11 +123,12 @@ fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn)
         };
         let slice = subscription.slice(s_nssai).ok_or(Refusal::SliceNotAllowed(s_nssai))?;
         let default = || slice.dnns.iter().find(|d| d.default).or(slice.dnns.first());
-        let chosen = match &m.dnn {
+        let named = m.dnn.as_ref().or(former.map(|s| &s.dnn));
+        let chosen = match named {
             Some(dnn) => slice.dnns.iter().find(|d| d.dnn == *dnn),
             None => default(),
         };
-        match (chosen, &m.dnn) {
+        match (chosen, named) {
             (Some(d), _) if config.smf.data_networks.contains_key(&d.dnn) => Ok((s_nssai, d.dnn.clone())),
             (Some(d), _) => Err(Refusal::DnnNotConfigured(d.dnn.clone())),
             (None, Some(dnn)) => Err(Refusal::DnnNotSubscribed {

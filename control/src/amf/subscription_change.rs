@@ -75,6 +75,7 @@ async fn change(ue: Ue) -> Result<bool, End> {
     if old == new {
         return Ok(false);
     }
+    smf::subscription_changed(ue, &old);
     let told = slices_changed(ue, &old, &new).await?;
     let connected = ue.with(|p| p.amf.connection.is_some());
     if old.ue_ambr != new.ue_ambr && connected {

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use whimbrel_ids::{Dnn, FiveQi, PduSessionId, Qfi, SNssai, Seid, Teid};
+use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, Qfi, SNssai, Seid, Teid};
 use whimbrel_nas::ie::{PduSessionType, SscMode};
 use whimbrel_nas::sm::Pti;
 use whimbrel_ngap::ie::{
@@ -12,8 +12,8 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
 
-use super::modification::Wanted;
 use super::qos::{QosFlow, level_qos};
+use super::wanted::Wanted;
 use crate::amf::bits;
 use crate::config::{UpProtection, UpSecurity};
 use crate::udm::{Ambr, Arp};
@@ -63,6 +63,8 @@ pub struct SmContext {
     pub awaited: bool,
     /// Whether its anchor stays (TS 23.501 §5.6.9).
     pub ssc_mode: SscMode,
+    /// In SSC mode 3, once the phone is to set its successor up: until when it stays (TS 23.502 §4.3.5.2).
+    pub leaving: Option<Instant>,
     /// Its user plane is set up whenever the phone returns (TS 23.501 §5.6.13).
     pub always_on: bool,
     /// The phone's radio protects integrity at any rate, not at 64 kbit/s only (TS 24.501 §9.11.4.7).

@@ -134,7 +134,6 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         Some(emergency) if data.emergency => emergency.terms(),
         _ => subscribed(ue, data)?,
     };
-    let ssc_mode = choose_ssc_mode(request.ssc_mode, subscribed.ssc_mode)?;
     let types = subscribed.session_types;
     let allowed = SessionTypes {
         ipv4: network.ipv4 && types.ipv4,
@@ -143,6 +142,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         unstructured: network.unstructured && types.unstructured,
     };
     let (session_type, narrowed) = choose_type(request.pdu_session_type, allowed)?;
+    let ssc_mode = choose_ssc_mode(request.ssc_mode, subscribed.ssc_mode, session_type)?;
     let filters_max = request.max_packet_filters.map_or(FILTERS_OF_ANY_PHONE, |m| m.value());
     let interface_id = suggested(request).unwrap_or_else(|| interface_id(ue.random()));
     let session = SmContext {
@@ -167,6 +167,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         up: UpState::Establishing,
         awaited: false,
         ssc_mode,
+        leaving: None,
         always_on: network.always_on && request.always_on_requested.is_some_and(|a| a.on),
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,
         pti: Pti::UNASSIGNED,
@@ -233,13 +234,18 @@ fn choose_type(
     }
 }
 
-/// SSC mode 1 may be had always; mode 2 where it is the subscribed one. Mode 3 is not served: the anchor of one UPF has nowhere
-/// to go before it breaks (TS 23.501 §5.6.9.2.3, §5.6.9.3).
-fn choose_ssc_mode(asked: Option<SscMode>, subscribed: SscMode) -> Result<SscMode, Refusal> {
-    match (asked, subscribed) {
-        (Some(SscMode::One), _) | (None, SscMode::One | SscMode::Three) => Ok(SscMode::One),
-        (Some(SscMode::Two) | None, SscMode::Two) => Ok(SscMode::Two),
-        (Some(mode), _) => Err(Refusal::SscMode(mode as u8)),
+/// SSC mode 1 may be had always, mode 2 or 3 where it is the subscribed one (TS 23.501 §5.6.9.3); mode 3 is of IP sessions alone
+/// (TS 23.501 §5.6.9.2.3).
+fn choose_ssc_mode(
+    asked: Option<SscMode>,
+    subscribed: SscMode,
+    session_type: PduSessionType,
+) -> Result<SscMode, Refusal> {
+    let ip = families(session_type) != (false, false);
+    let most = if subscribed == SscMode::Three && !ip { SscMode::One } else { subscribed };
+    match asked.unwrap_or(most) {
+        mode if mode == SscMode::One || mode == most => Ok(mode),
+        asked => Err(Refusal::SscMode { asked, subscribed: most }),
     }
 }
 
@@ -293,8 +299,14 @@ fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
     let mut m = EstablishmentReject::new(refusal.sm_cause(&config));
     m.back_off_timer = back_off(&refusal, &config, ue.random()).map(GprsTimer3::from_duration);
     // §6.4.1.4.1: which modes there are beside the refused one.
-    m.allowed_ssc_mode = matches!(refusal, Refusal::SscMode(_))
-        .then(|| AllowedSscMode { one: true, ..AllowedSscMode::default() });
+    m.allowed_ssc_mode = match refusal {
+        Refusal::SscMode { subscribed, .. } => Some(AllowedSscMode {
+            one: true,
+            two: subscribed == SscMode::Two,
+            three: subscribed == SscMode::Three,
+        }),
+        _ => None,
+    };
     send(ue, psi, sm::Message::new(psi, pti, m));
     refused(ue, refusal);
     n4::delete(ue, psi);
@@ -345,12 +357,18 @@ mod tests {
     #[test] // TS 23.501 §5.6.9.3
     fn ssc_modes_are_granted_as_subscribed() {
         use SscMode::{One, Three, Two};
-        assert_eq!(choose_ssc_mode(None, One), Ok(One));
-        assert_eq!(choose_ssc_mode(None, Two), Ok(Two));
-        assert_eq!(choose_ssc_mode(Some(One), Two), Ok(One));
-        assert_eq!(choose_ssc_mode(Some(Two), Two), Ok(Two));
-        assert_eq!(choose_ssc_mode(Some(Two), One), Err(Refusal::SscMode(2)));
-        assert_eq!(choose_ssc_mode(Some(Three), Three), Err(Refusal::SscMode(3)));
+        let choose = |asked, subscribed| choose_ssc_mode(asked, subscribed, PduSessionType::Ipv4);
+        for subscribed in [One, Two, Three] {
+            assert_eq!(choose(None, subscribed), Ok(subscribed));
+            assert_eq!(choose(Some(subscribed), subscribed), Ok(subscribed));
+            assert_eq!(choose(Some(One), subscribed), Ok(One));
+        }
+        for (asked, subscribed) in [(Two, One), (Three, One), (Three, Two), (Two, Three)] {
+            assert_eq!(choose(Some(asked), subscribed), Err(Refusal::SscMode { asked, subscribed }));
+        }
+        // Mode 3 is of IP sessions alone.
+        assert_eq!(choose_ssc_mode(None, Three, PduSessionType::Ethernet), Ok(One));
+        assert!(choose_ssc_mode(Some(Three), Three, PduSessionType::Unstructured).is_err());
     }
 
     #[test] // TS 24.501 §6.2.8: congestion is told with a time, which is not the same for all

@@ -12,7 +12,9 @@ mod n4;
 mod notify;
 mod path_switch;
 mod pco;
+mod policy_change;
 mod qos;
+mod reanchoring;
 mod release;
 mod requested_qos;
 mod rule_change;
@@ -20,6 +22,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 mod up_connection;
+mod wanted;
 
 use whimbrel_ids::{PduSessionId, SNssai};
 use whimbrel_nas::ie::{PduSessionType, SmCause};
@@ -36,24 +39,27 @@ use crate::shard::{Lane, Procedure, Ue};
 use crate::udm::Ambr;
 
 pub use context::{SmContext, Tunnel, UpState};
-pub use modification::{Modification, Wanted};
 pub use n4::{deletion, deletion_of_orphan, no_such_session};
 pub use qos::{FlowRule, QosFlow};
+pub use wanted::{Modification, Wanted};
 
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
 pub(crate) use handover::{
     Admitted, admitted, ask_paths, forward, handover_required, is_forwarding, paths_switched, release_at_gnb,
     stop_forwarding, why_not_admitted,
 };
-pub(crate) use modification::{begin_wanted, by_operator as modify_by_operator, is_wanted};
+pub(crate) use modification::{begin_wanted, is_wanted};
 pub(crate) use modify_indication::{Moved, move_tunnels};
 pub(crate) use n4::{answered, report};
 pub(crate) use notify::notified;
 pub(crate) use path_switch::{Switched, not_switched, switch_paths};
+pub(crate) use policy_change::{policy_changed, subscription_changed};
+pub(crate) use reanchoring::lifetimes_over;
 pub(crate) use release::{forget_all, release_all, release_locally, upf_restarted, withdraw};
 pub(crate) use up_connection::{
     awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, reactivate,
 };
+pub(crate) use wanted::by_operator as modify_by_operator;
 
 /// What a gNB did with a session (TS 38.413 §8.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@
 
 use whimbrel_ids::{PduSessionId, Qfi};
 use whimbrel_nas::ie::{
-    BitRate, FlowOperation, QosFlowDescription, QosFlowDescriptions, QosRule, QosRules, RuleOperation,
-    SessionAmbr, SmCause, SscMode,
+    BitRate, FlowOperation, FlowParameter, QosFlowDescription, QosFlowDescriptions, QosRule, QosRules,
+    RuleOperation, SessionAmbr, SmCause,
 };
 use whimbrel_nas::sm::{self, ModificationCommand, ModificationReject, ModificationRequest, Pti};
 use whimbrel_ngap::ie::{
@@ -17,105 +17,20 @@ use whimbrel_ngap::transfer::{
     PduSessionResourceModifyRequestTransfer, PduSessionResourceModifyResponseTransfer,
 };
 
-use super::context::{SmContext, UpState};
-use super::qos::{QosFlow, flow_of};
+use super::context::{DEFAULT_QFI, UpState};
+use super::qos::{QosFlow, level_qos};
 use super::requested_qos::{self, Terms};
 use super::rule_change::Change;
-use super::{N2Outcome, n4, pco, release, release_locally};
+use super::wanted::{Wanted, policies, want, without};
+use super::{N2Outcome, n4, pco, reanchoring, release, release_locally, up_connection};
 use crate::amf;
 use crate::amf::bits;
-use crate::config::Config;
 use crate::event::Event;
 use crate::input::Input;
 use crate::phone::Phone;
-use crate::policy::{FlowName, FlowPolicy, merged};
 use crate::procedure::{End, Repeated, attempt};
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
-use crate::udm::Ambr;
-
-/// What a session is to have.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Its QoS flows beside the default one.
-    pub flows: Vec<QosFlow>,
-    /// Its AMBR.
-    pub ambr: Ambr,
-}
-
-/// What an operator changes in a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Modification {
-    /// Sets up the flow that the policy has under this name.
-    AddFlow(FlowName),
-    /// Takes down the flow of this name.
-    RemoveFlow(FlowName),
-    /// Gives it this AMBR.
-    Ambr(Ambr),
-    /// Moves a session of SSC mode 2 to another anchor: it is released, and the phone asks anew (TS 23.502 §4.3.5.1).
-    Reanchor,
-    /// Opens or closes the gates of the flow of this name (TS 29.244 §5.4.3).
-    Gate(FlowName, crate::policy::FlowGate),
-}
-
-/// Changes what a session is to have. Nothing happens where that is what it has.
-pub(super) fn want(ue: Ue, psi: PduSessionId, change: impl FnOnce(&mut Wanted)) {
-    ue.with(|p| {
-        let Some(s) = p.sessions.get_mut(&psi) else { return };
-        let has = Wanted { flows: s.flows.clone(), ambr: s.ambr };
-        // On top of what is under way, which is not lost by it.
-        let mut wanted = s.wanted.take().map_or_else(|| has.clone(), |w| *w);
-        change(&mut wanted);
-        s.wanted = (wanted != has).then(|| Box::new(wanted));
-    });
-}
-
-/// The operator changes a session (TS 23.502 §4.3.3.2 step 1d); a phone that is idle is paged.
-pub(crate) fn by_operator(ue: Ue, psi: PduSessionId, modification: Modification) {
-    let config = ue.config();
-    match modification {
-        Modification::AddFlow(name) => {
-            let flow = ue.with(|p| {
-                let s = p.sessions.get(&psi)?;
-                let known = s.wanted.as_ref().map_or(&s.flows, |w| &w.flows);
-                if known.iter().any(|f| f.name == name) {
-                    return None;
-                }
-                let policies = policies(p, s, &config);
-                let policy = policies.into_iter().find(|f| f.name == name)?;
-                flow_of(policy, known, s.session_type, s.filters_max)
-            });
-            want(ue, psi, |w| w.flows.extend(flow));
-        }
-        Modification::Reanchor => {
-            let moves = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.ssc_mode == SscMode::Two));
-            if moves {
-                return release::by_network(ue, psi, SmCause::ReactivationRequested);
-            }
-        }
-        Modification::RemoveFlow(name) => want(ue, psi, |w| w.flows.retain(|f| f.name != name)),
-        Modification::Ambr(ambr) => want(ue, psi, |w| w.ambr = ambr),
-        Modification::Gate(name, gate) => want(ue, psi, |w| {
-            w.flows.iter_mut().filter(|f| f.name == name).for_each(|f| f.gate = gate);
-        }),
-    }
-    amf::page_if_awaited(ue);
-}
-
-/// A gNB could not set these flows up, or gave them up (TS 23.502 §4.3.3.2 step 1e): the session goes on without them.
-pub(super) fn without(ue: Ue, psi: PduSessionId, lost: &[Qfi]) {
-    if !lost.is_empty() {
-        want(ue, psi, |w| w.flows.retain(|f| !lost.contains(&f.qfi)));
-    }
-}
-
-/// The flows that the policy has for a session.
-fn policies<'a>(p: &'a Phone, s: &SmContext, config: &'a Config) -> Vec<&'a FlowPolicy> {
-    let network = config.smf.data_networks.get(&s.dnn).map_or(&[][..], |n| &n.flows);
-    let slice = p.amf.subscription.as_ref().and_then(|sub| sub.slice(s.s_nssai));
-    let dnn = slice.and_then(|slice| slice.dnns.iter().find(|d| d.dnn == s.dnn));
-    merged(network, dnn.map_or(&[], |d| &d.flows)).collect()
-}
 
 /// Whether a change waits for an idle phone.
 pub(crate) fn is_wanted(phone: &Phone) -> bool {
@@ -188,7 +103,7 @@ fn grant(ue: Ue, psi: PduSessionId, request: &ModificationRequest) -> Result<Box
         let filters_max = request.max_packet_filters.map_or(s.filters_max, |m| m.value());
         let terms = Terms { session_type: s.session_type, filters_max, policies: policies(p, s, &config) };
         let flows = requested_qos::grant(&terms, &s.flows, &rules, &descriptions)?;
-        let wanted = Box::new(Wanted { flows, ambr: s.ambr });
+        let wanted = Box::new(Wanted { flows, ..Wanted::of(s) });
         if let Some(s) = p.sessions.get_mut(&psi) {
             s.filters_max = filters_max;
             if let Some(rate) = request.integrity_max_data_rate {
@@ -237,24 +152,73 @@ async fn modify(ue: Ue, psi: PduSessionId, mut told: Told, mut wanted: Box<Wante
     loop {
         amf::handover_over(ue).await?; // the gNB is asked where the phone then is (TS 38.413 §8.4.1.2)
         let Some(step) = Step::towards(ue, psi, &told, &wanted) else { return Ok(()) };
-        n4_half(ue, psi, &wanted, Half::Before).await?; // step 2a
+        if let Err(end) = n4_half(ue, psi, &wanted, Half::Before).await {
+            return Err(unwanted(ue, psi, &wanted, end)); // step 2a: nobody has been told anything
+        }
         let outcome = Box::pin(command(ue, psi, step)).await; // steps 3 to 11
         let not_taken = match outcome {
-            Ok(not_taken) => not_taken,
+            Ok(GnbHas::AllBut(not_taken)) => not_taken,
+            Ok(GnbHas::Unknown) => Vec::new(),
             Err(end) => return Err(undo(ue, psi, wanted, end)),
         };
-        n4_half(ue, psi, &wanted, Half::After).await?; // step 12
-        ue.with(|p| {
-            if let Some(s) = p.sessions.get_mut(&psi) {
-                s.flows.clone_from(&wanted.flows);
-                s.ambr = wanted.ambr;
-            }
-        });
+        if let Err(end) = n4_half(ue, psi, &wanted, Half::After).await {
+            return Err(Box::pin(take_back(ue, psi, wanted, end)).await); // step 12
+        }
+        keep(ue, psi, &wanted);
         without(ue, psi, &not_taken);
         want(ue, psi, |_| {}); // what it has it wants no more
         wanted.flows.retain(|f| !not_taken.contains(&f.qfi));
         told = Told::by_network();
     }
+}
+
+/// Phone and UPF have it.
+fn keep(ue: Ue, psi: PduSessionId, wanted: &Wanted) {
+    let until = ue.now() + ue.config().timers.pdu_session_address_lifetime;
+    ue.with(|p| {
+        let Some(s) = p.sessions.get_mut(&psi) else { return };
+        s.flows.clone_from(&wanted.flows);
+        (s.ambr, s.five_qi, s.arp) = (wanted.ambr, wanted.five_qi, wanted.arp);
+        s.leaving = s.leaving.or(wanted.leaving.then_some(until));
+    });
+}
+
+/// Whether the UPF said no, and has the session as it was (TS 29.244 §6.3.3.3). One that is silent, or has lost the session, has
+/// not: nobody knows what it has.
+fn stands_at_upf(end: &End) -> bool {
+    let lost = whimbrel_pfcp::ie::Cause::SessionContextNotFound as u8;
+    matches!(end, End::Refused(Refusal::Upf(Some(cause))) if *cause != lost)
+}
+
+/// What was refused is not tried again.
+fn unwanted(ue: Ue, psi: PduSessionId, wanted: &Wanted, end: End) -> End {
+    if let End::Refused(_) = end {
+        ue.with(|p| {
+            if let Some(s) = p.sessions.get_mut(&psi) {
+                s.wanted = s.wanted.take().filter(|w| **w != *wanted);
+            }
+        });
+    }
+    end
+}
+
+/// The UPF refused the second half of a change that phone and gNB have made already: they go back to what stands.
+async fn take_back(ue: Ue, psi: PduSessionId, wanted: Box<Wanted>, end: End) -> End {
+    if !stands_at_upf(&end) {
+        return end; // the session ends
+    }
+    let back = ue.with(|p| {
+        let session = p.sessions.get(&psi)?;
+        Some((Change { session, flows: &wanted.flows, ambr: wanted.ambr }.undo(), Wanted::of(session)))
+    });
+    let Some((at_upf, has)) = back else { return end };
+    n4::post(ue, psi, at_upf);
+    if let Some(step) = Step::between(ue, psi, &Told::by_network(), &wanted, &has)
+        && let Err(interrupted @ End::Interrupted(_)) = command(ue, psi, step).await
+    {
+        return interrupted;
+    }
+    unwanted(ue, psi, &wanted, end)
 }
 
 #[derive(Clone, Copy)]
@@ -287,45 +251,49 @@ struct Step {
 }
 
 impl Step {
-    /// `None` where there is nothing to do.
+    /// From what the session has. `None` where there is nothing to do.
     fn towards(ue: Ue, psi: PduSessionId, told: &Told, wanted: &Wanted) -> Option<Self> {
+        let has = ue.with(|p| p.sessions.get(&psi).map(|s| Wanted::of(s)))?;
+        Self::between(ue, psi, told, &has, wanted)
+    }
+
+    fn between(ue: Ue, psi: PduSessionId, told: &Told, from: &Wanted, to: &Wanted) -> Option<Self> {
+        let lifetime = ue.config().timers.pdu_session_address_lifetime;
         ue.with(|p| {
             let session = p.sessions.get_mut(&psi)?;
             session.pti = told.pti;
-            let (rules, descriptions) = differences(&session.flows, &wanted.flows);
-            let ambr = (session.ambr != wanted.ambr).then_some(wanted.ambr);
-            let gates = gates(&session.flows) != gates(&wanted.flows);
-            if told.command.is_none()
-                && rules.is_empty()
-                && descriptions.is_empty()
-                && ambr.is_none()
-                && !gates
-            {
+            if told.command.is_none() && from == to {
                 return None;
             }
+            let (rules, descriptions) = differences(from, to);
             let mut m = told.command.as_ref().map_or_else(ModificationCommand::new, |c| (**c).clone());
             m.qos_rules = QosRules::new(&rules);
             m.qos_flow_descriptions = QosFlowDescriptions::new(&descriptions);
-            m.session_ambr = ambr.map(|a| SessionAmbr {
-                downlink: BitRate::from_kbps(a.dl_kbps),
-                uplink: BitRate::from_kbps(a.ul_kbps),
+            m.session_ambr = (from.ambr != to.ambr).then(|| SessionAmbr {
+                downlink: BitRate::from_kbps(to.ambr.dl_kbps),
+                uplink: BitRate::from_kbps(to.ambr.ul_kbps),
             });
+            if to.leaving && !from.leaving {
+                reanchoring::tell(lifetime, &mut m);
+            }
             let command = sm::Message::new(psi, told.pti, m);
             let at_gnb = session.up == UpState::Active;
-            let transfer = at_gnb.then(|| transfer(&session.flows, wanted, ambr)).flatten();
+            let transfer = at_gnb.then(|| transfer(from, to)).flatten();
             let set_up = p.amf.connection.as_ref().is_some_and(|c| c.context_set_up);
             Some(Self { command, transfer: transfer.filter(|_| set_up) })
         })
     }
 }
 
-fn gates(flows: &[QosFlow]) -> Vec<(Qfi, crate::policy::FlowGate)> {
-    flows.iter().map(|f| (f.qfi, f.gate)).collect()
-}
-
 /// What the phone is told (TS 24.501 §9.11.4.12, §9.11.4.13): first what goes, so that its names are free for what comes.
-fn differences(from: &[QosFlow], to: &[QosFlow]) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
+fn differences(from: &Wanted, to: &Wanted) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
     let (mut rules, mut descriptions) = (Vec::new(), Vec::new());
+    if from.five_qi != to.five_qi {
+        let operation = FlowOperation::Modify;
+        let parameters = vec![FlowParameter::FiveQi(to.five_qi)];
+        descriptions.push(QosFlowDescription { qfi: DEFAULT_QFI, operation, e_bit: true, parameters });
+    }
+    let (from, to) = (&from.flows, &to.flows);
     let same = |f: &QosFlow, g: &QosFlow| (f.qfi, f.name) == (g.qfi, g.name);
     for old in from {
         let new = to.iter().find(|f| same(f, old));
@@ -362,29 +330,44 @@ fn differences(from: &[QosFlow], to: &[QosFlow]) -> (Vec<QosRule>, Vec<QosFlowDe
 }
 
 /// What the gNB is told (TS 38.413 §9.3.4.3); `None` where it would see no difference.
-fn transfer(from: &[QosFlow], to: &Wanted, ambr: Option<Ambr>) -> Option<Vec<u8>> {
+fn transfer(from: &Wanted, to: &Wanted) -> Option<Vec<u8>> {
     let mut t = PduSessionResourceModifyRequestTransfer::new();
-    t.pdu_session_aggregate_maximum_bit_rate =
-        ambr.map(|a| PduSessionAggregateMaximumBitRate::new(bits(a.dl_kbps), bits(a.ul_kbps)));
+    t.pdu_session_aggregate_maximum_bit_rate = (from.ambr != to.ambr)
+        .then(|| PduSessionAggregateMaximumBitRate::new(bits(to.ambr.dl_kbps), bits(to.ambr.ul_kbps)));
+    let mut change = |qfi, parameters| {
+        let mut item = QosFlowAddOrModifyRequestItem::new(qfi);
+        item.qos_flow_level_qos_parameters = Some(parameters);
+        t.qos_flow_add_or_modify_request_list.push(item);
+    };
+    if (from.five_qi, from.arp) != (to.five_qi, to.arp) {
+        change(DEFAULT_QFI, level_qos(to.five_qi, to.arp, None));
+    }
     for flow in &to.flows {
-        let old = from.iter().find(|f| f.qfi == flow.qfi);
+        let old = from.flows.iter().find(|f| f.qfi == flow.qfi);
         if old.is_none_or(|o| o.differs_for_gnb(flow)) {
-            let mut item = QosFlowAddOrModifyRequestItem::new(flow.qfi);
-            item.qos_flow_level_qos_parameters = Some(flow.level_qos());
-            t.qos_flow_add_or_modify_request_list.push(item);
+            change(flow.qfi, flow.level_qos());
         }
     }
-    let gone = from.iter().filter(|f| to.flows.iter().all(|g| g.qfi != f.qfi));
+    let gone = from.flows.iter().filter(|f| to.flows.iter().all(|g| g.qfi != f.qfi));
     t.qos_flow_to_release_list =
         gone.map(|f| QosFlowWithCauseItem::new(f.qfi, Cause::Nas(CauseNas::NormalRelease))).collect();
-    let nothing = t.qos_flow_add_or_modify_request_list.is_empty() && t.qos_flow_to_release_list.is_empty();
-    (ambr.is_some() || !nothing).then(|| t.to_vec())
+    (t != PduSessionResourceModifyRequestTransfer::new()).then(|| t.to_vec())
 }
 
-/// Steps 3 to 11: phone and gNB are told, and both answer. Gives the flows that the gNB did not take.
+/// What a gNB has of a change that the phone has made.
+enum GnbHas {
+    /// All but these flows.
+    AllBut(Vec<Qfi>),
+    /// Nobody knows: it gets the session anew.
+    Unknown,
+}
+
+/// Steps 3 to 11: phone and gNB are told, and both answer.
 ///
-/// After the fifth expiry of T3591 the procedure is given up (TS 24.501 §6.3.2.5 a).
-async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<Vec<Qfi>, End> {
+/// After the fifth expiry of T3591 the procedure is given up (TS 24.501 §6.3.2.5 a). A gNB that has not answered by then, or says
+/// no to what the phone has, gives the session's resources up: whatever it answers later, they are set up anew as they are to be
+/// (TS 38.413 §8.2.3.3).
+async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<GnbHas, End> {
     let Step { command, transfer } = step;
     let mut timer = Repeated::new("PDU SESSION MODIFICATION COMMAND", ue.config().timers.t3591);
     let mut not_taken = if let Some(transfer) = transfer {
@@ -397,7 +380,7 @@ async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<Vec<Qfi>, End>
     let mut completed = false;
     loop {
         if completed && let Some(not_taken) = not_taken {
-            return Ok(not_taken);
+            return Ok(GnbHas::AllBut(not_taken));
         }
         let accepts = |i: &Input| match i {
             Input::Sm(m) => {
@@ -414,15 +397,21 @@ async fn command(ue: Ue, psi: PduSessionId, step: Step) -> Result<Vec<Qfi>, End>
                 _ => completed = true,
             },
             Ok(Some(Input::N2Sm(N2Outcome::Modified, transfer))) => not_taken = Some(failed_flows(&transfer)),
+            // The phone has it: a gNB that has not, or is silent, is not asked again but gets the session anew.
+            Ok(None | Some(_)) if completed => {
+                up_connection::give_up_at_gnb(ue, psi);
+                return Ok(GnbHas::Unknown);
+            }
             Ok(Some(_)) => {
                 return Err(Refusal::RadioFailure("it could not modify the session's resources").into());
             }
-            // The phone has it, and the gNB is silent: it is not asked again (TS 38.413 §8.2.3.3).
-            _ if completed => {
-                return Err(Refusal::RadioFailure("no answer to PDU SESSION RESOURCE MODIFY REQUEST").into());
-            }
             Ok(None) => super::send(ue, psi, command.clone()),
-            Err(end) => return Err(end),
+            Err(end) => {
+                if not_taken.is_none() && matches!(end, End::Refused(_)) {
+                    up_connection::give_up_at_gnb(ue, psi);
+                }
+                return Err(end);
+            }
         }
     }
 }
@@ -439,24 +428,15 @@ fn undo(ue: Ue, psi: PduSessionId, wanted: Box<Wanted>, end: End) -> End {
     let back = ue.with(|p| {
         let session = p.sessions.get(&psi)?;
         let change = Change { session, flows: &wanted.flows, ambr: wanted.ambr };
-        let has = Wanted { flows: session.flows.clone(), ambr: session.ambr };
-        let ambr = (has.ambr != wanted.ambr).then_some(has.ambr);
         let at_gnb = session.up == UpState::Active && matches!(end, End::Refused(_));
-        Some((change.undo(), at_gnb.then(|| transfer(&wanted.flows, &has, ambr)).flatten()))
+        Some((change.undo(), at_gnb.then(|| transfer(&wanted, &Wanted::of(session))).flatten()))
     });
     let Some((at_upf, at_gnb)) = back else { return end };
     n4::post(ue, psi, at_upf);
     if let Some(transfer) = at_gnb {
         amf::modify_session_resources(ue, psi, transfer, None);
     }
-    if let End::Refused(_) = end {
-        ue.with(|p| {
-            if let Some(s) = p.sessions.get_mut(&psi) {
-                s.wanted = s.wanted.take().filter(|w| *w != wanted);
-            }
-        });
-    }
-    end
+    unwanted(ue, psi, &wanted, end)
 }
 
 /// How a modification ended.
@@ -479,8 +459,8 @@ fn finish(
             let (gone, lost) = match &refusal {
                 // The phone does not have the session (TS 24.501 §6.3.2.4).
                 Refusal::ModificationRejected(c) => (*c == SmCause::InvalidPduSessionIdentity, false),
-                // Nobody knows what the UPF has: the session begins anew.
-                Refusal::Upf(_) => (false, true),
+                // Nobody knows what the UPF has: the session begins anew. One that it refused to change stands.
+                Refusal::Upf(_) => (false, !stands_at_upf(&End::Refused(refusal.clone()))),
                 _ => (false, false),
             };
             super::refused(ue, procedure, refusal);

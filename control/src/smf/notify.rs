@@ -5,7 +5,7 @@ use whimbrel_ngap::ie::{NotificationCause, PduSessionResourceItem};
 use whimbrel_ngap::transfer::PduSessionResourceNotifyTransfer;
 
 use super::context::DEFAULT_QFI;
-use super::{modification, up_connection};
+use super::{up_connection, wanted};
 use crate::shard::Ue;
 
 /// Flows that the gNB released are taken from phone and UPF; of the others it is noted whether their rates are kept. A gNB
@@ -27,6 +27,6 @@ pub(crate) fn notified(ue: Ue, items: Vec<PduSessionResourceItem>) {
         if gone.contains(&DEFAULT_QFI) {
             up_connection::gnb_let_go(ue, psi);
         }
-        modification::without(ue, psi, &gone);
+        wanted::without(ue, psi, &gone);
     }
 }

@@ -30,6 +30,8 @@ use crate::refusal::Refusal;
 use crate::smf::Modification;
 use crate::udm::{Ambr, Arp};
 
+mod terms;
+
 fn flow(name: &str, five_qi: u8, precedence: u8, setup: Setup) -> FlowPolicy {
     let rate = Ambr { ul_kbps: 64, dl_kbps: 64 };
     FlowPolicy {

@@ -7,8 +7,8 @@ use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
 use super::N2Outcome;
 use super::context::{DEFAULT_QFI, Tunnel, UpState, an_tunnel};
 use super::establishment::tell;
-use super::modification;
 use super::n4::{Downlink, modify};
+use super::wanted;
 use crate::amf;
 use crate::event::SessionChange;
 use crate::input::Input;
@@ -58,7 +58,7 @@ pub(super) async fn lead(ue: Ue, psi: PduSessionId, transfer: &[u8]) -> Result<(
         p.amf.connection_until = None;
     });
     // TS 23.502 §4.3.2.2.1 step 16, §4.2.3.2 step 15: phone and UPF let go of what the gNB does not have.
-    modification::without(ue, psi, &failed);
+    wanted::without(ue, psi, &failed);
     Ok(())
 }
 
@@ -111,6 +111,29 @@ pub(crate) fn give_up_waiting(ue: Ue) {
                 let _ = modify(ue, psi, Downlink::Buffer).await; // a UPF that is gone is found out elsewhere
             }
         });
+    }
+}
+
+/// Selective deactivation (TS 23.502 §4.3.7): the gNB gives the session's resources up, and its packets wait. The phone stays
+/// connected, and has it set up again when it has something to send.
+pub(super) fn let_go(ue: Ue, psi: PduSessionId) {
+    if ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active)) {
+        amf::release_session_resources(ue, psi, None);
+        deactivate(ue.on(Lane::Session(psi)), psi);
+    }
+}
+
+/// Nobody knows what the gNB has of a session: it gives all of it up, and the session is set up anew when packets want it. What
+/// the session is at goes on.
+pub(super) fn give_up_at_gnb(ue: Ue, psi: PduSessionId) {
+    let held = ue.with(|p| {
+        let session = p.sessions.get_mut(&psi).filter(|s| s.up == UpState::Active);
+        session.map(|s| s.inactive()).is_some()
+    });
+    if held {
+        amf::release_session_resources(ue, psi, None);
+        super::n4::post(ue, psi, super::n4::modification(Downlink::Buffer));
+        tell(ue, psi, SessionChange::Deactivated);
     }
 }
 

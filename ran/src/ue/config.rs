@@ -5,7 +5,7 @@ use std::sync::Arc;
 use whimbrel_ids::{Dnn, Pei, PlmnId, SNssai, Supi};
 use whimbrel_nas::ie::{
     DrxParameters, GprsTimer3, MicoIndication, MmCapability, Opaque, PduSessionType, QosFlowDescription,
-    QosRule, RoutingIndicator, Suci, UeSecurityCapability,
+    QosRule, RoutingIndicator, SscMode, Suci, UeSecurityCapability,
 };
 use whimbrel_nas::mm::{MessageType, RegistrationRequest};
 use whimbrel_security::{HomeNetworkPublicKey, K, Milenage, Opc, UsimSqn};
@@ -29,6 +29,8 @@ pub struct Profile {
     pub follow_on_request: bool,
     /// It asks for DNS servers by IPCP too, as many phones do.
     pub ipcp: bool,
+    /// The SSC mode that it asks for.
+    pub ssc_mode: SscMode,
 }
 
 impl Profile {
@@ -43,6 +45,7 @@ impl Profile {
             mm_capability: MmCapability::default(),
             follow_on_request: true,
             ipcp: true,
+            ssc_mode: SscMode::One,
         }
     }
 }

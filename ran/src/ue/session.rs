@@ -6,7 +6,7 @@ use whimbrel_ids::{Dnn, Instant, PduSessionId, Qfi, SNssai};
 use whimbrel_nas::ie::{
     Container, ExtendedPco, IntegrityDataRate, IntegrityMaxDataRate, Ipcp, MaxPacketFilters,
     PayloadContainer, PayloadContainerType, PcoDirection, PduAddressKind, PduSessionSet, PduSessionType,
-    QosFlowDescriptions, QosRules, RequestType, SmCapability, SmCause, SscMode, container_id,
+    QosFlowDescriptions, QosRules, RequestType, SmCapability, SmCause, container_id,
 };
 use whimbrel_nas::mm::{DlNasTransport, UlNasTransport};
 use whimbrel_nas::sm::{
@@ -49,6 +49,8 @@ pub(super) struct Session {
     pti: Pti,
     request: SessionRequest,
     emergency: bool,
+    /// The session whose successor it is (SSC mode 3).
+    former: Option<PduSessionId>,
     /// When its request was sent first.
     since: Instant,
     /// When T3580 or T3582 expires.
@@ -77,13 +79,13 @@ impl Ue {
         request: SessionRequest,
         out: &mut Outbox<Output>,
     ) {
-        self.begin_session(now, request, false, out);
+        self.begin_session(now, request, false, None, out);
     }
 
     /// The same for an emergency: the network chooses data network and slice (§6.4.1.2).
     pub(super) fn establish_emergency_session(&mut self, now: Instant, out: &mut Outbox<Output>) {
         let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4v6 };
-        self.begin_session(now, request, true, out);
+        self.begin_session(now, request, true, None, out);
     }
 
     fn begin_session(
@@ -91,6 +93,7 @@ impl Ue {
         now: Instant,
         request: SessionRequest,
         emergency: bool,
+        former: Option<PduSessionId>,
         out: &mut Outbox<Output>,
     ) {
         let free = |id: &PduSessionId| self.sessions.iter().all(|s| s.id != *id);
@@ -105,6 +108,7 @@ impl Ue {
             pti,
             request,
             emergency,
+            former,
             since: now,
             until: Instant::FAR_FUTURE,
             sends: 0,
@@ -159,7 +163,7 @@ impl Ue {
         let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) else { return };
         session.sends += 1;
         session.until = now + T3580_T3582;
-        let emergency = session.emergency;
+        let (emergency, former) = (session.emergency, session.former);
         let (body, request) = match session.state {
             State::Establishing => {
                 (Body::from(establishment_request(&session.request, &profile)), Some(session.request.clone()))
@@ -175,12 +179,12 @@ impl Ue {
             State::Active => return,
         };
         let message = Message::new(id, session.pti, body);
-        self.transport_as(&message, request, emergency, out);
+        self.transport_as(&message, request, emergency, former, out);
     }
 
     /// UL NAS TRANSPORT of a 5GSM message (§5.4.5.2.2).
     fn transport(&mut self, message: &Message, request: Option<SessionRequest>, out: &mut Outbox<Output>) {
-        self.transport_as(message, request, false, out);
+        self.transport_as(message, request, false, None, out);
     }
 
     fn transport_as(
@@ -188,6 +192,7 @@ impl Ue {
         message: &Message,
         request: Option<SessionRequest>,
         emergency: bool,
+        former: Option<PduSessionId>,
         out: &mut Outbox<Output>,
     ) {
         let Some(container) = PayloadContainer::new(message.to_octets()) else { return };
@@ -197,6 +202,7 @@ impl Ue {
             let kind =
                 if emergency { RequestType::InitialEmergencyRequest } else { RequestType::InitialRequest };
             m.request_type = Some(kind);
+            m.old_pdu_session_id = former;
             m.s_nssai = request.s_nssai.map(Into::into);
             m.dnn = request.dnn;
         }
@@ -258,6 +264,9 @@ impl Ue {
             Body::ReleaseCommand(m) => self.session_release_commanded(id, message.pti, m.cause, out),
             Body::ModificationCommand(m) if session.state != State::Establishing => {
                 self.session_modified(id, message.pti, &m, out);
+                if m.cause == Some(SmCause::ReactivationRequested) {
+                    self.succeed_session(now, id, out);
+                }
             }
             // A repeated answer, or one to a transaction that is over (§7.3.1).
             _ => self.session_status(id, message.pti, SmCause::PtiMismatch, out),
@@ -382,6 +391,17 @@ impl Ue {
         event(Event::SessionModified { since, session: id }, out);
     }
 
+    /// §6.3.2.3: a session of SSC mode 3 is to go; its successor is asked for, once.
+    fn succeed_session(&mut self, now: Instant, former: PduSessionId, out: &mut Outbox<Output>) {
+        if self.sessions.iter().any(|s| s.former == Some(former)) {
+            return;
+        }
+        let request = self.sessions.iter().find(|s| s.id == former).map(|s| s.request.clone());
+        if let Some(request) = request {
+            self.begin_session(now, request, false, Some(former), out);
+        }
+    }
+
     pub(super) fn user_plane_changed(&mut self, id: PduSessionId, up: bool, out: &mut Outbox<Output>) {
         if let Some(session) = self.sessions.iter_mut().find(|s| s.id == id) {
             session.user_plane = up;
@@ -466,7 +486,7 @@ fn establishment_request(request: &SessionRequest, profile: &Profile) -> Establi
     let full = IntegrityDataRate::Full;
     let mut m = EstablishmentRequest::new(IntegrityMaxDataRate { uplink: full, downlink: full });
     m.pdu_session_type = Some(request.pdu_session_type);
-    m.ssc_mode = Some(SscMode::One);
+    m.ssc_mode = Some(profile.ssc_mode);
     m.sm_capability = Some(SmCapability::default());
     m.max_packet_filters = MaxPacketFilters::new(PACKET_FILTERS);
     m.extended_pco = ExtendedPco::new(PcoDirection::FromUe, &pco(request, profile));

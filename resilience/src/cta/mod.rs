@@ -189,9 +189,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Puts a new version of the configuration in force for the inputs to come; gNBs are told what concerns them.
     pub fn configure(&mut self, now: Instant, config: Arc<Config>, out: &mut Outbox) {
         self.shard.configure(config.clone());
-        self.config = config.clone();
+        let former = std::mem::replace(&mut self.config, config.clone());
+        if former.smf.data_networks != config.smf.data_networks {
+            let with_sessions = self.shard.iter().filter(|p| !p.sessions.is_empty());
+            let notice = |p: &Phone| (p.id, Payload::Command(Command::PolicyChanged));
+            self.inbox.extend(with_sessions.map(notice));
+        }
         let result = self.ran.configure(now, config);
         self.ran_output(now, AssociationId(u32::MAX), result, out);
+        self.run(now, out);
     }
 
     /// Nudm_SDM_Notification to the phones that are registered under these subscriptions.

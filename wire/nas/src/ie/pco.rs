@@ -34,6 +34,8 @@ pub mod container_id {
     pub const P_CSCF_RESELECTION: u16 = 0x0012;
     /// PDU session identity (from the phone, over EPS).
     pub const PDU_SESSION_ID: u16 = 0x001a;
+    /// PDU session address lifetime (from the network), in seconds.
+    pub const PDU_SESSION_ADDRESS_LIFETIME: u16 = 0x001e;
 }
 
 /// From whom the options come: a few containers are coded by direction.
@@ -95,6 +97,11 @@ impl Container {
     /// IPv4 link MTU in octets.
     pub fn ipv4_link_mtu(mtu: u16) -> Self {
         Self::new(container_id::IPV4_LINK_MTU, mtu.to_be_bytes())
+    }
+
+    /// PDU session address lifetime in seconds.
+    pub fn address_lifetime(seconds: u16) -> Self {
+        Self::new(container_id::PDU_SESSION_ADDRESS_LIFETIME, seconds.to_be_bytes())
     }
 
     /// An IPCP packet.

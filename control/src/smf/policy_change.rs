@@ -1,0 +1,139 @@
+//! Subscription or policy change under a session that stands: it is modified (TS 23.502 §4.3.3.2 steps 1b and 1c), or released
+//! where it may not be had any more (TS 23.502 §4.3.4.2 step 1b).
+
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::ie::{PduSessionType, SmCause};
+
+use super::context::SmContext;
+use super::qos::{FlowRule, QosFlow, flow_of};
+use super::release;
+use super::wanted::{policies, want};
+use crate::amf;
+use crate::config::{Config, DataNetwork};
+use crate::phone::Phone;
+use crate::policy::{FlowPolicy, Setup};
+use crate::shard::Ue;
+use crate::udm::{Ambr, Arp, SubscribedDnn, Subscription};
+
+/// What becomes of a session.
+enum Verdict {
+    /// It may not be had any more, or not as it is.
+    Release(SmCause),
+    /// It is to have these flows, and where these have changed, AMBR, and 5QI and priority of the default flow.
+    Change { flows: Vec<QosFlow>, ambr: Option<Ambr>, default: Option<(whimbrel_ids::FiveQi, Arp)> },
+}
+
+/// Nudm_SDM_Notification to the SMF (step 1c): the phone's subscription is no more what it was.
+pub(crate) fn subscription_changed(ue: Ue, former: &Subscription) {
+    bring_about(ue, Some(former));
+}
+
+/// Npcf_SMPolicyControl_UpdateNotify (step 1b): the operator's policy of data networks is in the configuration.
+pub(crate) fn policy_changed(ue: Ue) {
+    bring_about(ue, None);
+}
+
+fn bring_about(ue: Ue, former: Option<&Subscription>) {
+    let config = ue.config();
+    let verdicts: Vec<(PduSessionId, Verdict)> = ue.with(|p| {
+        // An emergency session is nobody's terms; one that is being set up has the new ones, or is changed next time.
+        let sessions = p.sessions.values().filter(|s| !s.emergency && s.n3.is_some());
+        sessions.map(|s| (s.psi, judge(p, s, &config, former))).collect()
+    });
+    for (psi, verdict) in verdicts {
+        match verdict {
+            Verdict::Release(cause) => release::withdraw(ue, psi, cause),
+            Verdict::Change { flows, ambr, default } => want(ue, psi, |w| {
+                w.flows = flows;
+                w.ambr = ambr.unwrap_or(w.ambr);
+                (w.five_qi, w.arp) = default.unwrap_or((w.five_qi, w.arp));
+            }),
+        }
+    }
+    amf::page_if_awaited(ue);
+}
+
+fn judge(p: &Phone, s: &SmContext, config: &Config, former: Option<&Subscription>) -> Verdict {
+    let network = config.smf.data_networks.get(&s.dnn);
+    let now = p.amf.subscription.as_ref().and_then(|n| terms(n, s));
+    let (Some(network), Some(now)) = (network, now) else {
+        return Verdict::Release(SmCause::RegularDeactivation);
+    };
+    // The phone asks anew and gets what there is, or is told why not.
+    if !may_be(s.session_type, network, now) || moved(s, now) {
+        return Verdict::Release(SmCause::ReactivationRequested);
+    }
+    // What the operator or the policy has changed since is not undone by another change.
+    let before = former.and_then(|f| terms(f, s));
+    let ambr = before.filter(|b| b.session_ambr != now.session_ambr).map(|_| now.session_ambr);
+    let default = before.filter(|b| (b.five_qi, b.arp) != (now.five_qi, now.arp));
+    let default = default.map(|_| (now.five_qi, now.arp));
+    Verdict::Change { flows: flows(s, &policies(p, s, config)), ambr, default }
+}
+
+fn terms<'a>(subscription: &'a Subscription, s: &SmContext) -> Option<&'a SubscribedDnn> {
+    subscription.slice(s.s_nssai)?.dnns.iter().find(|d| d.dnn == s.dnn)
+}
+
+fn may_be(session_type: PduSessionType, network: &DataNetwork, subscribed: &SubscribedDnn) -> bool {
+    let types = subscribed.session_types;
+    let (ipv4, ipv6) = (network.ipv4 && types.ipv4, network.ipv6 && types.ipv6);
+    match session_type {
+        PduSessionType::Ipv4 => ipv4,
+        PduSessionType::Ipv6 => ipv6,
+        PduSessionType::Ipv4v6 => ipv4 && ipv6,
+        PduSessionType::Ethernet => network.ethernet && types.ethernet,
+        PduSessionType::Unstructured => network.unstructured && types.unstructured,
+    }
+}
+
+/// Whether the subscriber has another static address now.
+fn moved(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
+    let (v4, v6) = super::families(s.session_type);
+    v4 && subscribed.static_ipv4.is_some_and(|a| s.ipv4 != Some(a))
+        || v6 && subscribed.static_ipv6.is_some_and(|a| s.ipv6 != Some(a))
+}
+
+/// The flows that the policy has for a session: those that it has go on as the policy now says, what comes with each session is
+/// added, and what no policy has any more goes. A gate stays as it is.
+fn flows(s: &SmContext, policies: &[&FlowPolicy]) -> Vec<QosFlow> {
+    let standing = s.wanted.as_ref().map_or(&s.flows, |w| &w.flows);
+    let of = |f: &QosFlow| policies.iter().find(|p| p.name == f.name);
+    let mut flows: Vec<QosFlow> = standing.iter().filter(|f| of(f).is_some()).cloned().collect();
+    for at in 0..flows.len() {
+        let flow = flows[at].clone();
+        let Some(policy) = of(&flow) else { continue };
+        if flow.of_phone {
+            flows[at] = within(flow, policy);
+            continue;
+        }
+        let others: Vec<QosFlow> = flows.iter().filter(|f| f.qfi != flow.qfi).cloned().collect();
+        // Where its filters have no room any more, it stays as it is.
+        let Some(new) = flow_of(policy, &others, s.session_type, s.filters_max) else { continue };
+        let rules = flow.rules.iter().take(1).zip(new.rules);
+        let rules = rules.map(|(old, new)| FlowRule { id: old.id, ..new }).collect();
+        flows[at] = QosFlow { qfi: flow.qfi, gate: flow.gate, fulfilled: flow.fulfilled, rules, ..new };
+    }
+    // What the phone may not ask for any more is taken from it.
+    flows.retain(|f| !f.of_phone || of(f).is_some_and(|p| p.setup == Setup::OnRequest));
+    for policy in policies.iter().filter(|p| p.setup == Setup::Always) {
+        if flows.iter().all(|f| f.name != policy.name) {
+            flows.extend(flow_of(policy, &flows, s.session_type, s.filters_max));
+        }
+    }
+    flows
+}
+
+/// What a phone asked for, within what the policy now allows.
+fn within(flow: QosFlow, policy: &FlowPolicy) -> QosFlow {
+    let least =
+        |a: Ambr, b: Ambr| Ambr { ul_kbps: a.ul_kbps.min(b.ul_kbps), dl_kbps: a.dl_kbps.min(b.dl_kbps) };
+    let gbr = match (flow.gbr, policy.gbr) {
+        (Some(has), Some(most)) => Some(crate::policy::Gbr {
+            guaranteed: least(has.guaranteed, most.guaranteed),
+            maximum: least(has.maximum, most.maximum),
+        }),
+        (_, gbr) => gbr,
+    };
+    QosFlow { five_qi: policy.five_qi, arp: policy.arp, gbr, ..flow }
+}

@@ -1,0 +1,46 @@
+//! SSC mode 3: a session's successor is there before it goes (TS 23.501 §5.6.9.2.3, TS 23.502 §4.3.5.2; NAS part TS 24.501
+//! §6.3.2.2, §6.4.1.2).
+//!
+//! PDU SESSION MODIFICATION COMMAND tells the phone how long the session stays; the phone sets another up under another
+//! identity, and the former ends when the phone releases it, or with its lifetime.
+
+use std::time::Duration;
+
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::ie::{Container, ExtendedPco, PcoDirection, SmCause};
+use whimbrel_nas::sm::ModificationCommand;
+
+use super::context::SmContext;
+use super::release;
+use crate::phone::Phone;
+use crate::shard::Ue;
+
+/// Step 2: the phone is told to set the successor up, and how long the session stays.
+pub(super) fn tell(lifetime: Duration, m: &mut ModificationCommand) {
+    m.cause = Some(SmCause::ReactivationRequested);
+    let seconds = u16::try_from(lifetime.as_secs()).unwrap_or(u16::MAX);
+    m.extended_pco = ExtendedPco::new(PcoDirection::ToUe, &[Container::address_lifetime(seconds)]);
+}
+
+/// Step 5: the lifetimes that are over end their sessions. A phone that has set no successor up is told to ask anew.
+pub(crate) fn lifetimes_over(ue: Ue) {
+    let now = ue.now();
+    let over: Vec<(PduSessionId, SmCause)> = ue.with(|p| {
+        let over = p.sessions.values().filter(|s| s.leaving.is_some_and(|t| t <= now));
+        let over: Vec<_> = over.map(|s| (s.psi, cause(p, s))).collect();
+        for (psi, _) in &over {
+            p.sessions.get_mut(psi).iter_mut().for_each(|s| s.leaving = None);
+        }
+        over
+    });
+    for (psi, cause) in over {
+        release::withdraw(ue, psi, cause);
+    }
+}
+
+fn cause(phone: &Phone, former: &SmContext) -> SmCause {
+    let same = |s: &SmContext| (s.s_nssai, &s.dnn) == (former.s_nssai, &former.dnn);
+    let succeeds = |s: &SmContext| s.psi != former.psi && s.leaving.is_none() && same(s);
+    let succeeded = phone.sessions.values().any(|s| succeeds(s));
+    if succeeded { SmCause::RegularDeactivation } else { SmCause::ReactivationRequested }
+}
