@@ -8,11 +8,11 @@
 //! | heartbeat, association set-up, update, release, version not supported, node report | PFD management,
 //! session set deletion and modification |
 //! | session establishment, modification, deletion, report | |
+//! | load and overload control information | |
 //! | PDR, FAR, QER, URR, BAR, traffic endpoint and what they hold for IP sessions; Ethernet filters decode
 //! | MAR, SRR, TSC, ATSSS, MBS, L2TP |
 //!
-//! Elements that are not supported are skipped (TS 29.244 §7.6.9); so are load and overload control, which
-//! a UP function may ignore.
+//! Elements that are not supported are skipped (TS 29.244 §7.6.9).
 
 #![forbid(unsafe_code)]
 
@@ -26,4 +26,4 @@ pub mod rule;
 pub use codec::REPEATED_IES_MAX;
 pub use error::Error;
 pub use header::{Frame, Header, HeaderError, SEQUENCE_MAX, VERSION, message_type};
-pub use msg::Message;
+pub use msg::{Message, control_information};

@@ -200,3 +200,32 @@ proptest! {
         }
     }
 }
+
+#[test] // TS 29.244 §6.2.3, §6.2.4: read without reading the rest; what cannot be read counts as absent
+fn load_and_overload_are_found_in_a_session_message() {
+    let load = ie(51, &[ie(52, &[0, 0, 0, 9]), ie(53, &[30])].concat());
+    let overload = ie(54, &[ie(52, &[0, 0, 0, 4]), ie(53, &[80]), ie(55, &[0x21]), ie(110, &[1])].concat());
+    let octets = message(53, &[ie(19, &[1]), load, overload.clone()]);
+    let (load, over) = whimbrel_pfcp::control_information(&Frame::parse(&octets).unwrap());
+    let load = load.unwrap();
+    assert_eq!((load.sequence_number.0, load.metric.0), (9, 30));
+    let over = over.unwrap();
+    assert_eq!((over.metric.0, over.period_of_validity.seconds()), (80, Some(60)));
+    let octets = message(53, &[ie(51, &[1, 2, 3]), ie(19, &[1]), ie(54, &ie(53, &[1]))]);
+    assert_eq!(whimbrel_pfcp::control_information(&Frame::parse(&octets).unwrap()), (None, None));
+    assert_eq!(
+        whimbrel_pfcp::control_information(&Frame::parse(&message(53, &[vec![0; 3]])).unwrap()),
+        (None, None)
+    );
+}
+
+#[test] // TS 29.244 §8.2.78
+fn times_are_packed_upwards() {
+    use whimbrel_pfcp::ie::PackedTimer;
+    for (given, packed) in
+        [(0, 0), (1, 2), (62, 62), (63, 120), (1860, 1860), (1861, 2400), (200_000, 216_000)]
+    {
+        assert_eq!(PackedTimer::from_seconds(given).seconds(), Some(packed), "{given}");
+    }
+    assert_eq!(PackedTimer::from_seconds(u32::MAX).seconds(), Some(31 * 36_000));
+}

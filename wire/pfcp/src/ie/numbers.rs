@@ -52,6 +52,10 @@ number! {
     pub struct SuggestedBufferingPacketsCount(u8): "Suggested Buffering Packets Count";
     /// Octets of the downlink packet that caused a report (table 8.1.2-1, type 250).
     pub struct DlDataPacketsSize(u16): "DL Data Packets Size";
+    /// Orders load and overload information of one node (TS 29.244 §8.2.32).
+    pub struct SequenceNumber(u32): "Sequence Number";
+    /// Percent, 0 to 100 (TS 29.244 §8.2.33).
+    pub struct Metric(u8): "Metric";
     /// Names a filter of Ethernet frames for reflective use (TS 29.244 §8.2.98).
     pub struct EthernetFilterId(u32): "Ethernet Filter ID";
     /// Correlates reports with the query that asked for them (TS 29.244 §8.2.90).
@@ -181,6 +185,21 @@ flags! {
 pub struct PackedTimer(pub u8);
 
 impl PackedTimer {
+    /// At least so many seconds, as far as the packing goes (310 hours).
+    pub const fn from_seconds(seconds: u32) -> Self {
+        const UNITS: [(u8, u32); 5] = [(0, 2), (1, 60), (2, 600), (3, 3600), (4, 36_000)];
+        let mut i = 0;
+        while i < UNITS.len() {
+            let (unit, length) = UNITS[i];
+            let v = seconds.div_ceil(length);
+            if v < 32 {
+                return Self(unit << 5 | v as u8);
+            }
+            i += 1;
+        }
+        Self(4 << 5 | 31)
+    }
+
     /// Seconds; `None` for "infinite".
     pub const fn seconds(self) -> Option<u32> {
         let v = (self.0 & 0x1f) as u32;

@@ -1,6 +1,7 @@
 //! The messages (TS 29.244 §7.4, §7.5).
 
 mod association;
+mod control_information;
 mod heartbeat;
 mod node_report;
 mod session_deletion;
@@ -12,6 +13,7 @@ pub use association::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest, AssociationSetupResponse,
     AssociationUpdateRequest, AssociationUpdateResponse, SessionRetentionInformation,
 };
+pub use control_information::{LoadControlInformation, OverloadControlInformation};
 pub use heartbeat::{HeartbeatRequest, HeartbeatResponse, VersionNotSupportedResponse};
 pub use node_report::{
     NodeReportRequest, NodeReportResponse, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
@@ -25,7 +27,7 @@ pub use session_report::{
 
 use whimbrel_ids::{DecodeErrorKind, Reader, Seid};
 
-use crate::codec::Ie;
+use crate::codec::{Ie, next_ie, read_optional};
 use crate::error::Error;
 use crate::header::{self, Frame, Header, message_type};
 
@@ -100,6 +102,23 @@ messages! {
     SessionReportRequest(SessionReportRequest) = SESSION_REPORT_REQUEST,
     /// TS 29.244 §7.5.9.
     SessionReportResponse(SessionReportResponse) = SESSION_REPORT_RESPONSE,
+}
+
+/// What a session message of a UP function tells of its load (types 51 and 54), without reading the rest. What cannot be
+/// read counts as absent (TS 29.244 §7.6.7).
+pub fn control_information(
+    frame: &Frame<'_>,
+) -> (Option<LoadControlInformation>, Option<OverloadControlInformation>) {
+    let (mut load, mut overload) = (None, None);
+    let mut r = Reader::new(frame.body);
+    while let Ok((ie_type, mut value)) = next_ie(&mut r) {
+        match ie_type {
+            51 => read_optional(&mut load, ie_type, &mut value),
+            54 => read_optional(&mut overload, ie_type, &mut value),
+            _ => {}
+        }
+    }
+    (load, overload)
 }
 
 impl Message {

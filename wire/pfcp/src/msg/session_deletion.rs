@@ -1,5 +1,6 @@
 //! Session deletion.
 
+use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
 use crate::ie::{Cause, OffendingIe};
 use crate::rule::UsageReport;
@@ -15,6 +16,10 @@ grouped! {
         19 => cause: required Cause,
         /// What was missing or wrong.
         40 => offending_ie: conditional OffendingIe,
+        /// How loaded the UP function is.
+        51 => load_control_information: optional LoadControlInformation,
+        /// What it asks to be spared.
+        54 => overload_control_information: optional OverloadControlInformation,
         /// Last usage of every usage rule.
         79 => usage_reports: many UsageReport,
     }
@@ -23,6 +28,12 @@ grouped! {
 impl SessionDeletionResponse {
     /// An answer of one cause.
     pub const fn new(cause: Cause) -> Self {
-        Self { cause, offending_ie: None, usage_reports: Vec::new() }
+        Self {
+            cause,
+            offending_ie: None,
+            load_control_information: None,
+            overload_control_information: None,
+            usage_reports: Vec::new(),
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use whimbrel_ids::{Dnn, SNssai};
 
+use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
 use crate::ie::{Cause, FSeid, FailedRuleId, NodeId, OffendingIe, PdnType, UserId, UserPlaneInactivityTimer};
 use crate::rule::{
@@ -52,6 +53,10 @@ grouped! {
         57 => up_f_seid: conditional FSeid,
         /// What the UP function chose for PDRs.
         8 => created_pdrs: many CreatedPdr,
+        /// How loaded the UP function is.
+        51 => load_control_information: optional LoadControlInformation,
+        /// What it asks to be spared.
+        54 => overload_control_information: optional OverloadControlInformation,
         /// The rule that failed.
         114 => failed_rule_id: conditional FailedRuleId,
         /// What the UP function chose for traffic endpoints.
@@ -89,6 +94,8 @@ impl SessionEstablishmentResponse {
             offending_ie: None,
             up_f_seid: None,
             created_pdrs: Vec::new(),
+            load_control_information: None,
+            overload_control_information: None,
             failed_rule_id: None,
             created_traffic_endpoints: Vec::new(),
         }

@@ -1,5 +1,6 @@
 //! Session modification.
 
+use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
 use crate::ie::{
     Cause, FSeid, FailedRuleId, OffendingIe, QueryUrrReference, SessionModificationFlags,
@@ -71,6 +72,10 @@ grouped! {
         40 => offending_ie: conditional OffendingIe,
         /// What the UP function chose for PDRs.
         8 => created_pdrs: many CreatedPdr,
+        /// How loaded the UP function is.
+        51 => load_control_information: optional LoadControlInformation,
+        /// What it asks to be spared.
+        54 => overload_control_information: optional OverloadControlInformation,
         /// Usage asked for, or of rules removed.
         78 => usage_reports: many UsageReport,
         /// The rule that failed.
@@ -87,6 +92,8 @@ impl SessionModificationResponse {
             cause,
             offending_ie: None,
             created_pdrs: Vec::new(),
+            load_control_information: None,
+            overload_control_information: None,
             usage_reports: Vec::new(),
             failed_rule_id: None,
             created_traffic_endpoints: Vec::new(),

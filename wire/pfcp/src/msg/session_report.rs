@@ -1,5 +1,6 @@
 //! Session report.
 
+use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
 use crate::ie::{
     Cause, DataServiceInformation, DataStatus, DlDataPacketsSize, FTeid, OffendingIe, PdrId, ReportType,
@@ -18,6 +19,10 @@ grouped! {
         80 => usage_reports: many UsageReport,
         /// A tunnel that its other end does not know.
         99 => error_indication_report: conditional ErrorIndicationReport,
+        /// How loaded the UP function is.
+        51 => load_control_information: optional LoadControlInformation,
+        /// What it asks to be spared.
+        54 => overload_control_information: optional OverloadControlInformation,
         /// Whether the UP function has deleted the session.
         161 => pfcpsrreq_flags: optional SessionReportRequestFlags,
     }
@@ -61,6 +66,8 @@ impl SessionReportRequest {
             downlink_data_report: None,
             usage_reports: Vec::new(),
             error_indication_report: None,
+            load_control_information: None,
+            overload_control_information: None,
             pfcpsrreq_flags: None,
         }
     }

@@ -223,6 +223,14 @@ fn modification() -> SessionModificationRequest {
     }
 }
 
+const LOAD: LoadControlInformation =
+    LoadControlInformation { sequence_number: SequenceNumber(7), metric: Metric(42) };
+const OVERLOAD: OverloadControlInformation = OverloadControlInformation {
+    sequence_number: SequenceNumber(8),
+    metric: Metric(10),
+    period_of_validity: PackedTimer::from_seconds(60),
+};
+
 /// Every message, with the SEID that its header carries.
 pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
     let recovery_time_stamp = RecoveryTimeStamp(3_900_000_000);
@@ -336,6 +344,8 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
                     ue_ip_addresses: created.ue_ip_addresses.clone(),
                 }],
                 failed_rule_id: Some(FailedRuleId::Far(FarId(1))),
+                load_control_information: Some(LOAD),
+                overload_control_information: Some(OVERLOAD),
                 ..SessionEstablishmentResponse::new(node(), Cause::RequestAccepted)
             }
             .into(),
@@ -344,6 +354,7 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
         (
             seid,
             SessionModificationResponse {
+                overload_control_information: Some(OVERLOAD),
                 usage_reports: vec![usage_report()],
                 failed_rule_id: Some(FailedRuleId::Pdr(PdrId(2))),
                 offending_ie: Some(OffendingIe(9)),
@@ -355,6 +366,7 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
         (
             seid,
             SessionDeletionResponse {
+                load_control_information: Some(LOAD),
                 usage_reports: vec![usage_report(), usage_report()],
                 ..SessionDeletionResponse::new(Cause::RequestAccepted)
             }
@@ -372,6 +384,8 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
                     dl_data_packets_size: Some(DlDataPacketsSize(84)),
                     data_status: Some(DataStatus::BUFF),
                 }),
+                load_control_information: Some(LOAD),
+                overload_control_information: Some(OVERLOAD),
                 usage_reports: vec![usage_report()],
                 error_indication_report: Some(ErrorIndicationReport {
                     remote_f_teids: vec![FTeid::given(Teid(9), GNB.into())],
