@@ -11,7 +11,7 @@ use whimbrel_ids::{Instant, Teid};
 use super::inner::Inner;
 use super::packet::Packet;
 use super::stages::Arrival;
-use super::{Destination, DropReason, UpfU, Verdict};
+use super::{Destination, DropReason, UpfU, Verdict, run_in};
 use crate::exchange::Report;
 use crate::rules::SessionKind;
 use crate::session_id::SessionId;
@@ -78,15 +78,36 @@ impl UpfU {
         payload_at: usize,
         packet: &mut Packet,
     ) -> Verdict {
-        let Some((index, place)) = self.tunnel(arrival.teid) else {
-            // To the peer's GTP-U port, whatever port the packet came from (TS 29.281 §4.4.2.3).
-            if self.shared.may_send_error(now) {
-                let to = Destination::N3 { peer: SocketAddr::new(peer.ip(), PORT), tos: 0 };
-                self.shared.send_octets(to, error_indication(arrival.teid, local, peer.port()).as_ref());
-                self.shared.counters.error_indications_sent += 1;
-            }
-            return Verdict::Drop(DropReason::UnknownTunnel);
+        let index = SessionId::index_of(arrival.teid);
+        let session = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut);
+        let Some((place, session)) = session.and_then(|s| Some((s.rules.place(arrival.teid)?, s))) else {
+            return self.unknown_tunnel(now, (peer, local), arrival.teid);
         };
+        if session.rules.relays != 0 || session.rules.kind != SessionKind::Ip {
+            return self.not_plain(now, (index, place), arrival, payload_at, packet);
+        }
+        packet.pull(payload_at);
+        let Some(inner) = Inner::parse(packet.octets()) else {
+            return Verdict::Drop(DropReason::InnerMalformed);
+        };
+        packet.truncate(inner.octets);
+        let verdict = run_in(session, &mut self.shared, now, arrival, &inner, packet);
+        if session.state.rearm && !matches!(verdict, Verdict::Drop(_)) {
+            self.arm(index);
+        }
+        verdict
+    }
+
+    /// A G-PDU of a session that is not of IP, or whose packets are forwarded from gNB to gNB.
+    #[cold]
+    fn not_plain(
+        &mut self,
+        now: Instant,
+        (index, place): (u32, usize),
+        arrival: Arrival,
+        payload_at: usize,
+        packet: &mut Packet,
+    ) -> Verdict {
         let session = self.sessions.get(index as usize).and_then(Option::as_deref);
         let (relay, kind) =
             session.map_or_else(Default::default, |s| (s.rules.is_relay(place), s.rules.kind));
@@ -106,11 +127,22 @@ impl UpfU {
         self.in_session(now, index, arrival, &inner, packet)
     }
 
+    /// The peer is told, to its GTP-U port, whatever port the packet came from (TS 29.281 §4.4.2.3, §7.3.1; TS 23.527
+    /// §5.3.2).
+    #[cold]
+    fn unknown_tunnel(&mut self, now: Instant, (peer, local): (SocketAddr, IpAddr), teid: Teid) -> Verdict {
+        if self.shared.may_send_error(now) {
+            let to = Destination::N3 { peer: SocketAddr::new(peer.ip(), PORT), tos: 0 };
+            self.shared.send_octets(to, error_indication(teid, local, peer.port()).as_ref());
+            self.shared.counters.error_indications_sent += 1;
+        }
+        Verdict::Drop(DropReason::UnknownTunnel)
+    }
+
     /// The session of a local tunnel, and the tunnel's place in it.
     pub(super) fn tunnel(&self, teid: Teid) -> Option<(u32, usize)> {
         let index = SessionId::index_of(teid);
-        let rules = &self.sessions.get(index as usize)?.as_deref()?.rules;
-        let place = rules.tunnels.iter().position(|t| *t == teid && teid != Teid(0))?;
+        let place = self.sessions.get(index as usize)?.as_deref()?.rules.place(teid)?;
         Some((index, place))
     }
 

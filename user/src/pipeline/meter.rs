@@ -28,12 +28,19 @@ impl Bucket {
         rate_kbps.saturating_mul(window_ms * 1000).max(DEPTH_OCTETS_MIN * 8000)
     }
 
-    fn conforms(&mut self, now: Instant, rate_kbps: u64, window_ms: u64, octets: usize) -> bool {
+    /// Takes a packet's tokens, if there are enough.
+    fn take(&mut self, now: Instant, rate_kbps: u64, window_ms: u64, octets: usize) -> bool {
         let depth = Self::depth(rate_kbps, window_ms);
         let elapsed_us = now.0.saturating_sub(self.filled.0);
         self.tokens = self.tokens.saturating_add(rate_kbps.saturating_mul(elapsed_us)).min(depth);
         self.filled = self.filled.max(now);
-        self.tokens >= cost(octets)
+        match self.tokens.checked_sub(cost(octets)) {
+            Some(left) => {
+                self.tokens = left;
+                true
+            }
+            None => false,
+        }
     }
 }
 
@@ -62,20 +69,22 @@ impl Meter {
         self.dl.tokens as u32
     }
 
-    /// Whether a packet keeps the rate.
-    pub(crate) fn conforms(&mut self, now: Instant, qer: &Qer, uplink: bool, octets: usize) -> bool {
-        let window_ms = qer.window_ms.map_or(WINDOW_MS, u64::from).clamp(1, WINDOW_MS_MAX);
+    /// Whether a packet keeps the rate; one that does is counted.
+    #[inline]
+    pub(crate) fn take(&mut self, now: Instant, qer: &Qer, uplink: bool, octets: usize) -> bool {
         let (bucket, rate) =
             if uplink { (&mut self.ul, qer.mbr_ul_kbps) } else { (&mut self.dl, qer.mbr_dl_kbps) };
-        rate.is_none_or(|rate| bucket.conforms(now, rate, window_ms, octets))
+        let Some(rate) = rate else { return true };
+        let window_ms = qer.window_ms.map_or(WINDOW_MS, u64::from).clamp(1, WINDOW_MS_MAX);
+        bucket.take(now, rate, window_ms, octets)
     }
 
-    /// Counts a packet that conforms.
-    pub(crate) fn take(&mut self, qer: &Qer, uplink: bool, octets: usize) {
+    /// A packet that was counted does not go.
+    pub(crate) fn give_back(&mut self, qer: &Qer, uplink: bool, octets: usize) {
         let (bucket, rate) =
             if uplink { (&mut self.ul, qer.mbr_ul_kbps) } else { (&mut self.dl, qer.mbr_dl_kbps) };
         if rate.is_some() {
-            bucket.tokens = bucket.tokens.saturating_sub(cost(octets));
+            bucket.tokens = bucket.tokens.saturating_add(cost(octets));
         }
     }
 }

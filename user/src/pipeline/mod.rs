@@ -140,6 +140,23 @@ pub const fn packet_room(mtu: u16) -> usize {
 
 const _: () = assert!(packet_room(0) >= advertise::ADVERTISEMENT_OCTETS_MAX);
 
+/// All stages, for a packet of this session.
+fn run_in<C: Content>(
+    session: &mut SessionU,
+    shared: &mut Shared,
+    now: Instant,
+    arrival: Arrival,
+    content: &C,
+    packet: &mut Packet,
+) -> Verdict {
+    let SessionU { rules, state } = session;
+    let verdict = stages::run(rules, state, shared, now, arrival, content, packet);
+    if let Verdict::Drop(_) = verdict {
+        state.counters.dropped += 1;
+    }
+    verdict
+}
+
 /// The packet pipeline.
 pub struct UpfU {
     sessions: Vec<Option<Box<SessionU>>>,
@@ -263,12 +280,9 @@ impl UpfU {
         let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };
-        let verdict =
-            stages::run(&session.rules, &mut session.state, &mut self.shared, now, arrival, content, packet);
-        match verdict {
-            Verdict::Drop(_) => session.state.counters.dropped += 1,
-            _ if session.state.rearm => self.arm(index),
-            _ => {}
+        let verdict = run_in(session, &mut self.shared, now, arrival, content, packet);
+        if session.state.rearm && !matches!(verdict, Verdict::Drop(_)) {
+            self.arm(index);
         }
         verdict
     }

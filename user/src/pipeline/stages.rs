@@ -256,21 +256,35 @@ pub(super) fn enforce(
     if pdr.urrs().any(|i| state.usage.get(i).is_some_and(|u| u.exhausted)) {
         return Err(DropReason::QuotaExhausted);
     }
-    for i in pdr.qers() {
+    for (n, i) in pdr.qers().enumerate() {
         let (Some(qer), Some(meter)) = (rules.qers.get(i), state.meters.get_mut(i)) else { continue };
-        if (if uplink { qer.gate.ul } else { qer.gate.dl }) == Gate::Closed {
-            return Err(DropReason::GateClosed);
-        }
-        if !meter.conforms(now, qer, uplink, octets) {
-            return Err(DropReason::RateExceeded);
-        }
-    }
-    for i in pdr.qers() {
-        if let (Some(qer), Some(meter)) = (rules.qers.get(i), state.meters.get_mut(i)) {
-            meter.take(qer, uplink, octets);
-        }
+        let refused = if (if uplink { qer.gate.ul } else { qer.gate.dl }) == Gate::Closed {
+            DropReason::GateClosed
+        } else if !meter.take(now, qer, uplink, octets) {
+            DropReason::RateExceeded
+        } else {
+            continue;
+        };
+        give_back(state, rules, pdr.qers().take(n), uplink, octets);
+        return Err(refused);
     }
     Ok(())
+}
+
+/// The rates that a packet has used before one stopped it are its no more.
+#[cold]
+fn give_back(
+    state: &mut State,
+    rules: &SessionRules,
+    qers: impl Iterator<Item = usize>,
+    uplink: bool,
+    octets: usize,
+) {
+    for i in qers {
+        if let (Some(qer), Some(meter)) = (rules.qers.get(i), state.meters.get_mut(i)) {
+            meter.give_back(qer, uplink, octets);
+        }
+    }
 }
 
 /// Usage (TS 29.244 §5.2.2): what is forwarded counts.

@@ -53,13 +53,30 @@ pub(crate) struct Usage {
     running: Option<Instant>,
     next_period: Option<Instant>,
     seqn: u32,
-    /// The monitoring time as the rule has it, and while it lies ahead.
-    monitoring: (Option<Instant>, Option<Instant>),
-    /// What was counted before it, to be reported with what comes after (TS 29.244 §5.2.2.2.1).
-    before: Option<Box<UsageReport>>,
+    /// Nearly no rule has it.
+    monitoring: Option<Box<Monitoring>>,
+}
+
+/// A monitoring time (TS 29.244 §5.2.2.2.1).
+#[derive(Clone, Debug)]
+struct Monitoring {
+    /// As the rule has it.
+    at: Option<Instant>,
+    /// The same, while it lies ahead.
+    ahead: Option<Instant>,
+    /// What was counted before it, to be reported with what comes after.
+    before: Option<UsageReport>,
     /// The same, as thresholds see it.
     carried: Octets,
     carried_us: u64,
+}
+
+impl Monitoring {
+    fn new(urr: &Urr, now: Instant) -> Option<Box<Self>> {
+        let at = urr.monitoring?;
+        let ahead = Some(at).filter(|at| *at > now);
+        Some(Box::new(Self { at: Some(at), ahead, before: None, carried: Octets::default(), carried_us: 0 }))
+    }
 }
 
 impl Usage {
@@ -80,10 +97,7 @@ impl Usage {
             running: immediately.then_some(now),
             next_period: period(urr).map(|p| now + p),
             seqn: 0,
-            monitoring: (urr.monitoring, urr.monitoring.filter(|at| *at > now)),
-            before: None,
-            carried: Octets::default(),
-            carried_us: 0,
+            monitoring: Monitoring::new(urr, now),
         }
     }
 
@@ -95,8 +109,12 @@ impl Usage {
             self.duration_of_quota_us = 0;
             self.exhausted = false;
         }
-        if self.monitoring.0 != urr.monitoring {
-            self.monitoring = (urr.monitoring, urr.monitoring.filter(|at| *at > now));
+        match &mut self.monitoring {
+            Some(m) if m.at != urr.monitoring => {
+                (m.at, m.ahead) = (urr.monitoring, urr.monitoring.filter(|at| *at > now));
+            }
+            Some(_) => {}
+            none => *none = Monitoring::new(urr, now),
         }
         let next = period(urr).map(|p| now + p);
         if self.next_period.is_none() || next.is_none() {
@@ -115,7 +133,9 @@ impl Usage {
         if urr.information.has(MeasurementInformation::INAM) {
             return None;
         }
-        self.split(urr, now);
+        if self.monitoring.is_some() {
+            self.split(urr, now);
+        }
         self.run(urr, now, true);
         let first = self.first_packet.is_none();
         self.first_packet.get_or_insert(now);
@@ -170,18 +190,27 @@ impl Usage {
         }
         if volume
             && urr.triggers.has(ReportingTriggers::VOLTH)
-            && urr.volume_threshold.is_some_and(|t| self.since_report.with(self.carried).reached(&t))
+            && urr.volume_threshold.is_some_and(|t| self.since_threshold().reached(&t))
         {
             return Some(UsageReportTrigger::VOLTH);
         }
         let time_threshold = time && urr.triggers.has(ReportingTriggers::TIMTH);
-        (time_threshold && reached(self.duration_us + self.carried_us, urr.time_threshold_s))
+        (time_threshold && reached(self.duration_us + self.carried_us(), urr.time_threshold_s))
             .then_some(UsageReportTrigger::TIMTH)
+    }
+
+    /// What counts towards a threshold: a monitoring time does not begin that anew.
+    fn since_threshold(&self) -> Octets {
+        self.monitoring.as_ref().map_or(self.since_report, |m| self.since_report.with(m.carried))
+    }
+
+    fn carried_us(&self) -> u64 {
+        self.monitoring.as_ref().map_or(0, |m| m.carried_us)
     }
 
     /// When this URR next wants to be looked at.
     pub(crate) fn deadline(&self, urr: &Urr) -> Option<Instant> {
-        let mut at = self.next_period.into_iter().chain(self.monitoring.1).min();
+        let mut at = self.next_period.into_iter().chain(self.monitoring.as_ref().and_then(|m| m.ahead)).min();
         let mut sooner = |t: Option<Instant>| {
             if let Some(t) = t {
                 at = Some(at.map_or(t, |a| a.min(t)));
@@ -192,7 +221,7 @@ impl Usage {
                 since + Duration::from_micros((u64::from(s) * 1_000_000).saturating_sub(us))
             };
             if urr.triggers.has(ReportingTriggers::TIMTH) {
-                sooner(urr.time_threshold_s.map(|s| left(s, self.duration_us + self.carried_us)));
+                sooner(urr.time_threshold_s.map(|s| left(s, self.duration_us + self.carried_us())));
             }
             if !self.exhausted {
                 sooner(urr.time_quota_s.map(|s| left(s, self.duration_of_quota_us)));
@@ -227,14 +256,18 @@ impl Usage {
 
     /// Begins a separate measurement, if the monitoring time has come.
     fn split(&mut self, urr: &Urr, now: Instant) {
-        let Some(at) = self.monitoring.1.filter(|at| *at <= now) else { return };
-        self.monitoring.1 = None;
-        self.carried = self.carried.with(self.since_report);
+        let Some(m) = &mut self.monitoring else { return };
+        let Some(at) = m.ahead.filter(|at| *at <= now) else { return };
+        m.ahead = None;
+        m.carried = m.carried.with(self.since_report);
         let counted_us = self.duration_us;
         let mut report = self.figures(urr, at, UsageReportTrigger::MONIT);
-        self.carried_us += counted_us - self.duration_us % 1_000_000;
         report.usage_information = Some(UsageInformation::BEF);
-        self.before = Some(Box::new(report));
+        let left_us = self.duration_us % 1_000_000;
+        if let Some(m) = &mut self.monitoring {
+            m.carried_us += counted_us - left_us;
+            m.before = Some(report);
+        }
     }
 
     /// The reports of everything since the last one, which begin the next: two where a monitoring time has passed.
@@ -245,12 +278,14 @@ impl Usage {
         trigger: UsageReportTrigger,
         reports: &mut Vec<UsageReport>,
     ) {
-        let before = self.before.take();
+        let before = self.monitoring.as_mut().and_then(|m| m.before.take());
         let split = before.is_some();
-        reports.extend(before.map(|b| UsageReport { usage_report_trigger: trigger, ..*b }));
+        reports.extend(before.map(|b| UsageReport { usage_report_trigger: trigger, ..b }));
         let usage_information = split.then_some(UsageInformation::AFT);
         reports.push(UsageReport { usage_information, ..self.figures(urr, now, trigger) });
-        (self.carried, self.carried_us) = (Octets::default(), 0);
+        if let Some(m) = &mut self.monitoring {
+            (m.carried, m.carried_us) = (Octets::default(), 0);
+        }
     }
 
     /// What was counted since the last figures.

@@ -110,6 +110,12 @@ impl SessionRules {
         self.tunnels.into_iter().filter(|t| t.0 != 0)
     }
 
+    /// The place of a local tunnel.
+    #[inline]
+    pub(crate) fn place(&self, teid: Teid) -> Option<usize> {
+        self.tunnels.iter().position(|t| *t == teid).filter(|_| teid != Teid(0))
+    }
+
     /// Whether a local tunnel is a forwarding tunnel of a handover.
     pub(crate) fn is_relay(&self, place: usize) -> bool {
         self.relays >> place & 1 != 0
@@ -163,12 +169,17 @@ impl Pdr {
     }
 
     pub(crate) fn qers(&self) -> impl Iterator<Item = usize> {
-        self.qers.into_iter().filter(|q| *q != NONE).map(usize::from)
+        places(&self.qers)
     }
 
     pub(crate) fn urrs(&self) -> impl Iterator<Item = usize> {
-        self.urrs.into_iter().filter(|u| *u != NONE).map(usize::from)
+        places(&self.urrs)
     }
+}
+
+/// The places in a PDR's list, which stand together at its beginning.
+fn places(list: &[u8]) -> impl Iterator<Item = usize> {
+    list.iter().map_while(|at| (*at != NONE).then_some(usize::from(*at)))
 }
 
 /// A tunnel at a peer.
