@@ -5,13 +5,14 @@ use std::net::SocketAddr;
 
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{
-    AssociationSetupResponseFlags, Cause, NodeId, RecoveryTimeStamp, UpFunctionFeatures,
+    AssociationSetupResponseFlags, Cause, CpFunctionFeatures, NodeId, RecoveryTimeStamp, UpFunctionFeatures,
 };
 use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest, AssociationSetupResponse,
     AssociationUpdateRequest, AssociationUpdateResponse, HeartbeatRequest,
 };
 
+use super::load::Told;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC};
 use crate::event::Event;
@@ -38,6 +39,9 @@ pub(super) struct Association {
     /// It left a heartbeat unanswered, and nothing has come since.
     silent: bool,
     next_heartbeat: Option<Instant>,
+    /// What it does with what it is told.
+    pub(super) features: CpFunctionFeatures,
+    pub(super) told: Told,
 }
 
 /// All of them, by node.
@@ -58,6 +62,10 @@ impl Associations {
 
     pub(super) fn by_id(&self, id: u32) -> Option<&Association> {
         self.by_node.values().find(|a| a.id == id)
+    }
+
+    pub(super) fn by_id_mut(&mut self, id: u32) -> Option<&mut Association> {
+        self.by_node.values_mut().find(|a| a.id == id)
     }
 
     pub(super) fn next_heartbeat(&self) -> Option<Instant> {
@@ -105,13 +113,51 @@ impl UpfC {
             self.associations.next_id = self.associations.next_id.wrapping_add(1);
             self.associations.next_id
         });
-        let next_heartbeat = self.config.heartbeat_interval.map(|i| now + i);
-        let recovery = m.recovery_time_stamp;
-        let association = Association { id, peer: key.peer, recovery, silent: false, next_heartbeat };
-        self.associations.by_node.insert(m.node_id.clone(), association);
+        self.seat(now, key.peer, id, m.node_id.clone(), m.recovery_time_stamp, m.cp_function_features);
         out.events.push(Event::AssociationSetUp { node: m.node_id, peer: key.peer, sessions_deleted });
         let response = self.set_up_response(Cause::RequestAccepted, Some(retain));
         self.answer(now, key, None, &response.into(), out);
+    }
+
+    fn seat(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        id: u32,
+        node: NodeId,
+        recovery: RecoveryTimeStamp,
+        features: Option<CpFunctionFeatures>,
+    ) {
+        let association = Association {
+            id,
+            peer,
+            recovery,
+            silent: false,
+            next_heartbeat: self.config.heartbeat_interval.map(|i| now + i),
+            features: features.unwrap_or_default(),
+            told: Told::default(),
+        };
+        self.associations.by_node.insert(node, association);
+    }
+
+    /// An association that an SMF has granted (TS 29.244 §6.2.6.3): it replaces an earlier one of that node.
+    pub(super) fn join(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        node: NodeId,
+        recovery: RecoveryTimeStamp,
+        features: Option<CpFunctionFeatures>,
+        out: &mut Outbox,
+    ) {
+        let known = self.associations.by_node.get(&node).map(|a| a.id);
+        if known.is_none() && self.associations.by_node.len() >= ASSOCIATIONS_MAX {
+            return;
+        }
+        let sessions_deleted = known.map_or(0, |id| self.drop_sessions(id, out));
+        self.associations.next_id = self.associations.next_id.wrapping_add(1);
+        self.seat(now, peer, self.associations.next_id, node.clone(), recovery, features);
+        out.events.push(Event::AssociationSetUp { node, peer, sessions_deleted });
     }
 
     /// Whether another address has the node's association and lives: two SMFs of one name would end each other's
@@ -127,7 +173,7 @@ impl UpfC {
         true
     }
 
-    /// TS 29.244 §6.2.7.2.2: nothing of an SMF's update changes what this UP function does.
+    /// TS 29.244 §6.2.7.2.2: of an SMF's update, what it does with load information matters here.
     pub(super) fn update_association(
         &mut self,
         now: Instant,
@@ -135,7 +181,12 @@ impl UpfC {
         m: AssociationUpdateRequest,
         out: &mut Outbox,
     ) {
-        let known = self.associations.get(&m.node_id).is_some();
+        let of_peer = |a: &&mut Association| a.peer.ip() == key.peer.ip();
+        let association = self.associations.by_node.get_mut(&m.node_id).filter(of_peer);
+        let known = association.is_some();
+        if let (Some(a), Some(features)) = (association, m.cp_function_features) {
+            a.features = features;
+        }
         let response = AssociationUpdateResponse {
             node_id: self.config.node_id.clone(),
             cause: if known { Cause::RequestAccepted } else { Cause::NoEstablishedPfcpAssociation },

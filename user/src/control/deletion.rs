@@ -24,7 +24,12 @@ impl UpfC {
             let response = SessionDeletionResponse::new(NO_SESSION);
             return self.answer(now, key, Some(Seid(0)), &response.into(), out);
         };
-        let response = SessionDeletionResponse::new(Cause::RequestAccepted);
+        let (load_control_information, overload_control_information) = self.tell_load(now, s.association);
+        let response = SessionDeletionResponse {
+            load_control_information,
+            overload_control_information,
+            ..SessionDeletionResponse::new(Cause::RequestAccepted)
+        };
         let cp_seid = s.cp_f_seid.seid;
         let token = if s.rules.urrs.is_empty() {
             self.answer(now, key, Some(cp_seid), &response.into(), out);

@@ -42,7 +42,11 @@ impl UpfC {
                     ue_ipv6: rules.ue_ipv6,
                 });
                 out.changes.push(Change::Put { session, rules, effects: Effects::default() });
+                let (load_control_information, overload_control_information) =
+                    self.tell_load(now, association);
                 SessionEstablishmentResponse {
+                    load_control_information,
+                    overload_control_information,
                     up_f_seid: Some(self.up_f_seid(session.seid())),
                     created_pdrs: changed.created_pdrs,
                     created_traffic_endpoints: changed.created_traffic_endpoints,

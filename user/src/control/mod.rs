@@ -3,7 +3,9 @@
 mod association;
 mod deletion;
 mod establishment;
+mod load;
 mod modification;
+mod node;
 mod replies;
 mod report;
 mod requests;
@@ -220,10 +222,10 @@ impl UpfC {
                 }
             }
             Message::SessionReportResponse(m) => self.report_answered(key, &m, out),
+            Message::AssociationSetupResponse(m) => self.associated(now, peer, header.sequence, *m, out),
+            Message::AssociationUpdateResponse(_) => self.update_answered(peer, header.sequence, out),
             // Answers to requests that a UP function does not send, and requests that only it sends.
-            Message::AssociationSetupResponse(_)
-            | Message::AssociationUpdateResponse(_)
-            | Message::AssociationReleaseResponse(_)
+            Message::AssociationReleaseResponse(_)
             | Message::VersionNotSupportedResponse(_)
             | Message::NodeReportRequest(_)
             | Message::SessionEstablishmentResponse(_)

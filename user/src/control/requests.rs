@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_ids::{Instant, Seid};
-use whimbrel_pfcp::{Message, SEQUENCE_MAX};
+use whimbrel_pfcp::{Message, SEQUENCE_MAX, message_type};
 
 use super::{Outbox, UpfC};
 use crate::event::Event;
@@ -117,7 +117,8 @@ impl UpfC {
             }
             let Some(r) = self.requests.by_sequence.remove(&sequence) else { continue };
             match r.message_type {
-                whimbrel_pfcp::message_type::HEARTBEAT_REQUEST => self.silent(r.peer, out),
+                message_type::HEARTBEAT_REQUEST => self.silent(r.peer, out),
+                message_type::ASSOCIATION_SETUP_REQUEST => {}
                 _ => {
                     out.events.push(Event::ReportUnanswered { peer: r.peer });
                     // Else the phone would not be paged until its rules change.

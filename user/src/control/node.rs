@@ -1,0 +1,73 @@
+//! What a UP function does of itself with its associations: it sets one up (TS 29.244 §6.2.6.3), tells what it can do (TS 29.244
+//! §6.2.7.3), and asks to be left (TS 29.244 §6.2.8.3).
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::{AssociationReleaseRequest as ReleaseFlags, PackedTimer};
+use whimbrel_pfcp::message_type;
+use whimbrel_pfcp::msg::{AssociationSetupRequest, AssociationSetupResponse, AssociationUpdateRequest};
+
+use super::association::FEATURES;
+use super::{Outbox, UpfC};
+use crate::event::Event;
+
+impl UpfC {
+    /// Asks an SMF for an association. It is repeated until N1; who wants one all the same asks again.
+    pub fn associate(&mut self, now: Instant, smf: SocketAddr, out: &mut Outbox) {
+        let request = AssociationSetupRequest {
+            node_id: self.config.node_id.clone(),
+            recovery_time_stamp: self.recovery,
+            up_function_features: Some(FEATURES),
+            cp_function_features: None,
+            user_plane_ip_resource_information: Vec::new(),
+            session_retention_information: None,
+        };
+        self.requests.send(now, smf, None, None, &request.into(), out);
+    }
+
+    /// The SMF's answer to it.
+    pub(super) fn associated(
+        &mut self,
+        now: Instant,
+        peer: SocketAddr,
+        sequence: u32,
+        m: AssociationSetupResponse,
+        out: &mut Outbox,
+    ) {
+        let asked = self.requests.answered(peer, sequence, message_type::ASSOCIATION_SETUP_REQUEST);
+        if asked.is_none() {
+            let message_type = message_type::ASSOCIATION_SETUP_RESPONSE;
+            return out.events.push(Event::BadMessage { peer, message_type, cause: None });
+        }
+        if m.cause.is_accepted() {
+            self.join(now, peer, m.node_id, m.recovery_time_stamp, m.cp_function_features, out);
+        }
+    }
+
+    /// Asks every SMF to lead its phones elsewhere and to release the association, within `grace`.
+    pub fn retire(&mut self, now: Instant, grace: Duration, out: &mut Outbox) {
+        let seconds = u32::try_from(grace.as_secs()).unwrap_or(u32::MAX);
+        let request = AssociationUpdateRequest {
+            node_id: self.config.node_id.clone(),
+            up_function_features: None,
+            cp_function_features: None,
+            pfcp_association_release_request: Some(ReleaseFlags::SARR),
+            graceful_release_period: Some(PackedTimer::from_seconds(seconds)),
+            user_plane_ip_resource_information: Vec::new(),
+        };
+        let request = request.into();
+        for (_, association) in self.associations.iter() {
+            self.requests.send(now, association.peer, None, None, &request, out);
+        }
+    }
+
+    /// An SMF has heard it.
+    pub(super) fn update_answered(&mut self, peer: SocketAddr, sequence: u32, out: &mut Outbox) {
+        if self.requests.answered(peer, sequence, message_type::ASSOCIATION_UPDATE_REQUEST).is_none() {
+            let message_type = message_type::ASSOCIATION_UPDATE_RESPONSE;
+            out.events.push(Event::BadMessage { peer, message_type, cause: None });
+        }
+    }
+}
