@@ -23,6 +23,8 @@ struct Cli {
 enum Command {
     /// Run the core until SIGINT or SIGTERM.
     Run(command::run::Options),
+    /// Run a user plane alone, for the SMF of a core elsewhere, until SIGINT or SIGTERM.
+    Upf(command::run::Options),
     /// Let emulated phones use a core that is started for them, and say how it went.
     Demo(command::demo::Options),
     /// Measure.
@@ -213,6 +215,7 @@ pub(crate) fn run() -> ExitCode {
 fn command(command: Command) -> Done {
     match command {
         Command::Run(options) => command::run::run(options),
+        Command::Upf(options) => command::run::run_upf(options),
         Command::Bench { bench } => crate::bench::run(&bench),
         Command::Demo(options) => command::demo::run(&options),
         Command::Ran(options) => command::ran::run(&options),

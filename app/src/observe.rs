@@ -7,8 +7,11 @@ use tracing::{debug, error, info, warn};
 use whimbrel_control::config::Config;
 use whimbrel_control::event::{Deregistered, Dropped, SessionChange, SetupRefusal};
 use whimbrel_control::refusal::RefusalKind;
-use whimbrel_control::{AssociationId, Event, PhoneEvent, PhoneId, Procedure, RanEvent, Refusal, Subject};
+use whimbrel_control::{
+    AssociationId, Event, PhoneEvent, PhoneId, Procedure, RanEvent, Refusal, Subject, UpfId,
+};
 use whimbrel_ids::{Instant, RanUeNgapId};
+use whimbrel_resilience::UpfChange;
 
 use crate::config::refusal_word;
 use crate::console::{Condition, Console, Counter, Gauge, Level, ProcedureName, RefusalRecord};
@@ -22,12 +25,14 @@ pub(crate) struct Observer {
     /// What each association's gNB is called, for sentences.
     gnbs: BTreeMap<AssociationId, String>,
     store_failed: bool,
+    /// What became of each UPF last.
+    upfs: BTreeMap<UpfId, UpfChange>,
 }
 
 impl Observer {
     /// An observer that pushes to `console`.
     pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, log_supi: bool) -> Self {
-        Self { console, config, log_supi, gnbs: BTreeMap::new(), store_failed: false }
+        Self { console, config, log_supi, gnbs: BTreeMap::new(), store_failed: false, upfs: BTreeMap::new() }
     }
 
     /// A new version of the configuration is in force.
@@ -248,23 +253,31 @@ impl Observer {
         }
     }
 
-    /// The UPF answers, or no longer.
-    pub(crate) fn upf(&mut self, now: Instant, up: bool) {
-        let (condition, level, text) = match up {
-            true => (Condition::Up, Level::Info, "The UPF answers on N4."),
-            false => (
-                Condition::Down,
-                Level::Error,
-                "The UPF does not answer on N4, so no session can be had: look at its log, or restart it.",
-            ),
-        };
-        self.console.components(|c| c.set("n4", condition, text));
-        self.event(now, level, "upf", "upf", text.into());
-        if up {
-            info!("the UPF answers")
-        } else {
-            error!("the UPF does not answer, so no session can be had")
+    /// Something became of a UPF.
+    pub(crate) fn upf(&mut self, now: Instant, upf: UpfId, change: UpfChange) {
+        self.upfs.insert(upf, change);
+        let all = self.config.smf.upfs.len();
+        let named = self.config.smf.upfs.get(usize::from(upf.0)).map_or("upf", |u| u.name.as_str());
+        let who = if all > 1 { format!("the UPF {named}") } else { "the UPF".to_string() };
+        let (level, text) = upf_sentence(change, all > 1);
+        let text = format!("{who} {text}");
+        match level {
+            Level::Error => error!("{text}"),
+            Level::Warn => warn!("{text}"),
+            Level::Info | Level::Debug => info!("{text}"),
         }
+        let up = |c: &&UpfChange| matches!(c, UpfChange::Up | UpfChange::Back);
+        let (condition, detail) = match self.upfs.values().filter(up).count() {
+            0 if all > 1 => (Condition::Down, "No UPF answers on N4, so no session can be had.".to_string()),
+            n if n == all => (
+                Condition::Up,
+                if n == 1 { "The UPF answers on N4." } else { "All UPFs answer on N4." }.into(),
+            ),
+            0 => (Condition::Down, sentence(&text)),
+            n => (Condition::Limited, format!("{n} of {all} UPFs answer on N4; last: {text}.")),
+        };
+        self.console.components(|c| c.set("n4", condition, detail));
+        self.event(now, level, "upf", "upf", sentence(&text));
     }
 
     /// The store cannot be asked; said once until it can.
@@ -530,6 +543,38 @@ fn deregistered_word(why: Deregistered) -> &'static str {
         Deregistered::BySubscription => "its subscription does not let it stay",
         Deregistered::Fault => "the core failed on a message of its (a fault of ours; please report it)",
     }
+}
+
+/// What is said of a UPF, behind its name.
+fn upf_sentence(change: UpfChange, others: bool) -> (Level, &'static str) {
+    match change {
+        UpfChange::Up => (Level::Info, "answers"),
+        UpfChange::Back => (Level::Info, "answers again, and its sessions stand"),
+        UpfChange::Unfit => (
+            Level::Error,
+            "does not choose tunnels and addresses (features FTUP, UEIP), so it gets no session: have it do so, or take another",
+        ),
+        UpfChange::Silent if others => {
+            (Level::Warn, "does not answer; new sessions go to others, its own are kept for a while")
+        }
+        UpfChange::Silent | UpfChange::Lost if !others => {
+            (Level::Error, "does not answer on N4, so no session can be had: look at its log, or restart it")
+        }
+        UpfChange::Silent | UpfChange::Lost => {
+            (Level::Error, "has lost its sessions: phones that are there are told to ask anew")
+        }
+        UpfChange::Leaving => {
+            (Level::Info, "asks to be left: its sessions end, phones that are there are told to ask anew")
+        }
+        UpfChange::Released => (Level::Info, "was released"),
+    }
+}
+
+/// With a capital letter and a full stop.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|c| c.to_ascii_uppercase());
+    first.into_iter().chain(letters).chain(['.']).collect()
 }
 
 #[cfg(test)]

@@ -28,8 +28,8 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
         Payload::HandoverRequired { association, octets, target } => {
             amf::uplink(ue, *association, octets, target.as_ref());
         }
-        Payload::PfcpAnswer { to, octets } => smf::answered(ue, *to, octets.as_deref()),
-        Payload::PfcpReport { psi, octets } => smf::report(ue, *psi, octets),
+        Payload::PfcpAnswer { to, upf, octets } => smf::answered(ue, *to, *upf, octets.as_deref()),
+        Payload::PfcpReport { upf, psi, octets } => smf::report(ue, *upf, *psi, octets),
         Payload::Udm { to, answer } => {
             let late = ue.with(|p| p.lanes.answer(*to, Input::Udm(Box::new(answer.clone())))).is_err();
             if late {
@@ -76,7 +76,8 @@ fn obey(ue: Ue, command: Command) {
         Command::ModifySession(psi, modification) => smf::modify_by_operator(ue, psi, modification),
         Command::SubscriptionChanged => amf::subscription_changed(ue),
         Command::PolicyChanged => smf::policy_changed(ue),
-        Command::UpfRestarted => smf::upf_restarted(ue),
+        Command::UpfRestarted(upf) => smf::upf_restarted(ue, upf),
+        Command::LeaveUpf(upf) => smf::leave_upf(ue, upf),
         #[cfg(feature = "fault-injection")]
         Command::Panic => ue.with(|_| panic!("a fault was injected")),
     }

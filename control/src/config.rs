@@ -97,6 +97,39 @@ pub struct Smf {
     pub data_networks: BTreeMap<Dnn, DataNetwork>,
     /// Where the UPF's PFCP endpoint believes the SMF to be; part of the node id (TS 29.244 §8.2.38).
     pub node_id: IpAddr,
+    /// The UPFs, by [`UpfId`](crate::UpfId): one at least, and at most [`UPFS_MAX`](crate::UPFS_MAX).
+    pub upfs: Vec<Upf>,
+}
+
+/// What a UPF serves, and how it stands to others that serve the same (TS 23.501 §6.3.3.3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upf {
+    /// Its name, for people.
+    pub name: String,
+    /// Slices that it serves; none named: all.
+    pub slices: Vec<SNssai>,
+    /// Data networks that it serves; none named: all.
+    pub dnns: Vec<Dnn>,
+    /// Tracking areas that it serves; none named: all.
+    pub tacs: Vec<Tac>,
+    /// Those of the lowest value are taken while one of them can be.
+    pub priority: u16,
+    /// Its part of the sessions among those of one priority.
+    pub weight: u16,
+}
+
+impl Default for Upf {
+    /// One that serves everything.
+    fn default() -> Self {
+        Self {
+            name: "upf".into(),
+            slices: Vec::new(),
+            dnns: Vec::new(),
+            tacs: Vec::new(),
+            priority: 0,
+            weight: 100,
+        }
+    }
 }
 
 /// One data network (DNN).

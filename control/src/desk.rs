@@ -81,6 +81,7 @@ pub(crate) fn config() -> Config {
         smf: Smf {
             data_networks: BTreeMap::from([("internet".parse().unwrap(), network)]),
             node_id: Ipv4Addr::LOCALHOST.into(),
+            upfs: vec![crate::config::Upf::default()],
         },
         overload: Default::default(),
         timers: Timers::default(),
@@ -123,6 +124,7 @@ fn session() -> SmContext {
         flows: Vec::new(),
         wanted: None,
         filters_max: 16,
+        upf: crate::upf::UpfId(0),
         cp_seid: Seid(1),
         up_seid: Some(Seid(5)),
         n3: Some(Tunnel { teid: whimbrel_ids::Teid(9), address: Ipv4Addr::LOCALHOST.into() }),
@@ -232,12 +234,16 @@ impl Desk {
             let requests: Vec<(OutputId, Vec<u8>)> = (0u16..)
                 .zip(&batch.outputs)
                 .filter_map(|(index, o)| match &o.effect {
-                    Effect::N4 { octets } => Some((OutputId { clock: *clock, index }, accepted(octets)?)),
+                    Effect::N4 { octets, .. } => Some((OutputId { clock: *clock, index }, accepted(octets)?)),
                     _ => None,
                 })
                 .collect();
             for (to, octets) in requests {
-                let batch = self.input(Payload::PfcpAnswer { to, octets: Some(octets.into()) });
+                let batch = self.input(Payload::PfcpAnswer {
+                    to,
+                    upf: crate::upf::UpfId(0),
+                    octets: Some(octets.into()),
+                });
                 all.push((self.clock, batch));
             }
             next += 1;
@@ -270,6 +276,7 @@ impl Desk {
             seed: [self.clock as u8; 16],
             tmsi: Tmsi(0x4000 + self.clock as u32),
             config_version: 1,
+            upfs: crate::upf::UpfStates::ALL_USABLE,
             payload,
         };
         self.shard.handle(&envelope)

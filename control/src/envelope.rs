@@ -11,6 +11,7 @@ use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, SNssai, Seid, Supi, 
 use crate::event::Event;
 use crate::smf::Modification;
 use crate::udm;
+use crate::upf::{UpfId, UpfStates};
 
 /// Version of the code that began a log: a log is replayed by the version that began it.
 pub const CODE_VERSION: u16 = 1;
@@ -80,6 +81,8 @@ pub struct Envelope {
     pub tmsi: Tmsi,
     /// Version of the configuration in force.
     pub config_version: u32,
+    /// What is known of the UPFs.
+    pub upfs: UpfStates,
     /// What came.
     pub payload: Payload,
 }
@@ -118,11 +121,15 @@ pub enum Payload {
     PfcpAnswer {
         /// The request.
         to: OutputId,
+        /// The UPF that it went to.
+        upf: UpfId,
         /// The PFCP message; `None`: the UPF did not answer (TS 29.244 §6.4, N1 attempts of T1).
         octets: Option<Arc<[u8]>>,
     },
     /// A PFCP session report of one of the phone's sessions.
     PfcpReport {
+        /// The UPF.
+        upf: UpfId,
         /// The PDU session identity, from the CP F-SEID.
         psi: u8,
         /// The PFCP message.
@@ -169,8 +176,10 @@ pub enum Command {
     SubscriptionChanged,
     /// The operator's policy of data networks has changed (TS 23.502 §4.3.3.2 step 1b, §4.3.4.2 step 1b).
     PolicyChanged,
-    /// The UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
-    UpfRestarted,
+    /// A UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
+    UpfRestarted(UpfId),
+    /// A UPF asks to be left: its sessions end, and phones that are there ask anew (TS 29.244 §6.2.8.3).
+    LeaveUpf(UpfId),
     /// A fault of ours, made on purpose: tests that the aggregator survives one.
     #[cfg(feature = "fault-injection")]
     Panic,
@@ -239,11 +248,15 @@ pub enum Effect {
     },
     /// A PFCP request; the aggregator stamps the sequence number.
     N4 {
+        /// The UPF.
+        upf: UpfId,
         /// The PFCP message with sequence number zero.
         octets: Vec<u8>,
     },
     /// The answer to a PFCP request of the UPF, already carrying that request's sequence number.
     N4Answer {
+        /// The UPF.
+        upf: UpfId,
         /// The PFCP message.
         octets: Vec<u8>,
     },
@@ -263,8 +276,8 @@ impl Output {
     pub fn digest(&self) -> u64 {
         match &self.effect {
             Effect::N2 { association, octets } => fnv(fnv(1, &association.0.to_be_bytes()), octets),
-            Effect::N4 { octets } => fnv(2, octets),
-            Effect::N4Answer { octets } => fnv(3, octets),
+            Effect::N4 { upf, octets } => fnv(fnv(2, &[upf.0]), octets),
+            Effect::N4Answer { upf, octets } => fnv(fnv(3, &[upf.0]), octets),
             Effect::Page { octets, .. } => fnv(5, octets),
             Effect::Udm(request) => fnv(4, &request.digest_octets()),
         }

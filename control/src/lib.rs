@@ -31,6 +31,7 @@ pub mod smf;
 #[cfg(test)]
 mod tests;
 pub mod udm;
+mod upf;
 
 pub use envelope::{
     AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, HandoverTarget, Output,
@@ -41,3 +42,4 @@ pub use phone::{AmfContext, Connection, Phone};
 pub use prf::Prf;
 pub use refusal::Refusal;
 pub use shard::{Procedure, Shard};
+pub use upf::{UPFS_MAX, UpfId, UpfState, UpfStates};

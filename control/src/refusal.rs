@@ -161,6 +161,9 @@ pub enum Refusal {
     Protocol(&'static str),
 }
 
+/// The UPF is overloaded, or asked to be spared (TS 29.244 §8.2.1).
+pub(crate) const UPF_CONGESTED: u8 = whimbrel_pfcp::ie::Cause::PfcpEntityInCongestion as u8;
+
 impl Refusal {
     /// Its class.
     pub fn kind(&self) -> RefusalKind {
@@ -258,6 +261,7 @@ impl Refusal {
             Self::SscMode { .. } => SmCause::NotSupportedSscMode,
             Self::Qos(cause) | Self::ModificationRejected(cause) => *cause,
             Self::PoolEmpty(_) | Self::Limit(_) | Self::Congested(_) => SmCause::InsufficientResources,
+            Self::Upf(Some(UPF_CONGESTED)) => SmCause::InsufficientResources,
             Self::Upf(_) | Self::StoreUnavailable => SmCause::NetworkFailure,
             Self::RadioFailure(_) => SmCause::InsufficientResources,
             Self::NoAnswer(_) => SmCause::NetworkFailure,

@@ -9,4 +9,4 @@
 
 mod cta;
 
-pub use cta::{Cta, Entropy, Input, Inspect, Outbox, PhoneView};
+pub use cta::{Cta, Entropy, Input, Inspect, Outbox, PhoneView, UpfChange};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, Phone, Prf};
+use whimbrel_control::{AssociationId, Phone, Prf, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
@@ -85,7 +85,7 @@ impl Bench {
         self.core += began.elapsed();
         self.inputs += 1;
         self.queue.extend(out.ngap.into_iter().map(|(_, stream, octets)| Message::ToGnb(stream, octets)));
-        self.queue.extend(out.pfcp.into_iter().map(Message::N4));
+        self.queue.extend(out.pfcp.into_iter().map(|(_, octets)| Message::N4(octets)));
     }
 
     fn gnb(&mut self, input: gnb::Input<'_>) {
@@ -121,7 +121,7 @@ impl Bench {
                     let mut out = whimbrel_user::Outbox::default();
                     self.upf.pfcp(self.now, SocketAddr::from(([127, 0, 0, 1], 8805)), &octets, &mut out);
                     for (_, octets) in out.datagrams {
-                        self.core(Input::Pfcp(&octets));
+                        self.core(Input::Pfcp(UpfId(0), &octets));
                     }
                 }
                 Message::Up(n, up) => self.gnb(gnb::Input::Radio(PhoneId(n), up)),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use whimbrel_control::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
+use whimbrel_control::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers, Upf};
 use whimbrel_control::udm::{
     Ambr, Arp, AuthMethod, AuthenticationSubscription, SessionTypes, SubscribedDnn, SubscribedSlice,
     Subscribers, Subscription, UdmError,
@@ -144,7 +144,11 @@ pub fn default_config() -> Config {
             time_zone_quarters: 4,
             access: Access::default(),
         },
-        smf: Smf { data_networks: data_networks.into(), node_id: Ipv4Addr::LOCALHOST.into() },
+        smf: Smf {
+            data_networks: data_networks.into(),
+            node_id: Ipv4Addr::LOCALHOST.into(),
+            upfs: vec![Upf::default()],
+        },
         overload: Default::default(),
         timers: Timers::default(),
         refusals: BTreeMap::new(),
@@ -154,6 +158,11 @@ pub fn default_config() -> Config {
 
 /// The UPF beside [`default_config`].
 pub fn upf_config(seed: u64) -> whimbrel_user::Config {
+    nth_upf_config(0, seed)
+}
+
+/// The `n`th UPF, with addresses of its own.
+pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
     use whimbrel_user::{Config, DataNetwork, Ipv4Net, Ipv6Net, PointToPoint};
     let network = |name: &str, n: u8| DataNetwork {
         dnn: name.parse().expect("a DNN"),
@@ -168,12 +177,13 @@ pub fn upf_config(seed: u64) -> whimbrel_user::Config {
         }),
         reserved: Vec::new(),
     };
+    let address = Ipv4Addr::new(127, 0, 0, 8 + n);
     Config {
-        node_id: std::net::IpAddr::V4(Ipv4Addr::new(127, 0, 0, 8)).into(),
-        n4: Ipv4Addr::new(127, 0, 0, 8).into(),
-        n3_ipv4: Some(Ipv4Addr::new(127, 0, 0, 8)),
+        node_id: std::net::IpAddr::V4(address).into(),
+        n4: address.into(),
+        n3_ipv4: Some(address),
         n3_ipv6: None,
-        data_networks: vec![network("internet", 45), network("ims", 46)],
+        data_networks: vec![network("internet", 45 + 2 * n), network("ims", 46 + 2 * n)],
         sessions_max: 1 << 16,
         heartbeat_interval: None,
         echo_interval: None,

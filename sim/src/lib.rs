@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use whimbrel_control::config::Config;
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, Command as CoreCommand, PhoneEvent, PhoneId, Prf, RanEvent};
+use whimbrel_control::{AssociationId, Command as CoreCommand, PhoneEvent, PhoneId, Prf, RanEvent, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
@@ -76,6 +76,12 @@ enum Travelling {
     Xn { to: GnbIndex, from: GlobalGnbId, message: gnb::XnMessage },
 }
 
+/// A UPF, and how N4 to it fares.
+struct Node4 {
+    upf: Upf,
+    state: UpfState,
+}
+
 struct Node {
     gnb: gnb::Gnb,
     /// Its association while it stands; a restart takes the next.
@@ -115,13 +121,12 @@ pub struct Sim {
     rng: Rng,
     config: Arc<Config>,
     faults: Faults,
-    upf_state: UpfState,
-    /// What the UPF was asked since a test answers for it.
+    /// What the UPFs were asked since a test answers for them.
     n4_heard: Vec<Vec<u8>>,
     /// Every N2 message of the core since it was asked for.
     tap: Option<Vec<whimbrel_ngap::Message>>,
     cta: Cta<Home, (Prf, u64), Recorder>,
-    upf: Upf,
+    upfs: Vec<Node4>,
     nodes: Vec<Node>,
     by_association: BTreeMap<AssociationId, GnbIndex>,
     terminals: Vec<Terminal>,
@@ -155,17 +160,21 @@ impl Sim {
         let config = Arc::new(config);
         let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
         let entropy = (Prf::new(&rng.octets()), 0);
-        let upf = Upf::new(upf_config(rng.draw()), EPOCH).expect("the default UPF configuration holds");
+        let upfs = (0u8..).zip(&config.smf.upfs).map(|(n, _)| {
+            let config = home::nth_upf_config(n, rng.draw());
+            let upf = Upf::new(config, EPOCH).expect("the default UPF configuration holds");
+            Node4 { upf, state: UpfState::Answering }
+        });
+        let upfs = upfs.collect();
         let mut sim = Self {
             now: EPOCH,
             cta: Cta::new(config.clone(), directory, Home::default(), entropy, Recorder::default(), EPOCH),
             rng,
             config,
             faults,
-            upf_state: UpfState::Answering,
             n4_heard: Vec::new(),
             tap: None,
-            upf,
+            upfs,
             nodes: Vec::new(),
             by_association: BTreeMap::new(),
             terminals: Vec::new(),
@@ -206,14 +215,19 @@ impl Sim {
         self.cta.subscribers()
     }
 
-    /// The UPF.
+    /// The first UPF.
     pub fn upf(&mut self) -> &mut Upf {
-        &mut self.upf
+        self.nth_upf(UpfId(0))
     }
 
-    /// How many sessions the UPF has.
+    /// A UPF.
+    pub fn nth_upf(&mut self, upf: UpfId) -> &mut Upf {
+        &mut self.upfs[usize::from(upf.0)].upf
+    }
+
+    /// How many sessions the UPFs have.
     pub fn upf_sessions(&self) -> usize {
-        self.upf.c.session_count()
+        self.upfs.iter().map(|u| u.upf.c.session_count()).sum()
     }
 
     /// What goes wrong from now on.
@@ -385,15 +399,66 @@ impl Sim {
         self.core(Input::Command(phone, command));
     }
 
-    /// Has the UPF fare so from now on.
+    /// Has the first UPF fare so from now on.
     pub fn set_upf(&mut self, state: UpfState) {
-        self.upf_state = state;
+        self.set_nth_upf(UpfId(0), state);
     }
 
-    /// The UPF starts anew: its sessions are gone.
+    /// Has a UPF fare so from now on.
+    pub fn set_nth_upf(&mut self, upf: UpfId, state: UpfState) {
+        self.upfs[usize::from(upf.0)].state = state;
+    }
+
+    /// A UPF asks to be left within this time (TS 29.244 §6.2.8.3).
+    pub fn retire_upf(&mut self, upf: UpfId, grace: Duration) {
+        let mut out = whimbrel_user::Outbox::default();
+        let now = self.now;
+        self.nth_upf(upf).c.retire(now, grace, &mut out);
+        self.n4(upf, out);
+    }
+
+    /// A UPF asks for its association (TS 29.244 §6.2.6.3).
+    pub fn associate_upf(&mut self, upf: UpfId) {
+        let mut out = whimbrel_user::Outbox::default();
+        let now = self.now;
+        self.nth_upf(upf).c.associate(now, SMF, &mut out);
+        self.n4(upf, out);
+    }
+
+    /// A UPF starts anew with another configuration.
+    pub fn replace_upf(&mut self, upf: UpfId, change: impl FnOnce(&mut whimbrel_user::Config)) {
+        let mut config = home::nth_upf_config(upf.0, self.rng.draw());
+        change(&mut config);
+        self.advance(Duration::from_secs(2)); // recovery time stamps count seconds
+        *self.nth_upf(upf) = Upf::new(config, self.now).expect("a configuration that holds");
+    }
+
+    /// How many UPFs there are.
+    pub fn upfs(&self) -> u8 {
+        self.upfs.len() as u8
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.clone()
+    }
+
+    /// Ends the association with a UPF.
+    pub fn release_upf(&mut self, upf: UpfId) {
+        let mut out = CoreOutbox::default();
+        self.cta.release_upf(self.now, upf, &mut out);
+        self.core_out(out);
+    }
+
+    /// The first UPF starts anew: its sessions are gone.
     pub fn restart_upf(&mut self) {
-        let config = upf_config(self.rng.draw());
-        self.upf = Upf::new(config, self.now).expect("the default UPF configuration holds");
+        self.restart_nth_upf(UpfId(0));
+    }
+
+    /// A UPF starts anew: its sessions are gone.
+    pub fn restart_nth_upf(&mut self, upf: UpfId) {
+        let config = home::nth_upf_config(upf.0, self.rng.draw());
+        *self.nth_upf(upf) = Upf::new(config, self.now).expect("the default UPF configuration holds");
     }
 
     /// The core starts anew: it knows its subscribers, and nothing of its phones and gNBs.
@@ -416,40 +481,47 @@ impl Sim {
         }
     }
 
-    /// Free IPv4 addresses and IPv6 prefixes of a data network of the UPF.
+    /// Free IPv4 addresses and IPv6 prefixes of a data network of the first UPF.
     pub fn free_addresses(&self, dn: u8) -> Option<(u64, u64)> {
-        self.upf.c.free_addresses(whimbrel_user::DnIndex(dn))
+        self.upfs[0].upf.c.free_addresses(whimbrel_user::DnIndex(dn))
     }
 
-    /// Takes what the UPF was asked since a test answers for it.
+    /// Takes what the UPFs were asked since a test answers for them.
     pub fn n4_heard(&mut self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.n4_heard)
     }
 
-    /// A PFCP message of the UPF, made by hand.
+    /// A PFCP message of the first UPF, made by hand.
     pub fn inject_pfcp(&mut self, octets: &[u8]) {
-        self.core(Input::Pfcp(octets));
+        self.inject_pfcp_of(UpfId(0), octets);
+    }
+
+    /// A PFCP message of a UPF, made by hand.
+    pub fn inject_pfcp_of(&mut self, upf: UpfId, octets: &[u8]) {
+        self.core(Input::Pfcp(upf, octets));
     }
 
     /// A packet reaches the UPF: all that it sends because of it, in order, its own packets of before first.
     pub fn packet(&mut self, origin: Origin, octets: &[u8]) -> Vec<(Destination, Vec<u8>)> {
         let mut sent = self.upf_sent();
         let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
-        self.upf.u.burst(self.now, &mut slots);
+        let now = self.now;
+        self.upf().u.burst(now, &mut slots);
         sent.extend(self.upf_sent());
         let [slot] = slots;
         if let Verdict::Send(to) = slot.verdict {
             sent.push((to, slot.packet.octets().to_vec()));
         }
         let mut out = whimbrel_user::Outbox::default();
-        self.upf.settle(self.now, &mut out);
-        self.n4(out);
+        self.upf().settle(now, &mut out);
+        self.n4(UpfId(0), out);
         sent
     }
 
     /// What the UPF has sent of its own: buffered packets, end markers.
     pub fn upf_sent(&mut self) -> Vec<(Destination, Vec<u8>)> {
-        std::iter::from_fn(|| self.upf.u.next_output()).map(|(to, p)| (to, p.octets().to_vec())).collect()
+        let upf = &mut self.upfs[0].upf;
+        std::iter::from_fn(|| upf.u.next_output()).map(|(to, p)| (to, p.octets().to_vec())).collect()
     }
 
     /// Keeps what the core sends on N2 from now on.
@@ -532,8 +604,8 @@ impl Sim {
     fn next_event(&self) -> Option<Instant> {
         let travelling = self.travelling.first_key_value().map(|((at, _), _)| *at);
         let core = Some(self.cta.next_deadline()).filter(|&t| t != Instant::FAR_FUTURE);
-        let all =
-            self.schedule.next().into_iter().chain(travelling).chain(core).chain(self.upf.next_deadline());
+        let all = self.schedule.next().into_iter().chain(travelling).chain(core);
+        let all = all.chain(self.upfs.iter().filter_map(|u| u.upf.next_deadline()));
         all.min().map(|at| at.max(self.now))
     }
 
@@ -554,10 +626,13 @@ impl Sim {
         if self.cta.next_deadline() <= at {
             self.core(Input::Tick);
         }
-        if self.upf.next_deadline().is_some_and(|t| t <= at) {
-            let mut out = whimbrel_user::Outbox::default();
-            self.upf.tick(self.now, &mut out);
-            self.n4(out);
+        for id in (0u8..).map(UpfId).take(self.upfs.len()) {
+            let upf = self.nth_upf(id);
+            if upf.next_deadline().is_some_and(|t| t <= at) {
+                let mut out = whimbrel_user::Outbox::default();
+                upf.tick(at, &mut out);
+                self.n4(id, out);
+            }
         }
         self.check();
     }
@@ -628,8 +703,9 @@ impl Sim {
                 self.gnb(gnb, gnb::Input::AssociationDown);
             }
         }
-        for octets in out.pfcp {
-            match self.upf_state {
+        for (id, octets) in out.pfcp {
+            let upf = &mut self.upfs[usize::from(id.0)];
+            match upf.state {
                 UpfState::Silent => continue,
                 UpfState::ByHand => {
                     self.n4_heard.push(octets);
@@ -638,17 +714,17 @@ impl Sim {
                 UpfState::Answering | UpfState::Mute => {}
             }
             let mut answers = whimbrel_user::Outbox::default();
-            self.upf.pfcp(self.now, SMF, &octets, &mut answers);
-            self.n4(answers);
+            upf.upf.pfcp(self.now, SMF, &octets, &mut answers);
+            self.n4(id, answers);
         }
     }
 
-    fn n4(&mut self, out: whimbrel_user::Outbox) {
-        if self.upf_state != UpfState::Answering {
+    fn n4(&mut self, upf: UpfId, out: whimbrel_user::Outbox) {
+        if self.upfs[usize::from(upf.0)].state != UpfState::Answering {
             return;
         }
         for (_, octets) in out.datagrams {
-            self.core(Input::Pfcp(&octets));
+            self.core(Input::Pfcp(upf, &octets));
         }
     }
 

@@ -47,7 +47,7 @@ impl Meter {
     pub(crate) fn begin(&mut self, input: &Input<'_>) {
         match input {
             Input::Ngap(_, _, octets) => self.work.received.push(Wire::N2(octets.to_vec())),
-            Input::Pfcp(octets) => self.work.received.push(Wire::N4(octets.to_vec())),
+            Input::Pfcp(_, octets) => self.work.received.push(Wire::N4(octets.to_vec())),
             _ => {}
         }
         self.work.inputs += 1;
@@ -57,6 +57,6 @@ impl Meter {
     pub(crate) fn end(&mut self, out: &Outbox) {
         self.work.nanos += (self.clock)().saturating_sub(self.began);
         self.work.sent.extend(out.ngap.iter().map(|(_, _, octets)| Wire::N2(octets.clone())));
-        self.work.sent.extend(out.pfcp.iter().map(|octets| Wire::N4(octets.clone())));
+        self.work.sent.extend(out.pfcp.iter().map(|(_, octets)| Wire::N4(octets.clone())));
     }
 }

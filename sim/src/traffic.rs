@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
+use whimbrel_control::UpfId;
 use whimbrel_ids::PduSessionId;
 use whimbrel_user::{Destination, DnIndex, Origin, Outbox, Packet, Slot, Verdict};
 
@@ -16,15 +17,23 @@ impl Sim {
         let dn = DnIndex(u8::from(dn == "ims"));
         let mut slots =
             [Slot { origin: Origin::N6 { dn }, packet: Packet::of(&udp(to)), verdict: Verdict::Pending }];
-        self.upf.u.burst(self.now(), &mut slots);
+        let now = self.now();
+        let id = self.upf_of(to);
+        let upf = &mut self.upfs[usize::from(id.0)].upf;
+        upf.u.burst(now, &mut slots);
         let mut out = Outbox::default();
-        self.upf.settle(self.now(), &mut out);
-        while let Some((_, packet)) = self.upf.u.next_output() {
-            self.upf.u.recycle(packet);
+        upf.settle(now, &mut out);
+        while let Some((_, packet)) = upf.u.next_output() {
+            upf.u.recycle(packet);
         }
-        self.n4(out);
+        self.n4(id, out);
         self.check();
         Some(slots[0].verdict)
+    }
+
+    /// The UPF whose pools an address is of.
+    fn upf_of(&self, address: Ipv4Addr) -> UpfId {
+        UpfId((address.octets()[1] - 45) / 2)
     }
 
     /// Where a phone's packets go, once nothing is under way: to the gNB at which it is connected, or into the UPF's buffer.

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use whimbrel_control::event::Deregistered;
-use whimbrel_control::{Event, Phone, PhoneEvent, PhoneId};
+use whimbrel_control::{Event, Phone, PhoneEvent, PhoneId, UpfId};
 use whimbrel_ids::{AmfUeNgapId, Dnn, Seid, Supi, Teid, Tmsi};
 
 use crate::Sim;
@@ -21,8 +21,8 @@ enum Own {
     Connection(AmfUeNgapId),
     Registered(Supi),
     CpSeid(Seid),
-    UpSeid(Seid),
-    Teid(Teid),
+    UpSeid(UpfId, Seid),
+    Teid(UpfId, Teid),
 }
 
 /// What a phone held after its last input.
@@ -148,10 +148,10 @@ fn own(phone: &Phone) -> Vec<Own> {
         own.push(Own::CpSeid(s.cp_seid));
         // One that the UPF has lost is on its way out, and the UPF may give what was its to others.
         let Some(up_seid) = s.up_seid else { continue };
-        own.push(Own::UpSeid(up_seid));
+        own.push(Own::UpSeid(s.upf, up_seid));
         own.extend(s.ipv4.map(|a| Own::Ipv4(s.dnn.clone(), a)));
         own.extend(s.ipv6.map(|p| Own::Ipv6(s.dnn.clone(), p)));
-        own.extend(s.n3.map(|t| Own::Teid(t.teid)));
+        own.extend(s.n3.map(|t| Own::Teid(s.upf, t.teid)));
     }
     own
 }
@@ -215,13 +215,18 @@ impl Sim {
     /// # Panics
     /// Where a session has an owner on one side alone.
     pub fn check_user_plane(&self) {
-        let smf: BTreeMap<Seid, Seid> = self
+        let smf: BTreeMap<(UpfId, Seid), Seid> = self
             .cta
             .phones()
             .flat_map(|p| p.sessions.values())
-            .filter_map(|s| Some((s.up_seid?, s.cp_seid)))
+            .filter_map(|s| Some(((s.upf, s.up_seid?), s.cp_seid)))
             .collect();
-        let upf: BTreeMap<Seid, Seid> = self.upf.c.sessions().collect();
+        let of = |(id, upf)| {
+            let upf: &whimbrel_user::Upf = upf;
+            upf.c.sessions().map(move |(up, cp)| ((UpfId(id), up), cp))
+        };
+        let upf: BTreeMap<(UpfId, Seid), Seid> =
+            (0u8..).zip(self.upfs.iter().map(|u| &u.upf)).flat_map(of).collect();
         for (up, cp) in &smf {
             assert_eq!(upf.get(up), Some(cp), "the UPF does not have the SMF's session {up:?}, {cp:?}");
         }

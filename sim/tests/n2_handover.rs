@@ -620,7 +620,7 @@ fn nas_messages_to_a_phone_on_its_way_wait() {
 fn a_session_release_waits_for_the_handover() {
     let (mut net, id) = executing(43, &[1], true);
     let phone_id = phone(&net).id;
-    net.order(phone_id, CoreCommand::UpfRestarted);
+    net.order(phone_id, CoreCommand::UpfRestarted(whimbrel_control::UpfId(0)));
     net.settle(SECOND / 10);
     assert_eq!(net.heard(SOURCE), []);
     say(&mut net, TARGET, notify(id));

@@ -34,8 +34,25 @@ pub(crate) struct Options {
     strict: bool,
 }
 
+/// `whimbrel run`.
 pub(crate) fn run(options: Options) -> Done {
+    serve(options, false)
+}
+
+/// `whimbrel upf`: no SMF, no AMF.
+pub(crate) fn run_upf(options: Options) -> Done {
+    serve(options, true)
+}
+
+fn serve(options: Options, upf_alone: bool) -> Done {
     let (config, file) = config::load(options.config.config_file.as_deref()).map_err(|e| e.to_string())?;
+    if upf_alone && config.n4.listen.is_none() {
+        let place = file.as_ref().map_or("whimbrel.yaml".into(), |f| f.display().to_string());
+        return Err(format!(
+            "{place}: no SMF can reach a UPF alone without `n4.listen`; write the address and port on which it takes \
+             PFCP, such as `n4: {{ listen: \"192.0.2.2:8805\" }}`"
+        ));
+    }
     let config = Arc::new(config);
     // Signals first, so that an early one ends in order as well.
     let mut signals = signals()?;
@@ -56,9 +73,16 @@ pub(crate) fn run(options: Options) -> Done {
     let path = config.store.path.display();
     console.components(|c| c.set("store", Condition::Up, format!("{count} subscribers in {path}")));
 
-    let n2 = n2(&config, &console, &mut entropy)?;
-    let upf = user_plane(&config, &console, &mut entropy)?;
-    if options.strict && (n2.is_none() || upf.is_none()) {
+    let n2 = if upf_alone { None } else { n2(&config, &console, &mut entropy)? };
+    let smf_n4 = if upf_alone {
+        None
+    } else {
+        core::open_smf_n4(&config).map_err(|(at, e)| smf_cannot_listen(at, &e))?
+    };
+    // Where all UPFs are elsewhere, this host needs no way for packets.
+    let wanted = upf_alone || config.n4.listen.is_some() || config.upfs().iter().any(|u| u.address.is_none());
+    let upf = if wanted { user_plane(&config, &console, &mut entropy, upf_alone)? } else { None };
+    if options.strict && ((n2.is_none() && !upf_alone) || (upf.is_none() && wanted)) {
         return Err(degraded(&console));
     }
     // Set last, so that a second start that finds the ports taken says nothing of a kill.
@@ -77,7 +101,17 @@ pub(crate) fn run(options: Options) -> Done {
         }
     };
     let capture = options.capture;
-    let parts = Parts { config: config.clone(), console: console.clone(), store, entropy, n2, upf, capture };
+    let parts = Parts {
+        config: config.clone(),
+        console: console.clone(),
+        store,
+        entropy,
+        n2,
+        upf,
+        smf_n4,
+        upf_alone,
+        capture,
+    };
     let control = core::start(parts)?;
     let plmn = config.amf.plmn;
     info!(%plmn, "ready");
@@ -168,18 +202,24 @@ fn n2(config: &Config, console: &Console, entropy: &mut SystemEntropy) -> Result
     }
 }
 
+fn smf_cannot_listen(at: std::net::SocketAddr, e: &std::io::Error) -> String {
+    api::cannot_listen("n4.node_id", "UDP", at, e)
+}
+
 /// Starts the user plane. What a change of the configuration would heal ends the start; what the host does not have or
 /// does not permit is shown.
 fn user_plane(
     config: &Config,
     console: &Console,
     entropy: &mut SystemEntropy,
+    alone: bool,
 ) -> Result<Option<LocalUpf>, String> {
-    let n4 = core::open_n4(config).map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
+    let n4 =
+        core::open_n4(config, alone).map_err(|(at, e)| api::cannot_listen("n4.listen", "UDP", at, &e))?;
     if let Some(at) = config.n4.listen {
         info!("N4: PFCP for other SMFs on {at}");
     }
-    match LocalUpf::start(config, u64::from_ne_bytes(entropy.octets()), n4) {
+    match LocalUpf::start(config, u64::from_ne_bytes(entropy.octets()), n4, alone) {
         Ok(upf) => {
             let at = format!("GTP-U on {} port {}", config.n3.address, config.n3.port);
             info!("N3: {at}");

@@ -23,6 +23,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     data_networks(&config.data_networks, pass);
     home_network_keys(config, pass);
     interfaces(config, pass);
+    super::upf::check(config, pass);
 }
 
 fn lists(config: &Config, pass: &mut Pass) {
@@ -150,9 +151,11 @@ fn interfaces(config: &Config, pass: &mut Pass) {
         let fix = "list the addresses, or the unspecified one alone";
         pass.refuse("n2.addresses", "an unspecified address stands for all others already", fix);
     }
+    let elsewhere = config.upfs.iter().any(|u| u.address.is_some());
     let udp = [
         Some(("n3.port", config.n3.address, config.n3.port)),
         config.n4.listen.map(|l| ("n4.listen", l.ip(), l.port())),
+        elsewhere.then_some(("upfs", config.n4.node_id, whimbrel_user::Config::PFCP_PORT)),
         config.n2.addresses.first().map(|a| ("n2.udp_port", *a, config.n2.udp_port)),
     ];
     let udp: Vec<_> = udp.into_iter().flatten().collect();

@@ -18,6 +18,7 @@ mod section;
 mod service;
 mod timers;
 pub(crate) mod typed;
+mod upf;
 pub(crate) mod value;
 pub(crate) mod yaml;
 
@@ -36,6 +37,7 @@ pub(crate) use limits::Limits;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
 pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};
 pub(crate) use timers::Timers;
+pub(crate) use upf::Upf;
 
 use self::amf::Amf;
 use self::problem::Problem;
@@ -59,6 +61,7 @@ pub(crate) struct Config {
     pub(crate) n3: N3,
     pub(crate) n4: N4,
     pub(crate) n6: N6,
+    pub(crate) upfs: Vec<Upf>,
     pub(crate) store: Store,
     pub(crate) api: Api,
     pub(crate) log: Log,
@@ -140,7 +143,7 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     }
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
-        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "store" store, "api" api, "log" log,
+        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "store" store, "api" api, "log" log,
     );
     Ok(Reloaded { config, kept })
 }
@@ -175,6 +178,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         n3: interfaces::n3(&mut root),
         n4: interfaces::n4(&mut root),
         n6: interfaces::n6(&mut root),
+        upfs: upf::read(&mut root),
         store: service::store(&mut root),
         api: service::api(&mut root),
         log: service::log(&mut root),

@@ -124,6 +124,88 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
     }
 }
 
+/// The SMF where UPFs reach it, and this list.
+fn with_upfs(list: &str) -> String {
+    format!("n4:\n  node_id: 192.0.2.1\nupfs:\n{list}")
+}
+
+#[test] // TS 23.501 §6.3.3: the operator says what each UPF serves
+fn several_upfs() {
+    let config = read(&with_upfs(
+        "  - name: here\n    priority: 1\n  - name: east\n    address: 192.0.2.2:8805\n    dnns: internet\n    tacs: [1]\n    slices: [1]\n    weight: 300\n",
+    ))
+    .unwrap();
+    assert_eq!(config.upfs[0].address, None);
+    assert_eq!(config.upfs[1].address, Some("192.0.2.2:8805".parse().unwrap()));
+    let told = config.control().smf.upfs;
+    assert_eq!((told[0].priority, told[0].weight), (1, 100));
+    assert_eq!((told[1].name.as_str(), told[1].weight, told[1].tacs.len()), ("east", 300, 1));
+    // Without a list there is one, which serves everything.
+    let told = default().control().smf.upfs;
+    assert_eq!(told, [whimbrel_control::config::Upf::default()]);
+}
+
+#[test] // TS 23.501 §6.3.3: what cannot work is told with line, column and fix
+fn upfs_that_cannot_serve() {
+    let east = |more: &str| with_upfs(&format!("  - name: east\n    address: 192.0.2.2:8805\n{more}"));
+    for (text, sentence) in [
+        (
+            "upfs:\n  - address: 192.0.2.2:8805\n".to_string(),
+            "w.yaml:1:1: n4.node_id: the UPF `upf1` at 192.0.2.2 cannot answer to 127.0.0.1, `n4.node_id`; write the address of this host that UPFs reach",
+        ),
+        (
+            with_upfs("  - address: 192.0.2.1:8805\n"),
+            "w.yaml:4:14: upfs[0].address: the UPF `upf1` has the address of this core's SMF",
+        ),
+        (with_upfs("  - address: 0.0.0.0:8805\n"), "upfs[0].address: nothing can be sent to 0.0.0.0:8805"),
+        (
+            with_upfs("  - address: \"[2001:db8::1]:8805\"\n"),
+            "are of two families; give both IPv4 or both IPv6",
+        ),
+        (
+            with_upfs("  - address: 192.0.2.2\n"),
+            "`192.0.2.2` is not understood; write an IP address and a port",
+        ),
+        (
+            with_upfs("  - name: a\n  - name: a\n    address: 192.0.2.2:8805\n"),
+            "w.yaml:5:11: upfs[1].name: two UPFs are called `a`",
+        ),
+        (
+            with_upfs("  - name: a\n  - name: b\n"),
+            "two UPFs have no address, and there is one in this program",
+        ),
+        (east("  - name: b\n    address: 192.0.2.2:8806\n"), "two UPFs are at 192.0.2.2; give each"),
+        (
+            east("    dnns: [internet, ims]\n"),
+            "w.yaml:6:11: upfs[0].dnns: the UPF `east` is to serve `ims`, which is no data network here",
+        ),
+        (
+            east("    slices: [2]\n"),
+            "upfs[0].slices: the UPF `east` is to serve slice 2, which is not offered",
+        ),
+        (east("    tacs: [9]\n"), "upfs[0].tacs: the UPF `east` is to serve TAC 9, which is not served"),
+        (east("    weight: 0\n"), "upfs[0].weight: a weight of 0 gives the UPF `east` no session"),
+        (east("    wieght: 1\n"), "`wieght` is not a key of `upfs[0]`; did you mean `weight`?"),
+        (
+            format!("data_networks:\n  - dnn: internet\n  - dnn: ims\n{}", east("    dnns: [internet]\n")),
+            "no UPF serves the data network `ims`, so no session can be had there",
+        ),
+        (
+            with_upfs(
+                &(0..17).map(|n| format!("  - address: 192.0.2.{}:8805\n", n + 10)).collect::<String>(),
+            ),
+            "w.yaml:4:3: upfs: 17 UPFs are more than one SMF serves; list at most 16",
+        ),
+        (
+            format!("{}n3:\n  address: 192.0.2.1\n  port: 8805\n", east("")),
+            "UDP port 8805 of 192.0.2.1 is taken by n3.port already",
+        ),
+    ] {
+        let told = refused(&text);
+        assert!(told.contains(sentence), "{text}\n told: {told}\n want: {sentence}");
+    }
+}
+
 #[test]
 fn all_problems_are_told_at_once_in_the_order_of_the_file() {
     let told = refused("zebra: 1\nplmn: 9\ntacs: x\n");

@@ -7,7 +7,7 @@ use whimbrel_control::config as control;
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey};
 
-use super::{Config, DataNetwork, Protection, RefusalAnswer, Scheme, Timers};
+use super::{Config, DataNetwork, Protection, RefusalAnswer, Scheme, Timers, Upf};
 
 /// Version of the configuration that a start puts in force; a reload would count on.
 const FIRST_VERSION: u32 = 1;
@@ -41,6 +41,7 @@ impl Config {
             smf: control::Smf {
                 data_networks: self.data_networks.iter().map(|n| (n.dnn.clone(), data_network(n))).collect(),
                 node_id: self.n4.node_id,
+                upfs: self.upfs().iter().map(Upf::control).collect(),
             },
             timers: timers(&self.timers),
             refusals: refusals(&self.refusals),
@@ -56,6 +57,11 @@ impl Config {
             },
             overload: self.overload,
         }
+    }
+
+    /// The UPFs of this core's sessions: those of the file, or the one of this program.
+    pub(crate) fn upfs(&self) -> Vec<Upf> {
+        if self.upfs.is_empty() { vec![Upf::here()] } else { self.upfs.clone() }
     }
 
     /// The keys that reveal SUCIs. A key that is none was refused when the file was read.

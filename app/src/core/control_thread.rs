@@ -3,6 +3,7 @@
 //! One turn takes what arrived, runs everything that it causes and sends all of it; then it spins a little, for the
 //! next message of a busy gNB is microseconds away, and then blocks until a descriptor or a deadline.
 
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +13,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, PhoneId};
+use whimbrel_control::{AssociationId, PhoneId, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_sctp_io::{Event, Events, Mode, OpenError, Settings, Transport};
@@ -20,6 +21,7 @@ use whimbrel_store::{Changes, Store};
 
 use super::core_time::CoreTime;
 use super::n2::Links;
+use super::smf_n4::SmfN4;
 use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
 use super::view;
@@ -40,6 +42,10 @@ const CENSUS_PER_PHONE: Duration = Duration::from_micros(100);
 const NGAP_PPID: u32 = 60;
 /// A gNB that takes nothing for so long is given up: its phones' guard timers (5 s) have all expired.
 const N2_STALLED: Duration = Duration::from_secs(10);
+/// PFCP datagrams of UPFs elsewhere that are taken in one turn, so that a flood does not keep phones waiting.
+const N4_PER_TURN_MAX: usize = 64;
+/// How long SMFs elsewhere have to leave this UPF when it stops.
+const LEAVING: Duration = Duration::from_secs(10);
 /// Streams asked of and granted to a gNB: stream 0 and enough for phones not to wait for each other.
 const STREAMS: u16 = 32;
 
@@ -98,6 +104,10 @@ pub(crate) struct Parts {
     pub(crate) n2: Option<Transport>,
     /// The UPF, or nothing where the host has no way for packets: no session can be had then.
     pub(crate) upf: Option<LocalUpf>,
+    /// N4 towards UPFs elsewhere, if there are such.
+    pub(crate) smf_n4: Option<SmfN4>,
+    /// There is no SMF in this program, only a UPF for those elsewhere.
+    pub(crate) upf_alone: bool,
     pub(crate) capture: Option<PathBuf>,
 }
 
@@ -134,6 +144,9 @@ struct Control {
     observer: Observer,
     cta: Aggregator,
     upf: Option<LocalUpf>,
+    /// Which of the UPFs the one of this program is.
+    here: Option<UpfId>,
+    smf_n4: Option<SmfN4>,
     n2: Option<Transport>,
     links: Links,
     capture: Option<Capture>,
@@ -156,7 +169,13 @@ impl Control {
             Capture::create(path)
                 .map_err(|e| format!("the capture {} cannot be written: {e}", path.display()))
         });
-        let told = Arc::new(parts.config.control());
+        let mut told = parts.config.control();
+        let here = parts.config.upfs().iter().position(|u| u.address.is_none());
+        let here = here.and_then(|i| u8::try_from(i).ok()).map(UpfId);
+        if parts.upf_alone {
+            told.smf.upfs.clear();
+        }
+        let told = Arc::new(told);
         let version = told.version;
         let directory = Directory::new(told.amf.plmn, parts.config.home_network_keys());
         let observer = Observer::new(parts.console.clone(), told.clone(), parts.config.log.supi);
@@ -171,6 +190,8 @@ impl Control {
             console: parts.console,
             observer,
             upf,
+            here,
+            smf_n4: parts.smf_n4,
             n2: parts.n2,
             links: Links::default(),
             capture: capture.transpose()?,
@@ -213,6 +234,7 @@ impl Control {
         if let Some(upf) = &mut self.upf {
             busy |= upf.turn(now, &mut self.answers);
         }
+        busy |= self.upfs_elsewhere(now);
         self.captured_datagrams();
         self.settle(now);
         if now >= self.housekeeping {
@@ -239,6 +261,20 @@ impl Control {
             self.n2_event(now, event);
         }
         self.events = events;
+        busy
+    }
+
+    /// Takes what UPFs outside the program sent, a bounded number of datagrams; says whether there were any.
+    fn upfs_elsewhere(&mut self, now: Instant) -> bool {
+        let mut busy = false;
+        for _ in 0..N4_PER_TURN_MAX {
+            let Some((upf, from, octets)) = self.smf_n4.as_mut().and_then(SmfN4::receive) else { break };
+            if let (Some(capture), Some(n4)) = (&mut self.capture, &self.smf_n4) {
+                capture.udp(now, from, n4.at(), &octets);
+            }
+            self.cta.handle(now, Input::Pfcp(upf, &octets), &mut self.out);
+            busy = true;
+        }
         busy
     }
 
@@ -284,7 +320,11 @@ impl Control {
     /// Carries what left the aggregator to its destinations, and what the UPF answers back, until nothing is left.
     fn settle(&mut self, now: Instant) {
         loop {
-            for octets in std::mem::take(&mut self.out.pfcp) {
+            for (upf, octets) in std::mem::take(&mut self.out.pfcp) {
+                if self.here != Some(upf) {
+                    self.send_pfcp(now, upf, &octets);
+                    continue;
+                }
                 self.captured_pfcp(now, &octets, false);
                 if let Some(upf) = &mut self.upf {
                     upf.pfcp(now, &octets, &mut self.answers);
@@ -295,7 +335,9 @@ impl Control {
             }
             for octets in std::mem::take(&mut self.answers) {
                 self.captured_pfcp(now, &octets, true);
-                self.cta.handle(now, Input::Pfcp(&octets), &mut self.out);
+                if let Some(here) = self.here {
+                    self.cta.handle(now, Input::Pfcp(here, &octets), &mut self.out);
+                }
             }
         }
         for (association, stream, octets) in std::mem::take(&mut self.out.ngap) {
@@ -311,8 +353,18 @@ impl Control {
         for event in self.out.events.drain(..) {
             self.observer.phone(now, &event);
         }
-        if let Some(up) = self.out.upf.take() {
-            self.observer.upf(now, up);
+        for (upf, change) in self.out.upfs.drain(..) {
+            self.observer.upf(now, upf, change);
+        }
+    }
+
+    /// PFCP to a UPF outside the program.
+    fn send_pfcp(&mut self, now: Instant, upf: UpfId, octets: &[u8]) {
+        let Some(n4) = &mut self.smf_n4 else { return };
+        let Some(to) = n4.address(upf) else { return };
+        n4.send(to, octets);
+        if let Some(capture) = &mut self.capture {
+            capture.udp(now, n4.at(), to, octets);
         }
     }
 
@@ -362,7 +414,9 @@ impl Control {
         let _ = match command {
             Command::ListUes(request, reply) => reply.send(view::ues(&self.cta, &request)).is_ok(),
             Command::ShowUe(supi, reply) => {
-                let octets = |seid| self.upf.as_ref().and_then(|upf| upf.octets(seid));
+                let octets = |upf, seid| {
+                    self.upf.as_ref().filter(|_| self.here == Some(upf)).and_then(|upf| upf.octets(seid))
+                };
                 reply.send(view::ue(&self.cta, supi, octets)).is_ok()
             }
             Command::ListGnbs(reply) => {
@@ -414,7 +468,8 @@ impl Control {
                 label: Some(("limit", limit.into())),
                 value,
             });
-            metrics.set_samples(upf.samples().into_iter().chain(bounds).collect());
+            let smf_n4 = self.smf_n4.iter().flat_map(SmfN4::samples);
+            metrics.set_samples(upf.samples().into_iter().chain(smf_n4).chain(bounds).collect());
         }
         let waited = Input::Waited(std::mem::take(&mut self.longest_turn));
         self.cta.handle(now, waited, &mut self.out);
@@ -491,17 +546,43 @@ impl Control {
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
         let wake = self.console.commands.wake_fd();
         let n2 = self.n2.as_ref().map(Transport::fds).unwrap_or_default();
+        let smf_n4 = self.smf_n4.as_ref().map(AsFd::as_fd);
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::from_borrowed_fd(wake, PollFlags::IN)];
         let upf = self.upf.iter().flat_map(LocalUpf::fds);
         fds.extend(upf.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        fds.extend(smf_n4.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         fds.extend(n2.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // An interrupted wait is a short one.
         let _ = poll(&mut fds, Some(&timeout));
     }
 
+    /// SMFs elsewhere are asked to lead their phones to other UPFs, and are waited for (TS 29.244 §6.2.8.3).
+    fn leave_smfs(&mut self) {
+        let until = clock::now() + LEAVING;
+        let Some(upf) = self.upf.as_mut().filter(|u| u.serves_others()) else { return };
+        info!("SMFs are asked to lead their phones elsewhere");
+        upf.retire(clock::now(), LEAVING);
+        while clock::now() < until && self.upf.as_ref().is_some_and(LocalUpf::serves_others) {
+            let now = clock::now();
+            if let Some(upf) = &mut self.upf {
+                upf.turn(now, &mut self.answers);
+            }
+            self.answers.clear();
+            self.housekeeping = now + Duration::from_millis(50);
+            self.block(now);
+        }
+    }
+
     /// Ends in order: gNBs are told, and what waits is sent.
     fn close(&mut self) {
         let now = clock::now();
+        // TS 29.244 §6.2.8.2: the sessions of this life end at UPFs elsewhere; the next knows nothing of them.
+        let elsewhere: Vec<UpfId> = self.smf_n4.iter().flat_map(SmfN4::outside).collect();
+        for upf in elsewhere {
+            self.cta.release_upf(now, upf, &mut self.out);
+        }
+        self.settle(now);
+        self.leave_smfs();
         if let Some(n2) = &mut self.n2 {
             for link in self.links.all() {
                 n2.shutdown(now, link.sctp);

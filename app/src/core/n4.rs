@@ -16,6 +16,9 @@ const DATAGRAM_OCTETS_MAX: usize = 65_535;
 /// Messages of one datagram that are looked at: as many as the UPF takes out of it (TS 29.244 §6.4A).
 const BUNDLE_MAX: usize = 64;
 
+/// An address that no SMF has.
+pub(super) const NOBODY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED);
+
 /// What went over the socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct N4Counters {
@@ -87,10 +90,14 @@ impl AsFd for N4Socket {
     }
 }
 
-/// Opens N4 for other SMFs, if the configuration asks for it. Errors: those of `bind`, with the address.
-pub(crate) fn open_n4(config: &Config) -> Result<Option<N4Socket>, (SocketAddr, std::io::Error)> {
+/// Opens N4 for other SMFs, if the configuration asks for it; `alone`: there is none in this program. Errors: those of `bind`,
+/// with the address.
+pub(crate) fn open_n4(
+    config: &Config,
+    alone: bool,
+) -> Result<Option<N4Socket>, (SocketAddr, std::io::Error)> {
     let Some(at) = config.n4.listen else { return Ok(None) };
-    N4Socket::bind(at, config.n4.node_id).map(Some).map_err(|e| (at, e))
+    N4Socket::bind(at, if alone { NOBODY } else { config.n4.node_id }).map(Some).map_err(|e| (at, e))
 }
 
 /// Whether a message of the datagram speaks for `node`: that one's association and sessions would be at its mercy.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::{debug, info, warn};
 use whimbrel_ids::{Instant, Seid};
@@ -13,7 +14,7 @@ use whimbrel_user::{
 };
 use whimbrel_user_io::{DataNetworkDevice, FramesDevice, Handle, QueueFull, StartError, Tapped, UserPlane};
 
-use super::n4::N4Socket;
+use super::n4::{N4Socket, NOBODY};
 use crate::config::typed::sixes;
 use crate::console::Sample;
 use crate::{clock, config};
@@ -35,7 +36,9 @@ pub(crate) struct LocalUpf {
 
 /// What the UPF is told.
 pub(super) fn config(c: &config::Config, seed: u64) -> Config {
-    let node = c.n4.node_id;
+    // Towards SMFs elsewhere it is where they reach it.
+    let heard = c.n4.listen.map(|l| l.ip()).filter(|a| !a.is_unspecified());
+    let node = heard.unwrap_or(c.n4.node_id);
     Config {
         node_id: match node {
             IpAddr::V4(a) => NodeId::Ipv4(a),
@@ -80,10 +83,16 @@ fn data_network(n: &config::DataNetwork) -> DataNetwork {
 }
 
 impl LocalUpf {
-    /// Makes the sockets and devices and starts the packet thread; `n4` is where other SMFs are heard, if anywhere.
+    /// Makes the sockets and devices and starts the packet thread; `n4` is where other SMFs are heard, if anywhere,
+    /// and `alone` that there is none in this program.
     ///
     /// Errors: what stands in its way.
-    pub(crate) fn start(c: &config::Config, seed: u64, n4: Option<N4Socket>) -> Result<Self, StartError> {
+    pub(crate) fn start(
+        c: &config::Config,
+        seed: u64,
+        n4: Option<N4Socket>,
+        alone: bool,
+    ) -> Result<Self, StartError> {
         let user = config(c, seed);
         let frames = |i: usize, n: &config::DataNetwork| FramesDevice {
             device: c.n6.frames_device_of(i),
@@ -103,8 +112,19 @@ impl LocalUpf {
             user: user.clone(),
         })?;
         let endpoint = UpfC::new(user, clock::now())?;
-        let address = SocketAddr::new(c.n4.node_id, Config::PFCP_PORT);
+        let address = SocketAddr::new(if alone { NOBODY } else { c.n4.node_id }, Config::PFCP_PORT);
         Ok(Self { endpoint, plane, out: Outbox::default(), address, n4, bad_messages: 0, tapped: None })
+    }
+
+    /// Whether an SMF outside the program has an association.
+    pub(super) fn serves_others(&self) -> bool {
+        self.endpoint.associations().any(|(_, peer)| peer != self.address)
+    }
+
+    /// Asks those SMFs to lead their phones elsewhere within `grace`.
+    pub(super) fn retire(&mut self, now: Instant, grace: Duration) {
+        self.endpoint.retire(now, grace, &mut self.out);
+        self.drain(now, &mut Vec::new());
     }
 
     /// What was set on the host.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use whimbrel_control::amf::{OverloadOrder, WarningArea, WarningOutcome, WarningState};
 use whimbrel_control::smf::{SmContext, UpState};
-use whimbrel_control::{AssociationId, Phone};
+use whimbrel_control::{AssociationId, Phone, UpfId};
 use whimbrel_ids::{Seid, Supi, Tai};
 
 use super::control_thread::Aggregator;
@@ -53,13 +53,13 @@ pub(super) fn ues(cta: &Aggregator, request: &UesRequest) -> UePage {
 pub(super) fn ue(
     cta: &Aggregator,
     supi: Supi,
-    octets: impl Fn(Seid) -> Option<(u64, u64)>,
+    octets: impl Fn(UpfId, Seid) -> Option<(u64, u64)>,
 ) -> Option<UeView> {
     let registered = cta.find(supi).and_then(|id| cta.phone(id));
     let phone = registered.or_else(|| cta.phones().find(|p| p.amf.supi == Some(supi)))?;
     let mut shown = view(cta, phone);
     for (session, view) in phone.sessions.values().zip(&mut shown.sessions) {
-        if let Some((ul, dl)) = session.up_seid.and_then(&octets) {
+        if let Some((ul, dl)) = session.up_seid.and_then(|seid| octets(session.upf, seid)) {
             (view.ul_octets, view.dl_octets) = (ul, dl);
         }
     }

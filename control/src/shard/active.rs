@@ -13,6 +13,7 @@ use super::Spawned;
 use crate::config::Config;
 use crate::envelope::{Batch, Envelope};
 use crate::phone::Phone;
+use crate::upf::UpfStates;
 
 /// All that one input may touch.
 pub(super) struct Active {
@@ -25,6 +26,7 @@ pub(super) struct Active {
     pub(super) tmsi: Tmsi,
     pub(super) seed: [u8; 16],
     pub(super) draws: u8,
+    pub(super) upfs: UpfStates,
 }
 
 thread_local! {
@@ -43,6 +45,7 @@ pub(super) fn enter(phone: Box<Phone>, queued: Vec<Spawned>, config: Arc<Config>
         tmsi: envelope.tmsi,
         seed: envelope.seed,
         draws: 0,
+        upfs: envelope.upfs,
     };
     // Whatever a panic may have left here is dropped: its phone is lost, its thread is not.
     ACTIVE.with_borrow_mut(|a| *a = Some(active));

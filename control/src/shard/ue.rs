@@ -16,6 +16,7 @@ use crate::event::Event;
 use crate::input::Input;
 use crate::phone::Phone;
 use crate::prf::Prf;
+use crate::upf::UpfStates;
 
 /// The largest future of a procedure, in octets: ten thousand phones in the middle of a procedure stay within
 /// 40 MB.
@@ -61,6 +62,11 @@ impl Ue {
             a.draws += 1;
             Prf::new(&a.seed).block(a.draws.into())
         })
+    }
+
+    /// What is known of the UPFs as the running input arrives.
+    pub(crate) fn upfs(self) -> UpfStates {
+        active::with(|a| a.upfs)
     }
 
     /// Takes the 5G-TMSI that the aggregator offers with this input (TS 33.501 §6.12.3).

@@ -17,6 +17,7 @@ use super::wanted::Wanted;
 use crate::amf::bits;
 use crate::config::{UpProtection, UpSecurity};
 use crate::udm::{Ambr, Arp};
+use crate::upf::UpfId;
 
 /// One PDU session.
 #[derive(Clone, Debug)]
@@ -47,6 +48,8 @@ pub struct SmContext {
     pub wanted: Option<Box<Wanted>>,
     /// Packet filters that the phone can hold (TS 24.501 §9.11.4.9).
     pub filters_max: u16,
+    /// The UPF that has it.
+    pub upf: UpfId,
     /// Our name of it towards the UPF.
     pub cp_seid: Seid,
     /// The UPF's session; none before N4 was set up.

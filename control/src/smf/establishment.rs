@@ -18,9 +18,10 @@ use crate::config::Config;
 use crate::event::{Event, SessionChange};
 use crate::policy::merged;
 use crate::procedure::End;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, UPF_CONGESTED};
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::udm::{SessionTypes, SubscribedDnn};
+use crate::upf::UpfId;
 
 /// What the AMF tells the SMF of a session to be (TS 29.502 §6.1.6.2.2).
 #[derive(Clone, Debug)]
@@ -159,6 +160,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         flows: initial_flows(merged(&network.flows, &subscribed.flows), session_type, filters_max),
         wanted: None,
         filters_max,
+        upf: UpfId::default(),
         cp_seid: ue.with(|p| p.id.seid(data.psi.value(), p.clock as u16)),
         up_seid: None,
         n3: None,
@@ -318,7 +320,8 @@ const CONGESTED_S: u8 = 60;
 
 /// T3396. A minute and up to four more, so that those who were refused together do not return together.
 fn back_off(refusal: &Refusal, config: &Config, random: [u8; 16]) -> Option<Duration> {
-    let congested = matches!(refusal, Refusal::PoolEmpty(_) | Refusal::Limit(_));
+    let congested =
+        matches!(refusal, Refusal::PoolEmpty(_) | Refusal::Limit(_) | Refusal::Upf(Some(UPF_CONGESTED)));
     let spread = u64::from(CONGESTED_S) + u64::from(random[0]);
     refusal.back_off(config).or(congested.then(|| Duration::from_secs(spread)))
 }

@@ -19,6 +19,7 @@ mod release;
 mod requested_qos;
 mod rule_change;
 mod rules;
+mod selection;
 #[cfg(test)]
 mod tests;
 mod up_connection;
@@ -55,7 +56,7 @@ pub(crate) use notify::notified;
 pub(crate) use path_switch::{Switched, not_switched, switch_paths};
 pub(crate) use policy_change::{policy_changed, subscription_changed};
 pub(crate) use reanchoring::lifetimes_over;
-pub(crate) use release::{forget_all, release_all, release_locally, upf_restarted, withdraw};
+pub(crate) use release::{forget_all, leave_upf, release_all, release_locally, upf_restarted, withdraw};
 pub(crate) use up_connection::{
     awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, reactivate,
 };

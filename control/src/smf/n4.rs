@@ -19,6 +19,7 @@ use whimbrel_pfcp::{Frame, Message};
 
 use super::context::Tunnel;
 use super::rules::{self, DOWNLINK_FAR};
+use super::selection::{self, Tried};
 use crate::amf;
 use crate::envelope::{Effect, OutputId};
 use crate::event::SessionChange;
@@ -28,19 +29,55 @@ use crate::procedure::End;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Ue};
 use crate::udm::SubscribedDnn;
+use crate::upf::UpfId;
 
 /// N4 session establishment (TS 23.502 §4.4.1.2): the UPF gives the tunnel and the addresses.
 pub(super) async fn establish(ue: Ue, psi: PduSessionId, subscribed: SubscribedDnn) -> Result<(), End> {
+    let mut tried = Tried::default();
+    let mut refusal = None;
+    loop {
+        let upf = match selection::choose(ue, psi, &tried) {
+            Ok(upf) => upf,
+            // Nobody else: what the last one said is why.
+            Err(none) => return Err(refusal.unwrap_or(none).into()),
+        };
+        match establish_at(ue, psi, upf, &subscribed).await {
+            Err(End::Refused(why)) if is_of_this_upf(&why) => refusal = Some(why),
+            done => return done,
+        }
+        tried.insert(upf);
+    }
+}
+
+async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &SubscribedDnn) -> Result<(), End> {
     let config = ue.config();
-    let request =
-        ue.with(|p| p.sessions.get(&psi).map(|s| rules::establishment(s, &subscribed, config.smf.node_id)));
+    let request = ue.with(|p| {
+        let s = p.sessions.get_mut(&psi)?;
+        s.upf = upf;
+        Some(rules::establishment(s, subscribed, config.smf.node_id))
+    });
     let request = request.ok_or(Refusal::Protocol("the session ended"))?;
-    match ask(ue, Some(Seid(0)), request.into()).await? {
+    match ask(ue, upf, Some(Seid(0)), request.into()).await? {
         Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
             established(ue, psi, &m)
         }
         Message::SessionEstablishmentResponse(m) => Err(refused(ue, psi, m.cause).into()),
         _ => Err(Refusal::Upf(None).into()),
+    }
+}
+
+/// Whether another UPF may have what this one has not: it is silent, full, overloaded, or knows nothing of an association.
+fn is_of_this_upf(refusal: &Refusal) -> bool {
+    const OF_IT: [Cause; 4] = [
+        Cause::NoEstablishedPfcpAssociation,
+        Cause::PfcpEntityInCongestion,
+        Cause::SystemFailure,
+        Cause::RequestRejected,
+    ];
+    match refusal {
+        Refusal::Upf(None) | Refusal::PoolEmpty(_) => true,
+        Refusal::Upf(Some(cause)) => OF_IT.iter().any(|c| *c as u8 == *cause),
+        _ => false,
     }
 }
 
@@ -103,9 +140,9 @@ pub(super) async fn change(
     psi: PduSessionId,
     request: SessionModificationRequest,
 ) -> Result<(), End> {
-    let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid));
-    let seid = seid.ok_or(Refusal::Protocol("the session ended"))?;
-    let answer = ask(ue, Some(seid), request.into()).await?;
+    let at = ue.with(|p| p.sessions.get(&psi).and_then(|s| Some((s.upf, s.up_seid?))));
+    let (upf, seid) = at.ok_or(Refusal::Protocol("the session ended"))?;
+    let answer = ask(ue, upf, Some(seid), request.into()).await?;
     modified(ue, psi, answer)?;
     Ok(())
 }
@@ -179,9 +216,9 @@ pub(super) fn ask_modification(
     psi: PduSessionId,
     request: SessionModificationRequest,
 ) -> Option<OutputId> {
-    let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid))?;
+    let (upf, seid) = ue.with(|p| p.sessions.get(&psi).and_then(|s| Some((s.upf, s.up_seid?))))?;
     let octets = Message::from(request).to_octets(Some(seid), 0);
-    Some(ue.emit(Effect::N4 { octets }, None))
+    Some(ue.emit(Effect::N4 { upf, octets }, None))
 }
 
 /// Awaits the answers to modifications that were sent at once, in whatever order they come.
@@ -221,13 +258,13 @@ pub(super) fn post(ue: Ue, psi: PduSessionId, request: SessionModificationReques
 /// aggregator repeats the request until the UPF has it.
 pub(super) fn delete(ue: Ue, psi: PduSessionId) {
     super::establishment::tell(ue, psi, SessionChange::Released);
-    if let Some(seid) = ue.with(|p| p.sessions.remove(&psi).and_then(|s| s.up_seid)) {
-        delete_at_upf(ue, seid);
+    if let Some((upf, seid)) = ue.with(|p| p.sessions.remove(&psi).and_then(|s| Some((s.upf, s.up_seid?)))) {
+        delete_at_upf(ue, upf, seid);
     }
 }
 
-fn delete_at_upf(ue: Ue, seid: Seid) {
-    ue.emit(Effect::N4 { octets: deletion(seid) }, None);
+fn delete_at_upf(ue: Ue, upf: UpfId, seid: Seid) {
+    ue.emit(Effect::N4 { upf, octets: deletion(seid) }, None);
 }
 
 /// The request that deletes a UPF's session.
@@ -235,8 +272,8 @@ pub fn deletion(seid: Seid) -> Vec<u8> {
     Message::from(SessionDeletionRequest::default()).to_octets(Some(seid), 0)
 }
 
-async fn ask(ue: Ue, seid: Option<Seid>, request: Message) -> Result<Message, End> {
-    let to = ue.emit(Effect::N4 { octets: request.to_octets(seid, 0) }, None);
+async fn ask(ue: Ue, upf: UpfId, seid: Option<Seid>, request: Message) -> Result<Message, End> {
+    let to = ue.emit(Effect::N4 { upf, octets: request.to_octets(seid, 0) }, None);
     match ue.answer(to, ue.config().timers.guard).await {
         Ok(Input::Pfcp(_, Some(m))) => Ok(*m),
         Ok(_) | Err(Interrupt::TimedOut) => Err(Refusal::Upf(None).into()),
@@ -245,12 +282,12 @@ async fn ask(ue: Ue, seid: Option<Seid>, request: Message) -> Result<Message, En
 }
 
 /// An answer of the UPF: to the lane that asked. If nobody waits any more, what it set up is taken down again.
-pub(crate) fn answered(ue: Ue, to: OutputId, octets: Option<&[u8]>) {
+pub(crate) fn answered(ue: Ue, to: OutputId, upf: UpfId, octets: Option<&[u8]>) {
     let message = octets.and_then(|o| Frame::parse(o).ok()).and_then(|f| Message::parse(&f).ok());
     let input = Input::Pfcp(to, message.map(Box::new));
     let Err(Input::Pfcp(_, Some(message))) = ue.with(|p| p.lanes.answer(to, input)) else { return };
     if let Some(seid) = set_up_in_vain(&message) {
-        delete_at_upf(ue, seid);
+        delete_at_upf(ue, upf, seid);
     }
 }
 
@@ -271,19 +308,19 @@ pub fn deletion_of_orphan(octets: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// A session report (TS 29.244 §7.5.8).
-pub(crate) fn report(ue: Ue, psi: u8, octets: &[u8]) {
+pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
     let Ok(frame) = Frame::parse(octets) else { return };
-    // One of an earlier session of this identity is not this session's.
+    // One of an earlier session of this identity is not this session's, nor one of a UPF that does not have it.
     let same = |psi: &PduSessionId| {
-        ue.with(|p| p.sessions.get(psi).is_some_and(|s| Some(s.cp_seid) == frame.header.seid))
+        ue.with(|p| p.sessions.get(psi).is_some_and(|s| s.upf == upf && Some(s.cp_seid) == frame.header.seid))
     };
     let known = PduSessionId::new(psi).filter(same);
     let (Some(psi), Ok(Message::SessionReportRequest(m))) = (known, Message::parse(&frame)) else {
-        return answer_report(ue, Seid(0), frame.header.sequence, Cause::SessionContextNotFound);
+        return answer_report(ue, upf, Seid(0), frame.header.sequence, Cause::SessionContextNotFound);
     };
     count(ue, psi, &m.usage_reports);
     let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid)).unwrap_or(Seid(0));
-    answer_report(ue, seid, frame.header.sequence, Cause::RequestAccepted);
+    answer_report(ue, upf, seid, frame.header.sequence, Cause::RequestAccepted);
     if m.downlink_data_report.is_some() {
         amf::downlink_data(ue, psi);
     }
@@ -308,9 +345,9 @@ fn is(f_teid: &FTeid, tunnel: Tunnel) -> bool {
     }
 }
 
-fn answer_report(ue: Ue, seid: Seid, sequence: u32, cause: Cause) {
+fn answer_report(ue: Ue, upf: UpfId, seid: Seid, sequence: u32, cause: Cause) {
     let octets = Message::from(SessionReportResponse::new(cause)).to_octets(Some(seid), sequence);
-    ue.emit(Effect::N4Answer { octets }, None);
+    ue.emit(Effect::N4Answer { upf, octets }, None);
 }
 
 /// The answer to a report on a session that nobody has.

@@ -11,6 +11,7 @@ use crate::event::Event;
 use crate::input::Input;
 use crate::procedure::{End, Repeated, attempt};
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::upf::UpfId;
 
 /// The phone asks (TS 24.501 §6.4.3).
 pub(super) fn by_ue(ue: Ue, psi: PduSessionId, pti: Pti) {
@@ -110,13 +111,17 @@ pub(crate) fn forget_all(ue: Ue) {
     }
 }
 
-/// The UPF has lost its sessions (TS 23.527 §4.3.2): a phone that is there is told to ask anew, the others learn it when
+/// A UPF has lost its sessions (TS 23.527 §4.3.2): a phone that is there is told to ask anew, the others learn it when
 /// they return.
-pub(crate) fn upf_restarted(ue: Ue) {
-    let sessions: Vec<PduSessionId> = ue.with(|p| {
-        p.sessions.values_mut().for_each(|s| s.up_seid = None);
-        p.sessions.keys().copied().collect()
-    });
+pub(crate) fn upf_restarted(ue: Ue, upf: UpfId) {
+    ue.with(|p| p.sessions.values_mut().filter(|s| s.upf == upf).for_each(|s| s.up_seid = None));
+    leave_upf(ue, upf);
+}
+
+/// The sessions of a UPF end, and phones that are there ask anew, which leads them to another (TS 29.244 §6.2.8.3).
+pub(crate) fn leave_upf(ue: Ue, upf: UpfId) {
+    let sessions: Vec<PduSessionId> =
+        ue.with(|p| p.sessions.values().filter(|s| s.upf == upf).map(|s| s.psi).collect());
     let connected = ue.with(|p| p.amf.connection.is_some());
     for psi in sessions {
         let establishing = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.n3.is_none()));

@@ -132,7 +132,7 @@ fn flows(desk: &Desk) -> Vec<&str> {
 fn pdrs(batches: &[Batch]) -> (Vec<u16>, Vec<u16>) {
     let (mut created, mut removed) = (Vec::new(), Vec::new());
     for output in batches.iter().flat_map(|b| &b.outputs) {
-        let Effect::N4 { octets } = &output.effect else { continue };
+        let Effect::N4 { octets, .. } = &output.effect else { continue };
         let frame = whimbrel_pfcp::Frame::parse(octets).unwrap();
         if let Ok(whimbrel_pfcp::Message::SessionModificationRequest(m)) =
             whimbrel_pfcp::Message::parse(&frame)

@@ -3,6 +3,7 @@
 mod n4;
 mod ran;
 mod slots;
+mod upfs;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,15 +16,16 @@ use whimbrel_control::event::{Deregistered, Dropped};
 use whimbrel_control::udm::{Directory, Request, Subscribers};
 use whimbrel_control::{
     AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Event, HandoverTarget,
-    OutputId, Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard,
+    OutputId, Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard, UpfId,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
 use whimbrel_ngap::ie::{CauseMisc, TriggeringMessage};
 use whimbrel_ngap::{Message, Peek};
 
-use n4::{Arrived, N4};
+use n4::Arrived;
 use ran::Bounds;
 use slots::Slots;
+use upfs::Upfs;
 
 /// Where the entropy of the inputs comes from: the system's generator at the edge, a seed in simulation.
 pub trait Entropy {
@@ -45,8 +47,8 @@ pub enum Input<'a> {
     AssociationDown(AssociationId),
     /// An NGAP message, and the stream on which it came.
     Ngap(AssociationId, u16, &'a [u8]),
-    /// A PFCP message of the UPF.
-    Pfcp(&'a [u8]),
+    /// A PFCP message of a UPF.
+    Pfcp(UpfId, &'a [u8]),
     /// The operator wants something of a phone.
     Command(PhoneId, Command),
     /// The longest that a message waited lately before it was handed in.
@@ -62,16 +64,35 @@ pub enum Input<'a> {
 pub struct Outbox {
     /// NGAP messages: association, stream, octets.
     pub ngap: Vec<(AssociationId, u16, Vec<u8>)>,
-    /// PFCP messages to the UPF.
-    pub pfcp: Vec<Vec<u8>>,
+    /// PFCP messages, and to which UPF.
+    pub pfcp: Vec<(UpfId, Vec<u8>)>,
     /// What happened to phones.
     pub events: Vec<PhoneEvent>,
     /// What happened to gNBs.
     pub ran_events: Vec<RanEvent>,
-    /// The UPF's association came up (`true`) or was lost.
-    pub upf: Option<bool>,
+    /// What became of UPFs.
+    pub upfs: Vec<(UpfId, UpfChange)>,
     /// SCTP associations to be aborted: they are forgotten here.
     pub abort: Vec<AssociationId>,
+}
+
+/// What became of a UPF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpfChange {
+    /// The association stands.
+    Up,
+    /// It stands, and the UPF does not choose tunnels and addresses: it gets no session.
+    Unfit,
+    /// It does not answer; its sessions are kept for a while (TS 23.527 §4.4).
+    Silent,
+    /// It answers again, and its sessions stand.
+    Back,
+    /// It started anew, or was silent for too long: its sessions are gone.
+    Lost,
+    /// It asks to be left (TS 29.244 §6.2.8.3).
+    Leaving,
+    /// The association was ended in order.
+    Released,
 }
 
 /// Listens to every envelope and its batch: recording, replay checks, logs.
@@ -98,7 +119,7 @@ pub struct Cta<S, E, I = ()> {
     directory: Directory,
     subscribers: S,
     entropy: E,
-    n4: N4,
+    upfs: Upfs,
     inspect: I,
     /// Inputs for phones that other inputs caused; run before the next from outside.
     inbox: VecDeque<(PhoneId, Payload)>,
@@ -148,7 +169,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             directory,
             subscribers,
             entropy,
-            n4: N4::new(config.smf.node_id, now),
+            upfs: Upfs::new(&config.smf, now),
             inspect,
             config,
             inbox: VecDeque::new(),
@@ -167,11 +188,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             Input::AssociationDown(association) => self.association_down(now, association, out),
             Input::Ngap(association, stream, octets) => self.ngap(now, association, stream, octets, out),
-            Input::Pfcp(octets) => {
-                let mut arrived = std::mem::take(&mut self.arrived);
-                self.n4.receive(now, octets, &mut out.pfcp, &mut arrived);
-                self.n4_arrived(now, arrived, out);
-            }
+            Input::Pfcp(upf, octets) => self.pfcp(now, upf, octets, out),
             Input::Command(phone, command) => self.inbox.push_back((phone, Payload::Command(command))),
             Input::Waited(delay) => self.waited(now, delay, out),
             Input::SubscribersChanged(changed) => self.subscribers_changed(changed),
@@ -183,7 +200,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// When [`Input::Tick`] has something to do.
     pub fn next_deadline(&self) -> Instant {
         let phones_and_gnbs = self.slots.next_deadline().into_iter().chain(self.ran_due).min();
-        phones_and_gnbs.unwrap_or(Instant::FAR_FUTURE).min(self.n4.next_deadline())
+        phones_and_gnbs.unwrap_or(Instant::FAR_FUTURE).min(self.upfs.next_deadline())
     }
 
     /// Puts a new version of the configuration in force for the inputs to come; gNBs are told what concerns them.
@@ -238,11 +255,6 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// The phone in the slot that a 5G-TMSI of ours leads to.
     pub fn find_tmsi(&self, tmsi: Tmsi) -> Option<PhoneId> {
         self.slots.by_tmsi(tmsi)
-    }
-
-    /// Whether the UPF answers.
-    pub fn upf_is_up(&self) -> bool {
-        self.n4.is_up()
     }
 
     /// Slots in use, and those of them that hold a phone which did not authenticate yet.
@@ -400,41 +412,6 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         disposition
     }
 
-    fn n4_arrived(&mut self, now: Instant, mut arrived: Vec<Arrived>, out: &mut Outbox) {
-        for a in arrived.drain(..) {
-            match a {
-                // What a phone that is gone had set up is taken down again, by nobody's order but ours.
-                Arrived::Answer { phone, octets, .. } if !self.slots.holds(phone) => {
-                    let deletion = octets.and_then(|o| whimbrel_control::smf::deletion_of_orphan(&o));
-                    if let Some(octets) = deletion {
-                        let to = OutputId { clock: 0, index: 0 };
-                        self.n4.request(now, phone, to, octets, &mut out.pfcp);
-                    }
-                }
-                Arrived::Answer { phone, to, octets } => {
-                    let octets = octets.map(Into::into);
-                    self.inbox.push_back((phone, Payload::PfcpAnswer { to, octets }));
-                }
-                Arrived::Report { phone, psi, octets } => {
-                    if self.slots.holds(phone) {
-                        self.inbox.push_back((phone, Payload::PfcpReport { psi, octets: octets.into() }));
-                    } else {
-                        let answer = whimbrel_control::smf::no_such_session(&octets);
-                        out.pfcp.extend(answer);
-                    }
-                }
-                Arrived::Up => out.upf = Some(true),
-                Arrived::Lost => {
-                    out.upf = Some(false);
-                    for phone in self.slots.all() {
-                        self.inbox.push_back((phone, Payload::Command(Command::UpfRestarted)));
-                    }
-                }
-            }
-        }
-        self.arrived = arrived;
-    }
-
     fn tick(&mut self, now: Instant, out: &mut Outbox) {
         while let Some(phone) = self.slots.due(now) {
             self.input(now, phone, Payload::Tick, out);
@@ -443,9 +420,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             let result = self.ran.tick(now);
             self.ran_output(now, AssociationId(u32::MAX), result, out);
         }
-        let mut arrived = std::mem::take(&mut self.arrived);
-        self.n4.tick(now, &mut out.pfcp, &mut arrived);
-        self.n4_arrived(now, arrived, out);
+        self.tick_upfs(now, out);
     }
 
     /// Runs what earlier inputs caused, oldest first.
@@ -474,6 +449,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             seed: self.entropy.draw(),
             tmsi: self.slots.tmsi(phone),
             config_version: self.config.version,
+            upfs: self.upfs.states(),
             payload,
         };
         // The shard is fit for use after a panic: `poisoned` buries the phone that it was at.
@@ -499,10 +475,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             send(association, stream, &amf::release_of(connection), out);
         }
         let subject = remains.as_ref().map_or_else(Default::default, |p| p.subject());
-        for seid in remains.iter().flat_map(|p| p.sessions.values().filter_map(|s| s.up_seid)) {
+        let sessions = remains.iter().flat_map(|p| p.sessions.values());
+        for (upf, seid) in sessions.filter_map(|s| Some((s.upf, s.up_seid?))) {
             let to = OutputId { clock: 0, index: 0 };
+            let deletion = whimbrel_control::smf::deletion(seid);
             // Nobody is left to hear that there is no UPF.
-            let _ = self.n4.request(now, phone, to, whimbrel_control::smf::deletion(seid), &mut out.pfcp);
+            let _ = self.ask_upf(now, upf, phone, to, deletion, &mut out.pfcp);
         }
         if let Some(supi) = subject.supi {
             self.directory.handle(now, phone, Request::Deregister(supi), &mut self.subscribers);
@@ -552,12 +530,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     let stream = self.stream(phone, association);
                     out.ngap.push((association, stream, octets));
                 }
-                Effect::N4 { octets } => {
-                    if let Some(none) = self.n4.request(now, phone, to, octets, &mut out.pfcp) {
-                        self.n4_arrived(now, vec![none], out);
+                Effect::N4 { upf, octets } => {
+                    if let Some(none) = self.ask_upf(now, upf, phone, to, octets, &mut out.pfcp) {
+                        self.n4_arrived(now, upf, vec![none], out);
                     }
                 }
-                Effect::N4Answer { octets } => self.n4.answer_report(phone, octets, &mut out.pfcp),
+                Effect::N4Answer { upf, octets } => {
+                    if let Some(n4) = self.upfs.get(upf) {
+                        n4.answer_report(phone, octets, &mut out.pfcp);
+                    }
+                }
                 Effect::Page { tais, octets } => self.page(now, &tais, &octets, out),
                 Effect::Udm(request) => {
                     let outcome = self.directory.handle(now, phone, request, &mut self.subscribers);

@@ -364,15 +364,6 @@ impl Slots {
         let all = (association, 0)..=(association, u32::MAX);
         self.coming.range(all).filter_map(|&(_, slot)| self.occupant(slot)).collect()
     }
-
-    /// Every phone, in slot order.
-    pub(super) fn all(&self) -> Vec<PhoneId> {
-        (0u32..)
-            .zip(&self.entries)
-            .filter(|(_, e)| e.used)
-            .map(|(slot, e)| PhoneId { slot, generation: e.generation })
-            .collect()
-    }
 }
 
 /// The connection's tag above the slot: 40 bits in all.

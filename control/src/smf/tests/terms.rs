@@ -48,7 +48,7 @@ fn upf_says(desk: &mut Desk, batch: &Batch, cause: PfcpCause) -> Batch {
     let answer = whimbrel_pfcp::msg::SessionModificationResponse::new(cause);
     let octets = whimbrel_pfcp::Message::from(answer).to_octets(Some(whimbrel_ids::Seid(1)), 0);
     let to = OutputId { clock, index };
-    desk.input(Payload::PfcpAnswer { to, octets: Some(octets.into()) })
+    desk.input(Payload::PfcpAnswer { to, upf: crate::upf::UpfId(0), octets: Some(octets.into()) })
 }
 
 fn three(s: &mut SmContext) {

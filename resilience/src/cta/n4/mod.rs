@@ -2,19 +2,27 @@
 //!
 //! It sets up the association and keeps it alive, stamps sequence numbers, repeats what is not answered from the
 //! same address under the same number (TS 29.244 §6.4), answers a UPF's repeated report from memory, and so keeps
-//! a failover of control functions invisible to a UPF.
+//! a failover of control functions invisible to a UPF. What a UPF itself asks is in [`node`].
+
+mod control;
+mod node;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
-use whimbrel_control::{OutputId, PhoneId};
+use whimbrel_control::{OutputId, PhoneId, UpfId, UpfState};
 use whimbrel_ids::{Instant, Seid};
-use whimbrel_pfcp::ie::{Cause, NodeId, RecoveryTimeStamp};
+use whimbrel_pfcp::ie::{CpFunctionFeatures, NodeId, RecoveryTimeStamp, UpFunctionFeatures};
 use whimbrel_pfcp::msg::{
-    AssociationSetupRequest, HeartbeatRequest, HeartbeatResponse, NodeReportResponse, SessionReportResponse,
+    AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest, SessionReportResponse,
 };
 use whimbrel_pfcp::{Frame, Message, SEQUENCE_MAX, message_type};
+
+use super::UpfChange;
+use control::Control;
 
 /// T1 of TS 29.244 §6.4: how long an answer may take. A UPF answers within milliseconds; a second is patient.
 const T1: Duration = Duration::from_secs(1);
@@ -22,13 +30,22 @@ const T1: Duration = Duration::from_secs(1);
 const N1: u8 = 3;
 /// Between heartbeats (TS 23.527 §4.2 leaves it to the operator).
 const HEARTBEAT: Duration = Duration::from_secs(10);
-/// Between attempts to set up an association.
+/// Between attempts to set up an association, and heartbeats on a path that failed.
 const RETRY: Duration = Duration::from_secs(2);
+/// Before an association is tried again with a UPF that asked for its release: it is being looked after.
+const RELEASED: Duration = Duration::from_secs(60);
+/// How long the sessions of a UPF that does not answer are kept, so that they go on if only the path had failed (TS 23.527
+/// §4.4 leaves it to the operator): phones do without their packets for so long before they are told to ask anew.
+const PATH_FAILURE: Duration = Duration::from_secs(30);
 /// Requests that are in doubt at once: as many as a UPF that is silent between two heartbeats can leave at a thousand sessions
 /// a second. Beyond it the oldest are forgotten.
 const DOUBTFUL_MAX: usize = 8192;
 /// Reports whose answers are remembered: more than a UPF can have outstanding within its own T1.
 const REPORTS_REMEMBERED: usize = 1024;
+/// What a UPF must do for us: choose tunnels and addresses (TS 29.244 §5.5, §5.21).
+const NEEDED: UpFunctionFeatures = UpFunctionFeatures::FTUP.with(UpFunctionFeatures::UEIP);
+/// What we do with what a UPF tells.
+const FEATURES: CpFunctionFeatures = CpFunctionFeatures::LOAD.with(CpFunctionFeatures::OVRL);
 
 /// What came over N4, for the phones.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,16 +54,15 @@ pub(super) enum Arrived {
     Answer { phone: PhoneId, to: OutputId, octets: Option<Vec<u8>> },
     /// A report on a session.
     Report { phone: PhoneId, psi: u8, octets: Vec<u8> },
-    /// The UPF answers.
-    Up,
-    /// The UPF stopped answering, or lost its sessions.
-    Lost,
+    /// Something became of the UPF.
+    Upf(UpfChange),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Association,
     Heartbeat,
+    Release,
     Session { phone: PhoneId, to: OutputId },
 }
 
@@ -58,13 +74,32 @@ struct Pending {
     deadline: Instant,
 }
 
+/// How it stands with a UPF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Link {
+    /// There is no association.
+    Down,
+    /// The association stands with a UPF that started then.
+    Up(RecoveryTimeStamp),
+    /// It stands, and the UPF does not answer; given up at that time.
+    Silent(RecoveryTimeStamp, Instant),
+}
+
+/// PFCP messages that leave, and to whom.
+pub(super) type Sent = Vec<(UpfId, Vec<u8>)>;
+
 /// One UPF, as the control plane sees it.
 pub(super) struct N4 {
+    upf: UpfId,
     node_id: NodeId,
     recovery: RecoveryTimeStamp,
     sequence: u32,
-    /// The recovery time stamp of the UPF while the association stands.
-    peer: Option<RecoveryTimeStamp>,
+    link: Link,
+    /// It does what we need.
+    fit: bool,
+    /// It has asked to be left by that time (TS 29.244 §6.2.8.3).
+    leaving: Option<Instant>,
+    control: Control,
     /// When to try an association, or a heartbeat, next.
     next: Instant,
     pending: BTreeMap<u32, Pending>,
@@ -79,12 +114,17 @@ pub(super) struct N4 {
 }
 
 impl N4 {
-    pub(super) fn new(node_id: IpAddr, started: Instant) -> Self {
+    pub(super) fn new(upf: UpfId, node_id: IpAddr, started: Instant) -> Self {
         Self {
+            upf,
             node_id: node_id.into(),
             recovery: RecoveryTimeStamp::at(started),
-            sequence: 0,
-            peer: None,
+            // Not from one: a UPF remembers what it answered to our former life (TS 29.244 §6.4).
+            sequence: (started.0 >> 10) as u32 & SEQUENCE_MAX,
+            link: Link::Down,
+            fit: false,
+            leaving: None,
+            control: Control::default(),
             next: started,
             pending: BTreeMap::new(),
             due: VecDeque::new(),
@@ -94,9 +134,23 @@ impl N4 {
         }
     }
 
-    /// Whether the association stands.
+    /// Whether the association stands and the UPF answers.
     pub(super) fn is_up(&self) -> bool {
-        self.peer.is_some()
+        matches!(self.link, Link::Up(_))
+    }
+
+    /// What new sessions are chosen by.
+    pub(super) fn state(&self) -> UpfState {
+        UpfState {
+            usable: self.is_up() && self.fit && self.leaving.is_none(),
+            load: self.control.load(),
+            reduction: self.control.reduction(),
+        }
+    }
+
+    /// When the UPF wants to be left, if it does.
+    pub(super) fn leaving(&self) -> Option<Instant> {
+        self.leaving
     }
 
     /// Sends a phone's request. Without an association it is answered at once: there is none.
@@ -106,25 +160,36 @@ impl N4 {
         phone: PhoneId,
         to: OutputId,
         octets: Vec<u8>,
-        out: &mut Vec<Vec<u8>>,
+        out: &mut Sent,
     ) -> Option<Arrived> {
-        if !self.is_up() {
+        if self.link == Link::Down {
             return Some(Arrived::Answer { phone, to, octets: None });
         }
         self.send(now, Purpose::Session { phone, to }, octets, out);
         None
     }
 
-    fn send(&mut self, now: Instant, purpose: Purpose, mut octets: Vec<u8>, out: &mut Vec<Vec<u8>>) {
+    /// Ends the association, and with it its sessions (TS 29.244 §6.2.8.2).
+    pub(super) fn release(&mut self, now: Instant, out: &mut Sent, arrived: &mut Vec<Arrived>) {
+        if self.link == Link::Down {
+            return;
+        }
+        self.end(UpfChange::Released, arrived);
+        self.next = Instant::FAR_FUTURE; // until this one is answered or given up
+        let request = AssociationReleaseRequest { node_id: self.node_id.clone() };
+        self.send(now, Purpose::Release, Message::from(request).to_octets(None, 0), out);
+    }
+
+    fn send(&mut self, now: Instant, purpose: Purpose, mut octets: Vec<u8>, out: &mut Sent) {
         self.sequence = if self.sequence == SEQUENCE_MAX { 1 } else { self.sequence + 1 };
         stamp(&mut octets, self.sequence);
-        out.push(octets.clone());
+        out.push((self.upf, octets.clone()));
         self.pending.insert(self.sequence, Pending { purpose, octets, sent: 1, deadline: now + T1 });
         self.due.push_back((now + T1, self.sequence));
     }
 
     /// A phone answers a report: remembered, in case the UPF asks again.
-    pub(super) fn answer_report(&mut self, phone: PhoneId, octets: Vec<u8>, out: &mut Vec<Vec<u8>>) {
+    pub(super) fn answer_report(&mut self, phone: PhoneId, octets: Vec<u8>, out: &mut Sent) {
         let Ok(frame) = Frame::parse(&octets) else { return };
         let sequence = frame.header.sequence;
         self.reports.retain(|r| *r != (sequence, phone));
@@ -132,7 +197,7 @@ impl N4 {
             self.answered.pop_front();
         }
         self.answered.push_back((sequence, octets.clone()));
-        out.push(octets);
+        out.push((self.upf, octets));
     }
 
     /// Takes a datagram of the UPF.
@@ -140,49 +205,42 @@ impl N4 {
         &mut self,
         now: Instant,
         octets: &[u8],
-        out: &mut Vec<Vec<u8>>,
+        out: &mut Sent,
         arrived: &mut Vec<Arrived>,
     ) {
         let Ok(frame) = Frame::parse(octets) else { return };
-        let sequence = frame.header.sequence;
         match frame.header.message_type {
-            message_type::HEARTBEAT_REQUEST => {
-                let response = HeartbeatResponse { recovery_time_stamp: self.recovery };
-                out.push(Message::from(response).to_octets(None, sequence));
+            message_type::HEARTBEAT_REQUEST
+            | message_type::NODE_REPORT_REQUEST
+            | message_type::ASSOCIATION_SETUP_REQUEST
+            | message_type::ASSOCIATION_UPDATE_REQUEST
+            | message_type::ASSOCIATION_RELEASE_REQUEST => self.asked(now, &frame, out, arrived),
+            message_type::SESSION_REPORT_REQUEST => {
+                self.control.take(now, &frame);
+                self.report(frame, octets, out, arrived);
             }
-            message_type::NODE_REPORT_REQUEST => {
-                // What it tells, the UPF's events and metrics tell the operator. Its sessions stay until their gNB says
-                // more: a path that fails takes N2 with it, or only looks failed (TS 23.527 §5.4).
-                let node_id = self.node_id.clone();
-                let response =
-                    NodeReportResponse { node_id, cause: Cause::RequestAccepted, offending_ie: None };
-                out.push(Message::from(response).to_octets(None, sequence));
+            message_type::SESSION_ESTABLISHMENT_RESPONSE
+            | message_type::SESSION_MODIFICATION_RESPONSE
+            | message_type::SESSION_DELETION_RESPONSE => {
+                self.control.take(now, &frame);
+                self.response(now, frame, octets, out, arrived);
             }
-            message_type::SESSION_REPORT_REQUEST => self.report(frame, octets, out, arrived),
             message_type::HEARTBEAT_RESPONSE
             | message_type::ASSOCIATION_SETUP_RESPONSE
-            | message_type::SESSION_ESTABLISHMENT_RESPONSE
-            | message_type::SESSION_MODIFICATION_RESPONSE
-            | message_type::SESSION_DELETION_RESPONSE => self.response(now, frame, octets, out, arrived),
+            | message_type::ASSOCIATION_RELEASE_RESPONSE => self.response(now, frame, octets, out, arrived),
             _ => {}
         }
     }
 
-    fn report(
-        &mut self,
-        frame: Frame<'_>,
-        octets: &[u8],
-        out: &mut Vec<Vec<u8>>,
-        arrived: &mut Vec<Arrived>,
-    ) {
+    fn report(&mut self, frame: Frame<'_>, octets: &[u8], out: &mut Sent, arrived: &mut Vec<Arrived>) {
         let sequence = frame.header.sequence;
         if let Some((_, answer)) = self.answered.iter().find(|(s, _)| *s == sequence) {
-            out.push(answer.clone());
+            out.push((self.upf, answer.clone()));
             return;
         }
         let Some((phone, psi)) = frame.header.seid.and_then(PhoneId::from_seid) else {
-            let response = SessionReportResponse::new(Cause::SessionContextNotFound);
-            out.push(Message::from(response).to_octets(Some(Seid(0)), sequence));
+            let response = SessionReportResponse::new(whimbrel_pfcp::ie::Cause::SessionContextNotFound);
+            out.push((self.upf, Message::from(response).to_octets(Some(Seid(0)), sequence)));
             return;
         };
         if self.reports.contains(&(sequence, phone)) {
@@ -200,7 +258,7 @@ impl N4 {
         now: Instant,
         frame: Frame<'_>,
         octets: &[u8],
-        out: &mut Vec<Vec<u8>>,
+        out: &mut Sent,
         arrived: &mut Vec<Arrived>,
     ) {
         let sequence = frame.header.sequence;
@@ -211,43 +269,82 @@ impl N4 {
             Purpose::Session { phone, to } => {
                 arrived.push(Arrived::Answer { phone, to, octets: Some(octets.to_vec()) });
             }
-            Purpose::Association | Purpose::Heartbeat => {
-                let peer = match Message::parse(&frame) {
-                    Ok(Message::AssociationSetupResponse(m)) if m.cause == Cause::RequestAccepted => {
-                        m.recovery_time_stamp
-                    }
-                    Ok(Message::HeartbeatResponse(m)) => m.recovery_time_stamp,
-                    _ => {
-                        self.next = now + RETRY;
-                        return;
-                    }
-                };
-                self.alive(now, pending.purpose, peer, arrived);
-                out.extend(self.doubtful.values().map(|p| p.octets.clone()));
-            }
+            Purpose::Release => self.next = now + RELEASED,
+            Purpose::Association => match Message::parse(&frame) {
+                Ok(Message::AssociationSetupResponse(m)) if m.cause.is_accepted() => {
+                    self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
+                }
+                _ => self.next = now + RETRY,
+            },
+            Purpose::Heartbeat => match Message::parse(&frame) {
+                Ok(Message::HeartbeatResponse(m)) => {
+                    self.next = now + HEARTBEAT;
+                    self.lives(now, m.recovery_time_stamp, out, arrived);
+                }
+                _ => self.next = now + RETRY,
+            },
         }
     }
 
-    fn alive(&mut self, now: Instant, purpose: Purpose, peer: RecoveryTimeStamp, arrived: &mut Vec<Arrived>) {
-        match (self.peer, purpose) {
-            (None, Purpose::Association) => {
-                self.peer = Some(peer);
-                self.next = now + HEARTBEAT;
-                arrived.push(Arrived::Up);
+    /// An association stands.
+    fn associated(
+        &mut self,
+        now: Instant,
+        peer: RecoveryTimeStamp,
+        features: Option<UpFunctionFeatures>,
+        arrived: &mut Vec<Arrived>,
+    ) {
+        self.link = Link::Up(peer);
+        self.fit = features.is_some_and(|f| f.has(NEEDED));
+        self.leaving = None;
+        self.control = Control::default();
+        self.next = now + HEARTBEAT;
+        arrived.push(Arrived::Upf(if self.fit { UpfChange::Up } else { UpfChange::Unfit }));
+    }
+
+    /// The UPF answers a heartbeat: it is the one that we know, perhaps after a silence, or a new one.
+    fn lives(&mut self, now: Instant, peer: RecoveryTimeStamp, out: &mut Sent, arrived: &mut Vec<Arrived>) {
+        match self.link {
+            Link::Up(before) if before == peer => {}
+            // TS 23.527 §4.4: only the path had failed, and the sessions go on.
+            Link::Silent(before, _) if before == peer => {
+                self.link = Link::Up(peer);
+                arrived.push(Arrived::Upf(UpfChange::Back));
             }
             // Another recovery time stamp: the UPF restarted and has no sessions (TS 23.527 §4.3.2).
-            (Some(before), _) if before != peer => self.lost(now, arrived),
-            _ => self.next = now + HEARTBEAT,
+            Link::Up(_) | Link::Silent(..) => self.lost(now, arrived),
+            Link::Down => {}
+        }
+        out.extend(self.doubtful.values().map(|p| (self.upf, p.octets.clone())));
+    }
+
+    /// TS 23.527 §4.4: the UPF does not answer. Its sessions are kept for a while.
+    fn silent(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
+        match self.link {
+            Link::Up(peer) => {
+                self.link = Link::Silent(peer, now + PATH_FAILURE);
+                self.next = now + RETRY;
+                arrived.push(Arrived::Upf(UpfChange::Silent));
+            }
+            Link::Silent(_, until) if now < until => self.next = now + RETRY,
+            Link::Silent(..) => self.lost(now, arrived),
+            Link::Down => {}
         }
     }
 
+    /// The association is over, by its death or the UPF's.
     fn lost(&mut self, now: Instant, arrived: &mut Vec<Arrived>) {
-        self.peer = None;
+        self.end(UpfChange::Lost, arrived);
         self.next = now;
+    }
+
+    fn end(&mut self, how: UpfChange, arrived: &mut Vec<Arrived>) {
+        self.link = Link::Down;
+        self.leaving = None;
         // A restarted UPF counts its sequence numbers anew.
         self.answered.clear();
         self.reports.clear();
-        arrived.push(Arrived::Lost);
+        arrived.push(Arrived::Upf(how));
         self.due.clear();
         self.doubtful.clear(); // with the association, its sessions are gone (TS 29.244 §6.2.6.2.2)
         for (_, pending) in std::mem::take(&mut self.pending) {
@@ -258,7 +355,8 @@ impl N4 {
     }
 
     /// Does what is due: repeats, gives up, keeps the association alive.
-    pub(super) fn tick(&mut self, now: Instant, out: &mut Vec<Vec<u8>>, arrived: &mut Vec<Arrived>) {
+    pub(super) fn tick(&mut self, now: Instant, out: &mut Sent, arrived: &mut Vec<Arrived>) {
+        self.control.tick(now);
         while let Some(&(at, sequence)) = self.due.front()
             && at <= now
         {
@@ -270,7 +368,7 @@ impl N4 {
                 pending.sent += 1;
                 pending.deadline = now + T1;
                 self.due.push_back((pending.deadline, sequence));
-                out.push(pending.octets.clone());
+                out.push((self.upf, pending.octets.clone()));
                 continue;
             }
             let Some(pending) = self.pending.remove(&sequence) else { continue };
@@ -279,8 +377,9 @@ impl N4 {
                     arrived.push(Arrived::Answer { phone, to, octets: None });
                     self.doubt(sequence, pending);
                 }
-                Purpose::Heartbeat => self.lost(now, arrived),
+                Purpose::Heartbeat => self.silent(now, arrived),
                 Purpose::Association => self.next = now + RETRY,
+                Purpose::Release => self.next = now + RELEASED,
             }
         }
         if self.next <= now {
@@ -288,20 +387,20 @@ impl N4 {
         }
     }
 
-    fn keep_alive(&mut self, now: Instant, out: &mut Vec<Vec<u8>>) {
+    fn keep_alive(&mut self, now: Instant, out: &mut Sent) {
         self.next = Instant::FAR_FUTURE; // until this one is answered or given up
-        let (purpose, message) = if self.is_up() {
-            (Purpose::Heartbeat, HeartbeatRequest { recovery_time_stamp: self.recovery }.into())
-        } else {
+        let (purpose, message) = if self.link == Link::Down {
             let request = AssociationSetupRequest {
                 node_id: self.node_id.clone(),
                 recovery_time_stamp: self.recovery,
                 up_function_features: None,
-                cp_function_features: None,
+                cp_function_features: Some(FEATURES),
                 session_retention_information: None,
                 user_plane_ip_resource_information: Vec::new(),
             };
             (Purpose::Association, Message::from(request))
+        } else {
+            (Purpose::Heartbeat, HeartbeatRequest { recovery_time_stamp: self.recovery }.into())
         };
         self.send(now, purpose, message.to_octets(None, 0), out);
     }
@@ -332,7 +431,8 @@ impl N4 {
 
     /// When [`N4::tick`] has something to do.
     pub(super) fn next_deadline(&self) -> Instant {
-        self.due.front().map_or(Instant::FAR_FUTURE, |&(at, _)| at).min(self.next)
+        let due = self.due.front().map_or(Instant::FAR_FUTURE, |&(at, _)| at);
+        due.min(self.next).min(self.control.next_deadline())
     }
 }
 
@@ -341,106 +441,4 @@ fn stamp(octets: &mut [u8], sequence: u32) {
     let has_seid = octets.first().is_some_and(|f| f & 1 != 0);
     let at = if has_seid { 12 } else { 4 };
     octets[at..at + 3].copy_from_slice(&sequence.to_be_bytes()[1..]);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use whimbrel_pfcp::msg::{AssociationSetupResponse, SessionDeletionRequest, SessionDeletionResponse};
-
-    const PHONE: PhoneId = PhoneId { slot: 7, generation: 1 };
-    const TO: OutputId = OutputId { clock: 3, index: 0 };
-
-    fn up() -> N4 {
-        let mut n4 = N4::new([127, 0, 0, 1].into(), Instant(1_000_000));
-        let (mut out, mut arrived) = (vec![], vec![]);
-        n4.tick(Instant(1_000_000), &mut out, &mut arrived);
-        let sequence = Frame::parse(&out[0]).unwrap().header.sequence;
-        let response = AssociationSetupResponse {
-            node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
-            cause: Cause::RequestAccepted,
-            recovery_time_stamp: RecoveryTimeStamp(9),
-            up_function_features: None,
-            cp_function_features: None,
-            pfcpasrsp_flags: None,
-            user_plane_ip_resource_information: vec![],
-        };
-        let octets = Message::from(response).to_octets(None, sequence);
-        n4.receive(Instant(1_000_001), &octets, &mut vec![], &mut arrived);
-        assert_eq!(arrived, [Arrived::Up]);
-        n4
-    }
-
-    fn request() -> Vec<u8> {
-        Message::from(SessionDeletionRequest::default()).to_octets(Some(Seid(5)), 0)
-    }
-
-    #[test] // TS 29.244 §6.4
-    fn an_unanswered_request_is_repeated_unchanged_and_then_given_up() {
-        let mut n4 = up();
-        let (mut out, mut arrived) = (vec![], vec![]);
-        let mut now = Instant(2_000_000);
-        assert_eq!(n4.request(now, PHONE, TO, request(), &mut out), None);
-        while arrived.is_empty() {
-            now = n4.next_deadline();
-            n4.tick(now, &mut out, &mut arrived);
-        }
-        let sent: Vec<_> = out.iter().filter(|o| o[1] == message_type::SESSION_DELETION_REQUEST).collect();
-        assert_eq!(sent.len(), usize::from(N1));
-        assert!(sent.iter().all(|o| *o == sent[0]));
-        assert_eq!(arrived, [Arrived::Answer { phone: PHONE, to: TO, octets: None }]);
-    }
-
-    #[test] // DESIGN §4 rule 8: what a UPF may have done without our knowing is found out when it shows that it lives
-    fn a_request_that_was_given_up_is_repeated_once_the_upf_lives() {
-        let mut n4 = up();
-        let (mut out, mut arrived) = (vec![], vec![]);
-        n4.request(Instant(2_000_000), PHONE, TO, request(), &mut out);
-        let asked = out[0].clone();
-        while arrived.is_empty() {
-            n4.tick(n4.next_deadline(), &mut out, &mut arrived);
-        }
-        out.clear();
-        n4.tick(n4.next_deadline(), &mut out, &mut arrived);
-        let sequence = Frame::parse(&out[0]).unwrap().header.sequence;
-        out.clear();
-        let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(9) };
-        let beat = Message::from(beat).to_octets(None, sequence);
-        n4.receive(Instant(14_000_000), &beat, &mut out, &mut arrived);
-        assert_eq!(out, [asked]);
-    }
-
-    #[test]
-    fn an_answer_reaches_its_phone_once() {
-        let mut n4 = up();
-        let (mut out, mut arrived) = (vec![], vec![]);
-        n4.request(Instant(2), PHONE, TO, request(), &mut out);
-        let sequence = Frame::parse(&out[0]).unwrap().header.sequence;
-        let response = SessionDeletionResponse::new(Cause::RequestAccepted);
-        let octets = Message::from(response).to_octets(Some(PHONE.seid(1, 7)), sequence);
-        n4.receive(Instant(3), &octets, &mut out, &mut arrived);
-        n4.receive(Instant(4), &octets, &mut out, &mut arrived);
-        assert_eq!(arrived, [Arrived::Answer { phone: PHONE, to: TO, octets: Some(octets) }]);
-    }
-
-    #[test] // TS 23.527 §4.3.2
-    fn another_recovery_time_stamp_means_that_sessions_are_gone() {
-        let mut n4 = up();
-        let (mut out, mut arrived) = (vec![], vec![]);
-        n4.tick(n4.next_deadline(), &mut out, &mut arrived);
-        let sequence = Frame::parse(&out[0]).unwrap().header.sequence;
-        let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(10) };
-        n4.receive(Instant(3), &Message::from(beat).to_octets(None, sequence), &mut out, &mut arrived);
-        assert_eq!(arrived, [Arrived::Lost]);
-        assert!(!n4.is_up());
-    }
-
-    #[test]
-    fn garbage_is_ignored() {
-        let mut n4 = up();
-        for octets in [&[][..], &[0x21], &[0x20; 8], &[0xff; 64]] {
-            n4.receive(Instant(3), octets, &mut vec![], &mut vec![]);
-        }
-        assert!(n4.is_up());
-    }
 }

@@ -1,0 +1,132 @@
+//! The UPFs that the SMF of this program has, and which sessions each gets (TS 23.501 §6.3.3.3).
+
+use std::net::SocketAddr;
+
+use whimbrel_control::config as control;
+use whimbrel_ids::{Dnn, SNssai, Tac};
+
+use super::Config;
+use super::section::{Pass, Section};
+
+/// One UPF.
+#[derive(Clone, Debug)]
+pub(crate) struct Upf {
+    pub(crate) name: String,
+    /// Where it takes PFCP; `None`: it is the one of this program.
+    pub(crate) address: Option<SocketAddr>,
+    slices: Vec<SNssai>,
+    dnns: Vec<Dnn>,
+    tacs: Vec<Tac>,
+    priority: u16,
+    weight: u16,
+}
+
+impl Upf {
+    /// The one of this program, which has all sessions where no other is configured.
+    pub(crate) fn here() -> Self {
+        let control::Upf { name, slices, dnns, tacs, priority, weight } = control::Upf::default();
+        Self { name, address: None, slices, dnns, tacs, priority, weight }
+    }
+
+    pub(super) fn control(&self) -> control::Upf {
+        control::Upf {
+            name: self.name.clone(),
+            slices: self.slices.clone(),
+            dnns: self.dnns.clone(),
+            tacs: self.tacs.clone(),
+            priority: self.priority,
+            weight: self.weight,
+        }
+    }
+}
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<Upf> {
+    let doc = "UPFs of this core's sessions, if there is not just the one of this program (TS 23.501 §6.3.3). An item \
+               without `address` is the one of this program. Each has `name`, `address`, `slices`, `dnns`, `tacs`, \
+               `priority` and `weight`; docs/upf.md shows how.";
+    root.sections("upfs", 0, doc, |s, i| Upf {
+        name: s.value("name", format!("upf{}", i + 1), "What logs and metrics call it."),
+        address: s.optional(
+            "address",
+            "192.0.2.2:8805",
+            "Where it takes PFCP. Without: the UPF of this program.",
+        ),
+        slices: s.list("slices", vec![], "Slices that it serves; none named: all."),
+        dnns: s.list("dnns", vec![], "Data networks that it serves; none named: all."),
+        tacs: s.list("tacs", vec![], "Tracking areas of the phones that it serves; none named: all."),
+        priority: s.value("priority", 0, "Those of the lowest number are taken while one of them can be."),
+        weight: s.value("weight", 100, "Its part of the sessions among those of one priority."),
+    })
+}
+
+/// What the items may say alone, but not together with each other or with the rest.
+pub(super) fn check(config: &Config, pass: &mut Pass) {
+    let upfs = &config.upfs;
+    if upfs.len() > whimbrel_control::UPFS_MAX {
+        let what = format!("{} UPFs are more than one SMF serves", upfs.len());
+        pass.refuse("upfs", what, format!("list at most {}", whimbrel_control::UPFS_MAX));
+    }
+    for (i, upf) in upfs.iter().enumerate() {
+        let key = |key: &str| format!("upfs[{i}].{key}");
+        let before = &upfs[..i];
+        if before.iter().any(|u| u.name == upf.name) {
+            let what = format!("two UPFs are called `{}`", upf.name);
+            pass.refuse(&key("name"), what, "give each a name of its own");
+        }
+        if before.iter().any(|u| u.address.map(|a| a.ip()) == upf.address.map(|a| a.ip())) {
+            let what = match upf.address {
+                Some(address) => format!("two UPFs are at {}", address.ip()),
+                None => "two UPFs have no address, and there is one in this program".into(),
+            };
+            pass.refuse(&key("address"), what, "give each an address of its own");
+        }
+        if let Some(dnn) = upf.dnns.iter().find(|d| config.data_networks.iter().all(|n| n.dnn != **d)) {
+            let what = format!("the UPF `{}` is to serve `{dnn}`, which is no data network here", upf.name);
+            pass.refuse(&key("dnns"), what, "add it to `data_networks`, or take it out");
+        }
+        if let Some(slice) = upf.slices.iter().find(|s| !config.amf.slices.contains(s)) {
+            let what = format!("the UPF `{}` is to serve slice {slice}, which is not offered", upf.name);
+            pass.refuse(&key("slices"), what, "add it to `slices`, or take it out");
+        }
+        if let Some(tac) = upf.tacs.iter().find(|t| !config.amf.tacs.contains(t)) {
+            let what = format!("the UPF `{}` is to serve TAC {}, which is not served", upf.name, tac.value());
+            pass.refuse(&key("tacs"), what, "add it to `tacs`, or take it out");
+        }
+        if upf.weight == 0 {
+            let what = format!("a weight of 0 gives the UPF `{}` no session", upf.name);
+            pass.refuse(&key("weight"), what, "write 1 to 65535, or take the item out");
+        }
+        if let Some(address) = upf.address {
+            check_address(config, pass, &key("address"), &upf.name, address);
+        }
+    }
+    for network in config.data_networks.iter().filter(|_| !upfs.is_empty()) {
+        let serves = |u: &Upf| u.dnns.is_empty() || u.dnns.contains(&network.dnn);
+        if !upfs.iter().any(serves) {
+            let what =
+                format!("no UPF serves the data network `{}`, so no session can be had there", network.dnn);
+            pass.refuse("upfs", what, "name it in `dnns` of a UPF");
+        }
+    }
+}
+
+fn check_address(config: &Config, pass: &mut Pass, key: &str, name: &str, address: SocketAddr) {
+    let node_id = config.n4.node_id;
+    if address.ip().is_unspecified() || address.port() == 0 {
+        pass.refuse(
+            key,
+            format!("nothing can be sent to {address}"),
+            "write the address that its `n4.listen` has",
+        );
+    } else if address.ip() == node_id {
+        let what = format!("the UPF `{name}` has the address of this core's SMF, `n4.node_id`");
+        pass.refuse(key, what, "write another, or leave `address` out for the UPF of this program");
+    } else if node_id.is_unspecified() || (node_id.is_loopback() && !address.ip().is_loopback()) {
+        let what = format!("the UPF `{name}` at {} cannot answer to {node_id}, `n4.node_id`", address.ip());
+        pass.refuse("n4.node_id", what, "write the address of this host that UPFs reach");
+    } else if node_id.is_ipv4() != address.is_ipv4() {
+        let what =
+            format!("the UPF `{name}` at {} and the SMF at {node_id} are of two families", address.ip());
+        pass.refuse(key, what, "give both IPv4 or both IPv6 addresses");
+    }
+}

@@ -1,0 +1,205 @@
+//! Which UPF gets a session: TS 23.501 §6.3.3.3, TS 23.502 §4.3.2.2.1 step 8.
+//!
+//! What a UPF serves and how it stands to the others the operator says; whether it is there and how loaded it is the
+//! aggregator stamps into each envelope, so that a replay chooses the same.
+
+use whimbrel_ids::{Dnn, PduSessionId, SNssai, Tac};
+
+use crate::config::Upf;
+use crate::refusal::{Refusal, UPF_CONGESTED};
+use crate::shard::Ue;
+use crate::upf::{UPFS_MAX, UpfId, UpfState, UpfStates};
+
+/// UPFs that were asked in vain, a bit each.
+#[derive(Default)]
+pub(super) struct Tried(u16);
+
+impl Tried {
+    pub(super) fn insert(&mut self, upf: UpfId) {
+        self.0 |= 1u16.checked_shl(upf.0.into()).unwrap_or(0);
+    }
+
+    fn contains(&self, upf: UpfId) -> bool {
+        self.0.checked_shr(upf.0.into()).unwrap_or(0) & 1 == 1
+    }
+}
+
+/// What the session is for.
+struct Wish<'a> {
+    slice: SNssai,
+    dnn: &'a Dnn,
+    tac: Option<Tac>,
+    emergency: bool,
+}
+
+/// The UPF for a session that is to be. Errors: nobody serves it; those that do are not there, or asked to be spared.
+pub(super) fn choose(ue: Ue, psi: PduSessionId, tried: &Tried) -> Result<UpfId, Refusal> {
+    let config = ue.config();
+    let (upfs, states) = (&config.smf.upfs, ue.upfs());
+    if let ([_], UpfState { usable: true, reduction: 0, .. }) = (upfs.as_slice(), states.get(UpfId(0)))
+        && tried.0 == 0
+        && upfs.iter().all(serves_all)
+    {
+        return Ok(UpfId(0)); // what most operators have
+    }
+    let random = ue.random();
+    ue.with(|p| {
+        let s = p.sessions.get(&psi).ok_or(Refusal::Protocol("the session ended"))?;
+        let tac = p.amf.tai.map(|t| t.tac);
+        let wish = Wish { slice: s.s_nssai, dnn: &s.dnn, tac, emergency: s.emergency };
+        among(upfs, &states, &wish, tried, random)
+    })
+}
+
+fn serves_all(upf: &Upf) -> bool {
+    upf.slices.is_empty() && upf.dnns.is_empty() && upf.tacs.is_empty()
+}
+
+fn serves(upf: &Upf, wish: &Wish<'_>) -> bool {
+    let area = |tac| upf.tacs.contains(&tac);
+    (upf.slices.is_empty() || upf.slices.contains(&wish.slice))
+        && (upf.dnns.is_empty() || upf.dnns.contains(wish.dnn))
+        && (upf.tacs.is_empty() || wish.tac.is_some_and(area))
+}
+
+/// Of those that serve the session and can be used, those of the lowest priority value; of these one by weight and what
+/// their load leaves of it.
+fn among(
+    upfs: &[Upf],
+    states: &UpfStates,
+    wish: &Wish<'_>,
+    tried: &Tried,
+    random: [u8; 16],
+) -> Result<UpfId, Refusal> {
+    let ids = (0u8..).map(UpfId).zip(upfs);
+    let there = ids.filter(|(id, upf)| serves(upf, wish) && states.get(*id).usable && !tried.contains(*id));
+    // TS 29.244 §6.2.4.3.2: a part of the requests is not sent to one in overload, drawn for each; those that matter are.
+    let mut spared = false;
+    let mut candidates: [Option<(UpfId, &Upf)>; UPFS_MAX] = [None; UPFS_MAX];
+    for ((id, upf), (drawn, place)) in there.zip(random.iter().zip(&mut candidates)) {
+        let kept_away = u32::from(*drawn) * 100 < u32::from(states.get(id).reduction) * 256;
+        if kept_away && !wish.emergency {
+            spared = true;
+        } else {
+            *place = Some((id, upf));
+        }
+    }
+    let candidates = || candidates.iter().flatten();
+    let best = candidates().map(|(_, upf)| upf.priority).min();
+    let best = || candidates().filter(|(_, upf)| Some(upf.priority) == best);
+    let weight = |(id, upf): &(UpfId, &Upf)| {
+        // A loaded one keeps a little, so that it is not forgotten if all are.
+        u64::from(upf.weight).max(1) * u64::from(101 - states.get(*id).load.min(100))
+    };
+    let total: u64 = best().map(weight).sum();
+    let Some(drawn) =
+        u64::from_be_bytes([8, 9, 10, 11, 12, 13, 14, 15].map(|i: usize| random[i])).checked_rem(total)
+    else {
+        return Err(Refusal::Upf(spared.then_some(UPF_CONGESTED)));
+    };
+    let mut passed = 0;
+    let chosen = best().find(|c| {
+        passed += weight(c);
+        drawn < passed
+    });
+    chosen.map(|(id, _)| *id).ok_or(Refusal::Upf(None))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prf::Prf;
+
+    fn upf(name: &str) -> Upf {
+        Upf { name: name.into(), ..Upf::default() }
+    }
+
+    fn dnn(name: &str) -> Dnn {
+        name.parse().unwrap()
+    }
+
+    fn tac(n: u32) -> Tac {
+        Tac::new(n).unwrap()
+    }
+
+    /// How often each is chosen of a thousand times.
+    fn chosen(upfs: &[Upf], states: &UpfStates, emergency: bool) -> (Vec<u32>, u32) {
+        let internet = dnn("internet");
+        let wish = Wish { slice: SNssai::sst(1), dnn: &internet, tac: Some(tac(1)), emergency };
+        let (mut counts, mut refused) = (vec![0; upfs.len()], 0);
+        for n in 0..1000u128 {
+            match among(upfs, states, &wish, &Tried::default(), Prf::new(&[5; 16]).block(n)) {
+                Ok(id) => counts[usize::from(id.0)] += 1,
+                Err(_) => refused += 1,
+            }
+        }
+        (counts, refused)
+    }
+
+    #[test] // TS 23.501 §6.3.3: by slice, data network and area
+    fn one_that_does_not_serve_it_is_not_chosen() {
+        let other = |change: fn(&mut Upf)| {
+            let mut other = upf("other");
+            change(&mut other);
+            chosen(&[other, upf("all")], &UpfStates::ALL_USABLE, false)
+        };
+        assert_eq!(other(|u| u.slices = vec![SNssai::sst(2)]).0, [0, 1000]);
+        assert_eq!(other(|u| u.dnns = vec![dnn("ims")]).0, [0, 1000]);
+        assert_eq!(other(|u| u.tacs = vec![tac(2), tac(3)]).0, [0, 1000]);
+        let only = Upf { dnns: vec![dnn("ims")], ..upf("ims") };
+        assert_eq!(chosen(&[only], &UpfStates::ALL_USABLE, false), (vec![0], 1000));
+    }
+
+    #[test] // TS 23.501 §6.3.3: one that is not there is not chosen
+    fn one_whose_association_is_down_is_not_chosen() {
+        let upfs = [Upf { priority: 0, ..upf("near") }, Upf { priority: 1, ..upf("far") }];
+        let mut states = UpfStates::ALL_USABLE;
+        assert_eq!(chosen(&upfs, &states, false).0, [1000, 0]);
+        states.set(UpfId(0), UpfState::default());
+        assert_eq!(chosen(&upfs, &states, false).0, [0, 1000]);
+        assert_eq!(chosen(&upfs, &UpfStates::default(), false).1, 1000);
+    }
+
+    #[test] // TS 23.501 §6.3.3: by weight, and by load (TS 29.244 §6.2.3)
+    fn sessions_are_shared_out_by_weight_and_load() {
+        let upfs = [Upf { weight: 300, ..upf("big") }, Upf { weight: 100, ..upf("small") }];
+        let mut states = UpfStates::ALL_USABLE;
+        let (counts, _) = chosen(&upfs, &states, false);
+        assert!((700..800).contains(&counts[0]), "{counts:?}");
+        // 3 parts of 11 against 1 of 101: the small one takes three quarters.
+        states.set(UpfId(0), UpfState { usable: true, load: 90, reduction: 0 });
+        let (counts, _) = chosen(&upfs, &states, false);
+        assert!((200..300).contains(&counts[0]), "{counts:?}");
+        // All are full: they share still.
+        for id in [UpfId(0), UpfId(1)] {
+            states.set(id, UpfState { usable: true, load: 100, reduction: 0 });
+        }
+        assert_eq!(chosen(&upfs, &states, false).1, 0);
+    }
+
+    #[test] // TS 29.244 §6.2.4: of what is meant for one in overload the part that it names goes elsewhere, or nowhere; emergencies go
+    fn one_in_overload_is_spared() {
+        let mut states = UpfStates::ALL_USABLE;
+        states.set(UpfId(0), UpfState { usable: true, load: 0, reduction: 40 });
+        let (counts, refused) = chosen(&[upf("only")], &states, false);
+        assert!((350..450).contains(&refused) && counts[0] + refused == 1000, "{refused}");
+        assert_eq!(chosen(&[upf("only")], &states, true), (vec![1000], 0));
+        let upfs = [upf("first"), Upf { priority: 9, ..upf("second") }];
+        let (counts, refused) = chosen(&upfs, &states, false);
+        assert!((350..450).contains(&counts[1]) && refused == 0, "{counts:?}");
+    }
+
+    #[test] // TS 23.502 §4.3.2.2.1 step 10: one that was asked in vain is not asked again
+    fn one_that_refused_is_not_asked_again() {
+        let internet = dnn("internet");
+        let wish = Wish { slice: SNssai::sst(1), dnn: &internet, tac: None, emergency: false };
+        let mut tried = Tried::default();
+        tried.insert(UpfId(1));
+        for n in 0..100 {
+            let random = Prf::new(&[5; 16]).block(n);
+            let upfs = [upf("a"), upf("b"), upf("c")];
+            let id = among(&upfs, &UpfStates::ALL_USABLE, &wish, &tried, random).unwrap();
+            assert_ne!(id, UpfId(1));
+        }
+    }
+}

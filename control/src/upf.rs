@@ -1,0 +1,72 @@
+//! The UPFs, as a phone's machine sees them: names, and what the aggregator knows of each when an input arrives.
+
+/// UPFs that one SMF serves: what an operator's region has, and what keeps [`UpfStates`] within half a cache line.
+pub const UPFS_MAX: usize = 16;
+
+/// A UPF: its place in the configuration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UpfId(pub u8);
+
+/// What is known of every UPF, stamped into each envelope.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpfStates {
+    /// Those that new sessions may be given, a bit each.
+    usable: u16,
+    load: [u8; UPFS_MAX],
+    reduction: [u8; UPFS_MAX],
+}
+
+/// What is known of one UPF.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpfState {
+    /// Its association stands, it answers, and it has not asked to be spared.
+    pub usable: bool,
+    /// Its load in percent, as it told last (TS 29.244 §6.2.3).
+    pub load: u8,
+    /// The part of new sessions, in percent, that it asks to be kept away (TS 29.244 §6.2.4).
+    pub reduction: u8,
+}
+
+impl UpfStates {
+    /// Every UPF can be used and none is loaded.
+    pub const ALL_USABLE: Self = Self { usable: u16::MAX, load: [0; UPFS_MAX], reduction: [0; UPFS_MAX] };
+
+    /// What is known of one; of one beyond the bound, that it cannot be used.
+    pub fn get(&self, upf: UpfId) -> UpfState {
+        let at = usize::from(upf.0);
+        let (Some(&load), Some(&reduction)) = (self.load.get(at), self.reduction.get(at)) else {
+            return UpfState::default();
+        };
+        UpfState { usable: self.usable >> at & 1 == 1, load, reduction }
+    }
+
+    /// Notes what is known of one.
+    pub fn set(&mut self, upf: UpfId, state: UpfState) {
+        let at = usize::from(upf.0);
+        let (Some(load), Some(reduction)) = (self.load.get_mut(at), self.reduction.get_mut(at)) else {
+            return;
+        };
+        (*load, *reduction) = (state.load.min(100), state.reduction.min(100));
+        self.usable = self.usable & !(1 << at) | u16::from(state.usable) << at;
+    }
+}
+
+const _: () = assert!(UPFS_MAX <= u16::BITS as usize);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_known_of_one_upf_is_its_own() {
+        let mut states = UpfStates::default();
+        let state = UpfState { usable: true, load: 250, reduction: 7 };
+        states.set(UpfId(15), state);
+        assert_eq!(states.get(UpfId(15)), UpfState { load: 100, ..state });
+        assert_eq!(states.get(UpfId(14)), UpfState::default());
+        states.set(UpfId(16), state);
+        assert_eq!(states.get(UpfId(16)), UpfState::default());
+        states.set(UpfId(15), UpfState::default());
+        assert_eq!(states, UpfStates::default());
+    }
+}

@@ -1,0 +1,111 @@
+//! What a UPF asks of the SMF for itself: heartbeat, node report, and its association (TS 29.244 §6.2.2, §6.2.6.3, §6.2.7.3,
+//! §6.2.8.3, §6.2.9; TS 23.502 §4.4.3).
+
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::{AssociationReleaseRequest as ReleaseFlags, Cause, NodeId};
+use whimbrel_pfcp::msg::{
+    AssociationReleaseResponse, AssociationSetupRequest, AssociationSetupResponse, AssociationUpdateRequest,
+    AssociationUpdateResponse, HeartbeatResponse, NodeReportResponse,
+};
+use whimbrel_pfcp::{Frame, Message};
+
+use super::{Arrived, FEATURES, Link, N4, NEEDED, Sent, UpfChange};
+
+/// How long a UPF that asks to be left is given at most, if it says nothing shorter: phones are told within seconds.
+const GRACE_MAX: Duration = Duration::from_secs(3600);
+
+impl N4 {
+    pub(super) fn asked(
+        &mut self,
+        now: Instant,
+        frame: &Frame<'_>,
+        out: &mut Sent,
+        arrived: &mut Vec<Arrived>,
+    ) {
+        let Ok(message) = Message::parse(frame) else { return };
+        let node_id = self.node_id.clone();
+        let response = match message {
+            Message::HeartbeatRequest(m) => {
+                let answer = HeartbeatResponse { recovery_time_stamp: self.recovery };
+                out.push((self.upf, Message::from(answer).to_octets(None, frame.header.sequence)));
+                if self.link != Link::Down {
+                    self.lives(now, m.recovery_time_stamp, out, arrived);
+                }
+                return;
+            }
+            // What it tells, the UPF's events and metrics tell the operator. Its sessions stay until their gNB says
+            // more: a path that fails takes N2 with it, or only looks failed (TS 23.527 §5.4).
+            Message::NodeReportRequest(_) => {
+                NodeReportResponse { node_id, cause: Cause::RequestAccepted, offending_ie: None }.into()
+            }
+            Message::AssociationSetupRequest(m) => self.set_up_by_upf(now, &m, arrived),
+            Message::AssociationUpdateRequest(m) => self.updated_by_upf(now, &m, arrived),
+            // Only an SMF releases (TS 29.244 §6.2.8.1).
+            Message::AssociationReleaseRequest(_) => {
+                AssociationReleaseResponse { node_id, cause: Cause::RequestRejected }.into()
+            }
+            _ => return,
+        };
+        out.push((self.upf, response.to_octets(None, frame.header.sequence)));
+    }
+
+    /// TS 29.244 §6.2.6.3: the UPF sets the association up. One that stood is replaced, and its sessions are gone.
+    fn set_up_by_upf(
+        &mut self,
+        now: Instant,
+        m: &AssociationSetupRequest,
+        arrived: &mut Vec<Arrived>,
+    ) -> Message {
+        if self.link != Link::Down {
+            self.lost(now, arrived);
+        }
+        self.pending.clear(); // our own attempt, if one was under way
+        self.due.clear();
+        self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
+        let response = AssociationSetupResponse {
+            node_id: self.node_id.clone(),
+            cause: Cause::RequestAccepted,
+            recovery_time_stamp: self.recovery,
+            up_function_features: None,
+            cp_function_features: Some(FEATURES),
+            user_plane_ip_resource_information: Vec::new(),
+            pfcpasrsp_flags: None,
+        };
+        response.into()
+    }
+
+    /// TS 29.244 §6.2.7.3: the UPF can do other things than before, or asks for its release (TS 29.244 §6.2.8.3).
+    fn updated_by_upf(
+        &mut self,
+        now: Instant,
+        m: &AssociationUpdateRequest,
+        arrived: &mut Vec<Arrived>,
+    ) -> Message {
+        let cause = match self.link {
+            Link::Down => Cause::NoEstablishedPfcpAssociation,
+            Link::Up(_) | Link::Silent(..) => Cause::RequestAccepted,
+        };
+        if self.link != Link::Down {
+            if let Some(features) = m.up_function_features {
+                self.fit = features.has(NEEDED);
+            }
+            let asks = |f: ReleaseFlags| f.has(ReleaseFlags::SARR);
+            if m.pfcp_association_release_request.is_some_and(asks) && self.leaving.is_none() {
+                let period = m.graceful_release_period.and_then(|p| p.seconds());
+                let grace = period.map_or(GRACE_MAX, |s| Duration::from_secs(s.into()));
+                self.leaving = Some(now + grace.min(GRACE_MAX));
+                arrived.push(Arrived::Upf(UpfChange::Leaving));
+            }
+        }
+        let node_id: NodeId = self.node_id.clone();
+        let response = AssociationUpdateResponse {
+            node_id,
+            cause,
+            up_function_features: None,
+            cp_function_features: Some(FEATURES),
+        };
+        response.into()
+    }
+}

@@ -1,0 +1,270 @@
+//! The association and the requests of one N4.
+
+use super::*;
+use whimbrel_pfcp::ie::{
+    AssociationReleaseRequest as ReleaseFlags, Cause, Metric, PackedTimer, SequenceNumber,
+};
+use whimbrel_pfcp::msg::{
+    AssociationReleaseResponse, AssociationSetupResponse, AssociationUpdateRequest, HeartbeatResponse,
+    LoadControlInformation, OverloadControlInformation, SessionDeletionRequest, SessionDeletionResponse,
+};
+
+const PHONE: PhoneId = PhoneId { slot: 7, generation: 1 };
+const TO: OutputId = OutputId { clock: 3, index: 0 };
+
+fn up() -> N4 {
+    let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), Instant(1_000_000));
+    let (mut out, mut arrived) = (vec![], vec![]);
+    n4.tick(Instant(1_000_000), &mut out, &mut arrived);
+    let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
+    let response = AssociationSetupResponse {
+        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
+        cause: Cause::RequestAccepted,
+        recovery_time_stamp: RecoveryTimeStamp(9),
+        up_function_features: Some(NEEDED),
+        cp_function_features: None,
+        pfcpasrsp_flags: None,
+        user_plane_ip_resource_information: vec![],
+    };
+    let octets = Message::from(response).to_octets(None, sequence);
+    n4.receive(Instant(1_000_001), &octets, &mut vec![], &mut arrived);
+    assert_eq!(arrived, [Arrived::Upf(UpfChange::Up)]);
+    n4
+}
+
+fn request() -> Vec<u8> {
+    Message::from(SessionDeletionRequest::default()).to_octets(Some(Seid(5)), 0)
+}
+
+#[test] // TS 29.244 §6.4
+fn an_unanswered_request_is_repeated_unchanged_and_then_given_up() {
+    let mut n4 = up();
+    let (mut out, mut arrived) = (vec![], vec![]);
+    let mut now = Instant(2_000_000);
+    assert_eq!(n4.request(now, PHONE, TO, request(), &mut out), None);
+    while arrived.is_empty() {
+        now = n4.next_deadline();
+        n4.tick(now, &mut out, &mut arrived);
+    }
+    let sent: Vec<_> =
+        out.iter().map(|(_, o)| o).filter(|o| o[1] == message_type::SESSION_DELETION_REQUEST).collect();
+    assert_eq!(sent.len(), usize::from(N1));
+    assert!(sent.iter().all(|o| *o == sent[0]));
+    assert_eq!(arrived, [Arrived::Answer { phone: PHONE, to: TO, octets: None }]);
+}
+
+#[test] // DESIGN §4 rule 8: what a UPF may have done without our knowing is found out when it shows that it lives
+fn a_request_that_was_given_up_is_repeated_once_the_upf_lives() {
+    let mut n4 = up();
+    let (mut out, mut arrived) = (vec![], vec![]);
+    n4.request(Instant(2_000_000), PHONE, TO, request(), &mut out);
+    let asked = out[0].clone();
+    while arrived.is_empty() {
+        n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+    }
+    out.clear();
+    n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+    let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
+    out.clear();
+    let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(9) };
+    let beat = Message::from(beat).to_octets(None, sequence);
+    n4.receive(Instant(14_000_000), &beat, &mut out, &mut arrived);
+    assert_eq!(out, [asked]);
+}
+
+#[test]
+fn an_answer_reaches_its_phone_once() {
+    let mut n4 = up();
+    let (mut out, mut arrived) = (vec![], vec![]);
+    n4.request(Instant(2), PHONE, TO, request(), &mut out);
+    let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
+    let response = SessionDeletionResponse::new(Cause::RequestAccepted);
+    let octets = Message::from(response).to_octets(Some(PHONE.seid(1, 7)), sequence);
+    n4.receive(Instant(3), &octets, &mut out, &mut arrived);
+    n4.receive(Instant(4), &octets, &mut out, &mut arrived);
+    assert_eq!(arrived, [Arrived::Answer { phone: PHONE, to: TO, octets: Some(octets) }]);
+}
+
+#[test] // TS 23.527 §4.3.2
+fn another_recovery_time_stamp_means_that_sessions_are_gone() {
+    let mut n4 = up();
+    let (mut out, mut arrived) = (vec![], vec![]);
+    n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+    let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
+    let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(10) };
+    n4.receive(Instant(3), &Message::from(beat).to_octets(None, sequence), &mut out, &mut arrived);
+    assert_eq!(arrived, [Arrived::Upf(UpfChange::Lost)]);
+    assert!(!n4.is_up());
+}
+
+#[test]
+fn garbage_is_ignored() {
+    let mut n4 = up();
+    for octets in [&[][..], &[0x21], &[0x20; 8], &[0xff; 64]] {
+        n4.receive(Instant(3), octets, &mut vec![], &mut vec![]);
+    }
+    assert!(n4.is_up());
+}
+
+/// What the UPF is told in the end, by message type.
+fn types(out: &Sent) -> Vec<u8> {
+    out.iter().map(|(_, o)| o[1]).collect()
+}
+
+/// The UPF sends this.
+fn says(n4: &mut N4, now: u64, m: impl Into<Message>, sequence: u32) -> (Sent, Vec<Arrived>) {
+    let (mut out, mut arrived) = (vec![], vec![]);
+    let m: Message = m.into();
+    n4.receive(Instant(now), &m.to_octets(None, sequence), &mut out, &mut arrived);
+    (out, arrived)
+}
+
+/// Lets heartbeats go unanswered until something comes of it.
+fn silence(n4: &mut N4) -> (Instant, Vec<Arrived>) {
+    let (mut out, mut arrived) = (vec![], vec![]);
+    loop {
+        let now = n4.next_deadline();
+        n4.tick(now, &mut out, &mut arrived);
+        if !arrived.is_empty() {
+            return (now, arrived);
+        }
+    }
+}
+
+#[test] // TS 23.527 §4.4: a path that fails and comes back costs no session; a request in doubt is repeated then
+fn a_path_that_comes_back() {
+    let mut n4 = up();
+    let (mut out, mut arrived) = (vec![], vec![]);
+    let (now, silent) = silence(&mut n4);
+    assert_eq!(silent, [Arrived::Upf(UpfChange::Silent)]);
+    assert!(!n4.state().usable, "new sessions go elsewhere");
+    assert_eq!(n4.request(now, PHONE, TO, request(), &mut out), None, "its own may get through");
+    let (now, given_up) = silence(&mut n4);
+    assert_eq!(given_up, [Arrived::Answer { phone: PHONE, to: TO, octets: None }]);
+    let asked = out.pop().unwrap();
+    n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+    let beat = out.iter().rfind(|(_, o)| o[1] == message_type::HEARTBEAT_REQUEST).unwrap();
+    let sequence = Frame::parse(&beat.1).unwrap().header.sequence;
+    let beat = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(9) };
+    let (out, arrived) = says(&mut n4, now.0 + 1_000_000, beat, sequence);
+    assert_eq!((out, arrived), (vec![asked], vec![Arrived::Upf(UpfChange::Back)]));
+    assert!(n4.is_up() && n4.state().usable);
+}
+
+#[test] // TS 23.527 §4.4: a path that stays away costs the sessions, after the time that the operator has
+fn a_path_that_stays_away() {
+    let mut n4 = up();
+    let (began, _) = silence(&mut n4);
+    let (now, lost) = silence(&mut n4);
+    assert_eq!(lost, [Arrived::Upf(UpfChange::Lost)]);
+    assert!(now.since(began) >= PATH_FAILURE && now.since(began) < PATH_FAILURE * 2);
+    assert_eq!(n4.link, Link::Down);
+}
+
+#[test] // TS 29.244 §6.2.6.3, TS 23.502 §4.4.3.1: the UPF may set the association up; what stood before is over
+fn an_association_set_up_by_the_upf() {
+    let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), Instant(1_000_000));
+    let set_up = |features| AssociationSetupRequest {
+        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
+        recovery_time_stamp: RecoveryTimeStamp(9),
+        up_function_features: features,
+        cp_function_features: None,
+        session_retention_information: None,
+        user_plane_ip_resource_information: Vec::new(),
+    };
+    let (out, arrived) = says(&mut n4, 2_000_000, set_up(Some(NEEDED)), 1);
+    assert_eq!(arrived, [Arrived::Upf(UpfChange::Up)]);
+    let answer = Message::parse(&Frame::parse(&out[0].1).unwrap()).unwrap();
+    assert!(matches!(answer, Message::AssociationSetupResponse(m) if m.cause.is_accepted()));
+    let (_, arrived) = says(&mut n4, 3_000_000, set_up(None), 2);
+    assert_eq!(arrived, [Arrived::Upf(UpfChange::Lost), Arrived::Upf(UpfChange::Unfit)]);
+    assert!(!n4.state().usable, "it would choose neither tunnels nor addresses");
+}
+
+#[test] // TS 29.244 §6.2.7.3, TS 23.502 §4.4.3.2: what a UPF can do may change
+fn an_association_updated_by_the_upf() {
+    let mut n4 = up();
+    let update = |features| AssociationUpdateRequest {
+        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
+        up_function_features: Some(features),
+        cp_function_features: None,
+        pfcp_association_release_request: None,
+        graceful_release_period: None,
+        user_plane_ip_resource_information: Vec::new(),
+    };
+    let (out, _) = says(&mut n4, 2_000_000, update(UpFunctionFeatures::FTUP), 1);
+    assert_eq!(types(&out), [message_type::ASSOCIATION_UPDATE_RESPONSE]);
+    assert!(!n4.state().usable);
+    says(&mut n4, 2_000_000, update(NEEDED), 2);
+    assert!(n4.state().usable);
+    // Without association there is nothing to change.
+    n4.lost(Instant(3_000_000), &mut vec![]);
+    let (out, _) = says(&mut n4, 3_000_000, update(NEEDED), 3);
+    let answer = Message::parse(&Frame::parse(&out[0].1).unwrap()).unwrap();
+    let Message::AssociationUpdateResponse(m) = answer else { panic!("{answer:?}") };
+    assert_eq!(m.cause, Cause::NoEstablishedPfcpAssociation);
+}
+
+#[test] // TS 29.244 §6.2.8.3, §6.2.8.2, TS 23.502 §4.4.3.3: a UPF asks to be left; it gets no new session, and is released
+fn a_release_asked_by_the_upf() {
+    let mut n4 = up();
+    let ask = AssociationUpdateRequest {
+        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
+        up_function_features: None,
+        cp_function_features: None,
+        pfcp_association_release_request: Some(ReleaseFlags::SARR),
+        graceful_release_period: Some(PackedTimer::from_seconds(60)),
+        user_plane_ip_resource_information: Vec::new(),
+    };
+    let (_, arrived) = says(&mut n4, 2_000_000, ask.clone(), 1);
+    assert_eq!(arrived, [Arrived::Upf(UpfChange::Leaving)]);
+    assert!(n4.is_up() && !n4.state().usable);
+    assert_eq!(n4.leaving(), Some(Instant(62_000_000)));
+    let (_, again) = says(&mut n4, 3_000_000, ask, 2);
+    assert!(again.is_empty(), "it has asked already");
+
+    let (mut out, mut arrived) = (vec![], vec![]);
+    n4.release(Instant(4_000_000), &mut out, &mut arrived);
+    assert_eq!(types(&out), [message_type::ASSOCIATION_RELEASE_REQUEST]);
+    assert_eq!(arrived, [Arrived::Upf(UpfChange::Released)]);
+    let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
+    let node_id = NodeId::Ipv4([127, 0, 0, 2].into());
+    says(&mut n4, 5_000_000, AssociationReleaseResponse { node_id, cause: Cause::RequestAccepted }, sequence);
+    assert_eq!(n4.next_deadline(), Instant(5_000_000) + RELEASED, "it is left alone for a while");
+}
+
+#[test] // TS 29.244 §6.2.8.1: only an SMF releases
+fn a_upf_does_not_release() {
+    let mut n4 = up();
+    let release = AssociationReleaseRequest { node_id: NodeId::Ipv4([127, 0, 0, 2].into()) };
+    let (out, arrived) = says(&mut n4, 2_000_000, release, 1);
+    assert_eq!(types(&out), [message_type::ASSOCIATION_RELEASE_RESPONSE]);
+    assert!(arrived.is_empty() && n4.is_up());
+}
+
+#[test] // TS 29.244 §6.2.3, §6.2.4: the newest counts, whatever comes late; an overload that is not told again is over
+fn load_and_overload_are_kept_as_told_last() {
+    let mut n4 = up();
+    let mut tell = |sequence, load, reduction, now| {
+        let sequence_number = SequenceNumber(sequence);
+        let (metric, period_of_validity) = (Metric(reduction), PackedTimer::from_seconds(60));
+        let response = SessionDeletionResponse {
+            load_control_information: Some(LoadControlInformation { sequence_number, metric: Metric(load) }),
+            overload_control_information: Some(OverloadControlInformation {
+                sequence_number,
+                metric,
+                period_of_validity,
+            }),
+            ..SessionDeletionResponse::new(Cause::RequestAccepted)
+        };
+        says(&mut n4, now, response, 77);
+        (n4.state().load, n4.state().reduction)
+    };
+    assert_eq!(tell(u32::MAX, 40, 0, 2_000_000), (40, 0));
+    assert_eq!(tell(1, 250, 30, 2_000_000), (100, 30), "numbers wrap, percents end at 100");
+    assert_eq!(tell(0, 10, 0, 3_000_000), (100, 30), "late");
+    n4.tick(Instant(61_999_999), &mut vec![], &mut vec![]);
+    assert_eq!(n4.state().reduction, 30);
+    n4.tick(Instant(62_000_000), &mut vec![], &mut vec![]);
+    assert_eq!((n4.state().load, n4.state().reduction), (100, 0));
+}

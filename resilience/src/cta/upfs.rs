@@ -1,0 +1,190 @@
+//! The UPFs of the aggregator: their N4s, what is stamped of them into envelopes, and what their fate means for phones
+//! (TS 23.501 §6.3.3, TS 23.527 §4.3, §4.4).
+
+use std::time::Duration;
+
+use whimbrel_control::config::Smf;
+use whimbrel_control::udm::Subscribers;
+use whimbrel_control::{Command, OutputId, Payload, PhoneId, UPFS_MAX, UpfId, UpfStates};
+use whimbrel_ids::Instant;
+
+use super::n4::{Arrived, N4, Sent};
+use super::{Cta, Entropy, Inspect, Outbox, UpfChange};
+
+/// How often it is looked whether a UPF that asked to be left has sessions still.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// All of them, by [`UpfId`].
+pub(super) struct Upfs {
+    all: Vec<N4>,
+    states: UpfStates,
+    /// When to look whether one that asked to be left is empty.
+    look: Option<Instant>,
+}
+
+impl Upfs {
+    pub(super) fn new(smf: &Smf, now: Instant) -> Self {
+        let one = |(id, _)| N4::new(UpfId(id), smf.node_id, now);
+        let all = (0u8..).zip(&smf.upfs).take(UPFS_MAX).map(one).collect();
+        Self { all, states: UpfStates::default(), look: None }
+    }
+
+    /// What is stamped into envelopes.
+    pub(super) fn states(&self) -> UpfStates {
+        self.states
+    }
+
+    pub(super) fn get(&mut self, upf: UpfId) -> Option<&mut N4> {
+        self.all.get_mut(usize::from(upf.0))
+    }
+
+    /// Whether one answers.
+    pub(super) fn is_up(&self, upf: UpfId) -> bool {
+        self.all.get(usize::from(upf.0)).is_some_and(N4::is_up)
+    }
+
+    /// Looks anew at one that something has become of.
+    fn look_at(&mut self, upf: UpfId) {
+        if let Some(n4) = self.all.get(usize::from(upf.0)) {
+            self.states.set(upf, n4.state());
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Instant {
+        let n4 = self.all.iter().map(N4::next_deadline).min().unwrap_or(Instant::FAR_FUTURE);
+        self.look.map_or(n4, |at| n4.min(at))
+    }
+
+    fn ids(&self) -> impl Iterator<Item = UpfId> + use<> {
+        (0u8..).map(UpfId).take(self.all.len())
+    }
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
+    /// Whether the first UPF answers.
+    pub fn upf_is_up(&self) -> bool {
+        self.upfs.is_up(UpfId(0))
+    }
+
+    /// What new sessions are chosen by.
+    pub fn upf_states(&self) -> UpfStates {
+        self.upfs.states()
+    }
+
+    /// Ends the association with a UPF (TS 29.244 §6.2.8.2). Its sessions end with it.
+    pub fn release_upf(&mut self, now: Instant, upf: UpfId, out: &mut Outbox) {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        if let Some(n4) = self.upfs.get(upf) {
+            n4.release(now, &mut out.pfcp, &mut arrived);
+        }
+        self.n4_arrived(now, upf, arrived, out);
+        self.run(now, out);
+    }
+
+    pub(super) fn pfcp(&mut self, now: Instant, upf: UpfId, octets: &[u8], out: &mut Outbox) {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        if let Some(n4) = self.upfs.get(upf) {
+            n4.receive(now, octets, &mut out.pfcp, &mut arrived);
+        }
+        self.n4_arrived(now, upf, arrived, out);
+    }
+
+    /// A phone's request to a UPF; one that is not there is known not to answer.
+    pub(super) fn ask_upf(
+        &mut self,
+        now: Instant,
+        upf: UpfId,
+        phone: PhoneId,
+        to: OutputId,
+        octets: Vec<u8>,
+        out: &mut Sent,
+    ) -> Option<Arrived> {
+        match self.upfs.get(upf) {
+            Some(n4) => n4.request(now, phone, to, octets, out),
+            None => Some(Arrived::Answer { phone, to, octets: None }),
+        }
+    }
+
+    pub(super) fn tick_upfs(&mut self, now: Instant, out: &mut Outbox) {
+        for upf in self.upfs.ids() {
+            let mut arrived = std::mem::take(&mut self.arrived);
+            match self.upfs.get(upf) {
+                Some(n4) if n4.next_deadline() <= now => n4.tick(now, &mut out.pfcp, &mut arrived),
+                _ => {}
+            }
+            self.n4_arrived(now, upf, arrived, out);
+        }
+        if self.upfs.look.is_some_and(|at| at <= now) {
+            self.leave_upfs(now, out);
+        }
+    }
+
+    /// A UPF that asked to be left is, once none of its sessions is left or its patience is over (TS 29.244 §6.2.8.3).
+    fn leave_upfs(&mut self, now: Instant, out: &mut Outbox) {
+        self.upfs.look = None;
+        for upf in self.upfs.ids() {
+            let Some(until) = self.upfs.get(upf).and_then(|n4| n4.leaving()) else { continue };
+            let used = self.shard.iter().any(|p| p.sessions.values().any(|s| s.upf == upf));
+            if used && now < until {
+                self.upfs.look = Some((now + LOOK).min(until));
+            } else {
+                self.release_upf(now, upf, out);
+            }
+        }
+    }
+
+    pub(super) fn n4_arrived(
+        &mut self,
+        now: Instant,
+        upf: UpfId,
+        mut arrived: Vec<Arrived>,
+        out: &mut Outbox,
+    ) {
+        self.upfs.look_at(upf);
+        for a in arrived.drain(..) {
+            match a {
+                // What a phone that is gone had set up is taken down again, by nobody's order but ours.
+                Arrived::Answer { phone, octets, .. } if !self.slots.holds(phone) => {
+                    let deletion = octets.and_then(|o| whimbrel_control::smf::deletion_of_orphan(&o));
+                    if let Some(octets) = deletion {
+                        let to = OutputId { clock: 0, index: 0 };
+                        self.ask_upf(now, upf, phone, to, octets, &mut out.pfcp);
+                    }
+                }
+                Arrived::Answer { phone, to, octets } => {
+                    let octets = octets.map(Into::into);
+                    self.inbox.push_back((phone, Payload::PfcpAnswer { to, upf, octets }));
+                }
+                Arrived::Report { phone, psi, octets } => {
+                    if self.slots.holds(phone) {
+                        let octets = octets.into();
+                        self.inbox.push_back((phone, Payload::PfcpReport { upf, psi, octets }));
+                    } else {
+                        let answer = whimbrel_control::smf::no_such_session(&octets);
+                        out.pfcp.extend(answer.map(|a| (upf, a)));
+                    }
+                }
+                Arrived::Upf(change) => {
+                    out.upfs.push((upf, change));
+                    match change {
+                        UpfChange::Lost | UpfChange::Released => {
+                            self.tell_sessions_of(upf, Command::UpfRestarted(upf));
+                        }
+                        UpfChange::Leaving => {
+                            self.tell_sessions_of(upf, Command::LeaveUpf(upf));
+                            self.upfs.look = Some(now + LOOK);
+                        }
+                        UpfChange::Up | UpfChange::Unfit | UpfChange::Silent | UpfChange::Back => {}
+                    }
+                }
+            }
+        }
+        self.arrived = arrived;
+    }
+
+    /// Tells the phones that have a session at a UPF.
+    fn tell_sessions_of(&mut self, upf: UpfId, command: Command) {
+        let phones = self.shard.iter().filter(|p| p.sessions.values().any(|s| s.upf == upf));
+        self.inbox.extend(phones.map(|p| (p.id, Payload::Command(command))));
+    }
+}
