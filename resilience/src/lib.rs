@@ -8,5 +8,6 @@
 #![forbid(unsafe_code)]
 
 mod cta;
+pub mod replication;
 
 pub use cta::{Cta, Entropy, Input, Inspect, Outbox, PhoneView, UpfChange};

@@ -1,0 +1,90 @@
+//! A control function's side of the phones that it backs.
+
+use std::collections::BTreeMap;
+
+use whimbrel_control::PhoneId;
+
+/// A phone's state at a point where it was idle.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Checkpoint<S> {
+    /// Whose.
+    pub phone: PhoneId,
+    /// Term of the assignment under which it was cut.
+    pub term: u32,
+    /// Clock of the last input that it contains.
+    pub clock: u64,
+    /// The state.
+    pub state: S,
+}
+
+/// What became of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// This state, or a newer one, is held: to be told to the aggregator.
+    Holds(u64),
+    /// Its sender has been replaced, or it is older than what the aggregator said to be outdated.
+    Refused,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Held<S> {
+    term: u32,
+    clock: u64,
+    /// `None`: known to be outdated, and nothing newer came.
+    state: Option<S>,
+}
+
+/// The states of phones that others serve.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holdings<S>(BTreeMap<PhoneId, Held<S>>);
+
+impl<S> Default for Holdings<S> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<S> Holdings<S> {
+    /// Takes a checkpoint: the newest of the newest assignment stays.
+    pub fn take(&mut self, checkpoint: Checkpoint<S>) -> Taken {
+        let Checkpoint { phone, term, clock, state } = checkpoint;
+        let held = self.0.entry(phone).or_insert(Held { term, clock: 0, state: None });
+        if term < held.term || clock < held.clock && held.state.is_none() {
+            return Taken::Refused;
+        }
+        held.term = term;
+        if clock > held.clock || held.state.is_none() {
+            (held.clock, held.state) = (clock, Some(state));
+        }
+        Taken::Holds(held.clock)
+    }
+
+    /// The aggregator says that whatever is older than this is outdated (Neutrino §4.2.4): it is never served from again.
+    pub fn outdated(&mut self, phone: PhoneId, clock: u64) {
+        let held = self.0.entry(phone).or_insert(Held { term: 0, clock: 0, state: None });
+        if held.clock < clock {
+            (held.clock, held.state) = (clock, None);
+        }
+    }
+
+    /// The phone is served here from now on, from the state that was held: its clock and itself, if there is one.
+    pub fn promote(&mut self, phone: PhoneId) -> Option<(u64, S)> {
+        let held = self.0.remove(&phone)?;
+        Some((held.clock, held.state?))
+    }
+
+    /// The phone is gone, or others back it.
+    pub fn forget(&mut self, phone: PhoneId) {
+        self.0.remove(&phone);
+    }
+
+    /// Phones of which a state is held.
+    pub fn len(&self) -> usize {
+        self.0.values().filter(|h| h.state.is_some()).count()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,404 @@
+//! The aggregator's side of one phone.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+
+use super::CpfId;
+
+/// How much of one phone's log is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Bounds {
+    /// Inputs. A registration with a session is eleven; a procedure that fails at every step stays below this.
+    pub inputs: usize,
+    /// Octets of inputs: half the largest NAS message beside its NGAP message would still pass.
+    pub octets: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { inputs: 64, octets: 32 * 1024 }
+    }
+}
+
+/// One input that may have to be run again.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Entry<I> {
+    clock: u64,
+    octets: usize,
+    input: I,
+    /// Digest of the batch that was released for it.
+    released: Option<u64>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Replica {
+    cpf: CpfId,
+    /// The state that it is known to hold: 0 is that of a phone of which nothing is known, which everybody has.
+    acked: u64,
+    /// Since when a checkpoint, or progress, is expected of it.
+    behind: Option<Instant>,
+    /// The log waits for it.
+    awaited: bool,
+}
+
+impl Replica {
+    fn joining(cpf: CpfId) -> Self {
+        Self { cpf, acked: 0, behind: None, awaited: true }
+    }
+}
+
+/// What becomes of a batch that a control function gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its outputs leave.
+    Release,
+    /// Its outputs have left before, unchanged.
+    Suppress,
+    /// The input ran before, with other outputs: the context is suspect (DESIGN §4 rule 9).
+    Diverged,
+    /// Its sender does not serve the phone, or not any more, or is not at this input.
+    Fenced,
+}
+
+/// What the loss of a control function means for a phone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failover<I> {
+    /// Nothing that its service needs.
+    Unaffected,
+    /// Another serves it.
+    Serve {
+        /// Which.
+        by: CpfId,
+        /// Under this term of the assignment.
+        term: u32,
+        /// What it has still to run, oldest first, by clock.
+        replay: Vec<(u64, I)>,
+    },
+    /// Nobody holds a state that the log begins at: the phone registers anew.
+    Lost,
+}
+
+/// A replica whose state the log does not lead on from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lagging {
+    /// Which.
+    pub replica: CpfId,
+    /// The state that it lacks: anything older is outdated (Neutrino §4.2.4).
+    pub clock: u64,
+    /// Who has it.
+    pub up_to_date: Vec<CpfId>,
+}
+
+/// One phone's log, and who may serve it.
+///
+/// `I` is an input as it is kept; what it holds beyond its octets does not matter here.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ledger<I> {
+    bounds: Bounds,
+    term: u32,
+    primary: CpfId,
+    /// The last input.
+    clock: u64,
+    /// The last input whose batch left.
+    released: u64,
+    /// The state that the retained log begins at.
+    base: u64,
+    retained: VecDeque<Entry<I>>,
+    octets: usize,
+    replicas: Vec<Replica>,
+    /// The newest point where the phone was idle: where replicas are expected.
+    idle: u64,
+}
+
+impl<I: Clone> Ledger<I> {
+    /// A phone that begins: `primary` serves it, `backups` will have its state.
+    pub fn new(primary: CpfId, backups: impl IntoIterator<Item = CpfId>, bounds: Bounds) -> Self {
+        let backups = backups.into_iter().filter(|c| *c != primary);
+        Self {
+            bounds,
+            term: 1,
+            primary,
+            clock: 0,
+            released: 0,
+            base: 0,
+            retained: VecDeque::new(),
+            octets: 0,
+            replicas: backups.map(Replica::joining).collect(),
+            idle: 0,
+        }
+    }
+
+    /// Who serves the phone, and under which term.
+    pub fn assignment(&self) -> (CpfId, u32) {
+        (self.primary, self.term)
+    }
+
+    /// The last input's clock.
+    pub fn clock(&self) -> u64 {
+        self.clock
+    }
+
+    /// The clock of the last input whose outputs left.
+    pub fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// Octets of inputs that are kept.
+    pub fn octets(&self) -> usize {
+        self.octets
+    }
+
+    /// Inputs that are kept.
+    pub fn inputs(&self) -> usize {
+        self.retained.len()
+    }
+
+    /// Those that hold the phone's state beside its primary, or shall.
+    pub fn backups(&self) -> impl Iterator<Item = CpfId> {
+        self.replicas.iter().map(|r| r.cpf)
+    }
+
+    /// The log: what an aggregator that takes over says again to the primary, which knows what it ran already.
+    pub fn retained(&self) -> Vec<(u64, I)> {
+        self.retained.iter().map(|e| (e.clock, e.input.clone())).collect()
+    }
+
+    /// Stamps an input and keeps it. At a bound the phone loses its replay until its replicas have caught up, never its
+    /// service; the replicas that lack what is given up are to be told.
+    pub fn append(&mut self, octets: usize, input: impl FnOnce(u64) -> I) -> (u64, Vec<Lagging>) {
+        self.clock += 1;
+        let clock = self.clock;
+        self.retained.push_back(Entry { clock, octets, input: input(clock), released: None });
+        self.octets += octets;
+        if self.retained.len() <= self.bounds.inputs && self.octets <= self.bounds.octets {
+            return (clock, Vec::new());
+        }
+        self.forget(clock);
+        let lost = self.lagging(|r| r.acked < clock, clock);
+        (clock, lost)
+    }
+
+    /// Judges the batch of an input. `idle`: no procedure of the phone runs after it.
+    pub fn batch(
+        &mut self,
+        now: Instant,
+        from: CpfId,
+        term: u32,
+        clock: u64,
+        digest: u64,
+        idle: bool,
+    ) -> Verdict {
+        if (from, term) != (self.primary, self.term) || clock > self.clock {
+            return Verdict::Fenced;
+        }
+        let base = self.base;
+        let entry =
+            clock.checked_sub(base + 1).and_then(|at| self.retained.get_mut(usize::try_from(at).ok()?));
+        if clock <= self.released {
+            return match entry.and_then(|e| e.released) {
+                Some(before) if before != digest => Verdict::Diverged,
+                _ => Verdict::Suppress,
+            };
+        }
+        if clock != self.released + 1 {
+            return Verdict::Fenced; // the link keeps order: this is not the primary's next
+        }
+        if let Some(entry) = entry {
+            entry.released = Some(digest);
+        }
+        self.released = clock;
+        if idle {
+            self.idle = clock;
+            for r in self.replicas.iter_mut().filter(|r| r.acked < clock) {
+                r.behind.get_or_insert(now);
+            }
+        }
+        self.prune();
+        Verdict::Release
+    }
+
+    /// A replica holds the phone's state after this input.
+    pub fn acknowledged(&mut self, now: Instant, replica: CpfId, clock: u64) {
+        // Nobody can hold what was not released (rule 1): who claims it is not believed.
+        let clock = clock.min(self.released);
+        let idle = self.idle;
+        let Some(r) = self.replicas.iter_mut().find(|r| r.cpf == replica) else { return };
+        if clock > r.acked {
+            r.acked = clock;
+            r.awaited = true;
+            r.behind = (clock < idle).then_some(now);
+        }
+        self.prune();
+    }
+
+    /// The replicas of which nothing came in `patience`: if another is where it should be, the log waits for them no longer
+    /// (Neutrino §4.2.4; there the log is dropped even if nobody has the state).
+    pub fn scan(&mut self, now: Instant, patience: Duration) -> Vec<Lagging> {
+        let idle = self.idle;
+        if self.holders(idle).next().is_none() {
+            return Vec::new(); // what the log holds nobody else does: it stays, up to its bounds
+        }
+        let late = |r: &Replica| r.awaited && r.behind.is_some_and(|since| now.since(since) >= patience);
+        let lagging = self.lagging(late, idle);
+        self.prune();
+        lagging
+    }
+
+    /// Those replicas are waited for no longer, until they show progress.
+    fn lagging(&mut self, which: impl Fn(&Replica) -> bool, clock: u64) -> Vec<Lagging> {
+        let up_to_date: Vec<CpfId> = std::iter::once(self.primary).chain(self.holders(clock)).collect();
+        let mut lagging = Vec::new();
+        for r in self.replicas.iter_mut().filter(|r| which(r)) {
+            r.awaited = false;
+            lagging.push(Lagging { replica: r.cpf, clock, up_to_date: up_to_date.clone() });
+        }
+        lagging
+    }
+
+    /// A control function is lost.
+    pub fn failed(&mut self, cpf: CpfId) -> Failover<I> {
+        self.replicas.retain(|r| r.cpf != cpf);
+        if cpf != self.primary {
+            self.prune();
+            return Failover::Unaffected;
+        }
+        let able = self.replicas.iter().filter(|r| r.acked >= self.base).max_by_key(|r| r.acked);
+        let Some(&Replica { cpf: by, acked, .. }) = able else { return Failover::Lost };
+        self.replicas.retain(|r| r.cpf != by);
+        self.term += 1;
+        self.primary = by;
+        let rest = self.retained.iter().filter(|e| e.clock > acked);
+        Failover::Serve { by, term: self.term, replay: rest.map(|e| (e.clock, e.input.clone())).collect() }
+    }
+
+    /// Another control function shall hold the phone's state too. It can serve once its state reaches the log.
+    pub fn add_backup(&mut self, cpf: CpfId) {
+        if cpf != self.primary && self.replicas.iter().all(|r| r.cpf != cpf) {
+            self.replicas.push(Replica::joining(cpf));
+        }
+    }
+
+    fn holders(&self, clock: u64) -> impl Iterator<Item = CpfId> {
+        self.replicas.iter().filter(move |r| r.acked >= clock).map(|r| r.cpf)
+    }
+
+    /// Forgets what every replica that the log waits for has. Where there is none, nobody could run it again.
+    fn prune(&mut self) {
+        let awaited = self.replicas.iter().filter(|r| r.awaited).map(|r| r.acked).min();
+        let held = self.replicas.iter().map(|r| r.acked).max();
+        self.forget(awaited.or(held).unwrap_or(self.released));
+    }
+
+    fn forget(&mut self, upto: u64) {
+        while let Some(e) = self.retained.front()
+            && e.clock <= upto
+        {
+            self.octets -= e.octets;
+            self.base = e.clock;
+            self.retained.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRIMARY: CpfId = CpfId(1);
+    const BACKUP: CpfId = CpfId(2);
+    const NOW: Instant = Instant(1_000_000);
+    const BOUNDS: Bounds = Bounds { inputs: 3, octets: 100 };
+
+    fn ledger() -> Ledger<&'static str> {
+        Ledger::new(PRIMARY, [BACKUP], BOUNDS)
+    }
+
+    fn ran(ledger: &mut Ledger<&'static str>, clock: u64, digest: u64) -> Verdict {
+        ledger.batch(NOW, PRIMARY, 1, clock, digest, true)
+    }
+
+    #[test]
+    fn what_every_replica_holds_is_forgotten() {
+        let mut ledger = ledger();
+        assert_eq!(ledger.append(40, |_| "registration request"), (1, vec![]));
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!((ledger.inputs(), ledger.octets()), (1, 40));
+        ledger.acknowledged(NOW, BACKUP, 1);
+        assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
+    }
+
+    #[test]
+    fn a_replica_that_claims_what_was_never_released_is_not_believed() {
+        let mut ledger = ledger();
+        ledger.append(1, |_| "registration request");
+        ledger.acknowledged(NOW, BACKUP, u64::MAX);
+        assert_eq!(ledger.inputs(), 1);
+        let Failover::Serve { by, term, replay } = ledger.failed(PRIMARY) else {
+            panic!("the log has it all")
+        };
+        assert_eq!((by, term, replay), (BACKUP, 2, vec![(1, "registration request")]));
+    }
+
+    #[test] // DESIGN: "key stream"
+    fn a_replay_that_gives_other_octets_is_found_out() {
+        let mut ledger = ledger();
+        ledger.append(1, |_| "service request");
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Suppress);
+        assert_eq!(ran(&mut ledger, 1, 8), Verdict::Diverged);
+    }
+
+    #[test] // DESIGN: "terms and fencing"
+    fn who_was_replaced_and_who_runs_ahead_are_not_heard() {
+        let mut ledger = ledger();
+        ledger.append(1, |_| "service request");
+        assert_eq!(ran(&mut ledger, 2, 7), Verdict::Fenced, "there is no second input");
+        assert!(matches!(ledger.failed(PRIMARY), Failover::Serve { .. }));
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Fenced);
+        assert_eq!(ledger.batch(NOW, BACKUP, 2, 1, 7, true), Verdict::Release);
+    }
+
+    #[test]
+    fn at_its_bound_the_log_is_given_up_and_who_lacks_it_is_named() {
+        for (inputs, octets) in [(4, 1), (2, 60)] {
+            let mut ledger = ledger();
+            let lagging: Vec<Lagging> =
+                (0..inputs).flat_map(|_| ledger.append(octets, |_| "uplink").1).collect();
+            let up_to_date = vec![PRIMARY];
+            assert_eq!(lagging, [Lagging { replica: BACKUP, clock: inputs, up_to_date }]);
+            assert_eq!(ledger.octets(), 0);
+            assert_eq!(ledger.clone().failed(PRIMARY), Failover::Lost);
+            for clock in 1..=inputs {
+                assert_eq!(ran(&mut ledger, clock, 7), Verdict::Release, "service goes on");
+            }
+            ledger.acknowledged(NOW, BACKUP, inputs);
+            assert!(matches!(ledger.failed(PRIMARY), Failover::Serve { by: BACKUP, .. }));
+        }
+    }
+
+    #[test] // Neutrino §4.2.4
+    fn a_replica_that_lags_holds_the_log_up_only_so_long() {
+        const PATIENCE: Duration = Duration::from_secs(30);
+        let third = CpfId(3);
+        let mut ledger = Ledger::new(PRIMARY, [BACKUP, third], BOUNDS);
+        ledger.append(1, |_| "registration request");
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        ledger.acknowledged(NOW, BACKUP, 1);
+        assert_eq!(ledger.scan(NOW + PATIENCE - Duration::from_micros(1), PATIENCE), []);
+        let up_to_date = vec![PRIMARY, BACKUP];
+        assert_eq!(ledger.scan(NOW + PATIENCE, PATIENCE), [Lagging { replica: third, clock: 1, up_to_date }]);
+        assert_eq!(ledger.inputs(), 0);
+        assert_eq!(ledger.scan(NOW + PATIENCE * 2, PATIENCE), [], "told once");
+    }
+
+    #[test]
+    fn the_log_stays_while_nobody_else_has_what_it_holds() {
+        let mut ledger = ledger();
+        ledger.append(1, |_| "registration request");
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert_eq!(ledger.scan(NOW + Duration::from_secs(3600), Duration::from_secs(30)), []);
+        assert!(matches!(ledger.failed(PRIMARY), Failover::Serve { .. }));
+    }
+}

@@ -1,0 +1,36 @@
+//! Replication: what is kept of each phone, and where, so that the loss of its control function (CPF) costs nothing.
+//!
+//! The scheme is Neutrino's (§4.2): the aggregator (CTA) logs what it hands to a phone's primary; the primary replicates the
+//! phone's state when a procedure has ended; a replica that is as far as the log begins can take the phone over by
+//! replay. Where the paper leaves a hole, the rules of DESIGN §4 fill it. The parts, each without clocks and links:
+//!
+//! - [`Ledger`], the aggregator's side of one phone: who serves it, its log, which replica has come how far. Two aggregators
+//!   that mirror each other have the same ledger, the mirror's a little older.
+//! - [`Primary`], the control function's side of the phones that it serves: which checkpoints may leave.
+//! - [`Holdings`], the control function's side of the phones that it backs.
+//! - [`Gate`], what may leave only when a peer holds what went before.
+//!
+//! Three rules carry the proof (`resilience/tests/replication_model.rs` tries every schedule of a small network):
+//!
+//! 1. *A checkpoint leaves its primary only when the aggregator has released all that its inputs caused.* Otherwise a replica
+//!    could be ahead of what phone and gNB were told, and what was lost with the primary would never be said. The paper
+//!    sends both at once.
+//! 2. *A replica may serve a phone if and only if its state reaches the beginning of the retained log.* That the phone has
+//!    begun another procedure since changes nothing: the log has it. The paper marks such a replica outdated.
+//! 3. *With a mirror, nothing leaves the aggregator, but inputs to their primary, before the mirror holds the ledger that says so.*
+//!    An aggregator that was replaced without knowing cannot speak any more, and no replica is ahead of its mirror. What a
+//!    primary ran and the mirror never heard of, the primary still has ([`Primary::restart`]).
+
+mod gate;
+mod holdings;
+mod ledger;
+mod primary;
+
+pub use gate::Gate;
+pub use holdings::{Checkpoint, Holdings, Taken};
+pub use ledger::{Bounds, Failover, Lagging, Ledger, Verdict};
+pub use primary::{Primary, Ran};
+
+/// A control function (CPF) of the region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CpfId(pub u16);

@@ -1,0 +1,78 @@
+//! A control function's side of the phones that it serves.
+
+use std::collections::BTreeMap;
+
+use whimbrel_control::PhoneId;
+
+use super::Gate;
+
+/// An input that was run, and that its aggregator has not released yet.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ran<I, B, S> {
+    /// Whose.
+    pub phone: PhoneId,
+    /// Its clock.
+    pub clock: u64,
+    /// The input, as it came: an aggregator that takes over may not have it.
+    pub input: I,
+    /// What it caused.
+    pub batch: B,
+    /// The phone's state after it, where no procedure runs.
+    pub idle: Option<S>,
+}
+
+/// What a control function ran for one aggregator and may not tell its replicas yet.
+///
+/// Batches go up the link in order and are counted; the aggregator says how many it has released, with whatever goes
+/// down next. A checkpoint leaves when all batches up to its own were released: rule 1 of this module's parent.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Primary<I, B, S> {
+    unreleased: Gate<Ran<I, B, S>>,
+    /// How many checkpoints of a phone wait: only its newest is worth sending.
+    idle: BTreeMap<PhoneId, u32>,
+}
+
+impl<I, B, S> Default for Primary<I, B, S> {
+    fn default() -> Self {
+        Self { unreleased: Gate::default(), idle: BTreeMap::new() }
+    }
+}
+
+impl<I, B, S> Primary<I, B, S> {
+    /// An input was run; its batch goes up the link.
+    pub fn ran(&mut self, ran: Ran<I, B, S>) {
+        if ran.idle.is_some() {
+            *self.idle.entry(ran.phone).or_default() += 1;
+        }
+        self.unreleased.sent();
+        self.unreleased.hold(ran);
+    }
+
+    /// The aggregator has released this many batches of the link, counted from its beginning.
+    pub fn released(&mut self, batches: u64) {
+        self.unreleased.acknowledged(batches);
+    }
+
+    /// Takes a checkpoint that may leave: the phone, the clock of its last input, its state.
+    pub fn due(&mut self) -> Option<(PhoneId, u64, S)> {
+        while let Some(ran) = self.unreleased.pass() {
+            let Some(state) = ran.idle else { continue };
+            let newer = self.idle.get_mut(&ran.phone).map_or(0, |n| {
+                *n -= 1;
+                *n
+            });
+            if newer == 0 {
+                self.idle.remove(&ran.phone);
+                return Some((ran.phone, ran.clock, state));
+            }
+        }
+        None
+    }
+
+    /// Another aggregator takes the link over and counts anew. It is told what was run and not released, oldest first, in case
+    /// that it never heard of some, and gets their batches; they are to be noted again as [`Self::ran`].
+    pub fn restart(&mut self) -> Vec<Ran<I, B, S>> {
+        self.idle.clear();
+        std::mem::take(&mut self.unreleased).open().collect()
+    }
+}
