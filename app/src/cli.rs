@@ -117,6 +117,13 @@ enum UeCommand {
         #[command(flatten)]
         at: Running,
     },
+    /// Ask to be told, by the event "reachable", when a phone can be reached.
+    Notify {
+        /// SUPI, imsi-999700000000001 or its digits.
+        supi: String,
+        #[command(flatten)]
+        at: Running,
+    },
 }
 
 #[derive(Subcommand)]
@@ -229,6 +236,9 @@ fn command(command: Command) -> Done {
         }
         Command::Ue { command: UeCommand::Deregister { supi, at } } => {
             command::show::deregister(at.client()?, &supi)
+        }
+        Command::Ue { command: UeCommand::Notify { supi, at } } => {
+            command::show::tell_reachable(at.client()?, &supi)
         }
         Command::Session { command: SessionCommand::Modify(change) } => command::session::modify(&change),
         Command::Gnb { command: GnbCommand::List { at } } => command::show::gnbs(at.client()?, at.json),

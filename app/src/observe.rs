@@ -75,6 +75,11 @@ impl Observer {
                 let text = format!("It was deregistered: {why}.");
                 self.event(now, Level::Info, "deregistered", &shown(phone, subject), text);
             }
+            Event::Reachable { subject } => {
+                debug!(subject = %self.logged(phone, subject), "can be reached");
+                let text = "It can be reached, as was asked to be told.";
+                self.event(now, Level::Info, "reachable", &shown(phone, subject), text.into());
+            }
             Event::SecurityCapabilitiesDiffer { subject } => {
                 self.console.metrics.add(Counter::CapabilitiesDiffer, 1);
                 warn!(subject = %self.logged(phone, subject), "a gNB has other security capabilities of the phone than the phone told");

@@ -73,6 +73,7 @@ fn obey(ue: Ue, command: Command) {
             amf::implicitly(ue, Deregistered::Superseded);
         }
         Command::Deregister => amf::by_network(ue),
+        Command::TellReachable => amf::reachability_wanted(ue),
         Command::ModifySession(psi, modification) => smf::modify_by_operator(ue, psi, modification),
         Command::SubscriptionChanged => amf::subscription_changed(ue),
         Command::PolicyChanged => smf::policy_changed(ue),
@@ -188,6 +189,9 @@ pub(crate) fn release_requested(ue: Ue, cause: Cause) {
     if ue.with(|p| p.lanes.procedure(Lane::Mobility)) == Some(Procedure::AnRelease) {
         return duplicate(ue);
     }
+    if amf::source_leaves(ue, &cause) {
+        return; // a phone that is on its way to another gNB is that one's
+    }
     amf::release(ue, cause);
 }
 
@@ -203,6 +207,7 @@ pub(crate) fn settle(ue: Ue) {
         amf::subscription_change_if_due(ue);
     }
     amf::deregister_if_wanted(ue);
+    amf::tell_reachable_if_wanted(ue);
     smf::begin_wanted(ue);
 }
 

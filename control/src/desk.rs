@@ -106,7 +106,13 @@ fn subscription() -> Subscription {
         flows: Vec::new(),
     };
     let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns: vec![dnn] };
-    Subscription { ue_ambr: ambr, slices: vec![slice], rfsp: None, restrictions: Default::default() }
+    Subscription {
+        ue_ambr: ambr,
+        slices: vec![slice],
+        rfsp: None,
+        restrictions: Default::default(),
+        priority: Default::default(),
+    }
 }
 
 fn session() -> SmContext {
@@ -208,7 +214,7 @@ impl Desk {
             follow_on: true,
             secured: true,
             releasing: false,
-            urgent: false,
+            establishment_cause: whimbrel_ngap::ie::RrcEstablishmentCause::MoSignalling,
         }));
         phone.sessions.insert(psi(1), Box::new(session()));
         desk.shard.restore(phone);

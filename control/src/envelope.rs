@@ -170,6 +170,8 @@ pub enum Command {
     Superseded,
     /// The operator deregisters the phone (TS 23.502 §4.2.2.3.3).
     Deregister,
+    /// Tell when the phone can be reached (TS 23.502 §4.2.5.2).
+    TellReachable,
     /// The operator changes one of the phone's sessions (TS 23.502 §4.3.3.2 step 1d).
     ModifySession(PduSessionId, Modification),
     /// The UDM tells that the subscription has changed (TS 23.502 §4.5.1).

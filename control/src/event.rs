@@ -51,6 +51,11 @@ pub enum Event {
         /// Why.
         why: Deregistered,
     },
+    /// The phone can be reached: who asked to be told is told (TS 23.502 §4.2.5.2).
+    Reachable {
+        /// Whose.
+        subject: Subject,
+    },
     /// A gNB to which the phone came has other security capabilities of it than it gave us: somebody may have tried to bid
     /// them down (TS 33.501 §6.7.3.1).
     SecurityCapabilitiesDiffer {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Supi, Tai, Tmsi};
 use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
+use whimbrel_ngap::ie::RrcEstablishmentCause;
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
 use crate::amf::{NextHop, PagingAid, Target};
@@ -98,6 +99,8 @@ pub struct AmfContext {
     pub(crate) paging_aid: Option<Box<PagingAid>>,
     /// The operator wants it deregistered, and it has yet to be reached (TS 23.502 §4.2.2.3.3).
     pub(crate) deregistration_wanted: bool,
+    /// Somebody is to be told once it can be reached (TS 23.502 §4.2.5.2).
+    pub(crate) reachability_wanted: bool,
     /// The uplink COUNT that K_gNB is derived with (TS 33.501 §6.8.1.2.2).
     pub(crate) as_count: Option<NasCount>,
 }
@@ -120,8 +123,8 @@ pub(crate) struct Reach {
     pub(crate) t3512: Option<Duration>,
     /// It is not paged (MICO), but for this long after it went idle (T3324).
     pub(crate) mico: Option<Duration>,
-    /// T3512 runs while it is connected too (TS 24.501 §5.3.7, strictly periodic).
-    pub(crate) strictly_periodic: bool,
+    /// T3512 runs while it is connected too, from here on (TS 24.501 §5.3.7, strictly periodic).
+    pub(crate) strictly_periodic: Option<Instant>,
     /// Until when it can be paged; `None`: always.
     pub(crate) until: Option<Instant>,
     /// Its paging cycle, where it asked for one (TS 24.501 §9.11.3.2A).
@@ -153,8 +156,8 @@ pub struct Connection {
     pub secured: bool,
     /// The gNB was told to let it go: nothing more is said on it (TS 38.413 §8.3.3).
     pub releasing: bool,
-    /// It was set up for an emergency or with high priority (TS 38.413 §9.3.1.111).
-    pub urgent: bool,
+    /// Why it was set up, as the phone told its gNB (TS 38.413 §9.3.1.111).
+    pub establishment_cause: RrcEstablishmentCause,
 }
 
 impl Phone {

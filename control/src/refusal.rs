@@ -238,7 +238,7 @@ impl Refusal {
             }
             Self::SessionType(_) | Self::SscMode { .. } => MmCause::PayloadWasNotForwarded,
             Self::Qos(_) | Self::ModificationRejected(_) => MmCause::PayloadWasNotForwarded,
-            Self::EquipmentRefused | Self::EquipmentUnknown => MmCause::IllegalMe, // TS 24.501 §5.3.15
+            Self::EquipmentRefused | Self::EquipmentUnknown => MmCause::IllegalMe, // TS 24.501 §5.5.1.2.5
             // #5 is the one that costs the phone nothing but this attempt (§5.5.1.2.7).
             Self::Emergency => MmCause::PeiNotAccepted,
             Self::NoAnswer(_) | Self::RadioFailure(_) | Self::Protocol(_) => {

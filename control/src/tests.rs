@@ -393,7 +393,7 @@ fn near_its_end() -> (Desk, Batch) {
     (desk, batch)
 }
 
-#[test] // TS 24.501 §4.4.3.5, TS 33.501 §6.4.5: new keys before the COUNT ends, while the phone is connected
+#[test] // TS 24.501 §4.4.3.5, §4.4.2.5; TS 33.501 §6.4.5, §6.9.4.2: new keys before the COUNT ends, while the phone is connected
 fn a_connected_phone_gets_new_keys_before_its_count_ends() {
     let (mut desk, batch) = near_its_end();
     let (answer, vector) = vector();

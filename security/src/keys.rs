@@ -1,4 +1,4 @@
-//! The key hierarchy of TS 33.501 §6.2 and Annex A.
+//! The key hierarchy of TS 33.501 §6.2.2 and Annex A; the horizontal K_AMF of TS 33.501 §6.9.3.
 //!
 //! K → CK, IK → K_AUSF → K_SEAF → K_AMF → K_NASenc, K_NASint, K_gNB, NH, K_N3IWF. Each arrow is one function here;
 //! those of K_AUSF and RES*, which need the vector, are in [`crate::aka`].
@@ -232,7 +232,7 @@ mod tests {
         u32::from_str_radix(hex, 16).unwrap()
     }
 
-    #[test] // TS 33.501 Annex A.2, A.4 to A.11, A.13, against testdata/hierarchy.py
+    #[test] // TS 33.501 §6.2.2, §6.9.3: each arrow of Annex A, against testdata/hierarchy.py
     fn every_key_is_that_of_another_implementation() {
         let cases = lines(include_str!("../testdata/hierarchy.txt"));
         assert_eq!(cases.len(), 12);

@@ -1,4 +1,4 @@
-//! The NAS security context: TS 24.501 §4.4, §9.1; TS 33.501 §6.4.
+//! The NAS security context: TS 24.501 §4.4, §9.1; TS 33.501 §6.4.3, TS 33.501 §6.4.4; of one phone and one serving network, TS 33.501 §6.3.2.1.
 //!
 //! One [`NasSecurityContext`] serves one NAS connection of one phone, on either side. It owns the two COUNTs, so a
 //! COUNT cannot be used twice under a key, and a received one cannot be taken twice. Expanded key schedules (1.5 KB)

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
     use crate::testing::{bytes, cipher_input, lines};
 
-    #[test] // TS 35.217, TS 35.218, TS 33.401 Annex C.1, TS 35.223
+    #[test] // TS 33.501 §5.11.1.1; TS 35.217, TS 35.218, TS 33.401, TS 35.223: the published sets
     fn all_published_sets() {
         let sets = lines(include_str!("../testdata/nea.txt"));
         for set in &sets {

@@ -223,7 +223,7 @@ mod tests {
     use super::*;
     use crate::testing::{bytes, cipher_input, lines};
 
-    #[test] // TS 35.217, TS 33.401 Annex C.2, TS 35.223
+    #[test] // TS 33.501 §5.11.1.2; TS 35.217, TS 33.401, TS 35.223: the published sets
     fn all_published_sets() {
         let sets = lines(include_str!("../testdata/nia.txt"));
         for set in &sets {

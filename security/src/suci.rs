@@ -1,4 +1,5 @@
-//! Subscription concealed identifier: the protection schemes of TS 33.501 Annex C.
+//! Subscription concealed identifier: the protection schemes of TS 33.501 Annex C, profile A TS 33.501 §C.3.4.1, profile B
+//! TS 33.501 §C.3.4.2.
 //!
 //! A scheme conceals the MSIN in the octets that NAS carries (TS 24.501 §9.11.3.4: digits as swapped nibbles, 0xF after
 //! an odd count). The octets around it (PLMN, routing indicator) belong to `wire/nas`.

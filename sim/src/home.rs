@@ -113,7 +113,13 @@ fn default_subscription() -> Subscription {
     };
     let dnns = vec![dnn("internet", true), dnn("ims", false)];
     let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns };
-    Subscription { ue_ambr: ambr, slices: vec![slice], rfsp: None, restrictions: Default::default() }
+    Subscription {
+        ue_ambr: ambr,
+        slices: vec![slice],
+        rfsp: None,
+        restrictions: Default::default(),
+        priority: Default::default(),
+    }
 }
 
 /// The embedded defaults: 999/70, TAC 1, SST 1.

@@ -121,6 +121,7 @@ pub struct Sim {
     rng: Rng,
     config: Arc<Config>,
     faults: Faults,
+    home_keys: HomeNetworkKeys,
     /// What the UPFs were asked since a test answers for them.
     n4_heard: Vec<Vec<u8>>,
     /// Every N2 message of the core since it was asked for.
@@ -156,9 +157,14 @@ impl Sim {
 
     /// A network of this configuration, in which this goes wrong. Its UPF is up.
     pub fn with(seed: u64, config: Config, faults: Faults) -> Self {
+        Self::at_home(seed, config, faults, HomeNetworkKeys::new())
+    }
+
+    /// The same, with keys under which its subscribers conceal who they are.
+    pub fn at_home(seed: u64, config: Config, faults: Faults, home_keys: HomeNetworkKeys) -> Self {
         let mut rng = Rng::new(seed);
         let config = Arc::new(config);
-        let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
+        let directory = Directory::new(config.amf.plmn, home_keys.clone());
         let entropy = (Prf::new(&rng.octets()), 0);
         let upfs = (0u8..).zip(&config.smf.upfs).map(|(n, _)| {
             let config = home::nth_upf_config(n, rng.draw());
@@ -172,6 +178,7 @@ impl Sim {
             rng,
             config,
             faults,
+            home_keys,
             n4_heard: Vec::new(),
             tap: None,
             upfs,
@@ -323,6 +330,18 @@ impl Sim {
         self.terminals[index.0].away = true;
     }
 
+    /// A phone loses its power: it says nothing any more, and forgets all but its USIM.
+    pub fn lose_power(&mut self, index: UeIndex) {
+        let terminal = &mut self.terminals[index.0];
+        terminal.ue = Ue::new(terminal.ue.config().clone());
+        terminal.connection += 1;
+        terminal.away = true;
+        if let Some(s_tmsi) = terminal.s_tmsi.take() {
+            self.by_s_tmsi.remove(&(s_tmsi, index));
+        }
+        self.schedule.set(Whom::Ue(index), None);
+    }
+
     /// Has a gNB ask for the release of a phone.
     pub fn release(&mut self, index: UeIndex, cause: whimbrel_ngap::ie::Cause) {
         let phone = whimbrel_ran::PhoneId(index.0 as u32);
@@ -464,7 +483,7 @@ impl Sim {
     /// The core starts anew: it knows its subscribers, and nothing of its phones and gNBs.
     pub fn restart_core(&mut self) {
         let config = self.config.clone();
-        let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
+        let directory = Directory::new(config.amf.plmn, self.home_keys.clone());
         let home = std::mem::take(self.cta.subscribers());
         let recorder = self.cta.inspect().anew();
         let entropy = (Prf::new(&self.rng.octets()), 0);

@@ -68,7 +68,7 @@ fn internet() -> Command {
     })
 }
 
-#[test] // TS 24.501 §4.6.2.2: requested, subscribed and offered slices; the others are rejected with their cause
+#[test] // TS 24.501 §4.6.2.2; TS 23.501 §5.15.3: requested, subscribed and offered slices; the others are rejected with their cause
 fn slices_are_allowed_or_rejected_with_their_cause() {
     let (mut net, ue) = with(1, &[1, 2, 3, 9], |c| {
         c.amf.access.slice_areas.insert(SNssai::sst(2), [Tac::new(7).expect("24 bits")].into());
@@ -122,7 +122,7 @@ fn a_full_slice_is_refused_for_now() {
     no_violations(&net);
 }
 
-#[test] // TS 23.501 §5.15.5.2.2, TS 24.501 §5.4.4.2: the subscription gains a slice: the phone is told, and registers with it
+#[test] // TS 23.501 §5.15.5.2.2; TS 24.501 §5.4.4.2; TS 23.502 §4.2.4.2: the subscription gains a slice: the phone is told, and registers with it
 fn a_slice_that_is_subscribed_later() {
     let (mut net, ue) = with(4, &[1, 2], |_| {});
     net.home().subscribe(subscribed(&[1]));
@@ -140,7 +140,7 @@ fn a_slice_that_is_subscribed_later() {
     no_violations(&net);
 }
 
-#[test] // TS 23.501 §5.15.5.2.2: the subscription loses a slice: its sessions end
+#[test] // TS 23.501 §5.15.5.2.2; TS 23.502 §4.2.2.2.2 step 17: the subscription loses a slice: its sessions end
 fn a_slice_that_is_withdrawn_takes_its_sessions_along() {
     let (mut net, ue) = with(5, &[1, 2], |_| {});
     net.home().subscribe(subscribed(&[1, 2]));
@@ -255,7 +255,7 @@ fn a_change_that_changes_nothing() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §5.5.1.2.5 #22: T3346 keeps the phone away, and only for so long
+#[test] // TS 24.501 §5.5.1.2.5 #22, §5.3.9; TS 23.501 §5.19.7.2: T3346 keeps the phone away, and only for so long
 fn congestion_keeps_registrations_back() {
     let (mut net, ue) = with(11, &[1], |c| c.amf.access.congestion.general = true);
     net.command(ue, Command::Register);
@@ -288,7 +288,7 @@ fn congestion_keeps_service_requests_back() {
     assert_eq!(net.upf_sessions(), 1);
 }
 
-#[test] // TS 24.501 §5.4.5.2.5 #22: a congested data network gives the payload back, with a back-off timer
+#[test] // TS 24.501 §5.4.5.2.5 #22, §5.3.10; TS 23.501 §5.19.7.3: a congested data network gives the payload back, with a back-off timer
 fn congestion_of_a_data_network() {
     let (mut net, ue) = with(13, &[1], |c| {
         c.amf.access.congestion.dnns.insert("internet".parse().expect("a DNN"));
@@ -303,7 +303,7 @@ fn congestion_of_a_data_network() {
     assert!(matches!(told, Some((Reason::Mm(MmCause::Congestion), Some(_)))), "{told:?}");
 }
 
-#[test] // TS 24.501 §5.4.5.2.5 #69: a congested slice
+#[test] // TS 24.501 §5.4.5.2.5 #69, §5.3.11; TS 23.501 §5.19.7.4: a congested slice
 fn congestion_of_a_slice() {
     let (mut net, ue) = with(14, &[1], |c| {
         c.amf.access.congestion.slices.insert(SNssai::sst(1));
@@ -314,7 +314,7 @@ fn congestion_of_a_slice() {
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::InsufficientResourcesForSlice)));
 }
 
-#[test] // TS 24.501 §5.5.1.2.5 #6, TS 24.501 §5.3.15: equipment on the list
+#[test] // TS 24.501 §5.5.1.2.5 #6; TS 23.502 §4.2.2.2.2 step 11: equipment on the list
 fn equipment_that_is_refused() {
     let (mut net, ue) = with(15, &[1], |c| {
         c.amf.access.refused_equipment.push(EquipmentPrefix::new("35609204").expect("8 digits"));
@@ -325,7 +325,7 @@ fn equipment_that_is_refused() {
     assert_eq!(first_refusal(&net), Some(Refusal::EquipmentRefused));
 }
 
-#[test] // TS 33.501 §6.1.2: the operator has phones authenticated every third time
+#[test] // TS 33.501 §6.1.2; TS 24.501 §5.5.1.3.3: the operator has phones authenticated every third time
 fn phones_prove_their_key_as_often_as_the_operator_wants() {
     let (mut net, ue) = with(16, &[1], |c| c.amf.access.authentication.every_registrations = Some(3));
     net.tap();
@@ -378,7 +378,7 @@ fn asking(seed: u64, ask: AskFor) -> (Sim, UeIndex) {
     (net, ue)
 }
 
-#[test] // TS 24.501 §5.3.6, TS 24.501 §5.3.8: MICO with active time and a periodic timer of the phone's own
+#[test] // TS 24.501 §5.3.6, §5.3.7 T3324, §5.5.1.2.4 MICO; TS 23.501 §5.4.1.3: MICO with active time and a periodic timer of the phone's own
 fn a_phone_that_is_not_to_be_reached() {
     let hour = GprsTimer3::from_duration(Duration::from_secs(2 * 3600));
     let mico = Some(MicoIndication { all_plmn_registration_area: false, strictly_periodic: false });
@@ -412,7 +412,7 @@ fn downlink_data(net: &mut Sim) {
     net.inject_pfcp(&whimbrel_pfcp::Message::from(m).to_octets(Some(seid), 77));
 }
 
-#[test] // TS 24.501 §5.3.16: an extended paging cycle reaches the gNB; TS 23.501 §5.4.5: so does the ordinary one
+#[test] // TS 24.501 §5.3.16; TS 23.501 §5.31.7.2, §5.4.5: an extended paging cycle reaches the gNB, and so does the ordinary one
 fn paging_cycles_are_agreed() {
     let ask = AskFor { drx: Some(DrxParameters::T64), edrx: Some(0x35), ..AskFor::default() };
     let (mut net, ue) = asking(19, ask);

@@ -91,7 +91,7 @@ fn mobility_registration_after_a_handover() {
     }
 }
 
-#[test] // TS 23.501 §5.3.4.1.1; TS 24.501 §5.5.1.2.5 #12: a forbidden area, with the cause that the operator chose
+#[test] // TS 23.501 §5.3.4.1.1; TS 24.501 §5.5.1.2.5 #12, #13, #15; §5.3.13: a forbidden area, with the cause that the operator chose
 fn a_forbidden_area() {
     for (configured, cause) in [
         (None, MmCause::TrackingAreaNotAllowed),
@@ -120,7 +120,7 @@ fn a_radio_that_is_barred() {
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::N1ModeNotAllowed)));
 }
 
-#[test] // TS 23.501 §5.3.4.1.1: nobody is handed over to a forbidden area, and gNBs are told of it
+#[test] // TS 23.501 §5.3.4.1.1 handover: nobody is handed over to a forbidden area, and gNBs are told of it
 fn no_handover_to_a_forbidden_area() {
     let (mut net, ue) = country(5, &[], |_| {});
     restricted(&mut net, MobilityRestrictions { forbidden_areas: vec![tac(2)], ..Default::default() });

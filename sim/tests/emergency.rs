@@ -43,7 +43,7 @@ fn internet() -> Command {
     Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
 }
 
-#[test] // TS 24.501 §5.5.1.2.4 emergency, TS 23.501 §5.16.4.3: a subscriber registers for an emergency and has its session
+#[test] // TS 24.501 §5.5.1.2.4 emergency; TS 23.501 §5.16.4.1, §5.16.4.3; TS 23.502 §4.3.2.2.1 emergency: a subscriber registers for an emergency and has its session
 fn a_subscriber_in_an_emergency() {
     let (mut net, ue) = with(1, config(false));
     net.command(ue, Command::RegisterForEmergency);
@@ -79,7 +79,7 @@ fn a_barred_subscriber_in_an_emergency() {
     assert_eq!((net.ue_ref(ue).state(), dnns(&net)), (MmState::Registered, vec!["ims".to_owned()]));
 }
 
-#[test] // TS 33.501 §10.2.2, TS 33.501 §6.10.2: a phone without a USIM, by its equipment, under null integrity
+#[test] // TS 33.501 §10.2.2, §6.10.2; TS 23.502 §4.2.2.2.2 emergency: a phone without a USIM, by its equipment, under null integrity
 fn a_phone_without_usim() {
     let (mut net, ue) = with(4, config(true));
     net.ue_mut(ue).faults_mut().no_usim = true;
@@ -130,7 +130,34 @@ fn an_emergency_session_beside_others() {
     assert_eq!(dnns(&net).len(), 2, "a phone has one emergency session");
 }
 
-#[test] // TS 24.501 §5.3.10: after the emergency the phone is let go, and nothing of it is kept
+#[test] // TS 23.501 §5.3.4.1.1 emergency, §5.16.4.1: a forbidden area, a barred radio and areas without service are no reason
+fn an_emergency_passes_all_restrictions() {
+    use whimbrel_control::udm::{MobilityRestrictions, ServiceArea};
+    let here = whimbrel_ids::Tac::new(1).expect("24 bits");
+    for (nr_barred, forbidden) in [(true, false), (false, true)] {
+        let (mut net, ue) = with(11, config(false));
+        let restrictions = MobilityRestrictions {
+            nr_barred,
+            forbidden_areas: if forbidden { vec![here] } else { Vec::new() },
+            service_area: Some(ServiceArea::NotAllowed(vec![here])),
+        };
+        net.home().subscribe(whimbrel_control::udm::Subscription { restrictions, ..subscription() });
+        net.command(ue, Command::Register);
+        net.settle(SECOND);
+        assert_ne!(net.ue_ref(ue).state(), MmState::Registered, "as ever it is not served here");
+        net.command(ue, Command::RegisterForEmergency);
+        net.command(ue, Command::EstablishEmergencySession);
+        net.settle(SECOND);
+        assert_eq!((net.ue_ref(ue).state(), dnns(&net)), (MmState::Registered, vec!["ims".to_owned()]));
+        go_idle(&mut net, ue);
+        net.command(ue, Command::ServiceRequest);
+        net.settle(SECOND);
+        assert!(net.ue_ref(ue).is_connected(), "its emergency session goes on");
+        no_violations(&net);
+    }
+}
+
+#[test] // TS 24.501 §5.3.7 emergency: after the emergency the phone is let go, and nothing of it is kept
 fn after_the_emergency() {
     let (mut net, ue) = with(8, config(true));
     net.ue_mut(ue).faults_mut().no_usim = true;

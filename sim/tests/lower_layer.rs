@@ -62,7 +62,7 @@ fn a_stranger_is_forgotten() {
     }
 }
 
-#[test] // TS 24.501 §5.4.3.6 a: nor of one whose identity was asked for
+#[test] // TS 24.501 §5.4.3.6 a; TS 23.527 §6.2.2: nor of one whose identity was asked for
 fn a_stranger_without_identity_is_forgotten() {
     let (mut net, ue) = registered_phone(2);
     net.restart_core();

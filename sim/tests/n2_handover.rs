@@ -514,18 +514,41 @@ fn the_source_is_lost() {
     over(&mut net);
 }
 
-#[test] // TS 38.413 §8.3.2: the source asks for the phone's release, before and after the command
+#[test] // TS 38.413 §8.3.2: the source asks for the phone's release before it has sent it away: both connections end
 fn the_source_asks_for_release() {
-    for seed in [34, 35] {
-        let (mut net, id) = if seed == 34 { preparing(seed, &[1]) } else { executing(seed, &[1], true) };
+    let (mut net, id) = preparing(34, &[1]);
+    let c = connection(&net).clone();
+    let cause = CauseRadioNetwork::RadioConnectionWithUeLost.into();
+    say(&mut net, SOURCE, UeContextReleaseRequest::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause));
+    assert_eq!(released(&mut net, SOURCE).0, c.amf_ue_ngap_id);
+    assert_eq!(released(&mut net, TARGET).0, id);
+    net.settle(SECOND * 6);
+    assert!(!phone(&net).is_connected());
+    over(&mut net);
+}
+
+#[test] // TS 23.502 §4.9.1.3.3; TS 38.413 §8.3.2: after HANDOVER COMMAND the source's release is the source's alone: the phone arrives, or is lost
+fn the_source_asks_for_release_after_the_command() {
+    for (seed, arrives) in [(35, true), (43, false)] {
+        let (mut net, id) = executing(seed, &[1], true);
         let c = connection(&net).clone();
-        let cause = CauseRadioNetwork::RadioConnectionWithUeLost.into();
-        say(&mut net, SOURCE, UeContextReleaseRequest::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause));
+        for _ in 0..2 {
+            let cause = CauseRadioNetwork::RadioConnectionWithUeLost.into();
+            say(&mut net, SOURCE, UeContextReleaseRequest::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause));
+        }
         assert_eq!(released(&mut net, SOURCE).0, c.amf_ue_ngap_id);
-        assert_eq!(released(&mut net, TARGET).0, id);
-        net.settle(SECOND * 6);
-        assert!(!phone(&net).is_connected());
+        assert_eq!((net.heard(SOURCE), net.heard(TARGET)), (vec![], vec![]), "once, and to the source alone");
+        if arrives {
+            say(&mut net, TARGET, notify(id));
+            assert_eq!(connection(&net).ran_ue_ngap_id, RAN_ID);
+            assert_eq!(downlink(&mut net, 1).0, at_target(1));
+        } else {
+            net.settle(SECOND * 20);
+            assert_eq!(released(&mut net, TARGET).0, id);
+            assert!(!phone(&net).is_connected() && phone(&net).amf.registered);
+        }
         over(&mut net);
+        assert_eq!(net.heard(SOURCE), []);
     }
 }
 
@@ -576,7 +599,7 @@ fn a_path_switch_ends_a_preparation() {
     over(&mut net);
 }
 
-#[test] // TS 24.501 §5.4.2, FIELD inputs: SECURITY MODE COMPLETE and other NAS messages while a handover runs
+#[test] // TS 24.501 §5.4.2; TS 33.501 §6.9.5: SECURITY MODE COMPLETE and other NAS messages while a handover runs
 fn nas_messages_while_a_handover_runs() {
     for stage in [preparing(40, &[1]), executing(41, &[1], true)] {
         let (mut net, id) = stage;

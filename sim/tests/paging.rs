@@ -162,7 +162,7 @@ fn pagings(net: &mut Sim) -> usize {
     net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count()
 }
 
-#[test] // TS 23.502 §4.2.2.3.3 step 2, §4.2.3.3; TS 24.501 §5.5.2.3.1, §5.5.2.3.2: an idle phone is paged, and told to leave
+#[test] // TS 23.502 §4.2.2.3.3 idle, §4.2.3.3; TS 24.501 §5.5.2.3.1, §5.5.2.3.2: an idle phone is paged, and told to leave
 fn an_idle_phone_is_paged_to_be_deregistered() {
     let (mut net, ue) = idle_with_session(8);
     net.tap();

@@ -150,7 +150,7 @@ fn tc_nas_null_int_amf() {
     assert_eq!(net.cta().occupancy(), (0, 0));
 }
 
-#[test] // TS 33.512 §4.2.2.3.3 TC_NAS_INT_SELECTION_USE_AMF: the operator's priority, and SECURITY MODE COMMAND under it
+#[test] // TS 33.501 §6.7.1.1; TS 33.512 §4.2.2.3.3 TC_NAS_INT_SELECTION_USE_AMF: the operator's priority, and SECURITY MODE COMMAND under it
 fn tc_nas_int_selection_use_amf() {
     for (seed, integrity) in
         [(7, IntegrityAlgorithm::Nia1), (8, IntegrityAlgorithm::Nia2), (9, IntegrityAlgorithm::Nia3)]
@@ -194,7 +194,7 @@ fn tc_bidding_down_xn_amf() {
     assert_eq!(told, Some(right));
 }
 
-#[test] // TS 33.512 §4.2.2.5.1 TC_5G_GUTI_ALLOCATION_AMF: a new 5G-GUTI at each registration and after paging
+#[test] // TS 24.501 §5.3.3; TS 33.512 §4.2.2.5.1 TC_5G_GUTI_ALLOCATION_AMF: a new 5G-GUTI at each registration and after paging
 fn tc_5g_guti_allocation_amf() {
     let (mut net, ue) = one_registered(12);
     let mut seen = vec![net.ue_ref(ue).guti()];

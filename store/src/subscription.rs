@@ -43,6 +43,12 @@ pub struct Subscription {
     /// Where the phone may start services; absent: everywhere (TS 23.501 §5.3.4.1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_area: Option<ServiceArea>,
+    /// Multimedia priority service: access identity 1 (TS 23.501 §5.16.5).
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub mps_priority: bool,
+    /// Mission critical services: access identity 2 (TS 23.501 §5.16.6).
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub mcs_priority: bool,
 }
 
 /// Where a phone may start services: `{"allowed": [1, 2]}` or `{"not_allowed": [3]}` (TS 23.501 §5.3.4.1.2).
@@ -73,6 +79,8 @@ impl Default for Subscription {
             rat_restrictions: Vec::new(),
             forbidden_areas: Vec::new(),
             service_area: None,
+            mps_priority: false,
+            mcs_priority: false,
         }
     }
 }

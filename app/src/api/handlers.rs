@@ -149,6 +149,15 @@ pub(super) async fn deregister(shared: Arc<Shared>, request: Request) -> Answer 
     }
 }
 
+/// Asks to be told, by an event, when a phone can be reached.
+pub(super) async fn tell_reachable(shared: Arc<Shared>, request: Request) -> Answer {
+    let supi = supi(request.param(0))?;
+    match shared.console.commands.ask(|reply| Command::TellReachable(supi, reply)).await? {
+        true => Ok(Reply::empty()),
+        false => Err(Problem::not_found(format!("no phone of {supi} is registered"))),
+    }
+}
+
 /// Changes a session: the query says what.
 pub(super) async fn modify_session(shared: Arc<Shared>, request: Request) -> Answer {
     let supi = supi(request.param(0))?;

@@ -64,7 +64,9 @@ fn control(command: Command) {
         Command::ListGnbs(reply) => {
             reply.send(vec![GnbView { id: "999/70-1".into(), id_bits: 28, ..GnbView::default() }]).is_ok()
         }
-        Command::Deregister(supi, reply) => reply.send(supi.to_string() == PHONE).is_ok(),
+        Command::Deregister(supi, reply) | Command::TellReachable(supi, reply) => {
+            reply.send(supi.to_string() == PHONE).is_ok()
+        }
         Command::Warn(warning, reply) => reply.send(Ok(usize::from(warning.serial_number))).is_ok(),
         Command::CancelWarning(_, 1, reply) => reply.send(Ok(1)).is_ok(),
         Command::CancelWarning(_, _, reply) => reply.send(Err(WarningError::Unknown)).is_ok(),
@@ -217,8 +219,11 @@ fn answers_are_what_the_document_describes() {
     let (status, body) = get(server.address, "/api/v1/ues/imsi-999700000000009");
     assert_eq!(status, 404);
     conforms(&doc, &serde_json::json!({"$ref": "#/components/schemas/Problem"}), &body, "problem");
-    let (status, _) = ask(server.address, "POST", "/api/v1/ues/imsi-999700000000001/deregister", "", "");
-    assert_eq!(status, 204);
+    for verb in ["deregister", "reachability"] {
+        let of = |phone: &str| format!("/api/v1/ues/{phone}/{verb}");
+        assert_eq!(ask(server.address, "POST", &of("imsi-999700000000001"), "", "").0, 204);
+        assert_eq!(ask(server.address, "POST", &of("imsi-999700000000009"), "", "").0, 404);
+    }
     let (status, text) = get(server.address, "/metrics");
     assert!(status == 200 && text.as_str().unwrap().contains("whimbrel_api_requests_total"), "{text}");
 }

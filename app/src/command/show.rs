@@ -1,4 +1,4 @@
-//! `whimbrel ue list|show|deregister` and `whimbrel gnb list`.
+//! `whimbrel ue list|show|deregister|notify` and `whimbrel gnb list`.
 
 use serde_json::Value;
 
@@ -75,6 +75,12 @@ fn session(s: &SessionView) -> String {
 pub(crate) fn deregister(client: Client, supi: &str) -> Done {
     client.post(&format!("/api/v1/ues/{}/deregister", path_part(supi)))?;
     print(&format!("{supi} is being deregistered\n"))
+}
+
+/// Asks to be told by an event when a phone can be reached.
+pub(crate) fn tell_reachable(client: Client, supi: &str) -> Done {
+    client.post(&format!("/api/v1/ues/{}/reachability", path_part(supi)))?;
+    print(&format!("the event \"reachable\" will tell when {supi} can be reached\n"))
 }
 
 /// Every gNB, a line each.

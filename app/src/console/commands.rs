@@ -41,6 +41,8 @@ pub(crate) enum Command {
     ListGnbs(oneshot::Sender<Vec<GnbView>>),
     /// Deregister a phone (TS 23.502 §4.2.2.3.3). The answer: whether it was there.
     Deregister(Supi, oneshot::Sender<bool>),
+    /// Tell by an event when a phone can be reached (TS 23.502 §4.2.5.2). The answer: whether it was there.
+    TellReachable(Supi, oneshot::Sender<bool>),
     /// Send a warning message (TS 38.413 §8.9.1). The answer: to how many gNBs.
     Warn(Box<Warning>, oneshot::Sender<Result<usize, WarningError>>),
     /// Cancel the warning of this message identifier and serial number (TS 38.413 §8.9.2).

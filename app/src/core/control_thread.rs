@@ -409,6 +409,15 @@ impl Control {
         info!("a new version of the configuration is in force");
     }
 
+    /// Has the core do something with a subscriber's phone: whether it is there.
+    fn order(&mut self, now: Instant, supi: whimbrel_ids::Supi, order: whimbrel_control::Command) -> bool {
+        let phone: Option<PhoneId> = self.cta.find(supi);
+        if let Some(phone) = phone {
+            self.cta.handle(now, Input::Command(phone, order), &mut self.out);
+        }
+        phone.is_some()
+    }
+
     fn command(&mut self, now: Instant, command: Command) {
         // Whoever asked may have gone; then nobody misses the answer.
         let _ = match command {
@@ -423,12 +432,12 @@ impl Control {
                 reply.send(view::gnbs(&self.cta, |association| self.links.get(association))).is_ok()
             }
             Command::Deregister(supi, reply) => {
-                let phone: Option<PhoneId> = self.cta.find(supi);
-                if let Some(phone) = phone {
-                    let order = whimbrel_control::Command::Deregister;
-                    self.cta.handle(now, Input::Command(phone, order), &mut self.out);
-                }
-                reply.send(phone.is_some()).is_ok()
+                let order = whimbrel_control::Command::Deregister;
+                reply.send(self.order(now, supi, order)).is_ok()
+            }
+            Command::TellReachable(supi, reply) => {
+                let order = whimbrel_control::Command::TellReachable;
+                reply.send(self.order(now, supi, order)).is_ok()
             }
             Command::Warn(warning, reply) => reply.send(self.cta.warn(now, *warning, &mut self.out)).is_ok(),
             Command::CancelWarning(id, serial, reply) => {

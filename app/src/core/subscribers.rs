@@ -96,6 +96,7 @@ fn subscription(s: &stored::Subscription) -> udm::Subscription {
         slices: s.slices.iter().map(slice).collect(),
         rfsp: s.rfsp,
         restrictions: restrictions(s),
+        priority: udm::Priority { mps: s.mps_priority, mcs: s.mcs_priority },
     }
 }
 

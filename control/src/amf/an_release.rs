@@ -33,19 +33,17 @@ pub(crate) fn start(ue: Ue, cause: Cause) {
 }
 
 /// A phone without connection is watched: it shows up within the periodic registration timer, or is deregistered
-/// (TS 24.501 §5.3.7). One that is not registered has nothing to come back to.
+/// (TS 24.501 §5.3.7, TS 23.501 §5.4.1.1). One that is not registered has nothing to come back to.
 pub(crate) fn begin_reachability(ue: Ue) {
     let timers = ue.config().timers;
     let now = ue.now();
     let registered = ue.with(|p| {
-        // A phone that was here for an emergency has nothing to come back to once that is over (TS 24.501 §5.3.10).
+        // A phone that was here for an emergency has nothing to come back to once that is over (TS 24.501 §5.3.7).
         if p.amf.emergency && p.sessions.is_empty() {
             p.amf.registered = false;
         }
         if p.amf.registered {
-            // Mobile reachable timer: T3512 and four minutes; then the implicit deregistration timer.
-            let t3512 = p.amf.reach().t3512.unwrap_or(timers.t3512);
-            p.amf.reachable_until = Some(now + t3512 + timers.implicit_deregistration * 2);
+            p.amf.reachable_until = Some(reach::given_up_at(p, &timers, now));
             reach::goes_idle(p, now);
             if let Some(security) = &mut p.amf.security {
                 security.release_schedules();

@@ -1,6 +1,6 @@
 //! The radio's part of security: the chain of next hops, and what gNBs are told of the phone's algorithms.
 //!
-//! TS 33.501 §6.9.2.1.1 (key chaining), §6.7.3.1 (a path switch must not lower the algorithms).
+//! TS 33.501 §6.9.2.1, TS 33.501 §6.9.2.1.1 (key chaining), §6.7.3.1 (a path switch must not lower the algorithms).
 
 use whimbrel_nas::ie::{NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{NewSecurityContextInd, SecurityContext, SecurityKey, UeSecurityCapabilities};

@@ -23,7 +23,7 @@ pub(crate) fn tell_network_name(ue: Ue) {
     }
 }
 
-/// Gives the phone a new 5G-GUTI, which it acknowledges (TS 33.501 §6.12.3: after a network-triggered service request, and
+/// Gives the phone a new 5G-GUTI, which it acknowledges (TS 24.501 §5.3.3, TS 33.501 §6.12.3: after a network-triggered service request, and
 /// whenever the operator's policy wants it).
 pub(crate) fn reallocate_guti(ue: Ue) {
     let ue = ue.on(Lane::Mobility);

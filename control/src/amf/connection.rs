@@ -5,8 +5,8 @@
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId, Tai};
 use whimbrel_nas::mm;
 use whimbrel_ngap::ie::{
-    Cause, CauseNas, CauseProtocol, CauseRadioNetwork, RrcEstablishmentCause, UeAggregateMaximumBitRate,
-    UeNgapIdPair, UeNgapIds, UserLocationInformation,
+    Cause, CauseNas, CauseProtocol, CauseRadioNetwork, UeAggregateMaximumBitRate, UeNgapIdPair, UeNgapIds,
+    UserLocationInformation,
 };
 use whimbrel_ngap::msg::{
     DownlinkNasTransport, ErrorIndication, InitialUeMessage, UeContextReleaseCommand, UplinkNasTransport,
@@ -49,11 +49,17 @@ pub(crate) fn initial_ue_message(
     match nas::receive_first(ue, &m.nas_pdu, known, addressed) {
         First::Stranger => ue.remark(|b| b.disposition = Disposition::Stranger),
         First::Elsewhere(tmsi) => ue.remark(|b| b.disposition = Disposition::Elsewhere(tmsi)),
-        First::Unreadable(why) => {
+        First::Unreadable(unread) => {
             let subject = ue.with(|p| p.subject());
-            ue.event(Event::Dropped { subject, why });
+            ue.event(Event::Dropped { subject, why: unread.why });
             // Nothing follows on such a connection: the gNB is told to let it go (TS 24.501 §7.2.1).
             refuse_first(ue, association, None);
+            if let Some(answer) = unread.answer() {
+                let mut pdu = Vec::new();
+                answer.encode(&mut pdu);
+                let transport = DownlinkNasTransport::new(amf_ue_ngap_id, m.ran_ue_ngap_id, pdu);
+                emit(ue, association, &transport.into(), None);
+            }
             let ids = UeNgapIdPair::new(amf_ue_ngap_id, m.ran_ue_ngap_id);
             emit(ue, association, &release_command(ids, CauseNas::Unspecified).into(), None);
         }
@@ -103,22 +109,10 @@ fn adopt(
             follow_on: false,
             secured,
             releasing: false,
-            urgent: is_urgent(m.rrc_establishment_cause),
+            establishment_cause: m.rrc_establishment_cause,
         }));
     });
     locate(ue, &m.user_location_information);
-}
-
-/// Set up for what congestion control lets pass (TS 24.501 §4.5.2, TS 23.501 §5.19.7.2).
-fn is_urgent(cause: RrcEstablishmentCause) -> bool {
-    matches!(
-        cause,
-        RrcEstablishmentCause::Emergency
-            | RrcEstablishmentCause::HighPriorityAccess
-            | RrcEstablishmentCause::MpsPriorityAccess
-            | RrcEstablishmentCause::McsPriorityAccess
-            | RrcEstablishmentCause::MtAccess
-    )
 }
 
 /// The connection is gone, by whatever way: what ran over it is interrupted, its sessions' user planes wait, and a
@@ -339,9 +333,12 @@ pub(crate) fn uplink_nas(ue: Ue, m: UplinkNasTransport) {
     match nas::receive(ue, &m.nas_pdu) {
         Ok(received) if is_releasing(ue) && !crosses_release(&received.message) => out_of_state(ue),
         Ok(received) => collision::mm(ue, received),
-        Err(why) => {
+        Err(unread) => {
             let subject = ue.with(|p| p.subject());
-            ue.event(Event::Dropped { subject, why });
+            ue.event(Event::Dropped { subject, why: unread.why });
+            if let Some(answer) = unread.answer() {
+                send_nas(ue, &answer, Security::Current);
+            }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Emergency services: TS 23.501 §5.16.4.1, TS 24.501 §5.5.1.2.4 emergency, TS 24.501 §5.5.1.2.6, TS 33.501 §10.2.2.
+//! Emergency services: TS 23.501 §5.16.4.1, TS 24.501 §5.5.1.2.4 emergency, TS 24.501 §5.5.1.2.6, TS 33.501 §10.2.2, TS 23.501 §5.3.4.1.1.
 //!
 //! There are none unless the operator configures them. A phone that proves its key is registered under it; one that cannot
 //! is registered only where the operator allows that too, and then without integrity or cipher (TS 33.501 §5.5.2).

@@ -1,7 +1,9 @@
 //! How procedures leave a phone behind.
 
+use whimbrel_nas::ie::MmCause;
 use whimbrel_ngap::ie::CauseNas;
 
+use super::an_release;
 use super::connection::{ids, send_release_command};
 use super::udm_client;
 use crate::envelope::Disposition;
@@ -32,6 +34,29 @@ pub(crate) fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
     let ran_ue_ngap_id = ids(ue).map(|(_, ran)| ran);
     ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
     dismiss(ue);
+}
+
+/// A procedure of a registered phone was refused. Whether the phone is registered still, the cause says to both sides.
+pub(crate) fn refused_with(ue: Ue, procedure: Procedure, refusal: Refusal, cause: MmCause) {
+    if !stays_registered(cause) {
+        return refused(ue, procedure, refusal);
+    }
+    let subject = ue.with(|p| p.subject());
+    let ran_ue_ngap_id = ids(ue).map(|(_, ran)| ran);
+    ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
+    an_release::start(ue, CauseNas::NormalRelease.into());
+}
+
+/// What a phone hears and stays registered by, though it is not served here or now: it tries elsewhere, or later
+/// (TS 24.501 §5.5.1.3.5, §5.6.1.5). After all else it begins anew.
+fn stays_registered(cause: MmCause) -> bool {
+    matches!(
+        cause,
+        MmCause::RoamingNotAllowedInTrackingArea
+            | MmCause::NoSuitableCellsInTrackingArea
+            | MmCause::Congestion
+            | MmCause::RestrictedServiceArea
+    )
 }
 
 /// A procedure was interrupted. Its successor takes over; without one, a phone that had not come far is forgotten.

@@ -1,4 +1,4 @@
-//! The check of the equipment's identity: TS 23.502 §4.2.2.2.2 steps 11 and 12, TS 24.501 §5.3.15, TS 24.501 §5.4.3.2.
+//! The check of the equipment's identity: TS 23.502 §4.2.2.2.2 steps 11 and 12, TS 24.501 §5.4.3.2.
 
 use whimbrel_nas::ie::{IdentityType, MobileIdentity};
 use whimbrel_nas::mm::{self, IdentityRequest};
@@ -30,7 +30,7 @@ pub(crate) async fn check(ue: Ue) -> Result<(), End> {
     }
     match ue.with(|p| p.amf.pei) {
         Some(pei) if config.amf.access.refuses(pei) => Err(Refusal::EquipmentRefused.into()),
-        // It does not tell, and nobody can say that it is not on the list (TS 24.501 §5.3.15).
+        // It does not tell, and nobody can say that it is not on the list (TS 23.501 §5.2.2).
         None => Err(Refusal::EquipmentUnknown.into()),
         Some(_) => Ok(()),
     }

@@ -1,4 +1,5 @@
-//! Resource allocation of an N2 handover: HANDOVER REQUEST (TS 38.413 §8.4.2.2, TS 23.502 §4.9.1.3.2 steps 4 to 9).
+//! Resource allocation of an N2 handover: HANDOVER REQUEST (TS 38.413 §8.4.2.2, TS 23.502 §4.9.1.3.2 steps 4 to 9),
+//! with the phone's security capabilities (TS 33.501 §6.7.3.2).
 
 use whimbrel_ids::PduSessionId;
 use whimbrel_ngap::ie::{

@@ -1,4 +1,4 @@
-//! Identification: TS 24.501 §5.4.3, TS 23.502 §4.2.2.2.2 steps 4 to 7.
+//! Identification: TS 24.501 §5.4.3, TS 33.501 §6.12.4, TS 23.502 §4.2.2.2.2 steps 4 to 7.
 
 use whimbrel_nas::ie::{IdentityType, MobileIdentity, Suci};
 use whimbrel_nas::mm::{self, IdentityRequest, RegistrationRequest};
@@ -11,7 +11,7 @@ use crate::shard::Ue;
 use crate::udm::Identity;
 
 /// Who the phone is: from its request, or by asking. A 5G-GUTI that led nowhere says nothing; there is no N14, so
-/// another AMF's is not looked up.
+/// another AMF's is not looked up (TS 23.527 §6.2.2 of one that the AMF has lost).
 pub(crate) async fn identify(ue: Ue, request: &RegistrationRequest) -> Result<Identity, End> {
     if let MobileIdentity::Suci(suci) = &request.mobile_identity {
         return Ok(Identity::Suci(suci.clone()));

@@ -1,4 +1,4 @@
-//! Mobility restrictions: TS 23.501 §5.3.4.1, TS 24.501 §5.3.5; in NGAP TS 38.413 §9.3.1.85.
+//! Mobility restrictions: TS 23.501 §5.3.4.1, TS 24.501 §5.3.13, TS 24.501 §5.3.5; in NGAP TS 38.413 §9.3.1.85.
 //!
 //! Where a phone gets no service at all (forbidden areas, a radio that is barred) it is refused; where it may register but start
 //! nothing (non-allowed areas), its requests for service are refused and its registration stands.

@@ -20,8 +20,10 @@ mod nas;
 mod nas_transport;
 mod paging;
 mod path_switch;
+mod priority;
 mod ran_node;
 mod reach;
+mod reachability;
 mod registration;
 mod rekeying;
 mod security_mode;
@@ -32,6 +34,7 @@ mod subscription_change;
 mod target;
 mod udm_client;
 mod ue_context_modification;
+mod unread;
 
 pub use connection::{overloaded, release_of, unknown_local_id};
 pub use ran_node::{
@@ -51,10 +54,11 @@ pub(crate) use nas::{Received, Security};
 pub(crate) use nas_transport::{n1_sm, uplink as uplink_nas_transport};
 pub(crate) use paging::{PagingAid, downlink_data, page_if_awaited};
 pub(crate) use path_switch::start as switch_path;
+pub(crate) use reachability::{tell_if_wanted as tell_reachable_if_wanted, wanted as reachability_wanted};
 pub(crate) use registration::{settle_tmsi, start as register};
 pub(crate) use rekeying::begin_if_due as rekey_if_due;
 pub(crate) use service_request::{reject_stranger, start as serve};
 pub(crate) use subscription_change::{
     begin_if_due as subscription_change_if_due, notified as subscription_changed,
 };
-pub(crate) use target::{association_lost, handover_over};
+pub(crate) use target::{association_lost, handover_over, source_leaves};

@@ -1,10 +1,11 @@
-//! The security envelope of NAS messages on the network's side (TS 24.501 §4.4).
+//! The security envelope of NAS messages on the network's side: TS 24.501 §4.4, initial messages TS 33.501 §6.4.6.
 
 use whimbrel_ids::{Guti, Tmsi};
 use whimbrel_nas::ie::MobileIdentity;
 use whimbrel_nas::{Envelope, mm};
 use whimbrel_security::{Direction, NasCount, SecurityHeaderType};
 
+use super::unread::Unread;
 use crate::event::Dropped;
 use crate::shard::Ue;
 
@@ -28,7 +29,7 @@ pub(crate) enum First {
     /// It names the phone that bears this 5G-TMSI.
     Elsewhere(Tmsi),
     /// It is nothing that can begin a connection.
-    Unreadable(Dropped),
+    Unreadable(Unread),
 }
 
 /// How a downlink message is protected.
@@ -55,7 +56,7 @@ pub(crate) fn receive_first(ue: Ue, octets: &[u8], known: bool, addressed: bool)
         Err(why) => return First::Unreadable(why),
     };
     if !is_initial(&message) {
-        return First::Unreadable(Dropped::OutOfState); // nothing that it could answer was asked here
+        return First::Unreadable(Dropped::OutOfState.into()); // nothing that it could answer was asked here
     }
     if !addressed
         && let Some(guti) = named_by(&message)
@@ -91,10 +92,10 @@ fn named_by(message: &mm::Message) -> Option<Guti> {
 }
 
 /// Reads an uplink message under this phone's contexts.
-pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Dropped> {
+pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Unread> {
     let header = match Envelope::parse(octets).map_err(|_| Dropped::NotNas)? {
         Envelope::PlainMm(_) => None,
-        Envelope::PlainSm(_) => return Err(Dropped::NotNas),
+        Envelope::PlainSm(_) => return Err(Dropped::NotNas.into()),
         Envelope::Protected(p) => SecurityHeaderType::from_value(p.header_type as u8),
     };
     if let Some(header) = header
@@ -105,9 +106,9 @@ pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Dropped> {
                 c.secured = true;
             }
         });
-        let message = mm::Message::decode(&plain).map_err(|_| Dropped::NotNas)?;
+        let message = mm::Message::decode(&plain).map_err(|e| Unread::of(&e, true))?;
         if !fits(header, &message) {
-            return Err(Dropped::Integrity);
+            return Err(Dropped::Integrity.into());
         }
         let (message, content) = whole(ue, message, count, &plain);
         if matches!(
@@ -123,7 +124,7 @@ pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Dropped> {
     // Not protected, or not under keys of ours (TS 24.501 §4.4.4.3): few messages may pass, and none once protection
     // was seen on this connection.
     if ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.secured)) {
-        return Err(if header.is_some() { Dropped::Integrity } else { Dropped::Unprotected });
+        return Err(if header.is_some() { Dropped::Integrity } else { Dropped::Unprotected }.into());
     }
     let (message, content) = unprotected(octets)?;
     Ok(Received { message, protected: false, content })
@@ -189,15 +190,15 @@ fn whole(ue: Ue, message: mm::Message, count: NasCount, plain: &[u8]) -> (mm::Me
 }
 
 /// Reads a message without protection, if it is one of those that may pass so (TS 24.501 §4.4.4.3).
-fn unprotected(octets: &[u8]) -> Result<(mm::Message, u64), Dropped> {
+fn unprotected(octets: &[u8]) -> Result<(mm::Message, u64), Unread> {
     let plain = match Envelope::parse(octets).map_err(|_| Dropped::NotNas)? {
         Envelope::PlainMm(plain) => plain,
-        Envelope::PlainSm(_) => return Err(Dropped::NotNas),
+        Envelope::PlainSm(_) => return Err(Dropped::NotNas.into()),
         // The payload can be read where it is not ciphered; a wrong MAC makes it a plain message.
-        Envelope::Protected(p) if p.header_type.is_ciphered() => return Err(Dropped::Integrity),
+        Envelope::Protected(p) if p.header_type.is_ciphered() => return Err(Dropped::Integrity.into()),
         Envelope::Protected(p) => p.payload,
     };
-    let message = mm::Message::decode(plain).map_err(|_| Dropped::NotNas)?;
+    let message = mm::Message::decode(plain).map_err(|e| Unread::of(&e, false))?;
     match message {
         mm::Message::RegistrationRequest(_)
         | mm::Message::ServiceRequest(_)
@@ -211,7 +212,7 @@ fn unprotected(octets: &[u8]) -> Result<(mm::Message, u64), Dropped> {
             let content = if is_initial(&message) { digest(plain) } else { 0 };
             Ok((message, content))
         }
-        _ => Err(Dropped::Unprotected),
+        _ => Err(Dropped::Unprotected.into()),
     }
 }
 

@@ -1,9 +1,9 @@
 //! NAS transport of payloads: TS 24.501 §5.4.5. Session management goes to the SMF; what this network has no function
-//! for is dropped, or returned where the clause says so.
+//! for is dropped, or returned where the clause says so. Elements that a payload demands: TS 24.501 §7.7.2.
 
 use whimbrel_ids::{Dnn, PduSessionId, SNssai};
 use whimbrel_nas::ie::{GprsTimer3, MmCause, PayloadContainer, PayloadContainerType, RequestType};
-use whimbrel_nas::mm::{DlNasTransport, UlNasTransport};
+use whimbrel_nas::mm::{DlNasTransport, MmStatus, UlNasTransport};
 
 use super::connection::send_nas;
 use super::mobility_restrictions::service_allowed;
@@ -20,7 +20,11 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
         let subject = ue.with(|p| p.subject());
         return ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
     }
-    let Some(psi) = m.pdu_session_id else { return super::connection::out_of_state(ue) };
+    let Some(psi) = m.pdu_session_id else {
+        // TS 24.501 §7.7.2: an element that this payload makes mandatory is missing.
+        super::connection::out_of_state(ue);
+        return send_nas(ue, &MmStatus::new(MmCause::ConditionalIeError).into(), Security::Current);
+    };
     if !ue.with(|p| p.amf.registered) {
         return super::connection::out_of_state(ue);
     }

@@ -1,4 +1,4 @@
-//! How an idle phone is reached: TS 24.501 §5.3.6 (MICO), TS 24.501 §5.3.8 (T3324), TS 24.501 §5.3.16 (eDRX), and its paging
+//! How an idle phone is reached: TS 24.501 §5.3.6 (MICO), TS 24.501 §5.3.7 (T3324, strictly periodic), TS 24.501 §5.3.16 (eDRX), and its paging
 //! cycle (TS 23.501 §5.4.5). What a phone asks for and this network does not have is negotiated away, never refused.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use whimbrel_nas::ie::{DrxParameters, GprsTimer3, MicoIndication, RegistrationKi
 use whimbrel_nas::mm::{RegistrationAccept, RegistrationRequest};
 use whimbrel_ngap::ie::{NrPagingEdrxCycle, NrPagingEdrxInformation, NrPagingTimeWindow, PagingDrx};
 
-use crate::config::Config;
+use crate::config::{Config, Timers};
 use crate::phone::{Phone, Reach};
 use crate::shard::Ue;
 
@@ -23,13 +23,19 @@ pub(crate) fn negotiate(ue: Ue, request: &RegistrationRequest, accept: &mut Regi
         let reach = agreed(&config, request);
         ue.with(|p| p.amf.set_reach(reach));
     }
-    let reach = ue.with(|p| p.amf.reach());
+    let now = ue.now();
+    let reach = ue.with(|p| {
+        let mut reach = p.amf.reach();
+        reach.strictly_periodic = reach.strictly_periodic.map(|_| now); // each registration starts it anew
+        p.amf.set_reach(reach);
+        reach
+    });
     let t3512 = reach.t3512.unwrap_or(config.timers.t3512);
     accept.t3512 = Some(GprsTimer3::from_duration(t3512));
     if let Some(active) = reach.mico {
         accept.mico_indication = Some(MicoIndication {
             all_plmn_registration_area: false,
-            strictly_periodic: reach.strictly_periodic,
+            strictly_periodic: reach.strictly_periodic.is_some(),
         });
         accept.t3324 = (!active.is_zero()).then(|| GprsTimer3::from_duration(active));
     }
@@ -47,7 +53,7 @@ fn agreed(config: &Config, request: &RegistrationRequest) -> Reach {
     Reach {
         t3512: timer(request.requested_t3512, access.t3512_max),
         mico: mico.map(|_| timer(request.t3324, T3324_MAX).unwrap_or_default()),
-        strictly_periodic: mico.is_some_and(|m| m.strictly_periodic),
+        strictly_periodic: mico.filter(|m| m.strictly_periodic).map(|_| Instant::ZERO),
         until: None,
         drx: request.requested_drx_parameters.filter(|d| *d != DrxParameters::NotSpecified),
         // MICO and eDRX exclude each other here: a phone that is not paged has no paging cycle.
@@ -63,6 +69,18 @@ pub(crate) fn goes_idle(phone: &mut Phone, now: Instant) {
     let mut reach = phone.amf.reach();
     reach.until = reach.mico.map(|active| now + active);
     phone.amf.set_reach(reach);
+}
+
+/// When a phone that goes idle now is given up, unless it shows up (TS 24.501 §5.3.7): after the mobile reachable timer, which is
+/// longer than T3512, and the implicit deregistration timer. Where the phone's T3512 runs while it is connected too, so does
+/// ours, since its last registration; one that ends while the phone is connected begins again.
+pub(crate) fn given_up_at(phone: &Phone, timers: &Timers, now: Instant) -> Instant {
+    let reach = phone.amf.reach();
+    let grace = timers.implicit_deregistration;
+    let period = reach.t3512.unwrap_or(timers.t3512) + grace;
+    let ran =
+        reach.strictly_periodic.map_or(0, |since| now.since(since).as_micros() % period.as_micros().max(1));
+    now + (period - Duration::from_micros(ran as u64)) + grace
 }
 
 /// Whether paging can reach it now.

@@ -19,7 +19,7 @@ use super::nas::Security;
 use super::security_mode::{Secured, secure_nas};
 use super::slices::{self, Slices};
 use super::{
-    an_release, configuration_update, emergency, end, equipment, reach, service_request, udm_client,
+    an_release, configuration_update, emergency, end, equipment, priority, reach, service_request, udm_client,
 };
 use crate::event::Event;
 use crate::input::Input;
@@ -35,10 +35,13 @@ pub(crate) fn start(ue: Ue, request: Box<RegistrationRequest>, protected: bool, 
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::Registration, async move {
         let began = ue.now();
-        let initial = request.registration_type.kind == RegistrationKind::Initial;
+        let kind = request.registration_type.kind;
+        let initial = kind == RegistrationKind::Initial;
+        // What it had stands until it is accepted anew.
+        let moved = protected && !initial && kind != RegistrationKind::Emergency;
         let admitted = match admission(ue, request.into(), protected).await {
             Ok(admitted) => admitted,
-            Err(End::Refused(refusal)) => return reject(ue, refusal),
+            Err(End::Refused(refusal)) => return reject(ue, refusal, moved),
             Err(End::Interrupted(why)) => return end::interrupted(ue, why),
         };
         match accept(ue, admitted).await {
@@ -73,7 +76,7 @@ async fn admission(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) ->
         return Ok(Admitted { request, tai, slices: None });
     }
     let tai = here(ue)?;
-    uncongested(ue)?;
+    priority::uncongested(ue)?;
     let request = if protected && !must_authenticate(ue) {
         known(ue, request)? // the context in force proved who it is: step 9 may be skipped
     } else {
@@ -86,6 +89,7 @@ async fn admission(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) ->
         subscribe(ue).await?; // step 14: Nudm_UECM, Nudm_SDM
         request
     };
+    priority::entitled(ue)?; // priority: TS 23.501 §5.22.3
     permitted(ue, tai)?; // areas: TS 23.501 §5.3.4.1.1
     let slices = slices(ue, request.clone(), tai).await?; // slices: TS 23.501 §5.15.5.2.1
     ue.with(|p| p.amf.emergency = false);
@@ -107,15 +111,6 @@ fn must_authenticate(ue: Ue) -> bool {
         amf.registrations = amf.registrations.saturating_add(1);
         near || often || old || amf.emergency
     })
-}
-
-/// TS 24.501 §5.3.9: where the network is congested, what is not urgent is kept back. Emergency and high priority pass.
-fn uncongested(ue: Ue) -> Result<(), End> {
-    let urgent = ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.urgent));
-    if ue.config().amf.access.congestion.general && !urgent {
-        return Err(Refusal::Congested("general").into());
-    }
-    Ok(())
 }
 
 /// Steps 4 to 7: old AMF, IDENTITY REQUEST.
@@ -259,11 +254,10 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<Registra
     let allowed: &[SNssai] = slices.as_ref().map_or(&[], |s| &s.allowed);
     m.tai_list = Some(slices::registration_area(ue, tai, allowed));
     m.service_area_list = service_area_list(ue);
-    m.network_feature_support = Some(
-        NetworkFeatureSupport::default()
-            .with_ims_vops_3gpp(config.amf.ims_vops)
-            .with_emc_nr(config.amf.access.emergency.is_some()),
-    );
+    let features = NetworkFeatureSupport::default()
+        .with_ims_vops_3gpp(config.amf.ims_vops)
+        .with_emc_nr(config.amf.access.emergency.is_some());
+    m.network_feature_support = Some(priority::told(ue, features));
     m.t3502 = Some(GprsTimer::from_duration(config.timers.t3502));
     if let Some(slices) = slices {
         tell_slices(ue, slices, &mut m);
@@ -309,13 +303,17 @@ pub(crate) fn settle_tmsi(ue: Ue, shown: Tmsi) {
 }
 
 /// TS 24.501 §5.5.1.2.5: REGISTRATION REJECT, or nothing more where AUTHENTICATION REJECT was said already.
-fn reject(ue: Ue, refusal: Refusal) {
+fn reject(ue: Ue, refusal: Refusal, moved: bool) {
     let config = ue.config();
+    let cause = refusal.mm_cause(&config);
     if !refusal.was_told() {
-        let mut m = RegistrationReject::new(refusal.mm_cause(&config));
+        let mut m = RegistrationReject::new(cause);
         m.t3346 = refusal.back_off(&config).map(GprsTimer::from_duration);
         // A phone takes a reject without protection before it has a context (TS 24.501 §4.4.4.2).
         send_nas(ue, &m.into(), Security::Current);
+        if moved && ue.with(|p| p.amf.registered) {
+            return end::refused_with(ue, Procedure::Registration, refusal, cause); // TS 24.501 §5.5.1.3.5
+        }
     }
     end::refused(ue, Procedure::Registration, refusal);
 }

@@ -1,4 +1,4 @@
-//! NAS security mode control: TS 24.501 §5.4.2, TS 33.501 §6.7.2.
+//! NAS security mode control: TS 24.501 §5.4.2, TS 24.501 §4.4.2.5 (the context taken into use), TS 33.501 §6.7.2, TS 33.501 §6.8.1.1.2.
 
 use std::rc::Rc;
 

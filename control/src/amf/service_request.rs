@@ -3,13 +3,12 @@
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{MmCause, PduSessionSet, ServiceType};
 use whimbrel_nas::mm::{ServiceAccept, ServiceReject, ServiceRequest};
-use whimbrel_ngap::ie::CauseNas;
 
 use super::connection::send_nas;
 use super::context_setup::{context_answer, deliver};
 use super::mobility_restrictions::{permitted, service_allowed};
 use super::nas::Security;
-use super::{an_release, configuration_update, end, registration};
+use super::{configuration_update, end, priority, registration};
 use crate::event::Event;
 use crate::procedure::End;
 use crate::refusal::Refusal;
@@ -55,9 +54,8 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
             | ServiceType::EmergencyServices
             | ServiceType::HighPriorityAccess
     );
-    let urgent = own || ue.with(|p| p.amf.emergency || p.amf.connection.as_ref().is_some_and(|c| c.urgent));
-    if ue.config().amf.access.congestion.general && !urgent {
-        return Err(Refusal::Congested("general").into());
+    if !own {
+        priority::entitled(ue)?;
     }
     if let Some(status) = request.pdu_session_status {
         smf::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the phone has no more
@@ -101,27 +99,9 @@ pub(crate) fn failed(asked: PduSessionSet, activated: &[PduSessionId]) -> PduSes
 }
 
 fn refuse(ue: Ue, refusal: Refusal) {
-    reject(ue, refusal.mm_cause(&ue.config()), refusal.back_off(&ue.config()));
-    // §5.6.1.5 #28: its registration stands.
-    if matches!(refusal, Refusal::RestrictedServiceArea(_)) {
-        let subject = ue.with(|p| p.subject());
-        let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
-        let procedure = Procedure::ServiceRequest;
-        ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
-        return an_release::start(ue, CauseNas::NormalRelease.into());
-    }
-    if matches!(refusal, Refusal::Congested(_)) {
-        return keep_back(ue, refusal); // the phone stays registered (TS 24.501 §5.6.1.5)
-    }
-    end::refused(ue, Procedure::ServiceRequest, refusal);
-}
-
-/// The phone comes back when its back-off is over.
-fn keep_back(ue: Ue, refusal: Refusal) {
-    let subject = ue.with(|p| p.subject());
-    let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
-    ue.event(Event::Refused { procedure: Procedure::ServiceRequest, subject, ran_ue_ngap_id, refusal });
-    super::an_release::start(ue, whimbrel_ngap::ie::CauseNas::NormalRelease.into());
+    let cause = refusal.mm_cause(&ue.config());
+    reject(ue, cause, refusal.back_off(&ue.config()));
+    end::refused_with(ue, Procedure::ServiceRequest, refusal, cause);
 }
 
 /// SERVICE REJECT to a phone that nobody knows by what it sent: it is to register anew (TS 24.501 §5.6.1.5).

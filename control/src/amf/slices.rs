@@ -98,7 +98,7 @@ pub(crate) fn rejected_nssai(slices: Vec<(SNssai, SliceRejectCause)>) -> Option<
     (!slices.is_empty()).then_some(RejectedNssai(slices))
 }
 
-/// How long a phone waits before it asks again for a slice that is full (TS 24.501 §4.6.2.5, T3587).
+/// How long a phone waits before it asks again for a slice that is full (TS 24.501 §4.6.2.5, T3526).
 const FULL_BACK_OFF: Duration = Duration::from_secs(15 * 60);
 /// "S-NSSAI not available due to maximum number of UEs reached" (TS 24.501 §9.11.3.75).
 const CAUSE_FULL: u8 = 3;
@@ -130,4 +130,23 @@ pub(crate) fn registration_area(ue: Ue, here: Tai, allowed: &[SNssai]) -> TaiLis
         p.amf.registration_area.to_vec()
     });
     area.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 24.501 §4.6.2.5, §9.11.3.75: octets that tshark reads as one list, a timer of 15 minutes, and the cause
+    fn full_slices_as_octets() {
+        let told = full_nssai(&[SNssai::sst(1), SNssai::new(2, Some(1))]).expect("some");
+        let fifteen_minutes = 4 << 5 | 30; // times 30 seconds
+        assert_eq!(told.to_vec(), [0x11, fifteen_minutes, 0x13, 1, 0x43, 2, 0, 0, 1]);
+        assert!(full_nssai(&[]).is_none());
+    }
+
+    #[test] // TS 24.501 §4.6.2.3: who is at home is told no mapping
+    fn no_mapping_at_home() {
+        let told = nssai(&[SNssai::sst(1), SNssai::new(2, Some(7))]);
+        assert!(told.0.iter().all(|s| *s == MappedSNssai::from(s.s_nssai)) && told.0.len() == 2);
+    }
 }

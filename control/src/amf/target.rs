@@ -140,8 +140,21 @@ pub(crate) fn cancel(ue: Ue, m: HandoverCancel) {
         return out_of_state(ue);
     }
     if let Some(target) = abandon(ue) {
-        over(ue, *target);
+        back(ue, *target);
     }
+}
+
+/// The source lets a phone go that it has sent on its way (TS 38.413 §8.3.2): its own connection ends with that, not the target's
+/// (TS 23.502 §4.9.1.3.3). The phone may arrive there all the same; where it does not, it is lost. Whether it is so.
+pub(crate) fn source_leaves(ue: Ue, cause: &Cause) -> bool {
+    let told = ue.with(|p| {
+        let target = p.amf.target.as_mut().filter(|t| t.by.phase() == Some(Phase::Executing))?;
+        Some(std::mem::replace(&mut target.source_lost, true))
+    });
+    if let (Some(false), Some((amf, ran))) = (told, ids(ue)) {
+        send(ue, &release_command(UeNgapIdPair::new(amf, ran), cause.clone()).into(), None);
+    }
+    told.is_some()
 }
 
 /// The target has lost the phone, or is lost itself. The phone stays where it was, if that is still there.

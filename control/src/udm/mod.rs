@@ -199,6 +199,17 @@ pub struct Subscription {
     pub rfsp: Option<u16>,
     /// Where and how the phone may be.
     pub restrictions: MobilityRestrictions,
+    /// What it may have before others.
+    pub priority: Priority,
+}
+
+/// Subscribed priority (TS 23.501 §5.22.2, TS 29.503 §6.1.6.2.4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Priority {
+    /// Multimedia priority service: access identity 1 is valid.
+    pub mps: bool,
+    /// Mission critical services: access identity 2 is valid.
+    pub mcs: bool,
 }
 
 /// Subscribed mobility restrictions (TS 23.501 §5.3.4.1, TS 29.503 §6.1.6.2.4).

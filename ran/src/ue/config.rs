@@ -8,6 +8,7 @@ use whimbrel_nas::ie::{
     QosRule, RoutingIndicator, SscMode, Suci, UeSecurityCapability,
 };
 use whimbrel_nas::mm::{MessageType, RegistrationRequest};
+use whimbrel_ngap::RrcEstablishmentCause;
 use whimbrel_security::{HomeNetworkPublicKey, K, Milenage, Opc, UsimSqn};
 
 /// What phones of one make have in common.
@@ -123,6 +124,8 @@ pub struct Faults {
     pub alter: Option<Alter>,
     /// No USIM: the phone names its equipment, and takes null integrity for an emergency.
     pub no_usim: bool,
+    /// The establishment cause that it claims, whatever it is entitled to (TS 24.501 §4.5.6).
+    pub claim: Option<RrcEstablishmentCause>,
     /// What it asks for in its registrations beyond the usual.
     pub ask_for: Option<Box<AskFor>>,
 }
@@ -137,6 +140,7 @@ impl Faults {
         bid_down: None,
         alter: None,
         no_usim: false,
+        claim: None,
         ask_for: None,
     };
 }

@@ -170,6 +170,10 @@ pub struct Ue {
     register_again: bool,
     timers: Timers,
     t3512: core::time::Duration,
+    /// The establishment cause of an access identity that the network has told to be valid (TS 24.501 §4.5.6).
+    priority: Option<RrcEstablishmentCause>,
+    /// T3512 runs while it is connected too (TS 24.501 §5.3.7).
+    strictly_periodic: bool,
     t3502: core::time::Duration,
     sessions: Vec<Session>,
     next_pti: u8,
@@ -207,6 +211,8 @@ impl Ue {
             register_again: false,
             timers: Timers::new(),
             t3512: Timer::T3512.default_value(),
+            priority: None,
+            strictly_periodic: false,
             t3502: Timer::T3502.default_value(),
             sessions: Vec::new(),
             next_pti: 1,
@@ -419,6 +425,8 @@ impl Ue {
         if self.connected {
             return out.push(Output::Radio(Up::Nas(nas)));
         }
+        let claimed = self.faults().claim.or(self.priority);
+        let cause = claimed.filter(|_| cause != RrcEstablishmentCause::Emergency).unwrap_or(cause);
         self.connected = true;
         self.secure = false;
         let in_area = self.cell.is_some_and(|tai| self.registration_area.contains(tai));
@@ -457,7 +465,9 @@ impl Ue {
             event(Event::UserPlane { session: id, up: false }, out);
         }
         if self.state == MmState::Registered {
-            self.timers.start_for(Timer::T3512, now, self.t3512);
+            if !(self.strictly_periodic && self.timers.runs(Timer::T3512)) {
+                self.timers.start_for(Timer::T3512, now, self.t3512);
+            }
             event(Event::Idle, out);
         }
         if core::mem::take(&mut self.register_again) {

@@ -105,7 +105,7 @@ impl Ue {
             Message::AuthenticationReject(_) => self.authentication_reject(now, out),
             Message::AuthenticationResult(m) => self.authentication_result(&m),
             Message::IdentityRequest(m) => self.identity_request(now, &m, out),
-            Message::RegistrationAccept(m) => self.registration_accept(m, out),
+            Message::RegistrationAccept(m) => self.registration_accept(now, m, out),
             Message::RegistrationReject(m) => self.registration_reject(now, &m, out),
             Message::ServiceAccept(m) => self.service_accept(&m, out),
             Message::ServiceReject(m) => self.service_reject(now, &m, out),

@@ -102,7 +102,12 @@ impl Ue {
     }
 
     /// REGISTRATION ACCEPT (§5.5.1.2.4, §5.5.1.3.4).
-    pub(super) fn registration_accept(&mut self, m: RegistrationAccept, out: &mut Outbox<Output>) {
+    pub(super) fn registration_accept(
+        &mut self,
+        now: Instant,
+        m: RegistrationAccept,
+        out: &mut Outbox<Output>,
+    ) {
         let awaited = self.state == MmState::RegisteredInitiated;
         if !awaited && self.state != MmState::Registered {
             return violation(Violation::Unexpected(whimbrel_nas::mm::MessageType::RegistrationAccept), out);
@@ -127,6 +132,15 @@ impl Ue {
         if let Some(t3512) = m.t3512 {
             // Deactivated: so far away that it does not come.
             self.t3512 = t3512.duration().unwrap_or(core::time::Duration::MAX);
+        }
+        self.priority = m.network_feature_support.as_ref().and_then(|f| match (f.mps(), f.mcs()) {
+            (true, _) => Some(RrcEstablishmentCause::MpsPriorityAccess),
+            (false, true) => Some(RrcEstablishmentCause::McsPriorityAccess),
+            (false, false) => None,
+        });
+        self.strictly_periodic = m.mico_indication.is_some_and(|m| m.strictly_periodic);
+        if self.strictly_periodic {
+            self.timers.start_for(Timer::T3512, now, self.t3512);
         }
         self.t3502 = m.t3502.and_then(|t| t.duration()).unwrap_or(Timer::T3502.default_value());
         if let Some(status) = m.pdu_session_status {
@@ -192,6 +206,10 @@ impl Ue {
             MmCause::Congestion => {
                 let wait = m.t3346.and_then(|t| t.duration()).filter(|t| !t.is_zero());
                 wait.inspect(|wait| self.timers.start_for(Timer::T3346, now, *wait))
+            }
+            // It is registered still, and tries elsewhere (§5.5.1.3.5).
+            MmCause::RoamingNotAllowedInTrackingArea | MmCause::NoSuitableCellsInTrackingArea if !initial => {
+                None
             }
             MmCause::IllegalUe
             | MmCause::IllegalMe

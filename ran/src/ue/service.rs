@@ -43,7 +43,9 @@ impl Ue {
             self.fail_waiting_for_service(now, out);
             return not_possible(now, Procedure::ServiceRequest, out);
         };
-        self.timers.stop(Timer::T3512);
+        if !self.strictly_periodic {
+            self.timers.stop(Timer::T3512);
+        }
         let ng_ksi = self.security.as_ref().map_or(NgKsi::NO_KEY, |s| s.ng_ksi);
         let cleartext = ServiceRequest::new(ng_ksi, service_type, MobileIdentity::STmsi(s_tmsi));
         let mut whole = cleartext.clone();

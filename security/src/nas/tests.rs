@@ -28,7 +28,7 @@ fn sent(from: &mut NasSecurityContext, header: SecurityHeaderType) -> Vec<u8> {
 
 const CIPHERED: SecurityHeaderType = SecurityHeaderType::IntegrityProtectedAndCiphered;
 
-#[test] // TS 24.501 §9.1.1
+#[test] // TS 24.501 §9.1.1; TS 33.501 §5.11.1.1, §5.11.1.2, §6.4.3, §6.4.4
 fn every_algorithm_and_header_comes_through() {
     for ciphering in CipheringAlgorithm::ALL {
         for integrity in IntegrityAlgorithm::ALL {
@@ -118,7 +118,7 @@ fn a_context_goes_on_after_a_checkpoint_and_without_its_schedules() {
     assert_eq!(plain, PLAIN);
 }
 
-#[test] // TS 24.501 §4.4.6
+#[test] // TS 24.501 §4.4.6; TS 33.501 §6.4.6
 fn a_container_is_deciphered_under_its_messages_count() {
     let (mut amf, mut ue) = pair();
     let mut value = PLAIN;

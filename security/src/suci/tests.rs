@@ -33,7 +33,7 @@ fn keys() -> HomeNetworkKeys {
     keys
 }
 
-#[test] // TS 33.501 Annex C.4.3.1, C.4.4.1
+#[test] // TS 33.501 §C.3.4.1, §C.3.4.2, §6.12.2: the sets of Annex C.4
 fn published_sets_are_revealed() {
     let supi: Supi = "imsi-274012001002086".parse().unwrap();
     for (scheme, output) in [(ProtectionScheme::ProfileA, OUTPUT_A), (ProtectionScheme::ProfileB, OUTPUT_B)] {
@@ -44,7 +44,7 @@ fn published_sets_are_revealed() {
     assert_eq!(keys().deconceal(plmn(), ProtectionScheme::Null, 0, &msin), Ok(supi));
 }
 
-#[test] // TS 33.501 Annex C.4.3.1, C.4.4.1
+#[test] // TS 33.501 §C.3.4.1, §C.3.4.2: the sets of Annex C.4
 fn published_sets_are_concealed() {
     assert_eq!(private_a().public_key().octets(), bytes(PUBLIC_A));
     let b = HomeNetworkPublicKey::profile_b(&bytes(PUBLIC_B)).unwrap();

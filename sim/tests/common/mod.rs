@@ -104,5 +104,11 @@ pub(crate) fn subscription() -> Subscription {
     };
     let dnns = vec![dnn("internet", true), dnn("ims", false)];
     let slices = vec![SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns }];
-    Subscription { ue_ambr: ambr, slices, rfsp: None, restrictions: Default::default() }
+    Subscription {
+        ue_ambr: ambr,
+        slices,
+        rfsp: None,
+        restrictions: Default::default(),
+        priority: Default::default(),
+    }
 }

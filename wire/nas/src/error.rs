@@ -1,4 +1,5 @@
-//! Why octets are no NAS message, and which cause answers them (TS 24.501 §7).
+//! Why octets are no NAS message, and which cause answers them: TS 24.501 §7.2.1, TS 24.501 §7.3.2, TS 24.501 §7.4, TS 24.501
+//! §7.5.1.
 //!
 //! What reads without error may still contradict the state, itself or another element: causes #95, #98, #100 and #101
 //! (§7.4, §7.7.2, §7.8), and the procedure transaction identity (§7.3.1), are for the procedures to judge.

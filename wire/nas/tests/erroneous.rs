@@ -125,6 +125,19 @@ fn the_first_of_repeated_elements_counts() {
     assert_eq!(m.non_current_native_ng_ksi.unwrap().value(), 1);
 }
 
+#[test] // TS 24.501 §7.2.2: what is longer than any message is read as far as it goes, and no octet of it twice
+fn too_long_is_read_as_far_as_it_goes() {
+    // An unknown element of 60,000 octets, a known one behind it, and then more than a message may have.
+    let mut o = octets(REGISTRATION);
+    o.extend([0x7f, 0xea, 0x60]);
+    o.resize(o.len() + 60_000, 0x55);
+    o.extend([0x51]); // DRX parameters follow
+    o.extend([1, 2]);
+    o.resize(70_000, 0xc0);
+    let Ok(mm::Message::RegistrationRequest(m)) = mm::Message::decode(&o) else { panic!("not read") };
+    assert!(m.requested_drx_parameters.is_some());
+}
+
 #[test] // TS 24.501 §7.7.1
 fn malformed_optional_element_reads_as_absent() {
     let m = registration("2e 01 e0 2f 02 0301 50 02 2000");

@@ -1,4 +1,5 @@
-//! NG Setup: TS 38.413 §8.7.1.
+//! NG Setup: TS 38.413 §8.7.1; the relative capacity in it is TS 23.501 §5.19.3. After a restart of the AMF all begins here
+//! (TS 23.527 §6.2.1).
 
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_ngap::ie::{

@@ -384,7 +384,7 @@ fn load(phones_percent: u8, delay_ms: u64) -> Load {
     Load { phones_percent, strangers_percent: 0, delay: Duration::from_millis(delay_ms) }
 }
 
-#[test] // TS 38.413 §8.7.7, §8.7.8
+#[test] // TS 38.413 §8.7.7, §8.7.8; TS 23.501 §5.19.5.2
 fn overload_begins_and_ends_by_its_rule() {
     let mut nodes = nodes(2);
     assert!(nodes.loaded(at(1), load(89, 400)).messages.is_empty());

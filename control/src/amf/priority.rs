@@ -1,0 +1,64 @@
+//! Who goes before others: TS 23.501 §5.22.2 (by subscription), TS 23.501 §5.22.3 (by establishment cause); access identities of
+//! TS 24.501 §4.5.2; what congestion control lets pass, TS 23.501 §5.19.7.2, TS 24.501 §5.3.9.
+//!
+//! A subscriber of multimedia priority or mission critical services is told so at registration, and from then on sets its
+//! connections up with a cause that says so. Before the phone has proved who it is, the cause is believed; afterwards its
+//! subscription decides.
+
+use whimbrel_nas::ie::NetworkFeatureSupport;
+use whimbrel_ngap::ie::RrcEstablishmentCause;
+
+use crate::phone::Phone;
+use crate::refusal::Refusal;
+use crate::shard::Ue;
+use crate::udm::Priority;
+
+/// Keeps back what is not urgent, where the network is congested: as far as is known before the phone proves who it is.
+pub(crate) fn uncongested(ue: Ue) -> Result<(), Refusal> {
+    uncongested_for(ue, |p| cause(p).is_some_and(claims_urgency))
+}
+
+/// The same of a phone whose subscription is known: it does not pass by a priority that it does not have.
+pub(crate) fn entitled(ue: Ue) -> Result<(), Refusal> {
+    uncongested_for(ue, |p| {
+        let subscribed = p.amf.subscription.as_ref().map(|s| s.priority).unwrap_or_default();
+        p.amf.emergency || cause(p).is_some_and(|c| is_urgent(c, subscribed))
+    })
+}
+
+fn uncongested_for(ue: Ue, passes: fn(&Phone) -> bool) -> Result<(), Refusal> {
+    if ue.config().amf.access.congestion.general && !ue.with(|p| passes(p)) {
+        return Err(Refusal::Congested("general"));
+    }
+    Ok(())
+}
+
+fn cause(p: &Phone) -> Option<RrcEstablishmentCause> {
+    p.amf.connection.as_ref().map(|c| c.establishment_cause)
+}
+
+fn claims_urgency(cause: RrcEstablishmentCause) -> bool {
+    is_urgent(cause, Priority { mps: true, mcs: true })
+}
+
+/// Emergencies, what answers paging, and access identities 11 to 15 (which the USIM has, and no subscription tells) pass; 1 and
+/// 2 where they are subscribed.
+fn is_urgent(cause: RrcEstablishmentCause, subscribed: Priority) -> bool {
+    match cause {
+        RrcEstablishmentCause::Emergency
+        | RrcEstablishmentCause::HighPriorityAccess
+        | RrcEstablishmentCause::MtAccess => true,
+        RrcEstablishmentCause::MpsPriorityAccess => subscribed.mps,
+        RrcEstablishmentCause::McsPriorityAccess => subscribed.mcs,
+        _ => false,
+    }
+}
+
+/// Which access identities are valid here (TS 24.501 §5.5.1.2.4, §9.11.3.5).
+pub(crate) fn told(ue: Ue, features: NetworkFeatureSupport) -> NetworkFeatureSupport {
+    let subscribed = ue.with(|p| p.amf.subscription.as_ref().map(|s| s.priority)).unwrap_or_default();
+    if subscribed == Priority::default() {
+        return features;
+    }
+    features.with_mps(subscribed.mps).with_mcs(subscribed.mcs)
+}
