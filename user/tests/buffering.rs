@@ -55,7 +55,7 @@ fn bar(packets: Option<u8>, duration: Option<PackedTimer>, delay: Option<u8>) ->
     }
 }
 
-#[test] // TS 29.244 §8.2.28: units of 50 ms
+#[test] // TS 29.244 §5.2.4, §8.2.28: units of 50 ms
 fn notification_waits_for_the_delay_and_is_made_once() {
     let mut net = Net::new();
     let s = idle(&mut net, Some(4), None);
@@ -84,7 +84,7 @@ fn notification_is_not_made_when_the_packets_have_gone() {
     assert_eq!(net.upf.next_deadline(), None);
 }
 
-#[test] // TS 29.244 §8.2.100
+#[test] // TS 29.244 §5.2.4, §8.2.100
 fn suggested_number_of_packets_is_kept_up_to_our_bound() {
     for (suggested, kept) in
         [(Some(0), 1), (Some(3), 3), (Some(255), HELD_PER_SESSION_MAX), (None, HELD_PER_SESSION_MAX)]

@@ -67,7 +67,7 @@ fn copies(net: &mut Net) -> Vec<(u32, Vec<u8>)> {
     all.collect()
 }
 
-#[test] // TS 23.501 §5.6.10.2: frames without preamble and check sequence, as they are
+#[test] // TS 29.244 §5.13; TS 23.501 §5.6.10.2: frames without preamble and check sequence, as they are
 fn frames_go_to_the_network_and_back_by_the_address_learnt() {
     let mut net = switch();
     let s = session(&mut net, 1);

@@ -81,6 +81,22 @@ fn path_is_asked_once_a_minute_while_it_answers() {
     assert_eq!((net.upf.u.counters().paths, net.upf.u.counters().paths_failed), (1, 0));
 }
 
+#[test] // TS 23.527 §5.2; TS 29.281 §7.2.2: a restart counter means nothing; a peer that lost its tunnels says so, one by one
+fn peer_that_restarted() {
+    let mut net = supervised();
+    let s = net.session(1, true, false);
+    for restarts in [0, 1] {
+        advance(&mut net, 60);
+        let mut answer = echo_response(echoes(&mut net)[0]).as_ref().to_vec();
+        *answer.last_mut().unwrap() = restarts; // the recovery element is the last
+        net.packet(from_gnb(), &answer);
+        assert!(node_reports(&mut net).is_empty() && net.upf.c.session_count() == 1);
+        assert_eq!(net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0)).0, Verdict::Send(to_gnb()));
+    }
+    net.packet(from_gnb(), error_indication(GNB_TEID, GNB.ip(), 2152).as_ref());
+    assert_eq!(net.reports().len(), 1);
+}
+
 #[test] // TS 29.281 §7.2.1, TS 29.244 §6.2.9, TS 23.527 §5.4: path failure is told once, and recovery
 fn path_failure_and_recovery_are_reported_to_the_smf() {
     let mut net = supervised();
@@ -168,7 +184,7 @@ fn error_indication_without_its_elements_is_malformed() {
     }
 }
 
-#[test]
+#[test] // TS 29.281 §11: shorter than a header
 fn header_shorter_than_eight_octets() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -220,7 +236,7 @@ fn flags_without_their_octets() {
     }
 }
 
-#[test]
+#[test] // TS 29.281 §11: of a wrong length
 fn length_field_larger_or_smaller_than_the_datagram() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -241,7 +257,7 @@ fn length_field_larger_or_smaller_than_the_datagram() {
     assert_eq!((verdict, octets), (Verdict::Send(Destination::N6 { dn: DnIndex(0) }), inner), "smaller");
 }
 
-#[test]
+#[test] // TS 29.281 §11: unknown, and of another version
 fn message_types_that_have_no_use_here() {
     let mut net = Net::new();
     let s = net.session(1, true, false);

@@ -63,7 +63,7 @@ fn spoofed_source_is_dropped_and_counted() {
     assert_eq!(net.upf.u.session_counters(s.id()).unwrap().dropped, 2);
 }
 
-#[test] // TS 29.281 §7.3.1
+#[test] // TS 29.281 §7.3.1, §4.4.2.3, §4.3.0; TS 23.527 §5.3.2: told to the peer's port
 fn unknown_tunnel_is_answered_by_an_error_indication_at_a_bounded_rate() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -78,7 +78,7 @@ fn unknown_tunnel_is_answered_by_an_error_indication_at_a_bounded_rate() {
     assert_eq!(outputs[0], (to_gnb(), error_indication(wrong, UPF.into(), 40_000).as_ref().to_vec()));
 }
 
-#[test] // TS 29.244 §6.3.5: the SMF is told once
+#[test] // TS 29.244 §6.3.5, §6.3.5.2; TS 23.527 §5.3.1: the SMF is told once
 fn error_indication_of_a_gnb_is_reported() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -120,7 +120,7 @@ fn echo_request_is_answered_to_the_port_it_came_from() {
     assert_eq!(net.outputs(), [(Destination::N3 { peer, tos: 0 }, echo_response(9).as_ref().to_vec())]);
 }
 
-#[test] // TS 23.502 §4.2.3.3: buffer, one report, then in order to the gNB
+#[test] // TS 23.502 §4.2.3.3, §4.4.2.2; TS 29.244 §5.2.3, §5.2.4: buffer, one report, then in order to the gNB
 fn packets_for_an_idle_phone_wait_in_order_and_are_reported_once() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);

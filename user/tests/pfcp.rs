@@ -31,7 +31,7 @@ fn session_without_association_is_refused() {
     assert_eq!(r.cause, Cause::NoEstablishedPfcpAssociation);
 }
 
-#[test] // TS 29.244 §7.5.3, §5.21
+#[test] // TS 29.244 §6.3.2.3, §7.5.3, §5.21
 fn establishment_answers_with_tunnel_and_addresses_of_the_pools() {
     let mut net = Net::new();
     let r = net.establish(establishment(0x77, true, true));
@@ -245,7 +245,7 @@ fn data_network_is_found_by_network_instance_or_dnn() {
     assert_eq!(net.seated(2, &r).ipv4, Some(Ipv4Addr::new(10, 46, 0, 3)));
 }
 
-#[test] // TS 29.244 §5.2.2.3.1: the last figures come with the deletion
+#[test] // TS 29.244 §6.3.4.3, §5.2.2.3.1: the last figures come with the deletion
 fn deletion_answers_with_usage() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -275,7 +275,7 @@ fn deletion_is_answered_without_figures_when_the_pipeline_is_silent() {
     assert_eq!(net.out.datagrams.len(), 1);
 }
 
-#[test] // TS 29.244 §6.3.3: queried, and of rules removed
+#[test] // TS 29.244 §6.3.3, §6.3.3.3: queried, and of rules removed
 fn modification_answers_with_usage_asked_for() {
     let mut net = Net::new();
     let s = net.session(1, true, false);
@@ -333,7 +333,7 @@ fn unreadable_requests_are_answered_with_cause_and_offending_ie() {
     assert_eq!(net.out.datagrams, [(SMF, vec![0x20, 11, 0, 4, 0, 0, 3, 0])], "version not supported");
 }
 
-#[test] // TS 29.244 §6.2.6.2.2, TS 23.527 §4.2
+#[test] // TS 29.244 §6.2.6.2.2; TS 23.527 §4.2, §4.3.1
 fn sessions_of_a_restarted_smf_are_deleted() {
     let mut net = Net::new();
     let s = net.session(1, true, false);

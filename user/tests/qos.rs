@@ -180,7 +180,7 @@ fn offer(net: &mut Net, from: Instant, flows: &[(&[u8], u64)]) -> Vec<u64> {
     passed
 }
 
-#[test] // TS 23.501 §5.7.1.8: Session-AMBR is for flows without a guaranteed rate; GBR flows have their own
+#[test] // TS 23.501 §5.7.1.8, §5.7.1.6: Session-AMBR is for flows without a guaranteed rate; GBR flows have their own
 fn guaranteed_flow_is_not_starved_by_the_sessions_ambr() {
     let mut net = Net::new();
     let mut m = establishment(1, true, false);

@@ -1,4 +1,5 @@
-//! Associations with SMFs: set-up, update, release, heartbeats (TS 29.244 §6.2.2, §6.2.6 to §6.2.8).
+//! Associations with SMFs: set-up, update, release, heartbeats (TS 29.244 §6.2.2, §6.2.6 to §6.2.8); what their restart means
+//! (TS 23.527 §4.2, §4.3.1).
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,6 +12,8 @@ use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest, AssociationSetupResponse,
     AssociationUpdateRequest, AssociationUpdateResponse, HeartbeatRequest,
 };
+
+use whimbrel_pfcp::message_type;
 
 use super::load::Told;
 use super::replies::ReplyKey;
@@ -114,6 +117,8 @@ impl UpfC {
             self.associations.next_id
         });
         self.seat(now, key.peer, id, m.node_id.clone(), m.recovery_time_stamp, m.cp_function_features);
+        // What we asked for ourselves is there.
+        self.requests.forget(key.peer, message_type::ASSOCIATION_SETUP_REQUEST);
         out.events.push(Event::AssociationSetUp { node: m.node_id, peer: key.peer, sessions_deleted });
         let response = self.set_up_response(Cause::RequestAccepted, Some(retain));
         self.answer(now, key, None, &response.into(), out);

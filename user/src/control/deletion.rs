@@ -41,7 +41,7 @@ impl UpfC {
         out.events.push(Event::SessionDeleted { session });
     }
 
-    /// Figures that a response has waited for.
+    /// Figures that a response has waited for (TS 29.244 §6.3.3).
     pub(super) fn figures(
         &mut self,
         now: Instant,

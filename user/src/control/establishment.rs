@@ -25,6 +25,7 @@ impl UpfC {
         let cp = m.cp_f_seid;
         let node_id = self.config.node_id.clone();
         let of_peer = self.associations.get(&m.node_id).filter(|a| a.peer.ip() == key.peer.ip());
+        // TS 29.244 §6.2.1: no session without association.
         let Some(association) = of_peer.map(|a| a.id) else {
             let response = SessionEstablishmentResponse::new(node_id, Cause::NoEstablishedPfcpAssociation);
             return self.answer(now, key, Some(cp.seid), &response.into(), out);

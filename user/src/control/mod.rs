@@ -224,7 +224,7 @@ impl UpfC {
             Message::SessionReportResponse(m) => self.report_answered(key, &m, out),
             Message::AssociationSetupResponse(m) => self.associated(now, peer, header.sequence, *m, out),
             Message::AssociationUpdateResponse(_) => self.update_answered(peer, header.sequence, out),
-            // Answers to requests that a UP function does not send, and requests that only it sends.
+            // TS 29.244 §7.6.5: answers to requests that a UP function does not send, and requests that only it sends.
             Message::AssociationReleaseResponse(_)
             | Message::VersionNotSupportedResponse(_)
             | Message::NodeReportRequest(_)

@@ -98,6 +98,19 @@ impl Requests {
     }
 }
 
+impl Requests {
+    /// Requests of a kind to a peer are not repeated any more.
+    pub(super) fn forget(&mut self, peer: SocketAddr, message_type: u8) {
+        let of_it = |r: &Request| r.peer.ip() == peer.ip() && r.message_type == message_type;
+        let gone: Vec<u32> = self.by_sequence.iter().filter(|(_, r)| of_it(r)).map(|(s, _)| *s).collect();
+        for sequence in gone {
+            if let Some(r) = self.by_sequence.remove(&sequence) {
+                self.by_deadline.remove(&(r.deadline, sequence));
+            }
+        }
+    }
+}
+
 impl UpfC {
     /// Repeats what was not answered; gives up after N1.
     pub(super) fn retransmit(&mut self, now: Instant, out: &mut Outbox) {

@@ -1,6 +1,6 @@
 //! PDU sessions of type Ethernet: the UPF is a switch between phones, and towards the data network.
 //!
-//! Spec: TS 23.501 §5.6.10.2, §5.8.2.5.3; TS 29.244 §5.13 (MAC addresses are learnt and reported).
+//! Spec: TS 23.501 §5.6.10.2, §5.8.2.5.3; TS 29.244 §5.13, §5.13.5 (MAC addresses are learnt and reported).
 //!
 //! A phone's address is the source address that it uses: learnt with its first frame that a rule lets pass, up to a bound
 //! a session, and forgotten after silence. As long as one session has it no other may use it. A frame for a known

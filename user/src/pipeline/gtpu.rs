@@ -1,4 +1,4 @@
-//! Datagrams on the GTP-U port.
+//! Datagrams on the GTP-U port: TS 29.281 §4.3.0, §4.4, §11.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -146,7 +146,7 @@ impl UpfU {
         Some((index, place))
     }
 
-    /// A peer says that it does not know a tunnel: the SMF is told, once until the rules change.
+    /// TS 23.527 §5.3, §5.3.1: a peer says that it does not know a tunnel: the SMF is told, once until the rules change.
     fn tunnel_lost(&mut self, e: ErrorIndication) -> Verdict {
         let index = self.remote.get(&(e.teid, e.peer));
         let session = index.and_then(|i| self.sessions.get_mut(*i as usize)).and_then(Option::as_deref_mut);

@@ -1,4 +1,4 @@
-//! Policing of a QER's maximum bit rate: one token bucket per direction.
+//! Policing of a QER's maximum bit rate (TS 29.244 §5.4.4): one token bucket per direction.
 
 use whimbrel_ids::Instant;
 

@@ -1,9 +1,11 @@
 //! Supervision of the paths to gNBs and other UPFs: who does not answer echo requests is reported.
 //!
-//! Spec: TS 29.281 §7.2.1 (echo requests), TS 23.527 §5.4 (what a path failure means), TS 29.244 §6.2.9 (node report).
+//! Spec: TS 29.281 §7.2.1 (echo requests), TS 23.527 §5.2, §5.4 (what a restart and a
+//! path failure mean), TS 29.244 §6.2.9 (node report).
 //! A path is an address to which a session's packets go. It is asked once in an interval, and again after T3 without
 //! an answer; after N3 requests it counts as failed, and is asked on, until it answers. Packets go on as they did: the CP
-//! function decides what becomes of the sessions.
+//! function decides what becomes of the sessions. The restart counter of an answer says nothing (TS 29.281 §7.2.2): a peer that
+//! lost its tunnels says so by error indications.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,6 @@
 //! Forwarding tunnels of a handover: what one gNB sends into them goes on to another, as it is.
 //!
-//! Spec: TS 23.502 §4.9.1.3.2 steps 11 and 12 and §4.11.1.2.1 (indirect data forwarding), TS 23.501 §5.8.2.9 (end
+//! Spec: TS 29.281 §5.2.2.2, TS 23.502 §4.9.1.3.2 steps 11 and 12 and §4.11.1.2.1 (indirect data forwarding), TS 23.501 §5.8.2.9 (end
 //! markers), TS 29.244 §8.2.64 (extension headers are carried on), TS 29.281 §5.2.1.
 //!
 //! How a CP function asks for one, in a Session Modification Request of the session that is handed over:

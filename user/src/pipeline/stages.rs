@@ -1,4 +1,4 @@
-//! What happens to one packet of a session.
+//! What happens to one packet of a session: TS 29.244 §5.2.1, §5.2.3, §5.2.4, §5.4.4; TS 23.501 §5.7.3.2, §5.8.3.2.
 
 use std::net::IpAddr;
 use std::time::Duration;

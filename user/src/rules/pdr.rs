@@ -1,4 +1,4 @@
-//! PDRs and traffic endpoints of a message, into a draft.
+//! PDRs and traffic endpoints (TS 29.244 §5.2.1A.2A) of a message, into a draft.
 
 use whimbrel_ids::Teid;
 use whimbrel_pfcp::ie::{FTeid, FailedRuleId, OuterHeaderRemoval, PdrId, SdfFilter, SourceInterface};

@@ -1,0 +1,176 @@
+//! What a UP function does with its associations beside their set-up: TS 29.244 §6.2.3, §6.2.4, §6.2.6.3, §6.2.7, §6.2.8.
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use whimbrel_pfcp::ie::*;
+use whimbrel_pfcp::msg::*;
+use whimbrel_pfcp::{Frame, Message};
+
+/// An SMF's update of this node, with these features.
+fn update(node: NodeId, features: CpFunctionFeatures) -> AssociationUpdateRequest {
+    AssociationUpdateRequest {
+        node_id: node,
+        up_function_features: None,
+        cp_function_features: Some(features),
+        pfcp_association_release_request: None,
+        graceful_release_period: None,
+        user_plane_ip_resource_information: Vec::new(),
+    }
+}
+
+fn updated(net: &mut Net, m: AssociationUpdateRequest) -> Cause {
+    match net.ask(None, m.into()) {
+        Message::AssociationUpdateResponse(m) => m.cause,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A UPF of so few sessions whose SMF knows what load and overload are.
+fn small(sessions_max: u32) -> Net {
+    let mut config = config();
+    config.sessions_max = sessions_max;
+    config.data_networks[0].ipv4_pools[0].prefix = 16;
+    let mut net = Net::with(config);
+    let both = CpFunctionFeatures::LOAD | CpFunctionFeatures::OVRL;
+    assert_eq!(updated(&mut net, update(smf_node(), both)), Cause::RequestAccepted);
+    net
+}
+
+fn smf_node() -> NodeId {
+    association(1).node_id
+}
+
+#[test] // TS 29.244 §6.2.7.2, TS 23.502 §4.4.3.2: of an association that stands, and of none
+fn an_smf_updates_its_association() {
+    let mut net = small(10);
+    let nobody = NodeId::Ipv4([127, 0, 0, 99].into());
+    let cause = updated(&mut net, update(nobody, CpFunctionFeatures::default()));
+    assert_eq!(cause, Cause::NoEstablishedPfcpAssociation);
+    // Without the features nothing is told of the load.
+    assert_eq!(updated(&mut net, update(smf_node(), CpFunctionFeatures::default())), Cause::RequestAccepted);
+    for n in 1..=5 {
+        assert_eq!(net.establish(establishment(n, true, false)).load_control_information, None);
+    }
+}
+
+#[test] // TS 29.244 §6.2.3: the load is told when it has changed, with numbers that grow
+fn the_load_is_told() {
+    let mut net = small(100);
+    let mut told = Vec::new();
+    for n in 1..=20 {
+        let m = net.establish(establishment(n, true, false));
+        assert_eq!(m.overload_control_information, None);
+        told.extend(m.load_control_information);
+    }
+    let metrics: Vec<u8> = told.iter().map(|t| t.metric.0).collect();
+    assert_eq!(metrics, [5, 10, 15, 20], "in steps");
+    assert!(told.windows(2).all(|w| w[0].sequence_number < w[1].sequence_number));
+    assert_eq!(net.upf.c.load(), 20);
+}
+
+#[test] // TS 29.244 §6.2.4: from 95 percent on a UPF asks to be spared, the more the fuller; and says when it is over
+fn an_overload_is_told_and_ends() {
+    let mut net = small(100);
+    let mut told = Vec::new();
+    let mut sessions = Vec::new();
+    for n in 1..=100 {
+        let m = net.establish(establishment(n, true, false));
+        told.extend(m.overload_control_information.map(|o| o.metric.0));
+        sessions.push(net.seated(n, &m));
+    }
+    assert_eq!(told, [16, 32, 48, 64, 80]);
+    let last = sessions.split_off(90);
+    let ended: Vec<u8> = last
+        .iter()
+        .filter_map(|s| net.delete(s).overload_control_information)
+        .inspect(|o| assert_eq!(o.period_of_validity.seconds(), Some(60)))
+        .map(|o| o.metric.0)
+        .collect();
+    assert_eq!(ended, [64, 48, 32, 16, 0]);
+}
+
+#[test] // TS 29.244 §6.2.6.3, TS 23.502 §4.4.3.1: a UPF asks for its association; an answer to nothing makes none
+fn a_upf_asks_for_its_association() {
+    let mut net = Net::without_association(config());
+    let accepted = |sequence| {
+        let response = AssociationSetupResponse {
+            node_id: smf_node(),
+            cause: Cause::RequestAccepted,
+            recovery_time_stamp: RecoveryTimeStamp(77),
+            up_function_features: None,
+            cp_function_features: None,
+            user_plane_ip_resource_information: Vec::new(),
+            pfcpasrsp_flags: None,
+        };
+        Message::from(response).to_octets(None, sequence)
+    };
+    net.upf.pfcp(net.now, SMF, &accepted(1), &mut net.out);
+    assert_eq!(net.upf.c.associations().count(), 0);
+    net.upf.c.associate(net.now, SMF, &mut net.out);
+    let (to, octets) = net.out.datagrams.pop().unwrap();
+    let frame = Frame::parse(&octets).unwrap();
+    assert_eq!(to, SMF);
+    let Ok(Message::AssociationSetupRequest(m)) = Message::parse(&frame) else { panic!() };
+    assert!(
+        m.up_function_features.is_some_and(|f| f.has(UpFunctionFeatures::FTUP | UpFunctionFeatures::UEIP))
+    );
+    net.upf.pfcp(net.now, SMF, &accepted(frame.header.sequence), &mut net.out);
+    assert_eq!(net.upf.c.associations().count(), 1);
+    assert_eq!(net.establish(establishment(1, true, false)).cause, Cause::RequestAccepted);
+}
+
+#[test] // TS 29.244 §6.2.8.3, TS 23.502 §4.4.3.3: a UPF asks to be left, with its patience; repeated until it is heard
+fn a_upf_asks_to_be_left() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    net.upf.c.retire(net.now, Duration::from_secs(90), &mut net.out);
+    let (_, octets) = net.out.datagrams.pop().unwrap();
+    let frame = Frame::parse(&octets).unwrap();
+    let Ok(Message::AssociationUpdateRequest(m)) = Message::parse(&frame) else { panic!() };
+    assert!(
+        m.pfcp_association_release_request
+            .is_some_and(|f| f.has(whimbrel_pfcp::ie::AssociationReleaseRequest::SARR))
+    );
+    assert_eq!(m.graceful_release_period.and_then(|p| p.seconds()), Some(120), "whole minutes, rounded up");
+    net.now = net.upf.c.next_deadline().unwrap();
+    net.upf.tick(net.now, &mut net.out);
+    assert_eq!(net.out.datagrams.pop().unwrap().1, octets);
+    let heard = AssociationUpdateResponse {
+        node_id: smf_node(),
+        cause: Cause::RequestAccepted,
+        up_function_features: None,
+        cp_function_features: None,
+    };
+    let heard = Message::from(heard).to_octets(None, frame.header.sequence);
+    net.upf.pfcp(net.now, SMF, &heard, &mut net.out);
+    net.now = net.now + Duration::from_secs(30);
+    net.upf.tick(net.now, &mut net.out);
+    assert!(net.out.datagrams.iter().all(|(_, o)| *o != octets), "it is not repeated any more");
+    // Until it is released it goes on to serve.
+    assert!(matches!(
+        net.uplink(&s, &udp4(s.ipv4.unwrap(), SERVER, (1, 2), 0)).0,
+        whimbrel_user::Verdict::Send(_)
+    ));
+    let release = whimbrel_pfcp::msg::AssociationReleaseRequest { node_id: smf_node() };
+    assert!(
+        matches!(net.ask(None, release.into()), Message::AssociationReleaseResponse(m) if m.cause.is_accepted())
+    );
+    assert_eq!((net.upf.c.session_count(), net.upf.c.associations().count()), (0, 0));
+}
+
+#[test] // TS 29.244 §6.2.6.3: both ask at once: the SMF's request is granted, and the UPF's is not repeated
+fn both_ask_for_the_association() {
+    let mut net = Net::without_association(config());
+    net.upf.c.associate(net.now, SMF, &mut net.out);
+    let asked = net.out.datagrams.pop().unwrap();
+    assert!(
+        matches!(net.ask(None, association(1).into()), Message::AssociationSetupResponse(m) if m.cause.is_accepted())
+    );
+    net.now = net.now + Duration::from_secs(30);
+    net.upf.tick(net.now, &mut net.out);
+    assert!(!net.out.datagrams.contains(&asked));
+    assert_eq!(net.upf.c.associations().count(), 1);
+}
