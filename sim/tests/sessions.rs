@@ -45,7 +45,7 @@ fn up_state(net: &Sim, n: u8) -> Option<UpState> {
     net.cta().phones().find_map(|p| p.sessions.get(&psi(n)).map(|s| s.up))
 }
 
-#[test] // TS 23.502 §4.3.2.2.1, step 11; TS 24.501 §6.4.1.2, §6.4.1.3; TS 29.244 §6.3.2.2, §6.3.3.2
+#[test] // TS 23.502 §4.3.2.2.1, step 11, §4.4.1.2, §4.4.1.3; TS 24.501 §6.4.1.2, §6.4.1.3; TS 29.244 §6.3.2.2, §6.3.3.2
 fn ipv4_session() {
     let (mut net, ue) = on_air(1);
     net.command(ue, internet(PduSessionType::Ipv4));
@@ -155,7 +155,7 @@ fn idle_and_back() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.2.2.3.2; TS 24.501 §5.5.2.2.2; TS 29.244 §6.3.4.2: all sessions end with the registration
+#[test] // TS 23.502 §4.2.2.3.2, §4.4.1.4; TS 24.501 §5.5.2.2.2; TS 29.244 §6.3.4.2: all sessions end with the registration
 fn deregistration_by_the_phone() {
     for switch_off in [false, true] {
         let (mut net, ue) = on_air(10);

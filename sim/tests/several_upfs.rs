@@ -190,6 +190,19 @@ fn one_of_two_restarts() {
     no_violations(&net);
 }
 
+#[test] // TS 23.527 §4.3: a UPF that has started anew is found out by the first session that it refuses, not by the next heartbeat
+fn a_restart_between_two_heartbeats() {
+    let (mut net, ues) = network_of(15, &[upf("a")], 2);
+    net.advance(Duration::from_secs(5));
+    net.restart_nth_upf(A);
+    net.command(ues[0], session_of("internet"));
+    net.settle(SECOND);
+    net.command(ues[1], session_of("internet"));
+    net.settle(SECOND);
+    assert_eq!((sessions(&mut net), net.ue_ref(ues[1]).sessions().count()), (vec![1], 1));
+    net.check_user_plane();
+}
+
 #[test] // TS 23.527 §4.4: of three UPFs one dies: its phones are told to ask anew, and the others have them
 fn one_of_three_dies() {
     let (mut net, ues) = network_of(8, &[upf("a"), upf("b"), upf("c")], 30);

@@ -92,3 +92,27 @@ fn an_idle_phone_learns_of_a_upf_restart_when_it_returns() {
     assert_eq!(net.ue_ref(ue).sessions().count(), 0, "{:?}", net.ue_events(ue));
     no_violations(&net);
 }
+
+#[test] // TS 23.527 §5.3.1, §5.3: the gNB does not know the tunnel any more: packets wait, and the next one brings the user plane back
+fn an_error_indication_of_the_gnb() {
+    use whimbrel_gtpu::signalling::error_indication;
+    use whimbrel_user::{Origin, Verdict};
+    let (mut net, ue) = on_air(5);
+    net.command(ue, session());
+    net.settle(SECOND);
+    let an = |net: &Sim| {
+        let session = net.cta().phones().flat_map(|p| p.sessions.values()).next().expect("the session");
+        session.an.as_deref().copied()
+    };
+    let tunnel = an(&net).expect("it is active");
+    let from = Origin::N3 { peer: (tunnel.address, 2152).into(), local: [127, 0, 0, 8].into() };
+    net.packet(from, error_indication(tunnel.teid, tunnel.address, 2152).as_ref());
+    net.settle(SECOND);
+    assert_eq!(an(&net), None, "packets go there no more");
+    let psi = net.ue_ref(ue).sessions().next().expect("the phone has its session").id;
+    assert_eq!(net.downlink(ue, psi), Some(Verdict::Taken), "it waits");
+    net.settle(SECOND);
+    assert!(an(&net).is_some(), "and has brought the user plane back");
+    net.check_path(ue, psi);
+    no_violations(&net);
+}

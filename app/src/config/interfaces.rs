@@ -44,10 +44,11 @@ pub(crate) struct N3 {
 }
 
 /// N4: PFCP (TS 29.244).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct N4 {
     pub(crate) node_id: IpAddr,
     pub(crate) listen: Option<SocketAddr>,
+    pub(crate) smfs: Vec<SocketAddr>,
 }
 
 /// N6: the way to the outside.
@@ -125,14 +126,25 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
 
 pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
     root.section("n4", "N4, between SMF and UPF: PFCP. A function call within this program; `listen` adds a socket for other SMFs.", |s| {
-        N4 {
+        let n4 = N4 {
             node_id: s.value("node_id", LOOPBACK, "Node identity of the SMF (TS 29.244 §8.2.38)."),
             listen: s.optional(
                 "listen",
                 "127.0.0.1:8805",
                 "Address and UDP port on which the UPF also takes PFCP from another SMF.",
             ),
+            smfs: s.list(
+                "smfs",
+                vec![],
+                "SMFs elsewhere that the UPF asks for an association when it starts (TS 29.244 §6.2.6.3), each by address \
+                 and port; an SMF that knows the UPF asks by itself.",
+            ),
+        };
+        if !n4.smfs.is_empty() && n4.listen.is_none() {
+            let what = "SMFs cannot answer a UPF that does not listen";
+            s.refuse("smfs", what, "write `listen`, an address of this host that they reach");
         }
+        n4
     })
 }
 

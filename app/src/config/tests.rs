@@ -104,6 +104,10 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
         ("n3:\n  address: 10.45.0.9\n", "w.yaml:2:12: n3.address: 10.45.0.9 lies in the pool of `internet`"),
         ("n3:\n  address: 0.0.0.0\n", "w.yaml:2:12: n3.address: gNBs cannot send to an unspecified address"),
         ("n2:\n  udp_port: 2152\n", "UDP port 2152 of 127.0.0.1 is taken by n3.port already"),
+        (
+            "n4:\n  smfs: [127.0.0.2:8805]\n",
+            "w.yaml:2:9: n4.smfs: SMFs cannot answer a UPF that does not listen",
+        ),
         ("n6:\n  device: a/b\n", "w.yaml:2:11: n6.device: `a/b` is no name for a network device"),
         (
             "limits:\n  sessions_per_phone: 16\n",

@@ -590,6 +590,7 @@ impl Control {
         for upf in elsewhere {
             self.cta.release_upf(now, upf, &mut self.out);
         }
+        self.out.upfs.clear(); // no condition of a core that stops
         self.settle(now);
         self.leave_smfs();
         if let Some(n2) = &mut self.n2 {

@@ -19,6 +19,9 @@ use crate::config::typed::sixes;
 use crate::console::Sample;
 use crate::{clock, config};
 
+/// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
 /// The UPF: its PFCP endpoint here, its packets on a thread of their own.
 pub(crate) struct LocalUpf {
     endpoint: UpfC,
@@ -28,6 +31,9 @@ pub(crate) struct LocalUpf {
     address: SocketAddr,
     /// N4 towards other SMFs.
     n4: Option<N4Socket>,
+    /// SMFs elsewhere that are asked for an association while they have none, and when next.
+    smfs: Vec<SocketAddr>,
+    ask_at: Instant,
     /// Messages that the UPF did not understand or expect.
     bad_messages: u64,
     /// What other SMFs sent and got since the last look, while a capture is written.
@@ -113,7 +119,17 @@ impl LocalUpf {
         })?;
         let endpoint = UpfC::new(user, clock::now())?;
         let address = SocketAddr::new(if alone { NOBODY } else { c.n4.node_id }, Config::PFCP_PORT);
-        Ok(Self { endpoint, plane, out: Outbox::default(), address, n4, bad_messages: 0, tapped: None })
+        Ok(Self {
+            endpoint,
+            plane,
+            out: Outbox::default(),
+            address,
+            n4,
+            smfs: c.n4.smfs.clone(),
+            ask_at: clock::now(),
+            bad_messages: 0,
+            tapped: None,
+        })
     }
 
     /// Whether an SMF outside the program has an association.
@@ -123,6 +139,7 @@ impl LocalUpf {
 
     /// Asks those SMFs to lead their phones elsewhere within `grace`.
     pub(super) fn retire(&mut self, now: Instant, grace: Duration) {
+        self.ask_at = Instant::FAR_FUTURE;
         self.endpoint.retire(now, grace, &mut self.out);
         self.drain(now, &mut Vec::new());
     }
@@ -151,11 +168,25 @@ impl LocalUpf {
             self.endpoint.handle(now, Input::Report(report), &mut self.out);
         }
         busy |= self.other_smfs(now);
+        if self.ask_at <= now {
+            self.ask_smfs(now);
+        }
         if self.endpoint.next_deadline().is_some_and(|t| t <= now) {
             self.endpoint.handle(now, Input::Tick, &mut self.out);
         }
         self.drain(now, answers);
         busy
+    }
+
+    /// TS 29.244 §6.2.6.3.
+    fn ask_smfs(&mut self, now: Instant) {
+        self.ask_at = if self.smfs.is_empty() { Instant::FAR_FUTURE } else { now + ASK_AGAIN };
+        let Self { endpoint, smfs, out, .. } = self;
+        for smf in smfs.iter() {
+            if endpoint.associations().all(|(_, peer)| peer.ip() != smf.ip()) {
+                endpoint.associate(now, *smf, out);
+            }
+        }
     }
 
     /// Takes what SMFs outside the program sent, a bounded number of datagrams; says whether there were any.
@@ -188,7 +219,8 @@ impl LocalUpf {
 
     /// When [`Self::turn`] is due.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.endpoint.next_deadline()
+        let asks = Some(self.ask_at).filter(|at| *at != Instant::FAR_FUTURE);
+        self.endpoint.next_deadline().into_iter().chain(asks).min()
     }
 
     /// Readable when [`Self::turn`] or [`Self::take_tapped`] has something to take.

@@ -1,4 +1,5 @@
-//! The SMF's end of N4: the rules of a session (TS 29.244 §5.2), and what the UPF says of them.
+//! The SMF's end of N4: the rules of a session (TS 29.244 §5.2, §6.3.2.2, §6.3.3.2, §6.3.4.2), and what the UPF says of them
+//! (TS 29.244 §6.3.5.3, TS 23.502 §4.4.2.2, TS 23.527 §5.3).
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The header: read as a view, written in front of a packet.
+//! The header (TS 29.281 §5.1, §5.2.1, §5.2.2.7): read as a view, written in front of a packet.
 
 use core::fmt;
 

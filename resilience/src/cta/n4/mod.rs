@@ -1,6 +1,6 @@
 //! The aggregator's end of N4: the one PFCP entity that UPFs see, whoever runs a phone's procedures.
 //!
-//! It sets up the association and keeps it alive, stamps sequence numbers, repeats what is not answered from the
+//! It sets up the association (TS 29.244 §6.2.6.2.1, TS 23.502 §4.4.3.1), without which there is no session (TS 29.244 §6.2.1), and keeps it alive, stamps sequence numbers, repeats what is not answered from the
 //! same address under the same number (TS 29.244 §6.4), answers a UPF's repeated report from memory, and so keeps
 //! a failover of control functions invisible to a UPF. What a UPF itself asks is in [`node`].
 
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use whimbrel_control::{OutputId, PhoneId, UpfId, UpfState};
 use whimbrel_ids::{Instant, Seid};
-use whimbrel_pfcp::ie::{CpFunctionFeatures, NodeId, RecoveryTimeStamp, UpFunctionFeatures};
+use whimbrel_pfcp::ie::{Cause, CpFunctionFeatures, NodeId, RecoveryTimeStamp, UpFunctionFeatures};
 use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest, SessionReportResponse,
 };
@@ -239,7 +239,7 @@ impl N4 {
             return;
         }
         let Some((phone, psi)) = frame.header.seid.and_then(PhoneId::from_seid) else {
-            let response = SessionReportResponse::new(whimbrel_pfcp::ie::Cause::SessionContextNotFound);
+            let response = SessionReportResponse::new(Cause::SessionContextNotFound);
             out.push((self.upf, Message::from(response).to_octets(Some(Seid(0)), sequence)));
             return;
         };
@@ -267,6 +267,10 @@ impl N4 {
         self.pass_over();
         match pending.purpose {
             Purpose::Session { phone, to } => {
+                if knows_no_association(&frame) && self.is_up() {
+                    // It has started anew since the last heartbeat: the next finds it out, and comes now.
+                    self.next = self.next.min(now);
+                }
                 arrived.push(Arrived::Answer { phone, to, octets: Some(octets.to_vec()) });
             }
             Purpose::Release => self.next = now + RELEASED,
@@ -434,6 +438,16 @@ impl N4 {
         let due = self.due.front().map_or(Instant::FAR_FUTURE, |&(at, _)| at);
         due.min(self.next).min(self.control.next_deadline())
     }
+}
+
+/// Whether an answer says that there is no association. Such an answer says little else.
+fn knows_no_association(frame: &Frame<'_>) -> bool {
+    const REFUSAL_OCTETS_MAX: usize = 48;
+    frame.body.len() <= REFUSAL_OCTETS_MAX
+        && matches!(
+            Message::parse(frame),
+            Ok(Message::SessionEstablishmentResponse(m)) if m.cause == Cause::NoEstablishedPfcpAssociation
+        )
 }
 
 /// Writes the sequence number into an encoded message (TS 29.244 §7.2.2.1).

@@ -36,6 +36,39 @@ fn request() -> Vec<u8> {
     Message::from(SessionDeletionRequest::default()).to_octets(Some(Seid(5)), 0)
 }
 
+#[test] // TS 29.244 §6.2.6.2.1, §6.2.1; TS 23.502 §4.4.3.1: asked for until it is granted; there is no session before
+fn an_association_is_set_up() {
+    let mut n4 = N4::new(UpfId(3), [127, 0, 0, 1].into(), Instant(1_000_000));
+    let (mut out, mut arrived) = (vec![], vec![]);
+    let none = n4.request(Instant(1_000_000), PHONE, TO, request(), &mut out);
+    assert_eq!(none, Some(Arrived::Answer { phone: PHONE, to: TO, octets: None }));
+    while out.len() < 2 * usize::from(N1) {
+        n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+    }
+    assert!(arrived.is_empty() && out.iter().all(|(upf, _)| *upf == UpfId(3)));
+    let asked = |octets: &[u8]| match Message::parse(&Frame::parse(octets).unwrap()).unwrap() {
+        Message::AssociationSetupRequest(m) => *m,
+        other => panic!("{other:?}"),
+    };
+    let m = asked(&out[0].1);
+    assert_eq!((m.node_id, m.cp_function_features), (NodeId::Ipv4([127, 0, 0, 1].into()), Some(FEATURES)));
+    let sequence = |n: usize| Frame::parse(&out[n].1).unwrap().header.sequence;
+    assert!(sequence(0) == sequence(2) && sequence(2) != sequence(3), "N1 times, then anew");
+    // A refusal is no association; another attempt follows.
+    let refusal = AssociationSetupResponse {
+        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
+        cause: Cause::NoResourcesAvailable,
+        recovery_time_stamp: RecoveryTimeStamp(9),
+        up_function_features: None,
+        cp_function_features: None,
+        pfcpasrsp_flags: None,
+        user_plane_ip_resource_information: vec![],
+    };
+    let (_, arrived) = says(&mut n4, 20_000_000, refusal, sequence(5));
+    assert!(arrived.is_empty() && !n4.is_up());
+    assert_eq!(n4.next_deadline(), Instant(20_000_000) + RETRY);
+}
+
 #[test] // TS 29.244 §6.4
 fn an_unanswered_request_is_repeated_unchanged_and_then_given_up() {
     let mut n4 = up();

@@ -1,0 +1,120 @@
+#!/usr/bin/env bash
+# A core without a user plane of its own, and two UPFs in programs of theirs: phones get sessions at both, ping through both, and
+# go to the other when one is killed (TS 23.501 §6.3.3, TS 23.527 §4.4). In a network namespace of its own.
+#
+# Usage: several_upfs.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
+set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin
+skip() { echo "$1"; exit 77; }
+
+if [ -z "${WHIMBREL_INSIDE:-}" ]; then
+  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
+  command -v ip >/dev/null || skip "iproute2 is not installed"
+  command -v curl >/dev/null || skip "curl is not installed"
+  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
+  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
+  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
+  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0"
+fi
+
+tmp=$(mktemp -d)
+running=()
+trap 'kill -9 "${running[@]}" 2>/dev/null || true; rm -rf "$tmp"' EXIT
+wrong() { echo "WRONG: $1"; tail -n 20 "$tmp"/*.log; exit 1; }
+
+ip link set lo up
+ip address add 203.0.113.1/32 dev lo # the server that phones ping
+
+cat >"$tmp/core.yaml" <<EOF
+n2: { addresses: [127.0.0.31] }
+n3: { address: 127.0.0.31 }
+n4: { node_id: 127.0.0.31 }
+upfs:
+  - { name: east, address: "127.0.0.32:8805" }
+  - { name: west, address: "127.0.0.33:8805" }
+api: { address: "127.0.0.1:8081" }
+store: { path: $tmp/core.db }
+EOF
+# upf NAME ADDRESS POOL API
+upf() {
+  cat >"$tmp/$1.yaml" <<EOF
+n3: { address: $2 }
+n4: { listen: "$2:8805", smfs: ["127.0.0.31:8805"] }
+n6: { device: $1, nat: false }
+data_networks:
+  - { dnn: internet, ipv4_pool: $3, ipv6_pool: none }
+api: { address: "$4" }
+store: { path: $tmp/$1.db }
+EOF
+  start "$1" upf
+}
+
+# start NAME COMMAND: leaves the process in $!.
+start() {
+  "$WHIMBREL" "$2" --strict --config "$tmp/$1.yaml" 2>>"$tmp/$1.log" &
+  running+=($!)
+  for _ in $(seq 400); do
+    grep -qs " ready" "$tmp/$1.log" && return
+    kill -0 $! 2>/dev/null || break
+    sleep 0.05
+  done
+  wrong "$1 does not start"
+}
+
+# await FILE TEXT [N]: a line of a log, for the Nth time.
+await() {
+  for _ in $(seq 400); do
+    [ "$(grep -cs "$2" "$tmp/$1.log")" -ge "${3:-1}" ] && return
+    sleep 0.05
+  done
+  wrong "$1 does not say: $2"
+}
+
+# uplink API: packets that a UPF has carried from phones.
+uplink() { curl -sf "http://$1/metrics" | awk '/^whimbrel_n3_ul_packets_total/ { print $2 }'; }
+
+cat >"$tmp/play.yaml" <<'EOF'
+phones: 12
+arrival: { rate: 50 }
+steps: [register, session: { dnn: internet, type: ipv4 }, ping: 203.0.113.1, deregister]
+EOF
+play() {
+  "$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 >"$tmp/play.log" 2>&1 || wrong "phones failed $1"
+  echo "12 phones were served $1"
+}
+
+upf east 127.0.0.32 10.50.0.0/16 127.0.0.1:8082
+east=$!
+upf west 127.0.0.33 10.60.0.0/16 127.0.0.1:8083
+west=$!
+"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
+start core run
+core=$!
+await core "the UPF east answers"
+await core "the UPF west answers"
+
+play "by two UPFs"
+before=$(uplink 127.0.0.1:8083)
+[ "$(uplink 127.0.0.1:8082)" -gt 0 ] && [ "$before" -gt 0 ] || wrong "one UPF has carried nothing"
+
+kill -9 "$east"
+play "while one of them is dead and nobody knows it"
+[ "$(uplink 127.0.0.1:8083)" -gt "$before" ] || wrong "the other UPF has carried nothing more"
+await core "the UPF east does not answer"
+
+upf east 127.0.0.32 10.50.0.0/16 127.0.0.1:8082
+await core "the UPF east answers" 2
+play "after it has come back"
+
+# One that is stopped in order asks to be left, and is (TS 29.244 §6.2.8.3).
+kill "$west"
+wait "$west" || wrong "west does not stop in order"
+await core "the UPF west asks to be left"
+await core "the UPF west was released"
+play "by the one that is left"
+
+kill "$core"
+wait "$core" || wrong "the core does not stop in order"
+await east "AssociationEnded"
+echo "the core has released its UPF"
