@@ -473,3 +473,53 @@ fn a_phone_that_does_not_answer_the_new_challenge_is_let_go() {
     assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))));
     assert!(desk.phone().is_some_and(|p| p.amf.registered));
 }
+
+/// A phone to which SECURITY MODE COMMAND is under way, with the key that it proposes.
+fn being_rekeyed() -> (Desk, whimbrel_security::KAmf) {
+    let (mut desk, batch) = near_its_end();
+    let (answer, vector) = vector();
+    let batch = desk.udm(&batch, answer);
+    assert!(matches!(desk.downlink(&batch).pop(), Some(mm::Message::AuthenticationRequest(_))));
+    let mut response = mm::AuthenticationResponse::new();
+    response.res_star = Some(whimbrel_nas::ie::ResStar(*vector.xres_star.octets()));
+    desk.nas(CIPHERED, response);
+    (desk, vector.k_seaf.k_amf(supi(), whimbrel_security::Abba::RELEASE_15))
+}
+
+#[test] // TS 24.501 §5.4.2.7 d: a session is released while SECURITY MODE COMMAND is under way: both go on
+fn a_payload_during_security_mode_control() {
+    let (mut desk, k_amf) = being_rekeyed();
+    let batch = desk.nas(CIPHERED, sm_container(1, 9, sm::ReleaseRequest::new()));
+    assert!(n2(&batch).iter().any(|m| matches!(m, Message::PduSessionResourceReleaseCommand(_))));
+    desk.renew(&k_amf);
+    let header = whimbrel_security::SecurityHeaderType::IntegrityProtectedAndCipheredWithNewContext;
+    let batch = desk.nas(header, mm::SecurityModeComplete::new());
+    assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextModificationRequest(_))));
+    desk.nas(CIPHERED, sm_container(1, 9, sm::ReleaseComplete::new()));
+    assert!(desk.phone().unwrap().sessions.is_empty(), "its completion came under the new keys");
+}
+
+#[test] // TS 24.501 §5.4.2.7 e: SECURITY MODE COMMAND could not be delivered for a handover: it is sent again
+fn a_security_mode_command_that_was_not_delivered() {
+    let (mut desk, k_amf) = being_rekeyed();
+    let ids = (desk.connection(), crate::desk::RAN_ID);
+    let cause = whimbrel_ngap::ie::CauseRadioNetwork::XnHandoverTriggered;
+    let m = whimbrel_ngap::msg::NasNonDeliveryIndication::new(ids.0, ids.1, cause.into());
+    let batch = desk.ngap(m);
+    desk.renew(&k_amf);
+    let again = desk.downlink(&batch).pop();
+    assert!(matches!(again, Some(mm::Message::SecurityModeCommand(_))), "{again:?}");
+}
+
+#[test] // TS 24.501 §5.6.1.3: a service request of a phone whose COUNTs come to their end: it is served, and authenticated anew
+fn a_service_request_leads_to_a_challenge() {
+    let mut desk = Desk::registered_at(NasCounts { uplink_next: (1 << 24) - 1000, downlink_next: 6 });
+    let identity = MobileIdentity::STmsi(whimbrel_ids::STmsi { set: 1, pointer: 0, tmsi: Tmsi(0x1234) });
+    let service = whimbrel_nas::ie::ServiceType::Signalling;
+    let request = mm::ServiceRequest::new(NgKsi::native(0).unwrap(), service, identity);
+    let batch = desk.nas(CIPHERED, request);
+    let told = desk.downlink(&batch);
+    assert!(matches!(told.as_slice(), [mm::Message::ServiceAccept(_)]), "{told:?}");
+    let batch = desk.udm(&batch, vector().0);
+    assert!(matches!(desk.downlink(&batch).pop(), Some(mm::Message::AuthenticationRequest(_))));
+}

@@ -224,3 +224,27 @@ fn the_relative_capacity_is_told() {
     });
     assert_eq!(told, Some(255));
 }
+
+#[test] // TS 24.501 §5.3.8: T3502 as the operator has it is told with each registration
+fn t3502_is_told() {
+    let mut config = whimbrel_sim::default_config();
+    config.timers.t3502 = Duration::from_secs(120);
+    let mut net = Sim::with(15, config, whimbrel_sim::Faults::default());
+    let gnb = net.add_gnb(gnb_config(1));
+    let ue = net.add_ue(gnb, whimbrel_sim::phone_config(1));
+    net.settle(SECOND / 10);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    // Five attempts in vain, ten seconds apart, and then the pause that it was told.
+    net.ue_mut(ue).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
+    net.command(ue, Command::Register);
+    let refused = |net: &Sim| {
+        let told = net.ue_events(ue).iter().filter_map(|(_, e)| match e {
+            Event::Refused { retry_after, .. } => *retry_after,
+            _ => None,
+        });
+        told.collect::<Vec<_>>()
+    };
+    net.advance(Duration::from_secs(150));
+    assert_eq!(refused(&net).last(), Some(&Duration::from_secs(120)), "{:?}", refused(&net));
+}

@@ -88,7 +88,7 @@ fn create_emergency(ue: Ue, psi: PduSessionId, payload: PayloadContainer) {
     smf::create_sm_context(ue, data, &payload);
 }
 
-/// TS 24.501 §5.4.5.2.5 #22, TS 24.501 §5.4.5.2.5 #69: what is not urgent waits.
+/// TS 24.501 §5.4.5.2.5 #22, TS 24.501 §5.4.5.2.5 #69; TS 24.501 §5.3.10, TS 24.501 §5.3.11: what is not urgent waits.
 fn uncongested(ue: Ue, (s_nssai, dnn): (SNssai, Dnn)) -> Result<(SNssai, Dnn), Refusal> {
     let config = ue.config();
     let congestion = &config.amf.access.congestion;

@@ -258,6 +258,7 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<Registra
         .with_ims_vops_3gpp(config.amf.ims_vops)
         .with_emc_nr(config.amf.access.emergency.is_some());
     m.network_feature_support = Some(priority::told(ue, features));
+    // Its pause after five attempts in vain (TS 24.501 §5.3.8).
     m.t3502 = Some(GprsTimer::from_duration(config.timers.t3502));
     if let Some(slices) = slices {
         tell_slices(ue, slices, &mut m);
