@@ -110,6 +110,8 @@ enum UeCommand {
         #[command(flatten)]
         at: Running,
     },
+    /// Say where a phone is, or have it followed (TS 23.502 §4.10).
+    Locate(command::locate::Options),
     /// Deregister a phone.
     Deregister {
         /// SUPI, imsi-999700000000001 or its digits.
@@ -193,7 +195,7 @@ pub(crate) struct Running {
     api: Option<SocketAddr>,
     /// Print JSON.
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 impl Running {
@@ -234,6 +236,7 @@ fn command(command: Command) -> Done {
         Command::Ue { command: UeCommand::Show { supi, at } } => {
             command::show::ue(at.client()?, &supi, at.json)
         }
+        Command::Ue { command: UeCommand::Locate(options) } => command::locate::run(&options),
         Command::Ue { command: UeCommand::Deregister { supi, at } } => {
             command::show::deregister(at.client()?, &supi)
         }

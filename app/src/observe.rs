@@ -88,6 +88,28 @@ impl Observer {
                 self.console.metrics.add(Counter::PolicyDiffers, 1);
                 warn!(subject = %self.logged(phone, subject), %psi, "a gNB was told another user plane security policy than ours");
             }
+            Event::Located { subject, tai, cell } => {
+                self.console.metrics.add(Counter::LocationReports, 1);
+                debug!(subject = %self.logged(phone, subject), "located");
+                let tai = tai.map_or_else(|| "an area that nobody told".into(), |t| format!("TAI {t}"));
+                let cell = cell.as_ref().map(|c| format!(", cell {c}")).unwrap_or_default();
+                let text = format!("It is in {tai}{cell}.");
+                self.event(now, Level::Info, "located", &shown(phone, subject), text);
+            }
+            Event::Presence { subject, area, inside } => {
+                let is = match inside {
+                    Some(true) => "It is in",
+                    Some(false) => "It is not in",
+                    None => "The gNB does not know whether it is in",
+                };
+                let text = format!("{is} TAI {area}.");
+                self.event(now, Level::Info, "presence", &shown(phone, subject), text);
+            }
+            Event::NotLocated { subject, why } => {
+                self.console.metrics.add(Counter::LocationFailures, 1);
+                let text = format!("Where it is could not be found out: {why}.");
+                self.event(now, Level::Info, "not.located", &shown(phone, subject), text);
+            }
             Event::Dropped { subject, why } => {
                 self.console.metrics.add(dropped_counter(*why), 1);
                 debug!(subject = %self.logged(phone, subject), ?why, "a message was dropped");

@@ -74,6 +74,7 @@ fn obey(ue: Ue, command: Command) {
         }
         Command::Deregister => amf::by_network(ue),
         Command::TellReachable => amf::reachability_wanted(ue),
+        Command::Locate(wish) => amf::locate(ue, wish),
         Command::ModifySession(psi, modification) => smf::modify_by_operator(ue, psi, modification),
         Command::SubscriptionChanged => amf::subscription_changed(ue),
         Command::PolicyChanged => smf::policy_changed(ue),

@@ -76,7 +76,8 @@ pub(crate) fn config() -> Config {
             network_name: NetworkName { full: String::new(), short: String::new() },
             ims_vops: false,
             time_zone_quarters: 0,
-            access: Access::default(),
+            // What gNBs are told of phones at rest follows many a procedure; it has tests of its own.
+            access: Access { rrc_inactive: false, ..Access::default() },
         },
         smf: Smf {
             data_networks: BTreeMap::from([("internet".parse().unwrap(), network)]),
@@ -144,6 +145,7 @@ fn session() -> SmContext {
         full_rate_integrity: true,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
+        secondary_usage: None,
         emergency: false,
         up_security: None,
     }
@@ -215,6 +217,7 @@ impl Desk {
             secured: true,
             releasing: false,
             establishment_cause: whimbrel_ngap::ie::RrcEstablishmentCause::MoSignalling,
+            rrc_inactive: false,
         }));
         phone.sessions.insert(psi(1), Box::new(session()));
         desk.shard.restore(phone);

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, SNssai, Seid, Supi, Tac, Tai, Tmsi};
+use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi};
 
 use crate::event::Event;
 use crate::smf::Modification;
@@ -172,6 +173,8 @@ pub enum Command {
     Deregister,
     /// Tell when the phone can be reached (TS 23.502 §4.2.5.2).
     TellReachable,
+    /// The operator wants to know where the phone is (TS 23.502 §4.10).
+    Locate(Locate),
     /// The operator changes one of the phone's sessions (TS 23.502 §4.3.3.2 step 1d).
     ModifySession(PduSessionId, Modification),
     /// The UDM tells that the subscription has changed (TS 23.502 §4.5.1).
@@ -185,6 +188,19 @@ pub enum Command {
     /// A fault of ours, made on purpose: tests that the aggregator survives one.
     #[cfg(feature = "fault-injection")]
     Panic,
+}
+
+/// What the operator wants to know of a phone's place (TS 38.413 §9.3.1.65).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locate {
+    /// Where it is now; an idle phone is paged.
+    Now,
+    /// Each change of its serving cell, until stopped.
+    CellChanges,
+    /// Whether it is in this tracking area, and when that changes, until stopped.
+    Presence(Tai),
+    /// No reports any more.
+    Stop,
 }
 
 /// All that one input caused; leaves as a whole or not at all.
@@ -266,6 +282,10 @@ pub enum Effect {
     Page {
         /// Where the phone may be.
         tais: Vec<Tai>,
+        /// Where it is likely to be: if any of these is here, only they page it (TS 23.501 §5.4.3.2). Empty: all of the area.
+        near: Vec<AmfPagingTarget>,
+        /// The cells where it is likely to be, whose gNBs count among these.
+        cells: Vec<NgranCgi>,
         /// The NGAP message.
         octets: Vec<u8>,
     },
@@ -280,6 +300,7 @@ impl Output {
             Effect::N2 { association, octets } => fnv(fnv(1, &association.0.to_be_bytes()), octets),
             Effect::N4 { upf, octets } => fnv(fnv(2, &[upf.0]), octets),
             Effect::N4Answer { upf, octets } => fnv(fnv(3, &[upf.0]), octets),
+            // Where it goes is made of what stands in the phone's context.
             Effect::Page { octets, .. } => fnv(5, octets),
             Effect::Udm(request) => fnv(4, &request.digest_octets()),
         }

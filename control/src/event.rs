@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use whimbrel_ids::{Dnn, GlobalGnbId, PduSessionId, RanUeNgapId};
+use whimbrel_ids::{Dnn, GlobalGnbId, PduSessionId, RanUeNgapId, Tai};
+use whimbrel_ngap::ie::NgranCgi;
 
 use crate::amf::WarningOutcome;
 use crate::envelope::{AssociationId, PhoneId, Subject};
@@ -69,6 +70,31 @@ pub enum Event {
         subject: Subject,
         /// Which session.
         psi: PduSessionId,
+    },
+    /// A gNB told where the phone is, as was asked (TS 38.413 §8.12.3).
+    Located {
+        /// Whose.
+        subject: Subject,
+        /// Its tracking area.
+        tai: Option<Tai>,
+        /// Its cell.
+        cell: Option<NgranCgi>,
+    },
+    /// A gNB told whether the phone is in an area that is watched (TS 38.413 §8.12.3).
+    Presence {
+        /// Whose.
+        subject: Subject,
+        /// The area.
+        area: Tai,
+        /// Whether it is there; `None`: the gNB does not know.
+        inside: Option<bool>,
+    },
+    /// Where the phone is could not be found out (TS 38.413 §8.12.2).
+    NotLocated {
+        /// Whose.
+        subject: Subject,
+        /// Why.
+        why: String,
     },
     /// A message was dropped.
     Dropped {

@@ -34,11 +34,11 @@ pub mod udm;
 mod upf;
 
 pub use envelope::{
-    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, HandoverTarget, Output,
-    OutputId, Payload, PhoneId, Subject,
+    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, HandoverTarget, Locate,
+    Output, OutputId, Payload, PhoneId, Subject,
 };
 pub use event::{Event, PhoneEvent, RanEvent};
-pub use phone::{AmfContext, Connection, Phone};
+pub use phone::{AmfContext, Connection, Phone, Seen};
 pub use prf::Prf;
 pub use refusal::Refusal;
 pub use shard::{Procedure, Shard};

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Supi, Tai, Tmsi};
 use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
-use whimbrel_ngap::ie::RrcEstablishmentCause;
+use whimbrel_ngap::ie::{NgranCgi, RrcEstablishmentCause};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
-use crate::amf::{NextHop, PagingAid, Target};
+use crate::amf::{Locating, NextHop, PagingAid, Target};
 use crate::envelope::{AssociationId, Batch, PhoneId, Subject};
 use crate::shard::Lanes;
 use crate::smf::SmContext;
@@ -55,6 +55,10 @@ pub struct AmfContext {
     pub connection: Option<Box<Connection>>,
     /// Where the phone was last seen.
     pub tai: Option<Tai>,
+    /// The cell where it was last seen (TS 23.501 §5.4.7).
+    pub seen: Option<Seen>,
+    /// What the operator wants to hear of its place.
+    pub(crate) locating: Option<Box<Locating>>,
     /// The registration area: where the phone may be without telling, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
     pub registration_area: Box<[Tai]>,
     /// The slices that the phone may use here.
@@ -116,6 +120,15 @@ impl AmfContext {
     }
 }
 
+/// Where and when a phone was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The cell.
+    pub cell: NgranCgi,
+    /// The time.
+    pub at: Instant,
+}
+
 /// How an idle phone is reached (TS 23.501 §5.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reach {
@@ -158,6 +171,8 @@ pub struct Connection {
     pub releasing: bool,
     /// Why it was set up, as the phone told its gNB (TS 38.413 §9.3.1.111).
     pub establishment_cause: RrcEstablishmentCause,
+    /// The gNB has told that the phone rests in RRC_INACTIVE (TS 38.413 §8.3.5).
+    pub rrc_inactive: bool,
 }
 
 impl Phone {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use common::by_hand::{connection, octets};
 use common::*;
 use whimbrel_control::smf::UpState;
-use whimbrel_ids::{NrCellId, PlmnId};
+use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
-    AmfPagingTarget, CauseRadioNetwork, InfoOnRecommendedCellsAndRanNodesForPaging, NgranCgi, NrCgi,
-    PagingPriority, RecommendedCellItem, UeRadioCapabilityForPaging,
+    AmfPagingTarget, CauseRadioNetwork, GlobalRanNodeId, InfoOnRecommendedCellsAndRanNodesForPaging,
+    NextPagingAreaScope, NgranCgi, NrCgi, PagingPriority, RecommendedCellItem, UeRadioCapabilityForPaging,
 };
 use whimbrel_ngap::msg::{
     Paging, UeContextReleaseComplete, UeContextReleaseRequest, UeRadioCapabilityInfoIndication,
@@ -79,19 +79,87 @@ fn downlink_data_pages_an_idle_phone() {
     no_violations(&net);
 }
 
-#[test] // DESIGN §4 rule 11: one output, fanned out to the gNBs of the registration area
-fn paging_reaches_every_gnb_of_the_area() {
-    let (mut net, _) = idle_with_session(3);
-    net.add_gnb(gnb_config(2));
-    net.add_gnb(gnb_config(3));
+/// The phone of [`idle_with_session`], with two more gNBs in its area, under this policy of where it is paged first.
+fn among_three_gnbs(seed: u64, near: Duration) -> (Sim, UeIndex) {
+    let mut config = whimbrel_sim::default_config();
+    config.amf.access.paging_near = near;
+    let mut net = Sim::with(seed, config, whimbrel_sim::Faults::default());
+    for n in 1..=3 {
+        net.add_gnb(gnb_config(n));
+    }
+    let ue = net.add_ue(GnbIndex(0), whimbrel_sim::phone_config(1));
     net.settle(SECOND / 10);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
+    net.command(ue, Command::EstablishSession(request));
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    (net, ue)
+}
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+#[test] // TS 23.501 §5.4.3.2; DESIGN §4 rule 11: one output, fanned out to the gNBs of the registration area, where the operator wants it so
+fn paging_reaches_every_gnb_of_the_area() {
+    let (mut net, _) = among_three_gnbs(3, Duration::ZERO);
     net.tap();
     downlink_data(&mut net, 79);
-    let pages = net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count();
-    assert_eq!(pages, 3);
+    assert_eq!(pagings(&mut net), 3);
     net.settle(SECOND);
     assert_eq!(up_state(&net), Some(UpState::Active));
     no_violations(&net);
+}
+
+#[test] // TS 23.501 §5.4.3.2; TS 23.502 §4.2.3.3 step 4b; TS 38.413 §8.5.1.2: first where it was seen, then, if it does not answer, in the whole registration area
+fn a_phone_is_paged_first_where_it_was_seen() {
+    let (mut net, ue) = among_three_gnbs(13, MINUTE);
+    net.tap();
+    downlink_data(&mut net, 90);
+    let said = net.tapped();
+    let [Message::Paging(first)] = said.as_slice() else { panic!("{said:?}") };
+    let attempts =
+        first.assistance_data_for_paging.as_ref().and_then(|a| a.paging_attempt_information.clone());
+    assert_eq!(attempts.and_then(|a| a.next_paging_area_scope), Some(NextPagingAreaScope::Changed));
+    net.settle(SECOND);
+    assert_eq!(up_state(&net), Some(UpState::Active), "it is still there");
+    go_idle(&mut net, ue);
+    net.move_ue(ue, GnbIndex(2));
+    net.tapped();
+    downlink_data(&mut net, 91);
+    net.settle(SECOND);
+    assert_eq!(
+        (pagings(&mut net), up_state(&net)),
+        (1, Some(UpState::Inactive)),
+        "it has moved without telling"
+    );
+    net.settle(SECOND * 3);
+    assert_eq!((pagings(&mut net), up_state(&net)), (3, Some(UpState::Active)));
+    no_violations(&net);
+}
+
+#[test] // TS 23.501 §5.4.3.2, §5.4.6.2: a gNB that its last one recommends is asked, too; what was seen too long ago says nothing; nor does a gNB that is gone
+fn where_a_phone_is_likely_to_be() {
+    let (mut net, ue) = among_three_gnbs(14, MINUTE);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND);
+    net.take_over(GnbIndex(0));
+    let other = GlobalGnbId::new(PlmnId::TEST, 2, 28).expect("28 bits");
+    let node = AmfPagingTarget::GlobalRanNodeId(GlobalRanNodeId::GlobalGnbId(other));
+    let cell = NrCgi::new(PlmnId::TEST, NrCellId::new(0x1_0001).expect("36 bits"));
+    release_recommending(&mut net, vec![RecommendedCellItem::new(NgranCgi::NrCgi(cell))], node);
+    net.tap();
+    downlink_data(&mut net, 92);
+    assert_eq!(pagings(&mut net), 2, "the gNB of its last cell, and the one that is recommended");
+    net.advance(Duration::from_secs(90));
+    net.tapped();
+    downlink_data(&mut net, 93);
+    assert_eq!(pagings(&mut net), 3, "it was seen too long ago");
+    let (mut net, _) = among_three_gnbs(15, MINUTE);
+    net.disconnect(GnbIndex(0));
+    net.tap();
+    downlink_data(&mut net, 94);
+    assert_eq!(pagings(&mut net), 2, "nobody is near");
 }
 
 #[test] // TS 29.244 §6.4: a report that is repeated is answered from memory and pages nobody twice
@@ -221,6 +289,11 @@ fn heard(net: &mut Sim) -> Vec<Paging> {
 
 /// Its gNB lets a phone go, and recommends a cell to page it in.
 fn release_by_hand(net: &mut Sim, recommended: Vec<RecommendedCellItem>) {
+    let tai = net.cta().phones().next().and_then(|p| p.amf.tai).expect("an area");
+    release_recommending(net, recommended, AmfPagingTarget::Tai(tai));
+}
+
+fn release_recommending(net: &mut Sim, recommended: Vec<RecommendedCellItem>, node: AmfPagingTarget) {
     let gnb = GnbIndex(0);
     let c = connection(net).clone();
     let request = UeContextReleaseRequest::new(
@@ -231,17 +304,15 @@ fn release_by_hand(net: &mut Sim, recommended: Vec<RecommendedCellItem>) {
     net.inject(gnb, &octets(request));
     let mut complete = UeContextReleaseComplete::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id);
     if !recommended.is_empty() {
-        let tai = net.cta().phones().next().and_then(|p| p.amf.tai).expect("an area");
-        complete.info_on_recommended_cells_and_ran_nodes_for_paging = Some(
-            InfoOnRecommendedCellsAndRanNodesForPaging::new(recommended, vec![AmfPagingTarget::Tai(tai)]),
-        );
+        complete.info_on_recommended_cells_and_ran_nodes_for_paging =
+            Some(InfoOnRecommendedCellsAndRanNodesForPaging::new(recommended, vec![node]));
     }
     net.inject(gnb, &octets(complete));
     net.settle(SECOND);
     assert_eq!(up_state(net), Some(UpState::Inactive));
 }
 
-#[test] // TS 38.413 §8.5.1.2, §8.3.3.2, §8.14.1.2; TS 23.501 §5.4.4.1, §5.4.6.2; TS 23.502 §4.2.3.3 step 3a: what gNBs told of the phone comes back when it is paged, with the priority of what waits and the number of the attempt
+#[test] // TS 38.413 §8.5.1.2, §8.3.3.2, §8.14.1.2; TS 23.501 §5.4.4.2, §5.4.6.2; TS 23.502 §4.2.3.3 step 3a: what gNBs told of the phone comes back when it is paged, with the priority of what waits and the number of the attempt
 fn paging_is_assisted() {
     let (mut net, ue) = one_phone(12);
     net.command(ue, Command::Register);

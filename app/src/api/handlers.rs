@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use whimbrel_control::Locate;
 use whimbrel_control::policy::{FlowGate, FlowName};
 use whimbrel_control::smf::Modification;
 use whimbrel_control::udm::Ambr;
-use whimbrel_ids::{PduSessionId, Supi};
+use whimbrel_ids::{PduSessionId, Supi, Tac, Tai};
 use whimbrel_store::Status as SubscriberStatus;
 
 use super::Shared;
@@ -153,6 +154,26 @@ pub(super) async fn deregister(shared: Arc<Shared>, request: Request) -> Answer 
 pub(super) async fn tell_reachable(shared: Arc<Shared>, request: Request) -> Answer {
     let supi = supi(request.param(0))?;
     match shared.console.commands.ask(|reply| Command::TellReachable(supi, reply)).await? {
+        true => Ok(Reply::empty()),
+        false => Err(Problem::not_found(format!("no phone of {supi} is registered"))),
+    }
+}
+
+/// Finds out where a phone is, or has it followed: the query says which. What gNBs tell, the phone and the events show.
+pub(super) async fn locate(shared: Arc<Shared>, request: Request) -> Answer {
+    let supi = supi(request.param(0))?;
+    let wish = match request.query.get("report").map_or("now", String::as_str) {
+        "now" => Locate::Now,
+        "cells" => Locate::CellChanges,
+        "stop" => Locate::Stop,
+        "area" => {
+            let tac = u32::try_from(request.number("tac", u64::MAX)?).ok().and_then(Tac::new);
+            let tac = tac.ok_or_else(|| Problem::bad_request("`tac` names the area: 0 to 16777215"))?;
+            Locate::Presence(Tai { plmn: shared.config.amf.plmn, tac })
+        }
+        _ => return Err(Problem::bad_request("`report` is now, cells, area or stop")),
+    };
+    match shared.console.commands.ask(|reply| Command::Locate(supi, wish, reply)).await? {
         true => Ok(Reply::empty()),
         false => Err(Problem::not_found(format!("no phone of {supi} is registered"))),
     }

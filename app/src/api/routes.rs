@@ -135,6 +135,7 @@ pub(super) static ROUTES: &[Route] = &[
     route!(GET "/api/v1/ues/{supi}" handlers::ue),
     route!(POST "/api/v1/ues/{supi}/deregister" handlers::deregister),
     route!(POST "/api/v1/ues/{supi}/reachability" handlers::tell_reachable),
+    route!(POST "/api/v1/ues/{supi}/locate" handlers::locate),
     route!(POST "/api/v1/ues/{supi}/sessions/{id}/modify" handlers::modify_session),
     route!(GET "/api/v1/why/{subject}" handlers::why),
     route!(GET "/api/v1/refusals" handlers::refusals),

@@ -67,6 +67,7 @@ fn control(command: Command) {
         Command::Deregister(supi, reply) | Command::TellReachable(supi, reply) => {
             reply.send(supi.to_string() == PHONE).is_ok()
         }
+        Command::Locate(supi, _, reply) => reply.send(supi.to_string() == PHONE).is_ok(),
         Command::Warn(warning, reply) => reply.send(Ok(usize::from(warning.serial_number))).is_ok(),
         Command::CancelWarning(_, 1, reply) => reply.send(Ok(1)).is_ok(),
         Command::CancelWarning(_, _, reply) => reply.send(Err(WarningError::Unknown)).is_ok(),

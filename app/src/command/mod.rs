@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 pub(crate) mod demo;
+pub(crate) mod locate;
 pub(crate) mod radio;
 pub(crate) mod ran;
 pub(crate) mod run;

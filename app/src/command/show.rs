@@ -48,13 +48,16 @@ pub(crate) fn ue(client: Client, supi: &str, json: bool) -> Done {
         return print_json(&client.get::<Value>(&path)?);
     }
     let ue: UeView = client.get(&path)?;
-    let mut facts = vec![("SUPI", ue.supi), ("state", ue.state), ("mode", ue.mode)];
+    let mode = if ue.rrc_inactive { format!("{}, RRC inactive", ue.mode) } else { ue.mode };
+    let mut facts = vec![("SUPI", ue.supi), ("state", ue.state), ("mode", mode)];
     let more = [
         ("PEI", ue.pei),
         ("5G-TMSI", ue.tmsi),
         ("AMF-UE-NGAP-ID", ue.amf_ue_ngap_id.map(|id| id.to_string())),
         ("gNB", ue.gnb),
         ("TAI", ue.tai),
+        ("cell", ue.cell),
+        ("seen", ue.seen),
         ("allowed slices", Some(ue.allowed_slices.join(", ")).filter(|s| !s.is_empty())),
         ("algorithms", ue.algorithms),
         ("last heard", ue.last_heard),

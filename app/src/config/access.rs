@@ -37,6 +37,9 @@ pub(crate) struct Access {
     pub(crate) slice_limits: Vec<At<u32>>,
     pub(crate) mico: bool,
     pub(crate) edrx: bool,
+    pub(crate) rrc_inactive: bool,
+    pub(crate) rrc_reports: bool,
+    pub(crate) paging_near: Duration,
     pub(crate) emergency: Emergency,
     pub(crate) congestion: Congestion,
 }
@@ -138,6 +141,22 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Access {
         ),
         mico: s.value("mico", true, "Phones may ask not to be reached while idle (TS 23.501 §5.4.1.3)."),
         edrx: s.value("edrx", true, "Phones may ask for long paging cycles (TS 23.501 §5.31.7.2)."),
+        rrc_inactive: s.value(
+            "rrc_inactive",
+            true,
+            "gNBs are told what they need to let phones rest in RRC_INACTIVE (TS 23.501 §5.3.3.2.5).",
+        ),
+        rrc_reports: s.value(
+            "rrc_reports",
+            false,
+            "gNBs tell each time that a phone goes to rest or comes back: `whimbrel ue show` tells (TS 23.502 §4.8.3).",
+        ),
+        paging_near: s.value(
+            "paging_near",
+            Duration::from_secs(300),
+            "A phone seen so lately is paged first where that was, and in its whole area if it does not answer in 2s \
+             (TS 23.501 §5.4.3.2). 0s: in the whole area at once.",
+        ),
         emergency: emergency(s),
         congestion: s.section("congestion", "What is kept back; emergency and high priority pass.", |s| Congestion {
             general: s.value("general", false, "Registrations and service requests (T3346, TS 24.501 §5.3.9)."),
@@ -206,6 +225,9 @@ impl Access {
             },
             mico: self.mico,
             edrx: self.edrx,
+            rrc_inactive: self.rrc_inactive,
+            rrc_reports: self.rrc_reports,
+            paging_near: self.paging_near,
             ..control::Access::default()
         };
         for At(s, tac) in &self.slice_areas {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use tokio::sync::oneshot;
+use whimbrel_control::Locate;
 use whimbrel_control::amf::{OverloadOrder, Warning, WarningError};
 use whimbrel_control::smf::Modification;
 use whimbrel_ids::{GlobalGnbId, PduSessionId, Supi};
@@ -43,6 +44,8 @@ pub(crate) enum Command {
     Deregister(Supi, oneshot::Sender<bool>),
     /// Tell by an event when a phone can be reached (TS 23.502 §4.2.5.2). The answer: whether it was there.
     TellReachable(Supi, oneshot::Sender<bool>),
+    /// Find out where a phone is, or follow it (TS 23.502 §4.10). The answer: whether it is registered.
+    Locate(Supi, Locate, oneshot::Sender<bool>),
     /// Send a warning message (TS 38.413 §8.9.1). The answer: to how many gNBs.
     Warn(Box<Warning>, oneshot::Sender<Result<usize, WarningError>>),
     /// Cancel the warning of this message identifier and serial number (TS 38.413 §8.9.2).

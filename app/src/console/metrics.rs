@@ -108,6 +108,8 @@ metrics! {
         DroppedUnserved "whimbrel_nas_dropped_unserved_total" "Dropped: payload that is not served here",
         DroppedLate "whimbrel_nas_dropped_late_total" "Dropped: an answer that came too late",
         PolicyDiffers "whimbrel_up_security_policies_differ_total" "Path switches whose gNB was told another user plane security policy than ours",
+        LocationReports "whimbrel_location_reports_total" "Location reports that were asked for",
+        LocationFailures "whimbrel_location_failures_total" "Phones whose place could not be found out",
         CapabilitiesDiffer "whimbrel_ue_security_capabilities_differ_total" "Path switches whose gNB had other security capabilities than the phone told",
         ApiRequests "whimbrel_api_requests_total" "Requests to the API",
         ApiRefused "whimbrel_api_refused_total" "Requests that the API refused",

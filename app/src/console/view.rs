@@ -42,6 +42,14 @@ pub(crate) struct UeView {
     pub(crate) gnb: Option<String>,
     /// Where it is, or was last.
     pub(crate) tai: Option<String>,
+    /// Its cell there: PLMN and cell identity in hexadecimal digits.
+    pub(crate) cell: Option<String>,
+    /// When it was seen there, RFC 3339.
+    pub(crate) seen: Option<String>,
+    /// How many seconds ago that was.
+    pub(crate) seen_s: Option<u64>,
+    /// Its gNB tells that it rests in RRC_INACTIVE.
+    pub(crate) rrc_inactive: bool,
     /// Allowed slices.
     pub(crate) allowed_slices: Vec<String>,
     /// NAS algorithms in use, `NIA2 NEA2`.
@@ -71,6 +79,10 @@ pub(crate) struct SessionView {
     pub(crate) ul_octets: u64,
     /// Octets to the phone.
     pub(crate) dl_octets: u64,
+    /// Of these, octets that gNBs got over a secondary radio.
+    pub(crate) secondary_rat_ul_octets: u64,
+    /// Of these, octets that gNBs sent over a secondary radio.
+    pub(crate) secondary_rat_dl_octets: u64,
 }
 
 /// Some phones, and whether there are more.

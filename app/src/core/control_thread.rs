@@ -439,6 +439,14 @@ impl Control {
                 let order = whimbrel_control::Command::TellReachable;
                 reply.send(self.order(now, supi, order)).is_ok()
             }
+            Command::Locate(supi, wish, reply) => {
+                let phone: Option<PhoneId> = self.cta.find(supi);
+                if let Some(phone) = phone {
+                    let order = whimbrel_control::Command::Locate(wish);
+                    self.cta.handle(now, Input::Command(phone, order), &mut self.out);
+                }
+                reply.send(phone.is_some()).is_ok()
+            }
             Command::Warn(warning, reply) => reply.send(self.cta.warn(now, *warning, &mut self.out)).is_ok(),
             Command::CancelWarning(id, serial, reply) => {
                 reply.send(self.cta.cancel_warning(now, id, serial, &mut self.out)).is_ok()

@@ -79,6 +79,10 @@ fn view(cta: &Aggregator, phone: &Phone) -> UeView {
         amf_ue_ngap_id: connection.map(|c| c.amf_ue_ngap_id.value()),
         gnb: gnb.map(|g| format!("gnb-{g}")),
         tai: amf.tai.map(|t| t.to_string()),
+        cell: amf.seen.as_ref().map(|s| s.cell.to_string()),
+        seen: amf.seen.as_ref().map(|s| clock::rfc3339(s.at)),
+        seen_s: amf.seen.as_ref().map(|s| clock::now().since(s.at).as_secs()),
+        rrc_inactive: connection.is_some_and(|c| c.rrc_inactive),
         allowed_slices: amf.allowed_nssai.iter().map(ToString::to_string).collect(),
         algorithms: None,
         last_heard: None,
@@ -96,6 +100,8 @@ fn session(id: u8, s: &SmContext) -> SessionView {
         active: s.up == UpState::Active,
         ul_octets: s.usage.0,
         dl_octets: s.usage.1,
+        secondary_rat_ul_octets: s.secondary_usage.as_deref().map_or(0, |u| u.0),
+        secondary_rat_dl_octets: s.secondary_usage.as_deref().map_or(0, |u| u.1),
     }
 }
 
@@ -147,10 +153,7 @@ pub(super) fn warnings(cta: &Aggregator) -> Vec<WarningView> {
         area: match &w.warning.area {
             WarningArea::Everywhere => vec!["everywhere".into()],
             WarningArea::Tais(tais) => tais.iter().map(ToString::to_string).collect(),
-            WarningArea::Cells(cells) => cells
-                .iter()
-                .map(|c| format!("{}-{:09x}", c.plmn_identity, c.nr_cell_identity.value()))
-                .collect(),
+            WarningArea::Cells(cells) => cells.iter().map(ToString::to_string).collect(),
         },
         repetition_period_s: w.warning.repetition_period_s,
         broadcasts: w.warning.broadcasts,

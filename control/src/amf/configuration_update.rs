@@ -8,9 +8,9 @@ use whimbrel_nas::ie::{
 use whimbrel_nas::mm::{self, ConfigurationUpdateCommand};
 
 use super::connection::send_nas;
-use super::end;
 use super::nas::Security;
 use super::slices::{Slices, nssai, rejected_nssai};
+use super::{end, ue_context_modification};
 use crate::event::Event;
 use crate::input::Input;
 use crate::procedure::{End, Repeated, ask};
@@ -34,7 +34,10 @@ pub(crate) fn reallocate_guti(ue: Ue) {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::ConfigurationUpdate, subject, took });
-                end::let_go_when_unused(ue);
+                match ue_context_modification::new_assistance(ue).await {
+                    Err(End::Interrupted(why)) => end::interrupted(ue, why),
+                    _ => end::let_go_when_unused(ue),
+                }
             }
             // TS 24.501 §5.4.4.6 b: after the fifth expiry both 5G-GUTIs stay good until one is used.
             Err(End::Refused(_)) => end::let_go_when_unused(ue),

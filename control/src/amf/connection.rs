@@ -17,12 +17,12 @@ use super::an_release;
 use super::context_setup::context_answered;
 use super::nas::{self, First, Security};
 use super::ran_node::error_indication;
-use super::{handover, paging, target};
+use super::{handover, location_reporting, paging, rrc_inactive, target};
 use crate::collision;
 use crate::envelope::{AssociationId, Disposition, Effect, HandoverTarget};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
-use crate::phone::Connection;
+use crate::phone::{Connection, Seen};
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
 
@@ -110,9 +110,11 @@ fn adopt(
             secured,
             releasing: false,
             establishment_cause: m.rrc_establishment_cause,
+            rrc_inactive: false,
         }));
     });
     locate(ue, &m.user_location_information);
+    location_reporting::found(ue);
 }
 
 /// The connection is gone, by whatever way: what ran over it is interrupted, its sessions' user planes wait, and a
@@ -151,10 +153,14 @@ pub(crate) fn location(location: &UserLocationInformation) -> Option<Tai> {
 
 /// Notes where the phone is.
 pub(crate) fn locate(ue: Ue, told: &UserLocationInformation) {
-    let tai = location(told);
-    if tai.is_some() {
-        ue.with(|p| p.amf.tai = tai);
-    }
+    let at = ue.now();
+    let (tai, cell) = (location(told), location_reporting::cell(told));
+    ue.with(|p| {
+        p.amf.tai = tai.or(p.amf.tai);
+        if let Some(cell) = cell {
+            p.amf.seen = Some(Seen { cell, at });
+        }
+    });
 }
 
 /// A later message of a connection. `to`: where HANDOVER REQUIRED leads.
@@ -280,6 +286,9 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
         Message::PduSessionResourceModifyIndication(m) => super::session_indication::start(ue, m),
         Message::UeContextReleaseComplete(ref m) => {
             if is_releasing(ue) {
+                if let Some(place) = &m.user_location_information {
+                    locate(ue, place); // TS 23.502 §4.2.6 step 4
+                }
                 paging::keep_recommended(ue, m);
             }
             let input = Input::Ngap(Box::new(message));
@@ -313,11 +322,15 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
         Message::HandoverCancel(m) => target::cancel(ue, m),
         Message::UplinkRanStatusTransfer(m) => handover::ran_status_transfer(ue, m),
         Message::UplinkRanEarlyStatusTransfer(m) => handover::ran_early_status_transfer(ue, m),
-        Message::LocationReport(_)
-        | Message::LocationReportingFailureIndication(_)
-        | Message::RrcInactiveTransitionReport(_)
-        | Message::SecondaryRatDataUsageReport(_)
-        | Message::UplinkUeAssociatedNrppaTransport(_) => out_of_state(ue),
+        Message::LocationReport(m) => location_reporting::reported(ue, &m),
+        Message::LocationReportingFailureIndication(m) => location_reporting::failed(ue, &m),
+        Message::RrcInactiveTransitionReport(m) => rrc_inactive::reported(ue, &m),
+        Message::SecondaryRatDataUsageReport(m) => smf::secondary_rat_usage(ue, m),
+        // There is no LMF to whom it could go, and the procedure has no answer (TS 38.413 §8.10.3).
+        Message::UplinkUeAssociatedNrppaTransport(_) => {
+            let subject = ue.with(|p| p.subject());
+            ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
+        }
         _ => {
             out_of_state(ue);
             send(ue, &error_indication(CauseProtocol::MessageNotCompatibleWithReceiverState).into(), None);

@@ -19,6 +19,7 @@ use super::mobility_restrictions::mobility_restriction_list;
 use super::nas::{Security, protect};
 use super::nas_transport::n1_sm;
 use super::target::{handover_over, is_settled};
+use super::{location_reporting, rrc_inactive};
 use crate::input::Input;
 use crate::procedure::End;
 use crate::refusal::Refusal;
@@ -153,6 +154,7 @@ pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
             smf::n2_items(ue, m.pdu_session_resource_setup_list_cxt_res, smf::N2Outcome::SetUp);
             let failed = m.pdu_session_resource_failed_to_setup_list_cxt_res;
             smf::n2_items(ue, failed, smf::N2Outcome::SetupFailed);
+            location_reporting::resume(ue);
             Ok(())
         }
         Message::InitialContextSetupFailure(_) => {
@@ -188,6 +190,9 @@ fn set_up_context(ue: Ue, message: Option<&mm::Message>, items: &[Item]) -> Opti
         m.ue_aggregate_maximum_bit_rate = ue_ambr(ue, &named(items));
     }
     m.mobility_restriction_list = mobility_restriction_list(ue);
+    m.core_network_assistance_information_for_inactive = rrc_inactive::assistance(ue);
+    m.rrc_inactive_transition_report_request = rrc_inactive::report_request(ue);
+    m.location_reporting_request_type = location_reporting::begin(ue);
     ue.with(|p| {
         m.ue_radio_capability = p.amf.radio_capability.as_ref().map(|c| c.to_vec());
         m.index_to_rfsp = p.amf.subscription.as_ref().and_then(|s| s.rfsp);

@@ -17,10 +17,10 @@ use whimbrel_ngap::msg::{
 use whimbrel_ngap::transfer::{HandoverPreparationUnsuccessfulTransfer, HandoverRequiredTransfer};
 
 use super::connection::{emit, ids, locate, location, out_of_state, send};
-use super::end;
 use super::handover_request::{Asked, request};
 use super::mobility_restrictions::permitted;
 use super::target::{self, By, Phase, Target};
+use super::{end, location_reporting};
 use crate::envelope::HandoverTarget;
 use crate::event::Event;
 use crate::input::Input;
@@ -310,6 +310,7 @@ async fn arrive(
             context_requested: false,
             releasing: false,
             ambr_told: None, // HANDOVER REQUEST had one; it is told again when it changes
+            rrc_inactive: false,
             ..(*source).clone()
         }));
         p.amf.source = (!target.source_lost).then_some(source);
@@ -319,6 +320,7 @@ async fn arrive(
     };
     if let Some(l) = m.user_location_information.as_ref().filter(|l| location(l).is_some()) {
         locate(ue, l);
+        location_reporting::found(ue);
     }
     let asked = smf::ask_paths(ue, admitted);
     target::over(ue, *target);

@@ -13,6 +13,7 @@ use super::context_setup::masked;
 use super::handover::Failed;
 use super::mobility_restrictions::mobility_restriction_list;
 use super::target::{By, Phase, Target};
+use super::{location_reporting, rrc_inactive};
 use crate::envelope::HandoverTarget;
 use crate::refusal::Refusal;
 use crate::shard::Ue;
@@ -80,6 +81,9 @@ pub(crate) fn request(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Resu
     request.new_security_context_ind = fresh.new;
     request.masked_imeisv = ue.with(|p| p.amf.pei.filter(|pei| pei.is_imeisv()).map(masked));
     request.mobility_restriction_list = mobility_restriction_list(ue);
+    request.core_network_assistance_information_for_inactive = rrc_inactive::assistance(ue);
+    request.rrc_inactive_transition_report_request = rrc_inactive::report_request(ue);
+    request.location_reporting_request_type = location_reporting::standing(ue);
     emit(ue, to.association, &request.into(), None);
     Ok(asked)
 }

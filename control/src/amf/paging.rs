@@ -1,14 +1,15 @@
-//! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 38.413 §8.5.
+//! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 38.413 §8.5; where a phone is paged first:
+//! TS 23.501 §5.4.3.2; what gNBs know of how it listens: TS 23.501 §5.4.4.2.
 
 use whimbrel_ids::{Guti, PduSessionId};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
-    AssistanceDataForPaging, NextPagingAreaScope, PagingAttemptInformation, PagingPriority,
-    RecommendedCellItem, UePagingIdentity, UeRadioCapabilityForPaging,
+    AmfPagingTarget, AssistanceDataForPaging, NextPagingAreaScope, NgranCgi, PagingAttemptInformation,
+    PagingPriority, RecommendedCellItem, UePagingIdentity, UeRadioCapabilityForPaging,
 };
 use whimbrel_ngap::msg::{Paging, UeContextReleaseComplete};
 
-use super::{deregistration, reach};
+use super::{deregistration, location_reporting, reach};
 use crate::envelope::Effect;
 use crate::event::Deregistered;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
@@ -24,10 +25,12 @@ const CAPABILITY_OCTETS_MAX: usize = 512;
 /// What gNBs told that helps to page a phone: returned to them unread.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PagingAid {
-    /// UE radio capability for paging (TS 38.413 §9.3.1.68, TS 23.501 §5.4.4.1).
+    /// UE radio capability for paging (TS 38.413 §9.3.1.68, TS 23.501 §5.4.4.2).
     capability: Option<UeRadioCapabilityForPaging>,
     /// The cells that the last gNB recommends (TS 38.413 §9.3.1.71, TS 23.501 §5.4.6.2); 16 at most.
     recommended: Vec<RecommendedCellItem>,
+    /// The gNBs and areas that it recommends; 16 at most.
+    nodes: Vec<AmfPagingTarget>,
 }
 
 /// UE RADIO CAPABILITY INFO INDICATION (TS 38.413 §8.14.1.2).
@@ -43,9 +46,11 @@ pub(super) fn keep_capability(ue: Ue, capability: UeRadioCapabilityForPaging) {
 pub(super) fn keep_recommended(ue: Ue, m: &UeContextReleaseComplete) {
     let recommended = m.info_on_recommended_cells_and_ran_nodes_for_paging.as_ref();
     let cells = recommended.map(|r| r.recommended_cells_for_paging.clone()).unwrap_or_default();
+    let nodes = recommended.map(|r| r.recommend_ran_nodes_for_paging.clone()).unwrap_or_default();
     ue.with(|p| {
-        if !cells.is_empty() || p.amf.paging_aid.is_some() {
-            p.amf.paging_aid.get_or_insert_default().recommended = cells;
+        if !cells.is_empty() || !nodes.is_empty() || p.amf.paging_aid.is_some() {
+            let aid = p.amf.paging_aid.get_or_insert_default();
+            (aid.recommended, aid.nodes) = (cells, nodes);
         }
     });
 }
@@ -70,18 +75,20 @@ pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
 /// Pages an idle phone for which packets or the network wait, unless something with it is under way.
 pub(crate) fn page_if_awaited(ue: Ue) {
     let ue = ue.on(Lane::Mobility);
+    let now = ue.now();
     let wanted = ue.with(|p| {
         // A procedure that just lost the connection is at its end and in nobody's way.
         let busy = p.lanes.procedure(Lane::Mobility).is_some_and(|l| l == Procedure::Paging);
         let awaited = smf::awaited(p) || smf::is_wanted(p) || p.amf.deregistration_wanted;
+        let awaited = awaited || location_reporting::is_wanted(p, now);
         p.amf.connection.is_none() && p.amf.registered && awaited && !busy
     });
     if !wanted {
         return;
     }
     // TS 24.501 §5.3.6: it does not hear now; what waits for it waits on.
-    let now = ue.now();
     if ue.with(|p| !reach::is_reachable(p, now)) {
+        location_reporting::unreachable(ue);
         if ue.with(|p| p.amf.deregistration_wanted) {
             give_up(ue);
         }
@@ -96,8 +103,9 @@ pub(crate) fn page_if_awaited(ue: Ue) {
 }
 
 async fn paging(ue: Ue) {
+    let near = is_near(ue);
     for attempt in 0..PAGINGS {
-        page(ue, attempt);
+        page(ue, attempt, near && attempt == 0);
         // Between two windows of its extended cycle the phone hears nothing: the next page waits for the next one.
         let cycle = ue.with(|p| reach::edrx_cycle(p)).unwrap_or_default();
         match ue.receive(|_| false, ue.config().timers.t3513 + cycle).await {
@@ -113,11 +121,22 @@ fn give_up(ue: Ue) {
     if ue.with(|p| p.amf.deregistration_wanted) {
         return deregistration::implicitly(ue, Deregistered::ByOperator);
     }
+    location_reporting::unreachable(ue);
     smf::give_up_waiting(ue);
 }
 
+/// Whether the phone is paged first where it was seen last, and in its whole registration area only if it does not answer
+/// (TS 23.501 §5.4.3.2). Not so in an emergency, and not where the next page waits for a long cycle.
+fn is_near(ue: Ue) -> bool {
+    let (now, near) = (ue.now(), ue.config().amf.access.paging_near);
+    ue.with(|p| {
+        let lately = p.amf.seen.as_ref().is_some_and(|s| now.since(s.at) < near);
+        lately && !p.amf.emergency && reach::edrx_cycle(p).is_none()
+    })
+}
+
 /// By turns under the 5G-TMSI that the phone surely had and the one that it may have got since (TS 24.501 §5.4.4.6 b).
-fn page(ue: Ue, attempt: u8) {
+fn page(ue: Ue, attempt: u8, near: bool) {
     let config = ue.config();
     let (former, tmsi) = ue.with(|p| (p.amf.former_tmsi, p.amf.tmsi));
     let Some(tmsi) = former.filter(|_| attempt.is_multiple_of(2)).or(tmsi) else { return };
@@ -129,7 +148,8 @@ fn page(ue: Ue, attempt: u8) {
         ue.with(|p| (reach::paging_drx(p), reach::paging_edrx(p)));
     let mut assistance = AssistanceDataForPaging::new();
     let mut attempts = PagingAttemptInformation::new(attempt + 1, PAGINGS);
-    attempts.next_paging_area_scope = (attempt + 1 < PAGINGS).then_some(NextPagingAreaScope::Same);
+    let scope = if near { NextPagingAreaScope::Changed } else { NextPagingAreaScope::Same };
+    attempts.next_paging_area_scope = (attempt + 1 < PAGINGS).then_some(scope);
     assistance.paging_attempt_information = Some(attempts);
     ue.with(|p| {
         message.paging_priority = smf::awaited_priority(p).and_then(priority);
@@ -141,7 +161,18 @@ fn page(ue: Ue, attempt: u8) {
     message.assistance_data_for_paging = Some(assistance);
     let mut octets = Vec::with_capacity(64);
     Message::from(message).encode(&mut octets);
-    ue.emit(Effect::Page { tais, octets }, None);
+    let (near, cells) = if near { likely(ue) } else { Default::default() };
+    ue.emit(Effect::Page { tais, near, cells, octets }, None);
+}
+
+/// Where the phone is likely to be: its last cell, and what its last gNB recommends.
+fn likely(ue: Ue) -> (Vec<AmfPagingTarget>, Vec<NgranCgi>) {
+    ue.with(|p| {
+        let aid = p.amf.paging_aid.as_deref();
+        let recommended = aid.into_iter().flat_map(|a| a.recommended.iter().map(|c| &c.ngran_cgi));
+        let cells = p.amf.seen.iter().map(|s| &s.cell).chain(recommended);
+        (aid.map(|a| a.nodes.clone()).unwrap_or_default(), cells.cloned().collect())
+    })
 }
 
 /// The paging priority of an allocation and retention priority (TS 38.413 §8.5.1.2, §9.3.1.78): the upper eight of its fifteen

@@ -10,9 +10,9 @@ use whimbrel_ngap::transfer::PathSwitchRequestUnsuccessfulTransfer;
 
 use super::as_security::{advance_chain, ue_security_capabilities};
 use super::connection::{emit, locate, location, refuse_names, send};
-use super::end;
 use super::mobility_restrictions::permitted;
 use super::target::{self, By, Target};
+use super::{end, location_reporting, rrc_inactive};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::phone::Connection;
@@ -130,12 +130,14 @@ fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
                 context_pending: false,
                 context_requested: false,
                 releasing: false,
+                rrc_inactive: false,
                 ..*c
             }));
         }
     });
     if let Some(l) = &m.user_location_information {
         locate(ue, l);
+        location_reporting::found(ue);
     }
 }
 
@@ -151,6 +153,8 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
     let mut answer =
         PathSwitchRequestAcknowledge::new(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, fresh.context, allowed);
     answer.new_security_context_ind = fresh.new;
+    answer.core_network_assistance_information_for_inactive = rrc_inactive::assistance(ue);
+    answer.rrc_inactive_transition_report_request = rrc_inactive::report_request(ue);
     // TS 33.501 §6.7.3.1: a target that has other capabilities than the phone gave us gets ours, and somebody looks into it.
     if m.ue_security_capabilities != ours {
         answer.ue_security_capabilities = ours;

@@ -19,7 +19,8 @@ use super::nas::Security;
 use super::security_mode::{Secured, secure_nas};
 use super::slices::{self, Slices};
 use super::{
-    an_release, configuration_update, emergency, end, equipment, priority, reach, service_request, udm_client,
+    an_release, configuration_update, emergency, end, equipment, priority, reach, service_request,
+    udm_client, ue_context_modification,
 };
 use crate::event::Event;
 use crate::input::Input;
@@ -44,6 +45,7 @@ pub(crate) fn start(ue: Ue, request: Box<RegistrationRequest>, protected: bool, 
             Err(End::Refused(refusal)) => return reject(ue, refusal, moved),
             Err(End::Interrupted(why)) => return end::interrupted(ue, why),
         };
+        let context = ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up));
         match accept(ue, admitted).await {
             Ok(()) => {
                 let subject = ue.with(|p| p.subject());
@@ -53,6 +55,12 @@ pub(crate) fn start(ue: Ue, request: Box<RegistrationRequest>, protected: bool, 
                     configuration_update::tell_network_name(ue);
                 }
                 end::let_go_when_unused(ue);
+                // A gNB that had the phone's context before hears of its new 5G-GUTI and area.
+                if context
+                    && let Err(End::Interrupted(why)) = ue_context_modification::new_assistance(ue).await
+                {
+                    end::interrupted(ue, why);
+                }
             }
             Err(End::Refused(refusal)) => unconfirmed(ue, refusal),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),

@@ -11,7 +11,7 @@ use whimbrel_ngap::msg::{HandoverCancel, HandoverCancelAcknowledge, UeContextRel
 
 use super::connection::{emit, ids, lost, out_of_state, release_command, send, send_nas, uplink_nas};
 use super::nas::Security;
-use super::{handover, path_switch};
+use super::{handover, location_reporting, path_switch};
 use crate::envelope::AssociationId;
 use crate::input::Input;
 use crate::phone::Phone;
@@ -206,6 +206,7 @@ pub(crate) fn over(ue: Ue, target: Target) {
             send_nas(ue, message, *security);
         }
     }
+    location_reporting::resume(ue);
     ue.with(|p| {
         for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
             // Those that do not wait for it give it back.

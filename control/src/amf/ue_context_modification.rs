@@ -1,11 +1,12 @@
-//! UE context modification: TS 38.413 §8.3.4. The gNB gets another K_gNB or another UE-AMBR.
+//! UE context modification: TS 38.413 §8.3.4. The gNB gets another K_gNB, another UE-AMBR, or hears how the phone is paged now.
 
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::SecurityKey;
 use whimbrel_ngap::msg::UeContextModificationRequest;
 
 use super::as_security::begin_chain;
-use super::connection::{ids, send, ue_ambr};
+use super::connection::{ids, locate, send, ue_ambr};
+use super::rrc_inactive;
 use crate::input::Input;
 use crate::procedure::End;
 use crate::refusal::Refusal;
@@ -33,6 +34,20 @@ pub(crate) async fn new_ambr(ue: Ue) -> Result<(), End> {
     answered(ue, m).await
 }
 
+/// What its gNB needs to page a phone that rests in RRC_INACTIVE, after its 5G-GUTI or registration area has changed
+/// (TS 23.502 §4.2.4.2 step 2c, §4.8.1.1). A gNB that does not take it pages in vain, and loses the phone to idle mode.
+pub(crate) async fn new_assistance(ue: Ue) -> Result<(), End> {
+    let Some(mut m) = request(ue) else { return Ok(()) };
+    m.core_network_assistance_information_for_inactive = rrc_inactive::assistance(ue);
+    if m.core_network_assistance_information_for_inactive.is_none() {
+        return Ok(());
+    }
+    match answered(ue, m).await {
+        Err(End::Refused(_)) => Ok(()),
+        other => other,
+    }
+}
+
 /// Addressed to the gNB that has a context of the phone.
 fn request(ue: Ue) -> Option<UeContextModificationRequest> {
     let there = ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up));
@@ -46,6 +61,13 @@ async fn answered(ue: Ue, m: UeContextModificationRequest) -> Result<(), End> {
     match ue.receive(accepts, ue.config().timers.guard).await {
         Ok(Input::Ngap(m)) if matches!(*m, Message::UeContextModificationFailure(_)) => {
             Err(Refusal::RadioFailure("UE CONTEXT MODIFICATION FAILURE").into())
+        }
+        Ok(Input::Ngap(m)) => {
+            if let Message::UeContextModificationResponse(m) = *m {
+                m.user_location_information.iter().for_each(|place| locate(ue, place));
+                m.rrc_state.iter().for_each(|state| rrc_inactive::entered(ue, *state));
+            }
+            Ok(())
         }
         Ok(_) => Ok(()),
         Err(Interrupt::TimedOut) => {

@@ -76,6 +76,8 @@ pub struct SmContext {
     pub pti: Pti,
     /// Octets that the UPF reported, uplink and downlink.
     pub usage: (u64, u64),
+    /// Of what it used, the octets that gNBs sent over a secondary radio, uplink and downlink.
+    pub secondary_usage: Option<Box<(u64, u64)>>,
     /// It is an emergency session.
     pub emergency: bool,
     /// How its user plane is to be protected, for as long as it stands (TS 33.501 §6.6.1); none: as gNBs see fit.

@@ -174,6 +174,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
+        secondary_usage: None,
         emergency: data.emergency,
         up_security: subscribed.up_security.or(network.up_security), // TS 23.501 §5.10.3: the subscription's first
     };

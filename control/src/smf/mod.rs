@@ -19,6 +19,7 @@ mod release;
 mod requested_qos;
 mod rule_change;
 mod rules;
+mod secondary_rat;
 mod selection;
 #[cfg(test)]
 mod tests;
@@ -57,6 +58,7 @@ pub(crate) use path_switch::{Switched, not_switched, switch_paths};
 pub(crate) use policy_change::{policy_changed, subscription_changed};
 pub(crate) use reanchoring::lifetimes_over;
 pub(crate) use release::{forget_all, leave_upf, release_all, release_locally, upf_restarted, withdraw};
+pub(crate) use secondary_rat::secondary_rat_usage;
 pub(crate) use up_connection::{
     awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, reactivate,
 };

@@ -540,7 +540,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         n4.answer_report(phone, octets, &mut out.pfcp);
                     }
                 }
-                Effect::Page { tais, octets } => self.page(now, &tais, &octets, out),
+                Effect::Page { tais, near, cells, octets } => {
+                    self.page(now, &tais, (&near, &cells), &octets, out);
+                }
                 Effect::Udm(request) => {
                     let outcome = self.directory.handle(now, phone, request, &mut self.subscribers);
                     self.inbox.push_back((phone, Payload::Udm { to, answer: outcome.answer }));

@@ -10,7 +10,9 @@ use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{AssociationId, Command, Payload, PhoneId, RanEvent};
 use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId, Tai};
 use whimbrel_ngap::Message;
-use whimbrel_ngap::ie::{CauseMisc, ResetType, UeAssociatedLogicalNgConnectionItem};
+use whimbrel_ngap::ie::{
+    AmfPagingTarget, CauseMisc, NgranCgi, ResetType, UeAssociatedLogicalNgConnectionItem,
+};
 
 use super::{Cta, Entropy, Inspect, Outbox, send};
 
@@ -235,11 +237,24 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         phones
     }
 
-    /// PAGING to every gNB that broadcasts one of the tracking areas (TS 38.413 §8.5.1.2), on stream 0. A phone counts once,
-    /// however many gNBs there are: it is paged everywhere or, beyond the bound, nowhere.
-    pub(super) fn page(&mut self, now: Instant, tais: &[Tai], octets: &[u8], out: &mut Outbox) {
+    /// PAGING to every gNB that broadcasts one of the tracking areas (TS 38.413 §8.5.1.2), on stream 0; or, where some of the
+    /// gNBs that are near are up, to these (TS 23.501 §5.4.3.2). A phone counts once, however many gNBs there are: it is paged
+    /// everywhere or, beyond the bound, nowhere.
+    pub(super) fn page(
+        &mut self,
+        now: Instant,
+        tais: &[Tai],
+        near: (&[AmfPagingTarget], &[NgranCgi]),
+        octets: &[u8],
+        out: &mut Outbox,
+    ) {
         if !self.bounds.pagings.take(now, self.config.limits.pagings_per_s) {
             return self.limited(now, None, "pagings_per_s", out);
+        }
+        let first = self.ran.serving().filter(|(_, n)| n.is_near(near.0, near.1));
+        let first: Vec<_> = first.map(|(a, _)| (a, 0, octets.to_vec())).collect();
+        if !first.is_empty() {
+            return out.ngap.extend(first);
         }
         for (association, node) in self.ran.serving() {
             if tais.iter().any(|t| node.tacs.contains(&t.tac)) {

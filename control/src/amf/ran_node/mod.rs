@@ -28,7 +28,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_ids::{GlobalGnbId, Instant, SNssai, Tac};
-use whimbrel_ngap::ie::{CauseProtocol, GlobalRanNodeId, PagingDrx, ResetType, TargetId};
+use whimbrel_ngap::ie::{
+    AmfPagingTarget, CauseProtocol, GlobalRanNodeId, NgranCgi, PagingDrx, ResetType, TargetId,
+};
 use whimbrel_ngap::{Message, Refusal};
 
 use crate::config::Config;
@@ -95,6 +97,24 @@ impl RanNode {
             errors_sent: Rate::default(),
             errors_told: Rate::default(),
         }
+    }
+
+    /// Whether one of these is it, its area, or a cell of it. An NR cell's identity begins with its gNB's (TS 38.413 §9.3.1.7).
+    pub fn is_near(&self, near: &[AmfPagingTarget], cells: &[NgranCgi]) -> bool {
+        let Some(gnb) = self.gnb else { return false };
+        let named = |t: &AmfPagingTarget| match t {
+            AmfPagingTarget::GlobalRanNodeId(GlobalRanNodeId::GlobalGnbId(id)) => *id == gnb,
+            AmfPagingTarget::GlobalRanNodeId(_) => false,
+            AmfPagingTarget::Tai(tai) => self.tacs.contains(&tai.tac),
+        };
+        let cell = |c: &NgranCgi| match c {
+            NgranCgi::NrCgi(c) => {
+                let prefix = c.nr_cell_identity.value() >> (36 - u32::from(gnb.bits()));
+                c.plmn_identity == gnb.plmn && prefix == u64::from(gnb.gnb_id)
+            }
+            NgranCgi::EutraCgi(_) => false,
+        };
+        near.iter().any(named) || cells.iter().any(cell)
     }
 
     /// Whether it hears what concerns no phone over this association.

@@ -63,6 +63,24 @@ sequence! {
     }
 }
 
+/// As people write it: the network, then the cell's identity in hexadecimal digits.
+impl core::fmt::Display for NrCgi {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{}-{:09x}", self.plmn_identity, self.nr_cell_identity.value())
+    }
+}
+
+impl core::fmt::Display for NgranCgi {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::NrCgi(cell) => cell.fmt(f),
+            Self::EutraCgi(cell) => write!(f, "{}-{:07x}", cell.plmn_identity, cell.eutra_cell_identity),
+            #[allow(unreachable_patterns)]
+            _ => f.write_str("a cell"),
+        }
+    }
+}
+
 sequence! {
     /// User Location Information of a phone on NR (TS 38.413 §9.3.1.16).
     pub struct UserLocationInformationNr {

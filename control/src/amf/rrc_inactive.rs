@@ -1,0 +1,125 @@
+//! Phones that rest in RRC_INACTIVE: TS 23.501 §5.3.3.2.5, TS 23.502 §4.8.1.1, §4.8.3; TS 38.413 §8.3.5.2.
+//!
+//! To the core such a phone is connected. Its gNB pages it by itself, and needs what the core knows of how it listens.
+
+use whimbrel_nas::ie::GprsTimer3;
+use whimbrel_ngap::ie::{
+    CoreNetworkAssistanceInformationForInactive, MicoModeIndication, RrcInactiveTransitionReportRequest,
+    RrcState, UeIdentityIndexValue,
+};
+use whimbrel_ngap::msg::RrcInactiveTransitionReport;
+
+use super::connection::locate;
+use super::reach;
+use crate::shard::Ue;
+
+/// 5G-S-TMSI modulo 1024 (TS 38.413 §9.3.3.23, TS 38.304 §7.1): its lower bits are the 5G-TMSI's.
+const INDEX_MASK: u32 = 0x3ff;
+
+/// Core Network Assistance Information for RRC INACTIVE; `None` where the operator leaves it to idle mode, and for a phone that
+/// has no registration area.
+pub(crate) fn assistance(ue: Ue) -> Option<CoreNetworkAssistanceInformationForInactive> {
+    let config = ue.config();
+    if !config.amf.access.rrc_inactive {
+        return None;
+    }
+    ue.with(|p| {
+        let index = p.amf.tmsi?.0 & INDEX_MASK;
+        let area = p.amf.registration_area.to_vec();
+        if area.is_empty() {
+            return None;
+        }
+        let agreed = p.amf.reach();
+        let periodic = agreed.t3512.unwrap_or(config.timers.t3512);
+        let timer =
+            if periodic.is_zero() { GprsTimer3::DEACTIVATED } else { GprsTimer3::from_duration(periodic) };
+        let mut told = CoreNetworkAssistanceInformationForInactive::new(
+            UeIdentityIndexValue::IndexLength10(index as u16),
+            timer.octet(),
+            area,
+        );
+        told.ue_specific_drx = reach::paging_drx(p);
+        told.mico_mode_indication = agreed.mico.map(|_| MicoModeIndication::True);
+        told.nr_paging_edrx_information = reach::paging_edrx(p);
+        Some(told)
+    })
+}
+
+/// Whether the gNB is to tell each change of the RRC state (TS 23.502 §4.8.3).
+pub(crate) fn report_request(ue: Ue) -> Option<RrcInactiveTransitionReportRequest> {
+    let access = &ue.config().amf.access;
+    (access.rrc_inactive && access.rrc_reports)
+        .then_some(RrcInactiveTransitionReportRequest::SubsequentStateTransitionReport)
+}
+
+/// RRC INACTIVE TRANSITION REPORT (TS 38.413 §8.3.5.2).
+pub(crate) fn reported(ue: Ue, m: &RrcInactiveTransitionReport) {
+    if let Some(place) = &m.user_location_information {
+        locate(ue, place);
+    }
+    if let Some(state) = m.rrc_state {
+        entered(ue, state);
+    }
+}
+
+/// The gNB says in which state the phone is.
+pub(crate) fn entered(ue: Ue, state: RrcState) {
+    ue.with(|p| {
+        if let Some(c) = &mut p.amf.connection {
+            c.rrc_inactive = state == RrcState::Inactive;
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_nas::ie::RegistrationKind;
+    use whimbrel_nas::mm::RegistrationComplete;
+    use whimbrel_ngap::Message;
+    use whimbrel_ngap::ie::{CauseRadioNetwork, RrcState};
+    use whimbrel_ngap::msg::{
+        UeContextModificationFailure, UeContextModificationRequest, UeContextModificationResponse,
+    };
+
+    use crate::desk::{CIPHERED, Desk, RAN_ID, n2, registration_request};
+    use crate::envelope::Batch;
+
+    /// A phone registers over a connection whose gNB has its context: what the gNB is told then.
+    fn registered_anew() -> (Desk, Batch, Box<UeContextModificationRequest>) {
+        let mut config = crate::desk::config();
+        config.amf.access.rrc_inactive = true;
+        let mut desk = Desk::registered_with(config);
+        desk.nas(CIPHERED, registration_request(RegistrationKind::MobilityUpdating));
+        let batch = desk.nas(CIPHERED, RegistrationComplete::new());
+        let told = n2(&batch).into_iter().find_map(|m| match m {
+            Message::UeContextModificationRequest(m) => Some(Box::new(m)),
+            _ => None,
+        });
+        (desk, batch, told.expect("its 5G-GUTI is another one"))
+    }
+
+    #[test] // TS 38.413 §8.3.4.2; TS 23.502 §4.8.1.1: the gNB takes what it needs, and tells the phone's state along with it
+    fn a_gnb_takes_the_change() {
+        let (mut desk, _, told) = registered_anew();
+        assert!(told.core_network_assistance_information_for_inactive.is_some());
+        let mut taken = UeContextModificationResponse::new(told.amf_ue_ngap_id, RAN_ID);
+        taken.rrc_state = Some(RrcState::Inactive);
+        let batch = desk.ngap(taken);
+        assert!(batch.idle && batch.events.is_empty() && batch.outputs.is_empty());
+        assert!(desk.phone().unwrap().amf.connection.as_ref().unwrap().rrc_inactive);
+    }
+
+    #[test] // TS 38.413 §8.3.4.3, §8.3.4.4: a gNB that refuses the change, or says nothing, keeps the phone
+    fn a_gnb_does_not_take_the_change() {
+        for silent in [false, true] {
+            let (mut desk, batch, told) = registered_anew();
+            let cause = CauseRadioNetwork::Unspecified.into();
+            let batch = match silent {
+                true => desk.expire(&batch),
+                false => desk.ngap(UeContextModificationFailure::new(told.amf_ue_ngap_id, RAN_ID, cause)),
+            };
+            assert!(batch.idle && batch.outputs.is_empty(), "{silent}: {batch:?}");
+            assert!(desk.phone().unwrap().is_connected());
+        }
+    }
+}
