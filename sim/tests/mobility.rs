@@ -248,3 +248,23 @@ fn t3502_is_told() {
     net.advance(Duration::from_secs(150));
     assert_eq!(refused(&net).last(), Some(&Duration::from_secs(120)), "{:?}", refused(&net));
 }
+
+#[test] // TS 23.502 §4.2.3.3 connected: packets for a session without user plane, of a phone that is connected: nobody pages it
+fn a_connected_phones_idle_session_is_brought_up() {
+    let (mut net, ue) = on_air(16, 2);
+    go_idle(&mut net, ue);
+    net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions = vec![psi(1)];
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND);
+    assert_eq!(phone(&net).sessions[&psi(1)].up, UpState::Inactive);
+    net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions.clear();
+    net.tap();
+    let (to, _) = common::by_hand::downlink(&mut net, 1);
+    assert_eq!(to, None, "the packet waits");
+    net.settle(SECOND);
+    let sent = net.tapped();
+    assert!(!sent.iter().any(|m| matches!(m, Message::Paging(_))), "{sent:?}");
+    assert!(sent.iter().any(|m| matches!(m, Message::PduSessionResourceSetupRequest(_))), "{sent:?}");
+    assert_eq!(phone(&net).sessions[&psi(1)].up, UpState::Active);
+    no_violations(&net);
+}
