@@ -105,6 +105,7 @@ fn subscription() -> Subscription {
         static_ipv6: None,
         up_security: None,
         flows: Vec::new(),
+        framed_routes: Vec::new(),
     };
     let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns: vec![dnn] };
     Subscription {

@@ -110,6 +110,7 @@ fn default_subscription() -> Subscription {
         static_ipv6: None,
         up_security: None,
         flows: Vec::new(),
+        framed_routes: Vec::new(),
     };
     let dnns = vec![dnn("internet", true), dnn("ims", false)];
     let slice = SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns };

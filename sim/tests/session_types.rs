@@ -8,7 +8,7 @@ use whimbrel_control::udm::SessionTypes;
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
 use whimbrel_sim::{Faults, Sim, UeIndex};
-use whimbrel_user::DnIndex;
+use whimbrel_user::{DnIndex, Origin};
 
 /// A registered phone that may have sessions of every type, in a network that has them.
 fn on_air(seed: u64) -> (Sim, UeIndex) {
@@ -63,4 +63,39 @@ fn unstructured_session() {
     establish(&mut net, ue, PduSessionType::Unstructured);
     is_up(&mut net, ue, PduSessionType::Unstructured);
     assert_eq!(net.upf().c.free_addresses(DnIndex(0)).expect("internet").1, free - 1);
+}
+
+#[test] // TS 23.501 §5.6.14: a network behind a phone, from its subscription to the UPF: packets to it and from it, and nobody else's
+fn networks_behind_a_phone() {
+    use std::net::Ipv4Addr;
+    let (mut net, ue) = one_phone(9);
+    let mut subscribed = common::subscription();
+    for dnn in &mut subscribed.slices[0].dnns {
+        dnn.framed_routes = vec![([192, 168, 7, 0].into(), 24), ("2001:db8:99::".parse().expect("IPv6"), 48)];
+    }
+    net.home().subscribe(subscribed);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.command(
+        ue,
+        Command::EstablishSession(SessionRequest {
+            dnn: None,
+            s_nssai: None,
+            pdu_session_type: PduSessionType::Ipv4,
+        }),
+    );
+    net.settle(SECOND);
+    let packet = |to: Ipv4Addr| {
+        let mut p = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
+        p.extend_from_slice(&to.octets());
+        p.extend_from_slice(&[0, 7, 0, 7, 0, 8, 0, 0]);
+        p
+    };
+    let from = Origin::N6 { dn: DnIndex(0) };
+    assert_eq!(net.packet(from, &packet([192, 168, 7, 77].into())).len(), 1, "to the gNB");
+    assert_eq!(net.packet(from, &packet([192, 168, 8, 77].into())).len(), 0);
+    net.command(ue, Command::Deregister { switch_off: false });
+    net.settle(SECOND);
+    assert_eq!(net.packet(from, &packet([192, 168, 7, 77].into())).len(), 0);
+    no_violations(&net);
 }

@@ -40,7 +40,7 @@ pub use record::{
 };
 pub use store::{PAGE_MAX, Store};
 pub use subscription::{
-    AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, FILTERS_MAX, FLOWS_MAX, FlowGate, FlowSetup,
-    InvalidSubscription, Ipv6Prefix, RatType, SLICES_MAX, ServiceArea, SessionType, SscMode, SubscribedFlow,
-    SubscribedSlice, Subscription, UpProtection, UpSecurity,
+    AREAS_MAX, Arp, DNNS_MAX, DnnConfiguration, FILTERS_MAX, FLOWS_MAX, FRAMED_ROUTES_MAX, FlowGate,
+    FlowSetup, FramedRoute, InvalidSubscription, Ipv6Prefix, RatType, SLICES_MAX, ServiceArea, SessionType,
+    SscMode, SubscribedFlow, SubscribedSlice, Subscription, UpProtection, UpSecurity,
 };

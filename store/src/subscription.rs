@@ -3,7 +3,7 @@
 //! Many subscribers have the same subscription; records share it ([`std::sync::Arc`]).
 
 use core::fmt;
-use core::net::{Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,8 @@ pub const DNNS_MAX: usize = 32;
 pub const FLOWS_MAX: usize = 16;
 /// Packet filters of one flow at most: four bits count those of a QoS rule (TS 24.501 §9.11.4.13).
 pub const FILTERS_MAX: usize = 15;
+/// Networks behind one phone in one DNN at most: what the UPF takes.
+pub const FRAMED_ROUTES_MAX: usize = 16;
 /// Forbidden areas of one phone at most: a bound of ours, one list of TS 24.501 §9.11.3.9 holds 16.
 pub const AREAS_MAX: usize = 16;
 
@@ -172,6 +174,9 @@ pub struct DnnConfiguration {
     /// QoS flows on top of those of the data network; one of the same name takes its place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub flows: Vec<SubscribedFlow>,
+    /// Networks behind the phone, such as `192.168.7.0/24` (TS 23.501 §5.6.14).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub framed_routes: Vec<FramedRoute>,
     /// How the radio is to protect its packets; absent: as the data network's configuration has it (TS 29.503 §6.1.6.2.9).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_security: Option<UpSecurity>,
@@ -275,6 +280,7 @@ impl DnnConfiguration {
             ipv4: None,
             ipv6: None,
             flows: Vec::new(),
+            framed_routes: Vec::new(),
             up_security: None,
         }
     }
@@ -371,6 +377,47 @@ impl Default for Arp {
     }
 }
 
+/// A network behind a phone (TS 23.501 §5.6.14): its address, with zeros behind the prefix, and the prefix's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FramedRoute {
+    address: IpAddr,
+    length: u8,
+}
+
+impl FramedRoute {
+    /// The network's address and the length of its prefix.
+    pub const fn network(self) -> (IpAddr, u8) {
+        (self.address, self.length)
+    }
+}
+
+impl fmt::Display for FramedRoute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+impl FromStr for FramedRoute {
+    type Err = ParseIdError;
+
+    fn from_str(s: &str) -> Result<Self, ParseIdError> {
+        const E: ParseIdError = ParseIdError {
+            expected: "a network whose address ends in zeros behind its prefix, such as 192.168.7.0/24",
+        };
+        let (address, length) = s.split_once('/').ok_or(E)?;
+        let (address, length): (IpAddr, u8) =
+            (address.parse().map_err(|_| E)?, length.parse().map_err(|_| E)?);
+        let hosts = |bits: u8| u128::MAX.checked_shr(u32::from(128 - bits) + u32::from(length)).unwrap_or(0);
+        let good = match address {
+            IpAddr::V4(a) => length <= 32 && u128::from(a.to_bits()) & hosts(32) == 0,
+            IpAddr::V6(a) => length <= 128 && a.to_bits() & hosts(128) == 0,
+        };
+        if good { Ok(Self { address, length }) } else { Err(E) }
+    }
+}
+
+serde_as_text!(FramedRoute);
+
 /// An IPv6 prefix of a session: 64 bits (TS 23.501 §5.8.2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ipv6Prefix(Ipv6Addr);
@@ -459,6 +506,8 @@ pub enum InvalidSubscription {
     AreaCount,
     /// More than [`FLOWS_MAX`] flows of a DNN, or more than [`FILTERS_MAX`] filters of one.
     FlowCount(SNssai),
+    /// More than [`FRAMED_ROUTES_MAX`] networks behind the phone in a DNN.
+    FramedRouteCount(SNssai),
     /// Two flows of a DNN of one name or of one precedence.
     FlowTwice(SNssai),
 }
@@ -486,6 +535,9 @@ impl fmt::Display for InvalidSubscription {
                 f,
                 "a DNN in slice {s} has more than {FLOWS_MAX} flows, or one of them more than {FILTERS_MAX} filters"
             ),
+            Self::FramedRouteCount(s) => {
+                write!(f, "a DNN in slice {s} has more than {FRAMED_ROUTES_MAX} framed routes")
+            }
             Self::FlowTwice(s) => {
                 write!(f, "two flows of a DNN in slice {s} have the same name or the same precedence")
             }
@@ -548,6 +600,9 @@ impl SubscribedSlice {
             if d.flows.len() > FLOWS_MAX || d.flows.iter().any(|f| f.filters.len() > FILTERS_MAX) {
                 return Err(E::FlowCount(s));
             }
+            if d.framed_routes.len() > FRAMED_ROUTES_MAX {
+                return Err(E::FramedRouteCount(s));
+            }
             let names = first_repeated(d.flows.iter().map(|f| &f.name));
             if names.is_some() || first_repeated(d.flows.iter().map(|f| f.precedence)).is_some() {
                 return Err(E::FlowTwice(s));
@@ -560,4 +615,39 @@ impl SubscribedSlice {
 /// Lists here are short: comparing all pairs needs no set.
 fn first_repeated<T: PartialEq + Clone>(items: impl Iterator<Item = T> + Clone) -> Option<T> {
     items.clone().enumerate().find(|(i, v)| items.clone().take(*i).any(|w| w == *v)).map(|(_, v)| v)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 23.501 §5.6.14
+    fn networks_behind_phones_in_their_text() {
+        for text in ["192.168.7.0/24", "10.0.0.0/8", "0.0.0.0/0", "192.0.2.9/32", "2001:db8:99::/48", "::/0"]
+        {
+            assert_eq!(text.parse::<FramedRoute>().map(|r| r.to_string()), Ok(text.to_string()));
+        }
+        for text in [
+            "",
+            "192.168.7.1/24",
+            "192.168.7.0",
+            "10.0.0.0/33",
+            "2001:db8::1/64",
+            "::/129",
+            "x/8",
+            "1.2.3.4/",
+        ] {
+            assert!(text.parse::<FramedRoute>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn networks_behind_one_phone_are_bounded() {
+        let mut s = Subscription::default();
+        let route = "192.168.7.0/24".parse().unwrap();
+        s.slices[0].dnns[0].framed_routes = vec![route; FRAMED_ROUTES_MAX];
+        assert_eq!(s.check(), Ok(()));
+        s.slices[0].dnns[0].framed_routes.push(route);
+        assert_eq!(s.check(), Err(InvalidSubscription::FramedRouteCount(SNssai::sst(1))));
+    }
 }

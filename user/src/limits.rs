@@ -47,6 +47,8 @@ pub const TIMERS_PER_TICK_MAX: usize = 256;
 /// Error indications sent in one second: enough to tell every gNB of a region, too few to serve as an
 /// amplifier.
 pub const ERROR_INDICATIONS_PER_SECOND_MAX: u32 = 100;
+/// Networks behind one phone: a router's of a site, generously.
+pub const FRAMED_ROUTES_MAX: usize = 16;
 /// MAC addresses of one Ethernet session: a phone with a small switch behind it.
 pub const MACS_PER_SESSION_MAX: usize = 16;
 /// Frames for groups that are copied to the sessions of one data network in a second: more than ARP and neighbour

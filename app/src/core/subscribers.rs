@@ -141,6 +141,7 @@ fn dnn(d: &stored::DnnConfiguration) -> SubscribedDnn {
             .iter()
             .filter_map(|f| flow(f).map_err(|wrong| error!("flow `{}`: {wrong}", f.name)).ok())
             .collect(),
+        framed_routes: d.framed_routes.iter().map(|r| r.network()).collect(),
         up_security: d.up_security.map(|s| UpSecurity {
             integrity: protection(s.integrity),
             confidentiality: protection(s.confidentiality),

@@ -128,6 +128,7 @@ impl Emergency {
             up_security: None,
             ssc_mode: SscMode::One,
             flows: Default::default(),
+            framed_routes: Vec::new(),
         }
     }
 }

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use whimbrel_ids::Qfi;
 use whimbrel_nas::ie::{PacketFilter, PduSessionType};
 use whimbrel_pfcp::ie::{
-    ApplyAction, BitRate, Choice, DestinationInterface, FSeid, FTeid, FarId, Gate, GateStatus,
-    MeasurementMethod, NetworkInstance, OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId,
-    ReportingTriggers, SourceInterface, UeIpAddress, UrrId,
+    ApplyAction, BitRate, Choice, DestinationInterface, FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute,
+    Gate, GateStatus, MeasurementMethod, NetworkInstance, OuterHeaderRemovalDescription, PdnType, PdrId,
+    Precedence, QerId, ReportingTriggers, SourceInterface, UeIpAddress, UrrId,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
@@ -59,6 +59,9 @@ pub(super) fn establishment(s: &SmContext, dnn: &SubscribedDnn, node: IpAddr) ->
     let address = wanted_address(s, dnn);
     let pdrs = Pdrs { session: s, f_teid: choose, address };
     request.create_pdrs = [true, false].iter().map(|&uplink| pdrs.default(uplink)).collect();
+    for pdr in request.create_pdrs.iter_mut().filter(|_| !dnn.framed_routes.is_empty()) {
+        frame(&mut pdr.pdi, s, &dnn.framed_routes);
+    }
     for (flow, rule) in rules_of(&s.flows) {
         request.create_pdrs.extend([true, false].iter().filter_map(|&up| pdrs.dedicated(flow, rule, up)));
     }
@@ -77,6 +80,18 @@ pub(super) fn establishment(s: &SmContext, dnn: &SubscribedDnn, node: IpAddr) ->
     request.create_urrs =
         vec![CreateUrr::new(SESSION_URR, MeasurementMethod::VOLUM, ReportingTriggers::default())];
     request
+}
+
+/// TS 23.501 §5.6.14, TS 29.244 §5.16: networks behind the phone, of the families that the session has.
+fn frame(pdi: &mut Pdi, s: &SmContext, routes: &[(IpAddr, u8)]) {
+    let (v4, v6) = super::families(s.session_type);
+    for &(address, length) in routes {
+        match address {
+            IpAddr::V4(a) if v4 => pdi.framed_routes.extend(FramedRoute::new(a, length)),
+            IpAddr::V6(a) if v6 => pdi.framed_ipv6_routes.extend(FramedIpv6Route::new(a, length)),
+            IpAddr::V4(_) | IpAddr::V6(_) => {}
+        }
+    }
 }
 
 /// Names the one tunnel that the UPF is to choose for several PDRs (TS 29.244 §8.2.3).

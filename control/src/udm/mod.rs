@@ -6,7 +6,7 @@
 mod directory;
 
 use std::fmt;
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 use whimbrel_ids::{Dnn, FiveQi, PlmnId, SNssai, Supi, Tac};
@@ -292,6 +292,8 @@ pub struct SubscribedDnn {
     pub static_ipv6: Option<Ipv6Addr>,
     /// QoS flows on top of those of the data network.
     pub flows: Vec<FlowPolicy>,
+    /// Networks behind the phone, and the lengths of their prefixes (TS 23.501 §5.6.14).
+    pub framed_routes: Vec<(IpAddr, u8)>,
     /// How its user plane is to be protected, whatever the operator says of the data network (TS 23.501 §5.10.3).
     pub up_security: Option<UpSecurity>,
 }

@@ -101,6 +101,7 @@ pub(crate) fn subscription() -> Subscription {
         static_ipv6: None,
         up_security: None,
         flows: Vec::new(),
+        framed_routes: Vec::new(),
     };
     let dnns = vec![dnn("internet", true), dnn("ims", false)];
     let slices = vec![SubscribedSlice { s_nssai: SNssai::sst(1), default: true, dnns }];

@@ -28,6 +28,7 @@ pub(super) const FEATURES: UpFunctionFeatures = UpFunctionFeatures::FTUP
     .with(UpFunctionFeatures::EMPU)
     .with(UpFunctionFeatures::PDIU)
     .with(UpFunctionFeatures::UEIP)
+    .with(UpFunctionFeatures::FRRT)
     .with(UpFunctionFeatures::MNOP)
     .with(UpFunctionFeatures::BUNDL)
     .with(UpFunctionFeatures::DDND);

@@ -191,6 +191,7 @@ pub(super) fn empty(data_network: DnIndex) -> SessionRules {
         relays: 0,
         tunnels_given: 0,
         tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
+        framed: [].into(),
         pdrs: [].into(),
         fars: [].into(),
         qers: [].into(),

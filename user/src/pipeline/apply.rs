@@ -140,6 +140,7 @@ impl UpfU {
     /// Makes a session found by its addresses and its tunnels at peers.
     fn learn(&mut self, now: Instant, index: u32, rules: &SessionRules) {
         self.set_addresses(rules, Some(index));
+        self.set_routes(index, rules, true);
         for tunnel in rules.remote_tunnels() {
             self.remote.insert(tunnel, index);
             self.paths.begin(now, tunnel.1, &mut self.shared);
@@ -148,6 +149,7 @@ impl UpfU {
 
     fn forget(&mut self, index: u32, rules: &SessionRules) {
         self.set_addresses(rules, None);
+        self.set_routes(index, rules, false);
         for tunnel in rules.remote_tunnels() {
             if self.remote.get(&tunnel) == Some(&index) {
                 self.remote.remove(&tunnel);
@@ -166,6 +168,14 @@ impl UpfU {
         }
         if let Some(a) = rules.ue_ipv6 {
             network.addresses.set(a.into(), session);
+        }
+    }
+
+    /// The networks behind the phone lead to the session, or no longer.
+    fn set_routes(&mut self, index: u32, rules: &SessionRules, there: bool) {
+        let Some(network) = self.networks.get_mut(usize::from(rules.data_network.0)) else { return };
+        for route in &rules.framed {
+            network.addresses.set_route(*route, index, there);
         }
     }
 }

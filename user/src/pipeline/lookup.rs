@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use whimbrel_pfcp::ie::Network;
+
 use crate::config::DataNetwork;
 use crate::limits::POOL_ADDRESSES_MAX;
-use crate::rules::upper;
+use crate::rules::{masked_v4, masked_v6, upper};
 
 /// No session.
 const VACANT: u32 = u32::MAX;
@@ -67,10 +69,50 @@ impl Family {
     }
 }
 
+/// Networks behind phones (TS 29.244 §5.16), the longest prefixes first.
+#[derive(Default)]
+struct Routes {
+    by_length: Vec<(u8, BTreeMap<IpAddr, u32>)>,
+}
+
+impl Routes {
+    /// The session behind whose phone an address is.
+    #[cold]
+    fn find(&self, address: IpAddr) -> Option<u32> {
+        self.by_length.iter().find_map(|(length, sessions)| {
+            let network = match address {
+                IpAddr::V4(a) => masked_v4(a, *length).into(),
+                IpAddr::V6(a) => masked_v6(a, *length).into(),
+            };
+            sessions.get(&network).copied()
+        })
+    }
+
+    /// The newest session has a network that several name.
+    fn insert(&mut self, (network, length): Network, session: u32) {
+        let at = self.by_length.partition_point(|(l, _)| *l > length);
+        if self.by_length.get(at).is_none_or(|(l, _)| *l != length) {
+            self.by_length.insert(at, (length, BTreeMap::new()));
+        }
+        if let Some((_, sessions)) = self.by_length.get_mut(at) {
+            sessions.insert(network, session);
+        }
+    }
+
+    fn remove(&mut self, (network, length): Network, session: u32) {
+        let Some((_, sessions)) = self.by_length.iter_mut().find(|(l, _)| *l == length) else { return };
+        if sessions.get(&network) == Some(&session) {
+            sessions.remove(&network);
+        }
+        self.by_length.retain(|(_, sessions)| !sessions.is_empty());
+    }
+}
+
 /// The phones of one data network by address.
 pub(crate) struct UeAddresses {
     ipv4: Family,
     ipv6: Family,
+    routes: Routes,
 }
 
 impl UeAddresses {
@@ -84,14 +126,25 @@ impl UeAddresses {
         Self {
             ipv4: Family { ranges: ipv4.collect(), others: BTreeMap::new() },
             ipv6: Family { ranges: ipv6.collect(), others: BTreeMap::new() },
+            routes: Routes::default(),
         }
     }
 
     /// The session of an address; of an IPv6 address, by its prefix of 64 bits.
     pub(crate) fn find(&self, address: IpAddr) -> Option<u32> {
-        match address {
+        let own = match address {
             IpAddr::V4(a) => self.ipv4.find(u64::from(a.to_bits())),
             IpAddr::V6(a) => self.ipv6.find(upper(a)),
+        };
+        if own.is_none() && !self.routes.by_length.is_empty() { self.routes.find(address) } else { own }
+    }
+
+    /// A network behind a session's phone is there, or no longer.
+    pub(crate) fn set_route(&mut self, network: Network, session: u32, there: bool) {
+        if there {
+            self.routes.insert(network, session);
+        } else {
+            self.routes.remove(network, session);
         }
     }
 

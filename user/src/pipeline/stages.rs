@@ -15,7 +15,7 @@ use super::{Destination, DropReason, Verdict};
 use super::{advertise, unstructured};
 use crate::exchange::Report;
 use crate::limits::{HELD_MAX, HELD_PER_SESSION_MAX};
-use crate::rules::{Far, Pdr, SessionKind, SessionRules, upper};
+use crate::rules::{Far, Pdr, SessionKind, SessionRules, is_of, upper};
 
 /// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
 const DELAY_UNIT: Duration = Duration::from_millis(50);
@@ -194,7 +194,13 @@ fn is_spoofed(rules: &SessionRules, source: IpAddr) -> bool {
         IpAddr::V4(a) => rules.ue_ipv4 == Some(a),
         IpAddr::V6(a) => rules.ue_ipv6.is_some_and(|p| upper(p) == upper(a)),
     };
-    !own && (rules.ue_ipv4.is_some() || rules.ue_ipv6.is_some())
+    !own && (rules.ue_ipv4.is_some() || rules.ue_ipv6.is_some()) && !is_framed(rules, source)
+}
+
+/// Whether an address is of a network behind the phone (TS 23.501 §5.6.14).
+#[cold]
+fn is_framed(rules: &SessionRules, source: IpAddr) -> bool {
+    rules.framed.iter().any(|n| is_of(source, *n))
 }
 
 /// Keeps a packet until its FAR forwards; the first one is reported, after the BAR's delay (TS 29.244 §5.2.4).

@@ -15,7 +15,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_pfcp::ie::{
     ApplyAction, BarId, DestinationInterface, FarId, GateStatus, MeasurementInformation, MeasurementMethod,
-    PdnType, PdrId, QerId, ReportingTriggers, SourceInterface, TrafficEndpointId, UrrId, Volume,
+    Network, PdnType, PdrId, QerId, ReportingTriggers, SourceInterface, TrafficEndpointId, UrrId, Volume,
 };
 
 use whimbrel_pfcp::rule::UpdateBarInReportResponse;
@@ -73,6 +73,8 @@ pub struct SessionRules {
     pub(crate) tunnels_given: u16,
     /// Local tunnels; zero where none is.
     pub(crate) tunnels: [Teid; TUNNELS_PER_SESSION_MAX],
+    /// Networks behind the phone (TS 29.244 §5.16); those of changed rules stay until the session ends.
+    pub(crate) framed: Box<[Network]>,
     /// By precedence, lowest first.
     pub(crate) pdrs: Box<[Pdr]>,
     pub(crate) fars: Box<[Far]>,
@@ -177,6 +179,27 @@ impl Pdr {
     }
 }
 
+/// Whether an address is of a network.
+pub(crate) fn is_of(address: IpAddr, (network, length): Network) -> bool {
+    match (address, network) {
+        (IpAddr::V4(a), IpAddr::V4(n)) => masked_v4(a, length) == n,
+        (IpAddr::V6(a), IpAddr::V6(n)) => masked_v6(a, length) == n,
+        _ => false,
+    }
+}
+
+/// The network of so many bits that an address is of.
+pub(crate) fn masked_v4(a: Ipv4Addr, length: u8) -> Ipv4Addr {
+    let hosts = u32::MAX.checked_shr(length.into()).unwrap_or(0);
+    Ipv4Addr::from_bits(a.to_bits() & !hosts)
+}
+
+/// Likewise.
+pub(crate) fn masked_v6(a: Ipv6Addr, length: u8) -> Ipv6Addr {
+    let hosts = u128::MAX.checked_shr(length.into()).unwrap_or(0);
+    Ipv6Addr::from_bits(a.to_bits() & !hosts)
+}
+
 /// The places in a PDR's list, which stand together at its beginning.
 fn places(list: &[u8]) -> impl Iterator<Item = usize> {
     list.iter().map_while(|at| (*at != NONE).then_some(usize::from(*at)))
@@ -257,5 +280,5 @@ pub(crate) struct Endpoint {
 }
 
 // A session of two PDRs, two FARs, one QER and one URR is to stay within about a kilobyte.
-const _: () = assert!(size_of::<SessionRules>() <= 200 && size_of::<Pdr>() <= 64 && size_of::<Far>() <= 64);
+const _: () = assert!(size_of::<SessionRules>() <= 216 && size_of::<Pdr>() <= 64 && size_of::<Far>() <= 64);
 const _: () = assert!(size_of::<Qer>() <= 64 && size_of::<Urr>() <= 208);

@@ -1,7 +1,9 @@
 //! PDRs and traffic endpoints (TS 29.244 §5.2.1A.2A) of a message, into a draft.
 
 use whimbrel_ids::Teid;
-use whimbrel_pfcp::ie::{FTeid, FailedRuleId, OuterHeaderRemoval, PdrId, SdfFilter, SourceInterface};
+use whimbrel_pfcp::ie::{
+    FTeid, FailedRuleId, Network, OuterHeaderRemoval, PdrId, SdfFilter, SourceInterface,
+};
 use whimbrel_pfcp::rule::{
     CreatePdr, CreateTrafficEndpoint, CreatedPdr, CreatedTrafficEndpoint, EthernetPacketFilter, Pdi,
     UpdatePdr,
@@ -11,7 +13,7 @@ use super::allocate::Allocator;
 use super::draft::{Draft, PdrDraft};
 use super::refusal::RuleRefusal;
 use super::{Filter, FrameFilter, NONE, Outcome, Pdr, SessionKind};
-use crate::limits::{FILTERS_PER_PDR_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
+use crate::limits::{FILTERS_PER_PDR_MAX, FRAMED_ROUTES_MAX, QERS_PER_PDR_MAX, URRS_PER_PDR_MAX};
 
 impl Allocator<'_> {
     pub(super) fn create_endpoint(&mut self, d: &mut Draft, e: &CreateTrafficEndpoint) -> Outcome {
@@ -107,6 +109,7 @@ impl Allocator<'_> {
         for a in &pdi.ue_ip_addresses {
             created.ue_ip_addresses.extend(self.address(d, a, id)?);
         }
+        frame_routes(d, id, pdi)?;
         if created.local_f_teid.is_some() || !created.ue_ip_addresses.is_empty() {
             self.created_pdrs.push(created);
         }
@@ -125,6 +128,24 @@ impl Allocator<'_> {
             endpoint,
         })
     }
+}
+
+/// TS 29.244 §5.16: the networks behind the phone are reached like its own address.
+fn frame_routes(d: &mut Draft, id: PdrId, pdi: &Pdi) -> Outcome {
+    let ipv4 = pdi.framed_routes.iter().map(|r| r.network());
+    let ipv6 = pdi.framed_ipv6_routes.iter().map(|r| r.network());
+    let new: Vec<Network> = ipv4.chain(ipv6).filter(|n| !d.base.framed.contains(n)).collect();
+    if new.is_empty() {
+        return Ok(());
+    }
+    let mut all: Vec<Network> = d.base.framed.iter().copied().chain(new).collect();
+    all.sort_unstable();
+    all.dedup();
+    if all.len() > FRAMED_ROUTES_MAX {
+        return Err(RuleRefusal::TooMany(FailedRuleId::Pdr(id)));
+    }
+    d.base.framed = all.into();
+    Ok(())
 }
 
 fn deletes_container(removal: Option<OuterHeaderRemoval>) -> bool {

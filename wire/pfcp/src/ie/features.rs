@@ -22,6 +22,7 @@ flags! {
         UDBC = 6 / 3,
         QUOAC = 6 / 4,
         TRACE = 6 / 5,
+        /// It leads packets to networks behind phones.
         FRRT = 6 / 6,
         PFDE = 6 / 7,
         EPFAR = 6 / 8,

@@ -7,6 +7,7 @@ mod ethernet;
 mod features;
 mod flow;
 mod forwarding;
+mod framed;
 mod identity;
 mod node;
 mod numbers;
@@ -28,6 +29,7 @@ pub use forwarding::{
     OuterHeaderRemoval, OuterHeaderRemovalDescription, PdnType, SessionModificationFlags,
     SessionReportRequestFlags, SessionReportResponseFlags, SourceInterface, TransportLevelMarking,
 };
+pub use framed::{FramedIpv6Route, FramedRoute, Network};
 pub use identity::{NetworkInstance, PredefinedRules, UeIpAddressPoolIdentity};
 pub use node::{FSeid, NodeId};
 pub use numbers::*;

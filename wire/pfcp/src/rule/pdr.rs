@@ -5,9 +5,9 @@ use whimbrel_ids::Qfi;
 use crate::codec::grouped;
 use crate::ie::{
     ApplicationId, EthernetFilterId, EthernetFilterProperties, EthernetPduSessionInformation, Ethertype,
-    FTeid, FarId, InterfaceType, MacAddress, NetworkInstance, OuterHeaderRemoval, PdrId, Precedence,
-    PredefinedRules, QerId, SdfFilter, SourceInterface, TrafficEndpointId, UeIpAddress,
-    UeIpAddressPoolIdentity, UrrId, VlanTag,
+    FTeid, FarId, FramedIpv6Route, FramedRoute, InterfaceType, MacAddress, NetworkInstance,
+    OuterHeaderRemoval, PdrId, Precedence, PredefinedRules, QerId, SdfFilter, SourceInterface,
+    TrafficEndpointId, UeIpAddress, UeIpAddressPoolIdentity, UrrId, VlanTag,
 };
 
 grouped! {
@@ -55,6 +55,10 @@ grouped! {
         142 => ethernet_pdu_session_information: optional EthernetPduSessionInformation,
         /// QoS flows: one of them must match.
         124 => qfis: many Qfi,
+        /// Networks behind the phone.
+        153 => framed_routes: many FramedRoute,
+        /// Networks behind the phone.
+        155 => framed_ipv6_routes: many FramedIpv6Route,
         /// The 3GPP interface by which it comes.
         160 => source_interface_type: optional InterfaceType,
     }
@@ -130,6 +134,8 @@ impl Pdi {
             ethernet_packet_filters: Vec::new(),
             ethernet_pdu_session_information: None,
             qfis: Vec::new(),
+            framed_routes: Vec::new(),
+            framed_ipv6_routes: Vec::new(),
             source_interface_type: None,
         }
     }

@@ -61,6 +61,8 @@ pub(crate) fn establishment() -> SessionEstablishmentRequest {
                 network_instance: internet(),
                 ue_ip_addresses: vec![both(false)],
                 qfis: vec![Qfi::new(1).unwrap()],
+                framed_routes: vec![FramedRoute::new(Ipv4Addr::new(192, 168, 7, 0), 24).unwrap()],
+                framed_ipv6_routes: vec![FramedIpv6Route::new("2001:db8:99::".parse().unwrap(), 48).unwrap()],
                 source_interface_type: Some(InterfaceType::N3),
                 ..Pdi::from(SourceInterface::Access)
             },
