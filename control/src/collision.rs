@@ -77,7 +77,11 @@ fn obey(ue: Ue, command: Command) {
         Command::Locate(wish) => amf::locate(ue, wish),
         Command::ModifySession(psi, modification) => smf::modify_by_operator(ue, psi, modification),
         Command::SubscriptionChanged => amf::subscription_changed(ue),
-        Command::PolicyChanged => smf::policy_changed(ue),
+        Command::PolicyChanged => {
+            smf::policy_changed(ue);
+            smf::area_changed(ue);
+            amf::ladn_changed(ue);
+        }
         Command::UpfRestarted(upf) => smf::upf_restarted(ue, upf),
         Command::LeaveUpf(upf) => smf::leave_upf(ue, upf),
         #[cfg(feature = "fault-injection")]
@@ -206,6 +210,9 @@ pub(crate) fn settle(ue: Ue) {
     if ue.with(|p| p.lanes.procedure(Lane::Mobility).is_none()) {
         amf::rekey_if_due(ue);
         amf::subscription_change_if_due(ue);
+    }
+    if ue.with(|p| p.amf.moved && p.amf.target.is_none()) {
+        smf::area_changed(ue);
     }
     amf::deregister_if_wanted(ue);
     amf::tell_reachable_if_wanted(ue);

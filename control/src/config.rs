@@ -6,7 +6,7 @@
 mod access;
 mod areas;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -145,6 +145,8 @@ pub struct DataNetwork {
     pub unstructured: bool,
     /// Sessions are always-on for phones that ask for it (TS 23.501 §5.6.13).
     pub always_on: bool,
+    /// It is a local one (TS 23.501 §5.6.5).
+    pub ladn: Option<Ladn>,
     /// QoS flows beside the default one.
     pub flows: Vec<FlowPolicy>,
     /// DNS servers told to phones.
@@ -159,6 +161,15 @@ pub struct DataNetwork {
     pub mtu: u16,
     /// What gNBs are told about protecting its user plane; `None`: nothing, they decide (TS 33.501 §6.6.1).
     pub up_security: Option<UpSecurity>,
+}
+
+/// A local area data network: it is had in its service area alone (TS 23.501 §5.6.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ladn {
+    /// Its service area.
+    pub tacs: BTreeSet<Tac>,
+    /// The sessions of phones that leave it end; else their packets wait until they return.
+    pub release: bool,
 }
 
 /// User plane security enforcement information (TS 23.501 §5.10.3).

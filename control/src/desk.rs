@@ -141,7 +141,7 @@ fn session() -> SmContext {
         up: UpState::Active,
         awaited: false,
         ssc_mode: whimbrel_nas::ie::SscMode::One,
-        leaving: None,
+        until: Instant::FAR_FUTURE,
         always_on: false,
         full_rate_integrity: true,
         pti: Pti::UNASSIGNED,

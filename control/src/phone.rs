@@ -59,6 +59,8 @@ pub struct AmfContext {
     pub seen: Option<Seen>,
     /// What the operator wants to hear of its place.
     pub(crate) locating: Option<Box<Locating>>,
+    /// It was elsewhere before, and what may be had there has yet to be judged (TS 23.501 §5.3.4.1.1, §5.6.5).
+    pub(crate) moved: bool,
     /// The registration area: where the phone may be without telling, and is paged (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
     pub registration_area: Box<[Tai]>,
     /// The slices that the phone may use here.
@@ -205,7 +207,7 @@ impl Phone {
 
     /// When the first lifetime of a session of SSC mode 3 ends (TS 23.502 §4.3.5.2 step 5).
     pub(crate) fn leaving_until(&self) -> Option<Instant> {
-        self.sessions.values().filter_map(|s| s.leaving).min()
+        self.sessions.values().map(|s| s.until).min().filter(|until| *until != Instant::FAR_FUTURE)
     }
 
     /// Whether no procedure is in flight.

@@ -245,6 +245,17 @@ mod tests {
         assert_eq!(greedy.check(), Err(InvalidFlow::GuaranteedAboveMaximum));
     }
 
+    #[test] // TS 23.501 §5.7.4, §5.7.3.6: standardised 5QIs have rates or not as the table says; those that the operator defines have none
+    fn standardised_and_other_5qis() {
+        let rates = |q| is_gbr(FiveQi(q)) as u8 * 2 + is_non_gbr(FiveQi(q)) as u8;
+        assert_eq!([1, 4, 65, 82].map(rates), [2; 4]);
+        assert_eq!([5, 9, 69, 80].map(rates), [1; 4]);
+        assert_eq!([128, 200, 254].map(rates), [1; 3]);
+        assert_eq!([0, 11, 127, 255].map(rates), [0; 4], "reserved");
+        let own = FlowPolicy { five_qi: FiveQi(200), gbr: None, ..voice() };
+        assert_eq!(own.check(), Ok(()));
+    }
+
     #[test] // TS 23.503 §6.3.1: the subscriber's own come before the data network's
     fn a_subscribers_flow_takes_the_place_of_the_networks() {
         let other = FlowPolicy { name: "game".parse().unwrap(), ..voice() };

@@ -112,6 +112,8 @@ pub enum Refusal {
     RadioBarred,
     /// The phone may not start services in this tracking area (TS 24.501 §5.3.5.2).
     RestrictedServiceArea(Tai),
+    /// The data network is a local one, of another place (TS 23.501 §5.6.5).
+    OutOfLadn(Dnn, Tai),
     /// None of the requested, subscribed and offered slices is common.
     NoSlice {
         /// Asked for by the phone; empty: the subscribed defaults.
@@ -157,6 +159,8 @@ pub enum Refusal {
         /// What may be had beside mode 1.
         subscribed: SscMode,
     },
+    /// Its user plane must be protected, and the phone cannot (TS 24.501 §9.11.4.7).
+    IntegrityRate,
     /// The message makes no sense here.
     Protocol(&'static str),
 }
@@ -182,10 +186,14 @@ impl Refusal {
             | Self::EquipmentUnknown
             | Self::NoContext => RefusalKind::Identity,
             Self::OtherHomeNetwork(_) => RefusalKind::Plmn,
-            Self::NoCommonAlgorithm { .. } | Self::SecurityModeRejected(_) => RefusalKind::Algorithm,
+            Self::NoCommonAlgorithm { .. } | Self::SecurityModeRejected(_) | Self::IntegrityRate => {
+                RefusalKind::Algorithm
+            }
             Self::TaiNotServed(_) => RefusalKind::TrackingArea,
             Self::AreaForbidden(_) => RefusalKind::ForbiddenArea,
-            Self::RadioBarred | Self::RestrictedServiceArea(_) => RefusalKind::Restricted,
+            Self::RadioBarred | Self::RestrictedServiceArea(_) | Self::OutOfLadn(..) => {
+                RefusalKind::Restricted
+            }
             Self::NoSlice { .. } | Self::SliceNotAllowed(_) => RefusalKind::Slice,
             Self::Limit(_) | Self::Congested(_) => RefusalKind::Congestion,
             Self::StoreUnavailable | Self::Upf(_) => RefusalKind::NetworkFailure,
@@ -221,12 +229,13 @@ impl Refusal {
             Self::UnknownHomeNetworkKey(_) | Self::BadSuci => MmCause::IllegalUe,
             Self::OtherHomeNetwork(_) => MmCause::PlmnNotAllowed,
             Self::NoIdentity | Self::NoContext => MmCause::UeIdentityCannotBeDerived,
-            Self::NoCommonAlgorithm { .. } => MmCause::UeSecurityCapabilitiesMismatch,
+            Self::NoCommonAlgorithm { .. } | Self::IntegrityRate => MmCause::UeSecurityCapabilitiesMismatch,
             Self::SecurityModeRejected(_) => MmCause::SecurityModeRejectedUnspecified,
             Self::TaiNotServed(_) => MmCause::NoSuitableCellsInTrackingArea,
             Self::AreaForbidden(_) => MmCause::TrackingAreaNotAllowed,
             Self::RadioBarred => MmCause::N1ModeNotAllowed,
             Self::RestrictedServiceArea(_) => MmCause::RestrictedServiceArea,
+            Self::OutOfLadn(..) => MmCause::LadnNotAvailable,
             Self::NoSlice { .. } | Self::SliceNotAllowed(_) => MmCause::NoNetworkSlicesAvailable,
             Self::Limit(_)
             | Self::Congested(_)
@@ -257,6 +266,8 @@ impl Refusal {
         match self {
             Self::DnnNotSubscribed { .. } | Self::DnnNotConfigured(_) => SmCause::MissingOrUnknownDnn,
             Self::SliceNotAllowed(_) | Self::NoSlice { .. } => SmCause::MissingOrUnknownDnnInSlice,
+            Self::OutOfLadn(..) => SmCause::OutOfLadnServiceArea,
+            Self::IntegrityRate => SmCause::IntegrityProtectionDataRateTooLow,
             Self::SessionType(allowed) => only(*allowed),
             Self::SscMode { .. } => SmCause::NotSupportedSscMode,
             Self::Qos(cause) | Self::ModificationRejected(cause) => *cause,
@@ -356,6 +367,9 @@ impl Refusal {
             Self::NoCommonAlgorithm { .. } => {
                 "add one of the phone's algorithms to `security.integrity` and `security.ciphering`".into()
             }
+            Self::IntegrityRate => {
+                "set `up_integrity: preferred`, if it is to have sessions all the same".into()
+            }
             Self::SecurityModeRejected(_) => {
                 "look at the phone's own log: it refused the security mode".into()
             }
@@ -369,6 +383,9 @@ impl Refusal {
             Self::RadioBarred => "take NR out of the subscriber's `rat_restrictions`".into(),
             Self::RestrictedServiceArea(tai) => {
                 format!("widen the subscriber's `service_area` by {}, if it is to be served there", tai.tac)
+            }
+            Self::OutOfLadn(dnn, tai) => {
+                format!("widen `ladn` of `{dnn}` by {}, if it is to be had there", tai.tac)
             }
             Self::NoSlice { .. } => {
                 "make `slices`, the subscription and the phone's request share a slice".into()
@@ -463,6 +480,9 @@ impl fmt::Display for Refusal {
             Self::RestrictedServiceArea(tai) => {
                 write!(f, "its subscription allows no services in tracking area {tai}")
             }
+            Self::OutOfLadn(dnn, tai) => {
+                write!(f, "it asked for `{dnn}`, which is not to be had in tracking area {tai}")
+            }
             Self::NoSlice { requested, subscribed } => {
                 write!(
                     f,
@@ -494,6 +514,9 @@ impl fmt::Display for Refusal {
             }
             Self::SscMode { asked, .. } => {
                 write!(f, "it asked for SSC mode {}, which it may not have here", *asked as u8)
+            }
+            Self::IntegrityRate => {
+                f.write_str("it cannot protect the integrity of user packets, which is required here")
             }
             Self::Protocol(what) => write!(f, "it broke the protocol: {what}"),
         }

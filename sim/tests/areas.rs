@@ -10,11 +10,11 @@ use whimbrel_control::smf::UpState;
 use whimbrel_control::udm::{MobilityRestrictions, ServiceArea};
 use whimbrel_control::{Phone, Refusal};
 use whimbrel_ids::Tac;
-use whimbrel_nas::ie::MmCause;
+use whimbrel_nas::ie::{MmCause, SmCause};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, Via};
-use whimbrel_ran::ue::{Command, MmState, Reason, SessionRequest};
+use whimbrel_ran::ue::{Command, Event, MmState, Reason, SessionRequest};
 use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
 
 fn tac(n: u32) -> Tac {
@@ -185,4 +185,55 @@ fn an_allowed_area() {
     net.command(ue, Command::ServiceRequest);
     net.settle(SECOND);
     assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Active));
+}
+
+#[test] // TS 23.501 §5.3.4.1.1 service area, TS 23.502 §4.3.7: a phone that is handed over where no services may be started stays connected, and its user planes go
+fn a_handover_into_a_non_allowed_area() {
+    for via in [Via::Xn, Via::N2] {
+        let (mut net, ue) = country(10, &[], |_| {});
+        let service_area = Some(ServiceArea::NotAllowed(vec![tac(2)]));
+        restricted(&mut net, MobilityRestrictions { service_area, ..Default::default() });
+        on_air(&mut net, ue);
+        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Active));
+        net.hand_over(ue, GnbIndex(1), via);
+        net.settle(SECOND * 3);
+        assert_eq!(net.gnb_of(ue), GnbIndex(1));
+        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Inactive), "{via:?}");
+        assert!(!net.ue_ref(ue).has_user_plane(phone(&net).sessions.values().next().expect("one").psi));
+        assert!(registered(&net, ue));
+        no_violations(&net);
+    }
+}
+
+#[test] // TS 23.501 §5.6.5, TS 24.501 §6.2.6, §6.3.3.2: a phone that leaves the area of its local data network: its session waits for its return, or ends with #46
+fn a_handover_out_of_a_local_area() {
+    use whimbrel_control::config::Ladn;
+    for (via, release) in [(Via::Xn, false), (Via::N2, false), (Via::Xn, true), (Via::N2, true)] {
+        let (mut net, ue) = country(11, &[], |c| {
+            let ladn = Ladn { tacs: [tac(1), tac(3)].into(), release };
+            c.smf.data_networks.values_mut().for_each(|n| n.ladn = Some(ladn.clone()));
+        });
+        on_air(&mut net, ue);
+        net.hand_over(ue, GnbIndex(1), via);
+        net.settle(SECOND * 3);
+        if release {
+            assert!(phone(&net).sessions.is_empty() && net.upf_sessions() == 0, "{via:?}");
+            let cause = net.ue_events(ue).iter().find_map(|(_, e)| match e {
+                Event::SessionReleased { cause, .. } => *cause,
+                _ => None,
+            });
+            assert_eq!(cause, Some(SmCause::OutOfLadnServiceArea));
+            continue;
+        }
+        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Inactive), "{via:?}");
+        net.command(ue, Command::ServiceRequest);
+        net.settle(SECOND);
+        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Inactive), "not here");
+        go_idle(&mut net, ue);
+        net.move_ue(ue, GnbIndex(2));
+        net.command(ue, Command::ServiceRequest);
+        net.settle(SECOND * 2);
+        assert!(phone(&net).sessions.values().all(|s| s.up == UpState::Active), "{via:?}: it is back");
+        no_violations(&net);
+    }
 }

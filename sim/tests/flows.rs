@@ -48,7 +48,7 @@ fn with_flows(seed: u64, flows: Vec<FlowPolicy>) -> (Sim, UeIndex) {
     (net, ue)
 }
 
-#[test] // TS 23.502 §4.3.2.2.1 steps 10 to 14: the flows of the policy come with the session
+#[test] // TS 23.502 §4.3.2.2.1 steps 10 to 14, TS 23.501 §5.7.2.2: the flows of the policy come with the session
 fn a_session_begins_with_the_flows_of_its_policy() {
     let (mut net, _) = with_flows(
         1,
@@ -70,6 +70,9 @@ fn a_session_begins_with_the_flows_of_its_policy() {
     let gbr = flows[1].qos_flow_level_qos_parameters.gbr_qos_information.as_ref().expect("a GBR flow");
     assert_eq!(gbr.guaranteed_flow_bit_rate_ul, 64_000);
     assert!(flows[0].qos_flow_level_qos_parameters.gbr_qos_information.is_none());
+    let arp = |n: usize| &flows[n].qos_flow_level_qos_parameters.allocation_and_retention_priority;
+    let level = |n| arp(n).priority_level_arp;
+    assert_eq!((level(0), level(1)), (8, 2), "of the subscription, of the policy");
     let phone = net.cta().phones().next().expect("a phone");
     let session = phone.sessions.values().next().expect("a session");
     assert_eq!(session.flows.len(), 1);

@@ -79,7 +79,7 @@ fn flows_come_and_go() {
     no_violations(&net);
 }
 
-#[test] // TS 23.502 §4.3.3.2: the session's AMBR
+#[test] // TS 23.502 §4.3.3.2, TS 23.501 §5.7.1.6: the session's AMBR
 fn the_ambr_is_changed() {
     let (mut net, ue) = with_session(2, Faults::default());
     order(&mut net, Modification::Ambr(Ambr { ul_kbps: 500, dl_kbps: 700 }));

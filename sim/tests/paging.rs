@@ -171,7 +171,7 @@ fn a_repeated_report_pages_once() {
     assert_eq!(net.tapped().iter().filter(|m| matches!(m, Message::Paging(_))).count(), 1);
 }
 
-#[test] // TS 24.501 §5.6.2.3; TS 23.502 §4.2.3.3 step 5: T3513 expires, the phone is given up, its registration stands, a later packet pages again
+#[test] // TS 24.501 §5.6.2.3; TS 23.502 §4.2.3.3 step 4, step 5: T3513 expires, the phone is given up, its registration stands, a later packet pages again
 fn paging_ends() {
     let (mut net, ue) = idle_with_session(5);
     net.tap();

@@ -189,7 +189,7 @@ fn a_data_network_is_taken_away() {
     }
 }
 
-#[test] // TS 23.502 §4.3.7, §4.2.3.2 connected, step 12, step 14: one session's user plane goes, the other's stays; the phone has it set up again
+#[test] // TS 23.502 §4.3.7, §4.2.3.2 connected: one session's user plane goes, the other's stays; the phone has it set up again
 fn one_user_plane_of_two_is_let_go() {
     let (mut net, ue) = with_session(9, SscMode::One);
     net.command(ue, Command::EstablishSession(SessionRequest::default()));
@@ -204,6 +204,14 @@ fn one_user_plane_of_two_is_let_go() {
     assert_eq!(up(&net), [(1, UpState::Active), (2, UpState::Active)]);
     assert!(net.ue_ref(ue).has_user_plane(psi(1)));
     no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.3.2.2.1 step 17: the UPF knows the gNB's tunnel: the first downlink packet goes into it
+fn the_first_downlink_packet() {
+    let (mut net, _) = by_hand::two_gnbs(10, 1);
+    let (sent_to, before) = by_hand::downlink(&mut net, 1);
+    assert!(sent_to.is_some() && before.is_empty());
+    assert_eq!(sent_to, by_hand::an(&net, 1));
 }
 
 #[test] // TS 24.501 §6.3.2.5 a, TS 38.413 §8.2.3.3: under losses all sides agree in the end

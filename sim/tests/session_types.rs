@@ -49,14 +49,14 @@ fn is_up(net: &mut Sim, ue: UeIndex, pdu_session_type: PduSessionType) {
     no_violations(net);
 }
 
-#[test] // TS 23.502 §4.3.2.2.1, TS 24.501 §6.4.1.3: a session of type Ethernet
+#[test] // TS 23.502 §4.3.2.2.1 Ethernet, TS 24.501 §6.4.1.3 Ethernet: a session of type Ethernet
 fn ethernet_session() {
     let (mut net, ue) = on_air(1);
     establish(&mut net, ue, PduSessionType::Ethernet);
     is_up(&mut net, ue, PduSessionType::Ethernet);
 }
 
-#[test] // TS 23.502 §4.3.2.2.1, TS 24.501 §6.4.1.3: a session of type Unstructured, and its prefix of the UPF alone
+#[test] // TS 23.502 §4.3.2.2.1 unstructured, TS 24.501 §6.4.1.3 unstructured: a session of type Unstructured, and its prefix of the UPF alone
 fn unstructured_session() {
     let (mut net, ue) = on_air(2);
     let free = net.upf().c.free_addresses(DnIndex(0)).expect("internet").1;

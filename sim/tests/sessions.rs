@@ -60,7 +60,7 @@ fn ipv4_session() {
     no_violations(&net);
 }
 
-#[test] // TS 24.501 §6.4.1.3: both families
+#[test] // TS 24.501 §6.4.1.3; TS 23.501 §5.6.9.2.1: both families, SSC mode 1
 fn ipv4v6_session() {
     let (mut net, ue) = on_air(2);
     net.command(ue, internet(PduSessionType::Ipv4v6));
@@ -127,7 +127,7 @@ fn unsupported_session_type_is_refused() {
     assert_eq!(up_state(&net, 1), None);
 }
 
-#[test] // TS 24.501 §6.4.3.3; TS 23.502 §4.3.4.2 step 1a
+#[test] // TS 24.501 §6.4.3.2, §6.4.3.3; TS 23.502 §4.3.4.2 step 1a
 fn session_released_by_the_phone() {
     let (mut net, ue) = on_air(8);
     net.command(ue, internet(PduSessionType::Ipv4));

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use whimbrel_control::policy::FlowPolicy;
-use whimbrel_ids::{Dnn, SNssai};
+use whimbrel_ids::{Dnn, SNssai, Tac};
 
 use super::section::Section;
 use super::value::{Prefix, Value, words};
@@ -25,6 +25,8 @@ pub(crate) struct DataNetwork {
     pub(crate) unstructured_server: Option<SocketAddr>,
     pub(crate) reserved_pools: Vec<ReservedPool>,
     pub(crate) always_on: bool,
+    pub(crate) ladn: Vec<Tac>,
+    pub(crate) ladn_leaving: LadnLeaving,
     pub(crate) flows: Vec<FlowPolicy>,
 }
 
@@ -54,6 +56,20 @@ words! { Protection {
     Protection::Required = "required",
     Protection::Preferred = "preferred",
     Protection::NotNeeded = "not-needed",
+} }
+
+/// What becomes of a session whose phone leaves the area of its local data network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LadnLeaving {
+    /// Its packets wait.
+    Wait,
+    /// It ends.
+    Release,
+}
+
+words! { LadnLeaving {
+    LadnLeaving::Wait = "wait",
+    LadnLeaving::Release = "release",
 } }
 
 /// A pool, or the word `none`.
@@ -160,6 +176,17 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
                 "always_on",
                 false,
                 "Sessions are always-on for phones that ask for it (TS 23.501 §5.6.13).",
+            ),
+            ladn: s.list(
+                "ladn",
+                vec![],
+                "A local area data network (TS 23.501 §5.6.5): the tracking areas in which alone it is to be had. Empty: \
+                 it is had everywhere.",
+            ),
+            ladn_leaving: s.value(
+                "ladn_leaving",
+                LadnLeaving::Wait,
+                "What becomes of the sessions of phones that leave those areas: wait (until they return) or release.",
             ),
             flows: super::flow::read(s),
         };

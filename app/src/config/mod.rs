@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 
 use whimbrel_control::refusal::RefusalKind;
 
-pub(crate) use data_network::{DataNetwork, Protection, ReservedPool};
+pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{N2, N3, N4, N6, SctpChoice};
 pub(crate) use limits::Limits;

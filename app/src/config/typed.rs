@@ -7,7 +7,7 @@ use whimbrel_control::config as control;
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_security::{HomeNetworkKeys, HomeNetworkPrivateKey};
 
-use super::{Config, DataNetwork, Protection, RefusalAnswer, Scheme, Timers, Upf};
+use super::{Config, DataNetwork, LadnLeaving, Protection, RefusalAnswer, Scheme, Timers, Upf};
 
 /// Version of the configuration that a start puts in force; a reload would count on.
 const FIRST_VERSION: u32 = 1;
@@ -91,6 +91,10 @@ fn data_network(network: &DataNetwork) -> control::DataNetwork {
         ethernet: network.ethernet,
         unstructured: network.unstructured,
         always_on: network.always_on,
+        ladn: (!network.ladn.is_empty()).then(|| control::Ladn {
+            tacs: network.ladn.iter().copied().collect(),
+            release: network.ladn_leaving == LadnLeaving::Release,
+        }),
         flows: network.flows.clone(),
         dns_v4: fours(&network.dns),
         dns_v6: sixes(&network.dns),

@@ -10,7 +10,7 @@ use whimbrel_nas::mm::{self, ConfigurationUpdateCommand};
 use super::connection::send_nas;
 use super::nas::Security;
 use super::slices::{Slices, nssai, rejected_nssai};
-use super::{end, ue_context_modification};
+use super::{end, ladn, ue_context_modification};
 use crate::event::Event;
 use crate::input::Input;
 use crate::procedure::{End, Repeated, ask};
@@ -26,10 +26,25 @@ pub(crate) fn tell_network_name(ue: Ue) {
 /// Gives the phone a new 5G-GUTI, which it acknowledges (TS 24.501 §5.3.3, TS 33.501 §6.12.3: after a network-triggered service request, and
 /// whenever the operator's policy wants it).
 pub(crate) fn reallocate_guti(ue: Ue) {
+    start(ue, reallocation(ue.on(Lane::Mobility)));
+}
+
+/// Tells something that the phone acknowledges.
+pub(crate) fn tell(ue: Ue, mut command: ConfigurationUpdateCommand) {
+    command.update_indication = Some(ConfigurationUpdateIndication {
+        acknowledgement_requested: true,
+        registration_requested: false,
+    });
+    let ue = ue.on(Lane::Mobility);
+    let command = Box::new(command);
+    start(ue, async move { acknowledged(ue, *command).await });
+}
+
+fn start(ue: Ue, update: impl Future<Output = Result<(), End>> + 'static) {
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::ConfigurationUpdate, async move {
         let began = ue.now();
-        match reallocation(ue).await {
+        match update.await {
             Ok(()) => {
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
@@ -53,6 +68,7 @@ pub(crate) async fn tell_slices(ue: Ue, slices: Slices, configured: Vec<SNssai>)
     command.allowed_nssai = Some(nssai(&slices.allowed));
     command.rejected_nssai = rejected_nssai(slices.rejected);
     command.configured_nssai = Some(nssai(&configured));
+    command.ladn_information = ladn::information(ue, None);
     command.network_slicing_indication =
         Some(NetworkSlicingIndication { subscription_changed: true, default_configured_nssai: false });
     command.update_indication =

@@ -156,6 +156,7 @@ pub(crate) fn locate(ue: Ue, told: &UserLocationInformation) {
     let at = ue.now();
     let (tai, cell) = (location(told), location_reporting::cell(told));
     ue.with(|p| {
+        p.amf.moved |= tai.is_some() && p.amf.tai != tai;
         p.amf.tai = tai.or(p.amf.tai);
         if let Some(cell) = cell {
             p.amf.seen = Some(Seen { cell, at });

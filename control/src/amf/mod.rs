@@ -15,6 +15,7 @@ mod five_g_aka;
 mod handover;
 mod handover_request;
 mod identification;
+mod ladn;
 mod location_reporting;
 mod mobility_restrictions;
 mod nas;
@@ -52,6 +53,7 @@ pub(crate) use context_setup::{modify_session_resources, n1_n2_message_transfer,
 pub(crate) use deregistration::{begins_anew, by_network, by_ue, deregister_if_wanted, implicitly};
 pub(crate) use end::{dismiss, let_go_when_unused};
 pub(crate) use handover::start as hand_over;
+pub(crate) use ladn::changed as ladn_changed;
 pub(crate) use location_reporting::{Locating, ask as locate};
 pub(crate) use nas::{Received, Security};
 pub(crate) use nas_transport::{n1_sm, uplink as uplink_nas_transport};

@@ -1,4 +1,4 @@
-//! NAS transport of payloads: TS 24.501 §5.4.5. Session management goes to the SMF; what this network has no function
+//! NAS transport of payloads: TS 24.501 §5.4.5, TS 23.501 §5.6.2. Session management goes to the SMF; what this network has no function
 //! for is dropped, or returned where the clause says so. Elements that a payload demands: TS 24.501 §7.7.2.
 
 use whimbrel_ids::{Dnn, PduSessionId, SNssai};
@@ -41,8 +41,17 @@ pub(crate) fn uplink(ue: Ue, m: UlNasTransport) {
         }
         // §5.4.5.2.5 a 1 iv: a session that nobody has.
         None if !known => not_forwarded(ue, psi, m.payload_container, MmCause::PayloadWasNotForwarded),
+        // §5.4.5.2.5 #28: nor is a session changed where no services may be started.
+        Some(RequestType::ModificationRequest) if is_barred(ue, psi) => {
+            not_forwarded(ue, psi, m.payload_container, MmCause::RestrictedServiceArea);
+        }
         _ => smf::update_sm_context(ue, psi, &m.payload_container),
     }
+}
+
+/// Whether the phone may not start services where it is, and the session is no emergency's.
+fn is_barred(ue: Ue, psi: PduSessionId) -> bool {
+    service_allowed(ue).is_err() && ue.with(|p| p.sessions.get(&psi).is_some_and(|s| !s.emergency))
 }
 
 /// Nsmf_PDUSession_CreateSMContext (TS 23.502 §4.3.2.2.1 steps 2 and 3): the AMF chooses slice and data network where the
@@ -60,6 +69,7 @@ fn create(ue: Ue, psi: PduSessionId, m: &UlNasTransport) {
         Err(refusal) => {
             let cause = match refusal {
                 Refusal::Congested("slices") => MmCause::InsufficientResourcesForSlice,
+                Refusal::Limit("sessions_per_phone") => MmCause::MaximumNumberOfPduSessionsReached,
                 _ => refusal.mm_cause(&ue.config()),
             };
             let back_off = refusal.back_off(&ue.config());
@@ -113,7 +123,7 @@ fn choose(ue: Ue, psi: PduSessionId, m: &UlNasTransport) -> Result<(SNssai, Dnn)
         }
         // The successor of a session of SSC mode 3 is beside it for a while (TS 23.502 §4.3.5.2 step 4), and is of its data network.
         let former = m.old_pdu_session_id.and_then(|old| p.sessions.get(&old));
-        let former = former.filter(|s| s.leaving.is_some());
+        let former = former.filter(|s| s.is_leaving());
         let room = p.sessions.len() < usize::from(config.limits.sessions_per_phone);
         if !room && former.is_none() && !p.sessions.contains_key(&psi) {
             return Err(Refusal::Limit("sessions_per_phone"));

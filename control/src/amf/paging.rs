@@ -1,7 +1,7 @@
 //! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 38.413 §8.5; where a phone is paged first:
 //! TS 23.501 §5.4.3.2; what gNBs know of how it listens: TS 23.501 §5.4.4.2.
 
-use whimbrel_ids::{Guti, PduSessionId};
+use whimbrel_ids::{Guti, PduSessionId, Tai};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
     AmfPagingTarget, AssistanceDataForPaging, NextPagingAreaScope, NgranCgi, PagingAttemptInformation,
@@ -94,6 +94,10 @@ pub(crate) fn page_if_awaited(ue: Ue) {
         }
         return;
     }
+    // TS 23.501 §5.3.4.1.1, §5.6.5: it is not woken for what it may not have anywhere in its registration area.
+    if ue.with(|p| !p.amf.deregistration_wanted) && where_to_page(ue).is_empty() {
+        return give_up(ue);
+    }
     // TS 24.501 §5.3.7: once the mobile reachable timer has expired, nobody is paged.
     let patience = ue.config().timers.implicit_deregistration;
     if ue.with(|p| p.amf.reachable_until.is_some_and(|until| until <= now + patience)) {
@@ -135,13 +139,22 @@ fn is_near(ue: Ue) -> bool {
     })
 }
 
+/// The tracking areas in which what waits for the phone may be had.
+fn where_to_page(ue: Ue) -> Vec<Tai> {
+    let (config, now) = (ue.config(), ue.now());
+    ue.with(|p| {
+        let everywhere = p.amf.deregistration_wanted || location_reporting::is_wanted(p, now);
+        if everywhere { p.amf.registration_area.to_vec() } else { smf::where_awaited(p, &config) }
+    })
+}
+
 /// By turns under the 5G-TMSI that the phone surely had and the one that it may have got since (TS 24.501 §5.4.4.6 b).
 fn page(ue: Ue, attempt: u8, near: bool) {
     let config = ue.config();
     let (former, tmsi) = ue.with(|p| (p.amf.former_tmsi, p.amf.tmsi));
     let Some(tmsi) = former.filter(|_| attempt.is_multiple_of(2)).or(tmsi) else { return };
     let s_tmsi = Guti { guami: config.amf.guami(), tmsi }.s_tmsi();
-    let tais = ue.with(|p| p.amf.registration_area.to_vec());
+    let tais = where_to_page(ue);
     let mut message = Paging::new(UePagingIdentity::FiveGSTmsi(s_tmsi));
     message.tai_list_for_paging.clone_from(&tais);
     (message.paging_drx, message.nr_paging_edrx_information) =

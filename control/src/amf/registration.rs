@@ -14,13 +14,14 @@ use super::authentication::{Claim, Failure, authenticate};
 use super::connection::{ids, send_nas};
 use super::context_setup::{context_answered, deliver, is_context_answer};
 use super::identification::identify;
-use super::mobility_restrictions::{permitted, service_allowed, service_area_list};
+use super::mobility_restrictions::{permitted, service_area_list};
 use super::nas::Security;
 use super::security_mode::{Secured, secure_nas};
+use super::service_request::Activation;
 use super::slices::{self, Slices};
 use super::{
-    an_release, configuration_update, emergency, end, equipment, priority, reach, service_request,
-    udm_client, ue_context_modification,
+    an_release, configuration_update, emergency, end, equipment, ladn, priority, reach, udm_client,
+    ue_context_modification,
 };
 use crate::event::Event;
 use crate::input::Input;
@@ -192,15 +193,13 @@ async fn accept(ue: Ue, admitted: Admitted) -> Result<(), End> {
         smf::keep_only(ue, |psi| status.contains(psi)); // step 17
     }
     // TS 24.501 §5.3.5.2: no user plane where the phone may not start services.
-    let sessions = match service_allowed(ue) {
-        Ok(()) => service_request::sessions_to_activate(ue, request.uplink_data_status),
-        Err(_) => Vec::new(),
-    };
+    let Activation { sessions, failed } = Activation::of(ue, request.uplink_data_status, false);
     let mut message = registration_accept(ue, tai, slices);
     reach::negotiate(ue, &request, &mut message);
     message.pdu_session_status = request.pdu_session_status.map(|_| self::sessions(ue));
-    message.reactivation_result =
-        request.uplink_data_status.map(|asked| service_request::failed(asked, &sessions));
+    message.ladn_information = ladn::information(ue, Some(&request));
+    message.reactivation_result = request.uplink_data_status.map(|_| failed.set);
+    message.reactivation_errors = failed.errors;
     let message: Box<mm::Message> = Box::new((*message).into());
     ue.with(|p| {
         p.amf.registered = true;

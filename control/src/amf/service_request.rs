@@ -1,7 +1,7 @@
 //! Service request: TS 23.502 §4.2.3.2, TS 24.501 §5.6.1.
 
 use whimbrel_ids::PduSessionId;
-use whimbrel_nas::ie::{MmCause, PduSessionSet, ServiceType};
+use whimbrel_nas::ie::{MmCause, PduSessionSet, ReactivationErrors, ServiceType};
 use whimbrel_nas::mm::{ServiceAccept, ServiceReject, ServiceRequest};
 
 use super::connection::send_nas;
@@ -60,12 +60,14 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
     if let Some(status) = request.pdu_session_status {
         smf::keep_only(ue, |psi| status.contains(psi)); // step 4: sessions that the phone has no more
     }
-    let sessions = sessions_to_activate(ue, request.uplink_data_status); // steps 5 to 11
+    let prioritised = is_prioritised(request.service_type);
+    let Activation { sessions, failed } = Activation::of(ue, request.uplink_data_status, prioritised); // steps 5 to 11
     let mut accept = ServiceAccept::new();
     if request.pdu_session_status.is_some() {
         accept.pdu_session_status = Some(registration::sessions(ue));
     }
-    accept.reactivation_result = request.uplink_data_status.map(|asked| failed(asked, &sessions));
+    accept.reactivation_result = request.uplink_data_status.map(|_| failed.set);
+    accept.reactivation_errors = failed.errors;
     let awaiting = deliver(ue, &accept.into(), &sessions); // steps 12 to 13
     if let Some(awaiting) = awaiting {
         context_answer(ue, awaiting).await?; // step 14; steps 15 to 20 run on each session's lane
@@ -73,29 +75,64 @@ async fn service_request(ue: Ue, request: Box<ServiceRequest>) -> Result<(), End
     Ok(())
 }
 
-/// What a phone may ask for also where it may not start services (TS 24.501 §5.3.5.2): it answers paging, or is urgent.
+/// What a phone may ask for also where it may not start services (TS 24.501 §5.3.5.2): it answers paging, has something to say
+/// that needs no user plane, or is urgent.
 fn passes_restrictions(service: ServiceType) -> bool {
+    matches!(service, ServiceType::MobileTerminatedServices | ServiceType::Signalling)
+        || is_prioritised(service)
+}
+
+/// Regulatory prioritised services have their user plane everywhere (TS 23.501 §5.3.4.1.1).
+fn is_prioritised(service: ServiceType) -> bool {
     matches!(
         service,
-        ServiceType::MobileTerminatedServices
-            | ServiceType::EmergencyServices
+        ServiceType::EmergencyServices
             | ServiceType::EmergencyServicesFallback
             | ServiceType::HighPriorityAccess
     )
 }
 
-/// The sessions with data, uplink or downlink, that wait for a user plane.
-pub(crate) fn sessions_to_activate(ue: Ue, uplink_data: Option<PduSessionSet>) -> Vec<PduSessionId> {
-    let asked = uplink_data.unwrap_or_default();
-    let awaited =
-        ue.with(|p| p.sessions.iter().filter(|(_, s)| s.awaited).map(|(&psi, _)| psi).collect::<Vec<_>>());
-    let all: PduSessionSet = asked.iter().chain(awaited).collect();
-    all.iter().filter(|&psi| smf::can_be_activated(ue, psi)).collect()
+/// The user planes that are set up again, and those that are not.
+pub(crate) struct Activation {
+    /// The sessions with data, uplink or downlink, that wait for a user plane.
+    pub(crate) sessions: Vec<PduSessionId>,
+    pub(crate) failed: Failed,
 }
 
-/// PDU session reactivation result: a set bit is a session whose user plane cannot be set up (TS 24.501 §9.11.3.42).
-pub(crate) fn failed(asked: PduSessionSet, activated: &[PduSessionId]) -> PduSessionSet {
-    asked.iter().filter(|psi| !activated.contains(psi)).collect()
+/// Those that the phone asks for in vain.
+pub(crate) struct Failed {
+    /// PDU session reactivation result: a set bit is a session whose user plane cannot be set up (TS 24.501 §9.11.3.42).
+    pub(crate) set: PduSessionSet,
+    /// Why, where the clause has a cause for it (TS 24.501 §9.11.3.43: #28, #43).
+    pub(crate) errors: Option<ReactivationErrors>,
+}
+
+impl Activation {
+    /// What the phone asks for and what waits for it, as far as it may be had where the phone is (TS 24.501 §5.6.1.4.1).
+    pub(crate) fn of(ue: Ue, uplink_data: Option<PduSessionSet>, prioritised: bool) -> Self {
+        let config = ue.config();
+        let asked = uplink_data.unwrap_or_default();
+        let mut set = asked;
+        let (mut sessions, mut errors) = (Vec::new(), Vec::new());
+        ue.with(|p| {
+            for (&psi, s) in p.sessions.iter().filter(|(psi, s)| s.awaited || asked.contains(**psi)) {
+                let barred = p.amf.tai.and_then(|tai| smf::barred(p, s, &config, tai.tac));
+                match barred {
+                    Some(cause) if cause != MmCause::RestrictedServiceArea || !prioritised => {
+                        errors.extend(asked.contains(psi).then_some((psi, cause)));
+                    }
+                    _ if smf::can_be_activated(s) => {
+                        sessions.push(psi);
+                        set.remove(psi);
+                    }
+                    _ if smf::is_active(s) => set.remove(psi), // it has what it asks for
+                    _ => {}
+                }
+            }
+        });
+        let errors = (!errors.is_empty()).then_some(ReactivationErrors(errors));
+        Self { sessions, failed: Failed { set, errors } }
+    }
 }
 
 fn refuse(ue: Ue, refusal: Refusal) {

@@ -66,8 +66,8 @@ pub struct SmContext {
     pub awaited: bool,
     /// Whether its anchor stays (TS 23.501 §5.6.9).
     pub ssc_mode: SscMode,
-    /// In SSC mode 3, once the phone is to set its successor up: until when it stays (TS 23.502 §4.3.5.2).
-    pub leaving: Option<Instant>,
+    /// When it ends: never, but in SSC mode 3, once the phone was told to set its successor up (TS 23.502 §4.3.5.2).
+    pub until: Instant,
     /// Its user plane is set up whenever the phone returns (TS 23.501 §5.6.13).
     pub always_on: bool,
     /// The phone's radio protects integrity at any rate, not at 64 kbit/s only (TS 24.501 §9.11.4.7).
@@ -111,6 +111,11 @@ pub(super) const DEFAULT_QFI: Qfi = match Qfi::new(1) {
 };
 
 impl SmContext {
+    /// The phone was told to set its successor up.
+    pub fn is_leaving(&self) -> bool {
+        self.until != Instant::FAR_FUTURE
+    }
+
     /// A gNB takes its packets at this tunnel.
     pub(super) fn active_at(&mut self, an: Tunnel) {
         (self.up, self.an, self.awaited) = (UpState::Active, Some(an.into()), false);

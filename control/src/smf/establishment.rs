@@ -2,19 +2,23 @@
 
 use std::time::Duration;
 
-use whimbrel_ids::{Dnn, PduSessionId, SNssai};
+use whimbrel_ids::{Dnn, Instant, PduSessionId, SNssai};
 use whimbrel_nas::ie::{
-    AllowedSscMode, AlwaysOn, GprsTimer3, IntegrityDataRate, PduAddress, PduAddressKind, PduSessionType,
-    QosFlowDescriptions, QosRules, SessionAmbr, SmCause, SscMode,
+    AllowedSscMode, AlwaysOn, CongestionReattemptIndicator, GprsTimer3, IntegrityDataRate,
+    IntegrityMaxDataRate, PduAddress, PduAddressKind, PduSessionType, QosFlowDescriptions, QosRules,
+    ReattemptIndicator, SessionAmbr, SmCause, SscMode,
 };
 use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, EstablishmentRequest, Pti};
 
 use super::context::{SmContext, UpState};
 use super::qos::initial_flows;
 use super::up_connection::{Answer, gnb_answer, lead};
-use super::{families, n4, pco, release, release_locally, send, status};
+use super::{
+    area, families, n4, pco, release, release_locally, send,
+    status::{self, status},
+};
 use crate::amf;
-use crate::config::Config;
+use crate::config::{Config, UpProtection, UpSecurity};
 use crate::event::{Event, SessionChange};
 use crate::policy::merged;
 use crate::procedure::End;
@@ -42,7 +46,8 @@ pub(crate) struct SmContextCreateData {
 pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
     let psi = data.psi;
     let (pti, request) = match sm::Message::decode(n1) {
-        // §7.3.2: the message names another session than its envelope, or none.
+        Ok(m) if status::is_of_nobody(&m) => return amf::out_of_state(ue),
+        // §7.3.2: the message names another session than its envelope.
         Ok(m) if m.pdu_session_id != Some(psi) => {
             return status(ue, psi, m.pti, SmCause::InvalidPduSessionIdentity);
         }
@@ -51,19 +56,20 @@ pub(crate) fn create_sm_context(ue: Ue, data: SmContextCreateData, n1: &[u8]) {
         Ok(sm::Message { pti, body: sm::Body::EstablishmentRequest(request), .. }) => (pti, request),
         // §7.4: nothing else begins a session.
         Ok(m) => return status(ue, psi, m.pti, SmCause::MessageTypeNotCompatible),
-        Err(e) => {
-            let pti = e.sm_header.map_or(Pti::UNASSIGNED, |(_, pti)| Pti(pti));
-            if let Some(cause) = e.sm_cause() {
-                send(ue, psi, sm::Message::new(psi, pti, EstablishmentReject::new(cause)));
-            }
-            return;
-        }
+        Err(e) => return status::unreadable(ue, psi, &e),
     };
     if data.existing {
         let reject = EstablishmentReject::new(SmCause::PduSessionDoesNotExist);
         return send(ue, psi, sm::Message::new(psi, pti, reject));
     }
-    release_locally(ue, psi); // §6.4.1.7 c: the identity was in use; the phone has begun anew
+    // §6.4.1.7 b, §7.3.1: the same request again changes nothing while it is being worked on.
+    let running = ue.with(|p| p.lanes.procedure(Lane::Session(psi)));
+    let again = running == Some(Procedure::PduSessionEstablishment)
+        && ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.pti == pti));
+    if again {
+        return amf::out_of_state(ue);
+    }
+    release_locally(ue, psi); // §6.4.1.7 a, c: the identity was in use; the phone has begun anew
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::PduSessionEstablishment, async move {
         let began = ue.now();
@@ -88,8 +94,9 @@ async fn establishment(
     request: Box<EstablishmentRequest>,
 ) -> Result<(), End> {
     let psi = data.psi;
-    let terms = authorise(ue, &data, &request)?; // steps 4 to 9: subscription and policy
+    let mut terms = authorise(ue, &data, &request)?; // steps 4 to 9: subscription and policy
     let narrowed = terms.narrowed;
+    terms.session.pti = pti;
     ue.with(|p| p.sessions.insert(psi, Box::new(terms.session)));
     n4::establish(ue, psi, terms.subscribed).await?; // step 10: N4, tunnel and addresses
     let accept = accept(ue, psi, pti, &request, narrowed)?;
@@ -131,6 +138,10 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     let config = ue.config();
     let network = config.smf.data_networks.get(&data.dnn);
     let network = network.ok_or_else(|| Refusal::DnnNotConfigured(data.dnn.clone()))?;
+    let here = ue.with(|p| p.amf.tai);
+    if let Some(tai) = here.filter(|tai| !data.emergency && area::outside(&config, &data.dnn, tai.tac)) {
+        return Err(Refusal::OutOfLadn(data.dnn.clone(), tai));
+    }
     let subscribed = match &config.amf.access.emergency {
         Some(emergency) if data.emergency => emergency.terms(),
         _ => subscribed(ue, data)?,
@@ -144,6 +155,8 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     };
     let (session_type, narrowed) = choose_type(request.pdu_session_type, allowed)?;
     let ssc_mode = choose_ssc_mode(request.ssc_mode, subscribed.ssc_mode, session_type)?;
+    let up_security = subscribed.up_security.or(network.up_security); // TS 23.501 §5.10.3: the subscription's first
+    protectable(up_security, request.integrity_max_data_rate)?;
     let filters_max = request.max_packet_filters.map_or(FILTERS_OF_ANY_PHONE, |m| m.value());
     let interface_id = suggested(request).unwrap_or_else(|| interface_id(ue.random()));
     let session = SmContext {
@@ -169,16 +182,24 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         up: UpState::Establishing,
         awaited: false,
         ssc_mode,
-        leaving: None,
+        until: Instant::FAR_FUTURE,
         always_on: network.always_on && request.always_on_requested.is_some_and(|a| a.on),
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
         secondary_usage: None,
         emergency: data.emergency,
-        up_security: subscribed.up_security.or(network.up_security), // TS 23.501 §5.10.3: the subscription's first
+        up_security,
     };
     Ok(Terms { session, subscribed, narrowed })
+}
+
+/// A phone that cannot protect the integrity of any packet has no session that must be protected (TS 24.501 §6.4.1.4.1 #82,
+/// §9.11.4.7). One that can at 64 kbit/s has: its gNB is told the rate.
+fn protectable(policy: Option<UpSecurity>, rate: IntegrityMaxDataRate) -> Result<(), Refusal> {
+    let required = policy.is_some_and(|p| p.integrity == UpProtection::Required);
+    let never = rate.uplink == IntegrityDataRate::Null || rate.downlink == IntegrityDataRate::Null;
+    if required && never { Err(Refusal::IntegrityRate) } else { Ok(()) }
 }
 
 /// What the phone subscribes to in this slice and data network.
@@ -301,6 +322,9 @@ fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
     let config = ue.config();
     let mut m = EstablishmentReject::new(refusal.sm_cause(&config));
     m.back_off_timer = back_off(&refusal, &config, ue.random()).map(GprsTimer3::from_duration);
+    if m.back_off_timer.is_some() {
+        (m.congestion_reattempt, m.reattempt) = elsewhere(m.cause);
+    }
     // §6.4.1.4.1: which modes there are beside the refused one.
     m.allowed_ssc_mode = match refusal {
         Refusal::SscMode { subscribed, .. } => Some(AllowedSscMode {
@@ -313,6 +337,31 @@ fn reject(ue: Ue, psi: PduSessionId, pti: Pti, refusal: Refusal) {
     send(ue, psi, sm::Message::new(psi, pti, m));
     refused(ue, refusal);
     n4::delete(ue, psi);
+}
+
+/// Where a phone that is to wait may ask meanwhile (TS 24.501 §6.4.1.4.2, §6.4.1.4.3): its wait is of this network alone where
+/// that is congested; for any other cause there is neither S1 mode nor an equivalent network to turn to. Of the causes that say
+/// themselves what may be asked for there is nothing to add.
+fn elsewhere(cause: SmCause) -> (Option<CongestionReattemptIndicator>, Option<ReattemptIndicator>) {
+    match cause {
+        SmCause::InsufficientResources
+        | SmCause::InsufficientResourcesForSliceAndDnn
+        | SmCause::InsufficientResourcesForSlice => (Some(CongestionReattemptIndicator::default()), None),
+        SmCause::UnknownPduSessionType
+        | SmCause::ReactivationRequested
+        | SmCause::OutOfLadnServiceArea
+        | SmCause::PduSessionTypeIpv4OnlyAllowed
+        | SmCause::PduSessionTypeIpv6OnlyAllowed
+        | SmCause::PduSessionDoesNotExist
+        | SmCause::PduSessionTypeIpv4v6OnlyAllowed
+        | SmCause::PduSessionTypeUnstructuredOnlyAllowed
+        | SmCause::PduSessionTypeEthernetOnlyAllowed
+        | SmCause::NotSupportedSscMode => (None, None),
+        _ => {
+            let nowhere = ReattemptIndicator::default().with_not_in_s1_mode(true);
+            (None, Some(nowhere.with_not_in_equivalent_plmn(true)))
+        }
+    }
 }
 
 /// The least that a phone waits which was refused for want of resources, where the operator says nothing (T3396, TS 24.501

@@ -3,6 +3,7 @@
 //! The AMF calls it as TS 29.502 names it (`create_sm_context`, `update_sm_context`), and it calls the AMF as TS 29.518
 //! does (`n1_n2_message_transfer`). In one process both are function calls within the phone's machine.
 
+mod area;
 mod context;
 mod establishment;
 mod handover;
@@ -21,6 +22,7 @@ mod rule_change;
 mod rules;
 mod secondary_rat;
 mod selection;
+mod status;
 #[cfg(test)]
 mod tests;
 mod up_connection;
@@ -39,12 +41,14 @@ use crate::phone::Phone;
 use crate::refusal::Refusal;
 use crate::shard::{Lane, Procedure, Ue};
 use crate::udm::Ambr;
+use status::{pti_is_taken, status};
 
 pub use context::{SmContext, Tunnel, UpState};
 pub use n4::{deletion, deletion_of_orphan, no_such_session};
 pub use qos::{FlowRule, QosFlow};
 pub use wanted::{Modification, Wanted};
 
+pub(crate) use area::{area_changed, barred, where_awaited};
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
 pub(crate) use handover::{
     Admitted, admitted, ask_paths, forward, handover_required, is_forwarding, paths_switched, release_at_gnb,
@@ -60,7 +64,7 @@ pub(crate) use reanchoring::lifetimes_over;
 pub(crate) use release::{forget_all, leave_upf, release_all, release_locally, upf_restarted, withdraw};
 pub(crate) use secondary_rat::secondary_rat_usage;
 pub(crate) use up_connection::{
-    awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, reactivate,
+    awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, is_active, reactivate,
 };
 pub(crate) use wanted::by_operator as modify_by_operator;
 
@@ -85,14 +89,9 @@ pub(crate) enum N2Outcome {
 pub(crate) fn update_sm_context(ue: Ue, psi: PduSessionId, n1: &[u8]) {
     let message = match sm::Message::decode(n1) {
         Ok(m) => m,
-        Err(e) => {
-            if let Some(cause) = e.sm_cause() {
-                status(ue, psi, e.sm_header.map_or(sm::Pti::UNASSIGNED, |(_, pti)| sm::Pti(pti)), cause);
-            }
-            return;
-        }
+        Err(e) => return status::unreadable(ue, psi, &e),
     };
-    if !ue.with(|p| p.sessions.contains_key(&psi)) {
+    if status::is_of_nobody(&message) || !ue.with(|p| p.sessions.contains_key(&psi)) {
         return amf::out_of_state(ue);
     }
     // §7.3.2 b: the message names another session than its envelope.
@@ -121,7 +120,7 @@ pub(crate) fn update_sm_context(ue: Ue, psi: PduSessionId, n1: &[u8]) {
             collision::Verdict::Ignore => amf::out_of_state(ue),
             _ => modification::by_ue(ue, psi, message.pti, Box::new(m)),
         },
-        sm::Body::SmStatus(m) => told_status(ue, psi, m.cause),
+        sm::Body::SmStatus(m) => status::told(ue, psi, m.cause),
         // §7.3.1 reserved: a completion of a transaction that nobody has.
         sm::Body::ReleaseComplete(_)
         | sm::Body::ModificationComplete(_)
@@ -151,36 +150,11 @@ fn running(ue: Ue, psi: PduSessionId) -> Option<Procedure> {
     })
 }
 
-/// Whether a procedure that the phone began for another session bears this transaction identity.
-fn pti_is_taken(ue: Ue, psi: PduSessionId, pti: sm::Pti) -> bool {
-    ue.with(|p| {
-        let asked = |psi| {
-            matches!(
-                p.lanes.procedure(Lane::Session(psi)),
-                Some(Procedure::PduSessionModificationByUe | Procedure::PduSessionReleaseByUe)
-            )
-        };
-        p.sessions.iter().any(|(&other, s)| other != psi && s.pti == pti && asked(other))
-    })
-}
-
 /// A procedure of a session was refused: the operator learns why.
 fn refused(ue: Ue, procedure: Procedure, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = amf::ids(ue).map(|(_, ran)| ran);
     ue.event(Event::Refused { procedure, subject, ran_ue_ngap_id, refusal });
-}
-
-/// The phone found fault with a message of ours (TS 24.501 §6.5.3): it does not have the session (#43), so neither have we.
-fn told_status(ue: Ue, psi: PduSessionId, cause: SmCause) {
-    if cause == SmCause::InvalidPduSessionIdentity {
-        release_locally(ue, psi);
-    }
-}
-
-/// 5GSM STATUS (TS 24.501 §6.5).
-fn status(ue: Ue, psi: PduSessionId, pti: sm::Pti, cause: SmCause) {
-    send(ue, psi, sm::Message::new(psi, pti, sm::SmStatus::new(cause)));
 }
 
 /// A 5GSM message to the phone, through the AMF.

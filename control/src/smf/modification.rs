@@ -179,7 +179,9 @@ fn keep(ue: Ue, psi: PduSessionId, wanted: &Wanted) {
         let Some(s) = p.sessions.get_mut(&psi) else { return };
         s.flows.clone_from(&wanted.flows);
         (s.ambr, s.five_qi, s.arp) = (wanted.ambr, wanted.five_qi, wanted.arp);
-        s.leaving = s.leaving.or(wanted.leaving.then_some(until));
+        if wanted.leaving && !s.is_leaving() {
+            s.until = until;
+        }
     });
 }
 

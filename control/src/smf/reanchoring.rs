@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use whimbrel_ids::PduSessionId;
+use whimbrel_ids::{Instant, PduSessionId};
 use whimbrel_nas::ie::{Container, ExtendedPco, PcoDirection, SmCause};
 use whimbrel_nas::sm::ModificationCommand;
 
@@ -26,10 +26,10 @@ pub(super) fn tell(lifetime: Duration, m: &mut ModificationCommand) {
 pub(crate) fn lifetimes_over(ue: Ue) {
     let now = ue.now();
     let over: Vec<(PduSessionId, SmCause)> = ue.with(|p| {
-        let over = p.sessions.values().filter(|s| s.leaving.is_some_and(|t| t <= now));
+        let over = p.sessions.values().filter(|s| s.until <= now);
         let over: Vec<_> = over.map(|s| (s.psi, cause(p, s))).collect();
         for (psi, _) in &over {
-            p.sessions.get_mut(psi).iter_mut().for_each(|s| s.leaving = None);
+            p.sessions.get_mut(psi).iter_mut().for_each(|s| s.until = Instant::FAR_FUTURE);
         }
         over
     });
@@ -40,7 +40,7 @@ pub(crate) fn lifetimes_over(ue: Ue) {
 
 fn cause(phone: &Phone, former: &SmContext) -> SmCause {
     let same = |s: &SmContext| (s.s_nssai, &s.dnn) == (former.s_nssai, &former.dnn);
-    let succeeds = |s: &SmContext| s.psi != former.psi && s.leaving.is_none() && same(s);
+    let succeeds = |s: &SmContext| s.psi != former.psi && !s.is_leaving() && same(s);
     let succeeded = phone.sessions.values().any(|s| succeeds(s));
     if succeeded { SmCause::RegularDeactivation } else { SmCause::ReactivationRequested }
 }

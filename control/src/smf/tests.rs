@@ -30,6 +30,8 @@ use crate::refusal::Refusal;
 use crate::smf::Modification;
 use crate::udm::{Ambr, Arp};
 
+mod area;
+mod requests;
 mod terms;
 
 fn flow(name: &str, five_qi: u8, precedence: u8, setup: Setup) -> FlowPolicy {
@@ -153,7 +155,7 @@ fn refusals(batches: &[Batch]) -> Vec<Refusal> {
     refused.collect()
 }
 
-#[test] // TS 23.502 §4.3.3.2 step 1d, TS 24.501 §6.3.2.2, §6.3.2.3, TS 38.413 §8.2.3.2: uplink at the UPF, then gNB and phone, then downlink at the UPF
+#[test] // TS 23.502 §4.3.3.2 step 1d, §4.3.3.2 steps 1d to 12, TS 24.501 §6.3.2.2, §6.3.2.3, TS 38.413 §8.2.3.2: uplink at the UPF, then gNB and phone, then downlink at the UPF
 fn the_operator_sets_a_flow_up() {
     let mut desk = desk();
     let batch = desk.input(add("voice"));
@@ -222,7 +224,7 @@ fn a_gate_is_closed() {
     assert_eq!(desk.phone().unwrap().sessions[&psi(1)].flows[0].gate, closed);
 }
 
-#[test] // TS 23.502 §4.3.3.2 step 5, TS 38.413 §8.2.3.3: a flow that the gNB does not take is taken back from phone and UPF
+#[test] // TS 23.502 §4.3.3.2 step 5, step 6, TS 38.413 §8.2.3.3: a flow that the gNB does not take is taken back from phone and UPF
 fn a_flow_that_the_gnb_refuses_is_taken_back() {
     let mut desk = desk();
     let batch = desk.input(add("voice"));
@@ -354,7 +356,7 @@ fn a_phone_asks_for_what_it_may_not_have() {
     assert!(desk.phone().unwrap().is_idle() && flows(&desk).is_empty());
 }
 
-#[test] // TS 24.501 §6.4.2.4: the default rule stays
+#[test] // TS 24.501 §6.4.2.4, §7.8: the default rule stays
 fn a_phone_deletes_the_default_rule() {
     let mut desk = desk();
     let rule = QosRule { id: 1, operation: RuleOperation::Delete, default: false, binding: None };
@@ -394,7 +396,7 @@ fn a_phone_sends_rules_that_cannot_be_read() {
     }
 }
 
-#[test] // TS 24.501 §6.4.2.6 b, §6.3.2.5 d: the phone's request gives way to the network's command
+#[test] // TS 24.501 §6.4.2.6 b, §6.4.2.5 b, §6.3.2.5 d: the phone's request gives way to the network's command
 fn a_request_meets_the_networks_modification() {
     let mut desk = desk();
     let batch = desk.input(add("voice"));

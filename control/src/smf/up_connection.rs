@@ -5,7 +5,7 @@ use whimbrel_nas::ie::SmCause;
 use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
 
 use super::N2Outcome;
-use super::context::{DEFAULT_QFI, Tunnel, UpState, an_tunnel};
+use super::context::{DEFAULT_QFI, SmContext, Tunnel, UpState, an_tunnel};
 use super::establishment::tell;
 use super::n4::{Downlink, modify};
 use super::wanted;
@@ -67,8 +67,13 @@ fn tunnel_of(transfer: &PduSessionResourceSetupResponseTransfer) -> Option<Tunne
 }
 
 /// Whether a session waits for a user plane.
-pub(crate) fn can_be_activated(ue: Ue, psi: PduSessionId) -> bool {
-    ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Inactive && s.n3.is_some()))
+pub(crate) fn can_be_activated(s: &SmContext) -> bool {
+    s.up == UpState::Inactive && s.n3.is_some()
+}
+
+/// Whether its packets flow.
+pub(crate) fn is_active(s: &SmContext) -> bool {
+    s.up == UpState::Active
 }
 
 /// Whether downlink packets of some session wait.
@@ -84,6 +89,9 @@ pub(crate) fn awaited_priority(phone: &Phone) -> Option<u8> {
 
 /// A connected phone's session has downlink packets: its user plane is set up (TS 23.502 §4.2.3.3 step 4a).
 pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
+    if super::area::is_barred_here(ue, psi) {
+        return give_up_waiting(ue); // TS 23.501 §5.3.4.1.1, §5.6.5: not where the phone is
+    }
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
         if amf::n1_n2_message_transfer(ue, psi, None).await.is_err() {

@@ -32,7 +32,7 @@ impl Wanted {
     /// What a session has.
     pub(super) fn of(s: &SmContext) -> Self {
         let (ambr, five_qi, arp) = (s.ambr, s.five_qi, s.arp);
-        Self { flows: s.flows.clone(), ambr, five_qi, arp, leaving: s.leaving.is_some() }
+        Self { flows: s.flows.clone(), ambr, five_qi, arp, leaving: s.is_leaving() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! How the information elements of a message stand in its octets: the formats of TS 24.007 §11.2.1.1 and the
 //! table that each message is written as.
 //!
-//! The mandatory part is read in order and any error in it fails the message (TS 24.501 §7.5). The optional part is
+//! The mandatory part is read in order and any error in it fails the message (TS 24.501 §7.5.1). The optional part is
 //! read by identifier: what is unknown or malformed is skipped, the first of repeated elements counts, any order is
 //! taken (TS 24.501 §7.6.1, TS 24.501 §7.6.2, TS 24.501 §7.6.3, TS 24.501 §7.7.1). What is long is read as far as it goes
 //! (TS 24.501 §7.2.2).

@@ -40,6 +40,8 @@ pub struct Pti(pub u8);
 impl Pti {
     /// No procedure transaction identity assigned: the network began.
     pub const UNASSIGNED: Pti = Pti(0);
+    /// Nobody's.
+    pub const RESERVED: Pti = Pti(255);
 
     /// Whether it names a transaction that a phone began (1 to 254; 255 is reserved, TS 24.501 §7.3.1).
     pub const fn is_assigned(self) -> bool {

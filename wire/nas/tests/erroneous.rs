@@ -150,7 +150,7 @@ fn malformed_optional_element_reads_as_absent() {
     }
 }
 
-#[test] // TS 24.007 §11.4.2: a later release may have made an element longer
+#[test] // TS 24.501 §7.2.2, TS 24.007 §11.4.2: a later release may have made an element longer
 fn octets_beyond_an_element_are_ignored() {
     let m = registration("50 04 20000000 53 02 01ff");
     assert_eq!(m.pdu_session_status.unwrap().bits(), 0x20);

@@ -68,7 +68,7 @@ fn a_session_of_ssc_mode_3_gets_a_lifetime() {
     assert_eq!(lifetime, Some(120));
     assert!(m.qos_rules.is_none() && m.session_ambr.is_none() && asked(&batches).is_none());
     let batches = says(&mut desk, 0, sm::ModificationComplete::new());
-    assert!(desk.phone().unwrap().is_idle() && session(&desk).leaving.is_some());
+    assert!(desk.phone().unwrap().is_idle() && session(&desk).is_leaving());
     let again = order(&mut desk, Modification::Reanchor);
     assert!(command(&mut desk, &again).is_none(), "it is told once");
     let batch = desk.expire(batches.last().unwrap());
@@ -85,7 +85,7 @@ fn a_phone_does_not_want_to_move() {
     says(&mut desk, 0, sm::ModificationCommandReject::new(SmCause::ProtocolErrorUnspecified));
     assert!(desk.phone().unwrap().is_idle());
     let s = session(&desk);
-    assert!(s.leaving.is_none() && s.wanted.is_none() && s.up == UpState::Active);
+    assert!(!s.is_leaving() && s.wanted.is_none() && s.up == UpState::Active);
 }
 
 #[test] // TS 24.501 §6.3.2.5 a: nor does one move that never answers
@@ -95,7 +95,7 @@ fn a_phone_that_is_silent_does_not_move() {
     while !desk.phone().unwrap().is_idle() {
         batch = desk.expire(&batch);
     }
-    assert!(session(&desk).leaving.is_none() && session(&desk).up == UpState::Active);
+    assert!(!session(&desk).is_leaving() && session(&desk).up == UpState::Active);
 }
 
 #[test] // TS 23.502 §4.3.5.2 step 5: the lifetime of an idle phone's session ends: nobody is woken for it

@@ -1,0 +1,53 @@
+//! Local area data networks: what the phone is told of where they are (TS 23.501 §5.6.5, TS 24.501 §5.5.1.2.4, §9.11.3.30).
+
+use whimbrel_ids::{Dnn, Tai};
+use whimbrel_nas::ie::LadnInformation;
+use whimbrel_nas::mm::{ConfigurationUpdateCommand, RegistrationRequest};
+
+use super::configuration_update;
+use crate::config::Config;
+use crate::phone::Phone;
+use crate::shard::Ue;
+
+/// The local data networks that the phone subscribes to, as far as they are within its registration area: those that it asks
+/// for, or all (TS 24.501 §5.5.1.2.4).
+pub(crate) fn information(ue: Ue, request: Option<&RegistrationRequest>) -> Option<LadnInformation> {
+    let config = ue.config();
+    let asked = request.and_then(|r| r.ladn_indication.as_ref()).filter(|l| !l.0.is_empty());
+    let wanted = |dnn: &Dnn| asked.is_none_or(|asked| asked.0.contains(dnn));
+    let there: Vec<_> = ue.with(|p| local(p, &config)).into_iter().filter(|(dnn, _)| wanted(dnn)).collect();
+    let told = there.into_iter().map(|(dnn, tais)| (dnn, tais.into_iter().collect()));
+    let information = LadnInformation(told.collect());
+    (!information.0.is_empty()).then_some(information)
+}
+
+fn local(p: &Phone, config: &Config) -> Vec<(Dnn, Vec<Tai>)> {
+    let mut all: Vec<(Dnn, Vec<Tai>)> = Vec::new();
+    if config.smf.data_networks.values().all(|n| n.ladn.is_none()) {
+        return all;
+    }
+    let slices = p.amf.subscription.iter().flat_map(|s| &s.slices);
+    for subscribed in slices.filter(|s| p.amf.allowed_nssai.contains(&s.s_nssai)).flat_map(|s| &s.dnns) {
+        let ladn = config.smf.data_networks.get(&subscribed.dnn).and_then(|n| n.ladn.as_ref());
+        let Some(ladn) = ladn.filter(|_| all.iter().all(|(dnn, _)| *dnn != subscribed.dnn)) else { continue };
+        let area = p.amf.registration_area.iter().filter(|tai| ladn.tacs.contains(&tai.tac));
+        let area: Vec<Tai> = area.copied().collect();
+        if !area.is_empty() {
+            all.push((subscribed.dnn.clone(), area));
+        }
+    }
+    all
+}
+
+/// The operator has other data networks: a phone that is there is told where the local ones are (TS 24.501 §5.4.4.2).
+pub(crate) fn changed(ue: Ue) {
+    let there = ue.with(|p| {
+        let free = p.lanes.procedure(crate::shard::Lane::Mobility).is_none();
+        p.amf.registered && free && p.amf.connection.as_ref().is_some_and(|c| c.secured)
+    });
+    if let Some(information) = information(ue, None).filter(|_| there) {
+        let mut command = ConfigurationUpdateCommand::new();
+        command.ladn_information = Some(information);
+        configuration_update::tell(ue, command);
+    }
+}

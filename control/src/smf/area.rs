@@ -1,0 +1,75 @@
+//! Where a session's packets may flow: service areas (TS 23.501 §5.3.4.1.1, TS 24.501 §5.3.5) and local area data networks
+//! (TS 23.501 §5.6.5, TS 24.501 §6.2.6).
+//!
+//! A session whose user plane may not be had where the phone is keeps its context: it is not set up, and one that is is let go
+//! (TS 23.502 §4.3.7), or the session ends if the operator wants so for its data network.
+
+use whimbrel_ids::{PduSessionId, Tac, Tai};
+use whimbrel_nas::ie::{MmCause, SmCause};
+
+use super::context::{SmContext, UpState};
+use super::path_switch::is_being_released;
+use super::{release, up_connection};
+use crate::config::Config;
+use crate::phone::Phone;
+use crate::shard::Ue;
+
+/// Why the user plane of a session may not be had in a tracking area (TS 24.501 §5.6.1.4.1).
+pub(crate) fn barred(p: &Phone, s: &SmContext, config: &Config, tac: Tac) -> Option<MmCause> {
+    if s.emergency {
+        return None; // TS 23.501 §5.16.4.2
+    }
+    if outside(config, &s.dnn, tac) {
+        return Some(MmCause::LadnNotAvailable);
+    }
+    let area = p.amf.subscription.as_ref()?.restrictions.service_area.as_ref()?;
+    (!area.allows(tac)).then_some(MmCause::RestrictedServiceArea)
+}
+
+/// Whether a data network is a local one, of another place.
+pub(super) fn outside(config: &Config, dnn: &whimbrel_ids::Dnn, tac: Tac) -> bool {
+    let ladn = config.smf.data_networks.get(dnn).and_then(|n| n.ladn.as_ref());
+    ladn.is_some_and(|l| !l.tacs.contains(&tac))
+}
+
+/// Whether a session's user plane may not be had where the phone is.
+pub(super) fn is_barred_here(ue: Ue, psi: PduSessionId) -> bool {
+    let config = ue.config();
+    ue.with(|p| {
+        let (Some(tai), Some(s)) = (p.amf.tai, p.sessions.get(&psi)) else { return false };
+        barred(p, s, &config, tai.tac).is_some()
+    })
+}
+
+/// The part of the registration area in which something that waits for the phone may be had: it is paged there and nowhere else
+/// (TS 23.502 §4.2.3.3 step 3, TS 23.501 §5.6.5).
+pub(crate) fn where_awaited(p: &Phone, config: &Config) -> Vec<Tai> {
+    let waits = |s: &SmContext| (s.awaited && s.up == UpState::Inactive) || s.wanted.is_some();
+    let may = |tai: &&Tai| p.sessions.values().any(|s| waits(s) && barred(p, s, config, tai.tac).is_none());
+    p.amf.registration_area.iter().filter(may).copied().collect()
+}
+
+/// The phone is in another tracking area: what may not be had there goes.
+pub(crate) fn area_changed(ue: Ue) {
+    let config = ue.config();
+    let gone: Vec<(PduSessionId, MmCause, bool)> = ue.with(|p| {
+        p.amf.moved = false;
+        let Some(tai) = p.amf.tai.filter(|_| p.amf.registered && p.amf.connection.is_some()) else {
+            return Vec::new();
+        };
+        let ends = |s: &SmContext| {
+            let ladn = config.smf.data_networks.get(&s.dnn).and_then(|n| n.ladn.as_ref());
+            ladn.is_some_and(|l| l.release)
+        };
+        let sessions = p.sessions.values().filter(|s| s.up != UpState::Establishing);
+        sessions.filter_map(|s| Some((s.psi, barred(p, s, &config, tai.tac)?, ends(s)))).collect()
+    });
+    for (psi, why, ends) in gone {
+        if is_being_released(ue, psi) {
+        } else if ends && why == MmCause::LadnNotAvailable {
+            release::withdraw(ue, psi, SmCause::OutOfLadnServiceArea);
+        } else {
+            up_connection::let_go(ue, psi);
+        }
+    }
+}
