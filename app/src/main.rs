@@ -2,6 +2,7 @@
 
 mod aftermath;
 mod api;
+mod audit;
 mod bench;
 mod capture;
 mod cli;

@@ -55,6 +55,12 @@ impl Store {
         Ok(store)
     }
 
+    /// A name for a subscriber, or for anything, that only the holder of the key file can lead back: the same text has the same
+    /// name each time. `None` for a text of more than the cipher takes.
+    pub fn pseudonym(&self, text: &str) -> Option<String> {
+        self.sealer.pseudonym(text)
+    }
+
     /// How many subscribers there are.
     pub fn count(&self) -> Result<u64, StoreError> {
         let count = self

@@ -40,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) file: Option<PathBuf>,
     /// The subscribers, opened at first use.
     store: Mutex<Option<Store>>,
+    /// The same file, for the names that subscribers have where accesses are told: a long import does not hold those up.
+    names: Mutex<Option<Store>>,
     /// One import at a time: its body is large.
     imports: Semaphore,
 }
@@ -47,6 +49,13 @@ pub(crate) struct Shared {
 impl Shared {
     /// Over a console, for a configuration.
     pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, file: Option<PathBuf>) -> Arc<Self> {
-        Arc::new(Self { console, config, file, store: Mutex::default(), imports: Semaphore::new(1) })
+        Arc::new(Self {
+            console,
+            config,
+            file,
+            store: Mutex::default(),
+            names: Mutex::default(),
+            imports: Semaphore::new(1),
+        })
     }
 }

@@ -20,6 +20,11 @@ impl Problem {
         Self { status, title: title.into(), detail: detail.into() }
     }
 
+    /// Its HTTP status.
+    pub(crate) fn status(&self) -> u16 {
+        self.status
+    }
+
     /// The request is wrong.
     pub(crate) fn bad_request(detail: impl Into<String>) -> Self {
         Self::new(400, "Bad request", detail)

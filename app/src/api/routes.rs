@@ -67,6 +67,11 @@ impl Reply {
         Self { status: StatusCode::NO_CONTENT, content_type: "", body: Vec::new() }
     }
 
+    /// Its status.
+    pub(super) fn status(&self) -> u16 {
+        self.status.as_u16()
+    }
+
     /// The same with another status.
     pub(super) fn with(mut self, status: StatusCode) -> Self {
         self.status = status;
@@ -104,6 +109,16 @@ pub(super) struct Route {
     /// Octets of its body at most.
     pub(super) body_max: usize,
     pub(super) handler: fn(Arc<Shared>, Request) -> Answer,
+}
+
+impl Route {
+    /// Whether it shows or changes what is personal: subscribers, and phones by their subscribers' names.
+    pub(super) fn is_personal(&self) -> bool {
+        const PERSONAL: [&str; 5] = ["ues", "why", "refusals", "events", "subscribers"];
+        self.path
+            .strip_prefix("/api/v1/")
+            .is_some_and(|p| PERSONAL.contains(&p.split('/').next().unwrap_or(p)))
+    }
 }
 
 macro_rules! route {

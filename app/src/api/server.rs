@@ -16,7 +16,7 @@ use tokio::sync::{Semaphore, watch};
 
 use super::problem::Problem;
 use super::routes::{self, BODY_OCTETS_MAX, Reply, Request};
-use super::{Shared, who};
+use super::{Shared, subscribers, who};
 use crate::console::Counter;
 
 /// Connections at once: some operators, a dashboard, a Prometheus; further ones wait in the backlog.
@@ -73,14 +73,14 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::
             _ = stopped.changed() => break,
             accepted = listener.accept() => accepted,
         };
-        let Ok((stream, _)) = stream else {
+        let Ok((stream, peer)) = stream else {
             // Out of descriptors: the next try would fail at once as well.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
         let (shared, mut stopped) = (shared.clone(), stopped.clone());
         tokio::spawn(async move {
-            let service = service_fn(|request| answer(shared.clone(), request));
+            let service = service_fn(|request| answer(shared.clone(), peer, request));
             let mut http = http1::Builder::new();
             http.timer(TokioTimer::new()).header_read_timeout(HEADER_WITHIN).max_buf_size(HEADER_OCTETS_MAX);
             let connection = http.serve_connection(TokioIo::new(stream), service);
@@ -102,10 +102,11 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>, mut stopped: watch::
 
 async fn answer(
     shared: Arc<Shared>,
+    peer: SocketAddr,
     request: hyper::Request<Incoming>,
 ) -> Result<hyper::Response<Full<Bytes>>, Infallible> {
     shared.console.metrics.add(Counter::ApiRequests, 1);
-    let handled = tokio::time::timeout(REQUEST_WITHIN, handle(shared.clone(), request)).await;
+    let handled = tokio::time::timeout(REQUEST_WITHIN, handle(shared.clone(), peer, request)).await;
     let reply = match handled {
         Ok(Ok(reply)) => reply,
         Ok(Err(problem)) => {
@@ -120,7 +121,11 @@ async fn answer(
     Ok(reply.into_response())
 }
 
-async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Result<Reply, Problem> {
+async fn handle(
+    shared: Arc<Shared>,
+    peer: SocketAddr,
+    request: hyper::Request<Incoming>,
+) -> Result<Reply, Problem> {
     let (head, body) = request.into_parts();
     from_here(&head.headers, shared.config.api.address)?;
     let (route, params) = routes::find(&head.method, head.uri.path())?;
@@ -143,7 +148,15 @@ async fn handle(shared: Arc<Shared>, request: hyper::Request<Incoming>) -> Resul
             return Err(Problem::unsupported(&TAKEN.join(" or ")));
         }
     }
-    (route.handler)(shared.clone(), Request { params, query, content_type, body }).await
+    if !route.is_personal() {
+        return (route.handler)(shared.clone(), Request { params, query, content_type, body }).await;
+    }
+    let whose = params.first().cloned().or_else(|| subscribers::named_by(&body));
+    let answer = (route.handler)(shared.clone(), Request { params, query, content_type, body }).await;
+    let outcome = answer.as_ref().map_or_else(Problem::status, Reply::status);
+    let what = format!("{} {}", head.method, route.path);
+    subscribers::accessed(&shared, peer.to_string(), what, whose, outcome).await;
+    answer
 }
 
 /// The turn of a request with a large body. Whoever sends one slowly does not have the next wait for as long.

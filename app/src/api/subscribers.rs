@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tracing::warn;
 use whimbrel_ids::Supi;
 use whimbrel_store::{Format, OnExisting, Status, Store, StoreError, SubscriberRecord};
 
@@ -13,6 +14,7 @@ use super::Shared;
 use super::handlers::{page, supi};
 use super::problem::Problem;
 use super::routes::{Reply, Request};
+use crate::audit::{self, Access};
 use crate::subscribers::{EditError, open, patch, record_of};
 
 /// Octets of an import: 100,000 subscribers as JSON are 25 MB.
@@ -51,6 +53,36 @@ async fn with_store<R: Send + 'static>(
         }
     });
     worked.await.unwrap_or_else(|_| Err(Problem::internal("the work on the store ended early")))
+}
+
+/// Tells of an access to personal data.
+pub(super) async fn accessed(
+    shared: &Arc<Shared>,
+    who: String,
+    what: String,
+    whose: Option<String>,
+    outcome: u16,
+) {
+    let shared = shared.clone();
+    let told = tokio::task::spawn_blocking(move || {
+        let mut names = shared.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if names.is_none() {
+            *names = open(&shared.config.store).ok();
+        }
+        let outcome = outcome.to_string();
+        let access = Access { who: &who, what: &what, whose: whose.as_deref(), outcome: &outcome };
+        audit::record(&shared.config.store.path, names.as_ref(), &access);
+    });
+    if told.await.is_err() {
+        warn!("an access to personal data could not be written down");
+    }
+}
+
+/// The SUPI in the body of a subscriber to add.
+pub(super) fn named_by(body: &[u8]) -> Option<String> {
+    const LOOKED_AT_MAX: usize = 64 << 10; // an import names many: none stands for all
+    let value: Value = serde_json::from_slice(body.get(..body.len().min(LOOKED_AT_MAX))?).ok()?;
+    Some(value.get("supi")?.as_str()?.to_owned())
 }
 
 /// Some subscribers, without their keys.

@@ -24,6 +24,12 @@ const PHONE: &str = "imsi-999700000000001";
 
 /// A console with something to show, and a thread in the control thread's place.
 fn served() -> (Server, Arc<Console>) {
+    let (server, console, _) = served_in();
+    (server, console)
+}
+
+/// The same, with the folder of its store.
+fn served_in() -> (Server, Arc<Console>, std::path::PathBuf) {
     // Every test with a store of its own.
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -46,7 +52,7 @@ fn served() -> (Server, Arc<Console>) {
             }
         }
     });
-    (server, console)
+    (server, console, folder)
 }
 
 fn control(command: Command) {
@@ -96,6 +102,30 @@ fn refusal() -> RefusalRecord {
         why: "the subscriber is not in the store".into(),
         fix: "add it".into(),
         ..RefusalRecord::default()
+    }
+}
+
+#[test] // TS 33.515 §4.2.3.2.5, TS 33.117 §4.2.3.2.5: each access to personal data leaves a line, in which nobody's data stand
+fn access_to_personal_data_is_logged() {
+    let (server, _, folder) = served_in();
+    let (k, opc) = ("00112233445566778899aabbccddeeff", "ffeeddccbbaa99887766554433221100");
+    let body = format!(r#"{{"supi": "imsi-999700000004242", "k": "{k}", "opc": "{opc}"}}"#);
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(ask(server.address, "POST", "/api/v1/subscribers", json, &body).0, 201);
+    get(server.address, "/api/v1/subscribers/imsi-999700000004242");
+    get(server.address, "/api/v1/subscribers/999700000004242");
+    get(server.address, "/api/v1/ues");
+    get(server.address, "/api/v1/why/imsi-999700000004242");
+    get(server.address, "/api/v1/status");
+    get(server.address, "/api/v1/subscribers/imsi-999700000009999");
+    let text = std::fs::read_to_string(folder.join("subscribers.db.audit")).unwrap();
+    let name = text.split("whose=").nth(1).and_then(|w| w.split(' ').next()).expect("a name");
+    assert_eq!(name.len(), 16, "{text}");
+    assert_eq!(text.matches(name).count(), 4, "however it was written: {text}");
+    assert!(text.contains("GET /api/v1/ues\"") && !text.contains("/status"), "{text}");
+    assert!(text.contains("outcome=404") && text.contains("outcome=201"), "{text}");
+    for secret in ["4242", "99970", k, opc] {
+        assert!(!text.contains(secret), "{secret}: {text}");
     }
 }
 

@@ -11,6 +11,7 @@ use whimbrel_ids::{Dnn, SNssai, Supi};
 use whimbrel_store::{Format, OnExisting, Secrets, Store, StoreError, SubscriberRecord, WithSecrets};
 
 use super::{Done, print, print_json, table};
+use crate::audit::{self, Access};
 use crate::cli::ConfigFile;
 use crate::{config, subscribers};
 
@@ -145,24 +146,40 @@ pub(crate) enum Existing {
 }
 
 pub(crate) fn run(command: SubscriberCommand) -> Done {
+    use SubscriberCommand as C;
     match command {
-        SubscriberCommand::Add { supi, fields, config } => add(&mut open(&config)?, supi, &fields),
-        SubscriberCommand::Show { supi, secrets, config } => show(&mut open(&config)?, supi, secrets),
-        SubscriberCommand::List { json, config } => list(&mut open(&config)?, json),
-        SubscriberCommand::Edit { supi, fields, config } => edit(&mut open(&config)?, supi, &fields),
-        SubscriberCommand::Remove { supis, config } => remove(&mut open(&config)?, &supis),
-        SubscriberCommand::Import { file, format, on_existing, config } => {
-            import(&mut open(&config)?, &file, format, on_existing)
+        C::Add { supi, fields, config } => add(&mut open(&config, "add", &[supi])?, supi, &fields),
+        C::Show { supi, secrets, config } => {
+            let what = if secrets { "show with keys" } else { "show" };
+            show(&mut open(&config, what, &[supi])?, supi, secrets)
         }
-        SubscriberCommand::Export { file, format, secrets, config } => {
-            export(&mut open(&config)?, file.as_deref(), format, secrets)
+        C::List { json, config } => list(&mut open(&config, "list", &[])?, json),
+        C::Edit { supi, fields, config } => edit(&mut open(&config, "edit", &[supi])?, supi, &fields),
+        C::Remove { supis, config } => remove(&mut open(&config, "remove", &supis)?, &supis),
+        C::Import { file, format, on_existing, config } => {
+            import(&mut open(&config, "import", &[])?, &file, format, on_existing)
+        }
+        C::Export { file, format, secrets, config } => {
+            let what = if secrets { "export with keys" } else { "export" };
+            export(&mut open(&config, what, &[])?, file.as_deref(), format, secrets)
         }
     }
 }
 
-fn open(file: &ConfigFile) -> Result<Store, String> {
+/// Opens the store, and writes down what it is opened for.
+fn open(file: &ConfigFile, what: &str, whose: &[Supi]) -> Result<Store, String> {
     let (config, _) = config::load(file.config_file.as_deref()).map_err(|e| e.to_string())?;
-    subscribers::open(&config.store)
+    let store = subscribers::open(&config.store)?;
+    let (who, what) = (audit::user(), format!("subscriber {what}"));
+    let told = |whose: Option<&str>| {
+        let access = Access { who: &who, what: &what, whose, outcome: "begun" };
+        audit::record(&config.store.path, Some(&store), &access);
+    };
+    whose.iter().for_each(|supi| told(Some(&supi.to_string())));
+    if whose.is_empty() {
+        told(None);
+    }
+    Ok(store)
 }
 
 fn told(e: StoreError) -> String {
