@@ -9,6 +9,7 @@
 //! Ends with one line of JSON; the exit status says whether anything was found.
 
 mod canary;
+mod handover;
 mod http;
 mod hunt;
 mod minimise;

@@ -18,9 +18,13 @@ pub(crate) enum Act {
     SwitchOff,
     Idle,
     Ping,
+    XnHandover,
+    N2Handover,
+    /// To another cell without handover.
+    Camp,
 }
 
-const ACTS: [Act; 9] = [
+const ACTS: [Act; 12] = [
     Act::Register,
     Act::Periodic,
     Act::Session,
@@ -30,7 +34,14 @@ const ACTS: [Act; 9] = [
     Act::SwitchOff,
     Act::Idle,
     Act::Ping,
+    Act::XnHandover,
+    Act::N2Handover,
+    Act::Camp,
 ];
+
+/// Things that are done, on the average, before phones and gNBs are new ones. Long enough to break much, short enough that not
+/// all phones stay refused for good.
+const RENEW_AFTER: usize = 400;
 
 /// One thing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,6 +63,10 @@ pub(crate) enum Op {
     Hold { gnb: u8 },
     /// Some message of NGAP, with names of phones of this gNB, of others, or of nobody.
     Ngap { gnb: u8, seed: u64 },
+    /// A message of a handover, at any step and in any order, with names of phones of this gNB or of others.
+    Handover { gnb: u8, seed: u64 },
+    /// The gNBs and phones are new ones: what they had come to is forgotten on their side.
+    Renew,
     /// An INITIAL UE MESSAGE by hand: some NAS message in clear or as if protected, some names.
     Stranger { gnb: u8, seed: u64 },
     /// Something that a gNB of the fuzzer sent before, from this one.
@@ -115,7 +130,8 @@ impl Part {
             return Op::Pause { ms: [1, 5, 20, long][rng.below(4)] };
         }
         match self {
-            Self::N2 => match rng.below(30) {
+            Self::N2 if rng.once_in(RENEW_AFTER) => Op::Renew,
+            Self::N2 => match rng.below(36) {
                 0..=8 => earnest(rng),
                 9..=11 => Op::AlterNas { phone, seed },
                 12..=15 => Op::SayNas { phone, seed },
@@ -127,6 +143,8 @@ impl Part {
                 25 | 26 => Op::Stranger { gnb, seed },
                 27 => Op::Again { gnb, seed },
                 28 => Op::Sctp { seed },
+                29..=31 => Op::Handover { gnb, seed },
+                32..=34 => Op::Phone { phone, act: [Act::XnHandover, Act::N2Handover][rng.below(2)] },
                 _ if rng.once_in(6) => Op::Restart { gnb, gracefully: seed & 1 == 0 },
                 _ => Op::Transport { gnb, seed },
             },

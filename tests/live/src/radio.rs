@@ -13,13 +13,14 @@ use whimbrel_ngap::{Cause, CauseRadioNetwork, Message, Source, UplinkNasTranspor
 use whimbrel_ran::cells::{Cells, GnbId, Input, Output, UserPlane};
 use whimbrel_ran::edge::{Clock, GnbPlace, Mode};
 use whimbrel_ran::fleet::Subscription;
-use whimbrel_ran::gnb::GnbConfig;
+use whimbrel_ran::gnb::{GnbConfig, Via};
 use whimbrel_ran::ue::{Alter, Command, Profile, SessionRequest, SuciSource, UeConfig};
 use whimbrel_ran::user_plane::Task;
 use whimbrel_ran::{Outbox, PhoneId};
 use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Settings, Transport};
 use whimbrel_security::UsimSqn;
 
+use crate::handover;
 use crate::mutate::{self, Pdu};
 use crate::nas::{self, Names};
 use crate::op::{Act, Op};
@@ -55,6 +56,23 @@ pub(crate) fn phone(s: &Subscription) -> UeConfig {
     UeConfig { profile, supi: s.supi, pei: s.pei, k, opc, sqn: UsimSqn::default(), suci: SuciSource::Null }
 }
 
+/// The address of one of a radio's gNBs.
+fn address(which: u8, n: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 2, which * 16 + n + 1)
+}
+
+/// gNBs and phones that have done nothing yet.
+fn cells(which: u8, phones: &[Subscription]) -> Cells {
+    let mut cells = Cells::new(UserPlane::Stack, u64::from(which));
+    for n in 0..GNBS {
+        cells.add_gnb(place(0x10 + u32::from(which) * 16 + u32::from(n), address(which, n).into()).config);
+    }
+    for (i, s) in phones.iter().enumerate() {
+        cells.add_phone(GnbId(i as u16 % u16::from(GNBS)), phone(s));
+    }
+    cells
+}
+
 struct Site {
     address: Ipv4Addr,
     transport: Transport,
@@ -74,6 +92,8 @@ struct Site {
 
 /// gNBs and phones.
 pub(crate) struct Radio {
+    which: u8,
+    subscriptions: Vec<Subscription>,
     clock: Clock,
     cells: Cells,
     sites: Vec<Site>,
@@ -85,6 +105,8 @@ pub(crate) struct Radio {
     buffer: Vec<u8>,
     /// Pairs of what a phone was at, and what was said in its name.
     pub(crate) pairs: BTreeSet<(u8, u8, u8)>,
+    /// Phones were moved so often: the next goes to the gNB after that of the last.
+    moves: u16,
     /// What the core said last to any phone.
     last: u8,
     pub(crate) messages: u64,
@@ -100,16 +122,9 @@ impl Radio {
         canaries: &[Subscription],
     ) -> Result<Self, String> {
         let clock = Clock::default();
-        let mut cells = Cells::new(UserPlane::Stack, u64::from(which));
-        let mut sites = Vec::new();
-        for n in 0..GNBS {
-            let address = Ipv4Addr::new(127, 0, 2, which * 16 + n + 1);
-            cells.add_gnb(place(0x10 + u32::from(which) * 16 + u32::from(n), address.into()).config);
-            sites.push(Site::open(address, clock.now())?);
-        }
-        for (i, s) in phones.iter().enumerate() {
-            cells.add_phone(GnbId(i as u16 % u16::from(GNBS)), phone(s));
-        }
+        let cells = cells(which, phones);
+        let sites = (0..GNBS).map(|n| Site::open(address(which, n), clock.now()));
+        let sites = sites.collect::<Result<Vec<_>, _>>()?;
         let msin = |s: &Subscription| {
             let digits: Vec<u8> = s.supi.digits().skip(5).collect();
             let mut bcd = [0xff; 5];
@@ -120,6 +135,8 @@ impl Radio {
         };
         let names = Names { tmsis: vec![], msins: phones.iter().chain(canaries).map(msin).collect() };
         let mut radio = Self {
+            which,
+            subscriptions: phones.to_vec(),
             clock,
             cells,
             sites,
@@ -130,14 +147,34 @@ impl Radio {
             events: Events::default(),
             buffer: vec![0; 70_000],
             pairs: BTreeSet::new(),
+            moves: 0,
             last: 0,
             messages: 0,
         };
-        let begin = radio.clock.now();
-        while !radio.cells.all_up() && radio.clock.now().since(begin) < Duration::from_secs(5) {
-            radio.pump(Duration::from_millis(20));
-        }
+        radio.begin();
         Ok(radio)
+    }
+
+    /// Waits until the gNBs have set up.
+    fn begin(&mut self) {
+        let begin = self.clock.now();
+        while !self.cells.all_up() && self.clock.now().since(begin) < Duration::from_secs(5) {
+            self.pump(Duration::from_millis(20));
+        }
+    }
+
+    /// New gNBs and phones of the same names, on new associations: what the core holds of the former is the core's to clear up.
+    fn renew(&mut self, now: Instant) {
+        for gnb in 0..GNBS {
+            self.restart(now, gnb, gnb % 2 == 0);
+        }
+        self.out = Outbox::new();
+        self.cells = cells(self.which, &self.subscriptions);
+        for site in &mut self.sites {
+            (site.alter, site.alter_gtpu, site.held) = (None, None, None);
+            (site.lose, site.twice, site.hold) = (false, false, false);
+        }
+        self.begin();
     }
 
     fn site(&mut self, gnb: u8) -> Option<&mut Site> {
@@ -176,6 +213,8 @@ impl Radio {
             Op::Twice { gnb } => self.with(gnb, |s| s.twice = true),
             Op::Hold { gnb } => self.with(gnb, |s| s.hold = true),
             Op::Ngap { gnb, seed } => self.ngap(gnb, &mut Rng::new(seed)),
+            Op::Handover { gnb, seed } => self.handover(gnb, &mut Rng::new(seed)),
+            Op::Renew => self.renew(now),
             Op::Stranger { gnb, seed } => self.stranger(gnb, &mut Rng::new(seed)),
             Op::Again { gnb, seed } => {
                 let n = Rng::new(seed).below(self.sent.len());
@@ -225,6 +264,16 @@ impl Radio {
             Act::Idle => {
                 let cause = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
                 return self.cells.handle(now, Input::Release(id, cause), &mut self.out);
+            }
+            Act::XnHandover | Act::N2Handover | Act::Camp => {
+                self.moves = self.moves.wrapping_add(1);
+                let to = GnbId(self.moves % u16::from(GNBS));
+                let input = match act {
+                    Act::XnHandover => Input::HandOver(id, to, Via::Xn),
+                    Act::N2Handover => Input::HandOver(id, to, Via::N2),
+                    _ => Input::Camp(id, to),
+                };
+                return self.cells.handle(now, input, &mut self.out);
             }
             Act::Ping => {
                 return self.cells.handle(
@@ -294,6 +343,27 @@ impl Radio {
             mutate::ngap(rng, &mut octets);
         }
         self.emit(gnb, rng.below(8) as u16, &octets);
+    }
+
+    /// A message of a handover, mostly as it should be, for whatever state the phone is in.
+    fn handover(&mut self, gnb: u8, rng: &mut Rng) {
+        let target = rng.below(usize::from(GNBS)) as u8;
+        let neighbour = self.cells.gnb(GnbId(target.into())).map(|g| g.config().id);
+        let Some(neighbour) = neighbour else { return };
+        let near = self.ids(gnb, rng).1.last().copied().unwrap_or(1);
+        let octets = handover::message(rng, neighbour, near);
+        let Some(mut pdu) = Pdu::parse(&octets) else { return };
+        let (amf, ran) = self.ids(gnb, rng);
+        pdu.set(ID_AMF_UE_NGAP_ID, &amf);
+        pdu.set(ID_SOURCE_AMF_UE_NGAP_ID, &amf);
+        if !handover::names_anew(&pdu) || rng.once_in(4) {
+            pdu.set(ID_RAN_UE_NGAP_ID, &ran);
+        }
+        let mut octets = pdu.to_octets();
+        if rng.once_in(3) {
+            mutate::ngap(rng, &mut octets);
+        }
+        self.emit(gnb, 1 + rng.below(4) as u16, &octets);
     }
 
     fn stranger(&mut self, gnb: u8, rng: &mut Rng) {
