@@ -4,20 +4,23 @@
 mod common;
 
 use common::pdu::Pdu;
+use common::stage::*;
 use common::*;
-use whimbrel_control::event::Deregistered;
-use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
-use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
-use whimbrel_nas::ie::PduSessionType;
+use whimbrel_control::Command as CoreCommand;
+use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, Seid};
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::ie::CauseRadioNetwork;
-use whimbrel_ngap::msg::UplinkNasTransport;
+use whimbrel_ngap::msg::{PathSwitchRequest, UplinkNasTransport};
 use whimbrel_ngap::{Message, Source};
-use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{GnbIndex, Sim, UeIndex, phone_config};
-
-const VICTIM: UeIndex = UeIndex(0);
-const CANARY: UeIndex = UeIndex(1);
+use whimbrel_pfcp::ie::Cause as PfcpCause;
+use whimbrel_pfcp::msg::{
+    SessionDeletionRequest, SessionDeletionResponse, SessionEstablishmentResponse,
+    SessionModificationResponse, SessionReportResponse,
+};
+use whimbrel_pfcp::{self as pfcp, Frame, Message as Pfcp};
+use whimbrel_ran::gnb::Via;
+use whimbrel_ran::ue::Command;
+use whimbrel_sim::{GnbIndex, Sim, UpfState};
 
 /// What the phone is at when it is surprised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +37,15 @@ enum State {
     Paged,
     Releasing,
     Deregistering,
+    /// A target is being asked (TS 23.502 §4.9.1.3.2).
+    HandoverPreparation,
+    /// The source was told to send the phone (§4.9.1.3.3).
+    HandoverExecution,
+    /// A target has the phone, and its path waits for the UPF (§4.9.1.2.2).
+    PathSwitch,
 }
 
-const STATES: [State; 12] = [
+const STATES: [State; 15] = [
     State::Stranger,
     State::Authentication,
     State::SecurityMode,
@@ -49,24 +58,15 @@ const STATES: [State; 12] = [
     State::Paged,
     State::Releasing,
     State::Deregistering,
+    State::HandoverPreparation,
+    State::HandoverExecution,
+    State::PathSwitch,
 ];
 
-fn session() -> Command {
-    let pdu_session_type = PduSessionType::Ipv4;
-    Command::EstablishSession(SessionRequest { dnn: None, s_nssai: None, pdu_session_type })
-}
-
-/// Two gNBs, a canary with a session on the second, and a phone in that state on the first.
+/// A canary with a session on the second gNB, and a phone in that state on the first. The third is by hand: it is the target of
+/// handovers.
 fn in_state(state: State) -> Sim {
-    let mut net = Sim::new(state as u64);
-    let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
-    net.settle(SECOND / 10);
-    for (gnb, n) in gnbs.into_iter().zip(1..) {
-        net.add_ue(gnb, phone_config(n));
-    }
-    net.command(CANARY, Command::Register);
-    net.command(CANARY, session());
-    net.settle(SECOND);
+    let mut net = stage(Sim::new(state as u64));
     let deaf = match state {
         State::Stranger => return net,
         State::Authentication => Some(MessageType::AuthenticationRequest),
@@ -108,26 +108,49 @@ fn in_state(state: State) -> Sim {
             net.order(phone, CoreCommand::Deregister);
             net.settle(SECOND / 10);
         }
+        State::HandoverPreparation | State::HandoverExecution => {
+            // The phone does not hear the command: it stays where it is.
+            net.ue_mut(VICTIM).faults_mut().ignore_handovers = 1;
+            net.hand_over(VICTIM, BY_HAND, Via::N2);
+            net.settle(SECOND / 20);
+            if state == State::HandoverExecution {
+                let (amf, _) = names_of(&net, true).expect("a target was asked");
+                let list = vec![by_hand::admitted(1, true)];
+                net.inject(BY_HAND, &octets(by_hand::acknowledgement(amf, list)));
+                net.settle(SECOND / 20);
+            }
+            assert!(victim(&net).is_some_and(|p| p.amf.target.is_some()), "{state:?}");
+        }
+        State::PathSwitch => {
+            let victim = victim(&net).expect("it is known");
+            let amf = victim.amf.connection.as_ref().expect("it is connected").amf_ue_ngap_id;
+            let mut m = PathSwitchRequest::new(by_hand::RAN_ID, amf, vec![by_hand::to_switch(1)]);
+            m.user_location_information = Some(by_hand::location(1));
+            net.set_upf(UpfState::ByHand);
+            net.inject(BY_HAND, &octets(m));
+            assert!(!net.n4_heard().is_empty(), "the UPF is asked");
+        }
         _ => {}
     }
     net
 }
 
-/// Nobody failed, and the canary has what it had; then the phone leaves, and comes back.
-fn judge(mut net: Sim, what: &dyn Fn() -> String) {
-    net.settle(SECOND / 10);
-    let fault =
-        core_events(&net).any(|e| matches!(e, CoreEvent::Deregistered { why: Deregistered::Fault, .. }));
-    assert!(!fault, "a fault after {}", what());
-    let sessions = net.ue_ref(CANARY).sessions().count();
-    assert!(registered(&net, CANARY) && sessions == 1, "the canary suffers of {}", what());
-    net.ue_mut(VICTIM).faults_mut().ignore.clear();
-    net.command(VICTIM, Command::Deregister { switch_off: true });
-    // Longer than what waits for an answer: five times T3560 (TS 24.501 table 10.2.2).
-    net.settle(SECOND * 40);
-    net.command(VICTIM, Command::Register);
-    net.settle(SECOND * 40);
-    assert!(registered(&net, VICTIM), "it does not come back after {}: {:?}", what(), net.ue_events(VICTIM));
+fn octets(m: impl Into<Message>) -> Vec<u8> {
+    m.into().to_vec()
+}
+
+/// The phone that is surprised, as the core has it.
+fn victim(net: &Sim) -> Option<&whimbrel_control::Phone> {
+    net.cta().phones().find(|p| p.amf.supi != Some(net.ue_ref(CANARY).config().supi))
+}
+
+/// The names of its connection: where it is served, or at the target.
+fn names_of(net: &Sim, at_target: bool) -> Option<(AmfUeNgapId, RanUeNgapId)> {
+    let amf = &victim(net)?.amf;
+    match at_target {
+        false => amf.connection.as_ref().map(|c| (c.amf_ue_ngap_id, c.ran_ue_ngap_id)),
+        true => amf.target.as_ref().map(|t| (t.amf_ue_ngap_id, t.ran_ue_ngap_id.unwrap_or(by_hand::RAN_ID))),
+    }
 }
 
 /// Every 5GMM message as a phone or a network would write it, with little within (TS 24.501 §8.2).
@@ -173,7 +196,7 @@ fn any_nas_message_in_any_state() {
         for message in &messages {
             let mut net = in_state(state);
             net.command(VICTIM, Command::Say(message.clone()));
-            judge(net, &|| format!("{message:02x?} in {state:?}"));
+            judge(&mut net, &|| format!("{message:02x?} in {state:?}"));
         }
     }
 }
@@ -221,17 +244,197 @@ fn any_ngap_message_in_any_state() {
     for state in STATES {
         for (name, octets) in &messages {
             let mut net = in_state(state);
-            let connection = net.cta().phones().find_map(|p| {
-                let c = p.amf.connection.as_ref()?;
-                (p.amf.supi != Some(net.ue_ref(CANARY).config().supi))
-                    .then_some((c.amf_ue_ngap_id, c.ran_ue_ngap_id))
-            });
             let nobody = (AmfUeNgapId::new(77).expect("40 bits"), RanUeNgapId(1));
-            let (amf, ran) = connection.unwrap_or(nobody);
+            let (amf, ran) = names_of(&net, false).unwrap_or(nobody);
             net.inject(GnbIndex(0), &with_names(octets, amf, ran));
             // What ends the interface takes the phones of this gNB with it: it comes back like one that was restarted.
             net.restart_gnb(GnbIndex(0));
-            judge(net, &|| format!("{name} in {state:?}"));
+            judge(&mut net, &|| format!("{name} in {state:?}"));
         }
+    }
+}
+
+#[test] // TS 38.413 §8.4.2 to §8.4.5, §10.4: of the gNB to which the phone is being handed over
+fn any_ngap_message_of_a_target() {
+    let messages = ngap_messages();
+    for state in [State::HandoverPreparation, State::HandoverExecution, State::PathSwitch] {
+        for (name, octets) in &messages {
+            let mut net = in_state(state);
+            let (amf, ran) = names_of(&net, true).expect("it has a target");
+            net.inject(BY_HAND, &with_names(octets, amf, ran));
+            judge(&mut net, &|| format!("{name} of the target in {state:?}"));
+        }
+    }
+}
+
+#[test] // TS 24.501 §7.2, §4.4.4.3: envelopes that are none, too short, under a MAC and a COUNT made up
+fn any_envelope_in_any_state() {
+    let inner = [0x7e, 0, 0x45, 0x09, 0, 7, 0xf4, 0, 0x40, 1, 2, 3, 4];
+    let mut envelopes: Vec<Vec<u8>> =
+        vec![vec![], vec![0x7e], vec![0x7e, 0], vec![0x7e, 2, 0x5f, 0x74], vec![0x2e, 1, 1, 0xc1]];
+    for header in 0..=15u8 {
+        envelopes.push([&[0x7e, header, 1, 2, 3, 4, 5][..], &inner].concat());
+        envelopes.push(vec![0x7e, header, 1, 2, 3, 4]);
+        envelopes
+            .push([&[0x7e, header, 0, 0, 0, 0, 0][..], &[0x7e, header, 0, 0, 0, 0, 0].repeat(50)].concat());
+    }
+    for state in STATES {
+        for envelope in &envelopes {
+            let mut net = in_state(state);
+            let Some((amf, ran)) = names_of(&net, false) else { continue };
+            // Before protection has begun, a few messages pass without (TS 24.501 §4.4.4.3); afterwards none does anything.
+            let protected = victim(&net).and_then(|p| p.amf.connection.as_ref()).is_some_and(|c| c.secured);
+            let look =
+                |net: &Sim| victim(net).map(|p| (p.amf.registered, p.sessions.len(), p.is_connected()));
+            let before = look(&net);
+            net.inject(GnbIndex(0), &octets(UplinkNasTransport::new(amf, ran, envelope.clone())));
+            assert!(!protected || before == look(&net), "{envelope:02x?} in {state:?}");
+            net.heard(BY_HAND);
+            unharmed(&net, &|| format!("{envelope:02x?} in {state:?}"));
+        }
+        judge(&mut in_state(state), &|| format!("{state:?}"));
+    }
+}
+
+/// The states in which the UPF has been asked for something and has not answered.
+#[derive(Clone, Copy, Debug)]
+enum Asked {
+    Nothing,
+    Establishment,
+    Activation,
+    Deactivation,
+    Deletion,
+    PathSwitch,
+}
+
+/// A phone for which the UPF was asked that; and the requests.
+fn asked(what: Asked) -> (Sim, Vec<Vec<u8>>) {
+    let mut net = match what {
+        Asked::Establishment => in_state(State::Connected),
+        Asked::Activation => in_state(State::Idle),
+        Asked::PathSwitch => {
+            let mut net = in_state(State::Session);
+            let amf = names_of(&net, false).expect("it is connected").0;
+            let mut m = PathSwitchRequest::new(by_hand::RAN_ID, amf, vec![by_hand::to_switch(1)]);
+            m.user_location_information = Some(by_hand::location(1));
+            net.set_upf(UpfState::ByHand);
+            net.inject(BY_HAND, &octets(m));
+            net
+        }
+        _ => in_state(State::Session),
+    };
+    net.set_upf(UpfState::ByHand);
+    match what {
+        Asked::Establishment => net.command(VICTIM, session()),
+        Asked::Activation => net.command(VICTIM, Command::ServiceRequest),
+        Asked::Deactivation => net.release(VICTIM, CauseRadioNetwork::UserInactivity.into()),
+        Asked::Deletion => {
+            let id = net.ue_ref(VICTIM).sessions().next().map(|s| s.id);
+            net.command(VICTIM, Command::ReleaseSession(id.expect("it has a session")));
+        }
+        Asked::Nothing | Asked::PathSwitch => {}
+    }
+    net.settle(SECOND / 10);
+    let requests = net.n4_heard();
+    (net, requests)
+}
+
+/// Answers that may come to a request: the right one, others, of others, too late and too often.
+fn answers(request: &[u8], canary: Seid) -> Vec<(String, Vec<u8>)> {
+    let frame = Frame::parse(request).expect("a request of ours");
+    let sequence = frame.header.sequence;
+    let message = Pfcp::parse(&frame).expect("a request of ours");
+    let ours = match &message {
+        Pfcp::SessionEstablishmentRequest(m) => Some(m.cp_f_seid.seid),
+        _ => frame.header.seid,
+    };
+    let causes = [
+        PfcpCause::RequestAccepted,
+        PfcpCause::SessionContextNotFound,
+        PfcpCause::MandatoryIeMissing,
+        PfcpCause::NoResourcesAvailable,
+        PfcpCause::SystemFailure,
+    ];
+    let mut all = Vec::new();
+    for cause in causes {
+        let of_kinds: [Pfcp; 5] = [
+            SessionModificationResponse::new(cause).into(),
+            SessionDeletionResponse::new(cause).into(),
+            SessionEstablishmentResponse::new(std::net::IpAddr::from([127, 0, 0, 8]).into(), cause).into(),
+            SessionReportResponse::new(cause).into(),
+            pfcp::msg::HeartbeatResponse { recovery_time_stamp: pfcp::ie::RecoveryTimeStamp(1) }.into(),
+        ];
+        for m in of_kinds {
+            for seid in [ours, Some(Seid(0)), Some(canary), Some(Seid(u64::MAX)), None] {
+                for sequence in [sequence, sequence ^ 1, 0, 0xff_ffff] {
+                    let what = format!("{cause:?} {seid:?} {sequence} to {sequence:x}");
+                    all.push((what, m.to_octets(seid, sequence)));
+                }
+            }
+        }
+    }
+    all
+}
+
+#[test] // TS 29.244 §6.4, §7.2.2.4.2: answers that are not awaited, of another session, of another kind, refusals, twice
+fn any_pfcp_answer_to_any_request() {
+    let all = [
+        Asked::Nothing,
+        Asked::Establishment,
+        Asked::Activation,
+        Asked::Deactivation,
+        Asked::Deletion,
+        Asked::PathSwitch,
+    ];
+    for what in all {
+        let (net, requests) = asked(what);
+        let canary = {
+            let supi = net.ue_ref(CANARY).config().supi;
+            let phone = net.cta().phones().find(|p| p.amf.supi == Some(supi)).expect("the canary");
+            phone.sessions.values().next().expect("its session").cp_seid
+        };
+        let request = requests
+            .first()
+            .cloned()
+            .unwrap_or_else(|| Pfcp::from(SessionDeletionRequest {}).to_octets(Some(Seid(1)), 77));
+        drop(net);
+        let answers = answers(&request, canary);
+        // In handfuls, so that the end comes in a time that one waits for; which of them, the seed says.
+        for (n, handful) in answers.chunks(25).enumerate() {
+            let (mut net, _) = asked(what);
+            for (told, answer) in handful {
+                net.inject_pfcp(answer);
+                net.inject_pfcp(answer);
+                unharmed(&net, &|| format!("{told} in {what:?}"));
+            }
+            judge(&mut net, &|| format!("handful {n} in {what:?}"));
+        }
+    }
+}
+
+#[test] // TS 29.244 §7.5.8: reports of no session, of the canary's, of the phone's own, in each state, of each kind
+fn any_pfcp_report_in_any_state() {
+    for state in STATES {
+        let mut net = in_state(state);
+        let seids: Vec<Seid> =
+            net.cta().phones().flat_map(|p| p.sessions.values().map(|s| s.cp_seid)).collect();
+        let own = victim(&net).and_then(|p| p.sessions.values().next()).map(|s| s.cp_seid);
+        for seid in
+            [Some(Seid(0)), Some(Seid(1)), Some(Seid(u64::MAX)), own, own.map(|s| Seid(s.0 ^ 1)), None]
+        {
+            for flags in 0..=255u8 {
+                let report_type = [0, 39, 0, 1, flags];
+                let body = [&report_type[..], &[0, 83, 0, 6, 0, 56, 0, 2, 0, flags & 3]].concat();
+                // Session Report Request, with a Downlink Data Report of some PDR, and the type as the flags have it.
+                let mut octets = vec![0x21, 56];
+                octets.extend((body.len() as u16 + 12).to_be_bytes());
+                octets.extend(seid.map_or(0, |s| s.0).to_be_bytes());
+                octets.extend([0, 1, flags, 0]);
+                octets.extend(body);
+                net.inject_pfcp(&octets);
+            }
+        }
+        assert!(!seids.is_empty());
+        judge(&mut net, &|| format!("reports in {state:?}"));
     }
 }

@@ -119,13 +119,13 @@ impl Hand {
 }
 
 /// Subscribers of the run.
-struct Crowd {
-    canaries: Vec<Subscription>,
-    bad: Vec<Subscription>,
+pub(crate) struct Crowd {
+    pub(crate) canaries: Vec<Subscription>,
+    pub(crate) bad: Vec<Subscription>,
 }
 
 impl Crowd {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let first = |imsi: &str| imsi.parse().expect("fifteen digits are a SUPI");
         Self {
             canaries: fleet::subscriptions(&[1; 32], first("999700000000001"), CANARIES),

@@ -1,4 +1,4 @@
-//! The live fuzzer: `./x fuzz live [n2|n4|n3|api|all] [SECONDS] [--seed N]`, or `--replay FILE`.
+//! The live fuzzer: `./x fuzz live [n2|n4|n3|api|all] [SECONDS] [--seed N]`, or `--replay FILE`, or `named`.
 //!
 //! It starts the real program in a network namespace of its own, holds conversations with it as gNBs, phones, SMFs and HTTP
 //! clients, and alters them: messages, elements, octets, order, names, protection, inside security and outside. Canary
@@ -14,6 +14,7 @@ mod http;
 mod hunt;
 mod minimise;
 mod mutate;
+mod named;
 mod nas;
 mod op;
 mod packets;
@@ -61,6 +62,7 @@ fn run() -> Result<ExitCode, String> {
     }
     match &options.replay {
         Some(file) => replay(&options, file),
+        None if options.named => named::named(&options.program).map(|clean| ExitCode::from(u8::from(!clean))),
         None => search(&options),
     }
 }
@@ -150,10 +152,10 @@ struct Options {
     program: PathBuf,
     replay: Option<PathBuf>,
     minimise: bool,
+    named: bool,
 }
 
-const USAGE: &str =
-    "whimbrel-live [n2|n3|n4|api|all] [SECONDS] [--seed N] [--program FILE] [--no-minimise] [--replay FILE]";
+const USAGE: &str = "whimbrel-live [n2|n3|n4|api|all|named] [SECONDS] [--seed N] [--program FILE] [--no-minimise] [--replay FILE]";
 
 impl Options {
     fn read(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
@@ -165,10 +167,12 @@ impl Options {
             program: beside.unwrap_or_else(|| "whimbrel".into()),
             replay: None,
             minimise: true,
+            named: false,
         };
         while let Some(arg) = args.next() {
             let mut value = || args.next().ok_or(USAGE);
             match arg.as_str() {
+                "named" => options.named = true,
                 "all" => options.parts = Part::ALL.to_vec(),
                 "--seed" => options.seed = value()?.parse().map_err(|_| USAGE)?,
                 "--program" => options.program = value()?.into(),

@@ -42,11 +42,21 @@ pub(crate) struct Usage {
 impl Program {
     /// Starts it with these subscribers. Errors: one sentence.
     pub(crate) fn start(program: &Path, subscribers: &[Subscription]) -> Result<Self, String> {
+        Self::begin(program, subscribers, "")
+    }
+
+    /// The same, with everything logged that can be.
+    pub(crate) fn start_telling_all(program: &Path, subscribers: &[Subscription]) -> Result<Self, String> {
+        Self::begin(program, subscribers, "log: { level: trace }\n")
+    }
+
+    fn begin(program: &Path, subscribers: &[Subscription], more: &str) -> Result<Self, String> {
         let folder = std::env::temp_dir().join(format!("whimbrel-live-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
         let file = folder.join("whimbrel.yaml");
-        fs::write(&file, yaml(&folder)).map_err(|e| format!("{} cannot be written: {e}", file.display()))?;
+        fs::write(&file, yaml(&folder) + more)
+            .map_err(|e| format!("{} cannot be written: {e}", file.display()))?;
         let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("core.log"));
         let log = log.map_err(|e| format!("the core's log: {e}"))?;
         let mut command = Command::new(program);
@@ -100,6 +110,13 @@ impl Program {
     pub(crate) fn said(&self) -> String {
         let text = fs::read(self.folder.join("core.log")).unwrap_or_default();
         String::from_utf8_lossy(&text[text.len().saturating_sub(4000)..]).into_owned()
+    }
+
+    /// All that it logged, and what it wrote down of accesses.
+    pub(crate) fn logged(&self) -> String {
+        let files =
+            ["core.log", "whimbrel.db.audit"].map(|f| fs::read(self.folder.join(f)).unwrap_or_default());
+        String::from_utf8_lossy(&files.concat()).into_owned()
     }
 
     /// Whether it has ended: how.

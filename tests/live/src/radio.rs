@@ -56,6 +56,44 @@ pub(crate) fn phone(s: &Subscription) -> UeConfig {
     UeConfig { profile, supi: s.supi, pei: s.pei, k, opc, sqn: UsimSqn::default(), suci: SuciSource::Null }
 }
 
+/// Streams that a gNB asks for.
+const STREAMS: u16 = 32;
+
+/// A gNB's endpoint.
+fn transport(
+    address: Ipv4Addr,
+    streams: u16,
+    now: Instant,
+) -> Result<Transport, whimbrel_sctp_io::OpenError> {
+    let mut endpoint = Config::new(0);
+    endpoint.local_addresses = vec![address.into()];
+    endpoint.accept_inbound = false;
+    endpoint.outbound_streams = streams;
+    endpoint.inbound_streams_max = streams; // which is what the core may use
+    let mut settings = Settings::new(endpoint);
+    settings.mode = Mode::Udp;
+    let mut secret = [0; 32];
+    secret[..4].copy_from_slice(&address.octets());
+    secret[8..16].copy_from_slice(&now.0.to_be_bytes());
+    Transport::open(&settings, secret, now)
+}
+
+/// INITIAL UE MESSAGE of a phone that the core does not know, and asks who it is.
+fn stranger(ran: u32) -> Vec<u8> {
+    let nas =
+        [0x7e, 0, 0x41, 0x79, 0, 7, 0xf4, 0, 0x40, 1, 2, 3, 4, 0x2e, 4, 0xf0, 0x70, 0xf0, 0x70].to_vec();
+    let cell =
+        whimbrel_ngap::NrCgi::new(PlmnId::TEST, whimbrel_ids::NrCellId::new(1).expect("36 bits hold 1"));
+    let tai = whimbrel_ids::Tai { plmn: PlmnId::TEST, tac: Tac::new(1).expect("24 bits hold it") };
+    let location = whimbrel_ngap::UserLocationInformationNr::new(cell, tai);
+    let location = whimbrel_ngap::UserLocationInformation::UserLocationInformationNr(location);
+    let cause = whimbrel_ngap::RrcEstablishmentCause::MoSignalling;
+    let mut octets = Vec::new();
+    Message::from(whimbrel_ngap::InitialUeMessage::new(RanUeNgapId(ran), nas, location, cause))
+        .encode(&mut octets);
+    octets
+}
+
 /// The address of one of a radio's gNBs.
 fn address(which: u8, n: u8) -> Ipv4Addr {
     Ipv4Addr::new(127, 0, 2, which * 16 + n + 1)
@@ -76,6 +114,7 @@ fn cells(which: u8, phones: &[Subscription]) -> Cells {
 struct Site {
     address: Ipv4Addr,
     transport: Transport,
+    streams: u16,
     association: Option<AssociationId>,
     up: bool,
     gtp: UdpSocket,
@@ -414,6 +453,105 @@ impl Radio {
         self.emit(gnb, 1 + rng.below(4) as u16, &octets);
     }
 
+    /// Sends something on a stream under a payload protocol, and lets the core answer now and then.
+    pub(crate) fn raw(&mut self, gnb: u8, stream: u16, ppid: u32, octets: &[u8]) {
+        self.messages += 1;
+        for _ in 0..200 {
+            let Some(site) = self.site(gnb) else { return };
+            let Some(association) = site.association.filter(|_| site.up) else { return };
+            if site.transport.send(association, stream, ppid, octets).is_ok() {
+                return;
+            }
+            self.pump(Duration::from_millis(2)); // no room: what was sent goes first
+        }
+    }
+
+    /// Sends one message over and over: as many as fit go out in one packet.
+    pub(crate) fn flood(&mut self, times: usize, octets: &[u8]) {
+        for n in 0..times {
+            self.raw(1, 0, PPID_NGAP, octets);
+            if n % 500 == 0 {
+                self.pump(Duration::from_millis(1));
+            }
+        }
+        self.pump_for(Duration::from_millis(200));
+    }
+
+    /// A gNB sets up with so many streams, and its phones use the core.
+    pub(crate) fn with_streams(&mut self, streams: u16) {
+        let now = self.clock.now();
+        for gnb in 0..GNBS {
+            self.restart(now, gnb, true);
+            self.with(gnb, |s| s.streams = streams);
+        }
+        self.reopen();
+        for act in [
+            Act::Register,
+            Act::Session,
+            Act::Ping,
+            Act::Idle,
+            Act::Service,
+            Act::XnHandover,
+            Act::N2Handover,
+        ] {
+            (0..PHONES).for_each(|phone| self.perform(&Op::Phone { phone, act }));
+            self.pump_for(Duration::from_millis(100));
+        }
+        for gnb in 0..GNBS {
+            self.restart(now, gnb, false);
+            self.with(gnb, |s| s.streams = STREAMS);
+        }
+        self.reopen();
+    }
+
+    /// The gNBs' endpoints begin anew.
+    fn reopen(&mut self) {
+        self.pump_for(Duration::from_millis(100));
+        let now = self.clock.now();
+        for site in &mut self.sites {
+            // One that cannot be had stays as it was.
+            if let Ok(transport) = transport(site.address, site.streams, now) {
+                (site.transport, site.association, site.up) = (transport, None, false);
+            }
+        }
+        self.begin();
+    }
+
+    /// Associations that come and go, with and without a set-up.
+    pub(crate) fn come_and_go(&mut self, times: usize, gracefully: bool) {
+        for n in 0..times {
+            let now = self.clock.now();
+            let gnb = (n % usize::from(GNBS)) as u8;
+            self.restart(now, gnb, gracefully);
+            self.with(gnb, |s| s.reconnect = now);
+            self.pump(Duration::from_millis(1 + n as u64 % 4));
+        }
+        self.pump_for(Duration::from_millis(200));
+    }
+
+    /// A gNB brings so many phones, and then takes nothing more that the core says to them.
+    pub(crate) fn deaf(&mut self, phones: u32) {
+        let mut thrown_away = Events::default();
+        for n in 0..phones {
+            let octets = stranger(0x2000_0000 + n);
+            for _ in 0..50 {
+                let now = self.clock.now();
+                let Some(site) = self.site(2) else { return };
+                let Some(association) = site.association.filter(|_| site.up) else { return };
+                if site.transport.send(association, 1, PPID_NGAP, &octets).is_ok() {
+                    site.transport.flush(now);
+                    break;
+                }
+                // Its own messages need their acknowledgements.
+                site.transport.drain(now, &mut thrown_away);
+                site.transport.flush(now);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        // What is repeated to the phones fills the send queue; then the core has patience for a while (docs/limits.md).
+        std::thread::sleep(Duration::from_secs(18));
+    }
+
     fn transport(&mut self, gnb: u8, rng: &mut Rng) {
         let mut sample = Vec::new();
         Message::sample(&mut Source::new(rng.number())).encode(&mut sample);
@@ -688,20 +826,13 @@ fn learn(pdu: &Pdu, site: &mut Site, names: &mut Names, last: &mut u8) {
 impl Site {
     fn open(address: Ipv4Addr, now: Instant) -> Result<Self, String> {
         let cannot = |what: &str, e: &dyn std::fmt::Display| format!("{what} at {address}: {e}");
-        let mut endpoint = Config::new(0);
-        endpoint.local_addresses = vec![address.into()];
-        endpoint.accept_inbound = false;
-        let mut settings = Settings::new(endpoint);
-        settings.mode = Mode::Udp;
-        let mut secret = [0; 32];
-        secret[..4].copy_from_slice(&address.octets());
-        secret[8..16].copy_from_slice(&now.0.to_be_bytes());
-        let transport = Transport::open(&settings, secret, now).map_err(|e| cannot("SCTP", &e))?;
+        let transport = transport(address, STREAMS, now).map_err(|e| cannot("SCTP", &e))?;
         let gtp = UdpSocket::bind((address, 2152)).map_err(|e| cannot("GTP-U", &e))?;
         gtp.set_nonblocking(true).map_err(|e| cannot("GTP-U", &e))?;
         Ok(Self {
             address,
             transport,
+            streams: STREAMS,
             association: None,
             up: false,
             gtp,

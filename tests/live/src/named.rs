@@ -1,0 +1,227 @@
+//! Inputs that felled other cores' transport, each by its name, against the running program; and an evening of everything, after
+//! which nothing that was logged or counted may show a subscriber or a key.
+//!
+//! `whimbrel-live named` prints a line for each: `ok - NAME` or `not ok - NAME: WHAT`.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use whimbrel_ran::fleet::Subscription;
+
+use crate::canary::{self, Health};
+use crate::hunt::Crowd;
+use crate::op::{Act, Op, Part};
+use crate::program::{self, Program};
+use crate::radio::{GNBS, PHONES, Radio};
+use crate::rng::Rng;
+
+/// Canaries that must end their rounds after each input: one of each second, and one more.
+const ROUNDS: u64 = 6;
+/// How long that may take on a busy host.
+const PATIENCE: Duration = Duration::from_secs(40);
+/// Descriptors above those of before that an input may leave for as long as it is remembered.
+const DESCRIPTORS_MORE: u64 = 40;
+/// What the program may grow by, over all of them: 100,000 inputs of which each left an octet would show.
+const GROWTH_KIB_MAX: u64 = 64 << 10;
+/// Things done in the evening.
+const EVENING: usize = 1500;
+
+type Input = (&'static str, fn(&mut Radio));
+
+const INPUTS: [Input; 9] = [
+    ("a single octet as an NGAP message, 10,000 times", |r| r.flood(10_000, &[0])),
+    ("messages of other payload protocols", |r| {
+        for n in 0..1000u32 {
+            r.raw(
+                0,
+                n as u16 % 3,
+                [0, 1, 46, 61, 0x3c00_0000, u32::MAX][n as usize % 6],
+                &[0, 21, 0, 3, 0, 0, 0],
+            );
+        }
+    }),
+    ("messages of 33,000 and 70,000 octets, in fragments", |r| {
+        for n in [32_768, 33_000, 70_000] {
+            (0..20).for_each(|_| r.raw(0, 1, 60, &vec![0x40; n]));
+        }
+    }),
+    ("thousands of messages bundled in packets", |r| r.flood(20_000, &[0x00, 0x0f, 0x40, 0x03, 0, 0, 0])),
+    ("a peer of a single stream", |r| r.with_streams(1)),
+    ("associations that are set up and aborted, 400 times", |r| r.come_and_go(400, false)),
+    ("associations that are set up and shut down, 400 times", |r| r.come_and_go(400, true)),
+    ("associations lost in the middle of a clean-up", |r| {
+        for n in 0..60 {
+            (0..PHONES).for_each(|phone| r.perform(&Op::Phone { phone, act: Act::Register }));
+            (0..PHONES).for_each(|phone| r.perform(&Op::Phone { phone, act: Act::SwitchOff }));
+            (0..GNBS).for_each(|gnb| r.perform(&Op::Restart { gnb, gracefully: n % 2 == 0 }));
+            r.perform(&Op::Pause { ms: 20 });
+        }
+    }),
+    ("a peer that never reads", |r| r.deaf(12_000)),
+];
+
+/// Does all of it. `Ok(false)`: something went wrong, and was printed. Errors: it could not begin.
+pub(crate) fn named(program: &Path) -> Result<bool, String> {
+    let crowd = Crowd::new();
+    let all: Vec<Subscription> = crowd.canaries.iter().chain(&crowd.bad).cloned().collect();
+    let mut core = Program::start_telling_all(program, &all)?;
+    let (health, over) = (Arc::new(Health::default()), Arc::new(AtomicBool::new(false)));
+    let keeper = {
+        let (phones, health, over) = (crowd.canaries.clone(), health.clone(), over.clone());
+        std::thread::spawn(move || canary::keep(&phones, 3600.0, health, over))
+    };
+    let mut radio =
+        Radio::open(0, crowd.bad.get(..usize::from(PHONES)).unwrap_or_default(), &crowd.canaries)?;
+    let mut told = Told { clean: true };
+    told.of("canaries before anything is done", judge(&mut core, &health, 0));
+    let before = core.usage();
+    for (name, input) in INPUTS {
+        input(&mut radio);
+        radio.perform(&Op::Renew);
+        let mut judged = judge(&mut core, &health, before.descriptors + DESCRIPTORS_MORE);
+        let grown = core.usage().resident_kib.saturating_sub(before.resident_kib);
+        if grown > GROWTH_KIB_MAX {
+            judged = judged.and(Err(format!("the program has grown by {grown} KiB")));
+        }
+        told.of(name, judged);
+    }
+    let mut rng = Rng::new(7);
+    for _ in 0..EVENING {
+        radio.perform(&Part::N2.draw(&mut rng, PHONES, GNBS));
+    }
+    told.of("an evening of everything", judge(&mut core, &health, before.descriptors + DESCRIPTORS_MORE));
+    radio.leave();
+    over.store(true, Ordering::Relaxed);
+    let _ = keeper.join();
+    told.of("nothing logged or counted shows a subscriber or a key", secret(&core, &all));
+    told.of("it stops in order", core.stop());
+    Ok(told.clean)
+}
+
+struct Told {
+    clean: bool,
+}
+
+impl Told {
+    fn of(&mut self, name: &str, outcome: Result<(), String>) {
+        match outcome {
+            Ok(()) => println!("ok - {name}"),
+            Err(what) => {
+                self.clean = false;
+                println!("not ok - {name}: {what}");
+            }
+        }
+    }
+}
+
+/// Whether the program lives, told of no fault, holds no more descriptors, and serves its canaries.
+fn judge(core: &mut Program, health: &Health, descriptors_max: u64) -> Result<(), String> {
+    let begin = Instant::now();
+    let before = health.completed.load(Ordering::Relaxed);
+    while health.completed.load(Ordering::Relaxed) < before + ROUNDS {
+        if let Some(line) = core.fault_told() {
+            return Err(format!("the log says: {line}"));
+        }
+        if let Some(how) = core.ended() {
+            return Err(format!("the core ended ({how}): {}", core.said()));
+        }
+        if let Some(complaint) = health.complaint() {
+            return Err(complaint);
+        }
+        if begin.elapsed() > PATIENCE {
+            return Err(format!("canaries do not end their rounds within {PATIENCE:?}"));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let held = core.usage().descriptors;
+    if descriptors_max > 0 && held > descriptors_max {
+        return Err(format!("it holds {held} descriptors"));
+    }
+    program::metrics().map(drop).ok_or_else(|| "the API does not give its metrics".into())
+}
+
+/// Searches what the program logged and exports for what may stand nowhere: SUPIs and MSINs, equipment, K and OPc, as text, as
+/// hexadecimal digits, as lists of numbers, in BCD, and in Base64.
+fn secret(core: &Program, all: &[Subscription]) -> Result<(), String> {
+    let logged = core.logged();
+    if logged.len() < 100_000 {
+        return Err(format!("only {} octets were logged: this would find nothing", logged.len()));
+    }
+    let metrics =
+        program::exchange(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:8070\r\nConnection: close\r\n\r\n");
+    let metrics = metrics.map_err(|e| format!("no metrics: {e}"))?;
+    let told = [("the log", logged), ("the metrics", String::from_utf8_lossy(&metrics).into_owned())];
+    // One pass over all words of the text for all subscribers: what is sought has the length of a word.
+    let mut sought = std::collections::BTreeMap::new();
+    for s in all {
+        let imsi = s.supi.imsi();
+        let msin: Vec<u8> = s.supi.digits().skip(5).collect();
+        let bcd: Vec<u8> = msin.chunks(2).map(|p| p[0] | p.get(1).copied().unwrap_or(15) << 4).collect();
+        let pei: String = s.pei.digits().map(|d| char::from(b'0' + d)).collect();
+        let texts = [
+            ("a SUPI", imsi.clone()),
+            ("an MSIN", msin.iter().map(|d| char::from(b'0' + d)).collect()),
+            ("an MSIN in BCD", hex(&bcd)),
+            ("an MSIN in numbers", list(&bcd)),
+            ("an equipment's identity", pei),
+            ("K in hexadecimal", hex(&s.k)),
+            ("OPc in hexadecimal", hex(&s.opc)),
+            ("K in numbers", list(&s.k)),
+            ("OPc in numbers", list(&s.opc)),
+            ("K in Base64", base64(&s.k)),
+            ("OPc in Base64", base64(&s.opc)),
+        ];
+        sought.extend(texts.map(|(what, text)| (text, what)));
+    }
+    for (place, text) in &told {
+        for line in text.lines() {
+            // Numbers and words that are long enough to be one of them.
+            if line.bytes().filter(u8::is_ascii_alphanumeric).count() < 10 {
+                continue;
+            }
+            let lower = line.to_ascii_lowercase();
+            for (secret, what) in &sought {
+                if line.contains(secret.as_str()) || lower.contains(secret.as_str()) {
+                    return Err(format!("{what} stands in {place}: {line}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|o| format!("{o:02x}")).collect()
+}
+
+fn list(octets: &[u8]) -> String {
+    let numbers: Vec<String> = octets.iter().map(u8::to_string).collect();
+    numbers.join(", ")
+}
+
+fn base64(octets: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |n: u32| char::from(DIGITS[(n & 63) as usize]);
+    let mut text = String::new();
+    for piece in octets.chunks(3) {
+        let n = (0..3).fold(0, |n, i| n << 8 | u32::from(piece.get(i).copied().unwrap_or(0)));
+        let digits = [n >> 18, n >> 12, n >> 6, n];
+        text.extend(digits.into_iter().take(piece.len() + 1).map(digit));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_of_the_rfc() {
+        assert_eq!(
+            (base64(b"f"), base64(b"fo"), base64(b"foobar")),
+            ("Zg".into(), "Zm8".into(), "Zm9vYmFy".into())
+        );
+    }
+}
