@@ -177,6 +177,32 @@ fn an_association_lost_in_the_middle_of_a_clean_up() {
     }
 }
 
+#[test] // TS 38.412 §7: phones come back at another gNB, and their former connections are let go where they spoke
+fn the_release_of_a_superseded_connection_keeps_to_its_stream() {
+    let slow = whimbrel_sim::Faults { n2_latency_micros: (100, 80_000), ..Default::default() };
+    let mut net = Sim::with(16, whimbrel_sim::default_config(), slow);
+    let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
+    net.settle(SECOND);
+    let ues: Vec<UeIndex> =
+        (1..=24).map(|n| net.add_ue(gnbs[n as usize % 2], whimbrel_sim::phone_config(n))).collect();
+    for &ue in &ues {
+        net.command(ue, Command::Register);
+        net.settle(SECOND);
+    }
+    for round in 0..10 {
+        // In another order each time, so that each gets another stream.
+        for &ue in ues.iter().cycle().skip(round * 5).take(ues.len()) {
+            let to = gnbs[usize::from(net.gnb_of(ue) == gnbs[0])];
+            net.move_ue(ue, to);
+            net.command(ue, Command::ServiceRequest);
+        }
+        net.settle(SECOND * 20);
+    }
+    let wrong = net.gnb_events.iter().filter(|(_, e)| format!("{e:?}").contains("WrongStream")).count();
+    assert_eq!(wrong, 0);
+    assert!(ues.iter().all(|&ue| registered(&net, ue)));
+}
+
 #[test] // TS 38.413 §9.3.3.1: an AMF UE NGAP ID has 40 bits
 fn an_amf_ue_ngap_id_beyond_40_bits() {
     let mut net = registered_victim(8);

@@ -19,7 +19,7 @@ use whimbrel_control::{
     OutputId, Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard, UpfId,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
-use whimbrel_ngap::ie::{CauseMisc, TriggeringMessage};
+use whimbrel_ngap::ie::{CauseMisc, TriggeringMessage, UeNgapIds};
 use whimbrel_ngap::{Message, Peek};
 
 use n4::Arrived;
@@ -129,6 +129,8 @@ pub struct Cta<S, E, I = ()> {
     load: Load,
     /// When the gNBs' machines have something to do.
     ran_due: Option<Instant>,
+    /// While a first message runs: the name of its connection, and the stream of the one that its phone had.
+    superseding: Option<(AmfUeNgapId, u16)>,
 }
 
 /// The first message of a connection.
@@ -177,6 +179,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             bounds: Bounds::default(),
             load: Load::default(),
             ran_due: None,
+            superseding: None,
         }
     }
 
@@ -405,7 +408,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let (former, stream) = self.slots.began(phone);
         self.slots.begin(phone, first.digest(), first.stream);
         let payload = Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed };
+        self.superseding = Some((amf_ue_ngap_id, stream));
         let disposition = self.input(now, phone, payload, out);
+        self.superseding = None;
         if disposition == Disposition::Stranger {
             self.slots.begin(phone, former, stream); // the phone that it names has nothing to do with it
         }
@@ -506,8 +511,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
+        self.within(association, self.slots.stream(phone, association))
+    }
+
+    /// A stream, or the last that an association has.
+    fn within(&self, association: AssociationId, stream: u16) -> u16 {
         let streams = self.streams.get(&association).copied().unwrap_or(1);
-        self.slots.stream(phone, association).min(streams.saturating_sub(1))
+        stream.min(streams.saturating_sub(1))
     }
 
     fn release(
@@ -527,7 +537,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             let to = OutputId { clock, index };
             match output.effect {
                 Effect::N2 { association, octets } => {
-                    let stream = self.stream(phone, association);
+                    // The gNB of the connection that a new one takes the place of hears of it where it spoke (TS 38.412 §7).
+                    let former = self.superseding.filter(|(new, _)| releases_another(&octets, *new));
+                    let stream = match former {
+                        Some((_, stream)) => self.within(association, stream),
+                        None => self.stream(phone, association),
+                    };
                     out.ngap.push((association, stream, octets));
                 }
                 Effect::N4 { upf, octets } => {
@@ -566,6 +581,21 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.slots.release(phone);
         }
         disposition
+    }
+}
+
+/// Whether this is UE CONTEXT RELEASE COMMAND of a connection other than `current`.
+fn releases_another(octets: &[u8], current: AmfUeNgapId) -> bool {
+    // Procedure code 41, an initiating message: nothing else is decoded for this.
+    if !matches!(octets, [0, 41, ..]) {
+        return false;
+    }
+    match Message::decode(octets) {
+        Ok(Message::UeContextReleaseCommand(m)) => match m.ue_ngap_ids {
+            UeNgapIds::UeNgapIdPair(ids) => ids.amf_ue_ngap_id != current,
+            UeNgapIds::AmfUeNgapId(id) => id != current,
+        },
+        _ => false,
     }
 }
 

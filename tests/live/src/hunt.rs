@@ -126,10 +126,15 @@ pub(crate) struct Crowd {
 
 impl Crowd {
     pub(crate) fn new() -> Self {
+        Self::from("999700000000001", "999701000000001")
+    }
+
+    /// Canaries and others from these IMSIs on.
+    pub(crate) fn from(canary: &str, bad: &str) -> Self {
         let first = |imsi: &str| imsi.parse().expect("fifteen digits are a SUPI");
         Self {
-            canaries: fleet::subscriptions(&[1; 32], first("999700000000001"), CANARIES),
-            bad: fleet::subscriptions(&[2; 32], first("999701000000001"), u32::from(PHONES) * 2),
+            canaries: fleet::subscriptions(&[1; 32], first(canary), CANARIES),
+            bad: fleet::subscriptions(&[2; 32], first(bad), u32::from(PHONES) * 2),
         }
     }
 }

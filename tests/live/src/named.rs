@@ -64,7 +64,8 @@ const INPUTS: [Input; 9] = [
 
 /// Does all of it. `Ok(false)`: something went wrong, and was printed. Errors: it could not begin.
 pub(crate) fn named(program: &Path) -> Result<bool, String> {
-    let crowd = Crowd::new();
+    // Of digits that nothing else has.
+    let crowd = Crowd::from("999705837260413", "999707946138527");
     let all: Vec<Subscription> = crowd.canaries.iter().chain(&crowd.bad).cloned().collect();
     let mut core = Program::start_telling_all(program, &all)?;
     let (health, over) = (Arc::new(Health::default()), Arc::new(AtomicBool::new(false)));
