@@ -48,7 +48,7 @@ fn octets(m: impl Into<Message>) -> Vec<u8> {
     m.into().to_vec()
 }
 
-#[test] // TS 38.413 §10.2
+#[test] // TS 38.413 §10.2, TS 33.117 §4.4.4
 fn a_single_octet_over_and_over_and_an_empty_payload() {
     let mut net = ready(1);
     net.tap();

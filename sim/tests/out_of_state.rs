@@ -189,7 +189,7 @@ fn nas_messages() -> Vec<Vec<u8>> {
     all
 }
 
-#[test] // TS 24.501 §7.4
+#[test] // TS 24.501 §7.4, TS 33.117 §4.4.4
 fn any_nas_message_in_any_state() {
     let messages = nas_messages();
     for state in STATES {
@@ -237,7 +237,7 @@ fn ngap_messages() -> Vec<(&'static str, Vec<u8>)> {
     all.into_iter().collect()
 }
 
-#[test] // TS 38.413 §10.4
+#[test] // TS 38.413 §10.4, TS 33.117 §4.4.4
 fn any_ngap_message_in_any_state() {
     let messages = ngap_messages();
     assert!(messages.len() > 75, "{}", messages.len());

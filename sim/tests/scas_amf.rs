@@ -289,7 +289,7 @@ fn tc_nas_count_jump() {
     assert!(!net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::Violation(_))));
 }
 
-#[test] // TS 33.117 §4.2.3.2.3: keys and identities do not show in what can be printed
+#[test] // TS 33.117 §4.2.3.2.2, §4.2.3.2.3: keys and identities do not show in what can be printed
 fn keys_and_identities_are_not_printed() {
     let (mut net, ue) = one_registered(21);
     let config = net.ue_ref(ue).config().clone();

@@ -204,3 +204,20 @@ fn an_export_without_the_flag_holds_no_key() {
     }
     assert!(!serde_json::to_string(&store.list(None, 1).unwrap()).unwrap().contains(K));
 }
+
+#[test] // TS 33.117 §4.4.4: what fuzzing kept, as it is and cut anywhere: all of it is imported, or nothing
+fn kept_lists_are_imported_whole_or_not_at_all() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/import");
+    let here = Folder::new();
+    let mut store = here.store();
+    for file in std::fs::read_dir(folder).unwrap() {
+        let list = std::fs::read(file.unwrap().path()).unwrap();
+        let (format, list) = (if list[0] & 1 == 0 { Format::Csv } else { Format::Json }, &list[1..]);
+        for end in (0..list.len()).step_by(1 + list.len() / 60).chain([list.len()]) {
+            let before = store.count().unwrap();
+            let added =
+                store.import(&list[..end], format, OnExisting::Replace, &mut |_| {}).map_or(0, |d| d.added);
+            assert_eq!(store.count().unwrap(), before + added);
+        }
+    }
+}

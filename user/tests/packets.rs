@@ -45,7 +45,7 @@ fn padding_behind_the_inner_packet_is_cut() {
     assert_eq!(net.uplink(&s, &padded), (N6, inner));
 }
 
-#[test] // a phone may not speak for another
+#[test] // TS 33.513 §4.2.2.7: a phone may not speak for another
 fn spoofed_source_is_dropped_and_counted() {
     let mut net = Net::new();
     let s = net.session(1, true, true);

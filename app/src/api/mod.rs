@@ -10,6 +10,7 @@ mod ran;
 mod routes;
 mod server;
 mod subscribers;
+mod uri;
 mod who;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use hyper::{Method, StatusCode};
 
 use super::problem::Problem;
 use super::subscribers::{self, IMPORT_OCTETS_MAX};
-use super::{Shared, handlers, ran};
+use super::{Shared, handlers, ran, uri};
 
 /// Octets of a body where the route says nothing else: one subscriber is under 2 KB.
 pub(super) const BODY_OCTETS_MAX: usize = 256 << 10;
@@ -169,9 +169,11 @@ pub(super) static ROUTES: &[Route] = &[
 pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<String>), Problem> {
     let mut allowed = Vec::new();
     for route in ROUTES {
-        let Some(params) = matches(route.path, path) else { continue };
+        let Some(params) = uri::matches(route.path, path) else { continue };
         if route.method == *method || (*method == Method::HEAD && route.method == Method::GET) {
-            return Ok((route, params?));
+            let params =
+                params.ok_or_else(|| Problem::bad_request("the path is not percent-encoded UTF-8"))?;
+            return Ok((route, params));
         }
         allowed.push(route.method.as_str());
     }
@@ -181,54 +183,9 @@ pub(super) fn find(method: &Method, path: &str) -> Result<(&'static Route, Vec<S
     Err(Problem::method_not_allowed(&allowed.join(", ")))
 }
 
-/// The variable parts of a path that matches the pattern; an inner error if one is not decodable.
-fn matches(pattern: &str, path: &str) -> Option<Result<Vec<String>, Problem>> {
-    let (mut want, mut have) = (pattern.split('/'), path.split('/'));
-    let mut params = Vec::new();
-    loop {
-        match (want.next(), have.next()) {
-            (None, None) => break,
-            (Some(w), Some(h)) if w.starts_with('{') && !h.is_empty() => params.push(h),
-            (Some(w), Some(h)) if w == h => {}
-            _ => return None,
-        }
-    }
-    let decoded = params.into_iter().map(|p| {
-        percent_decoded(p, false).ok_or_else(|| Problem::bad_request("the path is not percent-encoded UTF-8"))
-    });
-    Some(decoded.collect())
-}
-
 /// A query's names and values.
 pub(super) fn query(text: &str) -> Result<BTreeMap<String, String>, Problem> {
-    let decode = |part| {
-        percent_decoded(part, true)
-            .ok_or_else(|| Problem::bad_request("the query is not percent-encoded UTF-8"))
-    };
-    text.split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| {
-            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            Ok((decode(name)?, decode(value)?))
-        })
-        .collect()
-}
-
-/// RFC 3986 §2.1; in queries a plus sign is a space.
-fn percent_decoded(text: &str, plus: bool) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut octets = text.bytes();
-    while let Some(octet) = octets.next() {
-        match octet {
-            b'%' => {
-                let mut digit = || (octets.next()? as char).to_digit(16);
-                out.push((digit()? << 4 | digit()?) as u8);
-            }
-            b'+' if plus => out.push(b' '),
-            other => out.push(other),
-        }
-    }
-    String::from_utf8(out).ok()
+    uri::query(text).ok_or_else(|| Problem::bad_request("the query is not percent-encoded UTF-8"))
 }
 
 #[cfg(test)]

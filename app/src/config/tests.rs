@@ -252,6 +252,24 @@ proptest::proptest! {
         let _ = read(&text);
     }
 
+    /// What fuzzing kept, as it is and damaged, is read or refused.
+    #[test]
+    fn kept_configurations_are_answered(
+        which in proptest::arbitrary::any::<proptest::sample::Index>(),
+        at in proptest::arbitrary::any::<proptest::sample::Index>(),
+        cut in 0usize..12,
+        with in "[ -~\\n]{0,6}",
+    ) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/config");
+        let kept: Vec<String> = std::fs::read_dir(folder).unwrap().map(|f| std::fs::read_to_string(f.unwrap().path()).unwrap()).collect();
+        kept.iter().for_each(|text| drop(read(text)));
+        let mut text: Vec<char> = which.get(&kept).chars().collect();
+        let at = at.index(text.len());
+        let end = (at + cut).min(text.len());
+        text.splice(at..end, with.chars());
+        let _ = read(&text.into_iter().collect::<String>());
+    }
+
     /// Damaged defaults are read or refused.
     #[test]
     fn damaged_defaults_are_answered(at in 0usize..4000, with in "[ -~\\n]{0,3}") {

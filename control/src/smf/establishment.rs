@@ -189,7 +189,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         usage: (0, 0),
         secondary_usage: None,
         emergency: data.emergency,
-        up_security,
+        up_security, // TS 33.515 §4.2.2.1.1
     };
     Ok(Terms { session, subscribed, narrowed })
 }

@@ -71,7 +71,7 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
         let to = an_tunnel(&asked.dl_ngu_up_tnl_information).ok_or(CauseProtocol::SemanticError)?;
         let mut answer = PathSwitchRequestAcknowledgeTransfer::new();
         answer.ul_ngu_up_tnl_information = session.n3.map(tunnel);
-        // TS 33.501 §6.6.1: a target that was told another policy than ours, or none, gets ours.
+        // TS 33.501 §6.6.1, TS 33.515 §4.2.2.1.3: a target that was told another policy than ours, or none, gets ours.
         let told = asked.user_plane_security_information.map(|i| i.security_indication);
         answer.security_indication = session.security_indication().filter(|p| told.as_ref() != Some(p));
         Ok((to, answer.to_vec(), told.is_some() && answer.security_indication.is_some()))

@@ -472,7 +472,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// A phone's machine panicked on an input. The phone is given up, its peers are told what can be told, and the
-    /// other phones go on (DESIGN: "poison").
+    /// other phones go on (DESIGN: "poison"; TS 33.117 §4.4.4).
     fn poisoned(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
         let remains = self.shard.bury();
         for (association, connection) in self.connections(phone, remains.as_deref()) {

@@ -3,6 +3,7 @@
 //!
 //! `whimbrel-live named` prints a line for each: `ok - NAME` or `not ok - NAME: WHAT`.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -154,43 +155,69 @@ fn secret(core: &Program, all: &[Subscription]) -> Result<(), String> {
         program::exchange(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:8070\r\nConnection: close\r\n\r\n");
     let metrics = metrics.map_err(|e| format!("no metrics: {e}"))?;
     let told = [("the log", logged), ("the metrics", String::from_utf8_lossy(&metrics).into_owned())];
-    // One pass over all words of the text for all subscribers: what is sought has the length of a word.
-    let mut sought = std::collections::BTreeMap::new();
-    for s in all {
-        let imsi = s.supi.imsi();
-        let msin: Vec<u8> = s.supi.digits().skip(5).collect();
-        let bcd: Vec<u8> = msin.chunks(2).map(|p| p[0] | p.get(1).copied().unwrap_or(15) << 4).collect();
-        let pei: String = s.pei.digits().map(|d| char::from(b'0' + d)).collect();
-        let texts = [
-            ("a SUPI", imsi.clone()),
-            ("an MSIN", msin.iter().map(|d| char::from(b'0' + d)).collect()),
-            ("an MSIN in BCD", hex(&bcd)),
-            ("an MSIN in numbers", list(&bcd)),
-            ("an equipment's identity", pei),
-            ("K in hexadecimal", hex(&s.k)),
-            ("OPc in hexadecimal", hex(&s.opc)),
-            ("K in numbers", list(&s.k)),
-            ("OPc in numbers", list(&s.opc)),
-            ("K in Base64", base64(&s.k)),
-            ("OPc in Base64", base64(&s.opc)),
-        ];
-        sought.extend(texts.map(|(what, text)| (text, what)));
-    }
+    let sought = Sought::of(all);
     for (place, text) in &told {
         for line in text.lines() {
-            // Numbers and words that are long enough to be one of them.
-            if line.bytes().filter(u8::is_ascii_alphanumeric).count() < 10 {
-                continue;
-            }
-            let lower = line.to_ascii_lowercase();
-            for (secret, what) in &sought {
-                if line.contains(secret.as_str()) || lower.contains(secret.as_str()) {
-                    return Err(format!("{what} stands in {place}: {line}"));
-                }
+            if let Some(what) = sought.within(line) {
+                return Err(format!("{what} stands in {place}: {line}"));
             }
         }
     }
     Ok(())
+}
+
+/// What may stand nowhere.
+struct Sought {
+    /// Words and parts of words, by their lengths.
+    words: BTreeMap<usize, BTreeMap<String, &'static str>>,
+    /// Numbers between commas.
+    lists: Vec<(String, &'static str)>,
+}
+
+impl Sought {
+    fn of(all: &[Subscription]) -> Self {
+        let mut sought = Self { words: BTreeMap::new(), lists: Vec::new() };
+        for s in all {
+            let msin: Vec<u8> = s.supi.digits().skip(5).collect();
+            let bcd: Vec<u8> = msin.chunks(2).map(|p| p[0] | p.get(1).copied().unwrap_or(15) << 4).collect();
+            let text = |digits: &mut dyn Iterator<Item = u8>| {
+                digits.map(|d| char::from(b'0' + d)).collect::<String>()
+            };
+            for (what, word) in [
+                ("a SUPI", s.supi.imsi()),
+                ("an MSIN", text(&mut msin.iter().copied())),
+                ("an MSIN in BCD", hex(&bcd)),
+                ("an equipment's identity", text(&mut s.pei.digits())),
+                ("K in hexadecimal", hex(&s.k)),
+                ("OPc in hexadecimal", hex(&s.opc)),
+                ("K in Base64", base64(&s.k)),
+                ("OPc in Base64", base64(&s.opc)),
+            ] {
+                sought.words.entry(word.len()).or_default().insert(word, what);
+            }
+            sought.lists.extend(
+                [("an MSIN", &bcd[..]), ("K", &s.k), ("OPc", &s.opc)].map(|(what, o)| (list(o), what)),
+            );
+        }
+        sought
+    }
+
+    fn within(&self, line: &str) -> Option<&'static str> {
+        let is_of_word = |c: char| c.is_ascii_alphanumeric() || c == '+' || c == '/';
+        for word in line.split(|c| !is_of_word(c)) {
+            for (&len, words) in self.words.range(..=word.len()) {
+                let parts = (0..=word.len() - len).map(|at| &word[at..at + len]);
+                let mut found =
+                    parts.filter_map(|p| words.get(p).or_else(|| words.get(&p.to_ascii_lowercase())));
+                if let Some(what) = found.next() {
+                    return Some(what);
+                }
+            }
+        }
+        let commas = line.matches(", ").count();
+        let list = || self.lists.iter().find(|(list, _)| line.contains(list.as_str()));
+        (commas >= 4).then(list).flatten().map(|(_, what)| *what)
+    }
 }
 
 fn hex(octets: &[u8]) -> String {
@@ -217,6 +244,29 @@ fn base64(octets: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_planted_is_found() {
+        let crowd = Crowd::from("999705837260413", "999707946138527");
+        let sought = Sought::of(&crowd.canaries);
+        let s = &crowd.canaries[3];
+        for planted in [
+            s.supi.imsi(),
+            format!("imsi-{}", s.supi.imsi()),
+            hex(&s.k).to_uppercase(),
+            format!("K([{}])", list(&s.k)),
+            base64(&s.opc),
+        ] {
+            assert!(
+                sought.within(&format!("2026-11-20 DEBUG subject={planted} completed")).is_some(),
+                "{planted}"
+            );
+        }
+        assert_eq!(
+            sought.within("2026-11-20T20:37:57.170702Z DEBUG cp_seid: 0009000000000101, [1, 2, 3, 4, 5]"),
+            None
+        );
+    }
 
     #[test]
     fn base64_of_the_rfc() {

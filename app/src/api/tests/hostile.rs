@@ -186,3 +186,18 @@ fn clients_that_never_read_keep_nobody_out() {
         .collect();
     assert_eq!(get(a, "/api/v1/status").0, 200);
 }
+
+#[test] // TS 33.117 §4.4.4: what fuzzing kept, as requests over the socket: each gets an answer, and none that is our fault
+fn kept_requests_are_answered() {
+    let (server, _console) = served();
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/api");
+    for file in std::fs::read_dir(folder).unwrap() {
+        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        let (target, body) = text.split_once('\n').unwrap_or((&text, ""));
+        for method in ["GET", "POST", "PATCH", "DELETE"] {
+            let (status, _) = ask(server.address, method, target, JSON, body);
+            assert!((200..500).contains(&status), "{method} {target}: {status}");
+        }
+    }
+    assert_eq!(get(server.address, "/api/v1/status").0, 200);
+}

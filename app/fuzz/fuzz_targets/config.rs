@@ -1,0 +1,18 @@
+//! Any text as the configuration: it is read, or refused with its places.
+#![no_main]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "the whole of the program's module, of which the reader alone is used"
+)]
+
+#[path = "../../src/config/mod.rs"]
+mod config;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    if let Ok(text) = std::str::from_utf8(input)
+        && let Err(e) = config::parse(text, std::path::Path::new("whimbrel.yaml"))
+    {
+        assert!(!e.to_string().is_empty());
+    }
+});
