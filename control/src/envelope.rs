@@ -32,7 +32,7 @@ impl PhoneId {
 
     /// The CP F-SEID of one of this phone's sessions: found again from it without a table. `attempt` tells a session from
     /// an earlier one of the same identity, of which a UPF may know still: an answer or a deletion that is late must not
-    /// reach the newer one.
+    /// reach the newer one. What the UPF counts for a session is told under it (TS 33.515 §4.2.2.1.4).
     pub const fn seid(self, psi: u8, attempt: u16) -> Seid {
         let phone = (self.slot as u64) << 24 | (self.generation as u64) << 8;
         Seid((attempt as u64) << 48 | phone | psi as u64)

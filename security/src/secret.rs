@@ -1,4 +1,4 @@
-//! What makes a key a type: wiped when dropped, compared in constant time, unseen in `Debug`.
+//! What makes a key a type: wiped when dropped, compared in constant time, unseen in `Debug` (TS 33.117 §4.2.3.2.2).
 
 /// Declares a key of `$n` octets.
 macro_rules! secret {

@@ -1,4 +1,4 @@
-//! A session's names: index and generation, its SEID and its TEIDs.
+//! A session's names: index and generation, its SEID and its TEIDs (TS 33.513 §4.2.2.6).
 
 use whimbrel_ids::{Seid, Teid};
 
