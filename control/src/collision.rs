@@ -8,7 +8,7 @@ use whimbrel_nas::mm::{Message, MmStatus};
 use whimbrel_ngap::ie::{Cause, CauseNas};
 use whimbrel_ngap::msg::{HandoverRequired, PathSwitchRequest};
 
-use crate::amf::{self, Received, Security};
+use crate::amf::{self, Phase, Received, Security};
 use crate::envelope::{AssociationId, Command, HandoverTarget, Payload};
 use crate::event::{Deregistered, Dropped, Event};
 use crate::input::Input;
@@ -228,6 +228,49 @@ pub(crate) enum Verdict {
     Wait,
     /// It is dropped; what runs goes on.
     Ignore,
+}
+
+/// HANDOVER REQUIRED and PATH SWITCH REQUEST meet what the phone, its connection or an earlier handover is at: TS 23.502 §4.9.1,
+/// TS 38.413 §8.4.1.2, §8.4.4.2. [`Verdict::Ignore`]: the gNB is refused, and what runs goes on.
+pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
+    match running {
+        // The connection is on its way out: there is nothing to hand over.
+        Some(Procedure::AnRelease) => Verdict::Ignore,
+        // Of two handovers the later one is where the phone is, or goes: the earlier gives way, its target is told.
+        Some(Procedure::Handover | Procedure::PathSwitch) => Verdict::Proceed,
+        // What is said to the phone goes on beside it; what leaves meanwhile is judged by `message_meets`.
+        None
+        | Some(
+            Procedure::Registration
+            | Procedure::DeregistrationByUe
+            | Procedure::DeregistrationByNetwork
+            | Procedure::Authentication
+            | Procedure::SubscriptionChange
+            | Procedure::ServiceRequest
+            | Procedure::Paging
+            | Procedure::ConfigurationUpdate,
+        ) => Verdict::Proceed,
+        // Sessions have lanes of their own, and wait for the handover where they need a gNB (TS 23.502 §4.9.1.3.1).
+        Some(
+            Procedure::PduSessionModifyIndication
+            | Procedure::PduSessionEstablishment
+            | Procedure::PduSessionModificationByUe
+            | Procedure::PduSessionModificationByNetwork
+            | Procedure::PduSessionReleaseByUe
+            | Procedure::PduSessionReleaseByNetwork
+            | Procedure::UpConnectionActivation
+            | Procedure::UpConnectionDeactivation,
+        ) => Verdict::Proceed,
+    }
+}
+
+/// A 5GMM message to a phone that is being handed over. While its target is asked, the phone hears; new NAS keys are proposed
+/// to no phone whose radio gets new keys (TS 33.501 §6.9.5). On its way it hears nothing: what is to be said waits.
+pub(crate) fn message_meets(phase: Option<Phase>, security: Security) -> Verdict {
+    match (phase, security) {
+        (Some(Phase::Preparing), Security::Plain | Security::Current) => Verdict::Proceed,
+        (Some(Phase::Preparing), Security::Proposed) | (Some(Phase::Executing) | None, _) => Verdict::Wait,
+    }
 }
 
 /// PDU SESSION MODIFICATION REQUEST: TS 24.501 §6.4.2.6, §6.3.2.5, §6.3.3.5.

@@ -54,7 +54,7 @@ pub(crate) fn advance_chain(amf: &mut AmfContext) -> Option<Fresh> {
 }
 
 /// The phone's algorithms in the form of NGAP. NAS counts algorithm 0 in its map, NGAP begins at algorithm 1
-/// (TS 38.413 §9.3.1.86).
+/// (TS 38.413 §9.3.1.86; TS 33.512 §4.2.2.6.2).
 pub(crate) fn ue_security_capabilities(capability: &UeSecurityCapability) -> UeSecurityCapabilities {
     let shifted = |map: u8| u16::from(map << 1) << 8;
     UeSecurityCapabilities::new(

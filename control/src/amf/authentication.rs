@@ -118,7 +118,7 @@ pub(super) fn abba() -> Result<ie::Abba, Refusal> {
     ie::Abba::new(ABBA.0).ok_or(Refusal::Protocol("ABBA"))
 }
 
-/// TS 24.501 §5.4.1.2.2.5, §5.4.1.3.5: the phone learns that it is not who it claims to be.
+/// TS 33.512 §4.2.2.1.2, TS 24.501 §5.4.1.2.2.5, §5.4.1.3.5: the phone learns that it is not who it claims to be.
 fn not_accepted(ue: Ue, refusal: Refusal, eap_failure: Option<ie::EapMessage>) -> End {
     let mut reject = AuthenticationReject::new();
     reject.eap_message = eap_failure;

@@ -42,7 +42,7 @@ fn answers(m: &AuthenticationResponse, vector: &AuthenticationVector) -> bool {
     })
 }
 
-/// TS 24.501 §5.4.1.3.7 c, TS 24.501 §5.4.1.3.7 d, TS 24.501 §5.4.1.3.7 e, TS 24.501 §5.4.1.3.7 f.
+/// TS 33.512 §4.2.2.1.1, TS 24.501 §5.4.1.3.7 c, TS 24.501 §5.4.1.3.7 d, TS 24.501 §5.4.1.3.7 e, TS 24.501 §5.4.1.3.7 f.
 fn failed(f: &AuthenticationFailure, vector: &AuthenticationVector) -> Result<Step, End> {
     match f.cause {
         MmCause::SynchFailure => {

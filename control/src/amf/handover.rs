@@ -21,6 +21,7 @@ use super::handover_request::{Asked, request};
 use super::mobility_restrictions::permitted;
 use super::target::{self, By, Phase, Target};
 use super::{end, location_reporting};
+use crate::collision::{self, Verdict};
 use crate::envelope::HandoverTarget;
 use crate::event::Event;
 use crate::input::Input;
@@ -143,7 +144,7 @@ fn check(
     if !connected {
         return not_allowed("HANDOVER REQUIRED for a phone without context");
     }
-    if ue.with(|p| p.lanes.procedure(Lane::Mobility)) == Some(Procedure::AnRelease) {
+    if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
         let what = Refusal::Protocol("HANDOVER REQUIRED for a connection that is being released");
         return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
     }

@@ -66,4 +66,4 @@ pub(crate) use service_request::{reject_stranger, start as serve};
 pub(crate) use subscription_change::{
     begin_if_due as subscription_change_if_due, notified as subscription_changed,
 };
-pub(crate) use target::{association_lost, handover_over, source_leaves};
+pub(crate) use target::{Phase, association_lost, handover_over, source_leaves};

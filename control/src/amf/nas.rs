@@ -1,4 +1,5 @@
-//! The security envelope of NAS messages on the network's side: TS 24.501 §4.4, initial messages TS 33.501 §6.4.6.
+//! The security envelope of NAS messages on the network's side: TS 24.501 §4.4, initial messages TS 33.501 §6.4.6;
+//! TS 33.512 §4.2.2.1.4, §4.2.2.3.1.
 
 use whimbrel_ids::{Guti, Tmsi};
 use whimbrel_nas::ie::MobileIdentity;

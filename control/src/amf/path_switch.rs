@@ -13,6 +13,7 @@ use super::connection::{emit, locate, location, refuse_names, send};
 use super::mobility_restrictions::permitted;
 use super::target::{self, By, Target};
 use super::{end, location_reporting, rrc_inactive};
+use crate::collision::{self, Verdict};
 use crate::envelope::AssociationId;
 use crate::event::{Dropped, Event};
 use crate::phone::Connection;
@@ -85,7 +86,7 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
     if !ue.with(connection) || ue.with(|p| p.amf.next_hop.is_none() || !p.amf.registered) {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a phone that has no context at a gNB"));
     }
-    if ue.with(|p| p.lanes.procedure(Lane::Mobility)) == Some(Procedure::AnRelease) {
+    if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a connection that is being released"));
     }
     // TS 38.413 §8.4.4.4: one session must not be named twice.
@@ -155,7 +156,8 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
     answer.new_security_context_ind = fresh.new;
     answer.core_network_assistance_information_for_inactive = rrc_inactive::assistance(ue);
     answer.rrc_inactive_transition_report_request = rrc_inactive::report_request(ue);
-    // TS 33.501 §6.7.3.1: a target that has other capabilities than the phone gave us gets ours, and somebody looks into it.
+    // TS 33.501 §6.7.3.1, TS 33.512 §4.2.2.4.1: a target that has other capabilities than the phone gave us gets ours, and
+    // somebody looks into it.
     if m.ue_security_capabilities != ours {
         answer.ue_security_capabilities = ours;
         let subject = ue.with(|p| p.subject());

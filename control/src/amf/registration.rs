@@ -247,7 +247,7 @@ fn is_confirmation(input: &Input) -> bool {
 
 fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<RegistrationAccept> {
     let config = ue.config();
-    let tmsi = ue.take_tmsi();
+    let tmsi = ue.take_tmsi(); // TS 33.512 §4.2.2.5.1
     ue.with(|p| {
         p.amf.former_tmsi = p.amf.tmsi.replace(tmsi);
         if let Some(slices) = &slices {

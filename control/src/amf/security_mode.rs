@@ -145,7 +145,7 @@ fn complete(ue: Ue, m: SecurityModeComplete) -> Secured {
     Secured { initial_message }
 }
 
-/// The first of the network's algorithms that the phone has (TS 33.501 §6.7.1.1).
+/// The first of the network's algorithms that the phone has (TS 33.501 §6.7.1.1; TS 33.512 §4.2.2.3.2, §4.2.2.3.3, §4.2.2.6.1).
 fn select(
     config: &Config,
     capability: &UeSecurityCapability,

@@ -12,6 +12,7 @@ use whimbrel_ngap::msg::{HandoverCancel, HandoverCancelAcknowledge, UeContextRel
 use super::connection::{emit, ids, lost, out_of_state, release_command, send, send_nas, uplink_nas};
 use super::nas::Security;
 use super::{handover, location_reporting, path_switch};
+use crate::collision::{self, Verdict};
 use crate::envelope::AssociationId;
 use crate::input::Input;
 use crate::phone::Phone;
@@ -71,7 +72,7 @@ const HELD_MAX: usize = 16;
 /// are not proposed while a handover gives the radio new keys (TS 33.501 §6.9.5).
 pub(crate) fn hold(phone: &mut Phone, message: &mm::Message, security: Security) -> bool {
     let Some(target) = &mut phone.amf.target else { return false };
-    if target.by.phase() == Some(Phase::Preparing) && security != Security::Proposed {
+    if collision::message_meets(target.by.phase(), security) == Verdict::Proceed {
         return false;
     }
     // What is being repeated need not be said twice; what is too much, its timer repeats.

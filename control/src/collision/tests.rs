@@ -290,6 +290,36 @@ fn a_modification_meets_each_procedure() {
     assert_eq!(super::modification_meets(None), super::Verdict::Proceed);
 }
 
+#[test] // TS 23.502 §4.9.1 collision, TS 38.413 §8.4.1.2, §8.4.4.2: a handover is refused while its connection is released, and by nothing else
+fn a_handover_meets_each_procedure() {
+    use super::Verdict::{Ignore, Proceed};
+    for p in OF_SESSIONS.into_iter().chain([
+        Procedure::Registration,
+        Procedure::DeregistrationByNetwork,
+        Procedure::Authentication,
+        Procedure::ServiceRequest,
+        Procedure::ConfigurationUpdate,
+        Procedure::Handover,
+        Procedure::PathSwitch,
+    ]) {
+        assert_eq!(super::handover_meets(Some(p)), Proceed, "{p:?}");
+    }
+    assert_eq!(super::handover_meets(Some(Procedure::AnRelease)), Ignore);
+}
+
+#[test] // TS 33.501 §6.9.5: no new NAS keys while the radio gets new keys; nothing at all to a phone on its way
+fn a_message_meets_each_phase_of_a_handover() {
+    use super::Verdict::{Proceed, Wait};
+    use crate::amf::{Phase, Security};
+    for security in [Security::Plain, Security::Current, Security::Proposed] {
+        let preparing = super::message_meets(Some(Phase::Preparing), security);
+        assert_eq!(preparing == Proceed, security != Security::Proposed);
+        for phase in [Some(Phase::Executing), None] {
+            assert_eq!(super::message_meets(phase, security), Wait);
+        }
+    }
+}
+
 #[test] // TS 24.501 §6.4.3.6 b
 fn a_release_meets_each_procedure() {
     use super::Verdict::{Ignore, Proceed};

@@ -187,7 +187,7 @@ fn detect<'r, C: Content>(
     Err(none)
 }
 
-/// Whether a source address is not the phone's. A session without addresses (an intermediate UPF's) cannot
+/// Whether a source address is not the phone's (TS 33.513 §4.2.2.7). A session without addresses (an intermediate UPF's) cannot
 /// tell.
 fn is_spoofed(rules: &SessionRules, source: IpAddr) -> bool {
     let own = match source {
