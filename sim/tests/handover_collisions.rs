@@ -232,7 +232,7 @@ fn a_handover_during_the_security_mode() {
     assert_eq!(proposed(&mut net), 1, "the command is on its way");
     begin(&mut net, ue, At::Preparing);
     let asked = request(&mut net);
-    assert!(!asked.new_security_context_ind.is_some(), "the keys in force: {asked:?}");
+    assert!(asked.new_security_context_ind.is_none(), "the keys in force: {asked:?}");
     end(&mut net, At::Preparing);
     net.settle(SECOND * 30);
     assert!(registered(&net, ue) && proposed(&mut net) > 0, "it is sent again");
