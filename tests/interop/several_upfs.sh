@@ -73,6 +73,15 @@ await() {
 # uplink API: packets that a UPF has carried from phones.
 uplink() { curl -sf "http://$1/metrics" | awk '/^whimbrel_n3_ul_packets_total/ { print $2 }'; }
 
+# carried API LEAST: waits until a UPF has carried more than so many; its metrics are half a second old at most.
+carried() {
+  for _ in $(seq 60); do
+    [ "$(uplink "$1")" -gt "$2" ] && return
+    sleep 0.1
+  done
+  wrong "the UPF of $1 has carried no more than $2"
+}
+
 cat >"$tmp/play.yaml" <<'EOF'
 phones: 12
 arrival: { rate: 50 }
@@ -95,12 +104,14 @@ await core "the UPF east answers"
 await core "the UPF west answers"
 
 play "by two UPFs"
+carried 127.0.0.1:8082 0
+carried 127.0.0.1:8083 0
+sleep 1
 before=$(uplink 127.0.0.1:8083)
-[ "$(uplink 127.0.0.1:8082)" -gt 0 ] && [ "$before" -gt 0 ] || wrong "one UPF has carried nothing"
 
 kill -9 "$east"
 play "while one of them is dead and nobody knows it"
-[ "$(uplink 127.0.0.1:8083)" -gt "$before" ] || wrong "the other UPF has carried nothing more"
+carried 127.0.0.1:8083 "$before"
 await core "the UPF east does not answer"
 
 upf east 127.0.0.32 10.50.0.0/16 127.0.0.1:8082
