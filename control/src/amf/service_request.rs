@@ -32,6 +32,7 @@ pub(crate) fn start(ue: Ue, request: ServiceRequest, digest: u64) {
                     configuration_update::reallocate_guti(ue); // TS 33.501 §6.12.3
                 }
             }
+            Err(End::Refused(refusal @ Refusal::RadioFailure(_))) => not_served(ue, refusal),
             Err(End::Refused(refusal)) => refuse(ue, refusal),
             Err(End::Interrupted(why)) => end::interrupted(ue, why),
         }
@@ -133,6 +134,15 @@ impl Activation {
         let errors = (!errors.is_empty()).then_some(ReactivationErrors(errors));
         Self { sessions, failed: Failed { set, errors } }
     }
+}
+
+/// Its gNB did not take its context (TS 38.413 §8.3.1.3, §8.3.1.4): that is no fault of the phone's. Its registration stands, the
+/// connection is let go, and T3517 has it ask again (TS 24.501 §5.6.1.7 b).
+fn not_served(ue: Ue, refusal: Refusal) {
+    let subject = ue.with(|p| p.subject());
+    let ran_ue_ngap_id = super::connection::ids(ue).map(|(_, ran)| ran);
+    ue.event(Event::Refused { procedure: Procedure::ServiceRequest, subject, ran_ue_ngap_id, refusal });
+    super::an_release::start(ue, whimbrel_ngap::ie::CauseNas::Unspecified.into());
 }
 
 fn refuse(ue: Ue, refusal: Refusal) {
