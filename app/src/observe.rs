@@ -110,6 +110,12 @@ impl Observer {
                 let text = format!("Where it is could not be found out: {why}.");
                 self.event(now, Level::Info, "not.located", &shown(phone, subject), text);
             }
+            Event::CellTraffic { subject, trace, cell } => {
+                let trace: String = trace.iter().map(|o| format!("{o:02x}")).collect();
+                debug!(subject = %self.logged(phone, subject), trace, "cell traffic trace");
+                let text = format!("It is traced in cell {cell} under {trace}.");
+                self.event(now, Level::Info, "trace", &shown(phone, subject), text);
+            }
             Event::Dropped { subject, why } => {
                 self.console.metrics.add(dropped_counter(*why), 1);
                 debug!(subject = %self.logged(phone, subject), ?why, "a message was dropped");

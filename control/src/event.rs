@@ -96,6 +96,15 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// A gNB traces the phone as a part of its cell's traffic (TS 38.413 §8.11.4).
+    CellTraffic {
+        /// Whose.
+        subject: Subject,
+        /// Trace reference and trace recording session reference (TS 32.422 §5.6).
+        trace: [u8; 8],
+        /// The cell.
+        cell: NgranCgi,
+    },
     /// A message was dropped.
     Dropped {
         /// Whose.

@@ -9,7 +9,7 @@ use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{NgranCgi, RrcEstablishmentCause};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
-use crate::amf::{Locating, NextHop, PagingAid, Target};
+use crate::amf::{Locating, NextHop, PagingAid, Target, VoiceMatch};
 use crate::envelope::{AssociationId, Batch, PhoneId, Subject};
 use crate::shard::Lanes;
 use crate::smf::SmContext;
@@ -82,6 +82,8 @@ pub struct AmfContext {
     pub subscription: Option<Arc<Subscription>>,
     /// The radio's view of the phone, stored and returned unread (TS 23.501 §5.4.4.1).
     pub radio_capability: Option<Arc<[u8]>>,
+    /// Whether that radio carries IMS voice here.
+    pub(crate) voice_match: VoiceMatch,
     /// When the phone is deregistered unless it shows up (TS 24.501 §5.3.7).
     pub reachable_until: Option<Instant>,
     /// When an unused connection is let go.

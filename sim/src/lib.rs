@@ -366,6 +366,12 @@ impl Sim {
         self.ue(index, ue::Input::Cell(tai));
     }
 
+    /// A phone loses its radio, and its gNB does not notice: it comes back on another connection while that one stands.
+    pub fn lose_radio(&mut self, index: UeIndex) {
+        self.terminals[index.0].connection += 1;
+        self.ue(index, ue::Input::Radio(Down::Released));
+    }
+
     /// Keeps no events from now on, and no inputs: what a long simulation could not hold. They are counted still.
     pub fn quieten(&mut self) {
         self.quiet = true;
@@ -416,6 +422,14 @@ impl Sim {
     /// Has the core do something with a phone.
     pub fn order(&mut self, phone: PhoneId, command: CoreCommand) {
         self.core(Input::Command(phone, command));
+    }
+
+    /// The operator resets a gNB's connections.
+    pub fn reset_gnb(&mut self, gnb: GlobalGnbId) -> bool {
+        let mut out = CoreOutbox::default();
+        let there = self.cta.reset_gnb(self.now, gnb, &mut out);
+        self.core_out(out);
+        there
     }
 
     /// Has the first UPF fare so from now on.

@@ -210,3 +210,18 @@ fn a_registration_while_paged() {
     net.advance(Duration::from_secs(30));
     assert_eq!(pages(&mut net), 0);
 }
+
+#[test] // TS 38.412 §7; TS 38.413 §8.6.1.3: a phone comes back while its gNB holds its former connection: that is let go on its own stream
+fn a_former_connection_is_let_go_on_its_own_stream() {
+    let (mut net, ue) = one_phone(77);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    for _ in 0..5 {
+        net.lose_radio(ue);
+        net.command(ue, Command::ServiceRequest);
+        net.settle(SECOND);
+        assert!(net.ue_ref(ue).is_connected());
+        assert_eq!(net.cta().phones().count(), 1);
+    }
+    no_violations(&net);
+}

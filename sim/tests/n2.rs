@@ -4,12 +4,15 @@ mod common;
 
 use common::*;
 use whimbrel_control::RanEvent;
-use whimbrel_ids::{AmfUeNgapId, PlmnId, RanUeNgapId, SNssai, Tac};
+use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, NrCellId, PlmnId, RanUeNgapId, SNssai, Tac, Tai};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
-    Cause, CauseMisc, CauseRadioNetwork, ResetType, UeAssociatedLogicalNgConnectionItem,
+    Cause, CauseMisc, CauseRadioNetwork, NrCgi, ResetType, RrcEstablishmentCause,
+    UeAssociatedLogicalNgConnectionItem, UserLocationInformation, UserLocationInformationNr,
 };
-use whimbrel_ngap::msg::{ErrorIndication, NasNonDeliveryIndication, NgReset, UplinkNasTransport};
+use whimbrel_ngap::msg::{
+    ErrorIndication, InitialUeMessage, NasNonDeliveryIndication, NgReset, UplinkNasTransport,
+};
 use whimbrel_ran::gnb::{self, Event as GnbEvent, GnbConfig};
 use whimbrel_ran::ue::Command;
 use whimbrel_sim::{GnbIndex, Sim, UeIndex, phone_config};
@@ -116,7 +119,7 @@ fn ng_reset_of_the_whole_interface() {
     assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 4);
 }
 
-#[test] // TS 38.413 §8.7.4.2.2: only what is named, by either identity; the list comes back whole, with what is unknown
+#[test] // TS 38.413 §8.7.4.2.2, §8.7.4.4: only what is named, by either identity; the list comes back whole, with what is unknown
 fn ng_reset_of_some_connections() {
     let mut net = four_phones(4);
     let (amf_id, _) = connection(&net, UeIndex(0)).expect("connected");
@@ -139,6 +142,33 @@ fn ng_reset_of_some_connections() {
     assert_eq!(acknowledged, Some(list));
     let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
     assert_eq!(connected, [false, true, true, true], "the phone of the other gNB is not this gNB's to reset");
+}
+
+#[test] // TS 38.413 §8.6.1.3, §9.3.3.2: a first message under a name that a phone's connection has: the gNB has forgotten that one, and no other is touched
+fn a_first_message_under_the_name_of_a_connection() {
+    let mut net = four_phones(14);
+    let (_, ran_id) = connection(&net, UeIndex(0)).expect("connected");
+    let cell = NrCgi::new(PlmnId::TEST, NrCellId::new(0x10).expect("36 bits"));
+    let tai = Tai { plmn: PlmnId::TEST, tac: Tac::new(1).expect("24 bits") };
+    let place = UserLocationInformation::UserLocationInformationNr(UserLocationInformationNr::new(cell, tai));
+    let m = InitialUeMessage::new(ran_id, vec![0x7e, 0, 0x55], place, RrcEstablishmentCause::MoSignalling);
+    net.inject(GnbIndex(0), &octets(m));
+    let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
+    assert_eq!(connected, [false, true, true, true]);
+    assert_eq!(net.cta().phones().filter(|p| p.amf.registered).count(), 4);
+}
+
+#[test] // TS 38.413 §8.7.4.4: resets cross: each is done and acknowledged, and nobody is left connected
+fn resets_that_cross() {
+    let mut net = four_phones(15);
+    let gnb = GlobalGnbId::new(PlmnId::TEST, 1, 28).expect("28 bits");
+    net.reset_gnb(gnb);
+    net.gnb_input(GnbIndex(0), gnb::Input::Reset);
+    net.settle(SECOND);
+    let connected: Vec<bool> = (0..4).map(|n| connection(&net, UeIndex(n)).is_some()).collect();
+    assert_eq!(connected, [false, false, true, true]);
+    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::ResetAcknowledged)));
+    assert!(net.ran_events.iter().any(|e| matches!(e, RanEvent::ResetAcknowledged { .. })));
 }
 
 #[test] // TS 38.413 §8.7.4.2.2: named by the gNB's own identity alone

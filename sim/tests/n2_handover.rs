@@ -17,7 +17,7 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::{
     ErrorIndication, HandoverCancel, HandoverFailure, HandoverRequired, UeContextReleaseRequest,
-    UplinkNasTransport, UplinkRanStatusTransfer,
+    UplinkNasTransport, UplinkRanEarlyStatusTransfer, UplinkRanStatusTransfer,
 };
 use whimbrel_ngap::transfer::{
     HandoverCommandTransfer, HandoverPreparationUnsuccessfulTransfer,
@@ -403,6 +403,20 @@ fn ran_status_transfer() {
     let [Message::DownlinkRanStatusTransfer(m)] = heard.as_slice() else { panic!("{heard:?}") };
     assert_eq!((m.amf_ue_ngap_id, m.ran_ue_ngap_id), (id, RAN_ID));
     assert_eq!(m.ran_status_transfer_transparent_container, container);
+}
+
+#[test] // TS 38.413 §8.4.9.2, §8.4.10.2: the early status of a phone that keeps both connections for a while goes the same way
+fn ran_early_status_transfer() {
+    let (mut net, id) = executing(23, &[1], true);
+    let c = connection(&net).clone();
+    // A choice of the first kind without bearers: what it says is between the gNBs.
+    let container = vec![0, 0, 0, 0];
+    let said = UplinkRanEarlyStatusTransfer::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, container.clone());
+    say(&mut net, SOURCE, said);
+    let heard = net.heard(TARGET);
+    let [Message::DownlinkRanEarlyStatusTransfer(m)] = heard.as_slice() else { panic!("{heard:?}") };
+    assert_eq!((m.amf_ue_ngap_id, m.ran_ue_ngap_id), (id, RAN_ID));
+    assert_eq!(m.early_status_transfer_transparent_container, container);
 }
 
 #[test] // TS 38.413 §8.4.6.3: without a handover, after a refused one, and without its container

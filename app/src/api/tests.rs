@@ -423,7 +423,7 @@ fn an_import_is_whole_or_nothing() {
     assert_eq!(ask(a, "POST", &format!("{import}?on_existing=x"), csv, &list(1)).0, 400);
 }
 
-#[test] // TS 38.413 §8.9.1, §8.9.2
+#[test] // TS 38.413 §8.9.1.2, §8.9.2.2
 fn warnings_are_sent_and_cancelled() {
     let (server, _console) = served();
     let a = server.address;
@@ -448,7 +448,7 @@ fn warnings_are_sent_and_cancelled() {
     assert_eq!(ask(a, "DELETE", "/api/v1/warnings/4370/-1", "", "").0, 400);
 }
 
-#[test] // TS 38.413 §8.7.4, §8.7.7
+#[test] // TS 38.413 §8.7.4.2.1, §8.7.7.2
 fn overload_resets_and_reloads_are_ordered() {
     let (server, _console) = served();
     let a = server.address;

@@ -39,6 +39,7 @@ pub(crate) struct Access {
     pub(crate) edrx: bool,
     pub(crate) rrc_inactive: bool,
     pub(crate) rrc_reports: bool,
+    pub(crate) voice_match: bool,
     pub(crate) paging_near: Duration,
     pub(crate) emergency: Emergency,
     pub(crate) congestion: Congestion,
@@ -151,6 +152,12 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Access {
             false,
             "gNBs tell each time that a phone goes to rest or comes back: `whimbrel ue show` tells (TS 23.502 §4.8.3).",
         ),
+        voice_match: s.value(
+            "voice_match",
+            false,
+            "gNBs are asked whether a phone's radio carries IMS voice; where it does not, the phone is told at its next \
+             registration. Only with `amf.ims_voice_over_ps` (TS 23.502 §4.2.8a).",
+        ),
         paging_near: s.value(
             "paging_near",
             Duration::from_secs(300),
@@ -227,6 +234,7 @@ impl Access {
             edrx: self.edrx,
             rrc_inactive: self.rrc_inactive,
             rrc_reports: self.rrc_reports,
+            voice_match: self.voice_match,
             paging_near: self.paging_near,
             ..control::Access::default()
         };

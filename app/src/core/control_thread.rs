@@ -599,6 +599,7 @@ impl Control {
             self.cta.release_upf(now, upf, &mut self.out);
         }
         self.out.upfs.clear(); // no condition of a core that stops
+        self.cta.retire(now, &mut self.out);
         self.settle(now);
         self.leave_smfs();
         if let Some(n2) = &mut self.n2 {

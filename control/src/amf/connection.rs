@@ -9,7 +9,8 @@ use whimbrel_ngap::ie::{
     UserLocationInformation,
 };
 use whimbrel_ngap::msg::{
-    DownlinkNasTransport, ErrorIndication, InitialUeMessage, UeContextReleaseCommand, UplinkNasTransport,
+    DownlinkNasTransport, ErrorIndication, InitialUeMessage, UeContextReleaseCommand, UeContextResumeFailure,
+    UeContextSuspendFailure, UplinkNasTransport,
 };
 use whimbrel_ngap::{Message, peek};
 
@@ -17,7 +18,7 @@ use super::an_release;
 use super::context_setup::context_answered;
 use super::nas::{self, First, Security};
 use super::ran_node::error_indication;
-use super::{handover, location_reporting, paging, rrc_inactive, target};
+use super::{handover, location_reporting, paging, radio_capability_check, rrc_inactive, target};
 use crate::collision;
 use crate::envelope::{AssociationId, Disposition, Effect, HandoverTarget};
 use crate::event::{Dropped, Event};
@@ -260,11 +261,14 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
         Message::UeRadioCapabilityInfoIndication(m) => {
             if (1..=RADIO_CAPABILITY_OCTETS_MAX).contains(&m.ue_radio_capability.len()) {
                 ue.with(|p| p.amf.radio_capability = Some(m.ue_radio_capability.into()));
+                radio_capability_check::forget(ue);
+                radio_capability_check::begin(ue);
             }
             if let Some(capability) = m.ue_radio_capability_for_paging {
                 paging::keep_capability(ue, capability);
             }
         }
+        Message::UeRadioCapabilityCheckResponse(m) => radio_capability_check::answered(ue, &m),
         Message::InitialContextSetupResponse(_) | Message::InitialContextSetupFailure(_) => {
             context_answer(ue, message)
         }
@@ -325,6 +329,20 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
         Message::UplinkRanEarlyStatusTransfer(m) => handover::ran_early_status_transfer(ue, m),
         Message::LocationReport(m) => location_reporting::reported(ue, &m),
         Message::LocationReportingFailureIndication(m) => location_reporting::failed(ue, &m),
+        // §8.11.4: whom the trace is of, the operator learns with it.
+        Message::CellTrafficTrace(m) => {
+            let subject = ue.with(|p| p.subject());
+            ue.event(Event::CellTraffic { subject, trace: m.ngran_trace_id, cell: m.ngran_cgi });
+        }
+        // Nobody suspends here: there is no CIoT optimisation (TS 23.501 §5.31.18), and the phone stays as it is.
+        Message::UeContextSuspendRequest(m) => {
+            let failure = UeContextSuspendFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, unserved());
+            send(ue, &failure.into(), None);
+        }
+        Message::UeContextResumeRequest(m) => {
+            let failure = UeContextResumeFailure::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, unserved());
+            send(ue, &failure.into(), None);
+        }
         Message::RrcInactiveTransitionReport(m) => rrc_inactive::reported(ue, &m),
         Message::SecondaryRatDataUsageReport(m) => smf::secondary_rat_usage(ue, m),
         // There is no LMF to whom it could go, and the procedure has no answer (TS 38.413 §8.10.3).
@@ -337,6 +355,11 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             send(ue, &error_indication(CauseProtocol::MessageNotCompatibleWithReceiverState).into(), None);
         }
     }
+}
+
+/// The cause of what is not to be had here, and never was.
+fn unserved() -> Cause {
+    CauseProtocol::MessageNotCompatibleWithReceiverState.into()
 }
 
 /// UPLINK NAS TRANSPORT (TS 38.413 §8.6.3).

@@ -19,7 +19,7 @@ use super::mobility_restrictions::mobility_restriction_list;
 use super::nas::{Security, protect};
 use super::nas_transport::n1_sm;
 use super::target::{handover_over, is_settled};
-use super::{location_reporting, rrc_inactive};
+use super::{location_reporting, radio_capability_check, rrc_inactive};
 use crate::input::Input;
 use crate::procedure::End;
 use crate::refusal::Refusal;
@@ -155,6 +155,7 @@ pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
             let failed = m.pdu_session_resource_failed_to_setup_list_cxt_res;
             smf::n2_items(ue, failed, smf::N2Outcome::SetupFailed);
             location_reporting::resume(ue);
+            radio_capability_check::begin(ue);
             Ok(())
         }
         Message::InitialContextSetupFailure(_) => {

@@ -20,8 +20,8 @@ use super::security_mode::{Secured, secure_nas};
 use super::service_request::Activation;
 use super::slices::{self, Slices};
 use super::{
-    an_release, configuration_update, emergency, end, equipment, ladn, priority, reach, udm_client,
-    ue_context_modification,
+    an_release, configuration_update, emergency, end, equipment, ladn, priority, radio_capability_check,
+    reach, udm_client, ue_context_modification,
 };
 use crate::event::Event;
 use crate::input::Input;
@@ -262,7 +262,7 @@ fn registration_accept(ue: Ue, tai: Tai, slices: Option<Slices>) -> Box<Registra
     m.tai_list = Some(slices::registration_area(ue, tai, allowed));
     m.service_area_list = service_area_list(ue);
     let features = NetworkFeatureSupport::default()
-        .with_ims_vops_3gpp(config.amf.ims_vops)
+        .with_ims_vops_3gpp(radio_capability_check::carries_voice(ue))
         .with_emc_nr(config.amf.access.emergency.is_some());
     m.network_feature_support = Some(priority::told(ue, features));
     // Its pause after five attempts in vain (TS 24.501 §5.3.8).

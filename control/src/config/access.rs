@@ -32,6 +32,8 @@ pub struct Access {
     pub t3512_max: Duration,
     /// gNBs are told what they need to let phones rest in RRC_INACTIVE (TS 23.501 §5.3.3.2.5).
     pub rrc_inactive: bool,
+    /// gNBs are asked whether a phone's radio carries IMS voice (TS 23.502 §4.2.8a).
+    pub voice_match: bool,
     /// gNBs tell each change of a phone's RRC state (TS 23.502 §4.8.3).
     pub rrc_reports: bool,
     /// A phone that was seen so lately is paged first where that was, then in its whole area (TS 23.501 §5.4.3.2).
@@ -51,6 +53,7 @@ impl Default for Access {
             edrx: true,
             t3512_max: Duration::from_secs(3 * 24 * 3600), // a phone that is longer away holds its context for nobody
             rrc_inactive: true,
+            voice_match: false, // an IMS whose phones are known to fit needs no message for each
             rrc_reports: false, // each is a message that nobody but the operator reads
             paging_near: Duration::from_secs(5 * 60), // most phones are where they were; who drives a car is not
         }

@@ -467,6 +467,7 @@ impl Gnb {
             Message::DownlinkNasTransport(m) => self.downlink_nas(at, m, out),
             Message::InitialContextSetupRequest(m) => self.initial_context_setup(at, m, out),
             Message::UeContextModificationRequest(m) => self.ue_context_modification(at, &m, out),
+            Message::UeRadioCapabilityCheckRequest(m) => self.radio_capability_check(at, &m, out),
             Message::UeContextReleaseCommand(m) => self.release_command(now, at, &m, out),
             Message::PduSessionResourceSetupRequest(m) => self.session_setup(at, m, out),
             Message::PduSessionResourceModifyRequest(m) => self.session_modify(now, at, m, out),

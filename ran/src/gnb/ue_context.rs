@@ -2,10 +2,11 @@
 
 use whimbrel_ids::{Instant, RanUeNgapId};
 use whimbrel_ngap::{
-    Cause, CauseRadioNetwork, InitialContextSetupFailure, InitialContextSetupRequest,
-    InitialContextSetupResponse, PduSessionResourceItemCxtRelCpl, RrcInactiveTransitionReportRequest,
-    UeContextModificationRequest, UeContextModificationResponse, UeContextReleaseCommand,
-    UeContextReleaseComplete, UeContextReleaseRequest, UeNgapIds, UeRadioCapabilityInfoIndication,
+    Cause, CauseRadioNetwork, ImsVoiceSupportIndicator, InitialContextSetupFailure,
+    InitialContextSetupRequest, InitialContextSetupResponse, PduSessionResourceItemCxtRelCpl,
+    RrcInactiveTransitionReportRequest, UeContextModificationRequest, UeContextModificationResponse,
+    UeContextReleaseCommand, UeContextReleaseComplete, UeContextReleaseRequest, UeNgapIds,
+    UeRadioCapabilityCheckRequest, UeRadioCapabilityCheckResponse, UeRadioCapabilityInfoIndication,
     UeSecurityCapabilities,
 };
 
@@ -98,6 +99,19 @@ impl Gnb {
         let mut m = UeRadioCapabilityInfoIndication::new(amf_ue_ngap_id, id);
         m.ue_radio_capability.clone_from(&self.config.radio_capability);
         self.send(context.stream, &m.into(), out);
+    }
+
+    /// UE RADIO CAPABILITY CHECK (§8.14.2): every phone here carries voice.
+    pub(super) fn radio_capability_check(
+        &mut self,
+        at: Arrival,
+        m: &UeRadioCapabilityCheckRequest,
+        out: &mut Outbox<Output>,
+    ) {
+        let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
+        let (stream, supported) = (context.stream, ImsVoiceSupportIndicator::Supported);
+        let answer = UeRadioCapabilityCheckResponse::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id, supported);
+        self.send(stream, &answer.into(), out);
     }
 
     /// UE CONTEXT MODIFICATION (§8.3.4).

@@ -302,6 +302,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         true
     }
 
+    /// The program ends in order: gNBs are told that this AMF is not to be had (TS 38.413 §8.7.6).
+    pub fn retire(&mut self, now: Instant, out: &mut Outbox) {
+        let result = self.ran.retire();
+        self.operator_output(now, result, out);
+    }
+
     fn operator_output(&mut self, now: Instant, result: RanOutput, out: &mut Outbox) {
         // None of these resets anything: the association is nobody's.
         self.ran_output(now, AssociationId(u32::MAX), result, out);

@@ -83,6 +83,7 @@ procedures! {
         unsuccessful AmfConfigurationUpdateFailure,
     },
     1 ignore AmfStatusIndication { initiating AmfStatusIndication },
+    2 ignore CellTrafficTrace { initiating CellTrafficTrace },
     4 ignore DownlinkNasTransport { initiating DownlinkNasTransport },
     5 ignore DownlinkNonUeAssociatedNrppaTransport { initiating DownlinkNonUeAssociatedNrppaTransport },
     6 ignore DownlinkRanConfigurationTransfer { initiating DownlinkRanConfigurationTransfer },
@@ -171,6 +172,8 @@ procedures! {
         successful WriteReplaceWarningResponse,
     },
     52 ignore SecondaryRatDataUsageReport { initiating SecondaryRatDataUsageReport },
+    58 reject UeContextResume { initiating UeContextResumeRequest, unsuccessful UeContextResumeFailure },
+    59 reject UeContextSuspend { initiating UeContextSuspendRequest, unsuccessful UeContextSuspendFailure },
     60 reject UeRadioCapabilityIdMapping {
         initiating UeRadioCapabilityIdMappingRequest,
         successful UeRadioCapabilityIdMappingResponse,

@@ -171,3 +171,38 @@ fn causes_print_in_the_words_of_the_standard() {
     let cause: Cause = CauseRadioNetwork::UserInactivity.into();
     assert_eq!(cause.to_string(), "radioNetwork user-inactivity");
 }
+
+#[test] // TS 38.413 §8.11.4.2: the octets of pycrate
+fn cell_traffic_trace() {
+    let cell = NrCgi::new(plmn(), NrCellId::new(0x1_2345_6789).unwrap());
+    let collector = TransportLayerAddress::V4(Ipv4Addr::new(10, 0, 0, 1));
+    let (amf, ran) = (AmfUeNgapId::new(7).unwrap(), RanUeNgapId(9));
+    let m = CellTrafficTrace::new(amf, ran, [1, 2, 3, 4, 5, 6, 7, 8], NgranCgi::NrCgi(cell), collector);
+    same(
+        m,
+        "00024032000005000a00020007005500020009002c40080102030405060708002b40090099f9071234567890006d40060f800a000001",
+    );
+}
+
+#[test] // TS 38.413 §9.2.2.14 to §9.2.2.19: the octets of pycrate
+fn suspension_and_resumption() {
+    let (amf, ran) = (AmfUeNgapId::new(7).unwrap(), RanUeNgapId(9));
+    let psi = |n| PduSessionId::new(n).unwrap();
+    let unspecified = || Cause::Misc(CauseMisc::Unspecified);
+    let mut suspend = UeContextSuspendRequest::new(amf, ran);
+    suspend.pdu_session_resource_suspend_list_sus_req = vec![PduSessionResourceItem::new(psi(1), vec![0])];
+    same(suspend, "003b0018000003000a0002000700550002000900e700050000010100");
+    same(
+        UeContextSuspendFailure::new(amf, ran, unspecified()),
+        "403b0014000003000a40020007005540020009000f40018a",
+    );
+    let mut resume = UeContextResumeRequest::new(amf, ran, RrcEstablishmentCause::MoData);
+    resume.pdu_session_resource_resume_list_res_req = vec![PduSessionResourceItem::new(psi(1), vec![0])];
+    resume.pdu_session_resource_failed_to_resume_list_res_req =
+        vec![PduSessionResourceFailedToResumeItem::new(psi(2), unspecified())];
+    same(resume, "003a0025000005000a0002000700550002000900ed40012000e80005000001010000e500040000028a");
+    same(
+        UeContextResumeFailure::new(amf, ran, unspecified()),
+        "403a0014000003000a40020007005540020009000f40018a",
+    );
+}

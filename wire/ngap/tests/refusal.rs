@@ -68,7 +68,7 @@ fn missing_reject_is_refused() {
     assert_eq!(answer.amf_ue_ngap_id, AmfUeNgapId::new(7));
 }
 
-#[test] // TS 38.413 §10.3.4: unknown IEs by their criticality
+#[test] // TS 38.413 §10.3.4, §10.3.4.2: unknown IEs by their criticality
 fn unknown_ies_by_criticality() {
     let known = [AMF_UE, RAN_UE, NAS];
     let with = |criticality| {
@@ -126,7 +126,7 @@ fn repetition_is_falsely_constructed() {
     }
 }
 
-#[test] // TS 38.413 §10.3.4.1A: unknown procedures by the criticality that their sender gave
+#[test] // TS 38.413 §10.3.4.1, §10.3.4.1A: unknown procedures by the criticality that their sender gave
 fn unknown_procedures_by_criticality() {
     let refuse = |criticality| Message::decode(&message(0, 200, criticality, &[AMF_UE])).unwrap_err();
     assert_eq!(refuse(IGNORE).error_indication(), None);

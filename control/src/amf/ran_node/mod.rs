@@ -6,6 +6,7 @@
 //! | §8.7.2 RAN Configuration Update, §8.7.3 AMF Configuration Update | `configuration_update` |
 //! | §8.7.4 NG Reset | `reset` |
 //! | §8.7.5 Error Indication | `error_indication` |
+//! | §8.7.6 AMF Status Indication | here |
 //! | §8.7.7 Overload Start, §8.7.8 Overload Stop | `overload` |
 //! | §8.8 configuration transfer | `configuration_transfer` |
 //! | §8.9 warning messages | `warning`, their text in `cbs` |
@@ -30,7 +31,9 @@ use std::sync::Arc;
 use whimbrel_ids::{GlobalGnbId, Instant, SNssai, Tac};
 use whimbrel_ngap::ie::{
     AmfPagingTarget, CauseProtocol, GlobalRanNodeId, NgranCgi, PagingDrx, ResetType, TargetId,
+    UnavailableGuamiItem,
 };
+use whimbrel_ngap::msg::AmfStatusIndication;
 use whimbrel_ngap::{Message, Refusal};
 
 use crate::config::Config;
@@ -313,6 +316,13 @@ impl RanNodes {
             self.complain(now, association, refusal.error_indication(), &refusal.to_string(), &mut out);
         }
         out
+    }
+
+    /// The AMF goes: gNBs hear that it serves nobody any more, and keep new phones from it (§8.7.6.2).
+    pub fn retire(&self) -> RanOutput {
+        let gone = || AmfStatusIndication::new(vec![UnavailableGuamiItem::new(self.config.amf.guami())]);
+        let messages = self.serving().map(|(association, _)| (association, gone().into())).collect();
+        RanOutput { messages, ..RanOutput::default() }
     }
 
     /// Looks for what is due.

@@ -84,6 +84,20 @@ fn setup_with_octets_missing_from_a_plmn_or_a_tac_is_answered_and_leaves_nothing
     assert!(refused > 10, "{refused}");
 }
 
+#[test] // TS 38.413 §8.7.1.2: the gNB learns who serves it, what, and how much of its phones are wanted here
+fn setup_is_answered_with_who_serves() {
+    let mut nodes = RanNodes::new(Arc::new(config()));
+    nodes.up(at(0), on(1));
+    let out = nodes.handle(at(0), on(1), request(1).into());
+    let Message::NgSetupResponse(m) = only(&out) else { panic!("{out:?}") };
+    let config = config();
+    assert_eq!((&m.amf_name, m.relative_amf_capacity), (&config.amf.name, config.amf.relative_capacity));
+    assert_eq!(m.served_guami_list.iter().map(|i| i.guami).collect::<Vec<_>>(), [config.amf.guami()]);
+    let [plmn] = m.plmn_support_list.as_slice() else { panic!("{m:?}") };
+    assert_eq!((plmn.plmn_identity, &plmn.slice_support_list), (config.amf.plmn, &config.amf.slices));
+    assert!(nodes.is_set_up(on(1)));
+}
+
 #[test] // TS 38.413 §10.3.5
 fn setup_without_any_ie_is_answered_with_its_failure_and_the_missing_ies() {
     let mut nodes = RanNodes::new(Arc::new(config()));
@@ -266,7 +280,7 @@ fn heavier(capacity: u8) -> Arc<Config> {
     Arc::new(config)
 }
 
-#[test] // TS 38.413 §8.7.3.1, §8.7.3.2
+#[test] // TS 38.413 §8.7.3.2
 fn amf_configuration_update_goes_to_every_gnb_when_something_changed() {
     let mut nodes = nodes(2);
     assert!(nodes.configure(at(1), Arc::new(config())).messages.is_empty(), "nothing changed");
@@ -309,7 +323,7 @@ fn amf_configuration_update_failure_with_time_to_wait_is_tried_again_so_often() 
     assert_eq!(nodes.next_deadline(), None, "without a time it keeps what it has");
 }
 
-#[test] // TS 38.413 §8.7.3
+#[test] // TS 38.413 §8.7.3.4
 fn amf_configuration_update_without_answer_is_given_up() {
     let mut nodes = nodes(1);
     nodes.configure(at(1), heavier(7));
@@ -365,7 +379,7 @@ fn many_unanswered_partial_resets_become_a_whole_one() {
     assert_eq!(whole.count(), 2);
 }
 
-#[test] // TS 38.413 §8.7.5, §10.3.1
+#[test] // TS 38.413 §8.7.5.2, §10.5: an ERROR INDICATION is never answered by another
 fn two_ends_that_complain_of_each_other_do_not_go_on_for_ever() {
     let mut nodes = nodes(1);
     let answers: usize = (0..1000).map(|_| octets(&mut nodes, 1, &[0]).messages.len()).sum();
@@ -384,7 +398,7 @@ fn load(phones_percent: u8, delay_ms: u64) -> Load {
     Load { phones_percent, strangers_percent: 0, delay: Duration::from_millis(delay_ms) }
 }
 
-#[test] // TS 38.413 §8.7.7, §8.7.8; TS 23.501 §5.19.5.2
+#[test] // TS 38.413 §8.7.7.2, §8.7.8.2; TS 23.501 §5.19.3, §5.19.5.2: it begins and ends by the operator's rule
 fn overload_begins_and_ends_by_its_rule() {
     let mut nodes = nodes(2);
     assert!(nodes.loaded(at(1), load(89, 400)).messages.is_empty());
@@ -404,7 +418,7 @@ fn overload_begins_and_ends_by_its_rule() {
     assert!(!nodes.loaded(at(22), load(0, 500)).messages.is_empty(), "messages that wait begin it, too");
 }
 
-#[test] // TS 38.413 §8.7.7
+#[test] // TS 38.413 §8.7.7.2
 fn a_gnb_that_sets_up_during_an_overload_is_told() {
     let mut nodes = nodes(1);
     nodes.order_overload(OverloadOrder::Start);
@@ -465,11 +479,23 @@ fn a_configuration_transfer_to_nobody_is_dropped_and_counted() {
     }
 }
 
-#[test] // TS 38.413 §8.10.5
+#[test] // TS 38.413 §8.10
 fn nrppa_of_no_phone_is_dropped_and_counted() {
     let mut nodes = nodes(1);
     let out = nodes.handle(at(1), on(1), UplinkNonUeAssociatedNrppaTransport::new(vec![1], vec![2]).into());
     assert!(out.messages.is_empty() && matches!(out.events.as_slice(), [RanEvent::Unserved { .. }]));
+}
+
+#[test] // TS 38.413 §8.7.6.2: an AMF that goes says so to every gNB that has set up, once each
+fn an_amf_that_goes_says_so() {
+    let mut nodes = nodes(2);
+    nodes.up(at(1), on(9));
+    let out = nodes.retire();
+    assert_eq!(out.messages.iter().map(|(a, _)| *a).collect::<Vec<_>>(), [on(1), on(2)]);
+    for (_, m) in &out.messages {
+        let Message::AmfStatusIndication(m) = m else { panic!("{m:?}") };
+        assert_eq!(m.unavailable_guami_list, [UnavailableGuamiItem::new(config().amf.guami())]);
+    }
 }
 
 fn warning(serial_number: u16, area: WarningArea) -> Warning {

@@ -3,7 +3,7 @@
 use whimbrel_ids::{PduSessionId, SNssai};
 
 use crate::aper::codec::Octets;
-use crate::ie::ExpectedUeActivityBehaviour;
+use crate::ie::{Cause, ExpectedUeActivityBehaviour};
 
 sequence! {
     /// `PDUSessionResourceSetupItemCxtReq` (TS 38.413 §9.4.5).
@@ -76,6 +76,16 @@ sequence! {
         req s_nssai: SNssai,
         /// `handoverRequestTransfer`. A `PduSessionResourceSetupRequestTransfer`, encoded.
         req handover_request_transfer: Vec<u8> as Octets,
+    }
+}
+
+sequence! {
+    /// `PDUSessionResourceFailedToResumeItemRESReq` (TS 38.413 §9.4.5).
+    pub struct PduSessionResourceFailedToResumeItem {
+        /// `pDUSessionID`.
+        req pdu_session_id: PduSessionId,
+        /// `cause`.
+        req cause: Cause,
     }
 }
 

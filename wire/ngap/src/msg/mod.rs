@@ -2,6 +2,7 @@
 
 mod amf_configuration_update;
 mod amf_status_indication;
+mod cell_traffic_trace;
 mod downlink_nas_transport;
 mod downlink_non_ue_associated_nrppa_transport;
 mod downlink_ran_configuration_transfer;
@@ -41,6 +42,8 @@ mod secondary_rat_data_usage_report;
 mod ue_context_modification;
 mod ue_context_release;
 mod ue_context_release_request;
+mod ue_context_resume;
+mod ue_context_suspend;
 mod ue_radio_capability_check;
 mod ue_radio_capability_id_mapping;
 mod ue_radio_capability_info_indication;
@@ -55,6 +58,7 @@ mod write_replace_warning;
 
 pub use amf_configuration_update::*;
 pub use amf_status_indication::*;
+pub use cell_traffic_trace::*;
 pub use downlink_nas_transport::*;
 pub use downlink_non_ue_associated_nrppa_transport::*;
 pub use downlink_ran_configuration_transfer::*;
@@ -94,6 +98,8 @@ pub use secondary_rat_data_usage_report::*;
 pub use ue_context_modification::*;
 pub use ue_context_release::*;
 pub use ue_context_release_request::*;
+pub use ue_context_resume::*;
+pub use ue_context_suspend::*;
 pub use ue_radio_capability_check::*;
 pub use ue_radio_capability_id_mapping::*;
 pub use ue_radio_capability_info_indication::*;

@@ -1,0 +1,64 @@
+//! UE radio capability check: TS 38.413 §8.14.2.2, TS 23.502 §4.2.8a: whether the phone's radio carries IMS voice here.
+//!
+//! The gNB is asked where the operator wants it, once it has the phone's context, and again when the phone's radio has changed.
+//! What it says counts from the next registration on (TS 23.501 §5.16.3.2).
+
+use whimbrel_ngap::ie::ImsVoiceSupportIndicator;
+use whimbrel_ngap::msg::{UeRadioCapabilityCheckRequest, UeRadioCapabilityCheckResponse};
+
+use super::connection::{ids, out_of_state, send};
+use crate::shard::Ue;
+
+/// What is known of a phone's radio and IMS voice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum VoiceMatch {
+    /// Nobody was asked.
+    #[default]
+    Unknown,
+    /// The gNB is asked.
+    Asked,
+    /// It carries voice.
+    Supported,
+    /// It does not.
+    NotSupported,
+}
+
+/// The phone's radio is another: what was known of it holds no longer.
+pub(crate) fn forget(ue: Ue) {
+    ue.with(|p| p.amf.voice_match = VoiceMatch::Unknown);
+}
+
+/// UE RADIO CAPABILITY CHECK REQUEST, where that is not known and wanted.
+pub(crate) fn begin(ue: Ue) {
+    let config = ue.config();
+    if !config.amf.ims_vops || !config.amf.access.voice_match {
+        return;
+    }
+    let capability = ue.with(|p| {
+        let ready = p.amf.connection.as_ref().is_some_and(|c| c.context_set_up);
+        let unknown = matches!(p.amf.voice_match, VoiceMatch::Unknown | VoiceMatch::Asked);
+        p.amf.radio_capability.as_ref().filter(|_| ready && unknown).map(|c| c.to_vec())
+    });
+    let (Some(capability), Some((amf_id, ran_id))) = (capability, ids(ue)) else { return };
+    let mut m = UeRadioCapabilityCheckRequest::new(amf_id, ran_id);
+    m.ue_radio_capability = Some(capability);
+    ue.with(|p| p.amf.voice_match = VoiceMatch::Asked);
+    send(ue, &m.into(), None);
+}
+
+/// UE RADIO CAPABILITY CHECK RESPONSE.
+pub(crate) fn answered(ue: Ue, m: &UeRadioCapabilityCheckResponse) {
+    if ue.with(|p| p.amf.voice_match != VoiceMatch::Asked) {
+        return out_of_state(ue);
+    }
+    let known = match m.ims_voice_support_indicator {
+        ImsVoiceSupportIndicator::Supported => VoiceMatch::Supported,
+        ImsVoiceSupportIndicator::NotSupported => VoiceMatch::NotSupported,
+    };
+    ue.with(|p| p.amf.voice_match = known);
+}
+
+/// Whether the phone is told that voice over IMS works here.
+pub(crate) fn carries_voice(ue: Ue) -> bool {
+    ue.config().amf.ims_vops && ue.with(|p| p.amf.voice_match != VoiceMatch::NotSupported)
+}

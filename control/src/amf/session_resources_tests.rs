@@ -1,0 +1,369 @@
+//! A gNB and a phone's sessions and context, in order and out of it: TS 38.413 §8.2, §8.3, and what it tells of its own accord.
+
+use whimbrel_ids::{PduSessionId, Qfi, Teid, Tmsi};
+use whimbrel_nas::ie::{MobileIdentity, NgKsi, PayloadContainer, PayloadContainerType, ServiceType};
+use whimbrel_nas::mm::{ServiceRequest, UlNasTransport};
+use whimbrel_nas::sm::{self, Pti};
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::*;
+use whimbrel_ngap::msg::*;
+use whimbrel_ngap::transfer::*;
+
+use crate::desk::{CIPHERED, Desk, INTEGRITY, RAN_ID, config, n2, psi};
+use crate::envelope::{Batch, Command, Payload};
+use crate::event::{Dropped, Event};
+use crate::smf::UpState;
+
+/// An idle phone with so many sessions, whose packets wait.
+fn idle(sessions: u8) -> Desk {
+    let mut desk = Desk::registered();
+    let mut phone = Box::new(desk.phone().unwrap().clone());
+    for n in 2..=sessions {
+        let mut another = phone.sessions[&psi(1)].clone();
+        another.psi = psi(n);
+        another.up_seid = Some(whimbrel_ids::Seid(4 + u64::from(n)));
+        phone.sessions.insert(psi(n), another);
+    }
+    desk.shard.restore(phone);
+    let association = desk.association();
+    let batch = desk.input(Payload::Command(Command::ConnectionLost(association)));
+    desk.settle(batch);
+    assert!(desk.phone().unwrap().is_idle() && active(&desk).is_empty());
+    desk
+}
+
+fn active(desk: &Desk) -> Vec<u8> {
+    let sessions = desk.phone().unwrap().sessions.iter();
+    sessions.filter(|(_, s)| s.up == UpState::Active).map(|(psi, _)| psi.value()).collect()
+}
+
+/// The phone comes with packets for these sessions: what its gNB is asked.
+fn serve(desk: &mut Desk, sessions: &[u8]) -> (Batch, Box<InitialContextSetupRequest>) {
+    let s_tmsi = whimbrel_ids::STmsi { set: 1, pointer: 0, tmsi: Tmsi(0x1234) };
+    let ksi = NgKsi::native(0).unwrap();
+    let mut request = ServiceRequest::new(ksi, ServiceType::Data, MobileIdentity::STmsi(s_tmsi));
+    request.uplink_data_status = Some(sessions.iter().map(|n| psi(*n)).collect());
+    let pdu = desk.protect(INTEGRITY, request);
+    let batch = desk.first(pdu, Some(Tmsi(0x1234)));
+    let asked = n2(&batch).into_iter().find_map(|m| match m {
+        Message::InitialContextSetupRequest(m) => Some(Box::new(m)),
+        _ => None,
+    });
+    let asked = asked.expect("its sessions need a context");
+    let named: Vec<PduSessionId> =
+        asked.pdu_session_resource_setup_list_cxt_req.iter().map(|i| i.pdu_session_id).collect();
+    assert_eq!(named, sessions.iter().map(|n| psi(*n)).collect::<Vec<_>>());
+    (batch, asked)
+}
+
+fn done(n: u8) -> PduSessionResourceItem {
+    let end = GtpTunnel::new(TransportLayerAddress::V4([127, 0, 1, 1].into()), Teid(0x70 + u32::from(n)));
+    let flow = AssociatedQosFlowItem::new(Qfi::new(1).unwrap());
+    let tunnel = QosFlowPerTnlInformation::new(UpTransportLayerInformation::GtpTunnel(end), vec![flow]);
+    PduSessionResourceItem::new(psi(n), PduSessionResourceSetupResponseTransfer::new(tunnel).to_vec())
+}
+
+fn refused(n: u8) -> PduSessionResourceItem {
+    let cause = CauseRadioNetwork::RadioResourcesNotAvailable.into();
+    PduSessionResourceItem::new(psi(n), PduSessionResourceSetupUnsuccessfulTransfer::new(cause).to_vec())
+}
+
+/// The gNB answers with these sessions.
+fn answer(
+    desk: &mut Desk,
+    set_up: Vec<PduSessionResourceItem>,
+    failed: Vec<PduSessionResourceItem>,
+) -> Vec<Batch> {
+    let mut m = InitialContextSetupResponse::new(desk.connection(), RAN_ID);
+    m.pdu_session_resource_setup_list_cxt_res = set_up;
+    m.pdu_session_resource_failed_to_setup_list_cxt_res = failed;
+    let batch = desk.ngap(m);
+    desk.settle(batch)
+}
+
+fn dropped(batch: &Batch) -> Option<Dropped> {
+    batch.events.iter().find_map(|e| if let Event::Dropped { why, .. } = e { Some(*why) } else { None })
+}
+
+#[test] // TS 38.413 §8.2.1.2, §8.3.1.2; TS 23.502 §4.2.3.2 step 12, step 14: some sessions are set up, others not: each goes its own way
+fn some_sessions_are_set_up() {
+    let mut desk = idle(3);
+    serve(&mut desk, &[1, 2, 3]);
+    answer(&mut desk, vec![done(1), done(3)], vec![refused(2)]);
+    assert_eq!(active(&desk), [1, 3]);
+    let phone = desk.phone().unwrap();
+    assert!(phone.is_connected() && phone.is_idle() && phone.sessions.len() == 3);
+}
+
+#[test] // TS 38.413 §8.2.1.3, §8.3.1.2: none is set up: the phone stays, and so do its sessions, whose packets wait on
+fn no_session_is_set_up() {
+    let mut desk = idle(2);
+    serve(&mut desk, &[1, 2]);
+    answer(&mut desk, vec![], vec![refused(1), refused(2)]);
+    assert!(active(&desk).is_empty());
+    let phone = desk.phone().unwrap();
+    assert!(phone.is_connected() && phone.is_idle() && phone.sessions.len() == 2);
+}
+
+#[test] // TS 38.413 §8.2.1.4, §8.3.1.4: an answer that names a session twice, one in both lists, one that nobody has, one with rubbish; and an answer that comes again
+fn an_answer_in_disorder() {
+    let mut desk = idle(3);
+    serve(&mut desk, &[1, 2, 3]);
+    let rubbish = PduSessionResourceItem::new(psi(3), vec![0xff; 3]);
+    answer(
+        &mut desk,
+        vec![done(1), done(1), done(2), done(9), rubbish.clone()],
+        vec![refused(2), refused(9)],
+    );
+    assert!(active(&desk).contains(&1) && !active(&desk).contains(&9));
+    answer(&mut desk, vec![done(9), rubbish], vec![]);
+    let phone = desk.phone().unwrap();
+    assert!(phone.is_connected() && phone.amf.registered && !phone.sessions.contains_key(&psi(9)));
+}
+
+#[test] // TS 38.413 §8.3.1.3: the gNB cannot take the context: its connection ends, the registration stands
+fn the_gnb_cannot_take_the_context() {
+    let mut desk = idle(1);
+    serve(&mut desk, &[1]);
+    let cause = CauseRadioNetwork::RadioConnectionWithUeLost.into();
+    let batch = desk.ngap(InitialContextSetupFailure::new(desk.connection(), RAN_ID, cause));
+    assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))), "{batch:?}");
+    desk.ngap(UeContextReleaseComplete::new(desk.connection(), RAN_ID));
+    let phone = desk.phone().unwrap();
+    assert!(!phone.is_connected() && phone.amf.registered && phone.sessions.len() == 1);
+}
+
+#[test] // TS 38.413 §8.3.1.4: the gNB does not answer: the same
+fn the_gnb_does_not_answer() {
+    let mut desk = idle(1);
+    let (batch, _) = serve(&mut desk, &[1]);
+    let batch = desk.expire(&batch);
+    assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))), "{batch:?}");
+    assert!(desk.phone().unwrap().amf.registered);
+}
+
+/// The phone asks for the release of its session: what its gNB is told.
+fn release(desk: &mut Desk) -> (Batch, Box<PduSessionResourceReleaseCommand>) {
+    let ask = sm::Message::new(psi(1), Pti(7), sm::ReleaseRequest::new()).to_octets();
+    let container = PayloadContainer::new(ask).unwrap();
+    let mut m = UlNasTransport::new(PayloadContainerType::N1_SM_INFORMATION, container);
+    m.pdu_session_id = Some(psi(1));
+    let batch = desk.nas(CIPHERED, m);
+    let told = n2(&batch).into_iter().find_map(|m| match m {
+        Message::PduSessionResourceReleaseCommand(m) => Some(Box::new(m)),
+        _ => None,
+    });
+    (batch, told.expect("the gNB has the session"))
+}
+
+fn released(desk: &mut Desk, sessions: &[u8]) -> Batch {
+    let transfer = PduSessionResourceReleaseResponseTransfer::new().to_vec();
+    let items = sessions.iter().map(|n| PduSessionResourceItem::new(psi(*n), transfer.clone())).collect();
+    let mut m = PduSessionResourceReleaseResponse::new(desk.connection(), RAN_ID);
+    m.pdu_session_resource_released_list_rel_res = items;
+    desk.ngap(m)
+}
+
+#[test] // TS 38.413 §8.2.2.2: the gNB lets go and takes the command to the phone, whose completion ends the session
+fn a_session_is_released_at_its_gnb() {
+    let mut desk = Desk::registered();
+    let (_, told) = release(&mut desk);
+    assert_eq!(told.pdu_session_resource_to_release_list_rel_cmd[0].pdu_session_id, psi(1));
+    assert!(told.nas_pdu.is_some());
+    released(&mut desk, &[1]);
+    let complete = sm::Message::new(psi(1), Pti(7), sm::ReleaseComplete::new()).to_octets();
+    let mut m = UlNasTransport::new(
+        PayloadContainerType::N1_SM_INFORMATION,
+        PayloadContainer::new(complete).unwrap(),
+    );
+    m.pdu_session_id = Some(psi(1));
+    let batch = desk.nas(CIPHERED, m);
+    desk.settle(batch);
+    assert!(desk.phone().unwrap().sessions.is_empty());
+}
+
+#[test] // TS 38.413 §8.2.2.4: an answer about a session that nobody has, or that nobody let go, changes nothing
+fn a_release_that_nobody_ordered() {
+    let mut desk = Desk::registered();
+    for sessions in [&[1][..], &[9], &[1, 9, 1]] {
+        let batch = released(&mut desk, sessions);
+        assert!(batch.outputs.is_empty());
+    }
+    assert_eq!(active(&desk), [1]);
+}
+
+#[test] // TS 38.413 §8.2.3.4: the same for modifications
+fn a_modification_that_nobody_ordered() {
+    let mut desk = Desk::registered();
+    let done = PduSessionResourceModifyResponseTransfer::new().to_vec();
+    for transfer in [done, vec![0xff; 5], Vec::new()] {
+        for n in [1, 9] {
+            let item = PduSessionResourceItem::new(psi(n), transfer.clone());
+            let mut m = PduSessionResourceModifyResponse::new(desk.connection(), RAN_ID);
+            m.pdu_session_resource_modify_list_mod_res = vec![item.clone(), item.clone()];
+            m.pdu_session_resource_failed_to_modify_list_mod_res = vec![item];
+            let batch = desk.ngap(m);
+            assert!(batch.outputs.is_empty() && batch.idle);
+        }
+    }
+    assert_eq!(active(&desk), [1]);
+}
+
+#[test] // TS 38.413 §8.2.4.3: a notification about a session, a flow that nobody has, or of rubbish
+fn a_notification_of_what_nobody_has() {
+    let mut desk = Desk::registered();
+    let mut transfer = PduSessionResourceNotifyTransfer::new();
+    transfer.qos_flow_notify_list =
+        vec![QosFlowNotifyItem::new(Qfi::new(44).unwrap(), NotificationCause::NotFulfilled)];
+    let released = QosFlowWithCauseItem::new(Qfi::new(45).unwrap(), CauseRadioNetwork::Unspecified.into());
+    transfer.qos_flow_released_list = vec![released];
+    for (n, octets) in [(9, transfer.to_vec()), (1, transfer.to_vec()), (1, vec![0xff]), (9, Vec::new())] {
+        let mut m = PduSessionResourceNotify::new(desk.connection(), RAN_ID);
+        m.pdu_session_resource_notify_list = vec![PduSessionResourceItem::new(psi(n), octets.clone())];
+        let batch = desk.ngap(m);
+        assert!(batch.outputs.is_empty(), "{batch:?}");
+        let mut m = PduSessionResourceNotify::new(desk.connection(), RAN_ID);
+        m.pdu_session_resource_released_list_not = vec![PduSessionResourceItem::new(psi(9), octets)];
+        let batch = desk.ngap(m);
+        assert!(batch.outputs.is_empty(), "{batch:?}");
+    }
+    assert_eq!(active(&desk), [1]);
+}
+
+#[test] // TS 38.413 §8.3.3.4: the gNB does not complete, or completes with sessions that nobody has: the phone is idle all the same
+fn a_release_that_is_not_completed() {
+    for completed in [false, true] {
+        let mut desk = Desk::registered();
+        let cause = CauseRadioNetwork::UserInactivity.into();
+        let batch = desk.ngap(UeContextReleaseRequest::new(desk.connection(), RAN_ID, cause));
+        assert!(n2(&batch).iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))));
+        let deadline = Batch { next_deadline: batch.next_deadline, ..Batch::default() };
+        desk.settle(batch);
+        if completed {
+            let mut m = UeContextReleaseComplete::new(desk.connection(), RAN_ID);
+            m.pdu_session_resource_list_cxt_rel_cpl =
+                [9, 9, 1].map(|n| PduSessionResourceItemCxtRelCpl::new(psi(n))).into();
+            desk.ngap(m);
+        } else {
+            desk.expire(&deadline);
+        }
+        let phone = desk.phone().unwrap();
+        assert!(!phone.is_connected() && phone.amf.registered && phone.sessions.len() == 1, "{completed}");
+    }
+}
+
+#[test] // TS 38.413 §8.6.3.3: a NAS message that is none, and none at all: dropped, counted, and the phone stays
+fn an_uplink_message_without_nas() {
+    let mut desk = Desk::registered();
+    for pdu in [vec![], vec![0], vec![0x7e], vec![0xff; 40]] {
+        let batch = desk.ngap(UplinkNasTransport::new(desk.connection(), RAN_ID, pdu));
+        assert!(dropped(&batch).is_some() && batch.outputs.is_empty(), "{batch:?}");
+    }
+    assert!(desk.phone().unwrap().is_connected());
+}
+
+fn usage(n: u8, whole: bool, octets: &[(u64, u64)]) -> PduSessionResourceItem {
+    let period = |&(ul, dl): &(u64, u64)| VolumeTimedReportItem::new([1; 4], [2; 4], ul, dl);
+    let periods: Vec<_> = octets.iter().map(period).collect();
+    let mut information = SecondaryRatUsageInformation::new();
+    if whole {
+        information.pdu_session_usage_report =
+            Some(PduSessionUsageReport::new(PduSessionUsageReportRatType::Nr, periods));
+    } else {
+        let flow = |q| {
+            let qfi = Qfi::new(q).unwrap();
+            QosFlowsUsageReportItem::new(qfi, QosFlowsUsageReportItemRatType::Eutra, periods.clone())
+        };
+        information.qos_flows_usage_report_list = vec![flow(1), flow(2)];
+    }
+    let mut transfer = SecondaryRatDataUsageReportTransfer::new();
+    transfer.secondary_rat_usage_information = Some(information);
+    PduSessionResourceItem::new(psi(n), transfer.to_vec())
+}
+
+#[test] // TS 38.413 §8.15.1.2: what went over a secondary radio is counted by session, and never runs over
+fn usage_of_a_secondary_radio() {
+    let mut desk = Desk::registered();
+    let mut says = |items: Vec<PduSessionResourceItem>| {
+        let mut m = SecondaryRatDataUsageReport::new(desk.connection(), RAN_ID);
+        m.pdu_session_resource_secondary_rat_usage_list = items;
+        let batch = desk.ngap(m);
+        assert!(batch.outputs.is_empty());
+        (dropped(&batch), desk.phone().unwrap().sessions[&psi(1)].secondary_usage.as_deref().copied())
+    };
+    assert_eq!(says(vec![usage(1, true, &[(5, 70), (1, 2)])]), (None, Some((6, 72))));
+    assert_eq!(says(vec![usage(1, false, &[(10, 100)])]), (None, Some((26, 272))));
+    let stray = vec![usage(9, true, &[(1, 1)]), PduSessionResourceItem::new(psi(1), vec![0xff])];
+    assert_eq!(says(stray), (Some(Dropped::OutOfState), Some((26, 272))));
+    assert_eq!(says(vec![usage(1, true, &[(u64::MAX, u64::MAX)])]).1, Some((u64::MAX, u64::MAX)));
+}
+
+#[test] // TS 38.413 §8.10: NRPPa about a phone: there is no LMF: dropped and counted, without an answer
+fn nrppa_of_a_phone_is_dropped_and_counted() {
+    let mut desk = Desk::registered();
+    let batch = desk.ngap(UplinkUeAssociatedNrppaTransport::new(desk.connection(), RAN_ID, vec![1], vec![2]));
+    assert_eq!((dropped(&batch), batch.outputs.len()), (Some(Dropped::UnservedPayload), 0));
+}
+
+#[test] // TS 38.413 §8.11.4.2: a trace of a cell's traffic names the phone's connection: the operator learns whose it is
+fn a_cell_traffic_trace_is_an_event() {
+    let mut desk = Desk::registered();
+    let cell =
+        NgranCgi::NrCgi(NrCgi::new(whimbrel_ids::PlmnId::TEST, whimbrel_ids::NrCellId::new(5).unwrap()));
+    let collector = TransportLayerAddress::V4([127, 0, 0, 1].into());
+    let batch = desk.ngap(CellTrafficTrace::new(desk.connection(), RAN_ID, [7; 8], cell.clone(), collector));
+    let subject = desk.phone().unwrap().subject();
+    assert_eq!(batch.events, [Event::CellTraffic { subject, trace: [7; 8], cell }]);
+    assert!(batch.outputs.is_empty());
+}
+
+#[test] // TS 38.413 §9.2.2.17 to §9.2.2.19: nobody is suspended here: the gNB is refused, and the phone stays as it is
+fn suspension_is_refused() {
+    let mut desk = Desk::registered();
+    let mut m = UeContextSuspendRequest::new(desk.connection(), RAN_ID);
+    m.pdu_session_resource_suspend_list_sus_req = vec![PduSessionResourceItem::new(psi(1), vec![0])];
+    let batch = desk.ngap(m);
+    assert!(matches!(n2(&batch).as_slice(), [Message::UeContextSuspendFailure(_)]));
+    let cause = RrcEstablishmentCause::MoData;
+    let batch = desk.ngap(UeContextResumeRequest::new(desk.connection(), RAN_ID, cause));
+    assert!(matches!(n2(&batch).as_slice(), [Message::UeContextResumeFailure(_)]));
+    assert_eq!(active(&desk), [1]);
+}
+
+#[test] // TS 38.413 §8.14.2.2, §8.14.1.2; TS 23.502 §4.2.8a: the gNB is asked whether the radio carries voice, once for each radio; the next registration tells the phone
+fn a_radio_that_does_not_carry_voice() {
+    let mut config = config();
+    (config.amf.ims_vops, config.amf.access.voice_match) = (true, true);
+    let mut desk = Desk::registered_with(config);
+    let tell = |desk: &mut Desk, capability: u8| {
+        let mut m = UeRadioCapabilityInfoIndication::new(desk.connection(), RAN_ID);
+        m.ue_radio_capability = vec![capability; 9];
+        desk.ngap(m)
+    };
+    let says = |desk: &mut Desk, indicator| {
+        desk.ngap(UeRadioCapabilityCheckResponse::new(desk.connection(), RAN_ID, indicator))
+    };
+    let vops = |desk: &mut Desk| {
+        let request = crate::desk::registration_request(whimbrel_nas::ie::RegistrationKind::MobilityUpdating);
+        let batch = desk.nas(CIPHERED, request);
+        let features = desk.downlink(&batch).into_iter().find_map(|m| match m {
+            whimbrel_nas::mm::Message::RegistrationAccept(m) => m.network_feature_support,
+            _ => None,
+        });
+        desk.nas(CIPHERED, whimbrel_nas::mm::RegistrationComplete::new());
+        features.expect("told with each accept").ims_vops_3gpp()
+    };
+    let batch = says(&mut desk, ImsVoiceSupportIndicator::NotSupported);
+    assert_eq!(dropped(&batch), Some(Dropped::OutOfState), "nobody asked");
+    let batch = tell(&mut desk, 1);
+    let asked = n2(&batch);
+    let [Message::UeRadioCapabilityCheckRequest(m)] = asked.as_slice() else { panic!("{asked:?}") };
+    assert_eq!(m.ue_radio_capability, Some(vec![1; 9]));
+    assert!(vops(&mut desk), "until it is known");
+    says(&mut desk, ImsVoiceSupportIndicator::NotSupported);
+    assert!(!vops(&mut desk));
+    let batch = tell(&mut desk, 2);
+    assert_eq!(n2(&batch).len(), 1, "another radio");
+    says(&mut desk, ImsVoiceSupportIndicator::Supported);
+    assert!(vops(&mut desk));
+}
