@@ -1,7 +1,7 @@
 //! Which procedure an input belongs to, and what becomes of those that run: the one place where collisions are decided.
 //!
 //! TS 24.501 §5.4.1.3.7, §5.4.2.7, §5.4.4.6, TS 24.501 §5.4.6.3, §5.5.1.2.8, §5.5.1.3.8, §5.5.2.2.7,
-//! §5.5.2.3.5, §5.6.1.8; TS 23.502 §4.2.6.
+//! §5.5.2.3.5, §5.6.1.8; TS 23.502 §4.2.6, §4.9.1.
 
 use whimbrel_nas::ie::{MmCause, MobileIdentity, RegistrationKind};
 use whimbrel_nas::mm::{Message, MmStatus};

@@ -95,7 +95,7 @@ fn tunnel_of(i: &UpTransportLayerInformation) -> End {
     (a.into(), t.gtp_teid)
 }
 
-#[test] // TS 23.502 §4.9.1.3.2, step 4, direct; §4.9.1.3.3 step 1, step 5, step 14; TS 38.413 §8.4.1.2, §8.4.2.2, §8.4.3.2; TS 33.501 §6.7.3.2: from end to end, with direct forwarding
+#[test] // TS 23.502 §4.9.1.3.2, step 4, §4.9.1.3.2 direct; §4.9.1.3.3 step 1, step 5, step 14; TS 38.413 §8.4.1.2, §8.4.2.2, §8.4.3.2; TS 33.501 §6.7.3.2: from end to end, with direct forwarding
 fn the_whole_with_direct_forwarding() {
     let (mut net, _) = scene(1, 2);
     let source = connection(&net).clone();

@@ -354,6 +354,23 @@ fn answers_to_nothing_and_sequence_numbers_at_the_end() {
     }
 }
 
+#[test] // TS 29.244 §7.6.5: what only a user plane function sends, and answers to what it never asks
+fn messages_that_an_smf_never_sends() {
+    let mut bench = Bench::new();
+    for message_type in [10, 11, 12, 51, 53, 55, 56] {
+        for seid in [None, Some(bench.canary.up_seid)] {
+            let sequence = bench.next();
+            assert!(bench.send(&message(message_type, seid, sequence, &[])).is_none(), "{message_type}");
+            bench.unharmed("a message in the wrong direction");
+        }
+    }
+    let report = SessionReportRequest::new(ReportType::default());
+    let sequence = bench.next();
+    let octets = Message::from(report).to_octets(Some(bench.canary.up_seid), sequence);
+    assert!(bench.send(&octets).is_none());
+    bench.unharmed("a report to the user plane");
+}
+
 #[test] // TS 29.244 §7.6.6: a report's answer without a cause is no answer
 fn report_response_without_cause() {
     let mut bench = Bench::new();
