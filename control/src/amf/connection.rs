@@ -1,6 +1,7 @@
 //! A phone's N2 connection: its first message, its later ones, and what leaves on it.
 //!
-//! TS 38.413 §8.6 (NAS transport), §10.6 (messages that name the wrong phone), TS 23.502 §4.2.6 (release).
+//! TS 38.413 §8.6.2.2, §8.6.3.2 (NAS transport), TS 38.413 §10.4 (messages at a wrong time), §10.6 (that name the wrong phone),
+//! TS 23.502 §4.2.6 (release).
 
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId, Tai};
 use whimbrel_nas::mm;

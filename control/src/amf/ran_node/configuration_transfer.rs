@@ -1,4 +1,4 @@
-//! Uplink and Downlink RAN Configuration Transfer: TS 38.413 §8.8.
+//! Uplink and Downlink RAN Configuration Transfer: TS 38.413 §8.8.1.2, §8.8.2.2.
 
 use whimbrel_ngap::ie::SonConfigurationTransferEnds;
 use whimbrel_ngap::msg::{DownlinkRanConfigurationTransfer, UplinkRanConfigurationTransfer};

@@ -1,4 +1,4 @@
-//! RAN Configuration Update: TS 38.413 §8.7.2. AMF Configuration Update: §8.7.3.
+//! RAN Configuration Update: TS 38.413 §8.7.2. AMF Configuration Update: TS 38.413 §8.7.3.2, §8.7.3.3, §8.7.3.4.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Error Indication of what concerns no phone: TS 38.413 §8.7.5.
+//! Error Indication of what concerns no phone: TS 38.413 §8.7.5, §10.5.
 
 use whimbrel_ids::Instant;
 use whimbrel_ngap::ie::Cause;
