@@ -5,11 +5,12 @@ use core::time::Duration;
 use whimbrel_ids::{Instant, RanUeNgapId};
 use whimbrel_ngap::{
     AmfConfigurationUpdate, AmfConfigurationUpdateAcknowledge, AmfStatusIndication, Cause, CauseMisc,
-    ErrorIndication, Message, NgReset, NgResetAcknowledge, NgSetupFailure, NgSetupResponse, ResetAll,
-    ResetType, TimeToWait, UeAssociatedLogicalNgConnectionItem,
+    CauseRadioNetwork, ErrorIndication, Message, NgReset, NgResetAcknowledge, NgSetupFailure,
+    NgSetupResponse, ResetAll, ResetType, TimeToWait, UeAssociatedLogicalNgConnectionItem,
 };
 
-use super::{Due, Event, Gnb, GnbConfig, Interface, Output, Violation, event, violation};
+use super::handover::{Handover, Via};
+use super::{Context, Due, Event, Gnb, GnbConfig, Interface, Output, Violation, event, violation};
 use crate::outbox::Outbox;
 
 /// Whether a message belongs on stream 0 (TS 38.412 §7). ERROR INDICATION may be either kind.
@@ -119,9 +120,30 @@ impl Gnb {
         self.served_guamis.retain(|g| !m.unavailable_guami_list.iter().any(|item| item.guami == *g));
     }
 
-    pub(super) fn error_indication(&mut self, m: &ErrorIndication, out: &mut Outbox<Output>) {
-        let phone = m.ran_ue_ngap_id.and_then(|id| self.contexts.get(id.0)).map(|c| c.phone);
+    /// ERROR INDICATION (§8.7.5). One that finds the names of a connection wrong ends it at both sides (§10.6).
+    pub(super) fn error_indication(&mut self, now: Instant, m: &ErrorIndication, out: &mut Outbox<Output>) {
+        let named = m.ran_ue_ngap_id.filter(|id| {
+            let of_it = |c: &Context| m.amf_ue_ngap_id.is_none() || c.amf_ue_ngap_id == m.amf_ue_ngap_id;
+            self.contexts.get(id.0).is_some_and(of_it)
+        });
+        let phone = named.and_then(|id| self.contexts.get(id.0)).map(|c| c.phone);
         violation(phone, Violation::ErrorIndicated(m.cause.clone()), out);
+        let (Some(id), Some(cause)) = (named, &m.cause) else { return };
+        let wrong_names =
+            [CauseRadioNetwork::UnknownLocalUeNgapId, CauseRadioNetwork::InconsistentRemoteUeNgapId];
+        if wrong_names.iter().any(|wrong| *cause == Cause::RadioNetwork(*wrong))
+            && let Some(Context { phone, handover, .. }) = self.drop_context(now, id, out)
+        {
+            let came = matches!(handover, Handover::Switching { .. });
+            let cause = cause.clone();
+            event(
+                match came {
+                    true => Event::HandoverFailed { phone, via: Via::Xn, cause },
+                    false => Event::ContextReleased(phone, cause),
+                },
+                out,
+            );
+        }
     }
 
     /// NG RESET from here (§8.7.3.2.2).

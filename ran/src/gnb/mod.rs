@@ -462,7 +462,7 @@ impl Gnb {
                 event(Event::ConfigurationTransferred(transfer), out);
             }
             Message::AmfStatusIndication(m) => self.amf_status_indication(&m),
-            Message::ErrorIndication(m) => self.error_indication(&m, out),
+            Message::ErrorIndication(m) => self.error_indication(now, &m, out),
             Message::Paging(m) => self.paging(&m, out),
             Message::DownlinkNasTransport(m) => self.downlink_nas(at, m, out),
             Message::InitialContextSetupRequest(m) => self.initial_context_setup(at, m, out),
