@@ -39,8 +39,8 @@ pub(super) enum Handover {
     Cancelling { until: Instant },
     /// Source: the phone was told to go.
     Executing { via: Via, until: Instant },
-    /// Target: the phone is on its way.
-    Awaiting { from: Origin },
+    /// Target: the phone is on its way. Over N2 the core says when it is not; a source over Xn may be gone.
+    Awaiting { from: Origin, until: Option<Instant> },
     /// Target of an Xn handover: PATH SWITCH REQUEST was sent.
     Switching { from: Origin, asked: Vec<PduSessionId>, until: Instant },
 }
@@ -61,7 +61,8 @@ impl Handover {
             | Self::Cancelling { until }
             | Self::Executing { until, .. }
             | Self::Switching { until, .. } => Some(*until),
-            Self::None | Self::Awaiting { .. } => None,
+            Self::Awaiting { until, .. } => *until,
+            Self::None => None,
         }
     }
 }
@@ -156,7 +157,7 @@ impl Gnb {
     ) {
         let context = self.contexts.get_mut(id.0);
         let Some((context, from)) = context.and_then(|c| match c.handover {
-            Handover::Awaiting { from } => Some((c, from)),
+            Handover::Awaiting { from, .. } => Some((c, from)),
             _ => None,
         }) else {
             return out.push(Output::Radio(phone, Down::Released));
@@ -211,7 +212,10 @@ impl Gnb {
                 self.set_handover(id, Handover::None);
                 violation(Some(phone), Violation::NoAnswer("PathSwitchRequest"), out);
             }
-            Handover::None | Handover::Awaiting { .. } => {}
+            Handover::Awaiting { .. } => {
+                self.drop_context(now, id, out);
+            }
+            Handover::None => {}
         }
     }
 

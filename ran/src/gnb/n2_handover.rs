@@ -204,7 +204,7 @@ impl Gnb {
             context.reports_inactive =
                 super::ue_context::reports(m.rrc_inactive_transition_report_request.as_ref(), false);
             context.location_reporting = m.location_reporting_request_type;
-            context.handover = Handover::Awaiting { from: Origin::N2 };
+            context.handover = Handover::Awaiting { from: Origin::N2, until: None };
         }
         let (mut admitted, mut failed) = (Vec::new(), Vec::new());
         for item in m.pdu_session_resource_setup_list_ho_req {

@@ -101,7 +101,7 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         match message {
-            XnMessage::HandoverRequest(m) => self.xn_admit(from, *m, out),
+            XnMessage::HandoverRequest(m) => self.xn_admit(now, from, *m, out),
             XnMessage::HandoverRequestAcknowledge(m) => self.xn_acknowledged(now, &m, out),
             XnMessage::HandoverPreparationFailure { source, cause } => {
                 let Some(context) = self.contexts.get_mut(source.0) else { return };
@@ -117,9 +117,9 @@ impl Gnb {
             XnMessage::HandoverCancel { source } => {
                 let origin = Origin::Xn(from, source);
                 let meant = |id: &u32| {
-                    self.contexts
-                        .get(*id)
-                        .is_some_and(|c| matches!(c.handover, Handover::Awaiting { from } if from == origin))
+                    self.contexts.get(*id).is_some_and(
+                        |c| matches!(c.handover, Handover::Awaiting { from, .. } if from == origin),
+                    )
                 };
                 let found = self.contexts.ids().find(meant);
                 if let Some(id) = found {
@@ -172,7 +172,7 @@ impl Gnb {
     }
 
     /// Target: takes what it can.
-    fn xn_admit(&mut self, from: GlobalGnbId, m: XnHandoverRequest, out: &mut Outbox<Output>) {
+    fn xn_admit(&mut self, now: Instant, from: GlobalGnbId, m: XnHandoverRequest, out: &mut Outbox<Output>) {
         let source = m.source;
         let refuse = |cause| XnMessage::HandoverPreparationFailure { source, cause };
         let none = Cause::RadioNetwork(CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell);
@@ -192,8 +192,10 @@ impl Gnb {
             context.ambr = m.ambr;
             context.allowed_nssai = m.allowed_nssai;
             context.location_reporting = m.location_reporting;
-            context.handover = Handover::Awaiting { from: Origin::Xn(from, source) };
         }
+        // Who has not come by then is lost to its source too, which waits half as long.
+        let until = Some(now + self.config.handover_overall * 2);
+        self.set_handover(id, Handover::Awaiting { from: Origin::Xn(from, source), until });
         let mut admitted = Vec::new();
         let mut refused = Vec::new();
         for session in m.sessions {
