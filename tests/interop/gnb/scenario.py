@@ -546,8 +546,10 @@ def bad_nas(run):
     replayed = phone.deregistration_request()
     phone.uplink_count = count
     link.up(replayed)
-    run.step("an unknown message type within good protection is survived")
+    run.step("an unknown message type within good protection gets 5GMM STATUS #97 (TS 24.501 §7.4)")
     link.up(phone.protect(b"\x7e\x00\xee", CIPHERED))
+    cause = element(phone.read(link.nas(), "5GMMStatus"), "5GMMCause")
+    demand(cause == bytes([97]), f"cause {cause}")
     run.step("the phone is still served")
     time.sleep(0.2)
     gnb.waiting.clear()

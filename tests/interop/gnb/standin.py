@@ -317,7 +317,7 @@ class StandIn:
             plain = nas
         message, error = parse_NAS5G(plain, inner=False)
         if error:
-            return None
+            return self.down(context, MM.FGMMStatus(val={"5GMMCause": bytes([97])}), 2) if context.keys else None
         handler = getattr(self, "on_" + message._name.removeprefix("5GMM"), None)
         return handler(context, message, plain) if handler else None
 
