@@ -1,8 +1,9 @@
 //! The aggregator's end of N4: the one PFCP entity that UPFs see, whoever runs a phone's procedures.
 //!
-//! It sets up the association (TS 29.244 §6.2.6.2.1, TS 23.502 §4.4.3.1), without which there is no session (TS 29.244 §6.2.1), and keeps it alive, stamps sequence numbers, repeats what is not answered from the
-//! same address under the same number (TS 29.244 §6.4), answers a UPF's repeated report from memory, and so keeps
-//! a failover of control functions invisible to a UPF. What a UPF itself asks is in [`node`].
+//! It sets up the association (TS 29.244 §6.2.6.2.1, TS 23.502 §4.4.3.1), without which there is no session (TS 29.244
+//! §6.2.1), and keeps it alive, stamps sequence numbers, repeats what is not answered from the same address under the same
+//! number (TS 29.244 §6.4), answers a UPF's repeated report from memory, and so keeps a failover of control
+//! functions invisible to a UPF. What a UPF itself asks is in [`node`].
 
 mod control;
 mod node;
