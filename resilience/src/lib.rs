@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod cta;
+pub mod region;
 pub mod replication;
 
 pub use cta::{Cta, Entropy, Input, Inspect, Outbox, PhoneView, UpfChange};

@@ -1,0 +1,248 @@
+//! Which control functions a phone gets.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_control::PhoneId;
+
+use super::{Region, Ring};
+use crate::replication::CpfId;
+
+/// A phone's control functions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    /// Serves it.
+    pub primary: CpfId,
+    /// Hold its state.
+    pub backups: Vec<CpfId>,
+    /// Backups that it should have beside them, and nobody is there for.
+    pub missing: usize,
+}
+
+/// The rings of one region. A draining control function is on none of them.
+///
+/// Neutrino §4.3 takes the backups that follow on the level-2 ring. Here regions that have none of the phone's backups yet come first:
+/// two backups seldom fail together then, and more of the regions that a phone may move to hold its state.
+///
+/// Where there are too few:
+///
+/// | there is | the phone gets |
+/// | --- | --- |
+/// | nobody in the larger region but the region's own | backups from the level-1 ring: they fail with the region, not with the primary |
+/// | fewer than the backups wanted, in all | those, and what is missing is told |
+/// | one control function | no backup: if it is lost, its phones register anew |
+/// | nobody in the region | a primary from the level-2 ring: further away, but served |
+/// | nobody | none: it is refused as in congestion |
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rings {
+    level1: Ring,
+    level2: Ring,
+    /// Of all on the rings.
+    region_of: BTreeMap<CpfId, Region>,
+    /// Regions that the level-2 ring's members are in.
+    regions: usize,
+    backups: usize,
+}
+
+impl Rings {
+    /// Of a region, from the control functions in the larger region that take phones, and where each is.
+    pub(super) fn new<'a>(
+        region: &Region,
+        serving: impl Iterator<Item = (CpfId, &'a Region)>,
+        backups: usize,
+    ) -> Self {
+        let region_of: BTreeMap<CpfId, Region> = serving.map(|(cpf, r)| (cpf, r.clone())).collect();
+        let members = |own: bool| {
+            let of_ring = region_of.iter().filter(move |(_, r)| (*r == region) == own);
+            Ring::new(of_ring.map(|(cpf, _)| *cpf))
+        };
+        let regions = region_of.values().filter(|r| *r != region).collect::<BTreeSet<_>>().len();
+        Self { level1: members(true), level2: members(false), regions, region_of, backups }
+    }
+
+    /// Who serves a phone that begins, and who backs it. `None`: nobody takes phones.
+    pub fn place(&self, phone: PhoneId) -> Option<Placement> {
+        let primary = self.level1.first(phone).or_else(|| self.level2.first(phone))?;
+        let backups = self.further_backups(phone, primary, &[]);
+        let missing = self.backups - backups.len();
+        Some(Placement { primary, backups, missing })
+    }
+
+    /// Who is to back a phone beside those that have its state already, when one of them, or its primary, was lost or
+    /// drains. Who drains does not count as a backup, though its state serves until another has it.
+    pub fn further_backups(&self, phone: PhoneId, primary: CpfId, present: &[CpfId]) -> Vec<CpfId> {
+        let mut backups: Vec<CpfId> =
+            present.iter().copied().filter(|c| *c != primary && self.region_of.contains_key(c)).collect();
+        let kept = backups.len();
+        let mut used: BTreeSet<&Region> =
+            backups.iter().chain([&primary]).filter_map(|c| self.region_of.get(c)).collect();
+
+        let elsewhere = || self.level2.walk(phone).filter(|c| *c != primary);
+        let mut met = BTreeSet::new();
+        for cpf in elsewhere() {
+            if backups.len() >= self.backups || met.len() == self.regions {
+                break; // past the last region the rest of the ring need not be looked at
+            }
+            let region = &self.region_of[&cpf];
+            met.insert(region);
+            if used.insert(region) {
+                backups.push(cpf);
+            }
+        }
+        for cpf in elsewhere().chain(self.level1.walk(phone).filter(|c| *c != primary)) {
+            if backups.len() >= self.backups {
+                break;
+            }
+            if !backups.contains(&cpf) {
+                backups.push(cpf);
+            }
+        }
+        backups.split_off(kept)
+    }
+
+    /// Whether a control function takes phones of this region: as primary, or as a backup.
+    pub fn serves(&self, cpf: CpfId) -> bool {
+        self.region_of.contains_key(&cpf)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::{CpfState, Regions};
+    use proptest::prelude::*;
+
+    const HERE: &str = "1223";
+    /// The region, its three siblings, and one that is not of the larger region.
+    const REGIONS: [&str; 5] = [HERE, "1220", "1221", "1222", "1230"];
+
+    fn region(text: &str) -> Region {
+        text.parse().unwrap()
+    }
+
+    fn phone(slot: u32) -> PhoneId {
+        PhoneId { slot, generation: 0 }
+    }
+
+    /// A map with control functions numbered from 0, each in the region of this index.
+    fn map(cpfs: &[usize]) -> Regions {
+        let mut map = Regions::new(REGIONS.map(region)).unwrap();
+        for (id, at) in (0..).zip(cpfs) {
+            map.join(CpfId(id), &region(REGIONS[*at])).unwrap();
+        }
+        map
+    }
+
+    fn rings(map: &Regions, backups: usize) -> Rings {
+        map.rings(&region(HERE), backups).unwrap()
+    }
+
+    fn all(placement: Option<Placement>) -> BTreeSet<CpfId> {
+        placement.map(|p| p.backups.into_iter().chain([p.primary]).collect()).unwrap_or_default()
+    }
+
+    #[test] // Neutrino §4.3
+    fn the_primary_is_of_the_region_and_backups_are_of_its_siblings() {
+        let map = map(&[0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
+        let rings = rings(&map, 2);
+        for slot in 0..200 {
+            let placed = rings.place(phone(slot)).unwrap();
+            assert!(placed.primary.0 < 3);
+            assert!(placed.backups.iter().all(|c| (3..9).contains(&c.0)), "{placed:?}");
+            assert_ne!(map.region_of(placed.backups[0]), map.region_of(placed.backups[1]));
+            assert_eq!((placed.backups.len(), placed.missing), (2, 0));
+        }
+        assert!(rings.serves(CpfId(8)) && !rings.serves(CpfId(9)));
+    }
+
+    #[test] // the table at `Rings`, row by row
+    fn with_too_few_a_phone_gets_what_is_there() {
+        let place = |cpfs: &[usize], backups| rings(&map(cpfs), backups).place(phone(7));
+        let placed = |primary, backups: &[u16], missing| {
+            Some(Placement {
+                primary: CpfId(primary),
+                backups: backups.iter().copied().map(CpfId).collect(),
+                missing,
+            })
+        };
+        let two = place(&[0, 0], 1).unwrap();
+        assert_eq!((two.backups.len(), two.missing), (1, 0), "the smallest cluster: two nodes of one region");
+        assert_ne!(two.backups[0], two.primary);
+        assert_eq!(place(&[0, 1], 3), placed(0, &[1], 2));
+        assert_eq!(place(&[0, 4], 1), placed(0, &[], 1), "another region's are not asked");
+        assert_eq!(place(&[0], 1), placed(0, &[], 1));
+        assert_eq!(place(&[1], 1), placed(0, &[], 1));
+        assert_eq!(place(&[], 1), None);
+        let inside = place(&[0, 0, 0, 1], 2).unwrap();
+        assert_eq!(inside.backups[0], CpfId(3), "outside the region first");
+        assert!(inside.backups[1].0 < 3);
+    }
+
+    #[test]
+    fn who_drains_gets_no_more_phones_and_is_replaced_as_backup() {
+        let mut map = map(&[0, 0, 1, 2]);
+        map.set_state(CpfId(0), CpfState::Draining);
+        map.set_state(CpfId(2), CpfState::Draining);
+        let rings = rings(&map, 1);
+        for slot in 0..200 {
+            assert_eq!(all(rings.place(phone(slot))), BTreeSet::from([CpfId(1), CpfId(3)]));
+        }
+        assert_eq!(rings.further_backups(phone(1), CpfId(0), &[CpfId(2)]), [CpfId(3)]);
+        map.set_state(CpfId(2), CpfState::Serving);
+        let rings = super::tests::rings(&map, 1);
+        assert_eq!(
+            rings.further_backups(phone(1), CpfId(0), &[CpfId(2)]),
+            [],
+            "it takes phones again: it stays"
+        );
+    }
+
+    #[test] // Neutrino §4.2: after a failover the phone gets new backups
+    fn after_a_failover_there_are_as_many_backups_as_before() {
+        let mut map = map(&[0, 0, 1, 1, 2, 2, 3]);
+        for slot in 0..200 {
+            let before = rings(&map, 2).place(phone(slot)).unwrap();
+            map.leave(before.primary);
+            let (primary, kept) = (before.backups[0], before.backups[1]);
+            let new = rings(&map, 2).further_backups(phone(slot), primary, &[primary, kept]);
+            assert_eq!(new.len(), 1);
+            assert!(![before.primary, primary, kept].contains(&new[0]));
+            assert_ne!(map.region_of(new[0]), map.region_of(primary), "another region than both");
+            assert_ne!(map.region_of(new[0]), map.region_of(kept));
+            map.join(before.primary, &region(HERE)).unwrap();
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn who_comes_or_goes_changes_one_holder_of_a_phone_at_most(
+            cpfs in prop::collection::vec(0..5usize, 1..20), gone in any::<prop::sample::Index>(), backups in 0..4usize,
+        ) {
+            let mut map = map(&cpfs);
+            let with = rings(&map, backups);
+            let gone = CpfId(gone.index(cpfs.len()) as u16);
+            map.leave(gone);
+            let without = rings(&map, backups);
+            for slot in 0..100 {
+                let (with, without) = (all(with.place(phone(slot))), all(without.place(phone(slot))));
+                if with.contains(&gone) {
+                    prop_assert!(with.difference(&without).eq([&gone]), "{with:?} {without:?}");
+                } else {
+                    prop_assert_eq!(with, without);
+                }
+            }
+        }
+
+        #[test]
+        fn a_placement_names_nobody_twice_and_counts_what_is_missing(
+            cpfs in prop::collection::vec(0..5usize, 1..12), backups in 0..6usize, slot in 0..1u32 << 24,
+        ) {
+            let rings = rings(&map(&cpfs), backups);
+            if let Some(placed) = rings.place(phone(slot)) {
+                prop_assert_eq!(placed.backups.len() + placed.missing, backups);
+                prop_assert_eq!(all(Some(placed.clone())).len(), placed.backups.len() + 1);
+                let there = cpfs.iter().filter(|at| **at != 4).count();
+                prop_assert!(placed.missing == 0 || placed.backups.len() + 1 == there);
+            }
+        }
+    }
+}
