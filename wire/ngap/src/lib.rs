@@ -10,6 +10,9 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "fast")]
+#[macro_use]
+pub mod fast;
 #[macro_use]
 mod schema;
 #[cfg(any(test, feature = "samples"))]

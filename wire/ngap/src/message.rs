@@ -1,7 +1,11 @@
 //! Any NGAP message, by procedure and outcome (TS 38.413 §9.4.3).
 
+#[cfg(feature = "fast")]
+use crate::aper::codec::Own;
 use crate::aper::{Aper, Fault, Reader, Writer};
 use crate::container::{Body, Diagnosis};
+#[cfg(feature = "fast")]
+use crate::fast::{self, Fast};
 use crate::ie::{Criticality, IeDiagnostic, TriggeringMessage};
 use crate::msg::*;
 use crate::refusal::Refusal;
@@ -60,6 +64,48 @@ macro_rules! procedures {
 
             fn write_body(&self, w: &mut Writer<'_>) {
                 match self { $($( Message::$name(m) => m.write_body(w), )*)* }
+            }
+        }
+
+        #[cfg(feature = "fast")]
+        impl Message {
+            /// Writes the table of the message.
+            pub(crate) fn put_body(&self, spot: whimbrel_fastwire::Spot, w: &mut whimbrel_fastwire::Writer<'_>) {
+                match self { $($( Message::$name(m) => <Own as Fast<$name>>::put(m, spot, w), )*)* }
+            }
+
+            /// Reads the table of a message.
+            pub(crate) fn get_body(
+                slot: whimbrel_fastwire::Slot<'_, '_>,
+            ) -> Result<Message, whimbrel_ids::DecodeError> {
+                match slot.tag() {
+                    $($(
+                        tag if tag == const { fast::number($code, procedures!(@kind $outcome)) } =>
+                            <Own as Fast<$name>>::get(slot).map(Message::$name),
+                    )*)*
+                    _ => Err(slot.error(whimbrel_ids::DecodeErrorKind::Unknown)),
+                }
+            }
+
+            /// Where the fields of a message of this number stand; `None` where there is no such message.
+            pub(crate) fn places(number: u8) -> Option<&'static [(u16, usize)]> {
+                match number {
+                    $($(
+                        n if n == const { fast::number($code, procedures!(@kind $outcome)) } =>
+                            Some(<$name as fast::Places>::PLACES),
+                    )*)*
+                    _ => None,
+                }
+            }
+
+            /// Declares every message and their union.
+            pub(crate) fn declare_all(s: &mut whimbrel_fastwire::Schema) {
+                let alternatives = [$($((
+                    stringify!($name).to_owned(),
+                    fast::number($code, procedures!(@kind $outcome)),
+                    <Own as Fast<$name>>::declare(s),
+                )),*),*];
+                s.union("Message", &alternatives);
             }
         }
 

@@ -63,11 +63,11 @@ pub fn peek(octets: &[u8]) -> Option<Peek> {
     Some(found)
 }
 
-const ID_AMF_UE_NGAP_ID: u16 = 10;
-const ID_FIVE_G_S_TMSI: u16 = 26;
-const ID_RAN_UE_NGAP_ID: u16 = 85;
-const ID_SOURCE_AMF_UE_NGAP_ID: u16 = 100;
-const ID_UE_NGAP_IDS: u16 = 114;
+pub(crate) const ID_AMF_UE_NGAP_ID: u16 = 10;
+pub(crate) const ID_FIVE_G_S_TMSI: u16 = 26;
+pub(crate) const ID_RAN_UE_NGAP_ID: u16 = 85;
+pub(crate) const ID_SOURCE_AMF_UE_NGAP_ID: u16 = 100;
+pub(crate) const ID_UE_NGAP_IDS: u16 = 114;
 
 /// The content of an open type that came in one piece, and what follows it.
 fn open_type(octets: &[u8]) -> Option<(&[u8], &[u8])> {

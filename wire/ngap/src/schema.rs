@@ -183,6 +183,12 @@ macro_rules! sequence {
 
         constructor!($name $($kind $f: $t,)* $($($xkind $x: $xt,)*)?);
 
+        #[cfg(feature = "fast")]
+        fast_table!($name {
+            $( $kind $f: $t, codec!($($c)?); )*
+            $($( $xkind $x: $xt, codec!($($xc)?); )*)?
+        });
+
         impl $crate::aper::Aper for $name {
             fn read(r: &mut $crate::aper::Reader<'_>) -> Result<Self, $crate::aper::Fault> {
                 let additions = read_marker!($($form)? r);
@@ -276,6 +282,11 @@ macro_rules! message {
 
         constructor!($name $($kind $f: $t,)*);
 
+        #[cfg(feature = "fast")]
+        fast_table!($name { $( $kind $f: $t, codec!($($c)?); )* });
+        #[cfg(feature = "fast")]
+        fast_places!($name { $( $id $t, codec!($($c)?); )* });
+
         impl $crate::container::Body for $name {
             const IES: &'static [$crate::container::IeSpec] = &[
                 $( $crate::container::IeSpec {
@@ -347,6 +358,9 @@ macro_rules! enumerated {
             }
         }
 
+        #[cfg(feature = "fast")]
+        fast_enumerated!($name);
+
         impl core::fmt::Display for $name {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 f.write_str(self.as_str())
@@ -407,6 +421,12 @@ macro_rules! choice {
             $( /// An alternative of a later release, kept as it came.
                $o($crate::container::OtherChoice), )?
         }
+
+        #[cfg(feature = "fast")]
+        fast_choice!($name {
+            $( $v: $t, codec!($($c)?); )*
+            $($( $x: $xt, codec!($($xc)?); )*)?
+        } { $($o)? });
 
         impl $name {
             /// The index of `choice-Extensions`.

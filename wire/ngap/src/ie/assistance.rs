@@ -110,7 +110,7 @@ sequence! {
 }
 
 /// The seconds that expected activity and idle periods take (TS 38.413 §9.3.1.94): other values are extensions.
-struct Period;
+pub(crate) struct Period;
 
 impl Period {
     /// 181 stands for more than 180 s.

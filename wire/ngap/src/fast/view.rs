@@ -1,0 +1,99 @@
+//! A message looked at where it lies.
+
+use whimbrel_fastwire::{Form, Inline, Octets, Table};
+use whimbrel_ids::{DecodeError, DecodeErrorKind};
+
+use super::{Fast, optional};
+use crate::aper::codec::Own;
+use crate::ie::{TriggeringMessage, UeNgapIds};
+use crate::message::Message;
+use crate::peek::{
+    ID_AMF_UE_NGAP_ID, ID_FIVE_G_S_TMSI, ID_RAN_UE_NGAP_ID, ID_SOURCE_AMF_UE_NGAP_ID, ID_UE_NGAP_IDS, Peek,
+};
+
+/// The protocol IE id of `NAS-PDU`.
+const ID_NAS_PDU: u16 = 38;
+
+/// A received message in the fast form: a field is read when it is asked for, octet strings where they lie.
+#[derive(Debug)]
+pub struct View<'a> {
+    octets: &'a [u8],
+    form: Form,
+    number: u8,
+}
+
+impl<'a> View<'a> {
+    /// Over a received message.
+    ///
+    /// Errors: [`DecodeError`] where there is no message, or of kind `Unknown` for one that is not known here.
+    pub fn new(octets: &'a [u8], form: Form) -> Result<Self, DecodeError> {
+        let all = Octets::new(octets, form);
+        let slot = Message::body(&all)?;
+        let number = slot.tag();
+        Message::places(number).ok_or_else(|| slot.error(DecodeErrorKind::Unknown))?;
+        Ok(Self { octets, form, number })
+    }
+
+    /// The code of the message's procedure.
+    pub fn procedure_code(&self) -> u8 {
+        (self.number - 1) / 3
+    }
+
+    /// Which message of its procedure this is.
+    pub fn kind(&self) -> TriggeringMessage {
+        match (self.number - 1) % 3 {
+            0 => TriggeringMessage::InitiatingMessage,
+            1 => TriggeringMessage::SuccessfulOutcome,
+            _ => TriggeringMessage::UnsuccessfulOutcome,
+        }
+    }
+
+    /// The NAS message in it, if it has one at its top level.
+    pub fn nas_pdu(&self) -> Option<&'a [u8]> {
+        self.field(ID_NAS_PDU, |table, slot| {
+            table.field(slot, Inline::Vector, "NAS-PDU").ok()??.octets().ok()
+        })
+    }
+
+    /// What a glance tells of its phone, as [`crate::peek`] does for PER.
+    pub fn peek(&self) -> Peek {
+        let mut found = Peek {
+            procedure_code: self.procedure_code(),
+            kind: self.kind(),
+            amf_ue_ngap_id: self.own(ID_AMF_UE_NGAP_ID).or_else(|| self.own(ID_SOURCE_AMF_UE_NGAP_ID)),
+            ran_ue_ngap_id: self.own(ID_RAN_UE_NGAP_ID),
+            five_g_s_tmsi: self.own(ID_FIVE_G_S_TMSI),
+        };
+        match self.own(ID_UE_NGAP_IDS) {
+            Some(UeNgapIds::UeNgapIdPair(pair)) => {
+                found.amf_ue_ngap_id = Some(pair.amf_ue_ngap_id);
+                found.ran_ue_ngap_id = Some(pair.ran_ue_ngap_id);
+            }
+            Some(UeNgapIds::AmfUeNgapId(id)) => found.amf_ue_ngap_id = Some(id),
+            None => {}
+        }
+        found
+    }
+
+    /// The whole message, as a value.
+    ///
+    /// Errors: as [`Message::decode_fast`].
+    pub fn to_message(&self) -> Result<Message, DecodeError> {
+        Message::decode_fast(self.octets, self.form)
+    }
+
+    /// Reads a field by its protocol IE id; what cannot be read is not there.
+    fn own<T>(&self, id: u16) -> Option<T>
+    where
+        Own: Fast<T>,
+    {
+        self.field(id, |table, slot| optional::<T, Own>(&table, slot, "field").ok()?)
+    }
+
+    /// Reads from the slot of a protocol IE id.
+    fn field<T>(&self, id: u16, read: impl FnOnce(Table<'_, 'a>, usize) -> Option<T>) -> Option<T> {
+        let (_, slot) = Message::places(self.number)?.iter().find(|(of, _)| *of == id)?;
+        let all = Octets::new(self.octets, self.form);
+        read(Message::body(&all).and_then(|body| body.table()).ok()?, *slot)
+    }
+}
