@@ -193,6 +193,7 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
         data_networks: vec![network("internet", 45 + 2 * n), network("ims", 46 + 2 * n)],
         sessions_max: 1 << 16,
         heartbeat_interval: None,
+        path_failure: Config::PATH_FAILURE,
         echo_interval: None,
         cp_port: 8805,
         seed,

@@ -181,6 +181,8 @@ pub struct Config {
     pub sessions_max: u32,
     /// Time between heartbeats to each SMF; `None` sends none. 60 s is what TS 23.527 §4 implementations use.
     pub heartbeat_interval: Option<Duration>,
+    /// How long the sessions of an SMF are kept that answers no heartbeat (TS 23.527 §4.4).
+    pub path_failure: Duration,
     /// Time between echo requests to each gNB and UPF; `None` sends none.
     pub echo_interval: Option<Duration>,
     /// Port to which requests of the UPF go: 8805 (TS 29.244 §6.5.2).
@@ -266,6 +268,8 @@ impl Config {
     pub const MTU_MAX: u16 = 8_940;
     /// Time between heartbeats unless said otherwise.
     pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(60);
+    /// How long a silent SMF's sessions are kept unless said otherwise: time to restart an SMF by hand.
+    pub const PATH_FAILURE: Duration = Duration::from_secs(600);
     /// Time between echo requests unless said otherwise: no path is to be asked more often (TS 29.281 §7.2.1).
     pub const ECHO_INTERVAL: Duration = Duration::from_secs(60);
     /// The port of PFCP (TS 29.244 §6.5.2).

@@ -21,14 +21,14 @@ pub enum Event {
         /// Sessions of an earlier association that were deleted.
         sessions_deleted: usize,
     },
-    /// An SMF released its association, or has restarted; its sessions are deleted.
+    /// An SMF's association, or what it was before a restart, has ended; its sessions are deleted.
     AssociationEnded {
         /// The SMF.
         node: NodeId,
         /// How many sessions it had.
         sessions_deleted: usize,
-        /// Whether it restarted.
-        restarted: bool,
+        /// Why.
+        why: Ended,
     },
     /// An SMF no longer answers heartbeats. Its sessions stay.
     AssociationSilent {
@@ -90,4 +90,15 @@ pub enum Event {
         /// The SMF.
         peer: SocketAddr,
     },
+}
+
+/// Why an SMF's sessions ended all at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It released its association (TS 29.244 §6.2.8).
+    Released,
+    /// It has restarted (TS 23.527 §4.2).
+    Restarted,
+    /// It was silent for too long (TS 23.527 §4.4).
+    Silent,
 }

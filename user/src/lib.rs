@@ -19,7 +19,7 @@ mod session_id;
 
 pub use config::{Config, ConfigError, DataNetwork, DnIndex, Ipv4Net, Ipv6Net, PointToPoint, ReservedPools};
 pub use control::{Input, Outbox, UpfC};
-pub use event::Event;
+pub use event::{Ended, Event};
 pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};
 pub use limits::*;
 pub use pipeline::{

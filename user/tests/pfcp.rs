@@ -413,6 +413,21 @@ fn silent_smf_is_noticed_and_keeps_its_sessions() {
     assert_eq!(net.upf.c.session_count(), 1);
 }
 
+#[test] // TS 23.527 §4.4
+fn an_smf_that_stays_silent_is_given_up_with_its_sessions() {
+    let (heartbeat_interval, path_failure) = (Some(Duration::from_secs(60)), Duration::from_secs(100));
+    let mut net = Net::with(Config { heartbeat_interval, path_failure, ..config() });
+    net.idle_session(1, true, false);
+    net.advance(START + Duration::from_secs(168));
+    assert_eq!(net.upf.c.session_count(), 1, "69 s until it is silent, and 100 s more");
+    net.advance(START + Duration::from_secs(170));
+    let ended =
+        |e: &Event| matches!(e, Event::AssociationEnded { why: Ended::Silent, sessions_deleted: 1, .. });
+    assert!(net.out.events.iter().any(ended));
+    assert_eq!((net.upf.c.session_count(), net.upf.u.counters().sessions), (0, 0));
+    assert_eq!(net.upf.c.associations().count(), 0);
+}
+
 #[test] // TS 29.244 §5.2.1A.2A (PDI optimisation): endpoint instead of tunnel and address in each PDR
 fn traffic_endpoints_stand_for_tunnel_and_address() {
     let mut net = Net::new();

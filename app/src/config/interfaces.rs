@@ -1,6 +1,7 @@
 //! Where the core listens and what it connects to: N2, N3, N4, N6.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use super::section::Section;
 use super::value::words;
@@ -49,6 +50,7 @@ pub(crate) struct N4 {
     pub(crate) node_id: IpAddr,
     pub(crate) listen: Option<SocketAddr>,
     pub(crate) smfs: Vec<SocketAddr>,
+    pub(crate) path_failure: Duration,
 }
 
 /// N6: the way to the outside.
@@ -138,6 +140,11 @@ pub(super) fn n4(root: &mut Section<'_, '_>) -> N4 {
                 vec![],
                 "SMFs elsewhere that the UPF asks for an association when it starts (TS 29.244 §6.2.6.3), each by address \
                  and port; an SMF that knows the UPF asks by itself.",
+            ),
+            path_failure: s.value(
+                "path_failure",
+                whimbrel_user::Config::PATH_FAILURE,
+                "How long the UPF keeps the sessions of an SMF elsewhere that does not answer it (TS 23.527 §4.4).",
             ),
         };
         if !n4.smfs.is_empty() && n4.listen.is_none() {

@@ -57,6 +57,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         sessions_max: (SESSIONS_MAX - 1).min(c.limits.phones.saturating_mul(2)),
         // The ends within the program live and die together: there is nothing to find out by heartbeats.
         heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
+        path_failure: c.n4.path_failure,
         echo_interval: Some(Config::ECHO_INTERVAL),
         cp_port: Config::PFCP_PORT,
         seed,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{
@@ -18,7 +19,7 @@ use whimbrel_pfcp::message_type;
 use super::load::Told;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC};
-use crate::event::Event;
+use crate::event::{Ended, Event};
 use crate::exchange::Change;
 use crate::limits::ASSOCIATIONS_MAX;
 use crate::session_id::SessionId;
@@ -40,8 +41,8 @@ pub(super) struct Association {
     /// Where its messages come from.
     pub(super) peer: SocketAddr,
     recovery: RecoveryTimeStamp,
-    /// It left a heartbeat unanswered, and nothing has come since.
-    silent: bool,
+    /// Since when it has answered no heartbeat, and nothing else has come.
+    silent: Option<Instant>,
     next_heartbeat: Option<Instant>,
     /// What it does with what it is told.
     pub(super) features: CpFunctionFeatures,
@@ -72,8 +73,9 @@ impl Associations {
         self.by_node.values_mut().find(|a| a.id == id)
     }
 
-    pub(super) fn next_heartbeat(&self) -> Option<Instant> {
-        self.by_node.values().filter_map(|a| a.next_heartbeat).min()
+    pub(super) fn next_deadline(&self, path_failure: Duration) -> Option<Instant> {
+        let given_up = |a: &Association| a.silent.map(|since| since + path_failure);
+        self.by_node.values().flat_map(|a| a.next_heartbeat.into_iter().chain(given_up(a))).min()
     }
 }
 
@@ -138,7 +140,7 @@ impl UpfC {
             id,
             peer,
             recovery,
-            silent: false,
+            silent: None,
             next_heartbeat: self.config.heartbeat_interval.map(|i| now + i),
             features: features.unwrap_or_default(),
             told: Told::default(),
@@ -170,7 +172,7 @@ impl UpfC {
     /// sessions in turn. The one that is known is asked; if it does not answer, the other may have its place.
     fn is_taken(&mut self, now: Instant, peer: SocketAddr, node: &NodeId, out: &mut Outbox) -> bool {
         let Some(a) = self.associations.by_node.get(node) else { return false };
-        if a.silent || a.peer.ip() == peer.ip() {
+        if a.silent.is_some() || a.peer.ip() == peer.ip() {
             return false;
         }
         let (known, request) = (a.peer, HeartbeatRequest { recovery_time_stamp: self.recovery }.into());
@@ -216,7 +218,11 @@ impl UpfC {
             if known.is_some() { Cause::RequestAccepted } else { Cause::NoEstablishedPfcpAssociation };
         if let Some(a) = known {
             let sessions_deleted = self.drop_sessions(a.id, out);
-            out.events.push(Event::AssociationEnded { node: m.node_id, sessions_deleted, restarted: false });
+            out.events.push(Event::AssociationEnded {
+                node: m.node_id,
+                sessions_deleted,
+                why: Ended::Released,
+            });
         }
         let response = AssociationReleaseResponse { node_id: self.config.node_id.clone(), cause };
         self.answer(now, key, None, &response.into(), out);
@@ -228,21 +234,34 @@ impl UpfC {
         // A request may come from any port; where several SMFs share an address, only the port tells them apart.
         let here = self.associations.by_node.values().filter(|a| a.peer.ip() == peer.ip()).count();
         let of_peer = |a: &Association| if here > 1 { a.peer == peer } else { a.peer.ip() == peer.ip() };
-        self.associations.by_node.values_mut().filter(|a| of_peer(a)).for_each(|a| a.silent = false);
+        self.associations.by_node.values_mut().filter(|a| of_peer(a)).for_each(|a| a.silent = None);
         let older = |(_, a): &(&NodeId, &mut Association)| of_peer(a) && a.recovery < at;
         let Some((node, a)) = self.associations.by_node.iter_mut().find(older) else { return };
         a.recovery = at;
         let (node, id) = (node.clone(), a.id);
         let sessions_deleted = self.drop_sessions(id, out);
-        out.events.push(Event::AssociationEnded { node, sessions_deleted, restarted: true });
+        out.events.push(Event::AssociationEnded { node, sessions_deleted, why: Ended::Restarted });
     }
 
     /// A heartbeat was not answered. Forwarding goes on: the SMF may be cut off, its phones are not.
-    pub(super) fn silent(&mut self, peer: SocketAddr, out: &mut Outbox) {
-        if let Some((node, a)) = self.associations.by_node.iter_mut().find(|(_, a)| a.peer == peer) {
-            a.silent = true;
-            let node = node.clone();
-            out.events.push(Event::AssociationSilent { node });
+    pub(super) fn silent(&mut self, now: Instant, peer: SocketAddr, out: &mut Outbox) {
+        let of_peer = |(_, a): &(&NodeId, &mut Association)| a.peer == peer && a.silent.is_none();
+        for (node, a) in self.associations.by_node.iter_mut().filter(of_peer) {
+            a.silent = Some(now);
+            out.events.push(Event::AssociationSilent { node: node.clone() });
+        }
+    }
+
+    /// SMFs that were silent for too long are given up, and their sessions with them (TS 23.527 §4.4): nobody else would ever end
+    /// those.
+    pub(super) fn give_up_silent(&mut self, now: Instant, out: &mut Outbox) {
+        let patience = self.config.path_failure;
+        let lost = |a: &Association| a.silent.is_some_and(|since| since + patience <= now);
+        let lost = self.associations.iter().filter(|(_, a)| lost(a)).map(|(node, _)| node.clone());
+        for node in lost.collect::<Vec<_>>() {
+            let Some(a) = self.associations.by_node.remove(&node) else { continue };
+            let sessions_deleted = self.drop_sessions(a.id, out);
+            out.events.push(Event::AssociationEnded { node, sessions_deleted, why: Ended::Silent });
         }
     }
 

@@ -141,7 +141,7 @@ impl UpfC {
     pub fn next_deadline(&self) -> Option<Instant> {
         // Tokens are given in order of time, so the first one waits the longest.
         let figures = self.waiting.values().next().map(|w| w.deadline);
-        [self.requests.next_deadline(), self.associations.next_heartbeat(), figures]
+        [self.requests.next_deadline(), self.associations.next_deadline(self.config.path_failure), figures]
             .into_iter()
             .flatten()
             .min()
@@ -153,6 +153,7 @@ impl UpfC {
         }
         self.heartbeats(now, out);
         self.retransmit(now, out);
+        self.give_up_silent(now, out);
     }
 
     fn datagram(&mut self, now: Instant, peer: SocketAddr, octets: &[u8], out: &mut Outbox) {

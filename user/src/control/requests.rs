@@ -130,7 +130,7 @@ impl UpfC {
             }
             let Some(r) = self.requests.by_sequence.remove(&sequence) else { continue };
             match r.message_type {
-                message_type::HEARTBEAT_REQUEST => self.silent(r.peer, out),
+                message_type::HEARTBEAT_REQUEST => self.silent(now, r.peer, out),
                 message_type::ASSOCIATION_SETUP_REQUEST => {}
                 _ => {
                     out.events.push(Event::ReportUnanswered { peer: r.peer });

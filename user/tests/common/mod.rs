@@ -48,6 +48,7 @@ pub(crate) fn config() -> Config {
         ],
         sessions_max: 1000,
         heartbeat_interval: None,
+        path_failure: Config::PATH_FAILURE,
         echo_interval: None,
         cp_port: 8805,
         seed: 0x1234_5678_9abc_def0,
