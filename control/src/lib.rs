@@ -38,7 +38,7 @@ pub use envelope::{
     Output, OutputId, Payload, PhoneId, Subject,
 };
 pub use event::{Event, PhoneEvent, RanEvent};
-pub use phone::{AmfContext, Connection, Phone, Seen};
+pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen};
 pub use prf::Prf;
 pub use refusal::Refusal;
 pub use shard::{Procedure, Shard};

@@ -103,6 +103,8 @@ pub struct AmfContext {
     pub target: Option<Box<Target>>,
     /// The gNB that the phone has left, while packets of it are still forwarded.
     pub source: Option<Box<Connection>>,
+    /// The connections that it had until just now and whose gNBs may not have heard so yet.
+    pub(crate) parted: Option<Box<Parted>>,
     /// What gNBs told that helps to page it.
     pub(crate) paging_aid: Option<Box<PagingAid>>,
     /// The operator wants it deregistered, and it has yet to be reached (TS 23.502 §4.2.2.3.3).
@@ -121,6 +123,49 @@ impl AmfContext {
 
     pub(crate) fn set_reach(&mut self, reach: Reach) {
         self.reach = (reach != Reach::default()).then(|| reach.into());
+    }
+}
+
+/// Connections that have ended without their gNBs having said so.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parted(Vec<(AssociationId, AmfUeNgapId, Instant)>);
+
+/// How long messages of a gNB may cross the one that lets it know that a connection is over: SCTP repeats what was lost after
+/// a second (RTO.Initial of RFC 9260 §16).
+pub const CROSSING: Duration = Duration::from_secs(2);
+
+impl Parted {
+    /// Connections that one phone can leave within that time, and that are kept in mind.
+    const MAX: usize = 4;
+
+    /// A connection is over.
+    pub(crate) fn add(&mut self, now: Instant, association: AssociationId, id: AmfUeNgapId) {
+        self.forget(now);
+        if self.0.len() == Self::MAX {
+            self.0.remove(0);
+        }
+        self.0.push((association, id, now + CROSSING));
+    }
+
+    /// Whether a gNB may not have heard yet that this connection is over.
+    pub(crate) fn has(&self, now: Instant, association: AssociationId, id: AmfUeNgapId) -> bool {
+        self.0.iter().any(|&(a, i, until)| (a, i) == (association, id) && until > now)
+    }
+
+    /// Whether this was the name of such a connection, at whatever gNB.
+    pub(crate) fn names(&self, now: Instant, id: AmfUeNgapId) -> bool {
+        self.0.iter().any(|&(_, i, until)| i == id && until > now)
+    }
+
+    /// The gNB has heard.
+    pub(crate) fn confirmed(&mut self, association: AssociationId, id: AmfUeNgapId) {
+        self.0.retain(|&(a, i, _)| (a, i) != (association, id));
+    }
+
+    /// Whether none is left, after those whose time is over.
+    pub(crate) fn forget(&mut self, now: Instant) -> bool {
+        self.0.retain(|&(.., until)| until > now);
+        self.0.is_empty()
     }
 }
 

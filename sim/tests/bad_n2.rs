@@ -203,6 +203,52 @@ fn the_release_of_a_superseded_connection_keeps_to_its_stream() {
     assert!(ues.iter().all(|&ue| registered(&net, ue)));
 }
 
+/// Where a phone's connection is.
+fn place(phone: &whimbrel_control::Phone) -> Option<whimbrel_control::AssociationId> {
+    Some(phone.amf.connection.as_ref()?.association)
+}
+
+#[test] // TS 38.413 §8.3.3, §10.6: what a gNB sent before it heard that the connection is over is no mistake of the gNB
+fn a_message_that_crosses_the_end_of_its_connection() {
+    let mut net = network(17);
+    let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
+    net.settle(SECOND);
+    let ue = net.add_ue(gnbs[0], whimbrel_sim::phone_config(1));
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    let supi = net.ue_ref(ue).config().supi;
+    let name = |net: &Sim| {
+        let phone = net.cta().phones().find(|p| p.amf.supi == Some(supi)).expect("it is known");
+        let c = phone.amf.connection.as_ref().expect("it is connected");
+        (c.amf_ue_ngap_id, c.ran_ue_ngap_id)
+    };
+    let late = |(amf, ran)| octets(UplinkNasTransport::new(amf, ran, vec![0x7e, 0, 0x43]));
+    let complaints = |net: &Sim| {
+        net.gnb_events.iter().filter(|(_, e)| format!("{e:?}").contains("ErrorIndicated")).count()
+    };
+    for (n, how) in [whimbrel_ran::gnb::Via::Xn, whimbrel_ran::gnb::Via::N2].into_iter().enumerate() {
+        let (from, to) = (gnbs[n % 2], gnbs[(n + 1) % 2]);
+        net.command(ue, session());
+        net.settle(SECOND);
+        let former = name(&net);
+        net.hand_over(ue, to, how);
+        // Until the core has it elsewhere; Xn does not change the name that the core has for it.
+        let at = |net: &Sim| net.cta().phones().find(|p| p.amf.supi == Some(supi)).and_then(place);
+        let before = at(&net);
+        while at(&net).is_none_or(|now| Some(now) == before) {
+            net.advance(SECOND / 1000);
+        }
+        net.inject(from, &late(former));
+        net.settle(SECOND * 4);
+        assert_eq!(net.gnb_of(ue), to, "{how:?}");
+        assert_eq!(complaints(&net), n, "{how:?}: it crossed");
+        net.inject(from, &late(former));
+        net.settle(SECOND / 10);
+        assert_eq!(complaints(&net), n + 1, "{how:?}: it is late");
+        assert!(registered(&net, ue), "{how:?}");
+    }
+}
+
 #[test] // TS 38.413 §9.3.3.1: an AMF UE NGAP ID has 40 bits
 fn an_amf_ue_ngap_id_beyond_40_bits() {
     let mut net = registered_victim(8);

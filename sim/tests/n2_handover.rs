@@ -271,7 +271,10 @@ fn the_target_is_silent() {
     preparation_failure(&mut net);
     assert_eq!(released(&mut net, TARGET).0, id, "by our name alone: it has told none");
     over(&mut net);
-    // Its answer comes late: nobody there bears that name any more.
+    // Its answer crosses the command; and one comes late: nobody there bears that name any more.
+    say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
+    assert_eq!(net.heard(TARGET), []);
+    net.advance(SECOND * 3);
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
     assert!(matches!(net.heard(TARGET).as_slice(), [Message::ErrorIndication(_)]));
     assert_eq!(net.heard(SOURCE), []);
@@ -372,7 +375,11 @@ fn the_source_cancels() {
         assert_eq!(released(&mut net, TARGET), (id, CauseRadioNetwork::HandoverCancelled.into()));
         assert_eq!(*connection(&net), c);
         over(&mut net);
-        // The phone's arrival is told too late.
+        // The phone's arrival is told too late: it crosses the command, or the target should know.
+        say(&mut net, TARGET, notify(id));
+        assert_eq!(*connection(&net), c);
+        assert_eq!(net.heard(TARGET), []);
+        net.advance(SECOND * 3);
         say(&mut net, TARGET, notify(id));
         assert_eq!(*connection(&net), c);
         assert!(matches!(net.heard(TARGET).as_slice(), [Message::ErrorIndication(_)]));

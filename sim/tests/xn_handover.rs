@@ -359,6 +359,9 @@ fn names_after_the_path_switch() {
     acknowledge(&mut net);
     net.take_over(SOURCE);
     let late = UplinkNasTransport::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id, vec![0x7e, 0, 0x43]);
+    net.inject(SOURCE, &octets(late.clone()));
+    net.advance(SECOND * 3);
+    assert_eq!(net.heard(SOURCE), [], "the target has yet to tell it");
     net.inject(SOURCE, &octets(late));
     net.settle(SECOND / 10);
     assert!(matches!(net.heard(SOURCE).as_slice(), [Message::ErrorIndication(_)]));

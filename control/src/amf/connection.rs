@@ -95,6 +95,7 @@ fn adopt(
         let ids = UeNgapIdPair::new(former.amf_ue_ngap_id, former.ran_ue_ngap_id);
         let command = release_command(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason);
         emit(ue, former.association, &command.into(), None);
+        part(ue, former.association, former.amf_ue_ngap_id);
         detach(ue);
     }
     ue.with(|p| {
@@ -189,8 +190,8 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Opti
         Ok(Side::Source) => target::received_of_source(ue, message),
         Err(cause) => {
             // Those that end a connection, or are errors themselves, get no answer (TS 38.413 §10.6).
-            let silent =
-                matches!(message, Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_));
+            let ends = matches!(message, Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_));
+            let silent = ids.is_some_and(|(amf_id, _)| has_parted(ue, association, amf_id, ends)) || ends;
             if let Some((amf_id, ran_id)) = ids
                 && !silent
             {
@@ -201,6 +202,28 @@ pub(crate) fn uplink(ue: Ue, association: AssociationId, octets: &[u8], to: Opti
             }
         }
     }
+}
+
+/// A connection is over, and its gNB has yet to hear of it, or to answer.
+pub(crate) fn part(ue: Ue, association: AssociationId, amf_ue_ngap_id: AmfUeNgapId) {
+    let now = ue.now();
+    ue.with(|p| p.amf.parted.get_or_insert_default().add(now, association, amf_ue_ngap_id));
+}
+
+/// Whether a gNB names a connection that was over before it could know. `ends`: it knows by now.
+fn has_parted(ue: Ue, association: AssociationId, amf_ue_ngap_id: AmfUeNgapId, ends: bool) -> bool {
+    let now = ue.now();
+    ue.with(|p| {
+        let Some(parted) = &mut p.amf.parted else { return false };
+        let crossed = parted.has(now, association, amf_ue_ngap_id);
+        if ends {
+            parted.confirmed(association, amf_ue_ngap_id);
+        }
+        if parted.forget(now) {
+            p.amf.parted = None;
+        }
+        crossed
+    })
 }
 
 /// ERROR INDICATION for a message whose names are not those of any connection of the phone (TS 38.413 §10.6).

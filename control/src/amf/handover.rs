@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use whimbrel_ids::PduSessionId;
+use whimbrel_ids::{AmfUeNgapId, PduSessionId};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, HandoverType, PduSessionResourceItem, TargetId};
 use whimbrel_ngap::msg::{
@@ -16,16 +16,16 @@ use whimbrel_ngap::msg::{
 };
 use whimbrel_ngap::transfer::{HandoverPreparationUnsuccessfulTransfer, HandoverRequiredTransfer};
 
-use super::connection::{emit, ids, locate, location, out_of_state, send};
+use super::connection::{emit, ids, locate, location, out_of_state, part, send};
 use super::handover_request::{Asked, request};
 use super::mobility_restrictions::permitted;
 use super::target::{self, By, Phase, Target};
 use super::{end, location_reporting};
 use crate::collision::{self, Verdict};
-use crate::envelope::HandoverTarget;
+use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::Event;
 use crate::input::Input;
-use crate::phone::Connection;
+use crate::phone::{Connection, Phone};
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf::{self, Admitted};
@@ -301,6 +301,9 @@ async fn arrive(
     admitted: &[Admitted],
     unwanted: &[PduSessionId],
 ) -> Result<(), Interrupt> {
+    if let Some((association, amf_id)) = ue.with(source_that_left) {
+        part(ue, association, amf_id);
+    }
     let Some(target) = ue.with(|p| {
         let (target, source) = (p.amf.target.take()?, p.amf.connection.take()?);
         p.amf.connection = Some(Box::new(Connection {
@@ -329,6 +332,12 @@ async fn arrive(
         smf::release_at_gnb(ue, *psi);
     }
     smf::paths_switched(ue, asked).await
+}
+
+/// The connection at a source that was told to let go before the phone arrived.
+fn source_that_left(phone: &mut Phone) -> Option<(AssociationId, AmfUeNgapId)> {
+    let (target, source) = (phone.amf.target.as_ref()?, phone.amf.connection.as_ref()?);
+    target.source_lost.then_some((source.association, source.amf_ue_ngap_id))
 }
 
 /// §4.9.1.3.3 steps 14 and 15: the source's resources and the forwarding tunnels go, after what is still under way has passed.

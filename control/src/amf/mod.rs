@@ -43,6 +43,7 @@ mod ue_context_modification;
 mod unread;
 
 pub use connection::{overloaded, release_of, unknown_local_id};
+pub use path_switch::came_too_late;
 pub use ran_node::{
     Coding, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, Warning, WarningArea,
     WarningError, WarningOutcome, WarningState, WarningStatus, cbs_pages, nr_cell, reset_acknowledge,

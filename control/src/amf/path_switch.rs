@@ -3,13 +3,14 @@
 //! The phone is at the target already; its sessions' paths follow. Whatever is wrong with the request is found before anything
 //! changes, so that the phone's state stands as it was.
 
-use whimbrel_ids::Instant;
+use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, RanUeNgapId};
+use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{CauseRadioNetwork, PduSessionResourceItem};
 use whimbrel_ngap::msg::{PathSwitchRequest, PathSwitchRequestAcknowledge, PathSwitchRequestFailure};
 use whimbrel_ngap::transfer::PathSwitchRequestUnsuccessfulTransfer;
 
 use super::as_security::{advance_chain, ue_security_capabilities};
-use super::connection::{emit, locate, location, refuse_names, send};
+use super::connection::{emit, locate, location, part, refuse_names, send};
 use super::mobility_restrictions::permitted;
 use super::target::{self, By, Target};
 use super::{end, location_reporting, rrc_inactive};
@@ -24,19 +25,22 @@ use crate::smf::{self, Switched};
 /// Step 1b: the target names the phone by the identity that its source had for it.
 pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
     let (amf_id, ran_id) = (m.source_amf_ue_ngap_id, m.ran_ue_ngap_id);
-    if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == amf_id)) {
-        return refuse_names(ue, association, CauseRadioNetwork::UnknownLocalUeNgapId, amf_id, Some(ran_id));
-    }
     let target = Target {
         association,
         amf_ue_ngap_id: amf_id,
         ran_ue_ngap_id: Some(ran_id),
         source_lost: false,
-        by: By::PathSwitch(
-            m.pdu_session_resource_to_be_switched_dl_list.iter().map(|i| i.pdu_session_id).collect(),
-        ),
+        by: By::PathSwitch(asked(&m)),
         held: Vec::new(),
     };
+    if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == amf_id)) {
+        // The phone's gNBs moved it while its connection ended here: the target learns that it has got nothing.
+        let now = ue.now();
+        if ue.with(|p| p.amf.parted.as_ref().is_some_and(|c| c.names(now, amf_id))) {
+            return send_failure(ue, &target);
+        }
+        return refuse_names(ue, association, CauseRadioNetwork::UnknownLocalUeNgapId, amf_id, Some(ran_id));
+    }
     if ue.with(|p| p.amf.target.as_ref().is_some_and(|t| same(t, &target))) {
         let subject = ue.with(|p| p.subject());
         return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it is being worked on
@@ -123,6 +127,11 @@ fn settle(ue: Ue, m: &PathSwitchRequest, target: Target, switched: Vec<Switched>
 
 /// The target serves the phone from here on.
 fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
+    if let Some((association, amf_id)) =
+        ue.with(|p| p.amf.connection.as_ref().map(|c| (c.association, c.amf_ue_ngap_id)))
+    {
+        part(ue, association, amf_id); // the target tells the source (TS 38.423 §8.2.7)
+    }
     ue.with(|p| {
         if let Some(c) = p.amf.connection.take() {
             p.amf.connection = Some(Box::new(Connection {
@@ -183,15 +192,28 @@ fn acknowledge(ue: Ue, m: &PathSwitchRequest, switched: &[Switched]) {
 pub(crate) fn send_failure(ue: Ue, target: &Target) {
     let By::PathSwitch(sessions) = &target.by else { return };
     let Some(ran_id) = target.ran_ue_ngap_id else { return };
-    let mut sessions = sessions.clone();
+    emit(ue, target.association, &failure(target.amf_ue_ngap_id, ran_id, sessions.clone()), None);
+}
+
+fn failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, mut sessions: Vec<PduSessionId>) -> Message {
     sessions.sort_unstable();
     sessions.dedup();
     let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
     let transfer = PathSwitchRequestUnsuccessfulTransfer::new(cause.into()).to_vec();
-    let mut failure = PathSwitchRequestFailure::new(target.amf_ue_ngap_id, ran_id);
+    let mut failure = PathSwitchRequestFailure::new(amf_id, ran_id);
     failure.pdu_session_resource_released_list_ps_fail =
         sessions.into_iter().map(|psi| PduSessionResourceItem::new(psi, transfer.clone())).collect();
-    emit(ue, target.association, &failure.into(), None);
+    failure.into()
+}
+
+/// The answer to PATH SWITCH REQUEST for a phone that was let go while it moved.
+pub fn came_too_late(m: &PathSwitchRequest) -> Message {
+    failure(m.source_amf_ue_ngap_id, m.ran_ue_ngap_id, asked(m))
+}
+
+/// The sessions whose paths are to be switched.
+fn asked(m: &PathSwitchRequest) -> Vec<PduSessionId> {
+    m.pdu_session_resource_to_be_switched_dl_list.iter().map(|i| i.pdu_session_id).collect()
 }
 
 fn refused(ue: Ue, refusal: Refusal) {

@@ -9,7 +9,7 @@ use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, UeNgapIdPair, UeNgapIds};
 use whimbrel_ngap::msg::{HandoverCancel, HandoverCancelAcknowledge, UeContextReleaseCommand};
 
-use super::connection::{emit, ids, lost, out_of_state, release_command, send, send_nas, uplink_nas};
+use super::connection::{emit, ids, lost, out_of_state, part, release_command, send, send_nas, uplink_nas};
 use super::nas::Security;
 use super::{handover, location_reporting, path_switch};
 use crate::collision::{self, Verdict};
@@ -223,6 +223,7 @@ pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
         None => UeNgapIds::AmfUeNgapId(target.amf_ue_ngap_id),
     };
     emit(ue, target.association, &UeContextReleaseCommand::new(ids, cause).into(), None);
+    part(ue, target.association, target.amf_ue_ngap_id);
 }
 
 /// The gNB that the phone has left lets go of it, and nothing is forwarded any longer (TS 23.502 §4.9.1.3.3 steps 14 and 15).
@@ -231,6 +232,7 @@ pub(crate) fn release_source(ue: Ue) {
         let ids = UeNgapIdPair::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id);
         let command = release_command(ids, CauseRadioNetwork::SuccessfulHandover);
         emit(ue, source.association, &command.into(), None);
+        part(ue, source.association, source.amf_ue_ngap_id);
     }
     if ue.with(|p| p.amf.target.is_none()) {
         smf::stop_forwarding(ue);

@@ -299,7 +299,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         };
                         self.inbox.push_back((phone, payload));
                     }
-                    None if self.slots.has_just_left(now, id) => {}
+                    None if self.slots.has_just_left(now, id) => {
+                        // Its target waits for an answer; everybody else hears that the phone is let go.
+                        if let Ok(Message::PathSwitchRequest(m)) = Message::decode(octets) {
+                            send(association, stream, &amf::came_too_late(&m), out);
+                        }
+                    }
                     None => self.unknown_phone(now, association, stream, octets, out),
                 }
             }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_control::{AssociationId, PhoneId, Prf};
+use whimbrel_control::{AssociationId, CROSSING, PhoneId, Prf};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
 /// What the aggregator keeps of one phone.
@@ -48,9 +48,6 @@ pub(super) struct Slots {
     strangers_on: BTreeMap<AssociationId, u32>,
 }
 
-/// How long messages of a gNB may cross the command that lets go of a phone: SCTP repeats what was lost after a second
-/// (RTO.Initial of RFC 9260 §16).
-const CROSSING: std::time::Duration = std::time::Duration::from_secs(2);
 /// A slot that is full of tags is 32 bits: 24 of slot, 8 of tag.
 const TMSI_TAG_BITS: u32 = 8;
 
