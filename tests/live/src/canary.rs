@@ -21,8 +21,9 @@ use crate::radio;
 const RATE: f64 = 4.0;
 /// How long a step may take, on a host whose cores others use as well.
 const PATIENCE_S: f64 = 12.0;
-/// From going to sleep to the packet that has the phone paged.
+/// From going to sleep to the packet that has the phone paged, and from there to the next: who wants to reach it tries again.
 const PAGED_AFTER: Duration = Duration::from_millis(60);
+const TRIED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// What became of the canaries, for whoever looks on.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ struct Keeper {
     addresses: BTreeMap<PhoneId, Ipv4Addr>,
     /// Every second sleep is ended by paging, the others by the phone itself.
     sleeps: BTreeMap<PhoneId, u32>,
-    wake: Vec<(Instant, Ipv4Addr)>,
+    wake: BTreeMap<PhoneId, Instant>,
     waker: UdpSocket,
     failed: bool,
 }
@@ -76,12 +77,11 @@ impl Watch for Keeper {
             Event::Idle => {
                 let sleeps = self.sleeps.entry(phone).or_default();
                 *sleeps += 1;
-                if *sleeps % 2 == 1
-                    && let Some(address) = self.addresses.get(&phone)
-                {
-                    self.wake.push((Instant::now() + PAGED_AFTER, *address));
+                if *sleeps % 2 == 1 {
+                    self.wake.insert(phone, Instant::now() + PAGED_AFTER);
                 }
             }
+            Event::Paged => drop(self.wake.remove(&phone)),
             Event::Violation(_) | Event::Discarded(_) | Event::Status(_) | Event::SessionStatus(_) => {
                 self.health.complain(format!("canary {phone}: {event:?}"));
             }
@@ -91,14 +91,12 @@ impl Watch for Keeper {
 
     fn stop(&mut self) -> bool {
         let now = Instant::now();
-        let waker = &self.waker;
-        self.wake.retain(|(at, address)| {
-            let due = *at <= now;
-            if due {
-                let _ = waker.send_to(b"wake", (*address, 9));
+        for (phone, at) in self.wake.iter_mut().filter(|(_, at)| **at <= now) {
+            *at = now + TRIED_AGAIN_AFTER;
+            if let Some(address) = self.addresses.get(phone) {
+                let _ = self.waker.send_to(b"wake", (*address, 9));
             }
-            !due
-        });
+        }
         self.failed || self.stop.load(Ordering::Relaxed)
     }
 }
@@ -153,7 +151,7 @@ pub(crate) fn keep(phones: &[Subscription], seconds: f64, health: Arc<Health>, s
         stop: stop.clone(),
         addresses: BTreeMap::new(),
         sleeps: BTreeMap::new(),
-        wake: Vec::new(),
+        wake: BTreeMap::new(),
         waker,
         failed: false,
     };

@@ -220,6 +220,12 @@ pub(crate) fn hunt(plan: &Plan) -> Result<Outcome, String> {
         watch.afterwards(&mut program, &findings);
     }
     let finding = findings.first();
+    if drawn
+        && finding.is_some()
+        && program.keep_log(&PathBuf::from(format!("live-{}.log", plan.seed))).is_none()
+    {
+        eprintln!("its log could not be kept");
+    }
     let mut told = watch.figures();
     told["canaries"] = json!(health.completed.load(Ordering::Relaxed));
     told["seconds"] = json!(begin.elapsed().as_secs());

@@ -106,6 +106,11 @@ impl Program {
         }
     }
 
+    /// Keeps its log, which is about to go with its folder; `None`: that could not be done.
+    pub(crate) fn keep_log(&self, to: &Path) -> Option<()> {
+        fs::copy(self.folder.join("core.log"), to).ok().map(drop)
+    }
+
     /// What it logged, the end of it.
     pub(crate) fn said(&self) -> String {
         let text = fs::read(self.folder.join("core.log")).unwrap_or_default();
@@ -187,7 +192,7 @@ fn yaml(folder: &Path) -> String {
         "store: {{ path: {folder}/whimbrel.db, key_file: {folder}/whimbrel.key }}\n\
          n2: {{ addresses: [{CORE}], sctp: udp }}\n\
          n3: {{ address: {CORE} }}\n\
-         n4: {{ listen: \"{CORE}:8805\" }}\n\
+         n4: {{ listen: \"{CORE}:8805\", path_failure: 10s }}\n\
          n6: {{ nat: false, forwarding: false }}\n\
          api: {{ address: \"{API}\" }}\n\
          timers: {{ t3512: 60s, implicit_deregistration: 10s, t3522: 2s, t3550: 2s, t3555: 2s, t3560: 2s, t3570: 2s, \
