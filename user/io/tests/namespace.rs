@@ -110,7 +110,7 @@ fn config() -> Config {
         }],
         sessions_max: 100,
         heartbeat_interval: None,
-        path_failure: Config::PATH_FAILURE,
+        path_failure: whimbrel_user::Config::PATH_FAILURE,
         echo_interval: None,
         cp_port: 8805,
         seed: 7,
