@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod cta;
+pub mod detector;
 pub mod region;
 pub mod replication;
 

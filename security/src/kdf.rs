@@ -7,6 +7,8 @@
 use sha2::block_api::compress256;
 use zeroize::{Zeroize, ZeroizeOnDrop, optimization_barrier};
 
+use crate::secret::ct_eq;
+
 /// Octets of a SHA-256 block.
 const BLOCK: usize = 64;
 
@@ -76,13 +78,14 @@ impl Drop for Sha256 {
 
 /// HMAC-SHA-256 under a key of 32 octets, keyed once for all that is authenticated or derived under it.
 #[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub(crate) struct Hmac {
+pub struct Hmac {
     inner: [u32; 8],
     outer: [u32; 8],
 }
 
 impl Hmac {
-    pub(crate) fn new(key: &[u8; 32]) -> Self {
+    /// Under a key.
+    pub fn new(key: &[u8; 32]) -> Self {
         let keyed = |pad: u8| {
             let mut block = [pad; BLOCK];
             for (octet, key) in block.iter_mut().zip(key) {
@@ -98,10 +101,17 @@ impl Hmac {
     }
 
     /// The code of a message given in parts.
-    pub(crate) fn code(&self, parts: &[&[u8]]) -> [u8; 32] {
+    pub fn code(&self, parts: &[&[u8]]) -> [u8; 32] {
         let mut inner = Sha256::after_block(self.inner);
         parts.iter().for_each(|p| inner.update(p));
         self.finish(inner)
+    }
+
+    /// Whether this is the code of the message, or what it was cut to (RFC 2104 §5: half of it and no less). The time that this
+    /// takes does not tell where they differ.
+    pub fn is_code(&self, parts: &[&[u8]], code: &[u8]) -> bool {
+        let own = self.code(parts);
+        (own.len() / 2..=own.len()).contains(&code.len()) && ct_eq(&own[..code.len()], code)
     }
 
     /// The 256 bits derived with function code `fc` from `parameters`, in the order P0, P1, …
@@ -120,6 +130,12 @@ impl Hmac {
         let mut outer = Sha256::after_block(self.outer);
         outer.update(&inner.finish());
         outer.finish()
+    }
+}
+
+impl core::fmt::Debug for Hmac {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Hmac(…)")
     }
 }
 
@@ -153,6 +169,18 @@ mod tests {
         key[..4].copy_from_slice(b"Jefe");
         let expected = "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
         assert_eq!(Hmac::new(&key).code(&[b"what do ya ", b"want for nothing?"]).to_vec(), bytes(expected));
+    }
+
+    #[test]
+    fn a_code_cut_to_half_is_known_and_a_shorter_or_other_one_is_not() {
+        let hmac = Hmac::new(&[7; 32]);
+        let mut code = hmac.code(&[b"heart", b"beat"]);
+        for octets in 0..=32 {
+            assert_eq!(hmac.is_code(&[b"heartbeat"], &code[..octets]), octets >= 16, "{octets} octets");
+        }
+        code[15] ^= 1;
+        assert!(!hmac.is_code(&[b"heartbeat"], &code[..16]));
+        assert_eq!(format!("{hmac:?}"), "Hmac(…)");
     }
 
     #[test] // the padding at every length of a block, in any parts

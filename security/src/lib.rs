@@ -8,6 +8,7 @@
 //! | TS 33.501 §6.1.3.2 | 5G-AKA, network and phone side | [`aka`] |
 //! | RFC 9048, TS 33.501 §6.1.3.1 | EAP-AKA', network and phone side | [`eap`] |
 //! | TS 33.501 Annex A | the key hierarchy | [`keys`] |
+//! | RFC 2104, FIPS 180-4 | HMAC-SHA-256, under which hosts of a cluster speak | [`Hmac`] |
 //! | TS 33.501 §6.4, TS 24.501 §4.4 | NAS security context | [`nas`] |
 //! | TS 33.501 Annex D | 128-NEA1 to 3, 128-NIA1 to 3 | [`nea`], [`nia`] |
 //! | TS 33.501 Annex C | SUCI: null, profile A, profile B | [`suci`] |
@@ -46,7 +47,7 @@ pub use eap::{
     EapAkaPrimePeer, EapAkaPrimeServer, EapAkaPrimeVector, EapIdentity, EapRefusal, EapVerdict, PeerAnswer,
 };
 pub use functions::AkaFunctions;
-pub use kdf::kdf;
+pub use kdf::{Hmac, kdf};
 pub use keys::{
     Abba, AccessType, KAmf, KAusf, KGnb, KN3iwf, KNasEnc, KNasInt, KRrcEnc, KRrcInt, KSeaf, KUpEnc, KUpInt,
     Nh,

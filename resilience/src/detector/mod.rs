@@ -1,0 +1,101 @@
+//! Failure detection: heartbeats in the manner of seamless BFD (RFC 7880), between processes of a cluster.
+//!
+//! A [`Detector`] sends probes to those that it watches; a [`Reflector`] answers each, without keeping anything of who
+//! asked. Both take octets and time and give octets: whose sockets and clocks these are does not matter here. A closed connection is told
+//! to the detector as well, and is a verdict at once.
+//!
+//! What a verdict means, and what it does not:
+//!
+//! - It needs as many probes without an answer as the multiplier says, each of which had a whole interval. So a detector that is
+//!   itself held up grows slow, and accuses nobody.
+//! - It is on one [`Incarnation`] of a process, and final: what is heard of that incarnation later is a false alarm, counted, and the
+//!   process is told with each further probe that it was replaced. It comes back under a new incarnation. That it could do no
+//!   harm meanwhile does not rest on this, but on the terms of assignments ([`Ledger`](crate::replication::Ledger)).
+//! - A process that restarted is a new incarnation: its first answer is the verdict on the former one.
+//!
+//! Datagrams are authenticated under a key of the cluster. An answer repeats the probe's number and the detector's incarnation, so
+//! that it cannot be made up or recorded before; what is forged, late, repeated or not for us is ignored and counted.
+
+mod datagram;
+mod reflector;
+mod watch;
+
+use std::fmt;
+use std::time::Duration;
+
+pub use datagram::LENGTH;
+pub use reflector::{Reflected, Reflector, ReflectorCounters};
+pub use watch::{Cause, Change, Counters, Detector, Input, Outbox, PeerState, PeerView};
+
+/// Names a process in heartbeats (RFC 7880 §3): unique in the cluster, whatever its role. Not 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Discriminator(pub u32);
+
+/// Which life of a process this is: it rises with each start and each rejoining, and is never 0. What makes it rise is the
+/// caller's: the membership takes the revision at which a process joined.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Incarnation(pub u64);
+
+/// How often, and how patiently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    interval: Duration,
+    multiplier: u8,
+}
+
+/// A timing that does not serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadTiming;
+
+impl fmt::Display for BadTiming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "heartbeats take an interval of 20 ms to 1 s and a multiplier of 2 to 16 (experiments: from 1 ms, from 1)",
+        )
+    }
+}
+
+impl std::error::Error for BadTiming {}
+
+impl Timing {
+    const INTERVAL_MAX: Duration = Duration::from_secs(1);
+    const MULTIPLIER_MAX: u8 = 16;
+
+    /// A probe every `interval`, 20 ms to 1 s, and a verdict after `multiplier` of them without an answer, 2 to 16. Errors: others.
+    pub fn new(interval: Duration, multiplier: u8) -> Result<Self, BadTiming> {
+        Self::checked(interval, multiplier, Duration::from_millis(20), 2)
+    }
+
+    /// As [`Self::new`], from 1 ms and from one probe: where false alarms are to be provoked. Errors: others.
+    pub fn experiment(interval: Duration, multiplier: u8) -> Result<Self, BadTiming> {
+        Self::checked(interval, multiplier, Duration::from_millis(1), 1)
+    }
+
+    fn checked(interval: Duration, multiplier: u8, least: Duration, fewest: u8) -> Result<Self, BadTiming> {
+        let serves = (least..=Self::INTERVAL_MAX).contains(&interval)
+            && (fewest..=Self::MULTIPLIER_MAX).contains(&multiplier);
+        serves.then_some(Self { interval, multiplier }).ok_or(BadTiming)
+    }
+
+    /// Time between probes.
+    pub fn interval(self) -> Duration {
+        self.interval
+    }
+
+    /// Within this a death is found: the last answered probe may have been answered as late as the next was due.
+    pub fn detection_max(self) -> Duration {
+        self.interval * (u32::from(self.multiplier) + 1)
+    }
+
+    /// Probes without an answer after which a peer is suspected: more than half.
+    fn suspected_at(self) -> u8 {
+        self.multiplier / 2 + 1
+    }
+}
+
+impl Default for Timing {
+    /// 20 ms three times: a death is found in 60 to 80 ms, before a phone repeats anything.
+    fn default() -> Self {
+        Self { interval: Duration::from_millis(20), multiplier: 3 }
+    }
+}

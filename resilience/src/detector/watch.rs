@@ -1,0 +1,293 @@
+//! The side that asks, and judges.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_security::Hmac;
+
+use super::datagram::{Datagram, Kind, LENGTH, Unread};
+use super::{Discriminator, Incarnation, Timing};
+
+/// What a detector takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Input<'a> {
+    /// Octets that came on its socket.
+    Datagram(&'a [u8]),
+    /// The connection to a peer was closed or reset.
+    Closed(Discriminator),
+    /// Its deadline has come. What has arrived by then is to be given before.
+    Tick,
+}
+
+/// Why a peer is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// It did not answer.
+    Silent,
+    /// Its connection was closed.
+    Closed,
+    /// It answers as a later incarnation.
+    Restarted,
+}
+
+/// What changed with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It answers.
+    Up(Incarnation),
+    /// It misses probes: give it nothing new that another can take. No more is to be done yet.
+    Suspect,
+    /// It answers again.
+    Trusted,
+    /// The verdict, and final on this incarnation: others take over what it had.
+    Down(Incarnation, Cause),
+    /// The verdict was wrong: it answers. It is told that it was replaced, and nothing else follows.
+    FalseAlarm(Incarnation),
+}
+
+/// What a detector gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outbox {
+    /// To be sent.
+    pub probes: Vec<(Discriminator, [u8; LENGTH])>,
+    /// What changed, in order.
+    pub changes: Vec<(Discriminator, Change)>,
+}
+
+/// What a detector did and ignored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Probes sent.
+    pub probes: u64,
+    /// Answers that counted.
+    pub answers: u64,
+    /// Octets that are no heartbeat.
+    pub malformed: u64,
+    /// Heartbeats that are not of the cluster.
+    pub forged: u64,
+    /// Heartbeats that are no answers to this process, or of somebody who is not watched.
+    pub foreign: u64,
+    /// Answers that came too late, again, to a former incarnation of this process, or from one of the peer.
+    pub stale: u64,
+    /// Suspicions.
+    pub suspected: u64,
+    /// Verdicts.
+    pub downs: u64,
+    /// Verdicts that were wrong.
+    pub false_alarms: u64,
+    /// Times that this process itself came an interval or more too late to ask.
+    pub late: u64,
+}
+
+/// How a peer does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PeerState {
+    /// Nothing was heard of it yet, and nothing is concluded from that.
+    New,
+    /// It answers.
+    Up,
+    /// It misses probes.
+    Suspect,
+    /// It was judged; it may live (false alarm), but is not heard.
+    Down,
+}
+
+/// What is known of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerView {
+    /// How it does.
+    pub state: PeerState,
+    /// The last incarnation that was up.
+    pub incarnation: Incarnation,
+    /// How long the last answer took that came before the next probe left.
+    pub round_trip: Option<Duration>,
+}
+
+#[derive(Debug)]
+struct Peer {
+    view: PeerView,
+    /// Incarnations up to this one have been judged.
+    replaced: Incarnation,
+    /// The false alarm was told.
+    alarmed: bool,
+    /// The last probe's number, and when it left.
+    sent: u64,
+    sent_at: Instant,
+    /// The last probe that was answered.
+    answered: u64,
+    /// Probes since an answer came.
+    unanswered: u8,
+    next: Instant,
+}
+
+/// Watches processes.
+#[derive(Debug)]
+pub struct Detector {
+    me: Discriminator,
+    incarnation: Incarnation,
+    key: Hmac,
+    timing: Timing,
+    peers: BTreeMap<Discriminator, Peer>,
+    counters: Counters,
+}
+
+impl Detector {
+    /// Of a process, under the cluster's key. A process that restarts must come with a later incarnation.
+    pub fn new(me: Discriminator, incarnation: Incarnation, key: &[u8; 32], timing: Timing) -> Self {
+        let (key, counters) = (Hmac::new(key), Counters::default());
+        Self { me, incarnation, key, timing, peers: BTreeMap::new(), counters }
+    }
+
+    /// Watches a peer from now on; one that is watched already stays as it is.
+    pub fn watch(&mut self, now: Instant, peer: Discriminator) {
+        self.peers.entry(peer).or_insert(Peer {
+            view: PeerView { state: PeerState::New, incarnation: Incarnation(0), round_trip: None },
+            replaced: Incarnation(0),
+            alarmed: false,
+            sent: 0,
+            sent_at: now,
+            answered: 0,
+            unanswered: 0,
+            next: now,
+        });
+    }
+
+    /// Watches a peer no longer: it has left in order.
+    pub fn forget(&mut self, peer: Discriminator) {
+        self.peers.remove(&peer);
+    }
+
+    /// Takes an input.
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) {
+        match input {
+            Input::Datagram(octets) => match Datagram::read(octets, &self.key) {
+                Ok(answer) => self.answer(now, answer, out),
+                Err(Unread::Malformed) => self.counters.malformed += 1,
+                Err(Unread::Forged) => self.counters.forged += 1,
+            },
+            Input::Closed(of) => {
+                if let Some(peer) = self.peers.get_mut(&of) {
+                    peer.down(of, Cause::Closed, &mut self.counters, out);
+                }
+            }
+            Input::Tick => {
+                for (of, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.next <= now) {
+                    if now.since(peer.next) >= self.timing.interval {
+                        self.counters.late += 1;
+                    }
+                    peer.judge(*of, self.timing, &mut self.counters, out);
+                    peer.ask(now, self.timing);
+                    self.counters.probes += 1;
+                    let probe = Datagram {
+                        kind: Kind::Probe,
+                        from: self.me,
+                        to: *of,
+                        incarnation: self.incarnation,
+                        number: peer.sent,
+                        other: peer.replaced,
+                    };
+                    out.probes.push((*of, probe.write(&self.key)));
+                }
+            }
+        }
+    }
+
+    /// When [`Input::Tick`] is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.peers.values().map(|peer| peer.next).min()
+    }
+
+    /// What is known of a peer.
+    pub fn peer(&self, peer: Discriminator) -> Option<PeerView> {
+        self.peers.get(&peer).map(|peer| peer.view)
+    }
+
+    /// What was done and ignored.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    fn answer(&mut self, now: Instant, answer: Datagram, out: &mut Outbox) {
+        let Some(peer) =
+            self.peers.get_mut(&answer.from).filter(|_| answer.kind == Kind::Answer && answer.to == self.me)
+        else {
+            self.counters.foreign += 1;
+            return;
+        };
+        // One that comes later than a verdict would have taken shows nothing of today.
+        let window = peer.sent.saturating_sub(u64::from(self.timing.multiplier))..=peer.sent;
+        let fresh = answer.number > peer.answered && window.contains(&answer.number);
+        if !fresh || answer.other != self.incarnation || answer.incarnation < peer.view.incarnation {
+            self.counters.stale += 1;
+            return;
+        }
+        self.counters.answers += 1;
+        peer.answered = answer.number;
+        peer.unanswered = 0;
+        if answer.number == peer.sent {
+            peer.view.round_trip = Some(now.since(peer.sent_at));
+        }
+        peer.alive(answer.from, answer.incarnation, &mut self.counters, out);
+    }
+}
+
+impl Peer {
+    /// An interval has passed since the last probe.
+    fn judge(&mut self, me: Discriminator, timing: Timing, counters: &mut Counters, out: &mut Outbox) {
+        if self.unanswered >= timing.multiplier {
+            self.down(me, Cause::Silent, counters, out);
+        } else if self.unanswered >= timing.suspected_at() && self.view.state == PeerState::Up {
+            self.view.state = PeerState::Suspect;
+            counters.suspected += 1;
+            out.changes.push((me, Change::Suspect));
+        }
+    }
+
+    /// The next probe leaves. A detector that is late does not catch up: each probe has its whole interval.
+    fn ask(&mut self, now: Instant, timing: Timing) {
+        self.sent += 1;
+        self.sent_at = now;
+        self.unanswered = self.unanswered.saturating_add(1);
+        self.next = now + timing.interval;
+    }
+
+    /// A fresh answer of an incarnation came.
+    fn alive(
+        &mut self,
+        me: Discriminator,
+        incarnation: Incarnation,
+        counters: &mut Counters,
+        out: &mut Outbox,
+    ) {
+        if incarnation <= self.replaced {
+            if !self.alarmed {
+                self.alarmed = true;
+                counters.false_alarms += 1;
+                out.changes.push((me, Change::FalseAlarm(incarnation)));
+            }
+            return;
+        }
+        if incarnation > self.view.incarnation {
+            self.down(me, Cause::Restarted, counters, out);
+            self.view.incarnation = incarnation;
+            self.view.state = PeerState::Up;
+            out.changes.push((me, Change::Up(incarnation)));
+        } else if self.view.state == PeerState::Suspect {
+            self.view.state = PeerState::Up;
+            out.changes.push((me, Change::Trusted));
+        }
+    }
+
+    fn down(&mut self, me: Discriminator, cause: Cause, counters: &mut Counters, out: &mut Outbox) {
+        if matches!(self.view.state, PeerState::New | PeerState::Down) {
+            return;
+        }
+        self.view.state = PeerState::Down;
+        self.replaced = self.view.incarnation;
+        // A restarted process cannot answer as its former self: what does is late, and older than what is up.
+        self.alarmed = cause == Cause::Restarted;
+        counters.downs += 1;
+        out.changes.push((me, Change::Down(self.replaced, cause)));
+    }
+}
