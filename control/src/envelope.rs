@@ -6,13 +6,15 @@
 
 use std::sync::Arc;
 
-use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, SNssai, Seid, Supi, Tac, Tai, Tmsi};
+use whimbrel_ids::{
+    AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Seid, Supi, Tac, Tai, Tmsi,
+};
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi};
 
 use crate::event::Event;
 use crate::smf::Modification;
 use crate::udm;
-use crate::upf::{UpfId, UpfStates};
+use crate::upf::{UpfId, UpfSet, UpfStates};
 
 /// Version of the code that began a log: a log is replayed by the version that began it.
 pub const CODE_VERSION: u16 = 1;
@@ -149,6 +151,18 @@ pub enum Payload {
     Command(Command),
 }
 
+impl Payload {
+    /// The association that it came over, if it is a gNB's message.
+    pub fn association(&self) -> Option<AssociationId> {
+        match self {
+            Self::InitialUeMessage { association, .. }
+            | Self::Ngap { association, .. }
+            | Self::HandoverRequired { association, .. } => Some(*association),
+            _ => None,
+        }
+    }
+}
+
 /// A gNB to which a phone is to be handed over, as the owner of the gNBs knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandoverTarget {
@@ -218,16 +232,31 @@ pub struct Batch {
     pub no_effect: bool,
     /// The envelope's 5G-TMSI was assigned.
     pub tmsi_taken: bool,
-    /// The association on which the phone now has a connection.
-    pub connected: Option<AssociationId>,
-    /// The association of the gNB that takes the phone over, while that is not certain.
-    pub target: Option<AssociationId>,
+    /// The connection that the phone has now.
+    pub connected: Option<N2Names>,
+    /// The one that it has at the gNB that takes it over, while that is not certain.
+    pub target: Option<N2Names>,
+    /// The UPFs where it has sessions.
+    pub upfs: UpfSet,
+    /// The phone's machine failed on the input: the context is gone, and the outputs are what can be told of that.
+    pub fault: bool,
     /// The phone passed authentication: it counts no more among the strangers.
     pub authenticated: bool,
     /// What the aggregator does with the phone after this input.
     pub disposition: Disposition,
     /// What happened, for logs, metrics and explanations.
     pub events: Vec<Event>,
+}
+
+/// A phone's N2 connection, as both sides name it (TS 38.413 §9.3.3.1, §9.3.3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct N2Names {
+    /// The gNB's association.
+    pub association: AssociationId,
+    /// Our name of it.
+    pub amf_ue_ngap_id: AmfUeNgapId,
+    /// The gNB's; a target has yet to tell it.
+    pub ran_ue_ngap_id: Option<RanUeNgapId>,
 }
 
 /// What becomes of the phone after an input.

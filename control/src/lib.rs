@@ -35,11 +35,11 @@ mod upf;
 
 pub use envelope::{
     AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, HandoverTarget, Locate,
-    Output, OutputId, Payload, PhoneId, Subject,
+    N2Names, Output, OutputId, Payload, PhoneId, Subject,
 };
 pub use event::{Event, PhoneEvent, RanEvent};
 pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen};
 pub use prf::Prf;
 pub use refusal::Refusal;
 pub use shard::{Procedure, Shard};
-pub use upf::{UPFS_MAX, UpfId, UpfState, UpfStates};
+pub use upf::{UPFS_MAX, UpfId, UpfSet, UpfState, UpfStates};

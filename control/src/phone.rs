@@ -10,7 +10,7 @@ use whimbrel_ngap::ie::{NgranCgi, RrcEstablishmentCause};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
 use crate::amf::{Locating, NextHop, PagingAid, Target, VoiceMatch};
-use crate::envelope::{AssociationId, Batch, PhoneId, Subject};
+use crate::envelope::{AssociationId, Batch, N2Names, PhoneId, Subject};
 use crate::shard::Lanes;
 use crate::smf::SmContext;
 use crate::udm::{Ambr, Subscription};
@@ -257,6 +257,21 @@ impl Phone {
         self.sessions.values().map(|s| s.until).min().filter(|until| *until != Instant::FAR_FUTURE)
     }
 
+    /// The connections that it has: at the gNB that serves it, at the one that takes it over, at the one that it has left.
+    pub fn n2_names(&self) -> [Option<N2Names>; 3] {
+        let of = |c: &Connection| N2Names {
+            association: c.association,
+            amf_ue_ngap_id: c.amf_ue_ngap_id,
+            ran_ue_ngap_id: Some(c.ran_ue_ngap_id),
+        };
+        let target = self.amf.target.as_ref().map(|t| N2Names {
+            association: t.association,
+            amf_ue_ngap_id: t.amf_ue_ngap_id,
+            ran_ue_ngap_id: t.ran_ue_ngap_id,
+        });
+        [self.amf.connection.as_deref().map(of), target, self.amf.source.as_deref().map(of)]
+    }
+
     /// Whether no procedure is in flight.
     pub fn is_idle(&self) -> bool {
         self.lanes.idle()
@@ -265,8 +280,9 @@ impl Phone {
     /// Completes the batch of an input with what holds after it.
     pub(crate) fn conclude(&self, batch: &mut Batch) {
         batch.idle = self.lanes.idle();
-        batch.connected = self.amf.connection.as_ref().map(|c| c.association);
-        batch.target = self.amf.target.as_ref().map(|t| t.association);
+        let [serving, target, _] = self.n2_names();
+        (batch.connected, batch.target) = (serving, target);
+        batch.upfs = self.sessions.values().map(|s| s.upf).collect();
         let own = [
             self.lanes.next_deadline(),
             self.amf.reachable_until,

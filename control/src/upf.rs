@@ -7,6 +7,28 @@ pub const UPFS_MAX: usize = 16;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpfId(pub u8);
 
+/// Some of the UPFs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UpfSet(u16);
+
+impl UpfSet {
+    /// Whether one is among them.
+    pub fn contains(self, upf: UpfId) -> bool {
+        self.0.checked_shr(upf.0.into()).unwrap_or(0) & 1 == 1
+    }
+
+    /// Whether none is.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl FromIterator<UpfId> for UpfSet {
+    fn from_iter<T: IntoIterator<Item = UpfId>>(all: T) -> Self {
+        Self(all.into_iter().fold(0, |set, upf| set | 1u16.checked_shl(upf.0.into()).unwrap_or(0)))
+    }
+}
+
 /// What is known of every UPF, stamped into each envelope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UpfStates {
@@ -56,6 +78,13 @@ const _: () = assert!(UPFS_MAX <= u16::BITS as usize);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_holds_what_it_was_made_of() {
+        let set: UpfSet = [UpfId(0), UpfId(15), UpfId(200)].into_iter().collect();
+        assert_eq!([0, 1, 15, 16, 200].map(|n| set.contains(UpfId(n))), [true, false, true, false, false]);
+        assert!(UpfSet::default().is_empty() && !set.is_empty());
+    }
 
     #[test]
     fn what_is_known_of_one_upf_is_its_own() {

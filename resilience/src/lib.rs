@@ -7,9 +7,11 @@
 
 #![forbid(unsafe_code)]
 
+mod cpf;
 mod cta;
 pub mod detector;
 pub mod region;
 pub mod replication;
 
+pub use cpf::Cpf;
 pub use cta::{Cta, Entropy, Input, Inspect, Outbox, PhoneView, UpfChange};

@@ -1,27 +1,28 @@
 //! The aggregator itself.
 
+mod first;
 mod n4;
 mod ran;
 mod slots;
 mod upfs;
 
-use std::collections::{BTreeSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::amf::{self, Load, RanNodes};
 use whimbrel_control::config::Config;
-use whimbrel_control::event::{Deregistered, Dropped};
-use whimbrel_control::udm::{Directory, Request, Subscribers};
+use whimbrel_control::udm::{Directory, Subscribers};
 use whimbrel_control::{
-    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Event, HandoverTarget,
-    OutputId, Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, Shard, UpfId,
+    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, HandoverTarget, OutputId,
+    Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, UpfId,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
-use whimbrel_ngap::ie::{CauseMisc, TriggeringMessage, UeNgapIds};
+use whimbrel_ngap::ie::{TriggeringMessage, UeNgapIds};
 use whimbrel_ngap::{Message, Peek};
 
+use crate::Cpf;
+use first::{Asked, First};
 use n4::Arrived;
 use ran::Bounds;
 use slots::Slots;
@@ -109,10 +110,10 @@ impl Inspect for () {
 /// A phone as an operator sees it.
 pub type PhoneView<'a> = &'a Phone;
 
-/// The aggregator with its shard, on one thread.
+/// The aggregator with the control function of its phones, on one thread.
 pub struct Cta<S, E, I = ()> {
     config: Arc<Config>,
-    shard: Shard,
+    cpf: Cpf,
     slots: Slots,
     ran: RanNodes,
     streams: std::collections::BTreeMap<AssociationId, u16>,
@@ -129,24 +130,8 @@ pub struct Cta<S, E, I = ()> {
     load: Load,
     /// When the gNBs' machines have something to do.
     ran_due: Option<Instant>,
-    /// While a first message runs: the name of its connection, and the stream of the one that its phone had.
-    superseding: Option<(AmfUeNgapId, u16)>,
-}
-
-/// The first message of a connection.
-struct First {
-    association: AssociationId,
-    stream: u16,
-    octets: Arc<[u8]>,
-}
-
-impl First {
-    /// FNV-1a: recognises a repetition by the same gNB, decides nothing else.
-    fn digest(&self) -> u64 {
-        self.octets
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325, |h, &o| (h ^ u64::from(o)).wrapping_mul(0x0100_0000_01b3))
-    }
+    /// First messages whose phones are being looked for, by the input that asks.
+    asked: BTreeMap<(PhoneId, u64), Asked>,
 }
 
 /// An aggregator begins with term 1; a mirror that takes over counts on.
@@ -164,7 +149,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     ) -> Self {
         let tmsi_key = entropy.draw();
         Self {
-            shard: Shard::new(config.clone()),
+            cpf: Cpf::new(config.clone()),
             slots: Slots::new(&tmsi_key),
             ran: RanNodes::new(config.clone()),
             streams: Default::default(),
@@ -179,7 +164,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             bounds: Bounds::default(),
             load: Load::default(),
             ran_due: None,
-            superseding: None,
+            asked: BTreeMap::new(),
         }
     }
 
@@ -208,11 +193,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// Puts a new version of the configuration in force for the inputs to come; gNBs are told what concerns them.
     pub fn configure(&mut self, now: Instant, config: Arc<Config>, out: &mut Outbox) {
-        self.shard.configure(config.clone());
+        self.cpf.configure(config.clone());
         let former = std::mem::replace(&mut self.config, config.clone());
         if former.smf.data_networks != config.smf.data_networks {
-            let with_sessions = self.shard.iter().filter(|p| !p.sessions.is_empty());
-            let notice = |p: &Phone| (p.id, Payload::Command(Command::PolicyChanged));
+            let with_sessions = self.slots.sessions().filter(|(_, upfs)| !upfs.is_empty());
+            let notice = |(phone, _)| (phone, Payload::Command(Command::PolicyChanged));
             self.inbox.extend(with_sessions.map(notice));
         }
         let result = self.ran.configure(now, config);
@@ -237,17 +222,17 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// The phones, in slot order.
     pub fn phones(&self) -> impl Iterator<Item = PhoneView<'_>> {
-        self.shard.iter()
+        self.cpf.phones()
     }
 
     /// One phone.
     pub fn phone(&self, id: PhoneId) -> Option<PhoneView<'_>> {
-        self.shard.phone(id)
+        self.cpf.phone(id)
     }
 
-    /// The shard, for checkpoints.
-    pub fn shard(&self) -> &Shard {
-        &self.shard
+    /// The control function of its phones.
+    pub fn cpf(&self) -> &Cpf {
+        &self.cpf
     }
 
     /// The phone of a subscriber that is registered.
@@ -310,7 +295,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             Some(p) if is_initial_ue_message(&p) && self.ran.is_set_up(association) => {
                 let first = First { association, stream, octets: octets.into() };
-                self.initial_ue_message(now, &p, &first, out);
+                self.initial_ue_message(now, &p, first, out);
             }
             _ => self.ran_node(now, association, octets, out),
         }
@@ -333,95 +318,6 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         Payload::HandoverRequired { association, octets, target }
     }
 
-    /// The first message of a connection: to the phone that its 5G-S-TMSI names if that phone owns up to it, else to
-    /// a slot of its own.
-    fn initial_ue_message(&mut self, now: Instant, peek: &Peek, first: &First, out: &mut Outbox) {
-        if !self.ran.admit_first_message(now, first.association) {
-            return self.limited(now, Some(first.association), "first_messages_per_s", out);
-        }
-        if self.settle_name(now, first.association, peek.ran_ue_ngap_id, first.digest(), out) {
-            return self.repeated(peek, first, out);
-        }
-        let amf_id = self.config.amf.amf_id;
-        let ours = peek.five_g_s_tmsi.filter(|t| t.set == amf_id.set() && t.pointer == amf_id.pointer());
-        let named = ours.and_then(|t| self.slots.by_tmsi(t.tmsi));
-        if let Some(phone) = named
-            && self.first_message(now, phone, first, true, out) != Disposition::Stranger
-        {
-            return;
-        }
-        self.stranger(now, first, named.is_some(), out);
-    }
-
-    /// A first message that came twice: what it began goes on.
-    fn repeated(&self, peek: &Peek, first: &First, out: &mut Outbox) {
-        let named = peek.ran_ue_ngap_id.and_then(|n| self.slots.by_ran_ue_ngap_id(first.association, n));
-        let Some(phone) = named else { return };
-        let subject = self.shard.phone(phone).map(Phone::subject).unwrap_or_default();
-        let event = Event::Dropped { subject, why: Dropped::Duplicate };
-        out.events.push(PhoneEvent { phone, on: Some(first.association), event });
-    }
-
-    /// Runs a first message in a slot of its own (DESIGN: "strangers"). It may turn out to name a phone after all:
-    /// by a 5G-GUTI in the NAS message.
-    fn stranger(&mut self, now: Instant, first: &First, asked: bool, out: &mut Outbox) {
-        let limits = self.config.limits;
-        let bound = if self.slots.strangers_on(first.association) >= limits.strangers_per_gnb {
-            Err("strangers_per_gnb")
-        } else if self.slots.strangers() >= limits.strangers {
-            Err("strangers")
-        } else {
-            self.slots.allocate(limits.phones, first.association).ok_or("phones")
-        };
-        let phone = match bound {
-            Ok(phone) => phone,
-            Err(limit) => {
-                self.limited(now, Some(first.association), limit, out);
-                if self.ran.may_complain(now, first.association) {
-                    let answer = amf::overloaded(&first.octets, CauseMisc::ControlProcessingOverload);
-                    send(first.association, first.stream, &answer, out);
-                }
-                return;
-            }
-        };
-        self.look_at_ran(now, out);
-        if let Disposition::Elsewhere(tmsi) = self.first_message(now, phone, first, asked, out) {
-            let named = self.slots.by_tmsi(tmsi).filter(|&p| p != phone);
-            let owned =
-                named.is_some_and(|p| self.first_message(now, p, first, true, out) != Disposition::Stranger);
-            if owned {
-                self.slots.release(phone);
-            } else {
-                self.first_message(now, phone, first, true, out);
-            }
-        }
-    }
-
-    fn first_message(
-        &mut self,
-        now: Instant,
-        phone: PhoneId,
-        first: &First,
-        addressed: bool,
-        out: &mut Outbox,
-    ) -> Disposition {
-        let Some(amf_ue_ngap_id) = self.slots.new_connection(phone) else {
-            return Disposition::Ended;
-        };
-        let (association, octets) = (first.association, first.octets.clone());
-        // Its answers keep to the stream of a connection that it begins: known before they leave.
-        let (former, stream) = self.slots.began(phone);
-        self.slots.begin(phone, first.digest(), first.stream);
-        let payload = Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, addressed };
-        self.superseding = Some((amf_ue_ngap_id, stream));
-        let disposition = self.input(now, phone, payload, out);
-        self.superseding = None;
-        if disposition == Disposition::Stranger {
-            self.slots.begin(phone, former, stream); // the phone that it names has nothing to do with it
-        }
-        disposition
-    }
-
     fn tick(&mut self, now: Instant, out: &mut Outbox) {
         while let Some(phone) = self.slots.due(now) {
             self.input(now, phone, Payload::Tick, out);
@@ -440,16 +336,17 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Stamps an input, has it run, and releases its outputs.
-    fn input(&mut self, now: Instant, phone: PhoneId, payload: Payload, out: &mut Outbox) -> Disposition {
-        let Some((clock, time)) = self.slots.stamp(phone, now) else { return Disposition::Ended };
-        let from = match &payload {
-            Payload::InitialUeMessage { association, .. }
-            | Payload::Ngap { association, .. }
-            | Payload::HandoverRequired { association, .. } => Some(*association),
-            _ => None,
-        };
-        let envelope = Envelope {
+    /// Stamps an input and has it run.
+    fn input(&mut self, now: Instant, phone: PhoneId, payload: Payload, out: &mut Outbox) {
+        if let Some(envelope) = self.stamp(now, phone, payload) {
+            self.submit(now, &envelope, out);
+        }
+    }
+
+    /// Stamps an input, unless it is for a phone that is gone.
+    fn stamp(&mut self, now: Instant, phone: PhoneId, payload: Payload) -> Option<Envelope> {
+        let (clock, time) = self.slots.stamp(phone, now)?;
+        Some(Envelope {
             code_version: CODE_VERSION,
             phone,
             cta_term: TERM,
@@ -461,58 +358,26 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             config_version: self.config.version,
             upfs: self.upfs.states(),
             payload,
-        };
-        // The shard is fit for use after a panic: `poisoned` buries the phone that it was at.
-        let shard = AssertUnwindSafe(&mut self.shard);
-        let ran = catch_unwind(|| {
-            let AssertUnwindSafe(shard) = { shard };
-            shard.handle(&envelope)
-        });
-        let Ok(batch) = ran else {
-            self.poisoned(now, phone, out);
-            return Disposition::Ended;
-        };
-        self.inspect.ran(&envelope, &batch);
-        self.release(now, phone, from, clock, batch, out)
+        })
     }
 
-    /// A phone's machine panicked on an input. The phone is given up, its peers are told what can be told, and the
-    /// other phones go on (DESIGN: "poison"; TS 33.117 §4.4.4).
-    fn poisoned(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
-        let remains = self.shard.bury();
-        for (association, connection) in self.connections(phone, remains.as_deref()) {
-            let stream = self.stream(phone, association);
-            send(association, stream, &amf::release_of(connection), out);
+    /// Has an input run.
+    fn submit(&mut self, now: Instant, envelope: &Envelope, out: &mut Outbox) {
+        let batch = self.cpf.run(envelope);
+        if !batch.fault {
+            self.inspect.ran(envelope, &batch);
         }
-        let subject = remains.as_ref().map_or_else(Default::default, |p| p.subject());
-        let sessions = remains.iter().flat_map(|p| p.sessions.values());
-        for (upf, seid) in sessions.filter_map(|s| Some((s.upf, s.up_seid?))) {
-            let to = OutputId { clock: 0, index: 0 };
-            let deletion = whimbrel_control::smf::deletion(seid);
-            // Nobody is left to hear that there is no UPF.
-            let _ = self.ask_upf(now, upf, phone, to, deletion, &mut out.pfcp);
-        }
-        if let Some(supi) = subject.supi {
-            self.directory.handle(now, phone, Request::Deregister(supi), &mut self.subscribers);
-        }
-        out.events.push(PhoneEvent {
-            phone,
-            on: None,
-            event: Event::Deregistered { subject, why: Deregistered::Fault },
-        });
-        self.slots.release(phone);
+        self.ran(now, envelope, batch, out);
     }
 
-    /// The connections that a phone has at gNBs, as far as can be told.
-    fn connections(&self, phone: PhoneId, remains: Option<&Phone>) -> BTreeSet<(AssociationId, AmfUeNgapId)> {
-        let (association, newest) = self.slots.connection(phone);
-        let newest =
-            association.filter(|_| remains.is_none_or(|p| p.amf.connection.is_none())).map(|a| (a, newest));
-        let amf = remains.map(|p| &p.amf);
-        let held = amf.into_iter().flat_map(|a| a.connection.iter().chain(&a.source));
-        let held = held.map(|c| (c.association, c.amf_ue_ngap_id));
-        let target = amf.and_then(|a| a.target.as_ref()).map(|t| (t.association, t.amf_ue_ngap_id));
-        newest.into_iter().chain(held).chain(target).collect()
+    /// An input was run: what it caused leaves.
+    fn ran(&mut self, now: Instant, envelope: &Envelope, batch: Batch, out: &mut Outbox) {
+        let asked = self.asked.remove(&(envelope.phone, envelope.clock));
+        let disposition = batch.disposition;
+        self.release(now, envelope, batch, asked.as_ref(), out);
+        if let Some(asked) = asked {
+            self.answered(now, envelope.phone, asked, disposition, out);
+        }
     }
 
     fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
@@ -528,24 +393,24 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     fn release(
         &mut self,
         now: Instant,
-        phone: PhoneId,
-        from: Option<AssociationId>,
-        clock: u64,
-        batch: Batch,
+        envelope: &Envelope,
+        mut batch: Batch,
+        asked: Option<&Asked>,
         out: &mut Outbox,
-    ) -> Disposition {
+    ) {
+        let Envelope { phone, clock, .. } = *envelope;
         if batch.tmsi_taken {
             self.slots.tmsi_taken(phone);
         }
-        let disposition = batch.disposition;
-        for (index, output) in (0u16..).zip(batch.outputs) {
+        let (outputs, events) = (std::mem::take(&mut batch.outputs), std::mem::take(&mut batch.events));
+        let Batch { disposition, connected, .. } = batch;
+        for (index, output) in (0u16..).zip(outputs) {
             let to = OutputId { clock, index };
             match output.effect {
                 Effect::N2 { association, octets } => {
                     // The gNB of the connection that a new one takes the place of hears of it where it spoke (TS 38.412 §7).
-                    let former = self.superseding.filter(|(new, _)| releases_another(&octets, *new));
-                    let stream = match former {
-                        Some((_, stream)) => self.within(association, stream),
+                    let stream = match asked.filter(|a| releases_another(&octets, a.amf_ue_ngap_id)) {
+                        Some(Asked { former: (_, stream), .. }) => self.within(association, *stream),
                         None => self.stream(phone, association),
                     };
                     out.ngap.push((association, stream, octets));
@@ -573,19 +438,19 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
         }
         // What leaves has its stream by what held before: an answer to a gNB that does not get the phone goes where it asked.
-        let connection = self.shard.phone(phone).and_then(|p| p.amf.connection.as_ref());
-        let at = connection.map(|c| (c.association, c.ran_ue_ngap_id));
-        self.slots.note(phone, at, batch.target, batch.authenticated, batch.next_deadline);
+        if !batch.no_effect {
+            self.slots.note(phone, &batch);
+        }
         // A message is its sender's; the phone's it is if it came over the phone's connection.
-        if let Some(association) = from.filter(|&a| at.is_some_and(|(on, _)| on == a)) {
+        let from = envelope.payload.association();
+        if let Some(association) = from.filter(|&a| connected.is_some_and(|on| on.association == a)) {
             self.slots.heard(phone, association);
         }
         let on = from.or_else(|| self.slots.heard_on(phone));
-        out.events.extend(batch.events.into_iter().map(|event| PhoneEvent { phone, on, event }));
+        out.events.extend(events.into_iter().map(|event| PhoneEvent { phone, on, event }));
         if disposition == Disposition::Ended {
             self.slots.release(phone);
         }
-        disposition
     }
 }
 

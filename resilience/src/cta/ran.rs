@@ -7,7 +7,7 @@ use whimbrel_control::amf::{
     self, Load, OverloadOrder, RanOutput, Rate, Reset, Warning, WarningError, reset_acknowledge,
 };
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{AssociationId, Command, Payload, PhoneId, RanEvent};
+use whimbrel_control::{AssociationId, Command, N2Names, Payload, PhoneId, RanEvent};
 use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId, Tai};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
@@ -200,21 +200,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         list: &[UeAssociatedLogicalNgConnectionItem],
     ) -> Vec<(PhoneId, AssociationId)> {
         let ours = self.ran.siblings(association);
-        let names = |p: PhoneId| {
-            let amf = self.shard.phone(p).map(|p| &p.amf);
-            let serving = amf.and_then(|a| a.connection.as_ref());
-            let serving = serving.map(|c| (c.association, c.amf_ue_ngap_id, Some(c.ran_ue_ngap_id)));
-            let target = amf.and_then(|a| a.target.as_ref());
-            let target = target.map(|t| (t.association, t.amf_ue_ngap_id, t.ran_ue_ngap_id));
-            [serving, target].into_iter().flatten().filter(|(a, ..)| ours.contains(a))
-        };
+        let names = |p: PhoneId| self.slots.names(p).filter(|n| ours.contains(&n.association));
         let mut phones: Vec<(PhoneId, AssociationId)> = Vec::new();
         let mut of_targets = BTreeSet::new();
         for item in list {
             match (item.amf_ue_ngap_id, item.ran_ue_ngap_id) {
                 (Some(id), _) => {
                     let Some(phone) = self.slots.by_amf_ue_ngap_id(id) else { continue };
-                    phones.extend(names(phone).find(|(_, known, _)| *known == id).map(|(a, ..)| (phone, a)));
+                    let named = names(phone).find(|n| n.amf_ue_ngap_id == id);
+                    phones.extend(named.map(|n| (phone, n.association)));
                 }
                 (None, Some(id)) => {
                     let on = |&a: &AssociationId| Some((self.slots.by_ran_ue_ngap_id(a, id)?, a));
@@ -228,8 +222,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         if !of_targets.is_empty() {
             for phone in ours.iter().flat_map(|a| self.slots.coming_to(*a)) {
-                let named = names(phone).find(|(.., ran)| ran.is_some_and(|ran| of_targets.contains(&ran)));
-                phones.extend(named.map(|(a, ..)| (phone, a)));
+                let of_target = |n: &N2Names| n.ran_ue_ngap_id.is_some_and(|ran| of_targets.contains(&ran));
+                phones.extend(names(phone).find(of_target).map(|n| (phone, n.association)));
             }
         }
         phones.sort_unstable();

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use whimbrel_control::{AssociationId, CROSSING, PhoneId, Prf};
+use whimbrel_control::{AssociationId, Batch, CROSSING, N2Names, PhoneId, Prf, UpfSet};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
 /// What the aggregator keeps of one phone.
@@ -16,12 +16,14 @@ pub(super) struct Entry {
     used: bool,
     /// Not authenticated yet, and the gNB that brought it.
     stranger: Option<AssociationId>,
-    /// Its connection: where, and the gNB's name of it.
-    at: Option<(AssociationId, RanUeNgapId)>,
+    /// Its connection.
+    at: Option<N2Names>,
     /// Digest of the message that began its connection.
     first: u64,
-    /// The association of the gNB that takes it over.
-    target: Option<AssociationId>,
+    /// The connection at the gNB that takes it over.
+    target: Option<N2Names>,
+    /// Where it has sessions.
+    upfs: UpfSet,
     /// Where its last message came from.
     heard_on: Option<AssociationId>,
     /// The stream of its connection: both directions keep to the one that the gNB chose (TS 38.412 §7).
@@ -98,6 +100,7 @@ impl Slots {
                     at: None,
                     first: 0,
                     target: None,
+                    upfs: UpfSet::default(),
                     heard_on: None,
                     stream: 0,
                     elsewhere: None,
@@ -113,6 +116,7 @@ impl Slots {
         e.stranger = Some(association);
         e.generation = e.generation.wrapping_add(1);
         (e.clock, e.at, e.target, e.heard_on, e.elsewhere) = (0, None, None, None, None);
+        e.upfs = UpfSet::default();
         let generation = e.generation;
         self.strangers += 1;
         *self.strangers_on.entry(association).or_default() += 1;
@@ -143,28 +147,32 @@ impl Slots {
         }
     }
 
-    fn set_connection(&mut self, slot: u32, at: Option<(AssociationId, RanUeNgapId)>) {
+    fn set_connection(&mut self, slot: u32, at: Option<N2Names>) {
         let e = &mut self.entries[slot as usize];
         if e.at == at {
             return;
         }
-        if let Some(before) = std::mem::replace(&mut e.at, at)
+        let before = std::mem::replace(&mut e.at, at);
+        if let Some(before) = before.and_then(ran_name)
             && self.by_ran.get(&before) == Some(&slot)
         {
             self.by_ran.remove(&before);
         }
-        if let Some(at) = at {
+        if let Some(at) = at.and_then(ran_name) {
             self.by_ran.insert(at, slot);
         }
     }
 
-    fn set_target(&mut self, slot: u32, target: Option<AssociationId>) {
+    fn set_target(&mut self, slot: u32, target: Option<N2Names>) {
         let e = &mut self.entries[slot as usize];
+        if e.target == target {
+            return;
+        }
         if let Some(before) = std::mem::replace(&mut e.target, target) {
-            self.coming.remove(&(before, slot));
+            self.coming.remove(&(before.association, slot));
         }
         if let Some(target) = target {
-            self.coming.insert((target, slot));
+            self.coming.insert((target.association, slot));
         }
     }
 
@@ -237,11 +245,16 @@ impl Slots {
         Some(connection_id(e.connection, phone.slot))
     }
 
-    /// The association and the identity of the phone's connection.
-    pub(super) fn connection(&self, phone: PhoneId) -> (Option<AssociationId>, AmfUeNgapId) {
-        let e = self.entries.get(phone.slot as usize);
-        let (association, tag) = e.map_or((None, 0), |e| (e.at.map(|(a, _)| a), e.connection));
-        (association, connection_id(tag, phone.slot))
+    /// The connections that the phone has: at the gNB that serves it, and at the one that takes it over.
+    pub(super) fn names(&self, phone: PhoneId) -> impl Iterator<Item = N2Names> + use<> {
+        let e = self.entries.get(phone.slot as usize).filter(|e| e.used && e.generation == phone.generation);
+        e.map_or([None; 2], |e| [e.at, e.target]).into_iter().flatten()
+    }
+
+    /// The phones in use, and where each has sessions.
+    pub(super) fn sessions(&self) -> impl Iterator<Item = (PhoneId, UpfSet)> {
+        let used = (0u32..).zip(&self.entries).filter(|(_, e)| e.used);
+        used.map(|(slot, e)| (PhoneId { slot, generation: e.generation }, e.upfs))
     }
 
     /// A message of the phone came over this association.
@@ -266,7 +279,9 @@ impl Slots {
     /// The stream of the phone's connection, or of the one that it may get, on an association.
     pub(super) fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
         self.entries.get(phone.slot as usize).map_or(0, |e| match e.elsewhere {
-            Some((of, stream)) if of == association && e.at.is_none_or(|(on, _)| on != association) => stream,
+            Some((of, stream)) if of == association && e.at.is_none_or(|n| n.association != association) => {
+                stream
+            }
             _ => e.stream,
         })
     }
@@ -293,30 +308,24 @@ impl Slots {
     }
 
     /// Notes what the phone's last batch said of it.
-    pub(super) fn note(
-        &mut self,
-        phone: PhoneId,
-        at: Option<(AssociationId, RanUeNgapId)>,
-        target: Option<AssociationId>,
-        authenticated: bool,
-        deadline: Option<Instant>,
-    ) {
+    pub(super) fn note(&mut self, phone: PhoneId, batch: &Batch) {
         let Some(e) = self.entry(phone) else { return };
-        let association = at.map(|(a, _)| a);
-        if e.at.map(|(a, _)| a) != association
+        let association = batch.connected.map(|n| n.association);
+        if e.at.map(|n| n.association) != association
             && let Some((_, stream)) = e.elsewhere.filter(|(of, _)| Some(*of) == association)
         {
             e.stream = stream;
         }
-        if target.is_none() {
+        if batch.target.is_none() {
             e.elsewhere = None;
         }
-        self.set_connection(phone.slot, at);
-        self.set_target(phone.slot, target);
-        if authenticated {
+        e.upfs = batch.upfs;
+        self.set_connection(phone.slot, batch.connected);
+        self.set_target(phone.slot, batch.target);
+        if batch.authenticated {
             self.no_stranger(phone.slot);
         }
-        self.set_deadline(phone.slot, deadline);
+        self.set_deadline(phone.slot, batch.next_deadline);
     }
 
     fn set_deadline(&mut self, slot: u32, deadline: Option<Instant>) {
@@ -363,6 +372,11 @@ impl Slots {
     }
 }
 
+/// The gNB's name of a connection, which is unique at its association.
+fn ran_name(names: N2Names) -> Option<(AssociationId, RanUeNgapId)> {
+    Some((names.association, names.ran_ue_ngap_id?))
+}
+
 /// The connection's tag above the slot: 40 bits in all.
 fn connection_id(tag: u16, slot: u32) -> AmfUeNgapId {
     AmfUeNgapId::new(u64::from(tag) << 24 | u64::from(slot)).expect("16 bits above 24 bits")
@@ -374,18 +388,34 @@ mod tests {
 
     const GNB: AssociationId = AssociationId(7);
 
+    fn batch(
+        at: Option<(AssociationId, RanUeNgapId)>,
+        target: Option<AssociationId>,
+        authenticated: bool,
+        next_deadline: Option<Instant>,
+    ) -> Batch {
+        let names = |association, ran_ue_ngap_id| N2Names {
+            association,
+            amf_ue_ngap_id: connection_id(0, 0),
+            ran_ue_ngap_id,
+        };
+        let connected = at.map(|(association, ran)| names(association, Some(ran)));
+        let target = target.map(|association| names(association, None));
+        Batch { connected, target, authenticated, next_deadline, ..Batch::default() }
+    }
+
     #[test] // TS 38.413 §9.3.3.2
     fn a_phone_is_found_by_the_gnbs_name_of_its_connection_while_it_has_that_connection() {
         let mut s = Slots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
         let (name, other) = (RanUeNgapId(1), AssociationId(8));
-        s.note(a, Some((GNB, name)), None, false, None);
-        s.note(b, Some((other, name)), None, false, None);
+        s.note(a, &batch(Some((GNB, name)), None, false, None));
+        s.note(b, &batch(Some((other, name)), None, false, None));
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(a));
         assert_eq!((s.on(GNB), s.on(other)), (vec![a], vec![b]));
         // Another phone takes the name before the first lets go of it.
-        s.note(b, Some((GNB, name)), None, false, None);
-        s.note(a, None, None, false, None);
+        s.note(b, &batch(Some((GNB, name)), None, false, None));
+        s.note(a, &batch(None, None, false, None));
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(b));
         s.release(b);
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), None);
@@ -397,7 +427,7 @@ mod tests {
         let mut s = Slots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, AssociationId(8)).unwrap());
         assert_eq!((s.strangers(), s.strangers_on(GNB)), (2, 1));
-        s.note(a, None, None, true, None);
+        s.note(a, &batch(None, None, true, None));
         s.release(a);
         s.release(b);
         assert_eq!((s.strangers(), s.strangers_on(GNB), s.strangers_on.len()), (0, 0, 0));
@@ -444,8 +474,8 @@ mod tests {
     fn deadlines_come_due_in_order_and_once() {
         let mut s = Slots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
-        s.note(a, None, None, true, Some(Instant(20)));
-        s.note(b, None, None, true, Some(Instant(10)));
+        s.note(a, &batch(None, None, true, Some(Instant(20))));
+        s.note(b, &batch(None, None, true, Some(Instant(10))));
         assert_eq!(s.due(Instant(5)), None);
         assert_eq!(s.due(Instant(30)), Some(b));
         assert_eq!(s.due(Instant(30)), Some(a));
@@ -460,17 +490,17 @@ mod tests {
         let (source, target) = (AssociationId(1), AssociationId(2));
         let name = RanUeNgapId(4);
         s.begin(a, 0, 3);
-        s.note(a, Some((source, name)), None, true, None);
+        s.note(a, &batch(Some((source, name)), None, true, None));
         s.asked_elsewhere(a, target, 7);
         assert_eq!((s.stream(a, source), s.stream(a, target)), (3, 7));
-        s.note(a, Some((source, name)), Some(target), true, None);
+        s.note(a, &batch(Some((source, name)), Some(target), true, None));
         assert_eq!((s.on(source), s.on(target)), (vec![a], vec![a]));
         assert_eq!(s.stream(a, target), 7, "until it is decided");
-        s.note(a, Some((target, name)), None, true, None);
+        s.note(a, &batch(Some((target, name)), None, true, None));
         assert_eq!(s.stream(a, target), 7);
         assert_eq!((s.on(source), s.on(target)), (vec![], vec![a]));
         s.asked_elsewhere(a, source, 5);
-        s.note(a, Some((target, name)), None, true, None);
+        s.note(a, &batch(Some((target, name)), None, true, None));
         assert_eq!(s.stream(a, source), 7, "it was refused");
     }
 }

@@ -124,7 +124,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.upfs.look = None;
         for upf in self.upfs.ids() {
             let Some(until) = self.upfs.get(upf).and_then(|n4| n4.leaving()) else { continue };
-            let used = self.shard.iter().any(|p| p.sessions.values().any(|s| s.upf == upf));
+            let used = self.slots.sessions().any(|(_, upfs)| upfs.contains(upf));
             if used && now < until {
                 self.upfs.look = Some((now + LOOK).min(until));
             } else {
@@ -184,7 +184,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// Tells the phones that have a session at a UPF.
     fn tell_sessions_of(&mut self, upf: UpfId, command: Command) {
-        let phones = self.shard.iter().filter(|p| p.sessions.values().any(|s| s.upf == upf));
-        self.inbox.extend(phones.map(|p| (p.id, Payload::Command(command))));
+        let phones = self.slots.sessions().filter(|(_, upfs)| upfs.contains(upf));
+        self.inbox.extend(phones.map(|(phone, _)| (phone, Payload::Command(command))));
     }
 }

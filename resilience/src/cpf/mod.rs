@@ -1,0 +1,98 @@
+//! The control function (CPF): runs the machines of its phones.
+
+use std::collections::BTreeSet;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use whimbrel_control::config::Config;
+use whimbrel_control::event::Deregistered;
+use whimbrel_control::udm::Request;
+use whimbrel_control::{
+    AssociationId, Batch, Disposition, Effect, Envelope, Event, Output, Payload, Phone, PhoneId, Shard, amf,
+    smf,
+};
+use whimbrel_ids::AmfUeNgapId;
+
+/// The phones of one control function, on one thread.
+pub struct Cpf {
+    shard: Shard,
+}
+
+impl Cpf {
+    /// One that serves nobody yet.
+    pub fn new(config: Arc<Config>) -> Self {
+        Self { shard: Shard::new(config) }
+    }
+
+    /// Puts a new version of the configuration in force for the inputs to come.
+    pub fn configure(&mut self, config: Arc<Config>) {
+        self.shard.configure(config);
+    }
+
+    /// Its phones, in slot order.
+    pub fn phones(&self) -> impl Iterator<Item = &Phone> {
+        self.shard.iter()
+    }
+
+    /// One phone.
+    pub fn phone(&self, id: PhoneId) -> Option<&Phone> {
+        self.shard.phone(id)
+    }
+
+    /// Whether nothing is left over from an input.
+    pub fn is_clean(&self) -> bool {
+        self.shard.is_clean()
+    }
+
+    /// Runs one input of one phone to completion.
+    ///
+    /// If the phone's machine panics on it, the phone is given up, its peers are told what can be told, and the other phones go
+    /// on (DESIGN: "poison"; TS 33.117 §4.4.4).
+    pub fn run(&mut self, envelope: &Envelope) -> Batch {
+        let before = self.shard.phone(envelope.phone).map(Phone::n2_names).unwrap_or_default();
+        // The shard is fit for use after a panic: what it was at is buried.
+        let shard = AssertUnwindSafe(&mut self.shard);
+        let ran = catch_unwind(|| {
+            let AssertUnwindSafe(shard) = { shard };
+            shard.handle(envelope)
+        });
+        ran.unwrap_or_else(|_| {
+            let remains = self.shard.bury();
+            let after = remains.as_ref().map(|p| p.n2_names()).unwrap_or_default();
+            let held = before.into_iter().chain(after).flatten().map(|n| (n.association, n.amf_ue_ngap_id));
+            farewell(envelope, held.chain(began(envelope)).collect(), remains.as_deref())
+        })
+    }
+}
+
+/// The connection that an input would have begun.
+fn began(envelope: &Envelope) -> Option<(AssociationId, AmfUeNgapId)> {
+    match envelope.payload {
+        Payload::InitialUeMessage { association, amf_ue_ngap_id, .. } => Some((association, amf_ue_ngap_id)),
+        _ => None,
+    }
+}
+
+/// What is to be said of a phone whose machine is no more: its connections and its sessions end, and its registration.
+fn farewell(
+    envelope: &Envelope,
+    connections: BTreeSet<(AssociationId, AmfUeNgapId)>,
+    remains: Option<&Phone>,
+) -> Batch {
+    let subject = remains.map_or_else(Default::default, Phone::subject);
+    let release =
+        |(association, connection)| Effect::N2 { association, octets: amf::release_of(connection).to_vec() };
+    let sessions = remains.into_iter().flat_map(|p| p.sessions.values());
+    let deletions =
+        sessions.filter_map(|s| Some(Effect::N4 { upf: s.upf, octets: smf::deletion(s.up_seid?) }));
+    let deregistration = subject.supi.map(|supi| Effect::Udm(Request::Deregister(supi)));
+    let effects = connections.into_iter().map(release).chain(deletions).chain(deregistration);
+    Batch {
+        terms: (envelope.cta_term, envelope.owner_term),
+        outputs: effects.map(|effect| Output { effect, downlink_count: None }).collect(),
+        fault: true,
+        disposition: Disposition::Ended,
+        events: vec![Event::Deregistered { subject, why: Deregistered::Fault }],
+        ..Batch::default()
+    }
+}

@@ -1,0 +1,153 @@
+//! First messages of connections: whose they are is found out by asking.
+//!
+//! A message goes to the phone that its 5G-S-TMSI names if that phone owns up to it, else to a slot of its own (DESIGN:
+//! "strangers"); there it may turn out to name a phone after all, by a 5G-GUTI in the NAS message. Who is asked answers with
+//! its batch, so what is to be done with either answer waits here.
+
+use std::sync::Arc;
+
+use whimbrel_control::udm::Subscribers;
+use whimbrel_control::{
+    AssociationId, Disposition, Event, Payload, PhoneEvent, PhoneId, amf, event::Dropped,
+};
+use whimbrel_ids::{AmfUeNgapId, Instant};
+use whimbrel_ngap::Peek;
+use whimbrel_ngap::ie::CauseMisc;
+
+use super::{Cta, Entropy, Inspect, Outbox, send};
+
+/// The first message of a connection.
+#[derive(Clone)]
+pub(super) struct First {
+    pub(super) association: AssociationId,
+    pub(super) stream: u16,
+    pub(super) octets: Arc<[u8]>,
+}
+
+impl First {
+    /// FNV-1a: recognises a repetition by the same gNB, decides nothing else.
+    fn digest(&self) -> u64 {
+        self.octets
+            .iter()
+            .fold(0xcbf2_9ce4_8422_2325, |h, &o| (h ^ u64::from(o)).wrapping_mul(0x0100_0000_01b3))
+    }
+}
+
+/// A phone is asked whether a first message is its own.
+pub(super) struct Asked {
+    first: First,
+    whom: Whom,
+    /// The name of the connection that would begin.
+    pub(super) amf_ue_ngap_id: AmfUeNgapId,
+    /// What the connection before began with, and its stream.
+    pub(super) former: (u64, u16),
+}
+
+/// Who is asked.
+#[derive(Clone, Copy)]
+enum Whom {
+    /// The phone that the 5G-S-TMSI names.
+    Named,
+    /// A slot of its own. The phone that the message names was looked for: whether there was one.
+    Stranger { asked: bool },
+    /// The phone that the 5G-GUTI within names; the stranger's slot waits.
+    NamedWithin { stranger: PhoneId },
+    /// The stranger's slot once more: nobody else owned up to the message.
+    Nobody,
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
+    pub(super) fn initial_ue_message(&mut self, now: Instant, peek: &Peek, first: First, out: &mut Outbox) {
+        if !self.ran.admit_first_message(now, first.association) {
+            return self.limited(now, Some(first.association), "first_messages_per_s", out);
+        }
+        if self.settle_name(now, first.association, peek.ran_ue_ngap_id, first.digest(), out) {
+            return self.repeated(peek, &first, out);
+        }
+        let amf_id = self.config.amf.amf_id;
+        let ours = peek.five_g_s_tmsi.filter(|t| t.set == amf_id.set() && t.pointer == amf_id.pointer());
+        match ours.and_then(|t| self.slots.by_tmsi(t.tmsi)) {
+            Some(phone) => self.ask(now, phone, first, Whom::Named, out),
+            None => self.stranger(now, first, false, out),
+        }
+    }
+
+    /// A first message that came twice: what it began goes on.
+    fn repeated(&self, peek: &Peek, first: &First, out: &mut Outbox) {
+        let named = peek.ran_ue_ngap_id.and_then(|n| self.slots.by_ran_ue_ngap_id(first.association, n));
+        let Some(phone) = named else { return };
+        let subject = self.cpf.phone(phone).map(|p| p.subject()).unwrap_or_default();
+        let event = Event::Dropped { subject, why: Dropped::Duplicate };
+        out.events.push(PhoneEvent { phone, on: Some(first.association), event });
+    }
+
+    /// Gives a first message a slot of its own.
+    fn stranger(&mut self, now: Instant, first: First, asked: bool, out: &mut Outbox) {
+        let limits = self.config.limits;
+        let bound = if self.slots.strangers_on(first.association) >= limits.strangers_per_gnb {
+            Err("strangers_per_gnb")
+        } else if self.slots.strangers() >= limits.strangers {
+            Err("strangers")
+        } else {
+            self.slots.allocate(limits.phones, first.association).ok_or("phones")
+        };
+        let phone = match bound {
+            Ok(phone) => phone,
+            Err(limit) => {
+                self.limited(now, Some(first.association), limit, out);
+                if self.ran.may_complain(now, first.association) {
+                    let answer = amf::overloaded(&first.octets, CauseMisc::ControlProcessingOverload);
+                    send(first.association, first.stream, &answer, out);
+                }
+                return;
+            }
+        };
+        self.look_at_ran(now, out);
+        self.ask(now, phone, first, Whom::Stranger { asked }, out);
+    }
+
+    fn ask(&mut self, now: Instant, phone: PhoneId, first: First, whom: Whom, out: &mut Outbox) {
+        let Some(amf_ue_ngap_id) = self.slots.new_connection(phone) else { return };
+        // Its answers keep to the stream of a connection that it begins: known before they leave.
+        let former = self.slots.began(phone);
+        self.slots.begin(phone, first.digest(), first.stream);
+        let payload = Payload::InitialUeMessage {
+            association: first.association,
+            amf_ue_ngap_id,
+            octets: first.octets.clone(),
+            addressed: !matches!(whom, Whom::Stranger { asked: false }),
+        };
+        let Some(envelope) = self.stamp(now, phone, payload) else { return };
+        self.asked.insert((phone, envelope.clock), Asked { first, whom, amf_ue_ngap_id, former });
+        self.submit(now, &envelope, out);
+    }
+
+    /// Who was asked has answered.
+    pub(super) fn answered(
+        &mut self,
+        now: Instant,
+        phone: PhoneId,
+        asked: Asked,
+        answer: Disposition,
+        out: &mut Outbox,
+    ) {
+        let Asked { first, whom, former: (digest, stream), .. } = asked;
+        if answer == Disposition::Stranger {
+            self.slots.begin(phone, digest, stream); // the phone that it names has nothing to do with it
+        }
+        match (whom, answer) {
+            (Whom::Named, Disposition::Stranger) => self.stranger(now, first, true, out),
+            (Whom::Stranger { .. }, Disposition::Elsewhere(tmsi)) => {
+                match self.slots.by_tmsi(tmsi).filter(|&p| p != phone) {
+                    Some(named) => self.ask(now, named, first, Whom::NamedWithin { stranger: phone }, out),
+                    None => self.ask(now, phone, first, Whom::Nobody, out),
+                }
+            }
+            (Whom::NamedWithin { stranger }, Disposition::Stranger) => {
+                self.ask(now, stranger, first, Whom::Nobody, out);
+            }
+            (Whom::NamedWithin { stranger }, _) => self.slots.release(stranger),
+            _ => {}
+        }
+    }
+}
