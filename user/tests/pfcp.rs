@@ -428,6 +428,17 @@ fn an_smf_that_stays_silent_is_given_up_with_its_sessions() {
     assert_eq!(net.upf.c.associations().count(), 0);
 }
 
+#[test] // TS 29.244 §6.2.2: it leaves heartbeats unanswered, and asks for sessions all the while
+fn an_smf_that_speaks_is_not_given_up() {
+    let (heartbeat_interval, path_failure) = (Some(Duration::from_secs(60)), Duration::from_secs(55));
+    let mut net = Net::with(Config { heartbeat_interval, path_failure, ..config() });
+    for n in 1..=4 {
+        net.advance(START + Duration::from_secs(50 * n));
+        net.idle_session(n, true, false);
+    }
+    assert_eq!(net.upf.c.session_count(), 4);
+}
+
 #[test] // TS 29.244 §5.2.1A.2A (PDI optimisation): endpoint instead of tunnel and address in each PDR
 fn traffic_endpoints_stand_for_tunnel_and_address() {
     let mut net = Net::new();

@@ -28,14 +28,15 @@ struct Smf {
     /// Requests of the UPF that may be answered: sequence number, our SEID.
     asked: Vec<(u32, Option<Seid>)>,
     sequence: u32,
+    answers_heartbeats: bool,
 }
 
 impl Smf {
-    fn open(address: Ipv4Addr) -> Result<Self, String> {
+    fn open(address: Ipv4Addr, answers_heartbeats: bool) -> Result<Self, String> {
         let cannot = |e: std::io::Error| format!("PFCP at {address}: {e}");
         let socket = UdpSocket::bind((address, 8805)).map_err(cannot)?;
         socket.set_read_timeout(Some(Duration::from_millis(1))).map_err(cannot)?;
-        Ok(Self { address, socket, sessions: Vec::new(), asked: Vec::new(), sequence: 1 })
+        Ok(Self { address, socket, sessions: Vec::new(), asked: Vec::new(), sequence: 1, answers_heartbeats })
     }
 
     fn send(&mut self, octets: &[u8]) {
@@ -66,6 +67,10 @@ impl Smf {
                     self.asked.truncate(16);
                 }
                 _ => {}
+            }
+            if self.answers_heartbeats && matches!(message, Message::HeartbeatRequest(_)) {
+                let alive = Message::from(HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(1) });
+                self.send(&alive.to_octets(None, sequence));
             }
             if until == Some(sequence) {
                 return Some(message);
@@ -106,9 +111,10 @@ pub(crate) struct Smfs {
 
 impl Smfs {
     pub(crate) fn open() -> Result<Self, String> {
-        let bad =
-            (1..=SMFS).map(|n| Smf::open(Ipv4Addr::new(127, 0, 3, n))).collect::<Result<Vec<_>, _>>()?;
-        let mut good = Smf::open(Ipv4Addr::new(127, 0, 3, 100))?;
+        let bad = (1..=SMFS)
+            .map(|n| Smf::open(Ipv4Addr::new(127, 0, 3, n), false))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut good = Smf::open(Ipv4Addr::new(127, 0, 3, 100), true)?;
         let octets = good.association();
         good.send(&octets);
         let mut all = Self { bad, good, sent: Vec::new(), tried: Instant::now(), messages: 0 };

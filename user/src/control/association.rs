@@ -228,6 +228,13 @@ impl UpfC {
         self.answer(now, key, None, &response.into(), out);
     }
 
+    /// A message came: whoever sends, lives.
+    pub(super) fn heard(&mut self, peer: SocketAddr) {
+        for a in self.associations.by_node.values_mut().filter(|a| a.peer == peer) {
+            a.silent = None;
+        }
+    }
+
     /// A peer says when it last started; if later than known, its sessions are of its former life (TS
     /// 23.527 §4.2).
     pub(super) fn recovered(&mut self, peer: SocketAddr, at: RecoveryTimeStamp, out: &mut Outbox) {

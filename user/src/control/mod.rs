@@ -193,6 +193,7 @@ impl UpfC {
             Ok(m) => m,
             Err(e) => return self.not_understood(now, key, &e, out),
         };
+        self.heard(peer);
         let session = header.seid.and_then(SessionId::from_seid);
         match message {
             Message::HeartbeatRequest(m) => {
