@@ -16,7 +16,7 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::{HandoverRequired, UplinkNasTransport};
 use whimbrel_ngap::transfer::HandoverRequiredTransfer;
-use whimbrel_ran::ue::Command;
+use whimbrel_ran::ue::{self, Command};
 use whimbrel_sim::{GnbIndex, Sim, UeIndex};
 
 const AMF_UE_NGAP_ID: u16 = 10;
@@ -398,6 +398,28 @@ fn a_first_message_with_the_name_of_another_amfs_phone() {
     assert!(registered(&net, VICTIM), "whose name was used");
     assert!(net.cta().phones().any(|p| p.amf.registered && p.is_connected()));
     judge(&mut net, &|| "names of others".into());
+}
+
+#[test] // TS 23.502 §4.2.2.2: a phone returns under the name of one whose place another phone has, which has yet to prove itself
+fn a_name_of_who_had_the_slot_before() {
+    for millis in 0..60 {
+        let mut net = network(18);
+        let gnb = net.add_gnb(gnb_config(1));
+        net.settle(SECOND);
+        let [before, now] = [1, 2].map(|n| net.add_ue(gnb, whimbrel_sim::phone_config(n)));
+        net.command(before, Command::Register);
+        net.settle(SECOND);
+        deregister(&mut net, before);
+        net.settle(SECOND);
+        net.command(now, Command::Register);
+        net.advance(std::time::Duration::from_millis(millis));
+        net.command(before, Command::Register);
+        net.settle(SECOND);
+        assert!(registered(&net, before) && registered(&net, now), "after {millis} ms");
+        no_violations(&net);
+        let failed = |ue| net.ue_events(ue).iter().any(|(_, e)| matches!(e, ue::Event::Refused { .. }));
+        assert!(!failed(before) && !failed(now), "after {millis} ms");
+    }
 }
 
 #[test] // TS 24.501 §7.4: what can begin no connection does not keep the phone from beginning one

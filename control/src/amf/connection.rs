@@ -24,7 +24,7 @@ use crate::collision;
 use crate::envelope::{AssociationId, Disposition, Effect, HandoverTarget};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
-use crate::phone::{Connection, Seen};
+use crate::phone::{Connection, Phone, Seen};
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf;
 
@@ -44,8 +44,10 @@ pub(crate) fn initial_ue_message(
         Ok(_) => return refuse_first(ue, association, Some(error_indication(CauseProtocol::SemanticError))),
         Err(refusal) => return refuse_first(ue, association, refusal.error_indication()),
     };
-    let known = ue.with(|p| p.amf.security.is_some());
-    if known && !m.five_g_s_tmsi.is_none_or(|t| ue.with(|p| p.bears(t.tmsi))) {
+    let (known, connected) = ue.with(|p| (p.amf.security.is_some(), p.amf.connection.is_some()));
+    let bears = |p: &mut Phone| m.five_g_s_tmsi.is_none_or(|t| p.bears(t.tmsi));
+    // One that is still proving who it is bears no 5G-TMSI: what names it by one means whoever had its slot before.
+    if known && !ue.with(bears) || !known && connected {
         return ue.remark(|b| b.disposition = Disposition::Stranger);
     }
     match nas::receive_first(ue, &m.nas_pdu, known, addressed) {
