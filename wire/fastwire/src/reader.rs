@@ -26,7 +26,12 @@ impl<'a> Octets<'a> {
     ///
     /// Errors: as [`Slot::table`].
     pub fn root(&self, ie: &'static str) -> Result<Table<'_, 'a>, DecodeError> {
-        Slot { of: self, octets: self.octets, at: 0, tag: 0, ie }.table()
+        self.root_slot(ie).table()
+    }
+
+    /// The place of the offset of the root table.
+    pub fn root_slot(&self, ie: &'static str) -> Slot<'_, 'a> {
+        Slot { of: self, octets: self.octets, at: 0, tag: 0, ie }
     }
 }
 

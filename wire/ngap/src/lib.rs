@@ -24,6 +24,8 @@ mod message;
 pub mod msg;
 mod peek;
 mod refusal;
+#[cfg(all(feature = "fast", feature = "samples"))]
+pub mod synthetic;
 pub mod transfer;
 
 pub use container::OtherChoice;

@@ -1,0 +1,47 @@
+//! Experiments of papers, repeated on this core: `whimbrel-bench PAPER FIGURE`, or `./x bench neutrino FIGURE`.
+//!
+//! Each prints the paper's figure beside ours, writes a plot, and ends with one line of JSON. An experiment is one file
+//! and one line in the list of its paper; `measure` and `plot` are there for all of them.
+
+mod codec;
+mod measure;
+mod neutrino;
+mod plot;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(about = "Experiments of papers, repeated on this core")]
+struct Arguments {
+    /// Where the plots go.
+    #[arg(long, default_value = ".", global = true)]
+    plots: PathBuf,
+    #[command(subcommand)]
+    paper: Paper,
+}
+
+#[derive(Subcommand)]
+enum Paper {
+    /// Neutrino: a fast and consistent edge-based cellular control plane.
+    Neutrino {
+        #[command(subcommand)]
+        figure: neutrino::Figure,
+    },
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match &arguments.paper {
+        Paper::Neutrino { figure } => neutrino::run(figure, &arguments.plots),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("whimbrel-bench: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The figures of Neutrino's paper (its §6), one file each.
+
+mod fig18;
+mod fig19;
+mod fig20;
+
+use std::io;
+use std::path::Path;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+/// What can be repeated.
+#[derive(Clone, Copy, Subcommand)]
+pub(crate) enum Figure {
+    /// Encoding and decoding against the number of fields, as a multiple of ASN.1.
+    Fig18,
+    /// Encoding and decoding real messages.
+    Fig19,
+    /// Octets of real messages.
+    Fig20,
+}
+
+/// Repeats a figure.
+///
+/// Errors: those of writing the plot.
+pub(crate) fn run(figure: &Figure, plots: &Path) -> io::Result<()> {
+    match figure {
+        Figure::Fig18 => fig18::run(plots),
+        Figure::Fig19 => fig19::run(plots),
+        Figure::Fig20 => fig20::run(plots),
+    }
+}
+
+/// The one line that ends an experiment.
+fn finish(figure: &str, figures: &Value) {
+    println!("{}", json!({ "bench": format!("neutrino {figure}"), "figures": figures }));
+}
