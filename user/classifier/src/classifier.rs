@@ -1,0 +1,218 @@
+//! Ours: a scan with vector instructions, and in front of it tables for rules that a hash tells apart.
+//!
+//! A packet is looked for in every table (one line of tags, one block of at most eight rules each), then in the scan
+//! as far as a better rule may be there. The bound, whatever rules somebody installs: a table costs no more than the scan of
+//! [`TABLE_PAYS`] rules, and it stands only while it has that many. So no rule set is slower than the scan of
+//! all its rules: what no table takes well is scanned.
+
+use crate::choose::{SAMPLE, choose};
+use crate::key::Key;
+use crate::rows::Rows;
+use crate::rule::{Rank, Rule};
+use crate::scan::Scan;
+use crate::simd::{Compare, Instructions, Search, Unit};
+use crate::table::{Buckets, TABLES_MAX, Table, best_of};
+use crate::{Classify, block};
+
+/// Rules that a table must take for its cost: its look-up takes as long as the scan of so many.
+const TABLE_PAYS: usize = 128;
+/// Rules of the scan from which on a table is thought of: fewer are scanned in less time than a table's look-up
+/// together with the scan of what it leaves.
+const SCAN_FEW: usize = 192;
+
+/// Rules that an update moves into a new table, besides its own: few, as each update is to be short.
+const FILLED_AT_ONCE: usize = 8;
+
+/// Our classifier.
+#[derive(Clone, Debug)]
+pub struct Classifier {
+    unit: Unit,
+    tables: Vec<Table>,
+    scan: Scan,
+    buckets: Buckets,
+    rows: Rows,
+    tables_max: usize,
+    /// State of the generator of hash factors.
+    seed: u64,
+    /// The table that is being filled from the scan, and how far that is.
+    filling: Option<Rank>,
+    /// Rules of the scan at which the next table is thought of.
+    next_choice: usize,
+}
+
+impl Classifier {
+    /// An empty one, with the widest vector instructions of this processor. Of the seed come the factors of its
+    /// hashes: it should be a secret.
+    pub fn new(seed: u64) -> Self {
+        Self::with(Instructions::best(), seed)
+    }
+
+    /// Likewise with these instructions, or the widest below them that the processor has.
+    pub fn with(instructions: Instructions, seed: u64) -> Self {
+        Self {
+            unit: Unit::new(instructions),
+            tables: Vec::new(),
+            scan: Scan::default(),
+            buckets: Buckets::new(),
+            rows: Rows::default(),
+            tables_max: TABLES_MAX,
+            seed,
+            filling: None,
+            next_choice: SCAN_FEW,
+        }
+    }
+
+    /// One that scans all rules, to compare with: what ours costs at most.
+    pub fn scan_alone(instructions: Instructions) -> Self {
+        Self { tables_max: 0, ..Self::with(instructions, 0) }
+    }
+
+    /// The instructions that it uses.
+    pub fn instructions(&self) -> Instructions {
+        self.unit.instructions()
+    }
+
+    /// How many tables there are, and how many rules are in none.
+    pub fn shape(&self) -> (usize, usize) {
+        (self.tables.len(), self.scan.len())
+    }
+
+    /// The next factor of a hash: an odd number (splitmix64).
+    fn factor(&mut self) -> u64 {
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.seed ^ self.seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) | 1
+    }
+
+    /// Makes a table, if one would take enough of the scanned rules.
+    fn make_table(&mut self) {
+        if self.tables.len() >= self.tables_max || self.filling.is_some() {
+            return;
+        }
+        let factors = [self.factor(), self.factor(), self.factor()];
+        let standing = self.scan.len();
+        // One of each so many rules, counted with a step that no pattern of a list is likely to have.
+        let step = standing.div_ceil(SAMPLE).max(1);
+        let rows: Vec<u32> = self.scan.rows().step_by(step).collect();
+        let sample: Vec<&Rule> = rows.iter().map(|r| self.rows.get(*r)).collect();
+        let (parts, taken) = choose(&factors, &sample, standing);
+        if taken < TABLE_PAYS as f32 {
+            self.next_choice = standing + standing / 2;
+            return;
+        }
+        let pair = block::choose_pair(sample.into_iter().filter(|r| crate::table::covers(&parts, r)));
+        self.tables.push(Table::new(parts, factors, pair));
+        self.filling = Some(Rank::new(0, 0));
+    }
+
+    /// Moves what the newest table takes of some rules of the scan.
+    fn fill(&mut self) {
+        let Some(from) = self.filling else { return };
+        let mut some = [0; FILLED_AT_ONCE];
+        let count = self.scan.rows_from(from, &mut some);
+        let (Some(table), true) = (self.tables.last_mut(), count > 0) else { return self.filled() };
+        for row in &some[..count] {
+            let rule = self.rows.get(*row);
+            if table.insert(rule, *row, &mut self.buckets) {
+                self.scan.remove(rule.rank, &self.rows);
+            }
+            self.filling = Some(rule.rank.next());
+        }
+    }
+
+    fn filled(&mut self) {
+        self.filling = None;
+        self.next_choice = SCAN_FEW;
+        if let Some(last) = self.tables.len().checked_sub(1) {
+            self.dissolve(last);
+        }
+        if self.filling.is_none() && self.scan.len() >= self.next_choice {
+            self.make_table();
+        }
+    }
+
+    /// Gives up a table that has too few rules for its cost.
+    fn dissolve(&mut self, at: usize) {
+        if self.tables[at].len() >= TABLE_PAYS {
+            return;
+        }
+        let mut table = self.tables.remove(at);
+        for row in table.take_all(&mut self.buckets) {
+            self.scan.insert(self.rows.get(row), row, &self.rows);
+        }
+        self.next_choice = self.scan.len() + self.scan.len() / 2;
+    }
+}
+
+/// A look-up in the scan alone: apart, as it needs no more.
+struct ScanAlone<'a>(&'a Classifier, &'a Key);
+
+/// A look-up in tables, then in the scan.
+struct TablesFirst<'a>(&'a Classifier, &'a Key);
+
+impl Search for ScanAlone<'_> {
+    type Found = Rank;
+
+    #[inline(always)]
+    fn run<C: Compare>(self, c: C) -> Rank {
+        self.0.scan.lookup(c, self.1, &self.0.rows, Rank::LAST)
+    }
+}
+
+impl Search for TablesFirst<'_> {
+    type Found = Rank;
+
+    #[inline(always)]
+    fn run<C: Compare>(self, c: C) -> Rank {
+        let Self(Classifier { tables, buckets, scan, rows, .. }, key) = self;
+        scan.lookup(c, key, rows, best_of(c, tables, buckets, key, rows))
+    }
+}
+
+impl Classify for Classifier {
+    fn insert(&mut self, rule: Rule) {
+        let row = self.rows.add(rule);
+        let taken = self.tables.iter_mut().any(|t| t.insert(&rule, row, &mut self.buckets));
+        if !taken {
+            self.scan.insert(&rule, row, &self.rows);
+        }
+        self.fill();
+        if self.scan.len() >= self.next_choice {
+            self.make_table();
+        }
+    }
+
+    fn remove(&mut self, rule: &Rule) -> bool {
+        let Self { tables, buckets, scan, rows, .. } = self;
+        let in_table = tables
+            .iter_mut()
+            .enumerate()
+            .find_map(|(at, t)| t.remove(rule, buckets).map(|row| (Some(at), row)));
+        let Some((at, row)) = in_table.or_else(|| scan.remove(rule.rank, rows).map(|row| (None, row))) else {
+            return false;
+        };
+        rows.release(row);
+        match at {
+            // The table that is being filled has yet to show what it takes.
+            Some(at) if self.filling.is_none() || at + 1 < self.tables.len() => self.dissolve(at),
+            _ => {}
+        }
+        self.fill();
+        true
+    }
+
+    #[inline]
+    fn lookup(&self, key: &Key) -> Option<Rank> {
+        let rank = if self.tables.is_empty() {
+            self.unit.run(ScanAlone(self, key))
+        } else {
+            self.unit.run(TablesFirst(self, key))
+        };
+        (rank != Rank::LAST).then_some(rank)
+    }
+
+    fn len(&self) -> usize {
+        self.rows.len()
+    }
+}

@@ -1,0 +1,52 @@
+//! Packet classification: from a packet's fields to the rule of lowest precedence value that it matches (TS 29.244
+//! §5.2.1, §8.2.11).
+//!
+//! | | look-up | for |
+//! | --- | --- | --- |
+//! | [`List`] | every rule in turn | the reference |
+//! | [`Classifier`] | a few hash tables, then a scan with vector instructions | use |
+//!
+//! Both are plain values behind one interface, [`Classify`]. `generate` makes rule sets and packets for tests and
+//! measurements.
+//!
+//! `unsafe` is in `simd.rs` alone, which says why.
+
+#![deny(unsafe_code)]
+
+mod block;
+mod choose;
+mod classifier;
+pub mod generate;
+mod key;
+mod list;
+mod rows;
+mod rule;
+mod scan;
+mod simd;
+mod table;
+
+pub use classifier::Classifier;
+pub use key::{Fields, Key};
+pub use list::List;
+pub use rule::{Pdi, Prefix, Rank, Rule};
+pub use simd::Instructions;
+
+/// A set of rules in which packets are looked up.
+pub trait Classify {
+    /// Adds a rule; none of its rank may be there.
+    fn insert(&mut self, rule: Rule);
+
+    /// Takes a rule away. False if it was not there.
+    fn remove(&mut self, rule: &Rule) -> bool;
+
+    /// The rank of the first rule, by rank, that a packet matches.
+    fn lookup(&self, key: &Key) -> Option<Rank>;
+
+    /// How many rules there are.
+    fn len(&self) -> usize;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
