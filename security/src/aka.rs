@@ -102,6 +102,7 @@ impl fmt::Debug for ServingNetworkName {
 ///
 /// The serving network proper is to see only RAND, AUTN and HXRES* before the phone has answered.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct AuthenticationVector {
     /// The challenge.
     pub rand: Rand,

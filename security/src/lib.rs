@@ -31,6 +31,8 @@ pub mod nas;
 pub mod nea;
 pub mod nia;
 mod secret;
+#[cfg(feature = "serde")]
+mod serde_as;
 mod snow3g;
 pub mod sqn;
 pub mod suci;

@@ -235,6 +235,7 @@ pub struct Unprotected {
 
 /// Keys, algorithms and COUNTs of one NAS connection.
 #[derive(Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct NasSecurityContext {
     side: Side,
     bearer: Bearer,
@@ -243,6 +244,7 @@ pub struct NasSecurityContext {
     counts: NasCounts,
     k_nas_enc: KNasEnc,
     k_nas_int: KNasInt,
+    #[cfg_attr(feature = "serde", serde(skip))]
     schedules: Option<Box<Schedules>>,
 }
 

@@ -35,6 +35,7 @@ const UNABLE_TO_PROCESS: u16 = 0;
 
 /// The identity that the keys are bound to: of an IMSI its NAI in 5G (RFC 9048 §5.3.1.1, TS 23.003 §28.7.2).
 #[derive(Clone, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EapIdentity(String);
 
 impl EapIdentity {
@@ -56,6 +57,7 @@ impl core::fmt::Debug for EapIdentity {
 
 /// A transformed vector, as the UDM gives it to the AUSF (TS 33.501 §6.1.3.1 step 2).
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct EapAkaPrimeVector {
     /// The challenge.
     pub rand: Rand,

@@ -8,6 +8,8 @@
 
 mod error;
 mod network;
+#[cfg(feature = "serde")]
+pub mod serde_as;
 mod session;
 mod subscriber;
 mod time;

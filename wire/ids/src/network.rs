@@ -146,6 +146,7 @@ impl fmt::Display for Tac {
 
 /// Tracking area identity: a PLMN and a code within it (TS 23.003 §19.4.2.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tai {
     /// The network.
     pub plmn: PlmnId,
@@ -272,6 +273,7 @@ pub struct Guami {
 
 /// 5G-TMSI: the part of a 5G-GUTI that names a phone within its AMF.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Tmsi(pub u32);
 
 impl fmt::Debug for Tmsi {
@@ -334,6 +336,7 @@ impl fmt::Display for AmfUeNgapId {
 
 /// The gNB's name of a phone on N2: 32 bits (TS 38.413 §9.3.3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct RanUeNgapId(pub u32);
 
 impl fmt::Display for RanUeNgapId {

@@ -72,6 +72,7 @@ impl fmt::Debug for Dnn {
 
 /// GTP tunnel endpoint identifier (TS 29.281 §5.1). Zero never names a tunnel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Teid(pub u32);
 
 impl fmt::Debug for Teid {
@@ -82,6 +83,7 @@ impl fmt::Debug for Teid {
 
 /// PFCP session endpoint identifier (TS 29.244 §7.2.2.4.2). Zero stands for "not yet known".
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Seid(pub u64);
 
 impl fmt::Debug for Seid {
@@ -108,6 +110,7 @@ impl Qfi {
 
 /// 5G QoS identifier (TS 23.501 §5.7.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FiveQi(pub u8);
 
 #[cfg(test)]

@@ -44,6 +44,18 @@ impl Supi {
     }
 }
 
+/// The form of [`serde_as`](crate::serde_as): how many digits, and their number.
+#[cfg(feature = "serde")]
+impl Supi {
+    pub(crate) const fn parts(&self) -> (u8, u64) {
+        (self.len, self.value)
+    }
+
+    pub(crate) fn from_parts((len, value): (u8, u64)) -> Option<Self> {
+        ((6..=15).contains(&len) && value < 10u64.pow(len.into())).then_some(Self { len, value })
+    }
+}
+
 impl FromStr for Supi {
     type Err = ParseIdError;
 
@@ -106,6 +118,18 @@ impl Pei {
     pub fn digits(self) -> impl Iterator<Item = u8> {
         let n = if self.sv { 16 } else { 15 };
         (0..n).rev().map(move |i| (self.value / 10u64.pow(i) % 10) as u8)
+    }
+}
+
+/// The form of [`serde_as`](crate::serde_as): whether it has a software version, and its digits' number.
+#[cfg(feature = "serde")]
+impl Pei {
+    pub(crate) const fn parts(&self) -> (bool, u64) {
+        (self.sv, self.value)
+    }
+
+    pub(crate) fn from_parts((sv, value): (bool, u64)) -> Option<Self> {
+        (value < 10u64.pow(15 + u32::from(sv))).then_some(Self { sv, value })
     }
 }
 

@@ -8,6 +8,7 @@ use core::time::Duration;
 /// The edge anchors a monotonic clock to the wall once, at its start: time never steps back while a program runs,
 /// and still serves where a date is asked for (SQN, network time).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Instant(pub u64);
 
 impl Instant {

@@ -21,6 +21,8 @@ pub mod ie;
 pub mod mm;
 mod msg;
 pub mod security;
+#[cfg(feature = "serde")]
+mod serde_as;
 pub mod sm;
 
 pub use codec::{HalfIe, Ie};

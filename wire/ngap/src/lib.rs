@@ -24,6 +24,8 @@ mod message;
 pub mod msg;
 mod peek;
 mod refusal;
+#[cfg(feature = "serde")]
+mod serde_as;
 #[cfg(all(feature = "fast", feature = "samples"))]
 pub mod synthetic;
 pub mod transfer;

@@ -54,7 +54,7 @@ pub struct RuleBinding {
 }
 
 /// To which direction a packet filter applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum FilterDirection {
     /// Downlink only.
@@ -66,7 +66,7 @@ pub enum FilterDirection {
 }
 
 /// One packet filter: all its components must match.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PacketFilter {
     /// Packet filter identifier, 0 to 15.
     pub id: u8,
@@ -80,7 +80,7 @@ macro_rules! components {
     ( $( $code:literal $name:ident [$n:literal] $doc:literal, )* ) => {
         /// One component of a packet filter, its value in network octet order (addresses are followed by their
         /// mask or prefix length, ranges are low limit then high limit, the traffic class is followed by its mask).
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum FilterComponent {
             /// Match-all.
             MatchAll,

@@ -58,6 +58,12 @@ impl<'a> Reader<'a> {
         Fault::Syntax(DecodeError::new(kind, self.ie, self.offset()))
     }
 
+    /// Whether nothing is left but the bits that fill the last octet.
+    #[cfg(feature = "serde")]
+    pub(crate) fn is_at_last_octet(&self) -> bool {
+        self.at.div_ceil(8) >= self.octets.len()
+    }
+
     /// How many whole or begun octets are left.
     pub(crate) fn remaining(&self) -> usize {
         self.octets.len() - self.at / 8
