@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{AmfId, Dnn, Guami, PlmnId, SNssai, Tac, Tai};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
@@ -173,7 +174,7 @@ pub struct Ladn {
 }
 
 /// User plane security enforcement information (TS 23.501 §5.10.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct UpSecurity {
     /// Integrity protection.
     pub integrity: UpProtection,
@@ -182,7 +183,7 @@ pub struct UpSecurity {
 }
 
 /// Whether one kind of protection applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum UpProtection {
     /// No session without it.
     Required,

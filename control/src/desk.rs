@@ -23,6 +23,7 @@ use whimbrel_security::{
 
 use crate::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
 use crate::envelope::{AssociationId, Batch, CODE_VERSION, Effect, Envelope, OutputId, Payload, PhoneId};
+use crate::flat::{Checkpoint, Flat, FlatError};
 use crate::phone::{Connection, Phone};
 use crate::shard::Shard;
 use crate::smf::{SmContext, Tunnel, UpState};
@@ -157,6 +158,19 @@ fn keys(side: Side, counts: NasCounts) -> NasSecurityContext {
     NasSecurityContext::new(side, bearer, &k_amf, CipheringAlgorithm::Nea2, IntegrityAlgorithm::Nia2, counts)
 }
 
+/// A value as another process has it.
+fn travelled<T: std::fmt::Debug>(
+    value: &T,
+    to: fn(&T) -> Flat,
+    from: fn(&[u8]) -> Result<T, FlatError>,
+) -> T {
+    let octets = to(value);
+    let there = from(octets.octets()).unwrap();
+    assert_eq!(to(&there), octets);
+    assert_eq!(format!("{there:?}"), format!("{value:?}"));
+    there
+}
+
 impl Desk {
     /// Nobody yet.
     pub(crate) fn stranger() -> Self {
@@ -272,7 +286,7 @@ impl Desk {
         self.shard.phone(self.id)
     }
 
-    /// Runs one input.
+    /// Runs one input. It, what it causes and the phone, if that rests then, go through the octets in which they travel.
     pub(crate) fn input(&mut self, payload: Payload) -> Batch {
         self.clock += 1;
         self.now = Instant(self.now.0 + 1000);
@@ -289,7 +303,15 @@ impl Desk {
             upfs: crate::upf::UpfStates::ALL_USABLE,
             payload,
         };
-        self.shard.handle(&envelope)
+        let batch = self.shard.handle(&travelled(&envelope, Envelope::to_flat, Envelope::from_flat));
+        if let Some(rests) = self.shard.checkpoint(self.id) {
+            let octets = Checkpoint::of(&rests).unwrap();
+            let phone = Checkpoint::from_octets(octets.octets()).unwrap().phone().unwrap();
+            assert_eq!(Checkpoint::of(&phone), Some(octets));
+            assert_eq!(format!("{phone:?}"), format!("{rests:?}"));
+            self.shard.restore(phone);
+        }
+        travelled(&batch, Batch::to_flat, Batch::from_flat)
     }
 
     /// Clock of the last input.

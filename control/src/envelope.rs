@@ -6,12 +6,14 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{
     AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Seid, Supi, Tac, Tai, Tmsi,
 };
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi};
 
 use crate::event::Event;
+use crate::flat::octets;
 use crate::smf::Modification;
 use crate::udm;
 use crate::upf::{UpfId, UpfSet, UpfStates};
@@ -20,7 +22,7 @@ use crate::upf::{UpfId, UpfSet, UpfStates};
 pub const CODE_VERSION: u16 = 1;
 
 /// The aggregator's name of a phone: a slot and how often that slot was given away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PhoneId {
     /// Index into the aggregator's table; 24 bits.
     pub slot: u32,
@@ -51,11 +53,11 @@ impl PhoneId {
 }
 
 /// A gNB's SCTP association at the aggregator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AssociationId(pub u32);
 
 /// The place of an output: the input that caused it and its index among that input's outputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct OutputId {
     /// Clock of the input.
     pub clock: u64,
@@ -64,7 +66,7 @@ pub struct OutputId {
 }
 
 /// One input of one phone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Envelope {
     /// [`CODE_VERSION`] of the log.
     pub code_version: u16,
@@ -91,7 +93,7 @@ pub struct Envelope {
 }
 
 /// What came.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Payload {
     /// The first NGAP message of a new UE-associated connection. The aggregator assigned the identity.
     InitialUeMessage {
@@ -100,6 +102,7 @@ pub enum Payload {
         /// The connection's identity.
         amf_ue_ngap_id: AmfUeNgapId,
         /// The NGAP message.
+        #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
         /// The aggregator looked for the phone that the message names: it is this one, or a stranger's slot.
         addressed: bool,
@@ -109,6 +112,7 @@ pub enum Payload {
         /// Where it came from.
         association: AssociationId,
         /// The NGAP message.
+        #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
     },
     /// HANDOVER REQUIRED: the aggregator, which knows the gNBs, looked for the target.
@@ -116,6 +120,7 @@ pub enum Payload {
         /// Where it came from.
         association: AssociationId,
         /// The NGAP message.
+        #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
         /// The gNB that it names, if that is connected here.
         target: Option<HandoverTarget>,
@@ -127,6 +132,7 @@ pub enum Payload {
         /// The UPF that it went to.
         upf: UpfId,
         /// The PFCP message; `None`: the UPF did not answer (TS 29.244 §6.4, N1 attempts of T1).
+        #[serde(with = "octets::shared_or_none")]
         octets: Option<Arc<[u8]>>,
     },
     /// A PFCP session report of one of the phone's sessions.
@@ -136,6 +142,7 @@ pub enum Payload {
         /// The PDU session identity, from the CP F-SEID.
         psi: u8,
         /// The PFCP message.
+        #[serde(with = "octets::shared")]
         octets: Arc<[u8]>,
     },
     /// The UDM's answer.
@@ -164,7 +171,7 @@ impl Payload {
 }
 
 /// A gNB to which a phone is to be handed over, as the owner of the gNBs knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandoverTarget {
     /// Its association.
     pub association: AssociationId,
@@ -177,7 +184,7 @@ pub struct HandoverTarget {
 }
 
 /// What others ask of a phone's machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// The gNB's association, or its part for this phone, is gone.
     ConnectionLost(AssociationId),
@@ -205,7 +212,7 @@ pub enum Command {
 }
 
 /// What the operator wants to know of a phone's place (TS 38.413 §9.3.1.65).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Locate {
     /// Where it is now; an idle phone is paged.
     Now,
@@ -218,7 +225,7 @@ pub enum Locate {
 }
 
 /// All that one input caused; leaves as a whole or not at all.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Batch {
     /// The terms of the envelope that caused it: lower ones than a receiver has seen are refused.
     pub terms: (u32, u32),
@@ -249,7 +256,7 @@ pub struct Batch {
 }
 
 /// A phone's N2 connection, as both sides name it (TS 38.413 §9.3.3.1, §9.3.3.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct N2Names {
     /// The gNB's association.
     pub association: AssociationId,
@@ -260,7 +267,7 @@ pub struct N2Names {
 }
 
 /// What becomes of the phone after an input.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Disposition {
     /// It stays.
     #[default]
@@ -274,7 +281,7 @@ pub enum Disposition {
 }
 
 /// One effect.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Output {
     /// Where to, and what.
     pub effect: Effect,
@@ -284,13 +291,14 @@ pub struct Output {
 
 /// An effect's destination and body. N2 leaves at most once; N4 is repeated by the aggregator under one sequence
 /// number until it is answered; UDM requests are answered exactly once.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Effect {
     /// An NGAP message on the phone's stream.
     N2 {
         /// The gNB.
         association: AssociationId,
         /// The NGAP message.
+        #[serde(with = "octets::owned")]
         octets: Vec<u8>,
     },
     /// A PFCP request; the aggregator stamps the sequence number.
@@ -298,6 +306,7 @@ pub enum Effect {
         /// The UPF.
         upf: UpfId,
         /// The PFCP message with sequence number zero.
+        #[serde(with = "octets::owned")]
         octets: Vec<u8>,
     },
     /// The answer to a PFCP request of the UPF, already carrying that request's sequence number.
@@ -305,6 +314,7 @@ pub enum Effect {
         /// The UPF.
         upf: UpfId,
         /// The PFCP message.
+        #[serde(with = "octets::owned")]
         octets: Vec<u8>,
     },
     /// PAGING, once; the aggregator fans it out to the gNBs of these tracking areas.
@@ -316,6 +326,7 @@ pub enum Effect {
         /// The cells where it is likely to be, whose gNBs count among these.
         cells: Vec<NgranCgi>,
         /// The NGAP message.
+        #[serde(with = "octets::owned")]
         octets: Vec<u8>,
     },
     /// A UDM service operation.
@@ -350,7 +361,7 @@ fn fnv(h: u64, octets: &[u8]) -> u64 {
 }
 
 /// What is known of who a phone is, for events and explanations.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The subscriber, once known.
     pub supi: Option<Supi>,

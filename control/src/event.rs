@@ -3,16 +3,18 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, GlobalGnbId, PduSessionId, RanUeNgapId, Tai};
 use whimbrel_ngap::ie::NgranCgi;
 
 use crate::amf::WarningOutcome;
 use crate::envelope::{AssociationId, PhoneId, Subject};
+use crate::flat::text::{self, Text};
 use crate::refusal::Refusal;
 use crate::shard::Procedure;
 
 /// Something that happened to a phone.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Event {
     /// A procedure ended well. `core` counts from its first message to its last, waiting for peers included.
     Completed {
@@ -113,11 +115,11 @@ pub enum Event {
         why: Dropped,
     },
     /// The phone needed a message again; counted, for the radio's quality shows here.
-    Repeated(&'static str),
+    Repeated(#[serde(with = "text")] Text),
 }
 
 /// What became of a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SessionChange {
     /// It exists, with a user plane.
     Established,
@@ -130,7 +132,7 @@ pub enum SessionChange {
 }
 
 /// Why a phone was deregistered without its asking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Deregistered {
     /// The subscriber registered in another slot.
     Superseded,
@@ -145,7 +147,7 @@ pub enum Deregistered {
 }
 
 /// Why a phone's message was dropped. Each is a counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Dropped {
     /// The NAS message is too short or not NAS (TS 24.501 §7.2.1).
     NotNas,

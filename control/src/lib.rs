@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`envelope`] | what enters a phone's machine and what leaves it |
 //! | [`Shard`] | runs the machines of one thread's phones |
+//! | [`flat`] | how phones, inputs and outputs travel between processes |
 //! | `collision` | which procedure an input belongs to, and what becomes of those that run |
 //! | [`amf`], [`smf`], [`udm`] | the procedures, one file each, each laid beside its clause |
 //! | [`refusal`], [`event`] | why not, and what happened |
@@ -20,6 +21,7 @@ mod desk;
 pub mod envelope;
 pub mod event;
 mod filter;
+pub mod flat;
 mod input;
 mod phone;
 pub mod policy;
@@ -38,6 +40,7 @@ pub use envelope::{
     N2Names, Output, OutputId, Payload, PhoneId, Subject,
 };
 pub use event::{Event, PhoneEvent, RanEvent};
+pub use flat::{Checkpoint, Delta, Flat, FlatError};
 pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen};
 pub use prf::Prf;
 pub use refusal::Refusal;

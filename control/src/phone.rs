@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Supi, Tai, Tmsi};
 use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{NgranCgi, RrcEstablishmentCause};
@@ -11,12 +12,13 @@ use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
 use crate::amf::{Locating, NextHop, PagingAid, Target, VoiceMatch};
 use crate::envelope::{AssociationId, Batch, N2Names, PhoneId, Subject};
+use crate::flat::octets;
 use crate::shard::Lanes;
 use crate::smf::SmContext;
 use crate::udm::{Ambr, Subscription};
 
 /// Everything the core knows of one phone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Phone {
     /// Whose slot it is.
     pub id: PhoneId,
@@ -29,11 +31,12 @@ pub struct Phone {
     /// The SMF's part, by PDU session identity.
     pub sessions: BTreeMap<PduSessionId, Box<SmContext>>,
     /// Procedures in flight.
+    #[serde(skip)]
     pub(crate) lanes: Lanes,
 }
 
 /// What the AMF knows of a phone (TS 23.502 Table 4.2.2.2.2-1, TS 29.518 §6.1.6.2.25).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AmfContext {
     /// The subscriber, once authenticated.
     pub supi: Option<Supi>,
@@ -81,6 +84,7 @@ pub struct AmfContext {
     /// What the subscriber may use; shared.
     pub subscription: Option<Arc<Subscription>>,
     /// The radio's view of the phone, stored and returned unread (TS 23.501 §5.4.4.1).
+    #[serde(with = "octets::shared_or_none")]
     pub radio_capability: Option<Arc<[u8]>>,
     /// Whether that radio carries IMS voice here.
     pub(crate) voice_match: VoiceMatch,
@@ -127,7 +131,7 @@ impl AmfContext {
 }
 
 /// Connections that have ended without their gNBs having said so.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Parted(Vec<(AssociationId, AmfUeNgapId, Instant)>);
 
 /// How long messages of a gNB may cross the one that lets it know that a connection is over: SCTP repeats what was lost after
@@ -170,7 +174,7 @@ impl Parted {
 }
 
 /// Where and when a phone was seen.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
     /// The cell.
     pub cell: NgranCgi,
@@ -179,7 +183,7 @@ pub struct Seen {
 }
 
 /// How an idle phone is reached (TS 23.501 §5.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Reach {
     /// The periodic registration timer that it was given, where that is not everybody's.
     pub(crate) t3512: Option<Duration>,
@@ -196,7 +200,7 @@ pub(crate) struct Reach {
 }
 
 /// A phone's connection to a gNB: the NGAP UE association (TS 38.413 §3.1).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Connection {
     /// The gNB's association.
     pub association: AssociationId,

@@ -6,7 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use whimbrel_ids::FiveQi;
+use serde::{Deserialize, Serialize};
+use whimbrel_ids::{FiveQi, serde_as_octets};
 use whimbrel_nas::ie::PacketFilter;
 
 use crate::filter;
@@ -60,8 +61,15 @@ impl FromStr for FlowName {
     }
 }
 
+serde_as_octets! {
+    FlowName: FlowName::as_str, |v| match v {
+        [] => Some(FlowName::default()),
+        v => std::str::from_utf8(v).ok()?.parse().ok(),
+    };
+}
+
 /// Rates of a GBR flow, in kbit/s (TS 23.501 §5.7.2.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Gbr {
     /// Promised.
     pub guaranteed: Ambr,
@@ -70,7 +78,7 @@ pub struct Gbr {
 }
 
 /// Which directions of a flow pass (TS 23.503 §6.3.1, TS 29.244 §5.4.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FlowGate {
     /// From the phone.
     pub uplink: bool,
@@ -86,7 +94,7 @@ impl Default for FlowGate {
 }
 
 /// Who sets a flow up.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Setup {
     /// The network, with each session.
     #[default]
@@ -98,7 +106,7 @@ pub enum Setup {
 }
 
 /// One flow of a policy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FlowPolicy {
     /// Its name.
     pub name: FlowName,

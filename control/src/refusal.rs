@@ -7,10 +7,12 @@
 use std::fmt;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, PlmnId, SNssai, Tai};
 use whimbrel_nas::ie::{MmCause, SmCause, SscMode};
 
 use crate::config::Config;
+use crate::flat::text::{self, Text};
 use crate::udm::SessionTypes;
 
 /// Refusals of a phone (5GMM), in classes that the operator may give another cause.
@@ -61,7 +63,7 @@ impl RefusalKind {
 }
 
 /// A refusal, with all that explains it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
     /// The subscriber is not in the store.
     UnknownSubscriber,
@@ -94,7 +96,7 @@ pub enum Refusal {
     /// The equipment does not tell its identity, which the operator wants to look up.
     EquipmentUnknown,
     /// The network keeps back what is not urgent; what.
-    Congested(&'static str),
+    Congested(#[serde(with = "text")] Text),
     /// The phone supports none of the configured algorithms.
     NoCommonAlgorithm {
         /// NEA0 to NEA7 that the phone supports, highest bit first.
@@ -122,11 +124,11 @@ pub enum Refusal {
         subscribed: Vec<SNssai>,
     },
     /// The phone did not answer in spite of all repetitions.
-    NoAnswer(&'static str),
+    NoAnswer(#[serde(with = "text")] Text),
     /// The gNB refused or did not answer.
-    RadioFailure(&'static str),
+    RadioFailure(#[serde(with = "text")] Text),
     /// A limit is reached.
-    Limit(&'static str),
+    Limit(#[serde(with = "text")] Text),
     /// The subscriber store failed.
     StoreUnavailable,
     /// The UPF does not answer, or refused with this PFCP cause.
@@ -162,7 +164,7 @@ pub enum Refusal {
     /// Its user plane must be protected, and the phone cannot (TS 24.501 §9.11.4.7).
     IntegrityRate,
     /// The message makes no sense here.
-    Protocol(&'static str),
+    Protocol(#[serde(with = "text")] Text),
 }
 
 /// The UPF is overloaded, or asked to be spared (TS 29.244 §8.2.1).

@@ -1,14 +1,16 @@
 //! The UPFs, as a phone's machine sees them: names, and what the aggregator knows of each when an input arrives.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// UPFs that one SMF serves: what an operator's region has, and what keeps [`UpfStates`] within half a cache line.
 pub const UPFS_MAX: usize = 16;
 
 /// A UPF: its place in the configuration.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct UpfId(pub u8);
 
 /// Some of the UPFs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpfSet(u16);
 
 impl UpfSet {
@@ -70,6 +72,33 @@ impl UpfStates {
         };
         (*load, *reduction) = (state.load.min(100), state.reduction.min(100));
         self.usable = self.usable & !(1 << at) | u16::from(state.usable) << at;
+    }
+}
+
+/// Which can be used, then load and reduction of each up to the last of which there is something to tell: most networks
+/// have few.
+impl Serialize for UpfStates {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut told = [(0, 0); UPFS_MAX];
+        for (told, of) in told.iter_mut().zip(self.load.iter().copied().zip(self.reduction)) {
+            *told = of;
+        }
+        let n = told.iter().rposition(|of| *of != (0, 0)).map_or(0, |last| last + 1);
+        (self.usable, &told[..n]).serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for UpfStates {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let (usable, told): (u16, Vec<(u8, u8)>) = Deserialize::deserialize(from)?;
+        if told.len() > UPFS_MAX || told.iter().any(|of| of.0 > 100 || of.1 > 100) {
+            return Err(serde::de::Error::custom("no UpfStates"));
+        }
+        let mut states = Self { usable, ..Self::default() };
+        for (at, of) in told.into_iter().enumerate() {
+            (states.load[at], states.reduction[at]) = of;
+        }
+        Ok(states)
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! TS 33.501 §6.9.2.1, TS 33.501 §6.9.2.1.1 (key chaining), §6.7.3.1 (a path switch must not lower the algorithms).
 
+use serde::{Deserialize, Serialize};
 use whimbrel_nas::ie::{NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{NewSecurityContextInd, SecurityContext, SecurityKey, UeSecurityCapabilities};
 use whimbrel_security::{KGnb, Nh};
@@ -9,7 +10,7 @@ use whimbrel_security::{KGnb, Nh};
 use crate::phone::AmfContext;
 
 /// The next hop that the AMF keeps of a phone whose radio is secured, and its chaining count.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NextHop {
     nh: Nh,
     /// NH chaining count: three bits (TS 38.413 §9.3.1.88).

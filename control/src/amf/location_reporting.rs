@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Instant, Tai};
 use whimbrel_ngap::ie::{
     AreaOfInterest, AreaOfInterestItem, EventType, LocationReportingRequestType, NgranCgi, ReportArea,
@@ -28,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const NTP_TO_UNIX_S: u64 = 2_208_988_800;
 
 /// What the operator wants to hear of a phone's place.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Locating {
     /// Where it is now is wanted, until then.
     now: Option<Instant>,

@@ -1,6 +1,7 @@
 //! The security envelope of NAS messages on the network's side: TS 24.501 §4.4, initial messages TS 33.501 §6.4.6;
 //! TS 33.512 §4.2.2.1.4, §4.2.2.3.1.
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Guti, Tmsi};
 use whimbrel_nas::ie::MobileIdentity;
 use whimbrel_nas::{Envelope, mm};
@@ -34,7 +35,7 @@ pub(crate) enum First {
 }
 
 /// How a downlink message is protected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Security {
     /// Not at all: before there is a context (TS 24.501 §4.4.4.2 lists what phones take so).
     Plain,

@@ -1,6 +1,7 @@
 //! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 38.413 §8.5; where a phone is paged first:
 //! TS 23.501 §5.4.3.2; what gNBs know of how it listens: TS 23.501 §5.4.4.2.
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Guti, PduSessionId, Tai};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
@@ -23,7 +24,7 @@ const PAGINGS: u8 = 4;
 const CAPABILITY_OCTETS_MAX: usize = 512;
 
 /// What gNBs told that helps to page a phone: returned to them unread.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PagingAid {
     /// UE radio capability for paging (TS 38.413 §9.3.1.68, TS 23.501 §5.4.4.2).
     capability: Option<UeRadioCapabilityForPaging>,

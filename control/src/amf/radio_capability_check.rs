@@ -3,6 +3,7 @@
 //! The gNB is asked where the operator wants it, once it has the phone's context, and again when the phone's radio has changed.
 //! What it says counts from the next registration on (TS 23.501 §5.16.3.2).
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ngap::ie::ImsVoiceSupportIndicator;
 use whimbrel_ngap::msg::{UeRadioCapabilityCheckRequest, UeRadioCapabilityCheckResponse};
 
@@ -10,7 +11,7 @@ use super::connection::{ids, out_of_state, send};
 use crate::shard::Ue;
 
 /// What is known of a phone's radio and IMS voice.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum VoiceMatch {
     /// Nobody was asked.
     #[default]

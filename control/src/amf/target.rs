@@ -3,6 +3,7 @@
 //! A phone in handover has two N2 connections: the one that serves it, and that of the target. What is kept of the second
 //! stands in the phone's context, so that whatever ends the handover finds whom to tell.
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId};
 use whimbrel_nas::mm;
 use whimbrel_ngap::Message;
@@ -22,7 +23,7 @@ use crate::shard::{Interrupt, Lane, Ue};
 use crate::smf;
 
 /// The target's end of a handover.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Target {
     /// The gNB's association.
     pub association: AssociationId,
@@ -39,7 +40,7 @@ pub struct Target {
 }
 
 /// How a phone comes to its target.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum By {
     /// Over Xn: it is there already and wants these sessions' paths switched (TS 38.413 §8.4.4).
     PathSwitch(Vec<PduSessionId>),
@@ -48,7 +49,7 @@ pub(crate) enum By {
 }
 
 /// How far an N2 handover is (TS 23.502 §4.9.1.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Phase {
     /// The target is being asked (§4.9.1.3.2): the phone is at its source.
     Preparing,

@@ -3,6 +3,7 @@
 //! A phone has one mobility lane, one for its handover, and one per PDU session; each runs at most one procedure. Lanes are polled
 //! in their order here, so that the outputs of one input have one order everywhere.
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Instant, PduSessionId};
 
 use crate::envelope::OutputId;
@@ -20,7 +21,7 @@ pub(crate) enum Lane {
 }
 
 /// The procedures that can run on a lane; collisions are judged by them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Procedure {
     /// TS 23.502 §4.2.2.2.2.
     Registration,

@@ -7,7 +7,7 @@
 
 mod active;
 mod lane;
-mod radio_capabilities;
+mod shared;
 mod ue;
 
 use std::future::Future;
@@ -17,12 +17,12 @@ use std::task::{Context, Poll, Waker};
 
 use crate::collision;
 use crate::config::Config;
-use crate::envelope::{Batch, CODE_VERSION, Disposition, Envelope, PhoneId};
+use crate::envelope::{Batch, CODE_VERSION, Disposition, Envelope, Payload, PhoneId};
 use crate::phone::Phone;
 
 pub use lane::Procedure;
 pub(crate) use lane::{Interrupt, Lane, Lanes};
-use radio_capabilities::RadioCapabilities;
+use shared::Shared;
 pub(crate) use ue::Ue;
 
 /// How often lanes may be polled for one input. A procedure step polls once; an input that starts procedures on
@@ -56,7 +56,7 @@ impl Slot {
 /// The phones of one thread.
 pub struct Shard {
     config: Arc<Config>,
-    radio_capabilities: RadioCapabilities,
+    shared: Shared,
     slots: Vec<Option<Slot>>,
     phones: usize,
 }
@@ -64,7 +64,7 @@ pub struct Shard {
 impl Shard {
     /// A shard without phones.
     pub fn new(config: Arc<Config>) -> Self {
-        Self { config, radio_capabilities: RadioCapabilities::default(), slots: Vec::new(), phones: 0 }
+        Self { config, shared: Shared::new(), slots: Vec::new(), phones: 0 }
     }
 
     /// Puts a new version of the configuration in force for the inputs to come.
@@ -110,8 +110,9 @@ impl Shard {
             run(&mut slot.tasks);
         }
         let (mut phone, queued, batch) = active::leave();
-        if let Some(capability) = &mut phone.amf.radio_capability {
-            self.radio_capabilities.share(capability);
+        self.shared.share_radio_capability(&mut phone);
+        if let Payload::Udm { .. } = envelope.payload {
+            self.shared.share_subscription(&mut phone);
         }
 
         if matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_)) {
@@ -152,8 +153,10 @@ impl Shard {
         (slot.phone.id == id && slot.tasks.is_empty()).then(|| slot.phone.clone())
     }
 
-    /// Puts a checkpoint in place of whatever the slot holds.
-    pub fn restore(&mut self, phone: Box<Phone>) {
+    /// Puts a checkpoint in place of whatever the slot holds. What it has in common with other phones is shared again.
+    pub fn restore(&mut self, mut phone: Box<Phone>) {
+        self.shared.share_radio_capability(&mut phone);
+        self.shared.share_subscription(&mut phone);
         let index = phone.id.slot as usize;
         self.reserve(index);
         if self.slots[index].is_none() {

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, Qfi, SNssai, Seid, Teid};
 use whimbrel_nas::ie::{PduSessionType, SscMode};
 use whimbrel_nas::sm::Pti;
@@ -20,7 +21,7 @@ use crate::udm::{Ambr, Arp};
 use crate::upf::UpfId;
 
 /// One PDU session.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SmContext {
     /// Its identity.
     pub psi: PduSessionId,
@@ -85,7 +86,7 @@ pub struct SmContext {
 }
 
 /// One end of a GTP-U tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tunnel {
     /// Its identifier.
     pub teid: Teid,
@@ -94,7 +95,7 @@ pub struct Tunnel {
 }
 
 /// The user plane of a session (TS 23.501 §5.6.8).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UpState {
     /// Being set up for the first time.
     Establishing,

@@ -1,6 +1,7 @@
 //! The QoS flows of a session: what the SMF keeps of them, and how phone and gNB are told (TS 23.501 §5.7.1, TS 24.501
 //! §9.11.4.12, §9.11.4.13, TS 38.413 §9.3.1.12).
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
     BitRate, FlowOperation, FlowParameter, PacketFilter, PduSessionType, QosFlowDescription, QosRule,
@@ -18,7 +19,7 @@ use crate::policy::{DEFAULT_PRECEDENCE, FlowGate, FlowName, FlowPolicy, Gbr, Set
 use crate::udm::Arp;
 
 /// A QoS flow beside the default one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QosFlow {
     /// Its identifier.
     pub qfi: Qfi,
@@ -41,7 +42,7 @@ pub struct QosFlow {
 }
 
 /// A QoS rule of a flow (TS 23.501 §5.7.1.4).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowRule {
     /// Its identifier, 1 to 255.
     pub id: u8,

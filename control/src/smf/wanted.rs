@@ -1,5 +1,6 @@
 //! What a session is to have: the wishes that a modification makes true as soon as it can (TS 23.502 §4.3.3.2 step 1).
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{FiveQi, PduSessionId, Qfi};
 use whimbrel_nas::ie::{SmCause, SscMode};
 
@@ -14,7 +15,7 @@ use crate::shard::Ue;
 use crate::udm::{Ambr, Arp};
 
 /// What a session is to have.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wanted {
     /// Its QoS flows beside the default one.
     pub flows: Vec<QosFlow>,
@@ -37,7 +38,7 @@ impl Wanted {
 }
 
 /// What an operator changes in a session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Modification {
     /// Sets up the flow that the policy has under this name.
     AddFlow(FlowName),

@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, FiveQi, PlmnId, SNssai, Supi, Tac};
 use whimbrel_nas::ie::{SscMode, Suci};
 use whimbrel_security::{
@@ -22,7 +23,7 @@ use crate::policy::FlowPolicy;
 pub use directory::{Directory, Outcome};
 
 /// A service operation asked of the UDM.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Nudm_UEAuthentication_Get (TS 29.503 §5.4.2): reveals the SUPI and makes a 5G home-environment vector.
     GenerateAuthData {
@@ -92,7 +93,7 @@ fn write_suci(suci: &Suci, out: &mut Vec<u8>) {
 }
 
 /// How a subscriber is named to the UDM.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Identity {
     /// Concealed; the SIDF reveals it (TS 33.501 §6.12.5).
     Suci(Suci),
@@ -101,7 +102,7 @@ pub enum Identity {
 }
 
 /// A synchronisation failure to be repaired.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Resynchronisation {
     /// The challenge that the USIM refused.
     pub rand: Rand,
@@ -110,7 +111,7 @@ pub struct Resynchronisation {
 }
 
 /// The UDM's answer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Answer {
     /// To [`Request::GenerateAuthData`]; a refusal says whose it is, if that was revealed.
     AuthData(Result<AuthData, (UdmError, Option<Supi>)>),
@@ -123,7 +124,7 @@ pub enum Answer {
 }
 
 /// An authentication vector (TS 33.501 §6.1.3) and whose it is.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub struct AuthData {
     /// The subscriber.
     pub supi: Supi,
@@ -132,7 +133,7 @@ pub struct AuthData {
 }
 
 /// A vector of either method. It is made for one procedure: neither is kept.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub enum Vector {
     /// A 5G home-environment vector (TS 33.501 §6.1.3.2 step 1).
     FiveGAka(Box<AuthenticationVector>),
@@ -158,7 +159,7 @@ impl fmt::Debug for AuthData {
 }
 
 /// Why the UDM has no answer (TS 29.503 §6.3.7.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum UdmError {
     /// No such subscriber.
     UserNotFound,
@@ -189,7 +190,7 @@ pub struct AuthenticationSubscription {
 }
 
 /// What a subscriber may use (TS 29.503 §6.1.6.2.4, §6.1.6.2.8). Shared by all subscribers with the same terms.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Subscription {
     /// Aggregate maximum bit rate over all sessions.
     pub ue_ambr: Ambr,
@@ -204,7 +205,7 @@ pub struct Subscription {
 }
 
 /// Subscribed priority (TS 23.501 §5.22.2, TS 29.503 §6.1.6.2.4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Priority {
     /// Multimedia priority service: access identity 1 is valid.
     pub mps: bool,
@@ -213,7 +214,7 @@ pub struct Priority {
 }
 
 /// Subscribed mobility restrictions (TS 23.501 §5.3.4.1, TS 29.503 §6.1.6.2.4).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct MobilityRestrictions {
     /// New Radio is barred.
     pub nr_barred: bool,
@@ -224,7 +225,7 @@ pub struct MobilityRestrictions {
 }
 
 /// Where a phone may start services (TS 23.501 §5.3.4.1.2).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum ServiceArea {
     /// In these alone.
     Allowed(Vec<Tac>),
@@ -250,7 +251,7 @@ impl Subscription {
 }
 
 /// Aggregate maximum bit rate, in kbit/s (1 kbit = 1000 bit).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ambr {
     /// Uplink.
     pub ul_kbps: u64,
@@ -259,7 +260,7 @@ pub struct Ambr {
 }
 
 /// A slice that a subscriber may use.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SubscribedSlice {
     /// Its name.
     pub s_nssai: SNssai,
@@ -270,7 +271,7 @@ pub struct SubscribedSlice {
 }
 
 /// A data network that a subscriber may use within a slice.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SubscribedDnn {
     /// Its name.
     pub dnn: Dnn,
@@ -299,7 +300,7 @@ pub struct SubscribedDnn {
 }
 
 /// PDU session types (TS 24.501 §9.11.4.11) that a subscription allows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SessionTypes {
     /// IPv4.
     pub ipv4: bool,
@@ -333,7 +334,7 @@ impl fmt::Display for SessionTypes {
 }
 
 /// Allocation and retention priority (TS 23.501 §5.7.2.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Arp {
     /// 1 (highest) to 15.
     pub priority: u8,

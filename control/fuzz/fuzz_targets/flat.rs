@@ -1,0 +1,98 @@
+//! What another process sends as a flat form: any octets, and frames of the test data with some octets changed, all under
+//! the CRC that is theirs. What is read is written and read again; a phone that is read serves its inputs, whatever it is.
+#![no_main]
+
+use std::sync::{Arc, LazyLock};
+
+use libfuzzer_sys::fuzz_target;
+use whimbrel_control::config::Config;
+use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, Phone, Shard};
+
+const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint-1.hex");
+const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope-1.hex");
+const BATCHES: &str = include_str!("../../src/flat/testdata/batch-1.hex");
+
+static FRAMES: LazyLock<Vec<Vec<u8>>> =
+    LazyLock::new(|| [CHECKPOINTS, ENVELOPES, BATCHES].into_iter().flat_map(frames).collect());
+static INPUTS: LazyLock<Vec<Envelope>> =
+    LazyLock::new(|| frames(ENVELOPES).map(|f| Envelope::from_flat(&f).expect("test data")).collect());
+static CONFIG: LazyLock<Arc<Config>> = LazyLock::new(|| Arc::new(whimbrel_sim::default_config()));
+
+fn frames(hex: &str) -> impl Iterator<Item = Vec<u8>> {
+    let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("ASCII"), 16).expect("hex");
+    hex.lines().map(move |line| line.as_bytes().chunks(2).map(octet).collect())
+}
+
+fuzz_target!(|octets: &[u8]| {
+    let frame = match octets {
+        // The octets of a form and its body.
+        [255, octets @ ..] => [octets, &[0; 4]].concat(),
+        // A frame, and what is changed in it: where, how, and to what.
+        [which, changes @ ..] => {
+            let mut frame = FRAMES[usize::from(*which) % FRAMES.len()].clone();
+            for change in changes.as_chunks::<4>().0 {
+                let Some(last) = frame.len().checked_sub(5) else { break };
+                let at = usize::from(u16::from_be_bytes([change[0], change[1]])) % (last + 1);
+                match change[2] % 3 {
+                    0 => frame[at] = change[3],
+                    1 => frame.insert(at, change[3]),
+                    _ => drop(frame.remove(at)),
+                }
+            }
+            frame
+        }
+        [] => return,
+    };
+    take(&sealed(frame));
+});
+
+fn sealed(mut frame: Vec<u8>) -> Vec<u8> {
+    let at = frame.len().saturating_sub(4);
+    let crc = crc32c::crc32c(&frame[..at]);
+    frame.splice(at.., crc.to_be_bytes());
+    frame
+}
+
+fn take(octets: &[u8]) {
+    if let Ok(phone) = Checkpoint::from_octets(octets).and_then(|c| c.phone()) {
+        let again = Checkpoint::of(&phone).expect("what was read is at rest");
+        let read = again.phone().expect("what is written is read");
+        assert_eq!(Checkpoint::of(&read).as_ref(), Some(&again));
+        let mut later = read.clone();
+        later.clock = later.clock.wrapping_add(1);
+        if let Some(later) = Checkpoint::of(&later)
+            && let Some(delta) = Delta::between(&again, &later)
+        {
+            assert_eq!(delta.apply(&again), Ok(later));
+        }
+        serve(read);
+    }
+    if let Ok(delta) = Delta::from_octets(octets) {
+        let base = Checkpoint::from_octets(&FRAMES[0]).expect("test data");
+        let _ = delta.apply(&base);
+    }
+    if let Ok(envelope) = Envelope::from_flat(octets) {
+        let again = envelope.to_flat();
+        assert_eq!(Envelope::from_flat(again.octets()).map(|e| e.to_flat()), Ok(again));
+    }
+    if let Ok(batch) = Batch::from_flat(octets) {
+        let again = batch.to_flat();
+        assert_eq!(Batch::from_flat(again.octets()).map(|b| b.to_flat()), Ok(again));
+    }
+}
+
+fn serve(phone: Box<Phone>) {
+    let Some(mut clock) = phone.clock.checked_add(1) else { return };
+    let mut shard = Shard::new(CONFIG.clone());
+    for input in &*INPUTS {
+        shard.restore(phone.clone());
+        for payload in [input.payload.clone(), Payload::Tick] {
+            let mut envelope = input.clone();
+            (envelope.phone, envelope.clock, envelope.payload) = (phone.id, clock, payload);
+            (envelope.cta_term, envelope.owner_term) = phone.terms;
+            shard.handle(&envelope);
+            let Some(next) = clock.checked_add(1) else { return };
+            clock = next;
+        }
+    }
+}

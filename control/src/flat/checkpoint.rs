@@ -1,0 +1,122 @@
+//! A phone that rests, as octets.
+
+use serde::de::DeserializeOwned;
+
+use super::{Flat, FlatError, Form, Frame, Writer, read};
+use crate::envelope::PhoneId;
+use crate::phone::Phone;
+
+/// Version of the form that is written: another number with every change of it.
+pub(super) const VERSION: u16 = 1;
+
+/// Reads a body of one version.
+type Read = fn(&[u8]) -> Result<Box<Phone>, FlatError>;
+
+/// The versions that are read: the one that is written and the one before it (DESIGN: "versions"), so that a replica of the
+/// new program takes what a primary of the old one sends. A former version has types of its own, those that changed and
+/// those around them, in a module named after it, and a `From` to today's.
+pub(super) const VERSIONS: [(u16, Read); 1] = [(VERSION, open::<Phone>)];
+
+/// Octets of a registered phone, and of each session of it, at a guess.
+const PHONE: usize = 640;
+const SESSION: usize = 192;
+
+/// The state of a phone at rest, as it travels to replicas and lies there. A replica need not look into it before it
+/// serves the phone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    pub(super) flat: Flat,
+    pub(super) about: About,
+}
+
+/// What a replica sees of a checkpoint: whose it is and where it stands in that phone's log. It begins the body, in
+/// every version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+pub(super) struct About {
+    pub(super) phone: PhoneId,
+    pub(super) clock: u64,
+    pub(super) terms: (u32, u32),
+}
+
+impl Checkpoint {
+    /// The state of a phone; `None` while a procedure runs, which has no form.
+    pub fn of(phone: &Phone) -> Option<Self> {
+        if !phone.is_idle() {
+            return None;
+        }
+        let capability = phone.amf.radio_capability.as_ref().map_or(0, |c| c.len());
+        let room = PHONE + SESSION * phone.sessions.len() + capability;
+        let flat = Writer::frame(Form::Checkpoint, VERSION, room, phone);
+        let about = About { phone: phone.id, clock: phone.clock, terms: phone.terms };
+        Some(Self { flat, about })
+    }
+
+    /// Takes a checkpoint from its octets, unread but for its frame and whose it is.
+    ///
+    /// Errors: each [`FlatError`] but [`FlatError::OtherBase`].
+    pub fn from_octets(octets: &[u8]) -> Result<Self, FlatError> {
+        Self::from_flat(Flat(octets.into()))
+    }
+
+    pub(super) fn from_flat(flat: Flat) -> Result<Self, FlatError> {
+        let frame = Frame::open(Form::Checkpoint, flat.octets())?;
+        known(&VERSIONS, frame.version)?;
+        let (about, _) = postcard::take_from_bytes::<About>(frame.body).map_err(|_| FlatError::Malformed)?;
+        about.phone.check()?;
+        Ok(Self { flat, about })
+    }
+
+    /// Its octets. They hold keys.
+    pub fn octets(&self) -> &[u8] {
+        self.flat.octets()
+    }
+
+    /// Whose it is.
+    pub fn phone_id(&self) -> PhoneId {
+        self.about.phone
+    }
+
+    /// Clock of the last input in it.
+    pub fn clock(&self) -> u64 {
+        self.about.clock
+    }
+
+    /// The highest terms that stamped an input in it: of the aggregator, and of the phone's assignment.
+    pub fn terms(&self) -> (u32, u32) {
+        self.about.terms
+    }
+
+    /// The phone, to be given to [`Shard::restore`](crate::Shard::restore).
+    ///
+    /// Errors: [`FlatError::Malformed`], [`FlatError::Contradiction`].
+    pub fn phone(&self) -> Result<Box<Phone>, FlatError> {
+        self.phone_of(&VERSIONS)
+    }
+
+    /// The phone, where these versions are read.
+    pub(super) fn phone_of(&self, versions: &[(u16, Read)]) -> Result<Box<Phone>, FlatError> {
+        let frame = Frame::open(Form::Checkpoint, self.octets())?;
+        let phone = known(versions, frame.version)?(frame.body)?;
+        check(&phone)?;
+        Ok(phone)
+    }
+}
+
+fn known(versions: &[(u16, Read)], version: u16) -> Result<Read, FlatError> {
+    let known = versions.iter().find(|(v, _)| *v == version);
+    known.map(|(_, read)| *read).ok_or(FlatError::UnknownVersion(version))
+}
+
+/// A body of the version whose type this is.
+pub(super) fn open<P: DeserializeOwned + Into<Phone>>(body: &[u8]) -> Result<Box<Phone>, FlatError> {
+    Ok(Box::new(read::<P>(body)?.into()))
+}
+
+/// What the types do not say, and procedures rely on.
+fn check(phone: &Phone) -> Result<(), FlatError> {
+    phone.id.check()?;
+    if phone.sessions.iter().any(|(psi, s)| s.psi != *psi) {
+        return Err(FlatError::Contradiction("a session under the identity of another"));
+    }
+    Ok(())
+}

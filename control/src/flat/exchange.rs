@@ -1,0 +1,69 @@
+//! Inputs and outputs between an aggregator and a control function.
+//!
+//! A log is replayed by the code version that began it (DESIGN: "versions"), so each of these forms has one version at
+//! a time.
+
+use super::{Flat, FlatError, Form, Writer, read_frame};
+use crate::envelope::{Batch, Effect, Envelope, Payload, PhoneId};
+
+/// Version of the form of an [`Envelope`]: another number with every change of it.
+pub(super) const ENVELOPE_VERSION: u16 = 1;
+/// Version of the form of a [`Batch`]: another number with every change of it.
+pub(super) const BATCH_VERSION: u16 = 1;
+
+/// Octets of an envelope or a batch beside the messages in it, as a rule.
+const BESIDE: usize = 128;
+
+impl Envelope {
+    /// Its octets. They may hold keys: those of a vector on its way from the UDM.
+    pub fn to_flat(&self) -> Flat {
+        let octets = match &self.payload {
+            Payload::InitialUeMessage { octets, .. }
+            | Payload::Ngap { octets, .. }
+            | Payload::HandoverRequired { octets, .. }
+            | Payload::PfcpAnswer { octets: Some(octets), .. }
+            | Payload::PfcpReport { octets, .. } => octets.len(),
+            Payload::PfcpAnswer { octets: None, .. } | Payload::Tick | Payload::Command(_) => 0,
+            Payload::Udm { .. } => BESIDE, // a vector, or a subscription
+        };
+        Writer::frame(Form::Envelope, ENVELOPE_VERSION, BESIDE + octets, self)
+    }
+
+    /// Reads what [`Envelope::to_flat`] wrote.
+    ///
+    /// Errors: each [`FlatError`] but [`FlatError::OtherBase`].
+    pub fn from_flat(octets: &[u8]) -> Result<Self, FlatError> {
+        let envelope: Self = read_frame(Form::Envelope, ENVELOPE_VERSION, octets)?;
+        envelope.phone.check()?;
+        Ok(envelope)
+    }
+}
+
+impl Batch {
+    /// Its octets. They may hold keys: those that a gNB is given.
+    pub fn to_flat(&self) -> Flat {
+        let octets = |effect: &Effect| match effect {
+            Effect::N2 { octets, .. }
+            | Effect::N4 { octets, .. }
+            | Effect::N4Answer { octets, .. }
+            | Effect::Page { octets, .. } => octets.len(),
+            Effect::Udm(_) => BESIDE,
+        };
+        let room = self.outputs.iter().map(|o| octets(&o.effect)).sum::<usize>();
+        Writer::frame(Form::Batch, BATCH_VERSION, BESIDE + room, self)
+    }
+
+    /// Reads what [`Batch::to_flat`] wrote.
+    ///
+    /// Errors: each [`FlatError`] but [`FlatError::OtherBase`] and [`FlatError::Contradiction`].
+    pub fn from_flat(octets: &[u8]) -> Result<Self, FlatError> {
+        read_frame(Form::Batch, BATCH_VERSION, octets)
+    }
+}
+
+impl PhoneId {
+    /// Whether it can be anybody's.
+    pub(super) fn check(self) -> Result<(), FlatError> {
+        if self.slot < Self::SLOTS { Ok(()) } else { Err(FlatError::Contradiction("a slot is 24 bits")) }
+    }
+}

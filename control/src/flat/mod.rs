@@ -1,0 +1,221 @@
+//! Flat forms: how a phone's state, its inputs and its outputs travel between our processes, as octets.
+//!
+//! | form | of |
+//! | --- | --- |
+//! | [`Checkpoint`] | a [`Phone`](crate::Phone) that rests |
+//! | [`Delta`] | the step from one checkpoint of a phone to a later one |
+//! | [`Envelope::to_flat`](crate::Envelope::to_flat) | an input |
+//! | [`Batch::to_flat`](crate::Batch::to_flat) | what an input caused |
+//!
+//! Every form is a frame: what it is (one octet), the version of the form (two), a body, and a CRC-32C over all of that
+//! (four; numbers are in network order). Bodies are [postcard](https://postcard.jamesmunns.com)'s, derived from the types
+//! themselves: numbers as varints, fields in their order, no names, no padding. The octets come from another process,
+//! which may run other code or be at fault: they are checked, each value against its clause, before anything is made of
+//! them, nothing larger than they are is allocated on their word, and none makes us panic.
+//!
+//! A form may hold keys: [`Flat`] is wiped when it is freed and shows its length alone in `Debug`.
+
+mod checkpoint;
+mod delta;
+mod exchange;
+pub(crate) mod octets;
+pub(crate) mod text;
+
+use std::fmt;
+
+use postcard::ser_flavors::Flavor;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+pub use checkpoint::Checkpoint;
+pub use delta::Delta;
+
+/// What a frame holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A [`Checkpoint`].
+    Checkpoint = 1,
+    /// A [`Delta`].
+    Delta = 2,
+    /// An [`Envelope`](crate::Envelope).
+    Envelope = 3,
+    /// A [`Batch`](crate::Batch).
+    Batch = 4,
+}
+
+/// Octets in front of a body.
+const HEAD: usize = 3;
+/// Octets of the CRC behind it.
+const CRC: usize = 4;
+
+/// Why octets are not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlatError {
+    /// They are no frame of this form.
+    NotA(Form),
+    /// The form is of a version that this program does not read.
+    UnknownVersion(u16),
+    /// The CRC is another: octets were changed or lost under way.
+    Damaged,
+    /// The body breaks its form, or holds a value that its clause forbids.
+    Malformed,
+    /// Each value stands for itself, but not beside the others; what.
+    Contradiction(&'static str),
+    /// A delta is of another phone, or begins at another checkpoint.
+    OtherBase,
+}
+
+impl fmt::Display for FlatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotA(form) => write!(f, "no frame of a {form:?}"),
+            Self::UnknownVersion(v) => write!(f, "version {v} of the form is not known here"),
+            Self::Damaged => f.write_str("the CRC is wrong"),
+            Self::Malformed => f.write_str("the body is malformed"),
+            Self::Contradiction(what) => write!(f, "it contradicts itself: {what}"),
+            Self::OtherBase => f.write_str("it begins at another checkpoint"),
+        }
+    }
+}
+
+impl std::error::Error for FlatError {}
+
+/// A frame. Wiped when it is freed: it may hold keys.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Flat(Box<[u8]>);
+
+impl Flat {
+    /// All of it, to be sent or kept.
+    pub fn octets(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Drop for Flat {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+impl fmt::Debug for Flat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Flat({} octets)", self.0.len())
+    }
+}
+
+/// Wide stores and a barrier: `zeroize()` would go octet by octet.
+fn wipe(octets: &mut [u8]) {
+    octets.fill(0);
+    zeroize::optimization_barrier(octets);
+}
+
+/// Collects a frame, and leaves no copy behind when it outgrows its room.
+struct Writer(Vec<u8>);
+
+impl Writer {
+    /// The frame of a value; `room` is how long it will be, at a guess.
+    fn frame<T: Serialize>(form: Form, version: u16, room: usize, value: &T) -> Flat {
+        let mut to = Self::begin(form, version, room);
+        // Serialisation fails where a sequence does not tell its length, or a type says that it cannot: none here.
+        postcard::serialize_with_flavor(value, &mut to).expect("the types of a phone can be written");
+        to.end()
+    }
+
+    fn begin(form: Form, version: u16, room: usize) -> Self {
+        let mut to = Self(Vec::with_capacity(HEAD + room + CRC));
+        to.0.push(form as u8);
+        to.0.extend_from_slice(&version.to_be_bytes());
+        to
+    }
+
+    fn extend(&mut self, octets: &[u8]) {
+        if self.0.capacity() - self.0.len() < octets.len() {
+            self.grow(octets.len());
+        }
+        self.0.extend_from_slice(octets);
+    }
+
+    #[cold]
+    fn grow(&mut self, more: usize) {
+        let mut larger = Vec::with_capacity((2 * self.0.capacity()).max(self.0.len() + more));
+        larger.extend_from_slice(&self.0);
+        wipe(&mut self.0);
+        self.0 = larger;
+    }
+
+    /// Closes the frame, in a box of its own size.
+    fn end(mut self) -> Flat {
+        let crc = crc32c::crc32c(&self.0);
+        self.extend(&crc.to_be_bytes());
+        Flat(self.0.as_slice().into())
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        wipe(&mut self.0);
+    }
+}
+
+impl Flavor for &mut Writer {
+    type Output = ();
+
+    #[inline]
+    fn try_push(&mut self, octet: u8) -> postcard::Result<()> {
+        if self.0.len() == self.0.capacity() {
+            self.grow(1);
+        }
+        self.0.push(octet);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, octets: &[u8]) -> postcard::Result<()> {
+        self.extend(octets);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+/// A frame that came: its parts, checked but for the body.
+struct Frame<'a> {
+    version: u16,
+    body: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    fn open(form: Form, octets: &'a [u8]) -> Result<Self, FlatError> {
+        let (framed, crc) = octets.split_last_chunk::<CRC>().ok_or(FlatError::NotA(form))?;
+        let (&[kind, v0, v1], body) = framed.split_first_chunk::<HEAD>().ok_or(FlatError::NotA(form))?;
+        if kind != form as u8 {
+            return Err(FlatError::NotA(form));
+        }
+        if crc32c::crc32c(framed).to_be_bytes() != *crc {
+            return Err(FlatError::Damaged);
+        }
+        Ok(Self { version: u16::from_be_bytes([v0, v1]), body })
+    }
+}
+
+/// A whole body.
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, FlatError> {
+    match postcard::take_from_bytes(body) {
+        Ok((value, [])) => Ok(value),
+        _ => Err(FlatError::Malformed),
+    }
+}
+
+/// A body of which one version alone is read.
+fn read_frame<T: DeserializeOwned>(form: Form, version: u16, octets: &[u8]) -> Result<T, FlatError> {
+    let frame = Frame::open(form, octets)?;
+    if frame.version != version {
+        return Err(FlatError::UnknownVersion(frame.version));
+    }
+    read(frame.body)
+}
+
+#[cfg(test)]
+mod tests;
