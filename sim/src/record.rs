@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Batch, Disposition, Effect, Envelope, Output, Phone, PhoneId, Shard};
+use whimbrel_control::{Batch, Checkpoint, Delta, Disposition, Effect, Envelope, Output, PhoneId, Shard};
 use whimbrel_resilience::Inspect;
 
 /// One input, and what it led to.
@@ -92,26 +92,38 @@ impl Recorder {
     }
 
     /// Runs a phone's inputs again, once from the beginning and once from each point where it was idle, on shards of
-    /// their own, and compares every batch. Returns how many inputs ran again.
+    /// their own, and compares every batch. Inputs, batches and the phone at rest go through the octets in which they
+    /// travel between processes. Returns how many inputs ran again.
     ///
     /// # Panics
-    /// Where a batch differs: the machine is not a function of its inputs.
+    /// Where a batch differs: the machine is not a function of its inputs, or octets do not tell all of them.
     pub fn replay(&self, phone: PhoneId, config: &Arc<Config>) -> usize {
         let Some(log) = self.phones.get(&phone) else { return 0 };
         let mut shard = Shard::new(config.clone());
-        let mut checkpoints: Vec<(usize, Box<Phone>)> = Vec::new();
+        let mut checkpoints: Vec<(usize, Checkpoint)> = Vec::new();
         let mut runs = 0;
         for (i, recorded) in log.iter().enumerate() {
             rerun(&mut shard, recorded, i);
             runs += 1;
-            if let Some(checkpoint) = shard.checkpoint(phone) {
+            if let Some(phone) = shard.checkpoint(phone) {
                 assert!(recorded.idle || recorded.ended, "input {i}: idle only in replay");
+                let checkpoint = Checkpoint::of(&phone).expect("it is idle");
+                if let Some((_, base)) = checkpoints.last()
+                    && let Some(delta) = Delta::between(base, &checkpoint)
+                {
+                    let delta =
+                        Delta::from_octets(delta.octets()).expect("a delta is read as it was written");
+                    assert_eq!(delta.apply(base).as_ref(), Ok(&checkpoint), "input {i}");
+                }
                 checkpoints.push((i + 1, checkpoint));
             }
         }
         for (from, checkpoint) in checkpoints {
             let mut shard = Shard::new(config.clone());
-            shard.restore(checkpoint);
+            let travelled = Checkpoint::from_octets(checkpoint.octets()).and_then(|c| c.phone());
+            let phone = travelled.expect("a checkpoint is read as it was written");
+            assert_eq!(Checkpoint::of(&phone).as_ref(), Some(&checkpoint), "before input {from}");
+            shard.restore(phone);
             for (i, recorded) in log.iter().enumerate().skip(from) {
                 rerun(&mut shard, recorded, i);
                 runs += 1;
@@ -128,7 +140,12 @@ fn new_keys(output: &Output) -> bool {
 }
 
 fn rerun(shard: &mut Shard, recorded: &Recorded, i: usize) {
-    let batch = shard.handle(&recorded.envelope);
+    let octets = recorded.envelope.to_flat();
+    let envelope = Envelope::from_flat(octets.octets()).expect("an envelope is read as it was written");
+    assert_eq!(envelope.to_flat(), octets, "input {i}");
+    let octets = shard.handle(&envelope).to_flat();
+    let batch = Batch::from_flat(octets.octets()).expect("a batch is read as it was written");
+    assert_eq!(batch.to_flat(), octets, "input {i}");
     assert_eq!(
         batch.digest(),
         recorded.digest,
