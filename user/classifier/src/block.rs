@@ -399,11 +399,13 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
     /// alone, the rest is compared by columns too.
     #[inline(always)]
     pub(crate) fn lookup<C: Compare>(&self, c: C, words: Words, key: &Key, rows: &Rows) -> Rank {
-        let used = &self.chunks[..self.len().div_ceil(N)];
+        // A block of one chunk is compared as a whole, so that no more of it is read than the columns.
+        let used = if CHUNKS == 1 { &self.chunks[..] } else { &self.chunks[..self.len().div_ceil(N)] };
+        let pair_tells = CHUNKS > 1 && self.pair_tells;
         let mut some = 0u128;
         for chunks in used.chunks(64 / N).rev() {
             let bits = chunks.iter().rev().fold(0u64, |bits, chunk| {
-                let some = if self.pair_tells { c.pair(words, chunk) } else { c.all(words, chunk) };
+                let some = if pair_tells { c.pair(words, chunk) } else { c.all(words, chunk) };
                 bits << N | u64::from(some)
             });
             some = some << 64 | u128::from(bits);
@@ -411,7 +413,11 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
         let mut one_by_one = ONE_BY_ONE_MAX;
         while some != 0 {
             let chunk = some.trailing_zeros() as usize / N % CHUNKS;
-            let mut all = c.all(words, &self.chunks[chunk]);
+            let mut all = if pair_tells {
+                c.all(words, &self.chunks[chunk])
+            } else {
+                (some >> (chunk * N)) as u32 & u32::from(Self::PLACES)
+            };
             while all != 0 {
                 let at = all.trailing_zeros() as usize % N;
                 if self.more[chunk] >> at & 1 == 0 || rows.get(self.row[chunk][at]).matches_words(key) {

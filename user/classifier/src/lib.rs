@@ -4,9 +4,11 @@
 //! | | look-up | for |
 //! | --- | --- | --- |
 //! | [`List`] | every rule in turn | the reference |
+//! | [`TupleSpace`] | a hash table for each combination of masks | comparison |
+//! | [`PartitionSort`] | sets of rules that can be sorted, binary search | comparison: it is L25GC's |
 //! | [`Classifier`] | a few hash tables, then a scan with vector instructions | use |
 //!
-//! Both are plain values behind one interface, [`Classify`]. `generate` makes rule sets and packets for tests and
+//! All are plain values behind one interface, [`Classify`]. `generate` makes rule sets and packets for tests and
 //! measurements.
 //!
 //! `unsafe` is in `simd.rs` alone, which says why.
@@ -19,17 +21,21 @@ mod classifier;
 pub mod generate;
 mod key;
 mod list;
+mod partition_sort;
 mod rows;
 mod rule;
 mod scan;
 mod simd;
 mod table;
+mod tuple_space;
 
 pub use classifier::Classifier;
 pub use key::{Fields, Key};
 pub use list::List;
+pub use partition_sort::PartitionSort;
 pub use rule::{Pdi, Prefix, Rank, Rule};
 pub use simd::Instructions;
+pub use tuple_space::TupleSpace;
 
 /// A set of rules in which packets are looked up.
 pub trait Classify {

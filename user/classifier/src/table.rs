@@ -15,7 +15,7 @@ pub(crate) const TABLES_MAX: usize = 16;
 /// Rules of a bucket, and buckets of a line.
 const BUCKET: usize = 8;
 /// Buckets of a line on average, above which the lines are doubled: of lines twice as full, many would overflow.
-const LOAD: usize = 3;
+const LOAD: usize = 2;
 /// The bucket that is always empty: where a look-up goes that finds none, so that it need not be told apart.
 const NO_BUCKET: u32 = 0;
 

@@ -3,7 +3,7 @@
 use whimbrel_classifier::generate::{Mix, Random, packet, pdis, rules, stray};
 use whimbrel_classifier::*;
 
-/// Classifiers that are tried: ours on every kind of instructions, with and without tables.
+/// Classifiers that are tried: ours on every kind of instructions, with and without tables, and those of papers.
 fn all() -> Vec<(String, Box<dyn Classify>)> {
     let ours = Instructions::ALL.into_iter().flat_map(|i| {
         let (ours, scan) = (Classifier::with(i, 7), Classifier::scan_alone(i));
@@ -12,7 +12,11 @@ fn all() -> Vec<(String, Box<dyn Classify>)> {
             (format!("scan, {i:?}"), Box::new(scan) as Box<dyn Classify>),
         ]
     });
-    ours.collect()
+    let others: [(&str, Box<dyn Classify>); 2] = [
+        ("tuple space", Box::new(TupleSpace::default())),
+        ("partition sort", Box::new(PartitionSort::default())),
+    ];
+    ours.chain(others.map(|(name, c)| (name.into(), c))).collect()
 }
 
 /// Rules come and go in random order; after each so many changes, packets are looked up.
