@@ -84,7 +84,9 @@ pub(crate) struct Container<'r, 'a> {
     seen: u64,
     id: u16,
     criticality: Criticality,
-    value: Cow<'a, [u8]>,
+    value: &'a [u8],
+    /// The value instead, where it came in fragments.
+    fragments: Vec<u8>,
     base: usize,
 }
 
@@ -101,7 +103,8 @@ impl<'r, 'a> Container<'r, 'a> {
             seen: 0,
             id: 0,
             criticality: Criticality::Reject,
-            value: Cow::Borrowed(&[]),
+            value: &[],
+            fragments: Vec::new(),
             base: 0,
         })
     }
@@ -111,15 +114,25 @@ impl<'r, 'a> Container<'r, 'a> {
         while self.left > 0 {
             self.left -= 1;
             self.r.ie = "ProtocolIE-Field";
-            self.id = self.r.whole(0, 65_535)? as u16;
-            self.criticality = Criticality::read(self.r)?;
-            self.value = self.r.long_octets()?;
-            self.base = self.r.offset().saturating_sub(self.value.len());
+            let [high, low, criticality] = self.r.array()?;
+            self.id = u16::from_be_bytes([high, low]);
+            self.criticality = match criticality >> 6 {
+                0 => Criticality::Reject,
+                1 => Criticality::Ignore,
+                2 => Criticality::Notify,
+                _ => return Err(self.r.fault(DecodeErrorKind::InvalidValue)),
+            };
+            (self.value, self.fragments) = match self.r.long_octets()? {
+                Cow::Borrowed(value) => (value, Vec::new()),
+                Cow::Owned(fragments) => (&[][..], fragments),
+            };
+            self.base = self.r.offset().saturating_sub(self.value.len() + self.fragments.len());
             // In the standard's order the next one is found at once.
             let expected = (64 - self.seen.leading_zeros()) as usize;
-            let specs = self.specs.iter().enumerate();
-            let found =
-                specs.clone().skip(expected).chain(specs.take(expected)).find(|(_, s)| s.id == self.id);
+            let (before, after) = self.specs.split_at(expected.min(self.specs.len()));
+            let place = |specs: &[IeSpec]| specs.iter().position(|s| s.id == self.id);
+            let found = place(after).map(|i| before.len() + i).or_else(|| place(before));
+            let found = found.map(|i| (i, &self.specs[i]));
             match found {
                 Some((i, _)) if self.seen & 1 << i != 0 => diagnosis.falsely_constructed = true,
                 Some((i, spec)) => {
@@ -135,7 +148,8 @@ impl<'r, 'a> Container<'r, 'a> {
 
     /// Reads the value of the IE that [`Container::next`] gave; `None` where it is not comprehended.
     pub(crate) fn value<T, C: Codec<T>>(&self, diagnosis: &mut Diagnosis) -> Result<Option<T>, Fault> {
-        let mut r = Reader::new(&self.value, self.base, self.r.ie);
+        let octets = if self.fragments.is_empty() { self.value } else { &self.fragments };
+        let mut r = Reader::new(octets, self.base, self.r.ie);
         match C::read(&mut r) {
             Ok(v) => Ok(Some(v)),
             Err(Fault::NotComprehended) => {

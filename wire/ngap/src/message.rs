@@ -235,7 +235,7 @@ impl Message {
     ///
     /// Errors: a [`Refusal`] says what the standard answers.
     pub fn decode(octets: &[u8]) -> Result<Message, Refusal> {
-        Self::decode_with_notices(octets).map(|(message, _)| message)
+        Self::decode_and_note(octets, &mut Diagnosis::default())
     }
 
     /// Reads a message, and lists its IEs that were missing or not understood and whose sender wants to be told.
@@ -243,21 +243,27 @@ impl Message {
     /// Errors: a [`Refusal`] says what the standard answers.
     pub fn decode_with_notices(octets: &[u8]) -> Result<(Message, Vec<IeDiagnostic>), Refusal> {
         let mut diagnosis = Diagnosis::default();
-        let mut head = None;
-        match Self::read(octets, &mut head, &mut diagnosis) {
-            Ok(Some(message)) if !diagnosis.reject && !diagnosis.falsely_constructed => {
-                Ok((message, diagnosis.ies))
-            }
-            Ok(Some(_)) => Err(Refusal::of_message(octets, head, diagnosis, None)),
-            Ok(None) => Err(Refusal::of_procedure(octets, head)),
-            Err(Fault::Syntax(e)) => Err(Refusal::of_message(octets, head, diagnosis, Some(e))),
-            Err(Fault::NotComprehended | Fault::RejectedExtension(_)) => {
-                diagnosis.reject = true;
-                Err(Refusal::of_message(octets, head, diagnosis, None))
-            }
-        }
+        let message = Self::decode_and_note(octets, &mut diagnosis)?;
+        Ok((message, diagnosis.ies))
     }
 
+    #[inline]
+    fn decode_and_note(octets: &[u8], diagnosis: &mut Diagnosis) -> Result<Message, Refusal> {
+        let mut head = None;
+        let error = match Self::read(octets, &mut head, diagnosis) {
+            Ok(Some(message)) if !diagnosis.reject && !diagnosis.falsely_constructed => return Ok(message),
+            Ok(Some(_)) => None,
+            Ok(None) => return Err(Refusal::of_procedure(octets, head)),
+            Err(Fault::Syntax(e)) => Some(e),
+            Err(Fault::NotComprehended | Fault::RejectedExtension(_)) => {
+                diagnosis.reject = true;
+                None
+            }
+        };
+        Err(Refusal::of_message(octets, head, core::mem::take(diagnosis), error))
+    }
+
+    #[inline]
     fn read(
         octets: &[u8],
         head: &mut Option<Head>,

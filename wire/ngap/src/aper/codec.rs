@@ -117,13 +117,12 @@ bit_strings!(u8, u16, u32, u64);
 /// `BIT STRING (SIZE (8 * N))` or `OCTET STRING (SIZE (N))` of more than two octets.
 impl<const N: usize> Aper for [u8; N] {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        let mut v = [0; N];
         if N > 2 {
-            v.copy_from_slice(r.octets(N)?);
-        } else {
-            for o in &mut v {
-                *o = r.bits(8)? as u8;
-            }
+            return r.array();
+        }
+        let mut v = [0; N];
+        for o in &mut v {
+            *o = r.bits(8)? as u8;
         }
         Ok(v)
     }

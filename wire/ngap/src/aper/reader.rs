@@ -54,6 +54,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A break of the transfer syntax here.
+    #[cold]
     pub(crate) fn fault(&self, kind: DecodeErrorKind) -> Fault {
         Fault::Syntax(DecodeError::new(kind, self.ie, self.offset()))
     }
@@ -70,6 +71,7 @@ impl<'a> Reader<'a> {
     }
 
     /// One bit.
+    #[inline]
     pub(crate) fn bit(&mut self) -> Result<bool, Fault> {
         let octet = self.octets.get(self.at / 8).ok_or_else(|| self.fault(DecodeErrorKind::Truncated))?;
         let bit = octet >> (7 - self.at % 8) & 1;
@@ -78,8 +80,21 @@ impl<'a> Reader<'a> {
     }
 
     /// Up to 64 bits, unaligned, as a number.
+    #[inline]
     pub(crate) fn bits(&mut self, n: u32) -> Result<u64, Fault> {
         debug_assert!(n <= 64);
+        // Most are few, and stand in one octet.
+        let end = self.at % 8 + n as usize;
+        if end > 8 || n == 0 {
+            return self.bits_of_many(n);
+        }
+        let octet = self.octets.get(self.at / 8).ok_or_else(|| self.fault(DecodeErrorKind::Truncated))?;
+        self.at += n as usize;
+        Ok(u64::from(*octet) >> (8 - end) & ((1 << n) - 1))
+    }
+
+    /// Bits that may stand in several octets.
+    fn bits_of_many(&mut self, n: u32) -> Result<u64, Fault> {
         let mut v = 0u64;
         let mut left = n as usize;
         while left > 0 {
@@ -95,11 +110,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Moves to the next octet boundary.
+    #[inline]
     pub(crate) fn align(&mut self) {
         self.at = self.at.next_multiple_of(8);
     }
 
     /// Aligns and takes `n` octets.
+    #[inline]
     pub(crate) fn octets(&mut self, n: usize) -> Result<&'a [u8], Fault> {
         self.align();
         let from = self.at / 8;
@@ -109,28 +126,42 @@ impl<'a> Reader<'a> {
         Ok(part)
     }
 
+    /// Aligns and takes `N` octets.
+    #[inline]
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
+        self.align();
+        let part = self.octets.get(self.at / 8..).and_then(<[u8]>::first_chunk);
+        let part = part.ok_or_else(|| self.fault(DecodeErrorKind::Truncated))?;
+        self.at += N * 8;
+        Ok(*part)
+    }
+
     /// Aligns and takes `n <= 8` octets as a number.
     fn number(&mut self, n: usize) -> Result<u64, Fault> {
         Ok(self.octets(n)?.iter().fold(0, |v, o| v << 8 | u64::from(*o)))
     }
 
     /// A constrained whole number, `lo..=hi` (X.691 §11.5).
+    #[inline]
     pub(crate) fn whole(&mut self, lo: u64, hi: u64) -> Result<u64, Fault> {
         let span = hi - lo;
         let v = match span {
             0 => 0,
             1..=254 => self.bits(bits_for(span + 1))?,
-            255 => self.number(1)?,
-            256..=0xffff => self.number(2)?,
-            _ => {
-                let n = 1 + self.bits(bits_for(u64::from(octets_for(span))))?;
-                if n > 8 {
-                    return Err(self.fault(DecodeErrorKind::InvalidLength));
-                }
-                self.number(n as usize)?
-            }
+            255 => u64::from(self.array::<1>()?[0]),
+            256..=0xffff => u64::from(u16::from_be_bytes(self.array()?)),
+            _ => self.indefinite(span)?,
         };
         if v > span { Err(self.fault(DecodeErrorKind::InvalidValue)) } else { Ok(lo + v) }
+    }
+
+    /// A whole number that says how many octets it has (X.691 §11.5.7.4).
+    fn indefinite(&mut self, span: u64) -> Result<u64, Fault> {
+        let n = 1 + self.bits(bits_for(u64::from(octets_for(span))))?;
+        if n > 8 {
+            return Err(self.fault(DecodeErrorKind::InvalidLength));
+        }
+        self.number(n as usize)
     }
 
     /// An unconstrained whole number (X.691 §11.8) that a caller wants as a natural one of 64 bits.
@@ -162,13 +193,15 @@ impl<'a> Reader<'a> {
     }
 
     /// A length determinant without upper bound (X.691 §11.9.3.5 to 11.9.3.8).
+    #[inline]
     fn length(&mut self) -> Result<Length, Fault> {
-        let first = self.number(1)?;
+        let [first] = self.array()?;
+        let low = usize::from(first & 0x3f);
         match first >> 6 {
-            0 | 1 => Ok(Length::Whole(first as usize)),
-            2 => Ok(Length::Whole((first as usize & 0x3f) << 8 | self.number(1)? as usize)),
-            _ => match first & 0x3f {
-                k @ 1..=4 => Ok(Length::Fragment(k as usize * super::FRAGMENT)),
+            0 | 1 => Ok(Length::Whole(usize::from(first))),
+            2 => Ok(Length::Whole(low << 8 | usize::from(self.array::<1>()?[0]))),
+            _ => match low {
+                k @ 1..=4 => Ok(Length::Fragment(k * super::FRAGMENT)),
                 _ => Err(self.fault(DecodeErrorKind::InvalidLength)),
             },
         }
@@ -184,17 +217,24 @@ impl<'a> Reader<'a> {
     }
 
     /// Octets under a length determinant without upper bound; copied only where they came in fragments.
+    #[inline(always)] // A `Cow` that is returned through memory costs as much as the rest of an IE's head.
     pub(crate) fn long_octets(&mut self) -> Result<Cow<'a, [u8]>, Fault> {
-        let mut whole = match self.length()? {
-            Length::Whole(n) => return Ok(Cow::Borrowed(self.octets(n)?)),
-            Length::Fragment(n) => self.octets(n)?.to_vec(),
-        };
+        match self.length()? {
+            Length::Whole(n) => Ok(Cow::Borrowed(self.octets(n)?)),
+            Length::Fragment(n) => self.fragments(n).map(Cow::Owned),
+        }
+    }
+
+    /// The content of fragments, of which the first has `n` octets.
+    #[cold]
+    fn fragments(&mut self, n: usize) -> Result<Vec<u8>, Fault> {
+        let mut whole = self.octets(n)?.to_vec();
         // Each fragment takes 16384 octets of the input or more, so the input bounds the loop and the copy.
         loop {
             match self.length()? {
                 Length::Whole(n) => {
                     whole.extend_from_slice(self.octets(n)?);
-                    return Ok(Cow::Owned(whole));
+                    return Ok(whole);
                 }
                 Length::Fragment(n) => whole.extend_from_slice(self.octets(n)?),
             }
@@ -202,6 +242,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An open type (X.691 §11.2): its octets are read by `f` as a reader of their own.
+    #[inline]
     pub(crate) fn open<T>(
         &mut self,
         f: impl FnOnce(&mut Reader<'_>) -> Result<T, Fault>,

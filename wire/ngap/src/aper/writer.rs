@@ -17,11 +17,13 @@ impl<'a> Writer<'a> {
     }
 
     /// One bit.
+    #[inline]
     pub(crate) fn bit(&mut self, v: bool) {
         self.bits(u64::from(v), 1);
     }
 
     /// The low `n <= 64` bits of `v`, unaligned.
+    #[inline]
     pub(crate) fn bits(&mut self, v: u64, n: u32) {
         debug_assert!(n == 64 || v >> n == 0);
         let mut left = n;
@@ -41,11 +43,13 @@ impl<'a> Writer<'a> {
     }
 
     /// Pads to the next octet boundary.
+    #[inline]
     pub(crate) fn align(&mut self) {
         self.used = 0;
     }
 
     /// Aligns and writes octets.
+    #[inline]
     pub(crate) fn octets(&mut self, v: &[u8]) {
         self.used = 0;
         self.out.extend_from_slice(v);
@@ -57,6 +61,7 @@ impl<'a> Writer<'a> {
     }
 
     /// A constrained whole number, `lo..=hi` (X.691 §11.5). What lies outside is our own bug; it is clamped.
+    #[inline]
     pub(crate) fn whole(&mut self, v: u64, lo: u64, hi: u64) {
         debug_assert!((lo..=hi).contains(&v), "{v} is not within {lo}..={hi}");
         let v = v.clamp(lo, hi) - lo;
@@ -123,6 +128,7 @@ impl<'a> Writer<'a> {
 
     /// An open type (X.691 §11.2) that `f` fills. It is written in place and moved by one octet if it turns out
     /// to be 128 octets or longer; only one of 16384 or more is copied out and fragmented.
+    #[inline]
     pub(crate) fn open(&mut self, f: impl FnOnce(&mut Writer<'_>)) {
         self.used = 0;
         let at = self.out.len();
