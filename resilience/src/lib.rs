@@ -10,6 +10,7 @@
 mod cpf;
 mod cta;
 pub mod detector;
+pub mod membership;
 pub mod region;
 pub mod replication;
 

@@ -1,0 +1,577 @@
+//! One process's side of membership.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+
+use super::record::MemberRecord;
+use super::view::Key;
+use super::{
+    Answer, Answered, Change, Claim, ClaimError, Failure, Home, Kv, Member, MemberId, Place, Request, View,
+    Watched,
+};
+use crate::detector::Incarnation;
+
+/// An answer that takes longer is not waited for: etcd elects a leader in a second or two.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(3);
+/// Between a failure and the next try.
+const RETRY: Duration = Duration::from_millis(500);
+/// Within this a claim is granted or refused: phones wait for it.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(5);
+/// Claims that wait: an aggregator has its own home and mirrors a few.
+const CLAIMS_MAX: usize = 16;
+
+/// What a process tells of itself.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The cluster's name: its keys begin with `whimbrel/NAME/`.
+    pub cluster: String,
+    /// Who it is. No two processes may be the same: the second is not listed.
+    pub me: MemberId,
+    /// Where, and how.
+    pub member: Member,
+    /// How long it is listed without being heard by etcd; 5 s or more, since an election there takes two.
+    pub lease: Duration,
+}
+
+/// What the machine takes.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// Its deadline has come.
+    Tick,
+    /// What became of a request.
+    Answered(u64, Result<Answered, Failure>),
+    /// What a watch, by the number of its request, told.
+    Watched(u64, Vec<Watched>),
+    /// A watch tells no more.
+    WatchEnded(u64),
+    /// What the process wants.
+    Command(Command),
+}
+
+/// What a process wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// To get no new phones, or to get them again.
+    Drain(bool),
+    /// To begin a new life, since it was replaced in this one.
+    Rejoin,
+    /// A home.
+    Claim(u16, Claim),
+    /// To be listed no longer.
+    Leave,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Etcd answers.
+    Reached,
+    /// It does not: everything goes on, but nobody is promoted.
+    Unreachable(String),
+    /// It is another one, or has forgotten: what was known stays, and it is not believed. Stop all processes of the cluster
+    /// before the first one starts on it.
+    Replaced,
+    /// The process is listed, in this life.
+    Joined(Incarnation),
+    /// Another process is listed under this name, or the former life's lease has not run out yet: it is tried again.
+    Occupied(Incarnation),
+    /// The lease could not be renewed and may have run out.
+    Doubtful(Incarnation),
+    /// It was renewed in time after all.
+    Renewed(Incarnation),
+    /// It did run out. The process goes on, and is listed again as soon as it can, in the same life.
+    Expelled(Incarnation),
+    /// It is listed no longer, as it wanted.
+    Left,
+    /// The view changed.
+    Changed(Change),
+    /// A claim is granted.
+    Claimed(u16, Home),
+    /// A claim is not.
+    Refused(u16, ClaimError),
+}
+
+/// What the machine gives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outbox {
+    /// For etcd, with their numbers.
+    pub requests: Vec<(u64, Request)>,
+    /// What happened, in order.
+    pub events: Vec<Event>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Purpose {
+    List,
+    Grant,
+    KeepAlive,
+    Join,
+    Update,
+    /// Has etcd its majority? One that has just lost it may take a swap and do it when it has it again, minutes later.
+    Look,
+    Claim,
+    Revoke,
+}
+
+#[derive(Debug)]
+struct Flight {
+    id: u64,
+    purpose: Purpose,
+    sent: Instant,
+    /// How far etcd was known to be then: an answer that is behind is not of the same etcd.
+    furthest: u64,
+    /// The key and the value of a swap.
+    swap: Option<(String, Vec<u8>)>,
+}
+
+#[derive(Debug)]
+struct Lease {
+    id: i64,
+    renew_at: Instant,
+    /// It lives that long at least, counted from when its renewal was sent.
+    until: Instant,
+    doubted: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    home: u16,
+    claim: Claim,
+    refused_at: Instant,
+    /// Etcd had its majority when it was looked at for this claim.
+    looked: bool,
+    /// It was asked for.
+    tried: bool,
+}
+
+/// One process's side of membership. One request is under way at a time, beside the watch.
+#[derive(Debug)]
+pub struct Membership {
+    prefix: String,
+    me: MemberId,
+    ttl: Duration,
+    /// What is to be listed, and whether in a new life.
+    wanted: Member,
+    new_life: bool,
+    view: View,
+    /// The etcd that is believed, and how far it was.
+    etcd: Option<(u64, u64)>,
+    reachable: Option<bool>,
+    replaced: bool,
+    requests: u64,
+    flight: Option<Flight>,
+    watch: Option<u64>,
+    not_before: Instant,
+    lease: Option<Lease>,
+    incarnation: Option<Incarnation>,
+    /// The revision of our record, if it is listed.
+    listed: Option<u64>,
+    join_at: Instant,
+    occupied: bool,
+    claims: VecDeque<Pending>,
+    leaving: bool,
+    left: bool,
+}
+
+impl Membership {
+    /// A process that is to be listed.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            prefix: format!("whimbrel/{}/", settings.cluster),
+            me: settings.me,
+            ttl: settings.lease,
+            wanted: settings.member,
+            new_life: false,
+            view: View::default(),
+            etcd: None,
+            reachable: None,
+            replaced: false,
+            requests: 0,
+            flight: None,
+            watch: None,
+            not_before: Instant::ZERO,
+            lease: None,
+            incarnation: None,
+            listed: None,
+            join_at: Instant::ZERO,
+            occupied: false,
+            claims: VecDeque::new(),
+            leaving: false,
+            left: false,
+        }
+    }
+
+    /// What is known of the cluster.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Which life this is; `None` before the process was listed for the first time.
+    pub fn incarnation(&self) -> Option<Incarnation> {
+        self.incarnation
+    }
+
+    /// Takes an input.
+    pub fn handle(&mut self, now: Instant, input: Input, out: &mut Outbox) {
+        match input {
+            Input::Tick => {
+                if let Some(flight) = &self.flight
+                    && now >= flight.sent + ANSWER_PATIENCE
+                {
+                    self.failed(now, "no answer in time".into(), out);
+                }
+            }
+            Input::Answered(id, answer) => {
+                if let Some(flight) = self.flight.take_if(|flight| flight.id == id) {
+                    match answer {
+                        Ok(answered) => self.answered(now, flight, answered, out),
+                        Err(Failure::Unreachable(why)) => self.failed(now, why, out),
+                        Err(Failure::NoLease) => self.lease_gone(out),
+                    }
+                }
+            }
+            Input::Watched(id, told) if self.watch == Some(id) => {
+                told.into_iter().for_each(|told| self.watched(told, out));
+                self.own_record(out);
+            }
+            Input::Watched(..) => {}
+            Input::WatchEnded(id) => {
+                if self.watch == Some(id) {
+                    self.watch = None;
+                    self.not_before = self.not_before.max(now + RETRY / 5);
+                }
+            }
+            Input::Command(command) => self.command(now, command, out),
+        }
+        self.doubt(now, out);
+        self.give_up_claims(now, out);
+        self.go(now, out);
+    }
+
+    /// When [`Input::Tick`] is due.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let work = match &self.flight {
+            Some(flight) => Some(flight.sent + ANSWER_PATIENCE),
+            None => self.work().map(|(at, _)| at.max(self.not_before)).min(),
+        };
+        let doubt = self.lease.as_ref().filter(|l| !l.doubted && self.listed.is_some()).map(|l| l.until);
+        let claim = self.claims.iter().map(|c| c.refused_at).min();
+        [work, doubt, claim].into_iter().flatten().min()
+    }
+
+    fn command(&mut self, now: Instant, command: Command, out: &mut Outbox) {
+        match command {
+            Command::Drain(draining) => self.wanted.draining = draining,
+            Command::Rejoin => self.new_life = true,
+            Command::Leave => self.leaving = true,
+            Command::Claim(home, _) if self.claims.len() >= CLAIMS_MAX => {
+                out.events.push(Event::Refused(home, ClaimError::NoAnswer));
+            }
+            Command::Claim(home, claim) => {
+                self.claims.push_back(Pending {
+                    home,
+                    claim,
+                    refused_at: now + CLAIM_PATIENCE,
+                    looked: false,
+                    tried: false,
+                });
+            }
+        }
+    }
+
+    /// What there is to do, the most pressing first, and from when on.
+    fn work(&self) -> impl Iterator<Item = (Instant, Purpose)> {
+        const NOW: Instant = Instant::ZERO;
+        let lease = self.lease.as_ref();
+        let joined = lease.is_some() && self.listed.is_some();
+        let work = [
+            self.watch.is_none().then_some((NOW, Purpose::List)),
+            (lease.is_some() && self.leaving).then_some((NOW, Purpose::Revoke)),
+            (lease.is_none() && !self.leaving).then_some((NOW, Purpose::Grant)),
+            lease.map(|l| (l.renew_at, Purpose::KeepAlive)),
+            (lease.is_some() && self.listed.is_none()).then_some((self.join_at, Purpose::Join)),
+            (joined && (self.new_life || self.view.member(self.me).is_some_and(|l| l.member != self.wanted)))
+                .then_some((NOW, Purpose::Update)),
+            self.claims.front().map(|claim| (NOW, if claim.looked { Purpose::Claim } else { Purpose::Look })),
+        ];
+        // Nothing is done on a view that is not known to be today's.
+        let enough = if self.watch.is_none() { 1 } else { work.len() };
+        let done = self.left;
+        work.into_iter().take(enough).flatten().filter(move |_| !done)
+    }
+
+    fn go(&mut self, now: Instant, out: &mut Outbox) {
+        while self.flight.is_none() && now >= self.not_before {
+            let Some((_, purpose)) = self.work().find(|(at, _)| *at <= now) else { break };
+            let Some(request) = self.request(&purpose, out) else { continue };
+            let swap = match &request {
+                Request::Swap { key, value, .. } => Some((key.clone(), value.clone())),
+                _ => None,
+            };
+            let id = self.ask(request, out);
+            let furthest = self.etcd.map_or(0, |(_, furthest)| furthest);
+            self.flight = Some(Flight { id, purpose, sent: now, furthest, swap });
+        }
+        if self.leaving && self.lease.is_none() && self.flight.is_none() && !self.left {
+            self.left = true;
+            out.events.push(Event::Left);
+        }
+    }
+
+    fn ask(&mut self, request: Request, out: &mut Outbox) -> u64 {
+        self.requests += 1;
+        out.requests.push((self.requests, request));
+        self.requests
+    }
+
+    /// The request for a purpose; `None`: it has found its end without one.
+    fn request(&mut self, purpose: &Purpose, out: &mut Outbox) -> Option<Request> {
+        let lease = self.lease.as_ref().map_or(0, |l| l.id);
+        let ttl_s = u32::try_from(self.ttl.as_secs()).unwrap_or(u32::MAX).max(1);
+        Some(match purpose {
+            Purpose::List | Purpose::Look => Request::List { prefix: self.prefix.clone() },
+            Purpose::Grant => Request::Grant { ttl_s },
+            Purpose::KeepAlive => Request::KeepAlive { lease },
+            Purpose::Revoke => Request::Revoke { lease },
+            Purpose::Join | Purpose::Update => {
+                let incarnation = if self.new_life { None } else { self.incarnation.map(|i| i.0) };
+                let record = MemberRecord { member: self.wanted.clone(), incarnation };
+                let value = serde_json::to_vec(&record).expect("a record of plain values");
+                let key = Key::Member(self.me).write(&self.prefix);
+                Request::Swap { key, expected: self.listed.unwrap_or(0), value, lease }
+            }
+            Purpose::Claim => match self.claim()? {
+                Ok(request) => request,
+                Err(event) => {
+                    self.claims.pop_front();
+                    out.events.push(event);
+                    return None;
+                }
+            },
+        })
+    }
+
+    /// The first claim's request, or how the claim ended.
+    fn claim(&mut self) -> Option<Result<Request, Event>> {
+        let Pending { home, claim, tried, .. } = self.claims.front_mut()?;
+        let (MemberId::Cta(cta), Some(incarnation)) = (self.me, self.incarnation) else {
+            return Some(Err(Event::Refused(*home, ClaimError::NotYours)));
+        };
+        let me = Place { cta, incarnation };
+        if let Some(record) = self.view.home(*home).filter(|record| record.grants(me, *claim)) {
+            return Some(Err(Event::Claimed(*home, *record)));
+        }
+        Some(match self.view.claim(*home, me, *claim) {
+            Ok((expected, record)) => {
+                *tried = true;
+                let value = serde_json::to_vec(&record).expect("a record of plain values");
+                Ok(Request::Swap { key: Key::Home(*home).write(&self.prefix), expected, value, lease: 0 })
+            }
+            Err(_) if *tried => Err(Event::Refused(*home, ClaimError::Outrun)),
+            Err(why) => Err(Event::Refused(*home, why)),
+        })
+    }
+
+    fn answered(&mut self, now: Instant, flight: Flight, answered: Answered, out: &mut Outbox) {
+        let Answered { cluster, revision, answer } = answered;
+        // Lists and swaps are answered by the majority; what one etcd alone says of its revision may be behind.
+        let agreed = matches!(answer, Answer::Listed(_) | Answer::Swapped | Answer::Differs(_));
+        let (known, _) = *self.etcd.get_or_insert((cluster, 0));
+        if cluster != known || agreed && revision < flight.furthest {
+            self.watch = None;
+            self.not_before = now + RETRY;
+            if !std::mem::replace(&mut self.replaced, true) {
+                out.events.push(Event::Replaced);
+            }
+            return;
+        }
+        self.replaced = false;
+        if agreed {
+            self.heard_of(revision);
+        }
+        if self.reachable != Some(true) {
+            self.reachable = Some(true);
+            out.events.push(Event::Reached);
+        }
+        match (flight.purpose, answer) {
+            (purpose @ (Purpose::List | Purpose::Look), Answer::Listed(kvs)) => {
+                let changes = self.view.snapshot(revision, kvs, &self.prefix);
+                changes.into_iter().for_each(|change| self.changed(change, out));
+                self.own_record(out);
+                self.claims.iter_mut().for_each(|claim| claim.looked = true);
+                if purpose == Purpose::List {
+                    let watch = Request::Watch { prefix: self.prefix.clone(), from: revision + 1 };
+                    self.watch = Some(self.ask(watch, out));
+                }
+            }
+            (Purpose::Grant, Answer::Granted { lease, ttl_s }) => {
+                self.lease = Some(Lease::new(lease, flight.sent, ttl_s));
+            }
+            (Purpose::KeepAlive, Answer::KeptAlive { ttl_s: 0 }) => self.lease_gone(out),
+            (Purpose::KeepAlive, Answer::KeptAlive { ttl_s }) => {
+                let Some(lease) = &mut self.lease else { return };
+                if lease.doubted
+                    && let Some(incarnation) = self.incarnation
+                {
+                    out.events.push(Event::Renewed(incarnation));
+                }
+                *lease = Lease::new(lease.id, flight.sent, ttl_s);
+            }
+            (Purpose::Revoke, Answer::Revoked) => {
+                self.lease = None;
+                self.listed = None;
+            }
+            (Purpose::Join | Purpose::Update, Answer::Swapped) => {
+                self.written(flight.swap, revision, out);
+                self.joined(revision, out);
+            }
+            (Purpose::Join | Purpose::Update, Answer::Differs(present)) => self.differs(now, present, out),
+            (Purpose::Claim, Answer::Swapped) => self.written(flight.swap, revision, out),
+            (Purpose::Claim, Answer::Differs(present)) => {
+                let gone = flight.swap.map(|(key, _)| Watched::Deleted { key, revision });
+                if let Some(told) = present.map(Watched::Put).or(gone) {
+                    self.watched(told, out);
+                }
+            }
+            _ => self.failed(now, "it answers something else".into(), out),
+        }
+    }
+
+    /// What we wrote is known before the watch tells it.
+    fn written(&mut self, swap: Option<(String, Vec<u8>)>, revision: u64, out: &mut Outbox) {
+        if let Some((key, value)) = swap {
+            let kv = Kv { key, value, mod_revision: revision, lease: 0 };
+            self.watched(Watched::Put(kv), out);
+        }
+    }
+
+    fn watched(&mut self, told: Watched, out: &mut Outbox) {
+        let change = match told {
+            Watched::Put(kv) => {
+                self.heard_of(kv.mod_revision);
+                self.view.put(kv, &self.prefix)
+            }
+            Watched::Deleted { key, revision } => {
+                self.heard_of(revision);
+                self.view.deleted(&key, revision, &self.prefix)
+            }
+        };
+        if let Some(change) = change {
+            self.changed(change, out);
+        }
+    }
+
+    fn heard_of(&mut self, revision: u64) {
+        if let Some((_, furthest)) = &mut self.etcd {
+            *furthest = revision.max(*furthest);
+        }
+    }
+
+    fn changed(&mut self, change: Change, out: &mut Outbox) {
+        if matches!(change, Change::Gone(id, _) if id == self.me) {
+            (self.occupied, self.join_at) = (false, Instant::ZERO);
+        }
+        out.events.push(Event::Changed(change));
+    }
+
+    /// Is our record still there, and ours?
+    fn own_record(&mut self, out: &mut Outbox) {
+        let writing =
+            self.flight.as_ref().is_some_and(|f| matches!(f.purpose, Purpose::Join | Purpose::Update));
+        if self.listed.is_none() || writing {
+            return; // its answer will tell
+        }
+        match self.view.member(self.me) {
+            Some(listed) if Some(listed.incarnation) == self.incarnation => {
+                self.listed = Some(listed.revision())
+            }
+            _ => self.expelled(out),
+        }
+    }
+
+    /// Our record was written at this revision.
+    fn joined(&mut self, revision: u64, out: &mut Outbox) {
+        self.occupied = false;
+        let before = self.listed.replace(revision);
+        let Some(incarnation) = self.view.member(self.me).map(|listed| listed.incarnation) else { return };
+        self.new_life &= Some(incarnation) == self.incarnation;
+        if before.is_none() || self.incarnation != Some(incarnation) {
+            self.incarnation = Some(incarnation);
+            out.events.push(Event::Joined(incarnation));
+        }
+    }
+
+    /// Something else stands where our record was to be written.
+    fn differs(&mut self, now: Instant, present: Option<Kv>, out: &mut Outbox) {
+        let ours = |kv: &Kv| self.lease.as_ref().is_some_and(|lease| lease.id == kv.lease);
+        let Some(kv) = present else {
+            self.expelled(out); // deleted meanwhile
+            return;
+        };
+        let (ours, revision) = (ours(&kv), kv.mod_revision);
+        self.watched(Watched::Put(kv), out);
+        if ours {
+            self.joined(revision, out); // an earlier try that we heard nothing of
+            return;
+        }
+        self.expelled(out);
+        self.join_at = now + RETRY;
+        if !std::mem::replace(&mut self.occupied, true) {
+            let by = self.view.member(self.me).map_or(Incarnation(0), |listed| listed.incarnation);
+            out.events.push(Event::Occupied(by));
+        }
+    }
+
+    fn lease_gone(&mut self, out: &mut Outbox) {
+        self.lease = None;
+        self.expelled(out);
+    }
+
+    fn expelled(&mut self, out: &mut Outbox) {
+        if let (Some(_), Some(incarnation)) = (self.listed.take(), self.incarnation)
+            && !self.leaving
+        {
+            out.events.push(Event::Expelled(incarnation));
+        }
+    }
+
+    /// A request came to nothing. What is known is asked for anew, of whichever etcd answers.
+    fn failed(&mut self, now: Instant, why: String, out: &mut Outbox) {
+        self.flight = None;
+        self.watch = None;
+        self.claims.iter_mut().for_each(|claim| claim.looked = false);
+        self.not_before = now + RETRY;
+        if self.reachable != Some(false) {
+            self.reachable = Some(false);
+            out.events.push(Event::Unreachable(why));
+        }
+    }
+
+    fn doubt(&mut self, now: Instant, out: &mut Outbox) {
+        if let (Some(lease), Some(_), Some(incarnation)) = (&mut self.lease, self.listed, self.incarnation)
+            && now >= lease.until
+            && !std::mem::replace(&mut lease.doubted, true)
+        {
+            out.events.push(Event::Doubtful(incarnation));
+        }
+    }
+
+    fn give_up_claims(&mut self, now: Instant, out: &mut Outbox) {
+        self.claims.retain(|claim| {
+            let waits = now < claim.refused_at;
+            if !waits {
+                out.events.push(Event::Refused(claim.home, ClaimError::NoAnswer));
+            }
+            waits
+        });
+    }
+}
+
+impl Lease {
+    fn new(id: i64, sent: Instant, ttl_s: u32) -> Self {
+        let ttl = Duration::from_secs(ttl_s.into());
+        Self { id, renew_at: sent + ttl / 3, until: sent + ttl, doubted: false }
+    }
+}

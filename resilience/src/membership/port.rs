@@ -1,0 +1,117 @@
+//! What is asked of etcd: the few operations of its version 3 that membership needs. Who carries them is `fabric/etcd`.
+
+/// A key, its value and what etcd says of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kv {
+    /// The key.
+    pub key: String,
+    /// The value.
+    pub value: Vec<u8>,
+    /// The revision that wrote it.
+    pub mod_revision: u64,
+    /// The lease with which it goes; 0 if none.
+    pub lease: i64,
+}
+
+/// Something for etcd to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A lease of so many seconds.
+    Grant {
+        /// Seconds.
+        ttl_s: u32,
+    },
+    /// The lease begins anew.
+    KeepAlive {
+        /// Which.
+        lease: i64,
+    },
+    /// The lease ends, and what was written under it.
+    Revoke {
+        /// Which.
+        lease: i64,
+    },
+    /// Writes a value, if the key's last writing still is this one; else reads it.
+    Swap {
+        /// The key.
+        key: String,
+        /// The revision of its last writing; 0: it is not there.
+        expected: u64,
+        /// The value.
+        value: Vec<u8>,
+        /// The lease with which it is to go; 0 if none.
+        lease: i64,
+    },
+    /// All keys that begin so, as they are now: answered only by an etcd that has its majority.
+    List {
+        /// The beginning.
+        prefix: String,
+    },
+    /// What happens to keys that begin so, from a revision on: not answered, but told until it ends. It takes the place of an earlier
+    /// one.
+    Watch {
+        /// The beginning.
+        prefix: String,
+        /// The first revision.
+        from: u64,
+    },
+}
+
+/// An answer of etcd.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    /// Which etcd: the number of its cluster.
+    pub cluster: u64,
+    /// Its revision.
+    pub revision: u64,
+    /// The answer.
+    pub answer: Answer,
+}
+
+/// What an answer says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// To a grant.
+    Granted {
+        /// The lease.
+        lease: i64,
+        /// Seconds.
+        ttl_s: u32,
+    },
+    /// To a renewal.
+    KeptAlive {
+        /// Seconds; 0: there is no such lease.
+        ttl_s: u32,
+    },
+    /// To a revocation.
+    Revoked,
+    /// To a swap that was done.
+    Swapped,
+    /// To a swap that was not, with what is there.
+    Differs(Option<Kv>),
+    /// To a list.
+    Listed(Vec<Kv>),
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// Nobody answered: it may have been done all the same.
+    Unreachable(String),
+    /// The lease is gone: it was not done.
+    NoLease,
+}
+
+/// What happened to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// It was written.
+    Put(Kv),
+    /// It is gone, since this revision.
+    Deleted {
+        /// The key.
+        key: String,
+        /// The revision.
+        revision: u64,
+    },
+}

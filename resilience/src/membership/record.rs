@@ -1,0 +1,279 @@
+//! What stands in etcd.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::detector::{Discriminator, Incarnation};
+use crate::region::{BadRegion, Region, RegionError, Regions};
+use crate::replication::CpfId;
+
+/// Names a process of the cluster, whichever life it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MemberId {
+    /// An aggregator.
+    Cta(u16),
+    /// A control function.
+    Cpf(CpfId),
+}
+
+impl MemberId {
+    /// Its name in heartbeats.
+    pub fn discriminator(self) -> Discriminator {
+        Discriminator(match self {
+            Self::Cta(n) => 1 << 16 | u32::from(n),
+            Self::Cpf(CpfId(n)) => 2 << 16 | u32::from(n),
+        })
+    }
+}
+
+impl fmt::Display for MemberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cta(n) => write!(f, "cta-{n}"),
+            Self::Cpf(CpfId(n)) => write!(f, "cpf-{n}"),
+        }
+    }
+}
+
+impl FromStr for MemberId {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (role, n) = text.split_once('-').ok_or(())?;
+        let n = n.parse().map_err(|_| ())?;
+        let id = match role {
+            "cta" => Self::Cta(n),
+            "cpf" => Self::Cpf(CpfId(n)),
+            _ => return Err(()),
+        };
+        if id.to_string() == text { Ok(id) } else { Err(()) } // one spelling for one key
+    }
+}
+
+/// What a process says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its region, as configured.
+    pub region: String,
+    /// Where the others reach it.
+    pub address: SocketAddr,
+    /// It gets no new phones.
+    #[serde(default)]
+    pub draining: bool,
+    /// The version of its code: a log is replayed by no other.
+    pub code_version: u16,
+}
+
+/// A member as it is written: a record without an incarnation begins a life, whose incarnation is the revision that wrote it.
+#[derive(Serialize, Deserialize)]
+pub(super) struct MemberRecord {
+    #[serde(flatten)]
+    pub(super) member: Member,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) incarnation: Option<u64>,
+}
+
+/// An aggregator in one of its lives: only that one has the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Place {
+    /// Which.
+    pub cta: u16,
+    /// Which life.
+    #[serde(with = "number")]
+    pub incarnation: Incarnation,
+}
+
+mod number {
+    use super::{Deserialize, Incarnation};
+
+    pub(super) fn serialize<S: serde::Serializer>(i: &Incarnation, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_u64(i.0)
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(d: D) -> Result<Incarnation, D::Error> {
+        u64::deserialize(d).map(Incarnation)
+    }
+}
+
+/// The phones of one CTA's numbers, and who serves them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Home {
+    /// Rises with every change; lower ones are refused everywhere.
+    pub term: u32,
+    /// Serves it.
+    pub active: Place,
+    /// Holds its log too: nothing leaves without it.
+    pub mirror: Option<Place>,
+}
+
+/// What an aggregator wants of a home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// To serve a home that is new, or that this aggregator served in a former life and whose log nobody has any more.
+    Found,
+    /// The mirror wants to serve it: who did is dead.
+    Promote,
+    /// Who serves it wants to go on without its mirror.
+    Alone,
+    /// Who serves it alone wants a mirror, which holds the log by now.
+    Pair(Place),
+}
+
+/// Why a claim is not granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClaimError {
+    /// The record does not name the one who claims, in this life and in the part that the claim needs.
+    NotYours,
+    /// Another was faster: what the record says now is in the view.
+    Outrun,
+    /// Etcd did not answer in time, or is not believed. If it did hear, the record will say so, and counts.
+    NoAnswer,
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotYours => "the home's record does not name this aggregator in the part that this needs",
+            Self::Outrun => "another aggregator was faster",
+            Self::NoAnswer => "etcd does not answer, or has forgotten: without it nobody is promoted",
+        })
+    }
+}
+
+impl std::error::Error for ClaimError {}
+
+impl Home {
+    /// Whether the record says already what a claim of `me` is for.
+    pub(super) fn grants(&self, me: Place, claim: Claim) -> bool {
+        let mirror = match claim {
+            Claim::Found | Claim::Promote | Claim::Alone => None,
+            Claim::Pair(other) => Some(other),
+        };
+        self.active == me && self.mirror == mirror
+    }
+
+    /// The record after a claim of `me`. `listed`: whether an aggregator is a member in that life. Errors:
+    /// [`ClaimError::NotYours`].
+    pub(super) fn after(
+        before: Option<&Home>,
+        me: Place,
+        claim: Claim,
+        listed: impl Fn(&Place) -> bool,
+    ) -> Result<Home, ClaimError> {
+        let term = before.map_or(1, |home| home.term.saturating_add(1));
+        let (active, mirror) = match (claim, before) {
+            (Claim::Found, None) => (me, None),
+            // Only a later life of who served it: another one would give out the same numbers, while the former lives perhaps.
+            (Claim::Found, Some(home))
+                if home.active.cta == me.cta
+                    && home.active.incarnation < me.incarnation
+                    && !home.mirror.as_ref().is_some_and(&listed) =>
+            {
+                (me, None)
+            }
+            (Claim::Promote, Some(home)) if home.mirror == Some(me) => (me, None),
+            (Claim::Alone, Some(home)) if home.active == me && home.mirror.is_some() => (me, None),
+            (Claim::Pair(other), Some(home))
+                if home.active == me && home.mirror.is_none() && other.cta != me.cta && listed(&other) =>
+            {
+                (me, Some(other))
+            }
+            _ => return Err(ClaimError::NotYours),
+        };
+        Ok(Home { term, active, mirror })
+    }
+}
+
+/// What the operator decides for the whole cluster. Its version is the revision that wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Configuration {
+    /// The regions, each as a geohash or `LARGER/OWN`.
+    pub regions: Vec<String>,
+    /// Backups a phone.
+    pub backups: usize,
+}
+
+impl Configuration {
+    /// The map of its regions, without control functions. Errors: one sentence.
+    pub fn map(&self) -> Result<Regions, String> {
+        let regions: Result<Vec<Region>, BadRegion> = self.regions.iter().map(|text| text.parse()).collect();
+        Regions::new(regions.map_err(|e| e.to_string())?).map_err(|e: RegionError| e.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Place = Place { cta: 1, incarnation: Incarnation(10) };
+    const B: Place = Place { cta: 2, incarnation: Incarnation(11) };
+    const A_AGAIN: Place = Place { cta: 1, incarnation: Incarnation(20) };
+
+    fn after(before: &Home, me: Place, claim: Claim) -> Result<Home, ClaimError> {
+        Home::after(Some(before), me, claim, |place| [A, B].contains(place))
+    }
+
+    #[test]
+    fn a_home_goes_from_hand_to_hand_only_as_its_record_allows() {
+        let alone = Home::after(None, A, Claim::Found, |_| false).unwrap();
+        assert_eq!(alone, Home { term: 1, active: A, mirror: None });
+        let pair = after(&alone, A, Claim::Pair(B)).unwrap();
+        assert_eq!(pair, Home { term: 2, active: A, mirror: Some(B) });
+        assert_eq!(after(&pair, B, Claim::Promote), Ok(Home { term: 3, active: B, mirror: None }));
+        assert_eq!(after(&pair, A, Claim::Alone), Ok(Home { term: 3, active: A, mirror: None }));
+
+        for (home, who, claim) in [
+            (&alone, B, Claim::Promote),
+            (&alone, A, Claim::Alone),
+            (&alone, B, Claim::Found),
+            (&alone, A, Claim::Pair(A)),
+            (&alone, A, Claim::Pair(A_AGAIN)),
+            (&pair, A, Claim::Promote),
+            (&pair, B, Claim::Alone),
+            (&pair, A, Claim::Pair(B)),
+            (&pair, A_AGAIN, Claim::Alone), // a life that has not the log
+            (&pair, Place { incarnation: Incarnation(12), ..B }, Claim::Promote),
+        ] {
+            assert_eq!(
+                after(home, who, claim),
+                Err(ClaimError::NotYours),
+                "{claim:?} by {who:?} of {home:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_home_is_founded_anew_only_by_who_served_it_and_when_nobody_is_left_who_had_its_log() {
+        let pair = Home { term: 4, active: A, mirror: Some(B) };
+        let found = |me, listed: &[Place]| Home::after(Some(&pair), me, Claim::Found, |p| listed.contains(p));
+        assert_eq!(found(A_AGAIN, &[A_AGAIN, B]), Err(ClaimError::NotYours));
+        assert_eq!(found(A, &[A]), Err(ClaimError::NotYours));
+        assert_eq!(found(Place { cta: 3, incarnation: Incarnation(20) }, &[]), Err(ClaimError::NotYours));
+        assert_eq!(found(A_AGAIN, &[A_AGAIN]), Ok(Home { term: 5, active: A_AGAIN, mirror: None }));
+    }
+
+    #[test]
+    fn names_have_one_spelling() {
+        for id in [MemberId::Cta(1), MemberId::Cpf(CpfId(1)), MemberId::Cpf(CpfId(65535))] {
+            assert_eq!(id.to_string().parse(), Ok(id));
+        }
+        for text in ["cta", "cta-", "cta-01", "cta-+1", "cta-65536", "upf-1", "cta-1-2", ""] {
+            assert_eq!(text.parse::<MemberId>(), Err(()), "{text}");
+        }
+        assert_ne!(MemberId::Cta(1).discriminator(), MemberId::Cpf(CpfId(1)).discriminator());
+    }
+
+    #[test]
+    fn a_configuration_of_two_regions_of_one_name_is_told() {
+        let regions = |names: &[&str]| Configuration {
+            regions: names.iter().map(|n| n.to_string()).collect(),
+            backups: 1,
+        };
+        assert!(regions(&["1220", "1221", "north/harbour"]).map().is_ok());
+        assert!(regions(&["n/a", "s/a"]).map().unwrap_err().starts_with("two regions are called `a`"));
+        assert!(regions(&["nowhere"]).map().unwrap_err().starts_with("`nowhere` is no region"));
+    }
+}

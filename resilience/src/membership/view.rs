@@ -1,0 +1,216 @@
+//! What is known of the cluster.
+
+use std::collections::BTreeMap;
+
+use super::record::MemberRecord;
+use super::{Claim, ClaimError, Configuration, Home, Kv, Member, MemberId, Place};
+use crate::detector::Incarnation;
+use crate::region::{CpfState, Region, Regions};
+
+/// Octets of a record at most: the largest is a configuration of some thousand regions.
+const RECORD_OCTETS_MAX: usize = 64 * 1024;
+
+/// A member that is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// Which life.
+    pub incarnation: Incarnation,
+    /// What it says of itself.
+    pub member: Member,
+    revision: u64,
+}
+
+impl Listed {
+    /// The revision that wrote its record.
+    pub(super) fn revision(&self) -> u64 {
+        self.revision
+    }
+}
+
+/// What changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// A member came, or says something else of itself.
+    Member(MemberId),
+    /// A member is listed no longer, in this life.
+    Gone(MemberId, Incarnation),
+    /// A home's record.
+    Home(u16),
+    /// The configuration, to this version.
+    Configuration(u64),
+    /// A record does not say what it should: what was known before stays.
+    Ignored {
+        /// Its key.
+        key: String,
+        /// Why.
+        why: String,
+    },
+}
+
+/// The last that was heard. It stays while etcd is away.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    members: BTreeMap<MemberId, Listed>,
+    homes: BTreeMap<u16, (u64, Home)>,
+    configuration: Option<(u64, Configuration)>,
+}
+
+impl View {
+    /// Those that are listed.
+    pub fn members(&self) -> impl Iterator<Item = (MemberId, &Listed)> {
+        self.members.iter().map(|(id, listed)| (*id, listed))
+    }
+
+    /// One of them.
+    pub fn member(&self, id: MemberId) -> Option<&Listed> {
+        self.members.get(&id)
+    }
+
+    /// A home's record. Whoever it names acts, and nobody else.
+    pub fn home(&self, home: u16) -> Option<&Home> {
+        self.homes.get(&home).map(|(_, record)| record)
+    }
+
+    /// The configuration and its version.
+    pub fn configuration(&self) -> Option<(u64, &Configuration)> {
+        self.configuration.as_ref().map(|(version, configuration)| (*version, configuration))
+    }
+
+    /// The map with the control functions that are listed; one whose region is not configured is on no ring.
+    pub fn regions(&self) -> Regions {
+        let mut map = self.configuration.as_ref().and_then(|(_, c)| c.map().ok()).unwrap_or_default();
+        for (id, listed) in &self.members {
+            if let (MemberId::Cpf(cpf), Ok(region)) = (id, listed.member.region.parse::<Region>())
+                && map.join(*cpf, &region).is_ok()
+                && listed.member.draining
+            {
+                map.set_state(*cpf, CpfState::Draining);
+            }
+        }
+        map
+    }
+
+    /// What a home's record becomes by a claim, and the revision that it must still have. Errors: [`ClaimError::NotYours`].
+    pub(super) fn claim(&self, home: u16, me: Place, claim: Claim) -> Result<(u64, Home), ClaimError> {
+        let listed = |place: &Place| {
+            self.members.get(&MemberId::Cta(place.cta)).is_some_and(|l| l.incarnation == place.incarnation)
+        };
+        let before = self.homes.get(&home);
+        let after = Home::after(before.map(|(_, record)| record), me, claim, listed)?;
+        Ok((before.map_or(0, |(revision, _)| *revision), after))
+    }
+
+    /// All that there is, at once.
+    pub(super) fn snapshot(&mut self, revision: u64, kvs: Vec<Kv>, prefix: &str) -> Vec<Change> {
+        let present: Vec<Key> = kvs.iter().filter_map(|kv| Key::parse(&kv.key, prefix)).collect();
+        let gone: Vec<Key> = (self.members.keys().map(|id| Key::Member(*id)))
+            .chain(self.homes.keys().map(|home| Key::Home(*home)))
+            .filter(|key| !present.contains(key))
+            .collect();
+        let mut changes: Vec<Change> =
+            gone.into_iter().filter_map(|key| self.delete(key, revision)).collect();
+        changes.extend(kvs.into_iter().filter_map(|kv| self.put(kv, prefix)));
+        changes
+    }
+
+    /// A record was written. One that is older than what is known changes nothing.
+    pub(super) fn put(&mut self, kv: Kv, prefix: &str) -> Option<Change> {
+        let Kv { key, value, mod_revision: revision, .. } = kv;
+        let ignored = |why: String| Some(Change::Ignored { key: key.clone(), why });
+        if value.len() > RECORD_OCTETS_MAX {
+            return ignored(format!("it is larger than {RECORD_OCTETS_MAX} octets"));
+        }
+        match Key::parse(&key, prefix) {
+            Some(Key::Member(id)) => {
+                if self.members.get(&id).is_some_and(|l| l.revision >= revision) {
+                    return None;
+                }
+                let MemberRecord { member, incarnation } = match serde_json::from_slice(&value) {
+                    Ok(record) => record,
+                    Err(e) => return ignored(e.to_string()),
+                };
+                let incarnation = Incarnation(incarnation.unwrap_or(revision));
+                self.members.insert(id, Listed { incarnation, member, revision });
+                Some(Change::Member(id))
+            }
+            Some(Key::Home(home)) => {
+                let before = self.homes.get(&home);
+                if before.is_some_and(|(known, _)| *known >= revision) {
+                    return None;
+                }
+                match serde_json::from_slice::<Home>(&value) {
+                    Ok(record) if before.is_some_and(|(_, before)| record.term < before.term) => {
+                        ignored(format!("the term {} has been before", record.term))
+                    }
+                    Ok(record) => {
+                        self.homes.insert(home, (revision, record));
+                        Some(Change::Home(home))
+                    }
+                    Err(e) => ignored(e.to_string()),
+                }
+            }
+            Some(Key::Configuration) => {
+                if self.configuration.as_ref().is_some_and(|(known, _)| *known >= revision) {
+                    return None;
+                }
+                let read = serde_json::from_slice::<Configuration>(&value).map_err(|e| e.to_string());
+                match read.and_then(|c| c.map().map(|_| c)) {
+                    Ok(configuration) => {
+                        self.configuration = Some((revision, configuration));
+                        Some(Change::Configuration(revision))
+                    }
+                    Err(why) => ignored(why),
+                }
+            }
+            None => ignored("no record has such a key".into()),
+        }
+    }
+
+    /// A record is gone. A home's and the configuration stay known: nobody takes them away but by mistake, and terms never begin
+    /// again.
+    pub(super) fn deleted(&mut self, key: &str, revision: u64, prefix: &str) -> Option<Change> {
+        self.delete(Key::parse(key, prefix)?, revision)
+    }
+
+    fn delete(&mut self, key: Key, revision: u64) -> Option<Change> {
+        match key {
+            Key::Member(id) if self.members.get(&id).is_some_and(|l| l.revision < revision) => {
+                self.members.remove(&id).map(|listed| Change::Gone(id, listed.incarnation))
+            }
+            Key::Home(home) => {
+                let (known, _) =
+                    self.homes.get_mut(&home).filter(|(known, _)| *known != 0 && *known < revision)?;
+                *known = 0; // it is written anew where there is nothing
+                let why = "it was deleted; what it said holds until it is written again".into();
+                Some(Change::Ignored { key: format!("home/{home}"), why })
+            }
+            _ => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Key {
+    Member(MemberId),
+    Home(u16),
+    Configuration,
+}
+
+impl Key {
+    pub(super) fn write(self, prefix: &str) -> String {
+        match self {
+            Self::Member(id) => format!("{prefix}member/{id}"),
+            Self::Home(home) => format!("{prefix}home/{home}"),
+            Self::Configuration => format!("{prefix}configuration"), // written by the operator
+        }
+    }
+
+    fn parse(key: &str, prefix: &str) -> Option<Self> {
+        let name = key.strip_prefix(prefix)?;
+        match name.split_once('/') {
+            Some(("member", id)) => id.parse().ok().map(Self::Member),
+            Some(("home", home)) => home.parse().ok().map(Self::Home),
+            _ => (name == "configuration").then_some(Self::Configuration),
+        }
+    }
+}
