@@ -1,0 +1,147 @@
+//! The thread that runs a process's membership.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
+use tokio::task::JoinHandle;
+use whimbrel_ids::Instant;
+use whimbrel_resilience::detector::Incarnation;
+use whimbrel_resilience::membership::{
+    Command, Event, Failure, Input, Membership, Outbox, Request, Settings, View,
+};
+
+use super::gateway::{BadEndpoint, Endpoint};
+use super::json;
+
+/// Inputs that wait: an answer, a few changes of a watch, commands of a person.
+const INPUTS_MAX: usize = 256;
+
+/// What the process is told.
+pub struct Told<'a> {
+    /// What happened.
+    pub event: Event,
+    /// The cluster as it is known now.
+    pub view: &'a View,
+    /// Which life of the process this is; `None` before it was listed for the first time.
+    pub incarnation: Option<Incarnation>,
+}
+
+/// A process's membership, on a thread of its own. Dropped, it ends without a word, and its lease runs out: to stop in order, give
+/// [`Command::Leave`] and wait for [`Event::Left`].
+pub struct Agent {
+    inputs: Sender<Input>,
+}
+
+impl Agent {
+    /// Starts it. `told` is called on its thread with whatever happens, and is not to wait.
+    ///
+    /// An endpoint is `http://HOST:PORT`. Errors: one sentence, where one is not, or no thread can be had.
+    pub fn start(
+        settings: Settings,
+        endpoints: &[String],
+        told: impl FnMut(Told<'_>) + Send + 'static,
+    ) -> Result<Self, String> {
+        let endpoints: Result<Vec<Endpoint>, BadEndpoint> =
+            endpoints.iter().map(|text| text.parse()).collect();
+        let endpoints =
+            endpoints.and_then(|all| if all.is_empty() { Err(BadEndpoint::None) } else { Ok(all) });
+        let endpoints = endpoints.map_err(|e| e.to_string())?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = runtime.map_err(|e| e.to_string())?;
+        let (inputs, incoming) = channel(INPUTS_MAX);
+        let carrier = Carrier { endpoints, at: 0, watch: None, inputs: inputs.downgrade() };
+        std::thread::Builder::new()
+            .name("etcd".into())
+            .spawn(move || runtime.block_on(run(Membership::new(settings), carrier, incoming, told)))
+            .map_err(|e| e.to_string())?;
+        Ok(Self { inputs })
+    }
+
+    /// Gives a command. Whether it is taken: a full queue, and an agent whose thread is gone, take none.
+    pub fn command(&self, command: Command) -> bool {
+        self.inputs.try_send(Input::Command(command)).is_ok()
+    }
+}
+
+async fn run(
+    mut membership: Membership,
+    mut carrier: Carrier,
+    mut incoming: Receiver<Input>,
+    mut told: impl FnMut(Told<'_>),
+) {
+    let begun = (std::time::Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    let now = || Instant((begun.1 + begun.0.elapsed()).as_micros() as u64);
+    let mut input = Input::Tick;
+    loop {
+        if let Input::Answered(_, Err(Failure::Unreachable(_))) = input {
+            carrier.next_endpoint();
+        }
+        let mut out = Outbox::default();
+        membership.handle(now(), input, &mut out);
+        for (id, request) in out.requests {
+            carrier.carry(id, request);
+        }
+        for event in out.events {
+            told(Told { event, view: membership.view(), incarnation: membership.incarnation() });
+        }
+        let wait = membership.next_deadline().map_or(Duration::from_secs(3600), |at| at.since(now()));
+        input = match tokio::time::timeout(wait, incoming.recv()).await {
+            Ok(Some(input)) => input,
+            Ok(None) => return, // the agent was dropped
+            Err(_) => Input::Tick,
+        };
+    }
+}
+
+/// Carries requests to the endpoint that is asked.
+struct Carrier {
+    endpoints: Vec<Endpoint>,
+    at: usize,
+    watch: Option<JoinHandle<()>>,
+    inputs: WeakSender<Input>,
+}
+
+impl Carrier {
+    fn next_endpoint(&mut self) {
+        self.at = (self.at + 1) % self.endpoints.len();
+    }
+
+    fn carry(&mut self, id: u64, request: Request) {
+        let endpoint = self.endpoints[self.at].clone();
+        let inputs = self.inputs.clone();
+        let (path, body) = json::request(&request);
+        if let Request::Watch { .. } = request {
+            if let Some(earlier) = self.watch.take() {
+                earlier.abort();
+            }
+            self.watch = Some(tokio::spawn(async move {
+                if let Ok(opened) = endpoint.listen(path, &body).await {
+                    let tell = |line: &[u8]| match json::watched(line) {
+                        // A queue that is full ends the watch: all is asked for anew.
+                        Some(told) if !told.is_empty() => inputs
+                            .upgrade()
+                            .is_some_and(|inputs| inputs.try_send(Input::Watched(id, told)).is_ok()),
+                        told => told.is_some(),
+                    };
+                    opened.lines(tell).await;
+                }
+                deliver(&inputs, Input::WatchEnded(id)).await;
+            }));
+            return;
+        }
+        tokio::spawn(async move {
+            let answer = match endpoint.ask(path, &body).await {
+                Ok((ok, body)) => json::answer(&request, ok, &body),
+                Err(why) => Err(Failure::Unreachable(why)),
+            };
+            deliver(&inputs, Input::Answered(id, answer)).await;
+        });
+    }
+}
+
+/// To the membership, if its agent is still there: what is under way does not keep it.
+async fn deliver(inputs: &WeakSender<Input>, input: Input) {
+    if let Some(inputs) = inputs.upgrade() {
+        let _ = inputs.send(input).await;
+    }
+}

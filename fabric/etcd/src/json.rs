@@ -1,0 +1,337 @@
+//! The messages of etcd's gateway, of which only the fields that are needed stand here. Its 64-bit numbers are strings, its octets
+//! base64, and what is zero is left out.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::de::{Deserialize, Deserializer, Error};
+use serde_json::{Value, json};
+use whimbrel_resilience::membership::{Answer, Answered, Failure, Kv, Request, Watched};
+
+/// Where a request goes, and its body.
+pub(crate) fn request(request: &Request) -> (&'static str, Value) {
+    match request {
+        Request::Grant { ttl_s } => ("/v3/lease/grant", json!({ "TTL": ttl_s.to_string() })),
+        Request::KeepAlive { lease } => ("/v3/lease/keepalive", json!({ "ID": lease.to_string() })),
+        Request::Revoke { lease } => ("/v3/lease/revoke", json!({ "ID": lease.to_string() })),
+        Request::Swap { key, expected, value, lease } => {
+            let key = STANDARD.encode(key);
+            let value = STANDARD.encode(value);
+            let unchanged = json!({ "key": key, "target": "MOD", "result": "EQUAL", "mod_revision": expected.to_string() });
+            let put = json!({ "request_put": { "key": key, "value": value, "lease": lease.to_string() } });
+            let read = json!({ "request_range": { "key": key } });
+            ("/v3/kv/txn", json!({ "compare": [unchanged], "success": [put], "failure": [read] }))
+        }
+        Request::List { prefix } => (
+            "/v3/kv/range",
+            json!({ "key": STANDARD.encode(prefix), "range_end": STANDARD.encode(end_of(prefix)) }),
+        ),
+        Request::Watch { prefix, from } => {
+            let create = json!({
+                "key": STANDARD.encode(prefix),
+                "range_end": STANDARD.encode(end_of(prefix)),
+                "start_revision": from.to_string(),
+            });
+            ("/v3/watch", json!({ "create_request": create }))
+        }
+    }
+}
+
+/// The first key behind all that begin so.
+fn end_of(prefix: &str) -> Vec<u8> {
+    let mut end = prefix.as_bytes().to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![0] // etcd's way to say: to the end
+}
+
+#[derive(serde::Deserialize)]
+struct Header {
+    #[serde(deserialize_with = "number")]
+    cluster_id: u64,
+    #[serde(deserialize_with = "number")]
+    revision: u64,
+}
+
+#[derive(serde::Deserialize)]
+struct Grant {
+    header: Header,
+    #[serde(rename = "ID", deserialize_with = "number")]
+    id: i64,
+    #[serde(rename = "TTL", deserialize_with = "number")]
+    ttl: u32,
+}
+
+#[derive(serde::Deserialize)]
+struct KeepAlive {
+    header: Header,
+    #[serde(rename = "TTL", default, deserialize_with = "number")]
+    ttl: u32,
+}
+
+/// An item of a stream.
+#[derive(serde::Deserialize)]
+struct Streamed<T> {
+    result: T,
+}
+
+#[derive(serde::Deserialize)]
+struct Headed {
+    header: Header,
+}
+
+#[derive(serde::Deserialize)]
+struct Txn {
+    header: Header,
+    #[serde(default)]
+    succeeded: bool,
+    #[serde(default)]
+    responses: Vec<TxnResponse>,
+}
+
+#[derive(serde::Deserialize)]
+struct TxnResponse {
+    response_range: Option<TxnRange>,
+}
+
+#[derive(serde::Deserialize)]
+struct TxnRange {
+    #[serde(default)]
+    kvs: Vec<KeyValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct Range {
+    header: Header,
+    #[serde(default)]
+    kvs: Vec<KeyValue>,
+}
+
+#[derive(serde::Deserialize)]
+struct KeyValue {
+    #[serde(deserialize_with = "octets")]
+    key: Vec<u8>,
+    #[serde(default, deserialize_with = "octets")]
+    value: Vec<u8>,
+    #[serde(default, deserialize_with = "number")]
+    mod_revision: u64,
+    #[serde(default, deserialize_with = "number")]
+    lease: i64,
+}
+
+#[derive(serde::Deserialize)]
+struct Watch {
+    #[serde(default)]
+    canceled: bool,
+    #[serde(default)]
+    events: Vec<WatchEvent>,
+}
+
+#[derive(serde::Deserialize)]
+struct WatchEvent {
+    #[serde(default, rename = "type")]
+    kind: Kind,
+    kv: KeyValue,
+}
+
+#[derive(Default, serde::Deserialize)]
+enum Kind {
+    #[default]
+    #[serde(rename = "PUT")]
+    Put,
+    #[serde(rename = "DELETE")]
+    Delete,
+}
+
+#[derive(Default, serde::Deserialize)]
+struct Problem {
+    #[serde(default)]
+    error: String,
+}
+
+/// A number as a string, or as itself: gateways differ.
+fn number<'de, D: Deserializer<'de>, T: std::str::FromStr>(from: D) -> Result<T, D::Error> {
+    let text = match Value::deserialize(from)? {
+        Value::String(text) => text,
+        Value::Number(number) => number.to_string(),
+        _ => return Err(D::Error::custom("no number")),
+    };
+    text.parse().map_err(|_| D::Error::custom("no number of its kind"))
+}
+
+fn octets<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+    STANDARD.decode(<std::borrow::Cow<'_, str>>::deserialize(from)?.as_ref()).map_err(D::Error::custom)
+}
+
+impl From<KeyValue> for Kv {
+    fn from(kv: KeyValue) -> Self {
+        let KeyValue { key, value, mod_revision, lease } = kv;
+        Self { key: String::from_utf8_lossy(&key).into_owned(), value, mod_revision, lease }
+    }
+}
+
+/// Reads the answer to a request; `ok`: its HTTP status.
+pub(crate) fn answer(request: &Request, ok: bool, body: &[u8]) -> Result<Answered, Failure> {
+    if !ok {
+        let Problem { error } = serde_json::from_slice(body).unwrap_or_default();
+        return match request {
+            _ if error.contains("requested lease not found") => Err(Failure::NoLease),
+            _ => Err(Failure::Unreachable(format!(
+                "etcd says: {}",
+                error.chars().take(200).collect::<String>()
+            ))),
+        };
+    }
+    read(request, body)
+        .map_err(|e| Failure::Unreachable(format!("what answers is not etcd 3.4 or later: {e}")))
+}
+
+fn read(request: &Request, body: &[u8]) -> Result<Answered, serde_json::Error> {
+    let (header, answer) = match request {
+        Request::Grant { .. } => {
+            let Grant { header, id, ttl } = serde_json::from_slice(body)?;
+            (header, Answer::Granted { lease: id, ttl_s: ttl })
+        }
+        Request::KeepAlive { .. } => {
+            let Streamed { result: KeepAlive { header, ttl } } = serde_json::from_slice(body)?;
+            (header, Answer::KeptAlive { ttl_s: ttl })
+        }
+        Request::Revoke { .. } => (serde_json::from_slice::<Headed>(body)?.header, Answer::Revoked),
+        Request::Swap { .. } => {
+            let Txn { header, succeeded, responses } = serde_json::from_slice(body)?;
+            let present = responses.into_iter().filter_map(|r| r.response_range).flat_map(|r| r.kvs).next();
+            (header, if succeeded { Answer::Swapped } else { Answer::Differs(present.map(Kv::from)) })
+        }
+        Request::List { .. } => {
+            let Range { header, kvs } = serde_json::from_slice(body)?;
+            (header, Answer::Listed(kvs.into_iter().map(Kv::from).collect()))
+        }
+        Request::Watch { .. } => return Err(Error::custom("a watch is told, not answered")),
+    };
+    Ok(Answered { cluster: header.cluster_id, revision: header.revision, answer })
+}
+
+/// Reads what a watch tells; `None`: it ends.
+pub(crate) fn watched(line: &[u8]) -> Option<Vec<Watched>> {
+    let Streamed { result: Watch { canceled, events } } = serde_json::from_slice(line).ok()?;
+    let event = |WatchEvent { kind, kv }| {
+        let kv = Kv::from(kv);
+        match kind {
+            Kind::Put => Watched::Put(kv),
+            Kind::Delete => Watched::Deleted { key: kv.key, revision: kv.mod_revision },
+        }
+    };
+    (!canceled).then(|| events.into_iter().map(event).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: &str =
+        r#""header":{"cluster_id":"12101053776118486841","member_id":"1","revision":"7","raft_term":"2"}"#;
+
+    fn read(request: &Request, body: &str) -> Result<Answered, Failure> {
+        answer(request, true, body.replace("HEADER", HEADER).as_bytes())
+    }
+
+    fn swap() -> Request {
+        Request::Swap { key: "a".into(), expected: 5, value: b"hello".to_vec(), lease: 9 }
+    }
+
+    fn kv() -> Kv {
+        Kv { key: "a".into(), value: b"hello".to_vec(), mod_revision: 6, lease: 9 }
+    }
+
+    #[test] // as etcd 3.4.23 wrote them
+    fn answers_are_read() {
+        let read = |request: &Request, body| read(request, body).map(|a| (a.cluster, a.revision, a.answer));
+        let cluster = 12_101_053_776_118_486_841;
+        for (request, body, answer) in [
+            (
+                Request::Grant { ttl_s: 5 },
+                r#"{HEADER,"ID":"9041998810118681093","TTL":"5"}"#,
+                Answer::Granted { lease: 9_041_998_810_118_681_093, ttl_s: 5 },
+            ),
+            (
+                Request::KeepAlive { lease: 1 },
+                r#"{"result":{HEADER,"ID":"1","TTL":"5"}}"#,
+                Answer::KeptAlive { ttl_s: 5 },
+            ),
+            (
+                Request::KeepAlive { lease: 1 },
+                r#"{"result":{HEADER,"ID":"1"}}"#,
+                Answer::KeptAlive { ttl_s: 0 },
+            ),
+            (Request::Revoke { lease: 1 }, "{HEADER}", Answer::Revoked),
+            (
+                swap(),
+                r#"{HEADER,"succeeded":true,"responses":[{"response_put":{"header":{"revision":"7"}}}]}"#,
+                Answer::Swapped,
+            ),
+            (
+                swap(),
+                r#"{HEADER,"responses":[{"response_range":{"header":{"revision":"2"},"kvs":[{"key":"YQ==","create_revision":"2","mod_revision":"6","version":"1","value":"aGVsbG8=","lease":"9"}],"count":"1"}}]}"#,
+                Answer::Differs(Some(kv())),
+            ),
+            (
+                swap(),
+                r#"{HEADER,"responses":[{"response_range":{"header":{"revision":"2"}}}]}"#,
+                Answer::Differs(None),
+            ),
+            (Request::List { prefix: "a".into() }, "{HEADER}", Answer::Listed(vec![])),
+            (
+                Request::List { prefix: "a".into() },
+                r#"{HEADER,"kvs":[{"key":"YQ==","mod_revision":"6","value":"aGVsbG8=","lease":9}]}"#,
+                Answer::Listed(vec![kv()]),
+            ),
+        ] {
+            assert_eq!(read(&request, body), Ok((cluster, 7, answer)), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told() {
+        for body in ["", "null", "{}", "<html>", r#"{"header":{}}"#, r#"{HEADER,"kvs":[{"key":"!"}]}"#] {
+            assert!(
+                matches!(read(&Request::List { prefix: "a".into() }, body), Err(Failure::Unreachable(_))),
+                "{body}"
+            );
+        }
+        let problem = br#"{"error":"etcdserver: requested lease not found","code":5}"#;
+        assert_eq!(answer(&swap(), false, problem), Err(Failure::NoLease));
+        let Err(Failure::Unreachable(why)) = answer(&swap(), false, br#"{"error":"etcdserver: no leader"}"#)
+        else {
+            panic!("it is a failure")
+        };
+        assert!(why.contains("no leader"));
+        assert!(matches!(answer(&swap(), false, b"\xff"), Err(Failure::Unreachable(_))));
+    }
+
+    #[test]
+    fn a_watch_is_read_line_by_line() {
+        let line = |text: &str| watched(text.replace("HEADER", HEADER).as_bytes());
+        assert_eq!(line(r#"{"result":{HEADER,"created":true}}"#), Some(vec![]));
+        let told = r#"{"result":{HEADER,"events":[{"kv":{"key":"YQ==","mod_revision":"6","value":"aGVsbG8=","lease":"9"}},{"type":"DELETE","kv":{"key":"YQ==","mod_revision":"8"}}]}}"#;
+        assert_eq!(
+            line(told),
+            Some(vec![Watched::Put(kv()), Watched::Deleted { key: "a".into(), revision: 8 }])
+        );
+        assert_eq!(line(r#"{"result":{HEADER,"canceled":true,"compact_revision":"2"}}"#), None);
+        for text in ["", "{}", r#"{"error":{"grpc_code":14}}"#] {
+            assert_eq!(line(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_ends_before_the_next_key() {
+        assert_eq!(end_of("whimbrel/west/"), b"whimbrel/west0");
+        assert_eq!(end_of("a\u{7f}"), b"a\x80");
+        assert_eq!(end_of(""), [0]);
+        let (path, body) = request(&swap());
+        assert_eq!((path, &body["compare"][0]["mod_revision"]), ("/v3/kv/txn", &json!("5")));
+    }
+}
