@@ -574,6 +574,7 @@ fn deregistered_word(why: Deregistered) -> &'static str {
         Deregistered::Implicitly => "it did not come back in time",
         Deregistered::ByOperator => "the operator wanted it",
         Deregistered::BySubscription => "its subscription does not let it stay",
+        Deregistered::StateLost => "its state was lost with its control functions: it registers anew",
         Deregistered::Fault => "the core failed on a message of its (a fault of ours; please report it)",
     }
 }

@@ -159,6 +159,18 @@ pub enum Payload {
 }
 
 impl Payload {
+    /// Octets of the message in it, if there is one.
+    pub fn octets(&self) -> usize {
+        match self {
+            Self::InitialUeMessage { octets, .. }
+            | Self::Ngap { octets, .. }
+            | Self::HandoverRequired { octets, .. }
+            | Self::PfcpReport { octets, .. } => octets.len(),
+            Self::PfcpAnswer { octets, .. } => octets.as_ref().map_or(0, |o| o.len()),
+            Self::Udm { .. } | Self::Tick | Self::Command(_) => 0,
+        }
+    }
+
     /// The association that it came over, if it is a gNB's message.
     pub fn association(&self) -> Option<AssociationId> {
         match self {

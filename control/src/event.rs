@@ -144,6 +144,8 @@ pub enum Deregistered {
     BySubscription,
     /// Its machine failed on an input: a fault of ours, which cost this phone its context and no other phone anything.
     Fault,
+    /// Nobody holds its state any more: its control function was lost, and those that backed it.
+    StateLost,
 }
 
 /// Why a phone's message was dropped. Each is a counter.

@@ -10,9 +10,10 @@
 mod cpf;
 mod cta;
 pub mod detector;
+pub mod link;
 pub mod membership;
 pub mod region;
 pub mod replication;
 
-pub use cpf::Cpf;
-pub use cta::{Cta, Entropy, Input, Inspect, Outbox, PhoneView, UpfChange};
+pub use cpf::{Cpf, Member, MemberOutbox};
+pub use cta::{Cta, Entropy, Input, Inspect, Outbox, PhoneView, Replicated, UpfChange};

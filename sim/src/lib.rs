@@ -13,6 +13,7 @@ mod invariants;
 mod meter;
 mod night;
 mod record;
+mod region;
 mod rng;
 mod schedule;
 mod traffic;
@@ -40,6 +41,8 @@ use meter::Meter;
 pub use meter::{Wire, Work};
 pub use night::{gnb_config, morning, night, registered};
 pub use record::{Recorded, Recorder};
+pub use region::Loss;
+use region::{Cluster, Link};
 pub use rng::Rng;
 use schedule::{Schedule, Whom};
 pub use watch::Tally;
@@ -74,6 +77,7 @@ enum Travelling {
     Up { ue: UeIndex, connection: u64, up: Up },
     Down { ue: UeIndex, connection: u64, down: Down },
     Xn { to: GnbIndex, from: GlobalGnbId, message: gnb::XnMessage },
+    Link(Link),
 }
 
 /// A UPF, and how N4 to it fares.
@@ -127,6 +131,8 @@ pub struct Sim {
     /// Every N2 message of the core since it was asked for.
     tap: Option<Vec<whimbrel_ngap::Message>>,
     cta: Cta<Home, (Prf, u64), Recorder>,
+    /// The control functions, where they are not a part of the aggregator.
+    cluster: Option<Cluster>,
     upfs: Vec<Node4>,
     nodes: Vec<Node>,
     by_association: BTreeMap<AssociationId, GnbIndex>,
@@ -162,8 +168,17 @@ impl Sim {
 
     /// The same, with keys under which its subscribers conceal who they are.
     pub fn at_home(seed: u64, config: Config, faults: Faults, home_keys: HomeNetworkKeys) -> Self {
+        Self::begin(seed, Arc::new(config), faults, home_keys, None)
+    }
+
+    fn begin(
+        seed: u64,
+        config: Arc<Config>,
+        faults: Faults,
+        home_keys: HomeNetworkKeys,
+        cluster: Option<Cluster>,
+    ) -> Self {
         let mut rng = Rng::new(seed);
-        let config = Arc::new(config);
         let directory = Directory::new(config.amf.plmn, home_keys.clone());
         let entropy = (Prf::new(&rng.octets()), 0);
         let upfs = (0u8..).zip(&config.smf.upfs).map(|(n, _)| {
@@ -172,9 +187,14 @@ impl Sim {
             Node4 { upf, state: UpfState::Answering }
         });
         let upfs = upfs.collect();
+        let (told, home, recorder) = (config.clone(), Home::default(), Recorder::default());
         let mut sim = Self {
             now: EPOCH,
-            cta: Cta::new(config.clone(), directory, Home::default(), entropy, Recorder::default(), EPOCH),
+            cta: match &cluster {
+                None => Cta::new(told, directory, home, entropy, recorder, EPOCH),
+                Some(c) => Cta::of_region(told, directory, home, entropy, recorder, c.rings(), EPOCH),
+            },
+            cluster,
             rng,
             config,
             faults,
@@ -200,6 +220,13 @@ impl Sim {
         sim.core(Input::Tick);
         assert!(sim.cta.upf_is_up(), "the UPF answers the association set-up");
         sim
+    }
+
+    /// A network whose phones are run by so many control functions of a region, with so many backups each.
+    pub fn in_region(seed: u64, config: Config, faults: Faults, cpfs: u16, backups: usize) -> Self {
+        let config = Arc::new(config);
+        let cluster = Cluster::new(&config, cpfs, backups);
+        Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster))
     }
 
     /// The time.
@@ -686,6 +713,7 @@ impl Sim {
                     self.gnb(self.terminals[ue.0].gnb, gnb::Input::Radio(phone, up));
                 }
             }
+            Travelling::Link(link) => self.link_arrives(link),
             Travelling::Xn { to, from, message } => self.gnb(to, gnb::Input::Xn { from, message }),
             Travelling::Down { ue, connection, down } => {
                 if self.terminals[ue.0].connection == connection {
@@ -729,6 +757,9 @@ impl Sim {
             node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
             let at = node.ordered;
             self.send(at, Travelling::ToGnb { gnb, association, stream, octets });
+        }
+        for (to, message) in out.cpfs {
+            self.link(Link::Down(to, message));
         }
         for association in out.abort {
             if let Some(gnb) = self.by_association.remove(&association) {

@@ -92,5 +92,5 @@ pub fn morning(net: &mut Sim) {
 pub fn registered(net: &Sim, ue: UeIndex) -> bool {
     let supi = net.ue_ref(ue).config().supi;
     net.ue_ref(ue).state() == MmState::Registered
-        && net.cta().phones().any(|p| p.amf.supi == Some(supi) && p.amf.registered)
+        && net.phones().any(|p| p.amf.supi == Some(supi) && p.amf.registered)
 }

@@ -40,12 +40,15 @@ impl Inspect for Recorder {
         self.digest = self.digest.rotate_left(7) ^ digest;
         self.inputs += 1;
         self.touched.push(envelope.phone);
-        self.check_counts(envelope.phone, batch);
         if self.on {
             let ended = matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
             let recorded = Recorded { envelope: envelope.clone(), digest, idle: batch.idle, ended };
             self.phones.entry(envelope.phone).or_default().push(recorded);
         }
+    }
+
+    fn released(&mut self, phone: PhoneId, batch: &Batch) {
+        self.check_counts(phone, batch);
     }
 }
 

@@ -216,7 +216,6 @@ impl Sim {
     /// Where a session has an owner on one side alone.
     pub fn check_user_plane(&self) {
         let smf: BTreeMap<(UpfId, Seid), Seid> = self
-            .cta
             .phones()
             .flat_map(|p| p.sessions.values())
             .filter_map(|s| Some(((s.upf, s.up_seid?), s.cp_seid)))

@@ -165,6 +165,15 @@ impl Shard {
         self.slots[index] = Some(Slot::at_rest(phone));
     }
 
+    /// A phone's context goes, whatever it is at.
+    pub fn forget(&mut self, id: PhoneId) {
+        let Some(slot) = self.slots.get_mut(id.slot as usize) else { return };
+        if slot.as_ref().is_some_and(|s| s.phone.id == id) {
+            *slot = None;
+            self.phones -= 1;
+        }
+    }
+
     fn reserve(&mut self, index: usize) {
         assert!(index < PhoneId::SLOTS as usize, "a slot is 24 bits");
         if self.slots.len() <= index {

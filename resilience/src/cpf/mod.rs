@@ -1,5 +1,7 @@
 //! The control function (CPF): runs the machines of its phones.
 
+mod member;
+
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -12,6 +14,8 @@ use whimbrel_control::{
     smf,
 };
 use whimbrel_ids::AmfUeNgapId;
+
+pub use member::{Member, MemberOutbox};
 
 /// The phones of one control function, on one thread.
 pub struct Cpf {
@@ -37,6 +41,21 @@ impl Cpf {
     /// One phone.
     pub fn phone(&self, id: PhoneId) -> Option<&Phone> {
         self.shard.phone(id)
+    }
+
+    /// A copy of a phone's state, if no procedure of it runs.
+    pub(crate) fn checkpoint(&self, phone: PhoneId) -> Option<Box<Phone>> {
+        self.shard.checkpoint(phone)
+    }
+
+    /// Serves a phone from this state on.
+    pub(crate) fn restore(&mut self, state: Box<Phone>) {
+        self.shard.restore(state);
+    }
+
+    /// A phone is nobody's here any more.
+    pub(crate) fn forget(&mut self, phone: PhoneId) {
+        self.shard.forget(phone);
     }
 
     /// Whether nothing is left over from an input.

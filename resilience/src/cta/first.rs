@@ -76,7 +76,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     fn repeated(&self, peek: &Peek, first: &First, out: &mut Outbox) {
         let named = peek.ran_ue_ngap_id.and_then(|n| self.slots.by_ran_ue_ngap_id(first.association, n));
         let Some(phone) = named else { return };
-        let subject = self.cpf.phone(phone).map(|p| p.subject()).unwrap_or_default();
+        let subject = self.phone(phone).map(|p| p.subject()).unwrap_or_default();
         let event = Event::Dropped { subject, why: Dropped::Duplicate };
         out.events.push(PhoneEvent { phone, on: Some(first.association), event });
     }
@@ -102,6 +102,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 return;
             }
         };
+        if !self.can_place(phone) {
+            self.vacate(phone, out);
+            return self.limited(now, Some(first.association), "control_functions", out);
+        }
         self.look_at_ran(now, out);
         self.ask(now, phone, first, Whom::Stranger { asked }, out);
     }
@@ -119,7 +123,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         };
         let Some(envelope) = self.stamp(now, phone, payload) else { return };
         self.asked.insert((phone, envelope.clock), Asked { first, whom, amf_ue_ngap_id, former });
-        self.submit(now, &envelope, out);
+        self.submit(now, envelope, out);
     }
 
     /// Who was asked has answered.
@@ -146,7 +150,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             (Whom::NamedWithin { stranger }, Disposition::Stranger) => {
                 self.ask(now, stranger, first, Whom::Nobody, out);
             }
-            (Whom::NamedWithin { stranger }, _) => self.slots.release(stranger),
+            (Whom::NamedWithin { stranger }, _) => self.vacate(stranger, out),
             _ => {}
         }
     }

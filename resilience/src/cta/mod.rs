@@ -1,5 +1,6 @@
 //! The aggregator itself.
 
+mod cpfs;
 mod first;
 mod n4;
 mod ran;
@@ -22,9 +23,14 @@ use whimbrel_ngap::ie::{TriggeringMessage, UeNgapIds};
 use whimbrel_ngap::{Message, Peek};
 
 use crate::Cpf;
+use crate::link::{Down, Up};
+use crate::region::Rings;
+use crate::replication::CpfId;
+pub use cpfs::Replicated;
+use cpfs::{Cpfs, Service};
 use first::{Asked, First};
 use n4::Arrived;
-use ran::Bounds;
+use ran::{Bounds, Resetting};
 use slots::Slots;
 use upfs::Upfs;
 
@@ -56,6 +62,12 @@ pub enum Input<'a> {
     Waited(Duration),
     /// The store has changed: of these subscribers, or of all (TS 23.502 §4.5.1).
     SubscribersChanged(Option<&'a [Supi]>),
+    /// A control function of the region says this.
+    Cpf(CpfId, Up),
+    /// A control function of the region is lost, or seems so: it is not listened to any more.
+    CpfLost(CpfId),
+    /// The members of the region have changed; of those that are lost, [`Input::CpfLost`] follows.
+    Rings(Rings),
     /// Time passed.
     Tick,
 }
@@ -73,6 +85,8 @@ pub struct Outbox {
     pub ran_events: Vec<RanEvent>,
     /// What became of UPFs.
     pub upfs: Vec<(UpfId, UpfChange)>,
+    /// To control functions of the region, in order.
+    pub cpfs: Vec<(CpfId, Down)>,
     /// SCTP associations to be aborted: they are forgotten here.
     pub abort: Vec<AssociationId>,
 }
@@ -96,24 +110,25 @@ pub enum UpfChange {
     Released,
 }
 
-/// Listens to every envelope and its batch: recording, replay checks, logs.
+/// Listens to inputs and what they cause: recording, replay checks, logs.
 pub trait Inspect {
-    /// One input was run.
-    fn ran(&mut self, envelope: &Envelope, batch: &Batch);
+    /// One input was run here; where a region's control functions run them, this is theirs to know.
+    fn ran(&mut self, _: &Envelope, _: &Batch) {}
+
+    /// What an input caused is about to leave.
+    fn released(&mut self, _: PhoneId, _: &Batch) {}
 }
 
 /// Listens to nothing.
-impl Inspect for () {
-    fn ran(&mut self, _: &Envelope, _: &Batch) {}
-}
+impl Inspect for () {}
 
 /// A phone as an operator sees it.
 pub type PhoneView<'a> = &'a Phone;
 
-/// The aggregator with the control function of its phones, on one thread.
+/// The aggregator, on one thread; its phones are run by a control function of its own, or by those of its region.
 pub struct Cta<S, E, I = ()> {
     config: Arc<Config>,
-    cpf: Cpf,
+    service: Service,
     slots: Slots,
     ran: RanNodes,
     streams: std::collections::BTreeMap<AssociationId, u16>,
@@ -132,6 +147,8 @@ pub struct Cta<S, E, I = ()> {
     ran_due: Option<Instant>,
     /// First messages whose phones are being looked for, by the input that asks.
     asked: BTreeMap<(PhoneId, u64), Asked>,
+    /// Resets that are acknowledged when their phones have let go.
+    resetting: Vec<Resetting>,
 }
 
 /// An aggregator begins with term 1; a mirror that takes over counts on.
@@ -149,7 +166,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     ) -> Self {
         let tmsi_key = entropy.draw();
         Self {
-            cpf: Cpf::new(config.clone()),
+            service: Service::Here(Box::new(Cpf::new(config.clone()))),
             slots: Slots::new(&tmsi_key),
             ran: RanNodes::new(config.clone()),
             streams: Default::default(),
@@ -165,7 +182,22 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             load: Load::default(),
             ran_due: None,
             asked: BTreeMap::new(),
+            resetting: Vec::new(),
         }
+    }
+
+    /// An aggregator whose phones are run by the members of its region. What they say comes as [`Input::Cpf`].
+    pub fn of_region(
+        config: Arc<Config>,
+        directory: Directory,
+        subscribers: S,
+        entropy: E,
+        inspect: I,
+        rings: Rings,
+        now: Instant,
+    ) -> Self {
+        let service = Service::Region(Box::new(Cpfs::new(rings, now)));
+        Self { service, ..Self::new(config, directory, subscribers, entropy, inspect, now) }
     }
 
     /// Takes one input and runs everything that it causes.
@@ -180,20 +212,25 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Command(phone, command) => self.inbox.push_back((phone, Payload::Command(command))),
             Input::Waited(delay) => self.waited(now, delay, out),
             Input::SubscribersChanged(changed) => self.subscribers_changed(changed),
+            Input::Cpf(from, message) => self.up(now, from, message, out),
+            Input::CpfLost(cpf) => self.cpf_lost(cpf, out),
+            Input::Rings(rings) => self.rings(rings),
             Input::Tick => self.tick(now, out),
         }
         self.run(now, out);
+        self.tell_released(out);
     }
 
     /// When [`Input::Tick`] has something to do.
     pub fn next_deadline(&self) -> Instant {
         let phones_and_gnbs = self.slots.next_deadline().into_iter().chain(self.ran_due).min();
-        phones_and_gnbs.unwrap_or(Instant::FAR_FUTURE).min(self.upfs.next_deadline())
+        let phones_and_gnbs = phones_and_gnbs.unwrap_or(Instant::FAR_FUTURE);
+        phones_and_gnbs.min(self.upfs.next_deadline()).min(self.next_scan())
     }
 
     /// Puts a new version of the configuration in force for the inputs to come; gNBs are told what concerns them.
     pub fn configure(&mut self, now: Instant, config: Arc<Config>, out: &mut Outbox) {
-        self.cpf.configure(config.clone());
+        self.configure_cpfs(&config, out);
         let former = std::mem::replace(&mut self.config, config.clone());
         if former.smf.data_networks != config.smf.data_networks {
             let with_sessions = self.slots.sessions().filter(|(_, upfs)| !upfs.is_empty());
@@ -222,17 +259,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// The phones, in slot order.
     pub fn phones(&self) -> impl Iterator<Item = PhoneView<'_>> {
-        self.cpf.phones()
+        self.cpf().into_iter().flat_map(Cpf::phones)
     }
 
     /// One phone.
     pub fn phone(&self, id: PhoneId) -> Option<PhoneView<'_>> {
-        self.cpf.phone(id)
+        self.cpf()?.phone(id)
     }
 
-    /// The control function of its phones.
-    pub fn cpf(&self) -> &Cpf {
-        &self.cpf
+    /// The control function of its phones, where it is a part of this program.
+    pub fn cpf(&self) -> Option<&Cpf> {
+        match &self.service {
+            Service::Here(cpf) => Some(cpf),
+            Service::Region(_) => None,
+        }
     }
 
     /// The phone of a subscriber that is registered.
@@ -322,6 +362,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         while let Some(phone) = self.slots.due(now) {
             self.input(now, phone, Payload::Tick, out);
         }
+        self.tick_cpfs(now, out);
         if self.ran_due.is_some_and(|due| due <= now) {
             let result = self.ran.tick(now);
             self.ran_output(now, AssociationId(u32::MAX), result, out);
@@ -339,7 +380,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Stamps an input and has it run.
     fn input(&mut self, now: Instant, phone: PhoneId, payload: Payload, out: &mut Outbox) {
         if let Some(envelope) = self.stamp(now, phone, payload) {
-            self.submit(now, &envelope, out);
+            self.submit(now, envelope, out);
         }
     }
 
@@ -361,23 +402,23 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         })
     }
 
-    /// Has an input run.
-    fn submit(&mut self, now: Instant, envelope: &Envelope, out: &mut Outbox) {
-        let batch = self.cpf.run(envelope);
-        if !batch.fault {
-            self.inspect.ran(envelope, &batch);
-        }
-        self.ran(now, envelope, batch, out);
-    }
-
-    /// An input was run: what it caused leaves.
-    fn ran(&mut self, now: Instant, envelope: &Envelope, batch: Batch, out: &mut Outbox) {
-        let asked = self.asked.remove(&(envelope.phone, envelope.clock));
+    /// An input was run: what it caused leaves. `from`: the gNB that it came from.
+    fn ran(
+        &mut self,
+        now: Instant,
+        (phone, clock): (PhoneId, u64),
+        from: Option<AssociationId>,
+        batch: Batch,
+        out: &mut Outbox,
+    ) {
+        let asked = self.asked.remove(&(phone, clock));
         let disposition = batch.disposition;
-        self.release(now, envelope, batch, asked.as_ref(), out);
+        self.inspect.released(phone, &batch);
+        self.release(now, (phone, clock), from, batch, asked.as_ref(), out);
         if let Some(asked) = asked {
-            self.answered(now, envelope.phone, asked, disposition, out);
+            self.answered(now, phone, asked, disposition, out);
         }
+        self.acknowledge_resets(out);
     }
 
     fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
@@ -393,12 +434,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     fn release(
         &mut self,
         now: Instant,
-        envelope: &Envelope,
+        (phone, clock): (PhoneId, u64),
+        from: Option<AssociationId>,
         mut batch: Batch,
         asked: Option<&Asked>,
         out: &mut Outbox,
     ) {
-        let Envelope { phone, clock, .. } = *envelope;
         if batch.tmsi_taken {
             self.slots.tmsi_taken(phone);
         }
@@ -442,14 +483,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.slots.note(phone, &batch);
         }
         // A message is its sender's; the phone's it is if it came over the phone's connection.
-        let from = envelope.payload.association();
         if let Some(association) = from.filter(|&a| connected.is_some_and(|on| on.association == a)) {
             self.slots.heard(phone, association);
         }
         let on = from.or_else(|| self.slots.heard_on(phone));
         out.events.extend(events.into_iter().map(|event| PhoneEvent { phone, on, event }));
         if disposition == Disposition::Ended {
-            self.slots.release(phone);
+            self.vacate(phone, out);
         }
     }
 }

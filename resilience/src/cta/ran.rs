@@ -32,6 +32,13 @@ impl Bounds {
     }
 }
 
+/// A reset (TS 38.413 §8.7.4) whose phones are letting go.
+pub(super) struct Resetting {
+    phones: BTreeSet<PhoneId>,
+    association: AssociationId,
+    acknowledge: Message,
+}
+
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// How often each of the `limits` was reached.
     pub fn bounds(&self) -> impl Iterator<Item = (&'static str, u64)> {
@@ -149,12 +156,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 ResetType::PartOfNgInterface(list) => self.named(association, list),
             };
             out.ran_events.push(RanEvent::Reset { association, phones: phones.len() });
-            for (phone, on) in phones {
+            for &(phone, on) in &phones {
                 self.inbox.push_back((phone, Payload::Command(Command::ConnectionLost(on))));
             }
             self.run(now, out);
             if acknowledge {
-                send(association, 0, &reset_acknowledge(what), out);
+                let phones = phones.into_iter().map(|(phone, _)| phone).collect();
+                self.resetting.push(Resetting { phones, association, acknowledge: reset_acknowledge(what) });
+                self.acknowledge_resets(out);
             }
         }
         for (to, message) in result.messages {
@@ -165,6 +174,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.association_down(now, association, out);
         }
         self.look_at_ran(now, out);
+    }
+
+    /// Acknowledges the resets whose phones have all let go: at once where they run here.
+    pub(super) fn acknowledge_resets(&mut self, out: &mut Outbox) {
+        if self.resetting.is_empty() {
+            return;
+        }
+        for mut reset in std::mem::take(&mut self.resetting) {
+            reset.phones.retain(|&phone| self.is_at_work(phone));
+            match reset.phones.is_empty() {
+                true => send(reset.association, 0, &reset.acknowledge, out),
+                false => self.resetting.push(reset),
+            }
+        }
     }
 
     /// Notes when the gNBs' machines have something to do, and how full the core is.

@@ -99,6 +99,11 @@ impl Rings {
         backups.split_off(kept)
     }
 
+    /// All on the rings.
+    pub fn members(&self) -> impl Iterator<Item = CpfId> {
+        self.region_of.keys().copied()
+    }
+
     /// Whether a control function takes phones of this region: as primary, or as a backup.
     pub fn serves(&self, cpf: CpfId) -> bool {
         self.region_of.contains_key(&cpf)

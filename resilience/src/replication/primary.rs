@@ -48,6 +48,22 @@ impl<I, B, S> Primary<I, B, S> {
         self.unreleased.hold(ran);
     }
 
+    /// A phone's state is wanted once more: it leaves when all was released that was run before.
+    pub fn again(&mut self, phone: PhoneId, clock: u64, state: S)
+    where
+        I: Default,
+        B: Default,
+    {
+        *self.idle.entry(phone).or_default() += 1;
+        self.unreleased.hold(Ran {
+            phone,
+            clock,
+            input: I::default(),
+            batch: B::default(),
+            idle: Some(state),
+        });
+    }
+
     /// The aggregator has released this many batches of the link, counted from its beginning.
     pub fn released(&mut self, batches: u64) {
         self.unreleased.acknowledged(batches);

@@ -49,7 +49,7 @@ pub(crate) fn area(tac: u32) -> SupportedTa {
 pub(crate) fn registered(net: &Sim, ue: UeIndex) -> bool {
     let supi = net.ue_ref(ue).config().supi;
     net.ue_ref(ue).state() == MmState::Registered
-        && net.cta().phones().any(|p| p.amf.supi == Some(supi) && p.amf.registered)
+        && net.phones().any(|p| p.amf.supi == Some(supi) && p.amf.registered)
 }
 
 pub(crate) fn refused_with(net: &Sim, ue: UeIndex, wanted: Reason) -> bool {

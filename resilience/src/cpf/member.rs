@@ -1,0 +1,123 @@
+//! A control function of a region: serves phones, backs others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use whimbrel_control::config::Config;
+use whimbrel_control::{Disposition, Envelope, Phone, PhoneId};
+
+use super::Cpf;
+use crate::link::{Down, State, Up};
+use crate::replication::{Checkpoint, CpfId, Holdings, Primary, Ran, Taken};
+
+/// A phone that is served here.
+struct Served {
+    term: u32,
+    backups: Vec<CpfId>,
+    /// The last input that was run.
+    clock: u64,
+}
+
+/// What leaves a member.
+#[derive(Debug, Default)]
+pub struct MemberOutbox {
+    /// To its aggregator.
+    pub up: Vec<Up>,
+    /// To other members.
+    pub peers: Vec<(CpfId, State)>,
+}
+
+/// A control function with its links, without the links.
+pub struct Member {
+    cpf: Cpf,
+    served: BTreeMap<PhoneId, Served>,
+    primary: Primary<(), (), Box<Phone>>,
+    holdings: Holdings<Box<Phone>>,
+}
+
+impl Member {
+    /// One that serves and backs nobody yet.
+    pub fn new(config: Arc<Config>) -> Self {
+        Self {
+            cpf: Cpf::new(config),
+            served: BTreeMap::new(),
+            primary: Primary::default(),
+            holdings: Holdings::default(),
+        }
+    }
+
+    /// The phones that it serves.
+    pub fn cpf(&self) -> &Cpf {
+        &self.cpf
+    }
+
+    /// How many phones' states it holds for others.
+    pub fn backed(&self) -> usize {
+        self.holdings.len()
+    }
+
+    /// Takes a message of its aggregator.
+    pub fn handle(&mut self, message: Down, out: &mut MemberOutbox) {
+        match message {
+            Down::Run(envelope) => self.run(&envelope, out),
+            Down::Serve { phone, term, backups } => self.serve(phone, term, backups),
+            Down::Outdated { phone, clock } => self.holdings.outdated(phone, clock),
+            Down::Released(batches) => self.primary.released(batches),
+            Down::Forget(phone) => {
+                self.served.remove(&phone);
+                self.cpf.forget(phone);
+                self.holdings.forget(phone);
+            }
+            Down::Configure(config) => self.cpf.configure(config),
+        }
+        while let Some((phone, clock, state)) = self.primary.due() {
+            let Some(served) = self.served.get(&phone) else { continue };
+            let checkpoint = |&to| (to, Checkpoint { phone, term: served.term, clock, state: state.clone() });
+            out.peers.extend(served.backups.iter().map(checkpoint));
+        }
+    }
+
+    /// Takes a phone's state from the member that serves it.
+    pub fn back(&mut self, state: State, out: &mut MemberOutbox) {
+        let phone = state.phone;
+        if self.served.contains_key(&phone) {
+            return; // it was sent before its sender was replaced by this one
+        }
+        if let Taken::Holds(clock) = self.holdings.take(state) {
+            out.up.push(Up::Holds { phone, clock });
+        }
+    }
+
+    fn serve(&mut self, phone: PhoneId, term: u32, backups: Vec<CpfId>) {
+        let served = self.served.entry(phone).or_insert_with(|| {
+            let (clock, state) = self.holdings.promote(phone).unzip();
+            if let Some(state) = state {
+                self.cpf.restore(state);
+            }
+            Served { term, backups: Vec::new(), clock: clock.unwrap_or(0) }
+        });
+        (served.term, served.backups) = (term, backups);
+        // Its backups, of which some are new, get what stands; where a procedure runs, they get what comes of it.
+        if !served.backups.is_empty()
+            && let Some(state) = self.cpf.checkpoint(phone)
+        {
+            self.primary.again(phone, served.clock, state);
+        }
+    }
+
+    fn run(&mut self, envelope: &Envelope, out: &mut MemberOutbox) {
+        let phone = envelope.phone;
+        let Some(served) = self.served.get_mut(&phone) else { return };
+        if envelope.clock != served.clock + 1 {
+            return; // it was run before, or the aggregator's log has a hole: it will not hear of a batch
+        }
+        served.clock = envelope.clock;
+        let batch = Box::new(self.cpf.run(envelope));
+        let stays = !matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
+        let wanted = stays && batch.idle && !served.backups.is_empty();
+        let idle = wanted.then(|| self.cpf.checkpoint(phone)).flatten();
+        self.primary.ran(Ran { phone, clock: envelope.clock, input: (), batch: (), idle });
+        let (term, clock, from) = (served.term, envelope.clock, envelope.payload.association());
+        out.up.push(Up::Ran { phone, term, clock, from, batch });
+    }
+}

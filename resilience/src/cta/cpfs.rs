@@ -1,0 +1,341 @@
+//! The control functions of the aggregator's phones: one within the program, called as a function; or those of a region, each
+//! phone with one that serves it and others that hold its state, and with its log here (DESIGN §4; Neutrino §4.2).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_control::config::Config;
+use whimbrel_control::event::Deregistered;
+use whimbrel_control::udm::Subscribers;
+use whimbrel_control::{Envelope, Event, PhoneEvent, PhoneId, Subject, amf};
+use whimbrel_ids::Instant;
+
+use super::{Cta, Entropy, Inspect, Outbox, send};
+use crate::Cpf;
+use crate::link::{Down, Up};
+use crate::region::Rings;
+use crate::replication::{Bounds, CpfId, Failover, Lagging, Ledger, Verdict};
+
+/// How long a replica may lag before the log waits for it no longer (Neutrino §4.2.4).
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks for such replicas.
+const SCAN: Duration = Duration::from_secs(5);
+/// What a logged input takes beside its message.
+const ENVELOPE_OCTETS: usize = size_of::<Envelope>();
+
+/// Who runs the phones' machines.
+pub(super) enum Service {
+    /// A part of this program.
+    Here(Box<Cpf>),
+    /// The members of a region.
+    Region(Box<Cpfs>),
+}
+
+/// The members of a region, and the phones' logs.
+pub(super) struct Cpfs {
+    rings: Rings,
+    trusted: BTreeSet<CpfId>,
+    ledgers: BTreeMap<PhoneId, Ledger<Envelope>>,
+    /// The phones of which inputs are kept.
+    logged: BTreeSet<PhoneId>,
+    /// Batches that were taken from each link, and those of which its member has to be told still.
+    taken: BTreeMap<CpfId, u64>,
+    untold: BTreeSet<CpfId>,
+    scan: Instant,
+    counts: Replicated,
+}
+
+/// What became of phones whose control functions were lost, and of their logs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Replicated {
+    /// Control functions that were lost.
+    pub cpfs_lost: u64,
+    /// Phones that another one took over.
+    pub taken_over: u64,
+    /// Inputs that were run again for that.
+    pub replayed: u64,
+    /// Phones whose state nobody held: they register anew.
+    pub lost: u64,
+    /// Replicas that lagged until the log could not wait for them.
+    pub lagging: u64,
+    /// Batches of who does not serve the phone any more.
+    pub fenced: u64,
+    /// Replays that gave other outputs than had left.
+    pub diverged: u64,
+}
+
+impl Cpfs {
+    pub(super) fn new(rings: Rings, now: Instant) -> Self {
+        Self {
+            trusted: rings.members().collect(),
+            rings,
+            ledgers: BTreeMap::new(),
+            logged: BTreeSet::new(),
+            taken: BTreeMap::new(),
+            untold: BTreeSet::new(),
+            scan: now + SCAN,
+            counts: Replicated::default(),
+        }
+    }
+
+    /// Keeps an input and hands it to who serves its phone.
+    fn submit(&mut self, mut envelope: Envelope, out: &mut Outbox) {
+        let phone = envelope.phone;
+        if !self.ledgers.contains_key(&phone) {
+            let Some(placement) = self.rings.place(phone) else { return };
+            let ledger = Ledger::new(placement.primary, placement.backups, Bounds::default());
+            serve(phone, &ledger, out);
+            self.ledgers.insert(phone, ledger);
+        }
+        let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
+        let (by, term) = ledger.assignment();
+        envelope.owner_term = term;
+        let octets = ENVELOPE_OCTETS + envelope.payload.octets();
+        let (clock, lagging) = ledger.append(octets, |_| envelope.clone());
+        debug_assert_eq!(clock, envelope.clock, "the log and the table of phones count the same inputs");
+        self.logged.insert(phone);
+        out.cpfs.push((by, Down::Run(envelope)));
+        self.outdated(phone, lagging, out);
+    }
+
+    /// Replicas that the log cannot lead on are told so, and get the whole state anew from who serves the phone.
+    fn outdated(&mut self, phone: PhoneId, lagging: Vec<Lagging>, out: &mut Outbox) {
+        if lagging.is_empty() {
+            return;
+        }
+        self.counts.lagging += lagging.len() as u64;
+        for Lagging { replica, clock, .. } in lagging {
+            out.cpfs.push((replica, Down::Outdated { phone, clock }));
+        }
+        if let Some(ledger) = self.ledgers.get(&phone) {
+            serve(phone, ledger, out);
+        }
+    }
+
+    fn pruned(&mut self, phone: PhoneId) {
+        if self.ledgers.get(&phone).is_none_or(|l| l.inputs() == 0) {
+            self.logged.remove(&phone);
+        }
+    }
+
+    /// A control function is lost. Gives the phones whose state nobody has.
+    fn given_up(&mut self, dead: CpfId, out: &mut Outbox) -> Vec<PhoneId> {
+        if !self.trusted.remove(&dead) {
+            return Vec::new();
+        }
+        self.counts.cpfs_lost += 1;
+        self.untold.remove(&dead);
+        let mut lost = Vec::new();
+        for (&phone, ledger) in &mut self.ledgers {
+            if ledger.assignment().0 != dead && ledger.backups().all(|b| b != dead) {
+                continue;
+            }
+            let failover = ledger.failed(dead);
+            if let Failover::Lost = failover {
+                lost.push(phone);
+                continue;
+            }
+            let (by, _) = ledger.assignment();
+            let present: Vec<CpfId> = ledger.backups().collect();
+            let further = self.rings.further_backups(phone, by, &present);
+            further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
+            serve(phone, ledger, out);
+            if let Failover::Serve { replay, .. } = failover {
+                self.counts.taken_over += 1;
+                self.counts.replayed += replay.len() as u64;
+                out.cpfs.extend(replay.into_iter().map(|(_, input)| (by, Down::Run(input))));
+            }
+        }
+        out.cpfs.retain(|(to, _)| *to != dead);
+        lost
+    }
+
+    /// A phone is gone.
+    fn forget(&mut self, phone: PhoneId, out: &mut Outbox) {
+        let Some(ledger) = self.ledgers.remove(&phone) else { return };
+        self.logged.remove(&phone);
+        let all = ledger.backups().chain([ledger.assignment().0]);
+        out.cpfs.extend(all.map(|cpf| (cpf, Down::Forget(phone))));
+    }
+
+    /// Whether inputs of the phone have been handed over whose outputs have not left.
+    fn is_at_work(&self, phone: PhoneId) -> bool {
+        self.ledgers.get(&phone).is_some_and(|l| l.released() < l.clock())
+    }
+}
+
+fn serve(phone: PhoneId, ledger: &Ledger<Envelope>, out: &mut Outbox) {
+    let (by, term) = ledger.assignment();
+    out.cpfs.push((by, Down::Serve { phone, term, backups: ledger.backups().collect() }));
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
+    /// Has an input run.
+    pub(super) fn submit(&mut self, now: Instant, envelope: Envelope, out: &mut Outbox) {
+        match &mut self.service {
+            Service::Here(cpf) => {
+                let batch = cpf.run(&envelope);
+                if !batch.fault {
+                    self.inspect.ran(&envelope, &batch);
+                }
+                self.ran(now, (envelope.phone, envelope.clock), envelope.payload.association(), batch, out);
+            }
+            Service::Region(cpfs) => cpfs.submit(envelope, out),
+        }
+    }
+
+    /// A control function of the region says something.
+    pub(super) fn up(&mut self, now: Instant, from: CpfId, message: Up, out: &mut Outbox) {
+        let Service::Region(cpfs) = &mut self.service else { return };
+        if !cpfs.trusted.contains(&from) {
+            return; // it was given up: whatever it has done since is nobody's
+        }
+        match message {
+            Up::Ran { phone, term, clock, from: sender, batch } => {
+                *cpfs.taken.entry(from).or_default() += 1;
+                cpfs.untold.insert(from);
+                let Some(ledger) = cpfs.ledgers.get_mut(&phone) else { return };
+                let verdict = ledger.batch(now, from, term, clock, batch.digest(), batch.idle);
+                cpfs.pruned(phone);
+                match verdict {
+                    Verdict::Release => self.ran(now, (phone, clock), sender, *batch, out),
+                    Verdict::Suppress => {}
+                    Verdict::Fenced => cpfs.counts.fenced += 1,
+                    Verdict::Diverged => {
+                        cpfs.counts.diverged += 1;
+                        self.lose(phone, out);
+                    }
+                }
+            }
+            Up::Holds { phone, clock } => match cpfs.ledgers.get_mut(&phone) {
+                Some(ledger) => {
+                    ledger.acknowledged(now, from, clock);
+                    cpfs.pruned(phone);
+                }
+                None => out.cpfs.push((from, Down::Forget(phone))),
+            },
+        }
+    }
+
+    /// A new version of the configuration is in force for the inputs to come.
+    pub(super) fn configure_cpfs(&mut self, config: &Arc<Config>, out: &mut Outbox) {
+        match &mut self.service {
+            Service::Here(cpf) => cpf.configure(config.clone()),
+            Service::Region(cpfs) => {
+                let told = cpfs.trusted.iter().map(|&cpf| (cpf, Down::Configure(config.clone())));
+                out.cpfs.extend(told);
+            }
+        }
+    }
+
+    /// The region's members have changed.
+    pub(super) fn rings(&mut self, rings: Rings) {
+        if let Service::Region(cpfs) = &mut self.service {
+            cpfs.trusted.extend(rings.members());
+            cpfs.rings = rings;
+        }
+    }
+
+    /// A control function of the region is lost: others take its phones over.
+    pub(super) fn cpf_lost(&mut self, dead: CpfId, out: &mut Outbox) {
+        let Service::Region(cpfs) = &mut self.service else { return };
+        for phone in cpfs.given_up(dead, out) {
+            self.lose(phone, out);
+        }
+    }
+
+    /// Nobody can go on with a phone: its gNBs let it go, and it registers anew.
+    fn lose(&mut self, phone: PhoneId, out: &mut Outbox) {
+        for names in self.slots.names(phone) {
+            let stream = self.stream(phone, names.association);
+            send(names.association, stream, &amf::release_of(names.amf_ue_ngap_id), out);
+        }
+        self.asked.retain(|(asked, _), _| *asked != phone);
+        let event = Event::Deregistered { subject: Subject::default(), why: Deregistered::StateLost };
+        out.events.push(PhoneEvent { phone, on: None, event });
+        self.vacate(phone, out);
+        if let Service::Region(cpfs) = &mut self.service {
+            cpfs.counts.lost += 1;
+        }
+    }
+
+    /// A phone's slot is free again.
+    pub(super) fn vacate(&mut self, phone: PhoneId, out: &mut Outbox) {
+        self.slots.release(phone);
+        if let Service::Region(cpfs) = &mut self.service {
+            cpfs.forget(phone, out);
+        }
+    }
+
+    /// What is due in the region: replicas that lag too long.
+    pub(super) fn tick_cpfs(&mut self, now: Instant, out: &mut Outbox) {
+        let Service::Region(cpfs) = &mut self.service else { return };
+        if now < cpfs.scan {
+            return;
+        }
+        cpfs.scan = now + SCAN;
+        for phone in cpfs.logged.iter().copied().collect::<Vec<_>>() {
+            let lagging = cpfs.ledgers.get_mut(&phone).map(|l| l.scan(now, PATIENCE)).unwrap_or_default();
+            cpfs.outdated(phone, lagging, out);
+            cpfs.pruned(phone);
+        }
+    }
+
+    /// When that is next.
+    pub(super) fn next_scan(&self) -> Instant {
+        match &self.service {
+            Service::Region(cpfs) if !cpfs.logged.is_empty() => cpfs.scan,
+            _ => Instant::FAR_FUTURE,
+        }
+    }
+
+    /// Members learn how much of theirs was released, once for all that one input brought.
+    pub(super) fn tell_released(&mut self, out: &mut Outbox) {
+        let Service::Region(cpfs) = &mut self.service else { return };
+        for member in std::mem::take(&mut cpfs.untold) {
+            let released = cpfs.taken.get(&member).copied().unwrap_or(0);
+            out.cpfs.push((member, Down::Released(released)));
+        }
+    }
+
+    /// Whether a phone can be taken at all: somebody must serve it.
+    pub(super) fn can_place(&self, phone: PhoneId) -> bool {
+        match &self.service {
+            Service::Here(_) => true,
+            Service::Region(cpfs) => cpfs.rings.place(phone).is_some(),
+        }
+    }
+
+    /// Whether a phone's machine is at an input.
+    pub(super) fn is_at_work(&self, phone: PhoneId) -> bool {
+        matches!(&self.service, Service::Region(cpfs) if cpfs.is_at_work(phone))
+    }
+
+    /// The control function of the region that serves a phone.
+    pub fn served_by(&self, phone: PhoneId) -> Option<CpfId> {
+        match &self.service {
+            Service::Here(_) => None,
+            Service::Region(cpfs) => cpfs.ledgers.get(&phone).map(|l| l.assignment().0),
+        }
+    }
+
+    /// Octets of inputs that are kept for phones, and the number of these. Nothing where there is but one control function.
+    pub fn logged(&self) -> (usize, usize) {
+        match &self.service {
+            Service::Here(_) => (0, 0),
+            Service::Region(cpfs) => {
+                let octets = |phone| cpfs.ledgers.get(phone).map_or(0, Ledger::octets);
+                (cpfs.logged.iter().map(octets).sum(), cpfs.logged.len())
+            }
+        }
+    }
+
+    /// What replication had to do.
+    pub fn replicated(&self) -> Replicated {
+        match &self.service {
+            Service::Here(_) => Replicated::default(),
+            Service::Region(cpfs) => cpfs.counts,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What an aggregator and its control functions say to each other, and those among themselves. Each link is reliable and keeps
+//! its order; that one breaks means the loss of whom it led to.
+
+use std::sync::Arc;
+
+use whimbrel_control::config::Config;
+use whimbrel_control::{AssociationId, Batch, Envelope, Phone, PhoneId};
+
+use crate::replication::{Checkpoint, CpfId};
+
+/// From an aggregator to a control function.
+#[derive(Debug)]
+pub enum Down {
+    /// Run this input of a phone that is served there.
+    Run(Envelope),
+    /// Serve a phone from now on, from the state that is held or from nothing; or go on, with other backups.
+    Serve {
+        /// The phone.
+        phone: PhoneId,
+        /// Term of the assignment.
+        term: u32,
+        /// Who shall have its state.
+        backups: Vec<CpfId>,
+    },
+    /// Whatever is older than this of a phone is outdated (Neutrino §4.2.4).
+    Outdated {
+        /// The phone.
+        phone: PhoneId,
+        /// Clock of the state that is not.
+        clock: u64,
+    },
+    /// So many batches of this link were released, from its beginning.
+    Released(u64),
+    /// A phone is gone, or others back it.
+    Forget(PhoneId),
+    /// The configuration that is in force for the inputs to come.
+    Configure(Arc<Config>),
+}
+
+/// From a control function to its aggregator.
+#[derive(Debug)]
+pub enum Up {
+    /// An input was run.
+    Ran {
+        /// The phone.
+        phone: PhoneId,
+        /// Term of the assignment under which.
+        term: u32,
+        /// The input's clock.
+        clock: u64,
+        /// The gNB that it came from, if from one.
+        from: Option<AssociationId>,
+        /// What it caused.
+        batch: Box<Batch>,
+    },
+    /// This state of a phone, or a newer one, is held here.
+    Holds {
+        /// The phone.
+        phone: PhoneId,
+        /// Its clock.
+        clock: u64,
+    },
+}
+
+/// From a phone's control function to its backups.
+pub type State = Checkpoint<Box<Phone>>;

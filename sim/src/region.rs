@@ -1,0 +1,198 @@
+//! The control functions of the simulated region: their links, and how they are lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_control::Phone;
+use whimbrel_control::config::Config;
+use whimbrel_ids::Instant;
+use whimbrel_resilience::link::{Down, State, Up};
+use whimbrel_resilience::region::{Region, Regions, Rings};
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Input, Member, MemberOutbox};
+
+use crate::{Sim, Travelling};
+
+/// Least and greatest latency of a link, in microseconds.
+const LINK_LATENCY_MICROS: (u64, u64) = (10, 60);
+/// From a loss to when the aggregator hears of it: a connection that closes.
+const DETECTED_AFTER: Duration = Duration::from_micros(500);
+
+/// A message on a link of the region.
+#[derive(Debug)]
+pub(crate) enum Link {
+    Down(CpfId, Down),
+    Up(CpfId, Up),
+    State(CpfId, CpfId, State),
+    /// The aggregator hears that one is lost.
+    Lost(CpfId),
+}
+
+impl Link {
+    /// The two ends: the aggregator has no number.
+    fn ends(&self) -> (Option<CpfId>, Option<CpfId>) {
+        match *self {
+            Self::Down(to, _) => (None, Some(to)),
+            Self::Up(from, _) => (Some(from), None),
+            Self::State(from, to, _) => (Some(from), Some(to)),
+            Self::Lost(cpf) => (Some(cpf), None),
+        }
+    }
+}
+
+/// How a control function is lost, at the n-th message that one takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// It dies before it has taken the message.
+    Before,
+    /// It dies right after; nothing that it has sent since gets out.
+    After,
+    /// It dies right after; what it has sent arrives.
+    Said,
+    /// It lives, and is taken for dead: what it does and says from then on must not matter.
+    FalseAlarm,
+}
+
+impl Loss {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::Said, Self::FalseAlarm];
+}
+
+/// The region.
+pub(crate) struct Cluster {
+    members: BTreeMap<CpfId, Member>,
+    regions: Regions,
+    region: Region,
+    backups: usize,
+    /// Links keep their order: not before this.
+    ordered: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
+    /// Messages that members have taken.
+    taken: u64,
+    loss: Option<(u64, Loss)>,
+    /// Messages under way.
+    under_way: usize,
+}
+
+impl Cluster {
+    pub(crate) fn new(config: &Arc<Config>, cpfs: u16, backups: usize) -> Self {
+        let region: Region = "coast/home".parse().expect("a region's name");
+        let mut regions = Regions::new([region.clone()]).expect("one region");
+        let members = (1..=cpfs).map(CpfId).map(|id| {
+            regions.join(id, &region).expect("each comes once");
+            (id, Member::new(config.clone()))
+        });
+        Self {
+            members: members.collect(),
+            regions,
+            region,
+            backups,
+            ordered: BTreeMap::new(),
+            taken: 0,
+            loss: None,
+            under_way: 0,
+        }
+    }
+
+    pub(crate) fn rings(&self) -> Rings {
+        self.regions.rings(&self.region, self.backups).expect("the region is known")
+    }
+}
+
+impl Sim {
+    /// The phones, whoever serves them.
+    pub fn phones(&self) -> impl Iterator<Item = &Phone> {
+        let region = self.cluster.iter().flat_map(|c| &c.members);
+        let of = move |(id, member): (&CpfId, _)| {
+            let (id, member): (CpfId, &Member) = (*id, member);
+            member.cpf().phones().filter(move |p| self.cta.served_by(p.id) == Some(id))
+        };
+        self.cta.phones().chain(region.flat_map(of))
+    }
+
+    /// How many messages the region's control functions have taken.
+    pub fn links_taken(&self) -> u64 {
+        self.cluster.as_ref().map_or(0, |c| c.taken)
+    }
+
+    /// The control function that takes the n-th message from the beginning on is lost so.
+    pub fn lose_cpf_at(&mut self, message: u64, how: Loss) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.loss = Some((message, how));
+        }
+    }
+
+    /// How many phones' states are held by others than who serves them.
+    pub fn backed(&self) -> usize {
+        self.cluster.iter().flat_map(|c| c.members.values()).map(Member::backed).sum()
+    }
+
+    /// Whether nothing is under way within the region.
+    pub(crate) fn region_rests(&self) -> bool {
+        self.cluster.as_ref().is_none_or(|c| c.under_way == 0)
+    }
+
+    pub(crate) fn link(&mut self, link: Link) {
+        let (least, greatest) = LINK_LATENCY_MICROS;
+        let latency = least + self.rng.below(greatest - least);
+        let Some(cluster) = &mut self.cluster else { return };
+        let at = match link {
+            Link::Lost(_) => self.now + DETECTED_AFTER,
+            _ => {
+                let ordered = cluster.ordered.entry(link.ends()).or_insert(self.now);
+                *ordered = (*ordered).max(self.now + Duration::from_micros(latency));
+                *ordered
+            }
+        };
+        cluster.under_way += 1;
+        self.send(at, Travelling::Link(link));
+    }
+
+    pub(crate) fn link_arrives(&mut self, link: Link) {
+        let Some(cluster) = &mut self.cluster else { return };
+        cluster.under_way -= 1;
+        let to = match link {
+            Link::Up(from, message) => return self.core(Input::Cpf(from, message)),
+            Link::Lost(cpf) => {
+                cluster.regions.leave(cpf);
+                let rings = cluster.rings();
+                self.core(Input::Rings(rings));
+                return self.core(Input::CpfLost(cpf));
+            }
+            Link::Down(to, _) | Link::State(_, to, _) => to,
+        };
+        let Some(member) = cluster.members.get_mut(&to) else { return };
+        cluster.taken += 1;
+        let loss = cluster.loss.filter(|(at, _)| *at == cluster.taken).map(|(_, how)| how);
+        let mut out = MemberOutbox::default();
+        if loss != Some(Loss::Before) {
+            match link {
+                Link::Down(_, message) => member.handle(message, &mut out),
+                Link::State(_, _, state) => member.back(state, &mut out),
+                Link::Up(..) | Link::Lost(_) => {}
+            }
+        }
+        if loss != Some(Loss::After) {
+            out.up.into_iter().for_each(|m| self.link(Link::Up(to, m)));
+            out.peers.into_iter().for_each(|(peer, state)| self.link(Link::State(to, peer, state)));
+        }
+        match loss {
+            Some(Loss::FalseAlarm) => self.link(Link::Lost(to)),
+            Some(how) => self.bury(to, how == Loss::Said),
+            None => {}
+        }
+    }
+
+    /// A control function dies.
+    fn bury(&mut self, cpf: CpfId, said: bool) {
+        let Some(cluster) = &mut self.cluster else { return };
+        cluster.members.remove(&cpf);
+        if !said {
+            let of_it = |t: &Travelling| matches!(t, Travelling::Link(l) if l.ends().0 == Some(cpf));
+            let before = self.travelling.len();
+            self.travelling.retain(|_, t| !of_it(t));
+            cluster.under_way -= before - self.travelling.len();
+        }
+        self.link(Link::Lost(cpf));
+    }
+}

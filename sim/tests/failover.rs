@@ -1,0 +1,100 @@
+//! Control functions of a region that are lost in the middle of anything (Neutrino §4.2, failure scenarios 1 and 2): no phone
+//! notices. A loss at each message that a control function takes, in each way.
+
+mod common;
+
+use std::time::Duration;
+
+use common::by_hand::psi;
+use common::stage::session;
+use common::*;
+use whimbrel_ran::gnb::Via;
+use whimbrel_ran::ue::{self, Command};
+use whimbrel_sim::{Faults, GnbIndex, Loss, Sim, UeIndex, default_config, phone_config};
+
+/// Two gNBs, some phones, three control functions with one backup a phone.
+struct Stage {
+    net: Sim,
+    gnbs: [GnbIndex; 2],
+    ues: Vec<UeIndex>,
+}
+
+fn stage(seed: u64, phones: u32) -> Stage {
+    let mut net = Sim::in_region(seed, default_config(), Faults::default(), 3, 1);
+    let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
+    net.settle(SECOND);
+    let ues = (1..=phones).map(|n| net.add_ue(gnbs[0], phone_config(n))).collect();
+    Stage { net, gnbs, ues }
+}
+
+/// What one phone does, step by step.
+type Step = (&'static str, fn(&mut Stage, UeIndex));
+
+const DAY: [Step; 11] = [
+    ("registration", |s, ue| s.net.command(ue, Command::Register)),
+    ("session establishment", |s, ue| s.net.command(ue, session())),
+    ("AN release", |s, ue| go_idle(&mut s.net, ue)),
+    ("service request", |s, ue| s.net.command(ue, Command::ServiceRequest)),
+    ("Xn handover", |s, ue| s.net.hand_over(ue, s.gnbs[1], Via::Xn)),
+    ("N2 handover", |s, ue| s.net.hand_over(ue, s.gnbs[0], Via::N2)),
+    ("periodic registration", |s, ue| {
+        go_idle(&mut s.net, ue);
+        s.net.command(ue, Command::PeriodicRegistration);
+    }),
+    ("a second session", |s, ue| s.net.command(ue, session())),
+    ("session release", |s, ue| s.net.command(ue, Command::ReleaseSession(psi(1)))),
+    ("mobility registration", |s, ue| s.net.command(ue, Command::Register)),
+    ("deregistration", |s, ue| s.net.command(ue, Command::Deregister { switch_off: false })),
+];
+
+/// Everyone lives through the day; at each point phones and core agree.
+fn live(stage: &mut Stage, what: &dyn Fn() -> String) {
+    for (step, act) in DAY {
+        for ue in stage.ues.clone() {
+            act(stage, ue);
+        }
+        stage.net.settle(SECOND * 3);
+        for &ue in &stage.ues {
+            let refused =
+                stage.net.ue_events(ue).iter().find(|(_, e)| matches!(e, ue::Event::Refused { .. }));
+            assert!(refused.is_none(), "{} in {step}: {refused:?}", what());
+            let at_home = step != "deregistration";
+            assert_eq!(registered(&stage.net, ue), at_home, "{} in {step}", what());
+        }
+        stage.net.check_user_plane();
+    }
+    no_violations(&stage.net);
+    assert_eq!(stage.net.phones().count(), 0, "{}: everyone has left", what());
+    assert_eq!((stage.net.upf_sessions(), stage.net.cta().logged()), (0, (0, 0)), "{}", what());
+}
+
+#[test]
+fn a_day_without_losses_leaves_nothing_behind() {
+    let mut stage = stage(1, 3);
+    live(&mut stage, &|| "no loss".into());
+    assert_eq!(stage.net.cta().replicated(), Default::default());
+    stage.net.advance(Duration::from_secs(1));
+    assert_eq!(stage.net.backed(), 0, "nobody holds the state of a phone that has left");
+}
+
+#[test] // Neutrino §4.2.5, scenarios 1 and 2
+fn a_loss_at_every_message_of_every_procedure() {
+    let taken = {
+        let mut stage = stage(2, 1);
+        live(&mut stage, &|| "no loss".into());
+        stage.net.links_taken()
+    };
+    assert!(taken > 100, "{taken} messages are not a day");
+    let mut taken_over = 0;
+    for how in Loss::ALL {
+        for message in 1..=taken {
+            let mut stage = stage(2, 1);
+            stage.net.lose_cpf_at(message, how);
+            live(&mut stage, &|| format!("{how:?} at message {message} of {taken}"));
+            let told = stage.net.cta().replicated();
+            assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0), "{how:?} at message {message}");
+            taken_over += told.taken_over;
+        }
+    }
+    assert!(taken_over > taken, "{taken_over} takeovers");
+}
