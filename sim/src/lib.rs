@@ -39,7 +39,7 @@ pub use faults::Faults;
 pub use home::{Home, default_config, phone_config, tuak_of, upf_config};
 use meter::Meter;
 pub use meter::{Wire, Work};
-pub use night::{gnb_config, morning, night, registered};
+pub use night::{gnb_config, morning, night, night_in_region, registered};
 pub use record::{Recorded, Recorder};
 pub use region::Loss;
 use region::{Cluster, Link};

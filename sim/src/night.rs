@@ -8,7 +8,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
-use crate::{Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
+use crate::{Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
 
 /// The `n`th gNB, of tracking area 1 and slice 1.
 pub fn gnb_config(n: u8) -> GnbConfig {
@@ -22,10 +22,30 @@ pub fn gnb_config(n: u8) -> GnbConfig {
 pub fn night(seed: u64, faults: Faults) -> Sim {
     let mut net = Sim::with(seed, default_config(), faults);
     net.recorder().on = true;
+    live(net, seed, |_, _| {})
+}
+
+/// The same at the control functions of a region, of which one after the other is lost in the middle of something, and others
+/// come. With one backup, who loses both has to register anew.
+pub fn night_in_region(seed: u64, faults: Faults, backups: usize) -> Sim {
+    let net = Sim::in_region(seed, default_config(), faults, 3, backups);
+    live(net, seed, |net, rng| {
+        while net.cpfs() < 3 {
+            net.add_cpf();
+        }
+        if rng.chance(700) {
+            let how = Loss::ALL[rng.below(4) as usize];
+            net.lose_cpf_at(net.links_taken() + 1 + rng.below(80), how);
+        }
+    })
+}
+
+fn live(mut net: Sim, seed: u64, mut misfortune: impl FnMut(&mut Sim, &mut Rng)) -> Sim {
     let mut rng = Rng::new(seed ^ 0x5eed);
     let gnbs = [net.add_gnb(gnb_config(1)), net.add_gnb(gnb_config(2))];
     let ues: Vec<UeIndex> = (0..5).map(|n| net.add_ue(gnbs[n as usize % 2], phone_config(n))).collect();
     for _ in 0..12 {
+        misfortune(&mut net, &mut rng);
         for &ue in &ues {
             net.command(ue, wish(&mut rng));
         }
@@ -84,7 +104,7 @@ pub fn morning(net: &mut Sim) {
         assert!(registered(net, ue), "phone {i} does not come back: {:?} {last:?}", net.ue_ref(ue).state());
     }
     net.check_invariants();
-    let sessions: usize = net.cta().phones().map(|p| p.sessions.len()).sum();
+    let sessions: usize = net.phones().map(|p| p.sessions.len()).sum();
     assert_eq!(net.upf_sessions(), sessions, "the UPF has as many sessions as the SMF");
 }
 

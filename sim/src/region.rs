@@ -72,6 +72,8 @@ pub(crate) struct Cluster {
     loss: Option<(u64, Loss)>,
     /// Messages under way.
     under_way: usize,
+    /// The number of the newest control function.
+    newest: u16,
 }
 
 impl Cluster {
@@ -91,6 +93,7 @@ impl Cluster {
             taken: 0,
             loss: None,
             under_way: 0,
+            newest: cpfs,
         }
     }
 
@@ -120,6 +123,24 @@ impl Sim {
         if let Some(cluster) = &mut self.cluster {
             cluster.loss = Some((message, how));
         }
+    }
+
+    /// How many control functions live that are not taken for dead.
+    pub fn cpfs(&self) -> usize {
+        self.cluster
+            .as_ref()
+            .map_or(0, |c| c.rings().members().filter(|id| c.members.contains_key(id)).count())
+    }
+
+    /// Another control function comes to the region.
+    pub fn add_cpf(&mut self) {
+        let Some(cluster) = &mut self.cluster else { return };
+        cluster.newest += 1;
+        let id = CpfId(cluster.newest);
+        cluster.regions.join(id, &cluster.region).expect("it is new");
+        cluster.members.insert(id, Member::new(self.config.clone()));
+        let rings = cluster.rings();
+        self.core(Input::Rings(rings));
     }
 
     /// How many phones' states are held by others than who serves them.

@@ -10,7 +10,9 @@ use common::stage::session;
 use common::*;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{self, Command};
-use whimbrel_sim::{Faults, GnbIndex, Loss, Sim, UeIndex, default_config, phone_config};
+use whimbrel_sim::{
+    Faults, GnbIndex, Loss, Sim, UeIndex, default_config, morning, night_in_region, phone_config,
+};
 
 /// Two gNBs, some phones, three control functions with one backup a phone.
 struct Stage {
@@ -97,4 +99,24 @@ fn a_loss_at_every_message_of_every_procedure() {
         }
     }
     assert!(taken_over > taken, "{taken_over} takeovers");
+}
+
+#[test] // with radio, gNBs and UPF at their worst; without a backup phones register anew, and nothing of theirs is left anywhere
+fn every_phone_comes_back_after_nights_of_losses() {
+    for backups in 0..=2 {
+        let (mut lost, mut taken_over) = (0, 0);
+        for seed in 0..30 {
+            println!("cargo run -p whimbrel-sim --example seeds -- 1 {seed} {backups}");
+            let mut net = night_in_region(seed, Faults::worst(), backups);
+            morning(&mut net);
+            let told = net.cta().replicated();
+            assert_eq!(told.diverged, 0, "seed {seed}");
+            (lost, taken_over) = (lost + told.lost, taken_over + told.taken_over);
+        }
+        match backups {
+            0 => assert!(lost > 50 && taken_over == 0, "{lost} phones registered anew"),
+            1 => assert!(taken_over > 50 * lost, "{lost} phones registered anew of {taken_over}"),
+            _ => assert!(taken_over > 50 && lost == 0, "{lost} phones registered anew of {taken_over}"),
+        }
+    }
 }

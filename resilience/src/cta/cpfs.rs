@@ -8,8 +8,9 @@ use std::time::Duration;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{Envelope, Event, PhoneEvent, PhoneId, Subject, amf};
+use whimbrel_control::{Envelope, Event, OutputId, PhoneEvent, PhoneId, Subject, UpfId, amf, smf};
 use whimbrel_ids::Instant;
+use whimbrel_pfcp::message_type;
 
 use super::{Cta, Entropy, Inspect, Outbox, send};
 use crate::Cpf;
@@ -43,6 +44,8 @@ pub(super) struct Cpfs {
     taken: BTreeMap<CpfId, u64>,
     untold: BTreeSet<CpfId>,
     scan: Instant,
+    /// The requests that would end the phones' sessions, by UPF: for those that nobody can go on with.
+    deletions: BTreeMap<PhoneId, Vec<(UpfId, Vec<u8>)>>,
     counts: Replicated,
 }
 
@@ -75,6 +78,7 @@ impl Cpfs {
             taken: BTreeMap::new(),
             untold: BTreeSet::new(),
             scan: now + SCAN,
+            deletions: BTreeMap::new(),
             counts: Replicated::default(),
         }
     }
@@ -155,6 +159,7 @@ impl Cpfs {
     fn forget(&mut self, phone: PhoneId, out: &mut Outbox) {
         let Some(ledger) = self.ledgers.remove(&phone) else { return };
         self.logged.remove(&phone);
+        self.deletions.remove(&phone);
         let all = ledger.backups().chain([ledger.assignment().0]);
         out.cpfs.extend(all.map(|cpf| (cpf, Down::Forget(phone))));
     }
@@ -204,7 +209,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     Verdict::Fenced => cpfs.counts.fenced += 1,
                     Verdict::Diverged => {
                         cpfs.counts.diverged += 1;
-                        self.lose(phone, out);
+                        self.lose(now, phone, out);
                     }
                 }
             }
@@ -238,25 +243,61 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// A control function of the region is lost: others take its phones over.
-    pub(super) fn cpf_lost(&mut self, dead: CpfId, out: &mut Outbox) {
+    pub(super) fn cpf_lost(&mut self, now: Instant, dead: CpfId, out: &mut Outbox) {
         let Service::Region(cpfs) = &mut self.service else { return };
         for phone in cpfs.given_up(dead, out) {
-            self.lose(phone, out);
+            self.lose(now, phone, out);
         }
     }
 
     /// Nobody can go on with a phone: its gNBs let it go, and it registers anew.
-    fn lose(&mut self, phone: PhoneId, out: &mut Outbox) {
+    fn lose(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
         for names in self.slots.names(phone) {
             let stream = self.stream(phone, names.association);
             send(names.association, stream, &amf::release_of(names.amf_ue_ngap_id), out);
         }
         self.asked.retain(|(asked, _), _| *asked != phone);
+        let sessions = match &mut self.service {
+            Service::Region(cpfs) => cpfs.deletions.remove(&phone).unwrap_or_default(),
+            Service::Here(_) => Vec::new(),
+        };
+        for (upf, deletion) in sessions {
+            // Nobody is left to hear that there is no UPF.
+            let _ = self.ask_upf(now, upf, phone, OutputId { clock: 0, index: 0 }, deletion, &mut out.pfcp);
+        }
         let event = Event::Deregistered { subject: Subject::default(), why: Deregistered::StateLost };
         out.events.push(PhoneEvent { phone, on: None, event });
         self.vacate(phone, out);
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts.lost += 1;
+        }
+    }
+
+    /// A UPF has answered a phone: a session that stands there now would have to be ended, should nobody go on with the phone.
+    pub(super) fn session_answered(&mut self, phone: PhoneId, upf: UpfId, octets: &[u8]) {
+        if let Service::Region(cpfs) = &mut self.service
+            && octets.get(1) == Some(&message_type::SESSION_ESTABLISHMENT_RESPONSE)
+            && let Some(deletion) = smf::deletion_of_orphan(octets)
+        {
+            cpfs.deletions.entry(phone).or_default().push((upf, deletion));
+        }
+    }
+
+    /// A phone's request goes to a UPF: what it ends itself need not be ended.
+    pub(super) fn session_asked(&mut self, phone: PhoneId, upf: UpfId, octets: &[u8]) {
+        if let Service::Region(cpfs) = &mut self.service
+            && octets.get(1) == Some(&message_type::SESSION_DELETION_REQUEST)
+            && let Some(sessions) = cpfs.deletions.get_mut(&phone)
+        {
+            let seid = |octets: &[u8]| octets.get(4..12).map(<[u8]>::to_vec);
+            sessions.retain(|(of, deletion)| *of != upf || seid(deletion) != seid(octets));
+        }
+    }
+
+    /// A UPF has lost its sessions.
+    pub(super) fn sessions_gone(&mut self, upf: UpfId) {
+        if let Service::Region(cpfs) = &mut self.service {
+            cpfs.deletions.values_mut().for_each(|sessions| sessions.retain(|(of, _)| *of != upf));
         }
     }
 

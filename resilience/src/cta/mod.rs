@@ -213,7 +213,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Waited(delay) => self.waited(now, delay, out),
             Input::SubscribersChanged(changed) => self.subscribers_changed(changed),
             Input::Cpf(from, message) => self.up(now, from, message, out),
-            Input::CpfLost(cpf) => self.cpf_lost(cpf, out),
+            Input::CpfLost(cpf) => self.cpf_lost(now, cpf, out),
             Input::Rings(rings) => self.rings(rings),
             Input::Tick => self.tick(now, out),
         }
@@ -457,6 +457,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     out.ngap.push((association, stream, octets));
                 }
                 Effect::N4 { upf, octets } => {
+                    self.session_asked(phone, upf, &octets);
                     if let Some(none) = self.ask_upf(now, upf, phone, to, octets, &mut out.pfcp) {
                         self.n4_arrived(now, upf, vec![none], out);
                     }

@@ -152,6 +152,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     }
                 }
                 Arrived::Answer { phone, to, octets } => {
+                    self.session_answered(phone, upf, octets.as_deref().unwrap_or_default());
                     let octets = octets.map(Into::into);
                     self.inbox.push_back((phone, Payload::PfcpAnswer { to, upf, octets }));
                 }
@@ -168,6 +169,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     out.upfs.push((upf, change));
                     match change {
                         UpfChange::Lost | UpfChange::Released => {
+                            self.sessions_gone(upf);
                             self.tell_sessions_of(upf, Command::UpfRestarted(upf));
                         }
                         UpfChange::Leaving => {
