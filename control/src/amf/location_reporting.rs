@@ -42,6 +42,11 @@ pub(crate) struct Locating {
 }
 
 impl Locating {
+    /// Whether no more areas are watched than can be.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.areas.len() <= AREAS_MAX
+    }
+
     /// Whether any report is awaited.
     fn awaits(&self) -> bool {
         self.now.is_some() || self.cells || self.areas.iter().any(Option::is_some)

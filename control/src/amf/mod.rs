@@ -68,6 +68,7 @@ pub(crate) use reachability::{tell_if_wanted as tell_reachable_if_wanted, wanted
 pub(crate) use registration::{settle_tmsi, start as register};
 pub(crate) use rekeying::begin_if_due as rekey_if_due;
 pub(crate) use service_request::{reject_stranger, start as serve};
+pub(crate) use slices::ALLOWED_SLICES_MAX;
 pub(crate) use subscription_change::{
     begin_if_due as subscription_change_if_due, notified as subscription_changed,
 };

@@ -23,6 +23,9 @@ const PAGINGS: u8 = 4;
 /// each (TS 38.331 §6.2.2, UERadioPagingInformation).
 const CAPABILITY_OCTETS_MAX: usize = 512;
 
+/// Cells, and gNBs and areas, that a gNB recommends (maxnoofRecommendedCells, maxnoofRecommendedRANNodes of TS 38.413 §9.4.7).
+const RECOMMENDED_MAX: usize = 16;
+
 /// What gNBs told that helps to page a phone: returned to them unread.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PagingAid {
@@ -32,6 +35,13 @@ pub(crate) struct PagingAid {
     recommended: Vec<RecommendedCellItem>,
     /// The gNBs and areas that it recommends; 16 at most.
     nodes: Vec<AmfPagingTarget>,
+}
+
+impl PagingAid {
+    /// Whether PAGING has room for it.
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.recommended.len() <= RECOMMENDED_MAX && self.nodes.len() <= RECOMMENDED_MAX
+    }
 }
 
 /// UE RADIO CAPABILITY INFO INDICATION (TS 38.413 §8.14.1.2).

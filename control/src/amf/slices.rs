@@ -21,7 +21,7 @@ pub(crate) struct Slices {
 }
 
 /// The allowed NSSAI holds eight slices (TS 24.501 §9.11.3.37).
-const ALLOWED_SLICES_MAX: usize = 8;
+pub(crate) const ALLOWED_SLICES_MAX: usize = 8;
 /// The configured NSSAI holds sixteen (TS 24.501 §9.11.3.37).
 const CONFIGURED_SLICES_MAX: usize = 16;
 

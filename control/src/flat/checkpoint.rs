@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{Flat, FlatError, Form, Frame, Writer, read};
+use super::{Flat, FlatError, Form, Frame, Writer, bounds, read};
 use crate::envelope::PhoneId;
 use crate::phone::Phone;
 
@@ -97,7 +97,7 @@ impl Checkpoint {
     pub(super) fn phone_of(&self, versions: &[(u16, Read)]) -> Result<Box<Phone>, FlatError> {
         let frame = Frame::open(Form::Checkpoint, self.octets())?;
         let phone = known(versions, frame.version)?(frame.body)?;
-        check(&phone)?;
+        bounds::check(&phone)?;
         Ok(phone)
     }
 }
@@ -110,13 +110,4 @@ fn known(versions: &[(u16, Read)], version: u16) -> Result<Read, FlatError> {
 /// A body of the version whose type this is.
 pub(super) fn open<P: DeserializeOwned + Into<Phone>>(body: &[u8]) -> Result<Box<Phone>, FlatError> {
     Ok(Box::new(read::<P>(body)?.into()))
-}
-
-/// What the types do not say, and procedures rely on.
-fn check(phone: &Phone) -> Result<(), FlatError> {
-    phone.id.check()?;
-    if phone.sessions.iter().any(|(psi, s)| s.psi != *psi) {
-        return Err(FlatError::Contradiction("a session under the identity of another"));
-    }
-    Ok(())
 }

@@ -15,6 +15,7 @@
 //!
 //! A form may hold keys: [`Flat`] is wiped when it is freed and shows its length alone in `Debug`.
 
+mod bounds;
 mod checkpoint;
 mod delta;
 mod exchange;
@@ -59,7 +60,7 @@ pub enum FlatError {
     Damaged,
     /// The body breaks its form, or holds a value that its clause forbids.
     Malformed,
-    /// Each value stands for itself, but not beside the others; what.
+    /// Each value may be, but not beside the others, or not so many of them; what.
     Contradiction(&'static str),
     /// A delta is of another phone, or begins at another checkpoint.
     OtherBase,

@@ -1,14 +1,23 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use serde::Deserialize;
+use whimbrel_ids::{STmsi, Tmsi};
+use whimbrel_nas::ie::{MobileIdentity, NgKsi, RegistrationKind, ServiceType};
+use whimbrel_nas::mm::ServiceRequest;
+use whimbrel_pfcp::ie::{ReportType, UrSeqn, UrrId, UsageReportTrigger, VolumeMeasurement};
+use whimbrel_pfcp::msg::SessionReportRequest;
+use whimbrel_pfcp::rule::UsageReport;
 
 use super::*;
-use crate::desk::Desk;
-use crate::envelope::{Batch, Command, Envelope, Payload, PhoneId};
+use crate::desk::{Desk, INTEGRITY, psi, registration_request};
+use crate::envelope::{Batch, Command, Envelope, Locate, Payload, PhoneId};
 use crate::phone::{AmfContext, Phone};
 use crate::shard::Shard;
-use crate::smf::SmContext;
+use crate::smf::{Modification, SmContext};
+use crate::udm::Ambr;
+use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
 const CHECKPOINTS: [(u16, &str); 1] = [(1, include_str!("testdata/checkpoint-1.hex"))];
@@ -173,12 +182,37 @@ fn what_contradicts_itself_is_refused() {
     beyond.id.slot = PhoneId::SLOTS;
     let frame = checkpoint(&beyond);
     assert!(matches!(Checkpoint::from_octets(frame.octets()), Err(FlatError::Contradiction(_))));
-    let mut other = registered();
-    let mut session = other.sessions.pop_first().unwrap().1;
-    session.psi = crate::desk::psi(2);
-    other.sessions.insert(crate::desk::psi(1), session);
-    let read = Checkpoint::from_octets(checkpoint(&other).octets()).unwrap().phone();
-    assert!(matches!(read, Err(FlatError::Contradiction(_))));
+    let wrong: [fn(&mut Phone); 8] = [
+        |p| {
+            let mico = Some(Duration::MAX);
+            p.amf.set_reach(crate::phone::Reach { mico, ..p.amf.reach() });
+        },
+        |p| p.sessions.values_mut().for_each(|s| s.flows[0].rules[0].id = 1),
+        |p| {
+            let (_, session) = p.sessions.pop_first().unwrap();
+            p.sessions.insert(psi(2), session);
+        },
+        |p| p.amf.registration_area = vec![p.amf.tai.unwrap(); 17].into(),
+        |p| p.amf.allowed_nssai = vec![p.amf.allowed_nssai[0]; 9],
+        |p| p.sessions.values_mut().for_each(|s| s.flows.push(s.flows[0].clone())),
+        |p| p.sessions.values_mut().for_each(|s| s.flows[0].rules = vec![s.flows[0].rules[0].clone(); 255]),
+        |p| {
+            let filters = |s: &mut SmContext| s.flows[0].rules[0].filters.push(any_packet());
+            p.sessions.values_mut().for_each(|s| filters(s));
+        },
+    ];
+    for (n, change) in wrong.into_iter().enumerate() {
+        let mut phone = registered();
+        fill(&mut phone);
+        assert!(checkpoint(&phone).phone().is_ok());
+        change(&mut phone);
+        let read = Checkpoint::from_octets(checkpoint(&phone).octets()).unwrap().phone();
+        assert!(matches!(read, Err(FlatError::Contradiction(_))), "{n}");
+    }
+}
+
+fn any_packet() -> whimbrel_nas::ie::PacketFilter {
+    crate::policy::packet_filter("permit out ip from any to assigned").unwrap()
 }
 
 #[test]
@@ -286,6 +320,132 @@ fn a_registered_phone_with_one_session_and_its_inputs_are_small() {
     let (envelope, batch) = (longest(ENVELOPES), longest(BATCHES));
     println!("octets: state {state}, delta {delta}, longest envelope {envelope}, longest batch {batch}");
     assert!(state < 512 && delta < 128 && envelope < 512 && batch < 1024);
+}
+
+#[test]
+fn what_its_clause_forbids_does_not_come_in() {
+    fn refused<T: serde::de::DeserializeOwned>(octets: &[u8]) {
+        assert!(postcard::from_bytes::<T>(octets).is_err(), "{} {octets:?}", std::any::type_name::<T>());
+    }
+    use whimbrel_ids::*;
+    use whimbrel_nas::ie;
+    [[0], [16]].iter().for_each(|o| refused::<PduSessionId>(o));
+    refused::<Qfi>(&[64]);
+    refused::<Tac>(&[0x80, 0x80, 0x80, 0x08]); // 2^24
+    refused::<PlmnId>(&[0xa9, 0xf9, 0x07]);
+    refused::<AmfUeNgapId>(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x20]); // 2^40
+    refused::<NrCellId>(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x02]); // 2^36
+    refused::<SNssai>(&[1, 1, 0xff, 0xff, 0xff, 0x07]); // FFFFFF: none
+    refused::<Supi>(&[5, 1]);
+    refused::<Supi>(&[6, 0xc0, 0x84, 0x3d]); // 1,000,000
+    refused::<Pei>(&[2, 1]);
+    refused::<Dnn>(b"\x04a..b");
+    refused::<ie::NgKsi>(&[15]);
+    refused::<ie::PduSessionType>(&[6]);
+    refused::<ie::SscMode>(&[0]);
+    refused::<ie::SmCause>(&[0]);
+    refused::<ie::UeSecurityCapability>(&[1, 0xf0]);
+    refused::<ie::DrxParameters>(&[2, 1, 1]);
+    refused::<whimbrel_ngap::ie::RrcEstablishmentCause>(&[2, 0, 0]);
+    refused::<whimbrel_security::KAmf>(&[&[31][..], &[7; 31]].concat());
+    refused::<whimbrel_security::NasCounts>(&[0x81, 0x80, 0x80, 0x08, 0]); // 2^24 + 1
+    refused::<crate::policy::FlowName>(b"\x01A");
+    refused::<crate::upf::UpfStates>(&[1, 1, 101, 0]);
+    refused::<crate::upf::UpfStates>(&[&[1, 17][..], &[1; 34]].concat());
+}
+
+/// As much of everything as is read, and numbers that no network has: only a peer at fault writes it.
+fn fill(phone: &mut Phone) {
+    let amf = &mut phone.amf;
+    let many = 300;
+    amf.registration_area = vec![amf.tai.unwrap(); 16].into();
+    amf.allowed_nssai = vec![amf.allowed_nssai[0]; 8];
+    amf.requested_nssai = amf.allowed_nssai.clone().into();
+    amf.registrations = u32::MAX;
+    let mut subscription = (**amf.subscription.as_ref().unwrap()).clone();
+    subscription.ue_ambr = Ambr { ul_kbps: u64::MAX, dl_kbps: u64::MAX };
+    subscription.rfsp = Some(u16::MAX);
+    subscription.restrictions.forbidden_areas = vec![amf.tai.unwrap().tac; many];
+    subscription.slices[0].dnns[0].framed_routes = vec![(std::net::Ipv4Addr::LOCALHOST.into(), 255); many];
+    let slice = subscription.slices[0].clone();
+    subscription.slices.extend(vec![slice; many]);
+    amf.subscription = Some(Arc::new(subscription));
+    let t3512 = Some(Duration::from_secs(31 * 320 * 3600));
+    amf.set_reach(crate::phone::Reach { t3512, mico: t3512, edrx: Some(255), ..amf.reach() });
+    for s in phone.sessions.values_mut() {
+        s.ambr = Ambr { ul_kbps: u64::MAX, dl_kbps: u64::MAX };
+        s.arp.priority = 255;
+        s.upf = UpfId(255);
+        s.forwarding = Some(255);
+        s.usage = (u64::MAX, u64::MAX);
+        s.secondary_usage = Some(Box::new((u64::MAX, u64::MAX)));
+        let rule = crate::smf::FlowRule { id: 2, precedence: 0, filters: vec![any_packet(); 15] };
+        let flow = crate::smf::QosFlow {
+            qfi: whimbrel_ids::Qfi::new(63).unwrap(),
+            name: Default::default(),
+            five_qi: s.five_qi,
+            arp: s.arp,
+            gbr: Some(crate::policy::Gbr { guaranteed: s.ambr, maximum: s.ambr }),
+            gate: Default::default(),
+            rules: vec![rule; 4],
+            of_phone: true,
+            fulfilled: true,
+        };
+        s.flows = vec![flow; 63];
+    }
+}
+
+/// A UPF counted further than there is to count.
+fn volume_report() -> Vec<u8> {
+    let mut usage = UsageReport::new(UrrId(1), UrSeqn(1), UsageReportTrigger::VOLTH);
+    let (ul, dl) = (Some(u64::MAX), Some(u64::MAX));
+    usage.volume_measurement = Some(VolumeMeasurement { ul, dl, ..VolumeMeasurement::default() });
+    let mut m = SessionReportRequest::new(ReportType::USAR);
+    m.usage_reports = vec![usage];
+    whimbrel_pfcp::Message::from(m).to_octets(Some(whimbrel_ids::Seid(1)), 9)
+}
+
+#[test]
+fn a_phone_that_no_network_has_does_not_take_its_shard_down() {
+    let inputs: [fn(&mut Desk) -> Batch; 10] = [
+        |d| d.input(Payload::PfcpReport { psi: 1, upf: UpfId(255), octets: volume_report().into() }),
+        |d| {
+            let pdu = d.protect(INTEGRITY, registration_request(RegistrationKind::MobilityUpdating));
+            d.first(pdu, Some(Tmsi(0x1234)))
+        },
+        |d| {
+            let pdu = d.protect(INTEGRITY, registration_request(RegistrationKind::Initial));
+            d.first(pdu, Some(Tmsi(0x1234)))
+        },
+        |d| {
+            let identity = MobileIdentity::STmsi(STmsi { set: 1, pointer: 0, tmsi: Tmsi(0x1234) });
+            let request = ServiceRequest::new(NgKsi::native(0).unwrap(), ServiceType::Signalling, identity);
+            let pdu = d.protect(INTEGRITY, request);
+            d.first(pdu, Some(Tmsi(0x1234)))
+        },
+        |d| d.input(Payload::Command(Command::Deregister)),
+        |d| d.input(Payload::Command(Command::SubscriptionChanged)),
+        |d| d.input(Payload::Command(Command::PolicyChanged)),
+        |d| d.input(Payload::Command(Command::Locate(Locate::CellChanges))),
+        |d| {
+            let ambr = Modification::Ambr(Ambr { ul_kbps: 7, dl_kbps: u64::MAX });
+            d.input(Payload::Command(Command::ModifySession(psi(1), ambr)))
+        },
+        |d| d.input(Payload::Command(Command::ConnectionLost(d.association()))),
+    ];
+    for (n, input) in inputs.into_iter().enumerate() {
+        println!("input {n}");
+        let mut desk = Desk::registered();
+        let mut phone = desk.shard.checkpoint(desk.id).unwrap();
+        fill(&mut phone);
+        desk.shard.restore(checkpoint(&phone).phone().unwrap());
+        let batch = input(&mut desk);
+        let next = desk.settle(batch);
+        let last = next.last().unwrap();
+        if last.next_deadline.is_some() {
+            desk.expire(last);
+        }
+    }
 }
 
 /// Every input of the test data, and the time that a phone has to answer.

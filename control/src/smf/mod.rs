@@ -60,6 +60,7 @@ pub(crate) use n4::{answered, report};
 pub(crate) use notify::notified;
 pub(crate) use path_switch::{Switched, not_switched, switch_paths};
 pub(crate) use policy_change::{policy_changed, subscription_changed};
+pub(crate) use qos::DEFAULT_RULE;
 pub(crate) use reanchoring::lifetimes_over;
 pub(crate) use release::{forget_all, leave_upf, release_all, release_locally, upf_restarted, withdraw};
 pub(crate) use secondary_rat::secondary_rat_usage;

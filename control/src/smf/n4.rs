@@ -363,8 +363,8 @@ fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
     ue.with(|p| {
         let Some(s) = p.sessions.get_mut(&psi) else { return };
         for volume in reports.iter().filter_map(|r| r.volume_measurement.as_ref()) {
-            s.usage.0 += volume.ul.unwrap_or(0);
-            s.usage.1 += volume.dl.unwrap_or(0);
+            s.usage.0 = s.usage.0.saturating_add(volume.ul.unwrap_or(0));
+            s.usage.1 = s.usage.1.saturating_add(volume.dl.unwrap_or(0));
         }
     });
 }

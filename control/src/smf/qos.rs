@@ -53,7 +53,7 @@ pub struct FlowRule {
 }
 
 /// The default rule's identifier.
-pub(super) const DEFAULT_RULE: u8 = 1;
+pub(crate) const DEFAULT_RULE: u8 = 1;
 
 /// A 5QI with its priority and rates as the gNB is told.
 pub(super) fn level_qos(five_qi: FiveQi, arp: Arp, gbr: Option<Gbr>) -> QosFlowLevelQosParameters {
