@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use whimbrel_control::Checkpoint;
 use whimbrel_sim::{Country, Plan};
 
 #[test] // the invariants hold after every step, everyone comes back, and nothing is left over when everyone has left
@@ -13,4 +14,46 @@ fn nothing_is_left_of_a_bad_week() {
         country.evening();
         assert!(country.net.tally().procedures() > 1500, "{:?}", country.net.tally());
     }
+}
+
+#[test] // DESIGN: replay is what makes plain code durable; what a replica has is octets
+fn every_phone_of_a_county_goes_on_from_the_octets_of_each_rest() {
+    let mut county = Country::new(5, Plan::county());
+    county.net.recorder().on = true;
+    county.run(Duration::from_secs(240));
+    let config = county.net.config();
+    let phones: Vec<_> = county.net.recorder().phones().map(|(id, _)| id).collect();
+    let runs: usize = phones.iter().map(|id| county.net.recorder().replay(*id, &config)).sum();
+    assert!(phones.len() > 50 && runs > 10_000, "{} phones, {runs} inputs", phones.len());
+}
+
+#[test] // a log under 2 KB per active phone; and so the state of one that is registered and has a session
+fn logs_between_rests_and_states_are_small() {
+    let mut county = Country::new(6, Plan::county());
+    county.net.recorder().on = true;
+    county.run(Duration::from_secs(400));
+    let states = county.net.cta().phones().filter(|p| p.amf.registered && p.sessions.len() == 1);
+    let states: Vec<usize> = states.filter_map(|p| Some(Checkpoint::of(p)?.octets().len())).collect();
+    let mut logs = Vec::new();
+    for (_, log) in county.net.recorder().phones() {
+        let mut octets = 0;
+        for recorded in log {
+            octets += recorded.envelope.to_flat().octets().len();
+            if recorded.idle {
+                logs.push(octets);
+                octets = 0;
+            }
+        }
+    }
+    logs.sort_unstable();
+    let median = logs[logs.len() / 2];
+    let longest = (logs[logs.len() - 1], states.iter().max().copied().unwrap_or_default());
+    println!(
+        "octets: {} logs, median {median}, longest {}; longest state {}",
+        logs.len(),
+        longest.0,
+        longest.1
+    );
+    assert!(logs.len() > 500 && states.len() > 10);
+    assert!(median < 1024 && longest.1 < 1024, "{median} {}", longest.1);
 }
