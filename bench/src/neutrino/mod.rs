@@ -1,5 +1,6 @@
-//! The figures of Neutrino's paper (its §6), one file each.
+//! The figures of Neutrino's paper (its §6), one file each, and what the paper leaves out.
 
+mod detection;
 mod fig18;
 mod fig19;
 mod fig20;
@@ -11,7 +12,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 /// What can be repeated.
-#[derive(Clone, Copy, Subcommand)]
+#[derive(Subcommand)]
 pub(crate) enum Figure {
     /// Encoding and decoding against the number of fields, as a multiple of ASN.1.
     Fig18,
@@ -19,6 +20,8 @@ pub(crate) enum Figure {
     Fig19,
     /// Octets of real messages.
     Fig20,
+    /// Time of detection of a dead process against false alarms, at loads.
+    Detection(detection::Options),
 }
 
 /// Repeats a figure.
@@ -29,6 +32,7 @@ pub(crate) fn run(figure: &Figure, plots: &Path) -> io::Result<()> {
         Figure::Fig18 => fig18::run(plots),
         Figure::Fig19 => fig19::run(plots),
         Figure::Fig20 => fig20::run(plots),
+        Figure::Detection(options) => detection::run(options, plots),
     }
 }
 
