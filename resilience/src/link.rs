@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{AssociationId, Batch, Envelope, Phone, PhoneId};
+use whimbrel_control::{AssociationId, Batch, Envelope, PhoneId};
 
 use crate::replication::{Checkpoint, CpfId};
 
@@ -62,5 +62,5 @@ pub enum Up {
     },
 }
 
-/// From a phone's control function to its backups.
-pub type State = Checkpoint<Box<Phone>>;
+/// From a phone's control function to its backups: the phone in its flat form.
+pub type State = Checkpoint<whimbrel_control::Checkpoint>;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_control::Phone;
 use whimbrel_control::config::Config;
+use whimbrel_control::{Batch, Checkpoint, Envelope, Phone};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::link::{Down, State, Up};
 use whimbrel_resilience::region::{Region, Regions, Rings};
@@ -30,6 +30,25 @@ pub(crate) enum Link {
 }
 
 impl Link {
+    /// The message as it arrives: made anew from its octets.
+    fn through_octets(self) -> Self {
+        match self {
+            Self::Down(to, Down::Run(envelope)) => {
+                let envelope = Envelope::from_flat(envelope.to_flat().octets()).expect("an input");
+                Self::Down(to, Down::Run(envelope))
+            }
+            Self::Up(from, Up::Ran { phone, term, clock, from: sender, batch }) => {
+                let batch = Batch::from_flat(batch.to_flat().octets()).expect("what an input caused").into();
+                Self::Up(from, Up::Ran { phone, term, clock, from: sender, batch })
+            }
+            Self::State(from, to, State { phone, term, clock, state }) => {
+                let state = Checkpoint::from_octets(state.octets()).expect("a phone at rest");
+                Self::State(from, to, State { phone, term, clock, state })
+            }
+            other => other,
+        }
+    }
+
     /// The two ends: the aggregator has no number.
     fn ends(&self) -> (Option<CpfId>, Option<CpfId>) {
         match *self {
@@ -166,7 +185,7 @@ impl Sim {
             }
         };
         cluster.under_way += 1;
-        self.send(at, Travelling::Link(link));
+        self.send(at, Travelling::Link(link.through_octets()));
     }
 
     pub(crate) fn link_arrives(&mut self, link: Link) {

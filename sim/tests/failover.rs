@@ -8,8 +8,11 @@ use std::time::Duration;
 use common::by_hand::psi;
 use common::stage::session;
 use common::*;
+use whimbrel_control::{Checkpoint, Phone, PhoneId};
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::{self, Command};
+use whimbrel_resilience::link::{State, Up};
+use whimbrel_resilience::{Member, MemberOutbox};
 use whimbrel_sim::{
     Faults, GnbIndex, Loss, Sim, UeIndex, default_config, morning, night_in_region, phone_config,
 };
@@ -119,4 +122,22 @@ fn every_phone_comes_back_after_nights_of_losses() {
             _ => assert!(taken_over > 50 && lost == 0, "{lost} phones registered anew of {taken_over}"),
         }
     }
+}
+
+#[test] // it counts as one that lags, and the log has what it should hold
+fn a_state_that_is_not_what_its_sender_says_is_not_held() {
+    let mut member = Member::new(default_config().into());
+    let phone = PhoneId { slot: 1, generation: 1 };
+    let other = PhoneId { slot: 2, ..phone };
+    let mut at_four = Phone::new(phone);
+    at_four.clock = 4;
+    let at_four = Checkpoint::of(&at_four).expect("it rests");
+    let mut out = MemberOutbox::default();
+    for (phone, clock) in [(phone, 7), (other, 4)] {
+        member.back(State { phone, term: 1, clock, state: at_four.clone() }, &mut out);
+    }
+    assert_eq!((member.refused(), member.backed(), out.up.len()), (2, 0, 0));
+    member.back(State { phone, term: 1, clock: 4, state: at_four }, &mut out);
+    assert!(matches!(out.up[..], [Up::Holds { phone: of, clock: 4 }] if of == phone));
+    assert_eq!((member.refused(), member.backed()), (2, 1));
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Disposition, Envelope, Phone, PhoneId};
+use whimbrel_control::{Checkpoint, Disposition, Envelope, PhoneId};
 
 use super::Cpf;
 use crate::link::{Down, State, Up};
-use crate::replication::{Checkpoint, CpfId, Holdings, Primary, Ran, Taken};
+use crate::replication::{CpfId, Holdings, Primary, Ran, Taken};
 
 /// A phone that is served here.
 struct Served {
@@ -31,8 +31,10 @@ pub struct MemberOutbox {
 pub struct Member {
     cpf: Cpf,
     served: BTreeMap<PhoneId, Served>,
-    primary: Primary<(), (), Box<Phone>>,
-    holdings: Holdings<Box<Phone>>,
+    primary: Primary<(), (), Checkpoint>,
+    holdings: Holdings<Checkpoint>,
+    /// States that were not what their senders said.
+    refused: u64,
 }
 
 impl Member {
@@ -43,6 +45,7 @@ impl Member {
             served: BTreeMap::new(),
             primary: Primary::default(),
             holdings: Holdings::default(),
+            refused: 0,
         }
     }
 
@@ -72,16 +75,25 @@ impl Member {
         }
         while let Some((phone, clock, state)) = self.primary.due() {
             let Some(served) = self.served.get(&phone) else { continue };
-            let checkpoint = |&to| (to, Checkpoint { phone, term: served.term, clock, state: state.clone() });
-            out.peers.extend(served.backups.iter().map(checkpoint));
+            let whole = |&to| (to, State { phone, term: served.term, clock, state: state.clone() });
+            out.peers.extend(served.backups.iter().map(whole));
         }
     }
 
-    /// Takes a phone's state from the member that serves it.
+    /// How many states that were sent here could not be served from: unreadable, or not what their senders said.
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Takes a phone's state from the member that serves it. It is read at once: what is held can be served from.
     pub fn back(&mut self, state: State, out: &mut MemberOutbox) {
         let phone = state.phone;
         if self.served.contains_key(&phone) {
             return; // it was sent before its sender was replaced by this one
+        }
+        if state.state.phone().map(|p| (p.id, p.clock)) != Ok((phone, state.clock)) {
+            self.refused += 1;
+            return; // it counts as lagging, and the aggregator has the log
         }
         if let Taken::Holds(clock) = self.holdings.take(state) {
             out.up.push(Up::Holds { phone, clock });
@@ -91,7 +103,7 @@ impl Member {
     fn serve(&mut self, phone: PhoneId, term: u32, backups: Vec<CpfId>) {
         let served = self.served.entry(phone).or_insert_with(|| {
             let (clock, state) = self.holdings.promote(phone).unzip();
-            if let Some(state) = state {
+            if let Some(Ok(state)) = state.map(|s| s.phone()) {
                 self.cpf.restore(state);
             }
             Served { term, backups: Vec::new(), clock: clock.unwrap_or(0) }

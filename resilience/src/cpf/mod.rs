@@ -10,8 +10,8 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Request;
 use whimbrel_control::{
-    AssociationId, Batch, Disposition, Effect, Envelope, Event, Output, Payload, Phone, PhoneId, Shard, amf,
-    smf,
+    AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Output, Payload, Phone, PhoneId,
+    Shard, amf, smf,
 };
 use whimbrel_ids::AmfUeNgapId;
 
@@ -43,9 +43,9 @@ impl Cpf {
         self.shard.phone(id)
     }
 
-    /// A copy of a phone's state, if no procedure of it runs.
-    pub(crate) fn checkpoint(&self, phone: PhoneId) -> Option<Box<Phone>> {
-        self.shard.checkpoint(phone)
+    /// A phone's state, if no procedure of it runs.
+    pub(crate) fn checkpoint(&self, phone: PhoneId) -> Option<Checkpoint> {
+        Checkpoint::of(self.shard.phone(phone)?)
     }
 
     /// Serves a phone from this state on.
