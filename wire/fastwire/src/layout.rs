@@ -65,8 +65,8 @@ pub struct Spot {
     pub tag: usize,
 }
 
-/// The layout of one table: which of its `N` slots are there, and where. Fields are to be added by falling alignment,
-/// [`Plan::ALIGNMENTS`], so that no octet is lost between them.
+/// The layout of one table: which of its `N` slots are there, and where. Fields are to be added by falling alignment (8, 4, 2,
+/// 1), so that no octet is lost between them.
 #[derive(Clone, Debug)]
 pub struct Plan<const N: usize> {
     /// As they stand in the vtable: offsets from the start of the table.

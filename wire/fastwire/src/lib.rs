@@ -16,6 +16,22 @@
 //! larger one is what the offset points to. That is a vtable of six octets, its offset of four, and one offset to
 //! follow less, for each such alternative.
 //!
+//! # Agreement on an association
+//!
+//! Designed, and not built: no association carries the form yet.
+//!
+//! - A gNB that knows the form says so before NG SETUP, in a first message of a payload protocol identifier of its own
+//!   (that of NGAP is 60): a version, the forms that it knows, and a digest of its schema. A core that knows the form and
+//!   has the same digest repeats the one form that it chose, under the same identifier. Silence for a second, another
+//!   digest, or an identifier that the core drops, as all others do: the association stays with PER.
+//! - The digest is of the whole schema, so both sides have the same declarations and nothing is ever unknown; that is
+//!   why the criticality of TS 38.413 §10.3 has no part in this form. A core of a newer release speaks PER to an older
+//!   gNB until that is upgraded too.
+//! - After the answer each message carries the identifier of its form, so the two never mix; a message under the
+//!   identifier that was not agreed on is dropped and counted.
+//! - Within the core the octets tell themselves apart: PER begins with three bits and five zeros, and a buffer of this
+//!   crate with the offset of its root, [`FIRST_OCTET`], of which the low five bits are not zero. So one log holds both.
+//!
 //! # Reading
 //!
 //! [`Octets`] is what came from outside. Nothing in it is trusted: each offset is checked where it is followed, an
@@ -27,6 +43,10 @@
 //! too many objects.
 
 #![forbid(unsafe_code)]
+
+/// How every buffer begins whose root is a table of a union alone, as that of a message is: with the offset of the root,
+/// behind the vtable of its two fields.
+pub const FIRST_OCTET: u8 = 12;
 
 mod layout;
 mod reader;

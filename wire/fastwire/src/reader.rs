@@ -76,7 +76,7 @@ impl<'r, 'a> Slot<'r, 'a> {
     /// Where the offset that stands here leads, and that many octets more were visited.
     fn follow(&self, octets: impl FnOnce(usize) -> Option<usize>) -> Result<usize, DecodeError> {
         let distance = u32::from_le_bytes(self.get()?) as usize;
-        let at = self.at + distance; // Both are far below half of the range of usize.
+        let at = self.at.saturating_add(distance);
         let octets = octets(at).ok_or_else(|| self.error(DecodeErrorKind::Truncated))?;
         let visited = self.of.visited.get() + octets;
         if visited > self.octets.len() {
@@ -125,18 +125,14 @@ impl<'r, 'a> Slot<'r, 'a> {
     ///
     /// Errors: those of [`Slot::octets`].
     pub fn vector(&self, size: u16) -> Result<Vector<'r, 'a>, DecodeError> {
-        let items = |at| {
-            let n = u32::from_le_bytes(*self.octets.get(at..)?.first_chunk()?);
-            let octets = usize::try_from(u64::from(n) * u64::from(size)).ok()?;
-            Some(self.octets.get(at + 4..)?.get(..octets)?.len())
-        };
-        let mut octets = 0;
+        let size = usize::from(size);
+        let (mut n, mut items) = (0, &[][..]);
         let at = self.follow(|at| {
-            octets = items(at)?;
-            Some(octets + 4)
+            n = u32::from_le_bytes(*self.octets.get(at..)?.first_chunk()?) as usize;
+            items = self.octets.get(at + 4..)?.get(..n.checked_mul(size)?)?;
+            Some(items.len() + 4)
         })?;
-        let (at, size) = (at + 4, usize::from(size));
-        Ok(Vector { slot: Slot { at, ..*self }, octets: &self.octets[at..at + octets], size })
+        Ok(Vector { slot: Slot { at: at + 4, ..*self }, octets: items, n, size })
     }
 
     /// The value that the offset here leads to.
@@ -177,7 +173,7 @@ impl<'r, 'a> Table<'r, 'a> {
     /// The place of a field, if the table has it; of a union, the octet that names it is in `slot`, its value in the
     /// next.
     ///
-    /// Errors: as [`Table::slot`].
+    /// Errors: [`DecodeError`] of kind `Truncated` for a field beyond the end of the table.
     #[inline]
     pub fn field(
         &self,
@@ -212,23 +208,24 @@ impl<'r, 'a> Table<'r, 'a> {
 pub struct Vector<'r, 'a> {
     slot: Slot<'r, 'a>,
     octets: &'a [u8],
+    n: usize,
     size: usize,
 }
 
 impl<'r, 'a> Vector<'r, 'a> {
     /// How many items it has.
     pub fn len(&self) -> usize {
-        self.octets.len() / self.size.max(1)
+        self.n
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.octets.is_empty()
+        self.n == 0
     }
 
     /// The places of the items.
     pub fn iter(&self) -> impl Iterator<Item = Slot<'r, 'a>> + use<'r, 'a> {
-        let Self { slot, size, .. } = *self;
-        (0..self.len()).map(move |i| Slot { at: slot.at + i * size, ..slot })
+        let Self { slot, n, size, .. } = *self;
+        (0..n).map(move |i| Slot { at: slot.at + i * size, ..slot })
     }
 }

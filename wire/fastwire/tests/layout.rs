@@ -1,6 +1,6 @@
 //! The layout itself, octet by octet.
 
-use whimbrel_fastwire::{Form, Inline, Octets, Plan, Writer};
+use whimbrel_fastwire::{FIRST_OCTET, Form, Inline, Octets, Plan, Writer};
 use whimbrel_ids::{AmfUeNgapId, DecodeErrorKind};
 use whimbrel_ngap::fast;
 use whimbrel_ngap::*;
@@ -73,6 +73,21 @@ fn vtables_are_looked_at_first() {
     assert_eq!(kind(&table(4, 10)), Some(DecodeErrorKind::InvalidLength));
     for distance in [9, -1, i32::MIN, i32::MAX] {
         assert_eq!(kind(&table(distance, 4)), Some(DecodeErrorKind::Truncated), "{distance}");
+    }
+}
+
+#[test]
+fn the_first_octet_tells_the_form_from_per() {
+    let mut s = Source::without_fragments(3);
+    for _ in 0..500 {
+        let m = Message::sample(&mut s);
+        for form in [Form::Plain, Form::SingleValue] {
+            let mut out = Vec::new();
+            m.encode_fast(form, &mut out);
+            assert_eq!(out[0], FIRST_OCTET);
+        }
+        assert_ne!(m.to_vec()[0], FIRST_OCTET);
+        assert_eq!(m.to_vec()[0] & 0x1f, 0);
     }
 }
 

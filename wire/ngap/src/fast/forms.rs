@@ -134,6 +134,9 @@ impl Fast<String> for Utf8 {
     }
 }
 
+/// For how many items room is made beforehand: a count alone must not cost memory.
+const ROOM: usize = 8;
+
 /// A vector; of tables around the items where these are choices.
 impl<T, const LO: u64, const HI: u64, C: Fast<T>> Fast<Vec<T>> for List<LO, HI, C> {
     const INLINE: Inline = Inline::Vector;
@@ -157,13 +160,14 @@ impl<T, const LO: u64, const HI: u64, C: Fast<T>> Fast<Vec<T>> for List<LO, HI, 
         if !(LO..=HI).contains(&(items.len() as u64)) {
             return Err(slot.error(DecodeErrorKind::InvalidLength));
         }
-        items
-            .iter()
-            .map(|item| match C::INLINE {
-                Inline::Union => get_wrapped::<T, C>(item),
-                _ => C::get(item),
-            })
-            .collect()
+        let mut list = Vec::with_capacity(items.len().min(ROOM));
+        for item in items.iter() {
+            list.push(match C::INLINE {
+                Inline::Union => get_wrapped::<T, C>(item)?,
+                _ => C::get(item)?,
+            });
+        }
+        Ok(list)
     }
 
     fn declare(s: &mut Schema) -> String {
