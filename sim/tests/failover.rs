@@ -141,3 +141,10 @@ fn a_state_that_is_not_what_its_sender_says_is_not_held() {
     assert!(matches!(out.up[..], [Up::Holds { phone: of, clock: 4 }] if of == phone));
     assert_eq!((member.refused(), member.backed()), (2, 1));
 }
+
+#[test] // nights that went wrong once: the UPF's answer was under way to a phone that left, and nobody ended the session
+fn a_session_that_comes_up_while_its_phone_leaves() {
+    for (seed, backups) in [(497, 2), (142, 2), (250, 1), (671, 1), (833, 1), (1002, 1)] {
+        morning(&mut night_in_region(seed, Faults::worst(), backups));
+    }
+}

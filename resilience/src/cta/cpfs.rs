@@ -8,7 +8,9 @@ use std::time::Duration;
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{Envelope, Event, OutputId, PhoneEvent, PhoneId, Subject, UpfId, amf, smf};
+use whimbrel_control::{
+    Disposition, Envelope, Event, OutputId, PhoneEvent, PhoneId, Subject, UpfId, amf, smf,
+};
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::message_type;
 
@@ -155,13 +157,14 @@ impl Cpfs {
         lost
     }
 
-    /// A phone is gone.
-    fn forget(&mut self, phone: PhoneId, out: &mut Outbox) {
-        let Some(ledger) = self.ledgers.remove(&phone) else { return };
-        self.logged.remove(&phone);
-        self.deletions.remove(&phone);
-        let all = ledger.backups().chain([ledger.assignment().0]);
-        out.cpfs.extend(all.map(|cpf| (cpf, Down::Forget(phone))));
+    /// A phone is gone. Gives the requests that end what it has left at UPFs.
+    fn forget(&mut self, phone: PhoneId, out: &mut Outbox) -> Vec<(UpfId, Vec<u8>)> {
+        if let Some(ledger) = self.ledgers.remove(&phone) {
+            self.logged.remove(&phone);
+            let all = ledger.backups().chain([ledger.assignment().0]);
+            out.cpfs.extend(all.map(|cpf| (cpf, Down::Forget(phone))));
+        }
+        self.deletions.remove(&phone).unwrap_or_default()
     }
 
     /// Whether inputs of the phone have been handed over whose outputs have not left.
@@ -256,18 +259,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             let stream = self.stream(phone, names.association);
             send(names.association, stream, &amf::release_of(names.amf_ue_ngap_id), out);
         }
-        self.asked.retain(|(asked, _), _| *asked != phone);
-        let sessions = match &mut self.service {
-            Service::Region(cpfs) => cpfs.deletions.remove(&phone).unwrap_or_default(),
-            Service::Here(_) => Vec::new(),
-        };
-        for (upf, deletion) in sessions {
-            // Nobody is left to hear that there is no UPF.
-            let _ = self.ask_upf(now, upf, phone, OutputId { clock: 0, index: 0 }, deletion, &mut out.pfcp);
-        }
         let event = Event::Deregistered { subject: Subject::default(), why: Deregistered::StateLost };
         out.events.push(PhoneEvent { phone, on: None, event });
-        self.vacate(phone, out);
+        self.vacate(now, phone, out);
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts.lost += 1;
         }
@@ -301,11 +295,22 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A phone's slot is free again.
-    pub(super) fn vacate(&mut self, phone: PhoneId, out: &mut Outbox) {
+    /// A phone is gone, and its slot is free again. Inputs of its that are under way still are answered for it: a session that stands
+    /// at a UPF by then is ended, and a first message is asked after elsewhere.
+    pub(super) fn vacate(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
         self.slots.release(phone);
         if let Service::Region(cpfs) = &mut self.service {
-            cpfs.forget(phone, out);
+            for (upf, deletion) in cpfs.forget(phone, out) {
+                // Nobody is left to hear that there is no UPF.
+                let _ =
+                    self.ask_upf(now, upf, phone, OutputId { clock: 0, index: 0 }, deletion, &mut out.pfcp);
+            }
+            let unanswered = self.asked.range((phone, 0)..=(phone, u64::MAX)).map(|(key, _)| *key);
+            for key in unanswered.collect::<Vec<_>>() {
+                if let Some(asked) = self.asked.remove(&key) {
+                    self.answered(now, phone, asked, Disposition::Stranger, out);
+                }
+            }
         }
     }
 

@@ -103,7 +103,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
         };
         if !self.can_place(phone) {
-            self.vacate(phone, out);
+            self.vacate(now, phone, out);
             return self.limited(now, Some(first.association), "control_functions", out);
         }
         self.look_at_ran(now, out);
@@ -150,7 +150,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             (Whom::NamedWithin { stranger }, Disposition::Stranger) => {
                 self.ask(now, stranger, first, Whom::Nobody, out);
             }
-            (Whom::NamedWithin { stranger }, _) => self.vacate(stranger, out),
+            (Whom::NamedWithin { stranger }, _) => self.vacate(now, stranger, out),
             _ => {}
         }
     }

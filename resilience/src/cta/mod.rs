@@ -490,7 +490,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let on = from.or_else(|| self.slots.heard_on(phone));
         out.events.extend(events.into_iter().map(|event| PhoneEvent { phone, on, event }));
         if disposition == Disposition::Ended {
-            self.vacate(phone, out);
+            self.vacate(now, phone, out);
         }
     }
 }
