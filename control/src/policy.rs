@@ -194,7 +194,7 @@ impl FlowPolicy {
     }
 }
 
-/// Reads one packet filter from the operator's words, see [`filter::parse`].
+/// Reads one packet filter from the operator's words; `filter.rs` has their grammar.
 pub fn packet_filter(text: &str) -> Option<PacketFilter> {
     filter::parse(text)
 }
