@@ -1,4 +1,5 @@
-//! Experiments of papers, repeated on this core: `whimbrel-bench PAPER FIGURE`, or `./x bench neutrino FIGURE`.
+//! Experiments of papers, repeated on this core: `whimbrel-bench PAPER FIGURE`, or `./x bench neutrino FIGURE`,
+//! `./x bench upf EXPERIMENT`.
 //!
 //! Each prints the paper's figure beside ours, writes a plot, and ends with one line of JSON. An experiment is one file
 //! and one line in the list of its paper; `measure` and `plot` are there for all of them.
@@ -7,6 +8,7 @@ mod codec;
 mod measure;
 mod neutrino;
 mod plot;
+mod upf;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -30,12 +32,18 @@ enum Paper {
         #[command(subcommand)]
         figure: neutrino::Figure,
     },
+    /// L25GC and Synergy: the user plane.
+    Upf {
+        #[command(subcommand)]
+        experiment: upf::Experiment,
+    },
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match &arguments.paper {
         Paper::Neutrino { figure } => neutrino::run(figure, &arguments.plots),
+        Paper::Upf { experiment } => upf::run(experiment, &arguments.plots),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

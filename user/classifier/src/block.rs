@@ -33,8 +33,9 @@ pub(crate) fn choose_pair<'r>(rules: impl Iterator<Item = &'r Rule>) -> Pair {
 /// The words that blocks of this pair compare.
 #[inline(always)]
 pub(crate) fn words(key: &Key, pair: Pair) -> Words {
+    let [first, second] = pair;
     Words {
-        pair: pair.map(|at| key.words[usize::from(at) % WORDS]),
+        pair: [key.words[usize::from(first) % WORDS], key.words[usize::from(second) % WORDS]],
         protocol: key.words[word::PROTOCOL],
         ports: key.words[word::PORTS],
     }
@@ -404,10 +405,11 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
         let pair_tells = CHUNKS > 1 && self.pair_tells;
         let mut some = 0u128;
         for chunks in used.chunks(64 / N).rev() {
-            let bits = chunks.iter().rev().fold(0u64, |bits, chunk| {
+            let mut bits = 0u64;
+            for chunk in chunks.iter().rev() {
                 let some = if pair_tells { c.pair(words, chunk) } else { c.all(words, chunk) };
-                bits << N | u64::from(some)
-            });
+                bits = bits << N | u64::from(some);
+            }
             some = some << 64 | u128::from(bits);
         }
         let mut one_by_one = ONE_BY_ONE_MAX;

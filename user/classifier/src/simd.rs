@@ -42,8 +42,8 @@ pub(crate) trait Compare: Copy {
     fn apart<S: Search>(self, search: S) -> S::Found;
 }
 
-/// A search that is compiled once for each kind of instructions. Everything on its way is `inline(always)`: code that
-/// stays a function of its own is compiled without them.
+/// A search that is compiled once for each kind of instructions. Everything on its way is `inline(always)`, and loops have
+/// no closures: code that stays a function of its own is compiled without these instructions.
 pub(crate) trait Search {
     type Found;
 
@@ -57,7 +57,11 @@ pub(crate) struct Scalar;
 /// Bit n where word n is zero.
 #[inline(always)]
 fn zeros<const N: usize>(unmet: &[u32; N]) -> u32 {
-    unmet.iter().enumerate().fold(0, |bits, (n, unmet)| bits | u32::from(*unmet == 0) << n)
+    let mut bits = 0;
+    for (n, unmet) in unmet.iter().enumerate() {
+        bits |= u32::from(*unmet == 0) << n;
+    }
+    bits
 }
 
 impl Compare for Scalar {
@@ -81,9 +85,10 @@ impl Compare for Scalar {
         let ports = [words.ports as u16, (words.ports >> 16) as u16];
         let mut unmet = [0; N];
         for (n, unmet) in unmet.iter_mut().enumerate() {
-            let [local, remote] = [0, 1].map(|i| {
-                ports[i].wrapping_sub(rules.ports_from[n][i]).saturating_sub(rules.ports_span[n][i])
-            });
+            let ([local_from, remote_from], [local_span, remote_span]) =
+                (rules.ports_from[n], rules.ports_span[n]);
+            let local = ports[0].wrapping_sub(local_from).saturating_sub(local_span);
+            let remote = ports[1].wrapping_sub(remote_from).saturating_sub(remote_span);
             *unmet = (words.protocol & rules.protocol_mask[n] ^ rules.protocol_value[n])
                 | u32::from(local | remote);
         }
@@ -101,7 +106,11 @@ impl Compare for Scalar {
 
     #[inline(always)]
     fn tagged(self, tag: u32, tags: &[u32; 8]) -> u32 {
-        tags.iter().enumerate().fold(0, |bits, (n, t)| bits | u32::from(*t == tag) << n)
+        let mut bits = 0;
+        for (n, t) in tags.iter().enumerate() {
+            bits |= u32::from(*t == tag) << n;
+        }
+        bits
     }
 
     fn apart<S: Search>(self, search: S) -> S::Found {

@@ -31,11 +31,11 @@ pub(crate) fn covers(parts: &Parts, rule: &Rule) -> bool {
 /// et al., so that who does not know the numbers cannot aim at a line.
 #[inline(always)]
 pub(crate) fn hash(parts: &Parts, factors: &[u64; 3], words: &[u32; WORDS]) -> u32 {
-    let products = parts.iter().zip(factors);
-    let sum = products.fold(0u64, |sum, ((at, mask), factor)| {
+    let mut sum = 0u64;
+    for ((at, mask), factor) in parts.iter().zip(factors) {
         let part = u64::from(words[usize::from(*at) % WORDS] & mask);
-        sum.wrapping_add((part + 1).wrapping_mul(*factor))
-    });
+        sum = sum.wrapping_add((part + 1).wrapping_mul(*factor));
+    }
     (sum ^ sum >> 29).wrapping_mul(factors[0]).rotate_left(32) as u32
 }
 

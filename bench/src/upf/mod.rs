@@ -1,0 +1,30 @@
+//! The user plane's experiments, one file each.
+
+mod classifier;
+
+use std::io;
+use std::path::Path;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+/// What can be measured.
+#[derive(Clone, Copy, Subcommand)]
+pub(crate) enum Experiment {
+    /// Classification: look-ups and updates over 2 to 10,000 rules (L25GC, figure 11 and §5.3).
+    Classifier(classifier::Options),
+}
+
+/// Runs an experiment.
+///
+/// Errors: those of writing the plot.
+pub(crate) fn run(experiment: &Experiment, plots: &Path) -> io::Result<()> {
+    match experiment {
+        Experiment::Classifier(options) => classifier::run(options, plots),
+    }
+}
+
+/// The one line that ends an experiment.
+fn finish(experiment: &str, figures: &Value) {
+    println!("{}", json!({ "bench": format!("upf {experiment}"), "figures": figures }));
+}
