@@ -1,6 +1,7 @@
 //! What a packet costs the pipeline: nanoseconds each, uplink and downlink, over many sessions in random order.
 //!
-//! `cargo run --release -p whimbrel-user --example forward [SESSIONS] [ROUNDS]`
+//! `cargo run --release -p whimbrel-user --example forward [SESSIONS] [ROUNDS] [FLOWS]`; with FLOWS, each session has so many
+//! pairs of PDRs with a filter in front of those that the packets match.
 
 #![allow(clippy::disallowed_methods, reason = "a measurement reads the clock")]
 
@@ -11,12 +12,31 @@ use std::net::Ipv4Addr;
 
 use common::*;
 use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::*;
+use whimbrel_pfcp::msg::SessionModificationRequest;
+use whimbrel_pfcp::rule::{CreatePdr, Pdi};
 use whimbrel_user::*;
 
 /// Packets of a burst.
 const BURST: usize = 32;
 /// Octets of a packet's payload: a small one, as the cost is the packet's, not the octet's.
 const PAYLOAD_OCTETS: usize = 36;
+
+/// Pairs of PDRs for what other servers send and get.
+fn other_flows(s: &Session, flows: u16) -> SessionModificationRequest {
+    let pair = |n: u16| {
+        let filter = SdfFilter::flow(&format!("permit out 17 from 198.51.100.{n} to assigned"));
+        let up = Pdi {
+            f_teid: Some(FTeid::given(s.teid, UPF.into())),
+            sdf_filters: vec![filter.clone()],
+            ..Pdi::from(SourceInterface::Access)
+        };
+        let down = Pdi { sdf_filters: vec![filter], ..Pdi::from(SourceInterface::Core) };
+        [(0, up, FarId(1)), (1, down, FarId(2))]
+            .map(|(at, pdi, far)| CreatePdr::new(PdrId(10 + 2 * n + at), Precedence(100), pdi, far))
+    };
+    SessionModificationRequest { create_pdrs: (0..flows).flat_map(pair).collect(), ..Default::default() }
+}
 
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
@@ -25,7 +45,11 @@ fn main() {
     config.sessions_max = SESSIONS_MAX - 1;
     config.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 0, 0, 0), prefix: 8 }];
     let mut net = Net::with(config);
+    let flows = numbers.next().unwrap_or(0) as u16;
     let sessions: Vec<_> = (1..=sessions).map(|n| net.session(n, true, false)).collect();
+    for s in sessions.iter().filter(|_| flows > 0) {
+        assert_eq!(net.modify(s, other_flows(s, flows)).cause, Cause::RequestAccepted);
+    }
     let up: Vec<_> = sessions
         .iter()
         .map(|s| (from_gnb(), g_pdu(s.teid, 1, &udp4(s.ipv4.expect("IPv4"), SERVER, (1, 2), PAYLOAD_OCTETS))))

@@ -189,6 +189,7 @@ pub(super) fn empty(data_network: DnIndex) -> SessionRules {
         kind: SessionKind::default(),
         point_to_point: None,
         relays: 0,
+        index: None,
         tunnels_given: 0,
         tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
         framed: [].into(),

@@ -15,7 +15,7 @@ use super::{Destination, DropReason, Verdict};
 use super::{advertise, unstructured};
 use crate::exchange::Report;
 use crate::limits::{HELD_MAX, HELD_PER_SESSION_MAX};
-use crate::rules::{Far, Pdr, SessionKind, SessionRules, is_of, upper};
+use crate::rules::{Far, Flow, Pdr, SessionKind, SessionRules, is_of, upper};
 
 /// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
 const DELAY_UNIT: Duration = Duration::from_millis(50);
@@ -33,6 +33,11 @@ pub(super) struct Arrival {
 pub(super) trait Content {
     /// Whether the filters of a rule are for it.
     fn matches(&self, pdr: &Pdr) -> bool;
+
+    /// What an index of rules compares of it, seen from the phone; `None` if its rules have no index.
+    fn flow(&self, _uplink: bool) -> Option<Flow> {
+        None
+    }
 
     /// Its class, for paging policies.
     fn dscp(&self) -> u8;
@@ -55,6 +60,10 @@ impl Content for Inner {
             let flow = if pdr.is_uplink() { self.uplink() } else { self.downlink() };
             pdr.filters.iter().any(|f| f.matches(&flow))
         }
+    }
+
+    fn flow(&self, uplink: bool) -> Option<Flow> {
+        Some(if uplink { self.uplink() } else { self.downlink() })
     }
 
     fn dscp(&self) -> u8 {
@@ -172,6 +181,9 @@ fn detect<'r, C: Content>(
     content: &C,
 ) -> Result<&'r Pdr, DropReason> {
     let qfi = arrival.qfi();
+    if let Some(pdr) = find(rules, arrival, content) {
+        return Ok(pdr);
+    }
     let mut none = DropReason::NoMatchingPdr;
     for p in &rules.pdrs {
         let here = p.teid == arrival.teid
@@ -185,6 +197,15 @@ fn detect<'r, C: Content>(
         }
     }
     Err(none)
+}
+
+/// The first PDR by the index, where the session has one. A packet that it finds none for is dropped, unless a PDR of several
+/// QoS flows, not of the packet's, stands before its own.
+fn find<'r, C: Content>(rules: &'r SessionRules, arrival: Arrival, content: &C) -> Option<&'r Pdr> {
+    let index = rules.index.as_ref()?;
+    let flow = content.flow(arrival.teid != Teid(0))?;
+    let at = index.find(arrival.teid, arrival.qfi(), &flow)?;
+    rules.pdrs.get(at).filter(|p| p.accepts(arrival.qfi()))
 }
 
 /// Whether a source address is not the phone's (TS 33.513 §4.2.2.7). A session without addresses (an intermediate UPF's) cannot

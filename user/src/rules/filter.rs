@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use whimbrel_classifier::{Pdi, Prefix};
 use whimbrel_pfcp::ie::SdfFilter;
 
 use super::frame::FrameFilter;
@@ -44,6 +45,19 @@ impl Net {
         }
     }
 
+    /// As a prefix, which it is by its form.
+    fn prefix(self) -> Option<Prefix> {
+        match self {
+            Self::Any => None,
+            Self::V4 { address, mask } => {
+                Some(Prefix { address: Ipv4Addr::from_bits(address).into(), length: mask.count_ones() as u8 })
+            }
+            Self::V6 { address, mask } => {
+                Some(Prefix { address: Ipv6Addr::from_bits(address).into(), length: mask.count_ones() as u8 })
+            }
+        }
+    }
+
     fn parse(s: &str) -> Option<Self> {
         if s == "any" || s == "assigned" {
             return Some(Self::Any);
@@ -75,6 +89,12 @@ impl Ports {
         };
         let ranges: Vec<_> = s.split(',').map(range).collect::<Option<_>>()?;
         (ranges.len() <= PORT_RANGES_MAX).then(|| Self(ranges.into()))
+    }
+
+    /// The ranges; `None` is any port, or no port at all.
+    fn ranges(&self) -> impl Iterator<Item = Option<(u16, u16)>> {
+        let any = self.0.is_empty().then_some(None);
+        self.0.iter().copied().map(Some).chain(any)
     }
 
     fn hold(&self, port: u16) -> bool {
@@ -158,6 +178,26 @@ impl Filter {
         (self.remote, self.remote_ports, self.local, self.local_ports) =
             (remote, remote_ports, local, local_ports);
         Some(())
+    }
+
+    /// The conditions that [`Self::matches`] compares, each with a range of ports of either end, and what else is asked
+    /// for.
+    pub(crate) fn conditions(&self, base: Pdi) -> impl Iterator<Item = Pdi> {
+        let pdi = Pdi {
+            remote: self.remote.prefix(),
+            local: self.local.prefix(),
+            protocol: self.protocol,
+            tos: self.tos.map(|[value, mask]| (value, mask)),
+            flow_label: self.flow_label,
+            spi: self.spi,
+            ..base
+        };
+        let local_ports = || self.local_ports.ranges();
+        let pairs = self
+            .remote_ports
+            .ranges()
+            .flat_map(move |remote| local_ports().map(move |local| (remote, local)));
+        pairs.map(move |(remote_ports, local_ports)| Pdi { remote_ports, local_ports, ..pdi })
     }
 
     pub(crate) fn matches(&self, flow: &Flow) -> bool {

@@ -6,6 +6,7 @@ mod draft;
 mod far;
 mod filter;
 mod frame;
+mod index;
 mod pdr;
 mod refusal;
 mod simple;
@@ -24,6 +25,7 @@ pub(crate) use allocate::{Allocator, Changed, NetworkPools, upper};
 pub(crate) use draft::Draft;
 pub(crate) use filter::{Filter, Flow};
 pub(crate) use frame::{Frame, FrameFilter, Mac, is_group};
+pub(crate) use index::Index;
 pub use refusal::RuleRefusal;
 
 use crate::config::{DnIndex, PointToPoint};
@@ -82,6 +84,8 @@ pub struct SessionRules {
     pub(crate) urrs: Box<[Urr]>,
     pub(crate) bars: Box<[Bar]>,
     pub(crate) endpoints: Box<[Endpoint]>,
+    /// The PDRs' conditions, where there are more than a handful.
+    pub(crate) index: Option<Index>,
     /// Seconds of silence to report; zero for never.
     pub(crate) inactivity_s: u32,
 }
@@ -280,5 +284,5 @@ pub(crate) struct Endpoint {
 }
 
 // A session of two PDRs, two FARs, one QER and one URR is to stay within about a kilobyte.
-const _: () = assert!(size_of::<SessionRules>() <= 216 && size_of::<Pdr>() <= 64 && size_of::<Far>() <= 64);
+const _: () = assert!(size_of::<SessionRules>() <= 224 && size_of::<Pdr>() <= 64 && size_of::<Far>() <= 64);
 const _: () = assert!(size_of::<Qer>() <= 64 && size_of::<Urr>() <= 208);
