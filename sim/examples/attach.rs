@@ -3,8 +3,13 @@
 //! Phones attach one after the other, without faults and without a network in between. Only the time within
 //! `Cta::handle` counts: the aggregator, the machines, the directory, NAS security and both codecs; phones, gNB, UPF and
 //! sockets do not. The median over all phones is what one costs; a busy machine shows in p99.
+//!
+//! Then the same where the control functions of a region serve the phones (Neutrino §6.7.1 to §6.7.3): with the log alone, and
+//! with one and two backups. The aggregator and all control functions share this core, so what replication costs is all
+//! in the sum; on the way of an answer is only what the aggregator and the phone's own control function do before it leaves.
+//! The links are function calls.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +20,10 @@ use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
 use whimbrel_ran::{Outbox, PhoneId, gnb};
-use whimbrel_resilience::{Cta, Input, Outbox as CoreOutbox};
+use whimbrel_resilience::link::{Down, State, Up};
+use whimbrel_resilience::region::{Region, Regions};
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Cta, Input, Member, MemberOutbox, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{Home, default_config, phone_config, upf_config};
 use whimbrel_user::Upf;
@@ -40,9 +48,22 @@ struct Bench {
     gnb: gnb::Gnb,
     ues: Vec<Ue>,
     queue: VecDeque<Message>,
-    /// Spent within the core.
+    /// The control functions, where they are not a part of the aggregator.
+    members: BTreeMap<CpfId, Member>,
+    links: VecDeque<Link>,
+    /// Spent within the core, and of that until the last answer left.
     core: Duration,
+    answered: Duration,
     inputs: u64,
+    /// The most octets that were logged at once.
+    logged: usize,
+}
+
+/// A message between the core's parts.
+enum Link {
+    Down(CpfId, Down),
+    Up(CpfId, Up),
+    State(CpfId, State),
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock that the core must not")]
@@ -51,15 +72,36 @@ fn clock() -> std::time::Instant {
 }
 
 impl Bench {
-    fn new(phones: u32) -> Self {
+    /// `backups`: a region of three control functions, with so many backups a phone; none: no region, and no log.
+    fn new(phones: u32, backups: Option<usize>) -> Self {
         let config = Arc::new(default_config());
         let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
         let id = GlobalGnbId::new(PlmnId::TEST, 1, 28).expect("28 bits");
         let tac = Tac::new(1).expect("24 bits");
         let gnb = gnb::GnbConfig::new(id, tac, vec![SNssai::sst(1)], [127, 0, 1, 1].into());
+        let entropy = (Prf::new(&[9; 16]), 0);
+        let region: Region = "coast/home".parse().expect("a region");
+        let mut regions = Regions::new([region.clone()]).expect("one region");
+        let ids = (1..=3).map(CpfId).take(if backups.is_some() { 3 } else { 0 });
+        let members = ids.map(|id| {
+            regions.join(id, &region).expect("each comes once");
+            (id, Member::new(config.clone()))
+        });
+        let members: BTreeMap<_, _> = members.collect();
+        let home = Home::default();
         let mut bench = Self {
             now: EPOCH,
-            cta: Cta::new(config, directory, Home::default(), (Prf::new(&[9; 16]), 0), (), EPOCH),
+            cta: match backups {
+                None => Cta::new(config, directory, home, entropy, (), EPOCH),
+                Some(backups) => {
+                    let rings = regions.rings(&region, backups).expect("the region is known");
+                    Cta::of_region(config, directory, home, entropy, (), rings, EPOCH)
+                }
+            },
+            members,
+            links: VecDeque::new(),
+            answered: Duration::ZERO,
+            logged: 0,
             upf: Upf::new(upf_config(7), EPOCH).expect("the default configuration holds"),
             gnb: gnb::Gnb::new(gnb),
             ues: (0..phones).map(|n| Ue::new(phone_config(n))).collect(),
@@ -79,11 +121,40 @@ impl Bench {
     }
 
     fn core(&mut self, input: Input<'_>) {
+        self.inputs += 1;
+        self.aggregator(input);
+        while let Some(link) = self.links.pop_front() {
+            let mut out = MemberOutbox::default();
+            let (to, link) = match link {
+                Link::Up(from, message) => {
+                    self.aggregator(Input::Cpf(from, message));
+                    continue;
+                }
+                Link::Down(to, message) => (to, Ok(message)),
+                Link::State(to, state) => (to, Err(state)),
+            };
+            let Some(member) = self.members.get_mut(&to) else { continue };
+            let began = clock();
+            match link {
+                Ok(message) => member.handle(message, &mut out),
+                Err(state) => member.back(state, &mut out),
+            }
+            self.core += began.elapsed();
+            self.links.extend(out.up.into_iter().map(|m| Link::Up(to, m)));
+            self.links.extend(out.peers.into_iter().map(|(to, state)| Link::State(to, state)));
+        }
+    }
+
+    fn aggregator(&mut self, input: Input<'_>) {
         let mut out = CoreOutbox::default();
         let began = clock();
         self.cta.handle(self.now, input, &mut out);
         self.core += began.elapsed();
-        self.inputs += 1;
+        if !out.ngap.is_empty() || !out.pfcp.is_empty() {
+            self.answered = self.core;
+        }
+        self.logged = self.logged.max(self.cta.logged().0);
+        self.links.extend(out.cpfs.into_iter().map(|(to, message)| Link::Down(to, message)));
         self.queue.extend(out.ngap.into_iter().map(|(_, stream, octets)| Message::ToGnb(stream, octets)));
         self.queue.extend(out.pfcp.into_iter().map(|(_, octets)| Message::N4(octets)));
     }
@@ -137,6 +208,56 @@ impl Bench {
         self.run();
         (self.core, self.inputs)
     }
+
+    /// Medians of an attach, registration and session, in microseconds: core time until the last answer, and in all.
+    fn attach(&mut self) -> (f64, f64) {
+        let (mut until_answered, mut in_all) = (Vec::new(), Vec::new());
+        for n in 0..self.ues.len() as u32 {
+            let (registration, _) = self.cost(n, Command::Register);
+            let answered = self.answered;
+            let (establishment, _) = self.cost(n, Command::EstablishSession(session()));
+            until_answered.push(answered + self.answered);
+            in_all.push(registration + establishment);
+        }
+        let median = |mut all: Vec<Duration>| {
+            all.sort();
+            all[all.len() / 2].as_nanos() as f64 / 1000.0
+        };
+        (median(until_answered), median(in_all))
+    }
+}
+
+fn session() -> SessionRequest {
+    SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 }
+}
+
+/// What the log and the replicas cost an attach, scheme beside scheme. Rounds are interleaved, and the least counts: what else
+/// the machine does only adds.
+fn replication(phones: u32) -> String {
+    const ROUNDS: usize = 5;
+    let schemes = [("no_log", None), ("log", Some(0)), ("one_backup", Some(1)), ("two_backups", Some(2))];
+    let mut least = [(f64::MAX, f64::MAX); 4];
+    let mut logged = 0;
+    for _ in 0..ROUNDS {
+        for ((_, backups), (answered, all)) in schemes.iter().zip(&mut least) {
+            let mut bench = Bench::new(phones, *backups);
+            let (a, b) = bench.attach();
+            (*answered, *all) = (answered.min(a), all.min(b));
+            logged = logged.max(bench.logged);
+        }
+    }
+    let (base, _) = least[0];
+    let mut figures = Vec::new();
+    for ((name, _), (answered, all)) in schemes.iter().zip(least) {
+        let more = (answered / base - 1.0) * 100.0;
+        eprintln!("attach, {name}: {answered:.1} µs until answered ({more:+.1} %), {all:.1} µs in all");
+        figures.push(format!("\"{name}_us\": {answered:.1}, \"{name}_in_all_us\": {all:.1}"));
+    }
+    eprintln!(
+        "the most that was logged of a phone that attaches: {logged} octets (paper, Fig. 17: some 2,000)"
+    );
+    figures.push(format!("\"logged_octets\": {logged}"));
+    figures.join(", ")
 }
 
 fn report(what: &str, mut costs: Vec<(Duration, u64)>) -> f64 {
@@ -168,9 +289,8 @@ fn resident_per_phone(phone: &Phone) -> f64 {
 
 fn main() {
     let phones: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(2000);
-    let mut bench = Bench::new(phones);
+    let mut bench = Bench::new(phones, None);
     let register = (0..phones).map(|n| bench.cost(n, Command::Register)).collect();
-    let session = || SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
     let establish = (0..phones).map(|n| bench.cost(n, Command::EstablishSession(session()))).collect();
     assert_eq!(
         bench.cta.phones().filter(|p| p.amf.registered && p.sessions.len() == 1).count(),
@@ -188,10 +308,12 @@ fn main() {
     }
     let idle = resident_per_phone(&idle);
     assert!(idle < 1536.0, "an idle phone with a session takes {idle} octets");
+    let replication = replication(phones);
     println!(
         "{{\"bench\": \"attach-core\", \"figures\": {{\"phones\": {phones}, \"registration_us\": {registration:.1}, \
          \"session_us\": {session:.1}, \"periodic_us\": {periodic:.1}, \"registrations_per_s_and_core\": {:.0}, \
-         \"octets_per_connected_phone\": {connected:.0}, \"octets_per_idle_phone\": {idle:.0}}}}}",
+         \"octets_per_connected_phone\": {connected:.0}, \"octets_per_idle_phone\": {idle:.0}, \
+         {replication}}}}}",
         1e6 / registration
     );
 }

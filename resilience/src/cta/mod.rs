@@ -66,7 +66,8 @@ pub enum Input<'a> {
     Cpf(CpfId, Up),
     /// A control function of the region is lost, or seems so: it is not listened to any more.
     CpfLost(CpfId),
-    /// The members of the region have changed; of those that are lost, [`Input::CpfLost`] follows.
+    /// The members of the region have changed; of those that are lost, [`Input::CpfLost`] follows. One that was lost never comes
+    /// back under its number: whoever was only taken for dead comes as another.
     Rings(Rings),
     /// Time passed.
     Tick,

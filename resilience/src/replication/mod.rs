@@ -31,6 +31,6 @@ pub use holdings::{Checkpoint, Holdings, Taken};
 pub use ledger::{Bounds, Failover, Lagging, Ledger, Verdict};
 pub use primary::{Primary, Ran};
 
-/// A control function (CPF) of the region.
+/// A control function (CPF) of the region: one life of one. Who was given up does not come back under this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpfId(pub u16);
