@@ -148,3 +148,20 @@ fn a_session_that_comes_up_while_its_phone_leaves() {
         morning(&mut night_in_region(seed, Faults::worst(), backups));
     }
 }
+
+#[test] // TS 38.413 §8.7.4: the phones of a reset are lost with their control functions, and the gNB is answered all the same
+fn a_reset_whose_phones_are_lost_is_acknowledged() {
+    let mut net = Sim::in_region(3, default_config(), Faults::default(), 2, 0);
+    let gnb = net.add_gnb(gnb_config(1));
+    net.settle(SECOND);
+    let ue = net.add_ue(gnb, phone_config(1));
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.tap();
+    net.lose_cpf_at(net.links_taken() + 1, Loss::Before);
+    net.gnb_input(gnb, whimbrel_ran::gnb::Input::Reset);
+    net.settle(SECOND / 10);
+    let answered = |m: &whimbrel_ngap::Message| matches!(m, whimbrel_ngap::Message::NgResetAcknowledge(_));
+    assert_eq!(net.tapped().iter().filter(|m| answered(m)).count(), 1);
+    assert_eq!(net.cta().replicated().lost, 1);
+}

@@ -219,6 +219,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Tick => self.tick(now, out),
         }
         self.run(now, out);
+        self.acknowledge_resets(out);
         self.tell_released(out);
     }
 
@@ -419,7 +420,6 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if let Some(asked) = asked {
             self.answered(now, phone, asked, disposition, out);
         }
-        self.acknowledge_resets(out);
     }
 
     fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
