@@ -21,7 +21,7 @@ pub use access::{Access, AuthenticationPolicy, Congestion, Emergency, EquipmentP
 pub use areas::Areas;
 
 /// The whole configuration of the control plane.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Config {
     /// Version of this configuration; envelopes name it.
     pub version: u32,
@@ -40,7 +40,7 @@ pub struct Config {
 }
 
 /// The AMF: who it is and whom it serves (TS 23.501 §5.9.4, §5.15).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Amf {
     /// AMF name, shown to gNBs in NG SETUP RESPONSE.
     pub name: String,
@@ -83,7 +83,7 @@ impl Amf {
 }
 
 /// The network's name as phones show it (TS 24.008 §10.5.3.5a).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NetworkName {
     /// Full name; empty: not sent.
     pub full: String,
@@ -92,7 +92,7 @@ pub struct NetworkName {
 }
 
 /// The SMF: which data networks there are and what a session gets (TS 23.501 §5.6).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Smf {
     /// Data networks by name.
     pub data_networks: BTreeMap<Dnn, DataNetwork>,
@@ -103,7 +103,7 @@ pub struct Smf {
 }
 
 /// What a UPF serves, and how it stands to others that serve the same (TS 23.501 §6.3.3.3).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Upf {
     /// Its name, for people.
     pub name: String,
@@ -134,7 +134,7 @@ impl Default for Upf {
 }
 
 /// One data network (DNN).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DataNetwork {
     /// Whether IPv4 sessions can be had.
     pub ipv4: bool,
@@ -165,7 +165,7 @@ pub struct DataNetwork {
 }
 
 /// A local area data network: it is had in its service area alone (TS 23.501 §5.6.5).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ladn {
     /// Its service area.
     pub tacs: BTreeSet<Tac>,
@@ -194,7 +194,7 @@ pub enum UpProtection {
 }
 
 /// Durations of the network's NAS timers (TS 24.501 Table 10.2.2, Table 10.3.2) and guards.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Timers {
     /// Periodic registration: told to the phone.
     pub t3512: Duration,
@@ -250,7 +250,7 @@ impl Default for Timers {
 }
 
 /// The cause and the back-off that a kind of refusal is answered with, where the operator overrides the default.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct RefusalAnswer {
     /// 5GMM or 5GSM cause value instead of the default.
     pub cause: Option<u8>,
@@ -259,7 +259,7 @@ pub struct RefusalAnswer {
 }
 
 /// Bounds on what peers can make us hold. Each has a counter where it bites.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Limits {
     /// Phones at once, registered or on the way (slots are 24 bits of the AMF-UE-NGAP-ID).
     pub phones: u32,
@@ -298,7 +298,7 @@ impl Default for Limits {
 }
 
 /// When OVERLOAD START and STOP are sent (TS 23.501 §5.19.5.2 leaves it to the operator). Between the thresholds all stays as it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OverloadRule {
     /// At so many percent of `limits.phones` or `limits.strangers` the overload begins.
     pub start_percent: u8,

@@ -22,6 +22,7 @@ pub mod envelope;
 pub mod event;
 mod filter;
 pub mod flat;
+mod glimpse;
 mod input;
 mod phone;
 pub mod policy;
@@ -41,6 +42,7 @@ pub use envelope::{
 };
 pub use event::{Event, PhoneEvent, RanEvent};
 pub use flat::{Checkpoint, Delta, Flat, FlatError};
+pub use glimpse::{Glimpse, SessionGlimpse};
 pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen};
 pub use prf::Prf;
 pub use refusal::Refusal;

@@ -16,7 +16,7 @@ use crate::flat::text::{self, Text};
 use crate::udm::SessionTypes;
 
 /// Refusals of a phone (5GMM), in classes that the operator may give another cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum RefusalKind {
     /// No such subscriber.
     UnknownSubscriber,

@@ -4,7 +4,7 @@
 //! Of each procedure: its log, which is the inputs at the aggregator, and what the core answered. Times are the least of
 //! work done over and over, so that it finds its memory warm and the machine free.
 //!
-//! `-- frames checkpoint|envelope|batch` writes some of the frames of that form instead, in hexadecimal digits, a line each:
+//! `-- frames checkpoint|envelope|batch|config` writes some of the frames of that form instead, in hexadecimal digits, a line each:
 //! what `control/src/flat/testdata` keeps of every version.
 
 use std::collections::BTreeMap;
@@ -212,6 +212,9 @@ fn exchange(figures: &mut Vec<String>) {
 
 /// Frames of one form that differ in kind, of nights in which much happens.
 fn frames(form: &str) {
+    if form == "config" {
+        return println!("{}", hex(default_config().to_flat().octets()));
+    }
     let mut logs: Vec<Vec<Envelope>> = Vec::new();
     for seed in 0..20 {
         let mut net = night(seed, Faults::worst());
@@ -247,8 +250,12 @@ fn frames(form: &str) {
         }
     }
     for frame in kinds.into_values() {
-        println!("{}", frame.iter().map(|o| format!("{o:02x}")).collect::<String>());
+        println!("{}", hex(&frame));
     }
+}
+
+fn hex(octets: &[u8]) -> String {
+    octets.iter().map(|o| format!("{o:02x}")).collect()
 }
 
 fn main() {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use whimbrel_control::Phone;
 use whimbrel_control::config::Config;
-use whimbrel_control::{Batch, Checkpoint, Envelope, Phone};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::link::{Down, State, Up};
+use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Input, Member, MemberOutbox};
@@ -32,20 +32,25 @@ pub(crate) enum Link {
 impl Link {
     /// The message as it arrives: made anew from its octets.
     fn through_octets(self) -> Self {
+        let mut octets = Vec::new();
         match self {
-            Self::Down(to, Down::Run(envelope)) => {
-                let envelope = Envelope::from_flat(envelope.to_flat().octets()).expect("an input");
-                Self::Down(to, Down::Run(envelope))
+            Self::Down(to, message) => {
+                ToCpf::Down(message).write(&mut octets);
+                let Ok(ToCpf::Down(message)) = ToCpf::read(&octets) else {
+                    unreachable!("it was written so")
+                };
+                Self::Down(to, message)
             }
-            Self::Up(from, Up::Ran { phone, term, clock, from: sender, batch }) => {
-                let batch = Batch::from_flat(batch.to_flat().octets()).expect("what an input caused").into();
-                Self::Up(from, Up::Ran { phone, term, clock, from: sender, batch })
+            Self::Up(from, message) => {
+                ToCta::Up(message).write(&mut octets);
+                let Ok(ToCta::Up(message)) = ToCta::read(&octets) else { unreachable!("it was written so") };
+                Self::Up(from, message)
             }
-            Self::State(from, to, State { phone, term, clock, state }) => {
-                let state = Checkpoint::from_octets(state.octets()).expect("a phone at rest");
-                Self::State(from, to, State { phone, term, clock, state })
+            Self::State(from, to, state) => {
+                write_state(&state, &mut octets);
+                Self::State(from, to, read_state(&octets).expect("it was written so"))
             }
-            other => other,
+            lost @ Self::Lost(_) => lost,
         }
     }
 

@@ -11,9 +11,10 @@ use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, Phone, Shard
 const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint-1.hex");
 const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope-1.hex");
 const BATCHES: &str = include_str!("../../src/flat/testdata/batch-1.hex");
+const CONFIGS: &str = include_str!("../../src/flat/testdata/config-1.hex");
 
 static FRAMES: LazyLock<Vec<Vec<u8>>> =
-    LazyLock::new(|| [CHECKPOINTS, ENVELOPES, BATCHES].into_iter().flat_map(frames).collect());
+    LazyLock::new(|| [CHECKPOINTS, ENVELOPES, BATCHES, CONFIGS].into_iter().flat_map(frames).collect());
 static INPUTS: LazyLock<Vec<Envelope>> =
     LazyLock::new(|| frames(ENVELOPES).map(|f| Envelope::from_flat(&f).expect("test data")).collect());
 static CONFIG: LazyLock<Arc<Config>> = LazyLock::new(|| Arc::new(whimbrel_sim::default_config()));
@@ -74,6 +75,10 @@ fn take(octets: &[u8]) {
     if let Ok(envelope) = Envelope::from_flat(octets) {
         let again = envelope.to_flat();
         assert_eq!(Envelope::from_flat(again.octets()).map(|e| e.to_flat()), Ok(again));
+    }
+    if let Ok(config) = Config::from_flat(octets) {
+        let again = config.to_flat();
+        assert_eq!(Config::from_flat(again.octets()).map(|c| c.to_flat()), Ok(again));
     }
     if let Ok(batch) = Batch::from_flat(octets) {
         let again = batch.to_flat();

@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Dnn, FiveQi, Pei, SNssai, Tac, Tai};
 use whimbrel_nas::ie::SscMode;
 
 use crate::udm::{Ambr, Arp, SessionTypes, SubscribedDnn};
 
 /// The policies; the default asks for nothing beyond the standard.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Access {
     /// How often a phone proves its key anew.
     pub authentication: AuthenticationPolicy,
@@ -73,7 +74,7 @@ impl Access {
 }
 
 /// When the AMF has a phone authenticated beyond where it must (TS 33.501 §6.1.2, §6.12.1: the operator's policy).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AuthenticationPolicy {
     /// After so many registrations under one key; `None`: as long as the key lasts.
     pub every_registrations: Option<u32>,
@@ -82,7 +83,7 @@ pub struct AuthenticationPolicy {
 }
 
 /// The first digits of an IMEI: 8 name a type of equipment, 14 one phone (TS 23.003 §6.2.1).
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct EquipmentPrefix(Vec<u8>);
 
 impl EquipmentPrefix {
@@ -99,7 +100,7 @@ impl EquipmentPrefix {
 }
 
 /// Emergency service (TS 23.501 §5.16.4). Its terms are the AMF's, not the subscriber's (§5.16.4.3).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Emergency {
     /// Phones that cannot prove who they are may have it too; then NAS has neither integrity nor cipher
     /// (TS 33.501 §5.5.2, §10.2.2).
@@ -137,7 +138,7 @@ impl Emergency {
 }
 
 /// NAS level congestion control (TS 23.501 §5.19.7, TS 24.501 §5.3.9, §6.2.7, §6.2.8). Emergency and high priority pass.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Congestion {
     /// New registrations and service requests are kept back (T3346).
     pub general: bool,

@@ -1,11 +1,12 @@
 //! Areas within the network: where a phone may move without telling.
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Tac, Tai};
 
 use super::Amf;
 
 /// How the tracking areas served are joined into registration areas (TS 23.501 §5.9.4, TS 24.501 §5.3.4).
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Areas {
     /// Registration areas; a phone gets the first that names where it is. None at all: everything served is one area. An area
     /// that no list names is an area of its own.

@@ -1,16 +1,23 @@
-//! Inputs and outputs between an aggregator and a control function.
+//! Inputs and outputs between an aggregator and a control function, and the configuration that they share.
 //!
 //! A log is replayed by the code version that began it (DESIGN: "versions"), so each of these forms has one version at
 //! a time.
 
 use super::{Flat, FlatError, Form, Writer, read_frame};
+use crate::config::Config;
 use crate::envelope::{Batch, Effect, Envelope, Payload, PhoneId};
+use crate::upf::UPFS_MAX;
 
 /// Version of the form of an [`Envelope`]: another number with every change of it.
 pub(super) const ENVELOPE_VERSION: u16 = 1;
 /// Version of the form of a [`Batch`]: another number with every change of it.
 pub(super) const BATCH_VERSION: u16 = 1;
 
+/// Version of the form of a [`Config`]: another number with every change of it.
+pub(super) const CONFIG_VERSION: u16 = 1;
+
+/// Octets of a configuration of few data networks.
+const CONFIG: usize = 1024;
 /// Octets of an envelope or a batch beside the messages in it, as a rule.
 const BESIDE: usize = 128;
 
@@ -58,6 +65,24 @@ impl Batch {
     /// Errors: each [`FlatError`] but [`FlatError::OtherBase`] and [`FlatError::Contradiction`].
     pub fn from_flat(octets: &[u8]) -> Result<Self, FlatError> {
         read_frame(Form::Batch, BATCH_VERSION, octets)
+    }
+}
+
+impl Config {
+    /// Its octets. They hold no keys.
+    pub fn to_flat(&self) -> Flat {
+        Writer::frame(Form::Config, CONFIG_VERSION, CONFIG, self)
+    }
+
+    /// Reads what [`Config::to_flat`] wrote.
+    ///
+    /// Errors: each [`FlatError`] but [`FlatError::OtherBase`].
+    pub fn from_flat(octets: &[u8]) -> Result<Self, FlatError> {
+        let config: Self = read_frame(Form::Config, CONFIG_VERSION, octets)?;
+        match config.smf.upfs.len() {
+            0..=UPFS_MAX => Ok(config),
+            _ => Err(FlatError::Contradiction("more UPFs than have numbers")),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! | [`Delta`] | the step from one checkpoint of a phone to a later one |
 //! | [`Envelope::to_flat`](crate::Envelope::to_flat) | an input |
 //! | [`Batch::to_flat`](crate::Batch::to_flat) | what an input caused |
+//! | [`Config::to_flat`](crate::config::Config::to_flat) | the configuration that inputs are run under |
 //!
 //! Every form is a frame: what it is (one octet), the version of the form (two), a body, and a CRC-32C over all of that
 //! (four; numbers are in network order). Bodies are [postcard](https://postcard.jamesmunns.com)'s, derived from the types
@@ -42,6 +43,8 @@ pub enum Form {
     Envelope = 3,
     /// A [`Batch`](crate::Batch).
     Batch = 4,
+    /// A [`Config`](crate::config::Config).
+    Config = 5,
 }
 
 /// Octets in front of a body.

@@ -11,6 +11,7 @@ use whimbrel_pfcp::msg::SessionReportRequest;
 use whimbrel_pfcp::rule::UsageReport;
 
 use super::*;
+use crate::config::Config;
 use crate::desk::{Desk, INTEGRITY, psi, registration_request};
 use crate::envelope::{Batch, Command, Envelope, Locate, Payload, PhoneId};
 use crate::phone::{AmfContext, Phone};
@@ -23,6 +24,7 @@ use crate::upf::UpfId;
 const CHECKPOINTS: [(u16, &str); 1] = [(1, include_str!("testdata/checkpoint-1.hex"))];
 const ENVELOPES: &str = include_str!("testdata/envelope-1.hex");
 const BATCHES: &str = include_str!("testdata/batch-1.hex");
+const CONFIGS: &str = include_str!("testdata/config-1.hex");
 
 fn frames(hex: &str) -> Vec<Vec<u8>> {
     let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
@@ -62,14 +64,18 @@ fn take(octets: &[u8]) -> Option<FlatError> {
             let again = b.to_flat();
             assert_eq!(Batch::from_flat(again.octets()).unwrap().to_flat(), again);
         }),
+        Config::from_flat(octets).map(|c| {
+            let again = c.to_flat();
+            assert_eq!(Config::from_flat(again.octets()).unwrap().to_flat(), again);
+        }),
     ];
-    // Of the four, the one that is meant does not say that it is another.
+    // Of the five, the one that is meant does not say that it is another.
     errors.into_iter().find_map(|e| e.err().filter(|e| !matches!(e, FlatError::NotA(_))))
 }
 
 /// Every frame of the test data, and a delta.
 fn all() -> Vec<Vec<u8>> {
-    let texts = CHECKPOINTS.iter().map(|(_, hex)| *hex).chain([ENVELOPES, BATCHES]);
+    let texts = CHECKPOINTS.iter().map(|(_, hex)| *hex).chain([ENVELOPES, BATCHES, CONFIGS]);
     let mut all: Vec<_> = texts.flat_map(frames).collect();
     let base = registered();
     let mut next = base.clone();
@@ -96,6 +102,10 @@ fn frames_of_every_version_are_read_and_todays_written_again() {
     }
     for frame in frames(BATCHES) {
         let read = Batch::from_flat(&frame).expect("a form changes with its version alone");
+        assert_eq!(read.to_flat().octets(), frame);
+    }
+    for frame in frames(CONFIGS) {
+        let read = Config::from_flat(&frame).expect("a form changes with its version alone");
         assert_eq!(read.to_flat().octets(), frame);
     }
 }
@@ -480,7 +490,7 @@ fn envelope() -> Envelope {
 
 proptest! {
     #[test]
-    fn any_octets_are_refused_or_read(octets in proptest::collection::vec(any::<u8>(), 0..200), form in 1u8..5) {
+    fn any_octets_are_refused_or_read(octets in proptest::collection::vec(any::<u8>(), 0..200), form in 1u8..6) {
         take(&octets);
         let mut octets = [&[form, 0, 1], octets.as_slice(), &[0; CRC]].concat();
         take(&sealed(std::mem::take(&mut octets)));

@@ -21,6 +21,8 @@
 //!    An aggregator that was replaced without knowing cannot speak any more, and no replica is ahead of its mirror. What a
 //!    primary ran and the mirror never heard of, the primary still has ([`Primary::restart`]).
 
+use serde::{Deserialize, Serialize};
+
 mod gate;
 mod holdings;
 mod ledger;
@@ -32,5 +34,5 @@ pub use ledger::{Bounds, Failover, Lagging, Ledger, Verdict};
 pub use primary::{Primary, Ran};
 
 /// A control function (CPF) of the region: one life of one. Who was given up does not come back under this number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CpfId(pub u16);

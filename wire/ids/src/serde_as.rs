@@ -6,7 +6,7 @@ use core::fmt;
 use serde::Deserializer;
 use serde::de::{Error, Visitor};
 
-use crate::{AmfUeNgapId, Dnn, NrCellId, PduSessionId, Pei, PlmnId, Qfi, SNssai, Supi, Tac};
+use crate::{AmfId, AmfUeNgapId, Dnn, NrCellId, PduSessionId, Pei, PlmnId, Qfi, SNssai, Supi, Tac};
 
 /// Lets a type travel as another: how that is made of it, and how it is made of that, if it can be.
 #[macro_export]
@@ -75,6 +75,7 @@ pub fn octets<'de, D: Deserializer<'de>, T>(
 
 serde_as! {
     PlmnId as [u8; 3]: |v| v.octets(), PlmnId::from_octets;
+    AmfId as [u8; 3]: |v| v.octets(), |v| Some(AmfId::from_octets(v));
     Tac as u32: |v| v.value(), Tac::new;
     NrCellId as u64: |v| v.value(), NrCellId::new;
     AmfUeNgapId as u64: |v| v.value(), AmfUeNgapId::new;

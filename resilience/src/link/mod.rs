@@ -1,5 +1,11 @@
 //! What an aggregator and its control functions say to each other, and those among themselves. Each link is reliable and keeps
 //! its order; that one breaks means the loss of whom it led to.
+//!
+//! [`Down`], [`Up`] and [`State`] are what the protocol says. Between processes each is a message of octets, as are the few
+//! that only processes need: who calls ([`Hello`]), and what an operator wants to see ([`ToCpf`], [`ToCta`]).
+
+mod hello;
+mod octets;
 
 use std::sync::Arc;
 
@@ -7,6 +13,8 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Envelope, PhoneId};
 
 use crate::replication::{Checkpoint, CpfId};
+pub use hello::{BadHello, Hello, Role};
+pub use octets::{LinkError, Show, ToCpf, ToCta, read_state, write_state};
 
 /// From an aggregator to a control function.
 #[derive(Debug)]

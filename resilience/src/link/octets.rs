@@ -1,0 +1,302 @@
+//! The messages of links as octets: a head, which is the whole message or says what follows it, and a flat form where there is
+//! one. Heads are postcard's (see [`whimbrel_control::flat`]); links carry whole messages, keep them unchanged and know who
+//! sent them, so nothing of that is repeated here.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use whimbrel_control::config::Config;
+use whimbrel_control::{AssociationId, Batch, Checkpoint, Envelope, FlatError, Glimpse, PhoneId};
+use whimbrel_ids::Supi;
+
+use super::{Down, State, Up};
+use crate::replication::CpfId;
+
+/// From an aggregator's process to that of a control function.
+#[derive(Debug)]
+pub enum ToCpf {
+    /// It is a member now, under this number of this life of the aggregator.
+    Welcome {
+        /// The aggregator's life: its numbers mean nothing in another.
+        life: u64,
+        /// Its number.
+        id: CpfId,
+    },
+    /// All members, and where each is reached.
+    Peers(Vec<(CpfId, SocketAddr)>),
+    /// What the protocol says.
+    Down(Down),
+    /// An operator wants to see phones that are served there.
+    Show {
+        /// To be repeated in the answer.
+        ask: u32,
+        /// Which.
+        which: Show,
+    },
+}
+
+/// Which phones an operator wants to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Show {
+    /// The phones of a subscriber.
+    Of(Supi),
+    /// So many phones in the order of their SUPI, after this one.
+    After(Option<Supi>, u32),
+}
+
+/// From a control function's process to that of its aggregator.
+#[derive(Debug)]
+pub enum ToCta {
+    /// What the protocol says.
+    Up(Up),
+    /// The phones that were asked for.
+    Shown {
+        /// Of the question.
+        ask: u32,
+        /// They.
+        phones: Vec<Glimpse>,
+    },
+}
+
+/// Why a message is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkError {
+    /// It breaks its form.
+    Malformed,
+    /// The flat form in it is not taken.
+    Flat(FlatError),
+}
+
+impl fmt::Display for LinkError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("a message of the link is malformed"),
+            Self::Flat(why) => write!(f, "the form in a message of the link is not taken: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for LinkError {}
+
+impl From<FlatError> for LinkError {
+    fn from(why: FlatError) -> Self {
+        Self::Flat(why)
+    }
+}
+
+/// What stands in front of a message to a control function.
+#[derive(Serialize, Deserialize)]
+enum DownHead {
+    Run,
+    Serve { phone: PhoneId, term: u32, backups: Vec<CpfId> },
+    Outdated { phone: PhoneId, clock: u64 },
+    Released(u64),
+    Forget(PhoneId),
+    Configure,
+    Welcome { life: u64, id: CpfId },
+    Peers(Vec<(CpfId, SocketAddr)>),
+    Show { ask: u32, which: Show },
+}
+
+/// What stands in front of a message to an aggregator.
+#[derive(Serialize, Deserialize)]
+enum UpHead {
+    Ran { phone: PhoneId, term: u32, clock: u64, from: Option<AssociationId> },
+    Holds { phone: PhoneId, clock: u64 },
+    Shown { ask: u32, phones: Vec<Glimpse> },
+}
+
+/// What stands in front of a state.
+#[derive(Serialize, Deserialize)]
+struct StateHead {
+    phone: PhoneId,
+    term: u32,
+    clock: u64,
+}
+
+fn write(head: &impl Serialize, flat: &[u8], to: &mut Vec<u8>) {
+    let mut octets = std::mem::take(to);
+    octets.reserve(32 + flat.len());
+    *to = postcard::to_extend(head, octets).expect("heads can be written");
+    to.extend_from_slice(flat);
+}
+
+/// The head, and what follows it.
+fn read<T: DeserializeOwned>(octets: &[u8]) -> Result<(T, &[u8]), LinkError> {
+    postcard::take_from_bytes(octets).map_err(|_| LinkError::Malformed)
+}
+
+/// Nothing may follow a head that is a whole message.
+fn whole<T>(message: T, rest: &[u8]) -> Result<T, LinkError> {
+    if rest.is_empty() { Ok(message) } else { Err(LinkError::Malformed) }
+}
+
+impl ToCpf {
+    /// Appends its octets. They may hold keys.
+    pub fn write(&self, to: &mut Vec<u8>) {
+        let head = match self {
+            Self::Down(Down::Run(envelope)) => return write(&DownHead::Run, envelope.to_flat().octets(), to),
+            Self::Down(Down::Configure(config)) => {
+                return write(&DownHead::Configure, config.to_flat().octets(), to);
+            }
+            Self::Down(Down::Serve { phone, term, backups }) => {
+                DownHead::Serve { phone: *phone, term: *term, backups: backups.clone() }
+            }
+            Self::Down(Down::Outdated { phone, clock }) => {
+                DownHead::Outdated { phone: *phone, clock: *clock }
+            }
+            Self::Down(Down::Released(batches)) => DownHead::Released(*batches),
+            Self::Down(Down::Forget(phone)) => DownHead::Forget(*phone),
+            Self::Welcome { life, id } => DownHead::Welcome { life: *life, id: *id },
+            Self::Peers(peers) => DownHead::Peers(peers.clone()),
+            Self::Show { ask, which } => DownHead::Show { ask: *ask, which: *which },
+        };
+        write(&head, &[], to);
+    }
+
+    /// Reads what [`Self::write`] wrote. Errors: each [`LinkError`].
+    pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
+        let (head, rest) = read(octets)?;
+        let message = match head {
+            DownHead::Run => return Ok(Self::Down(Down::Run(Envelope::from_flat(rest)?))),
+            DownHead::Configure => {
+                return Ok(Self::Down(Down::Configure(Arc::new(Config::from_flat(rest)?))));
+            }
+            DownHead::Serve { phone, term, backups } => Self::Down(Down::Serve { phone, term, backups }),
+            DownHead::Outdated { phone, clock } => Self::Down(Down::Outdated { phone, clock }),
+            DownHead::Released(batches) => Self::Down(Down::Released(batches)),
+            DownHead::Forget(phone) => Self::Down(Down::Forget(phone)),
+            DownHead::Welcome { life, id } => Self::Welcome { life, id },
+            DownHead::Peers(peers) => Self::Peers(peers),
+            DownHead::Show { ask, which } => Self::Show { ask, which },
+        };
+        whole(message, rest)
+    }
+}
+
+impl ToCta {
+    /// Appends its octets. They may hold keys.
+    pub fn write(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Up(Up::Ran { phone, term, clock, from, batch }) => {
+                let head = UpHead::Ran { phone: *phone, term: *term, clock: *clock, from: *from };
+                write(&head, batch.to_flat().octets(), to);
+            }
+            Self::Up(Up::Holds { phone, clock }) => {
+                write(&UpHead::Holds { phone: *phone, clock: *clock }, &[], to);
+            }
+            Self::Shown { ask, phones } => {
+                write(&UpHead::Shown { ask: *ask, phones: phones.clone() }, &[], to);
+            }
+        }
+    }
+
+    /// Reads what [`Self::write`] wrote. Errors: each [`LinkError`].
+    pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
+        let (head, rest) = read(octets)?;
+        let message = match head {
+            UpHead::Ran { phone, term, clock, from } => {
+                let batch = Box::new(Batch::from_flat(rest)?);
+                return Ok(Self::Up(Up::Ran { phone, term, clock, from, batch }));
+            }
+            UpHead::Holds { phone, clock } => Self::Up(Up::Holds { phone, clock }),
+            UpHead::Shown { ask, phones } => Self::Shown { ask, phones },
+        };
+        whole(message, rest)
+    }
+}
+
+/// Appends the octets of a phone's state. They hold keys.
+pub fn write_state(state: &State, to: &mut Vec<u8>) {
+    let State { phone, term, clock, state } = state;
+    write(&StateHead { phone: *phone, term: *term, clock: *clock }, state.octets(), to);
+}
+
+/// Reads what [`write_state`] wrote; the phone itself stays unread. Errors: each [`LinkError`].
+pub fn read_state(octets: &[u8]) -> Result<State, LinkError> {
+    let (StateHead { phone, term, clock }, rest) = read(octets)?;
+    Ok(State { phone, term, clock, state: Checkpoint::from_octets(rest)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const PHONE: PhoneId = PhoneId { slot: 0x00ff_fffe, generation: 3 };
+
+    fn down(message: &ToCpf) -> Vec<u8> {
+        let mut octets = Vec::new();
+        message.write(&mut octets);
+        octets
+    }
+
+    fn up(message: &ToCta) -> Vec<u8> {
+        let mut octets = Vec::new();
+        message.write(&mut octets);
+        octets
+    }
+
+    fn to_cpf() -> Vec<ToCpf> {
+        let supi = "imsi-999700000000001".parse().ok();
+        vec![
+            ToCpf::Welcome { life: u64::MAX, id: CpfId(u16::MAX) },
+            ToCpf::Peers(vec![(CpfId(1), ([192, 0, 2, 7], 7380).into()), (CpfId(2), ([0; 16], 1).into())]),
+            ToCpf::Down(Down::Serve { phone: PHONE, term: 7, backups: vec![CpfId(2), CpfId(3)] }),
+            ToCpf::Down(Down::Outdated { phone: PHONE, clock: 1 << 40 }),
+            ToCpf::Down(Down::Released(u64::MAX)),
+            ToCpf::Down(Down::Forget(PHONE)),
+            ToCpf::Show { ask: 1, which: Show::After(supi, 100) },
+            ToCpf::Show { ask: 2, which: Show::After(None, 1) },
+        ]
+    }
+
+    #[test]
+    fn each_message_is_read_as_it_was_written_and_nothing_may_follow_or_lack() {
+        for message in to_cpf() {
+            let octets = down(&message);
+            assert_eq!(format!("{:?}", ToCpf::read(&octets).unwrap()), format!("{message:?}"));
+            assert_eq!(ToCpf::read(&[&octets[..], &[0]].concat()).unwrap_err(), LinkError::Malformed);
+            assert!(ToCpf::read(&octets[..octets.len() - 1]).is_err());
+        }
+        let batch = Box::new(Batch { terms: (1, 2), idle: true, ..Batch::default() });
+        let ran = Up::Ran { phone: PHONE, term: 1, clock: 9, from: Some(AssociationId(4)), batch };
+        for message in [
+            ToCta::Up(ran),
+            ToCta::Up(Up::Holds { phone: PHONE, clock: 9 }),
+            ToCta::Shown { ask: 3, phones: vec![] },
+        ] {
+            let octets = up(&message);
+            assert_eq!(format!("{:?}", ToCta::read(&octets).unwrap()), format!("{message:?}"));
+            assert!(ToCta::read(&octets[..octets.len() - 1]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_form_that_was_damaged_is_named() {
+        let ran = Up::Ran { phone: PHONE, term: 1, clock: 9, from: None, batch: Box::default() };
+        let mut octets = up(&ToCta::Up(ran));
+        let last = octets.len() - 1;
+        octets[last] ^= 1;
+        assert_eq!(ToCta::read(&octets).unwrap_err(), LinkError::Flat(FlatError::Damaged));
+    }
+
+    proptest! {
+        #[test]
+        fn any_octets_are_refused_or_read(octets in proptest::collection::vec(any::<u8>(), 0..200), head in 0u8..12) {
+            for octets in [octets.clone(), [&[head], octets.as_slice()].concat()] {
+                if let Ok(message) = ToCpf::read(&octets) {
+                    prop_assert!(ToCpf::read(&down(&message)).is_ok());
+                }
+                if let Ok(message) = ToCta::read(&octets) {
+                    prop_assert!(ToCta::read(&up(&message)).is_ok());
+                }
+                prop_assert!(read_state(&octets).is_err(), "a checkpoint has a CRC");
+            }
+        }
+    }
+}
