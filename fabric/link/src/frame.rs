@@ -1,0 +1,142 @@
+//! The octets of a link: first a greeting each way, then frames.
+//!
+//! ```text
+//! greeting   "WBLK", version, protection, length (2 octets), hello
+//! frame      length (4 octets), octets
+//! ```
+//! Numbers in network order. A parser looks at what has come so far; it allocates nothing for what a length merely claims.
+
+/// Octets in a hello, at most.
+pub const HELLO_OCTETS_MAX: usize = 1024;
+
+/// Octets before a greeting's hello.
+pub(crate) const GREETING_HEADER: usize = 8;
+/// Octets before a frame.
+pub(crate) const FRAME_HEADER: usize = 4;
+
+const MAGIC: [u8; 4] = *b"WBLK";
+const VERSION: u8 = 1;
+/// Frames travel as they are.
+const PLAIN: u8 = 0;
+
+/// A greeting that cannot be taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadGreeting {
+    /// The peer speaks something else.
+    Foreign,
+    /// The peer speaks another version of this.
+    Version,
+    /// The hello is too long.
+    TooLong,
+}
+
+/// Appends a greeting. The hello's length was checked when it was set.
+pub(crate) fn write_greeting(hello: &[u8], out: &mut Vec<u8>) {
+    let length = u16::try_from(hello.len()).unwrap_or(u16::MAX);
+    out.extend_from_slice(&MAGIC);
+    out.extend_from_slice(&[VERSION, PLAIN]);
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(&hello[..usize::from(length)]);
+}
+
+/// The hello of a greeting, or nothing as long as it is not all there.
+///
+/// Errors: at the first octet that cannot be one's.
+pub(crate) fn greeting(octets: &[u8]) -> Result<Option<&[u8]>, BadGreeting> {
+    let magic = octets.len().min(MAGIC.len());
+    if octets[..magic] != MAGIC[..magic] {
+        return Err(BadGreeting::Foreign);
+    }
+    if octets.get(4).is_some_and(|v| *v != VERSION) || octets.get(5).is_some_and(|p| *p != PLAIN) {
+        return Err(BadGreeting::Version);
+    }
+    let Some((header, rest)) = octets.split_at_checked(GREETING_HEADER) else { return Ok(None) };
+    let length = usize::from(u16::from_be_bytes([header[6], header[7]]));
+    if length > HELLO_OCTETS_MAX {
+        return Err(BadGreeting::TooLong);
+    }
+    Ok(rest.get(..length))
+}
+
+/// Appends a frame. Its length was checked against the bound, which fits.
+pub(crate) fn write_frame(octets: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(octets.len() as u32).to_be_bytes());
+    out.extend_from_slice(octets);
+}
+
+/// A frame longer than the bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TooLong;
+
+/// Hands out each frame that is all there, and says how many octets they took.
+pub(crate) fn frames(
+    octets: &[u8],
+    octets_max: usize,
+    mut each: impl FnMut(&[u8]),
+) -> Result<usize, TooLong> {
+    let mut taken = 0;
+    while let Some((header, rest)) = octets[taken..].split_first_chunk::<FRAME_HEADER>() {
+        let length = u32::from_be_bytes(*header) as usize;
+        if length > octets_max {
+            return Err(TooLong);
+        }
+        let Some(frame) = rest.get(..length) else { break };
+        each(frame);
+        taken += FRAME_HEADER + length;
+    }
+    Ok(taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(octets: &[u8], max: usize) -> (Vec<Vec<u8>>, Result<usize, TooLong>) {
+        let mut all = Vec::new();
+        let end = frames(octets, max, |f| all.push(f.to_vec()));
+        (all, end)
+    }
+
+    #[test]
+    fn frames_come_back_however_they_are_cut() {
+        let sent: Vec<Vec<u8>> = [0, 1, 5, 300].map(|n| vec![n as u8; n]).to_vec();
+        let mut octets = Vec::new();
+        sent.iter().for_each(|f| write_frame(f, &mut octets));
+        for cut in 0..=octets.len() {
+            let (mut all, end) = taken(&octets[..cut], 300);
+            let (rest, end) = taken(&octets[end.unwrap()..], 300);
+            all.extend(rest);
+            assert_eq!((all, end.is_ok()), (sent.clone(), true));
+        }
+    }
+
+    #[test]
+    fn a_frame_beyond_the_bound_is_refused_by_its_length_alone() {
+        let mut octets = Vec::new();
+        write_frame(&[1; 10], &mut octets);
+        assert_eq!(taken(&octets, 10).1, Ok(14));
+        assert_eq!(taken(&octets[..4], 9).1, Err(TooLong));
+        assert_eq!(taken(&[0xff; 4], u32::MAX as usize - 1).1, Err(TooLong));
+    }
+
+    #[test]
+    fn a_greeting_is_known_by_its_first_octets() {
+        let mut octets = Vec::new();
+        write_greeting(b"cpf 3", &mut octets);
+        for cut in 0..octets.len() {
+            assert_eq!(greeting(&octets[..cut]), Ok(None));
+        }
+        assert_eq!(greeting(&octets), Ok(Some(&b"cpf 3"[..])));
+        assert_eq!(greeting(b"G"), Err(BadGreeting::Foreign));
+        for (at, why) in [
+            (3, BadGreeting::Foreign),
+            (4, BadGreeting::Version),
+            (5, BadGreeting::Version),
+            (6, BadGreeting::TooLong),
+        ] {
+            let mut other = octets.clone();
+            other[at] ^= 0x40;
+            assert_eq!(greeting(&other), Err(why));
+        }
+    }
+}

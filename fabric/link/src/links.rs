@@ -1,0 +1,288 @@
+//! The links of one process.
+
+use core::mem::MaybeUninit;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::{Timespec, epoll};
+use whimbrel_ids::Instant;
+
+use crate::connection::{Connection, Phase, Turn};
+use crate::event::{Counters, DownReason, Events};
+use crate::frame::HELLO_OCTETS_MAX;
+use crate::{LinkId, OpenError, Settings, socket};
+
+/// Octets read from one link in one turn: the others' turn comes as soon.
+const READ_OCTETS: usize = 256 * 1024;
+/// Connections looked at in one turn, and taken from the listener.
+const READY_PER_TURN: usize = 64;
+/// The listener's name among what is waited for; links are counted from one.
+const LISTENER: u64 = 0;
+const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+
+/// Links of one process, for one thread.
+pub struct Links {
+    settings: Settings,
+    epoll: OwnedFd,
+    listener: Option<TcpListener>,
+    connections: BTreeMap<LinkId, Connection>,
+    /// What happened outside of `drain`, which tells.
+    untold: Events,
+    last: u64,
+    counters: Counters,
+    scratch: Box<[u8]>,
+}
+
+impl Links {
+    /// Opens the listener, if there is to be one.
+    ///
+    /// Errors: [`OpenError`].
+    pub fn open(settings: Settings) -> Result<Self, OpenError> {
+        if settings.hello.len() > HELLO_OCTETS_MAX {
+            return Err(OpenError::HelloTooLong(settings.hello.len()));
+        }
+        if let Some(at) = settings.listen.filter(|at| !at.ip().is_loopback()) {
+            return Err(OpenError::Unprotected(at));
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| OpenError::System(e.into()))?;
+        let listener = match settings.listen {
+            None => None,
+            Some(at) => {
+                let listener = socket::listen(at).map_err(|e| OpenError::Listen(at, e))?;
+                epoll::add(&epoll, &listener, epoll::EventData::new_u64(LISTENER), epoll::EventFlags::IN)
+                    .map_err(|e| OpenError::System(e.into()))?;
+                Some(listener)
+            }
+        };
+        Ok(Self {
+            settings,
+            epoll,
+            listener,
+            connections: BTreeMap::new(),
+            untold: Events::default(),
+            last: LISTENER,
+            counters: Counters::default(),
+            scratch: vec![0; READ_OCTETS].into_boxed_slice(),
+        })
+    }
+
+    /// Where peers can call, with the port that was found.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.listener.as_ref().and_then(|l| l.local_addr().ok())
+    }
+
+    /// The descriptor to wait on for reading: it is ready when [`Links::drain`] has something to do.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// When [`Links::drain`] is due even if nothing arrives; [`Instant::ZERO`] if now.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if !self.untold.is_empty() {
+            return Some(Instant::ZERO);
+        }
+        self.connections.values().filter(|c| c.phase != Phase::Up).map(|c| c.due).min()
+    }
+
+    /// Calls a peer. `Up` or `Down` follows; what is sent meanwhile waits for it.
+    pub fn connect(&mut self, now: Instant, to: SocketAddr) -> LinkId {
+        let link = self.next_name();
+        if let Err(reason) = self.call(now, link, to) {
+            self.counters.ended(reason);
+            self.untold.down(link, reason);
+        }
+        link
+    }
+
+    fn call(&mut self, now: Instant, link: LinkId, to: SocketAddr) -> Result<(), DownReason> {
+        if !to.ip().is_loopback() {
+            return Err(DownReason::Unprotected);
+        }
+        if self.links() >= self.settings.links_max {
+            return Err(DownReason::NoRoom);
+        }
+        let socket = socket::call(to, self.settings.silence_max).map_err(|_| DownReason::Unreachable)?;
+        self.add(now, link, socket, to, true).map_err(|_| DownReason::Unreachable)
+    }
+
+    /// Queues a frame for the next flush. A link that takes no more, or a frame longer than allowed, ends the link. The name of a link that is no
+    /// more changes nothing.
+    pub fn send(&mut self, link: LinkId, frame: &[u8]) {
+        let Some(connection) = self.connections.get_mut(&link) else { return };
+        match connection.send(frame, &self.settings) {
+            Ok(()) => self.counters.frames_out += 1,
+            Err(reason) => self.end(link, reason),
+        }
+    }
+
+    /// Sends what waits, with one write for each link.
+    pub fn flush(&mut self) {
+        let mut broken = Vec::new();
+        for (link, connection) in &mut self.connections {
+            let was_blocked = connection.blocked;
+            let flushed = connection.flush(&mut self.counters);
+            let waits = match flushed {
+                Ok(()) if connection.blocked && !was_blocked => wait_for(&self.epoll, *link, connection),
+                Ok(()) => Ok(()),
+                Err(reason) => Err(reason),
+            };
+            if let Err(reason) = waits {
+                broken.push((*link, reason));
+            }
+        }
+        for (link, reason) in broken {
+            self.end(link, reason);
+        }
+    }
+
+    /// Closes a link. What waits is still written as far as the connection takes it at once; nothing more is told of the link.
+    pub fn close(&mut self, link: LinkId) {
+        if let Some(mut connection) = self.connections.remove(&link) {
+            let _ = connection.flush(&mut self.counters);
+        }
+    }
+
+    /// Takes what arrived and what timers did. `events` is cleared first. Never blocks.
+    pub fn drain(&mut self, now: Instant, events: &mut Events) {
+        events.clear();
+        core::mem::swap(events, &mut self.untold);
+        let mut ready = [const { MaybeUninit::<epoll::Event>::uninit() }; READY_PER_TURN];
+        // An interrupted look is made again in the next turn.
+        let ready =
+            epoll::wait(&self.epoll, &mut ready, Some(&AT_ONCE)).map_or(&mut [][..], |(ready, _)| ready);
+        for event in ready {
+            // Copies: the structure is packed.
+            let (name, flags) = ({ event.data }.u64(), { event.flags });
+            match name {
+                LISTENER => self.accept(now, events),
+                name => self.serve(LinkId(name), flags, events),
+            }
+        }
+        self.expire(now, events);
+    }
+
+    /// What links did.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn serve(&mut self, link: LinkId, flags: epoll::EventFlags, events: &mut Events) {
+        let strange = self.connections.get(&link).is_some_and(is_stranger);
+        let room = !strange || self.links() < self.settings.links_max;
+        let Some(connection) = self.connections.get_mut(&link) else { return };
+        let mut turn = Turn { settings: &self.settings, events, counters: &mut self.counters, room };
+        let mut served = Ok(());
+        if connection.blocked
+            && flags.intersects(epoll::EventFlags::OUT | epoll::EventFlags::ERR | epoll::EventFlags::HUP)
+        {
+            served = connection.writable().and_then(|()| wait_for(&self.epoll, link, connection));
+        }
+        if served.is_ok() && flags != epoll::EventFlags::OUT {
+            served = connection.read(link, &mut self.scratch, &mut turn);
+        }
+        if let Err(reason) = served {
+            self.finish(link, reason, events);
+        }
+    }
+
+    fn accept(&mut self, now: Instant, events: &mut Events) {
+        for _ in 0..READY_PER_TURN {
+            let Some(Ok((socket, peer))) = self.listener.as_ref().map(TcpListener::accept) else { return };
+            if self.strangers() >= self.settings.strangers_max {
+                let longest = self.connections.iter().find(|(_, c)| is_stranger(c)).map(|(link, _)| *link);
+                match longest {
+                    Some(link) => self.finish(link, DownReason::Displaced, events),
+                    None => return,
+                }
+            }
+            let link = self.next_name();
+            let tuned =
+                socket.set_nonblocking(true).and_then(|()| socket::tune(&socket, self.settings.silence_max));
+            if tuned.and_then(|()| self.add(now, link, socket, peer, false)).is_err() {
+                self.counters.ended(DownReason::Broken);
+                events.turned_away(peer, DownReason::Broken);
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        socket: TcpStream,
+        peer: SocketAddr,
+        we_called: bool,
+    ) -> std::io::Result<()> {
+        let due = now + self.settings.greeting_max;
+        let connection = Connection::new(socket, peer, we_called, due, &self.settings.hello);
+        epoll::add(
+            &self.epoll,
+            &connection.socket,
+            epoll::EventData::new_u64(link.0),
+            interest(&connection),
+        )?;
+        self.connections.insert(link, connection);
+        Ok(())
+    }
+
+    fn expire(&mut self, now: Instant, events: &mut Events) {
+        let late = |c: &Connection| c.phase != Phase::Up && c.due <= now;
+        let late: Vec<LinkId> =
+            self.connections.iter().filter(|(_, c)| late(c)).map(|(link, _)| *link).collect();
+        for link in late {
+            let calling = self.connections.get(&link).is_some_and(|c| c.phase == Phase::Calling);
+            let reason = if calling { DownReason::Unreachable } else { DownReason::NoGreeting };
+            self.finish(link, reason, events);
+        }
+    }
+
+    /// Ends a link, or turns a stranger away.
+    fn finish(&mut self, link: LinkId, reason: DownReason, events: &mut Events) {
+        let Some(connection) = self.connections.remove(&link) else { return };
+        self.counters.ended(reason);
+        if is_stranger(&connection) {
+            events.turned_away(connection.peer, reason);
+        } else {
+            events.down(link, reason);
+        }
+    }
+
+    /// Ends a link outside of `drain`, which tells later.
+    fn end(&mut self, link: LinkId, reason: DownReason) {
+        let mut untold = core::mem::take(&mut self.untold);
+        self.finish(link, reason, &mut untold);
+        self.untold = untold;
+    }
+
+    fn next_name(&mut self) -> LinkId {
+        self.last += 1;
+        LinkId(self.last)
+    }
+
+    fn links(&self) -> usize {
+        self.connections.values().filter(|c| !is_stranger(c)).count()
+    }
+
+    fn strangers(&self) -> usize {
+        self.connections.values().filter(|c| is_stranger(c)).count()
+    }
+}
+
+/// Who called and has not said who it is.
+fn is_stranger(connection: &Connection) -> bool {
+    !connection.we_called && connection.phase != Phase::Up
+}
+
+/// What to wait for on a connection: room to write only where something waits for it.
+fn interest(connection: &Connection) -> epoll::EventFlags {
+    match connection.blocked {
+        true => epoll::EventFlags::IN | epoll::EventFlags::OUT,
+        false => epoll::EventFlags::IN,
+    }
+}
+
+fn wait_for(epoll: &OwnedFd, link: LinkId, connection: &Connection) -> Result<(), DownReason> {
+    epoll::modify(epoll, &connection.socket, epoll::EventData::new_u64(link.0), interest(connection))
+        .map_err(|_| DownReason::Broken)
+}
