@@ -10,7 +10,7 @@ use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
     Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, PointToPoint, ReservedPools,
-    SESSIONS_MAX, SessionId, UpfC,
+    SessionId, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{DataNetworkDevice, FramesDevice, Handle, QueueFull, StartError, Tapped, UserPlane};
 
@@ -54,7 +54,8 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         n3_ipv4: if let IpAddr::V4(a) = c.n3.address { Some(a) } else { None },
         n3_ipv6: if let IpAddr::V6(a) = c.n3.address { Some(a) } else { None },
         data_networks: c.data_networks.iter().map(data_network).collect(),
-        sessions_max: (SESSIONS_MAX - 1).min(c.limits.phones.saturating_mul(2)),
+        // No more than leave the tags of tunnels at their longest.
+        sessions_max: ((1 << TEID_INDEX_BITS) - 1).min(c.limits.phones.saturating_mul(2)),
         // The ends within the program live and die together: there is nothing to find out by heartbeats.
         heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
         path_failure: c.n4.path_failure,
