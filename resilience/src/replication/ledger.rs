@@ -261,7 +261,9 @@ impl<I: Clone> Ledger<I> {
     pub fn failed(&mut self, cpf: CpfId) -> Failover<I> {
         self.replicas.retain(|r| r.cpf != cpf);
         if cpf != self.primary {
-            self.prune();
+            if !self.replicas.is_empty() {
+                self.prune(); // who takes the place of the last one begins where the log begins
+            }
             return Failover::Unaffected;
         }
         let able = self.replicas.iter().filter(|r| r.acked >= self.base).max_by_key(|r| r.acked);
@@ -376,6 +378,18 @@ mod tests {
             ledger.acknowledged(NOW, BACKUP, inputs);
             assert!(matches!(ledger.failed(PRIMARY), Failover::Serve { by: BACKUP, .. }));
         }
+    }
+
+    #[test]
+    fn the_log_stays_for_who_takes_the_place_of_the_last_backup() {
+        let third = CpfId(3);
+        let mut ledger = ledger();
+        ledger.append(1, |_| "registration request");
+        assert_eq!(ledger.batch(NOW, PRIMARY, 1, 1, 7, false), Verdict::Release);
+        assert_eq!(ledger.failed(BACKUP), Failover::Unaffected);
+        ledger.add_backup(third);
+        let replay = vec![(1, "registration request")];
+        assert_eq!(ledger.failed(PRIMARY), Failover::Serve { by: third, term: 2, replay });
     }
 
     #[test] // Neutrino §4.2.4
