@@ -237,7 +237,7 @@ pub enum Locate {
 }
 
 /// All that one input caused; leaves as a whole or not at all.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Batch {
     /// The terms of the envelope that caused it: lower ones than a receiver has seen are refused.
     pub terms: (u32, u32),

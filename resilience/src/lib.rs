@@ -12,8 +12,9 @@ mod cta;
 pub mod detector;
 pub mod link;
 pub mod membership;
+pub mod mirror;
 pub mod region;
 pub mod replication;
 
 pub use cpf::{Cpf, Member, MemberOutbox};
-pub use cta::{Cta, Entropy, Input, Inspect, Outbox, PhoneView, Replicated, UpfChange};
+pub use cta::{Cta, Entropy, Input, Inspect, Order, Ordered, Outbox, PhoneView, Replicated, UpfChange};

@@ -11,6 +11,7 @@ mod faults;
 mod home;
 mod invariants;
 mod meter;
+mod mirror;
 mod night;
 mod record;
 mod region;
@@ -30,7 +31,8 @@ use whimbrel_control::{AssociationId, Command as CoreCommand, PhoneEvent, PhoneI
 use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
-use whimbrel_resilience::{Cta, Input, Outbox as CoreOutbox};
+use whimbrel_resilience::mirror::{Active, Mirror};
+use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
@@ -39,7 +41,9 @@ pub use faults::Faults;
 pub use home::{Home, default_config, phone_config, tuak_of, upf_config};
 use meter::Meter;
 pub use meter::{Wire, Work};
-pub use night::{gnb_config, morning, night, night_in_region, registered};
+pub use mirror::CtaLoss;
+use mirror::{Pair, ToAndFro};
+pub use night::{gnb_config, mirrored_night, morning, night, night_in_region, registered};
 pub use record::{Recorded, Recorder};
 pub use region::Loss;
 use region::{Cluster, Link};
@@ -78,6 +82,7 @@ enum Travelling {
     Down { ue: UeIndex, connection: u64, down: Down },
     Xn { to: GnbIndex, from: GlobalGnbId, message: gnb::XnMessage },
     Link(Link),
+    Mirror(ToAndFro),
 }
 
 /// A UPF, and how N4 to it fares.
@@ -130,7 +135,9 @@ pub struct Sim {
     n4_heard: Vec<Vec<u8>>,
     /// Every N2 message of the core since it was asked for.
     tap: Option<Vec<whimbrel_ngap::Message>>,
-    cta: Cta<Home, (Prf, u64), Recorder>,
+    cta: Active<Home, (Prf, u64), Recorder>,
+    /// Its mirror.
+    pair: Pair,
     /// The control functions, where they are not a part of the aggregator.
     cluster: Option<Cluster>,
     upfs: Vec<Node4>,
@@ -168,7 +175,7 @@ impl Sim {
 
     /// The same, with keys under which its subscribers conceal who they are.
     pub fn at_home(seed: u64, config: Config, faults: Faults, home_keys: HomeNetworkKeys) -> Self {
-        Self::begin(seed, Arc::new(config), faults, home_keys, None)
+        Self::begin(seed, Arc::new(config), faults, home_keys, None, false)
     }
 
     fn begin(
@@ -177,23 +184,33 @@ impl Sim {
         faults: Faults,
         home_keys: HomeNetworkKeys,
         cluster: Option<Cluster>,
+        mirrored: bool,
     ) -> Self {
         let mut rng = Rng::new(seed);
-        let directory = Directory::new(config.amf.plmn, home_keys.clone());
-        let entropy = (Prf::new(&rng.octets()), 0);
+        let key = rng.octets();
+        let aggregator = || {
+            let directory = Directory::new(config.amf.plmn, home_keys.clone());
+            let (told, home, recorder) = (config.clone(), Home::default(), Recorder::default());
+            let entropy = (Prf::new(&key), 0);
+            match &cluster {
+                None => Cta::new(told, directory, home, entropy, recorder, EPOCH),
+                Some(c) => Cta::of_region(told, directory, home, entropy, recorder, c.rings(), EPOCH),
+            }
+        };
+        let (mut cta, mirror) = (Active::new(aggregator()), mirrored.then(|| Mirror::new(aggregator())));
+        if mirrored {
+            cta.mirrored();
+        }
         let upfs = (0u8..).zip(&config.smf.upfs).map(|(n, _)| {
             let config = home::nth_upf_config(n, rng.draw());
             let upf = Upf::new(config, EPOCH).expect("the default UPF configuration holds");
             Node4 { upf, state: UpfState::Answering }
         });
         let upfs = upfs.collect();
-        let (told, home, recorder) = (config.clone(), Home::default(), Recorder::default());
         let mut sim = Self {
             now: EPOCH,
-            cta: match &cluster {
-                None => Cta::new(told, directory, home, entropy, recorder, EPOCH),
-                Some(c) => Cta::of_region(told, directory, home, entropy, recorder, c.rings(), EPOCH),
-            },
+            cta,
+            pair: Pair::new(mirror),
             cluster,
             rng,
             config,
@@ -218,7 +235,8 @@ impl Sim {
             gnb_events: Vec::new(),
         };
         sim.core(Input::Tick);
-        assert!(sim.cta.upf_is_up(), "the UPF answers the association set-up");
+        sim.settle(Duration::from_millis(1));
+        assert!(sim.cta().upf_is_up(), "the UPF answers the association set-up");
         sim
     }
 
@@ -226,7 +244,14 @@ impl Sim {
     pub fn in_region(seed: u64, config: Config, faults: Faults, cpfs: u16, backups: usize) -> Self {
         let config = Arc::new(config);
         let cluster = Cluster::new(&config, cpfs, backups);
-        Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster))
+        Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster), false)
+    }
+
+    /// The same, and its aggregator has a mirror.
+    pub fn mirrored(seed: u64, config: Config, faults: Faults, cpfs: u16, backups: usize) -> Self {
+        let config = Arc::new(config);
+        let cluster = Cluster::new(&config, cpfs, backups);
+        Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster), true)
     }
 
     /// The time.
@@ -236,7 +261,7 @@ impl Sim {
 
     /// The core.
     pub fn cta(&self) -> &Cta<Home, (Prf, u64), Recorder> {
-        &self.cta
+        self.cta.cta()
     }
 
     /// The recorded inputs.
@@ -453,10 +478,7 @@ impl Sim {
 
     /// The operator resets a gNB's connections.
     pub fn reset_gnb(&mut self, gnb: GlobalGnbId) -> bool {
-        let mut out = CoreOutbox::default();
-        let there = self.cta.reset_gnb(self.now, gnb, &mut out);
-        self.core_out(out);
-        there
+        self.order_of(Order::ResetGnb(gnb)) == Ordered::Reset(true)
     }
 
     /// Has the first UPF fare so from now on.
@@ -505,9 +527,7 @@ impl Sim {
 
     /// Ends the association with a UPF.
     pub fn release_upf(&mut self, upf: UpfId) {
-        let mut out = CoreOutbox::default();
-        self.cta.release_upf(self.now, upf, &mut out);
-        self.core_out(out);
+        self.order_of(Order::ReleaseUpf(upf));
     }
 
     /// The first UPF starts anew: its sessions are gone.
@@ -521,14 +541,20 @@ impl Sim {
         *self.nth_upf(upf) = Upf::new(config, self.now).expect("the default UPF configuration holds");
     }
 
-    /// The core starts anew: it knows its subscribers, and nothing of its phones and gNBs.
+    /// The core starts anew: it knows its subscribers, and nothing of its phones and gNBs. So do its control functions.
     pub fn restart_core(&mut self) {
         let config = self.config.clone();
         let directory = Directory::new(config.amf.plmn, self.home_keys.clone());
         let home = std::mem::take(self.cta.subscribers());
         let recorder = self.cta.inspect().anew();
         let entropy = (Prf::new(&self.rng.octets()), 0);
-        self.cta = Cta::new(config, directory, home, entropy, recorder, self.now);
+        self.travelling.retain(|_, t| !matches!(t, Travelling::Link(_)));
+        self.cluster = self.cluster.take().map(|c| c.anew(&config));
+        let cta = match &self.cluster {
+            None => Cta::new(config, directory, home, entropy, recorder, self.now),
+            Some(c) => Cta::of_region(config, directory, home, entropy, recorder, c.rings(), self.now),
+        };
+        self.cta = Active::new(cta);
         self.watch.anew();
         self.by_association.clear();
         for i in 0..self.nodes.len() {
@@ -602,9 +628,7 @@ impl Sim {
     /// The core takes a new version of its configuration.
     pub fn configure(&mut self, config: Config) {
         self.config = Arc::new(config);
-        let mut out = CoreOutbox::default();
-        self.cta.configure(self.now, self.config.clone(), &mut out);
-        self.core_out(out);
+        self.order_of(Order::Configure(self.config.clone()));
     }
 
     /// Octets from a gNB's association, as they are.
@@ -663,7 +687,8 @@ impl Sim {
 
     fn next_event(&self) -> Option<Instant> {
         let travelling = self.travelling.first_key_value().map(|((at, _), _)| *at);
-        let core = Some(self.cta.next_deadline()).filter(|&t| t != Instant::FAR_FUTURE);
+        let core = Some(self.cta().next_deadline());
+        let core = core.filter(|&t| t != Instant::FAR_FUTURE && !self.is_headless());
         let all = self.schedule.next().into_iter().chain(travelling).chain(core);
         let all = all.chain(self.upfs.iter().filter_map(|u| u.upf.next_deadline()));
         all.min().map(|at| at.max(self.now))
@@ -683,7 +708,7 @@ impl Sim {
                 Whom::Gnb(i) => self.gnb(i, gnb::Input::Tick),
             }
         }
-        if self.cta.next_deadline() <= at {
+        if self.cta().next_deadline() <= at && !self.is_headless() {
             self.core(Input::Tick);
         }
         for id in (0u8..).map(UpfId).take(self.upfs.len()) {
@@ -714,6 +739,7 @@ impl Sim {
                 }
             }
             Travelling::Link(link) => self.link_arrives(link),
+            Travelling::Mirror(message) => self.mirror_arrives(message),
             Travelling::Xn { to, from, message } => self.gnb(to, gnb::Input::Xn { from, message }),
             Travelling::Down { ue, connection, down } => {
                 if self.terminals[ue.0].connection == connection {
@@ -726,18 +752,6 @@ impl Sim {
     fn send(&mut self, at: Instant, message: Travelling) {
         self.sequence += 1;
         self.travelling.insert((at, self.sequence), message);
-    }
-
-    fn core(&mut self, input: Input<'_>) {
-        let mut out = CoreOutbox::default();
-        if let Some(meter) = &mut self.meter {
-            meter.begin(&input);
-        }
-        self.cta.handle(self.now, input, &mut out);
-        if let Some(meter) = &mut self.meter {
-            meter.end(&out);
-        }
-        self.core_out(out);
     }
 
     fn core_out(&mut self, out: CoreOutbox) {
@@ -759,7 +773,8 @@ impl Sim {
             self.send(at, Travelling::ToGnb { gnb, association, stream, octets });
         }
         for (to, message) in out.cpfs {
-            self.link(Link::Down(to, message));
+            let taken = self.cta.taken(to);
+            self.link(Link::Down { to, taken, message });
         }
         for association in out.abort {
             if let Some(gnb) = self.by_association.remove(&association) {

@@ -8,7 +8,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
-use crate::{Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
+use crate::{CtaLoss, Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
 
 /// The `n`th gNB, of tracking area 1 and slice 1.
 pub fn gnb_config(n: u8) -> GnbConfig {
@@ -29,15 +29,25 @@ pub fn night(seed: u64, faults: Faults) -> Sim {
 /// come. With one backup, who loses both has to register anew.
 pub fn night_in_region(seed: u64, faults: Faults, backups: usize) -> Sim {
     let net = Sim::in_region(seed, default_config(), faults, 3, backups);
-    live(net, seed, |net, rng| {
-        while net.cpfs() < 3 {
-            net.add_cpf();
-        }
-        if rng.chance(700) {
-            let how = Loss::ALL[rng.below(4) as usize];
-            net.lose_cpf_at(net.links_taken() + 1 + rng.below(80), how);
-        }
-    })
+    live(net, seed, lose_and_replace)
+}
+
+/// A night in a region whose aggregator has a mirror. If it is lost so, at some time, control functions are lost too.
+pub fn mirrored_night(seed: u64, faults: Faults, backups: usize, loss: Option<CtaLoss>) -> Sim {
+    let mut net = Sim::mirrored(seed, default_config(), faults, 3, backups);
+    let Some(how) = loss else { return live(net, seed, |_, _| {}) };
+    net.lose_cta_at(20 + Rng::new(!seed).below(400), how);
+    live(net, seed, lose_and_replace)
+}
+
+fn lose_and_replace(net: &mut Sim, rng: &mut Rng) {
+    while net.cpfs() < 3 {
+        net.add_cpf();
+    }
+    if rng.chance(700) {
+        let how = Loss::ALL[rng.below(4) as usize];
+        net.lose_cpf_at(net.links_taken() + 1 + rng.below(80), how);
+    }
 }
 
 fn live(mut net: Sim, seed: u64, mut misfortune: impl FnMut(&mut Sim, &mut Rng)) -> Sim {

@@ -8,6 +8,7 @@ use whimbrel_control::Phone;
 use whimbrel_control::config::Config;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
+use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Input, Member, MemberOutbox};
@@ -22,8 +23,18 @@ const DETECTED_AFTER: Duration = Duration::from_micros(500);
 /// A message on a link of the region.
 #[derive(Debug)]
 pub(crate) enum Link {
-    Down(CpfId, Down),
-    Up(CpfId, Up),
+    /// With how much of what it has said is here to stay.
+    Down {
+        to: CpfId,
+        taken: u64,
+        message: Down,
+    },
+    /// With how much of what it was told it has.
+    Up {
+        from: CpfId,
+        has: u64,
+        message: Up,
+    },
     State(CpfId, CpfId, State),
     /// The aggregator hears that one is lost.
     Lost(CpfId),
@@ -34,17 +45,17 @@ impl Link {
     fn through_octets(self) -> Self {
         let mut octets = Vec::new();
         match self {
-            Self::Down(to, message) => {
+            Self::Down { to, taken, message } => {
                 ToCpf::Down(message).write(&mut octets);
                 let Ok(ToCpf::Down(message)) = ToCpf::read(&octets) else {
                     unreachable!("it was written so")
                 };
-                Self::Down(to, message)
+                Self::Down { to, taken, message }
             }
-            Self::Up(from, message) => {
+            Self::Up { from, has, message } => {
                 ToCta::Up(message).write(&mut octets);
                 let Ok(ToCta::Up(message)) = ToCta::read(&octets) else { unreachable!("it was written so") };
-                Self::Up(from, message)
+                Self::Up { from, has, message }
             }
             Self::State(from, to, state) => {
                 write_state(&state, &mut octets);
@@ -57,8 +68,8 @@ impl Link {
     /// The two ends: the aggregator has no number.
     fn ends(&self) -> (Option<CpfId>, Option<CpfId>) {
         match *self {
-            Self::Down(to, _) => (None, Some(to)),
-            Self::Up(from, _) => (Some(from), None),
+            Self::Down { to, .. } => (None, Some(to)),
+            Self::Up { from, .. } => (Some(from), None),
             Self::State(from, to, _) => (Some(from), Some(to)),
             Self::Lost(cpf) => (Some(cpf), None),
         }
@@ -86,6 +97,8 @@ impl Loss {
 /// The region.
 pub(crate) struct Cluster {
     members: BTreeMap<CpfId, Member>,
+    /// Their ends of the links to the aggregator.
+    pub(crate) ends: BTreeMap<CpfId, End<Up>>,
     regions: Regions,
     region: Region,
     backups: usize,
@@ -95,7 +108,7 @@ pub(crate) struct Cluster {
     taken: u64,
     loss: Option<(u64, Loss)>,
     /// Messages under way.
-    under_way: usize,
+    pub(crate) under_way: usize,
     /// The number of the newest control function.
     newest: u16,
 }
@@ -110,6 +123,7 @@ impl Cluster {
         });
         Self {
             members: members.collect(),
+            ends: (1..=cpfs).map(|id| (CpfId(id), End::default())).collect(),
             regions,
             region,
             backups,
@@ -119,6 +133,11 @@ impl Cluster {
             under_way: 0,
             newest: cpfs,
         }
+    }
+
+    /// As many that serve nobody.
+    pub(crate) fn anew(self, config: &Arc<Config>) -> Self {
+        Self::new(config, self.newest, self.backups)
     }
 
     pub(crate) fn rings(&self) -> Rings {
@@ -132,9 +151,9 @@ impl Sim {
         let region = self.cluster.iter().flat_map(|c| &c.members);
         let of = move |(id, member): (&CpfId, _)| {
             let (id, member): (CpfId, &Member) = (*id, member);
-            member.cpf().phones().filter(move |p| self.cta.served_by(p.id) == Some(id))
+            member.cpf().phones().filter(move |p| self.cta().served_by(p.id) == Some(id))
         };
-        self.cta.phones().chain(region.flat_map(of))
+        self.cta().phones().chain(region.flat_map(of))
     }
 
     /// How many messages the region's control functions have taken.
@@ -163,6 +182,7 @@ impl Sim {
         let id = CpfId(cluster.newest);
         cluster.regions.join(id, &cluster.region).expect("it is new");
         cluster.members.insert(id, Member::new(self.config.clone()));
+        cluster.ends.insert(id, End::default());
         let rings = cluster.rings();
         self.core(Input::Rings(rings));
     }
@@ -197,28 +217,38 @@ impl Sim {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.under_way -= 1;
         let to = match link {
-            Link::Up(from, message) => return self.core(Input::Cpf(from, message)),
+            Link::Up { from, has, message } => {
+                self.cta.confirmed(from, has);
+                return self.core(Input::Cpf(from, message));
+            }
             Link::Lost(cpf) => {
                 cluster.regions.leave(cpf);
                 let rings = cluster.rings();
                 self.core(Input::Rings(rings));
                 return self.core(Input::CpfLost(cpf));
             }
-            Link::Down(to, _) | Link::State(_, to, _) => to,
+            Link::Down { to, .. } | Link::State(_, to, _) => to,
         };
         let Some(member) = cluster.members.get_mut(&to) else { return };
+        let end = cluster.ends.entry(to).or_default();
         cluster.taken += 1;
         let loss = cluster.loss.filter(|(at, _)| *at == cluster.taken).map(|(_, how)| how);
         let mut out = MemberOutbox::default();
         if loss != Some(Loss::Before) {
             match link {
-                Link::Down(_, message) => member.handle(message, &mut out),
+                Link::Down { taken, message, .. } => {
+                    end.took();
+                    end.confirmed(taken);
+                    member.handle(message, &mut out);
+                }
                 Link::State(_, _, state) => member.back(state, &mut out),
-                Link::Up(..) | Link::Lost(_) => {}
+                Link::Up { .. } | Link::Lost(_) => {}
             }
         }
+        out.up.iter().for_each(|message| end.sent(message.clone()));
+        let has = end.taken();
         if loss != Some(Loss::After) {
-            out.up.into_iter().for_each(|m| self.link(Link::Up(to, m)));
+            out.up.into_iter().for_each(|message| self.link(Link::Up { from: to, has, message }));
             out.peers.into_iter().for_each(|(peer, state)| self.link(Link::State(to, peer, state)));
         }
         match loss {
@@ -232,6 +262,7 @@ impl Sim {
     fn bury(&mut self, cpf: CpfId, said: bool) {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.members.remove(&cpf);
+        cluster.ends.remove(&cpf);
         if !said {
             let of_it = |t: &Travelling| matches!(t, Travelling::Link(l) if l.ends().0 == Some(cpf));
             let before = self.travelling.len();

@@ -173,14 +173,14 @@ impl Sim {
         touched.dedup();
         let before: Vec<_> = touched.iter().map(|&id| (id, self.watch.forget(id))).collect();
         for (id, before) in before {
-            let Some(phone) = self.cta.phone(id) else {
+            let Some(phone) = self.cta.cta().phone(id) else {
                 self.cta.inspect().ended(id);
                 continue;
             };
             self.watch.note(phone, before);
             self.check_phone(phone);
         }
-        let (used, strangers) = self.cta.occupancy();
+        let (used, strangers) = self.cta.cta().occupancy();
         assert_eq!(used, self.watch.phones(), "a slot in use has its phone");
         assert!(strangers as usize <= used, "strangers are phones");
     }
@@ -195,9 +195,9 @@ impl Sim {
         check(looked_after, id, "would be kept for ever");
         // Who is here for an emergency is nobody's subscriber (TS 23.501 §5.16.4.1).
         if phone.amf.registered && !phone.amf.emergency {
-            let found = phone.amf.supi.and_then(|s| self.cta.find(s));
+            let found = phone.amf.supi.and_then(|s| self.cta.cta().find(s));
             check(found.is_some(), id, "is registered here and unknown to the UDM");
-            let tmsi = phone.amf.tmsi.and_then(|t| self.cta.find_tmsi(t));
+            let tmsi = phone.amf.tmsi.and_then(|t| self.cta.cta().find_tmsi(t));
             check(tmsi == Some(id), id, "is not found by its 5G-S-TMSI");
         }
     }

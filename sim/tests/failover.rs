@@ -5,73 +5,13 @@ mod common;
 
 use std::time::Duration;
 
-use common::by_hand::psi;
-use common::stage::session;
+use common::day::{live, stage};
 use common::*;
 use whimbrel_control::{Checkpoint, Phone, PhoneId};
-use whimbrel_ran::gnb::Via;
-use whimbrel_ran::ue::{self, Command};
+use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{State, Up};
 use whimbrel_resilience::{Member, MemberOutbox};
-use whimbrel_sim::{
-    Faults, GnbIndex, Loss, Sim, UeIndex, default_config, morning, night_in_region, phone_config,
-};
-
-/// Two gNBs, some phones, three control functions with one backup a phone.
-struct Stage {
-    net: Sim,
-    gnbs: [GnbIndex; 2],
-    ues: Vec<UeIndex>,
-}
-
-fn stage(seed: u64, phones: u32) -> Stage {
-    let mut net = Sim::in_region(seed, default_config(), Faults::default(), 3, 1);
-    let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
-    net.settle(SECOND);
-    let ues = (1..=phones).map(|n| net.add_ue(gnbs[0], phone_config(n))).collect();
-    Stage { net, gnbs, ues }
-}
-
-/// What one phone does, step by step.
-type Step = (&'static str, fn(&mut Stage, UeIndex));
-
-const DAY: [Step; 11] = [
-    ("registration", |s, ue| s.net.command(ue, Command::Register)),
-    ("session establishment", |s, ue| s.net.command(ue, session())),
-    ("AN release", |s, ue| go_idle(&mut s.net, ue)),
-    ("service request", |s, ue| s.net.command(ue, Command::ServiceRequest)),
-    ("Xn handover", |s, ue| s.net.hand_over(ue, s.gnbs[1], Via::Xn)),
-    ("N2 handover", |s, ue| s.net.hand_over(ue, s.gnbs[0], Via::N2)),
-    ("periodic registration", |s, ue| {
-        go_idle(&mut s.net, ue);
-        s.net.command(ue, Command::PeriodicRegistration);
-    }),
-    ("a second session", |s, ue| s.net.command(ue, session())),
-    ("session release", |s, ue| s.net.command(ue, Command::ReleaseSession(psi(1)))),
-    ("mobility registration", |s, ue| s.net.command(ue, Command::Register)),
-    ("deregistration", |s, ue| s.net.command(ue, Command::Deregister { switch_off: false })),
-];
-
-/// Everyone lives through the day; at each point phones and core agree.
-fn live(stage: &mut Stage, what: &dyn Fn() -> String) {
-    for (step, act) in DAY {
-        for ue in stage.ues.clone() {
-            act(stage, ue);
-        }
-        stage.net.settle(SECOND * 3);
-        for &ue in &stage.ues {
-            let refused =
-                stage.net.ue_events(ue).iter().find(|(_, e)| matches!(e, ue::Event::Refused { .. }));
-            assert!(refused.is_none(), "{} in {step}: {refused:?}", what());
-            let at_home = step != "deregistration";
-            assert_eq!(registered(&stage.net, ue), at_home, "{} in {step}", what());
-        }
-        stage.net.check_user_plane();
-    }
-    no_violations(&stage.net);
-    assert_eq!(stage.net.phones().count(), 0, "{}: everyone has left", what());
-    assert_eq!((stage.net.upf_sessions(), stage.net.cta().logged()), (0, (0, 0)), "{}", what());
-}
+use whimbrel_sim::{Faults, Loss, Sim, default_config, morning, night_in_region, phone_config};
 
 #[test]
 fn a_day_without_losses_leaves_nothing_behind() {

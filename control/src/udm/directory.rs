@@ -83,18 +83,33 @@ impl Directory {
                 Answer::AuthData(data.map_err(|e| (e, supi))).into()
             }
             Request::Subscription(supi) => Answer::Registered(subscribers.subscription(supi)).into(),
-            Request::Register(supi) => self.register(phone, supi, subscribers),
+            Request::Register(supi) => {
+                let answer = Answer::Registered(subscribers.subscription(supi));
+                self.follow(phone, &request, answer)
+            }
             Request::EnterSlices(slices) => Answer::Full(self.enter_slices(phone, &slices)).into(),
-            Request::Deregister(supi) => {
+            Request::Deregister(_) => self.follow(phone, &request, Answer::Deregistered),
+        }
+    }
+
+    /// Takes note of a request that was answered so: by another directory of the same subscribers, which this one follows. The
+    /// store is not asked, and sequence numbers are not followed: they go on from the clock and what the store keeps of them.
+    pub fn follow(&mut self, phone: PhoneId, request: &Request, answer: Answer) -> Outcome {
+        let mut superseded = None;
+        match (request, &answer) {
+            (Request::Register(supi), Answer::Registered(Ok(_))) => superseded = self.register(phone, *supi),
+            (Request::EnterSlices(slices), _) => drop(self.enter_slices(phone, slices)),
+            (Request::Deregister(supi), _) => {
                 self.leave_slices(phone);
-                if let Some(entry) = self.entries.get_mut(&supi)
+                if let Some(entry) = self.entries.get_mut(supi)
                     && entry.registered == Some(phone)
                 {
                     entry.registered = None;
                 }
-                Answer::Deregistered.into()
             }
+            _ => {}
         }
+        Outcome { answer, superseded }
     }
 
     fn auth_data(
@@ -196,17 +211,14 @@ impl Directory {
         }
     }
 
-    fn register(&mut self, phone: PhoneId, supi: Supi, subscribers: &mut impl Subscribers) -> Outcome {
-        let subscription = match subscribers.subscription(supi) {
-            Ok(subscription) => subscription,
-            Err(e) => return Answer::Registered(Err(e)).into(),
-        };
+    /// Gives the subscriber's former slot.
+    fn register(&mut self, phone: PhoneId, supi: Supi) -> Option<PhoneId> {
         let entry = self.entries.entry(supi).or_insert(Entry { registered: None, sqn: None });
         let superseded = entry.registered.replace(phone).filter(|&former| former != phone);
         if let Some(former) = superseded {
             self.leave_slices(former);
         }
-        Outcome { answer: Answer::Registered(Ok(subscription)), superseded }
+        superseded
     }
 }
 

@@ -358,6 +358,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         matches!(&self.service, Service::Region(cpfs) if cpfs.is_at_work(phone))
     }
 
+    /// Whether a control function of the region is listened to.
+    pub(crate) fn trusts(&self, cpf: CpfId) -> bool {
+        matches!(&self.service, Service::Region(cpfs) if cpfs.trusted.contains(&cpf))
+    }
+
+    /// The control functions of the region that are listened to.
+    pub(crate) fn trusted(&self) -> impl Iterator<Item = CpfId> {
+        let trusted = match &self.service {
+            Service::Here(_) => None,
+            Service::Region(cpfs) => Some(&cpfs.trusted),
+        };
+        trusted.into_iter().flatten().copied()
+    }
+
     /// The control function of the region that serves a phone.
     pub fn served_by(&self, phone: PhoneId) -> Option<CpfId> {
         match &self.service {

@@ -3,6 +3,8 @@
 mod cpfs;
 mod first;
 mod n4;
+mod order;
+mod outside;
 mod ran;
 mod slots;
 mod upfs;
@@ -30,6 +32,8 @@ pub use cpfs::Replicated;
 use cpfs::{Cpfs, Service};
 use first::{Asked, First};
 use n4::Arrived;
+pub use order::{Order, Ordered};
+pub(crate) use outside::{Outside, Taken};
 use ran::{Bounds, Resetting};
 use slots::Slots;
 use upfs::Upfs;
@@ -92,6 +96,19 @@ pub struct Outbox {
     pub abort: Vec<AssociationId>,
 }
 
+impl Outbox {
+    /// What leaves after all that stands here.
+    pub fn append(&mut self, mut later: Outbox) {
+        self.ngap.append(&mut later.ngap);
+        self.pfcp.append(&mut later.pfcp);
+        self.events.append(&mut later.events);
+        self.ran_events.append(&mut later.ran_events);
+        self.upfs.append(&mut later.upfs);
+        self.cpfs.append(&mut later.cpfs);
+        self.abort.append(&mut later.abort);
+    }
+}
+
 /// What became of a UPF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpfChange {
@@ -136,6 +153,7 @@ pub struct Cta<S, E, I = ()> {
     directory: Directory,
     subscribers: S,
     entropy: E,
+    outside: Outside,
     upfs: Upfs,
     inspect: I,
     /// Inputs for phones that other inputs caused; run before the next from outside.
@@ -174,6 +192,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             directory,
             subscribers,
             entropy,
+            outside: Outside::default(),
             upfs: Upfs::new(&config.smf, now),
             inspect,
             config,
@@ -396,7 +415,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             owner_term: TERM,
             clock,
             time,
-            seed: self.entropy.draw(),
+            seed: self.outside.draw(&mut self.entropy),
             tmsi: self.slots.tmsi(phone),
             config_version: self.config.version,
             upfs: self.upfs.states(),
@@ -472,7 +491,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     self.page(now, &tais, (&near, &cells), &octets, out);
                 }
                 Effect::Udm(request) => {
-                    let outcome = self.directory.handle(now, phone, request, &mut self.subscribers);
+                    let (directory, subscribers) = (&mut self.directory, &mut self.subscribers);
+                    let Some(outcome) = self.outside.udm(now, phone, request, directory, subscribers) else {
+                        continue;
+                    };
                     self.inbox.push_back((phone, Payload::Udm { to, answer: outcome.answer }));
                     if let Some(former) = outcome.superseded {
                         self.inbox.push_back((former, Payload::Command(Command::Superseded)));

@@ -9,6 +9,7 @@ mod octets;
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Envelope, PhoneId};
 
@@ -17,7 +18,7 @@ pub use hello::{BadHello, Hello, Role};
 pub use octets::{LinkError, Show, ToCpf, ToCta, read_state, write_state};
 
 /// From an aggregator to a control function.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Down {
     /// Run this input of a phone that is served there.
     Run(Envelope),
@@ -46,7 +47,7 @@ pub enum Down {
 }
 
 /// From a control function to its aggregator.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Up {
     /// An input was run.
     Ran {

@@ -3,13 +3,16 @@
 use core::fmt;
 use core::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 use super::Geohash;
 
 /// A level-1 region, with the larger level-2 region around it.
 ///
 /// Written as it is configured: a geohash prefix such as `122303`, whose larger region is `12230`; or, where the operator draws
 /// the map, `NORTH/HARBOUR`: the larger region's name and its own.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Region(Kind);
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,6 +49,20 @@ impl fmt::Display for BadRegion {
 }
 
 impl std::error::Error for BadRegion {}
+
+impl TryFrom<String> for Region {
+    type Error = BadRegion;
+
+    fn try_from(text: String) -> Result<Self, BadRegion> {
+        text.parse()
+    }
+}
+
+impl From<Region> for String {
+    fn from(region: Region) -> Self {
+        region.to_string()
+    }
+}
 
 impl FromStr for Region {
     type Err = BadRegion;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use whimbrel_control::PhoneId;
 
 use super::{Region, Ring};
@@ -32,8 +33,10 @@ pub struct Placement {
 /// | one control function | no backup: if it is lost, its phones register anew |
 /// | nobody in the region | a primary from the level-2 ring: further away, but served |
 /// | nobody | none: it is refused as in congestion |
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Members", into = "Members")]
 pub struct Rings {
+    region: Region,
     level1: Ring,
     level2: Ring,
     /// Of all on the rings.
@@ -41,6 +44,26 @@ pub struct Rings {
     /// Regions that the level-2 ring's members are in.
     regions: usize,
     backups: usize,
+}
+
+/// What rings are made of, as it travels.
+#[derive(Serialize, Deserialize)]
+struct Members {
+    region: Region,
+    region_of: BTreeMap<CpfId, Region>,
+    backups: usize,
+}
+
+impl From<Rings> for Members {
+    fn from(Rings { region, region_of, backups, .. }: Rings) -> Self {
+        Self { region, region_of, backups }
+    }
+}
+
+impl From<Members> for Rings {
+    fn from(Members { region, region_of, backups }: Members) -> Self {
+        Self::new(&region, region_of.iter().map(|(cpf, region)| (*cpf, region)), backups)
+    }
 }
 
 impl Rings {
@@ -56,7 +79,8 @@ impl Rings {
             Ring::new(of_ring.map(|(cpf, _)| *cpf))
         };
         let regions = region_of.values().filter(|r| *r != region).collect::<BTreeSet<_>>().len();
-        Self { level1: members(true), level2: members(false), regions, region_of, backups }
+        let (level1, level2) = (members(true), members(false));
+        Self { region: region.clone(), level1, level2, regions, region_of, backups }
     }
 
     /// Who serves a phone that begins, and who backs it. `None`: nobody takes phones.

@@ -49,7 +49,7 @@ impl<T> Gate<T> {
     }
 
     /// What waits still, oldest first.
-    pub fn waiting(&self) -> impl Iterator<Item = &T> {
+    pub fn waiting(&self) -> impl DoubleEndedIterator<Item = &T> + ExactSizeIterator {
         self.waiting.iter().map(|(_, item)| item)
     }
 

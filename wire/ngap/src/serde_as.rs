@@ -4,12 +4,13 @@ use whimbrel_ids::serde_as_octets;
 
 use crate::aper::{Aper, Reader, Writer};
 use crate::ie::{
-    AmfPagingTarget, NgranCgi, RecommendedCellItem, RrcEstablishmentCause, UeRadioCapabilityForPaging,
+    AmfPagingTarget, NgranCgi, NrCgi, RecommendedCellItem, RrcEstablishmentCause, UeRadioCapabilityForPaging,
 };
 
 serde_as_octets! {
     AmfPagingTarget: element, whole;
     NgranCgi: element, whole;
+    NrCgi: element, whole;
     RecommendedCellItem: element, whole;
     RrcEstablishmentCause: element, whole;
     UeRadioCapabilityForPaging: element, whole;

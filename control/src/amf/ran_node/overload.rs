@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_ngap::ie::{OverloadAction, OverloadResponse};
 use whimbrel_ngap::msg::{OverloadStart, OverloadStop};
@@ -27,7 +28,7 @@ pub struct Load {
 }
 
 /// Who decides.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OverloadOrder {
     /// The rule.
     #[default]

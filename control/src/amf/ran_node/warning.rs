@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{GlobalGnbId, Instant, Tai};
 use whimbrel_ngap::ie::{
     BroadcastCancelledAreaList, BroadcastCompletedAreaList, CellIdListForRestart,
@@ -24,7 +25,7 @@ const WARNINGS_MAX: usize = 64;
 const AREAS_MAX: usize = 4096;
 
 /// A warning message (TS 38.413 §9.2.8.1).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Warning {
     /// What kind of warning (TS 23.041 §9.4.1.2.2).
     pub message_identifier: u16,
@@ -47,7 +48,7 @@ pub struct Warning {
 }
 
 /// Where a warning is broadcast.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarningArea {
     /// Everywhere.
     Everywhere,

@@ -1,0 +1,65 @@
+//! What the operator orders of the aggregator as a whole.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_control::UpfId;
+use whimbrel_control::amf::{OverloadOrder, Warning, WarningError};
+use whimbrel_control::config::Config;
+use whimbrel_control::udm::Subscribers;
+use whimbrel_ids::{GlobalGnbId, Instant};
+
+use super::{Cta, Entropy, Inspect, Outbox};
+
+/// An order.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// [`Cta::configure`].
+    Configure(Arc<Config>),
+    /// [`Cta::release_upf`].
+    ReleaseUpf(UpfId),
+    /// [`Cta::warn`].
+    Warn(Box<Warning>),
+    /// [`Cta::cancel_warning`].
+    CancelWarning {
+        /// What kind of warning.
+        message_identifier: u16,
+        /// Which one of that kind.
+        serial_number: u16,
+    },
+    /// [`Cta::order_overload`].
+    Overload(OverloadOrder),
+    /// [`Cta::reset_gnb`].
+    ResetGnb(GlobalGnbId),
+    /// [`Cta::retire`].
+    Retire,
+}
+
+/// What became of an order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ordered {
+    /// It was carried out.
+    Done,
+    /// So many gNBs are told of a warning, or of its end; or none can be.
+    Warned(Result<usize, WarningError>),
+    /// Whether the gNB is up.
+    Reset(bool),
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
+    /// Carries an order out.
+    pub fn order(&mut self, now: Instant, order: Order, out: &mut Outbox) -> Ordered {
+        match order {
+            Order::Configure(config) => self.configure(now, config, out),
+            Order::ReleaseUpf(upf) => self.release_upf(now, upf, out),
+            Order::Warn(warning) => return Ordered::Warned(self.warn(now, *warning, out)),
+            Order::CancelWarning { message_identifier, serial_number } => {
+                return Ordered::Warned(self.cancel_warning(now, message_identifier, serial_number, out));
+            }
+            Order::Overload(order) => self.order_overload(now, order, out),
+            Order::ResetGnb(gnb) => return Ordered::Reset(self.reset_gnb(now, gnb, out)),
+            Order::Retire => self.retire(now, out),
+        }
+        Ordered::Done
+    }
+}

@@ -1,0 +1,191 @@
+//! The aggregator that serves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use whimbrel_control::udm::Subscribers;
+use whimbrel_ids::Instant;
+
+use super::machine::{Machine, Outcome};
+use super::record::{Draft, Head, Record, Shape, Step};
+use crate::cta::Outside;
+use crate::link::Down;
+use crate::replication::{CpfId, Gate};
+use crate::{Cta, Entropy, Input, Inspect, Order, Ordered, Outbox};
+
+/// The aggregator that serves, alone or with a mirror.
+pub struct Active<S, E, I = ()> {
+    machine: Machine<S, E, I>,
+    mirrored: Option<Mirrored>,
+    /// Control functions whose links have still to be resumed after a takeover.
+    unsettled: BTreeSet<CpfId>,
+}
+
+/// What an input caused, until the mirror holds that input.
+struct Held {
+    number: u64,
+    /// Who said the input, if a control function.
+    from: Option<CpfId>,
+    out: Outbox,
+}
+
+struct Mirrored {
+    gate: Gate<Held>,
+    /// Inputs before the mirror came.
+    before: u64,
+    /// The last input whose outputs have left, and up to where the mirror knows that.
+    left: u64,
+    told: u64,
+    /// How many messages of each control function the mirror holds.
+    taken: BTreeMap<CpfId, u64>,
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
+    /// One that serves alone.
+    pub fn new(cta: Cta<S, E, I>) -> Self {
+        Self::of(Machine::new(cta), BTreeSet::new())
+    }
+
+    pub(super) fn of(machine: Machine<S, E, I>, unsettled: BTreeSet<CpfId>) -> Self {
+        Self { machine, mirrored: None, unsettled }
+    }
+
+    /// The aggregator itself.
+    pub fn cta(&self) -> &Cta<S, E, I> {
+        &self.machine.cta
+    }
+
+    /// The subscribers.
+    pub fn subscribers(&mut self) -> &mut S {
+        self.machine.cta.subscribers()
+    }
+
+    /// What listens to every input.
+    pub fn inspect(&mut self) -> &mut I {
+        self.machine.cta.inspect()
+    }
+
+    /// A mirror follows that is where this one is: nothing leaves any more that it does not know of.
+    pub fn mirrored(&mut self) {
+        let number = self.machine.number;
+        let taken = self.machine.links.iter().map(|(&cpf, link)| (cpf, link.taken())).collect();
+        self.mirrored =
+            Some(Mirrored { gate: Gate::default(), before: number, left: number, told: number, taken });
+    }
+
+    /// Whether a mirror follows.
+    pub fn is_mirrored(&self) -> bool {
+        self.mirrored.is_some()
+    }
+
+    /// Takes one input. Without a mirror, `out` gets what it causes; with one, the record for the mirror comes back, and what
+    /// the input causes leaves with [`Active::acknowledged`].
+    pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) -> Option<Record> {
+        let links = &self.machine.links;
+        let step = Step::of(input, |cpf| links.get(&cpf).map_or(0, |l| l.known()));
+        self.step(now, step, out).1
+    }
+
+    /// Carries out an order of the operator, in the same way.
+    pub fn order(&mut self, now: Instant, order: Order, out: &mut Outbox) -> (Ordered, Option<Record>) {
+        self.step(now, Step::Order(order), out)
+    }
+
+    fn step(&mut self, now: Instant, step: Step<'_>, out: &mut Outbox) -> (Ordered, Option<Record>) {
+        let now = now.max(self.machine.now);
+        if let Step::CpfLost(cpf) = step {
+            self.unsettled.remove(&cpf);
+        }
+        let Some(mirrored) = &mut self.mirrored else {
+            let Outcome { ordered, out: caused, .. } = self.machine.run(now, step, Outside::Asked);
+            self.leave(caused, out);
+            return (ordered, None);
+        };
+        let number = self.machine.number + 1;
+        let draft = Draft::new(Head::new(mirrored.left, Some((number, now))), &step);
+        let from = step.said_by().filter(|cpf| self.machine.cta.trusts(*cpf));
+        let outcome = self.machine.run(now, step, Outside::Noted(Default::default()));
+        let Outcome { ordered, out: caused, outside: Outside::Noted(taken) } = outcome else {
+            unreachable!("what was to be noted was noted")
+        };
+        let record = draft.end(&taken, Shape::of(&caused));
+        mirrored.told = mirrored.left;
+        mirrored.gate.sent();
+        mirrored.gate.hold(Held { number, from, out: caused });
+        (ordered, Some(record))
+    }
+
+    /// The mirror holds the inputs up to this one: what they caused leaves.
+    pub fn acknowledged(&mut self, number: u64, out: &mut Outbox) {
+        let Some(mirrored) = &mut self.mirrored else { return };
+        mirrored.gate.acknowledged(number.saturating_sub(mirrored.before));
+        let mut caused = Outbox::default();
+        while let Some(held) = mirrored.gate.pass() {
+            mirrored.left = held.number;
+            if let Some(from) = held.from {
+                *mirrored.taken.entry(from).or_default() += 1;
+            }
+            caused.append(held.out);
+        }
+        self.leave(caused, out);
+    }
+
+    /// What the mirror is to be told when nothing else is to be done: how much has left.
+    pub fn left(&mut self) -> Option<Record> {
+        let mirrored = self.mirrored.as_mut().filter(|m| m.told < m.left)?;
+        mirrored.told = mirrored.left;
+        Some(Draft::left(mirrored.left))
+    }
+
+    /// How many inputs wait for the mirror.
+    pub fn waiting(&self) -> usize {
+        self.mirrored.as_ref().map_or(0, |m| m.gate.waiting().len())
+    }
+
+    /// What the newest input has caused, if it waits for the mirror.
+    pub fn newest(&self) -> Option<&Outbox> {
+        self.mirrored.as_ref()?.gate.waiting().next_back().map(|held| &held.out)
+    }
+
+    /// The mirror is lost, and it is certain that it will not take over: service goes on without it.
+    pub fn alone(&mut self, out: &mut Outbox) {
+        let Some(mut mirrored) = self.mirrored.take() else { return };
+        let mut caused = Outbox::default();
+        mirrored.gate.open().for_each(|held| caused.append(held.out));
+        self.leave(caused, out);
+    }
+
+    fn leave(&mut self, mut caused: Outbox, out: &mut Outbox) {
+        caused.cpfs.retain(|(to, _)| !self.unsettled.contains(to)); // its link has them
+        out.append(caused);
+    }
+
+    /// How many messages of a control function are here to stay: it need not keep them any more.
+    pub fn taken(&self, cpf: CpfId) -> u64 {
+        match &self.mirrored {
+            Some(mirrored) => mirrored.taken.get(&cpf).copied().unwrap_or(0),
+            None => self.machine.links.get(&cpf).map_or(0, |l| l.taken()),
+        }
+    }
+
+    /// A control function has so many of the messages to it.
+    pub fn confirmed(&mut self, cpf: CpfId, messages: u64) {
+        if let Some(link) = self.machine.links.get_mut(&cpf) {
+            link.confirmed(messages);
+        }
+    }
+
+    /// Control functions whose links have still to be resumed after a takeover.
+    pub fn unsettled(&self) -> impl Iterator<Item = CpfId> {
+        self.unsettled.iter().copied()
+    }
+
+    /// A control function that served under the former aggregator has so many messages of it: gives what it is to get, first of all.
+    /// It sends again what it has sent after [`Active::taken`] messages. `None`: its link cannot go on, and it counts as lost.
+    pub fn resume(&mut self, cpf: CpfId, has: u64) -> Option<Vec<Down>> {
+        if !self.unsettled.remove(&cpf) {
+            return None;
+        }
+        let link = self.machine.links.entry(cpf).or_default();
+        Some(link.resume(has)?.cloned().collect())
+    }
+}

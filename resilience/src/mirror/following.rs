@@ -1,0 +1,94 @@
+//! The aggregator that follows.
+
+use std::collections::VecDeque;
+
+use whimbrel_control::udm::Subscribers;
+
+use super::machine::{Machine, Outcome};
+use super::record::{Shape, read};
+use super::{Active, Fault};
+use crate::cta::Outside;
+use crate::{Cta, Entropy, Inspect, Outbox};
+
+/// The aggregator that follows an active one. Nothing of it leaves.
+pub struct Mirror<S, E, I = ()> {
+    machine: Machine<S, E, I>,
+    /// What the inputs caused that are not known to have left the other one.
+    doubtful: VecDeque<(u64, Outbox)>,
+    fault: Option<Fault>,
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
+    /// One that stands where an aggregator begins.
+    pub fn new(cta: Cta<S, E, I>) -> Self {
+        Self { machine: Machine::new(cta), doubtful: VecDeque::new(), fault: None }
+    }
+
+    /// The aggregator itself.
+    pub fn cta(&self) -> &Cta<S, E, I> {
+        &self.machine.cta
+    }
+
+    /// The last input that is held.
+    pub fn held(&self) -> u64 {
+        self.machine.number
+    }
+
+    /// Takes a record. Gives the number of the last input that is held, to be told the active one.
+    ///
+    /// Errors: why this one cannot follow, from then on.
+    pub fn take(&mut self, octets: &[u8]) -> Result<u64, Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let taken = self.try_take(octets);
+        self.fault = taken.err();
+        taken
+    }
+
+    fn try_take(&mut self, octets: &[u8]) -> Result<u64, Fault> {
+        let (head, body) = read(octets)?;
+        while self.doubtful.front().is_some_and(|(number, _)| *number <= head.left) {
+            self.doubtful.pop_front();
+        }
+        let (Some((number, now)), Some((step, taken, shape))) = (head.input, body) else {
+            return Ok(self.machine.number);
+        };
+        if number != self.machine.number + 1 {
+            return Err(Fault::OutOfOrder);
+        }
+        let Outcome { out, outside, .. } = self.machine.run(now, step, Outside::Repeated(taken));
+        let exhausted = matches!(outside, Outside::Repeated(rest) if rest.is_empty());
+        if !exhausted || Shape::of(&out) != shape {
+            return Err(Fault::Diverged);
+        }
+        self.doubtful.push_back((number, out));
+        Ok(number)
+    }
+
+    /// Goes on in the other one's place: it is certain that nothing of that one gets out any more, but what had left by then. Time
+    /// goes on; entropy is its own from here on. What is in the outbox leaves first: all that the other one may not have sent.
+    ///
+    /// Of that it may have sent the newest. A PFCP request is known by its number, and answered again. NGAP has no such number, and a
+    /// message that comes twice is not served twice: NAS messages are dropped by their COUNT (TS 33.501 §6.4.3.1), and a challenge
+    /// is answered as before (TS 24.501 §5.4.1.3.2); a context, session or release that is asked for twice is as it was asked for, or
+    /// is answered by a failure that nobody waits for. A message that is not sent at all costs its phone a timer of seconds, so what is
+    /// in doubt is sent.
+    ///
+    /// Deviation: DESIGN has N2 leave once at most, in doubt not at all.
+    pub fn take_over(mut self, entropy: E) -> (Active<S, E, I>, Outbox) {
+        let mut first = Outbox::default();
+        for (_, out) in std::mem::take(&mut self.doubtful) {
+            first.append(out);
+        }
+        first.cpfs.clear(); // their links have them, and are resumed
+        self.machine.cta.go_on(entropy);
+        let unsettled = self.machine.cta.trusted().collect();
+        (Active::of(self.machine, unsettled), first)
+    }
+
+    /// What the newest input has caused here, which stays here.
+    pub fn newest(&self) -> Option<&Outbox> {
+        self.doubtful.back().map(|(_, out)| out)
+    }
+}

@@ -1,0 +1,63 @@
+//! What an aggregator and its mirror are both made of.
+
+use std::collections::BTreeMap;
+
+use whimbrel_control::udm::Subscribers;
+use whimbrel_ids::Instant;
+
+use super::End;
+use super::record::Step;
+use crate::cta::Outside;
+use crate::link::Down;
+use crate::replication::CpfId;
+use crate::{Cta, Entropy, Inspect, Ordered, Outbox};
+
+/// An aggregator with its ends of the links to control functions.
+pub(super) struct Machine<S, E, I> {
+    pub(super) cta: Cta<S, E, I>,
+    pub(super) links: BTreeMap<CpfId, End<Down>>,
+    /// The last input.
+    pub(super) number: u64,
+    /// When that came. Time goes on from there, also by another host's clock.
+    pub(super) now: Instant,
+}
+
+/// What an input led to.
+pub(super) struct Outcome {
+    pub(super) ordered: Ordered,
+    pub(super) out: Outbox,
+    /// Where what was taken from outside came from, with what was noted or is left of it.
+    pub(super) outside: Outside,
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
+    pub(super) fn new(cta: Cta<S, E, I>) -> Self {
+        Self { cta, links: BTreeMap::new(), number: 0, now: Instant::ZERO }
+    }
+
+    pub(super) fn run(&mut self, now: Instant, step: Step<'_>, outside: Outside) -> Outcome {
+        self.number += 1;
+        self.now = now;
+        let mut lost = None;
+        match step {
+            Step::Cpf(from, has, _) if self.cta.trusts(from) => {
+                let link = self.links.entry(from).or_default();
+                link.took();
+                link.confirmed(has);
+            }
+            Step::CpfLost(cpf) => lost = Some(cpf),
+            _ => {}
+        }
+        let mut out = Outbox::default();
+        self.cta.outside(outside);
+        let ordered = step.run(&mut self.cta, now, &mut out);
+        let outside = self.cta.outside(Outside::Asked);
+        for (to, message) in &out.cpfs {
+            self.links.entry(*to).or_default().sent(message.clone());
+        }
+        if let Some(lost) = lost {
+            self.links.remove(&lost);
+        }
+        Outcome { ordered, out, outside }
+    }
+}

@@ -1,0 +1,239 @@
+//! The stream from an aggregator to its mirror: each input with what its handling took from outside, as octets.
+//!
+//! Both run the same program (a log is never run by another code version), so the form is what serde makes of our types, and
+//! the version in front refuses everything else. The link between the two is reliable, keeps its order and is protected:
+//! a record may hold the keys of a vector.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_control::udm::Subscribers;
+use whimbrel_control::{AssociationId, CODE_VERSION, Command, PhoneId, UpfId};
+use whimbrel_ids::{Instant, Supi};
+
+use super::Fault;
+use crate::cta::Taken;
+use crate::link::Up;
+use crate::region::Rings;
+use crate::replication::CpfId;
+use crate::{Cta, Entropy, Input, Inspect, Order, Ordered, Outbox};
+
+/// One message to the mirror. `Debug` shows its length alone: it may hold keys.
+#[derive(Clone)]
+pub struct Record(Vec<u8>);
+
+impl Record {
+    /// What goes over the link.
+    pub fn octets(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Record({} octets)", self.0.len())
+    }
+}
+
+/// What a record begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Head {
+    code_version: u16,
+    /// The outputs of the inputs up to this one have left.
+    pub(super) left: u64,
+    /// The input's number, and its time. None: only that is told.
+    pub(super) input: Option<(u64, Instant)>,
+}
+
+impl Head {
+    pub(super) fn new(left: u64, input: Option<(u64, Instant)>) -> Self {
+        Self { code_version: CODE_VERSION, left, input }
+    }
+}
+
+/// An input of the aggregator, or an order. Its messages are views over what was received.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Step<'a> {
+    AssociationUp {
+        association: AssociationId,
+        outbound_streams: u16,
+    },
+    AssociationDown(AssociationId),
+    Ngap(AssociationId, u16, &'a [u8]),
+    Pfcp(UpfId, &'a [u8]),
+    Command(PhoneId, Command),
+    Waited(Duration),
+    SubscribersChanged(Option<Vec<Supi>>),
+    /// What a control function says, and how much of what it was told it has by then.
+    Cpf(CpfId, u64, Up),
+    CpfLost(CpfId),
+    Rings(Rings),
+    Tick,
+    Order(Order),
+}
+
+impl<'a> Step<'a> {
+    /// An input; `confirmed`: how much of what it was told a control function has.
+    pub(super) fn of(input: Input<'a>, confirmed: impl FnOnce(CpfId) -> u64) -> Self {
+        match input {
+            Input::AssociationUp { association, outbound_streams } => {
+                Self::AssociationUp { association, outbound_streams }
+            }
+            Input::AssociationDown(association) => Self::AssociationDown(association),
+            Input::Ngap(association, stream, octets) => Self::Ngap(association, stream, octets),
+            Input::Pfcp(upf, octets) => Self::Pfcp(upf, octets),
+            Input::Command(phone, command) => Self::Command(phone, command),
+            Input::Waited(delay) => Self::Waited(delay),
+            Input::SubscribersChanged(changed) => Self::SubscribersChanged(changed.map(<[Supi]>::to_vec)),
+            Input::Cpf(from, message) => Self::Cpf(from, confirmed(from), message),
+            Input::CpfLost(cpf) => Self::CpfLost(cpf),
+            Input::Rings(rings) => Self::Rings(rings),
+            Input::Tick => Self::Tick,
+        }
+    }
+
+    /// The control function that says it.
+    pub(super) fn said_by(&self) -> Option<CpfId> {
+        match self {
+            Self::Cpf(from, ..) => Some(*from),
+            _ => None,
+        }
+    }
+
+    /// Has the aggregator handle it.
+    pub(super) fn run<S: Subscribers, E: Entropy, I: Inspect>(
+        self,
+        cta: &mut Cta<S, E, I>,
+        now: Instant,
+        out: &mut Outbox,
+    ) -> Ordered {
+        let changed;
+        let input = match self {
+            Self::AssociationUp { association, outbound_streams } => {
+                Input::AssociationUp { association, outbound_streams }
+            }
+            Self::AssociationDown(association) => Input::AssociationDown(association),
+            Self::Ngap(association, stream, octets) => Input::Ngap(association, stream, octets),
+            Self::Pfcp(upf, octets) => Input::Pfcp(upf, octets),
+            Self::Command(phone, command) => Input::Command(phone, command),
+            Self::Waited(delay) => Input::Waited(delay),
+            Self::SubscribersChanged(supis) => {
+                changed = supis;
+                Input::SubscribersChanged(changed.as_deref())
+            }
+            Self::Cpf(from, _, message) => Input::Cpf(from, message),
+            Self::CpfLost(cpf) => Input::CpfLost(cpf),
+            Self::Rings(rings) => Input::Rings(rings),
+            Self::Tick => Input::Tick,
+            Self::Order(order) => return cta.order(now, order, out),
+        };
+        cta.handle(now, input, out);
+        Ordered::Done
+    }
+}
+
+/// How much left for an input: that two aggregators did the same shows in it, or sooner or later in what they ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Shape {
+    ngap: (u32, u32),
+    pfcp: (u32, u32),
+    cpfs: u32,
+}
+
+impl Shape {
+    pub(super) fn of(out: &Outbox) -> Self {
+        let sum = |lengths: &mut dyn Iterator<Item = usize>| {
+            lengths.fold((0, 0), |(n, octets), length| (n + 1, octets + length as u32))
+        };
+        Self {
+            ngap: sum(&mut out.ngap.iter().map(|(_, _, octets)| octets.len())),
+            pfcp: sum(&mut out.pfcp.iter().map(|(_, octets)| octets.len())),
+            cpfs: out.cpfs.len() as u32,
+        }
+    }
+}
+
+/// A record that is being made: its input is written before it is handled, the rest after.
+pub(super) struct Draft(Vec<u8>);
+
+impl Draft {
+    pub(super) fn new(head: Head, step: &Step<'_>) -> Self {
+        let room = Vec::with_capacity(256);
+        Self(postcard::to_extend(&(head, step), room).expect("inputs can be written"))
+    }
+
+    pub(super) fn end(self, taken: &Taken, shape: Shape) -> Record {
+        Record(postcard::to_extend(&(taken, shape), self.0).expect("answers can be written"))
+    }
+
+    /// A record that says only how much has left.
+    pub(super) fn left(left: u64) -> Record {
+        Record(postcard::to_allocvec(&Head::new(left, None)).expect("numbers can be written"))
+    }
+}
+
+/// What a record with an input holds beside its head.
+pub(super) type Body<'a> = (Step<'a>, Taken, Shape);
+
+/// A record as it came.
+pub(super) fn read(octets: &[u8]) -> Result<(Head, Option<Body<'_>>), Fault> {
+    let (head, rest): (Head, _) = postcard::take_from_bytes(octets).map_err(|_| Fault::Unreadable)?;
+    if head.code_version != CODE_VERSION {
+        return Err(Fault::OtherVersion);
+    }
+    let (body, rest) = match head.input {
+        None => (None, rest),
+        Some(_) => postcard::take_from_bytes(rest)
+            .map(|(body, rest)| (Some(body), rest))
+            .map_err(|_| Fault::Unreadable)?,
+    };
+    if rest.is_empty() { Ok((head, body)) } else { Err(Fault::Unreadable) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const HEAD: Head = Head { code_version: CODE_VERSION, left: 300, input: Some((301, Instant(1_000_000))) };
+
+    fn record(head: Head) -> Record {
+        let octets = [0, 21, 0, 3];
+        let draft = Draft::new(head, &Step::Ngap(AssociationId(7), 2, &octets));
+        draft.end(&Taken::default(), Shape::of(&Outbox::default()))
+    }
+
+    #[test]
+    fn an_input_is_read_as_it_was_written_and_nothing_beside_it() {
+        let record = record(HEAD);
+        let Ok((head, Some((Step::Ngap(association, stream, octets), taken, shape)))) = read(record.octets())
+        else {
+            panic!("it was written so")
+        };
+        assert_eq!((head, association, stream, octets), (HEAD, AssociationId(7), 2, &[0, 21, 0, 3][..]));
+        assert!(taken.is_empty() && shape == Shape::of(&Outbox::default()));
+        let longer = [record.octets(), &[0]].concat();
+        for octets in [&longer[..], &record.octets()[1..], &record.octets()[..20], &[]] {
+            assert!(read(octets).is_err());
+        }
+        assert!(matches!(read(Draft::left(9).octets()), Ok((Head { left: 9, input: None, .. }, None))));
+    }
+
+    #[test] // DESIGN: "versions"
+    fn what_other_code_wrote_is_refused() {
+        let head = Head { code_version: CODE_VERSION + 1, ..HEAD };
+        assert!(matches!(read(record(head).octets()), Err(Fault::OtherVersion)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_octets_make_it_panic(octets in prop::collection::vec(any::<u8>(), 0..200), at in 0..60usize) {
+            let _ = read(&octets);
+            let mut changed = record(HEAD).octets().to_vec();
+            let at = at % changed.len();
+            changed[at] ^= octets.first().copied().unwrap_or(1);
+            let _ = read(&changed);
+        }
+    }
+}

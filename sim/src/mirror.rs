@@ -1,0 +1,308 @@
+//! The mirror of the simulated aggregator: the link to it, and how the aggregator is lost.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use whimbrel_control::{AssociationId, Prf};
+use whimbrel_ids::Instant;
+use whimbrel_resilience::link::ToCpf;
+use whimbrel_resilience::mirror::{Active, Mirror, Record};
+use whimbrel_resilience::{Input, Outbox};
+
+use crate::region::Link;
+use crate::{Home, Recorder, Sim, Travelling};
+
+/// Least and greatest latency of the link between the two, in microseconds.
+const LATENCY_MICROS: (u64, u64) = (10, 60);
+/// From a loss to when the mirror serves: a connection that closes, and a decision of the membership.
+const TAKEN_OVER_AFTER: Duration = Duration::from_millis(2);
+
+/// A message between an aggregator and its mirror.
+#[derive(Debug)]
+pub(crate) enum ToAndFro {
+    Record(Record),
+    Held(u64),
+    /// The mirror takes over.
+    TakesOver,
+}
+
+/// How an aggregator is lost, at the n-th input that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CtaLoss {
+    /// It dies before it has taken the input.
+    Before,
+    /// It has taken it, and dies before anybody hears of it: the input is lost.
+    Untold,
+    /// The mirror has it, and nothing that it causes has left.
+    Held,
+    /// What it causes has left, and the mirror does not know that.
+    Said,
+    /// It lives on, is taken for dead and goes on with it: nothing of that may get out.
+    FalseAlarm,
+}
+
+impl CtaLoss {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Before, Self::Untold, Self::Held, Self::Said, Self::FalseAlarm];
+}
+
+/// What came for an aggregator that was dead: SCTP had it unconfirmed, and it is sent again.
+#[derive(Debug)]
+enum Missed {
+    Up(AssociationId, u16),
+    Down(AssociationId),
+    Ngap(AssociationId, u16, Vec<u8>),
+}
+
+/// The aggregator's mirror, and what befalls both.
+#[derive(Default)]
+pub(crate) struct Pair {
+    mirror: Option<Mirror<Home, (Prf, u64), Recorder>>,
+    /// One that was replaced and does not know it.
+    replaced: Option<Active<Home, (Prf, u64), Recorder>>,
+    ordered: (Instant, Instant),
+    /// Inputs that the aggregator has taken.
+    taken: u64,
+    loss: Option<(u64, CtaLoss)>,
+    /// What inputs have caused that the mirror has not run yet, and how many it has.
+    caused: VecDeque<Vec<u8>>,
+    followed: u64,
+    /// It dies when what this input caused has left.
+    last_words: Option<u64>,
+    dead: bool,
+    missed: Vec<Missed>,
+    takeovers: u64,
+}
+
+impl Pair {
+    pub(crate) fn new(mirror: Option<Mirror<Home, (Prf, u64), Recorder>>) -> Self {
+        Self { mirror, ..Self::default() }
+    }
+}
+
+impl Sim {
+    /// How many inputs the aggregator has taken.
+    pub fn inputs_taken(&self) -> u64 {
+        self.pair.taken
+    }
+
+    /// The aggregator is lost at the n-th input that it takes from the beginning on. If it has no mirror, this core is gone.
+    pub fn lose_cta_at(&mut self, input: u64, how: CtaLoss) {
+        self.pair.loss = Some((input, how));
+    }
+
+    /// How many inputs led to the same octets at the mirror.
+    pub fn followed(&self) -> u64 {
+        self.pair.followed
+    }
+
+    /// How often a mirror has taken over.
+    pub fn takeovers(&self) -> u64 {
+        self.pair.takeovers
+    }
+
+    /// Whether there is nobody who takes inputs.
+    pub(crate) fn is_headless(&self) -> bool {
+        self.pair.dead
+    }
+
+    /// Whether nothing is under way between the two, and what follows a takeover is done.
+    pub(crate) fn pair_rests(&self) -> bool {
+        !self.pair.dead && self.cta.waiting() == 0 && self.cta.unsettled().next().is_none()
+    }
+
+    /// Has the aggregator take an input.
+    pub(crate) fn core(&mut self, input: Input<'_>) {
+        if self.pair.dead {
+            return self.miss(input);
+        }
+        self.pair.taken += 1;
+        let loss = self.pair.loss.filter(|(at, _)| *at == self.pair.taken).map(|(_, how)| how);
+        if loss == Some(CtaLoss::Before) {
+            self.lose_cta();
+            return self.miss(input);
+        }
+        let mut out = Outbox::default();
+        if let Some(meter) = &mut self.meter {
+            meter.begin(&input);
+        }
+        let record = self.cta.handle(self.now, input, &mut out);
+        if let Some(meter) = &mut self.meter {
+            meter.end(&out);
+        }
+        match loss {
+            Some(CtaLoss::Untold) => return self.lose_cta(),
+            Some(CtaLoss::Said) => self.pair.last_words = Some(self.pair.taken),
+            _ => {}
+        }
+        if let Some(record) = record {
+            self.pair.caused.extend(self.cta.newest().map(octets_of));
+            self.tell_mirror(record);
+        }
+        match loss {
+            Some(CtaLoss::Held) => self.lose_cta(),
+            Some(CtaLoss::FalseAlarm) => self.takes_over_soon(),
+            _ => self.core_out(out),
+        }
+    }
+
+    /// Carries out an order.
+    pub(crate) fn order_of(&mut self, order: whimbrel_resilience::Order) -> whimbrel_resilience::Ordered {
+        let mut out = Outbox::default();
+        let (ordered, record) = self.cta.order(self.now, order, &mut out);
+        if let Some(record) = record {
+            self.pair.caused.extend(self.cta.newest().map(octets_of));
+            self.tell_mirror(record);
+        }
+        self.core_out(out);
+        ordered
+    }
+
+    fn tell_mirror(&mut self, record: Record) {
+        let at = self.when_mirrored(true);
+        self.send(at, Travelling::Mirror(ToAndFro::Record(record)));
+    }
+
+    fn when_mirrored(&mut self, there: bool) -> Instant {
+        let (least, greatest) = LATENCY_MICROS;
+        let at = self.now + Duration::from_micros(least + self.rng.below(greatest - least));
+        let ordered = if there { &mut self.pair.ordered.0 } else { &mut self.pair.ordered.1 };
+        *ordered = at.max(*ordered);
+        *ordered
+    }
+
+    pub(crate) fn mirror_arrives(&mut self, message: ToAndFro) {
+        match message {
+            ToAndFro::Record(record) => {
+                let Some(mirror) = &mut self.pair.mirror else { return };
+                let before = mirror.held();
+                let held = mirror.take(record.octets()).expect("the mirror follows");
+                if held > before {
+                    let here = mirror.newest().map(octets_of);
+                    assert_eq!(here, self.pair.caused.pop_front(), "the same input led elsewhere");
+                    self.pair.followed += 1;
+                }
+                let at = self.when_mirrored(false);
+                self.send(at, Travelling::Mirror(ToAndFro::Held(held)));
+            }
+            ToAndFro::Held(number) => self.mirror_holds(number),
+            ToAndFro::TakesOver => self.mirror_takes_over(),
+        }
+    }
+
+    fn mirror_holds(&mut self, number: u64) {
+        let mut out = Outbox::default();
+        // One that was replaced knows nothing of it: what its mirror had confirmed gets out late.
+        if let Some(replaced) = &mut self.pair.replaced {
+            replaced.acknowledged(number, &mut out);
+            out.cpfs.clear(); // its links are closed
+            return self.core_out(out);
+        }
+        if self.pair.dead {
+            return;
+        }
+        self.cta.acknowledged(number, &mut out);
+        if self.pair.last_words.is_some_and(|last| last <= number) {
+            self.lose_cta();
+            return self.core_out(out);
+        }
+        self.core_out(out);
+        if let Some(record) = self.cta.left() {
+            self.tell_mirror(record);
+        }
+    }
+
+    /// The aggregator is lost, and after a while its mirror takes over.
+    fn lose_cta(&mut self) {
+        assert!(self.pair.mirror.is_some(), "an aggregator without a mirror");
+        (self.pair.dead, self.pair.last_words) = (true, None);
+        self.takes_over_soon();
+    }
+
+    fn takes_over_soon(&mut self) {
+        let at = self.now + TAKEN_OVER_AFTER;
+        self.send(at, Travelling::Mirror(ToAndFro::TakesOver));
+    }
+
+    /// Something comes for an aggregator that is dead. A gNB sends again what was not confirmed; control functions and UPFs
+    /// repeat by themselves, and the membership tells whoever takes over how it stands.
+    fn miss(&mut self, input: Input<'_>) {
+        let missed = match input {
+            Input::AssociationUp { association, outbound_streams } => {
+                Missed::Up(association, outbound_streams)
+            }
+            Input::AssociationDown(association) => Missed::Down(association),
+            Input::Ngap(association, stream, octets) => Missed::Ngap(association, stream, octets.to_vec()),
+            _ => return,
+        };
+        self.pair.missed.push(missed);
+    }
+
+    fn mirror_takes_over(&mut self) {
+        let mirror = self.pair.mirror.take().expect("it took nobody's place yet");
+        let entropy = (Prf::new(&self.rng.octets()), 0);
+        let (active, first) = mirror.take_over(entropy);
+        let mut former = std::mem::replace(&mut self.cta, active);
+        std::mem::swap(self.cta.subscribers(), former.subscribers()); // there is one store
+        self.pair.replaced = (!self.pair.dead).then_some(former);
+        (self.pair.dead, self.pair.loss) = (false, None);
+        self.pair.takeovers += 1;
+        self.core_out(first);
+        self.resume_links();
+        for missed in std::mem::take(&mut self.pair.missed) {
+            match missed {
+                Missed::Up(association, outbound_streams) => {
+                    self.core(Input::AssociationUp { association, outbound_streams });
+                }
+                Missed::Down(association) => self.core(Input::AssociationDown(association)),
+                Missed::Ngap(association, stream, octets) => {
+                    self.core(Input::Ngap(association, stream, &octets));
+                }
+            }
+        }
+    }
+
+    /// Whoever took over hears who is there, and goes on with each where the other one stopped.
+    fn resume_links(&mut self) {
+        let Some(cluster) = &mut self.cluster else { return };
+        let rings = cluster.rings();
+        let on_links = |t: &Travelling| matches!(t, Travelling::Link(Link::Down { .. } | Link::Up { .. }));
+        let before = self.travelling.len();
+        self.travelling.retain(|_, t| !on_links(t));
+        cluster.under_way -= before - self.travelling.len();
+        let of_former: Vec<_> = self.cta.unsettled().collect();
+        self.core(Input::Rings(rings.clone()));
+        for cpf in of_former {
+            if !rings.serves(cpf) {
+                self.core(Input::CpfLost(cpf));
+                continue;
+            }
+            let Some(cluster) = &mut self.cluster else { return };
+            let Some(end) = cluster.ends.get_mut(&cpf) else { continue }; // dead, and to be found out
+            let has = end.taken();
+            let messages = self.cta.resume(cpf, has).expect("both have what the other lacks");
+            let taken = self.cta.taken(cpf);
+            let rest = end.resume(taken).expect("it is kept until it is confirmed");
+            let again: Vec<_> = rest.cloned().map(|message| Link::Up { from: cpf, has, message }).collect();
+            messages.into_iter().for_each(|message| self.link(Link::Down { to: cpf, taken, message }));
+            again.into_iter().for_each(|link| self.link(link));
+        }
+    }
+}
+
+/// Everything that leaves, as octets.
+fn octets_of(out: &Outbox) -> Vec<u8> {
+    let mut octets = Vec::new();
+    for (association, stream, message) in &out.ngap {
+        octets.extend([association.0.to_be_bytes().as_slice(), &stream.to_be_bytes(), message].concat());
+    }
+    for (upf, message) in &out.pfcp {
+        octets.extend([&[upf.0], message.as_slice()].concat());
+    }
+    for (to, message) in &out.cpfs {
+        octets.extend(to.0.to_be_bytes());
+        ToCpf::Down(message.clone()).write(&mut octets);
+    }
+    octets.extend(format!("{:?}{:?}{:?}{:?}", out.events, out.ran_events, out.upfs, out.abort).bytes());
+    octets
+}

@@ -1,0 +1,74 @@
+//! A day of phones that do one thing after the other, in a region.
+
+use whimbrel_ran::gnb::Via;
+use whimbrel_ran::ue::{self, Command};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
+
+use super::by_hand::psi;
+use super::stage::session;
+use super::*;
+
+/// Two gNBs and some phones.
+pub(crate) struct Stage {
+    pub(crate) net: Sim,
+    pub(crate) gnbs: [GnbIndex; 2],
+    pub(crate) ues: Vec<UeIndex>,
+}
+
+/// With three control functions, and one backup a phone.
+pub(crate) fn stage(seed: u64, phones: u32) -> Stage {
+    of(Sim::in_region(seed, default_config(), Faults::default(), 3, 1), phones)
+}
+
+pub(crate) fn of(mut net: Sim, phones: u32) -> Stage {
+    let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
+    net.settle(SECOND);
+    let ues = (1..=phones).map(|n| net.add_ue(gnbs[0], phone_config(n))).collect();
+    Stage { net, gnbs, ues }
+}
+
+/// What one phone does, step by step.
+type Step = (&'static str, fn(&mut Stage, UeIndex));
+
+const DAY: [Step; 11] = [
+    ("registration", |s, ue| s.net.command(ue, Command::Register)),
+    ("session establishment", |s, ue| s.net.command(ue, session())),
+    ("AN release", |s, ue| go_idle(&mut s.net, ue)),
+    ("service request", |s, ue| s.net.command(ue, Command::ServiceRequest)),
+    ("Xn handover", |s, ue| s.net.hand_over(ue, s.gnbs[1], Via::Xn)),
+    ("N2 handover", |s, ue| s.net.hand_over(ue, s.gnbs[0], Via::N2)),
+    ("periodic registration", |s, ue| {
+        go_idle(&mut s.net, ue);
+        s.net.command(ue, Command::PeriodicRegistration);
+    }),
+    ("a second session", |s, ue| s.net.command(ue, session())),
+    ("session release", |s, ue| s.net.command(ue, Command::ReleaseSession(psi(1)))),
+    ("mobility registration", |s, ue| s.net.command(ue, Command::Register)),
+    ("deregistration", |s, ue| s.net.command(ue, Command::Deregister { switch_off: false })),
+];
+
+/// Everyone lives through the day; at each point phones and core agree.
+pub(crate) fn live(stage: &mut Stage, what: &dyn Fn() -> String) {
+    live_patiently(stage, SECOND * 3, what);
+    no_violations(&stage.net);
+}
+
+/// The same where messages may be lost or come twice: each step has so long to come to its end.
+pub(crate) fn live_patiently(stage: &mut Stage, patience: Duration, what: &dyn Fn() -> String) {
+    for (step, act) in DAY {
+        for ue in stage.ues.clone() {
+            act(stage, ue);
+        }
+        stage.net.settle(patience);
+        for &ue in &stage.ues {
+            let refused =
+                stage.net.ue_events(ue).iter().find(|(_, e)| matches!(e, ue::Event::Refused { .. }));
+            assert!(refused.is_none(), "{} in {step}: {refused:?}", what());
+            let at_home = step != "deregistration";
+            assert_eq!(registered(&stage.net, ue), at_home, "{} in {step}", what());
+        }
+        stage.net.check_user_plane();
+    }
+    assert_eq!(stage.net.phones().count(), 0, "{}: everyone has left", what());
+    assert_eq!((stage.net.upf_sessions(), stage.net.cta().logged()), (0, (0, 0)), "{}", what());
+}

@@ -1,0 +1,122 @@
+//! An aggregator with a mirror: the mirror does the same, octet by octet, and when the aggregator is lost at whatever message no
+//! phone notices.
+
+mod common;
+
+use common::day::{Stage, live, live_patiently, of};
+use common::stage::session;
+use common::*;
+use whimbrel_control::event::Event;
+use whimbrel_ran::ue::Command;
+use whimbrel_sim::{CtaLoss, Faults, Sim, UeIndex, default_config, mirrored_night, morning, phone_config};
+
+#[test]
+fn a_mirror_does_the_same_all_night() {
+    let mut followed = 0;
+    for seed in 0..20 {
+        let mut net = mirrored_night(seed, Faults::worst(), 1, None);
+        morning(&mut net);
+        followed += net.followed();
+    }
+    assert!(followed > 15_000, "{followed} inputs");
+}
+
+/// A phone that was here before: its USIM agrees with the network about the time.
+fn day(phones: u32) -> Stage {
+    let mut stage = of(Sim::mirrored(2, default_config(), Faults::default(), 3, 1), phones);
+    for ue in stage.ues.clone() {
+        stage.net.command(ue, Command::Register);
+        stage.net.settle(SECOND);
+        stage.net.command(ue, Command::Deregister { switch_off: false });
+        stage.net.settle(SECOND * 10);
+    }
+    stage
+}
+
+/// The first and the last input of such a day.
+fn inputs() -> (u64, u64) {
+    let mut stage = day(1);
+    let first = stage.net.inputs_taken() + 1;
+    live(&mut stage, &|| "no loss".into());
+    (first, stage.net.inputs_taken())
+}
+
+#[test]
+fn an_aggregator_lost_at_every_message_of_a_day_is_not_missed() {
+    let (first, last) = inputs();
+    assert!(last - first > 100, "{first} to {last} is not a day");
+    for how in [CtaLoss::Before, CtaLoss::Held, CtaLoss::FalseAlarm] {
+        for input in first..=last {
+            let mut stage = day(1);
+            stage.net.lose_cta_at(input, how);
+            live(&mut stage, &|| format!("{how:?} at input {input} of {last}"));
+            assert_eq!((stage.net.takeovers(), stage.net.cta().replicated().lost), (1, 0), "{how:?} {input}");
+        }
+    }
+}
+
+#[test] // what the mirror does not know to have left is sent again: its receivers drop it, and nobody's procedure fails
+fn what_was_sent_and_not_known_to_be_comes_twice_and_does_no_harm() {
+    let (first, last) = inputs();
+    for input in first..=last {
+        let mut stage = day(1);
+        stage.net.lose_cta_at(input, CtaLoss::Said);
+        live_patiently(&mut stage, SECOND * 3, &|| format!("at input {input} of {last}"));
+        assert_eq!((stage.net.takeovers(), stage.net.cta().replicated().lost), (1, 0), "{input}");
+    }
+}
+
+#[test] // with radio, gNBs, UPF and control functions at their worst; an input that is lost with it is one that the radio lost
+fn after_nights_of_losses_everyone_is_there() {
+    let mut takeovers = 0;
+    for seed in 0..60 {
+        println!("seed {seed}");
+        let how = CtaLoss::ALL[seed as usize % CtaLoss::ALL.len()];
+        let mut net = mirrored_night(seed, Faults::worst(), 2, Some(how));
+        morning(&mut net);
+        let told = net.cta().replicated();
+        assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, {how:?}");
+        takeovers += net.takeovers();
+    }
+    assert!(takeovers > 50, "{takeovers} takeovers");
+}
+
+/// How often phones have registered with an authentication, or otherwise.
+fn registrations(net: &Sim) -> u64 {
+    net.tally().completed.get("Registration").copied().unwrap_or(0)
+}
+
+/// A phone at rest with a session wants something after the aggregator was lost.
+fn afterwards(mut net: Sim, lose: impl FnOnce(&mut Sim)) -> (Sim, UeIndex) {
+    let gnb = net.add_gnb(gnb_config(1));
+    net.settle(SECOND);
+    let ue = net.add_ue(gnb, phone_config(1));
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.command(ue, session());
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    lose(&mut net);
+    net.settle(SECOND);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND * 20);
+    (net, ue)
+}
+
+#[test]
+fn without_a_mirror_a_phone_registers_anew() {
+    let region = |mirrored| match mirrored {
+        true => Sim::mirrored(4, default_config(), Faults::default(), 3, 1),
+        false => Sim::in_region(4, default_config(), Faults::default(), 3, 1),
+    };
+    let (net, ue) = afterwards(region(false), Sim::restart_core);
+    assert!(registered(&net, ue));
+    assert_eq!((registrations(&net), net.phones().map(|p| p.sessions.len()).sum::<usize>()), (2, 0));
+
+    let (net, ue) = afterwards(region(true), |net| net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::Before));
+    assert!(registered(&net, ue));
+    assert_eq!((registrations(&net), net.phones().map(|p| p.sessions.len()).sum::<usize>()), (1, 1));
+    assert_eq!(net.takeovers(), 1);
+    let lost = |e: &Event| matches!(e, Event::Deregistered { .. });
+    assert!(!net.events.iter().any(|(_, e)| lost(&e.event)));
+}
