@@ -20,6 +20,12 @@ pub(crate) fn nanoseconds(tasks: &mut [&mut dyn FnMut()]) -> Vec<f64> {
     samples.into_iter().map(median).collect()
 }
 
+/// Time that this thread has had a core for: others on this machine do not count.
+pub(crate) fn core_time() -> Duration {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(t.tv_sec.unsigned_abs(), u32::try_from(t.tv_nsec).unwrap_or(0))
+}
+
 /// The value in the middle.
 pub(crate) fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_by(f64::total_cmp);

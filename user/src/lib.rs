@@ -15,6 +15,8 @@ mod limits;
 mod pipeline;
 mod pool;
 mod rules;
+#[cfg(any(test, feature = "samples"))]
+pub mod samples;
 mod session_id;
 
 pub use config::{Config, ConfigError, DataNetwork, DnIndex, Ipv4Net, Ipv6Net, PointToPoint, ReservedPools};

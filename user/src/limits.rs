@@ -1,9 +1,11 @@
 //! Every bound of the user plane, with where its number comes from.
 
-/// Sessions of one UPF at most: the 20 index bits of a TEID.
-pub const SESSIONS_MAX: u32 = 1 << TEID_INDEX_BITS;
-/// Bits of a TEID that are the session's index; the other 12 are its tag.
+/// Sessions of one UPF at most: the index bits that a TEID may have.
+pub const SESSIONS_MAX: u32 = 1 << TEID_INDEX_BITS_MAX;
+/// Bits of a TEID that are the session's index, at least; the others are its tag: 12, of which 10 are random.
 pub const TEID_INDEX_BITS: u32 = 20;
+/// The same in a UPF of as many sessions as there can be: sixteen million. A tag has 8 bits then, of which 6 are random.
+pub const TEID_INDEX_BITS_MAX: u32 = 24;
 /// Local tunnels of one session: N3, N9, a forwarding tunnel of a handover, and one spare.
 pub const TUNNELS_PER_SESSION_MAX: usize = 4;
 /// PDRs, FARs, QERs or URRs of one session: a phone has at most 64 QoS flows (6 bits of QFI), of two

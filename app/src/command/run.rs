@@ -221,7 +221,7 @@ fn user_plane(
     }
     match LocalUpf::start(config, u64::from_ne_bytes(entropy.octets()), n4, alone) {
         Ok(upf) => {
-            let at = format!("GTP-U on {} port {}", config.n3.address, config.n3.port);
+            let at = format!("GTP-U on {} port {}, by {}", config.n3.address, config.n3.port, upf.n3_io());
             info!("N3: {at}");
             upf.host_changes().iter().for_each(|change| info!("N6: {change}"));
             let notices = upf.notices();
@@ -234,6 +234,9 @@ fn user_plane(
         }
         Err(StartError::Bind { address, error }) => {
             Err(api::cannot_listen("n3.address", "UDP", address, &error))
+        }
+        Err(StartError::AfXdp(obstacle)) => {
+            Err(format!("n3.io: AF_XDP cannot be had: {obstacle}. Write `auto`, or leave the key out"))
         }
         Err(e @ (StartError::Config(_) | StartError::Devices { .. })) => Err(e.to_string()),
         Err(

@@ -42,7 +42,21 @@ words! { SctpChoice {
 pub(crate) struct N3 {
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
+    pub(crate) io: IoChoice,
 }
+
+/// How N3's packets come and go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum IoChoice {
+    /// AF_XDP where the driver gives it frames without copying, else UDP sockets.
+    Auto,
+    /// UDP sockets.
+    Udp,
+    /// AF_XDP, or not at all.
+    AfXdp,
+}
+
+words! { IoChoice { IoChoice::Auto = "auto", IoChoice::Udp = "udp", IoChoice::AfXdp = "af_xdp", } }
 
 /// N4: PFCP (TS 29.244).
 #[derive(Clone, Debug)]
@@ -112,6 +126,12 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
                 "port",
                 2152,
                 "UDP port (TS 29.281 §4.4.2.3); gNBs send to 2152 whatever stands here.",
+            ),
+            io: s.value(
+                "io",
+                IoChoice::Auto,
+                "auto, udp or af_xdp: how packets come and go. auto takes AF_XDP if the interface's driver gives it frames \
+                 without copying (needs root), else UDP sockets; the log says which and why. See docs/packet-io.md.",
             ),
         };
         if n3.address.is_unspecified() {

@@ -32,7 +32,7 @@ use whimbrel_control::refusal::RefusalKind;
 
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
-pub(crate) use interfaces::{N2, N3, N4, N6, SctpChoice};
+pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
 pub(crate) use limits::Limits;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
 pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};

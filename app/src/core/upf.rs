@@ -10,9 +10,11 @@ use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
     Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, PointToPoint, ReservedPools,
-    SESSIONS_MAX, SessionId, UpfC,
+    SessionId, TEID_INDEX_BITS, UpfC,
 };
-use whimbrel_user_io::{DataNetworkDevice, FramesDevice, Handle, QueueFull, StartError, Tapped, UserPlane};
+use whimbrel_user_io::{
+    DataNetworkDevice, FramesDevice, Handle, N3Io, QueueFull, StartError, Tapped, UserPlane,
+};
 
 use super::n4::{N4Socket, NOBODY};
 use crate::config::typed::sixes;
@@ -54,7 +56,8 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         n3_ipv4: if let IpAddr::V4(a) = c.n3.address { Some(a) } else { None },
         n3_ipv6: if let IpAddr::V6(a) = c.n3.address { Some(a) } else { None },
         data_networks: c.data_networks.iter().map(data_network).collect(),
-        sessions_max: (SESSIONS_MAX - 1).min(c.limits.phones.saturating_mul(2)),
+        // No more than leave the tags of tunnels at their longest.
+        sessions_max: ((1 << TEID_INDEX_BITS) - 1).min(c.limits.phones.saturating_mul(2)),
         // The ends within the program live and die together: there is nothing to find out by heartbeats.
         heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
         path_failure: c.n4.path_failure,
@@ -113,6 +116,11 @@ impl LocalUpf {
         let plane = UserPlane::start(whimbrel_user_io::Config {
             devices: c.data_networks.iter().enumerate().map(device).collect(),
             port: c.n3.port,
+            n3_io: match c.n3.io {
+                config::IoChoice::Auto => N3Io::Auto,
+                config::IoChoice::Udp => N3Io::Udp,
+                config::IoChoice::AfXdp => N3Io::AfXdp,
+            },
             forwarding: c.n6.forwarding,
             journal: Some(c.store.path.with_extension("host")),
             clock: Arc::new(clock::now),
@@ -143,6 +151,15 @@ impl LocalUpf {
         self.ask_at = Instant::FAR_FUTURE;
         self.endpoint.retire(now, grace, &mut self.out);
         self.drain(now, &mut Vec::new());
+    }
+
+    /// How N3's packets come and go, and why not by AF_XDP where that was tried: a clause.
+    pub(crate) fn n3_io(&self) -> String {
+        match (self.plane.rings(), self.plane.obstacle()) {
+            (Some(rings), _) => rings.to_string(),
+            (None, Some(obstacle)) => format!("UDP sockets, not AF_XDP: {obstacle}"),
+            (None, None) => "UDP sockets".to_owned(),
+        }
     }
 
     /// What was set on the host.
@@ -251,6 +268,7 @@ impl LocalUpf {
     /// Its counters, for the metrics.
     pub(super) fn samples(&self) -> Vec<Sample> {
         let c = self.plane.counters();
+        let io = self.plane.io_counters();
         let one = |name, help, value| Sample { name, help, label: None, value };
         let mut samples = vec![
             one("whimbrel_n3_ul_packets_total", "Packets forwarded that phones sent", c.ul_packets),
@@ -304,6 +322,34 @@ impl LocalUpf {
                 self.plane.tapped_lost(),
             ),
         ];
+        samples.extend([
+            one("whimbrel_n3_received_total", "Datagrams received from gNBs", io.n3_received),
+            one("whimbrel_n3_sent_total", "Datagrams sent to gNBs", io.n3_sent),
+            one(
+                "whimbrel_n3_sent_by_socket_total",
+                "Those of them that AF_XDP left to a socket: the gNB is elsewhere, or its Ethernet address not known yet",
+                io.n3_sent_by_socket,
+            ),
+            one("whimbrel_n6_received_total", "Packets received from data networks", io.n6_received),
+            one("whimbrel_n6_sent_total", "Packets sent into data networks", io.n6_sent),
+        ]);
+        let lost = [
+            ("send_full", io.send_full),
+            ("send_error", io.send_errors),
+            ("receive_full", io.receive_full),
+            ("n3_malformed", io.n3_malformed),
+        ];
+        samples.extend(lost.map(|(reason, value)| Sample {
+            name: "whimbrel_upf_io_dropped_total",
+            help: "Packets lost between the UPF and its interfaces, by reason",
+            label: Some(("reason", reason.into())),
+            value,
+        }));
+        samples.push(one(
+            "whimbrel_upf_io_receive_errors_total",
+            "Failed receptions of the UPF's sockets and devices",
+            io.receive_errors,
+        ));
         if let Some(n4) = &self.n4 {
             let c = n4.counters;
             samples.extend([

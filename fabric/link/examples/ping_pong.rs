@@ -1,4 +1,4 @@
-//! What a link costs on this host: a frame there and back, and frames one way in batches, of 600 octets as a checkpoint of a phone.
+//! What a link costs on this host, plain and sealed: a frame there and back, and frames one way in batches, of 600 octets as a checkpoint of a phone.
 //!
 //! `cargo run --release -p whimbrel-link --example ping_pong`
 
@@ -7,11 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant as Clock;
 
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, LinkId, Links, Settings};
+use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
 
 const FRAME: [u8; 600] = [0x5a; 600];
-const ROUNDS: usize = 100_000;
-const FRAMES: usize = 2_000_000;
+const ROUNDS: usize = 20_000;
+const FRAMES: usize = 400_000;
+/// Times that each is measured, by turns; the best counts, as other work on the host only ever adds.
+const TIMES: usize = 5;
 /// Frames sent in one turn: what a loaded control thread has for one member.
 const BATCH: usize = 32;
 
@@ -55,28 +57,51 @@ fn measure(links: &mut Links, link: LinkId) -> (f64, f64, f64) {
         links.flush();
     }
     while turn(links, &mut events) == 0 {}
-    (trips[ROUNDS / 2], trips[ROUNDS * 99 / 100], FRAMES as f64 / begun.elapsed().as_secs_f64())
+    (trips[ROUNDS / 2], trips[ROUNDS * 99 / 100], begun.elapsed().as_nanos() as f64 / FRAMES as f64)
 }
 
-fn main() {
-    let mut settings = Settings::new(b"the other end".to_vec());
+/// Both ends under these keys, on two threads: p50 and p99 of a round trip in us, ns a frame in batches.
+fn both(keys: Vec<Key>) -> (f64, f64, f64) {
+    let mut settings = Settings::new(b"one end".to_vec());
+    settings.keys = keys;
     settings.listen = Some(SocketAddr::from(([127, 0, 0, 1], 0)));
     settings.queue_octets_max = 2 * FRAMES * FRAME.len();
     let other = Links::open(settings.clone()).expect("a listener");
     let at = other.local_addr().expect("its address");
     let stop = AtomicBool::new(false);
     settings.listen = None;
-    let (p50, p99, per_s) = std::thread::scope(|threads| {
+    std::thread::scope(|threads| {
         threads.spawn(|| other_end(other, &stop));
         let mut links = Links::open(settings).expect("links");
         let link = links.connect(Instant(1), at);
         let measured = measure(&mut links, link);
         stop.store(true, Ordering::Relaxed);
         measured
-    });
-    println!("there and back      p50 {p50:.1} us, p99 {p99:.1} us");
-    println!("one way in batches  {per_s:.0} frames/s, {:.0} ns a frame", 1e9 / per_s);
+    })
+}
+
+fn main() {
+    let mut best = [[f64::INFINITY; 3]; 2];
+    for _ in 0..TIMES {
+        for (best, keys) in best.iter_mut().zip([Vec::new(), vec![Key::new([1; 32])]]) {
+            let (p50, p99, ns) = both(keys);
+            *best = [best[0].min(p50), best[1].min(p99), best[2].min(ns)];
+        }
+    }
+    let [plain, sealed] = best;
+    for (name, [p50, p99, ns]) in [("plain", plain), ("sealed", sealed)] {
+        println!(
+            "{name:6} there and back p50 {p50:.1} us, p99 {p99:.1} us; one way in batches {ns:.0} ns a frame, {:.0} frames/s",
+            1e9 / ns
+        );
+    }
     println!(
-        "{{\"bench\": \"link ping_pong\", \"figures\": {{\"plain_p50_us\": {p50:.2}, \"plain_p99_us\": {p99:.2}, \"plain_frames_per_s\": {per_s:.0}}}}}"
+        "to seal and open: {:.2} us a round trip, {:.0} ns a frame in batches",
+        sealed[0] - plain[0],
+        sealed[2] - plain[2]
+    );
+    println!(
+        "{{\"bench\": \"link ping_pong\", \"figures\": {{\"plain_p50_us\": {:.2}, \"plain_frame_ns\": {:.0}, \"sealed_p50_us\": {:.2}, \"sealed_frame_ns\": {:.0}}}}}",
+        plain[0], plain[2], sealed[0], sealed[2]
     );
 }

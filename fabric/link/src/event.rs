@@ -71,8 +71,10 @@ macro_rules! down_reasons {
 down_reasons! {
     /// The peer closed it, after a whole frame.
     Closed => "closed", "the peer closed the link";
-    /// The peer closed it within a frame or its greeting.
+    /// The peer closed it within a frame.
     Truncated => "truncated", "the link ended in the middle of a frame";
+    /// The peer closed it before it said who it is; as who holds another key, or has no room, does.
+    Left => "left", "the peer left before it said who it is: does it hold the same key, and has it room?";
     /// TCP reports an error, a reset mostly: the peer's process is gone.
     Broken => "broken", "the connection was reset";
     /// The peer acknowledges nothing, or does not answer any more.
@@ -85,6 +87,12 @@ down_reasons! {
     Foreign => "foreign", "the peer speaks another protocol";
     /// The peer speaks another version of links.
     Version => "version", "the peer speaks another version of links";
+    /// One end protects its links, the other does not.
+    Protection => "protection", "one end has a key for its links, the other has none";
+    /// The peer's greeting does not open under our key: it has another one, or somebody changed what it said.
+    WrongKey => "wrong_key", "the peer does not hold the cluster's key";
+    /// A record does not open: it was changed, repeated, left out or put elsewhere on its way, or recorded in another link.
+    Forged => "forged", "somebody else wrote on the link";
     /// The peer's hello is longer than allowed.
     HelloTooLong => "hello_too_long", "the peer's hello is too long";
     /// A frame is longer than allowed: the peer's, or one that we were to send.
@@ -95,8 +103,8 @@ down_reasons! {
     NoRoom => "no_room", "there are as many links as allowed";
     /// A stranger waited longest when there were too many.
     Displaced => "displaced", "a newer stranger took the place";
-    /// The peer is not at a loopback address, and the link would be in the clear.
-    Unprotected => "unprotected", "links without protection stay on one host, at loopback addresses";
+    /// The peer is not at a loopback address, and there is no key.
+    Unprotected => "unprotected", "links without a key stay on one host, at loopback addresses";
 }
 
 /// What links did, in numbers that only grow.

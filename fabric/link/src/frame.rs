@@ -1,23 +1,49 @@
 //! The octets of a link: first a greeting each way, then frames.
 //!
 //! ```text
-//! greeting   "WBLK", version, protection, length (2 octets), hello
+//! greeting   "WBLK", version, protection, length (2 octets), body
 //! frame      length (4 octets), octets
+//! record     length (2 octets), sealed octets
 //! ```
-//! Numbers in network order. A parser looks at what has come so far; it allocates nothing for what a length merely claims.
+//! Without a key the body is the hello, and frames follow. With one it is a message of the handshake, and records follow whose contents,
+//! one after the other, are the frames. Numbers in network order. A parser looks at what has come so far; it allocates nothing for what a length merely claims.
+
+use crate::Settings;
+use crate::seal::BODY_OCTETS_MAX;
 
 /// Octets in a hello, at most.
 pub const HELLO_OCTETS_MAX: usize = 1024;
 
-/// Octets before a greeting's hello.
+/// Octets before a greeting's body.
 pub(crate) const GREETING_HEADER: usize = 8;
 /// Octets before a frame.
 pub(crate) const FRAME_HEADER: usize = 4;
 
 const MAGIC: [u8; 4] = *b"WBLK";
 const VERSION: u8 = 1;
-/// Frames travel as they are.
-const PLAIN: u8 = 0;
+
+/// What a link is protected by; both ends must want the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Protection {
+    /// Nothing: frames travel as they are.
+    Plain = 0,
+    /// The cluster's key.
+    Sealed = 1,
+}
+
+impl Protection {
+    /// What these settings want.
+    pub(crate) fn of(settings: &Settings) -> Self {
+        if settings.keys.is_empty() { Protection::Plain } else { Protection::Sealed }
+    }
+
+    fn body_octets_max(self) -> usize {
+        match self {
+            Protection::Plain => HELLO_OCTETS_MAX,
+            Protection::Sealed => BODY_OCTETS_MAX,
+        }
+    }
+}
 
 /// A greeting that cannot be taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,33 +52,42 @@ pub(crate) enum BadGreeting {
     Foreign,
     /// The peer speaks another version of this.
     Version,
+    /// The peer wants a key, or none, other than we.
+    Protection,
     /// The hello is too long.
     TooLong,
 }
 
-/// Appends a greeting. The hello's length was checked when it was set.
-pub(crate) fn write_greeting(hello: &[u8], out: &mut Vec<u8>) {
-    let length = u16::try_from(hello.len()).unwrap_or(u16::MAX);
-    out.extend_from_slice(&MAGIC);
-    out.extend_from_slice(&[VERSION, PLAIN]);
-    out.extend_from_slice(&length.to_be_bytes());
-    out.extend_from_slice(&hello[..usize::from(length)]);
+/// How each greeting begins.
+pub(crate) fn preamble(protection: Protection) -> [u8; 6] {
+    let [a, b, c, d] = MAGIC;
+    [a, b, c, d, VERSION, protection as u8]
 }
 
-/// The hello of a greeting, or nothing as long as it is not all there.
+/// Appends a greeting. The hello's length was checked when it was set.
+pub(crate) fn write_greeting(protection: Protection, body: &[u8], out: &mut Vec<u8>) {
+    let length = u16::try_from(body.len()).unwrap_or(u16::MAX);
+    out.extend_from_slice(&preamble(protection));
+    out.extend_from_slice(&length.to_be_bytes());
+    out.extend_from_slice(&body[..usize::from(length)]);
+}
+
+/// The body of a greeting, or nothing as long as it is not all there.
 ///
 /// Errors: at the first octet that cannot be one's.
-pub(crate) fn greeting(octets: &[u8]) -> Result<Option<&[u8]>, BadGreeting> {
-    let magic = octets.len().min(MAGIC.len());
-    if octets[..magic] != MAGIC[..magic] {
-        return Err(BadGreeting::Foreign);
-    }
-    if octets.get(4).is_some_and(|v| *v != VERSION) || octets.get(5).is_some_and(|p| *p != PLAIN) {
-        return Err(BadGreeting::Version);
+pub(crate) fn greeting(octets: &[u8], protection: Protection) -> Result<Option<&[u8]>, BadGreeting> {
+    for (at, (octet, wanted)) in octets.iter().zip(preamble(protection)).enumerate() {
+        if *octet != wanted {
+            return Err(match at {
+                ..4 => BadGreeting::Foreign,
+                4 => BadGreeting::Version,
+                _ => BadGreeting::Protection,
+            });
+        }
     }
     let Some((header, rest)) = octets.split_at_checked(GREETING_HEADER) else { return Ok(None) };
     let length = usize::from(u16::from_be_bytes([header[6], header[7]]));
-    if length > HELLO_OCTETS_MAX {
+    if length > protection.body_octets_max() {
         return Err(BadGreeting::TooLong);
     }
     Ok(rest.get(..length))
@@ -121,22 +156,25 @@ mod tests {
 
     #[test]
     fn a_greeting_is_known_by_its_first_octets() {
+        let plain = Protection::Plain;
         let mut octets = Vec::new();
-        write_greeting(b"cpf 3", &mut octets);
+        write_greeting(plain, b"cpf 3", &mut octets);
         for cut in 0..octets.len() {
-            assert_eq!(greeting(&octets[..cut]), Ok(None));
+            assert_eq!(greeting(&octets[..cut], plain), Ok(None));
         }
-        assert_eq!(greeting(&octets), Ok(Some(&b"cpf 3"[..])));
-        assert_eq!(greeting(b"G"), Err(BadGreeting::Foreign));
-        for (at, why) in [
+        assert_eq!(greeting(&octets, plain), Ok(Some(&b"cpf 3"[..])));
+        assert_eq!(greeting(&octets, Protection::Sealed), Err(BadGreeting::Protection));
+        assert_eq!(greeting(b"G", plain), Err(BadGreeting::Foreign));
+        let wrong = [
             (3, BadGreeting::Foreign),
             (4, BadGreeting::Version),
-            (5, BadGreeting::Version),
+            (5, BadGreeting::Protection),
             (6, BadGreeting::TooLong),
-        ] {
+        ];
+        for (at, why) in wrong {
             let mut other = octets.clone();
             other[at] ^= 0x40;
-            assert_eq!(greeting(&other), Err(why));
+            assert_eq!(greeting(&other, plain), Err(why));
         }
     }
 }

@@ -2,15 +2,18 @@
 
 use core::mem::MaybeUninit;
 use std::collections::BTreeMap;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{Timespec, epoll};
+use snow::types::Random;
 use whimbrel_ids::Instant;
 
-use crate::connection::{Connection, Phase, Turn};
+use crate::connection::Connection;
 use crate::event::{Counters, DownReason, Events};
 use crate::frame::HELLO_OCTETS_MAX;
+use crate::primitives::System;
+use crate::protocol::{Protocol, Turn};
 use crate::{LinkId, OpenError, Settings, socket};
 
 /// Octets read from one link in one turn: the others' turn comes as soon.
@@ -42,8 +45,14 @@ impl Links {
         if settings.hello.len() > HELLO_OCTETS_MAX {
             return Err(OpenError::HelloTooLong(settings.hello.len()));
         }
-        if let Some(at) = settings.listen.filter(|at| !at.ip().is_loopback()) {
-            return Err(OpenError::Unprotected(at));
+        match settings.listen {
+            Some(at) if settings.keys.is_empty() && !at.ip().is_loopback() => {
+                return Err(OpenError::Unprotected(at));
+            }
+            _ => {}
+        }
+        if !settings.keys.is_empty() {
+            System.try_fill_bytes(&mut [0]).map_err(|_| OpenError::NoRandomness)?;
         }
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| OpenError::System(e.into()))?;
         let listener = match settings.listen {
@@ -82,7 +91,7 @@ impl Links {
         if !self.untold.is_empty() {
             return Some(Instant::ZERO);
         }
-        self.connections.values().filter(|c| c.phase != Phase::Up).map(|c| c.due).min()
+        self.connections.values().filter(|c| !c.protocol.is_up()).map(|c| c.due).min()
     }
 
     /// Calls a peer. `Up` or `Down` follows; what is sent meanwhile waits for it.
@@ -96,21 +105,25 @@ impl Links {
     }
 
     fn call(&mut self, now: Instant, link: LinkId, to: SocketAddr) -> Result<(), DownReason> {
-        if !to.ip().is_loopback() {
+        if self.settings.keys.is_empty() && !to.ip().is_loopback() {
             return Err(DownReason::Unprotected);
         }
         if self.links() >= self.settings.links_max {
             return Err(DownReason::NoRoom);
         }
+        let protocol = Protocol::calling(&self.settings)?;
         let socket = socket::call(to, self.settings.silence_max).map_err(|_| DownReason::Unreachable)?;
-        self.add(now, link, socket, to, true).map_err(|_| DownReason::Unreachable)
+        let due = now + self.settings.greeting_max;
+        let (connecting, blocked) = (true, true);
+        let connection = Connection { socket, protocol, peer: to, we_called: true, due, connecting, blocked };
+        self.add(link, connection).map_err(|_| DownReason::Unreachable)
     }
 
     /// Queues a frame for the next flush. A link that takes no more, or a frame longer than allowed, ends the link. The name of a link that is no
     /// more changes nothing.
     pub fn send(&mut self, link: LinkId, frame: &[u8]) {
         let Some(connection) = self.connections.get_mut(&link) else { return };
-        match connection.send(frame, &self.settings) {
+        match connection.protocol.send(frame, &self.settings) {
             Ok(()) => self.counters.frames_out += 1,
             Err(reason) => self.end(link, reason),
         }
@@ -168,10 +181,17 @@ impl Links {
     }
 
     fn serve(&mut self, link: LinkId, flags: epoll::EventFlags, events: &mut Events) {
-        let strange = self.connections.get(&link).is_some_and(is_stranger);
+        let strange = self.connections.get(&link).is_some_and(Connection::is_stranger);
         let room = !strange || self.links() < self.settings.links_max;
         let Some(connection) = self.connections.get_mut(&link) else { return };
-        let mut turn = Turn { settings: &self.settings, events, counters: &mut self.counters, room };
+        let mut turn = Turn {
+            link,
+            peer: connection.peer,
+            settings: &self.settings,
+            events,
+            counters: &mut self.counters,
+            room,
+        };
         let mut served = Ok(());
         if connection.blocked
             && flags.intersects(epoll::EventFlags::OUT | epoll::EventFlags::ERR | epoll::EventFlags::HUP)
@@ -179,7 +199,7 @@ impl Links {
             served = connection.writable().and_then(|()| wait_for(&self.epoll, link, connection));
         }
         if served.is_ok() && flags != epoll::EventFlags::OUT {
-            served = connection.read(link, &mut self.scratch, &mut turn);
+            served = connection.read(&mut self.scratch, &mut turn);
         }
         if let Err(reason) = served {
             self.finish(link, reason, events);
@@ -190,7 +210,7 @@ impl Links {
         for _ in 0..READY_PER_TURN {
             let Some(Ok((socket, peer))) = self.listener.as_ref().map(TcpListener::accept) else { return };
             if self.strangers() >= self.settings.strangers_max {
-                let longest = self.connections.iter().find(|(_, c)| is_stranger(c)).map(|(link, _)| *link);
+                let longest = self.connections.iter().find(|(_, c)| c.is_stranger()).map(|(link, _)| *link);
                 match longest {
                     Some(link) => self.finish(link, DownReason::Displaced, events),
                     None => return,
@@ -199,23 +219,18 @@ impl Links {
             let link = self.next_name();
             let tuned =
                 socket.set_nonblocking(true).and_then(|()| socket::tune(&socket, self.settings.silence_max));
-            if tuned.and_then(|()| self.add(now, link, socket, peer, false)).is_err() {
+            let (protocol, due) = (Protocol::called(&self.settings), now + self.settings.greeting_max);
+            let (connecting, blocked) = (false, false);
+            let connection =
+                Connection { socket, protocol, peer, we_called: false, due, connecting, blocked };
+            if tuned.and_then(|()| self.add(link, connection)).is_err() {
                 self.counters.ended(DownReason::Broken);
                 events.turned_away(peer, DownReason::Broken);
             }
         }
     }
 
-    fn add(
-        &mut self,
-        now: Instant,
-        link: LinkId,
-        socket: TcpStream,
-        peer: SocketAddr,
-        we_called: bool,
-    ) -> std::io::Result<()> {
-        let due = now + self.settings.greeting_max;
-        let connection = Connection::new(socket, peer, we_called, due, &self.settings.hello);
+    fn add(&mut self, link: LinkId, connection: Connection) -> std::io::Result<()> {
         epoll::add(
             &self.epoll,
             &connection.socket,
@@ -227,11 +242,11 @@ impl Links {
     }
 
     fn expire(&mut self, now: Instant, events: &mut Events) {
-        let late = |c: &Connection| c.phase != Phase::Up && c.due <= now;
+        let late = |c: &Connection| !c.protocol.is_up() && c.due <= now;
         let late: Vec<LinkId> =
             self.connections.iter().filter(|(_, c)| late(c)).map(|(link, _)| *link).collect();
         for link in late {
-            let calling = self.connections.get(&link).is_some_and(|c| c.phase == Phase::Calling);
+            let calling = self.connections.get(&link).is_some_and(|c| c.connecting);
             let reason = if calling { DownReason::Unreachable } else { DownReason::NoGreeting };
             self.finish(link, reason, events);
         }
@@ -241,7 +256,7 @@ impl Links {
     fn finish(&mut self, link: LinkId, reason: DownReason, events: &mut Events) {
         let Some(connection) = self.connections.remove(&link) else { return };
         self.counters.ended(reason);
-        if is_stranger(&connection) {
+        if connection.is_stranger() {
             events.turned_away(connection.peer, reason);
         } else {
             events.down(link, reason);
@@ -261,17 +276,12 @@ impl Links {
     }
 
     fn links(&self) -> usize {
-        self.connections.values().filter(|c| !is_stranger(c)).count()
+        self.connections.values().filter(|c| !c.is_stranger()).count()
     }
 
     fn strangers(&self) -> usize {
-        self.connections.values().filter(|c| is_stranger(c)).count()
+        self.connections.values().filter(|c| c.is_stranger()).count()
     }
-}
-
-/// Who called and has not said who it is.
-fn is_stranger(connection: &Connection) -> bool {
-    !connection.we_called && connection.phase != Phase::Up
 }
 
 /// What to wait for on a connection: room to write only where something waits for it.

@@ -1,5 +1,6 @@
 //! What the user plane is to be started with.
 
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -38,6 +39,18 @@ pub struct FramesDevice {
     pub bridge: Option<String>,
 }
 
+/// How the packets of N3 are to be taken from the host and given to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum N3Io {
+    /// By AF_XDP if the driver gives it frames without copying, else by UDP sockets.
+    #[default]
+    Auto,
+    /// By UDP sockets: everywhere, without special rights.
+    Udp,
+    /// By AF_XDP, or not at all.
+    AfXdp,
+}
+
 /// What the user plane is to be started with.
 #[derive(Clone)]
 pub struct Config {
@@ -47,6 +60,8 @@ pub struct Config {
     pub devices: Vec<DataNetworkDevice>,
     /// The port of GTP-U; other than 2152 in tests alone.
     pub port: u16,
+    /// How N3's packets come and go.
+    pub n3_io: N3Io,
     /// Let the host forward between its interfaces, if it does not yet.
     pub forwarding: bool,
     /// A file that notes which settings of the host are changed while they are, for the case of a kill.
@@ -64,6 +79,21 @@ impl Config {
             frames: dn.ethernet.then(|| FramesDevice { device: format!("{prefix}{i}-eth"), bridge: None }),
         };
         let devices = user.data_networks.iter().enumerate().map(device).collect();
-        Self { user, devices, port: PORT, forwarding: false, journal: None, clock: system_clock() }
+        Self {
+            user,
+            devices,
+            port: PORT,
+            n3_io: N3Io::default(),
+            forwarding: false,
+            journal: None,
+            clock: system_clock(),
+        }
+    }
+
+    /// Where gNBs send to.
+    pub(crate) fn n3_addresses(&self) -> impl Iterator<Item = SocketAddr> {
+        let all = [self.user.n3_ipv4.map(IpAddr::V4), self.user.n3_ipv6.map(IpAddr::V6)];
+        let port = self.port;
+        all.into_iter().flatten().map(move |ip| SocketAddr::new(ip, port))
     }
 }

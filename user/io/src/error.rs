@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 
 use whimbrel_user::ConfigError;
 
+pub use crate::host::route::NoInterface;
+
 /// Why the user plane does not start.
 #[derive(Debug)]
 pub enum StartError {
@@ -48,8 +50,91 @@ pub enum StartError {
         /// The system's reason.
         error: io::Error,
     },
+    /// AF_XDP was asked for, and cannot be had.
+    AfXdp(Obstacle),
     /// The system gave no descriptor or no thread.
     System(io::Error),
+}
+
+/// Why N3's packets do not come by AF_XDP.
+#[derive(Debug)]
+pub enum Obstacle {
+    /// N3's address is on no Ethernet interface.
+    Interface(NoInterface),
+    /// N3's IPv4 address is on one interface and its IPv6 address on another.
+    TwoInterfaces,
+    /// The driver does not give frames without copying, which alone is worth taking them from the kernel unasked.
+    Copies {
+        /// The interface's name.
+        interface: String,
+    },
+    /// The kernel does not say what the driver can.
+    Features {
+        /// The interface's name.
+        interface: String,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The kernel does not take the program.
+    Program(io::Error),
+    /// The program could not be attached to the interface.
+    Attach {
+        /// Its name.
+        interface: String,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The interface's queues could not be had.
+    Rings {
+        /// Its name.
+        interface: String,
+        /// The system's reason.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Interface(NoInterface::NoAddress) => f.write_str("no interface of this host has N3's address"),
+            Self::Interface(NoInterface::NoEthernet(name)) => {
+                write!(f, "N3's address is on {name}, which is no Ethernet interface")
+            }
+            Self::Interface(NoInterface::Unknown(e)) => {
+                write!(f, "the kernel does not say which interface has N3's address ({e})")
+            }
+            Self::TwoInterfaces => f.write_str("N3's IPv4 and IPv6 addresses are on two interfaces"),
+            Self::Copies { interface } => {
+                write!(f, "the driver of {interface} has no zero-copy (`n3.io: af_xdp` takes it as it is)")
+            }
+            Self::Features { interface, error } => write!(
+                f,
+                "the kernel does not say what the driver of {interface} can ({error}); Linux 6.3 and later do \
+                 (`n3.io: af_xdp` tries it)"
+            ),
+            Self::Program(e) if e.raw_os_error() == Some(libc::EPERM) => f.write_str(
+                "loading an XDP program is not permitted: that takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW, \
+                 outside of a user namespace",
+            ),
+            Self::Program(e) => write!(f, "the kernel does not take the XDP program ({e}); Linux 5.9 or later does"),
+            Self::Attach { interface, error } => match error.raw_os_error() {
+                Some(libc::EBUSY | libc::EEXIST) => {
+                    write!(f, "{interface} has another XDP program (ip link shows it)")
+                }
+                _ => write!(f, "the driver of {interface} does not take an XDP program ({error})"),
+            },
+            Self::Rings { interface, error } => match error.raw_os_error() {
+                Some(libc::EBUSY) => write!(f, "another program has the queues of {interface}"),
+                Some(libc::EMSGSIZE) => {
+                    write!(f, "the MTU of {interface} is more than AF_XDP carries in a frame, 3,822")
+                }
+                Some(libc::ENOBUFS | libc::ENOMEM) => {
+                    write!(f, "the rings of {interface} may not be locked in memory ({error}; ulimit -l)")
+                }
+                _ => write!(f, "{interface} has no AF_XDP queues ({error})"),
+            },
+        }
+    }
 }
 
 impl fmt::Display for StartError {
@@ -78,6 +163,12 @@ impl fmt::Display for StartError {
                 "{device} could not be brought up ({error}), so Ethernet sessions would reach nobody: run as root, with \
                  CAP_NET_ADMIN, or in a user namespace (unshare -Urn)"
             ),
+            Self::AfXdp(obstacle) => {
+                write!(
+                    f,
+                    "AF_XDP was asked for and cannot be had, so gNBs could not send packets: {obstacle}"
+                )
+            }
             Self::System(error) => {
                 write!(
                     f,

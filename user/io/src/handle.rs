@@ -1,7 +1,6 @@
 //! The user plane as the rest of the program sees it.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
@@ -11,9 +10,10 @@ use std::time::Duration;
 
 use whimbrel_user::{Change, Counters, Report, SessionCounters, SessionId, UpfU, packet_room};
 
-use crate::config::{Config, FramesDevice};
-use crate::error::{Notice, StartError};
+use crate::config::{Config, FramesDevice, N3Io};
+use crate::error::{Notice, Obstacle, StartError};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
+use crate::ports::af_xdp::{AfXdp, Front, Rings};
 use crate::ports::memory::{Memory, ports};
 use crate::ports::{Ports, system::System};
 use crate::tap::Tapped;
@@ -40,6 +40,8 @@ struct Host {
     sysctls: Option<Sysctls>,
     changes: Vec<String>,
     notices: Vec<Notice>,
+    rings: Option<Rings>,
+    obstacle: Option<Obstacle>,
 }
 
 pub(crate) fn start(config: Config) -> Result<Handle, StartError> {
@@ -62,7 +64,20 @@ pub(crate) fn start(config: Config) -> Result<Handle, StartError> {
         host.changes.extend(set_up_frames(frames, most_of(&config)).map_err(of)?);
     }
     host.set_up(&config, sysctls);
-    spawn(config, ports, host)
+    if config.n3_io == N3Io::Udp {
+        return spawn(config, ports, host);
+    }
+    match Front::open(&config) {
+        Ok(front) => {
+            host.rings = Some(front.rings().clone());
+            spawn(config, AfXdp { front, system: ports, front_first: false }, host)
+        }
+        Err(obstacle) if config.n3_io == N3Io::AfXdp => Err(StartError::AfXdp(obstacle)),
+        Err(obstacle) => {
+            host.obstacle = Some(obstacle);
+            spawn(config, ports, host)
+        }
+    }
 }
 
 pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {
@@ -106,8 +121,7 @@ fn spawn<P: Ports>(config: Config, ports: P, host: Host) -> Result<Handle, Start
     let shared = Arc::new(Shared::new().map_err(StartError::System)?);
     let upf = UpfU::new(&config.user)?;
     let room = packet_room(most_of(&config));
-    let own = config.user.n3_ipv4.map(IpAddr::V4).into_iter().chain(config.user.n3_ipv6.map(IpAddr::V6));
-    let own: Vec<_> = own.map(|ip| SocketAddr::new(ip, config.port)).collect();
+    let own = config.n3_addresses().collect();
     let (inner, clock) = (Arc::clone(&shared), config.clock);
     let thread = std::thread::Builder::new()
         .name("upf-u".into())
@@ -185,6 +199,16 @@ impl Handle {
     /// What was asked for and could not be had.
     pub fn notices(&self) -> &[Notice] {
         &self.host.notices
+    }
+
+    /// How N3's packets come by AF_XDP; `None`: they come by UDP sockets.
+    pub fn rings(&self) -> Option<&Rings> {
+        self.host.rings.as_ref()
+    }
+
+    /// Why N3's packets do not come by AF_XDP, where it was tried.
+    pub fn obstacle(&self) -> Option<&Obstacle> {
+        self.host.obstacle.as_ref()
     }
 
     /// Stops the packet thread and takes back what was set on the host; waits until it is done.

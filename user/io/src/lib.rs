@@ -1,7 +1,7 @@
 //! Packet sources and sinks of the user plane, and the thread that joins them to [`whimbrel_user::UpfU`].
 //!
-//! [`UserPlane::start`] makes GTP-U sockets and a TUN device for each data network, sets the host up as it is asked to,
-//! and starts one packet thread. The [`Handle`] takes the changes of UPF-C, gives back the reports, and undoes everything
+//! [`UserPlane::start`] makes GTP-U sockets and a TUN device for each data network, puts AF_XDP in front of the sockets
+//! where that is asked for and the host can, sets the host up as it is asked to, and starts one packet thread. The [`Handle`] takes the changes of UPF-C, gives back the reports, and undoes everything
 //! when it is dropped.
 
 mod config;
@@ -13,10 +13,12 @@ mod queue;
 mod sys;
 mod tap;
 mod thread;
+mod xdp;
 
-pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, system_clock};
-pub use error::{Notice, StartError};
+pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, system_clock};
+pub use error::{NoInterface, Notice, Obstacle, StartError};
 pub use handle::{Handle, QueueFull};
+pub use ports::af_xdp::Rings;
 pub use ports::memory::Memory;
 pub use queue::CHANGES_MAX;
 pub use tap::Tapped;

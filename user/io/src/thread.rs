@@ -43,6 +43,13 @@ pub struct IoCounters {
     pub send_errors: u64,
     /// Failed receptions.
     pub receive_errors: u64,
+    /// Packets lost because the thread did not take them in time: the kernel's queue in front of it was full.
+    pub receive_full: u64,
+    /// Frames of N3 that AF_XDP received whose IP or UDP header was none, or had a wrong checksum.
+    pub n3_malformed: u64,
+    /// Datagrams sent to gNBs by a socket although AF_XDP is in use: the gNB is behind another interface, or its Ethernet
+    /// address was not known yet.
+    pub n3_sent_by_socket: u64,
 }
 
 /// What other threads ask of the packet thread.
@@ -205,6 +212,7 @@ impl<P: Ports> Worker<'_, P> {
         }
         if at_rest || now.since(self.published) >= PUBLISH_EVERY {
             self.published = now;
+            self.io.receive_full = self.ports.lost();
             let mut public = self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner);
             *public = (self.upf.counters().clone(), self.io);
         }

@@ -14,7 +14,6 @@ use super::stages::Arrival;
 use super::{Destination, DropReason, UpfU, Verdict, run_in};
 use crate::exchange::Report;
 use crate::rules::SessionKind;
-use crate::session_id::SessionId;
 
 impl UpfU {
     pub(super) fn datagram(
@@ -78,7 +77,7 @@ impl UpfU {
         payload_at: usize,
         packet: &mut Packet,
     ) -> Verdict {
-        let index = SessionId::index_of(arrival.teid);
+        let index = self.teids.index_of(arrival.teid);
         let session = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut);
         let Some((place, session)) = session.and_then(|s| Some((s.rules.place(arrival.teid)?, s))) else {
             return self.unknown_tunnel(now, (peer, local), arrival.teid);
@@ -141,7 +140,7 @@ impl UpfU {
 
     /// The session of a local tunnel, and the tunnel's place in it.
     pub(super) fn tunnel(&self, teid: Teid) -> Option<(u32, usize)> {
-        let index = SessionId::index_of(teid);
+        let index = self.teids.index_of(teid);
         let place = self.sessions.get(index as usize)?.as_deref()?.rules.place(teid)?;
         Some((index, place))
     }

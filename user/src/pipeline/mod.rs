@@ -30,7 +30,7 @@ use whimbrel_ids::{Instant, Teid};
 use crate::config::{Config, ConfigError, DnIndex};
 use crate::exchange::Report;
 use crate::rules::SessionKind;
-use crate::session_id::SessionId;
+use crate::session_id::{SessionId, TeidLayout};
 pub use drops::{Counters, DropReason};
 use ethernet::Switch;
 use inner::Inner;
@@ -159,6 +159,7 @@ fn run_in<C: Content>(
 
 /// The packet pipeline.
 pub struct UpfU {
+    teids: TeidLayout,
     sessions: Vec<Option<Box<SessionU>>>,
     networks: Box<[Network]>,
     /// Tunnels at peers, for error indications.
@@ -180,6 +181,7 @@ impl UpfU {
         };
         let mtu = config.data_networks.iter().map(|d| d.mtu).max().unwrap_or(1500);
         Ok(Self {
+            teids: TeidLayout::of(config.sessions_max),
             sessions: Vec::new(),
             networks: config.data_networks.iter().map(network).collect(),
             remote: BTreeMap::new(),
@@ -235,7 +237,7 @@ impl UpfU {
         let index = match slot.origin {
             Origin::N3 { .. } => {
                 let teid = octets.get(4..8).and_then(|t| t.try_into().ok()).map(u32::from_be_bytes)?;
-                SessionId::index_of(Teid(teid))
+                self.teids.index_of(Teid(teid))
             }
             Origin::N6 { dn } => {
                 let inner = Inner::parse(octets)?;

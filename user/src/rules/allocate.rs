@@ -13,7 +13,7 @@ use super::refusal::RuleRefusal;
 use crate::config::{Config, DataNetwork, DnIndex};
 use crate::exchange::EndMarker;
 use crate::pool::Pools;
-use crate::session_id::SessionId;
+use crate::session_id::{SessionId, TeidLayout};
 
 /// The pools of one data network.
 #[derive(Clone, Debug)]
@@ -129,7 +129,8 @@ impl<'a> Allocator<'a> {
         let n = d.base.tunnels.iter().position(|t| t.0 == 0)?;
         let given = d.base.tunnels_given;
         d.base.tunnels_given = given.wrapping_add(1);
-        d.base.tunnels[n] = self.session.teid(n as u8, given, self.config.seed);
+        let layout = TeidLayout::of(self.config.sessions_max);
+        d.base.tunnels[n] = layout.teid(self.session, n as u8, given, self.config.seed);
         Some(d.base.tunnels[n])
     }
 

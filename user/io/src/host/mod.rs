@@ -1,7 +1,9 @@
 //! What the program sets on its host, and takes back.
 
+pub(crate) mod features;
 mod link;
 mod nat;
+pub(crate) mod route;
 mod sysctl;
 
 pub(crate) use link::{set_up, set_up_frames};

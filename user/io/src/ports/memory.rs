@@ -86,4 +86,8 @@ impl Ports for MemoryPorts {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         vec![self.both.inward.as_fd()]
     }
+
+    fn lost(&self) -> u64 {
+        0 // `Memory::put` says so
+    }
 }

@@ -1,5 +1,6 @@
-//! Where packets come from and go to: sockets and devices, or memory.
+//! Where packets come from and go to: sockets and devices, AF_XDP in front of them, or memory.
 
+pub(crate) mod af_xdp;
 pub(crate) mod memory;
 pub(crate) mod system;
 
@@ -22,4 +23,7 @@ pub(crate) trait Ports: Send + 'static {
 
     /// What to wait for when nothing is there.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Packets that the kernel has lost since the start because they were not taken in time.
+    fn lost(&self) -> u64;
 }

@@ -25,11 +25,8 @@ pub(crate) struct System {
 impl System {
     /// Binds and makes devices. Errors: the first that fails; what was made before is gone then.
     pub(crate) fn open(config: &Config) -> Result<Self, StartError> {
-        let v4 = config.user.n3_ipv4.map(IpAddr::V4);
-        let v6 = config.user.n3_ipv6.map(IpAddr::V6);
         let mut n3 = Vec::new();
-        for ip in [v4, v6].into_iter().flatten() {
-            let address = SocketAddr::new(ip, config.port);
+        for address in config.n3_addresses() {
             n3.push(Datagrams::bind(address).map_err(|error| StartError::Bind { address, error })?);
         }
         let mut n6 = Vec::new();
@@ -191,5 +188,9 @@ impl Ports for System {
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let n6 = self.n6.iter().chain(self.frames.iter().map(|(_, tap)| tap));
         self.n3.iter().map(Datagrams::as_fd).chain(n6.map(Tun::as_fd)).collect()
+    }
+
+    fn lost(&self) -> u64 {
+        self.n3.iter().map(Datagrams::lost).sum()
     }
 }

@@ -13,6 +13,9 @@ pub(crate) const BATCH: usize = 32;
 /// Octets asked of the kernel for what arrives while the thread is busy: 2 ms at 10 Gbit/s. The kernel may give less.
 const RECEIVE_BUFFER_OCTETS: libc::c_int = 4 << 20;
 
+/// The option that reads a socket's memory figures (asm-generic/socket.h); `libc` has it not.
+const SO_MEMINFO: libc::c_int = 55;
+
 /// Octets of a control message with a type of service.
 const CONTROL_OCTETS: usize = 24;
 
@@ -72,6 +75,23 @@ impl Datagrams {
     /// The address at which datagrams arrive.
     pub(crate) fn local(&self) -> IpAddr {
         self.local
+    }
+
+    /// Datagrams that the kernel has dropped because the socket's buffer was full.
+    pub(crate) fn lost(&self) -> u64 {
+        let mut figures = [0u32; libc::SK_MEMINFO_DROPS as usize + 1];
+        let mut octets = size_of_val(&figures) as libc::socklen_t;
+        // SAFETY: the figures are as many writable octets as said.
+        let result = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_MEMINFO,
+                figures.as_mut_ptr().cast(),
+                &mut octets,
+            )
+        };
+        if result == 0 { figures[libc::SK_MEMINFO_DROPS as usize].into() } else { 0 }
     }
 
     /// Receives into the packets, from the first on, and says where each came from; how many there were.

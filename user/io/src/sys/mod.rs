@@ -1,11 +1,13 @@
 //! System calls with a safe face. Everything `unsafe` of this crate is here: the standard library has neither batched
-//! datagrams, nor TUN devices, nor netlink, nor a poll over several descriptors.
+//! datagrams, nor TUN devices, nor netlink, nor AF_XDP's rings, nor a poll over several descriptors.
 
+pub(crate) mod bpf;
 pub(crate) mod datagrams;
 pub(crate) mod event;
 pub(crate) mod netlink;
 pub(crate) mod poll;
 pub(crate) mod tun;
+pub(crate) mod xsk;
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};

@@ -10,6 +10,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Octets of a netlink message's header.
 const HEADER_OCTETS: usize = 16;
+/// Octets that the kernel puts into one answer at most (NLMSG_GOODSIZE for lists).
+const ANSWER_OCTETS_MAX: usize = 32_768;
 
 /// A netlink socket.
 pub(crate) struct Netlink {
@@ -27,6 +29,14 @@ impl Request {
         m[6..8].copy_from_slice(&((flags | libc::NLM_F_REQUEST) as u16).to_ne_bytes());
         m.extend_from_slice(fixed);
         Self(m)
+    }
+
+    fn flags(&self) -> u16 {
+        u16::from_ne_bytes([self.0[6], self.0[7]])
+    }
+
+    fn wants_acknowledgement(&self) -> bool {
+        self.flags() & libc::NLM_F_ACK as u16 != 0
     }
 
     /// Appends an attribute.
@@ -70,58 +80,104 @@ impl Netlink {
 
     /// Sends requests as one message and waits until each is acknowledged. Errors: the first that the kernel refuses.
     pub(crate) fn ask(&mut self, requests: Vec<Request>) -> io::Result<()> {
+        let awaited = requests.iter().filter(|r| r.wants_acknowledgement()).count();
+        self.send(requests)?;
+        let mut acknowledged = 0;
+        while acknowledged < awaited {
+            for (kind, content) in messages(&self.receive()?) {
+                if kind == libc::NLMSG_ERROR {
+                    refused(content)?;
+                    acknowledged += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a request and collects what the kernel answers: one message, or all of a list where the request has
+    /// `NLM_F_DUMP`; each without its header. Errors: the kernel's refusal.
+    pub(crate) fn query(&mut self, request: Request) -> io::Result<Vec<Vec<u8>>> {
+        let list = request.flags() & libc::NLM_F_DUMP as u16 == libc::NLM_F_DUMP as u16;
+        self.send(vec![request])?;
+        let mut answers = Vec::new();
+        loop {
+            for (kind, content) in messages(&self.receive()?) {
+                match kind {
+                    libc::NLMSG_ERROR => refused(content)?,
+                    libc::NLMSG_DONE => return Ok(answers),
+                    _ => answers.push(content.to_vec()),
+                }
+            }
+            if !list {
+                return Ok(answers);
+            }
+        }
+    }
+
+    fn send(&mut self, requests: Vec<Request>) -> io::Result<()> {
         let mut message = Vec::new();
-        let mut awaited = 0;
         for Request(mut r) in requests {
             self.sequence += 1;
             let len = r.len() as u32;
             r[0..4].copy_from_slice(&len.to_ne_bytes());
             r[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
-            let flags = u16::from_ne_bytes([r[6], r[7]]);
-            awaited += u32::from(flags & libc::NLM_F_ACK as u16 != 0);
             message.extend_from_slice(&r);
             message.resize(message.len().next_multiple_of(4), 0);
         }
         // SAFETY: `message` is as many readable octets as said.
         let sent = unsafe { libc::send(self.socket.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
-        if sent < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        while awaited > 0 {
-            awaited = awaited.saturating_sub(self.acknowledged()?);
-        }
-        Ok(())
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Reads one answer: how many acknowledgements it holds.
-    fn acknowledged(&self) -> io::Result<u32> {
+    /// Waits for what the kernel says next.
+    fn receive(&self) -> io::Result<Vec<u8>> {
         let mut polled = libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry is given, and it lives through the call.
         if super::check(unsafe { libc::poll(&mut polled, 1, ANSWER_WITHIN.as_millis() as _) })? == 0 {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        let mut answer = vec![0u8; 16_384];
+        let mut answer = vec![0u8; ANSWER_OCTETS_MAX];
         // SAFETY: `answer` is as many writable octets as said.
         let n = unsafe { libc::recv(self.socket.as_raw_fd(), answer.as_mut_ptr().cast(), answer.len(), 0) };
         if n < 0 {
             return Err(io::Error::last_os_error());
         }
-        let mut rest = &answer[..n as usize];
-        let mut count = 0;
-        while rest.len() >= HEADER_OCTETS + 4 {
-            let len = u32::from_ne_bytes([rest[0], rest[1], rest[2], rest[3]]) as usize;
-            let kind = u16::from_ne_bytes([rest[4], rest[5]]);
-            if libc::c_int::from(kind) == libc::NLMSG_ERROR {
-                let code = i32::from_ne_bytes([rest[16], rest[17], rest[18], rest[19]]);
-                if code != 0 {
-                    return Err(io::Error::from_raw_os_error(-code));
-                }
-                count += 1;
-            }
-            rest = rest.get(len.next_multiple_of(4).max(4)..).unwrap_or_default();
-        }
-        Ok(count)
+        answer.truncate(n as usize);
+        Ok(answer)
     }
+}
+
+/// The messages of an answer: kind, and what follows the header.
+fn messages(answer: &[u8]) -> impl Iterator<Item = (libc::c_int, &[u8])> {
+    let mut rest = answer;
+    std::iter::from_fn(move || {
+        let len = u32::from_ne_bytes(*rest.first_chunk()?) as usize;
+        let kind = u16::from_ne_bytes([*rest.get(4)?, *rest.get(5)?]);
+        let content = rest.get(HEADER_OCTETS..len)?;
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind.into(), content))
+    })
+}
+
+/// What a message of the kind NLMSG_ERROR says: nothing bad, or an error.
+fn refused(content: &[u8]) -> io::Result<()> {
+    match content.first_chunk().map(|c| i32::from_ne_bytes(*c)) {
+        Some(0) => Ok(()),
+        Some(code) => Err(io::Error::from_raw_os_error(-code)),
+        None => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// The attributes in an answer's octets: kind and value.
+pub(crate) fn attributes(octets: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = octets;
+    std::iter::from_fn(move || {
+        let len = usize::from(u16::from_ne_bytes(*rest.first_chunk()?));
+        let kind = u16::from_ne_bytes([*rest.get(2)?, *rest.get(3)?]);
+        let value = rest.get(4..len)?;
+        rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind & !(libc::NLA_F_NESTED as u16), value))
+    })
 }
 
 /// The index of an interface.

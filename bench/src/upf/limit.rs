@@ -1,0 +1,85 @@
+//! What memory allows: an index, then the record that it names, prefetched in bursts, and nothing else done.
+
+use std::hint::black_box;
+
+use whimbrel_classifier::generate::Random;
+
+use crate::measure::{core_time, median};
+
+/// Accesses prefetched together: more gain nothing, as there are no more line fill buffers.
+const BURST: usize = 16;
+/// Accesses of a round.
+const ACCESSES: usize = 32_768;
+
+/// Two cache lines: what is read of a session, and what is written.
+#[repr(C, align(128))]
+#[derive(Clone, Copy)]
+struct Record {
+    read: [u64; 8],
+    written: [u64; 8],
+}
+
+/// As many records as there are sessions, and an index of them.
+pub(super) struct Limit {
+    index: Vec<u32>,
+    records: Vec<Record>,
+    keys: Vec<u32>,
+}
+
+impl Limit {
+    pub(super) fn new(sessions: u32) -> Self {
+        // Neighbours in the index are none in the records.
+        let place = |n: u32| ((u64::from(n) * 0x9e37_79b1) % u64::from(sessions)) as u32;
+        let record = Record { read: [0; 8], written: [1; 8] };
+        Self {
+            index: (0..sessions).map(place).collect(),
+            records: vec![record; sessions as usize],
+            keys: vec![0; ACCESSES],
+        }
+    }
+
+    /// The median of rounds, an access.
+    pub(super) fn nanoseconds(&mut self, rounds: usize) -> f64 {
+        let random = &mut Random::new(7);
+        let rounds = (0..rounds).map(|_| {
+            let sessions = self.index.len() as u64;
+            self.keys.iter_mut().for_each(|k| *k = random.below(sessions) as u32);
+            let begin = core_time();
+            black_box(self.round());
+            (core_time() - begin).as_nanos() as f64 / ACCESSES as f64
+        });
+        median(rounds.collect())
+    }
+
+    fn round(&mut self) -> u64 {
+        let mut last = 0;
+        for keys in self.keys.chunks(BURST) {
+            keys.iter().for_each(|k| prefetch(&self.index[*k as usize]));
+            let mut places = [0; BURST];
+            for (place, key) in places.iter_mut().zip(keys) {
+                *place = self.index[*key as usize] as usize;
+                prefetch(&self.records[*place].read);
+                prefetch(&self.records[*place].written);
+            }
+            for place in &places[..keys.len()] {
+                // Each waits for the one before: what is read is zero, though the processor does not know.
+                let record = &mut self.records[*place ^ last as usize];
+                last = record.read[0];
+                record.written[0] += 1;
+            }
+        }
+        last
+    }
+}
+
+/// Loads a cache line, without waiting for it.
+fn prefetch<T>(of: &T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction is of SSE, which every x86-64 has, and only hints: no address makes it fault.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(of).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = of;
+}

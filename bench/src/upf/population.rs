@@ -1,0 +1,153 @@
+//! A UPF with as many sessions as wanted, and packets of theirs in memory.
+
+use std::net::Ipv4Addr;
+
+use whimbrel_classifier::generate::Random;
+use whimbrel_ids::{Qfi, Seid, Teid};
+use whimbrel_pfcp::ie::BitRate;
+use whimbrel_pfcp::{Frame, Message};
+use whimbrel_user::samples::Sample;
+use whimbrel_user::{
+    Change, Config, DnIndex, Input, Ipv4Net, Origin, Outbox, Packet, SessionId, Slot, UpfC, UpfU, Verdict,
+};
+
+use super::smf::{SERVER, SMF, START, activation, association, establishment, from_gnb, g_pdu, udp4};
+
+/// More than any link has, so that meters work and stop nothing.
+const RATE_KBPS: u64 = 1_000_000_000;
+/// The first phone's address.
+const FIRST: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+/// Octets of a GTP-U header with a PDU session container.
+const GTPU: usize = 16;
+/// Octets of the headers of IPv4 and UDP.
+const HEADERS: usize = 28;
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Traffic {
+    Uplink,
+    Downlink,
+    Both,
+}
+
+impl Traffic {
+    pub(super) const ALL: [Self; 3] = [Self::Uplink, Self::Downlink, Self::Both];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Uplink => "uplink",
+            Self::Downlink => "downlink",
+            Self::Both => "both",
+        }
+    }
+}
+
+/// The UPF and its phones.
+pub(super) struct Population {
+    pub(super) upf: UpfU,
+    teids: Vec<Teid>,
+}
+
+impl Population {
+    /// So many sessions with the rules that an SMF asks for: two PDRs, two FARs, a QER and a URR each.
+    pub(super) fn new(sessions: u32) -> Self {
+        let config = config(sessions);
+        let sample = Sample::of(&asked_for(&config), config.sessions_max, config.seed).expect("rules");
+        let mut upf = UpfU::new(&config).expect("a configuration");
+        let mut put = |n: u32| {
+            let id = SessionId { index: n, generation: n.wrapping_mul(0x9e37_79b9) };
+            let (teid, change) = sample.session(id, address(n), Teid(0x8000_0000 | n));
+            upf.apply(START, change);
+            teid
+        };
+        let teids = (0..sessions).map(&mut put).collect();
+        upf.take_reports();
+        Self { upf, teids }
+    }
+
+    pub(super) fn sessions(&self) -> u32 {
+        self.teids.len() as u32
+    }
+}
+
+/// The address of a phone.
+fn address(n: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(FIRST.to_bits() + n)
+}
+
+fn config(sessions: u32) -> Config {
+    let mut config = super::smf::config();
+    config.sessions_max = sessions + 1;
+    config.data_networks.truncate(1);
+    config.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 0, 0, 0), prefix: 8 }];
+    config
+}
+
+/// What UPF-C makes of an SMF's requests for one session: the change that has all its rules.
+fn asked_for(config: &Config) -> Change {
+    let mut c = UpfC::new(config.clone(), START).expect("a configuration");
+    let mut out = Outbox::default();
+    let mut ask = |seid: Option<Seid>, message: Message, sequence: u32| {
+        let octets = message.to_octets(seid, sequence);
+        c.handle(START, Input::Pfcp { peer: SMF, octets: &octets }, &mut out);
+        let (_, answer) = out.datagrams.pop().expect("an answer");
+        (Message::parse(&Frame::parse(&answer).expect("a frame")).expect("a message"), out.changes.pop())
+    };
+    ask(None, association(1).into(), 1);
+    let mut session = establishment(1, true, false);
+    for qer in &mut session.create_qers {
+        qer.mbr = Some(BitRate { ul_kbps: RATE_KBPS, dl_kbps: RATE_KBPS });
+    }
+    let (Message::SessionEstablishmentResponse(answer), _) = ask(Some(Seid(0)), session.into(), 2) else {
+        panic!("another answer")
+    };
+    let seid = answer.up_f_seid.map(|f| f.seid);
+    let (_, change) = ask(seid, activation(Teid(1), super::smf::GNB.ip()).into(), 3);
+    change.expect("rules")
+}
+
+/// Packets in memory, each in a buffer of its own as a driver has them.
+pub(super) struct Packets {
+    pub(super) slots: Vec<Slot>,
+    up: Vec<u8>,
+    down: Vec<u8>,
+}
+
+impl Packets {
+    /// Room for so many, with a phone's packets of so many octets.
+    pub(super) fn new(count: usize, octets: usize) -> Self {
+        let inner = udp4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, (1, 2), octets.max(HEADERS) - HEADERS);
+        let up = g_pdu(Teid(0), Qfi::new(1).map_or(0, Qfi::value), &inner);
+        let slot =
+            |_| Slot { origin: from_gnb(), packet: Packet::with_room(2048), verdict: Verdict::Pending };
+        Self { slots: (0..count).map(slot).collect(), up, down: inner }
+    }
+
+    /// A new packet in each buffer, each of a phone drawn anew.
+    pub(super) fn draw(&mut self, of: &Population, traffic: Traffic, random: &mut Random) {
+        for slot in &mut self.slots {
+            let n = random.below(u64::from(of.sessions())) as u32;
+            let up = match traffic {
+                Traffic::Uplink => true,
+                Traffic::Downlink => false,
+                Traffic::Both => random.below(2) == 0,
+            };
+            let (phone, server) = (address(n).octets(), SERVER.octets());
+            if up {
+                slot.origin = from_gnb();
+                slot.packet.fill(&self.up);
+                let room = slot.packet.room();
+                room[4..8].copy_from_slice(&of.teids[n as usize].0.to_be_bytes());
+                room[GTPU + 12..GTPU + 16].copy_from_slice(&phone);
+                room[GTPU + 16..GTPU + 20].copy_from_slice(&server);
+            } else {
+                slot.origin = Origin::N6 { dn: DnIndex(0) };
+                slot.packet.fill(&self.down);
+                let room = slot.packet.room();
+                room[12..16].copy_from_slice(&server);
+                room[16..20].copy_from_slice(&phone);
+            }
+            slot.verdict = Verdict::Pending;
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! One end of a link without its socket: octets that came in, events and octets that leave out.
+
+use core::mem::take;
+use std::net::SocketAddr;
+
+use crate::event::{Counters, DownReason, Events};
+use crate::frame::{self, BadGreeting, FRAME_HEADER, GREETING_HEADER, Protection, TooLong};
+use crate::seal::{self, Calling, Forged, PROOF_OCTETS, Sealed, WrongKey};
+use crate::{LinkId, Settings};
+
+/// Memory that a link keeps each way while nothing waits: what a busy turn fills.
+const KEPT_OCTETS: usize = 1024 * 1024;
+/// What is sealed at once: as much as a socket takes, so that a link with a long queue does not hold up the others.
+const SEALED_AT_ONCE: usize = 1024 * 1024;
+
+/// What a protocol that takes octets is given.
+pub(crate) struct Turn<'a> {
+    pub(crate) link: LinkId,
+    pub(crate) peer: SocketAddr,
+    pub(crate) settings: &'a Settings,
+    pub(crate) events: &'a mut Events,
+    pub(crate) counters: &'a mut Counters,
+    /// Whether a stranger may become a peer.
+    pub(crate) room: bool,
+}
+
+/// How far a link has come.
+enum Stage {
+    /// The peer's greeting is awaited. Who called under a key needs the rest of its handshake for it.
+    Greeting(Option<Calling>),
+    /// The greeting came, under the key: it may be a recording until a record of now follows.
+    Proving(Box<Sealed>, Vec<u8>),
+    /// Frames pass, sealed if there is a key.
+    Up(Option<Box<Sealed>>),
+}
+
+pub(crate) struct Protocol {
+    we_called: bool,
+    stage: Stage,
+    /// The beginning of a greeting, a frame or a record whose end has not come.
+    incoming: Vec<u8>,
+    /// The beginning of a frame out of records.
+    opened: Vec<u8>,
+    /// Frames that wait, of which `taken` octets went on.
+    queue: Vec<u8>,
+    taken: usize,
+    /// What is being written, of which `written` octets are.
+    wire: Vec<u8>,
+    written: usize,
+}
+
+impl Protocol {
+    fn new(we_called: bool) -> Self {
+        let (incoming, opened, queue, wire) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let stage = Stage::Greeting(None);
+        Self { we_called, stage, incoming, opened, queue, taken: 0, wire, written: 0 }
+    }
+
+    /// The caller's end. Errors: the system gives no randomness.
+    pub(crate) fn calling(settings: &Settings) -> Result<Self, DownReason> {
+        let mut protocol = Self::new(true);
+        match settings.keys.first() {
+            None => frame::write_greeting(Protection::Plain, &settings.hello, &mut protocol.wire),
+            Some(key) => {
+                let prologue = frame::preamble(Protection::Sealed);
+                let (calling, body) =
+                    Calling::new(key, &prologue, &settings.hello).map_err(|_| DownReason::Broken)?;
+                frame::write_greeting(Protection::Sealed, &body, &mut protocol.wire);
+                protocol.stage = Stage::Greeting(Some(calling));
+            }
+        }
+        Ok(protocol)
+    }
+
+    /// The end that was called. Under a key it says nothing to who has not shown to have it.
+    pub(crate) fn called(settings: &Settings) -> Self {
+        let mut protocol = Self::new(false);
+        if settings.keys.is_empty() {
+            frame::write_greeting(Protection::Plain, &settings.hello, &mut protocol.wire);
+        }
+        protocol
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.stage, Stage::Up(_))
+    }
+
+    /// Queues a frame. Errors: the link must end.
+    pub(crate) fn send(&mut self, octets: &[u8], settings: &Settings) -> Result<(), DownReason> {
+        if octets.len() > settings.frame_octets_max {
+            return Err(DownReason::FrameTooLong);
+        }
+        let waiting = (self.queue.len() - self.taken) + (self.wire.len() - self.written);
+        if waiting + FRAME_HEADER + octets.len() > settings.queue_octets_max {
+            return Err(DownReason::QueueFull);
+        }
+        frame::write_frame(octets, &mut self.queue);
+        Ok(())
+    }
+
+    /// What is to be written now. Errors: the link must end.
+    pub(crate) fn outgoing(&mut self) -> Result<&[u8], DownReason> {
+        if self.written == self.wire.len() {
+            self.wire.clear();
+            self.wire.shrink_to(KEPT_OCTETS);
+            self.written = 0;
+            match &mut self.stage {
+                _ if self.queue.is_empty() => {}
+                Stage::Up(None) => core::mem::swap(&mut self.queue, &mut self.wire),
+                Stage::Up(Some(sealed)) => {
+                    let until = self.queue.len().min(self.taken + SEALED_AT_ONCE);
+                    sealed
+                        .seal(&self.queue[self.taken..until], &mut self.wire)
+                        .map_err(|Forged| DownReason::Forged)?;
+                    self.taken = until;
+                    // Half at least is gone each time that the rest is moved.
+                    if 2 * self.taken >= self.queue.len() {
+                        self.queue.drain(..take(&mut self.taken));
+                        self.queue.shrink_to(self.queue.len().max(KEPT_OCTETS));
+                    }
+                }
+                Stage::Greeting(_) | Stage::Proving(..) => {}
+            }
+        }
+        Ok(&self.wire[self.written..])
+    }
+
+    /// So much of it was written.
+    pub(crate) fn wrote(&mut self, octets: usize) {
+        self.written += octets;
+    }
+
+    /// Whether something was begun to be written and is not out.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.written < self.wire.len()
+    }
+
+    /// Why the link ends when the peer says no more.
+    pub(crate) fn closed(&self) -> DownReason {
+        match self.stage {
+            Stage::Up(_) if self.incoming.is_empty() && self.opened.is_empty() => DownReason::Closed,
+            Stage::Up(_) => DownReason::Truncated,
+            Stage::Greeting(_) | Stage::Proving(..) => DownReason::Left,
+        }
+    }
+
+    /// Takes octets of the peer. Errors: the link must end; what was told before stands.
+    pub(crate) fn arrived(&mut self, octets: &[u8], turn: &mut Turn<'_>) -> Result<(), DownReason> {
+        if self.incoming.is_empty() {
+            let taken = self.take(octets, turn)?;
+            self.incoming.extend_from_slice(&octets[taken..]);
+            return Ok(());
+        }
+        let mut incoming = take(&mut self.incoming);
+        incoming.extend_from_slice(octets);
+        let taken = self.take(&incoming, turn)?;
+        if taken < incoming.len() {
+            incoming.drain(..taken);
+            self.incoming = incoming;
+        }
+        Ok(())
+    }
+
+    /// Takes what is whole of `octets`, and says how much that was.
+    fn take(&mut self, octets: &[u8], turn: &mut Turn<'_>) -> Result<usize, DownReason> {
+        let mut taken = 0;
+        if matches!(self.stage, Stage::Greeting(_)) {
+            let protection = Protection::of(turn.settings);
+            let Some(body) = frame::greeting(octets, protection)? else { return Ok(0) };
+            self.greeted(body, turn)?;
+            taken = GREETING_HEADER + body.len();
+        }
+        if let Stage::Proving(sealed, hello) = &mut self.stage {
+            let Some(proof) = octets[taken..].get(..PROOF_OCTETS) else { return Ok(taken) };
+            if sealed.open(proof, &mut self.opened)? != PROOF_OCTETS {
+                return Err(DownReason::Forged);
+            }
+            let hello = take(hello);
+            if let Stage::Proving(sealed, _) = core::mem::replace(&mut self.stage, Stage::Greeting(None)) {
+                self.up(Some(sealed), &hello, turn)?;
+            }
+            taken += PROOF_OCTETS;
+        }
+        let Stage::Up(sealed) = &mut self.stage else { return Ok(taken) };
+        let each = |frame: &[u8]| {
+            turn.events.frame(turn.link, frame);
+            turn.counters.frames_in += 1;
+        };
+        let octets_max = turn.settings.frame_octets_max;
+        match sealed {
+            None => taken += frame::frames(&octets[taken..], octets_max, each)?,
+            Some(sealed) => {
+                taken += sealed.open(&octets[taken..], &mut self.opened)?;
+                let whole = frame::frames(&self.opened, octets_max, each)?;
+                self.opened.drain(..whole);
+                self.opened.shrink_to(KEPT_OCTETS);
+            }
+        }
+        Ok(taken)
+    }
+
+    /// The peer's greeting came.
+    fn greeted(&mut self, body: &[u8], turn: &mut Turn<'_>) -> Result<(), DownReason> {
+        let Stage::Greeting(calling) = &mut self.stage else { return Ok(()) };
+        match calling.take() {
+            Some(calling) => {
+                let (mut sealed, hello) = calling.answered(body)?;
+                sealed.seal(&[], &mut self.wire)?;
+                self.up(Some(Box::new(sealed)), &hello, turn)
+            }
+            None if turn.settings.keys.is_empty() => self.up(None, body, turn),
+            None => {
+                let prologue = frame::preamble(Protection::Sealed);
+                let (sealed, hello, answer) =
+                    seal::answer(&turn.settings.keys, &prologue, body, &turn.settings.hello)?;
+                frame::write_greeting(Protection::Sealed, &answer, &mut self.wire);
+                self.stage = Stage::Proving(Box::new(sealed), hello);
+                Ok(())
+            }
+        }
+    }
+
+    fn up(
+        &mut self,
+        sealed: Option<Box<Sealed>>,
+        hello: &[u8],
+        turn: &mut Turn<'_>,
+    ) -> Result<(), DownReason> {
+        if !self.we_called && !turn.room {
+            return Err(DownReason::NoRoom);
+        }
+        self.stage = Stage::Up(sealed);
+        turn.events.up(turn.link, turn.peer, hello, self.we_called);
+        turn.counters.up += 1;
+        Ok(())
+    }
+}
+
+impl From<BadGreeting> for DownReason {
+    fn from(bad: BadGreeting) -> Self {
+        match bad {
+            BadGreeting::Foreign => DownReason::Foreign,
+            BadGreeting::Version => DownReason::Version,
+            BadGreeting::Protection => DownReason::Protection,
+            BadGreeting::TooLong => DownReason::HelloTooLong,
+        }
+    }
+}
+
+impl From<TooLong> for DownReason {
+    fn from(TooLong: TooLong) -> Self {
+        DownReason::FrameTooLong
+    }
+}
+
+impl From<WrongKey> for DownReason {
+    fn from(WrongKey: WrongKey) -> Self {
+        DownReason::WrongKey
+    }
+}
+
+impl From<Forged> for DownReason {
+    fn from(Forged: Forged) -> Self {
+        DownReason::Forged
+    }
+}
+
+#[cfg(any(test, feature = "hostile"))]
+impl Protocol {
+    /// Octets held for what has not come whole.
+    pub(crate) fn held(&self) -> usize {
+        self.incoming.len() + self.opened.len()
+    }
+
+    /// Puts octets among what is to be sent as if they were frames: a peer that has the key and means harm.
+    pub(crate) fn send_raw(&mut self, octets: &[u8]) {
+        self.queue.extend_from_slice(octets);
+    }
+}
+
+#[cfg(test)]
+mod tests;

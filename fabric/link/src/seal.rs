@@ -1,0 +1,149 @@
+//! Protection of a link: a Noise handshake under the cluster's key, then sealed records.
+//!
+//! `Noise_NNpsk0_25519_AESGCM_SHA256`, by `snow`. Each greeting's body is a message of the handshake with the hello in it; the one who was called
+//! takes the caller as present when its first record opens, since a greeting alone could be a recorded one.
+
+use sha2::{Digest, Sha256};
+use snow::{Builder, HandshakeState, TransportState};
+use zeroize::Zeroizing;
+
+use crate::frame::HELLO_OCTETS_MAX;
+use crate::key::Key;
+use crate::primitives::{Primitives, TAG};
+
+/// The longest body of a greeting: an ephemeral key, the hello, its tag.
+pub(crate) const BODY_OCTETS_MAX: usize = 32 + HELLO_OCTETS_MAX + TAG;
+
+const PROTOCOL: &str = "Noise_NNpsk0_25519_AESGCM_SHA256";
+/// Octets before a record: its length.
+const HEADER: usize = 2;
+/// The longest record, as Noise has it.
+const RECORD_OCTETS_MAX: usize = 65_535;
+/// What one record carries at most.
+const CONTENT_OCTETS_MAX: usize = RECORD_OCTETS_MAX - TAG;
+/// The record that shows that a caller is there now: an empty one.
+pub(crate) const PROOF_OCTETS: usize = HEADER + TAG;
+/// After so many records of one direction its key is replaced by one that does not lead back to it. At most 4 GiB under one key: AES-GCM's bound
+/// for a forger's chance under 2^-57 is some 400 GB (RFC 8446 §5.5).
+pub(crate) const RECORDS_PER_KEY: u64 = 1 << 16;
+
+/// The greeting does not come from somebody with the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WrongKey;
+
+/// A record that the peer did not seal, or not as the next one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Forged;
+
+/// What only links use of the cluster's key: heartbeats are coded under the key itself.
+fn link_key(key: &Key) -> Zeroizing<[u8; 32]> {
+    let mut hash = Sha256::new();
+    hash.update(b"whimbrel link\x01");
+    hash.update(key.octets());
+    Zeroizing::new(hash.finalize().into())
+}
+
+fn builder<'a>(prologue: &'a [u8], psk: &'a [u8; 32]) -> Result<Builder<'a>, snow::Error> {
+    Builder::with_resolver(PROTOCOL.parse()?, Box::new(Primitives)).prologue(prologue)?.psk(0, psk)
+}
+
+/// Writes a handshake message with our hello.
+fn write(state: &mut HandshakeState, hello: &[u8]) -> Result<Vec<u8>, snow::Error> {
+    let mut body = vec![0; BODY_OCTETS_MAX];
+    let octets = state.write_message(hello, &mut body)?;
+    body.truncate(octets);
+    Ok(body)
+}
+
+/// Reads a handshake message; the peer's hello.
+fn read(state: &mut HandshakeState, body: &[u8]) -> Result<Vec<u8>, snow::Error> {
+    let mut hello = vec![0; body.len()];
+    let octets = state.read_message(body, &mut hello)?;
+    hello.truncate(octets);
+    Ok(hello)
+}
+
+/// The caller's side of a handshake, while the answer is awaited.
+pub(crate) struct Calling(Box<HandshakeState>);
+
+impl Calling {
+    /// The greeting's body, and what takes the answer. Errors: the system gives no randomness.
+    pub(crate) fn new(key: &Key, prologue: &[u8], hello: &[u8]) -> Result<(Self, Vec<u8>), snow::Error> {
+        let mut state = builder(prologue, &link_key(key))?.build_initiator()?;
+        let body = write(&mut state, hello)?;
+        Ok((Self(Box::new(state)), body))
+    }
+
+    /// Takes the answer: its hello, and the link's seals. Errors: [`WrongKey`].
+    pub(crate) fn answered(mut self, body: &[u8]) -> Result<(Sealed, Vec<u8>), WrongKey> {
+        let hello = read(&mut self.0, body).map_err(|_| WrongKey)?;
+        let transport = self.0.into_transport_mode().map_err(|_| WrongKey)?;
+        Ok((Sealed::new(transport), hello))
+    }
+}
+
+/// Answers a caller that has one of our keys: the seals, the caller's hello, the answer's body. What the caller said may be a recording: it is
+/// there when it opens our answer, which its first record shows. Errors: [`WrongKey`].
+pub(crate) fn answer(
+    keys: &[Key],
+    prologue: &[u8],
+    body: &[u8],
+    hello: &[u8],
+) -> Result<(Sealed, Vec<u8>, Vec<u8>), WrongKey> {
+    // Under a wrong key this costs hashes and a tag, no exchange of keys.
+    let attempt = |key: &Key| {
+        let mut state = builder(prologue, &link_key(key))?.build_responder()?;
+        let theirs = read(&mut state, body)?;
+        let answer = write(&mut state, hello)?;
+        Ok::<_, snow::Error>((Sealed::new(state.into_transport_mode()?), theirs, answer))
+    };
+    keys.iter().find_map(|key| attempt(key).ok()).ok_or(WrongKey)
+}
+
+/// Seals records to the peer and opens its own.
+pub(crate) struct Sealed {
+    noise: TransportState,
+}
+
+impl Sealed {
+    fn new(noise: TransportState) -> Self {
+        Self { noise }
+    }
+
+    /// Appends `content` in as few records as it takes; in an empty one if there is none. Errors: after 2^64 records.
+    pub(crate) fn seal(&mut self, content: &[u8], out: &mut Vec<u8>) -> Result<(), Forged> {
+        let mut rest = content;
+        loop {
+            let (now, later) = rest.split_at(rest.len().min(CONTENT_OCTETS_MAX));
+            let start = out.len();
+            out.resize(start + HEADER + now.len() + TAG, 0);
+            out[start..][..HEADER].copy_from_slice(&((now.len() + TAG) as u16).to_be_bytes());
+            self.noise.write_message(now, &mut out[start + HEADER..]).map_err(|_| Forged)?;
+            if self.noise.sending_nonce().is_multiple_of(RECORDS_PER_KEY) {
+                self.noise.rekey_outgoing();
+            }
+            rest = later;
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Opens each record that is all there and appends what it carries; says how many octets they took. Errors: [`Forged`].
+    pub(crate) fn open(&mut self, octets: &[u8], out: &mut Vec<u8>) -> Result<usize, Forged> {
+        let mut taken = 0;
+        while let Some((header, rest)) = octets[taken..].split_first_chunk::<HEADER>() {
+            let length = usize::from(u16::from_be_bytes(*header));
+            let content = length.checked_sub(TAG).ok_or(Forged)?;
+            let Some(record) = rest.get(..length) else { break };
+            let start = out.len();
+            out.resize(start + content, 0);
+            self.noise.read_message(record, &mut out[start..]).map_err(|_| Forged)?;
+            if self.noise.receiving_nonce().is_multiple_of(RECORDS_PER_KEY) {
+                self.noise.rekey_incoming();
+            }
+            taken += HEADER + length;
+        }
+        Ok(taken)
+    }
+}

@@ -1,0 +1,232 @@
+//! Links under the cluster's key, over sockets: what `src/protocol/tests.rs` shows of the octets, here with peers that connect.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use common::{End, Told, linked, says, until};
+use whimbrel_link::{DownReason, Key, Links, Settings};
+
+fn keyed(of: u8) -> impl FnOnce(&mut Settings) {
+    move |settings| settings.keys = vec![Key::new([of; 32])]
+}
+
+#[test]
+fn frames_of_all_lengths_pass_both_ways() {
+    let (mut b, at) = End::listening(keyed(1));
+    let mut a = End::calling(keyed(1));
+    let (ab, ba) = linked(&mut a, &mut b, at);
+    assert_eq!(a.told, [Told::Up(ab, b"the listener".to_vec(), true)]);
+    assert_eq!(b.told, [Told::Up(ba, b"the caller".to_vec(), false)]);
+    let sent: Vec<Vec<u8>> = [0, 1, 600, 65_535, 70_000, 1024 * 1024].map(|n| vec![n as u8; n]).to_vec();
+    for frame in &sent {
+        a.links.send(ab, frame);
+        b.links.send(ba, frame);
+    }
+    until(&mut [&mut a, &mut b], |e| e.iter().all(|e| e.frames().len() == 6));
+    assert!(a.frames() == sent && b.frames() == sent);
+}
+
+#[test]
+fn a_long_queue_passes_through_a_full_socket() {
+    let (mut b, at) = End::listening(keyed(1));
+    let mut a = End::calling(keyed(1));
+    let link = a.links.connect(a.now, at);
+    for n in 0..16u8 {
+        a.links.send(link, &vec![n; 1024 * 1024]);
+    }
+    for _ in 0..100 {
+        a.turn();
+    }
+    until(&mut [&mut a, &mut b], |e| e[1].frames().len() == 16);
+    assert!(b.frames().iter().zip(0u8..).all(|(f, n)| f.len() == 1024 * 1024 && f.iter().all(|o| *o == n)));
+}
+
+#[test]
+fn who_takes_nothing_loses_the_link_at_the_bound() {
+    let (mut b, at) = End::listening(keyed(1));
+    let mut a = End::calling(|s| {
+        keyed(1)(s);
+        s.queue_octets_max = 8 * 1024 * 1024;
+    });
+    let (link, _) = linked(&mut a, &mut b, at);
+    for _ in 0..64 {
+        a.links.send(link, &[7; 1024 * 1024]);
+        a.turn();
+    }
+    assert_eq!(a.told.last(), Some(&Told::Down(link, DownReason::QueueFull)));
+}
+
+#[test]
+fn with_a_key_links_may_leave_the_host() {
+    let mut settings = Settings::new(Vec::new());
+    keyed(1)(&mut settings);
+    settings.listen = Some("0.0.0.0:0".parse().unwrap());
+    let listener = Links::open(settings).unwrap();
+    assert!(listener.local_addr().is_some_and(|at| at.ip().is_unspecified()));
+}
+
+#[test]
+fn another_key_is_named_where_it_is_called() {
+    let (mut b, at) = End::listening(keyed(1));
+    let mut a = End::calling(keyed(2));
+    let link = a.links.connect(a.now, at);
+    until(&mut [&mut a, &mut b], |e| !e[0].ended().is_empty() && !e[1].ended().is_empty());
+    assert_eq!(b.told, [Told::TurnedAway(DownReason::WrongKey)]);
+    assert!(
+        a.told == [Told::Down(link, DownReason::Left)] || a.told == [Told::Down(link, DownReason::Broken)]
+    );
+    assert_eq!(b.links.counters().down(DownReason::WrongKey), 1);
+}
+
+#[test]
+fn a_plain_peer_is_named_at_a_keyed_end_and_the_other_way() {
+    for (caller, listener) in [(false, true), (true, false)] {
+        let of = |yes: bool| {
+            move |s: &mut Settings| {
+                if yes {
+                    keyed(1)(s)
+                }
+            }
+        };
+        let (mut b, at) = End::listening(of(listener));
+        let mut a = End::calling(of(caller));
+        a.links.connect(a.now, at);
+        until(&mut [&mut a, &mut b], |e| !e[1].ended().is_empty());
+        assert_eq!(b.told, [Told::TurnedAway(DownReason::Protection)]);
+    }
+}
+
+#[test]
+fn who_has_no_key_is_turned_away_and_learns_nothing() {
+    let (mut b, at) = End::listening(keyed(1));
+    let long = [b"WBLK\x01\x01\x04\x31".as_slice(), &[0; 2000]].concat();
+    let garbage = [b"WBLK\x01\x01\x00\x30".as_slice(), &[9; 48]].concat();
+    for (octets, reason) in [
+        (&b"GET / HTTP/1.1\r\n"[..], DownReason::Foreign),
+        (b"WBLK\x01\x00\x00\x02me", DownReason::Protection),
+        (b"WBLK\x01\x01\x00\x00", DownReason::WrongKey),
+        (&garbage, DownReason::WrongKey),
+        (&long, DownReason::HelloTooLong),
+    ] {
+        assert_eq!(says(&mut b, at, octets, false), reason);
+        assert_eq!(b.told.last(), Some(&Told::TurnedAway(reason)));
+    }
+    assert_eq!(b.links.counters().octets_out, 0);
+}
+
+/// Somebody between a caller and a listener, who can change what passes.
+struct Between {
+    at: SocketAddr,
+    listener: TcpListener,
+    to: SocketAddr,
+    pair: Option<[TcpStream; 2]>,
+}
+
+impl Between {
+    fn new(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        Self { at: listener.local_addr().unwrap(), listener, to, pair: None }
+    }
+
+    /// Passes on what both said, as `change` leaves it; its first argument says who said it, the caller being 0.
+    fn pass(&mut self, change: &mut impl FnMut(usize, &mut Vec<u8>)) {
+        if let (None, Ok((caller, _))) = (&self.pair, self.listener.accept()) {
+            let called = TcpStream::connect(self.to).unwrap();
+            caller.set_nonblocking(true).unwrap();
+            called.set_nonblocking(true).unwrap();
+            self.pair = Some([caller, called]);
+        }
+        let Some(pair) = &mut self.pair else { return };
+        for from in 0..2 {
+            let mut octets = vec![0; 4096];
+            let Ok(read) = pair[from].read(&mut octets) else { continue };
+            octets.truncate(read);
+            change(from, &mut octets);
+            let _ = pair[1 - from].write_all(&octets);
+        }
+    }
+}
+
+/// Brings a link up through somebody between, sends a frame each way, and says how both ends fared.
+fn through(mut change: impl FnMut(usize, &mut Vec<u8>)) -> (End, End) {
+    let (mut b, at) = End::listening(keyed(1));
+    let mut a = End::calling(keyed(1));
+    let mut between = Between::new(at);
+    let link = a.links.connect(a.now, between.at);
+    a.links.send(link, b"from the caller");
+    for turn in 0..3000 {
+        a.turn();
+        between.pass(&mut change);
+        b.turn();
+        if turn > 100 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        let done = b.frames().len() == 1 || !a.ended().is_empty() || !b.ended().is_empty();
+        if done && turn > 100 {
+            break;
+        }
+    }
+    (a, b)
+}
+
+#[test]
+fn who_only_passes_on_changes_nothing() {
+    let (a, b) = through(|_, _| {});
+    assert_eq!((a.ups().len(), b.frames()), (1, vec![b"from the caller".to_vec()]));
+}
+
+#[test]
+fn who_changes_a_record_on_its_way_ends_the_link() {
+    let mut packets = 0;
+    let (_, b) = through(|from, octets| {
+        packets += usize::from(from == 0);
+        if from == 0 && packets > 1 {
+            *octets.last_mut().unwrap() ^= 1;
+        }
+    });
+    assert_eq!(b.ended(), [DownReason::Forged]);
+    assert_eq!(b.frames(), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn who_changes_the_answer_ends_the_call() {
+    let (a, b) = through(|from, octets| {
+        if from == 1 {
+            *octets.last_mut().unwrap() ^= 1;
+        }
+    });
+    assert_eq!((a.ended(), a.ups().len()), (vec![DownReason::WrongKey], 0));
+    assert_eq!(b.ups().len(), 0);
+}
+
+#[test]
+fn who_says_everything_twice_ends_the_link() {
+    let (_, b) = through(|from, octets| {
+        if from == 0 {
+            octets.extend_from_within(..);
+        }
+    });
+    assert_eq!(b.ended(), [DownReason::Forged]);
+    assert_eq!(b.ups().len(), 0);
+}
+
+#[test]
+fn a_recorded_caller_holds_a_place_for_the_time_of_a_greeting_alone() {
+    let mut recorded = Vec::new();
+    let _ = through(|from, octets| {
+        if from == 0 && recorded.is_empty() {
+            recorded.clone_from(octets);
+        }
+    });
+    let (mut b, at) = End::listening(keyed(1));
+    let mut again = TcpStream::connect(at).unwrap();
+    again.write_all(&recorded).unwrap();
+    until(&mut [&mut b], |e| e[0].links.counters().octets_out > 0);
+    b.pass(Duration::from_secs(5));
+    b.turn();
+    assert_eq!(b.told, [Told::TurnedAway(DownReason::NoGreeting)]);
+}

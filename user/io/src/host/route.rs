@@ -1,0 +1,162 @@
+//! What the kernel knows of interfaces, routes and neighbours: asked, and not kept here.
+
+use std::io;
+use std::net::IpAddr;
+
+use crate::sys::netlink::{Netlink, Request, attributes};
+
+/// An Ethernet interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
+}
+
+/// Why an address is of no Ethernet interface.
+#[derive(Debug)]
+pub enum NoInterface {
+    /// No interface has the address.
+    NoAddress,
+    /// The interface carries no Ethernet: loopback, a tunnel.
+    NoEthernet(String),
+    /// The kernel does not say.
+    Unknown(io::Error),
+}
+
+impl From<io::Error> for NoInterface {
+    fn from(e: io::Error) -> Self {
+        Self::Unknown(e)
+    }
+}
+
+/// Next on the way to a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NextHop {
+    pub(crate) interface: u32,
+    pub(crate) address: IpAddr,
+    /// Octets of an IP packet that the path is known to carry, where that is less than what the interface does.
+    pub(crate) mtu: Option<u32>,
+}
+
+/// Questions to the kernel.
+pub(crate) struct Routes(Netlink);
+
+/// A family and the octets of an address.
+fn family(address: IpAddr) -> (u8, Vec<u8>) {
+    match address {
+        IpAddr::V4(a) => (libc::AF_INET as u8, a.octets().to_vec()),
+        IpAddr::V6(a) => (libc::AF_INET6 as u8, a.octets().to_vec()),
+    }
+}
+
+fn number(octets: &[u8]) -> Option<u32> {
+    octets.first_chunk().map(|b| u32::from_ne_bytes(*b))
+}
+
+fn ip(octets: &[u8]) -> Option<IpAddr> {
+    let v4 = || <[u8; 4]>::try_from(octets).ok().map(IpAddr::from);
+    let v6 = || <[u8; 16]>::try_from(octets).ok().map(IpAddr::from);
+    v4().or_else(v6)
+}
+
+impl Routes {
+    pub(crate) fn open() -> io::Result<Self> {
+        Netlink::open(libc::NETLINK_ROUTE).map(Self)
+    }
+
+    /// The Ethernet interface that has an address.
+    pub(crate) fn interface_of(&mut self, address: IpAddr) -> Result<Interface, NoInterface> {
+        let (of_family, octets) = family(address);
+        // struct ifaddrmsg: family, prefix length, flags, scope, index.
+        let fixed = [of_family, 0, 0, 0, 0, 0, 0, 0];
+        let answers = self.0.query(Request::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &fixed))?;
+        let has = |answer: &&Vec<u8>| {
+            attributes(answer.get(8..).unwrap_or_default())
+                .any(|(kind, v)| matches!(kind, libc::IFA_LOCAL | libc::IFA_ADDRESS) && v == octets)
+        };
+        let index =
+            answers.iter().find(has).and_then(|a| number(a.get(4..)?)).ok_or(NoInterface::NoAddress)?;
+        self.interface(index)
+    }
+
+    fn interface(&mut self, index: u32) -> Result<Interface, NoInterface> {
+        // struct ifinfomsg: family, padding, type (2 octets), index, flags, change.
+        let words = [[0; 4], index.to_ne_bytes(), [0; 4], [0; 4]];
+        let answers = self.0.query(Request::new(libc::RTM_GETLINK, 0, words.as_flattened()))?;
+        let answer = answers.first().ok_or(NoInterface::NoAddress)?;
+        let find = |which: u16| {
+            attributes(answer.get(16..).unwrap_or_default()).find(|(kind, _)| *kind == which).map(|(_, v)| v)
+        };
+        let name = find(libc::IFLA_IFNAME).unwrap_or_default();
+        let name = String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
+        let ethernet = answer.get(2..4) == Some(&libc::ARPHRD_ETHER.to_ne_bytes()[..]);
+        let mac = find(libc::IFLA_ADDRESS).and_then(|m| m.try_into().ok()).filter(|_| ethernet);
+        match (mac, find(libc::IFLA_MTU).and_then(number)) {
+            (Some(mac), Some(mtu)) => Ok(Interface { index, name, mac, mtu }),
+            _ => Err(NoInterface::NoEthernet(name)),
+        }
+    }
+
+    /// Where packets from one of our addresses to a destination go next; `None` where they do not leave by a neighbour.
+    pub(crate) fn next_hop(&mut self, from: IpAddr, to: IpAddr) -> io::Result<Option<NextHop>> {
+        let ((family, destination), (_, source)) = (family(to), family(from));
+        let bits = 8 * destination.len() as u8;
+        // struct rtmsg: family, lengths of destination and source, type of service, table, protocol, scope, type, flags.
+        let fixed = [family, bits, bits, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let request = Request::new(libc::RTM_GETROUTE, 0, &fixed)
+            .attribute(libc::RTA_DST, &destination)
+            .attribute(libc::RTA_SRC, &source);
+        let answers = self.0.query(request)?;
+        let Some(answer) = answers.first().filter(|a| a.get(7) == Some(&libc::RTN_UNICAST)) else {
+            return Ok(None);
+        };
+        let (mut interface, mut address, mut mtu) = (None, Some(to), None);
+        for (kind, value) in attributes(answer.get(12..).unwrap_or_default()) {
+            match kind {
+                libc::RTA_OIF => interface = number(value),
+                libc::RTA_GATEWAY => address = ip(value),
+                // struct rtvia: a family of two octets, then the address.
+                libc::RTA_VIA => address = value.get(2..).and_then(ip),
+                libc::RTA_METRICS => {
+                    mtu = attributes(value).find(|(k, _)| *k == RTAX_MTU).and_then(|(_, v)| number(v));
+                }
+                _ => {}
+            }
+        }
+        Ok(interface.zip(address).map(|(interface, address)| NextHop { interface, address, mtu }))
+    }
+
+    /// The Ethernet address of a neighbour, if the kernel has one that it trusts.
+    pub(crate) fn neighbour(&mut self, hop: &NextHop) -> io::Result<Option<[u8; 6]>> {
+        let request = neighbour(libc::RTM_GETNEIGH, 0, hop, 0);
+        let answers = match self.0.query(request) {
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
+            other => other?,
+        };
+        const USABLE: u16 =
+            libc::NUD_REACHABLE | libc::NUD_STALE | libc::NUD_DELAY | libc::NUD_PROBE | libc::NUD_PERMANENT;
+        let Some(answer) = answers.first() else { return Ok(None) };
+        let state = answer.get(8..10).map_or(0, |s| u16::from_ne_bytes([s[0], s[1]]));
+        let mut all = attributes(answer.get(12..).unwrap_or_default());
+        let mac = all.find(|(kind, _)| *kind == libc::NDA_LLADDR).and_then(|(_, m)| m.try_into().ok());
+        Ok(mac.filter(|_| state & USABLE != 0))
+    }
+
+    /// Tells the kernel that a neighbour is used, so that it asks for its address and sees to it that it stays right.
+    pub(crate) fn uses(&mut self, hop: &NextHop) -> io::Result<()> {
+        let flags = libc::NLM_F_CREATE | libc::NLM_F_ACK;
+        self.0.ask(vec![neighbour(libc::RTM_NEWNEIGH, flags, hop, libc::NTF_USE)])
+    }
+}
+
+/// struct ndmsg: family, padding (3 octets), interface, state (2 octets), flags, type; then the address.
+fn neighbour(kind: u16, flags: libc::c_int, hop: &NextHop, use_flag: u8) -> Request {
+    let (family, octets) = family(hop.address);
+    let words = [[family, 0, 0, 0], hop.interface.to_ne_bytes(), [0, 0, use_flag, 0]];
+    Request::new(kind, flags, words.as_flattened()).attribute(libc::NDA_DST, &octets)
+}
+
+/// The metric of a route that is its MTU (linux/rtnetlink.h); `libc` has it not.
+const RTAX_MTU: u16 = 2;

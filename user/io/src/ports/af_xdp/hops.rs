@@ -1,0 +1,93 @@
+//! Who is next on the way to each gNB: what the kernel's routes and neighbour table say, kept for a second.
+
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use crate::host::route::{Interface, Routes};
+
+/// Peers that are remembered, more than gNBs that one UPF has paths to. Strangers' echo requests may fill it; then all are
+/// forgotten and learnt again.
+const PEERS_MAX: usize = 16_384;
+/// How long an answer is good: a neighbour that gets another Ethernet address misses packets for this long.
+const GOOD_FOR: Duration = Duration::from_secs(1);
+/// How long until a neighbour that is not known yet is asked for again.
+const ASK_AGAIN: Duration = Duration::from_millis(20);
+/// Time between questions to the kernel: each takes some 20 µs, so that they take a tenth of the thread's time at most,
+/// whoever makes us ask. Who is not asked for goes by the socket, or as it was.
+const BETWEEN_QUESTIONS: Duration = Duration::from_micros(200);
+
+/// Where frames for a peer go, and how long their packets may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Hop {
+    pub(super) mac: [u8; 6],
+    pub(super) mtu: u32,
+}
+
+/// Where packets for a peer go.
+#[derive(Clone, Copy)]
+enum Next {
+    /// By the interface, to a neighbour that is known.
+    Neighbour(Hop),
+    /// By the interface, to a neighbour that the kernel is looking for.
+    Unknown,
+    /// Another way, or none.
+    Elsewhere,
+}
+
+struct Known {
+    next: Next,
+    until: Instant,
+}
+
+/// The next hops out of one interface.
+pub(super) struct Hops {
+    routes: Routes,
+    interface: u32,
+    mtu: u32,
+    peers: HashMap<IpAddr, Known>,
+    /// When the kernel may be asked again.
+    ask_at: Instant,
+}
+
+impl Hops {
+    pub(super) fn new(routes: Routes, interface: &Interface) -> Self {
+        let Interface { index, mtu, .. } = *interface;
+        Self { routes, interface: index, mtu, peers: HashMap::new(), ask_at: Instant::now() }
+    }
+
+    /// Where frames from our address to a peer go; `None` where the kernel is to see to that: the peer is elsewhere, or
+    /// its Ethernet address is not known yet.
+    pub(super) fn of(&mut self, now: Instant, from: IpAddr, peer: IpAddr) -> Option<Hop> {
+        let known = self.peers.get(&peer);
+        let next = match known {
+            Some(known) if now < known.until || now < self.ask_at => known.next,
+            None if now < self.ask_at => Next::Unknown,
+            _ => {
+                if known.is_none() && self.peers.len() >= PEERS_MAX {
+                    self.peers.clear();
+                }
+                self.ask_at = now + BETWEEN_QUESTIONS;
+                // A failure is an answer: the socket then meets it too, and it is counted there.
+                let next = self.ask(from, peer).unwrap_or(Next::Elsewhere);
+                let good_for = if let Next::Unknown = next { ASK_AGAIN } else { GOOD_FOR };
+                self.peers.insert(peer, Known { next, until: now + good_for });
+                next
+            }
+        };
+        if let Next::Neighbour(hop) = next { Some(hop) } else { None }
+    }
+
+    fn ask(&mut self, from: IpAddr, peer: IpAddr) -> io::Result<Next> {
+        let next = match self.routes.next_hop(from, peer)? {
+            Some(next) if next.interface == self.interface => next,
+            _ => return Ok(Next::Elsewhere),
+        };
+        // It also starts the search for one that is not known.
+        self.routes.uses(&next)?;
+        let mtu = next.mtu.map_or(self.mtu, |m| m.min(self.mtu));
+        let mac = self.routes.neighbour(&next)?;
+        Ok(mac.map_or(Next::Unknown, |mac| Next::Neighbour(Hop { mac, mtu })))
+    }
+}
