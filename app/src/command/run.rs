@@ -235,9 +235,9 @@ fn user_plane(
         Err(StartError::Bind { address, error }) => {
             Err(api::cannot_listen("n3.address", "UDP", address, &error))
         }
-        Err(StartError::AfXdp(obstacle)) => {
-            Err(format!("n3.io: AF_XDP cannot be had: {obstacle}. Write `auto`, or leave the key out"))
-        }
+        Err(StartError::AfXdp(obstacle)) => Err(format!(
+            "AF_XDP cannot be had: {obstacle}. `n3.io` and `n6_interface` ask for it: leave them out"
+        )),
         Err(e @ (StartError::Config(_) | StartError::Devices { .. })) => Err(e.to_string()),
         Err(
             e @ (StartError::Tun { .. }

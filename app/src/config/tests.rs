@@ -101,6 +101,19 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
             "w.yaml:3:10: data_networks[1].dnn: the data network `a` stands in the list twice",
         ),
         ("data_networks:\n  - dnn: a\n    ipv4_pool: 10.0.0.1/8\n", "ends in zeros after 8 bits"),
+        (
+            "data_networks:\n  - dnn: a\n    n6_interface: eth2\n",
+            "w.yaml:3:19: data_networks[0].n6_interface: an interface and its routers go together",
+        ),
+        (
+            "data_networks:\n  - dnn: a\n    n6_routers: [192.0.2.1]\n",
+            "w.yaml:3:17: data_networks[0].n6_routers: an interface and its routers go together",
+        ),
+        (
+            "data_networks:\n  - dnn: a\n    n6_interface: eth2\n    n6_routers: [192.0.2.1, 192.0.2.2]\n",
+            "w.yaml:4:17: data_networks[0].n6_routers: there is one way out for each family",
+        ),
+        ("n3:\n  io: dpdk\n", "w.yaml:2:7: n3.io: `dpdk` is not understood"),
         ("n3:\n  address: 10.45.0.9\n", "w.yaml:2:12: n3.address: 10.45.0.9 lies in the pool of `internet`"),
         ("n3:\n  address: 0.0.0.0\n", "w.yaml:2:12: n3.address: gNBs cannot send to an unspecified address"),
         ("n2:\n  udp_port: 2152\n", "UDP port 2152 of 127.0.0.1 is taken by n3.port already"),

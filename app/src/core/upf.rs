@@ -13,7 +13,7 @@ use whimbrel_user::{
     SessionId, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{
-    DataNetworkDevice, FramesDevice, Handle, N3Io, QueueFull, StartError, Tapped, UserPlane,
+    DataNetworkDevice, FramesDevice, Handle, N3Io, QueueFull, RouterLink, StartError, Tapped, UserPlane,
 };
 
 use super::n4::{N4Socket, NOBODY};
@@ -110,7 +110,11 @@ impl LocalUpf {
         };
         let device = |(i, n): (usize, &config::DataNetwork)| DataNetworkDevice {
             device: c.n6.device_of(i),
-            nat: c.n6.nat,
+            nat: c.n6.nat && n.n6_interface.is_none(),
+            link: n
+                .n6_interface
+                .clone()
+                .map(|interface| RouterLink { interface, routers: n.n6_routers.clone() }),
             frames: n.ethernet.then(|| frames(i, n)),
         };
         let plane = UserPlane::start(whimbrel_user_io::Config {
@@ -332,12 +336,17 @@ impl LocalUpf {
             ),
             one("whimbrel_n6_received_total", "Packets received from data networks", io.n6_received),
             one("whimbrel_n6_sent_total", "Packets sent into data networks", io.n6_sent),
+            one(
+                "whimbrel_n6_sent_by_device_total",
+                "Those of them that went by a TUN device although the data network has an interface of its own",
+                io.n6_sent_by_device,
+            ),
         ]);
         let lost = [
             ("send_full", io.send_full),
             ("send_error", io.send_errors),
             ("receive_full", io.receive_full),
-            ("n3_malformed", io.n3_malformed),
+            ("malformed", io.malformed),
         ];
         samples.extend(lost.map(|(reason, value)| Sample {
             name: "whimbrel_upf_io_dropped_total",

@@ -26,8 +26,20 @@ pub struct DataNetworkDevice {
     pub device: String,
     /// Masquerade phones' addresses behind the host's own.
     pub nat: bool,
+    /// Its own interface, if it has one.
+    pub link: Option<RouterLink>,
     /// Where Ethernet sessions reach it, if they do.
     pub frames: Option<FramesDevice>,
+}
+
+/// An Ethernet interface over which a data network is reached by AF_XDP, past the kernel's forwarding. The TUN device stays
+/// for what goes to this host or is for the kernel to answer.
+#[derive(Clone, Debug)]
+pub struct RouterLink {
+    /// The interface.
+    pub interface: String,
+    /// Who takes what phones send: an IPv4 and an IPv6 address at most.
+    pub routers: Vec<IpAddr>,
 }
 
 /// How Ethernet sessions reach a data network: a TAP device, on its own or as a port of a bridge.
@@ -76,6 +88,7 @@ impl Config {
         let device = |(i, dn): (usize, &DataNetwork)| DataNetworkDevice {
             device: format!("{prefix}{i}"),
             nat: false,
+            link: None,
             frames: dn.ethernet.then(|| FramesDevice { device: format!("{prefix}{i}-eth"), bridge: None }),
         };
         let devices = user.data_networks.iter().enumerate().map(device).collect();

@@ -56,10 +56,10 @@ pub enum StartError {
     System(io::Error),
 }
 
-/// Why N3's packets do not come by AF_XDP.
+/// Why packets do not come by AF_XDP.
 #[derive(Debug)]
 pub enum Obstacle {
-    /// N3's address is on no Ethernet interface.
+    /// There is no Ethernet interface for it.
     Interface(NoInterface),
     /// N3's IPv4 address is on one interface and its IPv6 address on another.
     TwoInterfaces,
@@ -97,11 +97,12 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Interface(NoInterface::NoAddress) => f.write_str("no interface of this host has N3's address"),
+            Self::Interface(NoInterface::NoSuch(name)) => write!(f, "this host has no interface {name}"),
             Self::Interface(NoInterface::NoEthernet(name)) => {
-                write!(f, "N3's address is on {name}, which is no Ethernet interface")
+                write!(f, "it would be on {name}, which is no Ethernet interface")
             }
             Self::Interface(NoInterface::Unknown(e)) => {
-                write!(f, "the kernel does not say which interface has N3's address ({e})")
+                write!(f, "the kernel does not say what its interfaces are ({e})")
             }
             Self::TwoInterfaces => f.write_str("N3's IPv4 and IPv6 addresses are on two interfaces"),
             Self::Copies { interface } => {
@@ -164,10 +165,7 @@ impl fmt::Display for StartError {
                  CAP_NET_ADMIN, or in a user namespace (unshare -Urn)"
             ),
             Self::AfXdp(obstacle) => {
-                write!(
-                    f,
-                    "AF_XDP was asked for and cannot be had, so gNBs could not send packets: {obstacle}"
-                )
+                write!(f, "AF_XDP was asked for and cannot be had, so no packets would come: {obstacle}")
             }
             Self::System(error) => {
                 write!(

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use whimbrel_user::{Change, Counters, Report, SessionCounters, SessionId, UpfU, packet_room};
 
-use crate::config::{Config, FramesDevice, N3Io};
+use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, Obstacle, StartError};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
@@ -64,20 +64,15 @@ pub(crate) fn start(config: Config) -> Result<Handle, StartError> {
         host.changes.extend(set_up_frames(frames, most_of(&config)).map_err(of)?);
     }
     host.set_up(&config, sysctls);
-    if config.n3_io == N3Io::Udp {
-        return spawn(config, ports, host);
+    let (front, obstacle) = Front::open(&config).map_err(StartError::AfXdp)?;
+    host.obstacle = obstacle;
+    let Some(front) = front else { return spawn(config, ports, host) };
+    host.rings = front.n3().cloned();
+    for (dn, rings) in front.n6() {
+        let dnn = &config.user.data_networks[usize::from(dn.0)].dnn;
+        host.changes.push(format!("{dnn} is reached by {rings}"));
     }
-    match Front::open(&config) {
-        Ok(front) => {
-            host.rings = Some(front.rings().clone());
-            spawn(config, AfXdp { front, system: ports, front_first: false }, host)
-        }
-        Err(obstacle) if config.n3_io == N3Io::AfXdp => Err(StartError::AfXdp(obstacle)),
-        Err(obstacle) => {
-            host.obstacle = Some(obstacle);
-            spawn(config, ports, host)
-        }
-    }
+    spawn(config, AfXdp { front, system: ports, front_first: false }, host)
 }
 
 pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {

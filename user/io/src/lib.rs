@@ -15,7 +15,7 @@ mod tap;
 mod thread;
 mod xdp;
 
-pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, system_clock};
+pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, system_clock};
 pub use error::{NoInterface, Notice, Obstacle, StartError};
 pub use handle::{Handle, QueueFull};
 pub use ports::af_xdp::Rings;

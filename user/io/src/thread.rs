@@ -45,11 +45,14 @@ pub struct IoCounters {
     pub receive_errors: u64,
     /// Packets lost because the thread did not take them in time: the kernel's queue in front of it was full.
     pub receive_full: u64,
-    /// Frames of N3 that AF_XDP received whose IP or UDP header was none, or had a wrong checksum.
-    pub n3_malformed: u64,
+    /// Frames that AF_XDP received whose IP or UDP header was none, or had a wrong checksum.
+    pub malformed: u64,
     /// Datagrams sent to gNBs by a socket although AF_XDP is in use: the gNB is behind another interface, or its Ethernet
     /// address was not known yet.
     pub n3_sent_by_socket: u64,
+    /// Packets sent into data networks by a TUN device although the network has an interface of its own: to this host, from
+    /// phone to phone, too long, or the router's Ethernet address was not known yet.
+    pub n6_sent_by_device: u64,
 }
 
 /// What other threads ask of the packet thread.

@@ -148,7 +148,7 @@ fn a_packet_that_is_too_long_for_n3_goes_in_fragments() {
             assert!(reply[28..].iter().all(|&b| b == 0x5a));
         }
         let io = net.handle.io_counters();
-        assert_eq!((io.send_errors, io.n3_malformed), (0, 0));
+        assert_eq!((io.send_errors, io.malformed), (0, 0));
     });
 }
 
@@ -168,7 +168,7 @@ fn a_datagram_with_a_wrong_checksum_is_dropped() {
         assert_eq!(answered(&gnb, Duration::from_secs(5)).as_deref(), Some(echo_response(7).as_ref()));
         assert_eq!(answered(&gnb, Duration::from_millis(100)), None, "one answer");
         assert_eq!(
-            net.handle.io_counters().n3_malformed,
+            net.handle.io_counters().malformed,
             u64::from(io == N3Io::AfXdp),
             "the kernel drops it else"
         );
@@ -271,10 +271,10 @@ fn af_xdp_that_cannot_be_had_is_one_sentence_and_auto_goes_without() {
         UserPlane::start(config)
     };
     let text = on_loopback(N3Io::AfXdp).err().expect("refused").to_string();
-    assert!(text.contains("N3's address is on lo, which is no Ethernet interface"), "{text}");
+    assert!(text.contains("it would be on lo, which is no Ethernet interface"), "{text}");
     let handle = on_loopback(N3Io::Auto).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(handle.rings(), None);
-    assert!(handle.obstacle().unwrap().to_string().contains("is on lo"));
+    assert!(handle.obstacle().unwrap().to_string().contains("on lo, which"));
     drop(handle);
     let handle = UserPlane::start(config(N3Io::Auto)).unwrap_or_else(|e| panic!("{e}"));
     let text = handle.obstacle().unwrap().to_string();

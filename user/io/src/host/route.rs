@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::sys::netlink::{Netlink, Request, attributes};
+use crate::sys::netlink::{Netlink, Request, attributes, interface_index};
 
 /// An Ethernet interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub(crate) struct Interface {
 pub enum NoInterface {
     /// No interface has the address.
     NoAddress,
+    /// There is no interface of that name.
+    NoSuch(String),
     /// The interface carries no Ethernet: loopback, a tunnel.
     NoEthernet(String),
     /// The kernel does not say.
@@ -81,6 +83,12 @@ impl Routes {
         self.interface(index)
     }
 
+    /// The Ethernet interface of a name.
+    pub(crate) fn interface_named(&mut self, name: &str) -> Result<Interface, NoInterface> {
+        let index = interface_index(name).map_err(|_| NoInterface::NoSuch(name.to_owned()))?;
+        self.interface(index)
+    }
+
     fn interface(&mut self, index: u32) -> Result<Interface, NoInterface> {
         // struct ifinfomsg: family, padding, type (2 octets), index, flags, change.
         let words = [[0; 4], index.to_ne_bytes(), [0; 4], [0; 4]];
@@ -99,15 +107,17 @@ impl Routes {
         }
     }
 
-    /// Where packets from one of our addresses to a destination go next; `None` where they do not leave by a neighbour.
-    pub(crate) fn next_hop(&mut self, from: IpAddr, to: IpAddr) -> io::Result<Option<NextHop>> {
-        let ((family, destination), (_, source)) = (family(to), family(from));
+    /// Where packets (from one of our addresses, if that is given) to a destination go next; `None` where they do not leave by a neighbour.
+    pub(crate) fn next_hop(&mut self, from: Option<IpAddr>, to: IpAddr) -> io::Result<Option<NextHop>> {
+        let (of_family, destination) = family(to);
         let bits = 8 * destination.len() as u8;
+        let source_bits = if from.is_some() { bits } else { 0 };
         // struct rtmsg: family, lengths of destination and source, type of service, table, protocol, scope, type, flags.
-        let fixed = [family, bits, bits, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        let request = Request::new(libc::RTM_GETROUTE, 0, &fixed)
-            .attribute(libc::RTA_DST, &destination)
-            .attribute(libc::RTA_SRC, &source);
+        let fixed = [of_family, bits, source_bits, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let mut request = Request::new(libc::RTM_GETROUTE, 0, &fixed).attribute(libc::RTA_DST, &destination);
+        if let Some(from) = from {
+            request = request.attribute(libc::RTA_SRC, &family(from).1);
+        }
         let answers = self.0.query(request)?;
         let Some(answer) = answers.first().filter(|a| a.get(7) == Some(&libc::RTN_UNICAST)) else {
             return Ok(None);

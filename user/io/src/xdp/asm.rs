@@ -85,6 +85,11 @@ impl Assembler {
         self.emit(0x57, to, Reg::R0, 0, value);
     }
 
+    /// `to =` its lower 16 bits, which were loaded from big-endian octets, as a number.
+    pub(super) fn big_endian_16(&mut self, to: Reg) {
+        self.emit(0xdc, to, Reg::R0, 0, 16);
+    }
+
     /// Jumps where the lower 32 bits of a register compare so with a value.
     pub(super) fn jump_if(&mut self, a: Reg, when: When, value: u32, to: Label) {
         self.jumps.push((self.code.len(), to));

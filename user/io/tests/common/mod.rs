@@ -1,6 +1,7 @@
 //! A UPF on real interfaces, with a gNB and a server in network namespaces of their own. Each test runs itself again
 //! inside a namespace of its own, as root of a user namespace where it is not root already; where the host permits
 //! neither, it says so and passes.
+#![allow(dead_code, reason = "each test file uses a part")]
 
 use std::fs;
 use std::io::ErrorKind;
@@ -344,6 +345,19 @@ pub(crate) fn answered(socket: &UdpSocket, within: Duration) -> Option<Vec<u8>> 
     let mut b = [0; 4096];
     let (n, _) = socket.recv_from(&mut b).ok()?;
     Some(b[..n].to_vec())
+}
+
+pub(crate) fn ping6(source: Ipv6Addr, destination: Ipv6Addr, sequence: u16, payload: usize) -> Vec<u8> {
+    let len = (8 + payload) as u16;
+    let mut p = vec![0x60, 0, 0, 0, (len >> 8) as u8, len as u8, 58, 64];
+    p.extend_from_slice(&source.octets());
+    p.extend_from_slice(&destination.octets());
+    p.extend_from_slice(&[128, 0, 0, 0, 0, 7]);
+    p.extend_from_slice(&sequence.to_be_bytes());
+    p.resize(48 + payload, 0x5a);
+    let sum = checksum(&p[8..], u32::from(len) + 58);
+    p[42..44].copy_from_slice(&sum.to_be_bytes());
+    p
 }
 
 pub(crate) fn g_pdu(teid: Teid, inner: &[u8]) -> Vec<u8> {

@@ -79,7 +79,7 @@ fn pseudo_header(from: IpAddr, to: IpAddr, octets: usize) -> u64 {
 
 /// The one's complement sum of big-endian words of 16 bits, not folded. Four octets at a time, which the compiler makes
 /// more: their sum is the same once folded, as 2^16 is 1 there.
-fn sum(octets: &[u8], start: u64) -> u64 {
+pub(super) fn sum(octets: &[u8], start: u64) -> u64 {
     let (words, rest) = octets.as_chunks::<4>();
     let mut sum = words.iter().fold(start, |s, w| s + u64::from(u32::from_be_bytes(*w)));
     let mut last = [0; 4];
@@ -88,7 +88,7 @@ fn sum(octets: &[u8], start: u64) -> u64 {
     sum
 }
 
-fn folded(mut sum: u64) -> u16 {
+pub(super) fn folded(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

@@ -57,9 +57,9 @@ impl Hops {
         Self { routes, interface: index, mtu, peers: HashMap::new(), ask_at: Instant::now() }
     }
 
-    /// Where frames from our address to a peer go; `None` where the kernel is to see to that: the peer is elsewhere, or
+    /// Where frames (from our address, if it matters) to a peer go; `None` where the kernel is to see to that: the peer is elsewhere, or
     /// its Ethernet address is not known yet.
-    pub(super) fn of(&mut self, now: Instant, from: IpAddr, peer: IpAddr) -> Option<Hop> {
+    pub(super) fn of(&mut self, now: Instant, from: Option<IpAddr>, peer: IpAddr) -> Option<Hop> {
         let known = self.peers.get(&peer);
         let next = match known {
             Some(known) if now < known.until || now < self.ask_at => known.next,
@@ -79,7 +79,7 @@ impl Hops {
         if let Next::Neighbour(hop) = next { Some(hop) } else { None }
     }
 
-    fn ask(&mut self, from: IpAddr, peer: IpAddr) -> io::Result<Next> {
+    fn ask(&mut self, from: Option<IpAddr>, peer: IpAddr) -> io::Result<Next> {
         let next = match self.routes.next_hop(from, peer)? {
             Some(next) if next.interface == self.interface => next,
             _ => return Ok(Next::Elsewhere),

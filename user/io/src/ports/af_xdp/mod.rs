@@ -1,152 +1,205 @@
-//! AF_XDP in front of the sockets: a program in the driver gives N3's datagrams to rings that this thread shares with the
-//! kernel, before the kernel makes packets of them.
+//! AF_XDP in front of the sockets and devices: a program in the driver gives N3's datagrams and N6's packets to rings that
+//! this thread shares with the kernel, before the kernel makes packets of them.
 //!
-//! The GTP-U sockets stay. They get what the program leaves to the kernel (fragments, IP options, what arrives on other
-//! interfaces) and send what this cannot (to gNBs elsewhere, or whose Ethernet address is not known yet).
+//! The GTP-U sockets and TUN devices stay. They get what the program leaves to the kernel (fragments, IP options, what
+//! arrives on other interfaces, what the kernel must answer) and send what this cannot: to gNBs elsewhere or whose
+//! Ethernet address is not known yet, and what goes to this host or from phone to phone.
 
 mod frame;
 mod hops;
+mod packet;
+mod wire;
 
-use std::fmt;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use whimbrel_user::{Destination, Origin, Packet, Slot};
+use whimbrel_user::{DataNetwork, Destination, DnIndex, Origin, Packet, Slot};
 
 use super::{Ports, system::System};
 use crate::config::{Config, N3Io};
 use crate::error::Obstacle;
 use crate::host::features::has_zero_copy;
 use crate::host::route::{Interface, NoInterface, Routes};
-use crate::sys::bpf::{Attach, Link, Program, SocketMap};
-use crate::sys::xsk::{Copying, Xsk};
 use crate::thread::IoCounters;
-use crate::xdp::steer::{self, Steered};
+use crate::xdp::steer::{Pool, Steered};
 use frame::{Outgoing, Way};
-use hops::Hops;
+pub use wire::Rings;
+use wire::Wire;
 
-/// Queues of an interface that get a socket, each with 8 or 16 MiB; what arrives on others goes to the UDP sockets.
-const QUEUES_MAX: u32 = 16;
-/// Octets of Ethernet's header, with a VLAN's tag.
-const ETHERNET_OCTETS: usize = 18;
-
-/// How N3's packets come by AF_XDP.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rings {
-    /// The interface that has N3's address.
-    pub interface: String,
-    /// Receive queues that have a ring.
-    pub queues: usize,
-    /// Whether the device writes into our memory itself; the kernel copies otherwise.
-    pub zero_copy: bool,
-    /// Whether the program runs in the driver, or later in the kernel.
-    pub in_driver: bool,
-}
-
-impl fmt::Display for Rings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { interface, queues, zero_copy, in_driver } = self;
-        let copying = if *zero_copy { "zero-copy" } else { "copying" };
-        let place = if *in_driver { "in the driver" } else { "behind the driver (generic XDP)" };
-        let plural = if *queues == 1 { "" } else { "s" };
-        write!(f, "AF_XDP on {interface}: {queues} queue{plural}, {copying}, its program {place}")
-    }
-}
-
-/// The interface with its program and rings.
+/// The interfaces with rings, and what goes over each.
 pub(crate) struct Front {
-    queues: Vec<Xsk>,
-    hops: Hops,
-    mac: [u8; 6],
+    wires: Vec<Wire>,
     /// N3's addresses.
     own: Vec<SocketAddr>,
+    /// The wire of N3, if it has one.
+    n3: Option<usize>,
+    /// For each data network its wire and routers, if it has them.
+    n6: Vec<Option<Uplink>>,
+    /// All phones' addresses.
+    pools: Vec<(Pool, DnIndex)>,
     identification: u32,
-    rings: Rings,
-    _program: Link,
+    /// Which wire is asked first.
+    first: usize,
+}
+
+/// The way into a data network.
+struct Uplink {
+    wire: usize,
+    routers: Vec<IpAddr>,
+}
+
+/// An interface that is to be opened.
+struct Planned {
+    interface: Interface,
+    steered: Steered,
+}
+
+/// The pools of a data network.
+fn pools(dn: &DataNetwork) -> impl Iterator<Item = Pool> {
+    let mtu = dn.mtu;
+    let v4 = dn.all_ipv4_pools().map(move |p| Pool {
+        first: IpAddr::V4(p.first().into()),
+        prefix: p.prefix,
+        gateway: p.gateway().into(),
+        mtu,
+    });
+    let v6 = dn.all_ipv6_pools().map(move |p| Pool {
+        first: IpAddr::V6((u128::from(p.first()) << 64).into()),
+        prefix: p.prefix,
+        gateway: p.gateway().into(),
+        mtu,
+    });
+    v4.chain(v6)
+}
+
+/// The interface with N3's addresses, if it is one on which AF_XDP is wanted.
+fn n3_interface(config: &Config, routes: &mut Routes) -> Result<Interface, Obstacle> {
+    let mut interface: Option<Interface> = None;
+    for address in config.n3_addresses() {
+        let has = routes.interface_of(address.ip()).map_err(Obstacle::Interface)?;
+        if interface.as_ref().is_some_and(|i| *i != has) {
+            return Err(Obstacle::TwoInterfaces);
+        }
+        interface = Some(has);
+    }
+    let interface = interface.ok_or(Obstacle::Interface(NoInterface::NoAddress))?;
+    if config.n3_io == N3Io::Auto {
+        let name = || interface.name.clone();
+        match has_zero_copy(interface.index) {
+            Ok(true) => {}
+            Ok(false) => return Err(Obstacle::Copies { interface: name() }),
+            Err(error) => return Err(Obstacle::Features { interface: name(), error }),
+        }
+    }
+    Ok(interface)
 }
 
 impl Front {
-    /// Attaches the program and opens the rings. Errors: what stands in the way; nothing stays set then.
-    pub(crate) fn open(config: &Config) -> Result<Self, Obstacle> {
-        let addresses: Vec<IpAddr> = config.n3_addresses().map(|a| a.ip()).collect();
+    /// Attaches programs and opens rings where that is wanted; `None` if it is nowhere, and why not for N3 if that was
+    /// left to us. Errors: what stands in the way where it was demanded; nothing stays set then.
+    pub(crate) fn open(config: &Config) -> Result<(Option<Self>, Option<Obstacle>), Obstacle> {
         let mut routes = Routes::open().map_err(|e| Obstacle::Interface(e.into()))?;
-        let mut interface: Option<Interface> = None;
-        for address in &addresses {
-            let has = routes.interface_of(*address).map_err(Obstacle::Interface)?;
-            if interface.as_ref().is_some_and(|i| *i != has) {
-                return Err(Obstacle::TwoInterfaces);
+        let mut planned: Vec<Planned> = Vec::new();
+        let mut plan = |interface: Interface| {
+            let at = planned.iter().position(|p| p.interface == interface).unwrap_or(planned.len());
+            if at == planned.len() {
+                let (mac, port) = (interface.mac, config.port);
+                let steered = Steered { mac, ipv4: None, ipv6: None, port, pools: Vec::new() };
+                planned.push(Planned { interface, steered });
             }
-            interface = Some(has);
-        }
-        let interface = interface.ok_or(Obstacle::Interface(NoInterface::NoAddress))?;
-        if config.n3_io == N3Io::Auto {
-            let name = || interface.name.clone();
-            match has_zero_copy(interface.index) {
-                Ok(true) => {}
-                Ok(false) => return Err(Obstacle::Copies { interface: name() }),
-                Err(error) => return Err(Obstacle::Features { interface: name(), error }),
-            }
-        }
-        let sockets = SocketMap::new(QUEUES_MAX).map_err(Obstacle::Program)?;
-        let steered = Steered { mac: interface.mac, ipv4: None, ipv6: None, port: config.port };
-        let steered = steered.with_addresses(addresses);
-        let program = Program::load(&steer::program(&steered, sockets.fd())).map_err(Obstacle::Program)?;
-        let (link, how) = attach(&program, &interface)?;
-        let (queues, copying) = open_queues(&interface)?;
-        for (queue, socket) in queues.iter().enumerate() {
-            sockets.set(queue as u32, socket.as_fd()).map_err(Obstacle::Program)?;
-        }
-        let rings = Rings {
-            interface: interface.name.clone(),
-            queues: queues.len(),
-            zero_copy: copying == Copying::ZeroCopy,
-            in_driver: how == Attach::Driver,
+            at
         };
-        let own = config.n3_addresses().collect();
-        let (hops, mac) = (Hops::new(routes, &interface), interface.mac);
-        Ok(Self { queues, hops, mac, own, identification: 0, rings, _program: link })
+        let mut n6 = Vec::new();
+        for device in &config.devices {
+            let Some(link) = &device.link else {
+                n6.push(None);
+                continue;
+            };
+            let wire = plan(routes.interface_named(&link.interface).map_err(Obstacle::Interface)?);
+            n6.push(Some(Uplink { wire, routers: link.routers.clone() }));
+        }
+        let (mut n3, mut obstacle) = (None, None);
+        if config.n3_io != N3Io::Udp {
+            match n3_interface(config, &mut routes) {
+                Ok(interface) => n3 = Some(plan(interface)),
+                Err(o) if config.n3_io == N3Io::AfXdp => return Err(o),
+                Err(o) => obstacle = Some(o),
+            }
+        }
+        let mut all_pools = Vec::new();
+        for (i, (dn, uplink)) in config.user.data_networks.iter().zip(&n6).enumerate() {
+            all_pools.extend(pools(dn).map(|p| (p, DnIndex(i as u8))));
+            if let Some(uplink) = uplink {
+                planned[uplink.wire].steered.pools.extend(pools(dn));
+            }
+        }
+        let own: Vec<SocketAddr> = config.n3_addresses().collect();
+        let mut wires = Vec::new();
+        for (at, Planned { interface, mut steered }) in planned.into_iter().enumerate() {
+            let of_n3 = n3 == Some(at);
+            if of_n3 {
+                steered = steered.with_addresses(own.iter().map(SocketAddr::ip));
+            }
+            match Wire::open(interface, &steered) {
+                Ok(wire) => wires.push(wire),
+                // N3's own interface is the last that was planned.
+                Err(o) if of_n3 && steered.pools.is_empty() && config.n3_io == N3Io::Auto => {
+                    (n3, obstacle) = (None, Some(o));
+                }
+                Err(o) => return Err(o),
+            }
+        }
+        if wires.is_empty() {
+            return Ok((None, obstacle));
+        }
+        let front = Self { wires, own, n3, n6, pools: all_pools, identification: 0, first: 0 };
+        Ok((Some(front), obstacle))
     }
 
-    /// What was opened.
-    pub(crate) fn rings(&self) -> &Rings {
-        &self.rings
+    /// How N3 comes, if by rings.
+    pub(crate) fn n3(&self) -> Option<&Rings> {
+        self.n3.map(|wire| &self.wires[wire].rings)
+    }
+
+    /// How each data network that has rings is reached.
+    pub(crate) fn n6(&self) -> impl Iterator<Item = (DnIndex, &Rings)> {
+        let all = self.n6.iter().enumerate();
+        all.filter_map(|(i, u)| Some((DnIndex(i as u8), &self.wires[u.as_ref()?.wire].rings)))
     }
 
     fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
+        let Self { wires, own, pools, first, .. } = self;
+        *first = (*first + 1) % wires.len();
         let mut n = 0;
         // A frame that is none does not use a slot; it counts against the burst all the same.
         let mut left = slots.len();
-        for queue in &mut self.queues {
-            left -= queue.receive(left, |frame| match frame::read(frame) {
-                Some(d) => {
-                    slots[n].packet.fill(d.payload);
-                    slots[n].origin = Origin::N3 { peer: d.from, local: d.to };
-                    n += 1;
-                }
-                None => counters.n3_malformed += 1,
+        for i in 0..wires.len() {
+            let at = (*first + i) % wires.len();
+            left -= wires[at].receive(left, |frame| {
+                n += usize::from(arrived(frame, own, pools, &mut slots[n], counters));
             });
         }
-        // Each queue is the first to be asked in turn.
-        self.queues.rotate_left(1);
-        counters.n3_received += n as u64;
         n
     }
 
     /// Takes a datagram to send; false if the socket is to.
-    fn send(
+    fn send_n3(
         &mut self,
         now: Instant,
-        peer: SocketAddr,
-        tos: u8,
+        (peer, tos): (SocketAddr, u8),
         packet: &Packet,
         counters: &mut IoCounters,
     ) -> bool {
+        let Some(wire) = self.n3.map(|at| &mut self.wires[at]) else { return false };
         let Some(&from) = self.own.iter().find(|own| own.is_ipv4() == peer.is_ipv4()) else { return false };
-        let Some(hop) = self.hops.of(now, from.ip(), peer.ip()) else { return false };
+        let Some(hop) = wire.hops.of(now, Some(from.ip()), peer.ip()) else {
+            counters.n3_sent_by_socket += 1;
+            return false;
+        };
         self.identification = self.identification.wrapping_add(1);
         let way = Way {
-            from_mac: self.mac,
+            from_mac: wire.interface.mac,
             to_mac: hop.mac,
             from,
             to: peer,
@@ -155,45 +208,67 @@ impl Front {
             identification: self.identification,
         };
         let Some(outgoing) = Outgoing::new(way, packet.octets()) else { return false };
-        let Some(socket) = self.queues.iter_mut().find(|q| q.transmits()) else { return false };
-        match (0..outgoing.frames()).all(|i| socket.send(|room| outgoing.write(i, room))) {
+        let mut frames = 0..outgoing.frames();
+        match frames.all(|i| wire.send(|room| outgoing.write(i, room))) {
             true => counters.n3_sent += 1,
+            false => counters.send_full += 1,
+        }
+        true
+    }
+
+    /// Takes a packet to send into a data network; false if the TUN device is to.
+    fn send_n6(&mut self, now: Instant, dn: DnIndex, packet: &Packet, counters: &mut IoCounters) -> bool {
+        let Some(Some(uplink)) = self.n6.get(usize::from(dn.0)) else { return false };
+        let wire = &mut self.wires[uplink.wire];
+        let router = packet::destination(packet.octets())
+            .filter(|to| !self.pools.iter().any(|(pool, _)| pool.contains(*to)))
+            .and_then(|to| uplink.routers.iter().find(|r| r.is_ipv4() == to.is_ipv4()));
+        let hop = router.and_then(|&r| wire.hops.of(now, None, r)).filter(|h| packet.len() <= h.mtu as usize);
+        let Some(hop) = hop else {
+            counters.n6_sent_by_device += 1;
+            return false;
+        };
+        let from = wire.interface.mac;
+        match wire.send(|room| packet::write(room, hop.mac, from, packet.octets())) {
+            true => counters.n6_sent += 1,
             false => counters.send_full += 1,
         }
         true
     }
 }
 
-/// Attaches the program, in the driver if it can.
-fn attach(program: &Program, interface: &Interface) -> Result<(Link, Attach), Obstacle> {
-    let of = |error| Obstacle::Attach { interface: interface.name.clone(), error };
-    match program.attach(interface.index, Attach::Driver) {
-        Ok(link) => Ok((link, Attach::Driver)),
-        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-            Ok((program.attach(interface.index, Attach::Generic).map_err(of)?, Attach::Generic))
-        }
-        Err(e) => Err(of(e)),
+/// Puts what a frame has into a slot; false, and counted, where that is nothing.
+fn arrived(
+    frame: &[u8],
+    own: &[SocketAddr],
+    pools: &[(Pool, DnIndex)],
+    slot: &mut Slot,
+    counters: &mut IoCounters,
+) -> bool {
+    let packet = frame.get(packet::ETHERNET_OCTETS..).unwrap_or_default();
+    let to = packet::destination(packet);
+    if let Some((_, dn)) = to.and_then(|to| pools.iter().find(|(pool, _)| pool.contains(to))) {
+        let room = slot.packet.room();
+        let octets = packet.len().min(room.len());
+        room[..octets].copy_from_slice(&packet[..octets]);
+        packet::hop(&mut room[..octets]);
+        slot.packet.received(octets);
+        slot.origin = Origin::N6 { dn: *dn };
+        counters.n6_received += 1;
+        return true;
     }
-}
-
-/// A socket for each queue, with zero-copy if the driver has it. The first also sends.
-fn open_queues(interface: &Interface) -> Result<(Vec<Xsk>, Copying), Obstacle> {
-    let of = |error| Obstacle::Rings { interface: interface.name.clone(), error };
-    let octets = interface.mtu as usize + ETHERNET_OCTETS;
-    let open = |queue: u32, copying| Xsk::open(interface.index, queue, octets, copying, queue == 0);
-    let (first, copying) = match open(0, Copying::ZeroCopy) {
-        Ok(first) => (first, Copying::ZeroCopy),
-        Err(_) => (open(0, Copying::Copy).map_err(of)?, Copying::Copy),
-    };
-    let mut queues = vec![first];
-    for queue in 1..QUEUES_MAX {
-        match open(queue, copying) {
-            Ok(socket) => queues.push(socket),
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => break, // there is no such queue
-            Err(e) => return Err(of(e)),
+    match frame::read(frame).filter(|d| own.iter().any(|own| own.ip() == d.to)) {
+        Some(d) => {
+            slot.packet.fill(d.payload);
+            slot.origin = Origin::N3 { peer: d.from, local: d.to };
+            counters.n3_received += 1;
+            true
+        }
+        None => {
+            counters.malformed += 1;
+            false
         }
     }
-    Ok((queues, copying))
 }
 
 /// The floor with AF_XDP in front.
@@ -219,29 +294,31 @@ impl Ports for AfXdp {
     fn send(&mut self, packets: &mut dyn Iterator<Item = (Destination, &Packet)>, counters: &mut IoCounters) {
         let Self { front, system, .. } = self;
         let now = Instant::now();
-        let mut by_front = IoCounters::default();
-        let mut by_socket = packets.filter(|(to, packet)| {
-            let Destination::N3 { peer, tos } = *to else { return true };
-            let taken = front.send(now, peer, tos, packet, &mut by_front);
-            by_front.n3_sent_by_socket += u64::from(!taken);
-            !taken
+        let mut of_front = *counters;
+        let mut others = packets.filter(|(to, packet)| match *to {
+            Destination::N3 { peer, tos } => !front.send_n3(now, (peer, tos), packet, &mut of_front),
+            Destination::N6 { dn } => !front.send_n6(now, dn, packet, &mut of_front),
+            Destination::Frames { .. } => true,
         });
-        system.send(&mut by_socket, counters);
-        counters.n3_sent += by_front.n3_sent;
-        counters.n3_sent_by_socket += by_front.n3_sent_by_socket;
-        counters.send_full += by_front.send_full;
-        if front.queues.iter().any(|q| q.flush().is_err()) {
-            counters.send_errors += 1;
+        let mut of_system = IoCounters::default();
+        system.send(&mut others, &mut of_system);
+        *counters = of_front;
+        counters.n3_sent += of_system.n3_sent;
+        counters.n6_sent += of_system.n6_sent;
+        counters.send_full += of_system.send_full;
+        counters.send_errors += of_system.send_errors;
+        for wire in &front.wires {
+            counters.send_errors += u64::from(wire.flush().is_err());
         }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         let mut all = self.system.descriptors();
-        all.extend(self.front.queues.iter().map(AsFd::as_fd));
+        all.extend(self.front.wires.iter().flat_map(Wire::descriptors));
         all
     }
 
     fn lost(&self) -> u64 {
-        self.system.lost() + self.front.queues.iter().map(Xsk::lost).sum::<u64>()
+        self.system.lost() + self.front.wires.iter().map(Wire::lost).sum::<u64>()
     }
 }

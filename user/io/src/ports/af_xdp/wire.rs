@@ -1,0 +1,131 @@
+//! An interface with its program and rings.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use super::hops::Hops;
+use crate::error::Obstacle;
+use crate::host::route::{Interface, Routes};
+use crate::sys::bpf::{Attach, Link, Program, SocketMap};
+use crate::sys::xsk::{Copying, Xsk};
+use crate::xdp::steer::{self, Steered};
+
+/// Queues of an interface that get a socket, each with 8 or 16 MiB; what arrives on others is the kernel's.
+const QUEUES_MAX: u32 = 16;
+/// Octets of Ethernet's header, with a VLAN's tag.
+const ETHERNET_OCTETS: usize = 18;
+
+/// How an interface's packets come by AF_XDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rings {
+    /// The interface.
+    pub interface: String,
+    /// Receive queues that have a ring.
+    pub queues: usize,
+    /// Whether the device writes into our memory itself; the kernel copies otherwise.
+    pub zero_copy: bool,
+    /// Whether the program runs in the driver, or later in the kernel.
+    pub in_driver: bool,
+}
+
+impl fmt::Display for Rings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { interface, queues, zero_copy, in_driver } = self;
+        let copying = if *zero_copy { "zero-copy" } else { "copying" };
+        let place = if *in_driver { "in the driver" } else { "behind the driver (generic XDP)" };
+        let plural = if *queues == 1 { "" } else { "s" };
+        write!(f, "AF_XDP on {interface}: {queues} queue{plural}, {copying}, its program {place}")
+    }
+}
+
+/// The interface.
+pub(super) struct Wire {
+    pub(super) interface: Interface,
+    pub(super) hops: Hops,
+    pub(super) rings: Rings,
+    queues: Vec<Xsk>,
+    _program: Link,
+}
+
+impl Wire {
+    /// Attaches the program and opens the rings. Errors: what stands in the way; nothing stays set then.
+    pub(super) fn open(interface: Interface, steered: &Steered) -> Result<Self, Obstacle> {
+        let sockets = SocketMap::new(QUEUES_MAX).map_err(Obstacle::Program)?;
+        let program = Program::load(&steer::program(steered, sockets.fd())).map_err(Obstacle::Program)?;
+        let (link, how) = attach(&program, &interface)?;
+        let (queues, copying) = open_queues(&interface)?;
+        for (queue, socket) in queues.iter().enumerate() {
+            sockets.set(queue as u32, socket.as_fd()).map_err(Obstacle::Program)?;
+        }
+        let rings = Rings {
+            interface: interface.name.clone(),
+            queues: queues.len(),
+            zero_copy: copying == Copying::ZeroCopy,
+            in_driver: how == Attach::Driver,
+        };
+        let routes = Routes::open().map_err(|e| Obstacle::Interface(e.into()))?;
+        Ok(Self { hops: Hops::new(routes, &interface), interface, rings, queues, _program: link })
+    }
+
+    /// Takes up to `max` frames and shows each to `each`; how many there were.
+    pub(super) fn receive(&mut self, max: usize, mut each: impl FnMut(&[u8])) -> usize {
+        let mut n = 0;
+        for queue in &mut self.queues {
+            n += queue.receive(max - n, &mut each);
+        }
+        // Each queue is the first to be asked in turn.
+        self.queues.rotate_left(1);
+        n
+    }
+
+    /// Puts a frame up for transmission, as [`Xsk::send`] does.
+    pub(super) fn send(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
+        self.queues.iter_mut().find(|q| q.transmits()).is_some_and(|q| q.send(write))
+    }
+
+    /// Has the kernel send what was put up. Errors: of the device.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.queues.iter().try_for_each(Xsk::flush)
+    }
+
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.queues.iter().map(AsFd::as_fd)
+    }
+
+    pub(super) fn lost(&self) -> u64 {
+        self.queues.iter().map(Xsk::lost).sum()
+    }
+}
+
+/// Attaches the program, in the driver if it can.
+fn attach(program: &Program, interface: &Interface) -> Result<(Link, Attach), Obstacle> {
+    let of = |error| Obstacle::Attach { interface: interface.name.clone(), error };
+    match program.attach(interface.index, Attach::Driver) {
+        Ok(link) => Ok((link, Attach::Driver)),
+        Err(e) if e.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+            Ok((program.attach(interface.index, Attach::Generic).map_err(of)?, Attach::Generic))
+        }
+        Err(e) => Err(of(e)),
+    }
+}
+
+/// A socket for each queue, with zero-copy if the driver has it. The first also sends.
+fn open_queues(interface: &Interface) -> Result<(Vec<Xsk>, Copying), Obstacle> {
+    let of = |error| Obstacle::Rings { interface: interface.name.clone(), error };
+    let octets = interface.mtu as usize + ETHERNET_OCTETS;
+    let open = |queue: u32, copying| Xsk::open(interface.index, queue, octets, copying, queue == 0);
+    let (first, copying) = match open(0, Copying::ZeroCopy) {
+        Ok(first) => (first, Copying::ZeroCopy),
+        Err(_) => (open(0, Copying::Copy).map_err(of)?, Copying::Copy),
+    };
+    let mut queues = vec![first];
+    for queue in 1..QUEUES_MAX {
+        match open(queue, copying) {
+            Ok(socket) => queues.push(socket),
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => break, // there is no such queue
+            Err(e) => return Err(of(e)),
+        }
+    }
+    Ok((queues, copying))
+}
