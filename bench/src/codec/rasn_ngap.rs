@@ -21,17 +21,24 @@ macro_rules! ies {
     ($($name:ident($t:ty) = $($id:literal)|+),* $(,)?) => {
         /// The value of an IE.
         #[derive(Debug)]
-        pub(crate) enum Ie { $( $name($t) ),* }
+        pub(crate) enum Ie {
+            $( $name($t), )*
+            /// One for which no type was written here: it stays octets, which costs `rasn` less than it would.
+            Untyped(Vec<u8>),
+        }
 
         fn decode_ie(id: u16, octets: &[u8]) -> Result<Ie, DecodeError> {
             match id {
                 $( $($id)|+ => decode(octets).map(Ie::$name), )*
-                _ => panic!("no type was written for IE {id}"),
+                _ => Ok(Ie::Untyped(octets.to_vec())),
             }
         }
 
         fn encode_ie(ie: &Ie) -> Result<Vec<u8>, EncodeError> {
-            match ie { $( Ie::$name(v) => encode(v), )* }
+            match ie {
+                $( Ie::$name(v) => encode(v), )*
+                Ie::Untyped(octets) => Ok(octets.clone()),
+            }
         }
     };
 }
@@ -60,7 +67,7 @@ ies! {
 
 /// Reads a message.
 ///
-/// Errors: those of `rasn`. Panics: on an IE that is not among those above.
+/// Errors: those of `rasn`.
 pub(crate) fn read(octets: &[u8]) -> Result<Message, DecodeError> {
     let (outcome, content): (fn(Outcome) -> NgapPdu, Outcome) = match decode(octets)? {
         NgapPdu::Initiating(v) => (NgapPdu::Initiating, v),

@@ -4,6 +4,7 @@ mod detection;
 mod fig18;
 mod fig19;
 mod fig20;
+mod pct;
 
 use std::io;
 use std::path::Path;
@@ -14,6 +15,18 @@ use serde_json::{Value, json};
 /// What can be repeated.
 #[derive(Subcommand)]
 pub(crate) enum Figure {
+    /// Completion time of service requests against their rate.
+    Fig7(pct::Options),
+    /// Completion time of attaches against their rate.
+    Fig8(pct::Options),
+    /// Completion time of attaches in bursts.
+    Fig9(pct::Options),
+    /// What replicas cost an attach.
+    Fig15(pct::Options),
+    /// What the log costs an attach.
+    Fig16(pct::Options),
+    /// Octets of the log against active phones.
+    Fig17(pct::Options),
     /// Encoding and decoding against the number of fields, as a multiple of ASN.1.
     Fig18,
     /// Encoding and decoding real messages.
@@ -29,6 +42,12 @@ pub(crate) enum Figure {
 /// Errors: those of writing the plot.
 pub(crate) fn run(figure: &Figure, plots: &Path) -> io::Result<()> {
     match figure {
+        Figure::Fig7(options) => pct::fig7(options, plots),
+        Figure::Fig8(options) => pct::fig8(options, plots),
+        Figure::Fig9(options) => pct::fig9(options, plots),
+        Figure::Fig15(options) => pct::fig15(options, plots),
+        Figure::Fig16(options) => pct::fig16(options, plots),
+        Figure::Fig17(options) => pct::fig17(options, plots),
         Figure::Fig18 => fig18::run(plots),
         Figure::Fig19 => fig19::run(plots),
         Figure::Fig20 => fig20::run(plots),

@@ -38,6 +38,8 @@ pub(super) enum Service {
 /// The members of a region, and the phones' logs.
 pub(super) struct Cpfs {
     rings: Rings,
+    /// How much is kept of the logs of phones that begin.
+    bounds: Bounds,
     trusted: BTreeSet<CpfId>,
     ledgers: BTreeMap<PhoneId, Ledger<Envelope>>,
     /// The phones of which inputs are kept.
@@ -75,6 +77,7 @@ impl Cpfs {
         Self {
             trusted: rings.members().collect(),
             rings,
+            bounds: Bounds::default(),
             ledgers: BTreeMap::new(),
             logged: BTreeSet::new(),
             taken: BTreeMap::new(),
@@ -90,7 +93,7 @@ impl Cpfs {
         let phone = envelope.phone;
         if !self.ledgers.contains_key(&phone) {
             let Some(placement) = self.rings.place(phone) else { return };
-            let ledger = Ledger::new(placement.primary, placement.backups, Bounds::default());
+            let ledger = Ledger::new(placement.primary, placement.backups, self.bounds);
             serve(phone, &ledger, out);
             self.ledgers.insert(phone, ledger);
         }
@@ -100,7 +103,9 @@ impl Cpfs {
         let octets = ENVELOPE_OCTETS + envelope.payload.octets();
         let (clock, lagging) = ledger.append(octets, |_| envelope.clone());
         debug_assert_eq!(clock, envelope.clock, "the log and the table of phones count the same inputs");
-        self.logged.insert(phone);
+        if ledger.inputs() > 0 {
+            self.logged.insert(phone);
+        }
         out.cpfs.push((by, Down::Run(envelope)));
         self.outdated(phone, lagging, out);
     }
@@ -234,6 +239,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let told = cpfs.trusted.iter().map(|&cpf| (cpf, Down::Configure(config.clone())));
                 out.cpfs.extend(told);
             }
+        }
+    }
+
+    /// How much is kept of the logs of phones that begin from now on. A region that keeps none is a baseline of experiments: what is
+    /// lost with a control function then is what was under way there.
+    pub fn bound_logs(&mut self, bounds: Bounds) {
+        if let Service::Region(cpfs) = &mut self.service {
+            cpfs.bounds = bounds;
         }
     }
 

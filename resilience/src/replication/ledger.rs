@@ -7,7 +7,8 @@ use whimbrel_ids::Instant;
 
 use super::CpfId;
 
-/// How much of one phone's log is kept.
+/// How much of one phone's log is kept. Of no inputs at all: a phone whose control function is lost in the middle of a procedure
+/// registers anew, and one that rests goes on where its state is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
     /// Inputs. A registration with a session is eleven; a procedure that fails at every step stays below this.
@@ -170,6 +171,10 @@ impl<I: Clone> Ledger<I> {
     pub fn append(&mut self, octets: usize, input: impl FnOnce(u64) -> I) -> (u64, Vec<Lagging>) {
         self.clock += 1;
         let clock = self.clock;
+        if self.bounds.inputs == 0 {
+            self.base = clock;
+            return (clock, Vec::new());
+        }
         self.retained.push_back(Entry { clock, octets, input: input(clock), released: None });
         self.octets += octets;
         if self.retained.len() <= self.bounds.inputs && self.octets <= self.bounds.octets {
@@ -390,6 +395,20 @@ mod tests {
         ledger.add_backup(third);
         let replay = vec![(1, "registration request")];
         assert_eq!(ledger.failed(PRIMARY), Failover::Serve { by: third, term: 2, replay });
+    }
+
+    #[test]
+    fn without_a_log_a_phone_at_rest_goes_on_and_one_in_the_middle_of_something_is_lost() {
+        let mut ledger = Ledger::new(PRIMARY, [BACKUP], Bounds { inputs: 0, octets: 0 });
+        assert_eq!(ledger.append(40, |_| "registration request"), (1, vec![]));
+        assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
+        assert_eq!(ledger.clone().failed(PRIMARY), Failover::Lost);
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        ledger.acknowledged(NOW, BACKUP, 1);
+        let Failover::Serve { by, replay, .. } = ledger.clone().failed(PRIMARY) else { panic!("it rests") };
+        assert_eq!((by, replay), (BACKUP, vec![]));
+        ledger.append(40, |_| "service request");
+        assert_eq!(ledger.failed(PRIMARY), Failover::Lost);
     }
 
     #[test] // Neutrino §4.2.4

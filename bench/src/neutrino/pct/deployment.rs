@@ -1,0 +1,600 @@
+//! A region of the control plane in virtual time: every message runs through the program, and the processor's time that it takes there is
+//! charged to the core of whoever handled it. Cores work one message after the other; links take a fixed time. So the
+//! number of cores is that of the deployment and not of this machine, and nothing else that this machine does shows.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::hint::black_box;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use whimbrel_control::config::Limits;
+use whimbrel_control::udm::Directory;
+use whimbrel_control::{AssociationId, Batch, Effect, Envelope, Phone, PhoneId, Prf, UpfId};
+use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
+use whimbrel_ran::ue::{self, Command, Ue};
+use whimbrel_ran::{Down as RadioDown, Outbox, PhoneId as UeId, Up as RadioUp, gnb};
+use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
+use whimbrel_resilience::region::{Region, Regions};
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox};
+use whimbrel_security::HomeNetworkKeys;
+use whimbrel_sim::{Home, default_config, phone_config, upf_config};
+use whimbrel_user::Upf;
+
+use super::clock::timed;
+use super::load::{Procedure, Progress};
+use super::scheme::{Replication, Scheme};
+
+/// A day in 2026.
+const EPOCH: Instant = Instant(1_793_700_000_000_000);
+/// Control functions of the region, each with a core of its own (Neutrino §5 has five, with two cores each).
+pub(super) const CPFS: u16 = 5;
+/// Threads of the aggregator, each with gNBs of its own: as many as there are control functions, so that these are what is loaded.
+pub(super) const CTA_THREADS: usize = 5;
+/// gNBs: several to each thread of the aggregator.
+const GNBS: usize = 20;
+/// A message under way, or something that is about to happen.
+enum Travelling {
+    Ngap {
+        gnb: usize,
+        stream: u16,
+        octets: Vec<u8>,
+    },
+    Pfcp(Vec<u8>),
+    Up {
+        from: CpfId,
+        octets: Vec<u8>,
+        of: u32,
+    },
+    Down(CpfId, Vec<u8>),
+    State(CpfId, Vec<u8>),
+    /// A phone in the middle of a procedure, which only baselines copy.
+    Copy(CpfId, Vec<u8>),
+    ToGnb {
+        gnb: usize,
+        stream: u16,
+        octets: Vec<u8>,
+        of: Option<u32>,
+    },
+    ToUpf {
+        octets: Vec<u8>,
+        of: Option<u32>,
+    },
+    Begin(u32),
+    Lose(CpfId),
+}
+
+struct Due {
+    at: u64,
+    sequence: u64,
+    what: Travelling,
+}
+
+impl PartialEq for Due {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Due {}
+
+impl PartialOrd for Due {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Due {
+    /// The earliest is the greatest: the heap gives that first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at, other.sequence).cmp(&(self.at, self.sequence))
+    }
+}
+
+/// A core of the deployment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Core {
+    busy_until: u64,
+    worked: u64,
+}
+
+/// Whose outputs leave the aggregator.
+#[derive(Default)]
+struct Whose(Option<PhoneId>);
+
+impl Inspect for Whose {
+    fn released(&mut self, phone: PhoneId, _: &Batch) {
+        self.0 = Some(phone);
+    }
+}
+
+struct Terminal {
+    ue: Ue,
+    gnb: usize,
+}
+
+/// The region, its gNBs, phones and UPF.
+pub(super) struct Deployment {
+    scheme: Scheme,
+    /// One way between gNB and aggregator, aggregator and control function, aggregator and UPF, in nanoseconds.
+    pub(super) hop_ns: u64,
+    now: u64,
+    /// Whether work and links take time: not while phones get ready.
+    charged: bool,
+    cta: Cta<Home, (Prf, u64), Whose>,
+    members: BTreeMap<CpfId, Member>,
+    regions: Regions,
+    region: Region,
+    upf: Upf,
+    gnbs: Vec<gnb::Gnb>,
+    phones: Vec<Terminal>,
+    /// The phone that has a slot of the aggregator, as far as known.
+    by_slot: BTreeMap<u32, u32>,
+    queue: BinaryHeap<Due>,
+    sequence: u64,
+    cta_cores: Vec<Core>,
+    cpf_cores: BTreeMap<CpfId, Core>,
+    /// What the phones are at.
+    pub(super) progress: Progress,
+    /// The most octets that were logged at once.
+    pub(super) most_logged: usize,
+}
+
+impl Deployment {
+    /// A region of so many phones, which are switched off still.
+    pub(super) fn new(scheme: Scheme, phones: u32, hop_ns: u64) -> Self {
+        let mut config = default_config();
+        config.limits = Limits {
+            first_messages_per_s: u32::MAX,
+            strangers: u32::MAX,
+            strangers_per_gnb: u32::MAX,
+            ..config.limits
+        };
+        let config = Arc::new(config);
+        let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
+        let entropy = (Prf::new(&[9; 16]), 0);
+        let region: Region = "coast/home".parse().expect("a region's name");
+        let mut regions = Regions::new([region.clone()]).expect("one region");
+        let ids = (1..=CPFS).map(CpfId).take(if scheme.one_process { 0 } else { usize::from(CPFS) });
+        let members = ids.map(|id| {
+            regions.join(id, &region).expect("each comes once");
+            (id, Member::new(config.clone()))
+        });
+        let members: BTreeMap<_, _> = members.collect();
+        let home = Home::default();
+        let cta = if scheme.one_process {
+            Cta::new(config, directory, home, entropy, Whose::default(), EPOCH)
+        } else {
+            // What goes to the others at every message goes to them from here, beside the program.
+            let backups = if scheme.log { scheme.backups } else { 0 };
+            let rings = regions.rings(&region, backups).expect("the region is known");
+            let mut cta = Cta::of_region(config, directory, home, entropy, Whose::default(), rings, EPOCH);
+            cta.bound_logs(scheme.bounds());
+            cta
+        };
+        let gnbs = (1..=GNBS as u8).map(|n| {
+            let id = GlobalGnbId::new(PlmnId::TEST, n.into(), 28).expect("28 bits");
+            let tac = Tac::new(1).expect("24 bits");
+            gnb::Gnb::new(gnb::GnbConfig::new(id, tac, vec![SNssai::sst(1)], [127, 0, 1, n].into()))
+        });
+        let phones = (0..phones).map(|n| Terminal { ue: Ue::new(phone_config(n)), gnb: n as usize % GNBS });
+        let mut deployment = Self {
+            scheme,
+            hop_ns,
+            now: 0,
+            charged: false,
+            cta,
+            cpf_cores: members.keys().map(|id| (*id, Core::default())).collect(),
+            members,
+            regions,
+            region,
+            upf: Upf::new(upf_config(7), EPOCH).expect("the default configuration holds"),
+            gnbs: gnbs.collect(),
+            phones: phones.collect(),
+            by_slot: BTreeMap::new(),
+            queue: BinaryHeap::new(),
+            sequence: 0,
+            cta_cores: vec![Core::default(); if scheme.one_process { 1 } else { CTA_THREADS }],
+            progress: Progress::default(),
+            most_logged: 0,
+        };
+        deployment.cta_takes(0, |cta, now, out| cta.handle(now, Input::Tick, out));
+        deployment.run();
+        for n in 0..GNBS {
+            let association = association(n);
+            let up = Input::AssociationUp { association, outbound_streams: 16 };
+            deployment.cta_takes(0, |cta, now, out| cta.handle(now, up, out));
+            deployment.gnb(n, gnb::Input::AssociationUp { streams: 16 });
+        }
+        deployment.run();
+        for n in 0..deployment.phones.len() as u32 {
+            let tai = deployment.gnbs[deployment.phones[n as usize].gnb].config().tai();
+            deployment.ue(n, ue::Input::Cell(tai));
+        }
+        deployment
+    }
+
+    /// How many phones there are.
+    pub(super) fn phones(&self) -> u32 {
+        self.phones.len() as u32
+    }
+
+    /// Lets these phones do something of which no time is taken, until all are done.
+    pub(super) fn prepare(&mut self, procedure: Procedure, phones: impl IntoIterator<Item = u32>) {
+        self.charged = false;
+        for n in phones {
+            self.progress.begin(n, procedure, self.now);
+            self.begin(n);
+            self.run();
+        }
+        self.progress.clear();
+    }
+
+    /// Lets the connections of all phones go.
+    pub(super) fn release_all(&mut self) {
+        self.charged = false;
+        let cause = whimbrel_ngap::CauseRadioNetwork::UserInactivity;
+        for n in 0..self.phones() {
+            if self.phones[n as usize].ue.is_connected() {
+                let at = self.phones[n as usize].gnb;
+                self.gnb(at, gnb::Input::Release(UeId(n), cause.into()));
+                self.run();
+            }
+        }
+    }
+
+    /// Lets phones do something, each at its time in nanoseconds from now, and control functions be lost likewise, until nothing is under way.
+    /// Work and links take their time.
+    pub(super) fn measure(&mut self, procedure: Procedure, begins: &[(u64, u32)], losses: &[(u64, CpfId)]) {
+        self.charged = true;
+        self.progress.clear();
+        self.most_logged = 0;
+        self.now += 1_000_000;
+        let from = self.now;
+        for core in self.cta_cores.iter_mut().chain(self.cpf_cores.values_mut()) {
+            *core = Core { busy_until: from, worked: 0 };
+        }
+        for &(after, n) in begins {
+            self.progress.begin(n, procedure, from + after);
+            self.send(from + after, Travelling::Begin(n));
+        }
+        for &(after, cpf) in losses {
+            self.send(from + after, Travelling::Lose(cpf));
+        }
+        self.run();
+    }
+
+    /// The processor's time since [`Self::measure`] began: the aggregator's, and the control functions'.
+    pub(super) fn worked(&self) -> (u64, u64) {
+        let cpfs = self.cpf_cores.values().map(|c| c.worked).sum();
+        (self.cta_cores.iter().map(|c| c.worked).sum(), cpfs)
+    }
+
+    fn send(&mut self, at: u64, what: Travelling) {
+        self.sequence += 1;
+        self.queue.push(Due { at, sequence: self.sequence, what });
+    }
+
+    /// When what leaves at a time is there.
+    fn there(&self, leaves: u64) -> u64 {
+        if self.charged { leaves + self.hop_ns } else { leaves }
+    }
+
+    fn run(&mut self) {
+        while let Some(due) = self.queue.pop() {
+            self.now = self.now.max(due.at);
+            self.arrive(due.what);
+        }
+    }
+
+    fn arrive(&mut self, what: Travelling) {
+        match what {
+            Travelling::Ngap { gnb, stream, octets } => {
+                let input = Input::Ngap(association(gnb), stream, &octets);
+                self.cta_takes(gnb, |cta, now, out| cta.handle(now, input, out));
+            }
+            Travelling::Pfcp(octets) => {
+                let thread = octets.get(7).copied().unwrap_or(0).into();
+                self.cta_takes(thread, |cta, now, out| cta.handle(now, Input::Pfcp(UpfId(0), &octets), out));
+            }
+            Travelling::Up { from, octets, of } => self.cta_takes(of as usize, |cta, now, out| {
+                let Ok(ToCta::Up(message)) = ToCta::read(&octets) else { unreachable!("it was written so") };
+                cta.handle(now, Input::Cpf(from, message), out);
+            }),
+            Travelling::Down(to, octets) => self.cpf_runs(to, &octets),
+            Travelling::State(to, octets) => {
+                self.cpf_takes(to, |member, out| {
+                    member.back(read_state(&octets).expect("it was written so"), out);
+                });
+            }
+            Travelling::Copy(to, octets) => {
+                self.cpf_takes(to, |_, _| {
+                    black_box(postcard::from_bytes::<Phone>(&octets).expect("what a control function wrote"));
+                });
+            }
+            Travelling::ToGnb { gnb, stream, octets, of } => {
+                let heard = self.gnb(gnb, gnb::Input::Ngap { stream, octets: &octets });
+                if let (Some(slot), Some(phone)) = (of, heard) {
+                    self.by_slot.insert(slot, phone);
+                }
+                self.heard(of);
+            }
+            Travelling::ToUpf { octets, of } => {
+                self.heard(of);
+                let mut out = whimbrel_user::Outbox::default();
+                self.upf.pfcp(self.instant(), SMF, &octets, &mut out);
+                let at = self.there(self.now);
+                out.datagrams.into_iter().for_each(|(_, octets)| self.send(at, Travelling::Pfcp(octets)));
+            }
+            Travelling::Begin(n) => self.begin(n),
+            Travelling::Lose(cpf) => self.lose(cpf),
+        }
+    }
+
+    /// A message of the core for a phone has arrived.
+    fn heard(&mut self, slot: Option<u32>) {
+        if let Some(phone) = slot.and_then(|slot| self.by_slot.get(&slot)) {
+            self.progress.heard(*phone, self.now);
+        }
+    }
+
+    fn instant(&self) -> Instant {
+        Instant(EPOCH.0 + self.now / 1000)
+    }
+
+    fn cta_takes(
+        &mut self,
+        thread: usize,
+        work: impl FnOnce(&mut Cta<Home, (Prf, u64), Whose>, Instant, &mut CoreOutbox),
+    ) {
+        let now = self.instant();
+        let cta = &mut self.cta;
+        cta.inspect().0 = None;
+        let ((out, told), cost) = timed(|| {
+            let mut out = CoreOutbox::default();
+            if cta.next_deadline() <= now {
+                cta.handle(now, Input::Tick, &mut out);
+            }
+            work(cta, now, &mut out);
+            let told: Vec<_> = out.cpfs.drain(..).map(|(to, down)| (to, octets_down(down))).collect();
+            (out, told)
+        });
+        let threads = self.cta_cores.len();
+        let leaves = charge(self.charged, self.now, &mut self.cta_cores[thread % threads], cost);
+        let of = self.cta.inspect().0.map(|phone| phone.slot);
+        self.most_logged = self.most_logged.max(self.cta.logged().0);
+        let at = self.there(leaves);
+        for (association, stream, octets) in out.ngap {
+            let gnb = association.0 as usize;
+            let at = if self.scheme.device_state && asks_for_context(&octets) { leaves } else { at };
+            self.send(at, Travelling::ToGnb { gnb, stream, octets, of });
+        }
+        out.pfcp.into_iter().for_each(|(_, octets)| self.send(at, Travelling::ToUpf { octets, of }));
+        told.into_iter().for_each(|(to, octets)| self.send(at, Travelling::Down(to, octets)));
+    }
+
+    fn cpf_runs(&mut self, to: CpfId, octets: &[u8]) {
+        let codec = self.scheme.codec;
+        let copies = self.scheme.replication == Replication::EveryMessage;
+        let mut copy = None;
+        let run = |member: &mut Member, out: &mut MemberOutbox| member.handle(read_down(octets), out);
+        let more = |member: &Member, out: &MemberOutbox| {
+            let Down::Run(envelope) = read_down(octets) else { return 0 };
+            let mut more = ngap_of(&envelope).map_or(0, |octets| codec.more_to_read(octets));
+            for octets in out.up.iter().flat_map(ngap_caused) {
+                more += codec.more_to_write(octets);
+            }
+            if copies && let Some(phone) = member.cpf().phone(envelope.phone) {
+                let (octets, cost) = timed(|| postcard::to_allocvec(phone).expect("memory grows"));
+                copy = Some(octets);
+                more += cost as i64;
+            }
+            more
+        };
+        let leaves = self.cpf_takes_and(to, run, more);
+        let (Some(leaves), Some(octets)) = (leaves, copy) else { return };
+        let at = self.there(leaves);
+        for n in 1..=self.scheme.backups as u16 {
+            let other = CpfId((to.0 - 1 + n) % CPFS + 1);
+            self.send(at, Travelling::Copy(other, octets.clone()));
+        }
+    }
+
+    fn cpf_takes(&mut self, to: CpfId, work: impl FnOnce(&mut Member, &mut MemberOutbox)) {
+        self.cpf_takes_and(to, work, |_, _| 0);
+    }
+
+    /// A control function works, and then `more` tells what else that costs, in nanoseconds. Gives when what it says leaves.
+    fn cpf_takes_and(
+        &mut self,
+        to: CpfId,
+        work: impl FnOnce(&mut Member, &mut MemberOutbox),
+        more: impl FnOnce(&Member, &MemberOutbox) -> i64,
+    ) -> Option<u64> {
+        let member = self.members.get_mut(&to)?;
+        let mut out = MemberOutbox::default();
+        let ((), worked) = timed(|| work(member, &mut out));
+        let more = more(member, &out);
+        let ((ups, states), packed) = timed(|| {
+            let ups: Vec<_> = out.up.into_iter().map(octets_up).collect();
+            let states: Vec<_> = out.peers.iter().map(|(to, state)| (*to, octets_of_state(state))).collect();
+            (ups, states)
+        });
+        let core = self.cpf_cores.get_mut(&to)?;
+        let leaves = charge(self.charged, self.now, core, (worked + packed).saturating_add_signed(more));
+        let at = self.there(leaves);
+        ups.into_iter().for_each(|(of, octets)| self.send(at, Travelling::Up { from: to, octets, of }));
+        states.into_iter().for_each(|(to, octets)| self.send(at, Travelling::State(to, octets)));
+        Some(leaves)
+    }
+
+    /// A control function is gone with all that has reached it, and the aggregator knows at once.
+    fn lose(&mut self, cpf: CpfId) {
+        if self.members.remove(&cpf).is_none() {
+            return;
+        }
+        self.regions.leave(cpf);
+        let backups = if self.scheme.log { self.scheme.backups } else { 0 };
+        let rings = self.regions.rings(&self.region, backups).expect("the region is known");
+        self.cta_takes(0, |cta, now, out| {
+            cta.handle(now, Input::Rings(rings), out);
+            cta.handle(now, Input::CpfLost(cpf), out);
+        });
+    }
+
+    fn begin(&mut self, n: u32) {
+        match self.progress.procedure(n) {
+            Some(Procedure::Attach) => self.ue(n, ue::Input::Command(Command::Register)),
+            Some(Procedure::ServiceRequest) => self.ue(n, ue::Input::Command(Command::ServiceRequest)),
+            Some(Procedure::Handover) => {
+                let at = self.phones[n as usize].gnb;
+                let to = self.gnbs[(at + 1) % GNBS].as_neighbour();
+                self.gnb(at, gnb::Input::HandOver { phone: UeId(n), to, via: gnb::Via::N2 });
+            }
+            None => {}
+        }
+    }
+
+    /// Gives the phone to which the gNB says something because of it.
+    fn gnb(&mut self, index: usize, input: gnb::Input<'_>) -> Option<u32> {
+        let mut out = Outbox::new();
+        let now = self.instant();
+        self.gnbs[index].handle(now, input, &mut out);
+        let mut heard = None;
+        let at = self.there(self.now);
+        for output in out.drain() {
+            match output {
+                gnb::Output::Ngap { stream, octets } => {
+                    let at = if self.scheme.device_state && is_answer(&octets) { self.now } else { at };
+                    self.send(at, Travelling::Ngap { gnb: index, stream, octets });
+                }
+                gnb::Output::Radio(UeId(n), down) => {
+                    heard = Some(n);
+                    if self.phones[n as usize].gnb == index {
+                        self.ue(n, ue::Input::Radio(down));
+                    }
+                }
+                gnb::Output::Event(gnb::Event::HandedOver { phone, .. }) => self.progress.done(phone.0),
+                _ => {}
+            }
+        }
+        heard
+    }
+
+    fn ue(&mut self, n: u32, input: ue::Input) {
+        let released = matches!(input, ue::Input::Radio(RadioDown::Released));
+        let mut out = Outbox::new();
+        let now = self.instant();
+        self.phones[n as usize].ue.handle(now, input, &mut out);
+        let outputs: Vec<_> = out.drain().collect();
+        for output in outputs {
+            match output {
+                ue::Output::Radio(up) => {
+                    if let RadioUp::HandoverComplete { to, .. } = &up
+                        && let Some(to) = self.gnbs.iter().position(|g| g.config().id == *to)
+                    {
+                        self.phones[n as usize].gnb = to;
+                    }
+                    self.gnb(self.phones[n as usize].gnb, gnb::Input::Radio(UeId(n), up));
+                }
+                ue::Output::Event(event) => self.phone_says(n, &event),
+            }
+        }
+        if released && self.progress.is_under_way(n) {
+            self.progress.attaches_anew(n);
+            self.ue(n, ue::Input::Command(Command::Register));
+        }
+    }
+
+    fn phone_says(&mut self, n: u32, event: &ue::Event) {
+        match event {
+            ue::Event::Registered { .. } if self.progress.procedure(n) == Some(Procedure::Attach) => {
+                let request = ue::SessionRequest {
+                    dnn: None,
+                    s_nssai: None,
+                    pdu_session_type: whimbrel_nas::ie::PduSessionType::Ipv4,
+                };
+                self.ue(n, ue::Input::Command(Command::EstablishSession(request)));
+            }
+            ue::Event::SessionUp { .. } | ue::Event::ServiceAccepted { .. } => self.progress.done(n),
+            _ => {}
+        }
+    }
+}
+
+/// Where the SMF's PFCP comes from.
+const SMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8805);
+
+fn association(gnb: usize) -> AssociationId {
+    AssociationId(gnb as u32)
+}
+
+/// When a core is done with something that comes now.
+fn charge(charged: bool, now: u64, core: &mut Core, cost: u64) -> u64 {
+    if !charged {
+        return now;
+    }
+    core.busy_until = core.busy_until.max(now) + cost;
+    core.worked += cost;
+    core.busy_until
+}
+
+/// The NGAP message in an input.
+fn ngap_of(envelope: &Envelope) -> Option<&[u8]> {
+    use whimbrel_control::Payload;
+    match &envelope.payload {
+        Payload::InitialUeMessage { octets, .. }
+        | Payload::Ngap { octets, .. }
+        | Payload::HandoverRequired { octets, .. } => Some(octets),
+        _ => None,
+    }
+}
+
+/// The NGAP messages that an input caused.
+fn ngap_caused(up: &Up) -> impl Iterator<Item = &[u8]> {
+    let outputs = match up {
+        Up::Ran { batch, .. } => batch.outputs.as_slice(),
+        Up::Holds { .. } => &[],
+    };
+    outputs.iter().filter_map(|output| match &output.effect {
+        Effect::N2 { octets, .. } => Some(octets.as_slice()),
+        _ => None,
+    })
+}
+
+/// Whether a gNB that has the phone's context from the phone has answered this before it comes: HANDOVER REQUEST, INITIAL CONTEXT SETUP REQUEST,
+/// PDU SESSION RESOURCE SETUP REQUEST.
+fn asks_for_context(octets: &[u8]) -> bool {
+    matches!(octets, [0x00, 1 | 14 | 29, ..])
+}
+
+/// A successful outcome.
+fn is_answer(octets: &[u8]) -> bool {
+    octets.first() == Some(&0x20)
+}
+
+fn octets_down(down: Down) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(256);
+    ToCpf::Down(down).write(&mut octets);
+    octets
+}
+
+fn read_down(octets: &[u8]) -> Down {
+    let Ok(ToCpf::Down(down)) = ToCpf::read(octets) else { unreachable!("it was written so") };
+    down
+}
+
+/// With the slot of the phone.
+fn octets_up(up: Up) -> (u32, Vec<u8>) {
+    let (Up::Ran { phone, .. } | Up::Holds { phone, .. }) = up;
+    let mut octets = Vec::with_capacity(512);
+    ToCta::Up(up).write(&mut octets);
+    (phone.slot, octets)
+}
+
+fn octets_of_state(state: &State) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(1024);
+    write_state(state, &mut octets);
+    octets
+}

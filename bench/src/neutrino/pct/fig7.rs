@@ -1,0 +1,102 @@
+//! Figures 7 and 8: completion times of service requests and of attaches against their rate.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::json;
+
+use super::super::finish;
+use super::Options;
+use super::load::Procedure;
+use super::scheme::{
+    DPCM, EXISTING, EXISTING_LEAN, ONE_PROCESS, OURS, OURS_CONVENTIONAL, OURS_FLAT, SKYCORE, Scheme,
+};
+use super::sweep::{Swept, compare, draw, json as points, sweep};
+
+/// Where `existing` stands in every list here.
+const BASELINE: usize = 1;
+
+/// Figure 7.
+pub(crate) fn fig7(options: &Options, plots: &Path) -> io::Result<()> {
+    println!("figure 7: service requests of idle phones, uniform traffic");
+    println!(
+        "paper: up to 120,000 a second Neutrino's median is 2.3 times as fast as that of an existing EPC, 1.3 times DPCM, 3.4 times SkyCore;"
+    );
+    println!("       from 140,000 on existing EPC and SkyCore do not keep up, from 200,000 on nobody does");
+    let schemes = [OURS, EXISTING, DPCM, SKYCORE, OURS_FLAT, OURS_CONVENTIONAL, EXISTING_LEAN, ONE_PROCESS];
+    let rates = [
+        10e3, 20e3, 40e3, 60e3, 80e3, 100e3, 120e3, 140e3, 160e3, 180e3, 200e3, 240e3, 280e3, 320e3, 360e3,
+        400e3,
+    ];
+    figure(
+        options,
+        plots,
+        ("fig7", Procedure::ServiceRequest, "Service requests (Neutrino, figure 7)"),
+        (&schemes, &rates),
+        "paper, as fast as existing EPC: Neutrino 2.3 times, DPCM 1.8 times, SkyCore 0.7 times (from 2.3, 1.3 and 3.4)",
+        "aim: 100,000",
+    )
+}
+
+/// Figure 8.
+pub(crate) fn fig8(options: &Options, plots: &Path) -> io::Result<()> {
+    println!("figure 8: attach, uniform traffic: registration with 5G-AKA, then a session");
+    println!(
+        "paper: up to 60,000 a second Neutrino is up to 2.3 times as fast as an existing EPC, which does not keep up beyond; Neutrino does up to 120,000"
+    );
+    let schemes = [OURS, EXISTING, OURS_FLAT, OURS_CONVENTIONAL, EXISTING_LEAN, ONE_PROCESS];
+    let rates = [2e3, 5e3, 10e3, 15e3, 20e3, 25e3, 30e3, 35e3, 40e3, 45e3, 50e3, 60e3, 70e3, 80e3, 100e3];
+    figure(
+        options,
+        plots,
+        ("fig8", Procedure::Attach, "Attach (Neutrino, figure 8)"),
+        (&schemes, &rates),
+        "paper: Neutrino up to 2.3 times as fast as existing EPC",
+        "registrations, each with a session",
+    )
+}
+
+fn figure(
+    options: &Options,
+    plots: &Path,
+    (name, procedure, title): (&str, Procedure, &str),
+    (schemes, rates): (&[Scheme], &[f64]),
+    paper: &str,
+    about_one_core: &str,
+) -> io::Result<()> {
+    println!("{}", options.deployment());
+    println!(
+        "       `existing` reads and writes NGAP with rasn in place of our codec, keeps no log and no replica\n"
+    );
+    let rates = if options.quick { &rates[..2] } else { rates };
+    let mut all = sweep(schemes, procedure, rates, options);
+    let half = all[BASELINE].knee() / 2.0;
+    let compared = compare(&mut all, procedure, half, options);
+    compared.print(&all, BASELINE, paper);
+    share(&all, &compared.p50_without_links);
+    let alone = all.iter().find(|s| s.scheme == ONE_PROCESS);
+    let per_core = alone.and_then(|s| s.points.first()).map_or(f64::NAN, |p| 1e6 / (p.cta_us + p.cpf_us));
+    println!("one core does all that the core does for {per_core:.0} procedures a second ({about_one_core})");
+    draw(&all, title, plots, &format!("neutrino-{name}"))?;
+    finish(
+        name,
+        &json!({
+            "hop_us": options.hop_us,
+            "phones": options.phones(),
+            "schemes": points(&all),
+            "half_of_knee": compared.json(&all, BASELINE),
+            "per_s_and_core_one_process": per_core.round(),
+        }),
+    );
+    Ok(())
+}
+
+/// Says what of the gain is the codec's.
+fn share(all: &[Swept], p50: &[f64]) {
+    let of = |scheme: Scheme| all.iter().position(|s| s.scheme == scheme).map_or(f64::NAN, |i| p50[i]);
+    println!(
+        "of that, without links: our codec alone makes existing {:.2} times as fast; log and replicas alone make it {:.2} times as fast",
+        of(EXISTING) / of(EXISTING_LEAN),
+        of(EXISTING) / of(OURS_CONVENTIONAL),
+    );
+}

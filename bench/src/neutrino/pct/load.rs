@@ -1,0 +1,114 @@
+//! Open load: when phones begin something, and when they are done.
+
+use std::collections::BTreeMap;
+
+use whimbrel_sim::Rng;
+
+/// What phones do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Procedure {
+    /// Registration, and a session.
+    Attach,
+    /// An idle phone gets its session's user plane back.
+    ServiceRequest,
+    /// From one gNB to the next, through the core.
+    Handover,
+}
+
+/// One phone's procedure.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    procedure: Procedure,
+    /// When it was to begin, whether or not anybody had time for it.
+    from: u64,
+    /// When the last message of the core for it arrived.
+    until: u64,
+    done: bool,
+}
+
+/// What the phones are at.
+#[derive(Debug, Default)]
+pub(super) struct Progress(BTreeMap<u32, Run>);
+
+impl Progress {
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn begin(&mut self, phone: u32, procedure: Procedure, at: u64) {
+        self.0.insert(phone, Run { procedure, from: at, until: at, done: false });
+    }
+
+    pub(super) fn procedure(&self, phone: u32) -> Option<Procedure> {
+        self.0.get(&phone).map(|r| r.procedure)
+    }
+
+    pub(super) fn heard(&mut self, phone: u32, at: u64) {
+        if let Some(run) = self.0.get_mut(&phone) {
+            run.until = at;
+        }
+    }
+
+    pub(super) fn done(&mut self, phone: u32) {
+        if let Some(run) = self.0.get_mut(&phone) {
+            run.done = true;
+        }
+    }
+
+    pub(super) fn is_under_way(&self, phone: u32) -> bool {
+        self.0.get(&phone).is_some_and(|r| !r.done)
+    }
+
+    /// The phone's procedure was lost with who served it: it attaches, which counts until that is done.
+    pub(super) fn attaches_anew(&mut self, phone: u32) {
+        if let Some(run) = self.0.get_mut(&phone) {
+            run.procedure = Procedure::Attach;
+        }
+    }
+
+    /// Completion times, in order of size, and how many did not complete.
+    pub(super) fn times(&self) -> Times {
+        let done = self.0.values().filter(|r| r.done);
+        let mut nanos: Vec<u64> = done.map(|r| r.until - r.from).collect();
+        nanos.sort_unstable();
+        let failed = self.0.len() - nanos.len();
+        Times { nanos, failed }
+    }
+}
+
+/// How long procedures took.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Times {
+    nanos: Vec<u64>,
+    /// How many did not complete.
+    pub(super) failed: usize,
+}
+
+impl Times {
+    /// The time that this part of them did not exceed, in microseconds.
+    pub(super) fn quantile(&self, q: f64) -> f64 {
+        let last = self.nanos.len().saturating_sub(1);
+        self.nanos.get((last as f64 * q).round() as usize).map_or(f64::NAN, |ns| *ns as f64 / 1000.0)
+    }
+}
+
+/// Poisson arrivals of `count` of the phones at so many a second, in nanoseconds from the beginning: independent phones, uniformly at
+/// random.
+pub(super) fn uniform(rng: &mut Rng, phones: u32, count: u32, per_s: f64) -> Vec<(u64, u32)> {
+    let mut order: Vec<u32> = (0..phones).collect();
+    for i in (1..order.len()).rev() {
+        order.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    let mut at = 0.0;
+    let arrivals = order.into_iter().take(count as usize).map(|phone| {
+        let u = (rng.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
+        at += -u.ln() / per_s * 1e9;
+        (at as u64, phone)
+    });
+    arrivals.collect()
+}
+
+/// So many phones begin within so many nanoseconds, evenly: told by one clock.
+pub(super) fn burst(phones: u32, within: u64) -> Vec<(u64, u32)> {
+    (0..phones).map(|n| (u64::from(n) * within / u64::from(phones.max(1)), n)).collect()
+}

@@ -1,0 +1,63 @@
+//! Procedure completion time: from when a phone was to begin something to the last message of the core for it.
+//!
+//! | what | where |
+//! | --- | --- |
+//! | the region in virtual time: real messages through the real program, its processor time charged to the cores of a deployment | `deployment` |
+//! | what is compared: codec, replication, log, recovery | `scheme`, `codec` |
+//! | when phones begin and when they are done | `load` |
+//! | one procedure at rising rates, scheme beside scheme | `sweep` |
+//! | the figures | `fig7` to `fig17` |
+
+mod clock;
+mod codec;
+mod deployment;
+mod fig15;
+mod fig17;
+mod fig7;
+mod fig9;
+mod load;
+mod scheme;
+mod sweep;
+
+use clap::Args;
+
+pub(super) use fig7::{fig7, fig8};
+pub(super) use fig9::run as fig9;
+pub(super) use fig15::{fig15, fig16};
+pub(super) use fig17::run as fig17;
+
+/// How much is measured, and how far apart the parts are.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// A few phones and rates: shows that it runs, and no figure.
+    #[arg(long)]
+    quick: bool,
+    /// Phones.
+    #[arg(long, default_value_t = 4000, value_parser = clap::value_parser!(u32).range(10..=50_000))]
+    phones: u32,
+    /// One way between two parts of the deployment, in microseconds.
+    #[arg(long, default_value_t = 5.0)]
+    hop_us: f64,
+}
+
+impl Options {
+    fn phones(&self) -> u32 {
+        if self.quick { 40 } else { self.phones }
+    }
+
+    fn hop_ns(&self) -> u64 {
+        (self.hop_us.clamp(0.0, 1e6) * 1000.0) as u64
+    }
+
+    /// What there is of the deployment, for the reader.
+    fn deployment(&self) -> String {
+        format!(
+            "here:  virtual time: {} control functions and {} threads of the aggregator with a core each; the processor time of every message\n       \
+             is measured on this machine, and links take {} us each way; {} phones; gNBs, phones and UPF answer at once",
+            deployment::CPFS,
+            deployment::CTA_THREADS,
+            self.hop_us,
+            self.phones()
+        )
+    }
+}

@@ -1,0 +1,98 @@
+//! What is compared: the same program, with other codecs, replication and recovery.
+
+use whimbrel_resilience::replication::Bounds;
+
+use super::codec::Codec;
+
+/// When a phone's state goes to others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Replication {
+    /// Never.
+    Never,
+    /// When a procedure has ended.
+    EveryProcedure,
+    /// After every message, also in the middle of a procedure.
+    EveryMessage,
+}
+
+/// One way to build the control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Scheme {
+    pub(super) name: &'static str,
+    pub(super) codec: Codec,
+    pub(super) replication: Replication,
+    /// How many others get a phone's state.
+    pub(super) backups: usize,
+    /// Inputs are kept, so that another control function can run them again.
+    pub(super) log: bool,
+    /// The gNB knows the phone's context from the phone, and answers what the core would ask before it is asked.
+    pub(super) device_state: bool,
+    /// The control function is a part of the aggregator: one process, one core, no links.
+    pub(super) one_process: bool,
+}
+
+/// Ours: standard gNBs, a log, and two backups that get a phone's state when a procedure has ended.
+pub(super) const OURS: Scheme = Scheme {
+    name: "ours",
+    codec: Codec::Lean,
+    replication: Replication::EveryProcedure,
+    backups: 2,
+    log: true,
+    device_state: false,
+    one_process: false,
+};
+
+/// Ours, with gNBs that speak FlatBuffers with single-value unions.
+pub(super) const OURS_FLAT: Scheme = Scheme { name: "ours, FlatBuffers", codec: Codec::Flat, ..OURS };
+
+/// Ours, but with the conventional codec: what of the gain is replication's and recovery's.
+pub(super) const OURS_CONVENTIONAL: Scheme =
+    Scheme { name: "ours, conventional codec", codec: Codec::Conventional, ..OURS };
+
+/// An existing core: the conventional codec, nothing is kept or copied, phones attach anew after a failure.
+pub(super) const EXISTING: Scheme = Scheme {
+    name: "existing",
+    codec: Codec::Conventional,
+    replication: Replication::Never,
+    backups: 0,
+    log: false,
+    ..OURS
+};
+
+/// The same with our codec: what of the gain is the codec's.
+pub(super) const EXISTING_LEAN: Scheme =
+    Scheme { name: "existing, our codec", codec: Codec::Lean, ..EXISTING };
+
+/// DPCM: an existing core whose gNBs get the phone's state from the phone.
+pub(super) const DPCM: Scheme = Scheme { name: "DPCM", device_state: true, ..EXISTING };
+
+/// SkyCore: an existing core that sends the phone's state to all others at every message.
+pub(super) const SKYCORE: Scheme =
+    Scheme { name: "SkyCore", replication: Replication::EveryMessage, backups: 4, ..EXISTING };
+
+/// Our program as one process: aggregator and control function on one core, no log.
+pub(super) const ONE_PROCESS: Scheme = Scheme {
+    name: "ours, one process",
+    replication: Replication::Never,
+    backups: 0,
+    log: false,
+    one_process: true,
+    ..OURS
+};
+
+/// Nothing is kept or copied.
+pub(super) const NO_REPLICA: Scheme = Scheme { codec: Codec::Lean, name: "never", ..EXISTING };
+
+/// Inputs are kept until their outputs have left, and nothing is copied.
+pub(super) const LOG_ONLY: Scheme = Scheme { name: "log alone", log: true, ..NO_REPLICA };
+
+/// A log, and the phone's state to as many as ours, at every message.
+pub(super) const PER_MESSAGE: Scheme =
+    Scheme { name: "at every message", replication: Replication::EveryMessage, ..OURS };
+
+impl Scheme {
+    /// How much is kept of a phone's log.
+    pub(super) fn bounds(&self) -> Bounds {
+        if self.log { Bounds::default() } else { Bounds { inputs: 0, octets: 0 } }
+    }
+}
