@@ -13,7 +13,7 @@ use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_classifier::generate::Random;
 use whimbrel_ids::Instant;
-use whimbrel_user::Verdict;
+use whimbrel_user::{Stage, Verdict, Watch};
 
 use super::finish;
 use super::limit::Limit;
@@ -28,7 +28,7 @@ const BURST: usize = 32;
 /// Octets of the smallest packet.
 const SMALL: usize = 68;
 /// Memory that a session is thought to need before it is known.
-const SESSION_OCTETS_GUESSED: u64 = 1_600;
+const SESSION_OCTETS_GUESSED: u64 = 700;
 
 /// What can be chosen.
 #[derive(Args, Clone)]
@@ -81,7 +81,7 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         "paper (L25GC figure 10, one core, 68 octets): 27 times the kernel's UPF; Synergy holds 12 million flows"
     );
     println!("\n   sessions  octets  way         ns   best     Mpps   burst us p50    p99");
-    let (mut rows, mut limits, mut memory) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rows, mut limits, mut memory, mut stages) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for &sessions in &options.sessions {
         if u64::from(sessions) * SESSION_OCTETS_GUESSED > available() {
             println!("{sessions:>11}  left out: it needs more memory than is free");
@@ -100,6 +100,11 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
                 }
             }
         }
+        let parts = shares(&mut population, options);
+        let text: Vec<_> =
+            STAGES.iter().zip(&parts).map(|((_, name), p)| format!("{name} {p:.0} %")).collect();
+        println!("{sessions:>11}  {}", text.join(", "));
+        stages.push((sessions, parts));
         drop(population);
         let limit = Limit::new(sessions).nanoseconds(options.rounds);
         println!(
@@ -114,8 +119,52 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     draw(&rows, plots)?;
     let access = access(&rows, &limits);
     targets(&rows, &memory, &access);
-    finish("throughput", &figures(&rows, &limits, &memory, &access));
+    let mut figures = figures(&rows, &limits, &memory, &access);
+    figures["stage_percent"] = stages.iter().map(|(s, parts)| json!([s, parts])).collect();
+    finish("throughput", &figures);
     Ok(())
+}
+
+/// The steps of a burst, in order.
+const STAGES: [(Stage, &str); 4] = [
+    (Stage::Parse, "parse"),
+    (Stage::Session, "session"),
+    (Stage::Rules, "rules, rates, accounts"),
+    (Stage::Rewrite, "rewrite"),
+];
+
+/// Reads the clock at the end of each step.
+struct Stopwatch {
+    last: Clock,
+    spent_ns: [u128; STAGES.len()],
+}
+
+impl Watch for Stopwatch {
+    fn done(&mut self, stage: Stage) {
+        let now = Clock::now();
+        if let Some(at) = STAGES.iter().position(|(s, _)| *s == stage) {
+            self.spent_ns[at] += (now - self.last).as_nanos();
+        }
+        self.last = now;
+    }
+}
+
+/// Percent of a burst that each step takes.
+fn shares(population: &mut Population, options: &Options) -> Vec<f64> {
+    let mut packets = Packets::new(PACKETS, SMALL);
+    let random = &mut Random::new(options.seed);
+    let mut watch = Stopwatch { last: Clock::now(), spent_ns: [0; STAGES.len()] };
+    let mut now = super::smf::START;
+    for _ in 0..options.rounds {
+        packets.draw(population, Traffic::Both, random);
+        for burst in packets.slots.chunks_mut(BURST) {
+            now = Instant(now.0 + 3);
+            watch.last = Clock::now();
+            population.upf.burst_watched(now, burst, &mut watch);
+        }
+    }
+    let all: u128 = watch.spent_ns.iter().sum();
+    watch.spent_ns.iter().map(|ns| *ns as f64 * 100.0 / all.max(1) as f64).collect()
 }
 
 /// Times rounds over all packets.

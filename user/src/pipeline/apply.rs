@@ -31,12 +31,9 @@ impl UpfU {
     }
 
     fn put(&mut self, now: Instant, id: SessionId, rules: Arc<SessionRules>, effects: Effects) {
-        let index = id.index as usize;
-        if id.index >= SESSIONS_MAX {
+        let index = id.index;
+        if index >= SESSIONS_MAX {
             return; // UPF-C gives no such index
-        }
-        if self.sessions.len() <= index {
-            self.sessions.resize_with(index + 1, || None);
         }
         // Packets already on their way to the old tunnel go first, then its end marker, then what was held.
         for m in &effects.end_markers {
@@ -45,49 +42,49 @@ impl UpfU {
             self.shared.send_octets(to, &header.end_marker()[..header.octets_len()]);
             self.shared.counters.end_markers_sent += 1;
         }
-        if self.sessions[index].as_ref().is_some_and(|s| s.state.generation != id.generation) {
+        if let Some(generation) = self.sessions.generation(index).filter(|g| *g != id.generation) {
             // Its removal was lost on the way; a place has one session.
-            let generation = self.sessions[index].as_ref().map_or(0, |s| s.state.generation);
-            self.remove(now, SessionId { index: id.index, generation }, None);
+            self.remove(now, SessionId { index, generation }, None);
         }
         let mut reports = Vec::new();
-        let was_active = match self.sessions[index].take() {
+        let was_active = match self.sessions.take(index) {
             Some(mut s) => {
-                self.forget(id.index, &s.rules);
+                self.forget(index, &s.rules);
                 let was_active = is_active(&s.rules);
                 replace(&mut s, &rules, &effects, now, &mut reports);
-                self.sessions[index] = Some(s);
+                self.sessions.put(index, s);
                 was_active
             }
             None => {
                 self.shared.counters.sessions += 1;
-                self.sessions[index] = Some(Box::new(new_session(id, &rules, now)));
+                self.sessions.put(index, Box::new(new_session(id, &rules, now)));
                 false
             }
         };
-        self.learn(now, id.index, &rules);
+        self.learn(now, index, &rules);
         if let Some(token) = effects.token {
             self.shared.report(Report::Usage { session: id, token: Some(token), reports });
         }
         let network = self.networks.get(usize::from(rules.data_network.0));
-        if let (Some(s), Some(network)) = (self.sessions[index].as_deref_mut(), network)
+        if let (Some(s), Some(network)) = (self.sessions.get(index), network)
             && is_active(&rules)
             && !was_active
         {
             advertise(&s.rules, &mut s.state, &mut self.shared, network, now);
         }
-        self.drain(now, id.index, effects.drop_buffered);
-        if let Some(s) = self.sessions[index].as_deref_mut().filter(|_| effects.notify_again) {
+        self.drain(now, index, effects.drop_buffered);
+        if let Some(s) = self.sessions.get(index).filter(|_| effects.notify_again) {
             s.state.notified = false;
             s.state.error_told = false;
         }
-        self.arm(id.index);
+        self.arm(index);
+        self.sessions.fold(index);
     }
 
     fn remove(&mut self, now: Instant, id: SessionId, token: Option<Token>) {
         let mut reports = Vec::new();
-        if self.session(id).is_some()
-            && let Some(mut s) = self.sessions.get_mut(id.index as usize).and_then(Option::take)
+        if self.sessions.generation(id.index) == Some(id.generation)
+            && let Some(mut s) = self.sessions.take(id.index)
         {
             self.shared.counters.sessions -= 1;
             self.forget(id.index, &s.rules);
@@ -114,7 +111,7 @@ impl UpfU {
 
     /// What was held meets the new rules, in order, before any later packet.
     fn drain(&mut self, now: Instant, index: u32, discard: bool) {
-        let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+        let Some(session) = self.sessions.get(index) else {
             return;
         };
         let held = std::mem::take(&mut session.state.held);
@@ -216,6 +213,7 @@ fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> Sessio
         held: Default::default(),
         notice: None,
         quiet_until: None,
+        fold_at: None,
         macs: Vec::new(),
     };
     SessionU { rules: Arc::clone(rules), state }

@@ -178,7 +178,7 @@ impl UpfU {
 
     /// Whether a phone may use an address.
     fn may_use(&mut self, now: Instant, index: u32, mac: Mac) -> Result<(), DropReason> {
-        let session = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut);
+        let session = self.sessions.get(index);
         let Some(session) = session else { return Err(DropReason::UnknownTunnel) };
         if let Some(known) = session.state.macs.iter_mut().find(|l| l.mac == mac) {
             known.last = now;
@@ -197,7 +197,7 @@ impl UpfU {
     }
 
     fn learn_mac(&mut self, now: Instant, index: u32, dn: DnIndex, mac: Mac) {
-        let session = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut);
+        let session = self.sessions.get(index);
         let (Some(session), Some(network)) = (session, self.networks.get_mut(usize::from(dn.0))) else {
             return;
         };

@@ -78,8 +78,14 @@ impl UpfU {
         packet: &mut Packet,
     ) -> Verdict {
         let index = self.teids.index_of(arrival.teid);
-        let session = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut);
-        let Some((place, session)) = session.and_then(|s| Some((s.rules.place(arrival.teid)?, s))) else {
+        let Some(place) = self.sessions.place(index, arrival.teid) else {
+            return self.unknown_tunnel(now, (peer, local), arrival.teid);
+        };
+        let payload = packet.octets().get(payload_at..).unwrap_or_default();
+        if self.sessions.full(index).is_none() && Inner::parse(payload).is_none() {
+            return Verdict::Drop(DropReason::InnerMalformed); // of a plain session: for that it is not unfolded
+        }
+        let Some(session) = self.sessions.get(index) else {
             return self.unknown_tunnel(now, (peer, local), arrival.teid);
         };
         if session.rules.relays != 0 || session.rules.kind != SessionKind::Ip {
@@ -91,9 +97,7 @@ impl UpfU {
         };
         packet.truncate(inner.octets);
         let verdict = run_in(session, &mut self.shared, now, arrival, &inner, packet);
-        if session.state.rearm && !matches!(verdict, Verdict::Drop(_)) {
-            self.arm(index);
-        }
+        self.after(now, index, verdict);
         verdict
     }
 
@@ -107,7 +111,7 @@ impl UpfU {
         payload_at: usize,
         packet: &mut Packet,
     ) -> Verdict {
-        let session = self.sessions.get(index as usize).and_then(Option::as_deref);
+        let session = self.sessions.get(index);
         let (relay, kind) =
             session.map_or_else(Default::default, |s| (s.rules.is_relay(place), s.rules.kind));
         if relay && packet.len() > payload_at {
@@ -141,14 +145,14 @@ impl UpfU {
     /// The session of a local tunnel, and the tunnel's place in it.
     pub(super) fn tunnel(&self, teid: Teid) -> Option<(u32, usize)> {
         let index = self.teids.index_of(teid);
-        let place = self.sessions.get(index as usize)?.as_deref()?.rules.place(teid)?;
+        let place = self.sessions.place(index, teid)?;
         Some((index, place))
     }
 
     /// TS 23.527 §5.3, §5.3.1: a peer says that it does not know a tunnel: the SMF is told, once until the rules change.
     fn tunnel_lost(&mut self, e: ErrorIndication) -> Verdict {
         let index = self.remote.get(&(e.teid, e.peer));
-        let session = index.and_then(|i| self.sessions.get_mut(*i as usize)).and_then(Option::as_deref_mut);
+        let session = index.and_then(|i| self.sessions.get(*i));
         let Some(session) = session else { return Verdict::Drop(DropReason::UnknownTunnel) };
         self.shared.counters.error_indications_received += 1;
         if !std::mem::replace(&mut session.state.error_told, true) {

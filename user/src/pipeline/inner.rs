@@ -40,6 +40,7 @@ pub(crate) struct Inner {
 
 impl Inner {
     /// Reads the headers; `None` for what is not an IP packet, whole.
+    #[inline]
     pub(crate) fn parse(p: &[u8]) -> Option<Self> {
         match p.first()? >> 4 {
             4 => Self::parse_ipv4(p),
@@ -48,6 +49,7 @@ impl Inner {
         }
     }
 
+    #[inline]
     fn parse_ipv4(p: &[u8]) -> Option<Self> {
         let header: &[u8; 20] = p.first_chunk()?;
         let payload_at = usize::from(header[0] & 0xf) * 4;
@@ -119,6 +121,7 @@ impl Inner {
         None
     }
 
+    #[inline]
     fn read_transport(&mut self, payload: &[u8]) {
         let word =
             |at: usize| payload.get(at..at + 4).and_then(|w| w.try_into().ok()).map(u32::from_be_bytes);

@@ -25,6 +25,7 @@ impl Range {
         Self { first, sessions: Vec::new(), len: count.min(u64::from(POOL_ADDRESSES_MAX)) as u32 }
     }
 
+    #[inline]
     fn position(&self, number: u64) -> Option<usize> {
         let at = number.checked_sub(self.first)?;
         (at < u64::from(self.len)).then_some(at as usize)
@@ -47,6 +48,7 @@ struct Family {
 }
 
 impl Family {
+    #[inline]
     fn find(&self, number: u64) -> Option<u32> {
         for r in &self.ranges {
             if let Some(at) = r.position(number) {
@@ -131,6 +133,7 @@ impl UeAddresses {
     }
 
     /// The session of an address; of an IPv6 address, by its prefix of 64 bits.
+    #[inline]
     pub(crate) fn find(&self, address: IpAddr) -> Option<u32> {
         let own = match address {
             IpAddr::V4(a) => self.ipv4.find(u64::from(a.to_bits())),

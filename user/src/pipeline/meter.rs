@@ -19,21 +19,31 @@ struct Bucket {
     filled: Instant,
 }
 
+/// A rate of zero lets nothing pass.
+#[inline]
+fn depth(rate_kbps: u64, window_ms: u64) -> u64 {
+    if rate_kbps == 0 {
+        return 0;
+    }
+    rate_kbps.saturating_mul(window_ms * 1000).max(DEPTH_OCTETS_MIN * 8000)
+}
+
+/// The tokens of a bucket some time later.
+#[inline]
+pub(super) fn refilled(tokens: u64, elapsed_us: u64, rate_kbps: u64, window_ms: u64) -> u64 {
+    tokens.saturating_add(rate_kbps.saturating_mul(elapsed_us)).min(depth(rate_kbps, window_ms))
+}
+
 impl Bucket {
-    /// A rate of zero lets nothing pass.
-    fn depth(rate_kbps: u64, window_ms: u64) -> u64 {
-        if rate_kbps == 0 {
-            return 0;
-        }
-        rate_kbps.saturating_mul(window_ms * 1000).max(DEPTH_OCTETS_MIN * 8000)
+    fn fill(&mut self, now: Instant, rate_kbps: u64, window_ms: u64) {
+        let elapsed_us = now.0.saturating_sub(self.filled.0);
+        self.tokens = refilled(self.tokens, elapsed_us, rate_kbps, window_ms);
+        self.filled = self.filled.max(now);
     }
 
     /// Takes a packet's tokens, if there are enough.
     fn take(&mut self, now: Instant, rate_kbps: u64, window_ms: u64, octets: usize) -> bool {
-        let depth = Self::depth(rate_kbps, window_ms);
-        let elapsed_us = now.0.saturating_sub(self.filled.0);
-        self.tokens = self.tokens.saturating_add(rate_kbps.saturating_mul(elapsed_us)).min(depth);
-        self.filled = self.filled.max(now);
+        self.fill(now, rate_kbps, window_ms);
         match self.tokens.checked_sub(cost(octets)) {
             Some(left) => {
                 self.tokens = left;
@@ -44,8 +54,14 @@ impl Bucket {
     }
 }
 
+/// Time in which the buckets of a QER fill.
+pub(super) fn window_ms(qer: &Qer) -> u64 {
+    qer.window_ms.map_or(WINDOW_MS, u64::from).clamp(1, WINDOW_MS_MAX)
+}
+
 /// Tokens of a packet.
-fn cost(octets: usize) -> u64 {
+#[inline]
+pub(super) fn cost(octets: usize) -> u64 {
     octets as u64 * 8000
 }
 
@@ -64,6 +80,22 @@ impl Meter {
         Self { ul: full, dl: full }
     }
 
+    /// With so many tokens, uplink and downlink.
+    pub(crate) fn of(ul: u64, dl: u64, filled: Instant) -> Self {
+        Self { ul: Bucket { tokens: ul, filled }, dl: Bucket { tokens: dl, filled } }
+    }
+
+    /// The tokens of both directions, and when it was that there were so many.
+    pub(crate) fn level(mut self, qer: &Qer) -> (u64, u64, Instant) {
+        let at = self.ul.filled.max(self.dl.filled);
+        for (bucket, rate) in [(&mut self.ul, qer.mbr_ul_kbps), (&mut self.dl, qer.mbr_dl_kbps)] {
+            if let Some(rate) = rate {
+                bucket.fill(at, rate, window_ms(qer));
+            }
+        }
+        (self.ul.tokens, self.dl.tokens, at)
+    }
+
     /// Reads a part of it, so that it is in the cache.
     pub(crate) fn touch(&self) -> u32 {
         self.dl.tokens as u32
@@ -75,8 +107,7 @@ impl Meter {
         let (bucket, rate) =
             if uplink { (&mut self.ul, qer.mbr_ul_kbps) } else { (&mut self.dl, qer.mbr_dl_kbps) };
         let Some(rate) = rate else { return true };
-        let window_ms = qer.window_ms.map_or(WINDOW_MS, u64::from).clamp(1, WINDOW_MS_MAX);
-        bucket.take(now, rate, window_ms, octets)
+        bucket.take(now, rate, window_ms(qer), octets)
     }
 
     /// A packet that was counted does not go.

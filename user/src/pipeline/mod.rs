@@ -6,6 +6,7 @@
 
 mod advertise;
 mod apply;
+mod burst;
 mod drops;
 mod ethernet;
 mod gtpu;
@@ -14,8 +15,10 @@ mod lookup;
 mod meter;
 mod packet;
 mod path;
+mod plain;
 mod relay;
 mod session;
+mod sessions;
 mod shared;
 mod stages;
 mod timers;
@@ -31,6 +34,7 @@ use crate::config::{Config, ConfigError, DnIndex};
 use crate::exchange::Report;
 use crate::rules::SessionKind;
 use crate::session_id::{SessionId, TeidLayout};
+pub use burst::{Stage, Watch};
 pub use drops::{Counters, DropReason};
 use ethernet::Switch;
 use inner::Inner;
@@ -39,11 +43,9 @@ pub use packet::{PACKET_HEADROOM, Packet};
 use path::Paths;
 pub use session::SessionCounters;
 use session::SessionU;
+use sessions::Sessions;
 use shared::Shared;
 use stages::{Arrival, Content};
-
-/// Packets whose memory is loaded together: more than 16 gain nothing, as there are no more line fill buffers.
-const TOUCHED_TOGETHER: usize = 16;
 
 /// Where a packet came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +162,7 @@ fn run_in<C: Content>(
 /// The packet pipeline.
 pub struct UpfU {
     teids: TeidLayout,
-    sessions: Vec<Option<Box<SessionU>>>,
+    sessions: Sessions,
     networks: Box<[Network]>,
     /// Tunnels at peers, for error indications.
     remote: BTreeMap<(Teid, IpAddr), u32>,
@@ -182,70 +184,13 @@ impl UpfU {
         let mtu = config.data_networks.iter().map(|d| d.mtu).max().unwrap_or(1500);
         Ok(Self {
             teids: TeidLayout::of(config.sessions_max),
-            sessions: Vec::new(),
+            sessions: Sessions::new(),
             networks: config.data_networks.iter().map(network).collect(),
             remote: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             paths: Paths::new(config.echo_interval, config.seed),
             shared: Shared::new(packet_room(mtu)),
         })
-    }
-
-    /// Decides on every packet of a burst. Packets that the pipeline itself sends wait in
-    /// [`Self::next_output`]; what it has to tell in [`Self::take_reports`].
-    pub fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
-        for slots in slots.chunks_mut(TOUCHED_TOGETHER) {
-            self.touch(slots);
-            for slot in slots {
-                slot.verdict = match slot.origin {
-                    Origin::N3 { peer, local } => self.datagram(now, peer, local, &mut slot.packet),
-                    Origin::N6 { dn } => self.network_packet(now, dn, &mut slot.packet),
-                    Origin::Frames { dn } => self.network_frame(now, dn, &mut slot.packet),
-                };
-                if let Verdict::Drop(reason) = slot.verdict {
-                    self.shared.counters.drop(reason);
-                }
-            }
-        }
-    }
-
-    /// Loads what the stages will read, one step of indirection at a time for all packets: the loads of a step do not
-    /// depend on each other, so their cache misses overlap, where the stages would wait for each in turn.
-    fn touch(&self, slots: &[Slot]) {
-        let mut sessions: [Option<&SessionU>; TOUCHED_TOGETHER] = [None; TOUCHED_TOGETHER];
-        for (session, slot) in sessions.iter_mut().zip(slots) {
-            *session = self.locate(slot);
-        }
-        let found = || sessions.iter().flatten();
-        let state = found().fold(0, |sum, s| sum ^ s.state.generation);
-        let rules = found().fold(0, |sum, s| sum ^ s.rules.fars.len() ^ s.rules.tunnels[0].0 as usize);
-        let lists = found().fold(0, |sum, s| {
-            let pdr = s.rules.pdrs.last().map_or(0, |p| p.precedence);
-            let far = s.rules.fars.last().map_or(0, |f| f.far_id.0);
-            let qer = s.rules.qers.first().map_or(0, |q| q.qer_id.0);
-            let urr = s.rules.urrs.first().map_or(0, |u| u.urr_id.0);
-            let usage = s.state.usage.first().map_or(0, |u| u.urr_id.0);
-            let meter = s.state.meters.first().map_or(0, |m| m.touch());
-            sum ^ pdr ^ far ^ qer ^ urr ^ usage ^ meter
-        });
-        std::hint::black_box((state, rules, lists));
-    }
-
-    /// The session that a packet probably belongs to.
-    fn locate(&self, slot: &Slot) -> Option<&SessionU> {
-        let octets = slot.packet.octets();
-        let index = match slot.origin {
-            Origin::N3 { .. } => {
-                let teid = octets.get(4..8).and_then(|t| t.try_into().ok()).map(u32::from_be_bytes)?;
-                self.teids.index_of(Teid(teid))
-            }
-            Origin::N6 { dn } => {
-                let inner = Inner::parse(octets)?;
-                self.networks.get(usize::from(dn.0))?.addresses.find(inner.destination)?
-            }
-            Origin::Frames { .. } => return None,
-        };
-        self.sessions.get(index as usize)?.as_deref()
     }
 
     /// A packet from a data network.
@@ -263,7 +208,7 @@ impl UpfU {
         let Some(index) = network.addresses.find(inner.destination) else {
             return Verdict::Drop(DropReason::UnknownUeAddress);
         };
-        let session = self.sessions.get(index as usize).and_then(Option::as_deref);
+        let session = self.sessions.get(index);
         if session.is_some_and(|s| s.rules.kind == SessionKind::Unstructured) {
             return self.octets_to_phone(now, index, &inner, packet);
         }
@@ -279,14 +224,21 @@ impl UpfU {
         content: &C,
         packet: &mut Packet,
     ) -> Verdict {
-        let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+        let Some(session) = self.sessions.get(index) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };
         let verdict = run_in(session, &mut self.shared, now, arrival, content, packet);
+        self.after(now, index, verdict);
+        verdict
+    }
+
+    /// What is left to do for a session when the stages have decided on a packet of it.
+    fn after(&mut self, now: Instant, index: u32, verdict: Verdict) {
+        let Some(session) = self.sessions.get(index) else { return };
         if session.state.rearm && !matches!(verdict, Verdict::Drop(_)) {
             self.arm(index);
         }
-        verdict
+        self.sessions.fold_in_time(now, index);
     }
 
     /// The next packet that the pipeline itself sends; it comes before the packets of later bursts.
@@ -311,10 +263,6 @@ impl UpfU {
 
     /// What one session sent, received and lost.
     pub fn session_counters(&self, id: SessionId) -> Option<SessionCounters> {
-        self.session(id).map(|s| s.state.counters)
-    }
-
-    fn session(&self, id: SessionId) -> Option<&SessionU> {
-        self.sessions.get(id.index as usize)?.as_deref().filter(|s| s.state.generation == id.generation)
+        self.sessions.counters(id)
     }
 }

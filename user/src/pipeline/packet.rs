@@ -29,6 +29,7 @@ impl Packet {
     }
 
     /// Its octets.
+    #[inline]
     pub fn octets(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
@@ -39,6 +40,7 @@ impl Packet {
     }
 
     /// How many octets it has.
+    #[inline]
     pub fn len(&self) -> usize {
         self.end - self.start
     }
@@ -54,6 +56,7 @@ impl Packet {
     }
 
     /// The packet is now the first `octets` of its room (as many as there are at most).
+    #[inline]
     pub fn received(&mut self, octets: usize) {
         self.start = PACKET_HEADROOM;
         self.end = (PACKET_HEADROOM + octets).min(self.buffer.len());
@@ -67,18 +70,27 @@ impl Packet {
     }
 
     /// Drops `octets` from the front.
+    #[inline]
     pub(crate) fn pull(&mut self, octets: usize) {
         self.start = (self.start + octets).min(self.end);
     }
 
     /// Keeps the first `octets`.
+    #[inline]
     pub(crate) fn truncate(&mut self, octets: usize) {
         self.end = (self.start + octets).min(self.end);
     }
 
     /// The free octets in front, to be written from their end; [`Self::pushed`] says how many were.
+    #[inline]
     pub(crate) fn headroom(&mut self) -> &mut [u8] {
         &mut self.buffer[..self.start]
+    }
+
+    /// How many free octets there are in front.
+    #[inline]
+    pub(crate) fn headroom_octets(&self) -> usize {
+        self.start
     }
 
     /// Writes octets in front; false, with nothing written, where there is no room.
@@ -89,6 +101,7 @@ impl Packet {
         true
     }
 
+    #[inline]
     pub(crate) fn pushed(&mut self, octets: usize) {
         self.start = self.start.saturating_sub(octets);
     }

@@ -42,7 +42,7 @@ impl UpfU {
         arrival: Arrival,
         packet: &mut Packet,
     ) -> Verdict {
-        let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+        let Some(session) = self.sessions.get(index) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };
         let (rules, state) = (&session.rules, &mut session.state);
@@ -73,7 +73,7 @@ impl UpfU {
         let Some((index, place)) = self.tunnel(teid) else {
             return Verdict::Drop(DropReason::UnknownTunnel); // without an error indication: TS 29.281 §7.3.1
         };
-        let Some(session) = self.sessions.get(index as usize).and_then(Option::as_deref) else {
+        let Some(session) = self.sessions.get(index) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };
         let rules = &session.rules;

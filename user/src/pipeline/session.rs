@@ -61,12 +61,14 @@ pub(super) struct State {
     pub(super) notice: Option<Box<(Instant, Report)>>,
     /// Until when packets that wait are not reported anew.
     pub(super) quiet_until: Option<Instant>,
+    /// When to see whether it can be folded.
+    pub(super) fold_at: Option<Instant>,
     /// Addresses that the phone uses, in an Ethernet session.
     pub(super) macs: Vec<Learnt>,
 }
 
 // Two cache lines are hot.
-const _: () = assert!(std::mem::offset_of!(State, index) <= 120 && size_of::<SessionU>() <= 240);
+const _: () = assert!(std::mem::offset_of!(State, index) <= 120 && size_of::<SessionU>() <= 256);
 
 impl State {
     pub(super) fn id(&self) -> SessionId {

@@ -354,7 +354,7 @@ pub(super) fn report_usage(
 }
 
 /// The flow that a PDR's packets belong to by its QERs: its identifier, reflective QoS, paging policy.
-fn flow_of(rules: &SessionRules, pdr: &Pdr) -> Option<(Qfi, bool, Option<u8>)> {
+pub(super) fn flow_of(rules: &SessionRules, pdr: &Pdr) -> Option<(Qfi, bool, Option<u8>)> {
     pdr.qers().filter_map(|i| rules.qers.get(i)).find_map(|q| q.qfi.map(|qfi| (qfi, q.rqi, q.ppi)))
 }
 

@@ -33,19 +33,20 @@ impl UpfU {
                 return;
             }
             self.deadlines.remove(&(at, index));
-            let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+            let Some(session) = self.sessions.get(index) else {
                 continue;
             };
             session.state.deadline = None;
             let network = self.networks.get_mut(usize::from(session.rules.data_network.0));
             due(session, &mut self.shared, network, now);
             self.arm(index);
+            self.sessions.fold(index);
         }
     }
 
     /// Sets a session's deadline to when its next timer is due.
     pub(super) fn arm(&mut self, index: u32) {
-        let Some(session) = self.sessions.get_mut(index as usize).and_then(Option::as_deref_mut) else {
+        let Some(session) = self.sessions.get(index) else {
             return;
         };
         session.state.rearm = false;

@@ -60,7 +60,7 @@ impl UpfU {
         inner: &Inner,
         packet: &mut Packet,
     ) -> Verdict {
-        let session = self.sessions.get(index as usize).and_then(Option::as_deref);
+        let session = self.sessions.get(index);
         let Some(rules) = session.map(|s| &s.rules) else {
             return Verdict::Drop(DropReason::UnknownUeAddress);
         };

@@ -27,11 +27,26 @@ impl Octets {
         Self { ul: self.ul + other.ul, dl: self.dl + other.dl }
     }
 
+    /// Octets before the limit is reached, whichever way they go.
+    fn left(self, limit: &Volume) -> u64 {
+        let left = |limit: Option<u64>, used: u64| limit.map_or(u64::MAX, |l| l.saturating_sub(used));
+        left(limit.total, self.ul + self.dl).min(left(limit.ul, self.ul)).min(left(limit.dl, self.dl))
+    }
+
     fn reached(self, limit: &Volume) -> bool {
         limit.total.is_some_and(|l| self.ul + self.dl >= l)
             || limit.ul.is_some_and(|l| self.ul >= l)
             || limit.dl.is_some_and(|l| self.dl >= l)
     }
+}
+
+/// What passed without being counted one by one: packets and octets of each direction.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) ul: (u64, u64),
+    pub(crate) dl: (u64, u64),
+    pub(crate) first_packet: Instant,
+    pub(crate) last_packet: Instant,
 }
 
 /// What one URR has counted.
@@ -150,6 +165,39 @@ impl Usage {
             }
             due => due,
         }
+    }
+
+    /// Octets that may pass before anything is due; `None` where each packet is to be looked at.
+    pub(crate) fn room(&self, urr: &Urr) -> Option<u64> {
+        let timed = urr.method.has(MeasurementMethod::DURAT) || urr.inactivity_detection_s.is_some();
+        let first = urr.triggers.has(ReportingTriggers::START) || urr.triggers.has(ReportingTriggers::QUHTI);
+        let apart = self.monitoring.is_some() || urr.monitoring.is_some();
+        let stopped = self.exhausted || urr.information.has(MeasurementInformation::INAM);
+        if timed || first || apart || stopped {
+            return None;
+        }
+        let volume = urr.method.has(MeasurementMethod::VOLUM);
+        let quota = urr.volume_quota.filter(|_| volume);
+        let threshold = urr.volume_threshold.filter(|_| volume && urr.triggers.has(ReportingTriggers::VOLTH));
+        let quota = quota.map_or(u64::MAX, |q| self.of_quota.left(&q));
+        let threshold = threshold.map_or(u64::MAX, |t| self.since_report.left(&t));
+        // One less than would reach it.
+        quota.min(threshold).checked_sub(1)
+    }
+
+    /// Counts packets at once that kept to the [`Self::room`] that there was, as if one by one.
+    pub(crate) fn absorb(&mut self, urr: &Urr, counted: &Counted) {
+        let ((ul_packets, ul), (dl_packets, dl)) = (counted.ul, counted.dl);
+        if ul_packets + dl_packets == 0 {
+            return;
+        }
+        self.run(urr, counted.first_packet, true);
+        self.run(urr, counted.last_packet, true);
+        self.first_packet.get_or_insert(counted.first_packet);
+        self.last_packet = Some(counted.last_packet);
+        self.packets = self.packets.with(Octets { ul: ul_packets, dl: dl_packets });
+        self.since_report = self.since_report.with(Octets { ul, dl });
+        self.of_quota = self.of_quota.with(Octets { ul, dl });
     }
 
     /// Whether the next packet starts a timer of it.

@@ -7,6 +7,7 @@ mod far;
 mod filter;
 mod frame;
 mod index;
+mod own;
 mod pdr;
 mod refusal;
 mod simple;
@@ -26,6 +27,7 @@ pub(crate) use draft::Draft;
 pub(crate) use filter::{Filter, Flow};
 pub(crate) use frame::{Frame, FrameFilter, Mac, is_group};
 pub(crate) use index::Index;
+pub(crate) use own::Own;
 pub use refusal::RuleRefusal;
 
 use crate::config::{DnIndex, PointToPoint};

@@ -1,0 +1,212 @@
+//! The way of a burst: each step for all its packets, so that what one step asks of memory comes while it still asks for more.
+//!
+//! What has an effect is done in one step ([`Stage::Rules`]), packet by packet, in the order in which they came.
+
+use whimbrel_gtpu::{GpduHeader, Gtpu, message_type};
+use whimbrel_ids::Instant;
+
+use super::inner::Inner;
+use super::plain::Decision;
+use super::stages::Arrival;
+use super::{Origin, Slot, UpfU, Verdict, is_link_scope};
+
+/// Packets whose memory is loaded together: twice the line fill buffers of a core, as many as drivers receive at once.
+const TOGETHER: usize = 32;
+/// Octets of a packet that its headers usually have.
+const HEADERS_OCTETS: usize = 52;
+/// No session.
+const NOBODY: u32 = u32::MAX;
+
+/// A step of a burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Headers are read.
+    Parse,
+    /// Sessions are found, and loaded.
+    Session,
+    /// Rules, rates, accounts: the verdict.
+    Rules,
+    /// Outer headers are written.
+    Rewrite,
+}
+
+/// Told at the end of each step: a measurement reads the clock.
+pub trait Watch {
+    /// The step is over.
+    fn done(&mut self, stage: Stage);
+}
+
+/// Nobody watches.
+impl Watch for () {
+    #[inline]
+    fn done(&mut self, _: Stage) {}
+}
+
+/// What is known of a packet between the steps.
+#[derive(Clone, Copy)]
+struct Item {
+    /// Of a packet that may be decided on here: its headers. The others are left to the stages, headers and all.
+    inner: Option<Inner>,
+    /// Of a packet from a phone.
+    arrival: Arrival,
+    payload_at: u16,
+    session: u32,
+    /// What is to be written before it.
+    outer: Option<GpduHeader>,
+}
+
+const NOTHING: Item =
+    Item { inner: None, arrival: Arrival::NETWORK, payload_at: 0, session: NOBODY, outer: None };
+
+impl UpfU {
+    /// Decides on every packet of a burst. Packets that the pipeline itself sends wait in
+    /// [`Self::next_output`]; what it has to tell in [`Self::take_reports`].
+    pub fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
+        self.burst_watched(now, slots, &mut ());
+    }
+
+    /// [`Self::burst`], with someone who is told of its steps.
+    pub fn burst_watched(&mut self, now: Instant, slots: &mut [Slot], watch: &mut impl Watch) {
+        for slots in slots.chunks_mut(TOGETHER) {
+            let mut items = [NOTHING; TOGETHER];
+            touch_headers(slots);
+            for (item, slot) in items.iter_mut().zip(&*slots) {
+                parse(item, slot);
+            }
+            watch.done(Stage::Parse);
+            self.find_sessions(slots, &mut items);
+            watch.done(Stage::Session);
+            for (item, slot) in items.iter_mut().zip(&mut *slots) {
+                slot.verdict = self.decide(now, item, slot);
+                if let Verdict::Drop(reason) = slot.verdict {
+                    self.shared.counters.drop(reason);
+                }
+            }
+            watch.done(Stage::Rules);
+            for (item, slot) in items.iter().zip(slots) {
+                let Some(outer) = &item.outer else { continue };
+                let octets = slot.packet.len();
+                let written = outer.write_before(octets, slot.packet.headroom());
+                // There is room, or it would not have been decided on here.
+                debug_assert!(written.is_some());
+                slot.packet.pushed(written.unwrap_or(0));
+            }
+            watch.done(Stage::Rewrite);
+        }
+    }
+
+    /// Finds the sessions of all packets, and loads what packets need of them.
+    fn find_sessions(&self, slots: &[Slot], items: &mut [Item; TOGETHER]) {
+        for (item, slot) in items.iter_mut().zip(slots) {
+            let Some(inner) = &item.inner else { continue };
+            item.session = match slot.origin {
+                Origin::N3 { .. } => self.teids.index_of(item.arrival.teid),
+                Origin::N6 { dn } => {
+                    let network = self.networks.get(usize::from(dn.0));
+                    network.and_then(|n| n.addresses.find(inner.destination)).unwrap_or(NOBODY)
+                }
+                Origin::Frames { .. } => NOBODY,
+            };
+        }
+        // The loads do not depend on each other, so that their cache misses overlap.
+        let items = &items[..slots.len()];
+        let sum = items.iter().fold(0, |sum, item| sum ^ self.sessions.touch(item.session));
+        std::hint::black_box(sum);
+        self.touch_full(items);
+    }
+
+    /// Loads what the stages read of sessions that are not plain, one step of indirection at a time for all.
+    fn touch_full(&self, items: &[Item]) {
+        let full = || items.iter().filter_map(|i| self.sessions.full(i.session));
+        if full().next().is_none() {
+            return;
+        }
+        let state = full().fold(0, |sum, s| sum ^ s.state.generation);
+        let rules = full().fold(0, |sum, s| sum ^ s.rules.fars.len() ^ s.rules.tunnels[0].0 as usize);
+        let lists = full().fold(0, |sum, s| {
+            let pdr = s.rules.pdrs.last().map_or(0, |p| p.precedence);
+            let far = s.rules.fars.last().map_or(0, |f| f.far_id.0);
+            let qer = s.rules.qers.first().map_or(0, |q| q.qer_id.0);
+            let urr = s.rules.urrs.first().map_or(0, |u| u.urr_id.0);
+            let usage = s.state.usage.first().map_or(0, |u| u.urr_id.0);
+            let meter = s.state.meters.first().map_or(0, |m| m.touch());
+            sum ^ pdr ^ far ^ qer ^ urr ^ usage ^ meter
+        });
+        std::hint::black_box((state, rules, lists));
+    }
+
+    /// The verdict on one packet.
+    #[inline]
+    fn decide(&mut self, now: Instant, item: &mut Item, slot: &mut Slot) -> Verdict {
+        let (Some(inner), Some(hot)) = (&item.inner, self.sessions.hot(item.session)) else {
+            return self.by_stages(now, slot);
+        };
+        let uplink = matches!(slot.origin, Origin::N3 { .. });
+        let decision = if uplink { hot.uplink(now, item.arrival, inner) } else { hot.downlink(now, inner) };
+        match decision {
+            Decision::Forward if uplink => {
+                slot.packet.pull(item.payload_at.into());
+                slot.packet.truncate(inner.octets);
+                self.shared.counters.ul_packets += 1;
+                self.shared.counters.ul_octets += inner.octets as u64;
+                Verdict::Send(hot.to_network())
+            }
+            Decision::Forward => {
+                slot.packet.truncate(inner.octets);
+                self.shared.counters.dl_packets += 1;
+                self.shared.counters.dl_octets += inner.octets as u64;
+                let (to, outer) = hot.to_gnb();
+                item.outer = Some(outer);
+                Verdict::Send(to)
+            }
+            Decision::Drop(reason) => Verdict::Drop(reason),
+            Decision::Full => self.by_stages(now, slot),
+            Decision::Due => {
+                let session = item.session;
+                let verdict = self.by_stages(now, slot);
+                self.sessions.fold(session);
+                verdict
+            }
+        }
+    }
+
+    /// The verdict of the stages, headers and all.
+    fn by_stages(&mut self, now: Instant, slot: &mut Slot) -> Verdict {
+        match slot.origin {
+            Origin::N3 { peer, local } => self.datagram(now, peer, local, &mut slot.packet),
+            Origin::N6 { dn } => self.network_packet(now, dn, &mut slot.packet),
+            Origin::Frames { dn } => self.network_frame(now, dn, &mut slot.packet),
+        }
+    }
+}
+
+/// Loads the headers of all packets: a driver has just written them, by way of memory.
+fn touch_headers(slots: &[Slot]) {
+    let sum = slots.iter().fold(0, |sum, slot| {
+        let octets = slot.packet.octets();
+        sum ^ octets.first().unwrap_or(&0) ^ octets.get(HEADERS_OCTETS).unwrap_or(&0)
+    });
+    std::hint::black_box(sum);
+}
+
+/// Reads the headers of what may be a phone's packet.
+#[inline]
+fn parse(item: &mut Item, slot: &Slot) {
+    match slot.origin {
+        Origin::N3 { .. } => {
+            let Ok(m) = Gtpu::parse(slot.packet.octets()) else { return };
+            let Ok(payload_at) = u16::try_from(m.payload_at) else { return };
+            if m.message_type == message_type::G_PDU {
+                item.inner = Inner::parse(m.payload);
+                item.arrival = Arrival { teid: m.teid, container: m.pdu_session };
+                item.payload_at = payload_at;
+            }
+        }
+        Origin::N6 { .. } => {
+            // Without headroom the stages say that it is too long.
+            let room = slot.packet.headroom_octets() >= whimbrel_gtpu::HEADER_OCTETS_MAX;
+            item.inner = Inner::parse(slot.packet.octets()).filter(|i| room && !is_link_scope(i.destination));
+        }
+        Origin::Frames { .. } => {}
+    }
+}

@@ -1,0 +1,166 @@
+//! The table of sessions: a direct index, in blocks, so that no session waits for a table that moves.
+//!
+//! Most phones have one session of two PDRs without filters. Such a session is *plain*: what a packet needs of it is two cache lines
+//! ([`Hot`]), the rest is folded small ([`Cold`]). The others, and plain ones while something happens to them that is not a packet
+//! that passes, are a [`SessionU`]. Nobody else can tell: [`Sessions::get`] unfolds, [`Sessions::fold`] folds what can be folded.
+
+use std::time::Duration;
+
+use whimbrel_ids::{Instant, Teid};
+
+use super::plain::{Cold, Hot, Shapes};
+use super::session::{SessionCounters, SessionU};
+use crate::session_id::SessionId;
+
+/// Sessions of a block: few enough to be laid out between two bursts.
+const BLOCK: usize = 1024;
+
+/// How long a session that the stages had to look at stays unfolded, at least.
+const FOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// A session, apart from its hot part.
+#[derive(Default)]
+enum Rest {
+    #[default]
+    Vacant,
+    Plain(Box<Cold>),
+    Full(Box<SessionU>),
+}
+
+/// A list in blocks of [`BLOCK`].
+struct Blocks<T>(Vec<Box<[T]>>);
+
+impl<T: Default> Blocks<T> {
+    #[inline]
+    fn get(&self, index: u32) -> Option<&T> {
+        self.0.get(index as usize / BLOCK)?.get(index as usize % BLOCK)
+    }
+
+    #[inline]
+    fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+        self.0.get_mut(index as usize / BLOCK)?.get_mut(index as usize % BLOCK)
+    }
+
+    /// The place, which is made if there is none yet.
+    fn place(&mut self, index: u32) -> &mut T {
+        let block = index as usize / BLOCK;
+        while self.0.len() <= block {
+            self.0.push((0..BLOCK).map(|_| T::default()).collect());
+        }
+        &mut self.0[block][index as usize % BLOCK]
+    }
+}
+
+/// All sessions, by index.
+pub(super) struct Sessions {
+    hot: Blocks<Hot>,
+    rest: Blocks<Rest>,
+    shapes: Shapes,
+}
+
+impl Sessions {
+    pub(super) fn new() -> Self {
+        Self { hot: Blocks(Vec::new()), rest: Blocks(Vec::new()), shapes: Shapes::default() }
+    }
+
+    /// The session's hot part. Of one that is not plain, or not there, it says just that.
+    #[inline]
+    pub(super) fn hot(&mut self, index: u32) -> Option<&mut Hot> {
+        self.hot.get_mut(index)
+    }
+
+    /// Loads a cache line of the session's hot part that is read, and the one that is written.
+    #[inline]
+    pub(super) fn touch(&self, index: u32) -> u64 {
+        self.hot.get(index).map_or(0, Hot::touch)
+    }
+
+    /// The session, unless it is folded.
+    #[inline]
+    pub(super) fn full(&self, index: u32) -> Option<&SessionU> {
+        match self.rest.get(index)? {
+            Rest::Full(s) => Some(s),
+            Rest::Plain(_) | Rest::Vacant => None,
+        }
+    }
+
+    /// The place of a local tunnel in the session, folded or not.
+    pub(super) fn place(&self, index: u32, teid: Teid) -> Option<usize> {
+        match self.rest.get(index)? {
+            Rest::Vacant => None,
+            Rest::Plain(cold) => cold.tunnels().iter().position(|t| *t == teid).filter(|_| teid != Teid(0)),
+            Rest::Full(s) => s.rules.place(teid),
+        }
+    }
+
+    /// The session, unfolded; whoever asks for it folds it afterwards.
+    pub(super) fn get(&mut self, index: u32) -> Option<&mut SessionU> {
+        let rest = self.rest.get_mut(index)?;
+        if let Rest::Plain(cold) = rest {
+            let hot = self.hot.get_mut(index)?;
+            *rest = Rest::Full(Box::new(cold.unfold(hot, index)));
+            *hot = Hot::default();
+        }
+        match rest {
+            Rest::Full(s) => Some(s),
+            Rest::Plain(_) | Rest::Vacant => None,
+        }
+    }
+
+    /// Takes the session out of the table.
+    pub(super) fn take(&mut self, index: u32) -> Option<Box<SessionU>> {
+        self.get(index)?;
+        match std::mem::take(self.rest.get_mut(index)?) {
+            Rest::Full(s) => Some(s),
+            Rest::Plain(_) | Rest::Vacant => None,
+        }
+    }
+
+    /// Puts a session into the table, in the place of what was there.
+    pub(super) fn put(&mut self, index: u32, session: Box<SessionU>) {
+        *self.hot.place(index) = Hot::default();
+        *self.rest.place(index) = Rest::Full(session);
+    }
+
+    /// Folds the session, if it is plain now.
+    pub(super) fn fold(&mut self, index: u32) {
+        let Some(rest) = self.rest.get_mut(index) else { return };
+        let Rest::Full(session) = rest else { return };
+        if let (Some((hot, cold)), Some(place)) =
+            (Cold::fold(session, &mut self.shapes), self.hot.get_mut(index))
+        {
+            *place = hot;
+            *rest = Rest::Plain(Box::new(cold));
+        }
+    }
+
+    /// Folds the session if it is plain, now and then: a phone that misbehaves does not have it folded and unfolded with every packet.
+    pub(super) fn fold_in_time(&mut self, now: Instant, index: u32) {
+        let Some(Rest::Full(session)) = self.rest.get_mut(index) else { return };
+        let due = session.state.fold_at.is_some_and(|at| at <= now);
+        if due || session.state.fold_at.is_none() {
+            session.state.fold_at = Some(now + FOLD_EVERY);
+        }
+        if due {
+            self.fold(index);
+        }
+    }
+
+    /// Which of the sessions that stood at this index it is.
+    pub(super) fn generation(&self, index: u32) -> Option<u32> {
+        match self.rest.get(index)? {
+            Rest::Vacant => None,
+            Rest::Plain(cold) => Some(cold.generation()),
+            Rest::Full(s) => Some(s.state.generation),
+        }
+    }
+
+    /// What it sent, received and lost.
+    pub(super) fn counters(&self, id: SessionId) -> Option<SessionCounters> {
+        match self.rest.get(id.index)? {
+            Rest::Plain(c) if c.generation() == id.generation => Some(c.counters(self.hot.get(id.index)?)),
+            Rest::Full(s) if s.state.generation == id.generation => Some(s.state.counters),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! A session's rules as two parts: what is its own, and the shape that many sessions share.
+//!
+//! An operator's phones are served by a handful of shapes. Who keeps millions of sessions keeps a shape once.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use whimbrel_ids::Teid;
+
+use super::{SessionRules, Tunnel};
+use crate::limits::TUNNELS_PER_SESSION_MAX;
+
+/// What stands in a shape for a tunnel of the session's own.
+const SOME_TUNNEL: Tunnel =
+    Tunnel { teid: Teid(0), peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0) };
+
+/// What of its rules is a session's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Own {
+    pub(crate) ue_ipv4: Option<Ipv4Addr>,
+    pub(crate) ue_ipv6: Option<Ipv6Addr>,
+    pub(crate) tunnels: [Teid; TUNNELS_PER_SESSION_MAX],
+    pub(crate) tunnels_given: u16,
+    /// Of the PDRs from the phone.
+    pub(crate) teid: Teid,
+    /// Of the FARs that have one.
+    pub(crate) tunnel: Option<Tunnel>,
+    /// Of the QERs that have them, in kbit/s.
+    pub(crate) mbr_ul_kbps: u64,
+    pub(crate) mbr_dl_kbps: u64,
+}
+
+impl SessionRules {
+    /// Both parts; `None` where more is the session's own than [`Own`] holds: several tunnels or rates.
+    pub(crate) fn split(&self) -> Option<(Own, Self)> {
+        let own = Own {
+            ue_ipv4: self.ue_ipv4,
+            ue_ipv6: self.ue_ipv6,
+            tunnels: self.tunnels,
+            tunnels_given: self.tunnels_given,
+            teid: self.pdrs.iter().find(|p| p.is_uplink()).map_or(Teid(0), |p| p.teid),
+            tunnel: self.fars.iter().find_map(|f| f.tunnel),
+            mbr_ul_kbps: self.qers.iter().find_map(|q| q.mbr_ul_kbps).unwrap_or(0),
+            mbr_dl_kbps: self.qers.iter().find_map(|q| q.mbr_dl_kbps).unwrap_or(0),
+        };
+        let nobody = Own {
+            ue_ipv4: self.ue_ipv4.map(|_| Ipv4Addr::UNSPECIFIED),
+            ue_ipv6: self.ue_ipv6.map(|_| Ipv6Addr::UNSPECIFIED),
+            tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
+            tunnels_given: 0,
+            teid: Teid(0),
+            tunnel: Some(SOME_TUNNEL),
+            mbr_ul_kbps: 0,
+            mbr_dl_kbps: 0,
+        };
+        let shape = self.clone().with(&nobody);
+        (shape.clone().with(&own) == *self).then_some((own, shape))
+    }
+
+    /// These rules as another session's.
+    pub(crate) fn with(mut self, own: &Own) -> Self {
+        self.ue_ipv4 = own.ue_ipv4;
+        self.ue_ipv6 = own.ue_ipv6;
+        self.tunnels = own.tunnels;
+        self.tunnels_given = own.tunnels_given;
+        self.pdrs.iter_mut().filter(|p| p.is_uplink()).for_each(|p| p.teid = own.teid);
+        self.fars.iter_mut().filter(|f| f.tunnel.is_some()).for_each(|f| f.tunnel = own.tunnel);
+        for q in &mut self.qers {
+            q.mbr_ul_kbps = q.mbr_ul_kbps.map(|_| own.mbr_ul_kbps);
+            q.mbr_dl_kbps = q.mbr_dl_kbps.map(|_| own.mbr_dl_kbps);
+        }
+        self
+    }
+}

@@ -1,0 +1,241 @@
+//! A UPF of one data network, as simple as it can be: no tables, no bursts, nothing prepared. What it decides on a packet is read off
+//! the clauses, and it knows only the sessions that the test puts in.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+
+use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
+use whimbrel_ids::{Instant, Qfi, Teid};
+use whimbrel_user::{Destination, DnIndex, DropReason, HELD_PER_SESSION_MAX};
+
+use crate::common::{GNB, SERVER};
+
+/// Port of the server whose packets have rules of their own: neither metered nor counted, and of no QoS flow.
+pub(crate) const SIGNALLING: u16 = 5060;
+
+/// What becomes of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Sent(Destination, Vec<u8>),
+    Held,
+    Dropped(DropReason),
+}
+
+/// What FAR 2 does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    Forward(Teid),
+    Buffer,
+    Drop,
+}
+
+/// Tokens of one direction, in thousandths of a bit.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    tokens: u128,
+    filled: Instant,
+}
+
+impl Bucket {
+    /// 200 ms at full rate, and ten packets of 1,500 octets at least.
+    fn take(&mut self, now: Instant, kbps: u64, octets: usize) -> bool {
+        let (kbps, cost) = (u128::from(kbps), octets as u128 * 8_000);
+        let depth = if kbps == 0 { 0 } else { (kbps * 200_000).max(15_000 * 8_000) };
+        self.tokens = (self.tokens + kbps * u128::from(now.0 - self.filled.0)).min(depth);
+        self.filled = now;
+        let passes = self.tokens >= cost;
+        self.tokens -= if passes { cost } else { 0 };
+        passes
+    }
+}
+
+/// A usage report that the SMF gets: packets' octets of each direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Volumes {
+    pub(crate) ul: u64,
+    pub(crate) dl: u64,
+}
+
+/// A session, its rules, and what was counted.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat {
+    pub(crate) teid: Teid,
+    pub(crate) ue: Ipv4Addr,
+    /// PDR 1 is for QoS flow 1 alone.
+    pub(crate) one_flow: bool,
+    /// PDRs 3 and 4, of the server's port [`SIGNALLING`], stand before the others.
+    pub(crate) signalling: bool,
+    pub(crate) action: Action,
+    /// Closed gates, uplink and downlink.
+    pub(crate) closed: [bool; 2],
+    /// kbit/s of each direction.
+    pub(crate) mbr: Option<[u64; 2]>,
+    buckets: [Bucket; 2],
+    pub(crate) threshold: Option<u64>,
+    pub(crate) quota: Option<u64>,
+    of_quota: u64,
+    exhausted: bool,
+    pub(crate) since_report: Volumes,
+    pub(crate) held: VecDeque<Vec<u8>>,
+    notified: bool,
+    pub(crate) ul_packets: u64,
+    pub(crate) dl_packets: u64,
+    pub(crate) dropped: u64,
+}
+
+/// What a packet led to besides its fate.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// Downlink data was reported.
+    pub(crate) downlink_data: usize,
+    /// Usage was reported.
+    pub(crate) usage: Vec<Volumes>,
+}
+
+const FULL: u128 = u64::MAX as u128;
+
+impl Seat {
+    pub(crate) fn new(teid: Teid, ue: Ipv4Addr, now: Instant) -> Self {
+        let full = Bucket { tokens: FULL, filled: now };
+        Self {
+            teid,
+            ue,
+            one_flow: false,
+            signalling: false,
+            action: Action::Buffer,
+            closed: [false; 2],
+            mbr: None,
+            buckets: [full; 2],
+            threshold: None,
+            quota: None,
+            of_quota: 0,
+            exhausted: false,
+            since_report: Volumes::default(),
+            held: VecDeque::new(),
+            notified: false,
+            ul_packets: 0,
+            dl_packets: 0,
+            dropped: 0,
+        }
+    }
+
+    pub(crate) fn set_mbr(&mut self, now: Instant, mbr: [u64; 2]) {
+        if self.mbr != Some(mbr) {
+            self.buckets = [Bucket { tokens: FULL, filled: now }; 2];
+        }
+        self.mbr = Some(mbr);
+    }
+
+    pub(crate) fn set_quota(&mut self, quota: u64) {
+        (self.quota, self.of_quota, self.exhausted) = (Some(quota), 0, false);
+    }
+
+    pub(crate) fn set_action(&mut self, action: Action) {
+        if self.action != action {
+            (self.action, self.notified) = (action, false);
+        }
+    }
+
+    /// After any change of rules: what is held meets them, in order. What is sent then.
+    pub(crate) fn changed(&mut self, now: Instant, told: &mut Told) -> Vec<Fate> {
+        let held = std::mem::take(&mut self.held);
+        held.into_iter().map(|p| self.downlink(now, p, told)).filter(|f| *f != Fate::Held).collect()
+    }
+
+    /// A phone's packet, of a tunnel of this session and with a container of QoS flow `qfi`, whole.
+    pub(crate) fn uplink(&mut self, now: Instant, qfi: u8, inner: Vec<u8>, told: &mut Told) -> Fate {
+        let special = self.signalling && port(&inner, 22) == SIGNALLING;
+        let fate = if !special && self.one_flow && qfi != 1 {
+            Fate::Dropped(DropReason::QfiMismatch)
+        } else if inner[12..16] != self.ue.octets() {
+            Fate::Dropped(DropReason::SpoofedSource)
+        } else {
+            match self.enforced(now, 0, special, inner.len(), told) {
+                Err(reason) => Fate::Dropped(reason),
+                Ok(()) => Fate::Sent(Destination::N6 { dn: DnIndex(0) }, inner),
+            }
+        };
+        self.count(0, fate)
+    }
+
+    /// A packet of the data network for this phone, whole.
+    pub(crate) fn downlink(&mut self, now: Instant, inner: Vec<u8>, told: &mut Told) -> Fate {
+        let special = self.signalling && port(&inner, 20) == SIGNALLING;
+        let fate = match self.action {
+            Action::Drop => Fate::Dropped(DropReason::FarDrop),
+            Action::Buffer if self.held.len() == HELD_PER_SESSION_MAX => {
+                Fate::Dropped(DropReason::BufferFull)
+            }
+            Action::Buffer => {
+                told.downlink_data += usize::from(!self.notified);
+                self.notified = true;
+                self.held.push_back(inner);
+                Fate::Held
+            }
+            Action::Forward(gnb) => match self.enforced(now, 1, special, inner.len(), told) {
+                Err(reason) => Fate::Dropped(reason),
+                Ok(()) => {
+                    let flow = Qfi::new(1).filter(|_| !special);
+                    let container = flow.map(|qfi| PduSessionInformation::Dl { qfi, rqi: false, ppi: None });
+                    let header = GpduHeader::new(gnb, container);
+                    let mut octets = vec![0; header.octets_len()];
+                    header.write_before(inner.len(), &mut octets).expect("room");
+                    Fate::Sent(Destination::N3 { peer: GNB, tos: 0 }, [octets, inner].concat())
+                }
+            },
+        };
+        self.count(1, fate)
+    }
+
+    fn count(&mut self, way: usize, fate: Fate) -> Fate {
+        match fate {
+            Fate::Sent(..) if way == 0 => self.ul_packets += 1,
+            Fate::Sent(..) => self.dl_packets += 1,
+            Fate::Dropped(_) => self.dropped += 1,
+            Fate::Held => {}
+        }
+        fate
+    }
+
+    /// Quota, gate, rate; then the account.
+    fn enforced(
+        &mut self,
+        now: Instant,
+        way: usize,
+        special: bool,
+        octets: usize,
+        told: &mut Told,
+    ) -> Result<(), DropReason> {
+        if special {
+            return Ok(());
+        }
+        if self.exhausted {
+            return Err(DropReason::QuotaExhausted);
+        }
+        if self.closed[way] {
+            return Err(DropReason::GateClosed);
+        }
+        if self.mbr.is_some_and(|mbr| !self.buckets[way].take(now, mbr[way], octets)) {
+            return Err(DropReason::RateExceeded);
+        }
+        let octets = octets as u64;
+        let since = &mut self.since_report;
+        *(if way == 0 { &mut since.ul } else { &mut since.dl }) += octets;
+        self.of_quota += octets;
+        let used_up = self.quota.is_some_and(|q| self.of_quota >= q);
+        if used_up || self.threshold.is_some_and(|t| since.ul + since.dl >= t) {
+            self.exhausted = used_up;
+            told.usage.push(std::mem::take(since));
+        }
+        Ok(())
+    }
+}
+
+fn port(inner: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([inner[at], inner[at + 1]])
+}
+
+/// The far end of every packet.
+pub(crate) fn server() -> Ipv4Addr {
+    SERVER
+}
