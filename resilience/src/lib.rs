@@ -17,4 +17,4 @@ pub mod region;
 pub mod replication;
 
 pub use cpf::{Cpf, Member, MemberOutbox};
-pub use cta::{Cta, Entropy, Input, Inspect, Order, Ordered, Outbox, PhoneView, Replicated, UpfChange};
+pub use cta::{Cta, Entropy, Input, Inspect, Order, Ordered, Outbox, Replicated, UpfChange};

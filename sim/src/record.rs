@@ -47,7 +47,7 @@ impl Inspect for Recorder {
         }
     }
 
-    fn released(&mut self, phone: PhoneId, batch: &Batch) {
+    fn released(&mut self, phone: PhoneId, _: u64, batch: &Batch) {
         self.check_counts(phone, batch);
     }
 }

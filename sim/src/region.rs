@@ -58,8 +58,8 @@ impl Link {
                 Self::Up { from, has, message }
             }
             Self::State(from, to, state) => {
-                write_state(&state, &mut octets);
-                Self::State(from, to, read_state(&octets).expect("it was written so"))
+                write_state(0, &state, &mut octets);
+                Self::State(from, to, read_state(&octets).expect("it was written so").1)
             }
             lost @ Self::Lost(_) => lost,
         }

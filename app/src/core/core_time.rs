@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use whimbrel_control::{Batch, Envelope, Event, Procedure};
+use whimbrel_control::{Batch, Event, PhoneId, Procedure};
 use whimbrel_resilience::Inspect;
 
 /// Keeps each phone's account.
@@ -48,12 +48,12 @@ impl CoreTime {
 }
 
 impl Inspect for CoreTime {
-    fn ran(&mut self, envelope: &Envelope, batch: &Batch) {
-        let slot = envelope.phone.slot as usize;
+    fn released(&mut self, phone: PhoneId, clock: u64, batch: &Batch) {
+        let slot = phone.slot as usize;
         if self.spent.len() <= slot {
             self.spent.resize(slot + 1, 0);
         }
-        if envelope.clock == 1 {
+        if clock == 1 {
             self.spent[slot] = 0; // the slot has a new phone
         }
         self.last = slot;

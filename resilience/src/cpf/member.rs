@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Checkpoint, Disposition, Envelope, PhoneId};
+use whimbrel_control::{Checkpoint, Disposition, Envelope, Glimpse, PhoneId};
 
 use super::Cpf;
-use crate::link::{Down, State, Up};
+use crate::link::{Down, Show, State, Up};
 use crate::replication::{CpfId, Holdings, Primary, Ran, Taken};
 
 /// A phone that is served here.
@@ -52,6 +52,11 @@ impl Member {
     /// The phones that it serves.
     pub fn cpf(&self) -> &Cpf {
         &self.cpf
+    }
+
+    /// The phones that an operator wants to see, of those that it serves.
+    pub fn show(&self, which: Show) -> Vec<Glimpse> {
+        self.cpf.show(which)
     }
 
     /// How many phones' states it holds for others.

@@ -10,10 +10,12 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Request;
 use whimbrel_control::{
-    AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Output, Payload, Phone, PhoneId,
-    Shard, amf, smf,
+    AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Glimpse, Output, Payload, Phone,
+    PhoneId, Shard, amf, smf,
 };
-use whimbrel_ids::AmfUeNgapId;
+use whimbrel_ids::{AmfUeNgapId, Supi};
+
+use crate::link::Show;
 
 pub use member::{Member, MemberOutbox};
 
@@ -41,6 +43,22 @@ impl Cpf {
     /// One phone.
     pub fn phone(&self, id: PhoneId) -> Option<&Phone> {
         self.shard.phone(id)
+    }
+
+    /// The phones that an operator wants to see. A phone that registers anew has two contexts for a while: the registered one
+    /// comes first, and stands alone in lists.
+    pub fn show(&self, which: Show) -> Vec<Glimpse> {
+        let known = self.shard.iter().filter_map(|p| Some((p.amf.supi?, p)));
+        let mut phones: Vec<(Supi, &Phone)> = match which {
+            Show::Of(supi) => known.filter(|(s, _)| *s == supi).collect(),
+            Show::After(after, _) => known.filter(|(s, _)| after.is_none_or(|a| *s > a)).collect(),
+        };
+        phones.sort_by_key(|(supi, p)| (*supi, !p.amf.registered));
+        if let Show::After(_, limit) = which {
+            phones.dedup_by_key(|(supi, _)| *supi);
+            phones.truncate(limit as usize);
+        }
+        phones.into_iter().map(|(_, p)| Glimpse::of(p)).collect()
     }
 
     /// A phone's state, if no procedure of it runs.

@@ -39,8 +39,6 @@ pub(super) struct Asked {
     whom: Whom,
     /// The name of the connection that would begin.
     pub(super) amf_ue_ngap_id: AmfUeNgapId,
-    /// What the connection before began with, and its stream.
-    pub(super) former: (u64, u16),
 }
 
 /// Who is asked.
@@ -91,6 +89,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         } else {
             self.slots.allocate(limits.phones, first.association).ok_or("phones")
         };
+        let bound = bound.and_then(|phone| match self.can_place(phone) {
+            true => Ok(phone),
+            false => {
+                self.vacate(now, phone, out);
+                Err("control_functions")
+            }
+        });
         let phone = match bound {
             Ok(phone) => phone,
             Err(limit) => {
@@ -102,19 +107,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 return;
             }
         };
-        if !self.can_place(phone) {
-            self.vacate(now, phone, out);
-            return self.limited(now, Some(first.association), "control_functions", out);
-        }
         self.look_at_ran(now, out);
         self.ask(now, phone, first, Whom::Stranger { asked }, out);
     }
 
+    /// Whoever was asked has begun a connection with the message: what it answers keeps to that one's stream. Gives the stream of the
+    /// connection before.
+    pub(super) fn begun(&mut self, phone: PhoneId, asked: &Asked) -> u16 {
+        let former = self.slots.stream_begun(phone);
+        self.slots.begin(phone, asked.first.digest(), asked.first.stream);
+        former
+    }
+
     fn ask(&mut self, now: Instant, phone: PhoneId, first: First, whom: Whom, out: &mut Outbox) {
         let Some(amf_ue_ngap_id) = self.slots.new_connection(phone) else { return };
-        // Its answers keep to the stream of a connection that it begins: known before they leave.
-        let former = self.slots.began(phone);
-        self.slots.begin(phone, first.digest(), first.stream);
         let payload = Payload::InitialUeMessage {
             association: first.association,
             amf_ue_ngap_id,
@@ -122,7 +128,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             addressed: !matches!(whom, Whom::Stranger { asked: false }),
         };
         let Some(envelope) = self.stamp(now, phone, payload) else { return };
-        self.asked.insert((phone, envelope.clock), Asked { first, whom, amf_ue_ngap_id, former });
+        self.asked.insert((phone, envelope.clock), Asked { first, whom, amf_ue_ngap_id });
         self.submit(now, envelope, out);
     }
 
@@ -135,10 +141,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         answer: Disposition,
         out: &mut Outbox,
     ) {
-        let Asked { first, whom, former: (digest, stream), .. } = asked;
-        if answer == Disposition::Stranger {
-            self.slots.begin(phone, digest, stream); // the phone that it names has nothing to do with it
-        }
+        let Asked { first, whom, .. } = asked;
         match (whom, answer) {
             (Whom::Named, Disposition::Stranger) => self.stranger(now, first, true, out),
             (Whom::Stranger { .. }, Disposition::Elsewhere(tmsi)) => {

@@ -134,14 +134,11 @@ pub trait Inspect {
     fn ran(&mut self, _: &Envelope, _: &Batch) {}
 
     /// What an input caused is about to leave.
-    fn released(&mut self, _: PhoneId, _: &Batch) {}
+    fn released(&mut self, _: PhoneId, _clock: u64, _: &Batch) {}
 }
 
 /// Listens to nothing.
 impl Inspect for () {}
-
-/// A phone as an operator sees it.
-pub type PhoneView<'a> = &'a Phone;
 
 /// The aggregator, on one thread; its phones are run by a control function of its own, or by those of its region.
 pub struct Cta<S, E, I = ()> {
@@ -278,13 +275,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         &self.ran
     }
 
-    /// The phones, in slot order.
-    pub fn phones(&self) -> impl Iterator<Item = PhoneView<'_>> {
+    /// The phones that are served in this program, in slot order.
+    pub fn phones(&self) -> impl Iterator<Item = &Phone> {
         self.cpf().into_iter().flat_map(Cpf::phones)
     }
 
-    /// One phone.
-    pub fn phone(&self, id: PhoneId) -> Option<PhoneView<'_>> {
+    /// One phone that is served in this program.
+    pub fn phone(&self, id: PhoneId) -> Option<&Phone> {
         self.cpf()?.phone(id)
     }
 
@@ -309,6 +306,21 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Slots in use, and those of them that hold a phone which did not authenticate yet.
     pub fn occupancy(&self) -> (usize, u32) {
         (self.slots.used(), self.slots.strangers())
+    }
+
+    /// Phones that are registered.
+    pub fn registered(&self) -> usize {
+        self.directory.all_registered().count()
+    }
+
+    /// Phones with a connection.
+    pub fn connected(&self) -> usize {
+        self.slots.connected()
+    }
+
+    /// Phones with a connection over this association.
+    pub fn connected_over(&self, association: AssociationId) -> usize {
+        self.slots.connected_over(association)
     }
 
     /// The subscribers.
@@ -434,7 +446,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     ) {
         let asked = self.asked.remove(&(phone, clock));
         let disposition = batch.disposition;
-        self.inspect.released(phone, &batch);
+        self.inspect.released(phone, clock, &batch);
         self.release(now, (phone, clock), from, batch, asked.as_ref(), out);
         if let Some(asked) = asked {
             self.answered(now, phone, asked, disposition, out);
@@ -463,6 +475,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if batch.tmsi_taken {
             self.slots.tmsi_taken(phone);
         }
+        let begins = !matches!(batch.disposition, Disposition::Stranger | Disposition::Elsewhere(_));
+        let former = asked.filter(|_| begins).map(|a| (a.amf_ue_ngap_id, self.begun(phone, a)));
         let (outputs, events) = (std::mem::take(&mut batch.outputs), std::mem::take(&mut batch.events));
         let Batch { disposition, connected, .. } = batch;
         for (index, output) in (0u16..).zip(outputs) {
@@ -470,8 +484,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             match output.effect {
                 Effect::N2 { association, octets } => {
                     // The gNB of the connection that a new one takes the place of hears of it where it spoke (TS 38.412 §7).
-                    let stream = match asked.filter(|a| releases_another(&octets, a.amf_ue_ngap_id)) {
-                        Some(Asked { former: (_, stream), .. }) => self.within(association, *stream),
+                    let stream = match former.filter(|&(begun, _)| releases_another(&octets, begun)) {
+                        Some((_, stream)) => self.within(association, stream),
                         None => self.stream(phone, association),
                     };
                     out.ngap.push((association, stream, octets));
@@ -504,7 +518,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         // What leaves has its stream by what held before: an answer to a gNB that does not get the phone goes where it asked.
         if !batch.no_effect {
-            self.slots.note(phone, &batch);
+            self.slots.note(phone, clock, &batch);
         }
         // A message is its sender's; the phone's it is if it came over the phone's connection.
         if let Some(association) = from.filter(|&a| connected.is_some_and(|on| on.association == a)) {

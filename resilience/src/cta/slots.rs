@@ -1,6 +1,7 @@
 //! The table of phones: who sits in which slot, and what the aggregator keeps of each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::RangeInclusive;
 
 use whimbrel_control::{AssociationId, Batch, CROSSING, N2Names, PhoneId, Prf, UpfSet};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
@@ -13,6 +14,8 @@ pub(super) struct Entry {
     connection: u16,
     /// Distinguishes the 5G-TMSIs of one slot.
     tmsi_tag: u8,
+    /// The phone was given a 5G-TMSI: before that, none can name it.
+    named: bool,
     used: bool,
     /// Not authenticated yet, and the gNB that brought it.
     stranger: Option<AssociationId>,
@@ -28,8 +31,9 @@ pub(super) struct Entry {
     heard_on: Option<AssociationId>,
     /// The stream of its connection: both directions keep to the one that the gNB chose (TS 38.412 §7).
     stream: u16,
-    /// The stream that a gNB without connection of this phone has chosen for it: it asks for the phone's path.
-    elsewhere: Option<(AssociationId, u16)>,
+    /// The stream that a gNB without connection of this phone has chosen for it when it asked for the phone's path, and the last
+    /// input before that.
+    elsewhere: Option<(AssociationId, u16, u64)>,
     clock: u64,
     time: Instant,
     deadline: Option<Instant>,
@@ -95,6 +99,7 @@ impl Slots {
                     generation: 0,
                     connection: 0,
                     tmsi_tag: 0,
+                    named: false,
                     used: false,
                     stranger: None,
                     at: None,
@@ -113,6 +118,7 @@ impl Slots {
         };
         let e = &mut self.entries[slot as usize];
         e.used = true;
+        e.named = false;
         e.stranger = Some(association);
         e.generation = e.generation.wrapping_add(1);
         (e.clock, e.at, e.target, e.heard_on, e.elsewhere) = (0, None, None, None, None);
@@ -190,9 +196,10 @@ impl Slots {
         Some(PhoneId { slot, generation: e.generation })
     }
 
-    /// The phone in the slot that a 5G-TMSI of ours names. Whether it still bears that TMSI, it knows itself.
+    /// The phone in the slot that a 5G-TMSI of ours names, if it was given any. Whether it still bears that one, it knows itself.
     pub(super) fn by_tmsi(&self, tmsi: Tmsi) -> Option<PhoneId> {
-        self.occupant(self.tmsi.restore(tmsi.0) >> TMSI_TAG_BITS)
+        let slot = self.tmsi.restore(tmsi.0) >> TMSI_TAG_BITS;
+        self.occupant(slot).filter(|_| self.entries[slot as usize].named)
     }
 
     /// The phone in the slot that an AMF-UE-NGAP-ID names.
@@ -219,9 +226,9 @@ impl Slots {
         self.entries.get(phone.slot as usize).is_some_and(|e| e.first == first)
     }
 
-    /// The digest of the message that the phone's connection began with, and its stream.
-    pub(super) fn began(&self, phone: PhoneId) -> (u64, u16) {
-        self.entries.get(phone.slot as usize).map_or((0, 0), |e| (e.first, e.stream))
+    /// The stream of the phone's connection.
+    pub(super) fn stream_begun(&self, phone: PhoneId) -> u16 {
+        self.entries.get(phone.slot as usize).map_or(0, |e| e.stream)
     }
 
     /// The phone's connection began with this message, on this stream.
@@ -272,14 +279,16 @@ impl Slots {
     /// A gNB that does not serve the phone asks for its path, on this stream.
     pub(super) fn asked_elsewhere(&mut self, phone: PhoneId, association: AssociationId, stream: u16) {
         if let Some(e) = self.entry(phone) {
-            e.elsewhere = Some((association, stream));
+            e.elsewhere = Some((association, stream, e.clock));
         }
     }
 
     /// The stream of the phone's connection, or of the one that it may get, on an association.
     pub(super) fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
         self.entries.get(phone.slot as usize).map_or(0, |e| match e.elsewhere {
-            Some((of, stream)) if of == association && e.at.is_none_or(|n| n.association != association) => {
+            Some((of, stream, _))
+                if of == association && e.at.is_none_or(|n| n.association != association) =>
+            {
                 stream
             }
             _ => e.stream,
@@ -295,7 +304,7 @@ impl Slots {
     /// That 5G-TMSI was assigned.
     pub(super) fn tmsi_taken(&mut self, phone: PhoneId) {
         if let Some(e) = self.entry(phone) {
-            e.tmsi_tag = e.tmsi_tag.wrapping_add(1);
+            (e.tmsi_tag, e.named) = (e.tmsi_tag.wrapping_add(1), true);
         }
     }
 
@@ -307,16 +316,16 @@ impl Slots {
         Some((e.clock, e.time))
     }
 
-    /// Notes what the phone's last batch said of it.
-    pub(super) fn note(&mut self, phone: PhoneId, batch: &Batch) {
+    /// Notes what the batch of an input said of the phone.
+    pub(super) fn note(&mut self, phone: PhoneId, clock: u64, batch: &Batch) {
         let Some(e) = self.entry(phone) else { return };
         let association = batch.connected.map(|n| n.association);
         if e.at.map(|n| n.association) != association
-            && let Some((_, stream)) = e.elsewhere.filter(|(of, _)| Some(*of) == association)
+            && let Some((_, stream, _)) = e.elsewhere.filter(|(of, ..)| Some(*of) == association)
         {
             e.stream = stream;
         }
-        if batch.target.is_none() {
+        if batch.target.is_none() && e.elsewhere.is_some_and(|(.., before)| before < clock) {
             e.elsewhere = None;
         }
         e.upfs = batch.upfs;
@@ -357,10 +366,19 @@ impl Slots {
         self.occupant(slot)
     }
 
+    /// Phones with a connection.
+    pub(super) fn connected(&self) -> usize {
+        self.by_ran.len()
+    }
+
+    /// Phones with a connection on an association.
+    pub(super) fn connected_over(&self, association: AssociationId) -> usize {
+        self.by_ran.range(names_on(association)).count()
+    }
+
     /// The phones that have a connection on an association, or may get one, in the order of the gNB's names.
     pub(super) fn on(&self, association: AssociationId) -> Vec<PhoneId> {
-        let all = (association, RanUeNgapId(0))..=(association, RanUeNgapId(u32::MAX));
-        let connected = self.by_ran.range(all).map(|(_, &slot)| slot);
+        let connected = self.by_ran.range(names_on(association)).map(|(_, &slot)| slot);
         let coming = self.coming.range((association, 0)..=(association, u32::MAX)).map(|&(_, slot)| slot);
         connected.chain(coming).filter_map(|slot| self.occupant(slot)).collect()
     }
@@ -370,6 +388,11 @@ impl Slots {
         let all = (association, 0)..=(association, u32::MAX);
         self.coming.range(all).filter_map(|&(_, slot)| self.occupant(slot)).collect()
     }
+}
+
+/// Every name that a gNB can give a connection.
+fn names_on(association: AssociationId) -> RangeInclusive<(AssociationId, RanUeNgapId)> {
+    (association, RanUeNgapId(0))..=(association, RanUeNgapId(u32::MAX))
 }
 
 /// The gNB's name of a connection, which is unique at its association.
@@ -409,13 +432,13 @@ mod tests {
         let mut s = Slots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
         let (name, other) = (RanUeNgapId(1), AssociationId(8));
-        s.note(a, &batch(Some((GNB, name)), None, false, None));
-        s.note(b, &batch(Some((other, name)), None, false, None));
+        s.note(a, 1, &batch(Some((GNB, name)), None, false, None));
+        s.note(b, 1, &batch(Some((other, name)), None, false, None));
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(a));
         assert_eq!((s.on(GNB), s.on(other)), (vec![a], vec![b]));
         // Another phone takes the name before the first lets go of it.
-        s.note(b, &batch(Some((GNB, name)), None, false, None));
-        s.note(a, &batch(None, None, false, None));
+        s.note(b, 1, &batch(Some((GNB, name)), None, false, None));
+        s.note(a, 1, &batch(None, None, false, None));
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(b));
         s.release(b);
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), None);
@@ -427,7 +450,7 @@ mod tests {
         let mut s = Slots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, AssociationId(8)).unwrap());
         assert_eq!((s.strangers(), s.strangers_on(GNB)), (2, 1));
-        s.note(a, &batch(None, None, true, None));
+        s.note(a, 1, &batch(None, None, true, None));
         s.release(a);
         s.release(b);
         assert_eq!((s.strangers(), s.strangers_on(GNB), s.strangers_on.len()), (0, 0, 0));
@@ -439,8 +462,9 @@ mod tests {
         let a = s.allocate(10, GNB).unwrap();
         let b = s.allocate(10, GNB).unwrap();
         let tmsi = s.tmsi(b);
-        assert_eq!(s.by_tmsi(tmsi), Some(b));
+        assert_eq!(s.by_tmsi(tmsi), None, "the phone was given none yet");
         s.tmsi_taken(b);
+        assert_eq!(s.by_tmsi(tmsi), Some(b));
         assert_ne!(s.tmsi(b), tmsi);
         let id = s.new_connection(a).unwrap();
         assert_ne!(Some(id), s.new_connection(a));
@@ -474,8 +498,8 @@ mod tests {
     fn deadlines_come_due_in_order_and_once() {
         let mut s = Slots::new(&[1; 16]);
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, GNB).unwrap());
-        s.note(a, &batch(None, None, true, Some(Instant(20))));
-        s.note(b, &batch(None, None, true, Some(Instant(10))));
+        s.note(a, 1, &batch(None, None, true, Some(Instant(20))));
+        s.note(b, 1, &batch(None, None, true, Some(Instant(10))));
         assert_eq!(s.due(Instant(5)), None);
         assert_eq!(s.due(Instant(30)), Some(b));
         assert_eq!(s.due(Instant(30)), Some(a));
@@ -490,17 +514,17 @@ mod tests {
         let (source, target) = (AssociationId(1), AssociationId(2));
         let name = RanUeNgapId(4);
         s.begin(a, 0, 3);
-        s.note(a, &batch(Some((source, name)), None, true, None));
+        s.note(a, 1, &batch(Some((source, name)), None, true, None));
         s.asked_elsewhere(a, target, 7);
         assert_eq!((s.stream(a, source), s.stream(a, target)), (3, 7));
-        s.note(a, &batch(Some((source, name)), Some(target), true, None));
+        s.note(a, 1, &batch(Some((source, name)), Some(target), true, None));
         assert_eq!((s.on(source), s.on(target)), (vec![a], vec![a]));
         assert_eq!(s.stream(a, target), 7, "until it is decided");
-        s.note(a, &batch(Some((target, name)), None, true, None));
+        s.note(a, 1, &batch(Some((target, name)), None, true, None));
         assert_eq!(s.stream(a, target), 7);
         assert_eq!((s.on(source), s.on(target)), (vec![], vec![a]));
         s.asked_elsewhere(a, source, 5);
-        s.note(a, &batch(Some((target, name)), None, true, None));
+        s.note(a, 1, &batch(Some((target, name)), None, true, None));
         assert_eq!(s.stream(a, source), 7, "it was refused");
     }
 }

@@ -1,13 +1,9 @@
 //! Who calls: what each end of a link between processes says before anything else.
 
 use std::fmt;
-use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::CODE_VERSION;
-
-use crate::region::Region;
-use crate::replication::CpfId;
 
 /// Version of the links: another number with every change of a message or of a form in it.
 const LINK_VERSION: u16 = 1;
@@ -15,28 +11,16 @@ const LINK_VERSION: u16 = 1;
 const MAGIC: [u8; 8] = *b"whimbrel";
 
 /// What an end is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// An aggregator.
     Aggregator,
-    /// A control function that offers itself to an aggregator.
-    Cpf {
-        /// Its region.
-        region: Region,
-        /// Where other control functions reach it; an unspecified address stands for the one that it calls from.
-        address: SocketAddr,
-    },
-    /// A control function that has states of phones for another.
-    Peer {
-        /// The aggregator's life that gave it its number.
-        life: u64,
-        /// That number.
-        id: CpfId,
-    },
+    /// A control function.
+    Cpf,
 }
 
 /// The first message of each end.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello(pub Role);
 
 /// Why an end is not spoken with.
@@ -72,29 +56,13 @@ impl fmt::Display for BadHello {
 
 impl std::error::Error for BadHello {}
 
-/// A role as it travels.
-#[derive(Serialize, Deserialize)]
-enum Wire {
-    Aggregator,
-    Cpf { region: String, address: SocketAddr },
-    Peer { life: u64, id: CpfId },
-}
-
 impl Hello {
-    /// Octets of one at most: the region's name is the longest part.
-    pub const OCTETS_MAX: usize = 128;
-
     /// Its octets.
-    pub fn to_octets(&self) -> Vec<u8> {
-        let wire = match &self.0 {
-            Role::Aggregator => Wire::Aggregator,
-            Role::Cpf { region, address } => Wire::Cpf { region: region.to_string(), address: *address },
-            Role::Peer { life, id } => Wire::Peer { life: *life, id: *id },
-        };
+    pub fn to_octets(self) -> Vec<u8> {
         let mut octets = MAGIC.to_vec();
         octets.extend_from_slice(&LINK_VERSION.to_be_bytes());
         octets.extend_from_slice(&CODE_VERSION.to_be_bytes());
-        postcard::to_extend(&wire, octets).expect("a role can be written")
+        postcard::to_extend(&self.0, octets).expect("a role can be written")
     }
 
     /// Reads what [`Self::to_octets`] wrote. Errors: each [`BadHello`].
@@ -106,14 +74,10 @@ impl Hello {
         if theirs != ours {
             return Err(BadHello::Version { theirs, ours });
         }
-        let wire: Wire = postcard::from_bytes(body).map_err(|_| BadHello::Malformed)?;
-        Ok(Self(match wire {
-            Wire::Aggregator => Role::Aggregator,
-            Wire::Cpf { region, address } => {
-                Role::Cpf { region: region.parse().map_err(|_| BadHello::Malformed)?, address }
-            }
-            Wire::Peer { life, id } => Role::Peer { life, id },
-        }))
+        match postcard::take_from_bytes(body) {
+            Ok((role, [])) => Ok(Self(role)),
+            _ => Err(BadHello::Malformed),
+        }
     }
 }
 
@@ -121,17 +85,10 @@ impl Hello {
 mod tests {
     use super::*;
 
-    fn cpf() -> Hello {
-        let region = "north/harbour".parse().expect("a region");
-        Hello(Role::Cpf { region, address: ([192, 0, 2, 7], 7380).into() })
-    }
-
     #[test]
     fn each_role_is_read_as_it_was_written() {
-        for hello in [Hello(Role::Aggregator), cpf(), Hello(Role::Peer { life: u64::MAX, id: CpfId(7) })] {
-            let octets = hello.to_octets();
-            assert!(octets.len() <= Hello::OCTETS_MAX);
-            assert_eq!(Hello::from_octets(&octets), Ok(hello));
+        for hello in [Hello(Role::Aggregator), Hello(Role::Cpf)] {
+            assert_eq!(Hello::from_octets(&hello.to_octets()), Ok(hello));
         }
     }
 
@@ -139,15 +96,12 @@ mod tests {
     fn strangers_other_versions_and_nonsense_are_told_apart() {
         assert_eq!(Hello::from_octets(b"GET / HTTP/1.1"), Err(BadHello::Stranger));
         assert_eq!(Hello::from_octets(b"whimbrel\0"), Err(BadHello::Stranger));
-        let mut other = cpf().to_octets();
-        other[9] ^= 0x40;
-        assert!(matches!(Hello::from_octets(&other), Err(BadHello::Version { theirs: (65, 1), .. })));
-        let mut no_region = cpf().to_octets();
-        no_region[14] = b'4';
-        assert_eq!(Hello::from_octets(&no_region), Err(BadHello::Malformed));
-        let whole = cpf().to_octets();
-        for n in 12..whole.len() {
-            assert_eq!(Hello::from_octets(&whole[..n]), Err(BadHello::Malformed), "{n} octets of it");
+        let mut other = Hello(Role::Cpf).to_octets();
+        other[8] ^= 0x40;
+        assert!(matches!(Hello::from_octets(&other), Err(BadHello::Version { theirs: (0x4001, _), .. })));
+        let whole = Hello(Role::Cpf).to_octets();
+        for wrong in [&whole[..12], &[&whole[..], &[0]].concat(), &[&whole[..12], &[9]].concat()] {
+            assert_eq!(Hello::from_octets(wrong), Err(BadHello::Malformed));
         }
     }
 }

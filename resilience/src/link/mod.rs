@@ -15,7 +15,7 @@ use whimbrel_control::{AssociationId, Batch, Envelope, PhoneId};
 
 use crate::replication::{Checkpoint, CpfId};
 pub use hello::{BadHello, Hello, Role};
-pub use octets::{LinkError, Show, ToCpf, ToCta, read_state, write_state};
+pub use octets::{HeartbeatKey, LinkError, Show, ToCpf, ToCta, read_state, write_state};
 
 /// From an aggregator to a control function.
 #[derive(Clone, Debug)]

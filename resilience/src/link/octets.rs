@@ -13,6 +13,7 @@ use whimbrel_control::{AssociationId, Batch, Checkpoint, Envelope, FlatError, Gl
 use whimbrel_ids::Supi;
 
 use super::{Down, State, Up};
+use crate::region::Region;
 use crate::replication::CpfId;
 
 /// From an aggregator's process to that of a control function.
@@ -24,6 +25,8 @@ pub enum ToCpf {
         life: u64,
         /// Its number.
         id: CpfId,
+        /// Under this key it answers heartbeats.
+        heartbeats: HeartbeatKey,
     },
     /// All members, and where each is reached.
     Peers(Vec<(CpfId, SocketAddr)>),
@@ -38,6 +41,16 @@ pub enum ToCpf {
     },
 }
 
+/// A key of heartbeats, of one life of an aggregator. Its owners keep it to themselves.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+pub struct HeartbeatKey(pub [u8; 32]);
+
+impl fmt::Debug for HeartbeatKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HeartbeatKey(…)")
+    }
+}
+
 /// Which phones an operator wants to see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Show {
@@ -50,6 +63,13 @@ pub enum Show {
 /// From a control function's process to that of its aggregator.
 #[derive(Debug)]
 pub enum ToCta {
+    /// It offers itself: the first message.
+    Join {
+        /// Its region.
+        region: Region,
+        /// Where other control functions, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
+        address: SocketAddr,
+    },
     /// What the protocol says.
     Up(Up),
     /// The phones that were asked for.
@@ -96,7 +116,7 @@ enum DownHead {
     Released(u64),
     Forget(PhoneId),
     Configure,
-    Welcome { life: u64, id: CpfId },
+    Welcome { life: u64, id: CpfId, heartbeats: HeartbeatKey },
     Peers(Vec<(CpfId, SocketAddr)>),
     Show { ask: u32, which: Show },
 }
@@ -104,6 +124,7 @@ enum DownHead {
 /// What stands in front of a message to an aggregator.
 #[derive(Serialize, Deserialize)]
 enum UpHead {
+    Join { region: String, address: SocketAddr },
     Ran { phone: PhoneId, term: u32, clock: u64, from: Option<AssociationId> },
     Holds { phone: PhoneId, clock: u64 },
     Shown { ask: u32, phones: Vec<Glimpse> },
@@ -112,6 +133,7 @@ enum UpHead {
 /// What stands in front of a state.
 #[derive(Serialize, Deserialize)]
 struct StateHead {
+    life: u64,
     phone: PhoneId,
     term: u32,
     clock: u64,
@@ -150,7 +172,9 @@ impl ToCpf {
             }
             Self::Down(Down::Released(batches)) => DownHead::Released(*batches),
             Self::Down(Down::Forget(phone)) => DownHead::Forget(*phone),
-            Self::Welcome { life, id } => DownHead::Welcome { life: *life, id: *id },
+            Self::Welcome { life, id, heartbeats } => {
+                DownHead::Welcome { life: *life, id: *id, heartbeats: *heartbeats }
+            }
             Self::Peers(peers) => DownHead::Peers(peers.clone()),
             Self::Show { ask, which } => DownHead::Show { ask: *ask, which: *which },
         };
@@ -169,7 +193,7 @@ impl ToCpf {
             DownHead::Outdated { phone, clock } => Self::Down(Down::Outdated { phone, clock }),
             DownHead::Released(batches) => Self::Down(Down::Released(batches)),
             DownHead::Forget(phone) => Self::Down(Down::Forget(phone)),
-            DownHead::Welcome { life, id } => Self::Welcome { life, id },
+            DownHead::Welcome { life, id, heartbeats } => Self::Welcome { life, id, heartbeats },
             DownHead::Peers(peers) => Self::Peers(peers),
             DownHead::Show { ask, which } => Self::Show { ask, which },
         };
@@ -181,6 +205,9 @@ impl ToCta {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
         match self {
+            Self::Join { region, address } => {
+                write(&UpHead::Join { region: region.to_string(), address: *address }, &[], to);
+            }
             Self::Up(Up::Ran { phone, term, clock, from, batch }) => {
                 let head = UpHead::Ran { phone: *phone, term: *term, clock: *clock, from: *from };
                 write(&head, batch.to_flat().octets(), to);
@@ -202,6 +229,9 @@ impl ToCta {
                 let batch = Box::new(Batch::from_flat(rest)?);
                 return Ok(Self::Up(Up::Ran { phone, term, clock, from, batch }));
             }
+            UpHead::Join { region, address } => {
+                Self::Join { region: region.parse().map_err(|_| LinkError::Malformed)?, address }
+            }
             UpHead::Holds { phone, clock } => Self::Up(Up::Holds { phone, clock }),
             UpHead::Shown { ask, phones } => Self::Shown { ask, phones },
         };
@@ -209,16 +239,16 @@ impl ToCta {
     }
 }
 
-/// Appends the octets of a phone's state. They hold keys.
-pub fn write_state(state: &State, to: &mut Vec<u8>) {
+/// Appends the octets of a phone's state, as it is in this life of its aggregator. They hold keys.
+pub fn write_state(life: u64, state: &State, to: &mut Vec<u8>) {
     let State { phone, term, clock, state } = state;
-    write(&StateHead { phone: *phone, term: *term, clock: *clock }, state.octets(), to);
+    write(&StateHead { life, phone: *phone, term: *term, clock: *clock }, state.octets(), to);
 }
 
-/// Reads what [`write_state`] wrote; the phone itself stays unread. Errors: each [`LinkError`].
-pub fn read_state(octets: &[u8]) -> Result<State, LinkError> {
-    let (StateHead { phone, term, clock }, rest) = read(octets)?;
-    Ok(State { phone, term, clock, state: Checkpoint::from_octets(rest)? })
+/// Reads what [`write_state`] wrote, life and state; the phone itself stays unread. Errors: each [`LinkError`].
+pub fn read_state(octets: &[u8]) -> Result<(u64, State), LinkError> {
+    let (StateHead { life, phone, term, clock }, rest) = read(octets)?;
+    Ok((life, State { phone, term, clock, state: Checkpoint::from_octets(rest)? }))
 }
 
 #[cfg(test)]
@@ -244,7 +274,7 @@ mod tests {
     fn to_cpf() -> Vec<ToCpf> {
         let supi = "imsi-999700000000001".parse().ok();
         vec![
-            ToCpf::Welcome { life: u64::MAX, id: CpfId(u16::MAX) },
+            ToCpf::Welcome { life: u64::MAX, id: CpfId(u16::MAX), heartbeats: HeartbeatKey([7; 32]) },
             ToCpf::Peers(vec![(CpfId(1), ([192, 0, 2, 7], 7380).into()), (CpfId(2), ([0; 16], 1).into())]),
             ToCpf::Down(Down::Serve { phone: PHONE, term: 7, backups: vec![CpfId(2), CpfId(3)] }),
             ToCpf::Down(Down::Outdated { phone: PHONE, clock: 1 << 40 }),
@@ -266,6 +296,7 @@ mod tests {
         let batch = Box::new(Batch { terms: (1, 2), idle: true, ..Batch::default() });
         let ran = Up::Ran { phone: PHONE, term: 1, clock: 9, from: Some(AssociationId(4)), batch };
         for message in [
+            ToCta::Join { region: "north/harbour".parse().unwrap(), address: ([192, 0, 2, 7], 7380).into() },
             ToCta::Up(ran),
             ToCta::Up(Up::Holds { phone: PHONE, clock: 9 }),
             ToCta::Shown { ask: 3, phones: vec![] },

@@ -104,7 +104,7 @@ struct Core {
 struct Whose(Option<PhoneId>);
 
 impl Inspect for Whose {
-    fn released(&mut self, phone: PhoneId, _: &Batch) {
+    fn released(&mut self, phone: PhoneId, _: u64, _: &Batch) {
         self.0 = Some(phone);
     }
 }
@@ -305,7 +305,7 @@ impl Deployment {
             Travelling::Down(to, octets) => self.cpf_runs(to, &octets),
             Travelling::State(to, octets) => {
                 self.cpf_takes(to, |member, out| {
-                    member.back(read_state(&octets).expect("it was written so"), out);
+                    member.back(read_state(&octets).expect("it was written so").1, out);
                 });
             }
             Travelling::Copy(to, octets) => {
@@ -595,6 +595,6 @@ fn octets_up(up: Up) -> (u32, Vec<u8>) {
 
 fn octets_of_state(state: &State) -> Vec<u8> {
     let mut octets = Vec::with_capacity(1024);
-    write_state(state, &mut octets);
+    write_state(0, state, &mut octets);
     octets
 }
