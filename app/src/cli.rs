@@ -25,6 +25,8 @@ enum Command {
     Run(command::run::Options),
     /// Run a user plane alone, for the SMF of a core elsewhere, until SIGINT or SIGTERM.
     Upf(command::run::Options),
+    /// Run a control function for the aggregator of a core elsewhere, until SIGINT or SIGTERM.
+    Cpf(command::cpf::Options),
     /// Let emulated phones use a core that is started for them, and say how it went.
     Demo(command::demo::Options),
     /// Measure.
@@ -225,6 +227,7 @@ fn command(command: Command) -> Done {
     match command {
         Command::Run(options) => command::run::run(options),
         Command::Upf(options) => command::run::run_upf(options),
+        Command::Cpf(options) => command::cpf::run(options),
         Command::Bench { bench } => crate::bench::run(&bench),
         Command::Demo(options) => command::demo::run(&options),
         Command::Ran(options) => command::ran::run(&options),

@@ -8,6 +8,7 @@ mod capture;
 mod cli;
 mod client;
 mod clock;
+mod cluster;
 mod command;
 mod config;
 mod console;

@@ -1,6 +1,7 @@
 //! What each command does, one a file. A command fails with one sentence, which the caller prints.
 
 pub(crate) mod check;
+pub(crate) mod cpf;
 pub(crate) mod demo;
 pub(crate) mod locate;
 pub(crate) mod radio;

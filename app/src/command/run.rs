@@ -16,6 +16,7 @@ use super::Done;
 use crate::aftermath::{self, RunMark};
 use crate::api::{self, Shared};
 use crate::cli::ConfigFile;
+use crate::cluster::Pool;
 use crate::config::{self, Config};
 use crate::console::{Command, Condition, Console};
 use crate::core::{self, LocalUpf, Parts};
@@ -100,6 +101,14 @@ fn serve(options: Options, upf_alone: bool) -> Done {
             None
         }
     };
+    let pool = if upf_alone {
+        None
+    } else {
+        Pool::open(&config.cluster, Arc::new(config.control()), &mut entropy, console.clone())?
+    };
+    if let Some(at) = pool.as_ref().and_then(Pool::address) {
+        info!("control functions come to {at}");
+    }
     let capture = options.capture;
     let parts = Parts {
         config: config.clone(),
@@ -109,6 +118,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
         n2,
         upf,
         smf_n4,
+        pool,
         upf_alone,
         capture,
     };

@@ -5,6 +5,7 @@
 
 mod access;
 mod amf;
+mod cluster;
 mod contradictions;
 mod data_network;
 mod flow;
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 
 use whimbrel_control::refusal::RefusalKind;
 
+pub(crate) use cluster::Cluster;
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
@@ -62,6 +64,7 @@ pub(crate) struct Config {
     pub(crate) n4: N4,
     pub(crate) n6: N6,
     pub(crate) upfs: Vec<Upf>,
+    pub(crate) cluster: Cluster,
     pub(crate) store: Store,
     pub(crate) api: Api,
     pub(crate) log: Log,
@@ -143,7 +146,7 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     }
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
-        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "store" store, "api" api, "log" log,
+        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "cluster" cluster, "store" store, "api" api, "log" log,
     );
     Ok(Reloaded { config, kept })
 }
@@ -179,6 +182,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         n4: interfaces::n4(&mut root),
         n6: interfaces::n6(&mut root),
         upfs: upf::read(&mut root),
+        cluster: cluster::read(&mut root),
         store: service::store(&mut root),
         api: service::api(&mut root),
         log: service::log(&mut root),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use whimbrel_ids::{Dnn, PlmnId, SNssai, Tac};
+use whimbrel_resilience::region::Region;
 
 use super::problem::did_you_mean;
 
@@ -41,6 +42,7 @@ plain_values! {
     Ipv4Addr: "an IPv4 address, such as 8.8.8.8";
     Ipv6Addr: "an IPv6 address, such as 2001:4860:4860::8888";
     IpAddr: "an IP address, such as 192.0.2.1 or 2001:db8::1";
+    Region: "a geohash of 2 to 24 digits 0 to 3, or the larger region's name and its own, such as north/harbour";
     SocketAddr: "an IP address and a port, such as 127.0.0.1:8080 or [::1]:8080";
     u8: "a whole number of 0 to 255";
     u16: "a whole number of 0 to 65535";

@@ -13,8 +13,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, error, info, warn};
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, PhoneId, UpfId};
+use whimbrel_control::{AssociationId, Glimpse, PhoneId, UpfId};
 use whimbrel_ids::Instant;
+use whimbrel_resilience::link::Show;
+use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_sctp_io::{Event, Events, Mode, OpenError, Settings, Transport};
 use whimbrel_store::{Changes, Store};
@@ -27,6 +29,7 @@ use super::upf::LocalUpf;
 use super::view;
 use crate::capture::Capture;
 use crate::clock;
+use crate::cluster::{Pool, Said, Wanted};
 use crate::config::{Config, SctpChoice};
 use crate::console::{Command, Console, Counter, Gauge, Sample};
 use crate::entropy::SystemEntropy;
@@ -106,6 +109,8 @@ pub(crate) struct Parts {
     pub(crate) upf: Option<LocalUpf>,
     /// N4 towards UPFs elsewhere, if there are such.
     pub(crate) smf_n4: Option<SmfN4>,
+    /// The control functions, where they are processes of their own.
+    pub(crate) pool: Option<Pool>,
     /// There is no SMF in this program, only a UPF for those elsewhere.
     pub(crate) upf_alone: bool,
     pub(crate) capture: Option<PathBuf>,
@@ -147,6 +152,7 @@ struct Control {
     /// Which of the UPFs the one of this program is.
     here: Option<UpfId>,
     smf_n4: Option<SmfN4>,
+    pool: Option<Pool>,
     n2: Option<Transport>,
     links: Links,
     capture: Option<Capture>,
@@ -180,18 +186,24 @@ impl Control {
         let directory = Directory::new(told.amf.plmn, parts.config.home_network_keys());
         let observer = Observer::new(parts.console.clone(), told.clone(), parts.config.log.supi);
         let subscribers = StoredSubscribers::new(parts.store);
+        let (entropy, core_time) = (parts.entropy, CoreTime::default());
+        let cta = match &parts.pool {
+            None => Cta::new(told, directory, subscribers, entropy, core_time, now),
+            Some(pool) => Cta::of_region(told, directory, subscribers, entropy, core_time, pool.rings(), now),
+        };
         let mut upf = parts.upf;
         if let (Some(upf), Some(Ok(_))) = (&mut upf, &capture) {
             upf.tap(true);
         }
         Ok(Self {
-            cta: Cta::new(told, directory, subscribers, parts.entropy, CoreTime::default(), now),
+            cta,
             config: parts.config,
             console: parts.console,
             observer,
             upf,
             here,
             smf_n4: parts.smf_n4,
+            pool: parts.pool,
             n2: parts.n2,
             links: Links::default(),
             capture: capture.transpose()?,
@@ -228,6 +240,7 @@ impl Control {
             self.command(now, command);
             busy = true;
         }
+        busy |= self.control_functions(now);
         if self.cta.next_deadline() <= now {
             self.cta.handle(now, Input::Tick, &mut self.out);
         }
@@ -243,6 +256,9 @@ impl Control {
         }
         if let Some(n2) = &mut self.n2 {
             n2.flush(now);
+        }
+        if let Some(pool) = &mut self.pool {
+            pool.flush();
         }
         if busy {
             self.longest_turn = self.longest_turn.max(clock::now().since(now));
@@ -276,6 +292,36 @@ impl Control {
             busy = true;
         }
         busy
+    }
+
+    /// Takes what control functions elsewhere said; says whether there was anything.
+    fn control_functions(&mut self, now: Instant) -> bool {
+        let Some(pool) = &mut self.pool else { return false };
+        let said = pool.turn(now);
+        let busy = !said.is_empty();
+        for said in said {
+            match said {
+                Said::Up(cpf, up) => self.cta.handle(now, Input::Cpf(cpf, up), &mut self.out),
+                Said::Rings(rings) => self.cta.handle(now, Input::Rings(rings), &mut self.out),
+                Said::Lost(cpf) => self.lost(now, cpf),
+                Said::Shown(wanted, phones) => self.shown(now, wanted, phones),
+            }
+        }
+        busy
+    }
+
+    /// Others take over the phones of a control function that is lost.
+    fn lost(&mut self, now: Instant, cpf: CpfId) {
+        let before = self.cta.replicated();
+        self.cta.handle(now, Input::CpfLost(cpf), &mut self.out);
+        let after = self.cta.replicated();
+        info!(
+            cpf = cpf.0,
+            taken_over = after.taken_over - before.taken_over,
+            replayed = after.replayed - before.replayed,
+            lost = after.lost - before.lost,
+            "the phones of a control function are served by others"
+        );
     }
 
     fn n2_event(&mut self, now: Instant, event: Event<'_>) {
@@ -346,6 +392,11 @@ impl Control {
         for association in std::mem::take(&mut self.out.abort) {
             self.abort(now, association);
         }
+        for (cpf, message) in self.out.cpfs.drain(..) {
+            if let Some(pool) = &mut self.pool {
+                pool.send(cpf, message);
+            }
+        }
         // gNBs before phones: a phone's refusal names its gNB.
         for event in self.out.ran_events.drain(..) {
             self.observer.ran(now, &event);
@@ -405,6 +456,9 @@ impl Control {
         told.version = self.version;
         let told = Arc::new(told);
         self.observer.configure(told.clone());
+        if let Some(pool) = &mut self.pool {
+            pool.configure(told.clone());
+        }
         self.cta.configure(now, told, &mut self.out);
         info!("a new version of the configuration is in force");
     }
@@ -418,15 +472,49 @@ impl Control {
         phone.is_some()
     }
 
+    /// Somebody wants to see phones, wherever they are served.
+    fn want(&mut self, now: Instant, which: Show, wanted: Wanted) {
+        match (&mut self.pool, self.cta.cpf()) {
+            (Some(pool), _) => pool.ask(which, wanted),
+            (None, cpf) => {
+                let phones = cpf.map(|c| c.show(which)).unwrap_or_default();
+                self.shown(now, wanted, phones);
+            }
+        }
+    }
+
+    /// The phones that somebody wants to see are there. Whoever asked may have gone; then nobody misses the answer.
+    fn shown(&mut self, now: Instant, wanted: Wanted, phones: Vec<Glimpse>) {
+        let _ = match wanted {
+            Wanted::Page(request, reply) => reply.send(view::ues(&self.cta, &request, phones)).is_ok(),
+            Wanted::Ue(reply) => {
+                let here = self.upf.as_ref().filter(|_| self.here.is_some());
+                let octets =
+                    |upf, seid| here.filter(|_| self.here == Some(upf)).and_then(|upf| upf.octets(seid));
+                reply.send(view::ue(&self.cta, &phones, octets)).is_ok()
+            }
+            Wanted::Modified(psi, modification, reply) => {
+                let has = |p: &&Glimpse| p.registered && p.sessions.iter().any(|s| s.psi == psi);
+                let phone = phones.iter().find(has).map(|p| p.id);
+                if let Some(phone) = phone {
+                    let order = whimbrel_control::Command::ModifySession(psi, modification);
+                    self.cta.handle(now, Input::Command(phone, order), &mut self.out);
+                }
+                reply.send(phone.is_some()).is_ok()
+            }
+        };
+    }
+
     fn command(&mut self, now: Instant, command: Command) {
         // Whoever asked may have gone; then nobody misses the answer.
         let _ = match command {
-            Command::ListUes(request, reply) => reply.send(view::ues(&self.cta, &request)).is_ok(),
+            Command::ListUes(request, reply) => {
+                self.want(now, view::page_of(&request), Wanted::Page(request, reply));
+                true
+            }
             Command::ShowUe(supi, reply) => {
-                let octets = |upf, seid| {
-                    self.upf.as_ref().filter(|_| self.here == Some(upf)).and_then(|upf| upf.octets(seid))
-                };
-                reply.send(view::ue(&self.cta, supi, octets)).is_ok()
+                self.want(now, Show::Of(supi), Wanted::Ue(reply));
+                true
             }
             Command::ListGnbs(reply) => {
                 reply.send(view::gnbs(&self.cta, |association| self.links.get(association))).is_ok()
@@ -464,13 +552,8 @@ impl Control {
                 true
             }
             Command::ModifySession(supi, psi, modification, reply) => {
-                let there = |p: &PhoneId| self.cta.phone(*p).is_some_and(|p| p.sessions.contains_key(&psi));
-                let phone: Option<PhoneId> = self.cta.find(supi).filter(there);
-                if let Some(phone) = phone {
-                    let order = whimbrel_control::Command::ModifySession(psi, modification);
-                    self.cta.handle(now, Input::Command(phone, order), &mut self.out);
-                }
-                reply.send(phone.is_some()).is_ok()
+                self.want(now, Show::Of(supi), Wanted::Modified(psi, modification, reply));
+                true
             }
         };
     }
@@ -479,15 +562,8 @@ impl Control {
         let metrics = &self.console.metrics;
         if let Some(upf) = &self.upf {
             metrics.set(Gauge::Sessions, upf.sessions() as u64);
-            let bounds = self.cta.bounds().map(|(limit, value)| Sample {
-                name: "whimbrel_limit_reached_total",
-                help: "What came beyond a limit and was dropped",
-                label: Some(("limit", limit.into())),
-                value,
-            });
-            let smf_n4 = self.smf_n4.iter().flat_map(SmfN4::samples);
-            metrics.set_samples(upf.samples().into_iter().chain(smf_n4).chain(bounds).collect());
         }
+        metrics.set_samples(self.samples());
         let waited = Input::Waited(std::mem::take(&mut self.longest_turn));
         self.cta.handle(now, waited, &mut self.out);
         if now >= self.census {
@@ -514,6 +590,21 @@ impl Control {
                 upf.tap(false);
             }
         }
+    }
+
+    /// What the parts of the core counted.
+    fn samples(&self) -> Vec<Sample> {
+        let bounds = self.cta.bounds().map(|(limit, value)| Sample {
+            name: "whimbrel_limit_reached_total",
+            help: "What came beyond a limit and was dropped",
+            label: Some(("limit", limit.into())),
+            value,
+        });
+        let upf = self.upf.iter().flat_map(LocalUpf::samples);
+        let smf_n4 = self.smf_n4.iter().flat_map(SmfN4::samples);
+        let pool =
+            self.pool.iter().flat_map(|pool| view::replication(&self.cta).into_iter().chain(pool.samples()));
+        upf.chain(smf_n4).chain(pool).chain(bounds).collect()
     }
 
     fn captured_ngap(
@@ -553,6 +644,7 @@ impl Control {
             Some(self.cta.next_deadline()),
             self.upf.as_ref().and_then(LocalUpf::next_deadline),
             self.n2.as_ref().and_then(Transport::next_deadline),
+            self.pool.as_ref().and_then(Pool::next_deadline),
             Some(self.housekeeping),
         ];
         let until = deadlines.into_iter().flatten().min().unwrap_or(now);
@@ -568,6 +660,8 @@ impl Control {
         let upf = self.upf.iter().flat_map(LocalUpf::fds);
         fds.extend(upf.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         fds.extend(smf_n4.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let pool = self.pool.iter().flat_map(Pool::fds);
+        fds.extend(pool.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         fds.extend(n2.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // An interrupted wait is a short one.
         let _ = poll(&mut fds, Some(&timeout));

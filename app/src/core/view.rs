@@ -1,17 +1,15 @@
 //! What the console shows of phones and gNBs.
 
-use std::collections::BTreeMap;
-
 use whimbrel_control::amf::{OverloadOrder, WarningArea, WarningOutcome, WarningState};
-use whimbrel_control::smf::{SmContext, UpState};
-use whimbrel_control::{AssociationId, Phone, UpfId};
+use whimbrel_control::{AssociationId, Glimpse, SessionGlimpse, UpfId};
 use whimbrel_ids::{Seid, Supi, Tai};
+use whimbrel_resilience::link::Show;
 
 use super::control_thread::Aggregator;
 use super::n2::Link;
 use crate::clock;
 use crate::console::{
-    GnbView, OverloadView, SessionView, UePage, UeView, UesRequest, WarningAtGnb, WarningView,
+    GnbView, OverloadView, Sample, SessionView, UePage, UeView, UesRequest, WarningAtGnb, WarningView,
 };
 
 /// How many of everything there are.
@@ -24,93 +22,121 @@ pub(super) struct Census {
 
 /// Counts.
 pub(super) fn census(cta: &Aggregator) -> Census {
-    let mut census = Census { gnbs: 0, phones: 0, registered: 0, connected: 0 };
-    census.gnbs = cta.ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count() as u64;
-    for phone in cta.phones() {
-        census.phones += 1;
-        census.registered += u64::from(phone.amf.registered);
-        census.connected += u64::from(phone.is_connected());
+    Census {
+        gnbs: cta.ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count() as u64,
+        phones: cta.occupancy().0 as u64,
+        registered: cta.registered() as u64,
+        connected: cta.connected() as u64,
     }
-    census
+}
+
+/// Which phones are to be asked for, so that a page can be made of them: one more than it has room for.
+pub(super) fn page_of(request: &UesRequest) -> Show {
+    Show::After(request.after, u32::try_from(request.limit).unwrap_or(u32::MAX).saturating_add(1))
 }
 
 /// A page of phones in the order of their SUPI.
-pub(super) fn ues(cta: &Aggregator, request: &UesRequest) -> UePage {
-    let known = cta.phones().filter_map(|p| Some((p.amf.supi?, p)));
-    let mut after: Vec<(Supi, &Phone)> =
-        known.filter(|(s, _)| request.after.is_none_or(|a| *s > a)).collect();
-    // Of a SUPI with two contexts, as while it registers anew, the registered one is shown.
-    after.sort_by_key(|(supi, p)| (*supi, !p.amf.registered));
-    after.dedup_by_key(|(supi, _)| *supi);
-    let more = after.len() > request.limit;
-    after.truncate(request.limit);
-    let next = after.last().filter(|_| more).map(|(supi, _)| supi.to_string());
-    UePage { ues: after.into_iter().map(|(_, p)| view(cta, p)).collect(), next }
+pub(super) fn ues(cta: &Aggregator, request: &UesRequest, phones: Vec<Glimpse>) -> UePage {
+    let mut page: Vec<(Supi, Glimpse)> = phones.into_iter().filter_map(|p| Some((p.supi?, p))).collect();
+    page.sort_by_key(|(supi, p)| (*supi, !p.registered));
+    page.dedup_by_key(|(supi, _)| *supi);
+    let more = page.len() > request.limit;
+    page.truncate(request.limit);
+    let next = page.last().filter(|_| more).map(|(supi, _)| supi.to_string());
+    UePage { ues: page.iter().map(|(_, p)| view(cta, p)).collect(), next }
 }
 
-/// One phone.
+/// One phone, of the contexts that a subscriber has: the registered one.
 /// `octets`: what the UPF has counted for one of its sessions, uplink and downlink.
 pub(super) fn ue(
     cta: &Aggregator,
-    supi: Supi,
+    phones: &[Glimpse],
     octets: impl Fn(UpfId, Seid) -> Option<(u64, u64)>,
 ) -> Option<UeView> {
-    let registered = cta.find(supi).and_then(|id| cta.phone(id));
-    let phone = registered.or_else(|| cta.phones().find(|p| p.amf.supi == Some(supi)))?;
+    let phone = phones.iter().find(|p| p.registered).or(phones.first())?;
     let mut shown = view(cta, phone);
-    for (session, view) in phone.sessions.values().zip(&mut shown.sessions) {
-        if let Some((ul, dl)) = session.up_seid.and_then(|seid| octets(session.upf, seid)) {
+    for (session, view) in phone.sessions.iter().zip(&mut shown.sessions) {
+        let (upf, seid) = session.upf;
+        if let Some((ul, dl)) = seid.and_then(|seid| octets(upf, seid)) {
             (view.ul_octets, view.dl_octets) = (ul, dl);
         }
     }
     Some(shown)
 }
 
-fn view(cta: &Aggregator, phone: &Phone) -> UeView {
-    let amf = &phone.amf;
-    let connection = amf.connection.as_ref();
+fn view(cta: &Aggregator, phone: &Glimpse) -> UeView {
+    let connection = phone.connection.as_ref();
     let gnb = connection.and_then(|c| cta.ran_nodes().get(c.association)?.gnb);
     UeView {
-        supi: amf.supi.map(|s| s.to_string()).unwrap_or_default(),
-        state: if amf.registered { "registered" } else { "deregistered" }.into(),
+        supi: phone.supi.map(|s| s.to_string()).unwrap_or_default(),
+        state: if phone.registered { "registered" } else { "deregistered" }.into(),
         mode: if connection.is_some() { "connected" } else { "idle" }.into(),
-        pei: amf.pei.map(|p| p.to_string()),
-        tmsi: amf.tmsi.map(|t| format!("{t:?}")),
+        pei: phone.pei.map(|p| p.to_string()),
+        tmsi: phone.tmsi.map(|t| format!("{t:?}")),
         amf_ue_ngap_id: connection.map(|c| c.amf_ue_ngap_id.value()),
         gnb: gnb.map(|g| format!("gnb-{g}")),
-        tai: amf.tai.map(|t| t.to_string()),
-        cell: amf.seen.as_ref().map(|s| s.cell.to_string()),
-        seen: amf.seen.as_ref().map(|s| clock::rfc3339(s.at)),
-        seen_s: amf.seen.as_ref().map(|s| clock::now().since(s.at).as_secs()),
+        tai: phone.tai.map(|t| t.to_string()),
+        cell: phone.seen.as_ref().map(|s| s.cell.to_string()),
+        seen: phone.seen.as_ref().map(|s| clock::rfc3339(s.at)),
+        seen_s: phone.seen.as_ref().map(|s| clock::now().since(s.at).as_secs()),
         rrc_inactive: connection.is_some_and(|c| c.rrc_inactive),
-        allowed_slices: amf.allowed_nssai.iter().map(ToString::to_string).collect(),
+        allowed_slices: phone.allowed_nssai.iter().map(ToString::to_string).collect(),
         algorithms: None,
         last_heard: None,
-        sessions: phone.sessions.iter().map(|(id, s)| session(id.value(), s)).collect(),
+        sessions: phone.sessions.iter().map(session).collect(),
     }
 }
 
-fn session(id: u8, s: &SmContext) -> SessionView {
+fn session(s: &SessionGlimpse) -> SessionView {
     SessionView {
-        id,
+        id: s.psi.value(),
         dnn: s.dnn.to_string(),
         s_nssai: s.s_nssai.to_string(),
         ipv4: s.ipv4.map(|a| a.to_string()),
         ipv6: s.ipv6.map(|p| format!("{p}/64")),
-        active: s.up == UpState::Active,
+        active: s.active,
         ul_octets: s.usage.0,
         dl_octets: s.usage.1,
-        secondary_rat_ul_octets: s.secondary_usage.as_deref().map_or(0, |u| u.0),
-        secondary_rat_dl_octets: s.secondary_usage.as_deref().map_or(0, |u| u.1),
+        secondary_rat_ul_octets: s.secondary_usage.0,
+        secondary_rat_dl_octets: s.secondary_usage.1,
     }
+}
+
+/// What replication had to do, for the metrics.
+pub(super) fn replication(cta: &Aggregator) -> [Sample; 9] {
+    let (c, (octets, phones)) = (cta.replicated(), cta.logged());
+    let one = |name, help, value| Sample { name, help, label: None, value };
+    [
+        one("whimbrel_cpf_lost_total", "Control functions that were lost", c.cpfs_lost),
+        one(
+            "whimbrel_phones_taken_over_total",
+            "Phones that another control function took over",
+            c.taken_over,
+        ),
+        one("whimbrel_inputs_replayed_total", "Messages that were run again for that", c.replayed),
+        one("whimbrel_phones_lost_total", "Phones whose state nobody held: they register anew", c.lost),
+        one(
+            "whimbrel_replicas_lagging_total",
+            "Backups that lagged until the log did not wait for them",
+            c.lagging,
+        ),
+        one(
+            "whimbrel_fenced_total",
+            "Answers of control functions that had been replaced, ignored",
+            c.fenced,
+        ),
+        one("whimbrel_diverged_total", "Replays that gave other outputs than had left", c.diverged),
+        one(
+            "whimbrel_log_octets",
+            "Octets of messages that are kept until phones' backups need them no more",
+            octets as u64,
+        ),
+        one("whimbrel_log_phones", "Phones of which messages are kept", phones as u64),
+    ]
 }
 
 /// The gNBs that are up.
 pub(super) fn gnbs(cta: &Aggregator, link: impl Fn(AssociationId) -> Option<Link>) -> Vec<GnbView> {
-    let mut connected: BTreeMap<AssociationId, u64> = BTreeMap::new();
-    for connection in cta.phones().filter_map(|p| p.amf.connection.as_ref()) {
-        *connected.entry(connection.association).or_default() += 1;
-    }
     let nodes = cta.ran_nodes().iter().filter_map(|(association, node)| {
         let (gnb, link) = (node.gnb?, link(association));
         let tai = |&tac: &whimbrel_ids::Tac| Tai { plmn: gnb.plmn, tac }.to_string();
@@ -121,7 +147,7 @@ pub(super) fn gnbs(cta: &Aggregator, link: impl Fn(AssociationId) -> Option<Link
             address: link.map(|l| l.peer.to_string()).unwrap_or_default(),
             tais: node.tacs.iter().map(tai).collect(),
             slices: node.slices.iter().map(ToString::to_string).collect(),
-            connected_phones: connected.get(&association).copied().unwrap_or_default(),
+            connected_phones: cta.connected_over(association) as u64,
             since: link.map(|l| clock::rfc3339(l.since)).unwrap_or_default(),
         })
     });

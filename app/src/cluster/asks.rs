@@ -1,0 +1,69 @@
+//! What operators want to see of phones, asked of all control functions and answered when the last has answered or is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tokio::sync::oneshot;
+use whimbrel_control::Glimpse;
+use whimbrel_control::smf::Modification;
+use whimbrel_ids::PduSessionId;
+use whimbrel_resilience::link::Show;
+use whimbrel_resilience::replication::CpfId;
+
+use crate::console::{UePage, UeView, UesRequest};
+
+/// What is done with the phones once they are there.
+pub(crate) enum Wanted {
+    /// A page of them.
+    Page(UesRequest, oneshot::Sender<UePage>),
+    /// One of them.
+    Ue(oneshot::Sender<Option<UeView>>),
+    /// A change of a session that one of them has.
+    Modified(PduSessionId, Modification, oneshot::Sender<bool>),
+}
+
+struct Ask {
+    which: Show,
+    wanted: Wanted,
+    awaited: BTreeSet<CpfId>,
+    phones: Vec<Glimpse>,
+}
+
+/// The questions that are under way.
+#[derive(Default)]
+pub(super) struct Asks {
+    last: u32,
+    open: BTreeMap<u32, Ask>,
+}
+
+impl Asks {
+    /// A question to these; its number.
+    pub(super) fn ask(&mut self, which: Show, wanted: Wanted, of: BTreeSet<CpfId>) -> u32 {
+        self.last = self.last.wrapping_add(1);
+        self.open.insert(self.last, Ask { which, wanted, awaited: of, phones: Vec::new() });
+        self.last
+    }
+
+    /// One has answered. More phones than were asked for are not kept.
+    pub(super) fn answered(&mut self, ask: u32, by: CpfId, phones: Vec<Glimpse>) {
+        let Some(open) = self.open.get_mut(&ask).filter(|a| a.awaited.contains(&by)) else { return };
+        open.awaited.remove(&by);
+        let most = match open.which {
+            Show::Of(_) => usize::MAX,
+            Show::After(_, limit) => limit as usize,
+        };
+        open.phones.extend(phones.into_iter().take(most));
+    }
+
+    /// One is gone, and answers no more.
+    pub(super) fn gone(&mut self, cpf: CpfId) {
+        for ask in self.open.values_mut() {
+            ask.awaited.remove(&cpf);
+        }
+    }
+
+    /// Takes a question that is answered.
+    pub(super) fn done(&mut self) -> Option<(Wanted, Vec<Glimpse>)> {
+        let ask = *self.open.iter().find(|(_, a)| a.awaited.is_empty())?.0;
+        self.open.remove(&ask).map(|a| (a.wanted, a.phones))
+    }
+}

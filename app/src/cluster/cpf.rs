@@ -1,0 +1,274 @@
+//! A control function as a process: it offers itself to an aggregator, runs the phones that it is given, and holds states for others.
+//! When its aggregator gives it up, or is gone, it forgets all of it and comes anew.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{debug, info, warn};
+use whimbrel_ids::Instant;
+use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_resilience::link::{Down, Hello, Role, ToCpf, ToCta, read_state, write_state};
+use whimbrel_resilience::region::Region;
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Member, MemberOutbox};
+
+use super::heartbeat::Answering;
+use crate::clock;
+
+/// How long to look for the next message before blocking, as the control thread does.
+const SPIN: Duration = Duration::from_micros(50);
+/// Between two calls to an aggregator that is not there.
+const CALL_AGAIN: Duration = Duration::from_millis(200);
+/// What is wrong with an aggregator is not mended by calling: time before the next call then.
+const MENDED_AFTER: Duration = Duration::from_secs(5);
+/// How long a signal to stop waits at most.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// What an operator says of it.
+pub(crate) struct Settings {
+    /// Its aggregator.
+    pub(crate) aggregator: SocketAddr,
+    /// Where other control functions, and heartbeats, reach it.
+    pub(crate) listen: SocketAddr,
+    /// Its region.
+    pub(crate) region: Region,
+    /// The cluster's key, where it is not on one host.
+    pub(crate) key_file: Option<PathBuf>,
+}
+
+/// What it is to its aggregator.
+struct Membership {
+    life: u64,
+    id: CpfId,
+    /// `None` until its configuration has come.
+    member: Option<Member>,
+    peers: BTreeMap<CpfId, SocketAddr>,
+    /// The links that carry states to them.
+    to_peers: BTreeMap<CpfId, LinkId>,
+}
+
+/// The process, on one thread.
+pub(crate) struct CpfProcess {
+    settings: Settings,
+    links: Links,
+    /// That to the aggregator.
+    aggregator: Option<LinkId>,
+    call_at: Instant,
+    answering: Answering,
+    membership: Option<Membership>,
+    events: Events,
+    out: MemberOutbox,
+    frame: Vec<u8>,
+}
+
+impl CpfProcess {
+    /// Opens its sockets. Errors: one sentence.
+    pub(crate) fn open(mut settings: Settings) -> Result<Self, String> {
+        let links = Links::open(super::settings(settings.listen, Role::Cpf, settings.key_file.as_deref())?)
+            .map_err(|e| format!("--listen: {e}"))?;
+        settings.listen = links.local_addr().unwrap_or(settings.listen);
+        let answering = Answering::start(settings.listen)
+            .map_err(|e| format!("--listen: heartbeats cannot be taken at {}: {e}", settings.listen))?;
+        Ok(Self {
+            settings,
+            links,
+            aggregator: None,
+            call_at: Instant::ZERO,
+            answering,
+            membership: None,
+            events: Events::default(),
+            out: MemberOutbox::default(),
+            frame: Vec::new(),
+        })
+    }
+
+    /// Where other control functions reach it.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.settings.listen
+    }
+
+    /// Works until told to stop.
+    pub(crate) fn run(&mut self, stop: &AtomicBool) {
+        let mut spin_until = Instant::ZERO;
+        while !stop.load(Ordering::Acquire) {
+            let now = clock::now();
+            if self.turn(now) {
+                spin_until = clock::now() + SPIN;
+            } else if clock::now() < spin_until {
+                std::hint::spin_loop();
+            } else {
+                self.block(clock::now());
+            }
+        }
+        if let Some(link) = self.aggregator {
+            self.links.close(link);
+        }
+    }
+
+    fn turn(&mut self, now: Instant) -> bool {
+        if self.aggregator.is_none() && now >= self.call_at {
+            self.aggregator = Some(self.links.connect(now, self.settings.aggregator));
+        }
+        let mut events = std::mem::take(&mut self.events);
+        self.links.drain(now, &mut events);
+        for event in events.iter() {
+            match event {
+                Event::Up { link, peer, hello, .. } => self.up(now, link, peer, hello),
+                Event::Frame { link, octets } if self.aggregator == Some(link) => self.told(now, octets),
+                Event::Frame { link, octets } => self.state(link, octets),
+                Event::Down { link, reason } if self.aggregator == Some(link) => {
+                    if self.membership.is_some() {
+                        warn!(%reason, "the link to the aggregator has ended: this control function begins anew");
+                    } else {
+                        debug!(%reason, "the aggregator is not reached");
+                    }
+                    self.begin_anew(now);
+                }
+                Event::Down { link, reason } => {
+                    debug!(%reason, "a link to another control function has ended");
+                    if let Some(m) = &mut self.membership {
+                        m.to_peers.retain(|_, l| *l != link);
+                    }
+                }
+                Event::TurnedAway { peer, reason } => warn!(%peer, %reason, "a link was turned away"),
+            }
+        }
+        let busy = !events.is_empty();
+        self.events = events;
+        self.send(now);
+        self.links.flush();
+        busy
+    }
+
+    /// A link is there, and its other end has said what it is.
+    fn up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
+        let hello = Hello::from_octets(hello);
+        if self.aggregator == Some(link) {
+            match hello {
+                Ok(Hello(Role::Aggregator)) => {
+                    info!(aggregator = %peer, "the aggregator is reached");
+                    let Settings { region, listen, .. } = &self.settings;
+                    self.answer(&ToCta::Join { region: region.clone(), address: *listen });
+                }
+                Ok(Hello(Role::Cpf)) => self.leave(now, "it is a control function"),
+                Err(e) => self.leave(now, &e.to_string()),
+            }
+        } else if hello != Ok(Hello(Role::Cpf)) {
+            warn!(%peer, "a link is refused: only other control functions call here");
+            self.links.close(link);
+        }
+    }
+
+    /// The aggregator is not to be spoken with.
+    fn leave(&mut self, now: Instant, why: &str) {
+        warn!(aggregator = %self.settings.aggregator, "the aggregator is left: {why}");
+        if let Some(link) = self.aggregator {
+            self.links.close(link);
+        }
+        self.begin_anew(now);
+        self.call_at = now + MENDED_AFTER;
+    }
+
+    /// What it was to the aggregator is over.
+    fn begin_anew(&mut self, now: Instant) {
+        self.answering.be(None);
+        for link in self.membership.take().into_iter().flat_map(|m| m.to_peers.into_values()) {
+            self.links.close(link);
+        }
+        self.aggregator = None;
+        self.call_at = now + CALL_AGAIN;
+        self.out = MemberOutbox::default();
+    }
+
+    fn told(&mut self, now: Instant, octets: &[u8]) {
+        let message = match ToCpf::read(octets) {
+            Ok(message) => message,
+            Err(e) => return self.leave(now, &e.to_string()),
+        };
+        match (message, &mut self.membership) {
+            (ToCpf::Welcome { life, id, heartbeats }, None) => {
+                let (peers, to_peers) = (BTreeMap::new(), BTreeMap::new());
+                self.membership = Some(Membership { life, id, member: None, peers, to_peers });
+                self.answering.be(Some((id, &heartbeats.0)));
+                info!(cpf = id.0, "this control function is a member now");
+            }
+            (ToCpf::Peers(peers), Some(m)) => {
+                m.peers = peers.into_iter().filter(|(id, _)| *id != m.id).collect();
+                m.to_peers.retain(|id, link| {
+                    let stays = m.peers.contains_key(id);
+                    if !stays {
+                        self.links.close(*link);
+                    }
+                    stays
+                });
+            }
+            (ToCpf::Down(Down::Configure(config)), Some(m)) if m.member.is_none() => {
+                m.member = Some(Member::new(config));
+            }
+            (ToCpf::Down(message), Some(Membership { member: Some(member), .. })) => {
+                member.handle(message, &mut self.out);
+            }
+            (ToCpf::Show { ask, which }, Some(Membership { member: Some(member), .. })) => {
+                let phones = member.show(which);
+                self.answer(&ToCta::Shown { ask, phones });
+            }
+            _ => self.leave(now, "it says things out of their order"),
+        }
+    }
+
+    /// Another control function has the state of a phone for this one.
+    fn state(&mut self, link: LinkId, octets: &[u8]) {
+        match (read_state(octets), &mut self.membership) {
+            (Ok((life, state)), Some(Membership { life: present, member: Some(member), .. }))
+                if life == *present =>
+            {
+                member.back(state, &mut self.out);
+            }
+            (Ok(_), _) => debug!("the state of a phone is of another life"),
+            (Err(e), _) => {
+                warn!("a control function sends what is no state of a phone: {e}");
+                self.links.close(link);
+            }
+        }
+    }
+
+    /// What the member said leaves.
+    fn send(&mut self, now: Instant) {
+        for up in std::mem::take(&mut self.out.up) {
+            self.answer(&ToCta::Up(up));
+        }
+        let Some(m) = &mut self.membership else { return };
+        for (to, state) in self.out.peers.drain(..) {
+            // Who is not known is gone: the aggregator says who is to have the state instead.
+            let Some(at) = m.peers.get(&to) else { continue };
+            let link = *m.to_peers.entry(to).or_insert_with(|| self.links.connect(now, *at));
+            self.frame.clear();
+            write_state(m.life, &state, &mut self.frame);
+            self.links.send(link, &self.frame);
+        }
+    }
+
+    fn answer(&mut self, message: &ToCta) {
+        let Some(link) = self.aggregator else { return };
+        self.frame.clear();
+        message.write(&mut self.frame);
+        self.links.send(link, &self.frame);
+    }
+
+    fn block(&self, now: Instant) {
+        let calls = self.aggregator.is_none().then_some(self.call_at);
+        let deadlines = [self.links.next_deadline(), calls, Some(now + LOOK)];
+        let wait = deadlines.into_iter().flatten().min().unwrap_or(now).since(now);
+        if wait.is_zero() {
+            return;
+        }
+        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        let mut fds = [PollFd::from_borrowed_fd(self.links.fd(), PollFlags::IN)];
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+}

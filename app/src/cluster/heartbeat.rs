@@ -1,0 +1,196 @@
+//! Heartbeats on the host: the aggregator's socket, from which it asks, and a control function's, where a thread of its own answers.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tracing::warn;
+use whimbrel_ids::Instant;
+use whimbrel_resilience::detector::{
+    Cause, Change, Counters, Detector, Discriminator, Incarnation, Input, LENGTH, Outbox, Reflector, Timing,
+};
+use whimbrel_resilience::replication::CpfId;
+
+/// Heartbeats taken in one turn.
+const PER_TURN_MAX: usize = 256;
+/// How often the answering thread looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(200);
+/// The aggregator among those that heartbeats name: control functions have the numbers below.
+const AGGREGATOR: Discriminator = Discriminator(1 << 16);
+/// A number is one life.
+const LIFE: Incarnation = Incarnation(1);
+/// How long one that was taken for dead is listened to still, to count whether that was wrong.
+const DOUBT: Duration = Duration::from_secs(10);
+
+fn name(cpf: CpfId) -> Discriminator {
+    Discriminator(u32::from(cpf.0))
+}
+
+/// Whom the aggregator watches.
+pub(super) struct Watch {
+    socket: UdpSocket,
+    detector: Detector,
+    places: BTreeMap<Discriminator, SocketAddr>,
+    /// Who was taken for dead, and until when that is doubted.
+    doubted: Vec<(Instant, Discriminator)>,
+    out: Outbox,
+}
+
+impl Watch {
+    /// Errors: those of `bind`.
+    pub(super) fn open(at: SocketAddr, key: &[u8; 32], timing: Timing) -> std::io::Result<Self> {
+        let socket = UdpSocket::bind(at)?;
+        socket.set_nonblocking(true)?;
+        let detector = Detector::new(AGGREGATOR, LIFE, key, timing);
+        let (places, doubted, out) = (BTreeMap::new(), Vec::new(), Outbox::default());
+        Ok(Self { socket, detector, places, doubted, out })
+    }
+
+    /// A control function is watched from now on.
+    pub(super) fn begin(&mut self, now: Instant, cpf: CpfId, at: SocketAddr) {
+        self.places.insert(name(cpf), at);
+        self.detector.watch(now, name(cpf));
+    }
+
+    /// It has left, or its link has broken.
+    pub(super) fn end(&mut self, cpf: CpfId) {
+        if self.doubted.iter().all(|(_, d)| *d != name(cpf)) {
+            self.places.remove(&name(cpf));
+            self.detector.forget(name(cpf));
+        }
+    }
+
+    /// Asks who is to be asked and takes what was answered. Gives who does not answer.
+    pub(super) fn turn(&mut self, now: Instant) -> Vec<CpfId> {
+        let mut octets = [0; LENGTH + 1];
+        for _ in 0..PER_TURN_MAX {
+            match self.socket.recv(&mut octets) {
+                Ok(n) => self.detector.handle(now, Input::Datagram(&octets[..n]), &mut self.out),
+                // What an earlier heartbeat met is told here.
+                Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
+                Err(_) => break,
+            }
+        }
+        if self.detector.next_deadline().is_some_and(|due| due <= now) {
+            self.detector.handle(now, Input::Tick, &mut self.out);
+        }
+        for (to, probe) in self.out.probes.drain(..) {
+            // One that is not sent is one that is not answered.
+            let _ = self.places.get(&to).map(|at| self.socket.send_to(&probe, at));
+        }
+        let mut silent = Vec::new();
+        for (of, change) in self.out.changes.drain(..) {
+            let cpf = CpfId(u16::try_from(of.0).unwrap_or(u16::MAX));
+            match change {
+                Change::Down(_, Cause::Silent) => {
+                    self.doubted.push((now + DOUBT, of));
+                    silent.push(cpf);
+                }
+                Change::FalseAlarm(_) => {
+                    warn!(cpf = cpf.0, "a control function that was taken for dead lives; it begins anew")
+                }
+                _ => {}
+            }
+        }
+        let over = |(until, _): &(Instant, Discriminator)| *until <= now;
+        for (_, of) in self.doubted.extract_if(.., |d| over(d)) {
+            self.places.remove(&of);
+            self.detector.forget(of);
+        }
+        silent
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.detector.next_deadline()
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        self.detector.counters()
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Answers heartbeats, beside the thread that works: what holds that one up for a moment is no death.
+pub(super) struct Answering {
+    reflector: Arc<Mutex<Option<Reflector>>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Answering {
+    /// Errors: those of `bind`, and where no thread can be had.
+    pub(super) fn start(at: SocketAddr) -> std::io::Result<Self> {
+        let socket = UdpSocket::bind(at)?;
+        socket.set_read_timeout(Some(LOOK))?;
+        let reflector: Arc<Mutex<Option<Reflector>>> = Arc::default();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (shared, stopping) = (reflector.clone(), stop.clone());
+        let answer = move || {
+            let mut octets = [0; LENGTH + 1];
+            while !stopping.load(Ordering::Acquire) {
+                let Ok((n, from)) = socket.recv_from(&mut octets) else { continue };
+                let mut reflector = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(reflected) = reflector.as_mut().and_then(|r| r.handle(&octets[..n])) {
+                    let _ = socket.send_to(&reflected.answer, from);
+                }
+            }
+        };
+        let thread = Some(std::thread::Builder::new().name("heartbeat".into()).spawn(answer)?);
+        Ok(Self { reflector, stop, thread })
+    }
+
+    /// The control function has a number now and answers under a key, or has none any more.
+    pub(super) fn be(&self, cpf: Option<(CpfId, &[u8; 32])>) {
+        let reflector = cpf.map(|(cpf, key)| Reflector::new(name(cpf), LIFE, key));
+        *self.reflector.lock().unwrap_or_else(PoisonError::into_inner) = reflector;
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn who_answers_is_left_alone_and_who_falls_silent_is_told() {
+        let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = probe.local_addr().unwrap();
+        drop(probe);
+        let answering = Answering::start(at).unwrap();
+        answering.be(Some((CpfId(3), &[7; 32])));
+        let mut watch = Watch::open("127.0.0.1:0".parse().unwrap(), &[7; 32], Timing::default()).unwrap();
+        watch.begin(clock::now(), CpfId(3), at);
+        while watch.counters().answers < 5 {
+            assert_eq!(watch.turn(clock::now()), []);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        answering.be(None);
+        loop {
+            let silent = watch.turn(clock::now());
+            if !silent.is_empty() {
+                assert_eq!(silent, [CpfId(3)]);
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}

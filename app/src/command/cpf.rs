@@ -1,0 +1,49 @@
+//! `whimbrel cpf`: a control function for an aggregator elsewhere.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::Args;
+use tracing::info;
+use whimbrel_resilience::region::Region;
+
+use super::Done;
+use crate::cluster::{CpfProcess, Settings};
+use crate::config::{Log, LogFormat, LogLevel};
+use crate::logging;
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// The aggregator: `cluster.listen` of the core that it serves.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7380")]
+    aggregator: SocketAddr,
+    /// Where other control functions reach it; port 0 takes any that is free.
+    #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))]
+    listen: SocketAddr,
+    /// Its region: a geohash of the digits 0 to 3, or larger/own.
+    #[arg(long, default_value = "home/site")]
+    region: Region,
+    /// File with the cluster's key, the same as `cluster.key_file` of the aggregator; without it, this host only.
+    #[arg(long, value_name = "FILE")]
+    key_file: Option<PathBuf>,
+}
+
+/// Serves until SIGINT or SIGTERM. All else that it needs to know, its aggregator tells.
+pub(crate) fn run(options: Options) -> Done {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())
+            .map_err(|e| format!("signals cannot be awaited: {e}"))?;
+    }
+    let log = Log { level: LogLevel::Info, format: LogFormat::Text, supi: false };
+    let _logging = logging::start(log)?;
+    let Options { aggregator, listen, region, key_file } = options;
+    let mut process = CpfProcess::open(Settings { aggregator, listen, region, key_file })?;
+    let version = env!("CARGO_PKG_VERSION");
+    info!(version, address = %process.address(), %aggregator, "the control function starts");
+    process.run(&stop);
+    info!("the control function stops");
+    Ok(())
+}

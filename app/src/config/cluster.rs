@@ -1,0 +1,72 @@
+//! Control functions as processes of their own: where they come to, and how many hold a phone's state.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use whimbrel_resilience::detector::Timing;
+use whimbrel_resilience::region::{Region, Regions};
+
+use super::section::Section;
+
+/// Backups of a phone that are of use: each has to fail at once for it to be lost.
+const BACKUPS_MAX: u8 = 7;
+
+/// Whether phones are served by other processes, and how these are treated.
+#[derive(Clone, Debug)]
+pub(crate) struct Cluster {
+    /// `None`: phones are served in this process.
+    pub(crate) listen: Option<SocketAddr>,
+    pub(crate) key_file: Option<PathBuf>,
+    pub(crate) region: Region,
+    pub(crate) neighbours: Vec<Region>,
+    pub(crate) backups: u8,
+    pub(crate) heartbeat: Timing,
+}
+
+impl Cluster {
+    /// The regions of the cluster. Checked when the configuration was read.
+    pub(crate) fn regions(&self) -> Regions {
+        let all = std::iter::once(&self.region).chain(&self.neighbours).cloned();
+        Regions::new(all).unwrap_or_default()
+    }
+}
+
+pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
+    root.section("cluster", "Control functions as processes of their own, which may die (docs/cluster.md).", |s| {
+        let listen = s.optional(
+            "listen",
+            "127.0.0.1:7380",
+            "Where control functions (`whimbrel cpf`) come to. Without: phones are served in this process, and register anew \
+             when it dies.",
+        );
+        let key_file = s.optional(
+            "key_file",
+            "/etc/whimbrel/cluster.key",
+            "File with the cluster's key, 64 hexadecimal digits, the same at each process; `openssl rand -hex 32` makes one. \
+             Without: processes of one host only, at loopback addresses.",
+        );
+        let region: Region =
+            s.value("region", "home/site".parse().expect("two names"), "This aggregator's region: a geohash of the digits 0 to 3, or larger/own.");
+        let neighbours: Vec<Region> =
+            s.list("neighbours", vec![], "Other regions whose control functions may come here, to hold backups.");
+        let backups = s.value("backups", 1u8, "How many other control functions hold each phone's state.");
+        let interval = s.value(
+            "heartbeat_interval",
+            Duration::from_millis(20),
+            "Between two heartbeats to a control function: 20 ms to 1 s.",
+        );
+        let misses = s.value("heartbeat_misses", 3u8, "After so many without an answer it is taken for dead: 2 to 16.");
+        if backups > BACKUPS_MAX {
+            s.refuse("backups", format!("{backups} backups of a phone are of no use"), format!("write 0 to {BACKUPS_MAX}"));
+        }
+        let heartbeat = Timing::new(interval, misses).unwrap_or_else(|e| {
+            s.refuse("heartbeat_interval", e.to_string(), "write values in these bounds");
+            Timing::default()
+        });
+        if let Err(e) = Regions::new(std::iter::once(&region).chain(&neighbours).cloned()) {
+            s.refuse("neighbours", e.to_string(), "name each region once");
+        }
+        Cluster { listen, key_file, region, neighbours, backups, heartbeat }
+    })
+}
