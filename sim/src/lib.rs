@@ -31,7 +31,7 @@ use whimbrel_control::{AssociationId, Command as CoreCommand, PhoneEvent, PhoneI
 use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
-use whimbrel_resilience::mirror::{Active, Mirror};
+use whimbrel_resilience::mirror::Active;
 use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
@@ -175,7 +175,7 @@ impl Sim {
 
     /// The same, with keys under which its subscribers conceal who they are.
     pub fn at_home(seed: u64, config: Config, faults: Faults, home_keys: HomeNetworkKeys) -> Self {
-        Self::begin(seed, Arc::new(config), faults, home_keys, None, false)
+        Self::begin(seed, Arc::new(config), faults, home_keys, None)
     }
 
     fn begin(
@@ -184,23 +184,15 @@ impl Sim {
         faults: Faults,
         home_keys: HomeNetworkKeys,
         cluster: Option<Cluster>,
-        mirrored: bool,
     ) -> Self {
         let mut rng = Rng::new(seed);
-        let key = rng.octets();
-        let aggregator = || {
-            let directory = Directory::new(config.amf.plmn, home_keys.clone());
-            let (told, home, recorder) = (config.clone(), Home::default(), Recorder::default());
-            let entropy = (Prf::new(&key), 0);
-            match &cluster {
-                None => Cta::new(told, directory, home, entropy, recorder, EPOCH),
-                Some(c) => Cta::of_region(told, directory, home, entropy, recorder, c.rings(), EPOCH),
-            }
+        let directory = Directory::new(config.amf.plmn, home_keys.clone());
+        let entropy = (Prf::new(&rng.octets()), 0);
+        let (told, home, recorder) = (config.clone(), Home::default(), Recorder::default());
+        let cta = match &cluster {
+            None => Cta::new(told, directory, home, entropy, recorder, EPOCH),
+            Some(c) => Cta::of_region(told, directory, home, entropy, recorder, c.rings(), EPOCH),
         };
-        let (mut cta, mirror) = (Active::new(aggregator()), mirrored.then(|| Mirror::new(aggregator())));
-        if mirrored {
-            cta.mirrored();
-        }
         let upfs = (0u8..).zip(&config.smf.upfs).map(|(n, _)| {
             let config = home::nth_upf_config(n, rng.draw());
             let upf = Upf::new(config, EPOCH).expect("the default UPF configuration holds");
@@ -209,8 +201,8 @@ impl Sim {
         let upfs = upfs.collect();
         let mut sim = Self {
             now: EPOCH,
-            cta,
-            pair: Pair::new(mirror),
+            cta: Active::new(cta),
+            pair: Pair::default(),
             cluster,
             rng,
             config,
@@ -235,7 +227,6 @@ impl Sim {
             gnb_events: Vec::new(),
         };
         sim.core(Input::Tick);
-        sim.settle(Duration::from_millis(1));
         assert!(sim.cta().upf_is_up(), "the UPF answers the association set-up");
         sim
     }
@@ -244,14 +235,14 @@ impl Sim {
     pub fn in_region(seed: u64, config: Config, faults: Faults, cpfs: u16, backups: usize) -> Self {
         let config = Arc::new(config);
         let cluster = Cluster::new(&config, cpfs, backups);
-        Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster), false)
+        Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster))
     }
 
     /// The same, and its aggregator has a mirror.
     pub fn mirrored(seed: u64, config: Config, faults: Faults, cpfs: u16, backups: usize) -> Self {
-        let config = Arc::new(config);
-        let cluster = Cluster::new(&config, cpfs, backups);
-        Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster), true)
+        let mut sim = Self::in_region(seed, config, faults, cpfs, backups);
+        sim.add_mirror();
+        sim
     }
 
     /// The time.

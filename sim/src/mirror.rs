@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::link::ToCpf;
@@ -20,8 +21,10 @@ const TAKEN_OVER_AFTER: Duration = Duration::from_millis(2);
 /// A message between an aggregator and its mirror.
 #[derive(Debug)]
 pub(crate) enum ToAndFro {
-    Record(Record),
-    Held(u64),
+    /// To the mirror of this number.
+    Record(u64, Record),
+    /// From that one.
+    Held(u64, u64),
     /// The mirror takes over.
     TakesOver,
 }
@@ -54,12 +57,17 @@ enum Missed {
     Ngap(AssociationId, u16, Vec<u8>),
 }
 
+/// Where an aggregator's entropy comes from.
+type Seeded = (Prf, u64);
+
 /// The aggregator's mirror, and what befalls both.
 #[derive(Default)]
 pub(crate) struct Pair {
-    mirror: Option<Mirror<Home, (Prf, u64), Recorder>>,
-    /// One that was replaced and does not know it.
-    replaced: Option<Active<Home, (Prf, u64), Recorder>>,
+    mirror: Option<Mirror<Home, Seeded, Recorder>>,
+    /// The number of the newest mirror.
+    mirrors: u64,
+    /// One that was replaced and does not know it, and the number of its mirror.
+    replaced: Option<(Active<Home, Seeded, Recorder>, u64)>,
     ordered: (Instant, Instant),
     /// Inputs that the aggregator has taken.
     taken: u64,
@@ -74,19 +82,13 @@ pub(crate) struct Pair {
     takeovers: u64,
 }
 
-impl Pair {
-    pub(crate) fn new(mirror: Option<Mirror<Home, (Prf, u64), Recorder>>) -> Self {
-        Self { mirror, ..Self::default() }
-    }
-}
-
 impl Sim {
     /// How many inputs the aggregator has taken.
     pub fn inputs_taken(&self) -> u64 {
         self.pair.taken
     }
 
-    /// The aggregator is lost at the n-th input that it takes from the beginning on. If it has no mirror, this core is gone.
+    /// The aggregator is lost at the n-th input that it takes from the beginning on, if it has a mirror by then.
     pub fn lose_cta_at(&mut self, input: u64, how: CtaLoss) {
         self.pair.loss = Some((input, how));
     }
@@ -94,6 +96,20 @@ impl Sim {
     /// How many inputs led to the same octets at the mirror.
     pub fn followed(&self) -> u64 {
         self.pair.followed
+    }
+
+    /// The aggregator gets a mirror, if it has none and all is at rest between it and its control functions.
+    pub fn add_mirror(&mut self) {
+        if self.pair.dead || self.pair.mirror.is_some() {
+            return;
+        }
+        let Some(snapshot) = self.cta.snapshot() else { return };
+        let directory = Directory::new(self.config.amf.plmn, self.home_keys.clone());
+        let entropy = (Prf::new(&self.rng.octets()), 0);
+        let recorder = self.cta.inspect().anew();
+        let mirror = Mirror::new(snapshot.octets(), directory, Home::default(), entropy, recorder);
+        self.pair.mirror = Some(mirror.expect("a snapshot is read as it was written"));
+        self.pair.mirrors += 1;
     }
 
     /// How often a mirror has taken over.
@@ -117,7 +133,8 @@ impl Sim {
             return self.miss(input);
         }
         self.pair.taken += 1;
-        let loss = self.pair.loss.filter(|(at, _)| *at == self.pair.taken).map(|(_, how)| how);
+        let loss = self.pair.loss.filter(|(at, _)| *at == self.pair.taken && self.pair.mirror.is_some());
+        let loss = loss.map(|(_, how)| how);
         if loss == Some(CtaLoss::Before) {
             self.lose_cta();
             return self.miss(input);
@@ -160,7 +177,8 @@ impl Sim {
 
     fn tell_mirror(&mut self, record: Record) {
         let at = self.when_mirrored(true);
-        self.send(at, Travelling::Mirror(ToAndFro::Record(record)));
+        let mirror = self.pair.mirrors;
+        self.send(at, Travelling::Mirror(ToAndFro::Record(mirror, record)));
     }
 
     fn when_mirrored(&mut self, there: bool) -> Instant {
@@ -173,8 +191,10 @@ impl Sim {
 
     pub(crate) fn mirror_arrives(&mut self, message: ToAndFro) {
         match message {
-            ToAndFro::Record(record) => {
-                let Some(mirror) = &mut self.pair.mirror else { return };
+            ToAndFro::Record(of, record) => {
+                let Some(mirror) = self.pair.mirror.as_mut().filter(|_| of == self.pair.mirrors) else {
+                    return;
+                };
                 let before = mirror.held();
                 let held = mirror.take(record.octets()).expect("the mirror follows");
                 if held > before {
@@ -183,22 +203,22 @@ impl Sim {
                     self.pair.followed += 1;
                 }
                 let at = self.when_mirrored(false);
-                self.send(at, Travelling::Mirror(ToAndFro::Held(held)));
+                self.send(at, Travelling::Mirror(ToAndFro::Held(of, held)));
             }
-            ToAndFro::Held(number) => self.mirror_holds(number),
+            ToAndFro::Held(of, number) => self.mirror_holds(of, number),
             ToAndFro::TakesOver => self.mirror_takes_over(),
         }
     }
 
-    fn mirror_holds(&mut self, number: u64) {
+    fn mirror_holds(&mut self, of: u64, number: u64) {
         let mut out = Outbox::default();
         // One that was replaced knows nothing of it: what its mirror had confirmed gets out late.
-        if let Some(replaced) = &mut self.pair.replaced {
+        if let Some((replaced, _)) = self.pair.replaced.as_mut().filter(|(_, mirror)| *mirror == of) {
             replaced.acknowledged(number, &mut out);
             out.cpfs.clear(); // its links are closed
             return self.core_out(out);
         }
-        if self.pair.dead {
+        if self.pair.dead || of != self.pair.mirrors {
             return;
         }
         self.cta.acknowledged(number, &mut out);
@@ -214,7 +234,6 @@ impl Sim {
 
     /// The aggregator is lost, and after a while its mirror takes over.
     fn lose_cta(&mut self) {
-        assert!(self.pair.mirror.is_some(), "an aggregator without a mirror");
         (self.pair.dead, self.pair.last_words) = (true, None);
         self.takes_over_soon();
     }
@@ -240,12 +259,12 @@ impl Sim {
 
     fn mirror_takes_over(&mut self) {
         let mirror = self.pair.mirror.take().expect("it took nobody's place yet");
-        let entropy = (Prf::new(&self.rng.octets()), 0);
-        let (active, first) = mirror.take_over(entropy);
+        let (active, first) = mirror.take_over();
         let mut former = std::mem::replace(&mut self.cta, active);
         std::mem::swap(self.cta.subscribers(), former.subscribers()); // there is one store
-        self.pair.replaced = (!self.pair.dead).then_some(former);
+        self.pair.replaced = (!self.pair.dead).then_some((former, self.pair.mirrors));
         (self.pair.dead, self.pair.loss) = (false, None);
+        self.pair.caused.clear();
         self.pair.takeovers += 1;
         self.core_out(first);
         self.resume_links();

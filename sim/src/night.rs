@@ -29,19 +29,25 @@ pub fn night(seed: u64, faults: Faults) -> Sim {
 /// come. With one backup, who loses both has to register anew.
 pub fn night_in_region(seed: u64, faults: Faults, backups: usize) -> Sim {
     let net = Sim::in_region(seed, default_config(), faults, 3, backups);
-    live(net, seed, lose_and_replace)
+    live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
 
-/// A night in a region whose aggregator has a mirror. If it is lost so, at some time, control functions are lost too.
+/// A night in a region whose aggregator has a mirror. If it is lost so, now and then, and has another mirror when that took over,
+/// then control functions are lost too.
 pub fn mirrored_night(seed: u64, faults: Faults, backups: usize, loss: Option<CtaLoss>) -> Sim {
-    let mut net = Sim::mirrored(seed, default_config(), faults, 3, backups);
+    let net = Sim::mirrored(seed, default_config(), faults, 5, backups);
     let Some(how) = loss else { return live(net, seed, |_, _| {}) };
-    net.lose_cta_at(20 + Rng::new(!seed).below(400), how);
-    live(net, seed, lose_and_replace)
+    live(net, seed, |net, rng| {
+        net.add_mirror();
+        if rng.chance(400) {
+            net.lose_cta_at(net.inputs_taken() + 1 + rng.below(100), how);
+        }
+        lose_and_replace(5, net, rng);
+    })
 }
 
-fn lose_and_replace(net: &mut Sim, rng: &mut Rng) {
-    while net.cpfs() < 3 {
+fn lose_and_replace(cpfs: usize, net: &mut Sim, rng: &mut Rng) {
+    while net.cpfs() < cpfs {
         net.add_cpf();
     }
     if rng.chance(700) {

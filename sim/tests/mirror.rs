@@ -6,9 +6,20 @@ mod common;
 use common::day::{Stage, live, live_patiently, of};
 use common::stage::session;
 use common::*;
+use std::sync::Arc;
+
+use whimbrel_control::Prf;
 use whimbrel_control::event::Event;
+use whimbrel_control::udm::Directory;
+use whimbrel_ids::Instant;
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{CtaLoss, Faults, Sim, UeIndex, default_config, mirrored_night, morning, phone_config};
+use whimbrel_resilience::mirror::{Active, Fault, Mirror};
+use whimbrel_resilience::region::{Region, Regions};
+use whimbrel_resilience::{Cta, Input, Outbox};
+use whimbrel_security::HomeNetworkKeys;
+use whimbrel_sim::{
+    CtaLoss, Faults, Home, Sim, UeIndex, default_config, mirrored_night, morning, phone_config,
+};
 
 #[test]
 fn a_mirror_does_the_same_all_night() {
@@ -78,7 +89,7 @@ fn after_nights_of_losses_everyone_is_there() {
         assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, {how:?}");
         takeovers += net.takeovers();
     }
-    assert!(takeovers > 50, "{takeovers} takeovers");
+    assert!(takeovers > 150, "{takeovers} takeovers");
 }
 
 /// How often phones have registered with an authentication, or otherwise.
@@ -119,4 +130,65 @@ fn without_a_mirror_a_phone_registers_anew() {
     assert_eq!(net.takeovers(), 1);
     let lost = |e: &Event| matches!(e, Event::Deregistered { .. });
     assert!(!net.events.iter().any(|(_, e)| lost(&e.event)));
+}
+
+const NOW: Instant = Instant(1_793_700_000_000_000);
+
+fn directory() -> Directory {
+    Directory::new(default_config().amf.plmn, HomeNetworkKeys::new())
+}
+
+fn aggregator() -> Active<Home, (Prf, u64)> {
+    let region: Region = "coast/home".parse().expect("a region");
+    let regions = Regions::new([region.clone()]).expect("one region");
+    let rings = regions.rings(&region, 1).expect("the region is known");
+    let (config, entropy) = (Arc::new(default_config()), (Prf::new(&[1; 16]), 0));
+    Active::new(Cta::of_region(config, directory(), Home::default(), entropy, (), rings, NOW))
+}
+
+fn mirror_of(snapshot: &[u8]) -> Result<Mirror<Home, (Prf, u64)>, Fault> {
+    Mirror::new(snapshot, directory(), Home::default(), (Prf::new(&[2; 16]), 0), ())
+}
+
+#[test] // DESIGN: "versions"
+fn a_snapshot_that_is_not_whole_or_of_other_code_is_refused() {
+    let snapshot = aggregator().snapshot().expect("it has no mirror");
+    let whole = snapshot.octets();
+    assert!(mirror_of(whole).is_ok());
+    for length in 0..whole.len() {
+        assert!(mirror_of(&whole[..length]).is_err(), "{length} octets of it");
+    }
+    let changed = |at: usize| {
+        let mut octets = whole.to_vec();
+        octets[at] ^= 1;
+        mirror_of(&octets).err()
+    };
+    assert_eq!((changed(1), changed(100)), (Some(Fault::OtherVersion), Some(Fault::Unreadable)));
+}
+
+#[test]
+fn what_an_input_causes_leaves_when_the_mirror_holds_it_or_is_given_up() {
+    let mut active = aggregator();
+    let snapshot = active.snapshot().expect("it has no mirror");
+    assert!(active.snapshot().is_none(), "it has one now");
+    let mut mirror = mirror_of(snapshot.octets()).expect("it follows");
+    let mut out = Outbox::default();
+    let record = active.handle(NOW, Input::Tick, &mut out).expect("it is told the mirror");
+    assert_eq!((out.pfcp.len(), active.waiting()), (0, 1));
+    let held = mirror.take(record.octets()).expect("it follows");
+    assert_eq!(mirror.take(record.octets()), Err(Fault::OutOfOrder), "it came twice");
+    active.acknowledged(held, &mut out);
+    assert_eq!((out.pfcp.len(), active.waiting()), (1, 0), "the association is asked for");
+    assert!(active.left().is_some() && active.left().is_none(), "told once");
+
+    active.handle(NOW, Input::Pfcp(whimbrel_control::UpfId(0), &[]), &mut out);
+    let later = NOW + SECOND;
+    active.handle(later, Input::Tick, &mut out);
+    assert_eq!((out.pfcp.len(), active.waiting()), (1, 2));
+    active.acknowledged(held + 1, &mut out);
+    assert_eq!((out.pfcp.len(), active.waiting()), (1, 1), "the mirror does not hold the second");
+    active.alone(&mut out);
+    assert_eq!((out.pfcp.len(), active.is_mirrored()), (2, false));
+    assert!(active.handle(later + SECOND, Input::Tick, &mut out).is_none());
+    assert_eq!(out.pfcp.len(), 3, "and from then on at once");
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{Instant, PlmnId, SNssai, Supi};
 use whimbrel_nas::ie::{SchemeOutput, Suci};
 use whimbrel_security::aka;
@@ -32,6 +33,13 @@ pub struct Directory {
     slices: BTreeMap<SNssai, BTreeSet<PhoneId>>,
 }
 
+/// What another directory of the same subscribers needs in order to follow this one: keys and sequence numbers stay.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Registrations {
+    registered: BTreeMap<Supi, PhoneId>,
+    slices: BTreeMap<SNssai, BTreeSet<PhoneId>>,
+}
+
 /// What a request led to.
 #[derive(Debug)]
 pub struct Outcome {
@@ -57,6 +65,19 @@ impl Directory {
             entries: BTreeMap::new(),
             slices: BTreeMap::new(),
         }
+    }
+
+    /// Who is registered, and in which slices.
+    pub fn registrations(&self) -> Registrations {
+        let registered = self.entries.iter().filter_map(|(supi, e)| Some((*supi, e.registered?)));
+        Registrations { registered: registered.collect(), slices: self.slices.clone() }
+    }
+
+    /// Follows another directory from there.
+    pub fn follow_from(&mut self, Registrations { registered, slices }: Registrations) {
+        let entry = |(supi, phone)| (supi, Entry { registered: Some(phone), sqn: None });
+        self.entries = registered.into_iter().map(entry).collect();
+        self.slices = slices;
     }
 
     /// Every phone that is registered, for what concerns all of them.

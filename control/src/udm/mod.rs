@@ -20,7 +20,7 @@ use whimbrel_security::{
 use crate::config::UpSecurity;
 use crate::policy::FlowPolicy;
 
-pub use directory::{Directory, Outcome};
+pub use directory::{Directory, Outcome, Registrations};
 
 /// A service operation asked of the UDM.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Subscribers;
@@ -36,6 +37,7 @@ pub(super) enum Service {
 }
 
 /// The members of a region, and the phones' logs.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Cpfs {
     rings: Rings,
     /// How much is kept of the logs of phones that begin.
@@ -54,7 +56,7 @@ pub(super) struct Cpfs {
 }
 
 /// What became of phones whose control functions were lost, and of their logs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replicated {
     /// Control functions that were lost.
     pub cpfs_lost: u64,

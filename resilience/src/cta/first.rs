@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
     AssociationId, Disposition, Event, Payload, PhoneEvent, PhoneId, amf, event::Dropped,
@@ -17,7 +18,7 @@ use whimbrel_ngap::ie::CauseMisc;
 use super::{Cta, Entropy, Inspect, Outbox, send};
 
 /// The first message of a connection.
-#[derive(Clone)]
+#[derive(Clone, Serialize, Deserialize)]
 pub(super) struct First {
     pub(super) association: AssociationId,
     pub(super) stream: u16,
@@ -34,6 +35,7 @@ impl First {
 }
 
 /// A phone is asked whether a first message is its own.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Asked {
     first: First,
     whom: Whom,
@@ -42,7 +44,7 @@ pub(super) struct Asked {
 }
 
 /// Who is asked.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Serialize, Deserialize)]
 enum Whom {
     /// The phone that the 5G-S-TMSI names.
     Named,

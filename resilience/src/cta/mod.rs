@@ -7,6 +7,7 @@ mod order;
 mod outside;
 mod ran;
 mod slots;
+mod snapshot;
 mod upfs;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -36,6 +37,7 @@ pub use order::{Order, Ordered};
 pub(crate) use outside::{Outside, Taken};
 use ran::{Bounds, Resetting};
 use slots::Slots;
+pub(crate) use snapshot::{State, StateOf};
 use upfs::Upfs;
 
 /// Where the entropy of the inputs comes from: the system's generator at the edge, a seed in simulation.

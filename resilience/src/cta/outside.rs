@@ -83,11 +83,6 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub(crate) fn outside(&mut self, outside: Outside) -> Outside {
         std::mem::replace(&mut self.outside, outside)
     }
-
-    /// What was another's is this one's from now on, entropy too.
-    pub(crate) fn go_on(&mut self, entropy: E) {
-        self.entropy = entropy;
-    }
 }
 
 impl Taken {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
     self, Load, OverloadOrder, RanOutput, Rate, Reset, Warning, WarningError, reset_acknowledge,
 };
@@ -33,10 +34,12 @@ impl Bounds {
 }
 
 /// A reset (TS 38.413 §8.7.4) whose phones are letting go.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Resetting {
     phones: BTreeSet<PhoneId>,
     association: AssociationId,
-    acknowledge: Message,
+    /// NG RESET ACKNOWLEDGE.
+    acknowledge: Vec<u8>,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -162,7 +165,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.run(now, out);
             if acknowledge {
                 let phones = phones.into_iter().map(|(phone, _)| phone).collect();
-                self.resetting.push(Resetting { phones, association, acknowledge: reset_acknowledge(what) });
+                let acknowledge = reset_acknowledge(what).to_vec();
+                self.resetting.push(Resetting { phones, association, acknowledge });
                 self.acknowledge_resets(out);
             }
         }
@@ -184,7 +188,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         for mut reset in std::mem::take(&mut self.resetting) {
             reset.phones.retain(|&phone| self.is_at_work(phone));
             match reset.phones.is_empty() {
-                true => send(reset.association, 0, &reset.acknowledge, out),
+                true => out.ngap.push((reset.association, 0, reset.acknowledge)),
                 false => self.resetting.push(reset),
             }
         }

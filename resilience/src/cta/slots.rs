@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
+use serde::{Deserialize, Serialize, Serializer};
 use whimbrel_control::{AssociationId, Batch, CROSSING, N2Names, PhoneId, Prf, UpfSet};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
 /// What the aggregator keeps of one phone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Entry {
     generation: u16,
     /// Distinguishes the N2 connections of one slot within the AMF-UE-NGAP-ID.
@@ -40,6 +41,7 @@ pub(super) struct Entry {
 }
 
 /// Slots, found by index; free ones are reused oldest first, so that a late message meets a stale generation.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Slots {
     entries: Vec<Entry>,
     free: std::collections::VecDeque<u32>,
@@ -48,7 +50,7 @@ pub(super) struct Slots {
     by_ran: BTreeMap<(AssociationId, RanUeNgapId), u32>,
     /// Phones that a gNB takes over.
     coming: BTreeSet<(AssociationId, u32)>,
-    tmsi: Prf,
+    tmsi: TmsiKey,
     strangers: u32,
     /// The strangers of each gNB that has any.
     strangers_on: BTreeMap<AssociationId, u32>,
@@ -56,6 +58,26 @@ pub(super) struct Slots {
 
 /// A slot that is full of tags is 32 bits: 24 of slot, 8 of tag.
 const TMSI_TAG_BITS: u32 = 8;
+
+/// The key of the permutation that makes 5G-TMSIs of slots, and the permutation.
+#[derive(Deserialize)]
+#[serde(from = "[u8; 16]")]
+struct TmsiKey {
+    key: [u8; 16],
+    prf: Prf,
+}
+
+impl From<[u8; 16]> for TmsiKey {
+    fn from(key: [u8; 16]) -> Self {
+        Self { key, prf: Prf::new(&key) }
+    }
+}
+
+impl Serialize for TmsiKey {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.key.serialize(to)
+    }
+}
 
 impl Slots {
     pub(super) fn new(tmsi_key: &[u8; 16]) -> Self {
@@ -65,7 +87,7 @@ impl Slots {
             deadlines: BTreeSet::new(),
             by_ran: BTreeMap::new(),
             coming: BTreeSet::new(),
-            tmsi: Prf::new(tmsi_key),
+            tmsi: TmsiKey::from(*tmsi_key),
             strangers: 0,
             strangers_on: BTreeMap::new(),
         }
@@ -198,7 +220,7 @@ impl Slots {
 
     /// The phone in the slot that a 5G-TMSI of ours names, if it was given any. Whether it still bears that one, it knows itself.
     pub(super) fn by_tmsi(&self, tmsi: Tmsi) -> Option<PhoneId> {
-        let slot = self.tmsi.restore(tmsi.0) >> TMSI_TAG_BITS;
+        let slot = self.tmsi.prf.restore(tmsi.0) >> TMSI_TAG_BITS;
         self.occupant(slot).filter(|_| self.entries[slot as usize].named)
     }
 
@@ -298,7 +320,7 @@ impl Slots {
     /// The 5G-TMSI that this phone gets next.
     pub(super) fn tmsi(&self, phone: PhoneId) -> Tmsi {
         let tag = self.entries[phone.slot as usize].tmsi_tag;
-        Tmsi(self.tmsi.permute(phone.slot << TMSI_TAG_BITS | u32::from(tag)))
+        Tmsi(self.tmsi.prf.permute(phone.slot << TMSI_TAG_BITS | u32::from(tag)))
     }
 
     /// That 5G-TMSI was assigned.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Smf;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{Command, OutputId, Payload, PhoneId, UPFS_MAX, UpfId, UpfStates};
@@ -15,6 +16,7 @@ use super::{Cta, Entropy, Inspect, Outbox, UpfChange};
 const LOOK: Duration = Duration::from_secs(1);
 
 /// All of them, by [`UpfId`].
+#[derive(Serialize, Deserialize)]
 pub(super) struct Upfs {
     all: Vec<N4>,
     states: UpfStates,

@@ -18,7 +18,7 @@ pub use hello::{BadHello, Hello, Role};
 pub use octets::{HeartbeatKey, LinkError, Show, ToCpf, ToCta, read_state, write_state};
 
 /// From an aggregator to a control function.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Down {
     /// Run this input of a phone that is served there.
     Run(Envelope),

@@ -6,7 +6,7 @@ use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
 
 use super::machine::{Machine, Outcome};
-use super::record::{Draft, Head, Record, Shape, Step};
+use super::record::{Draft, Head, Record, Shape, Snapshot, Step};
 use crate::cta::Outside;
 use crate::link::Down;
 use crate::replication::{CpfId, Gate};
@@ -64,12 +64,18 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         self.machine.cta.inspect()
     }
 
-    /// A mirror follows that is where this one is: nothing leaves any more that it does not know of.
-    pub fn mirrored(&mut self) {
+    /// A mirror follows from here: nothing leaves any more that it does not hold. `None`: it has one, links have still to be
+    /// resumed, or its phones are run by a part of this program, which a mirror would not survive.
+    pub fn snapshot(&mut self) -> Option<Snapshot> {
+        if self.mirrored.is_some() || !self.unsettled.is_empty() {
+            return None;
+        }
+        let snapshot = self.machine.snapshot()?;
         let number = self.machine.number;
         let taken = self.machine.links.iter().map(|(&cpf, link)| (cpf, link.taken())).collect();
         self.mirrored =
             Some(Mirrored { gate: Gate::default(), before: number, left: number, told: number, taken });
+        Some(snapshot)
     }
 
     /// Whether a mirror follows.

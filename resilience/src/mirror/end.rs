@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 /// Messages of both directions are counted from the link's beginning. What the other end has not confirmed is kept, so that
 /// after a change of the connection, or of who stands at the other end, both say how much they have and get the rest: each
 /// message arrives once and in order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End<M> {
     sent: u64,
     kept: VecDeque<M>,

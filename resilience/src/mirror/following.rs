@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use whimbrel_control::udm::Subscribers;
+use whimbrel_control::udm::{Directory, Subscribers};
 
 use super::machine::{Machine, Outcome};
-use super::record::{Shape, read};
+use super::record::{Beside, Shape, Snapshot, read};
 use super::{Active, Fault};
 use crate::cta::Outside;
 use crate::{Cta, Entropy, Inspect, Outbox};
@@ -19,9 +19,19 @@ pub struct Mirror<S, E, I = ()> {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
-    /// One that stands where an aggregator begins.
-    pub fn new(cta: Cta<S, E, I>) -> Self {
-        Self { machine: Machine::new(cta), doubtful: VecDeque::new(), fault: None }
+    /// One that follows from a snapshot, with the same subscribers and keys, and entropy of its own.
+    ///
+    /// Errors: [`Fault::Unreadable`], [`Fault::OtherVersion`].
+    pub fn new(
+        snapshot: &[u8],
+        directory: Directory,
+        subscribers: S,
+        entropy: E,
+        inspect: I,
+    ) -> Result<Self, Fault> {
+        let (state, Beside { links, number, now }) = Snapshot::read(snapshot)?;
+        let cta = Cta::from_state(state, directory, subscribers, entropy, inspect);
+        Ok(Self { machine: Machine { cta, links, number, now }, doubtful: VecDeque::new(), fault: None })
     }
 
     /// The aggregator itself.
@@ -66,8 +76,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
         Ok(number)
     }
 
-    /// Goes on in the other one's place: it is certain that nothing of that one gets out any more, but what had left by then. Time
-    /// goes on; entropy is its own from here on. What is in the outbox leaves first: all that the other one may not have sent.
+    /// Goes on in the other one's place: it is certain that nothing of that one gets out any more, but what had left by then. What is in the outbox leaves first: all that the other one may not have sent.
     ///
     /// Of that it may have sent the newest. A PFCP request is known by its number, and answered again. NGAP has no such number, and a
     /// message that comes twice is not served twice: NAS messages are dropped by their COUNT (TS 33.501 §6.4.3.1), and a challenge
@@ -76,13 +85,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
     /// in doubt is sent.
     ///
     /// Deviation: DESIGN has N2 leave once at most, in doubt not at all.
-    pub fn take_over(mut self, entropy: E) -> (Active<S, E, I>, Outbox) {
+    pub fn take_over(mut self) -> (Active<S, E, I>, Outbox) {
         let mut first = Outbox::default();
         for (_, out) in std::mem::take(&mut self.doubtful) {
             first.append(out);
         }
         first.cpfs.clear(); // their links have them, and are resumed
-        self.machine.cta.go_on(entropy);
         let unsettled = self.machine.cta.trusted().collect();
         (Active::of(self.machine, unsettled), first)
     }

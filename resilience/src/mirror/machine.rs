@@ -1,21 +1,16 @@
 //! What an aggregator and its mirror are both made of.
 
-use std::collections::BTreeMap;
-
 use whimbrel_control::udm::Subscribers;
 use whimbrel_ids::Instant;
 
-use super::End;
-use super::record::Step;
+use super::record::{Beside, Links, Snapshot, Step};
 use crate::cta::Outside;
-use crate::link::Down;
-use crate::replication::CpfId;
 use crate::{Cta, Entropy, Inspect, Ordered, Outbox};
 
 /// An aggregator with its ends of the links to control functions.
 pub(super) struct Machine<S, E, I> {
     pub(super) cta: Cta<S, E, I>,
-    pub(super) links: BTreeMap<CpfId, End<Down>>,
+    pub(super) links: Links,
     /// The last input.
     pub(super) number: u64,
     /// When that came. Time goes on from there, also by another host's clock.
@@ -32,7 +27,12 @@ pub(super) struct Outcome {
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
     pub(super) fn new(cta: Cta<S, E, I>) -> Self {
-        Self { cta, links: BTreeMap::new(), number: 0, now: Instant::ZERO }
+        Self { cta, links: Links::new(), number: 0, now: Instant::ZERO }
+    }
+
+    pub(super) fn snapshot(&self) -> Option<Snapshot> {
+        let beside = Beside { links: &self.links, number: self.number, now: self.now };
+        Some(Snapshot::of(&self.cta.state()?, &beside))
     }
 
     pub(super) fn run(&mut self, now: Instant, step: Step<'_>, outside: Outside) -> Outcome {

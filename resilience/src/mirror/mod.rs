@@ -18,6 +18,9 @@
 //! That the mirror takes over, or that the active one goes on [alone](Active::alone) without it, is for the caller to have decided
 //! by one who can decide between them (`membership`): never both.
 //!
+//! A mirror begins with a [`Snapshot`] of the active one between two inputs ([`Active::snapshot`], [`Mirror::new`]), and follows from there; so
+//! does the next one after a takeover. Making it stops the aggregator for as long as it takes to write a few hundred octets a phone.
+//!
 //! **For an edge.** Hand every input to [`Active::handle`] and every order to [`Active::order`], send the record that comes back to the
 //! mirror's host over one ordered connection, and carry out what stands in the outbox. Hand each number that comes back to
 //! [`Active::acknowledged`], carry out what it lets go, and then send what [`Active::left`] gives. On links to control functions
@@ -36,7 +39,7 @@ use std::fmt;
 pub use active::Active;
 pub use end::End;
 pub use following::Mirror;
-pub use record::Record;
+pub use record::{Record, Snapshot};
 
 /// Why a mirror cannot follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

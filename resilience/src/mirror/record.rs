@@ -4,17 +4,19 @@
 //! the version in front refuses everything else. The link between the two is reliable, keeps its order and is protected:
 //! a record may hold the keys of a vector.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{AssociationId, CODE_VERSION, Command, PhoneId, UpfId};
 use whimbrel_ids::{Instant, Supi};
 
-use super::Fault;
-use crate::cta::Taken;
-use crate::link::Up;
+use super::{End, Fault};
+use crate::cta::{State, StateOf, Taken};
+use crate::link::{Down, Up};
 use crate::region::Rings;
 use crate::replication::CpfId;
 use crate::{Cta, Entropy, Input, Inspect, Order, Ordered, Outbox};
@@ -170,6 +172,56 @@ impl Draft {
     /// A record that says only how much has left.
     pub(super) fn left(left: u64) -> Record {
         Record(postcard::to_allocvec(&Head::new(left, None)).expect("numbers can be written"))
+    }
+}
+
+/// An aggregator between two inputs, from where a mirror follows it. `Debug` shows its length alone: it holds keys.
+#[derive(Clone)]
+pub struct Snapshot(Vec<u8>);
+
+/// The aggregator's ends of its links.
+pub(super) type Links = BTreeMap<CpfId, End<Down>>;
+
+/// What it holds beside the aggregator's state.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Beside<L> {
+    pub(super) links: L,
+    pub(super) number: u64,
+    pub(super) now: Instant,
+}
+
+impl Snapshot {
+    pub(super) fn of(state: &StateOf<'_>, beside: &Beside<&Links>) -> Self {
+        let version = CODE_VERSION.to_be_bytes().to_vec();
+        let mut octets = postcard::to_extend(&(state, beside), version).expect("a state can be written");
+        octets.extend(crc32c(&octets).to_be_bytes());
+        Self(octets)
+    }
+
+    /// What goes to the mirror's host, in pieces that its link can carry.
+    pub fn octets(&self) -> &[u8] {
+        &self.0
+    }
+
+    pub(super) fn read(octets: &[u8]) -> Result<(State, Beside<Links>), Fault> {
+        let (octets, crc) = octets.split_last_chunk().ok_or(Fault::Unreadable)?;
+        let (version, body) = octets.split_first_chunk().ok_or(Fault::Unreadable)?;
+        if u16::from_be_bytes(*version) != CODE_VERSION {
+            return Err(Fault::OtherVersion);
+        }
+        if crc32c(octets) != u32::from_be_bytes(*crc) {
+            return Err(Fault::Unreadable);
+        }
+        match postcard::take_from_bytes(body) {
+            Ok((state, [])) => Ok(state),
+            _ => Err(Fault::Unreadable),
+        }
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Snapshot({} octets)", self.0.len())
     }
 }
 

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
 use super::CpfId;
 
 /// How much of one phone's log is kept. Of no inputs at all: a phone whose control function is lost in the middle of a procedure
 /// registers anew, and one that rests goes on where its state is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Bounds {
     /// Inputs. A registration with a session is eleven; a procedure that fails at every step stays below this.
     pub inputs: usize,
@@ -24,7 +25,7 @@ impl Default for Bounds {
 }
 
 /// One input that may have to be run again.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Entry<I> {
     clock: u64,
     octets: usize,
@@ -33,7 +34,7 @@ struct Entry<I> {
     released: Option<u64>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Replica {
     cpf: CpfId,
     /// The state that it is known to hold: 0 is that of a phone of which nothing is known, which everybody has.
@@ -95,7 +96,7 @@ pub struct Lagging {
 /// One phone's log, and who may serve it.
 ///
 /// `I` is an input as it is kept; what it holds beyond its octets does not matter here.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ledger<I> {
     bounds: Bounds,
     term: u32,

@@ -4,14 +4,17 @@ use whimbrel_ids::serde_as_octets;
 
 use crate::aper::{Aper, Reader, Writer};
 use crate::ie::{
-    AmfPagingTarget, NgranCgi, NrCgi, RecommendedCellItem, RrcEstablishmentCause, UeRadioCapabilityForPaging,
+    AmfPagingTarget, NgranCgi, NrCgi, PagingDrx, RecommendedCellItem, ResetType, RrcEstablishmentCause,
+    UeRadioCapabilityForPaging,
 };
 
 serde_as_octets! {
     AmfPagingTarget: element, whole;
     NgranCgi: element, whole;
     NrCgi: element, whole;
+    PagingDrx: element, whole;
     RecommendedCellItem: element, whole;
+    ResetType: element, whole;
     RrcEstablishmentCause: element, whole;
     UeRadioCapabilityForPaging: element, whole;
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_ngap::ie::{CauseMisc, PlmnSupportItem, ServedGuamiItem, TimeToWait, TriggeringMessage};
 use whimbrel_ngap::msg::{
@@ -24,7 +25,7 @@ const RAN_CONFIGURATION_UPDATE: u8 = 35;
 const ATTEMPTS: u8 = 5;
 
 /// An AMF CONFIGURATION UPDATE under way to one gNB.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Update {
     /// When the answer is given up, or the update sent again.
     pub(super) due: Instant,

@@ -28,6 +28,7 @@ mod warning;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::{GlobalGnbId, Instant, SNssai, Tac};
 use whimbrel_ngap::ie::{
     AmfPagingTarget, CauseProtocol, GlobalRanNodeId, NgranCgi, PagingDrx, ResetType, TargetId,
@@ -54,7 +55,7 @@ pub use warning::{Warning, WarningArea, WarningError, WarningOutcome, WarningSta
 pub(crate) use error_indication::error_indication;
 
 /// One gNB, as one of its associations shows it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RanNode {
     /// Its identity, once NG SETUP was accepted.
     pub gnb: Option<GlobalGnbId>,
@@ -127,6 +128,7 @@ impl RanNode {
 }
 
 /// All gNBs.
+#[derive(Serialize, Deserialize)]
 pub struct RanNodes {
     config: Arc<Config>,
     nodes: BTreeMap<AssociationId, RanNode>,

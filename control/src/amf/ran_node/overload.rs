@@ -17,7 +17,7 @@ use crate::envelope::AssociationId;
 use crate::event::RanEvent;
 
 /// How full the core is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Load {
     /// Slots in use, in percent of `limits.phones`.
     pub phones_percent: u8,
@@ -40,7 +40,7 @@ pub enum OverloadOrder {
 }
 
 /// Where the core stands.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Overload {
     order: OverloadOrder,
     on: bool,

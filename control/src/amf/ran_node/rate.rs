@@ -1,9 +1,10 @@
 //! So many a second, and as many at once: a token bucket.
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 
 /// One bucket. It begins full.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Rate {
     /// When the bucket would be full again, were nothing more taken.
     full_at: Instant,

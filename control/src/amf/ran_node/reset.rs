@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, ResetAll, ResetType, UeAssociatedLogicalNgConnectionItem};
@@ -18,10 +19,10 @@ const UNANSWERED_MAX: usize = 16;
 const CONNECTIONS_MAX: usize = 65_536;
 
 /// Resets of ours that a gNB has not acknowledged, oldest first, and how often each was sent.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Resets(VecDeque<Sent>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Sent {
     what: ResetType,
     due: Instant,

@@ -74,7 +74,7 @@ pub enum WarningError {
 }
 
 /// What became of a warning at one gNB.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarningOutcome {
     /// It has not answered yet.
     Awaited,
@@ -91,7 +91,7 @@ pub enum WarningOutcome {
 }
 
 /// Where a warning stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WarningState {
     /// It is broadcast.
     InForce,
@@ -102,7 +102,7 @@ pub enum WarningState {
 }
 
 /// A warning with what is known of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WarningStatus {
     /// The warning.
     pub warning: Warning,
@@ -119,7 +119,7 @@ pub struct WarningStatus {
 }
 
 /// All warnings, oldest first.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Warnings(Vec<WarningStatus>);
 
 impl Warnings {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::Frame;
 
 /// The newest of each.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub(super) struct Control {
     load: Option<(u32, u8)>,
     overload: Option<(u32, u8)>,

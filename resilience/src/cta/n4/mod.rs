@@ -14,9 +14,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use whimbrel_control::{OutputId, PhoneId, UpfId, UpfState};
 use whimbrel_ids::{Instant, Seid};
-use whimbrel_pfcp::ie::{Cause, CpFunctionFeatures, NodeId, RecoveryTimeStamp, UpFunctionFeatures};
+use whimbrel_pfcp::ie::{Cause, CpFunctionFeatures, RecoveryTimeStamp, UpFunctionFeatures};
 use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest, SessionReportResponse,
 };
@@ -59,7 +60,7 @@ pub(super) enum Arrived {
     Upf(UpfChange),
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Purpose {
     Association,
     Heartbeat,
@@ -67,7 +68,7 @@ enum Purpose {
     Session { phone: PhoneId, to: OutputId },
 }
 
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Pending {
     purpose: Purpose,
     octets: Vec<u8>,
@@ -76,23 +77,25 @@ struct Pending {
 }
 
 /// How it stands with a UPF.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Link {
     /// There is no association.
     Down,
     /// The association stands with a UPF that started then.
-    Up(RecoveryTimeStamp),
+    Up(#[serde(with = "started")] RecoveryTimeStamp),
     /// It stands, and the UPF does not answer; given up at that time.
-    Silent(RecoveryTimeStamp, Instant),
+    Silent(#[serde(with = "started")] RecoveryTimeStamp, Instant),
 }
 
 /// PFCP messages that leave, and to whom.
 pub(super) type Sent = Vec<(UpfId, Vec<u8>)>;
 
 /// One UPF, as the control plane sees it.
+#[derive(Serialize, Deserialize)]
 pub(super) struct N4 {
     upf: UpfId,
-    node_id: NodeId,
+    node_id: IpAddr,
+    #[serde(with = "started")]
     recovery: RecoveryTimeStamp,
     sequence: u32,
     link: Link,
@@ -114,11 +117,26 @@ pub(super) struct N4 {
     reports: VecDeque<(u32, PhoneId)>,
 }
 
+/// When a node started, as it travels.
+mod started {
+    use super::*;
+
+    pub(super) fn serialize<S: serde::Serializer>(at: &RecoveryTimeStamp, to: S) -> Result<S::Ok, S::Error> {
+        at.0.serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: serde::Deserializer<'de>>(
+        from: D,
+    ) -> Result<RecoveryTimeStamp, D::Error> {
+        u32::deserialize(from).map(RecoveryTimeStamp)
+    }
+}
+
 impl N4 {
     pub(super) fn new(upf: UpfId, node_id: IpAddr, started: Instant) -> Self {
         Self {
             upf,
-            node_id: node_id.into(),
+            node_id,
             recovery: RecoveryTimeStamp::at(started),
             // Not from one: a UPF remembers what it answered to our former life (TS 29.244 §6.4).
             sequence: (started.0 >> 10) as u32 & SEQUENCE_MAX,
@@ -177,7 +195,7 @@ impl N4 {
         }
         self.end(UpfChange::Released, arrived);
         self.next = Instant::FAR_FUTURE; // until this one is answered or given up
-        let request = AssociationReleaseRequest { node_id: self.node_id.clone() };
+        let request = AssociationReleaseRequest { node_id: self.node_id.into() };
         self.send(now, Purpose::Release, Message::from(request).to_octets(None, 0), out);
     }
 
@@ -396,7 +414,7 @@ impl N4 {
         self.next = Instant::FAR_FUTURE; // until this one is answered or given up
         let (purpose, message) = if self.link == Link::Down {
             let request = AssociationSetupRequest {
-                node_id: self.node_id.clone(),
+                node_id: self.node_id.into(),
                 recovery_time_stamp: self.recovery,
                 up_function_features: None,
                 cp_function_features: Some(FEATURES),

@@ -25,7 +25,7 @@ impl N4 {
         arrived: &mut Vec<Arrived>,
     ) {
         let Ok(message) = Message::parse(frame) else { return };
-        let node_id = self.node_id.clone();
+        let node_id = NodeId::from(self.node_id);
         let response = match message {
             Message::HeartbeatRequest(m) => {
                 let answer = HeartbeatResponse { recovery_time_stamp: self.recovery };
@@ -65,7 +65,7 @@ impl N4 {
         self.due.clear();
         self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
         let response = AssociationSetupResponse {
-            node_id: self.node_id.clone(),
+            node_id: NodeId::from(self.node_id),
             cause: Cause::RequestAccepted,
             recovery_time_stamp: self.recovery,
             up_function_features: None,
@@ -99,7 +99,7 @@ impl N4 {
                 arrived.push(Arrived::Upf(UpfChange::Leaving));
             }
         }
-        let node_id: NodeId = self.node_id.clone();
+        let node_id: NodeId = NodeId::from(self.node_id);
         let response = AssociationUpdateResponse {
             node_id,
             cause,

@@ -2,7 +2,7 @@
 
 use super::*;
 use whimbrel_pfcp::ie::{
-    AssociationReleaseRequest as ReleaseFlags, Cause, Metric, PackedTimer, SequenceNumber,
+    AssociationReleaseRequest as ReleaseFlags, Cause, Metric, NodeId, PackedTimer, SequenceNumber,
 };
 use whimbrel_pfcp::msg::{
     AssociationReleaseResponse, AssociationSetupResponse, AssociationUpdateRequest, HeartbeatResponse,

@@ -1,0 +1,108 @@
+//! The aggregator's whole state between two inputs, for another one that goes on from there.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_control::AssociationId;
+use whimbrel_control::PhoneId;
+use whimbrel_control::amf::{Load, RanNodes, Rate};
+use whimbrel_control::config::Config;
+use whimbrel_control::udm::{Directory, Registrations, Subscribers};
+use whimbrel_ids::Instant;
+
+use super::cpfs::{Cpfs, Service};
+use super::first::Asked;
+use super::ran::{Bounds, Resetting};
+use super::slots::Slots;
+use super::upfs::Upfs;
+use super::{Cta, Entropy, Inspect};
+
+/// All but subscribers, keys and entropy, which each has of its own, and what is counted for the operator of bounds that bit.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct State {
+    config: Arc<Config>,
+    cpfs: Box<Cpfs>,
+    slots: Slots,
+    ran: RanNodes,
+    streams: BTreeMap<AssociationId, u16>,
+    registrations: Registrations,
+    upfs: Upfs,
+    pagings: Rate,
+    load: Load,
+    ran_due: Option<Instant>,
+    asked: BTreeMap<(PhoneId, u64), Asked>,
+    resetting: Vec<Resetting>,
+}
+
+/// The same, of an aggregator that goes on.
+#[derive(Serialize)]
+pub(crate) struct StateOf<'a> {
+    config: &'a Arc<Config>,
+    cpfs: &'a Cpfs,
+    slots: &'a Slots,
+    ran: &'a RanNodes,
+    streams: &'a BTreeMap<AssociationId, u16>,
+    registrations: Registrations,
+    upfs: &'a Upfs,
+    pagings: Rate,
+    load: Load,
+    ran_due: Option<Instant>,
+    asked: &'a BTreeMap<(PhoneId, u64), Asked>,
+    resetting: &'a [Resetting],
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
+    /// Its state. `None` where its phones are run by a part of this program: they are not the aggregator's.
+    pub(crate) fn state(&self) -> Option<StateOf<'_>> {
+        debug_assert!(self.inbox.is_empty(), "between inputs nothing waits to be run");
+        let Service::Region(cpfs) = &self.service else { return None };
+        Some(StateOf {
+            config: &self.config,
+            cpfs,
+            slots: &self.slots,
+            ran: &self.ran,
+            streams: &self.streams,
+            registrations: self.directory.registrations(),
+            upfs: &self.upfs,
+            pagings: self.bounds.pagings,
+            load: self.load,
+            ran_due: self.ran_due,
+            asked: &self.asked,
+            resetting: &self.resetting,
+        })
+    }
+
+    /// One that goes on from another's state.
+    pub(crate) fn from_state(
+        state: State,
+        mut directory: Directory,
+        subscribers: S,
+        entropy: E,
+        inspect: I,
+    ) -> Self {
+        directory.follow_from(state.registrations);
+        let mut bounds = Bounds::default();
+        bounds.pagings = state.pagings;
+        Self {
+            config: state.config,
+            service: Service::Region(state.cpfs),
+            slots: state.slots,
+            ran: state.ran,
+            streams: state.streams,
+            directory,
+            subscribers,
+            entropy,
+            outside: Default::default(),
+            upfs: state.upfs,
+            inspect,
+            inbox: Default::default(),
+            arrived: Vec::new(),
+            bounds,
+            load: state.load,
+            ran_due: state.ran_due,
+            asked: state.asked,
+            resetting: state.resetting,
+        }
+    }
+}
