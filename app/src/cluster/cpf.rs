@@ -110,6 +110,10 @@ impl CpfProcess {
     }
 
     fn turn(&mut self, now: Instant) -> bool {
+        if self.answering.is_replaced() {
+            self.leave(now, "it has taken this control function for dead");
+            self.call_at = now;
+        }
         if self.aggregator.is_none() && now >= self.call_at {
             self.aggregator = Some(self.links.connect(now, self.settings.aggregator));
         }

@@ -123,6 +123,7 @@ impl AsFd for Watch {
 /// Answers heartbeats, beside the thread that works: what holds that one up for a moment is no death.
 pub(super) struct Answering {
     reflector: Arc<Mutex<Option<Reflector>>>,
+    replaced: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -134,25 +135,36 @@ impl Answering {
         socket.set_read_timeout(Some(LOOK))?;
         let reflector: Arc<Mutex<Option<Reflector>>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
-        let (shared, stopping) = (reflector.clone(), stop.clone());
+        let replaced = Arc::new(AtomicBool::new(false));
+        let (shared, told, stopping) = (reflector.clone(), replaced.clone(), stop.clone());
         let answer = move || {
             let mut octets = [0; LENGTH + 1];
             while !stopping.load(Ordering::Acquire) {
                 let Ok((n, from)) = socket.recv_from(&mut octets) else { continue };
                 let mut reflector = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 if let Some(reflected) = reflector.as_mut().and_then(|r| r.handle(&octets[..n])) {
+                    if reflected.replaced_by.is_some() {
+                        told.store(true, Ordering::Release);
+                    }
                     let _ = socket.send_to(&reflected.answer, from);
                 }
             }
         };
         let thread = Some(std::thread::Builder::new().name("heartbeat".into()).spawn(answer)?);
-        Ok(Self { reflector, stop, thread })
+        Ok(Self { reflector, replaced, stop, thread })
     }
 
     /// The control function has a number now and answers under a key, or has none any more.
     pub(super) fn be(&self, cpf: Option<(CpfId, &[u8; 32])>) {
         let reflector = cpf.map(|(cpf, key)| Reflector::new(name(cpf), LIFE, key));
-        *self.reflector.lock().unwrap_or_else(PoisonError::into_inner) = reflector;
+        let mut place = self.reflector.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = reflector;
+        self.replaced.store(false, Ordering::Release);
+    }
+
+    /// Whether somebody else serves in this one's place: it was taken for dead.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.replaced.load(Ordering::Acquire)
     }
 }
 

@@ -5,6 +5,9 @@ mod cpf;
 mod heartbeat;
 mod pool;
 
+#[cfg(test)]
+mod tests;
+
 use std::net::SocketAddr;
 use std::path::Path;
 

@@ -1,0 +1,195 @@
+//! An aggregator's pool and control functions on loopback; and peers that are none.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use whimbrel_control::{Batch, PhoneId};
+use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_resilience::link::{Hello, Role, ToCpf, ToCta, Up};
+use whimbrel_resilience::replication::CpfId;
+
+use super::{CpfProcess, Pool, Said, Settings};
+use crate::clock;
+use crate::config::{self, Cluster};
+use crate::console::Console;
+use crate::entropy::SystemEntropy;
+
+/// A pool that awaits control functions of its region and of one more.
+fn pool() -> Pool {
+    let config = config::default();
+    let neighbours = vec!["home/next".parse().unwrap()];
+    let listen = Some("127.0.0.1:0".parse().unwrap());
+    let cluster = Cluster { listen, neighbours, ..config.cluster.clone() };
+    let console = Console::new(clock::now()).unwrap();
+    let mut entropy = SystemEntropy::new().unwrap();
+    Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
+}
+
+/// A control function in a thread.
+struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+fn cpf(pool: &Pool, region: &str) -> Running {
+    let (aggregator, listen) = (pool.address().unwrap(), "127.0.0.1:0".parse().unwrap());
+    let settings = Settings { aggregator, listen, region: region.parse().unwrap(), key_file: None };
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopping = stop.clone();
+    let work = move || CpfProcess::open(settings).unwrap().run(&stopping);
+    Running(stop, Some(std::thread::spawn(work)))
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+        self.1.take().map(JoinHandle::join);
+    }
+}
+
+/// Lets the pool work until it says something that is wanted.
+fn until<T>(pool: &mut Pool, mut wanted: impl FnMut(Said) -> Option<T>) -> T {
+    let end = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < end {
+        for said in pool.turn(clock::now()) {
+            if let Some(found) = wanted(said) {
+                return found;
+            }
+        }
+        pool.flush();
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    panic!("it does not happen");
+}
+
+fn members(said: Said) -> Option<usize> {
+    match said {
+        Said::Rings(rings) => Some(rings.members().count()),
+        _ => None,
+    }
+}
+
+fn lost(said: Said) -> Option<CpfId> {
+    match said {
+        Said::Lost(cpf) => Some(cpf),
+        _ => None,
+    }
+}
+
+#[test]
+fn control_functions_come_are_lost_and_come_anew_under_another_number() {
+    let mut pool = pool();
+    assert_eq!(pool.rings().members().count(), 0);
+    let first = cpf(&pool, "home/site");
+    assert_eq!(until(&mut pool, members), 1);
+    let _second = cpf(&pool, "home/next");
+    assert_eq!(until(&mut pool, members), 2);
+    drop(first);
+    assert_eq!(until(&mut pool, lost), CpfId(1));
+    let _third = cpf(&pool, "home/site");
+    assert_eq!(until(&mut pool, members), 2);
+    let numbers: Vec<CpfId> = pool.rings().members().collect();
+    assert_eq!(numbers, [CpfId(2), CpfId(3)], "a number is one life");
+}
+
+#[test]
+fn a_control_function_of_a_region_that_nobody_configured_is_refused() {
+    let mut pool = pool();
+    let _stray = cpf(&pool, "elsewhere/site");
+    let _good = cpf(&pool, "home/site");
+    assert_eq!(until(&mut pool, members), 1, "the good one alone");
+    std::thread::sleep(Duration::from_millis(300));
+    pool.turn(clock::now());
+    assert_eq!(pool.rings().members().count(), 1);
+}
+
+/// A peer that says what it likes.
+struct Peer {
+    links: Links,
+    link: LinkId,
+    events: Events,
+}
+
+impl Peer {
+    fn new(pool: &Pool, hello: Vec<u8>) -> Self {
+        let mut links = Links::open(whimbrel_link::Settings::new(hello)).unwrap();
+        let link = links.connect(clock::now(), pool.address().unwrap());
+        Self { links, link, events: Events::default() }
+    }
+
+    fn say(&mut self, octets: &[u8]) {
+        self.links.send(self.link, octets);
+        self.links.flush();
+    }
+
+    fn tell(&mut self, message: &ToCta) {
+        let mut octets = Vec::new();
+        message.write(&mut octets);
+        self.say(&octets);
+    }
+
+    /// Lets both work until the link has ended; gives what came before.
+    fn heard(&mut self, pool: &mut Pool) -> Vec<ToCpf> {
+        let mut heard = Vec::new();
+        let end = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < end {
+            pool.turn(clock::now());
+            pool.flush();
+            self.links.drain(clock::now(), &mut self.events);
+            for event in self.events.iter() {
+                match event {
+                    Event::Frame { octets, .. } => heard.push(ToCpf::read(octets).unwrap()),
+                    Event::Down { .. } => return heard,
+                    _ => {}
+                }
+            }
+            self.links.flush();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        panic!("the link is kept");
+    }
+}
+
+fn join() -> ToCta {
+    ToCta::Join { region: "home/site".parse().unwrap(), address: "127.0.0.1:9".parse().unwrap() }
+}
+
+#[test]
+fn who_is_no_control_function_gets_nothing() {
+    let mut pool = pool();
+    let aggregator = Hello(Role::Aggregator).to_octets();
+    let mut other_version = Hello(Role::Cpf).to_octets();
+    other_version[9] ^= 0x7f;
+    for hello in [aggregator, other_version, b"something else".to_vec(), Vec::new()] {
+        let mut peer = Peer::new(&pool, hello);
+        peer.tell(&join());
+        assert_eq!(peer.heard(&mut pool).len(), 0);
+    }
+    // One that does not begin with its offer, and one whose first message is nothing at all.
+    for first in [&[1, 2, 3][..], &[0xff; 40]] {
+        let mut peer = Peer::new(&pool, Hello(Role::Cpf).to_octets());
+        peer.say(first);
+        assert_eq!(peer.heard(&mut pool).len(), 0);
+    }
+    assert_eq!(pool.rings().members().count(), 0);
+}
+
+#[test]
+fn a_control_function_that_breaks_the_rules_is_given_up() {
+    let mut pool = pool();
+    let phone = PhoneId { slot: 5, generation: 1 };
+    let ran = Up::Ran { phone, term: 1, clock: 1, from: None, batch: Box::<Batch>::default() };
+    let mut damaged = Vec::new();
+    ToCta::Up(ran).write(&mut damaged);
+    let last = damaged.len() - 1;
+    damaged[last] ^= 1;
+    let mut twice = Vec::new();
+    join().write(&mut twice);
+    for wrong in [damaged, twice, vec![0xff; 8], Vec::new()] {
+        let mut peer = Peer::new(&pool, Hello(Role::Cpf).to_octets());
+        peer.tell(&join());
+        peer.say(&wrong);
+        let heard = peer.heard(&mut pool);
+        assert!(matches!(heard.first(), Some(ToCpf::Welcome { .. })), "{heard:?}");
+        assert_eq!(pool.rings().members().count(), 0);
+    }
+}

@@ -1,0 +1,208 @@
+#!/usr/bin/env bash
+# Control functions that die, hang and are cut off while phones are busy: no phone may notice (Neutrino §4.2, failure scenarios 1 and 2).
+# An aggregator, three control functions beside it and one behind a wire, in network namespaces of their own. Phones and gNBs judge each
+# answer; a step that fails, or an answer that a phone's history does not allow, fails the run. The histories are kept.
+#
+# Usage: control.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
+set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin
+seconds=${1:-20}
+seed=${2:-1}
+skip() { echo "$1"; exit 77; }
+
+if [ -z "${WHIMBREL_INSIDE:-}" ]; then
+  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
+  for tool in ip curl nsenter; do
+    command -v "$tool" >/dev/null || skip "$tool is not installed"
+  done
+  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
+  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
+  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
+  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$seconds" "$seed"
+fi
+
+tmp=${WHIMBREL_CHAOS_DIR:-$(mktemp -d)}
+mkdir -p "$tmp"
+running=()
+finish() {
+  kill -9 "${running[@]}" 2>/dev/null || true
+  [ -n "${WHIMBREL_CHAOS_DIR:-}" ] || rm -rf "$tmp"
+}
+trap finish EXIT
+wrong() {
+  echo "WRONG: $1 (seed $seed)"
+  tail -n 15 "$tmp"/core.log "$tmp"/play.log 2>/dev/null | cut -c1-400
+  exit 1
+}
+
+ip link set lo up
+ip link add near type veth peer name far
+ip address add 192.0.2.1/24 dev near
+ip link set near up
+# The host behind the wire: a namespace that a process holds open.
+unshare --net sleep infinity &
+elsewhere=$!
+running+=("$elsewhere")
+for _ in $(seq 100); do
+  [ "$(readlink "/proc/$elsewhere/ns/net")" != "$(readlink /proc/self/ns/net)" ] && break
+  sleep 0.02
+done
+ip link set far netns "$elsewhere"
+nsenter -t "$elsewhere" -n ip address add 192.0.2.2/24 dev far
+nsenter -t "$elsewhere" -n ip link set far up
+nsenter -t "$elsewhere" -n ip link set lo up
+
+head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/cluster.key"
+chmod 600 "$tmp/cluster.key"
+cat >"$tmp/core.yaml" <<END
+n2: { addresses: [127.0.0.31] }
+n3: { address: 127.0.0.31 }
+n4: { node_id: 127.0.0.31 }
+api: { address: "127.0.0.1:8081" }
+store: { path: $tmp/core.db }
+cluster: { listen: "192.0.2.1:7380", key_file: $tmp/cluster.key, backups: 1 }
+END
+cat >"$tmp/play.yaml" <<END
+gnbs: 3
+seconds: $seconds
+patience-s: 10
+groups:
+  - name: commuters # between gNBs, asleep and awake
+    phones: 24
+    begin: [register, session: { dnn: internet }]
+    repeat:
+      - wait: 0.15
+      - handover: { via: xn }
+      - wait: 0.15
+      - idle
+      - wait: 0.05
+      - return
+      - wait: 0.1
+      - handover: { via: n2 }
+      - wait: 0.15
+      - idle
+      - periodic-registration
+      - wait: 0.05
+      - return
+    end: [wait: 0.3, deregister]
+  - name: visitors # come and go
+    phones: 24
+    begin: [wait: 0.01]
+    repeat:
+      - register
+      - session: { dnn: internet }
+      - wait: 0.05
+      - deregister
+      - wait: 0.05
+    end: [wait: 0.01]
+END
+
+# cpf NAME [HOST]: starts a control function, beside the aggregator or behind the wire.
+declare -A pid
+cpf() {
+  local at=192.0.2.1 host=()
+  [ -z "${2:-}" ] || { at=192.0.2.2; host=(nsenter -t "$elsewhere" -n); }
+  "${host[@]}" "$WHIMBREL" cpf --aggregator 192.0.2.1:7380 --listen "$at:0" --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log" &
+  pid[$1]=$!
+  running+=($!)
+  disown # its death is what is wanted, and no news
+}
+# metric NAME: one of the core's metrics, 0 if it is not there yet.
+metric() { curl -sf http://127.0.0.1:8081/metrics | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }
+# members N: waits until so many control functions have come in all.
+came=0
+members() {
+  came=$((came + $1))
+  for _ in $(seq 400); do
+    [ "$(grep -c "a control function has come" "$tmp/core.log")" -ge "$came" ] && return
+    sleep 0.05
+  done
+  wrong "control functions do not come"
+}
+# lost N: waits until the aggregator has noticed so many losses in all.
+noticed=0
+lost() {
+  noticed=$((noticed + 1))
+  for _ in $(seq 200); do
+    [ "$(grep -c "are served by others" "$tmp/core.log")" -ge "$noticed" ] && return
+    sleep 0.02
+  done
+  wrong "the loss of a control function is not noticed"
+}
+
+"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
+"$WHIMBREL" run --config "$tmp/core.yaml" 2>>"$tmp/core.log" &
+core=$!
+running+=("$core")
+for _ in $(seq 400); do
+  grep -qs " ready" "$tmp/core.log" && break
+  sleep 0.05
+done
+cpf one; cpf two; cpf three; cpf far behind
+members 4
+
+"$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
+play=$!
+running+=("$play")
+
+RANDOM=$seed
+near=(one two three)
+killed=0 stopped=0 cut=0
+end=$((SECONDS + seconds - 2))
+sleep 1
+while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
+  victim=${near[RANDOM % 3]}
+  case $((RANDOM % 3)) in
+    0) # it dies
+      kill -9 "${pid[$victim]}"
+      lost
+      cpf "$victim"
+      killed=$((killed + 1)) ;;
+    1) # it hangs for a while, and wakes up as if nothing had been
+      kill -STOP "${pid[$victim]}"
+      lost
+      sleep 0.2
+      kill -CONT "${pid[$victim]}"
+      stopped=$((stopped + 1)) ;;
+    2) # nobody reaches it for a while
+      ip link set near down
+      lost
+      sleep 0.2
+      ip link set near up
+      ip address add 192.0.2.1/24 dev near 2>/dev/null || true
+      cut=$((cut + 1)) ;;
+  esac
+  members 1
+  sleep 0.$((RANDOM % 5 + 2)) # its phones have other backups by then
+done
+
+rc=0
+wait "$play" || rc=$?
+sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
+sleep 0.7
+taken=$(metric whimbrel_phones_taken_over_total) replayed=$(metric whimbrel_inputs_replayed_total)
+gone=$(metric whimbrel_phones_lost_total) diverged=$(metric whimbrel_diverged_total) alarms=$(metric whimbrel_cpf_false_alarms_total)
+echo "control functions lost: $killed killed, $stopped stopped, $cut cut off; phones taken over: $taken; messages replayed: $replayed;" \
+  "false alarms: $alarms; phones lost: $gone; replays that diverged: $diverged"
+# Read your writes: what a phone was told holds until it, or its end, was told otherwise. A phone that is registered does not
+# find itself registering from nothing; a session that is up goes with the phone's deregistration, and not before.
+stale=$(awk '
+  !/^imsi-/ { next }
+  { phone = $1; what = $2; told++ }
+  what == "Refused" { print phone, "was refused:", $0 }
+  what == "Registered" && /kind: Initial/ { if (on[phone]) print phone, "was registered and had to register anew:", $0; on[phone] = 1 }
+  what == "SessionUp" { up[phone] = 1 }
+  what == "SessionReleased" { gone[phone] = $0; next }
+  what == "Deregistered" { on[phone] = 0; up[phone] = 0; delete gone[phone] }
+  (phone in gone) { print phone, "lost its session:", gone[phone]; delete gone[phone] }
+  END { if (!told) print "there is no history" }
+' "$tmp/play.log")
+answers=$(grep -c '^imsi-' "$tmp/play.log" || true)
+[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its phone was told before"; }
+[ "$rc" = 0 ] || wrong "phones noticed"
+[ "$gone" = 0 ] || wrong "phones were lost"
+[ "$diverged" = 0 ] || wrong "a replay gave other outputs"
+[ "$((killed + stopped + cut))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"
+echo "{\"chaos\": \"control\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"cut\": $cut," \
+  "\"taken_over\": $taken, \"replayed\": $replayed, \"false_alarms\": $alarms, \"lost\": $gone, \"diverged\": $diverged, \"answers_in_histories\": $answers, \"stale\": 0}"
