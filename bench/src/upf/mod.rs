@@ -6,6 +6,7 @@ mod population;
 #[path = "../../../user/tests/common/mod.rs"]
 mod smf;
 mod throughput;
+mod xdp;
 
 use std::io;
 use std::path::Path;
@@ -20,6 +21,8 @@ pub(crate) enum Experiment {
     Classifier(classifier::Options),
     /// What a packet costs the pipeline: 1 to 12 million sessions, 68 to 1,400 octets, both ways (L25GC, figure 10).
     Throughput(throughput::Options),
+    /// Kinds of packet I/O: what a packet costs the packet thread by sockets and TUN, and by AF_XDP.
+    Xdp(xdp::Options),
 }
 
 /// Runs an experiment.
@@ -29,6 +32,7 @@ pub(crate) fn run(experiment: &Experiment, plots: &Path) -> io::Result<()> {
     match experiment {
         Experiment::Classifier(options) => classifier::run(options, plots),
         Experiment::Throughput(options) => throughput::run(options, plots),
+        Experiment::Xdp(options) => xdp::run(options, plots),
     }
 }
 

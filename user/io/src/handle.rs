@@ -72,7 +72,7 @@ pub(crate) fn start(config: Config) -> Result<Handle, StartError> {
         let dnn = &config.user.data_networks[usize::from(dn.0)].dnn;
         host.changes.push(format!("{dnn} is reached by {rings}"));
     }
-    spawn(config, AfXdp { front, system: ports, front_first: false }, host)
+    spawn(config, AfXdp::new(front, ports), host)
 }
 
 pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {

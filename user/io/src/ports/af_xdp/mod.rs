@@ -275,20 +275,29 @@ fn arrived(
 pub(crate) struct AfXdp {
     pub(crate) front: Front,
     pub(crate) system: System,
-    /// Who is asked first; they take turns, so that a flood on one does not starve the other.
-    pub(crate) front_first: bool,
+    turn: u32,
+}
+
+/// Turns in which sockets and devices are asked once, and first, while the rings have packets: asking costs a system call
+/// each, and this is 50 µs of full bursts.
+const SYSTEM_EVERY: u32 = 4;
+
+impl AfXdp {
+    pub(crate) fn new(front: Front, system: System) -> Self {
+        Self { front, system, turn: 0 }
+    }
 }
 
 impl Ports for AfXdp {
     fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
-        let Self { front, system, front_first } = self;
-        *front_first = !*front_first;
-        let mut n = 0;
-        for of_front in [*front_first, !*front_first] {
-            let room = &mut slots[n..];
-            n += if of_front { front.receive(room, counters) } else { system.receive(room, counters) };
+        let Self { front, system, turn } = self;
+        *turn = (*turn + 1) % SYSTEM_EVERY;
+        if *turn == 0 {
+            let n = system.receive(slots, counters);
+            return n + front.receive(&mut slots[n..], counters);
         }
-        n
+        let n = front.receive(slots, counters);
+        if n > 0 { n } else { system.receive(slots, counters) }
     }
 
     fn send(&mut self, packets: &mut dyn Iterator<Item = (Destination, &Packet)>, counters: &mut IoCounters) {
@@ -320,5 +329,93 @@ impl Ports for AfXdp {
 
     fn lost(&self) -> u64 {
         self.system.lost() + self.front.wires.iter().map(Wire::lost).sum::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_user::Verdict;
+
+    use super::*;
+
+    /// Numbers that are always the same (splitmix64).
+    struct Numbers(u64);
+
+    impl Numbers {
+        fn below(&mut self, n: usize) -> usize {
+            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = self.0;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            ((z ^ (z >> 31)) % n as u64) as usize
+        }
+    }
+
+    fn datagram(v4: bool) -> Vec<u8> {
+        let ip = |a: &str, b: &str| if v4 { a.parse().unwrap() } else { b.parse().unwrap() };
+        let way = Way {
+            from_mac: [2; 6],
+            to_mac: [4; 6],
+            from: SocketAddr::new(ip("192.0.2.9", "2001:db8::9"), 2152),
+            to: SocketAddr::new(ip("192.0.2.7", "2001:db8::7"), 2152),
+            tos: 0,
+            mtu: 1500,
+            identification: 1,
+        };
+        let mut frame = vec![0; 200];
+        let n = Outgoing::new(way, &[0x30, 0xff, 0, 4, 0, 0, 0, 1, 9, 9, 9, 9]).unwrap().write(0, &mut frame);
+        frame.truncate(n);
+        frame
+    }
+
+    #[test]
+    fn whatever_a_frame_has_becomes_a_packet_or_is_counted() {
+        let own = ["192.0.2.7:2152".parse().unwrap(), "[2001:db8::7]:2152".parse().unwrap()];
+        let pool = |first: &str, prefix| Pool {
+            first: first.parse().unwrap(),
+            prefix,
+            gateway: first.parse().unwrap(),
+            mtu: 1400,
+        };
+        let pools = [(pool("10.45.0.0", 16), DnIndex(0)), (pool("2001:db8:45::", 48), DnIndex(1))];
+        let origin = Origin::Frames { dn: DnIndex(9) };
+        let mut slot = Slot { origin, packet: Packet::with_room(2048), verdict: Verdict::Pending };
+        let mut counters = IoCounters::default();
+        let mut ipv4 = datagram(true);
+        ipv4[30..34].copy_from_slice(&[10, 45, 0, 2]);
+        let words = |o: &[u8]| o.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum::<u32>();
+        ipv4[24..26].fill(0);
+        let sum = words(&ipv4[14..34]);
+        let checksum = !(((sum & 0xffff) + (sum >> 16)) as u16);
+        ipv4[24..26].copy_from_slice(&checksum.to_be_bytes());
+        let mut ipv6 = datagram(false);
+        ipv6[38..54].copy_from_slice(&"2001:db8:45::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
+        let whole = [datagram(true), datagram(false), ipv4, ipv6];
+        for frame in &whole {
+            assert!(arrived(frame, &own, &pools, &mut slot, &mut counters));
+        }
+        assert_eq!((counters.n3_received, counters.n6_received, counters.malformed), (2, 2, 0));
+        let mut numbers = Numbers(7);
+        for _ in 0..200_000 {
+            let mut frame = whole[numbers.below(4)].clone();
+            for _ in 0..numbers.below(4) {
+                let at = numbers.below(frame.len());
+                frame[at] = numbers.below(256) as u8;
+            }
+            if numbers.below(2) == 0 {
+                frame.truncate(numbers.below(frame.len() + 1));
+            }
+            let before = counters;
+            let taken = arrived(&frame, &own, &pools, &mut slot, &mut counters);
+            let steps = [
+                counters.n3_received - before.n3_received,
+                counters.n6_received - before.n6_received,
+                counters.malformed - before.malformed,
+            ];
+            assert_eq!((steps.iter().sum::<u64>(), taken), (1, steps[2] == 0));
+        }
+        assert!(
+            counters.malformed > 10_000 && counters.n3_received > 10_000 && counters.n6_received > 10_000
+        );
     }
 }

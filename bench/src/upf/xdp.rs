@@ -1,0 +1,469 @@
+//! What a packet costs the packet thread by each kind of I/O, between virtual Ethernet interfaces in network namespaces.
+//!
+//! One core generates: the frames' way into the kernel, to the socket or the ring, is paid there, as interrupts are on
+//! virtual interfaces. The other core has the packet thread; its time a packet is what is compared, with what it does in
+//! the kernel and the far end's reception of what it sends. All kinds alternate in one run.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny};
+use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
+use serde_json::{Value, json};
+use whimbrel_ids::{Seid, Teid};
+use whimbrel_pfcp::{Frame, Message};
+use whimbrel_user::samples::Sample;
+use whimbrel_user::{Change, Input, Ipv4Net, Outbox, SessionId, UpfC};
+use whimbrel_user_io::{Config, Handle, N3Io, RouterLink, UserPlane};
+
+use super::finish;
+use super::smf::{self, SMF, START, activation, association, establishment};
+use crate::measure::median;
+use crate::plot::{Axis, Plot, Series};
+
+const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
+const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
+/// Beyond the router, where packets end.
+const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+const PHONES: u32 = 1_000;
+/// Datagrams of one system call of the generator.
+const BATCH: usize = 64;
+/// Until neighbours are known and caches warm.
+const WARM_UP: Duration = Duration::from_millis(150);
+/// Says that we are in the namespace already.
+const INSIDE: &str = "WHIMBREL_BENCH_INSIDE";
+
+/// What can be chosen.
+#[derive(Args, Clone)]
+pub(crate) struct Options {
+    /// Octets of a phone's packet.
+    #[arg(long, value_delimiter = ',', default_values_t = [68, 1_400])]
+    sizes: Vec<usize>,
+    /// Times that everything is measured; medians are shown.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
+    /// Milliseconds of one measurement.
+    #[arg(long, default_value_t = 300)]
+    milliseconds: u64,
+}
+
+/// A kind of I/O.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    SocketsAndTun,
+    RingsAndTun,
+    Rings,
+}
+
+impl Kind {
+    const ALL: [Self; 3] = [Self::SocketsAndTun, Self::RingsAndTun, Self::Rings];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::SocketsAndTun => "UDP and TUN",
+            Self::RingsAndTun => "AF_XDP and TUN",
+            Self::Rings => "AF_XDP on both sides",
+        }
+    }
+
+    fn key(self) -> &'static str {
+        match self {
+            Self::SocketsAndTun => "udp_tun",
+            Self::RingsAndTun => "af_xdp_tun",
+            Self::Rings => "af_xdp",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Up,
+    Down,
+}
+
+impl Way {
+    const ALL: [Self; 2] = [Self::Up, Self::Down];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Up => "uplink",
+            Self::Down => "downlink",
+        }
+    }
+}
+
+/// What one measurement showed.
+#[derive(Clone, Copy)]
+struct Sighting {
+    /// Packets a second that came out.
+    delivered: f64,
+    /// Nanoseconds of the packet thread for each of them.
+    thread_ns: f64,
+    /// Part of those that were sent that came out.
+    part: f64,
+}
+
+/// What one kind reached at one size, one way.
+struct Cell {
+    kind: Kind,
+    way: Way,
+    octets: usize,
+    sightings: Vec<Sighting>,
+}
+
+impl Cell {
+    fn median(&self, of: fn(&Sighting) -> f64) -> f64 {
+        median(self.sightings.iter().map(of).collect())
+    }
+}
+
+/// Measures.
+///
+/// Errors: where there is no right to make namespaces or to load XDP programs, and those of writing the plot.
+pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
+    if std::env::var_os(INSIDE).is_none() {
+        let exe = std::env::current_exe()?;
+        let arguments = std::env::args_os().skip(1);
+        let status = Command::new("unshare").arg("-n").arg(exe).args(arguments).env(INSIDE, "1").status()?;
+        return if status.success() {
+            Ok(())
+        } else {
+            Err(io::Error::other("it needs root, and a kernel with XDP"))
+        };
+    }
+    println!(
+        "packets between virtual interfaces, {PHONES} phones; the packet thread has a core, the generator another"
+    );
+    let (ran, network) = (ran()?, network()?);
+    let mut cells = Vec::new();
+    for kind in Kind::ALL {
+        for &octets in &options.sizes {
+            cells.extend(Way::ALL.map(|way| Cell { kind, way, octets, sightings: Vec::new() }));
+        }
+    }
+    for _ in 0..options.rounds {
+        for kind in Kind::ALL {
+            let plane = Plane::start(kind)?;
+            for cell in cells.iter_mut().filter(|c| c.kind == kind) {
+                let within = Duration::from_millis(options.milliseconds);
+                cell.sightings.push(plane.measure(cell.way, cell.octets, &ran, &network, within)?);
+            }
+        }
+    }
+    show(&cells);
+    draw(&cells, options, plots)?;
+    finish("xdp", &figures(&cells));
+    Ok(())
+}
+
+/// A network namespace beside ours, kept alive by a process in it.
+struct Namespace(Child);
+
+impl Namespace {
+    fn new(set_up: &str) -> io::Result<Self> {
+        let child = Command::new("unshare").args(["-n", "sleep", "3600"]).spawn()?;
+        let (pid, own) = (child.id(), fs::read_link("/proc/self/ns/net")?);
+        let end = Instant::now() + Duration::from_secs(5);
+        while fs::read_link(format!("/proc/{pid}/ns/net"))? == own && Instant::now() < end {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let it = Self(child);
+        sh(&set_up.replace("PID", &pid.to_string()).replace("THERE", &format!("nsenter -t {pid} -n")))?;
+        Ok(it)
+    }
+
+    /// Packets that its interface has received.
+    fn received(&self, interface: &str) -> io::Result<u64> {
+        let text = fs::read_to_string(format!("/proc/{}/net/dev", self.0.id()))?;
+        let line = text.lines().find_map(|l| l.trim().strip_prefix(interface)?.strip_prefix(':'));
+        let packets = line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok());
+        packets.ok_or_else(|| io::Error::other(format!("no figures of {interface}")))
+    }
+
+    /// Moves the calling thread there.
+    fn enter(pid: u32) -> io::Result<()> {
+        let namespace = fs::File::open(format!("/proc/{pid}/ns/net"))?;
+        Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn sh(commands: &str) -> io::Result<()> {
+    let out = Command::new("sh").args(["-ec", commands]).output()?;
+    let text = String::from_utf8_lossy(&out.stderr).into_owned();
+    if out.status.success() { Ok(()) } else { Err(io::Error::other(text)) }
+}
+
+/// gNBs; what reaches them is dropped as soon as it can be.
+fn ran() -> io::Result<Namespace> {
+    Namespace::new(
+        "ip link set lo up; ip link add n3 type veth peer name gnb; ip link set gnb netns PID
+         ip address add 192.0.2.7/24 dev n3; ip link set n3 up
+         THERE ip address add 192.0.2.9/24 dev gnb; THERE ip link set gnb up
+         THERE ip rule add pref 5 iif gnb ipproto udp blackhole
+         THERE ip rule add pref 10 lookup local; THERE ip rule del pref 0",
+    )
+}
+
+/// The data network's router, likewise.
+fn network() -> io::Result<Namespace> {
+    Namespace::new(
+        "ip link add n6 type veth peer name router; ip link set router netns PID
+         ip address add 203.0.113.1/24 dev n6; ip link set n6 up
+         ip route add 198.51.100.0/24 via 203.0.113.2
+         THERE ip address add 203.0.113.2/24 dev router; THERE ip link set router up
+         THERE ip route add blackhole 198.51.100.0/24; THERE ip route add 10.0.0.0/8 via 203.0.113.1",
+    )
+}
+
+/// A user plane with phones.
+struct Plane {
+    handle: Handle,
+    teids: Vec<Teid>,
+    thread: i32,
+}
+
+fn phone(n: u32) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 1, 0).to_bits() + n)
+}
+
+impl Plane {
+    fn start(kind: Kind) -> io::Result<Self> {
+        let mut user = smf::config();
+        user.n3_ipv4 = Some(UPF);
+        user.sessions_max = 2 * PHONES;
+        user.echo_interval = None;
+        user.data_networks.truncate(1);
+        user.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 0, 0, 0), prefix: 8 }];
+        let mut config = Config { forwarding: true, ..Config::new(user.clone(), "upf") };
+        config.n3_io = if kind == Kind::SocketsAndTun { N3Io::Udp } else { N3Io::AfXdp };
+        config.devices[0].frames = None;
+        if kind == Kind::Rings {
+            config.devices[0].link =
+                Some(RouterLink { interface: "n6".into(), routers: vec![ROUTER.into()] });
+        }
+        let handle = UserPlane::start(config).map_err(|e| io::Error::other(e.to_string()))?;
+        let sample = Sample::of(&asked_for(&user), user.sessions_max, user.seed)
+            .ok_or_else(|| io::Error::other("no rules"))?;
+        let mut teids = Vec::new();
+        for n in 0..PHONES {
+            let (teid, change) = sample.session(SessionId { index: n, generation: n }, phone(n), Teid(n));
+            handle.apply(change).map_err(|_| io::Error::other("the queue is full"))?;
+            teids.push(teid);
+        }
+        // It takes its name when it begins to run.
+        let begins = (0..1_000).find_map(|_| {
+            named("upf-u").or_else(|| {
+                thread::sleep(Duration::from_millis(1));
+                None
+            })
+        });
+        let thread = begins.ok_or_else(|| io::Error::other("no packet thread"))?;
+        pin(thread, 1)?;
+        Ok(Self { handle, teids, thread })
+    }
+
+    fn measure(
+        &self,
+        way: Way,
+        octets: usize,
+        ran: &Namespace,
+        network: &Namespace,
+        within: Duration,
+    ) -> io::Result<Sighting> {
+        let (pid, to) = match way {
+            Way::Up => (ran.0.id(), SocketAddr::new(UPF.into(), 2152)),
+            Way::Down => (network.0.id(), SocketAddr::new(UPF.into(), 0)),
+        };
+        let inner = |n: u32, teid: Teid| match way {
+            Way::Up => (to, smf::g_pdu(teid, 1, &packet(phone(n), octets))),
+            // The kernel there writes the headers.
+            Way::Down => (SocketAddr::new(phone(n).into(), 9), vec![7; octets.max(28) - 28]),
+        };
+        let datagrams: Vec<_> = (0..).zip(&self.teids).map(|(n, teid)| inner(n, *teid)).collect();
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let local: IpAddr = if way == Way::Up { GNB.into() } else { ROUTER.into() };
+        let generator = thread::spawn(move || {
+            Namespace::enter(pid)?;
+            generate(local, &datagrams, &told)
+        });
+        let out = || if way == Way::Up { network.received("router") } else { ran.received("gnb") };
+        let look = || io::Result::Ok((Instant::now(), out()?, spent(self.thread)?));
+        thread::sleep(WARM_UP);
+        let (t0, out0, cpu0) = look()?;
+        thread::sleep(within);
+        let (t1, out1, cpu1) = look()?;
+        stop.store(true, Ordering::Relaxed);
+        let offered = generator.join().map_err(|_| io::Error::other("the generator ended"))??;
+        let delivered = (out1 - out0) as f64;
+        let seconds = (t1 - t0).as_secs_f64();
+        if delivered == 0.0 {
+            return Err(io::Error::other(format!("nothing came out: {:?}", self.handle.io_counters())));
+        }
+        Ok(Sighting {
+            delivered: delivered / seconds,
+            thread_ns: (cpu1 - cpu0) as f64 / delivered,
+            part: delivered / seconds / offered,
+        })
+    }
+}
+
+/// A phone's packet.
+fn packet(from: Ipv4Addr, octets: usize) -> Vec<u8> {
+    let mut p = smf::udp4(from, SERVER, (1, 2), octets.max(28) - 28);
+    let sum: u32 = p[..20].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    p[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    p
+}
+
+/// Sends datagrams in turn until told to stop; how many a second.
+fn generate(local: IpAddr, datagrams: &[(SocketAddr, Vec<u8>)], stop: &AtomicBool) -> io::Result<f64> {
+    pin(0, 0)?;
+    let socket = UdpSocket::bind((local, 2152))?;
+    let parts: Vec<[IoSlice<'_>; 1]> = datagrams.iter().map(|(_, d)| [IoSlice::new(d)]).collect();
+    let addresses: Vec<SocketAddrAny> = datagrams.iter().map(|(to, _)| SocketAddrAny::from(*to)).collect();
+    let (start, mut sent) = (Instant::now(), 0u64);
+    while !stop.load(Ordering::Relaxed) {
+        for (parts, addresses) in parts.chunks(BATCH).zip(addresses.chunks(BATCH)) {
+            let mut controls: Vec<_> = parts.iter().map(|_| SendAncillaryBuffer::default()).collect();
+            let both = parts.iter().zip(addresses).zip(&mut controls);
+            let mut messages: Vec<_> =
+                both.map(|((part, to), control)| MMsgHdr::new_with_addr(to, part, control)).collect();
+            sent += rustix::net::sendmmsg(&socket, &mut messages, SendFlags::empty())? as u64;
+        }
+    }
+    Ok(sent as f64 / start.elapsed().as_secs_f64())
+}
+
+/// What UPF-C makes of an SMF's requests for one session.
+fn asked_for(user: &whimbrel_user::Config) -> Change {
+    let mut c = UpfC::new(user.clone(), START).expect("a configuration");
+    let mut out = Outbox::default();
+    let mut ask = |seid: Option<Seid>, message: Message, sequence: u32| {
+        let octets = message.to_octets(seid, sequence);
+        c.handle(START, Input::Pfcp { peer: SMF, octets: &octets }, &mut out);
+        let (_, answer) = out.datagrams.pop().expect("an answer");
+        (Message::parse(&Frame::parse(&answer).expect("a frame")).expect("a message"), out.changes.pop())
+    };
+    ask(None, association(1).into(), 1);
+    let mut session = establishment(1, true, false);
+    session.create_qers.iter_mut().for_each(|qer| qer.mbr = None);
+    let (Message::SessionEstablishmentResponse(answer), _) = ask(Some(Seid(0)), session.into(), 2) else {
+        panic!("another answer")
+    };
+    let seid = answer.up_f_seid.map(|f| f.seid);
+    let (_, change) = ask(seid, activation(Teid(1), GNB.into()).into(), 3);
+    change.expect("rules")
+}
+
+/// The thread of ours with a name.
+fn named(name: &str) -> Option<i32> {
+    let tasks = fs::read_dir("/proc/self/task").ok()?.flatten();
+    let mut of_name =
+        tasks.filter(|t| fs::read_to_string(t.path().join("comm")).is_ok_and(|n| n.trim() == name));
+    of_name.next()?.file_name().to_str()?.parse().ok()
+}
+
+/// Puts a thread (0: this one) on a core, if there are several.
+fn pin(thread: i32, core: usize) -> io::Result<()> {
+    if thread::available_parallelism()?.get() < 2 {
+        return Ok(());
+    }
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    Ok(sched_setaffinity(rustix::thread::Pid::from_raw(thread), &cores)?)
+}
+
+/// Nanoseconds that a thread of ours has run.
+fn spent(thread: i32) -> io::Result<u64> {
+    let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"))?;
+    let first = text.split_whitespace().next().and_then(|n| n.parse().ok());
+    first.ok_or_else(|| io::Error::other("the kernel keeps no schedstat"))
+}
+
+fn show(cells: &[Cell]) {
+    println!(
+        "{:>22} {:>9} {:>6} {:>12} {:>12} {:>10}",
+        "", "", "octets", "ns/packet", "Mpackets/s", "came out"
+    );
+    for c in cells {
+        println!(
+            "{:>22} {:>9} {:>6} {:>12.0} {:>12.3} {:>9.0}%",
+            c.kind.name(),
+            c.way.name(),
+            c.octets,
+            c.median(|s| s.thread_ns),
+            c.median(|s| s.delivered) / 1e6,
+            c.median(|s| s.part) * 100.0
+        );
+    }
+    println!("\ntimes the packets of a core of UDP and TUN:");
+    for c in cells.iter().filter(|c| c.kind != Kind::SocketsAndTun) {
+        println!("{:>22} {:>9} {:>6} {:>12.2}", c.kind.name(), c.way.name(), c.octets, gain(cells, c));
+    }
+    println!(
+        "\nL25GC, on other machines: 27 times the packets of free5GC at 68 octets, by DPDK on one core (Fig. 10a); 10 Gbit/s \
+         of packets of full size with a core for the UPF and one for the NF manager (§5.3)."
+    );
+}
+
+/// How many times as many packets a core carries as by sockets and TUN.
+fn gain(cells: &[Cell], c: &Cell) -> f64 {
+    let floor =
+        cells.iter().find(|f| f.kind == Kind::SocketsAndTun && f.way == c.way && f.octets == c.octets);
+    floor.map_or(f64::NAN, |f| f.median(|s| s.thread_ns) / c.median(|s| s.thread_ns))
+}
+
+fn draw(cells: &[Cell], options: &Options, plots: &Path) -> io::Result<()> {
+    let names = |octets: &usize| Way::ALL.map(|w| format!("{}, {octets}", w.name()));
+    let series = Kind::ALL.iter().map(|kind| Series {
+        name: kind.name().into(),
+        points: cells
+            .iter()
+            .filter(|c| c.kind == *kind)
+            .enumerate()
+            .map(|(at, c)| (at as f64, c.median(|s| s.thread_ns)))
+            .collect(),
+    });
+    Plot {
+        title: "What a packet costs the packet thread, by kind of I/O",
+        x: "direction, octets of a phone's packet",
+        y: "ns a packet",
+        log_y: false,
+        axis: Axis::Names(options.sizes.iter().flat_map(names).collect()),
+        series: series.collect(),
+    }
+    .write(plots, "upf-xdp")
+}
+
+fn figures(cells: &[Cell]) -> Value {
+    let cell = |c: &Cell| {
+        json!({
+            "io": c.kind.key(),
+            "way": c.way.name(),
+            "octets": c.octets,
+            "ns": c.median(|s| s.thread_ns).round(),
+            "packets_per_s": c.median(|s| s.delivered).round(),
+            "of_udp_tun": (gain(cells, c) * 100.0).round() / 100.0,
+        })
+    };
+    cells.iter().map(cell).collect()
+}
