@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_control::Phone;
 use whimbrel_control::config::Config;
+use whimbrel_control::{Phone, PhoneId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
 use whimbrel_resilience::mirror::End;
@@ -107,6 +107,8 @@ pub(crate) struct Cluster {
     /// Messages that members have taken.
     taken: u64,
     loss: Option<(u64, Loss)>,
+    /// After each so many messages all phones are to move to another member.
+    unrest: Option<u64>,
     /// Messages under way.
     pub(crate) under_way: usize,
     /// The number of the newest control function.
@@ -130,6 +132,7 @@ impl Cluster {
             ordered: BTreeMap::new(),
             taken: 0,
             loss: None,
+            unrest: None,
             under_way: 0,
             newest: cpfs,
         }
@@ -165,6 +168,30 @@ impl Sim {
     pub fn lose_cpf_at(&mut self, message: u64, how: Loss) {
         if let Some(cluster) = &mut self.cluster {
             cluster.loss = Some((message, how));
+        }
+    }
+
+    /// A phone is to be served by another control function.
+    pub fn move_phone(&mut self, phone: PhoneId, to: CpfId) {
+        self.core(Input::Move(phone, to));
+    }
+
+    /// All phones are to move to another control function each time that these have taken so many messages.
+    pub fn move_phones_every(&mut self, messages: u64) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.unrest = Some(messages);
+        }
+    }
+
+    fn move_phones(&mut self) {
+        let Some(cluster) = &self.cluster else { return };
+        let members: Vec<CpfId> = cluster.rings().members().collect();
+        let phones: Vec<PhoneId> = self.phones().map(|p| p.id).collect();
+        for phone in phones {
+            let at = members.iter().position(|id| self.cta().served_by(phone) == Some(*id));
+            if let Some(to) = at.and_then(|at| members.iter().cycle().nth(at + 1)) {
+                self.move_phone(phone, *to);
+            }
         }
     }
 
@@ -233,6 +260,7 @@ impl Sim {
         let end = cluster.ends.entry(to).or_default();
         cluster.taken += 1;
         let loss = cluster.loss.filter(|(at, _)| *at == cluster.taken).map(|(_, how)| how);
+        let restless = cluster.unrest.is_some_and(|every| cluster.taken.is_multiple_of(every));
         let mut out = MemberOutbox::default();
         if loss != Some(Loss::Before) {
             match link {
@@ -255,6 +283,9 @@ impl Sim {
             Some(Loss::FalseAlarm) => self.link(Link::Lost(to)),
             Some(how) => self.bury(to, how == Loss::Said),
             None => {}
+        }
+        if restless {
+            self.move_phones();
         }
     }
 

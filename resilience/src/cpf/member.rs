@@ -93,12 +93,16 @@ impl Member {
     /// Takes a phone's state from the member that serves it. It is read at once: what is held can be served from.
     pub fn back(&mut self, state: State, out: &mut MemberOutbox) {
         let phone = state.phone;
-        if self.served.contains_key(&phone) {
-            return; // it was sent before its sender was replaced by this one
+        match self.served.get(&phone).map(|s| s.term) {
+            Some(term) if state.term <= term => return, // it was sent before its sender was replaced by this one
+            _ => {}
         }
         if state.state.phone().map(|p| (p.id, p.clock)) != Ok((phone, state.clock)) {
             self.refused += 1;
             return; // it counts as lagging, and the aggregator has the log
+        }
+        if self.served.remove(&phone).is_some() {
+            self.cpf.forget(phone); // it has moved to who sends this, and is backed here from now on
         }
         if let Taken::Holds(clock) = self.holdings.take(state) {
             out.up.push(Up::Holds { phone, clock });

@@ -1,7 +1,7 @@
 //! The control functions of the aggregator's phones: one within the program, called as a function; or those of a region, each
 //! phone with one that serves it and others that hold its state, and with its log here (DESIGN §4; Neutrino §4.2).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use whimbrel_control::{
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::message_type;
 
+use super::moves::Moving;
 use super::{Cta, Entropy, Inspect, Outbox, send};
 use crate::Cpf;
 use crate::link::{Down, Up};
@@ -25,6 +26,9 @@ use crate::replication::{Bounds, CpfId, Failover, Lagging, Ledger, Verdict};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks for such replicas.
 const SCAN: Duration = Duration::from_secs(5);
+/// So many phones are looked at between two inputs when a control function is lost: some hundred microseconds.
+const SLICE: usize = 256;
+const FIRST: PhoneId = PhoneId { slot: 0, generation: 0 };
 /// What a logged input takes beside its message.
 const ENVELOPE_OCTETS: usize = size_of::<Envelope>();
 
@@ -41,18 +45,22 @@ pub(super) enum Service {
 pub(super) struct Cpfs {
     rings: Rings,
     /// How much is kept of the logs of phones that begin.
-    bounds: Bounds,
-    trusted: BTreeSet<CpfId>,
-    ledgers: BTreeMap<PhoneId, Ledger<Envelope>>,
-    /// The phones of which inputs are kept.
+    pub(super) bounds: Bounds,
+    pub(super) trusted: BTreeSet<CpfId>,
+    pub(super) ledgers: BTreeMap<PhoneId, Ledger<Envelope>>,
+    /// The phones of which inputs are kept or under way.
     logged: BTreeSet<PhoneId>,
     /// Batches that were taken from each link, and those of which its member has to be told still.
     taken: BTreeMap<CpfId, u64>,
     untold: BTreeSet<CpfId>,
     scan: Instant,
+    /// After losses: from which phone on nobody has looked yet whether it is concerned.
+    unseen: VecDeque<PhoneId>,
+    /// Phones that are to be served by another.
+    pub(super) moving: BTreeMap<PhoneId, Moving>,
     /// The requests that would end the phones' sessions, by UPF: for those that nobody can go on with.
     deletions: BTreeMap<PhoneId, Vec<(UpfId, Vec<u8>)>>,
-    counts: Replicated,
+    pub(super) counts: Replicated,
 }
 
 /// What became of phones whose control functions were lost, and of their logs.
@@ -66,6 +74,8 @@ pub struct Replicated {
     pub replayed: u64,
     /// Phones whose state nobody held: they register anew.
     pub lost: u64,
+    /// Phones that moved to another control function in order.
+    pub moved: u64,
     /// Replicas that lagged until the log could not wait for them.
     pub lagging: u64,
     /// Batches of who does not serve the phone any more.
@@ -85,13 +95,26 @@ impl Cpfs {
             taken: BTreeMap::new(),
             untold: BTreeSet::new(),
             scan: now + SCAN,
+            unseen: VecDeque::new(),
+            moving: BTreeMap::new(),
             deletions: BTreeMap::new(),
             counts: Replicated::default(),
         }
     }
 
-    /// Keeps an input and hands it to who serves its phone.
-    fn submit(&mut self, mut envelope: Envelope, out: &mut Outbox) {
+    /// Keeps an input and hands it to who serves its phone. Whether nobody can: its state was lost.
+    fn submit(&mut self, envelope: Envelope, out: &mut Outbox) -> bool {
+        let phone = envelope.phone;
+        if !self.unseen.is_empty() && self.fail_over(phone, out) {
+            return true;
+        }
+        if let Some(envelope) = self.waits(envelope, out) {
+            self.hand_over(envelope, out);
+        }
+        false
+    }
+
+    pub(super) fn hand_over(&mut self, mut envelope: Envelope, out: &mut Outbox) {
         let phone = envelope.phone;
         if !self.ledgers.contains_key(&phone) {
             let Some(placement) = self.rings.place(phone) else { return };
@@ -105,9 +128,7 @@ impl Cpfs {
         let octets = ENVELOPE_OCTETS + envelope.payload.octets();
         let (clock, lagging) = ledger.append(octets, |_| envelope.clone());
         debug_assert_eq!(clock, envelope.clock, "the log and the table of phones count the same inputs");
-        if ledger.inputs() > 0 {
-            self.logged.insert(phone);
-        }
+        self.logged.insert(phone);
         out.cpfs.push((by, Down::Run(envelope)));
         self.outdated(phone, lagging, out);
     }
@@ -127,45 +148,73 @@ impl Cpfs {
     }
 
     fn pruned(&mut self, phone: PhoneId) {
-        if self.ledgers.get(&phone).is_none_or(|l| l.inputs() == 0) {
+        if self.ledgers.get(&phone).is_none_or(|l| l.inputs() == 0 && l.released() == l.clock()) {
             self.logged.remove(&phone);
         }
     }
 
-    /// A control function is lost. Gives the phones whose state nobody has.
+    /// A control function is lost: the phones that are at something go on elsewhere now, the others bit by bit, or when they are heard
+    /// of. Gives the phones whose state nobody has.
     fn given_up(&mut self, dead: CpfId, out: &mut Outbox) -> Vec<PhoneId> {
         if !self.trusted.remove(&dead) {
             return Vec::new();
         }
         self.counts.cpfs_lost += 1;
         self.untold.remove(&dead);
-        let mut lost = Vec::new();
-        for (&phone, ledger) in &mut self.ledgers {
-            if ledger.assignment().0 != dead && ledger.backups().all(|b| b != dead) {
-                continue;
-            }
-            let failover = ledger.failed(dead);
-            if let Failover::Lost = failover {
-                lost.push(phone);
-                continue;
-            }
-            let (by, _) = ledger.assignment();
-            let present: Vec<CpfId> = ledger.backups().collect();
-            let further = self.rings.further_backups(phone, by, &present);
-            further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
-            serve(phone, ledger, out);
-            if let Failover::Serve { replay, .. } = failover {
-                self.counts.taken_over += 1;
-                self.counts.replayed += replay.len() as u64;
-                out.cpfs.extend(replay.into_iter().map(|(_, input)| (by, Down::Run(input))));
+        self.unseen.push_back(FIRST);
+        let at_something: Vec<PhoneId> = self.logged.iter().copied().collect();
+        at_something.into_iter().filter(|&phone| self.fail_over(phone, out)).collect()
+    }
+
+    /// Has the next phones that may have been served or backed by somebody lost go on. Gives those whose state nobody has.
+    fn fail_over_more(&mut self, out: &mut Outbox) -> Vec<PhoneId> {
+        let Some(from) = self.unseen.front_mut() else { return Vec::new() };
+        let phones: Vec<PhoneId> = self.ledgers.range(*from..).map(|(phone, _)| *phone).take(SLICE).collect();
+        match phones.last() {
+            Some(last) if phones.len() == SLICE => *from = *last,
+            _ => {
+                self.unseen.pop_front();
             }
         }
-        out.cpfs.retain(|(to, _)| *to != dead);
-        lost
+        phones.into_iter().filter(|&phone| self.fail_over(phone, out)).collect()
+    }
+
+    /// Who serves or backs the phone and was lost is replaced. Whether nobody has its state.
+    fn fail_over(&mut self, phone: PhoneId, out: &mut Outbox) -> bool {
+        let Some(ledger) = self.ledgers.get_mut(&phone) else { return false };
+        let (primary, _) = ledger.assignment();
+        let mut gone: Vec<CpfId> = ledger.backups().filter(|c| !self.trusted.contains(c)).collect();
+        if !self.trusted.contains(&primary) {
+            gone.push(primary); // last: nobody lost takes its place
+        }
+        if gone.is_empty() {
+            return false;
+        }
+        let mut replay = Vec::new();
+        for cpf in gone {
+            match ledger.failed(cpf) {
+                Failover::Lost => return true,
+                Failover::Unaffected => {}
+                Failover::Serve { replay: rest, .. } => {
+                    self.counts.taken_over += 1;
+                    self.counts.replayed += rest.len() as u64;
+                    replay = rest;
+                }
+            }
+        }
+        let (by, _) = ledger.assignment();
+        let present: Vec<CpfId> = ledger.backups().collect();
+        let further = self.rings.further_backups(phone, by, &present);
+        further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
+        serve(phone, ledger, out);
+        out.cpfs.extend(replay.into_iter().map(|(_, input)| (by, Down::Run(input))));
+        self.stop_moving(phone, out);
+        false
     }
 
     /// A phone is gone. Gives the requests that end what it has left at UPFs.
     fn forget(&mut self, phone: PhoneId, out: &mut Outbox) -> Vec<(UpfId, Vec<u8>)> {
+        self.moving.remove(&phone);
         if let Some(ledger) = self.ledgers.remove(&phone) {
             self.logged.remove(&phone);
             let all = ledger.backups().chain([ledger.assignment().0]);
@@ -176,11 +225,12 @@ impl Cpfs {
 
     /// Whether inputs of the phone have been handed over whose outputs have not left.
     fn is_at_work(&self, phone: PhoneId) -> bool {
-        self.ledgers.get(&phone).is_some_and(|l| l.released() < l.clock())
+        let held = self.moving.get(&phone).is_some_and(|m| !m.held.is_empty());
+        held || self.ledgers.get(&phone).is_some_and(|l| l.released() < l.clock())
     }
 }
 
-fn serve(phone: PhoneId, ledger: &Ledger<Envelope>, out: &mut Outbox) {
+pub(super) fn serve(phone: PhoneId, ledger: &Ledger<Envelope>, out: &mut Outbox) {
     let (by, term) = ledger.assignment();
     out.cpfs.push((by, Down::Serve { phone, term, backups: ledger.backups().collect() }));
 }
@@ -196,7 +246,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
                 self.ran(now, (envelope.phone, envelope.clock), envelope.payload.association(), batch, out);
             }
-            Service::Region(cpfs) => cpfs.submit(envelope, out),
+            Service::Region(cpfs) => {
+                let phone = envelope.phone;
+                if cpfs.submit(envelope, out) {
+                    self.lose(now, phone, out);
+                }
+            }
         }
     }
 
@@ -213,6 +268,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let Some(ledger) = cpfs.ledgers.get_mut(&phone) else { return };
                 let verdict = ledger.batch(now, from, term, clock, batch.digest(), batch.idle);
                 cpfs.pruned(phone);
+                cpfs.try_to_move(phone, out);
                 match verdict {
                     Verdict::Release => self.ran(now, (phone, clock), sender, *batch, out),
                     Verdict::Suppress => {}
@@ -227,6 +283,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 Some(ledger) => {
                     ledger.acknowledged(now, from, clock);
                     cpfs.pruned(phone);
+                    cpfs.try_to_move(phone, out);
                 }
                 None => out.cpfs.push((from, Down::Forget(phone))),
             },
@@ -329,13 +386,18 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// What is due in the region: replicas that lag too long.
+    /// What is due in the region: phones of a control function that is lost, replicas that lag too long.
     pub(super) fn tick_cpfs(&mut self, now: Instant, out: &mut Outbox) {
+        let Service::Region(cpfs) = &mut self.service else { return };
+        for phone in cpfs.fail_over_more(out) {
+            self.lose(now, phone, out);
+        }
         let Service::Region(cpfs) = &mut self.service else { return };
         if now < cpfs.scan {
             return;
         }
         cpfs.scan = now + SCAN;
+        cpfs.give_up_moves(now, out);
         for phone in cpfs.logged.iter().copied().collect::<Vec<_>>() {
             let lagging = cpfs.ledgers.get_mut(&phone).map(|l| l.scan(now, PATIENCE)).unwrap_or_default();
             cpfs.outdated(phone, lagging, out);
@@ -346,7 +408,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// When that is next.
     pub(super) fn next_scan(&self) -> Instant {
         match &self.service {
-            Service::Region(cpfs) if !cpfs.logged.is_empty() => cpfs.scan,
+            Service::Region(cpfs) if !cpfs.unseen.is_empty() => Instant::ZERO,
+            Service::Region(cpfs) if !cpfs.logged.is_empty() || !cpfs.moving.is_empty() => cpfs.scan,
             _ => Instant::FAR_FUTURE,
         }
     }
@@ -357,6 +420,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         for member in std::mem::take(&mut cpfs.untold) {
             let released = cpfs.taken.get(&member).copied().unwrap_or(0);
             out.cpfs.push((member, Down::Released(released)));
+        }
+        if !cpfs.unseen.is_empty() {
+            out.cpfs.retain(|(to, _)| cpfs.trusted.contains(to));
         }
     }
 
@@ -392,6 +458,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match &self.service {
             Service::Here(_) => None,
             Service::Region(cpfs) => cpfs.ledgers.get(&phone).map(|l| l.assignment().0),
+        }
+    }
+
+    /// The control functions of the region that back a phone.
+    pub fn backed_by(&self, phone: PhoneId) -> Vec<CpfId> {
+        match &self.service {
+            Service::Here(_) => Vec::new(),
+            Service::Region(cpfs) => cpfs.ledgers.get(&phone).into_iter().flat_map(Ledger::backups).collect(),
         }
     }
 

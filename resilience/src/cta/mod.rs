@@ -2,6 +2,7 @@
 
 mod cpfs;
 mod first;
+mod moves;
 mod n4;
 mod order;
 mod outside;
@@ -75,6 +76,9 @@ pub enum Input<'a> {
     /// The members of the region have changed; of those that are lost, [`Input::CpfLost`] follows. One that was lost never comes
     /// back under its number: whoever was only taken for dead comes as another.
     Rings(Rings),
+    /// A phone is to be served by another control function of the region, now if it rests, else when it does: at a handover into that one's
+    /// area, or since its own drains. It stays where it is if that one is not there, or does not get its state in time.
+    Move(PhoneId, CpfId),
     /// Time passed.
     Tick,
 }
@@ -234,6 +238,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::Cpf(from, message) => self.up(now, from, message, out),
             Input::CpfLost(cpf) => self.cpf_lost(now, cpf, out),
             Input::Rings(rings) => self.rings(rings),
+            Input::Move(phone, to) => self.move_phone(now, phone, to, out),
             Input::Tick => self.tick(now, out),
         }
         self.run(now, out);

@@ -71,6 +71,7 @@ pub(super) enum Step<'a> {
     Cpf(CpfId, u64, Up),
     CpfLost(CpfId),
     Rings(Rings),
+    Move(PhoneId, CpfId),
     Tick,
     Order(Order),
 }
@@ -91,6 +92,7 @@ impl<'a> Step<'a> {
             Input::Cpf(from, message) => Self::Cpf(from, confirmed(from), message),
             Input::CpfLost(cpf) => Self::CpfLost(cpf),
             Input::Rings(rings) => Self::Rings(rings),
+            Input::Move(phone, to) => Self::Move(phone, to),
             Input::Tick => Self::Tick,
         }
     }
@@ -127,6 +129,7 @@ impl<'a> Step<'a> {
             Self::Cpf(from, _, message) => Input::Cpf(from, message),
             Self::CpfLost(cpf) => Input::CpfLost(cpf),
             Self::Rings(rings) => Input::Rings(rings),
+            Self::Move(phone, to) => Input::Move(phone, to),
             Self::Tick => Input::Tick,
             Self::Order(order) => return cta.order(now, order, out),
         };

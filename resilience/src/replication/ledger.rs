@@ -281,6 +281,28 @@ impl<I: Clone> Ledger<I> {
         Failover::Serve { by, term: self.term, replay: rest.map(|e| (e.clock, e.input.clone())).collect() }
     }
 
+    /// Whether no procedure of the phone runs, and all that was caused has left.
+    pub fn rests(&self) -> bool {
+        self.clock == self.released && self.released == self.idle
+    }
+
+    /// A replica serves the phone from now on, if the phone rests and its state is there: the fast form of a handover between control functions
+    /// (Neutrino §4.3), whose check of the clock this is. `keep`: who served it is a replica then, which has that state too.
+    pub fn move_to(&mut self, cpf: CpfId, keep: bool) -> bool {
+        let has_it = self.replicas.iter().any(|r| r.cpf == cpf && r.acked == self.clock);
+        if !self.rests() || !has_it {
+            return false;
+        }
+        self.replicas.retain(|r| r.cpf != cpf);
+        let former = std::mem::replace(&mut self.primary, cpf);
+        self.term += 1;
+        if keep {
+            self.replicas.push(Replica { acked: self.clock, ..Replica::joining(former) });
+        }
+        self.prune();
+        true
+    }
+
     /// Another control function shall hold the phone's state too. It can serve once its state reaches the log.
     pub fn add_backup(&mut self, cpf: CpfId) {
         if cpf != self.primary && self.replicas.iter().all(|r| r.cpf != cpf) {
@@ -410,6 +432,33 @@ mod tests {
         assert_eq!((by, replay), (BACKUP, vec![]));
         ledger.append(40, |_| "service request");
         assert_eq!(ledger.failed(PRIMARY), Failover::Lost);
+    }
+
+    #[test] // Neutrino §4.3
+    fn a_phone_moves_to_a_replica_that_has_its_state_and_no_other() {
+        let mut ledger = ledger();
+        ledger.append(1, |_| "registration request");
+        assert!(!ledger.move_to(BACKUP, true), "an input is under way");
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert!(!ledger.move_to(BACKUP, true), "it does not have the state");
+        ledger.acknowledged(NOW, BACKUP, 1);
+        assert!(!ledger.move_to(CpfId(9), true), "it is no replica");
+        assert!(ledger.move_to(BACKUP, true));
+        assert_eq!(ledger.assignment(), (BACKUP, 2));
+        ledger.append(1, |_| "service request");
+        assert_eq!(ran(&mut ledger, 2, 7), Verdict::Fenced, "who served it does not any more");
+        assert_eq!(ledger.batch(NOW, BACKUP, 2, 2, 7, false), Verdict::Release);
+        let replay = vec![(2, "service request")];
+        assert_eq!(ledger.failed(BACKUP), Failover::Serve { by: PRIMARY, term: 3, replay });
+    }
+
+    #[test]
+    fn a_phone_that_is_in_the_middle_of_something_stays() {
+        let mut ledger = ledger();
+        ledger.append(1, |_| "registration request");
+        assert_eq!(ledger.batch(NOW, PRIMARY, 1, 1, 7, false), Verdict::Release);
+        ledger.acknowledged(NOW, BACKUP, 1);
+        assert!(!ledger.rests() && !ledger.move_to(BACKUP, true));
     }
 
     #[test] // Neutrino §4.2.4

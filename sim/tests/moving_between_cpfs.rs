@@ -1,0 +1,100 @@
+//! Phones that move from one control function of a region to another (Neutrino §4.3): at a handover, and at any message at all.
+
+mod common;
+
+use common::day::{live, stage};
+use common::stage::session;
+use common::*;
+use whimbrel_ran::gnb::Via;
+use whimbrel_ran::ue::Command;
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_sim::Loss;
+
+/// A phone with a session, who serves it, who backs it, and who does neither.
+fn settled() -> (common::day::Stage, whimbrel_control::PhoneId, [CpfId; 3]) {
+    let mut stage = stage(1, 1);
+    let ue = stage.ues[0];
+    stage.net.command(ue, Command::Register);
+    stage.net.settle(SECOND);
+    stage.net.command(ue, session());
+    stage.net.settle(SECOND);
+    let phone = stage.net.phones().next().expect("it is registered").id;
+    let serves = stage.net.cta().served_by(phone).expect("somebody does");
+    let backs = stage.net.cta().backed_by(phone)[0];
+    let neither = [1, 2, 3].map(CpfId).into_iter().find(|id| *id != serves && *id != backs);
+    (stage, phone, [serves, backs, neither.expect("there are three")])
+}
+
+#[test] // Neutrino §4.3: fast handover
+fn a_phone_goes_over_to_who_has_its_state_at_once() {
+    let (mut stage, phone, [serves, backs, _]) = settled();
+    let before = stage.net.links_taken();
+    stage.net.move_phone(phone, backs);
+    assert_eq!(stage.net.cta().served_by(phone), Some(backs), "nothing had to travel first");
+    assert_eq!(stage.net.cta().backed_by(phone), [serves]);
+    stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
+    stage.net.settle(SECOND * 3);
+    assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[1]);
+    assert!(stage.net.links_taken() > before);
+    assert_eq!((stage.net.backed(), stage.net.cta().logged().1), (1, 0), "who served it has what came of it");
+    no_violations(&stage.net);
+}
+
+#[test] // Neutrino §4.3: the default form
+fn the_handover_waits_where_the_state_has_to_come_first() {
+    let (mut stage, phone, [serves, backs, neither]) = settled();
+    stage.net.move_phone(phone, neither);
+    assert_eq!(stage.net.cta().served_by(phone), Some(serves), "its state is on its way");
+    stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
+    stage.net.settle(SECOND * 3);
+    assert_eq!(stage.net.cta().served_by(phone), Some(neither));
+    assert_eq!(stage.net.cta().backed_by(phone), [backs], "who served it is not needed any more");
+    assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[1]);
+    assert_eq!((stage.net.backed(), stage.net.cta().replicated().moved), (1, 1));
+    no_violations(&stage.net);
+}
+
+#[test]
+fn a_phone_stays_where_nobody_is_to_go_to() {
+    let (mut stage, phone, [serves, ..]) = settled();
+    stage.net.move_phone(phone, CpfId(77));
+    stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
+    stage.net.settle(SECOND * 3);
+    assert_eq!(stage.net.cta().served_by(phone), Some(serves));
+    assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[1]);
+}
+
+#[test] // whatever a phone is at, it goes on; what runs ends where it began
+fn a_day_of_phones_that_move_all_the_time() {
+    for every in [7, 11, 13, 17, 19, 23] {
+        let mut stage = stage(1, 1);
+        stage.net.move_phones_every(every);
+        live(&mut stage, &|| format!("they move after each {every} messages"));
+        let told = stage.net.cta().replicated();
+        assert_eq!((told.lost, told.diverged), (0, 0), "after each {every}");
+        assert!(told.moved > 3, "{} moves after each {every}", told.moved);
+    }
+}
+
+#[test] // the one that is moved from, moved to, or backs
+fn a_loss_at_every_message_of_a_day_of_phones_that_move() {
+    let restless = || {
+        let mut stage = stage(2, 1);
+        stage.net.move_phones_every(13);
+        stage
+    };
+    let taken = {
+        let mut stage = restless();
+        live(&mut stage, &|| "no loss".into());
+        stage.net.links_taken()
+    };
+    for how in Loss::ALL {
+        for message in 1..=taken {
+            let mut stage = restless();
+            stage.net.lose_cpf_at(message, how);
+            live(&mut stage, &|| format!("{how:?} at message {message} of {taken}"));
+            let told = stage.net.cta().replicated();
+            assert_eq!((told.lost, told.diverged), (0, 0), "{how:?} at message {message}");
+        }
+    }
+}
