@@ -35,8 +35,12 @@ pub const REPLIES_MAX: usize = 16_384;
 pub const REQUESTS_MAX: usize = 65_536;
 /// Requests of SMFs that await figures of the packet pipeline: as many as a burst of deletions in one second.
 pub const WAITING_MAX: usize = 65_536;
-/// Packets buffered for one idle phone: a window's worth of a fast download, 64 as most BARs suggest, doubled.
-pub const HELD_PER_SESSION_MAX: usize = 128;
+/// Packets buffered for one phone, as far as the configuration may go: 10,000 a second through 300 ms.
+pub const HELD_PER_SESSION_MAX: u16 = 3_000;
+/// Packets that one phone may have buffered however many others have: 64 as most BARs suggest, doubled.
+pub const HELD_PER_SESSION_SURE: usize = 128;
+/// Beyond that a phone may have one part in so many of the buffers that are free, so that a few leave room for others.
+pub const HELD_SHARE: usize = 4;
 /// Packets buffered for all phones: 32 MiB of packets of 2 KiB.
 pub const HELD_MAX: usize = 16_384;
 /// Packets of the pipeline's own making that wait to be sent: all that is held may be released at once.

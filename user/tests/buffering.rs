@@ -86,9 +86,7 @@ fn notification_is_not_made_when_the_packets_have_gone() {
 
 #[test] // TS 29.244 §5.2.4, §8.2.100
 fn suggested_number_of_packets_is_kept_up_to_our_bound() {
-    for (suggested, kept) in
-        [(Some(0), 1), (Some(3), 3), (Some(255), HELD_PER_SESSION_MAX), (None, HELD_PER_SESSION_MAX)]
-    {
+    for (suggested, kept) in [(Some(0), 1), (Some(3), 3), (Some(255), HELD), (None, HELD)] {
         let mut net = Net::new();
         let s = idle(&mut net, None, suggested);
         for _ in 0..kept {
@@ -135,4 +133,22 @@ fn answers_that_change_nothing() {
     assert_eq!(down(&mut net, &s), Verdict::Taken);
     assert!(net.reports().is_empty());
     assert_eq!(net.upf.u.counters().held, 2);
+}
+
+#[test]
+fn phones_with_much_to_hold_leave_room_for_others() {
+    let mut net = Net::with(Config { held_per_session: HELD_PER_SESSION_MAX, ..config() });
+    let sessions: Vec<_> = (1..=4).map(|n| net.idle_session(n, true, false)).collect();
+    let mut kept = Vec::new();
+    for s in &sessions {
+        let mut n = 0;
+        while down(&mut net, s) == Verdict::Taken {
+            n += 1;
+        }
+        kept.push(n);
+    }
+    assert_eq!(kept[0], usize::from(HELD_PER_SESSION_MAX));
+    assert!(kept.is_sorted_by(|a, b| a > b), "{kept:?}");
+    assert!(kept[3] > HELD_PER_SESSION_SURE && kept.iter().sum::<usize>() < HELD_MAX, "{kept:?}");
+    assert_eq!((net.dropped(DropReason::BufferFull), net.dropped(DropReason::BuffersExhausted)), (1, 3));
 }

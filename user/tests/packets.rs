@@ -145,12 +145,12 @@ fn buffer_of_an_idle_phone_is_bounded() {
     let mut net = Net::new();
     let s = net.idle_session(1, true, false);
     let p = udp4(SERVER, s.ipv4.unwrap(), (53, 4000), 0);
-    for _ in 0..HELD_PER_SESSION_MAX {
+    for _ in 0..HELD {
         assert_eq!(net.downlink(&p).0, Verdict::Taken);
     }
     assert_eq!(net.downlink(&p).0, Verdict::Drop(DropReason::BufferFull));
     net.delete(&s);
-    assert_eq!(net.dropped(DropReason::BufferDiscarded), HELD_PER_SESSION_MAX as u64);
+    assert_eq!(net.dropped(DropReason::BufferDiscarded), HELD as u64);
     assert_eq!(net.upf.u.counters().held, 0);
 }
 

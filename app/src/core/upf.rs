@@ -62,6 +62,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
         path_failure: c.n4.path_failure,
         echo_interval: Some(Config::ECHO_INTERVAL),
+        held_per_session: Config::HELD_PER_SESSION,
         cp_port: Config::PFCP_PORT,
         seed,
     }

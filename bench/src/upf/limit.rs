@@ -3,6 +3,7 @@
 use std::hint::black_box;
 
 use whimbrel_classifier::generate::Random;
+use whimbrel_prefetch::prefetch;
 
 use crate::measure::{core_time, median};
 
@@ -70,16 +71,4 @@ impl Limit {
         }
         last
     }
-}
-
-/// Loads a cache line, without waiting for it.
-fn prefetch<T>(of: &T) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the instruction is of SSE, which every x86-64 has, and only hints: no address makes it fault.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(of).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = of;
 }

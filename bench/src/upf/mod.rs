@@ -1,6 +1,7 @@
 //! The user plane's experiments, one file each.
 
 mod classifier;
+mod flows;
 mod limit;
 mod population;
 #[path = "../../../user/tests/common/mod.rs"]
@@ -19,6 +20,8 @@ use serde_json::{Value, json};
 pub(crate) enum Experiment {
     /// Classification: look-ups and updates over 2 to 10,000 rules (L25GC, figure 11 and §5.3).
     Classifier(classifier::Options),
+    /// Flow state: access time over active flows of each way to keep it (Synergy, figures 10 and 12).
+    Flows(flows::Options),
     /// What a packet costs the pipeline: 1 to 12 million sessions, 68 to 1,400 octets, both ways (L25GC, figure 10).
     Throughput(throughput::Options),
     /// Kinds of packet I/O: what a packet costs the packet thread by sockets and TUN, and by AF_XDP.
@@ -31,6 +34,7 @@ pub(crate) enum Experiment {
 pub(crate) fn run(experiment: &Experiment, plots: &Path) -> io::Result<()> {
     match experiment {
         Experiment::Classifier(options) => classifier::run(options, plots),
+        Experiment::Flows(options) => flows::run(options, plots),
         Experiment::Throughput(options) => throughput::run(options, plots),
         Experiment::Xdp(options) => xdp::run(options, plots),
     }

@@ -4,6 +4,7 @@
 
 use whimbrel_gtpu::{GpduHeader, Gtpu, message_type};
 use whimbrel_ids::Instant;
+use whimbrel_prefetch::prefetch;
 
 use super::inner::Inner;
 use super::plain::Decision;
@@ -69,7 +70,7 @@ impl UpfU {
     pub fn burst_watched(&mut self, now: Instant, slots: &mut [Slot], watch: &mut impl Watch) {
         for slots in slots.chunks_mut(TOGETHER) {
             let mut items = [NOTHING; TOGETHER];
-            touch_headers(slots);
+            prefetch_headers(slots);
             for (item, slot) in items.iter_mut().zip(&*slots) {
                 parse(item, slot);
             }
@@ -97,6 +98,13 @@ impl UpfU {
 
     /// Finds the sessions of all packets, and loads what packets need of them.
     fn find_sessions(&self, slots: &[Slot], items: &mut [Item; TOGETHER]) {
+        for (item, slot) in items.iter().zip(slots) {
+            if let (Some(inner), Origin::N6 { dn }) = (&item.inner, slot.origin)
+                && let Some(network) = self.networks.get(usize::from(dn.0))
+            {
+                network.addresses.prefetch(inner.destination);
+            }
+        }
         for (item, slot) in items.iter_mut().zip(slots) {
             let Some(inner) = &item.inner else { continue };
             item.session = match slot.origin {
@@ -107,17 +115,19 @@ impl UpfU {
                 }
                 Origin::Frames { .. } => NOBODY,
             };
+            self.sessions.prefetch(item.session);
         }
-        // The loads do not depend on each other, so that their cache misses overlap.
         let items = &items[..slots.len()];
-        let sum = items.iter().fold(0, |sum, item| sum ^ self.sessions.touch(item.session));
-        std::hint::black_box(sum);
         self.touch_full(items);
     }
 
     /// Loads what the stages read of sessions that are not plain, one step of indirection at a time for all.
     fn touch_full(&self, items: &[Item]) {
-        let full = || items.iter().filter_map(|i| self.sessions.full(i.session));
+        // Of a plain one not even that is looked at where it would be.
+        let full = || {
+            let others = items.iter().filter(|i| !self.sessions.is_plain(i.session));
+            others.filter_map(|i| self.sessions.full(i.session))
+        };
         if full().next().is_none() {
             return;
         }
@@ -180,13 +190,13 @@ impl UpfU {
     }
 }
 
-/// Loads the headers of all packets: a driver has just written them, by way of memory.
-fn touch_headers(slots: &[Slot]) {
-    let sum = slots.iter().fold(0, |sum, slot| {
+/// Begins to load the headers of all packets: a driver has just written them, by way of memory.
+fn prefetch_headers(slots: &[Slot]) {
+    for slot in slots {
         let octets = slot.packet.octets();
-        sum ^ octets.first().unwrap_or(&0) ^ octets.get(HEADERS_OCTETS).unwrap_or(&0)
-    });
-    std::hint::black_box(sum);
+        let ends = [octets.first(), octets.get(HEADERS_OCTETS)];
+        ends.into_iter().flatten().for_each(prefetch);
+    }
 }
 
 /// Reads the headers of what may be a phone's packet.

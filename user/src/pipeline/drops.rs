@@ -75,7 +75,7 @@ drop_reasons! {
     TooLong = "too_long",
     /// The session's buffer for an idle phone is full.
     BufferFull = "buffer_full",
-    /// All buffers for idle phones are full.
+    /// All buffers for idle phones are full, or the rest is not for one phone alone.
     BuffersExhausted = "buffers_exhausted",
     /// A buffered packet was dropped at the SMF's word, or its session ended.
     BufferDiscarded = "buffer_discarded",

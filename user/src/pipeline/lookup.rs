@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use whimbrel_pfcp::ie::Network;
+use whimbrel_prefetch::prefetch;
 
 use crate::config::DataNetwork;
 use crate::limits::POOL_ADDRESSES_MAX;
@@ -56,6 +57,16 @@ impl Family {
             }
         }
         self.others.get(&number).copied()
+    }
+
+    /// Begins to load what [`Self::find`] reads of a number in a pool.
+    #[inline]
+    fn prefetch(&self, number: u64) {
+        for r in &self.ranges {
+            if let Some(session) = r.position(number).and_then(|at| r.sessions.get(at)) {
+                prefetch(session);
+            }
+        }
     }
 
     fn set(&mut self, number: u64, session: Option<u32>) {
@@ -140,6 +151,15 @@ impl UeAddresses {
             IpAddr::V6(a) => self.ipv6.find(upper(a)),
         };
         if own.is_none() && !self.routes.by_length.is_empty() { self.routes.find(address) } else { own }
+    }
+
+    /// Begins to load what [`Self::find`] reads.
+    #[inline]
+    pub(crate) fn prefetch(&self, address: IpAddr) {
+        match address {
+            IpAddr::V4(a) => self.ipv4.prefetch(u64::from(a.to_bits())),
+            IpAddr::V6(a) => self.ipv6.prefetch(upper(a)),
+        }
     }
 
     /// A network behind a session's phone is there, or no longer.

@@ -189,7 +189,7 @@ impl UpfU {
             remote: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             paths: Paths::new(config.echo_interval, config.seed),
-            shared: Shared::new(packet_room(mtu)),
+            shared: Shared::new(packet_room(mtu), config.held_per_session.into()),
         })
     }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use whimbrel_gtpu::{GpduHeader, PORT, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, SourceInterface};
+use whimbrel_prefetch::prefetch;
 
 use super::inner::Inner;
 use super::meter::{self, Meter};
@@ -127,16 +128,22 @@ impl Default for Hot {
 }
 
 impl Hot {
-    /// Loads both lines.
     #[inline]
-    pub(super) fn touch(&self) -> u64 {
-        u64::from(self.flags) ^ self.written.filled.0
+    pub(super) fn is_plain(&self) -> bool {
+        self.flags & flag::PLAIN != 0
+    }
+
+    /// Begins to load both lines.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(&self.flags);
+        prefetch(&self.written);
     }
 
     /// Decides on a packet from the phone.
     #[inline]
     pub(super) fn uplink(&mut self, now: Instant, arrival: Arrival, inner: &Inner) -> Decision {
-        if self.flags & flag::PLAIN == 0 || arrival.teid != self.teid {
+        if !self.is_plain() || arrival.teid != self.teid {
             return Decision::Full;
         }
         let own = match inner.source {
@@ -157,7 +164,7 @@ impl Hot {
     #[inline]
     pub(super) fn downlink(&mut self, now: Instant, inner: &Inner) -> Decision {
         // What the header's length cannot say is the stages' to refuse.
-        let plain = self.flags & flag::PLAIN != 0 && inner.octets <= OCTETS_MAX;
+        let plain = self.is_plain() && inner.octets <= OCTETS_MAX;
         if plain { self.pass(now, false, inner.octets) } else { Decision::Full }
     }
 

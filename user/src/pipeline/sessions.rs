@@ -12,8 +12,9 @@ use super::plain::{Cold, Hot, Shapes};
 use super::session::{SessionCounters, SessionU};
 use crate::session_id::SessionId;
 
-/// Sessions of a block: few enough to be laid out between two bursts.
-const BLOCK: usize = 1024;
+/// Sessions of a block: few enough to be laid out while a driver's queue fills (a megabyte), enough for the places of all blocks to
+/// stay in the first cache.
+const BLOCK: usize = 8192;
 
 /// How long a session that the stages had to look at stays unfolded, at least.
 const FOLD_EVERY: Duration = Duration::from_secs(60);
@@ -69,10 +70,18 @@ impl Sessions {
         self.hot.get_mut(index)
     }
 
-    /// Loads a cache line of the session's hot part that is read, and the one that is written.
+    /// Whether there is a plain session.
     #[inline]
-    pub(super) fn touch(&self, index: u32) -> u64 {
-        self.hot.get(index).map_or(0, Hot::touch)
+    pub(super) fn is_plain(&self, index: u32) -> bool {
+        self.hot.get(index).is_some_and(Hot::is_plain)
+    }
+
+    /// Begins to load the session's hot part.
+    #[inline]
+    pub(super) fn prefetch(&self, index: u32) {
+        if let Some(hot) = self.hot.get(index) {
+            hot.prefetch();
+        }
     }
 
     /// The session, unless it is folded.

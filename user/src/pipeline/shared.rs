@@ -17,6 +17,8 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) outputs: VecDeque<(Destination, Packet)>,
     pub(super) reports: Vec<Report>,
+    /// Packets that one session may hold.
+    pub(super) held_per_session: usize,
     spare: Vec<Packet>,
     room: usize,
     errors: PerSecond,
@@ -42,11 +44,12 @@ impl PerSecond {
 }
 
 impl Shared {
-    pub(super) fn new(room: usize) -> Self {
+    pub(super) fn new(room: usize, held_per_session: usize) -> Self {
         Self {
             counters: Counters::default(),
             outputs: VecDeque::new(),
             reports: Vec::new(),
+            held_per_session,
             spare: Vec::new(),
             room,
             errors: PerSecond::default(),

@@ -14,7 +14,7 @@ use super::shared::Shared;
 use super::{Destination, DropReason, Verdict};
 use super::{advertise, unstructured};
 use crate::exchange::Report;
-use crate::limits::{HELD_MAX, HELD_PER_SESSION_MAX};
+use crate::limits::{HELD_MAX, HELD_PER_SESSION_SURE, HELD_SHARE};
 use crate::rules::{Far, Flow, Pdr, SessionKind, SessionRules, is_of, upper};
 
 /// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
@@ -237,11 +237,14 @@ fn hold(
     packet: &mut Packet,
 ) -> Verdict {
     let bar = rules.bars.iter().find(|b| Some(b.bar_id) == far.bar_id);
-    let suggested = bar.and_then(|b| b.packets).map_or(HELD_PER_SESSION_MAX, usize::from);
-    if state.held.len() >= suggested.clamp(1, HELD_PER_SESSION_MAX) {
+    let own = shared.held_per_session;
+    let suggested = bar.and_then(|b| b.packets).map_or(own, usize::from);
+    if state.held.len() >= suggested.clamp(1, own) {
         return Verdict::Drop(DropReason::BufferFull);
     }
-    if shared.counters.held >= HELD_MAX as u64 {
+    let free = HELD_MAX.saturating_sub(shared.counters.held as usize);
+    let share = (free / HELD_SHARE).max(HELD_PER_SESSION_SURE);
+    if free == 0 || state.held.len() >= share {
         return Verdict::Drop(DropReason::BuffersExhausted);
     }
     if state.quiet_until.is_some_and(|until| until <= now) {

@@ -16,6 +16,8 @@ pub(crate) const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 7);
 pub(crate) const GNB: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9)), 2152);
 pub(crate) const GNB_TEID: Teid = Teid(0x6e62_0001);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+/// Packets that a phone may have buffered.
+pub(crate) const HELD: usize = 128;
 pub(crate) const START: Instant = Instant(1_800_000_000_000_000);
 
 pub(crate) fn config() -> Config {
@@ -50,6 +52,7 @@ pub(crate) fn config() -> Config {
         heartbeat_interval: None,
         path_failure: Config::PATH_FAILURE,
         echo_interval: None,
+        held_per_session: HELD as u16,
         cp_port: 8805,
         seed: 0x1234_5678_9abc_def0,
     }

@@ -6,9 +6,9 @@ use std::net::Ipv4Addr;
 
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
-use whimbrel_user::{Destination, DnIndex, DropReason, HELD_PER_SESSION_MAX};
+use whimbrel_user::{Destination, DnIndex, DropReason};
 
-use crate::common::{GNB, SERVER};
+use crate::common::{GNB, HELD, SERVER};
 
 /// Port of the server whose packets have rules of their own: neither metered nor counted, and of no QoS flow.
 pub(crate) const SIGNALLING: u16 = 5060;
@@ -163,9 +163,7 @@ impl Seat {
         let special = self.signalling && port(&inner, 20) == SIGNALLING;
         let fate = match self.action {
             Action::Drop => Fate::Dropped(DropReason::FarDrop),
-            Action::Buffer if self.held.len() == HELD_PER_SESSION_MAX => {
-                Fate::Dropped(DropReason::BufferFull)
-            }
+            Action::Buffer if self.held.len() == HELD => Fate::Dropped(DropReason::BufferFull),
             Action::Buffer => {
                 told.downlink_data += usize::from(!self.notified);
                 self.notified = true;
