@@ -27,6 +27,9 @@ enum Command {
     Upf(command::run::Options),
     /// Run a control function for the aggregator of a core elsewhere, until SIGINT or SIGTERM.
     Cpf(command::cpf::Options),
+    /// Try inputs that may have ended a control function: what one starts for itself.
+    #[command(hide = true)]
+    Taste,
     /// Let emulated phones use a core that is started for them, and say how it went.
     Demo(command::demo::Options),
     /// Measure.
@@ -228,6 +231,7 @@ fn command(command: Command) -> Done {
         Command::Run(options) => command::run::run(options),
         Command::Upf(options) => command::run::run_upf(options),
         Command::Cpf(options) => command::cpf::run(options),
+        Command::Taste => crate::cluster::taste(),
         Command::Bench { bench } => crate::bench::run(&bench),
         Command::Demo(options) => command::demo::run(&options),
         Command::Ran(options) => command::ran::run(&options),

@@ -62,6 +62,7 @@ fn in_region(count: u64, first: u64, backups: usize) -> ExitCode {
                 sum.cpfs_lost += one.cpfs_lost;
                 sum.taken_over += one.taken_over;
                 sum.replayed += one.replayed;
+                sum.tried += one.tried;
                 sum.lost += one.lost;
                 sum.diverged += one.diverged;
             }
@@ -75,8 +76,8 @@ fn in_region(count: u64, first: u64, backups: usize) -> ExitCode {
     }
     println!(
         "{{\"bench\": \"seeds\", \"figures\": {{\"seeds\": {count}, \"backups\": {backups}, \"cpfs_lost\": {}, \
-         \"taken_over\": {}, \"replayed\": {}, \"lost\": {}, \"diverged\": {}, \"failed\": {failed}}}}}",
-        sum.cpfs_lost, sum.taken_over, sum.replayed, sum.lost, sum.diverged
+         \"taken_over\": {}, \"replayed\": {}, \"tried\": {}, \"lost\": {}, \"diverged\": {}, \"failed\": {failed}}}}}",
+        sum.cpfs_lost, sum.taken_over, sum.replayed, sum.tried, sum.lost, sum.diverged
     );
     if failed == 0 && sum.diverged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -32,6 +32,13 @@ pub fn night_in_region(seed: u64, faults: Faults, backups: usize) -> Sim {
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
 
+/// The same with two backups, and the n-th input that a control function is handed ends whoever runs it.
+pub fn night_with_poison(seed: u64, faults: Faults, nth: u64) -> Sim {
+    let mut net = Sim::in_region(seed, default_config(), faults, 3, 2);
+    net.poison(nth);
+    live(net, seed, |net, rng| lose_and_replace(3, net, rng))
+}
+
 /// A night in a region whose aggregator has a mirror. If it is lost so, now and then, and has another mirror when that took over,
 /// then control functions are lost too.
 pub fn mirrored_night(seed: u64, faults: Faults, backups: usize, loss: Option<CtaLoss>) -> Sim {

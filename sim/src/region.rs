@@ -5,18 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Phone, PhoneId};
+use whimbrel_control::{Envelope, Phone, PhoneId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
 use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Input, Member, MemberOutbox};
+use whimbrel_resilience::{Input, Member, MemberOutbox, Taster, ToTaster, Trial};
 
 use crate::{Sim, Travelling};
 
 /// Least and greatest latency of a link, in microseconds.
 const LINK_LATENCY_MICROS: (u64, u64) = (10, 60);
+/// What a trial takes, from its order to its outcome; and when it is known that there will be none.
+const TRIED_AFTER: Duration = Duration::from_micros(200);
+const GIVEN_UP_AFTER: Duration = Duration::from_millis(500);
 /// From a loss to when the aggregator hears of it: a connection that closes.
 const DETECTED_AFTER: Duration = Duration::from_micros(500);
 
@@ -38,6 +41,8 @@ pub(crate) enum Link {
     State(CpfId, CpfId, State),
     /// The aggregator hears that one is lost.
     Lost(CpfId),
+    /// A member hears what became of a trial of its.
+    Tried(CpfId, u64, bool),
 }
 
 impl Link {
@@ -61,7 +66,7 @@ impl Link {
                 write_state(0, &state, &mut octets);
                 Self::State(from, to, read_state(&octets).expect("it was written so").1)
             }
-            lost @ Self::Lost(_) => lost,
+            inner @ (Self::Lost(_) | Self::Tried(..)) => inner,
         }
     }
 
@@ -72,6 +77,25 @@ impl Link {
             Self::Up { from, .. } => (Some(from), None),
             Self::State(from, to, _) => (Some(from), Some(to)),
             Self::Lost(cpf) => (Some(cpf), None),
+            Self::Tried(cpf, ..) => (Some(cpf), Some(cpf)),
+        }
+    }
+}
+
+/// An input that ends every process that runs it.
+#[derive(Debug)]
+struct Poison {
+    /// It is the n-th that is handed to a member.
+    nth: u64,
+    handed: u64,
+    input: Option<(PhoneId, u64)>,
+}
+
+impl Poison {
+    fn handed(&mut self, input: &Envelope) {
+        self.handed += 1;
+        if self.handed == self.nth {
+            self.input = Some((input.phone, input.clock));
         }
     }
 }
@@ -94,6 +118,12 @@ impl Loss {
     pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::Said, Self::FalseAlarm];
 }
 
+fn taster(config: &Arc<Config>) -> Taster {
+    let mut taster = Taster::default();
+    taster.handle(ToTaster::Configure(config.clone())).expect("no phone's state is in it");
+    taster
+}
+
 /// The region.
 pub(crate) struct Cluster {
     members: BTreeMap<CpfId, Member>,
@@ -109,6 +139,9 @@ pub(crate) struct Cluster {
     loss: Option<(u64, Loss)>,
     /// After each so many messages all phones are to move to another member.
     unrest: Option<u64>,
+    poison: Option<Poison>,
+    /// What tries inputs for the members; `None` if they do without.
+    taster: Option<Taster>,
     /// Messages under way.
     pub(crate) under_way: usize,
     /// The number of the newest control function.
@@ -133,6 +166,8 @@ impl Cluster {
             taken: 0,
             loss: None,
             unrest: None,
+            poison: None,
+            taster: Some(taster(config)),
             under_way: 0,
             newest: cpfs,
         }
@@ -141,6 +176,29 @@ impl Cluster {
     /// As many that serve nobody.
     pub(crate) fn anew(self, config: &Arc<Config>) -> Self {
         Self::new(config, self.newest, self.backups)
+    }
+
+    /// Whether what a member said shows that it ran the input that ends it.
+    fn ran_poison(&self, out: &MemberOutbox) -> bool {
+        let ran = |up: &Up| match up {
+            Up::Ran { phone, clock, .. } => Some((*phone, *clock)),
+            _ => None,
+        };
+        let poison = self.poison.as_ref().and_then(|p| p.input);
+        poison.is_some_and(|input| out.up.iter().any(|up| ran(up) == Some(input)))
+    }
+
+    /// Tries inputs; whether the taster came out of it.
+    fn taste(&mut self, trial: Trial) -> bool {
+        let Some(taster) = &mut self.taster else { return true };
+        let poison = self.poison.as_ref().and_then(|p| p.input);
+        if trial.inputs.iter().any(|input| Some((input.phone, input.clock)) == poison) {
+            return false;
+        }
+        let (id, mut octets) = (trial.id, Vec::new());
+        ToTaster::Try(trial).write(&mut octets);
+        let message = ToTaster::read(&octets).expect("it was written so");
+        taster.handle(message) == Ok(Some(id))
     }
 
     pub(crate) fn rings(&self) -> Rings {
@@ -195,6 +253,25 @@ impl Sim {
         }
     }
 
+    /// The n-th input from the beginning on that a control function is handed ends whoever runs it.
+    pub fn poison(&mut self, nth: u64) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.poison = Some(Poison { nth, handed: 0, input: None });
+        }
+    }
+
+    /// How many inputs control functions were handed since there is poison among them, replays included.
+    pub fn handed(&self) -> u64 {
+        self.cluster.as_ref().and_then(|c| c.poison.as_ref()).map_or(0, |p| p.handed)
+    }
+
+    /// Control functions run everything themselves.
+    pub fn without_tasters(&mut self) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.taster = None;
+        }
+    }
+
     /// How many control functions live that are not taken for dead.
     pub fn cpfs(&self) -> usize {
         self.cluster
@@ -228,8 +305,13 @@ impl Sim {
         let (least, greatest) = LINK_LATENCY_MICROS;
         let latency = least + self.rng.below(greatest - least);
         let Some(cluster) = &mut self.cluster else { return };
+        if let (Some(poison), Link::Down { message: Down::Run(input), .. }) = (&mut cluster.poison, &link) {
+            poison.handed(input);
+        }
         let at = match link {
             Link::Lost(_) => self.now + DETECTED_AFTER,
+            Link::Tried(_, _, true) => self.now + TRIED_AFTER,
+            Link::Tried(_, _, false) => self.now + GIVEN_UP_AFTER,
             _ => {
                 let ordered = cluster.ordered.entry(link.ends()).or_insert(self.now);
                 *ordered = (*ordered).max(self.now + Duration::from_micros(latency));
@@ -254,7 +336,7 @@ impl Sim {
                 self.core(Input::Rings(rings));
                 return self.core(Input::CpfLost(cpf));
             }
-            Link::Down { to, .. } | Link::State(_, to, _) => to,
+            Link::Down { to, .. } | Link::State(_, to, _) | Link::Tried(to, ..) => to,
         };
         let Some(member) = cluster.members.get_mut(&to) else { return };
         let end = cluster.ends.entry(to).or_default();
@@ -270,11 +352,19 @@ impl Sim {
                     member.handle(message, &mut out);
                 }
                 Link::State(_, _, state) => member.back(state, &mut out),
+                Link::Tried(_, trial, unharmed) => member.tried(trial, unharmed, &mut out),
                 Link::Up { .. } | Link::Lost(_) => {}
             }
         }
         out.up.iter().for_each(|message| end.sent(message.clone()));
         let has = end.taken();
+        if cluster.ran_poison(&out) {
+            return self.bury(to, false);
+        }
+        let tried = std::mem::take(&mut out.trials).into_iter().map(|t| (t.id, cluster.taste(t)));
+        for (trial, unharmed) in tried.collect::<Vec<_>>() {
+            self.link(Link::Tried(to, trial, unharmed));
+        }
         if loss != Some(Loss::After) {
             out.up.into_iter().for_each(|message| self.link(Link::Up { from: to, has, message }));
             out.peers.into_iter().for_each(|(peer, state)| self.link(Link::State(to, peer, state)));

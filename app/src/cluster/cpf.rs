@@ -17,6 +17,8 @@ use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Member, MemberOutbox};
 
 use super::heartbeat::Answering;
+use super::taster::Tasting;
+use super::watchdog::Watched;
 use crate::clock;
 
 /// How long to look for the next message before blocking, as the control thread does.
@@ -59,6 +61,10 @@ pub(crate) struct CpfProcess {
     aggregator: Option<LinkId>,
     call_at: Instant,
     answering: Answering,
+    tasting: Tasting,
+    watched: Watched,
+    /// How often it began anew: trials of a life before do not matter any more.
+    lives: u64,
     membership: Option<Membership>,
     events: Events,
     out: MemberOutbox,
@@ -79,6 +85,9 @@ impl CpfProcess {
             aggregator: None,
             call_at: Instant::ZERO,
             answering,
+            tasting: Tasting::start()?,
+            watched: Watched::start()?,
+            lives: 0,
             membership: None,
             events: Events::default(),
             out: MemberOutbox::default(),
@@ -141,10 +150,25 @@ impl CpfProcess {
                 Event::TurnedAway { peer, reason } => warn!(%peer, %reason, "a link was turned away"),
             }
         }
-        let busy = !events.is_empty();
+        let mut busy = !events.is_empty();
         self.events = events;
+        busy |= self.tried();
         self.send(now);
         self.links.flush();
+        busy
+    }
+
+    /// Takes what became of trials; says whether there was anything.
+    fn tried(&mut self) -> bool {
+        let mut busy = false;
+        while let Some((life, trial, unharmed)) = self.tasting.outcome() {
+            busy = true;
+            if let Some(Membership { member: Some(member), .. }) = &mut self.membership
+                && life == self.lives
+            {
+                self.watched.during(|| member.tried(trial, unharmed, &mut self.out));
+            }
+        }
         busy
     }
 
@@ -185,6 +209,7 @@ impl CpfProcess {
         }
         self.aggregator = None;
         self.call_at = now + CALL_AGAIN;
+        self.lives += 1;
         self.out = MemberOutbox::default();
     }
 
@@ -211,10 +236,14 @@ impl CpfProcess {
                 });
             }
             (ToCpf::Down(Down::Configure(config)), Some(m)) if m.member.is_none() => {
+                self.tasting.configure(&config);
                 m.member = Some(Member::new(config));
             }
             (ToCpf::Down(message), Some(Membership { member: Some(member), .. })) => {
-                member.handle(message, &mut self.out);
+                if let Down::Configure(config) = &message {
+                    self.tasting.configure(config);
+                }
+                self.watched.during(|| member.handle(message, &mut self.out));
             }
             (ToCpf::Show { ask, which }, Some(Membership { member: Some(member), .. })) => {
                 let phones = member.show(which);
@@ -245,6 +274,9 @@ impl CpfProcess {
         for up in std::mem::take(&mut self.out.up) {
             self.answer(&ToCta::Up(up));
         }
+        for trial in self.out.trials.drain(..) {
+            self.tasting.have_tried(self.lives, trial);
+        }
         let Some(m) = &mut self.membership else { return };
         for (to, state) in self.out.peers.drain(..) {
             // Who is not known is gone: the aggregator says who is to have the state instead.
@@ -271,7 +303,8 @@ impl CpfProcess {
             return;
         }
         let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
-        let mut fds = [PollFd::from_borrowed_fd(self.links.fd(), PollFlags::IN)];
+        let mut fds =
+            [self.links.fd(), self.tasting.fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         // An interrupted wait is a short one.
         let _ = poll(&mut fds, Some(&timeout));
     }

@@ -4,6 +4,8 @@ mod asks;
 mod cpf;
 mod heartbeat;
 mod pool;
+mod taster;
+mod watchdog;
 
 #[cfg(test)]
 mod tests;
@@ -17,6 +19,7 @@ use whimbrel_resilience::link::{Hello, Role};
 pub(crate) use asks::Wanted;
 pub(crate) use cpf::{CpfProcess, Settings};
 pub(crate) use pool::{Pool, Said};
+pub(crate) use taster::taste;
 
 /// How links are opened. Errors: what is wrong with the cluster's key, in one sentence.
 fn settings(listen: SocketAddr, role: Role, key_file: Option<&Path>) -> Result<LinkSettings, String> {

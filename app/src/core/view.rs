@@ -103,7 +103,7 @@ fn session(s: &SessionGlimpse) -> SessionView {
 }
 
 /// What replication had to do, for the metrics.
-pub(super) fn replication(cta: &Aggregator) -> [Sample; 9] {
+pub(super) fn replication(cta: &Aggregator) -> [Sample; 11] {
     let (c, (octets, phones)) = (cta.replicated(), cta.logged());
     let one = |name, help, value| Sample { name, help, label: None, value };
     [
@@ -114,6 +114,16 @@ pub(super) fn replication(cta: &Aggregator) -> [Sample; 9] {
             c.taken_over,
         ),
         one("whimbrel_inputs_replayed_total", "Messages that were run again for that", c.replayed),
+        one(
+            "whimbrel_inputs_tried_total",
+            "Messages that a lost control function may have died of, tried before they were run again",
+            c.tried,
+        ),
+        one(
+            "whimbrel_phones_poisoned_total",
+            "Phones given up because a message ended the process that tried it",
+            c.poisoned,
+        ),
         one("whimbrel_phones_lost_total", "Phones whose state nobody held: they register anew", c.lost),
         one(
             "whimbrel_replicas_lagging_total",

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use whimbrel_control::config::Config;
 use whimbrel_control::{Checkpoint, Disposition, Envelope, Glimpse, PhoneId};
 
-use super::Cpf;
+use super::{Cpf, Trial};
 use crate::link::{Down, Show, State, Up};
 use crate::replication::{CpfId, Holdings, Primary, Ran, Taken};
 
@@ -16,7 +16,19 @@ struct Served {
     backups: Vec<CpfId>,
     /// The last input that was run.
     clock: u64,
+    /// Inputs that are being tried, and those behind them.
+    held: Option<Held>,
 }
+
+struct Held {
+    trial: u64,
+    /// Those that are being tried, and how many these are; then what came since.
+    inputs: Vec<Envelope>,
+    tried: usize,
+}
+
+/// Inputs that come while others of their phone are being tried, at most: as many as an aggregator keeps for a replay (`Bounds`).
+const HELD_MAX: usize = 64;
 
 /// What leaves a member.
 #[derive(Debug, Default)]
@@ -25,6 +37,8 @@ pub struct MemberOutbox {
     pub up: Vec<Up>,
     /// To other members.
     pub peers: Vec<(CpfId, State)>,
+    /// To its taster; each is answered by [`Member::tried`], in order.
+    pub trials: Vec<Trial>,
 }
 
 /// A control function with its links, without the links.
@@ -35,6 +49,9 @@ pub struct Member {
     holdings: Holdings<Checkpoint>,
     /// States that were not what their senders said.
     refused: u64,
+    /// The phones of which inputs are being tried, by the trials' numbers.
+    trials: BTreeMap<u64, PhoneId>,
+    last_trial: u64,
 }
 
 impl Member {
@@ -46,6 +63,8 @@ impl Member {
             primary: Primary::default(),
             holdings: Holdings::default(),
             refused: 0,
+            trials: BTreeMap::new(),
+            last_trial: 0,
         }
     }
 
@@ -67,7 +86,8 @@ impl Member {
     /// Takes a message of its aggregator.
     pub fn handle(&mut self, message: Down, out: &mut MemberOutbox) {
         match message {
-            Down::Run(envelope) => self.run(&envelope, out),
+            Down::Run(envelope) => self.take(envelope, out),
+            Down::Try { phone, inputs } => self.have_tried(phone, inputs, out),
             Down::Serve { phone, term, backups } => self.serve(phone, term, backups),
             Down::Outdated { phone, clock } => self.holdings.outdated(phone, clock),
             Down::Released(batches) => self.primary.released(batches),
@@ -78,10 +98,46 @@ impl Member {
             }
             Down::Configure(config) => self.cpf.configure(config),
         }
+        self.replicate(out);
+    }
+
+    /// A trial has ended: its inputs, and those that came since, are run if it did no harm.
+    pub fn tried(&mut self, trial: u64, unharmed: bool, out: &mut MemberOutbox) {
+        let Some(phone) = self.trials.remove(&trial) else { return };
+        let Some(served) = self.served.get_mut(&phone) else { return };
+        if !unharmed {
+            out.up.push(Up::Poisoned { phone, term: served.term });
+            return; // what is held stays so until the aggregator says that the phone is gone
+        }
+        let held = served.held.take_if(|h| h.trial == trial);
+        held.into_iter().flat_map(|h| h.inputs).for_each(|input| self.run(&input, out));
+        self.replicate(out);
+    }
+
+    fn replicate(&mut self, out: &mut MemberOutbox) {
         while let Some((phone, clock, state)) = self.primary.due() {
             let Some(served) = self.served.get(&phone) else { continue };
             let whole = |&to| (to, State { phone, term: served.term, clock, state: state.clone() });
             out.peers.extend(served.backups.iter().map(whole));
+        }
+    }
+
+    fn have_tried(&mut self, phone: PhoneId, inputs: Vec<Envelope>, out: &mut MemberOutbox) {
+        let Some(served) = self.served.get_mut(&phone) else { return };
+        self.last_trial += 1;
+        let id = self.last_trial;
+        self.trials.insert(id, phone);
+        out.trials.push(Trial { id, phone, state: self.cpf.checkpoint(phone), inputs: inputs.clone() });
+        served.held = Some(Held { trial: id, tried: inputs.len(), inputs });
+    }
+
+    /// Runs an input, or keeps it behind those that are being tried.
+    fn take(&mut self, envelope: Envelope, out: &mut MemberOutbox) {
+        let Some(served) = self.served.get_mut(&envelope.phone) else { return };
+        match &mut served.held {
+            None => self.run(&envelope, out),
+            Some(held) if held.inputs.len() < held.tried + HELD_MAX => held.inputs.push(envelope),
+            Some(_) => out.up.push(Up::Poisoned { phone: envelope.phone, term: served.term }),
         }
     }
 
@@ -115,7 +171,7 @@ impl Member {
             if let Some(Ok(state)) = state.map(|s| s.phone()) {
                 self.cpf.restore(state);
             }
-            Served { term, backups: Vec::new(), clock: clock.unwrap_or(0) }
+            Served { term, backups: Vec::new(), clock: clock.unwrap_or(0), held: None }
         });
         (served.term, served.backups) = (term, backups);
         // Its backups, of which some are new, get what stands; where a procedure runs, they get what comes of it.

@@ -1,6 +1,8 @@
 //! The control function (CPF): runs the machines of its phones.
 
 mod member;
+mod trial;
+mod watchdog;
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,6 +20,8 @@ use whimbrel_ids::{AmfUeNgapId, Supi};
 use crate::link::Show;
 
 pub use member::{Member, MemberOutbox};
+pub use trial::{Taster, ToTaster, Trial};
+pub use watchdog::{AtWork, Watchdog};
 
 /// The phones of one control function, on one thread.
 pub struct Cpf {

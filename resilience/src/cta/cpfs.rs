@@ -72,6 +72,10 @@ pub struct Replicated {
     pub taken_over: u64,
     /// Inputs that were run again for that.
     pub replayed: u64,
+    /// Of these, inputs that the lost one may have died of: they were tried before.
+    pub tried: u64,
+    /// Phones of which an input ended who tried it: they register anew.
+    pub poisoned: u64,
     /// Phones whose state nobody held: they register anew.
     pub lost: u64,
     /// Phones that moved to another control function in order.
@@ -207,7 +211,14 @@ impl Cpfs {
         let further = self.rings.further_backups(phone, by, &present);
         further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
         serve(phone, ledger, out);
-        out.cpfs.extend(replay.into_iter().map(|(_, input)| (by, Down::Run(input))));
+        // The lost one has had each of these. What it answered did it no harm; of the others it may have died.
+        let unanswered = replay.iter().filter(|(clock, _)| *clock > ledger.released()).count();
+        self.counts.tried += unanswered as u64;
+        let inputs = replay.into_iter().map(|(_, input)| input);
+        match unanswered {
+            0 => out.cpfs.extend(inputs.map(|input| (by, Down::Run(input)))),
+            _ => out.cpfs.push((by, Down::Try { phone, inputs: inputs.collect() })),
+        }
         self.stop_moving(phone, out);
         false
     }
@@ -279,6 +290,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     }
                 }
             }
+            Up::Poisoned { phone, term } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
+                Some(assignment) if assignment == (from, term) => self.poisoned(now, phone, out),
+                _ => cpfs.counts.fenced += 1,
+            },
             Up::Holds { phone, clock } => match cpfs.ledgers.get_mut(&phone) {
                 Some(ledger) => {
                     ledger.acknowledged(now, from, clock);
@@ -325,18 +340,33 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Nobody can go on with a phone: its gNBs let it go, and it registers anew.
+    /// An input of a phone ended who tried it, and will end whoever runs it.
+    fn poisoned(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
+        // It may be a first message that others would be asked after next: it stays without an answer, and its phone tries anew.
+        self.unanswered(now, phone, Disposition::Ended, out);
+        self.give_up(now, phone, Deregistered::Fault, out);
+        if let Service::Region(cpfs) = &mut self.service {
+            cpfs.counts.poisoned += 1;
+        }
+    }
+
+    /// Nobody holds a phone's state.
     fn lose(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
+        self.give_up(now, phone, Deregistered::StateLost, out);
+        if let Service::Region(cpfs) = &mut self.service {
+            cpfs.counts.lost += 1;
+        }
+    }
+
+    /// Nobody can go on with a phone: its gNBs let it go, and it registers anew.
+    fn give_up(&mut self, now: Instant, phone: PhoneId, why: Deregistered, out: &mut Outbox) {
         for names in self.slots.names(phone) {
             let stream = self.stream(phone, names.association);
             send(names.association, stream, &amf::release_of(names.amf_ue_ngap_id), out);
         }
-        let event = Event::Deregistered { subject: Subject::default(), why: Deregistered::StateLost };
+        let event = Event::Deregistered { subject: Subject::default(), why };
         out.events.push(PhoneEvent { phone, on: None, event });
         self.vacate(now, phone, out);
-        if let Service::Region(cpfs) = &mut self.service {
-            cpfs.counts.lost += 1;
-        }
     }
 
     /// A UPF has answered a phone: a session that stands there now would have to be ended, should nobody go on with the phone.
@@ -377,11 +407,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let _ =
                     self.ask_upf(now, upf, phone, OutputId { clock: 0, index: 0 }, deletion, &mut out.pfcp);
             }
-            let unanswered = self.asked.range((phone, 0)..=(phone, u64::MAX)).map(|(key, _)| *key);
-            for key in unanswered.collect::<Vec<_>>() {
-                if let Some(asked) = self.asked.remove(&key) {
-                    self.answered(now, phone, asked, Disposition::Stranger, out);
-                }
+            self.unanswered(now, phone, Disposition::Stranger, out);
+        }
+    }
+
+    /// A phone will not say whose the first messages are that it was asked about: this is said for it.
+    fn unanswered(&mut self, now: Instant, phone: PhoneId, answer: Disposition, out: &mut Outbox) {
+        let unanswered = self.asked.range((phone, 0)..=(phone, u64::MAX)).map(|(key, _)| *key);
+        for key in unanswered.collect::<Vec<_>>() {
+            if let Some(asked) = self.asked.remove(&key) {
+                self.answered(now, phone, asked, answer, out);
             }
         }
     }

@@ -16,12 +16,21 @@ use whimbrel_control::{AssociationId, Batch, Envelope, PhoneId};
 use crate::replication::{Checkpoint, CpfId};
 pub use hello::{BadHello, Hello, Role};
 pub use octets::{HeartbeatKey, LinkError, Show, ToCpf, ToCta, read_state, write_state};
+pub(crate) use octets::{read_envelopes, write_envelopes};
 
 /// From an aggregator to a control function.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Down {
     /// Run this input of a phone that is served there.
     Run(Envelope),
+    /// Run these inputs of a phone that is served there, in order, but have them tried before: the member that had them is lost, and
+    /// it may have died of one.
+    Try {
+        /// The phone.
+        phone: PhoneId,
+        /// All that its state lacks so far.
+        inputs: Vec<Envelope>,
+    },
     /// Serve a phone from now on, from the state that is held or from nothing; or go on, with other backups.
     Serve {
         /// The phone.
@@ -61,6 +70,14 @@ pub enum Up {
         from: Option<AssociationId>,
         /// What it caused.
         batch: Box<Batch>,
+    },
+    /// Inputs of a phone were tried, and whoever did so died of them or did not come to an end. They are not run, nor is anything after
+    /// them: nobody can go on with the phone.
+    Poisoned {
+        /// The phone.
+        phone: PhoneId,
+        /// Term of the assignment under which.
+        term: u32,
     },
     /// This state of a phone, or a newer one, is held here.
     Holds {

@@ -111,6 +111,7 @@ impl From<FlatError> for LinkError {
 #[derive(Serialize, Deserialize)]
 enum DownHead {
     Run,
+    Try(PhoneId),
     Serve { phone: PhoneId, term: u32, backups: Vec<CpfId> },
     Outdated { phone: PhoneId, clock: u64 },
     Released(u64),
@@ -127,6 +128,7 @@ enum UpHead {
     Join { region: String, address: SocketAddr },
     Ran { phone: PhoneId, term: u32, clock: u64, from: Option<AssociationId> },
     Holds { phone: PhoneId, clock: u64 },
+    Poisoned { phone: PhoneId, term: u32 },
     Shown { ask: u32, phones: Vec<Glimpse> },
 }
 
@@ -161,6 +163,10 @@ impl ToCpf {
     pub fn write(&self, to: &mut Vec<u8>) {
         let head = match self {
             Self::Down(Down::Run(envelope)) => return write(&DownHead::Run, envelope.to_flat().octets(), to),
+            Self::Down(Down::Try { phone, inputs }) => {
+                write(&DownHead::Try(*phone), &[], to);
+                return write_envelopes(inputs, to);
+            }
             Self::Down(Down::Configure(config)) => {
                 return write(&DownHead::Configure, config.to_flat().octets(), to);
             }
@@ -186,6 +192,9 @@ impl ToCpf {
         let (head, rest) = read(octets)?;
         let message = match head {
             DownHead::Run => return Ok(Self::Down(Down::Run(Envelope::from_flat(rest)?))),
+            DownHead::Try(phone) => {
+                return Ok(Self::Down(Down::Try { phone, inputs: read_envelopes(rest)? }));
+            }
             DownHead::Configure => {
                 return Ok(Self::Down(Down::Configure(Arc::new(Config::from_flat(rest)?))));
             }
@@ -215,6 +224,9 @@ impl ToCta {
             Self::Up(Up::Holds { phone, clock }) => {
                 write(&UpHead::Holds { phone: *phone, clock: *clock }, &[], to);
             }
+            Self::Up(Up::Poisoned { phone, term }) => {
+                write(&UpHead::Poisoned { phone: *phone, term: *term }, &[], to);
+            }
             Self::Shown { ask, phones } => {
                 write(&UpHead::Shown { ask: *ask, phones: phones.clone() }, &[], to);
             }
@@ -233,10 +245,34 @@ impl ToCta {
                 Self::Join { region: region.parse().map_err(|_| LinkError::Malformed)?, address }
             }
             UpHead::Holds { phone, clock } => Self::Up(Up::Holds { phone, clock }),
+            UpHead::Poisoned { phone, term } => Self::Up(Up::Poisoned { phone, term }),
             UpHead::Shown { ask, phones } => Self::Shown { ask, phones },
         };
         whole(message, rest)
     }
+}
+
+/// Appends envelopes, each behind its length. They may hold keys.
+pub(crate) fn write_envelopes(inputs: &[Envelope], to: &mut Vec<u8>) {
+    for input in inputs {
+        let flat = input.to_flat();
+        to.extend_from_slice(
+            &u32::try_from(flat.octets().len()).expect("an input is far shorter").to_be_bytes(),
+        );
+        to.extend_from_slice(flat.octets());
+    }
+}
+
+/// Reads what [`write_envelopes`] wrote, to its end. Errors: each [`LinkError`].
+pub(crate) fn read_envelopes(mut octets: &[u8]) -> Result<Vec<Envelope>, LinkError> {
+    let mut inputs = Vec::new();
+    while let Some((length, rest)) = octets.split_first_chunk() {
+        let length = u32::from_be_bytes(*length) as usize;
+        let (input, rest) = rest.split_at_checked(length).ok_or(LinkError::Malformed)?;
+        inputs.push(Envelope::from_flat(input)?);
+        octets = rest;
+    }
+    whole(inputs, octets)
 }
 
 /// Appends the octets of a phone's state, as it is in this life of its aggregator. They hold keys.
@@ -280,6 +316,7 @@ mod tests {
             ToCpf::Down(Down::Outdated { phone: PHONE, clock: 1 << 40 }),
             ToCpf::Down(Down::Released(u64::MAX)),
             ToCpf::Down(Down::Forget(PHONE)),
+            ToCpf::Down(Down::Try { phone: PHONE, inputs: vec![] }),
             ToCpf::Show { ask: 1, which: Show::After(supi, 100) },
             ToCpf::Show { ask: 2, which: Show::After(None, 1) },
         ]
@@ -299,6 +336,7 @@ mod tests {
             ToCta::Join { region: "north/harbour".parse().unwrap(), address: ([192, 0, 2, 7], 7380).into() },
             ToCta::Up(ran),
             ToCta::Up(Up::Holds { phone: PHONE, clock: 9 }),
+            ToCta::Up(Up::Poisoned { phone: PHONE, term: 3 }),
             ToCta::Shown { ask: 3, phones: vec![] },
         ] {
             let octets = up(&message);

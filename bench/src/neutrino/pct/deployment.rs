@@ -17,7 +17,9 @@ use whimbrel_ran::{Down as RadioDown, Outbox, PhoneId as UeId, Up as RadioUp, gn
 use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox};
+use whimbrel_resilience::{
+    Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox, Taster, ToTaster, Trial,
+};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{Home, default_config, phone_config, upf_config};
 use whimbrel_user::Upf;
@@ -49,6 +51,8 @@ enum Travelling {
     },
     Down(CpfId, Vec<u8>),
     State(CpfId, Vec<u8>),
+    /// A trial did no harm.
+    Tried(CpfId, u64),
     /// A phone in the middle of a procedure, which only baselines copy.
     Copy(CpfId, Vec<u8>),
     ToGnb {
@@ -124,6 +128,8 @@ pub(super) struct Deployment {
     charged: bool,
     cta: Cta<Home, (Prf, u64), Whose>,
     members: BTreeMap<CpfId, Member>,
+    /// What tries inputs for them, each on a core of its own.
+    taster: Taster,
     regions: Regions,
     region: Region,
     upf: Upf,
@@ -162,6 +168,8 @@ impl Deployment {
             (id, Member::new(config.clone()))
         });
         let members: BTreeMap<_, _> = members.collect();
+        let mut taster = Taster::default();
+        taster.handle(ToTaster::Configure(config.clone())).expect("no phone's state is in it");
         let home = Home::default();
         let cta = if scheme.one_process {
             Cta::new(config, directory, home, entropy, Whose::default(), EPOCH)
@@ -187,6 +195,7 @@ impl Deployment {
             cta,
             cpf_cores: members.keys().map(|id| (*id, Core::default())).collect(),
             members,
+            taster,
             regions,
             region,
             upf: Upf::new(upf_config(7), EPOCH).expect("the default configuration holds"),
@@ -308,6 +317,7 @@ impl Deployment {
                     member.back(read_state(&octets).expect("it was written so").1, out);
                 });
             }
+            Travelling::Tried(to, trial) => self.cpf_takes(to, |member, out| member.tried(trial, true, out)),
             Travelling::Copy(to, octets) => {
                 self.cpf_takes(to, |_, _| {
                     black_box(postcard::from_bytes::<Phone>(&octets).expect("what a control function wrote"));
@@ -416,16 +426,24 @@ impl Deployment {
         let mut out = MemberOutbox::default();
         let ((), worked) = timed(|| work(member, &mut out));
         let more = more(member, &out);
-        let ((ups, states), packed) = timed(|| {
+        let ((ups, states, trials), packed) = timed(|| {
             let ups: Vec<_> = out.up.into_iter().map(octets_up).collect();
             let states: Vec<_> = out.peers.iter().map(|(to, state)| (*to, octets_of_state(state))).collect();
-            (ups, states)
+            let trials: Vec<_> = out.trials.into_iter().map(|t| (t.id, octets_of_trial(t))).collect();
+            (ups, states, trials)
         });
         let core = self.cpf_cores.get_mut(&to)?;
         let leaves = charge(self.charged, self.now, core, (worked + packed).saturating_add_signed(more));
         let at = self.there(leaves);
         ups.into_iter().for_each(|(of, octets)| self.send(at, Travelling::Up { from: to, octets, of }));
         states.into_iter().for_each(|(to, octets)| self.send(at, Travelling::State(to, octets)));
+        let mut tasted = at;
+        for (trial, octets) in trials {
+            let (outcome, cost) = timed(|| self.taster.handle(read_trial(&octets)));
+            assert_eq!(outcome, Ok(Some(trial)), "no input does harm here");
+            tasted += if self.charged { cost } else { 0 };
+            self.send(self.there(tasted), Travelling::Tried(to, trial));
+        }
         Some(leaves)
     }
 
@@ -555,7 +573,7 @@ fn ngap_of(envelope: &Envelope) -> Option<&[u8]> {
 fn ngap_caused(up: &Up) -> impl Iterator<Item = &[u8]> {
     let outputs = match up {
         Up::Ran { batch, .. } => batch.outputs.as_slice(),
-        Up::Holds { .. } => &[],
+        Up::Holds { .. } | Up::Poisoned { .. } => &[],
     };
     outputs.iter().filter_map(|output| match &output.effect {
         Effect::N2 { octets, .. } => Some(octets.as_slice()),
@@ -587,10 +605,20 @@ fn read_down(octets: &[u8]) -> Down {
 
 /// With the slot of the phone.
 fn octets_up(up: Up) -> (u32, Vec<u8>) {
-    let (Up::Ran { phone, .. } | Up::Holds { phone, .. }) = up;
+    let (Up::Ran { phone, .. } | Up::Holds { phone, .. } | Up::Poisoned { phone, .. }) = up;
     let mut octets = Vec::with_capacity(512);
     ToCta::Up(up).write(&mut octets);
     (phone.slot, octets)
+}
+
+fn octets_of_trial(trial: Trial) -> Vec<u8> {
+    let mut octets = Vec::with_capacity(1024);
+    ToTaster::Try(trial).write(&mut octets);
+    octets
+}
+
+fn read_trial(octets: &[u8]) -> ToTaster {
+    ToTaster::read(octets).expect("it was written so")
 }
 
 fn octets_of_state(state: &State) -> Vec<u8> {

@@ -1,0 +1,70 @@
+//! `whimbrel taste`, the process that tries inputs for a control function: it says which trials did no harm, and goes when nobody is left to tell.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use whimbrel_control::{CODE_VERSION, Checkpoint, Envelope, Payload, Phone, PhoneId};
+use whimbrel_ids::{Instant, Tmsi};
+use whimbrel_resilience::{ToTaster, Trial};
+use whimbrel_sim::default_config;
+
+const PHONE: PhoneId = PhoneId { slot: 3, generation: 1 };
+
+fn taster() -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_whimbrel"));
+    command.arg("taste").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    command.spawn().expect("the program runs")
+}
+
+fn tell(taster: &mut Child, message: &ToTaster) {
+    let mut octets = Vec::new();
+    message.write(&mut octets);
+    let input = taster.stdin.as_mut().expect("a pipe");
+    input.write_all(&(octets.len() as u32).to_be_bytes()).expect("written");
+    input.write_all(&octets).expect("written");
+}
+
+fn trial(id: u64) -> ToTaster {
+    let mut phone = Phone::new(PHONE);
+    phone.clock = 4;
+    let tick = Envelope {
+        code_version: CODE_VERSION,
+        phone: PHONE,
+        cta_term: 1,
+        owner_term: 1,
+        clock: 5,
+        time: Instant(1),
+        seed: [1; 16],
+        tmsi: Tmsi(5),
+        config_version: 1,
+        upfs: Default::default(),
+        payload: Payload::Tick,
+    };
+    ToTaster::Try(Trial { id, phone: PHONE, state: Checkpoint::of(&phone), inputs: vec![tick] })
+}
+
+#[test]
+fn each_trial_that_does_no_harm_is_named_and_the_end_of_input_is_the_end() {
+    let mut taster = taster();
+    tell(&mut taster, &ToTaster::Configure(Arc::new(default_config())));
+    tell(&mut taster, &trial(9));
+    tell(&mut taster, &trial(10));
+    let mut answers = [0; 16];
+    taster.stdout.as_mut().expect("a pipe").read_exact(&mut answers).expect("two answers");
+    assert_eq!(answers, [0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 10]);
+    drop(taster.stdin.take());
+    assert!(taster.wait().expect("it ends").success());
+}
+
+#[test]
+fn what_is_no_trial_ends_it_without_an_answer() {
+    for octets in [&[0, 0, 0, 2, 9, 9][..], &[0xff; 4]] {
+        let mut taster = taster();
+        taster.stdin.as_mut().expect("a pipe").write_all(octets).expect("written");
+        let mut answers = Vec::new();
+        taster.stdout.as_mut().expect("a pipe").read_to_end(&mut answers).expect("its end");
+        assert!(answers.is_empty());
+        assert!(!taster.wait().expect("it ends").success());
+    }
+}
