@@ -264,12 +264,13 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
     }
 }
 
-/// A 5GMM message to a phone that is being handed over. While its target is asked, the phone hears; new NAS keys are proposed
+/// A 5GMM message to a phone that is being handed over. Until its target has answered, the phone hears; new NAS keys are proposed
 /// to no phone whose radio gets new keys (TS 33.501 §6.9.5). On its way it hears nothing: what is to be said waits.
 pub(crate) fn message_meets(phase: Option<Phase>, security: Security) -> Verdict {
     match (phase, security) {
-        (Some(Phase::Preparing), Security::Plain | Security::Current) => Verdict::Proceed,
-        (Some(Phase::Preparing), Security::Proposed) | (Some(Phase::Executing) | None, _) => Verdict::Wait,
+        (Some(Phase::Waiting | Phase::Preparing), Security::Plain | Security::Current) => Verdict::Proceed,
+        (Some(Phase::Waiting | Phase::Preparing), Security::Proposed) => Verdict::Wait,
+        (Some(Phase::Executing) | None, _) => Verdict::Wait,
     }
 }
 

@@ -20,6 +20,8 @@ pub(crate) enum Input {
     ContextSetUp,
     /// The phone has arrived where it was being handed over to, or stays, for whoever waited for that.
     HandoverOver,
+    /// What one of the phone's sessions was at has ended, for whoever waited for that.
+    SessionSettled,
     /// This session's part of an NGAP message, with its transfer octets.
     N2Sm(N2Outcome, Vec<u8>),
     /// The UPF's answer to this request; `None`: it did not answer.

@@ -41,7 +41,7 @@ pub(crate) async fn n1_n2_message_transfer(
 ) -> Result<(), End> {
     handover_over(ue).await?;
     // One INITIAL CONTEXT SETUP at a time: another session's has gone out already.
-    while ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_pending)) {
+    while is_context_pending(ue) {
         match ue.receive(|i| matches!(i, Input::ContextSetUp), ue.config().timers.guard).await {
             Ok(_) => {}
             Err(Interrupt::TimedOut) => {
@@ -49,6 +49,7 @@ pub(crate) async fn n1_n2_message_transfer(
             }
             Err(other) => return Err(other.into()),
         }
+        handover_over(ue).await?; // one that waited for the context as well
     }
     let n1 = n1.and_then(|m| n1_sm(psi, &m));
     let items = [Item { psi, n1 }];
@@ -89,6 +90,11 @@ pub(crate) fn modify_session_resources(
     let count;
     (item.nas_pdu, count) = nas_pdu(ue, n1.as_ref());
     send(ue, &PduSessionResourceModifyRequest::new(amf_id, ran_id, vec![item]).into(), count);
+}
+
+/// Whether a gNB was asked for the phone's context and has not answered.
+pub(crate) fn is_context_pending(ue: Ue) -> bool {
+    ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_pending))
 }
 
 /// Proof that an INITIAL CONTEXT SETUP REQUEST is out and its answer awaited.
@@ -146,9 +152,10 @@ pub(crate) fn context_answered(ue: Ue, message: Message) -> Result<(), End> {
                 if let Some(c) = &mut p.amf.connection {
                     (c.context_set_up, c.context_pending) = (true, false);
                 }
-                for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
+                let sessions = p.sessions.keys().map(|&psi| Lane::Session(psi));
+                for lane in sessions.chain([Lane::Handover]).collect::<Vec<_>>() {
                     // Those that do not wait for it give it back.
-                    let _ = p.lanes.deliver(Lane::Session(psi), Input::ContextSetUp);
+                    let _ = p.lanes.deliver(lane, Input::ContextSetUp);
                 }
             });
             smf::n2_items(ue, m.pdu_session_resource_setup_list_cxt_res, smf::N2Outcome::SetUp);

@@ -152,6 +152,8 @@ fn check(
 }
 
 async fn handover(ue: Ue, m: Rc<HandoverRequired>, to: Rc<HandoverTarget>) -> Result<(), Failed> {
+    ue.with(|p| p.amf.target = Some(Target::asked_for(&to).into()));
+    target::come_up(ue, &named(&m)).await?;
     let asked = request(ue, &m, &to)?; // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
     let answer = resources(ue).await?; // step 10
     let (admitted, failed) = admit(ue, &asked, &answer)?;
@@ -160,6 +162,11 @@ async fn handover(ue: Ue, m: Rc<HandoverRequired>, to: Rc<HandoverTarget>) -> Re
     let notify = notified(ue).await?; // steps 3 to 5
     arrive(ue, &notify, &admitted, &unwanted(&answer, &admitted)).await?; // steps 7 to 13
     Ok(())
+}
+
+/// The sessions that the source wants handed over.
+fn named(m: &HandoverRequired) -> Vec<PduSessionId> {
+    m.pdu_session_resource_list_ho_rqd.iter().map(|i| i.pdu_session_id).collect()
 }
 
 /// Step 10: the target answers, or not.
@@ -354,7 +361,7 @@ fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, ta
     if !target_knows {
         target::release_target(ue, &target, cause.clone());
     }
-    if target.by.phase() == Some(Phase::Preparing) {
+    if target.by.is_at_source() {
         preparation_failure(ue, cause, container);
     }
     smf::stop_forwarding(ue);

@@ -12,7 +12,7 @@ use super::connection::{bits, emit};
 use super::context_setup::masked;
 use super::handover::Failed;
 use super::mobility_restrictions::mobility_restriction_list;
-use super::target::{By, Phase, Target};
+use super::target::{By, Phase};
 use super::{location_reporting, rrc_inactive};
 use crate::envelope::HandoverTarget;
 use crate::refusal::Refusal;
@@ -47,7 +47,6 @@ pub(crate) fn request(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Resu
             None => asked.refused.push((psi, CauseRadioNetwork::UnknownPduSessionId.into())),
         }
     }
-    ue.with(|p| p.amf.target = Some(target(to).into()));
     if items.is_empty() {
         let unknown = || CauseRadioNetwork::UnknownPduSessionId.into();
         let cause = asked.refused.first().map_or_else(unknown, |(_, cause)| cause.clone());
@@ -85,16 +84,10 @@ pub(crate) fn request(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Resu
     request.rrc_inactive_transition_report_request = rrc_inactive::report_request(ue);
     request.location_reporting_request_type = location_reporting::standing(ue);
     emit(ue, to.association, &request.into(), None);
+    ue.with(|p| {
+        if let Some(t) = &mut p.amf.target {
+            t.by = By::N2(Phase::Preparing);
+        }
+    });
     Ok(asked)
-}
-
-fn target(to: &HandoverTarget) -> Target {
-    Target {
-        association: to.association,
-        amf_ue_ngap_id: to.amf_ue_ngap_id,
-        ran_ue_ngap_id: None,
-        source_lost: false,
-        by: By::N2(Phase::Preparing),
-        held: Vec::new(),
-    }
 }

@@ -57,7 +57,7 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
             return refused(ue, refusal);
         }
         ue.with(|p| p.amf.target = Some(Box::new(target)));
-        match smf::switch_paths(ue, &m.pdu_session_resource_to_be_switched_dl_list).await {
+        match switch(ue, &m).await {
             Ok(switched) => {
                 if let Some(target) = ue.with(|p| p.amf.target.take()) {
                     settle(ue, &m, *target, switched, began);
@@ -75,17 +75,25 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
     });
 }
 
+/// Steps 2 to 6. What the source has said of the phone may still be under way.
+async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrupt> {
+    target::come_up(ue, &asked(m)).await?;
+    if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)) {
+        return Ok(Vec::new()); // its source was asked for its context, and has never had it
+    }
+    smf::switch_paths(ue, &m.pdu_session_resource_to_be_switched_dl_list).await
+}
+
 fn same(a: &Target, b: &Target) -> bool {
     a.association == b.association && a.ran_ue_ngap_id == b.ran_ue_ngap_id
 }
 
-/// What must hold before anything is touched.
+/// What must hold before anything is touched. A context that the source was asked for counts: it may have answered.
 fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
     let connection = |p: &mut crate::phone::Phone| {
-        p.amf
-            .connection
-            .as_ref()
-            .is_some_and(|c| c.context_set_up && c.amf_ue_ngap_id == m.source_amf_ue_ngap_id)
+        p.amf.connection.as_ref().is_some_and(|c| {
+            (c.context_set_up || c.context_pending) && c.amf_ue_ngap_id == m.source_amf_ue_ngap_id
+        })
     };
     if !ue.with(connection) || ue.with(|p| p.amf.next_hop.is_none() || !p.amf.registered) {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a phone that has no context at a gNB"));

@@ -11,10 +11,11 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, UeNgapIdPair, UeNgapIds};
 use whimbrel_ngap::msg::{HandoverCancel, HandoverCancelAcknowledge, UeContextReleaseCommand};
 
 use super::connection::{emit, ids, lost, out_of_state, part, release_command, send, send_nas, uplink_nas};
+use super::context_setup::is_context_pending;
 use super::nas::Security;
 use super::{handover, location_reporting, path_switch};
 use crate::collision::{self, Verdict};
-use crate::envelope::AssociationId;
+use crate::envelope::{AssociationId, HandoverTarget};
 use crate::input::Input;
 use crate::phone::Phone;
 use crate::procedure::End;
@@ -39,6 +40,20 @@ pub struct Target {
     pub(crate) held: Vec<(mm::Message, Security)>,
 }
 
+impl Target {
+    /// The gNB that a source names for a handover through the core.
+    pub(crate) fn asked_for(to: &HandoverTarget) -> Self {
+        Self {
+            association: to.association,
+            amf_ue_ngap_id: to.amf_ue_ngap_id,
+            ran_ue_ngap_id: None,
+            source_lost: false,
+            by: By::N2(Phase::Waiting),
+            held: Vec::new(),
+        }
+    }
+}
+
 /// How a phone comes to its target.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum By {
@@ -51,6 +66,8 @@ pub(crate) enum By {
 /// How far an N2 handover is (TS 23.502 §4.9.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Phase {
+    /// Nobody was asked yet: a session that it takes along is on its way up at the source.
+    Waiting,
     /// The target is being asked (§4.9.1.3.2): the phone is at its source.
     Preparing,
     /// The source was told to send the phone (§4.9.1.3.3): it is anywhere.
@@ -63,6 +80,11 @@ impl By {
             By::PathSwitch(_) => None,
             By::N2(phase) => Some(*phase),
         }
+    }
+
+    /// Whether the phone is where it was: its source awaits the answer to HANDOVER REQUIRED.
+    pub(crate) fn is_at_source(&self) -> bool {
+        matches!(self, By::N2(Phase::Waiting | Phase::Preparing))
     }
 }
 
@@ -96,6 +118,27 @@ pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
         }
     }
     Ok(())
+}
+
+/// Awaits what is on its way up at the gNB that the phone leaves: its context, and the user planes of these sessions. What that
+/// gNB has said of them may have come over another association and be later here (TS 23.502 §4.9.1.2.2), or its UPF has yet to
+/// answer. What is not up after the guard time is judged as it is then.
+pub(crate) async fn come_up(ue: Ue, sessions: &[PduSessionId]) -> Result<(), Interrupt> {
+    let until = ue.now() + ue.config().timers.guard;
+    while is_context_pending(ue) || sessions.iter().any(|&psi| smf::is_coming_up(ue, psi)) {
+        let changes = |i: &Input| matches!(i, Input::ContextSetUp | Input::SessionSettled);
+        match ue.receive(changes, until.since(ue.now())).await {
+            Ok(_) => {}
+            Err(Interrupt::TimedOut) => return Ok(()),
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(())
+}
+
+/// Whether the phone has left the gNB that serves it, for one that wants its sessions' paths switched.
+pub(crate) fn has_left(phone: &Phone) -> bool {
+    phone.amf.target.as_ref().is_some_and(|t| matches!(t.by, By::PathSwitch(_)))
 }
 
 /// A message of the target.
@@ -162,7 +205,7 @@ pub(crate) fn source_leaves(ue: Ue, cause: &Cause) -> bool {
 /// The target has lost the phone, or is lost itself. The phone stays where it was, if that is still there.
 fn gone(ue: Ue) {
     let Some(target) = take(ue) else { return };
-    if target.by.phase() == Some(Phase::Preparing) {
+    if target.by.is_at_source() {
         let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
         handover::preparation_failure(ue, cause.into(), None);
     }
@@ -217,8 +260,12 @@ pub(crate) fn over(ue: Ue, target: Target) {
     });
 }
 
-/// UE CONTEXT RELEASE COMMAND to the target, by both names where it has told its own (TS 38.413 §8.3.3).
+/// UE CONTEXT RELEASE COMMAND to the target, by both names where it has told its own (TS 38.413 §8.3.3). One that was not asked
+/// knows nothing of the phone.
 pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
+    if target.by.phase() == Some(Phase::Waiting) {
+        return;
+    }
     let ids = match target.ran_ue_ngap_id {
         Some(ran) => UeNgapIds::UeNgapIdPair(UeNgapIdPair::new(target.amf_ue_ngap_id, ran)),
         None => UeNgapIds::AmfUeNgapId(target.amf_ue_ngap_id),
@@ -259,7 +306,7 @@ pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
 /// The gNB that served the phone is lost, or has lost it. A phone that has left it already may still arrive at its target.
 pub(crate) fn serving_lost(ue: Ue) {
     let left = ue.with(|p| match &mut p.amf.target {
-        Some(target) if target.by.phase() != Some(Phase::Preparing) => {
+        Some(target) if !target.by.is_at_source() => {
             target.source_lost = true;
             true
         }

@@ -313,6 +313,7 @@ fn a_message_meets_each_phase_of_a_handover() {
     use crate::amf::{Phase, Security};
     for security in [Security::Plain, Security::Current, Security::Proposed] {
         let preparing = super::message_meets(Some(Phase::Preparing), security);
+        assert_eq!(super::message_meets(Some(Phase::Waiting), security), preparing);
         assert_eq!(preparing == Proceed, security != Security::Proposed);
         for phase in [Some(Phase::Executing), None] {
             assert_eq!(super::message_meets(phase, security), Wait);

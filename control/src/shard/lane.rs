@@ -113,6 +113,11 @@ impl Lanes {
         self.0.iter().find(|o| o.lane == lane).map(|o| o.procedure)
     }
 
+    /// Whether the procedure on `lane` awaits inputs like this one.
+    pub(crate) fn awaits(&self, lane: Lane, input: &Input) -> bool {
+        self.0.iter().any(|o| o.lane == lane && o.answers.is_empty() && (o.accepts)(input))
+    }
+
     /// Occupies a free lane.
     pub(super) fn occupy(&mut self, lane: Lane, procedure: Procedure) {
         debug_assert!(self.procedure(lane).is_none(), "a lane runs one procedure at a time");
@@ -139,6 +144,10 @@ impl Lanes {
 
     pub(super) fn finished(&mut self, lane: Lane) {
         self.0.retain(|o| o.lane != lane);
+        if let Lane::Session(_) = lane {
+            // A handover that does not wait for it gives it back.
+            let _ = self.deliver(Lane::Handover, Input::SessionSettled);
+        }
         if self.0.is_empty() {
             self.0 = Vec::new();
         }

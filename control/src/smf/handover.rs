@@ -196,12 +196,8 @@ pub(crate) async fn paths_switched(
     asked: Vec<(PduSessionId, (), OutputId)>,
 ) -> Result<(), Interrupt> {
     let taken: Vec<PduSessionId> = asked.iter().map(|(psi, ..)| *psi).collect();
-    let left: Vec<PduSessionId> = ue.with(|p| {
-        let active = p.sessions.iter().filter(|(_, s)| s.up == UpState::Active).map(|(&psi, _)| psi);
-        active.filter(|psi| !taken.contains(psi)).collect()
-    });
-    for psi in left {
-        if !is_being_released(ue, psi) {
+    for psi in up_connection::at_gnb(ue) {
+        if !taken.contains(&psi) && !is_being_released(ue, psi) {
             up_connection::deactivate(ue.on(Lane::Session(psi)), psi);
         }
     }

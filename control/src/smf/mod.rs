@@ -65,7 +65,8 @@ pub(crate) use reanchoring::lifetimes_over;
 pub(crate) use release::{forget_all, leave_upf, release_all, release_locally, upf_restarted, withdraw};
 pub(crate) use secondary_rat::secondary_rat_usage;
 pub(crate) use up_connection::{
-    awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, is_active, reactivate,
+    awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, is_active, is_coming_up,
+    reactivate,
 };
 pub(crate) use wanted::by_operator as modify_by_operator;
 
@@ -177,6 +178,8 @@ pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Ou
             continue;
         };
         match outcome {
+            // It comes late, of a gNB that the phone has left: where its packets go from here on, the next one says.
+            N2Outcome::SetUp if ue.with(|p| amf::has_left(p)) => {}
             N2Outcome::SetUp => up_connection::activate(ue, psi, transfer),
             N2Outcome::Lost => up_connection::gnb_let_go(ue, psi),
             N2Outcome::SetupFailed | N2Outcome::Modified | N2Outcome::ModifyFailed | N2Outcome::Released => {}

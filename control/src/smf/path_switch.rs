@@ -60,9 +60,10 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
     if is_being_released(ue, psi) {
         return Err(CauseRadioNetwork::InteractionWithOtherProcedure.into());
     }
+    let coming_up = up_connection::is_coming_up(ue, psi);
     let asked = PathSwitchRequestTransfer::decode(&item.transfer);
     let judged: Result<_, Cause> = ue.with(|p| {
-        let session = p.sessions.get(&psi).filter(|s| s.up != UpState::Establishing);
+        let session = p.sessions.get(&psi).filter(|s| s.up != UpState::Establishing && !coming_up);
         let session = session.ok_or(CauseRadioNetwork::UnknownPduSessionId)?;
         let asked = asked.map_err(|_| CauseProtocol::AbstractSyntaxErrorReject)?;
         if !asked.qos_flow_accepted_list.iter().any(|f| f.qos_flow_identifier == DEFAULT_QFI) {
@@ -95,9 +96,8 @@ pub(super) fn is_being_released(ue: Ue, psi: PduSessionId) -> bool {
 /// One that the UPF lost ends. One whose user plane the target may not protect as it must ends too. The others stay and wait
 /// for the phone to ask for them.
 pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionResourceItem]) {
-    let known: Vec<(PduSessionId, UpState)> =
-        ue.with(|p| p.sessions.iter().map(|(&psi, s)| (psi, s.up)).collect());
-    for (psi, up) in known {
+    let at_gnb = up_connection::at_gnb(ue);
+    for psi in ue.with(|p| p.sessions.keys().copied().collect::<Vec<_>>()) {
         if is_being_released(ue, psi) {
             continue;
         }
@@ -108,7 +108,7 @@ pub(crate) fn not_switched(ue: Ue, switched: &[Switched], failed: &[PduSessionRe
             _ if failed.iter().any(|i| i.pdu_session_id == psi && unprotected(&i.transfer)) => {
                 end_without_gnb(ue, psi, SmCause::RegularDeactivation);
             }
-            _ if up == UpState::Active => up_connection::deactivate(ue.on(Lane::Session(psi)), psi),
+            _ if at_gnb.contains(&psi) => up_connection::deactivate(ue.on(Lane::Session(psi)), psi),
             _ => {}
         }
     }

@@ -76,6 +76,30 @@ pub(crate) fn is_active(s: &SmContext) -> bool {
     s.up == UpState::Active
 }
 
+/// Whether its user plane is on its way up: its gNB was asked for it, or its UPF is led there.
+pub(crate) fn is_coming_up(ue: Ue, psi: PduSessionId) -> bool {
+    let lane = Lane::Session(psi);
+    ue.with(|p| {
+        let has_tunnel = p.sessions.get(&psi).is_some_and(|s| s.up != UpState::Active && s.n3.is_some());
+        let begun = matches!(
+            p.lanes.procedure(lane),
+            Some(Procedure::PduSessionEstablishment | Procedure::UpConnectionActivation)
+        );
+        // Before it asks its gNB it may wait for the handover, or for what the handover waits for.
+        let held = [Input::HandoverOver, Input::ContextSetUp].iter().any(|i| p.lanes.awaits(lane, i));
+        has_tunnel && begun && !held
+    })
+}
+
+/// The sessions whose packets go to the gNB that the phone has, or are about to: the UPF is being led there.
+pub(super) fn at_gnb(ue: Ue) -> Vec<PduSessionId> {
+    let asked = Input::N2Sm(N2Outcome::SetUp, Vec::new());
+    let all: Vec<_> = ue.with(|p| p.sessions.iter().map(|(&psi, s)| (psi, s.up)).collect());
+    let led = |psi| is_coming_up(ue, psi) && !ue.with(|p| p.lanes.awaits(Lane::Session(psi), &asked));
+    let at_gnb = all.into_iter().filter(|&(psi, up)| up == UpState::Active || led(psi));
+    at_gnb.map(|(psi, _)| psi).collect()
+}
+
 /// Whether downlink packets of some session wait.
 pub(crate) fn awaited(phone: &Phone) -> bool {
     phone.sessions.values().any(|s| s.awaited && s.up == UpState::Inactive)
