@@ -2,6 +2,7 @@
 
 mod classifier;
 mod flows;
+mod handover;
 mod limit;
 mod population;
 #[path = "../../../user/tests/common/mod.rs"]
@@ -22,6 +23,9 @@ pub(crate) enum Experiment {
     Classifier(classifier::Options),
     /// Flow state: access time over active flows of each way to keep it (Synergy, figures 10 and 12).
     Flows(flows::Options),
+    /// Handover and paging at 10,000 packets a second: lost, reordered, longest delay, by who keeps the packets (L25GC table 2, Synergy
+    /// figure 12).
+    Handover(handover::Options),
     /// What a packet costs the pipeline: 1 to 12 million sessions, 68 to 1,400 octets, both ways (L25GC, figure 10).
     Throughput(throughput::Options),
     /// Kinds of packet I/O: what a packet costs the packet thread by sockets and TUN, and by AF_XDP.
@@ -35,6 +39,7 @@ pub(crate) fn run(experiment: &Experiment, plots: &Path) -> io::Result<()> {
     match experiment {
         Experiment::Classifier(options) => classifier::run(options, plots),
         Experiment::Flows(options) => flows::run(options, plots),
+        Experiment::Handover(options) => handover::run(options, plots),
         Experiment::Throughput(options) => throughput::run(options, plots),
         Experiment::Xdp(options) => xdp::run(options, plots),
     }

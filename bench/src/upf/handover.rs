@@ -1,0 +1,440 @@
+//! Handover and paging while packets come: what is lost, what overtakes, what waits, by who keeps the packets meanwhile.
+//!
+//! The UPF is the real one, driven in virtual time; gNBs, the path between and the host that keeps packets are modelled. Their figures
+//! are the paper's where it has them, and printed.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Args;
+use serde_json::{Value, json};
+use whimbrel_gtpu::{Gtpu, message_type};
+use whimbrel_ids::{Instant, Teid};
+use whimbrel_pfcp::ie::{
+    ApplyAction, BitRate, DestinationInterface, FTeid, FarId, OuterHeaderCreation,
+    OuterHeaderRemovalDescription, PdrId, Precedence, SessionModificationFlags, SourceInterface,
+};
+use whimbrel_pfcp::msg::SessionModificationRequest;
+use whimbrel_pfcp::rule::{
+    CreateFar, CreatePdr, ForwardingParameters, Pdi, UpdateFar, UpdateForwardingParameters,
+};
+use whimbrel_user::{Config, Destination, DnIndex, Origin, Packet, Slot, Verdict};
+
+use super::finish;
+use super::smf::{GNB, Net, SERVER, Session, activation, config, establishment, from_gnb, udp4};
+use crate::plot::{Axis, Plot, Series};
+
+/// Time between two packets of a phone: 10,000 a second (L25GC §5.4.2).
+const INTERVAL_US: u64 = 100;
+/// From the UPF to a gNB, or back (L25GC §5.4.2).
+const PATH_US: u64 = 10_000;
+/// From the UPF to a host that buffers, or back.
+const HOST_US: u64 = 50;
+/// Time that such a host takes to give out one packet.
+const HOST_PACKET_US: u64 = 2;
+/// How long a handover takes (L25GC table 2).
+const HANDOVER_MS: u64 = 130;
+/// How long packets wait: a handover, and a paging cycle (Synergy §IV-D).
+const WAITS_MS: [u64; 5] = [135, 300, 600, 900, 1_280];
+/// Tunnels of source and target gNB, and of the host.
+const SOURCE: Teid = Teid(1);
+const TARGET: Teid = Teid(2);
+const HOST: Teid = Teid(3);
+
+/// What can be chosen.
+#[derive(Args, Clone)]
+pub(crate) struct Options {
+    /// Packets that may be buffered.
+    #[arg(long, value_delimiter = ',', default_values_t = [500, 1_500, 3_000])]
+    buffers: Vec<u16>,
+    /// Other phones whose packets come at the same rate (L25GC table 2, experiment ii).
+    #[arg(long, default_value_t = 4)]
+    others: usize,
+}
+
+/// Who keeps packets meanwhile.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeper {
+    /// The UPF, in the session.
+    Upf,
+    /// A host beside the UPF, which gives them out while newer ones already go the direct way.
+    Host,
+    /// The source gNB, which sends them back through the UPF to the target (3GPP's indirect forwarding).
+    Hairpin,
+}
+
+impl Keeper {
+    const ALL: [Self; 3] = [Self::Upf, Self::Host, Self::Hairpin];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Upf => "ours",
+            Self::Host => "host buffer",
+            Self::Hairpin => "hairpin",
+        }
+    }
+}
+
+/// What arrives where.
+enum Arrival {
+    /// At the host: a packet that it is to keep.
+    Host(Vec<u8>),
+    /// At the source gNB: a datagram.
+    Source(Vec<u8>),
+    /// At the UPF, from the source gNB: a datagram of the forwarding tunnel.
+    Back(Vec<u8>),
+    /// At the target gNB: a datagram, and whether it came by the forwarding tunnel.
+    Target(Vec<u8>, bool),
+}
+
+/// What became of the packets.
+#[derive(Clone, Copy, Debug, Default)]
+struct Outcome {
+    sent: u64,
+    lost: u64,
+    reordered: u64,
+    duplicated: u64,
+    longest_ms: f64,
+    others_lost: u64,
+}
+
+struct World {
+    net: Net,
+    phone: Session,
+    others: Vec<Session>,
+    keeper: Keeper,
+    buffer: usize,
+    /// The forwarding tunnel of the UPF.
+    forwarding: Option<Teid>,
+    under_way: BTreeMap<(u64, u64), Arrival>,
+    order: u64,
+    /// Kept by host or source gNB, while they keep.
+    kept: Vec<Vec<u8>>,
+    keeping: bool,
+    /// The target keeps what comes the direct way until the forwarding tunnel has ended.
+    behind: Option<Vec<Vec<u8>>>,
+    sent_us: Vec<u64>,
+    arrived: Vec<u32>,
+    latest: Option<u64>,
+    outcome: Outcome,
+}
+
+impl World {
+    fn new(keeper: Keeper, buffer: u16, others: usize) -> Self {
+        let mut config = Config { held_per_session: buffer, ..config() };
+        config.data_networks[0].ipv4_pools[0].prefix = 16;
+        let mut net = Net::with(config);
+        let mut sessions = (1..=others as u64 + 1).map(|n| {
+            let mut request = establishment(n, true, false);
+            for qer in &mut request.create_qers {
+                qer.mbr = Some(BitRate { ul_kbps: 1_000_000, dl_kbps: 1_000_000 });
+            }
+            let response = net.establish(request);
+            let session = net.seated(n, &response);
+            net.modify(&session, activation(SOURCE, GNB.ip()));
+            session
+        });
+        let phone = sessions.next().expect("a session");
+        let others = sessions.collect();
+        Self {
+            net,
+            phone,
+            others,
+            keeper,
+            buffer: buffer.into(),
+            forwarding: None,
+            under_way: BTreeMap::new(),
+            order: 0,
+            kept: Vec::new(),
+            keeping: false,
+            behind: None,
+            sent_us: Vec::new(),
+            arrived: Vec::new(),
+            latest: None,
+            outcome: Outcome::default(),
+        }
+    }
+
+    fn now_us(&self) -> u64 {
+        self.net.now.0 - super::smf::START.0
+    }
+
+    fn arrive_in(&mut self, us: u64, arrival: Arrival) {
+        self.order += 1;
+        self.under_way.insert((self.now_us() + us, self.order), arrival);
+    }
+
+    /// What the UPF sends.
+    fn leave(&mut self, to: Destination, octets: Vec<u8>) {
+        let Destination::N3 { .. } = to else { return };
+        let Ok(m) = Gtpu::parse(&octets) else { return };
+        match m.teid {
+            SOURCE => self.arrive_in(PATH_US, Arrival::Source(octets)),
+            HOST => self.arrive_in(HOST_US, Arrival::Host(octets)),
+            _ => self.arrive_in(PATH_US, Arrival::Target(octets, false)),
+        }
+    }
+
+    /// A packet for each phone comes from the network.
+    fn packets(&mut self) {
+        let n = self.sent_us.len() as u64;
+        self.sent_us.push(self.now_us());
+        self.arrived.push(0);
+        let network = Origin::N6 { dn: DnIndex(0) };
+        let slot = |s: &Session| {
+            let mut octets = udp4(SERVER, s.ipv4.expect("IPv4"), (1, 2), 100);
+            let at = octets.len() - 8;
+            octets[at..].copy_from_slice(&n.to_be_bytes());
+            let mut packet = Packet::with_room(2048);
+            packet.fill(&octets);
+            Slot { origin: network, packet, verdict: Verdict::Pending }
+        };
+        let mut slots: Vec<_> = std::iter::once(&self.phone).chain(&self.others).map(slot).collect();
+        self.net.upf.u.burst(self.net.now, &mut slots);
+        let mut slots = slots.into_iter();
+        if let Some(Slot { verdict: Verdict::Send(to), packet, .. }) = slots.next() {
+            self.leave(to, packet.octets().to_vec());
+        }
+        let lost = slots.filter(|s| !matches!(s.verdict, Verdict::Send(_))).count();
+        self.outcome.others_lost += lost as u64;
+        self.net.upf.settle(self.net.now, &mut self.net.out);
+    }
+
+    fn change(&mut self, m: SessionModificationRequest) -> Option<Teid> {
+        let phone = self.phone.clone();
+        let answer = self.net.modify(&phone, m);
+        for (to, octets) in self.net.outputs() {
+            self.leave(to, octets);
+        }
+        answer.created_pdrs.first().and_then(|p| match p.local_f_teid {
+            Some(FTeid::Given { teid, .. }) => Some(teid),
+            _ => None,
+        })
+    }
+
+    /// The phone is on its way from one gNB to the other, or asleep.
+    fn begin(&mut self) {
+        match self.keeper {
+            Keeper::Upf => {
+                let apply_action = Some(ApplyAction::BUFF | ApplyAction::NOCP);
+                let update_fars = vec![UpdateFar { apply_action, ..UpdateFar::new(FarId(2)) }];
+                self.change(SessionModificationRequest { update_fars, ..Default::default() });
+            }
+            Keeper::Host => {
+                self.change(activation(HOST, GNB.ip()));
+            }
+            Keeper::Hairpin => {
+                let to_target = ForwardingParameters {
+                    outer_header_creation: Some(OuterHeaderCreation::gtpu(TARGET, GNB.ip())),
+                    ..ForwardingParameters::to(DestinationInterface::Access)
+                };
+                let from_source = Pdi {
+                    f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None }),
+                    ..Pdi::from(SourceInterface::Access)
+                };
+                let m = SessionModificationRequest {
+                    create_fars: vec![CreateFar::forward(FarId(9), to_target)],
+                    create_pdrs: vec![CreatePdr {
+                        outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIp.into()),
+                        ..CreatePdr::new(PdrId(9), Precedence(9), from_source, FarId(9))
+                    }],
+                    ..Default::default()
+                };
+                self.forwarding = self.change(m);
+                self.behind = Some(Vec::new());
+            }
+        }
+        self.keeping = true;
+    }
+
+    /// The phone is at the target.
+    fn end(&mut self) {
+        let to_target = UpdateForwardingParameters {
+            destination_interface: Some(DestinationInterface::Access),
+            outer_header_creation: Some(OuterHeaderCreation::gtpu(TARGET, GNB.ip())),
+            pfcpsmreq_flags: (self.keeper == Keeper::Hairpin).then_some(SessionModificationFlags::SNDEM),
+            ..UpdateForwardingParameters::new()
+        };
+        let far = UpdateFar {
+            apply_action: Some(ApplyAction::FORW),
+            update_forwarding_parameters: Some(to_target),
+            ..UpdateFar::new(FarId(2))
+        };
+        self.change(SessionModificationRequest { update_fars: vec![far], ..Default::default() });
+        self.keeping = false;
+        for (n, octets) in std::mem::take(&mut self.kept).into_iter().enumerate() {
+            match self.keeper {
+                Keeper::Host => {
+                    let us = HOST_PACKET_US * n as u64 + HOST_US + PATH_US;
+                    self.arrive_in(us, Arrival::Target(octets, false));
+                }
+                _ => self.arrive_in(PATH_US, Arrival::Back(octets)),
+            }
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Host(octets) if self.keeping => self.keep(octets),
+            Arrival::Source(octets) if self.keeping && self.forwarding.is_some() => self.keep(octets),
+            Arrival::Host(octets) => self.arrive_in(HOST_US + PATH_US, Arrival::Target(octets, false)),
+            // Before the handover the phone is there; after it everything goes on into the forwarding tunnel.
+            Arrival::Source(octets) if self.forwarding.is_none() => self.receive(&octets),
+            Arrival::Source(octets) => self.arrive_in(PATH_US, Arrival::Back(octets)),
+            Arrival::Back(octets) => self.hairpin(octets),
+            Arrival::Target(octets, forwarded) => self.at_target(octets, forwarded),
+        }
+    }
+
+    /// What finds the buffer full is lost.
+    fn keep(&mut self, octets: Vec<u8>) {
+        if self.kept.len() < self.buffer {
+            self.kept.push(octets);
+        }
+    }
+
+    /// A datagram of the source gNB goes through the UPF to the target.
+    fn hairpin(&mut self, mut octets: Vec<u8>) {
+        let Some(forwarding) = self.forwarding else { return };
+        octets[4..8].copy_from_slice(&forwarding.0.to_be_bytes());
+        let (verdict, octets) = self.net.packet(from_gnb(), &octets);
+        if let Verdict::Send(_) = verdict {
+            self.arrive_in(PATH_US, Arrival::Target(octets, true));
+        }
+    }
+
+    fn at_target(&mut self, octets: Vec<u8>, forwarded: bool) {
+        let end = Gtpu::parse(&octets).is_ok_and(|m| m.message_type == message_type::END_MARKER);
+        match &mut self.behind {
+            Some(behind) if forwarded && end => {
+                let behind = std::mem::take(behind);
+                self.behind = None;
+                behind.iter().for_each(|o| self.receive(o));
+            }
+            Some(behind) if !forwarded => behind.push(octets),
+            _ => self.receive(&octets),
+        }
+    }
+
+    /// The phone has a packet.
+    fn receive(&mut self, octets: &[u8]) {
+        let Some(n) = octets.last_chunk().map(|n| u64::from_be_bytes(*n)) else { return };
+        let Some(arrived) = self.arrived.get_mut(n as usize) else { return };
+        *arrived += 1;
+        self.outcome.duplicated += u64::from(*arrived > 1);
+        self.outcome.reordered += u64::from(self.latest.is_some_and(|l| n < l));
+        self.latest = self.latest.max(Some(n));
+        let ms = (self.now_us() - self.sent_us[n as usize]) as f64 / 1e3;
+        self.outcome.longest_ms = self.outcome.longest_ms.max(ms);
+    }
+
+    /// Until then, a packet for each phone whenever one is due.
+    fn run(&mut self, until_us: u64, traffic: bool) {
+        let mut next = self.now_us() + INTERVAL_US;
+        loop {
+            let arrival = self.under_way.first_key_value().map_or(u64::MAX, |((at, _), _)| *at);
+            let packet = if traffic { next } else { u64::MAX };
+            let at = arrival.min(packet);
+            if at > until_us {
+                break;
+            }
+            self.net.now = Instant(super::smf::START.0 + at);
+            if arrival <= packet {
+                if let Some((_, arrival)) = self.under_way.pop_first() {
+                    self.arrive(arrival);
+                }
+            } else {
+                self.packets();
+                next += INTERVAL_US;
+            }
+        }
+        self.net.now = Instant(super::smf::START.0 + until_us);
+    }
+}
+
+/// One wait, from half a second on; packets come until half a second after it.
+fn outcome(keeper: Keeper, buffer: u16, wait: Duration, others: usize) -> Outcome {
+    let mut world = World::new(keeper, buffer, others);
+    let (begin, wait) = (500_000, wait.as_micros() as u64);
+    world.run(begin, true);
+    world.begin();
+    world.run(begin + wait, true);
+    world.end();
+    world.run(begin + wait + 500_000, true);
+    world.run(begin + wait + 2_000_000, false);
+    let mut o = world.outcome;
+    o.sent = world.sent_us.len() as u64;
+    o.lost = world.arrived.iter().filter(|n| **n == 0).count() as u64;
+    o
+}
+
+pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
+    println!("handover and paging: 10,000 packets a second to the phone, and to {} others", options.others);
+    println!(
+        "modelled: 10 ms between UPF and gNB, {HOST_US} us and {HOST_PACKET_US} us a packet for a host, gNBs that buffer as much as the UPF"
+    );
+    println!(
+        "paper (L25GC §5.4.2, 130 ms): 500 packets everywhere lose 800; 1,500 at the UPF lose none; hairpin waits 20 ms longer"
+    );
+    println!("\n  wait   buffer  kept by         lost  reordered  duplicated  longest ms   others lost");
+    let mut rows: Vec<(u64, u16, Keeper, Outcome)> = Vec::new();
+    for wait_ms in std::iter::once(HANDOVER_MS).chain(WAITS_MS) {
+        for &buffer in &options.buffers {
+            for keeper in Keeper::ALL {
+                let o = outcome(keeper, buffer, Duration::from_millis(wait_ms), options.others);
+                println!(
+                    "{wait_ms:>6} {buffer:>8}  {:<12} {:>7} {:>10} {:>11} {:>11.1} {:>13}",
+                    keeper.name(),
+                    o.lost,
+                    o.reordered,
+                    o.duplicated,
+                    o.longest_ms,
+                    o.others_lost
+                );
+                rows.push((wait_ms, buffer, keeper, o));
+            }
+        }
+    }
+    let within = rows.iter().filter(|(wait, buffer, keeper, _)| {
+        *keeper == Keeper::Upf && wait * 1_000 / INTERVAL_US <= u64::from(*buffer)
+    });
+    let bad: u64 = within.map(|(.., o)| o.lost + o.reordered + o.duplicated + o.others_lost).sum();
+    println!("ours, where the buffer is large enough: {bad} lost, reordered or duplicated; aim 0");
+    draw(&rows, &options.buffers, plots)?;
+    let rows: Vec<Value> = rows
+        .iter()
+        .map(|(wait, buffer, keeper, o)| {
+            json!({
+                "wait_ms": wait, "buffer": buffer, "kept_by": keeper.name(), "sent": o.sent, "lost": o.lost,
+                "reordered": o.reordered, "duplicated": o.duplicated, "longest_ms": o.longest_ms,
+                "others_lost": o.others_lost,
+            })
+        })
+        .collect();
+    finish("handover", &json!({ "rows": rows, "ours_within_the_bound": bad }));
+    Ok(())
+}
+
+fn draw(rows: &[(u64, u16, Keeper, Outcome)], buffers: &[u16], plots: &Path) -> io::Result<()> {
+    let series = buffers.iter().flat_map(|buffer| {
+        [Keeper::Upf, Keeper::Hairpin].map(|keeper| Series {
+            name: format!("{}, {buffer}", keeper.name()),
+            points: rows
+                .iter()
+                .filter(|(_, b, k, _)| b == buffer && *k == keeper)
+                .map(|(wait, .., o)| (*wait as f64, o.lost as f64 * 100.0 / o.sent.max(1) as f64))
+                .collect(),
+        })
+    });
+    Plot {
+        title: "Loss against the time that packets wait (Synergy, figure 12c)",
+        x: "ms",
+        y: "percent lost",
+        log_y: false,
+        axis: Axis::Numbers,
+        series: series.collect(),
+    }
+    .write(plots, "upf-handover")
+}
