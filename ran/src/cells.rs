@@ -354,6 +354,8 @@ impl Cells {
                         UserPlane::Stack => self.stack_takes(now, phone, session, &packet, out),
                     }
                 }
+                // The emulator has one association a gNB.
+                gnb::Output::Associate(_) | gnb::Output::FurtherNgap(_) => {}
                 gnb::Output::Event(event) => out.push(Output::Gnb(id, event)),
             }
         }

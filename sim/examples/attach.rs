@@ -7,7 +7,8 @@
 //! Then the same where the control functions of a region serve the phones (Neutrino §6.7.1 to §6.7.3): with the log alone, and
 //! with one and two backups. The aggregator and all control functions share this core, so what replication costs is all
 //! in the sum; on the way of an answer is only what the aggregator and the phone's own control function do before it leaves.
-//! The links are function calls.
+//! The links are function calls. At last the same with a mirror of the aggregator, which runs everything that the aggregator does:
+//! records are written and read, and there is no network between the two, whose round trip every input would wait for.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
 use whimbrel_ran::{Outbox, PhoneId, gnb};
 use whimbrel_resilience::link::{Down, State, Up};
+use whimbrel_resilience::mirror::{Active, Mirror, Record};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Member, MemberOutbox, Outbox as CoreOutbox};
@@ -43,7 +45,10 @@ enum Message {
 /// One gNB, its phones and the core, joined by a queue.
 struct Bench {
     now: Instant,
-    cta: Cta<Home, (Prf, u64)>,
+    cta: Active<Home, (Prf, u64)>,
+    mirror: Option<Mirror<Home, (Prf, u64)>>,
+    /// What was written for it.
+    records: (u64, usize),
     upf: Upf,
     gnb: gnb::Gnb,
     ues: Vec<Ue>,
@@ -54,6 +59,8 @@ struct Bench {
     /// Spent within the core, and of that until the last answer left.
     core: Duration,
     answered: Duration,
+    /// Spent within the mirror.
+    mirroring: Duration,
     inputs: u64,
     /// The most octets that were logged at once.
     logged: usize,
@@ -73,7 +80,7 @@ fn clock() -> std::time::Instant {
 
 impl Bench {
     /// `backups`: a region of three control functions, with so many backups a phone; none: no region, and no log.
-    fn new(phones: u32, backups: Option<usize>) -> Self {
+    fn new(phones: u32, backups: Option<usize>, mirrored: bool) -> Self {
         let config = Arc::new(default_config());
         let directory = Directory::new(config.amf.plmn, HomeNetworkKeys::new());
         let id = GlobalGnbId::new(PlmnId::TEST, 1, 28).expect("28 bits");
@@ -91,16 +98,19 @@ impl Bench {
         let home = Home::default();
         let mut bench = Self {
             now: EPOCH,
-            cta: match backups {
+            cta: Active::new(match backups {
                 None => Cta::new(config, directory, home, entropy, (), EPOCH),
                 Some(backups) => {
                     let rings = regions.rings(&region, backups).expect("the region is known");
                     Cta::of_region(config, directory, home, entropy, (), rings, EPOCH)
                 }
-            },
+            }),
+            mirror: None,
+            records: (0, 0),
             members,
             links: VecDeque::new(),
             answered: Duration::ZERO,
+            mirroring: Duration::ZERO,
             logged: 0,
             upf: Upf::new(upf_config(7), EPOCH).expect("the default configuration holds"),
             gnb: gnb::Gnb::new(gnb),
@@ -109,6 +119,13 @@ impl Bench {
             core: Duration::ZERO,
             inputs: 0,
         };
+        if mirrored {
+            let snapshot = bench.cta.snapshot().expect("it has no mirror");
+            let directory = Directory::new(default_config().amf.plmn, HomeNetworkKeys::new());
+            let entropy = (Prf::new(&[8; 16]), 0);
+            let mirror = Mirror::new(snapshot.octets(), directory, Home::default(), entropy, ());
+            bench.mirror = Some(mirror.expect("it follows"));
+        }
         bench.core(Input::Tick);
         bench.core(Input::AssociationUp { association: ASSOCIATION, outbound_streams: 16 });
         bench.gnb(gnb::Input::AssociationUp { streams: 16 });
@@ -148,15 +165,30 @@ impl Bench {
     fn aggregator(&mut self, input: Input<'_>) {
         let mut out = CoreOutbox::default();
         let began = clock();
-        self.cta.handle(self.now, input, &mut out);
+        let record = self.cta.handle(self.now, input, &mut out);
         self.core += began.elapsed();
+        if let Some(record) = record {
+            self.tell_mirror(&record, &mut out);
+        }
         if !out.ngap.is_empty() || !out.pfcp.is_empty() {
             self.answered = self.core;
         }
-        self.logged = self.logged.max(self.cta.logged().0);
+        self.logged = self.logged.max(self.cta.cta().logged().0);
         self.links.extend(out.cpfs.into_iter().map(|(to, message)| Link::Down(to, message)));
         self.queue.extend(out.ngap.into_iter().map(|(_, stream, octets)| Message::ToGnb(stream, octets)));
         self.queue.extend(out.pfcp.into_iter().map(|(_, octets)| Message::N4(octets)));
+    }
+
+    /// The mirror runs the same input, and what that caused leaves.
+    fn tell_mirror(&mut self, record: &Record, out: &mut CoreOutbox) {
+        let Some(mirror) = &mut self.mirror else { return };
+        self.records = (self.records.0 + 1, self.records.1 + record.octets().len());
+        let began = clock();
+        let held = mirror.take(record.octets()).expect("it follows");
+        self.mirroring += began.elapsed();
+        let began = clock();
+        self.cta.acknowledged(held, out);
+        self.core += began.elapsed();
     }
 
     fn gnb(&mut self, input: gnb::Input<'_>) {
@@ -209,21 +241,23 @@ impl Bench {
         (self.core, self.inputs)
     }
 
-    /// Medians of an attach, registration and session, in microseconds: core time until the last answer, and in all.
-    fn attach(&mut self) -> (f64, f64) {
-        let (mut until_answered, mut in_all) = (Vec::new(), Vec::new());
+    /// Medians of an attach, registration and session, in microseconds: core time until the last answer, in all, and the mirror's.
+    fn attach(&mut self) -> [f64; 3] {
+        let (mut until_answered, mut in_all, mut mirroring) = (Vec::new(), Vec::new(), Vec::new());
         for n in 0..self.ues.len() as u32 {
+            let before = self.mirroring;
             let (registration, _) = self.cost(n, Command::Register);
             let answered = self.answered;
             let (establishment, _) = self.cost(n, Command::EstablishSession(session()));
             until_answered.push(answered + self.answered);
             in_all.push(registration + establishment);
+            mirroring.push(self.mirroring - before);
         }
         let median = |mut all: Vec<Duration>| {
             all.sort();
             all[all.len() / 2].as_nanos() as f64 / 1000.0
         };
-        (median(until_answered), median(in_all))
+        [until_answered, in_all, mirroring].map(median)
     }
 }
 
@@ -235,20 +269,27 @@ fn session() -> SessionRequest {
 /// the machine does only adds.
 fn replication(phones: u32) -> String {
     const ROUNDS: usize = 5;
-    let schemes = [("no_log", None), ("log", Some(0)), ("one_backup", Some(1)), ("two_backups", Some(2))];
-    let mut least = [(f64::MAX, f64::MAX); 4];
-    let mut logged = 0;
+    let schemes = [
+        ("no_log", None, false),
+        ("log", Some(0), false),
+        ("one_backup", Some(1), false),
+        ("two_backups", Some(2), false),
+        ("mirrored", Some(1), true),
+    ];
+    let mut least = [[f64::MAX; 3]; 5];
+    let (mut logged, mut records) = (0, (0, 0));
     for _ in 0..ROUNDS {
-        for ((_, backups), (answered, all)) in schemes.iter().zip(&mut least) {
-            let mut bench = Bench::new(phones, *backups);
-            let (a, b) = bench.attach();
-            (*answered, *all) = (answered.min(a), all.min(b));
+        for ((_, backups, mirrored), least) in schemes.iter().zip(&mut least) {
+            let mut bench = Bench::new(phones, *backups, *mirrored);
+            let medians = bench.attach();
+            least.iter_mut().zip(medians).for_each(|(least, m)| *least = least.min(m));
             logged = logged.max(bench.logged);
+            records = records.max(bench.records);
         }
     }
-    let (base, _) = least[0];
+    let [base, ..] = least[0];
     let mut figures = Vec::new();
-    for ((name, _), (answered, all)) in schemes.iter().zip(least) {
+    for ((name, ..), [answered, all, _]) in schemes.iter().zip(least) {
         let more = (answered / base - 1.0) * 100.0;
         eprintln!("attach, {name}: {answered:.1} µs until answered ({more:+.1} %), {all:.1} µs in all");
         figures.push(format!("\"{name}_us\": {answered:.1}, \"{name}_in_all_us\": {all:.1}"));
@@ -257,6 +298,16 @@ fn replication(phones: u32) -> String {
         "the most that was logged of a phone that attaches: {logged} octets (paper, Fig. 17: some 2,000)"
     );
     figures.push(format!("\"logged_octets\": {logged}"));
+    let ([answered, ..], [with, _, mirror]) = (least[2], least[4]);
+    let phones = f64::from(phones);
+    let (inputs, octets) = (records.0 as f64 / phones, records.1 as f64 / phones);
+    eprintln!(
+        "a mirror: {:+.1} µs an attach for the aggregator, {mirror:.1} µs for the mirror's host, {inputs:.0} records of {octets:.0} octets",
+        with - answered
+    );
+    figures.push(format!(
+        "\"mirror_us\": {mirror:.1}, \"mirror_records\": {inputs:.1}, \"mirror_octets\": {octets:.0}"
+    ));
     figures.join(", ")
 }
 
@@ -289,17 +340,17 @@ fn resident_per_phone(phone: &Phone) -> f64 {
 
 fn main() {
     let phones: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(2000);
-    let mut bench = Bench::new(phones, None);
+    let mut bench = Bench::new(phones, None, false);
     let register = (0..phones).map(|n| bench.cost(n, Command::Register)).collect();
     let establish = (0..phones).map(|n| bench.cost(n, Command::EstablishSession(session()))).collect();
     assert_eq!(
-        bench.cta.phones().filter(|p| p.amf.registered && p.sessions.len() == 1).count(),
+        bench.cta.cta().phones().filter(|p| p.amf.registered && p.sessions.len() == 1).count(),
         phones as usize
     );
     let (registration, session) = (report("registration", register), report("session", establish));
     let again = (0..phones).map(|n| bench.cost(n, Command::PeriodicRegistration)).collect();
     let periodic = report("periodic registration, connected", again);
-    let phone = bench.cta.phones().next().expect("there are phones").clone();
+    let phone = bench.cta.cta().phones().next().expect("there are phones").clone();
     let connected = resident_per_phone(&phone);
     let mut idle = phone;
     (idle.amf.connection, idle.amf.connection_until) = (None, None);

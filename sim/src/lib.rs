@@ -31,7 +31,7 @@ use whimbrel_control::{AssociationId, Command as CoreCommand, PhoneEvent, PhoneI
 use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
-use whimbrel_resilience::mirror::Active;
+use whimbrel_resilience::mirror::{Active, Physical};
 use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
@@ -76,13 +76,43 @@ pub enum UpfState {
 /// Something on its way.
 #[derive(Debug)]
 enum Travelling {
-    ToCore { association: AssociationId, stream: u16, octets: Vec<u8> },
-    ToGnb { gnb: GnbIndex, association: AssociationId, stream: u16, octets: Vec<u8> },
-    Up { ue: UeIndex, connection: u64, up: Up },
-    Down { ue: UeIndex, connection: u64, down: Down },
-    Xn { to: GnbIndex, from: GlobalGnbId, message: gnb::XnMessage },
+    ToCore {
+        association: AssociationId,
+        stream: u16,
+        octets: Vec<u8>,
+    },
+    ToGnb {
+        gnb: GnbIndex,
+        association: AssociationId,
+        stream: u16,
+        octets: Vec<u8>,
+    },
+    Up {
+        ue: UeIndex,
+        connection: u64,
+        up: Up,
+    },
+    Down {
+        ue: UeIndex,
+        connection: u64,
+        down: Down,
+    },
+    Xn {
+        to: GnbIndex,
+        from: GlobalGnbId,
+        message: gnb::XnMessage,
+    },
     Link(Link),
     Mirror(ToAndFro),
+    /// Over a gNB's association with the mirror's host.
+    FurtherToCore {
+        over: Physical,
+        octets: Vec<u8>,
+    },
+    FurtherToGnb {
+        over: Physical,
+        octets: Vec<u8>,
+    },
 }
 
 /// A UPF, and how N4 to it fares.
@@ -95,6 +125,10 @@ struct Node {
     gnb: gnb::Gnb,
     /// Its association while it stands; a restart takes the next.
     association: Option<AssociationId>,
+    /// The one with the mirror's host.
+    further: Option<Physical>,
+    /// It has no other association, whatever the core says.
+    single: bool,
     /// Messages arrive in order: not before this.
     ordered: Instant,
     /// What the core has sent it since a test took it over.
@@ -292,6 +326,8 @@ impl Sim {
         self.nodes.push(Node {
             gnb,
             association: None,
+            further: None,
+            single: false,
             ordered: self.now,
             ordered_xn: self.now,
             by_hand: None,
@@ -343,7 +379,7 @@ impl Sim {
             self.by_association.remove(&association);
             self.core(Input::AssociationDown(association));
         }
-        self.gnb(index, gnb::Input::AssociationDown);
+        self.cut(index);
         self.connect(index);
     }
 
@@ -355,6 +391,17 @@ impl Sim {
         let streams = self.nodes[index.0].streams;
         self.core(Input::AssociationUp { association, outbound_streams: streams });
         self.gnb(index, gnb::Input::AssociationUp { streams });
+    }
+
+    /// A gNB keeps to one association with the AMF from now on.
+    pub fn keep_to_one_association(&mut self, index: GnbIndex) {
+        self.nodes[index.0].single = true;
+    }
+
+    /// All associations of a gNB end.
+    fn cut(&mut self, index: GnbIndex) {
+        self.end_further(index);
+        self.gnb(index, gnb::Input::AssociationDown);
     }
 
     /// A gNB is restarted with so many streams, both ways.
@@ -550,7 +597,7 @@ impl Sim {
         self.by_association.clear();
         for i in 0..self.nodes.len() {
             self.nodes[i].association = None;
-            self.gnb(GnbIndex(i), gnb::Input::AssociationDown);
+            self.cut(GnbIndex(i));
         }
         self.core(Input::Tick);
         for i in 0..self.nodes.len() {
@@ -731,6 +778,8 @@ impl Sim {
             }
             Travelling::Link(link) => self.link_arrives(link),
             Travelling::Mirror(message) => self.mirror_arrives(message),
+            Travelling::FurtherToCore { over, octets } => self.further_to_core(over, &octets),
+            Travelling::FurtherToGnb { over, octets } => self.further_to_gnb(over, &octets),
             Travelling::Xn { to, from, message } => self.gnb(to, gnb::Input::Xn { from, message }),
             Travelling::Down { ue, connection, down } => {
                 if self.terminals[ue.0].connection == connection {
@@ -770,7 +819,7 @@ impl Sim {
         for association in out.abort {
             if let Some(gnb) = self.by_association.remove(&association) {
                 self.nodes[gnb.0].association = None;
-                self.gnb(gnb, gnb::Input::AssociationDown);
+                self.cut(gnb);
             }
         }
         for (id, octets) in out.pfcp {
@@ -848,6 +897,12 @@ impl Sim {
                         let at = node.ordered_xn;
                         self.send(at, Travelling::Xn { to, from, message });
                     }
+                }
+                gnb::Output::Associate(_) => self.associate(index),
+                gnb::Output::FurtherNgap(octets) => {
+                    let Some(over) = self.nodes[index.0].further else { continue };
+                    let at = self.now + self.faults.n2_latency(&mut self.rng);
+                    self.send(at, Travelling::FurtherToCore { over, octets });
                 }
                 // The user plane is not simulated.
                 gnb::Output::Gtpu { .. } | gnb::Output::Packet { .. } => {}

@@ -6,15 +6,18 @@ use std::time::Duration;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
+use whimbrel_ran::gnb;
 use whimbrel_resilience::link::ToCpf;
-use whimbrel_resilience::mirror::{Active, Mirror, Record};
-use whimbrel_resilience::{Input, Outbox};
+use whimbrel_resilience::mirror::{Active, Arrival, Associations, Mirror, Physical, Record};
+use whimbrel_resilience::{Input, Order, Ordered, Outbox};
 
 use crate::region::Link;
-use crate::{Home, Recorder, Sim, Travelling};
+use crate::{GnbIndex, Home, Recorder, Sim, Travelling};
 
 /// Least and greatest latency of the link between the two, in microseconds.
 const LATENCY_MICROS: (u64, u64) = (10, 60);
+/// From a loss to when the gNBs know: a connection that closes.
+const ASSOCIATIONS_END_AFTER: Duration = Duration::from_micros(500);
 /// From a loss to when the mirror serves: a connection that closes, and a decision of the membership.
 const TAKEN_OVER_AFTER: Duration = Duration::from_millis(2);
 
@@ -25,8 +28,12 @@ pub(crate) enum ToAndFro {
     Record(u64, Record),
     /// From that one.
     Held(u64, u64),
+    /// gNBs find out that the aggregator's host is gone.
+    AssociationsEnd,
     /// The mirror takes over.
     TakesOver,
+    /// gNBs that did not come are waited for no longer.
+    Grace,
 }
 
 /// How an aggregator is lost, at the n-th input that it takes.
@@ -75,6 +82,9 @@ pub(crate) struct Pair {
     /// What inputs have caused that the mirror has not run yet, and how many it has.
     caused: VecDeque<Vec<u8>>,
     followed: u64,
+    /// gNBs' associations with the mirror's host, and how many there ever were.
+    associations: Associations,
+    physicals: u32,
     /// It dies when what this input caused has left.
     last_words: Option<u64>,
     dead: bool,
@@ -110,6 +120,9 @@ impl Sim {
         let mirror = Mirror::new(snapshot.octets(), directory, Home::default(), entropy, recorder);
         self.pair.mirror = Some(mirror.expect("a snapshot is read as it was written"));
         self.pair.mirrors += 1;
+        self.pair.associations = Associations::default();
+        let address = [10, 0, 0, 2 + (self.pair.mirrors % 2) as u8];
+        self.order_of(Order::Endpoints(vec![address.into()]));
     }
 
     /// How often a mirror has taken over.
@@ -164,7 +177,7 @@ impl Sim {
     }
 
     /// Carries out an order.
-    pub(crate) fn order_of(&mut self, order: whimbrel_resilience::Order) -> whimbrel_resilience::Ordered {
+    pub(crate) fn order_of(&mut self, order: Order) -> Ordered {
         let mut out = Outbox::default();
         let (ordered, record) = self.cta.order(self.now, order, &mut out);
         if let Some(record) = record {
@@ -206,7 +219,13 @@ impl Sim {
                 self.send(at, Travelling::Mirror(ToAndFro::Held(of, held)));
             }
             ToAndFro::Held(of, number) => self.mirror_holds(of, number),
+            ToAndFro::AssociationsEnd => self.associations_end(),
             ToAndFro::TakesOver => self.mirror_takes_over(),
+            ToAndFro::Grace => {
+                for name in self.pair.associations.tick(self.now) {
+                    self.core(Input::AssociationDown(name));
+                }
+            }
         }
     }
 
@@ -235,6 +254,8 @@ impl Sim {
     /// The aggregator is lost, and after a while its mirror takes over.
     fn lose_cta(&mut self) {
         (self.pair.dead, self.pair.last_words) = (true, None);
+        let at = self.now + ASSOCIATIONS_END_AFTER;
+        self.send(at, Travelling::Mirror(ToAndFro::AssociationsEnd));
         self.takes_over_soon();
     }
 
@@ -266,8 +287,12 @@ impl Sim {
         (self.pair.dead, self.pair.loss) = (false, None);
         self.pair.caused.clear();
         self.pair.takeovers += 1;
+        if self.pair.replaced.is_some() {
+            self.associations_end(); // it finds out in the end, and lets go
+        }
         self.core_out(first);
         self.resume_links();
+        self.bind_associations();
         for missed in std::mem::take(&mut self.pair.missed) {
             match missed {
                 Missed::Up(association, outbound_streams) => {
@@ -278,6 +303,74 @@ impl Sim {
                     self.core(Input::Ngap(association, stream, &octets));
                 }
             }
+        }
+    }
+
+    /// The aggregator's associations end; gNBs that have another go on with that.
+    fn associations_end(&mut self) {
+        for index in (0..self.nodes.len()).map(GnbIndex) {
+            let Some(name) = self.nodes[index.0].association else { continue };
+            self.gnb(index, gnb::Input::AssociationDown);
+            if !self.nodes[index.0].gnb.is_up() {
+                self.nodes[index.0].association = None;
+                self.by_association.remove(&name);
+            }
+        }
+    }
+
+    /// Names stand for the associations of the mirror's host from now on. A gNB that has none there sets up anew.
+    fn bind_associations(&mut self) {
+        let names: Vec<_> = self.cta().ran_nodes().iter().map(|(name, node)| (name, node.gnb)).collect();
+        for name in self.pair.associations.take_over(self.now, names) {
+            self.core(Input::AssociationDown(name));
+        }
+        if let Some(at) = self.pair.associations.next_deadline() {
+            self.send(at, Travelling::Mirror(ToAndFro::Grace));
+        }
+        for index in (0..self.nodes.len()).map(GnbIndex) {
+            match self.nodes[index.0].association {
+                Some(name) => {
+                    let over = self.pair.associations.over(name);
+                    assert_eq!(
+                        over,
+                        self.nodes[index.0].further.take(),
+                        "{name:?} goes on over the other one"
+                    );
+                }
+                None if self.nodes[index.0].by_hand.is_none() => self.connect(index),
+                None => {}
+            }
+        }
+    }
+
+    /// A gNB is told of the mirror's endpoint.
+    pub(crate) fn associate(&mut self, index: GnbIndex) {
+        if self.pair.mirror.is_none() || self.nodes[index.0].single {
+            return;
+        }
+        self.pair.physicals += 1;
+        self.nodes[index.0].further = Some(Physical(self.pair.physicals));
+        self.gnb(index, gnb::Input::FurtherAssociationUp);
+    }
+
+    pub(crate) fn end_further(&mut self, index: GnbIndex) {
+        if let Some(over) = self.nodes[index.0].further.take() {
+            self.pair.associations.down(over);
+            self.gnb(index, gnb::Input::FurtherAssociationDown);
+        }
+    }
+
+    pub(crate) fn further_to_core(&mut self, over: Physical, octets: &[u8]) {
+        if let Arrival::Answered(octets) = self.pair.associations.take(over, octets) {
+            let at = self.now + self.faults.n2_latency(&mut self.rng);
+            self.send(at, Travelling::FurtherToGnb { over, octets });
+        }
+    }
+
+    pub(crate) fn further_to_gnb(&mut self, over: Physical, octets: &[u8]) {
+        let of = |n: &crate::Node| n.further == Some(over);
+        if let Some(index) = self.nodes.iter().position(of) {
+            self.gnb(GnbIndex(index), gnb::Input::FurtherNgap(octets));
         }
     }
 

@@ -12,6 +12,7 @@ use whimbrel_control::Prf;
 use whimbrel_control::event::Event;
 use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
+use whimbrel_ran::gnb::Event as GnbEvent;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::mirror::{Active, Fault, Mirror};
 use whimbrel_resilience::region::{Region, Regions};
@@ -130,6 +131,51 @@ fn without_a_mirror_a_phone_registers_anew() {
     assert_eq!(net.takeovers(), 1);
     let lost = |e: &Event| matches!(e, Event::Deregistered { .. });
     assert!(!net.events.iter().any(|(_, e)| lost(&e.event)));
+}
+
+/// A connected phone with a session, whose gNB has an association with the mirror's host too, or has not.
+fn connected(single: bool) -> (Sim, UeIndex) {
+    let mut net = Sim::mirrored(5, default_config(), Faults::default(), 3, 1);
+    let gnb = net.add_gnb(gnb_config(1));
+    if single {
+        net.keep_to_one_association(gnb);
+    }
+    net.settle(SECOND);
+    let ue = net.add_ue(gnb, phone_config(1));
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.command(ue, session());
+    net.settle(SECOND);
+    net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::Before);
+    (net, ue)
+}
+
+/// The contexts of phones that a gNB has let go.
+fn released(net: &Sim) -> usize {
+    net.gnb_events.iter().filter(|(_, e)| matches!(e, GnbEvent::ContextReleased(..))).count()
+}
+
+#[test] // TS 23.501 §5.21.1.2, TS 38.412 §7, TS 38.413 §8.7.3.2
+fn a_gnb_goes_on_over_its_association_with_the_mirrors_host() {
+    let (mut net, ue) = connected(false);
+    net.command(ue, session());
+    net.settle(SECOND * 3);
+    assert_eq!((net.takeovers(), released(&net)), (1, 0));
+    assert_eq!((registrations(&net), net.phones().map(|p| p.sessions.len()).sum::<usize>()), (1, 2));
+    assert!(net.ue_ref(ue).is_connected());
+    no_violations(&net);
+}
+
+#[test] // TS 38.413 §8.7.1: it sets up anew, and its phones are idle; none registers anew
+fn a_gnb_with_one_association_comes_back_to_phones_that_stay_registered() {
+    let (mut net, ue) = connected(true);
+    net.command(ue, session());
+    net.settle(SECOND * 3);
+    assert_eq!((net.takeovers(), released(&net)), (1, 1));
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND * 3);
+    assert!(registered(&net, ue) && net.ue_ref(ue).is_connected());
+    assert_eq!(registrations(&net), 1);
 }
 
 const NOW: Instant = Instant(1_793_700_000_000_000);

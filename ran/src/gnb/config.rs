@@ -131,6 +131,12 @@ impl GnbConfig {
         update
     }
 
+    pub(super) fn further_association(&self) -> RanConfigurationUpdate {
+        let mut update = RanConfigurationUpdate::new();
+        update.global_ran_node_id = Some(GlobalRanNodeId::GlobalGnbId(self.id));
+        update
+    }
+
     /// Whether one of its areas is in the list.
     pub(super) fn serves(&self, tais: &[Tai]) -> bool {
         let in_list =

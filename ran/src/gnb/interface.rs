@@ -1,12 +1,13 @@
 //! Interface management: TS 38.413 §8.7.
 
+use core::net::IpAddr;
 use core::time::Duration;
 
 use whimbrel_ids::{Instant, RanUeNgapId};
 use whimbrel_ngap::{
     AmfConfigurationUpdate, AmfConfigurationUpdateAcknowledge, AmfStatusIndication, Cause, CauseMisc,
-    CauseRadioNetwork, ErrorIndication, Message, NgReset, NgResetAcknowledge, NgSetupFailure,
-    NgSetupResponse, ResetAll, ResetType, TimeToWait, UeAssociatedLogicalNgConnectionItem,
+    CauseRadioNetwork, CpTransportLayerInformation, ErrorIndication, Message, NgReset, NgResetAcknowledge,
+    NgSetupFailure, NgSetupResponse, ResetAll, ResetType, TimeToWait, UeAssociatedLogicalNgConnectionItem,
 };
 
 use super::handover::{Handover, Via};
@@ -48,11 +49,28 @@ impl Gnb {
         self.send(0, &self.config.setup_request().into(), out);
     }
 
-    /// All phones lose their connection: without N2 the gNB cannot serve them.
+    /// All phones lose their connection: without N2 the gNB cannot serve them. Over a further association it goes on.
     pub(super) fn association_down(&mut self, now: Instant, out: &mut Outbox<Output>) {
+        if std::mem::take(&mut self.further) && self.is_up() {
+            return;
+        }
         self.interface = Interface::Down;
         self.served_guamis.clear();
         self.drop_all(now, Cause::Misc(CauseMisc::Unspecified), out);
+    }
+
+    /// The first message over a further association says whose it is (TS 38.412 §7).
+    pub(super) fn further_association_up(&mut self, out: &mut Outbox<Output>) {
+        out.push(Output::FurtherNgap(Message::from(self.config.further_association()).to_vec()));
+    }
+
+    pub(super) fn further_ngap(&mut self, octets: &[u8], out: &mut Outbox<Output>) {
+        match Message::decode(octets) {
+            Ok(Message::RanConfigurationUpdateAcknowledge(_)) => self.further = true,
+            Ok(Message::RanConfigurationUpdateFailure(_)) => self.further = false,
+            Ok(other) => violation(None, Violation::Unexpected(other.name()), out),
+            Err(refusal) => violation(None, Violation::Refused(refusal), out),
+        }
     }
 
     pub(super) fn tick(&mut self, now: Instant, out: &mut Outbox<Output>) {
@@ -114,6 +132,16 @@ impl Gnb {
             self.served_guamis = m.served_guami_list.iter().map(|item| item.guami).collect();
         }
         self.send(0, &AmfConfigurationUpdateAcknowledge::new().into(), out);
+        for item in m.amf_tnl_association_to_add_list.iter().take(usize::from(!self.further)) {
+            let CpTransportLayerInformation::EndpointIpAddress(address) = item.amf_tnl_association_address
+            else {
+                continue;
+            };
+            let address = address.v4().map(IpAddr::from).or_else(|| address.v6().map(IpAddr::from));
+            if let Some(address) = address {
+                out.push(Output::Associate(address));
+            }
+        }
     }
 
     pub(super) fn amf_status_indication(&mut self, m: &AmfStatusIndication) {

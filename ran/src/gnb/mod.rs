@@ -60,8 +60,14 @@ pub enum Input<'a> {
         /// Outbound streams.
         streams: u16,
     },
-    /// The association is lost.
+    /// The association is lost. If a further one stands, everything goes on over that.
     AssociationDown,
+    /// A further association with the AMF stands (TS 38.412 §7), with one of the endpoints of [`Output::Associate`].
+    FurtherAssociationUp,
+    /// The further association is lost.
+    FurtherAssociationDown,
+    /// An NGAP message came over the further association.
+    FurtherNgap(&'a [u8]),
     /// An NGAP message came.
     Ngap {
         /// The SCTP stream on which it came.
@@ -136,6 +142,10 @@ pub enum Output {
         /// The message.
         octets: Vec<u8>,
     },
+    /// The AMF has a further endpoint here: set an association up with it.
+    Associate(IpAddr),
+    /// Send an NGAP message over the further association, on stream 0.
+    FurtherNgap(Vec<u8>),
     /// Send a datagram from port 2152.
     Gtpu {
         /// To this address and UDP port.
@@ -314,6 +324,8 @@ enum Due {
 pub struct Gnb {
     config: GnbConfig,
     interface: Interface,
+    /// A further association stands, and the AMF has taken it for this gNB's.
+    further: bool,
     streams: u16,
     served_guamis: Vec<Guami>,
     contexts: Slab<Context>,
@@ -335,6 +347,7 @@ impl Gnb {
         Self {
             config,
             interface: Interface::Down,
+            further: false,
             streams: 1,
             served_guamis: Vec::new(),
             contexts: Slab::new(),
@@ -393,6 +406,9 @@ impl Gnb {
         match input {
             Input::AssociationUp { streams } => self.association_up(now, streams, out),
             Input::AssociationDown => self.association_down(now, out),
+            Input::FurtherAssociationUp => self.further_association_up(out),
+            Input::FurtherAssociationDown => self.further = false,
+            Input::FurtherNgap(octets) => self.further_ngap(octets, out),
             Input::Ngap { stream, octets } => self.ngap(now, stream, octets, out),
             Input::Radio(phone, Up::Connect(connect)) => self.initial_ue_message(phone, connect, out),
             Input::Radio(phone, Up::Nas(nas)) => self.uplink_nas(phone, nas, out),

@@ -1,5 +1,6 @@
 //! What the operator orders of the aggregator as a whole.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub enum Order {
     },
     /// [`Cta::order_overload`].
     Overload(OverloadOrder),
+    /// Other endpoints at which this AMF is reached, as with a mirror: gNBs are told (TS 38.413 §8.7.3.2).
+    Endpoints(Vec<IpAddr>),
     /// [`Cta::reset_gnb`].
     ResetGnb(GlobalGnbId),
     /// [`Cta::retire`].
@@ -57,6 +60,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 return Ordered::Warned(self.cancel_warning(now, message_identifier, serial_number, out));
             }
             Order::Overload(order) => self.order_overload(now, order, out),
+            Order::Endpoints(endpoints) => self.endpoints(now, endpoints, out),
             Order::ResetGnb(gnb) => return Ordered::Reset(self.reset_gnb(now, gnb, out)),
             Order::Retire => self.retire(now, out),
         }

@@ -1,6 +1,7 @@
 //! What concerns gNBs as such: their messages, what the operator asks of them, bounds on what they may cause.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -321,6 +322,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.ran_output(now, association, result, out);
         self.run(now, out);
         true
+    }
+
+    /// Other endpoints at which this AMF is reached from now on (TS 38.413 §8.7.3.2).
+    pub fn endpoints(&mut self, now: Instant, endpoints: Vec<IpAddr>, out: &mut Outbox) {
+        let result = self.ran.endpoints(now, endpoints);
+        self.operator_output(now, result, out);
     }
 
     /// The program ends in order: gNBs are told that this AMF is not to be had (TS 38.413 §8.7.6).

@@ -26,9 +26,11 @@
 //! [`Active::acknowledged`], carry out what it lets go, and then send what [`Active::left`] gives. On links to control functions
 //! each message carries how many of the other side's one has: towards them that is [`Active::taken`], and what comes
 //! from them goes to [`Active::confirmed`] before the message itself. The mirror's host hands each record to [`Mirror::take`]
-//! and sends the number back. An error there means that this mirror is of no use any more.
+//! and sends the number back. An error there means that this mirror is of no use any more. gNBs that connect to the mirror's host are the
+//! matter of [`Associations`], before and after the takeover.
 
 mod active;
+mod associations;
 mod end;
 mod following;
 mod machine;
@@ -37,6 +39,7 @@ mod record;
 use std::fmt;
 
 pub use active::Active;
+pub use associations::{Arrival, Associations, GRACE, Physical};
 pub use end::End;
 pub use following::Mirror;
 pub use record::{Record, Snapshot};

@@ -1,11 +1,15 @@
 //! RAN Configuration Update: TS 38.413 §8.7.2. AMF Configuration Update: TS 38.413 §8.7.3.2, §8.7.3.3, §8.7.3.4.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
-use whimbrel_ngap::ie::{CauseMisc, PlmnSupportItem, ServedGuamiItem, TimeToWait, TriggeringMessage};
+use whimbrel_ngap::ie::{
+    AmfTnlAssociationToAddItem, AmfTnlAssociationToRemoveItem, CauseMisc, CpTransportLayerInformation,
+    PlmnSupportItem, ServedGuamiItem, TimeToWait, TriggeringMessage,
+};
 use whimbrel_ngap::msg::{
     AmfConfigurationUpdate, AmfConfigurationUpdateFailure, RanConfigurationUpdate,
     RanConfigurationUpdateAcknowledge, RanConfigurationUpdateFailure,
@@ -35,6 +39,16 @@ pub(super) struct Update {
     stale: bool,
     attempts: u8,
 }
+
+/// Endpoints that gNBs are to have further associations with, and such as they were told of and are not any more.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Endpoints {
+    present: Vec<IpAddr>,
+    former: Vec<IpAddr>,
+}
+
+/// The most that one message names (maxnoofTNLAssociations, TS 38.413 §9.2.6.7).
+const ENDPOINTS_MAX: usize = 32;
 
 impl RanNodes {
     /// §8.7.2.2: all of it is taken, or nothing.
@@ -116,6 +130,29 @@ impl RanNodes {
         out
     }
 
+    /// This AMF is reached at other endpoints too from now on (TS 23.501 §5.21.1.2), as where a second host would take over.
+    pub fn endpoints(&mut self, now: Instant, mut endpoints: Vec<IpAddr>) -> RanOutput {
+        let mut out = RanOutput::default();
+        endpoints.truncate(ENDPOINTS_MAX);
+        let Endpoints { present, former } = &mut self.endpoints;
+        former.append(present);
+        former.retain(|address| !endpoints.contains(address));
+        former.drain(..former.len().saturating_sub(ENDPOINTS_MAX));
+        *present = endpoints;
+        let serving: Vec<AssociationId> = self.serving().map(|(a, _)| a).collect();
+        for association in serving {
+            self.send_update(now, association, 1, &mut out);
+        }
+        out
+    }
+
+    /// Tells a gNB that has just set up of the other endpoints.
+    pub(super) fn tell_endpoints(&mut self, now: Instant, association: AssociationId, out: &mut RanOutput) {
+        if !self.endpoints.present.is_empty() {
+            self.send_update(now, association, 1, out);
+        }
+    }
+
     /// Sends the update, whole; while one is unanswered, the next waits (§8.7.3.1: one at a time).
     fn send_update(&mut self, now: Instant, association: AssociationId, attempts: u8, out: &mut RanOutput) {
         let Some(node) = self.nodes.get_mut(&association) else { return };
@@ -130,6 +167,12 @@ impl RanNodes {
         update.served_guami_list = vec![ServedGuamiItem::new(amf.guami())];
         update.relative_amf_capacity = Some(amf.relative_capacity);
         update.plmn_support_list = vec![PlmnSupportItem::new(amf.plmn, amf.slices.clone())];
+        let Endpoints { present, former } = &self.endpoints;
+        // The weight decides between endpoints that serve at a time (TS 23.501 §5.21.1.3): one that waits gets none.
+        let add = |a: &IpAddr| AmfTnlAssociationToAddItem::new(endpoint(*a), 0);
+        update.amf_tnl_association_to_add_list = present.iter().map(add).collect();
+        let remove = |a: &IpAddr| AmfTnlAssociationToRemoveItem::new(endpoint(*a));
+        update.amf_tnl_association_to_remove_list = former.iter().map(remove).collect();
         out.messages.push((association, update.into()));
     }
 
@@ -177,6 +220,13 @@ impl RanNodes {
             }
         }
     }
+}
+
+fn endpoint(address: IpAddr) -> CpTransportLayerInformation {
+    CpTransportLayerInformation::EndpointIpAddress(match address {
+        IpAddr::V4(a) => a.into(),
+        IpAddr::V6(a) => a.into(),
+    })
 }
 
 /// What NG SETUP RESPONSE tells.

@@ -41,7 +41,7 @@ use crate::config::Config;
 use crate::envelope::AssociationId;
 use crate::event::RanEvent;
 
-use configuration_update::Update;
+use configuration_update::{Endpoints, Update};
 use overload::Overload;
 use reset::Resets;
 use warning::Warnings;
@@ -136,6 +136,7 @@ pub struct RanNodes {
     warnings: Warnings,
     /// How many associations stand on which no gNB has set up.
     waiting: u32,
+    endpoints: Endpoints,
 }
 
 /// What a gNB's message, the time or an operator caused.
@@ -178,6 +179,7 @@ impl RanNodes {
             overload: Overload::default(),
             warnings: Warnings::default(),
             waiting: 0,
+            endpoints: Endpoints::default(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! gNBs against the machine of TS 38.413 §8.7 to §8.10, message by message.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -299,6 +300,23 @@ fn amf_configuration_update_goes_to_every_gnb_when_something_changed() {
     // One that nobody awaits.
     let out = nodes.handle(at(2), on(1), AmfConfigurationUpdateAcknowledge::new().into());
     assert!(out.messages.is_empty() && out.events.is_empty());
+}
+
+#[test] // TS 38.413 §8.7.3.2, TS 23.501 §5.21.1.2
+fn gnbs_are_told_of_further_endpoints_and_of_those_that_are_none_any_more() {
+    let mut nodes = nodes(1);
+    let [first, second] = [2, 3].map(|n| IpAddr::from([10, 0, 0, n]));
+    let told = |out: &RanOutput| -> (usize, usize) {
+        let Some((_, Message::AmfConfigurationUpdate(m))) = out.messages.last() else { panic!("{out:?}") };
+        (m.amf_tnl_association_to_add_list.len(), m.amf_tnl_association_to_remove_list.len())
+    };
+    assert_eq!(told(&nodes.endpoints(at(1), vec![first])), (1, 0));
+    nodes.handle(at(1), on(1), AmfConfigurationUpdateAcknowledge::new().into());
+    nodes.up(at(2), on(7));
+    assert_eq!(told(&nodes.handle(at(2), on(7), request(7).into())), (1, 0), "with its NG SETUP RESPONSE");
+    assert_eq!(told(&nodes.endpoints(at(3), vec![second])), (1, 1));
+    nodes.handle(at(3), on(1), AmfConfigurationUpdateAcknowledge::new().into());
+    assert_eq!(told(&nodes.endpoints(at(4), vec![first, second])), (2, 0), "it is one again");
 }
 
 #[test] // TS 38.413 §8.7.3.3

@@ -1,0 +1,225 @@
+//! The gNBs' associations with the mirror's host: they wait there, and take the place of those with the active one.
+//!
+//! Both hosts are one AMF towards a gNB, with an endpoint each (TS 23.501 §5.21.1.2). The active one tells gNBs of the mirror's endpoint
+//! ([`Order::Endpoints`](crate::Order::Endpoints)), and they set up a further association there, which begins with RAN CONFIGURATION UPDATE and the
+//! gNB's identity (TS 38.412 §7, TS 38.413 §8.7.2.2). An [`AssociationId`] is only a name: after a takeover, what the active one had called
+//! so goes over the association that the same gNB has here, and neither its phones nor the aggregator see a difference.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use whimbrel_control::AssociationId;
+use whimbrel_ids::{GlobalGnbId, Instant};
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::{CauseMisc, GlobalRanNodeId, TimeToWait};
+use whimbrel_ngap::msg::{NgSetupFailure, RanConfigurationUpdateAcknowledge, RanConfigurationUpdateFailure};
+
+/// How long a gNB that has no association here is given to set one up after a takeover, before its phones' connections count as lost:
+/// it finds out that the other host is gone, and comes.
+pub const GRACE: Duration = Duration::from_secs(2);
+
+/// An association as SCTP has it on this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Physical(pub u32);
+
+/// What becomes of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// It is answered here, on stream 0.
+    Answered(Vec<u8>),
+    /// It is for the aggregator, from the association of this name.
+    Named(AssociationId),
+    /// It is for the aggregator that serves here now, and its association has no name yet: it is a new one.
+    Unnamed,
+    /// It means nothing here.
+    Dropped,
+}
+
+/// The associations of a mirror's host, before and after it takes over.
+#[derive(Debug, Default)]
+pub struct Associations {
+    /// The gNBs that have said who they are.
+    gnbs: BTreeMap<Physical, GlobalGnbId>,
+    names: BTreeMap<AssociationId, Physical>,
+    named: BTreeMap<Physical, AssociationId>,
+    /// Names whose gNBs are awaited.
+    awaited: BTreeMap<GlobalGnbId, AssociationId>,
+    /// Until when, once this host serves.
+    serves: Option<Instant>,
+}
+
+impl Associations {
+    /// An NGAP message came.
+    pub fn take(&mut self, from: Physical, octets: &[u8]) -> Arrival {
+        if let Some(name) = self.named.get(&from) {
+            return Arrival::Named(*name);
+        }
+        let message = Message::decode(octets);
+        if let Ok(Message::RanConfigurationUpdate(m)) = &message
+            && let Some(GlobalRanNodeId::GlobalGnbId(gnb)) = m.global_ran_node_id
+        {
+            match self.awaited.remove(&gnb) {
+                Some(name) => self.bind(name, from),
+                None if self.serves.is_some() => return Arrival::Unnamed,
+                None => drop(self.gnbs.insert(from, gnb)),
+            }
+            return answer(RanConfigurationUpdateAcknowledge::new());
+        }
+        match message {
+            _ if self.serves.is_some() => Arrival::Unnamed,
+            // It would be another AMF for it: the one that it has serves.
+            Ok(Message::NgSetupRequest(_)) => {
+                let mut failure = NgSetupFailure::new(CauseMisc::Unspecified.into());
+                failure.time_to_wait = Some(TimeToWait::V5s);
+                answer(failure)
+            }
+            Ok(Message::RanConfigurationUpdate(_)) => {
+                answer(RanConfigurationUpdateFailure::new(CauseMisc::Unspecified.into()))
+            }
+            _ => Arrival::Dropped,
+        }
+    }
+
+    /// An association ended. Gives its name: the aggregator hears of it.
+    pub fn down(&mut self, which: Physical) -> Option<AssociationId> {
+        self.gnbs.remove(&which);
+        let name = self.named.remove(&which)?;
+        self.names.remove(&name);
+        Some(name)
+    }
+
+    /// This host takes over the associations of these names and gNBs ([`RanNodes::iter`](whimbrel_control::amf::RanNodes::iter)). Of several
+    /// associations of one gNB the first goes on; gives the names of the others, and of those that nobody set up on: they are down.
+    pub fn take_over(
+        &mut self,
+        now: Instant,
+        names: impl IntoIterator<Item = (AssociationId, Option<GlobalGnbId>)>,
+    ) -> Vec<AssociationId> {
+        self.serves = Some(now + GRACE);
+        let mut here: BTreeMap<GlobalGnbId, Physical> =
+            std::mem::take(&mut self.gnbs).into_iter().map(|(physical, gnb)| (gnb, physical)).collect();
+        let mut bound: BTreeMap<GlobalGnbId, AssociationId> = BTreeMap::new();
+        let mut down = Vec::new();
+        for (name, gnb) in names {
+            match gnb {
+                Some(gnb) if !bound.contains_key(&gnb) => {
+                    bound.insert(gnb, name);
+                    match here.remove(&gnb) {
+                        Some(physical) => self.bind(name, physical),
+                        None => drop(self.awaited.insert(gnb, name)),
+                    }
+                }
+                _ => down.push(name),
+            }
+        }
+        down
+    }
+
+    fn bind(&mut self, name: AssociationId, physical: Physical) {
+        self.names.insert(name, physical);
+        self.named.insert(physical, name);
+    }
+
+    /// A new association that the aggregator hears of under this name.
+    pub fn name(&mut self, which: Physical, name: AssociationId) {
+        self.bind(name, which);
+    }
+
+    /// Over which association a message leaves; none: its gNB is gone, or awaited.
+    pub fn over(&self, name: AssociationId) -> Option<Physical> {
+        self.names.get(&name).copied()
+    }
+
+    /// Whether a gNB is awaited that was connected to the other host.
+    pub fn awaits(&self, name: AssociationId) -> bool {
+        self.awaited.values().any(|n| *n == name)
+    }
+
+    /// When [`Associations::tick`] has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.serves.filter(|_| !self.awaited.is_empty())
+    }
+
+    /// Gives the names of gNBs that did not come: they are down.
+    pub fn tick(&mut self, now: Instant) -> Vec<AssociationId> {
+        match self.serves {
+            Some(until) if until <= now => std::mem::take(&mut self.awaited).into_values().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+fn answer(message: impl Into<Message>) -> Arrival {
+    Arrival::Answered(message.into().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use whimbrel_ids::PlmnId;
+    use whimbrel_ngap::msg::RanConfigurationUpdate;
+
+    const NOW: Instant = Instant(1_000_000);
+
+    fn gnb(n: u32) -> GlobalGnbId {
+        GlobalGnbId::new(PlmnId::TEST, n, 28).unwrap()
+    }
+
+    fn update(n: u32) -> Vec<u8> {
+        let mut m = RanConfigurationUpdate::new();
+        m.global_ran_node_id = Some(GlobalRanNodeId::GlobalGnbId(gnb(n)));
+        Message::from(m).to_vec()
+    }
+
+    fn acknowledged(arrival: &Arrival) -> bool {
+        let Arrival::Answered(octets) = arrival else { return false };
+        matches!(Message::decode(octets), Ok(Message::RanConfigurationUpdateAcknowledge(_)))
+    }
+
+    #[test] // TS 38.412 §7
+    fn a_gnbs_name_goes_over_the_association_that_it_has_here() {
+        let mut here = Associations::default();
+        assert!(acknowledged(&here.take(Physical(5), &update(1))));
+        assert!(acknowledged(&here.take(Physical(6), &update(2))));
+        let down = here.take_over(NOW, [(AssociationId(0), Some(gnb(2))), (AssociationId(1), Some(gnb(1)))]);
+        assert_eq!(down, []);
+        assert_eq!(here.over(AssociationId(0)), Some(Physical(6)));
+        assert_eq!(here.take(Physical(5), &[0]), Arrival::Named(AssociationId(1)));
+        assert_eq!((here.down(Physical(5)), here.over(AssociationId(1))), (Some(AssociationId(1)), None));
+        assert_eq!(here.next_deadline(), None);
+    }
+
+    #[test]
+    fn a_gnb_that_was_not_here_may_still_come() {
+        let mut here = Associations::default();
+        let names = [1, 2].map(|n| (AssociationId(n), Some(gnb(n))));
+        assert_eq!(here.take_over(NOW, names), []);
+        assert!(here.awaits(AssociationId(1)));
+        assert!(acknowledged(&here.take(Physical(9), &update(1))));
+        assert_eq!(here.over(AssociationId(1)), Some(Physical(9)));
+        assert_eq!((here.next_deadline(), here.tick(NOW)), (Some(NOW + GRACE), vec![]));
+        assert_eq!(here.tick(NOW + GRACE), [AssociationId(2)]);
+        assert_eq!(here.take(Physical(10), &update(2)), Arrival::Unnamed, "it comes as a new one");
+        assert_eq!(here.next_deadline(), None);
+    }
+
+    #[test]
+    fn of_several_associations_of_a_gnb_the_first_goes_on() {
+        let mut here = Associations::default();
+        here.take(Physical(5), &update(1));
+        let names =
+            [(AssociationId(1), Some(gnb(1))), (AssociationId(4), Some(gnb(1))), (AssociationId(6), None)];
+        assert_eq!(here.take_over(NOW, names), [AssociationId(4), AssociationId(6)]);
+    }
+
+    #[test] // TS 38.413 §8.7.1.4
+    fn before_it_serves_nobody_sets_up_here() {
+        let mut here = Associations::default();
+        let unnamed = Message::from(RanConfigurationUpdate::new()).to_vec();
+        let Arrival::Answered(octets) = here.take(Physical(5), &unnamed) else { panic!("it is answered") };
+        assert!(matches!(Message::decode(&octets), Ok(Message::RanConfigurationUpdateFailure(_))));
+        assert_eq!(here.take(Physical(5), &[0, 15, 0]), Arrival::Dropped);
+        here.take_over(NOW, []);
+        assert_eq!(here.take(Physical(5), &[0, 15, 0]), Arrival::Unnamed);
+    }
+}
