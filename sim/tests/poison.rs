@@ -168,7 +168,7 @@ fn what_ends_who_tries_it_is_not_run_nor_what_comes_after() {
     let (mut member, trial) = member_with_a_trial();
     let mut out = MemberOutbox::default();
     member.tried(trial.id, false, &mut out);
-    assert!(matches!(out.up[..], [Up::Poisoned { phone: FIRST, term: 2 }]));
+    assert!(matches!(out.up[..], [Up::Poisoned { phone: FIRST, term: 2, clock: 1 }]));
     member.handle(Down::Run(tick(FIRST, 2)), &mut out);
     assert_eq!(ran(&out), []);
     member.handle(Down::Forget(FIRST), &mut out);

@@ -27,6 +27,13 @@ struct Held {
     tried: usize,
 }
 
+impl Held {
+    /// The clock of the last input that is being tried.
+    fn tried_upto(&self) -> u64 {
+        self.inputs[..self.tried].last().map_or(0, |input| input.clock)
+    }
+}
+
 /// Inputs that come while others of their phone are being tried, at most: as many as an aggregator keeps for a replay (`Bounds`).
 const HELD_MAX: usize = 64;
 
@@ -106,7 +113,8 @@ impl Member {
         let Some(phone) = self.trials.remove(&trial) else { return };
         let Some(served) = self.served.get_mut(&phone) else { return };
         if !unharmed {
-            out.up.push(Up::Poisoned { phone, term: served.term });
+            let clock = served.held.as_ref().map_or(served.clock, Held::tried_upto);
+            out.up.push(Up::Poisoned { phone, term: served.term, clock });
             return; // what is held stays so until the aggregator says that the phone is gone
         }
         let held = served.held.take_if(|h| h.trial == trial);
@@ -137,7 +145,10 @@ impl Member {
         match &mut served.held {
             None => self.run(&envelope, out),
             Some(held) if held.inputs.len() < held.tried + HELD_MAX => held.inputs.push(envelope),
-            Some(_) => out.up.push(Up::Poisoned { phone: envelope.phone, term: served.term }),
+            Some(held) => {
+                let (phone, clock) = (envelope.phone, held.tried_upto());
+                out.up.push(Up::Poisoned { phone, term: served.term, clock });
+            }
         }
     }
 

@@ -290,8 +290,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     }
                 }
             }
-            Up::Poisoned { phone, term } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
-                Some(assignment) if assignment == (from, term) => self.poisoned(now, phone, out),
+            Up::Poisoned { phone, term, clock } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
+                Some(assignment) if assignment == (from, term) => self.poisoned(now, phone, clock, out),
                 _ => cpfs.counts.fenced += 1,
             },
             Up::Holds { phone, clock } => match cpfs.ledgers.get_mut(&phone) {
@@ -340,10 +340,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// An input of a phone ended who tried it, and will end whoever runs it.
-    fn poisoned(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
-        // It may be a first message that others would be asked after next: it stays without an answer, and its phone tries anew.
-        self.unanswered(now, phone, Disposition::Ended, out);
+    /// An input of a phone, up to this clock, ended who tried it, and will end whoever runs it.
+    fn poisoned(&mut self, now: Instant, phone: PhoneId, clock: u64, out: &mut Outbox) {
+        // It may be a first message that others would be asked after next: it stays without an answer, and its phone tries anew. What came
+        // for this phone since has done nothing, and may be somebody else's.
+        self.unanswered(now, phone, clock, Disposition::Ended, out);
         self.give_up(now, phone, Deregistered::Fault, out);
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts.poisoned += 1;
@@ -407,13 +408,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let _ =
                     self.ask_upf(now, upf, phone, OutputId { clock: 0, index: 0 }, deletion, &mut out.pfcp);
             }
-            self.unanswered(now, phone, Disposition::Stranger, out);
+            self.unanswered(now, phone, u64::MAX, Disposition::Stranger, out);
         }
     }
 
     /// A phone will not say whose the first messages are that it was asked about: this is said for it.
-    fn unanswered(&mut self, now: Instant, phone: PhoneId, answer: Disposition, out: &mut Outbox) {
-        let unanswered = self.asked.range((phone, 0)..=(phone, u64::MAX)).map(|(key, _)| *key);
+    fn unanswered(&mut self, now: Instant, phone: PhoneId, upto: u64, answer: Disposition, out: &mut Outbox) {
+        let unanswered = self.asked.range((phone, 0)..=(phone, upto)).map(|(key, _)| *key);
         for key in unanswered.collect::<Vec<_>>() {
             if let Some(asked) = self.asked.remove(&key) {
                 self.answered(now, phone, asked, answer, out);

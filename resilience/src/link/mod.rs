@@ -78,6 +78,8 @@ pub enum Up {
         phone: PhoneId,
         /// Term of the assignment under which.
         term: u32,
+        /// The last input that was tried.
+        clock: u64,
     },
     /// This state of a phone, or a newer one, is held here.
     Holds {

@@ -128,7 +128,7 @@ enum UpHead {
     Join { region: String, address: SocketAddr },
     Ran { phone: PhoneId, term: u32, clock: u64, from: Option<AssociationId> },
     Holds { phone: PhoneId, clock: u64 },
-    Poisoned { phone: PhoneId, term: u32 },
+    Poisoned { phone: PhoneId, term: u32, clock: u64 },
     Shown { ask: u32, phones: Vec<Glimpse> },
 }
 
@@ -224,8 +224,8 @@ impl ToCta {
             Self::Up(Up::Holds { phone, clock }) => {
                 write(&UpHead::Holds { phone: *phone, clock: *clock }, &[], to);
             }
-            Self::Up(Up::Poisoned { phone, term }) => {
-                write(&UpHead::Poisoned { phone: *phone, term: *term }, &[], to);
+            Self::Up(Up::Poisoned { phone, term, clock }) => {
+                write(&UpHead::Poisoned { phone: *phone, term: *term, clock: *clock }, &[], to);
             }
             Self::Shown { ask, phones } => {
                 write(&UpHead::Shown { ask: *ask, phones: phones.clone() }, &[], to);
@@ -245,7 +245,7 @@ impl ToCta {
                 Self::Join { region: region.parse().map_err(|_| LinkError::Malformed)?, address }
             }
             UpHead::Holds { phone, clock } => Self::Up(Up::Holds { phone, clock }),
-            UpHead::Poisoned { phone, term } => Self::Up(Up::Poisoned { phone, term }),
+            UpHead::Poisoned { phone, term, clock } => Self::Up(Up::Poisoned { phone, term, clock }),
             UpHead::Shown { ask, phones } => Self::Shown { ask, phones },
         };
         whole(message, rest)
@@ -336,7 +336,7 @@ mod tests {
             ToCta::Join { region: "north/harbour".parse().unwrap(), address: ([192, 0, 2, 7], 7380).into() },
             ToCta::Up(ran),
             ToCta::Up(Up::Holds { phone: PHONE, clock: 9 }),
-            ToCta::Up(Up::Poisoned { phone: PHONE, term: 3 }),
+            ToCta::Up(Up::Poisoned { phone: PHONE, term: 3, clock: 9 }),
             ToCta::Shown { ask: 3, phones: vec![] },
         ] {
             let octets = up(&message);
