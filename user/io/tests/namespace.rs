@@ -370,3 +370,31 @@ fn changes_reach_the_packet_thread_without_sockets() {
     assert!(handle.is_running());
     handle.stop().unwrap();
 }
+
+#[test]
+fn an_interface_that_goes_away_takes_no_more_than_its_packets() {
+    with_each_io("an_interface_that_goes_away_takes_no_more_than_its_packets", |io, ran| {
+        let Some(net) = Control::start(config(io)) else { return };
+        let gnb = ran.socket(GNB.into());
+        let asked = || {
+            gnb.send_to(echo_request(1).as_ref(), (UPF, 2152)).ok()?;
+            answered(&gnb, Duration::from_millis(100))
+        };
+        assert!((0..50).any(|_| asked().is_some()));
+        sh("ip link set n3 down");
+        assert_eq!(asked(), None);
+        sh("ip link set n3 up");
+        assert!((0..100).any(|_| asked().is_some()), "{:?}", net.handle.io_counters());
+        sh("ip link delete n3");
+        // What is left: a gNB on this host, by the loopback interface.
+        sh("ip address add 192.0.2.7/32 dev lo; ip address add 192.0.2.10/32 dev lo");
+        let gnb = UdpSocket::bind("192.0.2.10:2152").unwrap();
+        let asked = || {
+            gnb.send_to(echo_request(2).as_ref(), (UPF, 2152)).ok()?;
+            answered(&gnb, Duration::from_millis(100))
+        };
+        assert!((0..100).any(|_| asked().is_some()), "{:?}", net.handle.io_counters());
+        assert!(net.handle.is_running());
+        net.handle.stop().unwrap();
+    });
+}
