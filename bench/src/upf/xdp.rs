@@ -2,7 +2,7 @@
 //!
 //! One core generates: the frames' way into the kernel, to the socket or the ring, is paid there, as interrupts are on
 //! virtual interfaces. The other core has the packet thread; its time a packet is what is compared, with what it does in
-//! the kernel and the far end's reception of what it sends. All kinds alternate in one run.
+//! the kernel and the far end's reception of what it sends, which drops it at once. All kinds alternate in one run.
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -138,7 +138,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         return if status.success() {
             Ok(())
         } else {
-            Err(io::Error::other("it needs root, and a kernel with XDP"))
+            Err(io::Error::other("it needs root, `ip`, `nft` and a kernel with XDP"))
         };
     }
     println!(
@@ -216,8 +216,9 @@ fn ran() -> io::Result<Namespace> {
         "ip link set lo up; ip link add n3 type veth peer name gnb; ip link set gnb netns PID
          ip address add 192.0.2.7/24 dev n3; ip link set n3 up
          THERE ip address add 192.0.2.9/24 dev gnb; THERE ip link set gnb up
-         THERE ip rule add pref 5 iif gnb ipproto udp blackhole
-         THERE ip rule add pref 10 lookup local; THERE ip rule del pref 0",
+         THERE nft add table netdev end
+         THERE nft add chain netdev end in '{ type filter hook ingress device gnb priority 0; }'
+         THERE nft add rule netdev end in udp dport 2152 drop",
     )
 }
 
@@ -228,7 +229,10 @@ fn network() -> io::Result<Namespace> {
          ip address add 203.0.113.1/24 dev n6; ip link set n6 up
          ip route add 198.51.100.0/24 via 203.0.113.2
          THERE ip address add 203.0.113.2/24 dev router; THERE ip link set router up
-         THERE ip route add blackhole 198.51.100.0/24; THERE ip route add 10.0.0.0/8 via 203.0.113.1",
+         THERE ip route add 10.0.0.0/8 via 203.0.113.1
+         THERE nft add table netdev end
+         THERE nft add chain netdev end in '{ type filter hook ingress device router priority 0; }'
+         THERE nft add rule netdev end in ip daddr 198.51.100.0/24 drop",
     )
 }
 
