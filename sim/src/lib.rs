@@ -816,6 +816,9 @@ impl Sim {
             let taken = self.cta.taken(to);
             self.link(Link::Down { to, taken, message });
         }
+        for cpf in out.drained {
+            self.cpf_leaves(cpf);
+        }
         for association in out.abort {
             if let Some(gnb) = self.by_association.remove(&association) {
                 self.nodes[gnb.0].association = None;

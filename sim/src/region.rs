@@ -9,7 +9,7 @@ use whimbrel_control::{Envelope, Phone, PhoneId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
 use whimbrel_resilience::mirror::End;
-use whimbrel_resilience::region::{Region, Regions, Rings};
+use whimbrel_resilience::region::{CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Input, Member, MemberOutbox, Taster, ToTaster, Trial};
 
@@ -137,11 +137,17 @@ pub(crate) struct Cluster {
     /// Messages that members have taken.
     taken: u64,
     loss: Option<(u64, Loss)>,
+    /// Those that left in order.
+    left: Vec<CpfId>,
     /// After each so many messages all phones are to move to another member.
     unrest: Option<u64>,
     poison: Option<Poison>,
     /// What tries inputs for the members; `None` if they do without.
     taster: Option<Taster>,
+    /// Inputs that were run.
+    ran: u64,
+    /// One is to leave, and another comes, each time that so many inputs were run.
+    turnover: Option<u64>,
     /// Messages under way.
     pub(crate) under_way: usize,
     /// The number of the newest control function.
@@ -165,9 +171,12 @@ impl Cluster {
             ordered: BTreeMap::new(),
             taken: 0,
             loss: None,
+            left: Vec::new(),
             unrest: None,
             poison: None,
             taster: Some(taster(config)),
+            turnover: None,
+            ran: 0,
             under_way: 0,
             newest: cpfs,
         }
@@ -279,6 +288,35 @@ impl Sim {
             .map_or(0, |c| c.rings().members().filter(|id| c.members.contains_key(id)).count())
     }
 
+    /// A control function is to leave in order.
+    pub fn drain_cpf(&mut self, cpf: CpfId) {
+        let Some(cluster) = &mut self.cluster else { return };
+        cluster.regions.set_state(cpf, CpfState::Draining);
+        let rings = cluster.rings();
+        self.core(Input::Rings(rings));
+    }
+
+    /// One control function is to leave and another comes each time that they have run so many inputs.
+    pub fn drain_cpfs_every(&mut self, inputs: u64) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.turnover = Some(inputs);
+        }
+    }
+
+    /// One has nothing left, and goes.
+    pub(crate) fn cpf_leaves(&mut self, cpf: CpfId) {
+        let Some(cluster) = &mut self.cluster else { return };
+        cluster.regions.leave(cpf);
+        cluster.members.remove(&cpf);
+        cluster.left.push(cpf);
+        self.core(Input::CpfLost(cpf));
+    }
+
+    /// Those that left in order.
+    pub fn left(&self) -> &[CpfId] {
+        self.cluster.as_ref().map_or(&[], |c| &c.left)
+    }
+
     /// Another control function comes to the region.
     pub fn add_cpf(&mut self) {
         let Some(cluster) = &mut self.cluster else { return };
@@ -343,6 +381,9 @@ impl Sim {
         cluster.taken += 1;
         let loss = cluster.loss.filter(|(at, _)| *at == cluster.taken).map(|(_, how)| how);
         let restless = cluster.unrest.is_some_and(|every| cluster.taken.is_multiple_of(every));
+        let is_input = matches!(link, Link::Down { message: Down::Run(_), .. });
+        cluster.ran += u64::from(is_input);
+        let turnover = cluster.turnover.is_some_and(|every| is_input && cluster.ran.is_multiple_of(every));
         let mut out = MemberOutbox::default();
         if loss != Some(Loss::Before) {
             match link {
@@ -376,6 +417,11 @@ impl Sim {
         }
         if restless {
             self.move_phones();
+        }
+        if turnover {
+            self.add_cpf();
+            let oldest = self.cluster.as_ref().and_then(|c| c.rings().members().next());
+            oldest.into_iter().for_each(|cpf| self.drain_cpf(cpf));
         }
     }
 

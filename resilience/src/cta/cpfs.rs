@@ -15,6 +15,7 @@ use whimbrel_control::{
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::message_type;
 
+use super::drain::Draining;
 use super::moves::Moving;
 use super::{Cta, Entropy, Inspect, Outbox, send};
 use crate::Cpf;
@@ -27,8 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks for such replicas.
 const SCAN: Duration = Duration::from_secs(5);
 /// So many phones are looked at between two inputs when a control function is lost: some hundred microseconds.
-const SLICE: usize = 256;
-const FIRST: PhoneId = PhoneId { slot: 0, generation: 0 };
+pub(super) const SLICE: usize = 256;
+pub(super) const FIRST: PhoneId = PhoneId { slot: 0, generation: 0 };
 /// What a logged input takes beside its message.
 const ENVELOPE_OCTETS: usize = size_of::<Envelope>();
 
@@ -43,7 +44,8 @@ pub(super) enum Service {
 /// The members of a region, and the phones' logs.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Cpfs {
-    rings: Rings,
+    pub(super) rings: Rings,
+    pub(super) draining: Draining,
     /// How much is kept of the logs of phones that begin.
     pub(super) bounds: Bounds,
     pub(super) trusted: BTreeSet<CpfId>,
@@ -93,6 +95,7 @@ impl Cpfs {
         Self {
             trusted: rings.members().collect(),
             rings,
+            draining: Draining::default(),
             bounds: Bounds::default(),
             ledgers: BTreeMap::new(),
             logged: BTreeSet::new(),
@@ -151,7 +154,7 @@ impl Cpfs {
         }
     }
 
-    fn pruned(&mut self, phone: PhoneId) {
+    pub(super) fn pruned(&mut self, phone: PhoneId) {
         if self.ledgers.get(&phone).is_none_or(|l| l.inputs() == 0 && l.released() == l.clock()) {
             self.logged.remove(&phone);
         }
@@ -165,6 +168,7 @@ impl Cpfs {
         }
         self.counts.cpfs_lost += 1;
         self.untold.remove(&dead);
+        self.draining.lost(dead);
         self.unseen.push_back(FIRST);
         let at_something: Vec<PhoneId> = self.logged.iter().copied().collect();
         at_something.into_iter().filter(|&phone| self.fail_over(phone, out)).collect()
@@ -325,10 +329,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// The region's members have changed.
-    pub(super) fn rings(&mut self, rings: Rings) {
+    pub(super) fn rings(&mut self, now: Instant, rings: Rings) {
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.trusted.extend(rings.members());
             cpfs.rings = rings;
+            cpfs.who_leaves(now);
         }
     }
 
@@ -429,6 +434,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.lose(now, phone, out);
         }
         let Service::Region(cpfs) = &mut self.service else { return };
+        cpfs.drain(now, out);
         if now < cpfs.scan {
             return;
         }
@@ -444,9 +450,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// When that is next.
     pub(super) fn next_scan(&self) -> Instant {
         match &self.service {
+            Service::Here(_) => Instant::FAR_FUTURE,
             Service::Region(cpfs) if !cpfs.unseen.is_empty() => Instant::ZERO,
-            Service::Region(cpfs) if !cpfs.logged.is_empty() || !cpfs.moving.is_empty() => cpfs.scan,
-            _ => Instant::FAR_FUTURE,
+            Service::Region(cpfs) => {
+                let waits = !cpfs.logged.is_empty() || !cpfs.moving.is_empty();
+                let scan = waits.then_some(cpfs.scan);
+                scan.into_iter().chain(cpfs.draining.due()).min().unwrap_or(Instant::FAR_FUTURE)
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! The aggregator itself.
 
 mod cpfs;
+mod drain;
 mod first;
 mod moves;
 mod n4;
@@ -73,7 +74,8 @@ pub enum Input<'a> {
     Cpf(CpfId, Up),
     /// A control function of the region is lost, or seems so: it is not listened to any more.
     CpfLost(CpfId),
-    /// The members of the region have changed; of those that are lost, [`Input::CpfLost`] follows. One that was lost never comes
+    /// The members of the region have changed; of those that are lost, [`Input::CpfLost`] follows, the others leave in order: their phones
+    /// go elsewhere, and [`Outbox::drained`] tells when that is done. One that was lost never comes
     /// back under its number: whoever was only taken for dead comes as another.
     Rings(Rings),
     /// A phone is to be served by another control function of the region, now if it rests, else when it does: at a handover into that one's
@@ -98,6 +100,8 @@ pub struct Outbox {
     pub upfs: Vec<(UpfId, UpfChange)>,
     /// To control functions of the region, in order.
     pub cpfs: Vec<(CpfId, Down)>,
+    /// Control functions that were to leave and have nothing left: they may go.
+    pub drained: Vec<CpfId>,
     /// SCTP associations to be aborted: they are forgotten here.
     pub abort: Vec<AssociationId>,
 }
@@ -111,6 +115,7 @@ impl Outbox {
         self.ran_events.append(&mut later.ran_events);
         self.upfs.append(&mut later.upfs);
         self.cpfs.append(&mut later.cpfs);
+        self.drained.append(&mut later.drained);
         self.abort.append(&mut later.abort);
     }
 }
@@ -237,7 +242,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::SubscribersChanged(changed) => self.subscribers_changed(changed),
             Input::Cpf(from, message) => self.up(now, from, message, out),
             Input::CpfLost(cpf) => self.cpf_lost(now, cpf, out),
-            Input::Rings(rings) => self.rings(rings),
+            Input::Rings(rings) => self.rings(now, rings),
             Input::Move(phone, to) => self.move_phone(now, phone, to, out),
             Input::Tick => self.tick(now, out),
         }

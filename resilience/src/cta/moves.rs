@@ -30,7 +30,7 @@ pub(super) struct Moving {
 }
 
 impl Cpfs {
-    fn begin_to_move(&mut self, now: Instant, phone: PhoneId, to: CpfId, out: &mut Outbox) {
+    pub(super) fn begin_to_move(&mut self, now: Instant, phone: PhoneId, to: CpfId, out: &mut Outbox) {
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
         if !self.trusted.contains(&to) || ledger.assignment().0 == to || self.moving.contains_key(&phone) {
             return;

@@ -310,6 +310,18 @@ impl<I: Clone> Ledger<I> {
         }
     }
 
+    /// A replica is to go: it does if nobody would miss it, since the others have what it has, or there is no other and the primary alone
+    /// is to have the state. Whether it did.
+    pub fn dismiss(&mut self, cpf: CpfId) -> bool {
+        let missed = self.replicas.iter().any(|r| r.cpf != cpf && r.acked < self.idle);
+        if missed || !self.rests() {
+            return false;
+        }
+        self.replicas.retain(|r| r.cpf != cpf);
+        self.prune();
+        true
+    }
+
     fn holders(&self, clock: u64) -> impl Iterator<Item = CpfId> {
         self.replicas.iter().filter(move |r| r.acked >= clock).map(|r| r.cpf)
     }

@@ -1,0 +1,121 @@
+//! A control function leaves in order: it is trusted, and no ring names it any more. Bit by bit its phones are served, and backed, by others; when
+//! it has none left, its owner hears that it may go.
+
+use serde::{Deserialize, Serialize};
+use whimbrel_control::PhoneId;
+use whimbrel_ids::Instant;
+
+use super::Outbox;
+use super::cpfs::{Cpfs, FIRST, SLICE, serve};
+use crate::link::Down;
+use crate::replication::CpfId;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Between two looks at all phones of one that leaves: those that are at something, or whose state is on its way, need a moment.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Those that leave.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Draining {
+    leaving: BTreeMap<CpfId, Look>,
+    due: Option<Instant>,
+}
+
+/// A look at all phones, in the order of their slots.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Look {
+    next: PhoneId,
+    /// It serves or backs some still.
+    found: bool,
+}
+
+const BEGIN: Look = Look { next: FIRST, found: false };
+
+impl Draining {
+    /// One is lost before it could leave.
+    pub(super) fn lost(&mut self, cpf: CpfId) {
+        self.leaving.remove(&cpf);
+    }
+
+    /// When there is something to do.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+}
+
+impl Cpfs {
+    /// The rings have changed: who is trusted and in none of them is to leave.
+    pub(super) fn who_leaves(&mut self, now: Instant) {
+        let stays: Vec<CpfId> = self.rings.members().collect();
+        self.draining.leaving.retain(|cpf, _| !stays.contains(cpf));
+        for cpf in self.trusted.iter().filter(|c| !stays.contains(c)) {
+            self.draining.leaving.entry(*cpf).or_insert(BEGIN);
+        }
+        self.draining.due = (!self.draining.leaving.is_empty()).then_some(now);
+    }
+
+    /// The next phones of those that leave go elsewhere.
+    pub(super) fn drain(&mut self, now: Instant, out: &mut Outbox) {
+        if self.draining.due.is_none_or(|due| due > now) {
+            return;
+        }
+        let mut soon = false;
+        for (cpf, mut look) in self.draining.leaving.clone() {
+            let phones: Vec<PhoneId> =
+                self.ledgers.range(look.next..).map(|(phone, _)| *phone).take(SLICE).collect();
+            for &phone in &phones {
+                look.found |= self.leave(now, phone, cpf, out);
+            }
+            match phones.last() {
+                Some(last) if phones.len() == SLICE => {
+                    (look.next, soon) = (*last, true);
+                    self.draining.leaving.insert(cpf, look);
+                }
+                _ if look.found => drop(self.draining.leaving.insert(cpf, BEGIN)),
+                _ => {
+                    self.draining.leaving.remove(&cpf);
+                    out.drained.push(cpf);
+                }
+            }
+        }
+        let next = if soon { now } else { now + LOOK };
+        self.draining.due = (!self.draining.leaving.is_empty()).then_some(next);
+    }
+
+    /// A phone does without a control function, now or soon. Whether that one has something of it still.
+    fn leave(&mut self, now: Instant, phone: PhoneId, cpf: CpfId, out: &mut Outbox) -> bool {
+        let Some(ledger) = self.ledgers.get_mut(&phone) else { return false };
+        let (primary, _) = ledger.assignment();
+        let present: Vec<CpfId> = ledger.backups().collect();
+        if primary == cpf {
+            let stays = |c: &CpfId| self.rings.members().any(|m| m == *c);
+            let to = present.into_iter().find(stays).or_else(|| self.rings.place(phone).map(|p| p.primary));
+            if let Some(to) = to {
+                self.begin_to_move(now, phone, to, out);
+            }
+            return self
+                .ledgers
+                .get(&phone)
+                .is_some_and(|l| l.assignment().0 == cpf || l.backups().any(|b| b == cpf));
+        }
+        if !present.contains(&cpf) {
+            return false;
+        }
+        let further = self.rings.further_backups(phone, primary, &present);
+        let new = further.iter().any(|c| !present.contains(c));
+        if new {
+            further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
+            serve(phone, ledger, out);
+            return true;
+        }
+        if ledger.dismiss(cpf) {
+            serve(phone, ledger, out);
+            out.cpfs.push((cpf, Down::Forget(phone)));
+            self.pruned(phone);
+            return false;
+        }
+        true
+    }
+}

@@ -1,0 +1,87 @@
+//! Control functions of a region that leave in order, whatever phones are at.
+
+mod common;
+
+use common::day::{live, of, stage};
+use common::stage::session;
+use common::*;
+use whimbrel_ran::ue::Command;
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_sim::{Faults, Sim, default_config};
+
+#[test]
+fn who_leaves_has_its_phones_served_and_backed_by_others_before_it_goes() {
+    let mut stage = stage(1, 12);
+    for &ue in &stage.ues {
+        stage.net.command(ue, Command::Register);
+    }
+    stage.net.settle(SECOND);
+    for leaves in [CpfId(1), CpfId(2)] {
+        stage.net.add_cpf();
+        stage.net.drain_cpf(leaves);
+        stage.net.advance(SECOND * 2);
+        assert_eq!(stage.net.left().last(), Some(&leaves));
+        for phone in stage.net.phones().map(|p| p.id).collect::<Vec<_>>() {
+            assert_ne!(stage.net.cta().served_by(phone), Some(leaves));
+            let backs = stage.net.cta().backed_by(phone);
+            assert!(backs.len() == 1 && backs[0] != leaves, "{backs:?}");
+        }
+        for &ue in &stage.ues {
+            stage.net.command(ue, session());
+        }
+        stage.net.settle(SECOND);
+        assert_eq!(stage.net.backed(), 12, "what came of that is backed too");
+    }
+    let told = stage.net.cta().replicated();
+    assert_eq!(
+        (told.taken_over, told.replayed, told.lost),
+        (0, 0, 0),
+        "nothing was lost that had to be run again"
+    );
+    no_violations(&stage.net);
+}
+
+#[test] // without backups too: the state goes over before its only holder does
+fn phones_without_backups_live_through_it() {
+    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 2, 0), 6);
+    for &ue in &stage.ues {
+        stage.net.command(ue, Command::Register);
+    }
+    stage.net.settle(SECOND);
+    stage.net.drain_cpf(CpfId(1));
+    stage.net.advance(SECOND * 2);
+    assert_eq!(stage.net.left(), [CpfId(1)]);
+    assert_eq!((stage.net.phones().count(), stage.net.cta().replicated().lost), (6, 0));
+    for &ue in &stage.ues {
+        stage.net.command(ue, session());
+    }
+    stage.net.settle(SECOND);
+    stage.net.check_user_plane();
+    no_violations(&stage.net);
+}
+
+#[test]
+fn the_last_one_stays() {
+    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 1, 0), 1);
+    let ue = stage.ues[0];
+    stage.net.command(ue, Command::Register);
+    stage.net.settle(SECOND);
+    stage.net.drain_cpf(CpfId(1));
+    stage.net.advance(SECOND * 5);
+    assert_eq!(stage.net.left(), [], "nobody takes its phone");
+    stage.net.command(ue, session());
+    stage.net.settle(SECOND);
+    no_violations(&stage.net);
+}
+
+#[test] // one leaves, and another comes, in the middle of anything
+fn a_day_in_which_one_after_the_other_leaves() {
+    for seed in 1..6 {
+        let mut stage = stage(seed, 3);
+        stage.net.drain_cpfs_every(19);
+        live(&mut stage, &|| format!("seed {seed}"));
+        let told = stage.net.cta().replicated();
+        assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}");
+        assert!(stage.net.left().len() > 3, "seed {seed}: {:?}", stage.net.left());
+    }
+}
