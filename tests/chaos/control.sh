@@ -148,12 +148,12 @@ running+=("$play")
 
 RANDOM=$seed
 near=(one two three)
-killed=0 stopped=0 cut=0
+killed=0 stopped=0 cut=0 left=0
 end=$((SECONDS + seconds - 2))
 sleep 1
 while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
   victim=${near[RANDOM % 3]}
-  case $((RANDOM % 3)) in
+  case $((RANDOM % 4)) in
     0) # it dies
       kill -9 "${pid[$victim]}"
       lost
@@ -172,6 +172,11 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       ip link set near up
       ip address add 192.0.2.1/24 dev near 2>/dev/null || true
       cut=$((cut + 1)) ;;
+    3) # it leaves in order
+      kill -TERM "${pid[$victim]}"
+      lost
+      cpf "$victim"
+      left=$((left + 1)) ;;
   esac
   members 1
   sleep 0.$((RANDOM % 5 + 2)) # its phones have other backups by then
@@ -183,7 +188,7 @@ sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
 sleep 0.7
 taken=$(metric whimbrel_phones_taken_over_total) replayed=$(metric whimbrel_inputs_replayed_total)
 gone=$(metric whimbrel_phones_lost_total) diverged=$(metric whimbrel_diverged_total) alarms=$(metric whimbrel_cpf_false_alarms_total)
-echo "control functions lost: $killed killed, $stopped stopped, $cut cut off; phones taken over: $taken; messages replayed: $replayed;" \
+echo "control functions lost: $killed killed, $stopped stopped, $cut cut off; $left left in order; phones taken over: $taken; messages replayed: $replayed;" \
   "false alarms: $alarms; phones lost: $gone; replays that diverged: $diverged"
 # Read your writes: what a phone was told holds until it, or its end, was told otherwise. A phone that is registered does not
 # find itself registering from nothing; a session that is up goes with the phone's deregistration, and not before.
@@ -203,6 +208,6 @@ answers=$(grep -c '^imsi-' "$tmp/play.log" || true)
 [ "$rc" = 0 ] || wrong "phones noticed"
 [ "$gone" = 0 ] || wrong "phones were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"
-[ "$((killed + stopped + cut))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"
-echo "{\"chaos\": \"control\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"cut\": $cut," \
+[ "$((killed + stopped + cut + left))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"
+echo "{\"chaos\": \"control\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"cut\": $cut, \"left\": $left," \
   "\"taken_over\": $taken, \"replayed\": $replayed, \"false_alarms\": $alarms, \"lost\": $gone, \"diverged\": $diverged, \"answers_in_histories\": $answers, \"stale\": 0}"

@@ -27,6 +27,8 @@ const SPIN: Duration = Duration::from_micros(50);
 const CALL_AGAIN: Duration = Duration::from_millis(200);
 /// What is wrong with an aggregator is not mended by calling: time before the next call then.
 const MENDED_AFTER: Duration = Duration::from_secs(5);
+/// How long others have to take the phones of one that leaves.
+const LEAVING: Duration = Duration::from_secs(10);
 /// How long a signal to stop waits at most.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -66,6 +68,8 @@ pub(crate) struct CpfProcess {
     /// How often it began anew: trials of a life before do not matter any more.
     lives: u64,
     membership: Option<Membership>,
+    /// It is on its way out.
+    leaves: bool,
     events: Events,
     out: MemberOutbox,
     frame: Vec<u8>,
@@ -89,6 +93,7 @@ impl CpfProcess {
             watched: Watched::start()?,
             lives: 0,
             membership: None,
+            leaves: false,
             events: Events::default(),
             out: MemberOutbox::default(),
             frame: Vec::new(),
@@ -113,6 +118,23 @@ impl CpfProcess {
                 self.block(clock::now());
             }
         }
+        self.depart();
+    }
+
+    /// Leaves in order: others have its phones before it goes. Not if that takes too long, or nobody is there to take them.
+    fn depart(&mut self) {
+        let until = clock::now() + LEAVING;
+        if self.membership.is_some() {
+            info!("others are asked to take the phones of this control function");
+            self.leaves = true;
+            self.answer(&ToCta::Leave);
+        }
+        while self.membership.is_some() && clock::now() < until {
+            let now = clock::now();
+            if !self.turn(now) {
+                self.block(now);
+            }
+        }
         if let Some(link) = self.aggregator {
             self.links.close(link);
         }
@@ -134,7 +156,9 @@ impl CpfProcess {
                 Event::Frame { link, octets } if self.aggregator == Some(link) => self.told(now, octets),
                 Event::Frame { link, octets } => self.state(link, octets),
                 Event::Down { link, reason } if self.aggregator == Some(link) => {
-                    if self.membership.is_some() {
+                    if self.leaves {
+                        info!("others have the phones of this control function");
+                    } else if self.membership.is_some() {
                         warn!(%reason, "the link to the aggregator has ended: this control function begins anew");
                     } else {
                         debug!(%reason, "the aggregator is not reached");

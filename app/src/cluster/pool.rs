@@ -11,7 +11,7 @@ use whimbrel_control::config::Config as Told;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::link::{Down, HeartbeatKey, Hello, Role, Show, ToCpf, ToCta, Up};
-use whimbrel_resilience::region::{Region, Regions, Rings};
+use whimbrel_resilience::region::{CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 
 use super::asks::{Asks, Wanted};
@@ -188,6 +188,11 @@ impl Pool {
         let Some(cpf) = self.by_link.get(&link).copied() else { return };
         match message {
             Ok(ToCta::Up(up)) => self.said.push(Said::Up(cpf, up)),
+            Ok(ToCta::Leave) => {
+                info!(cpf = cpf.0, "a control function wants to leave: others take its phones");
+                self.regions.set_state(cpf, CpfState::Draining);
+                self.said.push(Said::Rings(self.rings()));
+            }
             Ok(ToCta::Shown { ask, phones }) => self.asks.answered(ask, cpf, phones),
             Ok(ToCta::Join { .. }) => {
                 warn!(cpf = cpf.0, "a control function is given up: it offers itself twice");
@@ -198,6 +203,12 @@ impl Pool {
                 self.lost(cpf);
             }
         }
+    }
+
+    /// A control function that wanted to leave has nothing left: it may go.
+    pub(crate) fn left(&mut self, cpf: CpfId) {
+        info!(cpf = cpf.0, "a control function has left");
+        self.lost(cpf);
     }
 
     /// Who is lost is not spoken with any more: if it lives, it hears so and comes anew.

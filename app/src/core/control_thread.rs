@@ -392,10 +392,9 @@ impl Control {
         for association in std::mem::take(&mut self.out.abort) {
             self.abort(now, association);
         }
-        for (cpf, message) in self.out.cpfs.drain(..) {
-            if let Some(pool) = &mut self.pool {
-                pool.send(cpf, message);
-            }
+        if let Some(pool) = &mut self.pool {
+            self.out.cpfs.drain(..).for_each(|(cpf, message)| pool.send(cpf, message));
+            self.out.drained.drain(..).for_each(|cpf| pool.left(cpf));
         }
         // gNBs before phones: a phone's refusal names its gNB.
         for event in self.out.ran_events.drain(..) {

@@ -70,6 +70,8 @@ pub enum ToCta {
         /// Where other control functions, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
         address: SocketAddr,
     },
+    /// It wants to leave: others take its phones, and then the aggregator closes the link.
+    Leave,
     /// What the protocol says.
     Up(Up),
     /// The phones that were asked for.
@@ -126,6 +128,7 @@ enum DownHead {
 #[derive(Serialize, Deserialize)]
 enum UpHead {
     Join { region: String, address: SocketAddr },
+    Leave,
     Ran { phone: PhoneId, term: u32, clock: u64, from: Option<AssociationId> },
     Holds { phone: PhoneId, clock: u64 },
     Poisoned { phone: PhoneId, term: u32, clock: u64 },
@@ -217,6 +220,7 @@ impl ToCta {
             Self::Join { region, address } => {
                 write(&UpHead::Join { region: region.to_string(), address: *address }, &[], to);
             }
+            Self::Leave => write(&UpHead::Leave, &[], to),
             Self::Up(Up::Ran { phone, term, clock, from, batch }) => {
                 let head = UpHead::Ran { phone: *phone, term: *term, clock: *clock, from: *from };
                 write(&head, batch.to_flat().octets(), to);
@@ -244,6 +248,7 @@ impl ToCta {
             UpHead::Join { region, address } => {
                 Self::Join { region: region.parse().map_err(|_| LinkError::Malformed)?, address }
             }
+            UpHead::Leave => Self::Leave,
             UpHead::Holds { phone, clock } => Self::Up(Up::Holds { phone, clock }),
             UpHead::Poisoned { phone, term, clock } => Self::Up(Up::Poisoned { phone, term, clock }),
             UpHead::Shown { ask, phones } => Self::Shown { ask, phones },
@@ -334,6 +339,7 @@ mod tests {
         let ran = Up::Ran { phone: PHONE, term: 1, clock: 9, from: Some(AssociationId(4)), batch };
         for message in [
             ToCta::Join { region: "north/harbour".parse().unwrap(), address: ([192, 0, 2, 7], 7380).into() },
+            ToCta::Leave,
             ToCta::Up(ran),
             ToCta::Up(Up::Holds { phone: PHONE, clock: 9 }),
             ToCta::Up(Up::Poisoned { phone: PHONE, term: 3, clock: 9 }),
