@@ -64,6 +64,20 @@ fn n2_handover_there_and_back() {
     no_violations(&net);
 }
 
+#[test] // TS 38.412 §7: a phone returns over Xn to a gNB that has its former connection still: each is let go where it spoke
+fn back_before_the_former_connection_is_let_go() {
+    let (mut net, ue, gnbs) = two_gnbs(7);
+    for n in 1..=12 {
+        net.hand_over(ue, gnbs[n % 2], if n % 2 == 0 { Via::Xn } else { Via::N2 });
+        while handed_over(&net) < n {
+            net.advance(SECOND / 10_000);
+        }
+    }
+    net.settle(SECOND * 3);
+    assert_eq!([0, 1].map(|n| net.gnb_ref(gnbs[n]).contexts()), [1, 0]);
+    no_violations(&net);
+}
+
 /// An N2 handover that does not come to its end, of a gNB with these faults; the phone is at home again afterwards.
 fn failing(seed: u64, at_source: bool, faults: gnb::Faults) -> Sim {
     let (mut net, ue, gnbs) = two_gnbs(seed);

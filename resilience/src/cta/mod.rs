@@ -359,7 +359,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 match self.slots.by_amf_ue_ngap_id(id) {
                     Some(phone) => {
                         if peek.is_some_and(|p| is_path_switch_request(&p)) {
-                            self.slots.asked_elsewhere(phone, association, stream);
+                            self.slots.asked_elsewhere(phone, association, id, stream);
                         }
                         let required = peek.is_some_and(|p| is_handover_required(&p));
                         let octets = octets.into();
@@ -489,13 +489,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         let begins = !matches!(batch.disposition, Disposition::Stranger | Disposition::Elsewhere(_));
         let former = asked.filter(|_| begins).map(|a| (a.amf_ue_ngap_id, self.begun(phone, a)));
+        // A gNB that wants the phone back may have another connection of it still, which goes where that one spoke.
+        let left = || Some((self.slots.wanted_elsewhere(phone)?, self.slots.stream_begun(phone)));
+        let former = former.or_else(left);
         let (outputs, events) = (std::mem::take(&mut batch.outputs), std::mem::take(&mut batch.events));
         let Batch { disposition, connected, .. } = batch;
         for (index, output) in (0u16..).zip(outputs) {
             let to = OutputId { clock, index };
             match output.effect {
                 Effect::N2 { association, octets } => {
-                    // The gNB of the connection that a new one takes the place of hears of it where it spoke (TS 38.412 §7).
+                    // The gNB of a connection that another takes the place of hears of it where it spoke (TS 38.412 §7).
                     let stream = match former.filter(|&(begun, _)| releases_another(&octets, begun)) {
                         Some((_, stream)) => self.within(association, stream),
                         None => self.stream(phone, association),

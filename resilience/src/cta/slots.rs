@@ -34,7 +34,7 @@ pub(super) struct Entry {
     stream: u16,
     /// The stream that a gNB without connection of this phone has chosen for it when it asked for the phone's path, and the last
     /// input before that.
-    elsewhere: Option<(AssociationId, u16, u64)>,
+    elsewhere: Option<(AssociationId, AmfUeNgapId, u16, u64)>,
     clock: u64,
     time: Instant,
     deadline: Option<Instant>,
@@ -299,16 +299,27 @@ impl Slots {
     }
 
     /// A gNB that does not serve the phone asks for its path, on this stream.
-    pub(super) fn asked_elsewhere(&mut self, phone: PhoneId, association: AssociationId, stream: u16) {
+    pub(super) fn asked_elsewhere(
+        &mut self,
+        phone: PhoneId,
+        association: AssociationId,
+        of: AmfUeNgapId,
+        stream: u16,
+    ) {
         if let Some(e) = self.entry(phone) {
-            e.elsewhere = Some((association, stream, e.clock));
+            e.elsewhere = Some((association, of, stream, e.clock));
         }
+    }
+
+    /// The connection that a gNB wants which does not serve the phone, by our name of it.
+    pub(super) fn wanted_elsewhere(&self, phone: PhoneId) -> Option<AmfUeNgapId> {
+        self.entries.get(phone.slot as usize)?.elsewhere.map(|(_, of, ..)| of)
     }
 
     /// The stream of the phone's connection, or of the one that it may get, on an association.
     pub(super) fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
         self.entries.get(phone.slot as usize).map_or(0, |e| match e.elsewhere {
-            Some((of, stream, _))
+            Some((of, _, stream, _))
                 if of == association && e.at.is_none_or(|n| n.association != association) =>
             {
                 stream
@@ -343,7 +354,7 @@ impl Slots {
         let Some(e) = self.entry(phone) else { return };
         let association = batch.connected.map(|n| n.association);
         if e.at.map(|n| n.association) != association
-            && let Some((_, stream, _)) = e.elsewhere.filter(|(of, ..)| Some(*of) == association)
+            && let Some((_, _, stream, _)) = e.elsewhere.filter(|(of, ..)| Some(*of) == association)
         {
             e.stream = stream;
         }
@@ -537,7 +548,7 @@ mod tests {
         let name = RanUeNgapId(4);
         s.begin(a, 0, 3);
         s.note(a, 1, &batch(Some((source, name)), None, true, None));
-        s.asked_elsewhere(a, target, 7);
+        s.asked_elsewhere(a, target, AmfUeNgapId::new(9).unwrap(), 7);
         assert_eq!((s.stream(a, source), s.stream(a, target)), (3, 7));
         s.note(a, 1, &batch(Some((source, name)), Some(target), true, None));
         assert_eq!((s.on(source), s.on(target)), (vec![a], vec![a]));
@@ -545,7 +556,7 @@ mod tests {
         s.note(a, 1, &batch(Some((target, name)), None, true, None));
         assert_eq!(s.stream(a, target), 7);
         assert_eq!((s.on(source), s.on(target)), (vec![], vec![a]));
-        s.asked_elsewhere(a, source, 5);
+        s.asked_elsewhere(a, source, AmfUeNgapId::new(9).unwrap(), 5);
         s.note(a, 1, &batch(Some((target, name)), None, true, None));
         assert_eq!(s.stream(a, source), 7, "it was refused");
     }
