@@ -23,6 +23,7 @@ fi
 
 tmp=${WHIMBREL_CHAOS_DIR:-$(mktemp -d)}
 mkdir -p "$tmp"
+rm -f "$tmp"/*.log "$tmp"/core.db* # of a run before
 running=()
 finish() {
   kill -9 "${running[@]}" 2>/dev/null || true
