@@ -21,6 +21,8 @@ pub(crate) enum Figure {
     Fig8(pct::Options),
     /// Completion time of attaches in bursts.
     Fig9(pct::Options),
+    /// Completion time of handovers to another control function against their rate.
+    Fig11(pct::Options),
     /// What replicas cost an attach.
     Fig15(pct::Options),
     /// What the log costs an attach.
@@ -45,6 +47,7 @@ pub(crate) fn run(figure: &Figure, plots: &Path) -> io::Result<()> {
         Figure::Fig7(options) => pct::fig7(options, plots),
         Figure::Fig8(options) => pct::fig8(options, plots),
         Figure::Fig9(options) => pct::fig9(options, plots),
+        Figure::Fig11(options) => pct::fig11(options, plots),
         Figure::Fig15(options) => pct::fig15(options, plots),
         Figure::Fig16(options) => pct::fig16(options, plots),
         Figure::Fig17(options) => pct::fig17(options, plots),

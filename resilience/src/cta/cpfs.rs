@@ -47,7 +47,7 @@ pub(super) struct Cpfs {
     pub(super) rings: Rings,
     pub(super) draining: Draining,
     /// How much is kept of the logs of phones that begin.
-    pub(super) bounds: Bounds,
+    bounds: Bounds,
     pub(super) trusted: BTreeSet<CpfId>,
     pub(super) ledgers: BTreeMap<PhoneId, Ledger<Envelope>>,
     /// The phones of which inputs are kept or under way.

@@ -18,6 +18,9 @@ use crate::replication::CpfId;
 /// (T3517, TS 24.501 table 10.2.1).
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// So many inputs of a phone may wait: more than a procedure has.
+const HELD_MAX: usize = 64;
+
 /// A phone that is to be served by another.
 #[derive(Serialize, Deserialize)]
 pub(super) struct Moving {
@@ -68,7 +71,7 @@ impl Cpfs {
             return Some(envelope); // what runs has to end where it began
         }
         moving.held.push(envelope);
-        if moving.held.len() > self.bounds.inputs {
+        if moving.held.len() > HELD_MAX {
             self.stop_moving(phone, out);
         }
         None

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use whimbrel_control::config::Limits;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Batch, Effect, Envelope, Phone, PhoneId, Prf, UpfId};
-use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
+use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, SNssai, Seid, Tac};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down as RadioDown, Outbox, PhoneId as UeId, Up as RadioUp, gnb};
 use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
-use whimbrel_resilience::region::{Region, Regions};
+use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
     Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox, Taster, ToTaster, Trial,
@@ -26,7 +26,7 @@ use whimbrel_user::Upf;
 
 use super::clock::timed;
 use super::load::{Procedure, Progress};
-use super::scheme::{Replication, Scheme};
+use super::scheme::{Change, Replication, Scheme};
 
 /// A day in 2026.
 const EPOCH: Instant = Instant(1_793_700_000_000_000);
@@ -59,14 +59,15 @@ enum Travelling {
         gnb: usize,
         stream: u16,
         octets: Vec<u8>,
-        of: Option<u32>,
+        of: Option<PhoneId>,
     },
     ToUpf {
         octets: Vec<u8>,
-        of: Option<u32>,
+        of: Option<PhoneId>,
     },
     Begin(u32),
     Lose(CpfId),
+    Tick,
 }
 
 struct Due {
@@ -135,8 +136,10 @@ pub(super) struct Deployment {
     upf: Upf,
     gnbs: Vec<gnb::Gnb>,
     phones: Vec<Terminal>,
-    /// The phone that has a slot of the aggregator, as far as known.
-    by_slot: BTreeMap<u32, u32>,
+    /// The phones as the aggregator names them, as far as known.
+    by_id: BTreeMap<PhoneId, u32>,
+    /// The aggregator has something to do that it was not asked for yet.
+    tick_due: bool,
     queue: BinaryHeap<Due>,
     sequence: u64,
     cta_cores: Vec<Core>,
@@ -174,7 +177,6 @@ impl Deployment {
         let cta = if scheme.one_process {
             Cta::new(config, directory, home, entropy, Whose::default(), EPOCH)
         } else {
-            // What goes to the others at every message goes to them from here, beside the program.
             let backups = if scheme.log { scheme.backups } else { 0 };
             let rings = regions.rings(&region, backups).expect("the region is known");
             let mut cta = Cta::of_region(config, directory, home, entropy, Whose::default(), rings, EPOCH);
@@ -201,7 +203,8 @@ impl Deployment {
             upf: Upf::new(upf_config(7), EPOCH).expect("the default configuration holds"),
             gnbs: gnbs.collect(),
             phones: phones.collect(),
-            by_slot: BTreeMap::new(),
+            by_id: BTreeMap::new(),
+            tick_due: false,
             queue: BinaryHeap::new(),
             sequence: 0,
             cta_cores: vec![Core::default(); if scheme.one_process { 1 } else { CTA_THREADS }],
@@ -300,11 +303,17 @@ impl Deployment {
     fn arrive(&mut self, what: Travelling) {
         match what {
             Travelling::Ngap { gnb, stream, octets } => {
+                let change = self.change_of_cpf(&octets);
                 let input = Input::Ngap(association(gnb), stream, &octets);
-                self.cta_takes(gnb, |cta, now, out| cta.handle(now, input, out));
+                self.cta_takes(slot_in_ngap(&octets).map_or(gnb, |slot| slot as usize), |cta, now, out| {
+                    if let Some((phone, to)) = change {
+                        cta.handle(now, Input::Move(phone, to), out);
+                    }
+                    cta.handle(now, input, out);
+                });
             }
             Travelling::Pfcp(octets) => {
-                let thread = octets.get(7).copied().unwrap_or(0).into();
+                let thread = slot_in_pfcp(&octets).unwrap_or(0) as usize;
                 self.cta_takes(thread, |cta, now, out| cta.handle(now, Input::Pfcp(UpfId(0), &octets), out));
             }
             Travelling::Up { from, octets, of } => self.cta_takes(of as usize, |cta, now, out| {
@@ -325,8 +334,8 @@ impl Deployment {
             }
             Travelling::ToGnb { gnb, stream, octets, of } => {
                 let heard = self.gnb(gnb, gnb::Input::Ngap { stream, octets: &octets });
-                if let (Some(slot), Some(phone)) = (of, heard) {
-                    self.by_slot.insert(slot, phone);
+                if let (Some(id), Some(phone)) = (of, heard) {
+                    self.by_id.insert(id, phone);
                 }
                 self.heard(of);
             }
@@ -339,14 +348,38 @@ impl Deployment {
             }
             Travelling::Begin(n) => self.begin(n),
             Travelling::Lose(cpf) => self.lose(cpf),
+            Travelling::Tick => {
+                self.tick_due = false;
+                self.cta_takes(0, |cta, now, out| cta.handle(now, Input::Tick, out));
+                self.all_threads_wait();
+            }
         }
     }
 
     /// A message of the core for a phone has arrived.
-    fn heard(&mut self, slot: Option<u32>) {
-        if let Some(phone) = slot.and_then(|slot| self.by_slot.get(&slot)) {
+    fn heard(&mut self, of: Option<PhoneId>) {
+        if let Some(phone) = of.and_then(|id| self.by_id.get(&id)) {
             self.progress.heard(*phone, self.now);
         }
+    }
+
+    /// The control function that HANDOVER REQUIRED leads to, where handovers change it.
+    fn change_of_cpf(&self, octets: &[u8]) -> Option<(PhoneId, CpfId)> {
+        let required = whimbrel_ngap::peek(octets).filter(|_| matches!(octets, [0x00, 12, ..]))?;
+        let id = slot_of(required.amf_ue_ngap_id?);
+        let of_slot = PhoneId { slot: id, generation: 0 }..=PhoneId { slot: id, generation: u16::MAX };
+        let phone = *self.by_id.range(of_slot).next_back()?.0;
+        let (serves, backs) = (self.cta.served_by(phone)?, self.cta.backed_by(phone));
+        let to = match self.scheme.change {
+            Change::None => None,
+            Change::ToReplica => backs.first().copied(),
+            Change::ToStranger => {
+                let strangers = self.members.keys().filter(|id| **id != serves && !backs.contains(id));
+                let strangers: Vec<CpfId> = strangers.copied().collect();
+                strangers.get(phone.slot as usize / GNBS % strangers.len().max(1)).copied()
+            }
+        };
+        to.map(|to| (phone, to))
     }
 
     fn instant(&self) -> Instant {
@@ -363,16 +396,17 @@ impl Deployment {
         cta.inspect().0 = None;
         let ((out, told), cost) = timed(|| {
             let mut out = CoreOutbox::default();
-            if cta.next_deadline() <= now {
-                cta.handle(now, Input::Tick, &mut out);
-            }
             work(cta, now, &mut out);
             let told: Vec<_> = out.cpfs.drain(..).map(|(to, down)| (to, octets_down(down))).collect();
             (out, told)
         });
         let threads = self.cta_cores.len();
         let leaves = charge(self.charged, self.now, &mut self.cta_cores[thread % threads], cost);
-        let of = self.cta.inspect().0.map(|phone| phone.slot);
+        let of = self.cta.inspect().0;
+        if !self.tick_due && self.cta.next_deadline() <= now {
+            self.tick_due = true;
+            self.send(leaves, Travelling::Tick);
+        }
         self.most_logged = self.most_logged.max(self.cta.logged().0);
         let at = self.there(leaves);
         for (association, stream, octets) in out.ngap {
@@ -453,12 +487,24 @@ impl Deployment {
             return;
         }
         self.regions.leave(cpf);
-        let backups = if self.scheme.log { self.scheme.backups } else { 0 };
-        let rings = self.regions.rings(&self.region, backups).expect("the region is known");
+        let rings = self.rings();
         self.cta_takes(0, |cta, now, out| {
             cta.handle(now, Input::Rings(rings), out);
             cta.handle(now, Input::CpfLost(cpf), out);
         });
+        self.all_threads_wait();
+    }
+
+    /// What concerns phones of all threads of the aggregator is done by one, and the others wait for it: a phone's inputs keep their order.
+    fn all_threads_wait(&mut self) {
+        let until = self.cta_cores.iter().map(|c| c.busy_until).max().unwrap_or(0);
+        self.cta_cores.iter_mut().for_each(|c| c.busy_until = until);
+    }
+
+    fn rings(&self) -> Rings {
+        // What goes to the others at every message goes to them from here, beside the program.
+        let backups = if self.scheme.log { self.scheme.backups } else { 0 };
+        self.regions.rings(&self.region, backups).expect("the region is known")
     }
 
     fn begin(&mut self, n: u32) {
@@ -556,6 +602,21 @@ fn charge(charged: bool, now: u64, core: &mut Core, cost: u64) -> u64 {
     core.busy_until = core.busy_until.max(now) + cost;
     core.worked += cost;
     core.busy_until
+}
+
+/// The slot in the name that the aggregator gave a phone.
+fn slot_of(id: AmfUeNgapId) -> u32 {
+    id.value() as u32 & (PhoneId::SLOTS - 1)
+}
+
+fn slot_in_ngap(octets: &[u8]) -> Option<u32> {
+    whimbrel_ngap::peek(octets)?.amf_ue_ngap_id.map(slot_of)
+}
+
+/// The slot in the SEID of a PFCP message's header.
+fn slot_in_pfcp(octets: &[u8]) -> Option<u32> {
+    let seid = Seid(u64::from_be_bytes(octets.get(4..12)?.try_into().ok()?));
+    PhoneId::from_seid(seid).map(|(phone, _)| phone.slot)
 }
 
 /// The NGAP message in an input.

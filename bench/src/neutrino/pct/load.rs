@@ -1,6 +1,7 @@
 //! Open load: when phones begin something, and when they are done.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use whimbrel_sim::Rng;
 
@@ -59,6 +60,11 @@ impl Progress {
         self.0.get(&phone).is_some_and(|r| !r.done)
     }
 
+    /// How long a phone's procedure took, in nanoseconds, if it is done.
+    pub(super) fn time(&self, phone: u32) -> Option<u64> {
+        self.0.get(&phone).filter(|r| r.done).map(|r| r.until - r.from)
+    }
+
     /// The phone's procedure was lost with who served it: it attaches, which counts until that is done.
     pub(super) fn attaches_anew(&mut self, phone: u32) {
         if let Some(run) = self.0.get_mut(&phone) {
@@ -66,13 +72,9 @@ impl Progress {
         }
     }
 
-    /// Completion times, in order of size, and how many did not complete.
+    /// Completion times, and how many did not complete.
     pub(super) fn times(&self) -> Times {
-        let done = self.0.values().filter(|r| r.done);
-        let mut nanos: Vec<u64> = done.map(|r| r.until - r.from).collect();
-        nanos.sort_unstable();
-        let failed = self.0.len() - nanos.len();
-        Times { nanos, failed }
+        self.0.keys().map(|phone| self.time(*phone)).collect()
     }
 }
 
@@ -82,6 +84,21 @@ pub(super) struct Times {
     nanos: Vec<u64>,
     /// How many did not complete.
     pub(super) failed: usize,
+}
+
+impl FromIterator<Option<u64>> for Times {
+    /// Of times in nanoseconds; nothing: it did not complete.
+    fn from_iter<I: IntoIterator<Item = Option<u64>>>(all: I) -> Self {
+        let mut times = Self::default();
+        for time in all {
+            match time {
+                Some(nanos) => times.nanos.push(nanos),
+                None => times.failed += 1,
+            }
+        }
+        times.nanos.sort_unstable();
+        times
+    }
 }
 
 impl Times {
@@ -94,8 +111,8 @@ impl Times {
 
 /// Poisson arrivals of `count` of the phones at so many a second, in nanoseconds from the beginning: independent phones, uniformly at
 /// random.
-pub(super) fn uniform(rng: &mut Rng, phones: u32, count: u32, per_s: f64) -> Vec<(u64, u32)> {
-    let mut order: Vec<u32> = (0..phones).collect();
+pub(super) fn uniform(rng: &mut Rng, phones: Range<u32>, count: u32, per_s: f64) -> Vec<(u64, u32)> {
+    let mut order: Vec<u32> = phones.collect();
     for i in (1..order.len()).rev() {
         order.swap(i, rng.below(i as u64 + 1) as usize);
     }

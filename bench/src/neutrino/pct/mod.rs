@@ -21,7 +21,7 @@ mod sweep;
 
 use clap::Args;
 
-pub(super) use fig7::{fig7, fig8};
+pub(super) use fig7::{fig7, fig8, fig11};
 pub(super) use fig9::run as fig9;
 pub(super) use fig15::{fig15, fig16};
 pub(super) use fig17::run as fig17;

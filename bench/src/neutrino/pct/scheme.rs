@@ -15,6 +15,17 @@ pub(super) enum Replication {
     EveryMessage,
 }
 
+/// Whether another control function serves a phone after a handover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// No.
+    None,
+    /// One that has the phone's state: the fast form.
+    ToReplica,
+    /// One that has to get it first: the default form.
+    ToStranger,
+}
+
 /// One way to build the control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Scheme {
@@ -27,6 +38,7 @@ pub(super) struct Scheme {
     pub(super) log: bool,
     /// The gNB knows the phone's context from the phone, and answers what the core would ask before it is asked.
     pub(super) device_state: bool,
+    pub(super) change: Change,
     /// The control function is a part of the aggregator: one process, one core, no links.
     pub(super) one_process: bool,
 }
@@ -39,6 +51,7 @@ pub(super) const OURS: Scheme = Scheme {
     backups: 2,
     log: true,
     device_state: false,
+    change: Change::None,
     one_process: false,
 };
 
@@ -89,6 +102,18 @@ pub(super) const LOG_ONLY: Scheme = Scheme { name: "log alone", log: true, ..NO_
 /// A log, and the phone's state to as many as ours, at every message.
 pub(super) const PER_MESSAGE: Scheme =
     Scheme { name: "at every message", replication: Replication::EveryMessage, ..OURS };
+
+/// Ours, where a handover changes the control function and the state has to travel first.
+pub(super) const OURS_DEFAULT: Scheme = Scheme { name: "ours, default", change: Change::ToStranger, ..OURS };
+
+/// Ours, where a handover leads to a control function that has the state.
+pub(super) const OURS_FAST: Scheme = Scheme { name: "ours, fast", change: Change::ToReplica, ..OURS };
+
+/// An existing core where a handover changes the control function.
+pub(super) const EXISTING_CHANGE: Scheme = Scheme { change: Change::ToStranger, ..EXISTING };
+
+/// The same with our codec.
+pub(super) const EXISTING_CHANGE_LEAN: Scheme = Scheme { change: Change::ToStranger, ..EXISTING_LEAN };
 
 impl Scheme {
     /// How much is kept of a phone's log.

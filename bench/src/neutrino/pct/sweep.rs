@@ -64,15 +64,15 @@ pub(super) fn point(
     (per_s, hop_ns, seed): (f64, u64, u64),
 ) -> Point {
     let phones = options.phones();
-    if procedure == Procedure::Attach {
-        *kept = None; // phones attach once
+    if procedure != Procedure::ServiceRequest {
+        *kept = None; // each phone does it once
     }
     let region = kept.get_or_insert_with(|| ready(scheme, procedure, phones));
     region.hop_ns = hop_ns;
     if procedure == Procedure::ServiceRequest {
         region.release_all();
     }
-    let begins = uniform(&mut Rng::new(seed), phones, phones, per_s);
+    let begins = uniform(&mut Rng::new(seed), 0..phones, phones, per_s);
     region.measure(procedure, &begins, &[]);
     let each = |ns: u64| ns as f64 / 1000.0 / f64::from(phones);
     let (cta, cpfs) = region.worked();
