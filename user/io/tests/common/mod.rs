@@ -51,6 +51,15 @@ pub(crate) fn inside(test: &str) -> bool {
     true
 }
 
+/// Waits until something holds: the packet thread tells its counters now and then, answers come faster.
+pub(crate) fn eventually(holds: impl Fn() -> bool, or: impl Fn() -> String) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{}", or());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Everything there happens in a network namespace that ends with the process.
 fn again_inside(test: &str, how: &str) {
     if fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_err() {
