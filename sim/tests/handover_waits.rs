@@ -10,23 +10,23 @@ use common::stage::session;
 use common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Phone, Refusal, UpfId};
-use whimbrel_ids::{Qfi, Teid};
+use whimbrel_ids::{AmfUeNgapId, Qfi, Teid};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
-    AssociatedQosFlowItem, Cause, CauseRadioNetwork, GtpTunnel, PduSessionResourceItem,
+    AssociatedQosFlowItem, Cause, CauseRadioNetwork, GtpTunnel, PduSessionResourceItem, QosFlowAcceptedItem,
     QosFlowPerTnlInformation, TransportLayerAddress, UpTransportLayerInformation,
 };
 use whimbrel_ngap::msg::{
-    HandoverCancel, InitialContextSetupResponse, PathSwitchRequestAcknowledge,
+    HandoverCancel, InitialContextSetupResponse, PathSwitchRequest, PathSwitchRequestAcknowledge,
     PduSessionResourceSetupResponse, UeContextReleaseRequest,
 };
-use whimbrel_ngap::transfer::PduSessionResourceSetupResponseTransfer;
+use whimbrel_ngap::transfer::{PathSwitchRequestTransfer, PduSessionResourceSetupResponseTransfer};
 use whimbrel_pfcp::ie::Cause as PfcpCause;
 use whimbrel_pfcp::msg::SessionModificationResponse;
 use whimbrel_pfcp::{Frame, Message as Pfcp};
-use whimbrel_ran::gnb::Via;
+use whimbrel_ran::gnb::{Event as GnbEvent, Via};
 use whimbrel_ran::ue::Command;
-use whimbrel_sim::{Faults, Sim, UeIndex, UpfState, default_config, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, UpfState, default_config, phone_config};
 
 /// A phone with one session that asks for a second one. Both gNBs are driven by hand, and the source was asked for it.
 fn asked(seed: u64) -> Sim {
@@ -357,6 +357,136 @@ fn a_session_that_is_led_to_the_source_meanwhile() {
     assert_eq!((up(&net, 2), an(&net, 2)), (Some(UpState::Inactive), None));
 }
 
+/// The third gNB, driven by hand like the second.
+const NEXT: GnbIndex = GnbIndex(2);
+
+/// The phone was sent to the second gNB and has gone on to a third one, over Xn, whose PATH SWITCH REQUEST is ahead of the second one's
+/// HANDOVER NOTIFY. Gives the name of the connection at the second.
+fn gone_on(seed: u64) -> (Sim, AmfUeNgapId) {
+    let (mut net, _) = two_gnbs(seed, 1);
+    let next = net.add_gnb(gnb_config(3));
+    net.settle(SECOND / 10);
+    net.take_over(SOURCE);
+    net.take_over(next);
+    let m = handover_required(&net, &[1]);
+    say(&mut net, SOURCE, m);
+    let asked = request(&mut net);
+    say(&mut net, TARGET, acknowledgement(asked.amf_ue_ngap_id, vec![admitted(1, true)]));
+    command(&mut net);
+    let m = wants_it(&net, asked.amf_ue_ngap_id);
+    say(&mut net, next, m);
+    assert!(net.heard(next).is_empty() && phone(&net).amf.target.is_some(), "it waits");
+    (net, asked.amf_ue_ngap_id)
+}
+
+/// PATH SWITCH REQUEST of the third gNB, which has its tunnels where the second one has those of the session after.
+fn wants_it(net: &Sim, of: AmfUeNgapId) -> PathSwitchRequest {
+    let mut m = path_switch_request(net, &[1]);
+    m.source_amf_ue_ngap_id = of;
+    let flow = QosFlowAcceptedItem::new(Qfi::new(1).expect("a QFI"));
+    let transfer = PathSwitchRequestTransfer::new(tunnel(2), vec![flow]).to_vec();
+    m.pdu_session_resource_to_be_switched_dl_list = vec![PduSessionResourceItem::new(psi(1), transfer)];
+    m
+}
+
+#[test] // TS 23.502 §4.9.1.2.2, §4.9.1.3.3 step 5: PATH SWITCH REQUEST is ahead of HANDOVER NOTIFY, of whose gNB it comes
+fn path_switch_before_the_phone_is_known_to_be_where_it_came_from() {
+    for upf in [UpfState::Answering, UpfState::Silent] {
+        let (mut net, at_target_too) = gone_on(16);
+        let m = wants_it(&net, at_target_too);
+        say(&mut net, NEXT, m); // the same again
+        net.set_upf(upf);
+        say(&mut net, TARGET, notify(at_target_too));
+        net.set_upf(UpfState::Answering);
+        net.settle(SECOND * 4);
+        let heard = net.heard(NEXT);
+        let [Message::PathSwitchRequestAcknowledge(m)] = heard.as_slice() else { panic!("{heard:?}") };
+        assert_eq!(psis(&m.pdu_session_resource_switched_list), [1]);
+        assert_eq!((an(&net, 1), downlink(&mut net, 1).0), (at_target(2), at_target(2)));
+        assert!(matches!(net.heard(SOURCE).as_slice(), [Message::UeContextReleaseCommand(_)]), "{upf:?}");
+        assert!(phone(&net).amf.source.is_none());
+        over(&mut net);
+    }
+}
+
+#[test] // TS 38.413 §8.4.4.3: the phone never was where it is said to come from, or its gNBs are lost meanwhile
+fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
+    type End = fn(&mut Sim);
+    let ends: [(&str, End, bool); 7] = [
+        ("no notify", |net| net.settle(SECOND * 20), true),
+        (
+            "cancel",
+            |net| {
+                let c = connection(net);
+                let cause = CauseRadioNetwork::HandoverCancelled.into();
+                let m = HandoverCancel::new(c.amf_ue_ngap_id, c.ran_ue_ngap_id, cause);
+                say(net, SOURCE, m);
+            },
+            true,
+        ),
+        (
+            "deregistration",
+            |net| {
+                let id = phone(net).id;
+                net.order(id, CoreCommand::Superseded);
+            },
+            true,
+        ),
+        ("where it came from is lost", |net| net.disconnect(TARGET), true),
+        (
+            "another handover",
+            |net| {
+                let m = handover_required(net, &[1]);
+                say(net, SOURCE, m);
+            },
+            true,
+        ),
+        (
+            "somebody else has it",
+            |net| {
+                let m = net.cta().phones().next().and_then(|p| p.amf.target.as_ref()).expect("it waits");
+                let mut m = wants_it(net, m.amf_ue_ngap_id);
+                m.ran_ue_ngap_id = whimbrel_ids::RanUeNgapId(3);
+                say(net, NEXT, m);
+            },
+            true,
+        ),
+        ("it is lost itself", |net| net.disconnect(NEXT), false),
+    ];
+    for (what, end, told) in ends {
+        let (mut net, at_target_too) = gone_on(17);
+        end(&mut net);
+        net.settle(SECOND / 5);
+        let heard = net.heard(NEXT);
+        let failed =
+            matches!(heard.as_slice(), [Message::PathSwitchRequestFailure(m)] if m.ran_ue_ngap_id == RAN_ID);
+        assert_eq!(failed, told, "{what}: {heard:?}");
+        if what == "it is lost itself" {
+            say(&mut net, TARGET, notify(at_target_too));
+            assert_eq!(an(&net, 1), at_target(1), "where it was last");
+        }
+        net.disconnect(TARGET);
+        over(&mut net);
+        assert_eq!(net.heard(NEXT).len(), usize::from(what == "somebody else has it"), "{what}");
+    }
+}
+
+#[test] // TS 38.413 §10.6: nobody can have come from a target that was not told to take the phone
+fn a_path_switch_of_a_connection_that_is_being_prepared() {
+    let (mut net, _) = two_gnbs(18, 1);
+    let next = net.add_gnb(gnb_config(3));
+    net.settle(SECOND / 10);
+    net.take_over(SOURCE);
+    net.take_over(next);
+    let m = handover_required(&net, &[1]);
+    say(&mut net, SOURCE, m);
+    let asked = request(&mut net);
+    let m = wants_it(&net, asked.amf_ue_ngap_id);
+    say(&mut net, next, m);
+    assert!(matches!(net.heard(next).as_slice(), [Message::ErrorIndication(_)]));
+    over(&mut net);
+}
+
 /// Phones that are handed over as soon as they hear of their session: what was not served. Associations that differ in latency let
 /// one gNB's message overtake another's; where the core's parts have links, the UPF's answer takes a round trip.
 fn right_behind_a_session(mut net: Sim, via: Via) -> Vec<Refusal> {
@@ -397,5 +527,52 @@ fn a_handover_right_behind_a_session() {
             assert_eq!(right_behind_a_session(one, via), [], "seed {seed}, {via:?}");
             assert_eq!(right_behind_a_session(several, via), [], "seed {seed}, {via:?}, in a region");
         }
+    }
+}
+
+/// Phones that go on over Xn as soon as they are where the core took them to. What was not served.
+fn right_behind_a_handover(mut net: Sim) -> Vec<Refusal> {
+    let gnbs = [1, 2, 3].map(|n| net.add_gnb(gnb_config(n)));
+    net.settle(SECOND);
+    let ues: Vec<UeIndex> = (1..=10).map(|n| net.add_ue(gnbs[0], phone_config(n))).collect();
+    for command in [Command::Register, session()] {
+        ues.iter().for_each(|&ue| net.command(ue, command.clone()));
+        net.settle(SECOND);
+    }
+    ues.iter().for_each(|&ue| net.hand_over(ue, gnbs[1], Via::N2));
+    let mut there = ues.clone();
+    while !there.is_empty() {
+        net.advance(SECOND / 10_000);
+        let arrived = |ue: UeIndex| {
+            net.gnb_events.iter().any(|(_, e)| {
+                matches!(e, GnbEvent::HandedOver { phone, via: Via::N2, .. } if phone.0 == ue.0 as u32)
+            })
+        };
+        for ue in there.extract_if(.., |&mut ue| arrived(ue)).collect::<Vec<_>>() {
+            net.hand_over(ue, gnbs[2], Via::Xn);
+        }
+    }
+    net.settle(SECOND * 5);
+    for &ue in &ues {
+        assert_eq!(net.gnb_of(ue), gnbs[2], "{ue:?}");
+        net.check_path(ue, psi(1));
+    }
+    no_violations(&net);
+    let refused = core_events(&net).filter_map(|e| match e {
+        CoreEvent::Refused { refusal, .. } => Some(refusal.clone()),
+        _ => None,
+    });
+    refused.collect()
+}
+
+#[test] // TS 23.502 §4.9.1.2.2, §4.9.1.3.3: phones that move on at once, the core in one process or in several
+fn an_xn_handover_right_behind_one_through_the_core() {
+    let faults =
+        Faults { radio_latency_micros: (1, 10), n2_latency_micros: (100, 20_000), ..Faults::default() };
+    for seed in 1..6 {
+        let one = Sim::with(seed, default_config(), faults);
+        let several = Sim::in_region(seed, default_config(), faults, 3, 1);
+        assert_eq!(right_behind_a_handover(one), [], "seed {seed}");
+        assert_eq!(right_behind_a_handover(several), [], "seed {seed}, in a region");
     }
 }

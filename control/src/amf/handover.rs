@@ -12,7 +12,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, HandoverType, PduSessionResour
 use whimbrel_ngap::msg::{
     DownlinkRanEarlyStatusTransfer, DownlinkRanStatusTransfer, HandoverCommand, HandoverFailure,
     HandoverNotify, HandoverPreparationFailure, HandoverRequestAcknowledge, HandoverRequired,
-    UplinkRanEarlyStatusTransfer, UplinkRanStatusTransfer,
+    PathSwitchRequest, UplinkRanEarlyStatusTransfer, UplinkRanStatusTransfer,
 };
 use whimbrel_ngap::transfer::{HandoverPreparationUnsuccessfulTransfer, HandoverRequiredTransfer};
 
@@ -20,7 +20,7 @@ use super::connection::{emit, ids, locate, location, out_of_state, part, send};
 use super::handover_request::{Asked, request};
 use super::mobility_restrictions::permitted;
 use super::target::{self, By, Phase, Target};
-use super::{end, location_reporting};
+use super::{end, location_reporting, path_switch};
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::Event;
@@ -83,12 +83,15 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
     ue.start(Lane::Handover, Procedure::Handover, async move {
         let began = ue.now();
         match handover(ue, m.into(), to.into()).await {
-            Ok(()) => {
+            Ok(further) => {
                 end::let_go_when_unused(ue);
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::Handover, subject, took });
                 let_source_go(ue).await;
+                if let Some(request) = further {
+                    path_switch::go_on(ue, request);
+                }
             }
             Err(Failed::Refused { cause, refusal, container, target_knows }) => {
                 failed(ue, cause, refusal, container, target_knows);
@@ -151,7 +154,12 @@ fn check(
     Ok(to)
 }
 
-async fn handover(ue: Ue, m: Rc<HandoverRequired>, to: Rc<HandoverTarget>) -> Result<(), Failed> {
+/// Gives what the phone's next gNB wants, if the phone has gone there already.
+async fn handover(
+    ue: Ue,
+    m: Rc<HandoverRequired>,
+    to: Rc<HandoverTarget>,
+) -> Result<Option<Box<PathSwitchRequest>>, Failed> {
     ue.with(|p| p.amf.target = Some(Target::asked_for(&to).into()));
     target::come_up(ue, &named(&m)).await?;
     let asked = request(ue, &m, &to)?; // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
@@ -160,8 +168,7 @@ async fn handover(ue: Ue, m: Rc<HandoverRequired>, to: Rc<HandoverTarget>) -> Re
     let admitted = smf::forward(ue, admitted, direct(&m)).await?; // step 11: forwarding tunnels
     command(ue, &m, &asked, &answer, &admitted, &failed); // §4.9.1.3.3 steps 1 and 2
     let notify = notified(ue).await?; // steps 3 to 5
-    arrive(ue, &notify, &admitted, &unwanted(&answer, &admitted)).await?; // steps 7 to 13
-    Ok(())
+    Ok(arrive(ue, &notify, &admitted, &unwanted(&answer, &admitted)).await?) // steps 7 to 13
 }
 
 /// The sessions that the source wants handed over.
@@ -307,11 +314,11 @@ async fn arrive(
     m: &HandoverNotify,
     admitted: &[Admitted],
     unwanted: &[PduSessionId],
-) -> Result<(), Interrupt> {
+) -> Result<Option<Box<PathSwitchRequest>>, Interrupt> {
     if let Some((association, amf_id)) = ue.with(source_that_left) {
         part(ue, association, amf_id);
     }
-    let Some(target) = ue.with(|p| {
+    let Some(mut target) = ue.with(|p| {
         let (target, source) = (p.amf.target.take()?, p.amf.connection.take()?);
         p.amf.connection = Some(Box::new(Connection {
             association: target.association,
@@ -327,18 +334,27 @@ async fn arrive(
         p.amf.source = (!target.source_lost).then_some(source);
         Some(target)
     }) else {
-        return Ok(());
+        return Ok(None);
     };
     if let Some(l) = m.user_location_information.as_ref().filter(|l| location(l).is_some()) {
         locate(ue, l);
         location_reporting::found(ue);
     }
     let asked = smf::ask_paths(ue, admitted);
-    target::over(ue, *target);
+    let further = target.further.take();
+    match &further {
+        // It has left again.
+        Some(further) => {
+            let next = path_switch::target(further.association, &further.request);
+            ue.with(|p| p.amf.target = Some(Box::new(Target { held: target.held, ..next })));
+        }
+        None => target::over(ue, *target),
+    }
     for psi in unwanted {
         smf::release_at_gnb(ue, *psi);
     }
-    smf::paths_switched(ue, asked).await
+    smf::paths_switched(ue, asked).await?;
+    Ok(further.map(|f| f.request))
 }
 
 /// The connection at a source that was told to let go before the phone arrived.
@@ -349,7 +365,7 @@ fn source_that_left(phone: &mut Phone) -> Option<(AssociationId, AmfUeNgapId)> {
 
 /// §4.9.1.3.3 steps 14 and 15: the source's resources and the forwarding tunnels go, after what is still under way has passed.
 async fn let_source_go(ue: Ue) {
-    if smf::is_forwarding(ue) {
+    if smf::is_forwarding(ue) && !ue.with(|p| target::has_left(p)) {
         let _ = ue.receive(|_| false, FORWARDING).await; // whatever ends it, it is time
     }
     target::release_source(ue);
@@ -357,7 +373,8 @@ async fn let_source_go(ue: Ue) {
 
 /// The phone stays where it is, if that is still there.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
-    let Some(target) = ue.with(|p| p.amf.target.take()) else { return };
+    let Some(mut target) = ue.with(|p| p.amf.target.take()) else { return };
+    target::nobody_further(ue, &mut target);
     if !target_knows {
         target::release_target(ue, &target, cause.clone());
     }

@@ -12,7 +12,7 @@ use whimbrel_ngap::transfer::PathSwitchRequestUnsuccessfulTransfer;
 use super::as_security::{advance_chain, ue_security_capabilities};
 use super::connection::{emit, locate, location, part, refuse_names, send};
 use super::mobility_restrictions::permitted;
-use super::target::{self, By, Target};
+use super::target::{self, By, Further, Target};
 use super::{end, location_reporting, rrc_inactive};
 use crate::collision::{self, Verdict};
 use crate::envelope::AssociationId;
@@ -24,15 +24,13 @@ use crate::smf::{self, Switched};
 
 /// Step 1b: the target names the phone by the identity that its source had for it.
 pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest>) {
-    let (amf_id, ran_id) = (m.source_amf_ue_ngap_id, m.ran_ue_ngap_id);
-    let target = Target {
-        association,
-        amf_ue_ngap_id: amf_id,
-        ran_ue_ngap_id: Some(ran_id),
-        source_lost: false,
-        by: By::PathSwitch(asked(&m)),
-        held: Vec::new(),
+    // The phone came to its source through the core, and the source's word of that is under way.
+    let Some(Further { association, request: m }) = target::further(ue, Further { association, request: m })
+    else {
+        return;
     };
+    let (amf_id, ran_id) = (m.source_amf_ue_ngap_id, m.ran_ue_ngap_id);
+    let target = target(association, &m);
     if !ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.amf_ue_ngap_id == amf_id)) {
         // The phone's gNBs moved it while its connection ended here: the target learns that it has got nothing.
         let now = ue.now();
@@ -50,29 +48,54 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
         return refused(ue, refusal);
     }
     let ue = ue.on(Lane::Handover);
-    ue.start(Lane::Handover, Procedure::PathSwitch, async move {
-        let began = ue.now();
-        if let Err(refusal) = check(ue, &m) {
-            send_failure(ue, &target); // what this one took the place of has left nothing to switch
-            return refused(ue, refusal);
-        }
-        ue.with(|p| p.amf.target = Some(Box::new(target)));
-        match switch(ue, &m).await {
-            Ok(switched) => {
-                if let Some(target) = ue.with(|p| p.amf.target.take()) {
-                    settle(ue, &m, *target, switched, began);
-                }
-            }
-            // Whoever else ends it has told the target.
-            Err(Interrupt::Superseded(_)) => {
-                if let Some(target) = ue.with(|p| p.amf.target.take()) {
-                    send_failure(ue, &target);
-                    target::back(ue, *target);
-                }
-            }
-            Err(_) => {}
+    ue.start(Lane::Handover, Procedure::PathSwitch, path_switch(ue, m, target));
+}
+
+/// The request has waited for the phone to arrive where it came from (`target::further`): the handover to there ends.
+pub(crate) fn go_on(ue: Ue, m: Box<PathSwitchRequest>) {
+    ue.follow(Lane::Handover, Procedure::PathSwitch, async move {
+        if let Some(target) = ue.with(|p| p.amf.target.take()) {
+            path_switch(ue, m, *target).await;
         }
     });
+}
+
+/// The gNB at which the phone is.
+pub(crate) fn target(association: AssociationId, m: &PathSwitchRequest) -> Target {
+    Target {
+        association,
+        amf_ue_ngap_id: m.source_amf_ue_ngap_id,
+        ran_ue_ngap_id: Some(m.ran_ue_ngap_id),
+        source_lost: false,
+        by: By::PathSwitch(asked(m)),
+        held: Vec::new(),
+        further: None,
+    }
+}
+
+async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
+    let began = ue.now();
+    if let Err(refusal) = check(ue, &m) {
+        send_failure(ue, &target); // what this one took the place of has left nothing to switch
+        refused(ue, refusal);
+        return target::back(ue, target);
+    }
+    ue.with(|p| p.amf.target = Some(Box::new(target)));
+    match switch(ue, &m).await {
+        Ok(switched) => {
+            if let Some(target) = ue.with(|p| p.amf.target.take()) {
+                settle(ue, &m, *target, switched, began);
+            }
+        }
+        // Whoever else ends it has told the target.
+        Err(Interrupt::Superseded(_)) => {
+            if let Some(target) = ue.with(|p| p.amf.target.take()) {
+                send_failure(ue, &target);
+                target::back(ue, *target);
+            }
+        }
+        Err(_) => {}
+    }
 }
 
 /// Steps 2 to 6. What the source has said of the phone may still be under way.
@@ -212,6 +235,12 @@ fn failure(amf_id: AmfUeNgapId, ran_id: RanUeNgapId, mut sessions: Vec<PduSessio
     failure.pdu_session_resource_released_list_ps_fail =
         sessions.into_iter().map(|psi| PduSessionResourceItem::new(psi, transfer.clone())).collect();
     failure.into()
+}
+
+/// The phone never was at the gNB from which this one has it.
+pub(crate) fn refuse(ue: Ue, further: &Further) {
+    send_failure(ue, &target(further.association, &further.request));
+    refused(ue, Refusal::RadioFailure("the handover before the path switch came to nothing"));
 }
 
 /// The answer to PATH SWITCH REQUEST for a phone that was let go while it moved.

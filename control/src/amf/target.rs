@@ -8,7 +8,9 @@ use whimbrel_ids::{AmfUeNgapId, PduSessionId, RanUeNgapId};
 use whimbrel_nas::mm;
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, UeNgapIdPair, UeNgapIds};
-use whimbrel_ngap::msg::{HandoverCancel, HandoverCancelAcknowledge, UeContextReleaseCommand};
+use whimbrel_ngap::msg::{
+    HandoverCancel, HandoverCancelAcknowledge, PathSwitchRequest, UeContextReleaseCommand,
+};
 
 use super::connection::{emit, ids, lost, out_of_state, part, release_command, send, send_nas, uplink_nas};
 use super::context_setup::is_context_pending;
@@ -16,6 +18,7 @@ use super::nas::Security;
 use super::{handover, location_reporting, path_switch};
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
+use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::phone::Phone;
 use crate::procedure::End;
@@ -38,6 +41,19 @@ pub struct Target {
     pub(crate) by: By,
     /// What is to be said to the phone once it is somewhere.
     pub(crate) held: Vec<(mm::Message, Security)>,
+    /// The phone has gone on from here already. Nothing travels that is at something, so neither does this.
+    #[serde(skip)]
+    pub(crate) further: Option<Further>,
+}
+
+/// A gNB to which the phone went from its target, over Xn: its PATH SWITCH REQUEST has overtaken the target's HANDOVER NOTIFY,
+/// which comes over another association, and waits for that one (TS 23.502 §4.9.1.2.2, §4.9.1.3.3 step 5).
+#[derive(Clone, Debug)]
+pub(crate) struct Further {
+    /// The gNB's association.
+    pub(crate) association: AssociationId,
+    /// What it asks for.
+    pub(crate) request: Box<PathSwitchRequest>,
 }
 
 impl Target {
@@ -50,6 +66,7 @@ impl Target {
             source_lost: false,
             by: By::N2(Phase::Waiting),
             held: Vec::new(),
+            further: None,
         }
     }
 }
@@ -227,11 +244,53 @@ pub(crate) fn abandon(ue: Ue) -> Option<Box<Target>> {
 }
 
 fn take(ue: Ue) -> Option<Box<Target>> {
-    ue.with(|p| {
+    let mut target = ue.with(|p| {
         let target = p.amf.target.take()?;
         p.lanes.interrupt(Lane::Handover, Interrupt::ConnectionLost);
         Some(target)
-    })
+    })?;
+    nobody_further(ue, &mut target);
+    Some(target)
+}
+
+/// The target never had the phone, so nobody has it from there.
+pub(crate) fn nobody_further(ue: Ue, target: &mut Target) {
+    if let Some(further) = target.further.take() {
+        path_switch::refuse(ue, &further);
+    }
+}
+
+/// A gNB wants the path of a phone that it has from its target, from which nothing was heard yet: it waits for that. Gives it back where
+/// the phone cannot have been at the target.
+pub(crate) fn further(ue: Ue, further: Further) -> Option<Further> {
+    enum Kept {
+        Duplicate,
+        InsteadOf(Option<Further>),
+    }
+    let kept = ue.with(|p| {
+        let names = |t: &&mut Box<Target>| {
+            t.by.phase() == Some(Phase::Executing)
+                && t.amf_ue_ngap_id == further.request.source_amf_ue_ngap_id
+        };
+        let Some(target) = p.amf.target.as_mut().filter(names) else { return Err(further) };
+        let same = |f: &Further| {
+            f.association == further.association && f.request.ran_ue_ngap_id == further.request.ran_ue_ngap_id
+        };
+        match target.further.as_ref().is_some_and(same) {
+            true => Ok(Kept::Duplicate),
+            false => Ok(Kept::InsteadOf(target.further.replace(further))),
+        }
+    });
+    match kept {
+        Err(further) => return Some(further),
+        Ok(Kept::Duplicate) => {
+            let subject = ue.with(|p| p.subject());
+            ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
+        }
+        // The later one is where the phone is.
+        Ok(Kept::InsteadOf(former)) => former.iter().for_each(|f| path_switch::refuse(ue, f)),
+    }
+    None
 }
 
 /// The phone did not come to its target.
@@ -282,7 +341,7 @@ pub(crate) fn release_source(ue: Ue) {
         emit(ue, source.association, &command.into(), None);
         part(ue, source.association, source.amf_ue_ngap_id);
     }
-    if ue.with(|p| p.amf.target.is_none()) {
+    if ue.with(|p| p.amf.target.as_ref().is_none_or(|t| t.by.phase().is_none())) {
         smf::stop_forwarding(ue);
     }
 }
@@ -291,6 +350,7 @@ pub(crate) fn release_source(ue: Ue) {
 /// both.
 pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
     let (serving, target) = ue.with(|p| {
+        p.amf.target.iter_mut().for_each(|t| drop(t.further.take_if(|f| f.association == association)));
         p.amf.source.take_if(|s| s.association == association);
         let serving = p.amf.connection.as_ref().is_some_and(|c| c.association == association);
         (serving, p.amf.target.as_ref().map(|t| t.association == association))

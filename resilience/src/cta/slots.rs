@@ -32,12 +32,22 @@ pub(super) struct Entry {
     heard_on: Option<AssociationId>,
     /// The stream of its connection: both directions keep to the one that the gNB chose (TS 38.412 §7).
     stream: u16,
-    /// The stream that a gNB without connection of this phone has chosen for it when it asked for the phone's path, and the last
-    /// input before that.
-    elsewhere: Option<(AssociationId, AmfUeNgapId, u16, u64)>,
+    elsewhere: Option<Elsewhere>,
     clock: u64,
     time: Instant,
     deadline: Option<Instant>,
+}
+
+/// A gNB without connection of a phone has asked for the phone's path.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+struct Elsewhere {
+    association: AssociationId,
+    /// The connection that it wants.
+    of: AmfUeNgapId,
+    /// What it has chosen for it.
+    stream: u16,
+    /// The last input before that.
+    before: u64,
 }
 
 /// Slots, found by index; free ones are reused oldest first, so that a late message meets a stale generation.
@@ -48,7 +58,7 @@ pub(super) struct Slots {
     deadlines: BTreeSet<(Instant, u32)>,
     /// Connections by the gNB's names of them: a gNB has one connection of a name (TS 38.413 §9.3.3.2).
     by_ran: BTreeMap<(AssociationId, RanUeNgapId), u32>,
-    /// Phones that a gNB takes over.
+    /// Phones that a gNB takes over, or would.
     coming: BTreeSet<(AssociationId, u32)>,
     tmsi: TmsiKey,
     strangers: u32,
@@ -143,7 +153,7 @@ impl Slots {
         e.named = false;
         e.stranger = Some(association);
         e.generation = e.generation.wrapping_add(1);
-        (e.clock, e.at, e.target, e.heard_on, e.elsewhere) = (0, None, None, None, None);
+        (e.clock, e.at, e.target, e.heard_on) = (0, None, None, None);
         e.upfs = UpfSet::default();
         let generation = e.generation;
         self.strangers += 1;
@@ -155,10 +165,9 @@ impl Slots {
     pub(super) fn release(&mut self, phone: PhoneId) {
         let Some(e) = self.entry(phone) else { return };
         e.used = false;
-        e.elsewhere = None;
         self.no_stranger(phone.slot);
         self.set_connection(phone.slot, None);
-        self.set_target(phone.slot, None);
+        self.set_coming(phone.slot, None, None);
         self.set_deadline(phone.slot, None);
         self.free.push_back(phone.slot);
     }
@@ -191,17 +200,18 @@ impl Slots {
         }
     }
 
-    fn set_target(&mut self, slot: u32, target: Option<N2Names>) {
+    /// The gNB that takes the phone over, and the one that asks for its path.
+    fn set_coming(&mut self, slot: u32, target: Option<N2Names>, elsewhere: Option<Elsewhere>) {
         let e = &mut self.entries[slot as usize];
-        if e.target == target {
-            return;
+        let of = |target: Option<N2Names>, elsewhere: Option<Elsewhere>| {
+            [target.map(|t| t.association), elsewhere.map(|e| e.association)].into_iter().flatten()
+        };
+        let (before, after) = (of(e.target, e.elsewhere), of(target, elsewhere));
+        (e.target, e.elsewhere) = (target, elsewhere);
+        for association in before {
+            self.coming.remove(&(association, slot));
         }
-        if let Some(before) = std::mem::replace(&mut e.target, target) {
-            self.coming.remove(&(before.association, slot));
-        }
-        if let Some(target) = target {
-            self.coming.insert((target.association, slot));
-        }
+        self.coming.extend(after.map(|association| (association, slot)));
     }
 
     fn entry(&mut self, phone: PhoneId) -> Option<&mut Entry> {
@@ -307,22 +317,24 @@ impl Slots {
         stream: u16,
     ) {
         if let Some(e) = self.entry(phone) {
-            e.elsewhere = Some((association, of, stream, e.clock));
+            let (target, before) = (e.target, e.clock);
+            self.set_coming(phone.slot, target, Some(Elsewhere { association, of, stream, before }));
         }
     }
 
     /// The connection that a gNB wants which does not serve the phone, by our name of it.
     pub(super) fn wanted_elsewhere(&self, phone: PhoneId) -> Option<AmfUeNgapId> {
-        self.entries.get(phone.slot as usize)?.elsewhere.map(|(_, of, ..)| of)
+        self.entries.get(phone.slot as usize)?.elsewhere.map(|e| e.of)
     }
 
     /// The stream of the phone's connection, or of the one that it may get, on an association.
     pub(super) fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
         self.entries.get(phone.slot as usize).map_or(0, |e| match e.elsewhere {
-            Some((of, _, stream, _))
-                if of == association && e.at.is_none_or(|n| n.association != association) =>
+            Some(elsewhere)
+                if elsewhere.association == association
+                    && e.at.is_none_or(|n| n.association != association) =>
             {
-                stream
+                elsewhere.stream
             }
             _ => e.stream,
         })
@@ -354,16 +366,14 @@ impl Slots {
         let Some(e) = self.entry(phone) else { return };
         let association = batch.connected.map(|n| n.association);
         if e.at.map(|n| n.association) != association
-            && let Some((_, _, stream, _)) = e.elsewhere.filter(|(of, ..)| Some(*of) == association)
+            && let Some(elsewhere) = e.elsewhere.filter(|e| Some(e.association) == association)
         {
-            e.stream = stream;
+            e.stream = elsewhere.stream;
         }
-        if batch.target.is_none() && e.elsewhere.is_some_and(|(.., before)| before < clock) {
-            e.elsewhere = None;
-        }
+        let elsewhere = e.elsewhere.filter(|e| batch.target.is_some() || e.before >= clock);
         e.upfs = batch.upfs;
         self.set_connection(phone.slot, batch.connected);
-        self.set_target(phone.slot, batch.target);
+        self.set_coming(phone.slot, batch.target, elsewhere);
         if batch.authenticated {
             self.no_stranger(phone.slot);
         }
