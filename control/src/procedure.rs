@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_nas::mm;
 
 use crate::amf::{Security, send_nas};
-use crate::event::Event;
+use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Ue};
@@ -84,13 +84,33 @@ pub(crate) async fn ask(
     ue: Ue,
     message: Box<mm::Message>,
     security: Security,
-    mut repeated: Repeated,
+    repeated: Repeated,
     accepts: fn(&Input) -> bool,
 ) -> Result<Box<mm::Message>, End> {
+    ask_past(ue, message, security, repeated, accepts, |_| false).await
+}
+
+/// The same, where the phone may still be answering an earlier question: what is `stale` is passed over, as often as that one can have
+/// been repeated.
+pub(crate) async fn ask_past(
+    ue: Ue,
+    message: Box<mm::Message>,
+    security: Security,
+    mut repeated: Repeated,
+    accepts: fn(&Input) -> bool,
+    stale: impl Fn(&mm::Message) -> bool,
+) -> Result<Box<mm::Message>, End> {
+    let mut passed = 0;
+    send_nas(ue, &message, security);
     loop {
-        send_nas(ue, &message, security);
-        if let Some(Input::Mm(answer)) = attempt(ue, &mut repeated, accepts).await? {
-            return Ok(answer);
+        match attempt(ue, &mut repeated, accepts).await? {
+            Some(Input::Mm(answer)) if passed < ATTEMPTS && stale(&answer) => {
+                passed += 1;
+                let subject = ue.with(|p| p.subject());
+                ue.event(Event::Dropped { subject, why: Dropped::Duplicate });
+            }
+            Some(Input::Mm(answer)) => return Ok(answer),
+            _ => send_nas(ue, &message, security),
         }
     }
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use common::*;
 use whimbrel_control::Refusal;
 use whimbrel_nas::mm::MessageType;
+use whimbrel_ngap::Message;
 use whimbrel_ran::ue::{Command, Reason};
-use whimbrel_security::{K, Milenage, Opc, Sqn, Usim, UsimSqn};
-use whimbrel_sim::{Sim, UeIndex, tuak_of};
+use whimbrel_security::{K, Milenage, Opc, Usim, UsimSqn};
+use whimbrel_sim::{Faults, Sim, UeIndex, tuak_of};
 
 /// A network with one phone that has EAP-AKA'.
 fn eap(seed: u64) -> (Sim, UeIndex) {
@@ -62,17 +63,35 @@ fn a_wrong_key_under_eap() {
 
 #[test] // TS 24.501 §5.4.1.2.2.6, RFC 4187 §9.6: EAP-Response/AKA'-Synchronization-Failure
 fn sqn_out_of_range_is_repaired_under_eap() {
-    let mut net = network(5);
-    let gnb = net.add_gnb(gnb_config(1));
-    let mut config = whimbrel_sim::phone_config(1);
-    config.sqn = UsimSqn::new(u64::MAX, None);
-    config.sqn.accept(Sqn::new(1 << 35, 0)).expect("a fresh USIM takes any");
-    net.home().eap_aka_prime.push(config.supi);
-    let ue = net.add_ue(gnb, config);
+    let (mut net, ue) = eap(5); // a fresh USIM, to which the time is too far ahead
+    net.tap();
     net.command(ue, Command::Register);
     net.settle(SECOND);
+    assert_eq!(net.tapped().iter().filter(|m| asks(m)).count(), 2);
     assert!(registered(&net, ue));
     no_violations(&net);
+}
+
+#[test] // TS 24.501 §5.4.1.3.7 f, §5.4.1.2.2.6: it hears the request twice, and fails twice before it hears the next one
+fn a_failure_to_synchronise_that_comes_twice() {
+    for repeated_per_mille in [0, 500, 1000] {
+        for (mut net, ue) in [one_phone(9), eap(9)] {
+            net.set_faults(Faults { repeated_per_mille, ..Faults::default() });
+            net.tap();
+            net.command(ue, Command::Register);
+            net.settle(SECOND * 5);
+            let requests = net.tapped().iter().filter(|m| asks(m)).count();
+            assert_eq!(requests, 2, "a challenge that fails, and one that does not");
+            assert_eq!(first_refusal(&net), None, "{repeated_per_mille}");
+            assert!(registered(&net, ue));
+        }
+    }
+}
+
+/// AUTHENTICATION REQUEST in DOWNLINK NAS TRANSPORT.
+fn asks(m: &Message) -> bool {
+    const AUTHENTICATION_REQUEST: u8 = 0x56;
+    matches!(m, Message::DownlinkNasTransport(m) if m.nas_pdu.get(2) == Some(&AUTHENTICATION_REQUEST))
 }
 
 #[test] // TS 35.231: a USIM with TUAK, under both methods

@@ -8,6 +8,7 @@ use common::*;
 use whimbrel_control::{Event as CoreEvent, Refusal};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm::MessageType;
+use whimbrel_ngap::Message;
 use whimbrel_ran::ue::{Command, Event, Reason};
 
 #[test] // TS 24.501 §5.5.1.2.2 to §5.5.1.2.4, §5.4.1.3.2, §5.4.1.3.4, §5.4.2.4; TS 23.502 §4.2.2.2.2 initial, step 9, step 21, step 22; TS 38.413 §8.6.1.2, §8.6.2.2, §8.6.3.2: with SUCI, 5G-AKA, security mode, new 5G-GUTI
@@ -124,15 +125,12 @@ fn wrong_key_is_rejected() {
 
 #[test] // TS 33.102 §6.3.5, TS 24.501 §5.4.1.3.7 f, TS 33.512 §4.2.2.1.1, TS 33.501 §6.1.3.3: the USIM is ahead and resynchronises
 fn sqn_out_of_range_is_repaired() {
-    let mut net = network(11);
-    let gnb = net.add_gnb(gnb_config(1));
-    let mut config = whimbrel_sim::phone_config(1);
-    let ahead = whimbrel_security::Sqn::new(1 << 35, 0);
-    config.sqn = whimbrel_security::UsimSqn::new(u64::MAX, None);
-    config.sqn.accept(ahead).expect("a fresh USIM takes any");
-    let ue = net.add_ue(gnb, config);
+    let (mut net, ue) = one_phone(11); // a fresh USIM, to which the time is too far ahead
+    net.tap();
     net.command(ue, Command::Register);
     net.settle(SECOND);
+    let asks = |m: &Message| matches!(m, Message::DownlinkNasTransport(m) if m.nas_pdu.get(2) == Some(&0x56));
+    assert_eq!(net.tapped().iter().filter(|m| asks(m)).count(), 2, "AUTHENTICATION REQUEST");
     assert!(registered(&net, ue));
 }
 
@@ -265,12 +263,10 @@ fn configured_cause_and_back_off() {
     net.settle(SECOND);
     assert!(refused_with(&net, ue, Reason::Mm(MmCause::Congestion)));
     let reject = net.tapped().into_iter().find_map(|m| match m {
-        whimbrel_ngap::Message::DownlinkNasTransport(m) => {
-            match whimbrel_nas::mm::Message::decode(&m.nas_pdu) {
-                Ok(whimbrel_nas::mm::Message::RegistrationReject(m)) => Some(m),
-                _ => None,
-            }
-        }
+        Message::DownlinkNasTransport(m) => match whimbrel_nas::mm::Message::decode(&m.nas_pdu) {
+            Ok(whimbrel_nas::mm::Message::RegistrationReject(m)) => Some(m),
+            _ => None,
+        },
         _ => None,
     });
     assert!(reject.is_some_and(|m| m.t3346.is_some()), "T3346 goes along");
@@ -287,7 +283,7 @@ fn radio_capability_is_stored_and_returned() {
     net.command(ue, Command::PeriodicRegistration);
     net.settle(SECOND);
     let returned = net.tapped().into_iter().find_map(|m| match m {
-        whimbrel_ngap::Message::InitialContextSetupRequest(m) => m.ue_radio_capability,
+        Message::InitialContextSetupRequest(m) => m.ue_radio_capability,
         _ => None,
     });
     assert_eq!(returned, Some(gnb_config(1).radio_capability));

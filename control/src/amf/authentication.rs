@@ -77,31 +77,35 @@ pub(crate) async fn authenticate(
     };
     let mut ng_ksi = next_ksi(ue, offered);
     let mut resynchronisation = None;
-    let mut resynchronised = false;
+    let mut resynchronised = None;
+    let mut identifier = None;
     for _ in 0..CHALLENGES_MAX {
         let AuthData { supi, vector } =
             udm_client::auth_data(ue, identity.clone(), resynchronisation.take()).await?;
         ue.with(|p| p.amf.claimed = Some(supi));
         let step = match vector {
-            Vector::FiveGAka(vector) => five_g_aka::challenge(ue, vector, ng_ksi).await?,
+            Vector::FiveGAka(vector) => five_g_aka::challenge(ue, vector, ng_ksi, resynchronised).await?,
             Vector::EapAkaPrime(vector, identity) => {
-                eap_aka_prime::challenge(ue, vector, identity, ng_ksi).await?
+                // After the first, a notification may have had the next one.
+                let fresh = identifier.map_or_else(|| ue.random()[0], |before: u8| before.wrapping_add(2));
+                identifier = Some(fresh);
+                eap_aka_prime::challenge(ue, vector, identity, ng_ksi, fresh).await?
             }
         };
         match step {
             Step::Proved(k_seaf, eap_success) => {
                 return Ok(Authenticated { supi, k_amf: k_seaf.k_amf(supi, ABBA), ng_ksi, eap_success });
             }
-            Step::Resynchronise(_) if resynchronised => break,
+            Step::Resynchronise(_) if resynchronised.is_some() => break,
             Step::Resynchronise(token) => {
-                resynchronised = true;
+                resynchronised = Some(token.auts);
                 resynchronisation = Some(token);
             }
             Step::KsiInUse => ng_ksi = after(ng_ksi),
             // TS 24.501 §5.4.1.3.5, §5.4.1.3.7 c: perhaps the phone is not the one that the 5G-GUTI named.
             Step::Failed(..) if remembered => {
                 identity = Identity::Suci(ask_suci(ue).await?);
-                (remembered, resynchronised) = (false, false);
+                (remembered, resynchronised) = (false, None);
             }
             Step::Failed(refusal, _) if failure == Failure::Tolerated => return Err(refusal.into()),
             Step::Failed(refusal, eap) => return Err(not_accepted(ue, refusal, eap)),

@@ -9,7 +9,7 @@ use whimbrel_security::{EapAkaPrimeServer, EapAkaPrimeVector, EapIdentity, EapRe
 use super::authentication::{Step, abba};
 use super::five_g_aka::is_answer;
 use super::nas::Security;
-use crate::procedure::{End, Repeated, ask};
+use crate::procedure::{End, Repeated, ask_past};
 use crate::refusal::Refusal;
 use crate::shard::Ue;
 use crate::udm::Resynchronisation;
@@ -20,11 +20,15 @@ pub(super) async fn challenge(
     vector: Box<EapAkaPrimeVector>,
     identity: EapIdentity,
     ng_ksi: NgKsi,
+    identifier: u8,
 ) -> Result<Step, End> {
     let name = vector.serving_network;
-    let [identifier, ..] = ue.random();
     let server = Box::new(EapAkaPrimeServer::new(*vector, &identity, identifier));
-    match *send(ue, server.challenge(), ng_ksi).await? {
+    let past = |m: &mm::Message| match m {
+        mm::Message::AuthenticationResponse(m) => m.eap_message.as_ref().is_some_and(|e| server.is_past(e)),
+        _ => false,
+    };
+    match *send(ue, server.challenge(), ng_ksi, past).await? {
         mm::Message::AuthenticationResponse(m) => match m.eap_message {
             Some(response) => match server.judge(&response) {
                 EapVerdict::Accepted(k_ausf) => {
@@ -48,12 +52,18 @@ pub(super) async fn challenge(
     }
 }
 
-/// AUTHENTICATION REQUEST with an EAP message, repeated under T3560 (TS 24.501 §5.4.1.2.2.2).
-async fn send(ue: Ue, eap: Vec<u8>, ng_ksi: NgKsi) -> Result<Box<mm::Message>, End> {
+/// AUTHENTICATION REQUEST with an EAP message, repeated under T3560 (TS 24.501 §5.4.1.2.2.2). What answers an EAP request
+/// before it does not count (RFC 3748 §4.1).
+async fn send(
+    ue: Ue,
+    eap: Vec<u8>,
+    ng_ksi: NgKsi,
+    past: impl Fn(&mm::Message) -> bool,
+) -> Result<Box<mm::Message>, End> {
     let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
     request.eap_message = EapMessage::new(eap);
     let timer = Repeated::new("AUTHENTICATION REQUEST", ue.config().timers.t3560);
-    ask(ue, Box::new(request.into()), Security::Current, timer, is_answer).await
+    ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, past).await
 }
 
 /// RFC 4187 §6.3.1, §6.3.2: where the phone did not give up itself, a notification comes before EAP-Failure.
@@ -61,7 +71,7 @@ async fn fail(ue: Ue, server: &EapAkaPrimeServer, refused: EapRefusal, ng_ksi: N
     let notified = matches!(refused, EapRefusal::WrongResponse | EapRefusal::Malformed(_));
     if notified {
         // Whatever it answers, the authentication has failed.
-        let _ = send(ue, server.failure_notification(), ng_ksi).await?;
+        let _ = send(ue, server.failure_notification(), ng_ksi, |_| false).await?;
     }
     let refusal = match refused {
         EapRefusal::WrongResponse => Refusal::WrongResponse,

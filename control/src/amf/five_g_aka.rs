@@ -7,18 +7,31 @@ use whimbrel_security::{AuthenticationVector, Auts, ResStar};
 use super::authentication::{Step, abba};
 use super::nas::Security;
 use crate::input::Input;
-use crate::procedure::{End, Repeated, ask};
+use crate::procedure::{End, Repeated, ask_past};
 use crate::refusal::Refusal;
 use crate::shard::Ue;
 use crate::udm::Resynchronisation;
 
-/// One challenge. HRES* is checked as the SEAF, RES* as the AUSF (TS 33.501 §6.1.3.2 steps 9 and 11).
-pub(super) async fn challenge(ue: Ue, vector: Box<AuthenticationVector>, ng_ksi: NgKsi) -> Result<Step, End> {
+/// One challenge. HRES* is checked as the SEAF, RES* as the AUSF (TS 33.501 §6.1.3.2 steps 9 and 11). `resynchronised`: how the phone
+/// failed the challenge before this one. It says so again if it got that one twice, as it does when an answer is late or a
+/// failover has repeated the request.
+pub(super) async fn challenge(
+    ue: Ue,
+    vector: Box<AuthenticationVector>,
+    ng_ksi: NgKsi,
+    resynchronised: Option<Auts>,
+) -> Result<Step, End> {
     let mut request = AuthenticationRequest::new(ng_ksi, abba()?);
     request.rand = Some(ie::Rand(vector.rand.0));
     request.autn = Some(ie::Autn(vector.autn.0));
     let timer = Repeated::new("AUTHENTICATION REQUEST", ue.config().timers.t3560);
-    match *ask(ue, Box::new(request.into()), Security::Current, timer, is_answer).await? {
+    let stale = |m: &mm::Message| match m {
+        mm::Message::AuthenticationFailure(f) => {
+            resynchronised.is_some_and(|before| f.auts.is_some_and(|auts| auts.0 == before.0))
+        }
+        _ => false,
+    };
+    match *ask_past(ue, Box::new(request.into()), Security::Current, timer, is_answer, stale).await? {
         mm::Message::AuthenticationResponse(m) if answers(&m, &vector) => {
             Ok(Step::Proved(vector.k_seaf.clone(), None))
         }

@@ -197,6 +197,11 @@ impl EapAkaPrimeServer {
             .finish(mac(&self.k_aut))
     }
 
+    /// Whether this is the response to another request than the challenge: it is to be dropped (RFC 3748 §4.1).
+    pub fn is_past(&self, response: &[u8]) -> bool {
+        Packet::parse(response).is_ok_and(|p| p.code == Code::Response && p.identifier != self.identifier)
+    }
+
     /// Judges the response to the challenge (RFC 4187 §6.3.1, §9.4 to §9.9).
     pub fn judge(&self, response: &[u8]) -> EapVerdict {
         match self.read(response) {
