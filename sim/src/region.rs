@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Envelope, Phone, PhoneId};
-use whimbrel_ids::Instant;
+use whimbrel_control::{Checkpoint, Envelope, Phone, PhoneId};
+use whimbrel_ids::{Instant, PlmnId, Tac, Tai};
 use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
 use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::{CpfState, Region, Regions, Rings};
@@ -118,6 +118,14 @@ impl Loss {
     pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::Said, Self::FalseAlarm];
 }
 
+/// The state of a phone that is registered in more tracking areas than a list can name.
+fn spoil(state: State) -> State {
+    let mut phone = state.state.phone().expect("it came from a member");
+    phone.amf.registration_area =
+        vec![Tai { plmn: PlmnId::TEST, tac: Tac::new(1).expect("24 bits") }; 17].into();
+    State { state: Checkpoint::of(&phone).expect("it rests"), ..state }
+}
+
 fn taster(config: &Arc<Config>) -> Taster {
     let mut taster = Taster::default();
     taster.handle(ToTaster::Configure(config.clone())).expect("no phone's state is in it");
@@ -142,6 +150,8 @@ pub(crate) struct Cluster {
     /// After each so many messages all phones are to move to another member.
     unrest: Option<u64>,
     poison: Option<Poison>,
+    /// Where states arrive that contradict themselves.
+    spoilt: Vec<CpfId>,
     /// What tries inputs for the members; `None` if they do without.
     taster: Option<Taster>,
     /// Inputs that were run.
@@ -174,6 +184,7 @@ impl Cluster {
             left: Vec::new(),
             unrest: None,
             poison: None,
+            spoilt: Vec::new(),
             taster: Some(taster(config)),
             turnover: None,
             ran: 0,
@@ -266,6 +277,13 @@ impl Sim {
     pub fn poison(&mut self, nth: u64) {
         if let Some(cluster) = &mut self.cluster {
             cluster.poison = Some(Poison { nth, handed: 0, input: None });
+        }
+    }
+
+    /// The states that come to this member from now on are whose and of when they should be, and cannot be read.
+    pub fn spoil_states_to(&mut self, cpf: CpfId) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.spoilt.push(cpf);
         }
     }
 
@@ -391,6 +409,9 @@ impl Sim {
                     end.took();
                     end.confirmed(taken);
                     member.handle(message, &mut out);
+                }
+                Link::State(_, to, state) if cluster.spoilt.contains(&to) => {
+                    member.back(spoil(state), &mut out)
                 }
                 Link::State(_, _, state) => member.back(state, &mut out),
                 Link::Tried(_, trial, unharmed) => member.tried(trial, unharmed, &mut out),

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
-use whimbrel_resilience::link::{Down, Hello, Role, ToCpf, ToCta, read_state, write_state};
+use whimbrel_resilience::link::{Down, Hello, Role, ToCpf, ToCta, Up, read_state, write_state};
 use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Member, MemberOutbox};
@@ -296,6 +296,12 @@ impl CpfProcess {
     /// What the member said leaves.
     fn send(&mut self, now: Instant) {
         for up in std::mem::take(&mut self.out.up) {
+            if let Up::Unreadable { phone, .. } = &up {
+                warn!(
+                    slot = phone.slot,
+                    "the state that is held of a phone is not what its sender said: it is not served here"
+                );
+            }
             self.answer(&ToCta::Up(up));
         }
         for trial in self.out.trials.drain(..) {

@@ -103,7 +103,7 @@ fn session(s: &SessionGlimpse) -> SessionView {
 }
 
 /// What replication had to do, for the metrics.
-pub(super) fn replication(cta: &Aggregator) -> [Sample; 11] {
+pub(super) fn replication(cta: &Aggregator) -> [Sample; 12] {
     let (c, (octets, phones)) = (cta.replicated(), cta.logged());
     let one = |name, help, value| Sample { name, help, label: None, value };
     [
@@ -125,6 +125,11 @@ pub(super) fn replication(cta: &Aggregator) -> [Sample; 11] {
             c.poisoned,
         ),
         one("whimbrel_phones_lost_total", "Phones whose state nobody held: they register anew", c.lost),
+        one(
+            "whimbrel_states_unreadable_total",
+            "States from which a phone could not be served: they were not what their senders said",
+            c.unreadable,
+        ),
         one(
             "whimbrel_replicas_lagging_total",
             "Backups that lagged until the log did not wait for them",

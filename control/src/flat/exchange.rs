@@ -24,6 +24,16 @@ const BESIDE: usize = 128;
 impl Envelope {
     /// Its octets. They may hold keys: those of a vector on its way from the UDM.
     pub fn to_flat(&self) -> Flat {
+        Writer::frame(Form::Envelope, ENVELOPE_VERSION, self.room(), self)
+    }
+
+    /// Appends its octets to what is there.
+    pub fn write_flat(&self, to: &mut Vec<u8>) {
+        Writer::append(Form::Envelope, ENVELOPE_VERSION, self.room(), self, to);
+    }
+
+    /// How long its octets will be, at a guess.
+    fn room(&self) -> usize {
         let octets = match &self.payload {
             Payload::InitialUeMessage { octets, .. }
             | Payload::Ngap { octets, .. }
@@ -33,7 +43,7 @@ impl Envelope {
             Payload::PfcpAnswer { octets: None, .. } | Payload::Tick | Payload::Command(_) => 0,
             Payload::Udm { .. } => BESIDE, // a vector, or a subscription
         };
-        Writer::frame(Form::Envelope, ENVELOPE_VERSION, BESIDE + octets, self)
+        BESIDE + octets
     }
 
     /// Reads what [`Envelope::to_flat`] wrote.
@@ -49,6 +59,16 @@ impl Envelope {
 impl Batch {
     /// Its octets. They may hold keys: those that a gNB is given.
     pub fn to_flat(&self) -> Flat {
+        Writer::frame(Form::Batch, BATCH_VERSION, self.room(), self)
+    }
+
+    /// Appends its octets to what is there.
+    pub fn write_flat(&self, to: &mut Vec<u8>) {
+        Writer::append(Form::Batch, BATCH_VERSION, self.room(), self, to);
+    }
+
+    /// How long its octets will be, at a guess.
+    fn room(&self) -> usize {
         let octets = |effect: &Effect| match effect {
             Effect::N2 { octets, .. }
             | Effect::N4 { octets, .. }
@@ -56,8 +76,7 @@ impl Batch {
             | Effect::Page { octets, .. } => octets.len(),
             Effect::Udm(_) => BESIDE,
         };
-        let room = self.outputs.iter().map(|o| octets(&o.effect)).sum::<usize>();
-        Writer::frame(Form::Batch, BATCH_VERSION, BESIDE + room, self)
+        BESIDE + self.outputs.iter().map(|o| octets(&o.effect)).sum::<usize>()
     }
 
     /// Reads what [`Batch::to_flat`] wrote.

@@ -24,6 +24,7 @@ pub(crate) mod octets;
 pub(crate) mod text;
 
 use std::fmt;
+use std::sync::Arc;
 
 use postcard::ser_flavors::Flavor;
 use serde::de::DeserializeOwned;
@@ -84,9 +85,9 @@ impl fmt::Display for FlatError {
 
 impl std::error::Error for FlatError {}
 
-/// A frame. Wiped when it is freed: it may hold keys.
+/// A frame. Whoever clones it shares it. Wiped when it is freed: it may hold keys.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Flat(Box<[u8]>);
+pub struct Flat(Arc<[u8]>);
 
 impl Flat {
     /// All of it, to be sent or kept.
@@ -97,7 +98,9 @@ impl Flat {
 
 impl Drop for Flat {
     fn drop(&mut self) {
-        wipe(&mut self.0);
+        if let Some(octets) = Arc::get_mut(&mut self.0) {
+            wipe(octets);
+        }
     }
 }
 
@@ -125,11 +128,29 @@ impl Writer {
         to.end()
     }
 
+    /// Appends the frame of a value to what is there.
+    fn append<T: Serialize>(form: Form, version: u16, room: usize, value: &T, octets: &mut Vec<u8>) {
+        let from = octets.len();
+        let mut to = Self(std::mem::take(octets));
+        to.head(form, version, room);
+        postcard::serialize_with_flavor(value, &mut to).expect("the types of a phone can be written");
+        let crc = crc32c::crc32c(&to.0[from..]);
+        to.extend(&crc.to_be_bytes());
+        *octets = std::mem::take(&mut to.0);
+    }
+
     fn begin(form: Form, version: u16, room: usize) -> Self {
-        let mut to = Self(Vec::with_capacity(HEAD + room + CRC));
-        to.0.push(form as u8);
-        to.0.extend_from_slice(&version.to_be_bytes());
+        let mut to = Self(Vec::new());
+        to.head(form, version, room);
         to
+    }
+
+    fn head(&mut self, form: Form, version: u16, room: usize) {
+        if self.0.capacity() - self.0.len() < HEAD + room + CRC {
+            self.grow(HEAD + room + CRC);
+        }
+        self.0.push(form as u8);
+        self.0.extend_from_slice(&version.to_be_bytes());
     }
 
     fn extend(&mut self, octets: &[u8]) {

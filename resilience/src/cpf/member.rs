@@ -52,9 +52,10 @@ pub struct MemberOutbox {
 pub struct Member {
     cpf: Cpf,
     served: BTreeMap<PhoneId, Served>,
-    primary: Primary<(), (), Checkpoint>,
+    /// After an input it waits that the state be sent, not the state: that is made when it leaves, which is after the answers have.
+    primary: Primary<(), (), Option<Checkpoint>>,
     holdings: Holdings<Checkpoint>,
-    /// States that were not what their senders said.
+    /// States that were not what their senders said, or could not be read when they were needed.
     refused: u64,
     /// The phones of which inputs are being tried, by the trials' numbers.
     trials: BTreeMap<u64, PhoneId>,
@@ -95,7 +96,7 @@ impl Member {
         match message {
             Down::Run(envelope) => self.take(envelope, out),
             Down::Try { phone, inputs } => self.have_tried(phone, inputs, out),
-            Down::Serve { phone, term, backups } => self.serve(phone, term, backups),
+            Down::Serve { phone, term, backups } => self.serve(phone, term, backups, out),
             Down::Outdated { phone, clock } => self.holdings.outdated(phone, clock),
             Down::Released(batches) => self.primary.released(batches),
             Down::Forget(phone) => {
@@ -125,6 +126,9 @@ impl Member {
     fn replicate(&mut self, out: &mut MemberOutbox) {
         while let Some((phone, clock, state)) = self.primary.due() {
             let Some(served) = self.served.get(&phone) else { continue };
+            // Who is at something again has a newer state soon.
+            let made = || self.cpf.checkpoint(phone).filter(|_| served.clock == clock);
+            let Some(state) = state.or_else(made) else { continue };
             let whole = |&to| (to, State { phone, term: served.term, clock, state: state.clone() });
             out.peers.extend(served.backups.iter().map(whole));
         }
@@ -157,14 +161,14 @@ impl Member {
         self.refused
     }
 
-    /// Takes a phone's state from the member that serves it. It is read at once: what is held can be served from.
+    /// Takes a phone's state from the member that serves it. It is kept as it came, and read when the phone has to be served from it.
     pub fn back(&mut self, state: State, out: &mut MemberOutbox) {
         let phone = state.phone;
         match self.served.get(&phone).map(|s| s.term) {
             Some(term) if state.term <= term => return, // it was sent before its sender was replaced by this one
             _ => {}
         }
-        if state.state.phone().map(|p| (p.id, p.clock)) != Ok((phone, state.clock)) {
+        if (state.state.phone_id(), state.state.clock()) != (phone, state.clock) {
             self.refused += 1;
             return; // it counts as lagging, and the aggregator has the log
         }
@@ -176,21 +180,31 @@ impl Member {
         }
     }
 
-    fn serve(&mut self, phone: PhoneId, term: u32, backups: Vec<CpfId>) {
-        let served = self.served.entry(phone).or_insert_with(|| {
-            let (clock, state) = self.holdings.promote(phone).unzip();
-            if let Some(Ok(state)) = state.map(|s| s.phone()) {
-                self.cpf.restore(state);
-            }
-            Served { term, backups: Vec::new(), clock: clock.unwrap_or(0), held: None }
-        });
+    fn serve(&mut self, phone: PhoneId, term: u32, backups: Vec<CpfId>, out: &mut MemberOutbox) {
+        if !self.served.contains_key(&phone) {
+            let Some(clock) = self.take_over(phone) else {
+                self.refused += 1;
+                out.up.push(Up::Unreadable { phone, term });
+                return; // no input of the phone is run here
+            };
+            self.served.insert(phone, Served { term, backups: Vec::new(), clock, held: None });
+        }
+        let Some(served) = self.served.get_mut(&phone) else { return };
         (served.term, served.backups) = (term, backups);
         // Its backups, of which some are new, get what stands; where a procedure runs, they get what comes of it.
         if !served.backups.is_empty()
             && let Some(state) = self.cpf.checkpoint(phone)
         {
-            self.primary.again(phone, served.clock, state);
+            self.primary.again(phone, served.clock, Some(state));
         }
+    }
+
+    /// Goes on with a phone from what is held of it, or from nothing. Gives the clock of that; nothing if it is not what its sender said.
+    fn take_over(&mut self, phone: PhoneId) -> Option<u64> {
+        let Some((clock, state)) = self.holdings.promote(phone) else { return Some(0) };
+        let state = state.phone().ok().filter(|p| (p.id, p.clock) == (phone, clock))?;
+        self.cpf.restore(state);
+        Some(clock)
     }
 
     fn run(&mut self, envelope: &Envelope, out: &mut MemberOutbox) {
@@ -203,7 +217,7 @@ impl Member {
         let batch = Box::new(self.cpf.run(envelope));
         let stays = !matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
         let wanted = stays && batch.idle && !served.backups.is_empty();
-        let idle = wanted.then(|| self.cpf.checkpoint(phone)).flatten();
+        let idle = wanted.then_some(None);
         self.primary.ran(Ran { phone, clock: envelope.clock, input: (), batch: (), idle });
         let (term, clock, from) = (served.term, envelope.clock, envelope.payload.association());
         out.up.push(Up::Ran { phone, term, clock, from, batch });

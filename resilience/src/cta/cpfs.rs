@@ -52,9 +52,9 @@ pub(super) struct Cpfs {
     pub(super) ledgers: BTreeMap<PhoneId, Ledger<Envelope>>,
     /// The phones of which inputs are kept or under way.
     logged: BTreeSet<PhoneId>,
-    /// Batches that were taken from each link, and those of which its member has to be told still.
+    /// Batches that were taken from each link.
     taken: BTreeMap<CpfId, u64>,
-    untold: BTreeSet<CpfId>,
+    pub(super) waiting: Waiting,
     scan: Instant,
     /// After losses: from which phone on nobody has looked yet whether it is concerned.
     unseen: VecDeque<PhoneId>,
@@ -63,6 +63,31 @@ pub(super) struct Cpfs {
     /// The requests that would end the phones' sessions, by UPF: for those that nobody can go on with.
     deletions: BTreeMap<PhoneId, Vec<(UpfId, Vec<u8>)>>,
     pub(super) counts: Replicated,
+}
+
+/// Members that have states to send as soon as they hear how many of their batches were released: it is told to nobody else.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Waiting {
+    untold: BTreeSet<CpfId>,
+    /// They were told to send a state, which may wait for batches that were under way then.
+    asked: BTreeSet<CpfId>,
+}
+
+impl Waiting {
+    /// A batch has come: a state of its phone waits for it if that is idle.
+    fn ran(&mut self, cpf: CpfId, idle: bool) {
+        if idle {
+            self.asked.remove(&cpf);
+        }
+        if idle || self.asked.contains(&cpf) {
+            self.untold.insert(cpf);
+        }
+    }
+
+    fn lost(&mut self, cpf: CpfId) {
+        self.untold.remove(&cpf);
+        self.asked.remove(&cpf);
+    }
 }
 
 /// What became of phones whose control functions were lost, and of their logs.
@@ -80,6 +105,8 @@ pub struct Replicated {
     pub poisoned: u64,
     /// Phones whose state nobody held: they register anew.
     pub lost: u64,
+    /// States from which a phone could not be served, since they were not what their senders said.
+    pub unreadable: u64,
     /// Phones that moved to another control function in order.
     pub moved: u64,
     /// Replicas that lagged until the log could not wait for them.
@@ -100,7 +127,7 @@ impl Cpfs {
             ledgers: BTreeMap::new(),
             logged: BTreeSet::new(),
             taken: BTreeMap::new(),
-            untold: BTreeSet::new(),
+            waiting: Waiting::default(),
             scan: now + SCAN,
             unseen: VecDeque::new(),
             moving: BTreeMap::new(),
@@ -126,7 +153,7 @@ impl Cpfs {
         if !self.ledgers.contains_key(&phone) {
             let Some(placement) = self.rings.place(phone) else { return };
             let ledger = Ledger::new(placement.primary, placement.backups, self.bounds);
-            serve(phone, &ledger, out);
+            assign(phone, &ledger, out);
             self.ledgers.insert(phone, ledger);
         }
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
@@ -150,7 +177,7 @@ impl Cpfs {
             out.cpfs.push((replica, Down::Outdated { phone, clock }));
         }
         if let Some(ledger) = self.ledgers.get(&phone) {
-            serve(phone, ledger, out);
+            serve(phone, ledger, &mut self.waiting, out);
         }
     }
 
@@ -167,7 +194,7 @@ impl Cpfs {
             return Vec::new();
         }
         self.counts.cpfs_lost += 1;
-        self.untold.remove(&dead);
+        self.waiting.lost(dead);
         self.draining.lost(dead);
         self.unseen.push_back(FIRST);
         let at_something: Vec<PhoneId> = self.logged.iter().copied().collect();
@@ -195,9 +222,12 @@ impl Cpfs {
         if !self.trusted.contains(&primary) {
             gone.push(primary); // last: nobody lost takes its place
         }
-        if gone.is_empty() {
-            return false;
-        }
+        self.go_on_without(phone, gone, out)
+    }
+
+    /// A phone goes on without these, of which its control function is the last if it is among them. Whether nobody has its state.
+    fn go_on_without(&mut self, phone: PhoneId, gone: Vec<CpfId>, out: &mut Outbox) -> bool {
+        let Some(ledger) = self.ledgers.get_mut(&phone).filter(|_| !gone.is_empty()) else { return false };
         let mut replay = Vec::new();
         for cpf in gone {
             match ledger.failed(cpf) {
@@ -214,7 +244,7 @@ impl Cpfs {
         let present: Vec<CpfId> = ledger.backups().collect();
         let further = self.rings.further_backups(phone, by, &present);
         further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
-        serve(phone, ledger, out);
+        serve(phone, ledger, &mut self.waiting, out);
         // The lost one has had each of these. What it answered did it no harm; of the others it may have died.
         let unanswered = replay.iter().filter(|(clock, _)| *clock > ledger.released()).count();
         self.counts.tried += unanswered as u64;
@@ -245,7 +275,16 @@ impl Cpfs {
     }
 }
 
-pub(super) fn serve(phone: PhoneId, ledger: &Ledger<Envelope>, out: &mut Outbox) {
+/// Who serves a phone is told so, and sends its state to the phone's backups.
+pub(super) fn serve(phone: PhoneId, ledger: &Ledger<Envelope>, waiting: &mut Waiting, out: &mut Outbox) {
+    let (by, _) = ledger.assignment();
+    waiting.untold.insert(by);
+    waiting.asked.insert(by);
+    assign(phone, ledger, out);
+}
+
+/// Who serves a phone is told so.
+fn assign(phone: PhoneId, ledger: &Ledger<Envelope>, out: &mut Outbox) {
     let (by, term) = ledger.assignment();
     out.cpfs.push((by, Down::Serve { phone, term, backups: ledger.backups().collect() }));
 }
@@ -279,7 +318,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match message {
             Up::Ran { phone, term, clock, from: sender, batch } => {
                 *cpfs.taken.entry(from).or_default() += 1;
-                cpfs.untold.insert(from);
+                cpfs.waiting.ran(from, batch.idle);
                 let Some(ledger) = cpfs.ledgers.get_mut(&phone) else { return };
                 let verdict = ledger.batch(now, from, term, clock, batch.digest(), batch.idle);
                 cpfs.pruned(phone);
@@ -296,6 +335,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             Up::Poisoned { phone, term, clock } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
                 Some(assignment) if assignment == (from, term) => self.poisoned(now, phone, clock, out),
+                _ => cpfs.counts.fenced += 1,
+            },
+            Up::Unreadable { phone, term } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
+                Some(assignment) if assignment == (from, term) => {
+                    cpfs.counts.unreadable += 1;
+                    if cpfs.go_on_without(phone, vec![from], out) {
+                        self.lose(now, phone, out);
+                    }
+                }
                 _ => cpfs.counts.fenced += 1,
             },
             Up::Holds { phone, clock } => match cpfs.ledgers.get_mut(&phone) {
@@ -440,6 +488,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         cpfs.scan = now + SCAN;
         cpfs.give_up_moves(now, out);
+        cpfs.waiting.untold.extend(&cpfs.trusted);
         for phone in cpfs.logged.iter().copied().collect::<Vec<_>>() {
             let lagging = cpfs.ledgers.get_mut(&phone).map(|l| l.scan(now, PATIENCE)).unwrap_or_default();
             cpfs.outdated(phone, lagging, out);
@@ -460,10 +509,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Members learn how much of theirs was released, once for all that one input brought.
+    /// Members that wait for it learn how much of theirs was released, once for all that one input brought.
     pub(super) fn tell_released(&mut self, out: &mut Outbox) {
         let Service::Region(cpfs) = &mut self.service else { return };
-        for member in std::mem::take(&mut cpfs.untold) {
+        for member in std::mem::take(&mut cpfs.waiting.untold) {
             let released = cpfs.taken.get(&member).copied().unwrap_or(0);
             out.cpfs.push((member, Down::Released(released)));
         }

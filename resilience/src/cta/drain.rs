@@ -107,11 +107,11 @@ impl Cpfs {
         let new = further.iter().any(|c| !present.contains(c));
         if new {
             further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
-            serve(phone, ledger, out);
+            serve(phone, ledger, &mut self.waiting, out);
             return true;
         }
         if ledger.dismiss(cpf) {
-            serve(phone, ledger, out);
+            serve(phone, ledger, &mut self.waiting, out);
             out.cpfs.push((cpf, Down::Forget(phone)));
             self.pruned(phone);
             return false;

@@ -41,7 +41,7 @@ impl Cpfs {
         let keep = ledger.backups().any(|backup| backup == to);
         if !keep {
             ledger.add_backup(to);
-            serve(phone, ledger, out);
+            serve(phone, ledger, &mut self.waiting, out);
         }
         self.moving.insert(phone, Moving { to, since: now, keep, held: Vec::new() });
         self.try_to_move(phone, out);
@@ -58,7 +58,7 @@ impl Cpfs {
         if !keep {
             out.cpfs.push((former, Down::Forget(phone)));
         }
-        serve(phone, ledger, out);
+        serve(phone, ledger, &mut self.waiting, out);
         self.counts.moved += 1;
         self.stop_moving(phone, out);
     }

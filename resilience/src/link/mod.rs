@@ -88,6 +88,14 @@ pub enum Up {
         /// Its clock.
         clock: u64,
     },
+    /// A phone was to be served here, and the state that was held of it cannot be read, or is not what its sender said. No input
+    /// of the phone is run.
+    Unreadable {
+        /// The phone.
+        phone: PhoneId,
+        /// Term of the assignment under which.
+        term: u32,
+    },
 }
 
 /// From a phone's control function to its backups: the phone in its flat form.

@@ -133,6 +133,7 @@ enum UpHead {
     Holds { phone: PhoneId, clock: u64 },
     Poisoned { phone: PhoneId, term: u32, clock: u64 },
     Shown { ask: u32, phones: Vec<Glimpse> },
+    Unreadable { phone: PhoneId, term: u32 },
 }
 
 /// What stands in front of a state.
@@ -165,7 +166,10 @@ impl ToCpf {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
         let head = match self {
-            Self::Down(Down::Run(envelope)) => return write(&DownHead::Run, envelope.to_flat().octets(), to),
+            Self::Down(Down::Run(envelope)) => {
+                write(&DownHead::Run, &[], to);
+                return envelope.write_flat(to);
+            }
             Self::Down(Down::Try { phone, inputs }) => {
                 write(&DownHead::Try(*phone), &[], to);
                 return write_envelopes(inputs, to);
@@ -223,13 +227,17 @@ impl ToCta {
             Self::Leave => write(&UpHead::Leave, &[], to),
             Self::Up(Up::Ran { phone, term, clock, from, batch }) => {
                 let head = UpHead::Ran { phone: *phone, term: *term, clock: *clock, from: *from };
-                write(&head, batch.to_flat().octets(), to);
+                write(&head, &[], to);
+                batch.write_flat(to);
             }
             Self::Up(Up::Holds { phone, clock }) => {
                 write(&UpHead::Holds { phone: *phone, clock: *clock }, &[], to);
             }
             Self::Up(Up::Poisoned { phone, term, clock }) => {
                 write(&UpHead::Poisoned { phone: *phone, term: *term, clock: *clock }, &[], to);
+            }
+            Self::Up(Up::Unreadable { phone, term }) => {
+                write(&UpHead::Unreadable { phone: *phone, term: *term }, &[], to);
             }
             Self::Shown { ask, phones } => {
                 write(&UpHead::Shown { ask: *ask, phones: phones.clone() }, &[], to);
@@ -251,6 +259,7 @@ impl ToCta {
             UpHead::Leave => Self::Leave,
             UpHead::Holds { phone, clock } => Self::Up(Up::Holds { phone, clock }),
             UpHead::Poisoned { phone, term, clock } => Self::Up(Up::Poisoned { phone, term, clock }),
+            UpHead::Unreadable { phone, term } => Self::Up(Up::Unreadable { phone, term }),
             UpHead::Shown { ask, phones } => Self::Shown { ask, phones },
         };
         whole(message, rest)
@@ -260,11 +269,11 @@ impl ToCta {
 /// Appends envelopes, each behind its length. They may hold keys.
 pub(crate) fn write_envelopes(inputs: &[Envelope], to: &mut Vec<u8>) {
     for input in inputs {
-        let flat = input.to_flat();
-        to.extend_from_slice(
-            &u32::try_from(flat.octets().len()).expect("an input is far shorter").to_be_bytes(),
-        );
-        to.extend_from_slice(flat.octets());
+        let at = to.len();
+        to.extend_from_slice(&[0; size_of::<u32>()]);
+        input.write_flat(to);
+        let length = u32::try_from(to.len() - at - size_of::<u32>()).expect("an input is far shorter");
+        to[at..at + size_of::<u32>()].copy_from_slice(&length.to_be_bytes());
     }
 }
 
@@ -343,6 +352,7 @@ mod tests {
             ToCta::Up(ran),
             ToCta::Up(Up::Holds { phone: PHONE, clock: 9 }),
             ToCta::Up(Up::Poisoned { phone: PHONE, term: 3, clock: 9 }),
+            ToCta::Up(Up::Unreadable { phone: PHONE, term: 3 }),
             ToCta::Shown { ask: 3, phones: vec![] },
         ] {
             let octets = up(&message);

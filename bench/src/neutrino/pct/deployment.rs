@@ -634,7 +634,7 @@ fn ngap_of(envelope: &Envelope) -> Option<&[u8]> {
 fn ngap_caused(up: &Up) -> impl Iterator<Item = &[u8]> {
     let outputs = match up {
         Up::Ran { batch, .. } => batch.outputs.as_slice(),
-        Up::Holds { .. } | Up::Poisoned { .. } => &[],
+        Up::Holds { .. } | Up::Poisoned { .. } | Up::Unreadable { .. } => &[],
     };
     outputs.iter().filter_map(|output| match &output.effect {
         Effect::N2 { octets, .. } => Some(octets.as_slice()),
@@ -666,7 +666,10 @@ fn read_down(octets: &[u8]) -> Down {
 
 /// With the slot of the phone.
 fn octets_up(up: Up) -> (u32, Vec<u8>) {
-    let (Up::Ran { phone, .. } | Up::Holds { phone, .. } | Up::Poisoned { phone, .. }) = up;
+    let (Up::Ran { phone, .. }
+    | Up::Holds { phone, .. }
+    | Up::Poisoned { phone, .. }
+    | Up::Unreadable { phone, .. }) = up;
     let mut octets = Vec::with_capacity(512);
     ToCta::Up(up).write(&mut octets);
     (phone.slot, octets)
