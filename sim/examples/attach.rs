@@ -121,6 +121,7 @@ impl Bench {
         };
         if mirrored {
             let snapshot = bench.cta.snapshot().expect("it has no mirror");
+            bench.cta.wait();
             let directory = Directory::new(default_config().amf.plmn, HomeNetworkKeys::new());
             let entropy = (Prf::new(&[8; 16]), 0);
             let mirror = Mirror::new(snapshot.octets(), directory, Home::default(), entropy, ());

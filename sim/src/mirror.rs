@@ -114,6 +114,7 @@ impl Sim {
             return;
         }
         let Some(snapshot) = self.cta.snapshot() else { return };
+        self.cta.wait(); // it has it at once
         let directory = Directory::new(self.config.amf.plmn, self.home_keys.clone());
         let entropy = (Prf::new(&self.rng.octets()), 0);
         let recorder = self.cta.inspect().anew();

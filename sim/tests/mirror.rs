@@ -212,6 +212,9 @@ fn what_an_input_causes_leaves_when_the_mirror_holds_it_or_is_given_up() {
     assert!(active.snapshot().is_none(), "it has one now");
     let mut mirror = mirror_of(snapshot.octets()).expect("it follows");
     let mut out = Outbox::default();
+    let record = active.handle(NOW, Input::Waited(SECOND), &mut out).expect("it is told the mirror");
+    assert_eq!(active.waiting(), 0, "nothing waits for one that has to catch up");
+    assert_eq!(mirror.take(record.octets()), active.wait().ok_or(Fault::OutOfOrder), "it has");
     let record = active.handle(NOW, Input::Tick, &mut out).expect("it is told the mirror");
     assert_eq!((out.pfcp.len(), active.waiting()), (0, 1));
     let held = mirror.take(record.octets()).expect("it follows");

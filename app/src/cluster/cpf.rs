@@ -1,5 +1,6 @@
 //! A control function as a process: it offers itself to an aggregator, runs the phones that it is given, and holds states for others.
-//! When its aggregator gives it up, or is gone, it forgets all of it and comes anew.
+//! When its aggregator is gone, it goes on with that one's mirror, if there is one; else, and when it is given up, it forgets all of it and
+//! comes anew.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -10,8 +11,10 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
 use whimbrel_ids::Instant;
-use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
 use whimbrel_resilience::link::{Down, Hello, Role, ToCpf, ToCta, Up, read_state, write_state};
+use whimbrel_resilience::membership::MemberId;
+use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Member, MemberOutbox};
@@ -25,6 +28,14 @@ use crate::clock;
 const SPIN: Duration = Duration::from_micros(50);
 /// Between two calls to an aggregator that is not there.
 const CALL_AGAIN: Duration = Duration::from_millis(200);
+/// The same for a member, whose phones wait.
+const CALL_SOON: Duration = Duration::from_millis(10);
+/// How long a call may take before another aggregator is called, if there is one.
+const CALLED_WITHIN: Duration = Duration::from_millis(500);
+/// How long a member waits for its aggregator's mirror.
+const MIRROR_WITHIN: Duration = Duration::from_secs(5);
+/// It says how much it has when it has so many messages more.
+const TAKEN_EVERY: u64 = 16;
 /// What is wrong with an aggregator is not mended by calling: time before the next call then.
 const MENDED_AFTER: Duration = Duration::from_secs(5);
 /// How long others have to take the phones of one that leaves.
@@ -34,8 +45,8 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// What an operator says of it.
 pub(crate) struct Settings {
-    /// Its aggregator.
-    pub(crate) aggregator: SocketAddr,
+    /// Its aggregator, and the others of which one may serve instead.
+    pub(crate) aggregators: Vec<SocketAddr>,
     /// Where other control functions, and heartbeats, reach it.
     pub(crate) listen: SocketAddr,
     /// Its region.
@@ -50,6 +61,16 @@ struct Membership {
     id: CpfId,
     /// `None` until its configuration has come.
     member: Option<Member>,
+    /// What it says is kept for a mirror of the aggregator.
+    keep: bool,
+    /// The aggregator's mirror.
+    mirror: Option<SocketAddr>,
+    /// Its end of the link with the aggregator, which outlives connections: what is said, as octets, and how much was heard.
+    end: End<Vec<u8>>,
+    /// How much of that the aggregator was told.
+    told: u64,
+    /// Since when there is no aggregator.
+    alone: Option<Instant>,
     peers: BTreeMap<CpfId, SocketAddr>,
     /// The links that carry states to them.
     to_peers: BTreeMap<CpfId, LinkId>,
@@ -61,6 +82,9 @@ pub(crate) struct CpfProcess {
     links: Links,
     /// That to the aggregator.
     aggregator: Option<LinkId>,
+    /// Which of those that may serve it is or is called next, and since when it is called in vain.
+    nth: usize,
+    called: Option<Instant>,
     call_at: Instant,
     answering: Answering,
     tasting: Tasting,
@@ -87,6 +111,8 @@ impl CpfProcess {
             settings,
             links,
             aggregator: None,
+            nth: 0,
+            called: None,
             call_at: Instant::ZERO,
             answering,
             tasting: Tasting::start()?,
@@ -145,9 +171,7 @@ impl CpfProcess {
             self.leave(now, "it has taken this control function for dead");
             self.call_at = now;
         }
-        if self.aggregator.is_none() && now >= self.call_at {
-            self.aggregator = Some(self.links.connect(now, self.settings.aggregator));
-        }
+        self.call(now);
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
         for event in events.iter() {
@@ -156,14 +180,7 @@ impl CpfProcess {
                 Event::Frame { link, octets } if self.aggregator == Some(link) => self.told(now, octets),
                 Event::Frame { link, octets } => self.state(link, octets),
                 Event::Down { link, reason } if self.aggregator == Some(link) => {
-                    if self.leaves {
-                        info!("others have the phones of this control function");
-                    } else if self.membership.is_some() {
-                        warn!(%reason, "the link to the aggregator has ended: this control function begins anew");
-                    } else {
-                        debug!(%reason, "the aggregator is not reached");
-                    }
-                    self.begin_anew(now);
+                    self.aggregator_gone(now, reason)
                 }
                 Event::Down { link, reason } => {
                     debug!(%reason, "a link to another control function has ended");
@@ -180,6 +197,64 @@ impl CpfProcess {
         self.send(now);
         self.links.flush();
         busy
+    }
+
+    /// Calls an aggregator, if there is none; another one, if this one does not answer.
+    fn call(&mut self, now: Instant) {
+        let patience = self.called.is_some_and(|at| now >= at + CALLED_WITHIN) && self.to_call().len() > 1;
+        if patience && let Some(link) = self.aggregator.take() {
+            self.links.close(link);
+            (self.called, self.nth) = (None, self.nth + 1);
+        }
+        if let Some(Membership { alone: Some(since), .. }) = &self.membership
+            && now >= *since + MIRROR_WITHIN
+        {
+            warn!("no aggregator goes on with this control function: it begins anew");
+            self.begin_anew(now);
+        }
+        if self.aggregator.is_none() && now >= self.call_at {
+            let to_call = self.to_call();
+            let at = to_call[self.nth % to_call.len()];
+            self.aggregator = Some(self.links.connect(now, at));
+            self.called = Some(now);
+        }
+    }
+
+    /// Those that may serve, the mirror first.
+    fn to_call(&self) -> Vec<SocketAddr> {
+        let mirror = self.membership.as_ref().and_then(|m| m.mirror);
+        let others = self.settings.aggregators.iter().copied().filter(|at| Some(*at) != mirror);
+        mirror.into_iter().chain(others).collect()
+    }
+
+    /// The link to the aggregator has ended.
+    fn aggregator_gone(&mut self, now: Instant, reason: DownReason) {
+        (self.aggregator, self.called) = (None, None);
+        match &mut self.membership {
+            Some(_) if self.leaves => {
+                info!("others have the phones of this control function");
+                self.begin_anew(now);
+            }
+            Some(m) if m.keep => {
+                if m.alone.is_none() {
+                    warn!(%reason, "the link to the aggregator has ended: its mirror is looked for");
+                    (m.alone, self.nth) = (Some(now), 0);
+                    self.call_at = now;
+                } else {
+                    self.nth += 1;
+                    self.call_at = now + CALL_SOON;
+                }
+            }
+            Some(_) => {
+                warn!(%reason, "the link to the aggregator has ended: this control function begins anew");
+                self.begin_anew(now);
+            }
+            None => {
+                debug!(%reason, "the aggregator is not reached");
+                self.nth += 1;
+                self.begin_anew(now);
+            }
+        }
     }
 
     /// Takes what became of trials; says whether there was anything.
@@ -202,9 +277,12 @@ impl CpfProcess {
         if self.aggregator == Some(link) {
             match hello {
                 Ok(Hello(Role::Aggregator)) => {
-                    info!(aggregator = %peer, "the aggregator is reached");
+                    debug!(aggregator = %peer, "an aggregator is reached");
                     let Settings { region, listen, .. } = &self.settings;
-                    self.answer(&ToCta::Join { region: region.clone(), address: *listen });
+                    self.answer(&match &self.membership {
+                        Some(m) => ToCta::Resume { life: m.life, id: m.id, has: m.end.taken() },
+                        None => ToCta::Join { region: region.clone(), address: *listen },
+                    });
                 }
                 Ok(Hello(Role::Cpf)) => self.leave(now, "it is a control function"),
                 Err(e) => self.leave(now, &e.to_string()),
@@ -217,7 +295,7 @@ impl CpfProcess {
 
     /// The aggregator is not to be spoken with.
     fn leave(&mut self, now: Instant, why: &str) {
-        warn!(aggregator = %self.settings.aggregator, "the aggregator is left: {why}");
+        warn!("the aggregator is left: {why}");
         if let Some(link) = self.aggregator {
             self.links.close(link);
         }
@@ -231,7 +309,10 @@ impl CpfProcess {
         for link in self.membership.take().into_iter().flat_map(|m| m.to_peers.into_values()) {
             self.links.close(link);
         }
-        self.aggregator = None;
+        if let Some(link) = self.aggregator.take() {
+            self.links.close(link);
+        }
+        self.called = None;
         self.call_at = now + CALL_AGAIN;
         self.lives += 1;
         self.out = MemberOutbox::default();
@@ -243,12 +324,45 @@ impl CpfProcess {
             Err(e) => return self.leave(now, &e.to_string()),
         };
         match (message, &mut self.membership) {
-            (ToCpf::Welcome { life, id, heartbeats }, None) => {
+            (ToCpf::Welcome { life, id, heartbeats, keep }, None) => {
                 let (peers, to_peers) = (BTreeMap::new(), BTreeMap::new());
-                self.membership = Some(Membership { life, id, member: None, peers, to_peers });
-                self.answering.be(Some((id, &heartbeats.0)));
+                self.membership = Some(Membership {
+                    life,
+                    id,
+                    member: None,
+                    keep,
+                    mirror: None,
+                    end: End::default(),
+                    told: 0,
+                    alone: None,
+                    peers,
+                    to_peers,
+                });
+                self.called = None;
+                self.answering.be(Some((MemberId::Cpf(id), &heartbeats.0)));
                 info!(cpf = id.0, "this control function is a member now");
             }
+            (ToCpf::Resumed { taken, heartbeats }, Some(m)) if m.alone.is_some() => {
+                let again = m.end.resume(taken).map(|frames| {
+                    frames.for_each(|frame| self.aggregator.iter().for_each(|l| self.links.send(*l, frame)));
+                });
+                if again.is_none() {
+                    return self.leave(now, "it lacks what was said to the former one");
+                }
+                (m.alone, self.called) = (None, None);
+                self.answering.be(Some((MemberId::Cpf(m.id), &heartbeats.0)));
+                info!(cpf = m.id.0, "this control function goes on with another aggregator");
+            }
+            (ToCpf::Forgotten, _) => {
+                info!("the aggregator knows nothing of this control function: it begins anew");
+                self.begin_anew(now);
+                self.call_at = now;
+            }
+            (ToCpf::Down(_) | ToCpf::Show { .. }, Some(m)) if m.alone.is_some() => {
+                self.leave(now, "it says things out of their order");
+            }
+            (ToCpf::Mirror(at), Some(m)) => m.mirror = at,
+            (ToCpf::Taken(messages), Some(m)) => m.end.confirmed(messages),
             (ToCpf::Peers(peers), Some(m)) => {
                 m.peers = peers.into_iter().filter(|(id, _)| *id != m.id).collect();
                 m.to_peers.retain(|id, link| {
@@ -259,11 +373,13 @@ impl CpfProcess {
                     stays
                 });
             }
+            // This one is no part of what its link counts: it goes before.
             (ToCpf::Down(Down::Configure(config)), Some(m)) if m.member.is_none() => {
                 self.tasting.configure(&config);
                 m.member = Some(Member::new(config));
             }
-            (ToCpf::Down(message), Some(Membership { member: Some(member), .. })) => {
+            (ToCpf::Down(message), Some(Membership { member: Some(member), end, .. })) => {
+                end.took();
                 if let Down::Configure(config) = &message {
                     self.tasting.configure(config);
                 }
@@ -302,8 +418,9 @@ impl CpfProcess {
                     "the state that is held of a phone is not what its sender said: it is not served here"
                 );
             }
-            self.answer(&ToCta::Up(up));
+            self.say(up);
         }
+        self.say_taken(false);
         for trial in self.out.trials.drain(..) {
             self.tasting.have_tried(self.lives, trial);
         }
@@ -318,6 +435,29 @@ impl CpfProcess {
         }
     }
 
+    /// What the protocol says to the aggregator, or to its mirror when that one serves.
+    fn say(&mut self, up: Up) {
+        self.frame.clear();
+        ToCta::Up(up).write(&mut self.frame);
+        let Some(m) = &mut self.membership else { return };
+        if m.keep {
+            m.end.sent(self.frame.clone());
+        }
+        if let (Some(link), None) = (self.aggregator, m.alone) {
+            self.links.send(link, &self.frame);
+        }
+    }
+
+    /// The aggregator hears now and then how much it need not keep.
+    fn say_taken(&mut self, at_once: bool) {
+        let Some(m) = self.membership.as_mut().filter(|m| m.keep && m.alone.is_none()) else { return };
+        let taken = m.end.taken();
+        if taken >= m.told + TAKEN_EVERY || at_once && taken > m.told {
+            m.told = taken;
+            self.answer(&ToCta::Taken(taken));
+        }
+    }
+
     fn answer(&mut self, message: &ToCta) {
         let Some(link) = self.aggregator else { return };
         self.frame.clear();
@@ -327,7 +467,8 @@ impl CpfProcess {
 
     fn block(&self, now: Instant) {
         let calls = self.aggregator.is_none().then_some(self.call_at);
-        let deadlines = [self.links.next_deadline(), calls, Some(now + LOOK)];
+        let patience = self.called.map(|at| at + CALLED_WITHIN);
+        let deadlines = [self.links.next_deadline(), calls, patience, Some(now + LOOK)];
         let wait = deadlines.into_iter().flatten().min().unwrap_or(now).since(now);
         if wait.is_zero() {
             return;

@@ -1,4 +1,4 @@
-//! Heartbeats on the host: the aggregator's socket, from which it asks, and a control function's, where a thread of its own answers.
+//! Heartbeats on the host: the socket from which an aggregator asks, and that of who is asked, where a thread of its own answers.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -14,28 +14,24 @@ use whimbrel_ids::Instant;
 use whimbrel_resilience::detector::{
     Cause, Change, Counters, Detector, Discriminator, Incarnation, Input, LENGTH, Outbox, Reflector, Timing,
 };
-use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::membership::MemberId;
 
 /// Heartbeats taken in one turn.
 const PER_TURN_MAX: usize = 256;
 /// How often the answering thread looks whether it is to end.
 const LOOK: Duration = Duration::from_millis(200);
-/// The aggregator among those that heartbeats name: control functions have the numbers below.
-const AGGREGATOR: Discriminator = Discriminator(1 << 16);
+/// Who asks. Those that answer have the numbers below.
+const ASKS: Discriminator = Discriminator(u32::MAX);
 /// A number is one life.
 const LIFE: Incarnation = Incarnation(1);
 /// How long one that was taken for dead is listened to still, to count whether that was wrong.
 const DOUBT: Duration = Duration::from_secs(10);
 
-fn name(cpf: CpfId) -> Discriminator {
-    Discriminator(u32::from(cpf.0))
-}
-
-/// Whom the aggregator watches.
+/// Whom an aggregator watches.
 pub(super) struct Watch {
     socket: UdpSocket,
     detector: Detector,
-    places: BTreeMap<Discriminator, SocketAddr>,
+    places: BTreeMap<Discriminator, (MemberId, SocketAddr)>,
     /// Who was taken for dead, and until when that is doubted.
     doubted: Vec<(Instant, Discriminator)>,
     out: Outbox,
@@ -46,27 +42,28 @@ impl Watch {
     pub(super) fn open(at: SocketAddr, key: &[u8; 32], timing: Timing) -> std::io::Result<Self> {
         let socket = UdpSocket::bind(at)?;
         socket.set_nonblocking(true)?;
-        let detector = Detector::new(AGGREGATOR, LIFE, key, timing);
+        let detector = Detector::new(ASKS, LIFE, key, timing);
         let (places, doubted, out) = (BTreeMap::new(), Vec::new(), Outbox::default());
         Ok(Self { socket, detector, places, doubted, out })
     }
 
-    /// A control function is watched from now on.
-    pub(super) fn begin(&mut self, now: Instant, cpf: CpfId, at: SocketAddr) {
-        self.places.insert(name(cpf), at);
-        self.detector.watch(now, name(cpf));
+    /// Somebody is watched from now on.
+    pub(super) fn begin(&mut self, now: Instant, who: MemberId, at: SocketAddr) {
+        self.places.insert(who.discriminator(), (who, at));
+        self.detector.watch(now, who.discriminator());
     }
 
     /// It has left, or its link has broken.
-    pub(super) fn end(&mut self, cpf: CpfId) {
-        if self.doubted.iter().all(|(_, d)| *d != name(cpf)) {
-            self.places.remove(&name(cpf));
-            self.detector.forget(name(cpf));
+    pub(super) fn end(&mut self, who: MemberId) {
+        let name = who.discriminator();
+        if self.doubted.iter().all(|(_, d)| *d != name) {
+            self.places.remove(&name);
+            self.detector.forget(name);
         }
     }
 
     /// Asks who is to be asked and takes what was answered. Gives who does not answer.
-    pub(super) fn turn(&mut self, now: Instant) -> Vec<CpfId> {
+    pub(super) fn turn(&mut self, now: Instant) -> Vec<MemberId> {
         let mut octets = [0; LENGTH + 1];
         for _ in 0..PER_TURN_MAX {
             match self.socket.recv(&mut octets) {
@@ -81,18 +78,18 @@ impl Watch {
         }
         for (to, probe) in self.out.probes.drain(..) {
             // One that is not sent is one that is not answered.
-            let _ = self.places.get(&to).map(|at| self.socket.send_to(&probe, at));
+            let _ = self.places.get(&to).map(|(_, at)| self.socket.send_to(&probe, at));
         }
         let mut silent = Vec::new();
         for (of, change) in self.out.changes.drain(..) {
-            let cpf = CpfId(u16::try_from(of.0).unwrap_or(u16::MAX));
+            let Some((who, _)) = self.places.get(&of).copied() else { continue };
             match change {
                 Change::Down(_, Cause::Silent) => {
                     self.doubted.push((now + DOUBT, of));
-                    silent.push(cpf);
+                    silent.push(who);
                 }
                 Change::FalseAlarm(_) => {
-                    warn!(cpf = cpf.0, "a control function that was taken for dead lives; it begins anew")
+                    warn!(%who, "one that was taken for dead lives; it begins anew")
                 }
                 _ => {}
             }
@@ -154,9 +151,9 @@ impl Answering {
         Ok(Self { reflector, replaced, stop, thread })
     }
 
-    /// The control function has a number now and answers under a key, or has none any more.
-    pub(super) fn be(&self, cpf: Option<(CpfId, &[u8; 32])>) {
-        let reflector = cpf.map(|(cpf, key)| Reflector::new(name(cpf), LIFE, key));
+    /// It is somebody now and answers under a key, or is nobody any more.
+    pub(super) fn be(&self, who: Option<(MemberId, &[u8; 32])>) {
+        let reflector = who.map(|(who, key)| Reflector::new(who.discriminator(), LIFE, key));
         let mut place = self.reflector.lock().unwrap_or_else(PoisonError::into_inner);
         *place = reflector;
         self.replaced.store(false, Ordering::Release);
@@ -181,6 +178,9 @@ impl Drop for Answering {
 mod tests {
     use super::*;
     use crate::clock;
+    use whimbrel_resilience::replication::CpfId;
+
+    const THREE: MemberId = MemberId::Cpf(CpfId(3));
 
     #[test]
     fn who_answers_is_left_alone_and_who_falls_silent_is_told() {
@@ -188,9 +188,9 @@ mod tests {
         let at = probe.local_addr().unwrap();
         drop(probe);
         let answering = Answering::start(at).unwrap();
-        answering.be(Some((CpfId(3), &[7; 32])));
+        answering.be(Some((THREE, &[7; 32])));
         let mut watch = Watch::open("127.0.0.1:0".parse().unwrap(), &[7; 32], Timing::default()).unwrap();
-        watch.begin(clock::now(), CpfId(3), at);
+        watch.begin(clock::now(), THREE, at);
         while watch.counters().answers < 5 {
             assert_eq!(watch.turn(clock::now()), []);
             std::thread::sleep(Duration::from_millis(1));
@@ -199,7 +199,7 @@ mod tests {
         loop {
             let silent = watch.turn(clock::now());
             if !silent.is_empty() {
-                assert_eq!(silent, [CpfId(3)]);
+                assert_eq!(silent, [THREE]);
                 break;
             }
             std::thread::sleep(Duration::from_millis(1));

@@ -3,9 +3,12 @@
 mod asks;
 mod cpf;
 mod heartbeat;
+mod pair;
 mod pool;
+mod standby;
 mod taster;
 mod watchdog;
+mod witness;
 
 #[cfg(test)]
 mod tests;
@@ -13,13 +16,23 @@ mod tests;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use whimbrel_link::{Key, Settings as LinkSettings};
+use whimbrel_link::{Key, Links, Settings as LinkSettings};
 use whimbrel_resilience::link::{Hello, Role};
 
+use crate::config::Cluster;
 pub(crate) use asks::Wanted;
 pub(crate) use cpf::{CpfProcess, Settings};
+pub(crate) use pair::{Pair, Turned};
 pub(crate) use pool::{Pool, Said};
+pub(crate) use standby::{Heard, Standby, Succession};
 pub(crate) use taster::taste;
+
+/// Opens where control functions and the other aggregator come to; `None` where phones are served in this process. Errors: one sentence.
+fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
+    let Some(at) = cluster.listen else { return Ok(None) };
+    let links = Links::open(settings(at, Role::Aggregator, cluster.key_file.as_deref())?);
+    links.map(Some).map_err(|e| format!("cluster.listen: {e}"))
+}
 
 /// How links are opened. Errors: what is wrong with the cluster's key, in one sentence.
 fn settings(listen: SocketAddr, role: Role, key_file: Option<&Path>) -> Result<LinkSettings, String> {

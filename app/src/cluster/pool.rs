@@ -1,16 +1,20 @@
-//! The aggregator's side: the control functions that have come to it, their links and their heartbeats.
+//! The aggregator's side: the control functions that have come to it, and its mirror; their links and their heartbeats.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_control::Glimpse;
 use whimbrel_control::config::Config as Told;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
-use whimbrel_resilience::link::{Down, HeartbeatKey, Hello, Role, Show, ToCpf, ToCta, Up};
+use whimbrel_resilience::link::{
+    Down, HeartbeatKey, Hello, MemberAt, Members, Role, Show, ToActive, ToCpf, ToCta, ToMirror, Up,
+};
+use whimbrel_resilience::membership::MemberId;
 use whimbrel_resilience::region::{CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 
@@ -19,6 +23,11 @@ use super::heartbeat::Watch;
 use crate::config::Cluster;
 use crate::console::{Condition, Console, Sample};
 use crate::entropy::SystemEntropy;
+
+/// How long those have to come who served under the former aggregator: they notice its end at once, or by heartbeats.
+const RESUMED_WITHIN: Duration = Duration::from_secs(2);
+/// So many messages a control function keeps, before it hears that they are here to stay.
+const TAKEN_EVERY: u64 = 16;
 
 /// What comes of a turn, in its order.
 pub(crate) enum Said {
@@ -30,12 +39,40 @@ pub(crate) enum Said {
     Lost(CpfId),
     /// The phones that somebody wanted are there.
     Shown(Wanted, Vec<Glimpse>),
+    /// A control function has so many messages.
+    Taken(CpfId, u64),
+    /// One that served under the former aggregator is there again, and has so many messages of it.
+    Resumes(CpfId, u64),
+    /// The other aggregator says this.
+    Pair(ToActive),
+    /// The mirror is lost.
+    MirrorLost,
 }
 
 /// A control function that has come.
 struct Joined {
-    link: LinkId,
+    /// `None`: it served under the former aggregator, and has not come again yet.
+    link: Option<LinkId>,
     address: SocketAddr,
+    region: Region,
+    draining: bool,
+    /// How many of its messages it was told are here to stay.
+    told: u64,
+}
+
+/// The aggregator that follows this one.
+struct Follower {
+    link: LinkId,
+    number: u16,
+}
+
+/// A control function that called before this aggregator served.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub(super) link: LinkId,
+    pub(super) life: u64,
+    pub(super) id: CpfId,
+    pub(super) has: u64,
 }
 
 /// The control functions of one aggregator.
@@ -52,8 +89,15 @@ pub(crate) struct Pool {
     newest: u16,
     members: BTreeMap<CpfId, Joined>,
     by_link: BTreeMap<LinkId, CpfId>,
-    /// Control functions that have called and not yet offered themselves.
-    waiting: BTreeMap<LinkId, SocketAddr>,
+    /// Who has called and not yet said what for.
+    waiting: BTreeMap<LinkId, (SocketAddr, Role)>,
+    /// There may be a mirror.
+    pair: bool,
+    follower: Option<Follower>,
+    /// Where the mirror is reached that can take over at any moment.
+    mirror: Option<SocketAddr>,
+    /// Until when those are awaited that served under the former aggregator.
+    awaited: Option<Instant>,
     asks: Asks,
     /// What is in force: a member is told when it comes.
     told: Arc<Told>,
@@ -70,12 +114,22 @@ impl Pool {
         entropy: &mut SystemEntropy,
         console: Arc<Console>,
     ) -> Result<Option<Self>, String> {
-        let Some(at) = cluster.listen else { return Ok(None) };
-        let links = Links::open(super::settings(at, Role::Aggregator, cluster.key_file.as_deref())?)
-            .map_err(|e| format!("cluster.listen: {e}"))?;
+        let Some(links) = super::open_links(cluster)? else { return Ok(None) };
+        Self::over(links, cluster, told, entropy, console).map(Some)
+    }
+
+    /// The same over links that are open. Errors: one sentence.
+    pub(super) fn over(
+        links: Links,
+        cluster: &Cluster,
+        told: Arc<Told>,
+        entropy: &mut SystemEntropy,
+        console: Arc<Console>,
+    ) -> Result<Self, String> {
+        let ip = links.local_addr().map_or(IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), |at| at.ip());
         let heartbeats = HeartbeatKey(entropy.octets());
-        let watch = Watch::open(SocketAddr::new(at.ip(), 0), &heartbeats.0, cluster.heartbeat)
-            .map_err(|e| format!("cluster.listen: heartbeats cannot be sent from {}: {e}", at.ip()))?;
+        let watch = Watch::open(SocketAddr::new(ip, 0), &heartbeats.0, cluster.heartbeat)
+            .map_err(|e| format!("cluster.listen: heartbeats cannot be sent from {ip}: {e}"))?;
         let pool = Self {
             links,
             events: Events::default(),
@@ -89,6 +143,10 @@ impl Pool {
             members: BTreeMap::new(),
             by_link: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            pair: cluster.pair.is_some(),
+            follower: None,
+            mirror: None,
+            awaited: None,
             asks: Asks::default(),
             told,
             frame: Vec::new(),
@@ -96,7 +154,27 @@ impl Pool {
             console,
         };
         pool.show_condition();
-        Ok(Some(pool))
+        Ok(pool)
+    }
+
+    /// The control functions of the former aggregator are those of this one, as soon as they come; those that have called already are there.
+    pub(super) fn succeed(&mut self, now: Instant, former: Members, callers: Vec<Caller>) {
+        (self.life, self.newest) = (former.life, former.newest);
+        self.awaited = Some(now + RESUMED_WITHIN);
+        for MemberAt { id, address, region, draining } in former.members {
+            let Ok(region) = region.parse::<Region>() else { continue };
+            if self.regions.join(id, &region).is_err() {
+                continue; // it counts as lost
+            }
+            if draining {
+                self.regions.set_state(id, CpfState::Draining);
+            }
+            self.members.insert(id, Joined { link: None, address, region, draining, told: 0 });
+        }
+        for Caller { link, life, id, has } in callers {
+            self.resumes(now, link, life, id, has);
+        }
+        self.show_condition();
     }
 
     /// Where control functions come to.
@@ -111,9 +189,21 @@ impl Pool {
 
     /// Takes what arrived.
     pub(crate) fn turn(&mut self, now: Instant) -> Vec<Said> {
-        for cpf in self.watch.turn(now) {
-            warn!(cpf = cpf.0, "a control function does not answer heartbeats");
-            self.lost(cpf);
+        for who in self.watch.turn(now) {
+            warn!(%who, "heartbeats are not answered");
+            match who {
+                MemberId::Cpf(cpf) => self.lost(cpf),
+                MemberId::Cta(_) => self.mirror_lost(),
+            }
+        }
+        if self.awaited.is_some_and(|until| until <= now) {
+            self.awaited = None;
+            let missing: Vec<CpfId> =
+                self.members.iter().filter(|(_, m)| m.link.is_none()).map(|(id, _)| *id).collect();
+            for cpf in missing {
+                warn!(cpf = cpf.0, "a control function of the former aggregator did not come");
+                self.lost(cpf);
+            }
         }
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
@@ -123,6 +213,10 @@ impl Pool {
                 Event::Frame { link, octets } => self.frame(now, link, octets),
                 Event::Down { link, reason } => {
                     self.waiting.remove(&link);
+                    if self.follower.as_ref().is_some_and(|f| f.link == link) {
+                        warn!(%reason, "the link to the mirror has ended");
+                        self.mirror_lost();
+                    }
                     if let Some(cpf) = self.by_link.get(&link).copied() {
                         warn!(cpf = cpf.0, %reason, "a control function is lost");
                         self.lost(cpf);
@@ -140,11 +234,11 @@ impl Pool {
 
     fn called(&mut self, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         match Hello::from_octets(hello) {
-            Ok(Hello(Role::Cpf)) => drop(self.waiting.insert(link, peer)),
-            Ok(Hello(Role::Aggregator)) => {
-                warn!(%peer, "an aggregator calls: only control functions come here");
+            Ok(Hello(Role::Aggregator)) if !self.pair => {
+                warn!(%peer, "an aggregator calls, and there is no `cluster.etcd` here to say which of the two serves");
                 self.links.close(link);
             }
+            Ok(Hello(role)) => drop(self.waiting.insert(link, (peer, role))),
             Err(e) => {
                 warn!(%peer, "a link is refused: {e}");
                 self.links.close(link);
@@ -165,20 +259,77 @@ impl Pool {
         }
         self.newest = number;
         let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
-        self.members.insert(id, Joined { link, address });
+        let joined = Joined { link: Some(link), address, region: region.clone(), draining: false, told: 0 };
+        self.members.insert(id, joined);
         self.by_link.insert(link, id);
-        self.watch.begin(now, id, address);
+        self.watch.begin(now, MemberId::Cpf(id), address);
         info!(cpf = id.0, %address, %region, "a control function has come");
-        self.tell(link, &ToCpf::Welcome { life: self.life, id, heartbeats: self.heartbeats });
+        let (life, heartbeats, keep) = (self.life, self.heartbeats, self.pair);
+        self.tell(link, &ToCpf::Welcome { life, id, heartbeats, keep });
+        self.tell(link, &ToCpf::Mirror(self.mirror));
         self.tell(link, &ToCpf::Down(Down::Configure(self.told.clone())));
         self.members_changed();
     }
 
+    /// A control function of the former aggregator is there.
+    fn resumes(&mut self, now: Instant, link: LinkId, life: u64, id: CpfId, has: u64) {
+        match self.members.get_mut(&id).filter(|m| life == self.life && m.link.is_none()) {
+            Some(member) => {
+                member.link = Some(link);
+                self.watch.begin(now, MemberId::Cpf(id), member.address);
+                self.by_link.insert(link, id);
+                self.said.push(Said::Resumes(id, has));
+            }
+            None => {
+                self.tell(link, &ToCpf::Forgotten);
+                self.links.close(link);
+            }
+        }
+    }
+
+    /// It may go on: so many of its messages are here.
+    pub(crate) fn resumed(&mut self, cpf: CpfId, taken: u64) {
+        let Some(link) = self.members.get(&cpf).and_then(|m| m.link) else { return };
+        info!(cpf = cpf.0, "a control function of the former aggregator goes on");
+        self.tell(link, &ToCpf::Resumed { taken, heartbeats: self.heartbeats });
+        self.tell(link, &ToCpf::Mirror(self.mirror));
+        let peers = ToCpf::Peers(self.peers());
+        self.tell(link, &peers);
+    }
+
+    /// It cannot go on.
+    pub(crate) fn forget(&mut self, cpf: CpfId) {
+        warn!(cpf = cpf.0, "a control function of the former aggregator has lost count: it begins anew");
+        self.lost(cpf);
+    }
+
     fn frame(&mut self, now: Instant, link: LinkId, octets: &[u8]) {
+        if self.follower.as_ref().is_some_and(|f| f.link == link) {
+            return match ToActive::read(octets) {
+                Ok(message @ (ToActive::Pieces(_) | ToActive::Held(_))) => {
+                    self.said.push(Said::Pair(message))
+                }
+                _ => {
+                    warn!("the mirror is given up: it says things out of their order");
+                    self.mirror_lost();
+                }
+            };
+        }
+        let waiting = self.waiting.remove(&link);
+        if let Some((peer, Role::Aggregator)) = waiting {
+            return match ToActive::read(octets) {
+                Ok(message @ ToActive::Follow { .. }) => self.follows(now, link, peer, message),
+                _ => {
+                    warn!(%peer, "a link is refused: it begins with something else than an offer to follow");
+                    self.links.close(link);
+                }
+            };
+        }
         let message = ToCta::read(octets);
-        if let Some(peer) = self.waiting.remove(&link) {
+        if let Some((peer, Role::Cpf)) = waiting {
             return match message {
                 Ok(ToCta::Join { region, address }) => self.joins(now, link, peer, &region, address),
+                Ok(ToCta::Resume { life, id, has }) => self.resumes(now, link, life, id, has),
                 _ => {
                     warn!(%peer, "a link is refused: it begins with something else than an offer");
                     self.links.close(link);
@@ -191,10 +342,15 @@ impl Pool {
             Ok(ToCta::Leave) => {
                 info!(cpf = cpf.0, "a control function wants to leave: others take its phones");
                 self.regions.set_state(cpf, CpfState::Draining);
+                if let Some(member) = self.members.get_mut(&cpf) {
+                    member.draining = true;
+                }
+                self.tell_members();
                 self.said.push(Said::Rings(self.rings()));
             }
+            Ok(ToCta::Taken(messages)) => self.said.push(Said::Taken(cpf, messages)),
             Ok(ToCta::Shown { ask, phones }) => self.asks.answered(ask, cpf, phones),
-            Ok(ToCta::Join { .. }) => {
+            Ok(ToCta::Join { .. } | ToCta::Resume { .. }) => {
                 warn!(cpf = cpf.0, "a control function is given up: it offers itself twice");
                 self.lost(cpf);
             }
@@ -214,23 +370,120 @@ impl Pool {
     /// Who is lost is not spoken with any more: if it lives, it hears so and comes anew.
     fn lost(&mut self, cpf: CpfId) {
         let Some(member) = self.members.remove(&cpf) else { return };
-        self.by_link.remove(&member.link);
-        self.links.close(member.link);
+        if let Some(link) = member.link {
+            self.by_link.remove(&link);
+            self.links.close(link);
+        }
         self.regions.leave(cpf);
-        self.watch.end(cpf);
+        self.watch.end(MemberId::Cpf(cpf));
         self.asks.gone(cpf);
         self.members_changed();
         self.said.push(Said::Lost(cpf));
     }
 
     fn members_changed(&mut self) {
-        let peers: Vec<_> = self.members.iter().map(|(id, m)| (*id, m.address)).collect();
-        let links: Vec<LinkId> = self.members.values().map(|m| m.link).collect();
-        for link in links {
-            self.tell(link, &ToCpf::Peers(peers.clone()));
-        }
+        self.tell_all(&ToCpf::Peers(self.peers()));
+        self.tell_members();
         self.said.push(Said::Rings(self.rings()));
         self.show_condition();
+    }
+
+    fn peers(&self) -> Vec<(CpfId, SocketAddr)> {
+        self.members.iter().map(|(id, m)| (*id, m.address)).collect()
+    }
+
+    fn tell_all(&mut self, message: &ToCpf) {
+        let links: Vec<LinkId> = self.members.values().filter_map(|m| m.link).collect();
+        for link in links {
+            self.tell(link, message);
+        }
+    }
+
+    /// Another aggregator offers to follow this one.
+    fn follows(&mut self, now: Instant, link: LinkId, peer: SocketAddr, message: ToActive) {
+        let ToActive::Follow { place, address, endpoints } = message else { return };
+        if self.follower.is_some() || self.awaited.is_some() {
+            return self.links.close(link); // it calls again
+        }
+        let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
+        self.follower = Some(Follower { link, number: place.cta });
+        self.watch.begin(now, MemberId::Cta(place.cta), address);
+        info!(aggregator = place.cta, %address, "another aggregator follows this one");
+        self.said.push(Said::Pair(ToActive::Follow { place, address, endpoints }));
+    }
+
+    fn mirror_lost(&mut self) {
+        if self.follower.is_some() {
+            self.part();
+            self.said.push(Said::MirrorLost);
+        }
+    }
+
+    /// The mirror is spoken with no more.
+    pub(crate) fn part(&mut self) {
+        let Some(Follower { link, number }) = self.follower.take() else { return };
+        self.links.close(link);
+        self.watch.end(MemberId::Cta(number));
+        self.mirrored_at(None);
+    }
+
+    /// The mirror that can take over at any moment is reached there, or there is none.
+    pub(crate) fn mirrored_at(&mut self, mirror: Option<SocketAddr>) {
+        if self.mirror != mirror {
+            self.mirror = mirror;
+            self.tell_all(&ToCpf::Mirror(mirror));
+        }
+    }
+
+    /// Under this key heartbeats are answered.
+    pub(super) fn heartbeats(&self) -> &[u8; 32] {
+        &self.heartbeats.0
+    }
+
+    /// The mirror may follow from a snapshot of so many octets.
+    pub(crate) fn begin_mirror(&mut self, octets: u64) {
+        self.tell_mirror(&ToMirror::Begin { octets, heartbeats: self.heartbeats });
+        self.tell_members();
+    }
+
+    /// To the mirror, if there is one.
+    pub(crate) fn tell_mirror(&mut self, message: &ToMirror<'_>) {
+        let Some(follower) = &self.follower else { return };
+        self.frame.clear();
+        message.write(&mut self.frame);
+        self.links.send(follower.link, &self.frame);
+    }
+
+    /// Whoever takes this one's place must know its control functions, before it hears what they cause.
+    fn tell_members(&mut self) {
+        self.tell_mirror(&ToMirror::Members(self.as_members()));
+    }
+
+    /// Its control functions, for that one.
+    pub(super) fn as_members(&self) -> Members {
+        let at = |(id, m): (&CpfId, &Joined)| MemberAt {
+            id: *id,
+            address: m.address,
+            region: m.region.to_string(),
+            draining: m.draining,
+        };
+        let members = self.members.iter().map(at).collect();
+        Members { life: self.life, newest: self.newest, members }
+    }
+
+    /// So many messages of a control function are here to stay: it hears so now and then.
+    pub(crate) fn taken(&mut self, taken: impl Fn(CpfId) -> u64) {
+        let mut due = Vec::new();
+        for (id, member) in self.members.iter_mut().filter(|_| self.pair) {
+            let taken = taken(*id);
+            if taken >= member.told + TAKEN_EVERY {
+                member.told = taken;
+                due.extend(member.link.map(|link| (link, taken)));
+            }
+        }
+        for (link, taken) in due {
+            self.tell(link, &ToCpf::Taken(taken));
+        }
     }
 
     fn show_condition(&self) {
@@ -249,7 +502,7 @@ impl Pool {
 
     /// To a control function; to one that is lost, nothing.
     pub(crate) fn send(&mut self, cpf: CpfId, message: Down) {
-        if let Some(link) = self.members.get(&cpf).map(|m| m.link) {
+        if let Some(link) = self.members.get(&cpf).and_then(|m| m.link) {
             self.tell(link, &ToCpf::Down(message));
         }
     }
@@ -262,11 +515,9 @@ impl Pool {
 
     /// Asks all control functions for phones.
     pub(crate) fn ask(&mut self, which: Show, wanted: Wanted) {
-        let ask = self.asks.ask(which, wanted, self.members.keys().copied().collect());
-        let links: Vec<LinkId> = self.members.values().map(|m| m.link).collect();
-        for link in links {
-            self.tell(link, &ToCpf::Show { ask, which });
-        }
+        let there = self.members.iter().filter(|(_, m)| m.link.is_some()).map(|(id, _)| *id);
+        let ask = self.asks.ask(which, wanted, there.collect());
+        self.tell_all(&ToCpf::Show { ask, which });
     }
 
     /// Sends what waits.
@@ -281,7 +532,7 @@ impl Pool {
 
     /// When [`Self::turn`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        [self.links.next_deadline(), self.watch.next_deadline()].into_iter().flatten().min()
+        [self.links.next_deadline(), self.watch.next_deadline(), self.awaited].into_iter().flatten().min()
     }
 
     /// For the metrics.

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use whimbrel_control::{Batch, PhoneId};
 use whimbrel_link::{Event, Events, LinkId, Links};
-use whimbrel_resilience::link::{Hello, Role, ToCpf, ToCta, Up};
+use whimbrel_resilience::link::{Hello, Role, Show, ToCpf, ToCta, Up};
 use whimbrel_resilience::replication::CpfId;
 
-use super::{CpfProcess, Pool, Said, Settings};
+use super::{CpfProcess, Pool, Said, Settings, Wanted};
 use crate::clock;
-use crate::config::{self, Cluster};
+use crate::config::{self, Cluster, PairOf};
 use crate::console::Console;
 use crate::entropy::SystemEntropy;
 
@@ -27,12 +27,25 @@ fn pool() -> Pool {
     Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
 }
 
+/// The same as one of a pair.
+fn pool_of_pair() -> Pool {
+    let config = config::default();
+    let listen = Some("127.0.0.1:0".parse().unwrap());
+    let lease = Duration::from_secs(5);
+    let pair = PairOf { etcd: vec![], name: "test".into(), number: 1, home: 1, lease };
+    let cluster = Cluster { listen, pair: Some(pair), ..config.cluster.clone() };
+    let console = Console::new(clock::now()).unwrap();
+    let mut entropy = SystemEntropy::new().unwrap();
+    Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
+}
+
 /// A control function in a thread.
 struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
 fn cpf(pool: &Pool, region: &str) -> Running {
     let (aggregator, listen) = (pool.address().unwrap(), "127.0.0.1:0".parse().unwrap());
-    let settings = Settings { aggregator, listen, region: region.parse().unwrap(), key_file: None };
+    let settings =
+        Settings { aggregators: vec![aggregator], listen, region: region.parse().unwrap(), key_file: None };
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = stop.clone();
     let work = move || CpfProcess::open(settings).unwrap().run(&stopping);
@@ -100,6 +113,38 @@ fn a_control_function_of_a_region_that_nobody_configured_is_refused() {
     std::thread::sleep(Duration::from_millis(300));
     pool.turn(clock::now());
     assert_eq!(pool.rings().members().count(), 1);
+}
+
+#[test] // the aggregator is lost, and its mirror knows its control functions
+fn a_control_function_goes_on_with_its_aggregators_mirror() {
+    let mut active = pool_of_pair();
+    let mut mirror = pool_of_pair();
+    let _cpf = cpf(&active, "home/site");
+    assert_eq!(until(&mut active, members), 1);
+    active.mirrored_at(mirror.address());
+    let former = active.as_members();
+    active.flush();
+    drop(active);
+    mirror.succeed(clock::now(), former, vec![]);
+    let resumes = |said| match said {
+        Said::Resumes(cpf, has) => Some((cpf, has)),
+        Said::Lost(cpf) => panic!("{cpf:?} is lost"),
+        _ => None,
+    };
+    assert_eq!(until(&mut mirror, resumes), (CpfId(1), 0));
+    mirror.resumed(CpfId(1), 0);
+    mirror.ask(Show::After(None, 10), Wanted::Ue(tokio::sync::oneshot::channel().0));
+    let shown = |said| matches!(said, Said::Shown(..)).then_some(());
+    until(&mut mirror, shown);
+}
+
+#[test]
+fn a_control_function_of_another_life_is_told_to_begin_anew() {
+    let mut mirror = pool_of_pair();
+    let mut peer = Peer::new(&mirror, Hello(Role::Cpf).to_octets());
+    peer.tell(&ToCta::Resume { life: 7, id: CpfId(1), has: 0 });
+    let heard = peer.heard(&mut mirror);
+    assert!(matches!(heard[..], [ToCpf::Forgotten]), "{heard:?}");
 }
 
 /// A peer that says what it likes.

@@ -16,9 +16,9 @@ use crate::logging;
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The aggregator: `cluster.listen` of the core that it serves.
+    /// The aggregator: `cluster.listen` of the core that it serves; of a pair, both.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7380")]
-    aggregator: SocketAddr,
+    aggregator: Vec<SocketAddr>,
     /// Where other control functions reach it; port 0 takes any that is free.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))]
     listen: SocketAddr,
@@ -39,10 +39,10 @@ pub(crate) fn run(options: Options) -> Done {
     }
     let log = Log { level: LogLevel::Info, format: LogFormat::Text, supi: false };
     let _logging = logging::start(log)?;
-    let Options { aggregator, listen, region, key_file } = options;
-    let mut process = CpfProcess::open(Settings { aggregator, listen, region, key_file })?;
+    let Options { aggregator: aggregators, listen, region, key_file } = options;
+    let mut process = CpfProcess::open(Settings { aggregators, listen, region, key_file })?;
     let version = env!("CARGO_PKG_VERSION");
-    info!(version, address = %process.address(), %aggregator, "the control function starts");
+    info!(version, address = %process.address(), "the control function starts");
     process.run(&stop);
     info!("the control function stops");
     Ok(())

@@ -16,7 +16,7 @@ use super::Done;
 use crate::aftermath::{self, RunMark};
 use crate::api::{self, Shared};
 use crate::cli::ConfigFile;
-use crate::cluster::Pool;
+use crate::cluster::{Pool, Standby};
 use crate::config::{self, Config};
 use crate::console::{Command, Condition, Console};
 use crate::core::{self, LocalUpf, Parts};
@@ -101,12 +101,9 @@ fn serve(options: Options, upf_alone: bool) -> Done {
             None
         }
     };
-    let pool = if upf_alone {
-        None
-    } else {
-        Pool::open(&config.cluster, Arc::new(config.control()), &mut entropy, console.clone())?
-    };
-    if let Some(at) = pool.as_ref().and_then(Pool::address) {
+    let (pool, standby) = cluster(&config, upf_alone, &console, &mut entropy)?;
+    let at = pool.as_ref().and_then(Pool::address).or(standby.as_ref().and_then(Standby::address));
+    if let Some(at) = at {
         info!("control functions come to {at}");
     }
     let capture = options.capture;
@@ -119,6 +116,7 @@ fn serve(options: Options, upf_alone: bool) -> Done {
         upf,
         smf_n4,
         pool,
+        standby,
         upf_alone,
         capture,
     };
@@ -143,6 +141,30 @@ fn serve(options: Options, upf_alone: bool) -> Done {
         }
         Condition::Down => Err(degraded(&console)),
         Condition::Up | Condition::Limited => Ok(()),
+    }
+}
+
+/// Opens where control functions come to, if they are processes of their own; and where the other aggregator does, if this is one of a
+/// pair.
+fn cluster(
+    config: &Config,
+    upf_alone: bool,
+    console: &Arc<Console>,
+    entropy: &mut SystemEntropy,
+) -> Result<(Option<Pool>, Option<Standby>), String> {
+    if upf_alone {
+        return Ok((None, None));
+    }
+    match &config.cluster.pair {
+        None => {
+            let told = Arc::new(config.control());
+            Ok((Pool::open(&config.cluster, told, entropy, console.clone())?, None))
+        }
+        Some(pair) => {
+            let endpoints = config.n2.addresses.clone();
+            let standby = Standby::open(pair, &config.cluster, endpoints, None, console.clone())?;
+            Ok((None, Some(standby)))
+        }
     }
 }
 

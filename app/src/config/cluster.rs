@@ -1,4 +1,4 @@
-//! Control functions as processes of their own: where they come to, and how many hold a phone's state.
+//! Control functions as processes of their own: where they come to, and how many hold a phone's state; and the aggregator's mirror.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,6 +22,23 @@ pub(crate) struct Cluster {
     pub(crate) neighbours: Vec<Region>,
     pub(crate) backups: u8,
     pub(crate) heartbeat: Timing,
+    /// `None`: the aggregator has no mirror.
+    pub(crate) pair: Option<PairOf>,
+}
+
+/// The pair of aggregators of which this is one.
+#[derive(Clone, Debug)]
+pub(crate) struct PairOf {
+    /// The witness.
+    pub(crate) etcd: Vec<String>,
+    /// Name of the cluster at etcd.
+    pub(crate) name: String,
+    /// Which of the aggregators this is.
+    pub(crate) number: u16,
+    /// The phones that the pair serves: those of one home.
+    pub(crate) home: u16,
+    /// How long it is listed without being heard by etcd.
+    pub(crate) lease: Duration,
 }
 
 impl Cluster {
@@ -57,6 +74,34 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             "Between two heartbeats to a control function: 20 ms to 1 s.",
         );
         let misses = s.value("heartbeat_misses", 3u8, "After so many without an answer it is taken for dead: 2 to 16.");
+        let etcd: Vec<String> = s.list(
+            "etcd",
+            vec![],
+            "Where etcd is reached, such as http://192.0.2.9:2379: with it, this aggregator and another one are a pair, of which one serves \
+             and the other mirrors it. Without: phones register anew when the aggregator dies.",
+        );
+        let number = s.optional("aggregator", "1", "Which of the aggregators at etcd this is: 1 to 65535, each its own.");
+        let name = s.value("name", "whimbrel".to_owned(), "The cluster's name at etcd.");
+        let home = s.value("home", 1u16, "The phones that this pair of aggregators serves; another pair has another number.");
+        let lease = s.value("lease", Duration::from_secs(5), "How long an aggregator stays listed that etcd does not hear: 5 s to 1 h.");
+        if etcd.is_empty() && number.is_some() {
+            s.refuse("aggregator", "a number means nothing without etcd", "name etcd in `cluster.etcd`, or leave the number out");
+        }
+        if !etcd.is_empty() {
+            if listen.is_none() {
+                s.refuse("etcd", "a mirror serves control functions that outlive the aggregator, and none can come", "write `listen`");
+            }
+            if number.is_none_or(|n: u16| n == 0) {
+                s.refuse("etcd", "nothing says which of the two aggregators this is", "write `aggregator: 1` here and `aggregator: 2` at the other");
+            }
+            if name.is_empty() || name.contains('/') {
+                s.refuse("name", "a name at etcd is not empty and has no `/`", "write a word");
+            }
+            if !(Duration::from_secs(5)..=Duration::from_secs(3600)).contains(&lease) {
+                s.refuse("lease", "an election at etcd takes two seconds, and a day is no lease", "write 5s to 1h");
+            }
+        }
+        let pair = number.filter(|_| !etcd.is_empty()).map(|number| PairOf { etcd, name, number, home, lease });
         if backups > BACKUPS_MAX {
             s.refuse("backups", format!("{backups} backups of a phone are of no use"), format!("write 0 to {BACKUPS_MAX}"));
         }
@@ -67,6 +112,6 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         if let Err(e) = Regions::new(std::iter::once(&region).chain(&neighbours).cloned()) {
             s.refuse("neighbours", e.to_string(), "name each region once");
         }
-        Cluster { listen, key_file, region, neighbours, backups, heartbeat }
+        Cluster { listen, key_file, region, neighbours, backups, heartbeat, pair }
     })
 }

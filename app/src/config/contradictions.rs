@@ -24,6 +24,17 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     home_network_keys(config, pass);
     interfaces(config, pass);
     super::upf::check(config, pass);
+    cluster(config, pass);
+}
+
+fn cluster(config: &Config, pass: &mut Pass) {
+    if config.cluster.pair.is_some() && config.upfs().iter().any(|upf| upf.address.is_none()) {
+        pass.refuse(
+            "cluster.etcd",
+            "the mirror goes on with sessions at UPFs, and the UPF of this program would be lost with it",
+            "run it as a process of its own (`whimbrel upf`) and name it in `upfs`",
+        );
+    }
 }
 
 fn lists(config: &Config, pass: &mut Pass) {

@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 
 use whimbrel_control::refusal::RefusalKind;
 
-pub(crate) use cluster::Cluster;
+pub(crate) use cluster::{Cluster, PairOf};
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};

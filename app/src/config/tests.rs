@@ -242,6 +242,22 @@ fn a_secret_is_never_repeated() {
 }
 
 #[test]
+fn a_pair_of_aggregators_lacks_nothing_or_is_refused_with_what_it_lacks() {
+    let upfs = "n4: { node_id: 192.0.2.1 }\nupfs: [{ address: \"192.0.2.3:8805\" }]\n";
+    let pair = |rest: &str| format!("{upfs}cluster: {{ etcd: [\"http://192.0.2.9:2379\"], {rest} }}\n");
+    let good = read(&pair("listen: \"127.0.0.1:7380\", aggregator: 2")).unwrap();
+    let of = good.cluster.pair.unwrap();
+    assert_eq!((of.number, of.home, of.name.as_str()), (2, 1, "whimbrel"));
+    assert!(refused(&pair("listen: \"127.0.0.1:7380\"")).contains("which of the two"));
+    assert!(refused(&pair("aggregator: 1")).contains("write `listen`"));
+    assert!(refused(&pair("listen: \"127.0.0.1:7380\", aggregator: 1, lease: 1s")).contains("5s to 1h"));
+    assert!(refused("cluster: { aggregator: 1 }\n").contains("without etcd"));
+    let with_upf =
+        "cluster: { listen: \"127.0.0.1:7380\", etcd: [\"http://192.0.2.9:2379\"], aggregator: 1 }\n";
+    assert!(refused(with_upf).contains("whimbrel upf"));
+}
+
+#[test]
 fn a_key_file_that_others_may_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let dir = std::env::temp_dir().join(format!("whimbrel-config-test-{}", std::process::id()));

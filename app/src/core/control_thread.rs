@@ -16,33 +16,35 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Glimpse, PhoneId, UpfId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::link::Show;
+use whimbrel_resilience::mirror::{Active, Arrival, Mirror, Physical, Record};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Cta, Input, Outbox};
+use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox};
 use whimbrel_sctp_io::{Event, Events, Mode, OpenError, Settings, Transport};
 use whimbrel_store::{Changes, Store};
 
 use super::core_time::CoreTime;
-use super::n2::Links;
+use super::n2::{self, Links};
 use super::smf_n4::SmfN4;
+use super::standby;
 use super::subscribers::StoredSubscribers;
 use super::upf::LocalUpf;
 use super::view;
 use crate::capture::Capture;
 use crate::clock;
-use crate::cluster::{Pool, Said, Wanted};
+use crate::cluster::{Pair, Pool, Said, Standby, Succession, Turned, Wanted};
 use crate::config::{Config, SctpChoice};
-use crate::console::{Command, Console, Counter, Gauge, Sample};
+use crate::console::{Command, Condition, Console, Counter, Gauge, Sample};
 use crate::entropy::SystemEntropy;
 use crate::observe::Observer;
 
 /// How long to look for the next message before blocking. Waking up costs 30 µs, ten times what a message costs.
-const SPIN: Duration = Duration::from_micros(50);
+pub(super) const SPIN: Duration = Duration::from_micros(50);
 /// How often the store is asked for edits, the gauges are set and the capture is brought to disk.
 const HOUSEKEEPING: Duration = Duration::from_millis(500);
 /// Time between two counts of the phones, for each of them: counting takes a thousandth of it.
 const CENSUS_PER_PHONE: Duration = Duration::from_micros(100);
 /// Payload protocol identifier of NGAP (TS 38.412 §7).
-const NGAP_PPID: u32 = 60;
+pub(super) const NGAP_PPID: u32 = 60;
 /// A gNB that takes nothing for so long is given up: its phones' guard timers (5 s) have all expired.
 const N2_STALLED: Duration = Duration::from_secs(10);
 /// PFCP datagrams of UPFs elsewhere that are taken in one turn, so that a flood does not keep phones waiting.
@@ -52,8 +54,12 @@ const LEAVING: Duration = Duration::from_secs(10);
 /// Streams asked of and granted to a gNB: stream 0 and enough for phones not to wait for each other.
 const STREAMS: u16 = 32;
 
-/// The aggregator with what the program gives it.
+/// The aggregator with what the program gives it; it as one that serves, and as one that follows.
 pub(super) type Aggregator = Cta<StoredSubscribers, SystemEntropy, CoreTime>;
+type Serving = Active<StoredSubscribers, SystemEntropy, CoreTime>;
+pub(super) type Following = Mirror<StoredSubscribers, SystemEntropy, CoreTime>;
+/// How long the mirror has to take over from one that stops in order.
+const HANDED_OVER_WITHIN: Duration = Duration::from_secs(5);
 
 /// The running thread. Dropped, it ends in order: associations are shut down.
 pub(crate) struct ControlThread {
@@ -109,8 +115,10 @@ pub(crate) struct Parts {
     pub(crate) upf: Option<LocalUpf>,
     /// N4 towards UPFs elsewhere, if there are such.
     pub(crate) smf_n4: Option<SmfN4>,
-    /// The control functions, where they are processes of their own.
+    /// The control functions, where they are processes of their own and there is no pair.
     pub(crate) pool: Option<Pool>,
+    /// One of a pair begins so.
+    pub(crate) standby: Option<Standby>,
     /// There is no SMF in this program, only a UPF for those elsewhere.
     pub(crate) upf_alone: bool,
     pub(crate) capture: Option<PathBuf>,
@@ -123,13 +131,20 @@ pub(crate) fn start(parts: Parts) -> Result<ControlThread, String> {
     let stopping = stop.clone();
     let (ready, started) = std::sync::mpsc::sync_channel(1);
     // The machines are made where they run: their futures never leave the thread.
-    let serve = move || match Control::new(parts) {
-        Ok(mut control) => {
+    let serve = move || {
+        if parts.standby.is_some() {
             let _ = ready.send(Ok(()));
-            control.run(&stopping);
+            return serve_in_turns(parts, &stopping);
         }
-        Err(sentence) => {
-            let _ = ready.send(Err(sentence));
+        match Control::new(parts, None) {
+            Ok(control) => {
+                let _ = ready.send(Ok(()));
+                // Without a pair nobody replaces it: it ends because it is told to.
+                let _ = control.run(&stopping);
+            }
+            Err(sentence) => {
+                let _ = ready.send(Err(sentence));
+            }
         }
     };
     let thread = std::thread::Builder::new()
@@ -143,11 +158,38 @@ pub(crate) fn start(parts: Parts) -> Result<ControlThread, String> {
     }
 }
 
+/// One of a pair stands by until it serves, and again when another one serves in its place.
+fn serve_in_turns(mut parts: Parts, stop: &AtomicBool) {
+    while let Some((ready, accession)) = standby::stand_by(parts, stop) {
+        parts = match Control::new(ready, Some(accession)).and_then(|control| control.run(stop)) {
+            Ok(Some(parts)) => parts,
+            Ok(None) => return,
+            Err(sentence) => return error!("this aggregator of a pair ends: {sentence}"),
+        };
+    }
+}
+
+/// What a gNB said before this host served: over which association, on which stream.
+pub(super) type Early = (Physical, u16, Vec<u8>);
+
+/// How one of a pair comes to serve.
+pub(super) struct Accession {
+    pub(super) succession: Succession,
+    /// The one that it follows until then, if it followed one.
+    pub(super) mirror: Option<Following>,
+    /// gNBs that have come to this host, and what they said that may have been for the one that serves.
+    pub(super) links: Links,
+    pub(super) early: Vec<Early>,
+}
+
 struct Control {
     config: Arc<Config>,
     console: Arc<Console>,
     observer: Observer,
-    cta: Aggregator,
+    active: Serving,
+    pair: Option<Pair>,
+    /// Another aggregator serves now.
+    replaced: bool,
     upf: Option<LocalUpf>,
     /// Which of the UPFs the one of this program is.
     here: Option<UpfId>,
@@ -169,7 +211,7 @@ struct Control {
 }
 
 impl Control {
-    fn new(parts: Parts) -> Result<Self, String> {
+    fn new(parts: Parts, accession: Option<Accession>) -> Result<Self, String> {
         let now = clock::now();
         let capture = parts.capture.as_deref().map(|path| {
             Capture::create(path)
@@ -181,31 +223,72 @@ impl Control {
         if parts.upf_alone {
             told.smf.upfs.clear();
         }
-        let told = Arc::new(told);
-        let version = told.version;
+        let mut told = Arc::new(told);
         let directory = Directory::new(told.amf.plmn, parts.config.home_network_keys());
-        let observer = Observer::new(parts.console.clone(), told.clone(), parts.config.log.supi);
         let subscribers = StoredSubscribers::new(parts.store);
-        let (entropy, core_time) = (parts.entropy, CoreTime::default());
-        let cta = match &parts.pool {
-            None => Cta::new(told, directory, subscribers, entropy, core_time, now),
-            Some(pool) => Cta::of_region(told, directory, subscribers, entropy, core_time, pool.rings(), now),
+        let mut entropy = parts.entropy;
+        let (mut pool, mut pair, mut links, mut taken_over) = (parts.pool, None, Links::default(), None);
+        let active = match accession {
+            None => {
+                let core_time = CoreTime::default();
+                Active::without_mirror(match &pool {
+                    None => Cta::new(told.clone(), directory, subscribers, entropy, core_time, now),
+                    Some(pool) => {
+                        let rings = pool.rings();
+                        Cta::of_region(told.clone(), directory, subscribers, entropy, core_time, rings, now)
+                    }
+                })
+            }
+            Some(Accession { succession, mirror, links: known, early }) => {
+                // What was in force goes on.
+                if let Some(mirror) = &mirror {
+                    told = mirror.cta().config().clone();
+                }
+                let (cluster, console) = (&parts.config.cluster, parts.console.clone());
+                let (members, one) = succession.enter(now, cluster, told.clone(), &mut entropy, console)?;
+                let rings = members.rings();
+                (pool, pair, links) = (Some(members), Some(one), known);
+                match mirror {
+                    None => {
+                        let core_time = CoreTime::default();
+                        let cta = Cta::of_region(
+                            told.clone(),
+                            directory,
+                            subscribers,
+                            entropy,
+                            core_time,
+                            rings,
+                            now,
+                        );
+                        Active::new(cta)
+                    }
+                    Some(mirror) => {
+                        let (active, first) = mirror.take_over();
+                        taken_over = Some((first, early));
+                        active
+                    }
+                }
+            }
         };
+        let version = told.version;
+        let observer = Observer::new(parts.console.clone(), told, parts.config.log.supi);
         let mut upf = parts.upf;
         if let (Some(upf), Some(Ok(_))) = (&mut upf, &capture) {
             upf.tap(true);
         }
-        Ok(Self {
-            cta,
+        let mut control = Self {
+            active,
+            pair,
+            replaced: false,
             config: parts.config,
             console: parts.console,
             observer,
             upf,
             here,
             smf_n4: parts.smf_n4,
-            pool: parts.pool,
+            pool,
             n2: parts.n2,
-            links: Links::default(),
+            links,
             capture: capture.transpose()?,
             events: Events::default(),
             out: Outbox::default(),
@@ -214,12 +297,58 @@ impl Control {
             census: now,
             version,
             longest_turn: Duration::ZERO,
-        })
+        };
+        control.begin(now, taken_over);
+        Ok(control)
     }
 
-    fn run(&mut self, stop: &AtomicBool) {
+    /// One of a pair begins to serve: gNBs and control functions go on with it, if they were with the other one.
+    fn begin(&mut self, now: Instant, taken_over: Option<(Outbox, Vec<Early>)>) {
+        let (Some(pair), Some(pool)) = (&self.pair, &self.pool) else { return };
+        let (term, rings) = (pair.term(), pool.rings());
+        let nodes = self.active.cta().ran_nodes().iter();
+        let gnbs: Vec<_> = nodes.map(|(name, node)| (name, node.gnb)).collect();
+        let down = self.links.take_over(now, term, gnbs);
+        let Some((first, early)) = taken_over else { return };
+        self.out.append(first);
+        self.settle(now);
+        let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !rings.serves(*cpf)).collect();
+        self.give(now, Input::Rings(rings));
+        lost.into_iter().for_each(|cpf| self.lost(now, cpf));
+        down.into_iter().for_each(|name| self.give(now, Input::AssociationDown(name)));
+        for (physical, stream, octets) in early {
+            self.n2_data(now, physical, stream, &octets);
+        }
+        self.settle(now);
+    }
+
+    /// The aggregator takes an input, and its mirror is told.
+    fn give(&mut self, now: Instant, input: Input<'_>) {
+        if let Some(record) = self.active.handle(now, input, &mut self.out) {
+            self.mirrored(&record);
+        }
+    }
+
+    /// The aggregator carries an order out, and its mirror is told.
+    fn carry_out(&mut self, now: Instant, order: Order) -> Ordered {
+        let (ordered, record) = self.active.order(now, order, &mut self.out);
+        if let Some(record) = record {
+            self.mirrored(&record);
+        }
+        ordered
+    }
+
+    fn mirrored(&mut self, record: &Record) {
+        if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
+            pair.record(pool, record);
+        }
+    }
+
+    /// Serves until told to stop. Gives what is left if another aggregator serves in this one's place. Errors: what keeps it from standing
+    /// by then, in one sentence.
+    fn run(mut self, stop: &AtomicBool) -> Result<Option<Parts>, String> {
         let mut spin_until = Instant::ZERO;
-        while !stop.load(Ordering::Acquire) {
+        while !stop.load(Ordering::Acquire) && !self.replaced {
             let now = clock::now();
             if self.turn(now) {
                 spin_until = clock::now() + SPIN;
@@ -229,20 +358,82 @@ impl Control {
                 self.block(clock::now());
             }
         }
-        self.close();
+        if self.replaced {
+            return self.stand_down().map(Some);
+        }
+        self.hand_over();
+        if !self.replaced {
+            self.close();
+        }
+        if let Some(pair) = self.pair {
+            pair.leave();
+        }
+        Ok(None)
+    }
+
+    /// Another one serves: whatever waits here means nothing any more.
+    fn stand_down(self) -> Result<Parts, String> {
+        warn!("another aggregator serves in this one's place: it stands by from now on");
+        let Self { config, console, pair, pool, mut n2, links, .. } = self;
+        drop(pool);
+        if let Some(n2) = &mut n2 {
+            let now = clock::now();
+            links.all().for_each(|link| n2.abort(now, link.sctp));
+            n2.flush(now);
+        }
+        let of = config.cluster.pair.as_ref().ok_or("it is none of a pair")?;
+        let endpoints = config.n2.addresses.clone();
+        let standby = Standby::open(of, &config.cluster, endpoints, pair, console.clone())?;
+        Ok(Parts {
+            store: crate::subscribers::open(&config.store)?,
+            entropy: SystemEntropy::new()?,
+            standby: Some(standby),
+            smf_n4: self.smf_n4,
+            upf: self.upf,
+            pool: None,
+            upf_alone: false,
+            capture: None,
+            config,
+            console,
+            n2,
+        })
+    }
+
+    /// One that stops in order has its mirror take over, if it has one: then its phones do not notice.
+    fn hand_over(&mut self) {
+        if !self.pair.as_ref().is_some_and(Pair::has_mirror) {
+            return;
+        }
+        info!("the mirror takes over");
+        if let Some(pool) = &mut self.pool {
+            pool.part();
+        }
+        let until = clock::now() + HANDED_OVER_WITHIN;
+        while !self.replaced && clock::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+            self.replaced = self.pair.as_mut().is_some_and(Pair::has_handed_over);
+        }
+        if let Some(n2) = &mut self.n2
+            && self.replaced
+        {
+            let now = clock::now();
+            self.links.all().for_each(|link| n2.shutdown(now, link.sctp));
+            n2.flush(now);
+        }
     }
 
     /// One turn; says whether anything arrived.
     fn turn(&mut self, now: Instant) -> bool {
-        self.cta.inspect().begin();
+        self.active.inspect().begin();
         let mut busy = self.receive(now);
         while let Some(command) = self.console.commands.take() {
             self.command(now, command);
             busy = true;
         }
         busy |= self.control_functions(now);
-        if self.cta.next_deadline() <= now {
-            self.cta.handle(now, Input::Tick, &mut self.out);
+        self.other_aggregator(now);
+        if self.active.cta().next_deadline() <= now {
+            self.give(now, Input::Tick);
         }
         if let Some(upf) = &mut self.upf {
             busy |= upf.turn(now, &mut self.answers);
@@ -264,7 +455,7 @@ impl Control {
             self.longest_turn = self.longest_turn.max(clock::now().since(now));
         }
         let observer = &self.observer;
-        self.cta.inspect().end(|procedure, spent| observer.worked(procedure, spent));
+        self.active.inspect().end(|procedure, spent| observer.worked(procedure, spent));
         busy
     }
 
@@ -288,7 +479,7 @@ impl Control {
             if let (Some(capture), Some(n4)) = (&mut self.capture, &self.smf_n4) {
                 capture.udp(now, from, n4.at(), &octets);
             }
-            self.cta.handle(now, Input::Pfcp(upf, &octets), &mut self.out);
+            self.give(now, Input::Pfcp(upf, &octets));
             busy = true;
         }
         busy
@@ -301,20 +492,66 @@ impl Control {
         let busy = !said.is_empty();
         for said in said {
             match said {
-                Said::Up(cpf, up) => self.cta.handle(now, Input::Cpf(cpf, up), &mut self.out),
-                Said::Rings(rings) => self.cta.handle(now, Input::Rings(rings), &mut self.out),
+                Said::Up(cpf, up) => self.give(now, Input::Cpf(cpf, up)),
+                Said::Rings(rings) => self.give(now, Input::Rings(rings)),
                 Said::Lost(cpf) => self.lost(now, cpf),
                 Said::Shown(wanted, phones) => self.shown(now, wanted, phones),
+                Said::Taken(cpf, messages) => self.active.confirmed(cpf, messages),
+                Said::Resumes(cpf, has) => self.resume(now, cpf, has),
+                Said::Pair(message) => {
+                    if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
+                        pair.said(message, &mut self.active, pool, &mut self.out);
+                    }
+                }
+                Said::MirrorLost => {
+                    if let Some(pair) = &mut self.pair {
+                        pair.mirror_lost(&mut self.active, &mut self.out);
+                    }
+                }
             }
         }
         busy
     }
 
+    /// A control function that served under the former aggregator is there: both repeat what the other lacks.
+    fn resume(&mut self, now: Instant, cpf: CpfId, has: u64) {
+        let again = self.active.resume(cpf, has);
+        let Some(pool) = &mut self.pool else { return };
+        match again {
+            Some(again) => {
+                pool.resumed(cpf, self.active.taken(cpf));
+                again.into_iter().for_each(|message| pool.send(cpf, message));
+            }
+            None => {
+                pool.forget(cpf);
+                self.control_functions(now);
+            }
+        }
+    }
+
+    /// What etcd says of this aggregator and the other one.
+    fn other_aggregator(&mut self, now: Instant) {
+        let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) else { return };
+        for turned in pair.turn(&mut self.active, pool, &mut self.out) {
+            match turned {
+                Turned::Order(order) => drop(self.carry_out(now, order)),
+                Turned::Replaced => self.replaced = true,
+            }
+        }
+        for name in self.links.tick(now) {
+            warn!(association = name.0, "a gNB of the former aggregator did not come");
+            self.give(now, Input::AssociationDown(name));
+        }
+        if let Some(pool) = &mut self.pool {
+            pool.taken(|cpf| self.active.taken(cpf));
+        }
+    }
+
     /// Others take over the phones of a control function that is lost.
     fn lost(&mut self, now: Instant, cpf: CpfId) {
-        let before = self.cta.replicated();
-        self.cta.handle(now, Input::CpfLost(cpf), &mut self.out);
-        let after = self.cta.replicated();
+        let before = self.active.cta().replicated();
+        self.give(now, Input::CpfLost(cpf));
+        let after = self.active.cta().replicated();
         info!(
             cpf = cpf.0,
             taken_over = after.taken_over - before.taken_over,
@@ -327,40 +564,72 @@ impl Control {
     fn n2_event(&mut self, now: Instant, event: Event<'_>) {
         match event {
             Event::Up { association, peer, peer_port, outbound_streams, .. } => {
-                let (name, link) = self.links.up(now, association, peer, peer_port);
-                self.observer.association_up(name, &link.peer.to_string());
-                let up = Input::AssociationUp { association: name, outbound_streams };
-                self.cta.handle(now, up, &mut self.out);
+                let peer = n2::peer(peer, peer_port);
+                let physical = self.links.up(now, association, peer, outbound_streams);
+                if !self.links.awaits() {
+                    self.named(now, physical);
+                }
             }
             Event::Data { association, stream, ppid, octets } => {
-                let Some(name) = self.links.name(association) else { return };
+                let Some(physical) = self.links.physical(association) else { return };
                 if ppid != NGAP_PPID {
                     self.console.metrics.add(Counter::N2Foreign, 1);
                     return;
                 }
-                self.console.metrics.add(Counter::N2In, 1);
-                self.console.metrics.add(Counter::N2OctetsIn, octets.len() as u64);
-                self.captured_ngap(now, name, stream, octets, true);
-                self.cta.handle(now, Input::Ngap(name, stream, octets), &mut self.out);
+                self.n2_data(now, physical, stream, octets);
             }
             Event::Down { association, reason } => {
                 debug!(?reason, "an SCTP association ended");
                 if let Some(name) = self.links.down(association) {
-                    self.cta.handle(now, Input::AssociationDown(name), &mut self.out);
+                    self.give(now, Input::AssociationDown(name));
                 }
             }
             Event::Restarted { association, outbound_streams, .. } => {
-                let Some(name) = self.links.name(association) else { return };
-                info!(association = name.0, "a gNB lost its state and set the association up anew");
-                self.cta.handle(now, Input::AssociationDown(name), &mut self.out);
-                let up = Input::AssociationUp { association: name, outbound_streams };
-                self.cta.handle(now, up, &mut self.out);
+                let Some(link) = self.links.physical(association).and_then(|p| self.links.link(p)) else {
+                    return;
+                };
+                info!(peer = %link.peer, "a gNB lost its state and set the association up anew");
+                if let Some(name) = self.links.down(association) {
+                    self.give(now, Input::AssociationDown(name));
+                }
+                let physical = self.links.up(now, association, link.peer, outbound_streams);
+                self.named(now, physical);
             }
             Event::PathDown { remote, .. } => warn!(%remote, "a path of an SCTP association does not answer"),
             Event::PathUp { remote, .. } => debug!(%remote, "a path of an SCTP association answers"),
             Event::Refused { .. } => debug!(?event, "SCTP refused a request"),
         }
         self.settle(now);
+    }
+
+    /// An association is a new one to the aggregator.
+    fn named(&mut self, now: Instant, physical: Physical) -> AssociationId {
+        let name = self.links.name_it(physical);
+        if let Some(link) = self.links.link(physical) {
+            self.observer.association_up(name, &link.peer.to_string());
+            let up = Input::AssociationUp { association: name, outbound_streams: link.outbound_streams };
+            self.give(now, up);
+        }
+        name
+    }
+
+    fn n2_data(&mut self, now: Instant, physical: Physical, stream: u16, octets: &[u8]) {
+        self.console.metrics.add(Counter::N2In, 1);
+        self.console.metrics.add(Counter::N2OctetsIn, octets.len() as u64);
+        let name = match self.links.take(physical, octets) {
+            Arrival::Named(name) => name,
+            Arrival::Unnamed => self.named(now, physical),
+            Arrival::Answered(answer) => {
+                if let (Some(link), Some(n2)) = (self.links.link(physical), &mut self.n2) {
+                    // One that does not get it asks again.
+                    let _ = n2.send(link.sctp, 0, NGAP_PPID, &answer);
+                }
+                return;
+            }
+            Arrival::Dropped => return,
+        };
+        self.captured_ngap(now, name, stream, octets, true);
+        self.give(now, Input::Ngap(name, stream, octets));
     }
 
     /// Carries what left the aggregator to its destinations, and what the UPF answers back, until nothing is left.
@@ -382,7 +651,7 @@ impl Control {
             for octets in std::mem::take(&mut self.answers) {
                 self.captured_pfcp(now, &octets, true);
                 if let Some(here) = self.here {
-                    self.cta.handle(now, Input::Pfcp(here, &octets), &mut self.out);
+                    self.give(now, Input::Pfcp(here, &octets));
                 }
             }
         }
@@ -420,7 +689,7 @@ impl Control {
 
     fn send(&mut self, now: Instant, association: AssociationId, stream: u16, octets: &[u8]) {
         let (Some(link), Some(n2)) = (self.links.get(association), &mut self.n2) else { return };
-        match n2.send(link.sctp, stream, NGAP_PPID, octets) {
+        match n2.send(link.sctp, link.stream(stream), NGAP_PPID, octets) {
             Ok(()) => {
                 self.links.took(now, association, true);
                 self.console.metrics.add(Counter::N2Out, 1);
@@ -435,7 +704,7 @@ impl Control {
                     self.console.metrics.add(Counter::N2Stalled, 1);
                     warn!(association = association.0, "a gNB takes nothing; its association is aborted");
                     self.abort(now, association);
-                    self.cta.handle(now, Input::AssociationDown(association), &mut self.out);
+                    self.give(now, Input::AssociationDown(association));
                 }
             }
         }
@@ -458,22 +727,22 @@ impl Control {
         if let Some(pool) = &mut self.pool {
             pool.configure(told.clone());
         }
-        self.cta.configure(now, told, &mut self.out);
+        self.carry_out(now, Order::Configure(told));
         info!("a new version of the configuration is in force");
     }
 
     /// Has the core do something with a subscriber's phone: whether it is there.
     fn order(&mut self, now: Instant, supi: whimbrel_ids::Supi, order: whimbrel_control::Command) -> bool {
-        let phone: Option<PhoneId> = self.cta.find(supi);
+        let phone: Option<PhoneId> = self.active.cta().find(supi);
         if let Some(phone) = phone {
-            self.cta.handle(now, Input::Command(phone, order), &mut self.out);
+            self.give(now, Input::Command(phone, order));
         }
         phone.is_some()
     }
 
     /// Somebody wants to see phones, wherever they are served.
     fn want(&mut self, now: Instant, which: Show, wanted: Wanted) {
-        match (&mut self.pool, self.cta.cpf()) {
+        match (&mut self.pool, self.active.cta().cpf()) {
             (Some(pool), _) => pool.ask(which, wanted),
             (None, cpf) => {
                 let phones = cpf.map(|c| c.show(which)).unwrap_or_default();
@@ -485,19 +754,21 @@ impl Control {
     /// The phones that somebody wants to see are there. Whoever asked may have gone; then nobody misses the answer.
     fn shown(&mut self, now: Instant, wanted: Wanted, phones: Vec<Glimpse>) {
         let _ = match wanted {
-            Wanted::Page(request, reply) => reply.send(view::ues(&self.cta, &request, phones)).is_ok(),
+            Wanted::Page(request, reply) => {
+                reply.send(view::ues(self.active.cta(), &request, phones)).is_ok()
+            }
             Wanted::Ue(reply) => {
                 let here = self.upf.as_ref().filter(|_| self.here.is_some());
                 let octets =
                     |upf, seid| here.filter(|_| self.here == Some(upf)).and_then(|upf| upf.octets(seid));
-                reply.send(view::ue(&self.cta, &phones, octets)).is_ok()
+                reply.send(view::ue(self.active.cta(), &phones, octets)).is_ok()
             }
             Wanted::Modified(psi, modification, reply) => {
                 let has = |p: &&Glimpse| p.registered && p.sessions.iter().any(|s| s.psi == psi);
                 let phone = phones.iter().find(has).map(|p| p.id);
                 if let Some(phone) = phone {
                     let order = whimbrel_control::Command::ModifySession(psi, modification);
-                    self.cta.handle(now, Input::Command(phone, order), &mut self.out);
+                    self.give(now, Input::Command(phone, order));
                 }
                 reply.send(phone.is_some()).is_ok()
             }
@@ -516,7 +787,7 @@ impl Control {
                 true
             }
             Command::ListGnbs(reply) => {
-                reply.send(view::gnbs(&self.cta, |association| self.links.get(association))).is_ok()
+                reply.send(view::gnbs(self.active.cta(), |association| self.links.get(association))).is_ok()
             }
             Command::Deregister(supi, reply) => {
                 let order = whimbrel_control::Command::Deregister;
@@ -527,25 +798,34 @@ impl Control {
                 reply.send(self.order(now, supi, order)).is_ok()
             }
             Command::Locate(supi, wish, reply) => {
-                let phone: Option<PhoneId> = self.cta.find(supi);
+                let phone: Option<PhoneId> = self.active.cta().find(supi);
                 if let Some(phone) = phone {
                     let order = whimbrel_control::Command::Locate(wish);
-                    self.cta.handle(now, Input::Command(phone, order), &mut self.out);
+                    self.give(now, Input::Command(phone, order));
                 }
                 reply.send(phone.is_some()).is_ok()
             }
-            Command::Warn(warning, reply) => reply.send(self.cta.warn(now, *warning, &mut self.out)).is_ok(),
-            Command::CancelWarning(id, serial, reply) => {
-                reply.send(self.cta.cancel_warning(now, id, serial, &mut self.out)).is_ok()
+            Command::Warn(warning, reply) => match self.carry_out(now, Order::Warn(warning)) {
+                Ordered::Warned(outcome) => reply.send(outcome).is_ok(),
+                _ => false,
+            },
+            Command::CancelWarning(message_identifier, serial_number, reply) => {
+                match self.carry_out(now, Order::CancelWarning { message_identifier, serial_number }) {
+                    Ordered::Warned(outcome) => reply.send(outcome).is_ok(),
+                    _ => false,
+                }
             }
-            Command::ListWarnings(reply) => reply.send(view::warnings(&self.cta)).is_ok(),
+            Command::ListWarnings(reply) => reply.send(view::warnings(self.active.cta())).is_ok(),
             Command::Overload(order, reply) => {
                 if let Some(order) = order {
-                    self.cta.order_overload(now, order, &mut self.out);
+                    self.carry_out(now, Order::Overload(order));
                 }
-                reply.send(view::overload(&self.cta)).is_ok()
+                reply.send(view::overload(self.active.cta())).is_ok()
             }
-            Command::ResetGnb(gnb, reply) => reply.send(self.cta.reset_gnb(now, gnb, &mut self.out)).is_ok(),
+            Command::ResetGnb(gnb, reply) => match self.carry_out(now, Order::ResetGnb(gnb)) {
+                Ordered::Reset(is_up) => reply.send(is_up).is_ok(),
+                _ => false,
+            },
             Command::Reconfigure(config) => {
                 self.reconfigure(now, &config);
                 true
@@ -563,22 +843,31 @@ impl Control {
             metrics.set(Gauge::Sessions, upf.sessions() as u64);
         }
         metrics.set_samples(self.samples());
-        let waited = Input::Waited(std::mem::take(&mut self.longest_turn));
-        self.cta.handle(now, waited, &mut self.out);
+        if let Some(pair) = &self.pair {
+            let (mirrored, detail) = pair.condition();
+            let condition = if mirrored { Condition::Up } else { Condition::Limited };
+            self.console.components(|c| {
+                c.set("aggregator", Condition::Up, "this aggregator serves");
+                c.set("mirror", condition, detail);
+            });
+        }
+        let waited = std::mem::take(&mut self.longest_turn);
+        self.give(now, Input::Waited(waited));
+        let metrics = &self.console.metrics;
         if now >= self.census {
-            let census = view::census(&self.cta);
+            let census = view::census(self.active.cta());
             metrics.set(Gauge::Gnbs, census.gnbs);
             metrics.set(Gauge::PhonesKnown, census.phones);
             metrics.set(Gauge::PhonesRegistered, census.registered);
             metrics.set(Gauge::PhonesConnected, census.connected);
             self.census = now + CENSUS_PER_PHONE * u32::try_from(census.phones).unwrap_or(u32::MAX);
         }
-        let asked = self.cta.subscribers().refresh();
+        let asked = self.active.subscribers().refresh();
         match &asked {
             Ok(Changes::Some(supis)) => {
-                self.cta.handle(now, Input::SubscribersChanged(Some(supis)), &mut self.out);
+                self.give(now, Input::SubscribersChanged(Some(supis)));
             }
-            Ok(Changes::All) => self.cta.handle(now, Input::SubscribersChanged(None), &mut self.out),
+            Ok(Changes::All) => self.give(now, Input::SubscribersChanged(None)),
             Ok(Changes::None) | Err(_) => {}
         }
         self.observer.store(now, asked.map(drop));
@@ -593,7 +882,7 @@ impl Control {
 
     /// What the parts of the core counted.
     fn samples(&self) -> Vec<Sample> {
-        let bounds = self.cta.bounds().map(|(limit, value)| Sample {
+        let bounds = self.active.cta().bounds().map(|(limit, value)| Sample {
             name: "whimbrel_limit_reached_total",
             help: "What came beyond a limit and was dropped",
             label: Some(("limit", limit.into())),
@@ -601,9 +890,24 @@ impl Control {
         });
         let upf = self.upf.iter().flat_map(LocalUpf::samples);
         let smf_n4 = self.smf_n4.iter().flat_map(SmfN4::samples);
-        let pool =
-            self.pool.iter().flat_map(|pool| view::replication(&self.cta).into_iter().chain(pool.samples()));
-        upf.chain(smf_n4).chain(pool).chain(bounds).collect()
+        let pool = self
+            .pool
+            .iter()
+            .flat_map(|pool| view::replication(self.active.cta()).into_iter().chain(pool.samples()));
+        let pair = self.pair.iter().flat_map(|pair| {
+            let one = |name, help, value| Sample { name, help, label: None, value };
+            let (records, octets) = pair.sent();
+            [
+                one("whimbrel_mirror_records_total", "Inputs told the mirror", records),
+                one("whimbrel_mirror_octets_total", "Octets of what the mirror was told", octets),
+                one(
+                    "whimbrel_mirror_waiting",
+                    "Inputs whose outputs wait for the mirror",
+                    self.active.waiting() as u64,
+                ),
+            ]
+        });
+        upf.chain(smf_n4).chain(pool).chain(pair).chain(bounds).collect()
     }
 
     fn captured_ngap(
@@ -640,10 +944,11 @@ impl Control {
     /// Waits until something arrives or is due.
     fn block(&self, now: Instant) {
         let deadlines = [
-            Some(self.cta.next_deadline()),
+            Some(self.active.cta().next_deadline()),
             self.upf.as_ref().and_then(LocalUpf::next_deadline),
             self.n2.as_ref().and_then(Transport::next_deadline),
             self.pool.as_ref().and_then(Pool::next_deadline),
+            self.links.next_deadline(),
             Some(self.housekeeping),
         ];
         let until = deadlines.into_iter().flatten().min().unwrap_or(now);
@@ -661,6 +966,8 @@ impl Control {
         fds.extend(smf_n4.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let pool = self.pool.iter().flat_map(Pool::fds);
         fds.extend(pool.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let witness = self.pair.as_ref().map(|pair| pair.witness().as_fd());
+        fds.extend(witness.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         fds.extend(n2.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         // An interrupted wait is a short one.
         let _ = poll(&mut fds, Some(&timeout));
@@ -689,10 +996,10 @@ impl Control {
         // TS 29.244 §6.2.8.2: the sessions of this life end at UPFs elsewhere; the next knows nothing of them.
         let elsewhere: Vec<UpfId> = self.smf_n4.iter().flat_map(SmfN4::outside).collect();
         for upf in elsewhere {
-            self.cta.release_upf(now, upf, &mut self.out);
+            self.carry_out(now, Order::ReleaseUpf(upf));
         }
         self.out.upfs.clear(); // no condition of a core that stops
-        self.cta.retire(now, &mut self.out);
+        self.carry_out(now, Order::Retire);
         self.settle(now);
         self.leave_smfs();
         if let Some(n2) = &mut self.n2 {

@@ -5,6 +5,7 @@ mod core_time;
 mod n2;
 mod n4;
 mod smf_n4;
+mod standby;
 mod subscribers;
 mod upf;
 mod view;

@@ -4,79 +4,169 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use whimbrel_control::AssociationId;
-use whimbrel_ids::Instant;
+use whimbrel_ids::{GlobalGnbId, Instant};
+use whimbrel_resilience::mirror::{Arrival, Associations, Physical};
 use whimbrel_sctp_io::AssociationId as SctpAssociation;
+
+/// Names of a pair's aggregators begin so far apart, so that what comes late names nobody of the next one.
+const NAMES_A_TERM_BITS: u32 = 20;
 
 /// One association.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Link {
-    pub(super) sctp: SctpAssociation,
-    pub(super) peer: SocketAddr,
-    pub(super) since: Instant,
+pub(crate) struct Link {
+    pub(crate) sctp: SctpAssociation,
+    pub(crate) peer: SocketAddr,
+    pub(crate) since: Instant,
+    /// Streams towards the gNB.
+    pub(crate) outbound_streams: u16,
     /// It takes nothing since then: SCTP has no room for what is to be sent.
-    pub(super) stalled: Option<Instant>,
+    stalled: Option<Instant>,
+}
+
+/// Where a peer of these addresses is.
+pub(super) fn peer(addresses: &[IpAddr], port: u16) -> SocketAddr {
+    let address = addresses.first().copied().unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED));
+    SocketAddr::new(address, port)
 }
 
 /// The associations that are up. The control plane's name of one is never used again, so that what comes late names
 /// nobody.
 #[derive(Default)]
-pub(super) struct Links {
-    by_name: BTreeMap<AssociationId, Link>,
-    by_sctp: BTreeMap<(u32, u32), AssociationId>,
-    named: u32,
+pub(crate) struct Links {
+    links: BTreeMap<Physical, Link>,
+    by_sctp: BTreeMap<(u32, u32), Physical>,
+    names: Associations,
+    came: u32,
+    /// Names are counted from here.
+    named_from: u32,
 }
 
 impl Links {
-    /// An association came up.
-    pub(super) fn up(
+    /// An association came up, and has no name yet: it may be that of a gNB which comes from another host of this AMF.
+    pub(crate) fn up(
         &mut self,
         now: Instant,
         sctp: SctpAssociation,
-        peer: &[IpAddr],
-        port: u16,
-    ) -> (AssociationId, Link) {
-        self.named = self.named.wrapping_add(1);
-        let name = AssociationId(self.named);
-        let address = peer.first().copied().unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED));
-        let link = Link { sctp, peer: SocketAddr::new(address, port), since: now, stalled: None };
-        self.by_name.insert(name, link);
-        self.by_sctp.insert((sctp.slot, sctp.generation), name);
-        (name, link)
+        peer: SocketAddr,
+        outbound_streams: u16,
+    ) -> Physical {
+        self.came = self.came.wrapping_add(1);
+        let physical = Physical(self.came);
+        self.links.insert(physical, Link { sctp, peer, since: now, outbound_streams, stalled: None });
+        self.by_sctp.insert((sctp.slot, sctp.generation), physical);
+        physical
     }
 
-    /// An association ended.
-    pub(super) fn down(&mut self, sctp: SctpAssociation) -> Option<AssociationId> {
-        let name = self.by_sctp.remove(&(sctp.slot, sctp.generation))?;
-        self.by_name.remove(&name);
-        Some(name)
+    /// Whether a gNB may come that has a name already.
+    pub(crate) fn awaits(&self) -> bool {
+        self.names.next_deadline().is_some()
     }
 
-    /// The control plane's name of an association.
-    pub(super) fn name(&self, sctp: SctpAssociation) -> Option<AssociationId> {
+    /// An association is one of this host's own from now on. Gives its name.
+    pub(crate) fn name_it(&mut self, physical: Physical) -> AssociationId {
+        let name = AssociationId(self.named_from.wrapping_add(physical.0));
+        self.names.name(physical, name);
+        name
+    }
+
+    /// An association ended. Gives its name, if it has one.
+    pub(crate) fn down(&mut self, sctp: SctpAssociation) -> Option<AssociationId> {
+        let physical = self.by_sctp.remove(&(sctp.slot, sctp.generation))?;
+        self.links.remove(&physical);
+        self.names.down(physical)
+    }
+
+    /// What this host calls an association.
+    pub(crate) fn physical(&self, sctp: SctpAssociation) -> Option<Physical> {
         self.by_sctp.get(&(sctp.slot, sctp.generation)).copied()
     }
 
+    /// Whose an NGAP message is.
+    pub(crate) fn take(&mut self, from: Physical, octets: &[u8]) -> Arrival {
+        self.names.take(from, octets)
+    }
+
+    /// This host serves in another one's place, in the home's term: its gNBs keep their names. Gives the names of those that are down.
+    pub(crate) fn take_over(
+        &mut self,
+        now: Instant,
+        term: u32,
+        gnbs: impl IntoIterator<Item = (AssociationId, Option<GlobalGnbId>)>,
+    ) -> Vec<AssociationId> {
+        self.named_from = term.wrapping_shl(NAMES_A_TERM_BITS);
+        self.names.take_over(now, gnbs)
+    }
+
+    /// The names of gNBs that did not come in time: they are down.
+    pub(crate) fn tick(&mut self, now: Instant) -> Vec<AssociationId> {
+        self.names.tick(now)
+    }
+
+    /// When [`Self::tick`] has something to do.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.names.next_deadline()
+    }
+
+    fn over(&mut self, name: AssociationId) -> Option<&mut Link> {
+        self.links.get_mut(&self.names.over(name)?)
+    }
+
+    /// The association of this host's name.
+    pub(crate) fn link(&self, physical: Physical) -> Option<Link> {
+        self.links.get(&physical).copied()
+    }
+
     /// The association of that name.
-    pub(super) fn get(&self, name: AssociationId) -> Option<Link> {
-        self.by_name.get(&name).copied()
+    pub(crate) fn get(&self, name: AssociationId) -> Option<Link> {
+        self.link(self.names.over(name)?)
     }
 
     /// SCTP has or has no room for messages to this gNB. Gives how long it had none.
-    pub(super) fn took(&mut self, now: Instant, name: AssociationId, taken: bool) -> std::time::Duration {
-        let Some(link) = self.by_name.get_mut(&name) else { return std::time::Duration::ZERO };
+    pub(crate) fn took(&mut self, now: Instant, name: AssociationId, taken: bool) -> std::time::Duration {
+        let Some(link) = self.over(name) else { return std::time::Duration::ZERO };
         link.stalled = if taken { None } else { Some(link.stalled.unwrap_or(now)) };
         link.stalled.map_or(std::time::Duration::ZERO, |since| now.since(since))
     }
 
     /// An association is given up by us.
-    pub(super) fn forget(&mut self, name: AssociationId) -> Option<Link> {
-        let link = self.by_name.remove(&name)?;
-        self.by_sctp.remove(&(link.sctp.slot, link.sctp.generation));
+    pub(crate) fn forget(&mut self, name: AssociationId) -> Option<Link> {
+        let link = self.get(name)?;
+        self.down(link.sctp);
         Some(link)
     }
 
     /// All associations.
-    pub(super) fn all(&self) -> impl Iterator<Item = Link> {
-        self.by_name.values().copied()
+    pub(crate) fn all(&self) -> impl Iterator<Item = Link> {
+        self.links.values().copied()
+    }
+}
+
+impl Link {
+    /// The stream that stands for one of those that the phone's machine knows: another host of this AMF may have agreed on more.
+    pub(crate) fn stream(&self, wanted: u16) -> u16 {
+        match self.outbound_streams {
+            n if wanted < n => wanted,
+            0 | 1 => 0,
+            n => 1 + (wanted - 1) % (n - 1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fewer_streams_carry_what_more_did_and_stream_0_stays_apart() {
+        let link = |outbound_streams| Link {
+            sctp: SctpAssociation { slot: 0, generation: 0 },
+            peer: ([127, 0, 0, 1], 38412).into(),
+            since: Instant(1),
+            outbound_streams,
+            stalled: None,
+        };
+        assert_eq!([0, 1, 31].map(|s| link(32).stream(s)), [0, 1, 31]);
+        assert_eq!([0, 1, 3, 4, 31].map(|s| link(4).stream(s)), [0, 1, 3, 1, 1]);
+        assert_eq!([0, 7].map(|s| link(1).stream(s)), [0, 0]);
     }
 }

@@ -282,6 +282,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.inbox.extend(phones.into_iter().map(notice));
     }
 
+    /// What is in force.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
     /// The gNBs.
     pub fn ran_nodes(&self) -> &RanNodes {
         &self.ran

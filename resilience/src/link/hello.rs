@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_control::CODE_VERSION;
 
 /// Version of the links: another number with every change of a message or of a form in it.
-const LINK_VERSION: u16 = 1;
+const LINK_VERSION: u16 = 2;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
 
@@ -98,7 +98,8 @@ mod tests {
         assert_eq!(Hello::from_octets(b"whimbrel\0"), Err(BadHello::Stranger));
         let mut other = Hello(Role::Cpf).to_octets();
         other[8] ^= 0x40;
-        assert!(matches!(Hello::from_octets(&other), Err(BadHello::Version { theirs: (0x4001, _), .. })));
+        const OTHER: u16 = LINK_VERSION ^ 0x4000;
+        assert!(matches!(Hello::from_octets(&other), Err(BadHello::Version { theirs: (OTHER, _), .. })));
         let whole = Hello(Role::Cpf).to_octets();
         for wrong in [&whole[..12], &[&whole[..], &[0]].concat(), &[&whole[..12], &[9]].concat()] {
             assert_eq!(Hello::from_octets(wrong), Err(BadHello::Malformed));

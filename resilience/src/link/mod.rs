@@ -2,10 +2,12 @@
 //! its order; that one breaks means the loss of whom it led to.
 //!
 //! [`Down`], [`Up`] and [`State`] are what the protocol says. Between processes each is a message of octets, as are the few
-//! that only processes need: who calls ([`Hello`]), and what an operator wants to see ([`ToCpf`], [`ToCta`]).
+//! that only processes need: who calls ([`Hello`]), what an operator wants to see ([`ToCpf`], [`ToCta`]), and what a pair of aggregators
+//! says to each other ([`ToMirror`], [`ToActive`]).
 
 mod hello;
 mod octets;
+mod pair;
 
 use std::sync::Arc;
 
@@ -17,6 +19,7 @@ use crate::replication::{Checkpoint, CpfId};
 pub use hello::{BadHello, Hello, Role};
 pub use octets::{HeartbeatKey, LinkError, Show, ToCpf, ToCta, read_state, write_state};
 pub(crate) use octets::{read_envelopes, write_envelopes};
+pub use pair::{MemberAt, Members, ToActive, ToMirror};
 
 /// From an aggregator to a control function.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -27,7 +27,22 @@ pub enum ToCpf {
         id: CpfId,
         /// Under this key it answers heartbeats.
         heartbeats: HeartbeatKey,
+        /// The aggregator may get a mirror: what is said to it is kept until it says [`ToCpf::Taken`].
+        keep: bool,
     },
+    /// Who goes on with its phones if this aggregator is lost, and where that one is reached.
+    Mirror(Option<SocketAddr>),
+    /// So many of its [`Up`] messages are here to stay, from the beginning of its membership.
+    Taken(u64),
+    /// The mirror of its former aggregator serves now and goes on with it: it sends again what came after so many of its messages.
+    Resumed {
+        /// How many of them are here.
+        taken: u64,
+        /// Under this key it answers heartbeats now.
+        heartbeats: HeartbeatKey,
+    },
+    /// Nothing is known of it: it is to begin anew.
+    Forgotten,
     /// All members, and where each is reached.
     Peers(Vec<(CpfId, SocketAddr)>),
     /// What the protocol says.
@@ -70,6 +85,17 @@ pub enum ToCta {
         /// Where other control functions, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
         address: SocketAddr,
     },
+    /// It served under the former aggregator: the first message to its mirror.
+    Resume {
+        /// The life in which it did.
+        life: u64,
+        /// Its number.
+        id: CpfId,
+        /// How many [`Down`] messages it has, from the beginning of its membership.
+        has: u64,
+    },
+    /// It has so many [`Down`] messages.
+    Taken(u64),
     /// It wants to leave: others take its phones, and then the aggregator closes the link.
     Leave,
     /// What the protocol says.
@@ -119,7 +145,11 @@ enum DownHead {
     Released(u64),
     Forget(PhoneId),
     Configure,
-    Welcome { life: u64, id: CpfId, heartbeats: HeartbeatKey },
+    Welcome { life: u64, id: CpfId, heartbeats: HeartbeatKey, keep: bool },
+    Mirror(Option<SocketAddr>),
+    Taken(u64),
+    Resumed { taken: u64, heartbeats: HeartbeatKey },
+    Forgotten,
     Peers(Vec<(CpfId, SocketAddr)>),
     Show { ask: u32, which: Show },
 }
@@ -128,6 +158,8 @@ enum DownHead {
 #[derive(Serialize, Deserialize)]
 enum UpHead {
     Join { region: String, address: SocketAddr },
+    Resume { life: u64, id: CpfId, has: u64 },
+    Taken(u64),
     Leave,
     Ran { phone: PhoneId, term: u32, clock: u64, from: Option<AssociationId> },
     Holds { phone: PhoneId, clock: u64 },
@@ -145,7 +177,7 @@ struct StateHead {
     clock: u64,
 }
 
-fn write(head: &impl Serialize, flat: &[u8], to: &mut Vec<u8>) {
+pub(super) fn write(head: &impl Serialize, flat: &[u8], to: &mut Vec<u8>) {
     let mut octets = std::mem::take(to);
     octets.reserve(32 + flat.len());
     *to = postcard::to_extend(head, octets).expect("heads can be written");
@@ -153,12 +185,12 @@ fn write(head: &impl Serialize, flat: &[u8], to: &mut Vec<u8>) {
 }
 
 /// The head, and what follows it.
-fn read<T: DeserializeOwned>(octets: &[u8]) -> Result<(T, &[u8]), LinkError> {
+pub(super) fn read<T: DeserializeOwned>(octets: &[u8]) -> Result<(T, &[u8]), LinkError> {
     postcard::take_from_bytes(octets).map_err(|_| LinkError::Malformed)
 }
 
 /// Nothing may follow a head that is a whole message.
-fn whole<T>(message: T, rest: &[u8]) -> Result<T, LinkError> {
+pub(super) fn whole<T>(message: T, rest: &[u8]) -> Result<T, LinkError> {
     if rest.is_empty() { Ok(message) } else { Err(LinkError::Malformed) }
 }
 
@@ -185,9 +217,15 @@ impl ToCpf {
             }
             Self::Down(Down::Released(batches)) => DownHead::Released(*batches),
             Self::Down(Down::Forget(phone)) => DownHead::Forget(*phone),
-            Self::Welcome { life, id, heartbeats } => {
-                DownHead::Welcome { life: *life, id: *id, heartbeats: *heartbeats }
+            Self::Welcome { life, id, heartbeats, keep } => {
+                DownHead::Welcome { life: *life, id: *id, heartbeats: *heartbeats, keep: *keep }
             }
+            Self::Mirror(at) => DownHead::Mirror(*at),
+            Self::Taken(messages) => DownHead::Taken(*messages),
+            Self::Resumed { taken, heartbeats } => {
+                DownHead::Resumed { taken: *taken, heartbeats: *heartbeats }
+            }
+            Self::Forgotten => DownHead::Forgotten,
             Self::Peers(peers) => DownHead::Peers(peers.clone()),
             Self::Show { ask, which } => DownHead::Show { ask: *ask, which: *which },
         };
@@ -209,7 +247,11 @@ impl ToCpf {
             DownHead::Outdated { phone, clock } => Self::Down(Down::Outdated { phone, clock }),
             DownHead::Released(batches) => Self::Down(Down::Released(batches)),
             DownHead::Forget(phone) => Self::Down(Down::Forget(phone)),
-            DownHead::Welcome { life, id, heartbeats } => Self::Welcome { life, id, heartbeats },
+            DownHead::Welcome { life, id, heartbeats, keep } => Self::Welcome { life, id, heartbeats, keep },
+            DownHead::Mirror(at) => Self::Mirror(at),
+            DownHead::Taken(messages) => Self::Taken(messages),
+            DownHead::Resumed { taken, heartbeats } => Self::Resumed { taken, heartbeats },
+            DownHead::Forgotten => Self::Forgotten,
             DownHead::Peers(peers) => Self::Peers(peers),
             DownHead::Show { ask, which } => Self::Show { ask, which },
         };
@@ -224,6 +266,10 @@ impl ToCta {
             Self::Join { region, address } => {
                 write(&UpHead::Join { region: region.to_string(), address: *address }, &[], to);
             }
+            Self::Resume { life, id, has } => {
+                write(&UpHead::Resume { life: *life, id: *id, has: *has }, &[], to);
+            }
+            Self::Taken(messages) => write(&UpHead::Taken(*messages), &[], to),
             Self::Leave => write(&UpHead::Leave, &[], to),
             Self::Up(Up::Ran { phone, term, clock, from, batch }) => {
                 let head = UpHead::Ran { phone: *phone, term: *term, clock: *clock, from: *from };
@@ -256,6 +302,8 @@ impl ToCta {
             UpHead::Join { region, address } => {
                 Self::Join { region: region.parse().map_err(|_| LinkError::Malformed)?, address }
             }
+            UpHead::Resume { life, id, has } => Self::Resume { life, id, has },
+            UpHead::Taken(messages) => Self::Taken(messages),
             UpHead::Leave => Self::Leave,
             UpHead::Holds { phone, clock } => Self::Up(Up::Holds { phone, clock }),
             UpHead::Poisoned { phone, term, clock } => Self::Up(Up::Poisoned { phone, term, clock }),
@@ -324,7 +372,17 @@ mod tests {
     fn to_cpf() -> Vec<ToCpf> {
         let supi = "imsi-999700000000001".parse().ok();
         vec![
-            ToCpf::Welcome { life: u64::MAX, id: CpfId(u16::MAX), heartbeats: HeartbeatKey([7; 32]) },
+            ToCpf::Welcome {
+                life: u64::MAX,
+                id: CpfId(u16::MAX),
+                heartbeats: HeartbeatKey([7; 32]),
+                keep: true,
+            },
+            ToCpf::Mirror(Some(([192, 0, 2, 2], 7380).into())),
+            ToCpf::Mirror(None),
+            ToCpf::Taken(1 << 40),
+            ToCpf::Forgotten,
+            ToCpf::Resumed { taken: 7, heartbeats: HeartbeatKey([9; 32]) },
             ToCpf::Peers(vec![(CpfId(1), ([192, 0, 2, 7], 7380).into()), (CpfId(2), ([0; 16], 1).into())]),
             ToCpf::Down(Down::Serve { phone: PHONE, term: 7, backups: vec![CpfId(2), CpfId(3)] }),
             ToCpf::Down(Down::Outdated { phone: PHONE, clock: 1 << 40 }),
@@ -348,6 +406,8 @@ mod tests {
         let ran = Up::Ran { phone: PHONE, term: 1, clock: 9, from: Some(AssociationId(4)), batch };
         for message in [
             ToCta::Join { region: "north/harbour".parse().unwrap(), address: ([192, 0, 2, 7], 7380).into() },
+            ToCta::Resume { life: 1 << 60, id: CpfId(9), has: 300 },
+            ToCta::Taken(1 << 40),
             ToCta::Leave,
             ToCta::Up(ran),
             ToCta::Up(Up::Holds { phone: PHONE, clock: 9 }),
@@ -372,7 +432,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_octets_are_refused_or_read(octets in proptest::collection::vec(any::<u8>(), 0..200), head in 0u8..12) {
+        fn any_octets_are_refused_or_read(octets in proptest::collection::vec(any::<u8>(), 0..200), head in 0u8..16) {
             for octets in [octets.clone(), [&[head], octets.as_slice()].concat()] {
                 if let Ok(message) = ToCpf::read(&octets) {
                     prop_assert!(ToCpf::read(&down(&message)).is_ok());

@@ -30,6 +30,8 @@ struct Held {
 
 struct Mirrored {
     gate: Gate<Held>,
+    /// Whether outputs wait for the mirror: not before it has caught up.
+    waits: bool,
     /// Inputs before the mirror came.
     before: u64,
     /// The last input whose outputs have left, and up to where the mirror knows that.
@@ -40,9 +42,14 @@ struct Mirrored {
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
-    /// One that serves alone.
+    /// One that serves alone, and may get a mirror.
     pub fn new(cta: Cta<S, E, I>) -> Self {
-        Self::of(Machine::new(cta), BTreeSet::new())
+        Self::of(Machine::new(cta, true), BTreeSet::new())
+    }
+
+    /// One that never gets a mirror: nothing is kept for one.
+    pub fn without_mirror(cta: Cta<S, E, I>) -> Self {
+        Self::of(Machine::new(cta, false), BTreeSet::new())
     }
 
     pub(super) fn of(machine: Machine<S, E, I>, unsettled: BTreeSet<CpfId>) -> Self {
@@ -64,18 +71,32 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         self.machine.cta.inspect()
     }
 
-    /// A mirror follows from here: nothing leaves any more that it does not hold. `None`: it has one, links have still to be
-    /// resumed, or its phones are run by a part of this program, which a mirror would not survive.
+    /// A mirror follows from here, but nothing waits for it yet: first it has to get this, and to catch up. `None`: there is one, links
+    /// have still to be resumed, its phones are run by a part of this program, which a mirror would not survive, or it never gets one.
     pub fn snapshot(&mut self) -> Option<Snapshot> {
-        if self.mirrored.is_some() || !self.unsettled.is_empty() {
+        if self.mirrored.is_some() || !self.unsettled.is_empty() || !self.machine.mirrorable {
             return None;
         }
         let snapshot = self.machine.snapshot()?;
         let number = self.machine.number;
         let taken = self.machine.links.iter().map(|(&cpf, link)| (cpf, link.taken())).collect();
-        self.mirrored =
-            Some(Mirrored { gate: Gate::default(), before: number, left: number, told: number, taken });
+        self.mirrored = Some(Mirrored {
+            gate: Gate::default(),
+            waits: false,
+            before: number,
+            left: number,
+            told: number,
+            taken,
+        });
         Some(snapshot)
+    }
+
+    /// From now on nothing leaves that the mirror does not hold. Gives the last input that had left without: when the mirror holds that one, it
+    /// can take over at any moment.
+    pub fn wait(&mut self) -> Option<u64> {
+        let mirrored = self.mirrored.as_mut()?;
+        mirrored.waits = true;
+        Some(self.machine.number)
     }
 
     /// Whether a mirror follows.
@@ -102,21 +123,31 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
             self.unsettled.remove(&cpf);
         }
         let Some(mirrored) = &mut self.mirrored else {
-            let Outcome { ordered, out: caused, .. } = self.machine.run(now, step, Outside::Asked);
-            self.leave(caused, out);
+            let ordered = if self.unsettled.is_empty() {
+                self.machine.run(now, step, Outside::Asked, out).ordered
+            } else {
+                let mut caused = Outbox::default();
+                let outcome = self.machine.run(now, step, Outside::Asked, &mut caused);
+                self.leave(caused, out);
+                outcome.ordered
+            };
             return (ordered, None);
         };
         let number = self.machine.number + 1;
         let draft = Draft::new(Head::new(mirrored.left, Some((number, now))), &step);
         let from = step.said_by().filter(|cpf| self.machine.cta.trusts(*cpf));
-        let outcome = self.machine.run(now, step, Outside::Noted(Default::default()));
-        let Outcome { ordered, out: caused, outside: Outside::Noted(taken) } = outcome else {
+        let mut caused = Outbox::default();
+        let outcome = self.machine.run(now, step, Outside::Noted(Default::default()), &mut caused);
+        let Outcome { ordered, outside: Outside::Noted(taken) } = outcome else {
             unreachable!("what was to be noted was noted")
         };
         let record = draft.end(&taken, Shape::of(&caused));
         mirrored.told = mirrored.left;
         mirrored.gate.sent();
         mirrored.gate.hold(Held { number, from, out: caused });
+        if !mirrored.waits {
+            self.acknowledged(number, out);
+        }
         (ordered, Some(record))
     }
 

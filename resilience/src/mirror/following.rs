@@ -31,7 +31,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
     ) -> Result<Self, Fault> {
         let (state, Beside { links, number, now }) = Snapshot::read(snapshot)?;
         let cta = Cta::from_state(state, directory, subscribers, entropy, inspect);
-        Ok(Self { machine: Machine { cta, links, number, now }, doubtful: VecDeque::new(), fault: None })
+        let machine = Machine { cta, links, number, now, mirrorable: true };
+        Ok(Self { machine, doubtful: VecDeque::new(), fault: None })
     }
 
     /// The aggregator itself.
@@ -67,7 +68,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
         if number != self.machine.number + 1 {
             return Err(Fault::OutOfOrder);
         }
-        let Outcome { out, outside, .. } = self.machine.run(now, step, Outside::Repeated(taken));
+        let mut out = Outbox::default();
+        let Outcome { outside, .. } = self.machine.run(now, step, Outside::Repeated(taken), &mut out);
         let exhausted = matches!(outside, Outside::Repeated(rest) if rest.is_empty());
         if !exhausted || Shape::of(&out) != shape {
             return Err(Fault::Diverged);

@@ -15,19 +15,20 @@ pub(super) struct Machine<S, E, I> {
     pub(super) number: u64,
     /// When that came. Time goes on from there, also by another host's clock.
     pub(super) now: Instant,
+    /// Whether there may ever be a mirror: else what is said on links is not kept.
+    pub(super) mirrorable: bool,
 }
 
 /// What an input led to.
 pub(super) struct Outcome {
     pub(super) ordered: Ordered,
-    pub(super) out: Outbox,
     /// Where what was taken from outside came from, with what was noted or is left of it.
     pub(super) outside: Outside,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
-    pub(super) fn new(cta: Cta<S, E, I>) -> Self {
-        Self { cta, links: Links::new(), number: 0, now: Instant::ZERO }
+    pub(super) fn new(cta: Cta<S, E, I>, mirrorable: bool) -> Self {
+        Self { cta, links: Links::new(), number: 0, now: Instant::ZERO, mirrorable }
     }
 
     pub(super) fn snapshot(&self) -> Option<Snapshot> {
@@ -35,12 +36,19 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
         Some(Snapshot::of(&self.cta.state()?, &beside))
     }
 
-    pub(super) fn run(&mut self, now: Instant, step: Step<'_>, outside: Outside) -> Outcome {
+    /// Runs an input; what it causes comes behind what is in `out`.
+    pub(super) fn run(
+        &mut self,
+        now: Instant,
+        step: Step<'_>,
+        outside: Outside,
+        out: &mut Outbox,
+    ) -> Outcome {
         self.number += 1;
         self.now = now;
         let mut lost = None;
         match step {
-            Step::Cpf(from, has, _) if self.cta.trusts(from) => {
+            Step::Cpf(from, has, _) if self.mirrorable && self.cta.trusts(from) => {
                 let link = self.links.entry(from).or_default();
                 link.took();
                 link.confirmed(has);
@@ -48,16 +56,18 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
             Step::CpfLost(cpf) => lost = Some(cpf),
             _ => {}
         }
-        let mut out = Outbox::default();
+        let before = out.cpfs.len();
         self.cta.outside(outside);
-        let ordered = step.run(&mut self.cta, now, &mut out);
+        let ordered = step.run(&mut self.cta, now, out);
         let outside = self.cta.outside(Outside::Asked);
-        for (to, message) in &out.cpfs {
-            self.links.entry(*to).or_default().sent(message.clone());
+        if self.mirrorable {
+            for (to, message) in out.cpfs.iter().skip(before) {
+                self.links.entry(*to).or_default().sent(message.clone());
+            }
         }
         if let Some(lost) = lost {
             self.links.remove(&lost);
         }
-        Outcome { ordered, out, outside }
+        Outcome { ordered, outside }
     }
 }

@@ -1,0 +1,422 @@
+//! An aggregator of a pair that does not serve: it follows the one that does, and takes its place.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::{debug, info, warn};
+use whimbrel_control::config::Config as Told;
+use whimbrel_ids::Instant;
+use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_resilience::link::{Hello, Members, Role, ToActive, ToCta, ToMirror};
+use whimbrel_resilience::membership::{Claim, ClaimError, Home, MemberId, Place};
+
+use super::heartbeat::{Answering, Watch};
+use super::pool::Caller;
+use super::witness::{News, Witness};
+use super::{Pair, Pool};
+use crate::config::{Cluster, PairOf};
+use crate::console::{Condition, Console};
+use crate::entropy::SystemEntropy;
+
+/// Between two looks at who serves.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// How long a control function waits here that has called, while another aggregator serves.
+const CALLER_MAX: Duration = Duration::from_millis(500);
+/// Octets of records that may come before the snapshot is whole.
+const EARLY_OCTETS_MAX: usize = 256 << 20;
+
+/// What it hears of the one that serves.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    /// The snapshot to follow from.
+    Snapshot(Vec<u8>),
+    /// A record.
+    Record(Vec<u8>),
+    /// The one that is followed is lost, and this one does not take its place: what was heard means nothing any more.
+    Nothing,
+    /// This one serves now, from nothing or from what it heard: see [`Standby::succeed`].
+    Serve(Home, Option<Members>),
+}
+
+/// How an aggregator comes to serve.
+pub(crate) struct Succession {
+    home: Home,
+    links: Links,
+    witness: Witness,
+    answering: Answering,
+    former: Option<Members>,
+    callers: Vec<Caller>,
+}
+
+impl Succession {
+    /// The pool of control functions and the pair of the one that serves now. Errors: one sentence.
+    pub(crate) fn enter(
+        self,
+        now: Instant,
+        cluster: &Cluster,
+        told: Arc<Told>,
+        entropy: &mut SystemEntropy,
+        console: Arc<Console>,
+    ) -> Result<(Pool, Pair), String> {
+        let mut pool = Pool::over(self.links, cluster, told, entropy, console)?;
+        if let Some(former) = self.former {
+            pool.succeed(now, former, self.callers);
+        }
+        Ok((pool, Pair::new(self.witness, self.answering, self.home)))
+    }
+}
+
+enum Phase {
+    /// Who serves? It is asked again then.
+    Looking(Instant),
+    /// That one is called.
+    Calling { link: LinkId, number: u16 },
+    /// That one is followed.
+    Following(Box<Followed>),
+    /// It is lost, and etcd is asked for its place.
+    Promoting(Option<Members>),
+}
+
+struct Followed {
+    link: LinkId,
+    watch: Watch,
+    /// What has come of the snapshot, until it is whole.
+    snapshot: Option<(Vec<u8>, u64)>,
+    pieces: u64,
+    /// Records that came before it was.
+    early: Vec<Vec<u8>>,
+    early_octets: usize,
+    members: Option<Members>,
+}
+
+/// The process while it does not serve.
+pub(crate) struct Standby {
+    cluster: Cluster,
+    endpoints: Vec<IpAddr>,
+    console: Arc<Console>,
+    witness: Witness,
+    answering: Answering,
+    links: Links,
+    events: Events,
+    phase: Phase,
+    /// Who has called and not yet said what for.
+    strangers: Vec<LinkId>,
+    callers: Vec<(Instant, Caller)>,
+    heard: Vec<Heard>,
+    frame: Vec<u8>,
+}
+
+impl Standby {
+    /// Opens where the others come to, and has this aggregator listed. `before`: the pair of which it was the one that served.
+    /// `endpoints`: where gNBs reach it. Errors: one sentence.
+    pub(crate) fn open(
+        of: &PairOf,
+        cluster: &Cluster,
+        endpoints: Vec<IpAddr>,
+        before: Option<Pair>,
+        console: Arc<Console>,
+    ) -> Result<Self, String> {
+        let links = super::open_links(cluster)?.ok_or("cluster.etcd: a pair needs `cluster.listen`")?;
+        let at = links.local_addr().ok_or("cluster.listen: the system does not say where it listens")?;
+        let (witness, answering) = match before {
+            Some(pair) => pair.into_parts(),
+            None => {
+                let answering = Answering::start(at)
+                    .map_err(|e| format!("cluster.listen: heartbeats cannot be taken at {at}: {e}"))?;
+                (Witness::start(of, cluster, at)?, answering)
+            }
+        };
+        let standby = Self {
+            cluster: cluster.clone(),
+            endpoints,
+            console,
+            witness,
+            answering,
+            links,
+            events: Events::default(),
+            phase: Phase::Looking(Instant::ZERO),
+            strangers: Vec::new(),
+            callers: Vec::new(),
+            heard: Vec::new(),
+            frame: Vec::new(),
+        };
+        standby.show_condition("looks for the one that serves");
+        Ok(standby)
+    }
+
+    /// Where the others come to.
+    pub(crate) fn address(&self) -> Option<SocketAddr> {
+        self.links.local_addr()
+    }
+
+    fn show_condition(&self, what: &str) {
+        let detail = format!("this aggregator does not serve: it {what}");
+        self.console.components(|c| c.set("aggregator", Condition::Limited, detail));
+    }
+
+    /// Takes what arrived, and does what is due.
+    pub(crate) fn turn(&mut self, now: Instant) -> Vec<Heard> {
+        let mut events = std::mem::take(&mut self.events);
+        self.links.drain(now, &mut events);
+        for event in events.iter() {
+            match event {
+                Event::Up { link, hello, .. } => self.up(link, hello),
+                Event::Frame { link, octets } => self.frame(now, link, octets),
+                Event::Down { link, reason } => {
+                    self.strangers.retain(|s| *s != link);
+                    self.callers.retain(|(_, c)| c.link != link);
+                    match &self.phase {
+                        Phase::Calling { link: called, .. } if *called == link => {
+                            debug!(%reason, "the aggregator that serves is not reached");
+                            self.phase = Phase::Looking(now + LOOK_AGAIN);
+                        }
+                        Phase::Following(followed) if followed.link == link => {
+                            warn!(%reason, "the link to the aggregator that serves has ended");
+                            self.lost(now);
+                        }
+                        _ => {}
+                    }
+                }
+                Event::TurnedAway { peer, reason } => warn!(%peer, %reason, "a link was turned away"),
+            }
+        }
+        self.events = events;
+        if let Phase::Following(followed) = &mut self.phase
+            && !followed.watch.turn(now).is_empty()
+        {
+            warn!("the aggregator that serves does not answer heartbeats");
+            self.lost(now);
+        }
+        let late = |(at, _): &(Instant, Caller)| now >= *at + CALLER_MAX;
+        if !matches!(self.phase, Phase::Promoting(_)) {
+            for (_, caller) in self.callers.extract_if(.., |c| late(c)) {
+                self.links.close(caller.link);
+            }
+        }
+        for news in self.witness.turn() {
+            self.news(now, news);
+        }
+        self.look(now);
+        std::mem::take(&mut self.heard)
+    }
+
+    fn up(&mut self, link: LinkId, hello: &[u8]) {
+        let hello = Hello::from_octets(hello);
+        match (&self.phase, hello) {
+            (Phase::Calling { link: called, .. }, Ok(Hello(Role::Aggregator))) if *called == link => {
+                let Some(place) = self.witness.me() else { return };
+                let address = self.links.local_addr().unwrap_or(([0, 0, 0, 0], 0).into());
+                let endpoints = self.endpoints.clone();
+                self.tell(link, &ToActive::Follow { place, address, endpoints });
+            }
+            (_, Ok(Hello(Role::Cpf))) => self.strangers.push(link),
+            _ => self.links.close(link),
+        }
+    }
+
+    fn frame(&mut self, now: Instant, link: LinkId, octets: &[u8]) {
+        let strangers = self.strangers.len();
+        self.strangers.retain(|s| *s != link);
+        if self.strangers.len() < strangers {
+            return match ToCta::read(octets) {
+                Ok(ToCta::Resume { life, id, has }) => {
+                    self.callers.push((now, Caller { link, life, id, has }));
+                }
+                _ => self.links.close(link), // it finds the one that serves
+            };
+        }
+        let ours = match &self.phase {
+            Phase::Calling { link: called, .. } => *called == link,
+            Phase::Following(followed) => followed.link == link,
+            _ => false,
+        };
+        if !ours {
+            return;
+        }
+        match ToMirror::read(octets) {
+            Ok(message) => self.told(now, link, message),
+            Err(e) => {
+                warn!("the aggregator that serves is not understood: {e}");
+                self.give_up(now);
+            }
+        }
+    }
+
+    fn told(&mut self, now: Instant, link: LinkId, message: ToMirror<'_>) {
+        match (message, &mut self.phase) {
+            (ToMirror::Begin { octets, heartbeats }, Phase::Calling { number, .. }) => {
+                let number = *number;
+                let ip = self.links.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |at| at.ip());
+                let watch = Watch::open(SocketAddr::new(ip, 0), &heartbeats.0, self.cluster.heartbeat);
+                let (Ok(mut watch), Some(me)) = (watch, self.witness.me()) else { return self.give_up(now) };
+                self.answering.be(Some((MemberId::Cta(me.cta), &heartbeats.0)));
+                if let Some(at) = self.witness.address(number) {
+                    watch.begin(now, MemberId::Cta(number), at);
+                }
+                info!(aggregator = number, octets, "this aggregator follows the one that serves");
+                self.show_condition(&format!("follows aggregator {number}"));
+                let snapshot = Some((Vec::new(), octets));
+                let (pieces, early, early_octets, members) = (0, Vec::new(), 0, None);
+                let followed = Followed { link, watch, snapshot, pieces, early, early_octets, members };
+                self.phase = Phase::Following(Box::new(followed));
+            }
+            (ToMirror::Piece(octets), Phase::Following(followed)) => {
+                let Some((snapshot, all)) = &mut followed.snapshot else { return };
+                snapshot.extend_from_slice(octets);
+                let whole = snapshot.len() as u64 >= *all;
+                followed.pieces += 1;
+                let pieces = followed.pieces;
+                if whole && let Some((snapshot, _)) = followed.snapshot.take() {
+                    self.heard.push(Heard::Snapshot(snapshot));
+                    self.heard.extend(followed.early.drain(..).map(Heard::Record));
+                } else {
+                    self.tell(link, &ToActive::Pieces(pieces));
+                }
+            }
+            (ToMirror::Record(octets), Phase::Following(followed)) => {
+                if followed.snapshot.is_none() {
+                    self.heard.push(Heard::Record(octets.to_vec()));
+                } else if followed.early_octets + octets.len() > EARLY_OCTETS_MAX {
+                    warn!("more came than fits while the snapshot was on its way: following begins anew");
+                    self.give_up(now);
+                } else {
+                    followed.early_octets += octets.len();
+                    followed.early.push(octets.to_vec());
+                }
+            }
+            (ToMirror::Members(members), Phase::Following(followed)) => followed.members = Some(members),
+            _ => self.give_up(now),
+        }
+    }
+
+    /// The inputs up to this one are held here.
+    pub(crate) fn held(&mut self, number: u64) {
+        if let Phase::Following(followed) = &self.phase {
+            self.tell(followed.link, &ToActive::Held(number));
+        }
+    }
+
+    fn tell(&mut self, link: LinkId, message: &ToActive) {
+        self.frame.clear();
+        message.write(&mut self.frame);
+        self.links.send(link, &self.frame);
+    }
+
+    /// What was heard is of no use: it is begun anew.
+    pub(crate) fn give_up(&mut self, now: Instant) {
+        match &self.phase {
+            Phase::Calling { link, .. } => self.links.close(*link),
+            Phase::Following(followed) => self.links.close(followed.link),
+            Phase::Looking(_) | Phase::Promoting(_) => {}
+        }
+        self.answering.be(None);
+        self.heard.push(Heard::Nothing);
+        self.phase = Phase::Looking(now + LOOK_AGAIN);
+        self.show_condition("looks for the one that serves");
+    }
+
+    /// The one that is followed is lost, or seems so. Whether this one may take its place is for etcd to say: it may not, if it never became
+    /// the mirror, or if the other one lives and was faster.
+    fn lost(&mut self, now: Instant) {
+        let followed = match &mut self.phase {
+            Phase::Following(followed) if followed.snapshot.is_none() => followed,
+            _ => return self.give_up(now),
+        };
+        self.links.close(followed.link);
+        self.phase = Phase::Promoting(followed.members.take());
+        self.witness.claim(Claim::Promote);
+    }
+
+    fn news(&mut self, now: Instant, news: News) {
+        let News::Claimed(claim, outcome) = news else {
+            if let Phase::Looking(at) = &mut self.phase {
+                *at = now;
+            }
+            return;
+        };
+        match (claim, outcome, &mut self.phase) {
+            (Claim::Found, Ok(home), Phase::Looking(_)) => {
+                info!(term = home.term, "this aggregator serves");
+                self.serve(home, None);
+            }
+            (Claim::Promote, Ok(home), Phase::Promoting(members)) => {
+                info!(term = home.term, "this aggregator serves in the other one's place");
+                let members = members.take();
+                self.serve(home, members);
+            }
+            (Claim::Promote, Err(ClaimError::NoAnswer), Phase::Promoting(_)) => {
+                self.witness.claim(Claim::Promote);
+            }
+            (Claim::Promote, Err(why), Phase::Promoting(_)) => {
+                warn!("this aggregator does not take the other one's place: {why}");
+                self.give_up(now);
+            }
+            _ => {}
+        }
+    }
+
+    fn serve(&mut self, home: Home, former: Option<Members>) {
+        self.phase = Phase::Looking(Instant::FAR_FUTURE);
+        self.heard.push(Heard::Serve(home, former));
+    }
+
+    /// What it serves with.
+    pub(crate) fn succeed(self, home: Home, former: Option<Members>) -> Succession {
+        let Self { links, witness, answering, callers, .. } = self;
+        answering.be(None);
+        let callers = callers.into_iter().map(|(_, caller)| caller).collect();
+        Succession { home, links, witness, answering, former, callers }
+    }
+
+    /// The process ends in order.
+    pub(crate) fn leave(self) {
+        self.witness.leave();
+    }
+
+    /// Looks who serves, and calls that one, or asks to serve if there is nobody.
+    fn look(&mut self, now: Instant) {
+        let Phase::Looking(at) = self.phase else { return };
+        let Some(me) = self.witness.me() else { return };
+        if now < at || self.witness.claims() {
+            return;
+        }
+        self.phase = Phase::Looking(now + LOOK_AGAIN);
+        match self.witness.home() {
+            Some(home) if home.active.cta != me.cta => self.call(now, home.active),
+            _ => self.witness.claim(Claim::Found),
+        }
+    }
+
+    fn call(&mut self, now: Instant, serves: Place) {
+        if let Some(at) = self.witness.address(serves.cta) {
+            self.phase = Phase::Calling { link: self.links.connect(now, at), number: serves.cta };
+        }
+    }
+
+    /// Sends what waits.
+    pub(crate) fn flush(&mut self) {
+        self.links.flush();
+    }
+
+    /// What to wait on.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let watch = match &self.phase {
+            Phase::Following(followed) => Some(followed.watch.as_fd()),
+            _ => None,
+        };
+        [self.links.fd(), self.witness.as_fd()].into_iter().chain(watch)
+    }
+
+    /// When [`Self::turn`] is due.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        let phase = match &self.phase {
+            Phase::Looking(at) => Some(*at),
+            Phase::Following(followed) => followed.watch.next_deadline(),
+            _ => None,
+        };
+        let callers = self.callers.iter().map(|(at, _)| *at + CALLER_MAX).min();
+        [self.links.next_deadline(), phase, callers].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,195 @@
+//! The witness of a pair of aggregators: etcd, which says which of them serves.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use tracing::{debug, error, info, warn};
+use whimbrel_control::CODE_VERSION;
+use whimbrel_etcd::{Agent, Told};
+use whimbrel_resilience::detector::Incarnation;
+use whimbrel_resilience::membership::{
+    Change, Claim, ClaimError, Command, Event, Home, Member, MemberId, Place, Settings,
+};
+
+use crate::config::{Cluster, PairOf};
+
+/// How long etcd has to take note of one that leaves.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// What the thread that speaks with etcd has heard.
+#[derive(Default)]
+struct Heard {
+    events: VecDeque<Event>,
+    home: Option<Home>,
+    aggregators: BTreeMap<u16, (Incarnation, SocketAddr)>,
+    incarnation: Option<Incarnation>,
+}
+
+/// What an event means for who serves.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// What became of a claim.
+    Claimed(Claim, Result<Home, ClaimError>),
+    /// Who serves, who mirrors or who is listed may be another.
+    Changed,
+}
+
+/// This process's place among the aggregators at etcd.
+pub(crate) struct Witness {
+    agent: Agent,
+    number: u16,
+    home: u16,
+    heard: Arc<Mutex<Heard>>,
+    wake: Arc<OwnedFd>,
+    /// Claims that have no answer yet, in their order.
+    asked: VecDeque<Claim>,
+}
+
+impl Witness {
+    /// Has this aggregator listed, as reached at this address. Errors: one sentence.
+    pub(crate) fn start(pair: &PairOf, cluster: &Cluster, address: SocketAddr) -> Result<Self, String> {
+        let no_wake = |e| format!("the system gives no eventfd: {e}");
+        let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(no_wake)?);
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let settings = Settings {
+            cluster: pair.name.clone(),
+            me: MemberId::Cta(pair.number),
+            member: Member {
+                region: cluster.region.to_string(),
+                address,
+                draining: false,
+                code_version: CODE_VERSION,
+            },
+            lease: pair.lease,
+        };
+        let (hears, wakes, home) = (heard.clone(), wake.clone(), pair.home);
+        let told = move |told: Told<'_>| {
+            let mut heard = hears.lock().unwrap_or_else(PoisonError::into_inner);
+            heard.home = told.view.home(home).copied();
+            heard.incarnation = told.incarnation;
+            let aggregators = told.view.members().filter_map(|(id, listed)| match id {
+                MemberId::Cta(n) => Some((n, (listed.incarnation, listed.member.address))),
+                MemberId::Cpf(_) => None,
+            });
+            heard.aggregators = aggregators.collect();
+            heard.events.push_back(told.event);
+            drop(heard);
+            // A counter at its limit is readable already, so a failed write loses nothing.
+            let _ = rustix::io::write(&wakes, &1u64.to_ne_bytes());
+        };
+        let agent = Agent::start(settings, &pair.etcd, told).map_err(|e| format!("cluster.etcd: {e}"))?;
+        Ok(Self { agent, number: pair.number, home, heard, wake, asked: VecDeque::new() })
+    }
+
+    fn heard<R>(&self, what: impl FnOnce(&mut Heard) -> R) -> R {
+        what(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// This aggregator in this life; `None` before etcd has listed it.
+    pub(crate) fn me(&self) -> Option<Place> {
+        let incarnation = self.heard(|h| h.incarnation)?;
+        Some(Place { cta: self.number, incarnation })
+    }
+
+    /// Who serves and who mirrors, as far as is known.
+    pub(crate) fn home(&self) -> Option<Home> {
+        self.heard(|h| h.home)
+    }
+
+    /// Where an aggregator is reached that is listed, in whichever life.
+    pub(crate) fn address(&self, cta: u16) -> Option<SocketAddr> {
+        self.heard(|h| h.aggregators.get(&cta).map(|(_, at)| *at))
+    }
+
+    /// Whether an aggregator is listed in this life.
+    pub(crate) fn lists(&self, place: Place) -> bool {
+        self.heard(|h| h.aggregators.get(&place.cta).is_some_and(|(life, _)| *life == place.incarnation))
+    }
+
+    /// Asks for the home. The answer comes as [`News::Claimed`].
+    pub(crate) fn claim(&mut self, claim: Claim) {
+        if self.agent.command(Command::Claim(self.home, claim)) {
+            self.asked.push_back(claim);
+        }
+    }
+
+    /// Whether a claim has no answer yet.
+    pub(crate) fn claims(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// Leaves in order: it is listed no longer, and its next life need not wait for its lease to run out. Waits for that a little.
+    pub(crate) fn leave(self) {
+        let until = std::time::Instant::now() + LEAVING;
+        self.agent.command(Command::Leave);
+        while std::time::Instant::now() < until && !self.heard(|h| h.events.contains(&Event::Left)) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Takes what etcd said.
+    pub(crate) fn turn(&mut self) -> Vec<News> {
+        let events = self.heard(|h| std::mem::take(&mut h.events));
+        if events.is_empty() {
+            return Vec::new();
+        }
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.wake, &mut count);
+        events.into_iter().filter_map(|event| self.news(event)).collect()
+    }
+
+    fn news(&mut self, event: Event) -> Option<News> {
+        match event {
+            Event::Claimed(_, home) => Some(News::Claimed(self.asked.pop_front()?, Ok(home))),
+            Event::Refused(_, why) => Some(News::Claimed(self.asked.pop_front()?, Err(why))),
+            Event::Joined(life) => {
+                info!(aggregator = self.number, life = life.0, "etcd lists this aggregator");
+                Some(News::Changed)
+            }
+            Event::Changed(Change::Ignored { key, why }) => {
+                warn!(key, "a record at etcd is ignored: {why}");
+                None
+            }
+            Event::Changed(_) => Some(News::Changed),
+            Event::Reached => {
+                info!("etcd answers");
+                None
+            }
+            Event::Unreachable(why) => {
+                warn!("etcd does not answer: {why}; phones are served, but nobody is promoted");
+                None
+            }
+            Event::Replaced => {
+                error!("etcd has forgotten, or is another one: it is not believed; see docs/cluster.md");
+                None
+            }
+            Event::Occupied(life) => {
+                warn!(
+                    aggregator = self.number,
+                    life = life.0,
+                    "etcd lists another aggregator under this number, or a former life of this one: it is tried again"
+                );
+                None
+            }
+            Event::Doubtful(_) | Event::Expelled(_) => {
+                warn!("etcd may not list this aggregator any more: it serves on");
+                None
+            }
+            Event::Renewed(_) => {
+                debug!("etcd lists this aggregator again");
+                None
+            }
+            Event::Left => None,
+        }
+    }
+}
+
+impl AsFd for Witness {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}

@@ -1,0 +1,179 @@
+//! An aggregator of a pair while another one serves: it follows, and keeps the gNBs' associations with this host.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tracing::{error, info, warn};
+use whimbrel_control::udm::Directory;
+use whimbrel_ids::Instant;
+use whimbrel_resilience::mirror::{Arrival, Physical};
+use whimbrel_sctp_io::{Event, Events, Transport};
+
+use super::control_thread::{Accession, Following, NGAP_PPID, Parts, SPIN};
+use super::core_time::CoreTime;
+use super::n2::{self, Links};
+use super::subscribers::StoredSubscribers;
+use crate::clock;
+use crate::cluster::{Heard, Standby};
+use crate::entropy::SystemEntropy;
+
+/// How long a signal to stop waits at most.
+const LOOK: Duration = Duration::from_millis(200);
+/// What gNBs say here just before this aggregator serves: they may have noticed the other one's end first. Messages, and for how long.
+const EARLY_MAX: usize = 10_000;
+const EARLY_FOR: Duration = Duration::from_secs(2);
+
+/// Stands by until this aggregator serves; `None`: until told to stop.
+pub(super) fn stand_by(mut parts: Parts, stop: &AtomicBool) -> Option<(Parts, Accession)> {
+    let standby = parts.standby.take()?;
+    let mut waiting = Waiting {
+        parts,
+        standby,
+        mirror: None,
+        links: Links::default(),
+        early: Vec::new(),
+        events: Events::default(),
+    };
+    let mut spin_until = Instant::ZERO;
+    while !stop.load(Ordering::Acquire) {
+        let now = clock::now();
+        waiting.n2(now);
+        // Nobody is here to answer: whoever asks hears so.
+        while waiting.parts.console.commands.take().is_some() {}
+        let heard = waiting.standby.turn(now);
+        if !heard.is_empty() {
+            spin_until = now + SPIN;
+        }
+        for heard in heard {
+            match heard {
+                Heard::Serve(home, former) => {
+                    let Waiting { parts, standby, mirror, links, early, .. } = waiting;
+                    let early = early.into_iter().map(|(_, from, stream, octets)| (from, stream, octets));
+                    let early = early.collect();
+                    let succession = standby.succeed(home, former);
+                    return Some((parts, Accession { succession, mirror, links, early }));
+                }
+                Heard::Snapshot(octets) => waiting.begins(now, &octets),
+                Heard::Record(octets) => waiting.follows(now, &octets),
+                Heard::Nothing => waiting.mirror = None,
+            }
+        }
+        if let Some(mirror) = &waiting.mirror {
+            waiting.standby.held(mirror.held());
+        }
+        waiting.standby.flush();
+        if let Some(n2) = &mut waiting.parts.n2 {
+            n2.flush(now);
+        }
+        if clock::now() < spin_until {
+            std::hint::spin_loop();
+        } else {
+            waiting.block(clock::now());
+        }
+    }
+    waiting.standby.leave();
+    None
+}
+
+struct Waiting {
+    parts: Parts,
+    standby: Standby,
+    mirror: Option<Following>,
+    links: Links,
+    early: Vec<(Instant, Physical, u16, Vec<u8>)>,
+    events: Events,
+}
+
+impl Waiting {
+    /// The one that serves is followed from here.
+    fn begins(&mut self, now: Instant, snapshot: &[u8]) {
+        let begun = clock::now();
+        let config = &self.parts.config;
+        let made = SystemEntropy::new().and_then(|entropy| {
+            let store = crate::subscribers::open(&config.store)?;
+            let directory = Directory::new(config.amf.plmn, config.home_network_keys());
+            let subscribers = StoredSubscribers::new(store);
+            Following::new(snapshot, directory, subscribers, entropy, CoreTime::default())
+                .map_err(|fault| format!("a snapshot of {} octets is of no use: {fault}", snapshot.len()))
+        });
+        match made {
+            Ok(mirror) => {
+                let took = clock::now().since(begun);
+                info!(octets = snapshot.len(), ?took, "this aggregator has all that the one that serves has");
+                self.mirror = Some(mirror);
+            }
+            Err(sentence) => {
+                error!("this aggregator cannot follow: {sentence}");
+                self.standby.give_up(now);
+            }
+        }
+    }
+
+    fn follows(&mut self, now: Instant, record: &[u8]) {
+        let Some(mirror) = &mut self.mirror else { return };
+        if let Err(fault) = mirror.take(record) {
+            error!("this aggregator cannot follow any more, and begins anew: {fault}");
+            self.mirror = None;
+            self.standby.give_up(now);
+        }
+    }
+
+    /// gNBs come here too: both hosts are one AMF (TS 23.501 §5.21.1.2).
+    fn n2(&mut self, now: Instant) {
+        let Some(n2) = &mut self.parts.n2 else { return };
+        n2.drain(now, &mut self.events);
+        for event in self.events.iter() {
+            match event {
+                Event::Up { association, peer, peer_port, outbound_streams, .. } => {
+                    self.links.up(now, association, n2::peer(peer, peer_port), outbound_streams);
+                }
+                Event::Data { association, stream, ppid: NGAP_PPID, octets } => {
+                    let Some(from) = self.links.physical(association) else { continue };
+                    match self.links.take(from, octets) {
+                        Arrival::Answered(answer) => {
+                            // One that does not get it asks again.
+                            let _ = n2.send(association, 0, NGAP_PPID, &answer);
+                        }
+                        _ if self.early.len() < EARLY_MAX => {
+                            self.early.push((now, from, stream, octets.to_vec()));
+                        }
+                        _ => {
+                            warn!("a gNB says more here than this aggregator keeps while another one serves")
+                        }
+                    }
+                }
+                Event::Down { association, .. } => drop(self.links.down(association)),
+                Event::Restarted { association, outbound_streams, .. } => {
+                    let link = self.links.physical(association).and_then(|p| self.links.link(p));
+                    self.links.down(association);
+                    if let Some(link) = link {
+                        self.links.up(now, association, link.peer, outbound_streams);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.early.retain(|(at, ..)| now < *at + EARLY_FOR);
+    }
+
+    fn block(&self, now: Instant) {
+        let n2 = self.parts.n2.as_ref();
+        let deadlines =
+            [self.standby.next_deadline(), n2.and_then(Transport::next_deadline), Some(now + LOOK)];
+        let wait = deadlines.into_iter().flatten().min().unwrap_or(now).since(now);
+        if wait.is_zero() {
+            return;
+        }
+        let timeout = Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() };
+        let console: &Arc<_> = &self.parts.console;
+        let fds = std::iter::once(console.commands.wake_fd()).chain(self.standby.fds());
+        let mut fds: Vec<_> = fds.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
+        let n2 = n2.map(Transport::fds).unwrap_or_default();
+        fds.extend(n2.iter().map(|fd| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)));
+        // An interrupted wait is a short one.
+        let _ = poll(&mut fds, Some(&timeout));
+    }
+}

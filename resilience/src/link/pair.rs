@@ -1,0 +1,200 @@
+//! What the two aggregators of a pair say to each other: the active one and its mirror.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use serde::{Deserialize, Serialize};
+
+use super::octets::{read, whole, write};
+use super::{HeartbeatKey, LinkError};
+use crate::membership::Place;
+use crate::replication::CpfId;
+
+/// The control functions of an aggregator, as whoever takes its place must know them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    /// The life of the pair in which their numbers mean something.
+    pub life: u64,
+    /// The newest number.
+    pub newest: u16,
+    /// They.
+    pub members: Vec<MemberAt>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemberAt {
+    /// Its number.
+    pub id: CpfId,
+    /// Where it is reached.
+    pub address: SocketAddr,
+    /// Its region.
+    pub region: String,
+    /// It wants to leave.
+    pub draining: bool,
+}
+
+/// From the active aggregator to its mirror.
+pub enum ToMirror<'a> {
+    /// The mirror may follow: so many octets of a [`Snapshot`](crate::mirror::Snapshot) come in pieces, and records between them.
+    Begin {
+        /// Octets of the snapshot.
+        octets: u64,
+        /// Under this key both answer each other's heartbeats.
+        heartbeats: HeartbeatKey,
+    },
+    /// A piece of the snapshot.
+    Piece(&'a [u8]),
+    /// A [`Record`](crate::mirror::Record). What is said before it of control functions holds for it.
+    Record(&'a [u8]),
+    /// The control functions, from here on.
+    Members(Members),
+}
+
+/// From a mirror, or who wants to be one, to the active aggregator.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ToActive {
+    /// It wants to follow: the first message.
+    Follow {
+        /// Who it is.
+        place: Place,
+        /// Where control functions, and heartbeats, reach it; an unspecified address stands for the one that it calls from.
+        address: SocketAddr,
+        /// Where gNBs reach it.
+        endpoints: Vec<IpAddr>,
+    },
+    /// It has so many pieces of the snapshot.
+    Pieces(u64),
+    /// It holds the inputs up to this one.
+    Held(u64),
+}
+
+#[derive(Serialize, Deserialize)]
+enum MirrorHead {
+    Begin { octets: u64, heartbeats: HeartbeatKey },
+    Piece,
+    Record,
+    Members(Members),
+}
+
+#[derive(Serialize, Deserialize)]
+enum ActiveHead {
+    Follow { place: Place, address: SocketAddr, endpoints: Vec<IpAddr> },
+    Pieces(u64),
+    Held(u64),
+}
+
+/// Lengths alone: the rest may hold keys.
+impl fmt::Debug for ToMirror<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Begin { octets, .. } => write!(f, "Begin({octets} octets)"),
+            Self::Piece(octets) => write!(f, "Piece({} octets)", octets.len()),
+            Self::Record(octets) => write!(f, "Record({} octets)", octets.len()),
+            Self::Members(members) => members.fmt(f),
+        }
+    }
+}
+
+impl<'a> ToMirror<'a> {
+    /// Appends its octets. They may hold keys.
+    pub fn write(&self, to: &mut Vec<u8>) {
+        match self {
+            Self::Begin { octets, heartbeats } => {
+                write(&MirrorHead::Begin { octets: *octets, heartbeats: *heartbeats }, &[], to);
+            }
+            Self::Piece(octets) => write(&MirrorHead::Piece, octets, to),
+            Self::Record(octets) => write(&MirrorHead::Record, octets, to),
+            Self::Members(members) => write(&MirrorHead::Members(members.clone()), &[], to),
+        }
+    }
+
+    /// Reads what [`Self::write`] wrote. Errors: [`LinkError::Malformed`].
+    pub fn read(octets: &'a [u8]) -> Result<Self, LinkError> {
+        let (head, rest) = read(octets)?;
+        match head {
+            MirrorHead::Begin { octets, heartbeats } => whole(Self::Begin { octets, heartbeats }, rest),
+            MirrorHead::Piece => Ok(Self::Piece(rest)),
+            MirrorHead::Record => Ok(Self::Record(rest)),
+            MirrorHead::Members(members) => whole(Self::Members(members), rest),
+        }
+    }
+}
+
+impl ToActive {
+    /// Appends its octets.
+    pub fn write(&self, to: &mut Vec<u8>) {
+        let head = match self {
+            Self::Follow { place, address, endpoints } => {
+                ActiveHead::Follow { place: *place, address: *address, endpoints: endpoints.clone() }
+            }
+            Self::Pieces(pieces) => ActiveHead::Pieces(*pieces),
+            Self::Held(number) => ActiveHead::Held(*number),
+        };
+        write(&head, &[], to);
+    }
+
+    /// Reads what [`Self::write`] wrote. Errors: [`LinkError::Malformed`].
+    pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
+        let (head, rest) = read(octets)?;
+        let message = match head {
+            ActiveHead::Follow { place, address, endpoints } => Self::Follow { place, address, endpoints },
+            ActiveHead::Pieces(pieces) => Self::Pieces(pieces),
+            ActiveHead::Held(number) => Self::Held(number),
+        };
+        whole(message, rest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::detector::Incarnation;
+
+    fn members() -> Members {
+        let address = ([192, 0, 2, 7], 7381).into();
+        let member = MemberAt { id: CpfId(3), address, region: "home/site".into(), draining: true };
+        Members { life: u64::MAX, newest: 9, members: vec![member] }
+    }
+
+    fn octets(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut octets = Vec::new();
+        write(&mut octets);
+        octets
+    }
+
+    #[test]
+    fn each_message_is_read_as_it_was_written() {
+        let begin = ToMirror::Begin { octets: 1 << 40, heartbeats: HeartbeatKey([7; 32]) };
+        for message in
+            [begin, ToMirror::Piece(b"snap"), ToMirror::Record(b"rec"), ToMirror::Members(members())]
+        {
+            let written = octets(|to| message.write(to));
+            let read = ToMirror::read(&written).expect("it was written so");
+            assert_eq!(octets(|to| read.write(to)), written);
+            assert_eq!(format!("{read:?}"), format!("{message:?}"));
+        }
+        let place = Place { cta: 2, incarnation: Incarnation(7) };
+        let endpoints = vec![[192, 0, 2, 2].into()];
+        let follow = ToActive::Follow { place, address: ([192, 0, 2, 2], 7380).into(), endpoints };
+        for message in [follow, ToActive::Pieces(9), ToActive::Held(1 << 50)] {
+            let written = octets(|to| message.write(to));
+            assert_eq!(ToActive::read(&written), Ok(message));
+            assert_eq!(ToActive::read(&[&written[..], &[0]].concat()), Err(LinkError::Malformed));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_octets_are_refused_or_read(octets in proptest::collection::vec(any::<u8>(), 0..100)) {
+            if let Ok(message) = ToActive::read(&octets) {
+                let mut again = Vec::new();
+                message.write(&mut again);
+                prop_assert_eq!(ToActive::read(&again), Ok(message));
+            }
+            let _ = ToMirror::read(&octets);
+        }
+    }
+}
