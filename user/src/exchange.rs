@@ -27,6 +27,16 @@ pub enum Change {
         /// What else to do, once.
         effects: Effects,
     },
+    /// The session will have these rules: from when a packet shows that its phone has come, for which it has some five seconds.
+    /// Any later change of the session ends the prediction.
+    Predict {
+        /// The session, which may not stand yet.
+        session: SessionId,
+        /// Its rules then.
+        rules: Arc<SessionRules>,
+        /// What else to do then, once.
+        effects: Effects,
+    },
     /// The session is gone.
     Remove {
         /// The session.
@@ -116,6 +126,11 @@ pub enum Report {
         peer: IpAddr,
         /// It does not.
         failed: bool,
+    },
+    /// A phone has come as it was predicted: the session has had the predicted rules since.
+    Arrived {
+        /// The session.
+        session: SessionId,
     },
     /// No packet within the session's inactivity timer.
     Inactivity {

@@ -311,6 +311,26 @@ impl LocalUpf {
                 c.router_advertisements,
             ),
             one(
+                "whimbrel_upf_predictions_true_total",
+                "Predicted handovers whose phone arrived",
+                c.predictions_true,
+            ),
+            one(
+                "whimbrel_upf_predictions_false_total",
+                "Packets without a session that looked predicted, and were not",
+                c.predictions_false,
+            ),
+            one(
+                "whimbrel_upf_predictions_filtered_total",
+                "Packets without a session that were not predicted",
+                c.predictions_filtered,
+            ),
+            one(
+                "whimbrel_upf_predictions_refused_total",
+                "Predictions that found no room",
+                c.predictions_refused,
+            ),
+            one(
                 "whimbrel_upf_reports_lost_total",
                 "Reports that found no room and were lost",
                 c.reports_lost,

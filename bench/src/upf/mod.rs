@@ -1,5 +1,6 @@
 //! The user plane's experiments, one file each.
 
+mod bloom;
 mod classifier;
 mod flows;
 mod handover;
@@ -19,6 +20,9 @@ use serde_json::{Value, json};
 /// What can be measured.
 #[derive(Clone, Subcommand)]
 pub(crate) enum Experiment {
+    /// Predicted handovers: throughput without filters in front of the prediction table and with them, and what a filter finds wrongly
+    /// (Synergy, figure 14c).
+    Bloom(bloom::Options),
     /// Classification: look-ups and updates over 2 to 10,000 rules (L25GC, figure 11 and §5.3).
     Classifier(classifier::Options),
     /// Flow state: access time over active flows of each way to keep it (Synergy, figures 10 and 12).
@@ -37,6 +41,7 @@ pub(crate) enum Experiment {
 /// Errors: those of writing the plot.
 pub(crate) fn run(experiment: &Experiment, plots: &Path) -> io::Result<()> {
     match experiment {
+        Experiment::Bloom(options) => bloom::run(options, plots),
         Experiment::Classifier(options) => classifier::run(options, plots),
         Experiment::Flows(options) => flows::run(options, plots),
         Experiment::Handover(options) => handover::run(options, plots),

@@ -46,6 +46,7 @@ impl Traffic {
 pub(super) struct Population {
     pub(super) upf: UpfU,
     teids: Vec<Teid>,
+    sample: Sample,
 }
 
 impl Population {
@@ -62,7 +63,13 @@ impl Population {
         };
         let teids = (0..sessions).map(&mut put).collect();
         upf.take_reports();
-        Self { upf, teids }
+        Self { upf, teids, sample }
+    }
+
+    /// The change that puts one more session there, that of the phone of number `n`; its uplink tunnel.
+    pub(super) fn another(&self, index: u32, n: u32) -> (Teid, Change) {
+        let id = SessionId { index, generation: n.wrapping_mul(0x9e37_79b9) };
+        self.sample.session(id, address(n), Teid(0x8000_0000 | n))
     }
 
     pub(super) fn sessions(&self) -> u32 {
@@ -71,7 +78,7 @@ impl Population {
 }
 
 /// The address of a phone.
-fn address(n: u32) -> Ipv4Addr {
+pub(super) fn address(n: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(FIRST.to_bits() + n)
 }
 

@@ -6,8 +6,8 @@ use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::{Cause, Choice, FSeid, OffendingIe};
 use whimbrel_pfcp::msg::{SessionEstablishmentRequest, SessionEstablishmentResponse};
 
+use super::arrival::When;
 use super::replies::ReplyKey;
-use super::sessions::empty;
 use super::{Outbox, UpfC};
 use crate::event::Event;
 use crate::exchange::{Change, Effects};
@@ -19,6 +19,7 @@ impl UpfC {
         &mut self,
         now: Instant,
         key: ReplyKey,
+        when: When,
         m: SessionEstablishmentRequest,
         out: &mut Outbox,
     ) {
@@ -30,10 +31,16 @@ impl UpfC {
             let response = SessionEstablishmentResponse::new(node_id, Cause::NoEstablishedPfcpAssociation);
             return self.answer(now, key, Some(cp.seid), &response.into(), out);
         };
+        if when == When::OnArrival && self.sessions.of_cp(association, &cp).is_some() {
+            // It stands; what is predicted of it is a modification.
+            let response = SessionEstablishmentResponse::new(node_id, Cause::RequestRejected);
+            return self.answer(now, key, Some(cp.seid), &response.into(), out);
+        }
         self.end_elsewhere(association, &m, out);
         let response = match self.build(association, &m) {
             Ok((session, rules, changed)) => {
                 let rules = Arc::new(rules);
+                self.confirm(session); // as one that stood already; a new one is not known
                 self.sessions.put(session, association, cp, Arc::clone(&rules));
                 out.events.push(Event::SessionEstablished {
                     session,
@@ -42,7 +49,14 @@ impl UpfC {
                     ue_ipv4: rules.ue_ipv4,
                     ue_ipv6: rules.ue_ipv6,
                 });
-                out.changes.push(Change::Put { session, rules, effects: Effects::default() });
+                let effects = Effects::default();
+                out.changes.push(match when {
+                    When::Now => Change::Put { session, rules, effects },
+                    When::OnArrival => Change::Predict { session, rules, effects },
+                });
+                if when == When::OnArrival {
+                    self.await_phone(now, session);
+                }
                 let (load_control_information, overload_control_information) =
                     self.tell_load(now, association);
                 SessionEstablishmentResponse {
@@ -111,7 +125,7 @@ impl UpfC {
             Some(id) => id,
             None => self.sessions.vacant().ok_or(RuleRefusal::NoSession)?,
         };
-        let mut base = empty(network);
+        let mut base = SessionRules::empty(network);
         if let Some(old) = known.and_then(|id| self.sessions.get(id)) {
             (base.ue_ipv4, base.ue_ipv6) = (old.rules.ue_ipv4, old.rules.ue_ipv6);
         }

@@ -1,5 +1,6 @@
 //! UPF-C: the PFCP endpoint of the UP function (TS 29.244 §5, §6).
 
+mod arrival;
 mod association;
 mod deletion;
 mod establishment;
@@ -11,7 +12,7 @@ mod report;
 mod requests;
 mod sessions;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use crate::event::Event;
 use crate::exchange::{Change, Report, Token};
 use crate::limits::WAITING_MAX;
 use crate::session_id::SessionId;
+use arrival::When;
 use association::Associations;
 use replies::{Replies, ReplyKey};
 use requests::Requests;
@@ -48,6 +50,15 @@ pub enum Input<'a> {
         /// Its source.
         peer: SocketAddr,
         /// Its payload.
+        octets: &'a [u8],
+    },
+    /// A Session Establishment or Modification Request for the time when a phone arrives, as an SMF will send it then: prepared
+    /// in a predicted handover. It is answered at once. If the phone does not come within some five seconds it was never asked;
+    /// if it comes, the SMF confirms by any request of its own within ten. The SMF needs an association.
+    Predicted {
+        /// The SMF.
+        peer: SocketAddr,
+        /// The request.
         octets: &'a [u8],
     },
     /// Something that UPF-U has seen.
@@ -85,6 +96,8 @@ pub struct UpfC {
     requests: Requests,
     waiting: BTreeMap<Token, Waiting>,
     next_token: u32,
+    /// Sessions that stand for a predicted phone alone, and until when.
+    provisional: BTreeSet<(Instant, SessionId)>,
 }
 
 impl UpfC {
@@ -99,6 +112,7 @@ impl UpfC {
             requests: Requests::new(config.seed),
             waiting: BTreeMap::new(),
             next_token: 0,
+            provisional: BTreeSet::new(),
             config,
         })
     }
@@ -131,7 +145,8 @@ impl UpfC {
     /// Takes an input to its end.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) {
         match input {
-            Input::Pfcp { peer, octets } => self.datagram(now, peer, octets, out),
+            Input::Pfcp { peer, octets } => self.datagram(now, When::Now, peer, octets, out),
+            Input::Predicted { peer, octets } => self.datagram(now, When::OnArrival, peer, octets, out),
             Input::Report(report) => self.report(now, report, out),
             Input::Tick => self.tick(now, out),
         }
@@ -141,10 +156,9 @@ impl UpfC {
     pub fn next_deadline(&self) -> Option<Instant> {
         // Tokens are given in order of time, so the first one waits the longest.
         let figures = self.waiting.values().next().map(|w| w.deadline);
-        [self.requests.next_deadline(), self.associations.next_deadline(self.config.path_failure), figures]
-            .into_iter()
-            .flatten()
-            .min()
+        let provisional = self.provisional.first().map(|(at, _)| *at);
+        let paths = self.associations.next_deadline(self.config.path_failure);
+        [self.requests.next_deadline(), paths, figures, provisional].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Instant, out: &mut Outbox) {
@@ -154,14 +168,15 @@ impl UpfC {
         self.heartbeats(now, out);
         self.retransmit(now, out);
         self.give_up_silent(now, out);
+        self.give_up_provisional(now, out);
     }
 
-    fn datagram(&mut self, now: Instant, peer: SocketAddr, octets: &[u8], out: &mut Outbox) {
+    fn datagram(&mut self, now: Instant, when: When, peer: SocketAddr, octets: &[u8], out: &mut Outbox) {
         let mut rest = octets;
         for _ in 0..BUNDLE_MAX {
             match Frame::parse(rest) {
                 Ok(frame) => {
-                    self.message(now, peer, &frame, out);
+                    self.message(now, when, peer, &frame, out);
                     if !frame.header.follow_on || frame.rest.is_empty() {
                         return;
                     }
@@ -179,7 +194,7 @@ impl UpfC {
         }
     }
 
-    fn message(&mut self, now: Instant, peer: SocketAddr, frame: &Frame<'_>, out: &mut Outbox) {
+    fn message(&mut self, now: Instant, when: When, peer: SocketAddr, frame: &Frame<'_>, out: &mut Outbox) {
         let header = frame.header;
         let key = ReplyKey { peer, sequence: header.sequence, message_type: header.message_type };
         if is_request(header.message_type) {
@@ -196,6 +211,11 @@ impl UpfC {
         self.heard(peer);
         let session = header.seid.and_then(SessionId::from_seid);
         match message {
+            Message::SessionEstablishmentRequest(m) => self.establish(now, key, when, *m, out),
+            Message::SessionModificationRequest(m) => self.modify(now, key, session, when, *m, out),
+            _ if when == When::OnArrival => {
+                out.events.push(Event::BadMessage { peer, message_type: header.message_type, cause: None });
+            }
             Message::HeartbeatRequest(m) => {
                 let response = HeartbeatResponse { recovery_time_stamp: self.recovery };
                 // Not kept for retransmission: answering twice costs nothing.
@@ -210,8 +230,6 @@ impl UpfC {
             Message::AssociationSetupRequest(m) => self.set_up(now, key, *m, out),
             Message::AssociationUpdateRequest(m) => self.update_association(now, key, *m, out),
             Message::AssociationReleaseRequest(m) => self.release(now, key, *m, out),
-            Message::SessionEstablishmentRequest(m) => self.establish(now, key, *m, out),
-            Message::SessionModificationRequest(m) => self.modify(now, key, session, *m, out),
             Message::SessionDeletionRequest(_) => self.delete(now, key, session, out),
             Message::NodeReportResponse(_) => {
                 let request = message_type::NODE_REPORT_REQUEST;

@@ -6,6 +6,7 @@ use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::{Cause, OffendingIe, SessionModificationFlags};
 use whimbrel_pfcp::msg::{SessionModificationRequest, SessionModificationResponse};
 
+use super::arrival::When;
 use super::replies::ReplyKey;
 use super::{NO_SESSION, Outbox, UpfC};
 use crate::event::Event;
@@ -19,6 +20,7 @@ impl UpfC {
         now: Instant,
         key: ReplyKey,
         session: Option<SessionId>,
+        when: When,
         m: SessionModificationRequest,
         out: &mut Outbox,
     ) {
@@ -30,7 +32,7 @@ impl UpfC {
             self.sessions.rename(session, f);
         }
         let cp_seid = self.sessions.get(session).map_or(Seid(0), |s| s.cp_f_seid.seid);
-        let (rules, changed) = match self.rebuild(session, &m) {
+        let (rules, changed) = match self.rebuild(session, when, &m) {
             Ok(ok) => ok,
             Err(refusal) => {
                 let (cause, offending_ie, failed_rule_id) = refusal.answer();
@@ -44,9 +46,7 @@ impl UpfC {
             }
         };
         let rules = Arc::new(rules);
-        if let Some(s) = self.sessions.get_mut(session) {
-            s.rules = Arc::clone(&rules);
-        }
+        self.set_rules(now, session, when, &rules);
         let flags = m.pfcpsmreq_flags.unwrap_or_default();
         let query = match () {
             () if flags.has(SessionModificationFlags::QAURR) => Query::All,
@@ -64,6 +64,12 @@ impl UpfC {
             query,
             ..Effects::default()
         };
+        if when == When::OnArrival {
+            // Figures are of the time of asking: whoever wants them asks when the phone is there.
+            effects.query = Query::Nothing;
+            self.answer(now, key, Some(cp_seid), &response.into(), out);
+            return out.changes.push(Change::Predict { session, rules, effects });
+        }
         if effects.query == Query::Nothing && m.remove_urrs.is_empty() {
             self.answer(now, key, Some(cp_seid), &response.into(), out);
         } else {
@@ -83,13 +89,17 @@ impl UpfC {
     fn rebuild(
         &mut self,
         session: SessionId,
+        when: When,
         m: &SessionModificationRequest,
     ) -> Result<(SessionRules, Changed), RuleRefusal> {
         let Some(s) = self.sessions.get(session) else { return Err(RuleRefusal::NoSession) };
         let network = s.rules.data_network;
+        let addresses = (s.rules.ue_ipv4, s.rules.ue_ipv6);
         let mut draft = Draft::open(&s.rules);
         let mut allocator = Allocator::new(&self.config, session, &mut self.sessions.pools);
-        match allocator.modify(&mut draft, m).and_then(|()| draft.close()) {
+        let rules = allocator.modify(&mut draft, m).and_then(|()| draft.close());
+        let stays = |r: &SessionRules| when == When::Now || (r.ue_ipv4, r.ue_ipv6) == addresses;
+        match rules.and_then(|r| if stays(&r) { Ok(r) } else { Err(RuleRefusal::PredictedAddress) }) {
             Ok(rules) => Ok((rules, allocator.keep())),
             Err(refusal) => {
                 allocator.undo(network);

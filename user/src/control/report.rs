@@ -63,6 +63,7 @@ impl UpfC {
                 };
                 (session, request)
             }
+            Report::Arrived { session } => return self.arrived(now, session),
             Report::Path { peer, failed } => return self.report_path(now, peer, failed, out),
             Report::Inactivity { session } => (session, SessionReportRequest::new(ReportType::UPIR)),
         };

@@ -4,13 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use whimbrel_ids::{Seid, Teid};
+use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::FSeid;
 
-use crate::config::{Config, DnIndex};
-use crate::limits::TUNNELS_PER_SESSION_MAX;
+use crate::config::Config;
 use crate::pool::{Pool, Pools};
-use crate::rules::{NetworkPools, SessionKind, SessionRules, upper};
+use crate::rules::{NetworkPools, SessionRules, upper};
 use crate::session_id::{SessionId, mix};
 
 /// One session.
@@ -18,6 +17,10 @@ pub(super) struct Session {
     pub(super) rules: Arc<SessionRules>,
     pub(super) association: u32,
     pub(super) cp_f_seid: FSeid,
+    /// What the rules will be when the phone has moved, as predicted.
+    pub(super) predicted: Option<Arc<SessionRules>>,
+    /// It stands for a predicted phone, until then unless the SMF confirms it.
+    pub(super) provisional_until: Option<Instant>,
     generation: u32,
 }
 
@@ -122,7 +125,14 @@ impl Sessions {
             }
             self.len += 1;
         }
-        *slot = Some(Box::new(Session { rules, association, cp_f_seid, generation: id.generation }));
+        *slot = Some(Box::new(Session {
+            rules,
+            association,
+            cp_f_seid,
+            predicted: None,
+            provisional_until: None,
+            generation: id.generation,
+        }));
         self.by_cp_seid.insert(key(association, &cp_f_seid), id.index);
     }
 
@@ -178,27 +188,4 @@ impl Sessions {
 
 fn key(association: u32, cp: &FSeid) -> (u32, Seid, Option<IpAddr>) {
     (association, cp.seid, cp.ipv4.map(IpAddr::V4).or(cp.ipv6.map(IpAddr::V6)))
-}
-
-/// An empty rule set of a network: what a new session's draft begins with.
-pub(super) fn empty(data_network: DnIndex) -> SessionRules {
-    SessionRules {
-        ue_ipv4: None,
-        ue_ipv6: None,
-        data_network,
-        kind: SessionKind::default(),
-        point_to_point: None,
-        relays: 0,
-        index: None,
-        tunnels_given: 0,
-        tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
-        framed: [].into(),
-        pdrs: [].into(),
-        fars: [].into(),
-        qers: [].into(),
-        urrs: [].into(),
-        bars: [].into(),
-        endpoints: [].into(),
-        inactivity_s: 0,
-    }
 }

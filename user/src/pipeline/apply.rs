@@ -10,6 +10,7 @@ use whimbrel_pfcp::rule::UsageReport;
 use super::inner::Inner;
 use super::meter::Meter;
 use super::packet::Packet;
+use super::predicted::Future;
 use super::session::{SessionCounters, SessionU, State};
 use super::shared::Shared;
 use super::stages::Arrival;
@@ -27,14 +28,18 @@ impl UpfU {
         match change {
             Change::Put { session, rules, effects } => self.put(now, session, rules, effects),
             Change::Remove { session, token } => self.remove(now, session, token),
+            Change::Predict { session, rules, effects } => {
+                self.predict(now, Future { session, rules, effects });
+            }
         }
     }
 
-    fn put(&mut self, now: Instant, id: SessionId, rules: Arc<SessionRules>, effects: Effects) {
+    pub(super) fn put(&mut self, now: Instant, id: SessionId, rules: Arc<SessionRules>, effects: Effects) {
         let index = id.index;
         if index >= SESSIONS_MAX {
             return; // UPF-C gives no such index
         }
+        self.predictions.forget_session(index);
         // Packets already on their way to the old tunnel go first, then its end marker, then what was held.
         for m in &effects.end_markers {
             let header = GpduHeader::new(m.teid, None);
@@ -83,6 +88,7 @@ impl UpfU {
 
     fn remove(&mut self, now: Instant, id: SessionId, token: Option<Token>) {
         let mut reports = Vec::new();
+        self.predictions.forget_session(id.index);
         if self.sessions.generation(id.index) == Some(id.generation)
             && let Some(mut s) = self.sessions.take(id.index)
         {
@@ -204,6 +210,7 @@ fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> Sessio
         notified: false,
         inactive: false,
         error_told: false,
+        awaited: false,
         rearm: false,
         last_packet: now,
         counters: SessionCounters::default(),
@@ -229,6 +236,7 @@ fn replace(
 ) {
     let old = std::mem::replace(&mut s.rules, Arc::clone(rules));
     let s = &mut s.state;
+    s.awaited = false;
     let rates = |q: &Qer| (q.qer_id, q.mbr_ul_kbps, q.mbr_dl_kbps, q.window_ms);
     let meter = |q: &Qer| {
         let at = old.qers.iter().position(|o| rates(o) == rates(q));

@@ -120,6 +120,14 @@ pub struct Counters {
     pub relayed: u64,
     /// Router advertisements sent.
     pub router_advertisements: u64,
+    /// Predictions that came true: a packet showed that the phone had arrived.
+    pub predictions_true: u64,
+    /// Packets without a session that the filters in front of the predictions knew, and the table did not.
+    pub predictions_false: u64,
+    /// Packets without a session that the filters did not know.
+    pub predictions_filtered: u64,
+    /// Predictions that found no room.
+    pub predictions_refused: u64,
     /// Reports that found no room and were lost.
     pub reports_lost: u64,
     /// Sessions that stand.
@@ -150,6 +158,10 @@ impl Default for Counters {
             end_markers_relayed: 0,
             relayed: 0,
             router_advertisements: 0,
+            predictions_true: 0,
+            predictions_false: 0,
+            predictions_filtered: 0,
+            predictions_refused: 0,
             reports_lost: 0,
             sessions: 0,
             held: 0,

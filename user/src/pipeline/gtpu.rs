@@ -10,6 +10,7 @@ use whimbrel_ids::{Instant, Teid};
 
 use super::inner::Inner;
 use super::packet::Packet;
+use super::predicted::Key;
 use super::stages::Arrival;
 use super::{Destination, DropReason, UpfU, Verdict, run_in};
 use crate::exchange::Report;
@@ -78,12 +79,15 @@ impl UpfU {
         packet: &mut Packet,
     ) -> Verdict {
         let index = self.teids.index_of(arrival.teid);
-        let Some(place) = self.sessions.place(index, arrival.teid) else {
+        let Some(place) = self.place(now, index, arrival.teid, peer.ip()) else {
             return self.unknown_tunnel(now, (peer, local), arrival.teid);
         };
         let payload = packet.octets().get(payload_at..).unwrap_or_default();
         if self.sessions.full(index).is_none() && Inner::parse(payload).is_none() {
             return Verdict::Drop(DropReason::InnerMalformed); // of a plain session: for that it is not unfolded
+        }
+        if self.sessions.full(index).is_some_and(|s| s.state.awaited) {
+            self.may_have_moved(now, index, arrival.teid, peer.ip());
         }
         let Some(session) = self.sessions.get(index) else {
             return self.unknown_tunnel(now, (peer, local), arrival.teid);
@@ -99,6 +103,18 @@ impl UpfU {
         let verdict = run_in(session, &mut self.shared, now, arrival, &inner, packet);
         self.after(now, index, verdict);
         verdict
+    }
+
+    /// The place of a local tunnel in its session, which may begin with this packet.
+    fn place(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) -> Option<usize> {
+        let found = self.sessions.place(index, teid);
+        if found.is_some()
+            || self.predictions.is_empty()
+            || !self.comes_true(now, Key::Tunnel(teid), Some(peer))
+        {
+            return found;
+        }
+        self.sessions.place(index, teid)
     }
 
     /// A G-PDU of a session that is not of IP, or whose packets are forwarded from gNB to gNB.

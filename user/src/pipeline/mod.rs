@@ -16,6 +16,7 @@ mod meter;
 mod packet;
 mod path;
 mod plain;
+mod predicted;
 mod relay;
 mod session;
 mod sessions;
@@ -41,6 +42,7 @@ use inner::Inner;
 use lookup::UeAddresses;
 pub use packet::{PACKET_HEADROOM, Packet};
 use path::Paths;
+use predicted::{Key, Predictions};
 pub use session::SessionCounters;
 use session::SessionU;
 use sessions::Sessions;
@@ -168,6 +170,7 @@ pub struct UpfU {
     remote: BTreeMap<(Teid, IpAddr), u32>,
     deadlines: BTreeSet<(Instant, u32)>,
     paths: Paths,
+    predictions: Predictions,
     shared: Shared,
 }
 
@@ -189,6 +192,7 @@ impl UpfU {
             remote: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             paths: Paths::new(config.echo_interval, config.seed),
+            predictions: Predictions::new(config.seed),
             shared: Shared::new(packet_room(mtu), config.held_per_session.into()),
         })
     }
@@ -202,10 +206,7 @@ impl UpfU {
         if is_link_scope(inner.destination) {
             return Verdict::Drop(DropReason::LinkScope);
         }
-        let Some(network) = self.networks.get(usize::from(dn.0)) else {
-            return Verdict::Drop(DropReason::UnknownUeAddress);
-        };
-        let Some(index) = network.addresses.find(inner.destination) else {
+        let Some(index) = self.phone(now, dn, inner.destination) else {
             return Verdict::Drop(DropReason::UnknownUeAddress);
         };
         let session = self.sessions.get(index);
@@ -213,6 +214,18 @@ impl UpfU {
             return self.octets_to_phone(now, index, &inner, packet);
         }
         self.in_session(now, index, Arrival::NETWORK, &inner, packet)
+    }
+
+    /// The session of a phone's address, or of one that is awaited.
+    fn phone(&mut self, now: Instant, dn: DnIndex, address: IpAddr) -> Option<u32> {
+        let found = self.networks.get(usize::from(dn.0))?.addresses.find(address);
+        if found.is_some()
+            || self.predictions.is_empty()
+            || !self.comes_true(now, Key::Phone(dn, address), None)
+        {
+            return found;
+        }
+        self.networks.get(usize::from(dn.0))?.addresses.find(address)
     }
 
     /// A packet of a session, whichever way it came.

@@ -265,6 +265,7 @@ impl Hot {
             && state.quiet_until.is_none()
             && !state.inactive
             && !state.rearm
+            && !state.awaited
             && state.macs.is_empty();
         let (up, down) = match &*rules.pdrs {
             [a] if a.is_uplink() => (Some(a), None),
@@ -466,6 +467,7 @@ impl Cold {
             notified: self.notified,
             inactive: false,
             error_told: self.error_told,
+            awaited: false,
             rearm: false,
             last_packet: w.last_packet,
             counters: self.counters(hot),

@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) inactive: bool,
     /// The SMF knows that a peer lost the tunnel.
     pub(super) error_told: bool,
+    /// Something is predicted of it: its phone may come by another gNB.
+    pub(super) awaited: bool,
     /// The deadline is to be computed anew.
     pub(super) rearm: bool,
     pub(super) last_packet: Instant,

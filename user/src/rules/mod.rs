@@ -93,6 +93,29 @@ pub struct SessionRules {
 }
 
 impl SessionRules {
+    /// No rules of a network: what a new session's draft begins with.
+    pub(crate) fn empty(data_network: DnIndex) -> Self {
+        Self {
+            ue_ipv4: None,
+            ue_ipv6: None,
+            data_network,
+            kind: SessionKind::default(),
+            point_to_point: None,
+            relays: 0,
+            index: None,
+            tunnels_given: 0,
+            tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
+            framed: [].into(),
+            pdrs: [].into(),
+            fars: [].into(),
+            qers: [].into(),
+            urrs: [].into(),
+            bars: [].into(),
+            endpoints: [].into(),
+            inactivity_s: 0,
+        }
+    }
+
     /// The phone's IPv4 address.
     pub fn ue_ipv4(&self) -> Option<Ipv4Addr> {
         self.ue_ipv4

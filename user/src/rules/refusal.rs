@@ -50,6 +50,8 @@ pub enum RuleRefusal {
     AddressInUse(PdrId),
     /// A session of two addresses of one family.
     SecondAddress(PdrId),
+    /// A prediction that gives a session that stands an address, which would stay taken if it did not come true.
+    PredictedAddress,
     /// An IPv6 prefix of another length than 64.
     PrefixLength(PdrId),
     /// Application detection.
@@ -130,6 +132,7 @@ impl RuleRefusal {
             Self::AddressInUse(p) | Self::SecondAddress(p) | Self::PrefixLength(p) => {
                 (FAILED, Some(ie::UE_IP_ADDRESS), pdr(p))
             }
+            Self::PredictedAddress => (Cause::RequestRejected, Some(ie::UE_IP_ADDRESS), None),
             Self::ApplicationId(p) => (Cause::UnknownApplicationId, Some(ie::APPLICATION_ID), pdr(p)),
             Self::PredefinedRule(p) => {
                 (Cause::UnknownPreDefinedRule, Some(ie::ACTIVATE_PREDEFINED_RULES), pdr(p))
@@ -194,6 +197,7 @@ impl fmt::Display for RuleRefusal {
             Self::PoolEmpty { ipv6: false } => f.write_str("the network has no free IPv4 address"),
             Self::PoolEmpty { ipv6: true } => f.write_str("the network has no free IPv6 prefix"),
             Self::AddressInUse(p) => write!(f, "the UE address of PDR {} is in use by another session", p.0),
+            Self::PredictedAddress => f.write_str("a prediction gives the session another address"),
             Self::SecondAddress(p) => write!(f, "PDR {} gives the session a second address of a family", p.0),
             Self::PrefixLength(p) => write!(f, "PDR {} has an IPv6 prefix of another length than 64", p.0),
             Self::ApplicationId(p) => write!(f, "PDR {} wants application detection", p.0),

@@ -1,0 +1,93 @@
+//! Predicted handovers: sessions, and changes of sessions, that wait for their phone to arrive.
+//!
+//! The requests are those of TS 29.244, as the SMF would send them when the phone is there; that they come early is said beside them
+//! ([`Input::Predicted`](super::Input::Predicted)), for PFCP has no word for it. Tunnels and addresses are given at once, so that the
+//! gNB can be prepared. What was predicted and does not happen leaves no trace.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+
+use super::{Outbox, UpfC};
+use crate::rules::SessionRules;
+use crate::session_id::SessionId;
+
+/// When a request's rules begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    /// At once.
+    Now,
+    /// With the first packet that shows that the phone has arrived.
+    OnArrival,
+}
+
+/// How long a predicted session may wait for its phone: as long as the prediction lives in the pipeline, and time for its report.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(6);
+/// How long a session whose phone has arrived may wait for the SMF to say so too: a handover's signalling, generously.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(10);
+
+impl UpfC {
+    /// A session stands for its phone alone, until the SMF confirms it.
+    pub(super) fn await_phone(&mut self, now: Instant, session: SessionId) {
+        self.await_until(now + ARRIVES_WITHIN, session);
+    }
+
+    fn await_until(&mut self, at: Instant, session: SessionId) {
+        let Some(s) = self.sessions.get_mut(session) else { return };
+        if let Some(old) = s.provisional_until.replace(at) {
+            self.provisional.remove(&(old, session));
+        }
+        self.provisional.insert((at, session));
+    }
+
+    /// The SMF has spoken of a session: it stands for good.
+    pub(super) fn confirm(&mut self, session: SessionId) {
+        let until = self.sessions.get_mut(session).and_then(|s| s.provisional_until.take());
+        if let Some(at) = until {
+            self.provisional.remove(&(at, session));
+        }
+    }
+
+    /// The rules of a change, which are the session's now or when its phone has moved.
+    pub(super) fn set_rules(
+        &mut self,
+        now: Instant,
+        session: SessionId,
+        when: When,
+        rules: &Arc<SessionRules>,
+    ) {
+        let Some(s) = self.sessions.get_mut(session) else { return };
+        match when {
+            When::Now => {
+                (s.rules, s.predicted) = (Arc::clone(rules), None);
+                self.confirm(session);
+            }
+            When::OnArrival if s.provisional_until.is_some() => {
+                s.rules = Arc::clone(rules);
+                self.await_phone(now, session);
+            }
+            When::OnArrival => s.predicted = Some(Arc::clone(rules)),
+        }
+    }
+
+    /// UPF-U has seen the phone: what was predicted is so.
+    pub(super) fn arrived(&mut self, now: Instant, session: SessionId) {
+        let Some(s) = self.sessions.get_mut(session) else { return };
+        if s.provisional_until.is_some() {
+            self.await_until(now + CONFIRMED_WITHIN, session);
+        } else if let Some(rules) = s.predicted.take() {
+            s.rules = rules;
+        }
+    }
+
+    /// Phones that did not come, and those that the SMF does not know of.
+    pub(super) fn give_up_provisional(&mut self, now: Instant, out: &mut Outbox) {
+        while let Some(&(at, session)) = self.provisional.first().filter(|(at, _)| *at <= now) {
+            self.provisional.remove(&(at, session));
+            if self.sessions.get(session).is_some_and(|s| s.provisional_until == Some(at)) {
+                self.drop_session(session, out);
+            }
+        }
+    }
+}

@@ -1,0 +1,339 @@
+//! Predicted handovers (Synergy §III-C, figures 8 and 10): rules that a session will have when its phone arrives, kept until a packet
+//! shows that it has.
+//!
+//! A prediction is of a phone that comes to this UPF, or to another gNB of it. Its rules are those that the SMF prepared, the
+//! target's tunnel among them, and nobody's guess: only *when* they begin is left to the packets. They begin
+//!
+//! - with the first packet that no session here has, but the prediction, by its tunnel or by its phone's address. From a gNB it must
+//!   come from one that the rules forward to, where they name one. Whether packets to the phone are forwarded or held until more is
+//!   known is the rules' word;
+//! - where the session stands, with the first packet from the phone by way of the gNB that the rules forward to: the phone is there.
+//!   Nothing that comes from the network shows that.
+//!
+//! The packet is decided on by the new rules at once, while [`Report::Arrived`] goes the slow way to UPF-C: it is what of the paper's
+//! clone the slow path needs. What UPF-C says later of a session ends its prediction, and stands.
+//!
+//! Eight Bloom filters, one for each of the last periods of 625 ms, stand in front of the table: packets that nobody awaits, strangers'
+//! mostly, touch one cache line more for all predictions. A prediction lives until its filter's turn comes again, 4.4 to 5 s.
+//!
+//! [`Report::Arrived`]: crate::exchange::Report::Arrived
+
+mod bloom;
+mod table;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use whimbrel_ids::{Instant, Teid};
+
+use super::UpfU;
+use crate::config::DnIndex;
+use crate::exchange::{Effects, Report};
+use crate::limits::PREDICTIONS_MAX;
+use crate::rules::{SessionRules, upper};
+use crate::session_id::{SessionId, mix};
+use bloom::{Bloom, FILTERS};
+use table::Table;
+
+/// How long one filter takes predictions (Synergy §III-C.3).
+const PERIOD: Duration = Duration::from_millis(625);
+/// Keys of a prediction: its tunnel on N3 and its phone's address. Those that have more share with those that have fewer.
+const KEYS: usize = 2;
+/// Predictions that are past, taken out of the table at each look at it: more than come with it.
+const REMOVED_AT_ONCE: usize = 8;
+
+/// What a packet bears that leads to a prediction.
+#[derive(Clone, Copy)]
+pub(super) enum Key {
+    Tunnel(Teid),
+    Phone(DnIndex, IpAddr),
+}
+
+struct Prediction {
+    period: u64,
+    /// `None` when it has come true, or was taken back.
+    future: Option<Future>,
+}
+
+/// A session as it will be.
+pub(super) struct Future {
+    pub(super) session: SessionId,
+    pub(super) rules: Arc<SessionRules>,
+    /// What else is to be done then, once.
+    pub(super) effects: Effects,
+}
+
+impl Future {
+    fn keys(&self) -> impl Iterator<Item = Key> {
+        let dn = self.rules.data_network;
+        let addresses = [self.rules.ue_ipv4.map(IpAddr::V4), self.rules.ue_ipv6.map(IpAddr::V6)];
+        let phone = addresses.into_iter().flatten().map(move |a| Key::Phone(dn, a));
+        self.rules.tunnels().map(Key::Tunnel).chain(phone)
+    }
+
+    fn is_of(&self, key: Key) -> bool {
+        match key {
+            Key::Tunnel(teid) => self.rules.place(teid).is_some(),
+            Key::Phone(dn, _) if dn != self.rules.data_network => false,
+            Key::Phone(_, IpAddr::V4(a)) => self.rules.ue_ipv4 == Some(a),
+            Key::Phone(_, IpAddr::V6(a)) => self.rules.ue_ipv6.is_some_and(|p| upper(p) == upper(a)),
+        }
+    }
+
+    /// Whether a packet from there may show that the phone has arrived.
+    fn is_by(&self, peer: IpAddr) -> bool {
+        let mut peers = self.rules.remote_tunnels().map(|(_, peer)| peer).peekable();
+        peers.peek().is_none() || peers.any(|p| p == peer)
+    }
+}
+
+/// The filters and the table, from the first prediction on: a UPF that has none keeps no memory for them.
+#[derive(Default)]
+pub(super) struct Predictions {
+    filters: Option<Bloom>,
+    table: Option<Table>,
+    /// In order of time. The first one's number is `first`.
+    all: VecDeque<Prediction>,
+    first: u64,
+    by_session: BTreeMap<u32, u64>,
+    period: u64,
+    seed: u64,
+    /// For a measurement: every look goes to the table.
+    unfiltered: bool,
+}
+
+/// What became of a look.
+enum Look {
+    /// This prediction.
+    Found(u64),
+    /// The filters know the key, the table does not.
+    FalsePositive,
+    /// The filters do not know it.
+    Nothing,
+}
+
+fn period_of(now: Instant) -> u64 {
+    now.0 / PERIOD.as_micros() as u64
+}
+
+impl Predictions {
+    pub(super) fn new(seed: u64) -> Self {
+        Self { seed: mix(seed ^ 0x5052_4544), ..Self::default() }
+    }
+
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    fn hash(&self, key: Key) -> u64 {
+        let (kind, number) = match key {
+            Key::Tunnel(teid) => (0, teid.0.into()),
+            Key::Phone(dn, IpAddr::V4(a)) => (1 | u64::from(dn.0) << 8, a.to_bits().into()),
+            Key::Phone(dn, IpAddr::V6(a)) => (2 | u64::from(dn.0) << 8, upper(a)),
+        };
+        mix(self.seed ^ number ^ kind << 48)
+    }
+
+    fn get(&self, number: u64) -> Option<&Prediction> {
+        self.all.get(usize::try_from(number.checked_sub(self.first)?).ok()?)
+    }
+
+    /// Empties the filters whose turn comes, and begins to forget what was only in them.
+    fn advance(&mut self, now: Instant) {
+        let period = period_of(now).max(self.period);
+        if let Some(filters) = &mut self.filters {
+            let turns = (period - self.period).min(FILTERS.into());
+            (0..turns).for_each(|n| filters.clear(((period - n) % u64::from(FILTERS)) as u32));
+        }
+        self.period = period;
+        for _ in 0..REMOVED_AT_ONCE {
+            if !self.all.front().is_some_and(|p| p.future.is_none() || !is_alive(p, period)) {
+                break;
+            }
+            self.forget(self.first);
+            self.all.pop_front();
+            self.first += 1;
+        }
+    }
+
+    /// The prediction is no more: what it said.
+    fn forget(&mut self, number: u64) -> Option<Future> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        let future = self.all.get_mut(at)?.future.take()?;
+        for key in future.keys() {
+            let hash = self.hash(key);
+            if let Some(table) = &mut self.table {
+                table.remove(hash, number);
+            }
+        }
+        let index = future.session.index;
+        if self.by_session.get(&index) == Some(&number) {
+            self.by_session.remove(&index);
+        }
+        Some(future)
+    }
+
+    /// What was predicted of the session at this place is so no longer.
+    pub(super) fn forget_session(&mut self, index: u32) {
+        if let Some(number) = self.by_session.get(&index).copied() {
+            self.forget(number);
+        }
+    }
+
+    /// Takes a prediction, in the place of what was predicted of that session before; false if there are too many.
+    fn put(&mut self, now: Instant, future: Future) -> bool {
+        self.advance(now);
+        self.forget_session(future.session.index);
+        if self.all.len() >= PREDICTIONS_MAX {
+            return false;
+        }
+        let number = self.first + self.all.len() as u64;
+        for key in future.keys() {
+            let hash = self.hash(key);
+            let of_a_period = PREDICTIONS_MAX / FILTERS as usize * KEYS;
+            let filters = self.filters.get_or_insert_with(|| Bloom::new(of_a_period));
+            filters.put((self.period % u64::from(FILTERS)) as u32, hash);
+            self.table.get_or_insert_with(Table::new).put(hash, number);
+        }
+        self.by_session.insert(future.session.index, number);
+        self.all.push_back(Prediction { period: self.period, future: Some(future) });
+        true
+    }
+
+    /// Looks for the prediction that a packet's key leads to.
+    fn look(&mut self, now: Instant, key: Key) -> Look {
+        self.advance(now);
+        let hash = self.hash(key);
+        if !self.unfiltered && !self.filters.as_ref().is_some_and(|f| f.has(hash)) {
+            return Look::Nothing;
+        }
+        let is_it = |number| {
+            let alive = self.get(number).filter(|p| is_alive(p, self.period));
+            alive.and_then(|p| p.future.as_ref()).is_some_and(|f| f.is_of(key))
+        };
+        match self.table.as_ref().and_then(|t| t.find(hash, is_it)) {
+            Some(number) => Look::Found(number),
+            None => Look::FalsePositive,
+        }
+    }
+}
+
+/// Whether its filter still stands.
+fn is_alive(p: &Prediction, period: u64) -> bool {
+    p.period + u64::from(FILTERS) > period
+}
+
+impl UpfU {
+    /// A prediction of UPF-C.
+    pub(super) fn predict(&mut self, now: Instant, future: Future) {
+        let SessionId { index, generation } = future.session;
+        let stands = self.sessions.generation(index) == Some(generation);
+        if !self.predictions.put(now, future) {
+            return self.shared.counters.predictions_refused += 1;
+        }
+        if let Some(session) = self.sessions.get(index).filter(|_| stands) {
+            session.state.awaited = true;
+        }
+    }
+
+    /// A packet that no session has: whether a prediction has it, whose session stands from now on. `peer`: the gNB that sent it.
+    #[cold]
+    pub(super) fn comes_true(&mut self, now: Instant, key: Key, peer: Option<IpAddr>) -> bool {
+        let number = match self.predictions.look(now, key) {
+            Look::Found(number) => number,
+            Look::FalsePositive => {
+                self.shared.counters.predictions_false += 1;
+                return false;
+            }
+            Look::Nothing => {
+                self.shared.counters.predictions_filtered += 1;
+                return false;
+            }
+        };
+        let future = self.predictions.get(number).and_then(|p| p.future.as_ref());
+        let shown = future.is_some_and(|f| {
+            let elsewhere =
+                self.sessions.generation(f.session.index).is_some_and(|g| g != f.session.generation);
+            !elsewhere && peer.is_none_or(|p| f.is_by(p))
+        });
+        if shown && let Some(future) = self.predictions.forget(number) {
+            self.begin(now, future);
+        }
+        shown
+    }
+
+    /// A packet from the phone of a session of which something is predicted, by way of `peer`: its future begins if it is there.
+    #[cold]
+    pub(super) fn may_have_moved(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) {
+        let Some(session) = self.sessions.get(index) else { return };
+        let Look::Found(number) = self.predictions.look(now, Key::Tunnel(teid)) else {
+            session.state.awaited = false;
+            return;
+        };
+        let is_there = |rules: &SessionRules| rules.remote_tunnels().any(|(_, p)| p == peer);
+        let future = self.predictions.get(number).and_then(|p| p.future.as_ref());
+        let moved = future.is_some_and(|f| {
+            f.session == session.state.id() && is_there(&f.rules) && !is_there(&session.rules)
+        });
+        if moved && let Some(future) = self.predictions.forget(number) {
+            self.begin(now, future);
+        }
+    }
+
+    /// What was predicted is so from now on.
+    fn begin(&mut self, now: Instant, Future { session, rules, effects }: Future) {
+        self.shared.counters.predictions_true += 1;
+        self.put(now, session, rules, effects);
+        self.shared.report(Report::Arrived { session });
+    }
+
+    /// For a measurement: looks go to the table without a filter in front of it, or with it again.
+    #[cfg(any(test, feature = "samples"))]
+    pub fn look_unfiltered(&mut self, unfiltered: bool) {
+        self.predictions.unfiltered = unfiltered;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of a session with a tunnel of its own.
+    fn future(index: u32) -> Future {
+        let mut rules = SessionRules::empty(DnIndex(0));
+        rules.tunnels[0] = Teid(index + 1);
+        let session = SessionId { index, generation: 1 };
+        Future { session, rules: Arc::new(rules), effects: Effects::default() }
+    }
+
+    #[test]
+    fn predictions_beyond_the_bound_are_refused_until_the_first_are_past() {
+        let mut all = Predictions::new(1);
+        let now = Instant(1_800_000_000_000_000);
+        let most = PREDICTIONS_MAX as u32;
+        for n in 0..most {
+            assert!(all.put(now, future(n)));
+        }
+        assert!(!all.put(now, future(most)));
+        assert!(matches!(all.look(now, Key::Tunnel(Teid(1))), Look::Found(0)));
+        let later = now + PERIOD * FILTERS;
+        assert!(all.put(later, future(most)));
+        assert!(!matches!(all.look(later, Key::Tunnel(Teid(1))), Look::Found(_)));
+        assert!(matches!(all.look(later, Key::Tunnel(Teid(most + 1))), Look::Found(_)));
+    }
+
+    #[test]
+    fn what_is_past_is_taken_out_while_others_come() {
+        let mut all = Predictions::new(1);
+        let mut now = Instant(1_800_000_000_000_000);
+        for n in 0..20_000 {
+            now = now + PERIOD / 100;
+            assert!(all.put(now, future(n)));
+            assert!(all.all.len() <= 802, "{}", all.all.len());
+            assert_eq!(all.by_session.len(), all.all.len());
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The prediction table: from a tunnel or an address that packets bear to a prediction.
+
+/// A place. Open addressing, so that a look is one cache line, mostly.
+#[derive(Clone, Copy)]
+struct Place {
+    hash: u64,
+    /// The prediction's number, or [`NOTHING`].
+    number: u64,
+}
+
+const NOTHING: u64 = u64::MAX;
+/// Places of an empty table.
+const PLACES_MIN: usize = 64;
+
+/// From hashes to the numbers of predictions.
+pub(super) struct Table {
+    places: Vec<Place>,
+    len: usize,
+}
+
+impl Table {
+    pub(super) fn new() -> Self {
+        Self { places: Vec::new(), len: 0 }
+    }
+
+    fn mask(&self) -> usize {
+        self.places.len() - 1
+    }
+
+    /// Puts a key's prediction there.
+    pub(super) fn put(&mut self, hash: u64, number: u64) {
+        if self.len * 2 >= self.places.len() {
+            self.grow();
+        }
+        let mut at = hash as usize & self.mask();
+        while self.places[at].number != NOTHING {
+            at = (at + 1) & self.mask();
+        }
+        self.places[at] = Place { hash, number };
+        self.len += 1;
+    }
+
+    /// Twice the places, at once: predictions come by the thousand a second, and it happens a dozen times in a UPF's life.
+    fn grow(&mut self) {
+        let places = (self.places.len() * 2).max(PLACES_MIN);
+        let old = std::mem::replace(&mut self.places, vec![Place { hash: 0, number: NOTHING }; places]);
+        self.len = 0;
+        for place in old.into_iter().filter(|p| p.number != NOTHING) {
+            self.put(place.hash, place.number);
+        }
+    }
+
+    /// The prediction of a key. `is_it` says whether a prediction of the same hash is the one: hashes may be equal.
+    pub(super) fn find(&self, hash: u64, mut is_it: impl FnMut(u64) -> bool) -> Option<u64> {
+        if self.len == 0 {
+            return None;
+        }
+        let mut at = hash as usize & self.mask();
+        loop {
+            let place = self.places[at];
+            if place.number == NOTHING {
+                return None;
+            }
+            if place.hash == hash && is_it(place.number) {
+                return Some(place.number);
+            }
+            at = (at + 1) & self.mask();
+        }
+    }
+
+    /// Takes a key's prediction out; what stands behind it moves up, so that a look never passes over holes.
+    pub(super) fn remove(&mut self, hash: u64, number: u64) {
+        if self.len == 0 {
+            return;
+        }
+        let mask = self.mask();
+        let mut hole = hash as usize & mask;
+        while (self.places[hole].hash, self.places[hole].number) != (hash, number) {
+            if self.places[hole].number == NOTHING {
+                return;
+            }
+            hole = (hole + 1) & mask;
+        }
+        let mut at = hole;
+        loop {
+            at = (at + 1) & mask;
+            let place = self.places[at];
+            if place.number == NOTHING {
+                break;
+            }
+            // It may move up unless that would be before the place that it hashes to.
+            let from_home = at.wrapping_sub(place.hash as usize) & mask;
+            if from_home >= (at.wrapping_sub(hole) & mask) {
+                self.places[hole] = place;
+                hole = at;
+            }
+        }
+        self.places[hole].number = NOTHING;
+        self.len -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::collections::btree_map::Entry;
+
+    use super::*;
+    use crate::session_id::mix;
+
+    #[test]
+    fn a_table_is_a_map_whatever_comes_and_goes() {
+        let (mut table, mut map) = (Table::new(), BTreeMap::new());
+        for step in 0..20_000u64 {
+            // Few hashes, close together, so that they meet.
+            let hash = mix(step) % 300;
+            if mix(step ^ 7).is_multiple_of(3) {
+                if let Some(number) = map.remove(&hash) {
+                    table.remove(hash, number);
+                }
+                table.remove(hash, NOTHING - 1);
+            } else if let Entry::Vacant(vacant) = map.entry(hash) {
+                table.put(hash, step);
+                vacant.insert(step);
+            }
+            assert_eq!(table.len, map.len());
+            let looked_up = mix(step ^ 9) % 300;
+            assert_eq!(table.find(looked_up, |_| true), map.get(&looked_up).copied(), "step {step}");
+        }
+        assert!(map.len() > 100);
+    }
+
+    #[test]
+    fn equal_hashes_are_told_apart() {
+        let mut table = Table::new();
+        (0..9).for_each(|number| table.put(5, number));
+        assert_eq!(table.find(5, |n| n == 7), Some(7));
+        table.remove(5, 7);
+        assert_eq!(table.find(5, |n| n == 7), None);
+        assert_eq!(table.find(5, |n| n == 8), Some(8));
+    }
+}
