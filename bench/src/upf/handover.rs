@@ -22,8 +22,8 @@ use whimbrel_pfcp::rule::{
 };
 use whimbrel_user::{Config, Destination, DnIndex, Origin, Packet, Slot, Verdict};
 
-use super::finish;
 use super::smf::{GNB, Net, SERVER, Session, activation, config, establishment, from_gnb, udp4};
+use super::{change, finish};
 use crate::plot::{Axis, Plot, Series};
 
 /// Time between two packets of a phone: 10,000 a second (L25GC §5.4.2).
@@ -413,7 +413,18 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
             })
         })
         .collect();
-    finish("handover", &json!({ "rows": rows, "ours_within_the_bound": bad }));
+    let mut figures = json!({ "rows": rows, "ours_within_the_bound": bad });
+    if let Some(seen) = change::seen() {
+        let [median, p90, p99] = seen.us;
+        println!(
+            "a change stored by UPF-C is seen by a packet after {median:.1} us (median; p90 {p90:.1}, p99 {p99:.1}; a burst takes {:.1}): two \
+             cores, packets all the while; aim 5",
+            seen.burst_us
+        );
+        figures["store_to_seen_us"] = json!(seen.us);
+        figures["burst_us"] = json!(seen.burst_us);
+    }
+    finish("handover", &figures);
     Ok(())
 }
 

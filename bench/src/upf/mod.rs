@@ -1,6 +1,7 @@
 //! The user plane's experiments, one file each.
 
 mod bloom;
+mod change;
 mod classifier;
 mod flows;
 mod handover;

@@ -8,8 +8,9 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use whimbrel_user::{Change, Counters, Report, SessionCounters, SessionId, UpfU, packet_room};
+use whimbrel_user::{Change, Counters, REPORTS_MAX, Report, SessionCounters, SessionId, UpfU, packet_room};
 
+use crate::channel::Receiver;
 use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, Obstacle, StartError};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
@@ -29,6 +30,7 @@ pub struct QueueFull(pub Change);
 /// A running user plane. Dropping it stops the packet thread and takes back what was set on the host.
 pub struct Handle {
     shared: Arc<Shared>,
+    reports: Receiver<Report>,
     thread: Option<JoinHandle<()>>,
     host: Host,
 }
@@ -113,22 +115,24 @@ fn most_of(config: &Config) -> u16 {
 }
 
 fn spawn<P: Ports>(config: Config, ports: P, host: Host) -> Result<Handle, StartError> {
-    let shared = Arc::new(Shared::new().map_err(StartError::System)?);
+    let (shared, ends, reports) = Shared::new().map_err(StartError::System)?;
+    reports.sleep();
+    let shared = Arc::new(shared);
     let upf = UpfU::new(&config.user)?;
     let room = packet_room(most_of(&config));
     let own = config.n3_addresses().collect();
     let (inner, clock) = (Arc::clone(&shared), config.clock);
     let thread = std::thread::Builder::new()
         .name("upf-u".into())
-        .spawn(move || thread::run(&inner, upf, ports, &clock, room, own))
+        .spawn(move || thread::run((&inner, ends), upf, ports, &clock, room, own))
         .map_err(StartError::System)?;
-    Ok(Handle { shared, thread: Some(thread), host })
+    Ok(Handle { shared, reports, thread: Some(thread), host })
 }
 
 impl Handle {
     /// Hands a change to the packet thread, which applies it before its next burst.
     pub fn apply(&self, change: Change) -> Result<(), QueueFull> {
-        self.shared.requests.push(Request::Change(change)).map_err(|r| match r {
+        self.shared.requests.send(Request::Change(change)).map_err(|r| match r {
             Request::Change(change) => QueueFull(change),
             Request::SessionCounters(..) => unreachable!("what comes back is what was given"),
         })
@@ -136,12 +140,13 @@ impl Handle {
 
     /// Reports for UPF-C since the last call.
     pub fn take_reports(&self) -> Vec<Report> {
-        self.shared.reports.take().into()
+        self.reports.sleep();
+        self.reports.take(REPORTS_MAX).collect()
     }
 
     /// Becomes readable when there are reports.
     pub fn reports(&self) -> BorrowedFd<'_> {
-        self.shared.reports.as_fd()
+        self.reports.as_fd()
     }
 
     /// The pipeline's counters, at most some 20 ms old.
@@ -157,7 +162,7 @@ impl Handle {
     /// What one session sent and received; `None` if there is no such session, or the thread does not answer.
     pub fn session_counters(&self, id: SessionId) -> Option<SessionCounters> {
         let (answer, answered) = mpsc::sync_channel(1);
-        self.shared.requests.push(Request::SessionCounters(id, answer)).ok()?;
+        self.shared.requests.send(Request::SessionCounters(id, answer)).ok()?;
         answered.recv_timeout(ANSWER_WITHIN).ok().flatten()
     }
 

@@ -4,6 +4,7 @@
 //! where that is asked for and the host can, sets the host up as it is asked to, and starts one packet thread. The [`Handle`] takes the changes of UPF-C, gives back the reports, and undoes everything
 //! when it is dropped.
 
+mod channel;
 mod config;
 mod error;
 mod handle;
@@ -15,14 +16,14 @@ mod tap;
 mod thread;
 mod xdp;
 
+pub use channel::{Receiver, Sender, channel};
 pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, system_clock};
 pub use error::{NoInterface, Notice, Obstacle, StartError};
 pub use handle::{Handle, QueueFull};
 pub use ports::af_xdp::Rings;
 pub use ports::memory::Memory;
-pub use queue::CHANGES_MAX;
 pub use tap::Tapped;
-pub use thread::IoCounters;
+pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};
 
 /// The user plane of this process.
 pub struct UserPlane;

@@ -1,4 +1,4 @@
-//! Bounded queues between the packet thread and the others, each with a descriptor to wait for.
+//! Bounded queues for what is not in every burst's way: copies of packets, and packets in memory. Each has a descriptor to wait for.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,9 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::sys::event::Event;
-
-/// Changes that may wait for the packet thread: a full second of a busy control plane.
-pub const CHANGES_MAX: usize = 65_536;
 
 /// A bounded queue. The receiver looks at a flag, and takes the lock only if something is there.
 #[derive(Debug)]
@@ -57,12 +54,6 @@ impl<T> Queue<T> {
         self.filled.store(false, Ordering::Release);
         self.event.lower();
         std::mem::take(&mut *items)
-    }
-
-    /// Wakes the receiver without an item.
-    pub(crate) fn wake(&self) {
-        self.filled.store(true, Ordering::Release);
-        self.event.raise();
     }
 }
 

@@ -1,5 +1,6 @@
 //! The packet thread: changes, then a burst, then what came of it; and sleep when there is nothing.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
@@ -11,12 +12,16 @@ use whimbrel_user::{
     Slot, UpfU, Verdict,
 };
 
+use crate::channel::{Receiver, Sender, channel};
 use crate::config::Clock;
 use crate::ports::{BURST, Ports};
-use crate::queue::{CHANGES_MAX, Queue};
 use crate::sys::poll;
 use crate::tap::{Tap, Tapped};
 
+/// Changes that may wait for the packet thread: a full second of a busy control plane.
+pub const CHANGES_MAX: usize = 65_536;
+/// Changes that are applied between two bursts, at a microsecond or two each: a flood of them delays packets no more than a burst does.
+pub const CHANGES_AT_ONCE: usize = 32;
 /// Empty looks at the sources before the thread sleeps: about 20 µs, less than waking up costs.
 const SPINS: u32 = 8;
 /// Sleep at most, so that a lost wake-up costs no more than this.
@@ -63,33 +68,42 @@ pub(crate) enum Request {
 
 /// What the packet thread and the others share.
 pub(crate) struct Shared {
-    pub(crate) requests: Queue<Request>,
-    pub(crate) reports: Queue<Report>,
+    pub(crate) requests: Sender<Request>,
     pub(crate) counters: Mutex<(Counters, IoCounters)>,
     pub(crate) tap: Tap,
     pub(crate) stop: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            requests: Queue::new(CHANGES_MAX)?,
-            reports: Queue::new(REPORTS_MAX)?,
+    /// What is shared, the thread's ends of the ways, and the others' end of the way of reports.
+    pub(crate) fn new() -> std::io::Result<(Self, Ends, Receiver<Report>)> {
+        let (to_thread, requests) = channel(CHANGES_MAX)?;
+        let (reports, from_thread) = channel(REPORTS_MAX)?;
+        let shared = Self {
+            requests: to_thread,
             counters: Mutex::default(),
             tap: Tap::new()?,
             stop: AtomicBool::new(false),
-        })
+        };
+        Ok((shared, Ends { requests, reports }, from_thread))
     }
+}
+
+/// The thread's ends of the ways from and to the others.
+pub(crate) struct Ends {
+    requests: Receiver<Request>,
+    reports: Sender<Report>,
 }
 
 /// The thread's state.
 struct Worker<'s, P> {
     shared: &'s Shared,
+    ends: Ends,
     upf: UpfU,
     ports: P,
     io: IoCounters,
-    /// Reports that found the queue full.
-    reports: Vec<Report>,
+    /// Reports that found no room.
+    reports: VecDeque<Report>,
     published: Instant,
     /// Where N3 is, for copies of what leaves it.
     own: Vec<SocketAddr>,
@@ -99,7 +113,7 @@ struct Worker<'s, P> {
 
 /// Runs until told to stop.
 pub(crate) fn run<P: Ports>(
-    shared: &Shared,
+    (shared, ends): (&Shared, Ends),
     upf: UpfU,
     ports: P,
     clock: &Clock,
@@ -111,10 +125,11 @@ pub(crate) fn run<P: Ports>(
     let mut slots: Vec<Slot> = (0..BURST).map(slot).collect();
     let mut w = Worker {
         shared,
+        ends,
         upf,
         ports,
         io: IoCounters::default(),
-        reports: Vec::new(),
+        reports: VecDeque::new(),
         published: Instant::ZERO,
         own,
         copies: Vec::new(),
@@ -160,7 +175,7 @@ fn passed(slots: &[Slot]) -> impl Iterator<Item = (Destination, &Packet)> {
 
 impl<P: Ports> Worker<'_, P> {
     fn requests(&mut self, now: Instant) {
-        for request in self.shared.requests.take() {
+        for request in self.ends.requests.take(CHANGES_AT_ONCE) {
             match request {
                 Request::Change(change) => self.upf.apply(now, change),
                 Request::SessionCounters(id, answer) => {
@@ -209,9 +224,12 @@ impl<P: Ports> Worker<'_, P> {
 
     /// Hands out reports and figures.
     fn tell(&mut self, now: Instant, at_rest: bool) {
-        self.reports.append(&mut self.upf.take_reports());
-        if !self.reports.is_empty() {
-            self.shared.reports.extend(&mut self.reports);
+        self.reports.extend(self.upf.take_reports());
+        while let Some(report) = self.reports.pop_front() {
+            if let Err(report) = self.ends.reports.send(report) {
+                self.reports.push_front(report);
+                break;
+            }
         }
         if at_rest || now.since(self.published) >= PUBLISH_EVERY {
             self.published = now;
@@ -223,11 +241,15 @@ impl<P: Ports> Worker<'_, P> {
 
     fn sleep(&mut self, clock: &Clock) {
         use std::os::fd::AsFd;
+        if !self.ends.requests.sleep() || self.shared.stop.load(Ordering::Acquire) {
+            return self.ends.requests.awake();
+        }
         let until = self.upf.next_deadline().map_or(SLEEP_MAX, |at| at.since(clock()).min(SLEEP_MAX));
         let mut fds = self.ports.descriptors();
-        fds.push(self.shared.requests.as_fd());
-        if poll::readable(&fds, until).is_err() {
-            self.io.receive_errors += 1;
-        }
+        fds.push(self.ends.requests.as_fd());
+        let failed = poll::readable(&fds, until).is_err();
+        drop(fds);
+        self.ends.requests.awake();
+        self.io.receive_errors += u64::from(failed);
     }
 }
