@@ -72,6 +72,12 @@ impl Population {
         self.sample.session(id, address(n), Teid(0x8000_0000 | n))
     }
 
+    /// The change that leads a session's packets to another tunnel at its gNB.
+    pub(super) fn moved(&self, n: u32, tunnel: Teid) -> Change {
+        let id = SessionId { index: n, generation: n.wrapping_mul(0x9e37_79b9) };
+        self.sample.session(id, address(n), tunnel).1
+    }
+
     pub(super) fn sessions(&self) -> u32 {
         self.teids.len() as u32
     }
@@ -125,9 +131,8 @@ impl Packets {
     pub(super) fn new(count: usize, octets: usize) -> Self {
         let inner = udp4(Ipv4Addr::UNSPECIFIED, Ipv4Addr::UNSPECIFIED, (1, 2), octets.max(HEADERS) - HEADERS);
         let up = g_pdu(Teid(0), Qfi::new(1).map_or(0, Qfi::value), &inner);
-        let slot =
-            |_| Slot { origin: from_gnb(), packet: Packet::with_room(2048), verdict: Verdict::Pending };
-        Self { slots: (0..count).map(slot).collect(), up, down: inner }
+        let slot = |packet| Slot { origin: from_gnb(), packet, verdict: Verdict::Pending };
+        Self { slots: Packet::many(count, 2048).map(slot).collect(), up, down: inner }
     }
 
     /// A new packet in each buffer, each of a phone drawn anew.
@@ -139,8 +144,8 @@ impl Packets {
                 Traffic::Downlink => false,
                 Traffic::Both => random.below(2) == 0,
             };
-            let (phone, server) = (address(n).octets(), SERVER.octets());
             if up {
+                let (phone, server) = (address(n).octets(), SERVER.octets());
                 slot.origin = from_gnb();
                 slot.packet.fill(&self.up);
                 let room = slot.packet.room();
@@ -148,13 +153,26 @@ impl Packets {
                 room[GTPU + 12..GTPU + 16].copy_from_slice(&phone);
                 room[GTPU + 16..GTPU + 20].copy_from_slice(&server);
             } else {
-                slot.origin = Origin::N6 { dn: DnIndex(0) };
-                slot.packet.fill(&self.down);
-                let room = slot.packet.room();
-                room[12..16].copy_from_slice(&server);
-                room[16..20].copy_from_slice(&phone);
+                come_down(slot, &self.down, n);
             }
             slot.verdict = Verdict::Pending;
         }
     }
+
+    /// A new packet in each buffer, to the first phone, the second, and so on.
+    pub(super) fn draw_in_turn(&mut self) {
+        for (n, slot) in (0..).zip(&mut self.slots) {
+            come_down(slot, &self.down, n);
+            slot.verdict = Verdict::Pending;
+        }
+    }
+}
+
+/// The packet is one to a phone.
+fn come_down(slot: &mut Slot, octets: &[u8], n: u32) {
+    slot.origin = Origin::N6 { dn: DnIndex(0) };
+    slot.packet.fill(octets);
+    let room = slot.packet.room();
+    room[12..16].copy_from_slice(&SERVER.octets());
+    room[16..20].copy_from_slice(&address(n).octets());
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
+use whimbrel_pages::{PAGE_OCTETS, Pages};
 use whimbrel_pfcp::ie::Network;
 use whimbrel_prefetch::prefetch;
 
@@ -10,20 +11,41 @@ use crate::config::DataNetwork;
 use crate::limits::POOL_ADDRESSES_MAX;
 use crate::rules::{masked_v4, masked_v6, upper};
 
+/// Sessions by so many numbers of a range lie in one piece, which grows as it is used; those of further numbers in large pages.
+const NEAR: usize = 65_536;
+/// Places of a large page.
+const BLOCK: usize = PAGE_OCTETS / size_of::<Place>();
+
+/// The session of a number, or none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place(u32);
+
+impl Default for Place {
+    fn default() -> Self {
+        VACANT
+    }
+}
+
 /// No session.
-const VACANT: u32 = u32::MAX;
+const VACANT: Place = Place(u32::MAX);
 
 /// Consecutive numbers, each with a session or none: a direct index.
 struct Range {
     first: u64,
-    sessions: Vec<u32>,
+    near: Vec<Place>,
+    far: Vec<Pages<Place>>,
     len: u32,
 }
 
 impl Range {
     fn new(first: u64, count: u64) -> Self {
         // Filled as far as it is used: an empty pool of a million addresses costs nothing.
-        Self { first, sessions: Vec::new(), len: count.min(u64::from(POOL_ADDRESSES_MAX)) as u32 }
+        Self {
+            first,
+            near: Vec::new(),
+            far: Vec::new(),
+            len: count.min(u64::from(POOL_ADDRESSES_MAX)) as u32,
+        }
     }
 
     #[inline]
@@ -32,11 +54,29 @@ impl Range {
         (at < u64::from(self.len)).then_some(at as usize)
     }
 
-    fn set(&mut self, at: usize, session: u32) {
-        if self.sessions.len() <= at {
-            self.sessions.resize(at + 1, VACANT);
+    #[inline]
+    fn place(&self, at: usize) -> Option<&Place> {
+        match at.checked_sub(NEAR) {
+            None => self.near.get(at),
+            Some(far) => self.far.get(far / BLOCK)?.get(far % BLOCK),
         }
-        self.sessions[at] = session;
+    }
+
+    fn set(&mut self, at: usize, session: Place) {
+        match at.checked_sub(NEAR) {
+            None => {
+                if self.near.len() <= at {
+                    self.near.resize(at + 1, VACANT);
+                }
+                self.near[at] = session;
+            }
+            Some(far) => {
+                while self.far.len() <= far / BLOCK {
+                    self.far.push(Pages::new(BLOCK));
+                }
+                self.far[far / BLOCK][far % BLOCK] = session;
+            }
+        }
     }
 }
 
@@ -53,7 +93,7 @@ impl Family {
     fn find(&self, number: u64) -> Option<u32> {
         for r in &self.ranges {
             if let Some(at) = r.position(number) {
-                return r.sessions.get(at).copied().filter(|s| *s != VACANT);
+                return r.place(at).filter(|s| **s != VACANT).map(|s| s.0);
             }
         }
         self.others.get(&number).copied()
@@ -63,8 +103,8 @@ impl Family {
     #[inline]
     fn prefetch(&self, number: u64) {
         for r in &self.ranges {
-            if let Some(session) = r.position(number).and_then(|at| r.sessions.get(at)) {
-                prefetch(session);
+            if let Some(place) = r.position(number).and_then(|at| r.place(at)) {
+                prefetch(place);
             }
         }
     }
@@ -72,7 +112,7 @@ impl Family {
     fn set(&mut self, number: u64, session: Option<u32>) {
         for r in &mut self.ranges {
             if let Some(at) = r.position(number) {
-                return r.set(at, session.unwrap_or(VACANT));
+                return r.set(at, session.map_or(VACANT, Place));
             }
         }
         match session {

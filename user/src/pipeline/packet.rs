@@ -1,12 +1,14 @@
 //! A packet in its buffer, with room in front for the headers that it may get.
 
+use whimbrel_pages::Octets;
+
 /// Octets kept free in front of a packet: the longest GTP-U header is 20, and drivers like cache lines.
 pub const PACKET_HEADROOM: usize = 64;
 
 /// A packet in its buffer.
 #[derive(Clone, Debug)]
 pub struct Packet {
-    buffer: Box<[u8]>,
+    buffer: Octets,
     start: usize,
     end: usize,
 }
@@ -14,11 +16,16 @@ pub struct Packet {
 impl Packet {
     /// An empty packet whose buffer holds up to `octets` behind the headroom.
     pub fn with_room(octets: usize) -> Self {
-        Self {
-            buffer: vec![0; PACKET_HEADROOM + octets].into(),
-            start: PACKET_HEADROOM,
-            end: PACKET_HEADROOM,
-        }
+        Self::in_buffer(Octets::new(PACKET_HEADROOM + octets))
+    }
+
+    /// `count` of them, next to each other in large pages: for a driver, whose packets lie in more memory than its core's caches hold.
+    pub fn many(count: usize, octets: usize) -> impl Iterator<Item = Self> {
+        Octets::many(count, PACKET_HEADROOM + octets).map(Self::in_buffer)
+    }
+
+    fn in_buffer(buffer: Octets) -> Self {
+        Self { buffer, start: PACKET_HEADROOM, end: PACKET_HEADROOM }
     }
 
     /// A packet of these octets, for tests and for what is built here.

@@ -7,14 +7,15 @@
 use std::time::Duration;
 
 use whimbrel_ids::{Instant, Teid};
+use whimbrel_pages::{PAGE_OCTETS, Pages};
 
 use super::plain::{Cold, Hot, Shapes};
 use super::session::{SessionCounters, SessionU};
 use crate::session_id::SessionId;
 
-/// Sessions of a block: few enough to be laid out while a driver's queue fills (a megabyte), enough for the places of all blocks to
-/// stay in the first cache.
-const BLOCK: usize = 8192;
+/// Sessions of a block: their hot parts fill a large page, which is laid out while a driver's queue fills. With twelve million sessions
+/// the places of all blocks stay in the first cache.
+const BLOCK: usize = PAGE_OCTETS / size_of::<Hot>();
 
 /// How long a session that the stages had to look at stays unfolded, at least.
 const FOLD_EVERY: Duration = Duration::from_secs(60);
@@ -29,7 +30,7 @@ enum Rest {
 }
 
 /// A list in blocks of [`BLOCK`].
-struct Blocks<T>(Vec<Box<[T]>>);
+struct Blocks<T>(Vec<Pages<T>>);
 
 impl<T: Default> Blocks<T> {
     #[inline]
@@ -46,7 +47,7 @@ impl<T: Default> Blocks<T> {
     fn place(&mut self, index: u32) -> &mut T {
         let block = index as usize / BLOCK;
         while self.0.len() <= block {
-            self.0.push((0..BLOCK).map(|_| T::default()).collect());
+            self.0.push(Pages::new(BLOCK));
         }
         &mut self.0[block][index as usize % BLOCK]
     }
