@@ -24,8 +24,21 @@ pub struct GnbId(pub u16);
 pub enum Input<'a> {
     /// A gNB's association with the AMF stands, with so many outbound streams.
     AssociationUp(GnbId, u16),
-    /// It is lost.
+    /// It is lost. If a further one stands, the gNB goes on over that.
     AssociationDown(GnbId),
+    /// A gNB's further association stands, with the endpoint of [`Output::Associate`].
+    FurtherAssociationUp(GnbId),
+    /// It is lost.
+    FurtherAssociationDown(GnbId),
+    /// NGAP came to a gNB over its further association.
+    FurtherNgap {
+        /// To whom.
+        gnb: GnbId,
+        /// The SCTP stream.
+        stream: u16,
+        /// The message.
+        octets: &'a [u8],
+    },
     /// NGAP came to a gNB.
     Ngap {
         /// To whom.
@@ -72,6 +85,17 @@ pub enum Input<'a> {
 pub enum Output {
     /// Send NGAP.
     Ngap {
+        /// From whom.
+        gnb: GnbId,
+        /// On this SCTP stream.
+        stream: u16,
+        /// The message.
+        octets: Vec<u8>,
+    },
+    /// The AMF has a further endpoint here: set an association up between it and the gNB.
+    Associate(GnbId, IpAddr),
+    /// Send NGAP over the further association.
+    FurtherNgap {
         /// From whom.
         gnb: GnbId,
         /// On this SCTP stream.
@@ -245,6 +269,15 @@ impl Cells {
                 self.gnb_takes(now, gnb, gnb::Input::AssociationUp { streams }, out)
             }
             Input::AssociationDown(gnb) => self.gnb_takes(now, gnb, gnb::Input::AssociationDown, out),
+            Input::FurtherAssociationUp(gnb) => {
+                self.gnb_takes(now, gnb, gnb::Input::FurtherAssociationUp, out);
+            }
+            Input::FurtherAssociationDown(gnb) => {
+                self.gnb_takes(now, gnb, gnb::Input::FurtherAssociationDown, out);
+            }
+            Input::FurtherNgap { gnb, stream, octets } => {
+                self.gnb_takes(now, gnb, gnb::Input::FurtherNgap { stream, octets }, out);
+            }
             Input::Ngap { gnb, stream, octets } => {
                 self.gnb_takes(now, gnb, gnb::Input::Ngap { stream, octets }, out);
             }
@@ -354,8 +387,10 @@ impl Cells {
                         UserPlane::Stack => self.stack_takes(now, phone, session, &packet, out),
                     }
                 }
-                // The emulator has one association a gNB.
-                gnb::Output::Associate(_) | gnb::Output::FurtherNgap(_) => {}
+                gnb::Output::Associate(address) => out.push(Output::Associate(id, address)),
+                gnb::Output::FurtherNgap { stream, octets } => {
+                    out.push(Output::FurtherNgap { gnb: id, stream, octets });
+                }
                 gnb::Output::Event(event) => out.push(Output::Gnb(id, event)),
             }
         }

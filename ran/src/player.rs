@@ -270,7 +270,11 @@ impl Player {
                     Output::Gnb(_, event) => self.on_gnb(now, event),
                     Output::StreamFlows(phone) => self.on_stream(now, *phone, false),
                     Output::StreamEnded(phone) => self.on_stream(now, *phone, true),
-                    Output::Ngap { .. } | Output::Gtpu { .. } | Output::Packet(..) => {}
+                    Output::Ngap { .. }
+                    | Output::FurtherNgap { .. }
+                    | Output::Associate(..)
+                    | Output::Gtpu { .. }
+                    | Output::Packet(..) => {}
                 }
                 out.push(output);
             }

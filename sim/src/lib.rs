@@ -107,10 +107,12 @@ enum Travelling {
     /// Over a gNB's association with the mirror's host.
     FurtherToCore {
         over: Physical,
+        stream: u16,
         octets: Vec<u8>,
     },
     FurtherToGnb {
         over: Physical,
+        stream: u16,
         octets: Vec<u8>,
     },
 }
@@ -778,8 +780,8 @@ impl Sim {
             }
             Travelling::Link(link) => self.link_arrives(link),
             Travelling::Mirror(message) => self.mirror_arrives(message),
-            Travelling::FurtherToCore { over, octets } => self.further_to_core(over, &octets),
-            Travelling::FurtherToGnb { over, octets } => self.further_to_gnb(over, &octets),
+            Travelling::FurtherToCore { over, stream, octets } => self.further_to_core(over, stream, &octets),
+            Travelling::FurtherToGnb { over, stream, octets } => self.further_to_gnb(over, stream, &octets),
             Travelling::Xn { to, from, message } => self.gnb(to, gnb::Input::Xn { from, message }),
             Travelling::Down { ue, connection, down } => {
                 if self.terminals[ue.0].connection == connection {
@@ -902,10 +904,10 @@ impl Sim {
                     }
                 }
                 gnb::Output::Associate(_) => self.associate(index),
-                gnb::Output::FurtherNgap(octets) => {
+                gnb::Output::FurtherNgap { stream, octets } => {
                     let Some(over) = self.nodes[index.0].further else { continue };
                     let at = self.now + self.faults.n2_latency(&mut self.rng);
-                    self.send(at, Travelling::FurtherToCore { over, octets });
+                    self.send(at, Travelling::FurtherToCore { over, stream, octets });
                 }
                 // The user plane is not simulated.
                 gnb::Output::Gtpu { .. } | gnb::Output::Packet { .. } => {}

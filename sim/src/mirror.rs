@@ -361,17 +361,17 @@ impl Sim {
         }
     }
 
-    pub(crate) fn further_to_core(&mut self, over: Physical, octets: &[u8]) {
+    pub(crate) fn further_to_core(&mut self, over: Physical, _stream: u16, octets: &[u8]) {
         if let Arrival::Answered(octets) = self.pair.associations.take(over, octets) {
             let at = self.now + self.faults.n2_latency(&mut self.rng);
-            self.send(at, Travelling::FurtherToGnb { over, octets });
+            self.send(at, Travelling::FurtherToGnb { over, stream: 0, octets });
         }
     }
 
-    pub(crate) fn further_to_gnb(&mut self, over: Physical, octets: &[u8]) {
+    pub(crate) fn further_to_gnb(&mut self, over: Physical, stream: u16, octets: &[u8]) {
         let of = |n: &crate::Node| n.further == Some(over);
         if let Some(index) = self.nodes.iter().position(of) {
-            self.gnb(GnbIndex(index), gnb::Input::FurtherNgap(octets));
+            self.gnb(GnbIndex(index), gnb::Input::FurtherNgap { stream, octets });
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod clock;
 mod runner;
+mod site;
 mod tun;
 
 pub use clock::Clock;

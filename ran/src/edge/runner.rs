@@ -3,18 +3,19 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec};
 use whimbrel_ids::{Instant, PduSessionId};
-use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Mode, OpenError, Settings, Transport};
+use whimbrel_sctp_io::{Event, Events, Mode, OpenError};
 
 use super::clock::Clock;
+use super::site::{Role, Site};
 use super::tun::{Tun, TunError};
 use crate::cells::{Cells, GnbId, Input, Output, UserPlane};
-use crate::gnb::{self, GnbConfig, cause_text};
+use crate::gnb::{self, Gnb, GnbConfig, cause_text};
 use crate::outbox::Outbox;
 use crate::player::Player;
 use crate::radio::PhoneId;
@@ -22,21 +23,10 @@ use crate::report::Report;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::ue::{self, UeConfig};
 
-/// PPID of NGAP (TS 38.412 §7).
-const PPID_NGAP: u32 = 60;
-/// The gNBs' own SCTP ports begin here; one each, so that they may share an address. Outside of what Linux gives to
-/// programs that ask for any port (32768 to 60999).
-const SCTP_PORTS_FROM: u16 = 61_000;
-/// Streams that a gNB asks for: stream 0, and as many beside it as the core's default.
-const STREAMS: u16 = 32;
 /// The largest datagram of UDP.
 const DATAGRAM_OCTETS_MAX: usize = 65_536;
-/// What the kernel keeps of datagrams for us: a second of a thousand phones' voice.
-const RECEIVE_BUFFER_OCTETS: usize = 16 << 20;
 /// Datagrams of one socket in one turn of the loop, so that signalling is not held up.
 const DATAGRAMS_A_TURN: usize = 64;
-/// How long a gNB waits before it connects again.
-const RECONNECT: Duration = Duration::from_secs(1);
 /// How often who watches is told.
 const PROGRESS: Duration = Duration::from_millis(200);
 
@@ -157,17 +147,6 @@ pub fn run(config: &RunnerConfig, watch: &mut dyn Watch) -> Result<Vec<Report>, 
     Ok(runner.player.reports().to_vec())
 }
 
-/// The sockets of one gNB.
-struct Site {
-    transport: Transport,
-    association: Option<AssociationId>,
-    gtp: UdpSocket,
-    /// When to connect again.
-    reconnect: Instant,
-    /// Messages wait in the transport.
-    unflushed: bool,
-}
-
 struct Runner<'a> {
     config: &'a RunnerConfig,
     clock: Clock,
@@ -257,29 +236,48 @@ impl<'a> Runner<'a> {
     }
 
     fn take_sctp(&mut self, now: Instant, i: usize) -> Result<bool, RunError> {
-        let Some(site) = self.sites.get_mut(i) else { return Ok(false) };
+        let Self { sites, player, events, out, started, .. } = self;
+        let Some(site) = sites.get_mut(i) else { return Ok(false) };
         let gnb = GnbId(i as u16);
-        site.transport.drain(now, &mut self.events);
-        for event in self.events.iter() {
+        site.transport.drain(now, events);
+        for event in events.iter() {
             match event {
-                Event::Up { outbound_streams, .. } | Event::Restarted { outbound_streams, .. } => {
-                    self.player.handle(now, Input::AssociationUp(gnb, outbound_streams), &mut self.out);
+                Event::Up { association, outbound_streams, .. }
+                | Event::Restarted { association, outbound_streams, .. } => {
+                    let Some(role) = site.role(association) else { continue };
+                    site.up(role);
+                    let input = match role {
+                        Role::Serving => Input::AssociationUp(gnb, outbound_streams),
+                        Role::Further => Input::FurtherAssociationUp(gnb),
+                    };
+                    player.handle(now, input, out);
                 }
-                Event::Data { stream, octets, .. } => {
-                    self.player.handle(now, Input::Ngap { gnb, stream, octets }, &mut self.out);
+                Event::Data { association, stream, octets, .. } => {
+                    let Some(role) = site.role(association) else { continue };
+                    let input = match role {
+                        Role::Serving => Input::Ngap { gnb, stream, octets },
+                        Role::Further => Input::FurtherNgap { gnb, stream, octets },
+                    };
+                    player.handle(now, input, out);
                 }
-                Event::Down { reason, .. } => {
-                    site.association = None;
-                    site.reconnect = now + RECONNECT;
-                    if !self.started {
-                        return Err(RunError::NoAssociation(gnb, reason.to_string()));
+                Event::Down { association, reason } => match site.role(association) {
+                    Some(Role::Serving) => {
+                        if !*started {
+                            return Err(RunError::NoAssociation(gnb, reason.to_string()));
+                        }
+                        player.handle(now, Input::AssociationDown(gnb), out);
+                        site.serving_down(now, player.cells().gnb(gnb).is_some_and(Gnb::is_up));
                     }
-                    self.player.handle(now, Input::AssociationDown(gnb), &mut self.out);
-                }
+                    Some(Role::Further) => {
+                        player.handle(now, Input::FurtherAssociationDown(gnb), out);
+                        site.further_down(now);
+                    }
+                    None => {}
+                },
                 Event::PathDown { .. } | Event::PathUp { .. } | Event::Refused { .. } => {}
             }
         }
-        Ok(!self.events.is_empty())
+        Ok(!events.is_empty())
     }
 
     fn take_gtp(&mut self, now: Instant, i: usize) -> bool {
@@ -308,19 +306,13 @@ impl<'a> Runner<'a> {
         taken
     }
 
-    /// Connects a gNB that has no association, when its time has come.
+    /// Connects a gNB that has no association, or should have a further one, when its time has come.
     fn connect(&mut self, now: Instant, i: usize) -> Result<(), RunError> {
         let Some(site) = self.sites.get_mut(i) else { return Ok(()) };
-        if site.association.is_some() || now < site.reconnect {
-            return Ok(());
+        match site.connect(now) {
+            Err(e) if !self.started => Err(RunError::NoAssociation(GnbId(i as u16), e.to_string())),
+            _ => Ok(()),
         }
-        let udp_port = self.config.sctp_udp_ports.1;
-        match site.transport.connect(now, &self.config.amf, self.config.amf_port, udp_port) {
-            Ok(association) => site.association = Some(association),
-            Err(e) if !self.started => return Err(RunError::NoAssociation(GnbId(i as u16), e.to_string())),
-            Err(_) => site.reconnect = now + RECONNECT,
-        }
-        Ok(())
     }
 
     /// Sends what the machines want sent, and makes what their events ask for.
@@ -330,7 +322,17 @@ impl<'a> Runner<'a> {
             match output {
                 Output::Ngap { gnb, stream, octets } => {
                     if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
-                        site.send(now, stream, &octets);
+                        site.send(now, Role::Serving, stream, &octets);
+                    }
+                }
+                Output::FurtherNgap { gnb, stream, octets } => {
+                    if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
+                        site.send(now, Role::Further, stream, &octets);
+                    }
+                }
+                Output::Associate(gnb, address) => {
+                    if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
+                        site.associate(now, address);
                     }
                 }
                 Output::Gtpu { gnb, to, datagram } => {
@@ -350,6 +352,11 @@ impl<'a> Runner<'a> {
                 }
                 Output::Gnb(gnb, event) => {
                     watch.gnb(gnb, &event);
+                    if let gnb::Event::SetupFailed(_) = event
+                        && let Some(site) = self.sites.get_mut(usize::from(gnb.0))
+                    {
+                        site.refused(now);
+                    }
                     self.judge_setup(gnb, event)?;
                 }
                 Output::Phone(phone, event) => {
@@ -408,10 +415,8 @@ impl<'a> Runner<'a> {
 
     /// Sleeps until something comes, is due, or `until`.
     fn sleep(&self, until: Instant) -> Result<(), RunError> {
-        let due =
-            self.sites.iter().filter_map(|s| s.transport.next_deadline()).chain(self.player.next_deadline());
-        let reconnects = self.sites.iter().filter(|s| s.association.is_none()).map(|s| s.reconnect);
-        let next = due.chain(reconnects).fold(until, Instant::min);
+        let due = self.sites.iter().filter_map(Site::next_deadline).chain(self.player.next_deadline());
+        let next = due.fold(until, Instant::min);
         let wait = next.since(self.clock.now());
         if wait.is_zero() {
             return Ok(());
@@ -436,61 +441,18 @@ impl<'a> Runner<'a> {
         const PATIENCE: Duration = Duration::from_millis(500);
         let until = self.clock.now() + PATIENCE;
         for site in &mut self.sites {
-            if let Some(association) = site.association {
-                site.transport.shutdown(self.clock.now(), association);
-            }
+            site.close(self.clock.now());
         }
-        while self.sites.iter().any(|s| s.association.is_some()) && self.clock.now() < until {
+        let stands = |s: &Site| !s.transport.associations().is_empty();
+        while self.sites.iter().any(stands) && self.clock.now() < until {
             let now = self.clock.now();
             for site in &mut self.sites {
                 site.transport.drain(now, &mut self.events);
-                if self.events.iter().any(|e| matches!(e, Event::Down { .. })) {
-                    site.association = None;
-                }
                 site.transport.flush(now);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
     }
-}
-
-impl Site {
-    fn open(config: &RunnerConfig, place: &GnbPlace, index: u16, now: Instant) -> Result<Self, RunError> {
-        let mut endpoint = Config::new(SCTP_PORTS_FROM.saturating_add(index));
-        endpoint.local_addresses = vec![place.address];
-        endpoint.accept_inbound = false;
-        endpoint.outbound_streams = STREAMS;
-        let mut settings = Settings::new(endpoint);
-        settings.mode = config.sctp;
-        settings.udp_port = config.sctp_udp_ports.0;
-        let transport =
-            Transport::open(&settings, secret().map_err(RunError::Random)?, now).map_err(RunError::Sctp)?;
-        let address = SocketAddr::new(place.config.gtp_address, whimbrel_gtpu::PORT);
-        let failed = |e| RunError::Gtp(address, e);
-        let gtp = UdpSocket::bind(address).map_err(failed)?;
-        gtp.set_nonblocking(true).map_err(failed)?;
-        // Beyond what any program gets, where the system lets us: a loop that has much to do must not lose packets.
-        let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(&gtp, RECEIVE_BUFFER_OCTETS);
-        Ok(Self { transport, association: None, gtp, reconnect: now, unflushed: false })
-    }
-
-    fn send(&mut self, now: Instant, stream: u16, octets: &[u8]) {
-        let Some(association) = self.association else { return };
-        self.unflushed = true;
-        if self.transport.send(association, stream, PPID_NGAP, octets).is_err() {
-            // The buffer is full: what waits may go first, then it is tried once more; lost after that, as a radio loses.
-            self.transport.flush(now);
-            let _lost = self.transport.send(association, stream, PPID_NGAP, octets);
-        }
-    }
-}
-
-/// Fresh random octets.
-fn secret() -> io::Result<[u8; 32]> {
-    use std::io::Read;
-    let mut octets = [0; 32];
-    std::fs::File::open("/dev/urandom")?.read_exact(&mut octets)?;
-    Ok(octets)
 }
 
 fn link_local(interface_id: [u8; 8]) -> Ipv6Addr {

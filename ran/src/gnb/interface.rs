@@ -61,13 +61,32 @@ impl Gnb {
 
     /// The first message over a further association says whose it is (TS 38.412 §7).
     pub(super) fn further_association_up(&mut self, out: &mut Outbox<Output>) {
-        out.push(Output::FurtherNgap(Message::from(self.config.further_association()).to_vec()));
+        let octets = Message::from(self.config.further_association()).to_vec();
+        out.push(Output::FurtherNgap { stream: 0, octets });
     }
 
-    pub(super) fn further_ngap(&mut self, octets: &[u8], out: &mut Outbox<Output>) {
+    /// Once the AMF has taken the further association for this gNB's, it may send anything over that too; the answer goes where the
+    /// message came from (TS 23.501 §5.21.1.2).
+    pub(super) fn further_ngap(
+        &mut self,
+        now: Instant,
+        stream: u16,
+        octets: &[u8],
+        out: &mut Outbox<Output>,
+    ) {
         match Message::decode(octets) {
-            Ok(Message::RanConfigurationUpdateAcknowledge(_)) => self.further = true,
+            Ok(Message::RanConfigurationUpdateAcknowledge(_)) => self.further = self.is_up(),
             Ok(Message::RanConfigurationUpdateFailure(_)) => self.further = false,
+            _ if self.further => {
+                let mut caused = Outbox::new();
+                self.ngap(now, stream, octets, &mut caused);
+                for output in caused.drain() {
+                    out.push(match output {
+                        Output::Ngap { stream, octets } => Output::FurtherNgap { stream, octets },
+                        other => other,
+                    });
+                }
+            }
             Ok(other) => violation(None, Violation::Unexpected(other.name()), out),
             Err(refusal) => violation(None, Violation::Refused(refusal), out),
         }

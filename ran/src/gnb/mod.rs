@@ -67,7 +67,12 @@ pub enum Input<'a> {
     /// The further association is lost.
     FurtherAssociationDown,
     /// An NGAP message came over the further association.
-    FurtherNgap(&'a [u8]),
+    FurtherNgap {
+        /// The SCTP stream on which it came.
+        stream: u16,
+        /// The message.
+        octets: &'a [u8],
+    },
     /// An NGAP message came.
     Ngap {
         /// The SCTP stream on which it came.
@@ -144,8 +149,13 @@ pub enum Output {
     },
     /// The AMF has a further endpoint here: set an association up with it.
     Associate(IpAddr),
-    /// Send an NGAP message over the further association, on stream 0.
-    FurtherNgap(Vec<u8>),
+    /// Send an NGAP message over the further association.
+    FurtherNgap {
+        /// On this SCTP stream.
+        stream: u16,
+        /// The message.
+        octets: Vec<u8>,
+    },
     /// Send a datagram from port 2152.
     Gtpu {
         /// To this address and UDP port.
@@ -408,7 +418,7 @@ impl Gnb {
             Input::AssociationDown => self.association_down(now, out),
             Input::FurtherAssociationUp => self.further_association_up(out),
             Input::FurtherAssociationDown => self.further = false,
-            Input::FurtherNgap(octets) => self.further_ngap(octets, out),
+            Input::FurtherNgap { stream, octets } => self.further_ngap(now, stream, octets, out),
             Input::Ngap { stream, octets } => self.ngap(now, stream, octets, out),
             Input::Radio(phone, Up::Connect(connect)) => self.initial_ue_message(phone, connect, out),
             Input::Radio(phone, Up::Nas(nas)) => self.uplink_nas(phone, nas, out),

@@ -3,6 +3,7 @@
 // A test target is its own crate: what its modules share is public among them alone.
 #![allow(unreachable_pub)]
 
+mod endpoints;
 mod fake_core;
 mod fake_mobility;
 mod handover;

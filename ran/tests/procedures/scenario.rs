@@ -21,11 +21,11 @@ use whimbrel_security::UsimSqn;
 use crate::fake_core::{NOW, SLICE, tai};
 use crate::network::Network;
 
-fn fleet(count: u32) -> Vec<Subscription> {
+pub fn fleet(count: u32) -> Vec<Subscription> {
     subscriptions(&[3; 32], "imsi-999700000000001".parse().unwrap(), count)
 }
 
-fn phones(fleet: &[Subscription]) -> Vec<UeConfig> {
+pub fn phones(fleet: &[Subscription]) -> Vec<UeConfig> {
     let profile = Arc::new(Profile::new(PlmnId::TEST, vec![SLICE]));
     let phone = |s: &Subscription| {
         let (k, opc) = s.key();
@@ -35,12 +35,12 @@ fn phones(fleet: &[Subscription]) -> Vec<UeConfig> {
     fleet.iter().map(phone).collect()
 }
 
-fn gnb(index: u32) -> GnbConfig {
+pub fn gnb(index: u32) -> GnbConfig {
     let id = GlobalGnbId::new(PlmnId::TEST, index + 1, 24).unwrap();
     GnbConfig::new(id, tai().tac, vec![SLICE], Ipv4Addr::new(127, 0, 9, index as u8 + 1).into())
 }
 
-fn scenario(text: &str) -> Scenario {
+pub fn scenario(text: &str) -> Scenario {
     serde_json::from_str(text).unwrap()
 }
 
@@ -253,7 +253,7 @@ fn a_scenario_over_raw_sockets() {
 }
 
 /// Addresses and ports are the same for all: one at a time.
-static SOCKETS: std::sync::Mutex<()> = std::sync::Mutex::new(());
+pub static SOCKETS: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn over_sockets(mode: Mode) {
     let _alone = SOCKETS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

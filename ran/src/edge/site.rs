@@ -1,0 +1,261 @@
+//! The sockets of one gNB, and its associations with the AMF.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_sctp_io::{AssociationId, Config, Refusal, Settings, Transport};
+
+use super::runner::{GnbPlace, RunError, RunnerConfig};
+
+/// PPID of NGAP (TS 38.412 §7).
+const PPID_NGAP: u32 = 60;
+/// The gNBs' own SCTP ports begin here; one each, so that they may share an address. Outside of what Linux gives to
+/// programs that ask for any port (32768 to 60999).
+const SCTP_PORTS_FROM: u16 = 61_000;
+/// Streams that a gNB asks for: stream 0, and as many beside it as the core's default.
+const STREAMS: u16 = 32;
+/// What the kernel keeps of datagrams for us: a second of a thousand phones' voice.
+const RECEIVE_BUFFER_OCTETS: usize = 16 << 20;
+/// How long a gNB waits before it connects again.
+const RECONNECT: Duration = Duration::from_secs(1);
+/// How long one of several endpoints is given to answer before the next is tried.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// The most endpoints that a gNB remembers (maxnoofTNLAssociations, TS 38.413 §9.2.6.7).
+const ENDPOINTS_MAX: usize = 32;
+
+/// Which of a gNB's associations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// The one over which it is served.
+    Serving,
+    /// The one that stands by (TS 38.412 §7).
+    Further,
+}
+
+/// An association, or one that is being set up.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    association: AssociationId,
+    /// Which of the AMF's endpoints is at the other end.
+    endpoint: usize,
+    since: Instant,
+    up: bool,
+}
+
+/// The sockets of one gNB.
+pub(super) struct Site {
+    pub(super) transport: Transport,
+    pub(super) gtp: UdpSocket,
+    /// The AMF's endpoints, each with its addresses: the one of the configuration, and those that the AMF has told of.
+    endpoints: Vec<Vec<IpAddr>>,
+    /// Their SCTP port, and their UDP port of SCTP encapsulation.
+    ports: (u16, u16),
+    serving: Option<Line>,
+    further: Option<Line>,
+    /// Where the AMF wants a further association.
+    told: Option<usize>,
+    /// The endpoint that is tried next.
+    next: usize,
+    /// When to connect again, the serving and the further association.
+    reconnect: (Instant, Instant),
+    /// Messages wait in the transport.
+    pub(super) unflushed: bool,
+}
+
+impl Site {
+    pub(super) fn open(
+        config: &RunnerConfig,
+        place: &GnbPlace,
+        index: u16,
+        now: Instant,
+    ) -> Result<Self, RunError> {
+        let mut endpoint = Config::new(SCTP_PORTS_FROM.saturating_add(index));
+        endpoint.local_addresses = vec![place.address];
+        endpoint.accept_inbound = false;
+        endpoint.outbound_streams = STREAMS;
+        let mut settings = Settings::new(endpoint);
+        settings.mode = config.sctp;
+        settings.udp_port = config.sctp_udp_ports.0;
+        let transport =
+            Transport::open(&settings, secret().map_err(RunError::Random)?, now).map_err(RunError::Sctp)?;
+        let address = SocketAddr::new(place.config.gtp_address, whimbrel_gtpu::PORT);
+        let failed = |e| RunError::Gtp(address, e);
+        let gtp = UdpSocket::bind(address).map_err(failed)?;
+        gtp.set_nonblocking(true).map_err(failed)?;
+        // Beyond what any program gets, where the system lets us: a loop that has much to do must not lose packets.
+        let _as_it_is = rustix::net::sockopt::set_socket_recv_buffer_size_force(&gtp, RECEIVE_BUFFER_OCTETS);
+        Ok(Self {
+            transport,
+            gtp,
+            endpoints: vec![config.amf.clone()],
+            ports: (config.amf_port, config.sctp_udp_ports.1),
+            serving: None,
+            further: None,
+            told: None,
+            next: 0,
+            reconnect: (now, now),
+            unflushed: false,
+        })
+    }
+
+    /// What an association is to the gNB; none: it was given up.
+    pub(super) fn role(&self, association: AssociationId) -> Option<Role> {
+        let is = |line: Option<Line>| line.is_some_and(|l| l.association == association);
+        match (is(self.serving), is(self.further)) {
+            (true, _) => Some(Role::Serving),
+            (_, true) => Some(Role::Further),
+            _ => None,
+        }
+    }
+
+    /// An association stands.
+    pub(super) fn up(&mut self, role: Role) {
+        let line = match role {
+            Role::Serving => &mut self.serving,
+            Role::Further => &mut self.further,
+        };
+        line.as_mut().into_iter().for_each(|l| l.up = true);
+    }
+
+    /// The serving association is lost. The gNB goes on over the further one, or has to be connected anew.
+    pub(super) fn serving_down(&mut self, now: Instant, goes_on: bool) {
+        let lost = self.serving.take();
+        self.told = None;
+        let further = self.further.take();
+        if goes_on && further.is_some() {
+            self.serving = further;
+            return;
+        }
+        if let Some(further) = further {
+            self.transport.abort(now, further.association);
+        }
+        // One that served comes back, perhaps; one that did not answer may be gone.
+        if lost.is_some_and(|l| !l.up) {
+            self.try_next();
+        }
+        self.reconnect.0 = now + RECONNECT;
+    }
+
+    /// The further association is lost; it is set up again.
+    pub(super) fn further_down(&mut self, now: Instant) {
+        self.further = None;
+        self.reconnect.1 = now + RECONNECT;
+    }
+
+    /// The AMF has a further endpoint.
+    pub(super) fn associate(&mut self, now: Instant, address: IpAddr) {
+        let known = self.endpoints.iter().position(|e| e.contains(&address));
+        let endpoint = known.unwrap_or(self.endpoints.len());
+        if known.is_none() {
+            if self.endpoints.len() >= ENDPOINTS_MAX {
+                return;
+            }
+            self.endpoints.push(vec![address]);
+        }
+        if self.serving.is_some_and(|l| l.endpoint == endpoint) {
+            return;
+        }
+        if let Some(other) = self.further.take_if(|l| l.endpoint != endpoint) {
+            self.transport.abort(now, other.association);
+        }
+        self.told = Some(endpoint);
+        self.reconnect.1 = now;
+    }
+
+    /// The endpoint does not take the gNB in: another may.
+    pub(super) fn refused(&mut self, now: Instant) {
+        if self.endpoints.len() > 1
+            && let Some(serving) = self.serving.as_mut()
+        {
+            serving.up = false;
+            self.transport.abort(now, serving.association);
+        }
+    }
+
+    fn try_next(&mut self) {
+        self.next = (self.next + 1) % self.endpoints.len().max(1);
+    }
+
+    /// Sets up what is missing, when its time has come.
+    ///
+    /// Errors: the serving association cannot even be tried.
+    pub(super) fn connect(&mut self, now: Instant) -> Result<(), Refusal> {
+        if let Some(stuck) = self.serving.filter(|_| self.patience_ends().is_some_and(|at| at <= now)) {
+            self.transport.abort(now, stuck.association);
+        }
+        if self.serving.is_none() && self.reconnect.0 <= now {
+            let tried = self.open_to(now, self.next);
+            self.serving = tried.as_ref().ok().copied();
+            if let Err(refusal) = tried {
+                self.try_next();
+                self.reconnect.0 = now + RECONNECT;
+                return Err(refusal);
+            }
+        }
+        if let Some(endpoint) = self.missing()
+            && self.reconnect.1 <= now
+        {
+            self.reconnect.1 = now + RECONNECT;
+            self.further = self.open_to(now, endpoint).ok();
+        }
+        Ok(())
+    }
+
+    /// Where the further association should be set up.
+    fn missing(&self) -> Option<usize> {
+        self.told.filter(|_| self.further.is_none() && self.serving.is_some_and(|l| l.up))
+    }
+
+    /// When the endpoint that does not answer is given up for another.
+    fn patience_ends(&self) -> Option<Instant> {
+        let waiting = self.serving.filter(|l| !l.up && self.endpoints.len() > 1)?;
+        Some(waiting.since + PATIENCE)
+    }
+
+    fn open_to(&mut self, now: Instant, endpoint: usize) -> Result<Line, Refusal> {
+        let addresses = self.endpoints.get(endpoint).map(Vec::as_slice).unwrap_or_default();
+        let (port, udp_port) = self.ports;
+        let association = self.transport.connect(now, addresses, port, udp_port)?;
+        Ok(Line { association, endpoint, since: now, up: false })
+    }
+
+    /// When there is something to do even without input.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let serving = self.serving.is_none().then_some(self.reconnect.0);
+        let further = self.missing().map(|_| self.reconnect.1);
+        let all = [self.transport.next_deadline(), serving, further, self.patience_ends()];
+        all.into_iter().flatten().min()
+    }
+
+    /// Sends an NGAP message. What was meant for the other association goes over the one that is left.
+    pub(super) fn send(&mut self, now: Instant, role: Role, stream: u16, octets: &[u8]) {
+        let line = match role {
+            Role::Serving => self.serving,
+            Role::Further => self.further.or(self.serving),
+        };
+        let Some(Line { association, .. }) = line else { return };
+        self.unflushed = true;
+        if self.transport.send(association, stream, PPID_NGAP, octets).is_err() {
+            // The buffer is full: what waits may go first, then it is tried once more; lost after that, as a radio loses.
+            self.transport.flush(now);
+            let _lost = self.transport.send(association, stream, PPID_NGAP, octets);
+        }
+    }
+
+    /// Closes the associations gracefully.
+    pub(super) fn close(&mut self, now: Instant) {
+        for line in [self.serving, self.further].into_iter().flatten() {
+            self.transport.shutdown(now, line.association);
+        }
+    }
+}
+
+/// Fresh random octets.
+fn secret() -> io::Result<[u8; 32]> {
+    use std::io::Read;
+    let mut octets = [0; 32];
+    std::fs::File::open("/dev/urandom")?.read_exact(&mut octets)?;
+    Ok(octets)
+}

@@ -1,0 +1,165 @@
+//! An AMF with two endpoints, one after the other of which is lost: TS 38.412 §7, TS 38.413 §8.7.3.2.
+
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_ngap::{
+    AmfConfigurationUpdate, AmfTnlAssociationToAddItem, CpTransportLayerInformation, Message,
+    RanConfigurationUpdateAcknowledge,
+};
+use whimbrel_ran::edge::{Clock, GnbPlace, Mode, RunnerConfig, Silent};
+use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Settings, Transport};
+
+use crate::network::Network;
+use crate::scenario::{SOCKETS, fleet, gnb, phones, scenario};
+
+const PORT: u16 = 38412;
+const NGAP: u32 = 60;
+/// Nothing of a phone is under way after so long a silence.
+const AT_REST: Duration = Duration::from_millis(60);
+
+fn address(host: usize) -> IpAddr {
+    Ipv4Addr::new(127, 0, 9, 100 + host as u8).into()
+}
+
+fn information(host: usize) -> CpTransportLayerInformation {
+    let IpAddr::V4(address) = address(host) else { panic!("it is an IPv4 address") };
+    CpTransportLayerInformation::EndpointIpAddress(address.into())
+}
+
+/// One AMF on two hosts, of which one serves.
+struct Pair<'a> {
+    network: &'a mut Network,
+    hosts: [Option<Transport>; 2],
+    serves: usize,
+    /// The gNB's association with each host, once the AMF knows whose it is.
+    lines: [Option<AssociationId>; 2],
+    /// Messages of phones that the host that serves has taken.
+    taken: usize,
+    last: Instant,
+    switches: usize,
+}
+
+impl Pair<'_> {
+    fn open(host: usize) -> Transport {
+        let mut endpoint = Config::new(PORT);
+        endpoint.local_addresses = vec![address(host)];
+        let mut settings = Settings::new(endpoint);
+        settings.mode = Mode::Udp;
+        Transport::open(&settings, [host as u8; 32], Clock::default().now()).unwrap()
+    }
+
+    fn turn(&mut self, now: Instant, events: &mut Events) {
+        for host in 0..2 {
+            let Some(transport) = &mut self.hosts[host] else { continue };
+            transport.drain(now, events);
+            for event in events.iter() {
+                match event {
+                    Event::Data { association, stream, octets, .. } => {
+                        self.take(now, host, association, stream, octets)
+                    }
+                    Event::Down { .. } => self.lines[host] = None,
+                    _ => {}
+                }
+            }
+            self.hosts[host].as_mut().unwrap().flush(now);
+        }
+    }
+
+    fn take(&mut self, now: Instant, host: usize, from: AssociationId, stream: u16, octets: &[u8]) {
+        let answers = match Message::decode(octets).unwrap() {
+            Message::RanConfigurationUpdate(m) => {
+                assert!(m.global_ran_node_id.is_some() && stream == 0 && host != self.serves);
+                self.lines[host] = Some(from);
+                vec![(0, Message::from(RanConfigurationUpdateAcknowledge::new()).to_vec())]
+            }
+            Message::AmfConfigurationUpdateAcknowledge(_) => Vec::new(),
+            message => {
+                assert_eq!(host, self.serves, "{} to the host that waits", message.name());
+                (self.taken, self.last) = (self.taken + 1, now);
+                let mut answers = self.network.ngap(stream, octets);
+                if let Message::NgSetupRequest(_) = message {
+                    self.lines[host] = Some(from);
+                    answers.push((0, Self::told_of(1 - host)));
+                }
+                answers
+            }
+        };
+        let transport = self.hosts[host].as_mut().unwrap();
+        for (stream, octets) in answers {
+            transport.send(from, stream, NGAP, &octets).unwrap();
+        }
+    }
+
+    fn told_of(host: usize) -> Vec<u8> {
+        let mut update = AmfConfigurationUpdate::new();
+        update.amf_tnl_association_to_add_list = vec![AmfTnlAssociationToAddItem::new(information(host), 0)];
+        Message::from(update).to_vec()
+    }
+
+    /// Where the phones rest and the other host is known to the gNB, the one that serves ends, and comes back as the other's other.
+    fn switch(&mut self, now: Instant) {
+        let rests = self.taken > 2 && now.since(self.last) > AT_REST;
+        let (from, to) = (self.serves, 1 - self.serves);
+        let [Some(_), Some(line)] = [self.lines[from], self.lines[to]] else { return };
+        if !rests {
+            return;
+        }
+        let mut ended = self.hosts[from].take().unwrap();
+        ended.associations().into_iter().for_each(|a| ended.abort(now, a));
+        ended.flush(now);
+        drop(ended);
+        (self.lines[from], self.serves) = (None, to);
+        (self.taken, self.switches) = (0, self.switches + 1);
+        self.hosts[from] = Some(Self::open(from));
+        let transport = self.hosts[to].as_mut().unwrap();
+        transport.send(line, 0, NGAP, &Self::told_of(from)).unwrap();
+    }
+}
+
+#[test]
+fn a_gnb_goes_on_over_the_other_association_as_often_as_one_ends() {
+    let _alone = SOCKETS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let text = r#"{"phones": 1, "steps": ["register", {"wait": 0.3}, {"session": {"dnn": "internet"}}, {"wait": 0.3},
+        "idle", {"wait": 0.3}, "return", {"wait": 0.3}, "deregister"]}"#;
+    let scenario = scenario(text);
+    let fleet = fleet(scenario.phones);
+    let _upf = UdpSocket::bind("127.0.0.9:2152").unwrap();
+    let config = RunnerConfig {
+        amf: vec![address(0)],
+        amf_port: PORT,
+        sctp: Mode::Udp,
+        sctp_udp_ports: (9899, 9899),
+        gnbs: vec![GnbPlace { config: gnb(0), address: Ipv4Addr::new(127, 0, 9, 1).into() }],
+        phones: phones(&fleet),
+        scenario,
+        seed: 1,
+        netns: None,
+        spin: Duration::from_micros(50),
+    };
+    let done = AtomicBool::new(false);
+    let mut network = Network::new(&fleet);
+    let hosts = [0, 1].map(|host| Some(Pair::open(host)));
+    let last = Instant::ZERO;
+    let mut pair =
+        Pair { network: &mut network, hosts, serves: 0, lines: [None; 2], taken: 0, last, switches: 0 };
+    let reports = std::thread::scope(|s| {
+        s.spawn(|| {
+            let (clock, mut events) = (Clock::default(), Events::default());
+            while !done.load(Ordering::Relaxed) {
+                let now = clock.now();
+                pair.turn(now, &mut events);
+                pair.switch(now);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let reports = whimbrel_ran::edge::run(&config, &mut Silent);
+        done.store(true, Ordering::Relaxed);
+        reports
+    });
+    let report = &reports.unwrap()[0];
+    assert!(report.is_clean(), "{}", report.json());
+    assert_eq!((report.completed, pair.switches > 1), (1, true), "{} switches", pair.switches);
+}
