@@ -376,9 +376,15 @@ fn dispatch(ue: Ue, message: Message, to: Option<&HandoverTarget>) {
             let subject = ue.with(|p| p.subject());
             ue.event(Event::Dropped { subject, why: Dropped::UnservedPayload });
         }
+        // Of a handover that is over: a gNB that lost the AMF's endpoint says again what was not acknowledged.
+        Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_) | Message::HandoverNotify(_) => {
+            out_of_state(ue)
+        }
         _ => {
             out_of_state(ue);
-            send(ue, &error_indication(CauseProtocol::MessageNotCompatibleWithReceiverState).into(), None);
+            let mut answer = error_indication(CauseProtocol::MessageNotCompatibleWithReceiverState);
+            (answer.amf_ue_ngap_id, answer.ran_ue_ngap_id) = ids(ue).unzip();
+            send(ue, &answer.into(), None);
         }
     }
 }

@@ -23,7 +23,7 @@ use super::target::{self, By, Phase, Target};
 use super::{end, location_reporting, path_switch};
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
-use crate::event::Event;
+use crate::event::{Dropped, Event};
 use crate::input::Input;
 use crate::phone::{Connection, Phone};
 use crate::refusal::Refusal;
@@ -79,6 +79,11 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
             return refused(ue, refusal);
         }
     };
+    let there = |t: &Target| t.by.phase() == Some(Phase::Executing) && t.association == to.association;
+    if ue.with(|p| p.amf.target.as_deref().is_some_and(there)) {
+        let subject = ue.with(|p| p.subject());
+        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it has its HANDOVER COMMAND
+    }
     let ue = ue.on(Lane::Handover);
     ue.start(Lane::Handover, Procedure::Handover, async move {
         let began = ue.now();

@@ -39,9 +39,10 @@ pub(crate) fn start(ue: Ue, association: AssociationId, m: Box<PathSwitchRequest
         }
         return refuse_names(ue, association, CauseRadioNetwork::UnknownLocalUeNgapId, amf_id, Some(ran_id));
     }
-    if ue.with(|p| p.amf.target.as_ref().is_some_and(|t| same(t, &target))) {
+    let worked_on = ue.with(|p| p.amf.target.as_ref().is_some_and(|t| same(t, &target)));
+    if worked_on || ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| is_there(c, &target))) {
         let subject = ue.with(|p| p.subject());
-        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it is being worked on
+        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it is answered, or will be
     }
     if let Err(refusal) = check(ue, &m) {
         send_failure(ue, &target);
@@ -109,6 +110,11 @@ async fn switch(ue: Ue, m: &PathSwitchRequest) -> Result<Vec<Switched>, Interrup
 
 fn same(a: &Target, b: &Target) -> bool {
     a.association == b.association && a.ran_ue_ngap_id == b.ran_ue_ngap_id
+}
+
+/// The phone has come to this target before: a gNB that lost the AMF's endpoint says again what was not acknowledged.
+fn is_there(c: &Connection, target: &Target) -> bool {
+    c.association == target.association && Some(c.ran_ue_ngap_id) == target.ran_ue_ngap_id
 }
 
 /// What must hold before anything is touched. A context that the source was asked for counts: it may have answered.
