@@ -94,6 +94,8 @@ pub enum Output {
     },
     /// The AMF has a further endpoint here: set an association up between it and the gNB.
     Associate(GnbId, IpAddr),
+    /// The AMF's endpoint here serves no more: end the gNB's association with it.
+    Dissociate(GnbId, IpAddr),
     /// Send NGAP over the further association.
     FurtherNgap {
         /// From whom.
@@ -388,6 +390,7 @@ impl Cells {
                     }
                 }
                 gnb::Output::Associate(address) => out.push(Output::Associate(id, address)),
+                gnb::Output::Dissociate(address) => out.push(Output::Dissociate(id, address)),
                 gnb::Output::FurtherNgap { stream, octets } => {
                     out.push(Output::FurtherNgap { gnb: id, stream, octets });
                 }

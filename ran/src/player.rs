@@ -273,6 +273,7 @@ impl Player {
                     Output::Ngap { .. }
                     | Output::FurtherNgap { .. }
                     | Output::Associate(..)
+                    | Output::Dissociate(..)
                     | Output::Gtpu { .. }
                     | Output::Packet(..) => {}
                 }

@@ -78,12 +78,15 @@ pub enum UpfState {
 enum Travelling {
     ToCore {
         association: AssociationId,
+        /// The host at the other end; see [`Node::host`].
+        host: u64,
         stream: u16,
         octets: Vec<u8>,
     },
     ToGnb {
         gnb: GnbIndex,
         association: AssociationId,
+        host: u64,
         stream: u16,
         octets: Vec<u8>,
     },
@@ -127,6 +130,8 @@ struct Node {
     gnb: gnb::Gnb,
     /// Its association while it stands; a restart takes the next.
     association: Option<AssociationId>,
+    /// The aggregator's host at its other end, by how many takeovers were before.
+    host: u64,
     /// The one with the mirror's host.
     further: Option<Physical>,
     /// It has no other association, whatever the core says.
@@ -328,6 +333,7 @@ impl Sim {
         self.nodes.push(Node {
             gnb,
             association: None,
+            host: 0,
             further: None,
             single: false,
             ordered: self.now,
@@ -388,7 +394,7 @@ impl Sim {
     fn connect(&mut self, index: GnbIndex) {
         let association = AssociationId(self.associations);
         self.associations += 1;
-        self.nodes[index.0].association = Some(association);
+        (self.nodes[index.0].association, self.nodes[index.0].host) = (Some(association), self.pair.host());
         self.by_association.insert(association, index);
         let streams = self.nodes[index.0].streams;
         self.core(Input::AssociationUp { association, outbound_streams: streams });
@@ -764,13 +770,22 @@ impl Sim {
 
     fn arrive(&mut self, message: Travelling) {
         match message {
-            Travelling::ToCore { association, stream, octets } => {
-                self.core(Input::Ngap(association, stream, &octets));
+            Travelling::ToCore { association, host, stream, octets } => {
+                self.said_by_gnb(association, host, stream, octets);
             }
-            Travelling::ToGnb { gnb, association, stream, octets } => {
-                if self.nodes[gnb.0].association == Some(association) {
-                    self.gnb(gnb, gnb::Input::Ngap { stream, octets: &octets });
+            Travelling::ToGnb { gnb, association, host, stream, octets } => {
+                let node = &self.nodes[gnb.0];
+                if node.association != Some(association) || host < node.host {
+                    return;
                 }
+                let octets = octets.as_slice();
+                self.gnb(
+                    gnb,
+                    match host > node.host && node.further.is_some() {
+                        true => gnb::Input::FurtherNgap { stream, octets },
+                        false => gnb::Input::Ngap { stream, octets },
+                    },
+                );
             }
             Travelling::Up { ue, connection, up } => {
                 if self.terminals[ue.0].connection == connection {
@@ -797,6 +812,11 @@ impl Sim {
     }
 
     fn core_out(&mut self, out: CoreOutbox) {
+        self.core_out_of(self.pair.host(), out);
+    }
+
+    /// What leaves an aggregator's host.
+    fn core_out_of(&mut self, host: u64, out: CoreOutbox) {
         let now = self.now;
         self.watch.tally(&out.events);
         if !self.quiet {
@@ -812,7 +832,7 @@ impl Sim {
             assert!(stream < node.streams.max(1), "stream {stream} of {}", node.streams);
             node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
             let at = node.ordered;
-            self.send(at, Travelling::ToGnb { gnb, association, stream, octets });
+            self.send(at, Travelling::ToGnb { gnb, association, host, stream, octets });
         }
         for (to, message) in out.cpfs {
             let taken = self.cta.taken(to);
@@ -869,14 +889,14 @@ impl Sim {
                     let node = &mut self.nodes[index.0];
                     let Some(association) = node.association else { continue };
                     node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
-                    let at = node.ordered;
+                    let (at, host) = (node.ordered, node.host);
                     let first =
                         whimbrel_ngap::peek(&octets).is_some_and(|p| p.procedure_code == INITIAL_UE_MESSAGE);
                     if first && self.rng.chance(self.faults.first_repeated_per_mille) {
                         let octets = octets.clone();
-                        self.send(at, Travelling::ToCore { association, stream, octets });
+                        self.send(at, Travelling::ToCore { association, host, stream, octets });
                     }
-                    self.send(at, Travelling::ToCore { association, stream, octets });
+                    self.send(at, Travelling::ToCore { association, host, stream, octets });
                 }
                 // One that has moved on hears its former gNB no more.
                 gnb::Output::Radio(phone, down) if self.terminals[phone.0 as usize].gnb == index => {
@@ -904,9 +924,12 @@ impl Sim {
                     }
                 }
                 gnb::Output::Associate(_) => self.associate(index),
+                gnb::Output::Dissociate(_) => self.dissociate(index),
                 gnb::Output::FurtherNgap { stream, octets } => {
-                    let Some(over) = self.nodes[index.0].further else { continue };
-                    let at = self.now + self.faults.n2_latency(&mut self.rng);
+                    let node = &mut self.nodes[index.0];
+                    let Some(over) = node.further else { continue };
+                    node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
+                    let at = node.ordered;
                     self.send(at, Travelling::FurtherToCore { over, stream, octets });
                 }
                 // The user plane is not simulated.

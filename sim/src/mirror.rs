@@ -1,6 +1,7 @@
 //! The mirror of the simulated aggregator: the link to it, and how the aggregator is lost.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::time::Duration;
 
 use whimbrel_control::udm::Directory;
@@ -16,7 +17,7 @@ use crate::{GnbIndex, Home, Recorder, Sim, Travelling};
 
 /// Least and greatest latency of the link between the two, in microseconds.
 const LATENCY_MICROS: (u64, u64) = (10, 60);
-/// From a loss to when the gNBs know: a connection that closes.
+/// From a loss to when gNBs know that have no other association: a connection that closes.
 const ASSOCIATIONS_END_AFTER: Duration = Duration::from_micros(500);
 /// From a loss to when the mirror serves: a connection that closes, and a decision of the membership.
 const TAKEN_OVER_AFTER: Duration = Duration::from_millis(2);
@@ -56,7 +57,7 @@ impl CtaLoss {
     pub const ALL: [Self; 5] = [Self::Before, Self::Untold, Self::Held, Self::Said, Self::FalseAlarm];
 }
 
-/// What came for an aggregator that was dead: SCTP had it unconfirmed, and it is sent again.
+/// What came for an aggregator that was dead, or was not acknowledged by it: it is sent again.
 #[derive(Debug)]
 enum Missed {
     Up(AssociationId, u16),
@@ -89,7 +90,18 @@ pub(crate) struct Pair {
     last_words: Option<u64>,
     dead: bool,
     missed: Vec<Missed>,
+    /// What the mirror does not hold yet of what came from gNBs: SCTP acknowledges it when it does. In the order of the records, none for another's.
+    unacknowledged: VecDeque<Option<Missed>>,
+    /// So many inputs before that may not be acknowledged yet either: SACKs that were lost.
+    sacks_lost: usize,
     takeovers: u64,
+}
+
+impl Pair {
+    /// Which host serves, by how many takeovers were before.
+    pub(crate) fn host(&self) -> u64 {
+        self.takeovers
+    }
 }
 
 impl Sim {
@@ -101,6 +113,11 @@ impl Sim {
     /// The aggregator is lost at the n-th input that it takes from the beginning on, if it has a mirror by then.
     pub fn lose_cta_at(&mut self, input: u64, how: CtaLoss) {
         self.pair.loss = Some((input, how));
+    }
+
+    /// What gNBs have said with the last inputs is never acknowledged: after a takeover they say it again.
+    pub fn lose_sacks(&mut self, inputs: usize) {
+        self.pair.sacks_lost = inputs;
     }
 
     /// How many inputs led to the same octets at the mirror.
@@ -122,8 +139,7 @@ impl Sim {
         self.pair.mirror = Some(mirror.expect("a snapshot is read as it was written"));
         self.pair.mirrors += 1;
         self.pair.associations = Associations::default();
-        let address = [10, 0, 0, 2 + (self.pair.mirrors % 2) as u8];
-        self.order_of(Order::Endpoints(vec![address.into()]));
+        self.order_of(Order::Endpoints(vec![address(self.pair.mirrors)]));
     }
 
     /// How often a mirror has taken over.
@@ -157,7 +173,14 @@ impl Sim {
         if let Some(meter) = &mut self.meter {
             meter.begin(&input);
         }
+        let said = match &input {
+            Input::Ngap(association, stream, octets) => {
+                Some(Missed::Ngap(*association, *stream, octets.to_vec()))
+            }
+            _ => None,
+        };
         let record = self.cta.handle(self.now, input, &mut out);
+        self.pair.unacknowledged.extend(record.as_ref().map(|_| said));
         if let Some(meter) = &mut self.meter {
             meter.end(&out);
         }
@@ -181,6 +204,7 @@ impl Sim {
     pub(crate) fn order_of(&mut self, order: Order) -> Ordered {
         let mut out = Outbox::default();
         let (ordered, record) = self.cta.order(self.now, order, &mut out);
+        self.pair.unacknowledged.extend(record.as_ref().map(|_| None));
         if let Some(record) = record {
             self.pair.caused.extend(self.cta.newest().map(octets_of));
             self.tell_mirror(record);
@@ -236,12 +260,15 @@ impl Sim {
         if let Some((replaced, _)) = self.pair.replaced.as_mut().filter(|(_, mirror)| *mirror == of) {
             replaced.acknowledged(number, &mut out);
             out.cpfs.clear(); // its links are closed
-            return self.core_out(out);
+            return self.core_out_of(self.pair.host() - 1, out);
         }
         if self.pair.dead || of != self.pair.mirrors {
             return;
         }
         self.cta.acknowledged(number, &mut out);
+        let kept = self.cta.waiting() + self.pair.sacks_lost;
+        let held = self.pair.unacknowledged.len().saturating_sub(kept);
+        self.pair.unacknowledged.drain(..held);
         if self.pair.last_words.is_some_and(|last| last <= number) {
             self.lose_cta();
             return self.core_out(out);
@@ -255,6 +282,7 @@ impl Sim {
     /// The aggregator is lost, and after a while its mirror takes over.
     fn lose_cta(&mut self) {
         (self.pair.dead, self.pair.last_words) = (true, None);
+        self.pair.missed.extend(std::mem::take(&mut self.pair.unacknowledged).into_iter().flatten());
         let at = self.now + ASSOCIATIONS_END_AFTER;
         self.send(at, Travelling::Mirror(ToAndFro::AssociationsEnd));
         self.takes_over_soon();
@@ -287,13 +315,15 @@ impl Sim {
         self.pair.replaced = (!self.pair.dead).then_some((former, self.pair.mirrors));
         (self.pair.dead, self.pair.loss) = (false, None);
         self.pair.caused.clear();
+        self.pair.missed.extend(std::mem::take(&mut self.pair.unacknowledged).into_iter().flatten());
         self.pair.takeovers += 1;
         if self.pair.replaced.is_some() {
             self.associations_end(); // it finds out in the end, and lets go
         }
+        self.bind_associations();
+        self.order_of(Order::TakenOver(vec![address(self.pair.mirrors - 1)]));
         self.core_out(first);
         self.resume_links();
-        self.bind_associations();
         for missed in std::mem::take(&mut self.pair.missed) {
             match missed {
                 Missed::Up(association, outbound_streams) => {
@@ -301,16 +331,69 @@ impl Sim {
                 }
                 Missed::Down(association) => self.core(Input::AssociationDown(association)),
                 Missed::Ngap(association, stream, octets) => {
-                    self.core(Input::Ngap(association, stream, &octets));
+                    self.said_by_gnb(association, self.pair.host() - 1, stream, octets);
                 }
             }
         }
     }
 
-    /// The aggregator's associations end; gNBs that have another go on with that.
+    /// Something comes from a gNB. When it was sent to a host that serves no more, the gNB sends it again when it knows.
+    pub(crate) fn said_by_gnb(
+        &mut self,
+        association: AssociationId,
+        host: u64,
+        stream: u16,
+        octets: Vec<u8>,
+    ) {
+        let from = self.by_association.get(&association);
+        let knows_another = from.is_some_and(|index| self.nodes[index.0].further.is_some());
+        if host < self.pair.host() && knows_another {
+            self.pair.missed.push(Missed::Ngap(association, stream, octets));
+        } else {
+            self.core(Input::Ngap(association, stream, &octets));
+        }
+    }
+
+    /// A gNB hears that the aggregator's host is gone, ends the association with it, and goes on over the other one: first with what
+    /// was not acknowledged (RFC 9260 §11.1).
+    pub(crate) fn dissociate(&mut self, index: GnbIndex) {
+        let host = self.pair.host();
+        let node = &mut self.nodes[index.0];
+        let Some(name) = node.association.filter(|_| node.host < host && node.further.is_some()) else {
+            return;
+        };
+        (node.host, node.further) = (host, None);
+        let mut again = Vec::new();
+        let own = |missed: &mut Missed| matches!(missed, Missed::Ngap(of, ..) if *of == name);
+        for missed in self.pair.missed.extract_if(.., own) {
+            let Missed::Ngap(_, stream, octets) = missed else { continue };
+            again.push((stream, octets));
+        }
+        let own =
+            |t: &Travelling| matches!(t, Travelling::ToCore { association, .. } if *association == name);
+        for at in self.travelling.iter().filter(|(_, t)| own(t)).map(|(at, _)| *at).collect::<Vec<_>>() {
+            let Some(Travelling::ToCore { stream, octets, .. }) = self.travelling.remove(&at) else {
+                continue;
+            };
+            again.push((stream, octets));
+        }
+        for (stream, octets) in again {
+            let node = &mut self.nodes[index.0];
+            node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
+            let at = node.ordered;
+            self.send(at, Travelling::ToCore { association: name, host, stream, octets });
+        }
+        self.gnb(index, gnb::Input::AssociationDown);
+    }
+
+    /// The aggregator's associations end. gNBs that have another hear of it over that.
     fn associations_end(&mut self) {
         for index in (0..self.nodes.len()).map(GnbIndex) {
             let Some(name) = self.nodes[index.0].association else { continue };
+            if self.nodes[index.0].gnb.has_further() {
+                continue;
+            }
+            self.end_further(index);
             self.gnb(index, gnb::Input::AssociationDown);
             if !self.nodes[index.0].gnb.is_up() {
                 self.nodes[index.0].association = None;
@@ -332,11 +415,10 @@ impl Sim {
             match self.nodes[index.0].association {
                 Some(name) => {
                     let over = self.pair.associations.over(name);
-                    assert_eq!(
-                        over,
-                        self.nodes[index.0].further.take(),
-                        "{name:?} goes on over the other one"
-                    );
+                    assert_eq!(over, self.nodes[index.0].further, "{name:?} goes on over the other one");
+                    if self.nodes[index.0].by_hand.is_some() {
+                        self.dissociate(index);
+                    }
                 }
                 None if self.nodes[index.0].by_hand.is_none() => self.connect(index),
                 None => {}
@@ -346,7 +428,7 @@ impl Sim {
 
     /// A gNB is told of the mirror's endpoint.
     pub(crate) fn associate(&mut self, index: GnbIndex) {
-        if self.pair.mirror.is_none() || self.nodes[index.0].single {
+        if self.pair.mirror.is_none() || self.nodes[index.0].single || self.nodes[index.0].further.is_some() {
             return;
         }
         self.pair.physicals += 1;
@@ -361,10 +443,16 @@ impl Sim {
         }
     }
 
-    pub(crate) fn further_to_core(&mut self, over: Physical, _stream: u16, octets: &[u8]) {
-        if let Arrival::Answered(octets) = self.pair.associations.take(over, octets) {
-            let at = self.now + self.faults.n2_latency(&mut self.rng);
-            self.send(at, Travelling::FurtherToGnb { over, stream: 0, octets });
+    pub(crate) fn further_to_core(&mut self, over: Physical, stream: u16, octets: &[u8]) {
+        match self.pair.associations.take(over, octets) {
+            Arrival::Answered(octets) => {
+                let Some(node) = self.nodes.iter_mut().find(|n| n.further == Some(over)) else { return };
+                node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
+                let at = node.ordered;
+                self.send(at, Travelling::FurtherToGnb { over, stream: 0, octets });
+            }
+            Arrival::Named(name) => self.core(Input::Ngap(name, stream, octets)),
+            Arrival::Unnamed | Arrival::Dropped => {}
         }
     }
 
@@ -401,6 +489,11 @@ impl Sim {
             again.into_iter().for_each(|link| self.link(link));
         }
     }
+}
+
+/// Where the mirror of a number is reached; that of number zero is the first aggregator.
+fn address(mirror: u64) -> IpAddr {
+    [10, 0, 0, 2 + (mirror % 2) as u8].into()
 }
 
 /// Everything that leaves, as octets.

@@ -63,11 +63,32 @@ fn an_aggregator_lost_at_every_message_of_a_day_is_not_missed() {
 #[test] // what the mirror does not know to have left is sent again: its receivers drop it, and nobody's procedure fails
 fn what_was_sent_and_not_known_to_be_comes_twice_and_does_no_harm() {
     let (first, last) = inputs();
-    for input in first..=last {
-        let mut stage = day(1);
-        stage.net.lose_cta_at(input, CtaLoss::Said);
-        live_patiently(&mut stage, SECOND * 3, &|| format!("at input {input} of {last}"));
-        assert_eq!((stage.net.takeovers(), stage.net.cta().replicated().lost), (1, 0), "{input}");
+    for how in [CtaLoss::Said, CtaLoss::Untold] {
+        for input in first..=last {
+            let mut stage = day(1);
+            stage.net.lose_cta_at(input, how);
+            live_patiently(&mut stage, SECOND * 3, &|| format!("{how:?} at input {input} of {last}"));
+            assert_eq!((stage.net.takeovers(), stage.net.cta().replicated().lost), (1, 0), "{how:?} {input}");
+        }
+    }
+}
+
+#[test] // RFC 9260 §11.1: a gNB says again what was not acknowledged, though the mirror has all of it
+fn what_gnbs_say_twice_does_no_harm() {
+    let (first, last) = inputs();
+    for sacks in [1, 3, 12] {
+        for input in first..=last {
+            let mut stage = day(1);
+            stage.net.lose_sacks(sacks);
+            stage.net.lose_cta_at(input, CtaLoss::Before);
+            let what = || format!("{sacks} inputs before {input} of {last}");
+            match sacks {
+                // What came before a connection ended is told that there is none, which harms nobody.
+                12 => live_patiently(&mut stage, SECOND * 3, &what),
+                _ => live(&mut stage, &what),
+            }
+            assert_eq!((stage.net.takeovers(), stage.net.cta().replicated().lost), (1, 0), "{sacks} {input}");
+        }
     }
 }
 

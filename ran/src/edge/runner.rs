@@ -335,6 +335,11 @@ impl<'a> Runner<'a> {
                         site.associate(now, address);
                     }
                 }
+                Output::Dissociate(gnb, address) => {
+                    if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
+                        site.dissociate(now, address);
+                    }
+                }
                 Output::Gtpu { gnb, to, datagram } => {
                     if let Some(site) = self.sites.get_mut(usize::from(gnb.0)) {
                         // What announces a tunnel leaves before what goes through it.

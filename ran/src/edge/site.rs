@@ -60,6 +60,8 @@ pub(super) struct Site {
     next: usize,
     /// When to connect again, the serving and the further association.
     reconnect: (Instant, Instant),
+    /// The serving association is being left: until it has ended, what is to be sent is kept here.
+    leaving: Option<Vec<(u16, Vec<u8>)>>,
     /// Messages wait in the transport.
     pub(super) unflushed: bool,
 }
@@ -96,6 +98,7 @@ impl Site {
             told: None,
             next: 0,
             reconnect: (now, now),
+            leaving: None,
             unflushed: false,
         })
     }
@@ -122,12 +125,15 @@ impl Site {
     /// The serving association is lost. The gNB goes on over the further one, or has to be connected anew.
     pub(super) fn serving_down(&mut self, now: Instant, goes_on: bool) {
         let lost = self.serving.take();
-        self.told = None;
         let further = self.further.take();
+        let kept = self.leaving.take().unwrap_or_default();
         if goes_on && further.is_some() {
             self.serving = further;
+            self.told.take_if(|told| further.is_some_and(|l| l.endpoint == *told));
+            kept.iter().for_each(|(stream, octets)| self.send(now, Role::Serving, *stream, octets));
             return;
         }
+        self.told = None;
         if let Some(further) = further {
             self.transport.abort(now, further.association);
         }
@@ -154,14 +160,28 @@ impl Site {
             }
             self.endpoints.push(vec![address]);
         }
-        if self.serving.is_some_and(|l| l.endpoint == endpoint) {
+        if self.leaving.is_none() && self.serving.is_some_and(|l| l.endpoint == endpoint) {
             return;
         }
-        if let Some(other) = self.further.take_if(|l| l.endpoint != endpoint) {
+        let other = self.further.filter(|l| l.endpoint != endpoint && self.leaving.is_none());
+        if let Some(other) = other {
             self.transport.abort(now, other.association);
         }
         self.told = Some(endpoint);
         self.reconnect.1 = now;
+    }
+
+    /// The AMF's endpoint at this address serves no more, and may not even say so.
+    pub(super) fn dissociate(&mut self, now: Instant, address: IpAddr) {
+        let Some(endpoint) = self.endpoints.iter().position(|e| e.contains(&address)) else { return };
+        self.told.take_if(|told| *told == endpoint);
+        if let Some(further) = self.further.filter(|l| l.endpoint == endpoint) {
+            self.transport.abort(now, further.association);
+        }
+        if let Some(serving) = self.serving.filter(|l| l.endpoint == endpoint) {
+            self.leaving.get_or_insert_default();
+            self.transport.abort(now, serving.association);
+        }
     }
 
     /// The endpoint does not take the gNB in: another may.
@@ -231,6 +251,9 @@ impl Site {
 
     /// Sends an NGAP message. What was meant for the other association goes over the one that is left.
     pub(super) fn send(&mut self, now: Instant, role: Role, stream: u16, octets: &[u8]) {
+        if let Some(kept) = &mut self.leaving {
+            return kept.push((stream, octets.to_vec()));
+        }
         let line = match role {
             Role::Serving => self.serving,
             Role::Further => self.further.or(self.serving),

@@ -151,15 +151,13 @@ impl Gnb {
             self.served_guamis = m.served_guami_list.iter().map(|item| item.guami).collect();
         }
         self.send(0, &AmfConfigurationUpdateAcknowledge::new().into(), out);
-        for item in m.amf_tnl_association_to_add_list.iter().take(usize::from(!self.further)) {
-            let CpTransportLayerInformation::EndpointIpAddress(address) = item.amf_tnl_association_address
-            else {
-                continue;
-            };
-            let address = address.v4().map(IpAddr::from).or_else(|| address.v6().map(IpAddr::from));
-            if let Some(address) = address {
-                out.push(Output::Associate(address));
-            }
+        let removed = m.amf_tnl_association_to_remove_list.iter();
+        for address in removed.filter_map(|item| address_of(&item.amf_tnl_association_address)) {
+            out.push(Output::Dissociate(address));
+        }
+        let added = m.amf_tnl_association_to_add_list.iter().take(1); // one stands by
+        for address in added.filter_map(|item| address_of(&item.amf_tnl_association_address)) {
+            out.push(Output::Associate(address));
         }
     }
 
@@ -240,6 +238,11 @@ impl Gnb {
         }
         ids.len()
     }
+}
+
+fn address_of(information: &CpTransportLayerInformation) -> Option<IpAddr> {
+    let CpTransportLayerInformation::EndpointIpAddress(address) = information else { return None };
+    address.v4().map(IpAddr::from).or_else(|| address.v6().map(IpAddr::from))
 }
 
 /// TS 38.413 §9.3.1.56.

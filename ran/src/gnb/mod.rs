@@ -147,8 +147,10 @@ pub enum Output {
         /// The message.
         octets: Vec<u8>,
     },
-    /// The AMF has a further endpoint here: set an association up with it.
+    /// The AMF has a further endpoint here: set an association up with it, if there is none.
     Associate(IpAddr),
+    /// The AMF's endpoint here serves no more: end the association with it.
+    Dissociate(IpAddr),
     /// Send an NGAP message over the further association.
     FurtherNgap {
         /// On this SCTP stream.
@@ -399,6 +401,11 @@ impl Gnb {
     /// Whether NG SETUP has succeeded and the association stands.
     pub fn is_up(&self) -> bool {
         self.interface == Interface::Up
+    }
+
+    /// Whether a further association stands by.
+    pub fn has_further(&self) -> bool {
+        self.further
     }
 
     /// How many phones have a context here.

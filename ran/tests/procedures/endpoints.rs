@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use whimbrel_ids::Instant;
 use whimbrel_ngap::{
-    AmfConfigurationUpdate, AmfTnlAssociationToAddItem, CpTransportLayerInformation, Message,
-    RanConfigurationUpdateAcknowledge,
+    AmfConfigurationUpdate, AmfTnlAssociationToAddItem, AmfTnlAssociationToRemoveItem,
+    CpTransportLayerInformation, Message, RanConfigurationUpdateAcknowledge,
 };
 use whimbrel_ran::edge::{Clock, GnbPlace, Mode, RunnerConfig, Silent};
 use whimbrel_sctp_io::{AssociationId, Config, Event, Events, Settings, Transport};
@@ -29,6 +29,15 @@ fn information(host: usize) -> CpTransportLayerInformation {
     CpTransportLayerInformation::EndpointIpAddress(address.into())
 }
 
+/// How a host ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// Its associations are aborted.
+    Aborted,
+    /// Without a word: the other host says so.
+    Silent,
+}
+
 /// One AMF on two hosts, of which one serves.
 struct Pair<'a> {
     network: &'a mut Network,
@@ -40,6 +49,7 @@ struct Pair<'a> {
     taken: usize,
     last: Instant,
     switches: usize,
+    end: End,
 }
 
 impl Pair<'_> {
@@ -108,19 +118,36 @@ impl Pair<'_> {
             return;
         }
         let mut ended = self.hosts[from].take().unwrap();
-        ended.associations().into_iter().for_each(|a| ended.abort(now, a));
-        ended.flush(now);
+        if self.end == End::Aborted {
+            ended.associations().into_iter().for_each(|a| ended.abort(now, a));
+            ended.flush(now);
+        }
         drop(ended);
         (self.lines[from], self.serves) = (None, to);
         (self.taken, self.switches) = (0, self.switches + 1);
         self.hosts[from] = Some(Self::open(from));
         let transport = self.hosts[to].as_mut().unwrap();
+        if self.end == End::Silent {
+            let mut update = AmfConfigurationUpdate::new();
+            update.amf_tnl_association_to_remove_list =
+                vec![AmfTnlAssociationToRemoveItem::new(information(from))];
+            transport.send(line, 0, NGAP, &Message::from(update).to_vec()).unwrap();
+        }
         transport.send(line, 0, NGAP, &Self::told_of(from)).unwrap();
     }
 }
 
 #[test]
 fn a_gnb_goes_on_over_the_other_association_as_often_as_one_ends() {
+    goes_on(End::Aborted);
+}
+
+#[test] // TS 38.413 §8.7.3.2
+fn a_gnb_leaves_a_host_that_died_without_a_word_when_the_other_one_says_so() {
+    goes_on(End::Silent);
+}
+
+fn goes_on(end: End) {
     let _alone = SOCKETS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let text = r#"{"phones": 1, "steps": ["register", {"wait": 0.3}, {"session": {"dnn": "internet"}}, {"wait": 0.3},
         "idle", {"wait": 0.3}, "return", {"wait": 0.3}, "deregister"]}"#;
@@ -144,7 +171,7 @@ fn a_gnb_goes_on_over_the_other_association_as_often_as_one_ends() {
     let hosts = [0, 1].map(|host| Some(Pair::open(host)));
     let last = Instant::ZERO;
     let mut pair =
-        Pair { network: &mut network, hosts, serves: 0, lines: [None; 2], taken: 0, last, switches: 0 };
+        Pair { network: &mut network, hosts, serves: 0, lines: [None; 2], taken: 0, last, switches: 0, end };
     let reports = std::thread::scope(|s| {
         s.spawn(|| {
             let (clock, mut events) = (Clock::default(), Events::default());

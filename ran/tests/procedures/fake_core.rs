@@ -823,7 +823,8 @@ impl Net {
                 }
                 gnb::Output::Packet { session, packet, .. } => self.packets.push((session, packet)),
                 gnb::Output::Event(event) => self.gnb_events.push(event),
-                gnb::Output::Associate(_) | gnb::Output::FurtherNgap { .. } => {} // this core has one endpoint
+                // This core has one endpoint.
+                gnb::Output::Associate(_) | gnb::Output::Dissociate(_) | gnb::Output::FurtherNgap { .. } => {}
             }
         }
     }

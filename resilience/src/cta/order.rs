@@ -32,6 +32,9 @@ pub enum Order {
     Overload(OverloadOrder),
     /// Other endpoints at which this AMF is reached, as with a mirror: gNBs are told (TS 38.413 §8.7.3.2).
     Endpoints(Vec<IpAddr>),
+    /// The host behind these endpoints is gone, and this one serves in its place: gNBs end their associations with that and go on over
+    /// those that they have with this one. Order it first of all after a takeover, and again when an awaited gNB has come.
+    TakenOver(Vec<IpAddr>),
     /// [`Cta::reset_gnb`].
     ResetGnb(GlobalGnbId),
     /// [`Cta::retire`].
@@ -61,6 +64,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             Order::Overload(order) => self.order_overload(now, order, out),
             Order::Endpoints(endpoints) => self.endpoints(now, endpoints, out),
+            Order::TakenOver(lost) => self.taken_over(now, lost, out),
             Order::ResetGnb(gnb) => return Ordered::Reset(self.reset_gnb(now, gnb, out)),
             Order::Retire => self.retire(now, out),
         }

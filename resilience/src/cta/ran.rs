@@ -330,6 +330,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.operator_output(now, result, out);
     }
 
+    /// This host serves in the place of the one behind these endpoints, which is gone (TS 38.413 §8.7.3.2).
+    pub fn taken_over(&mut self, now: Instant, lost: Vec<IpAddr>, out: &mut Outbox) {
+        let result = self.ran.taken_over(now, lost);
+        self.operator_output(now, result, out);
+    }
+
     /// The program ends in order: gNBs are told that this AMF is not to be had (TS 38.413 §8.7.6).
     pub fn retire(&mut self, now: Instant, out: &mut Outbox) {
         let result = self.ran.retire();

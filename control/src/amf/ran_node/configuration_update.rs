@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::Instant;
 use whimbrel_ngap::ie::{
-    AmfTnlAssociationToAddItem, AmfTnlAssociationToRemoveItem, CauseMisc, CpTransportLayerInformation,
-    PlmnSupportItem, ServedGuamiItem, TimeToWait, TriggeringMessage,
+    AmfTnlAssociationToAddItem, AmfTnlAssociationToRemoveItem, AmfTnlAssociationToUpdateItem, CauseMisc,
+    CpTransportLayerInformation, PlmnSupportItem, ServedGuamiItem, TimeToWait, TriggeringMessage,
 };
 use whimbrel_ngap::msg::{
     AmfConfigurationUpdate, AmfConfigurationUpdateFailure, RanConfigurationUpdate,
@@ -45,10 +45,15 @@ pub(super) struct Update {
 pub(super) struct Endpoints {
     present: Vec<IpAddr>,
     former: Vec<IpAddr>,
+    /// Those that were such and serve now.
+    serving: Vec<IpAddr>,
 }
 
 /// The most that one message names (maxnoofTNLAssociations, TS 38.413 §9.2.6.7).
 const ENDPOINTS_MAX: usize = 32;
+
+/// The weight of an endpoint that serves: any but zero, as it serves alone.
+const WEIGHT: u8 = 255;
 
 impl RanNodes {
     /// §8.7.2.2: all of it is taken, or nothing.
@@ -134,13 +139,36 @@ impl RanNodes {
     pub fn endpoints(&mut self, now: Instant, mut endpoints: Vec<IpAddr>) -> RanOutput {
         let mut out = RanOutput::default();
         endpoints.truncate(ENDPOINTS_MAX);
-        let Endpoints { present, former } = &mut self.endpoints;
+        let Endpoints { present, former, .. } = &mut self.endpoints;
         former.append(present);
         former.retain(|address| !endpoints.contains(address));
         former.drain(..former.len().saturating_sub(ENDPOINTS_MAX));
         *present = endpoints;
         let serving: Vec<AssociationId> = self.serving().map(|(a, _)| a).collect();
         for association in serving {
+            self.send_update(now, association, 1, &mut out);
+        }
+        out
+    }
+
+    /// The host behind `lost` is gone, and one behind the other endpoints serves: gNBs are told to end their associations with the former
+    /// (§8.7.3.2), which may not have ended by itself. That is not held up by an update that is still unanswered: the answer may
+    /// have gone down with that host. Once more does no harm.
+    pub fn taken_over(&mut self, now: Instant, lost: Vec<IpAddr>) -> RanOutput {
+        let mut out = RanOutput::default();
+        let Endpoints { present, former, serving } = &mut self.endpoints;
+        if !present.is_empty() {
+            *serving = std::mem::take(present);
+        }
+        former.retain(|address| !lost.contains(address));
+        former.extend(lost);
+        former.retain(|address| !serving.contains(address));
+        former.drain(..former.len().saturating_sub(ENDPOINTS_MAX));
+        let gnbs: Vec<AssociationId> = self.serving().map(|(a, _)| a).collect();
+        for association in gnbs {
+            if let Some(node) = self.nodes.get_mut(&association) {
+                node.update = None;
+            }
             self.send_update(now, association, 1, &mut out);
         }
         out
@@ -167,12 +195,18 @@ impl RanNodes {
         update.served_guami_list = vec![ServedGuamiItem::new(amf.guami())];
         update.relative_amf_capacity = Some(amf.relative_capacity);
         update.plmn_support_list = vec![PlmnSupportItem::new(amf.plmn, amf.slices.clone())];
-        let Endpoints { present, former } = &self.endpoints;
+        let Endpoints { present, former, serving } = &self.endpoints;
         // The weight decides between endpoints that serve at a time (TS 23.501 §5.21.1.3): one that waits gets none.
         let add = |a: &IpAddr| AmfTnlAssociationToAddItem::new(endpoint(*a), 0);
         update.amf_tnl_association_to_add_list = present.iter().map(add).collect();
         let remove = |a: &IpAddr| AmfTnlAssociationToRemoveItem::new(endpoint(*a));
         update.amf_tnl_association_to_remove_list = former.iter().map(remove).collect();
+        let weigh = |a: &IpAddr| {
+            let mut item = AmfTnlAssociationToUpdateItem::new(endpoint(*a));
+            item.tnl_address_weight_factor = Some(WEIGHT);
+            item
+        };
+        update.amf_tnl_association_to_update_list = serving.iter().map(weigh).collect();
         out.messages.push((association, update.into()));
     }
 

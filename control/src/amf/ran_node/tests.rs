@@ -319,6 +319,28 @@ fn gnbs_are_told_of_further_endpoints_and_of_those_that_are_none_any_more() {
     assert_eq!(told(&nodes.endpoints(at(4), vec![first, second])), (2, 0), "it is one again");
 }
 
+#[test] // TS 38.413 §8.7.3.2: also while an update is unanswered, which the lost host may have sent or heard answered
+fn gnbs_end_their_association_with_a_host_that_is_gone() {
+    let mut nodes = nodes(2);
+    let [first, second] = [2, 3].map(|n| IpAddr::from([10, 0, 0, n]));
+    let lists = |out: &RanOutput| -> (usize, usize, usize) {
+        assert_eq!(out.messages.len(), 2, "each gNB is told");
+        let (_, Message::AmfConfigurationUpdate(m)) = &out.messages[0] else { panic!("{out:?}") };
+        let updated = &m.amf_tnl_association_to_update_list;
+        assert!(updated.iter().all(|item| item.tnl_address_weight_factor > Some(0)), "it serves");
+        let (added, removed) = (&m.amf_tnl_association_to_add_list, &m.amf_tnl_association_to_remove_list);
+        (added.len(), removed.len(), updated.len())
+    };
+    assert_eq!(lists(&nodes.endpoints(at(1), vec![second])), (1, 0, 0));
+    assert_eq!(lists(&nodes.taken_over(at(2), vec![first])), (0, 1, 1));
+    assert_eq!(lists(&nodes.taken_over(at(2), vec![first])), (0, 1, 1), "once more is the same");
+    for n in [1, 2] {
+        nodes.handle(at(3), on(n), AmfConfigurationUpdateAcknowledge::new().into());
+    }
+    assert_eq!(lists(&nodes.endpoints(at(3), vec![first])), (1, 0, 1), "it comes back as the other");
+    assert_eq!(lists(&nodes.taken_over(at(4), vec![second])), (0, 1, 1), "and serves again");
+}
+
 #[test] // TS 38.413 §8.7.3.3
 fn amf_configuration_update_failure_with_time_to_wait_is_tried_again_so_often() {
     let mut nodes = nodes(1);
