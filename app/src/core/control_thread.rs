@@ -598,6 +598,7 @@ impl Control {
             Event::PathDown { remote, .. } => warn!(%remote, "a path of an SCTP association does not answer"),
             Event::PathUp { remote, .. } => debug!(%remote, "a path of an SCTP association answers"),
             Event::Refused { .. } => debug!(?event, "SCTP refused a request"),
+            Event::Unacknowledged { .. } => {} // what phones miss of it, their procedures repeat
         }
         self.settle(now);
     }

@@ -40,7 +40,8 @@ pub const UDP_PORT: u16 = 9899;
 pub struct Settings {
     /// Which way to the network.
     pub mode: Mode,
-    /// Port, addresses and protocol values. Without `local_addresses` all addresses of the host are served; a client
+    /// Port, addresses and protocol values. The last two, what waits for the user and what comes back unacknowledged, the kernel's SCTP does not
+    /// have. Without `local_addresses` all addresses of the host are served; a client
     /// may give port zero for any that is free.
     pub endpoint: Config,
     /// Our UDP port, for [`Mode::Udp`]; a client beside a server on one host needs another than its, or zero for any.
@@ -160,6 +161,25 @@ impl Transport {
         match &mut self.inner {
             Inner::Packets(t) => t.send(Send { association, stream, ppid, unordered: false, octets }),
             Inner::Kernel(t) => t.send(association, stream, ppid, octets),
+        }
+    }
+
+    /// From now on what comes is acknowledged only when it is released, or again at once: for a user who answers for what is
+    /// acknowledged, as one that has to have it at another host first. False in [`Mode::Kernel`], which acknowledges by itself.
+    pub fn hold_acknowledgements(&mut self, hold: bool) -> bool {
+        match &mut self.inner {
+            Inner::Packets(t) => t.endpoint_mut().hold_acknowledgements(hold),
+            Inner::Kernel(_) => return false,
+        }
+        true
+    }
+
+    /// The first `messages` messages of an association may be acknowledged, counted since [`Event::Up`] (a restart of the peer begins no new
+    /// count); the next flush does it. It has to follow within a few milliseconds: peers send again what is not acknowledged within their RTO,
+    /// and a quarter of a MiB that is not released closes their window. A stale name changes nothing.
+    pub fn release(&mut self, association: AssociationId, messages: u64) {
+        if let Inner::Packets(t) = &mut self.inner {
+            t.endpoint_mut().release(association, messages);
         }
     }
 

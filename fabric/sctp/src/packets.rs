@@ -126,6 +126,10 @@ impl PacketTransport {
         &self.endpoint
     }
 
+    pub(crate) fn endpoint_mut(&mut self) -> &mut Endpoint {
+        &mut self.endpoint
+    }
+
     /// Takes the packets that are there and the timers that are due; what happened is left in `events`.
     pub(crate) fn drain(&mut self, now: Instant, events: &mut Events) {
         for at in 0..self.sockets.len() {

@@ -260,6 +260,11 @@ impl<'a> Runner<'a> {
                     };
                     player.handle(now, input, out);
                 }
+                Event::Unacknowledged { association, stream, octets, .. } => {
+                    if site.role(association) == Some(Role::Serving) {
+                        site.keep(stream, octets);
+                    }
+                }
                 Event::Down { association, reason } => match site.role(association) {
                     Some(Role::Serving) => {
                         if !*started {

@@ -62,6 +62,8 @@ pub(super) struct Site {
     reconnect: (Instant, Instant),
     /// The serving association is being left: until it has ended, what is to be sent is kept here.
     leaving: Option<Vec<(u16, Vec<u8>)>>,
+    /// What the serving association had not acknowledged when it ended.
+    unacknowledged: Vec<(u16, Vec<u8>)>,
     /// Messages wait in the transport.
     pub(super) unflushed: bool,
 }
@@ -77,6 +79,7 @@ impl Site {
         endpoint.local_addresses = vec![place.address];
         endpoint.accept_inbound = false;
         endpoint.outbound_streams = STREAMS;
+        endpoint.return_unacknowledged = true;
         let mut settings = Settings::new(endpoint);
         settings.mode = config.sctp;
         settings.udp_port = config.sctp_udp_ports.0;
@@ -99,6 +102,7 @@ impl Site {
             next: 0,
             reconnect: (now, now),
             leaving: None,
+            unacknowledged: Vec::new(),
             unflushed: false,
         })
     }
@@ -122,15 +126,24 @@ impl Site {
         line.as_mut().into_iter().for_each(|l| l.up = true);
     }
 
-    /// The serving association is lost. The gNB goes on over the further one, or has to be connected anew.
+    /// The serving association ends, and this was not acknowledged.
+    pub(super) fn keep(&mut self, stream: u16, octets: &[u8]) {
+        self.unacknowledged.push((stream, octets.to_vec()));
+    }
+
+    /// The serving association is lost. The gNB goes on over the further one, first with what was not acknowledged (RFC 9260 §11.1), or
+    /// has to be connected anew.
     pub(super) fn serving_down(&mut self, now: Instant, goes_on: bool) {
         let lost = self.serving.take();
         let further = self.further.take();
+        let lost_with_it = std::mem::take(&mut self.unacknowledged);
         let kept = self.leaving.take().unwrap_or_default();
         if goes_on && further.is_some() {
             self.serving = further;
             self.told.take_if(|told| further.is_some_and(|l| l.endpoint == *told));
-            kept.iter().for_each(|(stream, octets)| self.send(now, Role::Serving, *stream, octets));
+            for (stream, octets) in lost_with_it.iter().chain(&kept) {
+                self.send(now, Role::Serving, *stream, octets);
+            }
             return;
         }
         self.told = None;

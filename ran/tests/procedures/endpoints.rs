@@ -1,5 +1,6 @@
 //! An AMF with two endpoints, one after the other of which is lost: TS 38.412 §7, TS 38.413 §8.7.3.2.
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -36,6 +37,8 @@ enum End {
     Aborted,
     /// Without a word: the other host says so.
     Silent,
+    /// Likewise, with a message that it had got and not acknowledged.
+    Unheard,
 }
 
 /// One AMF on two hosts, of which one serves.
@@ -50,6 +53,12 @@ struct Pair<'a> {
     last: Instant,
     switches: usize,
     end: End,
+    /// The host that serves ends at once.
+    ends: bool,
+    /// Messages of each host's association that are acknowledged.
+    released: [u64; 2],
+    /// What is to come again.
+    lost: VecDeque<Vec<u8>>,
 }
 
 impl Pair<'_> {
@@ -58,7 +67,9 @@ impl Pair<'_> {
         endpoint.local_addresses = vec![address(host)];
         let mut settings = Settings::new(endpoint);
         settings.mode = Mode::Udp;
-        Transport::open(&settings, [host as u8; 32], Clock::default().now()).unwrap()
+        let mut transport = Transport::open(&settings, [host as u8; 32], Clock::default().now()).unwrap();
+        assert!(transport.hold_acknowledgements(true));
+        transport
     }
 
     fn turn(&mut self, now: Instant, events: &mut Events) {
@@ -68,7 +79,12 @@ impl Pair<'_> {
             for event in events.iter() {
                 match event {
                     Event::Data { association, stream, octets, .. } => {
-                        self.take(now, host, association, stream, octets)
+                        self.take(now, host, association, stream, octets);
+                        if !self.ends || host != self.serves {
+                            self.released[host] += 1;
+                            let transport = self.hosts[host].as_mut().unwrap();
+                            transport.release(association, self.released[host]);
+                        }
                     }
                     Event::Down { .. } => self.lines[host] = None,
                     _ => {}
@@ -88,6 +104,14 @@ impl Pair<'_> {
             Message::AmfConfigurationUpdateAcknowledge(_) => Vec::new(),
             message => {
                 assert_eq!(host, self.serves, "{} to the host that waits", message.name());
+                let other = self.lines[1 - host].is_some();
+                if self.end == End::Unheard && other && (self.taken > 2 || self.ends) {
+                    self.ends = true;
+                    return self.lost.push_back(octets.to_vec());
+                }
+                if let Some(lost) = self.lost.pop_front() {
+                    assert_eq!(octets, lost, "it comes again, before anything else");
+                }
                 (self.taken, self.last) = (self.taken + 1, now);
                 let mut answers = self.network.ngap(stream, octets);
                 if let Message::NgSetupRequest(_) = message {
@@ -111,10 +135,10 @@ impl Pair<'_> {
 
     /// Where the phones rest and the other host is known to the gNB, the one that serves ends, and comes back as the other's other.
     fn switch(&mut self, now: Instant) {
-        let rests = self.taken > 2 && now.since(self.last) > AT_REST;
+        let rests = self.end != End::Unheard && self.taken > 2 && now.since(self.last) > AT_REST;
         let (from, to) = (self.serves, 1 - self.serves);
         let [Some(_), Some(line)] = [self.lines[from], self.lines[to]] else { return };
-        if !rests {
+        if !rests && !self.ends {
             return;
         }
         let mut ended = self.hosts[from].take().unwrap();
@@ -123,11 +147,12 @@ impl Pair<'_> {
             ended.flush(now);
         }
         drop(ended);
-        (self.lines[from], self.serves) = (None, to);
+        (self.lines[from], self.serves, self.released[from]) = (None, to, 0);
+        self.ends = false;
         (self.taken, self.switches) = (0, self.switches + 1);
         self.hosts[from] = Some(Self::open(from));
         let transport = self.hosts[to].as_mut().unwrap();
-        if self.end == End::Silent {
+        if self.end != End::Aborted {
             let mut update = AmfConfigurationUpdate::new();
             update.amf_tnl_association_to_remove_list =
                 vec![AmfTnlAssociationToRemoveItem::new(information(from))];
@@ -145,6 +170,11 @@ fn a_gnb_goes_on_over_the_other_association_as_often_as_one_ends() {
 #[test] // TS 38.413 §8.7.3.2
 fn a_gnb_leaves_a_host_that_died_without_a_word_when_the_other_one_says_so() {
     goes_on(End::Silent);
+}
+
+#[test] // RFC 9260 §11.1
+fn what_a_host_had_not_acknowledged_when_it_died_is_said_again_to_the_other() {
+    goes_on(End::Unheard);
 }
 
 fn goes_on(end: End) {
@@ -169,9 +199,19 @@ fn goes_on(end: End) {
     let done = AtomicBool::new(false);
     let mut network = Network::new(&fleet);
     let hosts = [0, 1].map(|host| Some(Pair::open(host)));
-    let last = Instant::ZERO;
-    let mut pair =
-        Pair { network: &mut network, hosts, serves: 0, lines: [None; 2], taken: 0, last, switches: 0, end };
+    let mut pair = Pair {
+        network: &mut network,
+        hosts,
+        serves: 0,
+        lines: [None; 2],
+        taken: 0,
+        last: Instant::ZERO,
+        switches: 0,
+        end,
+        ends: false,
+        released: [0; 2],
+        lost: VecDeque::new(),
+    };
     let reports = std::thread::scope(|s| {
         s.spawn(|| {
             let (clock, mut events) = (Clock::default(), Events::default());
@@ -188,5 +228,6 @@ fn goes_on(end: End) {
     });
     let report = &reports.unwrap()[0];
     assert!(report.is_clean(), "{}", report.json());
+    assert!(pair.lost.is_empty(), "what was lost has come again");
     assert_eq!((report.completed, pair.switches > 1), (1, true), "{} switches", pair.switches);
 }

@@ -48,6 +48,12 @@ pub struct Config {
     pub burst_packets_max: u16,
     /// Most associations at once. Default 4096.
     pub associations_max: usize,
+    /// Whether DATA is acknowledged only as far as the user releases it ([`Endpoint::release`](crate::Endpoint::release)), which it has to
+    /// do within a small part of a peer's smallest RTO. Default: no.
+    pub hold_acknowledgements: bool,
+    /// Whether what was not acknowledged is handed back when an association ends
+    /// ([`Event::Unacknowledged`](crate::Event::Unacknowledged)). Default: no.
+    pub return_unacknowledged: bool,
 }
 
 impl Config {
@@ -73,6 +79,8 @@ impl Config {
             send_buffer_octets: 1024 * 1024,
             burst_packets_max: 16,
             associations_max: 4096,
+            hold_acknowledgements: false,
+            return_unacknowledged: false,
         }
     }
 

@@ -248,6 +248,30 @@ impl Endpoint {
         Ok(())
     }
 
+    /// From now on what comes is acknowledged only when it is released, or again at once. What came before is as it was: acknowledged, or about
+    /// to be.
+    pub fn hold_acknowledgements(&mut self, hold: bool) {
+        self.config.hold_acknowledgements = hold;
+        let Self { slots, dirty, .. } = self;
+        for a in slots.iter_mut().filter_map(|s| s.association.as_deref_mut()) {
+            a.rx.hold(hold);
+            if !core::mem::replace(&mut a.dirty, true) {
+                dirty.push(a.id.slot);
+            }
+        }
+    }
+
+    /// The user answers for the first `messages` messages of an association, counted since [`Event::Up`], a restart of the peer included: they
+    /// may be acknowledged, which the next flush does. A stale name, and what was released before, change nothing.
+    pub fn release(&mut self, association: AssociationId, messages: u64) {
+        let Self { slots, dirty, .. } = self;
+        let Some(a) = find(slots, association) else { return };
+        a.rx.release(messages);
+        if a.rx.sack_due && !core::mem::replace(&mut a.dirty, true) {
+            dirty.push(association.slot);
+        }
+    }
+
     /// How an association stands; `None` if it is gone.
     pub fn status(&self, association: AssociationId) -> Option<Status> {
         let slot = self.slots.get(association.slot as usize)?;

@@ -9,6 +9,8 @@
 //! | Multihomed peers, heartbeats, path verification and failover | §5.4, §6.4, §8 |
 //! | Packets out of the blue, verification tags | §8.4, §8.5 |
 //! | Graceful and abortive close | §9 |
+//! | Unsent and unacknowledged messages handed back when an association ends | §11.1 |
+//! | Acknowledgements that wait for the user, who may be answerable for what is acknowledged | beside it |
 //!
 //! | Not supported | Why |
 //! |---|---|
@@ -33,6 +35,7 @@ mod packet;
 mod path;
 mod receive;
 mod send;
+mod tsns;
 
 pub use association::State;
 pub use config::Config;

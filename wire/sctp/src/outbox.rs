@@ -131,6 +131,18 @@ pub enum Event<'a> {
         /// The message.
         octets: &'a [u8],
     },
+    /// A message that the peer has not acknowledged, or not got: it precedes [`Event::Down`], each whole and in the order in which they were
+    /// sent (RFC 9260 §11.1.1 L and M). The peer may have had it all the same.
+    Unacknowledged {
+        /// To whom.
+        association: AssociationId,
+        /// Stream identifier.
+        stream: u16,
+        /// Payload protocol identifier.
+        ppid: u32,
+        /// The message.
+        octets: &'a [u8],
+    },
     /// The association is gone; its name is stale from now on.
     Down {
         /// Its name.
@@ -176,6 +188,7 @@ pub enum Event<'a> {
 enum Record {
     Up { association: AssociationId, peer: Range<usize>, peer_port: u16, inbound: u16, outbound: u16 },
     Data { association: AssociationId, stream: u16, ppid: u32, octets: Range<usize> },
+    Unacknowledged { association: AssociationId, stream: u16, ppid: u32, octets: Range<usize> },
     Plain(Event<'static>),
 }
 
@@ -221,6 +234,12 @@ impl Events {
                 ppid: *ppid,
                 octets: &self.octets[octets.clone()],
             },
+            Record::Unacknowledged { association, stream, ppid, octets } => Event::Unacknowledged {
+                association: *association,
+                stream: *stream,
+                ppid: *ppid,
+                octets: &self.octets[octets.clone()],
+            },
             Record::Plain(e) => e.clone(),
         })
     }
@@ -242,6 +261,11 @@ impl Events {
             }
             Event::Data { association, stream, ppid, octets } => {
                 return self.push_data(association, stream, ppid, core::iter::once(octets));
+            }
+            Event::Unacknowledged { association, stream, ppid, octets } => {
+                let start = self.octets.len();
+                self.octets.extend_from_slice(octets);
+                Record::Unacknowledged { association, stream, ppid, octets: start..self.octets.len() }
             }
             Event::Down { association, reason } => Record::Plain(Event::Down { association, reason }),
             Event::Restarted { association, inbound_streams, outbound_streams } => {

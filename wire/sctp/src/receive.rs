@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use whimbrel_ids::Instant;
 
+use crate::config::Config;
 use crate::outbox::{AssociationId, Events};
 use crate::packet::{be16, be32, data_flag, kind, write_chunk};
+use crate::tsns::Tsns;
 
 /// Most separate runs of TSNs above the cumulative one that are remembered. A SACK for an MTU of 1500 reports 360;
 /// 256 losses at once on one association is beyond use.
@@ -46,6 +48,8 @@ impl<'a> Data<'a> {
 /// A fragment, or a whole message, that waits.
 #[derive(Clone, Debug)]
 struct Held {
+    /// Its TSN, or that of the last fragment.
+    tsn: u64,
     flags: u8,
     stream: u16,
     ssn: u16,
@@ -64,12 +68,35 @@ pub(crate) enum Taken {
     OutOfResource,
 }
 
+/// What the user has not released, and what is acknowledged meanwhile.
+#[derive(Clone, Debug)]
+struct Hold {
+    /// What was released, and what is nobody's to release: fragments before the last one of their message, which brings them back
+    /// if it is not acknowledged.
+    acknowledged: Tsns,
+    /// The newest messages: each one's last TSN, and what it counts against the window.
+    delivered: VecDeque<(u64, usize)>,
+    octets: usize,
+}
+
+impl Hold {
+    fn over(received: &Tsns) -> Self {
+        Self { acknowledged: received.clone(), delivered: VecDeque::new(), octets: 0 }
+    }
+
+    /// Bounded by the window, which each of the gaps between takes its part of.
+    fn acknowledge(&mut self, tsn: u64) {
+        self.acknowledged.add(tsn, usize::MAX);
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
-    /// Cumulative TSN, extended to 64 bits so that order is plain.
-    cum: u64,
-    /// Inclusive runs of TSNs received above `cum`, in order, not touching.
-    ranges: VecDeque<(u64, u64)>,
+    received: Tsns,
+    /// Messages that were delivered.
+    messages: u64,
+    /// Acknowledgements wait for the user.
+    hold: Option<Hold>,
     /// Fragments by TSN.
     fragments: BTreeMap<u64, Held>,
     /// Whole messages ahead of their turn, by stream and SSN.
@@ -87,14 +114,17 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    pub(crate) fn new(peer_initial_tsn: u32, streams: u16, window: u32) -> Self {
+    /// `messages`: how many were delivered before, in a former life of the peer.
+    pub(crate) fn new(peer_initial_tsn: u32, streams: u16, messages: u64, config: &Config) -> Self {
+        let received = Tsns::up_to((1 << 32) + u64::from(peer_initial_tsn) - 1);
         Self {
-            cum: (1 << 32) + u64::from(peer_initial_tsn) - 1,
-            ranges: VecDeque::new(),
+            hold: config.hold_acknowledgements.then(|| Hold::over(&received)),
+            received,
+            messages,
             fragments: BTreeMap::new(),
             waiting: BTreeMap::new(),
             held_octets: 0,
-            window: window as usize,
+            window: config.receive_window_octets as usize,
             next_ssn: vec![0; usize::from(streams)],
             duplicates: Vec::new(),
             sack_due: false,
@@ -106,15 +136,65 @@ impl Receiver {
 
     /// The cumulative TSN, as SACK and SHUTDOWN carry it.
     pub(crate) fn cumulative_tsn(&self) -> u32 {
-        self.cum as u32
+        self.acknowledged().cum as u32
+    }
+
+    /// How many messages were delivered.
+    pub(crate) fn messages(&self) -> u64 {
+        self.messages
+    }
+
+    fn acknowledged(&self) -> &Tsns {
+        self.hold.as_ref().map_or(&self.received, |h| &h.acknowledged)
+    }
+
+    /// Has acknowledgements wait for the user from here, or no longer.
+    pub(crate) fn hold(&mut self, hold: bool) {
+        match (hold, &self.hold) {
+            (true, None) => self.hold = Some(Hold::over(&self.received)),
+            (false, Some(_)) => {
+                self.hold = None;
+                self.sack_due = true;
+            }
+            _ => {}
+        }
+    }
+
+    /// The user has done with the first so many messages.
+    pub(crate) fn release(&mut self, messages: u64) {
+        let Some(hold) = &mut self.hold else { return };
+        let rest = self.messages.saturating_sub(messages);
+        while hold.delivered.len() as u64 > rest
+            && let Some((last, octets)) = hold.delivered.pop_front()
+        {
+            hold.octets -= octets;
+            hold.acknowledge(last);
+            self.sack_due = true;
+        }
+    }
+
+    /// Octets that count against the window.
+    fn used(&self) -> usize {
+        self.held_octets + self.hold.as_ref().map_or(0, |h| h.octets)
+    }
+
+    /// A message went to the user.
+    fn passed_on(&mut self, last: u64, octets: usize) {
+        self.messages += 1;
+        if let Some(hold) = &mut self.hold {
+            let octets = octets + HELD_OVERHEAD_OCTETS;
+            hold.delivered.push_back((last, octets));
+            hold.octets += octets;
+        }
     }
 
     /// Takes a DATA chunk; whole messages in order become events.
     pub(crate) fn take(&mut self, data: Data<'_>, id: AssociationId, events: &mut Events) -> Taken {
         self.data_in_packet = true;
-        let ahead = i64::from(data.tsn.wrapping_sub(self.cum as u32) as i32);
-        let tsn = self.cum.wrapping_add_signed(ahead);
-        if ahead <= 0 || self.has(tsn) {
+        let cum = self.received.cum;
+        let ahead = i64::from(data.tsn.wrapping_sub(cum as u32) as i32);
+        let tsn = cum.wrapping_add_signed(ahead);
+        if ahead <= 0 || self.received.has(tsn) {
             self.sack_due = true; // a duplicate: the SACK was lost (RFC 9260 §6.2)
             if self.duplicates.len() < DUPLICATES_MAX {
                 self.duplicates.push(data.tsn);
@@ -124,19 +204,21 @@ impl Receiver {
         if data.flags & data_flag::IMMEDIATE != 0 {
             self.sack_due = true;
         }
-        let next = tsn == self.cum + 1;
+        let next = tsn == cum + 1;
         let whole =
             data.flags & (data_flag::BEGINNING | data_flag::END) == data_flag::BEGINNING | data_flag::END;
         let deliverable = whole && (data.flags & data_flag::UNORDERED != 0 || self.is_turn(&data));
-        let cost = if deliverable { 0 } else { data.user.len() + HELD_OVERHEAD_OCTETS };
+        let passes = deliverable && self.hold.is_none();
+        let cost = if passes { 0 } else { data.user.len() + HELD_OVERHEAD_OCTETS };
         if next {
             // What fills the gap is always taken, up to twice the window: it is what frees the rest.
             if self.held_octets + cost > 2 * self.window {
                 return Taken::OutOfResource;
             }
-        } else if self.held_octets + cost > self.window
-            || u64::from(ahead.unsigned_abs() as u32) > TSN_AHEAD_MAX
-        {
+            if self.used() + cost > 2 * self.window {
+                return Taken::Fine; // the user will make room, and it comes again
+            }
+        } else if self.used() + cost > self.window || u64::from(ahead.unsigned_abs() as u32) > TSN_AHEAD_MAX {
             self.sack_due = true;
             return Taken::Fine; // not acknowledged: it comes again
         }
@@ -144,29 +226,32 @@ impl Receiver {
             self.sack_due = true;
             return Taken::Fine;
         }
+        if let Some(hold) = &mut self.hold
+            && (data.flags & data_flag::END == 0 || usize::from(data.stream) >= self.next_ssn.len())
+        {
+            let before = hold.acknowledged.cum;
+            hold.acknowledge(tsn);
+            self.sack_due |= hold.acknowledged.cum != before;
+        }
         if usize::from(data.stream) >= self.next_ssn.len() {
             return Taken::InvalidStream;
         }
         if deliverable {
             events.push_data(id, data.stream, data.ppid, core::iter::once(data.user));
+            self.passed_on(tsn, data.user.len());
             self.delivered(&data, id, events);
         } else {
             let held = Held {
+                tsn,
                 flags: data.flags,
                 stream: data.stream,
                 ssn: data.ssn,
                 ppid: data.ppid,
                 user: data.user.to_vec(),
             };
-            self.hold(tsn, held, whole, id, events);
+            self.keep(tsn, held, whole, id, events);
         }
         Taken::Fine
-    }
-
-    /// Whether a TSN above the cumulative one was received.
-    fn has(&self, tsn: u64) -> bool {
-        let at = self.ranges.partition_point(|r| r.1 < tsn);
-        self.ranges.get(at).is_some_and(|r| r.0 <= tsn)
     }
 
     fn is_turn(&self, data: &Data<'_>) -> bool {
@@ -175,37 +260,11 @@ impl Receiver {
 
     /// Remembers a TSN as received; false if there is no room for another gap.
     fn note(&mut self, tsn: u64) -> bool {
-        if tsn == self.cum + 1 {
-            self.cum = tsn;
-            if let Some(&(start, end)) = self.ranges.front()
-                && start == tsn + 1
-            {
-                self.cum = end;
-                self.ranges.pop_front();
-            }
-            self.sack_due |= !self.ranges.is_empty();
-            return true;
-        }
-        self.sack_due = true; // a gap is reported at once (RFC 9260 §6.7)
-        let at = self.ranges.partition_point(|r| r.1 < tsn);
-        let joins_left = at > 0 && self.ranges.get(at - 1).is_some_and(|r| r.1 + 1 == tsn);
-        let joins_right = self.ranges.get(at).is_some_and(|r| r.0 == tsn + 1);
-        match (joins_left, joins_right) {
-            (true, true) => {
-                if let Some((_, end)) = self.ranges.remove(at) {
-                    self.ranges[at - 1].1 = end;
-                }
-            }
-            (true, false) => self.ranges[at - 1].1 = tsn,
-            (false, true) => self.ranges[at].0 = tsn,
-            (false, false) => {
-                if self.ranges.len() >= RANGES_MAX {
-                    return false;
-                }
-                self.ranges.insert(at, (tsn, tsn));
-            }
-        }
-        true
+        let next = tsn == self.received.cum + 1;
+        let noted = self.received.add(tsn, RANGES_MAX);
+        // A gap is reported at once, and so is what fills one (RFC 9260 §6.7).
+        self.sack_due |= !next || !self.received.runs.is_empty();
+        noted
     }
 
     /// After an ordered message was delivered: those that waited for it follow.
@@ -216,17 +275,17 @@ impl Receiver {
     }
 
     fn advance(&mut self, stream: u16, id: AssociationId, events: &mut Events) {
-        let Some(ssn) = self.next_ssn.get_mut(usize::from(stream)) else { return };
-        *ssn = ssn.wrapping_add(1);
-        while let Some(held) = self.waiting.remove(&(stream, *ssn)) {
+        while let Some(ssn) = self.next_ssn.get_mut(usize::from(stream)) {
+            *ssn = ssn.wrapping_add(1);
+            let Some(held) = self.waiting.remove(&(stream, *ssn)) else { return };
             self.held_octets -= held.user.len() + HELD_OVERHEAD_OCTETS;
             events.push_data(id, held.stream, held.ppid, core::iter::once(held.user.as_slice()));
-            *ssn = ssn.wrapping_add(1);
+            self.passed_on(held.tsn, held.user.len());
         }
     }
 
     /// Keeps what cannot be delivered yet, and assembles the message around it if that is now whole.
-    fn hold(&mut self, tsn: u64, held: Held, whole: bool, id: AssociationId, events: &mut Events) {
+    fn keep(&mut self, tsn: u64, held: Held, whole: bool, id: AssociationId, events: &mut Events) {
         let cost = held.user.len() + HELD_OVERHEAD_OCTETS;
         if whole {
             // A second message under one SSN breaks the protocol; the first one stands.
@@ -234,6 +293,8 @@ impl Receiver {
             {
                 e.insert(held);
                 self.held_octets += cost;
+            } else if let Some(hold) = &mut self.hold {
+                hold.acknowledge(held.tsn);
             }
             return;
         }
@@ -275,18 +336,22 @@ impl Receiver {
             let parts = self.fragments.range(first..=last).map(|(_, f)| f.user.as_slice());
             events.push_data(id, stream, ppid, parts);
         }
-        let mut user = Vec::new();
+        let (mut user, mut octets) = (Vec::new(), 0);
         for tsn in first..=last {
             if let Some(f) = self.fragments.remove(&tsn) {
                 self.held_octets -= f.user.len() + HELD_OVERHEAD_OCTETS;
+                octets += f.user.len();
                 if !in_turn {
                     user.extend_from_slice(&f.user);
                 }
             }
         }
         if !in_turn {
-            self.hold(first, Held { flags, stream, ssn, ppid, user }, true, id, events);
-        } else if !unordered {
+            let held = Held { tsn: last, flags, stream, ssn, ppid, user };
+            return self.keep(first, held, true, id, events);
+        }
+        self.passed_on(last, octets);
+        if !unordered {
             self.advance(stream, id, events);
         }
     }
@@ -295,6 +360,9 @@ impl Receiver {
     pub(crate) fn packet_done(&mut self, now: Instant, delay: core::time::Duration) {
         if !core::mem::take(&mut self.data_in_packet) {
             return;
+        }
+        if self.hold.is_some() {
+            return; // releasing it is what sends the SACK
         }
         self.packets_unsacked += 1;
         if delay.is_zero() || self.packets_unsacked >= PACKETS_PER_SACK {
@@ -306,19 +374,22 @@ impl Receiver {
 
     /// Appends the SACK, in at most `room` octets.
     pub(crate) fn write_sack(&mut self, out: &mut Vec<u8>, room: usize) {
-        let a_rwnd = u32::try_from(self.window.saturating_sub(self.held_octets)).unwrap_or(u32::MAX);
+        let a_rwnd = u32::try_from(self.window.saturating_sub(self.used())).unwrap_or(u32::MAX);
         let room = room.saturating_sub(16) / 4;
-        let gaps = self.ranges.len().min(room);
+        let Tsns { cum, runs } = self.hold.as_ref().map_or(&self.received, |h| &h.acknowledged);
+        // What the user has not released is not missing: it is no gap. A gap ack block has 16 bits; what is further ahead is reported
+        // when there is less between.
+        let room_for = if self.received.runs.is_empty() { 0 } else { room };
+        let gaps = runs.iter().take(room_for).take_while(|r| r.1 - cum <= TSN_AHEAD_MAX).count();
         let duplicates = self.duplicates.len().min(room - gaps);
         write_chunk(out, kind::SACK, 0, |o| {
-            o.extend_from_slice(&(self.cum as u32).to_be_bytes());
+            o.extend_from_slice(&(*cum as u32).to_be_bytes());
             o.extend_from_slice(&a_rwnd.to_be_bytes());
             o.extend_from_slice(&(gaps as u16).to_be_bytes());
             o.extend_from_slice(&(duplicates as u16).to_be_bytes());
-            for (start, end) in self.ranges.iter().take(gaps) {
-                // Both fit 16 bits: no TSN further ahead was taken.
-                o.extend_from_slice(&((start - self.cum) as u16).to_be_bytes());
-                o.extend_from_slice(&((end - self.cum) as u16).to_be_bytes());
+            for (start, end) in runs.iter().take(gaps) {
+                o.extend_from_slice(&((start - cum) as u16).to_be_bytes());
+                o.extend_from_slice(&((end - cum) as u16).to_be_bytes());
             }
             for tsn in self.duplicates.iter().take(duplicates) {
                 o.extend_from_slice(&tsn.to_be_bytes());

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use whimbrel_ids::Instant;
 
 use crate::config::Config;
-use crate::outbox::Refusal;
+use crate::outbox::{AssociationId, Event, Events, Refusal};
 use crate::packet::{DATA_HEADER_LEN, be16, be32, data_flag, kind, pad, tsn_after};
 use crate::path::PathState;
 
@@ -40,6 +40,16 @@ struct Outgoing {
     fast: bool,
 }
 
+impl Outgoing {
+    fn is_end(&self) -> bool {
+        self.octets.get(1).is_some_and(|flags| flags & data_flag::END != 0)
+    }
+
+    fn user(&self) -> &[u8] {
+        self.octets.get(DATA_HEADER_LEN..DATA_HEADER_LEN + self.user_octets).unwrap_or_default()
+    }
+}
+
 /// What a SACK brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Acked {
@@ -70,6 +80,8 @@ pub(crate) struct Sender {
     /// In fast recovery until this TSN is acknowledged.
     recovery: Option<u32>,
     spare: Vec<Vec<u8>>,
+    /// What was acknowledged of the message whose end was not.
+    begun: Vec<u8>,
 }
 
 impl Sender {
@@ -88,6 +100,7 @@ impl Sender {
             urgent: false,
             recovery: None,
             spare: Vec::new(),
+            begun: Vec::new(),
         }
     }
 
@@ -151,6 +164,21 @@ impl Sender {
         }
         self.queued_octets += cost;
         Ok(())
+    }
+
+    /// Hands back the messages that were not acknowledged to their end.
+    pub(crate) fn unacknowledged(&mut self, association: AssociationId, events: &mut Events) {
+        let mut message = core::mem::take(&mut self.begun);
+        for chunk in self.flight.iter().chain(&self.pending) {
+            message.extend_from_slice(chunk.user());
+            let (Some(stream), Some(ppid)) = (be16(&chunk.octets, 8), be32(&chunk.octets, 12)) else {
+                continue;
+            };
+            if chunk.is_end() {
+                events.push(Event::Unacknowledged { association, stream, ppid, octets: &message });
+                message.clear();
+            }
+        }
     }
 
     /// The next chunk to send again; it is then under way on `path`.
@@ -311,6 +339,10 @@ impl Sender {
             }
         }
         self.queued_octets = self.queued_octets.saturating_sub(chunk.user_octets + CHUNK_OVERHEAD_OCTETS);
+        match chunk.is_end() {
+            true => self.begun.clear(),
+            false => self.begun.extend_from_slice(chunk.user()),
+        }
         if self.spare.len() < SPARE_BUFFERS_MAX {
             chunk.octets.clear();
             self.spare.push(chunk.octets);

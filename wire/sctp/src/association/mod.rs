@@ -133,7 +133,7 @@ impl Association {
             paths: Vec::new(),
             primary: 0,
             tx: Sender::new(who.local_tsn),
-            rx: Receiver::new(0, 0, config.receive_window_octets),
+            rx: Receiver::new(0, 0, 0, config),
             control: Vec::new(),
             control_path: 0,
             sack_path: 0,
@@ -183,7 +183,7 @@ impl Association {
         self.tx = Sender::new(self.local_initial_tsn);
         self.tx.set_streams(self.outbound_streams);
         self.tx.peer_rwnd = peer_rwnd as usize;
-        self.rx = Receiver::new(peer.1, self.inbound_streams, cx.config.receive_window_octets);
+        self.rx = Receiver::new(peer.1, self.inbound_streams, self.rx.messages(), cx.config);
         self.control.clear();
         (self.t2, self.t5) = (None, None);
         for p in &mut self.paths {
@@ -221,6 +221,9 @@ impl Association {
     pub(crate) fn end(&mut self, reason: DownReason, cx: &mut Context<'_>) {
         if !self.ended {
             self.ended = true;
+            if cx.config.return_unacknowledged {
+                self.tx.unacknowledged(self.id, &mut cx.out.events);
+            }
             cx.out.events.push(Event::Down { association: self.id, reason });
         }
     }

@@ -39,6 +39,7 @@ impl Random {
 pub enum Seen {
     Up(AssociationId, Vec<IpAddr>, u16, u16),
     Data(AssociationId, u16, u32, Vec<u8>),
+    Unacknowledged(u16, Vec<u8>),
     Down(AssociationId, DownReason),
     Restarted(AssociationId),
     PathDown(IpAddr),
@@ -186,6 +187,7 @@ impl Net {
                 Event::Data { association, stream, ppid, octets } => {
                     Seen::Data(association, stream, ppid, octets.to_vec())
                 }
+                Event::Unacknowledged { stream, octets, .. } => Seen::Unacknowledged(stream, octets.to_vec()),
                 Event::Down { association, reason } => Seen::Down(association, reason),
                 Event::Restarted { association, .. } => Seen::Restarted(association),
                 Event::PathDown { remote, .. } => Seen::PathDown(remote),
