@@ -11,6 +11,7 @@ use whimbrel_pfcp::ie::NodeId;
 use crate::limits::{
     DATA_NETWORKS_MAX, HELD_PER_SESSION_MAX, POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX,
 };
+use crate::session_id::TeidLayout;
 
 /// A data network's place in [`Config::data_networks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -326,6 +327,11 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    /// The bits of a TEID that are its session's index, and one.
+    pub fn teid_index_mask(&self) -> u32 {
+        TeidLayout::of(self.sessions_max).index_mask()
     }
 
     /// The network of a name: its DNN, or the DNN with an operator identifier behind it (TS 23.003 §9.1.2).

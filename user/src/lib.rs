@@ -25,8 +25,8 @@ pub use event::{Ended, Event};
 pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};
 pub use limits::*;
 pub use pipeline::{
-    Counters, Destination, DropReason, Origin, PACKET_HEADROOM, Packet, SessionCounters, Slot, Stage, UpfU,
-    Verdict, Watch, packet_room,
+    Counters, Destination, DropReason, FastCounted, FastEntry, FastPath, Origin, PACKET_HEADROOM, Packet,
+    SessionCounters, Slot, Stage, UpfU, Verdict, Watch, fast_state, packet_room,
 };
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::SessionId;

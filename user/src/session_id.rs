@@ -51,7 +51,7 @@ impl TeidLayout {
         Self { index_bits }
     }
 
-    const fn index_mask(self) -> u32 {
+    pub(crate) const fn index_mask(self) -> u32 {
         (1 << self.index_bits) - 1
     }
 

@@ -54,9 +54,18 @@ pub(crate) enum IoChoice {
     Udp,
     /// AF_XDP, or not at all.
     AfXdp,
+    /// AF_XDP, with a fast path in the driver; or not at all.
+    Xdp,
 }
 
-words! { IoChoice { IoChoice::Auto = "auto", IoChoice::Udp = "udp", IoChoice::AfXdp = "af_xdp", } }
+words! {
+    IoChoice {
+        IoChoice::Auto = "auto",
+        IoChoice::Udp = "udp",
+        IoChoice::AfXdp = "af_xdp",
+        IoChoice::Xdp = "xdp",
+    }
+}
 
 /// N4: PFCP (TS 29.244).
 #[derive(Clone, Debug)]
@@ -130,8 +139,9 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
             io: s.value(
                 "io",
                 IoChoice::Auto,
-                "auto, udp or af_xdp: how packets come and go. auto takes AF_XDP if the interface's driver gives it frames \
-                 without copying (needs root), else UDP sockets; the log says which and why. See docs/packet-io.md.",
+                "auto, udp, af_xdp or xdp: how packets come and go. auto takes AF_XDP if the interface's driver gives it \
+                 frames without copying (needs root), else UDP sockets; the log says which and why. xdp is af_xdp with a fast \
+                 path for most phones' packets in the driver. See docs/packet-io.md.",
             ),
         };
         if n3.address.is_unspecified() {

@@ -125,6 +125,7 @@ impl LocalUpf {
                 config::IoChoice::Auto => N3Io::Auto,
                 config::IoChoice::Udp => N3Io::Udp,
                 config::IoChoice::AfXdp => N3Io::AfXdp,
+                config::IoChoice::Xdp => N3Io::Xdp,
             },
             forwarding: c.n6.forwarding,
             journal: Some(c.store.path.with_extension("host")),
@@ -363,7 +364,15 @@ impl LocalUpf {
                 io.n6_sent_by_device,
             ),
         ]);
+        let fast = [("uplink", io.fast_uplink), ("downlink", io.fast_downlink)];
+        samples.extend(fast.map(|(direction, value)| Sample {
+            name: "whimbrel_upf_fast_path_packets_total",
+            help: "Packets that the fast path forwarded in the driver (`n3.io: xdp`); all other counters of the UPF have them too",
+            label: Some(("direction", direction.into())),
+            value,
+        }));
         let lost = [
+            ("fast_no_room", io.fast_no_room),
             ("send_full", io.send_full),
             ("send_error", io.send_errors),
             ("receive_full", io.receive_full),

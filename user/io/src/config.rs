@@ -61,6 +61,8 @@ pub enum N3Io {
     Udp,
     /// By AF_XDP, or not at all.
     AfXdp,
+    /// By AF_XDP, with a program that handles the packets of plain sessions wholly in the driver; or not at all.
+    Xdp,
 }
 
 /// What the user plane is to be started with.

@@ -75,6 +75,10 @@ pub enum Obstacle {
         /// The system's reason.
         error: io::Error,
     },
+    /// A fast path was asked for, and no packet could take it.
+    NoFastPath,
+    /// There is no memory for a fast path.
+    Memory(io::Error),
     /// The kernel does not take the program.
     Program(io::Error),
     /// The program could not be attached to the interface.
@@ -113,11 +117,16 @@ impl fmt::Display for Obstacle {
                 "the kernel does not say what the driver of {interface} can ({error}); Linux 6.3 and later do \
                  (`n3.io: af_xdp` tries it)"
             ),
-            Self::Program(e) if e.raw_os_error() == Some(libc::EPERM) => f.write_str(
+            Self::NoFastPath => f.write_str(
+                "`n3.io: xdp` takes an IPv4 address for N3, and a data network with `n6_interface` and an IPv4 router in \
+                 `n6_routers`: packets go from interface to interface there",
+            ),
+            Self::Program(e) | Self::Memory(e) if e.raw_os_error() == Some(libc::EPERM) => f.write_str(
                 "loading an XDP program is not permitted: that takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW, \
                  outside of a user namespace",
             ),
             Self::Program(e) => write!(f, "the kernel does not take the XDP program ({e}); Linux 5.9 or later does"),
+            Self::Memory(e) => write!(f, "the kernel has no memory for the sessions of a fast path ({e})"),
             Self::Attach { interface, error } => match error.raw_os_error() {
                 Some(libc::EBUSY | libc::EEXIST) => {
                     write!(f, "{interface} has another XDP program (ip link shows it)")

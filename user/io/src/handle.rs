@@ -14,6 +14,7 @@ use crate::channel::Receiver;
 use crate::config::{Config, FramesDevice};
 use crate::error::{Notice, Obstacle, StartError};
 use crate::host::{Nat, Sysctls, set_up, set_up_frames};
+use crate::ports::af_xdp::lent::Memory as FastMemory;
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
 use crate::ports::memory::{Memory, ports};
 use crate::ports::{Ports, system::System};
@@ -32,6 +33,8 @@ pub struct Handle {
     shared: Arc<Shared>,
     reports: Receiver<Report>,
     thread: Option<JoinHandle<()>>,
+    /// What is shared with a fast path, if there is one.
+    fast: Option<Arc<FastMemory>>,
     host: Host,
 }
 
@@ -115,6 +118,7 @@ fn most_of(config: &Config) -> u16 {
 }
 
 fn spawn<P: Ports>(config: Config, ports: P, host: Host) -> Result<Handle, StartError> {
+    let fast = ports.fast_path();
     let (shared, ends, reports) = Shared::new().map_err(StartError::System)?;
     reports.sleep();
     let shared = Arc::new(shared);
@@ -126,12 +130,18 @@ fn spawn<P: Ports>(config: Config, ports: P, host: Host) -> Result<Handle, Start
         .name("upf-u".into())
         .spawn(move || thread::run((&inner, ends), upf, ports, &clock, room, own))
         .map_err(StartError::System)?;
-    Ok(Handle { shared, reports, thread: Some(thread), host })
+    Ok(Handle { shared, reports, thread: Some(thread), fast, host })
 }
 
 impl Handle {
-    /// Hands a change to the packet thread, which applies it before its next burst.
+    /// Hands a change to the packet thread, which applies it before its next burst; a fast path lets go of the session before this
+    /// returns, so no packet is decided on by the old rules any more.
     pub fn apply(&self, change: Change) -> Result<(), QueueFull> {
+        if let (Some(fast), Change::Put { session, .. } | Change::Remove { session, .. }) =
+            (&self.fast, &change)
+        {
+            fast.recall(session.index);
+        }
         self.shared.requests.send(Request::Change(change)).map_err(|r| match r {
             Request::Change(change) => QueueFull(change),
             Request::SessionCounters(..) => unreachable!("what comes back is what was given"),
@@ -169,6 +179,7 @@ impl Handle {
     /// Starts or ends copying the datagrams that N3 receives and sends.
     pub fn tap(&self, on: bool) {
         self.shared.tap.set(on);
+        self.shared.requests.wake(); // a fast path is to let its packets come up, or not to
     }
 
     /// Copies since the last call.

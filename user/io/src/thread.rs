@@ -14,6 +14,7 @@ use whimbrel_user::{
 
 use crate::channel::{Receiver, Sender, channel};
 use crate::config::Clock;
+use crate::ports::af_xdp::lent::Lent;
 use crate::ports::{BURST, Ports};
 use crate::sys::poll;
 use crate::tap::{Tap, Tapped};
@@ -55,6 +56,12 @@ pub struct IoCounters {
     /// Datagrams sent to gNBs by a socket although AF_XDP is in use: the gNB is behind another interface, or its Ethernet
     /// address was not known yet.
     pub n3_sent_by_socket: u64,
+    /// Packets from phones that the fast path sent into data networks: they came to no socket and no ring.
+    pub fast_uplink: u64,
+    /// Packets to phones that it sent to gNBs, likewise.
+    pub fast_downlink: u64,
+    /// Packets that it had counted when the driver left no room for their headers: they were lost.
+    pub fast_no_room: u64,
     /// Packets sent into data networks by a TUN device although the network has an interface of its own: to this host, from
     /// phone to phone, too long, or the router's Ethernet address was not known yet.
     pub n6_sent_by_device: u64,
@@ -99,6 +106,8 @@ pub(crate) struct Ends {
 struct Worker<'s, P> {
     shared: &'s Shared,
     ends: Ends,
+    /// There is a fast path.
+    fast: bool,
     upf: UpfU,
     ports: P,
     io: IoCounters,
@@ -114,7 +123,7 @@ struct Worker<'s, P> {
 /// Runs until told to stop.
 pub(crate) fn run<P: Ports>(
     (shared, ends): (&Shared, Ends),
-    upf: UpfU,
+    mut upf: UpfU,
     ports: P,
     clock: &Clock,
     room: usize,
@@ -123,9 +132,13 @@ pub(crate) fn run<P: Ports>(
     let origin = Origin::N6 { dn: DnIndex(0) };
     let slot = |_| Slot { origin, packet: Packet::with_room(room), verdict: Verdict::Pending };
     let mut slots: Vec<Slot> = (0..BURST).map(slot).collect();
+    let path = ports.fast_path();
+    let fast = path.is_some();
+    path.into_iter().for_each(|memory| upf.lend_to(Box::new(Lent::new(memory))));
     let mut w = Worker {
         shared,
         ends,
+        fast,
         upf,
         ports,
         io: IoCounters::default(),
@@ -137,16 +150,18 @@ pub(crate) fn run<P: Ports>(
     let mut idle = 0;
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock();
-        w.requests(now);
-        if w.upf.next_deadline().is_some_and(|at| at <= now) {
-            w.upf.tick(now);
-        }
         let errors = w.io.receive_errors;
         let n = w.ports.receive(&mut slots, &mut w.io);
         if w.io.receive_errors != errors {
             std::thread::sleep(ERROR_PAUSE);
         }
+        // After what came: a packet that follows a change of rules meets the new ones.
+        w.requests(now);
+        if w.upf.next_deadline().is_some_and(|at| at <= now) {
+            w.upf.tick(now);
+        }
         let tapped = w.shared.tap.is_on();
+        w.ports.all_up(tapped);
         if tapped {
             w.copy_received(now, &slots[..n]);
         }
@@ -155,6 +170,7 @@ pub(crate) fn run<P: Ports>(
             w.upf.tick(now); // what the burst itself has made due: router advertisements
         }
         w.send(now, &slots[..n], tapped);
+        w.upf.lend(now, n < BURST);
         w.tell(now, n == 0 && idle == SPINS);
         idle = if n == 0 { idle + 1 } else { 0 };
         if idle > SPINS {
@@ -234,6 +250,8 @@ impl<P: Ports> Worker<'_, P> {
         if at_rest || now.since(self.published) >= PUBLISH_EVERY {
             self.published = now;
             self.io.receive_full = self.ports.lost();
+            [self.io.fast_uplink, self.io.fast_downlink, self.io.fast_no_room] = self.ports.in_driver();
+            self.upf.gather();
             let mut public = self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner);
             *public = (self.upf.counters().clone(), self.io);
         }
@@ -244,7 +262,10 @@ impl<P: Ports> Worker<'_, P> {
         if !self.ends.requests.sleep() || self.shared.stop.load(Ordering::Acquire) {
             return self.ends.requests.awake();
         }
-        let until = self.upf.next_deadline().map_or(SLEEP_MAX, |at| at.since(clock()).min(SLEEP_MAX));
+        // What passes by the thread is to be told as often as if it came here.
+        let longest = if self.fast { PUBLISH_EVERY } else { SLEEP_MAX };
+        let next = [self.upf.next_deadline(), self.upf.next_lending()].into_iter().flatten().min();
+        let until = next.map_or(longest, |at| at.since(clock()).min(longest));
         let mut fds = self.ports.descriptors();
         fds.push(self.ends.requests.as_fd());
         let failed = poll::readable(&fds, until).is_err();

@@ -10,6 +10,7 @@ use common::*;
 use whimbrel_ids::Teid;
 use whimbrel_user_io::{Config, N3Io, RouterLink, StartError, UserPlane};
 
+const KINDS: [(&str, N3Io); 3] = [("udp", N3Io::Udp), ("af_xdp", N3Io::AfXdp), ("xdp", N3Io::Xdp)];
 const SERVER_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 2);
 
 /// The data network by an interface and routers; nothing goes through the kernel.
@@ -27,6 +28,7 @@ fn to_server(n3_io: N3Io) -> Config {
 /// The server's network, with the routes back.
 fn server() -> Namespace {
     let server = Namespace::server();
+    server.takes_redirected("server");
     server.sh(
         "ip route add 10.45.0.0/16 via 203.0.113.1; ip -6 route add 2001:db8:45::/48 via 2001:db8:113::1",
     );
@@ -51,7 +53,8 @@ fn exchange(gnb: &std::net::UdpSocket, teid: Teid, inner: &[u8], wanted: impl Fn
 
 #[test]
 fn packets_go_to_the_router_and_come_back_past_the_kernel() {
-    with_each_io("packets_go_to_the_router_and_come_back_past_the_kernel", |io, ran| {
+    with_io("packets_go_to_the_router_and_come_back_past_the_kernel", &KINDS, |io, ran| {
+        ran.takes_redirected("gnb");
         let _server = server();
         let Some(mut net) = Control::start(to_server(io)) else { return };
         assert!(net.handle.host_changes().iter().any(|c| c.contains("internet is reached by AF_XDP on n6")));
@@ -92,7 +95,8 @@ fn packets_go_to_the_router_and_come_back_past_the_kernel() {
 
 #[test] // RFC 792, RFC 1191: what the kernel answers elsewhere it answers here
 fn the_kernel_answers_what_has_no_hops_left_or_is_too_long() {
-    with_each_io("the_kernel_answers_what_has_no_hops_left_or_is_too_long", |io, ran| {
+    with_io("the_kernel_answers_what_has_no_hops_left_or_is_too_long", &KINDS, |io, ran| {
+        ran.takes_redirected("gnb");
         let server = server();
         let mut config = to_server(io);
         config.forwarding = true;
@@ -121,7 +125,8 @@ fn the_kernel_answers_what_has_no_hops_left_or_is_too_long() {
 
 #[test]
 fn n3_and_n6_share_an_interface() {
-    with_each_io("n3_and_n6_share_an_interface", |io, ran| {
+    with_io("n3_and_n6_share_an_interface", &KINDS, |io, ran| {
+        ran.takes_redirected("gnb");
         ran.sh("ip address add 198.51.100.9/32 dev gnb; ip route add 10.45.0.0/16 via 192.0.2.7; \
              echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter");
         let Some(mut net) = Control::start(by_interface(io, "n3", &[GNB.into()])) else { return };

@@ -7,7 +7,7 @@ use whimbrel_ids::Instant;
 use whimbrel_prefetch::prefetch;
 
 use super::inner::Inner;
-use super::plain::Decision;
+use super::plain::{Decision, Hot};
 use super::stages::Arrival;
 use super::{Origin, Slot, UpfU, Verdict, is_link_scope};
 
@@ -152,31 +152,46 @@ impl UpfU {
             return self.by_stages(now, slot);
         };
         let uplink = matches!(slot.origin, Origin::N3 { .. });
-        let decision = if uplink { hot.uplink(now, item.arrival, inner) } else { hot.downlink(now, inner) };
-        match decision {
-            Decision::Forward if uplink => {
-                slot.packet.pull(item.payload_at.into());
-                slot.packet.truncate(inner.octets);
-                self.shared.counters.ul_packets += 1;
-                self.shared.counters.ul_octets += inner.octets as u64;
-                Verdict::Send(hot.to_network())
+        // Where it goes and what is written before it, if it passes.
+        let ask = |hot: &mut Hot| {
+            let decision =
+                if uplink { hot.uplink(now, item.arrival, inner) } else { hot.downlink(now, inner) };
+            match decision {
+                Decision::Forward if uplink => Ok((hot.to_network(), None)),
+                Decision::Forward => {
+                    let (to, outer) = hot.to_gnb();
+                    Ok((to, Some(outer)))
+                }
+                other => Err(other),
             }
-            Decision::Forward => {
+        };
+        let answer = match ask(hot) {
+            Err(Decision::Lent) => self.sessions.borrow(item.session, ask).unwrap_or(Err(Decision::Full)),
+            answer => answer,
+        };
+        match answer {
+            Ok((to, outer)) => {
+                let counters = &mut self.shared.counters;
+                let (packets, octets) = if uplink {
+                    slot.packet.pull(item.payload_at.into());
+                    (&mut counters.ul_packets, &mut counters.ul_octets)
+                } else {
+                    (&mut counters.dl_packets, &mut counters.dl_octets)
+                };
+                *packets += 1;
+                *octets += inner.octets as u64;
                 slot.packet.truncate(inner.octets);
-                self.shared.counters.dl_packets += 1;
-                self.shared.counters.dl_octets += inner.octets as u64;
-                let (to, outer) = hot.to_gnb();
-                item.outer = Some(outer);
+                item.outer = outer;
                 Verdict::Send(to)
             }
-            Decision::Drop(reason) => Verdict::Drop(reason),
-            Decision::Full => self.by_stages(now, slot),
-            Decision::Due => {
+            Err(Decision::Drop(reason)) => Verdict::Drop(reason),
+            Err(Decision::Due) => {
                 let session = item.session;
                 let verdict = self.by_stages(now, slot);
                 self.sessions.fold(session);
                 verdict
             }
+            Err(Decision::Forward | Decision::Full | Decision::Lent) => self.by_stages(now, slot),
         }
     }
 

@@ -19,9 +19,9 @@ struct Bucket {
     filled: Instant,
 }
 
-/// A rate of zero lets nothing pass.
+/// Tokens that a bucket holds. A rate of zero lets nothing pass.
 #[inline]
-fn depth(rate_kbps: u64, window_ms: u64) -> u64 {
+pub(super) fn depth(rate_kbps: u64, window_ms: u64) -> u64 {
     if rate_kbps == 0 {
         return 0;
     }

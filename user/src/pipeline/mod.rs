@@ -9,6 +9,7 @@ mod apply;
 mod burst;
 mod drops;
 mod ethernet;
+mod fast;
 mod gtpu;
 mod inner;
 mod lookup;
@@ -38,6 +39,8 @@ use crate::session_id::{SessionId, TeidLayout};
 pub use burst::{Stage, Watch};
 pub use drops::{Counters, DropReason};
 use ethernet::Switch;
+use fast::Lender;
+pub use fast::{FastCounted, FastEntry, FastPath, state as fast_state};
 use inner::Inner;
 use lookup::UeAddresses;
 pub use packet::{PACKET_HEADROOM, Packet};
@@ -195,6 +198,28 @@ impl UpfU {
             predictions: Predictions::new(config.seed),
             shared: Shared::new(packet_room(mtu), config.held_per_session.into()),
         })
+    }
+
+    /// Lends plain sessions to a fast path from now on.
+    pub fn lend_to(&mut self, path: Box<dyn FastPath>) {
+        self.sessions.lend_to(Lender::new(path));
+    }
+
+    /// Lends the sessions that wait for it; to be called between bursts. `drained`: all that had come is decided on, and sent.
+    pub fn lend(&mut self, now: Instant, drained: bool) {
+        self.sessions.lend(now, drained);
+    }
+
+    /// When [`Self::lend`] has something to do, if nothing comes before.
+    pub fn next_lending(&self) -> Option<Instant> {
+        self.sessions.lending_deadline()
+    }
+
+    /// Adds to [`Self::counters`] what the fast path has counted since the last call.
+    pub fn gather(&mut self) {
+        if let Some(lender) = self.sessions.lender() {
+            lender.gather(&mut self.shared.counters);
+        }
     }
 
     /// A packet from a data network.

@@ -5,6 +5,8 @@
 //! ([`Decision::Full`]) goes through the stages, and so does everything that is not a packet. Folding loses nothing:
 //! [`Cold::unfold`] gives the session back as the stages would have left it.
 
+mod lent;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -31,9 +33,9 @@ const ROOM_OCTETS_MIN: u64 = 64 * 1024;
 /// Octets of a packet that a GTP-U header with an extension can surely carry.
 const OCTETS_MAX: usize = 65_000;
 /// No rate is policed.
-const UNPOLICED: u32 = u32::MAX;
+pub(super) const UNPOLICED: u32 = u32::MAX;
 /// Any QoS flow, or none.
-const ANY_FLOW: u8 = u8::MAX;
+pub(super) const ANY_FLOW: u8 = u8::MAX;
 
 /// What is so in a plain session.
 mod flag {
@@ -51,6 +53,10 @@ mod flag {
     pub(super) const CLOSED: u16 = 1 << 5;
     /// The downlink's flags are the uplink's, shifted by so many bits.
     pub(super) const DOWNLINK_SHIFT: u16 = 3;
+    /// What packets change is in the fast path's memory.
+    pub(super) const LENT: u16 = 1 << 9;
+    /// It is about to go there.
+    pub(super) const WATCHED: u16 = 1 << 10;
 }
 
 /// What is to be done with a packet of a plain session.
@@ -64,9 +70,12 @@ pub(super) enum Decision {
     Full,
     /// The same, because something may be due: afterwards the session is soon plain again.
     Due,
+    /// Whoever borrows the session from the fast path is to ask again. Nothing has changed.
+    Lent,
 }
 
 /// What packets need of a plain session: a cache line that they read, and one that they write.
+#[derive(Clone)]
 #[repr(C, align(64))]
 pub(super) struct Hot {
     flags: u16,
@@ -87,7 +96,7 @@ pub(super) struct Hot {
 
 /// What packets change.
 #[repr(C, align(64))]
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Written {
     ul_tokens: u64,
     dl_tokens: u64,
@@ -143,8 +152,8 @@ impl Hot {
     /// Decides on a packet from the phone.
     #[inline]
     pub(super) fn uplink(&mut self, now: Instant, arrival: Arrival, inner: &Inner) -> Decision {
-        if !self.is_plain() || arrival.teid != self.teid {
-            return Decision::Full;
+        if self.flags & (flag::PLAIN | flag::LENT) != flag::PLAIN || arrival.teid != self.teid {
+            return self.not_here();
         }
         let own = match inner.source {
             IpAddr::V4(a) => self.flags & flag::IPV4 != 0 && a.to_bits() == self.ue_ipv4,
@@ -164,8 +173,13 @@ impl Hot {
     #[inline]
     pub(super) fn downlink(&mut self, now: Instant, inner: &Inner) -> Decision {
         // What the header's length cannot say is the stages' to refuse.
-        let plain = self.is_plain() && inner.octets <= OCTETS_MAX;
-        if plain { self.pass(now, false, inner.octets) } else { Decision::Full }
+        let here = self.flags & (flag::PLAIN | flag::LENT) == flag::PLAIN && inner.octets <= OCTETS_MAX;
+        if here { self.pass(now, false, inner.octets) } else { self.not_here() }
+    }
+
+    #[cold]
+    fn not_here(&self) -> Decision {
+        if self.flags & flag::LENT != 0 { Decision::Lent } else { Decision::Full }
     }
 
     /// Action, gate, rate and account.

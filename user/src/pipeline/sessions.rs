@@ -9,6 +9,7 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_pages::{PAGE_OCTETS, Pages};
 
+use super::fast::Lender;
 use super::plain::{Cold, Hot, Shapes};
 use super::session::{SessionCounters, SessionU};
 use crate::session_id::SessionId;
@@ -30,7 +31,7 @@ enum Rest {
 }
 
 /// A list in blocks of [`BLOCK`].
-struct Blocks<T>(Vec<Pages<T>>);
+pub(super) struct Blocks<T>(Vec<Pages<T>>);
 
 impl<T: Default> Blocks<T> {
     #[inline]
@@ -39,7 +40,7 @@ impl<T: Default> Blocks<T> {
     }
 
     #[inline]
-    fn get_mut(&mut self, index: u32) -> Option<&mut T> {
+    pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.0.get_mut(index as usize / BLOCK)?.get_mut(index as usize % BLOCK)
     }
 
@@ -58,11 +59,39 @@ pub(super) struct Sessions {
     hot: Blocks<Hot>,
     rest: Blocks<Rest>,
     shapes: Shapes,
+    /// To whom plain sessions are lent, if to anybody.
+    lender: Option<Lender>,
 }
 
 impl Sessions {
     pub(super) fn new() -> Self {
-        Self { hot: Blocks(Vec::new()), rest: Blocks(Vec::new()), shapes: Shapes::default() }
+        Self { hot: Blocks(Vec::new()), rest: Blocks(Vec::new()), shapes: Shapes::default(), lender: None }
+    }
+
+    pub(super) fn lend_to(&mut self, lender: Lender) {
+        self.lender = Some(lender);
+    }
+
+    pub(super) fn lender(&mut self) -> Option<&mut Lender> {
+        self.lender.as_mut()
+    }
+
+    /// Lends what waits to be lent, as [`Lender::lend`] does.
+    pub(super) fn lend(&mut self, now: Instant, drained: bool) {
+        if let Some(lender) = &mut self.lender {
+            lender.lend(now, drained, &mut self.hot);
+        }
+    }
+
+    /// When that is due.
+    pub(super) fn lending_deadline(&self) -> Option<Instant> {
+        self.lender.as_ref()?.next_deadline()
+    }
+
+    /// Does something with the hot part of a session that is lent, which stays lent.
+    #[cold]
+    pub(super) fn borrow<T>(&mut self, index: u32, f: impl FnOnce(&mut Hot) -> T) -> Option<T> {
+        self.lender.as_ref()?.borrow(index, self.hot.get_mut(index)?, f)
     }
 
     /// The session's hot part. Of one that is not plain, or not there, it says just that.
@@ -108,6 +137,9 @@ impl Sessions {
         let rest = self.rest.get_mut(index)?;
         if let Rest::Plain(cold) = rest {
             let hot = self.hot.get_mut(index)?;
+            if let Some(lender) = &mut self.lender {
+                lender.take_back(index, hot);
+            }
             *rest = Rest::Full(Box::new(cold.unfold(hot, index)));
             *hot = Hot::default();
         }
@@ -141,6 +173,9 @@ impl Sessions {
         {
             *place = hot;
             *rest = Rest::Plain(Box::new(cold));
+            if let Some(lender) = &mut self.lender {
+                lender.offer(index, place);
+            }
         }
     }
 
@@ -168,7 +203,11 @@ impl Sessions {
     /// What it sent, received and lost.
     pub(super) fn counters(&self, id: SessionId) -> Option<SessionCounters> {
         match self.rest.get(id.index)? {
-            Rest::Plain(c) if c.generation() == id.generation => Some(c.counters(self.hot.get(id.index)?)),
+            Rest::Plain(c) if c.generation() == id.generation => {
+                let hot = self.hot.get(id.index)?;
+                let lent = self.lender.as_ref().and_then(|l| l.look(id.index, hot));
+                Some(c.counters(lent.as_ref().unwrap_or(hot)))
+            }
             Rest::Full(s) if s.state.generation == id.generation => Some(s.state.counters),
             _ => None,
         }

@@ -8,7 +8,7 @@ use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_user::{Destination, DnIndex, DropReason};
 
-use crate::common::{GNB, HELD, SERVER};
+use super::common::{GNB, HELD, SERVER};
 
 /// Port of the server whose packets have rules of their own: neither metered nor counted, and of no QoS flow.
 pub(crate) const SIGNALLING: u16 = 5060;

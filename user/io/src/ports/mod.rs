@@ -5,8 +5,11 @@ pub(crate) mod memory;
 pub(crate) mod system;
 
 use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 
 use whimbrel_user::{Destination, Packet, Slot};
+
+use af_xdp::lent::Memory;
 
 use crate::thread::IoCounters;
 
@@ -23,6 +26,19 @@ pub(crate) trait Ports: Send + 'static {
 
     /// What to wait for when nothing is there.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// What is shared with a fast path, if there is one.
+    fn fast_path(&self) -> Option<Arc<Memory>> {
+        None
+    }
+
+    /// Packets that went past the thread, uplink and downlink, and those that were lost on that way.
+    fn in_driver(&self) -> [u64; 3] {
+        [0; 3]
+    }
+
+    /// From now on all packets are to come to the thread, or no longer.
+    fn all_up(&mut self, _: bool) {}
 
     /// Packets that the kernel has lost since the start because they were not taken in time.
     fn lost(&self) -> u64;

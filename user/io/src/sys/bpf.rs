@@ -5,7 +5,13 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicU64;
+
+use whimbrel_user::FastEntry;
+
+use super::mapping::Mapping;
 
 /// An instruction: struct bpf_insn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +32,11 @@ mod code {
     pub(super) const MAP_UPDATE_ELEM: libc::c_long = 2;
     pub(super) const PROG_LOAD: libc::c_long = 5;
     pub(super) const LINK_CREATE: libc::c_long = 28;
+    pub(super) const MAP_TYPE_ARRAY: u32 = 2;
+    pub(super) const MAP_TYPE_DEVMAP: u32 = 14;
     pub(super) const MAP_TYPE_XSKMAP: u32 = 17;
+    /// A map's flag: its memory may be mapped.
+    pub(super) const F_MMAPABLE: u32 = 1 << 10;
     pub(super) const PROG_TYPE_XDP: u32 = 6;
     /// An attach type.
     pub(super) const XDP: u32 = 37;
@@ -64,27 +74,105 @@ fn halves<T: ?Sized>(p: *const T) -> [u32; 2] {
     [u32::from_ne_bytes([b[0], b[1], b[2], b[3]]), u32::from_ne_bytes([b[4], b[5], b[6], b[7]])]
 }
 
+/// A map of four octets by number.
+fn map(kind: u32, value_octets: u32, entries: u32, flags: u32) -> io::Result<OwnedFd> {
+    // map_type, key_size, value_size, max_entries, map_flags.
+    // SAFETY: no addresses; a descriptor or -1 out.
+    let fd = unsafe { call(code::MAP_CREATE, [kind, 4, value_octets, entries, flags]) };
+    super::owned(fd?)
+}
+
+/// Sets a value of four octets.
+fn set(map: &OwnedFd, key: u32, value: u32) -> io::Result<()> {
+    let ([k0, k1], [v0, v1]) = (halves(&raw const key), halves(&raw const value));
+    // map_fd, padding, key, value, flags.
+    // SAFETY: key and value are four octets each, as the map was made, and live through the call.
+    unsafe { call(code::MAP_UPDATE_ELEM, [map.as_raw_fd() as u32, 0, k0, k1, v0, v1, 0, 0]) }.map(drop)
+}
+
 /// A map from a receive queue to the AF_XDP socket that takes its frames.
 pub(crate) struct SocketMap(OwnedFd);
 
 impl SocketMap {
     pub(crate) fn new(queues: u32) -> io::Result<Self> {
-        // map_type, key_size, value_size, max_entries, map_flags.
-        // SAFETY: no addresses; a descriptor or -1 out.
-        let fd = unsafe { call(code::MAP_CREATE, [code::MAP_TYPE_XSKMAP, 4, 4, queues, 0]) };
-        super::owned(fd?).map(Self)
+        map(code::MAP_TYPE_XSKMAP, 4, queues, 0).map(Self)
     }
 
     pub(crate) fn set(&self, queue: u32, socket: BorrowedFd<'_>) -> io::Result<()> {
-        let value = socket.as_raw_fd();
-        let ([k0, k1], [v0, v1]) = (halves(&raw const queue), halves(&raw const value));
-        // map_fd, padding, key, value, flags.
-        // SAFETY: key and value are four octets each, as the map was made, and live through the call.
-        unsafe { call(code::MAP_UPDATE_ELEM, [self.0.as_raw_fd() as u32, 0, k0, k1, v0, v1, 0, 0]) }.map(drop)
+        set(&self.0, queue, socket.as_raw_fd() as u32)
     }
 
     pub(crate) fn fd(&self) -> RawFd {
         self.0.as_raw_fd()
+    }
+}
+
+/// A map from a number to the interface by which frames leave.
+pub(crate) struct DeviceMap(OwnedFd);
+
+impl DeviceMap {
+    pub(crate) fn new(devices: u32) -> io::Result<Self> {
+        map(code::MAP_TYPE_DEVMAP, 4, devices, 0).map(Self)
+    }
+
+    pub(crate) fn set(&self, number: u32, interface: u32) -> io::Result<()> {
+        set(&self.0, number, interface)
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// What may be shared with a program.
+///
+/// # Safety
+/// All of it is atomic integers, for which all zeroes are a value, and its size is a multiple of its alignment and of eight: so are
+/// the places in an array of the kernel's.
+pub(crate) unsafe trait Sharable {}
+
+// SAFETY: an atomic integer of eight octets.
+unsafe impl Sharable for AtomicU64 {}
+// SAFETY: atomic integers, 128 octets in all, as is asserted where it is declared.
+unsafe impl Sharable for FastEntry {}
+// SAFETY: an array of what is sharable.
+unsafe impl<T: Sharable, const N: usize> Sharable for [T; N] {}
+
+/// An array in memory that programs and we both use.
+pub(crate) struct SharedArray<T> {
+    map: OwnedFd,
+    memory: Mapping,
+    entries: usize,
+    of: PhantomData<T>,
+}
+
+// SAFETY: the mapping is owned, bound to no thread, and all that lies in it is atomic.
+unsafe impl<T: Sharable> Send for SharedArray<T> {}
+// SAFETY: likewise.
+unsafe impl<T: Sharable> Sync for SharedArray<T> {}
+
+impl<T: Sharable> SharedArray<T> {
+    /// Zeroes. Errors: those of bpf(2) and mmap(2).
+    pub(crate) fn new(entries: u32) -> io::Result<Self> {
+        const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() <= 4096) };
+        let map = map(code::MAP_TYPE_ARRAY, size_of::<T>() as u32, entries, code::F_MMAPABLE)?;
+        let octets = entries as usize * size_of::<T>();
+        let memory = Mapping::new(octets, libc::MAP_SHARED, map.as_raw_fd(), 0)?;
+        Ok(Self { map, memory, entries: entries as usize, of: PhantomData })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.map.as_raw_fd()
+    }
+}
+
+impl<T: Sharable> std::ops::Deref for SharedArray<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: so many entries are mapped as long as `self` lives, at a page's start; any octets are a `T`, and who else
+        // writes them, writes whole words, as `Sharable` demands to be done here.
+        unsafe { std::slice::from_raw_parts(self.memory.start.cast::<T>().as_ptr(), self.entries) }
     }
 }
 
@@ -163,15 +251,23 @@ pub(crate) struct Link(#[expect(dead_code, reason = "held for its drop")] OwnedF
 impl Program {
     /// Runs it once over a frame, without any interface: its verdict.
     pub(crate) fn verdict(&self, frame: &[u8]) -> io::Result<u32> {
+        self.run(frame).map(|(verdict, _)| verdict)
+    }
+
+    /// Likewise, and what it has made of the frame.
+    pub(crate) fn run(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
         const PROG_TEST_RUN: libc::c_long = 10;
-        let [d0, d1] = halves(frame.as_ptr());
+        let mut out = vec![0; 4096];
+        let ([d0, d1], [o0, o1]) = (halves(frame.as_ptr()), halves(out.as_mut_ptr()));
+        let (octets, room) = (frame.len() as u32, out.len() as u32);
         // prog_fd, retval, data_size_in, data_size_out, data_in, data_out, repeat, duration.
-        let mut fields = [self.0.as_raw_fd() as u32, 0, frame.len() as u32, 0, d0, d1, 0, 0, 1, 0];
-        // SAFETY: the frame is as many readable octets as said and lives through the call, which also writes the
-        // verdict into `fields`.
+        let mut fields = [self.0.as_raw_fd() as u32, 0, octets, room, d0, d1, o0, o1, 1, 0];
+        // SAFETY: the frame is as many readable octets as said, the other buffer as many writable ones, and both live through the
+        // call, which also writes the verdict and a length into `fields`.
         let result =
             unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, fields.as_mut_ptr(), size_of_val(&fields)) };
         super::check(result as libc::c_int)?;
-        Ok(fields[1])
+        out.truncate(fields[3] as usize);
+        Ok((fields[1], out))
     }
 }

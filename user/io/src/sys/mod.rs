@@ -4,6 +4,7 @@
 pub(crate) mod bpf;
 pub(crate) mod datagrams;
 pub(crate) mod event;
+mod mapping;
 pub(crate) mod netlink;
 pub(crate) mod poll;
 pub(crate) mod tun;
@@ -22,4 +23,12 @@ fn owned(result: libc::c_int) -> io::Result<OwnedFd> {
     let fd = check(result)?;
     // SAFETY: `fd` was returned by a call that makes a new descriptor, and nothing else has it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The kernel's monotonic clock, in microseconds: that of `std`, which keeps the number to itself, and of BPF programs.
+pub(crate) fn monotonic_us() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel fills the struct, which lives through the call; this clock is always there.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec as u64 * 1_000_000 + time.tv_nsec as u64 / 1_000
 }

@@ -13,6 +13,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use super::mapping::Mapping;
+
 /// Frames for reception: 20 ms of 200,000 datagrams a second, or 3 ms of 10 Gbit/s.
 const RECEIVE_FRAMES: u32 = 4096;
 /// Frames for transmission: as many as the kernel may owe us while its device is busy.
@@ -23,33 +25,6 @@ const KERNEL_HEADROOM: u32 = 256;
 const FRAME_OCTETS_MAX: u32 = 4096;
 /// System calls in a row that start transmission, each of 32 frames (the kernel's TX_BATCH_SIZE).
 const KICKS_MAX: u32 = TRANSMIT_FRAMES / 32;
-
-/// Memory mapped from the kernel; gone when dropped.
-struct Mapping {
-    start: NonNull<u8>,
-    octets: usize,
-}
-
-impl Mapping {
-    fn new(octets: usize, flags: libc::c_int, fd: libc::c_int, offset: libc::off_t) -> io::Result<Self> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: the kernel chooses an address that nothing else has.
-        let start: *mut libc::c_void = unsafe {
-            libc::mmap(std::ptr::null_mut(), octets, protection, flags | libc::MAP_POPULATE, fd, offset)
-        };
-        match NonNull::new(start.cast::<u8>()) {
-            Some(start) if start.as_ptr().cast() != libc::MAP_FAILED => Ok(Self { start, octets }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: it was mapped with this size, and whoever pointed into it goes with it.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.octets) };
-    }
-}
 
 /// A ring of entries that one side produces and the other consumes.
 struct Ring<T> {

@@ -2,7 +2,8 @@
 
 use crate::sys::bpf::Instruction;
 
-/// A register. `R1` to `R5` are arguments and lost in a call, `R0` is the result, `R6` to `R9` survive.
+/// A register. `R1` to `R5` are arguments and lost in a call, `R0` is the result, `R6` to `R9` survive, `Frame` is the end of the
+/// stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reg {
     R0,
@@ -12,14 +13,19 @@ pub(super) enum Reg {
     R4,
     R5,
     R6,
+    R7,
+    R8,
+    R9,
+    Frame,
 }
 
-/// Octets that a load takes.
+/// Octets that a load or a store takes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Size {
     B = 0x10,
     H = 0x08,
     W = 0x00,
+    D = 0x18,
 }
 
 /// When a jump is taken.
@@ -28,6 +34,17 @@ pub(super) enum When {
     Equal = 0x10,
     Greater = 0x20,
     NotEqual = 0x50,
+    Less = 0xa0,
+    LessOrEqual = 0xb0,
+}
+
+/// What is done with two registers, in all 64 bits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Do {
+    Add = 0x00,
+    Subtract = 0x10,
+    Multiply = 0x20,
+    Or = 0x40,
 }
 
 /// A place in the program.
@@ -65,6 +82,68 @@ impl Assembler {
         self.emit(0x61 | size as u8, to, from, offset, 0);
     }
 
+    /// `*(to + offset) = from`.
+    pub(super) fn store(&mut self, size: Size, to: Reg, offset: i16, from: Reg) {
+        self.emit(0x63 | size as u8, to, from, offset, 0);
+    }
+
+    /// `*(to + offset) = value`.
+    pub(super) fn store_value(&mut self, size: Size, to: Reg, offset: i16, value: i32) {
+        self.emit(0x62 | size as u8, to, Reg::R0, offset, value);
+    }
+
+    /// Where the word at `to + offset` is what `R0` says, it becomes `from`; `R0` is what it was. Nobody sees this half done.
+    pub(super) fn compare_exchange(&mut self, to: Reg, offset: i16, from: Reg) {
+        self.emit(0xc3, to, from, offset, 0xf1);
+    }
+
+    /// The word at `to + offset` becomes `from`, and `from` what it was, after all stores before it.
+    #[cfg_attr(target_arch = "x86_64", expect(dead_code, reason = "stores keep their order there"))]
+    pub(super) fn exchange(&mut self, to: Reg, offset: i16, from: Reg) {
+        self.emit(0xc3, to, from, offset, 0xe1);
+    }
+
+    /// Adds to the word at `to + offset`, whoever else does.
+    pub(super) fn add_shared(&mut self, to: Reg, offset: i16, from: Reg) {
+        self.emit(0xc3, to, from, offset, 0);
+    }
+
+    /// `to = to ∘ from`.
+    pub(super) fn combine(&mut self, to: Reg, what: Do, from: Reg) {
+        self.emit(0x0f | what as u8, to, from, 0, 0);
+    }
+
+    /// `to *= value`.
+    pub(super) fn multiply(&mut self, to: Reg, value: i32) {
+        self.emit(0x27, to, Reg::R0, 0, value);
+    }
+
+    /// `to /= value`.
+    pub(super) fn divide(&mut self, to: Reg, value: i32) {
+        self.emit(0x37, to, Reg::R0, 0, value);
+    }
+
+    /// `to >>= bits`.
+    pub(super) fn shift_right(&mut self, to: Reg, bits: i32) {
+        self.emit(0x77, to, Reg::R0, 0, bits);
+    }
+
+    /// `to = !to`.
+    pub(super) fn invert(&mut self, to: Reg) {
+        self.emit(0xa7, to, Reg::R0, 0, -1);
+    }
+
+    /// `to = -to`.
+    pub(super) fn negate(&mut self, to: Reg) {
+        self.emit(0x87, to, Reg::R0, 0, 0);
+    }
+
+    /// `to = value`, of 64 bits.
+    pub(super) fn set_wide(&mut self, to: Reg, value: u64) {
+        self.emit(0x18, to, Reg::R0, 0, value as u32 as i32);
+        self.emit(0, Reg::R0, Reg::R0, 0, (value >> 32) as i32);
+    }
+
     /// `to = value`.
     pub(super) fn set(&mut self, to: Reg, value: i32) {
         self.emit(0xb7, to, Reg::R0, 0, value);
@@ -90,10 +169,21 @@ impl Assembler {
         self.emit(0xdc, to, Reg::R0, 0, 16);
     }
 
+    /// `to =` its lower 32 bits, which were loaded from big-endian octets, as a number; and the way back.
+    pub(super) fn big_endian_32(&mut self, to: Reg) {
+        self.emit(0xdc, to, Reg::R0, 0, 32);
+    }
+
     /// Jumps where the lower 32 bits of a register compare so with a value.
     pub(super) fn jump_if(&mut self, a: Reg, when: When, value: u32, to: Label) {
         self.jumps.push((self.code.len(), to));
         self.emit(0x06 | when as u8, a, Reg::R0, 0, value as i32);
+    }
+
+    /// Jumps where all 64 bits of a register compare so with a value: what the verifier wants of addresses.
+    pub(super) fn jump_if_value(&mut self, a: Reg, when: When, value: i32, to: Label) {
+        self.jumps.push((self.code.len(), to));
+        self.emit(0x05 | when as u8, a, Reg::R0, 0, value);
     }
 
     /// Jumps where two registers compare so, all 64 bits: the form in which the verifier sees bounds of pointers.

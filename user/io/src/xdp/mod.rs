@@ -4,4 +4,8 @@
 //! neither building nor running the product needs a C compiler, the kernel's headers or an ELF loader.
 
 mod asm;
+pub(crate) mod fast;
+mod headers;
+#[cfg(test)]
+mod reference;
 pub(crate) mod steer;

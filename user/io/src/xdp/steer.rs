@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::asm::{Assembler, Label, Reg, Size, When};
+use super::fast::{self, Fast};
 use crate::sys::bpf::Instruction;
 
 /// What is taken from the kernel on an interface.
@@ -61,7 +62,7 @@ impl Pool {
     }
 
     /// Words of its first address and of its mask, as the program loads them.
-    fn words(&self) -> Vec<(u32, u32)> {
+    pub(super) fn words(&self) -> Vec<(u32, u32)> {
         let octets = octets(self.first);
         let mask = |i: usize| {
             let bits = usize::from(self.prefix).saturating_sub(i * 8).min(8);
@@ -84,20 +85,20 @@ const REDIRECT_MAP: i32 = 51;
 /// Verdict of an XDP program: the kernel goes on with the frame.
 const XDP_PASS: i32 = 2;
 /// Fields of struct xdp_md.
-const DATA: i16 = 0;
-const DATA_END: i16 = 4;
+pub(super) const DATA: i16 = 0;
+pub(super) const DATA_END: i16 = 4;
 const RX_QUEUE_INDEX: i16 = 16;
 
-const ETHERNET: i16 = 14;
-const UDP: u32 = 17;
+pub(super) const ETHERNET: i16 = 14;
+pub(super) const UDP: u32 = 17;
 
 /// Four octets as the program loads them: in the order of memory, on any host.
-fn word(octets: &[u8]) -> u32 {
+pub(super) fn word(octets: &[u8]) -> u32 {
     u32::from_ne_bytes([octets[0], octets[1], octets[2], octets[3]])
 }
 
 /// Two octets likewise.
-fn half(octets: [u8; 2]) -> u32 {
+pub(super) fn half(octets: [u8; 2]) -> u32 {
     u16::from_ne_bytes(octets).into()
 }
 
@@ -132,13 +133,13 @@ const IPV6: Layout = Layout {
 };
 
 /// The program: what is steered goes to the socket that `sockets`, a map by queue, has for the frame's queue, or to the
-/// kernel where it has none. Panics: if nothing is steered.
-pub(crate) fn program(to: &Steered, sockets: i32) -> Vec<Instruction> {
+/// kernel where it has none. Before that the fast path has it, if there is one. Panics: if nothing is steered.
+pub(crate) fn program(to: &Steered, sockets: i32, fast: Option<&Fast>) -> Vec<Instruction> {
     let (pools4, pools6): (Vec<Pool>, Vec<Pool>) = to.pools.iter().partition(|p| p.first.is_ipv4());
     let (with4, with6) = (to.ipv4.is_some() || !pools4.is_empty(), to.ipv6.is_some() || !pools6.is_empty());
     assert!(with4 || with6, "something is steered");
     let mut a = Assembler::default();
-    let (pass, take, ipv6) = (a.label(), a.label(), a.label());
+    let (pass, take, ipv6, down) = (a.label(), a.label(), a.label(), a.label());
     a.copy(Reg::R6, Reg::R1);
     a.load(Size::W, Reg::R2, Reg::R1, DATA);
     a.load(Size::W, Reg::R3, Reg::R1, DATA_END);
@@ -159,10 +160,19 @@ pub(crate) fn program(to: &Steered, sockets: i32) -> Vec<Instruction> {
             a.and(Reg::R5, half([0x3f, 0xff]) as i32); // a fragment: more of them, or not the first
             a.jump_if(Reg::R5, When::NotEqual, 0, pass);
             port(&mut a, &IPV4, to.port, pass);
-            a.jump(take);
+            match fast {
+                Some(fast) => fast::uplink(&mut a, fast, take),
+                None => a.jump(take),
+            }
             a.place(other);
         }
-        pools4.iter().for_each(|p| pool(&mut a, &IPV4, p, take, pass));
+        for p in &pools4 {
+            let place = fast.and_then(|f| f.places.iter().find(|(of, _)| of == p));
+            match place {
+                Some((_, first)) => pool(&mut a, &IPV4, p, &mut |a| fast::place(a, p, *first, down), pass),
+                None => pool(&mut a, &IPV4, p, &mut |a| a.jump(take), pass),
+            }
+        }
     }
     a.jump(pass);
     if with6 {
@@ -177,8 +187,13 @@ pub(crate) fn program(to: &Steered, sockets: i32) -> Vec<Instruction> {
             a.jump(take);
             a.place(other);
         }
-        pools6.iter().for_each(|p| pool(&mut a, &IPV6, p, take, pass));
+        pools6.iter().for_each(|p| pool(&mut a, &IPV6, p, &mut |a| a.jump(take), pass));
         a.jump(pass);
+    }
+    a.place(down);
+    match fast {
+        Some(fast) if !pools4.is_empty() => fast::downlink(&mut a, fast, take),
+        _ => {}
     }
     a.place(take);
     a.load(Size::W, Reg::R2, Reg::R6, RX_QUEUE_INDEX);
@@ -200,7 +215,7 @@ fn port(a: &mut Assembler, at: &Layout, port: u16, pass: Label) {
 }
 
 /// Takes what is for phones of a pool, leaves to the kernel what it must answer, and goes on with the rest.
-fn pool(a: &mut Assembler, at: &Layout, pool: &Pool, take: Label, pass: Label) {
+fn pool(a: &mut Assembler, at: &Layout, pool: &Pool, take: &mut dyn FnMut(&mut Assembler), pass: Label) {
     let (other, phone, alive) = (a.label(), a.label(), a.label());
     for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {
         a.load(Size::W, Reg::R5, Reg::R2, at.destination + 4 * i as i16);
@@ -219,19 +234,19 @@ fn pool(a: &mut Assembler, at: &Layout, pool: &Pool, take: Label, pass: Label) {
     a.jump_if(Reg::R5, When::Greater, 1, alive);
     a.jump(pass);
     a.place(alive);
-    a.jump(take);
+    take(a);
     a.place(other);
 }
 
 /// Goes on only if the frame has as many octets.
-fn within(a: &mut Assembler, octets: i16, pass: Label) {
+pub(super) fn within(a: &mut Assembler, octets: i16, pass: Label) {
     a.copy(Reg::R4, Reg::R2);
     a.add(Reg::R4, octets.into());
     a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, pass);
 }
 
 /// Goes on only if the frame has this value there.
-fn expect(a: &mut Assembler, size: Size, offset: i16, value: u32, pass: Label) {
+pub(super) fn expect(a: &mut Assembler, size: Size, offset: i16, value: u32, pass: Label) {
     a.load(size, Reg::R5, Reg::R2, offset);
     a.jump_if(Reg::R5, When::NotEqual, value, pass);
 }
@@ -291,7 +306,7 @@ mod tests {
         let steered = |addresses: &[IpAddr]| {
             let none = Steered { mac: MAC, ipv4: None, ipv6: None, port: 2152, pools: Vec::new() };
             let to = none.with_addresses(addresses.iter().copied());
-            Program::load(&program(&to, sockets.fd())).unwrap_or_else(|e| panic!("{e}"))
+            Program::load(&program(&to, sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"))
         };
         let both = steered(&[v4, v6]);
         let verdict = |frame: &[u8]| both.verdict(frame).unwrap();
@@ -354,7 +369,7 @@ mod tests {
         }
         let steered = |n3: Option<Ipv4Addr>| {
             let to = Steered { mac: MAC, ipv4: n3, ipv6: None, port: 2152, pools: pools.clone() };
-            Program::load(&program(&to, sockets.fd())).unwrap_or_else(|e| panic!("{e}"))
+            Program::load(&program(&to, sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"))
         };
         let alone = steered(None);
         let cases = [

@@ -30,12 +30,16 @@ pub(crate) const GNB_TEID: Teid = Teid(0x6e62_0001);
 
 /// Runs the named test in a namespace of its own, with a radio access network beside it, for each kind of N3's I/O.
 pub(crate) fn with_each_io(test: &str, run: impl FnOnce(N3Io, Namespace)) {
-    let kinds = [("udp", N3Io::Udp), ("af_xdp", N3Io::AfXdp)];
+    with_io(test, &[("udp", N3Io::Udp), ("af_xdp", N3Io::AfXdp)], run);
+}
+
+/// Likewise, for some kinds.
+pub(crate) fn with_io(test: &str, kinds: &[(&str, N3Io)], run: impl FnOnce(N3Io, Namespace)) {
     match std::env::var(INSIDE) {
         Ok(name) => {
             sh("ip link set lo up");
-            let (_, kind) = kinds.into_iter().find(|(n, _)| *n == name).unwrap();
-            run(kind, Namespace::ran());
+            let (_, kind) = kinds.iter().find(|(n, _)| *n == name).unwrap();
+            run(*kind, Namespace::ran());
         }
         Err(_) => kinds.iter().for_each(|(name, _)| again_inside(test, name)),
     }
@@ -170,6 +174,30 @@ impl Namespace {
         std::thread::spawn(run).join().unwrap()
     }
 
+    /// Has a virtual interface in it take frames that a program redirects: with GRO it has a queue for them.
+    pub(crate) fn takes_redirected(&self, interface: &'static str) {
+        #[repr(C)]
+        struct Value {
+            command: u32,
+            data: u32,
+        }
+        const ETHTOOL_SGRO: u32 = 0x2c;
+        const SIOCETHTOOL: libc::c_ulong = 0x8946;
+        self.enter(move || {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+            let mut value = Value { command: ETHTOOL_SGRO, data: 1 };
+            // SAFETY: for this plain C struct all zeroes are a value.
+            let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+            for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+                *to = from as libc::c_char;
+            }
+            request.ifr_ifru.ifru_data = (&raw mut value).cast();
+            // SAFETY: the request names the value, which has the form that the command wants, and both live through the call.
+            let set = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+            assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+        });
+    }
+
     /// Runs a command in it.
     pub(crate) fn sh(&self, command: &str) -> String {
         sh(&format!("nsenter -t {} -n sh -ec '{command}'", self.0.id()))
@@ -228,7 +256,7 @@ impl Control {
             }
             other => other.unwrap_or_else(|e| panic!("{e}")),
         };
-        assert_eq!(handle.rings().is_some(), config.n3_io == N3Io::AfXdp);
+        assert_eq!(handle.rings().is_some(), matches!(config.n3_io, N3Io::AfXdp | N3Io::Xdp));
         let c = UpfC::new(config.user.clone(), (config.clock)()).unwrap();
         let mut it = Self { c, handle, config, sequence: 1 };
         it.ask(

@@ -20,9 +20,9 @@ const BETWEEN_QUESTIONS: Duration = Duration::from_micros(200);
 
 /// Where frames for a peer go, and how long their packets may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hop {
-    pub(super) mac: [u8; 6],
-    pub(super) mtu: u32,
+pub(crate) struct Hop {
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
 }
 
 /// Where packets for a peer go.

@@ -7,12 +7,14 @@
 
 mod frame;
 mod hops;
+pub(crate) mod lent;
 mod packet;
 mod wire;
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use whimbrel_user::{DataNetwork, Destination, DnIndex, Origin, Packet, Slot};
 
@@ -21,9 +23,12 @@ use crate::config::{Config, N3Io};
 use crate::error::Obstacle;
 use crate::host::features::has_zero_copy;
 use crate::host::route::{Interface, NoInterface, Routes};
+use crate::sys::monotonic_us;
 use crate::thread::IoCounters;
+use crate::xdp::fast::{Fast, Time};
 use crate::xdp::steer::{Pool, Steered};
 use frame::{Outgoing, Way};
+use lent::Memory;
 pub use wire::Rings;
 use wire::Wire;
 
@@ -41,12 +46,52 @@ pub(crate) struct Front {
     identification: u32,
     /// Which wire is asked first.
     first: usize,
+    fast: Option<FastSide>,
 }
+
+/// What is to be seen to for a fast path.
+struct FastSide {
+    memory: Arc<Memory>,
+    /// When next hops were told last, and how many gNBs there were.
+    told: Instant,
+    gnbs: usize,
+    /// All packets are to come up.
+    all_up: bool,
+}
+
+/// Time between two looks at the fast path's next hops; each costs some 50 ns a gNB.
+const HOPS_EVERY: Duration = Duration::from_millis(20);
+/// Sessions that a fast path can have at most: 128 MiB that are there from the start. Others are the pipeline's.
+const FAST_SESSIONS_MAX: u32 = 1 << 20;
 
 /// The way into a data network.
 struct Uplink {
     wire: usize,
     routers: Vec<IpAddr>,
+}
+
+impl Uplink {
+    fn ipv4_router(&self) -> Option<IpAddr> {
+        self.routers.iter().copied().find(IpAddr::is_ipv4)
+    }
+}
+
+/// A fast path for the data networks that have interfaces, and what its programs have to know.
+fn fast_path(
+    config: &Config,
+    n6: &[Option<Uplink>],
+    pools: &[(Pool, DnIndex)],
+) -> Result<(Arc<Memory>, Fast), Obstacle> {
+    let networks =
+        n6.iter().enumerate().filter(|(_, u)| u.as_ref().is_some_and(|u| u.ipv4_router().is_some()));
+    let networks: Vec<DnIndex> = networks.map(|(i, _)| DnIndex(i as u8)).collect();
+    let own = config.user.n3_ipv4.filter(|_| !networks.is_empty()).ok_or(Obstacle::NoFastPath)?;
+    let sessions = config.user.sessions_max.min(FAST_SESSIONS_MAX);
+    let memory = Memory::new(sessions, pools, networks).map_err(Obstacle::Memory)?;
+    let offset_us = (config.clock)().0.wrapping_sub(monotonic_us());
+    let time = Time::Kernel { offset_us };
+    let fast = memory.fast(config.user.teid_index_mask(), own, config.port, time);
+    Ok((Arc::new(memory), fast))
 }
 
 /// An interface that is to be opened.
@@ -121,9 +166,10 @@ impl Front {
         }
         let (mut n3, mut obstacle) = (None, None);
         if config.n3_io != N3Io::Udp {
+            let demanded = matches!(config.n3_io, N3Io::AfXdp | N3Io::Xdp);
             match n3_interface(config, &mut routes) {
                 Ok(interface) => n3 = Some(plan(interface)),
-                Err(o) if config.n3_io == N3Io::AfXdp => return Err(o),
+                Err(o) if demanded => return Err(o),
                 Err(o) => obstacle = Some(o),
             }
         }
@@ -135,14 +181,24 @@ impl Front {
             }
         }
         let own: Vec<SocketAddr> = config.n3_addresses().collect();
+        let fast = match config.n3_io {
+            N3Io::Xdp => Some(fast_path(config, &n6, &all_pools)?),
+            N3Io::Auto | N3Io::Udp | N3Io::AfXdp => None,
+        };
         let mut wires = Vec::new();
         for (at, Planned { interface, mut steered }) in planned.into_iter().enumerate() {
             let of_n3 = n3 == Some(at);
             if of_n3 {
                 steered = steered.with_addresses(own.iter().map(SocketAddr::ip));
             }
-            match Wire::open(interface, &steered) {
-                Ok(wire) => wires.push(wire),
+            let index = interface.index;
+            match Wire::open(interface, &steered, fast.as_ref().map(|(_, fast)| fast)) {
+                Ok(wire) => {
+                    if let Some((memory, _)) = &fast {
+                        memory.set_device(wires.len() as u32, index).map_err(Obstacle::Program)?;
+                    }
+                    wires.push(wire);
+                }
                 // N3's own interface is the last that was planned.
                 Err(o) if of_n3 && steered.pools.is_empty() && config.n3_io == N3Io::Auto => {
                     (n3, obstacle) = (None, Some(o));
@@ -153,8 +209,41 @@ impl Front {
         if wires.is_empty() {
             return Ok((None, obstacle));
         }
-        let front = Self { wires, own, n3, n6, pools: all_pools, identification: 0, first: 0 };
+        let side = |(memory, _)| FastSide { memory, told: Instant::now(), gnbs: 0, all_up: false };
+        let fast = fast.map(side);
+        let mut front = Self { wires, own, n3, n6, pools: all_pools, identification: 0, first: 0, fast };
+        front.tell_hops(Instant::now());
         Ok((Some(front), obstacle))
+    }
+
+    /// Tells the fast path its next hops, if it is time.
+    fn see_to_hops(&mut self) {
+        let Some(fast) = &self.fast else { return };
+        let now = Instant::now();
+        if now.duration_since(fast.told) >= HOPS_EVERY || fast.gnbs != fast.memory.gnbs().len() {
+            self.tell_hops(now);
+        }
+    }
+
+    fn tell_hops(&mut self, now: Instant) {
+        let Self { wires, own, n3, n6, fast: Some(fast), .. } = self else { return };
+        let gnbs = fast.memory.gnbs();
+        (fast.told, fast.gnbs) = (now, gnbs.len());
+        let mut tell = |number: u16, wire: usize, from: Option<IpAddr>, to: IpAddr| {
+            let hop = wires[wire].hops.of(now, from, to).filter(|_| !fast.all_up);
+            fast.memory.set_hop(number, wire as u16, wires[wire].interface.mac, hop);
+        };
+        for dn in fast.memory.networks() {
+            if let Some(Some(uplink)) = n6.get(usize::from(dn.0))
+                && let Some(router) = uplink.ipv4_router()
+            {
+                tell(dn.0.into(), uplink.wire, None, router);
+            }
+        }
+        let from = own.iter().map(SocketAddr::ip).find(IpAddr::is_ipv4);
+        for (gnb, number) in gnbs {
+            n3.iter().for_each(|wire| tell(number, *wire, from, gnb.into()));
+        }
     }
 
     /// How N3 comes, if by rings.
@@ -292,6 +381,7 @@ impl Ports for AfXdp {
     fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
         let Self { front, system, turn } = self;
         *turn = (*turn + 1) % SYSTEM_EVERY;
+        front.see_to_hops();
         if *turn == 0 {
             let n = system.receive(slots, counters);
             return n + front.receive(&mut slots[n..], counters);
@@ -325,6 +415,21 @@ impl Ports for AfXdp {
         let mut all = self.system.descriptors();
         all.extend(self.front.wires.iter().flat_map(Wire::descriptors));
         all
+    }
+
+    fn fast_path(&self) -> Option<Arc<Memory>> {
+        self.front.fast.as_ref().map(|fast| Arc::clone(&fast.memory))
+    }
+
+    fn in_driver(&self) -> [u64; 3] {
+        self.front.fast.as_ref().map_or([0; 3], |fast| fast.memory.forwarded())
+    }
+
+    fn all_up(&mut self, all_up: bool) {
+        if let Some(fast) = self.front.fast.as_mut().filter(|f| f.all_up != all_up) {
+            fast.all_up = all_up;
+            self.front.tell_hops(Instant::now());
+        }
     }
 
     fn lost(&self) -> u64 {

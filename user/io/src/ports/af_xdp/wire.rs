@@ -9,6 +9,7 @@ use crate::error::Obstacle;
 use crate::host::route::{Interface, Routes};
 use crate::sys::bpf::{Attach, Link, Program, SocketMap};
 use crate::sys::xsk::{Copying, Xsk};
+use crate::xdp::fast::Fast;
 use crate::xdp::steer::{self, Steered};
 
 /// Queues of an interface that get a socket, each with 8 or 16 MiB; what arrives on others is the kernel's.
@@ -27,15 +28,18 @@ pub struct Rings {
     pub zero_copy: bool,
     /// Whether the program runs in the driver, or later in the kernel.
     pub in_driver: bool,
+    /// Whether the program decides on packets of plain sessions itself.
+    pub fast_path: bool,
 }
 
 impl fmt::Display for Rings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { interface, queues, zero_copy, in_driver } = self;
+        let Self { interface, queues, zero_copy, in_driver, fast_path } = self;
         let copying = if *zero_copy { "zero-copy" } else { "copying" };
         let place = if *in_driver { "in the driver" } else { "behind the driver (generic XDP)" };
         let plural = if *queues == 1 { "" } else { "s" };
-        write!(f, "AF_XDP on {interface}: {queues} queue{plural}, {copying}, its program {place}")
+        let fast = if *fast_path { ", with a fast path for plain sessions" } else { "" };
+        write!(f, "AF_XDP on {interface}: {queues} queue{plural}, {copying}, its program {place}{fast}")
     }
 }
 
@@ -50,9 +54,14 @@ pub(super) struct Wire {
 
 impl Wire {
     /// Attaches the program and opens the rings. Errors: what stands in the way; nothing stays set then.
-    pub(super) fn open(interface: Interface, steered: &Steered) -> Result<Self, Obstacle> {
+    pub(super) fn open(
+        interface: Interface,
+        steered: &Steered,
+        fast: Option<&Fast>,
+    ) -> Result<Self, Obstacle> {
         let sockets = SocketMap::new(QUEUES_MAX).map_err(Obstacle::Program)?;
-        let program = Program::load(&steer::program(steered, sockets.fd())).map_err(Obstacle::Program)?;
+        let program =
+            Program::load(&steer::program(steered, sockets.fd(), fast)).map_err(Obstacle::Program)?;
         let (link, how) = attach(&program, &interface)?;
         let (queues, copying) = open_queues(&interface)?;
         for (queue, socket) in queues.iter().enumerate() {
@@ -63,6 +72,7 @@ impl Wire {
             queues: queues.len(),
             zero_copy: copying == Copying::ZeroCopy,
             in_driver: how == Attach::Driver,
+            fast_path: fast.is_some(),
         };
         let routes = Routes::open().map_err(|e| Obstacle::Interface(e.into()))?;
         Ok(Self { hops: Hops::new(routes, &interface), interface, rings, queues, _program: link })

@@ -1,0 +1,218 @@
+//! What the fast path's programs and the pipeline share, and the next hops that programs are told.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use whimbrel_user::{DATA_NETWORKS_MAX, DnIndex, FastCounted, FastEntry, FastPath};
+
+pub(crate) use super::hops::Hop;
+use crate::sys::bpf::{DeviceMap, SharedArray};
+use crate::xdp::fast::{self, Counted, DROPS, Fast, Time, slot};
+use crate::xdp::steer::Pool;
+
+/// gNBs that the fast path reaches, as many as paths are supervised; sessions of others stay with the pipeline.
+const GNBS_MAX: usize = 4_096;
+/// Addresses of all pools; phones of pools beyond stay with the pipeline. Eight octets each, that are there from the start.
+const PHONES_MAX: u32 = 1 << 24;
+/// Interfaces by which frames leave.
+const DEVICES_MAX: u32 = DATA_NETWORKS_MAX as u32 + 1;
+/// Processors, as many as Linux is built for anywhere we know of.
+const PROCESSORS_MAX: u32 = 8_192;
+/// How long a driver may collect packets before it shows them to our rings: a burst of 64, many times over.
+const SETTLES_IN: Duration = Duration::from_micros(100);
+
+/// The memory, and whose address stands where in it.
+pub(crate) struct Memory {
+    sessions: SharedArray<FastEntry>,
+    phones: SharedArray<AtomicU64>,
+    hops: SharedArray<fast::Hop>,
+    counters: SharedArray<Counted>,
+    devices: DeviceMap,
+    /// All IPv4 pools.
+    all: Vec<Pool>,
+    /// Those of which there are phones here, and where they begin.
+    pools: Vec<(Pool, DnIndex, u32)>,
+    /// Data networks that have a next hop.
+    networks: Vec<DnIndex>,
+    /// gNBs and the numbers of their next hops.
+    gnbs: Mutex<BTreeMap<Ipv4Addr, u16>>,
+}
+
+impl Memory {
+    /// For so many sessions at most, and phones of these pools, of which those that are not IPv4's are left out.
+    ///
+    /// Errors: of the kernel, where it has no memory for them or does not permit it.
+    pub(crate) fn new(
+        sessions_max: u32,
+        all: &[(Pool, DnIndex)],
+        networks: Vec<DnIndex>,
+    ) -> io::Result<Self> {
+        let (mut pools, mut phones) = (Vec::new(), 0u32);
+        for (pool, dn) in all.iter().filter(|(p, _)| p.first.is_ipv4()) {
+            let next = phones.saturating_add(1 << (32 - u32::from(pool.prefix)));
+            if next <= PHONES_MAX {
+                pools.push((*pool, *dn, phones));
+                phones = next;
+            }
+        }
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        // A program may run where this process may not.
+        let processors = possible_processors().unwrap_or(processors).min(PROCESSORS_MAX);
+        Ok(Self {
+            sessions: SharedArray::new(sessions_max)?,
+            phones: SharedArray::new(phones.max(1))?,
+            hops: SharedArray::new((DATA_NETWORKS_MAX + GNBS_MAX) as u32)?,
+            counters: SharedArray::new(processors)?,
+            devices: DeviceMap::new(DEVICES_MAX)?,
+            all: all.iter().map(|(pool, _)| *pool).filter(|p| p.first.is_ipv4()).collect(),
+            pools,
+            networks,
+            gnbs: Mutex::default(),
+        })
+    }
+
+    /// What a program has to know of it.
+    pub(crate) fn fast(&self, index_mask: u32, own: Ipv4Addr, port: u16, time: Time) -> Fast {
+        Fast {
+            sessions: self.sessions.fd(),
+            phones: self.phones.fd(),
+            hops: self.hops.fd(),
+            devices: self.devices.fd(),
+            counters: self.counters.fd(),
+            index_mask,
+            pools: self.all.clone(),
+            places: self.pools.iter().map(|(pool, _, first)| (*pool, *first)).collect(),
+            time,
+            own: own.octets(),
+            port,
+        }
+    }
+
+    /// Frames leave by interface `number` of ours.
+    pub(crate) fn set_device(&self, number: u32, interface: u32) -> io::Result<()> {
+        self.devices.set(number, interface)
+    }
+
+    /// The gNBs that sessions name, and the numbers of their next hops.
+    pub(crate) fn gnbs(&self) -> Vec<(Ipv4Addr, u16)> {
+        let gnbs = self.gnbs.lock().unwrap_or_else(PoisonError::into_inner);
+        gnbs.iter().map(|(gnb, number)| (*gnb, *number)).collect()
+    }
+
+    /// The data networks that have a next hop: its number is theirs.
+    pub(crate) fn networks(&self) -> &[DnIndex] {
+        &self.networks
+    }
+
+    /// Says where a next hop is; `None`: packets that need it go up.
+    pub(crate) fn set_hop(&self, number: u16, device: u16, from: [u8; 6], to: Option<Hop>) {
+        let Some([first, second]) = self.hops.get(usize::from(number)) else { return };
+        let word = |mac: [u8; 6], above: u16| {
+            let mut octets = [0; 8];
+            octets[..6].copy_from_slice(&mac);
+            octets[6..].copy_from_slice(&above.to_ne_bytes());
+            u64::from_ne_bytes(octets)
+        };
+        second.store(word(from, device), Ordering::Relaxed);
+        let mtu = |hop: Hop| u16::try_from(hop.mtu).unwrap_or(u16::MAX);
+        first.store(to.map_or(0, |hop| word(hop.mac, mtu(hop))), Ordering::Release);
+    }
+
+    /// A session's rules are about to change.
+    pub(crate) fn recall(&self, index: u32) {
+        if let Some(entry) = self.sessions.get(index as usize) {
+            entry.recall();
+        }
+    }
+
+    /// What all processors have counted at a place.
+    fn sum(&self, slot: usize) -> u64 {
+        self.counters.iter().map(|c| c[slot].load(Ordering::Relaxed)).sum()
+    }
+
+    /// Packets that programs forwarded, uplink and downlink, and those that they had no room for.
+    pub(crate) fn forwarded(&self) -> [u64; 3] {
+        [slot::UL_PACKETS, slot::DL_PACKETS, slot::NO_ROOM].map(|slot| self.sum(slot))
+    }
+}
+
+/// Processors that there may ever be: the kernel's list ends with the last.
+fn possible_processors() -> Option<u32> {
+    let list = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
+    let last = list.trim().rsplit([',', '-']).next()?.parse::<u32>().ok()?;
+    last.checked_add(1)
+}
+
+/// The pipeline's side.
+pub(crate) struct Lent {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) settles_in: Duration,
+}
+
+impl Lent {
+    pub(crate) fn new(memory: Arc<Memory>) -> Self {
+        Self { memory, settles_in: SETTLES_IN }
+    }
+}
+
+impl FastPath for Lent {
+    fn entries(&self) -> &[FastEntry] {
+        &self.memory.sessions
+    }
+
+    fn phone(&self, dn: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64> {
+        let of = |(pool, network, _): &&(Pool, DnIndex, u32)| *network == dn && pool.contains(IpAddr::V4(ue));
+        let (pool, _, first) = self.memory.pools.iter().find(of)?;
+        let IpAddr::V4(pool) = pool.first else { return None };
+        self.memory.phones.get((ue.to_bits() - pool.to_bits() + first) as usize)
+    }
+
+    fn hops(&mut self, dn: DnIndex, gnb: Ipv4Addr) -> Option<(u16, u16)> {
+        if !self.memory.networks.contains(&dn) {
+            return None;
+        }
+        let mut gnbs = self.memory.gnbs.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = gnbs.len();
+        let number = match gnbs.get(&gnb) {
+            Some(&number) => number,
+            None if next < GNBS_MAX => {
+                let number = (DATA_NETWORKS_MAX + next) as u16;
+                gnbs.insert(gnb, number);
+                number
+            }
+            None => return None,
+        };
+        Some((number, dn.0.into()))
+    }
+
+    fn leads(&self, (gnb, network): (u16, u16)) -> bool {
+        let known = |number: u16| {
+            let hop = self.memory.hops.get(usize::from(number));
+            hop.is_some_and(|[to, _]| to.load(Ordering::Relaxed) != 0)
+        };
+        known(gnb) && known(network)
+    }
+
+    fn counted(&self) -> FastCounted {
+        let sum = |slot| self.memory.sum(slot);
+        let mut counted = FastCounted {
+            ul_packets: sum(slot::UL_PACKETS),
+            ul_octets: sum(slot::UL_OCTETS),
+            dl_packets: sum(slot::DL_PACKETS),
+            dl_octets: sum(slot::DL_OCTETS),
+            ..FastCounted::default()
+        };
+        for (i, reason) in DROPS.into_iter().enumerate() {
+            counted.dropped[reason as usize] = sum(slot::UL_DROPPED + i) + sum(slot::DL_DROPPED + i);
+        }
+        counted
+    }
+
+    fn settles_in(&self) -> Duration {
+        self.settles_in
+    }
+}

@@ -1,0 +1,613 @@
+//! The fast path's part of the program: packets of sessions that the pipeline has lent are decided on here, written anew and sent to
+//! the other side, all in the driver. Whatever is unusual about a packet, it is left as it is and goes up.
+//!
+//! The order of what is looked at is `whimbrel_user`'s for a plain session, and so is what is counted; the tests of
+//! [`super::reference`] compare both, packet for packet.
+
+use std::mem::offset_of;
+use std::net::IpAddr;
+use std::sync::atomic::AtomicU64;
+
+use whimbrel_user::{DropReason, FastEntry, fast_state};
+
+use super::asm::{Assembler, Do, Label, Reg, Size, When};
+use super::headers::{OUTER, at_most, checksum, datagram_checksum, frame, header_sum, hop_off, length, trim};
+use super::steer::{ETHERNET, Pool, UDP, expect, half, within, word};
+
+/// What all programs of the fast path share.
+#[derive(Clone, Debug)]
+pub(crate) struct Fast {
+    /// Descriptors of maps: sessions ([`FastEntry`]), sessions by phone ([`AtomicU64`]: index and one), next hops ([`Hop`]), the
+    /// interfaces by which frames leave, counters ([`Counted`]) by processor.
+    pub(crate) sessions: i32,
+    pub(crate) phones: i32,
+    pub(crate) hops: i32,
+    pub(crate) devices: i32,
+    pub(crate) counters: i32,
+    /// Bits of a TEID that lead to its session.
+    pub(crate) index_mask: u32,
+    /// Phones' IPv4 addresses.
+    pub(crate) pools: Vec<Pool>,
+    /// Where those of a pool begin among `phones`.
+    pub(crate) places: Vec<(Pool, u32)>,
+    pub(crate) time: Time,
+    /// N3.
+    pub(crate) own: [u8; 4],
+    pub(crate) port: u16,
+}
+
+/// Where the time comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Time {
+    /// The kernel's monotonic clock, and so many microseconds.
+    Kernel {
+        /// To the pipeline's clock.
+        offset_us: u64,
+    },
+    /// The descriptor of a map that says it.
+    #[cfg(test)]
+    Told(i32),
+}
+
+/// A next hop: the Ethernet address to which frames go, in the order of octets, and the octets that a packet may have above it (none:
+/// the address is not known); the address from which they go, and the number of the interface above it.
+pub(crate) type Hop = [AtomicU64; 2];
+
+/// What programs on one processor have counted, by [`slot`].
+pub(crate) type Counted = [AtomicU64; slot::COUNT];
+
+/// Places in [`Counted`].
+pub(crate) mod slot {
+    pub(crate) const UL_PACKETS: usize = 0;
+    pub(crate) const UL_OCTETS: usize = 1;
+    pub(crate) const DL_PACKETS: usize = 2;
+    pub(crate) const DL_OCTETS: usize = 3;
+    /// Drops of packets from phones, in the order of [`super::DROPS`].
+    pub(crate) const UL_DROPPED: usize = 4;
+    /// Drops of packets to phones, likewise.
+    pub(crate) const DL_DROPPED: usize = 8;
+    /// Packets that were counted and found no room for their headers.
+    pub(crate) const NO_ROOM: usize = 12;
+    pub(crate) const COUNT: usize = 16;
+}
+
+/// Why packets are dropped here.
+pub(crate) const DROPS: [DropReason; 4] =
+    [DropReason::QfiMismatch, DropReason::SpoofedSource, DropReason::GateClosed, DropReason::RateExceeded];
+
+/// Helpers of linux/bpf.h, none of which is kept for GPL programs.
+mod helper {
+    pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
+    pub(super) const KTIME_GET_NS: i32 = 5;
+    pub(super) const GET_SMP_PROCESSOR_ID: i32 = 8;
+    pub(super) const XDP_ADJUST_HEAD: i32 = 44;
+    pub(super) const REDIRECT_MAP: i32 = 51;
+}
+
+const XDP_DROP: i32 = 1;
+
+/// Times that a program looks whether a lock is free: longer than anybody has it who is not interrupted.
+const LOOKS: i32 = 64;
+/// Microseconds in which every bucket fills: half an hour, so that a rate times this is less than 64 bits.
+const FILLED_IN_US: u32 = i32::MAX as u32;
+/// A packet from the phone by no QoS flow.
+const NO_FLOW: i32 = 0x100;
+
+// Places on the stack.
+const KEY: i16 = -8;
+const NOW: i16 = -16;
+const HOP_TO: i16 = -24;
+const HOP_MTU: i16 = -18;
+const HOP_FROM: i16 = -32;
+const HOP_DEVICE: i16 = -26;
+/// Octets of the GTP-U header.
+const HEADER: i16 = -40;
+/// Octets of the phone's packet.
+const OCTETS: i16 = -48;
+/// Of a packet from the phone its tunnel; of one to the phone the gNB's, with the address behind it.
+const TEID: i16 = -56;
+const GNB: i16 = -52;
+const CONTAINER: i16 = -64;
+const TOS: i16 = -60;
+const IDENTIFICATION: i16 = -72;
+#[cfg(test)]
+const SAVED: i16 = -80;
+
+/// A direction.
+#[derive(Clone, Copy)]
+struct Way {
+    kbps: i16,
+    tokens: i16,
+    octets: i16,
+    packets: i16,
+    closed: u16,
+    hop: i16,
+    counted: usize,
+    dropped: usize,
+    /// The first of [`DROPS`] that it has.
+    first_drop: usize,
+}
+
+const UP: Way = Way {
+    kbps: offset_of!(FastEntry, ul_kbps) as i16,
+    tokens: offset_of!(FastEntry, ul_tokens) as i16,
+    octets: offset_of!(FastEntry, ul_octets) as i16,
+    packets: offset_of!(FastEntry, ul_packets) as i16,
+    closed: FastEntry::UL_CLOSED,
+    hop: offset_of!(FastEntry, network_hop) as i16,
+    counted: slot::UL_PACKETS,
+    dropped: slot::UL_DROPPED,
+    first_drop: 0,
+};
+
+const DOWN: Way = Way {
+    kbps: offset_of!(FastEntry, dl_kbps) as i16,
+    tokens: offset_of!(FastEntry, dl_tokens) as i16,
+    octets: offset_of!(FastEntry, dl_octets) as i16,
+    packets: offset_of!(FastEntry, dl_packets) as i16,
+    closed: FastEntry::DL_CLOSED,
+    hop: offset_of!(FastEntry, gnb_hop) as i16,
+    counted: slot::DL_PACKETS,
+    dropped: slot::DL_DROPPED,
+    first_drop: 2,
+};
+
+macro_rules! field {
+    ($name:ident) => {
+        offset_of!(FastEntry, $name) as i16
+    };
+}
+
+/// A datagram to N3 over IPv4, of which the headers of IP and UDP are there: `R2` is the frame, `R3` its end, `R6` the context.
+///
+/// Whatever is not decided on goes to `up`, where only `R6` is left.
+pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
+    let (extended, inner, flow, leave) = (a.label(), a.label(), a.label(), a.label());
+    // Two headers, the longer GTP-U header, and the phone's packet's.
+    within(a, ETHERNET + OUTER + 16 + 20, up);
+    checksum(a, Reg::R2, ETHERNET, up);
+    length(a, Reg::R7, Reg::R2, ETHERNET + 2);
+    a.copy(Reg::R4, Reg::R2);
+    a.add(Reg::R4, ETHERNET.into());
+    a.combine(Reg::R4, Do::Add, Reg::R7);
+    a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, up);
+    length(a, Reg::R8, Reg::R2, ETHERNET + 24);
+    at_most(a, Reg::R8, 20, Reg::R7, up);
+    datagram_checksum(a, up);
+    length(a, Reg::R7, Reg::R2, ETHERNET + OUTER + 2);
+    at_most(a, Reg::R7, 16, Reg::R8, up);
+    let gtpu = ETHERNET + OUTER;
+    a.load(Size::H, Reg::R5, Reg::R2, gtpu);
+    a.jump_if(Reg::R5, When::Equal, half([0x34, 0xff]), extended);
+    a.jump_if(Reg::R5, When::NotEqual, half([0x30, 0xff]), up);
+    a.store_value(Size::D, Reg::Frame, HEADER, 8);
+    a.set(Reg::R8, NO_FLOW);
+    a.set(Reg::R1, 8);
+    a.copy(Reg::R9, Reg::R2);
+    a.add(Reg::R9, i32::from(gtpu) + 8);
+    a.jump(inner);
+    a.place(extended);
+    // The PDU session container of the uplink, of one unit, and nothing else.
+    expect(a, Size::H, gtpu + 11, half([0x85, 1]), up);
+    expect(a, Size::B, gtpu + 15, 0, up);
+    a.load(Size::B, Reg::R5, Reg::R2, gtpu + 13);
+    a.and(Reg::R5, 0xf0);
+    a.jump_if(Reg::R5, When::NotEqual, 0x10, up);
+    a.load(Size::B, Reg::R8, Reg::R2, gtpu + 14);
+    a.and(Reg::R8, 0x3f);
+    a.store_value(Size::D, Reg::Frame, HEADER, 16);
+    a.set(Reg::R1, 16);
+    a.copy(Reg::R9, Reg::R2);
+    a.add(Reg::R9, i32::from(gtpu) + 16);
+    a.place(inner);
+    a.load(Size::B, Reg::R5, Reg::R9, 0);
+    a.jump_if(Reg::R5, When::NotEqual, 0x45, up);
+    a.load(Size::B, Reg::R5, Reg::R9, 8);
+    a.jump_if(Reg::R5, When::LessOrEqual, 1, up); // no hops left: the kernel answers
+    checksum(a, Reg::R9, 0, up);
+    length(a, Reg::R5, Reg::R9, 2);
+    a.jump_if(Reg::R5, When::Less, 20, up);
+    a.store(Size::D, Reg::Frame, OCTETS, Reg::R5);
+    a.combine(Reg::R5, Do::Add, Reg::R1);
+    a.add(Reg::R7, 8);
+    a.jump_if_reg(Reg::R5, When::Greater, Reg::R7, up);
+    // From phone to phone, and to the host, it goes another way.
+    a.load(Size::W, Reg::R5, Reg::R9, 16);
+    for pool in &fast.pools {
+        let (first, mask) = pool.words()[0];
+        a.copy(Reg::R4, Reg::R5);
+        a.and(Reg::R4, mask as i32);
+        a.jump_if(Reg::R4, When::Equal, first, up);
+    }
+    a.load(Size::W, Reg::R7, Reg::R9, 12);
+    a.load(Size::W, Reg::R9, Reg::R2, gtpu + 4);
+    a.big_endian_32(Reg::R9);
+    a.store(Size::W, Reg::Frame, TEID, Reg::R9);
+    a.add(Reg::R9, -1);
+    a.and(Reg::R9, fast.index_mask as i32);
+    a.store(Size::W, Reg::Frame, KEY, Reg::R9);
+    now(a, fast, up);
+    look_up(a, fast.sessions, up);
+    a.copy(Reg::R9, Reg::R0);
+    let held = Held::lock(a, up);
+    a.load(Size::W, Reg::R1, Reg::R9, field!(teid));
+    a.load(Size::W, Reg::R2, Reg::Frame, TEID);
+    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, held.up);
+    a.load(Size::B, Reg::R1, Reg::R9, field!(ul_flow));
+    a.jump_if(Reg::R1, When::Equal, FastEntry::ANY_FLOW.into(), flow);
+    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R8, held.drops[0]);
+    a.place(flow);
+    a.load(Size::W, Reg::R1, Reg::R9, field!(ue_ipv4));
+    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R7, held.drops[1]);
+    pass(a, fast, UP, &held);
+    unlock(a);
+    count(a, fast, UP, up);
+    // The frame begins anew, fourteen octets before the phone's packet.
+    a.load(Size::D, Reg::R9, Reg::Frame, HEADER);
+    a.add(Reg::R9, (ETHERNET + OUTER).into());
+    a.combine(Reg::R9, Do::Add, Reg::R8);
+    trim(a, Reg::R9, leave);
+    a.load(Size::D, Reg::R2, Reg::Frame, HEADER);
+    a.add(Reg::R2, OUTER.into());
+    a.copy(Reg::R1, Reg::R6);
+    a.call(helper::XDP_ADJUST_HEAD);
+    a.jump_if(Reg::R0, When::NotEqual, 0, leave);
+    frame(a);
+    within(a, ETHERNET + 20, leave);
+    hop_off(a);
+    send(a, fast);
+    held.finish(a, fast, UP, up);
+    no_room(a, fast, leave, up);
+}
+
+/// A packet to a phone of a pool, over IPv4, without options, of a length and with hops that may be: likewise, and `R5` is where its
+/// address is among the phones.
+pub(super) fn downlink(a: &mut Assembler, fast: &Fast, up: Label) {
+    let (bare, headers, leave, done) = (a.label(), a.label(), a.label(), a.label());
+    a.store(Size::W, Reg::Frame, KEY, Reg::R5);
+    checksum(a, Reg::R2, ETHERNET, up);
+    length(a, Reg::R8, Reg::R2, ETHERNET + 2);
+    a.jump_if(Reg::R8, When::Less, 20, up);
+    a.copy(Reg::R4, Reg::R2);
+    a.add(Reg::R4, ETHERNET.into());
+    a.combine(Reg::R4, Do::Add, Reg::R8);
+    a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, up);
+    a.store(Size::D, Reg::Frame, OCTETS, Reg::R8);
+    a.load(Size::W, Reg::R7, Reg::R2, ETHERNET + 16);
+    look_up(a, fast.phones, up);
+    a.load(Size::D, Reg::R1, Reg::R0, 0);
+    a.jump_if(Reg::R1, When::Equal, 0, up);
+    a.add(Reg::R1, -1);
+    a.store(Size::W, Reg::Frame, KEY, Reg::R1);
+    now(a, fast, up);
+    look_up(a, fast.sessions, up);
+    a.copy(Reg::R9, Reg::R0);
+    let held = Held::lock(a, up);
+    a.load(Size::W, Reg::R1, Reg::R9, field!(ue_ipv4));
+    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R7, held.up);
+    // What is written is read while nobody changes it.
+    for (field, to) in [(field!(container), CONTAINER), (field!(gnb_teid), TEID), (field!(gnb_ipv4), GNB)] {
+        a.load(Size::W, Reg::R1, Reg::R9, field);
+        a.store(Size::W, Reg::Frame, to, Reg::R1);
+    }
+    a.load(Size::B, Reg::R1, Reg::R9, field!(tos));
+    a.store(Size::W, Reg::Frame, TOS, Reg::R1);
+    a.store_value(Size::D, Reg::Frame, HEADER, 8);
+    a.load(Size::W, Reg::R1, Reg::Frame, CONTAINER);
+    a.jump_if(Reg::R1, When::Equal, 0, bare);
+    a.store_value(Size::D, Reg::Frame, HEADER, 16);
+    a.place(bare);
+    pass(a, fast, DOWN, &held);
+    unlock(a);
+    count(a, fast, DOWN, up);
+    frame(a);
+    within(a, ETHERNET + 20, leave);
+    hop_off(a);
+    a.copy(Reg::R9, Reg::R8);
+    a.add(Reg::R9, ETHERNET.into());
+    trim(a, Reg::R9, leave);
+    a.load(Size::D, Reg::R2, Reg::Frame, HEADER);
+    a.add(Reg::R2, OUTER.into());
+    a.negate(Reg::R2);
+    a.copy(Reg::R1, Reg::R6);
+    a.call(helper::XDP_ADJUST_HEAD);
+    a.jump_if(Reg::R0, When::NotEqual, 0, leave);
+    frame(a);
+    within(a, ETHERNET + OUTER + 16, leave);
+    ip_header(a, fast);
+    // UDP: ports, length, no checksum (RFC 768; the phone's packet has its own).
+    let udp = ETHERNET + 20;
+    let port = half(fast.port.to_be_bytes());
+    a.store_value(Size::H, Reg::R2, udp, port as i32);
+    a.store_value(Size::H, Reg::R2, udp + 2, half(whimbrel_gtpu::PORT.to_be_bytes()) as i32);
+    a.copy(Reg::R5, Reg::R8);
+    a.load(Size::D, Reg::R4, Reg::Frame, HEADER);
+    a.combine(Reg::R5, Do::Add, Reg::R4);
+    a.add(Reg::R5, 8);
+    a.big_endian_16(Reg::R5);
+    a.store(Size::H, Reg::R2, udp + 4, Reg::R5);
+    a.store_value(Size::H, Reg::R2, udp + 6, 0);
+    let gtpu = ETHERNET + OUTER;
+    a.load(Size::W, Reg::R5, Reg::Frame, TEID);
+    a.store(Size::W, Reg::R2, gtpu + 4, Reg::R5);
+    a.add(Reg::R4, -8);
+    a.combine(Reg::R4, Do::Add, Reg::R8);
+    a.big_endian_16(Reg::R4);
+    a.store(Size::H, Reg::R2, gtpu + 2, Reg::R4);
+    a.load(Size::W, Reg::R5, Reg::Frame, CONTAINER);
+    a.jump_if(Reg::R5, When::NotEqual, 0, headers);
+    a.store_value(Size::H, Reg::R2, gtpu, half([0x30, 0xff]) as i32);
+    a.jump(done);
+    a.place(headers);
+    a.store_value(Size::H, Reg::R2, gtpu, half([0x34, 0xff]) as i32);
+    a.store_value(Size::W, Reg::R2, gtpu + 8, word(&[0, 0, 0, 0x85]) as i32);
+    a.store(Size::W, Reg::R2, gtpu + 12, Reg::R5);
+    a.place(done);
+    send(a, fast);
+    held.finish(a, fast, DOWN, up);
+    no_room(a, fast, leave, up);
+}
+
+/// `R5` = where the address to which the packet at `R2` goes is among the phones, and on to [`downlink`].
+pub(super) fn place(a: &mut Assembler, pool: &Pool, first: u32, down: Label) {
+    let IpAddr::V4(of_pool) = pool.first else { return };
+    a.load(Size::W, Reg::R5, Reg::R2, ETHERNET + 16);
+    a.big_endian_32(Reg::R5);
+    // In 32 bits, as it is stored.
+    a.add(Reg::R5, first.wrapping_sub(of_pool.to_bits()) as i32);
+    a.jump(down);
+}
+
+/// A session whose lock the program has, and ways out.
+struct Held {
+    /// Nothing has changed: the packet goes up.
+    up: Label,
+    /// It is dropped, by [`DROPS`].
+    drops: [Label; DROPS.len()],
+}
+
+impl Held {
+    /// Takes the lock of the session at `R9`, or goes up; a session that is watched has that counted. `R7` to `R9` stay.
+    fn lock(a: &mut Assembler, up: Label) -> Self {
+        let (again, taken, not_watched) = (a.label(), a.label(), a.label());
+        a.set(Reg::R1, LOOKS);
+        a.set(Reg::R2, fast_state::BUSY as i32);
+        a.place(again);
+        a.set(Reg::R0, fast_state::FREE as i32);
+        a.compare_exchange(Reg::R9, field!(state), Reg::R2);
+        a.jump_if(Reg::R0, When::Equal, fast_state::FREE, taken);
+        a.jump_if(Reg::R0, When::NotEqual, fast_state::WATCHED, not_watched);
+        a.set(Reg::R2, 1);
+        a.add_shared(Reg::R9, field!(passed), Reg::R2);
+        a.jump(up);
+        a.place(not_watched);
+        a.jump_if(Reg::R0, When::NotEqual, fast_state::BUSY, up);
+        a.add(Reg::R1, -1);
+        a.jump_if(Reg::R1, When::NotEqual, 0, again);
+        a.jump(up);
+        a.place(taken);
+        Self { up: a.label(), drops: DROPS.map(|_| a.label()) }
+    }
+
+    /// What the ways out lead to.
+    fn finish(self, a: &mut Assembler, fast: &Fast, way: Way, up: Label) {
+        let dropped = a.label();
+        for (i, label) in self.drops.into_iter().enumerate().skip(way.first_drop) {
+            a.place(label);
+            a.set(Reg::R7, (way.dropped + i) as i32 * 8);
+            a.jump(dropped);
+        }
+        a.place(dropped);
+        a.load(Size::W, Reg::R1, Reg::R9, field!(dropped));
+        a.jump_if(Reg::R1, When::Equal, u32::MAX, self.up);
+        a.add(Reg::R1, 1);
+        a.store(Size::W, Reg::R9, field!(dropped), Reg::R1);
+        unlock(a);
+        counters(a, fast, up);
+        a.combine(Reg::R0, Do::Add, Reg::R7);
+        add(a, 0, 1);
+        a.set(Reg::R0, XDP_DROP);
+        a.exit();
+        a.place(self.up);
+        unlock(a);
+        a.jump(up);
+    }
+}
+
+/// Frees the lock of the session at `R9`, after all that was written under it.
+fn unlock(a: &mut Assembler) {
+    #[cfg(target_arch = "x86_64")] // whose stores are seen in their order
+    a.store_value(Size::W, Reg::R9, field!(state), fast_state::FREE as i32);
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        a.set(Reg::R1, fast_state::FREE as i32);
+        a.exchange(Reg::R9, field!(state), Reg::R1);
+    }
+}
+
+/// Room, gate, next hop, rate and account of the session at `R9`; afterwards `R8` is the octets of the phone's packet.
+fn pass(a: &mut Assembler, fast: &Fast, way: Way, held: &Held) {
+    let (filled, unpoliced, counted) = (a.label(), a.label(), a.label());
+    a.load(Size::D, Reg::R8, Reg::Frame, OCTETS);
+    a.load(Size::W, Reg::R7, Reg::R9, field!(room));
+    a.jump_if_reg(Reg::R8, When::Greater, Reg::R7, held.up);
+    a.combine(Reg::R7, Do::Subtract, Reg::R8);
+    a.load(Size::H, Reg::R1, Reg::R9, field!(gates));
+    a.and(Reg::R1, way.closed.into());
+    a.jump_if(Reg::R1, When::NotEqual, 0, held.drops[2]);
+    a.load(Size::H, Reg::R1, Reg::R9, way.hop);
+    a.store(Size::W, Reg::Frame, KEY, Reg::R1);
+    look_up(a, fast.hops, held.up);
+    for (from, to) in [(0, HOP_TO), (8, HOP_FROM)] {
+        a.load(Size::D, Reg::R1, Reg::R0, from);
+        a.store(Size::D, Reg::Frame, to, Reg::R1);
+    }
+    a.copy(Reg::R2, Reg::R8);
+    if way.counted == slot::DL_PACKETS {
+        a.load(Size::D, Reg::R1, Reg::Frame, HEADER);
+        a.combine(Reg::R2, Do::Add, Reg::R1);
+        a.add(Reg::R2, OUTER.into());
+    }
+    a.load(Size::H, Reg::R1, Reg::Frame, HOP_MTU);
+    a.jump_if_reg(Reg::R2, When::Greater, Reg::R1, held.up);
+    // The buckets of both directions fill.
+    a.load(Size::D, Reg::R1, Reg::Frame, NOW);
+    a.load(Size::D, Reg::R2, Reg::R9, field!(filled));
+    a.jump_if_reg(Reg::R1, When::LessOrEqual, Reg::R2, filled);
+    a.store(Size::D, Reg::R9, field!(filled), Reg::R1);
+    a.combine(Reg::R1, Do::Subtract, Reg::R2);
+    let short = a.label();
+    a.set(Reg::R2, FILLED_IN_US as i32);
+    a.jump_if_reg(Reg::R1, When::LessOrEqual, Reg::R2, short);
+    a.copy(Reg::R1, Reg::R2);
+    a.place(short);
+    for (kbps, tokens, depth) in [
+        (field!(ul_kbps), field!(ul_tokens), field!(ul_depth)),
+        (field!(dl_kbps), field!(dl_tokens), field!(dl_depth)),
+    ] {
+        let (none, full) = (a.label(), a.label());
+        a.load(Size::W, Reg::R2, Reg::R9, kbps);
+        a.jump_if(Reg::R2, When::Equal, FastEntry::UNPOLICED, none);
+        a.combine(Reg::R2, Do::Multiply, Reg::R1);
+        a.load(Size::D, Reg::R3, Reg::R9, tokens);
+        a.combine(Reg::R3, Do::Add, Reg::R2);
+        a.load(Size::D, Reg::R4, Reg::R9, depth);
+        a.jump_if_reg(Reg::R3, When::LessOrEqual, Reg::R4, full);
+        a.copy(Reg::R3, Reg::R4);
+        a.place(full);
+        a.store(Size::D, Reg::R9, tokens, Reg::R3);
+        a.place(none);
+    }
+    a.place(filled);
+    a.load(Size::W, Reg::R1, Reg::R9, way.kbps);
+    a.jump_if(Reg::R1, When::Equal, FastEntry::UNPOLICED, unpoliced);
+    a.copy(Reg::R1, Reg::R8);
+    a.multiply(Reg::R1, 8000);
+    a.load(Size::D, Reg::R2, Reg::R9, way.tokens);
+    a.jump_if_reg(Reg::R1, When::Greater, Reg::R2, held.drops[3]);
+    a.combine(Reg::R2, Do::Subtract, Reg::R1);
+    a.store(Size::D, Reg::R9, way.tokens, Reg::R2);
+    a.place(unpoliced);
+    a.load(Size::D, Reg::R1, Reg::Frame, NOW);
+    a.load(Size::W, Reg::R2, Reg::R9, field!(ul_packets));
+    a.load(Size::W, Reg::R3, Reg::R9, field!(dl_packets));
+    a.combine(Reg::R2, Do::Or, Reg::R3);
+    a.jump_if(Reg::R2, When::NotEqual, 0, counted);
+    a.store(Size::D, Reg::R9, field!(first_packet), Reg::R1);
+    a.place(counted);
+    a.store(Size::D, Reg::R9, field!(last_packet), Reg::R1);
+    a.store(Size::W, Reg::R9, field!(room), Reg::R7);
+    a.load(Size::W, Reg::R1, Reg::R9, way.packets);
+    a.add(Reg::R1, 1);
+    a.store(Size::W, Reg::R9, way.packets, Reg::R1);
+    a.load(Size::W, Reg::R1, Reg::R9, way.octets);
+    a.combine(Reg::R1, Do::Add, Reg::R8);
+    a.store(Size::W, Reg::R9, way.octets, Reg::R1);
+}
+
+/// Counts a packet that passes, of `R8` octets, among those of all sessions.
+fn count(a: &mut Assembler, fast: &Fast, way: Way, up: Label) {
+    counters(a, fast, up);
+    let at = way.counted as i16 * 8;
+    add(a, at, 1);
+    a.store(Size::D, Reg::Frame, IDENTIFICATION, Reg::R1);
+    a.load(Size::D, Reg::R1, Reg::R0, at + 8);
+    a.combine(Reg::R1, Do::Add, Reg::R8);
+    a.store(Size::D, Reg::R0, at + 8, Reg::R1);
+}
+
+/// `R0` = what is counted on this processor. There is a place for each processor, so the way up is never taken.
+fn counters(a: &mut Assembler, fast: &Fast, up: Label) {
+    a.call(helper::GET_SMP_PROCESSOR_ID);
+    a.store(Size::W, Reg::Frame, KEY, Reg::R0);
+    look_up(a, fast.counters, up);
+}
+
+/// Adds to a word at `R0`, which nobody else writes; `R1` is what it is then.
+fn add(a: &mut Assembler, at: i16, value: i32) {
+    a.load(Size::D, Reg::R1, Reg::R0, at);
+    a.add(Reg::R1, value);
+    a.store(Size::D, Reg::R0, at, Reg::R1);
+}
+
+/// A packet that was counted and is lost: the driver left no room in front of it.
+fn no_room(a: &mut Assembler, fast: &Fast, leave: Label, up: Label) {
+    a.place(leave);
+    counters(a, fast, up);
+    add(a, slot::NO_ROOM as i16 * 8, 1);
+    a.set(Reg::R0, XDP_DROP);
+    a.exit();
+}
+
+/// `R0` = the entry of a map by the number on the stack; goes elsewhere where there is none.
+fn look_up(a: &mut Assembler, map: i32, none: Label) {
+    a.map(Reg::R1, map);
+    a.copy(Reg::R2, Reg::Frame);
+    a.add(Reg::R2, KEY.into());
+    a.call(helper::MAP_LOOKUP_ELEM);
+    a.jump_if_value(Reg::R0, When::Equal, 0, none);
+}
+
+/// Notes the time.
+fn now(a: &mut Assembler, fast: &Fast, up: Label) {
+    let _ = up; // of a test alone
+    match fast.time {
+        Time::Kernel { offset_us } => {
+            a.call(helper::KTIME_GET_NS);
+            a.divide(Reg::R0, 1000);
+            a.set_wide(Reg::R1, offset_us);
+            a.combine(Reg::R0, Do::Add, Reg::R1);
+        }
+        #[cfg(test)]
+        Time::Told(map) => {
+            a.load(Size::W, Reg::R1, Reg::Frame, KEY);
+            a.store(Size::W, Reg::Frame, SAVED, Reg::R1);
+            a.store_value(Size::W, Reg::Frame, KEY, 0);
+            look_up(a, map, up);
+            a.load(Size::D, Reg::R0, Reg::R0, 0);
+            a.load(Size::W, Reg::R1, Reg::Frame, SAVED);
+            a.store(Size::W, Reg::Frame, KEY, Reg::R1);
+        }
+    }
+    a.store(Size::D, Reg::Frame, NOW, Reg::R0);
+}
+
+/// The header of IPv4 towards the gNB. Whoever is on the way may fragment the packet, as with any other kind of I/O.
+fn ip_header(a: &mut Assembler, fast: &Fast) {
+    let at = ETHERNET;
+    a.store_value(Size::B, Reg::R2, at, 0x45);
+    a.load(Size::W, Reg::R5, Reg::Frame, TOS);
+    a.store(Size::B, Reg::R2, at + 1, Reg::R5);
+    a.load(Size::D, Reg::R5, Reg::Frame, HEADER);
+    a.combine(Reg::R5, Do::Add, Reg::R8);
+    a.add(Reg::R5, OUTER.into());
+    a.big_endian_16(Reg::R5);
+    a.store(Size::H, Reg::R2, at + 2, Reg::R5);
+    a.load(Size::D, Reg::R5, Reg::Frame, IDENTIFICATION);
+    a.store(Size::H, Reg::R2, at + 4, Reg::R5);
+    a.store_value(Size::H, Reg::R2, at + 6, 0);
+    a.store_value(Size::H, Reg::R2, at + 8, half([64, UDP as u8]) as i32);
+    a.store_value(Size::H, Reg::R2, at + 10, 0);
+    a.store_value(Size::W, Reg::R2, at + 12, word(&fast.own) as i32);
+    a.load(Size::W, Reg::R5, Reg::Frame, GNB);
+    a.store(Size::W, Reg::R2, at + 16, Reg::R5);
+    header_sum(a, Reg::R2, at);
+    a.invert(Reg::R4);
+    a.store(Size::H, Reg::R2, at + 10, Reg::R4);
+}
+
+/// Writes the Ethernet header at `R2`, and sends the frame by the next hop.
+fn send(a: &mut Assembler, fast: &Fast) {
+    for (from, to) in [(HOP_TO, 0), (HOP_FROM, 6)] {
+        a.load(Size::W, Reg::R4, Reg::Frame, from);
+        a.store(Size::W, Reg::R2, to, Reg::R4);
+        a.load(Size::H, Reg::R4, Reg::Frame, from + 4);
+        a.store(Size::H, Reg::R2, to + 4, Reg::R4);
+    }
+    a.store_value(Size::H, Reg::R2, 12, half([0x08, 0]) as i32);
+    a.map(Reg::R1, fast.devices);
+    a.load(Size::H, Reg::R2, Reg::Frame, HOP_DEVICE);
+    a.set(Reg::R3, XDP_DROP);
+    a.call(helper::REDIRECT_MAP);
+    a.exit();
+}

@@ -1,0 +1,248 @@
+//! The programs of the fast path before the pipeline, against the reference model: packet for packet, octet for octet, count for count.
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+#[path = "../../../tests/reference/model.rs"]
+mod model;
+#[path = "../../../tests/reference/pair.rs"]
+mod pair;
+
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use whimbrel_ids::Instant;
+use whimbrel_user::{Destination, DnIndex, FastPath, Origin, Slot, UpfU, Verdict};
+
+use self::common::{GNB, UPF};
+use self::pair::{Driver, Pair, SEATS};
+use super::fast::{DROPS, Time};
+use super::steer::{self, Pool, Steered};
+use crate::ports::af_xdp::lent::{Lent, Memory};
+use crate::sys::bpf::{Program, SharedArray, SocketMap};
+
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 7];
+const GNB_MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const ROUTER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 10];
+const MTU: u32 = 1_500;
+/// Verdicts.
+const XDP_DROP: u32 = 1;
+const XDP_PASS: u32 = 2;
+const XDP_REDIRECT: u32 = 4;
+
+fn pool(first: [u8; 4], prefix: u8) -> Pool {
+    let mut gateway = first;
+    gateway[3] += 1;
+    Pool { first: first.into(), prefix, gateway: gateway.into(), mtu: 1400 }
+}
+
+/// A program with all that the fast path needs, N3 and N6 on one interface.
+struct Bench {
+    program: Program,
+    lent: Lent,
+    clock: SharedArray<AtomicU64>,
+    _sockets: SocketMap,
+}
+
+impl Bench {
+    /// `None`, with a sentence, where the host does not permit it.
+    fn new() -> Option<Self> {
+        let config = common::config();
+        let pools = [(pool([10, 45, 0, 0], 29), DnIndex(0)), (pool([10, 46, 0, 0], 16), DnIndex(1))];
+        let memory = match Memory::new(config.sessions_max, &pools, vec![DnIndex(0), DnIndex(1)]) {
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                eprintln!("skipped: BPF maps are not permitted here ({e})");
+                return None;
+            }
+            other => Arc::new(other.unwrap()),
+        };
+        let clock = SharedArray::new(1).unwrap();
+        let sockets = SocketMap::new(1).unwrap();
+        memory.set_device(0, 1).unwrap();
+        let fast = memory.fast(config.teid_index_mask(), UPF, 2152, Time::Told(clock.fd()));
+        let steered = Steered {
+            mac: MAC,
+            ipv4: Some(UPF),
+            ipv6: None,
+            port: 2152,
+            pools: pools.iter().map(|(pool, _)| *pool).collect(),
+        };
+        let program = Program::load(&steer::program(&steered, sockets.fd(), Some(&fast)))
+            .unwrap_or_else(|e| panic!("{e}"));
+        let mut lent = Lent { memory, settles_in: Duration::ZERO };
+        let IpAddr::V4(gnb) = GNB.ip() else { unreachable!() };
+        let (to_gnb, to_network) = lent.hops(DnIndex(0), gnb).unwrap();
+        let hop = |mac| Some(crate::ports::af_xdp::lent::Hop { mac, mtu: MTU });
+        lent.memory.set_hop(to_gnb, 0, MAC, hop(GNB_MAC));
+        lent.memory.set_hop(to_network, 0, MAC, hop(ROUTER_MAC));
+        Some(Self { program, lent, clock, _sockets: sockets })
+    }
+
+    /// The pipeline with this before it; `fast` counts the packets that it forwards.
+    fn before(self, u: &mut UpfU, fast: Rc<Cell<usize>>) -> Driver {
+        let Self { program, lent, clock, _sockets } = self;
+        u.lend_to(Box::new(Lent { memory: Arc::clone(&lent.memory), ..lent }));
+        Box::new(move |u: &mut UpfU, now: Instant, slots: &mut [Slot]| {
+            let _sockets = &_sockets; // live as long as the program
+            clock[0].store(now.0, Ordering::Relaxed);
+            for slot in slots {
+                u.lend(now, true);
+                let before = lent.counted();
+                let (verdict, frame) = program.run(&framed(slot)).unwrap();
+                fast.set(fast.get() + usize::from(verdict == XDP_REDIRECT));
+                match verdict {
+                    XDP_PASS => u.burst(now, std::slice::from_mut(slot)),
+                    XDP_REDIRECT => arrived(slot, &frame),
+                    XDP_DROP => {
+                        let after = lent.counted();
+                        let reasons = DROPS.into_iter();
+                        let mut new =
+                            reasons.filter(|r| after.dropped[*r as usize] != before.dropped[*r as usize]);
+                        slot.verdict = Verdict::Drop(new.next().expect("a reason"));
+                        assert_eq!(new.next(), None);
+                    }
+                    other => panic!("{other}"),
+                }
+            }
+            u.gather();
+        })
+    }
+}
+
+fn sum(octets: &[u8]) -> u32 {
+    let words = octets.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], *w.get(1).unwrap_or(&0)])));
+    let mut sum: u32 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum
+}
+
+/// Where a checksum is, and the header that it is over.
+fn with_checksum(header: &mut [u8]) {
+    header[10..12].fill(0);
+    let checksum = !(sum(header) as u16);
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+}
+
+/// Where the phone's packet begins in a datagram with the usual headers.
+fn inner_at(message: &[u8]) -> usize {
+    if message.first() == Some(&0x34) { 16 } else { 8 }
+}
+
+/// The frame that brings a packet; the phone's packet has a right checksum there.
+fn framed(slot: &Slot) -> Vec<u8> {
+    let mut octets = slot.packet.octets().to_vec();
+    let at = if matches!(slot.origin, Origin::N3 { .. }) { inner_at(&octets) } else { 0 };
+    if octets.len() >= at + 20 {
+        with_checksum(&mut octets[at..at + 20]);
+    }
+    let mut frame = [&MAC[..], &[2; 6], &[8, 0]].concat();
+    let Origin::N3 { peer, local } = slot.origin else {
+        frame.extend_from_slice(&octets);
+        return frame;
+    };
+    let (IpAddr::V4(from), IpAddr::V4(to)) = (peer.ip(), local) else { panic!() };
+    let datagram = 8 + octets.len() as u16;
+    let mut ip = [&[0x45, 0][..], &(20 + datagram).to_be_bytes(), &[0, 1, 0, 0, 64, 17, 0, 0]].concat();
+    ip.extend_from_slice(&from.octets());
+    ip.extend_from_slice(&to.octets());
+    with_checksum(&mut ip);
+    frame.extend_from_slice(&ip);
+    let mut udp = [peer.port().to_be_bytes(), 2152u16.to_be_bytes(), datagram.to_be_bytes(), [0; 2]].concat();
+    udp.extend_from_slice(&octets);
+    // Without a checksum, with one, and with what a virtual link leaves there.
+    let pseudo = [&from.octets()[..], &to.octets(), &[0, 17], &datagram.to_be_bytes()].concat();
+    let checksum = match octets.len() % 3 {
+        0 => 0,
+        1 => !(sum(&[&sum(&pseudo).to_be_bytes()[..], &sum(&udp).to_be_bytes()].concat()) as u16),
+        _ => sum(&pseudo) as u16,
+    };
+    udp[6..8].copy_from_slice(&checksum.to_be_bytes());
+    frame.extend_from_slice(&udp);
+    frame
+}
+
+/// Reads what the program has sent as what the pipeline would have decided.
+fn arrived(slot: &mut Slot, frame: &[u8]) {
+    let original = slot.packet.octets().to_vec();
+    let to_gnb = !matches!(slot.origin, Origin::N3 { .. });
+    assert_eq!((&frame[6..12], &frame[12..14]), (&MAC[..], &[8, 0][..]));
+    let mut packet = frame[14..].to_vec();
+    let (inner, was) = if to_gnb {
+        assert_eq!(frame[..6], GNB_MAC);
+        let IpAddr::V4(gnb) = GNB.ip() else { panic!() };
+        assert_eq!(sum(&packet[..20]), 0xffff, "the header's checksum");
+        let octets = packet.len() as u16;
+        assert_eq!((packet[0], &packet[2..4]), (0x45, &octets.to_be_bytes()[..]));
+        assert_eq!(packet[6..10], [0, 0, 64, 17]);
+        assert_eq!(packet[12..20], [UPF.octets(), gnb.octets()].concat());
+        let words = [2152, 2152, octets - 20, 0].map(u16::to_be_bytes);
+        assert_eq!(&packet[20..28], words.as_flattened());
+        let tos = packet[1];
+        packet.drain(..28);
+        slot.verdict = Verdict::Send(Destination::N3 { peer: SocketAddr::new(GNB.ip(), 2152), tos });
+        (inner_at(&packet), 0)
+    } else {
+        assert_eq!(frame[..6], ROUTER_MAC);
+        slot.verdict = Verdict::Send(Destination::N6 { dn: DnIndex(0) });
+        (0, inner_at(&original))
+    };
+    // A hop less, and else as it came.
+    let header = &mut packet[inner..inner + 20];
+    assert_eq!((sum(header), header[8]), (0xffff, original[was + 8] - 1));
+    header[8] += 1;
+    header[10..12].copy_from_slice(&original[was + 10..was + 12]);
+    slot.packet.fill(&packet);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_fast_path_and_the_pipeline_together_decide_as_the_model_decides(
+        steps in proptest::collection::vec(any::<(u8, u8, u16)>(), 1..60),
+    ) {
+        let Some(bench) = Bench::new() else { return Ok(()) };
+        let fast = Rc::default();
+        let mut pair = Pair::with(|u| bench.before(u, Rc::clone(&fast)));
+        let mut alone = Pair::new();
+        for step in steps {
+            pair.step(step);
+            alone.step(step);
+        }
+        for at in 0..SEATS {
+            pair.delete(at);
+            alone.delete(at);
+        }
+        prop_assert_eq!(pair.net.upf.u.counters(), alone.net.upf.u.counters());
+    }
+}
+
+/// Else the test above would show nothing.
+#[test]
+fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reason_of_its() {
+    let Some(bench) = Bench::new() else { return };
+    let (fast, lent) = (Rc::default(), Lent { memory: Arc::clone(&bench.lent.memory), ..bench.lent });
+    let mut pair = Pair::with(|u| bench.before(u, Rc::clone(&fast)));
+    // A session of one QoS flow without rates; one of 64 kbit/s; and its gates closed.
+    pair.establish(0, 0x41);
+    (0..100).for_each(|random| pair.burst(0, random));
+    let counters = pair.net.upf.u.counters().clone();
+    let all = counters.ul_packets + counters.dl_packets;
+    assert!(all > 1_000 && fast.get() * 10 > all as usize * 9, "{} of {all}", fast.get());
+    pair.establish(1, 0x09);
+    (0..20).for_each(|random| pair.burst(1, random));
+    pair.step((5, 1, 5));
+    pair.burst(1, 100);
+    let counted = lent.counted();
+    for reason in DROPS {
+        assert!(counted.dropped[reason as usize] > 0, "{reason:?}");
+    }
+    pair.delete(0);
+    pair.delete(1);
+}

@@ -1,0 +1,172 @@
+//! Packets of plain sessions go from interface to interface in the driver, and are judged and counted as anywhere else.
+
+mod common;
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use common::*;
+use whimbrel_gtpu::Gtpu;
+use whimbrel_ids::Teid;
+use whimbrel_pfcp::Message;
+use whimbrel_pfcp::ie::*;
+use whimbrel_pfcp::msg::*;
+use whimbrel_pfcp::rule::*;
+use whimbrel_user::DropReason;
+use whimbrel_user_io::{Config, N3Io, RouterLink, UserPlane};
+
+fn fast() -> Config {
+    let mut config = config(N3Io::Xdp);
+    config.forwarding = false;
+    config.devices[0].link = Some(RouterLink { interface: "n6".into(), routers: vec![SERVER.into()] });
+    config
+}
+
+/// gNB, server and user plane, in a namespace of the test's own.
+fn scene(test: &str) -> Option<(Control, Namespace, Namespace)> {
+    if !inside(test) {
+        return None;
+    }
+    let (ran, server) = (Namespace::ran(), Namespace::server());
+    ran.takes_redirected("gnb");
+    server.takes_redirected("server");
+    server.sh("ip route add 10.45.0.0/16 via 203.0.113.1");
+    let net = Control::start(fast())?;
+    assert!(net.handle.rings().unwrap().fast_path);
+    Some((net, ran, server))
+}
+
+/// Sends a ping and takes what comes back, if anything does.
+fn ping(gnb: &UdpSocket, teid: Teid, phone: Ipv4Addr, sequence: u16) -> bool {
+    gnb.send_to(&g_pdu(teid, &ping4(phone, SERVER, sequence, 56)), (UPF, 2152)).unwrap();
+    while let Some(message) = answered(gnb, Duration::from_millis(200)) {
+        let message = Gtpu::parse(&message).unwrap();
+        if message.payload.get(26..28) == Some(&sequence.to_be_bytes()) {
+            assert_eq!((message.teid, message.payload[8], message.payload.len()), (GNB_TEID, 63, 84));
+            assert_eq!(checksum(&message.payload[..20], 0), 0);
+            return true;
+        }
+    }
+    false
+}
+
+/// Pings until both ways are the driver's; how many came back, and the next number.
+fn until_fast(net: &Control, gnb: &UdpSocket, teid: Teid, phone: Ipv4Addr, mut sequence: u16) -> (u64, u16) {
+    let (before, mut back, begun) = (net.handle.io_counters(), 0, Instant::now());
+    loop {
+        let io = net.handle.io_counters();
+        if io.fast_uplink > before.fast_uplink && io.fast_downlink > before.fast_downlink {
+            return (back, sequence);
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "{io:?}");
+        back += u64::from(ping(gnb, teid, phone, sequence));
+        sequence = sequence.wrapping_add(1);
+    }
+}
+
+#[test]
+fn what_the_driver_forwards_is_counted_to_the_octet() {
+    let Some((mut net, ran, _server)) = scene("what_the_driver_forwards_is_counted_to_the_octet") else {
+        return;
+    };
+    let (id, teid, phone, _) = net.session();
+    let gnb = ran.socket(GNB.into());
+    let (mut back, mut sequence) = until_fast(&net, &gnb, teid, phone, 1);
+    let before = net.handle.io_counters();
+    for _ in 0..500 {
+        back += u64::from(ping(&gnb, teid, phone, sequence));
+        sequence = sequence.wrapping_add(1);
+    }
+    let all_fast = || {
+        let io = net.handle.io_counters();
+        io.fast_uplink >= before.fast_uplink + 490 && io.fast_downlink >= before.fast_downlink + 490
+    };
+    eventually(all_fast, || format!("{before:?} {:?}", net.handle.io_counters()));
+    // Somebody else's address: dropped there, by its name, and counted with the session.
+    for _ in 0..10 {
+        let other = Ipv4Addr::from_bits(phone.to_bits() + 1);
+        gnb.send_to(&g_pdu(teid, &ping4(other, SERVER, 1, 56)), (UPF, 2152)).unwrap();
+    }
+    let spoofed = || net.handle.counters().dropped(DropReason::SpoofedSource) == 10;
+    eventually(spoofed, || format!("{:?}", net.handle.counters()));
+    let counters = net.handle.session_counters(id).unwrap();
+    assert_eq!((counters.dl_packets, counters.dl_octets, counters.dropped), (back, back * 84, 10));
+    assert!(counters.ul_packets >= back && counters.ul_octets == counters.ul_packets * 84, "{counters:?}");
+    let all = || {
+        let all = net.handle.counters();
+        (all.ul_packets, all.dl_packets) == (counters.ul_packets, counters.dl_packets)
+    };
+    eventually(all, || format!("{:?}", net.handle.counters()));
+    let Message::SessionDeletionResponse(r) = net.ask(Some(id.seid()), SessionDeletionRequest {}.into())
+    else {
+        panic!()
+    };
+    let usage = r.usage_reports[0].volume_measurement.unwrap();
+    assert_eq!((usage.ul, usage.dl), (Some(counters.ul_octets), Some(counters.dl_octets)));
+    // A session that is gone has no packet forwarded.
+    assert!(!ping(&gnb, teid, phone, sequence));
+    assert_eq!(net.handle.io_counters().fast_no_room, 0);
+}
+
+#[test]
+fn a_change_of_rules_holds_for_the_next_packet() {
+    let Some((mut net, ran, _server)) = scene("a_change_of_rules_holds_for_the_next_packet") else { return };
+    let (id, teid, phone, _) = net.session();
+    let gnb = ran.socket(GNB.into());
+    let mut sequence = 1;
+    let gate =
+        |ul| UpdateQer { gate_status: Some(GateStatus { ul, dl: Gate::Open }), ..UpdateQer::new(QerId(1)) };
+    for _ in 0..20 {
+        (_, sequence) = until_fast(&net, &gnb, teid, phone, sequence);
+        let before = net.handle.session_counters(id).unwrap();
+        let closed =
+            SessionModificationRequest { update_qers: vec![gate(Gate::Closed)], ..Default::default() };
+        net.ask(Some(id.seid()), closed.into());
+        gnb.send_to(&g_pdu(teid, &ping4(phone, SERVER, 1, 56)), (UPF, 2152)).unwrap();
+        let after = || net.handle.session_counters(id).unwrap();
+        eventually(|| after().dropped == before.dropped + 1, || format!("{before:?} {:?}", after()));
+        assert_eq!(after().ul_packets, before.ul_packets);
+        let open = SessionModificationRequest { update_qers: vec![gate(Gate::Open)], ..Default::default() };
+        net.ask(Some(id.seid()), open.into());
+        assert!(ping(&gnb, teid, phone, sequence));
+        sequence = sequence.wrapping_add(1);
+    }
+}
+
+#[test]
+fn a_capture_has_the_packets_that_the_driver_would_forward() {
+    let Some((mut net, ran, _server)) = scene("a_capture_has_the_packets_that_the_driver_would_forward")
+    else {
+        return;
+    };
+    let (_, teid, phone, _) = net.session();
+    let gnb = ran.socket(GNB.into());
+    let (_, mut sequence) = until_fast(&net, &gnb, teid, phone, 1);
+    net.handle.tap(true);
+    let captured = |sequence: u16| {
+        assert!(ping(&gnb, teid, phone, sequence));
+        let copies = net.handle.take_tapped();
+        let has = |c: &whimbrel_user_io::Tapped| c.octets.windows(2).any(|w| w == sequence.to_be_bytes());
+        copies.iter().filter(|c| has(c)).count() >= 2
+    };
+    let begun = Instant::now();
+    // Some may be on their way when it begins; then each has two copies.
+    while !captured(sequence) {
+        sequence = sequence.wrapping_add(1);
+        assert!(begun.elapsed() < Duration::from_secs(20), "copies");
+    }
+    sequence = sequence.wrapping_add(1);
+    assert!((0..50).all(|i| captured(sequence.wrapping_add(i))), "each from then on");
+    net.handle.tap(false);
+    until_fast(&net, &gnb, teid, phone, sequence.wrapping_add(50));
+}
+
+#[test]
+fn without_an_interface_for_a_data_network_it_is_one_sentence() {
+    if !inside("without_an_interface_for_a_data_network_it_is_one_sentence") {
+        return;
+    }
+    let _ran = Namespace::ran();
+    let text = UserPlane::start(config(N3Io::Xdp)).err().expect("refused").to_string();
+    assert!(text.contains("a data network with `n6_interface` and an IPv4 router"), "{text}");
+}

@@ -1,0 +1,328 @@
+//! Plain sessions lent to a fast path: a program in the driver that decides on their packets as [`super::plain`] does.
+//!
+//! What such a session's packets need lies in memory that both share, an [`FastEntry`] a session. Who decides on a packet, the program
+//! or this pipeline, takes the entry's lock for that moment, so both count into the same figures and neither misses what the other did.
+//! To take a session back, for a change of rules or whatever else is not a packet that passes, is to take its lock for good: from then
+//! on the program hands its packets up, and what it counted is here, to the octet.
+//!
+//! A session is lent only when no packet of it is still on its way up: for a moment its entry is watched ([`state::WATCHED`]), and the
+//! program counts what it hands up. Where that goes on for too long, because packets come faster than they are taken, it is lent all the
+//! same; then some of them may be overtaken.
+
+use std::collections::VecDeque;
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+
+use super::drops::{Counters, DropReason};
+use super::plain::Hot;
+use super::sessions::Blocks;
+use crate::config::DnIndex;
+
+/// How long a session is watched at most. Packets that waited that long are being lost already.
+const WATCH_MAX: Duration = Duration::from_millis(50);
+/// Sessions that are looked at between two bursts: some microseconds.
+const LOOKS: usize = 64;
+
+/// Who may use an entry.
+pub mod state {
+    /// Nobody: the session's packets go up.
+    pub const NONE: u32 = 0;
+    /// The same, and they are counted ([`super::FastEntry::passed`]).
+    pub const WATCHED: u32 = 1;
+    /// Whoever makes it [`BUSY`] first.
+    pub const FREE: u32 = 2;
+    /// The one who made it so, until he makes it what it was.
+    pub const BUSY: u32 = 3;
+    /// The pipeline: its rules are about to change.
+    pub const RECALLED: u32 = 4;
+}
+
+/// What a fast path needs of a session: a cache line that packets read, and one that they write. *As sent* is in the order of the octets
+/// in a packet.
+#[allow(missing_docs, reason = "fields that are those of the session's rules and counters")]
+#[repr(C, align(128))]
+#[derive(Debug, Default)]
+pub struct FastEntry {
+    pub teid: AtomicU32,
+    /// As sent.
+    pub ue_ipv4: AtomicU32,
+    /// As sent.
+    pub gnb_ipv4: AtomicU32,
+    /// As sent.
+    pub gnb_teid: AtomicU32,
+    /// In kbit/s; [`FastEntry::UNPOLICED`] where there is no rate.
+    pub ul_kbps: AtomicU32,
+    pub dl_kbps: AtomicU32,
+    /// Tokens that the buckets hold, a thousandth of a bit each.
+    pub ul_depth: AtomicU64,
+    pub dl_depth: AtomicU64,
+    /// The extension header of packets to the gNB, as sent; zero for none.
+    pub container: AtomicU32,
+    /// [`FastEntry::UL_CLOSED`], [`FastEntry::DL_CLOSED`].
+    pub gates: AtomicU16,
+    /// The one QoS flow of packets from the phone, or [`FastEntry::ANY_FLOW`].
+    pub ul_flow: AtomicU8,
+    /// Type of service of packets to the gNB.
+    pub tos: AtomicU8,
+    /// Next hops, by the fast path's own numbers.
+    pub gnb_hop: AtomicU16,
+    pub network_hop: AtomicU16,
+    /// Packets of the session that the UPF dropped.
+    pub dropped: AtomicU32,
+    /// Packets that went up while the entry was watched.
+    pub passed: AtomicU32,
+    /// Which time it is that the session is watched.
+    pub watch: AtomicU32,
+    /// [`state`].
+    pub state: AtomicU32,
+    /// Octets that may pass before something is due.
+    pub room: AtomicU32,
+    pub ul_tokens: AtomicU64,
+    pub dl_tokens: AtomicU64,
+    /// Times, in microseconds of the pipeline's clock.
+    pub filled: AtomicU64,
+    pub first_packet: AtomicU64,
+    pub last_packet: AtomicU64,
+    pub ul_octets: AtomicU32,
+    pub dl_octets: AtomicU32,
+    pub ul_packets: AtomicU32,
+    pub dl_packets: AtomicU32,
+}
+
+const _: () = assert!(size_of::<FastEntry>() == 128 && std::mem::offset_of!(FastEntry, state) == 64);
+
+impl FastEntry {
+    /// No rate is policed.
+    pub const UNPOLICED: u32 = super::plain::UNPOLICED;
+    /// Any QoS flow, or none.
+    pub const ANY_FLOW: u8 = super::plain::ANY_FLOW;
+    /// The gate for packets from the phone is closed.
+    pub const UL_CLOSED: u16 = 1;
+    /// The gate for packets to the phone is closed.
+    pub const DL_CLOSED: u16 = 2;
+
+    /// Has packets go up from now on, until the pipeline has seen to the session: by whoever is to change its rules, before he says
+    /// that they are changed. A program that decides on a packet has the time to.
+    pub fn recall(&self) {
+        let lent = |state| matches!(state, state::FREE | state::WATCHED);
+        let mut now = self.state.load(Ordering::Relaxed);
+        while lent(now) || now == state::BUSY {
+            let from = if lent(now) { now } else { state::FREE };
+            let changed =
+                self.state.compare_exchange_weak(from, state::RECALLED, Ordering::AcqRel, Ordering::Relaxed);
+            match changed {
+                Ok(_) => return,
+                Err(is) => now = is,
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Takes the lock; what the entry was. Whoever else has it has it for the time of one packet.
+    fn lock(&self) -> u32 {
+        loop {
+            for from in [state::FREE, state::RECALLED] {
+                let changed =
+                    self.state.compare_exchange(from, state::BUSY, Ordering::Acquire, Ordering::Relaxed);
+                if changed.is_ok() {
+                    return from;
+                }
+            }
+            std::hint::spin_loop();
+        }
+    }
+}
+
+/// What a fast path has decided on, all sessions together, since it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FastCounted {
+    /// Packets forwarded that phones sent.
+    pub ul_packets: u64,
+    /// Their octets, inner packets alone.
+    pub ul_octets: u64,
+    /// Packets forwarded to phones.
+    pub dl_packets: u64,
+    /// Their octets, inner packets alone.
+    pub dl_octets: u64,
+    /// Dropped packets, by [`DropReason`].
+    pub dropped: [u64; DropReason::COUNT],
+}
+
+impl Default for FastCounted {
+    fn default() -> Self {
+        Self { ul_packets: 0, ul_octets: 0, dl_packets: 0, dl_octets: 0, dropped: [0; DropReason::COUNT] }
+    }
+}
+
+/// A fast path, as the pipeline sees it.
+pub trait FastPath: Send {
+    /// The sessions, by index; those beyond are not lent.
+    fn entries(&self) -> &[FastEntry];
+
+    /// Where the session of a phone's address is said: its index and one, or zero.
+    fn phone(&self, dn: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64>;
+
+    /// The fast path's numbers of the next hops to a gNB and into a data network; `None` where it can never lead there.
+    fn hops(&mut self, dn: DnIndex, gnb: Ipv4Addr) -> Option<(u16, u16)>;
+
+    /// Whether both are known now.
+    fn leads(&self, hops: (u16, u16)) -> bool;
+
+    /// What it has decided on.
+    fn counted(&self) -> FastCounted;
+
+    /// How long no packet of a session must have gone up for none to be on its way.
+    fn settles_in(&self) -> Duration;
+}
+
+/// A session that is to be lent.
+struct Watched {
+    index: u32,
+    watch: u32,
+    passed: u32,
+    /// Since when that is so.
+    since: Option<Instant>,
+    /// When it was first looked at.
+    first: Option<Instant>,
+}
+
+/// The fast path, and what waits for it.
+pub(super) struct Lender {
+    path: Box<dyn FastPath>,
+    watched: VecDeque<Watched>,
+    told: FastCounted,
+}
+
+impl Lender {
+    pub(super) fn new(path: Box<dyn FastPath>) -> Self {
+        Self { path, watched: VecDeque::new(), told: FastCounted::default() }
+    }
+
+    /// Begins to watch a session, if it can be lent.
+    pub(super) fn offer(&mut self, index: u32, hot: &mut Hot) {
+        let Some((dn, ue, gnb)) = hot.lendable() else { return };
+        let Some(hops) = self.path.hops(dn, gnb) else { return };
+        let (Some(entry), Some(phone)) = (self.path.entries().get(index as usize), self.path.phone(dn, ue))
+        else {
+            return;
+        };
+        entry.gnb_hop.store(hops.0, Ordering::Relaxed);
+        entry.network_hop.store(hops.1, Ordering::Relaxed);
+        entry.ue_ipv4.store(u32::from_ne_bytes(ue.octets()), Ordering::Relaxed);
+        entry.gnb_ipv4.store(u32::from_ne_bytes(gnb.octets()), Ordering::Relaxed);
+        hot.describe(entry);
+        let watch = entry.watch.load(Ordering::Relaxed).wrapping_add(1);
+        entry.watch.store(watch, Ordering::Relaxed);
+        entry.passed.store(0, Ordering::Relaxed);
+        entry.state.store(state::WATCHED, Ordering::Release);
+        phone.store(u64::from(index) + 1, Ordering::Release);
+        hot.set_watched(true);
+        self.watched.push_back(Watched { index, watch, passed: 0, since: None, first: None });
+    }
+
+    /// Lends what can be lent now. `drained`: all that had come up is decided on, and sent.
+    pub(super) fn lend(&mut self, now: Instant, drained: bool, sessions: &mut Blocks<Hot>) {
+        for _ in 0..self.watched.len().min(LOOKS) {
+            let Some(mut w) = self.watched.pop_front() else { return };
+            let (Some(hot), Some(entry)) =
+                (sessions.get_mut(w.index), self.path.entries().get(w.index as usize))
+            else {
+                continue;
+            };
+            if !hot.is_watched() || entry.watch.load(Ordering::Relaxed) != w.watch {
+                continue; // it was taken back meanwhile
+            }
+            let passed = entry.passed.load(Ordering::Acquire);
+            if passed != w.passed {
+                (w.passed, w.since) = (passed, None);
+            }
+            let (first, since) = (*w.first.get_or_insert(now), *w.since.get_or_insert(now));
+            let hops = (entry.gnb_hop.load(Ordering::Relaxed), entry.network_hop.load(Ordering::Relaxed));
+            let settled = drained && now.since(since) >= self.path.settles_in() && self.path.leads(hops);
+            let forced = now.since(first) >= WATCH_MAX;
+            if !settled && !forced {
+                self.watched.push_back(w);
+                continue;
+            }
+            // Whoever comes now waits for what we do with it.
+            let watched = state::WATCHED;
+            let taken =
+                entry.state.compare_exchange(watched, state::BUSY, Ordering::SeqCst, Ordering::Relaxed);
+            if taken.is_err() {
+                continue; // recalled
+            }
+            if entry.passed.load(Ordering::SeqCst) == w.passed || forced {
+                hot.set_watched(false);
+                hot.write(entry);
+                hot.set_lent(true);
+                entry.state.store(state::FREE, Ordering::Release);
+            } else {
+                entry.state.store(state::WATCHED, Ordering::Release);
+                self.watched.push_back(w);
+            }
+        }
+    }
+
+    /// Takes a session back, if it is lent or about to be.
+    pub(super) fn take_back(&mut self, index: u32, hot: &mut Hot) {
+        let Some(entry) = self.path.entries().get(index as usize) else { return };
+        if hot.is_lent() {
+            entry.lock();
+            hot.read(entry);
+            hot.set_lent(false);
+            entry.state.store(state::NONE, Ordering::Release);
+        } else if hot.is_watched() {
+            entry.state.store(state::NONE, Ordering::Release);
+            hot.set_watched(false);
+        } else {
+            return;
+        }
+        if let Some((dn, ue, _)) = hot.lendable()
+            && let Some(phone) = self.path.phone(dn, ue)
+        {
+            phone.store(0, Ordering::Release);
+        }
+    }
+
+    /// Does something with a session that is lent, and leaves it lent.
+    pub(super) fn borrow<T>(&self, index: u32, hot: &mut Hot, f: impl FnOnce(&mut Hot) -> T) -> Option<T> {
+        let entry = self.path.entries().get(index as usize).filter(|_| hot.is_lent())?;
+        let was = entry.lock();
+        hot.read(entry);
+        hot.set_lent(false);
+        let result = f(hot);
+        hot.set_lent(true);
+        hot.write(entry);
+        entry.state.store(was, Ordering::Release);
+        Some(result)
+    }
+
+    /// A copy of a session that is lent, as it is now.
+    pub(super) fn look(&self, index: u32, hot: &Hot) -> Option<Hot> {
+        let mut copy = hot.clone();
+        self.borrow(index, &mut copy, |_| ())?;
+        Some(copy)
+    }
+
+    /// When [`Self::lend`] has something to do.
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        let w = self.watched.front()?;
+        Some(w.since.map_or(Instant::ZERO, |since| since + self.path.settles_in()))
+    }
+
+    /// Adds what was counted there since the last call.
+    pub(super) fn gather(&mut self, to: &mut Counters) {
+        let (now, before) = (self.path.counted(), self.told);
+        to.ul_packets += now.ul_packets - before.ul_packets;
+        to.ul_octets += now.ul_octets - before.ul_octets;
+        to.dl_packets += now.dl_packets - before.dl_packets;
+        to.dl_octets += now.dl_octets - before.dl_octets;
+        for (to, (now, before)) in to.dropped.iter_mut().zip(now.dropped.iter().zip(before.dropped)) {
+            *to += now - before;
+        }
+        self.told = now;
+    }
+}

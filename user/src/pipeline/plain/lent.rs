@@ -1,0 +1,100 @@
+//! What a fast path needs of a plain session, and what it did.
+
+use std::net::Ipv4Addr;
+use std::sync::atomic::Ordering::Relaxed;
+
+use whimbrel_gtpu::GpduHeader;
+use whimbrel_ids::Instant;
+
+use super::super::fast::FastEntry;
+use super::super::meter;
+use super::{Hot, Written, flag};
+use crate::config::DnIndex;
+
+impl Hot {
+    /// Whether what packets change is in the fast path's memory.
+    pub(in crate::pipeline) fn is_lent(&self) -> bool {
+        self.flags & flag::LENT != 0
+    }
+
+    /// Whether it is about to be.
+    pub(in crate::pipeline) fn is_watched(&self) -> bool {
+        self.flags & flag::WATCHED != 0
+    }
+
+    pub(in crate::pipeline) fn set_lent(&mut self, is: bool) {
+        self.flags = self.flags & !flag::LENT | if is { flag::LENT } else { 0 };
+    }
+
+    pub(in crate::pipeline) fn set_watched(&mut self, is: bool) {
+        self.flags = self.flags & !flag::WATCHED | if is { flag::WATCHED } else { 0 };
+    }
+
+    /// The network, the phone's address and the gNB's, if a fast path can decide on packets of it: IPv4 inside and outside, forwarded
+    /// both ways.
+    pub(in crate::pipeline) fn lendable(&self) -> Option<(DnIndex, Ipv4Addr, Ipv4Addr)> {
+        let both = flag::FORWARDS | flag::FORWARDS << flag::DOWNLINK_SHIFT;
+        let needed = flag::PLAIN | flag::IPV4 | both;
+        let gnb = self.gnb.to_ipv4_mapped()?;
+        let container = GpduHeader::new(self.gnb_teid, self.container).octets_len() <= 16;
+        (self.flags & needed == needed && container).then_some((
+            self.data_network,
+            Ipv4Addr::from_bits(self.ue_ipv4),
+            gnb,
+        ))
+    }
+
+    /// Writes what its packets read, but for addresses and hops.
+    pub(in crate::pipeline) fn describe(&self, entry: &FastEntry) {
+        let closed = |shift, bit| if self.flags >> shift & flag::CLOSED != 0 { bit } else { 0 };
+        let gates = closed(0, FastEntry::UL_CLOSED) | closed(flag::DOWNLINK_SHIFT, FastEntry::DL_CLOSED);
+        let depth = |kbps: u32| meter::depth(kbps.into(), self.window_ms.into());
+        let mut header = [0; 16];
+        GpduHeader::new(self.gnb_teid, self.container).write_before(0, &mut header);
+        let container =
+            if self.container.is_some() { *header.last_chunk().unwrap_or(&[0; 4]) } else { [0; 4] };
+        entry.teid.store(self.teid.0, Relaxed);
+        entry.gnb_teid.store(u32::from_ne_bytes(self.gnb_teid.0.to_be_bytes()), Relaxed);
+        entry.ul_kbps.store(self.ul_kbps, Relaxed);
+        entry.dl_kbps.store(self.dl_kbps, Relaxed);
+        entry.ul_depth.store(depth(self.ul_kbps), Relaxed);
+        entry.dl_depth.store(depth(self.dl_kbps), Relaxed);
+        entry.container.store(u32::from_ne_bytes(container), Relaxed);
+        entry.gates.store(gates, Relaxed);
+        entry.ul_flow.store(self.ul_flow, Relaxed);
+        entry.tos.store(self.tos, Relaxed);
+    }
+
+    /// Writes what packets change.
+    pub(in crate::pipeline) fn write(&self, entry: &FastEntry) {
+        let w = &self.written;
+        entry.dropped.store(w.dropped, Relaxed);
+        entry.room.store(w.room, Relaxed);
+        entry.ul_tokens.store(w.ul_tokens, Relaxed);
+        entry.dl_tokens.store(w.dl_tokens, Relaxed);
+        entry.filled.store(w.filled.0, Relaxed);
+        entry.first_packet.store(w.first_packet.0, Relaxed);
+        entry.last_packet.store(w.last_packet.0, Relaxed);
+        entry.ul_octets.store(w.ul_octets, Relaxed);
+        entry.dl_octets.store(w.dl_octets, Relaxed);
+        entry.ul_packets.store(w.ul_packets, Relaxed);
+        entry.dl_packets.store(w.dl_packets, Relaxed);
+    }
+
+    /// Reads it.
+    pub(in crate::pipeline) fn read(&mut self, entry: &FastEntry) {
+        self.written = Written {
+            ul_tokens: entry.ul_tokens.load(Relaxed),
+            dl_tokens: entry.dl_tokens.load(Relaxed),
+            filled: Instant(entry.filled.load(Relaxed)),
+            first_packet: Instant(entry.first_packet.load(Relaxed)),
+            last_packet: Instant(entry.last_packet.load(Relaxed)),
+            room: entry.room.load(Relaxed),
+            ul_octets: entry.ul_octets.load(Relaxed),
+            dl_octets: entry.dl_octets.load(Relaxed),
+            ul_packets: entry.ul_packets.load(Relaxed),
+            dl_packets: entry.dl_packets.load(Relaxed),
+            dropped: entry.dropped.load(Relaxed),
+        };
+    }
+}

@@ -1,0 +1,297 @@
+//! The pipeline and the model side by side: random sessions, rules, changes of rules between packets, and packets in bursts of any
+//! size, which may come to the pipeline by way of a fast path.
+
+use std::time::Duration;
+
+use super::common::*;
+use super::model::{self, Action, Fate, SIGNALLING, Seat, Told, Volumes};
+use whimbrel_ids::{Instant, Seid, Teid};
+use whimbrel_pfcp::ie::*;
+use whimbrel_pfcp::msg::*;
+use whimbrel_pfcp::rule::*;
+use whimbrel_pfcp::{Frame, Message};
+use whimbrel_user::*;
+
+/// Phones at once.
+pub(crate) const SEATS: usize = 4;
+
+/// What takes bursts to the pipeline.
+pub(crate) type Driver = Box<dyn FnMut(&mut UpfU, Instant, &mut [Slot])>;
+
+/// Both, side by side.
+pub(crate) struct Pair {
+    pub(crate) net: Net,
+    seats: Vec<Option<(Session, Seat)>>,
+    pub(crate) told: Told,
+    cp_seid: u64,
+    driver: Driver,
+}
+
+/// A packet of a burst: where it is from, its octets, and what the model says of it.
+type Judged = (Origin, Vec<u8>, Fate);
+
+impl Pair {
+    /// With nothing before the pipeline.
+    pub(crate) fn new() -> Self {
+        Self::with(|_| Box::new(|u, now, slots| u.burst(now, slots)))
+    }
+
+    /// With something.
+    pub(crate) fn with(driver: impl FnOnce(&mut UpfU) -> Driver) -> Self {
+        let mut config = config();
+        config.path_failure = Duration::from_secs(1_000_000);
+        let mut net = Net::with(config);
+        Self {
+            driver: driver(&mut net.upf.u),
+            net,
+            seats: (0..SEATS).map(|_| None).collect(),
+            told: Told::default(),
+            cp_seid: 0,
+        }
+    }
+
+    pub(crate) fn establish(&mut self, at: usize, n: u16) {
+        self.cp_seid += 1;
+        let mut m = establishment(self.cp_seid, true, false);
+        let (one_flow, signalling) = (n & 1 != 0, n & 6 == 6);
+        if !one_flow {
+            m.create_pdrs[0].pdi.qfis.clear();
+        }
+        if signalling {
+            for i in 0..2 {
+                let mut pdr = m.create_pdrs[i].clone();
+                (pdr.pdr_id, pdr.precedence) = (PdrId(3 + i as u16), Precedence(100));
+                pdr.pdi.qfis.clear();
+                let filter = format!("permit out 17 from any {SIGNALLING} to assigned");
+                pdr.pdi.sdf_filters = vec![SdfFilter::flow(&filter)];
+                (pdr.qer_ids, pdr.urr_ids) = (vec![], vec![]);
+                m.create_pdrs.push(pdr);
+            }
+            // Both from the phone have one tunnel.
+            for i in [0, 2] {
+                m.create_pdrs[i].pdi.f_teid =
+                    Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: Some(1) });
+            }
+        }
+        let mbr = [[1_000_000_000; 2], [64; 2], [0, 1_000_000], [1_000_000_000; 2]][usize::from(n >> 3) % 4];
+        m.create_qers[0].mbr = (n & 0x40 == 0).then_some(BitRate { ul_kbps: mbr[0], dl_kbps: mbr[1] });
+        let threshold = [None, Some(3_000), Some(70_000), Some(90_000)][usize::from(n >> 7) % 4];
+        let quota = [None, None, Some(5_000), Some(80_000)][usize::from(n >> 9) % 4];
+        let urr = &mut m.create_urrs[0];
+        urr.reporting_triggers = ReportingTriggers::VOLTH | ReportingTriggers::VOLQU;
+        urr.volume_threshold = threshold.map(total);
+        urr.volume_quota = quota.map(total);
+        let rates = m.create_qers[0].mbr.map(|_| mbr);
+        let r = self.net.establish(m);
+        let session = self.net.seated(self.cp_seid, &r);
+        let mut seat = Seat::new(session.teid, session.ipv4.unwrap(), self.net.now);
+        (seat.one_flow, seat.signalling) = (one_flow, signalling);
+        (seat.mbr, seat.threshold) = (rates, threshold);
+        if let Some(quota) = quota {
+            seat.set_quota(quota);
+        }
+        self.seats[at] = Some((session, seat));
+        if n & 0x800 == 0 {
+            self.step((1, at as u8, n));
+        }
+    }
+
+    /// The last usage is what the model has counted.
+    pub(crate) fn delete(&mut self, at: usize) {
+        let Some((session, seat)) = self.seats[at].take() else { return };
+        let counters = self.net.upf.u.session_counters(session.id()).expect("counters");
+        assert_eq!(
+            (counters.ul_packets, counters.dl_packets, counters.dropped),
+            (seat.ul_packets, seat.dl_packets, seat.dropped)
+        );
+        let r = self.net.delete(&session);
+        let usage: Vec<_> = r.usage_reports.iter().map(volumes).collect();
+        assert_eq!(usage, [seat.since_report]);
+    }
+
+    /// Sends a change of rules; what was held comes out as the model has it.
+    fn change(&mut self, at: usize, m: SessionModificationRequest) {
+        let Some((session, seat)) = &mut self.seats[at] else { return };
+        let fates = seat.changed(self.net.now, &mut self.told);
+        let session = session.clone();
+        assert_eq!(self.net.modify(&session, m).cause, Cause::RequestAccepted);
+        let sent: Vec<_> = fates
+            .into_iter()
+            .filter_map(|f| match f {
+                Fate::Sent(to, octets) => Some((to, octets)),
+                Fate::Held | Fate::Dropped(_) => None,
+            })
+            .collect();
+        assert_eq!(self.net.outputs(), sent);
+    }
+
+    pub(crate) fn step(&mut self, (what, which, n): (u8, u8, u16)) {
+        let at = usize::from(which) % SEATS;
+        let now = self.net.now;
+        let Some((_, seat)) = &mut self.seats[at] else { return self.establish(at, n) };
+        match what % 16 {
+            0 if n % 4 == 0 => self.delete(at),
+            0..=3 => {
+                let teid = Teid(u32::from(n % 3) + 1);
+                seat.set_action(Action::Forward(teid));
+                self.change(at, activation(teid, GNB.ip()));
+            }
+            4 => {
+                let (action, apply) = if n & 1 == 0 {
+                    (Action::Buffer, ApplyAction::BUFF | ApplyAction::NOCP)
+                } else {
+                    (Action::Drop, ApplyAction::DROP)
+                };
+                seat.set_action(action);
+                let update_fars = vec![UpdateFar { apply_action: Some(apply), ..UpdateFar::new(FarId(2)) }];
+                self.change(at, SessionModificationRequest { update_fars, ..Default::default() });
+            }
+            5 => {
+                let gate = |closed| if closed { Gate::Closed } else { Gate::Open };
+                seat.closed = [n & 3 == 1, n & 12 == 4];
+                let mbr = [u64::from(n) * 100, 100_000];
+                seat.set_mbr(now, mbr);
+                let qer = UpdateQer {
+                    gate_status: Some(GateStatus { ul: gate(seat.closed[0]), dl: gate(seat.closed[1]) }),
+                    mbr: Some(BitRate { ul_kbps: mbr[0], dl_kbps: mbr[1] }),
+                    ..UpdateQer::new(QerId(1))
+                };
+                let update_qers = vec![qer];
+                self.change(at, SessionModificationRequest { update_qers, ..Default::default() });
+            }
+            6 => {
+                let quota = u64::from(n) * 2;
+                seat.set_quota(quota);
+                let urr = UpdateUrr { volume_quota: Some(total(quota)), ..UpdateUrr::new(UrrId(1)) };
+                let update_urrs = vec![urr];
+                self.change(at, SessionModificationRequest { update_urrs, ..Default::default() });
+            }
+            7 => {
+                // Long enough now and then for sessions to be folded again.
+                let passed = if n % 8 == 0 { 61_000_000 } else { u64::from(n) * 10 };
+                let to = Instant(now.0 + passed);
+                self.net.advance(to);
+            }
+            _ => self.burst(at, u64::from(n) | u64::from(which) << 16),
+        }
+        self.compare_told();
+    }
+
+    /// Some packets at once, half of them of one phone.
+    pub(crate) fn burst(&mut self, at: usize, mut random: u64) {
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize
+        };
+        let judged: Vec<Judged> = (0..=next() % 100)
+            .filter_map(|_| self.judged([[at, next()][next() % 2], next(), next()]))
+            .collect();
+        let slot = |(origin, octets, _): &Judged| {
+            let mut packet = Packet::with_room(2048);
+            packet.fill(octets);
+            Slot { origin: *origin, packet, verdict: Verdict::Pending }
+        };
+        let mut slots: Vec<_> = judged.iter().map(slot).collect();
+        (self.driver)(&mut self.net.upf.u, self.net.now, &mut slots);
+        for (slot, (origin, octets, fate)) in slots.iter().zip(judged) {
+            let got = match slot.verdict {
+                Verdict::Send(to) => Fate::Sent(to, slot.packet.octets().to_vec()),
+                Verdict::Drop(reason) => Fate::Dropped(reason),
+                Verdict::Taken => Fate::Held,
+                Verdict::Pending => panic!("undecided"),
+            };
+            assert_eq!(got, fate, "{origin:?} {octets:02x?}");
+        }
+        self.net.upf.settle(self.net.now, &mut self.net.out);
+        self.net.outputs(); // error indications
+    }
+
+    /// A packet, most often one that passes, and what becomes of it.
+    fn judged(&mut self, [which, kind, n]: [usize; 3]) -> Option<Judged> {
+        let now = self.net.now;
+        let (_, seat) = self.seats[which % SEATS].as_mut()?;
+        let payload = [0, 40, 1_372, 1_372][n % 4];
+        let port = if n & 8 == 0 { SIGNALLING } else { 80 };
+        let (server, told) = (model::server(), &mut self.told);
+        let up = |ue| udp4(ue, server, (7, port), payload);
+        let down = |ue| udp4(server, ue, (port, 7), payload);
+        let network = Origin::N6 { dn: DnIndex(0) };
+        Some(match kind % 16 {
+            0..=5 => {
+                let (inner, qfi) = (up(seat.ue), if n & 0x70 == 0 { 2 } else { 1 });
+                let mut octets = g_pdu(seat.teid, qfi, &inner);
+                if n & 0x80 == 0 {
+                    octets.extend_from_slice(&[0xee; 5]); // behind the datagram's own length
+                }
+                (from_gnb(), octets, seat.uplink(now, qfi, inner, told))
+            }
+            6..=11 => {
+                let inner = down(seat.ue);
+                let mut octets = inner.clone();
+                if n & 0x80 == 0 {
+                    octets.push(0xee); // behind the packet's own length
+                }
+                (network, octets, seat.downlink(now, inner, told))
+            }
+            12 => {
+                let inner = up(seat.ue.to_bits().wrapping_add(1).into());
+                (from_gnb(), g_pdu(seat.teid, 1, &inner), seat.uplink(now, 1, inner, told))
+            }
+            13 => {
+                let octets = g_pdu(Teid(seat.teid.0 ^ 1 << 31), 1, &up(seat.ue));
+                (from_gnb(), octets, Fate::Dropped(DropReason::UnknownTunnel))
+            }
+            14 => {
+                let octets = down("10.45.0.7".parse().ok()?);
+                (network, octets, Fate::Dropped(DropReason::UnknownUeAddress))
+            }
+            _ if n & 1 == 0 => {
+                let mut octets = g_pdu(seat.teid, 1, &up(seat.ue));
+                octets[19] = octets[19].wrapping_add(1); // the inner packet is longer than it is
+                (from_gnb(), octets, Fate::Dropped(DropReason::InnerMalformed))
+            }
+            _ => {
+                let mut octets = g_pdu(seat.teid, 1, &up(seat.ue));
+                octets.truncate(n % octets.len());
+                (from_gnb(), octets, Fate::Dropped(DropReason::GtpuMalformed))
+            }
+        })
+    }
+
+    /// What the SMF was told is what the model has; each report is answered.
+    pub(crate) fn compare_told(&mut self) {
+        let (mut downlink_data, mut usage) = (0, Vec::new());
+        loop {
+            let reports = self.net.reports();
+            if reports.is_empty() {
+                break;
+            }
+            for (seid, sequence, m) in reports {
+                downlink_data += usize::from(m.downlink_data_report.is_some());
+                usage.extend(m.usage_reports.iter().map(volumes));
+                let up = self.seats.iter().flatten().find(|(s, _)| s.cp_seid == seid);
+                let up = up.map_or(Seid(0), |(s, _)| s.up_seid);
+                let answer = Message::from(SessionReportResponse::new(Cause::RequestAccepted));
+                let octets = answer.to_octets(Some(up), sequence);
+                assert!(Frame::parse(&octets).is_ok());
+                self.net.upf.pfcp(self.net.now, SMF, &octets, &mut self.net.out);
+            }
+        }
+        let told = std::mem::take(&mut self.told);
+        assert_eq!(downlink_data, told.downlink_data);
+        let sorted = |mut v: Vec<Volumes>| {
+            v.sort_by_key(|v| (v.ul, v.dl));
+            v
+        };
+        assert_eq!(sorted(usage), sorted(told.usage));
+    }
+}
+
+fn total(octets: u64) -> Volume {
+    Volume { total: Some(octets), ..Volume::default() }
+}
+
+fn volumes(r: &UsageReport) -> Volumes {
+    let v = r.volume_measurement.expect("volumes");
+    Volumes { ul: v.ul.unwrap_or(0), dl: v.dl.unwrap_or(0) }
+}
