@@ -50,9 +50,15 @@ fn each_trial_that_does_no_harm_is_named_and_the_end_of_input_is_the_end() {
     tell(&mut taster, &ToTaster::Configure(Arc::new(default_config())));
     tell(&mut taster, &trial(9));
     tell(&mut taster, &trial(10));
-    let mut answers = [0; 16];
-    taster.stdout.as_mut().expect("a pipe").read_exact(&mut answers).expect("two answers");
-    assert_eq!(answers, [0, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 10]);
+    let mut reports = [0; 4 * 12];
+    taster
+        .stdout
+        .as_mut()
+        .expect("a pipe")
+        .read_exact(&mut reports)
+        .expect("of each, its begin and its input");
+    let reports: Vec<(u8, u8)> = reports.chunks(12).map(|r| (r[7], r[11])).collect();
+    assert_eq!(reports, [(9, 0), (9, 1), (10, 0), (10, 1)]);
     drop(taster.stdin.take());
     assert!(taster.wait().expect("it ends").success());
 }

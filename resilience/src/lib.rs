@@ -16,5 +16,5 @@ pub mod mirror;
 pub mod region;
 pub mod replication;
 
-pub use cpf::{AtWork, Cpf, Member, MemberOutbox, Taster, ToTaster, Trial, Watchdog};
+pub use cpf::{AtWork, Cpf, Member, MemberOutbox, Taster, ToTaster, Trial, Tried, Watchdog};
 pub use cta::{Cta, Entropy, Input, Inspect, Order, Ordered, Outbox, Replicated, UpfChange};

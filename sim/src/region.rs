@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Checkpoint, Envelope, Phone, PhoneId};
+use whimbrel_control::{Checkpoint, Envelope, Payload, Phone, PhoneId};
 use whimbrel_ids::{Instant, PlmnId, Tac, Tai};
 use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
 use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::{CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Input, Member, MemberOutbox, Taster, ToTaster, Trial};
+use whimbrel_resilience::{Input, Member, MemberOutbox, Taster, ToTaster, Trial, Tried};
 
 use crate::{Sim, Travelling};
 
@@ -20,6 +20,8 @@ const LINK_LATENCY_MICROS: (u64, u64) = (10, 60);
 /// What a trial takes, from its order to its outcome; and when it is known that there will be none.
 const TRIED_AFTER: Duration = Duration::from_micros(200);
 const GIVEN_UP_AFTER: Duration = Duration::from_millis(500);
+/// How long an input hangs before its control function is ended: what comes for it meanwhile waits there.
+const HANGS_FOR: Duration = Duration::from_millis(250);
 /// From a loss to when the aggregator hears of it: a connection that closes.
 const DETECTED_AFTER: Duration = Duration::from_micros(500);
 
@@ -42,7 +44,7 @@ pub(crate) enum Link {
     /// The aggregator hears that one is lost.
     Lost(CpfId),
     /// A member hears what became of a trial of its.
-    Tried(CpfId, u64, bool),
+    Tried(CpfId, u64, Tried),
 }
 
 impl Link {
@@ -89,6 +91,8 @@ struct Poison {
     nth: u64,
     handed: u64,
     input: Option<(PhoneId, u64)>,
+    /// It asks the phone whether it is its own.
+    first: bool,
 }
 
 impl Poison {
@@ -96,6 +100,7 @@ impl Poison {
         self.handed += 1;
         if self.handed == self.nth {
             self.input = Some((input.phone, input.clock));
+            self.first = matches!(input.payload, Payload::InitialUeMessage { .. });
         }
     }
 }
@@ -128,7 +133,8 @@ fn spoil(state: State) -> State {
 
 fn taster(config: &Arc<Config>) -> Taster {
     let mut taster = Taster::default();
-    taster.handle(ToTaster::Configure(config.clone())).expect("no phone's state is in it");
+    let told = taster.handle(ToTaster::Configure(config.clone()), |_, _| {});
+    told.expect("no phone's state is in it");
     taster
 }
 
@@ -208,17 +214,22 @@ impl Cluster {
         poison.is_some_and(|input| out.up.iter().any(|up| ran(up) == Some(input)))
     }
 
-    /// Tries inputs; whether the taster came out of it.
-    fn taste(&mut self, trial: Trial) -> bool {
-        let Some(taster) = &mut self.taster else { return true };
+    /// Tries inputs.
+    fn taste(&mut self, trial: Trial) -> Tried {
+        let Some(taster) = &mut self.taster else { return Tried::Unharmed };
         let poison = self.poison.as_ref().and_then(|p| p.input);
-        if trial.inputs.iter().any(|input| Some((input.phone, input.clock)) == poison) {
-            return false;
+        let ends = |input: &Envelope| Some((input.phone, input.clock)) == poison;
+        if let Some(before) = trial.inputs.iter().position(ends) {
+            return Tried::EndedAfter(before as u32);
         }
         let (id, mut octets) = (trial.id, Vec::new());
         ToTaster::Try(trial).write(&mut octets);
         let message = ToTaster::read(&octets).expect("it was written so");
-        taster.handle(message) == Ok(Some(id))
+        let mut survived = 0;
+        match taster.handle(message, |_, inputs| survived = inputs) {
+            Ok(Some(tried)) if tried == id => Tried::Unharmed,
+            _ => Tried::EndedAfter(survived),
+        }
     }
 
     pub(crate) fn rings(&self) -> Rings {
@@ -276,7 +287,7 @@ impl Sim {
     /// The n-th input from the beginning on that a control function is handed ends whoever runs it.
     pub fn poison(&mut self, nth: u64) {
         if let Some(cluster) = &mut self.cluster {
-            cluster.poison = Some(Poison { nth, handed: 0, input: None });
+            cluster.poison = Some(Poison { nth, handed: 0, input: None, first: false });
         }
     }
 
@@ -290,6 +301,11 @@ impl Sim {
     /// How many inputs control functions were handed since there is poison among them, replays included.
     pub fn handed(&self) -> u64 {
         self.cluster.as_ref().and_then(|c| c.poison.as_ref()).map_or(0, |p| p.handed)
+    }
+
+    /// Whether the poison was the first message of a connection, which may be another phone's than the one that was asked.
+    pub fn poison_is_first(&self) -> bool {
+        self.cluster.as_ref().and_then(|c| c.poison.as_ref()).is_some_and(|p| p.first)
     }
 
     /// Control functions run everything themselves.
@@ -366,8 +382,8 @@ impl Sim {
         }
         let at = match link {
             Link::Lost(_) => self.now + DETECTED_AFTER,
-            Link::Tried(_, _, true) => self.now + TRIED_AFTER,
-            Link::Tried(_, _, false) => self.now + GIVEN_UP_AFTER,
+            Link::Tried(_, _, Tried::Unharmed) => self.now + TRIED_AFTER,
+            Link::Tried(_, _, Tried::EndedAfter(_)) => self.now + GIVEN_UP_AFTER,
             _ => {
                 let ordered = cluster.ordered.entry(link.ends()).or_insert(self.now);
                 *ordered = (*ordered).max(self.now + Duration::from_micros(latency));
@@ -414,18 +430,19 @@ impl Sim {
                     member.back(spoil(state), &mut out)
                 }
                 Link::State(_, _, state) => member.back(state, &mut out),
-                Link::Tried(_, trial, unharmed) => member.tried(trial, unharmed, &mut out),
+                Link::Tried(_, trial, became) => member.tried(trial, became, &mut out),
                 Link::Up { .. } | Link::Lost(_) => {}
             }
         }
         out.up.iter().for_each(|message| end.sent(message.clone()));
         let has = end.taken();
         if cluster.ran_poison(&out) {
-            return self.bury(to, false);
+            self.bury(to, false, HANGS_FOR);
+            return;
         }
         let tried = std::mem::take(&mut out.trials).into_iter().map(|t| (t.id, cluster.taste(t)));
-        for (trial, unharmed) in tried.collect::<Vec<_>>() {
-            self.link(Link::Tried(to, trial, unharmed));
+        for (trial, became) in tried.collect::<Vec<_>>() {
+            self.link(Link::Tried(to, trial, became));
         }
         if loss != Some(Loss::After) {
             out.up.into_iter().for_each(|message| self.link(Link::Up { from: to, has, message }));
@@ -433,7 +450,7 @@ impl Sim {
         }
         match loss {
             Some(Loss::FalseAlarm) => self.link(Link::Lost(to)),
-            Some(how) => self.bury(to, how == Loss::Said),
+            Some(how) => self.bury(to, how == Loss::Said, Duration::ZERO),
             None => {}
         }
         if restless {
@@ -446,8 +463,8 @@ impl Sim {
         }
     }
 
-    /// A control function dies.
-    fn bury(&mut self, cpf: CpfId, said: bool) {
+    /// A control function does nothing any more, and dies after a while.
+    fn bury(&mut self, cpf: CpfId, said: bool, after: Duration) {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.members.remove(&cpf);
         cluster.ends.remove(&cpf);
@@ -457,6 +474,7 @@ impl Sim {
             self.travelling.retain(|_, t| !of_it(t));
             cluster.under_way -= before - self.travelling.len();
         }
-        self.link(Link::Lost(cpf));
+        cluster.under_way += 1;
+        self.send(self.now + after + DETECTED_AFTER, Travelling::Link(Link::Lost(cpf)));
     }
 }

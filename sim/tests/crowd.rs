@@ -32,3 +32,48 @@ fn all_that_come_at_once_are_served_each_time() {
         no_violations(&net);
     }
 }
+
+/// Phones that were here before come back, half of them over the slots of others, and while these are at something the other half comes: its
+/// old names ask them whose it is. The n-th input then ends whoever runs it. Gives how many are not registered before their T3510 expires,
+/// how many inputs there were, and whether it was the first message of a connection.
+fn come_back_with_poison(seed: u64, nth: u64) -> (usize, u64, bool) {
+    let mut net = Sim::in_region(seed, default_config(), Faults::default(), 3, 1);
+    let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
+    net.advance(SECOND);
+    let ues: Vec<UeIndex> = (0..12).map(|n| net.add_ue(gnbs[n as usize % 2], phone_config(n))).collect();
+    let (late, early) = ues.split_at(6);
+    for (who, act) in [
+        (&ues[..], Command::Register),
+        (late, Command::Deregister { switch_off: false }),
+        (early, Command::Deregister { switch_off: false }),
+        (early, Command::Register),
+    ] {
+        who.iter().for_each(|&ue| net.command(ue, act.clone()));
+        net.advance(SECOND);
+    }
+    net.poison(nth);
+    early.iter().for_each(|&ue| net.command(ue, session()));
+    for &ue in late {
+        net.advance(Duration::from_millis(1));
+        net.command(ue, Command::Register);
+    }
+    net.advance(SECOND * 10);
+    let told = net.cta().replicated();
+    assert_eq!((told.lost, told.diverged), (0, 0), "seed {seed}, input {nth}");
+    let missing = ues.iter().filter(|&&ue| !registered(&net, ue)).count();
+    (missing, net.handed(), net.poison_is_first())
+}
+
+#[test] // what others said meanwhile of a phone that is given up is not lost with it
+fn an_input_that_ends_who_runs_it_costs_its_own_phone_alone() {
+    for seed in 1..3 {
+        let (missing, inputs, _) = come_back_with_poison(seed, u64::MAX);
+        assert_eq!(missing, 0);
+        for nth in 1..=inputs {
+            let (missing, _, first) = come_back_with_poison(seed, nth);
+            // A first message costs the phone that was asked, and its own.
+            let most = 1 + usize::from(first);
+            assert!(missing <= most, "seed {seed}, input {nth} of {inputs}: {missing} phones wait");
+        }
+    }
+}

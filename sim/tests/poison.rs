@@ -12,7 +12,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{Down, Up};
-use whimbrel_resilience::{Member, MemberOutbox, Trial};
+use whimbrel_resilience::{Member, MemberOutbox, Trial, Tried};
 use whimbrel_sim::{
     Faults, GnbIndex, Sim, UeIndex, default_config, morning, night_in_region, night_with_poison, phone_config,
 };
@@ -157,9 +157,9 @@ fn while_one_phone_waits_for_a_trial_the_others_go_on() {
     member.handle(Down::Run(tick(FIRST, 2)), &mut out);
     member.handle(Down::Run(tick(SECOND_PHONE, 1)), &mut out);
     assert_eq!(ran(&out), [(SECOND_PHONE, 1)]);
-    member.tried(trial.id, true, &mut out);
+    member.tried(trial.id, Tried::Unharmed, &mut out);
     assert_eq!(ran(&out), [(SECOND_PHONE, 1), (FIRST, 1), (FIRST, 2)]);
-    member.tried(trial.id, true, &mut out);
+    member.tried(trial.id, Tried::Unharmed, &mut out);
     assert_eq!(ran(&out).len(), 3, "it is told once");
 }
 
@@ -167,8 +167,8 @@ fn while_one_phone_waits_for_a_trial_the_others_go_on() {
 fn what_ends_who_tries_it_is_not_run_nor_what_comes_after() {
     let (mut member, trial) = member_with_a_trial();
     let mut out = MemberOutbox::default();
-    member.tried(trial.id, false, &mut out);
-    assert!(matches!(out.up[..], [Up::Poisoned { phone: FIRST, term: 2, clock: 1 }]));
+    member.tried(trial.id, Tried::EndedAfter(0), &mut out);
+    assert!(matches!(out.up[..], [Up::Poisoned { phone: FIRST, term: 2, inputs: (1, 1) }]));
     member.handle(Down::Run(tick(FIRST, 2)), &mut out);
     assert_eq!(ran(&out), []);
     member.handle(Down::Forget(FIRST), &mut out);
@@ -193,6 +193,6 @@ fn a_phone_that_is_gone_meanwhile_is_not_missed() {
     let (mut member, trial) = member_with_a_trial();
     let mut out = MemberOutbox::default();
     member.handle(Down::Forget(FIRST), &mut out);
-    member.tried(trial.id, false, &mut out);
+    member.tried(trial.id, Tried::EndedAfter(0), &mut out);
     assert!(out.up.is_empty());
 }

@@ -2,11 +2,12 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
+use tempfile::TempDir;
 
 use super::routes::ROUTES;
 use super::{Server, Shared, start};
@@ -22,23 +23,26 @@ mod hostile;
 
 const PHONE: &str = "imsi-999700000000001";
 
-/// A console with something to show, and a thread in the control thread's place.
-fn served() -> (Server, Arc<Console>) {
-    let (server, console, _) = served_in();
-    (server, console)
+/// A server with a store of its own, which goes with it.
+struct Served {
+    server: Server,
+    folder: TempDir,
 }
 
-/// The same, with the folder of its store.
-fn served_in() -> (Server, Arc<Console>, std::path::PathBuf) {
-    // Every test with a store of its own.
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("whimbrel-api-test-{}-{number}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+impl Deref for Served {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+/// A console with something to show, and a thread in the control thread's place.
+fn served() -> (Served, Arc<Console>) {
+    let folder = tempfile::tempdir().unwrap();
     let mut config = config::default();
-    config.store.path = folder.join("subscribers.db");
-    config.store.key_file = folder.join("subscribers.key");
+    config.store.path = folder.path().join("subscribers.db");
+    config.store.key_file = folder.path().join("subscribers.key");
     let config = Arc::new(config);
     let console = Console::new(clock::now()).unwrap();
     let server = start("127.0.0.1:0".parse().unwrap(), Shared::new(console.clone(), config, None)).unwrap();
@@ -52,7 +56,7 @@ fn served_in() -> (Server, Arc<Console>, std::path::PathBuf) {
             }
         }
     });
-    (server, console, folder)
+    (Served { server, folder }, console)
 }
 
 fn control(command: Command) {
@@ -107,7 +111,7 @@ fn refusal() -> RefusalRecord {
 
 #[test] // TS 33.515 §4.2.3.2.5, TS 33.117 §4.2.3.2.5: each access to personal data leaves a line, in which nobody's data stand
 fn access_to_personal_data_is_logged() {
-    let (server, _, folder) = served_in();
+    let (server, _) = served();
     let (k, opc) = ("00112233445566778899aabbccddeeff", "ffeeddccbbaa99887766554433221100");
     let body = format!(r#"{{"supi": "imsi-999700000004242", "k": "{k}", "opc": "{opc}"}}"#);
     let json = "Content-Type: application/json\r\n";
@@ -118,7 +122,7 @@ fn access_to_personal_data_is_logged() {
     get(server.address, "/api/v1/why/imsi-999700000004242");
     get(server.address, "/api/v1/status");
     get(server.address, "/api/v1/subscribers/imsi-999700000009999");
-    let text = std::fs::read_to_string(folder.join("subscribers.db.audit")).unwrap();
+    let text = std::fs::read_to_string(server.folder.path().join("subscribers.db.audit")).unwrap();
     let name = text.split("whose=").nth(1).and_then(|w| w.split(' ').next()).expect("a name");
     assert_eq!(name.len(), 16, "{text}");
     assert_eq!(text.matches(name).count(), 4, "however it was written: {text}");

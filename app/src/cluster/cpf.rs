@@ -260,12 +260,12 @@ impl CpfProcess {
     /// Takes what became of trials; says whether there was anything.
     fn tried(&mut self) -> bool {
         let mut busy = false;
-        while let Some((life, trial, unharmed)) = self.tasting.outcome() {
+        while let Some((life, trial, became)) = self.tasting.outcome() {
             busy = true;
             if let Some(Membership { member: Some(member), .. }) = &mut self.membership
                 && life == self.lives
             {
-                self.watched.during(|| member.tried(trial, unharmed, &mut self.out));
+                self.watched.during(|| member.tried(trial, became, &mut self.out));
             }
         }
         busy

@@ -3,19 +3,21 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use tracing::{error, warn};
 use whimbrel_control::config::Config;
-use whimbrel_resilience::{Taster, ToTaster, Trial};
+use whimbrel_resilience::{Taster, ToTaster, Trial, Tried};
 
 /// How long a trial may take, the start of its process included: a phone's longest replay takes milliseconds.
 const TRIED_WITHIN: Duration = Duration::from_secs(1);
@@ -26,16 +28,33 @@ const AHEAD_OCTETS: usize = 32 * 1024;
 /// The longest message: a phone's log and its state.
 const MESSAGE_OCTETS_MAX: usize = 1 << 20;
 
+/// What a process that tries says of a trial at its begin and after each input: its number, and how many inputs did no harm.
+const REPORT_OCTETS: usize = 12;
+
 enum Order {
     Configure(Arc<Config>),
     Try(u64, Trial),
 }
 
-/// The trials of a control function.
+/// The life of a control function that a trial is of, the trial, and what became of it.
+type Outcome = (u64, u64, Tried);
+
+/// The trials of a control function. Dropped, it ends the process that tries, whatever that is at, and leaves nothing of it.
 pub(super) struct Tasting {
-    orders: Sender<Order>,
-    outcomes: Receiver<(u64, u64, bool)>,
+    /// `None` when it is being dropped.
+    orders: Option<Sender<Order>>,
+    outcomes: Receiver<Outcome>,
+    /// Also the way to end a wait of the thread.
     woken: UnixStream,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Tasting {
+    fn drop(&mut self) {
+        drop(self.orders.take());
+        let _ = self.woken.shutdown(Shutdown::Both);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
 }
 
 impl Tasting {
@@ -54,22 +73,26 @@ impl Tasting {
         let (told, outcomes) = channel();
         let mut thread = Thread { program, arguments, within, running: None, config: None, told, wakes };
         let work = move || thread.run(&taken);
-        std::thread::Builder::new().name("taster".into()).spawn(work).map_err(failed)?;
-        Ok(Self { orders, outcomes, woken })
+        let thread = std::thread::Builder::new().name("taster".into()).spawn(work).map_err(failed)?;
+        Ok(Self { orders: Some(orders), outcomes, woken, thread: Some(thread) })
     }
 
     /// The configuration that is in force for the trials to come.
     pub(super) fn configure(&self, config: &Arc<Config>) {
-        let _ = self.orders.send(Order::Configure(config.clone()));
+        self.order(Order::Configure(config.clone()));
     }
 
     /// Has inputs tried in a life of the control function.
     pub(super) fn have_tried(&self, life: u64, trial: Trial) {
-        let _ = self.orders.send(Order::Try(life, trial));
+        self.order(Order::Try(life, trial));
     }
 
-    /// Takes an outcome: the life that it is of, the trial, whether it did no harm.
-    pub(super) fn outcome(&self) -> Option<(u64, u64, bool)> {
+    fn order(&self, order: Order) {
+        let _ = self.orders.as_ref().map(|orders| orders.send(order));
+    }
+
+    /// Takes an outcome.
+    pub(super) fn outcome(&self) -> Option<Outcome> {
         let outcome = self.outcomes.try_recv().ok();
         if outcome.is_none() {
             // Wakes for outcomes that were taken already; one that comes after this look has a wake behind it.
@@ -83,6 +106,14 @@ impl Tasting {
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.woken.as_fd()
     }
+}
+
+/// A trial that nobody has taken yet.
+struct Waiting {
+    life: u64,
+    id: u64,
+    inputs: u32,
+    message: Vec<u8>,
 }
 
 struct Running {
@@ -104,7 +135,7 @@ struct Thread {
     within: Duration,
     running: Option<Running>,
     config: Option<Arc<Config>>,
-    told: Sender<(u64, u64, bool)>,
+    told: Sender<Outcome>,
     wakes: UnixStream,
 }
 
@@ -126,55 +157,65 @@ impl Thread {
                     }
                 }
                 Some(Order::Try(life, trial)) => {
-                    let id = trial.id;
-                    waiting.push_back((life, id, message(&ToTaster::Try(trial))));
+                    let (id, inputs) = (trial.id, trial.inputs.len() as u32);
+                    waiting.push_back(Waiting { life, id, inputs, message: message(&ToTaster::Try(trial)) });
                 }
-                None if waiting.is_empty() => return, // the control function is gone
+                None if waiting.is_empty() || self.is_over() => return, // the control function is gone
                 None => self.try_them(&mut waiting),
             }
         }
     }
 
     /// Tries what waits, as far as the process that does so comes out of it.
-    fn try_them(&mut self, waiting: &mut VecDeque<(u64, u64, Vec<u8>)>) {
+    fn try_them(&mut self, waiting: &mut VecDeque<Waiting>) {
         if self.running.is_none() {
             self.start();
         }
         let Some(running) = &mut self.running else {
             // Phones wait: better untried than never.
-            waiting.drain(..).for_each(|(life, id, _)| self.tell(life, id, true));
+            waiting.drain(..).for_each(|w| self.tell((w.life, w.id, Tried::Unharmed)));
             return;
         };
         let mut octets = 0;
-        let ahead = waiting.iter().take_while(|(.., message)| {
+        let ahead = waiting.iter().take_while(|w| {
             let first = octets == 0;
-            octets += message.len();
+            octets += w.message.len();
             first || octets <= AHEAD_OCTETS
         });
-        let ahead: Vec<&[u8]> = ahead.map(|(.., message)| message.as_slice()).collect();
+        let ahead: Vec<&[u8]> = ahead.map(|w| w.message.as_slice()).collect();
         let handed = ahead.len();
-        let mut alive = running.send(&ahead).is_ok();
+        let alive = running.send(&ahead).is_ok();
         for _ in 0..handed {
-            let Some(&(life, id, _)) = waiting.front() else { return };
-            alive = alive && running.answer(self.within) == Some(id);
-            waiting.pop_front();
-            if !alive {
+            let Some(Waiting { life, id, inputs, .. }) = waiting.pop_front() else { return };
+            let mut became = Tried::EndedAfter(0);
+            if alive {
+                became = running.tries(id, inputs, self.within, &self.wakes);
+            }
+            if became != Tried::Unharmed {
+                self.running = None;
+                if self.is_over() {
+                    return;
+                }
                 error!(
                     trial = id,
                     "a message ended the process that tried it: its phone is given up (a fault of ours; please report it)"
                 );
-                self.running = None;
-                self.tell(life, id, false);
+                self.tell((life, id, became));
                 return self.start();
             }
-            let _ = self.told.send((life, id, true));
+            let _ = self.told.send((life, id, became));
         }
         let _ = self.wakes.write(&[0]);
     }
 
-    fn tell(&mut self, life: u64, id: u64, unharmed: bool) {
-        let _ = self.told.send((life, id, unharmed));
+    fn tell(&mut self, outcome: Outcome) {
+        let _ = self.told.send(outcome);
         let _ = self.wakes.write(&[0]);
+    }
+
+    /// Nobody waits for outcomes any more.
+    fn is_over(&self) -> bool {
+        is_closed(&self.wakes)
     }
 
     fn start(&mut self) {
@@ -202,27 +243,48 @@ impl Running {
         messages.iter().try_for_each(|m| self.to.write_all(m.as_ref()))
     }
 
-    /// The trial that it came out of, if it says so in time.
-    fn answer(&mut self, within: Duration) -> Option<u64> {
+    /// What became of a trial that it was handed.
+    fn tries(&mut self, id: u64, inputs: u32, within: Duration, ended: &UnixStream) -> Tried {
         let until = Instant::now() + within;
-        let mut answer = [0; 8];
+        let mut survived = 0;
+        loop {
+            match self.report(until, ended) {
+                Some((of, all)) if of == id && all == inputs => return Tried::Unharmed,
+                Some((of, so_far)) if of == id => survived = so_far,
+                _ => return Tried::EndedAfter(survived),
+            }
+        }
+    }
+
+    /// What it says next, if it says anything in time and somebody waits for it.
+    fn report(&mut self, until: Instant, ended: &UnixStream) -> Option<(u64, u32)> {
+        let mut report = [0; REPORT_OCTETS];
         let mut read = 0;
-        while read < answer.len() {
+        while read < REPORT_OCTETS {
             let left = until.saturating_duration_since(Instant::now());
             let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            match poll(&mut [PollFd::new(&self.from, PollFlags::IN)], Some(&timeout)) {
+            let mut fds = [PollFd::new(&self.from, PollFlags::IN), PollFd::new(ended, PollFlags::RDHUP)];
+            match poll(&mut fds, Some(&timeout)) {
                 Ok(0) => return None,
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(_) => return None,
+                Ok(_) if !fds[1].revents().is_empty() => return None,
                 Ok(_) => {}
             }
-            match self.from.read(&mut answer[read..]) {
+            match self.from.read(&mut report[read..]) {
                 Ok(0) | Err(_) => return None,
                 Ok(octets) => read += octets,
             }
         }
-        Some(u64::from_be_bytes(answer))
+        let (id, inputs) = report.split_at(8);
+        Some((u64::from_be_bytes(id.try_into().ok()?), u32::from_be_bytes(inputs.try_into().ok()?)))
     }
+}
+
+/// Whether the other end of a pair is gone, or was shut.
+fn is_closed(socket: &UnixStream) -> bool {
+    let mut fds = [PollFd::new(socket, PollFlags::RDHUP)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 /// Its octets behind their number.
@@ -234,7 +296,7 @@ fn message(message: &ToTaster) -> Vec<u8> {
     octets
 }
 
-/// The process that tries: messages come on standard input, the numbers of trials that did no harm go to standard output.
+/// The process that tries: messages come on standard input, how far it came with each trial goes to standard output.
 /// Errors: one sentence.
 pub(crate) fn taste() -> Result<(), String> {
     let limit = |octets| Rlimit { current: Some(octets), maximum: Some(octets) };
@@ -256,12 +318,15 @@ pub(crate) fn taste() -> Result<(), String> {
         octets.resize(length, 0);
         input.read_exact(&mut octets).map_err(|e| e.to_string())?;
         let message = ToTaster::read(&octets).map_err(|e| e.to_string())?;
-        if let Some(trial) = taster.handle(message).map_err(|e| e.to_string())? {
-            output
-                .write_all(&trial.to_be_bytes())
-                .and_then(|()| output.flush())
-                .map_err(|e| e.to_string())?;
-        }
+        let mut told = Ok(());
+        let tell = |trial: u64, inputs: u32| {
+            let mut report = [0; REPORT_OCTETS];
+            report[..8].copy_from_slice(&trial.to_be_bytes());
+            report[8..].copy_from_slice(&inputs.to_be_bytes());
+            told = output.write_all(&report).and_then(|()| output.flush());
+        };
+        taster.handle(message, tell).map_err(|e| e.to_string())?;
+        told.map_err(|e| e.to_string())?;
     }
 }
 
@@ -271,12 +336,14 @@ mod tests {
 
     use super::*;
 
+    const ENDED: Tried = Tried::EndedAfter(0);
+
     fn trial(id: u64) -> Trial {
         Trial { id, phone: PhoneId { slot: 1, generation: 1 }, state: None, inputs: Vec::new() }
     }
 
     /// The outcomes of so many trials by a shell that does this for them.
-    fn outcomes(script: &'static [&'static str], trials: u64) -> Vec<(u64, u64, bool)> {
+    fn outcomes(script: &'static [&'static str], trials: u64) -> Vec<Outcome> {
         let tasting = Tasting::with("/bin/sh".into(), script, Duration::from_millis(100)).unwrap();
         (1..=trials).for_each(|id| tasting.have_tried(7, trial(id)));
         let mut outcomes = Vec::new();
@@ -290,15 +357,34 @@ mod tests {
     #[test]
     fn who_dies_or_does_not_come_back_has_tried_poison() {
         for script in [&["-c", "exit 1"][..], &["-c", "kill -9 $$"], &["-c", "exec sleep 5"]] {
-            assert_eq!(outcomes(script, 2), [(7, 1, false), (7, 2, false)], "{script:?}");
+            assert_eq!(outcomes(script, 2), [(7, 1, ENDED), (7, 2, ENDED)], "{script:?}");
         }
+    }
+
+    #[test]
+    fn a_process_that_hangs_does_not_outlive_who_has_it_try() {
+        let folder = tempfile::tempdir().unwrap();
+        let number = folder.path().join("pid");
+        let script = format!("echo $$ > {}; exec sleep 1000", number.display());
+        let script: &'static [&'static str] = Vec::from(["-c", script.leak()]).leak();
+        let tasting = Tasting::with("/bin/sh".into(), script, Duration::from_secs(600)).unwrap();
+        tasting.have_tried(7, trial(1));
+        let pid = loop {
+            let said = std::fs::read_to_string(&number).unwrap_or_default();
+            if let Ok(pid) = said.trim().parse::<u32>() {
+                break pid;
+            }
+            std::thread::yield_now();
+        };
+        drop(tasting);
+        assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "it was waited for");
     }
 
     #[test]
     fn what_comes_after_poison_is_tried_by_another() {
         // It answers the first trial, and then is gone.
-        let script = &["-c", r"head -c 1 > /dev/null; printf '\0\0\0\0\0\0\0\1'; exit 1"];
-        assert_eq!(outcomes(script, 2), [(7, 1, true), (7, 2, false)]);
+        let script = &["-c", r"head -c 1 > /dev/null; printf '\0\0\0\0\0\0\0\1\0\0\0\0'; exit 1"];
+        assert_eq!(outcomes(script, 2), [(7, 1, Tried::Unharmed), (7, 2, ENDED)]);
     }
 
     #[test]
@@ -306,6 +392,6 @@ mod tests {
         let tasting = Tasting::with("/nonexistent".into(), &[], TRIED_WITHIN).unwrap();
         tasting.have_tried(7, trial(1));
         let _ = poll(&mut [PollFd::from_borrowed_fd(tasting.fd(), PollFlags::IN)], None);
-        assert_eq!(tasting.outcome(), Some((7, 1, true)));
+        assert_eq!(tasting.outcome(), Some((7, 1, Tried::Unharmed)));
     }
 }

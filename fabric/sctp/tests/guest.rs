@@ -17,8 +17,9 @@ const GUEST_SECONDS: &str = "150";
 #[test]
 fn kernel_sctp_in_a_guest() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let out = std::env::temp_dir().join(format!("whimbrel-sctp-guest-{}", std::process::id()));
-    std::fs::create_dir_all(&out).unwrap();
+    let mut folder = tempfile::Builder::new().prefix("whimbrel-sctp-guest-").tempdir().unwrap();
+    folder.disable_cleanup(true); // unless all is well: what is in it says why
+    let out = folder.path().to_owned();
     let me = std::env::current_exe().unwrap();
     let job = out.join("job.sh");
     let peer = here.join("tests/guest/peer.py");
@@ -37,6 +38,7 @@ fn kernel_sctp_in_a_guest() {
         .unwrap();
     if status.code() == Some(NO_GUEST) {
         eprintln!("skipped: no guest here, for the reason above");
+        folder.disable_cleanup(false);
         return;
     }
     let read = |name: &str| std::fs::read_to_string(out.join(name)).unwrap_or_default();
@@ -73,7 +75,7 @@ fn kernel_sctp_in_a_guest() {
     ] {
         assert!(kernel.contains(want), "kernel mode never said {want:?}");
     }
-    std::fs::remove_dir_all(&out).unwrap();
+    folder.disable_cleanup(false);
 }
 
 /// What the test's own binary does beside the guest, and in it; nothing when the test suite runs.

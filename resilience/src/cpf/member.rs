@@ -6,7 +6,7 @@ use std::sync::Arc;
 use whimbrel_control::config::Config;
 use whimbrel_control::{Checkpoint, Disposition, Envelope, Glimpse, PhoneId};
 
-use super::{Cpf, Trial};
+use super::{Cpf, Trial, Tried};
 use crate::link::{Down, Show, State, Up};
 use crate::replication::{CpfId, Holdings, Primary, Ran, Taken};
 
@@ -28,9 +28,14 @@ struct Held {
 }
 
 impl Held {
-    /// The clock of the last input that is being tried.
-    fn tried_upto(&self) -> u64 {
-        self.inputs[..self.tried].last().map_or(0, |input| input.clock)
+    /// The clocks of the inputs that are being tried.
+    fn tried(&self) -> impl DoubleEndedIterator<Item = u64> {
+        self.inputs[..self.tried].iter().map(|input| input.clock)
+    }
+
+    /// The first and the last of them.
+    fn all_tried(&self) -> (u64, u64) {
+        (self.tried().next().unwrap_or(0), self.tried().next_back().unwrap_or(0))
     }
 }
 
@@ -109,13 +114,15 @@ impl Member {
         self.replicate(out);
     }
 
-    /// A trial has ended: its inputs, and those that came since, are run if it did no harm.
-    pub fn tried(&mut self, trial: u64, unharmed: bool, out: &mut MemberOutbox) {
+    /// A trial has ended: its inputs, and those that came since, are run if none did harm.
+    pub fn tried(&mut self, trial: u64, became: Tried, out: &mut MemberOutbox) {
         let Some(phone) = self.trials.remove(&trial) else { return };
         let Some(served) = self.served.get_mut(&phone) else { return };
-        if !unharmed {
-            let clock = served.held.as_ref().map_or(served.clock, Held::tried_upto);
-            out.up.push(Up::Poisoned { phone, term: served.term, clock });
+        if let Tried::EndedAfter(unharmed) = became {
+            let inputs = served.held.as_ref().map_or((0, 0), |held| {
+                held.tried().nth(unharmed as usize).map_or_else(|| held.all_tried(), |clock| (clock, clock))
+            });
+            out.up.push(Up::Poisoned { phone, term: served.term, inputs });
             return; // what is held stays so until the aggregator says that the phone is gone
         }
         let held = served.held.take_if(|h| h.trial == trial);
@@ -150,8 +157,8 @@ impl Member {
             None => self.run(&envelope, out),
             Some(held) if held.inputs.len() < held.tried + HELD_MAX => held.inputs.push(envelope),
             Some(held) => {
-                let (phone, clock) = (envelope.phone, held.tried_upto());
-                out.up.push(Up::Poisoned { phone, term: served.term, clock });
+                let (phone, inputs) = (envelope.phone, held.all_tried());
+                out.up.push(Up::Poisoned { phone, term: served.term, inputs });
             }
         }
     }

@@ -20,7 +20,7 @@ use whimbrel_ids::{AmfUeNgapId, Supi};
 use crate::link::Show;
 
 pub use member::{Member, MemberOutbox};
-pub use trial::{Taster, ToTaster, Trial};
+pub use trial::{Taster, ToTaster, Trial, Tried};
 pub use watchdog::{AtWork, Watchdog};
 
 /// The phones of one control function, on one thread.

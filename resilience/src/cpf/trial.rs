@@ -28,6 +28,15 @@ pub struct Trial {
     pub inputs: Vec<Envelope>,
 }
 
+/// What became of a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tried {
+    /// None of its inputs did any harm.
+    Unharmed,
+    /// So many of its inputs did no harm, and the next one ended who ran it.
+    EndedAfter(u32),
+}
+
 /// To a taster, as octets.
 #[derive(Debug)]
 pub enum ToTaster {
@@ -84,10 +93,15 @@ pub struct Taster {
 }
 
 impl Taster {
-    /// Does what it is told; the number of a trial that it came out of. What it does otherwise is the point of it.
+    /// Does what it is told; the number of a trial that it came out of. What it does otherwise is the point of it. `survived` is told of
+    /// each trial that is begun, and how many of its inputs did no harm so far: of those that end it, the next is known by that.
     ///
     /// Errors: each [`FlatError`] of the phone's state, if that cannot be read: it runs nowhere then.
-    pub fn handle(&mut self, message: ToTaster) -> Result<Option<u64>, FlatError> {
+    pub fn handle(
+        &mut self,
+        message: ToTaster,
+        mut survived: impl FnMut(u64, u32),
+    ) -> Result<Option<u64>, FlatError> {
         match (message, &mut self.cpf) {
             (ToTaster::Configure(config), Some(cpf)) => cpf.configure(config),
             (ToTaster::Configure(config), none) => *none = Some(Cpf::new(config)),
@@ -96,8 +110,10 @@ impl Taster {
                 if let Some(state) = &trial.state {
                     cpf.restore(state.phone()?);
                 }
-                for input in &trial.inputs {
+                survived(trial.id, 0);
+                for (inputs, input) in (1..).zip(&trial.inputs) {
                     cpf.run(input);
+                    survived(trial.id, inputs);
                 }
                 cpf.forget(trial.phone);
                 return Ok(Some(trial.id));
@@ -155,7 +171,7 @@ mod tests {
 
     #[test]
     fn who_has_no_configuration_tries_nothing() {
-        assert_eq!(Taster::default().handle(ToTaster::Try(trial())), Ok(None));
+        assert_eq!(Taster::default().handle(ToTaster::Try(trial()), |_, _| panic!("it tries")), Ok(None));
     }
 
     proptest! {

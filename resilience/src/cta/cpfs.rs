@@ -333,8 +333,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     }
                 }
             }
-            Up::Poisoned { phone, term, clock } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
-                Some(assignment) if assignment == (from, term) => self.poisoned(now, phone, clock, out),
+            Up::Poisoned { phone, term, inputs } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
+                Some(assignment) if assignment == (from, term) => self.poisoned(now, phone, inputs, out),
                 _ => cpfs.counts.fenced += 1,
             },
             Up::Unreadable { phone, term } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
@@ -393,11 +393,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// An input of a phone, up to this clock, ended who tried it, and will end whoever runs it.
-    fn poisoned(&mut self, now: Instant, phone: PhoneId, clock: u64, out: &mut Outbox) {
-        // It may be a first message that others would be asked after next: it stays without an answer, and its phone tries anew. What came
-        // for this phone since has done nothing, and may be somebody else's.
-        self.unanswered(now, phone, clock, Disposition::Ended, out);
+    /// An input of a phone, the one or one of these, ended who tried it, and will end whoever runs it.
+    fn poisoned(&mut self, now: Instant, phone: PhoneId, inputs: (u64, u64), out: &mut Outbox) {
+        // It may be a first message that others would be asked after next: it stays without an answer, and its phone tries anew. What else
+        // came for this phone while it was waited for has done nothing, and may be somebody else's.
+        self.unanswered(now, phone, inputs, Disposition::Ended, out);
         self.give_up(now, phone, Deregistered::Fault, out);
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.counts.poisoned += 1;
@@ -461,13 +461,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let _ =
                     self.ask_upf(now, upf, phone, OutputId { clock: 0, index: 0 }, deletion, &mut out.pfcp);
             }
-            self.unanswered(now, phone, u64::MAX, Disposition::Stranger, out);
+            self.unanswered(now, phone, (0, u64::MAX), Disposition::Stranger, out);
         }
     }
 
     /// A phone will not say whose the first messages are that it was asked about: this is said for it.
-    fn unanswered(&mut self, now: Instant, phone: PhoneId, upto: u64, answer: Disposition, out: &mut Outbox) {
-        let unanswered = self.asked.range((phone, 0)..=(phone, upto)).map(|(key, _)| *key);
+    fn unanswered(
+        &mut self,
+        now: Instant,
+        phone: PhoneId,
+        (first, last): (u64, u64),
+        answer: Disposition,
+        out: &mut Outbox,
+    ) {
+        let unanswered = self.asked.range((phone, first)..=(phone, last)).map(|(key, _)| *key);
         for key in unanswered.collect::<Vec<_>>() {
             if let Some(asked) = self.asked.remove(&key) {
                 self.answered(now, phone, asked, answer, out);

@@ -74,15 +74,15 @@ pub enum Up {
         /// What it caused.
         batch: Box<Batch>,
     },
-    /// Inputs of a phone were tried, and whoever did so died of them or did not come to an end. They are not run, nor is anything after
+    /// Inputs of a phone were tried, and whoever did so died of one or did not come to an end. None of them is run, nor is anything after
     /// them: nobody can go on with the phone.
     Poisoned {
         /// The phone.
         phone: PhoneId,
         /// Term of the assignment under which.
         term: u32,
-        /// The last input that was tried.
-        clock: u64,
+        /// The first and the last input that may have done it: one, where that is known.
+        inputs: (u64, u64),
     },
     /// This state of a phone, or a newer one, is held here.
     Holds {

@@ -163,7 +163,7 @@ enum UpHead {
     Leave,
     Ran { phone: PhoneId, term: u32, clock: u64, from: Option<AssociationId> },
     Holds { phone: PhoneId, clock: u64 },
-    Poisoned { phone: PhoneId, term: u32, clock: u64 },
+    Poisoned { phone: PhoneId, term: u32, inputs: (u64, u64) },
     Shown { ask: u32, phones: Vec<Glimpse> },
     Unreadable { phone: PhoneId, term: u32 },
 }
@@ -279,8 +279,8 @@ impl ToCta {
             Self::Up(Up::Holds { phone, clock }) => {
                 write(&UpHead::Holds { phone: *phone, clock: *clock }, &[], to);
             }
-            Self::Up(Up::Poisoned { phone, term, clock }) => {
-                write(&UpHead::Poisoned { phone: *phone, term: *term, clock: *clock }, &[], to);
+            Self::Up(Up::Poisoned { phone, term, inputs }) => {
+                write(&UpHead::Poisoned { phone: *phone, term: *term, inputs: *inputs }, &[], to);
             }
             Self::Up(Up::Unreadable { phone, term }) => {
                 write(&UpHead::Unreadable { phone: *phone, term: *term }, &[], to);
@@ -306,7 +306,7 @@ impl ToCta {
             UpHead::Taken(messages) => Self::Taken(messages),
             UpHead::Leave => Self::Leave,
             UpHead::Holds { phone, clock } => Self::Up(Up::Holds { phone, clock }),
-            UpHead::Poisoned { phone, term, clock } => Self::Up(Up::Poisoned { phone, term, clock }),
+            UpHead::Poisoned { phone, term, inputs } => Self::Up(Up::Poisoned { phone, term, inputs }),
             UpHead::Unreadable { phone, term } => Self::Up(Up::Unreadable { phone, term }),
             UpHead::Shown { ask, phones } => Self::Shown { ask, phones },
         };
@@ -411,7 +411,7 @@ mod tests {
             ToCta::Leave,
             ToCta::Up(ran),
             ToCta::Up(Up::Holds { phone: PHONE, clock: 9 }),
-            ToCta::Up(Up::Poisoned { phone: PHONE, term: 3, clock: 9 }),
+            ToCta::Up(Up::Poisoned { phone: PHONE, term: 3, inputs: (8, 9) }),
             ToCta::Up(Up::Unreadable { phone: PHONE, term: 3 }),
             ToCta::Shown { ask: 3, phones: vec![] },
         ] {

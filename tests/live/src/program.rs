@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
 use whimbrel_ran::fleet::Subscription;
 
 /// Where the program is, on N2, N3 and N4.
@@ -26,7 +27,7 @@ const FAULTS: [&str; 3] = ["panicked at", "fault of ours", "in a panic"];
 
 /// The running program.
 pub(crate) struct Program {
-    folder: PathBuf,
+    folder: TempDir,
     child: Child,
     log_read: u64,
 }
@@ -51,13 +52,12 @@ impl Program {
     }
 
     fn begin(program: &Path, subscribers: &[Subscription], more: &str) -> Result<Self, String> {
-        let folder = std::env::temp_dir().join(format!("whimbrel-live-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).map_err(|e| format!("{} cannot be made: {e}", folder.display()))?;
-        let file = folder.join("whimbrel.yaml");
-        fs::write(&file, yaml(&folder) + more)
+        let folder = tempfile::Builder::new().prefix("whimbrel-live-").tempdir();
+        let folder = folder.map_err(|e| format!("there is no place for its files: {e}"))?;
+        let file = folder.path().join("whimbrel.yaml");
+        fs::write(&file, yaml(folder.path()) + more)
             .map_err(|e| format!("{} cannot be written: {e}", file.display()))?;
-        let log = fs::OpenOptions::new().create(true).append(true).open(folder.join("core.log"));
+        let log = fs::OpenOptions::new().create(true).append(true).open(folder.path().join("core.log"));
         let log = log.map_err(|e| format!("the core's log: {e}"))?;
         let mut command = Command::new(program);
         command.args(["run", "--strict", "--config"]).arg(&file).stdin(Stdio::null()).stdout(Stdio::null());
@@ -108,19 +108,19 @@ impl Program {
 
     /// Keeps its log, which is about to go with its folder; `None`: that could not be done.
     pub(crate) fn keep_log(&self, to: &Path) -> Option<()> {
-        fs::copy(self.folder.join("core.log"), to).ok().map(drop)
+        fs::copy(self.folder.path().join("core.log"), to).ok().map(drop)
     }
 
     /// What it logged, the end of it.
     pub(crate) fn said(&self) -> String {
-        let text = fs::read(self.folder.join("core.log")).unwrap_or_default();
+        let text = fs::read(self.folder.path().join("core.log")).unwrap_or_default();
         String::from_utf8_lossy(&text[text.len().saturating_sub(4000)..]).into_owned()
     }
 
     /// All that it logged, and what it wrote down of accesses.
     pub(crate) fn logged(&self) -> String {
-        let files =
-            ["core.log", "whimbrel.db.audit"].map(|f| fs::read(self.folder.join(f)).unwrap_or_default());
+        let files = ["core.log", "whimbrel.db.audit"]
+            .map(|f| fs::read(self.folder.path().join(f)).unwrap_or_default());
         String::from_utf8_lossy(&files.concat()).into_owned()
     }
 
@@ -131,7 +131,7 @@ impl Program {
 
     /// The first line, since the last look, that no peer may cause.
     pub(crate) fn fault_told(&mut self) -> Option<String> {
-        let path = self.folder.join("core.log");
+        let path = self.folder.path().join("core.log");
         let mut file = fs::File::open(&path).ok()?;
         let mut text = Vec::new();
         std::io::Seek::seek(&mut file, std::io::SeekFrom::Start(self.log_read)).ok()?;
@@ -181,7 +181,6 @@ impl Drop for Program {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -18,7 +18,7 @@ use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
-    Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox, Taster, ToTaster, Trial,
+    Cta, Input, Inspect, Member, MemberOutbox, Outbox as CoreOutbox, Taster, ToTaster, Trial, Tried,
 };
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{Home, default_config, phone_config, upf_config};
@@ -172,7 +172,8 @@ impl Deployment {
         });
         let members: BTreeMap<_, _> = members.collect();
         let mut taster = Taster::default();
-        taster.handle(ToTaster::Configure(config.clone())).expect("no phone's state is in it");
+        let told = taster.handle(ToTaster::Configure(config.clone()), |_, _| {});
+        told.expect("no phone's state is in it");
         let home = Home::default();
         let cta = if scheme.one_process {
             Cta::new(config, directory, home, entropy, Whose::default(), EPOCH)
@@ -326,7 +327,9 @@ impl Deployment {
                     member.back(read_state(&octets).expect("it was written so").1, out);
                 });
             }
-            Travelling::Tried(to, trial) => self.cpf_takes(to, |member, out| member.tried(trial, true, out)),
+            Travelling::Tried(to, trial) => {
+                self.cpf_takes(to, |member, out| member.tried(trial, Tried::Unharmed, out))
+            }
             Travelling::Copy(to, octets) => {
                 self.cpf_takes(to, |_, _| {
                     black_box(postcard::from_bytes::<Phone>(&octets).expect("what a control function wrote"));
@@ -473,7 +476,7 @@ impl Deployment {
         states.into_iter().for_each(|(to, octets)| self.send(at, Travelling::State(to, octets)));
         let mut tasted = at;
         for (trial, octets) in trials {
-            let (outcome, cost) = timed(|| self.taster.handle(read_trial(&octets)));
+            let (outcome, cost) = timed(|| self.taster.handle(read_trial(&octets), |_, _| {}));
             assert_eq!(outcome, Ok(Some(trial)), "no input does harm here");
             tasted += if self.charged { cost } else { 0 };
             self.send(self.there(tasted), Travelling::Tried(to, trial));
