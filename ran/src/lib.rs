@@ -19,6 +19,7 @@ pub mod player;
 mod radio;
 pub mod report;
 pub mod scenario;
+pub mod trace;
 pub mod ue;
 pub mod user_plane;
 

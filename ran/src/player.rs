@@ -6,7 +6,7 @@
 use core::cmp::Reverse;
 use core::net::IpAddr;
 use core::time::Duration;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use whimbrel_ids::{FiveQi, Instant, PduSessionId, Qfi};
 use whimbrel_nas::ie::{
@@ -24,6 +24,7 @@ use crate::scenario::{
     Arrival, HandoverStep, ModifyStep, Part, Scenario, ScenarioError, SessionStep, SessionType, Step,
     StreamStep, Url, Way,
 };
+use crate::trace::TraceEvent;
 use crate::ue::{self, Command, Procedure, QosRequest, SessionRequest};
 use crate::user_plane::{Outcome, StreamConfig, Task, TaskError};
 
@@ -69,12 +70,38 @@ struct Play {
     resolved: Option<(String, IpAddr)>,
 }
 
+/// When phones of a section arrive.
+#[derive(Clone, Copy, Debug)]
+enum Coming {
+    AtOnce,
+    /// So many a second.
+    Rate(f64),
+    /// So many within a time, again each time that another has passed; in seconds.
+    Bursts {
+        phones: u64,
+        within: f64,
+        every: f64,
+    },
+    /// As the trace says.
+    Trace,
+}
+
 /// The arrivals of one rate.
 #[derive(Clone, Copy, Debug)]
 struct Section {
-    /// Phones a second; `None` for all at once.
-    rate: Option<f64>,
+    part: Part,
+    coming: Coming,
     count: u64,
+}
+
+impl Section {
+    /// Phones a second, where they come at a rate.
+    fn rate(&self) -> Option<f64> {
+        match self.coming {
+            Coming::Rate(rate) => Some(rate),
+            _ => None,
+        }
+    }
 }
 
 /// Plays a scenario.
@@ -86,6 +113,8 @@ pub struct Player {
     deadlines: BinaryHeap<Reverse<(Instant, PhoneId, u32)>>,
     sections: VecDeque<Section>,
     section: Option<(Section, Instant)>,
+    /// Events of a trace whose phones are at something still, and when they were due.
+    late: BTreeMap<PhoneId, VecDeque<(Instant, usize)>>,
     /// Phones of the section that have arrived.
     arrived: u64,
     /// Phones that are playing.
@@ -94,6 +123,7 @@ pub struct Player {
     inner: Outbox<Output>,
     spare: Outbox<Output>,
     started: bool,
+    sections_begun: usize,
 }
 
 impl Player {
@@ -103,14 +133,28 @@ impl Player {
     pub fn new(scenario: Scenario, cells: Cells) -> Result<Self, ScenarioError> {
         scenario.check()?;
         let phones = cells.phones() as u32;
-        let at_rate = |rate: f64, count: f64| Section { rate: Some(rate), count: count as u64 };
-        let sections = match &scenario.arrival {
-            Arrival::AtOnce => vec![Section { rate: None, count: u64::from(phones) }],
+        let all = u64::from(phones);
+        let begin = |coming, count| Section { part: Part::Begin, coming, count };
+        let at_rate = |rate: f64, count: f64| begin(Coming::Rate(rate), count as u64);
+        let mut sections = match &scenario.arrival {
+            Arrival::AtOnce => vec![begin(Coming::AtOnce, all)],
             Arrival::Rate(rate) => vec![at_rate(*rate, f64::from(phones))],
             Arrival::Rates { rates, seconds } => {
                 rates.iter().map(|r| at_rate(*r, (r * seconds).ceil())).collect()
             }
+            Arrival::Bursts { phones, within_ms, every_s, times } => {
+                let phones = u64::from(*phones);
+                let bursts = Coming::Bursts { phones, within: within_ms / 1e3, every: *every_s };
+                vec![begin(bursts, phones * u64::from(*times))]
+            }
+            Arrival::Trace(events) => {
+                vec![Section { part: Part::Trace, coming: Coming::Trace, count: events.len() as u64 }]
+            }
         };
+        if !scenario.before.is_empty() {
+            let coming = Coming::Rate(scenario.before_rate);
+            sections.insert(0, Section { part: Part::Before, coming, count: all });
+        }
         let play = Play {
             step: None,
             begun: Instant::ZERO,
@@ -132,12 +176,14 @@ impl Player {
             deadlines: BinaryHeap::new(),
             sections: sections.into(),
             section: None,
+            late: BTreeMap::new(),
             arrived: 0,
             playing: 0,
             reports: Vec::new(),
             inner: Outbox::new(),
             spare: Outbox::new(),
             started: false,
+            sections_begun: 0,
         })
     }
 
@@ -173,6 +219,11 @@ impl Player {
         (sum(|r| r.completed), sum(|r| r.failed), self.playing)
     }
 
+    /// How many sections of the arrivals have begun: what comes before them, each rate; and their end counts.
+    pub fn sections_begun(&self) -> usize {
+        self.sections_begun
+    }
+
     /// The reports so far, one of each rate.
     pub fn reports(&self) -> &[Report] {
         &self.reports
@@ -196,15 +247,35 @@ impl Player {
 
     fn next_arrival(&self) -> Option<Instant> {
         let (section, start) = self.section.as_ref().filter(|(s, _)| self.arrived < s.count)?;
-        let micros = section.rate.map_or(0.0, |rate| self.arrived as f64 / rate * 1e6);
-        Some(*start + Duration::from_micros(micros as u64))
+        let after = match section.coming {
+            Coming::AtOnce => 0.0,
+            Coming::Rate(rate) => self.arrived as f64 / rate,
+            Coming::Bursts { phones, within, every } => {
+                let (burst, of) = (self.arrived / phones, self.arrived % phones);
+                burst as f64 * every + within * of as f64 / phones as f64
+            }
+            Coming::Trace => return Some(*start + self.traced(self.arrived)?.at),
+        };
+        Some(*start + Duration::from_micros((after * 1e6) as u64))
+    }
+
+    fn traced(&self, event: u64) -> Option<&TraceEvent> {
+        match &self.scenario.arrival {
+            Arrival::Trace(events) => events.get(event as usize),
+            _ => None,
+        }
     }
 
     fn next_section(&mut self, now: Instant) {
+        let before = self.section.is_some_and(|(s, _)| s.part == Part::Before);
+        if before && self.reports.last().is_some_and(Report::is_clean) {
+            self.reports.pop();
+        }
         self.section = self.sections.pop_front().map(|s| (s, now));
         self.arrived = 0;
+        self.sections_begun += 1;
         if let Some((section, _)) = &self.section {
-            self.reports.push(Report { rate: section.rate, ..Report::default() });
+            self.reports.push(Report { rate: section.rate(), ..Report::default() });
         }
     }
 
@@ -213,14 +284,17 @@ impl Player {
         while let Some(due) = self.next_arrival().filter(|at| *at <= now) {
             self.arrived += 1;
             self.report().arrived += 1;
-            match self.free.pop_front() {
-                Some(phone) => {
-                    self.playing += 1;
-                    if let Some(play) = self.plays.get_mut(phone.index()) {
-                        play.begun = now;
-                    }
-                    self.begin_step(now, phone, Part::Begin, 0, due);
+            if let Some(phone) = self.traced(self.arrived - 1).map(|e| PhoneId(e.phone)) {
+                let event = self.arrived as usize - 1;
+                match self.plays.get(phone.index()).is_some_and(|p| p.step.is_some()) {
+                    true => self.late.entry(phone).or_default().push_back((due, event)),
+                    false => self.begin(now, phone, Part::Trace, event, due),
                 }
+                continue;
+            }
+            let part = self.section.map_or(Part::Begin, |(s, _)| s.part);
+            match self.free.pop_front() {
+                Some(phone) => self.begin(now, phone, part, 0, due),
                 None => {
                     let report = self.report();
                     report.arrived -= 1;
@@ -239,6 +313,16 @@ impl Player {
         }
         self.pump(now, out);
         self.end_section(now, out);
+    }
+
+    /// A phone arrives.
+    fn begin(&mut self, now: Instant, phone: PhoneId, part: Part, index: usize, due: Instant) {
+        self.playing += 1;
+        self.report().lag.add(now.since(due));
+        if let Some(play) = self.plays.get_mut(phone.index()) {
+            play.begun = now;
+        }
+        self.begin_step(now, phone, part, index, due);
     }
 
     fn end_section(&mut self, now: Instant, out: &mut Outbox<Output>) {
@@ -296,8 +380,10 @@ impl Player {
     }
 
     fn step_of(&self, phone: PhoneId) -> Option<Step> {
-        let (part, index) = self.plays.get(phone.index())?.step?;
-        self.scenario.part(phone.0, part).get(index).cloned()
+        match self.plays.get(phone.index())?.step? {
+            (Part::Trace, index) => self.traced(index as u64).map(|e| e.step.clone()),
+            (part, index) => self.scenario.part(phone.0, part).get(index).cloned(),
+        }
     }
 
     /// The step of this number, or what comes where there is none: the repeated part as long as there is time, then the end.
@@ -308,6 +394,10 @@ impl Player {
         part: Part,
         index: usize,
     ) -> Option<(Part, usize, Step)> {
+        if part == Part::Trace {
+            let fresh = self.plays.get(phone.index())?.step.is_none();
+            return self.traced(index as u64).filter(|_| fresh).map(|e| (part, index, e.step.clone()));
+        }
         let begun = self.plays.get(phone.index())?.begun;
         let time_left = now.since(begun) < Duration::from_secs_f64(self.scenario.seconds);
         let first = |part| self.scenario.part(phone.0, part).first().map(|s| (part, 0, s.clone()));
@@ -317,13 +407,13 @@ impl Player {
         match part {
             Part::Begin | Part::Repeat if time_left => first(Part::Repeat).or_else(|| first(Part::End)),
             Part::Begin | Part::Repeat => first(Part::End),
-            Part::End => None,
+            Part::Before | Part::Trace | Part::End => None,
         }
     }
 
     fn begin_step(&mut self, now: Instant, phone: PhoneId, part: Part, index: usize, due: Instant) {
         let Some((part, index, step)) = self.next_step(now, phone, part, index) else {
-            return self.completed(phone);
+            return self.completed(now, phone);
         };
         let patience = match step {
             Step::Wait(seconds) => Duration::from_secs_f64(seconds),
@@ -652,16 +742,29 @@ impl Player {
         self.begin_step(now, phone, part, index + 1, now);
     }
 
-    fn completed(&mut self, phone: PhoneId) {
+    fn completed(&mut self, now: Instant, phone: PhoneId) {
         self.report().completed += 1;
         self.playing -= 1;
         if let Some(play) = self.plays.get_mut(phone.index()) {
             play.step = None;
-            play.session = None;
             play.resolved = None;
         }
-        if self.scenario.again {
+        self.is_free(now, phone);
+        let before = self.section.is_some_and(|(s, _)| s.part == Part::Before);
+        if self.scenario.again || before {
             self.free.push_back(phone);
+        }
+    }
+
+    /// The phone is at nothing: what a trace has for it is late.
+    fn is_free(&mut self, now: Instant, phone: PhoneId) {
+        let Some(late) = self.late.get_mut(&phone) else { return };
+        let next = late.pop_front();
+        if late.is_empty() {
+            self.late.remove(&phone);
+        }
+        if let Some((due, event)) = next {
+            self.begin(now, phone, Part::Trace, event, due);
         }
     }
 
@@ -677,6 +780,7 @@ impl Player {
             self.report().fail(Failure { supi, step: step.name(), reason });
         }
         self.command(now, phone, Command::Deregister { switch_off: true });
+        self.is_free(now, phone);
     }
 }
 

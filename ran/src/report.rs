@@ -114,6 +114,8 @@ pub struct Report {
     pub completed: u64,
     /// Arrivals for which no phone was free.
     pub starved: u64,
+    /// How late phones began for want of time of who plays them.
+    pub lag: Times,
     /// By the name of the step.
     pub steps: BTreeMap<&'static str, StepReport>,
     /// Those of the failures that are kept.

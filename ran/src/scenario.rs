@@ -6,6 +6,8 @@ use core::time::Duration;
 
 use serde::Deserialize;
 
+use crate::trace::TraceEvent;
+
 /// A scenario.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -19,6 +21,12 @@ pub struct Scenario {
     /// When phones begin.
     #[serde(default)]
     pub arrival: Arrival,
+    /// What every phone does before the first arrival; reported only where it goes wrong.
+    #[serde(default)]
+    pub before: Vec<Step>,
+    /// How many phones a second begin with that.
+    #[serde(default = "before_rate")]
+    pub before_rate: f64,
     /// What each phone does.
     #[serde(default)]
     pub steps: Vec<Step>,
@@ -37,6 +45,11 @@ pub struct Scenario {
     /// Give each phone's sessions TUN devices instead of the stack in the process.
     #[serde(default)]
     pub tun: bool,
+}
+
+/// What a core that is asked for more has served all the same.
+const fn before_rate() -> f64 {
+    500.0
 }
 
 fn one<T: From<u8>>() -> T {
@@ -83,11 +96,29 @@ pub enum Arrival {
         /// Seconds of each.
         seconds: f64,
     },
+    /// Phones that come together, again and again, as meters do at the full hour.
+    #[serde(rename_all = "kebab-case")]
+    Bursts {
+        /// How many.
+        phones: u32,
+        /// Within how many milliseconds.
+        within_ms: f64,
+        /// Seconds from one such burst to the next.
+        every_s: f64,
+        /// How often.
+        times: u32,
+    },
+    /// As a trace says, which also says who does what. A phone that is at something still begins when it has done that, and what it
+    /// takes counts from when it was to begin.
+    #[serde(skip_deserializing)]
+    Trace(Vec<TraceEvent>),
 }
 
 /// The parts of what a phone does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
+    Before,
+    Trace,
     Begin,
     Repeat,
     End,
@@ -303,8 +334,28 @@ impl Scenario {
             Arrival::Rate(_) | Arrival::Rates { .. } => {
                 return wrong("arrival: expected phones a second above 0");
             }
+            Arrival::Bursts { phones, within_ms, every_s, times }
+                if (1..=PHONES_MAX).contains(phones)
+                    && *times > 0
+                    && (0.0..=SECONDS_MAX).contains(every_s)
+                    && (0.0..=*every_s * 1e3).contains(within_ms) => {}
+            Arrival::Bursts { .. } => {
+                return wrong("arrival: expected phones, times above 0, and no burst longer than its period");
+            }
+            Arrival::Trace(events) => {
+                if let Some(unknown) = events.iter().map(|e| e.phone).find(|phone| *phone >= self.count()) {
+                    return wrong(&format!("arrival: the trace names phone {unknown}; they count from 0"));
+                }
+                if !self.steps.is_empty() || !self.groups.is_empty() {
+                    return wrong("steps: expected none beside a trace");
+                }
+            }
         }
-        if self.steps.is_empty() && self.groups.is_empty() {
+        if !rate_fits(&self.before_rate) {
+            return wrong("before-rate: expected phones a second above 0");
+        }
+        let traced = matches!(self.arrival, Arrival::Trace(_));
+        if self.steps.is_empty() && self.groups.is_empty() && !traced {
             return wrong("steps: expected at least one");
         }
         if !self.steps.is_empty() && !self.groups.is_empty() {
@@ -317,7 +368,7 @@ impl Scenario {
             return wrong("groups: expected phones and something to begin with in each");
         }
         let of_groups = self.groups.iter().flat_map(|g| g.begin.iter().chain(&g.repeat).chain(&g.end));
-        for step in self.steps.iter().chain(of_groups) {
+        for step in self.before.iter().chain(&self.steps).chain(of_groups) {
             check_step(step)?;
         }
         Ok(())
@@ -333,6 +384,9 @@ impl Scenario {
 
     /// What a phone does, by its number: the steps of the whole scenario, or those of its group.
     pub(crate) fn part(&self, phone: u32, part: Part) -> &[Step] {
+        if part == Part::Before {
+            return &self.before;
+        }
         if self.groups.is_empty() {
             return if part == Part::Begin { &self.steps } else { &[] };
         }
@@ -341,6 +395,7 @@ impl Scenario {
             before = before.saturating_add(group.phones);
             if phone < before {
                 return match part {
+                    Part::Before | Part::Trace => &[],
                     Part::Begin => &group.begin,
                     Part::Repeat => &group.repeat,
                     Part::End => &group.end,
@@ -446,6 +501,12 @@ mod tests {
             (r#"{"steps": []}"#, "steps"),
             (r#"{"phones": 0, "steps": ["register"]}"#, "phones"),
             (r#"{"arrival": {"rate": 0}, "steps": ["register"]}"#, "arrival"),
+            (
+                r#"{"arrival": {"bursts": {"phones": 2, "within-ms": 1500, "every-s": 1, "times": 1}}, "steps": ["idle"]}"#,
+                "arrival",
+            ),
+            (r#"{"before": [{"wait": -1}], "steps": ["register"]}"#, "wait"),
+            (r#"{"before-rate": 0, "steps": ["register"]}"#, "before-rate"),
             (r#"{"steps": [{"fetch": "ftp://x/"}]}"#, "fetch"),
             (r#"{"steps": [{"wait": -1}]}"#, "wait"),
             (r#"{"steps": [{"session": {"dnn": "a b"}}]}"#, "session"),

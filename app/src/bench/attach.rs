@@ -32,7 +32,7 @@ pub(crate) struct Options {
 }
 
 /// A rate is carried if all phones got on and the slowest hundredth of them within this, in microseconds.
-const CARRIED_P99_US: u64 = 100_000;
+pub(super) const CARRIED_P99_US: u64 = 100_000;
 
 /// What one rate gave.
 struct Run {

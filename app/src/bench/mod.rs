@@ -1,6 +1,7 @@
 //! Measurements that anyone can repeat: `whimbrel bench NAME`. Each ends with one line of JSON.
 
 mod attach;
+mod load;
 mod memory;
 
 use std::fs;
@@ -19,6 +20,8 @@ use crate::playground::{self, Playground};
 pub(crate) enum Bench {
     /// Registrations, and sessions after them, at rising rates: latency against rate, and what the core works for each.
     Attach(attach::Options),
+    /// Service requests, registrations or handovers as open load: at rising rates, in bursts, or as a trace says.
+    Load(load::Options),
     /// Resident octets of the core per registered phone with one session.
     Memory(memory::Options),
 }
@@ -30,6 +33,7 @@ pub(crate) fn run(bench: &Bench) -> Done {
     }
     match bench {
         Bench::Attach(options) => attach::run(options),
+        Bench::Load(options) => load::run(options),
         Bench::Memory(options) => memory::run(options),
     }
 }
@@ -55,6 +59,8 @@ fn scenario(phones: u32, gnbs: u8, arrival: Arrival, steps: Vec<Step>) -> Scenar
         phones,
         gnbs: gnbs.into(),
         arrival,
+        before: Vec::new(),
+        before_rate: 1000.0,
         steps,
         groups: Vec::new(),
         seconds: 0.0,

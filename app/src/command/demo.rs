@@ -143,6 +143,8 @@ fn scenario(options: &Options) -> Result<Scenario, String> {
     Ok(Scenario {
         phones: options.phones,
         gnbs: u16::from(options.gnbs),
+        before: Vec::new(),
+        before_rate: 500.0,
         arrival: Arrival::AtOnce,
         steps: vec![
             Step::Register,

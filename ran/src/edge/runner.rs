@@ -70,6 +70,10 @@ pub trait Watch {
     fn progress(&mut self, completed: u64, failed: u64, playing: u64) {
         let _ = (completed, failed, playing);
     }
+    /// What comes before the arrivals begins, or one of their rates does; what came of those that have ended.
+    fn section(&mut self, before: &[Report]) {
+        let _ = before;
+    }
     /// Something happened at a gNB.
     fn gnb(&mut self, gnb: GnbId, event: &gnb::Event) {
         let _ = (gnb, event);
@@ -189,10 +193,19 @@ impl<'a> Runner<'a> {
     fn run(&mut self, watch: &mut dyn Watch) -> Result<(), RunError> {
         let mut idle_since = self.clock.now();
         let mut told = Instant::ZERO;
+        let mut sections = 0;
         loop {
             let now = self.clock.now();
             let worked = self.turn(now, watch)?;
-            if self.player.is_done() || watch.stop() {
+            if self.player.is_done() {
+                return Ok(());
+            }
+            if self.player.sections_begun() != sections {
+                sections = self.player.sections_begun();
+                let reports = self.player.reports();
+                watch.section(&reports[..reports.len().saturating_sub(1)]);
+            }
+            if watch.stop() {
                 return Ok(());
             }
             if now.since(told) >= PROGRESS {

@@ -13,7 +13,7 @@ use whimbrel_ran::fleet::{Subscription, subscriptions};
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::player::Player;
 use whimbrel_ran::report::Report;
-use whimbrel_ran::scenario::Scenario;
+use whimbrel_ran::scenario::{Arrival, Scenario};
 use whimbrel_ran::ue::{Profile, SuciSource, UeConfig};
 use whimbrel_sctp_io::{Config, Event, Events, Settings, Transport};
 use whimbrel_security::UsimSqn;
@@ -53,7 +53,10 @@ struct World {
 
 impl World {
     fn new(text: &str) -> Self {
-        let scenario = scenario(text);
+        Self::of(scenario(text))
+    }
+
+    fn of(scenario: Scenario) -> Self {
         let fleet = fleet(scenario.phones);
         let mut cells = Cells::new(UserPlane::Stack, 1);
         let gnbs: Vec<GnbId> = (0..u32::from(scenario.gnbs)).map(|i| cells.add_gnb(gnb(i))).collect();
@@ -152,6 +155,57 @@ fn rates_one_after_the_other() {
         reports.iter().map(Report::json).collect::<Vec<_>>()
     );
     assert_eq!(reports[0].elapsed, Duration::from_secs(2));
+}
+
+#[test] // synchronised meters: some at once, and again after a while
+fn bursts_come_at_their_times() {
+    let text = r#"{"phones": 4, "again": true, "steps": ["register", "deregister"],
+        "arrival": {"bursts": {"phones": 4, "within-ms": 100, "every-s": 2, "times": 3}}}"#;
+    let (reports, _, took) = World::new(text).play();
+    assert_eq!(reports.len(), 1);
+    assert!(reports[0].is_clean(), "{}", reports[0].json());
+    assert_eq!((reports[0].arrived, took), (12, Duration::from_millis(2 * 2000 + 75)));
+}
+
+const BEFORE: &str = r#"{"phones": 5, "again": true, "before": ["register", {"session": {}}, "idle"], "before-rate": 10,
+    "steps": ["return", "idle"], "arrival": {"rates": {"rates": [10, 20], "seconds": 1}}}"#;
+
+#[test]
+fn what_phones_do_before_is_not_measured() {
+    let (reports, _, took) = World::new(BEFORE).play();
+    assert_eq!(reports.iter().map(|r| r.arrived).collect::<Vec<_>>(), [10, 20]);
+    for report in &reports {
+        assert!(report.is_clean(), "{}", report.json());
+        assert_eq!(report.steps.keys().copied().collect::<Vec<_>>(), ["idle", "return"]);
+    }
+    assert_eq!(took, Duration::from_millis(400 + 900 + 950));
+}
+
+#[test]
+fn what_goes_wrong_before_is_reported() {
+    let mut world = World::new(BEFORE);
+    world.network.cores[0].knobs.reject_registration = Some(whimbrel_nas::ie::MmCause::IllegalUe);
+    let (reports, ..) = world.play();
+    assert_eq!((reports.len(), reports[0].failed), (3, 1));
+}
+
+#[test] // a phone that is at something still is late, and that counts
+fn a_trace_says_who_does_what_when() {
+    let trace = "0,0,register\n0,0,session\n0.5,1,register\n1,0,idle\n1,0,return\n2,1,switch-off\n";
+    let mut scenario = scenario(r#"{"phones": 2}"#);
+    scenario.arrival = Arrival::Trace(whimbrel_ran::trace::read(trace).unwrap());
+    let (reports, _, took) = World::of(scenario).play();
+    assert!(reports[0].is_clean(), "{}", reports[0].json());
+    assert_eq!((reports[0].arrived, took), (6, Duration::from_secs(2)));
+    let done = |step: &str| reports[0].steps[step].latency.count();
+    assert_eq!(["register", "session", "idle", "return", "switch-off"].map(done), [2, 1, 1, 1, 1]);
+}
+
+#[test]
+fn a_trace_of_phones_that_are_not_there_is_refused() {
+    let mut scenario = scenario(r#"{"phones": 2}"#);
+    scenario.arrival = Arrival::Trace(whimbrel_ran::trace::read("0,2,register").unwrap());
+    assert!(scenario.check().unwrap_err().0.contains("phone 2"));
 }
 
 #[test]

@@ -120,6 +120,8 @@ pub(crate) fn keep(phones: &[Subscription], seconds: f64, health: Arc<Health>, s
     let scenario = Scenario {
         phones: phones.len() as u32,
         gnbs: 2,
+        before: Vec::new(),
+        before_rate: 500.0,
         arrival: Arrival::Rates { rates: vec![RATE], seconds: seconds.min(86_000.0) },
         steps,
         patience_s: PATIENCE_S,

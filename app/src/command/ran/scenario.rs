@@ -79,6 +79,8 @@ pub(super) fn default(stay: bool) -> Scenario {
     Scenario {
         phones: 1,
         gnbs: 1,
+        before: Vec::new(),
+        before_rate: 500.0,
         arrival: Arrival::AtOnce,
         steps,
         groups: Vec::new(),
@@ -92,7 +94,7 @@ pub(super) fn default(stay: bool) -> Scenario {
 /// Names the data network of sessions whose step names none.
 pub(super) fn use_dnn(scenario: &mut Scenario, dnn: &str) {
     let groups = scenario.groups.iter_mut().flat_map(|g| [&mut g.begin, &mut g.repeat, &mut g.end]);
-    for step in groups.chain([&mut scenario.steps]).flatten() {
+    for step in groups.chain([&mut scenario.before, &mut scenario.steps]).flatten() {
         if let Step::Session(session) = step {
             session.dnn.get_or_insert_with(|| dnn.to_owned());
         }

@@ -1,0 +1,148 @@
+//! Traces of load: who begins which procedure when, as a text of lines `SECONDS,PHONE,PROCEDURE`.
+
+use core::time::Duration;
+
+use crate::scenario::{HandoverStep, SessionStep, Step, Way};
+
+/// The most events of one trace: a minute at rates far above what one machine plays.
+const EVENTS_MAX: usize = 10_000_000;
+/// The latest time of an event, in seconds: a day.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// A phone begins a procedure.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TraceEvent {
+    /// Since the begin of the trace.
+    pub at: Duration,
+    /// Which phone, counted from 0.
+    pub phone: u32,
+    /// What it does.
+    pub step: Step,
+}
+
+/// What is wrong with a trace, and in which line, counted from 1.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceError {
+    /// The line.
+    pub line: usize,
+    /// What is wrong with it, in words.
+    pub what: String,
+}
+
+impl core::fmt::Display for TraceError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "line {}: {}", self.line, self.what)
+    }
+}
+
+impl core::error::Error for TraceError {}
+
+/// Reads a trace. Empty lines and those that begin with `#` are passed over; events are in the order of their times.
+///
+/// Errors: [`TraceError`] of the first line that is wrong.
+pub fn read(text: &str) -> Result<Vec<TraceEvent>, TraceError> {
+    let mut events: Vec<TraceEvent> = Vec::new();
+    for (line, content) in (1..).zip(text.lines()) {
+        let content = content.trim();
+        if content.is_empty() || content.starts_with('#') {
+            continue;
+        }
+        let wrong = |what: String| TraceError { line, what };
+        let event = event(content).map_err(wrong)?;
+        if events.last().is_some_and(|before| before.at > event.at) {
+            return Err(wrong("it is earlier than the line before".into()));
+        }
+        if events.len() == EVENTS_MAX {
+            return Err(wrong(format!("more than {EVENTS_MAX} events")));
+        }
+        events.push(event);
+    }
+    match events.is_empty() {
+        true => Err(TraceError { line: 1, what: "there is no event".into() }),
+        false => Ok(events),
+    }
+}
+
+fn event(line: &str) -> Result<TraceEvent, String> {
+    let mut fields = line.split(',').map(str::trim);
+    let (Some(at), Some(phone), Some(procedure), None) =
+        (fields.next(), fields.next(), fields.next(), fields.next())
+    else {
+        return Err("expected SECONDS,PHONE,PROCEDURE".into());
+    };
+    let seconds = at.parse::<f64>().ok().filter(|s| (0.0..=SECONDS_MAX).contains(s));
+    let seconds = seconds.ok_or_else(|| format!("`{at}` is no time: expected seconds, at most a day"))?;
+    let phone = phone.parse().map_err(|_| format!("`{phone}` is no phone: expected a number from 0"))?;
+    let step = procedure_named(procedure)
+        .ok_or_else(|| format!("`{procedure}` is no procedure: expected one of {}", PROCEDURES.join(", ")))?;
+    Ok(TraceEvent { at: Duration::from_secs_f64(seconds), phone, step })
+}
+
+/// The procedures that a trace may name.
+pub const PROCEDURES: [&str; 10] = [
+    "register",
+    "deregister",
+    "switch-off",
+    "session",
+    "release-session",
+    "return",
+    "idle",
+    "handover-xn",
+    "handover-n2",
+    "periodic-registration",
+];
+
+/// The step of this name, with its defaults.
+pub fn procedure_named(name: &str) -> Option<Step> {
+    Some(match name {
+        "register" => Step::Register,
+        "deregister" => Step::Deregister,
+        "switch-off" => Step::SwitchOff,
+        "session" => Step::Session(SessionStep::default()),
+        "release-session" => Step::ReleaseSession,
+        "return" => Step::Return,
+        "idle" => Step::Idle,
+        "handover-xn" => Step::Handover(HandoverStep { via: Way::Xn, to: None }),
+        "handover-n2" => Step::Handover(HandoverStep { via: Way::N2, to: None }),
+        "periodic-registration" => Step::PeriodicRegistration,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trace_is_read() {
+        let events = read("# morning\n0.5, 3, register\n\n0.5,4,handover-n2\n1.25,3,return\n").unwrap();
+        let at = Duration::from_millis;
+        assert_eq!(events.len(), 3);
+        assert_eq!(events[0], TraceEvent { at: at(500), phone: 3, step: Step::Register });
+        assert_eq!(events[2], TraceEvent { at: at(1250), phone: 3, step: Step::Return });
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_its_line() {
+        for (text, line, part) in [
+            ("", 1, "no event"),
+            ("1,2", 1, "expected"),
+            ("1,2,return,", 1, "expected"),
+            ("#\n-1,2,return", 2, "no time"),
+            ("NaN,2,return", 1, "no time"),
+            ("1,two,return", 1, "no phone"),
+            ("1,2,return\n1,2,fly", 2, "no procedure"),
+            ("2,2,return\n1,2,return", 2, "earlier"),
+        ] {
+            let e = read(text).unwrap_err();
+            assert!(e.line == line && e.what.contains(part), "{text:?}: {e}");
+        }
+    }
+
+    #[test]
+    fn each_procedure_has_its_name() {
+        for name in PROCEDURES {
+            assert_eq!(procedure_named(name).map(|s| s.name()), Some(name));
+        }
+    }
+}
