@@ -1,8 +1,9 @@
-//! What memory allows: an index, then the record that it names, prefetched in bursts, and nothing else done.
+//! What memory allows: an index, then the record that it names, in large pages, prefetched in bursts, and nothing else done.
 
 use std::hint::black_box;
 
 use whimbrel_classifier::generate::Random;
+use whimbrel_pages::Pages;
 use whimbrel_prefetch::prefetch;
 
 use crate::measure::{core_time, median};
@@ -14,7 +15,7 @@ const ACCESSES: usize = 32_768;
 
 /// Two cache lines: what is read of a session, and what is written.
 #[repr(C, align(128))]
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Record {
     read: [u64; 8],
     written: [u64; 8],
@@ -22,8 +23,8 @@ struct Record {
 
 /// As many records as there are sessions, and an index of them.
 pub(super) struct Limit {
-    index: Vec<u32>,
-    records: Vec<Record>,
+    index: Pages<u32>,
+    records: Pages<Record>,
     keys: Vec<u32>,
 }
 
@@ -31,12 +32,9 @@ impl Limit {
     pub(super) fn new(sessions: u32) -> Self {
         // Neighbours in the index are none in the records.
         let place = |n: u32| ((u64::from(n) * 0x9e37_79b1) % u64::from(sessions)) as u32;
-        let record = Record { read: [0; 8], written: [1; 8] };
-        Self {
-            index: (0..sessions).map(place).collect(),
-            records: vec![record; sessions as usize],
-            keys: vec![0; ACCESSES],
-        }
+        let mut index = Pages::<u32>::new(sessions as usize);
+        (0..sessions).zip(&mut *index).for_each(|(n, at)| *at = place(n));
+        Self { index, records: Pages::new(sessions as usize), keys: vec![0; ACCESSES] }
     }
 
     /// The median of rounds, an access.

@@ -8,6 +8,7 @@ use whimbrel_prefetch::prefetch;
 
 use super::inner::Inner;
 use super::plain::{Decision, Hot};
+use super::predicted::Key;
 use super::stages::Arrival;
 use super::{Origin, Slot, UpfU, Verdict, is_link_scope};
 
@@ -119,6 +120,26 @@ impl UpfU {
         }
         let items = &items[..slots.len()];
         self.touch_full(items);
+        if !self.predictions.is_empty() {
+            self.prefetch_predictions(slots, items);
+        }
+    }
+
+    /// Begins to load what says of packets without a session whether their phone is awaited.
+    #[cold]
+    fn prefetch_predictions(&self, slots: &[Slot], items: &[Item]) {
+        for (item, slot) in items.iter().zip(slots) {
+            let Some(inner) = &item.inner else { continue };
+            match slot.origin {
+                Origin::N6 { dn } if item.session == NOBODY => {
+                    self.predictions.prefetch(Key::Phone(dn, inner.destination));
+                }
+                Origin::N3 { .. } if self.sessions.generation(item.session).is_none() => {
+                    self.predictions.prefetch(Key::Tunnel(item.arrival.teid));
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Loads what the stages read of sessions that are not plain, one step of indirection at a time for all.

@@ -3,6 +3,8 @@
 //!
 //! A look costs one cache line: the positions of a key all lie in the line that its hash names.
 
+use whimbrel_prefetch::prefetch;
+
 /// Filters, one of each period: the bits of an octet.
 pub(super) const FILTERS: u32 = u8::BITS;
 /// Positions of a key. With [`POSITIONS_PER_KEY`] more would fill the filters faster than they would tell keys apart.
@@ -47,6 +49,12 @@ impl Bloom {
     pub(super) fn has(&self, hash: u64) -> bool {
         let line = &self.lines[self.line(hash)].0;
         positions(hash).fold(u8::MAX, |filters, position| filters & line[position]) != 0
+    }
+
+    /// Begins to load what [`Self::has`] reads.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        prefetch(&self.lines[self.line(hash)]);
     }
 
     /// Empties one filter.

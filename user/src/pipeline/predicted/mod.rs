@@ -203,6 +203,16 @@ impl Predictions {
         true
     }
 
+    /// Begins to load what [`Self::look`] reads first.
+    pub(super) fn prefetch(&self, key: Key) {
+        let hash = self.hash(key);
+        match (&self.filters, &self.table) {
+            (Some(filters), _) if !self.unfiltered => filters.prefetch(hash),
+            (_, Some(table)) => table.prefetch(hash),
+            _ => {}
+        }
+    }
+
     /// Looks for the prediction that a packet's key leads to.
     fn look(&mut self, now: Instant, key: Key) -> Look {
         self.advance(now);

@@ -1,5 +1,7 @@
 //! The prediction table: from a tunnel or an address that packets bear to a prediction.
 
+use whimbrel_prefetch::prefetch;
+
 /// A place. Open addressing, so that a look is one cache line, mostly.
 #[derive(Clone, Copy)]
 struct Place {
@@ -65,6 +67,13 @@ impl Table {
                 return Some(place.number);
             }
             at = (at + 1) & self.mask();
+        }
+    }
+
+    /// Begins to load what [`Self::find`] reads.
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(place) = self.places.get(hash as usize & self.places.len().wrapping_sub(1)) {
+            prefetch(place);
         }
     }
 
