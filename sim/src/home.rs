@@ -195,6 +195,7 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
         heartbeat_interval: None,
         path_failure: Config::PATH_FAILURE,
         echo_interval: None,
+        slices: Vec::new(),
         held_per_session: Config::HELD_PER_SESSION,
         cp_port: 8805,
         seed,

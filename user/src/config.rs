@@ -10,6 +10,7 @@ use whimbrel_pfcp::ie::NodeId;
 
 use crate::limits::{
     DATA_NETWORKS_MAX, HELD_PER_SESSION_MAX, POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX,
+    SLICES_MAX,
 };
 use crate::session_id::TeidLayout;
 
@@ -180,6 +181,8 @@ pub struct Config {
     pub n3_ipv6: Option<Ipv6Addr>,
     /// The networks behind it.
     pub data_networks: Vec<DataNetwork>,
+    /// Slices whose sessions together have a rate, up to [`SLICES_MAX`].
+    pub slices: Vec<SliceRate>,
     /// Sessions at most, up to [`SESSIONS_MAX`].
     pub sessions_max: u32,
     /// Time between heartbeats to each SMF; `None` sends none. 60 s is what TS 23.527 §4 implementations use.
@@ -194,6 +197,17 @@ pub struct Config {
     pub cp_port: u16,
     /// Random, secret: TEIDs and SEIDs are drawn from it.
     pub seed: u64,
+}
+
+/// What the sessions of a slice may send together through this UPF (the throughput of a slice in GSMA NG.116).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SliceRate {
+    /// The slice, as SMFs name it.
+    pub slice: SNssai,
+    /// From phones, kbit/s.
+    pub ul_kbps: u64,
+    /// To phones, kbit/s.
+    pub dl_kbps: u64,
 }
 
 /// What is wrong with a configuration, in words for the operator.
@@ -225,6 +239,13 @@ pub enum ConfigError {
         /// How many were asked for.
         given: u32,
     },
+    /// More slices with a rate than the bound.
+    Slices {
+        /// How many there are.
+        given: usize,
+    },
+    /// A slice has two rates, or one of zero.
+    SliceRate(SNssai),
     /// Buffers of one phone beyond the bound, or none.
     HeldPerSession {
         /// How many were asked for.
@@ -260,6 +281,10 @@ impl fmt::Display for ConfigError {
             }
             Self::Sessions { given } => {
                 write!(f, "the UPF is to hold {given} sessions: give 1 to {}", SESSIONS_MAX - 1)
+            }
+            Self::Slices { given } => write!(f, "{given} slices have a rate: give at most {SLICES_MAX}"),
+            Self::SliceRate(slice) => {
+                write!(f, "the rate of slice {slice} is given twice, or is zero: give one, above zero")
             }
             Self::HeldPerSession { given } => {
                 write!(f, "a phone is to have {given} packets buffered: give 1 to {HELD_PER_SESSION_MAX}")
@@ -302,6 +327,14 @@ impl Config {
         if self.sessions_max == 0 || self.sessions_max >= SESSIONS_MAX {
             return Err(ConfigError::Sessions { given: self.sessions_max });
         }
+        if self.slices.len() > SLICES_MAX {
+            return Err(ConfigError::Slices { given: self.slices.len() });
+        }
+        for (i, s) in self.slices.iter().enumerate() {
+            if s.ul_kbps == 0 || s.dl_kbps == 0 || self.slices[..i].iter().any(|o| o.slice == s.slice) {
+                return Err(ConfigError::SliceRate(s.slice));
+            }
+        }
         if !(1..=HELD_PER_SESSION_MAX).contains(&self.held_per_session) {
             return Err(ConfigError::HeldPerSession { given: self.held_per_session });
         }
@@ -332,6 +365,12 @@ impl Config {
     /// The bits of a TEID that are its session's index, and one.
     pub fn teid_index_mask(&self) -> u32 {
         TeidLayout::of(self.sessions_max).index_mask()
+    }
+
+    /// The place of a session's slice among those that have a rate.
+    pub(crate) fn slice_rate(&self, slice: Option<SNssai>) -> Option<u8> {
+        let at = self.slices.iter().position(|s| Some(s.slice) == slice)?;
+        u8::try_from(at).ok()
     }
 
     /// The network of a name: its DNN, or the DNN with an operator identifier behind it (TS 23.003 §9.1.2).

@@ -19,7 +19,9 @@ mod rules;
 pub mod samples;
 mod session_id;
 
-pub use config::{Config, ConfigError, DataNetwork, DnIndex, Ipv4Net, Ipv6Net, PointToPoint, ReservedPools};
+pub use config::{
+    Config, ConfigError, DataNetwork, DnIndex, Ipv4Net, Ipv6Net, PointToPoint, ReservedPools, SliceRate,
+};
 pub use control::{Input, Outbox, UpfC};
 pub use event::{Ended, Event};
 pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};

@@ -64,6 +64,8 @@ pub const MACS_PER_SESSION_MAX: usize = 16;
 pub const FLOODS_PER_SECOND_MAX: u32 = 200;
 /// Sessions that one such frame is copied to: with the rate above, 51,200 copies a second for each data network.
 pub const FLOODED_SESSIONS_MAX: usize = 256;
+/// Slices that have a rate of their own: TS 23.501 §5.15.2 lets a phone use eight of an operator's few dozen.
+pub const SLICES_MAX: usize = 64;
 /// Peers whose paths are supervised: a region's gNBs, generously. Those beyond are counted, and served all the same.
 pub const PATHS_MAX: usize = 4_096;
 /// Echo requests answered in one second: a region's 1,000 gNBs may all ask at once; a flood gets no more.

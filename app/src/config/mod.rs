@@ -30,6 +30,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use whimbrel_control::refusal::RefusalKind;
+use whimbrel_user::SliceRate;
 
 pub(crate) use cluster::{Cluster, PairOf};
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
@@ -64,6 +65,7 @@ pub(crate) struct Config {
     pub(crate) n4: N4,
     pub(crate) n6: N6,
     pub(crate) upfs: Vec<Upf>,
+    pub(crate) slice_rates: Vec<SliceRate>,
     pub(crate) cluster: Cluster,
     pub(crate) store: Store,
     pub(crate) api: Api,
@@ -146,7 +148,7 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     }
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
-        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "cluster" cluster, "store" store, "api" api, "log" log,
+        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "cluster" cluster, "store" store, "api" api, "log" log,
     );
     Ok(Reloaded { config, kept })
 }
@@ -182,6 +184,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         n4: interfaces::n4(&mut root),
         n6: interfaces::n6(&mut root),
         upfs: upf::read(&mut root),
+        slice_rates: upf::slice_rates(&mut root),
         cluster: cluster::read(&mut root),
         store: service::store(&mut root),
         api: service::api(&mut root),

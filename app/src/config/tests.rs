@@ -141,6 +141,20 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
     }
 }
 
+#[test]
+fn a_slice_has_one_rate() {
+    let rates = |second: &str| {
+        let first = "  - slice: 1\n    up: 50 Mbps\n    down: 1 Gbps\n";
+        format!("slices: [1, 2]\nslice_rates:\n{first}  - slice: {second}\n    down: 20 Mbps\n")
+    };
+    let config = read(&rates("2")).expect("two slices");
+    let [first, second] = config.slice_rates[..] else { panic!("{:?}", config.slice_rates) };
+    assert_eq!((first.ul_kbps, first.dl_kbps), (50_000, 1_000_000));
+    assert_eq!((second.ul_kbps, second.dl_kbps), (1_000_000, 20_000));
+    let refused = read(&rates("1")).expect_err("two rates");
+    assert!(refused.contains("slice 1 has two rates"), "{refused}");
+}
+
 /// The SMF where UPFs reach it, and this list.
 fn with_upfs(list: &str) -> String {
     format!("n4:\n  node_id: 192.0.2.1\nupfs:\n{list}")

@@ -5,6 +5,9 @@ use std::net::SocketAddr;
 use whimbrel_control::config as control;
 use whimbrel_ids::{Dnn, SNssai, Tac};
 
+use whimbrel_store::BitRate;
+use whimbrel_user::{SLICES_MAX, SliceRate};
+
 use super::Config;
 use super::section::{Pass, Section};
 
@@ -59,8 +62,26 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<Upf> {
     })
 }
 
+/// What is said for an example of a slice's rate.
+const RATE: BitRate = match BitRate::from_bps(1_000_000_000) {
+    Some(rate) => rate,
+    None => unreachable!(),
+};
+
+/// What the sessions of each slice may send together through the UPF of this program.
+pub(super) fn slice_rates(root: &mut Section<'_, '_>) -> Vec<SliceRate> {
+    let doc = "Rates that all sessions of a slice share in the UPF of this program. Flows have what is guaranteed to them; the others are \
+               marked (ECN), or dropped, when it is nearly used up.";
+    root.sections("slice_rates", 0, doc, |s, _| {
+        let slice = s.value("slice", SNssai::sst(1), "The slice.");
+        let mut rate = |key, doc| s.value(key, RATE, doc).kbps();
+        SliceRate { slice, ul_kbps: rate("up", "From all phones."), dl_kbps: rate("down", "To all phones.") }
+    })
+}
+
 /// What the items may say alone, but not together with each other or with the rest.
 pub(super) fn check(config: &Config, pass: &mut Pass) {
+    check_rates(&config.slice_rates, pass);
     let upfs = &config.upfs;
     if upfs.len() > whimbrel_control::UPFS_MAX {
         let what = format!("{} UPFs are more than one SMF serves", upfs.len());
@@ -106,6 +127,19 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
             let what =
                 format!("no UPF serves the data network `{}`, so no session can be had there", network.dnn);
             pass.refuse("upfs", what, "name it in `dnns` of a UPF");
+        }
+    }
+}
+
+fn check_rates(rates: &[SliceRate], pass: &mut Pass) {
+    if rates.len() > SLICES_MAX {
+        let what = format!("{} slices have a rate", rates.len());
+        pass.refuse("slice_rates", what, format!("list at most {SLICES_MAX}"));
+    }
+    for (i, rate) in rates.iter().enumerate() {
+        if rates[..i].iter().any(|r| r.slice == rate.slice) {
+            let what = format!("slice {} has two rates", rate.slice);
+            pass.refuse(&format!("slice_rates[{i}].slice"), what, "take one of them out");
         }
     }
 }

@@ -62,6 +62,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
         path_failure: c.n4.path_failure,
         echo_interval: Some(Config::ECHO_INTERVAL),
+        slices: c.slice_rates.clone(),
         held_per_session: Config::HELD_PER_SESSION,
         cp_port: Config::PFCP_PORT,
         seed,
@@ -311,6 +312,7 @@ impl LocalUpf {
                 "Router advertisements sent",
                 c.router_advertisements,
             ),
+            one("whimbrel_upf_ecn_marked_total", "Packets marked for congestion", c.ecn_marked),
             one(
                 "whimbrel_upf_predictions_true_total",
                 "Predicted handovers whose phone arrived",

@@ -237,7 +237,7 @@ fn replace(
     let old = std::mem::replace(&mut s.rules, Arc::clone(rules));
     let s = &mut s.state;
     s.awaited = false;
-    let rates = |q: &Qer| (q.qer_id, q.mbr_ul_kbps, q.mbr_dl_kbps, q.window_ms);
+    let rates = |q: &Qer| (q.qer_id, q.mbr_ul_kbps, q.mbr_dl_kbps, q.gbr_ul_kbps, q.gbr_dl_kbps, q.window_ms);
     let meter = |q: &Qer| {
         let at = old.qers.iter().position(|o| rates(o) == rates(q));
         at.and_then(|i| s.meters.get(i)).copied().unwrap_or(Meter::new(now))

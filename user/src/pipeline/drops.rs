@@ -65,6 +65,10 @@ drop_reasons! {
     GateClosed = "gate_closed",
     /// A QER's maximum bit rate is used up.
     RateExceeded = "rate_exceeded",
+    /// The slice's rate is used up.
+    SliceRateExceeded = "slice_rate_exceeded",
+    /// The slice's rate is nearly used up, and the packet's ends cannot be told of it by a mark.
+    EarlyDrop = "early_drop",
     /// A URR's quota is used up.
     QuotaExhausted = "quota_exhausted",
     /// The FAR says to drop.
@@ -120,6 +124,8 @@ pub struct Counters {
     pub relayed: u64,
     /// Router advertisements sent.
     pub router_advertisements: u64,
+    /// Packets marked for congestion (ECN).
+    pub ecn_marked: u64,
     /// Predictions that came true: a packet showed that the phone had arrived.
     pub predictions_true: u64,
     /// Packets without a session that the filters in front of the predictions knew, and the table did not.
@@ -158,6 +164,7 @@ impl Default for Counters {
             end_markers_relayed: 0,
             relayed: 0,
             router_advertisements: 0,
+            ecn_marked: 0,
             predictions_true: 0,
             predictions_false: 0,
             predictions_filtered: 0,

@@ -21,6 +21,24 @@ pub(crate) mod protocol {
     pub(super) const DESTINATION_OPTIONS: u8 = 60;
 }
 
+/// The bits of ECN in a type of service or traffic class; both: congestion was met.
+const ECN: u8 = 3;
+
+/// Marks an IP packet: congestion was met (RFC 3168 §5). The header's checksum follows (RFC 1624).
+pub(crate) fn mark_congestion(p: &mut [u8]) {
+    match p {
+        [first, tos, _, _, _, _, _, _, _, _, sum_high, sum_low, ..] if *first >> 4 == 4 => {
+            let marked = *tos | ECN;
+            let sum = !u16::from_be_bytes([*sum_high, *sum_low]);
+            let (sum, carried) = sum.overflowing_add(u16::from(marked - *tos));
+            [*sum_high, *sum_low] = (!(sum + u16::from(carried))).to_be_bytes();
+            *tos = marked;
+        }
+        [first, second, ..] if *first >> 4 == 6 => *second |= ECN << 4,
+        _ => {}
+    }
+}
+
 /// What the pipeline needs of an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Inner {
@@ -39,6 +57,11 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Whether its ends understand a mark for congestion, or it has one (RFC 3168 §5).
+    pub(crate) fn knows_ecn(&self) -> bool {
+        self.tos & ECN != 0
+    }
+
     /// Reads the headers; `None` for what is not an IP packet, whole.
     #[inline]
     pub(crate) fn parse(p: &[u8]) -> Option<Self> {

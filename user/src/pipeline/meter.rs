@@ -70,6 +70,8 @@ pub(super) fn cost(octets: usize) -> u64 {
 pub(crate) struct Meter {
     ul: Bucket,
     dl: Bucket,
+    /// What of each direction is guaranteed.
+    guaranteed: [Bucket; 2],
 }
 
 impl Meter {
@@ -77,12 +79,13 @@ impl Meter {
     pub(crate) fn new(now: Instant) -> Self {
         // As full as any bucket can be; the first use cuts it to its depth.
         let full = Bucket { tokens: u64::MAX, filled: now };
-        Self { ul: full, dl: full }
+        Self { ul: full, dl: full, guaranteed: [full; 2] }
     }
 
     /// With so many tokens, uplink and downlink.
     pub(crate) fn of(ul: u64, dl: u64, filled: Instant) -> Self {
-        Self { ul: Bucket { tokens: ul, filled }, dl: Bucket { tokens: dl, filled } }
+        let bucket = |tokens| Bucket { tokens, filled };
+        Self { ul: bucket(ul), dl: bucket(dl), guaranteed: [bucket(u64::MAX); 2] }
     }
 
     /// The tokens of both directions, and when it was that there were so many.
@@ -108,6 +111,13 @@ impl Meter {
             if uplink { (&mut self.ul, qer.mbr_ul_kbps) } else { (&mut self.dl, qer.mbr_dl_kbps) };
         let Some(rate) = rate else { return true };
         bucket.take(now, rate, window_ms(qer), octets)
+    }
+
+    /// Whether a packet is within the guaranteed rate; one that is counts.
+    pub(crate) fn is_guaranteed(&mut self, now: Instant, qer: &Qer, uplink: bool, octets: usize) -> bool {
+        let [ul, dl] = &mut self.guaranteed;
+        let (bucket, rate) = if uplink { (ul, qer.gbr_ul_kbps) } else { (dl, qer.gbr_dl_kbps) };
+        rate > 0 && bucket.take(now, rate.into(), window_ms(qer), octets)
     }
 
     /// A packet that was counted does not go.

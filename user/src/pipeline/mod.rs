@@ -22,6 +22,7 @@ mod relay;
 mod session;
 mod sessions;
 mod shared;
+mod slice;
 mod stages;
 mod timers;
 mod unstructured;
@@ -196,7 +197,7 @@ impl UpfU {
             deadlines: BTreeSet::new(),
             paths: Paths::new(config.echo_interval, config.seed),
             predictions: Predictions::new(config.seed),
-            shared: Shared::new(packet_room(mtu), config.held_per_session.into()),
+            shared: Shared::new(config, packet_room(mtu)),
         })
     }
 

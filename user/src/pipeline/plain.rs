@@ -1,6 +1,6 @@
 //! A plain session: what a packet that passes needs of it, in two cache lines, and the rest, folded small.
 //!
-//! Plain is an IP session of one PDR each way without filters, with at most one QER and one URR, none of whose limits is near. A
+//! Plain is an IP session of one PDR each way without filters, of a slice without a rate, with at most one QER and one URR, none of whose limits is near. A
 //! packet of such a session is decided on by [`Hot::uplink`] and [`Hot::downlink`], as the stages would decide; what these leave
 //! ([`Decision::Full`]) goes through the stages, and so does everything that is not a packet. Folding loses nothing:
 //! [`Cold::unfold`] gives the session back as the stages would have left it.
@@ -23,7 +23,7 @@ use super::usage::{Counted, Usage};
 use super::{Destination, DropReason};
 use crate::config::DnIndex;
 use crate::limits::TUNNELS_PER_SESSION_MAX;
-use crate::rules::{Far, Own, Pdr, SessionKind, SessionRules, Tunnel, upper};
+use crate::rules::{Far, NONE, Own, Pdr, SessionKind, SessionRules, Tunnel, upper};
 
 /// Shapes of rules that are told apart; sessions of others are not folded. An operator has a handful: a data network's, times those
 /// of idle and active phones.
@@ -270,6 +270,7 @@ impl Hot {
         let SessionU { rules, state } = session;
         let simple = rules.kind == SessionKind::Ip
             && rules.relays == 0
+            && rules.slice == NONE
             && rules.framed.is_empty()
             && rules.pdrs.iter().all(|p| p.filters.is_empty())
             && rules.qers.len() <= 1

@@ -7,6 +7,8 @@ use whimbrel_ids::Instant;
 use super::Destination;
 use super::drops::{Counters, DropReason};
 use super::packet::Packet;
+use super::slice::Slice;
+use crate::config::{Config, SliceRate};
 use crate::exchange::Report;
 use crate::limits::{ECHOES_PER_SECOND_MAX, ERROR_INDICATIONS_PER_SECOND_MAX, OUTPUTS_MAX, REPORTS_MAX};
 
@@ -17,6 +19,7 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) outputs: VecDeque<(Destination, Packet)>,
     pub(super) reports: Vec<Report>,
+    pub(super) slices: Box<[Slice]>,
     /// Packets that one session may hold.
     pub(super) held_per_session: usize,
     spare: Vec<Packet>,
@@ -44,12 +47,14 @@ impl PerSecond {
 }
 
 impl Shared {
-    pub(super) fn new(room: usize, held_per_session: usize) -> Self {
+    pub(super) fn new(config: &Config, room: usize) -> Self {
+        let slice = |rate: &SliceRate| Slice::new(rate, config.seed);
         Self {
+            slices: config.slices.iter().map(slice).collect(),
             counters: Counters::default(),
             outputs: VecDeque::new(),
             reports: Vec::new(),
-            held_per_session,
+            held_per_session: config.held_per_session.into(),
             spare: Vec::new(),
             room,
             errors: PerSecond::default(),

@@ -7,15 +7,16 @@ use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, SourceInterface, UsageReportTrigger};
 
-use super::inner::Inner;
+use super::inner::{Inner, mark_congestion};
 use super::packet::Packet;
 use super::session::State;
 use super::shared::Shared;
+use super::slice::Pass;
 use super::{Destination, DropReason, Verdict};
 use super::{advertise, unstructured};
 use crate::exchange::Report;
 use crate::limits::{HELD_MAX, HELD_PER_SESSION_SURE, HELD_SHARE};
-use crate::rules::{Far, Flow, Pdr, SessionKind, SessionRules, is_of, upper};
+use crate::rules::{Far, Flow, NONE, Pdr, SessionKind, SessionRules, is_of, upper};
 
 /// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
 const DELAY_UNIT: Duration = Duration::from_millis(50);
@@ -41,6 +42,11 @@ pub(super) trait Content {
 
     /// Its class, for paging policies.
     fn dscp(&self) -> u8;
+
+    /// Whether its ends understand a mark for congestion.
+    fn knows_ecn(&self) -> bool {
+        false
+    }
 
     /// Whether a phone that sends it uses an address that is not its own.
     fn is_spoofed(&self, _rules: &SessionRules) -> bool {
@@ -68,6 +74,10 @@ impl Content for Inner {
 
     fn dscp(&self) -> u8 {
         self.tos >> 2
+    }
+
+    fn knows_ecn(&self) -> bool {
+        Self::knows_ecn(self)
     }
 
     #[inline]
@@ -124,11 +134,16 @@ pub(super) fn run<C: Content>(
         return Verdict::Drop(DropReason::FarDrop);
     }
     if far.action.has(ApplyAction::BUFF) {
-        return hold(state, shared, rules, now, (pdr, far), arrival, content.dscp(), packet);
+        return hold(state, shared, rules, now, (pdr, far), arrival, content, packet);
     }
     let octets = packet.len();
     let uplink = pdr.is_uplink();
     if let Err(reason) = enforce(state, rules, pdr, now, uplink, octets) {
+        return Verdict::Drop(reason);
+    }
+    if rules.slice != NONE
+        && let Err(reason) = shape(state, shared, rules, pdr, now, (uplink, content.knows_ecn()), packet)
+    {
         return Verdict::Drop(reason);
     }
     let verdict = forward(rules, pdr, far, arrival.container, packet);
@@ -226,14 +241,14 @@ fn is_framed(rules: &SessionRules, source: IpAddr) -> bool {
 
 /// Keeps a packet until its FAR forwards; the first one is reported, after the BAR's delay (TS 29.244 §5.2.4).
 #[allow(clippy::too_many_arguments, reason = "a stage's view of one packet")]
-fn hold(
+fn hold<C: Content>(
     state: &mut State,
     shared: &mut Shared,
     rules: &SessionRules,
     now: Instant,
     (pdr, far): (&Pdr, &Far),
     arrival: Arrival,
-    dscp: u8,
+    content: &C,
     packet: &mut Packet,
 ) -> Verdict {
     let bar = rules.bars.iter().find(|b| Some(b.bar_id) == far.bar_id);
@@ -255,7 +270,7 @@ fn hold(
             session: state.id(),
             pdr_id: pdr.pdr_id,
             qfi: flow_of(rules, pdr).map(|(qfi, ..)| qfi),
-            dscp,
+            dscp: content.dscp(),
             octets: u16::try_from(packet.len()).unwrap_or(u16::MAX),
         };
         match bar.map_or(0, |b| b.delay) {
@@ -266,6 +281,11 @@ fn hold(
                 state.rearm = true;
             }
         }
+    }
+    if content.knows_ecn() && state.held.len() >= suggested.clamp(1, own).min(share) / 2 {
+        // Its ends slow down before packets find no room. Others are not dropped early: a buffer is to lose nothing up to its bound.
+        mark_congestion(packet.octets_mut());
+        shared.counters.ecn_marked += 1;
     }
     shared.counters.buffered += 1;
     shared.counters.held += 1;
@@ -297,6 +317,37 @@ pub(super) fn enforce(
         };
         give_back(state, rules, pdr.qers().take(n), uplink, octets);
         return Err(refused);
+    }
+    Ok(())
+}
+
+/// The rate of the session's slice, after the session's own (`slice.rs`).
+#[cold]
+fn shape(
+    state: &mut State,
+    shared: &mut Shared,
+    rules: &SessionRules,
+    pdr: &Pdr,
+    now: Instant,
+    (uplink, knows_ecn): (bool, bool),
+    packet: &mut Packet,
+) -> Result<(), DropReason> {
+    let Some(slice) = shared.slices.get_mut(usize::from(rules.slice)) else { return Ok(()) };
+    let octets = packet.len();
+    let guaranteed = pdr.qers().any(|i| match (rules.qers.get(i), state.meters.get_mut(i)) {
+        (Some(qer), Some(meter)) => meter.is_guaranteed(now, qer, uplink, octets),
+        _ => false,
+    });
+    match slice.take(now, uplink, octets, guaranteed, knows_ecn) {
+        Pass::Whole => {}
+        Pass::Marked => {
+            mark_congestion(packet.octets_mut());
+            shared.counters.ecn_marked += 1;
+        }
+        Pass::Dropped(reason) => {
+            give_back(state, rules, pdr.qers(), uplink, octets);
+            return Err(reason);
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::allocate::{Allocator, release_unused_tunnels};
 use super::draft::Draft;
 use super::refusal::RuleRefusal;
 use super::simple::{create_bar, create_qer, create_urr, update_qer, update_urr};
-use super::{Outcome, SessionKind};
+use super::{NONE, Outcome, SessionKind};
 use crate::config::DataNetwork;
 
 impl Allocator<'_> {
@@ -16,6 +16,7 @@ impl Allocator<'_> {
         let named = m.create_pdrs.iter().flat_map(|p| &p.ue_ip_address_pool_identities).next();
         let network = self.data_network(d).ok_or(RuleRefusal::NoNetworkInstance)?;
         self.reserved = network.reserved_for(named.map(|n| &*n.0), m.s_nssai);
+        d.base.slice = self.config.slice_rate(m.s_nssai).unwrap_or(NONE);
         self.carries(d, network, m.pdn_type)?;
         d.base.inactivity_s = m.user_plane_inactivity_timer.map_or(0, |t| t.0);
         m.create_traffic_endpoints.iter().try_for_each(|e| self.create_endpoint(d, e))?;

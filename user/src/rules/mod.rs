@@ -90,6 +90,8 @@ pub struct SessionRules {
     pub(crate) index: Option<Index>,
     /// Seconds of silence to report; zero for never.
     pub(crate) inactivity_s: u32,
+    /// The place of its slice among those that have a rate, or [`NONE`].
+    pub(crate) slice: u8,
 }
 
 impl SessionRules {
@@ -113,6 +115,7 @@ impl SessionRules {
             bars: [].into(),
             endpoints: [].into(),
             inactivity_s: 0,
+            slice: NONE,
         }
     }
 
@@ -264,6 +267,9 @@ pub(crate) struct Qer {
     /// kbit/s; `None` is not policed.
     pub(crate) mbr_ul_kbps: Option<u64>,
     pub(crate) mbr_dl_kbps: Option<u64>,
+    /// kbit/s; zero guarantees nothing.
+    pub(crate) gbr_ul_kbps: u32,
+    pub(crate) gbr_dl_kbps: u32,
     pub(crate) window_ms: Option<u32>,
     pub(crate) qer_id: QerId,
 }

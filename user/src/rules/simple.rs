@@ -21,6 +21,8 @@ pub(super) fn create_qer(d: &mut Draft, m: &CreateQer) -> Outcome {
         ppi: m.paging_policy_indicator.map(|p| p.0 & 7),
         mbr_ul_kbps: m.mbr.map(|r| r.ul_kbps),
         mbr_dl_kbps: m.mbr.map(|r| r.dl_kbps),
+        gbr_ul_kbps: m.gbr.map_or(0, |r| guaranteed(r.ul_kbps)),
+        gbr_dl_kbps: m.gbr.map_or(0, |r| guaranteed(r.dl_kbps)),
         window_ms: m.averaging_window.map(|w| w.0),
         qer_id: m.qer_id,
     };
@@ -28,6 +30,11 @@ pub(super) fn create_qer(d: &mut Draft, m: &CreateQer) -> Outcome {
         Some(_) => Err(RuleRefusal::DuplicateRule(FailedRuleId::Qer(m.qer_id))),
         None => Ok(()),
     }
+}
+
+/// As much as can be said: four terabits a second.
+fn guaranteed(kbps: u64) -> u32 {
+    u32::try_from(kbps).unwrap_or(u32::MAX)
 }
 
 pub(super) fn update_qer(d: &mut Draft, m: &UpdateQer) -> Outcome {
@@ -40,6 +47,8 @@ pub(super) fn update_qer(d: &mut Draft, m: &UpdateQer) -> Outcome {
     q.ppi = m.paging_policy_indicator.map(|p| p.0 & 7).or(q.ppi);
     q.mbr_ul_kbps = m.mbr.map(|r| r.ul_kbps).or(q.mbr_ul_kbps);
     q.mbr_dl_kbps = m.mbr.map(|r| r.dl_kbps).or(q.mbr_dl_kbps);
+    q.gbr_ul_kbps = m.gbr.map_or(q.gbr_ul_kbps, |r| guaranteed(r.ul_kbps));
+    q.gbr_dl_kbps = m.gbr.map_or(q.gbr_dl_kbps, |r| guaranteed(r.dl_kbps));
     q.window_ms = m.averaging_window.map(|w| w.0).or(q.window_ms);
     Ok(())
 }

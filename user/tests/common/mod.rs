@@ -52,6 +52,7 @@ pub(crate) fn config() -> Config {
         heartbeat_interval: None,
         path_failure: Config::PATH_FAILURE,
         echo_interval: None,
+        slices: Vec::new(),
         held_per_session: HELD as u16,
         cp_port: 8805,
         seed: 0x1234_5678_9abc_def0,
