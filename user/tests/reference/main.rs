@@ -1,4 +1,4 @@
-//! The pipeline against a reference model, packet for packet and octet for octet.
+//! The pipeline against a reference model, packet for packet and octet for octet, of both families.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,7 +15,7 @@ proptest! {
     fn every_packet_is_decided_on_as_the_model_decides(
         steps in proptest::collection::vec(any::<(u8, u8, u16)>(), 1..60),
     ) {
-        let mut pair = Pair::new();
+        let mut pair = Pair::new().of_both_families();
         for step in steps {
             pair.step(step);
         }
@@ -29,11 +29,11 @@ proptest! {
 /// Many packets of one phone go by between two looks at its rules.
 #[test]
 fn a_limit_far_away_is_met_at_its_packet() {
-    for (n, reports) in [(0x100, 5), (0x600, 1), (0x700, 2)] {
-        let mut pair = Pair::new();
+    for (n, reports) in [(0x100, 5), (0x600, 1), (0x700, 2), (0x1100, 5)] {
+        let mut pair = Pair::new().of_both_families();
         pair.establish(0, n);
         let mut told = 0;
-        for random in 0..20 {
+        for random in 0..40 {
             pair.burst(0, random);
             told += pair.told.usage.len();
             pair.compare_told();

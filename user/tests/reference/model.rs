@@ -2,7 +2,7 @@
 //! the clauses, and it knows only the sessions that the test puts in.
 
 use std::collections::VecDeque;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
@@ -61,6 +61,8 @@ pub(crate) struct Volumes {
 pub(crate) struct Seat {
     pub(crate) teid: Teid,
     pub(crate) ue: Ipv4Addr,
+    /// Its prefix of 64 bits.
+    pub(crate) ue6: Option<Ipv6Addr>,
     /// PDR 1 is for QoS flow 1 alone.
     pub(crate) one_flow: bool,
     /// PDRs 3 and 4, of the server's port [`SIGNALLING`], stand before the others.
@@ -100,6 +102,7 @@ impl Seat {
         Self {
             teid,
             ue,
+            ue6: None,
             one_flow: false,
             signalling: false,
             action: Action::Buffer,
@@ -144,10 +147,12 @@ impl Seat {
 
     /// A phone's packet, of a tunnel of this session and with a container of QoS flow `qfi`, whole.
     pub(crate) fn uplink(&mut self, now: Instant, qfi: u8, inner: Vec<u8>, told: &mut Told) -> Fate {
-        let special = self.signalling && port(&inner, 22) == SIGNALLING;
-        let fate = if !special && self.one_flow && qfi != 1 {
+        let special = self.signalling && ports(&inner)[1] == SIGNALLING;
+        let fate = if is_link_local(&inner) {
+            Fate::Dropped(DropReason::LinkScope)
+        } else if !special && self.one_flow && qfi != 1 {
             Fate::Dropped(DropReason::QfiMismatch)
-        } else if inner[12..16] != self.ue.octets() {
+        } else if !self.is_own(&inner) {
             Fate::Dropped(DropReason::SpoofedSource)
         } else {
             match self.enforced(now, 0, special, inner.len(), told) {
@@ -160,7 +165,7 @@ impl Seat {
 
     /// A packet of the data network for this phone, whole.
     pub(crate) fn downlink(&mut self, now: Instant, inner: Vec<u8>, told: &mut Told) -> Fate {
-        let special = self.signalling && port(&inner, 20) == SIGNALLING;
+        let special = self.signalling && ports(&inner)[0] == SIGNALLING;
         let fate = match self.action {
             Action::Drop => Fate::Dropped(DropReason::FarDrop),
             Action::Buffer if self.held.len() == HELD => Fate::Dropped(DropReason::BufferFull),
@@ -183,6 +188,14 @@ impl Seat {
             },
         };
         self.count(1, fate)
+    }
+
+    /// Whether the source is the phone's: its IPv4 address, or any address of its prefix.
+    fn is_own(&self, inner: &[u8]) -> bool {
+        match inner[0] >> 4 {
+            4 => inner[12..16] == self.ue.octets(),
+            _ => self.ue6.is_some_and(|prefix| inner[8..16] == prefix.octets()[..8]),
+        }
     }
 
     fn count(&mut self, way: usize, fate: Fate) -> Fate {
@@ -229,11 +242,18 @@ impl Seat {
     }
 }
 
-fn port(inner: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([inner[at], inner[at + 1]])
+/// Source and destination port, behind headers without options.
+fn ports(inner: &[u8]) -> [u16; 2] {
+    let at = if inner[0] >> 4 == 4 { 20 } else { 40 };
+    [at, at + 2].map(|at| u16::from_be_bytes([inner[at], inner[at + 1]]))
 }
 
-/// The far end of every packet.
-pub(crate) fn server() -> Ipv4Addr {
-    SERVER
+/// Whether a source address is one of the link alone (fe80::/10).
+fn is_link_local(inner: &[u8]) -> bool {
+    inner[0] >> 4 == 6 && inner[8] == 0xfe && inner[9] >> 6 == 2
+}
+
+/// The far end of every packet, in either family.
+pub(crate) fn server() -> (Ipv4Addr, Ipv6Addr) {
+    (SERVER, Ipv6Addr::new(0x2001, 0xdb8, 0xffff, 0, 0, 0, 0, 1))
 }
