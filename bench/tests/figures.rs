@@ -36,6 +36,11 @@ fn figure_9_bursts() {
 }
 
 #[test]
+fn figure_10_losses() {
+    figure("fig10");
+}
+
+#[test]
 fn figure_11_handovers_to_another_control_function() {
     figure("fig11");
 }

@@ -370,7 +370,7 @@ impl Sim {
 
     /// Whether nothing is under way within the region.
     pub(crate) fn region_rests(&self) -> bool {
-        self.cluster.as_ref().is_none_or(|c| c.under_way == 0)
+        self.cluster.as_ref().is_none_or(|c| c.under_way == 0) && !self.cta().is_failing_over()
     }
 
     pub(crate) fn link(&mut self, link: Link) {

@@ -21,6 +21,8 @@ pub(crate) enum Figure {
     Fig8(pct::Options),
     /// Completion time of attaches in bursts.
     Fig9(pct::Options),
+    /// Completion time of handovers whose control function dies.
+    Fig10(pct::Options),
     /// Completion time of handovers to another control function against their rate.
     Fig11(pct::Options),
     /// What replicas cost an attach.
@@ -47,6 +49,7 @@ pub(crate) fn run(figure: &Figure, plots: &Path) -> io::Result<()> {
         Figure::Fig7(options) => pct::fig7(options, plots),
         Figure::Fig8(options) => pct::fig8(options, plots),
         Figure::Fig9(options) => pct::fig9(options, plots),
+        Figure::Fig10(options) => pct::fig10(options, plots),
         Figure::Fig11(options) => pct::fig11(options, plots),
         Figure::Fig15(options) => pct::fig15(options, plots),
         Figure::Fig16(options) => pct::fig16(options, plots),

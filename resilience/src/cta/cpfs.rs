@@ -2,6 +2,7 @@
 //! phone with one that serves it and others that hold its state, and with its log here (DESIGN §4; Neutrino §4.2).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,9 +28,13 @@ use crate::replication::{Bounds, CpfId, Failover, Lagging, Ledger, Verdict};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks for such replicas.
 const SCAN: Duration = Duration::from_secs(5);
-/// So many phones are looked at between two inputs when a control function is lost: some hundred microseconds.
-pub(super) const SLICE: usize = 256;
-pub(super) const FIRST: PhoneId = PhoneId { slot: 0, generation: 0 };
+/// When a control function is lost or leaves, what nobody waits for is done in slices, with this between them: who takes its phones over
+/// has half of the time and more for phones that are at something.
+pub(super) const BETWEEN_SLICES: Duration = Duration::from_micros(500);
+/// Phones of a slice that are looked at, at most: some ten microseconds.
+pub(super) const SLICE: usize = 64;
+/// Inputs of a slice that are run again, at most, where a phone that goes on elsewhere counts as two: each takes some ten microseconds there.
+const SLICE_INPUTS: u64 = 64;
 /// What a logged input takes beside its message.
 const ENVELOPE_OCTETS: usize = size_of::<Envelope>();
 
@@ -56,8 +61,11 @@ pub(super) struct Cpfs {
     taken: BTreeMap<CpfId, u64>,
     pub(super) waiting: Waiting,
     scan: Instant,
-    /// After losses: from which phone on nobody has looked yet whether it is concerned.
-    unseen: VecDeque<PhoneId>,
+    /// After losses: from which phone on nobody has looked yet whether it is concerned, and when somebody does next.
+    unseen: VecDeque<Option<PhoneId>>,
+    look: Instant,
+    /// Those of which it is known, and who wait for something that is yet to come.
+    behind: VecDeque<PhoneId>,
     /// Phones that are to be served by another.
     pub(super) moving: BTreeMap<PhoneId, Moving>,
     /// The requests that would end the phones' sessions, by UPF: for those that nobody can go on with.
@@ -130,6 +138,8 @@ impl Cpfs {
             waiting: Waiting::default(),
             scan: now + SCAN,
             unseen: VecDeque::new(),
+            look: now,
+            behind: VecDeque::new(),
             moving: BTreeMap::new(),
             deletions: BTreeMap::new(),
             counts: Replicated::default(),
@@ -187,31 +197,60 @@ impl Cpfs {
         }
     }
 
-    /// A control function is lost: the phones that are at something go on elsewhere now, the others bit by bit, or when they are heard
-    /// of. Gives the phones whose state nobody has.
-    fn given_up(&mut self, dead: CpfId, out: &mut Outbox) -> Vec<PhoneId> {
+    /// A control function is lost: the phones that wait for its answer go on elsewhere now, the others bit by bit, or when they are heard of;
+    /// first those that are at something. Gives the phones whose state nobody has.
+    fn given_up(&mut self, now: Instant, dead: CpfId, out: &mut Outbox) -> Vec<PhoneId> {
         if !self.trusted.remove(&dead) {
             return Vec::new();
         }
         self.counts.cpfs_lost += 1;
         self.waiting.lost(dead);
         self.draining.lost(dead);
-        self.unseen.push_back(FIRST);
-        let at_something: Vec<PhoneId> = self.logged.iter().copied().collect();
-        at_something.into_iter().filter(|&phone| self.fail_over(phone, out)).collect()
+        self.unseen.push_back(None);
+        self.look = now + BETWEEN_SLICES;
+        let ledgers = self.logged.iter().filter_map(|phone| Some((*phone, self.ledgers.get(phone)?)));
+        let served = ledgers.filter(|(_, l)| l.assignment().0 == dead);
+        let (unanswered, behind): (Vec<_>, Vec<_>) = served.partition(|(_, l)| l.released() < l.clock());
+        self.behind.extend(behind.into_iter().map(|(phone, _)| phone));
+        let unanswered: Vec<PhoneId> = unanswered.into_iter().map(|(phone, _)| phone).collect();
+        unanswered.into_iter().filter(|&phone| self.fail_over(phone, out)).collect()
     }
 
     /// Has the next phones that may have been served or backed by somebody lost go on. Gives those whose state nobody has.
-    fn fail_over_more(&mut self, out: &mut Outbox) -> Vec<PhoneId> {
-        let Some(from) = self.unseen.front_mut() else { return Vec::new() };
-        let phones: Vec<PhoneId> = self.ledgers.range(*from..).map(|(phone, _)| *phone).take(SLICE).collect();
-        match phones.last() {
-            Some(last) if phones.len() == SLICE => *from = *last,
-            _ => {
-                self.unseen.pop_front();
+    fn fail_over_more(&mut self, now: Instant, out: &mut Outbox) -> Vec<PhoneId> {
+        if now < self.look {
+            return Vec::new();
+        }
+        self.look = now + BETWEEN_SLICES;
+        let work = |c: &Replicated| c.replayed + 2 * c.taken_over;
+        let enough = work(&self.counts) + SLICE_INPUTS;
+        let mut lost = Vec::new();
+        for _ in 0..SLICE {
+            if work(&self.counts) >= enough {
+                break;
+            }
+            let Some(phone) = self.next_unseen() else { break };
+            if self.fail_over(phone, out) {
+                lost.push(phone);
             }
         }
-        phones.into_iter().filter(|&phone| self.fail_over(phone, out)).collect()
+        lost
+    }
+
+    /// The next phone that may be concerned by a loss.
+    fn next_unseen(&mut self) -> Option<PhoneId> {
+        if let Some(phone) = self.behind.pop_front() {
+            return Some(phone);
+        }
+        loop {
+            let after = self.unseen.front_mut()?;
+            let next = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+            if let Some((phone, _)) = self.ledgers.range(next).next() {
+                *after = Some(*phone);
+                return Some(*phone);
+            }
+            self.unseen.pop_front();
+        }
     }
 
     /// Who serves or backs the phone and was lost is replaced. Whether nobody has its state.
@@ -388,7 +427,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// A control function of the region is lost: others take its phones over.
     pub(super) fn cpf_lost(&mut self, now: Instant, dead: CpfId, out: &mut Outbox) {
         let Service::Region(cpfs) = &mut self.service else { return };
-        for phone in cpfs.given_up(dead, out) {
+        for phone in cpfs.given_up(now, dead, out) {
             self.lose(now, phone, out);
         }
     }
@@ -485,7 +524,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// What is due in the region: phones of a control function that is lost, replicas that lag too long.
     pub(super) fn tick_cpfs(&mut self, now: Instant, out: &mut Outbox) {
         let Service::Region(cpfs) = &mut self.service else { return };
-        for phone in cpfs.fail_over_more(out) {
+        for phone in cpfs.fail_over_more(now, out) {
             self.lose(now, phone, out);
         }
         let Service::Region(cpfs) = &mut self.service else { return };
@@ -507,11 +546,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub(super) fn next_scan(&self) -> Instant {
         match &self.service {
             Service::Here(_) => Instant::FAR_FUTURE,
-            Service::Region(cpfs) if !cpfs.unseen.is_empty() => Instant::ZERO,
             Service::Region(cpfs) => {
                 let waits = !cpfs.logged.is_empty() || !cpfs.moving.is_empty();
                 let scan = waits.then_some(cpfs.scan);
-                scan.into_iter().chain(cpfs.draining.due()).min().unwrap_or(Instant::FAR_FUTURE)
+                let look = (!cpfs.unseen.is_empty()).then_some(cpfs.look);
+                scan.into_iter().chain(look).chain(cpfs.draining.due()).min().unwrap_or(Instant::FAR_FUTURE)
             }
         }
     }
@@ -580,6 +619,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 (cpfs.logged.iter().map(octets).sum(), cpfs.logged.len())
             }
         }
+    }
+
+    /// Whether some phones of a control function that was lost may have nobody else yet.
+    pub fn is_failing_over(&self) -> bool {
+        matches!(&self.service, Service::Region(cpfs) if !cpfs.unseen.is_empty())
     }
 
     /// What replication had to do.

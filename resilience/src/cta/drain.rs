@@ -6,7 +6,7 @@ use whimbrel_control::PhoneId;
 use whimbrel_ids::Instant;
 
 use super::Outbox;
-use super::cpfs::{Cpfs, FIRST, SLICE, serve};
+use super::cpfs::{BETWEEN_SLICES, Cpfs, SLICE, serve};
 use crate::link::Down;
 use crate::replication::CpfId;
 
@@ -31,7 +31,7 @@ struct Look {
     found: bool,
 }
 
-const BEGIN: Look = Look { next: FIRST, found: false };
+const BEGIN: Look = Look { next: PhoneId { slot: 0, generation: 0 }, found: false };
 
 impl Draining {
     /// One is lost before it could leave.
@@ -80,7 +80,7 @@ impl Cpfs {
                 }
             }
         }
-        let next = if soon { now } else { now + LOOK };
+        let next = now + if soon { BETWEEN_SLICES } else { LOOK };
         self.draining.due = (!self.draining.leaving.is_empty()).then_some(next);
     }
 

@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use whimbrel_control::config::Limits;
+use whimbrel_control::config::{Config, Limits};
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Batch, Effect, Envelope, Phone, PhoneId, Prf, UpfId};
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, SNssai, Seid, Tac};
@@ -34,6 +34,8 @@ const EPOCH: Instant = Instant(1_793_700_000_000_000);
 pub(super) const CPFS: u16 = 5;
 /// Threads of the aggregator, each with gNBs of its own: as many as there are control functions, so that these are what is loaded.
 pub(super) const CTA_THREADS: usize = 5;
+/// What the aggregator wants to do within this time, it does, in nanoseconds.
+const SOON: u64 = 20_000_000;
 /// gNBs: several to each thread of the aggregator.
 const GNBS: usize = 20;
 /// A message under way, or something that is about to happen.
@@ -50,7 +52,11 @@ enum Travelling {
         of: u32,
     },
     Down(CpfId, Vec<u8>),
-    State(CpfId, Vec<u8>),
+    State {
+        from: CpfId,
+        to: CpfId,
+        octets: Vec<u8>,
+    },
     /// A trial did no harm.
     Tried(CpfId, u64),
     /// A phone in the middle of a procedure, which only baselines copy.
@@ -114,6 +120,17 @@ impl Inspect for Whose {
     }
 }
 
+/// What the loss of a control function did.
+#[derive(Default)]
+pub(super) struct Loss {
+    /// When.
+    pub(super) at: u64,
+    /// The phones that it hit in the middle of something, and when the first that another one did for them left.
+    pub(super) hit: BTreeMap<u32, Option<u64>>,
+    /// When the last phone had somebody else.
+    pub(super) last_served: u64,
+}
+
 struct Terminal {
     ue: Ue,
     gnb: usize,
@@ -122,6 +139,7 @@ struct Terminal {
 /// The region, its gNBs, phones and UPF.
 pub(super) struct Deployment {
     scheme: Scheme,
+    config: Arc<Config>,
     /// One way between gNB and aggregator, aggregator and control function, aggregator and UPF, in nanoseconds.
     pub(super) hop_ns: u64,
     now: u64,
@@ -138,8 +156,14 @@ pub(super) struct Deployment {
     phones: Vec<Terminal>,
     /// The phones as the aggregator names them, as far as known.
     by_id: BTreeMap<PhoneId, u32>,
-    /// The aggregator has something to do that it was not asked for yet.
-    tick_due: bool,
+    /// The other way round.
+    ids: BTreeMap<u32, PhoneId>,
+    /// When the aggregator does next what it is not asked for.
+    tick_at: Option<u64>,
+    /// The number of the newest control function.
+    newest: u16,
+    /// What the last loss did.
+    pub(super) loss: Loss,
     queue: BinaryHeap<Due>,
     sequence: u64,
     cta_cores: Vec<Core>,
@@ -176,11 +200,12 @@ impl Deployment {
         told.expect("no phone's state is in it");
         let home = Home::default();
         let cta = if scheme.one_process {
-            Cta::new(config, directory, home, entropy, Whose::default(), EPOCH)
+            Cta::new(config.clone(), directory, home, entropy, Whose::default(), EPOCH)
         } else {
             let backups = if scheme.log { scheme.backups } else { 0 };
             let rings = regions.rings(&region, backups).expect("the region is known");
-            let mut cta = Cta::of_region(config, directory, home, entropy, Whose::default(), rings, EPOCH);
+            let (config, whose) = (config.clone(), Whose::default());
+            let mut cta = Cta::of_region(config, directory, home, entropy, whose, rings, EPOCH);
             cta.bound_logs(scheme.bounds());
             cta
         };
@@ -192,6 +217,7 @@ impl Deployment {
         let phones = (0..phones).map(|n| Terminal { ue: Ue::new(phone_config(n)), gnb: n as usize % GNBS });
         let mut deployment = Self {
             scheme,
+            config,
             hop_ns,
             now: 0,
             charged: false,
@@ -205,7 +231,10 @@ impl Deployment {
             gnbs: gnbs.collect(),
             phones: phones.collect(),
             by_id: BTreeMap::new(),
-            tick_due: false,
+            ids: BTreeMap::new(),
+            tick_at: None,
+            newest: CPFS,
+            loss: Loss::default(),
             queue: BinaryHeap::new(),
             sequence: 0,
             cta_cores: vec![Core::default(); if scheme.one_process { 1 } else { CTA_THREADS }],
@@ -322,7 +351,7 @@ impl Deployment {
                 cta.handle(now, Input::Cpf(from, message), out);
             }),
             Travelling::Down(to, octets) => self.cpf_runs(to, &octets),
-            Travelling::State(to, octets) => {
+            Travelling::State { to, octets, .. } => {
                 self.cpf_takes(to, |member, out| {
                     member.back(read_state(&octets).expect("it was written so").1, out);
                 });
@@ -339,6 +368,7 @@ impl Deployment {
                 let heard = self.gnb(gnb, gnb::Input::Ngap { stream, octets: &octets });
                 if let (Some(id), Some(phone)) = (of, heard) {
                     self.by_id.insert(id, phone);
+                    self.ids.insert(phone, id);
                 }
                 self.heard(of);
             }
@@ -351,8 +381,9 @@ impl Deployment {
             }
             Travelling::Begin(n) => self.begin(n),
             Travelling::Lose(cpf) => self.lose(cpf),
+            Travelling::Tick if self.tick_at != Some(self.now) => {} // another one came before
             Travelling::Tick => {
-                self.tick_due = false;
+                self.tick_at = None;
                 self.cta_takes(0, |cta, now, out| cta.handle(now, Input::Tick, out));
                 self.all_threads_wait();
             }
@@ -406,9 +437,10 @@ impl Deployment {
         let threads = self.cta_cores.len();
         let leaves = charge(self.charged, self.now, &mut self.cta_cores[thread % threads], cost);
         let of = self.cta.inspect().0;
-        if !self.tick_due && self.cta.next_deadline() <= now {
-            self.tick_due = true;
-            self.send(leaves, Travelling::Tick);
+        self.tick_soon(leaves);
+        if !out.ngap.is_empty() || !out.pfcp.is_empty() {
+            let recovered = of.and_then(|id| self.by_id.get(&id)).and_then(|n| self.loss.hit.get_mut(n));
+            recovered.map(|at| at.get_or_insert(leaves));
         }
         self.most_logged = self.most_logged.max(self.cta.logged().0);
         let at = self.there(leaves);
@@ -421,13 +453,25 @@ impl Deployment {
         told.into_iter().for_each(|(to, octets)| self.send(at, Travelling::Down(to, octets)));
     }
 
+    /// The aggregator is called again for what it wants to do within the next milliseconds; what is due later is no part of an experiment.
+    fn tick_soon(&mut self, not_before: u64) {
+        let due = self.cta.next_deadline().since(EPOCH).as_nanos() as u64;
+        let at = due.max(not_before);
+        if due < self.now + SOON && self.tick_at.is_none_or(|before| at < before) {
+            self.tick_at = Some(at);
+            self.send(at, Travelling::Tick);
+        }
+    }
+
     fn cpf_runs(&mut self, to: CpfId, octets: &[u8]) {
         let codec = self.scheme.codec;
         let copies = self.scheme.replication == Replication::EveryMessage;
-        let mut copy = None;
+        let (mut copy, mut serves) = (None, false);
         let run = |member: &mut Member, out: &mut MemberOutbox| member.handle(read_down(octets), out);
         let more = |member: &Member, out: &MemberOutbox| {
-            let Down::Run(envelope) = read_down(octets) else { return 0 };
+            let message = read_down(octets);
+            serves = matches!(message, Down::Serve { .. });
+            let Down::Run(envelope) = message else { return 0 };
             let mut more = ngap_of(&envelope).map_or(0, |octets| codec.more_to_read(octets));
             for octets in out.up.iter().flat_map(ngap_caused) {
                 more += codec.more_to_write(octets);
@@ -440,6 +484,9 @@ impl Deployment {
             more
         };
         let leaves = self.cpf_takes_and(to, run, more);
+        if let Some(leaves) = leaves.filter(|_| serves) {
+            self.loss.last_served = self.loss.last_served.max(leaves);
+        }
         let (Some(leaves), Some(octets)) = (leaves, copy) else { return };
         let at = self.there(leaves);
         for n in 1..=self.scheme.backups as u16 {
@@ -473,7 +520,9 @@ impl Deployment {
         let leaves = charge(self.charged, self.now, core, (worked + packed).saturating_add_signed(more));
         let at = self.there(leaves);
         ups.into_iter().for_each(|(of, octets)| self.send(at, Travelling::Up { from: to, octets, of }));
-        states.into_iter().for_each(|(to, octets)| self.send(at, Travelling::State(to, octets)));
+        for (peer, octets) in states {
+            self.send(at, Travelling::State { from: to, to: peer, octets });
+        }
         let mut tasted = at;
         for (trial, octets) in trials {
             let (outcome, cost) = timed(|| self.taster.handle(read_trial(&octets), |_, _| {}));
@@ -489,6 +538,17 @@ impl Deployment {
         if self.members.remove(&cpf).is_none() {
             return;
         }
+        let (now, hop) = (self.now, self.hop_ns);
+        // What was still with it is lost; what is on a link arrives.
+        self.queue.retain(|due| match due.what {
+            Travelling::Up { from, .. } | Travelling::State { from, .. } => {
+                from != cpf || due.at <= now + hop
+            }
+            _ => true,
+        });
+        let served = |n: &u32| self.ids.get(n).and_then(|id| self.cta.served_by(*id)) == Some(cpf);
+        let hit = self.progress.under_way(now).filter(served).map(|n| (n, None)).collect();
+        self.loss = Loss { at: now, hit, last_served: now };
         self.regions.leave(cpf);
         let rings = self.rings();
         self.cta_takes(0, |cta, now, out| {
@@ -508,6 +568,32 @@ impl Deployment {
         // What goes to the others at every message goes to them from here, beside the program.
         let backups = if self.scheme.log { self.scheme.backups } else { 0 };
         self.regions.rings(&self.region, backups).expect("the region is known")
+    }
+
+    /// A control function of the region.
+    pub(super) fn any_cpf(&self) -> CpfId {
+        *self.members.keys().next().expect("there are some")
+    }
+
+    /// Another control function takes the place of one that was lost, and phones that lost their state attach; this takes no time.
+    pub(super) fn mend(&mut self) {
+        self.charged = false;
+        self.newest += 1;
+        let id = CpfId(self.newest);
+        self.regions.join(id, &self.region).expect("it is new");
+        self.members.insert(id, Member::new(self.config.clone()));
+        self.cpf_cores.insert(id, Core::default());
+        let rings = self.rings();
+        self.cta_takes(0, |cta, now, out| cta.handle(now, Input::Rings(rings), out));
+        self.run();
+        // What handovers end with waits for a timer.
+        for _ in 0..30 {
+            self.now += 100_000_000;
+            self.cta_takes(0, |cta, now, out| cta.handle(now, Input::Tick, out));
+            self.run();
+        }
+        let off = (0..self.phones()).filter(|n| !self.phones[*n as usize].ue.is_connected());
+        self.prepare(Procedure::Attach, off.collect::<Vec<_>>());
     }
 
     fn begin(&mut self, n: u32) {

@@ -60,6 +60,11 @@ impl Progress {
         self.0.get(&phone).is_some_and(|r| !r.done)
     }
 
+    /// The phones that are at something at a time.
+    pub(super) fn under_way(&self, now: u64) -> impl Iterator<Item = u32> {
+        self.0.iter().filter(move |(_, r)| !r.done && r.from <= now).map(|(phone, _)| *phone)
+    }
+
     /// How long a phone's procedure took, in nanoseconds, if it is done.
     pub(super) fn time(&self, phone: u32) -> Option<u64> {
         self.0.get(&phone).filter(|r| r.done).map(|r| r.until - r.from)
@@ -102,6 +107,11 @@ impl FromIterator<Option<u64>> for Times {
 }
 
 impl Times {
+    /// How many completed.
+    pub(super) fn len(&self) -> usize {
+        self.nanos.len()
+    }
+
     /// The time that this part of them did not exceed, in microseconds.
     pub(super) fn quantile(&self, q: f64) -> f64 {
         let last = self.nanos.len().saturating_sub(1);

@@ -11,6 +11,7 @@
 mod clock;
 mod codec;
 mod deployment;
+mod fig10;
 mod fig15;
 mod fig17;
 mod fig7;
@@ -23,6 +24,7 @@ use clap::Args;
 
 pub(super) use fig7::{fig7, fig8, fig11};
 pub(super) use fig9::run as fig9;
+pub(super) use fig10::run as fig10;
 pub(super) use fig15::{fig15, fig16};
 pub(super) use fig17::run as fig17;
 

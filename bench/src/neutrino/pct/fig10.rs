@@ -1,0 +1,133 @@
+//! Figure 10: handovers whose control function dies in the middle of them.
+
+use std::io;
+use std::path::Path;
+
+use serde_json::json;
+use whimbrel_sim::Rng;
+
+use super::super::finish;
+use super::Options;
+use super::load::{Procedure, Times, uniform};
+use super::scheme::{EXISTING, EXISTING_LEAN, OURS, Scheme};
+use super::sweep::{ready, round};
+use crate::plot::{Axis, Plot, Series};
+
+/// How long handovers begin before the loss and after it, in seconds.
+const BEFORE_S: f64 = 0.002;
+const AFTER_S: f64 = 0.001;
+/// Losses of each scheme at each rate, each with a control function that is new afterwards.
+const LOSSES: u32 = 100;
+
+/// What the losses did to phones that they hit in the middle of a handover.
+struct Hit {
+    times: Times,
+    /// From the loss to the first that another control function did for the phone.
+    recovery: Times,
+    /// From the loss until the last phone had somebody else.
+    last: Times,
+}
+
+pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
+    println!(
+        "figure 10: handovers through the core whose control function dies meanwhile; detection takes no time"
+    );
+    println!(
+        "paper: below 60,000 a second Neutrino is up to 5.6 times as fast as an existing EPC, whose phones attach anew"
+    );
+    println!("{}", options.deployment());
+    println!(
+        "       other phones of the control function that died do not attach meanwhile, which favours `existing`\n"
+    );
+    let rates: &[f64] = if options.quick { &[20e3] } else { &[10e3, 20e3, 40e3] };
+    let losses = if options.quick { 12 } else { LOSSES };
+    let schemes = [OURS, EXISTING, EXISTING_LEAN];
+    let mut series: Vec<Series> = schemes.map(|s| Series { name: s.name.into(), points: Vec::new() }).into();
+    let mut rows = Vec::new();
+    println!("microseconds: median and 99th percentile of those that were hit");
+    println!("{:>9}{}", "", schemes.map(|s| format!("{:>30}", s.name)).concat());
+    for &per_s in rates {
+        let hits = schemes.map(|scheme| lose(scheme, options, per_s, losses));
+        let p50 = hits.each_ref().map(|h| h.times.quantile(0.5));
+        let cells = hits.each_ref().map(|h| {
+            let text =
+                format!("{:.0} {:.0} of {}", h.times.quantile(0.5), h.times.quantile(0.99), h.times.len());
+            format!("{text:>30}")
+        });
+        println!("{per_s:>9}{}", cells.concat());
+        let [ours, existing, _] = &hits;
+        println!(
+            "          ours is {:.2} times as fast as existing (paper: up to 5.6), {:.2} times with our codec in both",
+            p50[1] / p50[0],
+            p50[2] / p50[0],
+        );
+        println!(
+            "          ours goes on after {:.0} us in the median, {:.0} at p99 (aim: under 1000); the last phone has somebody else after {:.0} us",
+            ours.recovery.quantile(0.5),
+            ours.recovery.quantile(0.99),
+            ours.last.quantile(0.5),
+        );
+        if ours.times.failed + existing.times.failed > 0 {
+            println!("          failed: ours {}, existing {}", ours.times.failed, existing.times.failed);
+        }
+        for (series, p50) in series.iter_mut().zip(p50) {
+            series.points.push((per_s / 1000.0, p50));
+        }
+        rows.push(json!({
+            "per_s": per_s,
+            "hit": hits.each_ref().map(|h| h.times.len()),
+            "incomplete": hits.each_ref().map(|h| h.times.failed),
+            "p50_us": p50.map(round),
+            "p99_us": hits.each_ref().map(|h| round(h.times.quantile(0.99))),
+            "times_as_fast": round(p50[1] / p50[0]),
+            "recovery_p50_us": round(ours.recovery.quantile(0.5)),
+            "recovery_p99_us": round(ours.recovery.quantile(0.99)),
+            "last_phone_p50_us": round(ours.last.quantile(0.5)),
+        }));
+    }
+    Plot {
+        title: "Handovers whose control function dies (Neutrino, figure 10)",
+        x: "thousand handovers a second",
+        y: "median completion time in us",
+        log_y: true,
+        axis: Axis::Numbers,
+        series,
+    }
+    .write(plots, "neutrino-fig10")?;
+    finish(
+        "fig10",
+        &json!({ "hop_us": options.hop_us, "phones": options.phones(), "schemes": schemes.map(|s| s.name), "rates": rows }),
+    );
+    Ok(())
+}
+
+fn lose(scheme: Scheme, options: &Options, per_s: f64, losses: u32) -> Hit {
+    let count = (per_s * (BEFORE_S + AFTER_S)) as u32;
+    let phones = options.phones().max(count);
+    let (mut times, mut recovery, mut last) = (Vec::new(), Vec::new(), Vec::new());
+    let mut region = None;
+    let rounds = phones / count; // each phone is handed over once
+    for round in 0..losses {
+        if round % rounds == 0 {
+            region = None;
+        }
+        let region = region.get_or_insert_with(|| ready(scheme, Procedure::Handover, phones));
+        region.hop_ns = options.hop_ns();
+        let from = round % rounds * count;
+        let begins = uniform(&mut Rng::new(u64::from(round)), from..from + count, count, per_s);
+        let cpf = region.any_cpf();
+        region.measure(Procedure::Handover, &begins, &[((BEFORE_S * 1e9) as u64, cpf)]);
+        let at = region.loss.at;
+        for (phone, went_on) in &region.loss.hit {
+            times.push(region.progress.time(*phone));
+            recovery.push(went_on.map(|to| to - at));
+        }
+        last.push(Some(region.loss.last_served - at));
+        region.mend();
+    }
+    Hit {
+        times: times.into_iter().collect(),
+        recovery: recovery.into_iter().collect(),
+        last: last.into_iter().collect(),
+    }
+}
