@@ -377,8 +377,9 @@ impl Sim {
         let (least, greatest) = LINK_LATENCY_MICROS;
         let latency = least + self.rng.below(greatest - least);
         let Some(cluster) = &mut self.cluster else { return };
-        if let (Some(poison), Link::Down { message: Down::Run(input), .. }) = (&mut cluster.poison, &link) {
-            poison.handed(input);
+        if let (Some(poison), Link::Down { message: Down::Logged(input), .. }) = (&mut cluster.poison, &link)
+        {
+            poison.handed(&Envelope::from_flat(input.octets()).expect("it comes from an aggregator"));
         }
         let at = match link {
             Link::Lost(_) => self.now + DETECTED_AFTER,

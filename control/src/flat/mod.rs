@@ -28,7 +28,7 @@ use std::sync::Arc;
 
 use postcard::ser_flavors::Flavor;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use checkpoint::Checkpoint;
 pub use delta::Delta;
@@ -93,6 +93,18 @@ impl Flat {
     /// All of it, to be sent or kept.
     pub fn octets(&self) -> &[u8] {
         &self.0
+    }
+}
+
+impl Serialize for Flat {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_bytes(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for Flat {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        whimbrel_ids::serde_as::octets(from, "a frame", |octets| Some(Self(octets.into())))
     }
 }
 

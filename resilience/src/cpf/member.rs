@@ -100,6 +100,11 @@ impl Member {
     pub fn handle(&mut self, message: Down, out: &mut MemberOutbox) {
         match message {
             Down::Run(envelope) => self.take(envelope, out),
+            Down::Logged(input) => {
+                if let Ok(envelope) = Envelope::from_flat(input.octets()) {
+                    self.take(envelope, out);
+                }
+            }
             Down::Try { phone, inputs } => self.have_tried(phone, inputs, out),
             Down::Serve { phone, term, backups } => self.serve(phone, term, backups, out),
             Down::Outdated { phone, clock } => self.holdings.outdated(phone, clock),

@@ -11,7 +11,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
-    Disposition, Envelope, Event, OutputId, PhoneEvent, PhoneId, Subject, UpfId, amf, smf,
+    Disposition, Envelope, Event, Flat, OutputId, PhoneEvent, PhoneId, Subject, UpfId, amf, smf,
 };
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::message_type;
@@ -22,7 +22,7 @@ use super::{Cta, Entropy, Inspect, Outbox, send};
 use crate::Cpf;
 use crate::link::{Down, Up};
 use crate::region::Rings;
-use crate::replication::{Bounds, CpfId, Failover, Lagging, Ledger, Verdict};
+use crate::replication::{BESIDE_INPUT, Bounds, CpfId, Failover, Lagging, Ledger, Verdict};
 
 /// How long a replica may lag before the log waits for it no longer (Neutrino §4.2.4).
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,8 +35,6 @@ pub(super) const BETWEEN_SLICES: Duration = Duration::from_micros(500);
 pub(super) const SLICE: usize = 64;
 /// Inputs of a slice that are run again, at most, where a phone that goes on elsewhere counts as two: each takes some ten microseconds there.
 const SLICE_INPUTS: u64 = 64;
-/// What a logged input takes beside its message.
-const ENVELOPE_OCTETS: usize = size_of::<Envelope>();
 
 /// Who runs the phones' machines.
 pub(super) enum Service {
@@ -54,7 +52,8 @@ pub(super) struct Cpfs {
     /// How much is kept of the logs of phones that begin.
     bounds: Bounds,
     pub(super) trusted: BTreeSet<CpfId>,
-    pub(super) ledgers: BTreeMap<PhoneId, Ledger<Envelope>>,
+    /// Inputs are kept as the octets that went to who serves the phone.
+    pub(super) ledgers: BTreeMap<PhoneId, Ledger<Flat>>,
     /// The phones of which inputs are kept or under way.
     logged: BTreeSet<PhoneId>,
     /// Batches that were taken from each link.
@@ -169,11 +168,11 @@ impl Cpfs {
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
         let (by, term) = ledger.assignment();
         envelope.owner_term = term;
-        let octets = ENVELOPE_OCTETS + envelope.payload.octets();
-        let (clock, lagging) = ledger.append(octets, |_| envelope.clone());
+        let input = envelope.to_flat();
+        let (clock, lagging) = ledger.append(BESIDE_INPUT + input.octets().len(), |_| input.clone());
         debug_assert_eq!(clock, envelope.clock, "the log and the table of phones count the same inputs");
         self.logged.insert(phone);
-        out.cpfs.push((by, Down::Run(envelope)));
+        out.cpfs.push((by, Down::Logged(input)));
         self.outdated(phone, lagging, out);
     }
 
@@ -289,8 +288,12 @@ impl Cpfs {
         self.counts.tried += unanswered as u64;
         let inputs = replay.into_iter().map(|(_, input)| input);
         match unanswered {
-            0 => out.cpfs.extend(inputs.map(|input| (by, Down::Run(input)))),
-            _ => out.cpfs.push((by, Down::Try { phone, inputs: inputs.collect() })),
+            0 => out.cpfs.extend(inputs.map(|input| (by, Down::Logged(input)))),
+            _ => {
+                let read = inputs.map(|input| Envelope::from_flat(input.octets()));
+                let Ok(inputs) = read.collect() else { return true }; // a log that came from who mirrored this
+                out.cpfs.push((by, Down::Try { phone, inputs }));
+            }
         }
         self.stop_moving(phone, out);
         false
@@ -315,7 +318,7 @@ impl Cpfs {
 }
 
 /// Who serves a phone is told so, and sends its state to the phone's backups.
-pub(super) fn serve(phone: PhoneId, ledger: &Ledger<Envelope>, waiting: &mut Waiting, out: &mut Outbox) {
+pub(super) fn serve(phone: PhoneId, ledger: &Ledger<Flat>, waiting: &mut Waiting, out: &mut Outbox) {
     let (by, _) = ledger.assignment();
     waiting.untold.insert(by);
     waiting.asked.insert(by);
@@ -323,7 +326,7 @@ pub(super) fn serve(phone: PhoneId, ledger: &Ledger<Envelope>, waiting: &mut Wai
 }
 
 /// Who serves a phone is told so.
-fn assign(phone: PhoneId, ledger: &Ledger<Envelope>, out: &mut Outbox) {
+fn assign(phone: PhoneId, ledger: &Ledger<Flat>, out: &mut Outbox) {
     let (by, term) = ledger.assignment();
     out.cpfs.push((by, Down::Serve { phone, term, backups: ledger.backups().collect() }));
 }

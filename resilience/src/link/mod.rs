@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Config;
-use whimbrel_control::{AssociationId, Batch, Envelope, PhoneId};
+use whimbrel_control::{AssociationId, Batch, Envelope, Flat, PhoneId};
 
 use crate::replication::{Checkpoint, CpfId};
 pub use hello::{BadHello, Hello, Role};
@@ -26,6 +26,8 @@ pub use pair::{MemberAt, Members, ToActive, ToMirror};
 pub enum Down {
     /// Run this input of a phone that is served there.
     Run(Envelope),
+    /// The same as it is logged: how an aggregator says it. Whoever reads it has [`Down::Run`].
+    Logged(Flat),
     /// Run these inputs of a phone that is served there, in order, but have them tried before: the member that had them is lost, and
     /// it may have died of one.
     Try {

@@ -202,6 +202,7 @@ impl ToCpf {
                 write(&DownHead::Run, &[], to);
                 return envelope.write_flat(to);
             }
+            Self::Down(Down::Logged(input)) => return write(&DownHead::Run, input.octets(), to),
             Self::Down(Down::Try { phone, inputs }) => {
                 write(&DownHead::Try(*phone), &[], to);
                 return write_envelopes(inputs, to);

@@ -1,6 +1,7 @@
 //! The aggregator's side of one phone.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -24,15 +25,17 @@ impl Default for Bounds {
     }
 }
 
-/// One input that may have to be run again.
+/// One input that may have to be run again. Its place tells its clock.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Entry<I> {
-    clock: u64,
-    octets: usize,
     input: I,
-    /// Digest of the batch that was released for it.
-    released: Option<u64>,
+    /// Digest of the batch that was released for it, if one was.
+    released: u64,
+    octets: u32,
 }
+
+/// What keeping an input takes beside the input itself, as octets with their length and a count of who shares them.
+pub const BESIDE_INPUT: usize = size_of::<Entry<Arc<[u8]>>>() + 2 * size_of::<usize>();
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Replica {
@@ -164,7 +167,7 @@ impl<I: Clone> Ledger<I> {
 
     /// The log: what an aggregator that takes over says again to the primary, which knows what it ran already.
     pub fn retained(&self) -> Vec<(u64, I)> {
-        self.retained.iter().map(|e| (e.clock, e.input.clone())).collect()
+        self.after(self.base)
     }
 
     /// Stamps an input and keeps it. At a bound the phone loses its replay until its replicas have caught up, never its
@@ -176,8 +179,9 @@ impl<I: Clone> Ledger<I> {
             self.base = clock;
             return (clock, Vec::new());
         }
-        self.retained.push_back(Entry { clock, octets, input: input(clock), released: None });
-        self.octets += octets;
+        let kept = u32::try_from(octets).unwrap_or(u32::MAX);
+        self.retained.push_back(Entry { input: input(clock), released: 0, octets: kept });
+        self.octets += kept as usize;
         if self.retained.len() <= self.bounds.inputs && self.octets <= self.bounds.octets {
             return (clock, Vec::new());
         }
@@ -203,8 +207,8 @@ impl<I: Clone> Ledger<I> {
         let entry =
             clock.checked_sub(base + 1).and_then(|at| self.retained.get_mut(usize::try_from(at).ok()?));
         if clock <= self.released {
-            return match entry.and_then(|e| e.released) {
-                Some(before) if before != digest => Verdict::Diverged,
+            return match entry {
+                Some(entry) if entry.released != digest => Verdict::Diverged,
                 _ => Verdict::Suppress,
             };
         }
@@ -212,7 +216,7 @@ impl<I: Clone> Ledger<I> {
             return Verdict::Fenced; // the link keeps order: this is not the primary's next
         }
         if let Some(entry) = entry {
-            entry.released = Some(digest);
+            entry.released = digest;
         }
         self.released = clock;
         if idle {
@@ -277,8 +281,13 @@ impl<I: Clone> Ledger<I> {
         self.replicas.retain(|r| r.cpf != by);
         self.term += 1;
         self.primary = by;
-        let rest = self.retained.iter().filter(|e| e.clock > acked);
-        Failover::Serve { by, term: self.term, replay: rest.map(|e| (e.clock, e.input.clone())).collect() }
+        Failover::Serve { by, term: self.term, replay: self.after(acked) }
+    }
+
+    /// What is kept of the log after an input, by clock.
+    fn after(&self, clock: u64) -> Vec<(u64, I)> {
+        let kept = (self.base + 1..).zip(&self.retained).skip_while(|(at, _)| *at <= clock);
+        kept.map(|(at, e)| (at, e.input.clone())).collect()
     }
 
     /// Whether no procedure of the phone runs, and all that was caused has left.
@@ -334,12 +343,11 @@ impl<I: Clone> Ledger<I> {
     }
 
     fn forget(&mut self, upto: u64) {
-        while let Some(e) = self.retained.front()
-            && e.clock <= upto
+        while self.base < upto
+            && let Some(e) = self.retained.pop_front()
         {
-            self.octets -= e.octets;
-            self.base = e.clock;
-            self.retained.pop_front();
+            self.octets -= e.octets as usize;
+            self.base += 1;
         }
     }
 }

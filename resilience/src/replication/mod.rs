@@ -30,7 +30,7 @@ mod primary;
 
 pub use gate::Gate;
 pub use holdings::{Checkpoint, Holdings, Taken};
-pub use ledger::{Bounds, Failover, Lagging, Ledger, Verdict};
+pub use ledger::{BESIDE_INPUT, Bounds, Failover, Lagging, Ledger, Verdict};
 pub use primary::{Primary, Ran};
 
 /// A control function (CPF) of the region: one life of one. Who was given up does not come back under this number.
