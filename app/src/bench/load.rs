@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
-use whimbrel_ran::report::Report;
+use whimbrel_ran::report::{Report, StepReport};
 use whimbrel_ran::scenario::{Arrival, HandoverStep, Scenario, Step, Way};
 use whimbrel_ran::trace;
 
@@ -151,7 +151,7 @@ pub(crate) fn run(options: &Options) -> Done {
 /// The sections that came to their end, each with its report.
 fn runs(reports: Vec<Report>, clocks: &Clocks, prepared: bool) -> Result<Vec<Run>, String> {
     let measured = clocks.sections.get(usize::from(prepared)..).unwrap_or_default();
-    if reports.len() >= clocks.sections.len() {
+    if reports.len() >= measured.len() {
         let why = reports.first().and_then(|r| r.failures.first()).map_or("", |f| f.reason.as_str());
         return Err(format!("phones could not be brought to where the load begins: {why}"));
     }
@@ -199,9 +199,9 @@ fn what(options: &Options) -> String {
     }
 }
 
-/// A rate is carried if every phone got on, and the slowest hundredth within a tenth of a second.
+/// A load is carried if every phone got on, and a rate if the slowest hundredth did so within a tenth of a second.
 fn is_carried(report: &Report) -> bool {
-    let slow = |s: &whimbrel_ran::report::StepReport| s.latency.quantile_micros(0.99) >= CARRIED_P99_US;
+    let slow = |s: &StepReport| report.rate.is_some() && s.latency.quantile_micros(0.99) >= CARRIED_P99_US;
     report.is_clean() && !report.steps.values().any(slow)
 }
 
@@ -269,4 +269,47 @@ fn line(options: &Options, runs: &[Run], carried: &[&Run]) -> String {
         "runs": figures,
     }})
     .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(rate: Option<f64>, arrived: u64) -> Report {
+        Report { rate, arrived, completed: arrived, elapsed: Duration::from_secs(1), ..Report::default() }
+    }
+
+    /// Clocks that were looked at so often, a second after each other; the core ran a tenth of it.
+    fn looked(times: u32) -> Clocks {
+        let begin = Instant::now();
+        let at = |n: u32| (begin + Duration::from_secs(n.into()), Duration::from_millis(100) * n);
+        Clocks { core: 0, sections: (0..times).map(at).collect(), enough: false }
+    }
+
+    #[test]
+    fn each_rate_has_its_time_and_what_came_before_has_none() {
+        let rates = vec![report(Some(10.0), 10), report(Some(20.0), 20)];
+        let runs = runs(rates, &looked(4), true).unwrap();
+        assert_eq!(runs.iter().map(core_us).collect::<Vec<_>>(), [10_000.0, 5000.0]);
+    }
+
+    #[test]
+    fn a_rate_that_has_only_begun_does_not_count() {
+        let begun = Report { elapsed: Duration::ZERO, ..report(Some(20.0), 1) };
+        assert_eq!(runs(vec![report(Some(10.0), 10), begun], &looked(3), false).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn phones_that_do_not_come_to_where_the_load_begins_are_told() {
+        let failed = Report { failed: 1, ..report(Some(10.0), 10) };
+        assert!(runs(vec![failed, report(Some(10.0), 10)], &looked(3), true).is_err());
+    }
+
+    #[test]
+    fn a_rate_is_judged_by_its_slowest_and_bursts_by_whether_all_got_on() {
+        assert!(is_carried(&report(Some(10.0), 10)) && is_carried(&report(None, 10)));
+        for rate in [Some(10.0), None] {
+            assert!(!is_carried(&Report { failed: 1, ..report(rate, 10) }));
+        }
+    }
 }
