@@ -42,6 +42,14 @@ pub(crate) struct NextHop {
     pub(crate) mtu: Option<u32>,
 }
 
+/// Who is next on the way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Neighbour {
+    pub(crate) mac: [u8; 6],
+    /// Not found by asking: somebody has said so.
+    pub(crate) is_set: bool,
+}
+
 /// Questions to the kernel.
 pub(crate) struct Routes(Netlink);
 
@@ -138,8 +146,8 @@ impl Routes {
         Ok(interface.zip(address).map(|(interface, address)| NextHop { interface, address, mtu }))
     }
 
-    /// The Ethernet address of a neighbour, if the kernel has one that it trusts.
-    pub(crate) fn neighbour(&mut self, hop: &NextHop) -> io::Result<Option<[u8; 6]>> {
+    /// A neighbour, if the kernel has an Ethernet address of it that it trusts.
+    pub(crate) fn neighbour(&mut self, hop: &NextHop) -> io::Result<Option<Neighbour>> {
         let request = neighbour(libc::RTM_GETNEIGH, 0, hop, 0);
         let answers = match self.0.query(request) {
             Err(e) if e.raw_os_error() == Some(libc::ENOENT) => return Ok(None),
@@ -151,7 +159,8 @@ impl Routes {
         let state = answer.get(8..10).map_or(0, |s| u16::from_ne_bytes([s[0], s[1]]));
         let mut all = attributes(answer.get(12..).unwrap_or_default());
         let mac = all.find(|(kind, _)| *kind == libc::NDA_LLADDR).and_then(|(_, m)| m.try_into().ok());
-        Ok(mac.filter(|_| state & USABLE != 0))
+        let is_set = state & libc::NUD_PERMANENT != 0;
+        Ok(mac.filter(|_| state & USABLE != 0).map(|mac| Neighbour { mac, is_set }))
     }
 
     /// Tells the kernel that a neighbour is used, so that it asks for its address and sees to it that it stays right.

@@ -84,10 +84,12 @@ impl Hops {
             Some(next) if next.interface == self.interface => next,
             _ => return Ok(Next::Elsewhere),
         };
-        // It also starts the search for one that is not known.
-        self.routes.uses(&next)?;
+        let neighbour = self.routes.neighbour(&next)?;
+        // It also starts the search for one that is not known. One that somebody has set would be made one that is searched for.
+        if !neighbour.is_some_and(|n| n.is_set) {
+            self.routes.uses(&next)?;
+        }
         let mtu = next.mtu.map_or(self.mtu, |m| m.min(self.mtu));
-        let mac = self.routes.neighbour(&next)?;
-        Ok(mac.map_or(Next::Unknown, |mac| Next::Neighbour(Hop { mac, mtu })))
+        Ok(neighbour.map_or(Next::Unknown, |n| Next::Neighbour(Hop { mac: n.mac, mtu })))
     }
 }

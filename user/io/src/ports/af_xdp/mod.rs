@@ -55,12 +55,16 @@ struct FastSide {
     /// When next hops were told last, and how many gNBs there were.
     told: Instant,
     gnbs: usize,
+    /// Some are not known.
+    unknown: bool,
     /// All packets are to come up.
     all_up: bool,
 }
 
 /// Time between two looks at the fast path's next hops; each costs some 50 ns a gNB.
 const HOPS_EVERY: Duration = Duration::from_millis(20);
+/// The same while some are not known: the kernel is not asked for all at once.
+const UNKNOWN_HOPS_EVERY: Duration = Duration::from_millis(1);
 /// Sessions that a fast path can have at most: 128 MiB that are there from the start. Others are the pipeline's.
 const FAST_SESSIONS_MAX: u32 = 1 << 20;
 
@@ -209,7 +213,8 @@ impl Front {
         if wires.is_empty() {
             return Ok((None, obstacle));
         }
-        let side = |(memory, _)| FastSide { memory, told: Instant::now(), gnbs: 0, all_up: false };
+        let side =
+            |(memory, _)| FastSide { memory, told: Instant::now(), gnbs: 0, unknown: true, all_up: false };
         let fast = fast.map(side);
         let mut front = Self { wires, own, n3, n6, pools: all_pools, identification: 0, first: 0, fast };
         front.tell_hops(Instant::now());
@@ -220,7 +225,8 @@ impl Front {
     fn see_to_hops(&mut self) {
         let Some(fast) = &self.fast else { return };
         let now = Instant::now();
-        if now.duration_since(fast.told) >= HOPS_EVERY || fast.gnbs != fast.memory.gnbs().len() {
+        let every = if fast.unknown { UNKNOWN_HOPS_EVERY } else { HOPS_EVERY };
+        if now.duration_since(fast.told) >= every || fast.gnbs != fast.memory.gnbs().len() {
             self.tell_hops(now);
         }
     }
@@ -228,9 +234,12 @@ impl Front {
     fn tell_hops(&mut self, now: Instant) {
         let Self { wires, own, n3, n6, fast: Some(fast), .. } = self else { return };
         let gnbs = fast.memory.gnbs();
-        (fast.told, fast.gnbs) = (now, gnbs.len());
+        (fast.told, fast.gnbs, fast.unknown) = (now, gnbs.len(), false);
+        let unknown = &mut fast.unknown;
         let mut tell = |number: u16, wire: usize, from: Option<IpAddr>, to: IpAddr| {
-            let hop = wires[wire].hops.of(now, from, to).filter(|_| !fast.all_up);
+            let hop = wires[wire].hops.of(now, from, to);
+            *unknown |= hop.is_none();
+            let hop = hop.filter(|_| !fast.all_up);
             fast.memory.set_hop(number, wire as u16, wires[wire].interface.mac, hop);
         };
         for dn in fast.memory.networks() {
