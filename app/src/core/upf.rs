@@ -373,6 +373,11 @@ impl LocalUpf {
             label: Some(("direction", direction.into())),
             value,
         }));
+        samples.push(one(
+            "whimbrel_upf_fast_path_sessions",
+            "Sessions whose packets the fast path handles",
+            io.fast_sessions,
+        ));
         let lost = [
             ("fast_no_room", io.fast_no_room),
             ("send_full", io.send_full),

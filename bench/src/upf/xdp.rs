@@ -2,7 +2,10 @@
 //!
 //! One core generates: the frames' way into the kernel, to the socket or the ring, is paid there, as interrupts are on
 //! virtual interfaces. The other core has the packet thread; its time a packet is what is compared, with what it does in
-//! the kernel and the far end's reception of what it sends, which drops it at once. All kinds alternate in one run.
+//! the kernel and the far end's reception of what it sends, which drops it at once. All kinds alternate in one run. The fast path in the
+//! driver needs neither socket nor thread: `fast.rs` measures it.
+
+mod fast;
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -55,6 +58,9 @@ pub(crate) struct Options {
     /// Milliseconds of one measurement.
     #[arg(long, default_value_t = 300)]
     milliseconds: u64,
+    /// Sessions of the fast path.
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000, 1_000_000])]
+    sessions: Vec<u32>,
 }
 
 /// A kind of I/O.
@@ -162,7 +168,13 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     }
     show(&cells);
     draw(&cells, options, plots)?;
-    finish("xdp", &figures(&cells));
+    let fast = fast::run(options, &ran, &network)?;
+    let floor = Way::ALL.map(|way| {
+        let of = |c: &&Cell| c.kind == Kind::SocketsAndTun && c.way == way;
+        cells.iter().find(of).map_or(f64::NAN, |c| c.median(|s| s.thread_ns))
+    });
+    fast::show(&fast, floor);
+    finish("xdp", &json!({ "kinds": figures(&cells), "fast_path": fast::figures(&fast, floor) }));
     Ok(())
 }
 
@@ -239,6 +251,7 @@ fn network() -> io::Result<Namespace> {
 /// A user plane with phones.
 struct Plane {
     handle: Handle,
+    sample: Sample,
     teids: Vec<Teid>,
     thread: i32,
 }
@@ -249,28 +262,27 @@ fn phone(n: u32) -> Ipv4Addr {
 
 impl Plane {
     fn start(kind: Kind) -> io::Result<Self> {
+        let n3_io = if kind == Kind::SocketsAndTun { N3Io::Udp } else { N3Io::AfXdp };
+        Self::with(n3_io, PHONES, kind == Kind::Rings)
+    }
+
+    fn with(n3_io: N3Io, phones: u32, router: bool) -> io::Result<Self> {
         let mut user = smf::config();
         user.n3_ipv4 = Some(UPF);
-        user.sessions_max = 2 * PHONES;
+        user.sessions_max = phones.next_power_of_two().max(2 * PHONES) - 1;
         user.echo_interval = None;
         user.data_networks.truncate(1);
         user.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 0, 0, 0), prefix: 8 }];
         let mut config = Config { forwarding: true, ..Config::new(user.clone(), "upf") };
-        config.n3_io = if kind == Kind::SocketsAndTun { N3Io::Udp } else { N3Io::AfXdp };
+        config.n3_io = n3_io;
         config.devices[0].frames = None;
-        if kind == Kind::Rings {
+        if router {
             config.devices[0].link =
                 Some(RouterLink { interface: "n6".into(), routers: vec![ROUTER.into()] });
         }
         let handle = UserPlane::start(config).map_err(|e| io::Error::other(e.to_string()))?;
-        let sample = Sample::of(&asked_for(&user), user.sessions_max, user.seed)
+        let sample = Sample::of(&asked_for(&user, n3_io == N3Io::Xdp), user.sessions_max, user.seed)
             .ok_or_else(|| io::Error::other("no rules"))?;
-        let mut teids = Vec::new();
-        for n in 0..PHONES {
-            let (teid, change) = sample.session(SessionId { index: n, generation: n }, phone(n), Teid(n));
-            handle.apply(change).map_err(|_| io::Error::other("the queue is full"))?;
-            teids.push(teid);
-        }
         // It takes its name when it begins to run.
         let begins = (0..1_000).find_map(|_| {
             named("upf-u").or_else(|| {
@@ -280,7 +292,27 @@ impl Plane {
         });
         let thread = begins.ok_or_else(|| io::Error::other("no packet thread"))?;
         pin(thread, 1)?;
-        Ok(Self { handle, teids, thread })
+        let mut it = Self { handle, sample, teids: Vec::new(), thread };
+        for n in 0..phones {
+            let teid = it.put(n, n)?;
+            it.teids.push(teid);
+        }
+        Ok(it)
+    }
+
+    /// Gives phone `n` its session, or another tunnel at the gNB.
+    fn put(&self, n: u32, gnb_teid: u32) -> io::Result<Teid> {
+        let (teid, mut change) =
+            self.sample.session(SessionId { index: n, generation: n }, phone(n), Teid(gnb_teid));
+        let end = Instant::now() + Duration::from_secs(10);
+        while let Err(full) = self.handle.apply(change) {
+            if Instant::now() > end {
+                return Err(io::Error::other("the queue is full"));
+            }
+            change = full.0;
+            thread::sleep(Duration::from_micros(100));
+        }
+        Ok(teid)
     }
 
     fn measure(
@@ -358,7 +390,7 @@ fn generate(local: IpAddr, datagrams: &[(SocketAddr, Vec<u8>)], stop: &AtomicBoo
 }
 
 /// What UPF-C makes of an SMF's requests for one session.
-fn asked_for(user: &whimbrel_user::Config) -> Change {
+fn asked_for(user: &whimbrel_user::Config, metered: bool) -> Change {
     let mut c = UpfC::new(user.clone(), START).expect("a configuration");
     let mut out = Outbox::default();
     let mut ask = |seid: Option<Seid>, message: Message, sequence: u32| {
@@ -369,7 +401,9 @@ fn asked_for(user: &whimbrel_user::Config) -> Change {
     };
     ask(None, association(1).into(), 1);
     let mut session = establishment(1, true, false);
-    session.create_qers.iter_mut().for_each(|qer| qer.mbr = None);
+    if !metered {
+        session.create_qers.iter_mut().for_each(|qer| qer.mbr = None);
+    }
     let (Message::SessionEstablishmentResponse(answer), _) = ask(Some(Seid(0)), session.into(), 2) else {
         panic!("another answer")
     };

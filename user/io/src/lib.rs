@@ -9,6 +9,8 @@ mod config;
 mod error;
 mod handle;
 mod host;
+#[cfg(feature = "measure")]
+pub mod measure;
 mod ports;
 mod queue;
 mod sys;

@@ -60,6 +60,8 @@ pub struct IoCounters {
     pub fast_uplink: u64,
     /// Packets to phones that it sent to gNBs, likewise.
     pub fast_downlink: u64,
+    /// Sessions that it has now.
+    pub fast_sessions: u64,
     /// Packets that it had counted when the driver left no room for their headers: they were lost.
     pub fast_no_room: u64,
     /// Packets sent into data networks by a TUN device although the network has an interface of its own: to this host, from
@@ -252,6 +254,7 @@ impl<P: Ports> Worker<'_, P> {
             self.io.receive_full = self.ports.lost();
             [self.io.fast_uplink, self.io.fast_downlink, self.io.fast_no_room] = self.ports.in_driver();
             self.upf.gather();
+            self.io.fast_sessions = self.upf.lent();
             let mut public = self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner);
             *public = (self.upf.counters().clone(), self.io);
         }

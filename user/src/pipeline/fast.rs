@@ -193,12 +193,14 @@ struct Watched {
 pub(super) struct Lender {
     path: Box<dyn FastPath>,
     watched: VecDeque<Watched>,
+    /// Sessions that are lent.
+    lent: u64,
     told: FastCounted,
 }
 
 impl Lender {
     pub(super) fn new(path: Box<dyn FastPath>) -> Self {
-        Self { path, watched: VecDeque::new(), told: FastCounted::default() }
+        Self { path, watched: VecDeque::new(), lent: 0, told: FastCounted::default() }
     }
 
     /// Begins to watch a session, if it can be lent.
@@ -258,6 +260,7 @@ impl Lender {
                 hot.set_watched(false);
                 hot.write(entry);
                 hot.set_lent(true);
+                self.lent += 1;
                 entry.state.store(state::FREE, Ordering::Release);
             } else {
                 entry.state.store(state::WATCHED, Ordering::Release);
@@ -273,6 +276,7 @@ impl Lender {
             entry.lock();
             hot.read(entry);
             hot.set_lent(false);
+            self.lent -= 1;
             entry.state.store(state::NONE, Ordering::Release);
         } else if hot.is_watched() {
             entry.state.store(state::NONE, Ordering::Release);
@@ -298,6 +302,11 @@ impl Lender {
         hot.write(entry);
         entry.state.store(was, Ordering::Release);
         Some(result)
+    }
+
+    /// Sessions that are lent now.
+    pub(super) fn lent(&self) -> u64 {
+        self.lent
     }
 
     /// A copy of a session that is lent, as it is now.

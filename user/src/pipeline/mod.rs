@@ -216,6 +216,11 @@ impl UpfU {
         self.sessions.lending_deadline()
     }
 
+    /// Sessions that the fast path has now.
+    pub fn lent(&self) -> u64 {
+        self.sessions.lent()
+    }
+
     /// Adds to [`Self::counters`] what the fast path has counted since the last call.
     pub fn gather(&mut self) {
         if let Some(lender) = self.sessions.lender() {

@@ -83,6 +83,11 @@ impl Sessions {
         }
     }
 
+    /// How many are lent.
+    pub(super) fn lent(&self) -> u64 {
+        self.lender.as_ref().map_or(0, Lender::lent)
+    }
+
     /// When that is due.
     pub(super) fn lending_deadline(&self) -> Option<Instant> {
         self.lender.as_ref()?.next_deadline()

@@ -31,6 +31,8 @@ mod code {
     pub(super) const MAP_CREATE: libc::c_long = 0;
     pub(super) const MAP_UPDATE_ELEM: libc::c_long = 2;
     pub(super) const PROG_LOAD: libc::c_long = 5;
+    #[cfg(any(test, feature = "measure"))]
+    pub(super) const PROG_TEST_RUN: libc::c_long = 10;
     pub(super) const LINK_CREATE: libc::c_long = 28;
     pub(super) const MAP_TYPE_ARRAY: u32 = 2;
     pub(super) const MAP_TYPE_DEVMAP: u32 = 14;
@@ -247,6 +249,34 @@ impl Program {
 /// A program on an interface; dropping it, or the process's end however it comes, takes the program off.
 pub(crate) struct Link(#[expect(dead_code, reason = "held for its drop")] OwnedFd);
 
+#[cfg(feature = "measure")]
+impl Program {
+    /// Runs it over so many copies of a frame, which go where it says. Errors: those of bpf(2).
+    pub(crate) fn flood(&self, frame: &[u8], times: u32) -> io::Result<()> {
+        /// Flag `BPF_F_TEST_XDP_LIVE_FRAMES`.
+        const LIVE_FRAMES: u32 = 1 << 1;
+        let [d0, d1] = halves(frame.as_ptr());
+        // prog_fd, retval, data_size_in, data_size_out, data_in, data_out, repeat, duration, ctx_size_in, ctx_size_out, ctx_in,
+        // ctx_out, flags, cpu, batch_size, padding.
+        let mut fields = [0; 20];
+        fields[..10].copy_from_slice(&[
+            self.0.as_raw_fd() as u32,
+            0,
+            frame.len() as u32,
+            0,
+            d0,
+            d1,
+            0,
+            0,
+            times,
+            0,
+        ]);
+        fields[16] = LIVE_FRAMES;
+        // SAFETY: the frame is as many readable octets as said and lives through the call.
+        unsafe { call(code::PROG_TEST_RUN, fields) }.map(drop)
+    }
+}
+
 #[cfg(test)]
 impl Program {
     /// Runs it once over a frame, without any interface: its verdict.
@@ -256,7 +286,6 @@ impl Program {
 
     /// Likewise, and what it has made of the frame.
     pub(crate) fn run(&self, frame: &[u8]) -> io::Result<(u32, Vec<u8>)> {
-        const PROG_TEST_RUN: libc::c_long = 10;
         let mut out = vec![0; 4096];
         let ([d0, d1], [o0, o1]) = (halves(frame.as_ptr()), halves(out.as_mut_ptr()));
         let (octets, room) = (frame.len() as u32, out.len() as u32);
@@ -264,8 +293,9 @@ impl Program {
         let mut fields = [self.0.as_raw_fd() as u32, 0, octets, room, d0, d1, o0, o1, 1, 0];
         // SAFETY: the frame is as many readable octets as said, the other buffer as many writable ones, and both live through the
         // call, which also writes the verdict and a length into `fields`.
-        let result =
-            unsafe { libc::syscall(libc::SYS_bpf, PROG_TEST_RUN, fields.as_mut_ptr(), size_of_val(&fields)) };
+        let result = unsafe {
+            libc::syscall(libc::SYS_bpf, code::PROG_TEST_RUN, fields.as_mut_ptr(), size_of_val(&fields))
+        };
         super::check(result as libc::c_int)?;
         out.truncate(fields[3] as usize);
         Ok((fields[1], out))

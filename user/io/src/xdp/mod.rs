@@ -6,6 +6,8 @@
 mod asm;
 pub(crate) mod fast;
 mod headers;
+#[cfg(feature = "measure")]
+pub(crate) mod measure;
 #[cfg(test)]
 mod reference;
 pub(crate) mod steer;

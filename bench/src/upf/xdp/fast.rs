@@ -1,0 +1,288 @@
+//! The fast path in the driver, on one core: generator, the way between the virtual interfaces, the program, and the far end that drops.
+//!
+//! The generator's share is what the same frames cost where the interface of the UPF drops them at once; it is subtracted. So what is left
+//! of a *bare* program, which reads the memory of the packet's session and sends the packet on without looking at anything, and of the
+//! fast path, has the far end's reception in it.
+
+use std::io;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use whimbrel_user::SessionId;
+use whimbrel_user_io::measure::{Addresses, Attached, Flood, Source};
+use whimbrel_user_io::{Handle, N3Io};
+
+use super::{GNB, Namespace, Options, Plane, ROUTER, SERVER, UPF, Way, phone, pin, sh};
+use crate::measure::{core_time, median};
+
+/// Frames of one system call: some 10 ms.
+const FRAMES: u32 = 64 * 1024;
+/// Octets of a phone's packet.
+const OCTETS: usize = 68;
+/// Sessions whose rules are changed, one after the other.
+const CHANGES: u32 = 20_000;
+/// What a P4 switch takes (Synergy, figure 14d).
+const P4_CHANGES_PER_S: f64 = 1_200.0;
+
+/// What a packet costs, in nanoseconds of the one core.
+#[derive(Default)]
+struct Costs {
+    generator: Vec<f64>,
+    bare: Vec<f64>,
+    fast: Vec<f64>,
+}
+
+/// One direction, with so many sessions.
+pub(super) struct Row {
+    way: Way,
+    sessions: u32,
+    costs: Costs,
+}
+
+impl Row {
+    /// Medians: the generator's share, and what the bare program and the fast path cost besides.
+    fn medians(&self) -> (f64, f64, f64) {
+        let share = median(self.costs.generator.clone());
+        let besides = |of: &[f64]| median(of.iter().map(|ns| ns - share).collect());
+        (share, besides(&self.costs.bare), besides(&self.costs.fast))
+    }
+}
+
+/// What all rounds showed.
+pub(super) struct Shown {
+    rows: Vec<Row>,
+    /// Changes of rules a second, until the last holds, and until its session is the program's again.
+    changes_per_s: Vec<f64>,
+    back_per_s: Vec<f64>,
+}
+
+/// Ethernet address of an interface of this thread's namespace.
+fn mac(interface: &str) -> io::Result<[u8; 6]> {
+    let out = std::process::Command::new("ip").args(["-o", "link", "show", interface]).output()?;
+    let line = String::from_utf8_lossy(&out.stdout).into_owned();
+    let text = line.split("link/ether ").nth(1).and_then(|t| t.split(' ').next()).unwrap_or_default();
+    let octets: Vec<u8> = text.split(':').filter_map(|o| u8::from_str_radix(o, 16).ok()).collect();
+    octets.try_into().map_err(|_| io::Error::other(format!("{interface} has no Ethernet address")))
+}
+
+/// Does something on a thread in a namespace.
+fn there<T: Send>(namespace: &Namespace, what: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    let pid = namespace.0.id();
+    let run = || {
+        Namespace::enter(pid)?;
+        what()
+    };
+    thread::scope(|s| s.spawn(run).join()).map_err(|_| io::Error::other("a thread ended"))?
+}
+
+/// Both ends, which drop whatever comes, and what stands between them.
+struct Scene<'n> {
+    ran: &'n Namespace,
+    network: &'n Namespace,
+    within: Duration,
+    _ends: [Attached; 2],
+}
+
+impl Scene<'_> {
+    fn addresses(&self, way: Way) -> io::Result<Addresses> {
+        let (to, next) = match way {
+            Way::Up => ("n3", there(self.network, || mac("router"))?),
+            Way::Down => ("n6", there(self.ran, || mac("gnb"))?),
+        };
+        Ok(Addresses { to_mac: mac(to)?, next_mac: next, gnb: GNB, upf: UPF, server: SERVER })
+    }
+
+    /// Says who the neighbours are: nobody answers there any more.
+    fn introduce(&self) -> io::Result<()> {
+        let text = |mac: [u8; 6]| mac.map(|o| format!("{o:02x}")).join(":");
+        let (gnb, router) =
+            (text(there(self.ran, || mac("gnb"))?), text(there(self.network, || mac("router"))?));
+        sh(&format!(
+            "ip neigh replace {GNB} lladdr {gnb} dev n3 nud permanent
+             ip neigh replace {ROUTER} lladdr {router} dev n6 nud permanent"
+        ))?;
+        Ok(())
+    }
+
+    /// Nanoseconds of the core for each frame, and the part of the frames that came to the other end, if they are to.
+    fn cost(&self, way: Way, sources: &[Source], passes: bool) -> io::Result<(f64, f64)> {
+        self.introduce()?;
+        let addresses = self.addresses(way)?;
+        let (namespace, interface) = match way {
+            Way::Up => (self.ran, "gnb"),
+            Way::Down => (self.network, "router"),
+        };
+        let other = || match way {
+            Way::Up => self.network.received("router"),
+            Way::Down => self.ran.received("gnb"),
+        };
+        let (frames, spent, before) = there(namespace, || {
+            let flood = Flood::new(way == Way::Up, &addresses, OCTETS, index(interface)?, sources)?;
+            pin(0, 0)?;
+            let end = Instant::now() + Duration::from_secs(if passes { 20 } else { 0 });
+            while Instant::now() < end {
+                // Until the packet thread has told its program who the neighbours are.
+                let before = other()?;
+                flood.run(64)?;
+                thread::sleep(Duration::from_millis(1));
+                if other()? >= before + 64 {
+                    break;
+                }
+            }
+            flood.run(FRAMES)?; // warm
+            let before = other()?;
+            let (begun, start, mut frames) = (Instant::now(), core_time(), 0);
+            while begun.elapsed() < self.within {
+                flood.run(FRAMES)?;
+                frames += FRAMES;
+            }
+            Ok((frames, core_time() - start, before))
+        })?;
+        let came = (other()? - before) as f64;
+        Ok((spent.as_nanos() as f64 / f64::from(frames), came / f64::from(frames)))
+    }
+}
+
+/// Number of an interface of this thread's namespace.
+fn index(interface: &str) -> io::Result<u32> {
+    let out = std::process::Command::new("ip").args(["-o", "link", "show", interface]).output()?;
+    let line = String::from_utf8_lossy(&out.stdout).into_owned();
+    let number = line.split(':').next().and_then(|n| n.trim().parse().ok());
+    number.ok_or_else(|| io::Error::other(format!("no interface {interface}")))
+}
+
+/// Measures. Errors: where it is not permitted.
+pub(super) fn run(options: &Options, ran: &Namespace, network: &Namespace) -> io::Result<Shown> {
+    let ends =
+        [there(ran, || Attached::end(index("gnb")?))?, there(network, || Attached::end(index("router")?))?];
+    let within = Duration::from_millis(options.milliseconds);
+    let scene = Scene { ran, network, within, _ends: ends };
+    let mut shown = Shown { rows: Vec::new(), changes_per_s: Vec::new(), back_per_s: Vec::new() };
+    for &sessions in &options.sessions {
+        for way in Way::ALL {
+            shown.rows.push(Row { way, sessions, costs: Costs::default() });
+        }
+    }
+    for &sessions in &options.sessions {
+        let plane = Plane::with(N3Io::Xdp, sessions, true)?;
+        wait_for(&plane.handle, sessions)?;
+        let pairs = (0..).zip(&plane.teids);
+        let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, phone: phone(n) }).collect();
+        let entries = sessions.next_power_of_two();
+        for _ in 0..options.rounds {
+            for row in shown.rows.iter_mut().filter(|r| r.sessions == sessions) {
+                let (ns, part) = scene.cost(row.way, &sources, true)?;
+                if part < 0.99 {
+                    let counters = plane.handle.io_counters();
+                    return Err(io::Error::other(format!("not all came out: {counters:?}")));
+                }
+                row.costs.fast.push(ns);
+            }
+        }
+        if sessions == options.sessions[0] {
+            for _ in 0..options.rounds {
+                let (applied, back) = change(&plane, sessions)?;
+                shown.changes_per_s.push(applied);
+                shown.back_per_s.push(back);
+            }
+        }
+        drop(plane);
+        for _ in 0..options.rounds {
+            for row in shown.rows.iter_mut().filter(|r| r.sessions == sessions) {
+                let (own, out) = if row.way == Way::Up { ("n3", "n6") } else { ("n6", "n3") };
+                {
+                    let _drop = Attached::end(index(own)?)?;
+                    row.costs.generator.push(scene.cost(row.way, &sources, false)?.0);
+                }
+                let addresses = scene.addresses(row.way)?;
+                let (own, out) = (index(own)?, index(out)?);
+                let up = row.way == Way::Up;
+                let _bare = Attached::bare(up, own, out, &addresses, entries, entries - 1)?;
+                row.costs.bare.push(scene.cost(row.way, &sources, true)?.0);
+            }
+        }
+    }
+    Ok(shown)
+}
+
+/// Until all sessions are the program's.
+fn wait_for(handle: &Handle, sessions: u32) -> io::Result<()> {
+    let end = Instant::now() + Duration::from_secs(120);
+    while handle.io_counters().fast_sessions < u64::from(sessions) {
+        if Instant::now() > end {
+            return Err(io::Error::other(format!("not all sessions are lent: {:?}", handle.io_counters())));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// Changes rules of sessions, one after the other: how many a second until they hold, and until the program has all of them again.
+fn change(plane: &Plane, sessions: u32) -> io::Result<(f64, f64)> {
+    let start = Instant::now();
+    for n in 0..CHANGES {
+        plane.put(n % sessions, 1 + n)?;
+    }
+    let last = (CHANGES - 1) % sessions;
+    while plane.handle.session_counters(SessionId { index: last, generation: last }).is_none() {}
+    let applied = start.elapsed();
+    wait_for(&plane.handle, sessions)?;
+    let all = f64::from(CHANGES);
+    Ok((all / applied.as_secs_f64(), all / start.elapsed().as_secs_f64()))
+}
+
+/// Prints. `floor`: nanoseconds of a packet's way by UDP and TUN, of the packet thread alone, uplink and downlink.
+pub(super) fn show(shown: &Shown, floor: [f64; 2]) {
+    println!(
+        "\nthe fast path, {OCTETS} octets, all on one core: ns a packet besides the generator's share\n\
+         {:>9} {:>10} {:>11} {:>8} {:>10} {:>7} {:>13} {:>15}",
+        "", "sessions", "generator", "bare", "fast path", "ratio", "Mpackets/s", "of UDP and TUN"
+    );
+    for row in &shown.rows {
+        let (share, bare, fast) = row.medians();
+        println!(
+            "{:>9} {:>10} {share:>11.0} {bare:>8.0} {fast:>10.0} {:>7.2} {:>13.2} {:>15.1}",
+            row.way.name(),
+            row.sessions,
+            fast / bare,
+            1e3 / fast,
+            floor_of(row.way, floor) / fast
+        );
+    }
+    println!(
+        "aims: a ratio of 1.30 at most with a million sessions; 5 times UDP and TUN at least, of which only the packet thread's \
+         time is counted here"
+    );
+    let (applied, back) = (median(shown.changes_per_s.clone()), median(shown.back_per_s.clone()));
+    println!(
+        "changes of rules: {applied:.0} a second hold, {back:.0} a second are back in the driver; a P4 switch takes \
+         {P4_CHANGES_PER_S:.0} (Synergy, figure 14d)"
+    );
+}
+
+fn floor_of(way: Way, floor: [f64; 2]) -> f64 {
+    if way == Way::Up { floor[0] } else { floor[1] }
+}
+
+/// The same for the line at the end.
+pub(super) fn figures(shown: &Shown, floor: [f64; 2]) -> Value {
+    let row = |row: &Row| {
+        let (share, bare, fast) = row.medians();
+        let rounded = |v: f64| (v * 100.0).round() / 100.0;
+        json!({
+            "way": row.way.name(),
+            "sessions": row.sessions,
+            "generator_ns": rounded(share),
+            "bare_ns": rounded(bare),
+            "fast_ns": rounded(fast),
+            "of_bare": rounded(fast / bare),
+            "of_udp_tun": rounded(floor_of(row.way, floor) / fast),
+        })
+    };
+    json!({
+        "rows": shown.rows.iter().map(row).collect::<Vec<_>>(),
+        "changes_per_s": median(shown.changes_per_s.clone()).round(),
+        "changes_back_per_s": median(shown.back_per_s.clone()).round(),
+    })
+}

@@ -1,0 +1,182 @@
+//! Programs that measurements need: see [`crate::measure`].
+
+use std::net::Ipv4Addr;
+
+use super::asm::{Assembler, Do, Reg, Size, When};
+use super::headers::{OUTER, frame as load_frame};
+use super::steer::{ETHERNET, half, within, word};
+use crate::sys::bpf::Instruction;
+
+/// Who sends frames to whom.
+#[derive(Clone, Copy, Debug)]
+pub struct Addresses {
+    /// Ethernet address to which frames go.
+    pub to_mac: [u8; 6],
+    /// And of those that the UPF sends on.
+    pub next_mac: [u8; 6],
+    /// The gNB.
+    pub gnb: Ipv4Addr,
+    /// The UPF's on N3.
+    pub upf: Ipv4Addr,
+    /// With whom phones speak.
+    pub server: Ipv4Addr,
+}
+
+const PRANDOM_U32: i32 = 7;
+const REDIRECT: i32 = 23;
+const REDIRECT_MAP: i32 = 51;
+const MAP_LOOKUP_ELEM: i32 = 1;
+const XDP_ADJUST_HEAD: i32 = 44;
+const XDP_DROP: i32 = 1;
+/// The outer headers, with GTP-U's of a PDU session container.
+const GTPU: i16 = ETHERNET + OUTER;
+const INNER: i16 = GTPU + 16;
+
+fn ones(header: &[u8]) -> u16 {
+    let words = header.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
+    let sum: u32 = words.sum();
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum & 0xffff) + (sum >> 16)) as u16
+}
+
+/// The header of an IPv4 packet with UDP.
+fn ipv4(octets: usize, from: Ipv4Addr, to: Ipv4Addr) -> [u8; 20] {
+    let mut h = [0; 20];
+    h[0] = 0x45;
+    h[2..4].copy_from_slice(&(octets as u16).to_be_bytes());
+    h[8..10].copy_from_slice(&[64, 17]);
+    h[12..16].copy_from_slice(&from.octets());
+    h[16..20].copy_from_slice(&to.octets());
+    let checksum = ones(&h);
+    h[10..12].copy_from_slice(&checksum.to_be_bytes());
+    h
+}
+
+/// The checksum of a phone's packet's header.
+pub(crate) fn checksum(uplink: bool, a: &Addresses, octets: usize, phone: Ipv4Addr) -> u16 {
+    let (from, to) = if uplink { (phone, a.server) } else { (a.server, phone) };
+    let h = ipv4(octets, from, to);
+    u16::from_be_bytes([h[10], h[11]])
+}
+
+/// A frame, but for what differs from session to session.
+pub(crate) fn frame(uplink: bool, a: &Addresses, octets: usize) -> Vec<u8> {
+    let nobody = Ipv4Addr::UNSPECIFIED;
+    let mut f = [&a.to_mac[..], &[2, 0, 0, 0, 0, 0x99], &[8, 0]].concat();
+    if uplink {
+        let datagram = 8 + 16 + octets;
+        f.extend_from_slice(&ipv4(20 + datagram, a.gnb, a.upf));
+        f.extend_from_slice([2152, 2152, datagram as u16, 0].map(u16::to_be_bytes).as_flattened());
+        f.extend_from_slice(&[0x34, 0xff]);
+        f.extend_from_slice(&(octets as u16 + 8).to_be_bytes());
+        f.extend_from_slice(&[0, 0, 0, 0, 0, 0, 0, 0x85, 1, 0x10, 1, 0]);
+        f.extend_from_slice(&ipv4(octets, nobody, a.server));
+    } else {
+        f.extend_from_slice(&ipv4(octets, a.server, nobody));
+    }
+    f.resize(f.len() + octets - 20, 7);
+    f
+}
+
+/// Writes the headers of a frame of one of `count` sessions, and sends it out of an interface.
+pub(crate) fn flood(
+    uplink: bool,
+    template: &[u8],
+    sources: i32,
+    count: u32,
+    interface: u32,
+) -> Vec<Instruction> {
+    let mut a = Assembler::default();
+    let end = a.label();
+    let inner = if uplink { INNER } else { ETHERNET };
+    a.copy(Reg::R6, Reg::R1);
+    a.call(PRANDOM_U32);
+    a.set_wide(Reg::R1, count.into());
+    a.combine(Reg::R0, Do::Multiply, Reg::R1);
+    a.shift_right(Reg::R0, 32);
+    a.store(Size::W, Reg::Frame, -8, Reg::R0);
+    look_up(&mut a, sources, end);
+    load_frame(&mut a);
+    within(&mut a, inner + 20, end);
+    let headers = &template[..inner as usize + 20];
+    let (words, rest) = headers.as_chunks::<4>();
+    for (i, octets) in words.iter().enumerate() {
+        a.store_value(Size::W, Reg::R2, 4 * i as i16, word(octets) as i32);
+    }
+    if let &[x, y] = rest {
+        a.store_value(Size::H, Reg::R2, 4 * words.len() as i16, half([x, y]) as i32);
+    }
+    if uplink {
+        a.load(Size::W, Reg::R1, Reg::R0, 0);
+        a.store(Size::W, Reg::R2, GTPU + 4, Reg::R1);
+    }
+    a.load(Size::W, Reg::R1, Reg::R0, 4);
+    a.store(Size::W, Reg::R2, inner + if uplink { 12 } else { 16 }, Reg::R1);
+    a.load(Size::H, Reg::R1, Reg::R0, 8);
+    a.store(Size::H, Reg::R2, inner + 10, Reg::R1);
+    a.set(Reg::R1, interface as i32);
+    a.set(Reg::R2, 0);
+    a.call(REDIRECT);
+    a.exit();
+    drops(&mut a, end);
+    a.finish()
+}
+
+/// Drops everything.
+pub(crate) fn end() -> Vec<Instruction> {
+    let mut a = Assembler::default();
+    a.set(Reg::R0, XDP_DROP);
+    a.exit();
+    a.finish()
+}
+
+/// Reads a word of both lines of the session's entry, and moves the frame's begin.
+pub(crate) fn bare(uplink: bool, to: &Addresses, entries: i32, devices: i32, mask: u32) -> Vec<Instruction> {
+    let mut a = Assembler::default();
+    let end = a.label();
+    a.copy(Reg::R6, Reg::R1);
+    load_frame(&mut a);
+    let (least, name) = if uplink { (INNER + 20, GTPU + 4) } else { (ETHERNET + 20, ETHERNET + 16) };
+    within(&mut a, least, end);
+    a.load(Size::W, Reg::R5, Reg::R2, name);
+    a.big_endian_32(Reg::R5);
+    a.and(Reg::R5, mask as i32);
+    a.store(Size::W, Reg::Frame, -8, Reg::R5);
+    look_up(&mut a, entries, end);
+    // So that what is read is waited for, as whoever decides by it has to.
+    a.load(Size::W, Reg::R1, Reg::R0, 0);
+    a.load(Size::W, Reg::R2, Reg::R0, 64);
+    a.combine(Reg::R1, Do::Or, Reg::R2);
+    a.jump_if(Reg::R1, When::NotEqual, 0, end);
+    a.copy(Reg::R1, Reg::R6);
+    let more = i32::from(INNER - ETHERNET);
+    a.set(Reg::R2, if uplink { more } else { -more });
+    a.call(XDP_ADJUST_HEAD);
+    load_frame(&mut a);
+    within(&mut a, ETHERNET, end);
+    let macs = [&to.next_mac[..], &[2, 0, 0, 0, 0, 1], &[8, 0]].concat();
+    for (i, octets) in macs.chunks(2).enumerate() {
+        a.store_value(Size::H, Reg::R2, 2 * i as i16, half([octets[0], octets[1]]) as i32);
+    }
+    a.map(Reg::R1, devices);
+    a.set(Reg::R2, 0);
+    a.set(Reg::R3, XDP_DROP);
+    a.call(REDIRECT_MAP);
+    a.exit();
+    drops(&mut a, end);
+    a.finish()
+}
+
+fn look_up(a: &mut Assembler, map: i32, none: super::asm::Label) {
+    a.map(Reg::R1, map);
+    a.copy(Reg::R2, Reg::Frame);
+    a.add(Reg::R2, -8);
+    a.call(MAP_LOOKUP_ELEM);
+    a.jump_if_value(Reg::R0, When::Equal, 0, none);
+}
+
+fn drops(a: &mut Assembler, label: super::asm::Label) {
+    a.place(label);
+    a.set(Reg::R0, XDP_DROP);
+    a.exit();
+}
