@@ -116,7 +116,7 @@ impl CpfProcess {
             call_at: Instant::ZERO,
             answering,
             tasting: Tasting::start()?,
-            watched: Watched::start()?,
+            watched: Watched::start("control function")?,
             lives: 0,
             membership: None,
             leaves: false,
@@ -227,6 +227,18 @@ impl CpfProcess {
         mirror.into_iter().chain(others).collect()
     }
 
+    /// The aggregator's mirror serves now, says somebody: the aggregator may hang, or be cut off, and its link stand.
+    fn taken_over(&mut self, now: Instant, by: SocketAddr) {
+        let Some(m) = &mut self.membership else { return };
+        if m.alone.is_none() && m.mirror.is_some() {
+            warn!(%by, "another aggregator serves in the place of this control function's");
+            (m.alone, self.nth, self.called, self.call_at) = (Some(now), 0, None, now);
+            if let Some(link) = self.aggregator.take() {
+                self.links.close(link);
+            }
+        }
+    }
+
     /// The link to the aggregator has ended.
     fn aggregator_gone(&mut self, now: Instant, reason: DownReason) {
         (self.aggregator, self.called) = (None, None);
@@ -287,6 +299,10 @@ impl CpfProcess {
                 Ok(Hello(Role::Cpf)) => self.leave(now, "it is a control function"),
                 Err(e) => self.leave(now, &e.to_string()),
             }
+        } else if hello == Ok(Hello(Role::Aggregator)) {
+            // It needs no answer but a call: this is how it says that it serves.
+            self.links.close(link);
+            self.taken_over(now, peer);
         } else if hello != Ok(Hello(Role::Cpf)) {
             warn!(%peer, "a link is refused: only other control functions call here");
             self.links.close(link);

@@ -26,6 +26,7 @@ pub(crate) use pair::{Pair, Turned};
 pub(crate) use pool::{Pool, Said};
 pub(crate) use standby::{Heard, Standby, Succession};
 pub(crate) use taster::taste;
+pub(crate) use watchdog::Watched;
 
 /// Opens where control functions and the other aggregator come to; `None` where phones are served in this process. Errors: one sentence.
 fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {

@@ -1,9 +1,11 @@
 //! The aggregator that serves, as one of a pair: how another one becomes its mirror, and what becomes of it without.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use tracing::{info, warn};
 use whimbrel_control::udm::Subscribers;
+use whimbrel_ids::Instant;
 use whimbrel_resilience::link::{ToActive, ToMirror};
 use whimbrel_resilience::membership::{Claim, ClaimError, Home, MemberId, Place};
 use whimbrel_resilience::mirror::{Active, Record, Snapshot};
@@ -16,6 +18,8 @@ use super::witness::{News, Witness};
 /// Octets of a piece of a snapshot, and how many pieces may be under way.
 const PIECE_OCTETS: usize = 256 * 1024;
 const PIECES_AHEAD: u64 = 16;
+/// A mirror that has not confirmed an input for so long, while it confirms no other, works no more.
+const MIRROR_WITHIN: Duration = Duration::from_millis(500);
 
 /// The other aggregator.
 #[derive(Clone, Debug)]
@@ -56,6 +60,8 @@ pub(crate) struct Pair {
     me: Place,
     term: u32,
     state: State,
+    /// Since when something waits for the mirror.
+    waits: Option<Instant>,
     records: u64,
     octets: u64,
 }
@@ -64,7 +70,7 @@ impl Pair {
     /// The one that etcd has named in this record.
     pub(super) fn new(witness: Witness, answering: Answering, home: Home) -> Self {
         let (me, term) = (home.active, home.term);
-        Self { witness, answering, me, term, state: State::Alone, records: 0, octets: 0 }
+        Self { witness, answering, me, term, state: State::Alone, waits: None, records: 0, octets: 0 }
     }
 
     /// The home's term.
@@ -105,7 +111,10 @@ impl Pair {
     }
 
     /// The mirror is to hold this.
-    pub(crate) fn record(&mut self, pool: &mut Pool, record: &Record) {
+    pub(crate) fn record(&mut self, now: Instant, pool: &mut Pool, record: &Record) {
+        if matches!(self.state, State::CatchingUp { .. } | State::Named { .. } | State::Paired { .. }) {
+            self.waits.get_or_insert(now);
+        }
         self.records += 1;
         self.octets += record.octets().len() as u64;
         pool.tell_mirror(&ToMirror::Record(record.octets()));
@@ -114,6 +123,7 @@ impl Pair {
     /// The other aggregator says this.
     pub(crate) fn said<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
+        now: Instant,
         message: ToActive,
         active: &mut Active<S, E, I>,
         pool: &mut Pool,
@@ -125,7 +135,7 @@ impl Pair {
                 self.follows(other, active, pool);
             }
             ToActive::Pieces(pieces) => self.pieces(pieces, pool),
-            ToActive::Held(number) => self.held(number, active, pool, out),
+            ToActive::Held(number) => self.held(now, number, active, pool, out),
         }
     }
 
@@ -155,12 +165,14 @@ impl Pair {
 
     fn held<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
+        now: Instant,
         number: u64,
         active: &mut Active<S, E, I>,
         pool: &mut Pool,
         out: &mut Outbox,
     ) {
         active.acknowledged(number, out);
+        self.waits = (active.waiting() > 0).then_some(now);
         if let State::Copied { other, .. } = &self.state
             && let Some(until) = active.wait()
         {
@@ -174,7 +186,9 @@ impl Pair {
             self.state = State::Named { other };
         }
         if let Some(record) = active.left() {
-            self.record(pool, &record);
+            let waits = self.waits;
+            self.record(now, pool, &record);
+            self.waits = waits; // nothing waits for this one
         }
     }
 
@@ -184,6 +198,7 @@ impl Pair {
         active: &mut Active<S, E, I>,
         out: &mut Outbox,
     ) {
+        self.waits = None;
         match &self.state {
             State::Alone | State::Widowed => {}
             // Nobody was told that it may take over.
@@ -206,14 +221,20 @@ impl Pair {
         self.state = State::Alone;
     }
 
-    /// Takes what etcd said.
+    /// Takes what etcd said, and looks whether the mirror still works: its heartbeats are answered beside what it does.
     pub(crate) fn turn<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
+        now: Instant,
         active: &mut Active<S, E, I>,
         pool: &mut Pool,
         out: &mut Outbox,
     ) -> Vec<Turned> {
         let mut turned = Vec::new();
+        if self.waits.take_if(|since| now >= *since + MIRROR_WITHIN).is_some() {
+            warn!("the mirror answers heartbeats and takes nothing");
+            pool.part();
+            self.mirror_lost(active, out);
+        }
         for news in self.witness.turn() {
             match (news, &self.state) {
                 (News::Claimed(Claim::Pair(_), Ok(home)), State::Named { other }) => {

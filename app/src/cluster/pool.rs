@@ -174,6 +174,12 @@ impl Pool {
         for Caller { link, life, id, has } in callers {
             self.resumes(now, link, life, id, has);
         }
+        // Those that have not called may hang on the former aggregator, which hangs itself: a call tells them.
+        let unaware: Vec<SocketAddr> =
+            self.members.values().filter(|m| m.link.is_none()).map(|m| m.address).collect();
+        for at in unaware {
+            self.links.connect(now, at);
+        }
         self.show_condition();
     }
 

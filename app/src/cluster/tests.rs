@@ -117,6 +117,15 @@ fn a_control_function_of_a_region_that_nobody_configured_is_refused() {
 
 #[test] // the aggregator is lost, and its mirror knows its control functions
 fn a_control_function_goes_on_with_its_aggregators_mirror() {
+    taken_over(true);
+}
+
+#[test]
+fn a_control_function_whose_aggregator_hangs_is_called_by_the_mirror() {
+    taken_over(false);
+}
+
+fn taken_over(ends: bool) {
     let mut active = pool_of_pair();
     let mut mirror = pool_of_pair();
     let _cpf = cpf(&active, "home/site");
@@ -124,8 +133,16 @@ fn a_control_function_goes_on_with_its_aggregators_mirror() {
     active.mirrored_at(mirror.address());
     let former = active.as_members();
     active.flush();
-    drop(active);
+    if ends {
+        drop(active);
+        mirror.succeed(clock::now(), former, vec![]);
+        return goes_on(mirror);
+    }
     mirror.succeed(clock::now(), former, vec![]);
+    goes_on(mirror); // the former one is there still, and does nothing
+}
+
+fn goes_on(mut mirror: Pool) {
     let resumes = |said| match said {
         Said::Resumes(cpf, has) => Some((cpf, has)),
         Said::Lost(cpf) => panic!("{cpf:?} is lost"),

@@ -12,11 +12,11 @@ const LOOK: Duration = Duration::from_millis(50);
 const LOOKS_MAX: u32 = 6;
 
 /// What the working thread is at, watched.
-pub(super) struct Watched(Arc<AtWork>);
+pub(crate) struct Watched(Arc<AtWork>);
 
 impl Watched {
-    /// Errors: one sentence.
-    pub(super) fn start() -> Result<Self, String> {
+    /// `what` it is whose work is watched. Errors: one sentence.
+    pub(crate) fn start(what: &'static str) -> Result<Self, String> {
         let work = Arc::new(AtWork::default());
         // It ends with the last who works.
         let watched = Arc::downgrade(&work);
@@ -25,7 +25,7 @@ impl Watched {
             while let Some(work) = watched.upgrade() {
                 if dog.look(&work) {
                     eprintln!(
-                        "an input does not come to its end: this control function ends (a fault of ours; please report it)"
+                        "an input does not come to its end: this {what} ends (a fault of ours; please report it)"
                     );
                     std::process::abort();
                 }
@@ -34,12 +34,12 @@ impl Watched {
             }
         };
         let started = std::thread::Builder::new().name("watchdog".into()).spawn(look);
-        started.map_err(|e| format!("the control function cannot be watched: {e}"))?;
+        started.map_err(|e| format!("the {what} cannot be watched: {e}"))?;
         Ok(Self(work))
     }
 
     /// Does the work of one message.
-    pub(super) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> T {
         self.0.begin();
         let done = work();
         self.0.end();

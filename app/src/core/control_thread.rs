@@ -31,7 +31,7 @@ use super::upf::LocalUpf;
 use super::view;
 use crate::capture::Capture;
 use crate::clock;
-use crate::cluster::{Pair, Pool, Said, Standby, Succession, Turned, Wanted};
+use crate::cluster::{Pair, Pool, Said, Standby, Succession, Turned, Wanted, Watched};
 use crate::config::{Config, SctpChoice};
 use crate::console::{Command, Condition, Console, Counter, Gauge, Sample};
 use crate::entropy::SystemEntropy;
@@ -190,6 +190,8 @@ struct Control {
     pair: Option<Pair>,
     /// Another aggregator serves now.
     replaced: bool,
+    /// One of a pair ends if it is at one input for ever: its heartbeats are answered beside, and its mirror would not notice.
+    watched: Option<Watched>,
     upf: Option<LocalUpf>,
     /// Which of the UPFs the one of this program is.
     here: Option<UpfId>,
@@ -271,6 +273,7 @@ impl Control {
             }
         };
         let version = told.version;
+        let watched = pair.is_some().then(|| Watched::start("aggregator")).transpose()?;
         let observer = Observer::new(parts.console.clone(), told, parts.config.log.supi);
         let mut upf = parts.upf;
         if let (Some(upf), Some(Ok(_))) = (&mut upf, &capture) {
@@ -280,6 +283,7 @@ impl Control {
             active,
             pair,
             replaced: false,
+            watched,
             config: parts.config,
             console: parts.console,
             observer,
@@ -324,8 +328,13 @@ impl Control {
 
     /// The aggregator takes an input, and its mirror is told.
     fn give(&mut self, now: Instant, input: Input<'_>) {
-        if let Some(record) = self.active.handle(now, input, &mut self.out) {
-            self.mirrored(&record);
+        let (active, out) = (&mut self.active, &mut self.out);
+        let record = match &self.watched {
+            Some(watched) => watched.during(|| active.handle(now, input, out)),
+            None => active.handle(now, input, out),
+        };
+        if let Some(record) = record {
+            self.mirrored(now, &record);
         }
     }
 
@@ -333,14 +342,14 @@ impl Control {
     fn carry_out(&mut self, now: Instant, order: Order) -> Ordered {
         let (ordered, record) = self.active.order(now, order, &mut self.out);
         if let Some(record) = record {
-            self.mirrored(&record);
+            self.mirrored(now, &record);
         }
         ordered
     }
 
-    fn mirrored(&mut self, record: &Record) {
+    fn mirrored(&mut self, now: Instant, record: &Record) {
         if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
-            pair.record(pool, record);
+            pair.record(now, pool, record);
         }
     }
 
@@ -500,7 +509,7 @@ impl Control {
                 Said::Resumes(cpf, has) => self.resume(now, cpf, has),
                 Said::Pair(message) => {
                     if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
-                        pair.said(message, &mut self.active, pool, &mut self.out);
+                        pair.said(now, message, &mut self.active, pool, &mut self.out);
                     }
                 }
                 Said::MirrorLost => {
@@ -532,7 +541,7 @@ impl Control {
     /// What etcd says of this aggregator and the other one.
     fn other_aggregator(&mut self, now: Instant) {
         let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) else { return };
-        for turned in pair.turn(&mut self.active, pool, &mut self.out) {
+        for turned in pair.turn(now, &mut self.active, pool, &mut self.out) {
             match turned {
                 Turned::Order(order) => drop(self.carry_out(now, order)),
                 Turned::Replaced => self.replaced = true,
