@@ -42,6 +42,13 @@ pub enum Event {
         /// Who wants it.
         peer: SocketAddr,
     },
+    /// Another SMF of its set goes on for an SMF, from another address; the sessions stay.
+    AssociationMoved {
+        /// The node, whose identity both have.
+        node: NodeId,
+        /// Where it is now.
+        peer: SocketAddr,
+    },
     /// A session stands.
     SessionEstablished {
         /// The session.

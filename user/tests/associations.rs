@@ -2,12 +2,15 @@
 
 mod common;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use common::*;
+use whimbrel_ids::Seid;
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::{Frame, Message};
+use whimbrel_user::Event;
 
 /// An SMF's update of this node, with these features.
 fn update(node: NodeId, features: CpFunctionFeatures) -> AssociationUpdateRequest {
@@ -18,6 +21,7 @@ fn update(node: NodeId, features: CpFunctionFeatures) -> AssociationUpdateReques
         pfcp_association_release_request: None,
         graceful_release_period: None,
         user_plane_ip_resource_information: Vec::new(),
+        alternative_smf_ip_addresses: Vec::new(),
     }
 }
 
@@ -54,6 +58,46 @@ fn an_smf_updates_its_association() {
     for n in 1..=5 {
         assert_eq!(net.establish(establishment(n, true, false)).load_control_information, None);
     }
+}
+
+#[test] // TS 29.244 §5.22.2, §6.4: another SMF of the set goes on; what it repeats is answered from memory, and it gets the reports
+fn another_smf_of_a_set_goes_on_from_its_own_address() {
+    let other = SocketAddr::new([127, 0, 0, 4].into(), 8805);
+    let says = |net: &mut Net, octets: &[u8]| {
+        net.upf.pfcp(net.now, other, octets, &mut net.out);
+        let datagrams = std::mem::take(&mut net.out.datagrams);
+        assert!(datagrams.iter().all(|(to, _)| *to == other));
+        let parsed = datagrams.iter().map(|(_, o)| Message::parse(&Frame::parse(o).unwrap()).unwrap());
+        parsed.collect::<Vec<Message>>()
+    };
+    let mut net = small(10);
+    let session = net.idle_session(1, true, false);
+    let establishment = Message::from(establishment(2, true, false)).to_octets(Some(Seid(0)), 900);
+    let modification = Message::from(activation(GNB_TEID, GNB.ip())).to_octets(Some(session.up_seid), 901);
+
+    // One that nobody announced is a stranger.
+    let strange = says(&mut net, &modification);
+    let of = |m: &Message| match m {
+        Message::SessionModificationResponse(m) => m.cause,
+        Message::SessionEstablishmentResponse(m) => m.cause,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(strange.iter().map(of).collect::<Vec<_>>(), [Cause::SessionContextNotFound]);
+
+    let announced = AssociationUpdateRequest {
+        alternative_smf_ip_addresses: vec![other.ip().into()],
+        ..update(smf_node(), CpFunctionFeatures::default())
+    };
+    assert_eq!(updated(&mut net, announced), Cause::RequestAccepted);
+    let first = net.ask_octets(&establishment).unwrap();
+    let sessions = net.upf.c.sessions().count();
+    assert_eq!(says(&mut net, &establishment), [first], "it asks again, and there is no second session");
+    assert_eq!(net.upf.c.sessions().count(), sessions);
+    let moved = |e: &Event| matches!(e, Event::AssociationMoved { peer, .. } if *peer == other);
+    assert_eq!(net.out.events.iter().filter(|e| moved(e)).count(), 1);
+    assert_eq!(net.upf.c.associations().map(|(_, at)| at).collect::<Vec<_>>(), [other]);
+    let modification = Message::from(activation(GNB_TEID, GNB.ip())).to_octets(Some(session.up_seid), 902);
+    assert_eq!(says(&mut net, &modification).iter().map(of).collect::<Vec<_>>(), [Cause::RequestAccepted]);
 }
 
 #[test] // TS 29.244 §6.2.3: the load is told when it has changed, with numbers that grow

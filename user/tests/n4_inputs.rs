@@ -208,6 +208,7 @@ fn each_element(what: &str, spoil: &dyn Fn(&mut Vec<Ie>, usize)) {
                 pfcp_association_release_request: None,
                 graceful_release_period: None,
                 user_plane_ip_resource_information: vec![],
+                alternative_smf_ip_addresses: Vec::new(),
             }
             .into(),
         ),

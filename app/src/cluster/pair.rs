@@ -27,6 +27,7 @@ struct Other {
     place: Place,
     address: SocketAddr,
     endpoints: Vec<IpAddr>,
+    smf: IpAddr,
 }
 
 enum State {
@@ -130,8 +131,8 @@ impl Pair {
         out: &mut Outbox,
     ) {
         match message {
-            ToActive::Follow { place, address, endpoints } => {
-                let other = Other { place, address, endpoints };
+            ToActive::Follow { place, address, endpoints, smf } => {
+                let other = Other { place, address, endpoints, smf };
                 self.follows(other, active, pool);
             }
             ToActive::Pieces(pieces) => self.pieces(pieces, pool),
@@ -243,6 +244,7 @@ impl Pair {
                     self.term = home.term;
                     pool.mirrored_at(Some(other.address));
                     turned.push(Turned::Order(Order::Endpoints(other.endpoints.clone())));
+                    turned.push(Turned::Order(Order::SmfAddresses(vec![other.smf])));
                     self.state = State::Paired { other };
                 }
                 (News::Claimed(claim @ Claim::Pair(_), Err(ClaimError::NoAnswer)), State::Named { .. })

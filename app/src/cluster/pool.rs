@@ -407,7 +407,7 @@ impl Pool {
 
     /// Another aggregator offers to follow this one.
     fn follows(&mut self, now: Instant, link: LinkId, peer: SocketAddr, message: ToActive) {
-        let ToActive::Follow { place, address, endpoints } = message else { return };
+        let ToActive::Follow { place, address, endpoints, smf } = message else { return };
         if self.follower.is_some() || self.awaited.is_some() {
             return self.links.close(link); // it calls again
         }
@@ -415,7 +415,7 @@ impl Pool {
         self.follower = Some(Follower { link, number: place.cta });
         self.watch.begin(now, MemberId::Cta(place.cta), address);
         info!(aggregator = place.cta, %address, "another aggregator follows this one");
-        self.said.push(Said::Pair(ToActive::Follow { place, address, endpoints }));
+        self.said.push(Said::Pair(ToActive::Follow { place, address, endpoints, smf }));
     }
 
     fn mirror_lost(&mut self) {

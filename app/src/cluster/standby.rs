@@ -95,6 +95,7 @@ struct Followed {
 pub(crate) struct Standby {
     cluster: Cluster,
     endpoints: Vec<IpAddr>,
+    smf: IpAddr,
     console: Arc<Console>,
     witness: Witness,
     answering: Answering,
@@ -110,11 +111,11 @@ pub(crate) struct Standby {
 
 impl Standby {
     /// Opens where the others come to, and has this aggregator listed. `before`: the pair of which it was the one that served.
-    /// `endpoints`: where gNBs reach it. Errors: one sentence.
+    /// `endpoints`: where gNBs reach it; `smf`: where its SMF speaks from. Errors: one sentence.
     pub(crate) fn open(
         of: &PairOf,
         cluster: &Cluster,
-        endpoints: Vec<IpAddr>,
+        (endpoints, smf): (Vec<IpAddr>, IpAddr),
         before: Option<Pair>,
         console: Arc<Console>,
     ) -> Result<Self, String> {
@@ -131,6 +132,7 @@ impl Standby {
         let standby = Self {
             cluster: cluster.clone(),
             endpoints,
+            smf,
             console,
             witness,
             answering,
@@ -209,7 +211,7 @@ impl Standby {
                 let Some(place) = self.witness.me() else { return };
                 let address = self.links.local_addr().unwrap_or(([0, 0, 0, 0], 0).into());
                 let endpoints = self.endpoints.clone();
-                self.tell(link, &ToActive::Follow { place, address, endpoints });
+                self.tell(link, &ToActive::Follow { place, address, endpoints, smf: self.smf });
             }
             (_, Ok(Hello(Role::Cpf))) => self.strangers.push(link),
             _ => self.links.close(link),

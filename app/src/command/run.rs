@@ -161,7 +161,7 @@ fn cluster(
             Ok((Pool::open(&config.cluster, told, entropy, console.clone())?, None))
         }
         Some(pair) => {
-            let endpoints = config.n2.addresses.clone();
+            let endpoints = (config.n2.addresses.clone(), config.n4.node_id);
             let standby = Standby::open(pair, &config.cluster, endpoints, None, console.clone())?;
             Ok((None, Some(standby)))
         }

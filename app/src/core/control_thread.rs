@@ -391,7 +391,7 @@ impl Control {
             n2.flush(now);
         }
         let of = config.cluster.pair.as_ref().ok_or("it is none of a pair")?;
-        let endpoints = config.n2.addresses.clone();
+        let endpoints = (config.n2.addresses.clone(), config.n4.node_id);
         let standby = Standby::open(of, &config.cluster, endpoints, pair, console.clone())?;
         Ok(Parts {
             store: crate::subscribers::open(&config.store)?,

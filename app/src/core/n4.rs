@@ -180,6 +180,7 @@ mod tests {
             cp_function_features: None,
             user_plane_ip_resource_information: Vec::new(),
             session_retention_information: None,
+            alternative_smf_ip_addresses: Vec::new(),
         }
         .into()
     }

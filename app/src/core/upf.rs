@@ -453,6 +453,7 @@ impl LocalUpf {
                 Event::Path { failed: true, .. } => warn!(?event, "N3"),
                 Event::Path { failed: false, .. } => info!(?event, "N3"),
                 Event::AssociationSetUp { .. }
+                | Event::AssociationMoved { .. }
                 | Event::AssociationEnded { .. }
                 | Event::AssociationSilent { .. } => {
                     info!(?event, "N4");

@@ -35,6 +35,8 @@ pub enum Order {
     /// The host behind these endpoints is gone, and this one serves in its place: gNBs end their associations with that and go on over
     /// those that they have with this one. Order it first of all after a takeover, and again when an awaited gNB has come.
     TakenOver(Vec<IpAddr>),
+    /// Other addresses from which this SMF speaks, as with a mirror: UPFs are told (TS 29.244 §5.22.2).
+    SmfAddresses(Vec<IpAddr>),
     /// [`Cta::reset_gnb`].
     ResetGnb(GlobalGnbId),
     /// [`Cta::retire`].
@@ -65,6 +67,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Order::Overload(order) => self.order_overload(now, order, out),
             Order::Endpoints(endpoints) => self.endpoints(now, endpoints, out),
             Order::TakenOver(lost) => self.taken_over(now, lost, out),
+            Order::SmfAddresses(addresses) => self.smf_addresses(now, addresses, out),
             Order::ResetGnb(gnb) => return Ordered::Reset(self.reset_gnb(now, gnb, out)),
             Order::Retire => self.retire(now, out),
         }

@@ -1,6 +1,7 @@
 //! The UPFs of the aggregator: their N4s, what is stamped of them into envelopes, and what their fate means for phones
 //! (TS 23.501 §6.3.3, TS 23.527 §4.3, §4.4).
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -81,6 +82,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         self.n4_arrived(now, upf, arrived, out);
         self.run(now, out);
+    }
+
+    /// The SMF may speak from these addresses too (TS 29.244 §5.22.2).
+    pub(super) fn smf_addresses(&mut self, now: Instant, addresses: Vec<IpAddr>, out: &mut Outbox) {
+        self.upfs.all.iter_mut().for_each(|n4| n4.announce(now, addresses.clone()));
+        self.tick_upfs(now, out);
     }
 
     pub(super) fn pfcp(&mut self, now: Instant, upf: UpfId, octets: &[u8], out: &mut Outbox) {

@@ -62,6 +62,8 @@ pub enum ToActive {
         address: SocketAddr,
         /// Where gNBs reach it.
         endpoints: Vec<IpAddr>,
+        /// Where its SMF speaks from.
+        smf: IpAddr,
     },
     /// It has so many pieces of the snapshot.
     Pieces(u64),
@@ -79,7 +81,7 @@ enum MirrorHead {
 
 #[derive(Serialize, Deserialize)]
 enum ActiveHead {
-    Follow { place: Place, address: SocketAddr, endpoints: Vec<IpAddr> },
+    Follow { place: Place, address: SocketAddr, endpoints: Vec<IpAddr>, smf: IpAddr },
     Pieces(u64),
     Held(u64),
 }
@@ -125,8 +127,9 @@ impl ToActive {
     /// Appends its octets.
     pub fn write(&self, to: &mut Vec<u8>) {
         let head = match self {
-            Self::Follow { place, address, endpoints } => {
-                ActiveHead::Follow { place: *place, address: *address, endpoints: endpoints.clone() }
+            Self::Follow { place, address, endpoints, smf } => {
+                let endpoints = endpoints.clone();
+                ActiveHead::Follow { place: *place, address: *address, endpoints, smf: *smf }
             }
             Self::Pieces(pieces) => ActiveHead::Pieces(*pieces),
             Self::Held(number) => ActiveHead::Held(*number),
@@ -138,7 +141,9 @@ impl ToActive {
     pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
         let (head, rest) = read(octets)?;
         let message = match head {
-            ActiveHead::Follow { place, address, endpoints } => Self::Follow { place, address, endpoints },
+            ActiveHead::Follow { place, address, endpoints, smf } => {
+                Self::Follow { place, address, endpoints, smf }
+            }
             ActiveHead::Pieces(pieces) => Self::Pieces(pieces),
             ActiveHead::Held(number) => Self::Held(number),
         };
@@ -178,7 +183,8 @@ mod tests {
         }
         let place = Place { cta: 2, incarnation: Incarnation(7) };
         let endpoints = vec![[192, 0, 2, 2].into()];
-        let follow = ToActive::Follow { place, address: ([192, 0, 2, 2], 7380).into(), endpoints };
+        let (address, smf) = (([192, 0, 2, 2], 7380).into(), [192, 0, 2, 2].into());
+        let follow = ToActive::Follow { place, address, endpoints, smf };
         for message in [follow, ToActive::Pieces(9), ToActive::Held(1 << 50)] {
             let written = octets(|to| message.write(to));
             assert_eq!(ToActive::read(&written), Ok(message));

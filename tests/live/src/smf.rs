@@ -90,6 +90,7 @@ impl Smf {
                 cp_function_features: None,
                 user_plane_ip_resource_information: vec![],
                 session_retention_information: None,
+                alternative_smf_ip_addresses: Vec::new(),
             },
         )
     }

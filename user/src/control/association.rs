@@ -2,12 +2,13 @@
 //! (TS 23.527 §4.2, §4.3.1).
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{
-    AssociationSetupResponseFlags, Cause, CpFunctionFeatures, NodeId, RecoveryTimeStamp, UpFunctionFeatures,
+    AlternativeSmfIpAddress, AssociationSetupResponseFlags, Cause, CpFunctionFeatures, NodeId,
+    RecoveryTimeStamp, RemoteGtpuPeer, UpFunctionFeatures,
 };
 use whimbrel_pfcp::msg::{
     AssociationReleaseRequest, AssociationReleaseResponse, AssociationSetupRequest, AssociationSetupResponse,
@@ -40,6 +41,8 @@ pub(super) struct Association {
     pub(super) id: u32,
     /// Where its messages come from.
     pub(super) peer: SocketAddr,
+    /// Where else they may come from, when another SMF of its set goes on (TS 29.244 §5.22.2).
+    alternatives: Vec<IpAddr>,
     recovery: RecoveryTimeStamp,
     /// Since when it has answered no heartbeat, and nothing else has come.
     silent: Option<Instant>,
@@ -47,6 +50,17 @@ pub(super) struct Association {
     /// What it does with what it is told.
     pub(super) features: CpFunctionFeatures,
     pub(super) told: Told,
+}
+
+/// Addresses of an SMF's set that are kept.
+const ALTERNATIVES_MAX: usize = 16;
+
+fn addresses(told: &[AlternativeSmfIpAddress]) -> Vec<IpAddr> {
+    let each = |a: &AlternativeSmfIpAddress| {
+        let RemoteGtpuPeer { ipv4, ipv6 } = a.0;
+        ipv4.map(IpAddr::V4).into_iter().chain(ipv6.map(IpAddr::V6))
+    };
+    told.iter().flat_map(each).take(ALTERNATIVES_MAX).collect()
 }
 
 /// All of them, by node.
@@ -120,6 +134,9 @@ impl UpfC {
             self.associations.next_id
         });
         self.seat(now, key.peer, id, m.node_id.clone(), m.recovery_time_stamp, m.cp_function_features);
+        if let Some(a) = self.associations.by_node.get_mut(&m.node_id) {
+            a.alternatives = addresses(&m.alternative_smf_ip_addresses);
+        }
         // What we asked for ourselves is there.
         self.requests.forget(key.peer, message_type::ASSOCIATION_SETUP_REQUEST);
         out.events.push(Event::AssociationSetUp { node: m.node_id, peer: key.peer, sessions_deleted });
@@ -139,6 +156,7 @@ impl UpfC {
         let association = Association {
             id,
             peer,
+            alternatives: Vec::new(),
             recovery,
             silent: None,
             next_heartbeat: self.config.heartbeat_interval.map(|i| now + i),
@@ -192,8 +210,11 @@ impl UpfC {
         let of_peer = |a: &&mut Association| a.peer.ip() == key.peer.ip();
         let association = self.associations.by_node.get_mut(&m.node_id).filter(of_peer);
         let known = association.is_some();
-        if let (Some(a), Some(features)) = (association, m.cp_function_features) {
-            a.features = features;
+        if let Some(a) = association {
+            a.features = m.cp_function_features.unwrap_or(a.features);
+            if !m.alternative_smf_ip_addresses.is_empty() {
+                a.alternatives = addresses(&m.alternative_smf_ip_addresses);
+            }
         }
         let response = AssociationUpdateResponse {
             node_id: self.config.node_id.clone(),
@@ -232,6 +253,19 @@ impl UpfC {
     pub(super) fn heard(&mut self, peer: SocketAddr) {
         for a in self.associations.by_node.values_mut().filter(|a| a.peer == peer) {
             a.silent = None;
+        }
+    }
+
+    /// A request came: another SMF of a set that asks goes on for the one that is known (TS 29.244 §5.22.2).
+    pub(super) fn asked_by(&mut self, peer: SocketAddr, out: &mut Outbox) {
+        let may = |a: &Association| a.peer.ip() != peer.ip() && a.alternatives.contains(&peer.ip());
+        for (node, a) in self.associations.by_node.iter_mut().filter(|(_, a)| may(a)) {
+            let former = std::mem::replace(&mut a.peer, peer);
+            a.alternatives.retain(|at| *at != peer.ip());
+            a.alternatives.push(former.ip());
+            self.requests.redirect(former, peer);
+            self.replies.redirect(former, peer);
+            out.events.push(Event::AssociationMoved { node: node.clone(), peer });
         }
     }
 

@@ -198,6 +198,7 @@ impl UpfC {
         let header = frame.header;
         let key = ReplyKey { peer, sequence: header.sequence, message_type: header.message_type };
         if is_request(header.message_type) {
+            self.asked_by(peer, out);
             match self.replies.find(&key) {
                 Some(Some(octets)) => return out.datagrams.push((peer, octets.to_vec())),
                 Some(None) => return, // its answer is under way

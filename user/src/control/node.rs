@@ -22,6 +22,7 @@ impl UpfC {
             up_function_features: Some(FEATURES),
             cp_function_features: None,
             user_plane_ip_resource_information: Vec::new(),
+            alternative_smf_ip_addresses: Vec::new(),
             session_retention_information: None,
         };
         self.requests.send(now, smf, None, None, &request.into(), out);
@@ -56,6 +57,7 @@ impl UpfC {
             pfcp_association_release_request: Some(ReleaseFlags::SARR),
             graceful_release_period: Some(PackedTimer::from_seconds(seconds)),
             user_plane_ip_resource_information: Vec::new(),
+            alternative_smf_ip_addresses: Vec::new(),
         };
         let request = request.into();
         for (_, association) in self.associations.iter() {

@@ -32,6 +32,15 @@ impl Replies {
         self.by_key.get(key).map(Option::as_deref)
     }
 
+    /// What was answered to one is what another hears that asks the same in its place.
+    pub(super) fn redirect(&mut self, from: SocketAddr, to: SocketAddr) {
+        for (_, key) in self.by_age.iter_mut().filter(|(_, key)| key.peer == from) {
+            let answer = self.by_key.remove(key);
+            key.peer = to;
+            self.by_key.extend(answer.map(|answer| (*key, answer)));
+        }
+    }
+
     pub(super) fn keep(&mut self, now: Instant, key: ReplyKey, octets: Option<Box<[u8]>>) {
         if self.by_key.insert(key, octets).is_none() {
             self.by_age.push_back((now, key));

@@ -99,6 +99,11 @@ impl Requests {
 }
 
 impl Requests {
+    /// What was asked of one is asked of another in its place.
+    pub(super) fn redirect(&mut self, from: SocketAddr, to: SocketAddr) {
+        self.by_sequence.values_mut().filter(|r| r.peer == from).for_each(|r| r.peer = to);
+    }
+
     /// Requests of a kind to a peer are not repeated any more.
     pub(super) fn forget(&mut self, peer: SocketAddr, message_type: u8) {
         let of_it = |r: &Request| r.peer.ip() == peer.ip() && r.message_type == message_type;

@@ -313,6 +313,7 @@ pub(crate) fn association(recovery: u32) -> AssociationSetupRequest {
         cp_function_features: None,
         user_plane_ip_resource_information: vec![],
         session_retention_information: None,
+        alternative_smf_ip_addresses: Vec::new(),
     }
 }
 

@@ -17,9 +17,12 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::{OutputId, PhoneId, UpfId, UpfState};
 use whimbrel_ids::{Instant, Seid};
-use whimbrel_pfcp::ie::{Cause, CpFunctionFeatures, RecoveryTimeStamp, UpFunctionFeatures};
+use whimbrel_pfcp::ie::{
+    AlternativeSmfIpAddress, Cause, CpFunctionFeatures, RecoveryTimeStamp, UpFunctionFeatures,
+};
 use whimbrel_pfcp::msg::{
-    AssociationReleaseRequest, AssociationSetupRequest, HeartbeatRequest, SessionReportResponse,
+    AssociationReleaseRequest, AssociationSetupRequest, AssociationUpdateRequest, HeartbeatRequest,
+    SessionReportResponse,
 };
 use whimbrel_pfcp::{Frame, Message, SEQUENCE_MAX, message_type};
 
@@ -64,6 +67,7 @@ pub(super) enum Arrived {
 enum Purpose {
     Association,
     Heartbeat,
+    Update,
     Release,
     Session { phone: PhoneId, to: OutputId },
 }
@@ -104,6 +108,9 @@ pub(super) struct N4 {
     /// It has asked to be left by that time (TS 29.244 §6.2.8.3).
     leaving: Option<Instant>,
     control: Control,
+    /// Where else the SMF may speak from (TS 29.244 §5.22.2), and whether the UPF is to be told.
+    alternatives: Vec<IpAddr>,
+    untold: bool,
     /// When to try an association, or a heartbeat, next.
     next: Instant,
     pending: BTreeMap<u32, Pending>,
@@ -147,6 +154,8 @@ impl N4 {
             next: started,
             pending: BTreeMap::new(),
             due: VecDeque::new(),
+            alternatives: Vec::new(),
+            untold: false,
             doubtful: BTreeMap::new(),
             answered: VecDeque::new(),
             reports: VecDeque::new(),
@@ -246,6 +255,7 @@ impl N4 {
             }
             message_type::HEARTBEAT_RESPONSE
             | message_type::ASSOCIATION_SETUP_RESPONSE
+            | message_type::ASSOCIATION_UPDATE_RESPONSE
             | message_type::ASSOCIATION_RELEASE_RESPONSE => self.response(now, frame, octets, out, arrived),
             _ => {}
         }
@@ -293,6 +303,7 @@ impl N4 {
                 arrived.push(Arrived::Answer { phone, to, octets: Some(octets.to_vec()) });
             }
             Purpose::Release => self.next = now + RELEASED,
+            Purpose::Update => self.next = now,
             Purpose::Association => match Message::parse(&frame) {
                 Ok(Message::AssociationSetupResponse(m)) if m.cause.is_accepted() => {
                     self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
@@ -332,6 +343,7 @@ impl N4 {
             // TS 23.527 §4.4: only the path had failed, and the sessions go on.
             Link::Silent(before, _) if before == peer => {
                 self.link = Link::Up(peer);
+                self.to_be_told(now);
                 arrived.push(Arrived::Upf(UpfChange::Back));
             }
             // Another recovery time stamp: the UPF restarted and has no sessions (TS 23.527 §4.3.2).
@@ -401,6 +413,7 @@ impl N4 {
                     self.doubt(sequence, pending);
                 }
                 Purpose::Heartbeat => self.silent(now, arrived),
+                Purpose::Update => self.next = now, // a heartbeat finds out
                 Purpose::Association => self.next = now + RETRY,
                 Purpose::Release => self.next = now + RELEASED,
             }
@@ -420,8 +433,20 @@ impl N4 {
                 cp_function_features: Some(FEATURES),
                 session_retention_information: None,
                 user_plane_ip_resource_information: Vec::new(),
+                alternative_smf_ip_addresses: self.alternatives(),
             };
             (Purpose::Association, Message::from(request))
+        } else if std::mem::take(&mut self.untold) {
+            let update = AssociationUpdateRequest {
+                node_id: self.node_id.into(),
+                up_function_features: None,
+                cp_function_features: Some(FEATURES),
+                pfcp_association_release_request: None,
+                graceful_release_period: None,
+                user_plane_ip_resource_information: Vec::new(),
+                alternative_smf_ip_addresses: self.alternatives(),
+            };
+            (Purpose::Update, update.into())
         } else {
             (Purpose::Heartbeat, HeartbeatRequest { recovery_time_stamp: self.recovery }.into())
         };
@@ -450,6 +475,23 @@ impl N4 {
         {
             self.due.pop_front();
         }
+    }
+
+    /// The SMF may speak from these addresses too, as when a mirror has taken its place: the UPF is told.
+    pub(super) fn announce(&mut self, now: Instant, alternatives: Vec<IpAddr>) {
+        self.alternatives = alternatives;
+        self.to_be_told(now);
+    }
+
+    fn to_be_told(&mut self, now: Instant) {
+        self.untold = self.is_up() && !self.alternatives.is_empty();
+        if self.untold && self.next != Instant::FAR_FUTURE {
+            self.next = now;
+        }
+    }
+
+    fn alternatives(&self) -> Vec<AlternativeSmfIpAddress> {
+        self.alternatives.iter().copied().map(Into::into).collect()
     }
 
     /// When [`N4::tick`] has something to do.

@@ -5,8 +5,9 @@ use whimbrel_pfcp::ie::{
     AssociationReleaseRequest as ReleaseFlags, Cause, Metric, NodeId, PackedTimer, SequenceNumber,
 };
 use whimbrel_pfcp::msg::{
-    AssociationReleaseResponse, AssociationSetupResponse, AssociationUpdateRequest, HeartbeatResponse,
-    LoadControlInformation, OverloadControlInformation, SessionDeletionRequest, SessionDeletionResponse,
+    AssociationReleaseResponse, AssociationSetupResponse, AssociationUpdateRequest,
+    AssociationUpdateResponse, HeartbeatResponse, LoadControlInformation, OverloadControlInformation,
+    SessionDeletionRequest, SessionDeletionResponse,
 };
 
 const PHONE: PhoneId = PhoneId { slot: 7, generation: 1 };
@@ -204,6 +205,7 @@ fn an_association_set_up_by_the_upf() {
         cp_function_features: None,
         session_retention_information: None,
         user_plane_ip_resource_information: Vec::new(),
+        alternative_smf_ip_addresses: Vec::new(),
     };
     let (out, arrived) = says(&mut n4, 2_000_000, set_up(Some(NEEDED)), 1);
     assert_eq!(arrived, [Arrived::Upf(UpfChange::Up)]);
@@ -224,6 +226,7 @@ fn an_association_updated_by_the_upf() {
         pfcp_association_release_request: None,
         graceful_release_period: None,
         user_plane_ip_resource_information: Vec::new(),
+        alternative_smf_ip_addresses: Vec::new(),
     };
     let (out, _) = says(&mut n4, 2_000_000, update(UpFunctionFeatures::FTUP), 1);
     assert_eq!(types(&out), [message_type::ASSOCIATION_UPDATE_RESPONSE]);
@@ -238,6 +241,41 @@ fn an_association_updated_by_the_upf() {
     assert_eq!(m.cause, Cause::NoEstablishedPfcpAssociation);
 }
 
+#[test] // TS 29.244 §5.22.2, §6.2.7.2: a UPF is told from where else the SMF may speak, now and when it comes back
+fn other_addresses_of_the_smf_are_told() {
+    let told = |out: &Sent| -> Vec<AlternativeSmfIpAddress> {
+        let all = out.iter().map(|(_, o)| Message::parse(&Frame::parse(o).unwrap()).unwrap());
+        all.flat_map(|m| match m {
+            Message::AssociationSetupRequest(m) => m.alternative_smf_ip_addresses,
+            Message::AssociationUpdateRequest(m) => m.alternative_smf_ip_addresses,
+            _ => Vec::new(),
+        })
+        .collect()
+    };
+    let mirror: IpAddr = [127, 0, 0, 5].into();
+    let mut n4 = up();
+    let (mut out, mut arrived) = (vec![], vec![]);
+    n4.announce(Instant(2_000_000), vec![mirror]);
+    n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+    assert_eq!(told(&out), [mirror.into()]);
+    let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
+    let accepted = AssociationUpdateResponse {
+        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
+        cause: Cause::RequestAccepted,
+        up_function_features: None,
+        cp_function_features: None,
+    };
+    says(&mut n4, 2_000_100, accepted, sequence);
+    // Told once; heartbeats follow, and an association that is set up anew tells it again.
+    let mut out = vec![];
+    n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+    assert_eq!((types(&out), told(&out)), (vec![message_type::HEARTBEAT_REQUEST], vec![]));
+    n4.lost(Instant(9_000_000), &mut arrived);
+    let mut out = vec![];
+    n4.tick(Instant(9_000_000), &mut out, &mut arrived);
+    assert_eq!(told(&out), [mirror.into()]);
+}
+
 #[test] // TS 29.244 §6.2.8.3, §6.2.8.2, TS 23.502 §4.4.3.3: a UPF asks to be left; it gets no new session, and is released
 fn a_release_asked_by_the_upf() {
     let mut n4 = up();
@@ -248,6 +286,7 @@ fn a_release_asked_by_the_upf() {
         pfcp_association_release_request: Some(ReleaseFlags::SARR),
         graceful_release_period: Some(PackedTimer::from_seconds(60)),
         user_plane_ip_resource_information: Vec::new(),
+        alternative_smf_ip_addresses: Vec::new(),
     };
     let (_, arrived) = says(&mut n4, 2_000_000, ask.clone(), 1);
     assert_eq!(arrived, [Arrived::Upf(UpfChange::Leaving)]);

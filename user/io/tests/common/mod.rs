@@ -269,6 +269,7 @@ impl Control {
                 cp_function_features: None,
                 user_plane_ip_resource_information: vec![],
                 session_retention_information: None,
+                alternative_smf_ip_addresses: Vec::new(),
             }
             .into(),
         );

@@ -34,8 +34,8 @@ pub use identity::{NetworkInstance, PredefinedRules, UeIpAddressPoolIdentity};
 pub use node::{FSeid, NodeId};
 pub use numbers::*;
 pub use report::{
-    AssociationSetupResponseFlags, CpPfcpEntityIpAddress, DataServiceInformation, DataStatus, NodeReportType,
-    RemoteGtpuPeer, ReportType, UserPlaneIpResourceInformation,
+    AlternativeSmfIpAddress, AssociationSetupResponseFlags, CpPfcpEntityIpAddress, DataServiceInformation,
+    DataStatus, NodeReportType, RemoteGtpuPeer, ReportType, UserPlaneIpResourceInformation,
 };
 pub use tunnel::FTeid;
 pub use usage::{

@@ -1,6 +1,6 @@
 //! Elements of reports, and what a UP function tells of its user-plane addresses.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use whimbrel_ids::{Qfi, Reader};
 
@@ -113,6 +113,30 @@ pub struct CpPfcpEntityIpAddress(pub RemoteGtpuPeer);
 
 impl Ie for CpPfcpEntityIpAddress {
     const NAME: &'static str = "CP PFCP Entity IP Address";
+    fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
+        Ok(Self(RemoteGtpuPeer::read(r)?))
+    }
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+}
+
+/// An address from which an SMF of the same set may go on with an association (TS 29.244 §5.22.2; table 8.1.2-1, type 178), in the form of
+/// [`RemoteGtpuPeer`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AlternativeSmfIpAddress(pub RemoteGtpuPeer);
+
+impl From<IpAddr> for AlternativeSmfIpAddress {
+    fn from(address: IpAddr) -> Self {
+        Self(match address {
+            IpAddr::V4(a) => RemoteGtpuPeer { ipv4: Some(a), ipv6: None },
+            IpAddr::V6(a) => RemoteGtpuPeer { ipv4: None, ipv6: Some(a) },
+        })
+    }
+}
+
+impl Ie for AlternativeSmfIpAddress {
+    const NAME: &'static str = "Alternative SMF IP Address";
     fn read(r: &mut Reader<'_>) -> Result<Self, Error> {
         Ok(Self(RemoteGtpuPeer::read(r)?))
     }

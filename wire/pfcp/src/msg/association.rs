@@ -2,8 +2,8 @@
 
 use crate::codec::grouped;
 use crate::ie::{
-    AssociationReleaseRequest as ReleaseFlags, AssociationSetupResponseFlags, Cause, CpFunctionFeatures,
-    CpPfcpEntityIpAddress, NodeId, PackedTimer, RecoveryTimeStamp, UpFunctionFeatures,
+    AlternativeSmfIpAddress, AssociationReleaseRequest as ReleaseFlags, AssociationSetupResponseFlags, Cause,
+    CpFunctionFeatures, CpPfcpEntityIpAddress, NodeId, PackedTimer, RecoveryTimeStamp, UpFunctionFeatures,
     UserPlaneIpResourceInformation,
 };
 
@@ -20,6 +20,8 @@ grouped! {
         89 => cp_function_features: conditional CpFunctionFeatures,
         /// Its user-plane addresses, as peers of release 15 tell them.
         116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
+        /// Where else its SMF may speak from.
+        178 => alternative_smf_ip_addresses: many AlternativeSmfIpAddress,
         /// Asks that the sessions of an earlier association be kept.
         183 => session_retention_information: optional SessionRetentionInformation,
     }
@@ -63,6 +65,8 @@ grouped! {
         112 => graceful_release_period: conditional PackedTimer,
         /// Its user-plane addresses, as peers of release 15 tell them.
         116 => user_plane_ip_resource_information: many UserPlaneIpResourceInformation,
+        /// Where else its SMF may speak from.
+        178 => alternative_smf_ip_addresses: many AlternativeSmfIpAddress,
     }
 
     /// Association Update Response (table 7.4.4.4-1).

@@ -270,6 +270,7 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
                         ipv6: None,
                     })],
                 }),
+                alternative_smf_ip_addresses: vec![IpAddr::from(GNB).into(), IpAddr::from(V6).into()],
             }
             .into(),
         ),
@@ -295,6 +296,7 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
                 pfcp_association_release_request: Some(whimbrel_pfcp::ie::AssociationReleaseRequest::SARR),
                 graceful_release_period: Some(PackedTimer(0x21)),
                 user_plane_ip_resource_information: vec![],
+                alternative_smf_ip_addresses: vec![IpAddr::from(GNB).into(), IpAddr::from(V6).into()],
             }
             .into(),
         ),
