@@ -59,6 +59,9 @@ pub(crate) struct Pair {
     witness: Witness,
     answering: Answering,
     me: Place,
+    /// Where gNBs reach it, and where they reached the one whose place it took.
+    endpoints: Vec<IpAddr>,
+    former: Vec<IpAddr>,
     term: u32,
     state: State,
     /// Since when something waits for the mirror.
@@ -69,14 +72,36 @@ pub(crate) struct Pair {
 
 impl Pair {
     /// The one that etcd has named in this record.
-    pub(super) fn new(witness: Witness, answering: Answering, home: Home) -> Self {
+    pub(super) fn new(
+        witness: Witness,
+        answering: Answering,
+        home: Home,
+        endpoints: Vec<IpAddr>,
+        former: Vec<IpAddr>,
+    ) -> Self {
         let (me, term) = (home.active, home.term);
-        Self { witness, answering, me, term, state: State::Alone, waits: None, records: 0, octets: 0 }
+        Self {
+            witness,
+            answering,
+            me,
+            endpoints,
+            former,
+            term,
+            state: State::Alone,
+            waits: None,
+            records: 0,
+            octets: 0,
+        }
     }
 
     /// The home's term.
     pub(crate) fn term(&self) -> u32 {
         self.term
+    }
+
+    /// Where gNBs reached the one whose place it took.
+    pub(crate) fn former(&self) -> &[IpAddr] {
+        &self.former
     }
 
     /// What it stands on, when it serves no more.
@@ -150,7 +175,7 @@ impl Pair {
         let free = matches!(self.state, State::Alone) && self.witness.lists(other.place);
         let Some(snapshot) = free.then(|| active.snapshot()).flatten() else { return pool.part() };
         self.answering.be(Some((MemberId::Cta(self.me.cta), pool.heartbeats())));
-        pool.begin_mirror(snapshot.octets().len() as u64);
+        pool.begin_mirror(snapshot.octets().len() as u64, self.endpoints.clone());
         self.state = State::Copied { other, snapshot, sent: 0 };
         self.pieces(0, pool);
     }

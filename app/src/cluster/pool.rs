@@ -447,8 +447,8 @@ impl Pool {
     }
 
     /// The mirror may follow from a snapshot of so many octets.
-    pub(crate) fn begin_mirror(&mut self, octets: u64) {
-        self.tell_mirror(&ToMirror::Begin { octets, heartbeats: self.heartbeats });
+    pub(crate) fn begin_mirror(&mut self, octets: u64, endpoints: Vec<IpAddr>) {
+        self.tell_mirror(&ToMirror::Begin { octets, heartbeats: self.heartbeats, endpoints });
         self.tell_members();
     }
 

@@ -37,7 +37,14 @@ pub(crate) enum Heard {
     /// The one that is followed is lost, and this one does not take its place: what was heard means nothing any more.
     Nothing,
     /// This one serves now, from nothing or from what it heard: see [`Standby::succeed`].
-    Serve(Home, Option<Members>),
+    Serve(Home, Option<Former>),
+}
+
+/// What is known of the one whose place is taken.
+#[derive(Debug)]
+pub(crate) struct Former {
+    members: Members,
+    endpoints: Vec<IpAddr>,
 }
 
 /// How an aggregator comes to serve.
@@ -46,7 +53,8 @@ pub(crate) struct Succession {
     links: Links,
     witness: Witness,
     answering: Answering,
-    former: Option<Members>,
+    endpoints: Vec<IpAddr>,
+    former: Option<Former>,
     callers: Vec<Caller>,
 }
 
@@ -61,10 +69,12 @@ impl Succession {
         console: Arc<Console>,
     ) -> Result<(Pool, Pair), String> {
         let mut pool = Pool::over(self.links, cluster, told, entropy, console)?;
+        let mut gone = Vec::new();
         if let Some(former) = self.former {
-            pool.succeed(now, former, self.callers);
+            pool.succeed(now, former.members, self.callers);
+            gone = former.endpoints;
         }
-        Ok((pool, Pair::new(self.witness, self.answering, self.home)))
+        Ok((pool, Pair::new(self.witness, self.answering, self.home, self.endpoints, gone)))
     }
 }
 
@@ -76,7 +86,7 @@ enum Phase {
     /// That one is followed.
     Following(Box<Followed>),
     /// It is lost, and etcd is asked for its place.
-    Promoting(Option<Members>),
+    Promoting(Option<Former>),
 }
 
 struct Followed {
@@ -89,6 +99,8 @@ struct Followed {
     early: Vec<Vec<u8>>,
     early_octets: usize,
     members: Option<Members>,
+    /// Where gNBs reach it.
+    endpoints: Vec<IpAddr>,
 }
 
 /// The process while it does not serve.
@@ -248,7 +260,7 @@ impl Standby {
 
     fn told(&mut self, now: Instant, link: LinkId, message: ToMirror<'_>) {
         match (message, &mut self.phase) {
-            (ToMirror::Begin { octets, heartbeats }, Phase::Calling { number, .. }) => {
+            (ToMirror::Begin { octets, heartbeats, endpoints }, Phase::Calling { number, .. }) => {
                 let number = *number;
                 let ip = self.links.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |at| at.ip());
                 let watch = Watch::open(SocketAddr::new(ip, 0), &heartbeats.0, self.cluster.heartbeat);
@@ -261,7 +273,8 @@ impl Standby {
                 self.show_condition(&format!("follows aggregator {number}"));
                 let snapshot = Some((Vec::new(), octets));
                 let (pieces, early, early_octets, members) = (0, Vec::new(), 0, None);
-                let followed = Followed { link, watch, snapshot, pieces, early, early_octets, members };
+                let followed =
+                    Followed { link, watch, snapshot, pieces, early, early_octets, members, endpoints };
                 self.phase = Phase::Following(Box::new(followed));
             }
             (ToMirror::Piece(octets), Phase::Following(followed)) => {
@@ -327,7 +340,8 @@ impl Standby {
             _ => return self.give_up(now),
         };
         self.links.close(followed.link);
-        self.phase = Phase::Promoting(followed.members.take());
+        let endpoints = std::mem::take(&mut followed.endpoints);
+        self.phase = Phase::Promoting(followed.members.take().map(|members| Former { members, endpoints }));
         self.witness.claim(Claim::Promote);
     }
 
@@ -343,10 +357,10 @@ impl Standby {
                 info!(term = home.term, "this aggregator serves");
                 self.serve(home, None);
             }
-            (Claim::Promote, Ok(home), Phase::Promoting(members)) => {
+            (Claim::Promote, Ok(home), Phase::Promoting(former)) => {
                 info!(term = home.term, "this aggregator serves in the other one's place");
-                let members = members.take();
-                self.serve(home, members);
+                let former = former.take();
+                self.serve(home, former);
             }
             (Claim::Promote, Err(ClaimError::NoAnswer), Phase::Promoting(_)) => {
                 self.witness.claim(Claim::Promote);
@@ -359,17 +373,17 @@ impl Standby {
         }
     }
 
-    fn serve(&mut self, home: Home, former: Option<Members>) {
+    fn serve(&mut self, home: Home, former: Option<Former>) {
         self.phase = Phase::Looking(Instant::FAR_FUTURE);
         self.heard.push(Heard::Serve(home, former));
     }
 
     /// What it serves with.
-    pub(crate) fn succeed(self, home: Home, former: Option<Members>) -> Succession {
-        let Self { links, witness, answering, callers, .. } = self;
+    pub(crate) fn succeed(self, home: Home, former: Option<Former>) -> Succession {
+        let Self { links, witness, answering, callers, endpoints, .. } = self;
         answering.be(None);
         let callers = callers.into_iter().map(|(_, caller)| caller).collect();
-        Succession { home, links, witness, answering, former, callers }
+        Succession { home, links, witness, answering, endpoints, former, callers }
     }
 
     /// The process ends in order.

@@ -314,6 +314,7 @@ impl Control {
         let gnbs: Vec<_> = nodes.map(|(name, node)| (name, node.gnb)).collect();
         let down = self.links.take_over(now, term, gnbs);
         let Some((first, early)) = taken_over else { return };
+        self.tell_gnbs_of_takeover(now);
         self.out.append(first);
         self.settle(now);
         let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !rings.serves(*cpf)).collect();
@@ -324,6 +325,14 @@ impl Control {
             self.n2_data(now, physical, stream, &octets);
         }
         self.settle(now);
+    }
+
+    /// gNBs hear that they need not wait for the host whose place this one has taken (TS 38.413 §8.7.3.2).
+    fn tell_gnbs_of_takeover(&mut self, now: Instant) {
+        let former = self.pair.as_ref().map_or(&[][..], Pair::former);
+        if !former.is_empty() {
+            self.carry_out(now, Order::TakenOver(former.to_vec()));
+        }
     }
 
     /// The aggregator takes an input, and its mirror is told.
@@ -634,7 +643,8 @@ impl Control {
                     // One that does not get it asks again.
                     let _ = n2.send(link.sctp, 0, NGAP_PPID, &answer);
                 }
-                return;
+                // One that was awaited has come.
+                return self.tell_gnbs_of_takeover(now);
             }
             Arrival::Dropped => return,
         };

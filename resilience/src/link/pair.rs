@@ -42,6 +42,8 @@ pub enum ToMirror<'a> {
         octets: u64,
         /// Under this key both answer each other's heartbeats.
         heartbeats: HeartbeatKey,
+        /// Where gNBs reach the active one: they are told when it is gone.
+        endpoints: Vec<IpAddr>,
     },
     /// A piece of the snapshot.
     Piece(&'a [u8]),
@@ -73,7 +75,7 @@ pub enum ToActive {
 
 #[derive(Serialize, Deserialize)]
 enum MirrorHead {
-    Begin { octets: u64, heartbeats: HeartbeatKey },
+    Begin { octets: u64, heartbeats: HeartbeatKey, endpoints: Vec<IpAddr> },
     Piece,
     Record,
     Members(Members),
@@ -102,8 +104,9 @@ impl<'a> ToMirror<'a> {
     /// Appends its octets. They may hold keys.
     pub fn write(&self, to: &mut Vec<u8>) {
         match self {
-            Self::Begin { octets, heartbeats } => {
-                write(&MirrorHead::Begin { octets: *octets, heartbeats: *heartbeats }, &[], to);
+            Self::Begin { octets, heartbeats, endpoints } => {
+                let (octets, heartbeats, endpoints) = (*octets, *heartbeats, endpoints.clone());
+                write(&MirrorHead::Begin { octets, heartbeats, endpoints }, &[], to);
             }
             Self::Piece(octets) => write(&MirrorHead::Piece, octets, to),
             Self::Record(octets) => write(&MirrorHead::Record, octets, to),
@@ -115,7 +118,9 @@ impl<'a> ToMirror<'a> {
     pub fn read(octets: &'a [u8]) -> Result<Self, LinkError> {
         let (head, rest) = read(octets)?;
         match head {
-            MirrorHead::Begin { octets, heartbeats } => whole(Self::Begin { octets, heartbeats }, rest),
+            MirrorHead::Begin { octets, heartbeats, endpoints } => {
+                whole(Self::Begin { octets, heartbeats, endpoints }, rest)
+            }
             MirrorHead::Piece => Ok(Self::Piece(rest)),
             MirrorHead::Record => Ok(Self::Record(rest)),
             MirrorHead::Members(members) => whole(Self::Members(members), rest),
@@ -172,7 +177,8 @@ mod tests {
 
     #[test]
     fn each_message_is_read_as_it_was_written() {
-        let begin = ToMirror::Begin { octets: 1 << 40, heartbeats: HeartbeatKey([7; 32]) };
+        let endpoints = vec![[192, 0, 2, 1].into(), [0; 16].into()];
+        let begin = ToMirror::Begin { octets: 1 << 40, heartbeats: HeartbeatKey([7; 32]), endpoints };
         for message in
             [begin, ToMirror::Piece(b"snap"), ToMirror::Record(b"rec"), ToMirror::Members(members())]
         {
