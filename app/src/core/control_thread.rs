@@ -3,6 +3,7 @@
 //! One turn takes what arrived, runs everything that it causes and sends all of it; then it spins a little, for the
 //! next message of a busy gNB is microseconds away, and then blocks until a descriptor or a deadline.
 
+use std::collections::VecDeque;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,7 +20,9 @@ use whimbrel_resilience::link::Show;
 use whimbrel_resilience::mirror::{Active, Arrival, Mirror, Physical, Record};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox};
-use whimbrel_sctp_io::{Event, Events, Mode, OpenError, Settings, Transport};
+use whimbrel_sctp_io::{
+    AssociationId as SctpAssociation, Event, Events, Mode, OpenError, Settings, Transport,
+};
 use whimbrel_store::{Changes, Store};
 
 use super::core_time::CoreTime;
@@ -51,6 +54,8 @@ const N2_STALLED: Duration = Duration::from_secs(10);
 const N4_PER_TURN_MAX: usize = 64;
 /// How long SMFs elsewhere have to leave this UPF when it stops.
 const LEAVING: Duration = Duration::from_secs(10);
+/// How long gNBs have to leave one that its mirror has replaced.
+const GNBS_LEAVE_WITHIN: Duration = Duration::from_millis(500);
 /// Streams asked of and granted to a gNB: stream 0 and enough for phones not to wait for each other.
 const STREAMS: u16 = 32;
 
@@ -199,6 +204,9 @@ struct Control {
     pool: Option<Pool>,
     n2: Option<Transport>,
     links: Links,
+    /// Whether acknowledgements wait for the mirror; and those that do: for which input, over which association, of how many messages.
+    holds: bool,
+    unacknowledged: VecDeque<(u64, SctpAssociation, u64)>,
     capture: Option<Capture>,
     // Reused from turn to turn.
     events: Events,
@@ -293,6 +301,8 @@ impl Control {
             pool,
             n2: parts.n2,
             links,
+            holds: false,
+            unacknowledged: VecDeque::new(),
             capture: capture.transpose()?,
             events: Events::default(),
             out: Outbox::default(),
@@ -396,6 +406,7 @@ impl Control {
         drop(pool);
         if let Some(n2) = &mut n2 {
             let now = clock::now();
+            n2.hold_acknowledgements(false);
             links.all().for_each(|link| n2.abort(now, link.sctp));
             n2.flush(now);
         }
@@ -431,13 +442,23 @@ impl Control {
             std::thread::sleep(Duration::from_millis(1));
             self.replaced = self.pair.as_mut().is_some_and(Pair::has_handed_over);
         }
-        if let Some(n2) = &mut self.n2
-            && self.replaced
-        {
+        let Some(n2) = self.n2.as_mut().filter(|_| self.replaced) else { return };
+        // gNBs hear from that one that they need not stay. Those that do not know it have to be told.
+        let until = clock::now() + GNBS_LEAVE_WITHIN;
+        while self.links.all().next().is_some() && clock::now() < until {
             let now = clock::now();
-            self.links.all().for_each(|link| n2.shutdown(now, link.sctp));
+            n2.drain(now, &mut self.events);
+            for event in self.events.iter() {
+                if let Event::Down { association, .. } = event {
+                    self.links.down(association);
+                }
+            }
             n2.flush(now);
+            std::thread::sleep(Duration::from_millis(1));
         }
+        let now = clock::now();
+        self.links.all().for_each(|link| n2.shutdown(now, link.sctp));
+        n2.flush(now);
     }
 
     /// One turn; says whether anything arrived.
@@ -563,6 +584,22 @@ impl Control {
         if let Some(pool) = &mut self.pool {
             pool.taken(|cpf| self.active.taken(cpf));
         }
+        self.acknowledge();
+    }
+
+    /// What a gNB said is acknowledged when it cannot be lost any more with this host: then it need not say it again to another.
+    fn acknowledge(&mut self) {
+        let (safe, Some(n2)) = (self.active.safe(), &mut self.n2) else { return };
+        while let Some((_, association, messages)) =
+            self.unacknowledged.pop_front_if(|(input, ..)| *input <= safe)
+        {
+            n2.release(association, messages);
+        }
+        let holds = safe != u64::MAX;
+        if holds != self.holds {
+            // The kernel's SCTP acknowledges by itself.
+            self.holds = n2.hold_acknowledgements(holds) && holds;
+        }
     }
 
     /// Others take over the phones of a control function that is lost.
@@ -589,12 +626,15 @@ impl Control {
                 }
             }
             Event::Data { association, stream, ppid, octets } => {
-                let Some(physical) = self.links.physical(association) else { return };
+                let Some(physical) = self.links.received(association) else { return };
                 if ppid != NGAP_PPID {
                     self.console.metrics.add(Counter::N2Foreign, 1);
                     return;
                 }
                 self.n2_data(now, physical, stream, octets);
+                if let (true, Some(link)) = (self.holds, self.links.link(physical)) {
+                    self.unacknowledged.push_back((self.active.last(), association, link.received));
+                }
             }
             Event::Down { association, reason } => {
                 debug!(?reason, "an SCTP association ended");

@@ -19,6 +19,8 @@ pub(crate) struct Link {
     pub(crate) since: Instant,
     /// Streams towards the gNB.
     pub(crate) outbound_streams: u16,
+    /// Messages that have come.
+    pub(crate) received: u64,
     /// It takes nothing since then: SCTP has no room for what is to be sent.
     stalled: Option<Instant>,
 }
@@ -52,7 +54,8 @@ impl Links {
     ) -> Physical {
         self.came = self.came.wrapping_add(1);
         let physical = Physical(self.came);
-        self.links.insert(physical, Link { sctp, peer, since: now, outbound_streams, stalled: None });
+        self.links
+            .insert(physical, Link { sctp, peer, since: now, outbound_streams, received: 0, stalled: None });
         self.by_sctp.insert((sctp.slot, sctp.generation), physical);
         physical
     }
@@ -74,6 +77,15 @@ impl Links {
         let physical = self.by_sctp.remove(&(sctp.slot, sctp.generation))?;
         self.links.remove(&physical);
         self.names.down(physical)
+    }
+
+    /// A message has come over an association. Gives what this host calls it.
+    pub(crate) fn received(&mut self, sctp: SctpAssociation) -> Option<Physical> {
+        let physical = self.physical(sctp)?;
+        if let Some(link) = self.links.get_mut(&physical) {
+            link.received += 1;
+        }
+        Some(physical)
     }
 
     /// What this host calls an association.
@@ -163,6 +175,7 @@ mod tests {
             peer: ([127, 0, 0, 1], 38412).into(),
             since: Instant(1),
             outbound_streams,
+            received: 0,
             stalled: None,
         };
         assert_eq!([0, 1, 31].map(|s| link(32).stream(s)), [0, 1, 31]);

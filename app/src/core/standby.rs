@@ -130,8 +130,11 @@ impl Waiting {
                 Event::Up { association, peer, peer_port, outbound_streams, .. } => {
                     self.links.up(now, association, n2::peer(peer, peer_port), outbound_streams);
                 }
-                Event::Data { association, stream, ppid: NGAP_PPID, octets } => {
-                    let Some(from) = self.links.physical(association) else { continue };
+                Event::Data { association, stream, ppid, octets } => {
+                    let Some(from) = self.links.received(association) else { continue };
+                    if ppid != NGAP_PPID {
+                        continue;
+                    }
                     match self.links.take(from, octets) {
                         Arrival::Answered(answer) => {
                             // One that does not get it asks again.

@@ -173,6 +173,19 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         Some(Draft::left(mirrored.left))
     }
 
+    /// The last input.
+    pub fn last(&self) -> u64 {
+        self.machine.number
+    }
+
+    /// The last input that is not lost with this host; all of them, where nothing waits for a mirror.
+    pub fn safe(&self) -> u64 {
+        match &self.mirrored {
+            Some(mirrored) if mirrored.waits => mirrored.before + mirrored.gate.confirmed(),
+            _ => u64::MAX,
+        }
+    }
+
     /// How many inputs wait for the mirror.
     pub fn waiting(&self) -> usize {
         self.mirrored.as_ref().map_or(0, |m| m.gate.waiting().len())
