@@ -191,19 +191,7 @@ taken=$(metric whimbrel_phones_taken_over_total) replayed=$(metric whimbrel_inpu
 gone=$(metric whimbrel_phones_lost_total) diverged=$(metric whimbrel_diverged_total) alarms=$(metric whimbrel_cpf_false_alarms_total)
 echo "control functions lost: $killed killed, $stopped stopped, $cut cut off; $left left in order; phones taken over: $taken; messages replayed: $replayed;" \
   "false alarms: $alarms; phones lost: $gone; replays that diverged: $diverged"
-# Read your writes: what a phone was told holds until it, or its end, was told otherwise. A phone that is registered does not
-# find itself registering from nothing; a session that is up goes with the phone's deregistration, and not before.
-stale=$(awk '
-  !/^imsi-/ { next }
-  { phone = $1; what = $2; told++ }
-  what == "Refused" { print phone, "was refused:", $0 }
-  what == "Registered" && /kind: Initial/ { if (on[phone]) print phone, "was registered and had to register anew:", $0; on[phone] = 1 }
-  what == "SessionUp" { up[phone] = 1 }
-  what == "SessionReleased" { gone[phone] = $0; next }
-  what == "Deregistered" { on[phone] = 0; up[phone] = 0; delete gone[phone] }
-  (phone in gone) { print phone, "lost its session:", gone[phone]; delete gone[phone] }
-  END { if (!told) print "there is no history" }
-' "$tmp/play.log")
+stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep -c '^imsi-' "$tmp/play.log" || true)
 [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its phone was told before"; }
 [ "$rc" = 0 ] || wrong "phones noticed"

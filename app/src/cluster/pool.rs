@@ -96,6 +96,8 @@ pub(crate) struct Pool {
     follower: Option<Follower>,
     /// Where the mirror is reached that can take over at any moment.
     mirror: Option<SocketAddr>,
+    /// Those of them that are called, to be told.
+    calling: BTreeMap<LinkId, CpfId>,
     /// Until when those are awaited that served under the former aggregator.
     awaited: Option<Instant>,
     asks: Asks,
@@ -146,6 +148,7 @@ impl Pool {
             pair: cluster.pair.is_some(),
             follower: None,
             mirror: None,
+            calling: BTreeMap::new(),
             awaited: None,
             asks: Asks::default(),
             told,
@@ -175,10 +178,9 @@ impl Pool {
             self.resumes(now, link, life, id, has);
         }
         // Those that have not called may hang on the former aggregator, which hangs itself: a call tells them.
-        let unaware: Vec<SocketAddr> =
-            self.members.values().filter(|m| m.link.is_none()).map(|m| m.address).collect();
-        for at in unaware {
-            self.links.connect(now, at);
+        let unaware = self.members.iter().filter(|(_, m)| m.link.is_none());
+        for (id, at) in unaware.map(|(id, m)| (*id, m.address)).collect::<Vec<_>>() {
+            self.calling.insert(self.links.connect(now, at), id);
         }
         self.show_condition();
     }
@@ -215,10 +217,17 @@ impl Pool {
         self.links.drain(now, &mut events);
         for event in events.iter() {
             match event {
+                Event::Up { link, .. } if self.calling.remove(&link).is_some() => {} // it knows now
                 Event::Up { link, peer, hello, .. } => self.called(link, peer, hello),
                 Event::Frame { link, octets } => self.frame(now, link, octets),
                 Event::Down { link, reason } => {
                     self.waiting.remove(&link);
+                    if let Some(cpf) = self.calling.remove(&link)
+                        && self.members.get(&cpf).is_some_and(|m| m.link.is_none())
+                    {
+                        warn!(cpf = cpf.0, %reason, "a control function of the former aggregator is not reached");
+                        self.lost(cpf);
+                    }
                     if self.follower.as_ref().is_some_and(|f| f.link == link) {
                         warn!(%reason, "the link to the mirror has ended");
                         self.mirror_lost();

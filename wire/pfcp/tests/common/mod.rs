@@ -1,6 +1,6 @@
 //! One of each message, with every element that this crate writes somewhere among them.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use whimbrel_ids::{Qfi, SNssai, Seid, Teid};
 use whimbrel_pfcp::Message;

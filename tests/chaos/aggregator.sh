@@ -1,0 +1,233 @@
+#!/usr/bin/env bash
+# Aggregators that die, hang, are cut off and stop while phones are busy, and control functions that die beside: no phone may notice.
+# Two aggregators, one etcd as their witness, three control functions and a UPF in a network namespace; the second aggregator behind a
+# wire. Phones and gNBs judge each answer, as in control.sh.
+#
+# Usage: aggregator.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
+set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin
+seconds=${1:-20}
+seed=${2:-1}
+skip() { echo "$1"; exit 77; }
+
+if [ -z "${WHIMBREL_INSIDE:-}" ]; then
+  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
+  for tool in ip curl nsenter etcd; do
+    command -v "$tool" >/dev/null || skip "$tool is not installed"
+  done
+  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
+  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
+  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
+  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$seconds" "$seed"
+fi
+
+tmp=${WHIMBREL_CHAOS_DIR:-$(mktemp -d)}
+mkdir -p "$tmp"
+rm -rf "$tmp"/*.log "$tmp"/*.db* "$tmp"/etcd # of a run before
+running=()
+finish() {
+  kill -9 "${running[@]}" 2>/dev/null || true
+  [ -n "${WHIMBREL_CHAOS_DIR:-}" ] || rm -rf "$tmp"
+}
+trap finish EXIT
+wrong() {
+  echo "WRONG: $1 (seed $seed)"
+  tail -n 15 "$tmp"/one.log "$tmp"/two.log "$tmp"/play.log 2>/dev/null | cut -c1-400
+  exit 1
+}
+
+ip link set lo up
+ip link add near type veth peer name far
+for host in 1 5 11 12 13; do ip address add 192.0.2.$host/24 dev near; done # the first aggregator, the UPF, gNBs
+ip link set near up
+# The host behind the wire: a namespace that a process holds open.
+unshare --net sleep infinity &
+elsewhere=$!
+running+=("$elsewhere")
+for _ in $(seq 100); do
+  [ "$(readlink "/proc/$elsewhere/ns/net")" != "$(readlink /proc/self/ns/net)" ] && break
+  sleep 0.02
+done
+ip link set far netns "$elsewhere"
+nsenter -t "$elsewhere" -n ip address add 192.0.2.2/24 dev far
+nsenter -t "$elsewhere" -n ip link set far up
+nsenter -t "$elsewhere" -n ip link set lo up
+
+head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/cluster.key"
+chmod 600 "$tmp/cluster.key"
+declare -A address=([one]=192.0.2.1 [two]=192.0.2.2) number=([one]=1 [two]=2) host=([one]="" [two]="nsenter -t $elsewhere -n") pid
+for name in one two; do
+  cat >"$tmp/$name.yaml" <<END
+n2: { addresses: [${address[$name]}] }
+n3: { address: ${address[$name]} }
+n4: { node_id: ${address[$name]} }
+upfs: [{ address: "192.0.2.5:8805" }]
+api: { address: "127.0.0.1:808${number[$name]}" }
+store: { path: $tmp/$name.db }
+cluster:
+  listen: "${address[$name]}:7380"
+  key_file: $tmp/cluster.key
+  etcd: ["http://192.0.2.1:2379"]
+  aggregator: ${number[$name]}
+  heartbeat_interval: 40ms # a machine that does much else makes false alarms, which are harmless and no news
+  heartbeat_misses: 4
+END
+done
+cat >"$tmp/upf.yaml" <<END
+n3: { address: 192.0.2.5 }
+n4: { node_id: 192.0.2.5, listen: "192.0.2.5:8805" }
+api: { address: "127.0.0.1:8085" }
+store: { path: $tmp/upf.db }
+END
+cat >"$tmp/play.yaml" <<END
+gnbs: 3
+seconds: $seconds
+patience-s: 10
+groups:
+  - name: commuters # between gNBs, asleep and awake
+    phones: 24
+    begin: [register, session: { dnn: internet }]
+    repeat:
+      - wait: 0.15
+      - handover: { via: xn }
+      - wait: 0.15
+      - idle
+      - wait: 0.05
+      - return
+      - wait: 0.1
+      - handover: { via: n2 }
+      - wait: 0.15
+      - idle
+      - periodic-registration
+      - wait: 0.05
+      - return
+    end: [wait: 0.3, deregister]
+  - name: visitors # come and go
+    phones: 24
+    begin: [wait: 0.01]
+    repeat:
+      - register
+      - session: { dnn: internet }
+      - wait: 0.05
+      - deregister
+      - wait: 0.05
+    end: [wait: 0.01]
+END
+
+# aggregator NAME: starts it.
+aggregator() {
+  ${host[$1]} "$WHIMBREL" run --config "$tmp/$1.yaml" 2>>"$tmp/$1.log" &
+  pid[$1]=$!
+  running+=($!)
+  disown # its death is what is wanted, and no news
+}
+# cpf NAME: starts a control function.
+cpf() {
+  "$WHIMBREL" cpf --aggregator 192.0.2.1:7380 --aggregator 192.0.2.2:7380 --listen 192.0.2.1:0 --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log" &
+  pid[$1]=$!
+  running+=($!)
+  disown
+}
+# ended NAME SIGNAL: sends it, and waits until the process is gone.
+ended() {
+  kill "-$2" "${pid[$1]}"
+  while kill -0 "${pid[$1]}" 2>/dev/null; do sleep 0.01; done
+}
+# said TEXT: how often both aggregators have said this.
+said() { cat "$tmp"/one.log "$tmp"/two.log 2>/dev/null | grep -c "$1" || true; }
+# await TEXT N WHY: waits until they have said it so often.
+await() {
+  for _ in $(seq 600); do
+    [ "$(said "$1")" -ge "$2" ] && return
+    sleep 0.05
+  done
+  wrong "$3"
+}
+# pairs N: waits until an aggregator has got a mirror so many times in all.
+paired=0
+pairs() {
+  paired=$((paired + $1))
+  await "this aggregator has a mirror" "$paired" "the aggregators do not become a pair"
+}
+# Whoever said last that it serves, does.
+active() {
+  grep -h -o "^[^ ]* .*this aggregator serves" "$tmp/one.log" "$tmp/two.log" | sort | tail -n 1 >"$tmp/last"
+  if grep -qF "$(cut -d' ' -f1 "$tmp/last")" "$tmp/one.log"; then echo one; else echo two; fi
+}
+other() { if [ "$1" = one ]; then echo two; else echo one; fi; }
+
+etcd --name witness --data-dir "$tmp/etcd" --listen-client-urls http://192.0.2.1:2379 --advertise-client-urls http://192.0.2.1:2379 \
+  --listen-peer-urls http://127.0.0.1:2380 --initial-advertise-peer-urls http://127.0.0.1:2380 \
+  --initial-cluster witness=http://127.0.0.1:2380 >"$tmp/etcd.log" 2>&1 &
+running+=($!)
+"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
+for name in one two; do "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/$name.yaml" >/dev/null; done
+"$WHIMBREL" upf --config "$tmp/upf.yaml" 2>"$tmp/upf.log" &
+running+=($!)
+aggregator one
+await "this aggregator serves" 1 "the first aggregator does not serve"
+aggregator two
+pairs 1
+for name in a b c; do cpf "$name"; done
+await "a control function has come" 3 "control functions do not come"
+await "the UPF answers" 1 "the UPF is not reached"
+
+"$WHIMBREL" ran "$tmp/play.yaml" --amf "${address[$(active)]}" --gnb-address 192.0.2.11 -v >"$tmp/play.log" 2>&1 &
+play=$!
+running+=("$play")
+
+RANDOM=$seed
+killed=0 stopped=0 left=0 cut=0 mirrors=0 both=0 cpfs=(a b c)
+end=$((SECONDS + seconds - 2))
+sleep 1
+while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
+  serves=$(active)
+  mirror=$(other "$serves")
+  case $((RANDOM % 6)) in
+    0) # it dies
+      ended "$serves" KILL
+      aggregator "$serves"
+      killed=$((killed + 1)) ;;
+    1) # it hangs for a while, and wakes up as if nothing had been
+      kill -STOP "${pid[$serves]}"
+      sleep 0.5
+      kill -CONT "${pid[$serves]}"
+      stopped=$((stopped + 1)) ;;
+    2) # it stops in order
+      ended "$serves" TERM
+      aggregator "$serves"
+      left=$((left + 1)) ;;
+    3) # the second one, whatever it is just now, is cut off
+      ip link set near down
+      sleep 0.4
+      ip link set near up
+      cut=$((cut + 1)) ;;
+    4) # the mirror dies
+      ended "$mirror" KILL
+      aggregator "$mirror"
+      mirrors=$((mirrors + 1)) ;;
+    5) # a control function dies, and the aggregator before it knows
+      victim=${cpfs[RANDOM % 3]}
+      kill -KILL "${pid[$victim]}"
+      ended "$serves" KILL
+      aggregator "$serves"
+      cpf "$victim"
+      both=$((both + 1)) ;;
+  esac
+  pairs 1
+  sleep 0.$((RANDOM % 5 + 2))
+done
+
+rc=0
+wait "$play" || rc=$?
+sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
+takeovers=$(said "serves in the other one's place") alone=$(said "goes on without a mirror")
+echo "aggregators lost while they served: $killed killed, $stopped stopped, $left left in order, $both with a control function; mirrors killed: $mirrors;" \
+  "cut off: $cut; taken over: $takeovers; went on alone: $alone"
+stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
+answers=$(grep -c '^imsi-' "$tmp/play.log" || true)
+[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its phone was told before"; }
+[ "$rc" = 0 ] || wrong "phones noticed"
+[ $((takeovers + alone)) -gt 0 ] || wrong "nothing happened: the run shows nothing"
+echo "{\"chaos\": \"aggregator\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"left\": $left, \"cut\": $cut," \
+  "\"mirrors_killed\": $mirrors, \"with_a_cpf\": $both, \"takeovers\": $takeovers, \"alone\": $alone, \"answers_in_histories\": $answers, \"stale\": 0}"
