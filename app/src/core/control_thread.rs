@@ -590,10 +590,11 @@ impl Control {
     /// What a gNB said is acknowledged when it cannot be lost any more with this host: then it need not say it again to another.
     fn acknowledge(&mut self) {
         let (safe, Some(n2)) = (self.active.safe(), &mut self.n2) else { return };
-        while let Some((_, association, messages)) =
-            self.unacknowledged.pop_front_if(|(input, ..)| *input <= safe)
+        while let Some(&(input, association, messages)) = self.unacknowledged.front()
+            && input <= safe
         {
             n2.release(association, messages);
+            self.unacknowledged.pop_front();
         }
         let holds = safe != u64::MAX;
         if holds != self.holds {

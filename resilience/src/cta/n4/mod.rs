@@ -343,7 +343,7 @@ impl N4 {
             // TS 23.527 §4.4: only the path had failed, and the sessions go on.
             Link::Silent(before, _) if before == peer => {
                 self.link = Link::Up(peer);
-                self.to_be_told(now);
+                self.tell_again(now);
                 arrived.push(Arrived::Upf(UpfChange::Back));
             }
             // Another recovery time stamp: the UPF restarted and has no sessions (TS 23.527 §4.3.2).
@@ -480,10 +480,10 @@ impl N4 {
     /// The SMF may speak from these addresses too, as when a mirror has taken its place: the UPF is told.
     pub(super) fn announce(&mut self, now: Instant, alternatives: Vec<IpAddr>) {
         self.alternatives = alternatives;
-        self.to_be_told(now);
+        self.tell_again(now);
     }
 
-    fn to_be_told(&mut self, now: Instant) {
+    fn tell_again(&mut self, now: Instant) {
         self.untold = self.is_up() && !self.alternatives.is_empty();
         if self.untold && self.next != Instant::FAR_FUTURE {
             self.next = now;

@@ -64,7 +64,7 @@ impl N4 {
         self.pending.clear(); // our own attempt, if one was under way
         self.due.clear();
         self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
-        self.to_be_told(now);
+        self.tell_again(now);
         let response = AssociationSetupResponse {
             node_id: NodeId::from(self.node_id),
             cause: Cause::RequestAccepted,
