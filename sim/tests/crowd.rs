@@ -77,3 +77,23 @@ fn an_input_that_ends_who_runs_it_costs_its_own_phone_alone() {
         }
     }
 }
+
+#[test] // TS 38.413 §8.6.1: a gNB says a first message again before anybody has said whose it is; one connection begins
+fn first_messages_that_come_twice_at_once() {
+    let faults = Faults { first_repeated_per_mille: 1000, ..Faults::default() };
+    for seed in 1..4 {
+        let mut net = Sim::in_region(seed, default_config(), faults, 3, 1);
+        let gnb = net.add_gnb(gnb_config(1));
+        net.advance(SECOND);
+        let ues: Vec<UeIndex> = (0..10).map(|n| net.add_ue(gnb, phone_config(n))).collect();
+        for act in
+            [Command::Register, session(), Command::Deregister { switch_off: false }, Command::Register]
+        {
+            ues.iter().for_each(|&ue| net.command(ue, act.clone()));
+            net.advance(Duration::from_millis(300));
+        }
+        assert!(ues.iter().all(|&ue| registered(&net, ue)), "seed {seed}");
+        net.check_invariants();
+        no_violations(&net);
+    }
+}

@@ -516,9 +516,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         answer: Disposition,
         out: &mut Outbox,
     ) {
-        let unanswered = self.asked.range((phone, first)..=(phone, last)).map(|(key, _)| *key);
-        for key in unanswered.collect::<Vec<_>>() {
-            if let Some(asked) = self.asked.remove(&key) {
+        for clock in self.asked.between(phone, first, last) {
+            if let Some(asked) = self.asked.remove(phone, clock) {
                 self.answered(now, phone, asked, answer, out);
             }
         }

@@ -4,6 +4,7 @@
 //! "strangers"); there it may turn out to name a phone after all, by a 5G-GUTI in the NAS message. Who is asked answers with
 //! its batch, so what is to be done with either answer waits here.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,36 @@ pub(super) struct Asked {
     pub(super) amf_ue_ngap_id: AmfUeNgapId,
 }
 
+/// First messages whose phones are being looked for, by the input that asks.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Asks {
+    by_input: BTreeMap<(PhoneId, u64), Asked>,
+    under_way: BTreeSet<(AssociationId, u64)>,
+}
+
+impl Asks {
+    fn insert(&mut self, phone: PhoneId, clock: u64, asked: Asked) {
+        self.under_way.insert((asked.first.association, asked.first.digest()));
+        self.by_input.insert((phone, clock), asked);
+    }
+
+    /// Who was asked by this input has answered.
+    pub(super) fn remove(&mut self, phone: PhoneId, clock: u64) -> Option<Asked> {
+        let asked = self.by_input.remove(&(phone, clock))?;
+        self.under_way.remove(&(asked.first.association, asked.first.digest()));
+        Some(asked)
+    }
+
+    /// A phone's inputs between these that ask and are not answered.
+    pub(super) fn between(&self, phone: PhoneId, first: u64, last: u64) -> Vec<u64> {
+        self.by_input.range((phone, first)..=(phone, last)).map(|(&(_, clock), _)| clock).collect()
+    }
+
+    fn has(&self, first: &First) -> bool {
+        self.under_way.contains(&(first.association, first.digest()))
+    }
+}
+
 /// Who is asked.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum Whom {
@@ -60,6 +91,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub(super) fn initial_ue_message(&mut self, now: Instant, peek: &Peek, first: First, out: &mut Outbox) {
         if !self.ran.admit_first_message(now, first.association) {
             return self.limited(now, Some(first.association), "first_messages_per_s", out);
+        }
+        // As after a takeover, when a gNB says again what it does not know to have arrived.
+        if self.asked.has(&first) {
+            return self.repeated(peek, &first, out);
         }
         if self.settle_name(now, first.association, peek.ran_ue_ngap_id, first.digest(), out) {
             return self.repeated(peek, &first, out);
@@ -130,7 +165,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             addressed: !matches!(whom, Whom::Stranger { asked: false }),
         };
         let Some(envelope) = self.stamp(now, phone, payload) else { return };
-        self.asked.insert((phone, envelope.clock), Asked { first, whom, amf_ue_ngap_id });
+        self.asked.insert(phone, envelope.clock, Asked { first, whom, amf_ue_ngap_id });
         self.submit(now, envelope, out);
     }
 

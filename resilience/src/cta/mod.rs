@@ -12,7 +12,7 @@ mod slots;
 mod snapshot;
 mod upfs;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ use crate::region::Rings;
 use crate::replication::CpfId;
 pub use cpfs::Replicated;
 use cpfs::{Cpfs, Service};
-use first::{Asked, First};
+use first::{Asked, Asks, First};
 use n4::Arrived;
 pub use order::{Order, Ordered};
 pub(crate) use outside::{Outside, Taken};
@@ -173,7 +173,7 @@ pub struct Cta<S, E, I = ()> {
     /// When the gNBs' machines have something to do.
     ran_due: Option<Instant>,
     /// First messages whose phones are being looked for, by the input that asks.
-    asked: BTreeMap<(PhoneId, u64), Asked>,
+    asked: Asks,
     /// Resets that are acknowledged when their phones have let go.
     resetting: Vec<Resetting>,
 }
@@ -209,7 +209,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             bounds: Bounds::default(),
             load: Load::default(),
             ran_due: None,
-            asked: BTreeMap::new(),
+            asked: Asks::default(),
             resetting: Vec::new(),
         }
     }
@@ -461,7 +461,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         batch: Batch,
         out: &mut Outbox,
     ) {
-        let asked = self.asked.remove(&(phone, clock));
+        let asked = self.asked.remove(phone, clock);
         let disposition = batch.disposition;
         self.inspect.released(phone, clock, &batch);
         self.release(now, (phone, clock), from, batch, asked.as_ref(), out);

@@ -5,14 +5,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::AssociationId;
-use whimbrel_control::PhoneId;
 use whimbrel_control::amf::{Load, RanNodes, Rate};
 use whimbrel_control::config::Config;
 use whimbrel_control::udm::{Directory, Registrations, Subscribers};
 use whimbrel_ids::Instant;
 
 use super::cpfs::{Cpfs, Service};
-use super::first::Asked;
+use super::first::Asks;
 use super::ran::{Bounds, Resetting};
 use super::slots::Slots;
 use super::upfs::Upfs;
@@ -31,7 +30,7 @@ pub(crate) struct State {
     pagings: Rate,
     load: Load,
     ran_due: Option<Instant>,
-    asked: BTreeMap<(PhoneId, u64), Asked>,
+    asked: Asks,
     resetting: Vec<Resetting>,
 }
 
@@ -48,7 +47,7 @@ pub(crate) struct StateOf<'a> {
     pagings: Rate,
     load: Load,
     ran_due: Option<Instant>,
-    asked: &'a BTreeMap<(PhoneId, u64), Asked>,
+    asked: &'a Asks,
     resetting: &'a [Resetting],
 }
 
