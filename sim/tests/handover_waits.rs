@@ -10,11 +10,12 @@ use common::stage::session;
 use common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Phone, Refusal, UpfId};
-use whimbrel_ids::{AmfUeNgapId, Qfi, Teid};
+use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, PlmnId, Qfi, Teid};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
-    AssociatedQosFlowItem, Cause, CauseRadioNetwork, GtpTunnel, PduSessionResourceItem, QosFlowAcceptedItem,
-    QosFlowPerTnlInformation, TransportLayerAddress, UpTransportLayerInformation,
+    AssociatedQosFlowItem, Cause, CauseRadioNetwork, GlobalRanNodeId, GtpTunnel, PduSessionResourceItem,
+    QosFlowAcceptedItem, QosFlowPerTnlInformation, TargetId, TransportLayerAddress,
+    UpTransportLayerInformation,
 };
 use whimbrel_ngap::msg::{
     HandoverCancel, InitialContextSetupResponse, PathSwitchRequest, PathSwitchRequestAcknowledge,
@@ -436,7 +437,13 @@ fn what_ends_a_path_switch_that_waits_for_the_handover_before() {
         (
             "another handover",
             |net| {
-                let m = handover_required(net, &[1]);
+                net.add_gnb(gnb_config(4));
+                net.settle(SECOND / 10);
+                let mut m = handover_required(net, &[1]);
+                if let TargetId::TargetRanNodeId(t) = &mut m.target_id {
+                    let fourth = GlobalGnbId::new(PlmnId::TEST, 4, 28).expect("28 bits");
+                    t.global_ran_node_id = GlobalRanNodeId::GlobalGnbId(fourth);
+                }
                 say(net, SOURCE, m);
             },
             true,
