@@ -188,6 +188,15 @@ impl Compared {
                 self.p50_without_links[baseline] / self.p50_without_links[i],
             );
         }
+        let links = self.p50[0] - self.p50_without_links[0];
+        if links >= 1.0 {
+            println!(
+                "links are {links:.0} us of the median of {}: if its work took no time, it would be {:.2} times as fast as {}",
+                all[0].scheme.name,
+                self.p50[baseline] / links,
+                all[baseline].scheme.name,
+            );
+        }
         println!("{paper}");
     }
 
