@@ -21,7 +21,7 @@ mod traffic;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -549,7 +549,8 @@ impl Sim {
     pub fn associate_upf(&mut self, upf: UpfId) {
         let mut out = whimbrel_user::Outbox::default();
         let now = self.now;
-        self.nth_upf(upf).c.associate(now, SMF, &mut out);
+        let smf = smf(self.pair.host());
+        self.nth_upf(upf).c.associate(now, smf, &mut out);
         self.n4(upf, out);
     }
 
@@ -858,7 +859,7 @@ impl Sim {
                 UpfState::Answering | UpfState::Mute => {}
             }
             let mut answers = whimbrel_user::Outbox::default();
-            upf.upf.pfcp(self.now, SMF, &octets, &mut answers);
+            upf.upf.pfcp(self.now, smf(host), &octets, &mut answers);
             self.n4(id, answers);
         }
     }
@@ -867,8 +868,11 @@ impl Sim {
         if self.upfs[usize::from(upf.0)].state != UpfState::Answering {
             return;
         }
-        for (_, octets) in out.datagrams {
-            self.core(Input::Pfcp(upf, &octets));
+        for (to, octets) in out.datagrams {
+            // Nobody hears what goes to a host that was replaced.
+            if to == smf(self.pair.host()) {
+                self.core(Input::Pfcp(upf, &octets));
+            }
         }
     }
 
@@ -1021,5 +1025,7 @@ impl Sim {
 /// Procedure code of INITIAL UE MESSAGE (TS 38.413 §9.4.7).
 const INITIAL_UE_MESSAGE: u8 = 15;
 
-/// Where the SMF's PFCP comes from.
-const SMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8805);
+/// Where the SMF's PFCP comes from: each of the two hosts has its address.
+fn smf(host: u64) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::new(127, 0, 0, 1 + (host % 2) as u8).into(), 8805)
+}

@@ -140,6 +140,7 @@ impl Sim {
         self.pair.mirrors += 1;
         self.pair.associations = Associations::default();
         self.order_of(Order::Endpoints(vec![address(self.pair.mirrors)]));
+        self.order_of(Order::SmfAddresses(vec![crate::smf(self.pair.host() + 1).ip()]));
     }
 
     /// How often a mirror has taken over.

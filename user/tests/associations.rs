@@ -218,3 +218,31 @@ fn both_ask_for_the_association() {
     assert!(!net.out.datagrams.contains(&asked));
     assert_eq!(net.upf.c.associations().count(), 1);
 }
+
+#[test] // TS 29.244 §5.22.2: what the one that died was asked and had not answered, and all that is reported from now on
+fn another_smf_of_a_set_gets_the_reports() {
+    let other = SocketAddr::new([127, 0, 0, 77].into(), 8805);
+    let sent = |net: &mut Net| -> Vec<(SocketAddr, u8)> {
+        let kind = |octets: &[u8]| Frame::parse(octets).unwrap().header.message_type;
+        std::mem::take(&mut net.out.datagrams).into_iter().map(|(to, octets)| (to, kind(&octets))).collect()
+    };
+    let report = whimbrel_pfcp::message_type::SESSION_REPORT_REQUEST;
+    let mut net = Net::without_association(config());
+    let set =
+        AssociationSetupRequest { alternative_smf_ip_addresses: vec![other.ip().into()], ..association(1) };
+    let Message::AssociationSetupResponse(m) = net.ask(None, set.into()) else { panic!() };
+    assert!(m.up_function_features.is_some_and(|f| f.has(UpFunctionFeatures::SSET)));
+    let (one, two) = (net.idle_session(1, true, false), net.idle_session(2, true, false));
+    net.downlink(&udp4(SERVER, one.ipv4.unwrap(), (1, 2), 0));
+    assert_eq!(sent(&mut net), [(SMF, report)]);
+    // Nobody answers: both are asked.
+    net.advance(net.now + Duration::from_secs(4));
+    let asked: Vec<SocketAddr> = sent(&mut net).into_iter().filter(|s| s.1 == report).map(|s| s.0).collect();
+    assert_eq!(asked, [SMF, other]);
+    let request = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1) };
+    net.upf.pfcp(net.now, other, &Message::from(request).to_octets(None, 900), &mut net.out);
+    assert!(sent(&mut net).contains(&(other, report)), "the one that speaks is asked at once");
+    net.downlink(&udp4(SERVER, two.ipv4.unwrap(), (1, 2), 0));
+    assert_eq!(sent(&mut net), [(other, report)], "whatever address its session was made with");
+    assert_eq!(net.upf.c.session_count(), 2);
+}

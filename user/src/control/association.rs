@@ -30,6 +30,7 @@ pub(super) const FEATURES: UpFunctionFeatures = UpFunctionFeatures::FTUP
     .with(UpFunctionFeatures::EMPU)
     .with(UpFunctionFeatures::PDIU)
     .with(UpFunctionFeatures::UEIP)
+    .with(UpFunctionFeatures::SSET)
     .with(UpFunctionFeatures::FRRT)
     .with(UpFunctionFeatures::MNOP)
     .with(UpFunctionFeatures::BUNDL)
@@ -77,6 +78,11 @@ impl Associations {
 
     pub(super) fn get(&self, node: &NodeId) -> Option<&Association> {
         self.by_node.get(node)
+    }
+
+    /// The other addresses of the SMF that speaks from this one.
+    pub(super) fn others(&self, peer: SocketAddr) -> &[IpAddr] {
+        self.by_node.values().find(|a| a.peer.ip() == peer.ip()).map_or(&[], |a| &a.alternatives)
     }
 
     pub(super) fn by_id(&self, id: u32) -> Option<&Association> {
@@ -256,17 +262,27 @@ impl UpfC {
         }
     }
 
-    /// A request came: another SMF of a set that asks goes on for the one that is known (TS 29.244 §5.22.2).
-    pub(super) fn asked_by(&mut self, peer: SocketAddr, out: &mut Outbox) {
+    /// A message came: another SMF of a set that speaks goes on for the one that is known (TS 29.244 §5.22.2). It gets the answers to
+    /// what that one had asked, and at once what that one was asked and has not answered.
+    pub(super) fn spoken_to_by(&mut self, peer: SocketAddr, out: &mut Outbox) {
         let may = |a: &Association| a.peer.ip() != peer.ip() && a.alternatives.contains(&peer.ip());
         for (node, a) in self.associations.by_node.iter_mut().filter(|(_, a)| may(a)) {
             let former = std::mem::replace(&mut a.peer, peer);
             a.alternatives.retain(|at| *at != peer.ip());
             a.alternatives.push(former.ip());
-            self.requests.redirect(former, peer);
+            a.silent = None;
+            self.requests.redirect(former.ip(), peer.ip(), out);
             self.replies.redirect(former, peer);
+            let waiting = self.waiting.values_mut().filter(|w| w.key.peer == former);
+            waiting.for_each(|w| w.key.peer = peer);
             out.events.push(Event::AssociationMoved { node: node.clone(), peer });
         }
+    }
+
+    /// Where reports go that the SMF of an association wants at this address: its F-SEIDs name the one that made the session.
+    pub(super) fn speaks_for(&self, association: u32, address: IpAddr) -> IpAddr {
+        let moved = self.associations.by_id(association).filter(|a| a.alternatives.contains(&address));
+        moved.map_or(address, |a| a.peer.ip())
     }
 
     /// A peer says when it last started; if later than known, its sessions are of its former life (TS

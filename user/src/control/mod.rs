@@ -197,8 +197,8 @@ impl UpfC {
     fn message(&mut self, now: Instant, when: When, peer: SocketAddr, frame: &Frame<'_>, out: &mut Outbox) {
         let header = frame.header;
         let key = ReplyKey { peer, sequence: header.sequence, message_type: header.message_type };
+        self.spoken_to_by(peer, out);
         if is_request(header.message_type) {
-            self.asked_by(peer, out);
             match self.replies.find(&key) {
                 Some(Some(octets)) => return out.datagrams.push((peer, octets.to_vec())),
                 Some(None) => return, // its answer is under way

@@ -69,6 +69,7 @@ impl UpfC {
         };
         let Some(s) = self.sessions.get(session) else { return };
         let Some(address) = s.cp_address() else { return };
+        let address = self.speaks_for(s.association, address);
         let peer = SocketAddr::new(address, self.config.cp_port);
         let seid = s.cp_f_seid.seid;
         if !self.requests.send(now, peer, Some(seid), Some(session), &request.into(), out) {

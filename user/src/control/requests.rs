@@ -1,7 +1,7 @@
 //! Requests of our own: sequence numbers, retransmission (TS 29.244 §6.4).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,9 +99,12 @@ impl Requests {
 }
 
 impl Requests {
-    /// What was asked of one is asked of another in its place.
-    pub(super) fn redirect(&mut self, from: SocketAddr, to: SocketAddr) {
-        self.by_sequence.values_mut().filter(|r| r.peer == from).for_each(|r| r.peer = to);
+    /// What was asked of one is asked of another in its place, and at once.
+    pub(super) fn redirect(&mut self, from: IpAddr, to: IpAddr, out: &mut Outbox) {
+        for r in self.by_sequence.values_mut().filter(|r| r.peer.ip() == from) {
+            r.peer.set_ip(to);
+            out.datagrams.push((r.peer, r.octets.to_vec()));
+        }
     }
 
     /// Requests of a kind to a peer are not repeated any more.
@@ -131,6 +134,10 @@ impl UpfC {
                 r.deadline = now + T1;
                 self.requests.by_deadline.insert((r.deadline, sequence));
                 out.datagrams.push((r.peer, r.octets.to_vec()));
+                // Another of the SMF's set may have gone on meanwhile, and not have spoken yet.
+                for address in self.associations.others(r.peer) {
+                    out.datagrams.push((SocketAddr::new(*address, r.peer.port()), r.octets.to_vec()));
+                }
                 continue;
             }
             let Some(r) = self.requests.by_sequence.remove(&sequence) else { continue };

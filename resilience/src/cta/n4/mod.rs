@@ -430,7 +430,7 @@ impl N4 {
                 node_id: self.node_id.into(),
                 recovery_time_stamp: self.recovery,
                 up_function_features: None,
-                cp_function_features: Some(FEATURES),
+                cp_function_features: Some(self.features()),
                 session_retention_information: None,
                 user_plane_ip_resource_information: Vec::new(),
                 alternative_smf_ip_addresses: self.alternatives(),
@@ -440,7 +440,7 @@ impl N4 {
             let update = AssociationUpdateRequest {
                 node_id: self.node_id.into(),
                 up_function_features: None,
-                cp_function_features: Some(FEATURES),
+                cp_function_features: Some(self.features()),
                 pfcp_association_release_request: None,
                 graceful_release_period: None,
                 user_plane_ip_resource_information: Vec::new(),
@@ -487,6 +487,14 @@ impl N4 {
         self.untold = self.is_up() && !self.alternatives.is_empty();
         if self.untold && self.next != Instant::FAR_FUTURE {
             self.next = now;
+        }
+    }
+
+    /// With other addresses it is one of a set of SMFs.
+    fn features(&self) -> CpFunctionFeatures {
+        match self.alternatives.is_empty() {
+            true => FEATURES,
+            false => FEATURES.with(CpFunctionFeatures::SSET),
         }
     }
 

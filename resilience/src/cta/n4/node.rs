@@ -11,7 +11,7 @@ use whimbrel_pfcp::msg::{
 };
 use whimbrel_pfcp::{Frame, Message};
 
-use super::{Arrived, FEATURES, Link, N4, NEEDED, Sent, UpfChange};
+use super::{Arrived, Link, N4, NEEDED, Sent, UpfChange};
 
 /// How long a UPF that asks to be left is given at most, if it says nothing shorter: phones are told within seconds.
 const GRACE_MAX: Duration = Duration::from_secs(3600);
@@ -70,7 +70,7 @@ impl N4 {
             cause: Cause::RequestAccepted,
             recovery_time_stamp: self.recovery,
             up_function_features: None,
-            cp_function_features: Some(FEATURES),
+            cp_function_features: Some(self.features()),
             user_plane_ip_resource_information: Vec::new(),
             pfcpasrsp_flags: None,
         };
@@ -105,7 +105,7 @@ impl N4 {
             node_id,
             cause,
             up_function_features: None,
-            cp_function_features: Some(FEATURES),
+            cp_function_features: Some(self.features()),
         };
         response.into()
     }
