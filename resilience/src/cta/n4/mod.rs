@@ -307,6 +307,9 @@ impl N4 {
             Purpose::Association => match Message::parse(&frame) {
                 Ok(Message::AssociationSetupResponse(m)) if m.cause.is_accepted() => {
                     self.associated(now, m.recovery_time_stamp, m.up_function_features, arrived);
+                    if self.untold {
+                        self.next = now; // it was asked before there was something to tell
+                    }
                 }
                 _ => self.next = now + RETRY,
             },
@@ -426,6 +429,7 @@ impl N4 {
     fn keep_alive(&mut self, now: Instant, out: &mut Sent) {
         self.next = Instant::FAR_FUTURE; // until this one is answered or given up
         let (purpose, message) = if self.link == Link::Down {
+            self.untold = false;
             let request = AssociationSetupRequest {
                 node_id: self.node_id.into(),
                 recovery_time_stamp: self.recovery,
@@ -436,7 +440,7 @@ impl N4 {
                 alternative_smf_ip_addresses: self.alternatives(),
             };
             (Purpose::Association, Message::from(request))
-        } else if std::mem::take(&mut self.untold) {
+        } else if self.is_up() && std::mem::take(&mut self.untold) {
             let update = AssociationUpdateRequest {
                 node_id: self.node_id.into(),
                 up_function_features: None,
@@ -484,8 +488,8 @@ impl N4 {
     }
 
     fn tell_again(&mut self, now: Instant) {
-        self.untold = self.is_up() && !self.alternatives.is_empty();
-        if self.untold && self.next != Instant::FAR_FUTURE {
+        self.untold = !self.alternatives.is_empty();
+        if self.untold && self.is_up() && self.next != Instant::FAR_FUTURE {
             self.next = now;
         }
     }

@@ -266,6 +266,28 @@ fn other_addresses_of_the_smf_are_told() {
         cp_function_features: None,
     };
     says(&mut n4, 2_000_100, accepted, sequence);
+    // What is to be told while an association is being asked for is told when it stands.
+    let mut young = N4::new(UpfId(0), [127, 0, 0, 1].into(), Instant(1_000_000));
+    let mut out = vec![];
+    young.tick(Instant(1_000_000), &mut out, &mut arrived);
+    young.announce(Instant(1_000_001), vec![mirror]);
+    let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
+    let granted = AssociationSetupResponse {
+        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
+        cause: Cause::RequestAccepted,
+        recovery_time_stamp: RecoveryTimeStamp(9),
+        up_function_features: Some(NEEDED),
+        cp_function_features: None,
+        pfcpasrsp_flags: None,
+        user_plane_ip_resource_information: vec![],
+    };
+    says(&mut young, 1_000_002, granted, sequence);
+    let mut out = vec![];
+    young.tick(young.next_deadline(), &mut out, &mut arrived);
+    assert_eq!(
+        (types(&out), told(&out)),
+        (vec![message_type::ASSOCIATION_UPDATE_REQUEST], vec![mirror.into()])
+    );
     // Told once; heartbeats follow, and an association that is set up anew tells it again.
     let mut out = vec![];
     n4.tick(n4.next_deadline(), &mut out, &mut arrived);
