@@ -10,7 +10,7 @@ use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::{
     AssociationId, Event, PhoneEvent, PhoneId, Procedure, RanEvent, Refusal, Subject, UpfId,
 };
-use whimbrel_ids::{Instant, RanUeNgapId};
+use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId};
 use whimbrel_resilience::UpfChange;
 
 use crate::config::refusal_word;
@@ -44,6 +44,11 @@ impl Observer {
     pub(crate) fn association_up(&mut self, association: AssociationId, peer: &str) {
         info!(peer, "an SCTP association came up");
         self.gnbs.insert(association, format!("gnb-at-{peer}"));
+    }
+
+    /// A gNB was connected to the aggregator whose place this one has taken.
+    pub(crate) fn inherits(&mut self, association: AssociationId, gnb: GlobalGnbId) {
+        self.gnbs.insert(association, format!("gnb-{gnb}"));
     }
 
     /// The core's own work on a procedure that ended.

@@ -16,7 +16,9 @@ fn figure(name: &str) {
     let last = said.lines().last().unwrap_or_default();
     let figures: serde_json::Value = serde_json::from_str(last).expect("the last line is JSON");
     assert_eq!(figures["bench"], format!("neutrino {name}"));
-    assert!(!said.contains("failed"), "every procedure completes:\n{said}");
+    // In figure 10 not all phones of `existing` have attached anew in the end: that is counted there, and none of ours.
+    let failed = said.lines().filter(|line| line.contains("failed") && !line.contains("failed: ours 0,"));
+    assert_eq!(failed.count(), 0, "every procedure completes:\n{said}");
     assert!(!said.contains("NaN"), "every scheme was measured:\n{said}");
 }
 

@@ -89,7 +89,8 @@ fn each_path_switch_brings_a_fresh_next_hop() {
     let (mut net, _) = two_gnbs(2, 1);
     let mut keys: Vec<SecurityKey> = Vec::new();
     for step in 2..12u8 {
-        let m = path_switch_request(&net, &[1]);
+        let mut m = path_switch_request(&net, &[1]);
+        m.ran_ue_ngap_id = whimbrel_ids::RanUeNgapId(u32::from(step)); // another connection each time
         ask(&mut net, m);
         let context = acknowledge(&mut net).security_context;
         assert_eq!(context.next_hop_chaining_count, step & 7);

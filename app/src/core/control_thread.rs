@@ -322,6 +322,9 @@ impl Control {
         let (term, rings) = (pair.term(), pool.rings());
         let nodes = self.active.cta().ran_nodes().iter();
         let gnbs: Vec<_> = nodes.map(|(name, node)| (name, node.gnb)).collect();
+        for (name, gnb) in &gnbs {
+            gnb.iter().for_each(|gnb| self.observer.inherits(*name, *gnb));
+        }
         let down = self.links.take_over(now, term, gnbs);
         let Some((first, early)) = taken_over else { return };
         self.tell_gnbs_of_takeover(now);
