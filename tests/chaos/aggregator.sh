@@ -79,40 +79,7 @@ n4: { node_id: 192.0.2.5, listen: "192.0.2.5:8805" }
 api: { address: "127.0.0.1:8085" }
 store: { path: $tmp/upf.db }
 END
-cat >"$tmp/play.yaml" <<END
-gnbs: 3
-seconds: $seconds
-patience-s: 10
-groups:
-  - name: commuters # between gNBs, asleep and awake
-    phones: 24
-    begin: [register, session: { dnn: internet }]
-    repeat:
-      - wait: 0.15
-      - handover: { via: xn }
-      - wait: 0.15
-      - idle
-      - wait: 0.05
-      - return
-      - wait: 0.1
-      - handover: { via: n2 }
-      - wait: 0.15
-      - idle
-      - periodic-registration
-      - wait: 0.05
-      - return
-    end: [wait: 0.3, deregister]
-  - name: visitors # come and go
-    phones: 24
-    begin: [wait: 0.01]
-    repeat:
-      - register
-      - session: { dnn: internet }
-      - wait: 0.05
-      - deregister
-      - wait: 0.05
-    end: [wait: 0.01]
-END
+sed "s/^seconds: .*/seconds: $seconds/" "$(dirname "$0")/phones.yaml" >"$tmp/play.yaml"
 
 # aggregator NAME: starts it.
 aggregator() {

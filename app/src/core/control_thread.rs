@@ -409,8 +409,9 @@ impl Control {
         drop(pool);
         if let Some(n2) = &mut n2 {
             let now = clock::now();
-            n2.hold_acknowledgements(false);
+            // What waits is not acknowledged: gNBs say it again to the one that serves.
             links.all().for_each(|link| n2.abort(now, link.sctp));
+            n2.hold_acknowledgements(false);
             n2.flush(now);
         }
         let of = config.cluster.pair.as_ref().ok_or("it is none of a pair")?;
