@@ -436,7 +436,7 @@ impl CpfProcess {
             }
             self.say(up);
         }
-        self.say_taken(false);
+        self.say_taken();
         for trial in self.out.trials.drain(..) {
             self.tasting.have_tried(self.lives, trial);
         }
@@ -465,10 +465,10 @@ impl CpfProcess {
     }
 
     /// The aggregator hears now and then how much it need not keep.
-    fn say_taken(&mut self, at_once: bool) {
+    fn say_taken(&mut self) {
         let Some(m) = self.membership.as_mut().filter(|m| m.keep && m.alone.is_none()) else { return };
         let taken = m.end.taken();
-        if taken >= m.told + TAKEN_EVERY || at_once && taken > m.told {
+        if taken >= m.told + TAKEN_EVERY {
             m.told = taken;
             self.answer(&ToCta::Taken(taken));
         }

@@ -272,8 +272,7 @@ impl Pair {
                     turned.push(Turned::Order(Order::SmfAddresses(vec![other.smf])));
                     self.state = State::Paired { other };
                 }
-                (News::Claimed(claim @ Claim::Pair(_), Err(ClaimError::NoAnswer)), State::Named { .. })
-                | (News::Claimed(claim @ Claim::Alone, Err(ClaimError::NoAnswer)), State::Widowed) => {
+                (News::Claimed(claim @ Claim::Pair(_), Err(ClaimError::NoAnswer)), State::Named { .. }) => {
                     self.witness.claim(claim);
                 }
                 (News::Claimed(Claim::Alone, Ok(home)), State::Widowed) => {
@@ -282,10 +281,17 @@ impl Pair {
                     self.alone(active, out);
                     turned.push(Turned::Order(Order::Endpoints(Vec::new())));
                 }
-                // The record says that this one is alone already: the mirror never came into it.
-                (News::Claimed(..), State::Named { .. } | State::Widowed) if self.is_alone() => {
+                // The record says that this one is alone already: the mirror never came into it. A claim without an answer does not
+                // say so: it may have been heard, and the mirror may be promoted by it.
+                (
+                    News::Claimed(_, Err(ClaimError::NotYours | ClaimError::Outrun)),
+                    State::Named { .. } | State::Widowed,
+                ) if self.is_alone() => {
                     pool.part();
                     self.alone(active, out);
+                }
+                (News::Claimed(Claim::Alone, Err(_)), State::Widowed) if !self.is_replaced() => {
+                    self.witness.claim(Claim::Alone);
                 }
                 _ => {}
             }
@@ -309,7 +315,7 @@ impl Pair {
         matches!(self.state, State::Paired { .. })
     }
 
-    /// Whether the other one serves now, or this one is told nothing about it.
+    /// Whether the other one serves now.
     pub(crate) fn has_handed_over(&mut self) -> bool {
         let _ = self.witness.turn();
         self.is_replaced()
