@@ -196,6 +196,7 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
         path_failure: Config::PATH_FAILURE,
         echo_interval: None,
         slices: Vec::new(),
+        shards: 1,
         held_per_session: Config::HELD_PER_SESSION,
         cp_port: 8805,
         seed,

@@ -10,7 +10,7 @@ use whimbrel_pfcp::ie::NodeId;
 
 use crate::limits::{
     DATA_NETWORKS_MAX, HELD_PER_SESSION_MAX, POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX,
-    SLICES_MAX,
+    SHARDS_MAX, SLICES_MAX,
 };
 use crate::session_id::TeidLayout;
 
@@ -42,6 +42,11 @@ impl Ipv4Net {
     pub const fn gateway(self) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.first().wrapping_add(1))
     }
+
+    /// How many addresses it has.
+    pub(crate) const fn numbers(self) -> u64 {
+        1 << (32 - if self.prefix > 32 { 32 } else { self.prefix })
+    }
 }
 
 /// An IPv6 network out of which phones get prefixes of 64 bits.
@@ -67,6 +72,12 @@ impl Ipv6Net {
     /// The address of the UPF's own side: in the first prefix, which no phone gets.
     pub const fn gateway(self) -> Ipv6Addr {
         Ipv6Addr::from_bits((self.first() as u128) << 64 | 1)
+    }
+
+    /// How many prefixes it has; all at most but one of the longest pool.
+    pub(crate) const fn numbers(self) -> u64 {
+        let bits = if self.prefix > 64 { 64 } else { self.prefix };
+        1 << (64 - if bits == 0 { 1 } else { bits })
     }
 }
 
@@ -185,6 +196,8 @@ pub struct Config {
     pub slices: Vec<SliceRate>,
     /// Sessions at most, up to [`SESSIONS_MAX`].
     pub sessions_max: u32,
+    /// Packet pipelines that share the sessions, each to be driven by a thread of its own: 1, 2, 4, 8 or 16 ([`SHARDS_MAX`]).
+    pub shards: u8,
     /// Time between heartbeats to each SMF; `None` sends none. 60 s is what TS 23.527 §4 implementations use.
     pub heartbeat_interval: Option<Duration>,
     /// How long the sessions of an SMF are kept that answers no heartbeat (TS 23.527 §4.4).
@@ -239,6 +252,11 @@ pub enum ConfigError {
         /// How many were asked for.
         given: u32,
     },
+    /// Not a number of pipelines that there can be.
+    Shards {
+        /// How many were asked for.
+        given: u8,
+    },
     /// More slices with a rate than the bound.
     Slices {
         /// How many there are.
@@ -281,6 +299,9 @@ impl fmt::Display for ConfigError {
             }
             Self::Sessions { given } => {
                 write!(f, "the UPF is to hold {given} sessions: give 1 to {}", SESSIONS_MAX - 1)
+            }
+            Self::Shards { given } => {
+                write!(f, "the UPF is to have {given} packet threads: give 1, 2, 4, 8 or {SHARDS_MAX}")
             }
             Self::Slices { given } => write!(f, "{given} slices have a rate: give at most {SLICES_MAX}"),
             Self::SliceRate(slice) => {
@@ -326,6 +347,9 @@ impl Config {
         }
         if self.sessions_max == 0 || self.sessions_max >= SESSIONS_MAX {
             return Err(ConfigError::Sessions { given: self.sessions_max });
+        }
+        if !self.shards.is_power_of_two() || self.shards > SHARDS_MAX {
+            return Err(ConfigError::Shards { given: self.shards });
         }
         if self.slices.len() > SLICES_MAX {
             return Err(ConfigError::Slices { given: self.slices.len() });

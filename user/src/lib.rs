@@ -28,10 +28,10 @@ pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};
 pub use limits::*;
 pub use pipeline::{
     Counters, Destination, DropReason, FastCounted, FastEntry, FastPath, Origin, PACKET_HEADROOM, Packet,
-    SessionCounters, Slot, Stage, UpfU, Verdict, Watch, fast_state, packet_room,
+    SessionCounters, Slot, Stage, Steering, UpfU, Verdict, Watch, fast_state, packet_room,
 };
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::SessionId;
 
 mod one_process;
-pub use one_process::Upf;
+pub use one_process::{Shards, Upf};

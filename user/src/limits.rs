@@ -66,6 +66,8 @@ pub const FLOODS_PER_SECOND_MAX: u32 = 200;
 pub const FLOODED_SESSIONS_MAX: usize = 256;
 /// Slices that have a rate of their own: TS 23.501 §5.15.2 lets a phone use eight of an operator's few dozen.
 pub const SLICES_MAX: usize = 64;
+/// Pipelines that share a UPF's sessions: the receive queues of an interface that AF_XDP takes.
+pub const SHARDS_MAX: u8 = 16;
 /// Peers whose paths are supervised: a region's gNBs, generously. Those beyond are counted, and served all the same.
 pub const PATHS_MAX: usize = 4_096;
 /// Echo requests answered in one second: a region's 1,000 gNBs may all ask at once; a flood gets no more.

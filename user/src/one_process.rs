@@ -6,21 +6,22 @@ use whimbrel_ids::Instant;
 
 use crate::config::{Config, ConfigError};
 use crate::control::{Input, Outbox, UpfC};
-use crate::exchange::Report;
-use crate::pipeline::UpfU;
+use crate::exchange::{Change, Report};
+use crate::pipeline::{Counters, Destination, Packet, SessionCounters, Slot, Steering, UpfU, Verdict};
+use crate::session_id::SessionId;
 
 /// Both sides in one thread: what a test, a simulation or a small deployment drives.
 pub struct Upf {
     /// The PFCP endpoint.
     pub c: UpfC,
-    /// The packet pipeline.
-    pub u: UpfU,
+    /// The packet pipelines.
+    pub u: Shards,
 }
 
 impl Upf {
     /// Errors: what [`Config::check`] finds.
     pub fn new(config: Config, now: Instant) -> Result<Self, ConfigError> {
-        Ok(Self { u: UpfU::new(&config)?, c: UpfC::new(config, now)? })
+        Ok(Self { u: Shards::new(&config)?, c: UpfC::new(config, now)? })
     }
 
     /// Handles a PFCP datagram to its end: changes are applied, and what the pipeline reports of them is
@@ -56,5 +57,96 @@ impl Upf {
     /// When [`Self::tick`] is due.
     pub fn next_deadline(&self) -> Option<Instant> {
         [self.c.next_deadline(), self.u.next_deadline()].into_iter().flatten().min()
+    }
+}
+
+/// The pipelines of all shards, one after the other in one thread.
+pub struct Shards {
+    shards: Vec<UpfU>,
+    steering: Steering,
+    /// The shard at which the next packet arrives: each in turn, so that most are for another one.
+    arrives: usize,
+}
+
+impl Shards {
+    /// As many as are configured. Errors: what [`Config::check`] finds.
+    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+        let shards = UpfU::shards(config)?;
+        let steering = shards[0].steering();
+        Ok(Self { shards, steering, arrives: 0 })
+    }
+
+    /// The pipeline, where there is one.
+    pub fn only(&mut self) -> Option<&mut UpfU> {
+        if let [only] = self.shards.as_mut_slice() { Some(only) } else { None }
+    }
+
+    /// As [`UpfU::apply`].
+    pub fn apply(&mut self, now: Instant, change: Change) {
+        self.shards[self.steering.of_change(&change)].apply(now, change);
+        self.tell_paths(now);
+    }
+
+    /// The first shard supervises the paths of all.
+    fn tell_paths(&mut self, now: Instant) {
+        for shard in 1..self.shards.len() {
+            for (peer, begins) in self.shards[shard].take_path_uses() {
+                self.shards[0].path_used(now, peer, begins);
+            }
+        }
+    }
+
+    /// As [`UpfU::burst`].
+    pub fn burst(&mut self, now: Instant, slots: &mut [Slot]) {
+        if let Some(only) = self.only() {
+            return only.burst(now, slots);
+        }
+        for slot in slots {
+            let mut at = self.arrives;
+            self.arrives = (self.arrives + 1) % self.shards.len();
+            slot.verdict = Verdict::Pending;
+            loop {
+                self.shards[at].burst(now, std::slice::from_mut(slot));
+                self.tell_paths(now); // a predicted session may have begun
+                let Verdict::Hand { to, .. } = slot.verdict else { break };
+                at = to.into();
+            }
+        }
+    }
+
+    /// As [`UpfU::next_output`], those of one shard after those of the other.
+    pub fn next_output(&mut self) -> Option<(Destination, Packet)> {
+        self.shards.iter_mut().find_map(UpfU::next_output)
+    }
+
+    /// As [`UpfU::recycle`].
+    pub fn recycle(&mut self, packet: Packet) {
+        self.shards[0].recycle(packet);
+    }
+
+    /// As [`UpfU::take_reports`].
+    pub fn take_reports(&mut self) -> Vec<Report> {
+        self.shards.iter_mut().flat_map(UpfU::take_reports).collect()
+    }
+
+    /// As [`UpfU::counters`], of all together.
+    pub fn counters(&self) -> Counters {
+        self.shards.iter().fold(Counters::default(), |sum, s| sum + s.counters())
+    }
+
+    /// As [`UpfU::session_counters`].
+    pub fn session_counters(&self, id: SessionId) -> Option<SessionCounters> {
+        self.shards[self.steering.of_session(id)].session_counters(id)
+    }
+
+    /// As [`UpfU::tick`].
+    pub fn tick(&mut self, now: Instant) {
+        self.shards.iter_mut().for_each(|s| s.tick(now));
+        self.tell_paths(now);
+    }
+
+    /// As [`UpfU::next_deadline`].
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.shards.iter().filter_map(UpfU::next_deadline).min()
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use crate::limits::POOL_ADDRESSES_MAX;
+use crate::limits::{POOL_ADDRESSES_MAX, SHARDS_MAX};
 
 /// Consecutive numbers, each free or taken: IPv4 addresses, or IPv6 prefixes of 64 bits.
 ///
@@ -50,17 +50,27 @@ impl Pool {
         }
     }
 
-    /// Takes the next free number.
-    pub(crate) fn take_any(&mut self) -> Option<u64> {
+    /// Takes the next free number: one whose lowest bits, as many as tell so many shards apart, are those of `like`, or else any.
+    pub(crate) fn take_any(&mut self, (like, shards): (u32, u8)) -> Option<u64> {
+        debug_assert!(shards.is_power_of_two() && shards <= SHARDS_MAX);
         if self.free == 0 {
             return None;
         }
+        let apart = u64::from(like).wrapping_sub(self.first) % u64::from(shards);
+        // A bit for each place of a word whose number is as it should be; words hold a multiple of all shards.
+        let every = u64::MAX / ((1u64 << shards) - 1);
+        let alike = every << apart;
+        self.take_of(alike).or_else(|| self.take_of(u64::MAX))
+    }
+
+    /// Takes the next free number among those that a word's bits name.
+    fn take_of(&mut self, wanted: u64) -> Option<u64> {
         let words = self.taken.len();
         let begin = self.next as usize / 64;
         // One word more than all: the first may hold free numbers only below where the search begins.
         for i in 0..=words {
             let w = (begin + i) % words;
-            let mut free = !self.taken[w];
+            let mut free = !self.taken[w] & wanted;
             if i == 0 {
                 free &= u64::MAX << (self.next % 64);
             }
@@ -102,9 +112,9 @@ impl Pools {
         Self { pools, statics: BTreeSet::new() }
     }
 
-    /// Takes a free number of the pools at those places.
-    pub(crate) fn take_any(&mut self, of: Range<usize>) -> Option<u64> {
-        self.pools.get_mut(of)?.iter_mut().find_map(Pool::take_any)
+    /// Takes a free number of the pools at those places, as [`Pool::take_any`] does.
+    pub(crate) fn take_any(&mut self, of: Range<usize>, like: (u32, u8)) -> Option<u64> {
+        self.pools.get_mut(of)?.iter_mut().find_map(|p| p.take_any(like))
     }
 
     pub(crate) fn take(&mut self, number: u64) -> bool {
@@ -132,22 +142,25 @@ impl Pools {
 mod tests {
     use super::*;
 
+    /// Of the one shard that there is.
+    const ANY: (u32, u8) = (0, 1);
+
     #[test]
     fn a_pool_is_exhausted_and_a_freed_address_comes_back_last() {
         let mut p = Pool::new(100, 70);
         assert!(p.take(105));
         assert!(!p.take(105), "taken");
-        let all: Vec<_> = std::iter::from_fn(|| p.take_any()).collect();
+        let all: Vec<_> = std::iter::from_fn(|| p.take_any(ANY)).collect();
         assert_eq!(all, (100..170).filter(|n| *n != 105).collect::<Vec<_>>());
         p.give_back(150);
         p.give_back(101);
         p.give_back(101);
-        assert_eq!((p.take_any(), p.take_any(), p.take_any()), (Some(101), Some(150), None));
+        assert_eq!((p.take_any(ANY), p.take_any(ANY), p.take_any(ANY)), (Some(101), Some(150), None));
 
         let mut p = Pool::new(0, 3);
-        assert_eq!(p.take_any(), Some(0));
+        assert_eq!(p.take_any(ANY), Some(0));
         p.give_back(0);
-        assert_eq!((p.take_any(), p.take_any(), p.take_any()), (Some(1), Some(2), Some(0)));
+        assert_eq!((p.take_any(ANY), p.take_any(ANY), p.take_any(ANY)), (Some(1), Some(2), Some(0)));
     }
 
     #[test]
@@ -157,5 +170,18 @@ mod tests {
         p.give_back(99);
         assert!(p.take(99));
         assert_eq!(p.free(), 2);
+    }
+
+    #[test]
+    fn a_shards_sessions_get_numbers_like_its_own_while_there_are_any() {
+        for (shards, first) in [(2, 10u64), (4, 7), (16, 100)] {
+            let mut p = Pool::new(first, 200);
+            for like in (0..u32::from(shards)).chain([77]) {
+                let number = p.take_any((like, shards)).unwrap();
+                assert_eq!(number % u64::from(shards), u64::from(like) % u64::from(shards), "of {shards}");
+            }
+            let all = std::iter::from_fn(|| p.take_any((1, shards))).count();
+            assert_eq!(all, 200 - 1 - usize::from(shards), "the others when its own are taken");
+        }
     }
 }

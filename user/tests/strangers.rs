@@ -18,7 +18,7 @@ fn judge(net: &mut Net, origin: Origin, octets: &[u8]) {
         Verdict::Drop(_) => assert_eq!(total(net), before + 1),
         Verdict::Send(_) => assert!(out.len() <= octets.len() + PACKET_HEADROOM),
         Verdict::Taken => {}
-        Verdict::Pending => panic!("a packet without verdict"),
+        Verdict::Pending | Verdict::Hand { .. } => panic!("a packet without verdict"),
     }
     net.outputs();
     net.out.datagrams.clear();

@@ -63,6 +63,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         path_failure: c.n4.path_failure,
         echo_interval: Some(Config::ECHO_INTERVAL),
         slices: c.slice_rates.clone(),
+        shards: 1,
         held_per_session: Config::HELD_PER_SESSION,
         cp_port: Config::PFCP_PORT,
         seed,

@@ -123,7 +123,15 @@ impl UpfC {
             known.filter(|id| self.sessions.get(*id).is_some_and(|s| s.rules.data_network == network));
         let session = match known {
             Some(id) => id,
-            None => self.sessions.vacant().ok_or(RuleRefusal::NoSession)?,
+            None => {
+                // A switch joins Ethernet sessions, and the longest prefix is looked for among all routes: of one shard.
+                let routed = m
+                    .create_pdrs
+                    .iter()
+                    .any(|p| !p.pdi.framed_routes.is_empty() || !p.pdi.framed_ipv6_routes.is_empty());
+                let of_first = routed || SessionKind::of(m.pdn_type) == SessionKind::Ethernet;
+                self.sessions.vacant(of_first).ok_or(RuleRefusal::NoSession)?
+            }
         };
         let mut base = SessionRules::empty(network);
         if let Some(old) = known.and_then(|id| self.sessions.get(id)) {

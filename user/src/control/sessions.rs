@@ -8,6 +8,7 @@ use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::FSeid;
 
 use crate::config::Config;
+use crate::pipeline::shard_of;
 use crate::pool::{Pool, Pools};
 use crate::rules::{NetworkPools, SessionRules, upper};
 use crate::session_id::{SessionId, mix};
@@ -36,7 +37,10 @@ pub(super) struct Sessions {
     slots: Vec<Option<Box<Session>>>,
     /// The generation that a place's next session gets. Kept apart: it outlives the session.
     generations: Vec<u32>,
-    free: VecDeque<u32>,
+    /// Free places of each shard.
+    free: Box<[VecDeque<u32>]>,
+    /// The shard that gets the next session.
+    turn: u8,
     by_cp_seid: BTreeMap<(u32, Seid, Option<IpAddr>), u32>,
     pub(super) pools: Vec<NetworkPools>,
     sessions_max: u32,
@@ -48,20 +52,17 @@ impl Sessions {
     pub(super) fn new(config: &Config) -> Self {
         let pools = config.data_networks.iter().map(|dn| {
             let ipv4 = dn.all_ipv4_pools().map(|p| {
-                let count = 1u64 << (32 - u32::from(p.prefix.min(32)));
                 // Neither the network's own address, nor the gateway, nor the broadcast address.
-                Pool::new(u64::from(p.first()) + 2, count.saturating_sub(3))
+                Pool::new(u64::from(p.first()) + 2, p.numbers().saturating_sub(3))
             });
-            let ipv6 = dn.all_ipv6_pools().map(|p| {
-                let count = 1u64 << (64 - u32::from(p.prefix.clamp(1, 64)));
-                Pool::new(p.first() + 1, count - 1)
-            });
+            let ipv6 = dn.all_ipv6_pools().map(|p| Pool::new(p.first() + 1, p.numbers() - 1));
             NetworkPools { ipv4: Pools::new(ipv4.collect()), ipv6: Pools::new(ipv6.collect()) }
         });
         Self {
             slots: Vec::new(),
             generations: Vec::new(),
-            free: VecDeque::new(),
+            free: vec![VecDeque::new(); config.shards.into()].into(),
+            turn: 0,
             by_cp_seid: BTreeMap::new(),
             pools: pools.collect(),
             sessions_max: config.sessions_max,
@@ -74,22 +75,42 @@ impl Sessions {
         self.len
     }
 
-    /// A place for a new session; `None` if all are taken. It stays free until [`Self::put`].
-    pub(super) fn vacant(&mut self) -> Option<SessionId> {
-        let index = match self.free.front() {
-            Some(i) => *i,
-            None => {
-                let index = self.slots.len() as u32;
-                if index >= self.sessions_max {
-                    return None;
-                }
-                self.slots.push(None);
-                self.generations.push(mix(self.seed ^ u64::from(index) << 32) as u32);
-                self.free.push_back(index);
-                index
-            }
+    /// A place for a new session, of the first shard if it is to be; `None` if all are taken. It stays free until [`Self::put`].
+    pub(super) fn vacant(&mut self, of_first: bool) -> Option<SessionId> {
+        let shards = self.shards();
+        let index = if of_first {
+            self.vacant_of(0)?
+        } else {
+            self.turn = shard_of(u64::from(self.turn) + 1, shards);
+            let from = self.turn;
+            (0..shards).find_map(|n| self.vacant_of(shard_of(u64::from(from + n), shards)))?
         };
         Some(SessionId { index, generation: self.generations[index as usize] })
+    }
+
+    fn shards(&self) -> u8 {
+        self.free.len() as u8
+    }
+
+    /// A free place of a shard. Places are made in order, so those of other shards may come to be beside it.
+    fn vacant_of(&mut self, shard: u8) -> Option<u32> {
+        loop {
+            if let Some(&index) = self.free[usize::from(shard)].front() {
+                return Some(index);
+            }
+            let index = self.slots.len() as u32;
+            if index >= self.sessions_max {
+                return None;
+            }
+            self.slots.push(None);
+            self.generations.push(mix(self.seed ^ u64::from(index) << 32) as u32);
+            self.free_of(index).push_back(index);
+        }
+    }
+
+    fn free_of(&mut self, index: u32) -> &mut VecDeque<u32> {
+        let shard = shard_of(index.into(), self.shards());
+        &mut self.free[usize::from(shard)]
     }
 
     pub(super) fn get(&self, id: SessionId) -> Option<&Session> {
@@ -115,17 +136,20 @@ impl Sessions {
         cp_f_seid: FSeid,
         rules: Arc<SessionRules>,
     ) {
-        let Some(slot) = self.slots.get_mut(id.index as usize) else { return };
-        if let Some(old) = slot.take() {
+        if self.slots.len() <= id.index as usize {
+            return;
+        }
+        if let Some(old) = self.slots[id.index as usize].take() {
             self.by_cp_seid.remove(&key(old.association, &old.cp_f_seid));
         } else {
             // `vacant` gave the front of the list, and nothing came between.
-            if self.free.front() == Some(&id.index) {
-                self.free.pop_front();
+            let free = self.free_of(id.index);
+            if free.front() == Some(&id.index) {
+                free.pop_front();
             }
             self.len += 1;
         }
-        *slot = Some(Box::new(Session {
+        self.slots[id.index as usize] = Some(Box::new(Session {
             rules,
             association,
             cp_f_seid,
@@ -151,7 +175,7 @@ impl Sessions {
         self.by_cp_seid.remove(&key(s.association, &s.cp_f_seid));
         let generation = &mut self.generations[id.index as usize];
         *generation = generation.wrapping_add(1);
-        self.free.push_back(id.index);
+        self.free_of(id.index).push_back(id.index);
         self.len -= 1;
         self.give_back(&s.rules);
         Some(s)

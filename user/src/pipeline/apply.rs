@@ -36,8 +36,8 @@ impl UpfU {
 
     pub(super) fn put(&mut self, now: Instant, id: SessionId, rules: Arc<SessionRules>, effects: Effects) {
         let index = id.index;
-        if index >= SESSIONS_MAX {
-            return; // UPF-C gives no such index
+        if index >= SESSIONS_MAX || !self.shard.is_own(index) {
+            return; // UPF-C gives no such index, and whoever takes changes here knows whose they are
         }
         self.predictions.forget_session(index);
         // Packets already on their way to the old tunnel go first, then its end marker, then what was held.
@@ -54,7 +54,7 @@ impl UpfU {
         let mut reports = Vec::new();
         let was_active = match self.sessions.take(index) {
             Some(mut s) => {
-                self.forget(index, &s.rules);
+                self.forget(now, index, &s.rules);
                 let was_active = is_active(&s.rules);
                 replace(&mut s, &rules, &effects, now, &mut reports);
                 self.sessions.put(index, s);
@@ -89,11 +89,12 @@ impl UpfU {
     fn remove(&mut self, now: Instant, id: SessionId, token: Option<Token>) {
         let mut reports = Vec::new();
         self.predictions.forget_session(id.index);
-        if self.sessions.generation(id.index) == Some(id.generation)
+        if self.shard.is_own(id.index)
+            && self.sessions.generation(id.index) == Some(id.generation)
             && let Some(mut s) = self.sessions.take(id.index)
         {
             self.shared.counters.sessions -= 1;
-            self.forget(id.index, &s.rules);
+            self.forget(now, id.index, &s.rules);
             if let Some(network) = self.networks.get_mut(usize::from(s.rules.data_network.0)) {
                 network.switch.unplug(id.index);
                 s.state.macs.iter().for_each(|l| network.switch.forget(&l.mac));
@@ -104,6 +105,7 @@ impl UpfU {
             for (usage, urr) in s.state.usage.iter_mut().zip(s.rules.urrs.iter()) {
                 usage.report(urr, now, UsageReportTrigger::TERMR, &mut reports);
             }
+            self.shared.common.release(s.state.held.len());
             for (_, packet) in s.state.held.drain(..) {
                 self.shared.counters.held -= 1;
                 self.shared.counters.drop(DropReason::BufferDiscarded);
@@ -122,6 +124,7 @@ impl UpfU {
         };
         let held = std::mem::take(&mut session.state.held);
         self.shared.counters.held -= held.len() as u64;
+        self.shared.common.release(held.len());
         for (arrival, mut packet) in held {
             let verdict = if discard {
                 Verdict::Drop(DropReason::BufferDiscarded)
@@ -135,7 +138,8 @@ impl UpfU {
                     session.state.counters.dropped += 1;
                     self.shared.recycle(packet);
                 }
-                Verdict::Taken | Verdict::Pending => self.shared.recycle(packet),
+                // It is of a session of this shard.
+                Verdict::Taken | Verdict::Pending | Verdict::Hand { .. } => self.shared.recycle(packet),
             }
         }
     }
@@ -146,18 +150,18 @@ impl UpfU {
         self.set_routes(index, rules, true);
         for tunnel in rules.remote_tunnels() {
             self.remote.insert(tunnel, index);
-            self.paths.begin(now, tunnel.1, &mut self.shared);
+            self.lead_to(now, tunnel.1, true);
         }
     }
 
-    fn forget(&mut self, index: u32, rules: &SessionRules) {
+    fn forget(&mut self, now: Instant, index: u32, rules: &SessionRules) {
         self.set_addresses(rules, None);
         self.set_routes(index, rules, false);
         for tunnel in rules.remote_tunnels() {
             if self.remote.get(&tunnel) == Some(&index) {
                 self.remote.remove(&tunnel);
             }
-            self.paths.end(tunnel.1);
+            self.lead_to(now, tunnel.1, false);
         }
     }
 

@@ -109,7 +109,14 @@ impl UpfU {
         for (item, slot) in items.iter_mut().zip(slots) {
             let Some(inner) = &item.inner else { continue };
             item.session = match slot.origin {
-                Origin::N3 { .. } => self.teids.index_of(item.arrival.teid),
+                Origin::N3 { .. } => {
+                    let index = self.teids.index_of(item.arrival.teid);
+                    if !self.shard.is_own(index) {
+                        item.inner = None; // the stages hand it over
+                        continue;
+                    }
+                    index
+                }
                 Origin::N6 { dn } => {
                     let network = self.networks.get(usize::from(dn.0));
                     network.and_then(|n| n.addresses.find(inner.destination)).unwrap_or(NOBODY)
@@ -218,9 +225,13 @@ impl UpfU {
 
     /// The verdict of the stages, headers and all.
     fn by_stages(&mut self, now: Instant, slot: &mut Slot) -> Verdict {
+        let hops = match slot.verdict {
+            Verdict::Hand { hops, .. } => hops,
+            _ => 0,
+        };
         match slot.origin {
-            Origin::N3 { peer, local } => self.datagram(now, peer, local, &mut slot.packet),
-            Origin::N6 { dn } => self.network_packet(now, dn, &mut slot.packet),
+            Origin::N3 { peer, local } => self.datagram(now, peer, local, hops, &mut slot.packet),
+            Origin::N6 { dn } => self.network_packet(now, dn, hops, &mut slot.packet),
             Origin::Frames { dn } => self.network_frame(now, dn, &mut slot.packet),
         }
     }

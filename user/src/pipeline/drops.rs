@@ -87,94 +87,87 @@ drop_reasons! {
     OutputFull = "output_full",
 }
 
-/// How many of everything there were since the start.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counters {
-    /// Packets forwarded that phones sent.
-    pub ul_packets: u64,
-    /// Their octets, inner packets alone.
-    pub ul_octets: u64,
-    /// Packets forwarded to phones.
-    pub dl_packets: u64,
-    /// Their octets, inner packets alone.
-    pub dl_octets: u64,
-    /// Packets that went into buffers for idle phones.
-    pub buffered: u64,
-    /// Echo requests answered.
-    pub echo_requests: u64,
-    /// Echo requests sent.
-    pub echo_requests_sent: u64,
-    /// Paths to gNBs and UPFs that are supervised now.
-    pub paths: u64,
-    /// Those of them that do not answer.
-    pub paths_failed: u64,
-    /// Tunnels to peers that are one too many to be supervised.
-    pub paths_unsupervised: u64,
-    /// Error indications sent.
-    pub error_indications_sent: u64,
-    /// Error indications received that named a session's tunnel.
-    pub error_indications_received: u64,
-    /// End markers sent.
-    pub end_markers_sent: u64,
-    /// End markers received.
-    pub end_markers_received: u64,
-    /// End markers received and sent on.
-    pub end_markers_relayed: u64,
-    /// Packets of forwarding tunnels sent on, which count neither as uplink nor as downlink.
-    pub relayed: u64,
-    /// Router advertisements sent.
-    pub router_advertisements: u64,
-    /// Packets marked for congestion (ECN).
-    pub ecn_marked: u64,
-    /// Predictions that came true: a packet showed that the phone had arrived.
-    pub predictions_true: u64,
-    /// Packets without a session that the filters in front of the predictions knew, and the table did not.
-    pub predictions_false: u64,
-    /// Packets without a session that the filters did not know.
-    pub predictions_filtered: u64,
-    /// Predictions that found no room.
-    pub predictions_refused: u64,
-    /// Reports that found no room and were lost.
-    pub reports_lost: u64,
-    /// Sessions that stand.
-    pub sessions: u64,
-    /// Packets in buffers for idle phones now.
-    pub held: u64,
-    /// Dropped packets, by [`DropReason`].
-    pub dropped: [u64; DropReason::COUNT],
+macro_rules! counters {
+    ($( $(#[doc = $doc:literal])+ $name:ident, )*) => {
+        /// How many of everything there were since the start.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Counters {
+            $( $(#[doc = $doc])+ pub $name: u64, )*
+            /// Dropped packets, by [`DropReason`].
+            pub dropped: [u64; DropReason::COUNT],
+        }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                Self { $( $name: 0, )* dropped: [0; DropReason::COUNT] }
+            }
+        }
+
+        impl std::ops::Add<&Self> for Counters {
+            type Output = Self;
+
+            fn add(mut self, other: &Self) -> Self {
+                $( self.$name += other.$name; )*
+                for (own, other) in self.dropped.iter_mut().zip(other.dropped) {
+                    *own += other;
+                }
+                self
+            }
+        }
+    };
 }
 
-impl Default for Counters {
-    fn default() -> Self {
-        Self {
-            ul_packets: 0,
-            ul_octets: 0,
-            dl_packets: 0,
-            dl_octets: 0,
-            buffered: 0,
-            echo_requests: 0,
-            echo_requests_sent: 0,
-            paths: 0,
-            paths_failed: 0,
-            paths_unsupervised: 0,
-            error_indications_sent: 0,
-            error_indications_received: 0,
-            end_markers_sent: 0,
-            end_markers_received: 0,
-            end_markers_relayed: 0,
-            relayed: 0,
-            router_advertisements: 0,
-            ecn_marked: 0,
-            predictions_true: 0,
-            predictions_false: 0,
-            predictions_filtered: 0,
-            predictions_refused: 0,
-            reports_lost: 0,
-            sessions: 0,
-            held: 0,
-            dropped: [0; DropReason::COUNT],
-        }
-    }
+counters! {
+    /// Packets forwarded that phones sent.
+    ul_packets,
+    /// Their octets, inner packets alone.
+    ul_octets,
+    /// Packets forwarded to phones.
+    dl_packets,
+    /// Their octets, inner packets alone.
+    dl_octets,
+    /// Packets that went into buffers for idle phones.
+    buffered,
+    /// Echo requests answered.
+    echo_requests,
+    /// Echo requests sent.
+    echo_requests_sent,
+    /// Paths to gNBs and UPFs that are supervised now.
+    paths,
+    /// Those of them that do not answer.
+    paths_failed,
+    /// Tunnels to peers that are one too many to be supervised.
+    paths_unsupervised,
+    /// Error indications sent.
+    error_indications_sent,
+    /// Error indications received that named a session's tunnel.
+    error_indications_received,
+    /// End markers sent.
+    end_markers_sent,
+    /// End markers received.
+    end_markers_received,
+    /// End markers received and sent on.
+    end_markers_relayed,
+    /// Packets of forwarding tunnels sent on, which count neither as uplink nor as downlink.
+    relayed,
+    /// Router advertisements sent.
+    router_advertisements,
+    /// Packets marked for congestion (ECN).
+    ecn_marked,
+    /// Predictions that came true: a packet showed that the phone had arrived.
+    predictions_true,
+    /// Packets without a session that the filters in front of the predictions knew, and the table did not.
+    predictions_false,
+    /// Packets without a session that the filters did not know.
+    predictions_filtered,
+    /// Predictions that found no room.
+    predictions_refused,
+    /// Reports that found no room and were lost.
+    reports_lost,
+    /// Sessions that stand.
+    sessions,
+    /// Packets in buffers for idle phones now.
+    held,
 }
 
 impl Counters {

@@ -18,7 +18,8 @@ use whimbrel_pfcp::rule::EthernetTrafficInformation;
 use super::inner::Inner;
 use super::packet::Packet;
 use super::session::State;
-use super::shared::{PerSecond, Shared};
+use super::shard::PerSecond;
+use super::shared::Shared;
 use super::stages::{self, Arrival, Content};
 use super::{Destination, DropReason, UpfU, Verdict};
 use crate::config::DnIndex;
@@ -124,6 +125,9 @@ impl UpfU {
 
     /// A frame from a data network.
     pub(super) fn network_frame(&mut self, now: Instant, dn: DnIndex, packet: &mut Packet) -> Verdict {
+        if !self.shard.is_first() {
+            return self.to_first(0);
+        }
         let Some(content) = Content802::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
@@ -170,7 +174,8 @@ impl UpfU {
                     self.shared.counters.drop(reason);
                     self.shared.recycle(copy);
                 }
-                Verdict::Taken | Verdict::Pending => self.shared.recycle(copy),
+                // All Ethernet sessions are of one shard.
+                Verdict::Taken | Verdict::Pending | Verdict::Hand { .. } => self.shared.recycle(copy),
             }
         }
         Verdict::Taken

@@ -22,6 +22,7 @@ impl UpfU {
         now: Instant,
         peer: SocketAddr,
         local: IpAddr,
+        hops: u8,
         packet: &mut Packet,
     ) -> Verdict {
         let back = Destination::N3 { peer, tos: 0 };
@@ -29,7 +30,7 @@ impl UpfU {
             Ok(m) => m,
             Err(GtpuError::Malformed(_)) => return Verdict::Drop(DropReason::GtpuMalformed),
             Err(GtpuError::UnknownExtension(_)) => {
-                if self.shared.may_send_error(now) {
+                if self.shared.common.may_send_error(now) {
                     self.shared.send_octets(back, supported_extension_headers_notification(0).as_ref());
                 }
                 return Verdict::Drop(DropReason::GtpuUnknownExtension);
@@ -49,7 +50,7 @@ impl UpfU {
             }
             message_type::ECHO_REQUEST => {
                 let sequence = m.sequence.unwrap_or(0);
-                if !self.shared.may_answer_echo(now) {
+                if !self.shared.common.may_answer_echo(now) {
                     return Verdict::Drop(DropReason::EchoRate);
                 }
                 self.shared.counters.echo_requests += 1;
@@ -63,7 +64,7 @@ impl UpfU {
             message_type::ERROR_INDICATION => match ErrorIndication::parse(m.payload) {
                 // It comes from where the packet went (TS 29.281 §7.3.1); from elsewhere it is forged.
                 Ok(e) if e.peer != peer.ip() => Verdict::Drop(DropReason::ErrorIndicationForged),
-                Ok(e) => self.tunnel_lost(e),
+                Ok(e) => self.tunnel_lost(e, hops),
                 Err(_) => Verdict::Drop(DropReason::GtpuMalformed),
             },
             _ => Verdict::Drop(DropReason::GtpuUnexpected),
@@ -79,6 +80,9 @@ impl UpfU {
         packet: &mut Packet,
     ) -> Verdict {
         let index = self.teids.index_of(arrival.teid);
+        if !self.shard.is_own(index) {
+            return self.hand(index);
+        }
         let Some(place) = self.place(now, index, arrival.teid, peer.ip()) else {
             return self.unknown_tunnel(now, (peer, local), arrival.teid);
         };
@@ -150,7 +154,7 @@ impl UpfU {
     /// §5.3.2).
     #[cold]
     fn unknown_tunnel(&mut self, now: Instant, (peer, local): (SocketAddr, IpAddr), teid: Teid) -> Verdict {
-        if self.shared.may_send_error(now) {
+        if self.shared.common.may_send_error(now) {
             let to = Destination::N3 { peer: SocketAddr::new(peer.ip(), PORT), tos: 0 };
             self.shared.send_octets(to, error_indication(teid, local, peer.port()).as_ref());
             self.shared.counters.error_indications_sent += 1;
@@ -166,10 +170,12 @@ impl UpfU {
     }
 
     /// TS 23.527 §5.3, §5.3.1: a peer says that it does not know a tunnel: the SMF is told, once until the rules change.
-    fn tunnel_lost(&mut self, e: ErrorIndication) -> Verdict {
+    fn tunnel_lost(&mut self, e: ErrorIndication, hops: u8) -> Verdict {
         let index = self.remote.get(&(e.teid, e.peer));
         let session = index.and_then(|i| self.sessions.get(*i));
-        let Some(session) = session else { return Verdict::Drop(DropReason::UnknownTunnel) };
+        let Some(session) = session else {
+            return self.ask_next(hops).unwrap_or(Verdict::Drop(DropReason::UnknownTunnel));
+        };
         self.shared.counters.error_indications_received += 1;
         if !std::mem::replace(&mut session.state.error_told, true) {
             self.shared.report(Report::ErrorIndication {

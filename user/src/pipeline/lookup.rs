@@ -170,12 +170,8 @@ pub(crate) struct UeAddresses {
 
 impl UeAddresses {
     pub(crate) fn new(dn: &DataNetwork) -> Self {
-        let ipv4 = dn
-            .all_ipv4_pools()
-            .map(|p| Range::new(u64::from(p.first()), 1u64 << (32 - u32::from(p.prefix.min(32)))));
-        let ipv6 = dn
-            .all_ipv6_pools()
-            .map(|p| Range::new(p.first(), 1u64 << (64 - u32::from(p.prefix.clamp(1, 64)))));
+        let ipv4 = dn.all_ipv4_pools().map(|p| Range::new(p.first().into(), p.numbers()));
+        let ipv6 = dn.all_ipv6_pools().map(|p| Range::new(p.first(), p.numbers()));
         Self {
             ipv4: Family { ranges: ipv4.collect(), others: BTreeMap::new() },
             ipv6: Family { ranges: ipv6.collect(), others: BTreeMap::new() },

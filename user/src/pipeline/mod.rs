@@ -21,6 +21,7 @@ mod predicted;
 mod relay;
 mod session;
 mod sessions;
+mod shard;
 mod shared;
 mod slice;
 mod stages;
@@ -30,6 +31,7 @@ mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use whimbrel_ids::{Instant, Teid};
 
@@ -50,6 +52,9 @@ use predicted::{Key, Predictions};
 pub use session::SessionCounters;
 use session::SessionU;
 use sessions::Sessions;
+pub use shard::Steering;
+pub(crate) use shard::shard_of;
+use shard::{Common, Shard};
 use shared::Shared;
 use stages::{Arrival, Content};
 
@@ -108,6 +113,13 @@ pub enum Verdict {
     Taken,
     /// Nothing: it was dropped and counted.
     Drop(DropReason),
+    /// It is for another shard, which is to get it with this verdict.
+    Hand {
+        /// The shard.
+        to: u8,
+        /// How often it was handed on, with this time.
+        hops: u8,
+    },
 }
 
 /// A packet of a burst.
@@ -117,7 +129,8 @@ pub struct Slot {
     pub origin: Origin,
     /// The packet.
     pub packet: Packet,
-    /// What is to be done with it.
+    /// What is to be done with it. Before a burst: what another shard said of it, if it comes from there, and else
+    /// [`Verdict::Pending`].
     pub verdict: Verdict,
 }
 
@@ -167,6 +180,7 @@ fn run_in<C: Content>(
 
 /// The packet pipeline.
 pub struct UpfU {
+    shard: Shard,
     teids: TeidLayout,
     sessions: Sessions,
     networks: Box<[Network]>,
@@ -179,9 +193,22 @@ pub struct UpfU {
 }
 
 impl UpfU {
-    /// A pipeline without sessions. Errors: what [`Config::check`] finds.
+    /// The pipelines, as many as are configured, without sessions. Errors: what [`Config::check`] finds.
+    pub fn shards(config: &Config) -> Result<Vec<Self>, ConfigError> {
+        config.check()?;
+        let common = Arc::new(Common::new(config));
+        let shard = |n| Self::of_shard(config, Shard::new(n, config.shards), Arc::clone(&common));
+        Ok((0..config.shards).map(shard).collect())
+    }
+
+    /// The one pipeline of a UPF that has no more, without sessions. Errors: what [`Config::check`] finds.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
         config.check()?;
+        let config = Config { shards: 1, ..config.clone() };
+        Ok(Self::of_shard(&config, Shard::new(0, 1), Arc::new(Common::new(&config))))
+    }
+
+    fn of_shard(config: &Config, shard: Shard, common: Arc<Common>) -> Self {
         let network = |dn: &crate::config::DataNetwork| Network {
             addresses: UeAddresses::new(dn),
             switch: Switch::default(),
@@ -189,16 +216,54 @@ impl UpfU {
             resolvers: dn.dns_ipv6.as_slice().into(),
         };
         let mtu = config.data_networks.iter().map(|d| d.mtu).max().unwrap_or(1500);
-        Ok(Self {
+        Self {
+            shard,
             teids: TeidLayout::of(config.sessions_max),
-            sessions: Sessions::new(),
+            sessions: Sessions::new(shard.bits()),
             networks: config.data_networks.iter().map(network).collect(),
             remote: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             paths: Paths::new(config.echo_interval, config.seed),
             predictions: Predictions::new(config.seed),
-            shared: Shared::new(config, packet_room(mtu)),
-        })
+            shared: Shared::new(config, common, shard, packet_room(mtu)),
+        }
+    }
+
+    /// Which of the pipelines each change is for.
+    pub fn steering(&self) -> Steering {
+        Steering::new(Arc::clone(&self.shared.common), self.shard.of())
+    }
+
+    /// To the shard of a session that is not of this one.
+    #[cold]
+    fn hand(&self, index: u32) -> Verdict {
+        Verdict::Hand { to: self.shard.of_index(index), hops: self.shard.of() }
+    }
+
+    /// To the first shard, which is asked before the others.
+    #[cold]
+    fn to_first(&self, hops: u8) -> Verdict {
+        Verdict::Hand { to: 0, hops: hops + 1 }
+    }
+
+    /// To the next shard, unless all were asked.
+    #[cold]
+    fn ask_next(&self, hops: u8) -> Option<Verdict> {
+        let more = self.shard.has_others() && hops < self.shard.of();
+        more.then(|| Verdict::Hand { to: self.shard.next(), hops: hops + 1 })
+    }
+
+    /// Where a packet for a phone that this shard does not have is to go before this shard is asked further, if anywhere.
+    #[cold]
+    fn elsewhere(&self, dn: DnIndex, phone: IpAddr, hops: u8) -> Option<Verdict> {
+        let common = &self.shared.common;
+        match common.shard_of(dn, phone) {
+            Some(own) if own == self.shard.number() => None,
+            Some(to) if hops == 0 => Some(Verdict::Hand { to, hops: 1 }),
+            _ if !common.beyond_pools() => None,
+            _ if hops == 0 && !self.shard.is_first() => Some(self.to_first(hops)),
+            _ => self.ask_next(hops),
+        }
     }
 
     /// Lends plain sessions to a fast path from now on.
@@ -229,7 +294,7 @@ impl UpfU {
     }
 
     /// A packet from a data network.
-    fn network_packet(&mut self, now: Instant, dn: DnIndex, packet: &mut Packet) -> Verdict {
+    fn network_packet(&mut self, now: Instant, dn: DnIndex, hops: u8, packet: &mut Packet) -> Verdict {
         let Some(inner) = Inner::parse(packet.octets()) else {
             return Verdict::Drop(DropReason::InnerMalformed);
         };
@@ -237,8 +302,9 @@ impl UpfU {
         if is_link_scope(inner.destination) {
             return Verdict::Drop(DropReason::LinkScope);
         }
-        let Some(index) = self.phone(now, dn, inner.destination) else {
-            return Verdict::Drop(DropReason::UnknownUeAddress);
+        let index = match self.phone(now, dn, inner.destination, hops) {
+            Ok(index) => index,
+            Err(verdict) => return verdict,
         };
         let session = self.sessions.get(index);
         if session.is_some_and(|s| s.rules.kind == SessionKind::Unstructured) {
@@ -247,16 +313,24 @@ impl UpfU {
         self.in_session(now, index, Arrival::NETWORK, &inner, packet)
     }
 
-    /// The session of a phone's address, or of one that is awaited.
-    fn phone(&mut self, now: Instant, dn: DnIndex, address: IpAddr) -> Option<u32> {
-        let found = self.networks.get(usize::from(dn.0))?.addresses.find(address);
-        if found.is_some()
-            || self.predictions.is_empty()
-            || !self.comes_true(now, Key::Phone(dn, address), None)
-        {
-            return found;
+    /// The session of a phone's address, or of one that is awaited. Errors: what becomes of a packet for it.
+    fn phone(&mut self, now: Instant, dn: DnIndex, address: IpAddr, hops: u8) -> Result<u32, Verdict> {
+        let find = |upf: &Self| upf.networks.get(usize::from(dn.0))?.addresses.find(address);
+        if let Some(index) = find(self) {
+            return Ok(index);
         }
-        self.networks.get(usize::from(dn.0))?.addresses.find(address)
+        if self.shard.has_others()
+            && let Some(elsewhere) = self.elsewhere(dn, address, hops)
+        {
+            return Err(elsewhere);
+        }
+        let awaited = !self.predictions.is_empty() && self.comes_true(now, Key::Phone(dn, address), None);
+        if awaited && let Some(index) = find(self) {
+            return Ok(index);
+        }
+        // It may be behind a phone of another shard, though it was a phone's own of this one.
+        let next = if self.shared.common.beyond_pools() { self.ask_next(hops) } else { None };
+        Err(next.unwrap_or(Verdict::Drop(DropReason::UnknownUeAddress)))
     }
 
     /// A packet of a session, whichever way it came.

@@ -131,8 +131,34 @@ impl Paths {
 }
 
 impl UpfU {
+    /// A tunnel begins, or ends, to lead to a peer: for the first shard, which supervises the paths of all.
+    pub(super) fn lead_to(&mut self, now: Instant, peer: IpAddr, begins: bool) {
+        if self.shard.is_first() {
+            self.path_used(now, peer, begins);
+        } else if self.paths.interval.is_some() {
+            self.shared.path_uses.push((peer, begins));
+        }
+    }
+
+    /// Tunnels that begin or end to lead to a peer, since the last call: for [`Self::path_used`] of the first shard, in order.
+    pub fn take_path_uses(&mut self) -> Vec<(IpAddr, bool)> {
+        std::mem::take(&mut self.shared.path_uses)
+    }
+
+    /// A tunnel of a session of any shard begins, or ends, to lead to a peer; for the first shard.
+    pub fn path_used(&mut self, now: Instant, peer: IpAddr, begins: bool) {
+        if begins {
+            self.paths.begin(now, peer, &mut self.shared);
+        } else {
+            self.paths.end(peer);
+        }
+    }
+
     /// An echo response (TS 29.281 §7.2.2).
     pub(super) fn echo_response(&mut self, now: Instant, peer: IpAddr, sequence: Option<u16>) -> Verdict {
+        if !self.shard.is_first() {
+            return self.to_first(0);
+        }
         let asked = sequence.is_some_and(|s| self.paths.answered(now, peer, s, &mut self.shared));
         if asked { Verdict::Taken } else { Verdict::Drop(DropReason::GtpuUnexpected) }
     }

@@ -69,6 +69,10 @@ impl UpfU {
 
     /// An end marker: behind the packets that it ends, to where they went.
     pub(super) fn end_marker(&mut self, teid: Teid, packet: &mut Packet) -> Verdict {
+        let index = self.teids.index_of(teid);
+        if !self.shard.is_own(index) {
+            return self.hand(index);
+        }
         self.shared.counters.end_markers_received += 1;
         let Some((index, place)) = self.tunnel(teid) else {
             return Verdict::Drop(DropReason::UnknownTunnel); // without an error indication: TS 29.281 §7.3.1

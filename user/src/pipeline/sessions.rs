@@ -30,27 +30,44 @@ enum Rest {
     Full(Box<SessionU>),
 }
 
-/// A list in blocks of [`BLOCK`].
-pub(super) struct Blocks<T>(Vec<Pages<T>>);
+/// A list in blocks of [`BLOCK`], of those indices that are of one shard.
+pub(super) struct Blocks<T> {
+    blocks: Vec<Pages<T>>,
+    /// The lowest bits of an index, which are the same in all.
+    shard_bits: u32,
+}
 
 impl<T: Default> Blocks<T> {
+    fn new(shard_bits: u32) -> Self {
+        Self { blocks: Vec::new(), shard_bits }
+    }
+
+    /// Where an index is: its block, and its place there.
+    #[inline]
+    fn at(&self, index: u32) -> (usize, usize) {
+        let n = (index >> self.shard_bits) as usize;
+        (n / BLOCK, n % BLOCK)
+    }
+
     #[inline]
     fn get(&self, index: u32) -> Option<&T> {
-        self.0.get(index as usize / BLOCK)?.get(index as usize % BLOCK)
+        let (block, at) = self.at(index);
+        self.blocks.get(block)?.get(at)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, index: u32) -> Option<&mut T> {
-        self.0.get_mut(index as usize / BLOCK)?.get_mut(index as usize % BLOCK)
+        let (block, at) = self.at(index);
+        self.blocks.get_mut(block)?.get_mut(at)
     }
 
     /// The place, which is made if there is none yet.
     fn place(&mut self, index: u32) -> &mut T {
-        let block = index as usize / BLOCK;
-        while self.0.len() <= block {
-            self.0.push(Pages::new(BLOCK));
+        let (block, at) = self.at(index);
+        while self.blocks.len() <= block {
+            self.blocks.push(Pages::new(BLOCK));
         }
-        &mut self.0[block][index as usize % BLOCK]
+        &mut self.blocks[block][at]
     }
 }
 
@@ -64,8 +81,10 @@ pub(super) struct Sessions {
 }
 
 impl Sessions {
-    pub(super) fn new() -> Self {
-        Self { hot: Blocks(Vec::new()), rest: Blocks(Vec::new()), shapes: Shapes::default(), lender: None }
+    /// None; of a shard whose name is so many bits of an index.
+    pub(super) fn new(shard_bits: u32) -> Self {
+        let (hot, rest) = (Blocks::new(shard_bits), Blocks::new(shard_bits));
+        Self { hot, rest, shapes: Shapes::default(), lender: None }
     }
 
     pub(super) fn lend_to(&mut self, lender: Lender) {

@@ -1,16 +1,17 @@
 //! What the pipeline's stages share besides the session: counters, buffers, outputs, reports.
 
 use std::collections::VecDeque;
-
-use whimbrel_ids::Instant;
+use std::net::IpAddr;
+use std::sync::Arc;
 
 use super::Destination;
 use super::drops::{Counters, DropReason};
 use super::packet::Packet;
-use super::slice::Slice;
-use crate::config::{Config, SliceRate};
+use super::shard::{Common, Shard};
+use crate::config::Config;
 use crate::exchange::Report;
-use crate::limits::{ECHOES_PER_SECOND_MAX, ERROR_INDICATIONS_PER_SECOND_MAX, OUTPUTS_MAX, REPORTS_MAX};
+use crate::limits::{OUTPUTS_MAX, REPORTS_MAX};
+use crate::session_id::mix;
 
 /// Spare buffers kept for reuse; more are given back to the allocator.
 const SPARE_MAX: usize = 1024;
@@ -19,46 +20,30 @@ pub(super) struct Shared {
     pub(super) counters: Counters,
     pub(super) outputs: VecDeque<(Destination, Packet)>,
     pub(super) reports: Vec<Report>,
-    pub(super) slices: Box<[Slice]>,
+    /// What the other shards share too.
+    pub(super) common: Arc<Common>,
+    /// Tunnels that begin or end to lead to a peer, for the first shard, which supervises paths.
+    pub(super) path_uses: Vec<(IpAddr, bool)>,
+    /// Of what is drawn by chance.
+    pub(super) random: u64,
     /// Packets that one session may hold.
     pub(super) held_per_session: usize,
     spare: Vec<Packet>,
     room: usize,
-    errors: PerSecond,
-    echoes: PerSecond,
-}
-
-/// How often something happened in the present second.
-#[derive(Default)]
-pub(super) struct PerSecond {
-    second: u64,
-    count: u32,
-}
-
-impl PerSecond {
-    /// Counts once more; whether that is within the bound.
-    pub(super) fn once_more(&mut self, now: Instant, max: u32) -> bool {
-        if self.second != now.as_secs() {
-            (self.second, self.count) = (now.as_secs(), 0);
-        }
-        self.count = self.count.saturating_add(1);
-        self.count <= max
-    }
 }
 
 impl Shared {
-    pub(super) fn new(config: &Config, room: usize) -> Self {
-        let slice = |rate: &SliceRate| Slice::new(rate, config.seed);
+    pub(super) fn new(config: &Config, common: Arc<Common>, shard: Shard, room: usize) -> Self {
         Self {
-            slices: config.slices.iter().map(slice).collect(),
+            common,
+            path_uses: Vec::new(),
+            random: mix(config.seed ^ u64::from(shard.number())),
             counters: Counters::default(),
             outputs: VecDeque::new(),
             reports: Vec::new(),
             held_per_session: config.held_per_session.into(),
             spare: Vec::new(),
             room,
-            errors: PerSecond::default(),
-            echoes: PerSecond::default(),
         }
     }
 
@@ -98,15 +83,5 @@ impl Shared {
         } else {
             self.counters.reports_lost += 1;
         }
-    }
-
-    /// Whether one more error indication may be sent in this second.
-    pub(super) fn may_send_error(&mut self, now: Instant) -> bool {
-        self.errors.once_more(now, ERROR_INDICATIONS_PER_SECOND_MAX)
-    }
-
-    /// Whether one more echo request may be answered in this second.
-    pub(super) fn may_answer_echo(&mut self, now: Instant) -> bool {
-        self.echoes.once_more(now, ECHOES_PER_SECOND_MAX)
     }
 }

@@ -7,7 +7,11 @@
 //!   (RFC 3168), and of those whose ends do not is dropped (RFC 7567), up to [`TOLD_MAX`] when the bucket is nearly empty;
 //! - what finds no tokens at all is dropped.
 //!
+//! Sessions of all shards take from one bucket, without a lock.
+//!
 //! The bucket stands for a queue that is not there: its empty part is what would wait. So no packet waits for the rate.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use whimbrel_ids::Instant;
 
@@ -36,56 +40,66 @@ pub(super) enum Pass {
 struct Shaper {
     rate_kbps: u64,
     /// As in a meter; below zero: guaranteed packets have taken what is yet to come.
-    tokens: i64,
-    filled: Instant,
-    random: u64,
+    tokens: AtomicI64,
+    /// When it was filled last, in microseconds.
+    filled: AtomicU64,
 }
 
 impl Shaper {
-    fn new(rate_kbps: u64, seed: u64) -> Self {
-        let tokens = depth_of(rate_kbps);
-        Self { rate_kbps, tokens, filled: Instant::ZERO, random: mix(seed) }
+    fn new(rate_kbps: u64) -> Self {
+        Self { rate_kbps, tokens: AtomicI64::new(depth_of(rate_kbps)), filled: AtomicU64::new(0) }
     }
 
-    fn fill(&mut self, now: Instant) {
-        let elapsed_us = now.0.saturating_sub(self.filled.0);
-        if elapsed_us == 0 {
+    /// Adds what has come since it was filled; of threads that would do so at once, one does.
+    fn fill(&self, now: Instant) {
+        let filled = self.filled.load(Ordering::Relaxed);
+        if now.0 <= filled
+            || self.filled.compare_exchange(filled, now.0, Ordering::Relaxed, Ordering::Relaxed).is_err()
+        {
             return;
         }
-        let gained = signed(self.rate_kbps.saturating_mul(elapsed_us));
-        self.tokens = self.tokens.saturating_add(gained).min(depth_of(self.rate_kbps));
-        self.filled = now;
+        let gained = signed(self.rate_kbps.saturating_mul(now.0 - filled));
+        let depth = depth_of(self.rate_kbps);
+        self.change(|tokens| Some(tokens.saturating_add(gained).min(depth)));
     }
 
-    fn take(&mut self, now: Instant, octets: usize, guaranteed: bool, knows_ecn: bool) -> Pass {
+    /// Changes the tokens, if `to` says to what; whether it did.
+    fn change(&self, to: impl FnMut(i64) -> Option<i64>) -> bool {
+        self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, to).is_ok()
+    }
+
+    fn take(&self, now: Instant, octets: usize, guaranteed: bool, knows_ecn: bool, random: &mut u64) -> Pass {
         self.fill(now);
         let (depth, cost) = (depth_of(self.rate_kbps), signed(cost(octets)));
         if guaranteed {
-            self.tokens = (self.tokens - cost).max(-depth);
+            self.change(|tokens| Some((tokens - cost).max(-depth)));
             return Pass::Whole;
         }
-        if self.tokens < cost {
+        let tokens = self.tokens.load(Ordering::Relaxed);
+        if tokens < cost {
             return Pass::Dropped(DropReason::SliceRateExceeded);
         }
-        let told = self.is_told(depth);
+        let told = is_told(tokens, depth, random);
         if told && !knows_ecn {
             return Pass::Dropped(DropReason::EarlyDrop);
         }
-        self.tokens -= cost;
+        if !self.change(|tokens| (tokens >= cost).then(|| tokens - cost)) {
+            return Pass::Dropped(DropReason::SliceRateExceeded); // another thread was faster
+        }
         if told { Pass::Marked } else { Pass::Whole }
     }
+}
 
-    /// Whether this packet's ends are told: by chance, the likelier the emptier the bucket.
-    fn is_told(&mut self, depth: i64) -> bool {
-        let half = depth / 2;
-        let lacking = u128::from((half - self.tokens).max(0).unsigned_abs());
-        if lacking == 0 {
-            return false;
-        }
-        self.random = mix(self.random);
-        let of_65536 = lacking * u128::from(TOLD_MAX) / u128::from(half.max(1).unsigned_abs());
-        u128::from(self.random & 0xffff) < of_65536
+/// Whether a packet's ends are told: by chance, the likelier the emptier the bucket.
+fn is_told(tokens: i64, depth: i64, random: &mut u64) -> bool {
+    let half = depth / 2;
+    let lacking = u128::from((half - tokens).max(0).unsigned_abs());
+    if lacking == 0 {
+        return false;
     }
+    *random = mix(*random);
+    let of_65536 = lacking * u128::from(TOLD_MAX) / u128::from(half.max(1).unsigned_abs());
+    u128::from(*random & 0xffff) < of_65536
 }
 
 fn signed(tokens: u64) -> i64 {
@@ -103,22 +117,24 @@ pub(super) struct Slice {
 }
 
 impl Slice {
-    pub(super) fn new(rate: &SliceRate, seed: u64) -> Self {
-        Self { ul: Shaper::new(rate.ul_kbps, seed), dl: Shaper::new(rate.dl_kbps, !seed) }
+    pub(super) fn new(rate: &SliceRate) -> Self {
+        Self { ul: Shaper::new(rate.ul_kbps), dl: Shaper::new(rate.dl_kbps) }
     }
 
     /// Whether a packet passes; one that does is counted. `guaranteed`: it is within its flow's guaranteed rate. `knows_ecn`: its
-    /// header says that its ends understand a mark.
+    /// header says that its ends understand a mark. `random` changes with each use.
+    #[allow(clippy::too_many_arguments, reason = "what is to be known of one packet")]
     pub(super) fn take(
-        &mut self,
+        &self,
         now: Instant,
         uplink: bool,
         octets: usize,
         guaranteed: bool,
         knows_ecn: bool,
+        random: &mut u64,
     ) -> Pass {
-        let shaper = if uplink { &mut self.ul } else { &mut self.dl };
-        shaper.take(now, octets, guaranteed, knows_ecn)
+        let shaper = if uplink { &self.ul } else { &self.dl };
+        shaper.take(now, octets, guaranteed, knows_ecn, random)
     }
 }
 
@@ -131,11 +147,11 @@ mod tests {
     const RATE: u64 = 80_000;
 
     /// Packets of 1,000 octets for a second, one each `every_us`; how many passed whole, marked, and were dropped early and late.
-    fn second(shaper: &mut Shaper, every_us: usize, guaranteed: bool, knows_ecn: bool) -> [u64; 4] {
-        let mut all = [0; 4];
+    fn second(shaper: &Shaper, every_us: usize, guaranteed: bool, knows_ecn: bool) -> [u64; 4] {
+        let (mut all, mut random) = ([0; 4], 1);
         for us in (0..1_000_000).step_by(every_us) {
             let at = Instant(START.0 + us as u64);
-            match shaper.take(at, 1_000, guaranteed, knows_ecn) {
+            match shaper.take(at, 1_000, guaranteed, knows_ecn, &mut random) {
                 Pass::Whole => all[0] += 1,
                 Pass::Marked => all[1] += 1,
                 Pass::Dropped(DropReason::EarlyDrop) => all[2] += 1,
@@ -147,37 +163,37 @@ mod tests {
 
     #[test]
     fn what_keeps_the_rate_passes_whole() {
-        assert_eq!(second(&mut Shaper::new(RATE, 1), 100, false, false), [10_000, 0, 0, 0]);
+        assert_eq!(second(&Shaper::new(RATE), 100, false, false), [10_000, 0, 0, 0]);
     }
 
     #[test]
     fn ends_that_know_ecn_are_marked_and_the_others_dropped_before_there_are_no_tokens() {
         // A little above the rate: as many are told as are too many before the bucket is empty.
-        let [whole, marked, early, late] = second(&mut Shaper::new(RATE, 1), 93, false, false);
+        let [whole, marked, early, late] = second(&Shaper::new(RATE), 93, false, false);
         assert!(marked == 0 && early > 200 && late == 0 && whole > 9_900, "{whole} {early} {late}");
-        let [whole, marked, early, late] = second(&mut Shaper::new(RATE, 1), 93, false, true);
+        let [whole, marked, early, late] = second(&Shaper::new(RATE), 93, false, true);
         assert!(marked > 200 && early == 0 && whole + marked + late == 10_753, "{whole} {marked} {late}");
     }
 
     #[test]
     fn no_more_than_the_rate_and_one_bucket_passes_however_much_comes() {
-        let [whole, _, early, late] = second(&mut Shaper::new(RATE, 1), 10, false, false);
+        let [whole, _, early, late] = second(&Shaper::new(RATE), 10, false, false);
         assert!((10_400..=10_510).contains(&whole), "{whole}");
         assert!(late > 10 * early, "{early} {late}");
     }
 
     #[test]
     fn guaranteed_packets_pass_and_the_others_have_the_rest() {
-        let mut shaper = Shaper::new(RATE, 1);
+        let (shaper, mut random) = (Shaper::new(RATE), 1);
         let mut passed = [0u64; 2];
         for us in (0..1_000_000u64).step_by(50) {
             let at = Instant(START.0 + us);
             // 60 Mbit/s guaranteed of 80, and 160 Mbit/s more.
             if us % 150 < 50 || us % 600 < 50 {
-                assert_eq!(shaper.take(at, 1_000, true, false), Pass::Whole);
+                assert_eq!(shaper.take(at, 1_000, true, false, &mut random), Pass::Whole);
                 passed[0] += 1;
             }
-            passed[1] += u64::from(shaper.take(at, 1_000, false, false) == Pass::Whole);
+            passed[1] += u64::from(shaper.take(at, 1_000, false, false, &mut random) == Pass::Whole);
         }
         assert!((6_600..7_600).contains(&passed[0]), "{passed:?}");
         assert!((10_300..10_520).contains(&(passed[0] + passed[1])), "{passed:?}");
@@ -185,19 +201,43 @@ mod tests {
 
     #[test]
     fn a_debt_is_paid_before_others_pass() {
-        let mut shaper = Shaper::new(RATE, 1);
+        let (shaper, mut random) = (Shaper::new(RATE), 1);
         shaper.fill(START);
-        while shaper.tokens > -depth_of(RATE) {
-            assert_eq!(shaper.take(START, 1_000, true, false), Pass::Whole);
+        while shaper.tokens.load(Ordering::Relaxed) > -depth_of(RATE) {
+            assert_eq!(shaper.take(START, 1_000, true, false, &mut random), Pass::Whole);
         }
         let later = |ms: u64| Instant(START.0 + ms * 1000);
         assert_eq!(
-            shaper.take(later(WINDOW_MS), 1_000, false, true),
+            shaper.take(later(WINDOW_MS), 1_000, false, true, &mut random),
             Pass::Dropped(DropReason::SliceRateExceeded)
         );
         assert_ne!(
-            shaper.take(later(WINDOW_MS + 1), 1_000, false, true),
+            shaper.take(later(WINDOW_MS + 1), 1_000, false, true, &mut random),
             Pass::Dropped(DropReason::SliceRateExceeded)
         );
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "threads are what it is about")]
+    fn threads_take_no_more_together_than_one() {
+        let shaper = Shaper::new(RATE);
+        shaper.fill(START);
+        let passed: u64 = std::thread::scope(|scope| {
+            let thread = |n| {
+                let shaper = &shaper;
+                move || {
+                    let passes = |us: u64, random: &mut u64| {
+                        shaper.take(Instant(START.0 + us), 1_000, false, true, random)
+                            != Pass::Dropped(DropReason::SliceRateExceeded)
+                    };
+                    let mut random = n;
+                    (0..400_000).map(|us| u64::from(passes(us, &mut random))).sum::<u64>()
+                }
+            };
+            let threads: Vec<_> = (0..2).map(|n| scope.spawn(thread(n))).collect();
+            threads.into_iter().map(|t| t.join().unwrap()).sum()
+        });
+        // Ten octets a microsecond for 400 ms, and a bucket of 50 ms.
+        assert!((4_400..=4_500).contains(&passed), "{passed}");
     }
 }

@@ -15,7 +15,7 @@ use super::slice::Pass;
 use super::{Destination, DropReason, Verdict};
 use super::{advertise, unstructured};
 use crate::exchange::Report;
-use crate::limits::{HELD_MAX, HELD_PER_SESSION_SURE, HELD_SHARE};
+use crate::limits::{HELD_PER_SESSION_SURE, HELD_SHARE};
 use crate::rules::{Far, Flow, NONE, Pdr, SessionKind, SessionRules, is_of, upper};
 
 /// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
@@ -257,9 +257,9 @@ fn hold<C: Content>(
     if state.held.len() >= suggested.clamp(1, own) {
         return Verdict::Drop(DropReason::BufferFull);
     }
-    let free = HELD_MAX.saturating_sub(shared.counters.held as usize);
+    let free = shared.common.free_to_hold();
     let share = (free / HELD_SHARE).max(HELD_PER_SESSION_SURE);
-    if free == 0 || state.held.len() >= share {
+    if state.held.len() >= share || !shared.common.hold() {
         return Verdict::Drop(DropReason::BuffersExhausted);
     }
     if state.quiet_until.is_some_and(|until| until <= now) {
@@ -332,13 +332,13 @@ fn shape(
     (uplink, knows_ecn): (bool, bool),
     packet: &mut Packet,
 ) -> Result<(), DropReason> {
-    let Some(slice) = shared.slices.get_mut(usize::from(rules.slice)) else { return Ok(()) };
+    let Some(slice) = shared.common.slices.get(usize::from(rules.slice)) else { return Ok(()) };
     let octets = packet.len();
     let guaranteed = pdr.qers().any(|i| match (rules.qers.get(i), state.meters.get_mut(i)) {
         (Some(qer), Some(meter)) => meter.is_guaranteed(now, qer, uplink, octets),
         _ => false,
     });
-    match slice.take(now, uplink, octets, guaranteed, knows_ecn) {
+    match slice.take(now, uplink, octets, guaranteed, knows_ecn, &mut shared.random) {
         Pass::Whole => {}
         Pass::Marked => {
             mark_congestion(packet.octets_mut());

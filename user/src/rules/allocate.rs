@@ -173,7 +173,8 @@ impl<'a> Allocator<'a> {
             return Ok(a);
         }
         let of = self.data_network(d).map(|n| n.ipv4_range(self.reserved)).unwrap_or_default();
-        let number = self.pools(d).and_then(|p| p.ipv4.take_any(of));
+        let of_shard = (self.session.index, self.config.shards);
+        let number = self.pools(d).and_then(|p| p.ipv4.take_any(of, of_shard));
         let address = Ipv4Addr::from_bits(number.ok_or(RuleRefusal::PoolEmpty { ipv6: false })? as u32);
         (d.base.ue_ipv4, self.took_ipv4) = (Some(address), Some(address));
         Ok(address)
@@ -184,7 +185,8 @@ impl<'a> Allocator<'a> {
             return Ok(a);
         }
         let of = self.data_network(d).map(|n| n.ipv6_range(self.reserved)).unwrap_or_default();
-        let number = self.pools(d).and_then(|p| p.ipv6.take_any(of));
+        let of_shard = (self.session.index, self.config.shards);
+        let number = self.pools(d).and_then(|p| p.ipv6.take_any(of, of_shard));
         let number = number.ok_or(RuleRefusal::PoolEmpty { ipv6: true })?;
         let prefix = Ipv6Addr::from_bits(u128::from(number) << 64);
         (d.base.ue_ipv6, self.took_ipv6) = (Some(prefix), Some(prefix));

@@ -18,6 +18,8 @@ pub(crate) const GNB_TEID: Teid = Teid(0x6e62_0001);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// Packets that a phone may have buffered.
 pub(crate) const HELD: usize = 128;
+/// Pipelines of the UPF: the tests of `shards` are those of the other files once more, with four.
+pub(crate) const SHARDS: u8 = if matches!(env!("CARGO_CRATE_NAME").as_bytes(), b"shards") { 4 } else { 1 };
 pub(crate) const START: Instant = Instant(1_800_000_000_000_000);
 
 pub(crate) fn config() -> Config {
@@ -53,6 +55,7 @@ pub(crate) fn config() -> Config {
         path_failure: Config::PATH_FAILURE,
         echo_interval: None,
         slices: Vec::new(),
+        shards: SHARDS,
         held_per_session: HELD as u16,
         cp_port: 8805,
         seed: 0x1234_5678_9abc_def0,

@@ -15,15 +15,28 @@ proptest! {
     fn every_packet_is_decided_on_as_the_model_decides(
         steps in proptest::collection::vec(any::<(u8, u8, u16)>(), 1..60),
     ) {
-        let mut pair = Pair::new().of_both_families();
-        for step in steps {
-            pair.step(step);
-        }
-        for at in 0..SEATS {
-            pair.delete(at);
-        }
-        prop_assert_eq!(pair.net.upf.u.counters().held, 0);
+        whole_life(1, &steps);
     }
+
+    /// Sessions in shards, of which packets arrive at any.
+    #[test]
+    fn shards_decide_together_as_the_model_decides(
+        steps in proptest::collection::vec(any::<(u8, u8, u16)>(), 1..60),
+        shards in 1..4u32,
+    ) {
+        whole_life(1 << shards, &steps);
+    }
+}
+
+fn whole_life(shards: u8, steps: &[(u8, u8, u16)]) {
+    let mut pair = Pair::of_shards(shards).of_both_families();
+    for step in steps {
+        pair.step(*step);
+    }
+    for at in 0..SEATS {
+        pair.delete(at);
+    }
+    assert_eq!(pair.net.upf.u.counters().held, 0);
 }
 
 /// Many packets of one phone go by between two looks at its rules.

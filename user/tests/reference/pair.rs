@@ -17,7 +17,7 @@ use whimbrel_user::*;
 pub(crate) const SEATS: usize = 4;
 
 /// What takes bursts to the pipeline.
-pub(crate) type Driver = Box<dyn FnMut(&mut UpfU, Instant, &mut [Slot])>;
+pub(crate) type Driver = Box<dyn FnMut(&mut Shards, Instant, &mut [Slot])>;
 
 /// Both, side by side.
 pub(crate) struct Pair {
@@ -35,12 +35,22 @@ type Judged = (Origin, Vec<u8>, Fate);
 impl Pair {
     /// With nothing before the pipeline.
     pub(crate) fn new() -> Self {
-        Self::with(|_| Box::new(|u, now, slots| u.burst(now, slots)))
+        Self::of_shards(1)
+    }
+
+    /// The same, in so many shards.
+    pub(crate) fn of_shards(shards: u8) -> Self {
+        Self::made(shards, |_| Box::new(|u, now, slots| u.burst(now, slots)))
     }
 
     /// With something.
-    pub(crate) fn with(driver: impl FnOnce(&mut UpfU) -> Driver) -> Self {
-        let mut config = config();
+    #[allow(dead_code, reason = "of the fast path in the driver")]
+    pub(crate) fn with(driver: impl FnOnce(&mut Shards) -> Driver) -> Self {
+        Self::made(1, driver)
+    }
+
+    fn made(shards: u8, driver: impl FnOnce(&mut Shards) -> Driver) -> Self {
+        let mut config = Config { shards, ..config() };
         config.path_failure = Duration::from_secs(1_000_000);
         let mut net = Net::with(config);
         Self {
@@ -210,7 +220,7 @@ impl Pair {
                 Verdict::Send(to) => Fate::Sent(to, slot.packet.octets().to_vec()),
                 Verdict::Drop(reason) => Fate::Dropped(reason),
                 Verdict::Taken => Fate::Held,
-                Verdict::Pending => panic!("undecided"),
+                Verdict::Pending | Verdict::Hand { .. } => panic!("undecided"),
             };
             assert_eq!(got, fate, "{origin:?} {octets:02x?}");
         }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use whimbrel_ids::Instant;
-use whimbrel_user::{Destination, DnIndex, FastPath, Origin, Slot, UpfU, Verdict};
+use whimbrel_user::{Destination, DnIndex, FastPath, Origin, Shards, Slot, Verdict};
 
 use self::common::{GNB, UPF};
 use self::pair::{Driver, Pair, SEATS};
@@ -83,10 +83,12 @@ impl Bench {
     }
 
     /// The pipeline with this before it; `fast` counts the packets that it forwards.
-    fn before(self, u: &mut UpfU, fast: Rc<Cell<usize>>) -> Driver {
+    fn before(self, u: &mut Shards, fast: Rc<Cell<usize>>) -> Driver {
         let Self { program, lent, clock, _sockets } = self;
-        u.lend_to(Box::new(Lent { memory: Arc::clone(&lent.memory), ..lent }));
-        Box::new(move |u: &mut UpfU, now: Instant, slots: &mut [Slot]| {
+        let only = "the fast path is for one pipeline";
+        u.only().expect(only).lend_to(Box::new(Lent { memory: Arc::clone(&lent.memory), ..lent }));
+        Box::new(move |u: &mut Shards, now: Instant, slots: &mut [Slot]| {
+            let u = u.only().expect(only);
             let _sockets = &_sockets; // live as long as the program
             clock[0].store(now.0, Ordering::Relaxed);
             for slot in slots {

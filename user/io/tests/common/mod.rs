@@ -232,6 +232,7 @@ pub(crate) fn config(n3_io: N3Io) -> Config {
         path_failure: whimbrel_user::Config::PATH_FAILURE,
         echo_interval: None,
         slices: Vec::new(),
+        shards: 1,
         held_per_session: whimbrel_user::Config::HELD_PER_SESSION,
         cp_port: 8805,
         seed: 7,
