@@ -32,6 +32,7 @@ use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
 use whimbrel_resilience::mirror::{Active, Physical};
+use whimbrel_resilience::region::{Areas, Region};
 use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
@@ -277,6 +278,14 @@ impl Sim {
         let config = Arc::new(config);
         let cluster = Cluster::new(&config, cpfs, backups);
         Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster))
+    }
+
+    /// The same in several regions: where each control function is, numbered from 1, of which the first is at the aggregator's home; and where
+    /// gNBs are that are elsewhere.
+    pub fn in_regions(seed: u64, config: Config, places: &[Region], areas: Areas, backups: usize) -> Self {
+        let config = Arc::new(config);
+        let cluster = Cluster::spread(&config, places[0].clone(), places, areas, backups);
+        Self::begin(seed, config, Faults::default(), HomeNetworkKeys::new(), Some(cluster))
     }
 
     /// The same, and its aggregator has a mirror.

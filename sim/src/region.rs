@@ -9,7 +9,7 @@ use whimbrel_control::{Checkpoint, Envelope, Payload, Phone, PhoneId};
 use whimbrel_ids::{Instant, PlmnId, Tac, Tai};
 use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
 use whimbrel_resilience::mirror::End;
-use whimbrel_resilience::region::{CpfState, Region, Regions, Rings};
+use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Input, Member, MemberOutbox, Taster, ToTaster, Trial, Tried};
 
@@ -145,6 +145,7 @@ pub(crate) struct Cluster {
     pub(crate) ends: BTreeMap<CpfId, End<Up>>,
     regions: Regions,
     region: Region,
+    areas: Areas,
     backups: usize,
     /// Links keep their order: not before this.
     ordered: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
@@ -173,13 +174,30 @@ pub(crate) struct Cluster {
 impl Cluster {
     pub(crate) fn new(config: &Arc<Config>, cpfs: u16, backups: usize) -> Self {
         let region: Region = "coast/home".parse().expect("a region's name");
-        let mut regions = Regions::new([region.clone()]).expect("one region");
-        let members = (1..=cpfs).map(CpfId).map(|id| {
-            regions.join(id, &region).expect("each comes once");
+        let places = vec![region.clone(); cpfs.into()];
+        Self::spread(config, region, &places, Areas::default(), backups)
+    }
+
+    /// Control functions in these regions, numbered from 1, of an aggregator at home in this one.
+    pub(crate) fn spread(
+        config: &Arc<Config>,
+        region: Region,
+        places: &[Region],
+        areas: Areas,
+        backups: usize,
+    ) -> Self {
+        let cpfs = places.len() as u16;
+        let mut known: Vec<Region> = places.iter().chain(areas.regions()).chain([&region]).cloned().collect();
+        known.sort();
+        known.dedup();
+        let mut regions = Regions::new(known).expect("regions that may be beside each other");
+        let members = (1..).map(CpfId).zip(places).map(|(id, at)| {
+            regions.join(id, at).expect("each comes once");
             (id, Member::new(config.clone()))
         });
         Self {
             members: members.collect(),
+            areas,
             ends: (1..=cpfs).map(|id| (CpfId(id), End::default())).collect(),
             regions,
             region,
@@ -233,7 +251,8 @@ impl Cluster {
     }
 
     pub(crate) fn rings(&self) -> Rings {
-        self.regions.rings(&self.region, self.backups).expect("the region is known")
+        let rings = self.regions.rings_with(&self.region, self.areas.clone(), self.backups);
+        rings.expect("the regions are known")
     }
 }
 

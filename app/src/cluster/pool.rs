@@ -15,7 +15,7 @@ use whimbrel_resilience::link::{
     Down, HeartbeatKey, Hello, MemberAt, Members, Role, Show, ToActive, ToCpf, ToCta, ToMirror, Up,
 };
 use whimbrel_resilience::membership::MemberId;
-use whimbrel_resilience::region::{CpfState, Region, Regions, Rings};
+use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 
 use super::asks::{Asks, Wanted};
@@ -82,6 +82,7 @@ pub(crate) struct Pool {
     watch: Watch,
     regions: Regions,
     region: Region,
+    areas: Areas,
     backups: usize,
     /// This life of the aggregator: the numbers below are of it.
     life: u64,
@@ -138,6 +139,7 @@ impl Pool {
             watch,
             regions: cluster.regions(),
             region: cluster.region.clone(),
+            areas: cluster.areas.clone(),
             backups: cluster.backups.into(),
             heartbeats,
             life: u64::from_ne_bytes(entropy.octets()),
@@ -192,7 +194,8 @@ impl Pool {
 
     /// Those that are there.
     pub(crate) fn rings(&self) -> Rings {
-        self.regions.rings(&self.region, self.backups).expect("the aggregator's own region is configured")
+        let rings = self.regions.rings_with(&self.region, self.areas.clone(), self.backups);
+        rings.expect("the configuration names no region that is none of its own")
     }
 
     /// Takes what arrived.

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use whimbrel_ids::Tac;
 use whimbrel_resilience::detector::Timing;
-use whimbrel_resilience::region::{Region, Regions};
+use whimbrel_resilience::region::{Areas, Region, Regions};
 
 use super::section::Section;
 
@@ -20,6 +21,8 @@ pub(crate) struct Cluster {
     pub(crate) key_file: Option<PathBuf>,
     pub(crate) region: Region,
     pub(crate) neighbours: Vec<Region>,
+    /// The gNBs that are in other regions than the aggregator's own.
+    pub(crate) areas: Areas,
     pub(crate) backups: u8,
     pub(crate) heartbeat: Timing,
     /// `None`: the aggregator has no mirror.
@@ -66,7 +69,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         let region: Region =
             s.value("region", "home/site".parse().expect("two names"), "This aggregator's region: a geohash of the digits 0 to 3, or larger/own.");
         let neighbours: Vec<Region> =
-            s.list("neighbours", vec![], "Other regions whose control functions may come here, to hold backups.");
+            s.list("neighbours", vec![], "Other regions whose control functions may come here, to hold backups, or to serve phones there.");
+        let areas = read_areas(s, &region, &neighbours);
         let backups = s.value("backups", 1u8, "How many other control functions hold each phone's state.");
         let interval = s.value(
             "heartbeat_interval",
@@ -112,6 +116,32 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         if let Err(e) = Regions::new(std::iter::once(&region).chain(&neighbours).cloned()) {
             s.refuse("neighbours", e.to_string(), "name each region once");
         }
-        Cluster { listen, key_file, region, neighbours, backups, heartbeat, pair }
+        Cluster { listen, key_file, region, neighbours, areas, backups, heartbeat, pair }
     })
+}
+
+fn read_areas(cluster: &mut Section<'_, '_>, region: &Region, neighbours: &[Region]) -> Areas {
+    let doc = "gNBs of this aggregator that are in other regions than its own: each item has `region`, one of `neighbours`, and `tacs` or `gnbs`. \
+               Phones there are served by that region's control functions, and a handover between regions takes their state along.";
+    let mut areas = Areas::default();
+    cluster.sections("areas", 0, doc, |s, _| {
+        let at: Region = s.value("region", region.clone(), "Which region these are in.");
+        let tacs: Vec<Tac> = s.list("tacs", vec![], "Tracking areas: of gNBs that are not named themselves.");
+        let gnbs: Vec<u32> =
+            s.list("gnbs", vec![], "gNBs, by their identifiers within the network, as decimal numbers.");
+        if at != *region && !neighbours.contains(&at) {
+            s.refuse(
+                "region",
+                format!("no control function of the region {at} may come here"),
+                "name it in `neighbours`",
+            );
+        }
+        if tacs.is_empty() && gnbs.is_empty() {
+            s.refuse("region", "no gNB is said to be there", "write `tacs` or `gnbs`");
+        }
+        if let Err(e) = areas.add(&at, gnbs, tacs) {
+            s.refuse("region", e.to_string(), "name each gNB and tracking area once");
+        }
+    });
+    areas
 }

@@ -272,6 +272,19 @@ fn a_pair_of_aggregators_lacks_nothing_or_is_refused_with_what_it_lacks() {
 }
 
 #[test]
+fn a_gnb_is_in_one_region_whose_control_functions_may_come() {
+    let cluster = |areas: &str| format!("cluster:\n  neighbours: [home/next]\n  areas:\n{areas}");
+    let good =
+        cluster("    - { region: home/next, tacs: [2, 3], gnbs: 7 }\n    - { region: home/site, gnbs: 8 }\n");
+    let areas = read(&good).unwrap().cluster.areas;
+    assert_eq!(areas.region_of(7, &[]).map(ToString::to_string).as_deref(), Some("home/next"));
+    assert!(refused(&cluster("    - { region: home/nowhere, tacs: 2 }\n")).contains("neighbours"));
+    assert!(refused(&cluster("    - { region: home/next }\n")).contains("no gNB"));
+    let twice = cluster("    - { region: home/next, tacs: 2 }\n    - { region: home/site, tacs: 2 }\n");
+    assert!(refused(&twice).contains("the tracking area 2 is said to be of home/next and of home/site"));
+}
+
+#[test]
 fn a_key_file_that_others_may_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let dir = std::env::temp_dir().join(format!("whimbrel-config-test-{}", std::process::id()));

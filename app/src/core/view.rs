@@ -103,10 +103,23 @@ fn session(s: &SessionGlimpse) -> SessionView {
 }
 
 /// What replication had to do, for the metrics.
-pub(super) fn replication(cta: &Aggregator) -> [Sample; 12] {
+pub(super) fn replication(cta: &Aggregator) -> [Sample; 15] {
     let (c, (octets, phones)) = (cta.replicated(), cta.logged());
     let one = |name, help, value| Sample { name, help, label: None, value };
+    let moved = |form: &str, value| Sample {
+        name: "whimbrel_phones_moved_total",
+        help: "Phones that moved to another control function in order: their state was there (fast), or went first (default)",
+        label: Some(("form", form.into())),
+        value,
+    };
     [
+        moved("fast", c.moved_fast),
+        moved("default", c.moved - c.moved_fast),
+        one(
+            "whimbrel_moves_given_up_total",
+            "Phones that stayed, since their state did not come in time where they were to move",
+            c.moves_given_up,
+        ),
         one("whimbrel_cpf_lost_total", "Control functions that were lost", c.cpfs_lost),
         one(
             "whimbrel_phones_taken_over_total",

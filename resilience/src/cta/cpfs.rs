@@ -21,7 +21,7 @@ use super::moves::Moving;
 use super::{Cta, Entropy, Inspect, Outbox, send};
 use crate::Cpf;
 use crate::link::{Down, Up};
-use crate::region::Rings;
+use crate::region::{Region, Rings};
 use crate::replication::{BESIDE_INPUT, Bounds, CpfId, Failover, Lagging, Ledger, Verdict};
 
 /// How long a replica may lag before the log waits for it no longer (Neutrino §4.2.4).
@@ -67,6 +67,12 @@ pub(super) struct Cpfs {
     behind: VecDeque<PhoneId>,
     /// Phones that are to be served by another.
     pub(super) moving: BTreeMap<PhoneId, Moving>,
+    /// When these began to, oldest first, those too that have come about.
+    pub(super) moves_begun: VecDeque<(Instant, PhoneId)>,
+    /// Phones that are in other regions than the aggregator's own.
+    pub(super) away: BTreeMap<PhoneId, Region>,
+    /// Phones that are backed from where they came from, still.
+    pub(super) unsettled: BTreeSet<PhoneId>,
     /// The requests that would end the phones' sessions, by UPF: for those that nobody can go on with.
     deletions: BTreeMap<PhoneId, Vec<(UpfId, Vec<u8>)>>,
     pub(super) counts: Replicated,
@@ -116,6 +122,10 @@ pub struct Replicated {
     pub unreadable: u64,
     /// Phones that moved to another control function in order.
     pub moved: u64,
+    /// Of these, those that moved at once, since their state was there already.
+    pub moved_fast: u64,
+    /// Phones that were to move and stayed, since their state did not come there in time.
+    pub moves_given_up: u64,
     /// Replicas that lagged until the log could not wait for them.
     pub lagging: u64,
     /// Batches of who does not serve the phone any more.
@@ -140,6 +150,9 @@ impl Cpfs {
             look: now,
             behind: VecDeque::new(),
             moving: BTreeMap::new(),
+            moves_begun: VecDeque::new(),
+            away: BTreeMap::new(),
+            unsettled: BTreeSet::new(),
             deletions: BTreeMap::new(),
             counts: Replicated::default(),
         }
@@ -160,7 +173,7 @@ impl Cpfs {
     pub(super) fn hand_over(&mut self, mut envelope: Envelope, out: &mut Outbox) {
         let phone = envelope.phone;
         if !self.ledgers.contains_key(&phone) {
-            let Some(placement) = self.rings.place(phone) else { return };
+            let Some(placement) = self.rings.place(self.region(phone), phone) else { return };
             let ledger = Ledger::new(placement.primary, placement.backups, self.bounds);
             assign(phone, &ledger, out);
             self.ledgers.insert(phone, ledger);
@@ -280,7 +293,8 @@ impl Cpfs {
         }
         let (by, _) = ledger.assignment();
         let present: Vec<CpfId> = ledger.backups().collect();
-        let further = self.rings.further_backups(phone, by, &present);
+        let region = self.away.get(&phone).unwrap_or_else(|| self.rings.home());
+        let further = self.rings.further_backups(region, phone, by, &present);
         further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
         serve(phone, ledger, &mut self.waiting, out);
         // The lost one has had each of these. What it answered did it no harm; of the others it may have died.
@@ -302,6 +316,8 @@ impl Cpfs {
     /// A phone is gone. Gives the requests that end what it has left at UPFs.
     fn forget(&mut self, phone: PhoneId, out: &mut Outbox) -> Vec<(UpfId, Vec<u8>)> {
         self.moving.remove(&phone);
+        self.away.remove(&phone);
+        self.unsettled.remove(&phone);
         if let Some(ledger) = self.ledgers.remove(&phone) {
             self.logged.remove(&phone);
             let all = ledger.backups().chain([ledger.assignment().0]);
@@ -344,6 +360,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             Service::Region(cpfs) => {
                 let phone = envelope.phone;
+                if !cpfs.rings.areas().is_empty() {
+                    self.begins_at(phone, envelope.payload.association());
+                }
+                let Service::Region(cpfs) = &mut self.service else { return };
                 if cpfs.submit(envelope, out) {
                     self.lose(now, phone, out);
                 }
@@ -363,8 +383,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.waiting.ran(from, batch.idle);
                 let Some(ledger) = cpfs.ledgers.get_mut(&phone) else { return };
                 let verdict = ledger.batch(now, from, term, clock, batch.digest(), batch.idle);
-                cpfs.pruned(phone);
-                cpfs.try_to_move(phone, out);
+                cpfs.progress(phone, out);
                 match verdict {
                     Verdict::Release => self.ran(now, (phone, clock), sender, *batch, out),
                     Verdict::Suppress => {}
@@ -391,8 +410,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Up::Holds { phone, clock } => match cpfs.ledgers.get_mut(&phone) {
                 Some(ledger) => {
                     ledger.acknowledged(now, from, clock);
-                    cpfs.pruned(phone);
-                    cpfs.try_to_move(phone, out);
+                    cpfs.progress(phone, out);
                 }
                 None => out.cpfs.push((from, Down::Forget(phone))),
             },
@@ -531,11 +549,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         let Service::Region(cpfs) = &mut self.service else { return };
         cpfs.drain(now, out);
+        cpfs.give_up_moves(now, out);
         if now < cpfs.scan {
             return;
         }
         cpfs.scan = now + SCAN;
-        cpfs.give_up_moves(now, out);
         cpfs.waiting.untold.extend(&cpfs.trusted);
         for phone in cpfs.logged.iter().copied().collect::<Vec<_>>() {
             let lagging = cpfs.ledgers.get_mut(&phone).map(|l| l.scan(now, PATIENCE)).unwrap_or_default();
@@ -549,10 +567,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match &self.service {
             Service::Here(_) => Instant::FAR_FUTURE,
             Service::Region(cpfs) => {
-                let waits = !cpfs.logged.is_empty() || !cpfs.moving.is_empty();
-                let scan = waits.then_some(cpfs.scan);
+                let scan = (!cpfs.logged.is_empty()).then_some(cpfs.scan);
                 let look = (!cpfs.unseen.is_empty()).then_some(cpfs.look);
-                scan.into_iter().chain(look).chain(cpfs.draining.due()).min().unwrap_or(Instant::FAR_FUTURE)
+                let due = scan.into_iter().chain(look).chain(cpfs.draining.due()).chain(cpfs.moves_due());
+                due.min().unwrap_or(Instant::FAR_FUTURE)
             }
         }
     }
@@ -573,7 +591,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub(super) fn can_place(&self, phone: PhoneId) -> bool {
         match &self.service {
             Service::Here(_) => true,
-            Service::Region(cpfs) => cpfs.rings.place(phone).is_some(),
+            Service::Region(cpfs) => cpfs.rings.place(cpfs.rings.home(), phone).is_some(),
         }
     }
 

@@ -91,7 +91,10 @@ impl Cpfs {
         let present: Vec<CpfId> = ledger.backups().collect();
         if primary == cpf {
             let stays = |c: &CpfId| self.rings.members().any(|m| m == *c);
-            let to = present.into_iter().find(stays).or_else(|| self.rings.place(phone).map(|p| p.primary));
+            let to = present
+                .into_iter()
+                .find(stays)
+                .or_else(|| self.rings.place(self.region(phone), phone).map(|p| p.primary));
             if let Some(to) = to {
                 self.begin_to_move(now, phone, to, out);
             }
@@ -103,7 +106,8 @@ impl Cpfs {
         if !present.contains(&cpf) {
             return false;
         }
-        let further = self.rings.further_backups(phone, primary, &present);
+        let region = self.away.get(&phone).unwrap_or_else(|| self.rings.home());
+        let further = self.rings.further_backups(region, phone, primary, &present);
         let new = further.iter().any(|c| !present.contains(c));
         if new {
             further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));

@@ -365,11 +365,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     Some(phone) => {
                         if peek.is_some_and(|p| is_path_switch_request(&p)) {
                             self.slots.asked_elsewhere(phone, association, id, stream);
+                            self.comes_to(now, phone, association, out);
                         }
                         let required = peek.is_some_and(|p| is_handover_required(&p));
                         let octets = octets.into();
                         let payload = match required {
-                            true => self.handover_required(phone, association, octets),
+                            true => self.handover_required(now, phone, association, octets, out),
                             false => Payload::Ngap { association, octets },
                         };
                         self.inbox.push_back((phone, payload));
@@ -395,9 +396,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// of them what its inputs say.
     fn handover_required(
         &mut self,
+        now: Instant,
         phone: PhoneId,
         association: AssociationId,
         octets: Arc<[u8]>,
+        out: &mut Outbox,
     ) -> Payload {
         let named = self.ran.handover_target(&octets);
         let target = named.and_then(|(association, node)| {
@@ -405,6 +408,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             let (tacs, slices) = (node.tacs.clone(), node.slices.clone());
             Some(HandoverTarget { association, amf_ue_ngap_id, tacs, slices })
         });
+        let is_its = self.slots.names(phone).any(|names| names.association == association);
+        if let Some(target) = target.as_ref().filter(|_| is_its) {
+            self.comes_to(now, phone, target.association, out);
+        }
         Payload::HandoverRequired { association, octets, target }
     }
 
@@ -463,10 +470,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     ) {
         let asked = self.asked.remove(phone, clock);
         let disposition = batch.disposition;
+        let rests_at = batch.connected.filter(|_| batch.idle).map(|on| on.association);
         self.inspect.released(phone, clock, &batch);
         self.release(now, (phone, clock), from, batch, asked.as_ref(), out);
         if let Some(asked) = asked {
             self.answered(now, phone, asked, disposition, out);
+        }
+        if let Some(association) = rests_at {
+            self.comes_to(now, phone, association, out);
         }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::{Geohash, Region, Rings};
+use super::{Areas, Geohash, Region, Rings};
 use crate::replication::CpfId;
 
 /// Whether a control function takes phones.
@@ -113,10 +113,15 @@ impl Regions {
 
     /// The rings of a region's aggregators, with so many backups a phone. Errors: [`RegionError::Unknown`].
     pub fn rings(&self, region: &Region, backups: usize) -> Result<Rings, RegionError> {
-        self.known(region)?;
+        self.rings_with(region, Areas::default(), backups)
+    }
+
+    /// The rings of aggregators that have gNBs of other regions too. Errors: [`RegionError::Unknown`].
+    pub fn rings_with(&self, home: &Region, areas: Areas, backups: usize) -> Result<Rings, RegionError> {
+        areas.regions().chain([home]).try_for_each(|region| self.known(region))?;
         let serving = self.cpfs.iter().filter(|(_, (_, state))| *state == CpfState::Serving);
-        let within = serving.filter(|(_, (other, _))| region == other || region.wider_holds(other));
-        Ok(Rings::new(region, within.map(|(cpf, (region, _))| (*cpf, region)), backups))
+        let region_of = serving.map(|(cpf, (region, _))| (*cpf, region.clone())).collect();
+        Ok(Rings::new(home.clone(), areas, region_of, backups))
     }
 
     fn known(&self, region: &Region) -> Result<(), RegionError> {

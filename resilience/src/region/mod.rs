@@ -3,19 +3,22 @@
 //! - [`Region`], the unit of a deployment: some gNBs, their aggregators (CTA) and a pool of CPFs. It is a [`Geohash`] cell or
 //!   named by the operator, and lies in a larger one: of a cell, the cell four times its size.
 //! - [`Regions`], the regions of a cluster and the CPFs in them; what contradicts itself is refused there.
-//! - [`Rings`], one region's view: the level-1 ring of its own CPFs picks the primary, the level-2 ring of the larger region's
-//!   others picks the backups.
+//! - [`Areas`], which gNBs of an aggregator are of which region, where they are of several.
+//! - [`Rings`], an aggregator's view: a region's level-1 ring, of its own CPFs, picks the primary, its level-2 ring, of the larger
+//!   region's others, picks the backups.
 //! - [`Ring`], the consistent hash under both.
 //!
 //! Who serves a phone that is already here is said by its [`Ledger`](crate::replication::Ledger): the rings say where a phone
 //! begins, who backs it when one that did is lost, and where it belongs when it can be moved.
 
+mod area;
 mod geohash;
 mod map;
 mod name;
 mod placement;
 mod ring;
 
+pub use area::{AreaError, Areas};
 pub use geohash::Geohash;
 pub use map::{CpfState, RegionError, Regions};
 pub use name::{BadRegion, Region};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use whimbrel_control::PhoneId;
 
-use super::{Region, Ring};
+use super::{Areas, Region, Ring};
 use crate::replication::CpfId;
 
 /// A phone's control functions.
@@ -19,7 +19,7 @@ pub struct Placement {
     pub missing: usize,
 }
 
-/// The rings of one region. A draining control function is on none of them.
+/// The rings of an aggregator's regions. A draining control function is on none of them.
 ///
 /// Neutrino §4.3 takes the backups that follow on the level-2 ring. Here regions that have none of the phone's backups yet come first:
 /// two backups seldom fail together then, and more of the regions that a phone may move to hold its state.
@@ -36,74 +36,126 @@ pub struct Placement {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Members", into = "Members")]
 pub struct Rings {
-    region: Region,
-    level1: Ring,
-    level2: Ring,
+    home: Region,
+    areas: Areas,
+    /// Of the home region, and of those that gNBs are in.
+    levels: BTreeMap<Region, Levels>,
     /// Of all on the rings.
     region_of: BTreeMap<CpfId, Region>,
+    backups: usize,
+}
+
+/// The rings of one region.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Levels {
+    level1: Ring,
+    level2: Ring,
     /// Regions that the level-2 ring's members are in.
     regions: usize,
-    backups: usize,
 }
 
 /// What rings are made of, as it travels.
 #[derive(Serialize, Deserialize)]
 struct Members {
-    region: Region,
+    home: Region,
+    areas: Areas,
     region_of: BTreeMap<CpfId, Region>,
     backups: usize,
 }
 
 impl From<Rings> for Members {
-    fn from(Rings { region, region_of, backups, .. }: Rings) -> Self {
-        Self { region, region_of, backups }
+    fn from(Rings { home, areas, region_of, backups, .. }: Rings) -> Self {
+        Self { home, areas, region_of, backups }
     }
 }
 
 impl From<Members> for Rings {
-    fn from(Members { region, region_of, backups }: Members) -> Self {
-        Self::new(&region, region_of.iter().map(|(cpf, region)| (*cpf, region)), backups)
+    fn from(Members { home, areas, region_of, backups }: Members) -> Self {
+        Self::new(home, areas, region_of, backups)
+    }
+}
+
+/// Whether control functions of the region `other` take phones of this one.
+fn takes(region: &Region, other: &Region) -> bool {
+    region == other || region.wider_holds(other)
+}
+
+impl Levels {
+    fn new(region: &Region, region_of: &BTreeMap<CpfId, Region>) -> Self {
+        let within = || region_of.iter().filter(|(_, other)| takes(region, other));
+        let ring = |own: bool| {
+            let of_ring = within().filter(move |(_, other)| (*other == region) == own);
+            Ring::new(of_ring.map(|(cpf, _)| *cpf))
+        };
+        let others = within().map(|(_, other)| other).filter(|other| *other != region);
+        let regions = others.collect::<BTreeSet<_>>().len();
+        Self { level1: ring(true), level2: ring(false), regions }
     }
 }
 
 impl Rings {
-    /// Of a region, from the control functions in the larger region that take phones, and where each is.
-    pub(super) fn new<'a>(
-        region: &Region,
-        serving: impl Iterator<Item = (CpfId, &'a Region)>,
+    /// Of these control functions, which take phones; those that are in no larger region of the aggregator's are left out.
+    pub(super) fn new(
+        home: Region,
+        areas: Areas,
+        mut region_of: BTreeMap<CpfId, Region>,
         backups: usize,
     ) -> Self {
-        let region_of: BTreeMap<CpfId, Region> = serving.map(|(cpf, r)| (cpf, r.clone())).collect();
-        let members = |own: bool| {
-            let of_ring = region_of.iter().filter(move |(_, r)| (*r == region) == own);
-            Ring::new(of_ring.map(|(cpf, _)| *cpf))
-        };
-        let regions = region_of.values().filter(|r| *r != region).collect::<BTreeSet<_>>().len();
-        let (level1, level2) = (members(true), members(false));
-        Self { region: region.clone(), level1, level2, regions, region_of, backups }
+        let own: BTreeSet<&Region> = areas.regions().chain([&home]).collect();
+        region_of.retain(|_, at| own.iter().any(|region| takes(region, at)));
+        let levels = own.iter().map(|region| ((*region).clone(), Levels::new(region, &region_of))).collect();
+        Self { home, areas, levels, region_of, backups }
     }
 
-    /// Who serves a phone that begins, and who backs it. `None`: nobody takes phones.
-    pub fn place(&self, phone: PhoneId) -> Option<Placement> {
-        let primary = self.level1.first(phone).or_else(|| self.level2.first(phone))?;
-        let backups = self.further_backups(phone, primary, &[]);
+    /// The region of gNBs of which nothing else is said.
+    pub fn home(&self) -> &Region {
+        &self.home
+    }
+
+    /// Which gNBs are of other regions.
+    pub fn areas(&self) -> &Areas {
+        &self.areas
+    }
+
+    fn levels(&self, region: &Region) -> &Levels {
+        // A phone may be of a region that the aggregator's configuration had before.
+        self.levels.get(region).unwrap_or_else(|| &self.levels[&self.home])
+    }
+
+    /// Who serves a phone that begins in a region, and who backs it. `None`: nobody takes phones.
+    pub fn place(&self, region: &Region, phone: PhoneId) -> Option<Placement> {
+        let levels = self.levels(region);
+        let primary = levels.level1.first(phone).or_else(|| levels.level2.first(phone))?;
+        let backups = self.further_backups(region, phone, primary, &[]);
         let missing = self.backups - backups.len();
         Some(Placement { primary, backups, missing })
     }
 
+    /// Who serves a phone that comes to a region: one of its own, or nobody.
+    pub fn own(&self, region: &Region, phone: PhoneId) -> Option<CpfId> {
+        self.levels.get(region)?.level1.first(phone)
+    }
+
     /// Who is to back a phone beside those that have its state already, when one of them, or its primary, was lost or
     /// drains. Who drains does not count as a backup, though its state serves until another has it.
-    pub fn further_backups(&self, phone: PhoneId, primary: CpfId, present: &[CpfId]) -> Vec<CpfId> {
+    pub fn further_backups(
+        &self,
+        region: &Region,
+        phone: PhoneId,
+        primary: CpfId,
+        present: &[CpfId],
+    ) -> Vec<CpfId> {
+        let Levels { level1, level2, regions } = self.levels(region);
         let mut backups: Vec<CpfId> =
-            present.iter().copied().filter(|c| *c != primary && self.region_of.contains_key(c)).collect();
+            present.iter().copied().filter(|c| *c != primary && self.backs(region, *c)).collect();
         let kept = backups.len();
         let mut used: BTreeSet<&Region> =
             backups.iter().chain([&primary]).filter_map(|c| self.region_of.get(c)).collect();
 
-        let elsewhere = || self.level2.walk(phone).filter(|c| *c != primary);
+        let elsewhere = || level2.walk(phone).filter(|c| *c != primary);
         let mut met = BTreeSet::new();
         for cpf in elsewhere() {
-            if backups.len() >= self.backups || met.len() == self.regions {
+            if backups.len() >= self.backups || met.len() == *regions {
                 break; // past the last region the rest of the ring need not be looked at
             }
             let region = &self.region_of[&cpf];
@@ -112,7 +164,7 @@ impl Rings {
                 backups.push(cpf);
             }
         }
-        for cpf in elsewhere().chain(self.level1.walk(phone).filter(|c| *c != primary)) {
+        for cpf in elsewhere().chain(level1.walk(phone).filter(|c| *c != primary)) {
             if backups.len() >= self.backups {
                 break;
             }
@@ -128,9 +180,19 @@ impl Rings {
         self.region_of.keys().copied()
     }
 
-    /// Whether a control function takes phones of this region: as primary, or as a backup.
+    /// Whether a control function takes phones of the aggregator's: as primary, or as a backup.
     pub fn serves(&self, cpf: CpfId) -> bool {
         self.region_of.contains_key(&cpf)
+    }
+
+    /// Where a control function is that takes phones.
+    pub fn region_of(&self, cpf: CpfId) -> Option<&Region> {
+        self.region_of.get(&cpf)
+    }
+
+    /// Whether it takes phones of this region.
+    pub fn backs(&self, region: &Region, cpf: CpfId) -> bool {
+        self.region_of(cpf).is_some_and(|at| takes(region, at))
     }
 }
 
@@ -174,7 +236,7 @@ mod tests {
         let map = map(&[0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]);
         let rings = rings(&map, 2);
         for slot in 0..200 {
-            let placed = rings.place(phone(slot)).unwrap();
+            let placed = rings.place(&region(HERE), phone(slot)).unwrap();
             assert!(placed.primary.0 < 3);
             assert!(placed.backups.iter().all(|c| (3..9).contains(&c.0)), "{placed:?}");
             assert_ne!(map.region_of(placed.backups[0]), map.region_of(placed.backups[1]));
@@ -185,7 +247,7 @@ mod tests {
 
     #[test] // the table at `Rings`, row by row
     fn with_too_few_a_phone_gets_what_is_there() {
-        let place = |cpfs: &[usize], backups| rings(&map(cpfs), backups).place(phone(7));
+        let place = |cpfs: &[usize], backups| rings(&map(cpfs), backups).place(&region(HERE), phone(7));
         let placed = |primary, backups: &[u16], missing| {
             Some(Placement {
                 primary: CpfId(primary),
@@ -213,13 +275,13 @@ mod tests {
         map.set_state(CpfId(2), CpfState::Draining);
         let rings = rings(&map, 1);
         for slot in 0..200 {
-            assert_eq!(all(rings.place(phone(slot))), BTreeSet::from([CpfId(1), CpfId(3)]));
+            assert_eq!(all(rings.place(&region(HERE), phone(slot))), BTreeSet::from([CpfId(1), CpfId(3)]));
         }
-        assert_eq!(rings.further_backups(phone(1), CpfId(0), &[CpfId(2)]), [CpfId(3)]);
+        assert_eq!(rings.further_backups(&region(HERE), phone(1), CpfId(0), &[CpfId(2)]), [CpfId(3)]);
         map.set_state(CpfId(2), CpfState::Serving);
         let rings = super::tests::rings(&map, 1);
         assert_eq!(
-            rings.further_backups(phone(1), CpfId(0), &[CpfId(2)]),
+            rings.further_backups(&region(HERE), phone(1), CpfId(0), &[CpfId(2)]),
             [],
             "it takes phones again: it stays"
         );
@@ -229,10 +291,10 @@ mod tests {
     fn after_a_failover_there_are_as_many_backups_as_before() {
         let mut map = map(&[0, 0, 1, 1, 2, 2, 3]);
         for slot in 0..200 {
-            let before = rings(&map, 2).place(phone(slot)).unwrap();
+            let before = rings(&map, 2).place(&region(HERE), phone(slot)).unwrap();
             map.leave(before.primary);
             let (primary, kept) = (before.backups[0], before.backups[1]);
-            let new = rings(&map, 2).further_backups(phone(slot), primary, &[primary, kept]);
+            let new = rings(&map, 2).further_backups(&region(HERE), phone(slot), primary, &[primary, kept]);
             assert_eq!(new.len(), 1);
             assert!(![before.primary, primary, kept].contains(&new[0]));
             assert_ne!(map.region_of(new[0]), map.region_of(primary), "another region than both");
@@ -252,7 +314,7 @@ mod tests {
             map.leave(gone);
             let without = rings(&map, backups);
             for slot in 0..100 {
-                let (with, without) = (all(with.place(phone(slot))), all(without.place(phone(slot))));
+                let (with, without) = (all(with.place(&region(HERE), phone(slot))), all(without.place(&region(HERE), phone(slot))));
                 if with.contains(&gone) {
                     prop_assert!(with.difference(&without).eq([&gone]), "{with:?} {without:?}");
                 } else {
@@ -266,7 +328,7 @@ mod tests {
             cpfs in prop::collection::vec(0..5usize, 1..12), backups in 0..6usize, slot in 0..1u32 << 24,
         ) {
             let rings = rings(&map(&cpfs), backups);
-            if let Some(placed) = rings.place(phone(slot)) {
+            if let Some(placed) = rings.place(&region(HERE), phone(slot)) {
                 prop_assert_eq!(placed.backups.len() + placed.missing, backups);
                 prop_assert_eq!(all(Some(placed.clone())).len(), placed.backups.len() + 1);
                 let there = cpfs.iter().filter(|at| **at != 4).count();

@@ -298,8 +298,7 @@ impl<I: Clone> Ledger<I> {
     /// A replica serves the phone from now on, if the phone rests and its state is there: the fast form of a handover between control functions
     /// (Neutrino §4.3), whose check of the clock this is. `keep`: who served it is a replica then, which has that state too.
     pub fn move_to(&mut self, cpf: CpfId, keep: bool) -> bool {
-        let has_it = self.replicas.iter().any(|r| r.cpf == cpf && r.acked == self.clock);
-        if !self.rests() || !has_it {
+        if !self.rests() || !self.holds(cpf) {
             return false;
         }
         self.replicas.retain(|r| r.cpf != cpf);
@@ -310,6 +309,11 @@ impl<I: Clone> Ledger<I> {
         }
         self.prune();
         true
+    }
+
+    /// Whether a replica holds all of the phone's state, so that [`Self::move_to`] may be had at once.
+    pub fn holds(&self, cpf: CpfId) -> bool {
+        self.replicas.iter().any(|r| r.cpf == cpf && r.acked == self.clock)
     }
 
     /// Another control function shall hold the phone's state too. It can serve once its state reaches the log.

@@ -1,0 +1,224 @@
+//! gNBs of several regions under one aggregator (Neutrino §4.3): who serves a phone is of the region that it is in, and a handover to another
+//! region takes the phone's state along, at once where a replica has it.
+
+mod common;
+
+use common::day::{Stage, live, of};
+use common::stage::session;
+use common::*;
+use whimbrel_control::PhoneId;
+use whimbrel_ran::gnb::Via;
+use whimbrel_ran::ue::Command;
+use whimbrel_resilience::region::{Areas, Region};
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_sim::{CtaLoss, Loss, Sim, default_config, phone_config};
+
+const HOME: &str = "1220";
+/// Of the same larger region.
+const NEXT: &str = "1221";
+/// Of another one.
+const FAR: &str = "3000";
+
+fn region(text: &str) -> Region {
+    text.parse().expect("a region")
+}
+
+/// The second gNB is elsewhere; control functions are where it says, numbered from 1.
+fn network(elsewhere: &str, places: &[&str], backups: usize) -> Sim {
+    let mut areas = Areas::default();
+    areas.add(&region(elsewhere), [2], []).expect("said once");
+    let places: Vec<Region> = places.iter().map(|at| region(at)).collect();
+    Sim::in_regions(7, default_config(), &places, areas, backups)
+}
+
+/// A phone with a session at the first gNB.
+fn settled(net: Sim) -> (Stage, PhoneId) {
+    let mut stage = of(net, 1);
+    stage.net.command(stage.ues[0], Command::Register);
+    stage.net.settle(SECOND);
+    stage.net.command(stage.ues[0], session());
+    stage.net.settle(SECOND);
+    let phone = stage.net.phones().next().expect("it is registered").id;
+    (stage, phone)
+}
+
+/// Who serves the phone, and who backs it.
+fn served(stage: &Stage, phone: PhoneId) -> (Option<CpfId>, Vec<CpfId>) {
+    let mut backed = stage.net.cta().backed_by(phone);
+    backed.sort();
+    (stage.net.cta().served_by(phone), backed)
+}
+
+/// How many phones moved, and of these at once.
+fn moved(stage: &Stage) -> (u64, u64) {
+    let told = stage.net.cta().replicated();
+    assert_eq!((told.moves_given_up, told.lost, told.diverged), (0, 0, 0));
+    (told.moved, told.moved_fast)
+}
+
+#[test] // the proactive replica is there: the fast form, both ways
+fn a_handover_next_door_finds_the_phones_state_there() {
+    for via in [Via::Xn, Via::N2] {
+        let (mut stage, phone) = settled(network(NEXT, &[HOME, NEXT], 1));
+        assert_eq!(served(&stage, phone), (Some(CpfId(1)), vec![CpfId(2)]));
+        for (to, serves, backs, moves) in [(1, 2, 1, 1), (0, 1, 2, 2)] {
+            stage.net.hand_over(stage.ues[0], stage.gnbs[to], via);
+            stage.net.settle(SECOND * 3);
+            assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[to]);
+            assert_eq!(served(&stage, phone), (Some(CpfId(serves)), vec![CpfId(backs)]), "{via:?}");
+            assert_eq!(moved(&stage), (moves, moves), "{via:?}");
+        }
+        assert_eq!(stage.net.backed(), 1);
+        stage.net.check_user_plane();
+        no_violations(&stage.net);
+    }
+}
+
+#[test] // the default form: the handover waits for the state, and who served the phone forgets it
+fn a_handover_to_where_nobody_has_the_state_takes_it_along() {
+    for via in [Via::Xn, Via::N2] {
+        let (mut stage, phone) = settled(network(NEXT, &[HOME, "1222", HOME, NEXT], 1));
+        let (serves, backs) = served(&stage, phone);
+        assert_ne!(backs, [CpfId(4)], "the ring has another: else this shows nothing");
+        stage.net.hand_over(stage.ues[0], stage.gnbs[1], via);
+        stage.net.settle(SECOND * 3);
+        assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[1]);
+        assert_eq!(served(&stage, phone), (Some(CpfId(4)), backs), "{via:?}");
+        assert_ne!(serves, Some(CpfId(4)));
+        assert_eq!(moved(&stage), (1, 0), "{via:?}");
+        no_violations(&stage.net);
+    }
+}
+
+#[test] // without a replica anywhere the state is still there when its phone comes
+fn without_backups_every_handover_to_another_region_takes_the_state_along() {
+    let (mut stage, phone) = settled(network(NEXT, &[HOME, NEXT], 0));
+    stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
+    stage.net.settle(SECOND * 3);
+    assert_eq!((served(&stage, phone), moved(&stage)), ((Some(CpfId(2)), vec![]), (1, 0)));
+    assert_eq!(stage.net.backed(), 0, "who served it has forgotten it");
+    no_violations(&stage.net);
+}
+
+#[test] // Neutrino §4.3: within a region the control function stays
+fn a_handover_within_a_region_moves_nobody() {
+    let mut areas = Areas::default();
+    areas.add(&region(NEXT), [3], []).expect("said once");
+    let places = [HOME, HOME, NEXT].map(region);
+    let (mut stage, phone) = settled(Sim::in_regions(7, default_config(), &places, areas, 1));
+    let before = served(&stage, phone);
+    for via in [Via::N2, Via::Xn] {
+        for to in [1, 0] {
+            stage.net.hand_over(stage.ues[0], stage.gnbs[to], via);
+            stage.net.settle(SECOND * 3);
+            assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[to]);
+        }
+    }
+    assert_eq!((served(&stage, phone), moved(&stage)), (before, (0, 0)));
+}
+
+#[test]
+fn a_phone_that_wakes_up_in_another_region_is_served_there_from_then_on() {
+    let (mut stage, phone) = settled(network(NEXT, &[HOME, NEXT], 1));
+    let ue = stage.ues[0];
+    go_idle(&mut stage.net, ue);
+    stage.net.move_ue(ue, stage.gnbs[1]);
+    stage.net.command(ue, Command::ServiceRequest);
+    stage.net.settle(SECOND * 3);
+    assert_eq!(served(&stage, phone), (Some(CpfId(2)), vec![CpfId(1)]));
+    no_violations(&stage.net);
+}
+
+#[test]
+fn a_phone_begins_in_the_region_of_its_gnb() {
+    let mut stage = of(network(NEXT, &[HOME, NEXT], 1), 0);
+    let ue = stage.net.add_ue(stage.gnbs[1], phone_config(1));
+    stage.net.command(ue, Command::Register);
+    stage.net.settle(SECOND);
+    let phone = stage.net.phones().next().expect("it is registered").id;
+    assert_eq!(served(&stage, phone), (Some(CpfId(2)), vec![CpfId(1)]));
+    assert_eq!(moved(&stage), (0, 0));
+}
+
+#[test] // TS 38.413 §8.4.1.3: the target does not answer
+fn a_handover_that_fails_leads_the_phone_back() {
+    let (mut stage, phone) = settled(network(NEXT, &[HOME, NEXT], 1));
+    let before = served(&stage, phone);
+    stage.net.take_over(stage.gnbs[1]);
+    stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::N2);
+    stage.net.settle(SECOND * 30);
+    assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[0]);
+    assert_eq!(served(&stage, phone), before);
+    assert_eq!(moved(&stage), (2, 1), "there at once, and back with what came of it");
+}
+
+#[test] // its backups are of the larger region that it is in, as many as before
+fn a_phone_that_comes_to_another_larger_region_is_backed_there() {
+    let (mut stage, phone) = settled(network(FAR, &[HOME, NEXT, FAR, "3001"], 1));
+    assert_eq!(served(&stage, phone), (Some(CpfId(1)), vec![CpfId(2)]));
+    for (to, serves, backs, moves) in [(1, 3, 4, 1), (0, 1, 2, 2)] {
+        stage.net.hand_over(stage.ues[0], stage.gnbs[to], Via::N2);
+        stage.net.settle(SECOND * 3);
+        assert_eq!(served(&stage, phone), (Some(CpfId(serves)), vec![CpfId(backs)]));
+        assert_eq!(moved(&stage), (moves, 0));
+        assert_eq!(stage.net.backed(), 1, "nobody has a state that is not needed");
+    }
+    no_violations(&stage.net);
+}
+
+#[test] // Neutrino §4.2 after §4.3
+fn who_serves_a_phone_that_moved_may_be_lost() {
+    let (mut stage, phone) = settled(network(FAR, &[HOME, NEXT, FAR, "3001"], 1));
+    stage.net.hand_over(stage.ues[0], stage.gnbs[1], Via::Xn);
+    stage.net.settle(SECOND * 3);
+    let next = stage.net.links_taken() + 1;
+    stage.net.lose_cpf_at(next, Loss::Before);
+    go_idle(&mut stage.net, stage.ues[0]);
+    stage.net.command(stage.ues[0], Command::ServiceRequest);
+    stage.net.settle(SECOND * 3);
+    assert!(registered(&stage.net, stage.ues[0]));
+    assert_eq!(served(&stage, phone).0, Some(CpfId(4)), "the next best is of the same larger region");
+    no_violations(&stage.net);
+}
+
+#[test] // who is moved from, moved to, or backs
+fn a_loss_at_every_message_of_a_day_in_two_regions_is_not_noticed() {
+    for (elsewhere, places) in [(NEXT, [HOME, NEXT, HOME, NEXT]), (FAR, [HOME, HOME, FAR, FAR])] {
+        let day = || of(network(elsewhere, &places, 1), 1);
+        let taken = {
+            let mut stage = day();
+            live(&mut stage, &|| "no loss".into());
+            assert!(moved(&stage).0 >= 2, "{:?}", moved(&stage));
+            stage.net.links_taken()
+        };
+        for how in Loss::ALL {
+            for message in 1..=taken {
+                let mut stage = day();
+                stage.net.lose_cpf_at(message, how);
+                live(&mut stage, &|| format!("{elsewhere}: {how:?} at message {message} of {taken}"));
+                let told = stage.net.cta().replicated();
+                assert_eq!((told.lost, told.diverged), (0, 0), "{elsewhere}: {how:?} at message {message}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_aggregators_mirror_knows_where_phones_are() {
+    let day = || {
+        let mut net = network(FAR, &[HOME, HOME, FAR, FAR], 1);
+        net.add_mirror();
+        of(net, 1)
+    };
+    let mut stage = day();
+    let first = stage.net.inputs_taken() + 1;
+    live(&mut stage, &|| "no loss".into());
+    for input in (first..=stage.net.inputs_taken()).step_by(3) {
+        let mut stage = day();
+        stage.net.lose_cta_at(input, CtaLoss::Before);
+        live(&mut stage, &|| format!("at input {input}"));
+        let told = stage.net.cta().replicated();
+        assert_eq!((stage.net.takeovers(), told.lost, told.moved_fast), (1, 0, 0), "at input {input}");
+        assert!(told.moved >= 2, "at input {input}: {told:?}");
+    }
+}

@@ -1,0 +1,121 @@
+#!/usr/bin/env bash
+# gNBs of three regions under one aggregator, and phones that hand over between them while control functions die: a phone is served in the region
+# that it is in (Neutrino §4.3), its state goes with it, and no phone notices anything. All on one host, in a network namespace of its own.
+#
+# Usage: regions.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
+set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin
+seconds=${1:-20}
+seed=${2:-1}
+skip() { echo "$1"; exit 77; }
+
+if [ -z "${WHIMBREL_INSIDE:-}" ]; then
+  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
+  for tool in ip curl; do
+    command -v "$tool" >/dev/null || skip "$tool is not installed"
+  done
+  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
+  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
+  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
+  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$seconds" "$seed"
+fi
+
+tmp=${WHIMBREL_CHAOS_DIR:-$(mktemp -d)}
+mkdir -p "$tmp"
+rm -f "$tmp"/*.log "$tmp"/core.db* # of a run before
+running=()
+finish() {
+  kill -9 "${running[@]}" 2>/dev/null || true
+  [ -n "${WHIMBREL_CHAOS_DIR:-}" ] || rm -rf "$tmp"
+}
+trap finish EXIT
+wrong() {
+  echo "WRONG: $1 (seed $seed)"
+  tail -n 15 "$tmp"/core.log "$tmp"/play.log 2>/dev/null | cut -c1-400
+  exit 1
+}
+
+ip link set lo up
+cat >"$tmp/core.yaml" <<END
+n2: { addresses: [127.0.0.31] }
+n3: { address: 127.0.0.31 }
+n4: { node_id: 127.0.0.31 }
+api: { address: "127.0.0.1:8081" }
+store: { path: $tmp/core.db }
+cluster:
+  listen: "127.0.0.1:7380"
+  region: coast/harbour
+  neighbours: [coast/town, coast/cape]
+  areas:
+    - { region: coast/town, gnbs: [2] }
+    - { region: coast/cape, gnbs: [3] }
+END
+sed "s/^seconds: .*/seconds: $seconds/" "$(dirname "$0")/phones.yaml" >"$tmp/play.yaml"
+
+# cpf NAME: starts a control function in the region coast/NAME, whatever follows a dot.
+declare -A pid
+cpf() {
+  "$WHIMBREL" cpf --region "coast/${1%.*}" 2>>"$tmp/$1.log" &
+  pid[$1]=$!
+  running+=($!)
+  disown # its death is what is wanted, and no news
+}
+# metric NAME: one of the core's metrics, 0 if it is not there yet.
+metric() { curl -sf http://127.0.0.1:8081/metrics | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }
+# told TEXT N: waits until the core has logged it so many times.
+told() {
+  for _ in $(seq 400); do
+    [ "$(grep -c "$1" "$tmp/core.log")" -ge "$2" ] && return
+    sleep 0.05
+  done
+  wrong "it is not told: $1"
+}
+
+"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
+"$WHIMBREL" run --config "$tmp/core.yaml" 2>>"$tmp/core.log" &
+core=$!
+running+=("$core")
+told " ready" 1
+all=(harbour.1 harbour.2 town.1 town.2 cape.1)
+for name in "${all[@]}"; do cpf "$name"; done
+came=${#all[@]}
+told "a control function has come" "$came"
+
+"$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
+play=$!
+running+=("$play")
+
+RANDOM=$seed
+killed=0
+end=$((SECONDS + seconds - 2))
+sleep 1
+while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
+  victim=${all[RANDOM % ${#all[@]}]}
+  kill -9 "${pid[$victim]}"
+  killed=$((killed + 1))
+  told "are served by others" "$killed"
+  cpf "$victim"
+  came=$((came + 1))
+  told "a control function has come" "$came"
+  sleep 0.$((RANDOM % 5 + 2)) # its phones have other backups by then
+done
+
+rc=0
+wait "$play" || rc=$?
+sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
+sleep 0.7
+fast=$(metric 'whimbrel_phones_moved_total{form="fast"}') default=$(metric 'whimbrel_phones_moved_total{form="default"}')
+stayed=$(metric whimbrel_moves_given_up_total) taken=$(metric whimbrel_phones_taken_over_total)
+gone=$(metric whimbrel_phones_lost_total) diverged=$(metric whimbrel_diverged_total)
+echo "control functions killed: $killed; phones taken over: $taken; phones that moved to the control function of another region: $fast at once," \
+  "$default with their state, $stayed stayed; phones lost: $gone; replays that diverged: $diverged"
+stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
+answers=$(grep -c '^imsi-' "$tmp/play.log" || true)
+[ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its phone was told before"; }
+[ "$rc" = 0 ] || wrong "phones noticed"
+[ "$gone" = 0 ] || wrong "phones were lost"
+[ "$diverged" = 0 ] || wrong "a replay gave other outputs"
+[ "$fast" -gt 0 ] && [ "$default" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "not all happened: the run shows nothing"
+echo "{\"chaos\": \"regions\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"taken_over\": $taken, \"moved_fast\": $fast," \
+  "\"moved_default\": $default, \"stayed\": $stayed, \"lost\": $gone, \"diverged\": $diverged, \"answers_in_histories\": $answers, \"stale\": 0}"
