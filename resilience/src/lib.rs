@@ -13,6 +13,7 @@ pub mod detector;
 pub mod link;
 pub mod membership;
 pub mod mirror;
+pub mod pair;
 pub mod region;
 pub mod replication;
 

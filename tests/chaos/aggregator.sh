@@ -5,56 +5,13 @@
 #
 # Usage: aggregator.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
-PATH=$PATH:/usr/sbin:/sbin
 seconds=${1:-20}
 seed=${2:-1}
-skip() { echo "$1"; exit 77; }
+tools=(curl etcd)
+logs=(one.log two.log play.log)
+. "$(dirname "$0")/hosts.sh"
 
-if [ -z "${WHIMBREL_INSIDE:-}" ]; then
-  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
-  for tool in ip curl nsenter etcd; do
-    command -v "$tool" >/dev/null || skip "$tool is not installed"
-  done
-  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
-  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
-  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
-  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$seconds" "$seed"
-fi
-
-tmp=${WHIMBREL_CHAOS_DIR:-$(mktemp -d)}
-mkdir -p "$tmp"
-rm -rf "$tmp"/*.log "$tmp"/*.db* "$tmp"/etcd # of a run before
-running=()
-finish() {
-  kill -9 "${running[@]}" 2>/dev/null || true
-  [ -n "${WHIMBREL_CHAOS_DIR:-}" ] || rm -rf "$tmp"
-}
-trap finish EXIT
-wrong() {
-  echo "WRONG: $1 (seed $seed)"
-  tail -n 15 "$tmp"/one.log "$tmp"/two.log "$tmp"/play.log 2>/dev/null | cut -c1-400
-  exit 1
-}
-
-ip link set lo up
-ip link add near type veth peer name far
-for host in 1 5 11 12 13; do ip address add 192.0.2.$host/24 dev near; done # the first aggregator, the UPF, gNBs
-ip link set near up
-# The host behind the wire: a namespace that a process holds open.
-unshare --net sleep infinity &
-elsewhere=$!
-running+=("$elsewhere")
-for _ in $(seq 100); do
-  [ "$(readlink "/proc/$elsewhere/ns/net")" != "$(readlink /proc/self/ns/net)" ] && break
-  sleep 0.02
-done
-ip link set far netns "$elsewhere"
-nsenter -t "$elsewhere" -n ip address add 192.0.2.2/24 dev far
-nsenter -t "$elsewhere" -n ip link set far up
-nsenter -t "$elsewhere" -n ip link set lo up
-
-head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/cluster.key"
-chmod 600 "$tmp/cluster.key"
+for host in 5 11 12 13; do ip address add 192.0.2.$host/24 dev near; done # the UPF, gNBs
 declare -A address=([one]=192.0.2.1 [two]=192.0.2.2) number=([one]=1 [two]=2) host=([one]="" [two]="nsenter -t $elsewhere -n") pid
 for name in one two; do
   cat >"$tmp/$name.yaml" <<END
@@ -79,21 +36,16 @@ n4: { node_id: 192.0.2.5, listen: "192.0.2.5:8805" }
 api: { address: "127.0.0.1:8085" }
 store: { path: $tmp/upf.db }
 END
-sed "s/^seconds: .*/seconds: $seconds/" "$(dirname "$0")/phones.yaml" >"$tmp/play.yaml"
 
 # aggregator NAME: starts it.
 aggregator() {
-  ${host[$1]} "$WHIMBREL" run --config "$tmp/$1.yaml" 2>>"$tmp/$1.log" &
-  pid[$1]=$!
-  running+=($!)
-  disown # its death is what is wanted, and no news
+  runs ${host[$1]} "$WHIMBREL" run --config "$tmp/$1.yaml" 2>>"$tmp/$1.log"
+  pid[$1]=$last
 }
 # cpf NAME: starts a control function.
 cpf() {
-  "$WHIMBREL" cpf --aggregator 192.0.2.1:7380 --aggregator 192.0.2.2:7380 --listen 192.0.2.1:0 --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log" &
-  pid[$1]=$!
-  running+=($!)
-  disown
+  runs "$WHIMBREL" cpf --aggregator 192.0.2.1:7380 --aggregator 192.0.2.2:7380 --listen 192.0.2.1:0 --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log"
+  pid[$1]=$last
 }
 # ended NAME SIGNAL: sends it, and waits until the process is gone.
 ended() {
@@ -123,14 +75,12 @@ active() {
 }
 other() { if [ "$1" = one ]; then echo two; else echo one; fi; }
 
-etcd --name witness --data-dir "$tmp/etcd" --listen-client-urls http://192.0.2.1:2379 --advertise-client-urls http://192.0.2.1:2379 \
+runs etcd --name witness --data-dir "$tmp/etcd" --listen-client-urls http://192.0.2.1:2379 --advertise-client-urls http://192.0.2.1:2379 \
   --listen-peer-urls http://127.0.0.1:2380 --initial-advertise-peer-urls http://127.0.0.1:2380 \
-  --initial-cluster witness=http://127.0.0.1:2380 >"$tmp/etcd.log" 2>&1 &
-running+=($!)
+  --initial-cluster witness=http://127.0.0.1:2380 >"$tmp/etcd.log" 2>&1
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
 for name in one two; do "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/$name.yaml" >/dev/null; done
-"$WHIMBREL" upf --config "$tmp/upf.yaml" 2>"$tmp/upf.log" &
-running+=($!)
+runs "$WHIMBREL" upf --config "$tmp/upf.yaml" 2>"$tmp/upf.log"
 aggregator one
 await "this aggregator serves" 1 "the first aggregator does not serve"
 aggregator two

@@ -5,56 +5,12 @@
 #
 # Usage: control.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
-PATH=$PATH:/usr/sbin:/sbin
 seconds=${1:-20}
 seed=${2:-1}
-skip() { echo "$1"; exit 77; }
+tools=(curl)
+logs=(core.log play.log)
+. "$(dirname "$0")/hosts.sh"
 
-if [ -z "${WHIMBREL_INSIDE:-}" ]; then
-  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
-  for tool in ip curl nsenter; do
-    command -v "$tool" >/dev/null || skip "$tool is not installed"
-  done
-  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
-  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
-  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
-  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$seconds" "$seed"
-fi
-
-tmp=${WHIMBREL_CHAOS_DIR:-$(mktemp -d)}
-mkdir -p "$tmp"
-rm -f "$tmp"/*.log "$tmp"/core.db* # of a run before
-running=()
-finish() {
-  kill -9 "${running[@]}" 2>/dev/null || true
-  [ -n "${WHIMBREL_CHAOS_DIR:-}" ] || rm -rf "$tmp"
-}
-trap finish EXIT
-wrong() {
-  echo "WRONG: $1 (seed $seed)"
-  tail -n 15 "$tmp"/core.log "$tmp"/play.log 2>/dev/null | cut -c1-400
-  exit 1
-}
-
-ip link set lo up
-ip link add near type veth peer name far
-ip address add 192.0.2.1/24 dev near
-ip link set near up
-# The host behind the wire: a namespace that a process holds open.
-unshare --net sleep infinity &
-elsewhere=$!
-running+=("$elsewhere")
-for _ in $(seq 100); do
-  [ "$(readlink "/proc/$elsewhere/ns/net")" != "$(readlink /proc/self/ns/net)" ] && break
-  sleep 0.02
-done
-ip link set far netns "$elsewhere"
-nsenter -t "$elsewhere" -n ip address add 192.0.2.2/24 dev far
-nsenter -t "$elsewhere" -n ip link set far up
-nsenter -t "$elsewhere" -n ip link set lo up
-
-head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/cluster.key"
-chmod 600 "$tmp/cluster.key"
 cat >"$tmp/core.yaml" <<END
 n2: { addresses: [127.0.0.31] }
 n3: { address: 127.0.0.31 }
@@ -63,17 +19,14 @@ api: { address: "127.0.0.1:8081" }
 store: { path: $tmp/core.db }
 cluster: { listen: "192.0.2.1:7380", key_file: $tmp/cluster.key, backups: 1 }
 END
-sed "s/^seconds: .*/seconds: $seconds/" "$(dirname "$0")/phones.yaml" >"$tmp/play.yaml"
 
 # cpf NAME [HOST]: starts a control function, beside the aggregator or behind the wire.
 declare -A pid
 cpf() {
   local at=192.0.2.1 host=()
   [ -z "${2:-}" ] || { at=192.0.2.2; host=(nsenter -t "$elsewhere" -n); }
-  "${host[@]}" "$WHIMBREL" cpf --aggregator 192.0.2.1:7380 --listen "$at:0" --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log" &
-  pid[$1]=$!
-  running+=($!)
-  disown # its death is what is wanted, and no news
+  runs "${host[@]}" "$WHIMBREL" cpf --aggregator 192.0.2.1:7380 --listen "$at:0" --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log"
+  pid[$1]=$last
 }
 # metric NAME: one of the core's metrics, 0 if it is not there yet.
 metric() { curl -sf http://127.0.0.1:8081/metrics | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }
@@ -100,9 +53,7 @@ lost() {
 
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
-"$WHIMBREL" run --config "$tmp/core.yaml" 2>>"$tmp/core.log" &
-core=$!
-running+=("$core")
+runs "$WHIMBREL" run --config "$tmp/core.yaml" 2>>"$tmp/core.log"
 for _ in $(seq 400); do
   grep -qs " ready" "$tmp/core.log" && break
   sleep 0.05

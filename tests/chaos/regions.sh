@@ -4,38 +4,12 @@
 #
 # Usage: regions.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
-PATH=$PATH:/usr/sbin:/sbin
 seconds=${1:-20}
 seed=${2:-1}
-skip() { echo "$1"; exit 77; }
+tools=(curl)
+logs=(core.log play.log)
+. "$(dirname "$0")/hosts.sh"
 
-if [ -z "${WHIMBREL_INSIDE:-}" ]; then
-  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
-  for tool in ip curl; do
-    command -v "$tool" >/dev/null || skip "$tool is not installed"
-  done
-  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
-  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
-  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
-  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$seconds" "$seed"
-fi
-
-tmp=${WHIMBREL_CHAOS_DIR:-$(mktemp -d)}
-mkdir -p "$tmp"
-rm -f "$tmp"/*.log "$tmp"/core.db* # of a run before
-running=()
-finish() {
-  kill -9 "${running[@]}" 2>/dev/null || true
-  [ -n "${WHIMBREL_CHAOS_DIR:-}" ] || rm -rf "$tmp"
-}
-trap finish EXIT
-wrong() {
-  echo "WRONG: $1 (seed $seed)"
-  tail -n 15 "$tmp"/core.log "$tmp"/play.log 2>/dev/null | cut -c1-400
-  exit 1
-}
-
-ip link set lo up
 cat >"$tmp/core.yaml" <<END
 n2: { addresses: [127.0.0.31] }
 n3: { address: 127.0.0.31 }
@@ -50,15 +24,12 @@ cluster:
     - { region: coast/town, gnbs: [2] }
     - { region: coast/cape, gnbs: [3] }
 END
-sed "s/^seconds: .*/seconds: $seconds/" "$(dirname "$0")/phones.yaml" >"$tmp/play.yaml"
 
 # cpf NAME: starts a control function in the region coast/NAME, whatever follows a dot.
 declare -A pid
 cpf() {
-  "$WHIMBREL" cpf --region "coast/${1%.*}" 2>>"$tmp/$1.log" &
-  pid[$1]=$!
-  running+=($!)
-  disown # its death is what is wanted, and no news
+  runs "$WHIMBREL" cpf --region "coast/${1%.*}" 2>>"$tmp/$1.log"
+  pid[$1]=$last
 }
 # metric NAME: one of the core's metrics, 0 if it is not there yet.
 metric() { curl -sf http://127.0.0.1:8081/metrics | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }
@@ -73,9 +44,7 @@ told() {
 
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
-"$WHIMBREL" run --config "$tmp/core.yaml" 2>>"$tmp/core.log" &
-core=$!
-running+=("$core")
+runs "$WHIMBREL" run --config "$tmp/core.yaml" 2>>"$tmp/core.log"
 told " ready" 1
 all=(harbour.1 harbour.2 town.1 town.2 cape.1)
 for name in "${all[@]}"; do cpf "$name"; done

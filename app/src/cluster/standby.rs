@@ -10,7 +10,8 @@ use whimbrel_control::config::Config as Told;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::link::{Hello, Members, Role, ToActive, ToCta, ToMirror};
-use whimbrel_resilience::membership::{Claim, ClaimError, Home, MemberId, Place};
+use whimbrel_resilience::membership::{Home, MemberId};
+use whimbrel_resilience::pair::{self, Step};
 
 use super::heartbeat::{Answering, Watch};
 use super::pool::Caller;
@@ -78,14 +79,15 @@ impl Succession {
     }
 }
 
+/// What is known of the one that serves, beside what is decided.
 enum Phase {
-    /// Who serves? It is asked again then.
+    /// Nothing: it is looked for again then.
     Looking(Instant),
-    /// That one is called.
+    /// It is called.
     Calling { link: LinkId, number: u16 },
-    /// That one is followed.
+    /// It is followed.
     Following(Box<Followed>),
-    /// It is lost, and etcd is asked for its place.
+    /// It was, and etcd is asked for its place.
     Promoting(Option<Former>),
 }
 
@@ -103,8 +105,9 @@ struct Followed {
     endpoints: Vec<IpAddr>,
 }
 
-/// The process while it does not serve.
+/// The process while it does not serve. What it decides is [`pair::Standby`]'s.
 pub(crate) struct Standby {
+    decides: pair::Standby,
     cluster: Cluster,
     endpoints: Vec<IpAddr>,
     smf: IpAddr,
@@ -142,6 +145,7 @@ impl Standby {
             }
         };
         let standby = Self {
+            decides: pair::Standby::default(),
             cluster: cluster.clone(),
             endpoints,
             smf,
@@ -176,7 +180,7 @@ impl Standby {
         self.links.drain(now, &mut events);
         for event in events.iter() {
             match event {
-                Event::Up { link, hello, .. } => self.up(link, hello),
+                Event::Up { link, hello, .. } => self.up(now, link, hello),
                 Event::Frame { link, octets } => self.frame(now, link, octets),
                 Event::Down { link, reason } => {
                     self.strangers.retain(|s| *s != link);
@@ -184,7 +188,7 @@ impl Standby {
                     match &self.phase {
                         Phase::Calling { link: called, .. } if *called == link => {
                             debug!(%reason, "the aggregator that serves is not reached");
-                            self.phase = Phase::Looking(now + LOOK_AGAIN);
+                            self.lost(now);
                         }
                         Phase::Following(followed) if followed.link == link => {
                             warn!(%reason, "the link to the aggregator that serves has ended");
@@ -204,7 +208,7 @@ impl Standby {
             self.lost(now);
         }
         let late = |(at, _): &(Instant, Caller)| now >= *at + CALLER_MAX;
-        if !matches!(self.phase, Phase::Promoting(_)) {
+        if !self.decides.is_promoting() {
             for (_, caller) in self.callers.extract_if(.., |c| late(c)) {
                 self.links.close(caller.link);
             }
@@ -216,7 +220,7 @@ impl Standby {
         std::mem::take(&mut self.heard)
     }
 
-    fn up(&mut self, link: LinkId, hello: &[u8]) {
+    fn up(&mut self, now: Instant, link: LinkId, hello: &[u8]) {
         let hello = Hello::from_octets(hello);
         match (&self.phase, hello) {
             (Phase::Calling { link: called, .. }, Ok(Hello(Role::Aggregator))) if *called == link => {
@@ -224,6 +228,10 @@ impl Standby {
                 let address = self.links.local_addr().unwrap_or(([0, 0, 0, 0], 0).into());
                 let endpoints = self.endpoints.clone();
                 self.tell(link, &ToActive::Follow { place, address, endpoints, smf: self.smf });
+            }
+            (Phase::Calling { link: called, .. }, _) if *called == link => {
+                warn!("what etcd lists as the aggregator that serves is none");
+                self.give_up(now);
             }
             (_, Ok(Hello(Role::Cpf))) => self.strangers.push(link),
             _ => self.links.close(link),
@@ -271,6 +279,7 @@ impl Standby {
                 }
                 info!(aggregator = number, octets, "this aggregator follows the one that serves");
                 self.show_condition(&format!("follows aggregator {number}"));
+                self.decides.begun();
                 let snapshot = Some((Vec::new(), octets));
                 let (pieces, early, early_octets, members) = (0, Vec::new(), 0, None);
                 let followed =
@@ -284,6 +293,7 @@ impl Standby {
                 followed.pieces += 1;
                 let pieces = followed.pieces;
                 if whole && let Some((snapshot, _)) = followed.snapshot.take() {
+                    self.decides.whole();
                     self.heard.push(Heard::Snapshot(snapshot));
                     self.heard.extend(followed.early.drain(..).map(Heard::Record));
                 } else {
@@ -321,61 +331,85 @@ impl Standby {
 
     /// What was heard is of no use: it is begun anew.
     pub(crate) fn give_up(&mut self, now: Instant) {
-        match &self.phase {
-            Phase::Calling { link, .. } => self.links.close(*link),
-            Phase::Following(followed) => self.links.close(followed.link),
-            Phase::Looking(_) | Phase::Promoting(_) => {}
-        }
-        self.answering.be(None);
-        self.heard.push(Heard::Nothing);
-        self.phase = Phase::Looking(now + LOOK_AGAIN);
-        self.show_condition("looks for the one that serves");
+        let step = self.decides.give_up();
+        self.step(now, step);
     }
 
-    /// The one that is followed is lost, or seems so. Whether this one may take its place is for etcd to say: it may not, if it never became
-    /// the mirror, or if the other one lives and was faster.
+    /// The one that serves is lost, or seems so.
     fn lost(&mut self, now: Instant) {
-        let followed = match &mut self.phase {
-            Phase::Following(followed) if followed.snapshot.is_none() => followed,
-            _ => return self.give_up(now),
-        };
-        self.links.close(followed.link);
-        let endpoints = std::mem::take(&mut followed.endpoints);
-        self.phase = Phase::Promoting(followed.members.take().map(|members| Former { members, endpoints }));
-        self.witness.claim(Claim::Promote);
+        let step = self.decides.lost();
+        self.step(now, step);
     }
 
     fn news(&mut self, now: Instant, news: News) {
-        let News::Claimed(claim, outcome) = news else {
-            if let Phase::Looking(at) = &mut self.phase {
-                *at = now;
+        match news {
+            News::Changed => {
+                if let Phase::Looking(at) = &mut self.phase {
+                    *at = now;
+                }
             }
-            return;
-        };
-        match (claim, outcome, &mut self.phase) {
-            (Claim::Found, Ok(home), Phase::Looking(_)) => {
-                info!(term = home.term, "this aggregator serves");
-                self.serve(home, None);
+            News::Claimed(claim, outcome) => {
+                if let (true, Err(why)) = (self.decides.is_promoting(), &outcome) {
+                    warn!("this aggregator does not take the other one's place: {why}");
+                }
+                let step = self.decides.claimed(claim, outcome);
+                self.step(now, step);
             }
-            (Claim::Promote, Ok(home), Phase::Promoting(former)) => {
-                info!(term = home.term, "this aggregator serves in the other one's place");
-                let former = former.take();
-                self.serve(home, former);
-            }
-            (Claim::Promote, Err(ClaimError::NoAnswer), Phase::Promoting(_)) => {
-                self.witness.claim(Claim::Promote);
-            }
-            (Claim::Promote, Err(why), Phase::Promoting(_)) => {
-                warn!("this aggregator does not take the other one's place: {why}");
-                self.give_up(now);
-            }
-            _ => {}
         }
     }
 
-    fn serve(&mut self, home: Home, former: Option<Former>) {
-        self.phase = Phase::Looking(Instant::FAR_FUTURE);
-        self.heard.push(Heard::Serve(home, former));
+    fn step(&mut self, now: Instant, step: Option<Step>) {
+        let Some(step) = step else { return };
+        match step {
+            Step::Call(serves) => match self.witness.address(serves.cta) {
+                Some(at) => {
+                    let link = self.links.connect(now, at);
+                    self.phase = Phase::Calling { link, number: serves.cta };
+                }
+                None => self.lost(now),
+            },
+            Step::Claim(claim) => {
+                if self.decides.is_promoting() {
+                    self.await_its_place();
+                }
+                self.witness.claim(claim);
+            }
+            Step::Rejoin => {
+                warn!("etcd names this aggregator as a mirror, and it holds nothing: it begins anew there");
+                self.witness.rejoin();
+            }
+            Step::Forget => {
+                match &self.phase {
+                    Phase::Calling { link, .. } => self.links.close(*link),
+                    Phase::Following(followed) => self.links.close(followed.link),
+                    Phase::Looking(_) | Phase::Promoting(_) => {}
+                }
+                self.answering.be(None);
+                self.heard.push(Heard::Nothing);
+                self.phase = Phase::Looking(now + LOOK_AGAIN);
+                self.show_condition("looks for the one that serves");
+            }
+            Step::Serve(home) => {
+                let before = std::mem::replace(&mut self.phase, Phase::Looking(Instant::FAR_FUTURE));
+                let promoted = matches!(before, Phase::Promoting(_));
+                let former = if let Phase::Promoting(former) = before { former } else { None };
+                match promoted {
+                    true => info!(term = home.term, "this aggregator serves in the other one's place"),
+                    false => info!(term = home.term, "this aggregator serves"),
+                }
+                self.heard.push(Heard::Serve(home, former));
+            }
+        }
+    }
+
+    /// The link is of no use any more; what it told of the one that served still is.
+    fn await_its_place(&mut self) {
+        if let Phase::Following(followed) = &mut self.phase {
+            self.links.close(followed.link);
+            let endpoints = std::mem::take(&mut followed.endpoints);
+            let former = followed.members.take().map(|members| Former { members, endpoints });
+            self.phase = Phase::Promoting(former);
+        }
     }
 
     /// What it serves with.
@@ -391,24 +425,13 @@ impl Standby {
         self.witness.leave();
     }
 
-    /// Looks who serves, and calls that one, or asks to serve if there is nobody.
+    /// Looks who serves, when that is due.
     fn look(&mut self, now: Instant) {
         let Phase::Looking(at) = self.phase else { return };
-        let Some(me) = self.witness.me() else { return };
-        if now < at || self.witness.claims() {
-            return;
-        }
+        let Some(me) = self.witness.me().filter(|_| now >= at) else { return };
         self.phase = Phase::Looking(now + LOOK_AGAIN);
-        match self.witness.home() {
-            Some(home) if home.active.cta != me.cta => self.call(now, home.active),
-            _ => self.witness.claim(Claim::Found),
-        }
-    }
-
-    fn call(&mut self, now: Instant, serves: Place) {
-        if let Some(at) = self.witness.address(serves.cta) {
-            self.phase = Phase::Calling { link: self.links.connect(now, at), number: serves.cta };
-        }
+        let step = self.decides.look(me, self.witness.home().as_ref());
+        self.step(now, step);
     }
 
     /// Sends what waits.

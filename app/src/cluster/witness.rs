@@ -47,6 +47,8 @@ pub(crate) struct Witness {
     wake: Arc<OwnedFd>,
     /// Claims that have no answer yet, in their order.
     asked: VecDeque<Claim>,
+    /// Claims that the thread could not be given: they have no answer.
+    unasked: Vec<Claim>,
 }
 
 impl Witness {
@@ -82,7 +84,15 @@ impl Witness {
             let _ = rustix::io::write(&wakes, &1u64.to_ne_bytes());
         };
         let agent = Agent::start(settings, &pair.etcd, told).map_err(|e| format!("cluster.etcd: {e}"))?;
-        Ok(Self { agent, number: pair.number, home, heard, wake, asked: VecDeque::new() })
+        Ok(Self {
+            agent,
+            number: pair.number,
+            home,
+            heard,
+            wake,
+            asked: VecDeque::new(),
+            unasked: Vec::new(),
+        })
     }
 
     fn heard<R>(&self, what: impl FnOnce(&mut Heard) -> R) -> R {
@@ -114,12 +124,15 @@ impl Witness {
     pub(crate) fn claim(&mut self, claim: Claim) {
         if self.agent.command(Command::Claim(self.home, claim)) {
             self.asked.push_back(claim);
+        } else {
+            self.unasked.push(claim);
         }
     }
 
-    /// Whether a claim has no answer yet.
-    pub(crate) fn claims(&self) -> bool {
-        !self.asked.is_empty()
+    /// Begins another life at etcd.
+    pub(crate) fn rejoin(&self) {
+        // If it is not taken, it is asked for again.
+        let _ = self.agent.command(Command::Rejoin);
     }
 
     /// Leaves in order: it is listed no longer, and its next life need not wait for its lease to run out. Waits for that a little.
@@ -133,13 +146,15 @@ impl Witness {
 
     /// Takes what etcd said.
     pub(crate) fn turn(&mut self) -> Vec<News> {
+        let unanswered = |claim| News::Claimed(claim, Err(ClaimError::NoAnswer));
+        let mut news: Vec<News> = self.unasked.drain(..).map(unanswered).collect();
         let events = self.heard(|h| std::mem::take(&mut h.events));
-        if events.is_empty() {
-            return Vec::new();
+        if !events.is_empty() {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&self.wake, &mut count);
         }
-        let mut count = [0; 8];
-        let _ = rustix::io::read(&self.wake, &mut count);
-        events.into_iter().filter_map(|event| self.news(event)).collect()
+        news.extend(events.into_iter().filter_map(|event| self.news(event)));
+        news
     }
 
     fn news(&mut self, event: Event) -> Option<News> {

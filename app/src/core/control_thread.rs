@@ -547,8 +547,8 @@ impl Control {
                     }
                 }
                 Said::MirrorLost => {
-                    if let Some(pair) = &mut self.pair {
-                        pair.mirror_lost(&mut self.active, &mut self.out);
+                    if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
+                        pair.mirror_lost(&mut self.active, pool, &mut self.out);
                     }
                 }
             }

@@ -8,8 +8,8 @@ use whimbrel_ids::Instant;
 use super::record::MemberRecord;
 use super::view::Key;
 use super::{
-    Answer, Answered, Change, Claim, ClaimError, Failure, Home, Kv, Member, MemberId, Place, Request, View,
-    Watched,
+    Answer, Answered, Change, Claim, ClaimError, Course, Failure, Home, Kv, Member, MemberId, Place, Request,
+    View, Watched,
 };
 use crate::detector::Incarnation;
 
@@ -142,8 +142,8 @@ struct Pending {
     refused_at: Instant,
     /// Etcd had its majority when it was looked at for this claim.
     looked: bool,
-    /// It was asked for.
-    tried: bool,
+    /// What it was asked for with.
+    proposed: Option<Home>,
 }
 
 /// One process's side of membership. One request is under way at a time, beside the watch.
@@ -275,7 +275,7 @@ impl Membership {
                     claim,
                     refused_at: now + CLAIM_PATIENCE,
                     looked: false,
-                    tried: false,
+                    proposed: None,
                 });
             }
         }
@@ -355,21 +355,18 @@ impl Membership {
 
     /// The first claim's request, or how the claim ended.
     fn claim(&mut self) -> Option<Result<Request, Event>> {
-        let Pending { home, claim, tried, .. } = self.claims.front_mut()?;
+        let Pending { home, claim, proposed, .. } = self.claims.front_mut()?;
         let (MemberId::Cta(cta), Some(incarnation)) = (self.me, self.incarnation) else {
             return Some(Err(Event::Refused(*home, ClaimError::NotYours)));
         };
         let me = Place { cta, incarnation };
-        if let Some(record) = self.view.home(*home).filter(|record| record.grants(me, *claim)) {
-            return Some(Err(Event::Claimed(*home, *record)));
-        }
-        Some(match self.view.claim(*home, me, *claim) {
-            Ok((expected, record)) => {
-                *tried = true;
+        Some(match self.view.claim(*home, me, *claim, proposed.as_ref()) {
+            Ok((_, Course::Granted(record))) => Err(Event::Claimed(*home, record)),
+            Ok((expected, Course::Write(record))) => {
+                *proposed = Some(record);
                 let value = serde_json::to_vec(&record).expect("a record of plain values");
                 Ok(Request::Swap { key: Key::Home(*home).write(&self.prefix), expected, value, lease: 0 })
             }
-            Err(_) if *tried => Err(Event::Refused(*home, ClaimError::Outrun)),
             Err(why) => Err(Event::Refused(*home, why)),
         })
     }

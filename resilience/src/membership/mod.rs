@@ -36,5 +36,5 @@ mod view;
 
 pub use machine::{Command, Event, Input, Membership, Outbox, Settings};
 pub use port::{Answer, Answered, Failure, Kv, Request, Watched};
-pub use record::{Claim, ClaimError, Configuration, Home, Member, MemberId, Place};
+pub use record::{Claim, ClaimError, Configuration, Course, Home, Member, MemberId, Place};
 pub use view::{Change, Listed, View};

@@ -99,7 +99,7 @@ mod number {
 }
 
 /// The phones of one CTA's numbers, and who serves them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Home {
     /// Rises with every change; lower ones are refused everywhere.
     pub term: u32,
@@ -110,16 +110,25 @@ pub struct Home {
 }
 
 /// What an aggregator wants of a home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Claim {
     /// To serve a home that is new, or that this aggregator served in a former life and whose log nobody has any more.
     Found,
     /// The mirror wants to serve it: who did is dead.
     Promote,
-    /// Who serves it wants to go on without its mirror.
+    /// Who serves it wants to go on without a mirror, and that nobody is named as one by what it asked for before.
     Alone,
     /// Who serves it alone wants a mirror, which holds the log by now.
     Pair(Place),
+}
+
+/// What there is to be done for a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// Nothing: the record says so.
+    Granted(Home),
+    /// This is to be written, if the record is still the same.
+    Write(Home),
 }
 
 /// Why a claim is not granted.
@@ -146,18 +155,39 @@ impl fmt::Display for ClaimError {
 impl std::error::Error for ClaimError {}
 
 impl Home {
-    /// Whether the record says already what a claim of `me` is for.
-    pub(super) fn grants(&self, me: Place, claim: Claim) -> bool {
+    /// What there is to be done for a claim of `me`, as the record stands. `proposed`: what this claim has asked etcd for before, without an
+    /// answer; `listed`: whether an aggregator is a member in that life. Errors: [`ClaimError::NotYours`], [`ClaimError::Outrun`].
+    pub fn course(
+        before: Option<&Home>,
+        me: Place,
+        claim: Claim,
+        proposed: Option<&Home>,
+        listed: impl Fn(&Place) -> bool,
+    ) -> Result<Course, ClaimError> {
+        if let Some(record) = before
+            && (proposed == before || record.grants(me, claim))
+        {
+            return Ok(Course::Granted(*record));
+        }
+        match Self::after(before, me, claim, listed) {
+            Ok(record) => Ok(Course::Write(record)),
+            Err(_) if proposed.is_some() => Err(ClaimError::Outrun),
+            Err(why) => Err(why),
+        }
+    }
+
+    /// Whether the record says already what a claim of `me` is for. To go on alone it has to be written once more: a former try to pair
+    /// may still be on its way to etcd, and comes to nothing only when the record has changed.
+    fn grants(&self, me: Place, claim: Claim) -> bool {
         let mirror = match claim {
-            Claim::Found | Claim::Promote | Claim::Alone => None,
+            Claim::Found | Claim::Promote => None,
             Claim::Pair(other) => Some(other),
+            Claim::Alone => return false,
         };
         self.active == me && self.mirror == mirror
     }
 
-    /// The record after a claim of `me`. `listed`: whether an aggregator is a member in that life. Errors:
-    /// [`ClaimError::NotYours`].
-    pub(super) fn after(
+    fn after(
         before: Option<&Home>,
         me: Place,
         claim: Claim,
@@ -175,7 +205,7 @@ impl Home {
                 (me, None)
             }
             (Claim::Promote, Some(home)) if home.mirror == Some(me) => (me, None),
-            (Claim::Alone, Some(home)) if home.active == me && home.mirror.is_some() => (me, None),
+            (Claim::Alone, Some(home)) if home.active == me => (me, None),
             (Claim::Pair(other), Some(home))
                 if home.active == me && home.mirror.is_none() && other.cta != me.cta && listed(&other) =>
             {
@@ -224,10 +254,10 @@ mod tests {
         assert_eq!(pair, Home { term: 2, active: A, mirror: Some(B) });
         assert_eq!(after(&pair, B, Claim::Promote), Ok(Home { term: 3, active: B, mirror: None }));
         assert_eq!(after(&pair, A, Claim::Alone), Ok(Home { term: 3, active: A, mirror: None }));
+        assert_eq!(after(&alone, A, Claim::Alone), Ok(Home { term: 2, active: A, mirror: None }));
 
         for (home, who, claim) in [
             (&alone, B, Claim::Promote),
-            (&alone, A, Claim::Alone),
             (&alone, B, Claim::Found),
             (&alone, A, Claim::Pair(A)),
             (&alone, A, Claim::Pair(A_AGAIN)),

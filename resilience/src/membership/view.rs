@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::record::MemberRecord;
-use super::{Claim, ClaimError, Configuration, Home, Kv, Member, MemberId, Place};
+use super::{Claim, ClaimError, Configuration, Course, Home, Kv, Member, MemberId, Place};
 use crate::detector::Incarnation;
 use crate::region::{CpfState, Region, Regions};
 
@@ -90,14 +90,20 @@ impl View {
         map
     }
 
-    /// What a home's record becomes by a claim, and the revision that it must still have. Errors: [`ClaimError::NotYours`].
-    pub(super) fn claim(&self, home: u16, me: Place, claim: Claim) -> Result<(u64, Home), ClaimError> {
+    /// What there is to be done for a claim, and the revision that the record must still have. Errors: [`Home::course`].
+    pub(super) fn claim(
+        &self,
+        home: u16,
+        me: Place,
+        claim: Claim,
+        proposed: Option<&Home>,
+    ) -> Result<(u64, Course), ClaimError> {
         let listed = |place: &Place| {
             self.members.get(&MemberId::Cta(place.cta)).is_some_and(|l| l.incarnation == place.incarnation)
         };
         let before = self.homes.get(&home);
-        let after = Home::after(before.map(|(_, record)| record), me, claim, listed)?;
-        Ok((before.map_or(0, |(revision, _)| *revision), after))
+        let course = Home::course(before.map(|(_, record)| record), me, claim, proposed, listed)?;
+        Ok((before.map_or(0, |(revision, _)| *revision), course))
     }
 
     /// All that there is, at once.
