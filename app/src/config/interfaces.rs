@@ -3,6 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use whimbrel_user::SHARDS_MAX;
+
 use super::section::Section;
 use super::value::words;
 
@@ -43,6 +45,7 @@ pub(crate) struct N3 {
     pub(crate) address: IpAddr,
     pub(crate) port: u16,
     pub(crate) io: IoChoice,
+    pub(crate) threads: u8,
 }
 
 /// How N3's packets come and go.
@@ -123,6 +126,14 @@ pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
     })
 }
 
+/// Packet threads where the operator names no number: one for each four processors. The control plane has the others, and the kernel,
+/// which takes as much of a processor as a packet thread itself where packets come by sockets.
+fn threads_of_host() -> u8 {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = (processors / 4).clamp(1, SHARDS_MAX.into());
+    1 << threads.ilog2()
+}
+
 pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
     root.section("n3", "N3, towards gNBs: user packets in GTP-U.", |s| {
         let n3 = N3 {
@@ -143,7 +154,19 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
                  frames without copying (needs root), else UDP sockets; the log says which and why. xdp is af_xdp with a fast \
                  path for most phones' packets in the driver. See docs/packet-io.md.",
             ),
+            threads: s
+                .optional(
+                    "threads",
+                    "4",
+                    "Threads that share the sessions, and so their packets: 1, 2, 4, 8 or 16. Without: one for each four \
+                     processors. AF_XDP has no more than its interfaces have queues, xdp has one.",
+                )
+                .unwrap_or_else(threads_of_host),
         };
+        if !n3.threads.is_power_of_two() || n3.threads > SHARDS_MAX {
+            let what = format!("there cannot be {} packet threads", n3.threads);
+            s.refuse("threads", what, format!("write 1, 2, 4, 8 or {SHARDS_MAX}"));
+        }
         if n3.address.is_unspecified() {
             s.refuse(
                 "address",

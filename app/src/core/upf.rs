@@ -24,7 +24,7 @@ use crate::{clock, config};
 /// Between attempts to get an association of an SMF that has not granted one: longer than N1 times T1 of a request.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// The UPF: its PFCP endpoint here, its packets on a thread of their own.
+/// The UPF: its PFCP endpoint here, its packets on threads of their own.
 pub(crate) struct LocalUpf {
     endpoint: UpfC,
     plane: Handle,
@@ -63,7 +63,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         path_failure: c.n4.path_failure,
         echo_interval: Some(Config::ECHO_INTERVAL),
         slices: c.slice_rates.clone(),
-        shards: 1,
+        shards: c.n3.threads,
         held_per_session: Config::HELD_PER_SESSION,
         cp_port: Config::PFCP_PORT,
         seed,
@@ -106,7 +106,7 @@ impl LocalUpf {
         n4: Option<N4Socket>,
         alone: bool,
     ) -> Result<Self, StartError> {
-        let user = config(c, seed);
+        let mut user = config(c, seed);
         let frames = |i: usize, n: &config::DataNetwork| FramesDevice {
             device: c.n6.frames_device_of(i),
             bridge: n.ethernet_bridge.clone(),
@@ -134,6 +134,7 @@ impl LocalUpf {
             clock: Arc::new(clock::now),
             user: user.clone(),
         })?;
+        user.shards = plane.threads();
         let endpoint = UpfC::new(user, clock::now())?;
         let address = SocketAddr::new(if alone { NOBODY } else { c.n4.node_id }, Config::PFCP_PORT);
         Ok(Self {
@@ -163,10 +164,14 @@ impl LocalUpf {
 
     /// How N3's packets come and go, and why not by AF_XDP where that was tried: a clause.
     pub(crate) fn n3_io(&self) -> String {
+        let threads = match self.plane.threads() {
+            1 => String::new(),
+            n => format!(", {n} packet threads"),
+        };
         match (self.plane.rings(), self.plane.obstacle()) {
-            (Some(rings), _) => rings.to_string(),
-            (None, Some(obstacle)) => format!("UDP sockets, not AF_XDP: {obstacle}"),
-            (None, None) => "UDP sockets".to_owned(),
+            (Some(rings), _) => format!("{rings}{threads}"),
+            (None, Some(obstacle)) => format!("UDP sockets{threads}, not AF_XDP: {obstacle}"),
+            (None, None) => format!("UDP sockets{threads}"),
         }
     }
 
@@ -367,6 +372,11 @@ impl LocalUpf {
                 io.n6_sent_by_device,
             ),
         ]);
+        samples.push(one(
+            "whimbrel_upf_handed_over_total",
+            "Packets that a thread received and handed to the one that has their session",
+            io.handed_over,
+        ));
         let fast = [("uplink", io.fast_uplink), ("downlink", io.fast_downlink)];
         samples.extend(fast.map(|(direction, value)| Sample {
             name: "whimbrel_upf_fast_path_packets_total",
@@ -381,6 +391,7 @@ impl LocalUpf {
         ));
         let lost = [
             ("fast_no_room", io.fast_no_room),
+            ("hand_over_full", io.hand_over_full),
             ("send_full", io.send_full),
             ("send_error", io.send_errors),
             ("receive_full", io.receive_full),

@@ -5,7 +5,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, mpsc};
 
 use crate::sys::event::Event;
@@ -20,7 +20,7 @@ struct Gate {
     event: Event,
 }
 
-/// The end of those who send.
+/// The end of those who send: as many as want one.
 #[derive(Debug)]
 pub struct Sender<T> {
     values: mpsc::Sender<T>,
@@ -42,6 +42,12 @@ pub fn channel<T>(max: usize) -> io::Result<(Sender<T>, Receiver<T>)> {
     Ok((Sender { values: sender, gate: Arc::clone(&gate), max }, Receiver { values, gate }))
 }
 
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self { values: self.values.clone(), gate: Arc::clone(&self.gate), max: self.max }
+    }
+}
+
 impl<T> Sender<T> {
     /// Sends a value. Errors: gives it back if too many wait, or nobody receives any longer.
     pub fn send(&self, value: T) -> Result<(), T> {
@@ -55,6 +61,15 @@ impl<T> Sender<T> {
             self.gate.event.raise();
         }
         Ok(())
+    }
+
+    /// Wakes the receiver, if it sleeps, for what it was given otherwise: it has to look for that after [`Receiver::sleep`].
+    pub fn rouse(&self) {
+        // Either this sees that it sleeps, or what it was given is seen before it does.
+        fence(Ordering::SeqCst);
+        if self.gate.asleep.load(Ordering::Relaxed) && self.gate.asleep.swap(false, Ordering::SeqCst) {
+            self.gate.event.raise();
+        }
     }
 
     /// Wakes the receiver without a value.
@@ -79,6 +94,7 @@ impl<T> Receiver<T> {
     pub fn sleep(&self) -> bool {
         self.gate.event.lower();
         self.gate.asleep.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         self.gate.waiting.load(Ordering::SeqCst) == 0
     }
 

@@ -243,6 +243,8 @@ pub enum Notice {
     Nat(io::Error),
     /// Forwarding between the host's interfaces.
     Forwarding(io::Error),
+    /// Packets of a TUN device to the thread that has their phone.
+    Steering(io::Error),
 }
 
 impl fmt::Display for Notice {
@@ -256,6 +258,11 @@ impl fmt::Display for Notice {
                 f,
                 "the kernel has no nftables masquerading ({e}), so phones reach this host but nothing beyond it: load \
                  nft_masq and nft_chain_nat, or route the pools to this host yourself"
+            ),
+            Self::Steering(e) => write!(
+                f,
+                "the kernel does not steer packets for phones to their packet threads ({e}), so threads hand them over, which \
+                 takes longer: run as root or with CAP_BPF, outside of a user namespace"
             ),
             Self::Forwarding(e) => write!(
                 f,

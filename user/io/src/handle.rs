@@ -4,11 +4,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use whimbrel_user::{Change, Counters, REPORTS_MAX, Report, SessionCounters, SessionId, UpfU, packet_room};
+use whimbrel_user::{
+    Change, Counters, REPORTS_MAX, Report, SessionCounters, SessionId, Steering, UpfU, packet_room,
+};
 
 use crate::channel::Receiver;
 use crate::config::{Config, FramesDevice};
@@ -28,11 +30,12 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub struct QueueFull(pub Change);
 
-/// A running user plane. Dropping it stops the packet thread and takes back what was set on the host.
+/// A running user plane. Dropping it stops the packet threads and takes back what was set on the host.
 pub struct Handle {
     shared: Arc<Shared>,
+    steering: Steering,
     reports: Receiver<Report>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
     /// What is shared with a fast path, if there is one.
     fast: Option<Arc<FastMemory>>,
     host: Host,
@@ -49,15 +52,20 @@ struct Host {
     obstacle: Option<Obstacle>,
 }
 
-pub(crate) fn start(config: Config) -> Result<Handle, StartError> {
+pub(crate) fn start(mut config: Config) -> Result<Handle, StartError> {
     config.user.check()?;
     let (devices, networks) = (config.devices.len(), config.user.data_networks.len());
     if devices != networks {
         return Err(StartError::Devices { devices, networks });
     }
     let sysctls = Sysctls::new(config.journal.clone());
-    let ports = System::open(&config)?;
-    let mut host = Host::default();
+    let (mut fronts, obstacle) = Front::open(&config).map_err(StartError::AfXdp)?;
+    if !fronts.is_empty() {
+        config.user.shards = fronts.len() as u8; // queues may be fewer than the threads that were asked for
+    }
+    let (systems, unsteered) = System::open(&config)?;
+    let mut host = Host { obstacle, ..Host::default() };
+    host.notices.extend(unsteered.map(Notice::Steering));
     for (d, dn) in config.devices.iter().zip(&config.user.data_networks) {
         let device = &d.device;
         host.changes
@@ -69,19 +77,18 @@ pub(crate) fn start(config: Config) -> Result<Handle, StartError> {
         host.changes.extend(set_up_frames(frames, most_of(&config)).map_err(of)?);
     }
     host.set_up(&config, sysctls);
-    let (front, obstacle) = Front::open(&config).map_err(StartError::AfXdp)?;
-    host.obstacle = obstacle;
-    let Some(front) = front else { return spawn(config, ports, host) };
+    let Some(front) = fronts.first() else { return spawn(config, systems, host) };
     host.rings = front.n3().cloned();
     for (dn, rings) in front.n6() {
         let dnn = &config.user.data_networks[usize::from(dn.0)].dnn;
         host.changes.push(format!("{dnn} is reached by {rings}"));
     }
-    spawn(config, AfXdp::new(front, ports), host)
+    let both = fronts.drain(..).zip(systems);
+    spawn(config, both.map(|(front, system)| AfXdp::new(front, system)).collect(), host)
 }
 
 pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {
-    let (inner, outer) = ports().map_err(StartError::System)?;
+    let (inner, outer) = ports(config.user.shards.into()).map_err(StartError::System)?;
     Ok((spawn(config, inner, Host::default())?, outer))
 }
 
@@ -117,24 +124,40 @@ fn most_of(config: &Config) -> u16 {
     config.user.data_networks.iter().map(|d| d.mtu).max().unwrap_or(1500)
 }
 
-fn spawn<P: Ports>(config: Config, ports: P, host: Host) -> Result<Handle, StartError> {
-    let fast = ports.fast_path();
-    let (shared, ends, reports) = Shared::new().map_err(StartError::System)?;
-    reports.sleep();
-    let shared = Arc::new(shared);
-    let upf = UpfU::new(&config.user)?;
+/// Starts a thread for each pipeline, on its ports.
+fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Result<Handle, StartError> {
+    let fast = ports.first().and_then(Ports::fast_path);
+    let pipelines = UpfU::shards(&config.user)?;
     let room = packet_room(most_of(&config));
-    let own = config.n3_addresses().collect();
-    let (inner, clock) = (Arc::clone(&shared), config.clock);
-    let thread = std::thread::Builder::new()
-        .name("upf-u".into())
-        .spawn(move || thread::run((&inner, ends), upf, ports, &clock, room, own))
-        .map_err(StartError::System)?;
-    Ok(Handle { shared, reports, thread: Some(thread), fast, host })
+    let (shared, ends, reports) = Shared::new(pipelines.len(), room).map_err(StartError::System)?;
+    reports.sleep();
+    let mut handle = Handle {
+        shared: Arc::new(shared),
+        steering: pipelines[0].steering(),
+        reports,
+        threads: Vec::new(),
+        fast,
+        host,
+    };
+    for (n, ((upf, ports), ends)) in pipelines.into_iter().zip(ports).zip(ends).enumerate() {
+        let own = config.n3_addresses().collect();
+        let (shared, clock) = (Arc::clone(&handle.shared), Arc::clone(&config.clock));
+        let thread = std::thread::Builder::new()
+            .name(if n == 0 { "upf-u".into() } else { format!("upf-u-{n}") })
+            .spawn(move || thread::run((&shared, ends), upf, ports, &clock, room, own))
+            .map_err(StartError::System)?;
+        handle.threads.push(thread);
+    }
+    Ok(handle)
 }
 
 impl Handle {
-    /// Hands a change to the packet thread, which applies it before its next burst; a fast path lets go of the session before this
+    /// Packet threads: as many as were asked for, or as AF_XDP has queues.
+    pub fn threads(&self) -> u8 {
+        self.threads.len() as u8
+    }
+
+    /// Hands a change to the packet thread that has the session, which applies it before its next burst; a fast path lets go of the session before this
     /// returns, so no packet is decided on by the old rules any more.
     pub fn apply(&self, change: Change) -> Result<(), QueueFull> {
         if let (Some(fast), Change::Put { session, .. } | Change::Remove { session, .. }) =
@@ -142,9 +165,12 @@ impl Handle {
         {
             fast.recall(session.index);
         }
-        self.shared.requests.send(Request::Change(change)).map_err(|r| match r {
+        let thread = &self.shared.threads[self.steering.of_change(&change)];
+        thread.requests.send(Request::Change(change)).map_err(|r| match r {
             Request::Change(change) => QueueFull(change),
-            Request::SessionCounters(..) => unreachable!("what comes back is what was given"),
+            Request::SessionCounters(..) | Request::PathUsed(..) => {
+                unreachable!("what comes back is what was given")
+            }
         })
     }
 
@@ -161,25 +187,32 @@ impl Handle {
 
     /// The pipeline's counters, at most some 20 ms old.
     pub fn counters(&self) -> Counters {
-        self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
+        self.published().fold(Counters::default(), |sum, counters| sum + &counters.0)
     }
 
     /// The sockets' and devices' counters, at most some 20 ms old.
     pub fn io_counters(&self) -> IoCounters {
-        self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner).1
+        self.published().fold(IoCounters::default(), |sum, counters| sum + counters.1)
+    }
+
+    /// What each thread has told last.
+    fn published(&self) -> impl Iterator<Item = MutexGuard<'_, (Counters, IoCounters)>> {
+        let all = self.shared.threads.iter();
+        all.map(|t| t.counters.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What one session sent and received; `None` if there is no such session, or the thread does not answer.
     pub fn session_counters(&self, id: SessionId) -> Option<SessionCounters> {
         let (answer, answered) = mpsc::sync_channel(1);
-        self.shared.requests.send(Request::SessionCounters(id, answer)).ok()?;
+        let thread = &self.shared.threads[self.steering.of_session(id)];
+        thread.requests.send(Request::SessionCounters(id, answer)).ok()?;
         answered.recv_timeout(ANSWER_WITHIN).ok().flatten()
     }
 
     /// Starts or ends copying the datagrams that N3 receives and sends.
     pub fn tap(&self, on: bool) {
         self.shared.tap.set(on);
-        self.shared.requests.wake(); // a fast path is to let its packets come up, or not to
+        self.wake(); // a fast path is to let its packets come up, or not to
     }
 
     /// Copies since the last call.
@@ -197,9 +230,13 @@ impl Handle {
         self.shared.tap.lost()
     }
 
-    /// Whether the packet thread runs. It ends only when told to, or by a defect of ours.
+    fn wake(&self) {
+        self.shared.threads.iter().for_each(|t| t.requests.wake());
+    }
+
+    /// Whether the packet threads run. They end only when told to, or by a defect of ours.
     pub fn is_running(&self) -> bool {
-        self.thread.as_ref().is_some_and(|t| !t.is_finished())
+        !self.threads.is_empty() && self.threads.iter().all(|t| !t.is_finished())
     }
 
     /// What was set on the host, in words for the log. All of it is taken back when the handle is dropped.
@@ -222,19 +259,20 @@ impl Handle {
         self.host.obstacle.as_ref()
     }
 
-    /// Stops the packet thread and takes back what was set on the host; waits until it is done.
+    /// Stops the packet threads and takes back what was set on the host; waits until it is done.
     ///
-    /// Errors: `Other` if the thread ended by a panic.
+    /// Errors: `Other` if a thread ended by a panic.
     pub fn stop(mut self) -> io::Result<()> {
         self.join()
     }
 
     fn join(&mut self) -> io::Result<()> {
         self.shared.stop.store(true, Ordering::Release);
-        self.shared.requests.wake();
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Err(_)) => Err(io::Error::other("the packet thread panicked")),
-            _ => Ok(()),
+        self.wake();
+        let ends = self.threads.drain(..).map(JoinHandle::join);
+        match ends.filter(Result::is_err).count() {
+            0 => Ok(()),
+            _ => Err(io::Error::other("a packet thread panicked")),
         }
     }
 }

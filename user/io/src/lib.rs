@@ -11,6 +11,7 @@ mod handle;
 mod host;
 #[cfg(feature = "measure")]
 pub mod measure;
+mod neighbours;
 mod ports;
 mod queue;
 mod sys;

@@ -1,7 +1,7 @@
 //! The packet thread: changes, then a burst, then what came of it; and sleep when there is nothing.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -14,6 +14,7 @@ use whimbrel_user::{
 
 use crate::channel::{Receiver, Sender, channel};
 use crate::config::Clock;
+use crate::neighbours::{Neighbours, neighbours};
 use crate::ports::af_xdp::lent::Lent;
 use crate::ports::{BURST, Ports};
 use crate::sys::poll;
@@ -32,76 +33,112 @@ const ERROR_PAUSE: Duration = Duration::from_millis(5);
 /// Time between two publications of the counters while packets flow.
 const PUBLISH_EVERY: Duration = Duration::from_millis(20);
 
-/// What the sockets and devices did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct IoCounters {
-    /// Datagrams received from gNBs.
-    pub n3_received: u64,
-    /// Datagrams sent to gNBs.
-    pub n3_sent: u64,
-    /// Packets received from data networks.
-    pub n6_received: u64,
-    /// Packets sent into data networks.
-    pub n6_sent: u64,
-    /// Packets dropped because the kernel's queue was full.
-    pub send_full: u64,
-    /// Packets that the kernel refused to send (no route, too long).
-    pub send_errors: u64,
-    /// Failed receptions.
-    pub receive_errors: u64,
-    /// Packets lost because the thread did not take them in time: the kernel's queue in front of it was full.
-    pub receive_full: u64,
-    /// Frames that AF_XDP received whose IP or UDP header was none, or had a wrong checksum.
-    pub malformed: u64,
-    /// Datagrams sent to gNBs by a socket although AF_XDP is in use: the gNB is behind another interface, or its Ethernet
-    /// address was not known yet.
-    pub n3_sent_by_socket: u64,
-    /// Packets from phones that the fast path sent into data networks: they came to no socket and no ring.
-    pub fast_uplink: u64,
-    /// Packets to phones that it sent to gNBs, likewise.
-    pub fast_downlink: u64,
-    /// Sessions that it has now.
-    pub fast_sessions: u64,
-    /// Packets that it had counted when the driver left no room for their headers: they were lost.
-    pub fast_no_room: u64,
-    /// Packets sent into data networks by a TUN device although the network has an interface of its own: to this host, from
-    /// phone to phone, too long, or the router's Ethernet address was not known yet.
-    pub n6_sent_by_device: u64,
+macro_rules! io_counters {
+    ($( $(#[doc = $doc:literal])+ $name:ident, )*) => {
+        /// What the sockets and devices did.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct IoCounters { $( $(#[doc = $doc])+ pub $name: u64, )* }
+
+        impl std::ops::Add for IoCounters {
+            type Output = Self;
+
+            fn add(self, other: Self) -> Self {
+                Self { $( $name: self.$name + other.$name, )* }
+            }
+        }
+    };
 }
 
-/// What other threads ask of the packet thread.
+io_counters! {
+    /// Datagrams received from gNBs.
+    n3_received,
+    /// Datagrams sent to gNBs.
+    n3_sent,
+    /// Packets received from data networks.
+    n6_received,
+    /// Packets sent into data networks.
+    n6_sent,
+    /// Packets dropped because the kernel's queue was full.
+    send_full,
+    /// Packets that the kernel refused to send (no route, too long).
+    send_errors,
+    /// Failed receptions.
+    receive_errors,
+    /// Packets lost because the thread did not take them in time: the kernel's queue in front of it was full.
+    receive_full,
+    /// Frames that AF_XDP received whose IP or UDP header was none, or had a wrong checksum.
+    malformed,
+    /// Datagrams sent to gNBs by a socket although AF_XDP is in use: the gNB is behind another interface, or its Ethernet
+    /// address was not known yet.
+    n3_sent_by_socket,
+    /// Packets from phones that the fast path sent into data networks: they came to no socket and no ring.
+    fast_uplink,
+    /// Packets to phones that it sent to gNBs, likewise.
+    fast_downlink,
+    /// Sessions that it has now.
+    fast_sessions,
+    /// Packets that it had counted when the driver left no room for their headers: they were lost.
+    fast_no_room,
+    /// Packets sent into data networks by a TUN device although the network has an interface of its own: to this host, from
+    /// phone to phone, too long, or the router's Ethernet address was not known yet.
+    n6_sent_by_device,
+    /// Packets that a thread received and handed to the one that has their session.
+    handed_over,
+    /// Packets that it could not hand over because too many waited there.
+    hand_over_full,
+}
+
+/// What other threads ask of a packet thread.
 pub(crate) enum Request {
     Change(Change),
     SessionCounters(SessionId, mpsc::SyncSender<Option<SessionCounters>>),
+    /// A tunnel begins, or ends, to lead to a peer: of the thread that supervises paths.
+    PathUsed(IpAddr, bool),
 }
 
-/// What the packet thread and the others share.
-pub(crate) struct Shared {
+/// What one packet thread and the others share.
+pub(crate) struct Public {
     pub(crate) requests: Sender<Request>,
     pub(crate) counters: Mutex<(Counters, IoCounters)>,
+}
+
+/// What all packet threads and the others share.
+pub(crate) struct Shared {
+    pub(crate) threads: Vec<Public>,
     pub(crate) tap: Tap,
     pub(crate) stop: AtomicBool,
 }
 
 impl Shared {
-    /// What is shared, the thread's ends of the ways, and the others' end of the way of reports.
-    pub(crate) fn new() -> std::io::Result<(Self, Ends, Receiver<Report>)> {
-        let (to_thread, requests) = channel(CHANGES_MAX)?;
-        let (reports, from_thread) = channel(REPORTS_MAX)?;
+    /// What is shared by so many threads, their ends of the ways, and the others' end of the way of reports.
+    pub(crate) fn new(threads: usize, room: usize) -> std::io::Result<(Self, Vec<Ends>, Receiver<Report>)> {
+        let (reports, from_threads) = channel(REPORTS_MAX)?;
+        let ways = (0..threads).map(|_| channel(CHANGES_MAX)).collect::<std::io::Result<Vec<_>>>()?;
+        let (to, from): (Vec<_>, Vec<_>) = ways.into_iter().unzip();
+        let neighbours = neighbours(&to, room);
+        let ends = from.into_iter().zip(neighbours).enumerate();
+        let ends = ends.map(|(number, (requests, neighbours))| Ends {
+            number,
+            requests,
+            reports: reports.clone(),
+            neighbours,
+        });
+        let public = |requests| Public { requests, counters: Mutex::default() };
         let shared = Self {
-            requests: to_thread,
-            counters: Mutex::default(),
+            threads: to.into_iter().map(public).collect(),
             tap: Tap::new()?,
             stop: AtomicBool::new(false),
         };
-        Ok((shared, Ends { requests, reports }, from_thread))
+        Ok((shared, ends.collect(), from_threads))
     }
 }
 
-/// The thread's ends of the ways from and to the others.
+/// A thread's ends of the ways from and to the others.
 pub(crate) struct Ends {
+    number: usize,
     requests: Receiver<Request>,
     reports: Sender<Report>,
+    neighbours: Neighbours,
 }
 
 /// The thread's state.
@@ -115,6 +152,8 @@ struct Worker<'s, P> {
     io: IoCounters,
     /// Reports that found no room.
     reports: VecDeque<Report>,
+    /// What the first thread is to be told of paths, and found no room.
+    path_uses: VecDeque<(IpAddr, bool)>,
     published: Instant,
     /// Where N3 is, for copies of what leaves it.
     own: Vec<SocketAddr>,
@@ -145,6 +184,7 @@ pub(crate) fn run<P: Ports>(
         ports,
         io: IoCounters::default(),
         reports: VecDeque::new(),
+        path_uses: VecDeque::new(),
         published: Instant::ZERO,
         own,
         copies: Vec::new(),
@@ -153,7 +193,11 @@ pub(crate) fn run<P: Ports>(
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock();
         let errors = w.io.receive_errors;
-        let n = w.ports.receive(&mut slots, &mut w.io);
+        // What other threads took in before, and no more than leaves room for what comes here.
+        let handed = w.ends.neighbours.receive(&mut slots[..BURST / 2]);
+        slots[handed..].iter_mut().for_each(|s| s.verdict = Verdict::Pending);
+        let received = w.ports.receive(&mut slots[handed..], &mut w.io);
+        let n = handed + received;
         if w.io.receive_errors != errors {
             std::thread::sleep(ERROR_PAUSE);
         }
@@ -165,13 +209,14 @@ pub(crate) fn run<P: Ports>(
         let tapped = w.shared.tap.is_on();
         w.ports.all_up(tapped);
         if tapped {
-            w.copy_received(now, &slots[..n]);
+            w.copy_received(now, &slots[handed..n]);
         }
         w.upf.burst(now, &mut slots[..n]);
         if w.upf.next_deadline().is_some_and(|at| at <= now) {
             w.upf.tick(now); // what the burst itself has made due: router advertisements
         }
         w.send(now, &slots[..n], tapped);
+        w.hand_over(&mut slots[..n]);
         w.upf.lend(now, n < BURST);
         w.tell(now, n == 0 && idle == SPINS);
         idle = if n == 0 { idle + 1 } else { 0 };
@@ -196,6 +241,7 @@ impl<P: Ports> Worker<'_, P> {
         for request in self.ends.requests.take(CHANGES_AT_ONCE) {
             match request {
                 Request::Change(change) => self.upf.apply(now, change),
+                Request::PathUsed(peer, begins) => self.upf.path_used(now, peer, begins),
                 Request::SessionCounters(id, answer) => {
                     // The asker may have given up.
                     answer.try_send(self.upf.session_counters(id)).ok();
@@ -240,6 +286,23 @@ impl<P: Ports> Worker<'_, P> {
         self.ports.send(&mut passed(slots), &mut self.io);
     }
 
+    /// Hands packets to the threads that have their sessions, and what is to be known of paths to the first.
+    fn hand_over(&mut self, slots: &mut [Slot]) {
+        let neighbours = &mut self.ends.neighbours;
+        if let Some(first) = neighbours.first() {
+            self.path_uses.extend(self.upf.take_path_uses());
+            while let Some((peer, begins)) = self.path_uses.pop_front() {
+                if first.send(Request::PathUsed(peer, begins)).is_err() {
+                    self.path_uses.push_front((peer, begins));
+                    break;
+                }
+            }
+        }
+        let (handed, lost) = neighbours.hand_over(slots);
+        self.io.handed_over += handed;
+        self.io.hand_over_full += lost;
+    }
+
     /// Hands out reports and figures.
     fn tell(&mut self, now: Instant, at_rest: bool) {
         self.reports.extend(self.upf.take_reports());
@@ -255,14 +318,18 @@ impl<P: Ports> Worker<'_, P> {
             [self.io.fast_uplink, self.io.fast_downlink, self.io.fast_no_room] = self.ports.in_driver();
             self.upf.gather();
             self.io.fast_sessions = self.upf.lent();
-            let mut public = self.shared.counters.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut public =
+                self.shared.threads[self.ends.number].counters.lock().unwrap_or_else(PoisonError::into_inner);
             *public = (self.upf.counters().clone(), self.io);
         }
     }
 
     fn sleep(&mut self, clock: &Clock) {
         use std::os::fd::AsFd;
-        if !self.ends.requests.sleep() || self.shared.stop.load(Ordering::Acquire) {
+        if !self.ends.requests.sleep()
+            || !self.ends.neighbours.is_idle()
+            || self.shared.stop.load(Ordering::Acquire)
+        {
             return self.ends.requests.awake();
         }
         // What passes by the thread is to be told as often as if it came here.

@@ -19,42 +19,56 @@ struct Both {
     outward: Queue<(Destination, Vec<u8>)>,
 }
 
-/// The outer end: what is received is put in here, what is sent comes out.
+/// The outer end: what is received is put in here, what is sent comes out. It has a place for each packet thread.
 #[derive(Clone, Debug)]
-pub struct Memory(Arc<Both>);
+pub struct Memory(Arc<[Both]>);
 
 impl Memory {
-    /// The user plane receives a packet. False if too many wait.
+    /// The user plane receives a packet, on its first thread. False if too many wait.
     pub fn put(&self, origin: Origin, octets: &[u8]) -> bool {
-        self.0.inward.push((origin, octets.to_vec())).is_ok()
+        self.put_at(0, origin, octets)
     }
 
-    /// What the user plane has sent since the last call.
+    /// The user plane receives a packet on one of its threads. False if too many wait, or there is no such thread.
+    pub fn put_at(&self, thread: usize, origin: Origin, octets: &[u8]) -> bool {
+        self.0.get(thread).is_some_and(|both| both.inward.push((origin, octets.to_vec())).is_ok())
+    }
+
+    /// What the user plane has sent since the last call, that of one thread after that of the other.
     pub fn take(&self) -> Vec<(Destination, Vec<u8>)> {
-        self.0.outward.take().into()
+        self.0.iter().flat_map(|both| both.outward.take()).collect()
     }
 
-    /// Becomes readable when the user plane has sent something.
+    /// Becomes readable when the first thread has sent something.
     pub fn sent(&self) -> BorrowedFd<'_> {
-        self.0.outward.as_fd()
+        self.0[0].outward.as_fd()
     }
 }
 
 pub(crate) struct MemoryPorts {
-    both: Arc<Both>,
+    all: Arc<[Both]>,
+    number: usize,
     waiting: std::collections::VecDeque<(Origin, Vec<u8>)>,
 }
 
-/// Both ends.
-pub(crate) fn ports() -> io::Result<(MemoryPorts, Memory)> {
-    let both = Arc::new(Both { inward: Queue::new(PACKETS_MAX)?, outward: Queue::new(PACKETS_MAX)? });
-    Ok((MemoryPorts { both: Arc::clone(&both), waiting: Default::default() }, Memory(both)))
+/// Both ends, the inner one of each of so many threads.
+pub(crate) fn ports(threads: usize) -> io::Result<(Vec<MemoryPorts>, Memory)> {
+    let both = |_| Ok(Both { inward: Queue::new(PACKETS_MAX)?, outward: Queue::new(PACKETS_MAX)? });
+    let all: Arc<[Both]> = (0..threads).map(both).collect::<io::Result<_>>()?;
+    let ports = |number| MemoryPorts { all: Arc::clone(&all), number, waiting: Default::default() };
+    Ok(((0..threads).map(ports).collect(), Memory(all)))
+}
+
+impl MemoryPorts {
+    fn both(&self) -> &Both {
+        &self.all[self.number]
+    }
 }
 
 impl Ports for MemoryPorts {
     fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
         if self.waiting.is_empty() {
-            self.waiting = self.both.inward.take();
+            self.waiting = self.both().inward.take();
         }
         let mut n = 0;
         for slot in slots {
@@ -72,7 +86,7 @@ impl Ports for MemoryPorts {
 
     fn send(&mut self, packets: &mut dyn Iterator<Item = (Destination, &Packet)>, counters: &mut IoCounters) {
         for (to, packet) in packets {
-            if self.both.outward.push((to, packet.octets().to_vec())).is_err() {
+            if self.both().outward.push((to, packet.octets().to_vec())).is_err() {
                 counters.send_full += 1;
                 continue;
             }
@@ -84,7 +98,7 @@ impl Ports for MemoryPorts {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.both.inward.as_fd()]
+        vec![self.both().inward.as_fd()]
     }
 
     fn lost(&self) -> u64 {

@@ -9,9 +9,11 @@ use whimbrel_user::{Destination, DnIndex, Origin, Packet, Slot};
 use super::{BURST, Ports};
 use crate::config::Config;
 use crate::error::StartError;
+use crate::sys::bpf::Program;
 use crate::sys::datagrams::{BATCH, Datagrams};
 use crate::sys::tun::{Kind, Tun};
 use crate::thread::IoCounters;
+use crate::xdp::chooser::by_phone;
 
 pub(crate) struct System {
     n3: Vec<Datagrams>,
@@ -23,24 +25,38 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// Binds and makes devices. Errors: the first that fails; what was made before is gone then.
-    pub(crate) fn open(config: &Config) -> Result<Self, StartError> {
-        let mut n3 = Vec::new();
+    /// Binds and makes devices, for each packet thread its own sockets and queues of devices; and why the kernel does not steer packets
+    /// to them, where it does not.
+    ///
+    /// Errors: the first that fails; what was made before is gone then.
+    pub(crate) fn open(config: &Config) -> Result<(Vec<Self>, Option<io::Error>), StartError> {
+        let threads = config.user.shards.into();
+        let empty = || Self { n3: Vec::new(), n6: Vec::new(), frames: Vec::new(), first: 0 };
+        let mut all: Vec<Self> = std::iter::repeat_with(empty).take(threads).collect();
         for address in config.n3_addresses() {
-            n3.push(Datagrams::bind(address).map_err(|error| StartError::Bind { address, error })?);
+            let sockets =
+                Datagrams::bind(address, threads).map_err(|error| StartError::Bind { address, error })?;
+            all.iter_mut().zip(sockets).for_each(|(of, socket)| of.n3.push(socket));
         }
-        let mut n6 = Vec::new();
+        let mut unsteered = None;
         for d in &config.devices {
             let device = &d.device;
             let of = |error| StartError::Tun { device: device.clone(), error };
-            n6.push(Tun::open(device, Kind::Packets).map_err(of)?);
+            let queues = Tun::open(device, Kind::Packets, threads).map_err(of)?;
+            if threads > 1 {
+                let steered =
+                    Program::load_chooser(&by_phone(threads as u32)).and_then(|p| queues[0].steer(&p));
+                unsteered = steered.err().or(unsteered);
+            }
+            all.iter_mut().zip(queues).for_each(|(of, queue)| of.n6.push(queue));
         }
-        let mut frames = Vec::new();
+        // Ethernet sessions are the first thread's.
         for (i, f) in config.devices.iter().enumerate().filter_map(|(i, d)| Some((i, d.frames.as_ref()?))) {
             let of = |error| StartError::Tun { device: f.device.clone(), error };
-            frames.push((DnIndex(i as u8), Tun::open(&f.device, Kind::Frames).map_err(of)?));
+            let taps = Tun::open(&f.device, Kind::Frames, 1).map_err(of)?;
+            all[0].frames.extend(taps.into_iter().map(|tap| (DnIndex(i as u8), tap)));
         }
-        Ok(Self { n3, n6, frames, first: 0 })
+        Ok((all, unsteered))
     }
 
     fn receive_n3(&mut self, which: usize, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
@@ -130,6 +146,7 @@ impl System {
         sent(device.map(|d| d.send(packet.octets())), counters);
     }
 
+    /// Ethernet sessions' frames.
     fn send_frame(&mut self, dn: DnIndex, packet: &Packet, counters: &mut IoCounters) {
         let device = self.frames.iter_mut().find(|(of, _)| *of == dn);
         sent(device.map(|(_, d)| d.send(packet.octets())), counters);

@@ -39,6 +39,7 @@ mod code {
     pub(super) const MAP_TYPE_XSKMAP: u32 = 17;
     /// A map's flag: its memory may be mapped.
     pub(super) const F_MMAPABLE: u32 = 1 << 10;
+    pub(super) const PROG_TYPE_SOCKET_FILTER: u32 = 1;
     pub(super) const PROG_TYPE_XDP: u32 = 6;
     /// An attach type.
     pub(super) const XDP: u32 = 37;
@@ -185,6 +186,19 @@ impl Program {
     /// Errors: those of bpf(2), `EPERM` without CAP_BPF and CAP_NET_ADMIN of the initial user namespace; where the
     /// verifier refuses, its report's end.
     pub(crate) fn load(instructions: &[Instruction]) -> io::Result<Self> {
+        Self::of_kind(code::PROG_TYPE_XDP, code::XDP, instructions)
+    }
+
+    /// One that chooses the queue of a packet, and looks at it as socket filters do. Errors: as of [`Self::load`].
+    pub(crate) fn load_chooser(instructions: &[Instruction]) -> io::Result<Self> {
+        Self::of_kind(code::PROG_TYPE_SOCKET_FILTER, 0, instructions)
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    fn of_kind(kind: u32, attach_type: u32, instructions: &[Instruction]) -> io::Result<Self> {
         let load = |log: &mut [u8]| {
             let ([i0, i1], [l0, l1]) = (halves(instructions.as_ptr()), halves(LICENSE.as_ptr()));
             let (level, octets) = (u32::from(!log.is_empty()), log.len() as u32);
@@ -192,26 +206,7 @@ impl Program {
             let len = instructions.len() as u32;
             // prog_type, insn_cnt, insns, license, log_level, log_size, log_buf, kern_version, prog_flags, prog_name
             // (16 octets), prog_ifindex, expected_attach_type.
-            let fields = [
-                code::PROG_TYPE_XDP,
-                len,
-                i0,
-                i1,
-                l0,
-                l1,
-                level,
-                octets,
-                g0,
-                g1,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                0,
-                code::XDP,
-            ];
+            let fields = [kind, len, i0, i1, l0, l1, level, octets, g0, g1, 0, 0, 0, 0, 0, 0, 0, attach_type];
             // SAFETY: the instructions are `len` of eight octets, the licence ends with a zero, the log is `octets`
             // writable octets; all live through the call.
             unsafe { call(code::PROG_LOAD, fields) }

@@ -7,6 +7,7 @@ pub(crate) mod event;
 mod mapping;
 pub(crate) mod netlink;
 pub(crate) mod poll;
+pub(crate) mod ring;
 pub(crate) mod tun;
 pub(crate) mod xsk;
 

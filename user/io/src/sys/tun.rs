@@ -5,6 +5,11 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
+use super::bpf::Program;
+
+/// The request that gives a device a program to choose queues: _IOR('T', 224, int) (linux/if_tun.h); `libc` has it not.
+const TUNSETSTEERINGEBPF: libc::c_ulong = 0x8004_54e0;
+
 /// Octets of an interface's name at most, its ending zero aside (IFNAMSIZ).
 pub(crate) const NAME_OCTETS_MAX: usize = 15;
 
@@ -32,8 +37,14 @@ pub(crate) enum Kind {
 pub(crate) struct Tun(File);
 
 impl Tun {
-    /// Makes a device. Errors: those of opening /dev/net/tun and of TUNSETIFF (`EBUSY` where another program has it).
-    pub(crate) fn open(name: &str, kind: Kind) -> io::Result<Self> {
+    /// Makes a device, with so many queues. Errors: those of opening /dev/net/tun and of TUNSETIFF (`EBUSY` where another program has
+    /// it).
+    pub(crate) fn open(name: &str, kind: Kind, queues: usize) -> io::Result<Vec<Self>> {
+        (0..queues).map(|_| Self::open_queue(name, kind, queues > 1)).collect()
+    }
+
+    /// Makes a device, or one more queue of one that has several.
+    fn open_queue(name: &str, kind: Kind, one_of_several: bool) -> io::Result<Self> {
         if name.is_empty() || name.len() > NAME_OCTETS_MAX {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -46,15 +57,23 @@ impl Tun {
             Kind::Packets => libc::IFF_TUN,
             Kind::Frames => libc::IFF_TAP,
         };
+        let several = if one_of_several { libc::IFF_MULTI_QUEUE } else { 0 };
         let mut request = InterfaceRequest {
             name: [0; 16],
-            flags: (layer | libc::IFF_NO_PI) as libc::c_short,
+            flags: (layer | several | libc::IFF_NO_PI) as libc::c_short,
             rest: [0; 22],
         };
         request.name[..name.len()].copy_from_slice(name.as_bytes());
         // SAFETY: TUNSETIFF reads and writes one struct ifreq, whose size the request has.
         super::check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request) })?;
         Ok(Self(file))
+    }
+
+    /// Has a program choose the queue of each packet.
+    pub(crate) fn steer(&self, program: &Program) -> io::Result<()> {
+        let fd = program.fd();
+        // SAFETY: TUNSETSTEERINGEBPF reads one int, which lives through the call.
+        super::check(unsafe { libc::ioctl(self.0.as_raw_fd(), TUNSETSTEERINGEBPF as _, &fd) }).map(drop)
     }
 
     /// Takes a packet; 0 if none is there.

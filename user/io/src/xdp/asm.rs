@@ -82,6 +82,11 @@ impl Assembler {
         self.emit(0x61 | size as u8, to, from, offset, 0);
     }
 
+    /// `R0` = what a socket's packet has there, as a number: the program ends with zero where it ends before. `R6` is the packet.
+    pub(super) fn load_packet(&mut self, size: Size, at: i32) {
+        self.emit(0x20 | size as u8, Reg::R0, Reg::R0, 0, at);
+    }
+
     /// `*(to + offset) = from`.
     pub(super) fn store(&mut self, size: Size, to: Reg, offset: i16, from: Reg) {
         self.emit(0x63 | size as u8, to, from, offset, 0);

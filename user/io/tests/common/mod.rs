@@ -28,9 +28,11 @@ pub(crate) const SMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127,
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 pub(crate) const GNB_TEID: Teid = Teid(0x6e62_0001);
 
-/// Runs the named test in a namespace of its own, with a radio access network beside it, for each kind of N3's I/O.
+/// Runs the named test in a namespace of its own, with a radio access network beside it, for each kind of N3's I/O, with one packet thread
+/// and with several.
 pub(crate) fn with_each_io(test: &str, run: impl FnOnce(N3Io, Namespace)) {
-    with_io(test, &[("udp", N3Io::Udp), ("af_xdp", N3Io::AfXdp)], run);
+    let (udp, af_xdp) = (N3Io::Udp, N3Io::AfXdp);
+    with_io(test, &[("udp", udp), ("af_xdp", af_xdp), ("udp/threads", udp), ("af_xdp/threads", af_xdp)], run);
 }
 
 /// Likewise, for some kinds.
@@ -43,6 +45,11 @@ pub(crate) fn with_io(test: &str, kinds: &[(&str, N3Io)], run: impl FnOnce(N3Io,
         }
         Err(_) => kinds.iter().for_each(|(name, _)| again_inside(test, name)),
     }
+}
+
+/// Packet threads of the UPF in this namespace.
+fn threads() -> u8 {
+    if std::env::var(INSIDE).is_ok_and(|name| name.ends_with("/threads")) { 4 } else { 1 }
 }
 
 /// Runs the named test in a namespace of its own; true if that is where we are already.
@@ -109,8 +116,9 @@ impl Namespace {
             std::thread::sleep(Duration::from_millis(5));
         }
         let ([a4, a6], [p4, p6]) = (addresses, peers);
+        let queues = format!("numrxqueues {0} numtxqueues {0}", threads());
         sh(&format!(
-            "ip link add {ours} type veth peer name {theirs}
+            "ip link add {ours} {queues} type veth peer name {theirs} {queues}
              ip link set {theirs} netns {pid}
              ip address add {a4} dev {ours}
              ip address add {a6} dev {ours} nodad
@@ -232,7 +240,7 @@ pub(crate) fn config(n3_io: N3Io) -> Config {
         path_failure: whimbrel_user::Config::PATH_FAILURE,
         echo_interval: None,
         slices: Vec::new(),
-        shards: 1,
+        shards: threads(),
         held_per_session: whimbrel_user::Config::HELD_PER_SESSION,
         cp_port: 8805,
         seed: 7,
@@ -246,6 +254,7 @@ pub(crate) struct Control {
     pub(crate) handle: Handle,
     config: Config,
     sequence: u32,
+    sessions: u64,
 }
 
 impl Control {
@@ -259,8 +268,14 @@ impl Control {
             other => other.unwrap_or_else(|e| panic!("{e}")),
         };
         assert_eq!(handle.rings().is_some(), matches!(config.n3_io, N3Io::AfXdp | N3Io::Xdp));
+        Some(Self::with(handle, config))
+    }
+
+    /// On a user plane that runs.
+    pub(crate) fn with(handle: Handle, mut config: Config) -> Self {
+        config.user.shards = handle.threads();
         let c = UpfC::new(config.user.clone(), (config.clock)()).unwrap();
-        let mut it = Self { c, handle, config, sequence: 1 };
+        let mut it = Self { c, handle, config, sequence: 1, sessions: 1 };
         it.ask(
             None,
             AssociationSetupRequest {
@@ -274,7 +289,7 @@ impl Control {
             }
             .into(),
         );
-        Some(it)
+        it
     }
 
     pub(crate) fn ask(&mut self, seid: Option<Seid>, m: Message) -> Message {
@@ -296,6 +311,16 @@ impl Control {
                 self.c.handle((self.config.clock)(), Input::Report(report), &mut out);
             }
         }
+    }
+
+    /// One more session, as [`Self::session`].
+    pub(crate) fn next_session(&mut self) -> (SessionId, Teid, Ipv4Addr, Ipv6Addr) {
+        self.sessions += 1;
+        self.session()
+    }
+
+    pub(crate) fn delete(&mut self, id: SessionId) {
+        self.ask(Some(id.seid()), SessionDeletionRequest {}.into());
     }
 
     /// A session with the gNB's tunnel known: its id, its tunnel, the phone's addresses.
@@ -342,7 +367,10 @@ impl Control {
                 ReportingTriggers::default(),
             )],
             pdn_type: Some(pdn_type),
-            ..SessionEstablishmentRequest::new(NodeId::from(SMF.ip()), FSeid::new(Seid(1), SMF.ip()))
+            ..SessionEstablishmentRequest::new(
+                NodeId::from(SMF.ip()),
+                FSeid::new(Seid(self.sessions), SMF.ip()),
+            )
         };
         let Message::SessionEstablishmentResponse(r) = self.ask(Some(Seid(0)), m.into()) else { panic!() };
         assert_eq!(r.cause, Cause::RequestAccepted, "{r:?}");

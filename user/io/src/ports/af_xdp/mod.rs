@@ -43,7 +43,9 @@ pub(crate) struct Front {
     n6: Vec<Option<Uplink>>,
     /// All phones' addresses.
     pools: Vec<(Pool, DnIndex)>,
+    /// Of the last datagram: threads' are never the same, for fragments from one address are told apart by it.
     identification: u32,
+    threads: u32,
     /// Which wire is asked first.
     first: usize,
     fast: Option<FastSide>,
@@ -69,6 +71,7 @@ const UNKNOWN_HOPS_EVERY: Duration = Duration::from_millis(1);
 const FAST_SESSIONS_MAX: u32 = 1 << 20;
 
 /// The way into a data network.
+#[derive(Clone)]
 struct Uplink {
     wire: usize,
     routers: Vec<IpAddr>,
@@ -145,9 +148,11 @@ fn n3_interface(config: &Config, routes: &mut Routes) -> Result<Interface, Obsta
 }
 
 impl Front {
-    /// Attaches programs and opens rings where that is wanted; `None` if it is nowhere, and why not for N3 if that was
-    /// left to us. Errors: what stands in the way where it was demanded; nothing stays set then.
-    pub(crate) fn open(config: &Config) -> Result<(Option<Self>, Option<Obstacle>), Obstacle> {
+    /// Attaches programs and opens rings where that is wanted, for each packet thread its own queues: there are as many threads as are
+    /// configured, or fewer where there are fewer queues, and none if it is wanted nowhere; and why not for N3 if that was left to us.
+    ///
+    /// Errors: what stands in the way where it was demanded; nothing stays set then.
+    pub(crate) fn open(config: &Config) -> Result<(Vec<Self>, Option<Obstacle>), Obstacle> {
         let mut routes = Routes::open().map_err(|e| Obstacle::Interface(e.into()))?;
         let mut planned: Vec<Planned> = Vec::new();
         let mut plan = |interface: Interface| {
@@ -196,7 +201,12 @@ impl Front {
                 steered = steered.with_addresses(own.iter().map(SocketAddr::ip));
             }
             let index = interface.index;
-            match Wire::open(interface, &steered, fast.as_ref().map(|(_, fast)| fast)) {
+            match Wire::open(
+                interface,
+                &steered,
+                fast.as_ref().map(|(_, fast)| fast),
+                config.user.shards.into(),
+            ) {
                 Ok(wire) => {
                     if let Some((memory, _)) = &fast {
                         memory.set_device(wires.len() as u32, index).map_err(Obstacle::Program)?;
@@ -211,14 +221,42 @@ impl Front {
             }
         }
         if wires.is_empty() {
-            return Ok((None, obstacle));
+            return Ok((Vec::new(), obstacle));
         }
         let side =
             |(memory, _)| FastSide { memory, told: Instant::now(), gnbs: 0, unknown: true, all_up: false };
         let fast = fast.map(side);
-        let mut front = Self { wires, own, n3, n6, pools: all_pools, identification: 0, first: 0, fast };
+        let mut front =
+            Self { wires, own, n3, n6, pools: all_pools, identification: 0, threads: 1, first: 0, fast };
         front.tell_hops(Instant::now());
-        Ok((Some(front), obstacle))
+        Ok((front.split(config.user.shards.into())?, obstacle))
+    }
+
+    /// One for each thread, of which there are so many at most, a power of two. What a fast path leaves is one thread's: it lends
+    /// sessions when no packet of theirs waits in any place but its own.
+    fn split(self, threads: usize) -> Result<Vec<Self>, Obstacle> {
+        let queues = self.wires.iter().map(|w| w.rings.queues).min().unwrap_or(1);
+        let threads = if self.fast.is_some() { 1 } else { threads.min(1 << queues.ilog2()) };
+        if threads == 1 {
+            return Ok(vec![self]);
+        }
+        let Self { wires, own, n3, n6, pools, .. } = self;
+        let empty = |thread: usize| Self {
+            wires: Vec::new(),
+            own: own.clone(),
+            n3,
+            n6: n6.clone(),
+            pools: pools.clone(),
+            identification: thread as u32,
+            threads: threads as u32,
+            first: 0,
+            fast: None,
+        };
+        let mut fronts: Vec<Self> = (0..threads).map(empty).collect();
+        for wire in wires {
+            fronts.iter_mut().zip(wire.split(threads)?).for_each(|(front, wire)| front.wires.push(wire));
+        }
+        Ok(fronts)
     }
 
     /// Tells the fast path its next hops, if it is time.
@@ -295,7 +333,7 @@ impl Front {
             counters.n3_sent_by_socket += 1;
             return false;
         };
-        self.identification = self.identification.wrapping_add(1);
+        self.identification = self.identification.wrapping_add(self.threads);
         let way = Way {
             from_mac: wire.interface.mac,
             to_mac: hop.mac,

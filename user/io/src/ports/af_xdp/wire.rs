@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use super::hops::Hops;
 use crate::error::Obstacle;
@@ -49,21 +50,22 @@ pub(super) struct Wire {
     pub(super) hops: Hops,
     pub(super) rings: Rings,
     queues: Vec<Xsk>,
-    _program: Link,
+    program: Arc<Link>,
 }
 
 impl Wire {
-    /// Attaches the program and opens the rings. Errors: what stands in the way; nothing stays set then.
+    /// Attaches the program and opens the rings; so many queues also send. Errors: what stands in the way; nothing stays set then.
     pub(super) fn open(
         interface: Interface,
         steered: &Steered,
         fast: Option<&Fast>,
+        senders: usize,
     ) -> Result<Self, Obstacle> {
         let sockets = SocketMap::new(QUEUES_MAX).map_err(Obstacle::Program)?;
         let program =
             Program::load(&steer::program(steered, sockets.fd(), fast)).map_err(Obstacle::Program)?;
         let (link, how) = attach(&program, &interface)?;
-        let (queues, copying) = open_queues(&interface)?;
+        let (queues, copying) = open_queues(&interface, senders as u32)?;
         for (queue, socket) in queues.iter().enumerate() {
             sockets.set(queue as u32, socket.as_fd()).map_err(Obstacle::Program)?;
         }
@@ -74,8 +76,28 @@ impl Wire {
             in_driver: how == Attach::Driver,
             fast_path: fast.is_some(),
         };
+        Self::of(interface, rings, queues, Arc::new(link))
+    }
+
+    fn of(
+        interface: Interface,
+        rings: Rings,
+        queues: Vec<Xsk>,
+        program: Arc<Link>,
+    ) -> Result<Self, Obstacle> {
         let routes = Routes::open().map_err(|e| Obstacle::Interface(e.into()))?;
-        Ok(Self { hops: Hops::new(routes, &interface), interface, rings, queues, _program: link })
+        Ok(Self { hops: Hops::new(routes, &interface), interface, rings, queues, program })
+    }
+
+    /// The same interface for each of so many threads, each with its own of the queues, of which there are as many at least.
+    pub(super) fn split(self, threads: usize) -> Result<Vec<Self>, Obstacle> {
+        let Self { interface, rings, queues, program, .. } = self;
+        let mut parts: Vec<Vec<Xsk>> = (0..threads).map(|_| Vec::new()).collect();
+        for (n, queue) in queues.into_iter().enumerate() {
+            parts[n % threads].push(queue);
+        }
+        let of = |queues| Self::of(interface.clone(), rings.clone(), queues, Arc::clone(&program));
+        parts.into_iter().map(of).collect()
     }
 
     /// Takes up to `max` frames and shows each to `each`; how many there were.
@@ -120,11 +142,11 @@ fn attach(program: &Program, interface: &Interface) -> Result<(Link, Attach), Ob
     }
 }
 
-/// A socket for each queue, with zero-copy if the driver has it. The first also sends.
-fn open_queues(interface: &Interface) -> Result<(Vec<Xsk>, Copying), Obstacle> {
+/// A socket for each queue, with zero-copy if the driver has it. The first `senders` also send.
+fn open_queues(interface: &Interface, senders: u32) -> Result<(Vec<Xsk>, Copying), Obstacle> {
     let of = |error| Obstacle::Rings { interface: interface.name.clone(), error };
     let octets = interface.mtu as usize + ETHERNET_OCTETS;
-    let open = |queue: u32, copying| Xsk::open(interface.index, queue, octets, copying, queue == 0);
+    let open = |queue: u32, copying| Xsk::open(interface.index, queue, octets, copying, queue < senders);
     let (first, copying) = match open(0, Copying::ZeroCopy) {
         Ok(first) => (first, Copying::ZeroCopy),
         Err(_) => (open(0, Copying::Copy).map_err(of)?, Copying::Copy),

@@ -1,0 +1,196 @@
+//! Several packet threads that share the sessions: each packet is decided on by the one that has its session, wherever it arrives.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use common::*;
+use whimbrel_gtpu::Gtpu;
+use whimbrel_ids::{Instant, Teid};
+use whimbrel_user::{Destination, DnIndex, Origin, SessionId};
+use whimbrel_user_io::{Memory, N3Io, UserPlane};
+
+const THREADS: usize = 4;
+const GNB_ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(GNB), 2152);
+
+/// A user plane in memory, with an SMF, and sessions.
+fn in_memory(sessions: u64) -> (Control, Memory, Vec<(SessionId, Teid, Ipv4Addr)>) {
+    let mut config = config(N3Io::Udp);
+    config.user.shards = THREADS as u8;
+    config.user.sessions_max = 1_000;
+    let (handle, memory) = UserPlane::start_in_memory(config.clone()).unwrap_or_else(|e| panic!("{e}"));
+    let mut net = Control::with(handle, config);
+    let sessions =
+        (0..sessions).map(|_| net.next_session()).map(|(id, teid, ipv4, _)| (id, teid, ipv4)).collect();
+    (net, memory, sessions)
+}
+
+fn udp(from: Ipv4Addr, to: Ipv4Addr, number: u32) -> Vec<u8> {
+    let mut p = ping4(from, to, 0, 12);
+    p[28..32].copy_from_slice(&number.to_be_bytes());
+    p
+}
+
+fn number(p: &[u8]) -> u32 {
+    u32::from_be_bytes(p[28..32].try_into().unwrap())
+}
+
+/// Packets of many phones, each phone's at a thread of chance: none is lost or doubled, each phone's come in order each way, and are
+/// counted once.
+#[test]
+fn packets_that_arrive_at_any_thread_come_out_once_and_in_order() {
+    const EACH: u32 = 500;
+    let (net, memory, sessions) = in_memory(40);
+    let by_tunnel: BTreeMap<_, _> = sessions.iter().enumerate().map(|(n, s)| (s.2, n)).collect();
+    let mut next = vec![[0u32; 2]; sessions.len()];
+    let mut out = 0;
+    let mut take = || {
+        for (to, octets) in memory.take() {
+            let (phone, uplink, n) = match to {
+                Destination::N6 { .. } => {
+                    (Ipv4Addr::from(<[u8; 4]>::try_from(&octets[12..16]).unwrap()), true, number(&octets))
+                }
+                Destination::N3 { .. } => {
+                    let m = Gtpu::parse(&octets).unwrap();
+                    if m.payload[0] >> 4 == 6 {
+                        continue; // a router advertisement
+                    }
+                    (
+                        Ipv4Addr::from(<[u8; 4]>::try_from(&m.payload[16..20]).unwrap()),
+                        false,
+                        number(m.payload),
+                    )
+                }
+                Destination::Frames { .. } => panic!("{to:?}"),
+            };
+            let expected = &mut next[by_tunnel[&phone]][usize::from(uplink)];
+            assert_eq!(n, *expected, "{phone} uplink {uplink}");
+            *expected += 1;
+            out += 1;
+        }
+        out
+    };
+    let own = |thread: usize| (thread * 7 + 3) % THREADS;
+    for n in 0..EACH {
+        for (i, (_, teid, phone)) in sessions.iter().enumerate() {
+            let from_gnb = Origin::N3 { peer: GNB_ADDRESS, local: UPF.into() };
+            assert!(memory.put_at(own(i), from_gnb, &g_pdu(*teid, &udp(*phone, SERVER, n))));
+            let from_network = Origin::N6 { dn: DnIndex(0) };
+            assert!(memory.put_at(own(i + 1), from_network, &udp(SERVER, *phone, n)));
+        }
+        // As fast as it is taken, so that none finds a queue full.
+        let begun = std::time::Instant::now();
+        while take() < (n + 1) * sessions.len() as u32 * 2 {
+            assert!(
+                begun.elapsed().as_secs() < 20,
+                "{:?} {:?}",
+                net.handle.io_counters(),
+                net.handle.counters()
+            );
+            std::thread::yield_now();
+        }
+    }
+    for (id, ..) in &sessions {
+        let c = net.handle.session_counters(*id).unwrap();
+        assert_eq!((c.ul_packets, c.dl_packets, c.dropped), (EACH.into(), EACH.into(), 0));
+    }
+    let all = u64::from(EACH) * sessions.len() as u64;
+    eventually(
+        || net.handle.counters().ul_packets == all && net.handle.io_counters().handed_over > all,
+        || format!("{:?}", net.handle.io_counters()),
+    );
+    let (c, io) = (net.handle.counters(), net.handle.io_counters());
+    assert_eq!((c.dl_packets, c.dropped.iter().sum::<u64>(), io.hand_over_full), (all, 0, 0));
+}
+
+/// A change that the SMF was told of holds for packets at whatever thread they arrive.
+#[test]
+fn a_packet_that_follows_a_change_meets_it_at_any_thread() {
+    let (mut net, memory, _) = in_memory(0);
+    for round in 0..50 {
+        let (id, teid, phone, _) = net.next_session();
+        for thread in 0..THREADS {
+            let from_gnb = Origin::N3 { peer: GNB_ADDRESS, local: UPF.into() };
+            memory.put_at(thread, from_gnb, &g_pdu(teid, &udp(phone, SERVER, 0)));
+            memory.put_at(thread, Origin::N6 { dn: DnIndex(0) }, &udp(SERVER, phone, 0));
+        }
+        let passed = || {
+            let c = net.handle.session_counters(id).unwrap();
+            (c.ul_packets, c.dl_packets) == (4, 4)
+        };
+        eventually(passed, || format!("round {round}: {:?}", net.handle.counters()));
+        net.delete(id);
+    }
+    eventually(|| net.handle.counters().sessions == 0, || "sessions are left".into());
+    assert_eq!(net.handle.counters().dropped.iter().sum::<u64>(), 0);
+}
+
+/// What a thread cannot hand over, because the other has too much, is counted.
+#[test]
+fn what_finds_no_room_at_another_thread_is_counted() {
+    let mut config = config(N3Io::Udp);
+    config.user.shards = 2;
+    // A clock that stands still for the threads while a test holds it.
+    let gate = std::sync::Arc::new(std::sync::Mutex::new(()));
+    let inner = std::sync::Arc::clone(&gate);
+    config.clock = std::sync::Arc::new(move || {
+        if std::thread::current().name() == Some("upf-u-1") {
+            drop(inner.lock().unwrap());
+        }
+        Instant(1_800_000_000_000_000)
+    });
+    let (handle, memory) = UserPlane::start_in_memory(config.clone()).unwrap_or_else(|e| panic!("{e}"));
+    let mut net = Control::with(handle, config);
+    let sessions = [net.next_session(), net.next_session()];
+    let (_, teid, phone, _) = *sessions.iter().find(|s| s.0.index % 2 == 1).unwrap();
+    let held = gate.lock().unwrap();
+    const SENT: u64 = 5_000;
+    let from_gnb = Origin::N3 { peer: GNB_ADDRESS, local: UPF.into() };
+    for n in 0..SENT {
+        assert!(memory.put_at(0, from_gnb, &g_pdu(teid, &udp(phone, SERVER, n as u32))));
+    }
+    let lost = || net.handle.io_counters().hand_over_full;
+    eventually(
+        || lost() + net.handle.io_counters().handed_over == SENT && lost() > 1_000,
+        || format!("{:?}", net.handle.io_counters()),
+    );
+    drop(held);
+    let passed = || net.handle.counters().ul_packets == SENT - lost();
+    eventually(passed, || format!("{:?}", net.handle.counters()));
+}
+
+/// The kernel brings packets to the thread that has their session, both ways; where it is not permitted to, threads do.
+#[test]
+fn the_kernel_steers_packets_to_their_threads() {
+    let test = "the_kernel_steers_packets_to_their_threads";
+    with_io(test, &[("udp/threads", N3Io::Udp)], |io, ran| {
+        let Some(mut net) = Control::start(config(io)) else { return };
+        assert_eq!(net.handle.threads(), 4);
+        let gnb = ran.socket(GNB.into());
+        let gateway = Ipv4Addr::new(10, 45, 0, 1);
+        let gateway6 = "2001:db8:45::1".parse().unwrap();
+        let sessions: Vec<_> = (0..16).map(|_| net.next_session()).collect();
+        for sequence in 0..20 {
+            for (_, teid, phone, prefix) in &sessions {
+                gnb.send_to(&g_pdu(*teid, &ping4(*phone, gateway, sequence, 100)), (UPF, 2152)).unwrap();
+                let (_, reply) = receive(&gnb);
+                assert_eq!(
+                    (&reply[16..20], &reply[26..28]),
+                    (&phone.octets()[..], &sequence.to_be_bytes()[..])
+                );
+                let phone6 = (prefix.to_bits() | 9).into();
+                gnb.send_to(&g_pdu(*teid, &ping6(phone6, gateway6, sequence, 100)), (UPF, 2152)).unwrap();
+                let (_, reply) = receive(&gnb);
+                assert_eq!(
+                    (&reply[24..40], &reply[46..48]),
+                    (&phone6.octets()[..], &sequence.to_be_bytes()[..])
+                );
+            }
+        }
+        let steered = net.handle.notices().is_empty();
+        eventually(|| net.handle.counters().dl_packets == 640, || format!("{:?}", net.handle.counters()));
+        let handed = net.handle.io_counters().handed_over;
+        assert!(handed == 0 || !steered, "{handed} packets arrived elsewhere");
+    });
+}
