@@ -312,6 +312,27 @@ fn replication(phones: u32) -> String {
     figures.join(", ")
 }
 
+/// What a mirror that joins while these phones are served costs: for so long the aggregator, and the mirror, do nothing else.
+fn joining(phones: u32) -> String {
+    let mut bench = Bench::new(phones, Some(1), false);
+    bench.attach();
+    let began = clock();
+    let snapshot = bench.cta.snapshot().expect("it has no mirror");
+    let taken = began.elapsed();
+    let directory = Directory::new(default_config().amf.plmn, HomeNetworkKeys::new());
+    let began = clock();
+    let mirror =
+        Mirror::<_, _>::new(snapshot.octets(), directory, Home::default(), (Prf::new(&[8; 16]), 0), ());
+    let read = began.elapsed();
+    assert!(mirror.is_ok(), "it follows");
+    let [taken, read] = [taken, read].map(|t| t.as_nanos() as f64 / f64::from(phones));
+    let octets = snapshot.octets().len() as f64 / f64::from(phones);
+    eprintln!(
+        "a mirror that joins {phones} phones: {octets:.0} octets, {taken:.0} ns for the aggregator, {read:.0} ns for the mirror, a phone"
+    );
+    format!("\"joining_octets\": {octets:.0}, \"joining_ns\": {taken:.0}, \"joining_read_ns\": {read:.0}")
+}
+
 fn report(what: &str, mut costs: Vec<(Duration, u64)>) -> f64 {
     let inputs = costs.first().map_or(0, |c| c.1);
     costs.sort();
@@ -360,12 +381,12 @@ fn main() {
     }
     let idle = resident_per_phone(&idle);
     assert!(idle < 1536.0, "an idle phone with a session takes {idle} octets");
-    let replication = replication(phones);
+    let (replication, joining) = (replication(phones), joining(phones));
     println!(
         "{{\"bench\": \"attach-core\", \"figures\": {{\"phones\": {phones}, \"registration_us\": {registration:.1}, \
          \"session_us\": {session:.1}, \"periodic_us\": {periodic:.1}, \"registrations_per_s_and_core\": {:.0}, \
          \"octets_per_connected_phone\": {connected:.0}, \"octets_per_idle_phone\": {idle:.0}, \
-         {replication}}}}}",
+         {replication}, {joining}}}}}",
         1e6 / registration
     );
 }
