@@ -183,6 +183,7 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
             port: 7000,
         }),
         reserved: Vec::new(),
+        firewall: None,
     };
     let address = Ipv4Addr::new(127, 0, 0, 8 + n);
     Config {

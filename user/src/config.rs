@@ -8,14 +8,15 @@ use std::time::Duration;
 use whimbrel_ids::{Dnn, SNssai};
 use whimbrel_pfcp::ie::NodeId;
 
+use crate::firewall::Firewall;
 use crate::limits::{
-    DATA_NETWORKS_MAX, HELD_PER_SESSION_MAX, POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX,
-    SHARDS_MAX, SLICES_MAX,
+    DATA_NETWORKS_MAX, FIREWALL_RULES_MAX, FLOWS_MAX, HELD_PER_SESSION_MAX, NAT_ADDRESSES_MAX,
+    POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX, SHARDS_MAX, SLICES_MAX,
 };
 use crate::session_id::TeidLayout;
 
 /// A data network's place in [`Config::data_networks`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DnIndex(pub u8);
 
 /// An IPv4 network: every address whose first `prefix` bits are those of `address`.
@@ -100,6 +101,8 @@ pub struct DataNetwork {
     pub ethernet: bool,
     /// Where unstructured sessions go, if there may be any. They take prefixes of the IPv6 pools.
     pub unstructured: Option<PointToPoint>,
+    /// What stands between it and phones of IP sessions, if anything.
+    pub firewall: Option<Firewall>,
 }
 
 /// Pools of which only some sessions of a data network get addresses: those of a slice, or those for which the SMF names
@@ -138,6 +141,43 @@ impl DataNetwork {
             mtu: 1500,
             ethernet: false,
             unstructured: None,
+            firewall: None,
+        }
+    }
+
+    /// The addresses that its phones are translated to.
+    pub fn nat_pools(&self) -> impl Iterator<Item = Ipv4Net> {
+        self.firewall.iter().flat_map(|f| &f.nat).flat_map(|n| &n.pools).copied()
+    }
+
+    /// Whether its firewall, if it has one, can be built. Errors: the first contradiction.
+    fn check_firewall(&self) -> Result<(), FirewallError> {
+        let Some(f) = &self.firewall else { return Ok(()) };
+        let conditions: usize = f.rules.iter().map(|r| r.conditions(Default::default()).count()).sum();
+        if conditions > FIREWALL_RULES_MAX {
+            return Err(FirewallError::Rules { given: conditions });
+        }
+        if !(1..=FLOWS_MAX).contains(&f.flows_max) || f.flows_per_phone == 0 {
+            return Err(FirewallError::Flows);
+        }
+        let Some(nat) = &f.nat else { return Ok(()) };
+        if nat.pools.is_empty()
+            || nat.addresses() > NAT_ADDRESSES_MAX
+            || nat.pools.iter().any(|p| p.prefix > 32)
+        {
+            return Err(FirewallError::NatPool);
+        }
+        if nat.ports_per_phone == 0 {
+            return Err(FirewallError::NatPorts);
+        }
+        let meet = |a: Ipv4Net, b: Ipv4Net| {
+            let shorter = if a.prefix < b.prefix { a.prefix } else { b.prefix };
+            let first = |n: Ipv4Net| Ipv4Net { prefix: shorter, ..n }.first();
+            first(a) == first(b)
+        };
+        match nat.pools.iter().find(|n| self.all_ipv4_pools().any(|p| meet(**n, p))) {
+            Some(_) => Err(FirewallError::NatOfPhones),
+            None => Ok(()),
         }
     }
 
@@ -271,6 +311,13 @@ pub enum ConfigError {
     },
     /// Echo requests more often than once in 60 s (TS 29.281 §7.2.1).
     EchoInterval(Duration),
+    /// A firewall cannot be built.
+    Firewall {
+        /// The network.
+        dnn: Dnn,
+        /// Why.
+        why: FirewallError,
+    },
     /// An MTU below the least that IPv6 permits (RFC 8200 §5), or above what a packet buffer holds.
     Mtu {
         /// The network.
@@ -278,6 +325,38 @@ pub enum ConfigError {
         /// The MTU given.
         mtu: u16,
     },
+}
+
+/// What is wrong with a firewall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirewallError {
+    /// More rules, each range of ports counted, than the bound.
+    Rules {
+        /// How many there are.
+        given: usize,
+    },
+    /// No room for flows, or for more than the bound.
+    Flows,
+    /// No addresses to translate to, or more than the bound.
+    NatPool,
+    /// No ports for a phone.
+    NatPorts,
+    /// Addresses to translate to that phones have themselves.
+    NatOfPhones,
+}
+
+impl fmt::Display for FirewallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rules { given } => {
+                write!(f, "{given} rules and ranges of ports: give at most {FIREWALL_RULES_MAX}")
+            }
+            Self::Flows => write!(f, "it has no room for flows, or too much: give 1 to {FLOWS_MAX}"),
+            Self::NatPool => write!(f, "phones are translated to 1 to {NAT_ADDRESSES_MAX} addresses"),
+            Self::NatPorts => write!(f, "a phone has no port to be translated to"),
+            Self::NatOfPhones => write!(f, "the addresses that phones are translated to are phones' own"),
+        }
+    }
 }
 
 impl fmt::Display for ConfigError {
@@ -313,6 +392,7 @@ impl fmt::Display for ConfigError {
             Self::EchoInterval(given) => {
                 write!(f, "gNBs are to be asked for an echo every {given:?}: once in 60 s is the most often")
             }
+            Self::Firewall { dnn, why } => write!(f, "the firewall of {dnn}: {why}"),
             Self::Mtu { dnn, mtu } => {
                 write!(f, "the MTU of {dnn} is {mtu}: give 1280 to {}", Config::MTU_MAX)
             }
@@ -379,6 +459,7 @@ impl Config {
             if let Some(prefix) = v4.or(v6) {
                 return Err(ConfigError::Prefix { dnn: dnn(), prefix });
             }
+            dn.check_firewall().map_err(|why| ConfigError::Firewall { dnn: dnn(), why })?;
             if !(1280..=Self::MTU_MAX).contains(&dn.mtu) {
                 return Err(ConfigError::Mtu { dnn: dnn(), mtu: dn.mtu });
             }

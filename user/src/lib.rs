@@ -11,6 +11,7 @@ mod config;
 mod control;
 mod event;
 mod exchange;
+mod firewall;
 mod limits;
 mod pipeline;
 mod pool;
@@ -20,15 +21,18 @@ pub mod samples;
 mod session_id;
 
 pub use config::{
-    Config, ConfigError, DataNetwork, DnIndex, Ipv4Net, Ipv6Net, PointToPoint, ReservedPools, SliceRate,
+    Config, ConfigError, DataNetwork, DnIndex, FirewallError, Ipv4Net, Ipv6Net, PointToPoint, ReservedPools,
+    SliceRate,
 };
 pub use control::{Input, Outbox, UpfC};
 pub use event::{Ended, Event};
 pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};
+pub use firewall::{Firewall, FirewallRule, Nat, NotARule, Timeouts};
 pub use limits::*;
 pub use pipeline::{
-    Counters, Destination, DropReason, FastCounted, FastEntry, FastPath, Origin, PACKET_HEADROOM, Packet,
-    SessionCounters, Slot, Stage, Steering, UpfU, Verdict, Watch, fast_state, packet_room,
+    BorderCounters, Counters, Destination, DropReason, FastCounted, FastEntry, FastPath, Origin,
+    PACKET_HEADROOM, Packet, SessionCounters, Slot, Stage, Steering, UpfU, Verdict, Watch, fast_state,
+    packet_room,
 };
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::SessionId;

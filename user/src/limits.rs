@@ -74,3 +74,11 @@ pub const PATHS_MAX: usize = 4_096;
 pub const ECHOES_PER_SECOND_MAX: u32 = 1_000;
 /// Requests that retransmission sends in one call.
 pub const RETRANSMISSIONS_PER_TICK_MAX: usize = 256;
+/// Rules of a data network's firewall, with all their ranges of ports: some hundred of an operator's, generously.
+pub const FIREWALL_RULES_MAX: usize = 4_096;
+/// Flows through the firewall of one data network: 16 million, of which each takes 96 octets.
+pub const FLOWS_MAX: u32 = 1 << 24;
+/// Addresses that the phones of one data network are translated to: each takes 768 KiB when all its ports are used.
+pub const NAT_ADDRESSES_MAX: u64 = 256;
+/// Packets in fragments, of one data network, whose later fragments are awaited.
+pub const FRAGMENTED_MAX: usize = 4_096;

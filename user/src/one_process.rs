@@ -129,6 +129,11 @@ impl Shards {
         self.shards.iter_mut().flat_map(UpfU::take_reports).collect()
     }
 
+    /// As [`UpfU::gather`].
+    pub fn gather(&mut self) {
+        self.shards.iter_mut().for_each(UpfU::gather);
+    }
+
     /// As [`UpfU::counters`], of all together.
     pub fn counters(&self) -> Counters {
         self.shards.iter().fold(Counters::default(), |sum, s| sum + s.counters())

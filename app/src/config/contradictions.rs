@@ -21,6 +21,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     algorithms(config, pass);
     emergency(config, pass);
     data_networks(&config.data_networks, pass);
+    super::firewall::check(&config.data_networks, config.n3.address, pass);
     home_network_keys(config, pass);
     interfaces(config, pass);
     super::upf::check(config, pass);

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use whimbrel_control::policy::FlowPolicy;
 use whimbrel_ids::{Dnn, SNssai, Tac};
+use whimbrel_user::Firewall;
 
 use super::section::Section;
 use super::value::{Prefix, Value, words};
@@ -29,6 +30,7 @@ pub(crate) struct DataNetwork {
     pub(crate) always_on: bool,
     pub(crate) ladn: Vec<Tac>,
     pub(crate) ladn_leaving: LadnLeaving,
+    pub(crate) firewall: Option<Firewall>,
     pub(crate) flows: Vec<FlowPolicy>,
 }
 
@@ -201,6 +203,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
                 LadnLeaving::Wait,
                 "What becomes of the sessions of phones that leave those areas: wait (until they return) or release.",
             ),
+            firewall: super::firewall::read(s),
             flows: super::flow::read(s),
         };
         judge(s, &network);

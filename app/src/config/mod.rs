@@ -8,6 +8,7 @@ mod amf;
 mod cluster;
 mod contradictions;
 mod data_network;
+mod firewall;
 mod flow;
 mod home_network_key;
 mod interfaces;

@@ -9,8 +9,8 @@ use tracing::{debug, info, warn};
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::NodeId;
 use whimbrel_user::{
-    Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, PointToPoint, ReservedPools,
-    SessionId, TEID_INDEX_BITS, UpfC,
+    BorderCounters, Config, DataNetwork, DropReason, Event, Input, Ipv4Net, Ipv6Net, Outbox, PointToPoint,
+    ReservedPools, SessionId, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{
     DataNetworkDevice, FramesDevice, Handle, N3Io, QueueFull, RouterLink, StartError, Tapped, UserPlane,
@@ -40,6 +40,7 @@ pub(crate) struct LocalUpf {
     bad_messages: u64,
     /// What other SMFs sent and got since the last look, while a capture is written.
     tapped: Option<Vec<Tapped>>,
+    networks: Vec<DataNetwork>,
 }
 
 /// What the UPF is told.
@@ -92,6 +93,7 @@ fn data_network(n: &config::DataNetwork) -> DataNetwork {
             SocketAddr::V4(_) => None,
         }),
         reserved: n.reserved_pools.iter().map(reserved).collect(),
+        firewall: n.firewall.clone(),
     }
 }
 
@@ -134,6 +136,7 @@ impl LocalUpf {
             clock: Arc::new(clock::now),
             user: user.clone(),
         })?;
+        let networks = user.data_networks.clone();
         user.shards = plane.threads();
         let endpoint = UpfC::new(user, clock::now())?;
         let address = SocketAddr::new(if alone { NOBODY } else { c.n4.node_id }, Config::PFCP_PORT);
@@ -147,6 +150,7 @@ impl LocalUpf {
             ask_at: clock::now(),
             bad_messages: 0,
             tapped: None,
+            networks,
         })
     }
 
@@ -421,11 +425,42 @@ impl LocalUpf {
                 ),
             ]);
         }
+        let mut firewalls: Vec<_> = c.borders.iter().flat_map(|b| self.firewall(b)).collect();
+        firewalls.sort_by_key(|s| s.name);
+        samples.extend(firewalls);
         samples.extend(DropReason::ALL.iter().map(|&reason| Sample {
             name: "whimbrel_upf_dropped_total",
             help: "Packets that the UPF dropped, by reason",
             label: Some(("reason", reason.name().into())),
             value: c.dropped(reason),
+        }));
+        samples
+    }
+
+    /// What the firewall of a data network counts. A rule is named by its number and what it says.
+    fn firewall(&self, b: &BorderCounters) -> Vec<Sample> {
+        let network = self.networks.get(usize::from(b.dn.0));
+        let Some((dnn, firewall)) = network.and_then(|n| Some((&n.dnn, n.firewall.as_ref()?))) else {
+            return Vec::new();
+        };
+        let of = |name, help, value| Sample { name, help, label: Some(("dnn", dnn.to_string())), value };
+        let mut samples = vec![
+            of("whimbrel_upf_firewall_flows", "Flows that stand in the firewall", b.flows),
+            of("whimbrel_upf_firewall_flows_begun_total", "Flows that began", b.flows_begun),
+            of(
+                "whimbrel_upf_firewall_flows_evicted_total",
+                "Flows that gave way to others before their time was over",
+                b.flows_evicted,
+            ),
+            of("whimbrel_upf_nat_ports", "Outside ports and identifiers that phones have", b.ports),
+            of("whimbrel_upf_nat_packets_total", "Packets whose addresses were translated", b.translated),
+        ];
+        let rules = firewall.rules.iter().zip(&b.rules).enumerate();
+        samples.extend(rules.map(|(i, (rule, value))| Sample {
+            name: "whimbrel_upf_firewall_rule_packets_total",
+            help: "Packets that a rule of the firewall decided on",
+            label: Some(("rule", format!("{dnn} {}: {rule}", i + 1))),
+            value: *value,
         }));
         samples
     }

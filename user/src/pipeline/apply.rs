@@ -56,6 +56,10 @@ impl UpfU {
             Some(mut s) => {
                 self.forget(now, index, &s.rules);
                 let was_active = is_active(&s.rules);
+                let ends = |r: &SessionRules| (r.ue_ipv4, r.ue_ipv6, r.data_network);
+                if ends(&s.rules) != ends(&rules) {
+                    self.forget_flows(index, &s.rules);
+                }
                 replace(&mut s, &rules, &effects, now, &mut reports);
                 self.sessions.put(index, s);
                 was_active
@@ -67,6 +71,9 @@ impl UpfU {
             }
         };
         self.learn(now, index, &rules);
+        if let Some(border) = self.shared.border(rules.data_network).filter(|_| rules.guarded) {
+            border.welcome(index);
+        }
         if let Some(token) = effects.token {
             self.shared.report(Report::Usage { session: id, token: Some(token), reports });
         }
@@ -95,6 +102,7 @@ impl UpfU {
         {
             self.shared.counters.sessions -= 1;
             self.forget(now, id.index, &s.rules);
+            self.forget_flows(id.index, &s.rules);
             if let Some(network) = self.networks.get_mut(usize::from(s.rules.data_network.0)) {
                 network.switch.unplug(id.index);
                 s.state.macs.iter().for_each(|l| network.switch.forget(&l.mac));
@@ -162,6 +170,13 @@ impl UpfU {
                 self.remote.remove(&tunnel);
             }
             self.lead_to(now, tunnel.1, false);
+        }
+    }
+
+    /// What went through a firewall ends: whoever gets the addresses next has not asked for it.
+    fn forget_flows(&mut self, index: u32, rules: &SessionRules) {
+        if let Some(border) = self.shared.border(rules.data_network).filter(|_| rules.guarded) {
+            border.forget(index);
         }
     }
 

@@ -1,5 +1,7 @@
 //! Why packets are dropped, and how many of everything there were.
 
+use crate::config::DnIndex;
+
 macro_rules! drop_reasons {
     ($( $(#[doc = $doc:literal])+ $name:ident = $metric:literal, )*) => {
         /// Why a packet was dropped. Nothing is lost unnamed.
@@ -51,6 +53,20 @@ drop_reasons! {
     MacTableFull = "mac_table_full",
     /// Too many frames for groups in a second: not copied to other phones.
     FloodRate = "flood_rate",
+    /// A rule of the data network's firewall denies it.
+    FirewallDenied = "firewall_denied",
+    /// From outside, and no phone has asked for it.
+    FirewallUnasked = "firewall_unasked",
+    /// It belongs to no flow and cannot begin one: TCP without SYN, an answer, an ICMP error about another flow.
+    FirewallState = "firewall_state",
+    /// A later fragment of a packet whose first one the firewall has not seen.
+    FirewallFragment = "firewall_fragment",
+    /// From phone to phone, which the data network's firewall does not let be.
+    FirewallBetweenPhones = "firewall_between_phones",
+    /// No port of the phone's outside address is free, or all that one phone may have are in use.
+    NatNoPort = "nat_no_port",
+    /// A protocol without ports, which cannot be translated.
+    NatProtocol = "nat_protocol",
     /// The session has no rule for the packet.
     NoMatchingPdr = "no_matching_pdr",
     /// A rule is for the packet, but for another QoS flow than the one that it came by.
@@ -87,19 +103,54 @@ drop_reasons! {
     OutputFull = "output_full",
 }
 
+/// What a data network's firewall did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BorderCounters {
+    /// The network.
+    pub dn: DnIndex,
+    /// Flows that stand.
+    pub flows: u64,
+    /// Flows that began.
+    pub flows_begun: u64,
+    /// Flows that gave way to others.
+    pub flows_evicted: u64,
+    /// Outside ports and identifiers in use.
+    pub ports: u64,
+    /// Packets translated.
+    pub translated: u64,
+    /// Packets that each rule decided on: those that began flows, or would have.
+    pub rules: Vec<u64>,
+}
+
+impl BorderCounters {
+    /// Those of another pipeline.
+    fn add(&mut self, other: &Self) {
+        self.flows += other.flows;
+        self.flows_begun += other.flows_begun;
+        self.flows_evicted += other.flows_evicted;
+        self.ports += other.ports;
+        self.translated += other.translated;
+        for (own, other) in self.rules.iter_mut().zip(&other.rules) {
+            *own += other;
+        }
+    }
+}
+
 macro_rules! counters {
     ($( $(#[doc = $doc:literal])+ $name:ident, )*) => {
         /// How many of everything there were since the start.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Counters {
             $( $(#[doc = $doc])+ pub $name: u64, )*
+            /// The firewalls of data networks, in the order of these.
+            pub borders: Vec<BorderCounters>,
             /// Dropped packets, by [`DropReason`].
             pub dropped: [u64; DropReason::COUNT],
         }
 
         impl Default for Counters {
             fn default() -> Self {
-                Self { $( $name: 0, )* dropped: [0; DropReason::COUNT] }
+                Self { $( $name: 0, )* borders: Vec::new(), dropped: [0; DropReason::COUNT] }
             }
         }
 
@@ -108,6 +159,12 @@ macro_rules! counters {
 
             fn add(mut self, other: &Self) -> Self {
                 $( self.$name += other.$name; )*
+                for other in &other.borders {
+                    match self.borders.iter_mut().find(|own| own.dn == other.dn) {
+                        Some(own) => own.add(other),
+                        None => self.borders.push(other.clone()),
+                    }
+                }
                 for (own, other) in self.dropped.iter_mut().zip(other.dropped) {
                     *own += other;
                 }

@@ -9,16 +9,17 @@ const EXTENSION_HEADERS_MAX: usize = 8;
 
 /// Protocol numbers (IANA).
 pub(crate) mod protocol {
+    pub(crate) const ICMP: u8 = 1;
     pub(crate) const TCP: u8 = 6;
     pub(crate) const UDP: u8 = 17;
     pub(crate) const ESP: u8 = 50;
     pub(crate) const AH: u8 = 51;
     pub(crate) const ICMPV6: u8 = 58;
     pub(crate) const SCTP: u8 = 132;
-    pub(super) const HOP_BY_HOP: u8 = 0;
-    pub(super) const ROUTING: u8 = 43;
-    pub(super) const FRAGMENT: u8 = 44;
-    pub(super) const DESTINATION_OPTIONS: u8 = 60;
+    pub(crate) const HOP_BY_HOP: u8 = 0;
+    pub(crate) const ROUTING: u8 = 43;
+    pub(crate) const FRAGMENT: u8 = 44;
+    pub(crate) const DESTINATION_OPTIONS: u8 = 60;
 }
 
 /// The bits of ECN in a type of service or traffic class; both: congestion was met.
@@ -66,20 +67,30 @@ impl Inner {
     #[inline]
     pub(crate) fn parse(p: &[u8]) -> Option<Self> {
         match p.first()? >> 4 {
-            4 => Self::parse_ipv4(p),
-            6 => Self::parse_ipv6(p),
+            4 => Self::parse_ipv4::<true>(p),
+            6 => Self::parse_ipv6::<true>(p),
+            _ => None,
+        }
+    }
+
+    /// Reads the headers of a packet whose end may be missing: one that an ICMP error is about.
+    pub(crate) fn parse_cut(p: &[u8]) -> Option<Self> {
+        match p.first()? >> 4 {
+            4 => Self::parse_ipv4::<false>(p),
+            6 => Self::parse_ipv6::<false>(p),
             _ => None,
         }
     }
 
     #[inline]
-    fn parse_ipv4(p: &[u8]) -> Option<Self> {
+    fn parse_ipv4<const WHOLE: bool>(p: &[u8]) -> Option<Self> {
         let header: &[u8; 20] = p.first_chunk()?;
         let payload_at = usize::from(header[0] & 0xf) * 4;
         let octets = usize::from(u16::from_be_bytes([header[2], header[3]]));
-        if payload_at < 20 || octets < payload_at || octets > p.len() {
+        if payload_at < 20 || octets < payload_at || (WHOLE && octets > p.len()) {
             return None;
         }
+        let octets = octets.min(p.len());
         let [.., s0, s1, s2, s3, d0, d1, d2, d3] = *header;
         let later_fragment = u16::from_be_bytes([header[6], header[7]]) & 0x1fff != 0;
         let mut inner = Self {
@@ -99,12 +110,13 @@ impl Inner {
         Some(inner)
     }
 
-    fn parse_ipv6(p: &[u8]) -> Option<Self> {
+    fn parse_ipv6<const WHOLE: bool>(p: &[u8]) -> Option<Self> {
         let header: &[u8; 40] = p.first_chunk()?;
         let octets = 40 + usize::from(u16::from_be_bytes([header[4], header[5]]));
-        if octets > p.len() {
+        if WHOLE && octets > p.len() {
             return None;
         }
+        let octets = octets.min(p.len());
         let first = u32::from_be_bytes([header[0], header[1], header[2], header[3]]);
         let address = |at: usize| header.get(at..at + 16).and_then(|a| <[u8; 16]>::try_from(a).ok());
         let mut inner = Self {

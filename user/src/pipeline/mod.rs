@@ -6,6 +6,7 @@
 
 mod advertise;
 mod apply;
+mod border;
 mod burst;
 mod drops;
 mod ethernet;
@@ -39,8 +40,9 @@ use crate::config::{Config, ConfigError, DnIndex};
 use crate::exchange::Report;
 use crate::rules::SessionKind;
 use crate::session_id::{SessionId, TeidLayout};
+use border::Behind;
 pub use burst::{Stage, Watch};
-pub use drops::{Counters, DropReason};
+pub use drops::{BorderCounters, Counters, DropReason};
 use ethernet::Switch;
 use fast::Lender;
 pub use fast::{FastCounted, FastEntry, FastPath, state as fast_state};
@@ -286,8 +288,9 @@ impl UpfU {
         self.sessions.lent()
     }
 
-    /// Adds to [`Self::counters`] what the fast path has counted since the last call.
+    /// Adds to [`Self::counters`] what the fast path and the firewalls have counted since the last call.
     pub fn gather(&mut self) {
+        self.shared.tell_borders();
         if let Some(lender) = self.sessions.lender() {
             lender.gather(&mut self.shared.counters);
         }
@@ -302,15 +305,39 @@ impl UpfU {
         if is_link_scope(inner.destination) {
             return Verdict::Drop(DropReason::LinkScope);
         }
-        let index = match self.phone(now, dn, inner.destination, hops) {
+        let phone = match self.shared.border(dn).map(|b| b.phone_of(now, &inner, packet.octets())) {
+            None => inner.destination,
+            Some(Behind::Phone(phone)) => phone,
+            Some(Behind::Nobody(reason)) => return Verdict::Drop(reason),
+            Some(Behind::Shard(to)) if hops == 0 => return Verdict::Hand { to, hops: 1 },
+            Some(Behind::Shard(_)) => return Verdict::Drop(DropReason::FirewallUnasked),
+            Some(Behind::Unknown) => {
+                return self.ask_next(hops).unwrap_or(Verdict::Drop(DropReason::FirewallFragment));
+            }
+        };
+        let index = match self.phone(now, dn, phone, hops) {
             Ok(index) => index,
             Err(verdict) => return verdict,
         };
-        let session = self.sessions.get(index);
-        if session.is_some_and(|s| s.rules.kind == SessionKind::Unstructured) {
+        let session = self.sessions.get(index).map(|s| (s.rules.kind, s.rules.guarded));
+        if session.is_some_and(|(kind, _)| kind == SessionKind::Unstructured) {
             return self.octets_to_phone(now, index, &inner, packet);
         }
+        let border = self.shared.border(dn).filter(|_| session.is_some_and(|(_, guarded)| guarded));
+        let inner = match border.map(|b| b.enter(now, index, phone, &inner, packet)) {
+            None => inner,
+            Some(Ok(inner)) => inner,
+            Some(Err(reason)) => return self.dropped_at_border(index, reason),
+        };
         self.in_session(now, index, Arrival::NETWORK, &inner, packet)
+    }
+
+    /// A packet for a session that the firewall did not let in.
+    fn dropped_at_border(&mut self, index: u32, reason: DropReason) -> Verdict {
+        if let Some(session) = self.sessions.get(index) {
+            session.state.counters.dropped += 1;
+        }
+        Verdict::Drop(reason)
     }
 
     /// The session of a phone's address, or of one that is awaited. Errors: what becomes of a packet for it.

@@ -1,6 +1,6 @@
 //! A plain session: what a packet that passes needs of it, in two cache lines, and the rest, folded small.
 //!
-//! Plain is an IP session of one PDR each way without filters, of a slice without a rate, with at most one QER and one URR, none of whose limits is near. A
+//! Plain is an IP session of one PDR each way without filters, of a slice without a rate and a network without a firewall, with at most one QER and one URR, none of whose limits is near. A
 //! packet of such a session is decided on by [`Hot::uplink`] and [`Hot::downlink`], as the stages would decide; what these leave
 //! ([`Decision::Full`]) goes through the stages, and so does everything that is not a packet. Folding loses nothing:
 //! [`Cold::unfold`] gives the session back as the stages would have left it.
@@ -271,6 +271,7 @@ impl Hot {
         let simple = rules.kind == SessionKind::Ip
             && rules.relays == 0
             && rules.slice == NONE
+            && !rules.guarded
             && rules.framed.is_empty()
             && rules.pdrs.iter().all(|p| p.filters.is_empty())
             && rules.qers.len() <= 1

@@ -5,10 +5,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::Destination;
+use super::border::Border;
 use super::drops::{Counters, DropReason};
 use super::packet::Packet;
 use super::shard::{Common, Shard};
-use crate::config::Config;
+use crate::config::{Config, DnIndex};
 use crate::exchange::Report;
 use crate::limits::{OUTPUTS_MAX, REPORTS_MAX};
 use crate::session_id::mix;
@@ -22,6 +23,8 @@ pub(super) struct Shared {
     pub(super) reports: Vec<Report>,
     /// What the other shards share too.
     pub(super) common: Arc<Common>,
+    /// By data network.
+    pub(super) borders: Box<[Option<Box<Border>>]>,
     /// Tunnels that begin or end to lead to a peer, for the first shard, which supervises paths.
     pub(super) path_uses: Vec<(IpAddr, bool)>,
     /// Of what is drawn by chance.
@@ -34,8 +37,10 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(config: &Config, common: Arc<Common>, shard: Shard, room: usize) -> Self {
+        let border = |(at, dn)| Border::of(at, dn, config.seed, shard).map(Box::new);
         Self {
             common,
+            borders: config.data_networks.iter().enumerate().map(border).collect(),
             path_uses: Vec::new(),
             random: mix(config.seed ^ u64::from(shard.number())),
             counters: Counters::default(),
@@ -45,6 +50,18 @@ impl Shared {
             spare: Vec::new(),
             room,
         }
+    }
+
+    /// The firewall of a data network, if it has one.
+    pub(super) fn border(&mut self, dn: DnIndex) -> Option<&mut Border> {
+        self.borders.get_mut(usize::from(dn.0))?.as_deref_mut()
+    }
+
+    /// What the firewalls have counted goes to the other figures.
+    pub(super) fn tell_borders(&mut self) {
+        self.counters.borders.clear();
+        let borders = self.borders.iter().flatten();
+        self.counters.borders.extend(borders.map(|b| b.counters().clone()));
     }
 
     /// An empty packet; a used buffer where one is spare.

@@ -53,6 +53,18 @@ pub(super) trait Content {
         false
     }
 
+    /// The firewall of its session's data network, if it is one that has to pass there.
+    fn leave(
+        &self,
+        _: &mut State,
+        _: &mut Shared,
+        _: &SessionRules,
+        _: Instant,
+        _: &mut Packet,
+    ) -> Result<(), DropReason> {
+        Ok(())
+    }
+
     /// What becomes of it, if it is for the link alone.
     fn link_scope(&self, _: &mut State, _: &SessionRules, _: Arrival, _: &Packet) -> Option<Verdict> {
         None
@@ -83,6 +95,19 @@ impl Content for Inner {
     #[inline]
     fn is_spoofed(&self, rules: &SessionRules) -> bool {
         is_spoofed(rules, self.source)
+    }
+
+    #[cold]
+    fn leave(
+        &self,
+        state: &mut State,
+        shared: &mut Shared,
+        rules: &SessionRules,
+        now: Instant,
+        packet: &mut Packet,
+    ) -> Result<(), DropReason> {
+        let Some(border) = shared.border(rules.data_network) else { return Ok(()) };
+        border.leave(now, state.id().index, rules.ue_ipv4, self, packet)
     }
 
     #[inline]
@@ -138,6 +163,13 @@ pub(super) fn run<C: Content>(
     }
     let octets = packet.len();
     let uplink = pdr.is_uplink();
+    if rules.guarded
+        && uplink
+        && leaves(far)
+        && let Err(reason) = content.leave(state, shared, rules, now, packet)
+    {
+        return Verdict::Drop(reason);
+    }
     if let Err(reason) = enforce(state, rules, pdr, now, uplink, octets) {
         return Verdict::Drop(reason);
     }
@@ -163,6 +195,12 @@ pub(super) fn run<C: Content>(
         }
     }
     verdict
+}
+
+/// Whether packets go into a data network.
+fn leaves(far: &Far) -> bool {
+    let network = matches!(far.destination, DestinationInterface::Core | DestinationInterface::N6Lan);
+    network && far.tunnel.is_none()
 }
 
 /// What a phone says to its link alone: router solicitations are answered, the rest has nowhere to go.

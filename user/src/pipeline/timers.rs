@@ -27,6 +27,7 @@ impl UpfU {
     /// Runs what is due, a bounded number of sessions at a time.
     pub fn tick(&mut self, now: Instant) {
         self.paths.tick(now, &mut self.shared);
+        self.shared.borders.iter_mut().flatten().for_each(|b| b.tick(now));
         for _ in 0..TIMERS_PER_TICK_MAX {
             let Some(&(at, index)) = self.deadlines.first() else { return };
             if at > now {

@@ -45,6 +45,20 @@ impl Net {
         }
     }
 
+    /// Whether it accepts all that `other` does.
+    fn covers(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Any, _) => true,
+            (Self::V4 { address, mask }, Self::V4 { address: a, mask: m }) => {
+                m & mask == mask && a & mask == address
+            }
+            (Self::V6 { address, mask }, Self::V6 { address: a, mask: m }) => {
+                m & mask == mask && a & mask == address
+            }
+            _ => false,
+        }
+    }
+
     /// As a prefix, which it is by its form.
     fn prefix(self) -> Option<Prefix> {
         match self {
@@ -95,6 +109,12 @@ impl Ports {
     fn ranges(&self) -> impl Iterator<Item = Option<(u16, u16)>> {
         let any = self.0.is_empty().then_some(None);
         self.0.iter().copied().map(Some).chain(any)
+    }
+
+    /// Whether they accept all that `other` do. A range that two of ours cover together counts as not covered.
+    fn cover(&self, other: &Self) -> bool {
+        let within = |(from, to): &(u16, u16)| self.0.iter().any(|(a, b)| a <= from && to <= b);
+        self.0.is_empty() || !other.0.is_empty() && other.0.iter().all(within)
     }
 
     fn hold(&self, port: u16) -> bool {
@@ -198,6 +218,20 @@ impl Filter {
             .ranges()
             .flat_map(move |remote| local_ports().map(move |local| (remote, local)));
         pairs.map(move |(remote_ports, local_ports)| Pdi { remote_ports, local_ports, ..pdi })
+    }
+
+    /// Whether it accepts all that `other` does, as far as flow descriptions go.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        self.remote.covers(other.remote)
+            && self.local.covers(other.local)
+            && (self.protocol.is_none() || self.protocol == other.protocol)
+            && self.remote_ports.cover(&other.remote_ports)
+            && self.local_ports.cover(&other.local_ports)
+    }
+
+    /// The phones' addresses that it accepts, and how many of their bits count; `None` if all.
+    pub(crate) fn local_network(&self) -> Option<(IpAddr, u8)> {
+        self.local.prefix().map(|p| (p.address, p.length))
     }
 
     pub(crate) fn matches(&self, flow: &Flow) -> bool {

@@ -92,6 +92,8 @@ pub struct SessionRules {
     pub(crate) inactivity_s: u32,
     /// The place of its slice among those that have a rate, or [`NONE`].
     pub(crate) slice: u8,
+    /// Its packets pass the firewall of the data network.
+    pub(crate) guarded: bool,
 }
 
 impl SessionRules {
@@ -116,6 +118,7 @@ impl SessionRules {
             endpoints: [].into(),
             inactivity_s: 0,
             slice: NONE,
+            guarded: false,
         }
     }
 

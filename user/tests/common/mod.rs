@@ -37,6 +37,7 @@ pub(crate) fn config() -> Config {
                 mtu: 1400,
                 ethernet: false,
                 unstructured: None,
+                firewall: None,
                 reserved: Vec::new(),
             },
             DataNetwork {
@@ -47,6 +48,7 @@ pub(crate) fn config() -> Config {
                 mtu: 1400,
                 ethernet: false,
                 unstructured: None,
+                firewall: None,
                 reserved: Vec::new(),
             },
         ],

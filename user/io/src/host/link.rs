@@ -8,8 +8,8 @@ use whimbrel_user::DataNetwork;
 use crate::config::FramesDevice;
 use crate::sys::netlink::{Netlink, Request, interface_index};
 
-/// Brings a device up with the gateway's address of each pool, whose prefix is the route to the phones. What was set, in
-/// words.
+/// Brings a device up with the gateway's address of each pool, whose prefix is the route to the phones, and with routes to the addresses
+/// that they are translated to. What was set, in words.
 pub(crate) fn set_up(name: &str, dn: &DataNetwork) -> io::Result<Vec<String>> {
     let index = interface_index(name)?;
     let mut netlink = Netlink::open(libc::NETLINK_ROUTE)?;
@@ -19,6 +19,14 @@ pub(crate) fn set_up(name: &str, dn: &DataNetwork) -> io::Result<Vec<String>> {
     for pool in dn.all_ipv4_pools() {
         netlink.ask(vec![address(index, pool.gateway().into(), pool.prefix)])?;
         done.push(format!("gave {name} the address {}/{}", pool.gateway(), pool.prefix));
+    }
+    for pool in dn.nat_pools() {
+        netlink.ask(vec![route(index, pool.first(), pool.prefix)])?;
+        done.push(format!(
+            "routed {}/{} to {name}",
+            std::net::Ipv4Addr::from_bits(pool.first()),
+            pool.prefix
+        ));
     }
     for pool in dn.all_ipv6_pools() {
         netlink.ask(vec![address(index, pool.gateway().into(), pool.prefix)])?;
@@ -64,4 +72,18 @@ fn address(index: u32, address: IpAddr, prefix: u8) -> Request {
     Request::new(libc::RTM_NEWADDR, flags, &fixed)
         .attribute(libc::IFA_LOCAL, &octets)
         .attribute(libc::IFA_ADDRESS, &octets)
+}
+
+/// struct rtmsg: a network that is reached by the device.
+fn route(index: u32, first: u32, prefix: u8) -> Request {
+    // Family, lengths of destination and source, type of service, table, who made it, scope, kind; then flags.
+    let fixed = [
+        [libc::AF_INET as u8, prefix, 0, 0],
+        [libc::RT_TABLE_MAIN, libc::RTPROT_STATIC, libc::RT_SCOPE_LINK, libc::RTN_UNICAST],
+        [0; 4],
+    ];
+    let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    Request::new(libc::RTM_NEWROUTE, flags, fixed.as_flattened())
+        .attribute(libc::RTA_DST, &first.to_be_bytes())
+        .attribute(libc::RTA_OIF, &index.to_ne_bytes())
 }

@@ -59,7 +59,9 @@ impl Nat {
         );
         let mut done = Vec::new();
         for (name, dn) in networks {
-            let ipv4 = dn.all_ipv4_pools().map(|p| (IpAddr::V4(p.first().into()), p.prefix));
+            // What the UPF itself translates has other addresses here.
+            let here = dn.nat_pools().next().is_none();
+            let ipv4 = dn.all_ipv4_pools().filter(|_| here).map(|p| (IpAddr::V4(p.first().into()), p.prefix));
             let ipv6 = dn
                 .all_ipv6_pools()
                 .map(|p| (IpAddr::V6(std::net::Ipv6Addr::from_bits(u128::from(p.first()) << 64)), p.prefix));

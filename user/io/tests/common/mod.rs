@@ -233,6 +233,7 @@ pub(crate) fn config(n3_io: N3Io) -> Config {
             mtu: 1400,
             ethernet: false,
             unstructured: None,
+            firewall: None,
             reserved: Vec::new(),
         }],
         sessions_max: 100,

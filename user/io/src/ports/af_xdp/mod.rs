@@ -11,7 +11,7 @@ pub(crate) mod lent;
 mod packet;
 mod wire;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,7 +107,7 @@ struct Planned {
     steered: Steered,
 }
 
-/// The pools of a data network.
+/// The pools of a data network, and what its phones are translated to.
 fn pools(dn: &DataNetwork) -> impl Iterator<Item = Pool> {
     let mtu = dn.mtu;
     let v4 = dn.all_ipv4_pools().map(move |p| Pool {
@@ -122,7 +122,14 @@ fn pools(dn: &DataNetwork) -> impl Iterator<Item = Pool> {
         gateway: p.gateway().into(),
         mtu,
     });
-    v4.chain(v6)
+    let outside = dn.nat_pools().map(move |p| Pool {
+        first: IpAddr::V4(p.first().into()),
+        prefix: p.prefix,
+        // The host has none of them.
+        gateway: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        mtu,
+    });
+    v4.chain(v6).chain(outside)
 }
 
 /// The interface with N3's addresses, if it is one on which AF_XDP is wanted.

@@ -1,0 +1,272 @@
+//! The firewall of a data network, and the addresses that its phones are translated to.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use whimbrel_user::{
+    FIREWALL_RULES_MAX, FLOWS_MAX, Firewall, FirewallRule, Ipv4Net, NAT_ADDRESSES_MAX, Nat, Timeouts,
+};
+
+use super::data_network::DataNetwork;
+use super::section::{Pass, Section};
+use super::value::{Prefix, Value};
+
+impl Value for FirewallRule {
+    fn read(text: &str) -> Result<Self, String> {
+        text.parse().map_err(|_| {
+            "a rule such as `deny in 6 from any to any 25` (in: from phones) or `permit out 17 from 192.0.2.0/24 to \
+             10.45.0.7 5060` (out: to phones)"
+                .into()
+        })
+    }
+
+    fn show(&self) -> String {
+        format!("\"{self}\"")
+    }
+}
+
+/// What stands in the file.
+pub(super) fn read(s: &mut Section<'_, '_>) -> Option<Firewall> {
+    let doc = "A stateful firewall before IP sessions of this data network: phones may begin flows, what is outside may \
+               answer, and `rules` say more. Phones' IPv4 addresses may be translated. See docs/firewall.md.";
+    s.section("firewall", doc, |s| {
+        let on = s.value("on", false, "Whether there is one.");
+        let rules = s.list(
+            "rules",
+            vec![],
+            "Who may begin what, in order; the first that a packet meets counts. `permit` or `deny`, `in` (from phones) or \
+             `out` (to phones), protocol, `from` and `to`.",
+        );
+        let between_phones =
+            s.value("between_phones", true, "Phones may begin flows to phones of this data network.");
+        let flows_max = s.value("flows", Firewall::FLOWS_MAX, "Flows at a time, of 96 octets each.");
+        let flows_per_phone = s.value("flows_per_phone", Firewall::FLOWS_PER_PHONE, "Those of one phone.");
+        let timeouts = timeouts(s);
+        let pools: Vec<Prefix<Ipv4Addr>> = s.list(
+            "nat_pool",
+            vec![],
+            "IPv4 addresses behind which phones stand, such as 192.0.2.10/32, routed to this host. Without, addresses are \
+             not translated here.",
+        );
+        let ports_per_phone = s.value(
+            "nat_ports_per_phone",
+            Nat::PORTS_PER_PHONE,
+            "Ports and ICMP identifiers of one phone there.",
+        );
+        let reachable = s.value(
+            "nat_reachable",
+            false,
+            "Whoever learns of a phone's port there reaches the phone by it (RFC 4787 §5, endpoint-independent filtering): \
+             good for calls and games from phone to phone.",
+        );
+        let nat = (!pools.is_empty()).then(|| Nat {
+            pools: pools.iter().map(|p| Ipv4Net { address: p.address, prefix: p.length }).collect(),
+            ports_per_phone,
+            reachable,
+        });
+        let f = Firewall { rules, between_phones, flows_max, flows_per_phone, timeouts, nat };
+        judge(s, on, &f);
+        on.then_some(f)
+    })
+}
+
+fn timeouts(s: &mut Section<'_, '_>) -> Timeouts {
+    let d = Timeouts::default();
+    let least = Timeouts::LEAST;
+    let mut time = |key, default, least: Duration, doc| {
+        let given: Duration = s.value(key, default, doc);
+        if given < least {
+            let what = format!("{} is less than flows are to be kept", given.show());
+            s.refuse(key, what, format!("write {} or more", least.show()));
+        }
+        given
+    };
+    Timeouts {
+        udp: time("udp", d.udp, least.udp, "How long a flow of UDP stands without a packet (RFC 4787 §4.3)."),
+        tcp: time("tcp", d.tcp, least.tcp, "Likewise TCP that is open (RFC 5382 §5)."),
+        tcp_transitory: time(
+            "tcp_transitory",
+            d.tcp_transitory,
+            least.tcp_transitory,
+            "Likewise TCP that is opening or closing, or was reset.",
+        ),
+        icmp: time("icmp", d.icmp, least.icmp, "Likewise ICMP queries (RFC 5508 §3.2)."),
+        other: time("other", d.other, least.other, "Likewise every other protocol."),
+    }
+}
+
+fn judge(s: &mut Section<'_, '_>, on: bool, f: &Firewall) {
+    for (i, rule) in f.rules.iter().enumerate() {
+        if let Some((j, before)) = f.rules[..i].iter().enumerate().find(|(_, b)| b.covers(rule)) {
+            let (what, fix) = match before.agrees_with(rule) {
+                true => (format!("`{rule}` says what `{before}` says already"), "take it out".to_owned()),
+                false => (
+                    format!("`{rule}` is never reached: `{before}` takes all its packets"),
+                    format!("put it before item {}, or take one out", j + 1),
+                ),
+            };
+            s.refuse("rules", what, fix);
+        }
+    }
+    if f.rules.len() > FIREWALL_RULES_MAX {
+        let what = format!("the list has {} rules", f.rules.len());
+        s.refuse("rules", what, format!("keep at most {FIREWALL_RULES_MAX}, each range of ports counted"));
+    }
+    if !(1..=FLOWS_MAX).contains(&f.flows_max) {
+        s.refuse(
+            "flows",
+            format!("{} is no number of flows", f.flows_max),
+            format!("write 1 to {FLOWS_MAX}"),
+        );
+    }
+    if f.flows_per_phone == 0 {
+        s.refuse("flows_per_phone", "without flows a phone can send nothing", "write 1 to 65535");
+    }
+    let Some(nat) = &f.nat else { return };
+    if !on {
+        s.refuse("nat_pool", "addresses are translated by the firewall, which is not on", "write `on: true`");
+    }
+    let addresses: u64 = nat.pools.iter().map(|p| 1u64 << (32 - p.prefix.min(32))).sum();
+    if addresses > NAT_ADDRESSES_MAX {
+        let fix = format!("keep {NAT_ADDRESSES_MAX} in all: each serves tens of thousands of flows");
+        s.refuse("nat_pool", format!("{addresses} addresses are more than are used"), fix);
+    }
+    if nat.ports_per_phone == 0 {
+        s.refuse("nat_ports_per_phone", "without a port a phone can send nothing", "write 1 to 65535");
+    }
+}
+
+fn ipv4_pools(network: &DataNetwork) -> impl Iterator<Item = Prefix<Ipv4Addr>> {
+    network.ipv4_pool.into_iter().chain(network.reserved_pools.iter().filter_map(|r| r.ipv4_pool))
+}
+
+/// What firewalls may say alone, but not together with the pools and addresses of all data networks.
+pub(super) fn check(networks: &[DataNetwork], n3: IpAddr, pass: &mut Pass) {
+    for (i, network) in networks.iter().enumerate() {
+        let Some(f) = &network.firewall else { continue };
+        let key = |key: &str| format!("data_networks[{i}].firewall.{key}");
+        let own4 = || ipv4_pools(network);
+        for rule in &f.rules {
+            let Some((address, length)) = rule.phones() else { continue };
+            if address.is_ipv4() && own4().next().is_none() {
+                let what =
+                    format!("`{rule}` is about phones' IPv4 addresses, of which `{}` has none", network.dnn);
+                pass.refuse(&key("rules"), what, "take it out, or give the data network an `ipv4_pool`");
+            }
+            let outside = |p: &Ipv4Net| match address {
+                IpAddr::V4(address) if length > 0 => {
+                    Prefix { address: p.address, length: p.prefix }.overlaps(&Prefix { address, length })
+                }
+                _ => false,
+            };
+            if f.nat.iter().flat_map(|n| &n.pools).any(outside) {
+                let what = format!("`{rule}` names a translated address where rules have the phones' own");
+                pass.refuse(&key("rules"), what, "write phones' addresses of the `ipv4_pool`");
+            }
+        }
+        let Some(nat) = &f.nat else { continue };
+        if own4().next().is_none() {
+            let what = format!("`{}` has no IPv4 addresses to translate", network.dnn);
+            pass.refuse(&key("nat_pool"), what, "give it an `ipv4_pool`, or take `nat_pool` out");
+        }
+        let pools = nat.pools.iter().map(|p| Prefix { address: p.address, length: p.prefix });
+        for pool in pools {
+            for other in networks {
+                for phones in ipv4_pools(other).filter(|p| p.overlaps(&pool)) {
+                    let what =
+                        format!("{pool} overlaps {phones}, addresses that phones of `{}` get", other.dnn);
+                    pass.refuse(&key("nat_pool"), what, "choose addresses that phones do not have");
+                }
+            }
+            if matches!(n3, IpAddr::V4(a) if pool.contains(a)) {
+                let what = format!("{pool} holds N3's address {n3}, which this host needs itself");
+                pass.refuse(&key("nat_pool"), what, "choose addresses that no interface of this host has");
+            }
+            let earlier = networks[..i].iter().filter_map(|n| Some((n, n.firewall.as_ref()?.nat.as_ref()?)));
+            for (other, nat) in earlier {
+                if nat.pools.iter().any(|p| pool.overlaps(&Prefix { address: p.address, length: p.prefix })) {
+                    let what = format!("{pool} overlaps the `nat_pool` of `{}`", other.dnn);
+                    pass.refuse(&key("nat_pool"), what, "give each data network addresses of its own");
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn firewall(text: &str) -> Result<Option<Firewall>, String> {
+        let text = format!("data_networks:\n  - dnn: internet\n    firewall:\n{text}");
+        let config = crate::config::parse(&text, Path::new("w.yaml"));
+        config.map(|c| c.data_networks[0].firewall.clone()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn without_a_word_there_is_none() {
+        assert_eq!(firewall("      udp: 3min\n"), Ok(None));
+    }
+
+    #[test]
+    fn rules_and_translation() {
+        let text = "      on: true\n      rules: [deny in 6 from any to any 25, permit out 17 from any to 10.45.0.7 5060]\n      \
+                    nat_pool: 192.0.2.10/31\n      nat_reachable: true\n";
+        let f = firewall(text).unwrap().unwrap();
+        assert_eq!(f.rules[1].to_string(), "permit out 17 from any to 10.45.0.7 5060");
+        assert_eq!(f.timeouts, Timeouts::default());
+        assert!(f.nat.is_some_and(|n| n.reachable && n.pools[0].prefix == 31));
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_told_with_a_fix() {
+        for (text, sentence) in [
+            ("      rules: [deny in]\n", "write a rule such as `deny in 6 from any to any 25`"),
+            (
+                "      on: true\n      rules: [deny in ip from any to any, permit in 6 from any to any 443]\n",
+                "firewall.rules: `permit in 6 from any to any 443` is never reached: `deny in ip from any to any` takes all its packets; \
+                 put it before item 1",
+            ),
+            (
+                "      on: true\n      rules: [deny in 6 from any to any, deny in 6 from any to any 25]\n",
+                "`deny in 6 from any to any 25` says what `deny in 6 from any to any` says already; take it out",
+            ),
+            ("      udp: 1min\n", "firewall.udp: 1min is less than flows are to be kept; write 2min or more"),
+            ("      on: true\n      flows: 0\n", "write 1 to 16777216"),
+            (
+                "      nat_pool: 192.0.2.10/32\n",
+                "firewall.nat_pool: addresses are translated by the firewall, which is not on",
+            ),
+            ("      on: true\n      nat_pool: 192.0.0.0/16\n", "65536 addresses are more than are used"),
+            (
+                "      on: true\n      nat_pool: 10.45.1.0/24\n",
+                "10.45.1.0/24 overlaps 10.45.0.0/16, addresses that phones of `internet` get",
+            ),
+            (
+                "      on: true\n      nat_pool: 192.0.2.10/32\n    ipv4_pool: none\n",
+                "`internet` has no IPv4 addresses to translate",
+            ),
+            (
+                "      on: true\n      nat_pool: 192.0.2.10/32\nn3:\n  address: 192.0.2.10\n",
+                "192.0.2.10/32 holds N3's address 192.0.2.10",
+            ),
+            (
+                "      on: true\n      nat_pool: 192.0.2.10/32\n      rules: [permit out 6 from any to 192.0.2.10 443]\n",
+                "names a translated address where rules have the phones' own",
+            ),
+            (
+                "      on: true\n      rules: [permit out 6 from any to 10.45.0.7 443]\n    ipv4_pool: none\n",
+                "is about phones' IPv4 addresses, of which `internet` has none",
+            ),
+            (
+                "      on: true\n      nat_pool: 192.0.2.0/30\n  - dnn: ims\n    firewall:\n      on: true\n      nat_pool: 192.0.2.3/32\n",
+                "192.0.2.3/32 overlaps the `nat_pool` of `internet`",
+            ),
+        ] {
+            let told = firewall(text).expect_err(text);
+            assert!(told.contains(sentence), "{text}{told}");
+        }
+    }
+}

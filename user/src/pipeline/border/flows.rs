@@ -1,0 +1,345 @@
+//! The flows that stand: found by their ends, in order of their last packet, bounded in all and for each phone.
+//!
+//! All memory is taken at the start and touched when it is used. Flows of one kind have one timeout, so that in a list by last packet
+//! the first is the next to end.
+
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+
+use super::tcp::Tcp;
+use crate::firewall::Timeouts;
+
+/// No flow, no mapping.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// Both ends of a flow, as the phone has them. Where the protocol has no ports they are zero; an ICMP query's identifier is the phone's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// IPv4 addresses as mapped ones.
+    pub(super) phone: u128,
+    pub(super) remote: u128,
+    pub(super) phone_port: u16,
+    pub(super) remote_port: u16,
+    pub(super) protocol: u8,
+}
+
+/// Flows of one timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Class {
+    Udp,
+    Tcp,
+    TcpTransitory,
+    Icmp,
+    Other,
+}
+
+const CLASSES: usize = 5;
+
+/// A secret hash: phones and their servers choose what is hashed.
+#[derive(Clone, Copy)]
+pub(super) struct Hash([u64; 2]);
+
+impl Hash {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut state = seed;
+        let mut next = || {
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let z = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^ z >> 31
+        };
+        Self([next(), next() | 1])
+    }
+
+    /// Of some words.
+    #[inline]
+    pub(super) fn of(self, words: &[u64]) -> u64 {
+        let Self([mut h, factor]) = self;
+        for w in words {
+            let product = u128::from(h ^ w) * u128::from(factor);
+            h = (product as u64 ^ (product >> 64) as u64).rotate_left(23).wrapping_add(factor);
+        }
+        h
+    }
+
+    fn of_key(self, k: &Key) -> u64 {
+        let ends = u64::from(k.phone_port) << 32 | u64::from(k.remote_port) << 16 | u64::from(k.protocol);
+        self.of(&[k.phone as u64, (k.phone >> 64) as u64, k.remote as u64, (k.remote >> 64) as u64, ends])
+    }
+}
+
+/// Neighbours in a list.
+#[derive(Clone, Copy)]
+struct Links {
+    before: u32,
+    behind: u32,
+}
+
+const ALONE: Links = Links { before: NIL, behind: NIL };
+
+/// The two lists that a flow is in.
+#[derive(Clone, Copy)]
+enum By {
+    Class,
+    Phone,
+}
+
+/// The ends of a list; the first is the one whose last packet is longest ago.
+#[derive(Clone, Copy)]
+struct List {
+    first: u32,
+    last: u32,
+}
+
+const EMPTY: List = List { first: NIL, last: NIL };
+
+/// A flow.
+pub(super) struct Flow {
+    pub(super) key: Key,
+    last_packet: Instant,
+    /// The place of its mapping, or [`NIL`] where it is not translated.
+    pub(super) mapping: u32,
+    pub(super) session: u32,
+    next_in_bucket: u32,
+    links: [Links; 2],
+    class: Class,
+    pub(super) tcp: Tcp,
+}
+
+const _: () = assert!(size_of::<Flow>() <= 96);
+
+/// What a session has.
+#[derive(Clone, Copy)]
+struct Share {
+    list: List,
+    flows: u32,
+}
+
+/// All of them.
+pub(super) struct Flows {
+    hash: Hash,
+    buckets: Box<[u32]>,
+    flows: Vec<Flow>,
+    max: usize,
+    /// Places that are free among `flows`, linked by `next_in_bucket`.
+    free: u32,
+    standing: usize,
+    classes: [List; CLASSES],
+    timeouts: [Duration; CLASSES],
+    /// By session.
+    shares: Vec<Share>,
+}
+
+impl Flows {
+    pub(super) fn new(max: u32, timeouts: &Timeouts, hash: Hash) -> Self {
+        let max = max as usize;
+        let Timeouts { udp, tcp, tcp_transitory, icmp, other } = *timeouts;
+        Self {
+            hash,
+            // Zero is nobody, so that an empty table is memory that nobody has touched.
+            buckets: vec![0; max.next_power_of_two()].into(),
+            flows: Vec::with_capacity(max),
+            max,
+            free: NIL,
+            standing: 0,
+            classes: [EMPTY; CLASSES],
+            timeouts: [udp, tcp, tcp_transitory, icmp, other],
+            shares: Vec::new(),
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.standing
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.standing == self.max
+    }
+
+    /// Makes room for what a session may have: not in the way of a packet.
+    pub(super) fn welcome(&mut self, session: u32) {
+        let needed = session as usize + 1;
+        if self.shares.len() < needed {
+            self.shares.resize(needed, Share { list: EMPTY, flows: 0 });
+        }
+    }
+
+    pub(super) fn get(&self, at: u32) -> Option<&Flow> {
+        self.flows.get(at as usize)
+    }
+
+    pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut Flow> {
+        self.flows.get_mut(at as usize)
+    }
+
+    fn bucket(&self, key: &Key) -> usize {
+        self.hash.of_key(key) as usize & (self.buckets.len() - 1)
+    }
+
+    pub(super) fn find(&self, key: &Key) -> Option<u32> {
+        let mut at = self.buckets[self.bucket(key)].checked_sub(1)?;
+        loop {
+            let flow = self.get(at)?;
+            if flow.key == *key {
+                return Some(at);
+            }
+            at = flow.next_in_bucket;
+        }
+    }
+
+    /// When a flow ends if nothing comes.
+    fn end(&self, flow: &Flow) -> Instant {
+        flow.last_packet + self.timeouts[flow.class as usize]
+    }
+
+    pub(super) fn is_over(&self, at: u32, now: Instant) -> bool {
+        self.get(at).is_none_or(|f| self.end(f) <= now)
+    }
+
+    /// A flow whose time is over, if there is one.
+    pub(super) fn over(&self, now: Instant) -> Option<u32> {
+        self.classes.iter().map(|l| l.first).find(|first| *first != NIL && self.is_over(*first, now))
+    }
+
+    /// The one whose time would be over first.
+    pub(super) fn next_over(&self) -> Option<u32> {
+        let first = |l: &List| self.get(l.first).map(|f| (self.end(f), l.first));
+        self.classes.iter().filter_map(first).min_by_key(|(end, _)| *end).map(|(_, at)| at)
+    }
+
+    /// How many a session has.
+    pub(super) fn of_session(&self, session: u32) -> u32 {
+        self.shares.get(session as usize).map_or(0, |s| s.flows)
+    }
+
+    /// The one of a session whose last packet is longest ago.
+    pub(super) fn oldest_of(&self, session: u32) -> Option<u32> {
+        self.shares.get(session as usize).map(|s| s.list.first).filter(|first| *first != NIL)
+    }
+
+    /// Begins a flow that does not stand; there is room, and the session is known. `None` if not.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        key: Key,
+        class: Class,
+        session: u32,
+        mapping: u32,
+        tcp: Tcp,
+    ) -> Option<u32> {
+        if self.is_full() || session as usize >= self.shares.len() {
+            return None;
+        }
+        let bucket = self.bucket(&key);
+        let next_in_bucket = self.buckets[bucket].checked_sub(1).unwrap_or(NIL);
+        let flow =
+            Flow { key, last_packet: now, mapping, session, next_in_bucket, links: [ALONE; 2], class, tcp };
+        let at = match self.flows.get_mut(self.free as usize) {
+            Some(place) => {
+                let at = std::mem::replace(&mut self.free, place.next_in_bucket);
+                *place = flow;
+                at
+            }
+            None => {
+                self.flows.push(flow);
+                self.flows.len() as u32 - 1
+            }
+        };
+        self.buckets[bucket] = at + 1;
+        self.standing += 1;
+        self.shares[session as usize].flows += 1;
+        self.append(By::Class, at);
+        self.append(By::Phone, at);
+        Some(at)
+    }
+
+    /// A packet of the flow.
+    pub(super) fn touch(&mut self, now: Instant, at: u32, class: Class) {
+        self.unlink(By::Class, at);
+        self.unlink(By::Phone, at);
+        if let Some(flow) = self.get_mut(at) {
+            (flow.last_packet, flow.class) = (now, class);
+        }
+        self.append(By::Class, at);
+        self.append(By::Phone, at);
+    }
+
+    /// Ends a flow; its mapping.
+    pub(super) fn remove(&mut self, at: u32) -> u32 {
+        let Some(flow) = self.get(at) else { return NIL };
+        let (bucket, next, session, mapping) =
+            (self.bucket(&flow.key), flow.next_in_bucket, flow.session, flow.mapping);
+        self.unlink(By::Class, at);
+        self.unlink(By::Phone, at);
+        let mut before = self.buckets[bucket].wrapping_sub(1);
+        if before == at {
+            self.buckets[bucket] = next.wrapping_add(1);
+        } else {
+            while let Some(flow) = self.get_mut(before) {
+                if flow.next_in_bucket == at {
+                    flow.next_in_bucket = next;
+                    break;
+                }
+                before = flow.next_in_bucket;
+            }
+        }
+        if let Some(share) = self.shares.get_mut(session as usize) {
+            share.flows -= 1;
+        }
+        self.standing -= 1;
+        let free = self.free;
+        if let Some(flow) = self.get_mut(at) {
+            flow.next_in_bucket = free;
+        }
+        self.free = at;
+        mapping
+    }
+
+    fn list(&mut self, by: By, at: u32) -> Option<&mut List> {
+        let flow = self.flows.get(at as usize)?;
+        match by {
+            By::Class => self.classes.get_mut(flow.class as usize),
+            By::Phone => self.shares.get_mut(flow.session as usize).map(|s| &mut s.list),
+        }
+    }
+
+    fn append(&mut self, by: By, at: u32) {
+        let Some(list) = self.list(by, at) else { return };
+        let before = std::mem::replace(&mut list.last, at);
+        match self.flows.get_mut(before as usize) {
+            Some(f) => f.links[by as usize].behind = at,
+            None => {
+                if let Some(list) = self.list(by, at) {
+                    list.first = at;
+                }
+            }
+        }
+        if let Some(f) = self.get_mut(at) {
+            f.links[by as usize] = Links { before, behind: NIL };
+        }
+    }
+
+    fn unlink(&mut self, by: By, at: u32) {
+        let Some(flow) = self.get(at) else { return };
+        let Links { before, behind } = flow.links[by as usize];
+        match self.flows.get_mut(before as usize) {
+            Some(f) => f.links[by as usize].behind = behind,
+            None => {
+                if let Some(list) = self.list(by, at) {
+                    list.first = behind;
+                }
+            }
+        }
+        match self.flows.get_mut(behind as usize) {
+            Some(f) => f.links[by as usize].before = before,
+            None => {
+                if let Some(list) = self.list(by, at) {
+                    list.last = before;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,651 @@
+//! The border of a data network: a stateful firewall and, for IPv4 phones, address translation.
+//!
+//! A packet of a flow that stands passes. One that would begin a flow meets the operator's rules, as conditions of the classifier; what no
+//! rule decides passes if a phone sends it. So what is outside may answer, and begin what it is allowed to.
+//!
+//! Spec: RFC 4787 (UDP), RFC 5382 and RFC 7857 (TCP), RFC 5508 (ICMP); RFC 6092 is what the IPv6 part comes to.
+//!
+//! A phone's packet is judged when its FAR would have it leave, before rates and accounts ([`Border::leave`]). A packet from outside is
+//! judged when its session is found ([`Border::phone_of`], [`Border::enter`]), before that session's rules, so what is held for a phone has
+//! passed already. Flows belong to sessions: another phone that gets the address of one that has gone has none of its flows.
+
+mod flows;
+mod fragments;
+mod mappings;
+mod rewrite;
+mod tcp;
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use whimbrel_classifier::{Classifier, Classify, Fields, Key as Packed, Pdi, Rank, Rule};
+use whimbrel_ids::Instant;
+
+use super::DropReason;
+use super::drops::BorderCounters;
+use super::inner::{Inner, protocol};
+use super::packet::Packet;
+use super::shard::Shard;
+use crate::config::{DataNetwork, DnIndex, Ipv4Net, Ipv6Net};
+use crate::firewall::Firewall;
+use flows::{Class, Flows, Hash, Key, NIL};
+use fragments::{Fragment, Fragments, Word};
+use mappings::{Inside, Kind, Mappings};
+use rewrite::{End, checksum, readdress, sum_icmp, transport_octets_min};
+use tcp::Tcp;
+
+/// Flows whose time is over that a packet clears away at most: twice what one begins, so that none are left for long.
+const SWEPT_BY_PACKET: usize = 4;
+/// The same between bursts.
+const SWEPT_BY_TICK: usize = 256;
+/// A phone's own flows that give way at most so that one more of its ports is free.
+const EVICTED_FOR_PORT: usize = 16;
+
+/// The two sides, as [`Fields::source_interface`].
+const ACCESS: u8 = 0;
+const CORE: u8 = 1;
+
+/// Types of ICMP (RFC 792) and ICMPv6 (RFC 4443) messages that are told apart.
+mod icmp {
+    pub(super) const ECHO_REPLY: u8 = 0;
+    pub(super) const ECHO: u8 = 8;
+    pub(super) const TIMESTAMP: u8 = 13;
+    pub(super) const TIMESTAMP_REPLY: u8 = 14;
+    /// Destination unreachable, time exceeded, parameter problem: what says where a packet ended.
+    pub(super) const ERRORS: [u8; 3] = [3, 11, 12];
+    pub(super) const V6_ECHO: u8 = 128;
+    pub(super) const V6_ECHO_REPLY: u8 = 129;
+    /// Destination unreachable, packet too big, time exceeded, parameter problem.
+    pub(super) const V6_ERRORS: std::ops::RangeInclusive<u8> = 1..=4;
+}
+
+/// What a packet is to a firewall.
+#[derive(Clone, Copy)]
+enum Sort {
+    /// Of a flow.
+    Flow {
+        /// Source and destination port; of an ICMP query, its identifier twice.
+        ports: (u16, u16),
+        /// Whether it may begin a flow, as far as its protocol says: what only answers may not.
+        begins: bool,
+    },
+    /// An ICMP error.
+    Error,
+    /// A later fragment.
+    Later(Fragment),
+}
+
+/// Who is behind the destination of a packet from outside.
+pub(super) enum Behind {
+    /// The phone that has this address.
+    Phone(IpAddr),
+    /// Nobody, or the packet is none to look for him with.
+    Nobody(DropReason),
+    /// Whoever it is, a session of this shard has the outside port.
+    Shard(u8),
+    /// A later fragment, whose first one may have been another shard's.
+    Unknown,
+}
+
+/// One data network's, and one shard's: a session's flows are where the session is.
+pub(super) struct Border {
+    rules: Classifier,
+    /// By place: whether a rule permits.
+    permits: Box<[bool]>,
+    between_phones: bool,
+    phones: Box<[(u128, u8)]>,
+    flows_per_phone: u32,
+    flows: Flows,
+    mappings: Option<Mappings>,
+    fragments: Fragments,
+    counters: BorderCounters,
+}
+
+/// An address among those of IPv6 (RFC 4291 §2.5.5.2).
+fn wide(a: IpAddr) -> u128 {
+    match a {
+        IpAddr::V4(a) => a.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(a) => a.to_bits(),
+    }
+}
+
+fn of_v4(n: Ipv4Net) -> (u128, u8) {
+    (wide(IpAddr::V4(Ipv4Addr::from_bits(n.first()))), 96 + n.prefix.min(32))
+}
+
+fn of_v6(n: Ipv6Net) -> (u128, u8) {
+    (u128::from(n.first()) << 64, n.prefix.min(64))
+}
+
+impl Border {
+    /// `None` where the network has no firewall.
+    pub(super) fn of(at: usize, dn: &DataNetwork, seed: u64, shard: Shard) -> Option<Self> {
+        let f: &Firewall = dn.firewall.as_ref()?;
+        let mut rules = Classifier::new(seed);
+        for (place, rule) in (0u32..).zip(&f.rules) {
+            let side = if rule.from_phone { ACCESS } else { CORE };
+            for pdi in rule.conditions(Pdi { source_interface: Some(side), ..Pdi::default() }) {
+                if let Some(rule) = Rule::new(Rank::new(place, rules.len() as u32), &pdi) {
+                    rules.insert(rule);
+                }
+            }
+        }
+        let hash = Hash::new(seed ^ at as u64);
+        let flows_max = f.flows_max.div_ceil(shard.of().into());
+        let own = dn.all_ipv4_pools().map(of_v4).chain(dn.all_ipv6_pools().map(of_v6));
+        Some(Self {
+            rules,
+            permits: f.rules.iter().map(|r| r.permits).collect(),
+            between_phones: f.between_phones,
+            phones: own.chain(dn.nat_pools().map(of_v4)).collect(),
+            flows_per_phone: f.flows_per_phone.into(),
+            flows: Flows::new(flows_max, &f.timeouts, hash),
+            mappings: f.nat.as_ref().map(|n| Mappings::new(n, flows_max, hash, shard)),
+            fragments: Fragments::new(hash),
+            counters: BorderCounters {
+                dn: DnIndex(at as u8),
+                rules: vec![0; f.rules.len()],
+                ..BorderCounters::default()
+            },
+        })
+    }
+
+    /// What it counted.
+    pub(super) fn counters(&self) -> &BorderCounters {
+        &self.counters
+    }
+
+    /// Makes room for a session: not in the way of a packet.
+    pub(super) fn welcome(&mut self, session: u32) {
+        self.flows.welcome(session);
+        self.fragments.welcome(session);
+        if let Some(m) = &mut self.mappings {
+            m.welcome(session);
+        }
+    }
+
+    /// Ends all flows of a session.
+    pub(super) fn forget(&mut self, session: u32) {
+        while let Some(at) = self.flows.oldest_of(session) {
+            self.end(at);
+        }
+        self.fragments.forget(session);
+    }
+
+    /// Ends flows whose time is over.
+    pub(super) fn tick(&mut self, now: Instant) {
+        self.sweep(now, SWEPT_BY_TICK);
+    }
+
+    fn sweep(&mut self, now: Instant, at_most: usize) {
+        for _ in 0..at_most {
+            let Some(at) = self.flows.over(now) else { return };
+            self.end(at);
+        }
+    }
+
+    fn end(&mut self, at: u32) {
+        let mapping = self.flows.remove(at);
+        if let Some(m) = self.mappings.as_mut().filter(|_| mapping != NIL) {
+            m.end(mapping);
+        }
+        self.count_standing();
+    }
+
+    fn count_standing(&mut self) {
+        self.counters.flows = self.flows.len() as u64;
+        self.counters.ports = self.mappings.as_ref().map_or(0, |m| m.len() as u64);
+    }
+
+    /// A flow that stands.
+    fn standing(&mut self, now: Instant, key: &Key) -> Option<u32> {
+        let at = self.flows.find(key)?;
+        if self.flows.is_over(at, now) {
+            self.end(at);
+            return None;
+        }
+        Some(at)
+    }
+
+    /// A packet of a session leaves for the data network, with another source if `own` is the phone's IPv4 address.
+    pub(super) fn leave(
+        &mut self,
+        now: Instant,
+        session: u32,
+        own: Option<Ipv4Addr>,
+        inner: &Inner,
+        packet: &mut Packet,
+    ) -> Result<(), DropReason> {
+        self.sweep(now, SWEPT_BY_PACKET);
+        let own = own.filter(|a| self.mappings.is_some() && inner.source == IpAddr::V4(*a));
+        let (ports, begins) = match sort(inner, packet.octets(), true)? {
+            Sort::Flow { ports, begins } => (ports, begins),
+            Sort::Error => return self.error_leaves(now, own, inner, packet),
+            Sort::Later(f) => {
+                let word = self.fragments.find(now, inner, f).ok_or(DropReason::FirewallFragment)?;
+                if let Some(IpAddr::V4(a)) = word.address {
+                    self.counters.translated += 1;
+                    readdress(packet.octets_mut(), 0, inner, End::Source, a, None);
+                }
+                return Ok(());
+            }
+        };
+        let key = key_of(inner.source, inner.destination, ports, inner.protocol);
+        let at = match self.standing(now, &key) {
+            Some(at) => self.go_on(now, at, inner, packet, true),
+            None if !begins => return Err(DropReason::FirewallState),
+            None => {
+                if !self.between_phones && self.is_of_phones(key.remote) {
+                    return Err(DropReason::FirewallBetweenPhones);
+                }
+                self.judge(ACCESS, inner, inner.source, inner.ports()).unwrap_or(Ok(()))?;
+                let inside = match own {
+                    Some(phone) => Some(Inside {
+                        phone,
+                        port: key.phone_port,
+                        kind: Kind::of(key.protocol).ok_or(DropReason::NatProtocol)?,
+                    }),
+                    None => None,
+                };
+                self.begin(now, key, session, inside, tcp_flags(inner, packet.octets()), true)?
+            }
+        };
+        let outside = self.outside(at);
+        if let Some(f) = Fragment::of(packet.octets(), inner) {
+            let address = outside.map(|(a, _)| IpAddr::V4(a));
+            self.fragments.passed(now, inner, f, session, Word { address });
+        }
+        if let Some((address, port)) = outside {
+            self.counters.translated += 1;
+            readdress(packet.octets_mut(), 0, inner, End::Source, address, Some(port));
+        }
+        Ok(())
+    }
+
+    /// The outside address and port of a flow, if it is translated.
+    fn outside(&self, at: u32) -> Option<(Ipv4Addr, u16)> {
+        let mapping = self.flows.get(at)?.mapping;
+        self.mappings.as_ref().filter(|_| mapping != NIL)?.outside(mapping)
+    }
+
+    /// Who a packet from outside is for: its destination, unless that is translated.
+    pub(super) fn phone_of(&self, now: Instant, inner: &Inner, p: &[u8]) -> Behind {
+        let itself = Behind::Phone(inner.destination);
+        let (Some(m), IpAddr::V4(to)) = (&self.mappings, inner.destination) else { return itself };
+        if !m.holds(to) {
+            return itself;
+        }
+        let (kind, port, nobody) = match sort(inner, p, false) {
+            Err(reason) => return Behind::Nobody(reason),
+            Ok(Sort::Later(f)) => {
+                let word = self.fragments.find(now, inner, f);
+                return word.and_then(|w| w.address).map_or(Behind::Unknown, Behind::Phone);
+            }
+            Ok(Sort::Flow { ports, .. }) => match Kind::of(inner.protocol) {
+                Some(kind) => (kind, ports.1, DropReason::FirewallUnasked),
+                None => return Behind::Nobody(DropReason::NatProtocol),
+            },
+            Ok(Sort::Error) => {
+                let about = About::of(inner, p).and_then(|a| Some((Kind::of(a.inner.protocol)?, a.ports.0)));
+                let Some((kind, port)) = about else { return Behind::Nobody(DropReason::FirewallState) };
+                (kind, port, DropReason::FirewallState)
+            }
+        };
+        match (m.shard_of(port), m.behind(to, kind, port)) {
+            (Some(shard), _) => Behind::Shard(shard),
+            (None, Some((_, inside))) => Behind::Phone(inside.phone.into()),
+            (None, None) => Behind::Nobody(nobody),
+        }
+    }
+
+    /// A packet comes from the data network for a phone of this session, whose address [`Self::phone_of`] has said. What the packet is now.
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        session: u32,
+        phone: IpAddr,
+        inner: &Inner,
+        packet: &mut Packet,
+    ) -> Result<Inner, DropReason> {
+        self.sweep(now, SWEPT_BY_PACKET);
+        let translated = phone != inner.destination;
+        let (ports, begins) = match sort(inner, packet.octets(), false)? {
+            Sort::Flow { ports, begins } => (ports, begins),
+            Sort::Error => return self.error_enters(now, phone, inner, packet),
+            Sort::Later(f) => {
+                self.fragments.find(now, inner, f).ok_or(DropReason::FirewallFragment)?;
+                return Ok(self.readdressed(phone, None, inner, packet));
+            }
+        };
+        let behind = match (inner.destination, Kind::of(inner.protocol)) {
+            (IpAddr::V4(to), Some(kind)) if translated => {
+                self.mappings.as_ref().and_then(|m| m.behind(to, kind, ports.1))
+            }
+            _ => None,
+        };
+        if translated && behind.is_none() {
+            return Err(DropReason::FirewallUnasked);
+        }
+        let own_port = behind.map_or(ports.1, |(_, inside)| inside.port);
+        let key = key_of(phone, inner.source, (own_port, ports.0), inner.protocol);
+        match self.standing(now, &key) {
+            // Whoever knows the phone's own address has not seen the flow.
+            Some(at) if self.flows.get(at).is_some_and(|f| f.mapping != behind.map_or(NIL, |(m, _)| m)) => {
+                return Err(DropReason::FirewallUnasked);
+            }
+            Some(at) => self.go_on(now, at, inner, packet, false),
+            None => {
+                let gone = |m: &Mappings| behind.is_some_and(|(_, inside)| m.find(&inside).is_none());
+                if self.mappings.as_ref().is_some_and(gone) {
+                    return Err(DropReason::FirewallUnasked); // with its last flow, just now
+                }
+                let rule_ports = inner.ports().map(|(from, _)| (from, own_port));
+                let reachable = behind.is_some() && self.mappings.as_ref().is_some_and(|m| m.reachable);
+                let unasked = if reachable { Ok(()) } else { Err(DropReason::FirewallUnasked) };
+                self.judge(CORE, inner, phone, rule_ports).unwrap_or(unasked)?;
+                if !begins {
+                    return Err(DropReason::FirewallState);
+                }
+                let inside = behind.map(|(_, inside)| inside);
+                self.begin(now, key, session, inside, tcp_flags(inner, packet.octets()), false)?
+            }
+        };
+        if let Some(f) = Fragment::of(packet.octets(), inner) {
+            self.fragments.passed(now, inner, f, session, Word { address: Some(phone) });
+        }
+        Ok(self.readdressed(phone, behind.map(|(_, inside)| inside.port), inner, packet))
+    }
+
+    /// Writes the phone's address, and port, where others stand.
+    fn readdressed(&mut self, phone: IpAddr, port: Option<u16>, inner: &Inner, packet: &mut Packet) -> Inner {
+        let IpAddr::V4(to) = phone else { return *inner };
+        if phone == inner.destination {
+            return *inner;
+        }
+        self.counters.translated += 1;
+        readdress(packet.octets_mut(), 0, inner, End::Destination, to, port);
+        // It was a packet before, and is one with another destination.
+        Inner::parse(packet.octets()).unwrap_or(*inner)
+    }
+
+    /// What the rules say of a packet that would begin a flow; `None`: nothing.
+    fn judge(
+        &mut self,
+        side: u8,
+        inner: &Inner,
+        phone: IpAddr,
+        ports: Option<(u16, u16)>,
+    ) -> Option<Result<(), DropReason>> {
+        if self.permits.is_empty() {
+            return None;
+        }
+        let flow = if side == ACCESS { inner.uplink() } else { inner.downlink() };
+        let packed = Packed::new(&Fields {
+            remote: flow.remote,
+            local: phone,
+            ports: if side == ACCESS { flow.ports } else { ports },
+            protocol: flow.protocol,
+            tos: flow.tos,
+            flow_label: flow.flow_label,
+            spi: flow.spi,
+            teid: None,
+            f_teid_address: 0,
+            qfi: None,
+            source_interface: side,
+            interface_type: None,
+            network_instance: 0,
+            traffic_endpoint: None,
+            application: None,
+        });
+        let place = self.rules.lookup(&packed)?.precedence() as usize;
+        if let Some(n) = self.counters.rules.get_mut(place) {
+            *n += 1;
+        }
+        let permits = self.permits.get(place).copied().unwrap_or(false);
+        Some(if permits { Ok(()) } else { Err(DropReason::FirewallDenied) })
+    }
+
+    fn is_of_phones(&self, remote: u128) -> bool {
+        self.phones.iter().any(|(first, prefix)| {
+            let mask = u128::MAX.checked_shl(128 - u32::from(*prefix)).unwrap_or(0);
+            (remote ^ first) & mask == 0
+        })
+    }
+
+    /// Begins a flow, translated if `inside` is given; others give way where there is no room.
+    fn begin(
+        &mut self,
+        now: Instant,
+        key: Key,
+        session: u32,
+        inside: Option<Inside>,
+        flags: u8,
+        from_phone: bool,
+    ) -> Result<u32, DropReason> {
+        // Flows that give way do not take with them what this one goes by.
+        let found = inside.and_then(|i| self.mappings.as_ref()?.find(&i));
+        self.hold(found);
+        if self.flows.of_session(session) >= self.flows_per_phone
+            && let Some(oldest) = self.flows.oldest_of(session)
+        {
+            self.evict(oldest);
+        }
+        if self.flows.is_full()
+            && let Some(next) = self.flows.next_over()
+        {
+            self.evict(next);
+        }
+        let mapping = match (found, inside) {
+            (Some(found), _) => found,
+            (None, Some(inside)) => {
+                let made = self.mapping(inside, session)?;
+                self.hold(Some(made));
+                made
+            }
+            (None, None) => NIL,
+        };
+        let tcp = if key.protocol == protocol::TCP { Tcp::begin(flags, from_phone) } else { Tcp::default() };
+        let class = class_of(key.protocol, tcp);
+        // There is room: one has given way.
+        let at = self.flows.begin(now, key, class, session, mapping, tcp).ok_or(DropReason::FirewallState)?;
+        self.counters.flows_begun += 1;
+        self.count_standing();
+        Ok(at)
+    }
+
+    /// A flow has a mapping.
+    fn hold(&mut self, mapping: Option<u32>) {
+        if let (Some(m), Some(at)) = (&mut self.mappings, mapping) {
+            m.begin(at);
+        }
+    }
+
+    /// A new mapping for a phone's port. A phone that has all its ports loses those that it used longest ago.
+    fn mapping(&mut self, inside: Inside, session: u32) -> Result<u32, DropReason> {
+        for _ in 0..=EVICTED_FOR_PORT {
+            let Some(m) = &mut self.mappings else { break };
+            if !m.has_all(session) {
+                return m.add(inside, session).ok_or(DropReason::NatNoPort);
+            }
+            let Some(oldest) = self.flows.oldest_of(session) else { break };
+            self.evict(oldest);
+        }
+        Err(DropReason::NatNoPort)
+    }
+
+    fn evict(&mut self, at: u32) {
+        self.counters.flows_evicted += 1;
+        self.end(at);
+    }
+
+    /// A packet of a flow that stands passes; the flow.
+    fn go_on(&mut self, now: Instant, at: u32, inner: &Inner, packet: &Packet, from_phone: bool) -> u32 {
+        let Some(flow) = self.flows.get_mut(at) else { return at };
+        if inner.protocol == protocol::TCP {
+            flow.tcp = flow.tcp.after(tcp_flags(inner, packet.octets()), from_phone);
+        }
+        let class = class_of(inner.protocol, flow.tcp);
+        self.flows.touch(now, at, class);
+        at
+    }
+
+    /// RFC 5508 §4.2: a phone's error about a packet that it got.
+    fn error_leaves(
+        &mut self,
+        now: Instant,
+        own: Option<Ipv4Addr>,
+        inner: &Inner,
+        packet: &mut Packet,
+    ) -> Result<(), DropReason> {
+        let about = About::of(inner, packet.octets()).ok_or(DropReason::FirewallState)?;
+        let ports = (about.ports.1, about.ports.0);
+        let key = key_of(about.inner.destination, about.inner.source, ports, about.inner.protocol);
+        let at = self.standing(now, &key).ok_or(DropReason::FirewallState)?;
+        if let Some((address, port)) = self.outside(at) {
+            self.counters.translated += 1;
+            let p = packet.octets_mut();
+            readdress(p, about.begins_at, &about.inner, End::Destination, address, Some(port));
+            sum_icmp(p, inner.payload_at);
+            // A router behind the phone speaks for itself.
+            if own.is_some() {
+                readdress(p, 0, inner, End::Source, address, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// RFC 5508 §4.2: an error about a packet that a phone sent, from whoever could not pass it on.
+    fn error_enters(
+        &mut self,
+        now: Instant,
+        phone: IpAddr,
+        inner: &Inner,
+        packet: &mut Packet,
+    ) -> Result<Inner, DropReason> {
+        let about = About::of(inner, packet.octets()).ok_or(DropReason::FirewallState)?;
+        let translated = phone != inner.destination;
+        let mapped = match (about.inner.source, Kind::of(about.inner.protocol), &self.mappings) {
+            (IpAddr::V4(from), Some(kind), Some(m)) if translated => m.behind(from, kind, about.ports.0),
+            _ => None,
+        };
+        let own_port = match mapped {
+            Some((_, inside)) if IpAddr::V4(inside.phone) == phone => inside.port,
+            _ if translated || about.inner.source != phone => return Err(DropReason::FirewallState),
+            _ => about.ports.0,
+        };
+        let ports = (own_port, about.ports.1);
+        let key = key_of(phone, about.inner.destination, ports, about.inner.protocol);
+        let at = self.standing(now, &key).ok_or(DropReason::FirewallState)?;
+        if self.outside(at).is_some() != translated {
+            return Err(DropReason::FirewallState);
+        }
+        if let (IpAddr::V4(own), true) = (phone, translated) {
+            let p = packet.octets_mut();
+            readdress(p, about.begins_at, &about.inner, End::Source, own, Some(own_port));
+            sum_icmp(p, inner.payload_at);
+        }
+        Ok(self.readdressed(phone, None, inner, packet))
+    }
+}
+
+/// The packet that an ICMP error is about, whose end may be missing.
+struct About {
+    inner: Inner,
+    begins_at: usize,
+    ports: (u16, u16),
+}
+
+impl About {
+    /// `None` where nothing can be said of it: its headers are cut, it is a later fragment, or the error's checksum is wrong (RFC 5508
+    /// §4.1).
+    fn of(error: &Inner, p: &[u8]) -> Option<Self> {
+        let begins_at = error.payload_at + 8;
+        let message = p.get(error.payload_at..)?;
+        if error.protocol == protocol::ICMP && checksum(message) != 0 {
+            return None;
+        }
+        let about = p.get(begins_at..)?;
+        let inner = Inner::parse_cut(about)?;
+        if inner.source.is_ipv4() != error.source.is_ipv4() {
+            return None;
+        }
+        let query = |p: &[u8]| Some((*p.get(inner.payload_at)?, identifier(&inner, p)?));
+        let ports = match inner.protocol {
+            protocol::TCP | protocol::UDP | protocol::SCTP => inner.ports()?,
+            protocol::ICMP | protocol::ICMPV6 => {
+                let (kind, id) = query(about)?;
+                matches!(
+                    kind,
+                    icmp::ECHO | icmp::ECHO_REPLY | icmp::TIMESTAMP | icmp::V6_ECHO | icmp::V6_ECHO_REPLY
+                )
+                .then_some((id, id))?
+            }
+            _ if Fragment::of(about, &inner).is_some_and(|f| !f.is_first) => return None,
+            _ => (0, 0),
+        };
+        Some(Self { inner, begins_at, ports })
+    }
+}
+
+/// Ports are the phone's and the far end's; of ICMP both are the identifier, and the key has it once.
+fn key_of(phone: IpAddr, remote: IpAddr, ports: (u16, u16), p: u8) -> Key {
+    let remote_port = if matches!(p, protocol::ICMP | protocol::ICMPV6) { 0 } else { ports.1 };
+    Key { phone: wide(phone), remote: wide(remote), phone_port: ports.0, remote_port, protocol: p }
+}
+
+fn class_of(p: u8, tcp: Tcp) -> Class {
+    match p {
+        protocol::UDP => Class::Udp,
+        protocol::TCP if tcp.lasts() => Class::Tcp,
+        protocol::TCP => Class::TcpTransitory,
+        protocol::ICMP | protocol::ICMPV6 => Class::Icmp,
+        _ => Class::Other,
+    }
+}
+
+/// The identifier of an ICMP query.
+fn identifier(inner: &Inner, p: &[u8]) -> Option<u16> {
+    let at = inner.payload_at + 4;
+    p.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes)
+}
+
+/// The flags of a TCP segment; of anything else nothing is asked.
+fn tcp_flags(inner: &Inner, p: &[u8]) -> u8 {
+    p.get(inner.payload_at + 13).copied().unwrap_or(0)
+}
+
+/// What a packet is. Errors: a transport header that is not all there.
+fn sort(inner: &Inner, p: &[u8], from_phone: bool) -> Result<Sort, DropReason> {
+    if let Some(f) = Fragment::of(p, inner)
+        && !f.is_first
+    {
+        return Ok(Sort::Later(f));
+    }
+    if inner.octets.saturating_sub(inner.payload_at) < transport_octets_min(inner.protocol) {
+        return Err(DropReason::InnerMalformed);
+    }
+    let of_ports = |begins| match inner.ports() {
+        Some(ports) => Ok(Sort::Flow { ports, begins }),
+        None => Err(DropReason::InnerMalformed),
+    };
+    let query = |begins| {
+        let id = identifier(inner, p).ok_or(DropReason::InnerMalformed)?;
+        Ok(Sort::Flow { ports: (id, id), begins })
+    };
+    match inner.protocol {
+        protocol::TCP => of_ports(Tcp::may_begin(tcp_flags(inner, p), from_phone)),
+        protocol::UDP | protocol::SCTP => of_ports(true),
+        protocol::ICMP => match p.get(inner.payload_at).copied().unwrap_or(0) {
+            icmp::ECHO | icmp::TIMESTAMP => query(true),
+            icmp::ECHO_REPLY | icmp::TIMESTAMP_REPLY => query(false),
+            kind if icmp::ERRORS.contains(&kind) => Ok(Sort::Error),
+            _ => Err(DropReason::FirewallState),
+        },
+        protocol::ICMPV6 => match p.get(inner.payload_at).copied().unwrap_or(0) {
+            icmp::V6_ECHO => query(true),
+            icmp::V6_ECHO_REPLY => query(false),
+            kind if icmp::V6_ERRORS.contains(&kind) => Ok(Sort::Error),
+            _ => Err(DropReason::FirewallState),
+        },
+        _ => Ok(Sort::Flow { ports: (0, 0), begins: true }),
+    }
+}

@@ -1,0 +1,413 @@
+//! Firewall and address translation, packet for packet against a simple model.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod model;
+mod packets;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use common::*;
+use model::*;
+use packets::*;
+use proptest::prelude::*;
+use whimbrel_ids::Instant;
+use whimbrel_user::*;
+
+const POOL: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 100), Ipv4Addr::new(192, 0, 2, 101)];
+const SEATS: usize = 3;
+
+fn firewall(reachable: bool, between_phones: bool, flows_max: u32) -> Firewall {
+    let [udp, tcp, tcp_transitory, icmp, other] = TIMEOUTS_US.map(Duration::from_micros);
+    Firewall {
+        rules: RULES.map(|r| r.parse().unwrap()).into(),
+        between_phones,
+        flows_max,
+        flows_per_phone: FLOWS_PER_PHONE as u16,
+        timeouts: Timeouts { udp, tcp, tcp_transitory, icmp, other },
+        nat: Some(Nat {
+            pools: vec![Ipv4Net { address: POOL[0], prefix: 31 }],
+            ports_per_phone: PORTS_PER_PHONE as u16,
+            reachable,
+        }),
+    }
+}
+
+/// A UPF with a firewall, and the model beside it.
+struct Both {
+    net: Net,
+    model: Model,
+    seats: [Option<Session>; SEATS],
+    next_seid: u64,
+    /// The last first fragment that passed: by which phone it was sent, if by one.
+    first: Option<(Option<usize>, Plain)>,
+}
+
+/// A random choice.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % n
+    }
+
+    fn of<T: Clone>(&mut self, all: &[T]) -> T {
+        all[self.next(all.len())].clone()
+    }
+}
+
+fn remotes(six: bool) -> Vec<IpAddr> {
+    let all = if six { ["2001:db8:5::", "2001:db8:6::"] } else { ["198.51.100.1", "198.51.100.66"] };
+    all.map(|a| a.parse().unwrap()).into()
+}
+
+/// What stands for ports: an ICMP query has its type and an identifier, GRE nothing.
+fn ends(p: &Plain, identifier: u16, ports: (u16, u16)) -> (u16, u16) {
+    match p.protocol {
+        ICMP | ICMPV6 => (p.ports.0, identifier),
+        TCP | UDP => ports,
+        _ => (0, 0),
+    }
+}
+
+impl Both {
+    fn new(reachable: bool, between_phones: bool) -> Self {
+        Self::with(reachable, between_phones, 1)
+    }
+
+    /// Where there are several shards, each has its part of the flows: here more than are used.
+    fn with(reachable: bool, between_phones: bool, shards: u8) -> Self {
+        let flows_max = if shards == 1 { model::FLOWS_MAX } else { 10_000 };
+        let mut config = Config { shards, ..config() };
+        config.data_networks[0].firewall = Some(firewall(reachable, between_phones, flows_max as u32));
+        let model = Model::new(reachable, between_phones, &POOL, flows_max);
+        let mut both =
+            Self { net: Net::with(config), model, seats: [const { None }; SEATS], next_seid: 1, first: None };
+        (0..SEATS).for_each(|at| both.sit(at));
+        both
+    }
+
+    fn sit(&mut self, at: usize) {
+        let session = self.net.session(self.next_seid, true, true);
+        self.next_seid += 1;
+        self.model.own[at] = session.ipv4;
+        self.model.outside[at] = None;
+        self.seats[at] = Some(session);
+    }
+
+    fn session(&self, at: usize) -> &Session {
+        self.seats[at].as_ref().unwrap()
+    }
+
+    fn address(&self, at: usize, six: bool) -> IpAddr {
+        let s = self.session(at);
+        match six {
+            true => Ipv6Addr::from_bits(s.ipv6.unwrap().to_bits() | 5).into(),
+            false => s.ipv4.unwrap().into(),
+        }
+    }
+
+    fn random(&self, dice: &mut Dice, source: IpAddr, destination: IpAddr) -> Plain {
+        let six = source.is_ipv6();
+        let icmp = if six { ICMPV6 } else { ICMP };
+        let protocol = dice.of(&[UDP, UDP, TCP, TCP, TCP, icmp, 47]);
+        let kinds: [u16; 2] = if six { [128, 129] } else { [8, 0] };
+        let part =
+            dice.of(&[Part::Whole, Part::Whole, Part::Whole, Part::First(1), Part::Later(1), Part::Later(2)]);
+        Plain {
+            source,
+            destination,
+            protocol,
+            ports: (dice.of(&kinds) << 8, 0),
+            flags: dice.of(&[SYN, SYN | ACK, ACK, ACK, FIN | ACK, RST]),
+            payload: [0, 8, 33][dice.next(3)] & !(if part == Part::Whole { 0 } else { 7 }),
+            part,
+            unsummed: !six && dice.next(3) == 0,
+        }
+    }
+
+    fn phone_sends(&mut self, dice: &mut Dice) -> Fate {
+        let (at, six) = (dice.next(SEATS), dice.next(3) == 0);
+        let mut to = remotes(six);
+        to.push(if six { self.address(dice.next(SEATS), true) } else { dice.of(&POOL).into() });
+        let (source, destination) = (self.address(at, six), dice.of(&to));
+        let mut p = self.random(dice, source, destination);
+        let (own, far) = (dice.of(&[443, 40_000, 40_001, 40_002]), dice.of(&[80, 7]));
+        p.ports = ends(&p, own, (own, far));
+        self.leaves(at, &p)
+    }
+
+    fn leaves(&mut self, at: usize, p: &Plain) -> Fate {
+        let now = self.net.now.0;
+        if let (None, IpAddr::V4(_)) = (self.model.outside[at], p.source) {
+            // A phone's outside address is the translator's choice; the first packet shows it. The model is asked for a fate only.
+            self.model.outside[at] = Some(Ipv4Addr::UNSPECIFIED);
+        }
+        let fate = self.model.leaves(now, at, p);
+        let (verdict, octets) = self.net.uplink(&self.session(at).clone(), &p.octets());
+        let network = Verdict::Send(Destination::N6 { dn: DnIndex(0) });
+        match &fate {
+            Fate::Dropped(reason) => assert_eq!(verdict, Verdict::Drop(*reason), "{p:?}"),
+            Fate::Passed(is) => assert_eq!((verdict, &octets), (network, &is.octets()), "{p:?}"),
+            Fate::PassedError(_) => unreachable!(),
+            Fate::Mapped(is) => {
+                assert_eq!(verdict, network, "{p:?}");
+                let outside = Ipv4Addr::from(<[u8; 4]>::try_from(&octets[12..16]).unwrap());
+                assert!(POOL.contains(&outside), "{outside}");
+                let known = self.model.outside[at].filter(|a| !a.is_unspecified());
+                assert!(known.is_none_or(|k| k == outside), "one outside address a phone");
+                self.model.outside[at] = Some(outside);
+                let port_at = if p.protocol == ICMP { 24 } else { 20 };
+                let port = u16::from_be_bytes([octets[port_at], octets[port_at + 1]]);
+                self.model.mapped_to(port);
+                let mut is = Plain { source: outside.into(), ..is.clone() };
+                *own_port(&mut is, true) = port;
+                self.model.first_fragment_went_out_as(&is, p);
+                assert_eq!(octets, is.octets(), "{p:?}");
+            }
+        }
+        if let (Fate::Passed(_) | Fate::Mapped(_), Part::First(_)) = (&fate, p.part) {
+            self.first = Some((Some(at), p.clone()));
+        }
+        fate
+    }
+
+    fn outside_sends(&mut self, dice: &mut Dice) -> Fate {
+        let (at, six) = (dice.next(SEATS), dice.next(3) == 0);
+        let direct = six || dice.next(6) == 0;
+        let mapped = self.model.mapped();
+        let mut p;
+        if direct {
+            let (source, destination) = (dice.of(&remotes(six)), self.address(at, six));
+            p = self.random(dice, source, destination);
+            let (own, far) = (dice.of(&[443, 40_000, 40_001, 40_002]), dice.of(&[80, 7]));
+            p.ports = ends(&p, own, (far, own));
+        } else {
+            let (source, outside) = (dice.of(&remotes(false)), dice.of(&POOL));
+            p = self.random(dice, source, outside.into());
+            let (mut port, far) = (dice.of(&[1024, 40_000, 443]), dice.of(&[80, 7]));
+            if !mapped.is_empty() && dice.next(8) != 0 {
+                let (seat, protocol, _, outside) = dice.of(&mapped);
+                (p.protocol, port) = (protocol, outside);
+                p.destination = self.model.outside[seat].unwrap().into();
+            }
+            p.ports.0 = dice.of(&[0, 0, 8]) << 8;
+            p.ports = ends(&p, port, (far, port));
+        }
+        self.enters(direct.then_some(at), &p)
+    }
+
+    fn enters(&mut self, seat: Option<usize>, p: &Plain) -> Fate {
+        let fate = self.model.enters(self.net.now.0, seat, p);
+        let (verdict, octets) = self.net.downlink(&p.octets());
+        match &fate {
+            Fate::Dropped(reason) => assert_eq!(verdict, Verdict::Drop(*reason), "{p:?}"),
+            Fate::Passed(is) => {
+                assert_eq!(verdict, Verdict::Send(to_gnb()), "{p:?}");
+                assert_eq!(at_gnb(&octets).2, is.octets(), "{p:?}");
+            }
+            Fate::PassedError(_) | Fate::Mapped(_) => unreachable!(),
+        }
+        if let (Fate::Passed(_), Part::First(_)) = (&fate, p.part) {
+            self.first = Some((None, p.clone()));
+        }
+        fate
+    }
+
+    /// The rest of a packet whose first fragment has passed.
+    fn rest(&mut self) -> Option<Fate> {
+        let (by, first) = self.first.clone()?;
+        let Part::First(id) = first.part else { return None };
+        let later = Plain { part: Part::Later(id), ..first };
+        Some(match by {
+            Some(at) => self.leaves(at, &later),
+            None => {
+                let seat =
+                    (0..SEATS).find(|at| self.address(*at, later.source.is_ipv6()) == later.destination);
+                self.enters(seat, &later)
+            }
+        })
+    }
+
+    fn error(&mut self, dice: &mut Dice) -> Fate {
+        let (at, six, from_phone) = (dice.next(SEATS), dice.next(3) == 0, dice.next(2) == 0);
+        let remote = dice.of(&remotes(six));
+        let router: IpAddr =
+            dice.of(&[remote, if six { "2001:db8:9::9" } else { "203.0.113.9" }.parse().unwrap()]);
+        let own = self.address(at, six);
+        let mapped = self.model.mapped();
+        let mut about = self.random(dice, own, remote);
+        (about.part, about.payload) = (Part::Whole, 8);
+        let (mut port, far) = (dice.of(&[443, 40_000, 40_001]), dice.of(&[80, 7]));
+        let shown = if six { 1_000 } else { dice.of(&[28, 40, 1_000]) };
+        let mut e = Error { source: own, destination: remote, about, shown };
+        if from_phone {
+            (e.about.source, e.about.destination) = (remote, own);
+            e.about.ports = ends(&e.about, port, (far, port));
+            let fate = self.model.error_leaves(at, &e);
+            let (verdict, octets) = self.net.uplink(&self.session(at).clone(), &e.octets());
+            return judged(fate, verdict, Verdict::Send(Destination::N6 { dn: DnIndex(0) }), octets, &e);
+        }
+        (e.source, e.destination) = (router, own);
+        if !six && !mapped.is_empty() && dice.next(4) != 0 {
+            let (seat, protocol, _, outside) = dice.of(&mapped);
+            (e.about.protocol, port) = (protocol, outside);
+            e.destination = self.model.outside[seat].unwrap().into();
+            e.about.source = e.destination;
+        }
+        e.about.ports = ends(&e.about, port, (port, far));
+        let fate = self.model.error_enters(&e);
+        let (verdict, octets) = self.net.downlink(&e.octets());
+        let inner = if verdict == Verdict::Send(to_gnb()) { at_gnb(&octets).2 } else { octets };
+        judged(fate, verdict, Verdict::Send(to_gnb()), inner, &e)
+    }
+
+    fn step(&mut self, random: u64) -> Fate {
+        let mut dice = Dice(random);
+        let passed = dice.of(&[1, 1, 1_000, 1_000, 1_000, 500_000, 500_000, 6_000_000, 40_000_000])
+            + dice.next(1_000) as u64;
+        self.net.advance(Instant(self.net.now.0 + passed));
+        // What is over is cleared away before the packet: what is not yet, is over all the same.
+        if dice.next(2) == 0 {
+            self.net.upf.u.tick(self.net.now);
+        }
+        self.model.sweep(self.net.now.0);
+        let fate = match dice.next(40) {
+            0 => {
+                let at = dice.next(SEATS);
+                let session = self.session(at).clone();
+                self.net.delete(&session);
+                self.model.forget(at);
+                self.sit(at);
+                self.first = None;
+                return Fate::Dropped(DropReason::FirewallUnasked);
+            }
+            1..=4 => self.rest().unwrap_or_else(|| self.phone_sends(&mut dice)),
+            5..=12 => self.error(&mut dice),
+            13..=26 => self.outside_sends(&mut dice),
+            _ => self.phone_sends(&mut dice),
+        };
+        self.net.upf.u.tick(self.net.now);
+        self.net.upf.u.gather();
+        let counted = self.net.upf.u.counters().borders.remove(0);
+        assert_eq!(
+            (counted.flows, counted.ports),
+            (self.model.len() as u64, self.model.mapped().len() as u64),
+            "{fate:?}"
+        );
+        fate
+    }
+}
+
+fn judged(fate: Fate, verdict: Verdict, passes: Verdict, octets: Vec<u8>, e: &Error) -> Fate {
+    match &fate {
+        Fate::Dropped(reason) => assert_eq!(verdict, Verdict::Drop(*reason), "{e:?}"),
+        Fate::PassedError(is) => assert_eq!((verdict, octets), (passes, is.octets()), "{e:?}"),
+        Fate::Passed(_) | Fate::Mapped(_) => unreachable!(),
+    }
+    fate
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_packet_is_what_the_model_says(
+        reachable: bool,
+        between_phones: bool,
+        shards in prop::sample::select(vec![1, 4]),
+        steps in prop::collection::vec(any::<u64>(), 1..400),
+    ) {
+        let mut both = Both::with(reachable, between_phones, shards);
+        for random in steps {
+            both.step(random);
+        }
+    }
+}
+
+#[test]
+fn the_random_steps_reach_every_fate() {
+    let mut both = [Both::new(false, false), Both::new(true, true)];
+    let mut reasons = std::collections::BTreeSet::new();
+    let (mut passed, mut errors, mut mapped, mut later) = (0, 0, 0, 0);
+    for n in 0..40_000u64 {
+        match both[n as usize % 2].step(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+            Fate::Dropped(reason) => {
+                reasons.insert(reason);
+            }
+            Fate::Passed(p) => {
+                passed += 1;
+                later += u32::from(matches!(p.part, Part::Later(_)));
+            }
+            Fate::PassedError(_) => errors += 1,
+            Fate::Mapped(_) => mapped += 1,
+        }
+    }
+    assert!(
+        passed > 2_000 && errors > 100 && mapped > 1_000 && later > 100,
+        "{passed} {errors} {mapped} {later}"
+    );
+    use DropReason::*;
+    let wanted = [
+        FirewallDenied,
+        FirewallUnasked,
+        FirewallState,
+        FirewallFragment,
+        FirewallBetweenPhones,
+        NatProtocol,
+    ];
+    assert_eq!(reasons.into_iter().collect::<Vec<_>>(), wanted);
+}
+
+#[test]
+fn what_the_firewall_denies_is_used_by_nobody() {
+    let mut both = Both::new(false, true);
+    let session = both.session(0).clone();
+    let (source, destination) = (both.address(0, true), remotes(true)[0]);
+    let to = |far| Plain {
+        source,
+        destination,
+        protocol: UDP,
+        ports: (40_000, far),
+        flags: 0,
+        payload: 8,
+        part: Part::Whole,
+        unsummed: false,
+    };
+    for far in [7, 80, 7] {
+        both.leaves(0, &to(far));
+    }
+    let counters = both.net.upf.u.session_counters(session.id()).unwrap();
+    assert_eq!((counters.ul_packets, counters.dropped), (1, 2));
+    assert_eq!(both.net.upf.u.counters().ul_packets, 1);
+    both.net.upf.u.gather();
+    assert_eq!(both.net.upf.u.counters().borders[0].rules, [2, 0, 0, 0]);
+}
+
+#[test]
+fn one_phone_takes_no_more_than_its_own_and_the_network_no_more_than_all() {
+    let mut both = Both::new(false, true);
+    let far = remotes(true)[0];
+    for at in 0..SEATS {
+        for port in 0..20 {
+            let source = both.address(at, true);
+            let packet = Plain {
+                source,
+                destination: far,
+                protocol: UDP,
+                ports: (port, 80),
+                flags: 0,
+                payload: 0,
+                part: Part::Whole,
+                unsummed: false,
+            };
+            both.leaves(at, &packet);
+        }
+    }
+    both.net.upf.u.gather();
+    let counted = both.net.upf.u.counters().borders.remove(0);
+    assert_eq!((counted.flows, counted.flows_begun), (model::FLOWS_MAX as u64, 60));
+    assert_eq!(counted.flows_evicted, 60 - model::FLOWS_MAX as u64);
+}
