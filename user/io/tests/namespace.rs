@@ -149,6 +149,16 @@ fn a_packet_that_is_too_long_for_n3_goes_in_fragments() {
             assert_eq!((reply.len(), &reply[26..28]), (28 + payload, &sequence.to_be_bytes()[..]));
             assert!(reply[28..].iter().all(|&b| b == 0x5a));
         }
+        // Many at once, which the kernel takes as one message where it can cut it.
+        for payload in [1472, 1300, 1472] {
+            for sequence in 0..30 {
+                gnb.send_to(&g_pdu(teid, &ping4(phone, gateway, sequence, payload)), (UPF, 2152)).unwrap();
+            }
+            for sequence in 0..30u16 {
+                let (_, reply) = receive(&gnb);
+                assert_eq!((reply.len(), &reply[26..28]), (28 + payload, &sequence.to_be_bytes()[..]));
+            }
+        }
         let io = net.handle.io_counters();
         assert_eq!((io.send_errors, io.malformed), (0, 0));
     });
