@@ -19,6 +19,7 @@ use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Member, MemberOutbox};
 
+use super::finder::{AtEtcd, Finder};
 use super::heartbeat::Answering;
 use super::taster::Tasting;
 use super::watchdog::Watched;
@@ -47,6 +48,8 @@ const LOOK: Duration = Duration::from_millis(200);
 pub(crate) struct Settings {
     /// Its aggregator, and the others of which one may serve instead.
     pub(crate) aggregators: Vec<SocketAddr>,
+    /// Where further ones are found.
+    pub(crate) at_etcd: Option<AtEtcd>,
     /// Where other control functions, and heartbeats, reach it.
     pub(crate) listen: SocketAddr,
     /// Its region.
@@ -79,6 +82,7 @@ struct Membership {
 /// The process, on one thread.
 pub(crate) struct CpfProcess {
     settings: Settings,
+    finder: Option<Finder>,
     links: Links,
     /// That to the aggregator.
     aggregator: Option<LinkId>,
@@ -105,10 +109,14 @@ impl CpfProcess {
         let links = Links::open(super::settings(settings.listen, Role::Cpf, settings.key_file.as_deref())?)
             .map_err(|e| format!("--listen: {e}"))?;
         settings.listen = links.local_addr().unwrap_or(settings.listen);
+        let at_etcd = settings.at_etcd.take();
+        let finder =
+            at_etcd.map(|at| Finder::start(at, settings.region.clone(), settings.listen)).transpose()?;
         let answering = Answering::start(settings.listen)
             .map_err(|e| format!("--listen: heartbeats cannot be taken at {}: {e}", settings.listen))?;
         Ok(Self {
             settings,
+            finder,
             links,
             aggregator: None,
             nth: 0,
@@ -150,6 +158,7 @@ impl CpfProcess {
     /// Leaves in order: others have its phones before it goes. Not if that takes too long, or nobody is there to take them.
     fn depart(&mut self) {
         let until = clock::now() + LEAVING;
+        self.finder.iter().for_each(Finder::drains);
         if self.membership.is_some() {
             info!("others are asked to take the phones of this control function");
             self.leaves = true;
@@ -164,12 +173,18 @@ impl CpfProcess {
         if let Some(link) = self.aggregator {
             self.links.close(link);
         }
+        if let Some(finder) = self.finder.take() {
+            finder.leave();
+        }
     }
 
     fn turn(&mut self, now: Instant) -> bool {
         if self.answering.is_replaced() {
             self.leave(now, "it has taken this control function for dead");
             self.call_at = now;
+        }
+        if let Some(finder) = &mut self.finder {
+            finder.turn();
         }
         self.call(now);
         let mut events = std::mem::take(&mut self.events);
@@ -214,6 +229,10 @@ impl CpfProcess {
         }
         if self.aggregator.is_none() && now >= self.call_at {
             let to_call = self.to_call();
+            if to_call.is_empty() {
+                self.call_at = now + CALL_AGAIN; // etcd names nobody yet
+                return;
+            }
             let at = to_call[self.nth % to_call.len()];
             self.aggregator = Some(self.links.connect(now, at));
             self.called = Some(now);
@@ -223,7 +242,8 @@ impl CpfProcess {
     /// Those that may serve, the mirror first.
     fn to_call(&self) -> Vec<SocketAddr> {
         let mirror = self.membership.as_ref().and_then(|m| m.mirror);
-        let others = self.settings.aggregators.iter().copied().filter(|at| Some(*at) != mirror);
+        let found = self.finder.as_ref().map(Finder::aggregators).unwrap_or_default();
+        let others = self.settings.aggregators.iter().copied().chain(found).filter(|at| Some(*at) != mirror);
         mirror.into_iter().chain(others).collect()
     }
 

@@ -2,6 +2,7 @@
 
 mod asks;
 mod cpf;
+mod finder;
 mod heartbeat;
 mod pair;
 mod pool;
@@ -22,6 +23,7 @@ use whimbrel_resilience::link::{Hello, Role};
 use crate::config::Cluster;
 pub(crate) use asks::Wanted;
 pub(crate) use cpf::{CpfProcess, Settings};
+pub(crate) use finder::AtEtcd;
 pub(crate) use pair::{Pair, Turned};
 pub(crate) use pool::{Pool, Said};
 pub(crate) use standby::{Heard, Standby, Succession};

@@ -1,5 +1,8 @@
 //! An aggregator's pool and control functions on loopback; and peers that are none.
 
+mod at_etcd;
+
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -10,7 +13,7 @@ use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::link::{Hello, Role, Show, ToCpf, ToCta, Up};
 use whimbrel_resilience::replication::CpfId;
 
-use super::{CpfProcess, Pool, Said, Settings, Wanted};
+use super::{AtEtcd, CpfProcess, Pool, Said, Settings, Wanted};
 use crate::clock;
 use crate::config::{self, Cluster, PairOf};
 use crate::console::Console;
@@ -43,9 +46,12 @@ fn pool_of_pair() -> Pool {
 struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
 fn cpf(pool: &Pool, region: &str) -> Running {
-    let (aggregator, listen) = (pool.address().unwrap(), "127.0.0.1:0".parse().unwrap());
-    let settings =
-        Settings { aggregators: vec![aggregator], listen, region: region.parse().unwrap(), key_file: None };
+    running(vec![pool.address().unwrap()], None, region)
+}
+
+fn running(aggregators: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> Running {
+    let (listen, region) = ("127.0.0.1:0".parse().unwrap(), region.parse().unwrap());
+    let settings = Settings { aggregators, at_etcd, listen, region, key_file: None };
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = stop.clone();
     let work = move || CpfProcess::open(settings).unwrap().run(&stopping);

@@ -10,15 +10,27 @@ use tracing::info;
 use whimbrel_resilience::region::Region;
 
 use super::Done;
-use crate::cluster::{CpfProcess, Settings};
+use crate::cluster::{AtEtcd, CpfProcess, Settings};
 use crate::config::{Log, LogFormat, LogLevel};
 use crate::logging;
 
+/// Of an aggregator beside it that nobody told otherwise.
+const AGGREGATOR_PORT: u16 = 7380;
+
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The aggregator: `cluster.listen` of the core that it serves; of a pair, both.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7380")]
+    /// The aggregator: `cluster.listen` of the core that it serves; of a pair, both. Without it and etcd: 127.0.0.1:7380.
+    #[arg(long, value_name = "ADDRESS")]
     aggregator: Vec<SocketAddr>,
+    /// Etcd, such as http://192.0.2.9:2379: the aggregators are found there, and this control function is listed.
+    #[arg(long, value_name = "URL", value_delimiter = ',')]
+    etcd: Vec<String>,
+    /// The cluster's name at etcd: `cluster.name` of the aggregators.
+    #[arg(long, value_name = "NAME", default_value = "whimbrel", requires = "etcd")]
+    name: String,
+    /// Which pair's aggregators are found at etcd: their `cluster.home`.
+    #[arg(long, value_name = "N", default_value_t = 1, requires = "etcd")]
+    home: u16,
     /// Where other control functions reach it; port 0 takes any that is free.
     #[arg(long, value_name = "ADDRESS", default_value_t = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0))]
     listen: SocketAddr,
@@ -39,8 +51,12 @@ pub(crate) fn run(options: Options) -> Done {
     }
     let log = Log { level: LogLevel::Info, format: LogFormat::Text, supi: false };
     let _logging = logging::start(log)?;
-    let Options { aggregator: aggregators, listen, region, key_file } = options;
-    let mut process = CpfProcess::open(Settings { aggregators, listen, region, key_file })?;
+    let Options { aggregator: mut aggregators, etcd, name, home, listen, region, key_file } = options;
+    let at_etcd = (!etcd.is_empty()).then_some(AtEtcd { etcd, name, home });
+    if aggregators.is_empty() && at_etcd.is_none() {
+        aggregators.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), AGGREGATOR_PORT));
+    }
+    let mut process = CpfProcess::open(Settings { aggregators, at_etcd, listen, region, key_file })?;
     let version = env!("CARGO_PKG_VERSION");
     info!(version, address = %process.address(), "the control function starts");
     process.run(&stop);

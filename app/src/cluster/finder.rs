@@ -1,0 +1,143 @@
+//! How a control function finds its aggregators at etcd, and is listed there itself.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tracing::{debug, error, info, warn};
+use whimbrel_control::CODE_VERSION;
+use whimbrel_etcd::{Agent, Told};
+use whimbrel_resilience::membership::{Command, Event, Member, MemberId, Settings};
+use whimbrel_resilience::region::Region;
+use whimbrel_resilience::replication::CpfId;
+
+use crate::entropy::SystemEntropy;
+
+/// How long it stays listed without being heard by etcd: nobody serves or is taken over because of it.
+const LEASE: Duration = Duration::from_secs(10);
+/// How long etcd has to take note of one that leaves.
+const LEAVING: Duration = Duration::from_secs(1);
+
+/// Where aggregators are found.
+#[derive(Clone, Debug)]
+pub(crate) struct AtEtcd {
+    /// Where etcd is reached.
+    pub(crate) etcd: Vec<String>,
+    /// Name of the cluster there.
+    pub(crate) name: String,
+    /// Whose aggregators are looked for.
+    pub(crate) home: u16,
+}
+
+/// What the thread that speaks with etcd has heard.
+#[derive(Default)]
+struct Heard {
+    /// The one that serves, and its mirror.
+    home: Vec<u16>,
+    /// Where aggregators are or were reached. They stay: one that etcd does not hear is no dead one.
+    aggregators: BTreeMap<u16, SocketAddr>,
+    /// Another control function is listed under this number.
+    occupied: bool,
+    left: bool,
+}
+
+/// A control function's place at etcd.
+pub(super) struct Finder {
+    at: AtEtcd,
+    region: Region,
+    address: SocketAddr,
+    entropy: SystemEntropy,
+    agent: Agent,
+    heard: Arc<Mutex<Heard>>,
+}
+
+impl Finder {
+    /// Has this control function listed, as reached at this address, and looks for aggregators. Errors: one sentence.
+    pub(super) fn start(at: AtEtcd, region: Region, address: SocketAddr) -> Result<Self, String> {
+        let mut entropy = SystemEntropy::new()?;
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let agent = list(&at, &region, address, &mut entropy, heard.clone())?;
+        Ok(Self { at, region, address, entropy, agent, heard })
+    }
+
+    fn heard<R>(&self, what: impl FnOnce(&mut Heard) -> R) -> R {
+        what(&mut self.heard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Where the aggregator that serves is reached, and then its mirror, as far as is known.
+    pub(super) fn aggregators(&self) -> Vec<SocketAddr> {
+        self.heard(|h| h.home.iter().filter_map(|cta| h.aggregators.get(cta).copied()).collect())
+    }
+
+    /// Takes another number, if another control function has this one's.
+    pub(super) fn turn(&mut self) {
+        if !self.heard(|h| std::mem::take(&mut h.occupied)) {
+            return;
+        }
+        match list(&self.at, &self.region, self.address, &mut self.entropy, self.heard.clone()) {
+            Ok(agent) => self.agent = agent,
+            Err(sentence) => warn!("etcd does not list this control function: {sentence}"),
+        }
+    }
+
+    /// It is on its way out: those who look at etcd see so.
+    pub(super) fn drains(&self) {
+        self.agent.command(Command::Drain(true));
+    }
+
+    /// Leaves in order. Waits a little for etcd to take note.
+    pub(super) fn leave(self) {
+        let until = std::time::Instant::now() + LEAVING;
+        self.agent.command(Command::Leave);
+        while std::time::Instant::now() < until && !self.heard(|h| h.left) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// Lists the control function under a number that is drawn: the one that an aggregator gives it is of that aggregator's life.
+fn list(
+    at: &AtEtcd,
+    region: &Region,
+    address: SocketAddr,
+    entropy: &mut SystemEntropy,
+    heard: Arc<Mutex<Heard>>,
+) -> Result<Agent, String> {
+    let number = u16::from_ne_bytes(entropy.octets()).max(1);
+    let settings = Settings {
+        cluster: at.name.clone(),
+        me: MemberId::Cpf(CpfId(number)),
+        member: Member { region: region.to_string(), address, draining: false, code_version: CODE_VERSION },
+        lease: LEASE,
+    };
+    let home = at.home;
+    let told = move |told: Told<'_>| {
+        let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(home) = told.view.home(home) {
+            heard.home =
+                [Some(home.active), home.mirror].into_iter().flatten().map(|place| place.cta).collect();
+        }
+        for (id, listed) in told.view.members() {
+            if let MemberId::Cta(cta) = id {
+                heard.aggregators.insert(cta, listed.member.address);
+            }
+        }
+        match told.event {
+            Event::Joined(_) => info!(number, "etcd lists this control function"),
+            Event::Occupied(_) => {
+                debug!(number, "etcd lists another control function under this number: another one is drawn");
+                heard.occupied = true;
+            }
+            Event::Unreachable(why) => {
+                warn!("etcd does not answer: {why}; the aggregators that are known are gone on with");
+            }
+            Event::Replaced => {
+                error!("etcd has forgotten, or is another one: it is not believed; see docs/cluster.md")
+            }
+            Event::Left => heard.left = true,
+            _ => {}
+        }
+    };
+    Agent::start(settings, &at.etcd, told).map_err(|e| format!("--etcd: {e}"))
+}

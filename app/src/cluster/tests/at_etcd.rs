@@ -1,0 +1,168 @@
+//! A control function that finds its aggregators at a real etcd. Passes without a word to etcd where the program is not installed.
+
+use std::collections::BTreeSet;
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command as Program, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use whimbrel_control::CODE_VERSION;
+use whimbrel_etcd::Agent;
+use whimbrel_resilience::membership::{
+    Claim, Command, Event, Listed as Record, Member, MemberId, Settings, View,
+};
+use whimbrel_resilience::replication::CpfId;
+
+use super::{AtEtcd, members, pool, running, until};
+use crate::clock;
+use crate::cluster::{Pool, Said};
+
+/// The shortest of a cluster, and well above that of a control function.
+const LEASE: Duration = Duration::from_secs(5);
+const OUTAGE: Duration = Duration::from_secs(12);
+
+struct Etcd {
+    dir: PathBuf,
+    client: String,
+    peer: String,
+    process: Option<Child>,
+}
+
+impl Etcd {
+    /// `None` where there is no such program.
+    fn new(name: &str) -> Option<Self> {
+        let version = Program::new("etcd").arg("--version").stdout(Stdio::null()).status();
+        if version.is_err() {
+            eprintln!("skipped: etcd is not installed");
+            return None;
+        }
+        let free = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [client, peer] = free.map(|l| format!("http://{}", l.local_addr().unwrap()));
+        let dir = std::env::temp_dir().join(format!("whimbrel-cluster-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let mut etcd = Self { dir, client, peer, process: None };
+        etcd.start();
+        Some(etcd)
+    }
+
+    fn start(&mut self) {
+        let process = Program::new("etcd")
+            .args(["--name", "one", "--data-dir", self.dir.join("data").to_str().unwrap()])
+            .args(["--listen-client-urls", &self.client, "--advertise-client-urls", &self.client])
+            .args(["--listen-peer-urls", &self.peer, "--initial-advertise-peer-urls", &self.peer])
+            .args(["--initial-cluster", &format!("one={}", self.peer)])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.process = Some(process.unwrap());
+    }
+
+    fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    fn there(&self) -> Option<AtEtcd> {
+        Some(AtEtcd { etcd: vec![self.client.clone()], name: "west".into(), home: 1 })
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// An aggregator as etcd has it.
+struct Listed {
+    agent: Agent,
+    heard: Arc<Mutex<(View, bool)>>,
+}
+
+impl Listed {
+    fn new(etcd: &Etcd, number: u16, address: SocketAddr) -> Self {
+        let member =
+            Member { region: "home/site".into(), address, draining: false, code_version: CODE_VERSION };
+        let settings = Settings { cluster: "west".into(), me: MemberId::Cta(number), member, lease: LEASE };
+        let heard = Arc::new(Mutex::new((View::default(), false)));
+        let hears = heard.clone();
+        let agent = Agent::start(settings, std::slice::from_ref(&etcd.client), move |told| {
+            let mut heard = hears.lock().unwrap();
+            heard.1 |= matches!(told.event, Event::Joined(_));
+            heard.0 = told.view.clone();
+        });
+        let listed = Self { agent: agent.unwrap(), heard };
+        listed.until(|(_, joined)| *joined);
+        listed
+    }
+
+    fn until(&self, wanted: impl Fn(&(View, bool)) -> bool) {
+        let end = Instant::now() + Duration::from_secs(60);
+        while !wanted(&self.heard.lock().unwrap()) {
+            assert!(Instant::now() < end, "etcd does not come to it: {:?}", self.heard.lock().unwrap().0);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn serves(&self) {
+        self.agent.command(Command::Claim(1, Claim::Found));
+        self.until(|(view, _)| view.home(1).is_some());
+    }
+
+    /// The control functions that are listed, by what they say of themselves.
+    fn cpfs(view: &View) -> Vec<Member> {
+        let of =
+            |(id, listed): (MemberId, &Record)| matches!(id, MemberId::Cpf(_)).then(|| listed.member.clone());
+        view.members().filter_map(of).collect()
+    }
+}
+
+fn losses(pool: &mut Pool) -> usize {
+    pool.turn(clock::now()).iter().filter(|said| matches!(said, Said::Lost(_))).count()
+}
+
+#[test]
+fn a_control_function_finds_the_aggregator_that_serves_and_is_listed_until_it_leaves() {
+    let Some(mut etcd) = Etcd::new("find") else { return };
+    // It comes before there is an aggregator.
+    let first = running(vec![], etcd.there(), "home/next");
+    let mut pool = pool();
+    let listed = Listed::new(&etcd, 1, pool.address().unwrap());
+    listed.serves();
+    assert_eq!(until(&mut pool, members), 1);
+    let second = running(vec![], etcd.there(), "home/site");
+    assert_eq!(until(&mut pool, members), 2);
+    listed.until(|(view, _)| Listed::cpfs(view).len() == 2);
+    let regions: BTreeSet<String> =
+        Listed::cpfs(&listed.heard.lock().unwrap().0).into_iter().map(|m| m.region).collect();
+    assert_eq!(regions, ["home/next", "home/site"].map(String::from).into());
+
+    // Without etcd, for longer than a lease, all goes on.
+    etcd.kill();
+    let end = Instant::now() + OUTAGE;
+    while Instant::now() < end {
+        assert_eq!(losses(&mut pool), 0, "nobody is lost because etcd is away");
+        pool.flush();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(pool.rings().members().count(), 2);
+    etcd.start();
+    listed.until(|(view, _)| Listed::cpfs(view).len() == 2);
+
+    // One that leaves is on no ring, and listed no longer when it has left.
+    let gone = std::thread::spawn(move || drop(second));
+    assert_eq!(until(&mut pool, members), 1);
+    let leaves = [CpfId(1), CpfId(2)].into_iter().find(|id| !pool.rings().serves(*id));
+    pool.left(leaves.unwrap());
+    pool.flush();
+    gone.join().unwrap();
+    listed.until(|(view, _)| Listed::cpfs(view).len() == 1);
+    drop(pool);
+    drop(first);
+    listed.until(|(view, _)| Listed::cpfs(view).is_empty());
+}
