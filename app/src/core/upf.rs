@@ -369,6 +369,11 @@ impl LocalUpf {
                 io.n3_sent_by_socket,
             ),
             one("whimbrel_n6_received_total", "Packets received from data networks", io.n6_received),
+            one(
+                "whimbrel_n6_long_total",
+                "Packets that the kernel had left whole, and that were cut into those that are received (TSO, USO)",
+                io.n6_long,
+            ),
             one("whimbrel_n6_sent_total", "Packets sent into data networks", io.n6_sent),
             one(
                 "whimbrel_n6_sent_by_device_total",

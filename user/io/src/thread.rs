@@ -56,6 +56,8 @@ io_counters! {
     n3_sent,
     /// Packets received from data networks.
     n6_received,
+    /// Packets received from data networks that the kernel had left whole, and that were cut into those that are counted.
+    n6_long,
     /// Packets sent into data networks.
     n6_sent,
     /// Packets dropped because the kernel's queue was full.

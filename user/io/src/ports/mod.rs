@@ -2,6 +2,7 @@
 
 pub(crate) mod af_xdp;
 pub(crate) mod memory;
+pub(crate) mod segments;
 pub(crate) mod system;
 
 use std::os::fd::BorrowedFd;

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 
 use whimbrel_user::{Destination, DnIndex, Origin, Packet, Slot};
 
+use super::segments::Segments;
 use super::{BURST, Ports};
 use crate::config::Config;
 use crate::error::StartError;
@@ -15,6 +16,9 @@ use crate::sys::tun::{Kind, Tun};
 use crate::thread::IoCounters;
 use crate::xdp::chooser::by_phone;
 
+/// Octets of a packet that is to be cut, at most: what IP can say.
+const BEYOND_OCTETS: usize = 64 << 10;
+
 pub(crate) struct System {
     n3: Vec<Datagrams>,
     n6: Vec<Tun>,
@@ -22,6 +26,10 @@ pub(crate) struct System {
     frames: Vec<(DnIndex, Tun)>,
     /// Which source is asked first; turns, so that a flood on one does not starve the others.
     first: usize,
+    /// Where what is received goes that is longer than a packet.
+    beyond: Box<[u8]>,
+    /// What is being cut.
+    segments: Segments,
 }
 
 impl System {
@@ -31,7 +39,14 @@ impl System {
     /// Errors: the first that fails; what was made before is gone then.
     pub(crate) fn open(config: &Config) -> Result<(Vec<Self>, Option<io::Error>), StartError> {
         let threads = config.user.shards.into();
-        let empty = || Self { n3: Vec::new(), n6: Vec::new(), frames: Vec::new(), first: 0 };
+        let empty = || Self {
+            n3: Vec::new(),
+            n6: Vec::new(),
+            frames: Vec::new(),
+            first: 0,
+            beyond: vec![0; BEYOND_OCTETS].into(),
+            segments: Segments::default(),
+        };
         let mut all: Vec<Self> = std::iter::repeat_with(empty).take(threads).collect();
         for address in config.n3_addresses() {
             let sockets =
@@ -83,32 +98,65 @@ impl System {
 
     /// From the TUN devices, then from the TAP devices.
     fn receive_n6(&mut self, which: usize, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
-        let (tun, origin) = match which.checked_sub(self.n6.len()) {
-            None => (self.n6.get_mut(which), Origin::N6 { dn: DnIndex(which as u8) }),
-            Some(i) => {
-                let Some((dn, tap)) = self.frames.get_mut(i) else { return 0 };
-                let origin = Origin::Frames { dn: *dn };
-                (Some(tap), origin)
-            }
+        let received = match which.checked_sub(self.n6.len()) {
+            None => self.receive_packets(which, slots, counters),
+            Some(i) => self.receive_frames(i, slots),
         };
-        let Some(tun) = tun else { return 0 };
+        counters.n6_received += received.0 as u64;
+        counters.receive_errors += u64::from(received.1.is_err());
+        received.0
+    }
+
+    /// Packets, and whether all was well.
+    fn receive_packets(
+        &mut self,
+        which: usize,
+        slots: &mut [Slot],
+        counters: &mut IoCounters,
+    ) -> (usize, io::Result<()>) {
+        let dn = DnIndex(which as u8);
         let mut n = 0;
-        for slot in slots {
-            match tun.receive(slot.packet.room()) {
-                Ok(0) => break,
-                Ok(octets) => {
-                    slot.packet.received(octets);
-                    slot.origin = origin;
-                    n += 1;
+        while let Some(slot) = slots.get_mut(n) {
+            let (offload, octets) = match self.n6[which].receive_long(slot.packet.room(), &mut self.beyond) {
+                Ok(Some(received)) => received,
+                Ok(None) => break,
+                Err(e) => return (n, Err(e)),
+            };
+            let room = slot.packet.room();
+            let here = octets.min(room.len());
+            if offload.is_long() {
+                let beyond = self.beyond.get(..octets - here).unwrap_or_default();
+                if self.segments.put(dn, offload, [&room[..here], beyond]) {
+                    counters.n6_long += 1;
+                    n += self.segments.take(&mut slots[n..]);
+                } else {
+                    counters.malformed += 1;
                 }
-                Err(_) => {
-                    counters.receive_errors += 1;
-                    break;
-                }
+            } else if offload.finish(&mut room[..here]) {
+                slot.packet.received(octets);
+                slot.origin = Origin::N6 { dn };
+                n += 1;
+            } else {
+                counters.malformed += 1;
             }
         }
-        counters.n6_received += n as u64;
-        n
+        (n, Ok(()))
+    }
+
+    /// Frames, and whether all was well.
+    fn receive_frames(&mut self, which: usize, slots: &mut [Slot]) -> (usize, io::Result<()>) {
+        let Some((dn, tap)) = self.frames.get_mut(which) else { return (0, Ok(())) };
+        for (n, slot) in slots.iter_mut().enumerate() {
+            match tap.receive(slot.packet.room()) {
+                Ok(0) => return (n, Ok(())),
+                Ok(octets) => {
+                    slot.packet.received(octets);
+                    slot.origin = Origin::Frames { dn: *dn };
+                }
+                Err(e) => return (n, Err(e)),
+            }
+        }
+        (slots.len(), Ok(()))
     }
 
     fn send_n3(&mut self, batch: &[(SocketAddr, u8, &[u8])], counters: &mut IoCounters) {
@@ -143,7 +191,7 @@ impl System {
 
     fn send_n6(&mut self, dn: DnIndex, packet: &Packet, counters: &mut IoCounters) {
         let device = self.n6.get_mut(usize::from(dn.0));
-        sent(device.map(|d| d.send(packet.octets())), counters);
+        sent(device.map(|d| d.send_whole(packet.octets())), counters);
     }
 
     /// Ethernet sessions' frames.
@@ -165,7 +213,8 @@ fn sent(result: Option<io::Result<()>>, counters: &mut IoCounters) {
 impl Ports for System {
     fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
         let sources = self.n3.len() + self.n6.len() + self.frames.len();
-        let mut n = 0;
+        let mut n = self.segments.take(slots);
+        counters.n6_received += n as u64;
         for i in 0..sources {
             let which = (self.first + i) % sources;
             let room = slots.get_mut(n..).unwrap_or_default();

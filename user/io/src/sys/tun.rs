@@ -1,11 +1,12 @@
 //! A TUN or TAP device: packets or frames of a data network as reads and writes.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 
 use super::bpf::Program;
+use crate::ports::segments::{OFFLOAD_OCTETS, Offload};
 
 /// The request that gives a device a program to choose queues: _IOR('T', 224, int) (linux/if_tun.h); `libc` has it not.
 const TUNSETSTEERINGEBPF: libc::c_ulong = 0x8004_54e0;
@@ -54,7 +55,7 @@ impl Tun {
             .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
             .open("/dev/net/tun")?;
         let layer = match kind {
-            Kind::Packets => libc::IFF_TUN,
+            Kind::Packets => libc::IFF_TUN | libc::IFF_VNET_HDR,
             Kind::Frames => libc::IFF_TAP,
         };
         let several = if one_of_several { libc::IFF_MULTI_QUEUE } else { 0 };
@@ -66,7 +67,40 @@ impl Tun {
         request.name[..name.len()].copy_from_slice(name.as_bytes());
         // SAFETY: TUNSETIFF reads and writes one struct ifreq, whose size the request has.
         super::check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &mut request) })?;
+        if kind == Kind::Packets {
+            // What a kernel does not know, it refuses with all the rest: those before 6.2 have no UDP.
+            let tcp = libc::TUN_F_CSUM | libc::TUN_F_TSO4 | libc::TUN_F_TSO6 | libc::TUN_F_TSO_ECN;
+            let offer = |offloads: libc::c_uint| {
+                // SAFETY: TUNSETOFFLOAD takes a plain value.
+                super::check(unsafe {
+                    libc::ioctl(file.as_raw_fd(), libc::TUNSETOFFLOAD as _, libc::c_ulong::from(offloads))
+                })
+            };
+            // Where it leaves nothing to us, that is as well.
+            offer(tcp | libc::TUN_F_USO4 | libc::TUN_F_USO6).or_else(|_| offer(tcp)).ok();
+        }
         Ok(Self(file))
+    }
+
+    /// Takes a packet, which may be longer than the `room` and go on `beyond`: what is left to be done with it, and its octets; `None`
+    /// if none is there.
+    pub(crate) fn receive_long(
+        &mut self,
+        room: &mut [u8],
+        beyond: &mut [u8],
+    ) -> io::Result<Option<(Offload, usize)>> {
+        let mut offload = [0; OFFLOAD_OCTETS];
+        let parts = &mut [IoSliceMut::new(&mut offload), IoSliceMut::new(room), IoSliceMut::new(beyond)];
+        match self.0.read_vectored(parts) {
+            Ok(n) => Ok(n.checked_sub(OFFLOAD_OCTETS).map(|octets| (Offload::read(offload), octets))),
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Gives a whole packet.
+    pub(crate) fn send_whole(&mut self, packet: &[u8]) -> io::Result<()> {
+        self.0.write_vectored(&[IoSlice::new(&[0; OFFLOAD_OCTETS]), IoSlice::new(packet)]).map(drop)
     }
 
     /// Has a program choose the queue of each packet.
@@ -76,7 +110,7 @@ impl Tun {
         super::check(unsafe { libc::ioctl(self.0.as_raw_fd(), TUNSETSTEERINGEBPF as _, &fd) }).map(drop)
     }
 
-    /// Takes a packet; 0 if none is there.
+    /// Takes a frame; 0 if none is there.
     pub(crate) fn receive(&mut self, room: &mut [u8]) -> io::Result<usize> {
         match self.0.read(room) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(0),
@@ -84,8 +118,9 @@ impl Tun {
         }
     }
 
-    pub(crate) fn send(&mut self, packet: &[u8]) -> io::Result<()> {
-        self.0.write(packet).map(drop)
+    /// Gives a frame.
+    pub(crate) fn send(&mut self, frame: &[u8]) -> io::Result<()> {
+        self.0.write(frame).map(drop)
     }
 }
 

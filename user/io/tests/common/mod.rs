@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::ErrorKind;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -162,6 +162,33 @@ impl Namespace {
             socket.connect((address, 0)).unwrap();
             socket
         })
+    }
+
+    /// Listens in it.
+    pub(crate) fn listen(&self, address: SocketAddr) -> TcpListener {
+        self.enter(move || TcpListener::bind(address).unwrap())
+    }
+
+    /// A TUN device in it, of a phone's addresses, by which it reaches the data network.
+    pub(crate) fn phone(&self, ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> fs::File {
+        let device = self.enter(|| {
+            let file = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
+            // SAFETY: for this plain C struct all zeroes are a value.
+            let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+            for (to, from) in request.ifr_name.iter_mut().zip(b"phone") {
+                *to = *from as libc::c_char;
+            }
+            request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as _;
+            // SAFETY: TUNSETIFF reads and writes one struct ifreq, which lives through the call.
+            let set = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+            assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+            file
+        });
+        self.sh(&format!(
+            "ip address add {ipv4}/32 dev phone; ip address add {ipv6}/128 dev phone nodad; ip link set phone mtu 1400 up
+             ip route add 203.0.113.0/24 dev phone src {ipv4}; ip route add 2001:db8:113::/64 dev phone src {ipv6}"
+        ));
+        device
     }
 
     /// A connection from it.
