@@ -3,6 +3,8 @@
 //! The UPF is the real one, driven in virtual time; gNBs, the path between and the host that keeps packets are modelled. Their figures
 //! are the paper's where it has them, and printed.
 
+mod tcp;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -52,6 +54,9 @@ pub(crate) struct Options {
     /// Other phones whose packets come at the same rate (L25GC table 2, experiment ii).
     #[arg(long, default_value_t = 4)]
     others: usize,
+    /// Seconds of each download by TCP through handovers; zero for none.
+    #[arg(long, default_value_t = 10)]
+    tcp_seconds: u64,
 }
 
 /// Who keeps packets meanwhile.
@@ -74,6 +79,52 @@ impl Keeper {
             Self::Host => "host buffer",
             Self::Hairpin => "hairpin",
         }
+    }
+
+    /// What the UPF is told when the phone leaves; a forwarding tunnel leads to this tunnel of the target.
+    fn leaving(self, forwarded: Teid) -> SessionModificationRequest {
+        match self {
+            Self::Upf => {
+                let apply_action = Some(ApplyAction::BUFF | ApplyAction::NOCP);
+                let update_fars = vec![UpdateFar { apply_action, ..UpdateFar::new(FarId(2)) }];
+                SessionModificationRequest { update_fars, ..Default::default() }
+            }
+            Self::Host => activation(HOST, GNB.ip()),
+            Self::Hairpin => {
+                let to_target = ForwardingParameters {
+                    outer_header_creation: Some(OuterHeaderCreation::gtpu(forwarded, GNB.ip())),
+                    ..ForwardingParameters::to(DestinationInterface::Access)
+                };
+                let from_source = Pdi {
+                    f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None }),
+                    ..Pdi::from(SourceInterface::Access)
+                };
+                SessionModificationRequest {
+                    create_fars: vec![CreateFar::forward(FarId(9), to_target)],
+                    create_pdrs: vec![CreatePdr {
+                        outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIp.into()),
+                        ..CreatePdr::new(PdrId(9), Precedence(9), from_source, FarId(9))
+                    }],
+                    ..Default::default()
+                }
+            }
+        }
+    }
+
+    /// What it is told when the phone has come to this tunnel.
+    fn arrived(self, target: Teid) -> SessionModificationRequest {
+        let to_target = UpdateForwardingParameters {
+            destination_interface: Some(DestinationInterface::Access),
+            outer_header_creation: Some(OuterHeaderCreation::gtpu(target, GNB.ip())),
+            pfcpsmreq_flags: (self == Self::Hairpin).then_some(SessionModificationFlags::SNDEM),
+            ..UpdateForwardingParameters::new()
+        };
+        let far = UpdateFar {
+            apply_action: Some(ApplyAction::FORW),
+            update_forwarding_parameters: Some(to_target),
+            ..UpdateFar::new(FarId(2))
+        };
+        SessionModificationRequest { update_fars: vec![far], ..Default::default() }
     }
 }
 
@@ -216,53 +267,17 @@ impl World {
 
     /// The phone is on its way from one gNB to the other, or asleep.
     fn begin(&mut self) {
-        match self.keeper {
-            Keeper::Upf => {
-                let apply_action = Some(ApplyAction::BUFF | ApplyAction::NOCP);
-                let update_fars = vec![UpdateFar { apply_action, ..UpdateFar::new(FarId(2)) }];
-                self.change(SessionModificationRequest { update_fars, ..Default::default() });
-            }
-            Keeper::Host => {
-                self.change(activation(HOST, GNB.ip()));
-            }
-            Keeper::Hairpin => {
-                let to_target = ForwardingParameters {
-                    outer_header_creation: Some(OuterHeaderCreation::gtpu(TARGET, GNB.ip())),
-                    ..ForwardingParameters::to(DestinationInterface::Access)
-                };
-                let from_source = Pdi {
-                    f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None }),
-                    ..Pdi::from(SourceInterface::Access)
-                };
-                let m = SessionModificationRequest {
-                    create_fars: vec![CreateFar::forward(FarId(9), to_target)],
-                    create_pdrs: vec![CreatePdr {
-                        outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIp.into()),
-                        ..CreatePdr::new(PdrId(9), Precedence(9), from_source, FarId(9))
-                    }],
-                    ..Default::default()
-                };
-                self.forwarding = self.change(m);
-                self.behind = Some(Vec::new());
-            }
+        let forwarding = self.change(self.keeper.leaving(TARGET));
+        if self.keeper == Keeper::Hairpin {
+            self.forwarding = forwarding;
+            self.behind = Some(Vec::new());
         }
         self.keeping = true;
     }
 
     /// The phone is at the target.
     fn end(&mut self) {
-        let to_target = UpdateForwardingParameters {
-            destination_interface: Some(DestinationInterface::Access),
-            outer_header_creation: Some(OuterHeaderCreation::gtpu(TARGET, GNB.ip())),
-            pfcpsmreq_flags: (self.keeper == Keeper::Hairpin).then_some(SessionModificationFlags::SNDEM),
-            ..UpdateForwardingParameters::new()
-        };
-        let far = UpdateFar {
-            apply_action: Some(ApplyAction::FORW),
-            update_forwarding_parameters: Some(to_target),
-            ..UpdateFar::new(FarId(2))
-        };
-        self.change(SessionModificationRequest { update_fars: vec![far], ..Default::default() });
+        self.change(self.keeper.arrived(TARGET));
         self.keeping = false;
         for (n, octets) in std::mem::take(&mut self.kept).into_iter().enumerate() {
             match self.keeper {
@@ -371,6 +386,9 @@ fn outcome(keeper: Keeper, buffer: u16, wait: Duration, others: usize) -> Outcom
 }
 
 pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
+    if tcp::is_inside() {
+        return tcp::inside(Duration::from_secs(options.tcp_seconds));
+    }
     println!("handover and paging: 10,000 packets a second to the phone, and to {} others", options.others);
     println!(
         "modelled: 10 ms between UPF and gNB, {HOST_US} us and {HOST_PACKET_US} us a packet for a host, gNBs that buffer as much as the UPF"
@@ -423,6 +441,9 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         );
         figures["store_to_seen_us"] = json!(seen.us);
         figures["burst_us"] = json!(seen.burst_us);
+    }
+    if options.tcp_seconds > 0 {
+        figures["tcp"] = tcp::run();
     }
     finish("handover", &figures);
     Ok(())

@@ -10,5 +10,5 @@ mod tun;
 
 pub use clock::Clock;
 pub use runner::{GnbPlace, RunError, RunnerConfig, Silent, Watch, run};
-pub use tun::TunError;
+pub use tun::{Tun, TunError};
 pub use whimbrel_sctp_io::Mode;

@@ -110,13 +110,14 @@ impl IfReq {
 
 /// A TUN device; it is gone when dropped.
 #[derive(Debug)]
-pub(super) struct Tun {
+pub struct Tun {
     file: File,
 }
 
 impl Tun {
-    /// Makes a device with the addresses of a session, in the network namespace `netns` of `/run/netns`, if given.
-    pub(super) fn open(
+    /// Makes a device with the addresses of a session, in the network namespace `netns` of `/run/netns`, if given, else in that of the
+    /// calling thread. Errors: the step that failed.
+    pub fn open(
         name: &str,
         netns: Option<&str>,
         ipv4: Option<Ipv4Addr>,
@@ -180,17 +181,18 @@ impl Tun {
         Ok(Self { file })
     }
 
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    /// To wait for packets.
+    pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
     /// The next packet of a program, if one waits.
-    pub(super) fn read(&self, buffer: &mut [u8]) -> Option<usize> {
+    pub fn read(&self, buffer: &mut [u8]) -> Option<usize> {
         (&self.file).read(buffer).ok().filter(|n| *n > 0)
     }
 
     /// A packet for programs; one that the device does not take is lost, as on any network.
-    pub(super) fn write(&self, packet: &[u8]) {
+    pub fn write(&self, packet: &[u8]) {
         let _lost = (&self.file).write(packet);
     }
 }
