@@ -26,6 +26,7 @@ use whimbrel_ids::{Seid, Teid};
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_user::samples::Sample;
 use whimbrel_user::{Change, Input, Ipv4Net, Outbox, SessionId, UpfC};
+use whimbrel_user_io::measure::Rows;
 use whimbrel_user_io::{Config, Handle, N3Io, RouterLink, UserPlane};
 
 use super::finish;
@@ -39,6 +40,8 @@ const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 /// Beyond the router, where packets end.
 const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 const PHONES: u32 = 1_000;
+/// Datagrams in a row that nobody cuts before the UPF's kernel.
+const ROW: usize = 32;
 /// Datagrams of one system call of the generator.
 const BATCH: usize = 64;
 /// Until neighbours are known and caches warm.
@@ -67,16 +70,19 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     SocketsAndTun,
+    /// The same, where packets come in rows that nobody has cut.
+    Rows,
     RingsAndTun,
     Rings,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::SocketsAndTun, Self::RingsAndTun, Self::Rings];
+    const ALL: [Self; 4] = [Self::SocketsAndTun, Self::Rows, Self::RingsAndTun, Self::Rings];
 
     fn name(self) -> &'static str {
         match self {
             Self::SocketsAndTun => "UDP and TUN",
+            Self::Rows => "UDP and TUN, uncut",
             Self::RingsAndTun => "AF_XDP and TUN",
             Self::Rings => "AF_XDP on both sides",
         }
@@ -85,6 +91,7 @@ impl Kind {
     fn key(self) -> &'static str {
         match self {
             Self::SocketsAndTun => "udp_tun",
+            Self::Rows => "udp_tun_uncut",
             Self::RingsAndTun => "af_xdp_tun",
             Self::Rings => "af_xdp",
         }
@@ -162,7 +169,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
             let plane = Plane::start(kind)?;
             for cell in cells.iter_mut().filter(|c| c.kind == kind) {
                 let within = Duration::from_millis(options.milliseconds);
-                cell.sightings.push(plane.measure(cell.way, cell.octets, &ran, &network, within)?);
+                cell.sightings.push(plane.measure(cell, &ran, &network, within)?);
             }
         }
     }
@@ -262,7 +269,8 @@ fn phone(n: u32) -> Ipv4Addr {
 
 impl Plane {
     fn start(kind: Kind) -> io::Result<Self> {
-        let n3_io = if kind == Kind::SocketsAndTun { N3Io::Udp } else { N3Io::AfXdp };
+        let sockets = matches!(kind, Kind::SocketsAndTun | Kind::Rows);
+        let n3_io = if sockets { N3Io::Udp } else { N3Io::AfXdp };
         Self::with(n3_io, PHONES, kind == Kind::Rings)
     }
 
@@ -317,8 +325,7 @@ impl Plane {
 
     fn measure(
         &self,
-        way: Way,
-        octets: usize,
+        &Cell { kind, way, octets, .. }: &Cell,
         ran: &Namespace,
         network: &Namespace,
         within: Duration,
@@ -338,9 +345,17 @@ impl Plane {
         let local: IpAddr = if way == Way::Up { GNB.into() } else { ROUTER.into() };
         let generator = thread::spawn(move || {
             Namespace::enter(pid)?;
-            generate(local, &datagrams, &told)
+            if kind == Kind::Rows {
+                generate_rows(local, way, &datagrams, &told)
+            } else {
+                generate(local, &datagrams, &told)
+            }
         });
-        let out = || if way == Way::Up { network.received("router") } else { ran.received("gnb") };
+        // What goes to gNBs in rows is one packet to their interface; the thread knows better, and says so each 20 ms.
+        let out = || match way {
+            Way::Up => network.received("router"),
+            Way::Down => Ok(self.handle.io_counters().n3_sent),
+        };
         let look = || io::Result::Ok((Instant::now(), out()?, spent(self.thread)?));
         thread::sleep(WARM_UP);
         let (t0, out0, cpu0) = look()?;
@@ -384,6 +399,33 @@ fn generate(local: IpAddr, datagrams: &[(SocketAddr, Vec<u8>)], stop: &AtomicBoo
             let mut messages: Vec<_> =
                 both.map(|((part, to), control)| MMsgHdr::new_with_addr(to, part, control)).collect();
             sent += rustix::net::sendmmsg(&socket, &mut messages, SendFlags::empty())? as u64;
+        }
+    }
+    Ok(sent as f64 / start.elapsed().as_secs_f64())
+}
+
+/// Likewise, in messages of [`ROW`] datagrams that the kernel is to cut: of any phones to the UPF, or to one phone after the other.
+fn generate_rows(
+    local: IpAddr,
+    way: Way,
+    datagrams: &[(SocketAddr, Vec<u8>)],
+    stop: &AtomicBool,
+) -> io::Result<f64> {
+    pin(0, 0)?;
+    let mut rows = Rows::bind(SocketAddr::new(local, 2152))?;
+    let (start, mut sent) = (Instant::now(), 0u64);
+    while !stop.load(Ordering::Relaxed) {
+        match way {
+            Way::Up => {
+                for row in datagrams.chunks(ROW) {
+                    sent += rows.send(row.iter().map(|(to, d)| (*to, d.as_slice())))? as u64;
+                }
+            }
+            Way::Down => {
+                for (to, d) in datagrams {
+                    sent += rows.send(std::iter::repeat_n((*to, d.as_slice()), ROW))? as u64;
+                }
+            }
         }
     }
     Ok(sent as f64 / start.elapsed().as_secs_f64())

@@ -2,15 +2,35 @@
 //! any must. Not for the product.
 
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use whimbrel_ids::Teid;
 use whimbrel_user::FastEntry;
 
 use crate::sys::bpf::{Attach, DeviceMap, Instruction, Link, Program, SharedArray};
+use crate::sys::datagrams::Datagrams;
 use crate::xdp::measure as programs;
 pub use crate::xdp::measure::Addresses;
+
+/// A socket that sends datagrams in rows, as the UPF's does.
+pub struct Rows(Datagrams);
+
+impl Rows {
+    /// Errors: those of `bind`.
+    pub fn bind(local: SocketAddr) -> io::Result<Self> {
+        let mut one = Datagrams::bind(local, 1)?;
+        one.pop().map(Self).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Sends up to 32; how many the kernel took. Errors: of the first.
+    pub fn send<'p>(
+        &mut self,
+        datagrams: impl Iterator<Item = (SocketAddr, &'p [u8])> + Clone,
+    ) -> io::Result<usize> {
+        self.0.send(datagrams.map(|(to, octets)| (to, 0, octets)))
+    }
+}
 
 /// What a frame of one session differs in.
 #[derive(Clone, Copy, Debug)]

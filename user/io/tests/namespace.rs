@@ -389,6 +389,8 @@ fn an_interface_that_goes_away_takes_no_more_than_its_packets() {
             answered(&gnb, Duration::from_millis(100))
         };
         assert!((0..50).any(|_| asked().is_some()));
+        // What was asked more than once may be answered more than once.
+        while answered(&gnb, Duration::from_millis(300)).is_some() {}
         sh("ip link set n3 down");
         assert_eq!(asked(), None);
         sh("ip link set n3 up");
