@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::{Arc, MutexGuard, PoisonError};
@@ -19,6 +20,7 @@ use crate::host::{Nat, Sysctls, set_up, set_up_frames};
 use crate::ports::af_xdp::lent::Memory as FastMemory;
 use crate::ports::af_xdp::{AfXdp, Front, Rings};
 use crate::ports::memory::{Memory, ports};
+use crate::ports::pcap::{Pcap, Replay};
 use crate::ports::{Ports, system::System};
 use crate::tap::Tapped;
 use crate::thread::{self, IoCounters, Request, Shared};
@@ -85,6 +87,16 @@ pub(crate) fn start(mut config: Config) -> Result<Handle, StartError> {
     }
     let both = fronts.drain(..).zip(systems);
     spawn(config, both.map(|(front, system)| AfXdp::new(front, system)).collect(), host)
+}
+
+pub(crate) fn start_on_capture(
+    mut config: Config,
+    from: &Path,
+    to: &Path,
+) -> Result<(Handle, Replay), StartError> {
+    config.user.shards = 1;
+    let (ports, replay) = Pcap::open(&config, from, to).map_err(StartError::System)?;
+    Ok((spawn(config, vec![ports], Host::default())?, replay))
 }
 
 pub(crate) fn start_in_memory(config: Config) -> Result<(Handle, Memory), StartError> {

@@ -19,12 +19,15 @@ mod tap;
 mod thread;
 mod xdp;
 
+use std::path::Path;
+
 pub use channel::{Receiver, Sender, channel};
 pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, system_clock};
 pub use error::{NoInterface, Notice, Obstacle, StartError};
 pub use handle::{Handle, QueueFull};
 pub use ports::af_xdp::Rings;
 pub use ports::memory::Memory;
+pub use ports::pcap::Replay;
 pub use tap::Tapped;
 pub use thread::{CHANGES_AT_ONCE, CHANGES_MAX, IoCounters};
 
@@ -36,6 +39,14 @@ impl UserPlane {
     /// set then.
     pub fn start(config: Config) -> Result<Handle, StartError> {
         handle::start(config)
+    }
+
+    /// Starts it on files instead, with one packet thread: frames of a capture are received when [`Replay::begin`] says so, those that
+    /// are sent are written to another.
+    ///
+    /// Errors: `System` of the files, of which the first must have frames of Ethernet in the form of libpcap.
+    pub fn start_on_capture(config: Config, from: &Path, to: &Path) -> Result<(Handle, Replay), StartError> {
+        handle::start_on_capture(config, from, to)
     }
 
     /// Starts it on memory instead: what is put into the [`Memory`] is received, what is sent comes out of it.

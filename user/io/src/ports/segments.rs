@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 
 use whimbrel_user::{DnIndex, Origin, Slot};
 
+use super::checksum::{folded, sum};
+
 /// Octets of struct virtio_net_hdr.
 pub(crate) const OFFLOAD_OCTETS: usize = 10;
 
@@ -63,32 +65,12 @@ impl Offload {
         }
         // The kernel has written the sum over the pseudo-header there.
         let Some(part) = packet.get_mut(self.checksum_start..) else { return false };
-        let sum = complement(fold(sum(part)));
+        let sum = !folded(sum(part, 0));
         let Some(at) = part.get_mut(self.checksum_at..self.checksum_at + 2) else { return false };
         // UDP says by zero that there is none (RFC 768); to TCP both are the same.
         at.copy_from_slice(&if sum == 0 { u16::MAX } else { sum }.to_be_bytes());
         true
     }
-}
-
-/// The sum of words in network order (RFC 1071), not folded.
-fn sum(octets: &[u8]) -> u64 {
-    let (words, rest) = octets.as_chunks::<4>();
-    let sum: u64 = words.iter().map(|w| u64::from(u32::from_be_bytes(*w))).sum();
-    let (pairs, rest) = rest.as_chunks::<2>();
-    let pairs: u64 = pairs.iter().map(|w| u64::from(u16::from_be_bytes(*w))).sum();
-    sum + pairs + rest.first().map_or(0, |last| u64::from(*last) << 8)
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
-fn complement(sum: u16) -> u16 {
-    !sum
 }
 
 /// A packet that is cut segment by segment.
@@ -163,7 +145,7 @@ impl Long {
             put(4, identification.wrapping_add(self.number));
             put(10, 0);
             let header = usize::from(out[0] & 0x0f) * 4;
-            let header_sum = complement(fold(sum(&out[..header.min(transport_at)])));
+            let header_sum = !folded(sum(&out[..header.min(transport_at)], 0));
             out[10..12].copy_from_slice(&header_sum.to_be_bytes());
         } else {
             put(4, (octets - 40) as u16);
@@ -183,8 +165,8 @@ impl Long {
         out[checksum_at..checksum_at + 2].fill(0);
         let addresses = if four { 12..20 } else { 8..40 };
         let protocol = if self.is_tcp() { TCP } else { 17 };
-        let pseudo = sum(&out[addresses]) + u64::from(protocol) + u64::from(of_transport);
-        let checksum = complement(fold(pseudo + sum(&out[transport_at..])));
+        let pseudo = sum(&out[addresses], u64::from(protocol) + u64::from(of_transport));
+        let checksum = !folded(sum(&out[transport_at..], pseudo));
         let checksum = if checksum == 0 { u16::MAX } else { checksum };
         out[checksum_at..checksum_at + 2].copy_from_slice(&checksum.to_be_bytes());
         self.done += payload.len();
@@ -304,7 +286,7 @@ mod tests {
         let six = p[0] >> 4 == 6;
         let addresses = if six { 8..40 } else { 12..20 };
         let protocol = if six { p[6] } else { p[9] };
-        fold(sum(&p[addresses]) + u64::from(protocol) + (p.len() - ip) as u64 + sum(&p[ip..]))
+        folded(sum(&p[ip..], sum(&p[addresses], u64::from(protocol) + (p.len() - ip) as u64)))
     }
 
     #[test]
@@ -336,7 +318,7 @@ mod tests {
                         assert_eq!(usize::from(number(4)), p.len() - 40);
                     } else {
                         assert_eq!((usize::from(number(2)), number(4)), (p.len(), 0xfffeu16.wrapping_add(n)));
-                        assert_eq!(fold(sum(&p[..ip])), 0xffff, "header of segment {n}");
+                        assert_eq!(folded(sum(&p[..ip], 0)), 0xffff, "header of segment {n}");
                     }
                     if tcp {
                         let sequence = u32::from_be_bytes(p[ip + 4..ip + 8].try_into().unwrap());
@@ -366,7 +348,7 @@ mod tests {
             }
             let addresses = if six { 8..40 } else { 12..20 };
             let protocol = if tcp { 6 } else { 17 };
-            let pseudo = fold(sum(&p[addresses]) + protocol + (p.len() - ip) as u64);
+            let pseudo = folded(sum(&p[addresses], protocol + (p.len() - ip) as u64));
             let at = ip + offload.checksum_at;
             p[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
             let offload = Offload { kind: GSO_NONE, ..offload };

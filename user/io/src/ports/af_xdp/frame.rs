@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::ports::checksum::{folded, sum};
+
 const ETHERNET_OCTETS: usize = 14;
 const UDP_OCTETS: usize = 8;
 /// IPv6's fragment header (RFC 8200 §4.5).
@@ -15,15 +17,15 @@ const MORE: u16 = 0x2000;
 
 /// A datagram that was received.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Datagram<'f> {
-    pub(super) from: SocketAddr,
-    pub(super) to: IpAddr,
-    pub(super) payload: &'f [u8],
+pub(crate) struct Datagram<'f> {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: IpAddr,
+    pub(crate) payload: &'f [u8],
 }
 
 /// The datagram in a frame; `None` where the IP or UDP header is none, or a checksum is wrong. Fragments and options are
 /// not read: the program that steers frames leaves them to the kernel.
-pub(super) fn read(frame: &[u8]) -> Option<Datagram<'_>> {
+pub(crate) fn read(frame: &[u8]) -> Option<Datagram<'_>> {
     let packet = frame.get(ETHERNET_OCTETS..)?;
     let (source, to, datagram) = match packet.first()? {
         0x45 => ipv4(packet)?,
@@ -77,42 +79,23 @@ fn pseudo_header(from: IpAddr, to: IpAddr, octets: usize) -> u64 {
     of(to, of(from, octets as u64 + u64::from(UDP)))
 }
 
-/// The one's complement sum of big-endian words of 16 bits, not folded.
-///
-/// It is the same in any order of octets, but for the order of the result's (RFC 1071 §2 B), and the same over words of 32
-/// bits once folded: so the loop has nothing to turn round, and the compiler makes vector instructions of it.
-pub(super) fn sum(octets: &[u8], start: u64) -> u64 {
-    let (words, rest) = octets.as_chunks::<4>();
-    let mut last = [0; 4];
-    last[..rest.len()].copy_from_slice(rest);
-    let native: u64 = words.iter().chain([&last]).map(|w| u64::from(u32::from_ne_bytes(*w))).sum();
-    start + u64::from(u16::from_be(folded(native)))
-}
-
-pub(super) fn folded(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum as u16
-}
-
 /// Where datagrams go that are to be written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
-    pub(super) from_mac: [u8; 6],
-    pub(super) to_mac: [u8; 6],
-    pub(super) from: SocketAddr,
-    pub(super) to: SocketAddr,
+pub(crate) struct Way {
+    pub(crate) from_mac: [u8; 6],
+    pub(crate) to_mac: [u8; 6],
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
     /// Type of service or traffic class.
-    pub(super) tos: u8,
+    pub(crate) tos: u8,
     /// Octets of an IP packet that the way carries.
-    pub(super) mtu: usize,
+    pub(crate) mtu: usize,
     /// Identifies the fragments of one datagram.
-    pub(super) identification: u32,
+    pub(crate) identification: u32,
 }
 
 /// A datagram to be sent, in one frame or as fragments in several.
-pub(super) struct Outgoing<'p> {
+pub(crate) struct Outgoing<'p> {
     way: Way,
     header: [u8; UDP_OCTETS],
     payload: &'p [u8],
@@ -120,7 +103,7 @@ pub(super) struct Outgoing<'p> {
 
 impl<'p> Outgoing<'p> {
     /// `None` where one end is IPv4 and the other IPv6, or the datagram is longer than one can be.
-    pub(super) fn new(way: Way, payload: &'p [u8]) -> Option<Self> {
+    pub(crate) fn new(way: Way, payload: &'p [u8]) -> Option<Self> {
         let octets = u16::try_from(UDP_OCTETS + payload.len()).ok()?;
         let header_octets = if way.to.is_ipv4() { 20 } else { 40 };
         if way.from.is_ipv4() != way.to.is_ipv4()
@@ -157,12 +140,12 @@ impl<'p> Outgoing<'p> {
     }
 
     /// Frames that it takes.
-    pub(super) fn frames(&self) -> usize {
+    pub(crate) fn frames(&self) -> usize {
         self.len().div_ceil(self.piece())
     }
 
     /// Writes the `i`th frame; its octets, cut to the room.
-    pub(super) fn write(&self, i: usize, room: &mut [u8]) -> usize {
+    pub(crate) fn write(&self, i: usize, room: &mut [u8]) -> usize {
         let piece = self.piece();
         let start = i * piece;
         let octets = piece.min(self.len().saturating_sub(start));

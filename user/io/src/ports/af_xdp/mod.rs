@@ -5,10 +5,10 @@
 //! arrives on other interfaces, what the kernel must answer) and send what this cannot: to gNBs elsewhere or whose
 //! Ethernet address is not known yet, and what goes to this host or from phone to phone.
 
-mod frame;
+pub(super) mod frame;
 mod hops;
 pub(crate) mod lent;
-mod packet;
+pub(super) mod packet;
 mod wire;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -108,7 +108,7 @@ struct Planned {
 }
 
 /// The pools of a data network, and what its phones are translated to.
-fn pools(dn: &DataNetwork) -> impl Iterator<Item = Pool> {
+pub(super) fn pools(dn: &DataNetwork) -> impl Iterator<Item = Pool> {
     let mtu = dn.mtu;
     let v4 = dn.all_ipv4_pools().map(move |p| Pool {
         first: IpAddr::V4(p.first().into()),
@@ -381,7 +381,7 @@ impl Front {
 }
 
 /// Puts what a frame has into a slot; false, and counted, where that is nothing.
-fn arrived(
+pub(super) fn arrived(
     frame: &[u8],
     own: &[SocketAddr],
     pools: &[(Pool, DnIndex)],

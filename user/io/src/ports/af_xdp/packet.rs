@@ -2,12 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::frame::{folded, sum};
+use crate::ports::checksum::{folded, sum};
 
-pub(super) const ETHERNET_OCTETS: usize = 14;
+pub(crate) const ETHERNET_OCTETS: usize = 14;
 
 /// Where a packet goes, if it is one whose header is right and that may be forwarded.
-pub(super) fn destination(packet: &[u8]) -> Option<IpAddr> {
+pub(crate) fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => {
             let header: &[u8; 20] = packet.first_chunk()?;
@@ -25,7 +25,7 @@ pub(super) fn destination(packet: &[u8]) -> Option<IpAddr> {
 }
 
 /// Takes a hop off a packet that has a [`destination`].
-pub(super) fn hop(packet: &mut [u8]) {
+pub(crate) fn hop(packet: &mut [u8]) {
     match packet.first().map(|first| first >> 4) {
         Some(4) => {
             packet[8] -= 1;
@@ -40,7 +40,7 @@ pub(super) fn hop(packet: &mut [u8]) {
 }
 
 /// Writes a packet as a frame into `room`, with a hop less; its octets, 0 where it does not fit.
-pub(super) fn write(room: &mut [u8], to: [u8; 6], from: [u8; 6], packet: &[u8]) -> usize {
+pub(crate) fn write(room: &mut [u8], to: [u8; 6], from: [u8; 6], packet: &[u8]) -> usize {
     let octets = ETHERNET_OCTETS + packet.len();
     let Some(frame) = room.get_mut(..octets) else { return 0 };
     let kind: [u8; 2] = if packet.first().is_some_and(|f| f >> 4 == 6) { [0x86, 0xdd] } else { [0x08, 0] };
