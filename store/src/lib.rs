@@ -19,6 +19,7 @@
 mod bit_rate;
 mod cache;
 mod columns;
+mod copy;
 mod csv;
 mod error;
 mod export;
@@ -32,6 +33,7 @@ mod text;
 
 pub use bit_rate::{Ambr, BitRate};
 pub use cache::Changes;
+pub use copy::{EXCERPT_MAX, Excerpt, TakenOver};
 pub use error::StoreError;
 pub use export::Secrets;
 pub use import::{BAD_LINES_MAX, BadLine, Format, Imported, OnExisting, Problem};

@@ -230,6 +230,15 @@ impl Store {
         })
     }
 
+    /// The digits of all subscribers after these, up to those.
+    pub(crate) fn imsis(&self, after: &str, upto: Option<&str>) -> Result<Vec<String>, StoreError> {
+        let sql = "SELECT supi FROM subscriber WHERE supi > ?1 AND (?2 IS NULL OR supi <= ?2) ORDER BY supi";
+        let found = self.db.prepare_cached(sql).and_then(|mut s| {
+            s.query_map(params![after, upto], |row| row.get(0))?.collect::<Result<Vec<_>, _>>()
+        });
+        found.map_err(|e| self.failed(e))
+    }
+
     /// Reads the whole file for damage: some 100 ms for 100,000 subscribers. Errors: [`StoreError::Corrupt`].
     pub fn verify(&self) -> Result<(), StoreError> {
         let found = self.db.pragma_query_value(None, "quick_check", |r| r.get::<_, String>(0));
@@ -392,6 +401,25 @@ impl<'a> Writer<'a> {
         };
         self.last_subscription = Some((Arc::clone(subscription), row));
         Ok(row)
+    }
+
+    /// Writes a record, and tells so; who had its MSISDN has it no longer.
+    pub(crate) fn replace(&mut self, record: &SubscriberRecord) -> Result<(), StoreError> {
+        if let Some(msisdn) = &record.msisdn {
+            let sql = "UPDATE subscriber SET msisdn = NULL WHERE msisdn = ?1 AND supi <> ?2";
+            self.run(sql, params![msisdn.digits(), record.supi.imsi()])?;
+        }
+        self.put(record)?;
+        self.log(Some(record.supi))
+    }
+
+    /// Removes a subscriber, and tells so. Whether it was there.
+    pub(crate) fn remove(&mut self, imsi: &str) -> Result<bool, StoreError> {
+        let removed = self.run("DELETE FROM subscriber WHERE supi = ?1", [imsi])? > 0;
+        if removed {
+            self.log(imsi.parse().ok())?;
+        }
+        Ok(removed)
     }
 
     /// Tells other processes that a subscriber changed, or with `None` that many did; shortens the log.

@@ -42,9 +42,11 @@ aggregator() {
   runs ${host[$1]} "$WHIMBREL" run --config "$tmp/$1.yaml" 2>>"$tmp/$1.log"
   pid[$1]=$last
 }
-# cpf NAME: starts a control function.
+# cpf NAME: starts a control function; the one called c finds the aggregators at etcd.
 cpf() {
-  runs "$WHIMBREL" cpf --aggregator 192.0.2.1:7380 --aggregator 192.0.2.2:7380 --listen 192.0.2.1:0 --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log"
+  local at=(--aggregator 192.0.2.1:7380 --aggregator 192.0.2.2:7380)
+  [ "$1" != c ] || at=(--etcd http://192.0.2.1:2379)
+  runs "$WHIMBREL" cpf "${at[@]}" --listen 192.0.2.1:0 --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log"
   pid[$1]=$last
 }
 # ended NAME SIGNAL: sends it, and waits until the process is gone.
@@ -79,12 +81,13 @@ runs etcd --name witness --data-dir "$tmp/etcd" --listen-client-urls http://192.
   --listen-peer-urls http://127.0.0.1:2380 --initial-advertise-peer-urls http://127.0.0.1:2380 \
   --initial-cluster witness=http://127.0.0.1:2380 >"$tmp/etcd.log" 2>&1
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
-for name in one two; do "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/$name.yaml" >/dev/null; done
+"$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/one.yaml" >/dev/null # the other one gets them from this one
 runs "$WHIMBREL" upf --config "$tmp/upf.yaml" 2>"$tmp/upf.log"
 aggregator one
 await "this aggregator serves" 1 "the first aggregator does not serve"
 aggregator two
 pairs 1
+await "subscribers as at the aggregator that serves" 1 "subscribers are not carried to the mirror"
 for name in a b c; do cpf "$name"; done
 await "a control function has come" 3 "control functions do not come"
 await "the UPF answers" 1 "the UPF is not reached"

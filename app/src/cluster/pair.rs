@@ -123,6 +123,11 @@ impl Pair {
         (self.records, self.octets)
     }
 
+    /// The aggregator that follows, from where on it may be told of subscribers.
+    pub(crate) fn follower(&self) -> Option<Place> {
+        self.serving.other()
+    }
+
     /// The mirror is to hold this.
     pub(crate) fn record(&mut self, now: Instant, pool: &mut Pool, record: &Record) {
         if self.serving.other().is_some() && !self.serving.copies() {

@@ -35,6 +35,8 @@ pub(crate) enum Heard {
     Snapshot(Vec<u8>),
     /// A record.
     Record(Vec<u8>),
+    /// What the store of the one that serves holds of some subscribers.
+    Subscribers(Vec<u8>),
     /// The one that is followed is lost, and this one does not take its place: what was heard means nothing any more.
     Nothing,
     /// This one serves now, from nothing or from what it heard: see [`Standby::succeed`].
@@ -312,6 +314,9 @@ impl Standby {
                 }
             }
             (ToMirror::Members(members), Phase::Following(followed)) => followed.members = Some(members),
+            (ToMirror::Subscribers(octets), Phase::Following(_)) => {
+                self.heard.push(Heard::Subscribers(octets.to_vec()));
+            }
             _ => self.give_up(now),
         }
     }

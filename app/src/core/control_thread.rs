@@ -16,7 +16,8 @@ use tracing::{debug, error, info, warn};
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Glimpse, PhoneId, UpfId};
 use whimbrel_ids::Instant;
-use whimbrel_resilience::link::Show;
+use whimbrel_resilience::link::{Show, ToMirror};
+use whimbrel_resilience::membership::Place;
 use whimbrel_resilience::mirror::{Active, Arrival, Mirror, Physical, Record};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox};
@@ -25,6 +26,7 @@ use whimbrel_sctp_io::{
 };
 use whimbrel_store::{Changes, Store};
 
+use super::copying::Carrying;
 use super::core_time::CoreTime;
 use super::n2::{self, Links};
 use super::smf_n4::SmfN4;
@@ -193,6 +195,9 @@ struct Control {
     observer: Observer,
     active: Serving,
     pair: Option<Pair>,
+    /// The one that follows, and the subscribers on their way to it.
+    followed_by: Option<Place>,
+    carrying: Option<Carrying>,
     /// Another aggregator serves now.
     replaced: bool,
     /// One of a pair ends if it is at one input for ever: its heartbeats are answered beside, and its mirror would not notice.
@@ -290,6 +295,8 @@ impl Control {
         let mut control = Self {
             active,
             pair,
+            followed_by: None,
+            carrying: None,
             replaced: false,
             watched,
             config: parts.config,
@@ -475,6 +482,7 @@ impl Control {
         }
         busy |= self.control_functions(now);
         self.other_aggregator(now);
+        self.carry_subscribers(now);
         if self.active.cta().next_deadline() <= now {
             self.give(now, Input::Tick);
         }
@@ -500,6 +508,26 @@ impl Control {
         let observer = &self.observer;
         self.active.inspect().end(|procedure, spent| observer.worked(procedure, spent));
         busy
+    }
+
+    /// The one that follows has the same subscribers.
+    fn carry_subscribers(&mut self, now: Instant) {
+        let (Some(pair), Some(pool)) = (&self.pair, &mut self.pool) else { return };
+        let saved = self.active.subscribers().saved();
+        let follower = pair.follower();
+        if self.followed_by != follower {
+            self.followed_by = follower;
+            self.carrying = follower.and_then(|_| Carrying::begin(now, self.active.subscribers().store()));
+        }
+        let Some(carrying) = &mut self.carrying else { return };
+        if !saved.is_empty() {
+            carrying.changed(&Changes::Some(saved));
+        }
+        match carrying.next(now, self.active.subscribers().store()) {
+            Ok(Some(excerpt)) => pool.tell_mirror(&ToMirror::Subscribers(excerpt.octets())),
+            Ok(None) => {}
+            Err(e) => self.observer.store(now, Err(e.to_string())),
+        }
     }
 
     fn receive(&mut self, now: Instant) -> bool {
@@ -928,6 +956,9 @@ impl Control {
             self.census = now + CENSUS_PER_PHONE * u32::try_from(census.phones).unwrap_or(u32::MAX);
         }
         let asked = self.active.subscribers().refresh();
+        if let (Some(carrying), Ok(changes)) = (&mut self.carrying, &asked) {
+            carrying.changed(changes);
+        }
         match &asked {
             Ok(Changes::Some(supis)) => {
                 self.give(now, Input::SubscribersChanged(Some(supis)));
@@ -1014,6 +1045,7 @@ impl Control {
             self.n2.as_ref().and_then(Transport::next_deadline),
             self.pool.as_ref().and_then(Pool::next_deadline),
             self.links.next_deadline(),
+            self.carrying.as_ref().and_then(Carrying::due),
             Some(self.housekeeping),
         ];
         let until = deadlines.into_iter().flatten().min().unwrap_or(now);

@@ -1,6 +1,7 @@
 //! The core at work: the pure machines, and what of the host they run on.
 
 mod control_thread;
+mod copying;
 mod core_time;
 mod n2;
 mod n4;

@@ -13,6 +13,7 @@ use whimbrel_resilience::mirror::{Arrival, Physical};
 use whimbrel_sctp_io::{Event, Events, Transport};
 
 use super::control_thread::{Accession, Following, NGAP_PPID, Parts, SPIN};
+use super::copying::Copying;
 use super::core_time::CoreTime;
 use super::n2::{self, Links};
 use super::subscribers::StoredSubscribers;
@@ -33,6 +34,7 @@ pub(super) fn stand_by(mut parts: Parts, stop: &AtomicBool) -> Option<(Parts, Ac
         parts,
         standby,
         mirror: None,
+        copying: None,
         links: Links::default(),
         early: Vec::new(),
         events: Events::default(),
@@ -50,7 +52,8 @@ pub(super) fn stand_by(mut parts: Parts, stop: &AtomicBool) -> Option<(Parts, Ac
         for heard in heard {
             match heard {
                 Heard::Serve(home, former) => {
-                    let Waiting { parts, standby, mirror, links, early, .. } = waiting;
+                    let Waiting { parts, standby, mirror, copying, links, early, .. } = waiting;
+                    drop(copying); // the store has all that came
                     let early = early.into_iter().map(|(_, from, stream, octets)| (from, stream, octets));
                     let early = early.collect();
                     let succession = standby.succeed(home, former);
@@ -58,6 +61,7 @@ pub(super) fn stand_by(mut parts: Parts, stop: &AtomicBool) -> Option<(Parts, Ac
                 }
                 Heard::Snapshot(octets) => waiting.begins(now, &octets),
                 Heard::Record(octets) => waiting.follows(now, &octets),
+                Heard::Subscribers(octets) => waiting.copies(octets),
                 Heard::Nothing => waiting.mirror = None,
             }
         }
@@ -82,6 +86,8 @@ struct Waiting {
     parts: Parts,
     standby: Standby,
     mirror: Option<Following>,
+    /// The subscribers of the one that serves, on their way into the store of this one.
+    copying: Option<Copying>,
     links: Links,
     early: Vec<(Instant, Physical, u16, Vec<u8>)>,
     events: Events,
@@ -118,6 +124,17 @@ impl Waiting {
             error!("this aggregator cannot follow any more, and begins anew: {fault}");
             self.mirror = None;
             self.standby.give_up(now);
+        }
+    }
+
+    /// Subscribers as the one that serves has them.
+    fn copies(&mut self, excerpt: Vec<u8>) {
+        if self.copying.is_none() {
+            let store = crate::subscribers::open(&self.parts.config.store);
+            self.copying = store.and_then(Copying::start).inspect_err(|sentence| warn!("{sentence}")).ok();
+        }
+        if let Some(copying) = &self.copying {
+            copying.take(excerpt);
         }
     }
 

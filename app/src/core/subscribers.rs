@@ -19,9 +19,14 @@ use whimbrel_store::{
 /// Subscriptions whose form for the control plane is kept; far more than operators sell.
 const FORMS_MAX: usize = 4096;
 
+/// Saved offsets that are kept by name until they are asked for, which is at each turn.
+const SAVED_MAX: usize = 4096;
+
 /// The store, for the control thread.
 pub(crate) struct StoredSubscribers {
     store: Store,
+    /// Whose offsets were saved here since it was asked for last.
+    saved: Vec<Supi>,
     /// The control plane's form of each subscription in use, by the stored one's address.
     forms: HashMap<usize, (Weak<stored::Subscription>, Arc<udm::Subscription>)>,
 }
@@ -29,12 +34,22 @@ pub(crate) struct StoredSubscribers {
 impl StoredSubscribers {
     /// Over an open store.
     pub(crate) fn new(store: Store) -> Self {
-        Self { store, forms: HashMap::new() }
+        Self { store, saved: Vec::new(), forms: HashMap::new() }
     }
 
     /// Looks for edits made meanwhile, by anybody. Errors: the store's sentence.
     pub(crate) fn refresh(&mut self) -> Result<Changes, String> {
         self.store.refresh().map_err(|e| e.to_string())
+    }
+
+    /// The store.
+    pub(super) fn store(&mut self) -> &mut Store {
+        &mut self.store
+    }
+
+    /// Takes whose offsets were saved here: [`Self::refresh`] tells of what others wrote.
+    pub(super) fn saved(&mut self) -> Vec<Supi> {
+        std::mem::take(&mut self.saved)
     }
 
     fn record(&mut self, supi: Supi) -> Result<Arc<SubscriberRecord>, UdmError> {
@@ -81,7 +96,11 @@ impl Subscribers for StoredSubscribers {
     }
 
     fn save_sqn_offset(&mut self, supi: Supi, offset: SqnOffset) -> Result<(), UdmError> {
-        self.store.set_sqn_offsets(&[(supi, offset)]).map_err(unavailable)
+        self.store.set_sqn_offsets(&[(supi, offset)]).map_err(unavailable)?;
+        if self.saved.len() < SAVED_MAX {
+            self.saved.push(supi);
+        }
+        Ok(())
     }
 }
 

@@ -51,6 +51,8 @@ pub enum ToMirror<'a> {
     Record(&'a [u8]),
     /// The control functions, from here on.
     Members(Members),
+    /// What the active one's store holds of some subscribers.
+    Subscribers(&'a [u8]),
 }
 
 /// From a mirror, or who wants to be one, to the active aggregator.
@@ -79,6 +81,7 @@ enum MirrorHead {
     Piece,
     Record,
     Members(Members),
+    Subscribers,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -96,6 +99,7 @@ impl fmt::Debug for ToMirror<'_> {
             Self::Piece(octets) => write!(f, "Piece({} octets)", octets.len()),
             Self::Record(octets) => write!(f, "Record({} octets)", octets.len()),
             Self::Members(members) => members.fmt(f),
+            Self::Subscribers(octets) => write!(f, "Subscribers({} octets)", octets.len()),
         }
     }
 }
@@ -110,6 +114,7 @@ impl<'a> ToMirror<'a> {
             }
             Self::Piece(octets) => write(&MirrorHead::Piece, octets, to),
             Self::Record(octets) => write(&MirrorHead::Record, octets, to),
+            Self::Subscribers(octets) => write(&MirrorHead::Subscribers, octets, to),
             Self::Members(members) => write(&MirrorHead::Members(members.clone()), &[], to),
         }
     }
@@ -123,6 +128,7 @@ impl<'a> ToMirror<'a> {
             }
             MirrorHead::Piece => Ok(Self::Piece(rest)),
             MirrorHead::Record => Ok(Self::Record(rest)),
+            MirrorHead::Subscribers => Ok(Self::Subscribers(rest)),
             MirrorHead::Members(members) => whole(Self::Members(members), rest),
         }
     }
@@ -179,9 +185,13 @@ mod tests {
     fn each_message_is_read_as_it_was_written() {
         let endpoints = vec![[192, 0, 2, 1].into(), [0; 16].into()];
         let begin = ToMirror::Begin { octets: 1 << 40, heartbeats: HeartbeatKey([7; 32]), endpoints };
-        for message in
-            [begin, ToMirror::Piece(b"snap"), ToMirror::Record(b"rec"), ToMirror::Members(members())]
-        {
+        for message in [
+            begin,
+            ToMirror::Piece(b"snap"),
+            ToMirror::Record(b"rec"),
+            ToMirror::Members(members()),
+            ToMirror::Subscribers(b"who"),
+        ] {
             let written = octets(|to| message.write(to));
             let read = ToMirror::read(&written).expect("it was written so");
             assert_eq!(octets(|to| read.write(to)), written);

@@ -1,0 +1,158 @@
+//! The subscribers' store of an aggregator of a pair, and its copy at the one that follows: all of it when that one comes, then what changes.
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tracing::{info, warn};
+use whimbrel_ids::{Instant, Supi};
+use whimbrel_store::{Changes, EXCERPT_MAX, Excerpt, Store, StoreError};
+
+/// Between two excerpts, so that phones have the time: 100,000 subscribers take 16 s.
+const BETWEEN: Duration = Duration::from_millis(10);
+/// Changes that are kept by their names; with more all is carried anew.
+const NAMED_MAX: usize = 4096;
+
+/// The side of the one that serves.
+pub(super) struct Carrying {
+    /// After whom all are still to be carried.
+    rest: Option<Option<Supi>>,
+    changed: BTreeSet<Supi>,
+    due: Instant,
+}
+
+impl Carrying {
+    /// All is to be carried. `None` from a store without subscribers: it is new, and the other one's may not be.
+    pub(super) fn begin(now: Instant, store: &Store) -> Option<Self> {
+        if !store.count().is_ok_and(|count| count > 0) {
+            warn!("there are no subscribers here: what the other aggregator's store holds stays as it is");
+            return None;
+        }
+        Some(Self { rest: Some(None), changed: BTreeSet::new(), due: now })
+    }
+
+    /// The store has changed.
+    pub(super) fn changed(&mut self, changes: &Changes) {
+        match changes {
+            Changes::None => {}
+            Changes::Some(supis) => self.changed.extend(supis),
+            Changes::All => self.rest = Some(None),
+        }
+        if self.changed.len() > NAMED_MAX {
+            (self.rest, self.changed) = (Some(None), BTreeSet::new());
+        }
+    }
+
+    /// When there is something to carry.
+    pub(super) fn due(&self) -> Option<Instant> {
+        (self.rest.is_some() || !self.changed.is_empty()).then_some(self.due)
+    }
+
+    /// The next excerpt, if it is time. Errors: the store's; it is tried again.
+    pub(super) fn next(&mut self, now: Instant, store: &mut Store) -> Result<Option<Excerpt>, StoreError> {
+        if self.due().is_none_or(|due| due > now) {
+            return Ok(None);
+        }
+        self.due = now + BETWEEN;
+        if let Some(after) = self.rest {
+            let excerpt = store.excerpt_after(after)?;
+            self.rest = excerpt.last.map(Some);
+            return Ok(Some(excerpt));
+        }
+        let supis: Vec<Supi> = self.changed.iter().copied().take(EXCERPT_MAX).collect();
+        let excerpt = store.excerpt_of(&supis)?;
+        self.changed.retain(|supi| !supis.contains(supi));
+        Ok(Some(excerpt))
+    }
+}
+
+/// The side of the one that follows: a thread that writes, so that nobody waits for a disk. Dropped, it has written all that came.
+pub(super) struct Copying {
+    excerpts: Option<Sender<Vec<u8>>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Copying {
+    /// Into this store. Errors: one sentence.
+    pub(super) fn start(mut store: Store) -> Result<Self, String> {
+        let (excerpts, incoming) = channel::<Vec<u8>>();
+        let write = move || {
+            for excerpt in incoming {
+                match store.take_over(&excerpt) {
+                    Ok(done) if done.written + done.removed > 0 => {
+                        info!(done.written, done.removed, "subscribers as at the aggregator that serves");
+                    }
+                    Ok(_) => {}
+                    Err(e) => warn!("subscribers of the aggregator that serves are not taken over: {e}"),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("subscribers".into()).spawn(write);
+        let thread = thread.map_err(|e| format!("subscribers cannot be taken over: {e}"))?;
+        Ok(Self { excerpts: Some(excerpts), thread: Some(thread) })
+    }
+
+    /// What came.
+    pub(super) fn take(&self, excerpt: Vec<u8>) {
+        let _ = self.excerpts.as_ref().map(|to| to.send(excerpt));
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        drop(self.excerpts.take());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_security::{K, Opc};
+    use whimbrel_store::{OperatorCode, SubscriberRecord};
+
+    use super::*;
+
+    fn supi(n: u32) -> Supi {
+        format!("imsi-99970{n:010}").parse().unwrap()
+    }
+
+    fn record(n: u32) -> SubscriberRecord {
+        SubscriberRecord::new(supi(n), K::new([1; 16]), OperatorCode::Opc(Opc::new([2; 16])))
+    }
+
+    #[test]
+    fn what_serves_is_copied_whole_and_then_as_it_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let open = |name: &str| {
+            Store::open(&folder.path().join(format!("{name}.db")), &folder.path().join(format!("{name}.key")))
+                .unwrap()
+        };
+        let mut one = open("one");
+        assert!(Carrying::begin(Instant(1), &one).is_none(), "an empty store is no reason to empty another");
+        (0..100).for_each(|n| one.add(&record(n)).unwrap());
+        open("other").add(&record(700)).unwrap();
+        let mut carrying = Carrying::begin(Instant(1), &one).unwrap();
+        let copying = Copying::start(open("other")).unwrap();
+        let carry = |one: &mut Store, carrying: &mut Carrying| {
+            let mut excerpts = 0;
+            while let Some(due) = carrying.due() {
+                let excerpt = carrying.next(due, one).unwrap().unwrap();
+                assert!(carrying.next(due, one).unwrap().is_none(), "phones have their time between two");
+                copying.take(excerpt.octets().to_vec());
+                excerpts += 1;
+            }
+            excerpts
+        };
+        assert_eq!(carry(&mut one, &mut carrying), 2);
+        one.remove(supi(5)).unwrap();
+        carrying.changed(&Changes::Some(vec![supi(5), supi(6)]));
+        assert_eq!(carry(&mut one, &mut carrying), 1);
+        carrying.changed(&Changes::All);
+        assert_eq!(carry(&mut one, &mut carrying), 2);
+        drop(copying);
+        let all = open("other").list(None, 1000).unwrap();
+        assert_eq!(all, one.list(None, 1000).unwrap());
+        assert_eq!(all.len(), 99);
+    }
+}

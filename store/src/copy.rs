@@ -1,0 +1,249 @@
+//! A copy of the subscribers in another store: excerpts of one, which the other takes over.
+
+use std::collections::BTreeSet;
+use std::io;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_ids::Supi;
+use zeroize::Zeroizing;
+
+use crate::error::StoreError;
+use crate::record::{SubscriberRecord, WithSecrets};
+use crate::store::Store;
+
+/// Subscribers of an excerpt at most: to read them takes a millisecond.
+pub const EXCERPT_MAX: usize = 64;
+
+/// What an excerpt is of: what is named here and not in it is not there.
+#[derive(Serialize, Deserialize)]
+enum Of {
+    /// All whose digits come after these, up to those.
+    Range { after: String, upto: Option<String> },
+    /// These.
+    Some(BTreeSet<String>),
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    of: Of,
+    records: Vec<WithSecrets<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Read {
+    of: Of,
+    records: Vec<SubscriberRecord>,
+}
+
+/// Subscribers with their keys, for another store. It is wiped when it is dropped.
+pub struct Excerpt {
+    octets: Zeroizing<Vec<u8>>,
+    /// Where the next one begins; `None`: nobody comes after this one.
+    pub last: Option<Supi>,
+}
+
+impl Excerpt {
+    /// What [`Store::take_over`] takes.
+    pub fn octets(&self) -> &[u8] {
+        &self.octets
+    }
+
+    fn of(of: Of, records: &[SubscriberRecord], last: Option<Supi>) -> Result<Self, StoreError> {
+        let written = Written { of, records: records.iter().map(WithSecrets).collect() };
+        // Allocated at once: what a growing buffer leaves behind is not wiped.
+        let mut octets = Zeroizing::new(Vec::with_capacity(4096 * (records.len() + 1)));
+        serde_json::to_writer(&mut *octets, &written).map_err(|e| StoreError::Io(e.into()))?;
+        Ok(Self { octets, last })
+    }
+}
+
+/// What became of an excerpt that was taken over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TakenOver {
+    /// Subscribers that were added or changed.
+    pub written: usize,
+    /// Subscribers that were removed.
+    pub removed: usize,
+}
+
+impl Store {
+    /// The next subscribers after this one, in the order of their digits.
+    pub fn excerpt_after(&mut self, after: Option<Supi>) -> Result<Excerpt, StoreError> {
+        let records = self.list(after, EXCERPT_MAX)?;
+        let last = records.last().filter(|_| records.len() == EXCERPT_MAX).map(|r| r.supi);
+        let of = Of::Range { after: after.map(Supi::imsi).unwrap_or_default(), upto: last.map(Supi::imsi) };
+        Excerpt::of(of, &records, last)
+    }
+
+    /// These subscribers, as far as they are there; at most [`EXCERPT_MAX`] are to be asked for.
+    pub fn excerpt_of(&mut self, supis: &[Supi]) -> Result<Excerpt, StoreError> {
+        let mut records = Vec::new();
+        for supi in supis {
+            records.extend(self.get(*supi)?.map(|r| SubscriberRecord::clone(&r)));
+        }
+        Excerpt::of(Of::Some(supis.iter().map(|s| s.imsi()).collect()), &records, None)
+    }
+
+    /// Has what another store's excerpt says: of the subscribers that it is of, these and no others. What is so already is not written.
+    ///
+    /// Errors: [`StoreError::Io`] where it is no excerpt; nothing is changed then.
+    pub fn take_over(&mut self, excerpt: &[u8]) -> Result<TakenOver, StoreError> {
+        let Read { of, records } = serde_json::from_slice(excerpt).map_err(|e| StoreError::Io(e.into()))?;
+        let within = |imsi: &str| match &of {
+            Of::Range { after, upto } => {
+                imsi > after.as_str() && upto.as_ref().is_none_or(|upto| imsi <= upto.as_str())
+            }
+            Of::Some(supis) => supis.contains(imsi),
+        };
+        let named: BTreeSet<String> = records.iter().map(|r| r.supi.imsi()).collect();
+        if !named.iter().all(|imsi| within(imsi)) {
+            return Err(StoreError::Io(io::ErrorKind::InvalidData.into()));
+        }
+        let mut changed = Vec::new();
+        for record in &records {
+            record.check()?;
+            if self.get(record.supi)?.is_none_or(|own| *own != *record) {
+                changed.push(record);
+            }
+        }
+        let here: Vec<String> = match &of {
+            Of::Some(supis) => supis.iter().cloned().collect(),
+            Of::Range { after, upto } => self.imsis(after, upto.as_deref())?,
+        };
+        let gone: Vec<&String> = here.iter().filter(|imsi| !named.contains(*imsi)).collect();
+        if changed.is_empty() && gone.is_empty() {
+            return Ok(TakenOver::default());
+        }
+        let done = self.change(|w| {
+            let mut done = TakenOver { written: changed.len(), removed: 0 };
+            for imsi in gone {
+                done.removed += usize::from(w.remove(imsi)?);
+            }
+            for record in &changed {
+                w.replace(record)?;
+            }
+            w.sweep_all()?;
+            Ok(done)
+        })?;
+        self.clear_cache();
+        Ok(done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use whimbrel_security::{K, Opc, SqnOffset};
+
+    use super::*;
+    use crate::record::OperatorCode;
+    use crate::{Changes, Status};
+
+    struct Pair {
+        folder: std::path::PathBuf,
+        one: Store,
+        other: Store,
+    }
+
+    impl Pair {
+        fn new(name: &str) -> Self {
+            let folder = std::env::temp_dir().join(format!("whimbrel-copy-{name}-{}", std::process::id()));
+            let _ = std::fs::remove_dir_all(&folder);
+            std::fs::create_dir_all(&folder).unwrap();
+            let open = |n: &str| {
+                Store::open(&folder.join(format!("{n}.db")), &folder.join(format!("{n}.key"))).unwrap()
+            };
+            let (one, other) = (open("one"), open("other"));
+            Self { folder, one, other }
+        }
+
+        /// Carries all; how many excerpts that were, and what they changed.
+        fn carry_all(&mut self) -> (usize, TakenOver) {
+            let (mut after, mut excerpts, mut all) = (None, 0, TakenOver::default());
+            loop {
+                let excerpt = self.one.excerpt_after(after).unwrap();
+                let done = self.other.take_over(excerpt.octets()).unwrap();
+                excerpts += 1;
+                (all.written, all.removed) = (all.written + done.written, all.removed + done.removed);
+                match excerpt.last {
+                    Some(last) => after = Some(last),
+                    None => return (excerpts, all),
+                }
+            }
+        }
+
+        fn same(&mut self) {
+            let [one, other] = [&mut self.one, &mut self.other].map(|s| s.list(None, 1000).unwrap());
+            assert_eq!(one, other);
+        }
+    }
+
+    impl Drop for Pair {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+
+    fn supi(n: u32) -> Supi {
+        format!("imsi-99970{n:010}").parse().unwrap()
+    }
+
+    fn record(n: u32) -> SubscriberRecord {
+        let mut record =
+            SubscriberRecord::new(supi(n), K::new([n as u8; 16]), OperatorCode::Opc(Opc::new([2; 16])));
+        record.msisdn = Some(format!("49{n:08}").parse().unwrap());
+        record
+    }
+
+    #[test]
+    fn another_store_has_the_same_whatever_it_had_and_is_not_written_again() {
+        let mut pair = Pair::new("all");
+        for n in 0..150 {
+            pair.one.add(&record(n)).unwrap();
+        }
+        for n in [3, 149, 150, 700] {
+            let mut other = record(n);
+            other.status = Status::Barred;
+            pair.other.add(&other).unwrap();
+        }
+        assert_eq!(pair.carry_all(), (3, TakenOver { written: 150, removed: 2 }));
+        pair.same();
+        assert_eq!(pair.carry_all(), (3, TakenOver::default()));
+        assert_eq!(pair.other.refresh().unwrap(), Changes::None, "nothing was written the second time");
+    }
+
+    #[test]
+    fn a_change_an_addition_a_removal_and_an_offset_are_carried_by_their_names() {
+        let mut pair = Pair::new("some");
+        (1..5).for_each(|n| pair.one.add(&record(n)).unwrap());
+        pair.carry_all();
+        pair.one.set_sqn_offsets(&[(supi(1), SqnOffset::new(99))]).unwrap();
+        pair.one.remove(supi(2)).unwrap();
+        pair.one.add(&record(9)).unwrap();
+        // Two who change their numbers: neither may be in the other's way.
+        let [three, four] = [3, 4].map(|n| record(n).msisdn);
+        pair.one.edit(supi(3), |r| r.msisdn = None).unwrap();
+        pair.one.edit(supi(4), |r| r.msisdn = three).unwrap();
+        pair.one.edit(supi(3), |r| r.msisdn = four).unwrap();
+        let excerpt = pair.one.excerpt_of(&[1, 2, 3, 4, 9].map(supi)).unwrap();
+        assert_eq!(excerpt.last, None);
+        let done = pair.other.take_over(excerpt.octets()).unwrap();
+        assert_eq!(done, TakenOver { written: 4, removed: 1 });
+        pair.same();
+        assert_eq!(pair.other.get(supi(1)).unwrap().unwrap().sqn_offset.value(), 99);
+    }
+
+    #[test]
+    fn what_is_no_excerpt_changes_nothing() {
+        let mut pair = Pair::new("bad");
+        pair.other.add(&record(1)).unwrap();
+        pair.one.add(&record(2)).unwrap();
+        let good = pair.one.excerpt_of(&[supi(2)]).unwrap();
+        let other =
+            String::from_utf8(good.octets().to_vec()).unwrap().replacen("0000000002", "0000000001", 1);
+        let cut = &good.octets()[..good.octets().len() - 1];
+        for bad in [b"".as_slice(), b"{}", cut, other.as_bytes()] {
+            assert!(matches!(pair.other.take_over(bad), Err(StoreError::Io(_))));
+        }
+        assert_eq!(pair.other.list(None, 9).unwrap(), [record(1)]);
+    }
+}
