@@ -8,7 +8,7 @@ mod handover;
 mod limit;
 mod population;
 #[path = "../../../user/tests/common/mod.rs"]
-mod smf;
+pub(crate) mod smf;
 mod throughput;
 mod xdp;
 

@@ -28,13 +28,16 @@ use crate::replication::{BESIDE_INPUT, Bounds, CpfId, Failover, Lagging, Ledger,
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two looks for such replicas.
 const SCAN: Duration = Duration::from_secs(5);
-/// When a control function is lost or leaves, what nobody waits for is done in slices, with this between them: who takes its phones over
-/// has half of the time and more for phones that are at something.
-pub(super) const BETWEEN_SLICES: Duration = Duration::from_micros(500);
+/// When a control function is lost or leaves, what nobody waits for is done in slices, with this between them: short ones, since whoever is
+/// heard of meanwhile waits for the slice to end.
+pub(super) const BETWEEN_SLICES: Duration = Duration::from_micros(125);
 /// Phones of a slice that are looked at, at most: some ten microseconds.
-pub(super) const SLICE: usize = 64;
-/// Inputs of a slice that are run again, at most, where a phone that goes on elsewhere counts as two: each takes some ten microseconds there.
-const SLICE_INPUTS: u64 = 64;
+const SLICE: usize = 256;
+/// What a slice has each of the others do, at most, in messages: inputs to run again, phones to take over (which are two), backups to find. Each
+/// takes up to ten microseconds there, so that they have half of their time and more for phones that are at something.
+const SLICE_WORK: u64 = 8;
+/// What it takes the aggregator itself to give a phone up that nobody can go on with, as so many of these messages.
+const GIVEN_UP_WORK: u64 = 10;
 
 /// Who runs the phones' machines.
 pub(super) enum Service {
@@ -234,11 +237,12 @@ impl Cpfs {
             return Vec::new();
         }
         self.look = now + BETWEEN_SLICES;
-        let work = |c: &Replicated| c.replayed + 2 * c.taken_over;
-        let enough = work(&self.counts) + SLICE_INPUTS;
+        let done =
+            |counts: &Replicated, out: &Outbox| counts.replayed + counts.taken_over + out.cpfs.len() as u64;
+        let enough = done(&self.counts, out) + SLICE_WORK * self.trusted.len().max(1) as u64;
         let mut lost = Vec::new();
         for _ in 0..SLICE {
-            if work(&self.counts) >= enough {
+            if done(&self.counts, out) + GIVEN_UP_WORK * lost.len() as u64 >= enough {
                 break;
             }
             let Some(phone) = self.next_unseen() else { break };

@@ -6,13 +6,15 @@ use whimbrel_control::PhoneId;
 use whimbrel_ids::Instant;
 
 use super::Outbox;
-use super::cpfs::{BETWEEN_SLICES, Cpfs, SLICE, serve};
+use super::cpfs::{BETWEEN_SLICES, Cpfs, serve};
 use crate::link::Down;
 use crate::replication::CpfId;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// Phones of a slice that are looked at, at most: each may have its state sent.
+const SLICE: usize = 16;
 /// Between two looks at all phones of one that leaves: those that are at something, or whose state is on its way, need a moment.
 const LOOK: Duration = Duration::from_millis(20);
 

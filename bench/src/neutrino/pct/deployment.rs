@@ -22,11 +22,12 @@ use whimbrel_resilience::{
 };
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{Home, default_config, phone_config, upf_config};
-use whimbrel_user::Upf;
+use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
 use super::clock::timed;
 use super::load::{Procedure, Progress};
 use super::scheme::{Change, Replication, Scheme};
+use crate::upf::smf::udp4;
 
 /// A day in 2026.
 const EPOCH: Instant = Instant(1_793_700_000_000_000);
@@ -38,6 +39,9 @@ pub(super) const CTA_THREADS: usize = 5;
 const SOON: u64 = 20_000_000;
 /// gNBs: several to each thread of the aggregator.
 const GNBS: usize = 20;
+/// A host of the data network.
+const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+
 /// A message under way, or something that is about to happen.
 enum Travelling {
     Ngap {
@@ -170,6 +174,8 @@ pub(super) struct Deployment {
     cpf_cores: BTreeMap<CpfId, Core>,
     /// What the phones are at.
     pub(super) progress: Progress,
+    /// Whether that is looked at, after every message.
+    pub(super) watches_log: bool,
     /// The most octets that were logged at once.
     pub(super) most_logged: usize,
 }
@@ -239,6 +245,7 @@ impl Deployment {
             sequence: 0,
             cta_cores: vec![Core::default(); if scheme.one_process { 1 } else { CTA_THREADS }],
             progress: Progress::default(),
+            watches_log: false,
             most_logged: 0,
         };
         deployment.cta_takes(0, |cta, now, out| cta.handle(now, Input::Tick, out));
@@ -442,7 +449,9 @@ impl Deployment {
             let recovered = of.and_then(|id| self.by_id.get(&id)).and_then(|n| self.loss.hit.get_mut(n));
             recovered.map(|at| at.get_or_insert(leaves));
         }
-        self.most_logged = self.most_logged.max(self.cta.logged().0);
+        if self.watches_log {
+            self.most_logged = self.most_logged.max(self.cta.logged().0);
+        }
         let at = self.there(leaves);
         for (association, stream, octets) in out.ngap {
             let gnb = association.0 as usize;
@@ -568,6 +577,26 @@ impl Deployment {
         // What goes to the others at every message goes to them from here, beside the program.
         let backups = if self.scheme.log { self.scheme.backups } else { 0 };
         self.regions.rings(&self.region, backups).expect("the region is known")
+    }
+
+    /// Whether a packet of a phone leaves the UPF towards the data network, by the gNB at which the phone is.
+    pub(super) fn reaches_network(&mut self, n: u32) -> bool {
+        let Terminal { ue, gnb } = &self.phones[n as usize];
+        let gnb = &self.gnbs[*gnb];
+        let Some((session, address)) = ue.sessions().find_map(|s| Some((s.id, s.ipv4?))) else {
+            return false;
+        };
+        let mut datagram = vec![0; gnb::GTPU_HEADROOM];
+        datagram.extend(udp4(address, SERVER, (5000, 5000), 100));
+        let Some((local, begin)) = gnb.encapsulate(UeId(n), session, None, &mut datagram, gnb::GTPU_HEADROOM)
+        else {
+            return false;
+        };
+        let peer = SocketAddr::new(gnb.config().gtp_address, whimbrel_gtpu::PORT);
+        let packet = Packet::of(&datagram[begin..]);
+        let mut slot = [Slot { origin: Origin::N3 { peer, local }, packet, verdict: Verdict::Pending }];
+        self.upf.u.burst(self.instant(), &mut slot);
+        matches!(slot, [Slot { verdict: Verdict::Send(Destination::N6 { .. }), .. }])
     }
 
     /// A control function of the region.

@@ -17,7 +17,7 @@ use crate::plot::{Axis, Plot, Series};
 const BEFORE_S: f64 = 0.002;
 const AFTER_S: f64 = 0.001;
 /// Losses of each scheme at each rate, each with a control function that is new afterwards.
-const LOSSES: u32 = 20;
+const LOSSES: u32 = 40;
 
 /// What the losses did to phones that they hit in the middle of a handover.
 struct Hit {

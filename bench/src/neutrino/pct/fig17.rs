@@ -34,6 +34,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         let logged = kinds.map(|(_, procedure)| {
             let mut region = ready(OURS, procedure, phones);
             region.hop_ns = options.hop_ns();
+            region.watches_log = true;
             if procedure == Procedure::ServiceRequest {
                 region.release_all();
             }

@@ -112,6 +112,18 @@ impl Times {
         self.nanos.len()
     }
 
+    /// The mean of something of each, which is given in microseconds.
+    pub(super) fn mean(&self, of: impl Fn(f64) -> f64) -> f64 {
+        let sum: f64 = self.nanos.iter().map(|ns| of(*ns as f64 / 1000.0)).sum();
+        sum / self.nanos.len().max(1) as f64
+    }
+
+    /// Any of them, in microseconds; 0 if none completed.
+    pub(super) fn any(&self, rng: &mut Rng) -> f64 {
+        let which = rng.below(self.nanos.len().max(1) as u64) as usize;
+        self.nanos.get(which).map_or(0.0, |ns| *ns as f64 / 1000.0)
+    }
+
     /// The time that this part of them did not exceed, in microseconds.
     pub(super) fn quantile(&self, q: f64) -> f64 {
         let last = self.nanos.len().saturating_sub(1);

@@ -6,14 +6,18 @@
 //! | what is compared: codec, replication, log, recovery | `scheme`, `codec` |
 //! | when phones begin and when they are done | `load` |
 //! | one procedure at rising rates, scheme beside scheme | `sweep` |
-//! | the figures | `fig7` to `fig17` |
+//! | what applications of phones feel of it | `crowd`, `fig3`, `fig13` |
+//! | the other figures | `fig7` to `fig17` |
 
 mod clock;
 mod codec;
+mod crowd;
 mod deployment;
 mod fig10;
+mod fig13;
 mod fig15;
 mod fig17;
+mod fig3;
 mod fig7;
 mod fig9;
 mod load;
@@ -22,9 +26,11 @@ mod sweep;
 
 use clap::Args;
 
+pub(super) use fig3::run as fig3;
 pub(super) use fig7::{fig7, fig8, fig11};
 pub(super) use fig9::run as fig9;
 pub(super) use fig10::run as fig10;
+pub(super) use fig13::{fig13, fig14};
 pub(super) use fig15::{fig15, fig16};
 pub(super) use fig17::run as fig17;
 
