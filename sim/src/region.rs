@@ -303,6 +303,11 @@ impl Sim {
         }
     }
 
+    /// A control function says this, whatever it did.
+    pub fn cpf_says(&mut self, from: CpfId, message: Up) {
+        self.core(Input::Cpf(from, message));
+    }
+
     /// The n-th input from the beginning on that a control function is handed ends whoever runs it.
     pub fn poison(&mut self, nth: u64) {
         if let Some(cluster) = &mut self.cluster {

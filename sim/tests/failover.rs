@@ -8,9 +8,10 @@ use std::time::Duration;
 use common::day::{Stage, live, of, stage};
 use common::stage::session;
 use common::*;
-use whimbrel_control::{Checkpoint, Phone, PhoneId};
+use whimbrel_control::{Batch, Checkpoint, Phone, PhoneId};
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{State, Up};
+use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Member, MemberOutbox};
 use whimbrel_sim::{Faults, Loss, Sim, default_config, morning, night_in_region, phone_config};
 
@@ -81,6 +82,53 @@ fn a_state_that_is_not_what_its_sender_says_is_not_held() {
     member.back(State { phone, term: 1, clock: 4, state: at_four }, &mut out);
     assert!(matches!(out.up[..], [Up::Holds { phone: of, clock: 4 }] if of == phone));
     assert_eq!((member.refused(), member.backed()), (2, 1));
+}
+
+/// What a control function says of an input.
+fn says(phone: PhoneId, term: u32, clock: u64, batch: Batch) -> Up {
+    Up::Ran { phone, term, clock, from: None, batch: Box::new(batch) }
+}
+
+#[test] // forged and repeated clocks, by one that is of the region: none does a phone harm, and each is counted
+fn a_control_function_that_lies_is_not_believed() {
+    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 1), 1);
+    let ue = stage.ues[0];
+    stage.net.command(ue, Command::Register);
+    stage.net.settle(SECOND);
+    let phone = stage.net.phones().next().expect("it is registered").id;
+    let (serves, backs) = (stage.net.cta().served_by(phone).unwrap(), stage.net.cta().backed_by(phone)[0]);
+    let neither = [1, 2, 3].map(CpfId).into_iter().find(|c| *c != serves && *c != backs).unwrap();
+    let heard = stage.net.ue_events(ue).len();
+
+    // It holds what nobody has said yet; and one holds a state whom nobody asked to.
+    stage.net.cpf_says(backs, Up::Holds { phone, clock: u64::MAX });
+    stage.net.cpf_says(neither, Up::Holds { phone, clock: 1 });
+    assert_eq!(stage.net.cta().replicated().claims_refused, 1);
+    assert_eq!(stage.net.cta().backed_by(phone), [backs]);
+    // It answers for a phone that another one serves, under terms of all kinds; and for inputs that never were.
+    for (from, term, clock) in [(backs, 1, 1), (neither, 2, u64::MAX), (serves, 1, u64::MAX), (serves, 9, 1)]
+    {
+        stage.net.cpf_says(from, says(phone, term, clock, Batch::default()));
+    }
+    stage.net.cpf_says(backs, Up::Unreadable { phone, term: 1 });
+    stage.net.cpf_says(neither, Up::Poisoned { phone, term: 1, inputs: (1, u64::MAX) });
+    assert_eq!(stage.net.cta().replicated().fenced, 6);
+    // Of a phone that is not there, nothing is known.
+    let nobody = PhoneId { slot: 999, generation: 3 };
+    stage.net.cpf_says(serves, says(nobody, 1, 1, Batch::default()));
+    stage.net.cpf_says(serves, Up::Holds { phone: nobody, clock: 7 });
+    assert_eq!(stage.net.ue_events(ue).len(), heard, "nothing of all that left");
+
+    // The phone goes on, also with the one that lied when the other is lost.
+    let next = stage.net.links_taken() + 1;
+    stage.net.lose_cpf_at(next, Loss::Before);
+    stage.net.command(ue, session());
+    stage.net.settle(SECOND * 3);
+    assert_eq!(stage.net.cta().served_by(phone), Some(backs));
+    let told = stage.net.cta().replicated();
+    assert_eq!((told.taken_over, told.lost, told.diverged, told.poisoned), (1, 0, 0, 0));
+    stage.net.check_user_plane();
+    no_violations(&stage.net);
 }
 
 /// A phone with a session and two backups, of which these get states that cannot be read; its control function is lost at its service request.

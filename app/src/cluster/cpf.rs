@@ -435,7 +435,13 @@ impl CpfProcess {
             (Ok((life, state)), Some(Membership { life: present, member: Some(member), .. }))
                 if life == *present =>
             {
+                let refused = member.refused();
                 member.back(state, &mut self.out);
+                if refused == 0 && member.refused() > 0 {
+                    warn!(
+                        "a control function sends the state of another phone, or of another time, than it says: it is not held"
+                    );
+                }
             }
             (Ok(_), _) => debug!("the state of a phone is of another life"),
             (Err(e), _) => {

@@ -103,7 +103,7 @@ fn session(s: &SessionGlimpse) -> SessionView {
 }
 
 /// What replication had to do, for the metrics.
-pub(super) fn replication(cta: &Aggregator) -> [Sample; 15] {
+pub(super) fn replication(cta: &Aggregator) -> [Sample; 16] {
     let (c, (octets, phones)) = (cta.replicated(), cta.logged());
     let one = |name, help, value| Sample { name, help, label: None, value };
     let moved = |form: &str, value| Sample {
@@ -152,6 +152,11 @@ pub(super) fn replication(cta: &Aggregator) -> [Sample; 15] {
             "whimbrel_fenced_total",
             "Answers of control functions that had been replaced, ignored",
             c.fenced,
+        ),
+        one(
+            "whimbrel_claims_refused_total",
+            "States that control functions said to hold and cannot, since they are of later than all answers",
+            c.claims_refused,
         ),
         one("whimbrel_diverged_total", "Replays that gave other outputs than had left", c.diverged),
         one(

@@ -133,6 +133,8 @@ pub struct Replicated {
     pub lagging: u64,
     /// Batches of who does not serve the phone any more.
     pub fenced: u64,
+    /// States that control functions said to hold, and that nobody can: no answer has left for their clocks yet.
+    pub claims_refused: u64,
     /// Replays that gave other outputs than had left.
     pub diverged: u64,
 }
@@ -413,6 +415,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             },
             Up::Holds { phone, clock } => match cpfs.ledgers.get_mut(&phone) {
                 Some(ledger) => {
+                    cpfs.counts.claims_refused += u64::from(clock > ledger.released());
                     ledger.acknowledged(now, from, clock);
                     cpfs.progress(phone, out);
                 }
