@@ -1,5 +1,7 @@
 //! Classification: look-ups and updates of the linear list, tuple space search, PartitionSort and ours.
 
+mod profile;
+
 use std::hint::black_box;
 use std::io;
 use std::path::Path;
@@ -81,9 +83,10 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     }
     println!("\n{checked} answers compared with the linear list's, all equal");
     let targets = targets(&all);
+    let profile = profile::profile(options.seed);
     finish(
         "classifier",
-        &json!({ "columns": NAMES, "mixes": figures, "checked": checked, "summary": targets }),
+        &json!({ "columns": NAMES, "mixes": figures, "checked": checked, "summary": targets, "profile": profile }),
     );
     Ok(())
 }
