@@ -9,6 +9,7 @@ mod limit;
 mod population;
 #[path = "../../../user/tests/common/mod.rs"]
 pub(crate) mod smf;
+mod threads;
 mod throughput;
 mod xdp;
 
@@ -31,6 +32,9 @@ pub(crate) enum Experiment {
     /// Handover and paging at 10,000 packets a second: lost, reordered, longest delay, by who keeps the packets (L25GC table 2, Synergy
     /// figure 12).
     Handover(handover::Options),
+    /// Packet threads that share the sessions: packets a second, and of a core's time, where packets arrive at their thread and where they
+    /// arrive at any.
+    Threads(threads::Options),
     /// What a packet costs the pipeline: 1 to 12 million sessions, 68 to 1,400 octets, both ways (L25GC, figure 10).
     Throughput(throughput::Options),
     /// Kinds of packet I/O: what a packet costs the packet thread by sockets and TUN, and by AF_XDP.
@@ -46,6 +50,7 @@ pub(crate) fn run(experiment: &Experiment, plots: &Path) -> io::Result<()> {
         Experiment::Classifier(options) => classifier::run(options, plots),
         Experiment::Flows(options) => flows::run(options, plots),
         Experiment::Handover(options) => handover::run(options, plots),
+        Experiment::Threads(options) => threads::run(options),
         Experiment::Throughput(options) => throughput::run(options, plots),
         Experiment::Xdp(options) => xdp::run(options, plots),
     }

@@ -88,7 +88,8 @@ pub(super) fn address(n: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(FIRST.to_bits() + n)
 }
 
-fn config(sessions: u32) -> Config {
+/// Of a UPF with so many sessions.
+pub(super) fn config(sessions: u32) -> Config {
     let mut config = super::smf::config();
     config.sessions_max = sessions + 1;
     config.data_networks.truncate(1);
@@ -97,7 +98,7 @@ fn config(sessions: u32) -> Config {
 }
 
 /// What UPF-C makes of an SMF's requests for one session: the change that has all its rules.
-fn asked_for(config: &Config) -> Change {
+pub(super) fn asked_for(config: &Config) -> Change {
     let mut c = UpfC::new(config.clone(), START).expect("a configuration");
     let mut out = Outbox::default();
     let mut ask = |seid: Option<Seid>, message: Message, sequence: u32| {

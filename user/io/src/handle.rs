@@ -45,7 +45,7 @@ pub struct Handle {
 
 /// What was set on the host, in the order in which it is taken back.
 #[derive(Default)]
-struct Host {
+pub(crate) struct Host {
     nat: Option<Nat>,
     sysctls: Option<Sysctls>,
     changes: Vec<String>,
@@ -137,7 +137,7 @@ fn most_of(config: &Config) -> u16 {
 }
 
 /// Starts a thread for each pipeline, on its ports.
-fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Result<Handle, StartError> {
+pub(crate) fn spawn<P: Ports>(config: Config, ports: Vec<P>, host: Host) -> Result<Handle, StartError> {
     let fast = ports.first().and_then(Ports::fast_path);
     let pipelines = UpfU::shards(&config.user)?;
     let room = packet_room(most_of(&config));

@@ -3,15 +3,63 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use whimbrel_ids::Teid;
-use whimbrel_user::FastEntry;
+use whimbrel_user::{Destination, FastEntry, Origin, Packet, Slot};
 
+use crate::config::Config;
+use crate::error::StartError;
+use crate::handle::{Handle, Host, spawn};
+use crate::ports::Ports;
 use crate::sys::bpf::{Attach, DeviceMap, Instruction, Link, Program, SharedArray};
 use crate::sys::datagrams::Datagrams;
+use crate::thread::IoCounters;
 use crate::xdp::measure as programs;
 pub use crate::xdp::measure::Addresses;
+
+/// A user plane whose threads receive packets without end, each its own again and again, and whose packets go nowhere.
+///
+/// Errors: those of a start.
+pub fn endless(config: Config, packets: Vec<Vec<(Origin, Vec<u8>)>>) -> Result<Handle, StartError> {
+    let ports = packets.into_iter().map(|packets| Endless { packets, next: 0 }).collect();
+    spawn(config, ports, Host::default())
+}
+
+struct Endless {
+    packets: Vec<(Origin, Vec<u8>)>,
+    next: usize,
+}
+
+impl Ports for Endless {
+    fn receive(&mut self, slots: &mut [Slot], _: &mut IoCounters) -> usize {
+        for slot in &mut *slots {
+            let (origin, octets) = &self.packets[self.next];
+            slot.packet.fill(octets);
+            slot.origin = *origin;
+            self.next = (self.next + 1) % self.packets.len();
+        }
+        slots.len()
+    }
+
+    fn send(&mut self, packets: &mut dyn Iterator<Item = (Destination, &Packet)>, counters: &mut IoCounters) {
+        for (to, _) in packets {
+            match to {
+                Destination::N3 { .. } => counters.n3_sent += 1,
+                Destination::N6 { .. } | Destination::Frames { .. } => counters.n6_sent += 1,
+            }
+        }
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+
+    fn lost(&self) -> u64 {
+        0
+    }
+}
 
 /// A socket that sends datagrams in rows, as the UPF's does.
 pub struct Rows(Datagrams);
