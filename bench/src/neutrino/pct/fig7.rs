@@ -65,7 +65,8 @@ pub(crate) fn fig11(options: &Options, plots: &Path) -> io::Result<()> {
     );
     println!("       where it has to travel first (default)");
     let schemes = [OURS_FAST, EXISTING_CHANGE, OURS_DEFAULT, EXISTING_CHANGE_LEAN, OURS];
-    let rates = [2e3, 5e3, 10e3, 15e3, 20e3, 25e3, 30e3, 40e3, 50e3, 60e3, 80e3, 100e3];
+    let rates =
+        [2e3, 5e3, 10e3, 20e3, 30e3, 40e3, 60e3, 80e3, 100e3, 120e3, 140e3, 160e3, 180e3, 200e3, 240e3];
     figure(
         options,
         plots,

@@ -16,6 +16,9 @@ pub(super) enum Procedure {
     Handover,
 }
 
+/// What comes so many nanoseconds after the end of a procedure is a timer's, as when the tunnels of a handover are taken down.
+const BY_A_TIMER: u64 = 100_000_000;
+
 /// One phone's procedure.
 #[derive(Clone, Copy, Debug)]
 struct Run {
@@ -45,7 +48,7 @@ impl Progress {
     }
 
     pub(super) fn heard(&mut self, phone: u32, at: u64) {
-        if let Some(run) = self.0.get_mut(&phone) {
+        if let Some(run) = self.0.get_mut(&phone).filter(|r| !r.done || at < r.until + BY_A_TIMER) {
             run.until = at;
         }
     }
