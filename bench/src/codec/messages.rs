@@ -4,8 +4,8 @@
 use std::net::Ipv4Addr;
 
 use whimbrel_ids::{
-    AmfId, AmfUeNgapId, FiveQi, Guami, NrCellId, PduSessionId, PlmnId, Qfi, RanUeNgapId, SNssai, STmsi, Tac,
-    Tai, Teid, Tmsi,
+    AmfId, AmfUeNgapId, FiveQi, GlobalGnbId, Guami, NrCellId, PduSessionId, PlmnId, Qfi, RanUeNgapId, SNssai,
+    STmsi, Tac, Tai, Teid, Tmsi,
 };
 use whimbrel_ngap::*;
 
@@ -72,10 +72,8 @@ fn setup_request() -> Vec<u8> {
         PreEmptionVulnerability::NotPreEmptable,
     );
     let characteristics = QosCharacteristics::NonDynamic5qi(NonDynamic5qiDescriptor::new(FiveQi(9)));
-    let flow = QosFlowSetupRequestItem::new(
-        valid(Qfi::new(1)),
-        QosFlowLevelQosParameters::new(characteristics, priority),
-    );
+    let flow =
+        QosFlowSetupRequestItem::new(flow(), QosFlowLevelQosParameters::new(characteristics, priority));
     let mut transfer =
         PduSessionResourceSetupRequestTransfer::new(tunnel(7), PduSessionType::Ipv4, vec![flow]);
     transfer.pdu_session_aggregate_maximum_bit_rate =
@@ -83,9 +81,48 @@ fn setup_request() -> Vec<u8> {
     transfer.to_vec()
 }
 
-/// What a gNB answers with, of about the length of its transfers.
-fn answer() -> Vec<u8> {
-    nas(13)
+/// What a gNB answers to it.
+fn setup_response() -> Vec<u8> {
+    let flows = vec![AssociatedQosFlowItem::new(flow())];
+    let tunnel = QosFlowPerTnlInformation::new(tunnel(0x1001), flows);
+    PduSessionResourceSetupResponseTransfer::new(tunnel).to_vec()
+}
+
+fn flow() -> Qfi {
+    valid(Qfi::new(1))
+}
+
+/// What the target of a handover says of a session whose packets the source passes on.
+fn admitted() -> Vec<u8> {
+    let mut flow = QosFlowItemWithDataForwarding::new(flow());
+    flow.data_forwarding_accepted = Some(DataForwardingAccepted::DataForwardingAccepted);
+    let mut transfer = HandoverRequestAcknowledgeTransfer::new(tunnel(0x1002), vec![flow]);
+    transfer.dl_forwarding_up_tnl_information = Some(tunnel(0x1003));
+    transfer.to_vec()
+}
+
+/// What the source is told of it.
+fn command() -> Vec<u8> {
+    let mut transfer = HandoverCommandTransfer::new();
+    transfer.dl_forwarding_up_tnl_information = Some(tunnel(0x1003));
+    transfer.qos_flow_to_be_forwarded_list = vec![flow()];
+    transfer.to_vec()
+}
+
+fn switched() -> Vec<u8> {
+    PathSwitchRequestTransfer::new(tunnel(0x1002), vec![QosFlowAcceptedItem::new(flow())]).to_vec()
+}
+
+fn acknowledged() -> Vec<u8> {
+    let mut transfer = PathSwitchRequestAcknowledgeTransfer::new();
+    transfer.ul_ngu_up_tnl_information = Some(tunnel(7));
+    transfer.to_vec()
+}
+
+fn target() -> TargetId {
+    let gnb = valid(GlobalGnbId::new(plmn(), 0x1234, 28));
+    let tai = Tai { plmn: plmn(), tac: Tac::from_octets([0, 0, 1]) };
+    TargetId::TargetRanNodeId(TargetRanNodeId::new(GlobalRanNodeId::GlobalGnbId(gnb), tai))
 }
 
 fn context_setup(sessions: u8) -> InitialContextSetupRequest {
@@ -119,13 +156,37 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
     uplink.user_location_information = Some(location());
 
     let mut response = InitialContextSetupResponse::new(amf(), RAN);
-    response.pdu_session_resource_setup_list_cxt_res = vec![PduSessionResourceItem::new(psi(1), answer())];
+    response.pdu_session_resource_setup_list_cxt_res =
+        vec![PduSessionResourceItem::new(psi(1), setup_response())];
+
+    let session = PduSessionResourceSetupItemSuReq::new(psi(1), slice(), setup_request());
+    let mut setup = PduSessionResourceSetupRequest::new(amf(), RAN, vec![session]);
+    setup.ue_aggregate_maximum_bit_rate = Some(ambr());
+
+    let cause = || CauseRadioNetwork::HandoverDesirableForRadioReason.into();
+    let direct = DirectForwardingPathAvailability::DirectPathAvailable;
+    let mut transfer = HandoverRequiredTransfer::new();
+    transfer.direct_forwarding_path_availability = Some(direct);
+    let sessions = |transfer: &[u8]| vec![PduSessionResourceItem::new(psi(1), transfer.to_vec())];
+    let required = HandoverRequired::new(
+        amf(),
+        RAN,
+        HandoverType::Intra5gs,
+        cause(),
+        target(),
+        sessions(&transfer.to_vec()),
+        nas(220),
+    );
+    let mut granted = HandoverRequestAcknowledge::new(amf(), RAN, nas(120));
+    granted.pdu_session_resource_admitted_list = sessions(&admitted());
+    let mut commanded = HandoverCommand::new(amf(), RAN, HandoverType::Intra5gs, nas(120));
+    commanded.pdu_session_resource_handover_list = sessions(&command());
 
     let item = |i| PduSessionResourceSetupItemHoReq::new(psi(i), slice(), setup_request());
     let handover = HandoverRequest::new(
         amf(),
         HandoverType::Intra5gs,
-        CauseRadioNetwork::HandoverDesirableForRadioReason.into(),
+        cause(),
         ambr(),
         capabilities(),
         SecurityContext::new(2, SecurityKey([0xa5; 32])),
@@ -135,8 +196,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         guami(),
     );
 
-    let switched = vec![PduSessionResourceItem::new(psi(1), answer())];
-    let mut path_switch = PathSwitchRequest::new(RAN, amf(), switched.clone());
+    let mut path_switch = PathSwitchRequest::new(RAN, amf(), sessions(&switched()));
     path_switch.user_location_information = Some(location());
     path_switch.ue_security_capabilities = Some(capabilities());
     let mut switched_path = PathSwitchRequestAcknowledge::new(
@@ -145,7 +205,7 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         SecurityContext::new(3, SecurityKey([0x3c; 32])),
         vec![slice()],
     );
-    switched_path.pdu_session_resource_switched_list = switched;
+    switched_path.pdu_session_resource_switched_list = sessions(&acknowledged());
 
     let pair = UeNgapIds::UeNgapIdPair(UeNgapIdPair::new(amf(), RAN));
     vec![
@@ -155,7 +215,11 @@ pub(crate) fn all() -> Vec<(&'static str, Message)> {
         ("INITIAL CONTEXT SETUP REQUEST", context_setup(0).into()),
         ("INITIAL CONTEXT SETUP REQUEST, one session", context_setup(1).into()),
         ("INITIAL CONTEXT SETUP RESPONSE", response.into()),
+        ("PDU SESSION RESOURCE SETUP REQUEST", setup.into()),
+        ("HANDOVER REQUIRED", required.into()),
         ("HANDOVER REQUEST, two sessions", handover.into()),
+        ("HANDOVER REQUEST ACKNOWLEDGE", granted.into()),
+        ("HANDOVER COMMAND", commanded.into()),
         ("PATH SWITCH REQUEST", path_switch.into()),
         ("PATH SWITCH REQUEST ACKNOWLEDGE", switched_path.into()),
         (
