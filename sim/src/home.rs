@@ -199,6 +199,8 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
         slices: Vec::new(),
         shards: 1,
         held_per_session: Config::HELD_PER_SESSION,
+        flows_first: Config::FLOWS_FIRST,
+        flows_second: Config::FLOWS_SECOND,
         cp_port: 8805,
         seed,
     }

@@ -246,6 +246,10 @@ pub struct Config {
     pub echo_interval: Option<Duration>,
     /// Packets buffered for one phone at most, where no BAR suggests fewer; up to [`HELD_PER_SESSION_MAX`].
     pub held_per_session: u16,
+    /// Flows of sessions with filters whose rule is remembered in a core's second cache, those used last; all pipelines together.
+    pub flows_first: u32,
+    /// The same in memory, 66 octets each, taken when they are first used; with none, filters are asked for each packet.
+    pub flows_second: u32,
     /// Port to which requests of the UPF go: 8805 (TS 29.244 §6.5.2).
     pub cp_port: u16,
     /// Random, secret: TEIDs and SEIDs are drawn from it.
@@ -413,6 +417,10 @@ impl Config {
     pub const ECHO_INTERVAL: Duration = Duration::from_secs(60);
     /// Packets buffered for one phone unless said otherwise: 10,000 a second through a handover of 130 ms (L25GC §5.4.2).
     pub const HELD_PER_SESSION: u16 = 1_500;
+    /// Half a megabyte: a quarter of the second cache of a server's core.
+    pub const FLOWS_FIRST: u32 = 8_192;
+    /// As many as a firewall has: sixteen megabytes.
+    pub const FLOWS_SECOND: u32 = 262_144;
     /// The port of PFCP (TS 29.244 §6.5.2).
     pub const PFCP_PORT: u16 = 8805;
 

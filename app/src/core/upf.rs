@@ -66,6 +66,8 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         slices: c.slice_rates.clone(),
         shards: c.n3.threads,
         held_per_session: Config::HELD_PER_SESSION,
+        flows_first: Config::FLOWS_FIRST,
+        flows_second: Config::FLOWS_SECOND,
         cp_port: Config::PFCP_PORT,
         seed,
     }
@@ -323,6 +325,21 @@ impl LocalUpf {
                 c.router_advertisements,
             ),
             one("whimbrel_upf_ecn_marked_total", "Packets marked for congestion", c.ecn_marked),
+            one(
+                "whimbrel_upf_flows_first_total",
+                "Packets of sessions with filters whose flow's rule the first level of flows knew",
+                c.flows_first,
+            ),
+            one(
+                "whimbrel_upf_flows_second_total",
+                "Packets of sessions with filters whose flow's rule the second level of flows knew",
+                c.flows_second,
+            ),
+            one(
+                "whimbrel_upf_flows_asked_total",
+                "Packets of sessions with filters whose filters were asked",
+                c.flows_asked,
+            ),
             one(
                 "whimbrel_upf_predictions_true_total",
                 "Predicted handovers whose phone arrived",

@@ -1,7 +1,11 @@
 //! Flow state in two levels (Synergy §III-B): access time over active flows, for each way to keep it, with and without buffering.
 //!
+//! Then the pipeline itself, which remembers so which rule the flows of sessions with filters meet (`product`).
+//!
 //! The paper's levels are a network card's SRAM and DRAM. Here a table that fits into the second cache stands for the first, a table in
 //! memory for the second; the ratio of their access times is like the card's.
+
+mod product;
 
 use std::hint::black_box;
 use std::io;
@@ -30,12 +34,18 @@ const RING: usize = 32 << 20;
 /// One packet in so many is buffered.
 const BUFFERED: usize = 8;
 
+/// Rounds of the pipeline that are timed at most: each flow is met before.
+const PIPELINE_ROUNDS_MAX: usize = 9;
+
 /// What can be chosen.
 #[derive(Args, Clone)]
 pub(crate) struct Options {
     /// Numbers of active flows.
     #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000, 1_000_000, 12_000_000])]
     flows: Vec<u32>,
+    /// Numbers of active flows of sessions with filters.
+    #[arg(long, value_delimiter = ',', default_values_t = [4_000, 64_000, 500_000])]
+    pipeline_flows: Vec<u32>,
     /// Rounds of 65,536 packets that are timed.
     #[arg(long, default_value_t = 25)]
     rounds: usize,
@@ -371,8 +381,10 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     }
     .write(plots, "upf-flows")?;
     println!(
-        "in front of an index the processor's caches are the first level already: the pipeline keeps no other"
+        "in front of an index the processor's caches are the first level already: sessions have no other"
     );
+    let rows = product::run(&options.pipeline_flows, options.rounds.min(PIPELINE_ROUNDS_MAX));
+    figures.insert("pipeline".into(), rows.into());
     finish("flows", &Value::Object(figures));
     Ok(())
 }

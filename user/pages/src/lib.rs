@@ -45,6 +45,19 @@ impl<T: Default> Pages<T> {
     }
 }
 
+/// A cache line that is all zero until it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C, align(64))]
+pub struct Line(pub [u64; 8]);
+
+impl Pages<Line> {
+    /// So many, which take memory only when they are first touched.
+    pub fn lines(len: usize) -> Self {
+        // All zero is a line, and that is what the region is.
+        Self { region: Region::of::<Line>(len), len, of: std::marker::PhantomData }
+    }
+}
+
 impl<T> Pages<T> {
     fn first(&self) -> NonNull<T> {
         self.region.first()
@@ -56,7 +69,7 @@ impl<T> Deref for Pages<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: `new` has written all `len` elements, and they live as long as the region, which is ours.
+        // SAFETY: `new` has written all `len` elements, or they are lines, and they live as long as the region, which is ours.
         unsafe { slice::from_raw_parts(self.first().as_ptr(), self.len) }
     }
 }
@@ -71,7 +84,7 @@ impl<T> DerefMut for Pages<T> {
 
 impl<T> Drop for Pages<T> {
     fn drop(&mut self) {
-        // SAFETY: all elements were written, and nobody uses them after this; the region itself goes when its field does.
+        // SAFETY: all are elements, as in `deref`, and nobody uses them after this; the region itself goes when its field does.
         unsafe { std::ptr::drop_in_place::<[T]>(&mut **self) };
     }
 }
@@ -105,5 +118,15 @@ mod tests {
         let small = Pages::<Aligned>::new(3);
         assert!((small.as_ptr() as usize).is_multiple_of(128));
         assert_eq!(large[7].0 + small[2].0, 0);
+    }
+
+    #[test]
+    fn lines_are_zero_until_they_are_written() {
+        for len in [3, PAGE_OCTETS / 64] {
+            let mut lines = Pages::lines(len);
+            assert!(lines.iter().all(|l| *l == Line::default()));
+            lines[len - 1] = Line([7; 8]);
+            assert_eq!((lines[len - 2], lines[len - 1]), (Line::default(), Line([7; 8])));
+        }
     }
 }

@@ -70,6 +70,9 @@ impl UpfU {
                 false
             }
         };
+        if let Some(s) = self.sessions.get(index) {
+            s.state.rules_number = self.shared.number_rules();
+        }
         self.learn(now, index, &rules);
         if let Some(border) = self.shared.border(rules.data_network).filter(|_| rules.guarded) {
             border.welcome(index);
@@ -232,6 +235,7 @@ fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> Sessio
         awaited: false,
         rearm: false,
         last_packet: now,
+        rules_number: 0,
         counters: SessionCounters::default(),
         index: id.index,
         deadline: None,

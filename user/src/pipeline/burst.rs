@@ -3,13 +3,15 @@
 //! What has an effect is done in one step ([`Stage::Rules`]), packet by packet, in the order in which they came.
 
 use whimbrel_gtpu::{GpduHeader, Gtpu, message_type};
-use whimbrel_ids::Instant;
+use whimbrel_ids::{Instant, Teid};
 use whimbrel_prefetch::prefetch;
 
+use super::flows::{FlowKey, Flows, Hash};
 use super::inner::Inner;
 use super::plain::{Decision, Hot};
 use super::predicted::Key;
-use super::stages::Arrival;
+use super::session::SessionU;
+use super::stages::{Arrival, Content};
 use super::{Origin, Slot, UpfU, Verdict, is_link_scope};
 
 /// Packets whose memory is loaded together: twice the line fill buffers of a core, as many as drivers receive at once.
@@ -171,6 +173,22 @@ impl UpfU {
             sum ^ pdr ^ far ^ qer ^ urr ^ usage ^ meter
         });
         std::hint::black_box((state, rules, lists));
+        self.prefetch_flows(items);
+    }
+
+    /// Begins to load what is remembered of packets' flows.
+    fn prefetch_flows(&self, items: &[Item]) {
+        let Some(flows) = &self.shared.flows else { return };
+        let mut hashes = [None; TOGETHER];
+        for (hash, item) in hashes.iter_mut().zip(items) {
+            *hash = self.sessions.full(item.session).and_then(|s| hash_of(flows, s, item));
+        }
+        for hash in hashes.into_iter().flatten() {
+            flows.prefetch_sets(hash);
+        }
+        for hash in hashes.into_iter().flatten() {
+            flows.prefetch_entry(hash);
+        }
     }
 
     /// The verdict on one packet.
@@ -235,6 +253,16 @@ impl UpfU {
             Origin::Frames { dn } => self.network_frame(now, dn, &mut slot.packet),
         }
     }
+}
+
+/// Of the flow of a packet, if it is remembered.
+fn hash_of(flows: &Flows, session: &SessionU, item: &Item) -> Option<Hash> {
+    let (compared, inner) = (session.rules.compared, item.inner.as_ref()?);
+    if !compared.worth {
+        return None;
+    }
+    let flow = inner.flow(item.arrival.teid != Teid(0))?;
+    Some(flows.hash(&FlowKey::new(session.state.rules_number, compared, item.arrival, &flow)))
 }
 
 /// Begins to load the headers of all packets: a driver has just written them, by way of memory.

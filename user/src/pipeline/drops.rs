@@ -211,6 +211,12 @@ counters! {
     router_advertisements,
     /// Packets marked for congestion (ECN).
     ecn_marked,
+    /// Packets of sessions with filters of which the first level of flows knew the rule.
+    flows_first,
+    /// Those of which the second level knew it.
+    flows_second,
+    /// Those whose filters were asked.
+    flows_asked,
     /// Predictions that came true: a packet showed that the phone had arrived.
     predictions_true,
     /// Packets without a session that the filters in front of the predictions knew, and the table did not.

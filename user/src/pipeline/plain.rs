@@ -486,6 +486,7 @@ impl Cold {
             awaited: false,
             rearm: false,
             last_packet: w.last_packet,
+            rules_number: 0,
             counters: self.counters(hot),
             index,
             deadline: self.deadline,

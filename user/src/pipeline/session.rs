@@ -53,6 +53,8 @@ pub(super) struct State {
     /// The deadline is to be computed anew.
     pub(super) rearm: bool,
     pub(super) last_packet: Instant,
+    /// Of the rules: no others in this pipeline have it. Zero where no packet meets a filter.
+    pub(super) rules_number: u64,
     pub(super) counters: SessionCounters,
     // From here on only what happens seldom.
     pub(super) index: u32,

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::Destination;
 use super::border::Border;
 use super::drops::{Counters, DropReason};
+use super::flows::Flows;
 use super::packet::Packet;
 use super::shard::{Common, Shard};
 use crate::config::{Config, DnIndex};
@@ -25,6 +26,10 @@ pub(super) struct Shared {
     pub(super) common: Arc<Common>,
     /// By data network.
     pub(super) borders: Box<[Option<Box<Border>>]>,
+    /// What flows have met, if it is remembered.
+    pub(super) flows: Option<Flows>,
+    /// Rules that sessions were given.
+    rules_given: u64,
     /// Tunnels that begin or end to lead to a peer, for the first shard, which supervises paths.
     pub(super) path_uses: Vec<(IpAddr, bool)>,
     /// Of what is drawn by chance.
@@ -37,10 +42,13 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn new(config: &Config, common: Arc<Common>, shard: Shard, room: usize) -> Self {
+        let part = |flows: u32| flows.div_ceil(shard.of().into());
         let border = |(at, dn)| Border::of(at, dn, config.seed, shard).map(Box::new);
         Self {
             common,
             borders: config.data_networks.iter().enumerate().map(border).collect(),
+            flows: Flows::new(part(config.flows_first), part(config.flows_second), config.seed),
+            rules_given: 0,
             path_uses: Vec::new(),
             random: mix(config.seed ^ u64::from(shard.number())),
             counters: Counters::default(),
@@ -50,6 +58,12 @@ impl Shared {
             spare: Vec::new(),
             room,
         }
+    }
+
+    /// A number that no rules had before; never zero.
+    pub(super) fn number_rules(&mut self) -> u64 {
+        self.rules_given += 1;
+        self.rules_given
     }
 
     /// The firewall of a data network, if it has one.

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
-use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, SourceInterface, UsageReportTrigger};
+use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, UsageReportTrigger};
 
+use super::detect::detect;
 use super::inner::{Inner, mark_congestion};
 use super::packet::Packet;
 use super::session::State;
@@ -145,7 +146,7 @@ pub(super) fn run<C: Content>(
     if let Some(verdict) = content.link_scope(state, rules, arrival, packet) {
         return verdict;
     }
-    let pdr = match detect(rules, arrival, content) {
+    let pdr = match detect(rules, state, shared, arrival, content) {
         Ok(pdr) => pdr,
         Err(reason) => return Verdict::Drop(reason),
     };
@@ -222,43 +223,6 @@ fn link_scope(
         return Some(Verdict::Taken);
     }
     Some(Verdict::Drop(DropReason::LinkScope))
-}
-
-/// The first PDR, by precedence, that the packet matches (TS 29.244 §5.2.1).
-///
-/// An uplink packet whose filters match while its QoS flow is another one's is told apart from one that nothing matches:
-/// the phone or its gNB does not keep to the QoS rules (TS 23.501 §5.7.1.7).
-fn detect<'r, C: Content>(
-    rules: &'r SessionRules,
-    arrival: Arrival,
-    content: &C,
-) -> Result<&'r Pdr, DropReason> {
-    let qfi = arrival.qfi();
-    if let Some(pdr) = find(rules, arrival, content) {
-        return Ok(pdr);
-    }
-    let mut none = DropReason::NoMatchingPdr;
-    for p in &rules.pdrs {
-        let here = p.teid == arrival.teid
-            && (p.teid != Teid(0) || matches!(p.source, SourceInterface::Core | SourceInterface::N6Lan))
-            && content.matches(p);
-        if here && p.accepts(qfi) {
-            return Ok(p);
-        }
-        if here {
-            none = DropReason::QfiMismatch;
-        }
-    }
-    Err(none)
-}
-
-/// The first PDR by the index, where the session has one. A packet that it finds none for is dropped, unless a PDR of several
-/// QoS flows, not of the packet's, stands before its own.
-fn find<'r, C: Content>(rules: &'r SessionRules, arrival: Arrival, content: &C) -> Option<&'r Pdr> {
-    let index = rules.index.as_ref()?;
-    let flow = content.flow(arrival.teid != Teid(0))?;
-    let at = index.find(arrival.teid, arrival.qfi(), &flow)?;
-    rules.pdrs.get(at).filter(|p| p.accepts(arrival.qfi()))
 }
 
 /// Whether a source address is not the phone's (TS 33.513 §4.2.2.7). A session without addresses (an intermediate UPF's) cannot

@@ -8,7 +8,7 @@ use whimbrel_pfcp::ie::{
 };
 
 use super::refusal::RuleRefusal;
-use super::{Bar, Far, Index, NONE, Pdr, Qer, SessionRules, Urr};
+use super::{Bar, Compared, Far, Index, NONE, Pdr, Qer, SessionRules, Urr};
 use crate::limits::{QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 
 /// A PDR with what it refers to, by identity.
@@ -92,6 +92,7 @@ impl Draft {
         let endpoints = self.endpoints.into_iter().map(|(id, teid)| super::Endpoint { id, teid });
         Ok(SessionRules {
             index: Index::of(self.base.kind, &pdrs),
+            compared: Compared::of(self.base.kind, &pdrs),
             pdrs: pdrs.into(),
             fars: fars.into(),
             qers: qers.into(),

@@ -234,6 +234,18 @@ impl Filter {
         self.local.prefix().map(|p| (p.address, p.length))
     }
 
+    pub(crate) fn compares_tos(&self) -> bool {
+        self.tos.is_some()
+    }
+
+    pub(crate) fn compares_flow_label(&self) -> bool {
+        self.flow_label.is_some()
+    }
+
+    pub(crate) fn compares_spi(&self) -> bool {
+        self.spi.is_some()
+    }
+
     pub(crate) fn matches(&self, flow: &Flow) -> bool {
         let ports = match flow.ports {
             Some((remote, local)) => self.remote_ports.hold(remote) && self.local_ports.hold(local),

@@ -2,6 +2,7 @@
 
 mod allocate;
 mod apply;
+mod compared;
 mod draft;
 mod far;
 mod filter;
@@ -23,6 +24,7 @@ use whimbrel_pfcp::ie::{
 use whimbrel_pfcp::rule::UpdateBarInReportResponse;
 
 pub(crate) use allocate::{Allocator, Changed, NetworkPools, upper};
+pub(crate) use compared::Compared;
 pub(crate) use draft::Draft;
 pub(crate) use filter::{Filter, Flow};
 pub(crate) use frame::{Frame, FrameFilter, Mac, is_group};
@@ -88,6 +90,8 @@ pub struct SessionRules {
     pub(crate) endpoints: Box<[Endpoint]>,
     /// The PDRs' conditions, where there are more than a handful.
     pub(crate) index: Option<Index>,
+    /// What their filters compare.
+    pub(crate) compared: Compared,
     /// Seconds of silence to report; zero for never.
     pub(crate) inactivity_s: u32,
     /// The place of its slice among those that have a rate, or [`NONE`].
@@ -107,6 +111,7 @@ impl SessionRules {
             point_to_point: None,
             relays: 0,
             index: None,
+            compared: Compared::default(),
             tunnels_given: 0,
             tunnels: [Teid(0); TUNNELS_PER_SESSION_MAX],
             framed: [].into(),

@@ -59,6 +59,9 @@ pub(crate) fn config() -> Config {
         slices: Vec::new(),
         shards: SHARDS,
         held_per_session: HELD as u16,
+        // So few that flows give way to each other.
+        flows_first: 8,
+        flows_second: 32,
         cp_port: 8805,
         seed: 0x1234_5678_9abc_def0,
     }

@@ -10,8 +10,8 @@ use whimbrel_user::{Destination, DnIndex, DropReason};
 
 use super::common::{GNB, HELD, SERVER};
 
-/// Port of the server whose packets have rules of their own: neither metered nor counted, and of no QoS flow.
-pub(crate) const SIGNALLING: u16 = 5060;
+/// Ports of the server, of which one at a time may have rules of its own.
+pub(crate) const PORTS: [u16; 2] = [5060, 80];
 
 /// What becomes of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,8 +65,8 @@ pub(crate) struct Seat {
     pub(crate) ue6: Option<Ipv6Addr>,
     /// PDR 1 is for QoS flow 1 alone.
     pub(crate) one_flow: bool,
-    /// PDRs 3 and 4, of the server's port [`SIGNALLING`], stand before the others.
-    pub(crate) signalling: bool,
+    /// PDRs 3 and 4, of this port of the server, stand before the others: packets are neither metered nor counted, and of no QoS flow.
+    pub(crate) signalling: Option<u16>,
     pub(crate) action: Action,
     /// Closed gates, uplink and downlink.
     pub(crate) closed: [bool; 2],
@@ -104,7 +104,7 @@ impl Seat {
             ue,
             ue6: None,
             one_flow: false,
-            signalling: false,
+            signalling: None,
             action: Action::Buffer,
             closed: [false; 2],
             mbr: None,
@@ -147,7 +147,7 @@ impl Seat {
 
     /// A phone's packet, of a tunnel of this session and with a container of QoS flow `qfi`, whole.
     pub(crate) fn uplink(&mut self, now: Instant, qfi: u8, inner: Vec<u8>, told: &mut Told) -> Fate {
-        let special = self.signalling && ports(&inner)[1] == SIGNALLING;
+        let special = self.signalling == Some(ports(&inner)[1]);
         let fate = if is_link_local(&inner) {
             Fate::Dropped(DropReason::LinkScope)
         } else if !special && self.one_flow && qfi != 1 {
@@ -165,7 +165,7 @@ impl Seat {
 
     /// A packet of the data network for this phone, whole.
     pub(crate) fn downlink(&mut self, now: Instant, inner: Vec<u8>, told: &mut Told) -> Fate {
-        let special = self.signalling && ports(&inner)[0] == SIGNALLING;
+        let special = self.signalling == Some(ports(&inner)[0]);
         let fate = match self.action {
             Action::Drop => Fate::Dropped(DropReason::FarDrop),
             Action::Buffer if self.held.len() == HELD => Fate::Dropped(DropReason::BufferFull),

@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use super::common::*;
-use super::model::{self, Action, Fate, SIGNALLING, Seat, Told, Volumes};
+use super::model::{self, Action, Fate, PORTS, Seat, Told, Volumes};
 use whimbrel_ids::{Instant, Seid, Teid};
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
@@ -81,8 +81,7 @@ impl Pair {
                 let mut pdr = m.create_pdrs[i].clone();
                 (pdr.pdr_id, pdr.precedence) = (PdrId(3 + i as u16), Precedence(100));
                 pdr.pdi.qfis.clear();
-                let filter = format!("permit out 17 from any {SIGNALLING} to assigned");
-                pdr.pdi.sdf_filters = vec![SdfFilter::flow(&filter)];
+                pdr.pdi.sdf_filters = filters(PORTS[0], n);
                 (pdr.qer_ids, pdr.urr_ids) = (vec![], vec![]);
                 m.create_pdrs.push(pdr);
             }
@@ -104,7 +103,7 @@ impl Pair {
         let r = self.net.establish(m);
         let session = self.net.seated(self.cp_seid, &r);
         let mut seat = Seat::new(session.teid, session.ipv4.unwrap(), self.net.now);
-        (seat.one_flow, seat.signalling, seat.ue6) = (one_flow, signalling, session.ipv6);
+        (seat.one_flow, seat.signalling, seat.ue6) = (one_flow, signalling.then_some(PORTS[0]), session.ipv6);
         (seat.mbr, seat.threshold) = (rates, threshold);
         if let Some(quota) = quota {
             seat.set_quota(quota);
@@ -194,6 +193,16 @@ impl Pair {
                 let to = Instant(now.0 + passed);
                 self.net.advance(to);
             }
+            8 if seat.signalling.is_some() => {
+                let port = PORTS[usize::from(n >> 2) % 2];
+                seat.signalling = Some(port);
+                let up = FTeid::given(seat.teid, UPF.into());
+                let [up, down] = [(SourceInterface::Access, Some(up)), (SourceInterface::Core, None)]
+                    .map(|(from, f_teid)| Pdi { f_teid, sdf_filters: filters(port, n), ..Pdi::from(from) });
+                let update = |(id, pdi)| UpdatePdr { pdi: Some(pdi), ..UpdatePdr::new(PdrId(id)) };
+                let update_pdrs = [(3, up), (4, down)].map(update).into();
+                self.change(at, SessionModificationRequest { update_pdrs, ..Default::default() });
+            }
             _ => self.burst(at, u64::from(n) | u64::from(which) << 16),
         }
         self.compare_told();
@@ -233,19 +242,19 @@ impl Pair {
         let now = self.net.now;
         let (_, seat) = self.seats[which % SEATS].as_mut()?;
         let payload = [0, 40, 1_372, 1_372][n % 4];
-        let port = if n & 8 == 0 { SIGNALLING } else { 80 };
+        let (port, own) = (PORTS[n >> 3 & 1], 7 + (n >> 9) as u16 % 8);
         let ((server, server6), told) = (model::server(), &mut self.told);
         // Of a phone without IPv6, an address of a prefix that nobody has.
         let nobody = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0xffff, 0, 0, 0, 0);
         let (six, prefix) = (self.both_families && n & 0x100 != 0, seat.ue6.unwrap_or(nobody));
         let ue6 = |step: u128| Ipv6Addr::from_bits(prefix.to_bits() + (step << 64) + n as u128 % 7);
         let up = |step: u8| match six {
-            false => udp4((seat.ue.to_bits() + u32::from(step)).into(), server, (7, port), payload),
-            true => udp6(ue6(step.into()), server6, (7, port), payload),
+            false => udp4((seat.ue.to_bits() + u32::from(step)).into(), server, (own, port), payload),
+            true => udp6(ue6(step.into()), server6, (own, port), payload),
         };
         let down = |ue| match six {
-            false => udp4(server, ue, (port, 7), payload),
-            true => udp6(server6, ue6(0), (port, 7), payload),
+            false => udp4(server, ue, (port, own), payload),
+            true => udp6(server6, ue6(0), (port, own), payload),
         };
         let length_at = if six { 21 } else { 19 };
         let network = Origin::N6 { dn: DnIndex(0) };
@@ -343,6 +352,12 @@ fn udp6(source: Ipv6Addr, destination: Ipv6Addr, ports: (u16, u16), payload: usi
 fn is_advertisement(octets: &[u8]) -> bool {
     let (_, _, inner) = at_gnb(octets);
     inner[0] >> 4 == 6 && inner[6] == 58 && inner[40] == 134
+}
+
+/// Filters of a port of the server: one, or one among several, of which there are now more than are asked one after the other.
+fn filters(port: u16, n: u16) -> Vec<SdfFilter> {
+    let ports = (20_000..20_000 + [0, 1, 15, 15][usize::from(n) % 4]).chain([port]);
+    ports.map(|p| SdfFilter::flow(&format!("permit out 17 from any {p} to assigned"))).collect()
 }
 
 fn total(octets: u64) -> Volume {

@@ -270,6 +270,8 @@ pub(crate) fn config(n3_io: N3Io) -> Config {
         slices: Vec::new(),
         shards: threads(),
         held_per_session: whimbrel_user::Config::HELD_PER_SESSION,
+        flows_first: whimbrel_user::Config::FLOWS_FIRST,
+        flows_second: whimbrel_user::Config::FLOWS_SECOND,
         cp_port: 8805,
         seed: 7,
     };

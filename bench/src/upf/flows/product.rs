@@ -1,0 +1,188 @@
+//! What a packet of a session with filters costs the pipeline: where its filters are asked each time, where its flow's rule is remembered
+//! in memory behind the processor's own caches, and where a first level stands in front of that.
+
+use std::net::Ipv4Addr;
+
+use serde_json::{Value, json};
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::{ApplyAction, FTeid, FarId, PdrId, Precedence, SdfFilter, SourceInterface};
+use whimbrel_pfcp::msg::SessionModificationRequest;
+use whimbrel_pfcp::rule::{CreatePdr, Pdi, UpdateFar};
+use whimbrel_user::{Config, Counters, DnIndex, FILTERS_PER_PDR_MAX, Origin, Packet, Slot, Verdict};
+
+use super::super::population::config;
+use super::super::smf::{Net, SERVER, START, Session, UPF, from_gnb, g_pdu, udp4};
+use super::{BUFFERED, DRAWS, draws};
+use crate::measure::{core_time, median};
+
+/// Filters of a session, and sessions: those with many have few, as each filter takes some two hundred octets.
+const SESSIONS: [(u16, u32); 3] = [(8, 4_096), (64, 1_024), (1_000, 128)];
+/// Packets of a burst, as `user/io` receives them.
+const BURST: usize = 32;
+/// Packets of a round.
+const ROUND: usize = 32_768;
+/// Octets of a phone's packet.
+const OCTETS: usize = 128;
+
+/// Whether flows' rules are remembered, and where.
+#[derive(Clone, Copy)]
+struct Memory {
+    name: &'static str,
+    first: u32,
+    second: u32,
+}
+
+const MEMORIES: [Memory; 3] = [
+    Memory { name: "filters asked", first: 0, second: 0 },
+    Memory { name: "remembered, one level", first: 0, second: 1 << 20 },
+    Memory { name: "remembered, two levels", first: Config::FLOWS_FIRST, second: 1 << 20 },
+];
+
+/// A UPF whose sessions have filters.
+struct World {
+    net: Net,
+    sessions: Vec<Session>,
+    filters: u16,
+}
+
+/// The server that a session's filter is of; the first one is of none.
+fn server(filter: u16) -> Ipv4Addr {
+    Ipv4Addr::from_bits(SERVER.to_bits() + u32::from(filter))
+}
+
+impl World {
+    /// Half of the filters are of each way, sixteen a PDR.
+    fn new(filters: u16, sessions: u32, memory: Memory) -> Self {
+        let config = Config { flows_first: memory.first, flows_second: memory.second, ..config(sessions) };
+        let mut net = Net::with(config);
+        let sessions = (0..sessions).map(|n| {
+            let session = net.session(u64::from(n) + 1, true, false);
+            let each_way: Vec<u16> = (1..=filters / 2).collect();
+            for (n, filters) in (0u16..).zip(each_way.chunks(FILTERS_PER_PDR_MAX)) {
+                let m = SessionModificationRequest {
+                    create_pdrs: pdrs(&session, n, filters),
+                    ..Default::default()
+                };
+                net.modify(&session, m);
+            }
+            session
+        });
+        let sessions = sessions.collect();
+        Self { net, sessions, filters }
+    }
+
+    /// Every so many sessions are idle from now on: packets for them wait, as far as there is room.
+    fn idle(&mut self) {
+        for session in self.sessions.iter().step_by(BUFFERED) {
+            let update_fars =
+                vec![UpdateFar { apply_action: Some(ApplyAction::BUFF), ..UpdateFar::new(FarId(2)) }];
+            self.net.modify(session, SessionModificationRequest { update_fars, ..Default::default() });
+        }
+    }
+
+    /// A packet of a flow: its number says session, server, the phone's port and the way.
+    fn fill(&self, flow: u32, slot: &mut Slot) {
+        let session = &self.sessions[flow as usize % self.sessions.len()];
+        let of_session = flow / self.sessions.len() as u32;
+        let remote = server((of_session % (u32::from(self.filters) / 2 + 1)) as u16);
+        let (phone, port) = (session.ipv4.expect("IPv4"), (of_session / 2) as u16);
+        if of_session.is_multiple_of(2) {
+            slot.origin = Origin::N6 { dn: DnIndex(0) };
+            slot.packet.fill(&udp4(remote, phone, (443, port), OCTETS - 28));
+        } else {
+            slot.origin = from_gnb();
+            slot.packet.fill(&g_pdu(session.teid, 1, &udp4(phone, remote, (port, 443), OCTETS - 28)));
+        }
+        slot.verdict = Verdict::Pending;
+    }
+
+    /// Nanoseconds of a packet, and the share that the first level knew.
+    fn measured(&mut self, flows: &[u32], slots: &mut [Slot], rounds: usize) -> (f64, f64) {
+        let (mut all, mut now) = (Vec::with_capacity(rounds), START);
+        let mut before = self.net.upf.u.counters();
+        // First each flow is met once.
+        let warm = flows.len().div_ceil(ROUND);
+        for (round, flows) in flows.chunks(ROUND).cycle().take(rounds + warm).enumerate() {
+            for (slot, flow) in slots.iter_mut().zip(flows) {
+                self.fill(*flow, slot);
+            }
+            if round == warm {
+                before = self.net.upf.u.counters();
+            }
+            let begin = core_time();
+            for burst in slots.chunks_mut(BURST) {
+                now = Instant(now.0 + 3);
+                self.net.upf.u.burst(now, burst);
+            }
+            if round >= warm {
+                all.push((core_time() - begin).as_nanos() as f64 / slots.len() as f64);
+            }
+        }
+        let after = self.net.upf.u.counters();
+        let met = |c: &Counters| c.flows_first + c.flows_second + c.flows_asked;
+        let packets = (met(&after) - met(&before)).max(1) as f64;
+        (median(all), (after.flows_first - before.flows_first) as f64 / packets)
+    }
+}
+
+/// PDRs of either way with these filters, which lead where the first ones do.
+fn pdrs(session: &Session, n: u16, filters: &[u16]) -> Vec<CreatePdr> {
+    let filter = |n: &u16| SdfFilter::flow(&format!("permit out 17 from {} to assigned", server(*n)));
+    let sdf_filters: Vec<_> = filters.iter().map(filter).collect();
+    let up = Pdi {
+        f_teid: Some(FTeid::given(session.teid, UPF.into())),
+        sdf_filters: sdf_filters.clone(),
+        ..Pdi::from(SourceInterface::Access)
+    };
+    let down = Pdi { sdf_filters, ..Pdi::from(SourceInterface::Core) };
+    let pdr = |(at, pdi, far)| CreatePdr::new(PdrId(10 + 2 * n + at), Precedence(100), pdi, FarId(far));
+    [(0, up, 1), (1, down, 2)].map(pdr).into()
+}
+
+/// Measures and prints; the rows.
+pub(super) fn run(flows: &[u32], rounds: usize) -> Vec<Value> {
+    println!(
+        "\nthe pipeline, sessions with filters: ns a packet of {OCTETS} octets, bursts of {BURST}, half of them from phones"
+    );
+    println!("with buffering, each {BUFFERED}th session is idle: its packets wait, or find no room");
+    println!(
+        "{:>8}{:>9}{:>10}  {:<16}{:<26}{:>8}{:>12}{:>14}",
+        "filters", "sessions", "flows", "", "", "ns", "buffering", "first level"
+    );
+    let slot = |packet| Slot { origin: from_gnb(), packet, verdict: Verdict::Pending };
+    let mut slots: Vec<Slot> = Packet::many(ROUND, 2048).map(slot).collect();
+    let mut rows = Vec::new();
+    for (filters, sessions) in SESSIONS {
+        let mut worlds = MEMORIES.map(|m| World::new(filters, sessions, m));
+        let mut cells = Vec::new();
+        for idle in [false, true] {
+            if idle {
+                worlds.iter_mut().for_each(World::idle);
+            }
+            for &flows in flows {
+                for (kind, draw) in DRAWS.iter().enumerate() {
+                    let draws = draws(kind, flows, rounds);
+                    for (world, memory) in worlds.iter_mut().zip(MEMORIES) {
+                        let (ns, first) = world.measured(&draws, &mut slots, rounds);
+                        cells.push((idle, flows, draw, memory.name, ns, first));
+                    }
+                }
+            }
+        }
+        let half = cells.len() / 2;
+        for (plain, busy) in cells[..half].iter().zip(&cells[half..]) {
+            let (_, flows, draw, name, ns, first) = *plain;
+            let (busy_ns, busy_first) = (busy.4, busy.5);
+            println!(
+                "{filters:>8}{sessions:>9}{flows:>10}  {draw:<16}{name:<26}{ns:>8.1}{busy_ns:>12.1}{:>13.0}%",
+                first * 100.0
+            );
+            let round = |v: f64| (v * 100.0).round() / 100.0;
+            rows.push(json!({
+                "filters": filters, "sessions": sessions, "flows": flows, "draw": draw, "memory": name, "ns": round(ns),
+                "ns_buffering": round(busy_ns), "first_level": round(first), "first_level_buffering": round(busy_first),
+            }));
+        }
+    }
+    rows
+}

@@ -1,0 +1,118 @@
+//! Which PDR a packet meets: TS 29.244 §5.2.1.
+
+use whimbrel_ids::Teid;
+use whimbrel_pfcp::ie::{ApplyAction, SourceInterface};
+
+use super::DropReason;
+use super::drops::Counters;
+use super::flows::{FlowKey, Flows, Known};
+use super::session::State;
+use super::shared::Shared;
+use super::stages::{Arrival, Content};
+use crate::limits::RULES_PER_SESSION_MAX;
+use crate::rules::{NONE, Pdr, SessionRules};
+
+/// The first PDR, by precedence, that the packet matches (TS 29.244 §5.2.1): as remembered of its flow, where there are filters.
+#[inline]
+pub(super) fn detect<'r, C: Content>(
+    rules: &'r SessionRules,
+    state: &State,
+    shared: &mut Shared,
+    arrival: Arrival,
+    content: &C,
+) -> Result<&'r Pdr, DropReason> {
+    let place = match &mut shared.flows {
+        Some(flows) if rules.compared.worth => {
+            remembered(rules, state, (flows, &mut shared.counters), arrival, content)
+        }
+        _ => asked(rules, arrival, content),
+    }?;
+    rules.pdrs.get(usize::from(place)).ok_or(DropReason::NoMatchingPdr)
+}
+
+/// The PDR's place, as the flow's packets before this one have met it, or as the filters say.
+fn remembered<C: Content>(
+    rules: &SessionRules,
+    state: &State,
+    (flows, counters): (&mut Flows, &mut Counters),
+    arrival: Arrival,
+    content: &C,
+) -> Result<u8, DropReason> {
+    let Some(flow) = content.flow(arrival.teid != Teid(0)) else { return asked(rules, arrival, content) };
+    let key = FlowKey::new(state.rules_number, rules.compared, arrival, &flow);
+    let hash = flows.hash(&key);
+    let passes = |met: u8| {
+        let far = rules.pdrs.get(usize::from(met)).and_then(|p| rules.fars.get(usize::from(p.far)));
+        far.is_some_and(|f| f.action.has(ApplyAction::FORW))
+    };
+    if let Some((met, known)) = flows.find(&key, hash, passes) {
+        *(match known {
+            Known::First => &mut counters.flows_first,
+            Known::Second => &mut counters.flows_second,
+        }) += 1;
+        return Met(met).read();
+    }
+    counters.flows_asked += 1;
+    let met = asked(rules, arrival, content);
+    flows.keep(&key, hash, Met::of(met).0);
+    met
+}
+
+/// What a flow has met, in an octet: the place of a PDR, or why there is none.
+struct Met(u8);
+
+impl Met {
+    const QFI_MISMATCH: u8 = NONE - 1;
+
+    fn of(met: Result<u8, DropReason>) -> Self {
+        Self(match met {
+            Ok(place) => place,
+            Err(DropReason::QfiMismatch) => Self::QFI_MISMATCH,
+            Err(_) => NONE,
+        })
+    }
+
+    fn read(self) -> Result<u8, DropReason> {
+        match self.0 {
+            NONE => Err(DropReason::NoMatchingPdr),
+            Self::QFI_MISMATCH => Err(DropReason::QfiMismatch),
+            place => Ok(place),
+        }
+    }
+}
+
+const _: () = assert!(RULES_PER_SESSION_MAX <= Met::QFI_MISMATCH as usize);
+
+/// The PDR's place, by its filters.
+///
+/// An uplink packet whose filters match while its QoS flow is another one's is told apart from one that nothing matches:
+/// the phone or its gNB does not keep to the QoS rules (TS 23.501 §5.7.1.7).
+fn asked<C: Content>(rules: &SessionRules, arrival: Arrival, content: &C) -> Result<u8, DropReason> {
+    let qfi = arrival.qfi();
+    if let Some(place) = find(rules, arrival, content) {
+        return Ok(place);
+    }
+    let mut none = DropReason::NoMatchingPdr;
+    for (place, p) in (0..).zip(&rules.pdrs) {
+        let here = p.teid == arrival.teid
+            && (p.teid != Teid(0) || matches!(p.source, SourceInterface::Core | SourceInterface::N6Lan))
+            && content.matches(p);
+        if here && p.accepts(qfi) {
+            return Ok(place);
+        }
+        if here {
+            none = DropReason::QfiMismatch;
+        }
+    }
+    Err(none)
+}
+
+/// The first PDR by the index, where the session has one. A packet that it finds none for is dropped, unless a PDR of several
+/// QoS flows, not of the packet's, stands before its own.
+fn find<C: Content>(rules: &SessionRules, arrival: Arrival, content: &C) -> Option<u8> {
+    let index = rules.index.as_ref()?;
+    let flow = content.flow(arrival.teid != Teid(0))?;
+    let at = index.find(arrival.teid, arrival.qfi(), &flow)?;
+    let accepts = rules.pdrs.get(at).is_some_and(|p| p.accepts(arrival.qfi()));
+    u8::try_from(at).ok().filter(|_| accepts)
+}

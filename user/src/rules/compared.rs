@@ -1,0 +1,30 @@
+//! What a session's filters compare, as far as it tells one flow from another.
+
+use super::{Filter, Pdr, SessionKind};
+
+/// Filters from which on it is quicker to remember what a flow has met: `./x bench upf flows` shows it.
+const WORTH_MIN: usize = 8;
+
+/// What PDRs and their filters compare besides addresses, ports and protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Compared {
+    /// There are enough filters that an answer is worth to be remembered.
+    pub(crate) worth: bool,
+    pub(crate) tos: bool,
+    pub(crate) flow_label: bool,
+    pub(crate) spi: bool,
+    pub(crate) qfi: bool,
+}
+
+impl Compared {
+    pub(crate) fn of(kind: SessionKind, pdrs: &[Pdr]) -> Self {
+        let filters = || pdrs.iter().flat_map(|p| &p.filters);
+        Self {
+            worth: kind == SessionKind::Ip && filters().count() >= WORTH_MIN,
+            tos: filters().any(Filter::compares_tos),
+            flow_label: filters().any(Filter::compares_flow_label),
+            spi: filters().any(Filter::compares_spi),
+            qfi: pdrs.iter().any(|p| p.qfis != 0),
+        }
+    }
+}
