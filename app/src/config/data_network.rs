@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use whimbrel_control::policy::FlowPolicy;
 use whimbrel_ids::{Dnn, SNssai, Tac};
 use whimbrel_user::Firewall;
+use whimbrel_user_io::RouterLink;
 
 use super::section::Section;
 use super::value::{Prefix, Value, words};
@@ -18,8 +19,7 @@ pub(crate) struct DataNetwork {
     pub(crate) dns: Vec<IpAddr>,
     pub(crate) p_cscf: Vec<IpAddr>,
     pub(crate) mtu: u16,
-    pub(crate) n6_interface: Option<String>,
-    pub(crate) n6_routers: Vec<IpAddr>,
+    pub(crate) n6_link: Option<RouterLink>,
     pub(crate) up_integrity: Protection,
     pub(crate) up_confidentiality: Protection,
     pub(crate) ethernet: bool,
@@ -137,17 +137,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
                 "Largest packet within the tunnel in octets, told to phones (TS 23.060 Annex C). 1500 on N3 less the \
                  tunnel's headers, with room for IPv6 and IPsec underneath.",
             ),
-            n6_interface: s.optional(
-                "n6_interface",
-                "eth2",
-                "An Ethernet interface of its own, whose packets come and go by AF_XDP, past the kernel's forwarding and \
-                 address translation. See docs/packet-io.md.",
-            ),
-            n6_routers: s.list(
-                "n6_routers",
-                vec![],
-                "Who takes what phones send over `n6_interface`: an IPv4 and an IPv6 address at most.",
-            ),
+            n6_link: super::router_link::read(s),
             up_integrity: s.value(
                 "up_integrity",
                 Protection::Unsaid,
@@ -240,17 +230,6 @@ fn judge(s: &mut Section<'_, '_>, network: &DataNetwork) {
             what,
             "give `unstructured_server` an IPv6 address and port, and keep an `ipv6_pool`",
         );
-    }
-    let routers = &network.n6_routers;
-    if network.n6_interface.is_some() == routers.is_empty() {
-        let (key, fix) = match routers.is_empty() {
-            true => ("n6_interface", "give it `n6_routers`, or leave both out"),
-            false => ("n6_routers", "give it `n6_interface`, or leave both out"),
-        };
-        s.refuse(key, "an interface and its routers go together", fix);
-    }
-    if [true, false].iter().any(|v4| routers.iter().filter(|r| r.is_ipv4() == *v4).count() > 1) {
-        s.refuse("n6_routers", "there is one way out for each family", "keep one IPv4 and one IPv6 address");
     }
     // RFC 791 §3.1 and RFC 8200 §5 give the lower bound, an N3 of jumbo frames the upper.
     let least = if network.ipv6_pool.is_some() { 1280 } else { 576 };

@@ -16,6 +16,7 @@ mod limits;
 mod overload;
 pub(crate) mod problem;
 mod refusals;
+mod router_link;
 mod section;
 mod service;
 mod timers;

@@ -113,6 +113,34 @@ fn what_is_wrong_is_told_with_line_column_and_fix() {
             "data_networks:\n  - dnn: a\n    n6_interface: eth2\n    n6_routers: [192.0.2.1, 192.0.2.2]\n",
             "w.yaml:4:17: data_networks[0].n6_routers: there is one way out for each family",
         ),
+        (
+            "data_networks:\n  - dnn: a\n    n6_interface: v0\n    n6_routers: 192.0.2.1\n    n6_vlan:\n      interface: e\n      id: 4095\n",
+            "w.yaml:7:11: data_networks[0].n6_vlan.id: 4095 is no VLAN's number; write 1 to 4094",
+        ),
+        (
+            "data_networks:\n  - dnn: a\n    n6_interface: v0\n    n6_routers: 192.0.2.1\n    n6_vlan:\n      id: 4\n",
+            "data_networks[0].n6_vlan: a VLAN is an interface with frames and a number",
+        ),
+        (
+            "data_networks:\n  - dnn: a\n    n6_vlan:\n      interface: e\n      id: 4\n",
+            "data_networks[0].n6_vlan: a VLAN is `n6_interface`'s; give it `n6_interface`",
+        ),
+        (
+            "data_networks:\n  - dnn: a\n    n6_gre:\n      local: 192.0.2.1\n      remote: 192.0.2.2\n",
+            "data_networks[0].n6_gre: a tunnel goes over an interface; give it `n6_interface`",
+        ),
+        (
+            "data_networks:\n  - dnn: a\n    n6_interface: e\n    n6_gre:\n      local: 192.0.2.1\n      remote: \"2001:db8::1\"\n",
+            "w.yaml:6:15: data_networks[0].n6_gre.remote: there is no tunnel from 192.0.2.1 to 2001:db8::1",
+        ),
+        (
+            "data_networks:\n  - dnn: a\n    n6_interface: e\n    n6_gre:\n      local: 192.0.2.1\n      key: 7\n",
+            "data_networks[0].n6_gre: a tunnel has two ends; give it both",
+        ),
+        (
+            "data_networks:\n  - dnn: a\n    n6_interface: e\n    n6_routers: 192.0.2.2\n    n6_gre:\n      local: 192.0.2.1\n      remote: 192.0.2.2\n",
+            "data_networks[0].n6_gre: a tunnel has its router at its other end; leave out `n6_routers`",
+        ),
         ("n3:\n  io: dpdk\n", "w.yaml:2:7: n3.io: `dpdk` is not understood"),
         ("n3:\n  threads: 3\n", "w.yaml:2:12: n3.threads: there cannot be 3 packet threads"),
         ("n3:\n  address: 10.45.0.9\n", "w.yaml:2:12: n3.address: 10.45.0.9 lies in the pool of `internet`"),

@@ -13,7 +13,7 @@ use whimbrel_user::{
     ReservedPools, SessionId, TEID_INDEX_BITS, UpfC,
 };
 use whimbrel_user_io::{
-    DataNetworkDevice, FramesDevice, Handle, N3Io, QueueFull, RouterLink, StartError, Tapped, UserPlane,
+    DataNetworkDevice, FramesDevice, Handle, N3Io, QueueFull, StartError, Tapped, UserPlane,
 };
 
 use super::n4::{N4Socket, NOBODY};
@@ -117,11 +117,8 @@ impl LocalUpf {
         };
         let device = |(i, n): (usize, &config::DataNetwork)| DataNetworkDevice {
             device: c.n6.device_of(i),
-            nat: c.n6.nat && n.n6_interface.is_none(),
-            link: n
-                .n6_interface
-                .clone()
-                .map(|interface| RouterLink { interface, routers: n.n6_routers.clone() }),
+            nat: c.n6.nat && n.n6_link.is_none(),
+            link: n.n6_link.clone(),
             frames: n.ethernet.then(|| frames(i, n)),
         };
         let plane = UserPlane::start(whimbrel_user_io::Config {

@@ -285,8 +285,12 @@ impl Plane {
         config.n3_io = n3_io;
         config.devices[0].frames = None;
         if router {
-            config.devices[0].link =
-                Some(RouterLink { interface: "n6".into(), routers: vec![ROUTER.into()] });
+            config.devices[0].link = Some(RouterLink {
+                interface: "n6".into(),
+                routers: vec![ROUTER.into()],
+                vlan: None,
+                tunnel: None,
+            });
         }
         let handle = UserPlane::start(config).map_err(|e| io::Error::other(e.to_string()))?;
         let sample = Sample::of(&asked_for(&user, n3_io == N3Io::Xdp), user.sessions_max, user.seed)

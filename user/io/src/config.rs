@@ -9,6 +9,8 @@ use whimbrel_gtpu::PORT;
 use whimbrel_ids::Instant;
 use whimbrel_user::DataNetwork;
 
+use crate::gre::Tunnel;
+
 /// The program's one clock.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
@@ -40,6 +42,20 @@ pub struct RouterLink {
     pub interface: String,
     /// Who takes what phones send: an IPv4 and an IPv6 address at most.
     pub routers: Vec<IpAddr>,
+    /// The VLAN on another interface that its frames go by, where the kernel does not say so itself: it does of its own VLAN devices, and
+    /// not of a software switch's ports.
+    pub vlan: Option<Vlan>,
+    /// A tunnel to a router, instead of `routers`.
+    pub tunnel: Option<Tunnel>,
+}
+
+/// Frames of an Ethernet interface that have a tag (IEEE 802.1Q).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Vlan {
+    /// The interface.
+    pub interface: String,
+    /// The VLAN's number, 1 to 4094.
+    pub id: u16,
 }
 
 /// How Ethernet sessions reach a data network: a TAP device, on its own or as a port of a bridge.

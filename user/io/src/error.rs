@@ -75,6 +75,16 @@ pub enum Obstacle {
         /// The system's reason.
         error: io::Error,
     },
+    /// The driver takes VLAN tags off, and the program would not know frames of a VLAN from others.
+    TagsTaken {
+        /// The interface's name.
+        interface: String,
+    },
+    /// An Ethernet interface was named, and neither a router on it nor a tunnel's end.
+    NoRouter {
+        /// The interface's name.
+        interface: String,
+    },
     /// A fast path was asked for, and no packet could take it.
     NoFastPath,
     /// There is no memory for a fast path.
@@ -117,9 +127,17 @@ impl fmt::Display for Obstacle {
                 "the kernel does not say what the driver of {interface} can ({error}); Linux 6.3 and later do \
                  (`n3.io: af_xdp` tries it)"
             ),
+            Self::TagsTaken { interface } => write!(
+                f,
+                "the driver of {interface} takes VLAN tags off before the program sees them: have it leave them there \
+                 (ethtool -K {interface} rxvlan off)"
+            ),
+            Self::NoRouter { interface } => {
+                write!(f, "{interface} leads to no router: name one in `n6_routers`, or a tunnel's end in `n6_gre`")
+            }
             Self::NoFastPath => f.write_str(
                 "`n3.io: xdp` takes an IPv4 address for N3, and a data network with `n6_interface` and an IPv4 router in \
-                 `n6_routers`: packets go from interface to interface there",
+                 `n6_routers`, neither in a VLAN: packets go from interface to interface there",
             ),
             Self::Program(e) | Self::Memory(e) if e.raw_os_error() == Some(libc::EPERM) => f.write_str(
                 "loading an XDP program is not permitted: that takes root, or CAP_BPF, CAP_NET_ADMIN and CAP_NET_RAW, \

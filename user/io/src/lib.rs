@@ -7,6 +7,7 @@
 mod channel;
 mod config;
 mod error;
+mod gre;
 mod handle;
 mod host;
 #[cfg(feature = "measure")]
@@ -22,8 +23,9 @@ mod xdp;
 use std::path::Path;
 
 pub use channel::{Receiver, Sender, channel};
-pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, system_clock};
+pub use config::{Clock, Config, DataNetworkDevice, FramesDevice, N3Io, RouterLink, Vlan, system_clock};
 pub use error::{NoInterface, Notice, Obstacle, StartError};
+pub use gre::Tunnel;
 pub use handle::{Handle, QueueFull};
 pub use ports::af_xdp::Rings;
 pub use ports::memory::Memory;

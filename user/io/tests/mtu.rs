@@ -32,7 +32,12 @@ fn each_way(test: &str, run: impl Fn(Config, Namespace)) {
         ran.takes_redirected("gnb");
         let mut config = config(io);
         let past = std::env::var(INSIDE).is_ok_and(|name| name.starts_with("past") || name == "xdp");
-        let link = RouterLink { interface: "n6".into(), routers: vec![SERVER.into(), SERVER_IPV6.into()] };
+        let link = RouterLink {
+            interface: "n6".into(),
+            routers: vec![SERVER.into(), SERVER_IPV6.into()],
+            vlan: None,
+            tunnel: None,
+        };
         config.devices[0].link = past.then_some(link);
         run(config, ran);
     });

@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use common::*;
-use whimbrel_ids::Teid;
 use whimbrel_user_io::{Config, N3Io, RouterLink, StartError, UserPlane};
 
 const KINDS: [(&str, N3Io); 3] = [("udp", N3Io::Udp), ("af_xdp", N3Io::AfXdp), ("xdp", N3Io::Xdp)];
@@ -17,7 +16,8 @@ const SERVER_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 2)
 fn by_interface(n3_io: N3Io, interface: &str, routers: &[IpAddr]) -> Config {
     let mut config = config(n3_io);
     config.forwarding = false;
-    config.devices[0].link = Some(RouterLink { interface: interface.into(), routers: routers.into() });
+    config.devices[0].link =
+        Some(RouterLink { interface: interface.into(), routers: routers.into(), vlan: None, tunnel: None });
     config
 }
 
@@ -33,22 +33,6 @@ fn server() -> Namespace {
         "ip route add 10.45.0.0/16 via 203.0.113.1; ip -6 route add 2001:db8:45::/48 via 2001:db8:113::1",
     );
     server
-}
-
-/// Sends an inner packet until something comes back that is wanted.
-fn exchange(gnb: &std::net::UdpSocket, teid: Teid, inner: &[u8], wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
-    for _ in 0..50 {
-        gnb.send_to(&g_pdu(teid, inner), (UPF, 2152)).unwrap();
-        let end = std::time::Instant::now() + Duration::from_millis(200);
-        while let Some(left) = end.checked_duration_since(std::time::Instant::now()) {
-            let Some(message) = answered(gnb, left.max(Duration::from_millis(1))) else { break };
-            let message = whimbrel_gtpu::Gtpu::parse(&message).unwrap();
-            if wanted(message.payload) {
-                return message.payload.to_vec();
-            }
-        }
-    }
-    panic!("no answer");
 }
 
 #[test]

@@ -12,6 +12,8 @@ pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) mac: [u8; 6],
     pub(crate) mtu: u32,
+    /// Its frames go by another interface of this host, with a tag of IEEE 802.1Q: that one's index, and the VLAN's number.
+    pub(crate) vlan: Option<(u32, u16)>,
 }
 
 /// Why an address is of no Ethernet interface.
@@ -71,6 +73,23 @@ fn ip(octets: &[u8]) -> Option<IpAddr> {
     v4().or_else(v6)
 }
 
+/// The value of an attribute.
+fn attribute(all: &[u8], which: u16) -> Option<&[u8]> {
+    attributes(all).find(|(kind, _)| *kind == which).map(|(_, value)| value)
+}
+
+/// By which interface of this namespace, and with which tag, the frames of a link with these attributes go, if it is a VLAN device of
+/// IEEE 802.1Q.
+fn vlan(link: &[u8]) -> Option<(u32, u16)> {
+    let info = attribute(link, libc::IFLA_LINKINFO)?;
+    let data = attribute(info, IFLA_INFO_DATA)?;
+    let id = attribute(data, IFLA_VLAN_ID)?.first_chunk().map(|id| u16::from_ne_bytes(*id))?;
+    let ours = attribute(info, IFLA_INFO_KIND)? == b"vlan\0"
+        && attribute(data, IFLA_VLAN_PROTOCOL)? == [0x81, 0]
+        && attribute(link, libc::IFLA_LINK_NETNSID).is_none();
+    attribute(link, libc::IFLA_LINK).and_then(number).filter(|_| ours).map(|below| (below, id))
+}
+
 impl Routes {
     pub(crate) fn open() -> io::Result<Self> {
         Netlink::open(libc::NETLINK_ROUTE).map(Self)
@@ -97,20 +116,20 @@ impl Routes {
         self.interface(index)
     }
 
-    fn interface(&mut self, index: u32) -> Result<Interface, NoInterface> {
+    /// The Ethernet interface of an index.
+    pub(crate) fn interface(&mut self, index: u32) -> Result<Interface, NoInterface> {
         // struct ifinfomsg: family, padding, type (2 octets), index, flags, change.
         let words = [[0; 4], index.to_ne_bytes(), [0; 4], [0; 4]];
         let answers = self.0.query(Request::new(libc::RTM_GETLINK, 0, words.as_flattened()))?;
         let answer = answers.first().ok_or(NoInterface::NoAddress)?;
-        let find = |which: u16| {
-            attributes(answer.get(16..).unwrap_or_default()).find(|(kind, _)| *kind == which).map(|(_, v)| v)
-        };
+        let all = answer.get(16..).unwrap_or_default();
+        let find = |which: u16| attribute(all, which);
         let name = find(libc::IFLA_IFNAME).unwrap_or_default();
         let name = String::from_utf8_lossy(name).trim_end_matches('\0').to_owned();
         let ethernet = answer.get(2..4) == Some(&libc::ARPHRD_ETHER.to_ne_bytes()[..]);
         let mac = find(libc::IFLA_ADDRESS).and_then(|m| m.try_into().ok()).filter(|_| ethernet);
         match (mac, find(libc::IFLA_MTU).and_then(number)) {
-            (Some(mac), Some(mtu)) => Ok(Interface { index, name, mac, mtu }),
+            (Some(mac), Some(mtu)) => Ok(Interface { index, name, mac, mtu, vlan: vlan(all) }),
             _ => Err(NoInterface::NoEthernet(name)),
         }
     }
@@ -177,5 +196,41 @@ fn neighbour(kind: u16, flags: libc::c_int, hop: &NextHop, use_flag: u8) -> Requ
     Request::new(kind, flags, words.as_flattened()).attribute(libc::NDA_DST, &octets)
 }
 
+/// Attributes of a link's kind and of a VLAN device (linux/if_link.h); `libc` has them not.
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_VLAN_ID: u16 = 1;
+const IFLA_VLAN_PROTOCOL: u16 = 5;
 /// The metric of a route that is its MTU (linux/rtnetlink.h); `libc` has it not.
 const RTAX_MTU: u16 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::netlink::Attributes;
+
+    fn link(kind: &[u8], protocol: [u8; 2], more: Option<u16>) -> Vec<u8> {
+        let data = Attributes::default()
+            .with(IFLA_VLAN_ID, &100u16.to_ne_bytes())
+            .with(IFLA_VLAN_PROTOCOL, &protocol);
+        let info = Attributes::default().with(IFLA_INFO_KIND, kind).nested(IFLA_INFO_DATA, data);
+        let mut all = Attributes::default().with(libc::IFLA_LINK, &3u32.to_ne_bytes());
+        if let Some(kind) = more {
+            all = all.with(kind, &[0; 4]);
+        }
+        all.nested(libc::IFLA_LINKINFO, info).octets().to_vec()
+    }
+
+    #[test]
+    fn a_vlan_device_is_known_by_its_kind() {
+        assert_eq!(vlan(&link(b"vlan\0", [0x81, 0], None)), Some((3, 100)));
+        assert_eq!(vlan(&link(b"vlan\0", [0x88, 0xa8], None)), None, "a provider's tag");
+        assert_eq!(vlan(&link(b"macvlan\0", [0x81, 0], None)), None);
+        assert_eq!(
+            vlan(&link(b"vlan\0", [0x81, 0], Some(libc::IFLA_LINK_NETNSID))),
+            None,
+            "of another namespace"
+        );
+        assert_eq!(vlan(&[]), None);
+    }
+}

@@ -1,7 +1,7 @@
 //! Where packets come from and go to: sockets and devices, AF_XDP in front of them, or memory.
 
 pub(crate) mod af_xdp;
-mod checksum;
+pub(crate) mod checksum;
 pub(crate) mod memory;
 pub(crate) mod pcap;
 pub(crate) mod segments;

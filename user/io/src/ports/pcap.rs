@@ -16,7 +16,8 @@ use whimbrel_user::{Destination, DnIndex, Packet, Slot};
 
 use super::Ports;
 use super::af_xdp::frame::{Outgoing, Way};
-use super::af_xdp::{arrived, packet, pools};
+use super::af_xdp::packet::{self, Link};
+use super::af_xdp::{arrived, pools};
 use crate::config::{Clock, Config};
 use crate::sys::event::Event;
 use crate::thread::IoCounters;
@@ -30,8 +31,7 @@ const ETHERNET: u32 = 1;
 /// Octets of a frame at most: what is longer is no frame, and the rest of the file is not looked at.
 const FRAME_OCTETS_MAX: usize = 256 << 10;
 /// From whom to whom frames are written: two addresses that no device has (locally administered).
-const OWN_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
-const NEXT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const LINK: Link = Link { to: [2, 0, 0, 0, 0, 2], from: [2, 0, 0, 0, 0, 1], vlan: None };
 
 /// Starts the reading of a file, and tells how it goes.
 #[derive(Clone, Debug)]
@@ -154,8 +154,7 @@ impl Pcap {
         let from = own.ok_or(io::ErrorKind::NetworkUnreachable)?;
         self.identification = self.identification.wrapping_add(1);
         let identification = self.identification;
-        let way =
-            Way { from_mac: OWN_MAC, to_mac: NEXT_MAC, from, to, tos, mtu: u16::MAX.into(), identification };
+        let way = Way { link: LINK, from, to, tos, mtu: u16::MAX.into(), identification };
         let outgoing = Outgoing::new(way, packet.octets()).ok_or(io::ErrorKind::InvalidInput)?;
         self.frame.resize(FRAME_OCTETS_MAX, 0);
         let octets = outgoing.write(0, &mut self.frame);
@@ -164,7 +163,7 @@ impl Pcap {
 
     fn send_n6(&mut self, packet: &Packet) -> io::Result<()> {
         self.frame.resize(FRAME_OCTETS_MAX, 0);
-        let octets = packet::write(&mut self.frame, NEXT_MAC, OWN_MAC, packet.octets());
+        let octets = packet::write(&mut self.frame, LINK, None, packet.octets());
         self.write(octets)
     }
 
@@ -186,7 +185,7 @@ impl Ports for Pcap {
             if !self.next() {
                 break;
             }
-            n += usize::from(arrived(&self.frame, &self.own, &self.pools, slot, counters));
+            n += usize::from(arrived(&self.frame, &self.own, &self.pools, &[], slot, counters));
         }
         if n == 0 {
             // What came before is written: this is asked again only then.

@@ -3,6 +3,7 @@
 
 pub(crate) mod bpf;
 pub(crate) mod datagrams;
+pub(crate) mod ethtool;
 pub(crate) mod event;
 mod mapping;
 pub(crate) mod netlink;

@@ -66,6 +66,12 @@ impl Attributes {
     pub(crate) fn nested(self, kind: u16, inside: Attributes) -> Self {
         Self(Request(self.0).nested(kind, inside).0)
     }
+
+    /// As they stand in a message.
+    #[cfg(test)]
+    pub(crate) fn octets(&self) -> &[u8] {
+        &self.0
+    }
 }
 
 impl Netlink {

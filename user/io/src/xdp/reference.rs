@@ -65,13 +65,11 @@ impl Bench {
         memory.set_device(0, 1).unwrap();
         let fast = memory.fast(config.teid_index_mask(), UPF, 2152, Time::Told(clock.fd()));
         let steered = Steered {
-            mac: MAC,
             ipv4: Some(UPF),
-            ipv6: None,
-            port: 2152,
             pools: pools.iter().map(|(pool, _)| *pool).collect(),
+            ..Steered::new(MAC, None, 2152)
         };
-        let program = Program::load(&steer::program(&steered, sockets.fd(), Some(&fast)))
+        let program = Program::load(&steer::program(&[steered], sockets.fd(), Some(&fast)))
             .unwrap_or_else(|e| panic!("{e}"));
         let mut lent = Lent { memory, settles_in: Duration::ZERO };
         let IpAddr::V4(gnb) = GNB.ip() else { unreachable!() };

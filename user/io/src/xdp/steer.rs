@@ -4,11 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::asm::{Assembler, Label, Reg, Size, When};
 use super::fast::{self, Fast};
+use crate::gre::Tunnel;
 use crate::sys::bpf::Instruction;
 
-/// What is taken from the kernel on an interface.
+/// What is taken from the kernel on an Ethernet interface, of frames of one VLAN or without a tag.
 #[derive(Clone, Debug)]
 pub(crate) struct Steered {
+    /// The VLAN.
+    pub(crate) vlan: Option<u16>,
     /// The interface's own Ethernet address; frames to others are the kernel's affair.
     pub(crate) mac: [u8; 6],
     /// N3: whole, unfragmented datagrams without IP options to these addresses and this port.
@@ -18,6 +21,8 @@ pub(crate) struct Steered {
     pub(crate) port: u16,
     /// N6: packets to phones.
     pub(crate) pools: Vec<Pool>,
+    /// N6 too: tunnels with packets to phones.
+    pub(crate) tunnels: Vec<(Tunnel, Vec<Pool>)>,
 }
 
 /// Phones' addresses of a data network. What the kernel must answer is left to it: packets without IPv4 options that
@@ -35,6 +40,11 @@ pub(crate) struct Pool {
 }
 
 impl Steered {
+    /// Nothing yet.
+    pub(crate) fn new(mac: [u8; 6], vlan: Option<u16>, port: u16) -> Self {
+        Self { vlan, mac, ipv4: None, ipv6: None, port, pools: Vec::new(), tunnels: Vec::new() }
+    }
+
     /// The addresses of N3 among some that are given.
     pub(crate) fn with_addresses(mut self, addresses: impl IntoIterator<Item = IpAddr>) -> Self {
         for address in addresses {
@@ -90,7 +100,10 @@ pub(super) const DATA_END: i16 = 4;
 const RX_QUEUE_INDEX: i16 = 16;
 
 pub(super) const ETHERNET: i16 = 14;
+/// Octets of a VLAN's tag.
+const TAG: i16 = 4;
 pub(super) const UDP: u32 = 17;
+const GRE: u32 = 47;
 
 /// Four octets as the program loads them: in the order of memory, on any host.
 pub(super) fn word(octets: &[u8]) -> u32 {
@@ -103,7 +116,10 @@ pub(super) fn half(octets: [u8; 2]) -> u32 {
 }
 
 /// Where fields of an IP header are in a frame.
+#[derive(Clone, Copy)]
 struct Layout {
+    start: i16,
+    source: i16,
     destination: i16,
     /// Octets of the packet, or of what follows the header.
     length: i16,
@@ -114,97 +130,141 @@ struct Layout {
     payload: i16,
 }
 
-const IPV4: Layout = Layout {
-    destination: ETHERNET + 16,
-    length: ETHERNET + 2,
-    uncounted: 0,
-    hops: ETHERNET + 8,
-    protocol: ETHERNET + 9,
-    payload: ETHERNET + 20,
-};
+impl Layout {
+    /// Of a packet without options that begins at an octet.
+    fn of(v4: bool, start: i16) -> Self {
+        let at = |v4_at: i16, v6_at: i16| start + if v4 { v4_at } else { v6_at };
+        Self {
+            start,
+            source: at(12, 8),
+            destination: at(16, 24),
+            length: at(2, 4),
+            uncounted: if v4 { 0 } else { 40 },
+            hops: at(8, 7),
+            protocol: at(9, 6),
+            payload: at(20, 40),
+        }
+    }
+}
 
-const IPV6: Layout = Layout {
-    destination: ETHERNET + 24,
-    length: ETHERNET + 4,
-    uncounted: 40,
-    hops: ETHERNET + 7,
-    protocol: ETHERNET + 6,
-    payload: ETHERNET + 40,
-};
+/// What names the family of a packet: in Ethernet and in GRE.
+fn kind(v4: bool) -> u32 {
+    half(if v4 { [0x08, 0x00] } else { [0x86, 0xdd] })
+}
 
 /// The program: what is steered goes to the socket that `sockets`, a map by queue, has for the frame's queue, or to the
-/// kernel where it has none. Before that the fast path has it, if there is one. Panics: if nothing is steered.
-pub(crate) fn program(to: &Steered, sockets: i32, fast: Option<&Fast>) -> Vec<Instruction> {
-    let (pools4, pools6): (Vec<Pool>, Vec<Pool>) = to.pools.iter().partition(|p| p.first.is_ipv4());
-    let (with4, with6) = (to.ipv4.is_some() || !pools4.is_empty(), to.ipv6.is_some() || !pools6.is_empty());
-    assert!(with4 || with6, "something is steered");
+/// kernel where it has none. Before that the fast path has what is without a tag, if there is one. Panics: if nothing is steered.
+pub(crate) fn program(to: &[Steered], sockets: i32, fast: Option<&Fast>) -> Vec<Instruction> {
+    assert!(!to.is_empty(), "something is steered");
     let mut a = Assembler::default();
-    let (pass, take, ipv6, down) = (a.label(), a.label(), a.label(), a.label());
+    let labels = Labels { pass: a.label(), take: a.label(), down: a.label() };
     a.copy(Reg::R6, Reg::R1);
     a.load(Size::W, Reg::R2, Reg::R1, DATA);
     a.load(Size::W, Reg::R3, Reg::R1, DATA_END);
-    within(&mut a, IPV4.payload, pass);
-    expect(&mut a, Size::W, 0, word(&to.mac), pass);
-    expect(&mut a, Size::H, 4, half([to.mac[4], to.mac[5]]), pass);
-    a.load(Size::H, Reg::R5, Reg::R2, 12);
-    if with6 {
-        a.jump_if(Reg::R5, When::Equal, half([0x86, 0xdd]), ipv6);
+    let mut goes_down = false;
+    for lane in to {
+        let other = a.label();
+        let fast = fast.filter(|_| lane.vlan.is_none());
+        goes_down |= fast.is_some() && lane.pools.iter().any(|p| p.first.is_ipv4());
+        steer(&mut a, lane, fast, &labels, other);
+        a.place(other);
     }
-    a.jump_if(Reg::R5, When::NotEqual, half([0x08, 0x00]), pass);
-    if with4 {
-        expect(&mut a, Size::B, ETHERNET, 0x45, pass); // no options
-        if let Some(address) = to.ipv4 {
-            let other = a.label();
-            expect(&mut a, Size::W, IPV4.destination, word(&address.octets()), other);
-            a.load(Size::H, Reg::R5, Reg::R2, ETHERNET + 6);
-            a.and(Reg::R5, half([0x3f, 0xff]) as i32); // a fragment: more of them, or not the first
-            a.jump_if(Reg::R5, When::NotEqual, 0, pass);
-            port(&mut a, &IPV4, to.port, pass);
-            match fast {
-                Some(fast) => fast::uplink(&mut a, fast, take),
-                None => a.jump(take),
-            }
-            a.place(other);
-        }
-        for p in &pools4 {
-            let place = fast.and_then(|f| f.places.iter().find(|(of, _)| of == p));
-            match place {
-                Some((_, first)) => pool(&mut a, &IPV4, p, &mut |a| fast::place(a, p, *first, down), pass),
-                None => pool(&mut a, &IPV4, p, &mut |a| a.jump(take), pass),
-            }
-        }
-    }
-    a.jump(pass);
-    if with6 {
-        a.place(ipv6);
-        within(&mut a, IPV6.payload, pass);
-        if let Some(address) = to.ipv6 {
-            let other = a.label();
-            for (i, octets) in address.octets().chunks(4).enumerate() {
-                expect(&mut a, Size::W, IPV6.destination + 4 * i as i16, word(octets), other);
-            }
-            port(&mut a, &IPV6, to.port, pass);
-            a.jump(take);
-            a.place(other);
-        }
-        pools6.iter().for_each(|p| pool(&mut a, &IPV6, p, &mut |a| a.jump(take), pass));
-        a.jump(pass);
-    }
-    a.place(down);
+    a.jump(labels.pass);
+    a.place(labels.down);
     match fast {
-        Some(fast) if !pools4.is_empty() => fast::downlink(&mut a, fast, take),
+        Some(fast) if goes_down => fast::downlink(&mut a, fast, labels.take),
         _ => {}
     }
-    a.place(take);
+    a.place(labels.take);
     a.load(Size::W, Reg::R2, Reg::R6, RX_QUEUE_INDEX);
     a.map(Reg::R1, sockets);
     a.set(Reg::R3, XDP_PASS);
     a.call(REDIRECT_MAP);
     a.exit();
-    a.place(pass);
+    a.place(labels.pass);
     a.set(Reg::R0, XDP_PASS);
     a.exit();
     a.finish()
+}
+
+/// Where the program goes with a frame.
+struct Labels {
+    pass: Label,
+    take: Label,
+    down: Label,
+}
+
+/// Decides on frames of one VLAN, or without a tag; goes to `other` with those of others.
+fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, other: Label) {
+    let &Labels { pass, take, down } = labels;
+    let of = |v4: bool| move |p: &&Pool| p.first.is_ipv4() == v4;
+    let wanted = |v4: bool| {
+        let of_n3 = if v4 { to.ipv4.is_some() } else { to.ipv6.is_some() };
+        of_n3
+            || to.pools.iter().any(|p| of(v4)(&p))
+            || to.tunnels.iter().any(|(t, _)| t.remote.is_ipv4() == v4)
+    };
+    let start = ETHERNET + if to.vlan.is_some() { TAG } else { 0 };
+    let (v4, v6) = (Layout::of(true, start), Layout::of(false, start));
+    within(a, v4.payload, other);
+    a.load(Size::H, Reg::R5, Reg::R2, 12);
+    if let Some(id) = to.vlan {
+        a.jump_if(Reg::R5, When::NotEqual, half([0x81, 0x00]), other);
+        a.load(Size::H, Reg::R5, Reg::R2, ETHERNET);
+        a.and(Reg::R5, half([0x0f, 0xff]) as i32);
+        a.jump_if(Reg::R5, When::NotEqual, half(id.to_be_bytes()), other);
+        a.load(Size::H, Reg::R5, Reg::R2, start - 2);
+    }
+    let ipv4 = a.label();
+    a.jump_if(Reg::R5, When::Equal, kind(true), ipv4);
+    a.jump_if(Reg::R5, When::NotEqual, kind(false), other);
+    expect(a, Size::W, 0, word(&to.mac), pass);
+    expect(a, Size::H, 4, half([to.mac[4], to.mac[5]]), pass);
+    if wanted(false) {
+        within(a, v6.payload, pass);
+        if let Some(address) = to.ipv6 {
+            let other = a.label();
+            expect_address(a, v6.destination, address.into(), other);
+            port(a, &v6, to.port, pass);
+            a.jump(take);
+            a.place(other);
+        }
+        to.tunnels.iter().filter(|(t, _)| t.remote.is_ipv6()).for_each(|t| tunnel(a, &v6, t, take, pass));
+        to.pools.iter().filter(of(false)).for_each(|p| pool(a, &v6, p, &mut |a| a.jump(take), pass));
+    }
+    a.jump(pass);
+    a.place(ipv4);
+    expect(a, Size::W, 0, word(&to.mac), pass);
+    expect(a, Size::H, 4, half([to.mac[4], to.mac[5]]), pass);
+    if wanted(true) {
+        expect(a, Size::B, start, 0x45, pass); // no options
+        if let Some(address) = to.ipv4 {
+            let other = a.label();
+            expect_address(a, v4.destination, address.into(), other);
+            unfragmented(a, &v4, pass);
+            port(a, &v4, to.port, pass);
+            match fast {
+                Some(fast) => fast::uplink(a, fast, take),
+                None => a.jump(take),
+            }
+            a.place(other);
+        }
+        to.tunnels.iter().filter(|(t, _)| t.remote.is_ipv4()).for_each(|t| tunnel(a, &v4, t, take, pass));
+        for p in to.pools.iter().filter(of(true)) {
+            match fast.and_then(|f| f.places.iter().find(|(of, _)| of == p)) {
+                Some((_, first)) => pool(a, &v4, p, &mut |a| fast::place(a, p, *first, down), pass),
+                None => pool(a, &v4, p, &mut |a| a.jump(take), pass),
+            }
+        }
+    }
+    a.jump(pass);
+}
+
+/// Goes on only with the whole of an IPv4 packet: no more fragments of it, and the first.
+fn unfragmented(a: &mut Assembler, at: &Layout, pass: Label) {
+    a.load(Size::H, Reg::R5, Reg::R2, at.start + 6);
+    a.and(Reg::R5, half([0x3f, 0xff]) as i32);
+    a.jump_if(Reg::R5, When::NotEqual, 0, pass);
 }
 
 /// Goes on only with a UDP datagram to the port.
@@ -212,6 +272,39 @@ fn port(a: &mut Assembler, at: &Layout, port: u16, pass: Label) {
     within(a, at.payload + 8, pass);
     expect(a, Size::B, at.protocol, UDP, pass);
     expect(a, Size::H, at.payload + 2, half(port.to_be_bytes()), pass);
+}
+
+/// Takes what comes by a tunnel to phones, leaves what the kernel must answer to its own end of it, and goes on with what is not the
+/// tunnel's.
+fn tunnel(a: &mut Assembler, at: &Layout, (tunnel, pools): &(Tunnel, Vec<Pool>), take: Label, pass: Label) {
+    let other = a.label();
+    expect(a, Size::B, at.protocol, GRE, other);
+    expect_address(a, at.destination, tunnel.local, other);
+    expect_address(a, at.source, tunnel.remote, other);
+    if tunnel.remote.is_ipv4() {
+        unfragmented(a, at, pass);
+    }
+    let inner = at.payload + tunnel.header_octets() as i16;
+    for v4 in [true, false] {
+        let next = a.label();
+        let within_tunnel = Layout::of(v4, inner);
+        within(a, within_tunnel.payload, next);
+        expect(a, Size::H, at.payload + 2, kind(v4), next);
+        expect(a, Size::H, at.payload, half(tunnel.flags()), other);
+        if let Some(key) = tunnel.key {
+            expect(a, Size::W, at.payload + 4, word(&key.to_be_bytes()), other);
+        }
+        if v4 {
+            expect(a, Size::B, inner, 0x45, pass); // no options
+        }
+        for p in pools.iter().filter(|p| p.first.is_ipv4() == v4) {
+            pool(a, &within_tunnel, p, &mut |a| a.jump(take), pass);
+        }
+        a.jump(pass);
+        a.place(next);
+    }
+    a.jump(pass);
+    a.place(other);
 }
 
 /// Takes what is for phones of a pool, leaves to the kernel what it must answer, and goes on with the rest.
@@ -222,9 +315,7 @@ fn pool(a: &mut Assembler, at: &Layout, pool: &Pool, take: &mut dyn FnMut(&mut A
         a.and(Reg::R5, mask as i32);
         a.jump_if(Reg::R5, When::NotEqual, first, other);
     }
-    for (i, octets) in octets(pool.gateway).chunks(4).enumerate() {
-        expect(a, Size::W, at.destination + 4 * i as i16, word(octets), phone);
-    }
+    expect_address(a, at.destination, pool.gateway, phone);
     a.jump(pass);
     a.place(phone);
     a.load(Size::H, Reg::R5, Reg::R2, at.length);
@@ -236,6 +327,13 @@ fn pool(a: &mut Assembler, at: &Layout, pool: &Pool, take: &mut dyn FnMut(&mut A
     a.place(alive);
     take(a);
     a.place(other);
+}
+
+/// Goes on only if the frame has this address there.
+fn expect_address(a: &mut Assembler, at: i16, address: IpAddr, other: Label) {
+    for (i, octets) in octets(address).chunks(4).enumerate() {
+        expect(a, Size::W, at + 4 * i as i16, word(octets), other);
+    }
 }
 
 /// Goes on only if the frame has as many octets.
@@ -304,9 +402,8 @@ mod tests {
         let Some((sockets, _socket)) = sockets() else { return };
         let (v4, v6) = (IpAddr::from([192, 0, 2, 1]), "2001:db8::1".parse::<IpAddr>().unwrap());
         let steered = |addresses: &[IpAddr]| {
-            let none = Steered { mac: MAC, ipv4: None, ipv6: None, port: 2152, pools: Vec::new() };
-            let to = none.with_addresses(addresses.iter().copied());
-            Program::load(&program(&to, sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"))
+            let to = Steered::new(MAC, None, 2152).with_addresses(addresses.iter().copied());
+            Program::load(&program(&[to], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"))
         };
         let both = steered(&[v4, v6]);
         let verdict = |frame: &[u8]| both.verdict(frame).unwrap();
@@ -368,8 +465,8 @@ mod tests {
             assert!(pool.contains(pool.first) && pool.contains(pool.gateway));
         }
         let steered = |n3: Option<Ipv4Addr>| {
-            let to = Steered { mac: MAC, ipv4: n3, ipv6: None, port: 2152, pools: pools.clone() };
-            Program::load(&program(&to, sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"))
+            let to = Steered { ipv4: n3, pools: pools.clone(), ..Steered::new(MAC, None, 2152) };
+            Program::load(&program(&[to], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"))
         };
         let alone = steered(None);
         let cases = [
@@ -396,5 +493,117 @@ mod tests {
         let both = steered(Some(Ipv4Addr::new(192, 0, 2, 1)));
         assert_eq!(both.verdict(&frame(true)).unwrap(), XDP_REDIRECT, "N3 and N6 on one interface");
         assert_eq!(both.verdict(&packet("10.45.0.2", 100, 64)).unwrap(), XDP_REDIRECT);
+    }
+
+    /// A frame with a tag put in.
+    fn tagged(frame: &[u8], tag: u16) -> Vec<u8> {
+        [&frame[..12], &[0x81, 0], &tag.to_be_bytes(), &frame[12..]].concat()
+    }
+
+    fn phones(first: &str, prefix: u8, gateway: &str) -> Pool {
+        Pool { first: first.parse().unwrap(), prefix, gateway: gateway.parse().unwrap(), mtu: 1400 }
+    }
+
+    #[test] // IEEE 802.1Q §9.6: the number is the lower twelve bits, the others a priority
+    fn frames_of_a_vlan_are_told_from_others() {
+        let Some((sockets, _socket)) = sockets() else { return };
+        let n3 = Steered { ipv4: Some(Ipv4Addr::new(192, 0, 2, 1)), ..Steered::new(MAC, Some(7), 2152) };
+        let pools = vec![phones("10.45.0.0", 16, "10.45.0.1"), phones("2001:db8:45::", 48, "2001:db8:45::1")];
+        let other_mac = [2, 0, 0, 0, 0, 3];
+        let n6 = Steered { pools: pools.clone(), ..Steered::new(other_mac, Some(0x123), 2152) };
+        let plain =
+            Steered { pools: vec![phones("10.46.0.0", 16, "10.46.0.1")], ..Steered::new(MAC, None, 2152) };
+        let both =
+            Program::load(&program(&[plain, n3, n6], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"));
+        let to_other = |mut frame: Vec<u8>| {
+            frame[..6].copy_from_slice(&other_mac);
+            frame
+        };
+        let phone = to_other(packet("10.45.0.2", 100, 64));
+        let phone6 = to_other(packet("2001:db8:45:1::77", 100, 64));
+        let cases = [
+            ("a datagram in the VLAN", tagged(&frame(true), 7), true),
+            ("with a priority", tagged(&frame(true), 0xe007), true),
+            ("in another VLAN", tagged(&frame(true), 8), false),
+            ("in the other VLAN that is steered", tagged(&frame(true), 0x123), false),
+            ("without a tag", frame(true), false),
+            ("a tag within a tag", tagged(&tagged(&frame(true), 7), 7), false),
+            ("cut", tagged(&frame(true), 7)[..45].to_vec(), false),
+            ("a phone in its VLAN", tagged(&phone, 0x123), true),
+            ("a phone in its VLAN by IPv6", tagged(&phone6, 0x123), true),
+            ("a phone in the other VLAN", tagged(&packet("10.45.0.2", 100, 64), 7), false),
+            ("a phone without a tag", phone.clone(), false),
+            ("a phone of the network without a tag", packet("10.46.0.2", 100, 64), true),
+            ("the same in a VLAN", tagged(&to_other(packet("10.46.0.2", 100, 64)), 0x123), false),
+            ("to another's address in the VLAN", tagged(&packet("10.45.0.2", 100, 64), 0x123), false),
+            ("too long", tagged(&to_other(packet("10.45.0.2", 1401, 64)), 0x123), false),
+        ];
+        for (what, frame, taken) in cases {
+            assert_eq!(both.verdict(&frame).unwrap(), if taken { XDP_REDIRECT } else { PASS }, "{what}");
+        }
+    }
+
+    #[test]
+    fn tunnels_give_what_is_for_phones_and_the_kernel_has_the_rest() {
+        let Some((sockets, _socket)) = sockets() else { return };
+        let ends = |v4| if v4 { ["203.0.113.1", "203.0.113.2"] } else { ["2001:db8::1", "2001:db8::2"] };
+        let tunnel = |v4: bool, key: Option<u32>| {
+            let [local, remote] = ends(v4).map(|a| a.parse().unwrap());
+            Tunnel { local, remote, key }
+        };
+        // What the other end writes.
+        let wrapped = |t: Tunnel, inner: &[u8]| {
+            let far_end = Tunnel { local: t.remote, remote: t.local, ..t };
+            let mut room = [0; 2000];
+            use crate::ports::af_xdp::packet;
+            let link = packet::Link { to: MAC, from: [9; 6], vlan: None };
+            let n = packet::write(&mut room, link, Some(&far_end), inner);
+            room[..n].to_vec()
+        };
+        let inner = |to: &str, octets: u16, hops: u8| packet(to, octets, hops)[14..].to_vec();
+        let all = vec![phones("10.45.0.0", 16, "10.45.0.1"), phones("2001:db8:45::", 48, "2001:db8:45::1")];
+        for v4 in [true, false] {
+            for key in [None, Some(7)] {
+                let t = tunnel(v4, key);
+                let other_key = Tunnel { key: Some(8), ..t };
+                let tunnels = vec![(other_key, vec![phones("10.46.0.0", 16, "10.46.0.1")]), (t, all.clone())];
+                let to = Steered { tunnels, ..Steered::new(MAC, None, 2152) };
+                let it = Program::load(&program(&[to], sockets.fd(), None)).unwrap_or_else(|e| panic!("{e}"));
+                let mut fragment = wrapped(t, &inner("10.45.0.2", 100, 64));
+                fragment[20] |= 0x20;
+                let mut checksummed = wrapped(t, &inner("10.45.0.2", 100, 64));
+                checksummed[if v4 { 34 } else { 54 }] |= 0x80;
+                let cases = [
+                    ("a phone", wrapped(t, &inner("10.45.0.2", 1400, 9)), true),
+                    ("a phone by IPv6", wrapped(t, &inner("2001:db8:45:1::77", 1400, 9)), true),
+                    ("another pool", wrapped(t, &inner("10.46.0.2", 100, 9)), false),
+                    ("by the other tunnel", wrapped(other_key, &inner("10.46.0.2", 100, 9)), true),
+                    ("a phone of this by the other", wrapped(other_key, &inner("10.45.0.2", 100, 9)), false),
+                    (
+                        "another key",
+                        wrapped(Tunnel { key: Some(9), ..t }, &inner("10.45.0.2", 100, 9)),
+                        false,
+                    ),
+                    (
+                        "the way back",
+                        wrapped(
+                            Tunnel { local: t.remote, remote: t.local, ..t },
+                            &inner("10.45.0.2", 100, 9),
+                        ),
+                        false,
+                    ),
+                    ("not by a tunnel", packet("10.45.0.2", 100, 9), false),
+                    ("the host itself", wrapped(t, &inner("10.45.0.1", 100, 9)), false),
+                    ("too long", wrapped(t, &inner("10.45.0.2", 1401, 9)), false),
+                    ("no hops left", wrapped(t, &inner("10.45.0.2", 100, 2)), false),
+                    ("a checksum", checksummed, false),
+                    ("a fragment", fragment, !v4), // IPv6 has something else there
+                ];
+                for (what, frame, taken) in cases {
+                    let verdict = it.verdict(&frame).unwrap();
+                    assert_eq!(verdict, if taken { XDP_REDIRECT } else { PASS }, "{what}, {v4}, {key:?}");
+                }
+            }
+        }
     }
 }

@@ -169,21 +169,14 @@ impl Namespace {
         self.enter(move || TcpListener::bind(address).unwrap())
     }
 
+    /// A TAP or TUN device in it, of which we have the other end.
+    pub(crate) fn device(&self, name: &'static str, frames: bool) -> fs::File {
+        self.enter(move || device(name, frames))
+    }
+
     /// A TUN device in it, of a phone's addresses, by which it reaches the data network.
     pub(crate) fn phone(&self, ipv4: Ipv4Addr, ipv6: Ipv6Addr) -> fs::File {
-        let device = self.enter(|| {
-            let file = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
-            // SAFETY: for this plain C struct all zeroes are a value.
-            let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-            for (to, from) in request.ifr_name.iter_mut().zip(b"phone") {
-                *to = *from as libc::c_char;
-            }
-            request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as _;
-            // SAFETY: TUNSETIFF reads and writes one struct ifreq, which lives through the call.
-            let set = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
-            assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
-            file
-        });
+        let device = self.device("phone", false);
         self.sh(&format!(
             "ip address add {ipv4}/32 dev phone; ip address add {ipv6}/128 dev phone nodad; ip link set phone mtu 1400 up
              ip route add 203.0.113.0/24 dev phone src {ipv4}; ip route add 2001:db8:113::/64 dev phone src {ipv6}"
@@ -197,7 +190,7 @@ impl Namespace {
     }
 
     /// Does something on a thread in it.
-    fn enter<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(crate) fn enter<T: Send + 'static>(&self, what: impl FnOnce() -> T + Send + 'static) -> T {
         let path = format!("/proc/{}/ns/net", self.0.id());
         let run = move || {
             let namespace = fs::File::open(path).unwrap();
@@ -244,6 +237,38 @@ impl Drop for Namespace {
         self.0.kill().ok();
         self.0.wait().ok();
     }
+}
+
+/// A TAP or TUN device here, of which we have the other end.
+pub(crate) fn device(name: &str, frames: bool) -> fs::File {
+    let file = fs::OpenOptions::new().read(true).write(true).open("/dev/net/tun").unwrap();
+    // SAFETY: for this plain C struct all zeroes are a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let kind = if frames { libc::IFF_TAP } else { libc::IFF_TUN };
+    request.ifr_ifru.ifru_flags = (kind | libc::IFF_NO_PI) as _;
+    // SAFETY: TUNSETIFF reads and writes one struct ifreq, which lives through the call.
+    let set = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
+    file
+}
+
+/// Sends an inner packet until something comes back that is wanted.
+pub(crate) fn exchange(gnb: &UdpSocket, teid: Teid, inner: &[u8], wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
+    for _ in 0..50 {
+        gnb.send_to(&g_pdu(teid, inner), (UPF, 2152)).unwrap();
+        let end = Instant::now() + Duration::from_millis(200);
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            let Some(message) = answered(gnb, left.max(Duration::from_millis(1))) else { break };
+            let message = Gtpu::parse(&message).unwrap();
+            if wanted(message.payload) {
+                return message.payload.to_vec();
+            }
+        }
+    }
+    panic!("no answer");
 }
 
 pub(crate) fn config(n3_io: N3Io) -> Config {

@@ -2,9 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use super::packet::{self, Link};
 use crate::ports::checksum::{folded, sum};
 
-const ETHERNET_OCTETS: usize = 14;
 const UDP_OCTETS: usize = 8;
 /// IPv6's fragment header (RFC 8200 §4.5).
 const FRAGMENT_OCTETS: usize = 8;
@@ -26,7 +26,7 @@ pub(crate) struct Datagram<'f> {
 /// The datagram in a frame; `None` where the IP or UDP header is none, or a checksum is wrong. Fragments and options are
 /// not read: the program that steers frames leaves them to the kernel.
 pub(crate) fn read(frame: &[u8]) -> Option<Datagram<'_>> {
-    let packet = frame.get(ETHERNET_OCTETS..)?;
+    let packet = packet::of(frame);
     let (source, to, datagram) = match packet.first()? {
         0x45 => ipv4(packet)?,
         first if first >> 4 == 6 => ipv6(packet)?,
@@ -82,8 +82,7 @@ fn pseudo_header(from: IpAddr, to: IpAddr, octets: usize) -> u64 {
 /// Where datagrams go that are to be written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
-    pub(crate) from_mac: [u8; 6],
-    pub(crate) to_mac: [u8; 6],
+    pub(crate) link: Link,
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
     /// Type of service or traffic class.
@@ -152,11 +151,10 @@ impl<'p> Outgoing<'p> {
         // `new` has made sure that the datagram's octets fit in 16 bits.
         let (offset, more, whole) = (start as u16, start + octets < self.len(), piece == self.len());
         let mut b = Writer { room, at: 0 };
-        b.put(&self.way.to_mac);
-        b.put(&self.way.from_mac);
+        let (header, octets_of_link) = self.way.link.header(self.way.to.is_ipv4());
+        b.put(&header[..octets_of_link]);
         match (self.way.from.ip(), self.way.to.ip()) {
             (IpAddr::V4(from), IpAddr::V4(to)) => {
-                b.put(&[0x08, 0x00]);
                 let mut h = [0; 20];
                 h[0] = 0x45;
                 h[1] = self.way.tos;
@@ -173,7 +171,7 @@ impl<'p> Outgoing<'p> {
                 b.put(&h);
             }
             (IpAddr::V6(from), IpAddr::V6(to)) => {
-                b.put(&[0x86, 0xdd, 0x60 | self.way.tos >> 4, self.way.tos << 4, 0, 0]);
+                b.put(&[0x60 | self.way.tos >> 4, self.way.tos << 4, 0, 0]);
                 let extra = if whole { 0 } else { FRAGMENT_OCTETS };
                 b.put(&((extra + octets) as u16).to_be_bytes());
                 b.put(&[if whole { UDP } else { FRAGMENT }, HOPS]);
@@ -218,8 +216,7 @@ mod tests {
     fn way(v4: bool, mtu: usize) -> Way {
         let ip = |a: &str, b: &str| if v4 { a.parse().unwrap() } else { b.parse().unwrap() };
         Way {
-            from_mac: [2, 0, 0, 0, 0, 1],
-            to_mac: [2, 0, 0, 0, 0, 9],
+            link: Link { to: [2, 0, 0, 0, 0, 9], from: [2, 0, 0, 0, 0, 1], vlan: None },
             from: SocketAddr::new(ip("192.0.2.1", "2001:db8::1"), 2152),
             to: SocketAddr::new(ip("192.0.2.9", "2001:db8::9"), 2152),
             tos: 0xb8,
@@ -246,7 +243,11 @@ mod tests {
             let all = frames(way, &payload);
             assert_eq!(all.len(), 1);
             assert_eq!(all[0][..12], [2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 1]);
-            assert_eq!(read(&all[0]), Some(Datagram { from: way.from, to: way.to.ip(), payload: &payload }));
+            let expected = Some(Datagram { from: way.from, to: way.to.ip(), payload: &payload });
+            assert_eq!(read(&all[0]), expected);
+            let tagged = &frames(Way { link: Link { vlan: Some(7), ..way.link }, ..way }, &payload)[0];
+            assert_eq!((tagged.len(), &tagged[12..16]), (all[0].len() + 4, &[0x81, 0, 0, 7][..]));
+            assert_eq!(read(tagged), expected, "with a tag");
         }
     }
 

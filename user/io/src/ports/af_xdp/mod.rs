@@ -8,7 +8,7 @@
 pub(super) mod frame;
 mod hops;
 pub(crate) mod lent;
-pub(super) mod packet;
+pub(crate) mod packet;
 mod wire;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -19,10 +19,12 @@ use std::time::{Duration, Instant};
 use whimbrel_user::{DataNetwork, Destination, DnIndex, Origin, Packet, Slot};
 
 use super::{Ports, system::System};
-use crate::config::{Config, N3Io};
+use crate::config::{Config, N3Io, RouterLink, Vlan};
 use crate::error::Obstacle;
+use crate::gre::{self, Tunnel};
 use crate::host::features::has_zero_copy;
 use crate::host::route::{Interface, NoInterface, Routes};
+use crate::sys::ethtool::takes_tags_off;
 use crate::sys::monotonic_us;
 use crate::thread::IoCounters;
 use crate::xdp::fast::{Fast, Time};
@@ -30,17 +32,19 @@ use crate::xdp::steer::{Pool, Steered};
 use frame::{Outgoing, Way};
 use lent::Memory;
 pub use wire::Rings;
-use wire::Wire;
+use wire::{Lane, Wire};
 
 /// The interfaces with rings, and what goes over each.
 pub(crate) struct Front {
     wires: Vec<Wire>,
     /// N3's addresses.
     own: Vec<SocketAddr>,
-    /// The wire of N3, if it has one.
-    n3: Option<usize>,
-    /// For each data network its wire and routers, if it has them.
+    /// Where N3 is, if it has a wire.
+    n3: Option<Place>,
+    /// For each data network the way into it, if it has a wire.
     n6: Vec<Option<Uplink>>,
+    /// Tunnels of all data networks.
+    tunnels: Vec<Tunnel>,
     /// All phones' addresses.
     pools: Vec<(Pool, DnIndex)>,
     /// Of the last datagram: threads' are never the same, for fragments from one address are told apart by it.
@@ -70,16 +74,32 @@ const UNKNOWN_HOPS_EVERY: Duration = Duration::from_millis(1);
 /// Sessions that a fast path can have at most: 128 MiB that are there from the start. Others are the pipeline's.
 const FAST_SESSIONS_MAX: u32 = 1 << 20;
 
+/// A lane of a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    wire: usize,
+    lane: usize,
+}
+
 /// The way into a data network.
 #[derive(Clone)]
 struct Uplink {
-    wire: usize,
+    at: Place,
     routers: Vec<IpAddr>,
+    tunnel: Option<Tunnel>,
 }
 
 impl Uplink {
     fn ipv4_router(&self) -> Option<IpAddr> {
-        self.routers.iter().copied().find(IpAddr::is_ipv4)
+        self.routers.iter().copied().find(|r| r.is_ipv4() && self.tunnel.is_none())
+    }
+
+    /// Who has the next hop of a packet to an address.
+    fn next(&self, to: IpAddr) -> Option<IpAddr> {
+        match &self.tunnel {
+            Some(tunnel) => Some(tunnel.remote),
+            None => self.routers.iter().copied().find(|r| r.is_ipv4() == to.is_ipv4()),
+        }
     }
 }
 
@@ -88,9 +108,10 @@ fn fast_path(
     config: &Config,
     n6: &[Option<Uplink>],
     pools: &[(Pool, DnIndex)],
+    is_tagged: impl Fn(Place) -> bool,
 ) -> Result<(Arc<Memory>, Fast), Obstacle> {
-    let networks =
-        n6.iter().enumerate().filter(|(_, u)| u.as_ref().is_some_and(|u| u.ipv4_router().is_some()));
+    let plain = |u: &Uplink| u.ipv4_router().is_some() && !is_tagged(u.at);
+    let networks = n6.iter().enumerate().filter(|(_, u)| u.as_ref().is_some_and(plain));
     let networks: Vec<DnIndex> = networks.map(|(i, _)| DnIndex(i as u8)).collect();
     let own = config.user.n3_ipv4.filter(|_| !networks.is_empty()).ok_or(Obstacle::NoFastPath)?;
     let sessions = config.user.sessions_max.min(FAST_SESSIONS_MAX);
@@ -101,10 +122,50 @@ fn fast_path(
     Ok((Arc::new(memory), fast))
 }
 
-/// An interface that is to be opened.
+/// An interface that is to be opened, and what goes by it: what is steered on each lane, and the kernel's own end of it.
 struct Planned {
     interface: Interface,
-    steered: Steered,
+    lanes: Vec<(Steered, Interface)>,
+}
+
+/// Interfaces that are to be opened.
+struct Plan {
+    routes: Routes,
+    port: u16,
+    all: Vec<Planned>,
+}
+
+impl Plan {
+    /// The place of an interface, by the Ethernet interface that has its frames.
+    fn place(&mut self, interface: Interface, vlan: Option<&Vlan>) -> Result<Place, Obstacle> {
+        let (below, vlan) = match (vlan, interface.vlan) {
+            (Some(vlan), _) => {
+                (self.routes.interface_named(&vlan.interface).map_err(Obstacle::Interface)?, Some(vlan.id))
+            }
+            (None, Some((below, id))) => match self.routes.interface(below) {
+                Ok(below) if below.vlan.is_none() => (below, Some(id)),
+                _ => (interface.clone(), None), // a tag within a tag: behind the VLAN's own device
+            },
+            (None, None) => (interface.clone(), None),
+        };
+        if vlan.is_some() && takes_tags_off(&below.name) {
+            return Err(Obstacle::TagsTaken { interface: below.name });
+        }
+        let wire = self.all.iter().position(|p| p.interface == below).unwrap_or(self.all.len());
+        if wire == self.all.len() {
+            self.all.push(Planned { interface: below, lanes: Vec::new() });
+        }
+        let lanes = &mut self.all[wire].lanes;
+        let lane = lanes.iter().position(|(steered, _)| steered.vlan == vlan).unwrap_or(lanes.len());
+        if lane == lanes.len() {
+            lanes.push((Steered::new(interface.mac, vlan, self.port), interface));
+        }
+        Ok(Place { wire, lane })
+    }
+
+    fn steered(&mut self, at: Place) -> &mut Steered {
+        &mut self.all[at.wire].lanes[at.lane].0
+    }
 }
 
 /// The pools of a data network, and what its phones are translated to.
@@ -145,7 +206,8 @@ fn n3_interface(config: &Config, routes: &mut Routes) -> Result<Interface, Obsta
     let interface = interface.ok_or(Obstacle::Interface(NoInterface::NoAddress))?;
     if config.n3_io == N3Io::Auto {
         let name = || interface.name.clone();
-        match has_zero_copy(interface.index) {
+        let below = interface.vlan.map_or(interface.index, |(below, _)| below);
+        match has_zero_copy(below) {
             Ok(true) => {}
             Ok(false) => return Err(Obstacle::Copies { interface: name() }),
             Err(error) => return Err(Obstacle::Features { interface: name(), error }),
@@ -160,31 +222,27 @@ impl Front {
     ///
     /// Errors: what stands in the way where it was demanded; nothing stays set then.
     pub(crate) fn open(config: &Config) -> Result<(Vec<Self>, Option<Obstacle>), Obstacle> {
-        let mut routes = Routes::open().map_err(|e| Obstacle::Interface(e.into()))?;
-        let mut planned: Vec<Planned> = Vec::new();
-        let mut plan = |interface: Interface| {
-            let at = planned.iter().position(|p| p.interface == interface).unwrap_or(planned.len());
-            if at == planned.len() {
-                let (mac, port) = (interface.mac, config.port);
-                let steered = Steered { mac, ipv4: None, ipv6: None, port, pools: Vec::new() };
-                planned.push(Planned { interface, steered });
-            }
-            at
-        };
+        let routes = Routes::open().map_err(|e| Obstacle::Interface(e.into()))?;
+        let mut plan = Plan { routes, port: config.port, all: Vec::new() };
         let mut n6 = Vec::new();
         for device in &config.devices {
-            let Some(link) = &device.link else {
+            let Some(RouterLink { interface, routers, vlan, tunnel }) = &device.link else {
                 n6.push(None);
                 continue;
             };
-            let wire = plan(routes.interface_named(&link.interface).map_err(Obstacle::Interface)?);
-            n6.push(Some(Uplink { wire, routers: link.routers.clone() }));
+            let interface = plan.routes.interface_named(interface).map_err(Obstacle::Interface)?;
+            if routers.is_empty() && tunnel.is_none() {
+                return Err(Obstacle::NoRouter { interface: interface.name });
+            }
+            let at = plan.place(interface, vlan.as_ref())?;
+            n6.push(Some(Uplink { at, routers: routers.clone(), tunnel: *tunnel }));
         }
         let (mut n3, mut obstacle) = (None, None);
         if config.n3_io != N3Io::Udp {
             let demanded = matches!(config.n3_io, N3Io::AfXdp | N3Io::Xdp);
-            match n3_interface(config, &mut routes) {
-                Ok(interface) => n3 = Some(plan(interface)),
+            let found = n3_interface(config, &mut plan.routes);
+            match found.and_then(|interface| plan.place(interface, None)) {
+                Ok(place) => n3 = Some(place),
                 Err(o) if demanded => return Err(o),
                 Err(o) => obstacle = Some(o),
             }
@@ -192,28 +250,35 @@ impl Front {
         let mut all_pools = Vec::new();
         for (i, (dn, uplink)) in config.user.data_networks.iter().zip(&n6).enumerate() {
             all_pools.extend(pools(dn).map(|p| (p, DnIndex(i as u8))));
-            if let Some(uplink) = uplink {
-                planned[uplink.wire].steered.pools.extend(pools(dn));
+            match uplink {
+                Some(Uplink { at, tunnel: Some(tunnel), .. }) => {
+                    plan.steered(*at).tunnels.push((*tunnel, pools(dn).collect()));
+                }
+                Some(Uplink { at, .. }) => plan.steered(*at).pools.extend(pools(dn)),
+                None => {}
             }
         }
         let own: Vec<SocketAddr> = config.n3_addresses().collect();
+        if let Some(at) = n3 {
+            let steered = plan.steered(at);
+            *steered = steered.clone().with_addresses(own.iter().map(SocketAddr::ip));
+        }
+        let is_tagged = |at: Place| plan.all[at.wire].lanes[at.lane].0.vlan.is_some();
         let fast = match config.n3_io {
-            N3Io::Xdp => Some(fast_path(config, &n6, &all_pools)?),
+            N3Io::Xdp if n3.is_some_and(is_tagged) => return Err(Obstacle::NoFastPath),
+            N3Io::Xdp => Some(fast_path(config, &n6, &all_pools, is_tagged)?),
             N3Io::Auto | N3Io::Udp | N3Io::AfXdp => None,
         };
         let mut wires = Vec::new();
-        for (at, Planned { interface, mut steered }) in planned.into_iter().enumerate() {
-            let of_n3 = n3 == Some(at);
-            if of_n3 {
-                steered = steered.with_addresses(own.iter().map(SocketAddr::ip));
-            }
+        for (at, Planned { interface, lanes }) in plan.all.into_iter().enumerate() {
+            let of_n3 = n3.is_some_and(|n3| n3.wire == at);
+            let only_n3 = lanes.iter().all(|(s, _)| s.pools.is_empty() && s.tunnels.is_empty());
             let index = interface.index;
-            match Wire::open(
-                interface,
-                &steered,
-                fast.as_ref().map(|(_, fast)| fast),
-                config.user.shards.into(),
-            ) {
+            let (steered, lanes): (Vec<_>, Vec<_>) =
+                lanes.into_iter().map(|(s, own_end)| (s.clone(), Lane::new(own_end, s.vlan))).unzip();
+            let lanes = lanes.into_iter().collect::<Result<_, _>>()?;
+            let fast_side = fast.as_ref().map(|(_, fast)| fast);
+            match Wire::open(&interface, &steered, lanes, fast_side, config.user.shards.into()) {
                 Ok(wire) => {
                     if let Some((memory, _)) = &fast {
                         memory.set_device(wires.len() as u32, index).map_err(Obstacle::Program)?;
@@ -221,7 +286,7 @@ impl Front {
                     wires.push(wire);
                 }
                 // N3's own interface is the last that was planned.
-                Err(o) if of_n3 && steered.pools.is_empty() && config.n3_io == N3Io::Auto => {
+                Err(o) if of_n3 && only_n3 && config.n3_io == N3Io::Auto => {
                     (n3, obstacle) = (None, Some(o));
                 }
                 Err(o) => return Err(o),
@@ -233,8 +298,10 @@ impl Front {
         let side =
             |(memory, _)| FastSide { memory, told: Instant::now(), gnbs: 0, unknown: true, all_up: false };
         let fast = fast.map(side);
+        let tunnels = n6.iter().flatten().filter_map(|u| u.tunnel).collect();
+        let pools = all_pools;
         let mut front =
-            Self { wires, own, n3, n6, pools: all_pools, identification: 0, threads: 1, first: 0, fast };
+            Self { wires, own, n3, n6, tunnels, pools, identification: 0, threads: 1, first: 0, fast };
         front.tell_hops(Instant::now());
         Ok((front.split(config.user.shards.into())?, obstacle))
     }
@@ -247,12 +314,13 @@ impl Front {
         if threads == 1 {
             return Ok(vec![self]);
         }
-        let Self { wires, own, n3, n6, pools, .. } = self;
+        let Self { wires, own, n3, n6, tunnels, pools, .. } = self;
         let empty = |thread: usize| Self {
             wires: Vec::new(),
             own: own.clone(),
             n3,
             n6: n6.clone(),
+            tunnels: tunnels.clone(),
             pools: pools.clone(),
             identification: thread as u32,
             threads: threads as u32,
@@ -281,38 +349,39 @@ impl Front {
         let gnbs = fast.memory.gnbs();
         (fast.told, fast.gnbs, fast.unknown) = (now, gnbs.len(), false);
         let unknown = &mut fast.unknown;
-        let mut tell = |number: u16, wire: usize, from: Option<IpAddr>, to: IpAddr| {
-            let hop = wires[wire].hops.of(now, from, to);
+        let mut tell = |number: u16, at: Place, from: Option<IpAddr>, to: IpAddr| {
+            let lane = &mut wires[at.wire].lanes[at.lane];
+            let hop = lane.hops.of(now, from, to);
             *unknown |= hop.is_none();
             let hop = hop.filter(|_| !fast.all_up);
-            fast.memory.set_hop(number, wire as u16, wires[wire].interface.mac, hop);
+            fast.memory.set_hop(number, at.wire as u16, lane.interface.mac, hop);
         };
         for dn in fast.memory.networks() {
             if let Some(Some(uplink)) = n6.get(usize::from(dn.0))
                 && let Some(router) = uplink.ipv4_router()
             {
-                tell(dn.0.into(), uplink.wire, None, router);
+                tell(dn.0.into(), uplink.at, None, router);
             }
         }
         let from = own.iter().map(SocketAddr::ip).find(IpAddr::is_ipv4);
         for (gnb, number) in gnbs {
-            n3.iter().for_each(|wire| tell(number, *wire, from, gnb.into()));
+            n3.iter().for_each(|at| tell(number, *at, from, gnb.into()));
         }
     }
 
     /// How N3 comes, if by rings.
     pub(crate) fn n3(&self) -> Option<&Rings> {
-        self.n3.map(|wire| &self.wires[wire].rings)
+        self.n3.map(|at| &self.wires[at.wire].rings)
     }
 
     /// How each data network that has rings is reached.
     pub(crate) fn n6(&self) -> impl Iterator<Item = (DnIndex, &Rings)> {
         let all = self.n6.iter().enumerate();
-        all.filter_map(|(i, u)| Some((DnIndex(i as u8), &self.wires[u.as_ref()?.wire].rings)))
+        all.filter_map(|(i, u)| Some((DnIndex(i as u8), &self.wires[u.as_ref()?.at.wire].rings)))
     }
 
     fn receive(&mut self, slots: &mut [Slot], counters: &mut IoCounters) -> usize {
-        let Self { wires, own, pools, first, .. } = self;
+        let Self { wires, own, pools, tunnels, first, .. } = self;
         *first = (*first + 1) % wires.len();
         let mut n = 0;
         // A frame that is none does not use a slot; it counts against the burst all the same.
@@ -320,7 +389,7 @@ impl Front {
         for i in 0..wires.len() {
             let at = (*first + i) % wires.len();
             left -= wires[at].receive(left, |frame| {
-                n += usize::from(arrived(frame, own, pools, &mut slots[n], counters));
+                n += usize::from(arrived(frame, own, pools, tunnels, &mut slots[n], counters));
             });
         }
         n
@@ -334,16 +403,17 @@ impl Front {
         packet: &Packet,
         counters: &mut IoCounters,
     ) -> bool {
-        let Some(wire) = self.n3.map(|at| &mut self.wires[at]) else { return false };
+        let Some(at) = self.n3 else { return false };
+        let wire = &mut self.wires[at.wire];
+        let lane = &mut wire.lanes[at.lane];
         let Some(&from) = self.own.iter().find(|own| own.is_ipv4() == peer.is_ipv4()) else { return false };
-        let Some(hop) = wire.hops.of(now, Some(from.ip()), peer.ip()) else {
+        let Some(hop) = lane.hops.of(now, Some(from.ip()), peer.ip()) else {
             counters.n3_sent_by_socket += 1;
             return false;
         };
         self.identification = self.identification.wrapping_add(self.threads);
         let way = Way {
-            from_mac: wire.interface.mac,
-            to_mac: hop.mac,
+            link: lane.link(&hop),
             from,
             to: peer,
             tos,
@@ -362,17 +432,20 @@ impl Front {
     /// Takes a packet to send into a data network; false if the TUN device is to.
     fn send_n6(&mut self, now: Instant, dn: DnIndex, packet: &Packet, counters: &mut IoCounters) -> bool {
         let Some(Some(uplink)) = self.n6.get(usize::from(dn.0)) else { return false };
-        let wire = &mut self.wires[uplink.wire];
-        let router = packet::destination(packet.octets())
+        let wire = &mut self.wires[uplink.at.wire];
+        let lane = &mut wire.lanes[uplink.at.lane];
+        let next = packet::destination(packet.octets())
             .filter(|to| !self.pools.iter().any(|(pool, _)| pool.contains(*to)))
-            .and_then(|to| uplink.routers.iter().find(|r| r.is_ipv4() == to.is_ipv4()));
-        let hop = router.and_then(|&r| wire.hops.of(now, None, r)).filter(|h| packet.len() <= h.mtu as usize);
-        let Some(hop) = hop else {
+            .and_then(|to| uplink.next(to));
+        let tunnel = uplink.tunnel.as_ref();
+        let octets = packet.len() + tunnel.map_or(0, Tunnel::overhead);
+        let hop = next.and_then(|next| lane.hops.of(now, tunnel.map(|t| t.local), next));
+        let Some(hop) = hop.filter(|h| octets <= h.mtu as usize) else {
             counters.n6_sent_by_device += 1;
             return false;
         };
-        let from = wire.interface.mac;
-        match wire.send(|room| packet::write(room, hop.mac, from, packet.octets())) {
+        let link = lane.link(&hop);
+        match wire.send(|room| packet::write(room, link, tunnel, packet.octets())) {
             true => counters.n6_sent += 1,
             false => counters.send_full += 1,
         }
@@ -385,15 +458,22 @@ pub(super) fn arrived(
     frame: &[u8],
     own: &[SocketAddr],
     pools: &[(Pool, DnIndex)],
+    tunnels: &[Tunnel],
     slot: &mut Slot,
     counters: &mut IoCounters,
 ) -> bool {
-    let packet = frame.get(packet::ETHERNET_OCTETS..).unwrap_or_default();
+    let packet = packet::of(frame);
+    let carried = tunnels.iter().find_map(|t| t.read(packet));
+    let (packet, congested) = carried.map_or((packet, false), |c| (c.packet, c.congested));
     let to = packet::destination(packet);
     if let Some((_, dn)) = to.and_then(|to| pools.iter().find(|(pool, _)| pool.contains(to))) {
         let room = slot.packet.room();
         let octets = packet.len().min(room.len());
         room[..octets].copy_from_slice(&packet[..octets]);
+        if congested && !gre::congested(&mut room[..octets]) {
+            counters.malformed += 1;
+            return false;
+        }
         packet::hop(&mut room[..octets]);
         slot.packet.received(octets);
         slot.origin = Origin::N6 { dn: *dn };
@@ -513,8 +593,7 @@ mod tests {
     fn datagram(v4: bool) -> Vec<u8> {
         let ip = |a: &str, b: &str| if v4 { a.parse().unwrap() } else { b.parse().unwrap() };
         let way = Way {
-            from_mac: [2; 6],
-            to_mac: [4; 6],
+            link: packet::Link { to: [4; 6], from: [2; 6], vlan: None },
             from: SocketAddr::new(ip("192.0.2.9", "2001:db8::9"), 2152),
             to: SocketAddr::new(ip("192.0.2.7", "2001:db8::7"), 2152),
             tos: 0,
@@ -549,14 +628,24 @@ mod tests {
         ipv4[24..26].copy_from_slice(&checksum.to_be_bytes());
         let mut ipv6 = datagram(false);
         ipv6[38..54].copy_from_slice(&"2001:db8:45::2".parse::<std::net::Ipv6Addr>().unwrap().octets());
-        let whole = [datagram(true), datagram(false), ipv4, ipv6];
+        let ends = ["203.0.113.2", "203.0.113.1"].map(|a| a.parse().unwrap());
+        let tunnel = Tunnel { local: ends[1], remote: ends[0], key: Some(9) };
+        let far_end = Tunnel { local: ends[0], remote: ends[1], ..tunnel };
+        let link = packet::Link { to: [4; 6], from: [2; 6], vlan: Some(100) };
+        let mut tunnelled = vec![0; 200];
+        let n = packet::write(&mut tunnelled, link, Some(&far_end), &ipv4[14..]);
+        tunnelled.truncate(n);
+        let whole = [datagram(true), datagram(false), ipv4, ipv6, tunnelled];
+        let arrived = |frame: &[u8], slot: &mut Slot, counters: &mut IoCounters| {
+            arrived(frame, &own, &pools, &[tunnel], slot, counters)
+        };
         for frame in &whole {
-            assert!(arrived(frame, &own, &pools, &mut slot, &mut counters));
+            assert!(arrived(frame, &mut slot, &mut counters));
         }
-        assert_eq!((counters.n3_received, counters.n6_received, counters.malformed), (2, 2, 0));
+        assert_eq!((counters.n3_received, counters.n6_received, counters.malformed), (2, 3, 0));
         let mut numbers = Numbers(7);
         for _ in 0..200_000 {
-            let mut frame = whole[numbers.below(4)].clone();
+            let mut frame = whole[numbers.below(whole.len())].clone();
             for _ in 0..numbers.below(4) {
                 let at = numbers.below(frame.len());
                 frame[at] = numbers.below(256) as u8;
@@ -565,7 +654,7 @@ mod tests {
                 frame.truncate(numbers.below(frame.len() + 1));
             }
             let before = counters;
-            let taken = arrived(&frame, &own, &pools, &mut slot, &mut counters);
+            let taken = arrived(&frame, &mut slot, &mut counters);
             let steps = [
                 counters.n3_received - before.n3_received,
                 counters.n6_received - before.n6_received,

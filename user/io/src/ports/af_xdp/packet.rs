@@ -2,9 +2,47 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::gre::Tunnel;
 use crate::ports::checksum::{folded, sum};
 
-pub(crate) const ETHERNET_OCTETS: usize = 14;
+/// What precedes what a frame carries, without a tag and with one.
+const ETHERNET_OCTETS: usize = 14;
+const TAGGED_OCTETS: usize = 18;
+/// The kind of frames with a tag (IEEE 802.1Q).
+const TAG: [u8; 2] = [0x81, 0];
+
+/// Between whom a frame goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Link {
+    pub(crate) to: [u8; 6],
+    pub(crate) from: [u8; 6],
+    pub(crate) vlan: Option<u16>,
+}
+
+impl Link {
+    /// The header of a frame with IPv4 or IPv6, and how many octets of it there are.
+    pub(crate) fn header(&self, v4: bool) -> ([u8; TAGGED_OCTETS], usize) {
+        let mut header = [0; TAGGED_OCTETS];
+        header[..6].copy_from_slice(&self.to);
+        header[6..12].copy_from_slice(&self.from);
+        let octets = match self.vlan {
+            None => ETHERNET_OCTETS,
+            Some(id) => {
+                header[12..14].copy_from_slice(&TAG);
+                header[14..16].copy_from_slice(&(id & 0x0fff).to_be_bytes());
+                TAGGED_OCTETS
+            }
+        };
+        header[octets - 2..octets].copy_from_slice(if v4 { &[0x08, 0x00] } else { &[0x86, 0xdd] });
+        (header, octets)
+    }
+}
+
+/// The packet in a frame, with a tag or without.
+pub(crate) fn of(frame: &[u8]) -> &[u8] {
+    let tagged = frame.get(12..14) == Some(&TAG);
+    frame.get(if tagged { TAGGED_OCTETS } else { ETHERNET_OCTETS }..).unwrap_or_default()
+}
 
 /// Where a packet goes, if it is one whose header is right and that may be forwarded.
 pub(crate) fn destination(packet: &[u8]) -> Option<IpAddr> {
@@ -39,17 +77,19 @@ pub(crate) fn hop(packet: &mut [u8]) {
     }
 }
 
-/// Writes a packet as a frame into `room`, with a hop less; its octets, 0 where it does not fit.
-pub(crate) fn write(room: &mut [u8], to: [u8; 6], from: [u8; 6], packet: &[u8]) -> usize {
-    let octets = ETHERNET_OCTETS + packet.len();
-    let Some(frame) = room.get_mut(..octets) else { return 0 };
-    let kind: [u8; 2] = if packet.first().is_some_and(|f| f >> 4 == 6) { [0x86, 0xdd] } else { [0x08, 0] };
-    frame[..6].copy_from_slice(&to);
-    frame[6..12].copy_from_slice(&from);
-    frame[12..14].copy_from_slice(&kind);
-    frame[ETHERNET_OCTETS..].copy_from_slice(packet);
-    hop(&mut frame[ETHERNET_OCTETS..]);
-    octets
+/// Writes a packet as a frame into `room`, with a hop less, by a tunnel if one is given; its octets, 0 where it does not fit.
+pub(crate) fn write(room: &mut [u8], link: Link, tunnel: Option<&Tunnel>, packet: &[u8]) -> usize {
+    let v4 = tunnel.map_or_else(|| packet.first().is_none_or(|f| f >> 4 == 4), |t| t.remote.is_ipv4());
+    let (header, octets) = link.header(v4);
+    let Some((frame, rest)) = room.split_at_mut_checked(octets) else { return 0 };
+    frame.copy_from_slice(&header[..octets]);
+    let written = match tunnel {
+        Some(tunnel) => tunnel.write(rest, packet),
+        None => rest.get_mut(..packet.len()).map(|to| to.copy_from_slice(packet)).map(|()| packet.len()),
+    };
+    let Some(written) = written else { return 0 };
+    hop(&mut rest[written - packet.len()..written]);
+    octets + written
 }
 
 #[cfg(test)]
@@ -76,9 +116,15 @@ mod tests {
         p.resize(40, 7);
         assert!(destination(&p).is_some());
         let mut room = [0; 100];
-        assert_eq!(write(&mut room, [1; 6], [2; 6], &p), 54);
+        let link = Link { to: [1; 6], from: [2; 6], vlan: None };
+        assert_eq!(write(&mut room, link, None, &p), 54);
         assert_eq!(room[..22], [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 59, 1]);
-        assert_eq!(write(&mut room[..53], [1; 6], [2; 6], &p), 0, "no room");
+        assert_eq!(write(&mut room[..53], link, None, &p), 0, "no room");
+        let link = Link { vlan: Some(0x123), ..link };
+        assert_eq!(write(&mut room, link, None, &p), 58);
+        assert_eq!(room[12..20], [0x81, 0, 1, 0x23, 0x86, 0xdd, 0x60, 0]);
+        assert_eq!((of(&room[..58]).len(), of(&room[..17])), (40, &[][..]));
+        assert_eq!(write(&mut room[..57], link, None, &p), 0, "no room");
     }
 
     #[test]
@@ -94,5 +140,52 @@ mod tests {
             (destination(&[]), destination(&[0x45; 19]), destination(&[0x60; 39])),
             (None, None, None)
         );
+    }
+
+    #[test]
+    fn tshark_reads_tags_and_tunnels_as_they_were_meant() {
+        use std::io::Write;
+        use std::process::{Command, Stdio};
+
+        let mut v6 = vec![0x60, 0, 0, 0, 0, 0, 59, 2];
+        v6.resize(40, 7);
+        let [a4, b4]: [IpAddr; 2] = [[203, 0, 113, 1].into(), [203, 0, 113, 2].into()];
+        let [a6, b6] = ["2001:db8::1", "2001:db8::2"].map(|a| a.parse::<IpAddr>().unwrap());
+        let mut pcap = [0xa1b2_c3d4u32, 0x0002_0004, 0, 0, 65_535, 1].map(u32::to_be_bytes).concat();
+        for (local, remote, key, vlan) in [(a4, b4, Some(0x0102_0304), Some(0x123)), (a6, b6, None, None)] {
+            let tunnel = Tunnel { local, remote, key };
+            for packet in [&ipv4(9), &v6] {
+                let mut room = [0; 200];
+                let n = write(&mut room, Link { to: [4; 6], from: [2; 6], vlan }, Some(&tunnel), packet);
+                pcap.extend_from_slice(&[0, 0, n as u32, n as u32].map(u32::to_be_bytes).concat());
+                pcap.extend_from_slice(&room[..n]);
+            }
+        }
+        // What packets of the tests carry is no UDP.
+        let mut child = match Command::new("tshark")
+            .args(["-r", "-", "-V", "-o", "ip.check_checksum:TRUE", "--disable-protocol", "udp"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+        {
+            Ok(child) => child,
+            Err(_) => return eprintln!("skipped: tshark is not installed"),
+        };
+        child.stdin.take().unwrap().write_all(&pcap).unwrap();
+        let text = String::from_utf8_lossy(&child.wait_with_output().unwrap().stdout).into_owned();
+        let count = |what: &str| text.matches(what).count();
+        assert_eq!(
+            (count("802.1Q Virtual LAN, PRI: 0, DEI: 0, ID: 291"), count("Key: 0x01020304")),
+            (2, 2),
+            "{text}"
+        );
+        assert_eq!(count("Generic Routing Encapsulation (IP)"), 2, "{text}");
+        assert_eq!(count("Generic Routing Encapsulation (IPv6)"), 2, "{text}");
+        assert_eq!((count("Time to Live: 8"), count("Hop Limit: 1\n")), (2, 2), "a hop less: {text}");
+        assert_eq!(count("Header checksum status: Good"), 4, "{text}");
+        for bad in ["Malformed", "Expert Info (Error", "Unknown"] {
+            assert_eq!(count(bad), 0, "{bad}: {text}");
+        }
     }
 }

@@ -5,10 +5,11 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use super::hops::Hops;
+use super::hops::{Hop, Hops};
+use super::packet::Link;
 use crate::error::Obstacle;
 use crate::host::route::{Interface, Routes};
-use crate::sys::bpf::{Attach, Link, Program, SocketMap};
+use crate::sys::bpf::{self, Attach, Program, SocketMap};
 use crate::sys::xsk::{Copying, Xsk};
 use crate::xdp::fast::Fast;
 use crate::xdp::steer::{self, Steered};
@@ -44,28 +45,48 @@ impl fmt::Display for Rings {
     }
 }
 
+/// Frames of one VLAN of an interface, or those without a tag.
+pub(super) struct Lane {
+    /// The kernel's own end, which has the addresses and answers for them.
+    pub(super) interface: Interface,
+    pub(super) vlan: Option<u16>,
+    pub(super) hops: Hops,
+}
+
+impl Lane {
+    pub(super) fn new(interface: Interface, vlan: Option<u16>) -> Result<Self, Obstacle> {
+        let routes = Routes::open().map_err(|e| Obstacle::Interface(e.into()))?;
+        Ok(Self { hops: Hops::new(routes, &interface), interface, vlan })
+    }
+
+    /// The way of frames to a next hop.
+    pub(super) fn link(&self, hop: &Hop) -> Link {
+        Link { to: hop.mac, from: self.interface.mac, vlan: self.vlan }
+    }
+}
+
 /// The interface.
 pub(super) struct Wire {
-    pub(super) interface: Interface,
-    pub(super) hops: Hops,
+    pub(super) lanes: Vec<Lane>,
     pub(super) rings: Rings,
     queues: Vec<Xsk>,
-    program: Arc<Link>,
+    program: Arc<bpf::Link>,
 }
 
 impl Wire {
     /// Attaches the program and opens the rings; so many queues also send. Errors: what stands in the way; nothing stays set then.
     pub(super) fn open(
-        interface: Interface,
-        steered: &Steered,
+        interface: &Interface,
+        steered: &[Steered],
+        lanes: Vec<Lane>,
         fast: Option<&Fast>,
         senders: usize,
     ) -> Result<Self, Obstacle> {
         let sockets = SocketMap::new(QUEUES_MAX).map_err(Obstacle::Program)?;
         let program =
             Program::load(&steer::program(steered, sockets.fd(), fast)).map_err(Obstacle::Program)?;
-        let (link, how) = attach(&program, &interface)?;
-        let (queues, copying) = open_queues(&interface, senders as u32)?;
+        let (link, how) = attach(&program, interface)?;
+        let (queues, copying) = open_queues(interface, senders as u32)?;
         for (queue, socket) in queues.iter().enumerate() {
             sockets.set(queue as u32, socket.as_fd()).map_err(Obstacle::Program)?;
         }
@@ -76,27 +97,21 @@ impl Wire {
             in_driver: how == Attach::Driver,
             fast_path: fast.is_some(),
         };
-        Self::of(interface, rings, queues, Arc::new(link))
-    }
-
-    fn of(
-        interface: Interface,
-        rings: Rings,
-        queues: Vec<Xsk>,
-        program: Arc<Link>,
-    ) -> Result<Self, Obstacle> {
-        let routes = Routes::open().map_err(|e| Obstacle::Interface(e.into()))?;
-        Ok(Self { hops: Hops::new(routes, &interface), interface, rings, queues, program })
+        Ok(Self { lanes, rings, queues, program: Arc::new(link) })
     }
 
     /// The same interface for each of so many threads, each with its own of the queues, of which there are as many at least.
     pub(super) fn split(self, threads: usize) -> Result<Vec<Self>, Obstacle> {
-        let Self { interface, rings, queues, program, .. } = self;
+        let Self { lanes, rings, queues, program } = self;
         let mut parts: Vec<Vec<Xsk>> = (0..threads).map(|_| Vec::new()).collect();
         for (n, queue) in queues.into_iter().enumerate() {
             parts[n % threads].push(queue);
         }
-        let of = |queues| Self::of(interface.clone(), rings.clone(), queues, Arc::clone(&program));
+        let of = |queues| {
+            let lanes = lanes.iter().map(|l| Lane::new(l.interface.clone(), l.vlan));
+            let lanes = lanes.collect::<Result<_, _>>()?;
+            Ok(Self { lanes, rings: rings.clone(), queues, program: Arc::clone(&program) })
+        };
         parts.into_iter().map(of).collect()
     }
 
@@ -131,7 +146,7 @@ impl Wire {
 }
 
 /// Attaches the program, in the driver if it can.
-fn attach(program: &Program, interface: &Interface) -> Result<(Link, Attach), Obstacle> {
+fn attach(program: &Program, interface: &Interface) -> Result<(bpf::Link, Attach), Obstacle> {
     let of = |error| Obstacle::Attach { interface: interface.name.clone(), error };
     match program.attach(interface.index, Attach::Driver) {
         Ok(link) => Ok((link, Attach::Driver)),
