@@ -3,12 +3,15 @@
 //! Whoever logs hands over a finished line and goes on: a terminal that is held, or a pipe that nobody reads, stops
 //! no phone. Lines that find no room are counted, and the count is told when there is room again.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
+use std::panic::PanicHookInfo;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 
+use tracing::error;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
@@ -40,6 +43,7 @@ pub(crate) fn start(log: Log) -> Result<Logging, String> {
         LogFormat::Json => format.json().flatten_event(true).with_writer(writer).try_init(),
     };
     set.map_err(|e| cannot(&e))?;
+    std::panic::set_hook(Box::new(tell_of));
     Ok(Logging { sender: Some(sender), thread: Some(thread) })
 }
 
@@ -52,6 +56,21 @@ impl Drop for Logging {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// A panic is a line in the log as any other, and as quickly written: who panicked may go on with other phones. The names of a backtrace's
+/// frames take hundreds of milliseconds to look up, longer than one input may take; that is done elsewhere, and only when asked for.
+fn tell_of(panic: &PanicHookInfo<'_>) {
+    let at = panic.location().map(ToString::to_string).unwrap_or_default();
+    let payload = panic.payload();
+    let said =
+        payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+    error!(at, "a fault of ours, please report it: {}", said.unwrap_or("a panic"));
+    let backtrace = Backtrace::capture(); // if RUST_BACKTRACE asks for it
+    if backtrace.status() == BacktraceStatus::Captured {
+        let tell = move || error!("the way to that fault:\n{backtrace}");
+        let _ = std::thread::Builder::new().name("backtrace".into()).spawn(tell);
     }
 }
 

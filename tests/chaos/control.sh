@@ -3,6 +3,9 @@
 # An aggregator, three control functions beside it and one behind a wire, in network namespaces of their own. Phones and gNBs judge each
 # answer; a step that fails, or an answer that a phone's history does not allow, fails the run. The histories are kept.
 #
+# Beside them four more phones wake up with a message that ends who runs it, by a panic, an abort, a loop without end, a stack that overflows
+# (resilience/src/cpf/wanted.rs, if the program was built with it): it costs one control function at most, and its own phone a registration.
+#
 # Usage: control.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
 seconds=${1:-20}
@@ -27,6 +30,28 @@ cpf() {
   [ -z "${2:-}" ] || { at=192.0.2.2; host=(nsenter -t "$elsewhere" -n); }
   runs "${host[@]}" "$WHIMBREL" cpf --aggregator 192.0.2.1:7380 --listen "$at:0" --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log"
   pid[$1]=$last
+}
+export WHIMBREL_POISON=999700000000091=panic,999700000000092=abort,999700000000093=hang,999700000000094=overflow
+fatal=(abort hang overflow)
+grep -q WHIMBREL_POISON "$WHIMBREL" || fatal=()
+cat >"$tmp/wakes.yaml" <<END
+steps: [register, session: { dnn: internet }, wait: 0.1, idle, wait: 0.1, return]
+END
+cat >"$tmp/again.yaml" <<END
+steps: [register, session: { dnn: internet }, ping: 10.45.0.1, deregister]
+END
+alone() { "$WHIMBREL" ran "$1" --imsi "$2" --amf 127.0.0.31 --gnb-id 9 --gnb-address 127.0.1.9 "${@:3}"; }
+# poison IMSI: a phone wakes up with the message that ends who runs it, and registers anew; `dead` is the control function that ended.
+poisoned=0
+poison() {
+  ! alone "$tmp/wakes.yaml" "$1" >"$tmp/wakes.log" 2>&1 && grep -q "in return: service request: the connection was lost" "$tmp/wakes.log" ||
+    wrong "a phone does not hear that its message was in vain"
+  alone "$tmp/again.yaml" "$1" >"$tmp/again.log" 2>&1 || wrong "a phone whose message was in vain cannot register anew"
+  dead=''
+  local name
+  for name in "${!pid[@]}"; do
+    kill -0 "${pid[$name]}" 2>/dev/null || dead="$dead$name"
+  done
 }
 # metric NAME: one of the core's metrics, 0 if it is not there yet.
 metric() { curl -sf http://127.0.0.1:8081/metrics | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }
@@ -53,6 +78,8 @@ lost() {
 
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
+alone "$tmp/wakes.yaml" 999700000000091 --phones 4 --write-subscribers "$tmp/alone.csv" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/alone.csv" --config "$tmp/core.yaml" >/dev/null
 runs "$WHIMBREL" run --config "$tmp/core.yaml" 2>>"$tmp/core.log"
 for _ in $(seq 400); do
   grep -qs " ready" "$tmp/core.log" && break
@@ -70,7 +97,19 @@ near=(one two three)
 killed=0 stopped=0 cut=0 left=0
 end=$((SECONDS + seconds - 2))
 sleep 1
+if [ ${#fatal[@]} -gt 0 ]; then
+  poison 999700000000091
+  [ -z "$dead" ] || wrong "a panic ended a control function: $dead"
+fi
 while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
+  if [ "$poisoned" -lt ${#fatal[@]} ]; then
+    poison 99970000000009$((poisoned + 2))
+    case $dead in one | two | three) cpf "$dead" ;; far) cpf far behind ;; *) wrong "${fatal[poisoned]} ended '$dead'" ;; esac
+    poisoned=$((poisoned + 1))
+    lost
+    members 1
+    sleep 0.3
+  fi
   victim=${near[RANDOM % 3]}
   case $((RANDOM % 4)) in
     0) # it dies
@@ -107,14 +146,15 @@ sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
 sleep 0.7
 taken=$(metric whimbrel_phones_taken_over_total) replayed=$(metric whimbrel_inputs_replayed_total)
 gone=$(metric whimbrel_phones_lost_total) diverged=$(metric whimbrel_diverged_total) alarms=$(metric whimbrel_cpf_false_alarms_total)
-echo "control functions lost: $killed killed, $stopped stopped, $cut cut off; $left left in order; phones taken over: $taken; messages replayed: $replayed;" \
+echo "control functions lost: $killed killed, $stopped stopped, $cut cut off, $poisoned by a message; $left left in order; phones taken over: $taken; messages replayed: $replayed;" \
   "false alarms: $alarms; phones lost: $gone; replays that diverged: $diverged"
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep -c '^imsi-' "$tmp/play.log" || true)
 [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its phone was told before"; }
 [ "$rc" = 0 ] || wrong "phones noticed"
+[ "$(metric whimbrel_phones_poisoned_total)" = "$poisoned" ] || wrong "not each poisoned message, or others too, were taken for such"
 [ "$gone" = 0 ] || wrong "phones were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"
 [ "$((killed + stopped + cut + left))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"
-echo "{\"chaos\": \"control\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"cut\": $cut, \"left\": $left," \
+echo "{\"chaos\": \"control\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"cut\": $cut, \"poisoned\": $poisoned, \"left\": $left," \
   "\"taken_over\": $taken, \"replayed\": $replayed, \"false_alarms\": $alarms, \"lost\": $gone, \"diverged\": $diverged, \"answers_in_histories\": $answers, \"stale\": 0}"

@@ -509,6 +509,17 @@ pub fn release_of(connection: AmfUeNgapId) -> Message {
     UeContextReleaseCommand::new(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason.into()).into()
 }
 
+/// The same for one that its first message was to begin: the gNB knows only its own name for it yet.
+pub fn release_of_first(octets: &[u8], connection: AmfUeNgapId) -> Message {
+    match peek(octets).and_then(|n| n.ran_ue_ngap_id) {
+        Some(ran_ue_ngap_id) => {
+            let ids = UeNgapIdPair::new(connection, ran_ue_ngap_id);
+            release_command(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason).into()
+        }
+        None => release_of(connection),
+    }
+}
+
 /// The answer to a message whose AMF-UE-NGAP-ID nobody bears (TS 38.413 §10.6).
 pub fn unknown_local_id(octets: &[u8]) -> Message {
     let named = peek(octets);

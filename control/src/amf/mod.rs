@@ -42,7 +42,7 @@ mod udm_client;
 mod ue_context_modification;
 mod unread;
 
-pub use connection::{overloaded, release_of, unknown_local_id};
+pub use connection::{overloaded, release_of, release_of_first, unknown_local_id};
 pub use path_switch::came_too_late;
 pub use ran_node::{
     Coding, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, Warning, WarningArea,

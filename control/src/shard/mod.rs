@@ -125,10 +125,15 @@ impl Shard {
 
     /// Buries the phone on whose input [`Shard::handle`] panicked, and gives what is left of it: enough to tell its
     /// peers, nothing to go on with. The shard and its other phones are as before that input.
-    pub fn bury(&mut self) -> Option<Box<Phone>> {
-        let phone = active::abandon()?;
+    pub fn bury(&mut self, id: PhoneId) -> Option<Box<Phone>> {
+        if let Some(phone) = active::abandon() {
+            self.phones -= 1;
+            return Some(phone);
+        }
+        // It had not come to the phone yet, or had done with it.
+        let slot = self.slots.get_mut(id.slot as usize)?.take_if(|s| s.phone.id == id)?;
         self.phones -= 1;
-        Some(phone)
+        Some(slot.phone)
     }
 
     /// Whether nothing is left over from an input on this thread.

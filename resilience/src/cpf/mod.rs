@@ -2,6 +2,8 @@
 
 mod member;
 mod trial;
+#[cfg(any(debug_assertions, feature = "faults"))]
+mod wanted;
 mod watchdog;
 
 use std::collections::BTreeSet;
@@ -95,39 +97,42 @@ impl Cpf {
         let shard = AssertUnwindSafe(&mut self.shard);
         let ran = catch_unwind(|| {
             let AssertUnwindSafe(shard) = { shard };
+            #[cfg(any(debug_assertions, feature = "faults"))]
+            wanted::commit(shard.phone(envelope.phone), envelope);
             shard.handle(envelope)
         });
         ran.unwrap_or_else(|_| {
-            let remains = self.shard.bury();
+            let remains = self.shard.bury(envelope.phone);
             let after = remains.as_ref().map(|p| p.n2_names()).unwrap_or_default();
             let held = before.into_iter().chain(after).flatten().map(|n| (n.association, n.amf_ue_ngap_id));
-            farewell(envelope, held.chain(began(envelope)).collect(), remains.as_deref())
+            farewell(envelope, held.collect(), remains.as_deref())
         })
-    }
-}
-
-/// The connection that an input would have begun.
-fn began(envelope: &Envelope) -> Option<(AssociationId, AmfUeNgapId)> {
-    match envelope.payload {
-        Payload::InitialUeMessage { association, amf_ue_ngap_id, .. } => Some((association, amf_ue_ngap_id)),
-        _ => None,
     }
 }
 
 /// What is to be said of a phone whose machine is no more: its connections and its sessions end, and its registration.
 fn farewell(
     envelope: &Envelope,
-    connections: BTreeSet<(AssociationId, AmfUeNgapId)>,
+    mut connections: BTreeSet<(AssociationId, AmfUeNgapId)>,
     remains: Option<&Phone>,
 ) -> Batch {
     let subject = remains.map_or_else(Default::default, Phone::subject);
-    let release =
-        |(association, connection)| Effect::N2 { association, octets: amf::release_of(connection).to_vec() };
+    let begun = match &envelope.payload {
+        Payload::InitialUeMessage { association, amf_ue_ngap_id, octets, .. } => {
+            connections.remove(&(*association, *amf_ue_ngap_id));
+            Some((*association, amf::release_of_first(octets, *amf_ue_ngap_id)))
+        }
+        _ => None,
+    };
+    let releases = connections.into_iter().map(|(association, id)| (association, amf::release_of(id)));
+    let releases = releases
+        .chain(begun)
+        .map(|(association, release)| Effect::N2 { association, octets: release.to_vec() });
     let sessions = remains.into_iter().flat_map(|p| p.sessions.values());
     let deletions =
         sessions.filter_map(|s| Some(Effect::N4 { upf: s.upf, octets: smf::deletion(s.up_seid?) }));
     let deregistration = subject.supi.map(|supi| Effect::Udm(Request::Deregister(supi)));
-    let effects = connections.into_iter().map(release).chain(deletions).chain(deregistration);
+    let effects = releases.chain(deletions).chain(deregistration);
     Batch {
         terms: (envelope.cta_term, envelope.owner_term),
         outputs: effects.map(|effect| Output { effect, downlink_count: None }).collect(),

@@ -462,8 +462,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// An input of a phone, the one or one of these, ended who tried it, and will end whoever runs it.
     fn poisoned(&mut self, now: Instant, phone: PhoneId, inputs: (u64, u64), out: &mut Outbox) {
-        // It may be a first message that others would be asked after next: it stays without an answer, and its phone tries anew. What else
-        // came for this phone while it was waited for has done nothing, and may be somebody else's.
+        // It may be a first message that others would be asked after next: they are not, and its phone tries anew. What else came for this
+        // phone while it was waited for has done nothing, and may be somebody else's.
+        self.let_go(phone, inputs, out);
         self.unanswered(now, phone, inputs, Disposition::Ended, out);
         self.give_up(now, phone, Deregistered::Fault, out);
         if let Service::Region(cpfs) = &mut self.service {
@@ -541,7 +542,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         answer: Disposition,
         out: &mut Outbox,
     ) {
-        for clock in self.asked.between(phone, first, last) {
+        let clocks: Vec<u64> = self.asked.between(phone, first, last).map(|(clock, _)| clock).collect();
+        for clock in clocks {
             if let Some(asked) = self.asked.remove(phone, clock) {
                 self.answered(now, phone, asked, answer, out);
             }

@@ -65,8 +65,13 @@ impl Asks {
     }
 
     /// A phone's inputs between these that ask and are not answered.
-    pub(super) fn between(&self, phone: PhoneId, first: u64, last: u64) -> Vec<u64> {
-        self.by_input.range((phone, first)..=(phone, last)).map(|(&(_, clock), _)| clock).collect()
+    pub(super) fn between(
+        &self,
+        phone: PhoneId,
+        first: u64,
+        last: u64,
+    ) -> impl Iterator<Item = (u64, &Asked)> {
+        self.by_input.range((phone, first)..=(phone, last)).map(|(&(_, clock), asked)| (clock, asked))
     }
 
     fn has(&self, first: &First) -> bool {
@@ -154,6 +159,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let former = self.slots.stream_begun(phone);
         self.slots.begin(phone, asked.first.digest(), asked.first.stream);
         former
+    }
+
+    /// The connections that these inputs would have begun will not be.
+    pub(super) fn let_go(&self, phone: PhoneId, (first, last): (u64, u64), out: &mut Outbox) {
+        for (_, Asked { first, amf_ue_ngap_id, .. }) in self.asked.between(phone, first, last) {
+            let release = amf::release_of_first(&first.octets, *amf_ue_ngap_id);
+            send(first.association, first.stream, &release, out);
+        }
     }
 
     fn ask(&mut self, now: Instant, phone: PhoneId, first: First, whom: Whom, out: &mut Outbox) {
