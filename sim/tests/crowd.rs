@@ -33,6 +33,31 @@ fn all_that_come_at_once_are_served_each_time() {
     }
 }
 
+#[test] // what a gNB says last of one who leaves meets whoever has the slot by then, and is not that one's
+fn who_comes_as_another_leaves_is_served() {
+    let even =
+        Faults { radio_latency_micros: (2000, 2000), n2_latency_micros: (150, 150), ..Faults::default() };
+    for at in (0..100).map(|n| Duration::from_micros(5) * n) {
+        let mut net = Sim::in_region(1, default_config(), even, 3, 1);
+        let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
+        net.advance(SECOND);
+        let [leaves, comes] = [1, 2].map(|n| net.add_ue(gnbs[n as usize - 1], phone_config(n)));
+        // The old name of the one that comes leads to the slot of the one that leaves, which it gets.
+        let leave = Command::Deregister { switch_off: false };
+        for (ue, act) in
+            [(comes, Command::Register), (comes, leave.clone()), (leaves, Command::Register), (leaves, leave)]
+        {
+            net.advance(SECOND);
+            net.command(ue, act);
+        }
+        net.advance(at);
+        net.command(comes, Command::Register);
+        net.advance(Duration::from_millis(300));
+        assert_eq!([leaves, comes].map(|ue| registered(&net, ue)), [false, true], "{at:?} later");
+        no_violations(&net);
+    }
+}
+
 /// Phones that were here before come back, half of them over the slots of others, and while these are at something the other half comes: its
 /// old names ask them whose it is. The n-th input then ends whoever runs it. Gives how many are not registered before their T3510 expires,
 /// how many inputs there were, and whether it was the first message of a connection.

@@ -20,6 +20,8 @@ pub(super) struct Entry {
     used: bool,
     /// Not authenticated yet, and the gNB that brought it.
     stranger: Option<AssociationId>,
+    /// The last connection of whoever had the slot before, and when that one was heard of last.
+    former: (u16, Instant),
     /// Its connection.
     at: Option<N2Names>,
     /// Digest of the message that began its connection.
@@ -134,6 +136,7 @@ impl Slots {
                     named: false,
                     used: false,
                     stranger: None,
+                    former: (0, Instant::ZERO),
                     at: None,
                     first: 0,
                     target: None,
@@ -153,6 +156,7 @@ impl Slots {
         e.named = false;
         e.stranger = Some(association);
         e.generation = e.generation.wrapping_add(1);
+        e.former = (e.connection, e.time);
         (e.clock, e.at, e.target, e.heard_on) = (0, None, None, None);
         e.upfs = UpfSet::default();
         let generation = e.generation;
@@ -234,17 +238,23 @@ impl Slots {
         self.occupant(slot).filter(|_| self.entries[slot as usize].named)
     }
 
-    /// The phone in the slot that an AMF-UE-NGAP-ID names.
+    /// The phone in the slot that an AMF-UE-NGAP-ID names, if that is not one of who had the slot before.
     pub(super) fn by_amf_ue_ngap_id(&self, id: AmfUeNgapId) -> Option<PhoneId> {
-        self.occupant(id.value() as u32 & (PhoneId::SLOTS - 1))
+        let (tag, slot) = of_connection(id);
+        let phone = self.occupant(slot)?;
+        let e = &self.entries[slot as usize];
+        let since = |tag: u16| tag.wrapping_sub(e.former.0);
+        let is_its = (1..=since(e.connection)).contains(&since(tag));
+        (is_its || self.names(phone).any(|n| n.amf_ue_ngap_id == id)).then_some(phone)
     }
 
     /// Whether an AMF-UE-NGAP-ID was that of a phone that has just left: what its gNB sent before it heard of that crosses
     /// our UE CONTEXT RELEASE COMMAND.
     pub(super) fn has_just_left(&self, now: Instant, id: AmfUeNgapId) -> bool {
-        let slot = id.value() as u32 & (PhoneId::SLOTS - 1);
+        let (tag, slot) = of_connection(id);
         self.entries.get(slot as usize).is_some_and(|e| {
-            !e.used && connection_id(e.connection, slot) == id && now.since(e.time) < CROSSING
+            let (former, heard) = if e.used { e.former } else { (e.connection, e.time) };
+            former == tag && now.since(heard) < CROSSING
         })
     }
 
@@ -274,14 +284,16 @@ impl Slots {
     pub(super) fn new_connection(&mut self, phone: PhoneId) -> Option<AmfUeNgapId> {
         let e = self.entry(phone)?;
         e.connection = e.connection.wrapping_add(1);
+        // Who stays for so long wears all tags in turn: the older half of them are nobody's by then.
+        if e.connection.wrapping_sub(e.former.0) > u16::MAX / 2 {
+            e.former.0 = e.former.0.wrapping_add(1);
+        }
         Some(connection_id(e.connection, phone.slot))
     }
 
     /// The identity of a connection that this phone may get by a handover; its stream is that of the one that it has.
     pub(super) fn target_connection(&mut self, phone: PhoneId) -> Option<AmfUeNgapId> {
-        let e = self.entry(phone)?;
-        e.connection = e.connection.wrapping_add(1);
-        Some(connection_id(e.connection, phone.slot))
+        self.new_connection(phone)
     }
 
     /// The connections that the phone has: at the gNB that serves it, and at the one that takes it over.
@@ -443,6 +455,11 @@ fn ran_name(names: N2Names) -> Option<(AssociationId, RanUeNgapId)> {
     Some((names.association, names.ran_ue_ngap_id?))
 }
 
+/// The tag and the slot of such an identity.
+fn of_connection(id: AmfUeNgapId) -> (u16, u32) {
+    ((id.value() >> 24) as u16, id.value() as u32 & (PhoneId::SLOTS - 1))
+}
+
 /// The connection's tag above the slot: 40 bits in all.
 fn connection_id(tag: u16, slot: u32) -> AmfUeNgapId {
     AmfUeNgapId::new(u64::from(tag) << 24 | u64::from(slot)).expect("16 bits above 24 bits")
@@ -453,6 +470,9 @@ mod tests {
     use super::*;
 
     const GNB: AssociationId = AssociationId(7);
+    fn names(amf_ue_ngap_id: AmfUeNgapId) -> N2Names {
+        N2Names { association: GNB, amf_ue_ngap_id, ran_ue_ngap_id: None }
+    }
 
     fn batch(
         at: Option<(AssociationId, RanUeNgapId)>,
@@ -512,6 +532,27 @@ mod tests {
         let id = s.new_connection(a).unwrap();
         assert_ne!(Some(id), s.new_connection(a));
         assert_eq!(s.by_amf_ue_ngap_id(id), Some(a));
+    }
+
+    #[test]
+    fn what_comes_on_a_connection_of_before_is_not_the_next_phones() {
+        let mut s = Slots::new(&[1; 16]);
+        let a = s.allocate(1, GNB).unwrap();
+        let of_a = s.new_connection(a).unwrap();
+        let (_, left) = s.stamp(a, Instant(5_000_000)).unwrap();
+        s.release(a);
+        assert!(s.has_just_left(left, of_a));
+        let b = s.allocate(1, GNB).unwrap();
+        assert_eq!((s.by_amf_ue_ngap_id(of_a), s.has_just_left(left, of_a)), (None, true));
+        assert!(!s.has_just_left(left + CROSSING, of_a));
+        // It has more connections than there are tags, and is found by each of the last ones.
+        let held = s.new_connection(b).unwrap();
+        s.note(b, 1, &Batch { connected: Some(names(held)), ..Batch::default() });
+        for _ in 0..200_000 {
+            let before = s.new_connection(b).unwrap();
+            let last = s.new_connection(b).unwrap();
+            assert_eq!([before, last, held].map(|id| s.by_amf_ue_ngap_id(id)), [Some(b); 3]);
+        }
     }
 
     #[test]
