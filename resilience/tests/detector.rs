@@ -364,6 +364,38 @@ fn what_is_recorded_forged_or_for_others_keeps_no_dead_process_alive() {
 }
 
 #[test]
+fn of_several_none_is_judged_while_none_of_the_others_answers() {
+    let other = Discriminator(3);
+    let mut detector = Detector::new(CTA, Incarnation(1), &KEY, timing());
+    let mut processes = [CPF, other].map(|name| Reflector::new(name, FIRST, &KEY));
+    [CPF, other].iter().for_each(|name| detector.watch_among(at(0), *name));
+    let (mut now, mut out) = (at(0), Outbox::default());
+    // For a time those run that are named; the verdicts.
+    let mut run = |time, runs: &[Discriminator]| {
+        let end = now + time;
+        while now < end {
+            now = now + ms(1);
+            detector.handle(now, Input::Tick, &mut out);
+            for (to, probe) in std::mem::take(&mut out.probes) {
+                let at = usize::from(to == other);
+                if let Some(reflected) = runs.contains(&to).then(|| processes[at].handle(&probe)).flatten() {
+                    detector.handle(now, Input::Datagram(&reflected.answer), &mut out);
+                }
+            }
+        }
+        let verdicts = std::mem::take(&mut out.changes);
+        let verdicts = verdicts.into_iter().filter(|(_, change)| *change == DEAD).map(|(of, _)| of);
+        (verdicts.collect::<Vec<_>>(), detector.counters().put_off > 0)
+    };
+    assert_eq!(run(ms(200), &[CPF, other]), (vec![], false));
+    assert_eq!(run(ms(500), &[]), (vec![], true), "all at once: that is this process or its host");
+    assert_eq!(run(ms(200), &[CPF, other]), (vec![], true));
+    assert_eq!(run(ms(500), &[]), (vec![], true));
+    assert_eq!(run(timing().detection_max(), &[other]), (vec![CPF], true));
+    assert_eq!(run(ms(500), &[]), (vec![], true), "the last one");
+}
+
+#[test]
 fn a_verdict_on_one_is_none_on_another_and_who_left_in_order_is_not_judged() {
     let mut world = World::quiet();
     let third = Discriminator(3);

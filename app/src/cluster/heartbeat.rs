@@ -50,7 +50,10 @@ impl Watch {
     /// Somebody is watched from now on.
     pub(super) fn begin(&mut self, now: Instant, who: MemberId, at: SocketAddr) {
         self.places.insert(who.discriminator(), (who, at));
-        self.detector.watch(now, who.discriminator());
+        match who {
+            MemberId::Cpf(_) => self.detector.watch_among(now, who.discriminator()),
+            MemberId::Cta(_) => self.detector.watch(now, who.discriminator()),
+        }
     }
 
     /// It has left, or its link has broken.
@@ -178,9 +181,8 @@ impl Drop for Answering {
 mod tests {
     use super::*;
     use crate::clock;
-    use whimbrel_resilience::replication::CpfId;
 
-    const THREE: MemberId = MemberId::Cpf(CpfId(3));
+    const THREE: MemberId = MemberId::Cta(3);
 
     #[test]
     fn who_answers_is_left_alone_and_who_falls_silent_is_told() {

@@ -570,6 +570,11 @@ impl Pool {
                 "Control functions that were taken for dead and lived",
                 heartbeats.false_alarms,
             ),
+            one(
+                "whimbrel_cpf_verdicts_put_off_total",
+                "Times that a silent control function was not taken for dead because no other one answered either",
+                heartbeats.put_off,
+            ),
             one("whimbrel_link_frames_in_total", "Messages from control functions", links.frames_in),
             one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),
         ]

@@ -78,6 +78,8 @@ pub struct Counters {
     pub false_alarms: u64,
     /// Times that this process itself came an interval or more too late to ask.
     pub late: u64,
+    /// Verdicts that were put off by an interval, because nobody else answers either.
+    pub put_off: u64,
 }
 
 /// How a peer does.
@@ -109,6 +111,8 @@ struct Peer {
     view: PeerView,
     /// Incarnations up to this one have been judged.
     replaced: Incarnation,
+    /// Whether it is judged by comparison with others of which this is so.
+    among: bool,
     /// The false alarm was told.
     alarmed: bool,
     /// The last probe's number, and when it left.
@@ -141,7 +145,18 @@ impl Detector {
 
     /// Watches a peer from now on; one that is watched already stays as it is.
     pub fn watch(&mut self, now: Instant, peer: Discriminator) {
+        self.watch_as(now, peer, false);
+    }
+
+    /// The same for one of several of which each can take another's place. Such a one is not judged for its silence while none of the
+    /// others answers: nobody could take its place, and it is likelier that this process or its host is held up than that all died at once.
+    pub fn watch_among(&mut self, now: Instant, peer: Discriminator) {
+        self.watch_as(now, peer, true);
+    }
+
+    fn watch_as(&mut self, now: Instant, peer: Discriminator, among: bool) {
         self.peers.entry(peer).or_insert(Peer {
+            among,
             view: PeerView { state: PeerState::New, incarnation: Incarnation(0), round_trip: None },
             replaced: Incarnation(0),
             alarmed: false,
@@ -172,11 +187,14 @@ impl Detector {
                 }
             }
             Input::Tick => {
+                let others_answer =
+                    self.peers.values().any(|peer| peer.among && peer.answers(now, self.timing));
                 for (of, peer) in self.peers.iter_mut().filter(|(_, peer)| peer.next <= now) {
                     if now.since(peer.next) >= self.timing.interval {
                         self.counters.late += 1;
                     }
-                    peer.judge(*of, self.timing, &mut self.counters, out);
+                    let put_off = peer.among && !others_answer;
+                    peer.judge(*of, self.timing, put_off, &mut self.counters, out);
                     peer.ask(now, self.timing);
                     self.counters.probes += 1;
                     let probe = Datagram {
@@ -233,11 +251,30 @@ impl Detector {
 }
 
 impl Peer {
+    /// Whether it has answered the last probe, or the one before and was asked again only just now.
+    fn answers(&self, now: Instant, timing: Timing) -> bool {
+        let just_asked = now.since(self.sent_at) < timing.interval / 4;
+        let up = matches!(self.view.state, PeerState::Up | PeerState::Suspect);
+        up && self.unanswered <= u8::from(just_asked)
+    }
+
     /// An interval has passed since the last probe.
-    fn judge(&mut self, me: Discriminator, timing: Timing, counters: &mut Counters, out: &mut Outbox) {
-        if self.unanswered >= timing.multiplier {
+    fn judge(
+        &mut self,
+        me: Discriminator,
+        timing: Timing,
+        put_off: bool,
+        counters: &mut Counters,
+        out: &mut Outbox,
+    ) {
+        let silent = self.unanswered >= timing.multiplier;
+        if silent && !put_off {
             self.down(me, Cause::Silent, counters, out);
-        } else if self.unanswered >= timing.suspected_at() && self.view.state == PeerState::Up {
+            return;
+        }
+        let judged = matches!(self.view.state, PeerState::New | PeerState::Down);
+        counters.put_off += u64::from(silent && !judged);
+        if self.unanswered >= timing.suspected_at() && self.view.state == PeerState::Up {
             self.view.state = PeerState::Suspect;
             counters.suspected += 1;
             out.changes.push((me, Change::Suspect));
