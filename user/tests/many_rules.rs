@@ -3,9 +3,11 @@
 mod common;
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 
 use common::*;
 use whimbrel_ids::Qfi;
+use whimbrel_pfcp::Message;
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
@@ -36,11 +38,40 @@ fn barred(s: &Session, servers: impl Iterator<Item = u8>, precedence: u32) -> Se
     SessionModificationRequest { create_pdrs: servers.flat_map(pair).collect(), ..Default::default() }
 }
 
+fn drop_far_again() -> SessionModificationRequest {
+    let update_fars = vec![UpdateFar { apply_action: Some(ApplyAction::DROP), ..UpdateFar::new(FarId(9)) }];
+    SessionModificationRequest { update_fars, ..Default::default() }
+}
+
 fn drop_far() -> SessionModificationRequest {
     SessionModificationRequest {
         create_fars: vec![CreateFar::action(FarId(9), ApplyAction::DROP)],
         ..Default::default()
     }
+}
+
+#[test]
+fn former_rules_of_many_filters_are_freed_by_upf_c_once_the_pipeline_has_others() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    net.modify(&s, drop_far());
+    let mut ask = |m: SessionModificationRequest, sequence| {
+        let octets = Message::from(m).to_octets(Some(s.up_seid), sequence);
+        net.upf.c.handle(net.now, Input::Pfcp { peer: SMF, octets: &octets }, &mut net.out);
+        let change = net.out.changes.pop().unwrap();
+        let Change::Put { rules, .. } = &change else { panic!() };
+        let weak = Arc::downgrade(rules);
+        (change, weak)
+    };
+    let (many, former) = ask(barred(&s, 0..30, 100), 1_000);
+    let (none, _) = ask(drop_far_again(), 1_001);
+    for change in [many, none] {
+        assert!(former.upgrade().is_some());
+        net.upf.u.apply(net.now, change);
+    }
+    assert_eq!(former.strong_count(), 1, "UPF-C alone has them");
+    net.upf.c.handle(net.now, Input::Tick, &mut net.out);
+    assert_eq!(former.strong_count(), 0);
 }
 
 #[test] // TS 29.244 §5.2.1

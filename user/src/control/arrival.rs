@@ -60,11 +60,12 @@ impl UpfC {
         let Some(s) = self.sessions.get_mut(session) else { return };
         match when {
             When::Now => {
-                (s.rules, s.predicted) = (Arc::clone(rules), None);
+                s.predicted = None;
+                self.sessions.set_rules(session, Arc::clone(rules));
                 self.confirm(session);
             }
             When::OnArrival if s.provisional_until.is_some() => {
-                s.rules = Arc::clone(rules);
+                self.sessions.set_rules(session, Arc::clone(rules));
                 self.await_phone(now, session);
             }
             When::OnArrival => s.predicted = Some(Arc::clone(rules)),
@@ -77,7 +78,7 @@ impl UpfC {
         if s.provisional_until.is_some() {
             self.await_until(now + CONFIRMED_WITHIN, session);
         } else if let Some(rules) = s.predicted.take() {
-            s.rules = rules;
+            self.sessions.set_rules(session, rules);
         }
     }
 

@@ -144,6 +144,7 @@ impl UpfC {
 
     /// Takes an input to its end.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) {
+        self.sessions.free_retired();
         match input {
             Input::Pfcp { peer, octets } => self.datagram(now, When::Now, peer, octets, out),
             Input::Predicted { peer, octets } => self.datagram(now, When::OnArrival, peer, octets, out),

@@ -110,12 +110,12 @@ impl UpfC {
     /// TS 29.244 §5.2.4.2 (extended buffering), table 7.5.9.2-1. A BAR that the session does not have is passed over: a
     /// report's answer has no answer that could say so.
     fn update_bar(&mut self, session: SessionId, m: &UpdateBarInReportResponse, out: &mut Outbox) {
-        let Some(s) = self.sessions.get_mut(session) else { return };
-        let Some(rules) = s.rules.with_bar(m) else { return };
-        s.rules = Arc::new(rules);
+        let Some(s) = self.sessions.get(session) else { return };
+        let Some(rules) = s.rules.with_bar(m).map(Arc::new) else { return };
+        self.sessions.set_rules(session, Arc::clone(&rules));
         let quiet = m.dl_buffering_duration.and_then(|d| d.seconds()).map(|s| Duration::from_secs(s.into()));
         let effects = Effects { quiet, ..Effects::default() };
-        out.changes.push(Change::Put { session, rules: Arc::clone(&s.rules), effects });
+        out.changes.push(Change::Put { session, rules, effects });
     }
 
     /// TS 29.244 §6.3.5.3. The request, not the header, says which session is meant. An SMF that does not

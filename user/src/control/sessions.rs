@@ -13,6 +13,11 @@ use crate::pool::{Pool, Pools};
 use crate::rules::{NetworkPools, SessionRules, upper};
 use crate::session_id::{SessionId, mix};
 
+/// Former rules that wait for a packet thread to let go of them: with a thousand filters each, two hundred megabytes.
+const RETIRED_MAX: usize = 1_024;
+/// Of those looked at with each input: more than an input retires.
+const RETIRED_AT_ONCE: usize = 4;
+
 /// One session.
 pub(super) struct Session {
     pub(super) rules: Arc<SessionRules>,
@@ -43,6 +48,7 @@ pub(super) struct Sessions {
     turn: u8,
     by_cp_seid: BTreeMap<(u32, Seid, Option<IpAddr>), u32>,
     pub(super) pools: Vec<NetworkPools>,
+    retired: Retired,
     sessions_max: u32,
     seed: u64,
     len: usize,
@@ -65,6 +71,7 @@ impl Sessions {
             turn: 0,
             by_cp_seid: BTreeMap::new(),
             pools: pools.collect(),
+            retired: Retired::default(),
             sessions_max: config.sessions_max,
             seed: config.seed,
             len: 0,
@@ -141,6 +148,7 @@ impl Sessions {
         }
         if let Some(old) = self.slots[id.index as usize].take() {
             self.by_cp_seid.remove(&key(old.association, &old.cp_f_seid));
+            self.retired.put(old.rules);
         } else {
             // `vacant` gave the front of the list, and nothing came between.
             let free = self.free_of(id.index);
@@ -158,6 +166,19 @@ impl Sessions {
             generation: id.generation,
         }));
         self.by_cp_seid.insert(key(association, &cp_f_seid), id.index);
+    }
+
+    /// Gives a session other rules.
+    pub(super) fn set_rules(&mut self, id: SessionId, rules: Arc<SessionRules>) {
+        if let Some(s) = self.get_mut(id) {
+            let former = std::mem::replace(&mut s.rules, rules);
+            self.retired.put(former);
+        }
+    }
+
+    /// Frees former rules that no packet thread has any more.
+    pub(super) fn free_retired(&mut self) {
+        self.retired.free();
     }
 
     /// The SMF's end of a session has moved.
@@ -178,6 +199,7 @@ impl Sessions {
         self.free_of(id.index).push_back(id.index);
         self.len -= 1;
         self.give_back(&s.rules);
+        self.retired.put(Arc::clone(&s.rules));
         Some(s)
     }
 
@@ -207,6 +229,29 @@ impl Sessions {
         let of =
             all.filter_map(|(i, s)| s.as_deref().filter(|s| s.association == association).map(|s| (i, s)));
         of.map(|(i, s)| SessionId { index: i as u32, generation: s.generation }).collect()
+    }
+}
+
+/// Former rules of many filters. Who has them last frees them, at some ten nanoseconds a filter, and that is not to be a packet thread.
+#[derive(Default)]
+struct Retired(VecDeque<Arc<SessionRules>>);
+
+impl Retired {
+    /// Keeps them if they are long to free. Beyond the bound a packet thread may be the last to have the oldest after all.
+    fn put(&mut self, rules: Arc<SessionRules>) {
+        if rules.compared.worth {
+            self.0.truncate(RETIRED_MAX - 1);
+            self.0.push_front(rules);
+        }
+    }
+
+    /// Frees some of the oldest, those that nobody else has; the others are looked at another time.
+    fn free(&mut self) {
+        for _ in 0..self.0.len().min(RETIRED_AT_ONCE) {
+            if let Some(rules) = self.0.pop_back().filter(|rules| Arc::strong_count(rules) > 1) {
+                self.0.push_front(rules);
+            }
+        }
     }
 }
 

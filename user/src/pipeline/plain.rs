@@ -268,21 +268,6 @@ impl Hot {
     /// Of a plain session; `None` if it is none.
     fn of(session: &SessionU, own: &Own) -> Option<Self> {
         let SessionU { rules, state } = session;
-        let simple = rules.kind == SessionKind::Ip
-            && rules.relays == 0
-            && rules.slice == NONE
-            && !rules.guarded
-            && rules.framed.is_empty()
-            && rules.pdrs.iter().all(|p| p.filters.is_empty())
-            && rules.qers.len() <= 1
-            && rules.urrs.len() <= 1;
-        let at_rest = state.held.is_empty()
-            && state.notice.is_none()
-            && state.quiet_until.is_none()
-            && !state.inactive
-            && !state.rearm
-            && !state.awaited
-            && state.macs.is_empty();
         let (up, down) = match &*rules.pdrs {
             [a] if a.is_uplink() => (Some(a), None),
             [a] => (None, Some(a)),
@@ -291,7 +276,7 @@ impl Hot {
             _ => return None,
         };
         let counted = rules.pdrs.iter().filter(|p| p.urrs().next().is_some()).count();
-        if !simple || !at_rest || (counted != 0 && counted != rules.pdrs.len()) {
+        if counted != 0 && counted != rules.pdrs.len() {
             return None;
         }
         let room = match (rules.urrs.first(), state.usage.first()) {
@@ -435,6 +420,10 @@ impl Cold {
     /// Folds a session; `None` if it is not plain.
     pub(super) fn fold(session: &SessionU, shapes: &mut Shapes) -> Option<(Hot, Self)> {
         let SessionU { rules, state } = session;
+        // Asked first: to take rules apart is long where they are many.
+        if !is_simple(rules) || !is_at_rest(state) {
+            return None;
+        }
         let (own, shape) = rules.split()?;
         let hot = Hot::of(session, &own)?;
         let cold = Self {
@@ -499,6 +488,30 @@ impl Cold {
         };
         SessionU { rules: Arc::new(SessionRules::clone(shape).with(&own)), state }
     }
+}
+
+/// Whether rules are such that packets need no more of them than [`Hot`] has, as far as that is quick to tell.
+fn is_simple(rules: &SessionRules) -> bool {
+    rules.kind == SessionKind::Ip
+        && rules.relays == 0
+        && rules.slice == NONE
+        && !rules.guarded
+        && rules.framed.is_empty()
+        && rules.pdrs.len() <= 2
+        && rules.pdrs.iter().all(|p| p.filters.is_empty())
+        && rules.qers.len() <= 1
+        && rules.urrs.len() <= 1
+}
+
+/// Whether nothing is going on but packets that pass.
+fn is_at_rest(state: &State) -> bool {
+    state.held.is_empty()
+        && state.notice.is_none()
+        && state.quiet_until.is_none()
+        && !state.inactive
+        && !state.rearm
+        && !state.awaited
+        && state.macs.is_empty()
 }
 
 /// The shapes of rules that plain sessions have.
