@@ -52,9 +52,14 @@ pub(super) struct Population {
 impl Population {
     /// So many sessions with the rules that an SMF asks for: two PDRs, two FARs, a QER and a URR each.
     pub(super) fn new(sessions: u32) -> Self {
-        let config = config(sessions);
-        let sample = Sample::of(&asked_for(&config), config.sessions_max, config.seed).expect("rules");
-        let mut upf = UpfU::new(&config).expect("a configuration");
+        Self::of(&config(sessions))
+    }
+
+    /// The same, as many as there may be at most less one, of a UPF with this configuration.
+    pub(super) fn of(config: &Config) -> Self {
+        let sessions = config.sessions_max - 1;
+        let sample = Sample::of(&asked_for(config), config.sessions_max, config.seed).expect("rules");
+        let mut upf = UpfU::new(config).expect("a configuration");
         let mut put = |n: u32| {
             let id = SessionId { index: n, generation: n.wrapping_mul(0x9e37_79b9) };
             let (teid, change) = sample.session(id, address(n), Teid(0x8000_0000 | n));
@@ -76,6 +81,11 @@ impl Population {
     pub(super) fn moved(&self, n: u32, tunnel: Teid) -> Change {
         let id = SessionId { index: n, generation: n.wrapping_mul(0x9e37_79b9) };
         self.sample.session(id, address(n), tunnel).1
+    }
+
+    /// The uplink tunnel of a session.
+    pub(super) fn teid(&self, n: u32) -> Teid {
+        self.teids[n as usize]
     }
 
     pub(super) fn sessions(&self) -> u32 {

@@ -3,6 +3,8 @@
 //! Sessions are drawn uniformly, the packets lie in more memory than the second cache has, and each burst begins with what the last
 //! one left: nothing is quick because it was there already, or because the processor could begin before.
 
+mod border;
+
 use std::fs;
 use std::hint::black_box;
 use std::io;
@@ -29,6 +31,9 @@ const BURST: usize = 32;
 const SMALL: usize = 68;
 /// Memory that a session is thought to need before it is known.
 const SESSION_OCTETS_GUESSED: u64 = 700;
+
+/// Rounds at the border of the data network, each over packets of either kind: more would only be longer.
+const BORDER_ROUNDS_MAX: usize = 15;
 
 /// What can be chosen.
 #[derive(Args, Clone)]
@@ -120,6 +125,7 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     let access = access(&rows, &limits);
     targets(&rows, &memory, &access);
     let mut figures = figures(&rows, &limits, &memory, &access);
+    figures["border"] = border::run(options.rounds.min(BORDER_ROUNDS_MAX));
     figures["stage_percent"] = stages.iter().map(|(s, parts)| json!([s, parts])).collect();
     finish("throughput", &figures);
     Ok(())
