@@ -36,6 +36,9 @@ pub(crate) fn admit(ue: Ue, payload: &Payload) {
                 ue.remark(|b| b.no_effect = true);
             }
         }
+        Payload::Neighbour { from, octets, target } => {
+            amf::neighbour_said(ue, *from, octets, target.as_ref())
+        }
         Payload::Tick => tick(ue),
         Payload::Command(command) => obey(ue, *command),
     }

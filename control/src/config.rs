@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::{AmfId, Dnn, Guami, PlmnId, SNssai, Tac, Tai};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
+use crate::amf::NeighbourId;
 use crate::policy::FlowPolicy;
 use crate::refusal::RefusalKind;
 
@@ -68,6 +69,19 @@ pub struct Amf {
     pub time_zone_quarters: i8,
     /// Policies of access.
     pub access: Access,
+    /// Other AMFs of this network, by [`NeighbourId`].
+    pub neighbours: Vec<Neighbour>,
+}
+
+/// Another AMF of this network, to which connected phones are handed over (TS 23.502 §4.9.1.3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Neighbour {
+    /// Its name, for people.
+    pub name: String,
+    /// Its region, set and pointer.
+    pub amf_id: AmfId,
+    /// The tracking areas that it serves.
+    pub tacs: Vec<Tac>,
 }
 
 impl Amf {
@@ -79,6 +93,12 @@ impl Amf {
     /// Whether a tracking area is served.
     pub fn serves(&self, tai: Tai) -> bool {
         tai.plmn == self.plmn && self.tacs.contains(&tai.tac)
+    }
+
+    /// The other AMF that serves a tracking area.
+    pub fn neighbour_of(&self, tai: Tai) -> Option<NeighbourId> {
+        let at = self.neighbours.iter().position(|n| tai.plmn == self.plmn && n.tacs.contains(&tai.tac))?;
+        u8::try_from(at).ok().map(NeighbourId)
     }
 }
 
@@ -117,6 +137,8 @@ pub struct Upf {
     pub priority: u16,
     /// Its part of the sessions among those of one priority.
     pub weight: u16,
+    /// Where it takes PFCP: by this, another SMF knows it too. `None`: it is this program's own.
+    pub address: Option<IpAddr>,
 }
 
 impl Default for Upf {
@@ -129,6 +151,7 @@ impl Default for Upf {
             tacs: Vec::new(),
             priority: 0,
             weight: 100,
+            address: None,
         }
     }
 }

@@ -75,6 +75,7 @@ pub(crate) fn config() -> Config {
             integrity: vec![IntegrityAlgorithm::Nia2],
             ciphering: vec![CipheringAlgorithm::Nea2],
             network_name: NetworkName { full: String::new(), short: String::new() },
+            neighbours: Vec::new(),
             ims_vops: false,
             time_zone_quarters: 0,
             // What gNBs are told of phones at rest follows many a procedure; it has tests of its own.

@@ -12,8 +12,9 @@ use whimbrel_ids::{
 };
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi};
 
+use crate::amf::NeighbourId;
 use crate::event::Event;
-use crate::flat::octets;
+use crate::flat::{Flat, octets};
 use crate::smf::Modification;
 use crate::udm;
 use crate::upf::{UpfId, UpfSet, UpfStates};
@@ -156,6 +157,16 @@ pub enum Payload {
     Tick,
     /// Something that concerns the phone but is not its message.
     Command(Command),
+    /// A message of another AMF ([`N14`](crate::amf::N14)).
+    Neighbour {
+        /// Who says it.
+        from: NeighbourId,
+        /// The message.
+        #[serde(with = "octets::shared")]
+        octets: Arc<[u8]>,
+        /// The gNB that the phone is to be handed over to, where it is and is connected here.
+        target: Option<HandoverTarget>,
+    },
 }
 
 impl Payload {
@@ -165,6 +176,7 @@ impl Payload {
             Self::InitialUeMessage { octets, .. }
             | Self::Ngap { octets, .. }
             | Self::HandoverRequired { octets, .. }
+            | Self::Neighbour { octets, .. }
             | Self::PfcpReport { octets, .. } => octets.len(),
             Self::PfcpAnswer { octets, .. } => octets.as_ref().map_or(0, |o| o.len()),
             Self::Udm { .. } | Self::Tick | Self::Command(_) => 0,
@@ -177,6 +189,8 @@ impl Payload {
             Self::InitialUeMessage { association, .. }
             | Self::Ngap { association, .. }
             | Self::HandoverRequired { association, .. } => Some(*association),
+            // Where the phone is to come to.
+            Self::Neighbour { target, .. } => target.as_ref().map(|t| t.association),
             _ => None,
         }
     }
@@ -343,6 +357,13 @@ pub enum Effect {
     },
     /// A UDM service operation.
     Udm(udm::Request),
+    /// A message to another AMF, once.
+    Neighbour {
+        /// Which.
+        to: NeighbourId,
+        /// The message ([`N14`](crate::amf::N14)).
+        octets: Flat,
+    },
 }
 
 impl Output {
@@ -355,6 +376,7 @@ impl Output {
             // Where it goes is made of what stands in the phone's context.
             Effect::Page { octets, .. } => fnv(5, octets),
             Effect::Udm(request) => fnv(4, &request.digest_octets()),
+            Effect::Neighbour { to, octets } => fnv(fnv(6, &[to.0]), octets.octets()),
         }
     }
 }

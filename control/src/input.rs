@@ -3,6 +3,7 @@
 use whimbrel_nas::{mm, sm};
 use whimbrel_ngap::Message;
 
+use crate::amf::Body;
 use crate::envelope::OutputId;
 use crate::smf::N2Outcome;
 use crate::udm;
@@ -20,12 +21,14 @@ pub(crate) enum Input {
     ContextSetUp,
     /// The phone has arrived where it was being handed over to, or stays, for whoever waited for that.
     HandoverOver,
-    /// What one of the phone's sessions was at has ended, for whoever waited for that.
+    /// What one of the phone's sessions, or the phone itself, was at has ended, for whoever waited for that.
     SessionSettled,
     /// This session's part of an NGAP message, with its transfer octets.
     N2Sm(N2Outcome, Vec<u8>),
     /// The UPF's answer to this request; `None`: it did not answer.
     Pfcp(OutputId, Option<Box<whimbrel_pfcp::Message>>),
+    /// What another AMF says of the handover between it and this one.
+    Neighbour(Box<Body>),
     /// The UDM's answer.
     Udm(Box<udm::Answer>),
 }

@@ -10,7 +10,7 @@ use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{NgranCgi, RrcEstablishmentCause};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
-use crate::amf::{Locating, NextHop, PagingAid, Target, VoiceMatch};
+use crate::amf::{Arrival, Between, Departure, Locating, NextHop, PagingAid, Target, VoiceMatch};
 use crate::envelope::{AssociationId, Batch, N2Names, PhoneId, Subject};
 use crate::flat::octets;
 use crate::shard::Lanes;
@@ -105,6 +105,9 @@ pub struct AmfContext {
     pub(crate) next_hop: Option<Box<NextHop>>,
     /// The gNB that takes the phone over, while that is not certain.
     pub target: Option<Box<Target>>,
+    /// The other AMF of a handover between two. What is at something does not travel, so neither does this.
+    #[serde(skip)]
+    pub(crate) between: Option<Box<Between>>,
     /// The gNB that the phone has left, while packets of it are still forwarded.
     pub source: Option<Box<Connection>>,
     /// The connections that it had until just now and whose gNBs may not have heard so yet.
@@ -123,6 +126,36 @@ impl AmfContext {
     /// What was agreed on reaching it while it is idle.
     pub(crate) fn reach(&self) -> Reach {
         self.reach.as_deref().copied().unwrap_or_default()
+    }
+
+    /// The AMF that takes the phone over, as long as its record is here.
+    pub(crate) fn departure(&self) -> Option<&Departure> {
+        match self.between.as_deref() {
+            Some(Between::Departure(d)) => Some(d),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn departure_mut(&mut self) -> Option<&mut Departure> {
+        match self.between.as_deref_mut() {
+            Some(Between::Departure(d)) => Some(d),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn take_departure(&mut self) -> Option<Departure> {
+        match *self.between.take_if(|b| matches!(**b, Between::Departure(_)))? {
+            Between::Departure(d) => Some(d),
+            Between::Arrival(_) => None,
+        }
+    }
+
+    /// The AMF that the phone comes from, as long as it is not certain what came along.
+    pub(crate) fn arrival(&self) -> Option<&Arrival> {
+        match self.between.as_deref() {
+            Some(Between::Arrival(a)) => Some(a),
+            _ => None,
+        }
     }
 
     pub(crate) fn set_reach(&mut self, reach: Reach) {

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod abroad;
 mod country;
 mod faults;
 mod home;
@@ -37,6 +38,8 @@ use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
+use abroad::{ABROAD, Abroad, OverN14};
+pub use abroad::{Fate, neighbours};
 pub use country::{Country, Plan};
 pub use faults::Faults;
 pub use home::{Home, default_config, phone_config, tuak_of, upf_config};
@@ -108,6 +111,7 @@ enum Travelling {
     },
     Link(Link),
     Mirror(ToAndFro),
+    N14(OverN14),
     /// Over a gNB's association with the mirror's host.
     FurtherToCore {
         over: Physical,
@@ -129,6 +133,8 @@ struct Node4 {
 
 struct Node {
     gnb: gnb::Gnb,
+    /// It is the other core's.
+    abroad: bool,
     /// Its association while it stands; a restart takes the next.
     association: Option<AssociationId>,
     /// The aggregator's host at its other end, by how many takeovers were before.
@@ -182,6 +188,8 @@ pub struct Sim {
     pair: Pair,
     /// The control functions, where they are not a part of the aggregator.
     cluster: Option<Cluster>,
+    /// Another AMF of the network.
+    abroad: Option<Box<Abroad>>,
     upfs: Vec<Node4>,
     nodes: Vec<Node>,
     by_association: BTreeMap<AssociationId, GnbIndex>,
@@ -246,6 +254,7 @@ impl Sim {
             cta: Active::new(cta),
             pair: Pair::default(),
             cluster,
+            abroad: None,
             rng,
             config,
             faults,
@@ -337,10 +346,15 @@ impl Sim {
 
     /// A gNB that sets up at once.
     pub fn add_gnb(&mut self, config: gnb::GnbConfig) -> GnbIndex {
+        self.add_gnb_of(config, false)
+    }
+
+    fn add_gnb_of(&mut self, config: gnb::GnbConfig, abroad: bool) -> GnbIndex {
         let index = GnbIndex(self.nodes.len());
         let gnb = gnb::Gnb::new(config);
         self.nodes.push(Node {
             gnb,
+            abroad,
             association: None,
             host: 0,
             further: None,
@@ -368,8 +382,13 @@ impl Sim {
     pub fn disconnect(&mut self, index: GnbIndex) {
         if let Some(association) = self.nodes[index.0].association.take() {
             self.by_association.remove(&association);
-            self.core(Input::AssociationDown(association));
+            self.core_at(index, Input::AssociationDown(association));
         }
+    }
+
+    /// An input of the core that a gNB belongs to.
+    fn core_at(&mut self, gnb: GnbIndex, input: Input<'_>) {
+        if self.nodes[gnb.0].abroad { self.core_abroad(input) } else { self.core(input) }
     }
 
     /// A phone that camps at a gNB, with a subscription.
@@ -394,7 +413,7 @@ impl Sim {
     pub fn restart_gnb(&mut self, index: GnbIndex) {
         if let Some(association) = self.nodes[index.0].association.take() {
             self.by_association.remove(&association);
-            self.core(Input::AssociationDown(association));
+            self.core_at(index, Input::AssociationDown(association));
         }
         self.cut(index);
         self.connect(index);
@@ -403,10 +422,11 @@ impl Sim {
     fn connect(&mut self, index: GnbIndex) {
         let association = AssociationId(self.associations);
         self.associations += 1;
-        (self.nodes[index.0].association, self.nodes[index.0].host) = (Some(association), self.pair.host());
+        let host = if self.nodes[index.0].abroad { ABROAD } else { self.pair.host() };
+        (self.nodes[index.0].association, self.nodes[index.0].host) = (Some(association), host);
         self.by_association.insert(association, index);
         let streams = self.nodes[index.0].streams;
-        self.core(Input::AssociationUp { association, outbound_streams: streams });
+        self.core_at(index, Input::AssociationUp { association, outbound_streams: streams });
         self.gnb(index, gnb::Input::AssociationUp { streams });
     }
 
@@ -612,15 +632,15 @@ impl Sim {
         };
         self.cta = Active::new(cta);
         self.watch.anew();
-        self.by_association.clear();
-        for i in 0..self.nodes.len() {
-            self.nodes[i].association = None;
-            self.cut(GnbIndex(i));
+        self.by_association.retain(|_, gnb| self.nodes[gnb.0].abroad);
+        let gnbs = (0..self.nodes.len()).filter(|&i| !self.nodes[i].abroad).map(GnbIndex);
+        let gnbs: Vec<GnbIndex> = gnbs.collect();
+        for &gnb in &gnbs {
+            self.nodes[gnb.0].association = None;
+            self.cut(gnb);
         }
         self.core(Input::Tick);
-        for i in 0..self.nodes.len() {
-            self.connect(GnbIndex(i));
-        }
+        gnbs.into_iter().for_each(|gnb| self.connect(gnb));
     }
 
     /// Free IPv4 addresses and IPv6 prefixes of a data network of the first UPF.
@@ -690,7 +710,7 @@ impl Sim {
     /// Octets from a gNB's association, as they are.
     pub fn inject(&mut self, index: GnbIndex, octets: &[u8]) {
         if let Some(association) = self.nodes[index.0].association {
-            self.core(Input::Ngap(association, 0, octets));
+            self.core_at(index, Input::Ngap(association, 0, octets));
         }
     }
 
@@ -745,6 +765,8 @@ impl Sim {
         let travelling = self.travelling.first_key_value().map(|((at, _), _)| *at);
         let core = Some(self.cta().next_deadline());
         let core = core.filter(|&t| t != Instant::FAR_FUTURE && !self.is_headless());
+        let abroad = self.abroad.as_ref().map(|a| a.cta.next_deadline());
+        let core = core.into_iter().chain(abroad.filter(|&t| t != Instant::FAR_FUTURE));
         let all = self.schedule.next().into_iter().chain(travelling).chain(core);
         let all = all.chain(self.upfs.iter().filter_map(|u| u.upf.next_deadline()));
         all.min().map(|at| at.max(self.now))
@@ -767,6 +789,9 @@ impl Sim {
         if self.cta().next_deadline() <= at && !self.is_headless() {
             self.core(Input::Tick);
         }
+        if self.abroad.as_ref().is_some_and(|a| a.cta.next_deadline() <= at) {
+            self.core_abroad(Input::Tick);
+        }
         for id in (0u8..).map(UpfId).take(self.upfs.len()) {
             let upf = self.nth_upf(id);
             if upf.next_deadline().is_some_and(|t| t <= at) {
@@ -780,6 +805,12 @@ impl Sim {
 
     fn arrive(&mut self, message: Travelling) {
         match message {
+            Travelling::ToCore { association, stream, octets, .. }
+                if self.by_association.get(&association).is_some_and(|gnb| self.nodes[gnb.0].abroad) =>
+            {
+                self.core_abroad(Input::Ngap(association, stream, &octets));
+            }
+            Travelling::N14(message) => self.n14_arrives(message),
             Travelling::ToCore { association, host, stream, octets } => {
                 self.said_by_gnb(association, host, stream, octets);
             }
@@ -826,24 +857,15 @@ impl Sim {
     }
 
     /// What leaves an aggregator's host.
-    fn core_out_of(&mut self, host: u64, out: CoreOutbox) {
+    fn core_out_of(&mut self, host: u64, mut out: CoreOutbox) {
+        self.over_n14(false, &mut out);
         let now = self.now;
         self.watch.tally(&out.events);
         if !self.quiet {
             self.events.extend(out.events.into_iter().map(|e| (now, e)));
             self.ran_events.extend(out.ran_events);
         }
-        for (association, stream, octets) in out.ngap {
-            if let Some(tap) = &mut self.tap {
-                tap.push(whimbrel_ngap::Message::decode(&octets).expect("the core writes what can be read"));
-            }
-            let Some(&gnb) = self.by_association.get(&association) else { continue };
-            let node = &mut self.nodes[gnb.0];
-            assert!(stream < node.streams.max(1), "stream {stream} of {}", node.streams);
-            node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
-            let at = node.ordered;
-            self.send(at, Travelling::ToGnb { gnb, association, host, stream, octets });
-        }
+        self.ngap_leaves(host, out.ngap);
         for (to, message) in out.cpfs {
             let taken = self.cta.taken(to);
             self.link(Link::Down { to, taken, message });
@@ -857,7 +879,25 @@ impl Sim {
                 self.cut(gnb);
             }
         }
-        for (id, octets) in out.pfcp {
+        self.pfcp_leaves(host, out.pfcp);
+    }
+
+    fn ngap_leaves(&mut self, host: u64, ngap: Vec<(AssociationId, u16, Vec<u8>)>) {
+        for (association, stream, octets) in ngap {
+            if let Some(tap) = &mut self.tap {
+                tap.push(whimbrel_ngap::Message::decode(&octets).expect("the core writes what can be read"));
+            }
+            let Some(&gnb) = self.by_association.get(&association) else { continue };
+            let node = &mut self.nodes[gnb.0];
+            assert!(stream < node.streams.max(1), "stream {stream} of {}", node.streams);
+            node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
+            let at = node.ordered;
+            self.send(at, Travelling::ToGnb { gnb, association, host, stream, octets });
+        }
+    }
+
+    fn pfcp_leaves(&mut self, host: u64, pfcp: Vec<(UpfId, Vec<u8>)>) {
+        for (id, octets) in pfcp {
             let upf = &mut self.upfs[usize::from(id.0)];
             match upf.state {
                 UpfState::Silent => continue,
@@ -881,6 +921,8 @@ impl Sim {
             // Nobody hears what goes to a host that was replaced.
             if to == smf(self.pair.host()) {
                 self.core(Input::Pfcp(upf, &octets));
+            } else if to == smf(ABROAD) {
+                self.core_abroad(Input::Pfcp(upf, &octets));
             }
         }
     }
@@ -1036,5 +1078,6 @@ const INITIAL_UE_MESSAGE: u8 = 15;
 
 /// Where the SMF's PFCP comes from: each of the two hosts has its address.
 fn smf(host: u64) -> SocketAddr {
-    SocketAddr::new(Ipv4Addr::new(127, 0, 0, 1 + (host % 2) as u8).into(), 8805)
+    let last = if host == ABROAD { 3 } else { 1 + (host % 2) as u8 };
+    SocketAddr::new(Ipv4Addr::new(127, 0, 0, last).into(), 8805)
 }

@@ -100,6 +100,42 @@ fn another_smf_of_a_set_goes_on_from_its_own_address() {
     assert_eq!(says(&mut net, &modification).iter().map(of).collect::<Vec<_>>(), [Cause::RequestAccepted]);
 }
 
+#[test] // TS 29.244 §7.5.4.1: a session that its SMF gives to another one is that one's: it alone may speak of it, and it outlives the former
+fn a_session_is_given_to_another_smf() {
+    let other = SocketAddr::new([127, 0, 0, 4].into(), 8805);
+    let mut net = small(10);
+    let mut sequence = 900;
+    let mut says = |net: &mut Net, seid: Option<Seid>, m: Message| {
+        sequence += 1;
+        net.upf.pfcp(net.now, other, &m.to_octets(seid, sequence), &mut net.out);
+        let (_, answer) = net.out.datagrams.pop().expect("an answer");
+        Message::parse(&Frame::parse(&answer).unwrap()).unwrap()
+    };
+    let second = AssociationSetupRequest { node_id: NodeId::from(other.ip()), ..association(1) };
+    says(&mut net, None, second.into());
+    let session = net.idle_session(1, true, false);
+    let path = || activation(GNB_TEID, GNB.ip());
+    let cause = |m: Message| match m {
+        Message::SessionModificationResponse(m) => m.cause,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(cause(says(&mut net, Some(session.up_seid), path().into())), Cause::SessionContextNotFound);
+    let given = SessionModificationRequest {
+        cp_f_seid: Some(FSeid::new(Seid(77), other.ip())),
+        ..SessionModificationRequest::default()
+    };
+    assert_eq!(net.modify(&session, given).cause, Cause::RequestAccepted);
+    assert_eq!(cause(says(&mut net, Some(session.up_seid), path().into())), Cause::RequestAccepted);
+    assert_eq!(
+        net.modify(&session, path()).cause,
+        Cause::SessionContextNotFound,
+        "it is not the former's any more"
+    );
+    // The former starts anew: the session stands.
+    net.ask(None, association(2).into());
+    assert_eq!(net.upf.c.sessions().map(|(_, cp)| cp).collect::<Vec<_>>(), [Seid(77)]);
+}
+
 #[test] // TS 29.244 §6.2.3: the load is told when it has changed, with numbers that grow
 fn the_load_is_told() {
     let mut net = small(100);

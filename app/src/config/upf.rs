@@ -27,7 +27,7 @@ pub(crate) struct Upf {
 impl Upf {
     /// The one of this program, which has all sessions where no other is configured.
     pub(crate) fn here() -> Self {
-        let control::Upf { name, slices, dnns, tacs, priority, weight } = control::Upf::default();
+        let control::Upf { name, slices, dnns, tacs, priority, weight, address: _ } = control::Upf::default();
         Self { name, address: None, slices, dnns, tacs, priority, weight }
     }
 
@@ -39,6 +39,7 @@ impl Upf {
             tacs: self.tacs.clone(),
             priority: self.priority,
             weight: self.weight,
+            address: self.address.map(|a| a.ip()),
         }
     }
 }

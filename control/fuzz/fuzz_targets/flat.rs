@@ -5,13 +5,14 @@
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
+use whimbrel_control::amf::N14;
 use whimbrel_control::config::Config;
 use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, Phone, Shard};
 
 const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint-1.hex");
-const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope-1.hex");
-const BATCHES: &str = include_str!("../../src/flat/testdata/batch-1.hex");
-const CONFIGS: &str = include_str!("../../src/flat/testdata/config-1.hex");
+const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope-2.hex");
+const BATCHES: &str = include_str!("../../src/flat/testdata/batch-2.hex");
+const CONFIGS: &str = include_str!("../../src/flat/testdata/config-2.hex");
 
 static FRAMES: LazyLock<Vec<Vec<u8>>> =
     LazyLock::new(|| [CHECKPOINTS, ENVELOPES, BATCHES, CONFIGS].into_iter().flat_map(frames).collect());
@@ -79,6 +80,10 @@ fn take(octets: &[u8]) {
     if let Ok(config) = Config::from_flat(octets) {
         let again = config.to_flat();
         assert_eq!(Config::from_flat(again.octets()).map(|c| c.to_flat()), Ok(again));
+    }
+    if let Ok(message) = N14::from_octets(octets) {
+        let again = message.to_flat();
+        assert_eq!(N14::from_octets(again.octets()).map(|m| m.to_flat()), Ok(again));
     }
     if let Ok(batch) = Batch::from_flat(octets) {
         let again = batch.to_flat();

@@ -21,6 +21,7 @@ pub(crate) struct NextHop {
 }
 
 /// What the next gNB derives its key from.
+#[derive(Clone)]
 pub(crate) struct Fresh {
     /// {NH, NCC}.
     pub(crate) context: SecurityContext,

@@ -3,9 +3,9 @@
 use whimbrel_nas::ie::MmCause;
 use whimbrel_ngap::ie::CauseNas;
 
-use super::an_release;
 use super::connection::{ids, send_release_command};
 use super::udm_client;
+use super::{an_release, n14};
 use crate::envelope::Disposition;
 use crate::event::Event;
 use crate::refusal::Refusal;
@@ -15,6 +15,7 @@ use crate::smf;
 /// The phone's context ends: its sessions, its connection, its registration at the UDM, its slot.
 pub(crate) fn dismiss(ue: Ue) {
     drop(super::target::abandon(ue));
+    n14::target::forget(ue);
     smf::forget_all(ue);
     if ue.with(|p| p.amf.subscription.is_some()) {
         udm_client::deregister(ue); // harmless where the subscriber is registered in another slot by now

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use whimbrel_ids::{AmfUeNgapId, PduSessionId};
+use whimbrel_ids::{AmfUeNgapId, PduSessionId, Tai};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, HandoverType, PduSessionResourceItem, TargetId};
 use whimbrel_ngap::msg::{
@@ -20,7 +20,7 @@ use super::connection::{emit, ids, locate, location, out_of_state, part, send};
 use super::handover_request::{Asked, request};
 use super::mobility_restrictions::permitted;
 use super::target::{self, By, Phase, Target};
-use super::{end, location_reporting, path_switch};
+use super::{end, location_reporting, n14, path_switch};
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::{Dropped, Event};
@@ -36,7 +36,7 @@ pub(crate) const EXECUTION: Duration = Duration::from_secs(15);
 
 /// How long the source and the forwarding tunnels are kept for packets that are still under way (TS 23.502 §4.9.1.3.3
 /// steps 6b, 14 and 15 leave it to the AMF). What a gNB buffers of a phone is on its way within a fraction of it.
-const FORWARDING: Duration = Duration::from_secs(1);
+pub(crate) const FORWARDING: Duration = Duration::from_secs(1);
 
 /// Why a handover came to nothing.
 pub(crate) enum Failed {
@@ -72,6 +72,13 @@ impl From<Interrupt> for Failed {
 
 /// Step 1 of §4.9.1.3.2: HANDOVER REQUIRED. `to`: where the target's identity leads, if it leads anywhere.
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>) {
+    // No gNB of ours: one of another AMF's, perhaps.
+    if to.is_none()
+        && let Ok(tai) = to_gnb(&m)
+        && let Some(neighbour) = ue.config().amf.neighbour_of(tai)
+    {
+        return n14::source::start(ue, m, neighbour);
+    }
     let to = match check(ue, &m, to) {
         Ok(to) => to,
         Err((cause, refusal)) => {
@@ -118,23 +125,9 @@ fn check(
     m: &HandoverRequired,
     to: Option<HandoverTarget>,
 ) -> Result<HandoverTarget, (CauseRadioNetwork, Refusal)> {
-    let not_allowed = |what| Err((CauseRadioNetwork::HoTargetNotAllowed, Refusal::Protocol(what)));
-    match m.handover_type {
-        HandoverType::Intra5gs => {}
-        // There is no interface to an MME (TS 23.502 §4.11).
-        HandoverType::FivegsToEps | HandoverType::FivegsToUtran => {
-            let what = Refusal::Protocol("HANDOVER REQUIRED to another system");
-            return Err((CauseRadioNetwork::N26InterfaceNotAvailable, what));
-        }
-        _ => return not_allowed("HANDOVER REQUIRED of a type that no gNB asks for"),
-    }
+    let tai = to_gnb(m)?;
     let unknown = |what| Err((CauseRadioNetwork::UnknownTargetId, Refusal::Protocol(what)));
-    let TargetId::TargetRanNodeId(node) = &m.target_id else {
-        return unknown("HANDOVER REQUIRED to something that is no gNB");
-    };
-    // Another AMF's gNB, or nobody's: there is no AMF here to hand over to.
     let Some(to) = to else { return unknown("HANDOVER REQUIRED to a gNB that is not connected here") };
-    let tai = node.selected_tai;
     if !ue.config().amf.serves(tai) {
         return Err((CauseRadioNetwork::UnknownTargetId, Refusal::TaiNotServed(tai)));
     }
@@ -145,18 +138,52 @@ fn check(
     if !to.tacs.contains(&tai.tac) {
         return unknown("HANDOVER REQUIRED to a tracking area that its gNB does not broadcast");
     }
+    ready(ue)?;
+    Ok(to)
+}
+
+/// The tracking area to which a gNB of this system is asked to hand over.
+pub(crate) fn to_gnb(m: &HandoverRequired) -> Result<Tai, (CauseRadioNetwork, Refusal)> {
+    match m.handover_type {
+        HandoverType::Intra5gs => {}
+        // There is no interface to an MME (TS 23.502 §4.11).
+        HandoverType::FivegsToEps | HandoverType::FivegsToUtran => {
+            let what = Refusal::Protocol("HANDOVER REQUIRED to another system");
+            return Err((CauseRadioNetwork::N26InterfaceNotAvailable, what));
+        }
+        _ => {
+            let what = Refusal::Protocol("HANDOVER REQUIRED of a type that no gNB asks for");
+            return Err((CauseRadioNetwork::HoTargetNotAllowed, what));
+        }
+    }
+    match &m.target_id {
+        TargetId::TargetRanNodeId(node) => Ok(node.selected_tai),
+        _ => {
+            let what = Refusal::Protocol("HANDOVER REQUIRED to something that is no gNB");
+            Err((CauseRadioNetwork::UnknownTargetId, what))
+        }
+    }
+}
+
+/// Whether the phone is fit to be handed over (TS 38.413 §8.4.1.4).
+pub(crate) fn ready(ue: Ue) -> Result<(), (CauseRadioNetwork, Refusal)> {
     let connected = ue.with(|p| {
         let there = p.amf.connection.as_ref().is_some_and(|c| c.context_set_up);
         there && p.amf.registered && p.amf.next_hop.is_some() && p.amf.subscription.is_some()
     });
     if !connected {
-        return not_allowed("HANDOVER REQUIRED for a phone without context");
+        let what = Refusal::Protocol("HANDOVER REQUIRED for a phone without context");
+        return Err((CauseRadioNetwork::HoTargetNotAllowed, what));
+    }
+    if ue.with(|p| p.amf.arrival().is_some()) {
+        let what = Refusal::Protocol("HANDOVER REQUIRED for a phone whose sessions are on their way here");
+        return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
     }
     if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
         let what = Refusal::Protocol("HANDOVER REQUIRED for a connection that is being released");
         return Err((CauseRadioNetwork::InteractionWithOtherProcedure, what));
     }
-    Ok(to)
+    Ok(())
 }
 
 /// Gives what the phone's next gNB wants, if the phone has gone there already.
@@ -167,7 +194,7 @@ async fn handover(
 ) -> Result<Option<Box<PathSwitchRequest>>, Failed> {
     ue.with(|p| p.amf.target = Some(Target::asked_for(&to).into()));
     target::come_up(ue, &named(&m)).await?;
-    let asked = request(ue, &m, &to)?; // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
+    let asked = request(ue, &m, &to, None)?; // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
     let answer = resources(ue).await?; // step 10
     let (admitted, failed) = admit(ue, &asked, &answer)?;
     let admitted = smf::forward(ue, admitted, direct(&m)).await?; // step 11: forwarding tunnels
@@ -177,12 +204,12 @@ async fn handover(
 }
 
 /// The sessions that the source wants handed over.
-fn named(m: &HandoverRequired) -> Vec<PduSessionId> {
+pub(crate) fn named(m: &HandoverRequired) -> Vec<PduSessionId> {
     m.pdu_session_resource_list_ho_rqd.iter().map(|i| i.pdu_session_id).collect()
 }
 
 /// Step 10: the target answers, or not.
-async fn resources(ue: Ue) -> Result<Box<HandoverRequestAcknowledge>, Failed> {
+pub(crate) async fn resources(ue: Ue) -> Result<Box<HandoverRequestAcknowledge>, Failed> {
     let answers = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverRequestAcknowledge(_) | Message::HandoverFailure(_)));
     match ue.receive(answers, ue.config().timers.guard).await {
         Ok(Input::Ngap(m)) => match *m {
@@ -218,11 +245,11 @@ fn silent() -> Failed {
 }
 
 /// The sessions that the target takes, and those that it does not, with what the source is told of each.
-type Sessions = (Vec<Admitted>, Vec<(PduSessionId, Cause)>);
+pub(crate) type Sessions = (Vec<Admitted>, Vec<(PduSessionId, Cause)>);
 
 /// A session that is neither admitted nor refused is refused; one that was not asked for is passed over (TS 38.413
 /// §8.4.2.4).
-fn admit(ue: Ue, asked: &Asked, answer: &HandoverRequestAcknowledge) -> Result<Sessions, Failed> {
+pub(crate) fn admit(ue: Ue, asked: &Asked, answer: &HandoverRequestAcknowledge) -> Result<Sessions, Failed> {
     let mut admitted: Vec<Admitted> = Vec::new();
     let mut failed = Vec::new();
     for &psi in &asked.sessions {
@@ -249,7 +276,7 @@ fn admit(ue: Ue, asked: &Asked, answer: &HandoverRequestAcknowledge) -> Result<S
 }
 
 /// What the target has taken of which nothing comes: it was not asked to, or did not take what it must.
-fn unwanted(answer: &HandoverRequestAcknowledge, admitted: &[Admitted]) -> Vec<PduSessionId> {
+pub(crate) fn unwanted(answer: &HandoverRequestAcknowledge, admitted: &[Admitted]) -> Vec<PduSessionId> {
     let list = answer.pdu_session_resource_admitted_list.iter().map(|i| i.pdu_session_id);
     list.filter(|psi| !admitted.iter().any(|a| a.psi == *psi)).collect()
 }
@@ -259,7 +286,7 @@ fn no_room() -> Cause {
 }
 
 /// The sessions whose packets the source can send to the target itself.
-fn direct(m: &HandoverRequired) -> Vec<PduSessionId> {
+pub(crate) fn direct(m: &HandoverRequired) -> Vec<PduSessionId> {
     let all = m.direct_forwarding_path_availability.is_some();
     let of = |i: &PduSessionResourceItem| {
         let said = HandoverRequiredTransfer::decode(&i.transfer).ok();
@@ -269,7 +296,7 @@ fn direct(m: &HandoverRequired) -> Vec<PduSessionId> {
 }
 
 /// §4.9.1.3.3 step 1: HANDOVER COMMAND.
-fn command(
+pub(crate) fn command(
     ue: Ue,
     m: &HandoverRequired,
     asked: &Asked,
@@ -288,6 +315,11 @@ fn command(
     });
     command.pdu_session_resource_to_release_list_ho_cmd = released.collect();
     send(ue, &command.into(), None);
+    executing_now(ue);
+}
+
+/// The phone's source is told, or about to be, to send it to the target.
+pub(crate) fn executing_now(ue: Ue) {
     ue.with(|p| {
         if let Some(t) = &mut p.amf.target {
             t.by = By::N2(Phase::Executing);
@@ -296,7 +328,7 @@ fn command(
 }
 
 /// §4.9.1.3.3 step 5: the phone is there, or never comes.
-async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
+pub(crate) async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
     let notify = |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::HandoverNotify(_)));
     match ue.receive(notify, EXECUTION).await {
         Ok(Input::Ngap(m)) => match *m {
@@ -308,7 +340,7 @@ async fn notified(ue: Ue) -> Result<Box<HandoverNotify>, Failed> {
     }
 }
 
-fn never_came() -> Failed {
+pub(crate) fn never_came() -> Failed {
     let refusal = Refusal::RadioFailure("no HANDOVER NOTIFY: the phone did not come to the target");
     Failed::new(CauseRadioNetwork::TngrelocoverallExpiry, refusal)
 }
@@ -399,7 +431,7 @@ pub(crate) fn preparation_failure(ue: Ue, cause: Cause, container: Option<Vec<u8
     send(ue, &failure.into(), None);
 }
 
-fn refused(ue: Ue, refusal: Refusal) {
+pub(crate) fn refused(ue: Ue, refusal: Refusal) {
     let subject = ue.with(|p| p.subject());
     let ran_ue_ngap_id = ids(ue).map(|(_, ran)| ran);
     ue.event(Event::Refused { procedure: Procedure::Handover, subject, ran_ue_ngap_id, refusal });
@@ -408,7 +440,12 @@ fn refused(ue: Ue, refusal: Refusal) {
 /// §4.9.1.3.3 steps 2a and 2b: what the source says of its packets' numbers goes to the target. Without a phone on its way
 /// there is nobody to tell.
 pub(crate) fn ran_status_transfer(ue: Ue, m: UplinkRanStatusTransfer) {
-    let Some((target, ran_id)) = executing(ue) else { return out_of_state(ue) };
+    let Some((target, ran_id)) = executing(ue) else {
+        if !n14::source::ran_status(ue, &m.into()) {
+            out_of_state(ue);
+        }
+        return;
+    };
     let container = m.ran_status_transfer_transparent_container;
     let transfer = DownlinkRanStatusTransfer::new(target.amf_ue_ngap_id, ran_id, container);
     emit(ue, target.association, &transfer.into(), None);
@@ -416,7 +453,12 @@ pub(crate) fn ran_status_transfer(ue: Ue, m: UplinkRanStatusTransfer) {
 
 /// The same for a phone that keeps both connections for a while (TS 38.413 §8.4.9, §8.4.10).
 pub(crate) fn ran_early_status_transfer(ue: Ue, m: UplinkRanEarlyStatusTransfer) {
-    let Some((target, ran_id)) = executing(ue) else { return out_of_state(ue) };
+    let Some((target, ran_id)) = executing(ue) else {
+        if !n14::source::ran_status(ue, &m.into()) {
+            out_of_state(ue);
+        }
+        return;
+    };
     let container = m.early_status_transfer_transparent_container;
     let transfer = DownlinkRanEarlyStatusTransfer::new(target.amf_ue_ngap_id, ran_id, container);
     emit(ue, target.association, &transfer.into(), None);

@@ -7,7 +7,7 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::{HandoverRequest, HandoverRequired};
 
-use super::as_security::{advance_chain, ue_security_capabilities};
+use super::as_security::{Fresh, advance_chain, ue_security_capabilities};
 use super::connection::{bits, emit};
 use super::context_setup::masked;
 use super::handover::Failed;
@@ -27,8 +27,14 @@ pub(crate) struct Asked {
     pub(crate) refused: Vec<(PduSessionId, Cause)>,
 }
 
-/// Asks the target for the sessions, under keys that its source does not know (TS 33.501 §6.9.2.3.3).
-pub(crate) fn request(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Result<Asked, Failed> {
+/// Asks the target for the sessions, under keys that its source does not know (TS 33.501 §6.9.2.3.3): `keys`, where another AMF has
+/// derived them.
+pub(crate) fn request(
+    ue: Ue,
+    m: &HandoverRequired,
+    to: &HandoverTarget,
+    keys: Option<&Fresh>,
+) -> Result<Asked, Failed> {
     let config = ue.config();
     let mut asked = Asked { sessions: Vec::new(), refused: Vec::new() };
     let mut items = Vec::new();
@@ -57,7 +63,7 @@ pub(crate) fn request(ue: Ue, m: &HandoverRequired, to: &HandoverTarget) -> Resu
         let capabilities = ue_security_capabilities(p.amf.ue_security_capability.as_ref()?);
         let ambr = p.amf.subscription.as_ref()?.ue_ambr;
         let ambr = UeAggregateMaximumBitRate::new(bits(ambr.dl_kbps), bits(ambr.ul_kbps));
-        let fresh = advance_chain(&mut p.amf)?;
+        let fresh = keys.cloned().or_else(|| advance_chain(&mut p.amf))?;
         Some((capabilities, ambr, fresh, p.amf.allowed_nssai.clone()))
     });
     let Some((capabilities, ambr, fresh, allowed)) = ready else {

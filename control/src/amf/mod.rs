@@ -18,6 +18,7 @@ mod identification;
 mod ladn;
 mod location_reporting;
 mod mobility_restrictions;
+mod n14;
 mod nas;
 mod nas_transport;
 mod paging;
@@ -43,6 +44,7 @@ mod ue_context_modification;
 mod unread;
 
 pub use connection::{overloaded, release_of, release_of_first, unknown_local_id};
+pub use n14::{Body, Completed, Created, Given, Keys, N14, NeighbourId, Relation, UeContext};
 pub use path_switch::came_too_late;
 pub use ran_node::{
     Coding, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, Warning, WarningArea,
@@ -59,6 +61,10 @@ pub(crate) use end::{dismiss, let_go_when_unused};
 pub(crate) use handover::start as hand_over;
 pub(crate) use ladn::changed as ladn_changed;
 pub(crate) use location_reporting::{Locating, ask as locate};
+pub(crate) use n14::Between;
+pub(crate) use n14::received as neighbour_said;
+pub(crate) use n14::source::Departure;
+pub(crate) use n14::target::Arrival;
 pub(crate) use nas::{Received, Security};
 pub(crate) use nas_transport::{n1_sm, uplink as uplink_nas_transport};
 pub(crate) use paging::{PagingAid, downlink_data, page_if_awaited};

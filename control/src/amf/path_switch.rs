@@ -127,6 +127,11 @@ fn check(ue: Ue, m: &PathSwitchRequest) -> Result<(), Refusal> {
     if !ue.with(connection) || ue.with(|p| p.amf.next_hop.is_none() || !p.amf.registered) {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a phone that has no context at a gNB"));
     }
+    if ue.with(|p| p.amf.arrival().is_some()) {
+        return Err(Refusal::Protocol(
+            "PATH SWITCH REQUEST for a phone whose sessions are on their way here",
+        ));
+    }
     if collision::handover_meets(ue.with(|p| p.lanes.procedure(Lane::Mobility))) != Verdict::Proceed {
         return Err(Refusal::Protocol("PATH SWITCH REQUEST for a connection that is being released"));
     }

@@ -15,7 +15,7 @@ use whimbrel_ngap::msg::{
 use super::connection::{emit, ids, lost, out_of_state, part, release_command, send, send_nas, uplink_nas};
 use super::context_setup::is_context_pending;
 use super::nas::Security;
-use super::{handover, location_reporting, path_switch};
+use super::{handover, location_reporting, n14, path_switch};
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::{Dropped, Event};
@@ -111,15 +111,19 @@ const HELD_MAX: usize = 16;
 /// Keeps a message for a phone that cannot be reached now: it is on its way, or at a gNB that waits for its paths. New NAS keys
 /// are not proposed while a handover gives the radio new keys (TS 33.501 §6.9.5).
 pub(crate) fn hold(phone: &mut Phone, message: &mm::Message, security: Security) -> bool {
-    let Some(target) = &mut phone.amf.target else { return false };
+    let Some(target) = &mut phone.amf.target else { return n14::source::hold(phone, message, security) };
     if collision::message_meets(target.by.phase(), security) == Verdict::Proceed {
         return false;
     }
-    // What is being repeated need not be said twice; what is too much, its timer repeats.
-    if target.held.len() < HELD_MAX && !target.held.iter().any(|(held, _)| held == message) {
-        target.held.push((message.clone(), security));
-    }
+    keep(&mut target.held, message, security);
     true
+}
+
+/// What is being repeated need not be said twice; what is too much, its timer repeats.
+pub(crate) fn keep(held: &mut Vec<(mm::Message, Security)>, message: &mm::Message, security: Security) {
+    if held.len() < HELD_MAX && !held.iter().any(|(held, _)| held == message) {
+        held.push((message.clone(), security));
+    }
 }
 
 /// Awaits the end of a handover that runs: meanwhile a gNB is not asked for anything (TS 38.413 §8.4.1.2, TS 23.502
@@ -127,7 +131,7 @@ pub(crate) fn hold(phone: &mut Phone, message: &mm::Message, security: Security)
 pub(crate) async fn handover_over(ue: Ue) -> Result<(), End> {
     // A handover waits for its target, its phone and its UPF, each for a bounded time.
     let patience = handover::EXECUTION + ue.config().timers.guard * 4;
-    while ue.with(|p| p.amf.target.is_some()) {
+    while ue.with(|p| p.amf.target.is_some() || p.amf.departure().is_some()) {
         match ue.receive(|i| matches!(i, Input::HandoverOver), patience).await {
             Ok(_) => {}
             Err(Interrupt::TimedOut) => return Err(Refusal::RadioFailure("a handover does not end").into()),
@@ -197,6 +201,9 @@ pub(crate) fn received_of_source(ue: Ue, message: Message) {
 /// HANDOVER CANCEL (TS 38.413 §8.4.5, TS 23.502 §4.9.1.4): the source keeps the phone. It is acknowledged also where there
 /// is nothing to cancel: both agree then.
 pub(crate) fn cancel(ue: Ue, m: HandoverCancel) {
+    if n14::source::cancel(ue, &m) {
+        return;
+    }
     send(ue, &HandoverCancelAcknowledge::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id).into(), None);
     if !ue.with(|p| p.amf.target.as_ref().is_some_and(|t| t.by.phase().is_some())) {
         return out_of_state(ue);
@@ -209,6 +216,9 @@ pub(crate) fn cancel(ue: Ue, m: HandoverCancel) {
 /// The source lets a phone go that it has sent on its way (TS 38.413 §8.3.2): its own connection ends with that, not the target's
 /// (TS 23.502 §4.9.1.3.3). The phone may arrive there all the same; where it does not, it is lost. Whether it is so.
 pub(crate) fn source_leaves(ue: Ue, cause: &Cause) -> bool {
+    if n14::source::source_leaves(ue, Some(cause)) {
+        return true;
+    }
     let told = ue.with(|p| {
         let target = p.amf.target.as_mut().filter(|t| t.by.phase() == Some(Phase::Executing))?;
         Some(std::mem::replace(&mut target.source_lost, true))
@@ -234,6 +244,7 @@ fn gone(ue: Ue) {
 /// What is left of a handover before goes, too.
 pub(crate) fn abandon(ue: Ue) -> Option<Box<Target>> {
     release_source(ue);
+    drop(n14::source::abandon(ue));
     let target = take(ue)?;
     match &target.by {
         By::PathSwitch(_) => path_switch::send_failure(ue, &target),
@@ -310,6 +321,11 @@ pub(crate) fn over(ue: Ue, target: Target) {
             send_nas(ue, message, *security);
         }
     }
+    go_on(ue);
+}
+
+/// What waited for the end of a handover goes on.
+pub(crate) fn go_on(ue: Ue) {
     location_reporting::resume(ue);
     ue.with(|p| {
         for psi in p.sessions.keys().copied().collect::<Vec<_>>() {
@@ -357,6 +373,7 @@ pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
     });
     match (serving, target) {
         (true, Some(false)) => serving_lost(ue),
+        (true, None) if n14::source::source_lost(ue, association) => {}
         (true, _) => lost(ue),
         (false, Some(true)) => gone(ue),
         (false, _) => {}
@@ -372,12 +389,12 @@ pub(crate) fn serving_lost(ue: Ue) {
         }
         _ => false,
     });
-    if !left {
+    if !left && !n14::source::source_leaves(ue, None) {
         lost(ue);
     }
 }
 
 /// Whether the phone has a gNB that can be asked for something.
 pub(crate) fn is_settled(ue: Ue) -> bool {
-    ids(ue).is_some() && ue.with(|p| p.amf.target.is_none())
+    ids(ue).is_some() && ue.with(|p| p.amf.target.is_none() && p.amf.departure().is_none())
 }

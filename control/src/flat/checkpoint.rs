@@ -71,6 +71,11 @@ impl Checkpoint {
         self.flat.octets()
     }
 
+    /// The frame.
+    pub(crate) fn into_flat(self) -> Flat {
+        self.flat
+    }
+
     /// Whose it is.
     pub fn phone_id(&self) -> PhoneId {
         self.about.phone

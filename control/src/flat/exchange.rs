@@ -4,17 +4,21 @@
 //! a time.
 
 use super::{Flat, FlatError, Form, Writer, read_frame};
+use crate::amf::N14;
 use crate::config::Config;
 use crate::envelope::{Batch, Effect, Envelope, Payload, PhoneId};
 use crate::upf::UPFS_MAX;
 
 /// Version of the form of an [`Envelope`]: another number with every change of it.
-pub(super) const ENVELOPE_VERSION: u16 = 1;
+pub(super) const ENVELOPE_VERSION: u16 = 2;
 /// Version of the form of a [`Batch`]: another number with every change of it.
-pub(super) const BATCH_VERSION: u16 = 1;
+pub(super) const BATCH_VERSION: u16 = 2;
 
 /// Version of the form of a [`Config`]: another number with every change of it.
-pub(super) const CONFIG_VERSION: u16 = 1;
+pub(super) const CONFIG_VERSION: u16 = 2;
+
+/// Version of the form of an [`N14`]: another number with every change of it. The state in it has a version of its own.
+pub(super) const N14_VERSION: u16 = 1;
 
 /// Octets of a configuration of few data networks.
 const CONFIG: usize = 1024;
@@ -38,6 +42,7 @@ impl Envelope {
             Payload::InitialUeMessage { octets, .. }
             | Payload::Ngap { octets, .. }
             | Payload::HandoverRequired { octets, .. }
+            | Payload::Neighbour { octets, .. }
             | Payload::PfcpAnswer { octets: Some(octets), .. }
             | Payload::PfcpReport { octets, .. } => octets.len(),
             Payload::PfcpAnswer { octets: None, .. } | Payload::Tick | Payload::Command(_) => 0,
@@ -75,6 +80,7 @@ impl Batch {
             | Effect::N4Answer { octets, .. }
             | Effect::Page { octets, .. } => octets.len(),
             Effect::Udm(_) => BESIDE,
+            Effect::Neighbour { octets, .. } => octets.octets().len(),
         };
         BESIDE + self.outputs.iter().map(|o| octets(&o.effect)).sum::<usize>()
     }
@@ -102,6 +108,22 @@ impl Config {
             0..=UPFS_MAX => Ok(config),
             _ => Err(FlatError::Contradiction("more UPFs than have numbers")),
         }
+    }
+}
+
+impl N14 {
+    /// Its octets. They may hold keys.
+    pub fn to_flat(&self) -> Flat {
+        Writer::frame(Form::N14, N14_VERSION, BESIDE, self)
+    }
+
+    /// Reads what [`N14::to_flat`] wrote.
+    ///
+    /// Errors: each [`FlatError`] but [`FlatError::OtherBase`].
+    pub fn from_octets(octets: &[u8]) -> Result<Self, FlatError> {
+        let message: Self = read_frame(Form::N14, N14_VERSION, octets)?;
+        message.relation.source.check()?;
+        Ok(message)
     }
 }
 

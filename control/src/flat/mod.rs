@@ -7,6 +7,7 @@
 //! | [`Envelope::to_flat`](crate::Envelope::to_flat) | an input |
 //! | [`Batch::to_flat`](crate::Batch::to_flat) | what an input caused |
 //! | [`Config::to_flat`](crate::config::Config::to_flat) | the configuration that inputs are run under |
+//! | [`N14::to_flat`](crate::amf::N14::to_flat) | what two AMFs say to each other of a phone |
 //!
 //! Every form is a frame: what it is (one octet), the version of the form (two), a body, and a CRC-32C over all of that
 //! (four; numbers are in network order). Bodies are [postcard](https://postcard.jamesmunns.com)'s, derived from the types
@@ -46,6 +47,8 @@ pub enum Form {
     Batch = 4,
     /// A [`Config`](crate::config::Config).
     Config = 5,
+    /// An [`N14`](crate::amf::N14).
+    N14 = 6,
 }
 
 /// Octets in front of a body.
@@ -235,6 +238,13 @@ impl<'a> Frame<'a> {
         }
         Ok(Self { version: u16::from_be_bytes([v0, v1]), body })
     }
+}
+
+/// A digest of a value: the same for equal ones.
+pub(crate) fn digest<T: Serialize>(value: &T) -> u32 {
+    let mut to = Writer(Vec::new());
+    postcard::serialize_with_flavor(value, &mut to).expect("the types of a phone can be written");
+    crc32c::crc32c(&to.0)
 }
 
 /// A whole body.

@@ -6,11 +6,13 @@ use serde::Deserialize;
 use whimbrel_ids::{STmsi, Tmsi};
 use whimbrel_nas::ie::{MobileIdentity, NgKsi, RegistrationKind, ServiceType};
 use whimbrel_nas::mm::ServiceRequest;
+use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_pfcp::ie::{ReportType, UrSeqn, UrrId, UsageReportTrigger, VolumeMeasurement};
 use whimbrel_pfcp::msg::SessionReportRequest;
 use whimbrel_pfcp::rule::UsageReport;
 
 use super::*;
+use crate::amf::{Body, Completed, Created, Given, N14, Relation};
 use crate::config::Config;
 use crate::desk::{Desk, INTEGRITY, psi, registration_request};
 use crate::envelope::{Batch, Command, Envelope, Locate, Payload, PhoneId};
@@ -22,9 +24,9 @@ use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
 const CHECKPOINTS: [(u16, &str); 1] = [(1, include_str!("testdata/checkpoint-1.hex"))];
-const ENVELOPES: &str = include_str!("testdata/envelope-1.hex");
-const BATCHES: &str = include_str!("testdata/batch-1.hex");
-const CONFIGS: &str = include_str!("testdata/config-1.hex");
+const ENVELOPES: &str = include_str!("testdata/envelope-2.hex");
+const BATCHES: &str = include_str!("testdata/batch-2.hex");
+const CONFIGS: &str = include_str!("testdata/config-2.hex");
 
 fn frames(hex: &str) -> Vec<Vec<u8>> {
     let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
@@ -68,12 +70,34 @@ fn take(octets: &[u8]) -> Option<FlatError> {
             let again = c.to_flat();
             assert_eq!(Config::from_flat(again.octets()).unwrap().to_flat(), again);
         }),
+        N14::from_octets(octets).map(|m| {
+            let again = m.to_flat();
+            assert_eq!(N14::from_octets(again.octets()).unwrap().to_flat(), again);
+        }),
     ];
-    // Of the five, the one that is meant does not say that it is another.
+    // Of the six, the one that is meant does not say that it is another.
     errors.into_iter().find_map(|e| e.err().filter(|e| !matches!(e, FlatError::NotA(_))))
 }
 
-/// Every frame of the test data, and a delta.
+/// What two AMFs say to each other of the phone at the desk.
+fn n14() -> Vec<Vec<u8>> {
+    let relation = Relation { source: registered().id, token: [7; 16] };
+    let (up_seid, upf) = (whimbrel_ids::Seid(9), [127, 0, 0, 8].into());
+    let given = Given { psi: psi(1), upf, up_seid, forwarding: Some(2) };
+    let bodies = [
+        Body::HandoverComplete,
+        Body::not_created(CauseRadioNetwork::UnknownTargetId, None),
+        Body::Completed(Completed::Given(vec![given])),
+        Body::UeContextCreated(Box::new(Created {
+            acknowledge: vec![1, 2, 3],
+            smf: upf,
+            sessions: vec![(psi(1), up_seid)],
+        })),
+    ];
+    bodies.map(|body| N14 { relation, body }.to_flat().octets().to_vec()).into()
+}
+
+/// Every frame of the test data, a delta, and what AMFs say.
 fn all() -> Vec<Vec<u8>> {
     let texts = CHECKPOINTS.iter().map(|(_, hex)| *hex).chain([ENVELOPES, BATCHES, CONFIGS]);
     let mut all: Vec<_> = texts.flat_map(frames).collect();
@@ -81,6 +105,7 @@ fn all() -> Vec<Vec<u8>> {
     let mut next = base.clone();
     (next.clock, next.amf.moved) = (base.clock + 1, true);
     all.push(Delta::between(&checkpoint(&base), &checkpoint(&next)).unwrap().octets().into());
+    all.extend(n14());
     all
 }
 
@@ -156,8 +181,9 @@ fn a_truncated_frame_is_refused() {
                     Delta::from_octets(&octets).is_err(),
                     Envelope::from_flat(&octets).is_err(),
                     Batch::from_flat(&octets).is_err(),
+                    N14::from_octets(&octets).is_err(),
                 ];
-                assert_eq!(refused, [true; 4], "{len} of {} octets", frame.len());
+                assert_eq!(refused, [true; 5], "{len} of {} octets", frame.len());
             }
         }
     }
@@ -173,6 +199,7 @@ fn a_frame_with_one_other_octet_is_refused() {
             assert!(Delta::from_octets(&octets).is_err());
             assert!(Envelope::from_flat(&octets).is_err());
             assert!(Batch::from_flat(&octets).is_err());
+            assert!(N14::from_octets(&octets).is_err());
         }
     }
 }

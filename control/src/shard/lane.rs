@@ -108,6 +108,11 @@ impl Lanes {
         self.0.is_empty()
     }
 
+    /// Whether no procedure runs but on this lane.
+    pub(crate) fn idle_but(&self, lane: Lane) -> bool {
+        self.0.iter().all(|o| o.lane == lane)
+    }
+
     /// The procedure that runs on a lane.
     pub(crate) fn procedure(&self, lane: Lane) -> Option<Procedure> {
         self.0.iter().find(|o| o.lane == lane).map(|o| o.procedure)
@@ -144,7 +149,7 @@ impl Lanes {
 
     pub(super) fn finished(&mut self, lane: Lane) {
         self.0.retain(|o| o.lane != lane);
-        if let Lane::Session(_) = lane {
+        if lane != Lane::Handover {
             // A handover that does not wait for it gives it back.
             let _ = self.deliver(Lane::Handover, Input::SessionSettled);
         }

@@ -32,6 +32,13 @@ pub(crate) struct Admitted {
     tunnel: Tunnel,
 }
 
+impl Admitted {
+    /// Where the target awaits its packets.
+    pub(super) fn tunnel(&self) -> Tunnel {
+        self.tunnel
+    }
+}
+
 /// What a target needs to know of a session that its source wants handed over; `None`: there is nothing to hand over.
 pub(crate) fn handover_required(ue: Ue, psi: PduSessionId) -> Option<(SNssai, Vec<u8>)> {
     let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active));

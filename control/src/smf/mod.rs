@@ -17,6 +17,7 @@ mod policy_change;
 mod qos;
 mod reanchoring;
 mod release;
+mod relocation;
 mod requested_qos;
 mod rule_change;
 mod rules;
@@ -63,6 +64,7 @@ pub(crate) use policy_change::{policy_changed, subscription_changed};
 pub(crate) use qos::DEFAULT_RULE;
 pub(crate) use reanchoring::lifetimes_over;
 pub(crate) use release::{forget_all, leave_upf, release_all, release_locally, upf_restarted, withdraw};
+pub(crate) use relocation::{Coming, await_paths, came, claim, disown, give_away, take, upfs};
 pub(crate) use secondary_rat::secondary_rat_usage;
 pub(crate) use up_connection::{
     awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, is_active, is_coming_up,

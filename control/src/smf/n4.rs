@@ -264,7 +264,7 @@ pub(super) fn delete(ue: Ue, psi: PduSessionId) {
     }
 }
 
-fn delete_at_upf(ue: Ue, upf: UpfId, seid: Seid) {
+pub(super) fn delete_at_upf(ue: Ue, upf: UpfId, seid: Seid) {
     ue.emit(Effect::N4 { upf, octets: deletion(seid) }, None);
 }
 

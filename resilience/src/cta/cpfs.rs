@@ -523,6 +523,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// at a UPF by then is ended, and a first message is asked after elsewhere.
     pub(super) fn vacate(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
         self.slots.release(phone);
+        self.arrivals.remove(phone);
         if let Service::Region(cpfs) = &mut self.service {
             for (upf, deletion) in cpfs.forget(phone, out) {
                 // Nobody is left to hear that there is no UPF.

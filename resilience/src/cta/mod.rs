@@ -5,6 +5,7 @@ mod drain;
 mod first;
 mod moves;
 mod n4;
+mod neighbours;
 mod order;
 mod outside;
 mod ran;
@@ -16,12 +17,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use whimbrel_control::amf::{self, Load, RanNodes};
+use whimbrel_control::amf::{self, Load, NeighbourId, RanNodes};
 use whimbrel_control::config::Config;
 use whimbrel_control::udm::{Directory, Subscribers};
 use whimbrel_control::{
-    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, HandoverTarget, OutputId,
-    Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, UpfId,
+    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Flat, HandoverTarget,
+    OutputId, Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, UpfId,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
 use whimbrel_ngap::ie::{TriggeringMessage, UeNgapIds};
@@ -35,6 +36,8 @@ pub use cpfs::Replicated;
 use cpfs::{Cpfs, Service};
 use first::{Asked, Asks, First};
 use n4::Arrived;
+use neighbours::Arrivals;
+pub use neighbours::NotTaken;
 pub use order::{Order, Ordered};
 pub(crate) use outside::{Outside, Taken};
 use ran::{Bounds, Resetting};
@@ -81,6 +84,8 @@ pub enum Input<'a> {
     /// A phone is to be served by another control function of the region, now if it rests, else when it does: at a handover into that one's
     /// area, or since its own drains. It stays where it is if that one is not there, or does not get its state in time.
     Move(PhoneId, CpfId),
+    /// Another AMF of this network says this ([`N14`](amf::N14)).
+    Neighbour(NeighbourId, &'a [u8]),
     /// Time passed.
     Tick,
 }
@@ -102,6 +107,10 @@ pub struct Outbox {
     pub cpfs: Vec<(CpfId, Down)>,
     /// Control functions that were to leave and have nothing left: they may go.
     pub drained: Vec<CpfId>,
+    /// To other AMFs of this network ([`N14`](amf::N14)).
+    pub neighbours: Vec<(NeighbourId, Flat)>,
+    /// What they said and is not taken.
+    pub not_taken: Vec<(NeighbourId, NotTaken)>,
     /// SCTP associations to be aborted: they are forgotten here.
     pub abort: Vec<AssociationId>,
 }
@@ -116,6 +125,8 @@ impl Outbox {
         self.upfs.append(&mut later.upfs);
         self.cpfs.append(&mut later.cpfs);
         self.drained.append(&mut later.drained);
+        self.neighbours.append(&mut later.neighbours);
+        self.not_taken.append(&mut later.not_taken);
         self.abort.append(&mut later.abort);
     }
 }
@@ -176,6 +187,8 @@ pub struct Cta<S, E, I = ()> {
     asked: Asks,
     /// Resets that are acknowledged when their phones have let go.
     resetting: Vec<Resetting>,
+    /// Phones that have come from other AMFs.
+    arrivals: Arrivals,
 }
 
 /// An aggregator begins with term 1; a mirror that takes over counts on.
@@ -211,6 +224,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             ran_due: None,
             asked: Asks::default(),
             resetting: Vec::new(),
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -244,6 +258,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Input::CpfLost(cpf) => self.cpf_lost(now, cpf, out),
             Input::Rings(rings) => self.rings(now, rings),
             Input::Move(phone, to) => self.move_phone(now, phone, to, out),
+            Input::Neighbour(from, octets) => self.neighbour(now, from, octets, out),
             Input::Tick => self.tick(now, out),
         }
         self.run(now, out);
@@ -535,6 +550,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 Effect::Page { tais, near, cells, octets } => {
                     self.page(now, &tais, (&near, &cells), &octets, out);
                 }
+                Effect::Neighbour { to, octets } => out.neighbours.push((to, octets)),
                 Effect::Udm(request) => {
                     let (directory, subscribers) = (&mut self.directory, &mut self.subscribers);
                     let Some(outcome) = self.outside.udm(now, phone, request, directory, subscribers) else {

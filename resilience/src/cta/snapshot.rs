@@ -12,6 +12,7 @@ use whimbrel_ids::Instant;
 
 use super::cpfs::{Cpfs, Service};
 use super::first::Asks;
+use super::neighbours::Arrivals;
 use super::ran::{Bounds, Resetting};
 use super::slots::Slots;
 use super::upfs::Upfs;
@@ -32,6 +33,7 @@ pub(crate) struct State {
     ran_due: Option<Instant>,
     asked: Asks,
     resetting: Vec<Resetting>,
+    arrivals: Arrivals,
 }
 
 /// The same, of an aggregator that goes on.
@@ -49,6 +51,7 @@ pub(crate) struct StateOf<'a> {
     ran_due: Option<Instant>,
     asked: &'a Asks,
     resetting: &'a [Resetting],
+    arrivals: &'a Arrivals,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -69,6 +72,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             ran_due: self.ran_due,
             asked: &self.asked,
             resetting: &self.resetting,
+            arrivals: &self.arrivals,
         })
     }
 
@@ -102,6 +106,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             ran_due: state.ran_due,
             asked: state.asked,
             resetting: state.resetting,
+            arrivals: state.arrivals,
         }
     }
 }

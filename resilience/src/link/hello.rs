@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_control::CODE_VERSION;
 
 /// Version of the links: another number with every change of a message or of a form in it.
-const LINK_VERSION: u16 = 2;
+const LINK_VERSION: u16 = 3;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
+use whimbrel_control::amf::NeighbourId;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{AssociationId, CODE_VERSION, Command, PhoneId, UpfId};
 use whimbrel_ids::{Instant, Supi};
@@ -72,6 +73,7 @@ pub(super) enum Step<'a> {
     CpfLost(CpfId),
     Rings(Rings),
     Move(PhoneId, CpfId),
+    Neighbour(NeighbourId, &'a [u8]),
     Tick,
     Order(Order),
 }
@@ -93,6 +95,7 @@ impl<'a> Step<'a> {
             Input::CpfLost(cpf) => Self::CpfLost(cpf),
             Input::Rings(rings) => Self::Rings(rings),
             Input::Move(phone, to) => Self::Move(phone, to),
+            Input::Neighbour(from, octets) => Self::Neighbour(from, octets),
             Input::Tick => Self::Tick,
         }
     }
@@ -130,6 +133,7 @@ impl<'a> Step<'a> {
             Self::CpfLost(cpf) => Input::CpfLost(cpf),
             Self::Rings(rings) => Input::Rings(rings),
             Self::Move(phone, to) => Input::Move(phone, to),
+            Self::Neighbour(from, octets) => Input::Neighbour(from, octets),
             Self::Tick => Input::Tick,
             Self::Order(order) => return cta.order(now, order, out),
         };

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use whimbrel_ids::{Instant, Seid};
-use whimbrel_pfcp::ie::{Cause, OffendingIe, SessionModificationFlags};
+use whimbrel_pfcp::ie::{Cause, FSeid, OffendingIe, SessionModificationFlags};
 use whimbrel_pfcp::msg::{SessionModificationRequest, SessionModificationResponse};
 
 use super::arrival::When;
+use super::association::Association;
 use super::replies::ReplyKey;
 use super::{NO_SESSION, Outbox, UpfC};
 use crate::event::Event;
@@ -29,7 +30,7 @@ impl UpfC {
             return self.answer(now, key, Some(Seid(0)), &response.into(), out);
         };
         if let Some(f) = m.cp_f_seid {
-            self.sessions.rename(session, f);
+            self.give(session, f);
         }
         let cp_seid = self.sessions.get(session).map_or(Seid(0), |s| s.cp_f_seid.seid);
         let (rules, changed) = match self.rebuild(session, when, &m) {
@@ -76,6 +77,18 @@ impl UpfC {
             effects.token = self.wait(now, key, cp_seid, response.into(), out);
         }
         out.changes.push(Change::Put { session, rules, effects });
+    }
+
+    /// The SMF's end of a session has moved. At the address of another SMF that is associated it is that one's: it goes on when the former
+    /// is lost, and the former may not speak of it any more.
+    fn give(&mut self, session: SessionId, to: FSeid) {
+        let Some(present) = self.sessions.get(session).map(|s| s.association) else { return };
+        let address = super::sessions::address(&to);
+        let of = |a: &&Association| Some(a.peer.ip()) == address;
+        let stays = self.associations.by_id(present).as_ref().is_some_and(of);
+        let other = self.associations.iter().map(|(_, a)| a).find(of).filter(|_| !stays);
+        let association = other.map_or(present, |a| a.id);
+        self.sessions.rename(session, association, to);
     }
 
     /// Whether the sender may speak of the session: it is the SMF that set it up, or its F-SEID's address.

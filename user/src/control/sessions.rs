@@ -33,7 +33,7 @@ pub(super) struct Session {
 impl Session {
     /// Where requests about it go: the SMF's end of it.
     pub(super) fn cp_address(&self) -> Option<IpAddr> {
-        self.cp_f_seid.ipv4.map(IpAddr::V4).or(self.cp_f_seid.ipv6.map(IpAddr::V6))
+        address(&self.cp_f_seid)
     }
 }
 
@@ -181,11 +181,12 @@ impl Sessions {
         self.retired.free();
     }
 
-    /// The SMF's end of a session has moved.
-    pub(super) fn rename(&mut self, id: SessionId, cp_f_seid: FSeid) {
+    /// The SMF's end of a session has moved, to this association.
+    pub(super) fn rename(&mut self, id: SessionId, association: u32, cp_f_seid: FSeid) {
         let Some(s) = self.get_mut(id) else { return };
-        let (association, old) = (s.association, std::mem::replace(&mut s.cp_f_seid, cp_f_seid));
-        self.by_cp_seid.remove(&key(association, &old));
+        let before = (std::mem::replace(&mut s.association, association), s.cp_f_seid);
+        s.cp_f_seid = cp_f_seid;
+        self.by_cp_seid.remove(&key(before.0, &before.1));
         self.by_cp_seid.insert(key(association, &cp_f_seid), id.index);
     }
 
@@ -256,5 +257,9 @@ impl Retired {
 }
 
 fn key(association: u32, cp: &FSeid) -> (u32, Seid, Option<IpAddr>) {
-    (association, cp.seid, cp.ipv4.map(IpAddr::V4).or(cp.ipv6.map(IpAddr::V6)))
+    (association, cp.seid, address(cp))
+}
+
+pub(super) fn address(cp: &FSeid) -> Option<IpAddr> {
+    cp.ipv4.map(IpAddr::V4).or(cp.ipv6.map(IpAddr::V6))
 }

@@ -1,0 +1,194 @@
+//! N14: what two AMFs of one network say to each other of a connected phone that goes over from one's gNB to the other's
+//! (TS 23.502 §4.9.1.3, TS 29.518 §5.2.2.2).
+//!
+//! | here | TS 29.518 |
+//! | --- | --- |
+//! | [`Body::CreateUeContext`] and its two answers | CreateUEContext, §5.2.2.2.3 |
+//! | [`Body::ReleaseUeContext`] | ReleaseUEContext, §5.2.2.2.4 |
+//! | [`Body::RanStatus`] | N1N2MessageTransfer with RAN status, TS 23.502 §4.9.1.3.3 step 2b |
+//! | [`Body::HandoverComplete`] and its answer | N2InfoNotify, §5.2.2.3.6 |
+//!
+//! The UE context is the phone's flat form ([`Checkpoint`](crate::Checkpoint)), and what gNBs say goes along as they said it. The SMF is a
+//! part of this program, so a phone's sessions go with it: their UPF stays and is told of the new CP F-SEID. [`source`] is the side that
+//! the phone leaves, [`target`] the one that it comes to.
+
+pub(crate) mod source;
+pub(crate) mod target;
+
+use std::fmt;
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_ids::{AmfUeNgapId, PduSessionId, Seid};
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::Cause;
+use whimbrel_ngap::msg::HandoverFailure;
+
+use super::connection::out_of_state;
+use crate::envelope::{Effect, HandoverTarget, PhoneId};
+use crate::flat::Flat;
+use crate::shard::Ue;
+
+/// What a phone's record says of the other AMF, while the phone goes over.
+#[derive(Clone, Debug)]
+pub(crate) enum Between {
+    /// It leaves.
+    Departure(source::Departure),
+    /// It comes.
+    Arrival(target::Arrival),
+}
+
+/// Another AMF of this network: its place in the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NeighbourId(pub u8);
+
+/// The name of one handover between two AMFs. The source gives it; who does not know it has no part in the handover.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Relation {
+    /// The phone, as the source calls it.
+    pub source: PhoneId,
+    /// Drawn for this handover.
+    pub token: [u8; 16],
+}
+
+impl fmt::Debug for Relation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Relation({}/{}, …)", self.source.slot, self.source.generation)
+    }
+}
+
+/// One message. It may hold keys.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct N14 {
+    /// Of which handover.
+    pub relation: Relation,
+    /// What is said.
+    pub body: Body,
+}
+
+/// What is said.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Body {
+    /// Source to target: take this phone over.
+    CreateUeContext(Box<UeContext>),
+    /// Target to source: its gNB is ready for the phone.
+    UeContextCreated(Box<Created>),
+    /// Target to source: it does not take the phone, or has lost it before it came. HANDOVER FAILURE.
+    UeContextNotCreated(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
+    /// Source to target: the handover is off.
+    ReleaseUeContext,
+    /// Source to target: UPLINK RAN STATUS TRANSFER, or the early one.
+    RanStatus(#[serde(with = "crate::flat::octets::owned")] Vec<u8>),
+    /// Target to source: the phone has come. Repeated until it is answered.
+    HandoverComplete,
+    /// Source to target: what became of the phone there.
+    Completed(Completed),
+}
+
+impl Body {
+    /// A phone is not taken, or was lost before it came.
+    pub fn not_created(cause: impl Into<Cause>, container: Option<Vec<u8>>) -> Self {
+        let mut failure = HandoverFailure::new(NOBODY, cause.into());
+        failure.target_to_source_failure_transparent_container = container;
+        let mut octets = Vec::new();
+        Message::from(failure).encode(&mut octets);
+        Self::UeContextNotCreated(octets)
+    }
+
+    /// Whether the source says it to the target.
+    pub fn is_of_source(&self) -> bool {
+        match self {
+            Self::CreateUeContext(_) | Self::ReleaseUeContext | Self::RanStatus(_) | Self::Completed(_) => {
+                true
+            }
+            Self::UeContextCreated(_) | Self::UeContextNotCreated(_) | Self::HandoverComplete => false,
+        }
+    }
+}
+
+/// What a HANDOVER FAILURE between AMFs calls the phone: the relation says which it is.
+const NOBODY: AmfUeNgapId = match AmfUeNgapId::new(0) {
+    Some(id) => id,
+    None => panic!("0 is an AMF-UE-NGAP-ID"),
+};
+
+/// A phone that is to be taken over.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct UeContext {
+    /// Its state: a [`Checkpoint`](crate::Checkpoint).
+    pub state: Flat,
+    /// What its gNB wants: HANDOVER REQUIRED.
+    #[serde(with = "crate::flat::octets::owned")]
+    pub required: Vec<u8>,
+    /// The key for the next gNB.
+    pub keys: Keys,
+    /// Where each of its sessions is: the address at which the UPF takes PFCP. One of a UPF that nobody else reaches is not named.
+    pub upfs: Vec<(PduSessionId, IpAddr)>,
+}
+
+/// {NH, NCC} as the source derived them (TS 33.501 §6.9.2.3.3).
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Keys {
+    nh: [u8; 32],
+    ncc: u8,
+    /// They come from a K_AMF that the radio does not know yet.
+    new: bool,
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keys(NCC {}, …)", self.ncc)
+    }
+}
+
+/// What the target has made ready.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Created {
+    /// What its gNB answered, and of sessions that the target itself refused why: HANDOVER REQUEST ACKNOWLEDGE.
+    #[serde(with = "crate::flat::octets::owned")]
+    pub acknowledge: Vec<u8>,
+    /// Where the target takes PFCP of UPFs.
+    pub smf: IpAddr,
+    /// The sessions that it takes, admitted by its gNB or not, and its name of each towards the UPF.
+    pub sessions: Vec<(PduSessionId, Seid)>,
+}
+
+/// What the source says of a phone that has come to the target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Completed {
+    /// These sessions are the target's now.
+    Given(Vec<Given>),
+    /// The handover was off before the phone came: it is the source's.
+    Cancelled,
+    /// The source has let the phone go already, or knows nothing of it any more.
+    Gone,
+}
+
+/// A session that has come along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// Which.
+    pub psi: PduSessionId,
+    /// Its UPF, as in [`UeContext::upfs`].
+    pub upf: IpAddr,
+    /// The UPF's session.
+    pub up_seid: Seid,
+    /// Rules there that still forward its packets; none: gNBs forward themselves.
+    pub forwarding: Option<u8>,
+}
+
+/// Says something to a neighbour.
+fn say(ue: Ue, to: NeighbourId, relation: Relation, body: Body) {
+    let octets = N14 { relation, body }.to_flat();
+    ue.emit(Effect::Neighbour { to, octets }, None);
+}
+
+/// A neighbour has said something of this phone. `to`: where CREATE UE CONTEXT leads.
+pub(crate) fn received(ue: Ue, from: NeighbourId, octets: &[u8], to: Option<&HandoverTarget>) {
+    let Ok(N14 { relation, body }) = N14::from_octets(octets) else { return out_of_state(ue) };
+    match body {
+        Body::CreateUeContext(context) => target::create(ue, from, relation, context, to.cloned()),
+        body if body.is_of_source() => target::said(ue, from, relation, body),
+        body => source::said(ue, from, relation, body),
+    }
+}

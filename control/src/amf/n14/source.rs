@@ -1,0 +1,388 @@
+//! The AMF that a phone leaves: TS 23.502 §4.9.1.3, TS 29.518 §5.2.2.2.3, TS 33.501 §6.9.2.3.3.
+//!
+//! Until the target says that the phone has come, it is here: whatever goes wrong before costs the handover alone.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_nas::mm;
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork, UeNgapIdPair};
+use whimbrel_ngap::msg::{
+    HandoverCancel, HandoverCancelAcknowledge, HandoverFailure, HandoverRequestAcknowledge, HandoverRequired,
+};
+
+use super::{Between, Body, Completed, Created, Given, Keys, NeighbourId, Relation, UeContext, say};
+use crate::amf::as_security::advance_chain;
+use crate::amf::connection::{
+    ids, lost, out_of_state, release_command, send, send_nas, send_release_command,
+};
+use crate::amf::handover::{self, EXECUTION, FORWARDING, Failed};
+use crate::amf::handover_request::Asked;
+use crate::amf::mobility_restrictions::permitted;
+use crate::amf::nas::Security;
+use crate::amf::target::{self, Phase};
+use crate::envelope::AssociationId;
+use crate::event::{Dropped, Event};
+use crate::flat::{self, Checkpoint};
+use crate::input::Input;
+use crate::phone::Phone;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::smf;
+
+/// A phone that goes over to another AMF's gNB, as long as it has a record here.
+#[derive(Clone, Debug)]
+pub(crate) struct Departure {
+    to: NeighbourId,
+    relation: Relation,
+    phase: Phase,
+    /// The serving gNB is gone: the phone has nowhere else to be.
+    source_lost: bool,
+    /// What is to be said to the phone if it stays.
+    held: Vec<(mm::Message, Security)>,
+    /// It has come there, and these sessions with it.
+    given: Option<Vec<Given>>,
+}
+
+/// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
+pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: NeighbourId) {
+    if let Err((cause, refusal)) = check(ue, &m) {
+        handover::preparation_failure(ue, cause.into(), None);
+        return handover::refused(ue, refusal);
+    }
+    let told = |d: &Departure| d.phase == Phase::Executing && d.to == to;
+    if ue.with(|p| p.amf.departure().is_some_and(told)) {
+        let subject = ue.with(|p| p.subject());
+        return ue.event(Event::Dropped { subject, why: Dropped::Duplicate }); // it has its HANDOVER COMMAND
+    }
+    let ue = ue.on(Lane::Handover);
+    ue.start(Lane::Handover, Procedure::Handover, async move {
+        let began = ue.now();
+        match depart(ue, m.into(), to).await {
+            Ok(()) => left(ue, began).await,
+            Err(Failed::Refused { cause, refusal, container, target_knows }) => {
+                failed(ue, cause, refusal, container, target_knows);
+            }
+            // Another handover has taken its place. Whatever else ends it has told the target already.
+            Err(Failed::Interrupted(Interrupt::Superseded(_))) => {
+                if let Some(d) = abandon(ue) {
+                    over(ue, &d);
+                }
+            }
+            Err(Failed::Interrupted(_)) => {}
+        }
+    });
+}
+
+fn check(ue: Ue, m: &HandoverRequired) -> Result<(), (CauseRadioNetwork, Refusal)> {
+    let tai = handover::to_gnb(m)?;
+    permitted(ue, tai).map_err(|refusal| (CauseRadioNetwork::HoTargetNotAllowed, refusal))?;
+    if ue.with(|p| p.amf.emergency) {
+        let what =
+            Refusal::Protocol("HANDOVER REQUIRED to another AMF for a phone whose keys may be nobody's");
+        return Err((CauseRadioNetwork::HoTargetNotAllowed, what));
+    }
+    handover::ready(ue)
+}
+
+async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: NeighbourId) -> Result<(), Failed> {
+    target::release_source(ue); // what is left of a handover before goes
+    let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
+    let departure =
+        Departure { to, relation, phase: Phase::Waiting, source_lost: false, held: Vec::new(), given: None };
+    ue.with(|p| p.amf.between = Some(Between::Departure(departure).into()));
+    target::come_up(ue, &handover::named(&m)).await?;
+    alone(ue).await?;
+    let (asked, before) = create(ue, &m)?; // §4.9.1.3.2 step 3: CREATE UE CONTEXT
+    let (answer, created) = created(ue).await?; // steps 9 to 12
+    let (admitted, refused) = handover::admit(ue, &asked, &answer)?;
+    let admitted = smf::forward(ue, admitted, handover::direct(&m)).await?;
+    if ue.with(|p| !p.lanes.idle_but(Lane::Handover) || standing(p) != before) {
+        return Err(busy()); // the target has another state of the phone than it has now
+    }
+    handover::command(ue, &m, &asked, &answer, &admitted, &refused); // §4.9.1.3.3 step 1
+    phase(ue, Phase::Executing);
+    arrived(ue).await?; // step 6
+    let given = smf::give_away(ue, &created.sessions, created.smf, &admitted).await?; // steps 7 to 10
+    settle(ue, given);
+    Ok(())
+}
+
+/// A phone travels at rest: what else it is at ends first.
+async fn alone(ue: Ue) -> Result<(), Failed> {
+    let until = ue.now() + ue.config().timers.guard;
+    while !ue.with(|p| p.lanes.idle_but(Lane::Handover)) {
+        match ue.receive(|i| matches!(i, Input::SessionSettled), until.since(ue.now())).await {
+            Ok(_) => {}
+            Err(Interrupt::TimedOut) => {
+                let cause = CauseRadioNetwork::InteractionWithOtherProcedure.into();
+                return Err(Failed::early(cause, BUSY));
+            }
+            Err(other) => return Err(other.into()),
+        }
+    }
+    Ok(())
+}
+
+const BUSY: Refusal =
+    Refusal::Protocol("HANDOVER REQUIRED to another AMF for a phone that is at something else");
+
+fn busy() -> Failed {
+    Failed::new(CauseRadioNetwork::InteractionWithOtherProcedure, BUSY)
+}
+
+/// What of a phone may not change between its leaving and its state's: nothing that was said to it may be said again under its keys.
+fn standing(p: &Phone) -> u32 {
+    let sessions: Vec<_> = p
+        .sessions
+        .values()
+        .map(|s| {
+            let mut s = s.clone();
+            (s.usage, s.secondary_usage, s.forwarding) = ((0, 0), None, None);
+            s
+        })
+        .collect();
+    let said = p.amf.security.as_ref().map(|s| s.counts().downlink_next);
+    flat::digest(&(sessions, said, p.amf.tmsi, p.amf.ng_ksi, &p.amf.allowed_nssai))
+}
+
+/// The phone's state, with the keys for its next gNB.
+fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
+    let named = handover::named(m);
+    let (sessions, refused): (Vec<_>, Vec<_>) =
+        named.into_iter().partition(|&psi| smf::handover_required(ue, psi).is_some());
+    let unknown = || Cause::from(CauseRadioNetwork::UnknownPduSessionId);
+    if sessions.is_empty() {
+        let refusal = Refusal::Protocol("HANDOVER REQUIRED names no session that can be handed over");
+        return Err(Failed::early(unknown(), refusal));
+    }
+    let config = ue.config();
+    let ready = ue.with(|p| {
+        let fresh = advance_chain(&mut p.amf)?;
+        let mut rests = p.clone();
+        rests.lanes = Default::default();
+        let state = Checkpoint::of(&rests)?.into_flat();
+        let upfs = smf::upfs(p.sessions.values().map(|s| &**s), &config);
+        let d = p.amf.departure()?;
+        Some((state, upfs, Keys::of(&fresh), d.to, d.relation, standing(p)))
+    });
+    let Some((state, upfs, keys, to, relation, standing)) = ready else {
+        return Err(Failed::early(CauseRadioNetwork::InteractionWithOtherProcedure.into(), BUSY));
+    };
+    let mut required = Vec::new();
+    Message::from(m.clone()).encode(&mut required);
+    say(ue, to, relation, Body::CreateUeContext(UeContext { state, required, keys, upfs }.into()));
+    phase(ue, Phase::Preparing);
+    let refused = refused.into_iter().map(|psi| (psi, unknown())).collect();
+    Ok((Asked { sessions, refused }, standing))
+}
+
+/// The target's gNB takes up to the guard time, and so may what the target looks up before.
+const GUARDS: u32 = 2;
+
+async fn created(ue: Ue) -> Result<(Box<HandoverRequestAcknowledge>, Box<Created>), Failed> {
+    let answers = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::UeContextCreated(_) | Body::UeContextNotCreated(_)));
+    match ue.receive(answers, ue.config().timers.guard * GUARDS).await {
+        Ok(Input::Neighbour(body)) => match *body {
+            Body::UeContextCreated(created) => match Message::decode(&created.acknowledge) {
+                Ok(Message::HandoverRequestAcknowledge(m)) => Ok((m.into(), created)),
+                _ => Err(silent("the other AMF's answer holds no HANDOVER REQUEST ACKNOWLEDGE")),
+            },
+            Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
+            _ => Err(silent("no answer of the other AMF")),
+        },
+        Ok(_) | Err(Interrupt::TimedOut) => Err(silent("no answer of the other AMF")),
+        Err(why) => Err(why.into()),
+    }
+}
+
+fn silent(what: &'static str) -> Failed {
+    Failed::new(CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem, Refusal::RadioFailure(what))
+}
+
+/// The target does not take the phone, with the cause that it or its gNB gives (TS 38.413 §8.4.2.3).
+fn not_created(failure: &[u8]) -> Failed {
+    let refusal = Refusal::RadioFailure("the other AMF does not take the phone");
+    match Message::decode(failure) {
+        Ok(Message::HandoverFailure(m)) => {
+            let HandoverFailure { cause, target_to_source_failure_transparent_container: container, .. } = m;
+            Failed::Refused { cause, refusal, container, target_knows: true }
+        }
+        _ => {
+            let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
+            Failed::Refused { cause: cause.into(), refusal, container: None, target_knows: true }
+        }
+    }
+}
+
+/// §4.9.1.3.3 step 6: the phone is there, or never comes.
+async fn arrived(ue: Ue) -> Result<(), Failed> {
+    let told = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::HandoverComplete | Body::UeContextNotCreated(_)));
+    match ue.receive(told, EXECUTION).await {
+        Ok(Input::Neighbour(body)) => match *body {
+            Body::HandoverComplete => Ok(()),
+            Body::UeContextNotCreated(failure) => Err(not_created(&failure)),
+            _ => Err(handover::never_came()),
+        },
+        Ok(_) | Err(Interrupt::TimedOut) => Err(handover::never_came()),
+        Err(why) => Err(why.into()),
+    }
+}
+
+/// The phone is the target's, and nothing that comes from now on is for it.
+fn settle(ue: Ue, given: Vec<Given>) {
+    let said = ue.with(|p| {
+        p.amf.registered = false;
+        let d = p.amf.departure_mut()?;
+        d.given = Some(given.clone());
+        d.held.clear();
+        Some((d.to, d.relation))
+    });
+    if let Some((to, relation)) = said {
+        say(ue, to, relation, Body::Completed(Completed::Given(given)));
+    }
+}
+
+/// §4.9.1.3.3 step 14: the gNB that the phone has left lets go of it, after what is still under way has passed. Whatever of the phone has
+/// not gone along ends with its record.
+async fn left(ue: Ue, began: Instant) {
+    let subject = ue.with(|p| p.subject());
+    ue.event(Event::Completed { procedure: Procedure::Handover, subject, took: ue.now().since(began) });
+    let until = ue.now() + FORWARDING.max(TOLD_AGAIN);
+    while ue.now() < until {
+        let again = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::HandoverComplete));
+        let Ok(_) = ue.receive(again, until.since(ue.now())).await else { break };
+        let answer = ue.with(|p| {
+            let d = p.amf.departure()?;
+            Some((d.to, d.relation, d.given.clone()?))
+        });
+        if let Some((to, relation, given)) = answer {
+            say(ue, to, relation, Body::Completed(Completed::Given(given)));
+        }
+    }
+    send_release_command(ue, CauseRadioNetwork::SuccessfulHandover);
+}
+
+/// How long the target is answered again that has not heard which sessions are its own.
+const TOLD_AGAIN: Duration = Duration::from_secs(3);
+
+/// The phone stays where it is, if that is still there.
+fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
+    let Some(d) = ue.with(|p| p.amf.take_departure()) else { return };
+    if !target_knows && d.phase != Phase::Waiting {
+        say(ue, d.to, d.relation, Body::ReleaseUeContext);
+    }
+    if d.phase != Phase::Executing {
+        handover::preparation_failure(ue, cause, container);
+    }
+    smf::stop_forwarding(ue);
+    handover::refused(ue, refusal);
+    back(ue, &d);
+}
+
+/// HANDOVER CANCEL of a phone that was to leave (TS 23.502 §4.9.1.4); whether it was.
+pub(crate) fn cancel(ue: Ue, m: &HandoverCancel) -> bool {
+    if !ue.with(|p| p.amf.departure().is_some_and(|d| d.given.is_none())) {
+        return false;
+    }
+    send(ue, &HandoverCancelAcknowledge::new(m.amf_ue_ngap_id, m.ran_ue_ngap_id).into(), None);
+    if let Some(d) = abandon(ue) {
+        back(ue, &d);
+    }
+    true
+}
+
+/// The handover is off: the phone's connection ends, the phone is found elsewhere, or its source wants so. The target is told.
+pub(crate) fn abandon(ue: Ue) -> Option<Departure> {
+    let d = ue.with(|p| {
+        if p.amf.departure().is_none_or(|d| d.given.is_some()) {
+            return None;
+        }
+        let d = p.amf.take_departure()?;
+        p.lanes.interrupt(Lane::Handover, Interrupt::ConnectionLost);
+        Some(d)
+    })?;
+    if d.phase != Phase::Waiting {
+        say(ue, d.to, d.relation, Body::ReleaseUeContext);
+    }
+    smf::stop_forwarding(ue);
+    Some(d)
+}
+
+fn back(ue: Ue, d: &Departure) {
+    if d.source_lost { lost(ue) } else { over(ue, d) }
+}
+
+/// The phone stays: what was kept for it is said, and what waited goes on.
+fn over(ue: Ue, d: &Departure) {
+    for (message, security) in &d.held {
+        if *security != Security::Proposed || ue.with(|p| p.amf.proposed.is_some()) {
+            send_nas(ue, message, *security);
+        }
+    }
+    target::go_on(ue);
+}
+
+/// Keeps a message for a phone whose state is under way: its keys may not say anything that the target does not know of.
+pub(crate) fn hold(phone: &mut Phone, message: &mm::Message, security: Security) -> bool {
+    let Some(d) = phone.amf.departure_mut() else { return false };
+    if d.phase == Phase::Waiting {
+        return false;
+    }
+    target::keep(&mut d.held, message, security);
+    true
+}
+
+/// The gNB that sends the phone away lets it go, or is lost: the phone may arrive all the same. Whether it is so.
+pub(crate) fn source_leaves(ue: Ue, cause: Option<&Cause>) -> bool {
+    let told = ue.with(|p| {
+        let d = p.amf.departure_mut().filter(|d| d.phase == Phase::Executing && d.given.is_none())?;
+        Some(std::mem::replace(&mut d.source_lost, true))
+    });
+    if let (Some(false), Some(cause), Some((amf, ran))) = (told, cause, ids(ue)) {
+        send(ue, &release_command(UeNgapIdPair::new(amf, ran), cause.clone()).into(), None);
+    }
+    told.is_some()
+}
+
+/// The same, of the gNB of this association.
+pub(crate) fn source_lost(ue: Ue, association: AssociationId) -> bool {
+    let serving = ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.association == association));
+    serving && source_leaves(ue, None)
+}
+
+/// §4.9.1.3.3 steps 2a and 2b, over the target. Whether there is one.
+pub(crate) fn ran_status(ue: Ue, message: &Message) -> bool {
+    let to = ue.with(|p| {
+        let d = p.amf.departure().filter(|d| d.phase == Phase::Executing)?;
+        Some((d.to, d.relation))
+    });
+    if let Some((to, relation)) = to {
+        let mut octets = Vec::new();
+        message.encode(&mut octets);
+        say(ue, to, relation, Body::RanStatus(octets));
+    }
+    to.is_some()
+}
+
+/// The target says something of a handover.
+pub(crate) fn said(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
+    let ours = ue.with(|p| p.amf.departure().is_some_and(|d| (d.to, d.relation) == (from, relation)));
+    if !ours {
+        // Of one that is off.
+        return match body {
+            Body::HandoverComplete => say(ue, from, relation, Body::Completed(Completed::Cancelled)),
+            Body::UeContextCreated(_) => say(ue, from, relation, Body::ReleaseUeContext),
+            _ => out_of_state(ue),
+        };
+    }
+    if ue.with(|p| p.lanes.deliver(Lane::Handover, Input::Neighbour(body.into()))).is_err() {
+        out_of_state(ue);
+    }
+}
+
+fn phase(ue: Ue, phase: Phase) {
+    ue.with(|p| p.amf.departure_mut().into_iter().for_each(|d| d.phase = phase));
+}

@@ -1,0 +1,405 @@
+//! The AMF that a phone comes to: TS 23.502 §4.9.1.3, TS 29.518 §5.2.2.2.3.
+//!
+//! Until its gNB says HANDOVER NOTIFY, the phone is the source's, and what is here of it ends without a trace. Its subscription is what the
+//! UDM says here, not what the source says.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use whimbrel_ids::{Instant, PduSessionId, SNssai, Tai};
+use whimbrel_ngap::Message;
+use whimbrel_ngap::ie::{
+    Cause, CauseMisc, CauseProtocol, CauseRadioNetwork, NewSecurityContextInd, PduSessionResourceItem,
+    SecurityContext, SecurityKey,
+};
+use whimbrel_ngap::msg::{
+    DownlinkRanEarlyStatusTransfer, DownlinkRanStatusTransfer, HandoverNotify, HandoverRequestAcknowledge,
+    HandoverRequired,
+};
+use whimbrel_ngap::transfer::HandoverResourceAllocationUnsuccessfulTransfer;
+
+use super::{Between, Body, Completed, Created, Keys, NeighbourId, Relation, UeContext, say};
+use crate::amf::as_security::Fresh;
+use crate::amf::connection::{emit, locate, location, out_of_state};
+use crate::amf::handover::{self, FORWARDING, Failed};
+use crate::amf::handover_request::request;
+use crate::amf::mobility_restrictions::permitted;
+use crate::amf::target::{self, Target};
+use crate::amf::{end, udm_client};
+use crate::envelope::HandoverTarget;
+use crate::event::Event;
+use crate::flat::{Checkpoint, FlatError};
+use crate::input::Input;
+use crate::phone::{AmfContext, Connection, Phone};
+use crate::procedure::End;
+use crate::refusal::Refusal;
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::smf::{self, Admitted, Coming};
+
+/// Where a phone comes from.
+#[derive(Clone, Debug)]
+pub(crate) struct Arrival {
+    from: NeighbourId,
+    relation: Relation,
+    /// The sessions that come along, from when the phone is here until it is certain that they are ours.
+    coming: Vec<Coming>,
+}
+
+impl Keys {
+    pub(super) fn of(fresh: &Fresh) -> Self {
+        let SecurityContext { next_hop_chaining_count: ncc, next_hop_nh: nh, .. } = &fresh.context;
+        Self { nh: nh.0, ncc: *ncc, new: fresh.new.is_some() }
+    }
+
+    fn fresh(&self) -> Fresh {
+        Fresh {
+            context: SecurityContext::new(self.ncc, SecurityKey(self.nh)),
+            new: self.new.then_some(NewSecurityContextInd::True),
+        }
+    }
+}
+
+/// Who awaits our answers, and the name of what they are about.
+type To = (NeighbourId, Relation);
+
+/// What the procedure knows beside the phone's record.
+struct Prepared {
+    required: HandoverRequired,
+    to: HandoverTarget,
+    keys: Fresh,
+    /// The connection that the phone had, of which the next one has what is the phone's.
+    connection: Connection,
+    coming: Vec<Coming>,
+    /// Sessions that cannot be had here, and why.
+    refused: Vec<(PduSessionId, Cause)>,
+}
+
+/// CREATE UE CONTEXT. `to`: where HANDOVER REQUIRED in it leads, if anywhere.
+pub(crate) fn create(
+    ue: Ue,
+    from: NeighbourId,
+    relation: Relation,
+    context: Box<UeContext>,
+    to: Option<HandoverTarget>,
+) {
+    if ue.with(|p| p.amf.supi.is_some()) {
+        return out_of_state(ue); // only a slot of its own is for a phone that comes
+    }
+    let arrival = (from, relation);
+    let prepared = match prepare(ue, &context, to) {
+        Ok(prepared) => Rc::new(prepared),
+        Err((cause, refusal)) => {
+            not_created(ue, arrival, cause, None);
+            return handover::refused(ue, refusal); // without registration, the record ends with this input
+        }
+    };
+    ue.with(|p| {
+        p.amf.between = Some(Between::Arrival(Arrival { from, relation, coming: Vec::new() }).into());
+        p.amf.target = Some(Target::asked_for(&prepared.to).into());
+    });
+    let ue = ue.on(Lane::Handover);
+    ue.start(Lane::Handover, Procedure::Handover, async move {
+        let began = ue.now();
+        match ready(ue, arrival, prepared.clone()).await {
+            Ok((answer, admitted, notify)) => {
+                if let Err(End::Refused(refusal)) =
+                    arrive(ue, arrival, &prepared, &admitted, &answer, &notify).await
+                {
+                    ended(ue, refusal);
+                } else {
+                    came(ue, began).await;
+                }
+            }
+            Err(Failed::Refused { cause, refusal, container, target_knows }) => {
+                if let Some(target) = ue.with(|p| p.amf.target.take())
+                    && !target_knows
+                {
+                    target::release_target(ue, &target, cause.clone());
+                }
+                not_created(ue, arrival, cause, container);
+                ended(ue, refusal);
+            }
+            // The source has called it off, or the gNB is lost.
+            Err(Failed::Interrupted(_)) => {
+                let cause = CauseRadioNetwork::HoFailureInTarget5GcNgranNodeOrTargetSystem;
+                not_created(ue, arrival, cause.into(), None);
+                ended(ue, Refusal::RadioFailure("the handover from another AMF was called off"));
+            }
+        }
+    });
+}
+
+/// What must hold of a context that comes (TS 23.502 §4.9.1.3.2 steps 3 and 4). The phone's record is made of it.
+fn prepare(ue: Ue, context: &UeContext, to: Option<HandoverTarget>) -> Result<Prepared, (Cause, Refusal)> {
+    let broken = |what| (CauseProtocol::SemanticError.into(), Refusal::Protocol(what));
+    let refuse = |cause: CauseRadioNetwork, refusal| Err((cause.into(), refusal));
+    let Ok(Message::HandoverRequired(required)) = Message::decode(&context.required) else {
+        return Err(broken("a UE context without HANDOVER REQUIRED"));
+    };
+    let tai = handover::to_gnb(&required).map_err(|(cause, refusal)| (cause.into(), refusal))?;
+    let config = ue.config();
+    if !config.amf.serves(tai) {
+        return refuse(CauseRadioNetwork::UnknownTargetId, Refusal::TaiNotServed(tai));
+    }
+    let Some(to) = to.filter(|to| to.tacs.contains(&tai.tac)) else {
+        let what = "a UE context for a gNB that is not connected here, or not in that tracking area";
+        return refuse(CauseRadioNetwork::UnknownTargetId, Refusal::Protocol(what));
+    };
+    let state = Checkpoint::from_octets(context.state.octets()).and_then(|c| c.phone());
+    let Phone { amf, mut sessions, .. } = *state.map_err(|e| match e {
+        FlatError::UnknownVersion(_) => broken("a UE context of another version of this program"),
+        _ => broken("a UE context that cannot be read"),
+    })?;
+    let complete = amf.supi.is_some()
+        && amf.registered
+        && !amf.emergency
+        && amf.security.is_some()
+        && amf.k_amf.is_some()
+        && amf.next_hop.is_some()
+        && amf.ue_security_capability.is_some();
+    let Some(connection) = amf.connection.as_deref().filter(|_| complete).cloned() else {
+        return Err(broken("a UE context of a phone that is not connected and registered"));
+    };
+    let (states, own) = (ue.upfs(), ue.with(|p| (p.id, p.clock)));
+    let (mut coming, mut refused) = (Vec::new(), Vec::new());
+    sessions.retain(|psi, s| {
+        let at = context.upfs.iter().find(|(named, _)| named == psi).map(|(_, at)| *at);
+        match smf::take(s, at, own, &config, &states) {
+            Ok(c) => coming.push(c),
+            Err(cause) => refused.push((*psi, cause)),
+        }
+        refused.last().is_none_or(|(last, _)| last != psi)
+    });
+    let allowed: Vec<SNssai> =
+        amf.allowed_nssai.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
+    if allowed.is_empty() {
+        let what = Refusal::Protocol("a UE context of a phone that may use none of the slices here");
+        return refuse(CauseRadioNetwork::SliceNotSupported, what);
+    }
+    ue.with(|p| {
+        p.sessions = sessions;
+        p.amf = record(amf, allowed, tai);
+    });
+    Ok(Prepared { required, to, keys: context.keys.fresh(), connection, coming, refused })
+}
+
+/// What the phone brings along. Names, timers and places are the source's; it gets others here when it registers.
+fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> AmfContext {
+    AmfContext {
+        supi: amf.supi,
+        pei: amf.pei,
+        security: amf.security,
+        ue_security_capability: amf.ue_security_capability,
+        tai: Some(tai),
+        moved: true,
+        allowed_nssai,
+        requested_nssai: amf.requested_nssai,
+        authenticated_at: amf.authenticated_at,
+        registrations: amf.registrations,
+        radio_capability: amf.radio_capability,
+        voice_match: amf.voice_match,
+        k_amf: amf.k_amf,
+        ng_ksi: amf.ng_ksi,
+        next_hop: amf.next_hop,
+        as_count: amf.as_count,
+        ..AmfContext::default()
+    }
+}
+
+/// Steps 4 to 12: the gNB is asked, the source told, and the phone awaited.
+async fn ready(
+    ue: Ue,
+    (from, relation): To,
+    prepared: Rc<Prepared>,
+) -> Result<(Box<HandoverRequestAcknowledge>, Vec<Admitted>, Box<HandoverNotify>), Failed> {
+    subscribed(ue).await?;
+    let mut asked = request(ue, &prepared.required, &prepared.to, Some(&prepared.keys))?;
+    for (psi, cause) in &mut asked.refused {
+        if let Some((_, why)) = prepared.refused.iter().find(|(refused, _)| refused == psi) {
+            cause.clone_from(why);
+        }
+    }
+    let mut answer = handover::resources(ue).await?;
+    let (admitted, _) = handover::admit(ue, &asked, &answer)?;
+    answer.pdu_session_resource_failed_to_setup_list_ho_ack.extend(asked.refused.into_iter().map(
+        |(psi, cause)| {
+            PduSessionResourceItem::new(
+                psi,
+                HandoverResourceAllocationUnsuccessfulTransfer::new(cause).to_vec(),
+            )
+        },
+    ));
+    let mut acknowledge = Vec::new();
+    Message::from((*answer).clone()).encode(&mut acknowledge);
+    let sessions = prepared.coming.iter().map(|c| (c.psi, c.cp_seid)).collect();
+    let created = Created { acknowledge, smf: ue.config().smf.node_id, sessions };
+    say(ue, from, relation, Body::UeContextCreated(created.into()));
+    handover::executing_now(ue);
+    let notify = handover::notified(ue).await?;
+    Ok((answer, admitted, notify))
+}
+
+/// Nudm_SDM_Get: who is no subscriber here is not taken, and where the phone may be is judged by what it says.
+async fn subscribed(ue: Ue) -> Result<(), Failed> {
+    let failed = |cause: Cause, refusal| Failed::early(cause, refusal);
+    let Some((supi, tai)) = ue.with(|p| p.amf.supi.zip(p.amf.tai)) else {
+        return Err(failed(CauseMisc::Unspecified.into(), Refusal::NoIdentity));
+    };
+    let subscription = match udm_client::subscription(ue, supi).await {
+        Ok(subscription) => subscription,
+        Err(End::Refused(refusal)) => {
+            return Err(failed(CauseRadioNetwork::HoTargetNotAllowed.into(), refusal));
+        }
+        Err(End::Interrupted(why)) => return Err(why.into()),
+    };
+    ue.with(|p| p.amf.subscription = Some(subscription));
+    permitted(ue, tai).map_err(|refusal| failed(CauseRadioNetwork::HoTargetNotAllowed.into(), refusal))
+}
+
+/// HANDOVER NOTIFY: from here on the phone is this AMF's (§4.9.1.3.3 steps 5 to 11).
+async fn arrive(
+    ue: Ue,
+    (from, relation): To,
+    prepared: &Prepared,
+    admitted: &[Admitted],
+    answer: &HandoverRequestAcknowledge,
+    m: &HandoverNotify,
+) -> Result<(), End> {
+    let Some(mut target) = ue.with(|p| {
+        let target = p.amf.target.take()?;
+        p.amf.connection = Some(Box::new(Connection {
+            association: target.association,
+            amf_ue_ngap_id: target.amf_ue_ngap_id,
+            ran_ue_ngap_id: m.ran_ue_ngap_id,
+            context_set_up: true,
+            context_pending: false,
+            context_requested: false,
+            ambr_told: None,
+            releasing: false,
+            rrc_inactive: false,
+            ..prepared.connection.clone()
+        }));
+        p.amf.registered = true;
+        if let Some(Between::Arrival(a)) = p.amf.between.as_deref_mut() {
+            a.coming.clone_from(&prepared.coming);
+        }
+        Some(target)
+    }) else {
+        return Ok(());
+    };
+    ue.remark(|b| b.authenticated = true);
+    target::nobody_further(ue, &mut target);
+    smf::await_paths(ue, admitted);
+    if let Some(l) = m.user_location_information.as_ref().filter(|l| location(l).is_some()) {
+        locate(ue, l);
+    }
+    say(ue, from, relation, Body::HandoverComplete);
+    target::over(ue, *target);
+    for psi in handover::unwanted(answer, admitted) {
+        smf::release_at_gnb(ue, psi);
+    }
+    if let Some(supi) = ue.with(|p| p.amf.supi) {
+        udm_client::register(ue, supi).await?; // Nudm_UECM_Registration
+    }
+    match completed(ue, (from, relation)).await? {
+        Some(Completed::Given(given)) => smf::came(ue, &prepared.coming, &given),
+        Some(Completed::Cancelled) => {
+            return Err(Refusal::RadioFailure("the source AMF had called the handover off").into());
+        }
+        Some(Completed::Gone) | None => smf::claim(ue, &prepared.coming, admitted).await?,
+    }
+    Ok(())
+}
+
+/// How often the source is told that the phone has come, and how long it is given each time.
+const ATTEMPTS: u8 = 3;
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// N2InfoNotify is repeated until it is answered; `None`: the source is not there.
+async fn completed(ue: Ue, (from, relation): To) -> Result<Option<Completed>, Interrupt> {
+    let answer = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::Completed(_)));
+    for attempt in 1..=ATTEMPTS {
+        match ue.receive(answer, PATIENCE).await {
+            Ok(Input::Neighbour(body)) => match *body {
+                Body::Completed(completed) => return Ok(Some(completed)),
+                _ => return Ok(None),
+            },
+            Ok(_) => return Ok(None),
+            Err(Interrupt::TimedOut) if attempt < ATTEMPTS => {
+                say(ue, from, relation, Body::HandoverComplete);
+            }
+            Err(Interrupt::TimedOut) => {}
+            Err(other) => return Err(other),
+        }
+    }
+    Ok(None)
+}
+
+/// The phone has come, with what came along. Its sessions' forwarding tunnels go after what is still under way has passed.
+async fn came(ue: Ue, began: Instant) {
+    ue.with(|p| p.amf.between = None);
+    let subject = ue.with(|p| p.subject());
+    ue.event(Event::Completed { procedure: Procedure::Handover, subject, took: ue.now().since(began) });
+    end::let_go_when_unused(ue);
+    if smf::is_forwarding(ue) {
+        let _ = ue.receive(|_| false, FORWARDING).await; // whatever ends it, it is time
+        smf::stop_forwarding(ue);
+    }
+}
+
+/// The phone is not this AMF's. Its sessions at UPFs are not either, so nothing is asked of those.
+fn ended(ue: Ue, refusal: Refusal) {
+    ue.with(|p| {
+        p.sessions.clear();
+        p.amf.between = None;
+    });
+    end::refused(ue, Procedure::Handover, refusal);
+}
+
+fn not_created(ue: Ue, (from, relation): To, cause: Cause, container: Option<Vec<u8>>) {
+    say(ue, from, relation, Body::not_created(cause, container));
+}
+
+/// The phone's record ends. Sessions of which it is not certain yet whose they are end at their UPF if they are ours.
+pub(crate) fn forget(ue: Ue) {
+    let coming = ue.with(|p| p.amf.arrival().map(|a| a.coming.clone())).unwrap_or_default();
+    smf::disown(ue, &coming);
+}
+
+/// The source says something of a handover.
+pub(crate) fn said(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
+    let ours = ue.with(|p| p.amf.arrival().is_some_and(|a| (a.from, a.relation) == (from, relation)));
+    if !ours {
+        return out_of_state(ue); // of one that is over
+    }
+    match body {
+        Body::RanStatus(octets) => ran_status(ue, &octets),
+        // The phone has come meanwhile: HANDOVER COMPLETE is under way, and its answer decides.
+        Body::ReleaseUeContext if ue.with(|p| p.amf.target.is_none()) => {}
+        Body::ReleaseUeContext => drop(target::abandon(ue)),
+        body => {
+            if ue.with(|p| p.lanes.deliver(Lane::Handover, Input::Neighbour(body.into()))).is_err() {
+                out_of_state(ue);
+            }
+        }
+    }
+}
+
+/// §4.9.1.3.3 step 2c.
+fn ran_status(ue: Ue, octets: &[u8]) {
+    let to = ue.with(|p| {
+        p.amf.target.as_ref().and_then(|t| Some((t.association, t.amf_ue_ngap_id, t.ran_ue_ngap_id?)))
+    });
+    let Some((association, amf, ran)) = to else { return out_of_state(ue) };
+    let message: Message = match Message::decode(octets) {
+        Ok(Message::UplinkRanStatusTransfer(m)) => {
+            DownlinkRanStatusTransfer::new(amf, ran, m.ran_status_transfer_transparent_container).into()
+        }
+        Ok(Message::UplinkRanEarlyStatusTransfer(m)) => {
+            DownlinkRanEarlyStatusTransfer::new(amf, ran, m.early_status_transfer_transparent_container)
+                .into()
+        }
+        _ => return out_of_state(ue),
+    };
+    emit(ue, association, &message, None);
+}

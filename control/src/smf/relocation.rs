@@ -1,0 +1,181 @@
+//! Sessions that go with their phone to the SMF of another AMF, and those that come: the UPF stays, and is told of the new CP F-SEID by
+//! who gives them away (TS 29.244 §7.5.4; TS 23.502 §4.9.1.3.3 steps 7 to 10).
+
+use std::net::IpAddr;
+
+use whimbrel_ids::{PduSessionId, Seid};
+use whimbrel_nas::ie::SmCause;
+use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork};
+use whimbrel_pfcp::ie::FSeid;
+use whimbrel_pfcp::msg::SessionModificationRequest;
+
+use super::context::{SmContext, UpState};
+use super::establishment::tell;
+use super::handover::Admitted;
+use super::n4::{self, Downlink};
+use super::path_switch::end_without_gnb;
+use crate::amf::Given;
+use crate::config::Config;
+use crate::envelope::PhoneId;
+use crate::event::SessionChange;
+use crate::shard::{Interrupt, Ue};
+use crate::upf::{UpfId, UpfStates};
+
+/// Where each session is, by the address that another SMF knows its UPF by.
+pub(crate) fn upfs<'a>(
+    sessions: impl Iterator<Item = &'a SmContext>,
+    config: &Config,
+) -> Vec<(PduSessionId, IpAddr)> {
+    let at = |s: &SmContext| Some((s.psi, config.smf.upfs.get(usize::from(s.upf.0))?.address?));
+    sessions.filter_map(at).collect()
+}
+
+/// Gives the sessions away that another SMF takes, each under its name there. The packets of those that its gNB admits go there from now
+/// on, those of the others wait. Gives what is the other's when the UPF has agreed, with the forwarding rules that it has still.
+pub(crate) async fn give_away(
+    ue: Ue,
+    taken: &[(PduSessionId, Seid)],
+    smf: IpAddr,
+    admitted: &[Admitted],
+) -> Result<Vec<Given>, Interrupt> {
+    let config = ue.config();
+    let mut asked = Vec::with_capacity(taken.len());
+    for &(psi, seid) in taken {
+        let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up != UpState::Inactive));
+        let mut request = match admitted.iter().find(|a| a.psi == psi) {
+            Some(a) => n4::modification(Downlink::SwitchTo(a.tunnel())),
+            None if active => n4::modification(Downlink::Buffer),
+            None => SessionModificationRequest::default(),
+        };
+        request.cp_f_seid = Some(FSeid::new(seid, smf));
+        let Some(to) = n4::ask_modification(ue, psi, request) else { continue };
+        // From here on nothing that befalls the phone here touches it.
+        tell(ue, psi, SessionChange::Released);
+        if let Some(s) = ue.with(|p| p.sessions.remove(&psi)) {
+            asked.push((psi, s, to));
+        }
+    }
+    let mut given = Vec::with_capacity(asked.len());
+    for (psi, s, answer) in n4::modifications_answered(ue, asked).await? {
+        let at = config.smf.upfs.get(usize::from(s.upf.0)).and_then(|u| u.address);
+        match (answer, at, s.up_seid) {
+            (Ok(_), Some(upf), Some(up_seid)) => {
+                given.push(Given { psi, upf, up_seid, forwarding: s.forwarding });
+            }
+            (_, _, Some(seid)) => n4::delete_at_upf(ue, s.upf, seid),
+            (_, _, None) => {}
+        }
+    }
+    given.sort_unstable_by_key(|g| g.psi);
+    Ok(given)
+}
+
+/// A session that may come, as its present SMF has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coming {
+    /// Which.
+    pub(crate) psi: PduSessionId,
+    /// Our name of it towards the UPF.
+    pub(crate) cp_seid: Seid,
+    upf: UpfId,
+    /// The UPF's session, which is not ours yet: until it is, the phone's record does not have it.
+    up_seid: Seid,
+}
+
+/// Whether a session can be taken over: its slice and data network are had here, and its UPF is one of ours. It is made ours but for what
+/// the UPF has.
+pub(crate) fn take(
+    s: &mut SmContext,
+    at: Option<IpAddr>,
+    (phone, clock): (PhoneId, u64),
+    config: &Config,
+    states: &UpfStates,
+) -> Result<Coming, Cause> {
+    if !config.amf.slices.contains(&s.s_nssai) {
+        return Err(CauseRadioNetwork::SliceNotSupported.into());
+    }
+    let known = (0u8..).map(UpfId).zip(&config.smf.upfs).find(|(_, u)| at.is_some() && u.address == at);
+    let upf = known.map(|(id, _)| id).filter(|id| states.get(*id).usable);
+    let (Some(upf), Some(up_seid), true) = (upf, s.up_seid, config.smf.data_networks.contains_key(&s.dnn))
+    else {
+        return Err(CauseMisc::NotEnoughUserPlaneProcessingResources.into());
+    };
+    let cp_seid = phone.seid(s.psi.value(), clock as u16);
+    (s.upf, s.cp_seid, s.up_seid, s.wanted, s.forwarding) = (upf, cp_seid, None, None, None);
+    Ok(Coming { psi: s.psi, cp_seid, upf, up_seid })
+}
+
+/// The phone is at its gNB here: the packets of these sessions go there once they are ours, those of the others wait.
+pub(crate) fn await_paths(ue: Ue, admitted: &[Admitted]) {
+    ue.with(|p| {
+        for s in p.sessions.values_mut() {
+            match admitted.iter().find(|a| a.psi == s.psi) {
+                Some(a) => s.active_at(a.tunnel()),
+                None => s.inactive(),
+            }
+        }
+    });
+}
+
+/// The sessions that are ours now, as their former SMF says. One that ended here meanwhile ends at the UPF; one that is not among them ends
+/// here, and the phone is told.
+pub(crate) fn came(ue: Ue, coming: &[Coming], given: &[Given]) {
+    for c in coming {
+        let stands = ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| s.cp_seid == c.cp_seid));
+        let ours = given.iter().find(|g| (g.psi, g.up_seid) == (c.psi, c.up_seid));
+        match (stands, ours) {
+            (true, Some(g)) => {
+                own(ue, c, g.forwarding);
+                tell(ue, c.psi, SessionChange::Established);
+            }
+            (false, Some(_)) => n4::delete_at_upf(ue, c.upf, c.up_seid),
+            (true, None) => lost(ue, c),
+            (false, None) => {}
+        }
+    }
+}
+
+/// Nobody says which sessions are ours: the UPF does.
+pub(crate) async fn claim(ue: Ue, coming: &[Coming], admitted: &[Admitted]) -> Result<(), Interrupt> {
+    let stands = |c: &&Coming| ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| s.cp_seid == c.cp_seid));
+    let here: Vec<Coming> = coming.iter().filter(stands).copied().collect();
+    let mut asked = Vec::with_capacity(here.len());
+    for c in here {
+        own(ue, &c, None);
+        let request = match admitted.iter().find(|a| a.psi == c.psi) {
+            Some(a) => n4::modification(Downlink::To(a.tunnel())),
+            None => n4::modification(Downlink::Buffer),
+        };
+        if let Some(to) = n4::ask_modification(ue, c.psi, request) {
+            asked.push((c.psi, c, to));
+        }
+    }
+    let answers = n4::modifications_answered(ue, asked).await?;
+    for (psi, c, answer) in answers {
+        match answer {
+            Ok(_) => tell(ue, psi, SessionChange::Established),
+            Err(_) => lost(ue, &c),
+        }
+    }
+    Ok(())
+}
+
+/// The phone is gone before it was certain which sessions are ours: those that are, the UPF deletes.
+pub(crate) fn disown(ue: Ue, coming: &[Coming]) {
+    coming.iter().for_each(|c| n4::delete_at_upf(ue, c.upf, c.up_seid));
+}
+
+/// A session did not come along, and the phone is told.
+fn lost(ue: Ue, c: &Coming) {
+    ue.with(|p| p.sessions.get_mut(&c.psi).iter_mut().for_each(|s| s.up_seid = None));
+    super::release_at_gnb(ue, c.psi);
+    end_without_gnb(ue, c.psi, SmCause::NetworkFailure);
+}
+
+fn own(ue: Ue, c: &Coming, forwarding: Option<u8>) {
+    ue.with(|p| {
+        if let Some(s) = p.sessions.get_mut(&c.psi) {
+            (s.up_seid, s.forwarding) = (Some(c.up_seid), forwarding);
+        }
+    });
+}

@@ -1,0 +1,162 @@
+//! What other AMFs say of phones (N14, TS 23.502 §4.9.1.3): to whom it goes. What a phone's machine decides is in
+//! `control/src/amf/n14`.
+//!
+//! A message names its handover by what the source drew for it. Here at the target the name leads to the phone's slot; at the source it
+//! holds the phone itself. Neither answers to a name that it does not know.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use whimbrel_control::amf::{Body, Completed, Given, N14, NeighbourId, Relation};
+use whimbrel_control::udm::Subscribers;
+use whimbrel_control::{FlatError, HandoverTarget, OutputId, Payload, PhoneId, UpfId};
+use whimbrel_ids::Instant;
+use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork};
+
+use super::{Cta, Entropy, Inspect, Outbox};
+
+/// Why a message of a neighbour is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum NotTaken {
+    /// It is of another version of this program: that one's.
+    Version(u16),
+    /// It breaks its form.
+    Malformed,
+    /// The handover that it would begin has begun.
+    Repeated,
+    /// It names a phone or a handover that is not here.
+    Unknown,
+    /// No neighbour of that number is configured.
+    Nobody,
+}
+
+/// The phones that have come from neighbours, by the names of their handovers.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Arrivals {
+    by_relation: BTreeMap<(NeighbourId, Relation), PhoneId>,
+    by_phone: BTreeMap<PhoneId, (NeighbourId, Relation)>,
+}
+
+impl Arrivals {
+    fn get(&self, from: NeighbourId, relation: Relation) -> Option<PhoneId> {
+        self.by_relation.get(&(from, relation)).copied()
+    }
+
+    fn insert(&mut self, from: NeighbourId, relation: Relation, phone: PhoneId) {
+        self.by_relation.insert((from, relation), phone);
+        self.by_phone.insert(phone, (from, relation));
+    }
+
+    /// A phone is gone.
+    pub(super) fn remove(&mut self, phone: PhoneId) {
+        if let Some(name) = self.by_phone.remove(&phone) {
+            self.by_relation.remove(&name);
+        }
+    }
+}
+
+impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
+    /// A neighbour says something.
+    pub(super) fn neighbour(&mut self, now: Instant, from: NeighbourId, octets: &[u8], out: &mut Outbox) {
+        if let Err(why) = self.take_from(now, from, octets, out) {
+            out.not_taken.push((from, why));
+        }
+    }
+
+    fn take_from(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        octets: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(), NotTaken> {
+        if usize::from(from.0) >= self.config.amf.neighbours.len() {
+            return Err(NotTaken::Nobody);
+        }
+        let N14 { relation, body } = N14::from_octets(octets).map_err(|e| match e {
+            FlatError::UnknownVersion(version) => NotTaken::Version(version),
+            _ => NotTaken::Malformed,
+        })?;
+        let (phone, target) = match &body {
+            Body::CreateUeContext(_) if self.arrivals.get(from, relation).is_some() => {
+                return Err(NotTaken::Repeated);
+            }
+            Body::CreateUeContext(context) => self.comes(now, from, relation, &context.required, out)?,
+            body if body.is_of_source() => match (self.arrivals.get(from, relation), body) {
+                (Some(phone), _) => (phone, None),
+                // What has come for a phone that is lost here is nobody's.
+                (None, Body::Completed(Completed::Given(given))) => {
+                    given.iter().for_each(|g| self.end_orphan(now, g, out));
+                    return Err(NotTaken::Unknown);
+                }
+                (None, _) => return Err(NotTaken::Unknown),
+            },
+            body if !self.slots.holds(relation.source) => {
+                let answer = match body {
+                    Body::HandoverComplete => Body::Completed(Completed::Gone),
+                    Body::UeContextCreated(_) => Body::ReleaseUeContext,
+                    _ => return Err(NotTaken::Unknown),
+                };
+                out.neighbours.push((from, N14 { relation, body: answer }.to_flat()));
+                return Ok(());
+            }
+            _ => (relation.source, None),
+        };
+        self.inbox.push_back((phone, Payload::Neighbour { from, octets: octets.into(), target }));
+        Ok(())
+    }
+
+    fn end_orphan(&mut self, now: Instant, given: &Given, out: &mut Outbox) {
+        let upfs = (0u8..).map(UpfId).zip(&self.config.smf.upfs);
+        let at = upfs.filter(|(_, u)| u.address == Some(given.upf)).map(|(id, _)| id).next();
+        if let Some(upf) = at {
+            let (to, nobody) = (OutputId { clock: 0, index: 0 }, PhoneId { slot: 0, generation: 0 });
+            let deletion = whimbrel_control::smf::deletion(given.up_seid);
+            // Nobody is left to hear that there is no UPF.
+            let _ = self.ask_upf(now, upf, nobody, to, deletion, &mut out.pfcp);
+        }
+    }
+
+    /// A phone is to come: it gets a slot, and an identity for its gNB here.
+    fn comes(
+        &mut self,
+        now: Instant,
+        from: NeighbourId,
+        relation: Relation,
+        required: &[u8],
+        out: &mut Outbox,
+    ) -> Result<(PhoneId, Option<HandoverTarget>), NotTaken> {
+        let named = self.ran.handover_target(required);
+        let at = named.map(|(association, node)| (association, node.tacs.clone(), node.slices.clone()));
+        let Some((association, tacs, slices)) = at else {
+            refuse(from, relation, CauseRadioNetwork::UnknownTargetId, out);
+            return Err(NotTaken::Unknown);
+        };
+        let limits = self.config.limits;
+        let crowded = self.slots.strangers_on(association) >= limits.strangers_per_gnb
+            || self.slots.strangers() >= limits.strangers;
+        let phone = (!crowded).then(|| self.slots.allocate(limits.phones, association)).flatten();
+        let Some(phone) = phone else {
+            self.limited(now, Some(association), "phones", out);
+            refuse(from, relation, CauseMisc::ControlProcessingOverload, out);
+            return Err(NotTaken::Unknown);
+        };
+        if !self.can_place(phone) {
+            self.vacate(now, phone, out);
+            self.limited(now, Some(association), "control_functions", out);
+            refuse(from, relation, CauseMisc::ControlProcessingOverload, out);
+            return Err(NotTaken::Unknown);
+        }
+        let Some(amf_ue_ngap_id) = self.slots.target_connection(phone) else { return Err(NotTaken::Unknown) };
+        // Messages of phones have streams other than 0 (TS 38.412 §7).
+        let streams = u32::from(self.streams.get(&association).copied().unwrap_or(1)).max(2);
+        self.slots.begin(phone, 0, 1 + (phone.slot % (streams - 1)) as u16);
+        self.arrivals.insert(from, relation, phone);
+        Ok((phone, Some(HandoverTarget { association, amf_ue_ngap_id, tacs, slices })))
+    }
+}
+
+/// A phone is not taken.
+fn refuse(to: NeighbourId, relation: Relation, cause: impl Into<Cause>, out: &mut Outbox) {
+    out.neighbours.push((to, N14 { relation, body: Body::not_created(cause, None) }.to_flat()));
+}

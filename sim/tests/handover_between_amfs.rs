@@ -1,0 +1,301 @@
+//! N2 handover between two AMFs of one network: TS 23.502 §4.9.1.3, §4.9.1.4, TS 29.518 §5.2.2.2, TS 33.501 §6.9.2.3.3.
+
+mod common;
+
+use common::by_hand::psi;
+use common::stage::session;
+use common::*;
+use whimbrel_control::Phone;
+use whimbrel_control::amf::{Body, N14, Relation};
+use whimbrel_control::smf::UpState;
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
+use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, Via};
+use whimbrel_ran::ue::{Command, MmState};
+use whimbrel_resilience::NotTaken;
+use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, UeIndex, neighbours, phone_config};
+
+const HERE: GnbIndex = GnbIndex(0);
+const THERE: GnbIndex = GnbIndex(1);
+const UE: UeIndex = UeIndex(0);
+
+/// A phone with two sessions at the gNB of one core; another core has a gNB in another tracking area.
+fn scene(seed: u64) -> Sim {
+    let (home, abroad) = neighbours();
+    let mut net = Sim::with(seed, home, Faults::default());
+    net.recorder().on = true;
+    net.add_abroad(abroad);
+    net.add_gnb(gnb_config(1));
+    net.add_gnb_abroad(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
+    net.add_ue(HERE, phone_config(1));
+    net.settle(SECOND / 10);
+    net.command(UE, Command::Register);
+    net.settle(SECOND);
+    for _ in 0..2 {
+        net.command(UE, session());
+        net.settle(SECOND);
+    }
+    assert_eq!(at_home(&net).map(|p| p.sessions.len()), Some(2));
+    net
+}
+
+/// The phone's record at the core of the simulation, if it is registered there.
+fn at_home(net: &Sim) -> Option<&Phone> {
+    net.cta().phones().find(|p| p.amf.registered)
+}
+
+fn abroad(net: &Sim) -> Option<&Phone> {
+    net.abroad().phones().find(|p| p.amf.registered)
+}
+
+fn go(net: &mut Sim, to: GnbIndex) {
+    net.hand_over(UE, to, Via::N2);
+    net.settle(SECOND * 6);
+}
+
+/// How the source's gNB was refused.
+fn refused(net: &Sim) -> Option<&Cause> {
+    net.gnb_events.iter().find_map(|(_, e)| match e {
+        GnbEvent::HandoverFailed { cause, .. } => Some(cause),
+        _ => None,
+    })
+}
+
+/// All that is here is where the phone is, with its sessions.
+fn served_by(net: &Sim, phone: Option<&Phone>, other: Option<&Phone>, gnb: GnbIndex) {
+    let phone = phone.expect("it is registered");
+    assert!(other.is_none(), "and nowhere else");
+    assert_eq!(net.gnb_of(UE), gnb);
+    assert_eq!(net.ue_ref(UE).state(), MmState::Registered);
+    assert!(phone.is_connected() && phone.amf.target.is_none() && phone.amf.source.is_none());
+    assert_eq!(phone.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "the phone's 5G-GUTI is of this AMF");
+    assert_eq!(phone.sessions.len(), 2);
+    assert!(phone.sessions.values().all(|s| s.up == UpState::Active && s.forwarding.is_none()));
+    assert!([1, 2].iter().all(|&n| net.ue_ref(UE).has_user_plane(psi(n))));
+    net.check_user_plane();
+}
+
+#[test] // TS 23.502 §4.9.1.3 inter-AMF, TS 33.501 §6.9.2.3.3: the phone goes over with its keys and sessions, registers there, and its former AMF forgets it; and back
+fn a_phone_goes_to_another_amf_and_comes_back() {
+    let mut net = scene(1);
+    let addresses: Vec<_> = at_home(&net).expect("it is here").sessions.values().map(|s| s.ipv4).collect();
+    for (to, gnb) in [("abroad", THERE), ("home", HERE), ("abroad", THERE)] {
+        go(&mut net, gnb);
+        match to {
+            "abroad" => served_by(&net, abroad(&net), at_home(&net), gnb),
+            _ => served_by(&net, at_home(&net), abroad(&net), gnb),
+        }
+        let left = if gnb == THERE { HERE } else { THERE };
+        assert_eq!(net.gnb_ref(left).tunnels(), 0, "the gNB that it has left holds nothing");
+        let slots = net.cta().occupancy().0 + net.abroad().occupancy().0;
+        assert_eq!(slots, 1, "one of the cores knows it");
+    }
+    let now: Vec<_> = abroad(&net).expect("it is there").sessions.values().map(|s| s.ipv4).collect();
+    assert_eq!(now, addresses, "the UPF stays, and with it the addresses");
+    no_violations(&net);
+    assert_eq!(net.not_taken(), []);
+}
+
+#[test] // TS 23.502 §4.9.1.3.2 inter-AMF step 11: forwarded by the UPF where gNBs do not reach each other; its rules go with the rest
+fn packets_are_forwarded_by_the_upf() {
+    let mut net = scene(2);
+    let indirect =
+        |n, tac| GnbConfig { supported_tas: vec![area(tac)], direct_forwarding: false, ..gnb_config(n) };
+    let here = net.add_gnb(indirect(3, 1));
+    let there = net.add_gnb_abroad(indirect(4, 2));
+    go(&mut net, here);
+    go(&mut net, there);
+    served_by(&net, abroad(&net), at_home(&net), there);
+    no_violations(&net);
+}
+
+#[test] // the phone lives on there: idle, paged, deregistered
+fn a_phone_that_came_is_like_any_other() {
+    let mut net = scene(3);
+    go(&mut net, THERE);
+    go_idle(&mut net, UE);
+    net.command(UE, Command::ServiceRequest);
+    net.settle(SECOND);
+    served_by(&net, abroad(&net), at_home(&net), THERE);
+    net.command(UE, Command::Deregister { switch_off: false });
+    net.settle(SECOND * 2);
+    assert_eq!((net.upf_sessions(), net.abroad().occupancy().0), (0, 0));
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: the gNB's cause goes to the source's, and the phone stays
+fn a_gnb_there_that_refuses() {
+    let mut net = scene(4);
+    let cause = Cause::from(CauseRadioNetwork::NoRadioResourcesAvailableInTargetCell);
+    net.gnb_mut(THERE).faults_mut().refuse_handover = Some(cause.clone());
+    go(&mut net, THERE);
+    assert_eq!(refused(&net), Some(&cause));
+    served_by(&net, at_home(&net), abroad(&net), HERE);
+    assert_eq!(net.abroad().occupancy().0, 0);
+}
+
+#[test] // TS 23.502 §4.9.1.4 inter-AMF: HANDOVER CANCEL ends it on both sides
+fn a_handover_that_its_source_cancels() {
+    let mut net = scene(5);
+    net.gnb_mut(HERE).faults_mut().cancel_at_command = true;
+    go(&mut net, THERE);
+    served_by(&net, at_home(&net), abroad(&net), HERE);
+    assert_eq!((net.abroad().occupancy().0, net.gnb_ref(THERE).tunnels()), (0, 0));
+    assert!(net.gnb_events.iter().any(|(_, e)| matches!(e, GnbEvent::HandoverCancelled(_))));
+}
+
+#[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: a gNB there that does not answer, and one that is not there
+fn nobody_answers_there() {
+    let mut net = scene(6);
+    net.gnb_mut(THERE).faults_mut().ignore_handover_request = true;
+    go(&mut net, THERE);
+    assert!(refused(&net).is_some());
+    net.settle(SECOND * 20);
+    served_by(&net, at_home(&net), abroad(&net), HERE);
+    net.gnb_events.clear();
+    net.disconnect(THERE);
+    go(&mut net, THERE);
+    assert_eq!(refused(&net), Some(&CauseRadioNetwork::UnknownTargetId.into()));
+    served_by(&net, at_home(&net), abroad(&net), HERE);
+    assert_eq!(net.abroad().occupancy().0, 0);
+}
+
+#[test] // TS 23.502 §4.9.1.3.2 inter-AMF failure: the other core does not know the subscriber: the phone stays where it is known
+fn a_stranger_there_stays_here() {
+    let mut net = scene(7);
+    let supi = net.ue_ref(UE).config().supi;
+    net.home_abroad().unknown.push(supi);
+    go(&mut net, THERE);
+    assert_eq!(refused(&net), Some(&CauseRadioNetwork::HoTargetNotAllowed.into()));
+    served_by(&net, at_home(&net), abroad(&net), HERE);
+}
+
+#[test] // TS 23.502 §4.9.1.3.2 inter-AMF step 4: a session whose UPF the other core does not have cannot go along, and a phone without any stays
+fn the_other_core_has_another_upf() {
+    let (home, mut there) = neighbours();
+    there.smf.upfs[0].address = Some([127, 0, 0, 99].into());
+    let mut net = Sim::with(8, home, Faults::default());
+    net.add_abroad(there);
+    net.add_gnb(gnb_config(1));
+    net.add_gnb_abroad(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
+    net.add_ue(HERE, phone_config(1));
+    net.settle(SECOND / 10);
+    net.command(UE, Command::Register);
+    net.settle(SECOND);
+    net.command(UE, session());
+    net.settle(SECOND);
+    go(&mut net, THERE);
+    assert!(refused(&net).is_some());
+    assert!(at_home(&net).is_some_and(|p| p.is_connected()) && abroad(&net).is_none());
+    net.check_user_plane();
+}
+
+/// Whatever has happened, the phone is served where it is, or can be.
+fn comes_to_rest(net: &mut Sim, what: &str) {
+    net.settle(SECOND * 40);
+    net.mend_n14();
+    net.command(UE, Command::Register);
+    net.settle(SECOND * 40);
+    let gnb = net.gnb_of(UE);
+    let (here, other) = match gnb {
+        HERE => (at_home(net), abroad(net)),
+        _ => (abroad(net), at_home(net)),
+    };
+    let phone = here.unwrap_or_else(|| panic!("{what}: it is not registered where it is"));
+    assert_eq!(net.ue_ref(UE).state(), MmState::Registered, "{what}");
+    assert_eq!(phone.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "{what}");
+    let sessions: Vec<_> = net.ue_ref(UE).sessions().map(|s| s.id).collect();
+    assert_eq!(phone.sessions.keys().copied().collect::<Vec<_>>(), sessions, "{what}");
+    assert!(!other.is_some_and(Phone::is_connected), "{what}: nobody else has a connection of it");
+    net.check_user_plane();
+    let strangers = net.cta().occupancy().1 + net.abroad().occupancy().1;
+    assert_eq!(strangers, 0, "{what}: nothing is left of it");
+}
+
+#[test] // TS 23.502 §4.9.1.3 inter-AMF loss: each message between the two is lost, or comes twice, or is the last, or a core dies as it comes: both ways
+fn whatever_befalls_any_message_phone_and_cores_agree() {
+    let said = {
+        let mut net = scene(9);
+        go(&mut net, THERE);
+        net.said_over_n14()
+    };
+    assert!(said >= 4, "context, its answer, the phone's coming, its answer");
+    for nth in 1..=said {
+        for fate in Fate::ALL {
+            let mut net = scene(9);
+            net.befalls_n14(nth, fate);
+            go(&mut net, THERE);
+            comes_to_rest(&mut net, &format!("message {nth} {fate:?}"));
+        }
+    }
+}
+
+#[test] // a handover that fails before its command costs the phone nothing
+fn what_fails_before_the_command_leaves_the_phone_as_it_was() {
+    for (nth, fate) in
+        [(1, Fate::Lost), (1, Fate::Cut), (1, Fate::AbroadDies), (2, Fate::Lost), (2, Fate::Cut)]
+    {
+        let mut net = scene(10);
+        net.befalls_n14(nth, fate);
+        net.hand_over(UE, THERE, Via::N2);
+        net.settle(SECOND * 20);
+        if fate == Fate::AbroadDies {
+            assert!(refused(&net).is_some());
+        }
+        served_by(&net, at_home(&net), abroad(&net), HERE);
+        net.mend_n14();
+        go(&mut net, THERE);
+        served_by(&net, abroad(&net), at_home(&net), THERE);
+    }
+}
+
+#[test] // TS 23.502 §4.9.1.3.1 inter-AMF: what is said to the phone here is not said again under the same COUNT there
+fn a_message_to_the_phone_waits_for_where_it_is() {
+    let mut net = scene(11);
+    net.gnb_mut(THERE).faults_mut().ignore_handover_request = true;
+    net.hand_over(UE, THERE, Via::N2);
+    net.settle(SECOND / 10);
+    let count =
+        |net: &Sim| at_home(net).and_then(|p| p.amf.security.as_ref().map(|s| s.counts().downlink_next));
+    let before = count(&net);
+    let id = at_home(&net).expect("it is here").id;
+    net.order(id, whimbrel_control::Command::Deregister);
+    net.settle(SECOND / 10);
+    assert_eq!(count(&net), before, "nothing was said while its state is under way");
+    net.settle(SECOND * 30);
+    assert_eq!(net.ue_ref(UE).state(), MmState::Deregistered, "it was said once the handover was off");
+}
+
+#[test] // TS 23.502 §4.9.1.3 inter-AMF lie: what a neighbour says that lies, or repeats itself, is refused and counted, and touches nobody
+fn a_neighbour_that_lies() {
+    let mut net = scene(12);
+    let phone = at_home(&net).expect("it is here").id;
+    let relation = Relation { source: phone, token: [7; 16] };
+    let said = |body| N14 { relation, body }.to_flat();
+    // Of a handover that it has no part in.
+    for body in [Body::HandoverComplete, Body::not_created(CauseRadioNetwork::Unspecified, None)] {
+        net.inject_n14(said(body).octets());
+    }
+    for body in [Body::ReleaseUeContext, Body::RanStatus(vec![1, 2, 3])] {
+        net.inject_n14(said(body).octets());
+    }
+    assert_eq!(net.not_taken(), [NotTaken::Unknown; 2]);
+    // No message at all, and a changed one.
+    let mut changed = said(Body::HandoverComplete).octets().to_vec();
+    changed[5] ^= 1;
+    for octets in [b"GET / HTTP/1.1".as_slice(), &changed] {
+        net.inject_n14(octets);
+    }
+    assert_eq!(net.not_taken()[2..], [NotTaken::Malformed; 2]);
+    net.settle(SECOND);
+    served_by(&net, at_home(&net), abroad(&net), HERE);
+    assert_eq!(
+        net.not_taken()[4..],
+        [NotTaken::Unknown],
+        "the other core is told that there is no such handover"
+    );
+    // A UE context that comes twice makes one phone.
+    net.befalls_n14(net.said_over_n14() + 1, Fate::Repeated);
+    go(&mut net, THERE);
+    served_by(&net, abroad(&net), at_home(&net), THERE);
+    assert_eq!(net.not_taken()[5..], [NotTaken::Repeated]);
+}
