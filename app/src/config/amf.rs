@@ -103,7 +103,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Amf {
     })
 }
 
-fn amf_id(s: &mut Section<'_, '_>) -> AmfId {
+pub(super) fn amf_id(s: &mut Section<'_, '_>) -> AmfId {
     let region = s.value("region", 2u8, "AMF region, 0 to 255 (TS 23.003 §2.10.1).");
     let set = s.value("set", 1u16, "AMF set within the region, 0 to 1023.");
     let pointer = s.value("pointer", 0u8, "AMF pointer within the set, 0 to 63.");

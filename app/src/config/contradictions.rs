@@ -25,6 +25,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     home_network_keys(config, pass);
     interfaces(config, pass);
     super::upf::check(config, pass);
+    super::neighbours::check(config, pass);
     cluster(config, pass);
 }
 

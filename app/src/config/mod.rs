@@ -13,6 +13,7 @@ mod flow;
 mod home_network_key;
 mod interfaces;
 mod limits;
+mod neighbours;
 mod overload;
 pub(crate) mod problem;
 mod refusals;
@@ -39,6 +40,9 @@ pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool
 pub(crate) use home_network_key::{HomeNetworkKey, Scheme};
 pub(crate) use interfaces::{IoChoice, N2, N3, N4, N6, SctpChoice};
 pub(crate) use limits::Limits;
+#[cfg(test)]
+pub(crate) use neighbours::Neighbour;
+pub(crate) use neighbours::Neighbours;
 pub(crate) use refusals::{RefusalAnswer, word as refusal_word};
 pub(crate) use service::{Api, Log, LogFormat, LogLevel, Store};
 pub(crate) use timers::Timers;
@@ -69,6 +73,7 @@ pub(crate) struct Config {
     pub(crate) upfs: Vec<Upf>,
     pub(crate) slice_rates: Vec<SliceRate>,
     pub(crate) cluster: Cluster,
+    pub(crate) neighbours: Neighbours,
     pub(crate) store: Store,
     pub(crate) api: Api,
     pub(crate) log: Log,
@@ -188,6 +193,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         upfs: upf::read(&mut root),
         slice_rates: upf::slice_rates(&mut root),
         cluster: cluster::read(&mut root),
+        neighbours: neighbours::read(&mut root),
         store: service::store(&mut root),
         api: service::api(&mut root),
         log: service::log(&mut root),

@@ -314,6 +314,24 @@ fn a_gnb_is_in_one_region_whose_control_functions_may_come() {
 }
 
 #[test]
+fn another_amf_has_a_name_and_tracking_areas_of_its_own_and_can_be_called() {
+    let neighbours =
+        |rest: &str| format!("neighbours:\n  listen: \"127.0.0.1:7390\"\n  amfs:\n    - {{ {rest} }}\n");
+    let good =
+        read(&neighbours("name: south, pointer: 1, tacs: [2], addresses: [\"127.0.0.2:7390\"]")).unwrap();
+    let told = good.control().amf.neighbours;
+    assert_eq!((told.len(), told[0].name.as_str(), told[0].amf_id.pointer()), (1, "south", 1));
+    let caller = "pointer: 1, tacs: [2]";
+    assert!(refused(&neighbours(caller)).contains("nothing says where"));
+    assert!(refused(&neighbours("tacs: [2]")).contains("the same region, set and pointer"));
+    let with = |rest| neighbours(&format!("pointer: 1, addresses: [\"127.0.0.2:7390\"]{rest}"));
+    assert!(refused(&with("")).contains("list the tracking areas"));
+    assert!(refused(&with(", tacs: [1]")).contains("TAC 1 is served by two AMFs"));
+    let mute = "neighbours: { amfs: [{ pointer: 1, tacs: 2, addresses: [\"127.0.0.2:7390\"] }] }\n";
+    assert!(refused(mute).contains("cannot call"));
+}
+
+#[test]
 fn a_key_file_that_others_may_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let dir = std::env::temp_dir().join(format!("whimbrel-config-test-{}", std::process::id()));

@@ -34,7 +34,7 @@ impl Config {
                     full: amf.network_name_full.clone(),
                     short: amf.network_name_short.clone(),
                 },
-                neighbours: Vec::new(),
+                neighbours: self.neighbours.amfs.iter().map(super::neighbours::Neighbour::control).collect(),
                 ims_vops: amf.ims_vops,
                 time_zone_quarters: amf.time_zone.0,
                 access: self.access.control(),

@@ -36,7 +36,7 @@ use super::upf::LocalUpf;
 use super::view;
 use crate::capture::Capture;
 use crate::clock;
-use crate::cluster::{Pair, Pool, Said, Standby, Succession, Turned, Wanted, Watched};
+use crate::cluster::{Neighbours, Pair, Pool, Said, Standby, Succession, Turned, Wanted, Watched};
 use crate::config::{Config, SctpChoice};
 use crate::console::{Command, Condition, Console, Counter, Gauge, Sample};
 use crate::entropy::SystemEntropy;
@@ -207,6 +207,8 @@ struct Control {
     here: Option<UpfId>,
     smf_n4: Option<SmfN4>,
     pool: Option<Pool>,
+    /// Other AMFs of this network.
+    neighbours: Option<Neighbours>,
     n2: Option<Transport>,
     links: Links,
     /// Whether acknowledgements wait for the mirror; and those that do: for which input, over which association, of how many messages.
@@ -286,6 +288,7 @@ impl Control {
             }
         };
         let version = told.version;
+        let neighbours = Neighbours::open(&parts.config.neighbours, told.amf.amf_id, now)?;
         let watched = pair.is_some().then(|| Watched::start("aggregator")).transpose()?;
         let observer = Observer::new(parts.console.clone(), told, parts.config.log.supi);
         let mut upf = parts.upf;
@@ -306,6 +309,7 @@ impl Control {
             here,
             smf_n4: parts.smf_n4,
             pool,
+            neighbours,
             n2: parts.n2,
             links,
             holds: false,
@@ -481,6 +485,7 @@ impl Control {
             busy = true;
         }
         busy |= self.control_functions(now);
+        busy |= self.other_amfs(now);
         self.other_aggregator(now);
         self.carry_subscribers(now);
         if self.active.cta().next_deadline() <= now {
@@ -501,6 +506,9 @@ impl Control {
         }
         if let Some(pool) = &mut self.pool {
             pool.flush();
+        }
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.flush();
         }
         if busy {
             self.longest_turn = self.longest_turn.max(clock::now().since(now));
@@ -582,6 +590,16 @@ impl Control {
             }
         }
         busy
+    }
+
+    /// Takes what other AMFs said; says whether there was anything.
+    fn other_amfs(&mut self, now: Instant) -> bool {
+        let Some(neighbours) = &mut self.neighbours else { return false };
+        let said = neighbours.turn(now);
+        for (from, octets) in &said {
+            self.give(now, Input::Neighbour(*from, octets));
+        }
+        !said.is_empty()
     }
 
     /// A control function that served under the former aggregator is there: both repeat what the other lacks.
@@ -758,6 +776,10 @@ impl Control {
             self.out.cpfs.drain(..).for_each(|(cpf, message)| pool.send(cpf, message));
             self.out.drained.drain(..).for_each(|cpf| pool.left(cpf));
         }
+        if let Some(neighbours) = &mut self.neighbours {
+            self.out.neighbours.drain(..).for_each(|(to, said)| neighbours.send(to, said.octets()));
+            self.out.not_taken.drain(..).for_each(|(from, why)| neighbours.not_taken(from, why));
+        }
         // gNBs before phones: a phone's refusal names its gNB.
         for event in self.out.ran_events.drain(..) {
             self.observer.ran(now, &event);
@@ -815,6 +837,8 @@ impl Control {
         let mut told = config.control();
         self.version += 1;
         told.version = self.version;
+        // Their links are those of the start.
+        told.amf.neighbours.clone_from(&self.active.cta().config().amf.neighbours);
         let told = Arc::new(told);
         self.observer.configure(told.clone());
         if let Some(pool) = &mut self.pool {
@@ -1003,7 +1027,8 @@ impl Control {
                 ),
             ]
         });
-        upf.chain(smf_n4).chain(pool).chain(pair).chain(bounds).collect()
+        let neighbours = self.neighbours.iter().flat_map(Neighbours::samples);
+        upf.chain(smf_n4).chain(pool).chain(neighbours).chain(pair).chain(bounds).collect()
     }
 
     fn captured_ngap(
@@ -1044,6 +1069,7 @@ impl Control {
             self.upf.as_ref().and_then(LocalUpf::next_deadline),
             self.n2.as_ref().and_then(Transport::next_deadline),
             self.pool.as_ref().and_then(Pool::next_deadline),
+            self.neighbours.as_ref().and_then(Neighbours::next_deadline),
             self.links.next_deadline(),
             self.carrying.as_ref().and_then(Carrying::due),
             Some(self.housekeeping),
@@ -1063,6 +1089,8 @@ impl Control {
         fds.extend(smf_n4.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let pool = self.pool.iter().flat_map(Pool::fds);
         fds.extend(pool.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let neighbours = self.neighbours.iter().map(Neighbours::fd);
+        fds.extend(neighbours.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let witness = self.pair.as_ref().map(|pair| pair.witness().as_fd());
         fds.extend(witness.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         fds.extend(n2.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::CODE_VERSION;
+use whimbrel_ids::AmfId;
 
 /// Version of the links: another number with every change of a message or of a form in it.
 const LINK_VERSION: u16 = 3;
@@ -81,6 +82,27 @@ impl Hello {
     }
 }
 
+/// The first message of each end of a link between two AMFs (N14): who it is. What is said then is judged message by message, by its form's
+/// version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeighbourHello(pub AmfId);
+
+/// What links between AMFs begin with.
+const N14_MAGIC: [u8; 12] = *b"whimbrel n14";
+
+impl NeighbourHello {
+    /// Its octets.
+    pub fn to_octets(self) -> Vec<u8> {
+        [&N14_MAGIC[..], &self.0.octets()].concat()
+    }
+
+    /// Reads what [`Self::to_octets`] wrote; `None`: it does not speak as one of ours.
+    pub fn from_octets(octets: &[u8]) -> Option<Self> {
+        let amf_id = octets.strip_prefix(&N14_MAGIC)?.try_into().ok()?;
+        Some(Self(AmfId::from_octets(amf_id)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,6 +111,16 @@ mod tests {
     fn each_role_is_read_as_it_was_written() {
         for hello in [Hello(Role::Aggregator), Hello(Role::Cpf)] {
             assert_eq!(Hello::from_octets(&hello.to_octets()), Ok(hello));
+        }
+    }
+
+    #[test]
+    fn an_amf_is_read_as_it_was_written_and_nothing_else_is() {
+        let hello = NeighbourHello(AmfId::new(2, 1023, 63).expect("within its bits"));
+        let octets = hello.to_octets();
+        assert_eq!(NeighbourHello::from_octets(&octets), Some(hello));
+        for wrong in [&octets[1..], &octets[..octets.len() - 1], &Hello(Role::Aggregator).to_octets()] {
+            assert_eq!(NeighbourHello::from_octets(wrong), None);
         }
     }
 

@@ -16,7 +16,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Envelope, Flat, PhoneId};
 
 use crate::replication::{Checkpoint, CpfId};
-pub use hello::{BadHello, Hello, Role};
+pub use hello::{BadHello, Hello, NeighbourHello, Role};
 pub use octets::{HeartbeatKey, LinkError, Show, ToCpf, ToCta, read_state, write_state};
 pub(crate) use octets::{read_envelopes, write_envelopes};
 pub use pair::{MemberAt, Members, ToActive, ToMirror};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use whimbrel_ids::{Instant, Seid};
-use whimbrel_pfcp::ie::{Cause, FSeid, OffendingIe, SessionModificationFlags};
+use whimbrel_pfcp::ie::{Cause, FSeid, NodeId, OffendingIe, SessionModificationFlags};
 use whimbrel_pfcp::msg::{SessionModificationRequest, SessionModificationResponse};
 
 use super::arrival::When;
@@ -84,10 +84,13 @@ impl UpfC {
     fn give(&mut self, session: SessionId, to: FSeid) {
         let Some(present) = self.sessions.get(session).map(|s| s.association) else { return };
         let address = super::sessions::address(&to);
-        let of = |a: &&Association| Some(a.peer.ip()) == address;
-        let stays = self.associations.by_id(present).as_ref().is_some_and(of);
-        let other = self.associations.iter().map(|(_, a)| a).find(of).filter(|_| !stays);
-        let association = other.map_or(present, |a| a.id);
+        // By the address that it speaks from, or the one that it is named by.
+        let of = |(node, a): &(&NodeId, &Association)| {
+            Some(a.peer.ip()) == address || address.is_some_and(|ip| **node == NodeId::from(ip))
+        };
+        let those: Vec<u32> = self.associations.iter().filter(of).map(|(_, a)| a.id).collect();
+        let stays = those.contains(&present);
+        let association = those.first().filter(|_| !stays).copied().unwrap_or(present);
         self.sessions.rename(session, association, to);
     }
 
