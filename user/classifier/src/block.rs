@@ -413,13 +413,26 @@ impl<const N: usize, const CHUNKS: usize> Block<N, CHUNKS> {
             some = some << 64 | u128::from(bits);
         }
         let mut one_by_one = ONE_BY_ONE_MAX;
+        if !pair_tells {
+            // Where some rules ask for more, all are compared: whether the next one does is what no processor foresees.
+            let more = self.more != [0; CHUNKS];
+            while some != 0 {
+                let at = some.trailing_zeros() as usize;
+                let (chunk, at) = (at / N % CHUNKS, at % N);
+                if !more || rows.get(self.row[chunk][at]).matches_words(key) {
+                    return self.rank[chunk][at];
+                }
+                some &= some - 1;
+                one_by_one -= 1;
+                if one_by_one == 0 {
+                    return c.apart(ByColumns { block: self, words, key, some });
+                }
+            }
+            return Rank::LAST;
+        }
         while some != 0 {
             let chunk = some.trailing_zeros() as usize / N % CHUNKS;
-            let mut all = if pair_tells {
-                c.all(words, &self.chunks[chunk])
-            } else {
-                (some >> (chunk * N)) as u32 & u32::from(Self::PLACES)
-            };
+            let mut all = c.all(words, &self.chunks[chunk]);
             while all != 0 {
                 let at = all.trailing_zeros() as usize % N;
                 if self.more[chunk] >> at & 1 == 0 || rows.get(self.row[chunk][at]).matches_words(key) {
