@@ -7,12 +7,13 @@ use common::stage::session;
 use common::*;
 use whimbrel_control::Phone;
 use whimbrel_control::amf::{Body, N14, Relation};
+use whimbrel_control::config::Config;
 use whimbrel_control::smf::UpState;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState};
 use whimbrel_resilience::NotTaken;
-use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, UeIndex, neighbours, phone_config};
+use whimbrel_sim::{CtaLoss, Fate, Faults, GnbIndex, Loss, Sim, UeIndex, neighbours, phone_config};
 
 const HERE: GnbIndex = GnbIndex(0);
 const THERE: GnbIndex = GnbIndex(1);
@@ -23,6 +24,12 @@ fn scene(seed: u64) -> Sim {
     let (home, abroad) = neighbours();
     let mut net = Sim::with(seed, home, Faults::default());
     net.recorder().on = true;
+    with(net, abroad)
+}
+
+/// The same, where this is the one core and that the other's configuration.
+fn with(net: Sim, abroad: Config) -> Sim {
+    let mut net = net;
     net.add_abroad(abroad);
     net.add_gnb(gnb_config(1));
     net.add_gnb_abroad(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
@@ -40,7 +47,7 @@ fn scene(seed: u64) -> Sim {
 
 /// The phone's record at the core of the simulation, if it is registered there.
 fn at_home(net: &Sim) -> Option<&Phone> {
-    net.cta().phones().find(|p| p.amf.registered)
+    net.phones().find(|p| p.amf.registered)
 }
 
 fn abroad(net: &Sim) -> Option<&Phone> {
@@ -298,4 +305,46 @@ fn a_neighbour_that_lies() {
     go(&mut net, THERE);
     served_by(&net, abroad(&net), at_home(&net), THERE);
     assert_eq!(net.not_taken()[5..], [NotTaken::Repeated]);
+}
+
+/// There and back, whatever happens meanwhile.
+fn there_and_back(net: &mut Sim) {
+    for gnb in [THERE, HERE] {
+        go(net, gnb);
+    }
+}
+
+#[test] // TS 23.502 §4.9.1.3 inter-AMF loss: a home of several processes loses one of them at each message of a handover out and in
+fn a_home_that_loses_an_aggregator_or_a_control_function() {
+    let home = || {
+        let (home, abroad) = neighbours();
+        with(Sim::mirrored(13, home, Faults::default(), 3, 1), abroad)
+    };
+    let (inputs, messages) = {
+        let mut net = home();
+        let before = (net.inputs_taken(), net.links_taken());
+        there_and_back(&mut net);
+        served_by(&net, at_home(&net), abroad(&net), HERE);
+        no_violations(&net);
+        (before.0 + 1..=net.inputs_taken(), before.1 + 1..=net.links_taken())
+    };
+    for how in [CtaLoss::Before, CtaLoss::Held, CtaLoss::FalseAlarm] {
+        for input in inputs.clone() {
+            let mut net = home();
+            net.lose_cta_at(input, how);
+            there_and_back(&mut net);
+            comes_to_rest(&mut net, &format!("{how:?} at input {input}"));
+        }
+    }
+    for how in Loss::ALL {
+        for message in messages.clone() {
+            let mut net = home();
+            net.lose_cpf_at(message, how);
+            there_and_back(&mut net);
+            net.settle(SECOND * 3);
+            let there = abroad(&net).map(|p| p.id);
+            assert_eq!((net.gnb_of(UE), there), (HERE, None), "{how:?} at message {message}");
+            comes_to_rest(&mut net, &format!("{how:?} at message {message}"));
+        }
+    }
 }
