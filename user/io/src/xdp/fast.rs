@@ -110,8 +110,10 @@ const GNB: i16 = -52;
 const CONTAINER: i16 = -64;
 const TOS: i16 = -60;
 const IDENTIFICATION: i16 = -72;
+/// The session's entry.
+const ENTRY: i16 = -80;
 #[cfg(test)]
-const SAVED: i16 = -80;
+const SAVED: i16 = -88;
 
 /// A direction.
 #[derive(Clone, Copy)]
@@ -165,6 +167,16 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     let (extended, inner, flow, leave) = (a.label(), a.label(), a.label(), a.label());
     // Two headers, the longer GTP-U header, and the phone's packet's.
     within(a, ETHERNET + OUTER + 16 + 20, up);
+    let gtpu = ETHERNET + OUTER;
+    a.load(Size::W, Reg::R5, Reg::R2, gtpu + 4);
+    a.big_endian_32(Reg::R5);
+    a.store(Size::W, Reg::Frame, TEID, Reg::R5);
+    a.add(Reg::R5, -1);
+    a.and(Reg::R5, fast.index_mask as i32);
+    a.store(Size::W, Reg::Frame, KEY, Reg::R5);
+    keep_frame(a);
+    fetch(a, fast, up);
+    take_frame(a);
     checksum(a, Reg::R2, ETHERNET, up);
     length(a, Reg::R7, Reg::R2, ETHERNET + 2);
     a.copy(Reg::R4, Reg::R2);
@@ -176,7 +188,6 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     datagram_checksum(a, up);
     length(a, Reg::R7, Reg::R2, ETHERNET + OUTER + 2);
     at_most(a, Reg::R7, 16, Reg::R8, up);
-    let gtpu = ETHERNET + OUTER;
     a.load(Size::H, Reg::R5, Reg::R2, gtpu);
     a.jump_if(Reg::R5, When::Equal, half([0x34, 0xff]), extended);
     a.jump_if(Reg::R5, When::NotEqual, half([0x30, 0xff]), up);
@@ -220,15 +231,8 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
         a.jump_if(Reg::R4, When::Equal, first, up);
     }
     a.load(Size::W, Reg::R7, Reg::R9, 12);
-    a.load(Size::W, Reg::R9, Reg::R2, gtpu + 4);
-    a.big_endian_32(Reg::R9);
-    a.store(Size::W, Reg::Frame, TEID, Reg::R9);
-    a.add(Reg::R9, -1);
-    a.and(Reg::R9, fast.index_mask as i32);
-    a.store(Size::W, Reg::Frame, KEY, Reg::R9);
     now(a, fast, up);
-    look_up(a, fast.sessions, up);
-    a.copy(Reg::R9, Reg::R0);
+    a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
     let held = Held::lock(a, up);
     a.load(Size::W, Reg::R1, Reg::R9, field!(teid));
     a.load(Size::W, Reg::R2, Reg::Frame, TEID);
@@ -265,6 +269,14 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
 pub(super) fn downlink(a: &mut Assembler, fast: &Fast, up: Label) {
     let (bare, headers, leave, done) = (a.label(), a.label(), a.label(), a.label());
     a.store(Size::W, Reg::Frame, KEY, Reg::R5);
+    keep_frame(a);
+    look_up(a, fast.phones, up);
+    a.load(Size::D, Reg::R1, Reg::R0, 0);
+    a.jump_if(Reg::R1, When::Equal, 0, up);
+    a.add(Reg::R1, -1);
+    a.store(Size::W, Reg::Frame, KEY, Reg::R1);
+    fetch(a, fast, up);
+    take_frame(a);
     checksum(a, Reg::R2, ETHERNET, up);
     length(a, Reg::R8, Reg::R2, ETHERNET + 2);
     a.jump_if(Reg::R8, When::Less, 20, up);
@@ -274,14 +286,8 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, up: Label) {
     a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, up);
     a.store(Size::D, Reg::Frame, OCTETS, Reg::R8);
     a.load(Size::W, Reg::R7, Reg::R2, ETHERNET + 16);
-    look_up(a, fast.phones, up);
-    a.load(Size::D, Reg::R1, Reg::R0, 0);
-    a.jump_if(Reg::R1, When::Equal, 0, up);
-    a.add(Reg::R1, -1);
-    a.store(Size::W, Reg::Frame, KEY, Reg::R1);
     now(a, fast, up);
-    look_up(a, fast.sessions, up);
-    a.copy(Reg::R9, Reg::R0);
+    a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
     let held = Held::lock(a, up);
     a.load(Size::W, Reg::R1, Reg::R9, field!(ue_ipv4));
     a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R7, held.up);
@@ -546,6 +552,28 @@ fn look_up(a: &mut Assembler, map: i32, none: Label) {
     a.add(Reg::R2, KEY.into());
     a.call(helper::MAP_LOOKUP_ELEM);
     a.jump_if_value(Reg::R0, When::Equal, 0, none);
+}
+
+/// Keeps the frame and its end, with what is known of its octets, through calls.
+fn keep_frame(a: &mut Assembler) {
+    a.copy(Reg::R7, Reg::R2);
+    a.copy(Reg::R8, Reg::R3);
+}
+
+/// What [`keep_frame`] has kept.
+fn take_frame(a: &mut Assembler) {
+    a.copy(Reg::R2, Reg::R7);
+    a.copy(Reg::R3, Reg::R8);
+}
+
+/// Notes the entry of the session whose index is on the stack, and asks for both its lines: they come while the headers are looked at.
+/// The lock waits for all that was asked for before it, and what comes after waits for the lock, so that otherwise one line would come
+/// after the other.
+fn fetch(a: &mut Assembler, fast: &Fast, up: Label) {
+    look_up(a, fast.sessions, up);
+    a.store(Size::D, Reg::Frame, ENTRY, Reg::R0);
+    a.load(Size::W, Reg::R1, Reg::R0, field!(teid));
+    a.load(Size::W, Reg::R1, Reg::R0, field!(state));
 }
 
 /// Notes the time.
