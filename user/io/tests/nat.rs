@@ -9,7 +9,7 @@ use common::*;
 use whimbrel_gtpu::Gtpu;
 use whimbrel_ids::Teid;
 use whimbrel_user::{DropReason, Firewall, Ipv4Net, Nat};
-use whimbrel_user_io::{Config, N3Io};
+use whimbrel_user_io::{Config, IoCounters, N3Io, RouterLink};
 
 const OUTSIDE: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 64);
 
@@ -53,60 +53,89 @@ fn at_phone(gnb: &UdpSocket, teid: Teid, wanted: impl Fn(&[u8]) -> bool) -> Vec<
     panic!("other packets only");
 }
 
+/// The same, by rings towards the data network too.
+fn by_rings(io: N3Io) -> Config {
+    let mut config = behind_one_address(io, false);
+    config.devices[0].nat = false;
+    let (interface, routers) = ("n6".into(), vec![SERVER.into()]);
+    config.devices[0].link = Some(RouterLink { interface, routers, vlan: None, tunnel: None });
+    config
+}
+
 #[test]
 fn a_phone_is_seen_under_the_outside_address_and_gets_its_answers() {
     with_each_io("a_phone_is_seen_under_the_outside_address_and_gets_its_answers", |io, ran| {
         let server = Namespace::server();
-        server.sh("ip address add 203.0.113.3/24 dev server");
-        let Some(mut net) = Control::start(behind_one_address(io, false)) else { return };
-        assert!(net.handle.host_changes().iter().any(|c| c == "routed 203.0.113.64/32 to upf0"));
-        let (_, teid, phone, _) = net.session();
-        let gnb = ran.socket(GNB.into());
-        let socket = server.socket(SERVER.into());
-        let (own, far) = (SocketAddr::from((phone, 5_001)), socket.local_addr().unwrap());
-        gnb.send_to(&g_pdu(teid, &udp4(own, far, b"ask")), (UPF, 2152)).unwrap();
-        let mut b = [0; 100];
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        let (n, seen) = socket.recv_from(&mut b).unwrap();
-        assert_eq!((&b[..n], seen.ip()), (&b"ask"[..], OUTSIDE.into()));
-        assert_eq!((seen.port() >= 1024, seen.port() % 2), (true, 1), "as odd as the phone's");
-        // A stranger's comes first, and only the answer arrives.
-        let stranger = server.socket(Ipv4Addr::new(203, 0, 113, 3).into());
-        stranger.send_to(b"unasked", seen).unwrap();
-        let unasked = || {
-            let c = net.handle.counters();
-            c.dropped(DropReason::FirewallUnasked) > 0
-        };
-        eventually(unasked, || format!("{:?}", net.handle.counters()));
-        socket.send_to(b"answer", seen).unwrap();
-        let packet = at_phone(&gnb, GNB_TEID, |p| p[9] == 17);
-        assert_eq!(packet[20..24], [far.port().to_be_bytes(), own.port().to_be_bytes()].concat());
-        assert_eq!((&packet[16..20], &packet[28..]), (&phone.octets()[..], &b"answer"[..]));
-        assert_eq!(checksum(&packet[..20], 0), 0);
-        // A ping, by its identifier.
-        gnb.send_to(&g_pdu(teid, &ping4(phone, SERVER, 3, 8)), (UPF, 2152)).unwrap();
-        let reply = at_phone(&gnb, GNB_TEID, |p| p[9] == 1 && p[20] == 0);
-        assert_eq!(
-            (&reply[12..16], &reply[24..28]),
-            (&SERVER.octets()[..], &ping4(phone, SERVER, 3, 8)[24..28])
-        );
-        assert_eq!(checksum(&reply[20..], 0), 0);
-        // The kernel's error about a packet that has no hops left names the phone's own end.
-        let mut last = udp4(own, far, b"ask");
-        last[8] = 1;
-        last[10..12].fill(0);
-        let sum = checksum(&last[..20], 0);
-        last[10..12].copy_from_slice(&sum.to_be_bytes());
-        gnb.send_to(&g_pdu(teid, &last), (UPF, 2152)).unwrap();
-        let error = at_phone(&gnb, GNB_TEID, |p| p[9] == 1 && p[20] == 11);
-        assert_eq!((&error[40..44], &error[48..50]), (&phone.octets()[..], &own.port().to_be_bytes()[..]));
-        assert_eq!((checksum(&error[20..], 0), checksum(&error[28..48], 0)), (0, 0));
-        // A port without a listener: the server's error does so too.
-        gnb.send_to(&g_pdu(teid, &udp4(own, (SERVER, 1).into(), b"ask")), (UPF, 2152)).unwrap();
-        let error = at_phone(&gnb, GNB_TEID, |p| p[9] == 1 && p[20] == 3);
-        assert_eq!((&error[12..16], &error[40..44]), (&SERVER.octets()[..], &phone.octets()[..]));
-        net.handle.stop().unwrap();
+        let Some(net) = Control::start(behind_one_address(io, false)) else { return };
+        seen_and_answered(net, &ran, &server);
     });
+}
+
+#[test]
+fn the_same_by_rings_on_both_sides() {
+    let kinds = [("udp", N3Io::Udp), ("af_xdp", N3Io::AfXdp), ("af_xdp/threads", N3Io::AfXdp)];
+    with_io("the_same_by_rings_on_both_sides", &kinds, |io, ran| {
+        let server = Namespace::server();
+        // It would leave checksums to a device that never comes.
+        server.leaves_no_checksums("server");
+        let Some(net) = Control::start(by_rings(io)) else { return };
+        let counters = seen_and_answered(net, &ran, &server);
+        assert!(counters.n6_sent > counters.n6_sent_by_device, "{counters:?}");
+        assert_eq!(counters.malformed, 0, "{counters:?}");
+    });
+}
+
+/// A flow of UDP, a ping and errors, both ways; what the sockets, rings and devices did.
+fn seen_and_answered(mut net: Control, ran: &Namespace, server: &Namespace) -> IoCounters {
+    server.sh("ip address add 203.0.113.3/24 dev server");
+    assert!(net.handle.host_changes().iter().any(|c| c == "routed 203.0.113.64/32 to upf0"));
+    let (_, teid, phone, _) = net.session();
+    let gnb = ran.socket(GNB.into());
+    let socket = server.socket(SERVER.into());
+    let (own, far) = (SocketAddr::from((phone, 5_001)), socket.local_addr().unwrap());
+    gnb.send_to(&g_pdu(teid, &udp4(own, far, b"ask")), (UPF, 2152)).unwrap();
+    let mut b = [0; 100];
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let (n, seen) = socket.recv_from(&mut b).unwrap();
+    assert_eq!((&b[..n], seen.ip()), (&b"ask"[..], OUTSIDE.into()));
+    assert_eq!((seen.port() >= 1024, seen.port() % 2), (true, 1), "as odd as the phone's");
+    // A stranger's comes first, and only the answer arrives.
+    let stranger = server.socket(Ipv4Addr::new(203, 0, 113, 3).into());
+    stranger.send_to(b"unasked", seen).unwrap();
+    let unasked = || {
+        let c = net.handle.counters();
+        c.dropped(DropReason::FirewallUnasked) > 0
+    };
+    eventually(unasked, || format!("{:?}", net.handle.counters()));
+    socket.send_to(b"answer", seen).unwrap();
+    let packet = at_phone(&gnb, GNB_TEID, |p| p[9] == 17);
+    assert_eq!(packet[20..24], [far.port().to_be_bytes(), own.port().to_be_bytes()].concat());
+    assert_eq!((&packet[16..20], &packet[28..]), (&phone.octets()[..], &b"answer"[..]));
+    assert_eq!(checksum(&packet[..20], 0), 0);
+    // A ping, by its identifier.
+    gnb.send_to(&g_pdu(teid, &ping4(phone, SERVER, 3, 8)), (UPF, 2152)).unwrap();
+    let reply = at_phone(&gnb, GNB_TEID, |p| p[9] == 1 && p[20] == 0);
+    assert_eq!((&reply[12..16], &reply[24..28]), (&SERVER.octets()[..], &ping4(phone, SERVER, 3, 8)[24..28]));
+    assert_eq!(checksum(&reply[20..], 0), 0);
+    // The kernel's error about a packet that has no hops left names the phone's own end.
+    let mut last = udp4(own, far, b"ask");
+    last[8] = 1;
+    last[10..12].fill(0);
+    let sum = checksum(&last[..20], 0);
+    last[10..12].copy_from_slice(&sum.to_be_bytes());
+    gnb.send_to(&g_pdu(teid, &last), (UPF, 2152)).unwrap();
+    let error = at_phone(&gnb, GNB_TEID, |p| p[9] == 1 && p[20] == 11);
+    assert_eq!((&error[40..44], &error[48..50]), (&phone.octets()[..], &own.port().to_be_bytes()[..]));
+    assert_eq!((checksum(&error[20..], 0), checksum(&error[28..48], 0)), (0, 0));
+    // A port without a listener: the server's error does so too.
+    gnb.send_to(&g_pdu(teid, &udp4(own, (SERVER, 1).into(), b"ask")), (UPF, 2152)).unwrap();
+    let error = at_phone(&gnb, GNB_TEID, |p| p[9] == 1 && p[20] == 3);
+    assert_eq!((&error[12..16], &error[40..44]), (&SERVER.octets()[..], &phone.octets()[..]));
+    // They are told each 20 ms.
+    eventually(|| net.handle.io_counters().n6_sent >= 4, || format!("{:?}", net.handle.io_counters()));
+    let counters = net.handle.io_counters();
+    net.handle.stop().unwrap();
+    counters
 }
 
 #[test] // RFC 4787 REQ-9

@@ -204,16 +204,26 @@ impl Namespace {
 
     /// Has a virtual interface in it take frames that a program redirects: with GRO it has a queue for them.
     pub(crate) fn takes_redirected(&self, interface: &'static str) {
+        const ETHTOOL_SGRO: u32 = 0x2c;
+        self.ethtool(interface, ETHTOOL_SGRO, 1);
+    }
+
+    /// Has one write checksums itself.
+    pub(crate) fn leaves_no_checksums(&self, interface: &'static str) {
+        const ETHTOOL_STXCSUM: u32 = 0x17;
+        self.ethtool(interface, ETHTOOL_STXCSUM, 0);
+    }
+
+    fn ethtool(&self, interface: &'static str, command: u32, data: u32) {
         #[repr(C)]
         struct Value {
             command: u32,
             data: u32,
         }
-        const ETHTOOL_SGRO: u32 = 0x2c;
         const SIOCETHTOOL: libc::c_ulong = 0x8946;
         self.enter(move || {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
-            let mut value = Value { command: ETHTOOL_SGRO, data: 1 };
+            let mut value = Value { command, data };
             // SAFETY: for this plain C struct all zeroes are a value.
             let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
             for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
