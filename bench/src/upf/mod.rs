@@ -5,6 +5,7 @@ mod change;
 mod classifier;
 mod flows;
 mod handover;
+mod kinds;
 mod limit;
 mod population;
 #[path = "../../../user/tests/common/mod.rs"]
@@ -35,7 +36,8 @@ pub(crate) enum Experiment {
     /// Packet threads that share the sessions: packets a second, and of a core's time, where packets arrive at their thread and where they
     /// arrive at any.
     Threads(threads::Options),
-    /// What a packet costs the pipeline: 1 to 12 million sessions, 68 to 1,400 octets, both ways (L25GC, figure 10).
+    /// What a packet costs the pipeline: 1 to 12 million sessions, 68 to 1,400 octets, both ways; and by each kind of I/O, with delays
+    /// (L25GC, figure 10).
     Throughput(throughput::Options),
     /// Kinds of packet I/O: what a packet costs the packet thread by sockets and TUN, and by AF_XDP.
     Xdp(xdp::Options),

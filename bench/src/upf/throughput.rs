@@ -8,8 +8,9 @@ mod border;
 use std::fs;
 use std::hint::black_box;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Instant as Clock;
+use std::time::{Duration, Instant as Clock};
 
 use clap::Args;
 use serde_json::{Value, json};
@@ -17,9 +18,10 @@ use whimbrel_classifier::generate::Random;
 use whimbrel_ids::Instant;
 use whimbrel_user::{Stage, Verdict, Watch};
 
-use super::finish;
 use super::limit::Limit;
 use super::population::{Packets, Population, Traffic};
+use super::xdp::again_inside;
+use super::{finish, kinds};
 use crate::measure::{core_time, median};
 use crate::plot::{Axis, Plot, Series};
 
@@ -53,6 +55,15 @@ pub(crate) struct Options {
     /// Seed of the draws.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Times that each kind of I/O is measured; 0: from memory alone. It takes root.
+    #[arg(long, default_value_t = 3)]
+    io_rounds: usize,
+    /// Milliseconds of one measurement of I/O.
+    #[arg(long, default_value_t = 200)]
+    io_milliseconds: u64,
+    /// Packets that are timed from one end to the other, of each size, way and kind of I/O.
+    #[arg(long, default_value_t = 2_000)]
+    timed: usize,
 }
 
 /// What one kind of traffic took.
@@ -75,6 +86,14 @@ impl Row {
 }
 
 pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
+    let io = options.io_rounds > 0 && is_root();
+    if io && let Some(ran) = again_inside()? {
+        return if ran {
+            Ok(())
+        } else {
+            Err(io::Error::other("kinds of I/O need `ip`, `nft` and XDP: --io-rounds 0"))
+        };
+    }
     println!(
         "throughput: memory to memory, one core, bursts of {BURST}; medians of {} rounds",
         options.rounds
@@ -127,8 +146,51 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     let mut figures = figures(&rows, &limits, &memory, &access);
     figures["border"] = border::run(options.rounds.min(BORDER_ROUNDS_MAX));
     figures["stage_percent"] = stages.iter().map(|(s, parts)| json!([s, parts])).collect();
+    if io {
+        figures["io"] = by_io(options, &rows, plots)?;
+    } else {
+        println!("\nby kind of I/O: left out; it takes root, and --io-rounds of 1 at least");
+    }
     finish("throughput", &figures);
     Ok(())
+}
+
+/// The kinds of I/O, beside what the pipeline carries from memory.
+fn by_io(options: &Options, rows: &[Row], plots: &Path) -> io::Result<Value> {
+    let plan = kinds::Plan {
+        sizes: options.sizes.clone(),
+        rounds: options.io_rounds,
+        within: Duration::from_millis(options.io_milliseconds),
+        timed: options.timed,
+    };
+    let shown = kinds::run(&plan)?;
+    kinds::show(&shown);
+    let both = |octets: usize| shown.rows.iter().filter(move |r| r.octets == octets);
+    let mut series: Vec<Series> = Vec::new();
+    for kind in &kinds::KINDS {
+        let points = options.sizes.iter().enumerate().filter_map(|(at, octets)| {
+            let of = both(*octets).filter(|r| r.kind.name == kind.name);
+            let best = of.map(kinds::Row::mpps).fold(f64::NAN, f64::min);
+            best.is_finite().then_some((at as f64, best))
+        });
+        series.push(Series { name: kind.name.into(), points: points.collect() });
+    }
+    let memory = options.sizes.iter().enumerate().filter_map(|(at, octets)| {
+        let of = rows.iter().filter(|r| (r.sessions, r.octets) == (options.sessions_of_sizes, *octets));
+        let least = of.map(Row::mpps).fold(f64::NAN, f64::min);
+        least.is_finite().then_some((at as f64, least))
+    });
+    series.push(Series { name: "memory".into(), points: memory.collect() });
+    Plot {
+        title: "Packets of one core by kind of I/O, the slowest way (L25GC, figure 10)",
+        x: "octets of a phone's packet",
+        y: "Mpps",
+        log_y: true,
+        axis: Axis::Names(options.sizes.iter().map(ToString::to_string).collect()),
+        series,
+    }
+    .write(plots, "upf-throughput-io")?;
+    Ok(kinds::figures(&shown))
 }
 
 /// The steps of a burst, in order.
@@ -304,6 +366,11 @@ fn figures(rows: &[Row], limits: &[(u32, f64)], memory: &[(u32, f64)], access: &
         "session_octets": memory.iter().map(|(s, o)| json!([s, o.round()])).collect::<Vec<_>>(),
         "access_of_limit": access.iter().map(|(s, more, limit)| json!([s, round(more / limit)])).collect::<Vec<_>>(),
     })
+}
+
+/// Whether this process is root's.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0)
 }
 
 /// Octets of memory that are this process's.

@@ -5,7 +5,7 @@
 //! the kernel and the far end's reception of what it sends, which drops it at once. All kinds alternate in one run. The fast path in the
 //! driver needs neither socket nor thread: `fast.rs` measures it.
 
-mod fast;
+pub(super) mod fast;
 
 use std::fs;
 use std::io::{self, IoSlice};
@@ -34,20 +34,20 @@ use super::smf::{self, SMF, START, activation, association, establishment};
 use crate::measure::median;
 use crate::plot::{Axis, Plot, Series};
 
-const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
-const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
-const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
+pub(super) const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
+pub(super) const GNB: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
+pub(super) const ROUTER: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 2);
 /// Beyond the router, where packets end.
-const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
-const PHONES: u32 = 1_000;
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
+pub(super) const PHONES: u32 = 1_000;
 /// Datagrams in a row that nobody cuts before the UPF's kernel.
 const ROW: usize = 32;
 /// Datagrams of one system call of the generator.
 const BATCH: usize = 64;
 /// Until neighbours are known and caches warm.
-const WARM_UP: Duration = Duration::from_millis(150);
+pub(super) const WARM_UP: Duration = Duration::from_millis(150);
 /// Says that we are in the namespace already.
-const INSIDE: &str = "WHIMBREL_BENCH_INSIDE";
+pub(super) const INSIDE: &str = "WHIMBREL_BENCH_INSIDE";
 
 /// What can be chosen.
 #[derive(Args, Clone)]
@@ -99,7 +99,7 @@ impl Kind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+pub(super) enum Way {
     Up,
     Down,
 }
@@ -107,7 +107,12 @@ enum Way {
 impl Way {
     const ALL: [Self; 2] = [Self::Up, Self::Down];
 
-    fn name(self) -> &'static str {
+    /// Who sends.
+    pub(super) fn local(self) -> IpAddr {
+        if self == Self::Up { GNB.into() } else { ROUTER.into() }
+    }
+
+    pub(super) fn name(self) -> &'static str {
         match self {
             Self::Up => "uplink",
             Self::Down => "downlink",
@@ -144,11 +149,8 @@ impl Cell {
 ///
 /// Errors: where there is no right to make namespaces or to load XDP programs, and those of writing the plot.
 pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
-    if std::env::var_os(INSIDE).is_none() {
-        let exe = std::env::current_exe()?;
-        let arguments = std::env::args_os().skip(1);
-        let status = Command::new("unshare").arg("-n").arg(exe).args(arguments).env(INSIDE, "1").status()?;
-        return if status.success() {
+    if let Some(ran) = again_inside()? {
+        return if ran {
             Ok(())
         } else {
             Err(io::Error::other("it needs root, `ip`, `nft` and a kernel with XDP"))
@@ -185,8 +187,19 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Runs the program again in a network namespace of its own, if it is not there yet: whether all went well there.
+pub(super) fn again_inside() -> io::Result<Option<bool>> {
+    if std::env::var_os(INSIDE).is_some() {
+        return Ok(None);
+    }
+    let exe = std::env::current_exe()?;
+    let arguments = std::env::args_os().skip(1);
+    let status = Command::new("unshare").arg("-n").arg(exe).args(arguments).env(INSIDE, "1").status()?;
+    Ok(Some(status.success()))
+}
+
 /// A network namespace beside ours, kept alive by a process in it.
-struct Namespace(Child);
+pub(super) struct Namespace(Child);
 
 impl Namespace {
     fn new(set_up: &str) -> io::Result<Self> {
@@ -202,15 +215,36 @@ impl Namespace {
     }
 
     /// Packets that its interface has received.
-    fn received(&self, interface: &str) -> io::Result<u64> {
+    pub(super) fn received(&self, interface: &str) -> io::Result<u64> {
         let text = fs::read_to_string(format!("/proc/{}/net/dev", self.0.id()))?;
         let line = text.lines().find_map(|l| l.trim().strip_prefix(interface)?.strip_prefix(':'));
         let packets = line.and_then(|l| l.split_whitespace().nth(1)?.parse().ok());
         packets.ok_or_else(|| io::Error::other(format!("no figures of {interface}")))
     }
 
+    pub(super) fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Runs commands in it.
+    pub(super) fn sh(&self, commands: &str) -> io::Result<()> {
+        sh(&format!("nsenter -t {} -n sh -ec '{commands}'", self.0.id()))
+    }
+
+    /// A socket in it that does not wait.
+    pub(super) fn socket(&self, local: SocketAddr) -> io::Result<UdpSocket> {
+        let pid = self.0.id();
+        let bound = thread::spawn(move || {
+            Self::enter(pid)?;
+            let socket = UdpSocket::bind(local)?;
+            socket.set_nonblocking(true)?;
+            Ok(socket)
+        });
+        bound.join().map_err(|_| io::Error::other("a thread ended"))?
+    }
+
     /// Moves the calling thread there.
-    fn enter(pid: u32) -> io::Result<()> {
+    pub(super) fn enter(pid: u32) -> io::Result<()> {
         let namespace = fs::File::open(format!("/proc/{pid}/ns/net"))?;
         Ok(move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
@@ -223,14 +257,14 @@ impl Drop for Namespace {
     }
 }
 
-fn sh(commands: &str) -> io::Result<()> {
+pub(super) fn sh(commands: &str) -> io::Result<()> {
     let out = Command::new("sh").args(["-ec", commands]).output()?;
     let text = String::from_utf8_lossy(&out.stderr).into_owned();
     if out.status.success() { Ok(()) } else { Err(io::Error::other(text)) }
 }
 
 /// gNBs; what reaches them is dropped as soon as it can be.
-fn ran() -> io::Result<Namespace> {
+pub(super) fn ran() -> io::Result<Namespace> {
     Namespace::new(
         "ip link set lo up; ip link add n3 type veth peer name gnb; ip link set gnb netns PID
          ip address add 192.0.2.7/24 dev n3; ip link set n3 up
@@ -242,7 +276,7 @@ fn ran() -> io::Result<Namespace> {
 }
 
 /// The data network's router, likewise.
-fn network() -> io::Result<Namespace> {
+pub(super) fn network() -> io::Result<Namespace> {
     Namespace::new(
         "ip link add n6 type veth peer name router; ip link set router netns PID
          ip address add 203.0.113.1/24 dev n6; ip link set n6 up
@@ -256,14 +290,14 @@ fn network() -> io::Result<Namespace> {
 }
 
 /// A user plane with phones.
-struct Plane {
-    handle: Handle,
+pub(super) struct Plane {
+    pub(super) handle: Handle,
     sample: Sample,
-    teids: Vec<Teid>,
-    thread: i32,
+    pub(super) teids: Vec<Teid>,
+    pub(super) thread: i32,
 }
 
-fn phone(n: u32) -> Ipv4Addr {
+pub(super) fn phone(n: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 1, 0).to_bits() + n)
 }
 
@@ -274,7 +308,7 @@ impl Plane {
         Self::with(n3_io, PHONES, kind == Kind::Rings)
     }
 
-    fn with(n3_io: N3Io, phones: u32, router: bool) -> io::Result<Self> {
+    pub(super) fn with(n3_io: N3Io, phones: u32, router: bool) -> io::Result<Self> {
         let mut user = smf::config();
         user.n3_ipv4 = Some(UPF);
         user.sessions_max = phones.next_power_of_two().max(2 * PHONES) - 1;
@@ -327,6 +361,18 @@ impl Plane {
         Ok(teid)
     }
 
+    /// A datagram of each phone, and where to: of a gNB, or to a phone from beyond the router, whose kernel writes the headers.
+    pub(super) fn datagrams(&self, way: Way, octets: usize) -> Vec<(SocketAddr, Vec<u8>)> {
+        let one = |n: u32, teid: Teid| match way {
+            Way::Up => {
+                let packet = packet_to(SERVER, phone(n), octets);
+                (SocketAddr::new(UPF.into(), 2152), smf::g_pdu(teid, 1, &packet))
+            }
+            Way::Down => (SocketAddr::new(phone(n).into(), 9), vec![7; octets.max(28) - 28]),
+        };
+        (0..).zip(&self.teids).map(|(n, teid)| one(n, *teid)).collect()
+    }
+
     fn measure(
         &self,
         &Cell { kind, way, octets, .. }: &Cell,
@@ -334,19 +380,11 @@ impl Plane {
         network: &Namespace,
         within: Duration,
     ) -> io::Result<Sighting> {
-        let (pid, to) = match way {
-            Way::Up => (ran.0.id(), SocketAddr::new(UPF.into(), 2152)),
-            Way::Down => (network.0.id(), SocketAddr::new(UPF.into(), 0)),
-        };
-        let inner = |n: u32, teid: Teid| match way {
-            Way::Up => (to, smf::g_pdu(teid, 1, &packet(phone(n), octets))),
-            // The kernel there writes the headers.
-            Way::Down => (SocketAddr::new(phone(n).into(), 9), vec![7; octets.max(28) - 28]),
-        };
-        let datagrams: Vec<_> = (0..).zip(&self.teids).map(|(n, teid)| inner(n, *teid)).collect();
+        let pid = if way == Way::Up { ran.pid() } else { network.pid() };
+        let datagrams = self.datagrams(way, octets);
         let stop = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&stop);
-        let local: IpAddr = if way == Way::Up { GNB.into() } else { ROUTER.into() };
+        let local = way.local();
         let generator = thread::spawn(move || {
             Namespace::enter(pid)?;
             if kind == Kind::Rows {
@@ -381,8 +419,8 @@ impl Plane {
 }
 
 /// A phone's packet.
-fn packet(from: Ipv4Addr, octets: usize) -> Vec<u8> {
-    let mut p = smf::udp4(from, SERVER, (1, 2), octets.max(28) - 28);
+pub(super) fn packet_to(to: Ipv4Addr, from: Ipv4Addr, octets: usize) -> Vec<u8> {
+    let mut p = smf::udp4(from, to, (1, 9), octets.max(28) - 28);
     let sum: u32 = p[..20].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
     let folded = (sum & 0xffff) + (sum >> 16);
     p[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
@@ -390,7 +428,11 @@ fn packet(from: Ipv4Addr, octets: usize) -> Vec<u8> {
 }
 
 /// Sends datagrams in turn until told to stop; how many a second.
-fn generate(local: IpAddr, datagrams: &[(SocketAddr, Vec<u8>)], stop: &AtomicBool) -> io::Result<f64> {
+pub(super) fn generate(
+    local: IpAddr,
+    datagrams: &[(SocketAddr, Vec<u8>)],
+    stop: &AtomicBool,
+) -> io::Result<f64> {
     pin(0, 0)?;
     let socket = UdpSocket::bind((local, 2152))?;
     let parts: Vec<[IoSlice<'_>; 1]> = datagrams.iter().map(|(_, d)| [IoSlice::new(d)]).collect();
@@ -467,7 +509,7 @@ fn named(name: &str) -> Option<i32> {
 }
 
 /// Puts a thread (0: this one) on a core, if there are several.
-fn pin(thread: i32, core: usize) -> io::Result<()> {
+pub(super) fn pin(thread: i32, core: usize) -> io::Result<()> {
     if thread::available_parallelism()?.get() < 2 {
         return Ok(());
     }
@@ -477,7 +519,7 @@ fn pin(thread: i32, core: usize) -> io::Result<()> {
 }
 
 /// Nanoseconds that a thread of ours has run.
-fn spent(thread: i32) -> io::Result<u64> {
+pub(super) fn spent(thread: i32) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/proc/self/task/{thread}/schedstat"))?;
     let first = text.split_whitespace().next().and_then(|n| n.parse().ok());
     first.ok_or_else(|| io::Error::other("the kernel keeps no schedstat"))

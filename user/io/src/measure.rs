@@ -142,7 +142,12 @@ fn attached(code: &[Instruction], interface: u32) -> io::Result<Link> {
 impl Attached {
     /// Drops whatever arrives. Errors: those of bpf(2).
     pub fn end(interface: u32) -> io::Result<Self> {
-        Ok(Self { _link: attached(&programs::end(), interface)?, _devices: None, _entries: None })
+        Ok(Self { _link: attached(&programs::drop_all(), interface)?, _devices: None, _entries: None })
+    }
+
+    /// Lets pass whatever arrives. Errors: those of bpf(2).
+    pub fn pass(interface: u32) -> io::Result<Self> {
+        Ok(Self { _link: attached(&programs::pass_all(), interface)?, _devices: None, _entries: None })
     }
 
     /// Reads the entry of a packet's session, both lines, takes the outer headers off, or makes room for them, and sends the packet out

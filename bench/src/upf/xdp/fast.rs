@@ -106,7 +106,7 @@ impl Scene<'_> {
     }
 
     /// Nanoseconds of the core for each frame, and the part of the frames that came to the other end, if they are to.
-    fn cost(&self, way: Way, sources: &[Source], passes: bool) -> io::Result<(f64, f64)> {
+    fn cost(&self, way: Way, octets: usize, sources: &[Source], passes: bool) -> io::Result<(f64, f64)> {
         self.introduce()?;
         let addresses = self.addresses(way)?;
         let (namespace, interface) = match way {
@@ -118,7 +118,7 @@ impl Scene<'_> {
             Way::Down => self.ran.received("gnb"),
         };
         let (frames, spent, before) = there(namespace, || {
-            let flood = Flood::new(way == Way::Up, &addresses, OCTETS, index(interface)?, sources)?;
+            let flood = Flood::new(way == Way::Up, &addresses, octets, index(interface)?, sources)?;
             pin(0, 0)?;
             let end = Instant::now() + Duration::from_secs(if passes { 20 } else { 0 });
             while Instant::now() < end {
@@ -152,6 +152,51 @@ fn index(interface: &str) -> io::Result<u32> {
     number.ok_or_else(|| io::Error::other(format!("no interface {interface}")))
 }
 
+/// Interfaces of both ends, as long as this lives, with programs that let all pass: so they take what is redirected to them.
+pub(in crate::upf) fn pass(ran: &Namespace, network: &Namespace) -> io::Result<[Attached; 2]> {
+    Ok([there(ran, || Attached::pass(index("gnb")?))?, there(network, || Attached::pass(index("router")?))?])
+}
+
+/// Nanoseconds of the one core for packets of some sizes by the fast path, besides the generator's share, in each round.
+pub(in crate::upf) fn costs(
+    sizes: &[usize],
+    rounds: usize,
+    within: Duration,
+    sessions: u32,
+    ran: &Namespace,
+    network: &Namespace,
+) -> io::Result<Vec<(Way, usize, Vec<f64>)>> {
+    let _ends =
+        [there(ran, || Attached::end(index("gnb")?))?, there(network, || Attached::end(index("router")?))?];
+    let scene = Scene { ran, network, within, _ends };
+    let mut all: Vec<(Way, usize, Vec<f64>)> = Vec::new();
+    for way in Way::ALL {
+        all.extend(sizes.iter().map(|octets| (way, *octets, Vec::new())));
+    }
+    let plane = Plane::with(N3Io::Xdp, sessions, true)?;
+    wait_for(&plane.handle, sessions)?;
+    let pairs = (0..).zip(&plane.teids);
+    let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, phone: phone(n) }).collect();
+    for _ in 0..rounds {
+        for (way, octets, ns) in &mut all {
+            let (cost, part) = scene.cost(*way, *octets, &sources, true)?;
+            if part < 0.99 {
+                return Err(io::Error::other(format!("not all came out: {:?}", plane.handle.io_counters())));
+            }
+            ns.push(cost);
+        }
+    }
+    drop(plane);
+    for (way, octets, ns) in &mut all {
+        let own = if *way == Way::Up { "n3" } else { "n6" };
+        let _drop = Attached::end(index(own)?)?;
+        let shares = (0..rounds).map(|_| Ok(scene.cost(*way, *octets, &sources, false)?.0));
+        let share = median(shares.collect::<io::Result<_>>()?);
+        ns.iter_mut().for_each(|ns| *ns -= share);
+    }
+    Ok(all)
+}
+
 /// Measures. Errors: where it is not permitted.
 pub(super) fn run(options: &Options, ran: &Namespace, network: &Namespace) -> io::Result<Shown> {
     let ends =
@@ -172,7 +217,7 @@ pub(super) fn run(options: &Options, ran: &Namespace, network: &Namespace) -> io
         let entries = sessions.next_power_of_two();
         for _ in 0..options.rounds {
             for row in shown.rows.iter_mut().filter(|r| r.sessions == sessions) {
-                let (ns, part) = scene.cost(row.way, &sources, true)?;
+                let (ns, part) = scene.cost(row.way, OCTETS, &sources, true)?;
                 if part < 0.99 {
                     let counters = plane.handle.io_counters();
                     return Err(io::Error::other(format!("not all came out: {counters:?}")));
@@ -193,13 +238,13 @@ pub(super) fn run(options: &Options, ran: &Namespace, network: &Namespace) -> io
                 let (own, out) = if row.way == Way::Up { ("n3", "n6") } else { ("n6", "n3") };
                 {
                     let _drop = Attached::end(index(own)?)?;
-                    row.costs.generator.push(scene.cost(row.way, &sources, false)?.0);
+                    row.costs.generator.push(scene.cost(row.way, OCTETS, &sources, false)?.0);
                 }
                 let addresses = scene.addresses(row.way)?;
                 let (own, out) = (index(own)?, index(out)?);
                 let up = row.way == Way::Up;
                 let _bare = Attached::bare(up, own, out, &addresses, entries, entries - 1)?;
-                row.costs.bare.push(scene.cost(row.way, &sources, true)?.0);
+                row.costs.bare.push(scene.cost(row.way, OCTETS, &sources, true)?.0);
             }
         }
     }

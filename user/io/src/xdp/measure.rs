@@ -28,6 +28,7 @@ const REDIRECT_MAP: i32 = 51;
 const MAP_LOOKUP_ELEM: i32 = 1;
 const XDP_ADJUST_HEAD: i32 = 44;
 const XDP_DROP: i32 = 1;
+const XDP_PASS: i32 = 2;
 /// The outer headers, with GTP-U's of a PDU session container.
 const GTPU: i16 = ETHERNET + OUTER;
 const INNER: i16 = GTPU + 16;
@@ -123,9 +124,18 @@ pub(crate) fn flood(
 }
 
 /// Drops everything.
-pub(crate) fn end() -> Vec<Instruction> {
+pub(crate) fn drop_all() -> Vec<Instruction> {
+    always(XDP_DROP)
+}
+
+/// Lets everything pass.
+pub(crate) fn pass_all() -> Vec<Instruction> {
+    always(XDP_PASS)
+}
+
+fn always(verdict: i32) -> Vec<Instruction> {
     let mut a = Assembler::default();
-    a.set(Reg::R0, XDP_DROP);
+    a.set(Reg::R0, verdict);
     a.exit();
     a.finish()
 }
