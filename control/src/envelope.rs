@@ -13,6 +13,7 @@ use whimbrel_ids::{
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi};
 
 use crate::amf::NeighbourId;
+use crate::digest::digest;
 use crate::event::Event;
 use crate::flat::{Flat, octets};
 use crate::smf::Modification;
@@ -370,13 +371,13 @@ impl Output {
     /// A digest of the effect: a replayed output must match what was released (DESIGN: "key stream").
     pub fn digest(&self) -> u64 {
         match &self.effect {
-            Effect::N2 { association, octets } => fnv(fnv(1, &association.0.to_be_bytes()), octets),
-            Effect::N4 { upf, octets } => fnv(fnv(2, &[upf.0]), octets),
-            Effect::N4Answer { upf, octets } => fnv(fnv(3, &[upf.0]), octets),
+            Effect::N2 { association, octets } => digest(digest(1, &association.0.to_be_bytes()), octets),
+            Effect::N4 { upf, octets } => digest(digest(2, &[upf.0]), octets),
+            Effect::N4Answer { upf, octets } => digest(digest(3, &[upf.0]), octets),
             // Where it goes is made of what stands in the phone's context.
-            Effect::Page { octets, .. } => fnv(5, octets),
-            Effect::Udm(request) => fnv(4, &request.digest_octets()),
-            Effect::Neighbour { to, octets } => fnv(fnv(6, &[to.0]), octets.octets()),
+            Effect::Page { octets, .. } => digest(5, octets),
+            Effect::Udm(request) => digest(4, &request.digest_octets()),
+            Effect::Neighbour { to, octets } => digest(digest(6, &[to.0]), octets.octets()),
         }
     }
 }
@@ -384,14 +385,9 @@ impl Output {
 impl Batch {
     /// A digest of all outputs and of the deadline.
     pub fn digest(&self) -> u64 {
-        let h = self.outputs.iter().fold(0, |h, o| fnv(h, &o.digest().to_be_bytes()));
-        fnv(h, &self.next_deadline.map_or(0, |t| t.0).to_be_bytes())
+        let h = self.outputs.iter().fold(0, |h, o| digest(h, &o.digest().to_be_bytes()));
+        digest(h, &self.next_deadline.map_or(0, |t| t.0).to_be_bytes())
     }
-}
-
-/// FNV-1a, 64 bits: cheap, and the same on every replica. It detects divergence, not malice.
-fn fnv(h: u64, octets: &[u8]) -> u64 {
-    octets.iter().fold(h ^ 0xcbf2_9ce4_8422_2325, |h, &o| (h ^ u64::from(o)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// What is known of who a phone is, for events and explanations.

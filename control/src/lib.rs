@@ -18,6 +18,7 @@ mod collision;
 pub mod config;
 #[cfg(test)]
 mod desk;
+mod digest;
 pub mod envelope;
 pub mod event;
 mod filter;
@@ -36,12 +37,13 @@ mod tests;
 pub mod udm;
 mod upf;
 
+pub use digest::digest;
 pub use envelope::{
     AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, HandoverTarget, Locate,
     N2Names, Output, OutputId, Payload, PhoneId, Subject,
 };
 pub use event::{Event, PhoneEvent, RanEvent};
-pub use flat::{Checkpoint, Delta, Flat, FlatError};
+pub use flat::{Checkpoint, Delta, Flat, FlatError, Packed};
 pub use glimpse::{Glimpse, SessionGlimpse};
 pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen};
 pub use prf::Prf;

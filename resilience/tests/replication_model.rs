@@ -180,7 +180,7 @@ impl Cta {
             Step::Append { phone, input } => {
                 let Some(ledger) = self.ledgers.get_mut(&phone) else { return Vec::new() };
                 let (by, term) = ledger.assignment();
-                let (clock, lagging) = ledger.append(1, |_| input);
+                let (clock, lagging) = ledger.append(|_| (1, input));
                 let run = Leaving::ToCpf(by, Down::Run { phone, term, clock, input });
                 std::iter::once(run).chain(outdated(phone, lagging)).collect()
             }

@@ -8,6 +8,7 @@ use whimbrel_nas::{Envelope, mm};
 use whimbrel_security::{Direction, NasCount, SecurityHeaderType};
 
 use super::unread::Unread;
+use crate::digest::digest;
 use crate::event::Dropped;
 use crate::shard::Ue;
 
@@ -175,7 +176,7 @@ fn whole(ue: Ue, message: mm::Message, count: NasCount, plain: &[u8]) -> (mm::Me
         mm::Message::ServiceRequest(m) => m.nas_message_container.as_ref(),
         _ => None,
     };
-    let Some(container) = container else { return (message, digest(plain)) };
+    let Some(container) = container else { return (message, digest(0, plain)) };
     let mut value = container.to_vec();
     ue.with(|p| {
         if let Some(context) = &mut p.amf.security {
@@ -185,9 +186,9 @@ fn whole(ue: Ue, message: mm::Message, count: NasCount, plain: &[u8]) -> (mm::Me
     match (mm::Message::decode(&value), &message) {
         (Ok(inner @ mm::Message::RegistrationRequest(_)), mm::Message::RegistrationRequest(_))
         | (Ok(inner @ mm::Message::ServiceRequest(_)), mm::Message::ServiceRequest(_)) => {
-            (inner, digest(&value))
+            (inner, digest(0, &value))
         }
-        _ => (message, digest(plain)),
+        _ => (message, digest(0, plain)),
     }
 }
 
@@ -211,7 +212,7 @@ fn unprotected(octets: &[u8]) -> Result<(mm::Message, u64), Unread> {
         | mm::Message::SecurityModeReject(_)
         | mm::Message::DeregistrationRequestUeOriginating(_)
         | mm::Message::DeregistrationAcceptUeTerminated(_) => {
-            let content = if is_initial(&message) { digest(plain) } else { 0 };
+            let content = if is_initial(&message) { digest(0, plain) } else { 0 };
             Ok((message, content))
         }
         _ => Err(Dropped::Unprotected.into()),
@@ -236,9 +237,4 @@ pub(crate) fn protect(ue: Ue, message: &mm::Message, security: Security) -> Opti
         let count = context.protect(header, &plain, &mut out).ok()?;
         Some((out, Some(count.value())))
     })
-}
-
-/// FNV-1a: recognises a repetition, decides nothing else.
-fn digest(octets: &[u8]) -> u64 {
-    octets.iter().fold(0xcbf2_9ce4_8422_2325, |h, &o| (h ^ u64::from(o)).wrapping_mul(0x0100_0000_01b3))
 }

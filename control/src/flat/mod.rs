@@ -22,8 +22,10 @@ mod checkpoint;
 mod delta;
 mod exchange;
 pub(crate) mod octets;
+mod packed;
 pub(crate) mod text;
 
+use std::cell::Cell;
 use std::fmt;
 use std::sync::Arc;
 
@@ -33,6 +35,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use checkpoint::Checkpoint;
 pub use delta::Delta;
+pub use packed::Packed;
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +134,14 @@ fn wipe(octets: &mut [u8]) {
     zeroize::optimization_barrier(octets);
 }
 
+thread_local! {
+    /// Room in which frames are written before their length is known.
+    static ROOM: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// A frame that is longer than this gives its room back: a phone's state with a few sessions fits.
+const ROOM_MAX: usize = 8192;
+
 /// Collects a frame, and leaves no copy behind when it outgrows its room.
 struct Writer(Vec<u8>);
 
@@ -155,7 +166,7 @@ impl Writer {
     }
 
     fn begin(form: Form, version: u16, room: usize) -> Self {
-        let mut to = Self(Vec::new());
+        let mut to = Self(ROOM.take());
         to.head(form, version, room);
         to
     }
@@ -194,6 +205,10 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         wipe(&mut self.0);
+        self.0.clear();
+        if (1..=ROOM_MAX).contains(&self.0.capacity()) {
+            ROOM.set(std::mem::take(&mut self.0));
+        }
     }
 }
 

@@ -11,14 +11,14 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
-    Disposition, Envelope, Event, Flat, OutputId, PhoneEvent, PhoneId, Subject, UpfId, amf, smf,
+    Disposition, Envelope, Event, OutputId, Packed, PhoneEvent, PhoneId, Subject, UpfId, amf, smf,
 };
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::message_type;
 
 use super::drain::Draining;
 use super::moves::Moving;
-use super::{Cta, Entropy, Inspect, Outbox, send};
+use super::{Cta, Entropy, Inspect, Outbox, TERM, send};
 use crate::Cpf;
 use crate::link::{Down, Up};
 use crate::region::{Region, Rings};
@@ -55,8 +55,7 @@ pub(super) struct Cpfs {
     /// How much is kept of the logs of phones that begin.
     bounds: Bounds,
     pub(super) trusted: BTreeSet<CpfId>,
-    /// Inputs are kept as the octets that went to who serves the phone.
-    pub(super) ledgers: BTreeMap<PhoneId, Ledger<Flat>>,
+    pub(super) ledgers: BTreeMap<PhoneId, Ledger<Packed>>,
     /// The phones of which inputs are kept or under way.
     logged: BTreeSet<PhoneId>,
     /// Batches that were taken from each link.
@@ -187,7 +186,10 @@ impl Cpfs {
         let (by, term) = ledger.assignment();
         envelope.owner_term = term;
         let input = envelope.to_flat();
-        let (clock, lagging) = ledger.append(BESIDE_INPUT + input.octets().len(), |_| input.clone());
+        let (clock, lagging) = ledger.append(|_| {
+            let kept = Packed::of(&input, phone, TERM).expect("it was written as an input of the phone");
+            (BESIDE_INPUT + kept.len(), kept)
+        });
         debug_assert_eq!(clock, envelope.clock, "the log and the table of phones count the same inputs");
         self.logged.insert(phone);
         out.cpfs.push((by, Down::Logged(input)));
@@ -308,9 +310,9 @@ impl Cpfs {
         self.counts.tried += unanswered as u64;
         let inputs = replay.into_iter().map(|(_, input)| input);
         match unanswered {
-            0 => out.cpfs.extend(inputs.map(|input| (by, Down::Logged(input)))),
+            0 => out.cpfs.extend(inputs.map(|input| (by, Down::Logged(input.to_flat(phone, TERM))))),
             _ => {
-                let read = inputs.map(|input| Envelope::from_flat(input.octets()));
+                let read = inputs.map(|input| input.read(phone, TERM));
                 let Ok(inputs) = read.collect() else { return true }; // a log that came from who mirrored this
                 out.cpfs.push((by, Down::Try { phone, inputs }));
             }
@@ -340,7 +342,7 @@ impl Cpfs {
 }
 
 /// Who serves a phone is told so, and sends its state to the phone's backups.
-pub(super) fn serve(phone: PhoneId, ledger: &Ledger<Flat>, waiting: &mut Waiting, out: &mut Outbox) {
+pub(super) fn serve(phone: PhoneId, ledger: &Ledger<Packed>, waiting: &mut Waiting, out: &mut Outbox) {
     let (by, _) = ledger.assignment();
     waiting.untold.insert(by);
     waiting.asked.insert(by);
@@ -348,7 +350,7 @@ pub(super) fn serve(phone: PhoneId, ledger: &Ledger<Flat>, waiting: &mut Waiting
 }
 
 /// Who serves a phone is told so.
-fn assign(phone: PhoneId, ledger: &Ledger<Flat>, out: &mut Outbox) {
+fn assign(phone: PhoneId, ledger: &Ledger<Packed>, out: &mut Outbox) {
     let (by, term) = ledger.assignment();
     out.cpfs.push((by, Down::Serve { phone, term, backups: ledger.backups().collect() }));
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
-    AssociationId, Disposition, Event, Payload, PhoneEvent, PhoneId, amf, event::Dropped,
+    AssociationId, Disposition, Event, Payload, PhoneEvent, PhoneId, amf, digest, event::Dropped,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant};
 use whimbrel_ngap::Peek;
@@ -24,14 +24,13 @@ pub(super) struct First {
     pub(super) association: AssociationId,
     pub(super) stream: u16,
     pub(super) octets: Arc<[u8]>,
+    /// Recognises a repetition by the same gNB, decides nothing else.
+    digest: u64,
 }
 
 impl First {
-    /// FNV-1a: recognises a repetition by the same gNB, decides nothing else.
-    fn digest(&self) -> u64 {
-        self.octets
-            .iter()
-            .fold(0xcbf2_9ce4_8422_2325, |h, &o| (h ^ u64::from(o)).wrapping_mul(0x0100_0000_01b3))
+    pub(super) fn new(association: AssociationId, stream: u16, octets: &[u8]) -> Self {
+        Self { association, stream, octets: octets.into(), digest: digest(0, octets) }
     }
 }
 
@@ -53,14 +52,14 @@ pub(super) struct Asks {
 
 impl Asks {
     fn insert(&mut self, phone: PhoneId, clock: u64, asked: Asked) {
-        self.under_way.insert((asked.first.association, asked.first.digest()));
+        self.under_way.insert((asked.first.association, asked.first.digest));
         self.by_input.insert((phone, clock), asked);
     }
 
     /// Who was asked by this input has answered.
     pub(super) fn remove(&mut self, phone: PhoneId, clock: u64) -> Option<Asked> {
         let asked = self.by_input.remove(&(phone, clock))?;
-        self.under_way.remove(&(asked.first.association, asked.first.digest()));
+        self.under_way.remove(&(asked.first.association, asked.first.digest));
         Some(asked)
     }
 
@@ -75,7 +74,7 @@ impl Asks {
     }
 
     fn has(&self, first: &First) -> bool {
-        self.under_way.contains(&(first.association, first.digest()))
+        self.under_way.contains(&(first.association, first.digest))
     }
 }
 
@@ -101,7 +100,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if self.asked.has(&first) {
             return self.repeated(peek, &first, out);
         }
-        if self.settle_name(now, first.association, peek.ran_ue_ngap_id, first.digest(), out) {
+        if self.settle_name(now, first.association, peek.ran_ue_ngap_id, first.digest, out) {
             return self.repeated(peek, &first, out);
         }
         let amf_id = self.config.amf.amf_id;
@@ -157,7 +156,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// connection before.
     pub(super) fn begun(&mut self, phone: PhoneId, asked: &Asked) -> u16 {
         let former = self.slots.stream_begun(phone);
-        self.slots.begin(phone, asked.first.digest(), asked.first.stream);
+        self.slots.begin(phone, asked.first.digest, asked.first.stream);
         former
     }
 

@@ -400,7 +400,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
             }
             Some(p) if is_initial_ue_message(&p) && self.ran.is_set_up(association) => {
-                let first = First { association, stream, octets: octets.into() };
+                let first = First::new(association, stream, octets);
                 self.initial_ue_message(now, &p, first, out);
             }
             _ => self.ran_node(now, association, octets, out),
