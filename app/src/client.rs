@@ -45,6 +45,14 @@ impl Client {
         self.ask_with(method, path, &body.map(Value::to_string).unwrap_or_default())
     }
 
+    /// One of the metrics, by its name with its labels; 0 where it is not told. Errors: one sentence.
+    pub(crate) fn metric(&self, name: &str) -> Result<f64, String> {
+        let octets = self.exchange("GET", "/metrics", "").map_err(|e| format!("no metrics: {e}"))?;
+        let text = String::from_utf8_lossy(&octets);
+        let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok());
+        Ok(line.unwrap_or(0.0))
+    }
+
     fn ask<T: DeserializeOwned>(&self, method: &str, path: &str) -> Result<T, String> {
         self.ask_with(method, path, "")
     }

@@ -284,7 +284,9 @@ impl Player {
         while let Some(due) = self.next_arrival().filter(|at| *at <= now) {
             self.arrived += 1;
             self.report().arrived += 1;
-            if let Some(phone) = self.traced(self.arrived - 1).map(|e| PhoneId(e.phone)) {
+            let of_trace = self.section.is_some_and(|(s, _)| s.part == Part::Trace);
+            if let Some(phone) = self.traced(self.arrived - 1).filter(|_| of_trace).map(|e| PhoneId(e.phone))
+            {
                 let event = self.arrived as usize - 1;
                 match self.plays.get(phone.index()).is_some_and(|p| p.step.is_some()) {
                     true => self.late.entry(phone).or_default().push_back((due, event)),

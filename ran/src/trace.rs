@@ -92,8 +92,12 @@ pub const PROCEDURES: [&str; 10] = [
     "periodic-registration",
 ];
 
-/// The step of this name, with its defaults.
+/// The step of this name, with its defaults. Behind `@`, a handover may have the gNB that it leads to, counted from 0.
 pub fn procedure_named(name: &str) -> Option<Step> {
+    if let Some((name, gnb)) = name.split_once('@') {
+        let Step::Handover(step) = procedure_named(name)? else { return None };
+        return Some(Step::Handover(HandoverStep { to: Some(gnb.parse().ok()?), ..step }));
+    }
     Some(match name {
         "register" => Step::Register,
         "deregister" => Step::Deregister,
@@ -132,11 +136,20 @@ mod tests {
             ("NaN,2,return", 1, "no time"),
             ("1,two,return", 1, "no phone"),
             ("1,2,return\n1,2,fly", 2, "no procedure"),
+            ("1,2,return@1", 1, "no procedure"),
+            ("1,2,handover-xn@1@2", 1, "no procedure"),
+            ("1,2,handover-xn@there", 1, "no procedure"),
             ("2,2,return\n1,2,return", 2, "earlier"),
         ] {
             let e = read(text).unwrap_err();
             assert!(e.line == line && e.what.contains(part), "{text:?}: {e}");
         }
+    }
+
+    #[test]
+    fn a_handover_may_name_its_target() {
+        let step = HandoverStep { via: Way::N2, to: Some(3) };
+        assert_eq!(procedure_named("handover-n2@3"), Some(Step::Handover(step)));
     }
 
     #[test]

@@ -52,6 +52,33 @@ impl Procedure {
     }
 }
 
+/// How a phone's state comes to the control function of the region into which it hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Form {
+    /// It is there: each region backs the other one's phones.
+    Fast,
+    /// It travels with the handover: nobody backs anybody.
+    Default,
+}
+
+/// The two regions; every second gNB is in the second.
+const REGIONS: [&str; 2] = ["load/west", "load/east"];
+
+impl Form {
+    /// A cluster of both regions, as configuration.
+    fn cluster(self, gnbs: u8) -> String {
+        let east: Vec<String> = (2..=gnbs).step_by(2).map(|n| n.to_string()).collect();
+        let backups = u8::from(self == Self::Fast);
+        format!(
+            "cluster:\n  listen: \"127.0.0.1:7380\"\n  region: {}\n  neighbours: [{}]\n  areas: [{{ region: {}, gnbs: [{}] }}]\n  backups: {backups}\n",
+            REGIONS[0],
+            REGIONS[1],
+            REGIONS[1],
+            east.join(", ")
+        )
+    }
+}
+
 #[derive(Args)]
 pub(crate) struct Options {
     /// What phones do.
@@ -69,6 +96,10 @@ pub(crate) struct Options {
     /// gNBs.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u8).range(2..=100))]
     gnbs: u8,
+    /// The gNBs are in two regions in turn, each with a control function of its own: a handover to the next gNB leads to the other one's, which
+    /// has the phone's state already, or gets it then.
+    #[arg(long, value_enum, value_name = "FORM")]
+    regions: Option<Form>,
     /// In place of rates: so many phones begin together.
     #[arg(long, conflicts_with = "trace")]
     burst: Option<u32>,
@@ -100,14 +131,15 @@ struct Run {
 
 /// Looks at the clocks when a section begins, and ends the run after one that was not carried.
 struct Clocks {
-    core: u32,
+    core: Vec<u32>,
     sections: Vec<(Instant, Duration)>,
     enough: bool,
 }
 
 impl Clocks {
     fn look(&mut self) {
-        self.sections.push((Instant::now(), cpu_time(self.core)));
+        let ran = self.core.iter().map(|pid| cpu_time(*pid)).sum();
+        self.sections.push((Instant::now(), ran));
     }
 }
 
@@ -127,25 +159,53 @@ pub(crate) fn run(options: &Options) -> Done {
     stay_on(own_cpu);
     let scenario = load(options)?;
     let prepared = !scenario.before.is_empty();
+    if options.regions.is_some() && options.gnbs % 2 == 1 {
+        return Err("an even number of gNBs, please: those of two regions in turn".into());
+    }
+    let cluster = options.regions.map(|form| form.cluster(options.gnbs)).unwrap_or_default();
     let wish = Wish {
         phones: scenario.phones,
         gnbs: options.gnbs,
-        configuration: pools(),
+        configuration: pools() + &cluster,
         capture: None,
         core_cpu,
         suci: SuciScheme::Null,
         slices: vec![whimbrel_ids::SNssai::sst(1)],
+        cpfs: options.regions.map(|_| REGIONS.to_vec()).unwrap_or_default(),
     };
     let playground = Playground::start(&wish)?;
     print(&format!("{}, {} phones, {} gNBs; microseconds\n", what(options), scenario.phones, options.gnbs))?;
     let config = RunnerConfig { spin: Duration::from_micros(50), ..runner(&playground, scenario) };
-    let mut clocks = Clocks { core: playground.pid(), sections: Vec::new(), enough: false };
+    let mut clocks = Clocks { core: playground.pids(), sections: Vec::new(), enough: false };
     let reports =
         edge::run(&config, &mut clocks).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
     clocks.look();
+    let moved = Moved::told(options, &playground)?;
     drop(playground);
     let runs = runs(reports, &clocks, prepared)?;
-    table(options, &runs)
+    table(options, &runs, moved)
+}
+
+/// Phones that moved to the other region's control function, as the core counts them.
+#[derive(Clone, Copy)]
+struct Moved {
+    fast: f64,
+    default: f64,
+    stayed: f64,
+}
+
+impl Moved {
+    fn told(options: &Options, playground: &Playground) -> Result<Option<Self>, String> {
+        if options.regions.is_none() {
+            return Ok(None);
+        }
+        let client = playground.client();
+        Ok(Some(Self {
+            fast: client.metric("whimbrel_phones_moved_total{form=\"fast\"}")?,
+            default: client.metric("whimbrel_phones_moved_total{form=\"default\"}")?,
+            stayed: client.metric("whimbrel_moves_given_up_total")?,
+        }))
+    }
 }
 
 /// The sections that came to their end, each with its report.
@@ -189,6 +249,11 @@ fn load(options: &Options) -> Result<Scenario, String> {
 fn what(options: &Options) -> String {
     let procedure =
         options.procedure.to_possible_value().map(|v| v.get_name().to_owned()).unwrap_or_default();
+    let procedure = match options.regions {
+        None => procedure,
+        Some(Form::Fast) => format!("{procedure}, two regions, fast form"),
+        Some(Form::Default) => format!("{procedure}, two regions, default form"),
+    };
     match (&options.trace, options.burst) {
         (Some(file), _) => format!("as {} says", file.display()),
         (None, Some(n)) => format!(
@@ -205,7 +270,7 @@ fn is_carried(report: &Report) -> bool {
     report.is_clean() && !report.steps.values().any(slow)
 }
 
-fn table(options: &Options, runs: &[Run]) -> Done {
+fn table(options: &Options, runs: &[Run], moved: Option<Moved>) -> Done {
     print(&format!(
         "{:>8} {:<20} {:>8} {:>8} {:>8} {:>9} {:>9} {:>10} {:>9}\n",
         "rate/s", "procedure", "done", "p50", "p99", "p99.9", "core us", "core busy", "gen. p99"
@@ -234,8 +299,13 @@ fn table(options: &Options, runs: &[Run]) -> Done {
     print(
         "core us: what the core's process ran, for each arrival with all that it did; gen. p99: how late the generator let phones begin\n",
     )?;
+    if let Some(Moved { fast, default, stayed }) = moved {
+        print(&format!(
+            "phones that moved to the other region's control function: {fast} at once, {default} with their state; {stayed} stayed\n"
+        ))?;
+    }
     let carried: Vec<&Run> = runs.iter().filter(|r| is_carried(&r.report)).collect();
-    print(&format!("{}\n", line(options, runs, &carried)))?;
+    print(&format!("{}\n", line(options, runs, &carried, moved)))?;
     match carried.is_empty() {
         true => Err("the load was not carried".into()),
         false => Ok(()),
@@ -247,7 +317,7 @@ fn core_us(run: &Run) -> f64 {
     run.core.as_secs_f64() * 1e6 / run.report.arrived.max(1) as f64
 }
 
-fn line(options: &Options, runs: &[Run], carried: &[&Run]) -> String {
+fn line(options: &Options, runs: &[Run], carried: &[&Run], moved: Option<Moved>) -> String {
     let last = carried.last();
     let figures: Vec<Value> = runs
         .iter()
@@ -266,6 +336,7 @@ fn line(options: &Options, runs: &[Run], carried: &[&Run]) -> String {
         "what": what(options),
         "carried_per_s": last.and_then(|r| r.report.rate),
         "per_core_second": last.map(|r| 1e6 / core_us(r)),
+        "moved": moved.map(|m| json!({"fast": m.fast, "default": m.default, "stayed": m.stayed})),
         "runs": figures,
     }})
     .to_string()
@@ -283,7 +354,7 @@ mod tests {
     fn looked(times: u32) -> Clocks {
         let begin = Instant::now();
         let at = |n: u32| (begin + Duration::from_secs(n.into()), Duration::from_millis(100) * n);
-        Clocks { core: 0, sections: (0..times).map(at).collect(), enough: false }
+        Clocks { core: Vec::new(), sections: (0..times).map(at).collect(), enough: false }
     }
 
     #[test]

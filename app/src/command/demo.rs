@@ -75,6 +75,7 @@ pub(crate) fn run(options: &Options) -> Done {
         capture: options.capture.clone(),
         core_cpu: None,
         suci: SuciScheme::Null,
+        cpfs: Vec::new(),
     };
     let playground = Playground::start(&wish)?;
     let servers = Servers::start(GATEWAY)?;

@@ -90,6 +90,9 @@ pub(crate) struct Wish {
     pub(crate) suci: SuciScheme,
     /// The slices that all may use; the first is the default.
     pub(crate) slices: Vec<SNssai>,
+    /// The regions of control functions that are processes of their own, one each, on the core's processor. The configuration says where they
+    /// come to, and which gNBs are where.
+    pub(crate) cpfs: Vec<&'static str>,
 }
 
 /// The protection scheme of the phones' SUCIs (TS 33.501 Annex C).
@@ -141,6 +144,7 @@ const PRIVATE_KEY: [u8; 32] = [0x42; 32];
 pub(crate) struct Playground {
     folder: PathBuf,
     core: Child,
+    cpfs: Vec<Child>,
     client: Client,
     subscriptions: Vec<Subscription>,
     gnbs: u8,
@@ -164,6 +168,7 @@ impl Playground {
         let mut playground = Self {
             folder,
             core,
+            cpfs: Vec::new(),
             client: Client::new(API),
             subscriptions,
             gnbs: wish.gnbs,
@@ -171,7 +176,23 @@ impl Playground {
             slices: wish.slices.clone(),
         };
         playground.await_ready()?;
+        for region in &wish.cpfs {
+            let cpf = spawn_cpf(&playground.folder, region, wish)?;
+            playground.cpfs.push(cpf);
+        }
+        playground.await_cpfs()?;
         Ok(playground)
+    }
+
+    fn await_cpfs(&self) -> Result<(), String> {
+        let begin = Instant::now();
+        while self.said().matches("a control function has come").count() < self.cpfs.len() {
+            if begin.elapsed() > READY_WITHIN {
+                return Err(format!("control functions do not come: {}", self.said()));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
     }
 
     fn await_ready(&mut self) -> Result<(), String> {
@@ -205,6 +226,11 @@ impl Playground {
     /// The core's process.
     pub(crate) fn pid(&self) -> u32 {
         self.core.id()
+    }
+
+    /// The core's processes: its control functions too, where they are apart.
+    pub(crate) fn pids(&self) -> Vec<u32> {
+        [&self.core].into_iter().chain(&self.cpfs).map(Child::id).collect()
     }
 
     /// Where the core takes N2.
@@ -268,8 +294,10 @@ impl Playground {
 
 impl Drop for Playground {
     fn drop(&mut self) {
-        let _ = self.core.kill();
-        let _ = self.core.wait();
+        for process in self.cpfs.iter_mut().chain([&mut self.core]) {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -327,20 +355,30 @@ fn yaml(folder: &Path, more: &str) -> String {
 }
 
 fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, String> {
-    let me = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
     let log = fs::File::create(folder.join("core.log")).map_err(|e| format!("the core's log: {e}"))?;
-    let mut command = match wish.core_cpu {
-        Some(cpu) => {
-            let mut taskset = Command::new("taskset");
-            taskset.args(["--cpu-list", &cpu.to_string()]).arg(me);
-            taskset
-        }
-        None => Command::new(me),
-    };
+    let mut command = this_program(wish)?;
     command.arg("run").arg("--strict").arg("--config").arg(configuration);
     if let Some(capture) = &wish.capture {
         command.arg("--capture").arg(capture);
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     command.spawn().map_err(|e| format!("the core cannot be started: {e}"))
+}
+
+fn spawn_cpf(folder: &Path, region: &str, wish: &Wish) -> Result<Child, String> {
+    let log = folder.join(format!("{}.log", region.replace('/', "-")));
+    let log = fs::File::create(log).map_err(|e| format!("the log of a control function: {e}"))?;
+    let mut command = this_program(wish)?;
+    command.args(["cpf", "--region", region]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.spawn().map_err(|e| format!("a control function cannot be started: {e}"))
+}
+
+/// This program, on the processor that is the core's.
+fn this_program(wish: &Wish) -> Result<Command, String> {
+    let me = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
+    let Some(cpu) = wish.core_cpu else { return Ok(Command::new(me)) };
+    let mut taskset = Command::new("taskset");
+    taskset.args(["--cpu-list", &cpu.to_string()]).arg(me);
+    Ok(taskset)
 }

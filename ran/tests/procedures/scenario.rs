@@ -202,6 +202,15 @@ fn a_trace_says_who_does_what_when() {
 }
 
 #[test]
+fn a_trace_begins_when_its_phones_are_ready() {
+    let mut scenario = scenario(r#"{"phones": 2, "before": ["register", {"session": {}}]}"#);
+    scenario.arrival = Arrival::Trace(whimbrel_ran::trace::read("0,1,idle\n0,1,return\n").unwrap());
+    let (reports, ..) = World::of(scenario).play();
+    assert!(reports[0].is_clean() && reports.len() == 1, "{}", reports[0].json());
+    assert_eq!((reports[0].arrived, reports[0].steps["return"].latency.count()), (2, 1));
+}
+
+#[test]
 fn a_trace_of_phones_that_are_not_there_is_refused() {
     let mut scenario = scenario(r#"{"phones": 2}"#);
     scenario.arrival = Arrival::Trace(whimbrel_ran::trace::read("0,2,register").unwrap());
