@@ -133,6 +133,10 @@ pub(super) struct Loss {
     pub(super) hit: BTreeMap<u32, Option<u64>>,
     /// When the last phone had somebody else.
     pub(super) last_served: u64,
+    /// How long the aggregator looked for the phones that were waiting, and asked for them elsewhere.
+    pub(super) looked: u64,
+    /// How long each wait for a trial was, links included.
+    pub(super) trials: Vec<u64>,
 }
 
 struct Terminal {
@@ -537,7 +541,9 @@ impl Deployment {
             let (outcome, cost) = timed(|| self.taster.handle(read_trial(&octets), |_, _| {}));
             assert_eq!(outcome, Ok(Some(trial)), "no input does harm here");
             tasted += if self.charged { cost } else { 0 };
-            self.send(self.there(tasted), Travelling::Tried(to, trial));
+            let told = self.there(tasted);
+            self.loss.trials.push(told - leaves);
+            self.send(told, Travelling::Tried(to, trial));
         }
         Some(leaves)
     }
@@ -557,7 +563,7 @@ impl Deployment {
         });
         let served = |n: &u32| self.ids.get(n).and_then(|id| self.cta.served_by(*id)) == Some(cpf);
         let hit = self.progress.under_way(now).filter(served).map(|n| (n, None)).collect();
-        self.loss = Loss { at: now, hit, last_served: now };
+        self.loss = Loss { at: now, hit, last_served: now, ..Loss::default() };
         self.regions.leave(cpf);
         let rings = self.rings();
         self.cta_takes(0, |cta, now, out| {
@@ -565,6 +571,7 @@ impl Deployment {
             cta.handle(now, Input::CpfLost(cpf), out);
         });
         self.all_threads_wait();
+        self.loss.looked = self.cta_cores[0].busy_until.saturating_sub(now);
     }
 
     /// What concerns phones of all threads of the aggregator is done by one, and the others wait for it: a phone's inputs keep their order.

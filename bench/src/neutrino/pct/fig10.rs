@@ -26,6 +26,9 @@ struct Hit {
     recovery: Times,
     /// From the loss until the last phone had somebody else.
     last: Times,
+    /// What recovery is made of.
+    looked: Times,
+    trials: Times,
 }
 
 pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
@@ -67,6 +70,11 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
             ours.recovery.quantile(0.99),
             ours.last.quantile(0.5),
         );
+        println!(
+            "          of that the aggregator takes {:.0} us to look who waits and to ask for them elsewhere, and a trial {:.0}, links included",
+            ours.looked.quantile(0.5),
+            ours.trials.quantile(0.5),
+        );
         if ours.times.failed + existing.times.failed > 0 {
             println!("          failed: ours {}, existing {}", ours.times.failed, existing.times.failed);
         }
@@ -83,6 +91,8 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
             "recovery_p50_us": round(ours.recovery.quantile(0.5)),
             "recovery_p99_us": round(ours.recovery.quantile(0.99)),
             "last_phone_p50_us": round(ours.last.quantile(0.5)),
+            "looked_p50_us": round(ours.looked.quantile(0.5)),
+            "trial_p50_us": round(ours.trials.quantile(0.5)),
         }));
     }
     Plot {
@@ -105,6 +115,7 @@ fn lose(scheme: Scheme, options: &Options, per_s: f64, losses: u32) -> Hit {
     let count = (per_s * (BEFORE_S + AFTER_S)) as u32;
     let phones = options.phones().max(count);
     let (mut times, mut recovery, mut last) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut looked, mut trials) = (Vec::new(), Vec::new());
     let mut region = None;
     let rounds = phones / count; // each phone is handed over once
     for round in 0..losses {
@@ -123,11 +134,15 @@ fn lose(scheme: Scheme, options: &Options, per_s: f64, losses: u32) -> Hit {
             recovery.push(went_on.map(|to| to - at));
         }
         last.push(Some(region.loss.last_served - at));
+        looked.push(Some(region.loss.looked));
+        trials.extend(region.loss.trials.iter().copied().map(Some));
         region.mend();
     }
     Hit {
         times: times.into_iter().collect(),
         recovery: recovery.into_iter().collect(),
         last: last.into_iter().collect(),
+        looked: looked.into_iter().collect(),
+        trials: trials.into_iter().collect(),
     }
 }

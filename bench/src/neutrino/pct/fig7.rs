@@ -12,7 +12,7 @@ use super::scheme::{
     DPCM, EXISTING, EXISTING_CHANGE, EXISTING_CHANGE_LEAN, EXISTING_LEAN, ONE_PROCESS, OURS,
     OURS_CONVENTIONAL, OURS_DEFAULT, OURS_FAST, OURS_FLAT, SKYCORE, Scheme,
 };
-use super::sweep::{Swept, compare, draw, json as points, sweep};
+use super::sweep::{Swept, compare, draw, json as points, round, sweep};
 
 /// Where `existing` stands in every list here.
 const BASELINE: usize = 1;
@@ -102,6 +102,13 @@ fn figure(
             "one core does all that the core does for {per_core} procedures a second ({about_one_core})"
         );
     }
+    let parts = parts(&all);
+    if let Some([procedure, apart, replicas, codec]) = parts {
+        println!(
+            "processor time: {procedure:.1} us for the procedure itself, in one process; {apart:.1} more for two, which say to each other what \
+             they do; {replicas:.1} for log and backups; {codec:.1} for rasn in place of our codec, in `existing`"
+        );
+    }
     draw(&all, title, plots, &format!("neutrino-{name}"))?;
     finish(
         name,
@@ -111,9 +118,21 @@ fn figure(
             "schemes": points(&all),
             "half_of_knee": compared.json(&all, BASELINE),
             "per_s_and_core_one_process": per_core,
+            "parts_us": parts.map(|p| p.map(round)),
         }),
     );
     Ok(())
+}
+
+/// What of the processor's time the procedure itself takes, what it takes more to be in two processes, to be logged and backed, and to be
+/// read and written with the conventional codec.
+fn parts(all: &[Swept]) -> Option<[f64; 4]> {
+    let of = |scheme: Scheme| {
+        let first = all.iter().find(|s| s.scheme == scheme)?.points.first()?;
+        Some(first.cta_us + first.cpf_us)
+    };
+    let (alone, apart) = (of(ONE_PROCESS)?, of(EXISTING_LEAN)?);
+    Some([alone, apart - alone, of(OURS)? - apart, of(EXISTING)? - apart])
 }
 
 /// Says what of the gain is the codec's.
