@@ -18,4 +18,6 @@ pub mod region;
 pub mod replication;
 
 pub use cpf::{AtWork, Cpf, Member, MemberOutbox, Taster, ToTaster, Trial, Tried, Watchdog};
-pub use cta::{Cta, Entropy, Input, Inspect, NotTaken, Order, Ordered, Outbox, Replicated, UpfChange};
+pub use cta::{
+    Complaint, Cta, Entropy, Input, Inspect, NotTaken, Order, Ordered, Outbox, Replicated, UpfChange,
+};

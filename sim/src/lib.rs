@@ -34,7 +34,8 @@ use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
 use whimbrel_resilience::mirror::{Active, Physical};
 use whimbrel_resilience::region::{Areas, Region};
-use whimbrel_resilience::{Cta, Input, Order, Ordered, Outbox as CoreOutbox};
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Complaint, Cta, Input, Order, Ordered, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
@@ -181,6 +182,8 @@ pub struct Sim {
     home_keys: HomeNetworkKeys,
     /// What the UPFs were asked since a test answers for them.
     n4_heard: Vec<Vec<u8>>,
+    /// What the aggregator has told of control functions.
+    pub complaints: Vec<(CpfId, Complaint)>,
     /// Every N2 message of the core since it was asked for.
     tap: Option<Vec<whimbrel_ngap::Message>>,
     cta: Active<Home, (Prf, u64), Recorder>,
@@ -260,6 +263,7 @@ impl Sim {
             faults,
             home_keys,
             n4_heard: Vec::new(),
+            complaints: Vec::new(),
             tap: None,
             upfs,
             nodes: Vec::new(),
@@ -870,6 +874,7 @@ impl Sim {
             let taken = self.cta.taken(to);
             self.link(Link::Down { to, taken, message });
         }
+        self.complaints.extend(out.complaints);
         for cpf in out.drained {
             self.cpf_leaves(cpf);
         }

@@ -12,7 +12,7 @@ use whimbrel_control::{Batch, Checkpoint, Phone, PhoneId};
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{State, Up};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Member, MemberOutbox};
+use whimbrel_resilience::{Complaint, Member, MemberOutbox};
 use whimbrel_sim::{Faults, Loss, Sim, default_config, morning, night_in_region, phone_config};
 
 #[test]
@@ -113,6 +113,9 @@ fn a_control_function_that_lies_is_not_believed() {
     stage.net.cpf_says(backs, Up::Unreadable { phone, term: 1 });
     stage.net.cpf_says(neither, Up::Poisoned { phone, term: 1, inputs: (1, u64::MAX) });
     assert_eq!(stage.net.cta().replicated().fenced, 6);
+    let once = [(backs, Complaint::ClaimRefused)].into_iter();
+    let once = once.chain([backs, neither, serves].map(|of| (of, Complaint::Fenced)));
+    assert_eq!(stage.net.complaints, Vec::from_iter(once), "each is told of once");
     // Of a phone that is not there, nothing is known.
     let nobody = PhoneId { slot: 999, generation: 3 };
     stage.net.cpf_says(serves, says(nobody, 1, 1, Batch::default()));

@@ -27,7 +27,7 @@ pub(crate) use cpf::{CpfProcess, Settings};
 pub(crate) use finder::AtEtcd;
 pub(crate) use neighbours::Neighbours;
 pub(crate) use pair::{Pair, Turned};
-pub(crate) use pool::{Pool, Said};
+pub(crate) use pool::{Pool, Said, complain};
 pub(crate) use standby::{Heard, Standby, Succession};
 pub(crate) use taster::taste;
 pub(crate) use watchdog::Watched;

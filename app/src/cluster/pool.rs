@@ -11,6 +11,7 @@ use whimbrel_control::Glimpse;
 use whimbrel_control::config::Config as Told;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_resilience::Complaint;
 use whimbrel_resilience::link::{
     Down, HeartbeatKey, Hello, MemberAt, Members, Role, Show, ToActive, ToCpf, ToCta, ToMirror, Up,
 };
@@ -579,6 +580,29 @@ impl Pool {
             one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),
         ]
     }
+}
+
+/// Tells the first time that a control function does what it should not.
+pub(crate) fn complain(cpf: CpfId, complaint: Complaint) {
+    let (what, counted) = match complaint {
+        Complaint::Fenced => {
+            ("speaks for a phone that it does not serve, or not any more: ignored", "fenced")
+        }
+        Complaint::ClaimRefused => {
+            ("says to hold a state that nobody can hold yet: not believed", "claims_refused")
+        }
+        Complaint::Unreadable => {
+            ("cannot serve a phone from what it holds of it: another one does", "states_unreadable")
+        }
+        Complaint::Diverged => (
+            "gave other answers when it ran messages again: the phone registers anew (a fault of ours; please report it)",
+            "diverged",
+        ),
+        Complaint::Lagging => {
+            ("does not say that it holds phones' states: logs wait for it no longer", "replicas_lagging")
+        }
+    };
+    warn!(cpf = cpf.0, "a control function {what}; further times are counted (whimbrel_{counted}_total)");
 }
 
 /// An unspecified address stands for the one that its owner is seen from.

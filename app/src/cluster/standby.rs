@@ -10,7 +10,7 @@ use whimbrel_control::config::Config as Told;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::link::{Hello, Members, Role, ToActive, ToCta, ToMirror};
-use whimbrel_resilience::membership::{Home, MemberId};
+use whimbrel_resilience::membership::{ClaimError, Home, MemberId};
 use whimbrel_resilience::pair::{self, Step};
 
 use super::heartbeat::{Answering, Watch};
@@ -354,8 +354,15 @@ impl Standby {
                 }
             }
             News::Claimed(claim, outcome) => {
-                if let (true, Err(why)) = (self.decides.is_promoting(), &outcome) {
-                    warn!("this aggregator does not take the other one's place: {why}");
+                match &outcome {
+                    Err(why) if !self.decides.is_promoting() => debug!("a claim came to nothing: {why}"),
+                    Err(ClaimError::NoAnswer) => {
+                        warn!(
+                            "the other aggregator is lost, and etcd does not answer who serves: it is asked on"
+                        )
+                    }
+                    Err(why) => warn!("this aggregator does not take the other one's place: {why}"),
+                    Ok(_) => {}
                 }
                 let step = self.decides.claimed(claim, outcome);
                 self.step(now, step);

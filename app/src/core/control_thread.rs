@@ -36,7 +36,7 @@ use super::upf::LocalUpf;
 use super::view;
 use crate::capture::Capture;
 use crate::clock;
-use crate::cluster::{Neighbours, Pair, Pool, Said, Standby, Succession, Turned, Wanted, Watched};
+use crate::cluster::{Neighbours, Pair, Pool, Said, Standby, Succession, Turned, Wanted, Watched, complain};
 use crate::config::{Config, SctpChoice};
 use crate::console::{Command, Condition, Console, Counter, Gauge, Sample};
 use crate::entropy::SystemEntropy;
@@ -775,6 +775,7 @@ impl Control {
         if let Some(pool) = &mut self.pool {
             self.out.cpfs.drain(..).for_each(|(cpf, message)| pool.send(cpf, message));
             self.out.drained.drain(..).for_each(|cpf| pool.left(cpf));
+            self.out.complaints.drain(..).for_each(|(cpf, complaint)| complain(cpf, complaint));
         }
         if let Some(neighbours) = &mut self.neighbours {
             self.out.neighbours.drain(..).for_each(|(to, said)| neighbours.send(to, said.octets()));

@@ -78,6 +78,8 @@ pub(super) struct Cpfs {
     /// The requests that would end the phones' sessions, by UPF: for those that nobody can go on with.
     deletions: BTreeMap<PhoneId, Vec<(UpfId, Vec<u8>)>>,
     pub(super) counts: Replicated,
+    /// What each has been complained of: that is told once.
+    complained: BTreeSet<(CpfId, Complaint)>,
 }
 
 /// Members that have states to send as soon as they hear how many of their batches were released: it is told to nobody else.
@@ -138,6 +140,21 @@ pub struct Replicated {
     pub diverged: u64,
 }
 
+/// What a control function does that it should not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Complaint {
+    /// It speaks for a phone that it does not serve; it may have served it a moment ago.
+    Fenced,
+    /// It says to hold a state that nobody can hold yet.
+    ClaimRefused,
+    /// It cannot serve a phone from what it holds of it.
+    Unreadable,
+    /// What it says of an input is not what was said of it before.
+    Diverged,
+    /// It does not say that it holds states, and a log waits for it no longer.
+    Lagging,
+}
+
 impl Cpfs {
     pub(super) fn new(rings: Rings, now: Instant) -> Self {
         Self {
@@ -159,6 +176,21 @@ impl Cpfs {
             unsettled: BTreeSet::new(),
             deletions: BTreeMap::new(),
             counts: Replicated::default(),
+            complained: BTreeSet::new(),
+        }
+    }
+
+    fn complain(&mut self, of: CpfId, complaint: Complaint, out: &mut Outbox) {
+        let counts = &mut self.counts;
+        *match complaint {
+            Complaint::Fenced => &mut counts.fenced,
+            Complaint::ClaimRefused => &mut counts.claims_refused,
+            Complaint::Unreadable => &mut counts.unreadable,
+            Complaint::Diverged => &mut counts.diverged,
+            Complaint::Lagging => &mut counts.lagging,
+        } += 1;
+        if self.complained.insert((of, complaint)) {
+            out.complaints.push((of, complaint));
         }
     }
 
@@ -201,8 +233,8 @@ impl Cpfs {
         if lagging.is_empty() {
             return;
         }
-        self.counts.lagging += lagging.len() as u64;
         for Lagging { replica, clock, .. } in lagging {
+            self.complain(replica, Complaint::Lagging, out);
             out.cpfs.push((replica, Down::Outdated { phone, clock }));
         }
         if let Some(ledger) = self.ledgers.get(&phone) {
@@ -223,6 +255,7 @@ impl Cpfs {
             return Vec::new();
         }
         self.counts.cpfs_lost += 1;
+        self.complained.retain(|(cpf, _)| *cpf != dead);
         self.waiting.lost(dead);
         self.draining.lost(dead);
         self.unseen.push_back(None);
@@ -395,30 +428,33 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 match verdict {
                     Verdict::Release => self.ran(now, (phone, clock), sender, *batch, out),
                     Verdict::Suppress => {}
-                    Verdict::Fenced => cpfs.counts.fenced += 1,
+                    Verdict::Fenced => cpfs.complain(from, Complaint::Fenced, out),
                     Verdict::Diverged => {
-                        cpfs.counts.diverged += 1;
+                        cpfs.complain(from, Complaint::Diverged, out);
                         self.lose(now, phone, out);
                     }
                 }
             }
             Up::Poisoned { phone, term, inputs } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
                 Some(assignment) if assignment == (from, term) => self.poisoned(now, phone, inputs, out),
-                _ => cpfs.counts.fenced += 1,
+                _ => cpfs.complain(from, Complaint::Fenced, out),
             },
             Up::Unreadable { phone, term } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
                 Some(assignment) if assignment == (from, term) => {
-                    cpfs.counts.unreadable += 1;
+                    cpfs.complain(from, Complaint::Unreadable, out);
                     if cpfs.go_on_without(phone, vec![from], out) {
                         self.lose(now, phone, out);
                     }
                 }
-                _ => cpfs.counts.fenced += 1,
+                _ => cpfs.complain(from, Complaint::Fenced, out),
             },
             Up::Holds { phone, clock } => match cpfs.ledgers.get_mut(&phone) {
                 Some(ledger) => {
-                    cpfs.counts.claims_refused += u64::from(clock > ledger.released());
+                    let lies = clock > ledger.released();
                     ledger.acknowledged(now, from, clock);
+                    if lies {
+                        cpfs.complain(from, Complaint::ClaimRefused, out);
+                    }
                     cpfs.progress(phone, out);
                 }
                 None => out.cpfs.push((from, Down::Forget(phone))),

@@ -32,7 +32,7 @@ use crate::Cpf;
 use crate::link::{Down, Up};
 use crate::region::Rings;
 use crate::replication::CpfId;
-pub use cpfs::Replicated;
+pub use cpfs::{Complaint, Replicated};
 use cpfs::{Cpfs, Service};
 use first::{Asked, Asks, First};
 use n4::Arrived;
@@ -107,6 +107,8 @@ pub struct Outbox {
     pub cpfs: Vec<(CpfId, Down)>,
     /// Control functions that were to leave and have nothing left: they may go.
     pub drained: Vec<CpfId>,
+    /// What control functions do that they should not, each told once.
+    pub complaints: Vec<(CpfId, Complaint)>,
     /// To other AMFs of this network ([`N14`](amf::N14)).
     pub neighbours: Vec<(NeighbourId, Flat)>,
     /// What they said and is not taken.
@@ -125,6 +127,7 @@ impl Outbox {
         self.upfs.append(&mut later.upfs);
         self.cpfs.append(&mut later.cpfs);
         self.drained.append(&mut later.drained);
+        self.complaints.append(&mut later.complaints);
         self.neighbours.append(&mut later.neighbours);
         self.not_taken.append(&mut later.not_taken);
         self.abort.append(&mut later.abort);

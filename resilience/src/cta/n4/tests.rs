@@ -13,20 +13,27 @@ use whimbrel_pfcp::msg::{
 const PHONE: PhoneId = PhoneId { slot: 7, generation: 1 };
 const TO: OutputId = OutputId { clock: 3, index: 0 };
 
+fn association_answered(
+    cause: Cause,
+    up_function_features: Option<UpFunctionFeatures>,
+) -> AssociationSetupResponse {
+    AssociationSetupResponse {
+        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
+        cause,
+        recovery_time_stamp: RecoveryTimeStamp(9),
+        up_function_features,
+        cp_function_features: None,
+        pfcpasrsp_flags: None,
+        user_plane_ip_resource_information: vec![],
+    }
+}
+
 fn up() -> N4 {
     let mut n4 = N4::new(UpfId(0), [127, 0, 0, 1].into(), Instant(1_000_000));
     let (mut out, mut arrived) = (vec![], vec![]);
     n4.tick(Instant(1_000_000), &mut out, &mut arrived);
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
-    let response = AssociationSetupResponse {
-        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
-        cause: Cause::RequestAccepted,
-        recovery_time_stamp: RecoveryTimeStamp(9),
-        up_function_features: Some(NEEDED),
-        cp_function_features: None,
-        pfcpasrsp_flags: None,
-        user_plane_ip_resource_information: vec![],
-    };
+    let response = association_answered(Cause::RequestAccepted, Some(NEEDED));
     let octets = Message::from(response).to_octets(None, sequence);
     n4.receive(Instant(1_000_001), &octets, &mut vec![], &mut arrived);
     assert_eq!(arrived, [Arrived::Upf(UpfChange::Up)]);
@@ -56,15 +63,7 @@ fn an_association_is_set_up() {
     let sequence = |n: usize| Frame::parse(&out[n].1).unwrap().header.sequence;
     assert!(sequence(0) == sequence(2) && sequence(2) != sequence(3), "N1 times, then anew");
     // A refusal is no association; another attempt follows.
-    let refusal = AssociationSetupResponse {
-        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
-        cause: Cause::NoResourcesAvailable,
-        recovery_time_stamp: RecoveryTimeStamp(9),
-        up_function_features: None,
-        cp_function_features: None,
-        pfcpasrsp_flags: None,
-        user_plane_ip_resource_information: vec![],
-    };
+    let refusal = association_answered(Cause::NoResourcesAvailable, None);
     let (_, arrived) = says(&mut n4, 20_000_000, refusal, sequence(5));
     assert!(arrived.is_empty() && !n4.is_up());
     assert_eq!(n4.next_deadline(), Instant(20_000_000) + RETRY);
@@ -272,15 +271,7 @@ fn other_addresses_of_the_smf_are_told() {
     young.tick(Instant(1_000_000), &mut out, &mut arrived);
     young.announce(Instant(1_000_001), vec![mirror]);
     let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
-    let granted = AssociationSetupResponse {
-        node_id: NodeId::Ipv4([127, 0, 0, 2].into()),
-        cause: Cause::RequestAccepted,
-        recovery_time_stamp: RecoveryTimeStamp(9),
-        up_function_features: Some(NEEDED),
-        cp_function_features: None,
-        pfcpasrsp_flags: None,
-        user_plane_ip_resource_information: vec![],
-    };
+    let granted = association_answered(Cause::RequestAccepted, Some(NEEDED));
     says(&mut young, 1_000_002, granted, sequence);
     let mut out = vec![];
     young.tick(young.next_deadline(), &mut out, &mut arrived);
