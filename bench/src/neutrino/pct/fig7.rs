@@ -102,7 +102,7 @@ fn figure(
             "one core does all that the core does for {per_core} procedures a second ({about_one_core})"
         );
     }
-    let parts = parts(&all);
+    let parts = parts(&all, &compared.work_us);
     if let Some([procedure, apart, replicas, codec]) = parts {
         println!(
             "processor time: {procedure:.1} us for the procedure itself, in one process; {apart:.1} more for two, which say to each other what \
@@ -126,11 +126,8 @@ fn figure(
 
 /// What of the processor's time the procedure itself takes, what it takes more to be in two processes, to be logged and backed, and to be
 /// read and written with the conventional codec.
-fn parts(all: &[Swept]) -> Option<[f64; 4]> {
-    let of = |scheme: Scheme| {
-        let first = all.iter().find(|s| s.scheme == scheme)?.points.first()?;
-        Some(first.cta_us + first.cpf_us)
-    };
+fn parts(all: &[Swept], work_us: &[f64]) -> Option<[f64; 4]> {
+    let of = |scheme: Scheme| Some(work_us[all.iter().position(|s| s.scheme == scheme)?]);
     let (alone, apart) = (of(ONE_PROCESS)?, of(EXISTING_LEAN)?);
     Some([alone, apart - alone, of(OURS)? - apart, of(EXISTING)? - apart])
 }

@@ -144,16 +144,19 @@ pub(super) struct Compared {
     pub(super) p50: Vec<f64>,
     pub(super) p99: Vec<f64>,
     pub(super) p50_without_links: Vec<f64>,
+    /// Processor time of each procedure.
+    pub(super) work_us: Vec<f64>,
 }
 
 /// Compares schemes at a rate.
 pub(super) fn compare(all: &mut [Swept], procedure: Procedure, per_s: f64, options: &Options) -> Compared {
-    let mut samples = vec![[const { Vec::new() }; 3]; all.len()];
+    let mut samples = vec![[const { Vec::new() }; 4]; all.len()];
     for round in 0..if options.quick { 1 } else { ROUNDS } {
-        for (swept, [p50, p99, bare]) in all.iter_mut().zip(&mut samples) {
+        for (swept, [p50, p99, bare, work]) in all.iter_mut().zip(&mut samples) {
             for (hop_ns, with_links) in [(options.hop_ns(), true), (0, false)] {
                 let run = (per_s, hop_ns, 100 + round);
                 let at = point(&mut swept.region, swept.scheme, procedure, options, run);
+                work.push(at.cta_us + at.cpf_us);
                 if with_links {
                     p50.push(at.times.quantile(0.5));
                     p99.push(at.times.quantile(0.99));
@@ -163,11 +166,13 @@ pub(super) fn compare(all: &mut [Swept], procedure: Procedure, per_s: f64, optio
             }
         }
     }
-    let mut compared = Compared { per_s, p50: vec![], p99: vec![], p50_without_links: vec![] };
-    for [p50, p99, bare] in samples {
+    let mut compared =
+        Compared { per_s, p50: vec![], p99: vec![], p50_without_links: vec![], work_us: vec![] };
+    for [p50, p99, bare, work] in samples {
         compared.p50.push(median(p50));
         compared.p99.push(median(p99));
         compared.p50_without_links.push(median(bare));
+        compared.work_us.push(median(work));
     }
     compared
 }
