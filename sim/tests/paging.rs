@@ -17,10 +17,11 @@ use whimbrel_ngap::ie::{
 use whimbrel_ngap::msg::{
     Paging, UeContextReleaseComplete, UeContextReleaseRequest, UeRadioCapabilityInfoIndication,
 };
-use whimbrel_pfcp::ie::{PdrId, ReportType};
-use whimbrel_pfcp::msg::{DownlinkDataReport, SessionReportRequest};
+use whimbrel_pfcp::Frame;
+use whimbrel_pfcp::ie::{Cause, PdrId, ReportType};
+use whimbrel_pfcp::msg::{DownlinkDataReport, SessionModificationResponse, SessionReportRequest};
 use whimbrel_ran::ue::{Command, Event, SessionRequest};
-use whimbrel_sim::{GnbIndex, Sim, UeIndex};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState};
 
 /// A registered phone with one session, idle.
 fn idle_with_session(seed: u64) -> (Sim, UeIndex) {
@@ -76,6 +77,25 @@ fn downlink_data_pages_an_idle_phone() {
         net.ue_events(ue).iter().any(|(_, e)| matches!(e, Event::ConfigurationUpdated { new_guti: true }))
     );
     assert_ne!(net.ue_ref(ue).guti(), guti);
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.2.3.3 step 2a: a packet that comes before the UPF is led to the gNB leaves with that; the gNB is asked once
+fn downlink_data_while_the_user_plane_comes_up() {
+    let (mut net, ue) = idle_with_session(1);
+    net.set_upf(UpfState::ByHand);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND / 10);
+    let requests = net.n4_heard();
+    let [led] = requests.as_slice() else { panic!("{} requests", requests.len()) };
+    downlink_data(&mut net, 77);
+    net.settle(SECOND / 10);
+    let sequence = Frame::parse(led).expect("a request of ours").header.sequence;
+    let ours = net.cta().phones().next().and_then(|p| p.sessions.values().next().map(|s| s.cp_seid));
+    let accepted = SessionModificationResponse::new(Cause::RequestAccepted);
+    net.inject_pfcp(&whimbrel_pfcp::Message::from(accepted).to_octets(ours, sequence));
+    net.settle(SECOND / 10);
+    assert_eq!(up_state(&net), Some(UpState::Active));
     no_violations(&net);
 }
 

@@ -78,6 +78,8 @@ pub(crate) fn downlink_data(ue: Ue, psi: PduSessionId) {
     });
     match (waits, connected, releasing) {
         (false, ..) | (_, _, true) => {} // once released, the phone is paged
+        // Packets that came before the UPF was led to the gNB leave with that.
+        (true, true, false) if smf::is_coming_up(ue, psi) => {}
         (true, true, false) => smf::reactivate(ue, psi),
         (true, false, _) => page_if_awaited(ue),
     }

@@ -14,6 +14,7 @@ use super::establishment::tell;
 use super::handover::Admitted;
 use super::n4::{self, Downlink};
 use super::path_switch::end_without_gnb;
+use super::up_connection::{is_active, rest};
 use crate::amf::Given;
 use crate::config::Config;
 use crate::envelope::PhoneId;
@@ -127,6 +128,7 @@ pub(crate) fn came(ue: Ue, coming: &[Coming], given: &[Given]) {
             (true, Some(g)) => {
                 own(ue, c, g.forwarding);
                 tell(ue, c.psi, SessionChange::Established);
+                rest(ue, c.psi); // the phone may have fallen asleep meanwhile
             }
             (false, Some(_)) => n4::delete_at_upf(ue, c.upf, c.up_seid),
             (true, None) => lost(ue, c),
@@ -143,8 +145,10 @@ pub(crate) async fn claim(ue: Ue, coming: &[Coming], admitted: &[Admitted]) -> R
     for c in here {
         own(ue, &c, None);
         let request = match admitted.iter().find(|a| a.psi == c.psi) {
-            Some(a) => n4::modification(Downlink::To(a.tunnel())),
-            None => n4::modification(Downlink::Buffer),
+            Some(a) if ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| is_active(s))) => {
+                n4::modification(Downlink::To(a.tunnel()))
+            }
+            _ => n4::modification(Downlink::Buffer),
         };
         if let Some(to) = n4::ask_modification(ue, c.psi, request) {
             asked.push((c.psi, c, to));

@@ -197,6 +197,13 @@ fn lost_at_upf(ue: Ue, psi: PduSessionId) {
     }
 }
 
+/// A session without a connection: its packets wait in the UPF.
+pub(super) fn rest(ue: Ue, psi: PduSessionId) {
+    if ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Inactive)) {
+        deactivate(ue.on(Lane::Session(psi)), psi);
+    }
+}
+
 /// The connection is gone: every session's packets wait in the UPF.
 pub(crate) fn deactivate_all(ue: Ue) {
     let active: Vec<PduSessionId> = ue
@@ -207,11 +214,15 @@ pub(crate) fn deactivate_all(ue: Ue) {
 }
 
 pub(super) fn deactivate(ue: Ue, psi: PduSessionId) {
-    ue.with(|p| {
-        if let Some(s) = p.sessions.get_mut(&psi) {
+    let ours = ue.with(|p| {
+        p.sessions.get_mut(&psi).is_none_or(|s| {
             s.inactive();
-        }
+            s.up_seid.is_some()
+        }) || p.amf.arrival().is_none()
     });
+    if !ours {
+        return; // its UPF is told when its former SMF has given it away
+    }
     ue.start(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
         match modify(ue, psi, Downlink::Buffer).await {
             Ok(()) => tell(ue, psi, SessionChange::Deactivated),

@@ -37,6 +37,8 @@ pub struct GnbPlace {
     pub config: GnbConfig,
     /// Its address on N2.
     pub address: IpAddr,
+    /// Its AMF, where that is another one than the others'.
+    pub amf: Option<IpAddr>,
 }
 
 /// What to run.

@@ -94,7 +94,7 @@ impl Site {
         Ok(Self {
             transport,
             gtp,
-            endpoints: vec![config.amf.clone()],
+            endpoints: vec![place.amf.map_or_else(|| config.amf.clone(), |amf| vec![amf])],
             ports: (config.amf_port, config.sctp_udp_ports.1),
             serving: None,
             further: None,

@@ -330,7 +330,11 @@ fn over_sockets(mode: Mode) {
     let transport = Transport::open(&settings, [5; 32], Clock::default().now()).unwrap();
     let upf = UdpSocket::bind("127.0.0.9:2152").unwrap();
     upf.set_nonblocking(true).unwrap();
-    let place = |i: u32| GnbPlace { config: gnb(i), address: Ipv4Addr::new(127, 0, 9, i as u8 + 1).into() };
+    let place = |i: u32| GnbPlace {
+        config: gnb(i),
+        address: Ipv4Addr::new(127, 0, 9, i as u8 + 1).into(),
+        amf: None,
+    };
     let config = RunnerConfig {
         amf: vec![amf],
         amf_port: 38412,

@@ -1,6 +1,7 @@
 //! The gNBs of `whimbrel ran`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::str::FromStr;
 
 use clap::Args;
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
@@ -32,9 +33,37 @@ pub(super) struct GnbOptions {
     /// Tracking area code that the gNBs broadcast.
     #[arg(long, default_value_t = 1)]
     tac: u32,
+    /// A gNB of another AMF: which one, from 0, that AMF's address, and the tracking area code that the gNB broadcasts.
+    #[arg(long, value_name = "GNB=ADDRESS,TAC")]
+    other_amf: Vec<OtherAmf>,
     /// Slices that the gNBs offer, SST or SST-SD.
     #[arg(long, value_name = "SLICE,…", value_delimiter = ',', default_value = "1")]
     gnb_slices: Vec<SNssai>,
+}
+
+/// Of which AMF one of the gNBs is.
+#[derive(Clone, Copy)]
+struct OtherAmf {
+    gnb: u16,
+    address: IpAddr,
+    tac: Tac,
+}
+
+impl FromStr for OtherAmf {
+    type Err = &'static str;
+
+    fn from_str(s: &str) -> Result<Self, Self::Err> {
+        let read = || {
+            let (gnb, at) = s.split_once('=')?;
+            let (address, tac) = at.rsplit_once(',')?;
+            Some(Self {
+                gnb: gnb.parse().ok()?,
+                address: address.parse().ok()?,
+                tac: Tac::new(tac.parse().ok()?)?,
+            })
+        };
+        read().ok_or("write it as `1=192.0.2.2,7`")
+    }
 }
 
 impl GnbOptions {
@@ -64,7 +93,9 @@ pub(super) fn places(options: &GnbOptions, amf: IpAddr, count: u16) -> Result<Ve
         let id = id.and_then(|id| GlobalGnbId::new(options.plmn, id, ID_BITS));
         let id = id.ok_or_else(|| format!("--gnb-id: an identifier has {ID_BITS} bits here"))?;
         let address = later(first, i).ok_or("--gnb-address: there are no further addresses behind it")?;
-        Ok(GnbPlace { config: GnbConfig::new(id, tac, options.gnb_slices.clone(), address), address })
+        let other = options.other_amf.iter().find(|o| o.gnb == i);
+        let config = GnbConfig::new(id, other.map_or(tac, |o| o.tac), options.gnb_slices.clone(), address);
+        Ok(GnbPlace { config, address, amf: other.map(|o| o.address) })
     };
     (0..count).map(place).collect()
 }

@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Two cores, each with a gNB, and one UPF of both: connected phones go from one AMF to the other and back by N2 handover (TS 23.502 §4.9.1.3),
+# with their sessions, while packets pass; then one core is killed, and phones of the other stay. In a network namespace of its own.
+#
+# Usage: two_amfs.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
+set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin
+skip() { echo "$1"; exit 77; }
+
+if [ -z "${WHIMBREL_INSIDE:-}" ]; then
+  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
+  command -v ip >/dev/null || skip "iproute2 is not installed"
+  command -v curl >/dev/null || skip "curl is not installed"
+  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
+  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
+  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
+  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0"
+fi
+
+tmp=$(mktemp -d)
+running=()
+trap 'kill -9 "${running[@]}" 2>/dev/null || true; rm -rf "$tmp"' EXIT
+wrong() { echo "WRONG: $1"; tail -n 20 "$tmp"/*.log | cut -c1-300; exit 1; }
+
+ip link set lo up
+ip address add 203.0.113.1/32 dev lo # the server that phones ping
+(umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/neighbours.key")
+
+cat >"$tmp/upf.yaml" <<EOF
+n3: { address: 127.0.0.33 }
+n4: { listen: "127.0.0.33:8805", smfs: ["127.0.0.31:8805", "127.0.0.32:8805"] }
+n6: { device: both, nat: false }
+data_networks:
+  - { dnn: internet, ipv4_pool: 10.50.0.0/16, ipv6_pool: none }
+api: { address: "127.0.0.1:8083" }
+store: { path: $tmp/upf.db }
+EOF
+# core NAME ADDRESS TAC POINTER OTHER OTHERS-ADDRESS OTHERS-TAC OTHERS-POINTER API
+core() {
+  cat >"$tmp/$1.yaml" <<EOF
+tacs: [$3]
+amf: { pointer: $4 }
+n2: { addresses: [$2] }
+n3: { address: $2 }
+n4: { node_id: $2 }
+upfs: [{ name: both, address: "127.0.0.33:8805" }]
+neighbours:
+  listen: "$2:7390"
+  key_file: $tmp/neighbours.key
+  amfs: [{ name: $5, pointer: $8, tacs: [$7], addresses: ["$6:7390"] }]
+api: { address: "$9" }
+store: { path: $tmp/$1.db }
+EOF
+  "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/$1.yaml" >/dev/null
+  start "$1" run
+}
+# start NAME COMMAND: leaves the process in $!.
+start() {
+  "$WHIMBREL" "$2" --strict --config "$tmp/$1.yaml" 2>>"$tmp/$1.log" &
+  running+=($!)
+  disown
+  for _ in $(seq 400); do
+    grep -qs " ready" "$tmp/$1.log" && return
+    kill -0 $! 2>/dev/null || break
+    sleep 0.05
+  done
+  wrong "$1 does not start"
+}
+# await FILE TEXT: a line of a log.
+await() {
+  for _ in $(seq 400); do
+    grep -qs "$2" "$tmp/$1.log" && return
+    sleep 0.05
+  done
+  wrong "$1 does not say: $2"
+}
+registered() { "$WHIMBREL" ue list -c "$tmp/$1.yaml" | grep -c 'imsi-' || true; }
+
+cat >"$tmp/play.yaml" <<'EOF'
+phones: 12
+gnbs: 2
+arrival: { rate: 50 }
+steps:
+  - register
+  - session: { dnn: internet, type: ipv4 }
+  - ping: 203.0.113.1
+  - handover: { via: n2 }
+  - ping: 203.0.113.1
+  - wait: 0.3
+  - handover: { via: n2 }
+  - ping: 203.0.113.1
+  - wait: 0.3
+  - handover: { via: n2 }
+  - idle
+  - wait: 0.1
+  - return
+  - ping: 203.0.113.1
+  - deregister
+EOF
+ran() { "$WHIMBREL" ran "$1" --amf 127.0.0.31 --other-amf 1=127.0.0.32,2 "${@:2}"; }
+ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
+start upf upf
+core north 127.0.0.31 1 0 south 127.0.0.32 2 1 127.0.0.1:8081
+core south 127.0.0.32 2 1 north 127.0.0.31 1 0 127.0.0.1:8082
+south=$!
+await north "the UPF answers"
+await south "the UPF answers"
+await north "another AMF is there"
+await south "another AMF is there"
+
+ran "$tmp/play.yaml" -v >"$tmp/play.log" 2>&1 || wrong "phones failed"
+[ "$(grep -c '^imsi-[0-9]*: HandedOver' "$tmp/play.log")" = 36 ] || wrong "not all were handed over"
+[ "$(registered north)" = 0 ] && [ "$(registered south)" = 0 ] || wrong "somebody is registered who has left"
+echo "12 phones went to the other AMF, back, and there again with their sessions, and slept and woke there"
+
+kill -9 "$south"
+await north "another AMF is not reached"
+cat >"$tmp/alone.yaml" <<'EOF'
+phones: 6
+gnbs: 1
+steps: [register, session: { dnn: internet, type: ipv4 }, ping: 203.0.113.1, idle, wait: 0.1, return, deregister]
+EOF
+"$WHIMBREL" ran "$tmp/alone.yaml" --amf 127.0.0.31 >"$tmp/alone.log" 2>&1 || wrong "phones of the AMF that is left failed"
+echo "phones of one AMF do not notice that the other one is dead"
