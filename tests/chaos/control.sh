@@ -55,6 +55,15 @@ poison() {
 }
 # metric NAME: one of the core's metrics, 0 if it is not there yet.
 metric() { curl -sf http://127.0.0.1:8081/metrics | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }
+# backed: waits until each phone has a backup again; metrics are half a second old at most.
+backed() {
+  sleep 0.55
+  for _ in $(seq 100); do
+    [ "$(metric whimbrel_phones_unbacked)" = 0 ] && return
+    sleep 0.05
+  done
+  wrong "phones have no backup for five seconds"
+}
 # members N: waits until so many control functions have come in all.
 came=0
 members() {
@@ -108,7 +117,7 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
     poisoned=$((poisoned + 1))
     lost
     members 1
-    sleep 0.3
+    backed
   fi
   victim=${near[RANDOM % 3]}
   case $((RANDOM % 4)) in
@@ -137,7 +146,8 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       left=$((left + 1)) ;;
   esac
   members 1
-  sleep 0.$((RANDOM % 5 + 2)) # its phones have other backups by then
+  sleep 0.$((RANDOM % 5 + 2))
+  backed
 done
 
 rc=0

@@ -103,7 +103,7 @@ fn session(s: &SessionGlimpse) -> SessionView {
 }
 
 /// What replication had to do, for the metrics.
-pub(super) fn replication(cta: &Aggregator) -> [Sample; 16] {
+pub(super) fn replication(cta: &Aggregator) -> [Sample; 17] {
     let (c, (octets, phones)) = (cta.replicated(), cta.logged());
     let one = |name, help, value| Sample { name, help, label: None, value };
     let moved = |form: &str, value| Sample {
@@ -136,6 +136,11 @@ pub(super) fn replication(cta: &Aggregator) -> [Sample; 16] {
             "whimbrel_phones_poisoned_total",
             "Phones given up because a message ended the process that tried it",
             c.poisoned,
+        ),
+        one(
+            "whimbrel_phones_unbacked",
+            "Phones that would be lost with who serves them, until somebody has come in the place of a lost backup",
+            cta.unbacked() as u64,
         ),
         one("whimbrel_phones_lost_total", "Phones whose state nobody held: they register anew", c.lost),
         one(

@@ -58,6 +58,8 @@ pub(super) struct Cpfs {
     pub(super) ledgers: BTreeMap<PhoneId, Ledger<Packed>>,
     /// The phones of which inputs are kept or under way.
     logged: BTreeSet<PhoneId>,
+    /// The phones that would be lost with who serves them: a backup was lost, and nobody has come in its place yet.
+    pub(super) unbacked: BTreeSet<PhoneId>,
     /// Batches that were taken from each link.
     taken: BTreeMap<CpfId, u64>,
     pub(super) waiting: Waiting,
@@ -164,6 +166,7 @@ impl Cpfs {
             bounds: Bounds::default(),
             ledgers: BTreeMap::new(),
             logged: BTreeSet::new(),
+            unbacked: BTreeSet::new(),
             taken: BTreeMap::new(),
             waiting: Waiting::default(),
             scan: now + SCAN,
@@ -337,6 +340,7 @@ impl Cpfs {
         let region = self.away.get(&phone).unwrap_or_else(|| self.rings.home());
         let further = self.rings.further_backups(region, phone, by, &present);
         further.into_iter().filter(|c| self.trusted.contains(c)).for_each(|c| ledger.add_backup(c));
+        let is_backed = ledger.is_backed();
         serve(phone, ledger, &mut self.waiting, out);
         // The lost one has had each of these. What it answered did it no harm; of the others it may have died.
         let unanswered = replay.iter().filter(|(clock, _)| *clock > ledger.released()).count();
@@ -350,12 +354,16 @@ impl Cpfs {
                 out.cpfs.push((by, Down::Try { phone, inputs }));
             }
         }
+        if !is_backed {
+            self.unbacked.insert(phone);
+        }
         self.stop_moving(phone, out);
         false
     }
 
     /// A phone is gone. Gives the requests that end what it has left at UPFs.
     fn forget(&mut self, phone: PhoneId, out: &mut Outbox) -> Vec<(UpfId, Vec<u8>)> {
+        self.unbacked.remove(&phone);
         self.moving.remove(&phone);
         self.away.remove(&phone);
         self.unsettled.remove(&phone);
@@ -675,6 +683,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match &self.service {
             Service::Here(_) => Vec::new(),
             Service::Region(cpfs) => cpfs.ledgers.get(&phone).into_iter().flat_map(Ledger::backups).collect(),
+        }
+    }
+
+    /// Phones that would be lost with who serves them, as far as it is known: more than none while somebody is being replaced.
+    pub fn unbacked(&self) -> usize {
+        match &self.service {
+            Service::Here(_) => 0,
+            Service::Region(c) => c.unbacked.len() + c.behind.len() + c.unseen.len(),
         }
     }
 

@@ -17,7 +17,7 @@ use super::cpfs::{Cpfs, Service, serve};
 use super::{Cta, Entropy, Inspect, Outbox};
 use crate::link::Down;
 use crate::region::Region;
-use crate::replication::CpfId;
+use crate::replication::{CpfId, Ledger};
 
 /// How long a phone's inputs may wait for its state to be there: well above a transfer in any network, below a phone's patience
 /// (T3517, TS 24.501 table 10.2.1).
@@ -114,6 +114,9 @@ impl Cpfs {
     /// A phone's state has come to one more place, or its ledger has changed otherwise.
     pub(super) fn progress(&mut self, phone: PhoneId, out: &mut Outbox) {
         self.pruned(phone);
+        if !self.unbacked.is_empty() && self.ledgers.get(&phone).is_some_and(Ledger::is_backed) {
+            self.unbacked.remove(&phone);
+        }
         self.try_to_move(phone, out);
         if self.unsettled.contains(&phone) {
             self.settle(phone, out);

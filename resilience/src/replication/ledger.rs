@@ -316,6 +316,11 @@ impl<I: Clone> Ledger<I> {
         self.replicas.iter().any(|r| r.cpf == cpf && r.acked == self.clock)
     }
 
+    /// Whether somebody could go on with the phone if its control function were lost.
+    pub fn is_backed(&self) -> bool {
+        self.replicas.iter().any(|r| r.acked >= self.base)
+    }
+
     /// Another control function shall hold the phone's state too. It can serve once its state reaches the log.
     pub fn add_backup(&mut self, cpf: CpfId) {
         if cpf != self.primary && self.replicas.iter().all(|r| r.cpf != cpf) {
@@ -381,6 +386,21 @@ mod tests {
         assert_eq!((ledger.inputs(), ledger.octets()), (1, 40));
         ledger.acknowledged(NOW, BACKUP, 1);
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
+    }
+
+    #[test]
+    fn a_phone_is_backed_if_somebody_could_go_on_with_it() {
+        let (mut ledger, next) = (ledger(), CpfId(3));
+        assert!(ledger.is_backed(), "the log has it all");
+        ledger.append(|_| (40, "registration request"));
+        ran(&mut ledger, 1, 7);
+        ledger.acknowledged(NOW, BACKUP, 1);
+        assert!(ledger.is_backed());
+        ledger.failed(BACKUP);
+        ledger.add_backup(next);
+        assert!(!ledger.is_backed(), "its state has not come there");
+        ledger.acknowledged(NOW, next, 1);
+        assert!(ledger.is_backed());
     }
 
     #[test]

@@ -147,7 +147,14 @@ fn neighbours_that_the_operator_has_set_stay_so() {
     let set = |there: &Namespace, interface, address: Ipv4Addr, own| {
         let text = there.sh(&format!("ip -o link show {interface}"));
         let mac = text.split("link/ether ").nth(1).and_then(|t| t.split(' ').next()).unwrap().to_owned();
-        sh(&format!("ip neigh replace {address} lladdr {mac} dev {own} nud permanent"));
+        // What we tell the kernel in the same moment (that it is used) has the kernel ask it, and then it is no operator's any more.
+        for _ in 0..3 {
+            sh(&format!("ip neigh replace {address} lladdr {mac} dev {own} nud permanent"));
+            std::thread::sleep(Duration::from_millis(100));
+            if sh(&format!("ip -4 neigh show {address}")).contains("PERMANENT") {
+                return;
+            }
+        }
     };
     set(&ran, "gnb", GNB, "n3");
     set(&server, "server", SERVER, "n6");
