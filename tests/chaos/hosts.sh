@@ -3,7 +3,7 @@
 # Before: `seconds`, `seed`; `tools`, the programs that the scenario needs beside ip and nsenter; `logs`, of which the last lines are
 # shown when something is wrong. After: `tmp`, a folder that is removed at the end; `elsewhere`, a process whose network namespace is the host
 # behind the wire; what is appended to `running` is killed at the end; `near` is this host's end of the wire, `$tmp/cluster.key` the
-# key, `$tmp/play.yaml` what phones do for so long.
+# key, `$tmp/play.yaml` what phones do for so long; `metric` and `backed` ask the core whose API is at 127.0.0.1:8081.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 skip() { echo "$1"; exit 77; }
@@ -40,6 +40,18 @@ wrong() {
   echo "WRONG: $1 (seed $seed)"
   (cd "$tmp" && tail -n 15 "${logs[@]}" 2>/dev/null | cut -c1-400)
   exit 1
+}
+
+# metric NAME: one of the core's metrics, 0 if it is not there yet.
+metric() { curl -sf http://127.0.0.1:8081/metrics | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }
+# backed: waits until each phone has a backup again; metrics are half a second old at most.
+backed() {
+  sleep 0.55
+  for _ in $(seq 100); do
+    [ "$(metric whimbrel_phones_unbacked)" = 0 ] && return
+    sleep 0.05
+  done
+  wrong "phones have no backup for five seconds"
 }
 
 ip link set lo up

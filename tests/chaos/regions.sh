@@ -31,17 +31,6 @@ cpf() {
   runs "$WHIMBREL" cpf --region "coast/${1%.*}" 2>>"$tmp/$1.log"
   pid[$1]=$last
 }
-# metric NAME: one of the core's metrics, 0 if it is not there yet.
-metric() { curl -sf http://127.0.0.1:8081/metrics | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }
-# backed: waits until each phone has a backup again; metrics are half a second old at most.
-backed() {
-  sleep 0.55
-  for _ in $(seq 100); do
-    [ "$(metric whimbrel_phones_unbacked)" = 0 ] && return
-    sleep 0.05
-  done
-  wrong "phones have no backup for five seconds"
-}
 # told TEXT N: waits until the core has logged it so many times.
 told() {
   for _ in $(seq 400); do
