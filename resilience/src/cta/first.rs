@@ -203,9 +203,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 self.ask(now, stranger, first, Whom::Nobody, out);
             }
             (Whom::NamedWithin { stranger }, _) => self.vacate(now, stranger, out),
-            // Its slot was taken from it before it was asked.
-            (Whom::Stranger { asked }, Disposition::Stranger) => self.stranger(now, first, asked, out),
-            (Whom::Nobody, Disposition::Stranger) => self.stranger(now, first, true, out),
+            // Its slot was given up before it was asked: it gets another one.
+            (Whom::Stranger { asked }, Disposition::Stranger) if !self.slots.holds(phone) => {
+                self.stranger(now, first, asked, out);
+            }
+            (Whom::Nobody, Disposition::Stranger) if !self.slots.holds(phone) => {
+                self.stranger(now, first, true, out);
+            }
             _ => {}
         }
     }
