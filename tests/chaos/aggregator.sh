@@ -7,7 +7,7 @@
 set -euo pipefail
 seconds=${1:-20}
 seed=${2:-1}
-tools=(curl etcd)
+tools=(etcd nsenter)
 logs=(one.log two.log play.log)
 . "$(dirname "$0")/hosts.sh"
 
@@ -56,8 +56,8 @@ ended() {
 }
 # said TEXT: how often both aggregators have said this.
 said() { cat "$tmp"/one.log "$tmp"/two.log 2>/dev/null | grep -c "$1" || true; }
-# await TEXT N WHY: waits until they have said it so often.
-await() {
+# pair_says TEXT N WHY: waits until they have said it so often.
+pair_says() {
   for _ in $(seq 600); do
     [ "$(said "$1")" -ge "$2" ] && return
     sleep 0.05
@@ -68,7 +68,7 @@ await() {
 paired=0
 pairs() {
   paired=$((paired + $1))
-  await "this aggregator has a mirror" "$paired" "the aggregators do not become a pair"
+  pair_says "this aggregator has a mirror" "$paired" "the aggregators do not become a pair"
 }
 # Whoever said last that it serves, does.
 active() {
@@ -84,13 +84,13 @@ runs etcd --name witness --data-dir "$tmp/etcd" --listen-client-urls http://192.
 "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/one.yaml" >/dev/null # the other one gets them from this one
 runs "$WHIMBREL" upf --config "$tmp/upf.yaml" 2>"$tmp/upf.log"
 aggregator one
-await "this aggregator serves" 1 "the first aggregator does not serve"
+pair_says "this aggregator serves" 1 "the first aggregator does not serve"
 aggregator two
 pairs 1
-await "subscribers as at the aggregator that serves" 1 "subscribers are not carried to the mirror"
+pair_says "subscribers as at the aggregator that serves" 1 "subscribers are not carried to the mirror"
 for name in a b c; do cpf "$name"; done
-await "a control function has come" 3 "control functions do not come"
-await "the UPF answers" 1 "the UPF is not reached"
+pair_says "a control function has come" 3 "control functions do not come"
+pair_says "the UPF answers" 1 "the UPF is not reached"
 
 "$WHIMBREL" ran "$tmp/play.yaml" --amf "${address[$(active)]}" --gnb-address 192.0.2.11 -v >"$tmp/play.log" 2>&1 &
 play=$!

@@ -10,7 +10,7 @@
 set -euo pipefail
 seconds=${1:-20}
 seed=${2:-1}
-tools=(curl)
+tools=(curl nsenter)
 logs=(core.log play.log)
 . "$(dirname "$0")/hosts.sh"
 
@@ -57,32 +57,20 @@ poison() {
 came=0
 members() {
   came=$((came + $1))
-  for _ in $(seq 400); do
-    [ "$(grep -c "a control function has come" "$tmp/core.log")" -ge "$came" ] && return
-    sleep 0.05
-  done
-  wrong "control functions do not come"
+  await core "a control function has come" "$came"
 }
-# lost N: waits until the aggregator has noticed so many losses in all.
+# lost: waits until the aggregator has noticed another loss.
 noticed=0
 lost() {
   noticed=$((noticed + 1))
-  for _ in $(seq 200); do
-    [ "$(grep -c "are served by others" "$tmp/core.log")" -ge "$noticed" ] && return
-    sleep 0.02
-  done
-  wrong "the loss of a control function is not noticed"
+  await core "are served by others" "$noticed"
 }
 
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
 alone "$tmp/wakes.yaml" 999700000000091 --phones 4 --write-subscribers "$tmp/alone.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/alone.csv" --config "$tmp/core.yaml" >/dev/null
-runs "$WHIMBREL" run --config "$tmp/core.yaml" 2>>"$tmp/core.log"
-for _ in $(seq 400); do
-  grep -qs " ready" "$tmp/core.log" && break
-  sleep 0.05
-done
+start core run
 cpf one; cpf two; cpf three; cpf far behind
 members 4
 

@@ -1,34 +1,11 @@
-# What the chaos scenarios stand on, sourced by them: a network namespace with a second host behind a wire, a cluster key and the phones.
+# What the chaos scenarios stand on, sourced by them: netns.sh, a second host behind a wire, a cluster key and the phones.
 #
-# Before: `seconds`, `seed`; `tools`, the programs that the scenario needs beside ip and nsenter; `logs`, of which the last lines are
-# shown when something is wrong. After: `tmp`, a folder that is removed at the end; `elsewhere`, a process whose network namespace is the host
-# behind the wire; what is appended to `running` is killed at the end; `near` is this host's end of the wire, `$tmp/cluster.key` the
-# key, `$tmp/play.yaml` what phones do for so long; `metric` and `backed` ask the core whose API is at 127.0.0.1:8081.
-set -euo pipefail
-PATH=$PATH:/usr/sbin:/sbin
-skip() { echo "$1"; exit 77; }
-
-if [ -z "${WHIMBREL_INSIDE:-}" ]; then
-  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
-  for tool in ip nsenter "${tools[@]}"; do
-    command -v "$tool" >/dev/null || skip "$tool is not installed"
-  done
-  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
-  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
-  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
-  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$seconds" "$seed"
-fi
-
-tmp=${WHIMBREL_CHAOS_DIR:-$(mktemp -d)}
-mkdir -p "$tmp"
+# Before, beside what netns.sh wants: `seconds` and `seed`. After: `elsewhere`, a process whose network namespace is the host
+# behind the wire; `near` is this host's end of the wire, `$tmp/cluster.key` the key, `$tmp/play.yaml` what phones do for so long; `backed`
+# asks the core whose API is at 127.0.0.1:8081.
+. "$(dirname "${BASH_SOURCE[0]}")/../netns.sh"
 rm -rf "$tmp"/*.log "$tmp"/*.db* "$tmp"/etcd # of a run before
-running=()
-finish() {
-  kill -9 "${running[@]}" 2>/dev/null || true
-  wait 2>/dev/null || true
-  [ -n "${WHIMBREL_CHAOS_DIR:-}" ] || rm -rf "$tmp"
-}
-trap finish EXIT
+
 # runs COMMAND...: starts it; its death at the end is no news. Its number is in `last`.
 runs() {
   "$@" &
@@ -36,14 +13,6 @@ runs() {
   running+=("$last")
   disown
 }
-wrong() {
-  echo "WRONG: $1 (seed $seed)"
-  (cd "$tmp" && tail -n 15 "${logs[@]}" 2>/dev/null | cut -c1-400)
-  exit 1
-}
-
-# metric NAME: one of the core's metrics, 0 if it is not there yet.
-metric() { curl -sf http://127.0.0.1:8081/metrics | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }
 # backed: waits until each phone has a backup again; metrics are half a second old at most.
 backed() {
   sleep 0.55
@@ -54,7 +23,6 @@ backed() {
   wrong "phones have no backup for five seconds"
 }
 
-ip link set lo up
 ip link add near type veth peer name far
 ip address add 192.0.2.1/24 dev near
 ip link set near up

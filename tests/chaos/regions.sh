@@ -6,7 +6,7 @@
 set -euo pipefail
 seconds=${1:-20}
 seed=${2:-1}
-tools=(curl)
+tools=(curl nsenter)
 logs=(core.log play.log)
 . "$(dirname "$0")/hosts.sh"
 
@@ -31,23 +31,14 @@ cpf() {
   runs "$WHIMBREL" cpf --region "coast/${1%.*}" 2>>"$tmp/$1.log"
   pid[$1]=$last
 }
-# told TEXT N: waits until the core has logged it so many times.
-told() {
-  for _ in $(seq 400); do
-    [ "$(grep -c "$1" "$tmp/core.log")" -ge "$2" ] && return
-    sleep 0.05
-  done
-  wrong "it is not told: $1"
-}
 
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
-runs "$WHIMBREL" run --config "$tmp/core.yaml" 2>>"$tmp/core.log"
-told " ready" 1
+start core run
 all=(harbour.1 harbour.2 town.1 town.2 cape.1)
 for name in "${all[@]}"; do cpf "$name"; done
 came=${#all[@]}
-told "a control function has come" "$came"
+await core "a control function has come" "$came"
 
 "$WHIMBREL" ran "$tmp/play.yaml" --amf 127.0.0.31 -v >"$tmp/play.log" 2>&1 &
 play=$!
@@ -61,10 +52,10 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
   victim=${all[RANDOM % ${#all[@]}]}
   kill -9 "${pid[$victim]}"
   killed=$((killed + 1))
-  told "are served by others" "$killed"
+  await core "are served by others" "$killed"
   cpf "$victim"
   came=$((came + 1))
-  told "a control function has come" "$came"
+  await core "a control function has come" "$came"
   sleep 0.$((RANDOM % 5 + 2))
   backed
 done

@@ -7,22 +7,9 @@
 #
 # While the program runs, an SMF made of octets asks it on N4 (`n4.listen`), from two addresses.
 set -euo pipefail
-PATH=$PATH:/usr/sbin:/sbin
-skip() { echo "$1"; exit 77; }
-
-if [ -z "${WHIMBREL_INSIDE:-}" ]; then
-  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
-  command -v nft >/dev/null || skip "nft is not installed"
-  command -v ip >/dev/null || skip "iproute2 is not installed"
-  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
-  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
-  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
-  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0"
-fi
-
-tmp=$(mktemp -d)
-core=
-trap '[ -z "$core" ] || kill -9 "$core" 2>/dev/null; rm -rf "$tmp"' EXIT
+tools=(nft python3)
+logs=(core.log)
+. "$(dirname "$0")/../netns.sh"
 
 snapshot() {
   { grep -rs '' /proc/sys/net/ipv4 /proc/sys/net/ipv6 || true; } | sort # some may be written only
@@ -38,15 +25,11 @@ same() {
   echo "the host is as it was $1"
 }
 
-start() {
-  "$WHIMBREL" run --strict --config "$tmp/whimbrel.yaml" 2>>"$tmp/log" &
+# begins: the core, anew; its number is in `core`.
+begins() {
+  rm -f "$tmp/core.log"
+  start core run
   core=$!
-  for _ in $(seq 200); do
-    grep -qs " ready" "$tmp/log" && { : >"$tmp/log"; return; }
-    kill -0 "$core" 2>/dev/null || break
-    sleep 0.05
-  done
-  cat "$tmp/log"; echo "WRONG: the program does not start"; exit 1
 }
 
 # SMFs at 127.0.0.21 and 127.0.0.22 send a heartbeat and set up an association (TS 29.244 §7.4.2, §7.4.4); then one speaks
@@ -85,7 +68,6 @@ PYTHON
 }
 
 # Settings that the kernel changes by itself when forwarding is switched, at values that it would not choose.
-ip link set lo up
 ip tuntap add odd0 mode tun
 ip link set odd0 up
 ip address add 192.0.2.1/24 dev odd0
@@ -97,7 +79,7 @@ echo 0 >ipv4/conf/all/accept_redirects
 for family in ipv4 ipv6; do echo 1 >$family/conf/odd0/forwarding; done
 cd /
 
-cat >"$tmp/whimbrel.yaml" <<YAML
+cat >"$tmp/core.yaml" <<YAML
 store: { path: $tmp/whimbrel.db, key_file: $tmp/whimbrel.key }
 n2: { sctp: udp }
 n4: { listen: "127.0.0.1:8805" }
@@ -105,7 +87,7 @@ n6: { nat: true, forwarding: true }
 YAML
 
 snapshot >"$tmp/before"
-start
+begins
 snapshot >"$tmp/while"
 grep -q masquerade "$tmp/while" || { echo "WRONG: nothing masquerades while the program runs"; exit 1; }
 grep -q '/net/ipv4/ip_forward:1' "$tmp/while" || { echo "WRONG: the host does not forward meanwhile"; exit 1; }
@@ -113,11 +95,10 @@ smfs
 kill -TERM "$core"; wait "$core"
 same "after a stop"
 
-start
+begins
 kill -9 "$core"; wait "$core" 2>/dev/null || true
 snapshot >"$tmp/after"
 if diff -q "$tmp/before" "$tmp/after" >/dev/null; then echo "WRONG: a kill leaves nothing to put back"; exit 1; fi
-start
+begins
 kill -TERM "$core"; wait "$core"
 same "after a kill, a start and a stop"
-core=

@@ -4,25 +4,10 @@
 #
 # Usage: several_upfs.sh     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
 set -euo pipefail
-PATH=$PATH:/usr/sbin:/sbin
-skip() { echo "$1"; exit 77; }
+tools=(curl)
+logs=(core.log east.log west.log play.log)
+. "$(dirname "$0")/../netns.sh"
 
-if [ -z "${WHIMBREL_INSIDE:-}" ]; then
-  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
-  command -v ip >/dev/null || skip "iproute2 is not installed"
-  command -v curl >/dev/null || skip "curl is not installed"
-  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
-  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
-  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
-  WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0"
-fi
-
-tmp=$(mktemp -d)
-running=()
-trap 'kill -9 "${running[@]}" 2>/dev/null || true; rm -rf "$tmp"' EXIT
-wrong() { echo "WRONG: $1"; tail -n 20 "$tmp"/*.log; exit 1; }
-
-ip link set lo up
 ip address add 203.0.113.1/32 dev lo # the server that phones ping
 
 cat >"$tmp/core.yaml" <<EOF
@@ -49,29 +34,8 @@ EOF
   start "$1" upf
 }
 
-# start NAME COMMAND: leaves the process in $!.
-start() {
-  "$WHIMBREL" "$2" --strict --config "$tmp/$1.yaml" 2>>"$tmp/$1.log" &
-  running+=($!)
-  for _ in $(seq 400); do
-    grep -qs " ready" "$tmp/$1.log" && return
-    kill -0 $! 2>/dev/null || break
-    sleep 0.05
-  done
-  wrong "$1 does not start"
-}
-
-# await FILE TEXT [N]: a line of a log, for the Nth time.
-await() {
-  for _ in $(seq 400); do
-    [ "$(grep -cs "$2" "$tmp/$1.log")" -ge "${3:-1}" ] && return
-    sleep 0.05
-  done
-  wrong "$1 does not say: $2"
-}
-
 # uplink API: packets that a UPF has carried from phones.
-uplink() { curl -sf "http://$1/metrics" | awk '/^whimbrel_n3_ul_packets_total/ { print $2 }'; }
+uplink() { metric whimbrel_n3_ul_packets_total "$1"; }
 
 # carried API LEAST: waits until a UPF has carried more than so many; its metrics are half a second old at most.
 carried() {
