@@ -19,5 +19,5 @@ pub mod replication;
 
 pub use cpf::{AtWork, Cpf, Member, MemberOutbox, Taster, ToTaster, Trial, Tried, Watchdog};
 pub use cta::{
-    Complaint, Cta, Entropy, Input, Inspect, NotTaken, Order, Ordered, Outbox, Replicated, UpfChange,
+    Complaint, Cta, Entropy, Input, Inspect, Logs, NotTaken, Order, Ordered, Outbox, Replicated, UpfChange,
 };

@@ -21,7 +21,7 @@ use whimbrel_ids::{GlobalGnbId, Instant, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
 use whimbrel_ran::{Outbox, PhoneId, gnb};
-use whimbrel_resilience::link::{Down, State, Up};
+use whimbrel_resilience::link::{Down, Peer, Up};
 use whimbrel_resilience::mirror::{Active, Mirror, Record};
 use whimbrel_resilience::region::{Region, Regions};
 use whimbrel_resilience::replication::CpfId;
@@ -70,7 +70,8 @@ struct Bench {
 enum Link {
     Down(CpfId, Down),
     Up(CpfId, Up),
-    State(CpfId, State),
+    /// From whom, to whom.
+    Peer(CpfId, CpfId, Peer),
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock that the core must not")]
@@ -149,17 +150,17 @@ impl Bench {
                     continue;
                 }
                 Link::Down(to, message) => (to, Ok(message)),
-                Link::State(to, state) => (to, Err(state)),
+                Link::Peer(from, to, message) => (to, Err((from, message))),
             };
             let Some(member) = self.members.get_mut(&to) else { continue };
             let began = clock();
             match link {
                 Ok(message) => member.handle(message, &mut out),
-                Err(state) => member.back(state, &mut out),
+                Err((from, message)) => member.peer(from, message, &mut out),
             }
             self.core += began.elapsed();
             self.links.extend(out.up.into_iter().map(|m| Link::Up(to, m)));
-            self.links.extend(out.peers.into_iter().map(|(to, state)| Link::State(to, state)));
+            self.links.extend(out.peers.into_iter().map(|(peer, m)| Link::Peer(to, peer, m)));
         }
     }
 

@@ -35,7 +35,7 @@ use whimbrel_ran::{Down, Outbox, Up, gnb};
 use whimbrel_resilience::mirror::{Active, Physical};
 use whimbrel_resilience::region::{Areas, Region};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Complaint, Cta, Input, Order, Ordered, Outbox as CoreOutbox};
+use whimbrel_resilience::{Complaint, Cta, Input, Logs, Order, Ordered, Outbox as CoreOutbox};
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
@@ -244,7 +244,11 @@ impl Sim {
         let (told, home, recorder) = (config.clone(), Home::default(), Recorder::default());
         let cta = match &cluster {
             None => Cta::new(told, directory, home, entropy, recorder, EPOCH),
-            Some(c) => Cta::of_region(told, directory, home, entropy, recorder, c.rings(), EPOCH),
+            Some(c) => {
+                let mut cta = Cta::of_region(told, directory, home, entropy, recorder, c.rings(), EPOCH);
+                cta.keep_logs(c.logs);
+                cta
+            }
         };
         let upfs = (0u8..).zip(&config.smf.upfs).map(|(n, _)| {
             let config = home::nth_upf_config(n, rng.draw());
@@ -291,6 +295,14 @@ impl Sim {
         let config = Arc::new(config);
         let cluster = Cluster::new(&config, cpfs, backups);
         Self::begin(seed, config, faults, HomeNetworkKeys::new(), Some(cluster))
+    }
+
+    /// The same, and its aggregator keeps this of phones' logs.
+    pub fn with_logs(seed: u64, config: Config, cpfs: u16, backups: usize, logs: Logs) -> Self {
+        let config = Arc::new(config);
+        let mut cluster = Cluster::new(&config, cpfs, backups);
+        cluster.logs = logs;
+        Self::begin(seed, config, Faults::default(), HomeNetworkKeys::new(), Some(cluster))
     }
 
     /// The same in several regions: where each control function is, numbered from 1, of which the first is at the aggregator's home; and where
@@ -632,7 +644,11 @@ impl Sim {
         self.cluster = self.cluster.take().map(|c| c.anew(&config));
         let cta = match &self.cluster {
             None => Cta::new(config, directory, home, entropy, recorder, self.now),
-            Some(c) => Cta::of_region(config, directory, home, entropy, recorder, c.rings(), self.now),
+            Some(c) => {
+                let mut cta = Cta::of_region(config, directory, home, entropy, recorder, c.rings(), self.now);
+                cta.keep_logs(c.logs);
+                cta
+            }
         };
         self.cta = Active::new(cta);
         self.watch.anew();

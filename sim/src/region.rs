@@ -7,11 +7,11 @@ use std::time::Duration;
 use whimbrel_control::config::Config;
 use whimbrel_control::{Checkpoint, Envelope, Payload, Phone, PhoneId};
 use whimbrel_ids::{Instant, PlmnId, Tac, Tai};
-use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
+use whimbrel_resilience::link::{Down, Peer, State, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Input, Member, MemberOutbox, Taster, ToTaster, Trial, Tried};
+use whimbrel_resilience::{Input, Logs, Member, MemberOutbox, Taster, ToTaster, Trial, Tried};
 
 use crate::{Sim, Travelling};
 
@@ -40,7 +40,7 @@ pub(crate) enum Link {
         has: u64,
         message: Up,
     },
-    State(CpfId, CpfId, State),
+    Peer(CpfId, CpfId, Peer),
     /// The aggregator hears that one is lost.
     Lost(CpfId),
     /// A member hears what became of a trial of its.
@@ -64,9 +64,10 @@ impl Link {
                 let Ok(ToCta::Up(message)) = ToCta::read(&octets) else { unreachable!("it was written so") };
                 Self::Up { from, has, message }
             }
-            Self::State(from, to, state) => {
-                write_state(0, &state, &mut octets);
-                Self::State(from, to, read_state(&octets).expect("it was written so").1)
+            Self::Peer(from, to, message) => {
+                ToPeer { life: 0, from, message }.write(&mut octets);
+                let ToPeer { from, message, .. } = ToPeer::read(&octets).expect("it was written so");
+                Self::Peer(from, to, message)
             }
             inner @ (Self::Lost(_) | Self::Tried(..)) => inner,
         }
@@ -77,7 +78,7 @@ impl Link {
         match *self {
             Self::Down { to, .. } => (None, Some(to)),
             Self::Up { from, .. } => (Some(from), None),
-            Self::State(from, to, _) => (Some(from), Some(to)),
+            Self::Peer(from, to, _) => (Some(from), Some(to)),
             Self::Lost(cpf) => (Some(cpf), None),
             Self::Tried(cpf, ..) => (Some(cpf), Some(cpf)),
         }
@@ -147,6 +148,8 @@ pub(crate) struct Cluster {
     region: Region,
     areas: Areas,
     backups: usize,
+    /// What its aggregator keeps of phones' logs.
+    pub(crate) logs: Logs,
     /// Links keep their order: not before this.
     ordered: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
     /// Messages that members have taken.
@@ -159,6 +162,8 @@ pub(crate) struct Cluster {
     poison: Option<Poison>,
     /// Where states arrive that contradict themselves.
     spoilt: Vec<CpfId>,
+    /// From whom to whom nothing gets through, and what has not.
+    stuck: BTreeMap<(CpfId, CpfId), Vec<Peer>>,
     /// What tries inputs for the members; `None` if they do without.
     taster: Option<Taster>,
     /// Inputs that were run.
@@ -202,6 +207,7 @@ impl Cluster {
             regions,
             region,
             backups,
+            logs: Logs::default(),
             ordered: BTreeMap::new(),
             taken: 0,
             loss: None,
@@ -209,6 +215,7 @@ impl Cluster {
             unrest: None,
             poison: None,
             spoilt: Vec::new(),
+            stuck: BTreeMap::new(),
             taster: Some(taster(config)),
             turnover: None,
             ran: 0,
@@ -219,7 +226,7 @@ impl Cluster {
 
     /// As many that serve nobody.
     pub(crate) fn anew(self, config: &Arc<Config>) -> Self {
-        Self::new(config, self.newest, self.backups)
+        Self { logs: self.logs, ..Self::new(config, self.newest, self.backups) }
     }
 
     /// Whether what a member said shows that it ran the input that ends it.
@@ -322,6 +329,22 @@ impl Sim {
         }
     }
 
+    /// Nothing that a control function says to another gets through from now on.
+    pub fn stick(&mut self, from: CpfId, to: CpfId) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.stuck.entry((from, to)).or_default();
+        }
+    }
+
+    /// What did not get through does now. How much that is.
+    pub fn unstick(&mut self, from: CpfId, to: CpfId) -> usize {
+        let Some(cluster) = &mut self.cluster else { return 0 };
+        let late = cluster.stuck.remove(&(from, to)).unwrap_or_default();
+        let number = late.len();
+        late.into_iter().for_each(|message| self.link(Link::Peer(from, to, message)));
+        number
+    }
+
     /// How many inputs control functions were handed since there is poison among them, replays included.
     pub fn handed(&self) -> u64 {
         self.cluster.as_ref().and_then(|c| c.poison.as_ref()).map_or(0, |p| p.handed)
@@ -401,6 +424,13 @@ impl Sim {
         let (least, greatest) = LINK_LATENCY_MICROS;
         let latency = least + self.rng.below(greatest - least);
         let Some(cluster) = &mut self.cluster else { return };
+        let link = match link {
+            Link::Peer(from, to, message) => match cluster.stuck.get_mut(&(from, to)) {
+                Some(stuck) => return stuck.push(message),
+                None => Link::Peer(from, to, message),
+            },
+            link => link,
+        };
         if let (Some(poison), Link::Down { message: Down::Logged(input), .. }) = (&mut cluster.poison, &link)
         {
             poison.handed(&Envelope::from_flat(input.octets()).expect("it comes from an aggregator"));
@@ -433,7 +463,7 @@ impl Sim {
                 self.core(Input::Rings(rings));
                 return self.core(Input::CpfLost(cpf));
             }
-            Link::Down { to, .. } | Link::State(_, to, _) | Link::Tried(to, ..) => to,
+            Link::Down { to, .. } | Link::Peer(_, to, _) | Link::Tried(to, ..) => to,
         };
         let Some(member) = cluster.members.get_mut(&to) else { return };
         let end = cluster.ends.entry(to).or_default();
@@ -451,10 +481,10 @@ impl Sim {
                     end.confirmed(taken);
                     member.handle(message, &mut out);
                 }
-                Link::State(_, to, state) if cluster.spoilt.contains(&to) => {
-                    member.back(spoil(state), &mut out)
+                Link::Peer(from, to, Peer::State(state)) if cluster.spoilt.contains(&to) => {
+                    member.peer(from, Peer::State(spoil(state)), &mut out);
                 }
-                Link::State(_, _, state) => member.back(state, &mut out),
+                Link::Peer(from, _, message) => member.peer(from, message, &mut out),
                 Link::Tried(_, trial, became) => member.tried(trial, became, &mut out),
                 Link::Up { .. } | Link::Lost(_) => {}
             }
@@ -471,7 +501,7 @@ impl Sim {
         }
         if loss != Some(Loss::After) {
             out.up.into_iter().for_each(|message| self.link(Link::Up { from: to, has, message }));
-            out.peers.into_iter().for_each(|(peer, state)| self.link(Link::State(to, peer, state)));
+            out.peers.into_iter().for_each(|(peer, message)| self.link(Link::Peer(to, peer, message)));
         }
         match loss {
             Some(Loss::FalseAlarm) => self.link(Link::Lost(to)),

@@ -10,7 +10,7 @@ use common::stage::session;
 use common::*;
 use whimbrel_control::{Batch, Checkpoint, Phone, PhoneId};
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::link::{State, Up};
+use whimbrel_resilience::link::{Peer, State, Up};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Complaint, Member, MemberOutbox};
 use whimbrel_sim::{Faults, Loss, Sim, default_config, morning, night_in_region, phone_config};
@@ -76,10 +76,10 @@ fn a_state_that_is_not_what_its_sender_says_is_not_held() {
     let at_four = Checkpoint::of(&at_four).expect("it rests");
     let mut out = MemberOutbox::default();
     for (phone, clock) in [(phone, 7), (other, 4)] {
-        member.back(State { phone, term: 1, clock, state: at_four.clone() }, &mut out);
+        member.peer(CpfId(2), Peer::State(State { phone, term: 1, clock, state: at_four.clone() }), &mut out);
     }
     assert_eq!((member.refused(), member.backed(), out.up.len()), (2, 0, 0));
-    member.back(State { phone, term: 1, clock: 4, state: at_four }, &mut out);
+    member.peer(CpfId(2), Peer::State(State { phone, term: 1, clock: 4, state: at_four }), &mut out);
     assert!(matches!(out.up[..], [Up::Holds { phone: of, clock: 4 }] if of == phone));
     assert_eq!((member.refused(), member.backed()), (2, 1));
 }

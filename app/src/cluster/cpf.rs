@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
 use whimbrel_ids::Instant;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
-use whimbrel_resilience::link::{Down, Hello, Role, ToCpf, ToCta, Up, read_state, write_state};
+use whimbrel_resilience::link::{Down, Hello, Role, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::membership::MemberId;
 use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::Region;
@@ -193,7 +193,7 @@ impl CpfProcess {
             match event {
                 Event::Up { link, peer, hello, .. } => self.up(now, link, peer, hello),
                 Event::Frame { link, octets } if self.aggregator == Some(link) => self.told(now, octets),
-                Event::Frame { link, octets } => self.state(link, octets),
+                Event::Frame { link, octets } => self.peer(link, octets),
                 Event::Down { link, reason } if self.aggregator == Some(link) => {
                     self.aggregator_gone(now, reason)
                 }
@@ -429,23 +429,24 @@ impl CpfProcess {
         }
     }
 
-    /// Another control function has the state of a phone for this one.
-    fn state(&mut self, link: LinkId, octets: &[u8]) {
-        match (read_state(octets), &mut self.membership) {
-            (Ok((life, state)), Some(Membership { life: present, member: Some(member), .. }))
-                if life == *present =>
-            {
+    /// Another control function says something, such as a phone's state.
+    fn peer(&mut self, link: LinkId, octets: &[u8]) {
+        match (ToPeer::read(octets), &mut self.membership) {
+            (
+                Ok(ToPeer { life, from, message }),
+                Some(Membership { life: present, member: Some(member), .. }),
+            ) if life == *present => {
                 let refused = member.refused();
-                member.back(state, &mut self.out);
+                member.peer(from, message, &mut self.out);
                 if refused == 0 && member.refused() > 0 {
                     warn!(
                         "a control function sends the state of another phone, or of another time, than it says: it is not held"
                     );
                 }
             }
-            (Ok(_), _) => debug!("the state of a phone is of another life"),
+            (Ok(_), _) => debug!("what a control function says is of another life"),
             (Err(e), _) => {
-                warn!("a control function sends what is no state of a phone: {e}");
+                warn!("a control function says what cannot be read: {e}");
                 self.links.close(link);
             }
         }
@@ -467,12 +468,12 @@ impl CpfProcess {
             self.tasting.have_tried(self.lives, trial);
         }
         let Some(m) = &mut self.membership else { return };
-        for (to, state) in self.out.peers.drain(..) {
-            // Who is not known is gone: the aggregator says who is to have the state instead.
+        for (to, message) in self.out.peers.drain(..) {
+            // Who is not known is gone: the aggregator says who is to have a phone's state instead.
             let Some(at) = m.peers.get(&to) else { continue };
             let link = *m.to_peers.entry(to).or_insert_with(|| self.links.connect(now, *at));
             self.frame.clear();
-            write_state(m.life, &state, &mut self.frame);
+            ToPeer { life: m.life, from: m.id, message }.write(&mut self.frame);
             self.links.send(link, &self.frame);
         }
     }

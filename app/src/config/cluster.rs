@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use whimbrel_ids::Tac;
+use whimbrel_resilience::Logs;
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::region::{Areas, Region, Regions};
 
@@ -24,6 +25,8 @@ pub(crate) struct Cluster {
     /// The gNBs that are in other regions than the aggregator's own.
     pub(crate) areas: Areas,
     pub(crate) backups: u8,
+    /// How long a log waits for a backup that does not say that it holds the phone's state.
+    pub(crate) outdated_after: Duration,
     pub(crate) heartbeat: Timing,
     /// `None`: the aggregator has no mirror.
     pub(crate) pair: Option<PairOf>,
@@ -50,6 +53,11 @@ impl Cluster {
         let all = std::iter::once(&self.region).chain(&self.neighbours).cloned();
         Regions::new(all).unwrap_or_default()
     }
+
+    /// What the aggregator keeps of phones' logs.
+    pub(crate) fn logs(&self) -> Logs {
+        Logs { outdated_after: self.outdated_after, ..Logs::default() }
+    }
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
@@ -72,6 +80,15 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             s.list("neighbours", vec![], "Other regions whose control functions may come here, to hold backups, or to serve phones there.");
         let areas = read_areas(s, &region, &neighbours);
         let backups = s.value("backups", 1u8, "How many other control functions hold each phone's state.");
+        let outdated_after = s.value(
+            "outdated_after",
+            Logs::default().outdated_after,
+            "A backup that has not got a phone's state for so long is told that what it holds is outdated, if another one has the state: 1 s \
+             to 1 h.",
+        );
+        if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&outdated_after) {
+            s.refuse("outdated_after", "a procedure takes seconds, and a log is not kept for days", "write 1s to 1h");
+        }
         let interval = s.value(
             "heartbeat_interval",
             Duration::from_millis(20),
@@ -116,7 +133,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         if let Err(e) = Regions::new(std::iter::once(&region).chain(&neighbours).cloned()) {
             s.refuse("neighbours", e.to_string(), "name each region once");
         }
-        Cluster { listen, key_file, region, neighbours, areas, backups, heartbeat, pair }
+        Cluster { listen, key_file, region, neighbours, areas, backups, outdated_after, heartbeat, pair }
     })
 }
 

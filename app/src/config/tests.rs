@@ -301,6 +301,14 @@ fn a_pair_of_aggregators_lacks_nothing_or_is_refused_with_what_it_lacks() {
 }
 
 #[test]
+fn how_long_a_backup_may_lack_a_state() {
+    let of = |time: &str| format!("cluster: {{ outdated_after: {time} }}\n");
+    assert_eq!(read("").unwrap().cluster.logs().outdated_after, Duration::from_secs(30));
+    assert_eq!(read(&of("2s")).unwrap().cluster.logs().outdated_after, Duration::from_secs(2));
+    assert!(refused(&of("999ms")).contains("a procedure takes seconds") && refused(&of("2h")).contains("1h"));
+}
+
+#[test]
 fn a_gnb_is_in_one_region_whose_control_functions_may_come() {
     let cluster = |areas: &str| format!("cluster:\n  neighbours: [home/next]\n  areas:\n{areas}");
     let good =

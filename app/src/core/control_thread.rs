@@ -252,7 +252,17 @@ impl Control {
                     None => Cta::new(told.clone(), directory, subscribers, entropy, core_time, now),
                     Some(pool) => {
                         let rings = pool.rings();
-                        Cta::of_region(told.clone(), directory, subscribers, entropy, core_time, rings, now)
+                        let mut cta = Cta::of_region(
+                            told.clone(),
+                            directory,
+                            subscribers,
+                            entropy,
+                            core_time,
+                            rings,
+                            now,
+                        );
+                        cta.keep_logs(parts.config.cluster.logs());
+                        cta
                     }
                 })
             }
@@ -268,7 +278,7 @@ impl Control {
                 match mirror {
                     None => {
                         let core_time = CoreTime::default();
-                        let cta = Cta::of_region(
+                        let mut cta = Cta::of_region(
                             told.clone(),
                             directory,
                             subscribers,
@@ -277,6 +287,7 @@ impl Control {
                             rings,
                             now,
                         );
+                        cta.keep_logs(cluster.logs());
                         Active::new(cta)
                     }
                     Some(mirror) => {

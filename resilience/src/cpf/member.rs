@@ -7,7 +7,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{Checkpoint, Disposition, Envelope, Glimpse, PhoneId};
 
 use super::{Cpf, Trial, Tried};
-use crate::link::{Down, Show, State, Up};
+use crate::link::{Down, Peer, Show, State, Up};
 use crate::replication::{CpfId, Holdings, Primary, Ran, Taken};
 
 /// A phone that is served here.
@@ -48,7 +48,7 @@ pub struct MemberOutbox {
     /// To its aggregator.
     pub up: Vec<Up>,
     /// To other members.
-    pub peers: Vec<(CpfId, State)>,
+    pub peers: Vec<(CpfId, Peer)>,
     /// To its taster; each is answered by [`Member::tried`], in order.
     pub trials: Vec<Trial>,
 }
@@ -107,7 +107,13 @@ impl Member {
             }
             Down::Try { phone, inputs } => self.have_tried(phone, inputs, out),
             Down::Serve { phone, term, backups } => self.serve(phone, term, backups, out),
-            Down::Outdated { phone, clock } => self.holdings.outdated(phone, clock),
+            Down::Outdated { phone, clock, up_to_date } => {
+                self.holdings.outdated(phone, clock);
+                if self.holdings.fetch(phone, clock).is_none() {
+                    let asked = up_to_date.into_iter().map(|of| (of, Peer::Fetch { phone, clock }));
+                    out.peers.extend(asked);
+                }
+            }
             Down::Released(batches) => self.primary.released(batches),
             Down::Forget(phone) => {
                 self.served.remove(&phone);
@@ -141,8 +147,8 @@ impl Member {
             // Who is at something again has a newer state soon.
             let made = || self.cpf.checkpoint(phone).filter(|_| served.clock == clock);
             let Some(state) = state.or_else(made) else { continue };
-            let whole = |&to| (to, State { phone, term: served.term, clock, state: state.clone() });
-            out.peers.extend(served.backups.iter().map(whole));
+            let state = State { phone, term: served.term, clock, state };
+            out.peers.extend(served.backups.iter().map(|&to| (to, Peer::State(state.clone()))));
         }
     }
 
@@ -173,8 +179,19 @@ impl Member {
         self.refused
     }
 
-    /// Takes a phone's state from the member that serves it. It is kept as it came, and read when the phone has to be served from it.
-    pub fn back(&mut self, state: State, out: &mut MemberOutbox) {
+    /// Takes a message of another member.
+    pub fn peer(&mut self, from: CpfId, message: Peer, out: &mut MemberOutbox) {
+        match message {
+            Peer::State(state) => self.back(state, out),
+            Peer::Fetch { phone, clock } => {
+                let held = self.holdings.fetch(phone, clock);
+                out.peers.extend(held.map(|state| (from, Peer::State(state))));
+            }
+        }
+    }
+
+    /// Takes a phone's state. It is kept as it came, and read when the phone has to be served from it.
+    fn back(&mut self, state: State, out: &mut MemberOutbox) {
         let phone = state.phone;
         match self.served.get(&phone).map(|s| s.term) {
             Some(term) if state.term <= term => return, // it was sent before its sender was replaced by this one

@@ -24,9 +24,7 @@ use crate::link::{Down, Up};
 use crate::region::{Region, Rings};
 use crate::replication::{BESIDE_INPUT, Bounds, CpfId, Failover, Lagging, Ledger, Verdict};
 
-/// How long a replica may lag before the log waits for it no longer (Neutrino §4.2.4).
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks for such replicas.
+/// Between two looks for such replicas, at most.
 const SCAN: Duration = Duration::from_secs(5);
 /// When a control function is lost or leaves, what nobody waits for is done in slices, with this between them: short ones, since whoever is
 /// heard of meanwhile waits for the slice to end.
@@ -52,8 +50,7 @@ pub(super) enum Service {
 pub(super) struct Cpfs {
     pub(super) rings: Rings,
     pub(super) draining: Draining,
-    /// How much is kept of the logs of phones that begin.
-    bounds: Bounds,
+    logs: Logs,
     pub(super) trusted: BTreeSet<CpfId>,
     pub(super) ledgers: BTreeMap<PhoneId, Ledger<Packed>>,
     /// The phones of which inputs are kept or under way.
@@ -106,6 +103,22 @@ impl Waiting {
     fn lost(&mut self, cpf: CpfId) {
         self.untold.remove(&cpf);
         self.asked.remove(&cpf);
+    }
+}
+
+/// What is kept of phones' logs, and for how long.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct Logs {
+    /// How much of one phone's. Of phones that begin from now on.
+    pub phone: Bounds,
+    /// How long a log waits for a replica that does not say that it holds the phone's state, if another one does.
+    pub outdated_after: Duration,
+}
+
+/// The time is Neutrino's (§4.2.4): a procedure takes seconds at most.
+impl Default for Logs {
+    fn default() -> Self {
+        Self { phone: Bounds::default(), outdated_after: Duration::from_secs(30) }
     }
 }
 
@@ -163,7 +176,7 @@ impl Cpfs {
             trusted: rings.members().collect(),
             rings,
             draining: Draining::default(),
-            bounds: Bounds::default(),
+            logs: Logs::default(),
             ledgers: BTreeMap::new(),
             logged: BTreeSet::new(),
             unbacked: BTreeSet::new(),
@@ -213,7 +226,7 @@ impl Cpfs {
         let phone = envelope.phone;
         if !self.ledgers.contains_key(&phone) {
             let Some(placement) = self.rings.place(self.region(phone), phone) else { return };
-            let ledger = Ledger::new(placement.primary, placement.backups, self.bounds);
+            let ledger = Ledger::new(placement.primary, placement.backups, self.logs.phone);
             assign(phone, &ledger, out);
             self.ledgers.insert(phone, ledger);
         }
@@ -231,14 +244,15 @@ impl Cpfs {
         self.outdated(phone, lagging, out);
     }
 
-    /// Replicas that the log cannot lead on are told so, and get the whole state anew from who serves the phone.
+    /// Replicas that the log cannot lead on are told so. They ask for the state of the other replicas that have it, and who serves the phone
+    /// sends it anew: it knows itself when that may leave, and the others are there in case it does not get through.
     fn outdated(&mut self, phone: PhoneId, lagging: Vec<Lagging>, out: &mut Outbox) {
         if lagging.is_empty() {
             return;
         }
-        for Lagging { replica, clock, .. } in lagging {
+        for Lagging { replica, clock, up_to_date } in lagging {
             self.complain(replica, Complaint::Lagging, out);
-            out.cpfs.push((replica, Down::Outdated { phone, clock }));
+            out.cpfs.push((replica, Down::Outdated { phone, clock, up_to_date }));
         }
         if let Some(ledger) = self.ledgers.get(&phone) {
             serve(phone, ledger, &mut self.waiting, out);
@@ -481,11 +495,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// How much is kept of the logs of phones that begin from now on. A region that keeps none is a baseline of experiments: what is
-    /// lost with a control function then is what was under way there.
-    pub fn bound_logs(&mut self, bounds: Bounds) {
+    /// What is kept of phones' logs. A region that keeps none is a baseline of experiments: what is lost with a control function then is what
+    /// was under way there.
+    pub fn keep_logs(&mut self, logs: Logs) {
         if let Service::Region(cpfs) = &mut self.service {
-            cpfs.bounds = bounds;
+            cpfs.logs = logs;
         }
     }
 
@@ -609,10 +623,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if now < cpfs.scan {
             return;
         }
-        cpfs.scan = now + SCAN;
+        cpfs.scan = now + SCAN.min(cpfs.logs.outdated_after);
         cpfs.waiting.untold.extend(&cpfs.trusted);
         for phone in cpfs.logged.iter().copied().collect::<Vec<_>>() {
-            let lagging = cpfs.ledgers.get_mut(&phone).map(|l| l.scan(now, PATIENCE)).unwrap_or_default();
+            let patience = cpfs.logs.outdated_after;
+            let lagging = cpfs.ledgers.get_mut(&phone).map(|l| l.scan(now, patience)).unwrap_or_default();
             cpfs.outdated(phone, lagging, out);
             cpfs.pruned(phone);
         }

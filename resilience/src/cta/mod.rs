@@ -32,7 +32,7 @@ use crate::Cpf;
 use crate::link::{Down, Up};
 use crate::region::Rings;
 use crate::replication::CpfId;
-pub use cpfs::{Complaint, Replicated};
+pub use cpfs::{Complaint, Logs, Replicated};
 use cpfs::{Cpfs, Service};
 use first::{Asked, Asks, First};
 use n4::Arrived;

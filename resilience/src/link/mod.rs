@@ -1,8 +1,8 @@
 //! What an aggregator and its control functions say to each other, and those among themselves. Each link is reliable and keeps
 //! its order; that one breaks means the loss of whom it led to.
 //!
-//! [`Down`], [`Up`] and [`State`] are what the protocol says. Between processes each is a message of octets, as are the few
-//! that only processes need: who calls ([`Hello`]), what an operator wants to see ([`ToCpf`], [`ToCta`]), and what a pair of aggregators
+//! [`Down`], [`Up`] and [`Peer`] are what the protocol says. Between processes each is a message of octets, as are the few
+//! that only processes need: who calls ([`Hello`]), of which life a message between control functions is ([`ToPeer`]), what an operator wants to see ([`ToCpf`], [`ToCta`]), and what a pair of aggregators
 //! says to each other ([`ToMirror`], [`ToActive`]).
 
 mod hello;
@@ -17,7 +17,7 @@ use whimbrel_control::{AssociationId, Batch, Envelope, Flat, PhoneId};
 
 use crate::replication::{Checkpoint, CpfId};
 pub use hello::{BadHello, Hello, NeighbourHello, Role};
-pub use octets::{HeartbeatKey, LinkError, Show, ToCpf, ToCta, read_state, write_state};
+pub use octets::{HeartbeatKey, LinkError, Show, ToCpf, ToCta, ToPeer};
 pub(crate) use octets::{read_envelopes, write_envelopes};
 pub use pair::{MemberAt, Members, ToActive, ToMirror};
 
@@ -45,12 +45,14 @@ pub enum Down {
         /// Who shall have its state.
         backups: Vec<CpfId>,
     },
-    /// Whatever is older than this of a phone is outdated (Neutrino §4.2.4).
+    /// Whatever is older than this of a phone is outdated (Neutrino §4.2.4): it is never served from, and what is not is asked of others.
     Outdated {
         /// The phone.
         phone: PhoneId,
         /// Clock of the state that is not.
         clock: u64,
+        /// Other backups that have that state. Who serves the phone sends it unasked.
+        up_to_date: Vec<CpfId>,
     },
     /// So many batches of this link were released, from its beginning.
     Released(u64),
@@ -103,5 +105,19 @@ pub enum Up {
     },
 }
 
-/// From a phone's control function to its backups: the phone in its flat form.
+/// From a control function to another.
+#[derive(Clone, Debug)]
+pub enum Peer {
+    /// A phone's state, for who backs it: from who serves the phone, or from another that backs it and was asked.
+    State(State),
+    /// The state of a phone is wanted, of this clock or later.
+    Fetch {
+        /// The phone.
+        phone: PhoneId,
+        /// The clock.
+        clock: u64,
+    },
+}
+
+/// The state of a phone: the phone in its flat form.
 pub type State = Checkpoint<whimbrel_control::Checkpoint>;

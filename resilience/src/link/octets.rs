@@ -12,7 +12,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Checkpoint, Envelope, FlatError, Glimpse, PhoneId};
 use whimbrel_ids::Supi;
 
-use super::{Down, State, Up};
+use super::{Down, Peer, State, Up};
 use crate::region::Region;
 use crate::replication::CpfId;
 
@@ -141,7 +141,7 @@ enum DownHead {
     Run,
     Try(PhoneId),
     Serve { phone: PhoneId, term: u32, backups: Vec<CpfId> },
-    Outdated { phone: PhoneId, clock: u64 },
+    Outdated { phone: PhoneId, clock: u64, up_to_date: Vec<CpfId> },
     Released(u64),
     Forget(PhoneId),
     Configure,
@@ -168,13 +168,22 @@ enum UpHead {
     Unreadable { phone: PhoneId, term: u32 },
 }
 
-/// What stands in front of a state.
+/// From a control function's process to that of another.
+#[derive(Debug)]
+pub struct ToPeer {
+    /// The life of the aggregator in which both have their numbers.
+    pub life: u64,
+    /// Who says it.
+    pub from: CpfId,
+    /// What the protocol says.
+    pub message: Peer,
+}
+
+/// What stands in front of a message to another control function.
 #[derive(Serialize, Deserialize)]
-struct StateHead {
-    life: u64,
-    phone: PhoneId,
-    term: u32,
-    clock: u64,
+enum PeerHead {
+    State { phone: PhoneId, term: u32, clock: u64 },
+    Fetch { phone: PhoneId, clock: u64 },
 }
 
 pub(super) fn write(head: &impl Serialize, flat: &[u8], to: &mut Vec<u8>) {
@@ -213,8 +222,8 @@ impl ToCpf {
             Self::Down(Down::Serve { phone, term, backups }) => {
                 DownHead::Serve { phone: *phone, term: *term, backups: backups.clone() }
             }
-            Self::Down(Down::Outdated { phone, clock }) => {
-                DownHead::Outdated { phone: *phone, clock: *clock }
+            Self::Down(Down::Outdated { phone, clock, up_to_date }) => {
+                DownHead::Outdated { phone: *phone, clock: *clock, up_to_date: up_to_date.clone() }
             }
             Self::Down(Down::Released(batches)) => DownHead::Released(*batches),
             Self::Down(Down::Forget(phone)) => DownHead::Forget(*phone),
@@ -245,7 +254,9 @@ impl ToCpf {
                 return Ok(Self::Down(Down::Configure(Arc::new(Config::from_flat(rest)?))));
             }
             DownHead::Serve { phone, term, backups } => Self::Down(Down::Serve { phone, term, backups }),
-            DownHead::Outdated { phone, clock } => Self::Down(Down::Outdated { phone, clock }),
+            DownHead::Outdated { phone, clock, up_to_date } => {
+                Self::Down(Down::Outdated { phone, clock, up_to_date })
+            }
             DownHead::Released(batches) => Self::Down(Down::Released(batches)),
             DownHead::Forget(phone) => Self::Down(Down::Forget(phone)),
             DownHead::Welcome { life, id, heartbeats, keep } => Self::Welcome { life, id, heartbeats, keep },
@@ -338,21 +349,35 @@ pub(crate) fn read_envelopes(mut octets: &[u8]) -> Result<Vec<Envelope>, LinkErr
     whole(inputs, octets)
 }
 
-/// Appends the octets of a phone's state, as it is in this life of its aggregator. They hold keys.
-pub fn write_state(life: u64, state: &State, to: &mut Vec<u8>) {
-    let State { phone, term, clock, state } = state;
-    write(&StateHead { life, phone: *phone, term: *term, clock: *clock }, state.octets(), to);
-}
+impl ToPeer {
+    /// Appends its octets. They may hold keys.
+    pub fn write(&self, to: &mut Vec<u8>) {
+        let (head, flat) = match &self.message {
+            Peer::State(State { phone, term, clock, state }) => {
+                (PeerHead::State { phone: *phone, term: *term, clock: *clock }, state.octets())
+            }
+            Peer::Fetch { phone, clock } => (PeerHead::Fetch { phone: *phone, clock: *clock }, &[][..]),
+        };
+        write(&(self.life, self.from, head), flat, to);
+    }
 
-/// Reads what [`write_state`] wrote, life and state; the phone itself stays unread. Errors: each [`LinkError`].
-pub fn read_state(octets: &[u8]) -> Result<(u64, State), LinkError> {
-    let (StateHead { life, phone, term, clock }, rest) = read(octets)?;
-    Ok((life, State { phone, term, clock, state: Checkpoint::from_octets(rest)? }))
+    /// Reads what [`Self::write`] wrote; a phone in it stays unread. Errors: each [`LinkError`].
+    pub fn read(octets: &[u8]) -> Result<Self, LinkError> {
+        let ((life, from, head), rest) = read(octets)?;
+        let message = match head {
+            PeerHead::State { phone, term, clock } => {
+                Peer::State(State { phone, term, clock, state: Checkpoint::from_octets(rest)? })
+            }
+            PeerHead::Fetch { phone, clock } => whole(Peer::Fetch { phone, clock }, rest)?,
+        };
+        Ok(Self { life, from, message })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use whimbrel_control::Phone;
 
     use super::*;
 
@@ -365,6 +390,12 @@ mod tests {
     }
 
     fn up(message: &ToCta) -> Vec<u8> {
+        let mut octets = Vec::new();
+        message.write(&mut octets);
+        octets
+    }
+
+    fn to_peer(message: &ToPeer) -> Vec<u8> {
         let mut octets = Vec::new();
         message.write(&mut octets);
         octets
@@ -386,7 +417,7 @@ mod tests {
             ToCpf::Resumed { taken: 7, heartbeats: HeartbeatKey([9; 32]) },
             ToCpf::Peers(vec![(CpfId(1), ([192, 0, 2, 7], 7380).into()), (CpfId(2), ([0; 16], 1).into())]),
             ToCpf::Down(Down::Serve { phone: PHONE, term: 7, backups: vec![CpfId(2), CpfId(3)] }),
-            ToCpf::Down(Down::Outdated { phone: PHONE, clock: 1 << 40 }),
+            ToCpf::Down(Down::Outdated { phone: PHONE, clock: 1 << 40, up_to_date: vec![CpfId(4)] }),
             ToCpf::Down(Down::Released(u64::MAX)),
             ToCpf::Down(Down::Forget(PHONE)),
             ToCpf::Down(Down::Try { phone: PHONE, inputs: vec![] }),
@@ -423,6 +454,21 @@ mod tests {
     }
 
     #[test]
+    fn what_control_functions_say_to_each_other_is_read_as_it_was_written() {
+        let mut phone = Phone::new(PHONE);
+        phone.clock = 9;
+        let state = Checkpoint::of(&phone).unwrap();
+        let state = Peer::State(State { phone: PHONE, term: 3, clock: 9, state });
+        for message in [state, Peer::Fetch { phone: PHONE, clock: 1 << 40 }] {
+            let message = ToPeer { life: u64::MAX, from: CpfId(7), message };
+            let octets = to_peer(&message);
+            assert_eq!(format!("{:?}", ToPeer::read(&octets).unwrap()), format!("{message:?}"));
+            assert!(ToPeer::read(&[&octets[..], &[0]].concat()).is_err());
+            assert!(ToPeer::read(&octets[..octets.len() - 1]).is_err());
+        }
+    }
+
+    #[test]
     fn a_form_that_was_damaged_is_named() {
         let ran = Up::Ran { phone: PHONE, term: 1, clock: 9, from: None, batch: Box::default() };
         let mut octets = up(&ToCta::Up(ran));
@@ -441,7 +487,10 @@ mod tests {
                 if let Ok(message) = ToCta::read(&octets) {
                     prop_assert!(ToCta::read(&up(&message)).is_ok());
                 }
-                prop_assert!(read_state(&octets).is_err(), "a checkpoint has a CRC");
+                if let Ok(message) = ToPeer::read(&octets) {
+                    prop_assert!(matches!(message.message, Peer::Fetch { .. }), "a checkpoint has a CRC");
+                    prop_assert!(ToPeer::read(&to_peer(&message)).is_ok());
+                }
             }
         }
     }

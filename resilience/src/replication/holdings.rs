@@ -67,6 +67,15 @@ impl<S> Holdings<S> {
         }
     }
 
+    /// What is held of a phone, if it is no older than this: for a replica that lacks it.
+    pub fn fetch(&self, phone: PhoneId, clock: u64) -> Option<Checkpoint<S>>
+    where
+        S: Clone,
+    {
+        let held = self.0.get(&phone).filter(|held| held.clock >= clock)?;
+        Some(Checkpoint { phone, term: held.term, clock: held.clock, state: held.state.clone()? })
+    }
+
     /// The phone is served here from now on, from the state that was held: its clock and itself, if there is one.
     pub fn promote(&mut self, phone: PhoneId) -> Option<(u64, S)> {
         let held = self.0.remove(&phone)?;
@@ -86,5 +95,30 @@ impl<S> Holdings<S> {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHONE: PhoneId = PhoneId { slot: 7, generation: 1 };
+
+    fn at(clock: u64) -> Checkpoint<&'static str> {
+        Checkpoint { phone: PHONE, term: 1, clock, state: "state" }
+    }
+
+    #[test] // Neutrino §4.2.4
+    fn what_is_outdated_is_neither_taken_nor_given_nor_served_from() {
+        let mut holdings = Holdings::default();
+        assert_eq!(holdings.take(at(4)), Taken::Holds(4));
+        holdings.outdated(PHONE, 6);
+        assert_eq!((holdings.len(), holdings.fetch(PHONE, 0)), (0, None));
+        assert_eq!(holdings.take(at(5)), Taken::Refused, "it comes late");
+        assert_eq!(holdings.clone().promote(PHONE), None);
+        assert_eq!(holdings.take(at(6)), Taken::Holds(6));
+        assert_eq!((holdings.fetch(PHONE, 6), holdings.fetch(PHONE, 7)), (Some(at(6)), None));
+        holdings.outdated(PHONE, 6);
+        assert_eq!(holdings.promote(PHONE), Some((6, "state")), "that one is not");
     }
 }

@@ -91,7 +91,7 @@ pub struct Lagging {
     pub replica: CpfId,
     /// The state that it lacks: anything older is outdated (Neutrino §4.2.4).
     pub clock: u64,
-    /// Who has it.
+    /// The other replicas that have it. Its primary has it too, and is told to send it.
     pub up_to_date: Vec<CpfId>,
 }
 
@@ -258,7 +258,7 @@ impl<I: Clone> Ledger<I> {
 
     /// Those replicas are waited for no longer, until they show progress.
     fn lagging(&mut self, which: impl Fn(&Replica) -> bool, clock: u64) -> Vec<Lagging> {
-        let up_to_date: Vec<CpfId> = std::iter::once(self.primary).chain(self.holders(clock)).collect();
+        let up_to_date: Vec<CpfId> = self.holders(clock).collect();
         let mut lagging = Vec::new();
         for r in self.replicas.iter_mut().filter(|r| which(r)) {
             r.awaited = false;
@@ -440,8 +440,7 @@ mod tests {
             let mut ledger = ledger();
             let lagging: Vec<Lagging> =
                 (0..inputs).flat_map(|_| ledger.append(|_| (octets, "uplink")).1).collect();
-            let up_to_date = vec![PRIMARY];
-            assert_eq!(lagging, [Lagging { replica: BACKUP, clock: inputs, up_to_date }]);
+            assert_eq!(lagging, [Lagging { replica: BACKUP, clock: inputs, up_to_date: vec![] }]);
             assert_eq!(ledger.octets(), 0);
             assert_eq!(ledger.clone().failed(PRIMARY), Failover::Lost);
             for clock in 1..=inputs {
@@ -514,7 +513,7 @@ mod tests {
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
         ledger.acknowledged(NOW, BACKUP, 1);
         assert_eq!(ledger.scan(NOW + PATIENCE - Duration::from_micros(1), PATIENCE), []);
-        let up_to_date = vec![PRIMARY, BACKUP];
+        let up_to_date = vec![BACKUP];
         assert_eq!(ledger.scan(NOW + PATIENCE, PATIENCE), [Lagging { replica: third, clock: 1, up_to_date }]);
         assert_eq!(ledger.inputs(), 0);
         assert_eq!(ledger.scan(NOW + PATIENCE * 2, PATIENCE), [], "told once");

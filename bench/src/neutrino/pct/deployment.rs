@@ -14,7 +14,7 @@ use whimbrel_control::{AssociationId, Batch, Effect, Envelope, Phone, PhoneId, P
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, SNssai, Seid, Tac};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down as RadioDown, Outbox, PhoneId as UeId, Up as RadioUp, gnb};
-use whimbrel_resilience::link::{Down, State, ToCpf, ToCta, Up, read_state, write_state};
+use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
@@ -56,7 +56,7 @@ enum Travelling {
         of: u32,
     },
     Down(CpfId, Vec<u8>),
-    State {
+    Peer {
         from: CpfId,
         to: CpfId,
         octets: Vec<u8>,
@@ -216,7 +216,7 @@ impl Deployment {
             let rings = regions.rings(&region, backups).expect("the region is known");
             let (config, whose) = (config.clone(), Whose::default());
             let mut cta = Cta::of_region(config, directory, home, entropy, whose, rings, EPOCH);
-            cta.bound_logs(scheme.bounds());
+            cta.keep_logs(scheme.logs());
             cta
         };
         let gnbs = (1..=GNBS as u8).map(|n| {
@@ -362,9 +362,10 @@ impl Deployment {
                 cta.handle(now, Input::Cpf(from, message), out);
             }),
             Travelling::Down(to, octets) => self.cpf_runs(to, &octets),
-            Travelling::State { to, octets, .. } => {
+            Travelling::Peer { to, octets, .. } => {
                 self.cpf_takes(to, |member, out| {
-                    member.back(read_state(&octets).expect("it was written so").1, out);
+                    let ToPeer { from, message, .. } = ToPeer::read(&octets).expect("it was written so");
+                    member.peer(from, message, out);
                 });
             }
             Travelling::Tried(to, trial) => {
@@ -523,18 +524,19 @@ impl Deployment {
         let mut out = MemberOutbox::default();
         let ((), worked) = timed(|| work(member, &mut out));
         let more = more(member, &out);
-        let ((ups, states, trials), packed) = timed(|| {
+        let ((ups, peers, trials), packed) = timed(|| {
             let ups: Vec<_> = out.up.into_iter().map(octets_up).collect();
-            let states: Vec<_> = out.peers.iter().map(|(to, state)| (*to, octets_of_state(state))).collect();
+            let to_peer = |(peer, message)| (peer, octets_to_peer(to, message));
+            let peers: Vec<_> = out.peers.into_iter().map(to_peer).collect();
             let trials: Vec<_> = out.trials.into_iter().map(|t| (t.id, octets_of_trial(t))).collect();
-            (ups, states, trials)
+            (ups, peers, trials)
         });
         let core = self.cpf_cores.get_mut(&to)?;
         let leaves = charge(self.charged, self.now, core, (worked + packed).saturating_add_signed(more));
         let at = self.there(leaves);
         ups.into_iter().for_each(|(of, octets)| self.send(at, Travelling::Up { from: to, octets, of }));
-        for (peer, octets) in states {
-            self.send(at, Travelling::State { from: to, to: peer, octets });
+        for (peer, octets) in peers {
+            self.send(at, Travelling::Peer { from: to, to: peer, octets });
         }
         let mut tasted = at;
         for (trial, octets) in trials {
@@ -556,9 +558,7 @@ impl Deployment {
         let (now, hop) = (self.now, self.hop_ns);
         // What was still with it is lost; what is on a link arrives.
         self.queue.retain(|due| match due.what {
-            Travelling::Up { from, .. } | Travelling::State { from, .. } => {
-                from != cpf || due.at <= now + hop
-            }
+            Travelling::Up { from, .. } | Travelling::Peer { from, .. } => from != cpf || due.at <= now + hop,
             _ => true,
         });
         let served = |n: &u32| self.ids.get(n).and_then(|id| self.cta.served_by(*id)) == Some(cpf);
@@ -810,8 +810,8 @@ fn read_trial(octets: &[u8]) -> ToTaster {
     ToTaster::read(octets).expect("it was written so")
 }
 
-fn octets_of_state(state: &State) -> Vec<u8> {
+fn octets_to_peer(from: CpfId, message: Peer) -> Vec<u8> {
     let mut octets = Vec::with_capacity(1024);
-    write_state(0, state, &mut octets);
+    ToPeer { life: 0, from, message }.write(&mut octets);
     octets
 }

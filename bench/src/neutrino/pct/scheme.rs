@@ -1,5 +1,6 @@
 //! What is compared: the same program, with other codecs, replication and recovery.
 
+use whimbrel_resilience::Logs;
 use whimbrel_resilience::replication::Bounds;
 
 use super::codec::Codec;
@@ -116,8 +117,9 @@ pub(super) const EXISTING_CHANGE: Scheme = Scheme { change: Change::ToStranger, 
 pub(super) const EXISTING_CHANGE_LEAN: Scheme = Scheme { change: Change::ToStranger, ..EXISTING_LEAN };
 
 impl Scheme {
-    /// How much is kept of a phone's log.
-    pub(super) fn bounds(&self) -> Bounds {
-        if self.log { Bounds::default() } else { Bounds { inputs: 0, octets: 0 } }
+    /// What is kept of phones' logs.
+    pub(super) fn logs(&self) -> Logs {
+        let phone = if self.log { Bounds::default() } else { Bounds { inputs: 0, octets: 0 } };
+        Logs { phone, ..Logs::default() }
     }
 }

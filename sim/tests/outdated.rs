@@ -1,0 +1,128 @@
+//! Backups that do not get phones' states (Neutrino §4.2.4): logs wait for them only so long, they hear that what they hold is outdated and
+//! who has what is not, and no phone is ever served from what is.
+
+mod common;
+
+use std::time::Duration;
+
+use common::day::of;
+use common::stage::session;
+use common::*;
+use whimbrel_control::PhoneId;
+use whimbrel_ran::ue::Command;
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Complaint, Logs};
+use whimbrel_sim::{Loss, Sim, UeIndex, default_config};
+
+/// Longer than a log waits for a backup, and the time until somebody looks after that.
+const LONG: Duration = Duration::from_secs(40);
+
+/// A registered phone with two backups, of which the second gets nothing any more from who serves the phone.
+struct Scene {
+    net: Sim,
+    ue: UeIndex,
+    phone: PhoneId,
+    serves: CpfId,
+    backs: [CpfId; 2],
+}
+
+impl Scene {
+    fn new(logs: Logs) -> Self {
+        let stage = of(Sim::with_logs(1, default_config(), 3, 2, logs), 1);
+        let (mut net, ue) = (stage.net, stage.ues[0]);
+        net.command(ue, Command::Register);
+        net.settle(SECOND);
+        let phone = net.phones().next().expect("it is registered").id;
+        let serves = net.cta().served_by(phone).expect("somebody serves it");
+        let backs = net.cta().backed_by(phone).try_into().expect("two backups");
+        Self { net, ue, phone, serves, backs }
+    }
+
+    /// The phone has a session now, of which the second backup does not hear from who serves the phone.
+    fn session_without_second(&mut self) {
+        self.net.stick(self.serves, self.backs[1]);
+        self.net.command(self.ue, session());
+        self.net.settle(SECOND);
+        assert_eq!(self.net.cta().logged().1, 1, "the log waits");
+        self.net.advance(LONG);
+        assert_eq!(self.net.cta().logged(), (0, 0), "not for ever");
+        assert_eq!(self.net.complaints, [(self.backs[1], Complaint::Lagging)]);
+    }
+
+    /// Who serves the phone dies at its next message. Who serves it then.
+    fn lose_who_serves(&mut self, next: Command) -> Option<CpfId> {
+        self.net.lose_cpf_at(self.net.links_taken() + 1, Loss::Before);
+        self.net.command(self.ue, next);
+        self.net.settle(SECOND * 3);
+        self.net.cta().served_by(self.phone)
+    }
+}
+
+#[test]
+fn an_outdated_backup_gets_the_state_from_another_backup() {
+    let mut scene = Scene::new(Logs::default());
+    scene.session_without_second();
+    // When the two others die one after the other, the phone does not notice.
+    scene.lose_who_serves(Command::PeriodicRegistration);
+    go_idle(&mut scene.net, scene.ue);
+    scene.lose_who_serves(Command::ServiceRequest);
+    let told = scene.net.cta().replicated();
+    assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (2, 2, 0, 0));
+    scene.net.check_user_plane();
+    no_violations(&scene.net);
+}
+
+#[test]
+fn a_backup_that_gets_the_state_from_nobody_does_not_serve_the_phone() {
+    let mut scene = Scene::new(Logs::default());
+    let [first, second] = scene.backs;
+    scene.net.stick(first, second);
+    scene.session_without_second();
+    assert_eq!(scene.lose_who_serves(Command::PeriodicRegistration), Some(first), "the other one has it");
+    go_idle(&mut scene.net, scene.ue);
+    scene.net.advance(LONG);
+    scene.lose_who_serves(Command::ServiceRequest);
+    let told = scene.net.cta().replicated();
+    assert_eq!(
+        (told.taken_over, told.lost, told.diverged),
+        (1, 1, 0),
+        "nobody has it: the phone registers anew"
+    );
+    assert!(registered(&scene.net, scene.ue));
+    no_violations(&scene.net);
+}
+
+#[test] // Neutrino §4.2.4 (1) (a) (ii)
+fn a_state_that_comes_after_its_backup_was_told_that_it_is_outdated_is_ignored() {
+    let mut scene = Scene::new(Logs::default());
+    let [first, second] = scene.backs;
+    scene.net.stick(first, second);
+    scene.net.stick(scene.serves, second);
+    scene.net.command(scene.ue, session());
+    scene.net.settle(SECOND);
+    go_idle(&mut scene.net, scene.ue);
+    scene.net.advance(LONG);
+    let held = scene.net.backed();
+    // What it was asked for stays stuck; what was sent before the word comes late: the session's state, and the idle phone's.
+    assert!(scene.net.unstick(scene.serves, second) >= 2);
+    scene.net.settle(SECOND);
+    assert_eq!(scene.net.backed(), held + 1, "the newest one is what it should hold");
+    scene.lose_who_serves(Command::ServiceRequest);
+    scene.lose_who_serves(Command::PeriodicRegistration);
+    let told = scene.net.cta().replicated();
+    assert_eq!((told.taken_over, told.lost, told.diverged), (2, 0, 0));
+    no_violations(&scene.net);
+}
+
+#[test]
+fn how_long_a_log_waits_is_configured() {
+    for (outdated_after, waits) in [(SECOND, false), (LONG * 2, true)] {
+        let mut scene = Scene::new(Logs { outdated_after, ..Logs::default() });
+        scene.net.stick(scene.serves, scene.backs[1]);
+        scene.net.command(scene.ue, session());
+        scene.net.advance(SECOND * 10);
+        assert_eq!(scene.net.cta().logged().1 > 0, waits);
+        scene.net.advance(LONG * 3);
+        assert_eq!(scene.net.cta().logged(), (0, 0));
+    }
+}
