@@ -7,6 +7,8 @@
 mod channel;
 mod config;
 mod error;
+#[cfg(any(test, feature = "fuzz"))]
+pub mod fuzz;
 mod gre;
 mod handle;
 mod host;

@@ -5,7 +5,7 @@
 //! arrives on other interfaces, what the kernel must answer) and send what this cannot: to gNBs elsewhere or whose
 //! Ethernet address is not known yet, and what goes to this host or from phone to phone.
 
-pub(super) mod frame;
+pub(crate) mod frame;
 mod hops;
 pub(crate) mod lent;
 pub(crate) mod packet;
