@@ -17,6 +17,7 @@ use crate::{IoCounters, Settings};
 const SCTP_RTOINFO: i32 = 0;
 const SCTP_INITMSG: i32 = 2;
 const SCTP_NODELAY: i32 = 3;
+const SCTP_ADAPTATION_LAYER: i32 = 7;
 const SCTP_PEER_ADDR_PARAMS: i32 = 9;
 const SCTP_EVENTS: i32 = 11;
 const SCTP_DELAYED_SACK: i32 = 16;
@@ -28,6 +29,7 @@ const SCTP_ABORT: u16 = 0x4;
 const MSG_NOTIFICATION: i32 = 0x8000;
 const SCTP_ASSOC_CHANGE: u16 = 0x8001;
 const SCTP_PEER_ADDR_CHANGE: u16 = 0x8002;
+const SCTP_ADAPTATION_INDICATION: u16 = 0x8007;
 const SPP_HB_ENABLE: u32 = 1;
 
 /// Octets read with one call; the kernel hands a longer message out in parts.
@@ -46,6 +48,8 @@ struct Slot {
     kernel: Option<i32>,
     outbound_streams: u16,
     established: bool,
+    /// The peer's adaptation code point.
+    adaptation: Option<u32>,
     aborted: bool,
     /// Parts of a message that is not whole yet.
     partial: Vec<u8>,
@@ -57,6 +61,8 @@ pub(crate) struct KernelTransport {
     slots: Vec<Slot>,
     free: VecDeque<u32>,
     by_kernel: BTreeMap<i32, u32>,
+    /// An association that is up, with its streams: what its peer says of adaptation is the next thing in the queue, or is not said.
+    coming: Option<(i32, u16, u16)>,
     buffer: Vec<u8>,
     counters: IoCounters,
     associations_max: usize,
@@ -130,6 +136,7 @@ impl KernelTransport {
             slots: Vec::new(),
             free: VecDeque::new(),
             by_kernel: BTreeMap::new(),
+            coming: None,
             buffer: vec![0; READ_OCTETS],
             counters: IoCounters::default(),
             associations_max: config.associations_max,
@@ -155,13 +162,17 @@ impl KernelTransport {
             match sys::receive_message(self.fd.as_fd(), &mut buffer) {
                 Ok(got) => {
                     let octets = buffer.get(..got.len).unwrap_or(&[]);
+                    self.came(octets, got.flags & MSG_NOTIFICATION != 0, events);
                     if got.flags & MSG_NOTIFICATION != 0 {
                         self.notification(octets, events);
                     } else if let Some(info) = got.control.as_ref().and_then(|(_, c)| Info::read(c)) {
                         self.data(&info, octets, got.flags & libc::MSG_EOR != 0, events);
                     }
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.came(&[], false, events);
+                    break;
+                }
                 Err(_) => {
                     self.counters.receive_errors += 1;
                     break;
@@ -205,14 +216,18 @@ impl KernelTransport {
         let (outbound_streams, inbound_streams) =
             (read_u16(o, 12).unwrap_or(1), read_u16(o, 14).unwrap_or(1));
         match state {
-            0 => self.up(kernel, outbound_streams, inbound_streams, events),
+            0 => self.coming = Some((kernel, outbound_streams, inbound_streams)),
             2 => {
                 let Some(association) = self.name_of(kernel) else { return };
-                if let Some(slot) = self.slots.get_mut(association.slot as usize) {
-                    slot.outbound_streams = outbound_streams;
-                    slot.partial = Vec::new();
+                let Some(slot) = self.slots.get_mut(association.slot as usize) else { return };
+                if slot.adaptation.is_some() {
+                    // The kernel keeps to itself what the peer says now: it has to come as a new one, so that both know.
+                    return self.abort(association);
                 }
-                events.push(Event::Restarted { association, inbound_streams, outbound_streams });
+                slot.outbound_streams = outbound_streams;
+                slot.partial = Vec::new();
+                let adaptation = None;
+                events.push(Event::Restarted { association, inbound_streams, outbound_streams, adaptation });
             }
             _ => {
                 let reason = match state {
@@ -229,7 +244,26 @@ impl KernelTransport {
         }
     }
 
-    fn up(&mut self, kernel: i32, outbound_streams: u16, inbound_streams: u16, events: &mut Events) {
+    /// What follows the news of an association that is up: `struct sctp_adaptation_event` (type, flags, length, code point, association),
+    /// or anything else.
+    fn came(&mut self, o: &[u8], notification: bool, events: &mut Events) {
+        let Some((kernel, outbound_streams, inbound_streams)) = self.coming.take() else { return };
+        let its = notification
+            && read_u16(o, 0) == Some(SCTP_ADAPTATION_INDICATION)
+            && read_i32(o, 12) == Some(kernel);
+        let adaptation = o.get(8..).and_then(<[u8]>::first_chunk).filter(|_| its);
+        let adaptation = adaptation.map(|code_point| u32::from_ne_bytes(*code_point));
+        self.up(kernel, outbound_streams, inbound_streams, adaptation, events);
+    }
+
+    fn up(
+        &mut self,
+        kernel: i32,
+        outbound_streams: u16,
+        inbound_streams: u16,
+        adaptation: Option<u32>,
+        events: &mut Events,
+    ) {
         let known = self.by_kernel.get(&kernel).copied();
         let Some(slot) = known.or_else(|| self.allocate(kernel)) else {
             let info = Info { stream: 0, flags: SCTP_ABORT, ppid: 0, association: kernel };
@@ -240,6 +274,7 @@ impl KernelTransport {
         let Some(s) = self.slots.get_mut(slot as usize) else { return };
         s.outbound_streams = outbound_streams;
         s.established = true;
+        s.adaptation = adaptation;
         let peer: Vec<IpAddr> = peers.iter().map(SocketAddr::ip).collect();
         events.push(Event::Up {
             association: AssociationId { slot, generation: s.generation },
@@ -247,6 +282,7 @@ impl KernelTransport {
             peer_port: peers.first().map_or(0, SocketAddr::port),
             inbound_streams,
             outbound_streams,
+            adaptation,
         });
     }
 
@@ -403,8 +439,11 @@ fn set_options(fd: BorrowedFd<'_>, settings: &Settings, v6: bool) -> io::Result<
     let config = &settings.endpoint;
     let sctp = |name, value: &[u8]| sys::set_option_octets(fd, libc::IPPROTO_SCTP, name, value);
     let millis = |d: core::time::Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX);
-    // struct sctp_event_subscribe: data I/O, association, address.
-    sctp(SCTP_EVENTS, &[1, 1, 1, 0, 0, 0, 0, 0])?;
+    // struct sctp_event_subscribe: data I/O, association, address; the eighth is adaptation.
+    sctp(SCTP_EVENTS, &[1, 1, 1, 0, 0, 0, 0, u8::from(config.adaptation.is_some())])?;
+    if let Some(code_point) = config.adaptation {
+        sctp(SCTP_ADAPTATION_LAYER, &code_point.to_ne_bytes())?;
+    }
     sys::set_option(fd, libc::IPPROTO_SCTP, SCTP_NODELAY, 1)?;
     let mut init = Vec::new();
     for v in [config.outbound_streams, config.inbound_streams_max, 0, 0] {

@@ -51,6 +51,9 @@ pub struct Config {
     /// Whether DATA is acknowledged only as far as the user releases it ([`Endpoint::release`](crate::Endpoint::release)), which it has to
     /// do within a small part of a peer's smallest RTO. Default: no.
     pub hold_acknowledgements: bool,
+    /// What this endpoint and its peers may agree on for the protocol above, as an adaptation code point (RFC 5061 §4.2.6): who connects says
+    /// it, and who is connected to says it to those who said the same, so that peers who never heard of it never do. Default: none.
+    pub adaptation: Option<u32>,
     /// Whether what was not acknowledged is handed back when an association ends
     /// ([`Event::Unacknowledged`](crate::Event::Unacknowledged)). Default: no.
     pub return_unacknowledged: bool,
@@ -80,6 +83,7 @@ impl Config {
             burst_packets_max: 16,
             associations_max: 4096,
             hold_acknowledgements: false,
+            adaptation: None,
             return_unacknowledged: false,
         }
     }

@@ -29,6 +29,8 @@ pub(crate) struct Cookie {
     /// Tags of the association that existed when the INIT came; zero if none (RFC 9260 §5.2.2).
     pub(crate) local_tie_tag: u32,
     pub(crate) peer_tie_tag: u32,
+    /// The peer's adaptation code point.
+    pub(crate) adaptation: Option<u32>,
     /// Where the INIT came from and went to.
     pub(crate) path: Path,
     /// Other addresses that the peer listed.
@@ -111,6 +113,8 @@ impl Cookie {
         for v in [self.local_tie_tag, self.peer_tie_tag] {
             out.extend_from_slice(&v.to_be_bytes());
         }
+        out.push(self.adaptation.is_some().into());
+        out.extend_from_slice(&self.adaptation.unwrap_or_default().to_be_bytes());
         let streams = [self.inbound_streams, self.outbound_streams];
         for v in [self.local_port, self.peer_port, self.path.udp_port].into_iter().chain(streams) {
             out.extend_from_slice(&v.to_be_bytes());
@@ -127,6 +131,8 @@ impl Cookie {
         let (local_tag, peer_tag, local_tsn, peer_tsn, peer_rwnd) =
             (word()?, word()?, word()?, word()?, word()?);
         let (local_tie_tag, peer_tie_tag) = (word()?, word()?);
+        let indicated = r.u8(IE).ok()? != 0;
+        let adaptation = Some(r.u32(IE).ok()?).filter(|_| indicated);
         let mut half = || r.u16(IE).ok();
         let (local_port, peer_port, udp_port) = (half()?, half()?, half()?);
         let (inbound_streams, outbound_streams) = (half()?, half()?);
@@ -148,6 +154,7 @@ impl Cookie {
             outbound_streams,
             local_tie_tag,
             peer_tie_tag,
+            adaptation,
             path,
             addresses,
         })
@@ -194,6 +201,7 @@ mod tests {
             outbound_streams: 7,
             local_tie_tag: 8,
             peer_tie_tag: 9,
+            adaptation: Some(10),
             path: Path {
                 local: Ipv4Addr::LOCALHOST.into(),
                 remote: Ipv6Addr::LOCALHOST.into(),

@@ -8,7 +8,7 @@ use crate::cookie::{Cookie, PEER_ADDRESSES_MAX};
 use crate::endpoint::Endpoint;
 use crate::outbox::{DownReason, Event, Outbox, Path};
 use crate::packet::{
-    Chunk, Init, Packet, Parameters, Unknown, cause, kind, parameter, read_address, write_address,
+    Chunk, Init, Packet, Parameters, Unknown, be32, cause, kind, parameter, read_address, write_address,
     write_chunk, write_parameter,
 };
 use crate::path::{PathState, suitable_local};
@@ -22,6 +22,7 @@ const UNRECOGNIZED_OCTETS_MAX: usize = 256;
 struct Offer<'a> {
     addresses: Vec<IpAddr>,
     cookie: Option<&'a [u8]>,
+    adaptation: Option<u32>,
     /// Parameters to report, each whole and padded.
     unrecognized: Vec<u8>,
     host_name: Option<&'a [u8]>,
@@ -41,6 +42,7 @@ impl<'a> Offer<'a> {
                     }
                 }
                 parameter::STATE_COOKIE => offer.cookie = Some(p.value),
+                parameter::ADAPTATION_LAYER_INDICATION => offer.adaptation = be32(p.value, 0),
                 parameter::HOST_NAME_ADDRESS => offer.host_name = Some(p.whole),
                 parameter::UNRECOGNIZED
                 | parameter::COOKIE_PRESERVATIVE
@@ -85,7 +87,17 @@ pub(crate) fn write_init(a: &mut Association, config: &Config) {
     write_chunk(&mut a.handshake, kind::INIT, 0, |o| {
         init.write(o);
         write_local_addresses(o, remote, config);
+        write_adaptation(o, config.adaptation);
     });
+}
+
+/// Says our adaptation code point (RFC 5061 §4.2.6).
+fn write_adaptation(o: &mut Vec<u8>, adaptation: Option<u32>) {
+    if let Some(code_point) = adaptation {
+        write_parameter(o, parameter::ADAPTATION_LAYER_INDICATION, |o| {
+            o.extend_from_slice(&code_point.to_be_bytes());
+        });
+    }
 }
 
 /// Lists our addresses if there are several that suit the peer (RFC 9260 §3.3.2.1).
@@ -203,6 +215,7 @@ impl Endpoint {
             outbound_streams: init.inbound_streams.min(config.outbound_streams),
             local_tie_tag,
             peer_tie_tag,
+            adaptation: offer.adaptation,
             path,
             addresses: offer.addresses.iter().copied().filter(|a| *a != path.remote).collect(),
         };
@@ -217,6 +230,7 @@ impl Endpoint {
             ours.write(o);
             write_parameter(o, parameter::STATE_COOKIE, |o| self.prf().seal(&cookie, o));
             write_local_addresses(o, Some(path.remote), config);
+            write_adaptation(o, config.adaptation.filter(|_| config.adaptation == offer.adaptation));
             for p in Parameters(&offer.unrecognized) {
                 write_parameter(o, parameter::UNRECOGNIZED, |o| o.extend_from_slice(p.whole));
             }
@@ -250,6 +264,7 @@ impl Endpoint {
             };
             a.inbound_streams = init.outbound_streams.min(cx.config.inbound_streams_max);
             a.outbound_streams = init.inbound_streams.min(cx.config.outbound_streams);
+            a.adaptation = offer.adaptation;
             let local = (a.local_tag, a.local_initial_tsn);
             add_paths(a, &new, path.udp_port, cx);
             a.reset(local, (init.tag, init.tsn), init.a_rwnd, cx);
@@ -352,6 +367,7 @@ impl Endpoint {
         a.paths.push(PathState::new(cookie.path, true, now, self.config()));
         a.inbound_streams = cookie.inbound_streams;
         a.outbound_streams = cookie.outbound_streams;
+        a.adaptation = cookie.adaptation;
         self.insert(a);
         self.with(Some(id.slot), now, out, |a, cx| {
             add_paths(a, &new, path.udp_port, cx);
@@ -373,6 +389,7 @@ impl Endpoint {
             }
             a.inbound_streams = cookie.inbound_streams;
             a.outbound_streams = cookie.outbound_streams;
+            a.adaptation = cookie.adaptation;
             let local = (cookie.local_tag, cookie.local_tsn);
             a.reset(local, (cookie.peer_tag, cookie.peer_tsn), cookie.peer_rwnd, cx);
             a.state = State::Established;
@@ -386,6 +403,7 @@ impl Endpoint {
                 association: a.id,
                 inbound_streams: a.inbound_streams,
                 outbound_streams: a.outbound_streams,
+                adaptation: a.adaptation,
             });
         });
     }
@@ -399,6 +417,7 @@ impl Endpoint {
             }
             a.inbound_streams = cookie.inbound_streams;
             a.outbound_streams = cookie.outbound_streams;
+            a.adaptation = cookie.adaptation;
             let local = (cookie.local_tag, cookie.local_tsn);
             add_paths(a, &new, path.udp_port, cx);
             a.reset(local, (cookie.peer_tag, cookie.peer_tsn), cookie.peer_rwnd, cx);

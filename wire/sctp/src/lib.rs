@@ -9,6 +9,7 @@
 //! | Multihomed peers, heartbeats, path verification and failover | §5.4, §6.4, §8 |
 //! | Packets out of the blue, verification tags | §8.4, §8.5 |
 //! | Graceful and abortive close | §9 |
+//! | Adaptation layer indication, told to peers who indicate the same | RFC 5061 §4.2.6 |
 //! | Unsent and unacknowledged messages handed back when an association ends | §11.1 |
 //! | Acknowledgements that wait for the user, who may be answerable for what is acknowledged | beside it |
 //!

@@ -119,6 +119,8 @@ pub enum Event<'a> {
         inbound_streams: u16,
         /// How many streams we may send on.
         outbound_streams: u16,
+        /// The peer's adaptation code point, if it says one (RFC 5061 §4.2.6): agreed on if it is ours.
+        adaptation: Option<u32>,
     },
     /// A whole message arrived, in its stream's order unless it was sent unordered.
     Data {
@@ -159,6 +161,8 @@ pub enum Event<'a> {
         inbound_streams: u16,
         /// How many streams we may send on now.
         outbound_streams: u16,
+        /// The peer's adaptation code point, as it says it now.
+        adaptation: Option<u32>,
     },
     /// A path of a multihomed (or the only path of any) association stopped answering (RFC 9260 §8.2).
     PathDown {
@@ -186,9 +190,26 @@ pub enum Event<'a> {
 /// How an event is kept: its octets and addresses lie in the buffers beside it.
 #[derive(Clone, Debug)]
 enum Record {
-    Up { association: AssociationId, peer: Range<usize>, peer_port: u16, inbound: u16, outbound: u16 },
-    Data { association: AssociationId, stream: u16, ppid: u32, octets: Range<usize> },
-    Unacknowledged { association: AssociationId, stream: u16, ppid: u32, octets: Range<usize> },
+    Up {
+        association: AssociationId,
+        peer: Range<usize>,
+        peer_port: u16,
+        inbound: u16,
+        outbound: u16,
+        adaptation: Option<u32>,
+    },
+    Data {
+        association: AssociationId,
+        stream: u16,
+        ppid: u32,
+        octets: Range<usize>,
+    },
+    Unacknowledged {
+        association: AssociationId,
+        stream: u16,
+        ppid: u32,
+        octets: Range<usize>,
+    },
     Plain(Event<'static>),
 }
 
@@ -221,12 +242,13 @@ impl Events {
     /// The events, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = Event<'_>> {
         self.records.iter().map(|r| match r {
-            Record::Up { association, peer, peer_port, inbound, outbound } => Event::Up {
+            Record::Up { association, peer, peer_port, inbound, outbound, adaptation } => Event::Up {
                 association: *association,
                 peer: &self.addresses[peer.clone()],
                 peer_port: *peer_port,
                 inbound_streams: *inbound,
                 outbound_streams: *outbound,
+                adaptation: *adaptation,
             },
             Record::Data { association, stream, ppid, octets } => Event::Data {
                 association: *association,
@@ -247,7 +269,7 @@ impl Events {
     /// Adds any event, copying what it borrows.
     pub fn push(&mut self, event: Event<'_>) {
         let record = match event {
-            Event::Up { association, peer, peer_port, inbound_streams, outbound_streams } => {
+            Event::Up { association, peer, peer_port, inbound_streams, outbound_streams, adaptation } => {
                 let start = self.addresses.len();
                 self.addresses.extend_from_slice(peer);
                 let peer = start..self.addresses.len();
@@ -257,6 +279,7 @@ impl Events {
                     peer_port,
                     inbound: inbound_streams,
                     outbound: outbound_streams,
+                    adaptation,
                 }
             }
             Event::Data { association, stream, ppid, octets } => {
@@ -268,8 +291,8 @@ impl Events {
                 Record::Unacknowledged { association, stream, ppid, octets: start..self.octets.len() }
             }
             Event::Down { association, reason } => Record::Plain(Event::Down { association, reason }),
-            Event::Restarted { association, inbound_streams, outbound_streams } => {
-                Record::Plain(Event::Restarted { association, inbound_streams, outbound_streams })
+            Event::Restarted { association, inbound_streams, outbound_streams, adaptation } => {
+                Record::Plain(Event::Restarted { association, inbound_streams, outbound_streams, adaptation })
             }
             Event::PathDown { association, remote } => Record::Plain(Event::PathDown { association, remote }),
             Event::PathUp { association, remote } => Record::Plain(Event::PathUp { association, remote }),

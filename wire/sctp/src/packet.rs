@@ -47,6 +47,8 @@ pub(crate) mod parameter {
     pub(crate) const COOKIE_PRESERVATIVE: u16 = 9;
     pub(crate) const HOST_NAME_ADDRESS: u16 = 11;
     pub(crate) const SUPPORTED_ADDRESS_TYPES: u16 = 12;
+    /// RFC 5061 §4.2.6.
+    pub(crate) const ADAPTATION_LAYER_INDICATION: u16 = 0xc006;
 }
 
 /// Error causes (RFC 9260 §3.3.10).

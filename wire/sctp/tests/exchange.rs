@@ -22,6 +22,40 @@ fn an_association_opens_in_two_round_trips() {
     assert!(matches!(&net.nodes[b].seen[..], [Seen::Up(_, p, 5, 3)] if *p == [address(0, 0)]));
 }
 
+#[test] // RFC 5061 §4.2.6: only who says the same hears it, so a peer that never heard of it sees no difference
+fn an_adaptation_is_agreed_on_by_both_or_not_at_all() {
+    let told = |client: Option<u32>, server: Option<u32>| {
+        let mut net = Net::new(7);
+        let a = net.add(1, |c| c.adaptation = client);
+        let b = net.add(1, |c| c.adaptation = server);
+        net.connect(a, b);
+        net.run(Duration::from_millis(2));
+        [a, b].map(|n| {
+            assert!(net.nodes[n].up().is_some());
+            net.nodes[n].seen.iter().find_map(|s| if let Seen::Adaptation(v) = s { Some(*v) } else { None })
+        })
+    };
+    assert_eq!(told(Some(7), Some(7)), [Some(7), Some(7)]);
+    assert_eq!(told(Some(7), Some(8)), [None, Some(7)], "the server may say why not");
+    assert_eq!(told(Some(7), None), [None, Some(7)]);
+    assert_eq!(told(None, Some(7)), [None, None]);
+    assert_eq!(told(None, None), [None, None]);
+}
+
+#[test] // RFC 9260 §5.2.4.1: who comes back with less says so
+fn a_restart_agrees_anew() {
+    let mut net = Net::new(8);
+    let a = net.add(1, |c| c.adaptation = Some(7));
+    let b = net.add(1, |c| c.adaptation = Some(7));
+    net.connect(a, b);
+    net.seconds(1);
+    assert_eq!(net.nodes[b].seen.last(), Some(&Seen::Adaptation(7)));
+    net.reboot(a);
+    net.connect(a, b);
+    net.seconds(1);
+    assert!(matches!(net.nodes[b].seen.last(), Some(Seen::Restarted(_))));
+}
+
 #[test] // RFC 9260 §6.9: fragments of a large message come back as one
 fn messages_of_every_size_arrive_whole() {
     let (mut net, id, _) = pair(2);

@@ -82,6 +82,8 @@ pub(crate) struct Association {
     pub(crate) local_initial_tsn: u32,
     pub(crate) inbound_streams: u16,
     pub(crate) outbound_streams: u16,
+    /// The peer's adaptation code point.
+    pub(crate) adaptation: Option<u32>,
     pub(crate) paths: Vec<PathState>,
     pub(crate) primary: usize,
     pub(crate) tx: Sender,
@@ -130,6 +132,7 @@ impl Association {
             local_initial_tsn: who.local_tsn,
             inbound_streams: 0,
             outbound_streams: 0,
+            adaptation: None,
             paths: Vec::new(),
             primary: 0,
             tx: Sender::new(who.local_tsn),
@@ -214,6 +217,7 @@ impl Association {
             peer_port: self.peer_port,
             inbound_streams: self.inbound_streams,
             outbound_streams: self.outbound_streams,
+            adaptation: self.adaptation,
         });
     }
 

@@ -42,6 +42,8 @@ pub enum Seen {
     Unacknowledged(u16, Vec<u8>),
     Down(AssociationId, DownReason),
     Restarted(AssociationId),
+    /// Follows the event of an association whose peer says an adaptation code point.
+    Adaptation(u32),
     PathDown(IpAddr),
     PathUp(IpAddr),
     Refused(Refusal),
@@ -180,6 +182,10 @@ impl Net {
 
     fn collect(&mut self, n: usize, mut out: Outbox) {
         for e in out.events.iter() {
+            let adaptation = match e {
+                Event::Up { adaptation, .. } | Event::Restarted { adaptation, .. } => adaptation,
+                _ => None,
+            };
             self.nodes[n].seen.push(match e {
                 Event::Up { association, peer, inbound_streams, outbound_streams, .. } => {
                     Seen::Up(association, peer.to_vec(), inbound_streams, outbound_streams)
@@ -194,6 +200,7 @@ impl Net {
                 Event::PathUp { remote, .. } => Seen::PathUp(remote),
                 Event::Refused { refusal, .. } => Seen::Refused(refusal),
             });
+            self.nodes[n].seen.extend(adaptation.map(Seen::Adaptation));
         }
         for (path, octets) in out.packets.iter() {
             self.nodes[n].packets += 1;
