@@ -5,7 +5,7 @@ use flatbuffers::{
     root,
 };
 use whimbrel_ids::{AmfUeNgapId, Guami, PlmnId, RanUeNgapId, SNssai};
-use whimbrel_ngap::fast::{Form, schema};
+use whimbrel_ngap::fast::{self, Form, schema};
 use whimbrel_ngap::*;
 
 fn octets(hex: &str) -> Vec<u8> {
@@ -31,6 +31,11 @@ fn what_flatc_writes_is_read() {
 #[test] // `cargo run -p whimbrel-fastwire --example schema` writes it
 fn the_schema_for_other_readers_is_of_today() {
     assert_eq!(include_str!("../testdata/ngap.fbs"), schema());
+}
+
+#[test] // another schema is another number, by which gNB and core find out that they keep to PER
+fn the_digest_is_that_of_the_schema() {
+    assert_eq!(fast::DIGEST, fast::digest(&schema()), "{:#010x}", fast::digest(&schema()));
 }
 
 /// A struct of octets, as generated code has it.

@@ -2,6 +2,8 @@
 //!
 //! [`Message::decode`] turns octets into a [`Message`], or into a [`Refusal`] that says what the standard answers
 //! (TS 38.413 §10). [`Message::encode`] appends octets. [`peek`] tells whose message it is without decoding it.
+//! What reads takes the form of `whimbrel-fastwire` too, for associations on which both sides agreed on it: octets tell themselves apart
+//! ([`TransferSyntax::of`]), so that nobody else needs to know. [`Message::encode_in`] writes either.
 //! The types of [`msg`], [`ie`] and [`transfer`] carry the standard's names in Rust case; an optional list is a `Vec`
 //! that is empty when the list is absent, any other optional value an `Option`; `T::new` takes what is mandatory.
 //!
@@ -10,7 +12,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "fast")]
 #[macro_use]
 pub mod fast;
 #[macro_use]
@@ -26,7 +27,8 @@ mod peek;
 mod refusal;
 #[cfg(feature = "serde")]
 mod serde_as;
-#[cfg(all(feature = "fast", feature = "samples"))]
+mod syntax;
+#[cfg(feature = "samples")]
 pub mod synthetic;
 pub mod transfer;
 
@@ -36,6 +38,7 @@ pub use message::Message;
 pub use msg::*;
 pub use peek::{Peek, peek};
 pub use refusal::{Refusal, RefusalKind};
+pub use syntax::{TransferSyntax, to_per};
 pub use transfer::*;
 
 #[cfg(test)]

@@ -1,14 +1,13 @@
 //! Any NGAP message, by procedure and outcome (TS 38.413 §9.4.3).
 
-#[cfg(feature = "fast")]
 use crate::aper::codec::Own;
 use crate::aper::{Aper, Fault, Reader, Writer};
 use crate::container::{Body, Diagnosis};
-#[cfg(feature = "fast")]
-use crate::fast::{self, Fast};
+use crate::fast::{self, Fast, Form};
 use crate::ie::{Criticality, IeDiagnostic, TriggeringMessage};
 use crate::msg::*;
 use crate::refusal::Refusal;
+use crate::syntax::TransferSyntax;
 
 /// The message types by procedure code and outcome.
 macro_rules! procedures {
@@ -67,7 +66,6 @@ macro_rules! procedures {
             }
         }
 
-        #[cfg(feature = "fast")]
         impl Message {
             /// Writes the table of the message.
             pub(crate) fn put_body(&self, spot: whimbrel_fastwire::Spot, w: &mut whimbrel_fastwire::Writer<'_>) {
@@ -230,8 +228,8 @@ procedures! {
 }
 
 impl Message {
-    /// Reads a message; what its sender wanted to be told of is dropped ([`Message::decode_with_notices`] keeps
-    /// it).
+    /// Reads a message in either transfer syntax; what its sender wanted to be told of is dropped
+    /// ([`Message::decode_with_notices`] keeps it).
     ///
     /// Errors: a [`Refusal`] says what the standard answers.
     pub fn decode(octets: &[u8]) -> Result<Message, Refusal> {
@@ -249,6 +247,9 @@ impl Message {
 
     #[inline]
     fn decode_and_note(octets: &[u8], diagnosis: &mut Diagnosis) -> Result<Message, Refusal> {
+        if TransferSyntax::of(octets) == TransferSyntax::Fastwire {
+            return Self::decode_fast(octets, Form::SingleValue).map_err(|e| Refusal::of_fastwire(octets, e));
+        }
         let mut head = None;
         let error = match Self::read(octets, &mut head, diagnosis) {
             Ok(Some(message)) if !diagnosis.reject && !diagnosis.falsely_constructed => return Ok(message),
@@ -280,7 +281,15 @@ impl Message {
         r.open(|r| Self::read_known(procedure_code, kind, r, diagnosis))
     }
 
-    /// Appends the message to `out`.
+    /// Appends the message to `out` in this transfer syntax.
+    pub fn encode_in(&self, syntax: TransferSyntax, out: &mut Vec<u8>) {
+        match syntax {
+            TransferSyntax::Per => self.encode(out),
+            TransferSyntax::Fastwire => self.encode_fast(Form::SingleValue, out),
+        }
+    }
+
+    /// Appends the message to `out` in aligned PER.
     ///
     /// A list longer than the standard's bound is our own bug: it is cut, and asserted against in debug builds.
     pub fn encode(&self, out: &mut Vec<u8>) {
@@ -292,7 +301,7 @@ impl Message {
         w.open(|w| self.write_body(w));
     }
 
-    /// The message as octets of its own.
+    /// The message as octets of its own, in aligned PER.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(256);
         self.encode(&mut out);

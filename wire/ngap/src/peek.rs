@@ -2,7 +2,9 @@
 
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, STmsi, Tmsi};
 
+use crate::fast::{Form, View};
 use crate::ie::TriggeringMessage;
+use crate::syntax::TransferSyntax;
 
 /// The most IEs that are looked at: the longest message of TS 38.413 has fewer than 64.
 const IES_MAX: usize = 64;
@@ -22,9 +24,16 @@ pub struct Peek {
     pub five_g_s_tmsi: Option<STmsi>,
 }
 
-/// Finds the phone of a message; `None` for what is no NGAP message at all. It stops at what it cannot read and
-/// gives what it has: only the decoder judges.
+/// Finds the phone of a message in either transfer syntax; `None` for what is no NGAP message at all. It stops at what it
+/// cannot read and gives what it has: only the decoder judges.
 pub fn peek(octets: &[u8]) -> Option<Peek> {
+    match TransferSyntax::of(octets) {
+        TransferSyntax::Per => peek_per(octets),
+        TransferSyntax::Fastwire => View::new(octets, Form::SingleValue).ok().map(|view| view.peek()),
+    }
+}
+
+fn peek_per(octets: &[u8]) -> Option<Peek> {
     let (&[choice, procedure_code, _criticality], rest) = octets.split_first_chunk()?;
     let kind = match choice >> 5 {
         0 => TriggeringMessage::InitiatingMessage,
@@ -139,9 +148,17 @@ mod tests {
         for amf in AMF.map(|v| AmfUeNgapId::new(v).unwrap()) {
             for ran in RAN.map(RanUeNgapId) {
                 let both = |m: Message| {
-                    let found = peek(&m.to_vec()).unwrap();
-                    assert_eq!((found.amf_ue_ngap_id, found.ran_ue_ngap_id), (Some(amf), Some(ran)), "{m:?}");
-                    assert_eq!((found.procedure_code, found.kind), (m.procedure_code(), m.kind()));
+                    for syntax in [TransferSyntax::Per, TransferSyntax::Fastwire] {
+                        let mut octets = Vec::new();
+                        m.encode_in(syntax, &mut octets);
+                        let found = peek(&octets).unwrap();
+                        assert_eq!(
+                            (found.amf_ue_ngap_id, found.ran_ue_ngap_id),
+                            (Some(amf), Some(ran)),
+                            "{m:?}"
+                        );
+                        assert_eq!((found.procedure_code, found.kind), (m.procedure_code(), m.kind()));
+                    }
                 };
                 both(UplinkNasTransport::new(amf, ran, vec![1; 200]).into());
                 both(HandoverCancelAcknowledge::new(amf, ran).into());
@@ -169,6 +186,14 @@ mod tests {
         for _ in 0..3000 {
             let m = Message::sample(&mut s);
             let found = peek(&m.to_vec()).unwrap();
+            let mut fast = Vec::new();
+            m.encode_in(TransferSyntax::Fastwire, &mut fast);
+            let same = peek(&fast).unwrap();
+            assert_eq!((same.procedure_code, same.kind), (found.procedure_code, found.kind));
+            assert_eq!(
+                (same.amf_ue_ngap_id, same.ran_ue_ngap_id),
+                (found.amf_ue_ngap_id, found.ran_ue_ngap_id)
+            );
             match &m {
                 Message::PathSwitchRequest(m) => {
                     assert_eq!(found.amf_ue_ngap_id, Some(m.source_amf_ue_ngap_id));

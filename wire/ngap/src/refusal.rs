@@ -5,6 +5,7 @@ use core::fmt;
 use whimbrel_ids::{AmfUeNgapId, DecodeError, DecodeErrorKind, RanUeNgapId};
 
 use crate::container::Diagnosis;
+use crate::fast::{Form, View};
 use crate::ie::{Cause, CauseProtocol, Criticality, CriticalityDiagnostics, IeDiagnostic, TriggeringMessage};
 use crate::message::Head;
 use crate::msg::ErrorIndication;
@@ -62,6 +63,16 @@ impl Refusal {
             (None, Some(_)) => RefusalKind::AbstractSyntaxReject,
         };
         Self::new(octets, head, kind, diagnosis.ies)
+    }
+
+    /// Of octets in the fast form. Who agreed on the form has the same declarations, so whatever cannot be read breaks the syntax.
+    pub(crate) fn of_fastwire(octets: &[u8], error: DecodeError) -> Self {
+        let view = View::new(octets, Form::SingleValue).ok();
+        Self {
+            procedure_code: view.as_ref().map(View::procedure_code),
+            triggering_message: view.as_ref().map(View::kind),
+            ..Self::new(octets, None, RefusalKind::TransferSyntax(error), Vec::new())
+        }
     }
 
     /// Of a message whose procedure is not known.

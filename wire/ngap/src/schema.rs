@@ -183,7 +183,6 @@ macro_rules! sequence {
 
         constructor!($name $($kind $f: $t,)* $($($xkind $x: $xt,)*)?);
 
-        #[cfg(feature = "fast")]
         fast_table!($name {
             $( $kind $f: $t, codec!($($c)?); )*
             $($( $xkind $x: $xt, codec!($($xc)?); )*)?
@@ -282,9 +281,7 @@ macro_rules! message {
 
         constructor!($name $($kind $f: $t,)*);
 
-        #[cfg(feature = "fast")]
         fast_table!($name { $( $kind $f: $t, codec!($($c)?); )* });
-        #[cfg(feature = "fast")]
         fast_places!($name { $( $id $t, codec!($($c)?); )* });
 
         impl $crate::container::Body for $name {
@@ -358,7 +355,6 @@ macro_rules! enumerated {
             }
         }
 
-        #[cfg(feature = "fast")]
         fast_enumerated!($name);
 
         impl core::fmt::Display for $name {
@@ -422,7 +418,6 @@ macro_rules! choice {
                $o($crate::container::OtherChoice), )?
         }
 
-        #[cfg(feature = "fast")]
         fast_choice!($name {
             $( $v: $t, codec!($($c)?); )*
             $($( $x: $xt, codec!($($xc)?); )*)?

@@ -60,17 +60,27 @@ impl<'a> View<'a> {
         let mut found = Peek {
             procedure_code: self.procedure_code(),
             kind: self.kind(),
-            amf_ue_ngap_id: self.own(ID_AMF_UE_NGAP_ID).or_else(|| self.own(ID_SOURCE_AMF_UE_NGAP_ID)),
-            ran_ue_ngap_id: self.own(ID_RAN_UE_NGAP_ID),
-            five_g_s_tmsi: self.own(ID_FIVE_G_S_TMSI),
+            amf_ue_ngap_id: None,
+            ran_ue_ngap_id: None,
+            five_g_s_tmsi: None,
         };
-        match self.own(ID_UE_NGAP_IDS) {
-            Some(UeNgapIds::UeNgapIdPair(pair)) => {
-                found.amf_ue_ngap_id = Some(pair.amf_ue_ngap_id);
-                found.ran_ue_ngap_id = Some(pair.ran_ue_ngap_id);
+        let all = Octets::new(self.octets, self.form);
+        let Ok(table) = Message::body(&all).and_then(|body| body.table()) else { return found };
+        for (id, slot) in self.places() {
+            match *id {
+                ID_AMF_UE_NGAP_ID | ID_SOURCE_AMF_UE_NGAP_ID => found.amf_ue_ngap_id = own(&table, *slot),
+                ID_RAN_UE_NGAP_ID => found.ran_ue_ngap_id = own(&table, *slot),
+                ID_FIVE_G_S_TMSI => found.five_g_s_tmsi = own(&table, *slot),
+                ID_UE_NGAP_IDS => match own(&table, *slot) {
+                    Some(UeNgapIds::UeNgapIdPair(pair)) => {
+                        found.amf_ue_ngap_id = Some(pair.amf_ue_ngap_id);
+                        found.ran_ue_ngap_id = Some(pair.ran_ue_ngap_id);
+                    }
+                    Some(UeNgapIds::AmfUeNgapId(id)) => found.amf_ue_ngap_id = Some(id),
+                    None => {}
+                },
+                _ => {}
             }
-            Some(UeNgapIds::AmfUeNgapId(id)) => found.amf_ue_ngap_id = Some(id),
-            None => {}
         }
         found
     }
@@ -82,18 +92,23 @@ impl<'a> View<'a> {
         Message::decode_fast(self.octets, self.form)
     }
 
-    /// Reads a field by its protocol IE id; what cannot be read is not there.
-    fn own<T>(&self, id: u16) -> Option<T>
-    where
-        Own: Fast<T>,
-    {
-        self.field(id, |table, slot| optional::<T, Own>(&table, slot, "field").ok()?)
+    /// The slots of the message's fields, by protocol IE id.
+    fn places(&self) -> &'static [(u16, usize)] {
+        Message::places(self.number).unwrap_or_default()
     }
 
     /// Reads from the slot of a protocol IE id.
     fn field<T>(&self, id: u16, read: impl FnOnce(Table<'_, 'a>, usize) -> Option<T>) -> Option<T> {
-        let (_, slot) = Message::places(self.number)?.iter().find(|(of, _)| *of == id)?;
+        let (_, slot) = self.places().iter().find(|(of, _)| *of == id)?;
         let all = Octets::new(self.octets, self.form);
         read(Message::body(&all).and_then(|body| body.table()).ok()?, *slot)
     }
+}
+
+/// Reads the field of a slot; what cannot be read is not there.
+fn own<T>(table: &Table<'_, '_>, slot: usize) -> Option<T>
+where
+    Own: Fast<T>,
+{
+    optional::<T, Own>(table, slot, "field").ok()?
 }
