@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_ids::{
     AmfUeNgapId, Instant, PduSessionId, Pei, RanUeNgapId, SNssai, Seid, Supi, Tac, Tai, Tmsi,
 };
+use whimbrel_ngap::TransferSyntax;
 use whimbrel_ngap::ie::{AmfPagingTarget, NgranCgi};
 
 use crate::amf::NeighbourId;
@@ -54,9 +55,27 @@ impl PhoneId {
     }
 }
 
-/// A gNB's SCTP association at the aggregator.
+/// A gNB's SCTP association at the aggregator: its number and, in the highest bit, the transfer syntax on which the gNB agreed. So whoever
+/// may say something to a gNB, on any replica, knows how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct AssociationId(pub u32);
+
+impl AssociationId {
+    const FASTWIRE: u32 = 1 << 31;
+
+    /// The association of this number, of which 31 bits count.
+    pub const fn new(number: u32, syntax: TransferSyntax) -> Self {
+        match syntax {
+            TransferSyntax::Per => Self(number & !Self::FASTWIRE),
+            TransferSyntax::Fastwire => Self(number | Self::FASTWIRE),
+        }
+    }
+
+    /// How messages to the gNB are written.
+    pub const fn syntax(self) -> TransferSyntax {
+        if self.0 & Self::FASTWIRE == 0 { TransferSyntax::Per } else { TransferSyntax::Fastwire }
+    }
+}
 
 /// The place of an output: the input that caused it and its index among that input's outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -352,7 +371,7 @@ pub enum Effect {
         near: Vec<AmfPagingTarget>,
         /// The cells where it is likely to be, whose gNBs count among these.
         cells: Vec<NgranCgi>,
-        /// The NGAP message.
+        /// The NGAP message, in aligned PER.
         #[serde(with = "octets::owned")]
         octets: Vec<u8>,
     },

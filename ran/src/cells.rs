@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use whimbrel_ids::{GlobalGnbId, Instant, PduSessionId, Qfi, STmsi};
-use whimbrel_ngap::Cause;
+use whimbrel_ngap::{Cause, TransferSyntax};
 
 use crate::gnb::{self, GTPU_HEADROOM, Gnb, GnbConfig, Via, XnMessage};
 use crate::outbox::Outbox;
@@ -22,8 +22,8 @@ pub struct GnbId(pub u16);
 /// What happens to the emulated RAN.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// A gNB's association with the AMF stands, with so many outbound streams.
-    AssociationUp(GnbId, u16),
+    /// A gNB's association with the AMF stands, with so many outbound streams, for messages in this transfer syntax.
+    AssociationUp(GnbId, u16, TransferSyntax),
     /// It is lost. If a further one stands, the gNB goes on over that.
     AssociationDown(GnbId),
     /// A gNB's further association stands, with the endpoint of [`Output::Associate`].
@@ -267,8 +267,8 @@ impl Cells {
     /// Takes one input.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox<Output>) {
         match input {
-            Input::AssociationUp(gnb, streams) => {
-                self.gnb_takes(now, gnb, gnb::Input::AssociationUp { streams }, out)
+            Input::AssociationUp(gnb, streams, syntax) => {
+                self.gnb_takes(now, gnb, gnb::Input::AssociationUp { streams, syntax }, out)
             }
             Input::AssociationDown(gnb) => self.gnb_takes(now, gnb, gnb::Input::AssociationDown, out),
             Input::FurtherAssociationUp(gnb) => {

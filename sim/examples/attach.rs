@@ -130,7 +130,7 @@ impl Bench {
         }
         bench.core(Input::Tick);
         bench.core(Input::AssociationUp { association: ASSOCIATION, outbound_streams: 16 });
-        bench.gnb(gnb::Input::AssociationUp { streams: 16 });
+        bench.gnb(gnb::Input::AssociationUp { streams: 16, syntax: ASSOCIATION.syntax() });
         bench.run();
         let tai = bench.gnb.config().tai();
         for n in 0..phones {

@@ -30,6 +30,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Command as CoreCommand, PhoneEvent, PhoneId, Prf, RanEvent, UpfId};
 use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
+use whimbrel_ngap::TransferSyntax;
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down, Outbox, Up, gnb};
 use whimbrel_resilience::mirror::{Active, Physical};
@@ -436,14 +437,16 @@ impl Sim {
     }
 
     fn connect(&mut self, index: GnbIndex) {
-        let association = AssociationId(self.associations);
+        let fastwire = self.nodes[index.0].gnb.config().fastwire;
+        let syntax = if fastwire { TransferSyntax::Fastwire } else { TransferSyntax::Per };
+        let association = AssociationId::new(self.associations, syntax);
         self.associations += 1;
         let host = if self.nodes[index.0].abroad { ABROAD } else { self.pair.host() };
         (self.nodes[index.0].association, self.nodes[index.0].host) = (Some(association), host);
         self.by_association.insert(association, index);
         let streams = self.nodes[index.0].streams;
         self.core_at(index, Input::AssociationUp { association, outbound_streams: streams });
-        self.gnb(index, gnb::Input::AssociationUp { streams });
+        self.gnb(index, gnb::Input::AssociationUp { streams, syntax });
     }
 
     /// A gNB keeps to one association with the AMF from now on.
@@ -908,6 +911,7 @@ impl Sim {
             if let Some(tap) = &mut self.tap {
                 tap.push(whimbrel_ngap::Message::decode(&octets).expect("the core writes what can be read"));
             }
+            assert_eq!(TransferSyntax::of(&octets), association.syntax(), "each gNB hears what it agreed on");
             let Some(&gnb) = self.by_association.get(&association) else { continue };
             let node = &mut self.nodes[gnb.0];
             assert!(stream < node.streams.max(1), "stream {stream} of {}", node.streams);
@@ -964,6 +968,7 @@ impl Sim {
                 gnb::Output::Ngap { stream, octets } => {
                     let node = &mut self.nodes[index.0];
                     let Some(association) = node.association else { continue };
+                    assert_eq!(TransferSyntax::of(&octets), association.syntax(), "and says it");
                     node.ordered = node.ordered.max(self.now + self.faults.n2_latency(&mut self.rng));
                     let (at, host) = (node.ordered, node.host);
                     let first =

@@ -10,11 +10,13 @@ use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
 use crate::{CtaLoss, Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
 
-/// The `n`th gNB, of tracking area 1 and slice 1.
+/// The `n`th gNB, of tracking area 1 and slice 1. Every second one speaks fastwire.
 pub fn gnb_config(n: u8) -> GnbConfig {
     let id = GlobalGnbId::new(PlmnId::TEST, n.into(), 28).expect("28 bits");
     let tac = Tac::new(1).expect("24 bits");
-    GnbConfig::new(id, tac, vec![SNssai::sst(1)], [127, 0, 1, n].into())
+    let mut config = GnbConfig::new(id, tac, vec![SNssai::sst(1)], [127, 0, 1, n].into());
+    config.fastwire = n.is_multiple_of(2);
+    config
 }
 
 /// Five phones at two gNBs do what phones do, in a network of this quality; gNBs lose their associations and reset, and the

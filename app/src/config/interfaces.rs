@@ -20,6 +20,7 @@ pub(crate) struct N2 {
     pub(crate) port: u16,
     pub(crate) sctp: SctpChoice,
     pub(crate) udp_port: u16,
+    pub(crate) fastwire: bool,
 }
 
 /// Which SCTP serves N2.
@@ -115,6 +116,12 @@ pub(super) fn n2(root: &mut Section<'_, '_>) -> N2 {
                  sockets (needs CAP_NET_RAW), else its own over UDP (RFC 6951).",
             ),
             udp_port: s.value("udp_port", 9899, "UDP port of encapsulated SCTP (RFC 6951 §4.1)."),
+            fastwire: s.value(
+                "fastwire",
+                true,
+                "Speak fastwire, the messages of NGAP in FlatBuffers, with gNBs that offer it when they connect; whimbrel ran \
+                 --fastwire does. All others are spoken to in ASN.1 and notice nothing.",
+            ),
         };
         if n2.addresses.is_empty() || n2.addresses.len() > N2_ADDRESSES_MAX {
             let what = format!("{} addresses make no SCTP endpoint", n2.addresses.len());

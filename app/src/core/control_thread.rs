@@ -16,6 +16,7 @@ use tracing::{debug, error, info, warn};
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Glimpse, PhoneId, UpfId};
 use whimbrel_ids::Instant;
+use whimbrel_ngap::to_per;
 use whimbrel_resilience::link::{Show, ToMirror};
 use whimbrel_resilience::membership::Place;
 use whimbrel_resilience::mirror::{Active, Arrival, Mirror, Physical, Record};
@@ -99,6 +100,7 @@ pub(crate) fn open_n2(config: &Config, entropy: &mut SystemEntropy) -> Result<Tr
     endpoint.local_addresses = config.n2.addresses.iter().copied().filter(|a| !a.is_unspecified()).collect();
     endpoint.outbound_streams = STREAMS;
     endpoint.associations_max = config.limits.ran_nodes as usize + 16;
+    endpoint.adaptation = config.n2.fastwire.then_some(whimbrel_ngap::fast::DIGEST);
     let mut settings = Settings::new(endpoint);
     settings.udp_port = config.n2.udp_port;
     settings.mode = match config.n2.sctp {
@@ -680,9 +682,10 @@ impl Control {
 
     fn n2_event(&mut self, now: Instant, event: Event<'_>) {
         match event {
-            Event::Up { association, peer, peer_port, outbound_streams, .. } => {
+            Event::Up { association, peer, peer_port, outbound_streams, adaptation, .. } => {
                 let peer = n2::peer(peer, peer_port);
-                let physical = self.links.up(now, association, peer, outbound_streams);
+                let syntax = n2::syntax(self.config.n2.fastwire, peer, adaptation);
+                let physical = self.links.up(now, association, peer, outbound_streams, syntax);
                 if !self.links.awaits() {
                     self.named(now, physical);
                 }
@@ -704,7 +707,7 @@ impl Control {
                     self.give(now, Input::AssociationDown(name));
                 }
             }
-            Event::Restarted { association, outbound_streams, .. } => {
+            Event::Restarted { association, outbound_streams, adaptation, .. } => {
                 let Some(link) = self.links.physical(association).and_then(|p| self.links.link(p)) else {
                     return;
                 };
@@ -712,7 +715,8 @@ impl Control {
                 if let Some(name) = self.links.down(association) {
                     self.give(now, Input::AssociationDown(name));
                 }
-                let physical = self.links.up(now, association, link.peer, outbound_streams);
+                let syntax = n2::syntax(self.config.n2.fastwire, link.peer, adaptation);
+                let physical = self.links.up(now, association, link.peer, outbound_streams, syntax);
                 self.named(now, physical);
             }
             Event::PathDown { remote, .. } => warn!(%remote, "a path of an SCTP association does not answer"),
@@ -737,11 +741,14 @@ impl Control {
     fn n2_data(&mut self, now: Instant, physical: Physical, stream: u16, octets: &[u8]) {
         self.console.metrics.add(Counter::N2In, 1);
         self.console.metrics.add(Counter::N2OctetsIn, octets.len() as u64);
+        let Some(link) = self.links.link(physical) else { return };
+        let came = octets;
+        let octets = link.readable(came);
         let name = match self.links.take(physical, octets) {
             Arrival::Named(name) => name,
             Arrival::Unnamed => self.named(now, physical),
             Arrival::Answered(answer) => {
-                if let (Some(link), Some(n2)) = (self.links.link(physical), &mut self.n2) {
+                if let Some(n2) = &mut self.n2 {
                     // One that does not get it asks again.
                     let _ = n2.send(link.sctp, 0, NGAP_PPID, &answer);
                 }
@@ -750,7 +757,7 @@ impl Control {
             }
             Arrival::Dropped => return,
         };
-        self.captured_ngap(now, name, stream, octets, true);
+        self.captured_ngap(now, name, stream, came, true);
         self.give(now, Input::Ngap(name, stream, octets));
     }
 
@@ -816,6 +823,7 @@ impl Control {
 
     fn send(&mut self, now: Instant, association: AssociationId, stream: u16, octets: &[u8]) {
         let (Some(link), Some(n2)) = (self.links.get(association), &mut self.n2) else { return };
+        let octets = &*link.agreed(octets);
         match n2.send(link.sctp, link.stream(stream), NGAP_PPID, octets) {
             Ok(()) => {
                 self.links.took(now, association, true);
@@ -1056,7 +1064,9 @@ impl Control {
         let Some(own) = own.or(self.config.n2.addresses.first()) else { return };
         let own = std::net::SocketAddr::new(*own, self.config.n2.port);
         let (from, to) = if inbound { (link.peer, own) } else { (own, link.peer) };
-        capture.ngap(now, from, to, stream, octets);
+        // For whoever reads it: no dissector knows fastwire.
+        let per = to_per(octets);
+        capture.ngap(now, from, to, stream, per.as_deref().unwrap_or(octets));
     }
 
     fn captured_pfcp(&mut self, now: Instant, octets: &[u8], answer: bool) {

@@ -1,10 +1,13 @@
-//! N2 on the host: which SCTP association is which gNB's, and where it is.
+//! N2 on the host: which SCTP association is which gNB's, where it is, and in which transfer syntax it is spoken over.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
+use tracing::info;
 use whimbrel_control::AssociationId;
 use whimbrel_ids::{GlobalGnbId, Instant};
+use whimbrel_ngap::{TransferSyntax, fast, to_per};
 use whimbrel_resilience::mirror::{Arrival, Associations, Physical};
 use whimbrel_sctp_io::AssociationId as SctpAssociation;
 
@@ -19,6 +22,8 @@ pub(crate) struct Link {
     pub(crate) since: Instant,
     /// Streams towards the gNB.
     pub(crate) outbound_streams: u16,
+    /// What was agreed on. A gNB that takes another form than PER takes PER too.
+    pub(crate) syntax: TransferSyntax,
     /// Messages that have come.
     pub(crate) received: u64,
     /// It takes nothing since then: SCTP has no room for what is to be sent.
@@ -29,6 +34,23 @@ pub(crate) struct Link {
 pub(super) fn peer(addresses: &[IpAddr], port: u16) -> SocketAddr {
     let address = addresses.first().copied().unwrap_or(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED));
     SocketAddr::new(address, port)
+}
+
+/// What a gNB's association is agreed to carry: its adaptation code point is the digest of its fastwire (RFC 5061 §4.2.6). One that has none
+/// of this core's is spoken to in ASN.1; zero is what some kernels say by themselves.
+pub(super) fn syntax(offered: bool, peer: SocketAddr, adaptation: Option<u32>) -> TransferSyntax {
+    match adaptation.filter(|code_point| offered && *code_point != 0) {
+        Some(fast::DIGEST) => {
+            info!(%peer, "a gNB speaks fastwire");
+            TransferSyntax::Fastwire
+        }
+        Some(other) => {
+            let (theirs, ours) = (format!("{other:#010x}"), format!("{:#010x}", fast::DIGEST));
+            info!(%peer, theirs, ours, "a gNB offers another fastwire than this core's; it is spoken to in ASN.1");
+            TransferSyntax::Per
+        }
+        None => TransferSyntax::Per,
+    }
 }
 
 /// The associations that are up. The control plane's name of one is never used again, so that what comes late names
@@ -51,11 +73,12 @@ impl Links {
         sctp: SctpAssociation,
         peer: SocketAddr,
         outbound_streams: u16,
+        syntax: TransferSyntax,
     ) -> Physical {
         self.came = self.came.wrapping_add(1);
         let physical = Physical(self.came);
-        self.links
-            .insert(physical, Link { sctp, peer, since: now, outbound_streams, received: 0, stalled: None });
+        let link = Link { sctp, peer, since: now, outbound_streams, syntax, received: 0, stalled: None };
+        self.links.insert(physical, link);
         self.by_sctp.insert((sctp.slot, sctp.generation), physical);
         physical
     }
@@ -67,7 +90,8 @@ impl Links {
 
     /// An association is one of this host's own from now on. Gives its name.
     pub(crate) fn name_it(&mut self, physical: Physical) -> AssociationId {
-        let name = AssociationId(self.named_from.wrapping_add(physical.0));
+        let syntax = self.link(physical).map_or(TransferSyntax::Per, |link| link.syntax);
+        let name = AssociationId::new(self.named_from.wrapping_add(physical.0), syntax);
         self.names.name(physical, name);
         name
     }
@@ -154,6 +178,23 @@ impl Links {
 }
 
 impl Link {
+    /// A message as the association carries it: what came in a form that was not agreed on says nothing, and is answered as all that
+    /// cannot be read (TS 38.413 §10.2).
+    pub(crate) fn readable<'a>(&self, octets: &'a [u8]) -> &'a [u8] {
+        match (TransferSyntax::of(octets), self.syntax) {
+            (TransferSyntax::Fastwire, TransferSyntax::Per) => &[],
+            _ => octets,
+        }
+    }
+
+    /// A message as the association carries it. The name that a machine knows may have been that of another association of the gNB.
+    pub(crate) fn agreed<'a>(&self, octets: &'a [u8]) -> Cow<'a, [u8]> {
+        match self.syntax {
+            TransferSyntax::Fastwire => Cow::Borrowed(octets),
+            TransferSyntax::Per => to_per(octets).map_or(Cow::Borrowed(octets), Cow::Owned),
+        }
+    }
+
     /// The stream that stands for one of those that the phone's machine knows: another host of this AMF may have agreed on more.
     pub(crate) fn stream(&self, wanted: u16) -> u16 {
         match self.outbound_streams {
@@ -175,11 +216,38 @@ mod tests {
             peer: ([127, 0, 0, 1], 38412).into(),
             since: Instant(1),
             outbound_streams,
+            syntax: TransferSyntax::Per,
             received: 0,
             stalled: None,
         };
         assert_eq!([0, 1, 31].map(|s| link(32).stream(s)), [0, 1, 31]);
         assert_eq!([0, 1, 3, 4, 31].map(|s| link(4).stream(s)), [0, 1, 3, 1, 1]);
         assert_eq!([0, 7].map(|s| link(1).stream(s)), [0, 0]);
+    }
+
+    #[test]
+    fn an_association_carries_what_was_agreed_on() {
+        let peer: SocketAddr = ([127, 0, 1, 1], 61_000).into();
+        assert_eq!(syntax(true, peer, Some(fast::DIGEST)), TransferSyntax::Fastwire);
+        for (offered, adaptation) in
+            [(true, None), (true, Some(0)), (true, Some(7)), (false, Some(fast::DIGEST))]
+        {
+            assert_eq!(syntax(offered, peer, adaptation), TransferSyntax::Per);
+        }
+        let mut links = Links::default();
+        let up = |links: &mut Links, slot, syntax| {
+            links.up(Instant(1), SctpAssociation { slot, generation: 0 }, peer, 32, syntax)
+        };
+        let (per, fast) =
+            (up(&mut links, 0, TransferSyntax::Per), up(&mut links, 1, TransferSyntax::Fastwire));
+        assert_eq!([per, fast].map(|p| links.name_it(p).syntax() == TransferSyntax::Fastwire), [false, true]);
+        let message = whimbrel_ngap::Message::from(whimbrel_ngap::ErrorIndication::new());
+        let (in_per, mut in_fast) = (message.to_vec(), Vec::new());
+        message.encode_in(TransferSyntax::Fastwire, &mut in_fast);
+        let [per, fast] = [per, fast].map(|p| links.link(p).unwrap());
+        assert_eq!((per.readable(&in_per), per.readable(&in_fast)), (&in_per[..], &[][..]));
+        assert_eq!((fast.readable(&in_per), fast.readable(&in_fast)), (&in_per[..], &in_fast[..]));
+        assert_eq!((per.agreed(&in_per), per.agreed(&in_fast)), (in_per[..].into(), in_per[..].into()));
+        assert_eq!((fast.agreed(&in_per), fast.agreed(&in_fast)), (in_per[..].into(), in_fast[..].into()));
     }
 }

@@ -140,15 +140,19 @@ impl Waiting {
 
     /// gNBs come here too: both hosts are one AMF (TS 23.501 §5.21.1.2).
     fn n2(&mut self, now: Instant) {
+        let offered = self.parts.config.n2.fastwire;
         let Some(n2) = &mut self.parts.n2 else { return };
         n2.drain(now, &mut self.events);
         for event in self.events.iter() {
             match event {
-                Event::Up { association, peer, peer_port, outbound_streams, .. } => {
-                    self.links.up(now, association, n2::peer(peer, peer_port), outbound_streams);
+                Event::Up { association, peer, peer_port, outbound_streams, adaptation, .. } => {
+                    let peer = n2::peer(peer, peer_port);
+                    let syntax = n2::syntax(offered, peer, adaptation);
+                    self.links.up(now, association, peer, outbound_streams, syntax);
                 }
                 Event::Data { association, stream, ppid, octets } => {
                     let Some(from) = self.links.received(association) else { continue };
+                    let octets = self.links.link(from).map_or(octets, |link| link.readable(octets));
                     if ppid != NGAP_PPID {
                         continue;
                     }
@@ -166,11 +170,12 @@ impl Waiting {
                     }
                 }
                 Event::Down { association, .. } => drop(self.links.down(association)),
-                Event::Restarted { association, outbound_streams, .. } => {
+                Event::Restarted { association, outbound_streams, adaptation, .. } => {
                     let link = self.links.physical(association).and_then(|p| self.links.link(p));
                     self.links.down(association);
                     if let Some(link) = link {
-                        self.links.up(now, association, link.peer, outbound_streams);
+                        let syntax = n2::syntax(offered, link.peer, adaptation);
+                        self.links.up(now, association, link.peer, outbound_streams, syntax);
                     }
                 }
                 _ => {}

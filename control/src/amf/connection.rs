@@ -458,7 +458,7 @@ pub(crate) fn send(ue: Ue, message: &Message, downlink_count: Option<u32>) {
 
 pub(crate) fn emit(ue: Ue, association: AssociationId, message: &Message, downlink_count: Option<u32>) {
     let mut octets = Vec::with_capacity(128);
-    message.encode(&mut octets);
+    message.encode_in(association.syntax(), &mut octets);
     ue.emit(Effect::N2 { association, octets }, downlink_count);
 }
 

@@ -257,12 +257,12 @@ impl<'a> Runner<'a> {
         site.transport.drain(now, events);
         for event in events.iter() {
             match event {
-                Event::Up { association, outbound_streams, .. }
-                | Event::Restarted { association, outbound_streams, .. } => {
+                Event::Up { association, outbound_streams, adaptation, .. }
+                | Event::Restarted { association, outbound_streams, adaptation, .. } => {
                     let Some(role) = site.role(association) else { continue };
-                    site.up(role);
+                    let syntax = site.up(role, adaptation);
                     let input = match role {
-                        Role::Serving => Input::AssociationUp(gnb, outbound_streams),
+                        Role::Serving => Input::AssociationUp(gnb, outbound_streams, syntax),
                         Role::Further => Input::FurtherAssociationUp(gnb),
                     };
                     player.handle(now, input, out);

@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
+use whimbrel_ngap::{TransferSyntax, fast, to_per};
 use whimbrel_sctp_io::{AssociationId, Config, Refusal, Settings, Transport};
 
 use super::runner::{GnbPlace, RunError, RunnerConfig};
@@ -42,12 +43,16 @@ struct Line {
     endpoint: usize,
     since: Instant,
     up: bool,
+    /// What was agreed on.
+    syntax: TransferSyntax,
 }
 
 /// The sockets of one gNB.
 pub(super) struct Site {
     pub(super) transport: Transport,
     pub(super) gtp: UdpSocket,
+    /// The gNB offers fastwire.
+    fastwire: bool,
     /// The AMF's endpoints, each with its addresses: the one of the configuration, and those that the AMF has told of.
     endpoints: Vec<Vec<IpAddr>>,
     /// Their SCTP port, and their UDP port of SCTP encapsulation.
@@ -80,6 +85,7 @@ impl Site {
         endpoint.accept_inbound = false;
         endpoint.outbound_streams = STREAMS;
         endpoint.return_unacknowledged = true;
+        endpoint.adaptation = place.config.fastwire.then_some(fast::DIGEST);
         let mut settings = Settings::new(endpoint);
         settings.mode = config.sctp;
         settings.udp_port = config.sctp_udp_ports.0;
@@ -94,6 +100,7 @@ impl Site {
         Ok(Self {
             transport,
             gtp,
+            fastwire: place.config.fastwire,
             endpoints: vec![place.amf.map_or_else(|| config.amf.clone(), |amf| vec![amf])],
             ports: (config.amf_port, config.sctp_udp_ports.1),
             serving: None,
@@ -117,13 +124,16 @@ impl Site {
         }
     }
 
-    /// An association stands.
-    pub(super) fn up(&mut self, role: Role) {
+    /// An association stands, and this is the AMF's adaptation code point. Gives what is agreed on.
+    pub(super) fn up(&mut self, role: Role, adaptation: Option<u32>) -> TransferSyntax {
+        let agreed = self.fastwire && adaptation == Some(fast::DIGEST);
+        let syntax = if agreed { TransferSyntax::Fastwire } else { TransferSyntax::Per };
         let line = match role {
             Role::Serving => &mut self.serving,
             Role::Further => &mut self.further,
         };
-        line.as_mut().into_iter().for_each(|l| l.up = true);
+        line.as_mut().into_iter().for_each(|l| (l.up, l.syntax) = (true, syntax));
+        syntax
     }
 
     /// The serving association ends, and this was not acknowledged.
@@ -251,7 +261,7 @@ impl Site {
         let addresses = self.endpoints.get(endpoint).map(Vec::as_slice).unwrap_or_default();
         let (port, udp_port) = self.ports;
         let association = self.transport.connect(now, addresses, port, udp_port)?;
-        Ok(Line { association, endpoint, since: now, up: false })
+        Ok(Line { association, endpoint, since: now, up: false, syntax: TransferSyntax::Per })
     }
 
     /// When there is something to do even without input.
@@ -271,7 +281,10 @@ impl Site {
             Role::Serving => self.serving,
             Role::Further => self.further.or(self.serving),
         };
-        let Some(Line { association, .. }) = line else { return };
+        let Some(Line { association, syntax, .. }) = line else { return };
+        // The gNB writes for the association that it had first.
+        let per = if syntax == TransferSyntax::Per { to_per(octets) } else { None };
+        let octets = per.as_deref().unwrap_or(octets);
         self.unflushed = true;
         if self.transport.send(association, stream, PPID_NGAP, octets).is_err() {
             // The buffer is full: what waits may go first, then it is tried once more; lost after that, as a radio loses.

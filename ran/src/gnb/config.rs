@@ -42,6 +42,8 @@ pub struct GnbConfig {
     pub handover_overall: Duration,
     /// How long it waits for the answer to NG SETUP REQUEST; no standard value, ours is well above any honest answer.
     pub setup_timeout: Duration,
+    /// It offers to speak `fastwire` instead of aligned PER; an AMF that cannot does not notice.
+    pub fastwire: bool,
 }
 
 /// How a gNB misbehaves or what it refuses, for tests of the core.
@@ -85,6 +87,7 @@ impl GnbConfig {
             handover_preparation: Duration::from_secs(5),
             handover_overall: Duration::from_secs(10),
             setup_timeout: Duration::from_secs(10),
+            fastwire: false,
         }
     }
 

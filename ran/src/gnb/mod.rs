@@ -36,7 +36,7 @@ use whimbrel_ids::{
 };
 use whimbrel_ngap::{
     Cause, ErrorIndication, LocationReportingRequestType, Message, NgSetupFailure, OverloadAction,
-    PagingPriority, UeAggregateMaximumBitRate, UeSecurityCapabilities,
+    PagingPriority, TransferSyntax, UeAggregateMaximumBitRate, UeSecurityCapabilities,
 };
 
 use crate::outbox::Outbox;
@@ -59,6 +59,8 @@ pub enum Input<'a> {
     AssociationUp {
         /// Outbound streams.
         streams: u16,
+        /// The transfer syntax on which both sides agreed; what comes may be in either.
+        syntax: TransferSyntax,
     },
     /// The association is lost. If a further one stands, everything goes on over that.
     AssociationDown,
@@ -339,6 +341,8 @@ pub struct Gnb {
     /// A further association stands, and the AMF has taken it for this gNB's.
     further: bool,
     streams: u16,
+    /// What was agreed on for the association, or a former one: who carries the octets knows what the present one takes.
+    syntax: TransferSyntax,
     served_guamis: Vec<Guami>,
     contexts: Slab<Context>,
     /// The newest context of each phone, by its number; zero for none.
@@ -361,6 +365,7 @@ impl Gnb {
             interface: Interface::Down,
             further: false,
             streams: 1,
+            syntax: TransferSyntax::Per,
             served_guamis: Vec::new(),
             contexts: Slab::new(),
             by_phone: Vec::new(),
@@ -421,7 +426,10 @@ impl Gnb {
     /// Takes one input.
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox<Output>) {
         match input {
-            Input::AssociationUp { streams } => self.association_up(now, streams, out),
+            Input::AssociationUp { streams, syntax } => {
+                self.syntax = syntax;
+                self.association_up(now, streams, out);
+            }
             Input::AssociationDown => self.association_down(now, out),
             Input::FurtherAssociationUp => self.further_association_up(out),
             Input::FurtherAssociationDown => self.further = false,
@@ -561,7 +569,9 @@ impl Gnb {
     }
 
     fn send(&self, stream: u16, message: &Message, out: &mut Outbox<Output>) {
-        out.push(Output::Ngap { stream, octets: message.to_vec() });
+        let mut octets = Vec::with_capacity(128);
+        message.encode_in(self.syntax, &mut octets);
+        out.push(Output::Ngap { stream, octets });
     }
 
     /// Forgets a context and its tunnels; the phone hears of it if it still listens.

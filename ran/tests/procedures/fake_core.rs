@@ -12,7 +12,7 @@ use whimbrel_nas::mm::{self, Message as Mm, *};
 use whimbrel_nas::sm::{self, Body};
 use whimbrel_nas::{Envelope, NasErrorKind};
 use whimbrel_ngap as ngap;
-use whimbrel_ngap::Message;
+use whimbrel_ngap::{Message, TransferSyntax};
 use whimbrel_ran::gnb::{self, Gnb, GnbConfig, XnMessage};
 use whimbrel_ran::ue::{self, Profile, SuciSource, Ue, UeConfig};
 use whimbrel_ran::{Down, Outbox, PhoneId, Up};
@@ -658,7 +658,7 @@ impl Net {
             gtpu: Vec::new(),
             hold_gtpu: None,
         };
-        net.gnb(gnb::Input::AssociationUp { streams: 8 });
+        net.gnb(gnb::Input::AssociationUp { streams: 8, syntax: TransferSyntax::Per });
         net.ue(ue::Input::Cell(tai()));
         net
     }
@@ -680,7 +680,7 @@ impl Net {
     /// Adds the second gNB.
     pub fn add_target(&mut self, config: GnbConfig) {
         self.target = Some(Gnb::new(config));
-        self.gnb_at(1, gnb::Input::AssociationUp { streams: 8 });
+        self.gnb_at(1, gnb::Input::AssociationUp { streams: 8, syntax: TransferSyntax::Per });
     }
 
     /// Sends what the core makes of itself.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId};
+use whimbrel_ngap::TransferSyntax;
 use whimbrel_ran::Outbox;
 use whimbrel_ran::cells::{Cells, GnbId, Input, Output, UserPlane};
 use whimbrel_ran::edge::{Clock, GnbPlace, Mode, RunnerConfig, Silent};
@@ -66,7 +67,7 @@ impl World {
         let player = Player::new(scenario, cells).unwrap();
         let mut world = Self { now: NOW, player, network: Network::new(&fleet), way: VecDeque::new() };
         for gnb in gnbs {
-            world.input(Input::AssociationUp(gnb, 8));
+            world.input(Input::AssociationUp(gnb, 8, TransferSyntax::Per));
         }
         world
     }

@@ -5,7 +5,7 @@ use whimbrel_gtpu::Gtpu;
 use whimbrel_ids::{PduSessionId, Qfi, Teid};
 use whimbrel_nas::ie::{MmCause, PcoDirection, PduSessionType, SmCause, container_id};
 use whimbrel_nas::mm::MessageType;
-use whimbrel_ngap::{Cause, CauseRadioNetwork};
+use whimbrel_ngap::{Cause, CauseRadioNetwork, TransferSyntax};
 use whimbrel_ran::gnb::{self, GTPU_HEADROOM};
 use whimbrel_ran::ue::{Command, Event, MmState, Procedure, Reason, SessionRequest};
 
@@ -243,7 +243,7 @@ fn reset_and_loss_of_the_association() {
     net.command(Command::ServiceRequest);
     assert!(!net.ue.is_connected());
     let mut net = with_session();
-    net.gnb(gnb::Input::AssociationUp { streams: 4 });
+    net.gnb(gnb::Input::AssociationUp { streams: 4, syntax: TransferSyntax::Per });
     assert!(!net.ue.is_connected() && net.gnb.is_up());
     net.take_events();
 }

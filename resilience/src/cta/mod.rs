@@ -25,7 +25,7 @@ use whimbrel_control::{
     OutputId, Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, UpfId,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
-use whimbrel_ngap::ie::{TriggeringMessage, UeNgapIds};
+use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Message, Peek};
 
 use crate::Cpf;
@@ -584,17 +584,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
 /// Whether this is UE CONTEXT RELEASE COMMAND of a connection other than `current`.
 fn releases_another(octets: &[u8], current: AmfUeNgapId) -> bool {
-    // Procedure code 41, an initiating message: nothing else is decoded for this.
-    if !matches!(octets, [0, 41, ..]) {
-        return false;
-    }
-    match Message::decode(octets) {
-        Ok(Message::UeContextReleaseCommand(m)) => match m.ue_ngap_ids {
-            UeNgapIds::UeNgapIdPair(ids) => ids.amf_ue_ngap_id != current,
-            UeNgapIds::AmfUeNgapId(id) => id != current,
-        },
-        _ => false,
-    }
+    let release = |p: &Peek| p.procedure_code == 41 && p.kind == TriggeringMessage::InitiatingMessage;
+    let named = whimbrel_ngap::peek(octets).filter(release).and_then(|p| p.amf_ue_ngap_id);
+    named.is_some_and(|id| id != current)
 }
 
 fn is_initial_ue_message(peek: &Peek) -> bool {
@@ -611,7 +603,7 @@ fn is_path_switch_request(peek: &Peek) -> bool {
 
 fn send(association: AssociationId, stream: u16, message: &Message, out: &mut Outbox) {
     let mut octets = Vec::with_capacity(64);
-    message.encode(&mut octets);
+    message.encode_in(association.syntax(), &mut octets);
     out.ngap.push((association, stream, octets));
 }
 

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::{
-    self, Load, OverloadOrder, RanOutput, Rate, Reset, Warning, WarningError, reset_acknowledge,
+    self, Load, OverloadOrder, RanNode, RanOutput, Rate, Reset, Warning, WarningError, reset_acknowledge,
 };
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{AssociationId, Command, N2Names, Payload, PhoneId, RanEvent};
 use whimbrel_ids::{GlobalGnbId, Instant, RanUeNgapId, Tai};
-use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::{
     AmfPagingTarget, CauseMisc, NgranCgi, ResetType, UeAssociatedLogicalNgConnectionItem,
 };
+use whimbrel_ngap::{Message, TransferSyntax};
 
 use super::{Cta, Entropy, Inspect, Outbox, send};
 
@@ -39,8 +39,17 @@ impl Bounds {
 pub(super) struct Resetting {
     phones: BTreeSet<PhoneId>,
     association: AssociationId,
-    /// NG RESET ACKNOWLEDGE.
+    /// NG RESET ACKNOWLEDGE, as the gNB is to read it.
     acknowledge: Vec<u8>,
+}
+
+/// One of our own messages in fastwire.
+fn to_fastwire(octets: &[u8]) -> Vec<u8> {
+    let mut fast = Vec::with_capacity(2 * octets.len());
+    if let Ok(message) = Message::decode(octets) {
+        message.encode_in(TransferSyntax::Fastwire, &mut fast);
+    }
+    fast
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
@@ -166,7 +175,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             self.run(now, out);
             if acknowledge {
                 let phones = phones.into_iter().map(|(phone, _)| phone).collect();
-                let acknowledge = reset_acknowledge(what).to_vec();
+                let mut acknowledge = Vec::new();
+                reset_acknowledge(what).encode_in(association.syntax(), &mut acknowledge);
                 self.resetting.push(Resetting { phones, association, acknowledge });
                 self.acknowledge_resets(out);
             }
@@ -274,14 +284,19 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return self.limited(now, None, "pagings_per_s", out);
         }
         let first = self.ran.serving().filter(|(_, n)| n.is_near(near.0, near.1));
-        let first: Vec<_> = first.map(|(a, _)| (a, 0, octets.to_vec())).collect();
-        if !first.is_empty() {
-            return out.ngap.extend(first);
+        let mut to: Vec<_> = first.map(|(association, _)| association).collect();
+        if to.is_empty() {
+            let of_area = |n: &&RanNode| tais.iter().any(|t| n.tacs.contains(&t.tac));
+            to.extend(self.ran.serving().filter(|(_, n)| of_area(n)).map(|(association, _)| association));
         }
-        for (association, node) in self.ran.serving() {
-            if tais.iter().any(|t| node.tacs.contains(&t.tac)) {
-                out.ngap.push((association, 0, octets.to_vec()));
-            }
+        // It is written once; in fastwire only if some gNB is to hear it so.
+        let mut fast = None;
+        for association in to {
+            let octets = match association.syntax() {
+                TransferSyntax::Per => octets,
+                TransferSyntax::Fastwire => fast.get_or_insert_with(|| to_fastwire(octets)),
+            };
+            out.ngap.push((association, 0, octets.to_vec()));
         }
     }
 

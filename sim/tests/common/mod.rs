@@ -35,11 +35,13 @@ pub(crate) fn one_phone(seed: u64) -> (Sim, UeIndex) {
     (net, ue)
 }
 
-/// The `n`th gNB, of tracking area 1 and slice 1.
+/// The `n`th gNB, of tracking area 1 and slice 1. Every second one speaks fastwire.
 pub(crate) fn gnb_config(n: u32) -> GnbConfig {
     let id = GlobalGnbId::new(PlmnId::TEST, n, 28).expect("28 bits");
     let address = std::net::Ipv4Addr::new(127, 0, 1, n as u8).into();
-    GnbConfig::new(id, Tac::new(1).expect("24 bits"), vec![SNssai::sst(1)], address)
+    let mut config = GnbConfig::new(id, Tac::new(1).expect("24 bits"), vec![SNssai::sst(1)], address);
+    config.fastwire = n.is_multiple_of(2);
+    config
 }
 
 pub(crate) fn area(tac: u32) -> SupportedTa {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, RanUeNgapId, SNssai, Tac};
-use whimbrel_ngap::{Cause, CauseRadioNetwork, Message, Source, UplinkNasTransport};
+use whimbrel_ngap::{Cause, CauseRadioNetwork, Message, Source, TransferSyntax, UplinkNasTransport};
 use whimbrel_ran::cells::{Cells, GnbId, Input, Output, UserPlane};
 use whimbrel_ran::edge::{Clock, GnbPlace, Mode};
 use whimbrel_ran::fleet::Subscription;
@@ -719,7 +719,11 @@ impl Radio {
             match event {
                 Event::Up { outbound_streams, .. } | Event::Restarted { outbound_streams, .. } => {
                     site.up = true;
-                    self.cells.handle(now, Input::AssociationUp(gnb, outbound_streams), &mut self.out);
+                    self.cells.handle(
+                        now,
+                        Input::AssociationUp(gnb, outbound_streams, TransferSyntax::Per),
+                        &mut self.out,
+                    );
                 }
                 Event::Data { stream, octets, .. } => {
                     if let Some(pdu) = Pdu::parse(octets) {

@@ -1,10 +1,10 @@
 //! FlatBuffers, and the form of it in which a union needs no table for a single value: NGAP messages in place of
-//! aligned PER, to compare the two.
+//! aligned PER, between gNBs and cores that agree on it.
 //!
 //! This crate knows the layout, as the FlatBuffers documentation describes it: offsets, vtables (one kept where two
 //! are equal), tables, vectors, strings, structs, unions, alignment. What stands in which field is not said here:
-//! `whimbrel-ngap` derives it from the one list of messages that its PER comes from (its feature `fast`;
-//! `Message::encode_fast`, `Message::decode_fast`, `fast::View`).
+//! `whimbrel-ngap` derives it from the one list of messages that its PER comes from (`Message::encode_fast`,
+//! `Message::decode_fast`, `fast::View`).
 //!
 //! # The two forms
 //!
@@ -16,17 +16,21 @@
 //! larger one is what the offset points to. That is a vtable of six octets, its offset of four, and one offset to
 //! follow less, for each such alternative.
 //!
-//! # Why no association carries it
+//! # How two sides agree
 //!
-//! The paper's gain is that of FlatBuffers over a codec that builds trees. Over the PER of `whimbrel-ngap` there is little: its messages take
-//! 1.17 times as long to encode and decode as in this form (median of the messages of `./x bench neutrino fig19`; 1.62 at most, where one
-//! sets a context up), which is some 0.05 µs of a message, and 9 times less than with a conventional codec; they are smaller (`fig20`).
-//! A service request of 55 µs takes as long with either (`fig7`). An agreement with gNBs (a payload protocol identifier of its own, a digest of the
-//! schema) would add a second parser of octets from outside and gain nothing that a phone could notice, so standard gNBs have all of
-//! the speed, and the form is kept to show that.
+//! A gNB that can says so in the INIT of its SCTP association: an adaptation layer indication (RFC 5061 §4.2.6) whose code point is the
+//! digest of the schema, `whimbrel_ngap::fast::DIGEST`. A core whose digest is the same says it too, in its INIT ACK, and from then on
+//! both write [`Form::SingleValue`] over that association, from NG SETUP REQUEST to the last message. Who does not know the parameter skips it, as its
+//! type demands, and a core says nothing to those who did not ask, so a standard gNB or AMF never notices. Another digest is another
+//! number, and leaves the association to PER. Each association agrees for itself, anew when it is set up again.
 //!
-//! Octets would tell themselves apart: PER begins with three bits and five zeros, and a buffer of this crate with the offset of its
-//! root, [`FIRST_OCTET`], of which the low five bits are not zero.
+//! Who agreed reads PER too: octets tell themselves apart. PER begins with three bits and five zeros, and a buffer of this crate with
+//! the offset of its root, [`FIRST_OCTET`], of which the low five bits are not zero. So `Message::decode` and `peek` take either, logs of
+//! inputs need no mark, and nothing is translated on its way in.
+//!
+//! What it gains is the paper's where a codec builds trees, and little over the PER of `whimbrel-ngap`, whose messages take 1.17 times
+//! as long to encode and decode as in this form and are smaller (`./x bench neutrino fig19`, `fig20`; of a service request: `fig7`). So
+//! standard gNBs have nearly all of the speed, and `whimbrel ran` offers fastwire only when asked.
 //!
 //! # Reading
 //!

@@ -39,6 +39,9 @@ pub(super) struct GnbOptions {
     /// Slices that the gNBs offer, SST or SST-SD.
     #[arg(long, value_name = "SLICE,…", value_delimiter = ',', default_value = "1")]
     gnb_slices: Vec<SNssai>,
+    /// Offer the core to speak fastwire, the messages of NGAP in FlatBuffers, instead of ASN.1.
+    #[arg(long)]
+    fastwire: bool,
 }
 
 /// Of which AMF one of the gNBs is.
@@ -94,7 +97,9 @@ pub(super) fn places(options: &GnbOptions, amf: IpAddr, count: u16) -> Result<Ve
         let id = id.ok_or_else(|| format!("--gnb-id: an identifier has {ID_BITS} bits here"))?;
         let address = later(first, i).ok_or("--gnb-address: there are no further addresses behind it")?;
         let other = options.other_amf.iter().find(|o| o.gnb == i);
-        let config = GnbConfig::new(id, other.map_or(tac, |o| o.tac), options.gnb_slices.clone(), address);
+        let mut config =
+            GnbConfig::new(id, other.map_or(tac, |o| o.tac), options.gnb_slices.clone(), address);
+        config.fastwire = options.fastwire;
         Ok(GnbPlace { config, address, amf: other.map(|o| o.address) })
     };
     (0..count).map(place).collect()

@@ -1,15 +1,15 @@
-//! One codec in the place of another. The core reads and writes NGAP with its own codec; where another one is to be measured, the time
-//! that this takes for the very same message is added to the core's, and the time of our own is taken off. The transfers within a message are
+//! One codec in the place of another. The core reads and writes NGAP with its own codec, in ASN.1 or, where gNBs agreed on it, in
+//! fastwire; where a conventional one is to be measured, the time that this takes for the very same message is added to the core's, and
+//! the time of our own is taken off. The transfers within a message are
 //! ASN.1 too: the SMF reads what a gNB says of its sessions, and writes what it is told. What gNBs say to one another through the core in
 //! transparent containers, and NAS, the core does not read by ASN.1.
 
 use std::hint::black_box;
 
-use whimbrel_ngap::fast::Form;
 use whimbrel_ngap::{
     HandoverCommandTransfer, HandoverRequestAcknowledgeTransfer, HandoverRequiredTransfer, Message,
     PathSwitchRequestAcknowledgeTransfer, PathSwitchRequestTransfer, PduSessionResourceSetupRequestTransfer,
-    PduSessionResourceSetupResponseTransfer,
+    PduSessionResourceSetupResponseTransfer, TransferSyntax,
 };
 
 use super::clock::timed;
@@ -22,15 +22,23 @@ pub(super) enum Codec {
     Lean,
     /// ASN.1, by rasn, which builds values and allocates for them.
     Conventional,
-    /// FlatBuffers with single-value unions, read to a value.
-    Flat,
+    /// Fastwire, as gNBs and core agree on it: FlatBuffers with single-value unions, by our own codec. Transfers stay ASN.1.
+    Fastwire,
 }
 
 impl Codec {
+    /// What gNBs and core say to each other in.
+    pub(super) fn syntax(self) -> TransferSyntax {
+        match self {
+            Self::Lean | Self::Conventional => TransferSyntax::Per,
+            Self::Fastwire => TransferSyntax::Fastwire,
+        }
+    }
+
     /// How much longer, in nanoseconds, than with our own codec it takes to read a message that a gNB sent.
     pub(super) fn more_to_read(self, octets: &[u8]) -> i64 {
         match self {
-            Self::Lean => 0,
+            Self::Lean | Self::Fastwire => 0,
             Self::Conventional => {
                 let (theirs, time) = timed(|| {
                     let message = rasn_ngap::read(octets)?;
@@ -44,41 +52,23 @@ impl Codec {
                 });
                 time as i64 - ours as i64
             }
-            Self::Flat => {
-                let (Ok(message), ours) = timed(|| black_box(Message::decode(octets))) else { return 0 };
-                let mut flat = Vec::with_capacity(octets.len() + 256);
-                message.encode_fast(Form::SingleValue, &mut flat);
-                let (_, theirs) = timed(|| black_box(Message::decode_fast(&flat, Form::SingleValue)));
-                theirs as i64 - ours as i64
-            }
         }
     }
 
     /// The same for writing one that goes to a gNB.
     pub(super) fn more_to_write(self, octets: &[u8]) -> i64 {
-        if self == Self::Lean {
+        if self != Self::Conventional {
             return 0;
         }
         let Ok(message) = Message::decode(octets) else { return 0 };
-        let mut transfers = Vec::new();
-        let theirs = match self {
-            Self::Lean => 0,
-            Self::Conventional => {
-                let theirs = rasn_ngap::read(octets).expect("types were written for all that is sent here");
-                let inner = theirs.read_transfers().expect("types were written for all transfers");
-                transfers = writers(&message);
-                let (written, time) = timed(|| {
-                    inner.iter().for_each(|t| drop(black_box(rasn_ngap::write_transfer(t))));
-                    black_box(rasn_ngap::write(&theirs))
-                });
-                debug_assert_eq!(written.ok().as_deref(), Some(octets), "two encoders of one standard");
-                time
-            }
-            Self::Flat => {
-                let mut flat = Vec::with_capacity(octets.len() + 256);
-                timed(|| message.encode_fast(Form::SingleValue, black_box(&mut flat))).1
-            }
-        };
+        let theirs = rasn_ngap::read(octets).expect("types were written for all that is sent here");
+        let inner = theirs.read_transfers().expect("types were written for all transfers");
+        let transfers = writers(&message);
+        let (written, theirs) = timed(|| {
+            inner.iter().for_each(|t| drop(black_box(rasn_ngap::write_transfer(t))));
+            black_box(rasn_ngap::write(&theirs))
+        });
+        debug_assert_eq!(written.ok().as_deref(), Some(octets), "two encoders of one standard");
         let mut out = Vec::with_capacity(octets.len());
         let ((), ours) = timed(|| {
             transfers.iter().for_each(|t| drop(black_box(t())));

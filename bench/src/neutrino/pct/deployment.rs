@@ -12,6 +12,8 @@ use whimbrel_control::config::{Config, Limits};
 use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Batch, Effect, Envelope, Phone, PhoneId, Prf, UpfId};
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, Instant, PlmnId, SNssai, Seid, Tac};
+use whimbrel_ngap::ie::TriggeringMessage;
+use whimbrel_ngap::{Peek, TransferSyntax};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down as RadioDown, Outbox, PhoneId as UeId, Up as RadioUp, gnb};
 use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
@@ -255,10 +257,10 @@ impl Deployment {
         deployment.cta_takes(0, |cta, now, out| cta.handle(now, Input::Tick, out));
         deployment.run();
         for n in 0..GNBS {
-            let association = association(n);
+            let association = association(scheme, n);
             let up = Input::AssociationUp { association, outbound_streams: 16 };
             deployment.cta_takes(0, |cta, now, out| cta.handle(now, up, out));
-            deployment.gnb(n, gnb::Input::AssociationUp { streams: 16 });
+            deployment.gnb(n, gnb::Input::AssociationUp { streams: 16, syntax: association.syntax() });
         }
         deployment.run();
         for n in 0..deployment.phones.len() as u32 {
@@ -345,7 +347,7 @@ impl Deployment {
         match what {
             Travelling::Ngap { gnb, stream, octets } => {
                 let change = self.change_of_cpf(&octets);
-                let input = Input::Ngap(association(gnb), stream, &octets);
+                let input = Input::Ngap(association(self.scheme, gnb), stream, &octets);
                 self.cta_takes(slot_in_ngap(&octets).map_or(gnb, |slot| slot as usize), |cta, now, out| {
                     if let Some((phone, to)) = change {
                         cta.handle(now, Input::Move(phone, to), out);
@@ -411,7 +413,7 @@ impl Deployment {
 
     /// The control function that HANDOVER REQUIRED leads to, where handovers change it.
     fn change_of_cpf(&self, octets: &[u8]) -> Option<(PhoneId, CpfId)> {
-        let required = whimbrel_ngap::peek(octets).filter(|_| matches!(octets, [0x00, 12, ..]))?;
+        let required = whimbrel_ngap::peek(octets).filter(is_handover_required)?;
         let id = slot_of(required.amf_ue_ngap_id?);
         let of_slot = PhoneId { slot: id, generation: 0 }..=PhoneId { slot: id, generation: u16::MAX };
         let phone = *self.by_id.range(of_slot).next_back()?.0;
@@ -459,7 +461,7 @@ impl Deployment {
         }
         let at = self.there(leaves);
         for (association, stream, octets) in out.ngap {
-            let gnb = association.0 as usize;
+            let gnb = gnb_of(association);
             let at = if self.scheme.device_state && asks_for_context(&octets) { leaves } else { at };
             self.send(at, Travelling::ToGnb { gnb, stream, octets, of });
         }
@@ -715,8 +717,12 @@ impl Deployment {
 /// Where the SMF's PFCP comes from.
 const SMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8805);
 
-fn association(gnb: usize) -> AssociationId {
-    AssociationId(gnb as u32)
+fn gnb_of(association: AssociationId) -> usize {
+    AssociationId::new(association.0, TransferSyntax::Per).0 as usize
+}
+
+fn association(scheme: Scheme, gnb: usize) -> AssociationId {
+    AssociationId::new(gnb as u32, scheme.codec.syntax())
 }
 
 /// When a core is done with something that comes now.
@@ -771,6 +777,10 @@ fn ngap_caused(up: &Up) -> impl Iterator<Item = &[u8]> {
 /// PDU SESSION RESOURCE SETUP REQUEST.
 fn asks_for_context(octets: &[u8]) -> bool {
     matches!(octets, [0x00, 1 | 14 | 29, ..])
+}
+
+fn is_handover_required(peek: &Peek) -> bool {
+    peek.procedure_code == 12 && peek.kind == TriggeringMessage::InitiatingMessage
 }
 
 /// A successful outcome.

@@ -10,9 +10,9 @@ use super::Options;
 use super::load::Procedure;
 use super::scheme::{
     DPCM, EXISTING, EXISTING_CHANGE, EXISTING_CHANGE_LEAN, EXISTING_LEAN, ONE_PROCESS, OURS,
-    OURS_CONVENTIONAL, OURS_DEFAULT, OURS_FAST, OURS_FLAT, SKYCORE, Scheme,
+    OURS_CONVENTIONAL, OURS_DEFAULT, OURS_FAST, OURS_FASTWIRE, SKYCORE, Scheme,
 };
-use super::sweep::{Swept, compare, draw, json as points, round, sweep};
+use super::sweep::{Compared, Swept, compare, draw, json as points, round, sweep};
 
 /// Where `existing` stands in every list here.
 const BASELINE: usize = 1;
@@ -24,7 +24,8 @@ pub(crate) fn fig7(options: &Options, plots: &Path) -> io::Result<()> {
         "paper: up to 120,000 a second Neutrino's median is 2.3 times as fast as that of an existing EPC, 1.3 times DPCM, 3.4 times SkyCore;"
     );
     println!("       from 140,000 on existing EPC and SkyCore do not keep up, from 200,000 on nobody does");
-    let schemes = [OURS, EXISTING, DPCM, SKYCORE, OURS_FLAT, OURS_CONVENTIONAL, EXISTING_LEAN, ONE_PROCESS];
+    let schemes =
+        [OURS, EXISTING, DPCM, SKYCORE, OURS_FASTWIRE, OURS_CONVENTIONAL, EXISTING_LEAN, ONE_PROCESS];
     let rates = [
         10e3, 20e3, 40e3, 60e3, 80e3, 100e3, 120e3, 140e3, 160e3, 180e3, 200e3, 240e3, 280e3, 320e3, 360e3,
         400e3,
@@ -45,7 +46,7 @@ pub(crate) fn fig8(options: &Options, plots: &Path) -> io::Result<()> {
     println!(
         "paper: up to 60,000 a second Neutrino is up to 2.3 times as fast as an existing EPC, which does not keep up beyond; Neutrino does up to 120,000"
     );
-    let schemes = [OURS, EXISTING, OURS_FLAT, OURS_CONVENTIONAL, EXISTING_LEAN, ONE_PROCESS];
+    let schemes = [OURS, EXISTING, OURS_FASTWIRE, OURS_CONVENTIONAL, EXISTING_LEAN, ONE_PROCESS];
     let rates = [2e3, 5e3, 10e3, 15e3, 20e3, 25e3, 30e3, 35e3, 40e3, 45e3, 50e3, 60e3, 70e3, 80e3, 100e3];
     figure(
         options,
@@ -95,6 +96,7 @@ fn figure(
     let compared = compare(&mut all, procedure, half, options);
     compared.print(&all, BASELINE, paper);
     share(&all, &compared.p50_without_links);
+    let fastwire = fastwire(&all, &compared);
     let alone = all.iter().find(|s| s.scheme == ONE_PROCESS).and_then(|s| s.points.first());
     let per_core = alone.map(|p| (1e6 / (p.cta_us + p.cpf_us)).round());
     if let Some(per_core) = per_core {
@@ -118,6 +120,7 @@ fn figure(
             "schemes": points(&all),
             "half_of_knee": compared.json(&all, BASELINE),
             "per_s_and_core_one_process": per_core,
+            "fastwire_gain": fastwire.map(|f| f.map(round)),
             "parts_us": parts.map(|p| p.map(round)),
         }),
     );
@@ -130,6 +133,17 @@ fn parts(all: &[Swept], work_us: &[f64]) -> Option<[f64; 4]> {
     let of = |scheme: Scheme| Some(work_us[all.iter().position(|s| s.scheme == scheme)?]);
     let (alone, apart) = (of(ONE_PROCESS)?, of(EXISTING_LEAN)?);
     Some([alone, apart - alone, of(OURS)? - apart, of(EXISTING)? - apart])
+}
+
+/// How much faster a procedure is with gNBs that speak fastwire than with those that speak ASN.1: links included, and without them.
+fn fastwire(all: &[Swept], compared: &Compared) -> Option<[f64; 2]> {
+    let of = |scheme: Scheme, p50: &[f64]| Some(p50[all.iter().position(|s| s.scheme == scheme)?]);
+    let gain = |p50: &[f64]| Some(of(OURS, p50)? / of(OURS_FASTWIRE, p50)?);
+    let [whole, without] = [gain(&compared.p50)?, gain(&compared.p50_without_links)?];
+    println!(
+        "gNBs that speak fastwire: {whole:.2} times as fast as ours with ASN.1, {without:.2} times without links"
+    );
+    Some([whole, without])
 }
 
 /// Says what of the gain is the codec's.

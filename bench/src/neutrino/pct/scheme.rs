@@ -56,8 +56,8 @@ pub(super) const OURS: Scheme = Scheme {
     one_process: false,
 };
 
-/// Ours, with gNBs that speak FlatBuffers with single-value unions.
-pub(super) const OURS_FLAT: Scheme = Scheme { name: "ours, FlatBuffers", codec: Codec::Flat, ..OURS };
+/// Ours, with gNBs that agreed on fastwire.
+pub(super) const OURS_FASTWIRE: Scheme = Scheme { name: "ours, fastwire", codec: Codec::Fastwire, ..OURS };
 
 /// Ours, but with the conventional codec: what of the gain is replication's and recovery's.
 pub(super) const OURS_CONVENTIONAL: Scheme =

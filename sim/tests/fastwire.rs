@@ -1,0 +1,104 @@
+//! gNBs that agreed on fastwire among others that keep to ASN.1. Every second gNB of all these simulations does, and the simulation
+//! asserts that each hears and says what was agreed on; here is what is peculiar to it.
+
+mod common;
+
+use common::stage::*;
+use common::*;
+use whimbrel_control::AssociationId;
+use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
+use whimbrel_ngap::ie::{Cause, CauseProtocol};
+use whimbrel_ngap::msg::{ErrorIndication, UplinkNasTransport};
+use whimbrel_ngap::{Message, TransferSyntax};
+use whimbrel_ran::gnb::Via;
+use whimbrel_ran::ue::Command;
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, phone_config};
+
+const FAST: GnbIndex = GnbIndex(0);
+const PER: GnbIndex = GnbIndex(1);
+
+/// A phone with a session at a gNB that speaks fastwire, beside one that does not.
+fn scene(mut net: Sim) -> (Sim, UeIndex) {
+    net.add_gnb(gnb_config(2));
+    net.add_gnb(gnb_config(1));
+    net.settle(SECOND);
+    let ue = net.add_ue(FAST, phone_config(1));
+    net.command(ue, Command::Register);
+    net.command(ue, session());
+    net.settle(SECOND);
+    assert!(registered(&net, ue));
+    (net, ue)
+}
+
+fn fast(m: impl Into<Message>) -> Vec<u8> {
+    let mut octets = Vec::new();
+    m.into().encode_in(TransferSyntax::Fastwire, &mut octets);
+    octets
+}
+
+/// The names of the phone's connection, and its association.
+fn names(net: &Sim) -> (AmfUeNgapId, RanUeNgapId, AssociationId) {
+    let phone = net.phones().next().expect("it is known");
+    let c = phone.amf.connection.as_ref().expect("it is connected");
+    (c.amf_ue_ngap_id, c.ran_ue_ngap_id, c.association)
+}
+
+fn errors(heard: &[Message]) -> Vec<&ErrorIndication> {
+    heard.iter().filter_map(|m| if let Message::ErrorIndication(m) = m { Some(m) } else { None }).collect()
+}
+
+#[test] // TS 38.413 §8.4.2, §8.4.4: source and target write each in its own form, and what one says of the phone reaches the other
+fn a_phone_goes_to_and_fro_between_the_two_forms() {
+    let (mut net, ue) = scene(Sim::in_region(1, default_config(), Faults::default(), 3, 1));
+    for (to, via) in [(PER, Via::N2), (FAST, Via::N2), (PER, Via::Xn), (FAST, Via::Xn)] {
+        net.hand_over(ue, to, via);
+        net.settle(SECOND * 2);
+        let (.., association) = names(&net);
+        let syntax = if to == FAST { TransferSyntax::Fastwire } else { TransferSyntax::Per };
+        assert_eq!(association.syntax(), syntax, "after {via:?} to {to:?}");
+        net.check_user_plane();
+    }
+    no_violations(&net);
+}
+
+#[test] // TS 38.413 §10.2
+fn what_cannot_be_read_is_answered_and_nobody_suffers() {
+    let (mut net, ue) = scene(network(2));
+    let (amf, ran, _) = names(&net);
+    let whole = fast(UplinkNasTransport::new(amf, ran, vec![0x7e, 0, 0x43]));
+    net.tap();
+    // Its end is the NAS message; without it the names can still be read.
+    net.inject(FAST, &whole[..whole.len() - 3]);
+    net.settle(SECOND / 10);
+    let told = net.tapped();
+    let [of_phone] = errors(&told)[..] else { panic!("{told:?}") };
+    assert_eq!((of_phone.amf_ue_ngap_id, of_phone.ran_ue_ngap_id), (Some(amf), Some(ran)));
+    for octets in [&whole[..1], &[12; 40][..], &whole[..20]] {
+        net.inject(FAST, octets);
+    }
+    net.settle(SECOND / 10);
+    let told = net.tapped();
+    let syntax = Some(Cause::Protocol(CauseProtocol::TransferSyntaxError));
+    assert!(errors(&told).iter().all(|m| m.cause == syntax), "{told:?}");
+    assert_eq!(errors(&told).len(), 3);
+    assert!(registered(&net, ue));
+    net.command(ue, Command::Deregister { switch_off: false });
+    net.settle(SECOND);
+    assert_eq!(net.phones().count(), 0);
+}
+
+#[test] // both are read wherever they come from: a gNB may say what it wrote for another association of its own
+fn a_gnb_that_agreed_may_still_speak_per() {
+    let (mut net, ue) = scene(network(3));
+    let (amf, ran, _) = names(&net);
+    net.tap();
+    let release = whimbrel_ngap::msg::UeContextReleaseRequest::new(
+        amf,
+        ran,
+        whimbrel_ngap::ie::CauseRadioNetwork::UserInactivity.into(),
+    );
+    net.inject(FAST, &Message::from(release).to_vec());
+    net.settle(SECOND);
+    assert!(net.tapped().iter().any(|m| matches!(m, Message::UeContextReleaseCommand(_))));
+    assert!(registered(&net, ue));
+}
