@@ -51,6 +51,9 @@ fn tick(ue: Ue) {
     if ue.with(|p| p.leaving_until().is_some_and(|t| t <= now)) {
         smf::lifetimes_over(ue); // TS 23.502 §4.3.5.2 step 5
     }
+    if ue.with(|p| p.amf.source.as_ref().and_then(|s| s.until).is_some_and(|t| t <= now)) {
+        amf::release_source(ue); // TS 23.502 §4.9.1.3.3 steps 14 and 15
+    }
     if ue.with(|p| p.amf.reachable_until.is_some_and(|t| t <= now)) {
         ue.with(|p| p.amf.reachable_until = None);
         return amf::implicitly(ue, Deregistered::Implicitly); // TS 24.501 §5.3.7

@@ -45,7 +45,7 @@ pub use envelope::{
 pub use event::{Event, PhoneEvent, RanEvent};
 pub use flat::{Checkpoint, Delta, Flat, FlatError, Packed};
 pub use glimpse::{Glimpse, SessionGlimpse};
-pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen};
+pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen, Source};
 pub use prf::Prf;
 pub use refusal::Refusal;
 pub use shard::{Procedure, Shard};

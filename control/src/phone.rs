@@ -109,7 +109,7 @@ pub struct AmfContext {
     #[serde(skip)]
     pub(crate) between: Option<Box<Between>>,
     /// The gNB that the phone has left, while packets of it are still forwarded.
-    pub source: Option<Box<Connection>>,
+    pub source: Option<Box<Source>>,
     /// The connections that it had until just now and whose gNBs may not have heard so yet.
     pub(crate) parted: Option<Box<Parted>>,
     /// What gNBs told that helps to page it.
@@ -261,6 +261,15 @@ pub struct Connection {
     pub rrc_inactive: bool,
 }
 
+/// The gNB that a phone has left (TS 23.502 §4.9.1.3.3 steps 14 and 15).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Source {
+    /// The connection there; none where the gNB has let go of it, or is another AMF's.
+    pub(crate) connection: Option<Connection>,
+    /// How long packets are still forwarded; none before the phone's paths have followed it.
+    pub(crate) until: Option<Instant>,
+}
+
 impl Phone {
     /// A phone of which nothing is known.
     pub fn new(id: PhoneId) -> Self {
@@ -306,7 +315,8 @@ impl Phone {
             amf_ue_ngap_id: t.amf_ue_ngap_id,
             ran_ue_ngap_id: t.ran_ue_ngap_id,
         });
-        [self.amf.connection.as_deref().map(of), target, self.amf.source.as_deref().map(of)]
+        let source = self.amf.source.as_ref().and_then(|s| s.connection.as_ref());
+        [self.amf.connection.as_deref().map(of), target, source.map(of)]
     }
 
     /// Whether no procedure is in flight.
@@ -324,6 +334,7 @@ impl Phone {
             self.lanes.next_deadline(),
             self.amf.reachable_until,
             self.amf.connection_until,
+            self.amf.source.as_ref().and_then(|s| s.until),
             self.leaving_until(),
         ];
         batch.next_deadline = own.into_iter().flatten().min();

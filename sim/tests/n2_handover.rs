@@ -137,6 +137,7 @@ fn the_whole_with_direct_forwarding() {
     let ended: Vec<_> = earlier.into_iter().filter(|s| s.1 == END_MARKER).map(|s| Some(s.0)).collect();
     assert_eq!(ended, before, "one end marker into each tunnel that was left");
     assert_eq!(net.heard(SOURCE), [], "the source forwards what it still has");
+    assert!(phone(&net).is_idle(), "which keeps the phone from nothing");
     over(&mut net);
     let cause = CauseRadioNetwork::SuccessfulHandover.into();
     assert_eq!(released(&mut net, SOURCE), (source.amf_ue_ngap_id, cause));

@@ -74,6 +74,23 @@ fn a_handover_next_door_finds_the_phones_state_there() {
     }
 }
 
+#[test] // TS 23.502 §4.9.1.3.3 step 14: what is still forwarded from the gNB before does not keep it
+fn a_phone_that_goes_to_and_fro_is_served_where_it_is() {
+    for (via, backups) in [(Via::Xn, 0), (Via::Xn, 1), (Via::N2, 0), (Via::N2, 1)] {
+        let (mut stage, phone) = settled(network(NEXT, &[HOME, NEXT], backups));
+        for (moves, to) in (1..).zip([1, 0, 1, 0, 1]) {
+            stage.net.hand_over(stage.ues[0], stage.gnbs[to], via);
+            stage.net.settle(SECOND / 5);
+            assert_eq!(stage.net.gnb_of(stage.ues[0]), stage.gnbs[to]);
+            assert_eq!(served(&stage, phone).0, Some(CpfId(to as u16 + 1)), "{via:?}, {backups} backups");
+            assert_eq!(moved(&stage), (moves, if backups == 0 { 0 } else { moves }), "{via:?}");
+        }
+        stage.net.settle(SECOND * 3);
+        stage.net.check_user_plane();
+        no_violations(&stage.net);
+    }
+}
+
 #[test] // the default form: the handover waits for the state, and who served the phone forgets it
 fn a_handover_to_where_nobody_has_the_state_takes_it_along() {
     for via in [Via::Xn, Via::N2] {

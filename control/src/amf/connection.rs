@@ -264,8 +264,12 @@ fn side(
         });
         let serving =
             p.amf.connection.as_ref().filter(|c| c.association == association && c.amf_ue_ngap_id == amf);
-        let of_source =
-            p.amf.source.as_ref().is_some_and(|s| s.association == association && s.amf_ue_ngap_id == amf);
+        let of_source = p
+            .amf
+            .source
+            .as_ref()
+            .and_then(|s| s.connection.as_ref())
+            .is_some_and(|c| c.association == association && c.amf_ue_ngap_id == amf);
         match serving {
             _ if of_target => Ok(Side::Target),
             _ if of_source => Ok(Side::Source),

@@ -25,7 +25,7 @@ use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
-use crate::phone::{Connection, Phone};
+use crate::phone::{Connection, Phone, Source};
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
 use crate::smf::{self, Admitted};
@@ -100,7 +100,7 @@ pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>
                 let subject = ue.with(|p| p.subject());
                 let took = ue.now().since(began);
                 ue.event(Event::Completed { procedure: Procedure::Handover, subject, took });
-                let_source_go(ue).await;
+                target::let_source_go(ue);
                 if let Some(request) = further {
                     path_switch::go_on(ue, request);
                 }
@@ -192,6 +192,7 @@ async fn handover(
     m: Rc<HandoverRequired>,
     to: Rc<HandoverTarget>,
 ) -> Result<Option<Box<PathSwitchRequest>>, Failed> {
+    target::release_source(ue); // what is left of a handover before goes
     ue.with(|p| p.amf.target = Some(Target::asked_for(&to).into()));
     target::come_up(ue, &named(&m)).await?;
     let asked = request(ue, &m, &to, None)?; // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
@@ -368,7 +369,8 @@ async fn arrive(
             rrc_inactive: false,
             ..(*source).clone()
         }));
-        p.amf.source = (!target.source_lost).then_some(source);
+        p.amf.source =
+            (!target.source_lost).then(|| Source { connection: Some(*source), until: None }.into());
         Some(target)
     }) else {
         return Ok(None);
@@ -398,14 +400,6 @@ async fn arrive(
 fn source_that_left(phone: &mut Phone) -> Option<(AssociationId, AmfUeNgapId)> {
     let (target, source) = (phone.amf.target.as_ref()?, phone.amf.connection.as_ref()?);
     target.source_lost.then_some((source.association, source.amf_ue_ngap_id))
-}
-
-/// §4.9.1.3.3 steps 14 and 15: the source's resources and the forwarding tunnels go, after what is still under way has passed.
-async fn let_source_go(ue: Ue) {
-    if smf::is_forwarding(ue) && !ue.with(|p| target::has_left(p)) {
-        let _ = ue.receive(|_| false, FORWARDING).await; // whatever ends it, it is time
-    }
-    target::release_source(ue);
 }
 
 /// The phone stays where it is, if that is still there.

@@ -81,6 +81,7 @@ async fn path_switch(ue: Ue, m: Box<PathSwitchRequest>, target: Target) {
         refused(ue, refusal);
         return target::back(ue, target);
     }
+    target::release_source(ue); // what is left of a handover before goes
     ue.with(|p| p.amf.target = Some(Box::new(target)));
     match switch(ue, &m).await {
         Ok(switched) => {

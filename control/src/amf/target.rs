@@ -20,7 +20,7 @@ use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
 use crate::event::{Dropped, Event};
 use crate::input::Input;
-use crate::phone::Phone;
+use crate::phone::{Connection, Phone};
 use crate::procedure::End;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Ue};
@@ -193,9 +193,18 @@ pub(crate) fn received(ue: Ue, message: Message) {
 pub(crate) fn received_of_source(ue: Ue, message: Message) {
     match message {
         Message::UeContextReleaseRequest(_) => release_source(ue), // it wants what it gets anyway
-        Message::ErrorIndication(_) => ue.with(|p| p.amf.source = None),
+        Message::ErrorIndication(_) => source_gone(ue, |_| true),
         _ => out_of_state(ue),
     }
+}
+
+/// The gNB that the phone has left has no connection of it any more. What is under way to it from there still passes.
+fn source_gone(ue: Ue, is_it: impl FnOnce(&mut Connection) -> bool) {
+    ue.with(|p| {
+        if let Some(source) = &mut p.amf.source {
+            source.connection.take_if(is_it);
+        }
+    });
 }
 
 /// HANDOVER CANCEL (TS 38.413 §8.4.5, TS 23.502 §4.9.1.4): the source keeps the phone. It is acknowledged also where there
@@ -349,9 +358,20 @@ pub(crate) fn release_target(ue: Ue, target: &Target, cause: Cause) {
     part(ue, target.association, target.amf_ue_ngap_id);
 }
 
+/// The phone has come: the gNB that it has left lets go of it once what is still under way there has passed. The phone rests meanwhile, so it
+/// may change its control function, or be handed over again.
+pub(crate) fn let_source_go(ue: Ue) {
+    if smf::is_forwarding(ue) && !ue.with(|p| has_left(p)) {
+        let until = ue.now() + handover::FORWARDING;
+        ue.with(|p| p.amf.source.get_or_insert_default().until = Some(until));
+    } else {
+        release_source(ue);
+    }
+}
+
 /// The gNB that the phone has left lets go of it, and nothing is forwarded any longer (TS 23.502 §4.9.1.3.3 steps 14 and 15).
 pub(crate) fn release_source(ue: Ue) {
-    if let Some(source) = ue.with(|p| p.amf.source.take()) {
+    if let Some(source) = ue.with(|p| p.amf.source.take()?.connection) {
         let ids = UeNgapIdPair::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id);
         let command = release_command(ids, CauseRadioNetwork::SuccessfulHandover);
         emit(ue, source.association, &command.into(), None);
@@ -365,9 +385,9 @@ pub(crate) fn release_source(ue: Ue) {
 /// A gNB's association, or its part for this phone, is gone: of the one that serves it, of the one that takes it over, or of
 /// both.
 pub(crate) fn association_lost(ue: Ue, association: AssociationId) {
+    source_gone(ue, |c| c.association == association);
     let (serving, target) = ue.with(|p| {
         p.amf.target.iter_mut().for_each(|t| drop(t.further.take_if(|f| f.association == association)));
-        p.amf.source.take_if(|s| s.association == association);
         let serving = p.amf.connection.as_ref().is_some_and(|c| c.association == association);
         (serving, p.amf.target.as_ref().map(|t| t.association == association))
     });

@@ -21,7 +21,7 @@ use whimbrel_ngap::transfer::HandoverResourceAllocationUnsuccessfulTransfer;
 use super::{Between, Body, Completed, Created, Keys, NeighbourId, Relation, UeContext, say};
 use crate::amf::as_security::Fresh;
 use crate::amf::connection::{emit, locate, location, out_of_state};
-use crate::amf::handover::{self, FORWARDING, Failed};
+use crate::amf::handover::{self, Failed};
 use crate::amf::handover_request::request;
 use crate::amf::mobility_restrictions::permitted;
 use crate::amf::target::{self, Target};
@@ -107,7 +107,7 @@ pub(crate) fn create(
                 {
                     ended(ue, refusal);
                 } else {
-                    came(ue, began).await;
+                    came(ue, began);
                 }
             }
             Err(Failed::Refused { cause, refusal, container, target_knows }) => {
@@ -336,15 +336,12 @@ async fn completed(ue: Ue, (from, relation): To) -> Result<Option<Completed>, In
 }
 
 /// The phone has come, with what came along. Its sessions' forwarding tunnels go after what is still under way has passed.
-async fn came(ue: Ue, began: Instant) {
+fn came(ue: Ue, began: Instant) {
     ue.with(|p| p.amf.between = None);
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Completed { procedure: Procedure::Handover, subject, took: ue.now().since(began) });
     end::let_go_when_unused(ue);
-    if smf::is_forwarding(ue) {
-        let _ = ue.receive(|_| false, FORWARDING).await; // whatever ends it, it is time
-        smf::stop_forwarding(ue);
-    }
+    target::let_source_go(ue);
 }
 
 /// The phone is not this AMF's. Its sessions at UPFs are not either, so nothing is asked of those.
