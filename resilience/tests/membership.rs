@@ -7,9 +7,8 @@ use whimbrel_ids::Instant;
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
     Answer, Answered, Change, Claim, ClaimError, Command, Event, Failure, Home, Input, Kv, Member, MemberId,
-    Membership, Outbox, Place, Request, Settings, Watched,
+    Membership, Outbox, Place, Present, Request, Roll, Settings, Watched,
 };
-use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
 
 const STEP: Duration = Duration::from_millis(10);
@@ -437,8 +436,12 @@ fn who_drains_is_off_the_rings_and_on_them_again() {
     let configuration = br#"{"regions":["1220","1221"],"backups":1}"#;
     world.etcd.put("whimbrel/west/configuration", configuration, 0);
     let rings = |world: &World| {
-        let here: Region = "1220".parse().unwrap();
-        world.nodes[0].machine.view().regions().rings(&here, 1).unwrap()
+        let roll = Roll::of(world.nodes[0].machine.view());
+        let regions = roll.configuration().and_then(|c| c.regions.clone()).unwrap();
+        let (here, cpf) = (regions[0].clone(), CpfId(7));
+        let others = Present { id: CpfId(8), region: &regions[1], leaves: false, listed: None };
+        let present = [Present { id: cpf, region: &here, leaves: false, listed: Some(cpf) }, others];
+        roll.map(regions.clone(), &present).unwrap().rings(&here, 1).unwrap()
     };
     world.run(s(1));
     assert!(rings(&world).serves(CpfId(7)));
@@ -449,6 +452,9 @@ fn who_drains_is_off_the_rings_and_on_them_again() {
     world.command(2, Command::Drain(false));
     world.run(s(1));
     assert!(rings(&world).serves(CpfId(7)));
+    world.etcd.put("whimbrel/west/configuration", br#"{"regions":["1220","1221"],"draining":["cpf-7"]}"#, 0);
+    world.run(s(1));
+    assert!(!rings(&world).serves(CpfId(7)), "the operator says so");
     assert_eq!(world.nodes[2].machine.incarnation(), life);
     assert_eq!(own(world.events(2)), []);
 }
@@ -464,6 +470,7 @@ fn records_that_say_nonsense_are_told_and_change_nothing() {
     for (key, value) in [
         ("configuration", &br#"{"regions":["n/a","s/a"],"backups":1}"#[..]),
         ("configuration", b"{"),
+        ("configuration", br#"{"backups":8}"#),
         ("configuration", &large),
         ("member/cpf-7", b"null"),
         ("member/upf-1", b"{}"),

@@ -21,6 +21,7 @@ use whimbrel_resilience::{Member, MemberOutbox};
 
 use super::finder::{AtEtcd, Finder};
 use super::heartbeat::Answering;
+use super::strangers::Strangers;
 use super::taster::Tasting;
 use super::watchdog::Watched;
 use crate::clock;
@@ -72,6 +73,8 @@ struct Membership {
     end: End<Vec<u8>>,
     /// How much of that the aggregator was told.
     told: u64,
+    /// The number at etcd that the aggregator was told.
+    listed: Option<CpfId>,
     /// Since when there is no aggregator.
     alone: Option<Instant>,
     peers: BTreeMap<CpfId, SocketAddr>,
@@ -99,6 +102,7 @@ pub(crate) struct CpfProcess {
     /// It is on its way out.
     leaves: bool,
     events: Events,
+    strangers: Strangers,
     out: MemberOutbox,
     frame: Vec<u8>,
 }
@@ -129,6 +133,7 @@ impl CpfProcess {
             membership: None,
             leaves: false,
             events: Events::default(),
+            strangers: Strangers::default(),
             out: MemberOutbox::default(),
             frame: Vec::new(),
         })
@@ -203,7 +208,11 @@ impl CpfProcess {
                         m.to_peers.retain(|_, l| *l != link);
                     }
                 }
-                Event::TurnedAway { peer, reason } => warn!(%peer, %reason, "a link was turned away"),
+                Event::TurnedAway { peer, reason } => {
+                    if self.strangers.tells(now, peer, reason.label()) {
+                        warn!(%peer, %reason, "a link was turned away; further ones from there are not told");
+                    }
+                }
             }
         }
         let mut busy = !events.is_empty();
@@ -324,7 +333,9 @@ impl CpfProcess {
             self.links.close(link);
             self.taken_over(now, peer);
         } else if hello != Ok(Hello(Role::Cpf)) {
-            warn!(%peer, "a link is refused: only other control functions call here");
+            if self.strangers.tells(now, peer, "hello") {
+                warn!(%peer, "a link is refused: only other control functions call here");
+            }
             self.links.close(link);
         }
     }
@@ -370,6 +381,7 @@ impl CpfProcess {
                     mirror: None,
                     end: End::default(),
                     told: 0,
+                    listed: None,
                     alone: None,
                     peers,
                     to_peers,
@@ -385,7 +397,7 @@ impl CpfProcess {
                 if again.is_none() {
                     return self.leave(now, "it lacks what was said to the former one");
                 }
-                (m.alone, self.called) = (None, None);
+                (m.alone, m.listed, self.called) = (None, None, None);
                 self.answering.be(Some((MemberId::Cpf(m.id), &heartbeats.0)));
                 info!(cpf = m.id.0, "this control function goes on with another aggregator");
             }
@@ -464,6 +476,7 @@ impl CpfProcess {
             self.say(up);
         }
         self.say_taken();
+        self.say_listed();
         for trial in self.out.trials.drain(..) {
             self.tasting.have_tried(self.lives, trial);
         }
@@ -498,6 +511,15 @@ impl CpfProcess {
         if taken >= m.told + TAKEN_EVERY {
             m.told = taken;
             self.answer(&ToCta::Taken(taken));
+        }
+    }
+
+    /// The aggregator hears under which number etcd lists this one: the rings follow that list.
+    fn say_listed(&mut self) {
+        let Some(number) = self.finder.as_ref().and_then(|f| f.listed) else { return };
+        let Some(m) = self.membership.as_mut().filter(|m| m.alone.is_none()) else { return };
+        if m.listed.replace(number) != Some(number) {
+            self.answer(&ToCta::Listed(number));
         }
     }
 

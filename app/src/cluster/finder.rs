@@ -37,6 +37,8 @@ struct Heard {
     home: Vec<u16>,
     /// Where aggregators are or were reached. They stay: one that etcd does not hear is no dead one.
     aggregators: BTreeMap<u16, SocketAddr>,
+    /// It is listed itself under this number.
+    listed: Option<CpfId>,
     /// Another control function is listed under this number.
     occupied: bool,
     left: bool,
@@ -50,6 +52,8 @@ pub(super) struct Finder {
     entropy: SystemEntropy,
     agent: Agent,
     heard: Arc<Mutex<Heard>>,
+    /// The number under which it is listed.
+    pub(super) listed: Option<CpfId>,
 }
 
 impl Finder {
@@ -58,7 +62,7 @@ impl Finder {
         let mut entropy = SystemEntropy::new()?;
         let heard = Arc::new(Mutex::new(Heard::default()));
         let agent = list(&at, &region, address, &mut entropy, heard.clone())?;
-        Ok(Self { at, region, address, entropy, agent, heard })
+        Ok(Self { at, region, address, entropy, agent, heard, listed: None })
     }
 
     fn heard<R>(&self, what: impl FnOnce(&mut Heard) -> R) -> R {
@@ -70,9 +74,11 @@ impl Finder {
         self.heard(|h| h.home.iter().filter_map(|cta| h.aggregators.get(cta).copied()).collect())
     }
 
-    /// Takes another number, if another control function has this one's.
+    /// Takes what was heard; and another number, if another control function has this one's.
     pub(super) fn turn(&mut self) {
-        if !self.heard(|h| std::mem::take(&mut h.occupied)) {
+        let (occupied, listed) = self.heard(|h| (std::mem::take(&mut h.occupied), h.listed));
+        self.listed = listed;
+        if !occupied {
             return;
         }
         match list(&self.at, &self.region, self.address, &mut self.entropy, self.heard.clone()) {
@@ -124,7 +130,10 @@ fn list(
             }
         }
         match told.event {
-            Event::Joined(_) => info!(number, "etcd lists this control function"),
+            Event::Joined(_) => {
+                info!(number, "etcd lists this control function");
+                heard.listed = Some(CpfId(number));
+            }
             Event::Occupied(_) => {
                 debug!(number, "etcd lists another control function under this number: another one is drawn");
                 heard.occupied = true;

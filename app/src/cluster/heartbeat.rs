@@ -47,6 +47,11 @@ impl Watch {
         Ok(Self { socket, detector, places, doubted, out })
     }
 
+    /// How often, and how patiently, from now on.
+    pub(super) fn set_timing(&mut self, timing: Timing) {
+        self.detector.set_timing(timing);
+    }
+
     /// Somebody is watched from now on.
     pub(super) fn begin(&mut self, now: Instant, who: MemberId, at: SocketAddr) {
         self.places.insert(who.discriminator(), (who, at));

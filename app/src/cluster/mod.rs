@@ -8,6 +8,7 @@ mod neighbours;
 mod pair;
 mod pool;
 mod standby;
+mod strangers;
 mod taster;
 mod watchdog;
 mod witness;

@@ -13,6 +13,7 @@ use whimbrel_link::{Event, Events, Key, LinkId, Links, Settings};
 use whimbrel_resilience::NotTaken;
 use whimbrel_resilience::link::NeighbourHello;
 
+use super::strangers::Strangers;
 use crate::config::Neighbours as Config;
 use crate::console::Sample;
 
@@ -42,7 +43,7 @@ pub(crate) struct Neighbours {
     all: Vec<Neighbour>,
     unsent: u64,
     not_taken: u64,
-    refused: u64,
+    refused: Strangers,
 }
 
 impl Neighbours {
@@ -69,7 +70,8 @@ impl Neighbours {
             told_away: false,
         });
         let all = all.collect();
-        Ok(Some(Self { links, events: Events::default(), own, all, unsent: 0, not_taken: 0, refused: 0 }))
+        let (events, refused) = (Events::default(), Strangers::default());
+        Ok(Some(Self { links, events, own, all, unsent: 0, not_taken: 0, refused }))
     }
 
     /// Where they call.
@@ -109,8 +111,9 @@ impl Neighbours {
                     (n.calling, n.call_at) = (None, now + AGAIN);
                 }
                 Event::TurnedAway { peer, reason } => {
-                    self.refused += 1;
-                    warn!(%peer, %reason, "a call was turned away that should be another AMF's");
+                    if self.refused.tells(now, peer, reason.label()) {
+                        warn!(%peer, %reason, "a call was turned away that should be another AMF's; further ones from there are counted");
+                    }
                 }
             }
         }
@@ -125,8 +128,9 @@ impl Neighbours {
         }
         let known = self.all.iter_mut().find(|n| Some(n.amf_id) == who);
         let Some(n) = known.filter(|n| (n.amf_id > self.own) == we_called) else {
-            warn!(%peer, amf = ?who, "a link is closed: who is there is no neighbour of this AMF, or is to be called by it");
-            self.refused += 1;
+            if self.refused.tells(now, peer, "stranger") {
+                warn!(%peer, amf = ?who, "a link is closed: who is there is no neighbour of this AMF, or is to be called by it");
+            }
             return self.links.close(link);
         };
         if let Some(former) = n.link.replace(link) {
@@ -188,7 +192,7 @@ impl Neighbours {
                 "Messages of other AMFs that are not taken",
                 self.not_taken,
             ),
-            one("whimbrel_neighbour_refused_total", "Calls that were no neighbour's", self.refused),
+            one("whimbrel_neighbour_refused_total", "Calls that were no neighbour's", self.refused.total()),
         ]
     }
 }
@@ -269,7 +273,7 @@ mod tests {
         // It says that it is an AMF that nobody has configured.
         let mut stranger =
             Neighbours::open(&of(2, vec![at]), amf(0), clock::now()).expect("opens").expect("one");
-        until(&mut [&mut stranger, &mut b], |both| both[1].refused > 0);
+        until(&mut [&mut stranger, &mut b], |both| both[1].refused.total() > 0);
         assert!(!there(&b));
     }
 }

@@ -266,9 +266,12 @@ impl Pair {
             self.mirror_lost(active, pool, out);
         }
         for news in self.witness.turn() {
-            if let News::Claimed(claim, outcome) = news {
-                let duties = self.serving.claimed(claim, outcome);
-                self.do_all(duties, active, pool, out);
+            match news {
+                News::Claimed(claim, outcome) => {
+                    let duties = self.serving.claimed(claim, outcome);
+                    self.do_all(duties, active, pool, out);
+                }
+                News::Changed => pool.enrol(self.witness.roll()),
             }
         }
         let duties = self.serving.home(self.witness.home().as_ref());

@@ -15,12 +15,13 @@ use whimbrel_resilience::Complaint;
 use whimbrel_resilience::link::{
     Down, HeartbeatKey, Hello, MemberAt, Members, Role, Show, ToActive, ToCpf, ToCta, ToMirror, Up,
 };
-use whimbrel_resilience::membership::MemberId;
-use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
+use whimbrel_resilience::membership::{MemberId, Present, Roll};
+use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 
 use super::asks::{Asks, Wanted};
 use super::heartbeat::Watch;
+use super::strangers::Strangers;
 use crate::config::Cluster;
 use crate::console::{Condition, Console, Sample};
 use crate::entropy::SystemEntropy;
@@ -56,7 +57,11 @@ struct Joined {
     link: Option<LinkId>,
     address: SocketAddr,
     region: Region,
+    /// It wants to leave.
     draining: bool,
+    /// Its number at etcd, as it says, and whether it was seen listed there.
+    listed: Option<CpfId>,
+    seen: bool,
     /// How many of its messages it was told are here to stay.
     told: u64,
 }
@@ -80,11 +85,15 @@ pub(super) struct Caller {
 pub(crate) struct Pool {
     links: Links,
     events: Events,
+    strangers: Strangers,
     watch: Watch,
     regions: Regions,
-    region: Region,
-    areas: Areas,
-    backups: usize,
+    /// What the file says, and what is in force: what etcd says goes before.
+    file: Cluster,
+    terms: Cluster,
+    /// What etcd says, and what of it is in force.
+    heard: Roll,
+    roll: Roll,
     /// This life of the aggregator: the numbers below are of it.
     life: u64,
     heartbeats: HeartbeatKey,
@@ -134,14 +143,16 @@ impl Pool {
         let heartbeats = HeartbeatKey(entropy.octets());
         let watch = Watch::open(SocketAddr::new(ip, 0), &heartbeats.0, cluster.heartbeat)
             .map_err(|e| format!("cluster.listen: heartbeats cannot be sent from {ip}: {e}"))?;
-        let pool = Self {
+        let mut pool = Self {
             links,
             events: Events::default(),
+            strangers: Strangers::default(),
             watch,
-            regions: cluster.regions(),
-            region: cluster.region.clone(),
-            areas: cluster.areas.clone(),
-            backups: cluster.backups.into(),
+            regions: Regions::default(),
+            file: cluster.clone(),
+            terms: cluster.clone(),
+            heard: Roll::default(),
+            roll: Roll::default(),
             heartbeats,
             life: u64::from_ne_bytes(entropy.octets()),
             newest: 0,
@@ -159,6 +170,7 @@ impl Pool {
             said: Vec::new(),
             console,
         };
+        pool.chart();
         pool.show_condition();
         Ok(pool)
     }
@@ -167,16 +179,12 @@ impl Pool {
     pub(super) fn succeed(&mut self, now: Instant, former: Members, callers: Vec<Caller>) {
         (self.life, self.newest) = (former.life, former.newest);
         self.awaited = Some(now + RESUMED_WITHIN);
-        for MemberAt { id, address, region, draining } in former.members {
-            let Ok(region) = region.parse::<Region>() else { continue };
-            if self.regions.join(id, &region).is_err() {
-                continue; // it counts as lost
-            }
-            if draining {
-                self.regions.set_state(id, CpfState::Draining);
-            }
-            self.members.insert(id, Joined { link: None, address, region, draining, told: 0 });
+        for MemberAt { id, address, region, draining, listed } in former.members {
+            let Ok(region) = region.parse::<Region>() else { continue }; // it counts as lost
+            let seen = listed.is_some();
+            self.members.insert(id, Joined { link: None, address, region, draining, listed, seen, told: 0 });
         }
+        self.chart();
         for Caller { link, life, id, has } in callers {
             self.resumes(now, link, life, id, has);
         }
@@ -195,8 +203,14 @@ impl Pool {
 
     /// Those that are there.
     pub(crate) fn rings(&self) -> Rings {
-        let rings = self.regions.rings_with(&self.region, self.areas.clone(), self.backups);
+        let Cluster { region, areas, backups, .. } = &self.terms;
+        let rings = self.regions.rings_with(region, areas.clone(), (*backups).into());
         rings.expect("the configuration names no region that is none of its own")
+    }
+
+    /// Whether a control function is there, or is awaited.
+    pub(crate) fn knows(&self, cpf: CpfId) -> bool {
+        self.members.contains_key(&cpf)
     }
 
     /// Takes what arrived.
@@ -222,7 +236,7 @@ impl Pool {
         for event in events.iter() {
             match event {
                 Event::Up { link, .. } if self.calling.remove(&link).is_some() => {} // it knows now
-                Event::Up { link, peer, hello, .. } => self.called(link, peer, hello),
+                Event::Up { link, peer, hello, .. } => self.called(now, link, peer, hello),
                 Event::Frame { link, octets } => self.frame(now, link, octets),
                 Event::Down { link, reason } => {
                     self.waiting.remove(&link);
@@ -241,7 +255,11 @@ impl Pool {
                         self.lost(cpf);
                     }
                 }
-                Event::TurnedAway { peer, reason } => warn!(%peer, %reason, "a link was turned away"),
+                Event::TurnedAway { peer, reason } => {
+                    if self.strangers.tells(now, peer, reason.label()) {
+                        warn!(%peer, %reason, "a link was turned away; further ones from there are counted");
+                    }
+                }
             }
         }
         self.events = events;
@@ -251,15 +269,19 @@ impl Pool {
         std::mem::take(&mut self.said)
     }
 
-    fn called(&mut self, link: LinkId, peer: SocketAddr, hello: &[u8]) {
+    fn called(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         match Hello::from_octets(hello) {
             Ok(Hello(Role::Aggregator)) if !self.pair => {
-                warn!(%peer, "an aggregator calls, and there is no `cluster.etcd` here to say which of the two serves");
+                if self.strangers.tells(now, peer, "aggregator") {
+                    warn!(%peer, "an aggregator calls, and there is no `cluster.etcd` here to say which of the two serves");
+                }
                 self.links.close(link);
             }
             Ok(Hello(role)) => drop(self.waiting.insert(link, (peer, role))),
             Err(e) => {
-                warn!(%peer, "a link is refused: {e}");
+                if self.strangers.tells(now, peer, "hello") {
+                    warn!(%peer, "a link is refused: {e}");
+                }
                 self.links.close(link);
             }
         }
@@ -273,12 +295,22 @@ impl Pool {
         };
         let id = CpfId(number);
         if let Err(e) = self.regions.join(id, region) {
-            warn!(%peer, "a control function is refused: {e}; name it in `cluster.neighbours`");
+            if self.strangers.tells(now, peer, "region") {
+                warn!(%peer, "a control function is refused: {e}; name it in `cluster.neighbours`");
+            }
             return self.links.close(link);
         }
         self.newest = number;
         let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
-        let joined = Joined { link: Some(link), address, region: region.clone(), draining: false, told: 0 };
+        let joined = Joined {
+            link: Some(link),
+            address,
+            region: region.clone(),
+            draining: false,
+            listed: None,
+            seen: false,
+            told: 0,
+        };
         self.members.insert(id, joined);
         self.by_link.insert(link, id);
         self.watch.begin(now, MemberId::Cpf(id), address);
@@ -360,12 +392,21 @@ impl Pool {
             Ok(ToCta::Up(up)) => self.said.push(Said::Up(cpf, up)),
             Ok(ToCta::Leave) => {
                 info!(cpf = cpf.0, "a control function wants to leave: others take its phones");
-                self.regions.set_state(cpf, CpfState::Draining);
                 if let Some(member) = self.members.get_mut(&cpf) {
                     member.draining = true;
                 }
                 self.tell_members();
+                self.chart();
                 self.said.push(Said::Rings(self.rings()));
+            }
+            Ok(ToCta::Listed(number)) => {
+                info!(cpf = cpf.0, listed = %MemberId::Cpf(number), "a control function is listed at etcd");
+                let seen = self.roll.lists(number);
+                if let Some(member) = self.members.get_mut(&cpf) {
+                    (member.listed, member.seen) = (Some(number), seen);
+                }
+                self.tell_members();
+                self.charted();
             }
             Ok(ToCta::Taken(messages)) => self.said.push(Said::Taken(cpf, messages)),
             Ok(ToCta::Shown { ask, phones }) => self.asks.answered(ask, cpf, phones),
@@ -380,8 +421,11 @@ impl Pool {
         }
     }
 
-    /// A control function that wanted to leave has nothing left: it may go.
+    /// A control function that is on no ring has nothing left. One that wanted to leave may go, one that was to drain stays.
     pub(crate) fn left(&mut self, cpf: CpfId) {
+        if self.members.get(&cpf).is_some_and(|m| !m.draining) {
+            return info!(cpf = cpf.0, "others have the phones of a control function");
+        }
         info!(cpf = cpf.0, "a control function has left");
         self.lost(cpf);
     }
@@ -393,7 +437,6 @@ impl Pool {
             self.by_link.remove(&link);
             self.links.close(link);
         }
-        self.regions.leave(cpf);
         self.watch.end(MemberId::Cpf(cpf));
         self.asks.gone(cpf);
         self.members_changed();
@@ -401,10 +444,72 @@ impl Pool {
     }
 
     fn members_changed(&mut self) {
+        self.chart();
         self.tell_all(&ToCpf::Peers(self.peers()));
         self.tell_members();
         self.said.push(Said::Rings(self.rings()));
         self.show_condition();
+    }
+
+    /// Etcd says this of control functions, and of the cluster.
+    pub(super) fn enrol(&mut self, heard: Roll) {
+        if heard == self.heard {
+            return;
+        }
+        let former = std::mem::replace(&mut self.heard, heard);
+        let mut decided = self.roll.configuration().cloned();
+        if let Some(new) = self.heard.configuration().filter(|c| former.configuration() != Some(c)) {
+            match self.file.under(new) {
+                Ok(terms) => {
+                    info!("what etcd says of the cluster is in force");
+                    self.watch.set_timing(terms.heartbeat);
+                    (self.terms, decided) = (terms, Some(new.clone()));
+                }
+                Err(why) => {
+                    warn!("what etcd says of the cluster is not taken, and what was in force stays: {why}")
+                }
+            }
+        }
+        self.roll = self.heard.clone().under(decided);
+        for member in self.members.values_mut() {
+            member.seen |= member.listed.is_some_and(|number| self.roll.lists(number));
+        }
+        self.tell_members();
+        self.charted();
+        self.show_condition();
+    }
+
+    /// The map of who is there.
+    fn chart(&mut self) {
+        let present: Vec<Present<'_>> = (self.members.iter())
+            .map(|(id, m)| Present {
+                id: *id,
+                region: &m.region,
+                leaves: m.draining,
+                listed: m.listed.filter(|_| m.seen),
+            })
+            .collect();
+        let map = self.roll.map(self.terms.regions(), &present);
+        self.regions = map.expect("regions are taken when they make a map");
+    }
+
+    /// The same, and the rings are others if it is.
+    fn charted(&mut self) {
+        let before = self.rings();
+        self.chart();
+        let rings = self.rings();
+        if rings == before {
+            return;
+        }
+        for cpf in self.members.keys().filter(|cpf| rings.serves(**cpf) != before.serves(**cpf)) {
+            match rings.serves(*cpf) {
+                true => info!(cpf = cpf.0, "a control function is on the rings"),
+                false => {
+                    warn!(cpf = cpf.0, "a control function is on the rings no more: others take its phones")
+                }
+            }
+        }
+        self.said.push(Said::Rings(rings));
     }
 
     fn peers(&self) -> Vec<(CpfId, SocketAddr)> {
@@ -485,6 +590,7 @@ impl Pool {
             address: m.address,
             region: m.region.to_string(),
             draining: m.draining,
+            listed: m.listed.filter(|_| m.seen),
         };
         let members = self.members.iter().map(at).collect();
         Members { life: self.life, newest: self.newest, members }
@@ -508,7 +614,9 @@ impl Pool {
     fn show_condition(&self) {
         let (condition, detail) = match self.members.len() {
             0 => (Condition::Down, "none has come: `whimbrel cpf` starts one; phones are refused".into()),
-            1 if self.backups > 0 => (Condition::Limited, "one, and nobody to take its phones over".into()),
+            1 if self.terms.backups > 0 => {
+                (Condition::Limited, "one, and nobody to take its phones over".into())
+            }
             n => (Condition::Up, format!("{n} of them")),
         };
         self.console.components(|c| c.set("control functions", condition, detail));
@@ -575,6 +683,11 @@ impl Pool {
                 "whimbrel_cpf_verdicts_put_off_total",
                 "Times that a silent control function was not taken for dead because no other one answered either",
                 heartbeats.put_off,
+            ),
+            one(
+                "whimbrel_link_turned_away_total",
+                "Calls that were no control function's and no aggregator's",
+                self.strangers.total(),
             ),
             one("whimbrel_link_frames_in_total", "Messages from control functions", links.frames_in),
             one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),

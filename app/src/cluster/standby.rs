@@ -15,6 +15,7 @@ use whimbrel_resilience::pair::{self, Step};
 
 use super::heartbeat::{Answering, Watch};
 use super::pool::Caller;
+use super::strangers::Strangers;
 use super::witness::{News, Witness};
 use super::{Pair, Pool};
 use crate::config::{Cluster, PairOf};
@@ -72,6 +73,7 @@ impl Succession {
         console: Arc<Console>,
     ) -> Result<(Pool, Pair), String> {
         let mut pool = Pool::over(self.links, cluster, told, entropy, console)?;
+        pool.enrol(self.witness.roll());
         let mut gone = Vec::new();
         if let Some(former) = self.former {
             pool.succeed(now, former.members, self.callers);
@@ -121,6 +123,7 @@ pub(crate) struct Standby {
     phase: Phase,
     /// Who has called and not yet said what for.
     strangers: Vec<LinkId>,
+    turned_away: Strangers,
     callers: Vec<(Instant, Caller)>,
     heard: Vec<Heard>,
     frame: Vec<u8>,
@@ -158,6 +161,7 @@ impl Standby {
             events: Events::default(),
             phase: Phase::Looking(Instant::ZERO),
             strangers: Vec::new(),
+            turned_away: Strangers::default(),
             callers: Vec::new(),
             heard: Vec::new(),
             frame: Vec::new(),
@@ -199,7 +203,11 @@ impl Standby {
                         _ => {}
                     }
                 }
-                Event::TurnedAway { peer, reason } => warn!(%peer, %reason, "a link was turned away"),
+                Event::TurnedAway { peer, reason } => {
+                    if self.turned_away.tells(now, peer, reason.label()) {
+                        warn!(%peer, %reason, "a link was turned away; further ones from there are not told");
+                    }
+                }
             }
         }
         self.events = events;
@@ -273,7 +281,8 @@ impl Standby {
             (ToMirror::Begin { octets, heartbeats, endpoints }, Phase::Calling { number, .. }) => {
                 let number = *number;
                 let ip = self.links.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |at| at.ip());
-                let watch = Watch::open(SocketAddr::new(ip, 0), &heartbeats.0, self.cluster.heartbeat);
+                let timing = self.witness.heartbeat(self.cluster.heartbeat);
+                let watch = Watch::open(SocketAddr::new(ip, 0), &heartbeats.0, timing);
                 let (Ok(mut watch), Some(me)) = (watch, self.witness.me()) else { return self.give_up(now) };
                 self.answering.be(Some((MemberId::Cta(me.cta), &heartbeats.0)));
                 if let Some(at) = self.witness.address(number) {

@@ -10,9 +10,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use tracing::{debug, error, info, warn};
 use whimbrel_control::CODE_VERSION;
 use whimbrel_etcd::{Agent, Told};
-use whimbrel_resilience::detector::Incarnation;
+use whimbrel_resilience::detector::{Incarnation, Timing};
 use whimbrel_resilience::membership::{
-    Change, Claim, ClaimError, Command, Event, Home, Member, MemberId, Place, Settings,
+    Change, Claim, ClaimError, Command, Event, Home, Member, MemberId, Place, Roll, Settings,
 };
 
 use crate::config::{Cluster, PairOf};
@@ -26,6 +26,7 @@ struct Heard {
     events: VecDeque<Event>,
     home: Option<Home>,
     aggregators: BTreeMap<u16, (Incarnation, SocketAddr)>,
+    roll: Roll,
     incarnation: Option<Incarnation>,
 }
 
@@ -78,6 +79,7 @@ impl Witness {
                 MemberId::Cpf(_) => None,
             });
             heard.aggregators = aggregators.collect();
+            heard.roll = Roll::of(told.view);
             heard.events.push_back(told.event);
             drop(heard);
             // A counter at its limit is readable already, so a failed write loses nothing.
@@ -108,6 +110,16 @@ impl Witness {
     /// Who serves and who mirrors, as far as is known.
     pub(crate) fn home(&self) -> Option<Home> {
         self.heard(|h| h.home)
+    }
+
+    /// What etcd says of control functions, and of the cluster.
+    pub(crate) fn roll(&self) -> Roll {
+        self.heard(|h| h.roll.clone())
+    }
+
+    /// How the other aggregator is watched: as is decided for the cluster, or said here.
+    pub(crate) fn heartbeat(&self, said: Timing) -> Timing {
+        self.heard(|h| h.roll.configuration().and_then(|c| c.heartbeat)).unwrap_or(said)
     }
 
     /// Where an aggregator is reached that is listed, in whichever life.

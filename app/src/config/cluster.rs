@@ -7,12 +7,10 @@ use std::time::Duration;
 use whimbrel_ids::Tac;
 use whimbrel_resilience::Logs;
 use whimbrel_resilience::detector::Timing;
+use whimbrel_resilience::membership::Configuration;
 use whimbrel_resilience::region::{Areas, Region, Regions};
 
 use super::section::Section;
-
-/// Backups of a phone that are of use: each has to fail at once for it to be lost.
-const BACKUPS_MAX: u8 = 7;
 
 /// Whether phones are served by other processes, and how these are treated.
 #[derive(Clone, Debug)]
@@ -48,10 +46,26 @@ pub(crate) struct PairOf {
 }
 
 impl Cluster {
-    /// The regions of the cluster. Checked when the configuration was read.
-    pub(crate) fn regions(&self) -> Regions {
-        let all = std::iter::once(&self.region).chain(&self.neighbours).cloned();
-        Regions::new(all).unwrap_or_default()
+    /// The regions of the cluster. They make a map: that was checked when the configuration was read.
+    pub(crate) fn regions(&self) -> impl Iterator<Item = Region> {
+        std::iter::once(&self.region).chain(&self.neighbours).cloned()
+    }
+
+    /// With what is decided for the whole cluster in place of what is said here. Errors: one sentence, where both do not fit together.
+    pub(crate) fn under(&self, decided: &Configuration) -> Result<Self, String> {
+        let mut cluster = self.clone();
+        if let Some(regions) = &decided.regions {
+            cluster.neighbours = regions.iter().filter(|at| **at != self.region).cloned().collect();
+        }
+        cluster.areas = decided.areas.clone().unwrap_or(cluster.areas);
+        cluster.backups = decided.backups.unwrap_or(cluster.backups);
+        cluster.heartbeat = decided.heartbeat.unwrap_or(cluster.heartbeat);
+        Regions::new(cluster.regions()).map_err(|e| format!("`regions`: {e}"))?;
+        let is_known = |at: &&Region| cluster.regions().any(|known| known == **at);
+        if let Some(at) = cluster.areas.regions().find(|at| !is_known(at)) {
+            return Err(format!("`areas`: there is no region {at}: name it in `regions`"));
+        }
+        Ok(cluster)
     }
 
     /// What the aggregator keeps of phones' logs.
@@ -123,8 +137,9 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
             }
         }
         let pair = number.filter(|_| !etcd.is_empty()).map(|number| PairOf { etcd, name, number, home, lease });
-        if backups > BACKUPS_MAX {
-            s.refuse("backups", format!("{backups} backups of a phone are of no use"), format!("write 0 to {BACKUPS_MAX}"));
+        let most = Configuration::BACKUPS_MAX;
+        if backups > most {
+            s.refuse("backups", format!("{backups} backups of a phone are of no use"), format!("write 0 to {most}"));
         }
         let heartbeat = Timing::new(interval, misses).unwrap_or_else(|e| {
             s.refuse("heartbeat_interval", e.to_string(), "write values in these bounds");

@@ -344,6 +344,7 @@ impl Control {
     fn begin(&mut self, now: Instant, taken_over: Option<(Outbox, Vec<Early>)>) {
         let (Some(pair), Some(pool)) = (&self.pair, &self.pool) else { return };
         let (term, rings) = (pair.term(), pool.rings());
+        let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !pool.knows(*cpf)).collect();
         let nodes = self.active.cta().ran_nodes().iter();
         let gnbs: Vec<_> = nodes.map(|(name, node)| (name, node.gnb)).collect();
         for (name, gnb) in &gnbs {
@@ -354,7 +355,6 @@ impl Control {
         self.tell_gnbs_of_takeover(now);
         self.out.append(first);
         self.settle(now);
-        let lost: Vec<CpfId> = self.active.unsettled().filter(|cpf| !rings.serves(*cpf)).collect();
         self.give(now, Input::Rings(rings));
         lost.into_iter().for_each(|cpf| self.lost(now, cpf));
         down.into_iter().for_each(|name| self.give(now, Input::AssociationDown(name)));

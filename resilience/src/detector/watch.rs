@@ -143,6 +143,11 @@ impl Detector {
         Self { me, incarnation, key, timing, peers: BTreeMap::new(), counters }
     }
 
+    /// Asks and judges by this from the next probe of each peer on.
+    pub fn set_timing(&mut self, timing: Timing) {
+        self.timing = timing;
+    }
+
     /// Watches a peer from now on; one that is watched already stays as it is.
     pub fn watch(&mut self, now: Instant, peer: Discriminator) {
         self.watch_as(now, peer, false);

@@ -96,6 +96,8 @@ pub enum ToCta {
     },
     /// It has so many [`Down`] messages.
     Taken(u64),
+    /// Etcd lists it under this number.
+    Listed(CpfId),
     /// It wants to leave: others take its phones, and then the aggregator closes the link.
     Leave,
     /// What the protocol says.
@@ -160,6 +162,7 @@ enum UpHead {
     Join { region: String, address: SocketAddr },
     Resume { life: u64, id: CpfId, has: u64 },
     Taken(u64),
+    Listed(CpfId),
     Leave,
     Ran { phone: PhoneId, term: u32, clock: u64, from: Option<AssociationId> },
     Holds { phone: PhoneId, clock: u64 },
@@ -282,6 +285,7 @@ impl ToCta {
                 write(&UpHead::Resume { life: *life, id: *id, has: *has }, &[], to);
             }
             Self::Taken(messages) => write(&UpHead::Taken(*messages), &[], to),
+            Self::Listed(number) => write(&UpHead::Listed(*number), &[], to),
             Self::Leave => write(&UpHead::Leave, &[], to),
             Self::Up(Up::Ran { phone, term, clock, from, batch }) => {
                 let head = UpHead::Ran { phone: *phone, term: *term, clock: *clock, from: *from };
@@ -316,6 +320,7 @@ impl ToCta {
             }
             UpHead::Resume { life, id, has } => Self::Resume { life, id, has },
             UpHead::Taken(messages) => Self::Taken(messages),
+            UpHead::Listed(number) => Self::Listed(number),
             UpHead::Leave => Self::Leave,
             UpHead::Holds { phone, clock } => Self::Up(Up::Holds { phone, clock }),
             UpHead::Poisoned { phone, term, inputs } => Self::Up(Up::Poisoned { phone, term, inputs }),
@@ -440,6 +445,7 @@ mod tests {
             ToCta::Join { region: "north/harbour".parse().unwrap(), address: ([192, 0, 2, 7], 7380).into() },
             ToCta::Resume { life: 1 << 60, id: CpfId(9), has: 300 },
             ToCta::Taken(1 << 40),
+            ToCta::Listed(CpfId(20318)),
             ToCta::Leave,
             ToCta::Up(ran),
             ToCta::Up(Up::Holds { phone: PHONE, clock: 9 }),

@@ -32,6 +32,8 @@ pub struct MemberAt {
     pub region: String,
     /// It wants to leave.
     pub draining: bool,
+    /// Its number at etcd, once it was seen listed there.
+    pub listed: Option<CpfId>,
 }
 
 /// From the active aggregator to its mirror.
@@ -171,7 +173,13 @@ mod tests {
 
     fn members() -> Members {
         let address = ([192, 0, 2, 7], 7381).into();
-        let member = MemberAt { id: CpfId(3), address, region: "home/site".into(), draining: true };
+        let member = MemberAt {
+            id: CpfId(3),
+            address,
+            region: "home/site".into(),
+            draining: true,
+            listed: Some(CpfId(9)),
+        };
         Members { life: u64::MAX, newest: 9, members: vec![member] }
     }
 

@@ -5,7 +5,7 @@
 //!
 //! - a *member* under a lease: a CTA or CPF that is there, its region and address, whether it drains;
 //! - a *home*: the phones of one CTA's numbers, and which CTA serves them, under which term, mirrored by which other;
-//! - the *configuration*: regions, backups a phone.
+//! - the *configuration*: regions, backups a phone, heartbeats, who is to drain.
 //!
 //! Etcd is out of the path of every message. It is asked when a process comes or goes, and when a CTA is to serve a home that
 //! another served, or to go on without its mirror: one compare-and-swap on the home's record, which raises the term. Of two that
@@ -19,7 +19,7 @@
 //! | listed | heartbeats | new phones | the phones that it has |
 //! | --- | --- | --- | --- |
 //! | yes | answered | yes | served by it |
-//! | no | answered | no | served by it |
+//! | no | answered | no, while others are listed ([`Roll`]) | go to others, in order |
 //! | yes or no | a verdict | no | taken over by others |
 //!
 //! A process that cannot renew its lease goes on with what it has ([`Event::Doubtful`], [`Event::Expelled`]), and is listed again under the same
@@ -29,12 +29,16 @@
 //!
 //! An etcd that has forgotten (another cluster, or a lower revision) is not believed: terms would begin again ([`Event::Replaced`]).
 
+mod configuration;
 mod machine;
 mod port;
 mod record;
+mod roll;
 mod view;
 
+pub use configuration::Configuration;
 pub use machine::{Command, Event, Input, Membership, Outbox, Settings};
 pub use port::{Answer, Answered, Failure, Kv, Request, Watched};
-pub use record::{Claim, ClaimError, Configuration, Course, Home, Member, MemberId, Place};
+pub use record::{Claim, ClaimError, Course, Home, Member, MemberId, Place};
+pub use roll::{Present, Roll};
 pub use view::{Change, Listed, View};

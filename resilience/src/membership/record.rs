@@ -7,7 +7,6 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::detector::{Discriminator, Incarnation};
-use crate::region::{BadRegion, Region, RegionError, Regions};
 use crate::replication::CpfId;
 
 /// Names a process of the cluster, whichever life it is in.
@@ -217,23 +216,6 @@ impl Home {
     }
 }
 
-/// What the operator decides for the whole cluster. Its version is the revision that wrote it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Configuration {
-    /// The regions, each as a geohash or `LARGER/OWN`.
-    pub regions: Vec<String>,
-    /// Backups a phone.
-    pub backups: usize,
-}
-
-impl Configuration {
-    /// The map of its regions, without control functions. Errors: one sentence.
-    pub fn map(&self) -> Result<Regions, String> {
-        let regions: Result<Vec<Region>, BadRegion> = self.regions.iter().map(|text| text.parse()).collect();
-        Regions::new(regions.map_err(|e| e.to_string())?).map_err(|e: RegionError| e.to_string())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -294,16 +276,5 @@ mod tests {
             assert_eq!(text.parse::<MemberId>(), Err(()), "{text}");
         }
         assert_ne!(MemberId::Cta(1).discriminator(), MemberId::Cpf(CpfId(1)).discriminator());
-    }
-
-    #[test]
-    fn a_configuration_of_two_regions_of_one_name_is_told() {
-        let regions = |names: &[&str]| Configuration {
-            regions: names.iter().map(|n| n.to_string()).collect(),
-            backups: 1,
-        };
-        assert!(regions(&["1220", "1221", "north/harbour"]).map().is_ok());
-        assert!(regions(&["n/a", "s/a"]).map().unwrap_err().starts_with("two regions are called `a`"));
-        assert!(regions(&["nowhere"]).map().unwrap_err().starts_with("`nowhere` is no region"));
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use super::record::MemberRecord;
 use super::{Claim, ClaimError, Configuration, Course, Home, Kv, Member, MemberId, Place};
 use crate::detector::Incarnation;
-use crate::region::{CpfState, Region, Regions};
 
 /// Octets of a record at most: the largest is a configuration of some thousand regions.
 const RECORD_OCTETS_MAX: usize = 64 * 1024;
@@ -74,20 +73,6 @@ impl View {
     /// The configuration and its version.
     pub fn configuration(&self) -> Option<(u64, &Configuration)> {
         self.configuration.as_ref().map(|(version, configuration)| (*version, configuration))
-    }
-
-    /// The map with the control functions that are listed; one whose region is not configured is on no ring.
-    pub fn regions(&self) -> Regions {
-        let mut map = self.configuration.as_ref().and_then(|(_, c)| c.map().ok()).unwrap_or_default();
-        for (id, listed) in &self.members {
-            if let (MemberId::Cpf(cpf), Ok(region)) = (id, listed.member.region.parse::<Region>())
-                && map.join(*cpf, &region).is_ok()
-                && listed.member.draining
-            {
-                map.set_state(*cpf, CpfState::Draining);
-            }
-        }
-        map
     }
 
     /// What there is to be done for a claim, and the revision that the record must still have. Errors: [`Home::course`].
@@ -159,8 +144,7 @@ impl View {
                 if self.configuration.as_ref().is_some_and(|(known, _)| *known >= revision) {
                     return None;
                 }
-                let read = serde_json::from_slice::<Configuration>(&value).map_err(|e| e.to_string());
-                match read.and_then(|c| c.map().map(|_| c)) {
+                match Configuration::read(&value) {
                     Ok(configuration) => {
                         self.configuration = Some((revision, configuration));
                         Some(Change::Configuration(revision))

@@ -1,16 +1,18 @@
 //! A control function that finds its aggregators at a real etcd. Passes without a word to etcd where the program is not installed.
 
 use std::collections::BTreeSet;
-use std::net::{SocketAddr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
 use whimbrel_control::CODE_VERSION;
 use whimbrel_etcd::Agent;
 use whimbrel_resilience::membership::{
-    Claim, Command, Event, Listed as Record, Member, MemberId, Settings, View,
+    Claim, Command, Event, Listed as Record, Member, MemberId, Roll, Settings, View,
 };
 use whimbrel_resilience::replication::CpfId;
 
@@ -122,6 +124,39 @@ impl Listed {
     }
 }
 
+/// What an operator writes with etcdctl.
+fn put(etcd: &Etcd, key: &str, value: &str) {
+    let base64 = |text: &str| base64::engine::general_purpose::STANDARD.encode(text);
+    let body = format!(r#"{{"key":"{}","value":"{}"}}"#, base64(key), base64(value));
+    let at = etcd.client.strip_prefix("http://").unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    let mut stream = loop {
+        match TcpStream::connect(at) {
+            Ok(stream) => break stream,
+            Err(e) => assert!(Instant::now() < end, "{e}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let length = body.len();
+    write!(stream, "POST /v3/kv/put HTTP/1.1\r\nHost: {at}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+}
+
+/// The pool hears what etcd says, until its rings are these.
+fn rings_are(pool: &mut Pool, listed: &Listed, wanted: &[u16]) {
+    let end = Instant::now() + Duration::from_secs(60);
+    let on = |pool: &Pool| pool.rings().members().map(|cpf| cpf.0).collect::<Vec<_>>();
+    while on(pool) != wanted {
+        assert!(Instant::now() < end, "{:?} of {wanted:?}", on(pool));
+        pool.enrol(Roll::of(&listed.heard.lock().unwrap().0));
+        assert_eq!(losses(pool), 0);
+        pool.flush();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn losses(pool: &mut Pool) -> usize {
     pool.turn(clock::now()).iter().filter(|said| matches!(said, Said::Lost(_))).count()
 }
@@ -165,4 +200,47 @@ fn a_control_function_finds_the_aggregator_that_serves_and_is_listed_until_it_le
     drop(pool);
     drop(first);
     listed.until(|(view, _)| Listed::cpfs(view).is_empty());
+}
+
+#[test]
+fn rings_and_what_is_decided_follow_etcd_while_control_functions_and_aggregator_run_on() {
+    let Some(mut etcd) = Etcd::new("rings") else { return };
+    let mut pool = pool();
+    let listed = Listed::new(&etcd, 1, pool.address().unwrap());
+    listed.serves();
+    let _first = running(vec![], etcd.there(), "home/site");
+    assert_eq!(until(&mut pool, members), 1);
+    listed.until(|(view, _)| Listed::cpfs(view).len() == 1);
+    let number =
+        |view: &View| view.members().find_map(|(id, _)| Some(id).filter(|id| matches!(id, MemberId::Cpf(_))));
+    let first = number(&listed.heard.lock().unwrap().0).unwrap();
+    let _second = running(vec![], etcd.there(), "home/site");
+    rings_are(&mut pool, &listed, &[1, 2]);
+    listed.until(|(view, _)| Listed::cpfs(view).len() == 2);
+
+    // The operator has one drain; a mistake changes nothing; and without etcd all stays so.
+    let key = "whimbrel/west/configuration";
+    put(&etcd, key, &format!(r#"{{"backups":0,"draining":["{first}"]}}"#));
+    rings_are(&mut pool, &listed, &[2]);
+    put(&etcd, key, r#"{"backups":9}"#);
+    put(&etcd, key, r#"{"areas":[{"region":"far/away","tacs":[7]}]}"#);
+    listed.until(|(view, _)| view.configuration().is_some_and(|(_, c)| c.areas.is_some()));
+    rings_are(&mut pool, &listed, &[2]);
+    assert!(pool.rings().areas().is_empty(), "there is no such region");
+    etcd.kill();
+    let end = Instant::now() + OUTAGE;
+    while Instant::now() < end {
+        pool.enrol(Roll::of(&listed.heard.lock().unwrap().0));
+        assert_eq!(losses(&mut pool), 0, "nobody is lost because etcd is away");
+        pool.flush();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    rings_are(&mut pool, &listed, &[2]);
+
+    // A new region is one without a restart.
+    etcd.start();
+    put(&etcd, key, r#"{"regions":["home/site","home/next","home/new"]}"#);
+    rings_are(&mut pool, &listed, &[1, 2]);
+    let _third = running(vec![], etcd.there(), "home/new");
+    rings_are(&mut pool, &listed, &[1, 2, 3]);
 }

@@ -1,0 +1,72 @@
+//! Callers that are turned away. Anybody who reaches the port may call, so each address is told in the log once for each reason, and counted
+//! from then on: the log is not theirs to fill.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use tracing::warn;
+use whimbrel_ids::Instant;
+
+/// Addresses and reasons that are told until all are forgotten: a screen or two of an operator.
+const TOLD_MAX: usize = 64;
+/// After this they are told again: who mends something wants to see whether it helped.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+
+/// Those of one port.
+#[derive(Debug, Default)]
+pub(super) struct Strangers {
+    told: BTreeSet<(IpAddr, &'static str)>,
+    since: Instant,
+    total: u64,
+}
+
+impl Strangers {
+    /// One was turned away for a reason of this name. Whether that is to be told.
+    pub(super) fn tells(&mut self, now: Instant, peer: SocketAddr, reason: &'static str) -> bool {
+        self.total += 1;
+        if self.told.is_empty() || now >= self.since + FORGOTTEN_AFTER {
+            self.told.clear();
+            self.since = now;
+        }
+        if self.told.len() >= TOLD_MAX || !self.told.insert((peer.ip(), reason)) {
+            return false;
+        }
+        if self.told.len() == TOLD_MAX {
+            warn!("many callers are turned away: for an hour they are counted alone");
+        }
+        true
+    }
+
+    /// How many were.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_address_and_reason_is_told_once_an_hour() {
+        let mut strangers = Strangers::default();
+        let (a, a_again) = ("192.0.2.1:5000".parse().unwrap(), "192.0.2.1:5001".parse().unwrap());
+        let b = "192.0.2.2:5000".parse().unwrap();
+        let at = |s: u64| Instant::ZERO + Duration::from_secs(s);
+        assert!(strangers.tells(at(9), a, "wrong_key"));
+        assert!(!strangers.tells(at(10), a_again, "wrong_key"), "it calls again");
+        assert!(strangers.tells(at(11), a, "no_greeting") && strangers.tells(at(12), b, "wrong_key"));
+        assert!(!strangers.tells(at(3608), a, "wrong_key"));
+        assert!(strangers.tells(at(3609), a, "wrong_key"));
+        assert_eq!(strangers.total(), 6);
+    }
+
+    #[test]
+    fn whoever_calls_from_many_addresses_fills_a_screen_and_no_log() {
+        let mut strangers = Strangers::default();
+        let from = |n: u32| SocketAddr::from((n.to_be_bytes(), 1));
+        let told = (0..100_000).filter(|n| strangers.tells(Instant::ZERO, from(*n), "wrong_key")).count();
+        assert_eq!((told, strangers.total()), (TOLD_MAX, 100_000));
+    }
+}

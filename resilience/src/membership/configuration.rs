@@ -1,0 +1,183 @@
+//! What the operator decides for the whole cluster, at etcd.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde::Deserialize;
+use whimbrel_ids::Tac;
+
+use super::MemberId;
+use crate::detector::Timing;
+use crate::region::{Areas, Region, Regions};
+use crate::replication::CpfId;
+
+/// What the operator decides for the whole cluster. What it says stands in place of what each aggregator's file says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Configuration {
+    /// The regions.
+    pub regions: Option<Vec<Region>>,
+    /// gNBs that are of other regions than their aggregator's own.
+    pub areas: Option<Areas>,
+    /// Backups a phone.
+    pub backups: Option<u8>,
+    /// Of control functions.
+    pub heartbeat: Option<Timing>,
+    /// Control functions, by their numbers at etcd, whose phones others are to take though they run.
+    pub draining: BTreeSet<CpfId>,
+}
+
+/// It as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    regions: Option<Vec<String>>,
+    areas: Option<Vec<WrittenArea>>,
+    backups: Option<u64>,
+    heartbeat: Option<WrittenHeartbeat>,
+    #[serde(default)]
+    draining: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenArea {
+    region: String,
+    #[serde(default)]
+    tacs: Vec<u32>,
+    #[serde(default)]
+    gnbs: Vec<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenHeartbeat {
+    interval_ms: u64,
+    misses: u8,
+}
+
+impl Configuration {
+    /// Backups of a phone that are of use: each has to fail at once for it to be lost.
+    pub const BACKUPS_MAX: u8 = 7;
+
+    /// Reads the JSON of an operator. Errors: one sentence, with the key that is wrong and what to write.
+    pub fn read(octets: &[u8]) -> Result<Self, String> {
+        let Written { regions, areas, backups, heartbeat, draining } =
+            serde_json::from_slice(octets).map_err(|e| e.to_string())?;
+        Ok(Self {
+            regions: regions.map(|all| read_regions(&all)).transpose()?,
+            areas: areas.map(read_areas).transpose()?,
+            backups: backups.map(read_backups).transpose()?,
+            heartbeat: heartbeat.map(read_heartbeat).transpose()?,
+            draining: draining.iter().map(|name| read_cpf(name)).collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn read_regions(all: &[String]) -> Result<Vec<Region>, String> {
+    let wrong = |e: &dyn std::fmt::Display| format!("`regions`: {e}");
+    let all: Vec<Region> = all
+        .iter()
+        .map(|text| text.parse())
+        .collect::<Result<_, _>>()
+        .map_err(|e: crate::region::BadRegion| wrong(&e))?;
+    Regions::new(all.clone()).map_err(|e| wrong(&e))?;
+    Ok(all)
+}
+
+fn read_areas(all: Vec<WrittenArea>) -> Result<Areas, String> {
+    let mut areas = Areas::default();
+    for WrittenArea { region, tacs, gnbs } in all {
+        let at: Region = region.parse().map_err(|e| format!("`areas`: {e}"))?;
+        if tacs.is_empty() && gnbs.is_empty() {
+            return Err(format!("`areas`: no gNB is said to be in {at}: write `tacs` or `gnbs`"));
+        }
+        let tacs = tacs.into_iter().map(|n| {
+            Tac::new(n).ok_or_else(|| format!("`areas`: {n} is no tracking area code: write 0 to 16777215"))
+        });
+        let tacs: Vec<Tac> = tacs.collect::<Result<_, _>>()?;
+        areas
+            .add(&at, gnbs, tacs)
+            .map_err(|e| format!("`areas`: {e}: name each gNB and tracking area once"))?;
+    }
+    Ok(areas)
+}
+
+fn read_backups(wanted: u64) -> Result<u8, String> {
+    let most = Configuration::BACKUPS_MAX;
+    u8::try_from(wanted)
+        .ok()
+        .filter(|n| *n <= most)
+        .ok_or_else(|| format!("`backups`: {wanted} backups of a phone are of no use: write 0 to {most}"))
+}
+
+fn read_heartbeat(written: WrittenHeartbeat) -> Result<Timing, String> {
+    let WrittenHeartbeat { interval_ms, misses } = written;
+    Timing::new(Duration::from_millis(interval_ms), misses)
+        .map_err(|_| "`heartbeat`: write an `interval_ms` of 20 to 1000 and `misses` of 2 to 16".into())
+}
+
+fn read_cpf(name: &str) -> Result<CpfId, String> {
+    match name.parse() {
+        Ok(MemberId::Cpf(cpf)) => Ok(cpf),
+        _ => Err(format!(
+            "`draining`: `{name}` names no control function: write it as it is listed, such as cpf-20318"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_not_is_left_to_the_aggregators() {
+        let all = br#"{"regions":["1220","north/harbour"],"areas":[{"region":"1220","tacs":[7]},{"region":"north/harbour","gnbs":[3]}],
+            "backups":2,"heartbeat":{"interval_ms":50,"misses":4},"draining":["cpf-7"]}"#;
+        let read = Configuration::read(all).unwrap();
+        assert_eq!(read.regions.map(|all| all.len()), Some(2));
+        let areas = read.areas.unwrap();
+        let of = |gnb, tac| areas.region_of(gnb, &[Tac::new(tac).unwrap()]).map(Region::to_string);
+        assert_eq!(
+            (of(1, 7).as_deref(), of(3, 7).as_deref(), of(1, 8)),
+            (Some("1220"), Some("north/harbour"), None)
+        );
+        assert_eq!((read.backups, read.draining), (Some(2), [CpfId(7)].into()));
+        assert_eq!(read.heartbeat.map(Timing::interval), Some(Duration::from_millis(50)));
+        assert_eq!(Configuration::read(b"{}"), Ok(Configuration::default()));
+    }
+
+    #[test]
+    fn each_mistake_is_told_with_its_key_and_what_to_write() {
+        for (written, told) in [
+            (
+                r#"{"regions":["n/a","s/a"]}"#,
+                "`regions`: two regions are called `a` (n/a and s/a): give one of them another name",
+            ),
+            (r#"{"regions":["nowhere"]}"#, "`regions`: `nowhere` is no region"),
+            (
+                r#"{"areas":[{"region":"n/a"}]}"#,
+                "`areas`: no gNB is said to be in n/a: write `tacs` or `gnbs`",
+            ),
+            (
+                r#"{"areas":[{"region":"n/a","tacs":[16777216]}]}"#,
+                "`areas`: 16777216 is no tracking area code",
+            ),
+            (
+                r#"{"areas":[{"region":"n/a","gnbs":[1]},{"region":"n/b","gnbs":[1]}]}"#,
+                "`areas`: the gNB 1 is said to be of n/a and of n/b: name",
+            ),
+            (r#"{"backups":8}"#, "`backups`: 8 backups of a phone are of no use: write 0 to 7"),
+            (
+                r#"{"heartbeat":{"interval_ms":5,"misses":3}}"#,
+                "`heartbeat`: write an `interval_ms` of 20 to 1000",
+            ),
+            (r#"{"heartbeat":{"interval_ms":50}}"#, "missing field `misses`"),
+            (r#"{"draining":["cta-1"]}"#, "`draining`: `cta-1` names no control function"),
+            (r#"{"backup":1}"#, "unknown field `backup`, expected one of `regions`, `areas`, `backups`"),
+            (r#"{"backups":1"#, "EOF while parsing an object"),
+        ] {
+            let why = Configuration::read(written.as_bytes()).unwrap_err();
+            assert!(why.starts_with(told), "{written}: {why}");
+        }
+    }
+}

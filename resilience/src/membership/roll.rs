@@ -1,0 +1,155 @@
+//! Which of the control functions that have come to an aggregator take phones: the list at etcd says so, and the operator.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Configuration, MemberId, View};
+use crate::region::{CpfState, Region, RegionError, Regions};
+use crate::replication::CpfId;
+
+/// A control function that has come to an aggregator.
+#[derive(Clone, Copy, Debug)]
+pub struct Present<'a> {
+    /// Its number there.
+    pub id: CpfId,
+    /// Its region.
+    pub region: &'a Region,
+    /// It wants to leave.
+    pub leaves: bool,
+    /// Its number at etcd, once it was seen listed there.
+    pub listed: Option<CpfId>,
+}
+
+/// What etcd says of control functions, as last heard: it stays while etcd is away.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Roll {
+    /// By their numbers there, and whether they drain.
+    listed: BTreeMap<CpfId, bool>,
+    configuration: Option<Configuration>,
+}
+
+impl Roll {
+    /// What a view has of it.
+    pub fn of(view: &View) -> Self {
+        let listed = view.members().filter_map(|(id, listed)| match id {
+            MemberId::Cpf(cpf) => Some((cpf, listed.member.draining)),
+            MemberId::Cta(_) => None,
+        });
+        let configuration = view.configuration().map(|(_, configuration)| configuration.clone());
+        Self { listed: listed.collect(), configuration }
+    }
+
+    /// The same with another decision of the operator.
+    pub fn under(self, configuration: Option<Configuration>) -> Self {
+        Self { configuration, ..self }
+    }
+
+    /// Whether a control function of this number is listed.
+    pub fn lists(&self, cpf: CpfId) -> bool {
+        self.listed.contains_key(&cpf)
+    }
+
+    /// What the operator has decided for the whole cluster, if anything.
+    pub fn configuration(&self) -> Option<&Configuration> {
+        self.configuration.as_ref()
+    }
+
+    fn drains(&self, cpf: CpfId) -> bool {
+        self.configuration.as_ref().is_some_and(|c| c.draining.contains(&cpf))
+            || self.listed.get(&cpf).is_some_and(|drains| *drains)
+    }
+
+    /// The map of these regions with those that are there. On the rings are those that are listed; one of which etcd knows nothing yet is
+    /// judged by its link alone, and one whose region is not among these is on no ring.
+    ///
+    /// One that is listed no longer lives, perhaps, and does not reach etcd. It is off the rings as long as others of its region are on them:
+    /// when none would be left, it is etcd that is not reached, and nobody is judged by it. Errors: those of [`Regions::new`].
+    pub fn map(
+        &self,
+        regions: impl IntoIterator<Item = Region>,
+        present: &[Present<'_>],
+    ) -> Result<Regions, RegionError> {
+        let mut map = Regions::new(regions)?;
+        let drains = |p: &Present<'_>| p.leaves || p.listed.is_some_and(|cpf| self.drains(cpf));
+        let unheard = |p: &Present<'_>| p.listed.is_some_and(|cpf| !self.lists(cpf));
+        let certain: BTreeSet<&Region> =
+            present.iter().filter(|p| !drains(p) && !unheard(p)).map(|p| p.region).collect();
+        for p in present {
+            let is_in = map.join(p.id, p.region).is_ok();
+            if is_in && (drains(p) || (unheard(p) && certain.contains(p.region))) {
+                map.set_state(p.id, CpfState::Draining);
+            }
+        }
+        Ok(map)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: &str = "north/harbour";
+    const NEXT: &str = "north/town";
+
+    fn roll(listed: &[(u16, bool)], drained: &[u16]) -> Roll {
+        let draining = drained.iter().map(|n| CpfId(*n)).collect();
+        let listed = listed.iter().map(|(n, drains)| (CpfId(*n), *drains)).collect();
+        Roll { listed, configuration: Some(Configuration { draining, ..Configuration::default() }) }
+    }
+
+    /// Of control functions numbered from 1, with their regions, who wants to leave, and their numbers at etcd: who is on the rings.
+    fn on_rings(roll: &Roll, present: &[(&str, bool, Option<u16>)]) -> Vec<u16> {
+        let regions: Vec<Region> = present.iter().map(|(at, ..)| at.parse().unwrap()).collect();
+        let present: Vec<Present<'_>> = (1..)
+            .zip(present.iter().zip(&regions))
+            .map(|(id, ((_, leaves, listed), region))| Present {
+                id: CpfId(id),
+                region,
+                leaves: *leaves,
+                listed: listed.map(CpfId),
+            })
+            .collect();
+        let all = [HERE, NEXT].map(|text| text.parse::<Region>().unwrap());
+        let map = roll.map(all.clone(), &present).unwrap();
+        map.rings(&all[0], 1).unwrap().members().map(|cpf| cpf.0).collect()
+    }
+
+    #[test]
+    fn who_is_listed_is_on_the_rings_and_who_drains_is_not() {
+        let present = [(HERE, false, Some(70)), (HERE, false, Some(80)), (NEXT, false, Some(90))];
+        assert_eq!(on_rings(&roll(&[(70, false), (80, false), (90, false)], &[]), &present), [1, 2, 3]);
+        assert_eq!(
+            on_rings(&roll(&[(70, true), (80, false), (90, false)], &[]), &present),
+            [2, 3],
+            "it says so"
+        );
+        assert_eq!(
+            on_rings(&roll(&[(70, false), (80, false), (90, false)], &[80]), &present),
+            [1, 3],
+            "so it is told"
+        );
+        assert_eq!(on_rings(&roll(&[(70, false), (90, false)], &[]), &present), [1, 3], "its lease ran out");
+    }
+
+    #[test]
+    fn who_was_never_seen_at_etcd_is_judged_by_its_link() {
+        let present = [(HERE, false, None), (HERE, true, None), (HERE, false, Some(7))];
+        assert_eq!(on_rings(&roll(&[(7, false)], &[]), &present), [1, 3]);
+    }
+
+    #[test]
+    fn a_region_of_which_nobody_is_listed_is_served_all_the_same() {
+        let present = [(HERE, false, Some(70)), (HERE, false, Some(80)), (NEXT, false, Some(90))];
+        assert_eq!(on_rings(&roll(&[(90, false)], &[]), &present), [1, 2, 3], "they do not reach etcd");
+        assert_eq!(on_rings(&Roll::default(), &present), [1, 2, 3], "nothing was heard of etcd");
+        assert_eq!(on_rings(&roll(&[(90, false)], &[70]), &present), [2, 3], "an order is one");
+    }
+
+    #[test]
+    fn who_is_of_no_region_of_the_cluster_any_more_is_on_no_ring() {
+        let region: Region = "elsewhere/site".parse().unwrap();
+        let here: Region = HERE.parse().unwrap();
+        let stray = Present { id: CpfId(1), region: &region, leaves: false, listed: None };
+        let map = Roll::default().map([here.clone()], &[stray]).unwrap();
+        assert_eq!(map.rings(&here, 1).unwrap().members().count(), 0);
+    }
+}
