@@ -11,7 +11,7 @@ use whimbrel_user::{
     Change, Config, DnIndex, Input, Ipv4Net, Origin, Outbox, Packet, SessionId, Slot, UpfC, UpfU, Verdict,
 };
 
-use super::smf::{SERVER, SMF, START, activation, association, establishment, from_gnb, g_pdu, udp4};
+use super::smf::{SERVER, SMF, START, activation, association, from_gnb, g_pdu, smf_establishment, udp4};
 
 /// More than any link has, so that meters work and stop nothing.
 const RATE_KBPS: u64 = 1_000_000_000;
@@ -50,7 +50,7 @@ pub(super) struct Population {
 }
 
 impl Population {
-    /// So many sessions with the rules that an SMF asks for: two PDRs, two FARs, a QER and a URR each.
+    /// So many sessions with the rules that our SMF asks for: two PDRs, two FARs, two QERs and a URR each.
     pub(super) fn new(sessions: u32) -> Self {
         Self::of(&config(sessions))
     }
@@ -118,8 +118,8 @@ pub(super) fn asked_for(config: &Config) -> Change {
         (Message::parse(&Frame::parse(&answer).expect("a frame")).expect("a message"), out.changes.pop())
     };
     ask(None, association(1).into(), 1);
-    let mut session = establishment(1, true, false);
-    for qer in &mut session.create_qers {
+    let mut session = smf_establishment(1, true, false);
+    for qer in session.create_qers.iter_mut().filter(|qer| qer.mbr.is_some()) {
         qer.mbr = Some(BitRate { ul_kbps: RATE_KBPS, dl_kbps: RATE_KBPS });
     }
     let (Message::SessionEstablishmentResponse(answer), _) = ask(Some(Seid(0)), session.into(), 2) else {

@@ -30,7 +30,7 @@ use whimbrel_user_io::measure::Rows;
 use whimbrel_user_io::{Config, Handle, N3Io, RouterLink, UserPlane};
 
 use super::finish;
-use super::smf::{self, SMF, START, activation, association, establishment};
+use super::smf::{self, SMF, START, activation, association, smf_establishment};
 use crate::measure::median;
 use crate::plot::{Axis, Plot, Series};
 
@@ -488,7 +488,7 @@ fn asked_for(user: &whimbrel_user::Config, metered: bool) -> Change {
         (Message::parse(&Frame::parse(&answer).expect("a frame")).expect("a message"), out.changes.pop())
     };
     ask(None, association(1).into(), 1);
-    let mut session = establishment(1, true, false);
+    let mut session = smf_establishment(1, true, false);
     if !metered {
         session.create_qers.iter_mut().for_each(|qer| qer.mbr = None);
     }

@@ -8,7 +8,7 @@ use whimbrel_prefetch::prefetch;
 
 use super::flows::{FlowKey, Flows, Hash};
 use super::inner::Inner;
-use super::plain::{Decision, Hot};
+use super::plain::{Decision, Hot, Second};
 use super::predicted::Key;
 use super::session::SessionU;
 use super::stages::{Arrival, Content};
@@ -199,9 +199,12 @@ impl UpfU {
         };
         let uplink = matches!(slot.origin, Origin::N3 { .. });
         // Where it goes and what is written before it, if it passes.
-        let ask = |hot: &mut Hot| {
-            let decision =
-                if uplink { hot.uplink(now, item.arrival, inner) } else { hot.downlink(now, inner) };
+        let ask = |hot: &mut Hot, second: Option<&mut Second>| {
+            let decision = if uplink {
+                hot.uplink(now, item.arrival, inner, second)
+            } else {
+                hot.downlink(now, inner, second)
+            };
             match decision {
                 Decision::Forward if uplink => Ok((hot.to_network(), None)),
                 Decision::Forward => {
@@ -211,10 +214,14 @@ impl UpfU {
                 other => Err(other),
             }
         };
-        let answer = match ask(hot) {
-            Err(Decision::Lent) => self.sessions.borrow(item.session, ask).unwrap_or(Err(Decision::Full)),
-            answer => answer,
+        let answer = match ask(hot, None) {
+            Err(Decision::Lent) => self.sessions.borrow(item.session, |hot| ask(hot, None)),
+            Err(Decision::TwiceMetered) => {
+                self.sessions.with_second(item.session, |hot, second| ask(hot, Some(second)))
+            }
+            answer => Some(answer),
         };
+        let answer = answer.unwrap_or(Err(Decision::Full));
         match answer {
             Ok((to, outer)) => {
                 let counters = &mut self.shared.counters;
@@ -237,7 +244,9 @@ impl UpfU {
                 self.sessions.fold(session);
                 verdict
             }
-            Err(Decision::Forward | Decision::Full | Decision::Lent) => self.by_stages(now, slot),
+            Err(Decision::Forward | Decision::Full | Decision::Lent | Decision::TwiceMetered) => {
+                self.by_stages(now, slot)
+            }
         }
     }
 

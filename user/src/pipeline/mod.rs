@@ -285,6 +285,11 @@ impl UpfU {
         self.sessions.lending_deadline()
     }
 
+    /// Sessions that are plain now: what packets need of them is two cache lines, and a fast path may have them.
+    pub fn plain(&self) -> u64 {
+        self.sessions.plain()
+    }
+
     /// Sessions that the fast path has now.
     pub fn lent(&self) -> u64 {
         self.sessions.lent()

@@ -1,7 +1,8 @@
 //! A plain session: what a packet that passes needs of it, in two cache lines, and the rest, folded small.
 //!
-//! Plain is an IP session of one PDR each way without filters, of a slice without a rate and a network without a firewall, with at most one QER and one URR, none of whose limits is near. A
-//! packet of such a session is decided on by [`Hot::uplink`] and [`Hot::downlink`], as the stages would decide; what these leave
+//! Plain is an IP session of one PDR each way without filters, of a slice without a rate and a network without a firewall, with two
+//! QERs at most (the session's AMBR and its flow, as our SMF asks for) and one URR, none of whose limits is near. A packet of such a
+//! session is decided on by [`Hot::uplink`] and [`Hot::downlink`], as the stages would decide; what these leave
 //! ([`Decision::Full`]) goes through the stages, and so does everything that is not a packet. Folding loses nothing:
 //! [`Cold::unfold`] gives the session back as the stages would have left it.
 
@@ -23,7 +24,7 @@ use super::usage::{Counted, Usage};
 use super::{Destination, DropReason};
 use crate::config::DnIndex;
 use crate::limits::TUNNELS_PER_SESSION_MAX;
-use crate::rules::{Far, NONE, Own, Pdr, SessionKind, SessionRules, Tunnel, upper};
+use crate::rules::{Far, NONE, Own, Pdr, Qer, SessionKind, SessionRules, Tunnel, upper};
 
 /// Shapes of rules that are told apart; sessions of others are not folded. An operator has a handful: a data network's, times those
 /// of idle and active phones.
@@ -32,6 +33,8 @@ const SHAPES_MAX: usize = 64;
 const ROOM_OCTETS_MIN: u64 = 64 * 1024;
 /// Octets of a packet that a GTP-U header with an extension can surely carry.
 const OCTETS_MAX: usize = 65_000;
+/// QERs of a plain session at most: its AMBR's and its flow's.
+const QERS_MAX: usize = 2;
 /// No rate is policed.
 pub(super) const UNPOLICED: u32 = u32::MAX;
 /// Any QoS flow, or none.
@@ -49,7 +52,7 @@ mod flag {
     pub(super) const FORWARDS: u16 = 1 << 3;
     /// Packets are dropped at the FAR's word.
     pub(super) const DROPS: u16 = 1 << 4;
-    /// The QER's gate is closed.
+    /// The gate of a QER is closed.
     pub(super) const CLOSED: u16 = 1 << 5;
     /// The downlink's flags are the uplink's, shifted by so many bits.
     pub(super) const DOWNLINK_SHIFT: u16 = 3;
@@ -57,6 +60,8 @@ mod flag {
     pub(super) const LENT: u16 = 1 << 9;
     /// It is about to go there.
     pub(super) const WATCHED: u16 = 1 << 10;
+    /// Two QERs have rates: there is a [`super::Second`].
+    pub(super) const TWICE_METERED: u16 = 1 << 11;
 }
 
 /// What is to be done with a packet of a plain session.
@@ -72,6 +77,14 @@ pub(super) enum Decision {
     Due,
     /// Whoever borrows the session from the fast path is to ask again. Nothing has changed.
     Lent,
+    /// Who has its second meter is to ask again. Nothing has changed.
+    TwiceMetered,
+}
+
+/// The second QER that has rates, of the few sessions that have one.
+pub(super) struct Second {
+    qer: Qer,
+    meter: Meter,
 }
 
 /// What packets need of a plain session: a cache line that they read, and one that they write.
@@ -149,11 +162,17 @@ impl Hot {
         prefetch(&self.written);
     }
 
-    /// Decides on a packet from the phone.
+    /// Decides on a packet from the phone; with the second meter, if there is one and somebody has it.
     #[inline]
-    pub(super) fn uplink(&mut self, now: Instant, arrival: Arrival, inner: &Inner) -> Decision {
-        if self.flags & (flag::PLAIN | flag::LENT) != flag::PLAIN || arrival.teid != self.teid {
-            return self.not_here();
+    pub(super) fn uplink(
+        &mut self,
+        now: Instant,
+        arrival: Arrival,
+        inner: &Inner,
+        second: Option<&mut Second>,
+    ) -> Decision {
+        if !self.is_here(second.is_some()) || arrival.teid != self.teid {
+            return self.not_here(second.is_some());
         }
         let own = match inner.source {
             IpAddr::V4(a) => self.flags & flag::IPV4 != 0 && a.to_bits() == self.ue_ipv4,
@@ -166,25 +185,47 @@ impl Hot {
         if !own && self.flags & (flag::IPV4 | flag::IPV6) != 0 {
             return self.drop(DropReason::SpoofedSource);
         }
-        self.pass(now, true, inner.octets)
+        self.pass(now, true, inner.octets, second)
     }
 
-    /// Decides on a packet to the phone.
+    /// Decides on a packet to the phone, likewise.
     #[inline]
-    pub(super) fn downlink(&mut self, now: Instant, inner: &Inner) -> Decision {
+    pub(super) fn downlink(&mut self, now: Instant, inner: &Inner, second: Option<&mut Second>) -> Decision {
         // What the header's length cannot say is the stages' to refuse.
-        let here = self.flags & (flag::PLAIN | flag::LENT) == flag::PLAIN && inner.octets <= OCTETS_MAX;
-        if here { self.pass(now, false, inner.octets) } else { self.not_here() }
+        if self.is_here(second.is_some()) && inner.octets <= OCTETS_MAX {
+            self.pass(now, false, inner.octets, second)
+        } else {
+            self.not_here(second.is_some())
+        }
+    }
+
+    /// Whether all that a packet needs is here.
+    #[inline]
+    fn is_here(&self, second: bool) -> bool {
+        let elsewhere = if second { flag::LENT } else { flag::LENT | flag::TWICE_METERED };
+        self.flags & (flag::PLAIN | elsewhere) == flag::PLAIN
     }
 
     #[cold]
-    fn not_here(&self) -> Decision {
-        if self.flags & flag::LENT != 0 { Decision::Lent } else { Decision::Full }
+    fn not_here(&self, second: bool) -> Decision {
+        if self.flags & flag::LENT != 0 {
+            Decision::Lent
+        } else if self.flags & flag::TWICE_METERED != 0 && !second {
+            Decision::TwiceMetered
+        } else {
+            Decision::Full
+        }
     }
 
-    /// Action, gate, rate and account.
+    /// Action, gate, rates and account.
     #[inline]
-    fn pass(&mut self, now: Instant, uplink: bool, octets: usize) -> Decision {
+    fn pass(
+        &mut self,
+        now: Instant,
+        uplink: bool,
+        octets: usize,
+        mut second: Option<&mut Second>,
+    ) -> Decision {
         let flags = if uplink { self.flags } else { self.flags >> flag::DOWNLINK_SHIFT };
         if flags & flag::DROPS != 0 {
             return self.drop(DropReason::FarDrop);
@@ -199,6 +240,11 @@ impl Hot {
         if flags & flag::CLOSED != 0 {
             return self.drop(DropReason::GateClosed);
         }
+        if let Some(Second { qer, meter }) = &mut second
+            && !meter.take(now, qer, uplink, octets)
+        {
+            return self.drop(DropReason::RateExceeded);
+        }
         let elapsed_us = now.0.saturating_sub(w.filled.0);
         if elapsed_us > 0 {
             let window_ms = u64::from(self.window_ms);
@@ -212,7 +258,12 @@ impl Hot {
         if rate != UNPOLICED {
             match tokens.checked_sub(meter::cost(octets)) {
                 Some(left) => *tokens = left,
-                None => return self.drop(DropReason::RateExceeded),
+                None => {
+                    if let Some(Second { qer, meter }) = second {
+                        meter.give_back(qer, uplink, octets);
+                    }
+                    return self.drop(DropReason::RateExceeded);
+                }
             }
         }
         if w.ul_packets | w.dl_packets == 0 {
@@ -265,8 +316,8 @@ impl Hot {
         }
     }
 
-    /// Of a plain session; `None` if it is none.
-    fn of(session: &SessionU, own: &Own) -> Option<Self> {
+    /// Of a plain session, with its second meter if it has one; `None` if it is none.
+    fn of(session: &SessionU, own: &Own) -> Option<(Self, Option<Second>)> {
         let SessionU { rules, state } = session;
         let (up, down) = match &*rules.pdrs {
             [a] if a.is_uplink() => (Some(a), None),
@@ -298,31 +349,38 @@ impl Hot {
         hot.flags |= if own.ue_ipv6.is_some() { flag::IPV6 } else { 0 };
         hot.written.room = u32::try_from(room).unwrap_or(u32::MAX);
         hot.written.last_packet = state.last_packet;
-        hot.police(rules, state)?;
+        let second = hot.police(rules, state)?;
         if let Some(tunnel) = own.tunnel {
             hot.lead_to(tunnel)?;
         }
         up.map_or(Some(()), |p| hot.go_up(rules, p))?;
         down.map_or(Some(()), |p| hot.go_down(rules, p))?;
-        Some(hot)
+        Some((hot, second))
     }
 
-    fn police(&mut self, rules: &SessionRules, state: &State) -> Option<()> {
-        let (Some(qer), Some(meter)) = (rules.qers.first(), state.meters.first()) else { return Some(()) };
+    /// Gates and rates: those of each QER are those of each PDR.
+    fn police(&mut self, rules: &SessionRules, state: &State) -> Option<Option<Second>> {
+        let of_all = |p: &Pdr| (0..rules.qers.len()).all(|i| p.qers().any(|at| at == i));
+        if !rules.pdrs.iter().all(of_all) {
+            return None;
+        }
+        let closed = |gate| if gate == Gate::Closed { flag::CLOSED } else { 0 };
+        for qer in &rules.qers {
+            self.flags |= closed(qer.gate.ul) | closed(qer.gate.dl) << flag::DOWNLINK_SHIFT;
+        }
+        let mut metered = rules.qers.iter().zip(&state.meters).filter(|(qer, _)| qer.has_rates());
+        let Some((qer, meter)) = metered.next() else { return Some(None) };
         let rate = |kbps: Option<u64>| match kbps {
             None => Some(UNPOLICED),
             Some(v) => u32::try_from(v).ok().filter(|v| *v != UNPOLICED),
         };
-        if !rules.pdrs.iter().all(|p| p.qers().next().is_some()) {
-            return None;
-        }
-        let closed = |gate| if gate == Gate::Closed { flag::CLOSED } else { 0 };
-        self.flags |= closed(qer.gate.ul) | closed(qer.gate.dl) << flag::DOWNLINK_SHIFT;
         (self.ul_kbps, self.dl_kbps) = (rate(qer.mbr_ul_kbps)?, rate(qer.mbr_dl_kbps)?);
         self.window_ms = u16::try_from(meter::window_ms(qer)).ok()?;
         let w = &mut self.written;
         (w.ul_tokens, w.dl_tokens, w.filled) = meter.level(qer);
-        Some(())
+        let second = metered.next().map(|(qer, meter)| Second { qer: qer.clone(), meter: *meter });
+        self.flags |= if second.is_some() { flag::TWICE_METERED } else { 0 };
+        Some(second)
     }
 
     fn lead_to(&mut self, tunnel: Tunnel) -> Option<()> {
@@ -390,6 +448,7 @@ pub(super) struct Cold {
     deadline: Option<Instant>,
     next_advertisement: Option<Instant>,
     usage: Option<Usage>,
+    second: Option<Box<Second>>,
 }
 
 // With its hot part, its places in the table and in that of tunnels: 512 octets.
@@ -403,6 +462,11 @@ impl Cold {
     /// Its local tunnels.
     pub(super) fn tunnels(&self) -> &[Teid] {
         &self.tunnels
+    }
+
+    /// Its second meter, if it has one.
+    pub(super) fn second(&mut self) -> Option<&mut Second> {
+        self.second.as_deref_mut()
     }
 
     /// What the session sent, received and lost.
@@ -425,7 +489,7 @@ impl Cold {
             return None;
         }
         let (own, shape) = rules.split()?;
-        let hot = Hot::of(session, &own)?;
+        let (hot, second) = Hot::of(session, &own)?;
         let cold = Self {
             shape: shapes.find(shape)?,
             tunnels: own.tunnels,
@@ -437,6 +501,7 @@ impl Cold {
             deadline: state.deadline,
             next_advertisement: state.next_advertisement,
             usage: state.usage.first().cloned(),
+            second: second.map(Box::new),
         };
         Some((hot, cold))
     }
@@ -445,6 +510,9 @@ impl Cold {
     pub(super) fn unfold(&self, hot: &Hot, index: u32) -> SessionU {
         let shape = &self.shape;
         let rate = |kbps: u32| if kbps == UNPOLICED { 0 } else { u64::from(kbps) };
+        let second = self.second.as_deref();
+        let second_kbps =
+            second.map_or([0; 2], |s| [s.qer.mbr_ul_kbps, s.qer.mbr_dl_kbps].map(|kbps| kbps.unwrap_or(0)));
         let tunnel = Tunnel { teid: hot.gnb_teid, peer: SocketAddr::new(hot.gnb.to_canonical(), PORT) };
         let own = Own {
             ue_ipv4: (hot.flags & flag::IPV4 != 0).then_some(Ipv4Addr::from_bits(hot.ue_ipv4)),
@@ -454,8 +522,7 @@ impl Cold {
             tunnels_given: self.tunnels_given,
             teid: hot.teid,
             tunnel: shape.fars.iter().any(|f| f.tunnel.is_some()).then_some(tunnel),
-            mbr_ul_kbps: rate(hot.ul_kbps),
-            mbr_dl_kbps: rate(hot.dl_kbps),
+            mbr_kbps: [[rate(hot.ul_kbps), rate(hot.dl_kbps)], second_kbps],
         };
         let w = &hot.written;
         let mut usage = self.usage.clone();
@@ -464,9 +531,12 @@ impl Cold {
         {
             usage.absorb(urr, &hot.counted());
         }
-        let meter = Meter::of(w.ul_tokens, w.dl_tokens, w.filled);
+        // As many as QERs have rates; of the others nobody looks at the meter.
+        let first = Meter::of(w.ul_tokens, w.dl_tokens, w.filled);
+        let mut metered = [Some(first), second.map(|s| s.meter)].into_iter().flatten();
+        let mut meter = |q: &Qer| if q.has_rates() { metered.next() } else { None };
         let state = State {
-            meters: shape.qers.iter().map(|_| meter).collect(),
+            meters: shape.qers.iter().map(|q| meter(q).unwrap_or(Meter::new(w.filled))).collect(),
             usage: usage.into_iter().collect(),
             generation: self.generation,
             notified: self.notified,
@@ -499,7 +569,7 @@ fn is_simple(rules: &SessionRules) -> bool {
         && rules.framed.is_empty()
         && rules.pdrs.len() <= 2
         && rules.pdrs.iter().all(|p| p.filters.is_empty())
-        && rules.qers.len() <= 1
+        && rules.qers.len() <= QERS_MAX
         && rules.urrs.len() <= 1
 }
 

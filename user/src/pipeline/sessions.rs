@@ -10,7 +10,7 @@ use whimbrel_ids::{Instant, Teid};
 use whimbrel_pages::{PAGE_OCTETS, Pages};
 
 use super::fast::Lender;
-use super::plain::{Cold, Hot, Shapes};
+use super::plain::{Cold, Hot, Second, Shapes};
 use super::session::{SessionCounters, SessionU};
 use crate::session_id::SessionId;
 
@@ -76,6 +76,8 @@ pub(super) struct Sessions {
     hot: Blocks<Hot>,
     rest: Blocks<Rest>,
     shapes: Shapes,
+    /// How many are plain.
+    plain: u64,
     /// To whom plain sessions are lent, if to anybody.
     lender: Option<Lender>,
 }
@@ -84,7 +86,7 @@ impl Sessions {
     /// None; of a shard whose name is so many bits of an index.
     pub(super) fn new(shard_bits: u32) -> Self {
         let (hot, rest) = (Blocks::new(shard_bits), Blocks::new(shard_bits));
-        Self { hot, rest, shapes: Shapes::default(), lender: None }
+        Self { hot, rest, shapes: Shapes::default(), plain: 0, lender: None }
     }
 
     pub(super) fn lend_to(&mut self, lender: Lender) {
@@ -102,6 +104,11 @@ impl Sessions {
         }
     }
 
+    /// How many are folded.
+    pub(super) fn plain(&self) -> u64 {
+        self.plain
+    }
+
     /// How many are lent.
     pub(super) fn lent(&self) -> u64 {
         self.lender.as_ref().map_or(0, Lender::lent)
@@ -116,6 +123,17 @@ impl Sessions {
     #[cold]
     pub(super) fn borrow<T>(&mut self, index: u32, f: impl FnOnce(&mut Hot) -> T) -> Option<T> {
         self.lender.as_ref()?.borrow(index, self.hot.get_mut(index)?, f)
+    }
+
+    /// Does something with the hot part of a plain session that has a second meter, and with that.
+    #[cold]
+    pub(super) fn with_second<T>(
+        &mut self,
+        index: u32,
+        f: impl FnOnce(&mut Hot, &mut Second) -> T,
+    ) -> Option<T> {
+        let Rest::Plain(cold) = self.rest.get_mut(index)? else { return None };
+        Some(f(self.hot.get_mut(index)?, cold.second()?))
     }
 
     /// The session's hot part. Of one that is not plain, or not there, it says just that.
@@ -166,6 +184,7 @@ impl Sessions {
             }
             *rest = Rest::Full(Box::new(cold.unfold(hot, index)));
             *hot = Hot::default();
+            self.plain -= 1;
         }
         match rest {
             Rest::Full(s) => Some(s),
@@ -197,6 +216,7 @@ impl Sessions {
         {
             *place = hot;
             *rest = Rest::Plain(Box::new(cold));
+            self.plain += 1;
             if let Some(lender) = &mut self.lender {
                 lender.offer(index, place);
             }

@@ -17,7 +17,7 @@ use super::{Destination, DropReason, Verdict};
 use super::{advertise, unstructured};
 use crate::exchange::Report;
 use crate::limits::{HELD_PER_SESSION_SURE, HELD_SHARE};
-use crate::rules::{Far, Flow, NONE, Pdr, SessionKind, SessionRules, is_of, upper};
+use crate::rules::{Far, Flow, NONE, Pdr, Qer, SessionKind, SessionRules, is_of, upper};
 
 /// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
 const DELAY_UNIT: Duration = Duration::from_millis(50);
@@ -308,17 +308,16 @@ pub(super) fn enforce(
     if pdr.urrs().any(|i| state.usage.get(i).is_some_and(|u| u.exhausted)) {
         return Err(DropReason::QuotaExhausted);
     }
+    let gate = |q: &Qer| if uplink { q.gate.ul } else { q.gate.dl };
+    if pdr.qers().filter_map(|i| rules.qers.get(i)).any(|q| gate(q) == Gate::Closed) {
+        return Err(DropReason::GateClosed);
+    }
     for (n, i) in pdr.qers().enumerate() {
         let (Some(qer), Some(meter)) = (rules.qers.get(i), state.meters.get_mut(i)) else { continue };
-        let refused = if (if uplink { qer.gate.ul } else { qer.gate.dl }) == Gate::Closed {
-            DropReason::GateClosed
-        } else if !meter.take(now, qer, uplink, octets) {
-            DropReason::RateExceeded
-        } else {
-            continue;
-        };
-        give_back(state, rules, pdr.qers().take(n), uplink, octets);
-        return Err(refused);
+        if !meter.take(now, qer, uplink, octets) {
+            give_back(state, rules, pdr.qers().take(n), uplink, octets);
+            return Err(DropReason::RateExceeded);
+        }
     }
     Ok(())
 }

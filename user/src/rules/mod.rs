@@ -282,6 +282,13 @@ pub(crate) struct Qer {
     pub(crate) qer_id: QerId,
 }
 
+impl Qer {
+    /// Whether it polices a direction.
+    pub(crate) fn has_rates(&self) -> bool {
+        self.mbr_ul_kbps.is_some() || self.mbr_dl_kbps.is_some()
+    }
+}
+
 /// A usage reporting rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Urr {

@@ -24,14 +24,15 @@ pub(crate) struct Own {
     pub(crate) teid: Teid,
     /// Of the FARs that have one.
     pub(crate) tunnel: Option<Tunnel>,
-    /// Of the QERs that have them, in kbit/s.
-    pub(crate) mbr_ul_kbps: u64,
-    pub(crate) mbr_dl_kbps: u64,
+    /// Uplink and downlink, in kbit/s, of the first QERs that have rates: an AMBR, and a flow's own.
+    pub(crate) mbr_kbps: [[u64; 2]; 2],
 }
 
 impl SessionRules {
     /// Both parts; `None` where more is the session's own than [`Own`] holds: several tunnels or rates.
     pub(crate) fn split(&self) -> Option<(Own, Self)> {
+        let rated = self.qers.iter().filter(|q| q.has_rates());
+        let mut rates = rated.map(|q| [q.mbr_ul_kbps, q.mbr_dl_kbps].map(|kbps| kbps.unwrap_or(0)));
         let own = Own {
             ue_ipv4: self.ue_ipv4,
             ue_ipv6: self.ue_ipv6,
@@ -39,8 +40,7 @@ impl SessionRules {
             tunnels_given: self.tunnels_given,
             teid: self.pdrs.iter().find(|p| p.is_uplink()).map_or(Teid(0), |p| p.teid),
             tunnel: self.fars.iter().find_map(|f| f.tunnel),
-            mbr_ul_kbps: self.qers.iter().find_map(|q| q.mbr_ul_kbps).unwrap_or(0),
-            mbr_dl_kbps: self.qers.iter().find_map(|q| q.mbr_dl_kbps).unwrap_or(0),
+            mbr_kbps: [(); 2].map(|()| rates.next().unwrap_or([0; 2])),
         };
         let nobody = Own {
             ue_ipv4: self.ue_ipv4.map(|_| Ipv4Addr::UNSPECIFIED),
@@ -49,8 +49,7 @@ impl SessionRules {
             tunnels_given: 0,
             teid: Teid(0),
             tunnel: Some(SOME_TUNNEL),
-            mbr_ul_kbps: 0,
-            mbr_dl_kbps: 0,
+            mbr_kbps: [[0; 2]; 2],
         };
         let shape = self.clone().with(&nobody);
         (shape.clone().with(&own) == *self).then_some((own, shape))
@@ -64,9 +63,9 @@ impl SessionRules {
         self.tunnels_given = own.tunnels_given;
         self.pdrs.iter_mut().filter(|p| p.is_uplink()).for_each(|p| p.teid = own.teid);
         self.fars.iter_mut().filter(|f| f.tunnel.is_some()).for_each(|f| f.tunnel = own.tunnel);
-        for q in &mut self.qers {
-            q.mbr_ul_kbps = q.mbr_ul_kbps.map(|_| own.mbr_ul_kbps);
-            q.mbr_dl_kbps = q.mbr_dl_kbps.map(|_| own.mbr_dl_kbps);
+        for (q, [ul, dl]) in self.qers.iter_mut().filter(|q| q.has_rates()).zip(own.mbr_kbps) {
+            q.mbr_ul_kbps = q.mbr_ul_kbps.map(|_| ul);
+            q.mbr_dl_kbps = q.mbr_dl_kbps.map(|_| dl);
         }
         self
     }

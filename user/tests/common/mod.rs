@@ -4,7 +4,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use whimbrel_gtpu::{GpduHeader, Gtpu, PduSessionInformation};
-use whimbrel_ids::{Instant, Qfi, Seid, Teid};
+use whimbrel_ids::{Instant, Qfi, SNssai, Seid, Teid};
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
@@ -163,6 +163,59 @@ pub(crate) fn establishment(cp_seid: u64, ipv4: bool, ipv6: bool) -> SessionEsta
     }
 }
 
+/// The rules of a session of the default flow alone, as the SMF of this core asks for them: its AMBR's QER and the flow's. The core's
+/// simulation compares (`sim/tests/upf.rs`).
+pub(crate) fn smf_establishment(cp_seid: u64, ipv4: bool, ipv6: bool) -> SessionEstablishmentRequest {
+    let internet = NetworkInstance::new("internet");
+    let (up, down) = (
+        Pdi {
+            f_teid: Some(FTeid::Choose { ipv4: true, ipv6: true, choose_id: Some(1) }),
+            ..Pdi::from(SourceInterface::Access)
+        },
+        Pdi {
+            network_instance: internet.clone(),
+            ue_ip_addresses: vec![UeIpAddress {
+                destination: true,
+                ipv4: ipv4.then_some(Choice::Choose),
+                ipv6: ipv6.then_some(Choice::Choose),
+                ..UeIpAddress::default()
+            }],
+            ..Pdi::from(SourceInterface::Core)
+        },
+    );
+    let pdr = |id, pdi, far| CreatePdr {
+        qer_ids: vec![QerId(2), QerId(1)],
+        urr_ids: vec![UrrId(1)],
+        ..CreatePdr::new(PdrId(id), Precedence(255), pdi, FarId(far))
+    };
+    let to_network = ForwardingParameters {
+        network_instance: internet,
+        ..ForwardingParameters::to(DestinationInterface::Core)
+    };
+    SessionEstablishmentRequest {
+        create_pdrs: vec![
+            CreatePdr {
+                outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIp.into()),
+                ..pdr(1, up, 1)
+            },
+            pdr(2, down, 2),
+        ],
+        create_fars: vec![
+            CreateFar::forward(FarId(1), to_network),
+            CreateFar::action(FarId(2), ApplyAction::BUFF),
+        ],
+        create_qers: vec![
+            CreateQer {
+                mbr: Some(BitRate { ul_kbps: 1_000_000, dl_kbps: 1_000_000 }),
+                ..CreateQer::new(QerId(1))
+            },
+            CreateQer { qfi: Qfi::new(1), ..CreateQer::new(QerId(2)) },
+        ],
+        s_nssai: Some(SNssai::sst(1)),
+        ..establishment(cp_seid, ipv4, ipv6)
+    }
+}
+
 /// What the SMF sends when the gNB's tunnel is known.
 pub(crate) fn activation(teid: Teid, gnb: IpAddr) -> SessionModificationRequest {
     SessionModificationRequest {
@@ -238,7 +291,7 @@ impl Net {
         assert_eq!(r.cause, Cause::RequestAccepted, "{r:?}");
         let uplink = r.created_pdrs.iter().find(|p| p.pdr_id == PdrId(1)).expect("PDR 1");
         let Some(FTeid::Given { teid, .. }) = uplink.local_f_teid else { panic!("{uplink:?}") };
-        let addresses = uplink.ue_ip_addresses.first();
+        let addresses = r.created_pdrs.iter().find_map(|p| p.ue_ip_addresses.first());
         Session {
             up_seid: r.up_f_seid.unwrap().seid,
             cp_seid: Seid(cp_seid),

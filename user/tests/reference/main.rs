@@ -39,6 +39,24 @@ fn whole_life(shards: u8, steps: &[(u8, u8, u16)]) {
     assert_eq!(pair.net.upf.u.counters().held, 0);
 }
 
+/// Sessions with the rules that our SMF asks for are plain, whatever rates there are; what the model says of them is asked above.
+#[test]
+fn sessions_as_our_smf_asks_for_them_are_plain() {
+    for (n, plain) in
+        [(0x41, 1), (0x2040, 1), (0x2000, 1), (0x2008, 1), (0x6000, 1), (0x6040, 1), (0x2006, 0)]
+    {
+        let mut pair = Pair::new();
+        pair.establish(0, n);
+        for random in 0..20 {
+            pair.burst(0, random);
+            pair.compare_told();
+        }
+        assert_eq!(pair.net.upf.u.only().map(|u| u.plain()), Some(plain), "{n:#x}");
+        pair.delete(0);
+        assert_eq!(pair.net.upf.u.only().map(|u| u.plain()), Some(0), "{n:#x}");
+    }
+}
+
 /// Many packets of one phone go by between two looks at its rules.
 #[test]
 fn a_limit_far_away_is_met_at_its_packet() {

@@ -25,7 +25,10 @@ pub(crate) enum Fate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     Forward(Teid),
-    Buffer,
+    Buffer {
+        /// The SMF is told of the first packet.
+        tell: bool,
+    },
     Drop,
 }
 
@@ -49,6 +52,32 @@ impl Bucket {
     }
 }
 
+/// A QER: every packet that has one passes all that the session has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Enforced {
+    /// Closed gates, uplink and downlink.
+    pub(crate) closed: [bool; 2],
+    /// kbit/s of each direction.
+    mbr: Option<[u64; 2]>,
+    buckets: [Bucket; 2],
+}
+
+impl Enforced {
+    pub(crate) fn new(now: Instant, mbr: Option<[u64; 2]>) -> Self {
+        Self { closed: [false; 2], mbr, buckets: [Bucket { tokens: FULL, filled: now }; 2] }
+    }
+
+    pub(crate) fn set_mbr(&mut self, now: Instant, mbr: [u64; 2]) {
+        if self.mbr != Some(mbr) {
+            *self = Self { closed: self.closed, ..Self::new(now, Some(mbr)) };
+        }
+    }
+
+    fn take(&mut self, now: Instant, way: usize, octets: usize) -> bool {
+        self.mbr.is_none_or(|mbr| self.buckets[way].take(now, mbr[way], octets))
+    }
+}
+
 /// A usage report that the SMF gets: packets' octets of each direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Volumes {
@@ -68,11 +97,7 @@ pub(crate) struct Seat {
     /// PDRs 3 and 4, of this port of the server, stand before the others: packets are neither metered nor counted, and of no QoS flow.
     pub(crate) signalling: Option<u16>,
     pub(crate) action: Action,
-    /// Closed gates, uplink and downlink.
-    pub(crate) closed: [bool; 2],
-    /// kbit/s of each direction.
-    pub(crate) mbr: Option<[u64; 2]>,
-    buckets: [Bucket; 2],
+    pub(crate) qers: Vec<Enforced>,
     pub(crate) threshold: Option<u64>,
     pub(crate) quota: Option<u64>,
     of_quota: u64,
@@ -97,18 +122,15 @@ pub(crate) struct Told {
 const FULL: u128 = u64::MAX as u128;
 
 impl Seat {
-    pub(crate) fn new(teid: Teid, ue: Ipv4Addr, now: Instant) -> Self {
-        let full = Bucket { tokens: FULL, filled: now };
+    pub(crate) fn new(teid: Teid, ue: Ipv4Addr, action: Action, qers: Vec<Enforced>) -> Self {
         Self {
             teid,
             ue,
             ue6: None,
             one_flow: false,
             signalling: None,
-            action: Action::Buffer,
-            closed: [false; 2],
-            mbr: None,
-            buckets: [full; 2],
+            action,
+            qers,
             threshold: None,
             quota: None,
             of_quota: 0,
@@ -120,13 +142,6 @@ impl Seat {
             dl_packets: 0,
             dropped: 0,
         }
-    }
-
-    pub(crate) fn set_mbr(&mut self, now: Instant, mbr: [u64; 2]) {
-        if self.mbr != Some(mbr) {
-            self.buckets = [Bucket { tokens: FULL, filled: now }; 2];
-        }
-        self.mbr = Some(mbr);
     }
 
     pub(crate) fn set_quota(&mut self, quota: u64) {
@@ -168,10 +183,10 @@ impl Seat {
         let special = self.signalling == Some(ports(&inner)[0]);
         let fate = match self.action {
             Action::Drop => Fate::Dropped(DropReason::FarDrop),
-            Action::Buffer if self.held.len() == HELD => Fate::Dropped(DropReason::BufferFull),
-            Action::Buffer => {
-                told.downlink_data += usize::from(!self.notified);
-                self.notified = true;
+            Action::Buffer { .. } if self.held.len() == HELD => Fate::Dropped(DropReason::BufferFull),
+            Action::Buffer { tell } => {
+                told.downlink_data += usize::from(tell && !self.notified);
+                self.notified |= tell;
                 self.held.push_back(inner);
                 Fate::Held
             }
@@ -208,7 +223,7 @@ impl Seat {
         fate
     }
 
-    /// Quota, gate, rate; then the account.
+    /// Quota, gates, rates; then the account.
     fn enforced(
         &mut self,
         now: Instant,
@@ -223,12 +238,15 @@ impl Seat {
         if self.exhausted {
             return Err(DropReason::QuotaExhausted);
         }
-        if self.closed[way] {
+        if self.qers.iter().any(|q| q.closed[way]) {
             return Err(DropReason::GateClosed);
         }
-        if self.mbr.is_some_and(|mbr| !self.buckets[way].take(now, mbr[way], octets)) {
+        // Of what one of them refuses, the others take nothing.
+        let mut after = self.qers.clone();
+        if !after.iter_mut().all(|q| q.take(now, way, octets)) {
             return Err(DropReason::RateExceeded);
         }
+        self.qers = after;
         let octets = octets as u64;
         let since = &mut self.since_report;
         *(if way == 0 { &mut since.ul } else { &mut since.dl }) += octets;

@@ -5,8 +5,8 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use super::common::*;
-use super::model::{self, Action, Fate, PORTS, Seat, Told, Volumes};
-use whimbrel_ids::{Instant, Seid, Teid};
+use super::model::{self, Action, Enforced, Fate, PORTS, Seat, Told, Volumes};
+use whimbrel_ids::{Instant, Qfi, Seid, Teid};
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
@@ -15,6 +15,12 @@ use whimbrel_user::*;
 
 /// Phones at once.
 pub(crate) const SEATS: usize = 4;
+
+/// The flow that uplink packets are of, where there is one.
+const FLOW: Qfi = match Qfi::new(1) {
+    Some(qfi) => qfi,
+    None => panic!(),
+};
 
 /// What takes bursts to the pipeline.
 pub(crate) type Driver = Box<dyn FnMut(&mut Shards, Instant, &mut [Slot])>;
@@ -71,11 +77,12 @@ impl Pair {
 
     pub(crate) fn establish(&mut self, at: usize, n: u16) {
         self.cp_seid += 1;
-        let mut m = establishment(self.cp_seid, true, self.both_families && n & 0x1000 != 0);
+        // As our SMF asks for it, or with one QER; the second with rates of its own, or without.
+        let (ours, twice_metered) = (n & 0x2000 != 0, n & 0x6000 == 0x6000);
+        let asked_for = if ours { smf_establishment } else { establishment };
+        let mut m = asked_for(self.cp_seid, true, self.both_families && n & 0x1000 != 0);
         let (one_flow, signalling) = (n & 1 != 0, n & 6 == 6);
-        if !one_flow {
-            m.create_pdrs[0].pdi.qfis.clear();
-        }
+        m.create_pdrs[0].pdi.qfis = if one_flow { vec![FLOW] } else { vec![] };
         if signalling {
             for i in 0..2 {
                 let mut pdr = m.create_pdrs[i].clone();
@@ -92,19 +99,24 @@ impl Pair {
             }
         }
         let mbr = [[1_000_000_000; 2], [64; 2], [0, 1_000_000], [1_000_000_000; 2]][usize::from(n >> 3) % 4];
-        m.create_qers[0].mbr = (n & 0x40 == 0).then_some(BitRate { ul_kbps: mbr[0], dl_kbps: mbr[1] });
+        let rates = |[ul_kbps, dl_kbps]: [u64; 2]| BitRate { ul_kbps, dl_kbps };
+        let mbrs = [(n & 0x40 == 0).then_some(mbr), twice_metered.then_some([200_000, 64])];
+        for (qer, mbr) in m.create_qers.iter_mut().zip(mbrs) {
+            qer.mbr = mbr.map(rates);
+        }
+        let qers = mbrs[..m.create_qers.len()].iter().map(|mbr| Enforced::new(self.net.now, *mbr)).collect();
         let threshold = [None, Some(3_000), Some(70_000), Some(90_000)][usize::from(n >> 7) % 4];
         let quota = [None, None, Some(5_000), Some(80_000)][usize::from(n >> 9) % 4];
         let urr = &mut m.create_urrs[0];
         urr.reporting_triggers = ReportingTriggers::VOLTH | ReportingTriggers::VOLQU;
         urr.volume_threshold = threshold.map(total);
         urr.volume_quota = quota.map(total);
-        let rates = m.create_qers[0].mbr.map(|_| mbr);
         let r = self.net.establish(m);
         let session = self.net.seated(self.cp_seid, &r);
-        let mut seat = Seat::new(session.teid, session.ipv4.unwrap(), self.net.now);
+        let action = Action::Buffer { tell: !ours };
+        let mut seat = Seat::new(session.teid, session.ipv4.unwrap(), action, qers);
         (seat.one_flow, seat.signalling, seat.ue6) = (one_flow, signalling.then_some(PORTS[0]), session.ipv6);
-        (seat.mbr, seat.threshold) = (rates, threshold);
+        seat.threshold = threshold;
         if let Some(quota) = quota {
             seat.set_quota(quota);
         }
@@ -159,7 +171,7 @@ impl Pair {
             }
             4 => {
                 let (action, apply) = if n & 1 == 0 {
-                    (Action::Buffer, ApplyAction::BUFF | ApplyAction::NOCP)
+                    (Action::Buffer { tell: true }, ApplyAction::BUFF | ApplyAction::NOCP)
                 } else {
                     (Action::Drop, ApplyAction::DROP)
                 };
@@ -169,13 +181,15 @@ impl Pair {
             }
             5 => {
                 let gate = |closed| if closed { Gate::Closed } else { Gate::Open };
-                seat.closed = [n & 3 == 1, n & 12 == 4];
+                let which = usize::from(n >> 4) % seat.qers.len();
+                let closed = [n & 3 == 1, n & 12 == 4];
                 let mbr = [u64::from(n) * 100, 100_000];
-                seat.set_mbr(now, mbr);
+                seat.qers[which].closed = closed;
+                seat.qers[which].set_mbr(now, mbr);
                 let qer = UpdateQer {
-                    gate_status: Some(GateStatus { ul: gate(seat.closed[0]), dl: gate(seat.closed[1]) }),
+                    gate_status: Some(GateStatus { ul: gate(closed[0]), dl: gate(closed[1]) }),
                     mbr: Some(BitRate { ul_kbps: mbr[0], dl_kbps: mbr[1] }),
-                    ..UpdateQer::new(QerId(1))
+                    ..UpdateQer::new(QerId(1 + which as u32))
                 };
                 let update_qers = vec![qer];
                 self.change(at, SessionModificationRequest { update_qers, ..Default::default() });

@@ -229,9 +229,10 @@ fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reas
     let Some(bench) = Bench::new() else { return };
     let (fast, lent) = (Rc::default(), Lent { memory: Arc::clone(&bench.lent.memory), ..bench.lent });
     let mut pair = Pair::with(|u| bench.before(u, Rc::clone(&fast)));
-    // A session of one QoS flow without rates; one of 64 kbit/s; and its gates closed.
+    // A session of one QoS flow without rates, and one as our SMF asks for it; one of 64 kbit/s; and its gates closed.
     pair.establish(0, 0x41);
-    (0..100).for_each(|random| pair.burst(0, random));
+    pair.establish(2, 0x2000);
+    (0..100).for_each(|random| pair.burst(random as usize % 2 * 2, random));
     let counters = pair.net.upf.u.counters().clone();
     let all = counters.ul_packets + counters.dl_packets;
     assert!(all > 1_000 && fast.get() * 10 > all as usize * 9, "{} of {all}", fast.get());
@@ -243,6 +244,5 @@ fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reas
     for reason in DROPS {
         assert!(counted.dropped[reason as usize] > 0, "{reason:?}");
     }
-    pair.delete(0);
-    pair.delete(1);
+    (0..3).for_each(|at| pair.delete(at));
 }

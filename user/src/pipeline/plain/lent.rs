@@ -31,13 +31,14 @@ impl Hot {
     }
 
     /// The network, the phone's address and the gNB's, if a fast path can decide on packets of it: IPv4 inside and outside, forwarded
-    /// both ways.
+    /// both ways, with rates of one QER at most.
     pub(in crate::pipeline) fn lendable(&self) -> Option<(DnIndex, Ipv4Addr, Ipv4Addr)> {
         let both = flag::FORWARDS | flag::FORWARDS << flag::DOWNLINK_SHIFT;
         let needed = flag::PLAIN | flag::IPV4 | both;
         let gnb = self.gnb.to_ipv4_mapped()?;
         let container = GpduHeader::new(self.gnb_teid, self.container).octets_len() <= 16;
-        (self.flags & needed == needed && container).then_some((
+        let once_metered = self.flags & flag::TWICE_METERED == 0;
+        (self.flags & needed == needed && container && once_metered).then_some((
             self.data_network,
             Ipv4Addr::from_bits(self.ue_ipv4),
             gnb,
