@@ -49,7 +49,10 @@ use meter::Meter;
 pub use meter::{Wire, Work};
 pub use mirror::CtaLoss;
 use mirror::{Pair, ToAndFro};
-pub use night::{gnb_config, mirrored_night, morning, night, night_in_region, night_with_poison, registered};
+pub use night::{
+    gnb_config, mirrored_night, morning, night, night_in_region, night_of_broken_links, night_with_poison,
+    registered,
+};
 pub use record::{Recorded, Recorder};
 pub use region::Loss;
 use region::{Cluster, Link};

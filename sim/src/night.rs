@@ -34,6 +34,13 @@ pub fn night_in_region(seed: u64, faults: Faults, backups: usize) -> Sim {
     live(net, seed, |net, rng| lose_and_replace(3, net, rng))
 }
 
+/// The same, and so many in a thousand messages between control functions are lost.
+pub fn night_of_broken_links(seed: u64, faults: Faults, backups: usize, permille: u64) -> Sim {
+    let mut net = Sim::in_region(seed, default_config(), faults, 3, backups);
+    net.lose_between_cpfs(permille);
+    live(net, seed, |net, rng| lose_and_replace(3, net, rng))
+}
+
 /// The same with two backups, and the n-th input that a control function is handed ends whoever runs it.
 pub fn night_with_poison(seed: u64, faults: Faults, nth: u64) -> Sim {
     let mut net = Sim::in_region(seed, default_config(), faults, 3, 2);

@@ -164,6 +164,10 @@ pub(crate) struct Cluster {
     spoilt: Vec<CpfId>,
     /// From whom to whom nothing gets through, and what has not.
     stuck: BTreeMap<(CpfId, CpfId), Vec<Peer>>,
+    /// How many in a thousand messages between them are lost: links that break.
+    loses: u64,
+    /// States and deltas that they sent each other, and how often one asked for a state.
+    exchanged: [u64; 3],
     /// What tries inputs for the members; `None` if they do without.
     taster: Option<Taster>,
     /// Inputs that were run.
@@ -216,6 +220,8 @@ impl Cluster {
             poison: None,
             spoilt: Vec::new(),
             stuck: BTreeMap::new(),
+            loses: 0,
+            exchanged: [0; 3],
             taster: Some(taster(config)),
             turnover: None,
             ran: 0,
@@ -336,6 +342,18 @@ impl Sim {
         }
     }
 
+    /// So many in a thousand messages of control functions to others are lost.
+    pub fn lose_between_cpfs(&mut self, permille: u64) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.loses = permille;
+        }
+    }
+
+    /// How many whole states control functions have sent each other, how many deltas, and how often one asked for a state.
+    pub fn exchanged(&self) -> [u64; 3] {
+        self.cluster.as_ref().map_or([0; 3], |c| c.exchanged)
+    }
+
     /// What did not get through does now. How much that is.
     pub fn unstick(&mut self, from: CpfId, to: CpfId) -> usize {
         let Some(cluster) = &mut self.cluster else { return 0 };
@@ -425,10 +443,20 @@ impl Sim {
         let latency = least + self.rng.below(greatest - least);
         let Some(cluster) = &mut self.cluster else { return };
         let link = match link {
-            Link::Peer(from, to, message) => match cluster.stuck.get_mut(&(from, to)) {
-                Some(stuck) => return stuck.push(message),
-                None => Link::Peer(from, to, message),
-            },
+            Link::Peer(from, to, message) => {
+                cluster.exchanged[match message {
+                    Peer::State(_) => 0,
+                    Peer::Delta { .. } => 1,
+                    Peer::Fetch { .. } => 2,
+                }] += 1;
+                if cluster.loses > 0 && self.rng.chance(cluster.loses) {
+                    return;
+                }
+                match cluster.stuck.get_mut(&(from, to)) {
+                    Some(stuck) => return stuck.push(message),
+                    None => Link::Peer(from, to, message),
+                }
+            }
             link => link,
         };
         if let (Some(poison), Link::Down { message: Down::Logged(input), .. }) = (&mut cluster.poison, &link)

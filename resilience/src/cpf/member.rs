@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
-use whimbrel_control::{Checkpoint, Disposition, Envelope, Glimpse, PhoneId};
+use whimbrel_control::{Checkpoint, Delta, Disposition, Envelope, Glimpse, PhoneId};
 
 use super::{Cpf, Trial, Tried};
 use crate::link::{Down, Peer, Show, State, Up};
@@ -16,6 +16,8 @@ struct Served {
     backups: Vec<CpfId>,
     /// The last input that was run.
     clock: u64,
+    /// The state that its backups were sent last: the next one goes to them as what differs. `None`: they, or some of them, get it whole.
+    sent: Option<Checkpoint>,
     /// Inputs that are being tried, and those behind them.
     held: Option<Held>,
 }
@@ -65,6 +67,7 @@ pub struct Member {
     /// The phones of which inputs are being tried, by the trials' numbers.
     trials: BTreeMap<u64, PhoneId>,
     last_trial: u64,
+    only_whole_states: bool,
 }
 
 impl Member {
@@ -78,7 +81,13 @@ impl Member {
             refused: 0,
             trials: BTreeMap::new(),
             last_trial: 0,
+            only_whole_states: false,
         }
+    }
+
+    /// Sends states whole, also where what differs is smaller: a baseline of experiments.
+    pub fn only_whole_states(&mut self) {
+        self.only_whole_states = true;
     }
 
     /// The phones that it serves.
@@ -143,12 +152,17 @@ impl Member {
 
     fn replicate(&mut self, out: &mut MemberOutbox) {
         while let Some((phone, clock, state)) = self.primary.due() {
-            let Some(served) = self.served.get(&phone) else { continue };
+            let Some(served) = self.served.get_mut(&phone) else { continue };
             // Who is at something again has a newer state soon.
             let made = || self.cpf.checkpoint(phone).filter(|_| served.clock == clock);
             let Some(state) = state.or_else(made) else { continue };
-            let state = State { phone, term: served.term, clock, state };
-            out.peers.extend(served.backups.iter().map(|&to| (to, Peer::State(state.clone()))));
+            let term = served.term;
+            let message = match served.sent.as_ref().and_then(|base| Delta::between(base, &state)) {
+                Some(delta) => Peer::Delta { term, delta },
+                None => Peer::State(State { phone, term, clock, state: state.clone() }),
+            };
+            served.sent = Some(state).filter(|_| !self.only_whole_states);
+            out.peers.extend(served.backups.iter().map(|&to| (to, message.clone())));
         }
     }
 
@@ -183,10 +197,29 @@ impl Member {
     pub fn peer(&mut self, from: CpfId, message: Peer, out: &mut MemberOutbox) {
         match message {
             Peer::State(state) => self.back(state, out),
+            Peer::Delta { term, delta } => self.back_by(from, term, &delta, out),
             Peer::Fetch { phone, clock } => {
-                let held = self.holdings.fetch(phone, clock);
+                let held = self.sent(phone, from).or_else(|| self.holdings.fetch(phone, 0));
+                let held = held.filter(|state| state.clock >= clock);
                 out.peers.extend(held.map(|state| (from, Peer::State(state))));
             }
+        }
+    }
+
+    /// The state of a phone that is served here, as its backups were sent it last, of which this is one.
+    fn sent(&self, phone: PhoneId, backup: CpfId) -> Option<State> {
+        let served = self.served.get(&phone).filter(|s| s.backups.contains(&backup))?;
+        let state = served.sent.clone()?;
+        Some(State { phone, term: served.term, clock: state.clock(), state })
+    }
+
+    /// Takes what differs in a phone's state from the one that is held. Who holds another one asks for the whole.
+    fn back_by(&mut self, from: CpfId, term: u32, delta: &Delta, out: &mut MemberOutbox) {
+        let (phone, clock) = (delta.phone_id(), delta.clock());
+        let base = self.holdings.fetch(phone, delta.base_clock());
+        match base.and_then(|base| delta.apply(&base.state).ok()) {
+            Some(state) => self.back(State { phone, term, clock, state }, out),
+            None => out.peers.push((from, Peer::Fetch { phone, clock })),
         }
     }
 
@@ -216,10 +249,10 @@ impl Member {
                 out.up.push(Up::Unreadable { phone, term });
                 return; // no input of the phone is run here
             };
-            self.served.insert(phone, Served { term, backups: Vec::new(), clock, held: None });
+            self.served.insert(phone, Served { term, backups: Vec::new(), clock, sent: None, held: None });
         }
         let Some(served) = self.served.get_mut(&phone) else { return };
-        (served.term, served.backups) = (term, backups);
+        (served.term, served.backups, served.sent) = (term, backups, None);
         // Its backups, of which some are new, get what stands; where a procedure runs, they get what comes of it.
         if !served.backups.is_empty()
             && let Some(state) = self.cpf.checkpoint(phone)

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Config;
-use whimbrel_control::{AssociationId, Batch, Envelope, Flat, PhoneId};
+use whimbrel_control::{AssociationId, Batch, Delta, Envelope, Flat, PhoneId};
 
 use crate::replication::{Checkpoint, CpfId};
 pub use hello::{BadHello, Hello, NeighbourHello, Role};
@@ -110,7 +110,14 @@ pub enum Up {
 pub enum Peer {
     /// A phone's state, for who backs it: from who serves the phone, or from another that backs it and was asked.
     State(State),
-    /// The state of a phone is wanted, of this clock or later.
+    /// The step to a phone's state from the one that was sent before: what it is smaller than. Who does not hold that one fetches the state.
+    Delta {
+        /// Term of the assignment under which the state was cut.
+        term: u32,
+        /// The step.
+        delta: Delta,
+    },
+    /// The state of a phone is wanted, whole, of this clock or later.
     Fetch {
         /// The phone.
         phone: PhoneId,

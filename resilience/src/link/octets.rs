@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::config::Config;
-use whimbrel_control::{AssociationId, Batch, Checkpoint, Envelope, FlatError, Glimpse, PhoneId};
+use whimbrel_control::{AssociationId, Batch, Checkpoint, Delta, Envelope, FlatError, Glimpse, PhoneId};
 use whimbrel_ids::Supi;
 
 use super::{Down, Peer, State, Up};
@@ -186,6 +186,7 @@ pub struct ToPeer {
 #[derive(Serialize, Deserialize)]
 enum PeerHead {
     State { phone: PhoneId, term: u32, clock: u64 },
+    Delta { term: u32 },
     Fetch { phone: PhoneId, clock: u64 },
 }
 
@@ -361,6 +362,7 @@ impl ToPeer {
             Peer::State(State { phone, term, clock, state }) => {
                 (PeerHead::State { phone: *phone, term: *term, clock: *clock }, state.octets())
             }
+            Peer::Delta { term, delta } => (PeerHead::Delta { term: *term }, delta.octets()),
             Peer::Fetch { phone, clock } => (PeerHead::Fetch { phone: *phone, clock: *clock }, &[][..]),
         };
         write(&(self.life, self.from, head), flat, to);
@@ -373,6 +375,7 @@ impl ToPeer {
             PeerHead::State { phone, term, clock } => {
                 Peer::State(State { phone, term, clock, state: Checkpoint::from_octets(rest)? })
             }
+            PeerHead::Delta { term } => Peer::Delta { term, delta: Delta::from_octets(rest)? },
             PeerHead::Fetch { phone, clock } => whole(Peer::Fetch { phone, clock }, rest)?,
         };
         Ok(Self { life, from, message })
@@ -463,9 +466,12 @@ mod tests {
     fn what_control_functions_say_to_each_other_is_read_as_it_was_written() {
         let mut phone = Phone::new(PHONE);
         phone.clock = 9;
+        let base = Checkpoint::of(&phone).unwrap();
+        phone.clock = 10;
         let state = Checkpoint::of(&phone).unwrap();
-        let state = Peer::State(State { phone: PHONE, term: 3, clock: 9, state });
-        for message in [state, Peer::Fetch { phone: PHONE, clock: 1 << 40 }] {
+        let delta = Delta::between(&base, &state).expect("they differ in a number");
+        let state = Peer::State(State { phone: PHONE, term: 3, clock: 10, state });
+        for message in [state, Peer::Delta { term: 3, delta }, Peer::Fetch { phone: PHONE, clock: 1 << 40 }] {
             let message = ToPeer { life: u64::MAX, from: CpfId(7), message };
             let octets = to_peer(&message);
             assert_eq!(format!("{:?}", ToPeer::read(&octets).unwrap()), format!("{message:?}"));
@@ -494,7 +500,7 @@ mod tests {
                     prop_assert!(ToCta::read(&up(&message)).is_ok());
                 }
                 if let Ok(message) = ToPeer::read(&octets) {
-                    prop_assert!(matches!(message.message, Peer::Fetch { .. }), "a checkpoint has a CRC");
+                    prop_assert!(matches!(message.message, Peer::Fetch { .. }), "states have a CRC");
                     prop_assert!(ToPeer::read(&to_peer(&message)).is_ok());
                 }
             }

@@ -184,6 +184,8 @@ pub(super) struct Deployment {
     pub(super) watches_log: bool,
     /// The most octets that were logged at once.
     pub(super) most_logged: usize,
+    /// Octets that control functions said to each other since that began.
+    pub(super) between_cpfs: u64,
 }
 
 impl Deployment {
@@ -204,7 +206,7 @@ impl Deployment {
         let ids = (1..=CPFS).map(CpfId).take(if scheme.one_process { 0 } else { usize::from(CPFS) });
         let members = ids.map(|id| {
             regions.join(id, &region).expect("each comes once");
-            (id, Member::new(config.clone()))
+            (id, member(scheme, &config))
         });
         let members: BTreeMap<_, _> = members.collect();
         let mut taster = Taster::default();
@@ -253,6 +255,7 @@ impl Deployment {
             progress: Progress::default(),
             watches_log: false,
             most_logged: 0,
+            between_cpfs: 0,
         };
         deployment.cta_takes(0, |cta, now, out| cta.handle(now, Input::Tick, out));
         deployment.run();
@@ -304,7 +307,7 @@ impl Deployment {
     pub(super) fn measure(&mut self, procedure: Procedure, begins: &[(u64, u32)], losses: &[(u64, CpfId)]) {
         self.charged = true;
         self.progress.clear();
-        self.most_logged = 0;
+        (self.most_logged, self.between_cpfs) = (0, 0);
         self.now += 1_000_000;
         let from = self.now;
         for core in self.cta_cores.iter_mut().chain(self.cpf_cores.values_mut()) {
@@ -507,6 +510,7 @@ impl Deployment {
         let at = self.there(leaves);
         for n in 1..=self.scheme.backups as u16 {
             let other = CpfId((to.0 - 1 + n) % CPFS + 1);
+            self.between_cpfs += octets.len() as u64;
             self.send(at, Travelling::Copy(other, octets.clone()));
         }
     }
@@ -538,6 +542,7 @@ impl Deployment {
         let at = self.there(leaves);
         ups.into_iter().for_each(|(of, octets)| self.send(at, Travelling::Up { from: to, octets, of }));
         for (peer, octets) in peers {
+            self.between_cpfs += octets.len() as u64;
             self.send(at, Travelling::Peer { from: to, to: peer, octets });
         }
         let mut tasted = at;
@@ -619,7 +624,7 @@ impl Deployment {
         self.newest += 1;
         let id = CpfId(self.newest);
         self.regions.join(id, &self.region).expect("it is new");
-        self.members.insert(id, Member::new(self.config.clone()));
+        self.members.insert(id, member(self.scheme, &self.config));
         self.cpf_cores.insert(id, Core::default());
         let rings = self.rings();
         self.cta_takes(0, |cta, now, out| cta.handle(now, Input::Rings(rings), out));
@@ -818,6 +823,14 @@ fn octets_of_trial(trial: Trial) -> Vec<u8> {
 
 fn read_trial(octets: &[u8]) -> ToTaster {
     ToTaster::read(octets).expect("it was written so")
+}
+
+fn member(scheme: Scheme, config: &Arc<Config>) -> Member {
+    let mut member = Member::new(config.clone());
+    if scheme.whole_states {
+        member.only_whole_states();
+    }
+    member
 }
 
 fn octets_to_peer(from: CpfId, message: Peer) -> Vec<u8> {

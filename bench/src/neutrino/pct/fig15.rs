@@ -8,7 +8,7 @@ use serde_json::json;
 use super::super::finish;
 use super::Options;
 use super::load::Procedure;
-use super::scheme::{LOG_ONLY, NO_REPLICA, OURS, PER_MESSAGE, Scheme};
+use super::scheme::{LOG_ONLY, NO_REPLICA, OURS, OURS_WHOLE, PER_MESSAGE, Scheme};
 use super::sweep::{compare, draw, json as points, sweep};
 
 /// What log and per-procedure replicas may add to the median, in percent.
@@ -23,7 +23,7 @@ pub(crate) fn fig15(options: &Options, plots: &Path) -> io::Result<()> {
         plots,
         "fig15",
         "Replication and attach (Neutrino, figure 15)",
-        &[NO_REPLICA, PER_MESSAGE, OURS],
+        &[NO_REPLICA, PER_MESSAGE, OURS, OURS_WHOLE],
     )
 }
 

@@ -35,6 +35,8 @@ pub(super) struct Scheme {
     pub(super) replication: Replication,
     /// How many others get a phone's state.
     pub(super) backups: usize,
+    /// States go to them whole, also where what differs from the one before is smaller.
+    pub(super) whole_states: bool,
     /// Inputs are kept, so that another control function can run them again.
     pub(super) log: bool,
     /// The gNB knows the phone's context from the phone, and answers what the core would ask before it is asked.
@@ -50,6 +52,7 @@ pub(super) const OURS: Scheme = Scheme {
     codec: Codec::Lean,
     replication: Replication::EveryProcedure,
     backups: 2,
+    whole_states: false,
     log: true,
     device_state: false,
     change: Change::None,
@@ -58,6 +61,9 @@ pub(super) const OURS: Scheme = Scheme {
 
 /// Ours, with gNBs that agreed on fastwire.
 pub(super) const OURS_FASTWIRE: Scheme = Scheme { name: "ours, fastwire", codec: Codec::Fastwire, ..OURS };
+
+/// Ours, whose states always go to backups whole.
+pub(super) const OURS_WHOLE: Scheme = Scheme { name: "ours, whole states", whole_states: true, ..OURS };
 
 /// Ours, but with the conventional codec: what of the gain is replication's and recovery's.
 pub(super) const OURS_CONVENTIONAL: Scheme =

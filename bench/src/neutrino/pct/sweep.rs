@@ -22,6 +22,8 @@ pub(super) struct Point {
     /// Microseconds of processor time a procedure: the aggregator's and the control functions'.
     pub(super) cta_us: f64,
     pub(super) cpf_us: f64,
+    /// Octets that control functions said to each other for a procedure.
+    pub(super) between_cpfs: f64,
 }
 
 /// What one scheme gave.
@@ -76,7 +78,8 @@ pub(super) fn point(
     region.measure(procedure, &begins, &[]);
     let each = |ns: u64| ns as f64 / 1000.0 / f64::from(phones);
     let (cta, cpfs) = region.worked();
-    Point { per_s, times: region.progress.times(), cta_us: each(cta), cpf_us: each(cpfs) }
+    let between_cpfs = region.between_cpfs as f64 / f64::from(phones);
+    Point { per_s, times: region.progress.times(), cta_us: each(cta), cpf_us: each(cpfs), between_cpfs }
 }
 
 /// A region whose phones can begin.
@@ -132,6 +135,10 @@ fn table(all: &[Swept], rates: &[f64]) {
     row("knee", &|s| format!("{:.0}/s", s.knee()));
     row("CTA us", &|s| format!("{:.1}", s.points.first().map_or(f64::NAN, |p| p.cta_us)));
     row("CPF us", &|s| format!("{:.1}", s.points.first().map_or(f64::NAN, |p| p.cpf_us)));
+    let between = |s: &Swept| s.points.first().map_or(f64::NAN, |p| p.between_cpfs);
+    if all.iter().any(|s| between(s) > 0.0) {
+        row("CPF-CPF B", &|s| format!("{:.0}", between(s)));
+    }
     if all.iter().any(|s| s.failed() > 0) {
         row("failed", &|s| s.failed().to_string());
     }
@@ -233,6 +240,7 @@ pub(super) fn json(all: &[Swept]) -> Value {
             "knee_per_s": s.knee(),
             "cta_us": s.points.first().map(|p| round(p.cta_us)),
             "cpf_us": s.points.first().map(|p| round(p.cpf_us)),
+            "octets_between_cpfs": s.points.first().map(|p| round(p.between_cpfs)),
             "incomplete": s.failed(),
             "rate_p50_p99": points.collect::<Vec<_>>(),
         })
