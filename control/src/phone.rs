@@ -100,7 +100,7 @@ pub struct AmfContext {
     /// K_AMF of the context in force, from which the keys of the radio are derived.
     pub(crate) k_amf: Option<KAmf>,
     /// Its name.
-    pub(crate) ng_ksi: Option<NgKsi>,
+    pub ng_ksi: Option<NgKsi>,
     /// The chain of keys of the radio.
     pub(crate) next_hop: Option<Box<NextHop>>,
     /// The gNB that takes the phone over, while that is not certain.

@@ -249,7 +249,7 @@ impl Country {
             assert!(self.net.ue_ref(ue).has_user_plane(id), "{ue:?} did not hear that packets wait");
             self.net.check_path(ue, id);
         }
-        self.net.check_user_plane();
+        self.agree();
         self.everyone_leaves();
         assert_eq!(self.net.tally().faults, 0, "no phone's machine panicked");
     }
@@ -275,7 +275,11 @@ impl Country {
             self.net.command(UeIndex(i), Command::PeriodicRegistration);
         }
         self.net.advance(Duration::from_secs(60));
-        self.net.check_user_plane();
+        self.agree();
+    }
+
+    fn agree(&self) {
+        assert_eq!(self.net.agree(), Ok(()));
     }
 
     fn everyone_has_a_session(&mut self) {

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod abroad;
+mod agree;
 mod country;
 mod faults;
 mod home;

@@ -263,6 +263,11 @@ impl Cluster {
         }
     }
 
+    /// The clock of the state that one holds of a phone for another.
+    pub(crate) fn clock_held(&self, by: CpfId, phone: PhoneId) -> Option<u64> {
+        self.members.get(&by)?.holds(phone)
+    }
+
     pub(crate) fn rings(&self) -> Rings {
         let rings = self.regions.rings_with(&self.region, self.areas.clone(), self.backups);
         rings.expect("the regions are known")

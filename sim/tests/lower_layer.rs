@@ -10,7 +10,7 @@ use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{GnbIndex, Sim, UeIndex};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex, UpfState};
 
 /// The core awaits the phone's answer to a message that the phone never hears.
 fn awaiting(message: MessageType, seed: u64) -> (Sim, UeIndex) {
@@ -224,4 +224,21 @@ fn a_former_connection_is_let_go_on_its_own_stream() {
         assert_eq!(net.cta().phones().count(), 1);
     }
     no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.2.6 steps 5 to 7: also those that the UPF was told to lead to the gNB, without having answered
+fn packets_wait_whose_gnb_is_lost_while_the_upf_is_led_to_it() {
+    let (mut net, ue) = idle_with_session(9);
+    net.set_upf(UpfState::Mute);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND / 10);
+    assert!(net.ue_ref(ue).is_connected() && net.agree().is_err(), "the SMF awaits the UPF");
+    lose(&mut net);
+    net.set_upf(UpfState::Answering);
+    net.settle(SECOND * 10);
+    assert_eq!(net.agree(), Ok(()));
+    downlink(&mut net, ue);
+    net.settle(SECOND);
+    assert!(net.ue_ref(ue).is_connected(), "it was paged");
+    assert_eq!(net.agree(), Ok(()));
 }

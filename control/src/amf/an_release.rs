@@ -17,7 +17,7 @@ pub(crate) fn start(ue: Ue, cause: Cause) {
         let began = ue.now();
         drop(target::abandon(ue)); // a phone that is let go is handed over to nobody
         send_release_command(ue, cause); // step 2
-        smf::deactivate_all(ue); // steps 5 to 7, on each session's lane
+        smf::deactivate_all(ue, smf::with_user_plane(ue)); // steps 5 to 7, on each session's lane
         let complete =
             |i: &Input| matches!(i, Input::Ngap(m) if matches!(**m, Message::UeContextReleaseComplete(_)));
         // Step 4. A gNB that does not complete has lost the phone all the same.

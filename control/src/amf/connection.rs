@@ -132,6 +132,7 @@ pub(crate) fn lost(ue: Ue) {
 
 fn detach(ue: Ue) {
     drop(target::abandon(ue));
+    let sessions = smf::with_user_plane(ue);
     ue.with(|p| {
         p.amf.connection = None;
         p.amf.next_hop = None;
@@ -144,7 +145,7 @@ fn detach(ue: Ue) {
             }
         }
     });
-    smf::deactivate_all(ue);
+    smf::deactivate_all(ue, sessions);
 }
 
 /// The tracking area that a gNB tells.
@@ -426,7 +427,8 @@ fn context_answer(ue: Ue, message: Message) {
     }
 }
 
-fn is_releasing(ue: Ue) -> bool {
+/// The gNB was told to let the phone go.
+pub(crate) fn is_releasing(ue: Ue) -> bool {
     ue.with(|p| p.amf.connection.as_ref().is_some_and(|c| c.releasing))
 }
 

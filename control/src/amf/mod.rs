@@ -54,7 +54,7 @@ pub use target::Target;
 
 pub(crate) use an_release::start as release;
 pub(crate) use as_security::NextHop;
-pub(crate) use connection::{bits, ids, initial_ue_message, out_of_state, send_nas, uplink};
+pub(crate) use connection::{bits, ids, initial_ue_message, is_releasing, out_of_state, send_nas, uplink};
 pub(crate) use context_setup::{modify_session_resources, n1_n2_message_transfer, release_session_resources};
 pub(crate) use deregistration::{begins_anew, by_network, by_ue, deregister_if_wanted, implicitly};
 pub(crate) use end::{dismiss, let_go_when_unused};

@@ -68,7 +68,7 @@ pub(crate) use relocation::{Coming, await_paths, came, claim, disown, give_away,
 pub(crate) use secondary_rat::secondary_rat_usage;
 pub(crate) use up_connection::{
     awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, is_active, is_coming_up,
-    reactivate,
+    reactivate, with_user_plane,
 };
 pub(crate) use wanted::by_operator as modify_by_operator;
 
@@ -180,8 +180,9 @@ pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Ou
             continue;
         };
         match outcome {
-            // It comes late, of a gNB that the phone has left: where its packets go from here on, the next one says.
-            N2Outcome::SetUp if ue.with(|p| amf::has_left(p)) => {}
+            // It comes late, of a gNB that the phone has left: where its packets go from here on, the next one says. Or it was
+            // told to let the phone go.
+            N2Outcome::SetUp if ue.with(|p| amf::has_left(p)) || amf::is_releasing(ue) => {}
             N2Outcome::SetUp => up_connection::activate(ue, psi, transfer),
             N2Outcome::Lost => up_connection::gnb_let_go(ue, psi),
             N2Outcome::SetupFailed | N2Outcome::Modified | N2Outcome::ModifyFailed | N2Outcome::Released => {}

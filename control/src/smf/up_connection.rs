@@ -204,11 +204,17 @@ pub(super) fn rest(ue: Ue, psi: PduSessionId) {
     }
 }
 
-/// The connection is gone: every session's packets wait in the UPF.
-pub(crate) fn deactivate_all(ue: Ue) {
-    let active: Vec<PduSessionId> = ue
-        .with(|p| p.sessions.iter().filter(|(_, s)| s.up == UpState::Active).map(|(&psi, _)| psi).collect());
-    for psi in active {
+/// The sessions whose packets have to wait in the UPF once the connection is gone: those that flow, and those that the UPF was
+/// told to lead to the gNB without having answered. One that is being established ends instead.
+pub(crate) fn with_user_plane(ue: Ue) -> Vec<PduSessionId> {
+    let mut sessions = at_gnb(ue);
+    sessions.retain(|psi| ue.with(|p| p.sessions.get(psi).is_some_and(|s| s.up != UpState::Establishing)));
+    sessions
+}
+
+/// The connection is gone: the packets of these wait in the UPF.
+pub(crate) fn deactivate_all(ue: Ue, sessions: Vec<PduSessionId>) {
+    for psi in sessions {
         deactivate(ue.on(Lane::Session(psi)), psi);
     }
 }

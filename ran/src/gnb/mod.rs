@@ -22,6 +22,7 @@ mod n2_handover;
 mod nas_transport;
 mod notices;
 mod pdu_session;
+mod served;
 mod slab;
 mod tunnel;
 mod ue_context;
@@ -48,6 +49,7 @@ use tunnel::Tunnel;
 
 pub use config::{Faults, GnbConfig, SupportedTa};
 pub use handover::{Neighbour, Via};
+pub use served::{Served, ServedSession};
 pub use tunnel::GTPU_HEADROOM;
 pub use violation::{Violation, cause_text};
 pub use xn::{XnHandoverRequest, XnHandoverRequestAcknowledge, XnMessage};

@@ -31,11 +31,11 @@ use std::collections::VecDeque;
 
 use whimbrel_ids::{Guti, Instant, PduSessionId, Qfi, SNssai, STmsi, Tai};
 use whimbrel_nas::ie::{
-    MmCause, PduSessionType, RegistrationKind, ServiceType, SliceRejectCause, Suci, TaiList,
+    MmCause, NgKsi, PduSessionType, RegistrationKind, ServiceType, SliceRejectCause, Suci, TaiList,
 };
 use whimbrel_nas::mm::Message;
 use whimbrel_ngap::RrcEstablishmentCause;
-use whimbrel_security::{NasCount, SecurityHeaderType, Usim};
+use whimbrel_security::{NasCount, NasSecurityContext, SecurityHeaderType, Usim};
 
 use crate::outbox::Outbox;
 use crate::radio::{Connect, Down, Up};
@@ -257,6 +257,11 @@ impl Ue {
     /// Its short temporary identity, by which it is paged.
     pub fn s_tmsi(&self) -> Option<STmsi> {
         self.guti.map(Guti::s_tmsi)
+    }
+
+    /// The name of its security context, and the context with the COUNTs of what comes next.
+    pub fn security(&self) -> Option<(NgKsi, &NasSecurityContext)> {
+        self.security.as_ref().map(|s| (s.ng_ksi, &s.nas))
     }
 
     /// The slices that it may use.

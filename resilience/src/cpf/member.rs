@@ -105,6 +105,11 @@ impl Member {
         self.holdings.len()
     }
 
+    /// The clock of the state that it holds of a phone for another.
+    pub fn holds(&self, phone: PhoneId) -> Option<u64> {
+        self.holdings.clock(phone)
+    }
+
     /// Takes a message of its aggregator.
     pub fn handle(&mut self, message: Down, out: &mut MemberOutbox) {
         match message {

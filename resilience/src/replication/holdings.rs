@@ -87,6 +87,11 @@ impl<S> Holdings<S> {
         self.0.remove(&phone);
     }
 
+    /// The clock of the state that is held of a phone.
+    pub fn clock(&self, phone: PhoneId) -> Option<u64> {
+        self.0.get(&phone).filter(|h| h.state.is_some()).map(|h| h.clock)
+    }
+
     /// Phones of which a state is held.
     pub fn len(&self) -> usize {
         self.0.values().filter(|h| h.state.is_some()).count()

@@ -67,7 +67,8 @@ pub(crate) fn live_patiently(stage: &mut Stage, patience: Duration, what: &dyn F
             let at_home = step != "deregistration";
             assert_eq!(registered(&stage.net, ue), at_home, "{} in {step}", what());
         }
-        stage.net.check_user_plane();
+        let agreed = stage.net.agree();
+        assert_eq!(agreed, Ok(()), "{} in {step}", what());
     }
     assert_eq!(stage.net.phones().count(), 0, "{}: everyone has left", what());
     assert_eq!((stage.net.upf_sessions(), stage.net.cta().logged()), (0, (0, 0)), "{}", what());

@@ -13,11 +13,11 @@ mod requests;
 mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use whimbrel_ids::{DecodeErrorKind, Instant, Seid};
-use whimbrel_pfcp::ie::{Cause, NodeId, OffendingIe, RecoveryTimeStamp};
+use whimbrel_ids::{DecodeErrorKind, Instant, Seid, Teid};
+use whimbrel_pfcp::ie::{ApplyAction, Cause, DestinationInterface, NodeId, OffendingIe, RecoveryTimeStamp};
 use whimbrel_pfcp::msg::{
     AssociationReleaseResponse, AssociationUpdateResponse, HeartbeatResponse, SessionDeletionResponse,
     SessionEstablishmentResponse, SessionModificationResponse, VersionNotSupportedResponse,
@@ -28,6 +28,7 @@ use crate::config::{Config, ConfigError, DnIndex};
 use crate::event::Event;
 use crate::exchange::{Change, Report, Token};
 use crate::limits::WAITING_MAX;
+use crate::rules::Far;
 use crate::session_id::SessionId;
 use arrival::When;
 use association::Associations;
@@ -130,6 +131,19 @@ impl UpfC {
     /// The sessions: our name of each, and the SMF's.
     pub fn sessions(&self) -> impl Iterator<Item = (Seid, Seid)> {
         self.sessions.iter().map(|(id, s)| (id.seid(), s.cp_f_seid.seid))
+    }
+
+    /// The gNBs' tunnels that packets of a session are forwarded into, as its rules stand: address and TEID of each, in order.
+    pub fn access_tunnels(&self, session: Seid) -> Vec<(IpAddr, Teid)> {
+        let found = self.sessions.iter().find(|(id, _)| id.seid() == session);
+        let fars = found.iter().flat_map(|(_, s)| s.rules.fars.iter());
+        let forwards =
+            |f: &&Far| f.destination == DestinationInterface::Access && f.action.has(ApplyAction::FORW);
+        let mut tunnels: Vec<_> =
+            fars.filter(forwards).filter_map(|f| f.tunnel).map(|t| (t.peer.ip(), t.teid)).collect();
+        tunnels.sort_unstable();
+        tunnels.dedup();
+        tunnels
     }
 
     /// SMFs with an association.

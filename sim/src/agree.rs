@@ -1,0 +1,232 @@
+//! What phones, gNBs, the core and the UPFs hold of one another is the same once nothing is under way.
+//!
+//! | who | agrees with | on |
+//! | --- | --- | --- |
+//! | phone | AMF | 5GMM state, 5G-GUTI, registration area, allowed NSSAI, ngKSI, keys and NAS COUNTs, connection |
+//! | phone | SMF | sessions: type, addresses, names, session AMBR, QoS flows and rules, whether packets flow |
+//! | gNB | AMF | contexts: both names of the connection, the phone, whether it is set up |
+//! | gNB | SMF | sessions whose packets flow: both ends of the tunnel, QoS flows |
+//! | UPF | SMF | sessions, and where their downlink packets go |
+//! | backups | who serves | the clock of the state; nothing is left in logs |
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::net::IpAddr;
+
+use whimbrel_control::smf::{SmContext, UpState};
+use whimbrel_control::{AssociationId, Phone};
+use whimbrel_ids::{AmfUeNgapId, Guti, PduSessionId, Qfi, RanUeNgapId, Teid};
+use whimbrel_nas::ie::TaiList;
+use whimbrel_ran::gnb::{Served, ServedSession};
+use whimbrel_ran::ue::{MmState, SessionInfo, Ue};
+use whimbrel_security::{NasSecurityContext, SecurityHeaderType};
+
+use crate::{GnbIndex, Sim, UeIndex};
+
+/// Two of them differ: in words.
+type Agreed = Result<(), String>;
+
+fn differ(what: &str, one: impl Debug, other: impl Debug) -> Agreed {
+    Err(format!("{what}: {one:?} here, {other:?} there"))
+}
+
+fn same<T: PartialEq + Debug>(what: &str, one: T, other: T) -> Agreed {
+    if one == other { Ok(()) } else { differ(what, one, other) }
+}
+
+impl Sim {
+    /// Whether everyone holds the same of everyone, in a network in order and at a moment when nothing is under way. Phones that
+    /// have lost their power are left out, and so is what belongs to another core.
+    ///
+    /// Errors: the first difference that was found, in words.
+    ///
+    /// # Panics
+    /// Where SMF and UPF do not have the same sessions.
+    pub fn agree(&self) -> Agreed {
+        self.check_user_plane();
+        for (index, terminal) in self.terminals.iter().enumerate() {
+            if !terminal.away && !self.nodes[terminal.gnb.0].abroad {
+                self.phone_agrees(UeIndex(index)).map_err(|e| format!("phone {index}: {e}"))?;
+            }
+        }
+        for index in (0..self.nodes.len()).map(GnbIndex).filter(|g| self.is_judged(*g)) {
+            self.gnb_agrees(index).map_err(|e| format!("gNB {}: {e}", index.0))?;
+        }
+        for phone in self.phones() {
+            self.user_plane_agrees(phone).map_err(|e| format!("{:?}: {e}", phone.id))?;
+        }
+        self.backups_agree()
+    }
+
+    /// It is this core's, and does by itself what it has to.
+    fn is_judged(&self, gnb: GnbIndex) -> bool {
+        let node = &self.nodes[gnb.0];
+        !node.abroad && node.by_hand.is_none()
+    }
+
+    fn phone_agrees(&self, index: UeIndex) -> Agreed {
+        let ue = self.ue_ref(index);
+        let of_it = |p: &&Phone| p.amf.supi == Some(ue.config().supi);
+        let known: Vec<&Phone> = self.phones().filter(of_it).collect();
+        let phone = match (ue.state(), &known[..]) {
+            (MmState::Deregistered, []) => return Ok(()),
+            (MmState::Registered, [phone]) if phone.amf.registered => phone,
+            // For an emergency a phone may be here without a subscription (TS 23.501 §5.16.4.1).
+            (MmState::Registered, []) => {
+                let named = |p: &&Phone| p.amf.tmsi.is_some() && p.amf.tmsi == ue.s_tmsi().map(|t| t.tmsi);
+                match self.phones().find(named) {
+                    Some(phone) if phone.amf.emergency && phone.amf.registered => phone,
+                    _ => return Err("it is registered, and nobody knows it".into()),
+                }
+            }
+            (state, known) => {
+                let registered = known.iter().filter(|p| p.amf.registered).count();
+                return Err(format!("{state:?}; {registered} contexts of {} are registered", known.len()));
+            }
+        };
+        if !phone.is_idle() {
+            return Err("a procedure runs".into());
+        }
+        self.registration_agrees(ue, phone)?;
+        self.connection_agrees(index, phone)?;
+        let here: Vec<PduSessionId> = ue.sessions().map(|s| s.id).collect();
+        same(
+            "sessions",
+            here.iter().copied().collect::<BTreeSet<_>>(),
+            phone.sessions.keys().copied().collect(),
+        )?;
+        ue.sessions().zip(ue.sessions().filter_map(|s| phone.sessions.get(&s.id))).try_for_each(
+            |(info, session)| {
+                let flows = session.up == UpState::Active;
+                same("user plane", ue.has_user_plane(info.id), flows)
+                    .and_then(|()| session_agrees(info, session))
+                    .map_err(|e| format!("session {}: {e}", info.id.value()))
+            },
+        )
+    }
+
+    fn registration_agrees(&self, ue: &Ue, phone: &Phone) -> Agreed {
+        let amf = &phone.amf;
+        let guami = self.config.amf.guami();
+        let names = [amf.tmsi, amf.former_tmsi].map(|t| t.map(|tmsi| Guti { guami, tmsi }));
+        if !names.contains(&ue.guti()) || ue.guti().is_none() {
+            return differ("5G-GUTI", ue.guti(), names);
+        }
+        let area: TaiList = amf.registration_area.iter().copied().collect();
+        same("registration area", ue.registration_area(), &area)?;
+        same("allowed NSSAI", ue.allowed_nssai(), &amf.allowed_nssai)?;
+        let (Some((ksi, here)), Some(there)) = (ue.security(), &amf.security) else {
+            return differ("security context", ue.security().is_some(), amf.security.is_some());
+        };
+        same("ngKSI", Some(ksi), amf.ng_ksi)?;
+        same("algorithms", (here.ciphering(), here.integrity()), (there.ciphering(), there.integrity()))?;
+        // Whoever sends may be ahead, by what was lost: the other takes what comes next all the same.
+        let (ours, theirs) = (here.counts(), there.counts());
+        let ahead = ours.uplink_next >= theirs.uplink_next && theirs.downlink_next >= ours.downlink_next;
+        if !(ahead && takes(here, there) && takes(there, here)) {
+            return differ("keys or NAS COUNTs", ours, theirs);
+        }
+        Ok(())
+    }
+
+    fn connection_agrees(&self, index: UeIndex, phone: &Phone) -> Agreed {
+        let at = phone.amf.connection.as_ref().map(|c| self.by_association.get(&c.association).copied());
+        let here = self.ue_ref(index).is_connected().then(|| Some(self.gnb_of(index)));
+        same("gNB", here, at)?;
+        let Some(connection) = &phone.amf.connection else { return Ok(()) };
+        let gnb = self.gnb_of(index);
+        if !self.is_judged(gnb) {
+            return Ok(());
+        }
+        let contexts: Vec<Served> = self.nodes[gnb.0].gnb.served().filter(|c| is_of(c, index)).collect();
+        let [context] = &contexts[..] else {
+            return Err(format!("{} contexts at its gNB", contexts.len()));
+        };
+        let names = (Some(connection.amf_ue_ngap_id), connection.ran_ue_ngap_id);
+        same("names of the connection", (context.amf_ue_ngap_id, context.ran_ue_ngap_id), names)?;
+        same("context set up", context.set_up, connection.context_set_up)?;
+        let address = self.nodes[gnb.0].gnb.config().gtp_address;
+        let tunnels = context.sessions.iter().map(|s| tunnel_at_gnb(address, s)).collect::<BTreeSet<_>>();
+        same("tunnels", tunnels, phone.sessions.values().filter_map(|s| tunnel_at_smf(s)).collect())
+    }
+
+    /// Each context of a gNB is of a connection that the AMF has, too.
+    fn gnb_agrees(&self, index: GnbIndex) -> Agreed {
+        let node = &self.nodes[index.0];
+        let Some(association) = node.association else { return Ok(()) };
+        let at_gnb = node.gnb.served().map(|c| (c.amf_ue_ngap_id, Some(c.ran_ue_ngap_id)));
+        same("contexts", at_gnb.collect::<BTreeSet<_>>(), self.contexts_over(association))
+    }
+
+    fn contexts_over(
+        &self,
+        association: AssociationId,
+    ) -> BTreeSet<(Option<AmfUeNgapId>, Option<RanUeNgapId>)> {
+        let names = self.phones().flat_map(|p| p.n2_names()).flatten();
+        let over = names.filter(|n| n.association == association);
+        over.map(|n| (Some(n.amf_ue_ngap_id), n.ran_ue_ngap_id)).collect()
+    }
+
+    fn user_plane_agrees(&self, phone: &Phone) -> Agreed {
+        phone.sessions.values().try_for_each(|session| {
+            let Some(up_seid) = session.up_seid else { return Ok(()) };
+            let upf = &self.upfs[usize::from(session.upf.0)].upf;
+            let an = session.an.as_ref().map(|t| (t.address, t.teid));
+            let what = format!("downlink of session {}", session.psi.value());
+            same(&what, upf.c.access_tunnels(up_seid), an.into_iter().collect())
+        })
+    }
+
+    /// Each backup holds what the phone came to, and the aggregator has nothing left to have run again.
+    fn backups_agree(&self) -> Agreed {
+        let Some(cluster) = &self.cluster else { return Ok(()) };
+        for phone in self.phones() {
+            for backup in self.cta().backed_by(phone.id) {
+                let clock = cluster.clock_held(backup, phone.id);
+                same(&format!("clock of {:?} at {backup:?}", phone.id), clock, Some(phone.clock))?;
+            }
+        }
+        let backed = self.phones().all(|p| !self.cta().backed_by(p.id).is_empty());
+        if backed { same("logged inputs and octets", self.cta().logged(), (0, 0)) } else { Ok(()) }
+    }
+}
+
+fn is_of(context: &Served, ue: UeIndex) -> bool {
+    context.phone.0 as usize == ue.0
+}
+
+/// Whether `to` takes what `from` would say next.
+fn takes(from: &NasSecurityContext, to: &NasSecurityContext) -> bool {
+    // Any plain 5GMM message does.
+    const PLAIN: [u8; 4] = [0x7e, 0, 0x64, 0x6f];
+    let (mut from, mut to, mut message, mut plain) = (from.clone(), to.clone(), Vec::new(), Vec::new());
+    let header = SecurityHeaderType::IntegrityProtectedAndCiphered;
+    from.protect(header, &PLAIN, &mut message).is_ok()
+        && to.unprotect(&message, &mut plain).is_ok()
+        && plain == PLAIN
+}
+
+fn session_agrees(info: &SessionInfo, session: &SmContext) -> Agreed {
+    same("type", info.pdu_session_type, session.session_type)?;
+    same("IPv4 address", info.ipv4, session.ipv4)?;
+    same("interface identifier", info.interface_id.is_none_or(|i| i == session.interface_id), true)?;
+    same("DNN", info.dnn.as_ref(), Some(&session.dnn))?;
+    same("S-NSSAI", info.s_nssai, Some(session.s_nssai))?;
+    same("session AMBR", info.ambr_kbps, (session.ambr.dl_kbps, session.ambr.ul_kbps))?;
+    let flows: BTreeSet<Qfi> = info.flows.iter().map(|f| f.qfi).collect();
+    same("QoS flows", flows, info.qfi.into_iter().chain(session.flows.iter().map(|f| f.qfi)).collect())?;
+    let rules = info.rules.iter().filter(|r| !r.default).map(|r| r.id).collect::<BTreeSet<_>>();
+    same("QoS rules", rules, session.flows.iter().flat_map(|f| &f.rules).map(|r| r.id).collect())
+}
+
+/// A session's tunnels, downlink and uplink, and how many flows they carry.
+type Tunnels = (PduSessionId, (IpAddr, Teid), (IpAddr, Teid), usize);
+
+fn tunnel_at_gnb(address: IpAddr, session: &ServedSession) -> Tunnels {
+    (session.id, (address, session.downlink_teid), session.uplink, session.flows.len())
+}
+
+fn tunnel_at_smf(session: &SmContext) -> Option<Tunnels> {
+    let (an, n3) = (session.an.as_deref()?, session.n3?);
+    Some((session.psi, (an.address, an.teid), (n3.address, n3.teid), 1 + session.flows.len()))
+}
