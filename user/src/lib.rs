@@ -34,6 +34,7 @@ pub use pipeline::{
     PACKET_HEADROOM, Packet, SessionCounters, Slot, Stage, Steering, UpfU, Verdict, Watch, fast_state,
     packet_room,
 };
+pub use pool::POOL_BEGINS;
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::SessionId;
 

@@ -5,6 +5,9 @@ use std::ops::Range;
 
 use crate::limits::{POOL_ADDRESSES_MAX, SHARDS_MAX};
 
+/// Numbers of an IPv4 pool that are no phone's, at its begin: the network's own address, and the gateway's.
+pub const POOL_BEGINS: u32 = 2;
+
 /// Consecutive numbers, each free or taken: IPv4 addresses, or IPv6 prefixes of 64 bits.
 ///
 /// A freed number comes back last: who answers to an address should not change faster than peers forget.
@@ -22,7 +25,8 @@ impl Pool {
     /// `count` numbers from `first`, cut to the bound.
     pub(crate) fn new(first: u64, count: u64) -> Self {
         let len = count.min(u64::from(POOL_ADDRESSES_MAX)) as u32;
-        Self { first, taken: vec![0; len.div_ceil(64) as usize], len, free: len, next: 0 }
+        // Away from where the first sessions' own are.
+        Self { first, taken: vec![0; len.div_ceil(64) as usize], len, free: len, next: len / 2 }
     }
 
     fn position(&self, number: u64) -> Option<u32> {
@@ -50,11 +54,16 @@ impl Pool {
         }
     }
 
-    /// Takes the next free number: one whose lowest bits, as many as tell so many shards apart, are those of `like`, or else any.
+    /// Takes a free number: the one that stands where the session `like` does among all, so that who has the number can find the session
+    /// there; or else the next one whose lowest bits, as many as tell so many shards apart, are those of `like`; or else any.
     pub(crate) fn take_any(&mut self, (like, shards): (u32, u8)) -> Option<u64> {
         debug_assert!(shards.is_power_of_two() && shards <= SHARDS_MAX);
         if self.free == 0 {
             return None;
+        }
+        let own = self.first + u64::from(like);
+        if self.first.is_multiple_of(shards.into()) && self.take(own) {
+            return Some(own);
         }
         let apart = u64::from(like).wrapping_sub(self.first) % u64::from(shards);
         // A bit for each place of a word whose number is as it should be; words hold a multiple of all shards.
@@ -142,8 +151,8 @@ impl Pools {
 mod tests {
     use super::*;
 
-    /// Of the one shard that there is.
-    const ANY: (u32, u8) = (0, 1);
+    /// A session that has no number of its own, of the one shard that there is.
+    const ANY: (u32, u8) = (u32::MAX, 1);
 
     #[test]
     fn a_pool_is_exhausted_and_a_freed_address_comes_back_last() {
@@ -151,16 +160,28 @@ mod tests {
         assert!(p.take(105));
         assert!(!p.take(105), "taken");
         let all: Vec<_> = std::iter::from_fn(|| p.take_any(ANY)).collect();
-        assert_eq!(all, (100..170).filter(|n| *n != 105).collect::<Vec<_>>());
+        assert_eq!(all, (135..170).chain(100..135).filter(|n| *n != 105).collect::<Vec<_>>());
         p.give_back(150);
         p.give_back(101);
         p.give_back(101);
-        assert_eq!((p.take_any(ANY), p.take_any(ANY), p.take_any(ANY)), (Some(101), Some(150), None));
+        assert_eq!((p.take_any(ANY), p.take_any(ANY), p.take_any(ANY)), (Some(150), Some(101), None));
 
         let mut p = Pool::new(0, 3);
-        assert_eq!(p.take_any(ANY), Some(0));
-        p.give_back(0);
-        assert_eq!((p.take_any(ANY), p.take_any(ANY), p.take_any(ANY)), (Some(1), Some(2), Some(0)));
+        assert_eq!(p.take_any(ANY), Some(1));
+        p.give_back(1);
+        assert_eq!((p.take_any(ANY), p.take_any(ANY), p.take_any(ANY)), (Some(2), Some(0), Some(1)));
+    }
+
+    #[test]
+    fn a_session_gets_the_number_that_stands_where_it_does_while_that_is_free() {
+        let mut p = Pool::new(100, 64);
+        assert!(p.take(103));
+        let own: Vec<_> = (0..6).map(|index| p.take_any((index, 1)).unwrap()).collect();
+        // Who finds its own taken does not take the next one's.
+        assert_eq!(own, [100, 101, 102, 132, 104, 105]);
+        p.give_back(104);
+        assert_eq!(p.take_any((4, 1)), Some(104));
+        assert_eq!(p.take_any((64, 1)), Some(133), "beyond the pool");
     }
 
     #[test]

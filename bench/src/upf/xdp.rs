@@ -268,6 +268,8 @@ pub(super) fn ran() -> io::Result<Namespace> {
     Namespace::new(
         "ip link set lo up; ip link add n3 type veth peer name gnb; ip link set gnb netns PID
          ip address add 192.0.2.7/24 dev n3; ip link set n3 up
+         ip link add n3-bare type veth peer name gnb-bare; ip link set gnb-bare netns PID
+         ip link set n3-bare up; THERE ip link set gnb-bare up
          THERE ip address add 192.0.2.9/24 dev gnb; THERE ip link set gnb up
          THERE nft add table netdev end
          THERE nft add chain netdev end in '{ type filter hook ingress device gnb priority 0; }'
@@ -280,6 +282,8 @@ pub(super) fn network() -> io::Result<Namespace> {
     Namespace::new(
         "ip link add n6 type veth peer name router; ip link set router netns PID
          ip address add 203.0.113.1/24 dev n6; ip link set n6 up
+         ip link add n6-bare type veth peer name router-bare; ip link set router-bare netns PID
+         ip link set n6-bare up; THERE ip link set router-bare up
          ip route add 198.51.100.0/24 via 203.0.113.2
          THERE ip address add 203.0.113.2/24 dev router; THERE ip link set router up
          THERE ip route add 10.0.0.0/8 via 203.0.113.1
@@ -297,8 +301,9 @@ pub(super) struct Plane {
     pub(super) thread: i32,
 }
 
+/// The address that UPF-C gives to session `n`.
 pub(super) fn phone(n: u32) -> Ipv4Addr {
-    Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 1, 0).to_bits() + n)
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + whimbrel_user::POOL_BEGINS + n)
 }
 
 impl Plane {

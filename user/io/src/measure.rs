@@ -13,11 +13,11 @@ use crate::config::Config;
 use crate::error::StartError;
 use crate::handle::{Handle, Host, spawn};
 use crate::ports::Ports;
-use crate::sys::bpf::{Attach, DeviceMap, Instruction, Link, Program, SharedArray};
+use crate::sys::bpf::{Attach, DeviceMap, HashOf, Instruction, Link, Program, SharedArray};
 use crate::sys::datagrams::Datagrams;
 use crate::thread::IoCounters;
 use crate::xdp::measure as programs;
-pub use crate::xdp::measure::Addresses;
+pub use crate::xdp::measure::{Addresses, Step};
 
 /// A user plane whose threads receive packets without end, each its own again and again, and whose packets go nowhere.
 ///
@@ -113,7 +113,7 @@ impl Flood {
         for (to, source) in shared.iter().zip(sources) {
             let [t0, t1, t2, t3] = source.teid.0.to_be_bytes();
             let [a, b, c, d] = source.phone.octets();
-            let checksum = programs::checksum(uplink, addresses, octets, source.phone);
+            let checksum = programs::inner_checksum(uplink, addresses, octets, source.phone);
             to[0].store(u64::from_ne_bytes([t0, t1, t2, t3, a, b, c, d]), Ordering::Relaxed);
             let [s0, s1] = checksum.to_be_bytes();
             to[1].store(u64::from_ne_bytes([s0, s1, 0, 0, 0, 0, 0, 0]), Ordering::Relaxed);
@@ -129,42 +129,67 @@ impl Flood {
 }
 
 /// A program on an interface, as long as this lives.
-pub struct Attached {
-    _link: Link,
-    _devices: Option<DeviceMap>,
-    _entries: Option<SharedArray<FastEntry>>,
-}
-
-fn attached(code: &[Instruction], interface: u32) -> io::Result<Link> {
-    Program::load(code)?.attach(interface, Attach::Driver)
-}
+pub struct Attached(#[expect(dead_code, reason = "held for its drop")] Link);
 
 impl Attached {
+    fn of(code: &[Instruction], interface: u32) -> io::Result<Self> {
+        Program::load(code)?.attach(interface, Attach::Driver).map(Self)
+    }
+
     /// Drops whatever arrives. Errors: those of bpf(2).
     pub fn end(interface: u32) -> io::Result<Self> {
-        Ok(Self { _link: attached(&programs::drop_all(), interface)?, _devices: None, _entries: None })
+        Self::of(&programs::drop_all(), interface)
     }
 
     /// Lets pass whatever arrives. Errors: those of bpf(2).
     pub fn pass(interface: u32) -> io::Result<Self> {
-        Ok(Self { _link: attached(&programs::pass_all(), interface)?, _devices: None, _entries: None })
+        Self::of(&programs::pass_all(), interface)
+    }
+}
+
+/// What bare programs need: a session's entry, found in the ways that there are.
+pub struct Ladder {
+    entries: SharedArray<FastEntry>,
+    by_hash: HashOf<FastEntry>,
+    by_array: SharedArray<AtomicU64>,
+    mask: u32,
+}
+
+impl Ladder {
+    /// For packets of these sources, from phones and to them. Errors: those of bpf(2).
+    pub fn new(sources: &[Source]) -> io::Result<Self> {
+        let count = sources.len().next_power_of_two() as u32;
+        let by_hash = HashOf::new(2 * count)?;
+        for source in sources {
+            by_hash.put(u32::from_ne_bytes(source.teid.0.to_be_bytes()))?;
+            by_hash.put(u32::from_ne_bytes(source.phone.octets()))?;
+        }
+        let by_array = SharedArray::<AtomicU64>::new(count)?;
+        for (to, place) in by_array.iter().zip(0..) {
+            to.store(place, Ordering::Relaxed);
+        }
+        Ok(Self { entries: SharedArray::new(count)?, by_hash, by_array, mask: count - 1 })
     }
 
-    /// Reads the entry of a packet's session, both lines, takes the outer headers off, or makes room for them, and sends the packet out
-    /// of another interface: nothing else is looked at. A phone's last octets are its session's index.
-    ///
-    /// Errors: those of bpf(2).
-    pub fn bare(
+    /// The program of a step on an interface, which sends packets out of another. Errors: those of bpf(2).
+    pub fn attach(
+        &self,
+        step: Step,
         uplink: bool,
-        interface: u32,
-        out: u32,
+        (interface, out): (u32, u32),
         addresses: &Addresses,
-        sessions: u32,
-        mask: u32,
-    ) -> io::Result<Self> {
-        let (devices, entries) = (DeviceMap::new(1)?, SharedArray::<FastEntry>::new(sessions)?);
+    ) -> io::Result<Attached> {
+        let devices = DeviceMap::new(1)?;
         devices.set(0, out)?;
-        let code = programs::bare(uplink, addresses, entries.fd(), devices.fd(), mask);
-        Ok(Self { _link: attached(&code, interface)?, _devices: Some(devices), _entries: Some(entries) })
+        let memory = programs::Memory {
+            entries: self.entries.fd(),
+            by_hash: self.by_hash.fd(),
+            by_array: self.by_array.fd(),
+            devices: devices.fd(),
+            mask: self.mask,
+        };
+        let code = programs::bare(step, uplink, addresses, &memory);
+        // The program keeps its maps.
+        Attached::of(&code, interface)
     }
 }

@@ -9,12 +9,17 @@ use whimbrel_pfcp::ie::FSeid;
 
 use crate::config::Config;
 use crate::pipeline::shard_of;
-use crate::pool::{Pool, Pools};
+use crate::pool::{POOL_BEGINS, Pool, Pools};
 use crate::rules::{NetworkPools, SessionRules, upper};
 use crate::session_id::{SessionId, mix};
 
 /// Former rules that wait for a packet thread to let go of them: with a thousand filters each, two hundred megabytes.
 const RETIRED_MAX: usize = 1_024;
+/// Places that are left free before one is used again, besides a part of those that are taken. An address follows its place, and who
+/// answers to an address should not change faster than peers forget.
+const REST_MIN: usize = 1_024;
+/// So that tables grow by no more than an eighth.
+const REST_PART: usize = 8;
 /// Of those looked at with each input: more than an input retires.
 const RETIRED_AT_ONCE: usize = 4;
 
@@ -58,8 +63,9 @@ impl Sessions {
     pub(super) fn new(config: &Config) -> Self {
         let pools = config.data_networks.iter().map(|dn| {
             let ipv4 = dn.all_ipv4_pools().map(|p| {
-                // Neither the network's own address, nor the gateway, nor the broadcast address.
-                Pool::new(u64::from(p.first()) + 2, p.numbers().saturating_sub(3))
+                // Nor the broadcast address.
+                let first = u64::from(p.first()) + u64::from(POOL_BEGINS);
+                Pool::new(first, p.numbers().saturating_sub(u64::from(POOL_BEGINS) + 1))
             });
             let ipv6 = dn.all_ipv6_pools().map(|p| Pool::new(p.first() + 1, p.numbers() - 1));
             NetworkPools { ipv4: Pools::new(ipv4.collect()), ipv6: Pools::new(ipv6.collect()) }
@@ -99,16 +105,17 @@ impl Sessions {
         self.free.len() as u8
     }
 
-    /// A free place of a shard. Places are made in order, so those of other shards may come to be beside it.
+    /// A free place of a shard: the one that has been free for longest, or a new one while few are free. Places are made in order, so those
+    /// of other shards may come to be beside it.
     fn vacant_of(&mut self, shard: u8) -> Option<u32> {
+        let rest = REST_MIN.max(self.len / REST_PART) / self.free.len();
         loop {
-            if let Some(&index) = self.free[usize::from(shard)].front() {
-                return Some(index);
+            let free = &self.free[usize::from(shard)];
+            let made = self.slots.len() as u32 >= self.sessions_max;
+            if free.len() > rest || made {
+                return free.front().copied();
             }
             let index = self.slots.len() as u32;
-            if index >= self.sessions_max {
-                return None;
-            }
             self.slots.push(None);
             self.generations.push(mix(self.seed ^ u64::from(index) << 32) as u32);
             self.free_of(index).push_back(index);

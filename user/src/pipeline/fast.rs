@@ -272,13 +272,16 @@ impl Lender {
     /// Takes a session back, if it is lent or about to be.
     pub(super) fn take_back(&mut self, index: u32, hot: &mut Hot) {
         let Some(entry) = self.path.entries().get(index as usize) else { return };
+        // Its address may become that of a session elsewhere, which nobody is to look for here.
         if hot.is_lent() {
             entry.lock();
             hot.read(entry);
             hot.set_lent(false);
             self.lent -= 1;
+            entry.ue_ipv4.store(0, Ordering::Relaxed);
             entry.state.store(state::NONE, Ordering::Release);
         } else if hot.is_watched() {
+            entry.ue_ipv4.store(0, Ordering::Relaxed);
             entry.state.store(state::NONE, Ordering::Release);
             hot.set_watched(false);
         } else {

@@ -1,8 +1,9 @@
 //! The fast path in the driver, on one core: generator, the way between the virtual interfaces, the program, and the far end that drops.
 //!
 //! The generator's share is what the same frames cost where the interface of the UPF drops them at once; it is subtracted. So what is left
-//! of a *bare* program, which reads the memory of the packet's session and sends the packet on without looking at anything, and of the
-//! fast path, has the far end's reception in it.
+//! of the *bare* programs, and of the fast path, has the far end's reception in it. The first of the bare ones reads the memory of the
+//! packet's session and sends the packet on without looking at anything; each of the next does something more that the fast path has to do,
+//! so that it shows what each thing costs; and some show what it does otherwise. All alternate, on interfaces of their own.
 
 use std::io;
 use std::thread;
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use whimbrel_user::SessionId;
-use whimbrel_user_io::measure::{Addresses, Attached, Flood, Source};
+use whimbrel_user_io::measure::{Addresses, Attached, Flood, Ladder, Source, Step};
 use whimbrel_user_io::{Handle, N3Io};
 
 use super::{GNB, Namespace, Options, Plane, ROUTER, SERVER, UPF, Way, phone, pin, sh};
@@ -29,7 +30,7 @@ const P4_CHANGES_PER_S: f64 = 1_200.0;
 #[derive(Default)]
 struct Costs {
     generator: Vec<f64>,
-    bare: Vec<f64>,
+    bare: [Vec<f64>; Step::ALL.len()],
     fast: Vec<f64>,
 }
 
@@ -40,12 +41,36 @@ pub(super) struct Row {
     costs: Costs,
 }
 
+/// Medians, in nanoseconds: the generator's share, and what bare programs and the fast path cost besides.
+struct Medians {
+    generator: f64,
+    bare: [f64; Step::ALL.len()],
+    fast: f64,
+}
+
 impl Row {
-    /// Medians: the generator's share, and what the bare program and the fast path cost besides.
-    fn medians(&self) -> (f64, f64, f64) {
-        let share = median(self.costs.generator.clone());
-        let besides = |of: &[f64]| median(of.iter().map(|ns| ns - share).collect());
-        (share, besides(&self.costs.bare), besides(&self.costs.fast))
+    fn medians(&self) -> Medians {
+        let generator = median(self.costs.generator.clone());
+        let besides = |of: &[f64]| median(of.iter().map(|ns| ns - generator).collect());
+        Medians {
+            generator,
+            bare: self.costs.bare.each_ref().map(|ns| besides(ns)),
+            fast: besides(&self.costs.fast),
+        }
+    }
+}
+
+/// What a step is called, in the table and in the figures.
+fn name(step: Step) -> (&'static str, &'static str) {
+    match step {
+        Step::Read => ("reads the session's entry", "read"),
+        Step::Write => ("and writes its counters", "write"),
+        Step::Lock => ("and takes its lock", "lock"),
+        Step::Time => ("and asks for the time", "time"),
+        Step::Headers => ("and verifies headers", "headers"),
+        Step::ByArray => ("reads, index by another array", "read_by_array"),
+        Step::ByHash => ("reads, by a hash map", "read_by_hash"),
+        Step::ExactTime => ("lock, and the exact time", "exact_time"),
     }
 }
 
@@ -76,19 +101,51 @@ fn there<T: Send>(namespace: &Namespace, what: impl FnOnce() -> io::Result<T> + 
     thread::scope(|s| s.spawn(run).join()).map_err(|_| io::Error::other("a thread ended"))?
 }
 
+/// Ends and ours of both links.
+struct Interfaces {
+    gnb: &'static str,
+    n3: &'static str,
+    n6: &'static str,
+    router: &'static str,
+}
+
+impl Interfaces {
+    /// Those that the user plane has.
+    const USED: Self = Self { gnb: "gnb", n3: "n3", n6: "n6", router: "router" };
+    /// Those beside them for bare programs.
+    const BARE: Self = Self { gnb: "gnb-bare", n3: "n3-bare", n6: "n6-bare", router: "router-bare" };
+
+    /// Ours, the one that a way comes in by first.
+    fn ours(&self, way: Way) -> io::Result<(u32, u32)> {
+        let (from, to) = if way == Way::Up { (self.n3, self.n6) } else { (self.n6, self.n3) };
+        Ok((index(from)?, index(to)?))
+    }
+}
+
 /// Both ends, which drop whatever comes, and what stands between them.
 struct Scene<'n> {
     ran: &'n Namespace,
     network: &'n Namespace,
     within: Duration,
-    _ends: [Attached; 2],
+    _ends: [Attached; 4],
 }
 
-impl Scene<'_> {
-    fn addresses(&self, way: Way) -> io::Result<Addresses> {
+impl<'n> Scene<'n> {
+    fn new(ran: &'n Namespace, network: &'n Namespace, within: Duration) -> io::Result<Self> {
+        let ends = [
+            (ran, Interfaces::USED.gnb),
+            (network, Interfaces::USED.router),
+            (ran, Interfaces::BARE.gnb),
+            (network, Interfaces::BARE.router),
+        ];
+        let [a, b, c, d] = ends.map(|(at, name)| there(at, || Attached::end(index(name)?)));
+        Ok(Self { ran, network, within, _ends: [a?, b?, c?, d?] })
+    }
+
+    fn addresses(&self, way: Way, on: &Interfaces) -> io::Result<Addresses> {
         let (to, next) = match way {
-            Way::Up => ("n3", there(self.network, || mac("router"))?),
-            Way::Down => ("n6", there(self.ran, || mac("gnb"))?),
+            Way::Up => (on.n3, there(self.network, || mac(on.router))?),
+            Way::Down => (on.n6, there(self.ran, || mac(on.gnb))?),
         };
         Ok(Addresses { to_mac: mac(to)?, next_mac: next, gnb: GNB, upf: UPF, server: SERVER })
     }
@@ -106,16 +163,23 @@ impl Scene<'_> {
     }
 
     /// Nanoseconds of the core for each frame, and the part of the frames that came to the other end, if they are to.
-    fn cost(&self, way: Way, octets: usize, sources: &[Source], passes: bool) -> io::Result<(f64, f64)> {
+    fn cost(
+        &self,
+        way: Way,
+        on: &Interfaces,
+        octets: usize,
+        sources: &[Source],
+        passes: bool,
+    ) -> io::Result<(f64, f64)> {
         self.introduce()?;
-        let addresses = self.addresses(way)?;
+        let addresses = self.addresses(way, on)?;
         let (namespace, interface) = match way {
-            Way::Up => (self.ran, "gnb"),
-            Way::Down => (self.network, "router"),
+            Way::Up => (self.ran, on.gnb),
+            Way::Down => (self.network, on.router),
         };
         let other = || match way {
-            Way::Up => self.network.received("router"),
-            Way::Down => self.ran.received("gnb"),
+            Way::Up => self.network.received(on.router),
+            Way::Down => self.ran.received(on.gnb),
         };
         let (frames, spent, before) = there(namespace, || {
             let flood = Flood::new(way == Way::Up, &addresses, octets, index(interface)?, sources)?;
@@ -142,6 +206,13 @@ impl Scene<'_> {
         let came = (other()? - before) as f64;
         Ok((spent.as_nanos() as f64 / f64::from(frames), came / f64::from(frames)))
     }
+
+    /// Nanoseconds of the core for each frame that is dropped as soon as it is there.
+    fn generator(&self, way: Way, octets: usize, sources: &[Source]) -> io::Result<f64> {
+        let on = &Interfaces::BARE;
+        let _drops = Attached::end(on.ours(way)?.0)?;
+        Ok(self.cost(way, on, octets, sources, false)?.0)
+    }
 }
 
 /// Number of an interface of this thread's namespace.
@@ -166,9 +237,7 @@ pub(in crate::upf) fn costs(
     ran: &Namespace,
     network: &Namespace,
 ) -> io::Result<Vec<(Way, usize, Vec<f64>)>> {
-    let _ends =
-        [there(ran, || Attached::end(index("gnb")?))?, there(network, || Attached::end(index("router")?))?];
-    let scene = Scene { ran, network, within, _ends };
+    let scene = Scene::new(ran, network, within)?;
     let mut all: Vec<(Way, usize, Vec<f64>)> = Vec::new();
     for way in Way::ALL {
         all.extend(sizes.iter().map(|octets| (way, *octets, Vec::new())));
@@ -179,50 +248,47 @@ pub(in crate::upf) fn costs(
     let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, phone: phone(n) }).collect();
     for _ in 0..rounds {
         for (way, octets, ns) in &mut all {
-            let (cost, part) = scene.cost(*way, *octets, &sources, true)?;
+            let (cost, part) = scene.cost(*way, &Interfaces::USED, *octets, &sources, true)?;
             if part < 0.99 {
                 return Err(io::Error::other(format!("not all came out: {:?}", plane.handle.io_counters())));
             }
-            ns.push(cost);
+            ns.push(cost - scene.generator(*way, *octets, &sources)?);
         }
-    }
-    drop(plane);
-    for (way, octets, ns) in &mut all {
-        let own = if *way == Way::Up { "n3" } else { "n6" };
-        let _drop = Attached::end(index(own)?)?;
-        let shares = (0..rounds).map(|_| Ok(scene.cost(*way, *octets, &sources, false)?.0));
-        let share = median(shares.collect::<io::Result<_>>()?);
-        ns.iter_mut().for_each(|ns| *ns -= share);
     }
     Ok(all)
 }
 
 /// Measures. Errors: where it is not permitted.
 pub(super) fn run(options: &Options, ran: &Namespace, network: &Namespace) -> io::Result<Shown> {
-    let ends =
-        [there(ran, || Attached::end(index("gnb")?))?, there(network, || Attached::end(index("router")?))?];
     let within = Duration::from_millis(options.milliseconds);
-    let scene = Scene { ran, network, within, _ends: ends };
+    let scene = Scene::new(ran, network, within)?;
     let mut shown = Shown { rows: Vec::new(), changes_per_s: Vec::new(), back_per_s: Vec::new() };
-    for &sessions in &options.sessions {
-        for way in Way::ALL {
-            shown.rows.push(Row { way, sessions, costs: Costs::default() });
-        }
-    }
     for &sessions in &options.sessions {
         let plane = Plane::with(N3Io::Xdp, sessions, true)?;
         wait_for(&plane.handle, sessions)?;
         let pairs = (0..).zip(&plane.teids);
         let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, phone: phone(n) }).collect();
-        let entries = sessions.next_power_of_two();
+        let ladder = Ladder::new(&sources)?;
+        let mut rows = Way::ALL.map(|way| Row { way, sessions, costs: Costs::default() });
         for _ in 0..options.rounds {
-            for row in shown.rows.iter_mut().filter(|r| r.sessions == sessions) {
-                let (ns, part) = scene.cost(row.way, OCTETS, &sources, true)?;
+            for row in &mut rows {
+                let (ns, part) = scene.cost(row.way, &Interfaces::USED, OCTETS, &sources, true)?;
                 if part < 0.99 {
                     let counters = plane.handle.io_counters();
                     return Err(io::Error::other(format!("not all came out: {counters:?}")));
                 }
                 row.costs.fast.push(ns);
+                row.costs.generator.push(scene.generator(row.way, OCTETS, &sources)?);
+                let (on, up) = (&Interfaces::BARE, row.way == Way::Up);
+                for (ns, step) in row.costs.bare.iter_mut().zip(Step::ALL) {
+                    let addresses = scene.addresses(row.way, on)?;
+                    let _bare = ladder.attach(step, up, on.ours(row.way)?, &addresses)?;
+                    let (cost, part) = scene.cost(row.way, on, OCTETS, &sources, true)?;
+                    if part < 0.99 {
+                        return Err(io::Error::other(format!("{step:?} loses packets")));
+                    }
+                    ns.push(cost);
+                }
             }
         }
         if sessions == options.sessions[0] {
@@ -232,21 +298,7 @@ pub(super) fn run(options: &Options, ran: &Namespace, network: &Namespace) -> io
                 shown.back_per_s.push(back);
             }
         }
-        drop(plane);
-        for _ in 0..options.rounds {
-            for row in shown.rows.iter_mut().filter(|r| r.sessions == sessions) {
-                let (own, out) = if row.way == Way::Up { ("n3", "n6") } else { ("n6", "n3") };
-                {
-                    let _drop = Attached::end(index(own)?)?;
-                    row.costs.generator.push(scene.cost(row.way, OCTETS, &sources, false)?.0);
-                }
-                let addresses = scene.addresses(row.way)?;
-                let (own, out) = (index(own)?, index(out)?);
-                let up = row.way == Way::Up;
-                let _bare = Attached::bare(up, own, out, &addresses, entries, entries - 1)?;
-                row.costs.bare.push(scene.cost(row.way, OCTETS, &sources, true)?.0);
-            }
-        }
+        shown.rows.extend(rows);
     }
     Ok(shown)
 }
@@ -285,12 +337,13 @@ pub(super) fn show(shown: &Shown, floor: [f64; 2]) {
         "", "sessions", "generator", "bare", "fast path", "ratio", "Mpackets/s", "of UDP and TUN"
     );
     for row in &shown.rows {
-        let (share, bare, fast) = row.medians();
+        let Medians { generator, bare, fast } = row.medians();
         println!(
-            "{:>9} {:>10} {share:>11.0} {bare:>8.0} {fast:>10.0} {:>7.2} {:>13.2} {:>15.1}",
+            "{:>9} {:>10} {generator:>11.0} {:>8.0} {fast:>10.0} {:>7.2} {:>13.2} {:>15.1}",
             row.way.name(),
             row.sessions,
-            fast / bare,
+            bare[0],
+            fast / bare[0],
             1e3 / fast,
             floor_of(row.way, floor) / fast
         );
@@ -299,6 +352,18 @@ pub(super) fn show(shown: &Shown, floor: [f64; 2]) {
         "aims: a ratio of 1.30 at most with a million sessions; 5 times UDP and TUN at least, of which only the packet thread's \
          time is counted here"
     );
+    let heads =
+        shown.rows.iter().map(|r| format!("{:>9} {:>8}", r.way.name(), r.sessions)).collect::<String>();
+    println!(
+        "\nwhere it goes: bare programs, ns a packet, and the fast path in times of them\n{:>30} {heads}",
+        ""
+    );
+    for (n, step) in Step::ALL.into_iter().enumerate() {
+        let cells = shown.rows.iter().map(Row::medians);
+        let cells = cells.map(|m| format!("{:>9.0} {:>8.2}", m.bare[n], m.fast / m.bare[n]));
+        println!("{:>30} {}", name(step).0, cells.collect::<String>());
+    }
+    println!();
     let (applied, back) = (median(shown.changes_per_s.clone()), median(shown.back_per_s.clone()));
     println!(
         "changes of rules: {applied:.0} a second hold, {back:.0} a second are back in the driver; a P4 switch takes \
@@ -313,15 +378,17 @@ fn floor_of(way: Way, floor: [f64; 2]) -> f64 {
 /// The same for the line at the end.
 pub(super) fn figures(shown: &Shown, floor: [f64; 2]) -> Value {
     let row = |row: &Row| {
-        let (share, bare, fast) = row.medians();
+        let Medians { generator, bare, fast } = row.medians();
         let rounded = |v: f64| (v * 100.0).round() / 100.0;
+        let steps =
+            Step::ALL.into_iter().zip(bare).map(|(step, ns)| (name(step).1.into(), rounded(ns).into()));
         json!({
             "way": row.way.name(),
             "sessions": row.sessions,
-            "generator_ns": rounded(share),
-            "bare_ns": rounded(bare),
+            "generator_ns": rounded(generator),
+            "bare_ns": steps.collect::<serde_json::Map<String, Value>>(),
             "fast_ns": rounded(fast),
-            "of_bare": rounded(fast / bare),
+            "of_bare": rounded(fast / bare[0]),
             "of_udp_tun": rounded(floor_of(row.way, floor) / fast),
         })
     };

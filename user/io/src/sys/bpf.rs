@@ -34,6 +34,8 @@ mod code {
     #[cfg(any(test, feature = "measure"))]
     pub(super) const PROG_TEST_RUN: libc::c_long = 10;
     pub(super) const LINK_CREATE: libc::c_long = 28;
+    #[cfg(feature = "measure")]
+    pub(super) const MAP_TYPE_HASH: u32 = 1;
     pub(super) const MAP_TYPE_ARRAY: u32 = 2;
     pub(super) const MAP_TYPE_DEVMAP: u32 = 14;
     pub(super) const MAP_TYPE_XSKMAP: u32 = 17;
@@ -176,6 +178,30 @@ impl<T: Sharable> std::ops::Deref for SharedArray<T> {
         // SAFETY: so many entries are mapped as long as `self` lives, at a page's start; any octets are a `T`, and who else
         // writes them, writes whole words, as `Sharable` demands to be done here.
         unsafe { std::slice::from_raw_parts(self.memory.start.cast::<T>().as_ptr(), self.entries) }
+    }
+}
+
+/// A hash map from four octets to something that begins as zeroes.
+#[cfg(feature = "measure")]
+pub(crate) struct HashOf<T>(OwnedFd, PhantomData<T>);
+
+#[cfg(feature = "measure")]
+impl<T: Sharable + Default> HashOf<T> {
+    pub(crate) fn new(entries: u32) -> io::Result<Self> {
+        map(code::MAP_TYPE_HASH, size_of::<T>() as u32, entries, 0).map(|fd| Self(fd, PhantomData))
+    }
+
+    /// Adds an entry.
+    pub(crate) fn put(&self, key: u32) -> io::Result<()> {
+        let value = T::default();
+        let ([k0, k1], [v0, v1]) = (halves(&raw const key), halves(&raw const value));
+        // map_fd, padding, key, value, flags.
+        // SAFETY: the key is four octets and the value those of a `T`, as the map was made; both live through the call.
+        unsafe { call(code::MAP_UPDATE_ELEM, [self.0.as_raw_fd() as u32, 0, k0, k1, v0, v1, 0, 0]) }.map(drop)
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
     }
 }
 

@@ -39,7 +39,8 @@ pub(crate) struct Fast {
 /// Where the time comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Time {
-    /// The kernel's monotonic clock, and so many microseconds.
+    /// The kernel's monotonic clock as it was at its last tick, and so many microseconds. Buckets fill in the same steps, which are short
+    /// beside what they hold; and to ask for the time of now would cost as much as the lock does, for it waits for memory too.
     Kernel {
         /// To the pipeline's clock.
         offset_us: u64,
@@ -78,10 +79,10 @@ pub(crate) const DROPS: [DropReason; 4] =
 /// Helpers of linux/bpf.h, none of which is kept for GPL programs.
 mod helper {
     pub(super) const MAP_LOOKUP_ELEM: i32 = 1;
-    pub(super) const KTIME_GET_NS: i32 = 5;
     pub(super) const GET_SMP_PROCESSOR_ID: i32 = 8;
     pub(super) const XDP_ADJUST_HEAD: i32 = 44;
     pub(super) const REDIRECT_MAP: i32 = 51;
+    pub(super) const KTIME_GET_COARSE_NS: i32 = 160;
 }
 
 const XDP_DROP: i32 = 1;
@@ -112,8 +113,10 @@ const TOS: i16 = -60;
 const IDENTIFICATION: i16 = -72;
 /// The session's entry.
 const ENTRY: i16 = -80;
+/// Of a packet to the phone, where its address is among the phones.
+const PLACE: i16 = -88;
 #[cfg(test)]
-const SAVED: i16 = -88;
+const SAVED: i16 = -96;
 
 /// A direction.
 #[derive(Clone, Copy)]
@@ -265,17 +268,27 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
 }
 
 /// A packet to a phone of a pool, over IPv4, without options, of a length and with hops that may be: likewise, and `R5` is where its
-/// address is among the phones.
+/// address is among the phones, `R1` the session that UPF-C gives it where it can.
 pub(super) fn downlink(a: &mut Assembler, fast: &Fast, up: Label) {
     let (bare, headers, leave, done) = (a.label(), a.label(), a.label(), a.label());
-    a.store(Size::W, Reg::Frame, KEY, Reg::R5);
+    let (another, found) = (a.label(), a.label());
+    a.store(Size::W, Reg::Frame, KEY, Reg::R1);
+    a.store(Size::W, Reg::Frame, PLACE, Reg::R5);
     keep_frame(a);
+    a.load(Size::W, Reg::R9, Reg::R2, ETHERNET + 16);
+    fetch(a, fast, another);
+    a.load(Size::W, Reg::R1, Reg::R0, field!(ue_ipv4));
+    a.jump_if_reg(Reg::R1, When::Equal, Reg::R9, found);
+    a.place(another);
+    a.load(Size::W, Reg::R1, Reg::Frame, PLACE);
+    a.store(Size::W, Reg::Frame, KEY, Reg::R1);
     look_up(a, fast.phones, up);
     a.load(Size::D, Reg::R1, Reg::R0, 0);
     a.jump_if(Reg::R1, When::Equal, 0, up);
     a.add(Reg::R1, -1);
     a.store(Size::W, Reg::Frame, KEY, Reg::R1);
     fetch(a, fast, up);
+    a.place(found);
     take_frame(a);
     checksum(a, Reg::R2, ETHERNET, up);
     length(a, Reg::R8, Reg::R2, ETHERNET + 2);
@@ -354,12 +367,15 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, up: Label) {
     no_room(a, fast, leave, up);
 }
 
-/// `R5` = where the address to which the packet at `R2` goes is among the phones, and on to [`downlink`].
+/// `R5` = where the address to which the packet at `R2` goes is among the phones, `R1` = the index of the session that has it, if it is as
+/// UPF-C prefers it, and on to [`downlink`].
 pub(super) fn place(a: &mut Assembler, pool: &Pool, first: u32, down: Label) {
     let IpAddr::V4(of_pool) = pool.first else { return };
     a.load(Size::W, Reg::R5, Reg::R2, ETHERNET + 16);
     a.big_endian_32(Reg::R5);
-    // In 32 bits, as it is stored.
+    // In 32 bits, as they are stored.
+    a.copy(Reg::R1, Reg::R5);
+    a.add(Reg::R1, 0u32.wrapping_sub(of_pool.to_bits()).wrapping_sub(whimbrel_user::POOL_BEGINS) as i32);
     a.add(Reg::R5, first.wrapping_sub(of_pool.to_bits()) as i32);
     a.jump(down);
 }
@@ -433,7 +449,7 @@ fn unlock(a: &mut Assembler) {
 
 /// Room, gate, next hop, rate and account of the session at `R9`; afterwards `R8` is the octets of the phone's packet.
 fn pass(a: &mut Assembler, fast: &Fast, way: Way, held: &Held) {
-    let (filled, unpoliced, counted) = (a.label(), a.label(), a.label());
+    let (filled, unpoliced, counted, later) = (a.label(), a.label(), a.label(), a.label());
     a.load(Size::D, Reg::R8, Reg::Frame, OCTETS);
     a.load(Size::W, Reg::R7, Reg::R9, field!(room));
     a.jump_if_reg(Reg::R8, When::Greater, Reg::R7, held.up);
@@ -501,7 +517,11 @@ fn pass(a: &mut Assembler, fast: &Fast, way: Way, held: &Held) {
     a.jump_if(Reg::R2, When::NotEqual, 0, counted);
     a.store(Size::D, Reg::R9, field!(first_packet), Reg::R1);
     a.place(counted);
+    // The pipeline may have seen one since the last tick.
+    a.load(Size::D, Reg::R2, Reg::R9, field!(last_packet));
+    a.jump_if_reg(Reg::R1, When::LessOrEqual, Reg::R2, later);
     a.store(Size::D, Reg::R9, field!(last_packet), Reg::R1);
+    a.place(later);
     a.store(Size::W, Reg::R9, field!(room), Reg::R7);
     a.load(Size::W, Reg::R1, Reg::R9, way.packets);
     a.add(Reg::R1, 1);
@@ -581,7 +601,7 @@ fn now(a: &mut Assembler, fast: &Fast, up: Label) {
     let _ = up; // of a test alone
     match fast.time {
         Time::Kernel { offset_us } => {
-            a.call(helper::KTIME_GET_NS);
+            a.call(helper::KTIME_GET_COARSE_NS);
             a.divide(Reg::R0, 1000);
             a.set_wide(Reg::R1, offset_us);
             a.combine(Reg::R0, Do::Add, Reg::R1);

@@ -1,9 +1,12 @@
 //! Programs that measurements need: see [`crate::measure`].
 
+use std::mem::offset_of;
 use std::net::Ipv4Addr;
 
+use whimbrel_user::FastEntry;
+
 use super::asm::{Assembler, Do, Reg, Size, When};
-use super::headers::{OUTER, frame as load_frame};
+use super::headers::{OUTER, checksum, frame as load_frame, hop_off};
 use super::steer::{ETHERNET, half, within, word};
 use crate::sys::bpf::Instruction;
 
@@ -26,6 +29,8 @@ const PRANDOM_U32: i32 = 7;
 const REDIRECT: i32 = 23;
 const REDIRECT_MAP: i32 = 51;
 const MAP_LOOKUP_ELEM: i32 = 1;
+const KTIME_GET_NS: i32 = 5;
+const KTIME_GET_COARSE_NS: i32 = 160;
 const XDP_ADJUST_HEAD: i32 = 44;
 const XDP_DROP: i32 = 1;
 const XDP_PASS: i32 = 2;
@@ -54,7 +59,7 @@ fn ipv4(octets: usize, from: Ipv4Addr, to: Ipv4Addr) -> [u8; 20] {
 }
 
 /// The checksum of a phone's packet's header.
-pub(crate) fn checksum(uplink: bool, a: &Addresses, octets: usize, phone: Ipv4Addr) -> u16 {
+pub(crate) fn inner_checksum(uplink: bool, a: &Addresses, octets: usize, phone: Ipv4Addr) -> u16 {
     let (from, to) = if uplink { (phone, a.server) } else { (a.server, phone) };
     let h = ipv4(octets, from, to);
     u16::from_be_bytes([h[10], h[11]])
@@ -140,8 +145,66 @@ fn always(verdict: i32) -> Vec<Instruction> {
     a.finish()
 }
 
-/// Reads a word of both lines of the session's entry, and moves the frame's begin.
-pub(crate) fn bare(uplink: bool, to: &Addresses, entries: i32, devices: i32, mask: u32) -> Vec<Instruction> {
+/// A bare program. Each of the first ones does what those before it do, and something more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Step {
+    /// Reads both lines of the session's entry, whose index the packet says; takes the outer headers off, or makes room for them; sends
+    /// the packet on.
+    Read,
+    /// Writes counters into the entry.
+    Write,
+    /// Under the entry's lock.
+    Lock,
+    /// With the kernel's time of its last tick.
+    Time,
+    /// Verifies the checksums of IPv4 headers, and takes a hop off.
+    Headers,
+    /// As [`Self::Read`], but the index is what an array says at the place that the packet says.
+    ByArray,
+    /// As [`Self::Read`], but the entry is in a hash map.
+    ByHash,
+    /// As [`Self::Time`], with the time of now.
+    ExactTime,
+}
+
+impl Step {
+    /// All, as they stand in a table.
+    pub const ALL: [Self; 8] = [
+        Self::Read,
+        Self::Write,
+        Self::Lock,
+        Self::Time,
+        Self::Headers,
+        Self::ByArray,
+        Self::ByHash,
+        Self::ExactTime,
+    ];
+
+    /// Whether it does what another does too.
+    fn does(self, what: Self) -> bool {
+        match self {
+            Self::ByArray | Self::ByHash => what == Self::Read,
+            Self::ExactTime => what <= Self::Lock,
+            _ => what <= self,
+        }
+    }
+}
+
+/// What bare programs read.
+pub(crate) struct Memory {
+    /// Descriptors of maps: [`FastEntry`] by index and by name, and indices by place.
+    pub(crate) entries: i32,
+    pub(crate) by_hash: i32,
+    pub(crate) by_array: i32,
+    /// Where frames leave.
+    pub(crate) devices: i32,
+    /// Bits of a name that are an index.
+    pub(crate) mask: u32,
+}
+
+/// The program of a step.
+pub(crate) fn bare(step: Step, uplink: bool, to: &Addresses, memory: &Memory) -> Vec<Instruction> {
+    const STATE: i16 = offset_of!(FastEntry, state) as i16;
     let mut a = Assembler::default();
     let end = a.label();
     a.copy(Reg::R6, Reg::R1);
@@ -149,26 +212,76 @@ pub(crate) fn bare(uplink: bool, to: &Addresses, entries: i32, devices: i32, mas
     let (least, name) = if uplink { (INNER + 20, GTPU + 4) } else { (ETHERNET + 20, ETHERNET + 16) };
     within(&mut a, least, end);
     a.load(Size::W, Reg::R5, Reg::R2, name);
-    a.big_endian_32(Reg::R5);
-    a.and(Reg::R5, mask as i32);
+    if step != Step::ByHash {
+        a.big_endian_32(Reg::R5);
+        a.and(Reg::R5, memory.mask as i32);
+    }
     a.store(Size::W, Reg::Frame, -8, Reg::R5);
-    look_up(&mut a, entries, end);
+    if step == Step::ByArray {
+        look_up(&mut a, memory.by_array, end);
+        a.load(Size::W, Reg::R5, Reg::R0, 0);
+        a.store(Size::W, Reg::Frame, -8, Reg::R5);
+    }
+    look_up(&mut a, if step == Step::ByHash { memory.by_hash } else { memory.entries }, end);
+    a.copy(Reg::R9, Reg::R0);
+    a.load(Size::W, Reg::R1, Reg::R9, 0);
+    a.load(Size::W, Reg::R2, Reg::R9, STATE);
+    if step.does(Step::Headers) {
+        load_frame(&mut a);
+        within(&mut a, least, end);
+        checksum(&mut a, Reg::R2, ETHERNET, end);
+        if uplink {
+            checksum(&mut a, Reg::R2, INNER, end);
+        }
+    }
+    a.set(Reg::R7, 0);
+    if step.does(Step::Time) || step == Step::ExactTime {
+        a.call(if step == Step::ExactTime { KTIME_GET_NS } else { KTIME_GET_COARSE_NS });
+        a.copy(Reg::R7, Reg::R0);
+    }
+    if step.does(Step::Lock) {
+        a.set(Reg::R0, 0);
+        a.set(Reg::R2, 1);
+        a.compare_exchange(Reg::R9, STATE, Reg::R2);
+        a.jump_if(Reg::R0, When::NotEqual, 0, end);
+    }
     // So that what is read is waited for, as whoever decides by it has to.
-    a.load(Size::W, Reg::R1, Reg::R0, 0);
-    a.load(Size::W, Reg::R2, Reg::R0, 64);
-    a.combine(Reg::R1, Do::Or, Reg::R2);
+    a.load(Size::W, Reg::R1, Reg::R9, 0);
+    if !step.does(Step::Lock) {
+        a.load(Size::W, Reg::R2, Reg::R9, STATE);
+        a.combine(Reg::R1, Do::Or, Reg::R2);
+    }
     a.jump_if(Reg::R1, When::NotEqual, 0, end);
+    if step.does(Step::Write) {
+        for (field, value) in [
+            (offset_of!(FastEntry, ul_packets), 1),
+            (offset_of!(FastEntry, ul_octets), 100),
+            (offset_of!(FastEntry, room), -100),
+        ] {
+            a.load(Size::W, Reg::R1, Reg::R9, field as i16);
+            a.add(Reg::R1, value);
+            a.store(Size::W, Reg::R9, field as i16, Reg::R1);
+        }
+        a.store(Size::D, Reg::R9, offset_of!(FastEntry, last_packet) as i16, Reg::R7);
+    }
+    if step.does(Step::Lock) {
+        a.set(Reg::R1, 0);
+        a.store(Size::W, Reg::R9, STATE, Reg::R1);
+    }
     a.copy(Reg::R1, Reg::R6);
     let more = i32::from(INNER - ETHERNET);
     a.set(Reg::R2, if uplink { more } else { -more });
     a.call(XDP_ADJUST_HEAD);
     load_frame(&mut a);
-    within(&mut a, ETHERNET, end);
+    within(&mut a, ETHERNET + 20, end);
+    if step.does(Step::Headers) {
+        hop_off(&mut a);
+    }
     let macs = [&to.next_mac[..], &[2, 0, 0, 0, 0, 1], &[8, 0]].concat();
     for (i, octets) in macs.chunks(2).enumerate() {
         a.store_value(Size::H, Reg::R2, 2 * i as i16, half([octets[0], octets[1]]) as i32);
     }
-    a.map(Reg::R1, devices);
+    a.map(Reg::R1, memory.devices);
     a.set(Reg::R2, 0);
     a.set(Reg::R3, XDP_DROP);
     a.call(REDIRECT_MAP);

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use whimbrel_ids::Instant;
-use whimbrel_user::{Destination, DnIndex, FastPath, Origin, Shards, Slot, Verdict};
+use whimbrel_user::{Destination, DnIndex, FastEntry, FastPath, Origin, Shards, Slot, Verdict, fast_state};
 
 use self::common::{GNB, UPF};
 use self::pair::{Driver, Pair, SEATS};
@@ -245,4 +245,44 @@ fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reas
         assert!(counted.dropped[reason as usize] > 0, "{reason:?}");
     }
     (0..3).for_each(|at| pair.delete(at));
+}
+
+#[test]
+fn a_phone_is_found_at_its_sessions_own_place_and_at_any_other() {
+    let Some(bench) = Bench::new() else { return };
+    let ue = std::net::Ipv4Addr::new(10, 45, 0, 5);
+    let own = 5 - whimbrel_user::POOL_BEGINS as usize;
+    let entries = bench.lent.entries();
+    let have = |index: usize, address: [u8; 4]| {
+        let entry = &entries[index];
+        let IpAddr::V4(gnb) = GNB.ip() else { unreachable!() };
+        entry.ue_ipv4.store(u32::from_ne_bytes(address), Ordering::Relaxed);
+        entry.gnb_ipv4.store(u32::from_ne_bytes(gnb.octets()), Ordering::Relaxed);
+        entry.ul_kbps.store(FastEntry::UNPOLICED, Ordering::Relaxed);
+        entry.dl_kbps.store(FastEntry::UNPOLICED, Ordering::Relaxed);
+        entry.gnb_hop.store(to_gnb(&bench), Ordering::Relaxed);
+        entry.room.store(1_000_000, Ordering::Relaxed);
+        entry.state.store(fast_state::FREE, Ordering::Relaxed);
+    };
+    let said = bench.lent.phone(DnIndex(0), ue).unwrap();
+    let mut packet = [&[0x45, 0, 0, 40, 0, 0, 0, 0, 9, 17, 0, 0, 198, 51, 100, 1][..], &ue.octets()].concat();
+    with_checksum(&mut packet);
+    packet.resize(40, 7);
+    let frame = [&MAC[..], &[2; 6], &[8, 0], &packet].concat();
+    let verdict = || bench.program.verdict(&frame).unwrap();
+    assert_eq!(verdict(), XDP_PASS, "nobody has it");
+    have(own, ue.octets());
+    assert_eq!(verdict(), XDP_REDIRECT, "nothing else says so");
+    have(own, [10, 45, 0, 6]);
+    assert_eq!(verdict(), XDP_PASS);
+    have(own + 1, ue.octets());
+    said.store(own as u64 + 2, Ordering::Relaxed);
+    assert_eq!(verdict(), XDP_REDIRECT);
+    let packets = |index: usize| entries[index].dl_packets.load(Ordering::Relaxed);
+    assert_eq!((packets(own), packets(own + 1)), (1, 1));
+}
+
+/// The number of the hop to the gNB.
+fn to_gnb(bench: &Bench) -> u16 {
+    bench.lent.memory.gnbs()[0].1
 }

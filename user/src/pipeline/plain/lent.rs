@@ -11,6 +11,9 @@ use super::super::meter;
 use super::{Hot, Written, flag};
 use crate::config::DnIndex;
 
+/// Time in which the buckets of a session fill that may be lent: a fast path sees time in steps of a kernel's tick, 10 ms at most.
+const WINDOW_MS_MIN: u16 = 40;
+
 impl Hot {
     /// Whether what packets change is in the fast path's memory.
     pub(in crate::pipeline) fn is_lent(&self) -> bool {
@@ -31,14 +34,15 @@ impl Hot {
     }
 
     /// The network, the phone's address and the gNB's, if a fast path can decide on packets of it: IPv4 inside and outside, forwarded
-    /// both ways, with rates of one QER at most.
+    /// both ways, with rates of one QER at most, averaged over some ticks.
     pub(in crate::pipeline) fn lendable(&self) -> Option<(DnIndex, Ipv4Addr, Ipv4Addr)> {
         let both = flag::FORWARDS | flag::FORWARDS << flag::DOWNLINK_SHIFT;
         let needed = flag::PLAIN | flag::IPV4 | both;
         let gnb = self.gnb.to_ipv4_mapped()?;
         let container = GpduHeader::new(self.gnb_teid, self.container).octets_len() <= 16;
         let once_metered = self.flags & flag::TWICE_METERED == 0;
-        (self.flags & needed == needed && container && once_metered).then_some((
+        let ticks = self.window_ms == 0 || self.window_ms >= WINDOW_MS_MIN;
+        (self.flags & needed == needed && container && once_metered && ticks).then_some((
             self.data_network,
             Ipv4Addr::from_bits(self.ue_ipv4),
             gnb,
