@@ -13,6 +13,9 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Addresses of one SCTP endpoint that are of use; multi-homed gNBs have two.
 const N2_ADDRESSES_MAX: usize = 8;
 
+/// Microseconds of looking for packets at most: longer than any pause of a network that is used.
+const BUSY_POLL_US_MAX: u32 = 1_000_000;
+
 /// N2: NGAP over SCTP (TS 38.412).
 #[derive(Clone, Debug)]
 pub(crate) struct N2 {
@@ -47,6 +50,7 @@ pub(crate) struct N3 {
     pub(crate) port: u16,
     pub(crate) io: IoChoice,
     pub(crate) threads: u8,
+    pub(crate) busy_poll_us: u32,
 }
 
 /// How N3's packets come and go.
@@ -169,7 +173,17 @@ pub(super) fn n3(root: &mut Section<'_, '_>) -> N3 {
                      processors. AF_XDP has no more than its interfaces have queues, xdp has one.",
                 )
                 .unwrap_or_else(threads_of_host),
+            busy_poll_us: s.value(
+                "busy_poll_us",
+                0,
+                "Microseconds that packet threads look at AF_XDP's rings, with the driver receiving as they look, before they \
+                 sleep: less delay for a core's time. 0: interrupts wake them.",
+            ),
         };
+        if n3.busy_poll_us > BUSY_POLL_US_MAX {
+            let what = format!("looking for {} microseconds is no more than never sleeping", n3.busy_poll_us);
+            s.refuse("busy_poll_us", what, format!("write 0 to {BUSY_POLL_US_MAX}"));
+        }
         if !n3.threads.is_power_of_two() || n3.threads > SHARDS_MAX {
             let what = format!("there cannot be {} packet threads", n3.threads);
             s.refuse("threads", what, format!("write 1, 2, 4, 8 or {SHARDS_MAX}"));

@@ -130,6 +130,7 @@ impl LocalUpf {
                 config::IoChoice::AfXdp => N3Io::AfXdp,
                 config::IoChoice::Xdp => N3Io::Xdp,
             },
+            busy_poll: Duration::from_micros(c.n3.busy_poll_us.into()),
             forwarding: c.n6.forwarding,
             journal: Some(c.store.path.with_extension("host")),
             clock: Arc::new(clock::now),

@@ -30,16 +30,22 @@ pub(super) struct Kind {
     n3_io: N3Io,
     /// The data network has an interface of its own.
     rings_on_both: bool,
+    /// How long the packet thread looks at rings before it sleeps.
+    busy_poll: Duration,
 }
 
 const fn kind(name: &'static str, key: &'static str, n3_io: N3Io, rings_on_both: bool) -> Kind {
-    Kind { name, key, n3_io, rings_on_both }
+    Kind { name, key, n3_io, rings_on_both, busy_poll: Duration::ZERO }
 }
 
-pub(super) const KINDS: [Kind; 4] = [
+pub(super) const KINDS: [Kind; 5] = [
     kind("UDP and TUN", "udp_tun", N3Io::Udp, false),
     kind("AF_XDP and TUN", "af_xdp_tun", N3Io::AfXdp, false),
     kind("AF_XDP on both sides", "af_xdp", N3Io::AfXdp, true),
+    Kind {
+        busy_poll: Duration::from_millis(1),
+        ..kind("the same, polled busily", "af_xdp_polled", N3Io::AfXdp, true)
+    },
     kind("fast path in the driver", "xdp", N3Io::Xdp, true),
 ];
 
@@ -123,7 +129,7 @@ pub(super) fn run(plan: &Plan) -> io::Result<Shown> {
 
 impl Kind {
     fn plane(&self) -> io::Result<Plane> {
-        Plane::with(self.n3_io, PHONES, self.rings_on_both)
+        Plane::with(self.n3_io, PHONES, self.rings_on_both, self.busy_poll)
     }
 }
 

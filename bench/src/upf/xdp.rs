@@ -310,10 +310,10 @@ impl Plane {
     fn start(kind: Kind) -> io::Result<Self> {
         let sockets = matches!(kind, Kind::SocketsAndTun | Kind::Rows);
         let n3_io = if sockets { N3Io::Udp } else { N3Io::AfXdp };
-        Self::with(n3_io, PHONES, kind == Kind::Rings)
+        Self::with(n3_io, PHONES, kind == Kind::Rings, Duration::ZERO)
     }
 
-    pub(super) fn with(n3_io: N3Io, phones: u32, router: bool) -> io::Result<Self> {
+    pub(super) fn with(n3_io: N3Io, phones: u32, router: bool, busy_poll: Duration) -> io::Result<Self> {
         let mut user = smf::config();
         user.n3_ipv4 = Some(UPF);
         user.sessions_max = phones.next_power_of_two().max(2 * PHONES) - 1;
@@ -321,7 +321,7 @@ impl Plane {
         user.data_networks.truncate(1);
         user.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 0, 0, 0), prefix: 8 }];
         let mut config = Config { forwarding: true, ..Config::new(user.clone(), "upf") };
-        config.n3_io = n3_io;
+        (config.n3_io, config.busy_poll) = (n3_io, busy_poll);
         config.devices[0].frames = None;
         if router {
             config.devices[0].link = Some(RouterLink {

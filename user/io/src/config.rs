@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use whimbrel_gtpu::PORT;
 use whimbrel_ids::Instant;
@@ -92,6 +92,9 @@ pub struct Config {
     pub port: u16,
     /// How N3's packets come and go.
     pub n3_io: N3Io,
+    /// How long a packet thread looks at rings before it sleeps, with the driver receiving as it looks; zero: it sleeps soon, and interrupts
+    /// wake it. Without AF_XDP it is of no concern.
+    pub busy_poll: Duration,
     /// Let the host forward between its interfaces, if it does not yet.
     pub forwarding: bool,
     /// A file that notes which settings of the host are changed while they are, for the case of a kill.
@@ -115,6 +118,7 @@ impl Config {
             devices,
             port: PORT,
             n3_io: N3Io::default(),
+            busy_poll: Duration::ZERO,
             forwarding: false,
             journal: None,
             clock: system_clock(),

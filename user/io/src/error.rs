@@ -261,6 +261,8 @@ pub enum Notice {
     Nat(io::Error),
     /// Forwarding between the host's interfaces.
     Forwarding(io::Error),
+    /// Polling of drivers by packet threads.
+    BusyPoll(io::Error),
     /// Packets of a TUN device to the thread that has their phone.
     Steering(io::Error),
 }
@@ -276,6 +278,11 @@ impl fmt::Display for Notice {
                 f,
                 "the kernel has no nftables masquerading ({e}), so phones reach this host but nothing beyond it: load \
                  nft_masq and nft_chain_nat, or route the pools to this host yourself"
+            ),
+            Self::BusyPoll(e) => write!(
+                f,
+                "packet threads do not poll every driver ({e}), so interrupts wake them as ever: it takes a driver with XDP, Linux 5.11 \
+                 and root or CAP_NET_ADMIN, or leave `n3.busy_poll_us` out"
             ),
             Self::Steering(e) => write!(
                 f,

@@ -67,6 +67,10 @@ pub(crate) fn start(mut config: Config) -> Result<Handle, StartError> {
     }
     let (systems, unsteered) = System::open(&config)?;
     let mut host = Host { obstacle, ..Host::default() };
+    if !config.busy_poll.is_zero() {
+        let refused = fronts.iter_mut().filter_map(|front| front.poll_busily(config.busy_poll).err()).last();
+        host.notices.extend(refused.map(Notice::BusyPoll));
+    }
     host.notices.extend(unsteered.map(Notice::Steering));
     for (d, dn) in config.devices.iter().zip(&config.user.data_networks) {
         let device = &d.device;

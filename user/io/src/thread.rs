@@ -191,7 +191,8 @@ pub(crate) fn run<P: Ports>(
         own,
         copies: Vec::new(),
     };
-    let mut idle = 0;
+    let busy_poll = w.ports.busy_poll();
+    let (mut idle, mut last) = (0u32, Instant::ZERO);
     while !shared.stop.load(Ordering::Acquire) {
         let now = clock();
         let errors = w.io.receive_errors;
@@ -221,8 +222,8 @@ pub(crate) fn run<P: Ports>(
         w.hand_over(&mut slots[..n]);
         w.upf.lend(now, n < BURST);
         w.tell(now, n == 0 && idle == SPINS);
-        idle = if n == 0 { idle + 1 } else { 0 };
-        if idle > SPINS {
+        (idle, last) = if n == 0 { (idle.saturating_add(1), last) } else { (0, now) };
+        if idle > SPINS && now.since(last) >= busy_poll {
             w.sleep(clock);
             idle = SPINS - 1;
         }

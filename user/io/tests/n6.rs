@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use common::*;
-use whimbrel_user_io::{Config, N3Io, RouterLink, StartError, UserPlane};
+use whimbrel_user_io::{Config, N3Io, Notice, RouterLink, StartError, UserPlane};
 
 const KINDS: [(&str, N3Io); 3] = [("udp", N3Io::Udp), ("af_xdp", N3Io::AfXdp), ("xdp", N3Io::Xdp)];
 const SERVER_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 2);
@@ -133,4 +133,32 @@ fn an_interface_that_is_not_there_is_one_sentence() {
         panic!()
     };
     assert!(e.to_string().contains("this host has no interface eth77"), "{e}");
+}
+
+#[test] // over one queue and over four, of one packet thread and of as many; with pauses that they sleep through
+fn rings_that_are_polled_busily_carry_packets_and_wake_up_again() {
+    let kinds = [("af_xdp", N3Io::AfXdp), ("af_xdp/threads", N3Io::AfXdp)];
+    with_io("rings_that_are_polled_busily_carry_packets_and_wake_up_again", &kinds, |io, ran| {
+        let _server = server();
+        let mut config = to_server(io);
+        config.busy_poll = Duration::from_millis(5);
+        let Some(mut net) = Control::start(config) else { return };
+        let refused = net.handle.notices().iter().find(|n| matches!(n, Notice::BusyPoll(_)));
+        assert!(refused.is_none(), "{refused:?}");
+        let (id, teid, phone, _) = net.session();
+        let gnb = ran.socket(GNB.into());
+        for sequence in 0..200u16 {
+            let reply = exchange(&gnb, teid, &ping4(phone, SERVER, sequence, 600), |p| {
+                p.first() == Some(&0x45) && p[20] == 0 && p[26..28] == sequence.to_be_bytes()
+            });
+            assert_eq!(reply.len(), 628);
+            if sequence % 40 == 0 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let counters = net.handle.session_counters(id).unwrap();
+        assert!(counters.ul_packets >= 200 && counters.dl_packets >= 200, "{counters:?}");
+        let io = net.handle.io_counters();
+        assert_eq!((io.malformed, io.send_errors, io.send_full), (0, 0, 0), "{io:?}");
+    });
 }

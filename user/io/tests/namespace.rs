@@ -233,7 +233,7 @@ fn a_gnb_that_gets_another_ethernet_address_is_reached_again() {
     });
 }
 
-#[test]
+#[test] // which cannot be polled: the log says so
 fn af_xdp_on_a_bridge_works_behind_the_driver() {
     if !inside("af_xdp_on_a_bridge_works_behind_the_driver") {
         return;
@@ -241,9 +241,14 @@ fn af_xdp_on_a_bridge_works_behind_the_driver() {
     let ran = Namespace::ran();
     sh("ip address flush dev n3; ip link add br0 type bridge; ip link set n3 master br0; ip link set br0 up
         ip address add 192.0.2.7/24 dev br0");
-    let Some(net) = Control::start(config(N3Io::AfXdp)) else { return };
+    let Some(net) = Control::start(Config { busy_poll: Duration::from_millis(1), ..config(N3Io::AfXdp) })
+    else {
+        return;
+    };
     let rings = net.handle.rings().unwrap();
     assert_eq!((rings.interface.as_str(), rings.in_driver, rings.zero_copy), ("br0", false, false));
+    let told = net.handle.notices().iter().map(ToString::to_string).collect::<String>();
+    assert!(told.contains("br0 has its XDP program behind the driver"), "{told}");
     let gnb = ran.socket(GNB.into());
     let by_rings = || {
         let io = net.handle.io_counters();

@@ -9,6 +9,7 @@ pub(crate) mod system;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use whimbrel_user::{Destination, Packet, Slot};
 
@@ -33,6 +34,11 @@ pub(crate) trait Ports: Send + 'static {
     /// What is shared with a fast path, if there is one.
     fn fast_path(&self) -> Option<Arc<Memory>> {
         None
+    }
+
+    /// How long the thread looks after the last packet before it sleeps; zero: for some looks.
+    fn busy_poll(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// Packets that went past the thread, uplink and downlink, and those that were lost on that way.

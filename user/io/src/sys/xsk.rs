@@ -9,9 +9,11 @@
 //! in two, so whoever holds it has it alone.
 
 use std::io;
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use super::mapping::Mapping;
 
@@ -23,6 +25,12 @@ const TRANSMIT_FRAMES: u32 = 2048;
 const KERNEL_HEADROOM: u32 = 256;
 /// A page: the largest frame that the kernel allows in this mode.
 const FRAME_OCTETS_MAX: u32 = 4096;
+/// Frames that the driver may receive in one call that polls busily: a burst of NAPI.
+const BUSY_BUDGET: libc::c_int = 64;
+/// Options of a socket (asm-generic/socket.h); `libc` has them not for every C library.
+const SO_INCOMING_NAPI_ID: libc::c_int = 56;
+const SO_PREFER_BUSY_POLL: libc::c_int = 69;
+const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
 /// System calls in a row that start transmission, each of 32 frames (the kernel's TX_BATCH_SIZE).
 const KICKS_MAX: u32 = TRANSMIT_FRAMES / 32;
 
@@ -91,6 +99,10 @@ impl<T: Copy> Consumer<T> {
         entry
     }
 
+    fn is_empty(&self) -> bool {
+        self.0.own == self.0.word(self.0.offsets.producer).load(Ordering::Acquire)
+    }
+
     /// Gives the places of what was taken back to the kernel.
     fn release(&self) {
         self.0.word(self.0.offsets.consumer).store(self.0.own, Ordering::Release);
@@ -144,6 +156,10 @@ pub(crate) struct Xsk {
     transmit: Option<Transmit>,
     memory: Mapping,
     frame_octets: u32,
+    /// The driver receives when we look; until it has shown that it cannot.
+    busy: bool,
+    /// It has shown that it can.
+    polled: bool,
     socket: OwnedFd,
 }
 
@@ -234,12 +250,43 @@ impl Xsk {
         super::check(unsafe {
             libc::bind(socket.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as _)
         })?;
-        Ok(Self { receive, fill, transmit, completion, memory, frame_octets, socket })
+        Ok(Self {
+            receive,
+            fill,
+            transmit,
+            completion,
+            memory,
+            frame_octets,
+            busy: false,
+            polled: false,
+            socket,
+        })
+    }
+
+    /// From now on the driver receives in our system calls, where the host defers its interrupts, and each of them looks for so long at
+    /// most.
+    ///
+    /// Errors: `EPERM` without CAP_NET_ADMIN, `ENOPROTOOPT` where the kernel has no busy polling (Linux 5.11 and later do).
+    pub(crate) fn poll_busily(&mut self, within: Duration) -> io::Result<()> {
+        let us = libc::c_int::try_from(within.as_micros()).unwrap_or(libc::c_int::MAX);
+        let options =
+            [(SO_PREFER_BUSY_POLL, 1), (libc::SO_BUSY_POLL, us), (SO_BUSY_POLL_BUDGET, BUSY_BUDGET)];
+        options
+            .into_iter()
+            .try_for_each(|(option, value)| set_at(&self.socket, libc::SOL_SOCKET, option, &value))?;
+        self.busy = true;
+        Ok(())
     }
 
     /// Takes up to `max` frames and shows each to `each`; how many there were.
     pub(crate) fn receive(&mut self, max: usize, mut each: impl FnMut(&[u8])) -> usize {
         let mut n = 0;
+        if self.busy && self.receive.is_empty() {
+            self.ask();
+        } else if self.busy && !self.polled {
+            self.polled = self.napi().is_some();
+            self.busy = self.polled;
+        }
         while n < max {
             let Some(d) = self.receive.pop() else { break };
             let (start, octets) = (d.addr as usize, d.len as usize);
@@ -255,20 +302,42 @@ impl Xsk {
             self.receive.release();
             self.fill.publish();
         }
-        if self.fill.0.needs_wakeup() {
-            // SAFETY: no buffer is given; it only wakes the driver. What it says is shown by the rings.
-            unsafe {
-                libc::recvfrom(
-                    self.socket.as_raw_fd(),
-                    std::ptr::null_mut(),
-                    0,
-                    libc::MSG_DONTWAIT,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
-                )
-            };
+        if self.fill.0.needs_wakeup() && !self.busy {
+            self.ask();
         }
         n
+    }
+
+    /// What in the driver has received the last frame; `None` where that cannot be polled.
+    fn napi(&self) -> Option<NonZeroU32> {
+        let (mut id, mut octets) = (0u32, size_of::<u32>() as libc::socklen_t);
+        // SAFETY: the value is as many writable octets as said.
+        super::check(unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                SO_INCOMING_NAPI_ID,
+                (&raw mut id).cast(),
+                &raw mut octets,
+            )
+        })
+        .ok()?;
+        NonZeroU32::new(id)
+    }
+
+    /// Has the driver receive.
+    fn ask(&self) {
+        // SAFETY: no buffer is given; it only wakes the driver. What it says is shown by the rings.
+        unsafe {
+            libc::recvfrom(
+                self.socket.as_raw_fd(),
+                std::ptr::null_mut(),
+                0,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+                std::ptr::null_mut(),
+            )
+        };
     }
 
     /// Whether it also sends.
@@ -303,8 +372,10 @@ impl Xsk {
     pub(crate) fn flush(&self) -> io::Result<()> {
         let Some(Transmit { ring, .. }) = &self.transmit else { return Ok(()) };
         ring.publish();
-        for _ in 0..KICKS_MAX {
-            if ring.pending() == 0 || !ring.0.needs_wakeup() {
+        for kick in 0..KICKS_MAX {
+            // Who polls busily starts the driver even if that does not say that it sleeps.
+            let wanted = ring.0.needs_wakeup() || self.busy && kick == 0;
+            if ring.pending() == 0 || !wanted {
                 break;
             }
             // SAFETY: no buffer is given; it only has the kernel look at the ring.
@@ -348,11 +419,16 @@ impl AsFd for Xsk {
     }
 }
 
-/// Sets an option of the socket.
+/// Sets an option of AF_XDP.
 fn set<T>(socket: &OwnedFd, option: libc::c_int, value: &T) -> io::Result<()> {
+    set_at(socket, libc::SOL_XDP, option, value)
+}
+
+/// Sets an option of the socket.
+fn set_at<T>(socket: &OwnedFd, level: libc::c_int, option: libc::c_int, value: &T) -> io::Result<()> {
     let (value, octets): (*const T, _) = (value, size_of::<T>() as libc::socklen_t);
     // SAFETY: the value is as many readable octets as said.
-    super::check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_XDP, option, value.cast(), octets) })
+    super::check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value.cast(), octets) })
         .map(drop)
 }
 

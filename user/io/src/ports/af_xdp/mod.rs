@@ -11,6 +11,7 @@ pub(crate) mod lent;
 pub(crate) mod packet;
 mod wire;
 
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -52,6 +53,8 @@ pub(crate) struct Front {
     threads: u32,
     /// Which wire is asked first.
     first: usize,
+    /// How long its thread looks at the rings before it sleeps.
+    busy_poll: Duration,
     fast: Option<FastSide>,
 }
 
@@ -300,8 +303,19 @@ impl Front {
         let fast = fast.map(side);
         let tunnels = n6.iter().flatten().filter_map(|u| u.tunnel).collect();
         let pools = all_pools;
-        let mut front =
-            Self { wires, own, n3, n6, tunnels, pools, identification: 0, threads: 1, first: 0, fast };
+        let mut front = Self {
+            wires,
+            own,
+            n3,
+            n6,
+            tunnels,
+            pools,
+            identification: 0,
+            threads: 1,
+            first: 0,
+            busy_poll: Duration::ZERO,
+            fast,
+        };
         front.tell_hops(Instant::now());
         Ok((front.split(config.user.shards.into())?, obstacle))
     }
@@ -325,6 +339,7 @@ impl Front {
             identification: thread as u32,
             threads: threads as u32,
             first: 0,
+            busy_poll: Duration::ZERO,
             fast: None,
         };
         let mut fronts: Vec<Self> = (0..threads).map(empty).collect();
@@ -332,6 +347,19 @@ impl Front {
             fronts.iter_mut().zip(wire.split(threads)?).for_each(|(front, wire)| front.wires.push(wire));
         }
         Ok(fronts)
+    }
+
+    /// Has the drivers receive when the thread looks, and the thread look for so long before it sleeps. Errors: the last of those where
+    /// the kernel does not permit it, or has it not, or the driver cannot; the others are polled all the same.
+    pub(crate) fn poll_busily(&mut self, within: Duration) -> io::Result<()> {
+        let mut result = Ok(());
+        for wire in &mut self.wires {
+            match wire.poll_busily(within) {
+                Ok(()) => self.busy_poll = within,
+                refused => result = refused,
+            }
+        }
+        result
     }
 
     /// Tells the fast path its next hops, if it is time.
@@ -553,6 +581,10 @@ impl Ports for AfXdp {
 
     fn fast_path(&self) -> Option<Arc<Memory>> {
         self.front.fast.as_ref().map(|fast| Arc::clone(&fast.memory))
+    }
+
+    fn busy_poll(&self) -> Duration {
+        self.front.busy_poll
     }
 
     fn in_driver(&self) -> [u64; 3] {

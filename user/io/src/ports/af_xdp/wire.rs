@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::hops::{Hop, Hops};
 use super::packet::Link;
@@ -113,6 +114,15 @@ impl Wire {
             Ok(Self { lanes, rings: rings.clone(), queues, program: Arc::clone(&program) })
         };
         parts.into_iter().map(of).collect()
+    }
+
+    /// As [`Xsk::poll_busily`], on all queues. Errors: those, and where the program runs behind the driver, which then cannot be polled.
+    pub(super) fn poll_busily(&mut self, within: Duration) -> io::Result<()> {
+        if !self.rings.in_driver {
+            let what = format!("{} has its XDP program behind the driver", self.rings.interface);
+            return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+        }
+        self.queues.iter_mut().try_for_each(|q| q.poll_busily(within))
     }
 
     /// Takes up to `max` frames and shows each to `each`; how many there were.
