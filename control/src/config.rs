@@ -120,6 +120,19 @@ pub struct Smf {
     pub node_id: IpAddr,
     /// The UPFs, by [`UpfId`](crate::UpfId): one at least, and at most [`UPFS_MAX`](crate::UPFS_MAX).
     pub upfs: Vec<Upf>,
+    /// What becomes of packets for a phone that is between two gNBs.
+    pub handover_downlink: HandoverDownlink,
+}
+
+/// Downlink packets from HANDOVER COMMAND to HANDOVER NOTIFY (TS 23.502 §4.9.1.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HandoverDownlink {
+    /// They wait in the UPF (L25GC §3.3). It has more room than a gNB, and each packet crosses N3 once. Only what the source has
+    /// already goes through forwarding tunnels, where the gNBs agree on them.
+    #[default]
+    Buffer,
+    /// They go to the source, which forwards them where the target takes it.
+    Forward,
 }
 
 /// What a UPF serves, and how it stands to others that serve the same (TS 23.501 §6.3.3.3).

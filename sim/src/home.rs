@@ -156,6 +156,7 @@ pub fn default_config() -> Config {
             data_networks: data_networks.into(),
             node_id: Ipv4Addr::LOCALHOST.into(),
             upfs: vec![Upf::default()],
+            handover_downlink: Default::default(),
         },
         overload: Default::default(),
         timers: Timers::default(),
@@ -167,6 +168,11 @@ pub fn default_config() -> Config {
 /// The UPF beside [`default_config`].
 pub fn upf_config(seed: u64) -> whimbrel_user::Config {
     nth_upf_config(0, seed)
+}
+
+/// Where the `n`th UPF is.
+pub(crate) fn nth_upf_address(n: u8) -> Ipv4Addr {
+    Ipv4Addr::new(127, 0, 0, 8 + n)
 }
 
 /// The `n`th UPF, with addresses of its own.
@@ -186,7 +192,7 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
         reserved: Vec::new(),
         firewall: None,
     };
-    let address = Ipv4Addr::new(127, 0, 0, 8 + n);
+    let address = nth_upf_address(n);
     Config {
         node_id: std::net::IpAddr::V4(address).into(),
         n4: address.into(),

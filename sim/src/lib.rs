@@ -14,6 +14,7 @@ mod home;
 mod invariants;
 mod meter;
 mod mirror;
+mod n3;
 mod night;
 mod record;
 mod region;
@@ -50,6 +51,8 @@ use meter::Meter;
 pub use meter::{Wire, Work};
 pub use mirror::CtaLoss;
 use mirror::{Pair, ToAndFro};
+pub use n3::N3_LATENCY;
+use n3::{Datagram, Received};
 pub use night::{
     gnb_config, mirrored_night, morning, night, night_in_region, night_of_broken_links, night_with_poison,
     registered,
@@ -118,6 +121,7 @@ enum Travelling {
     Link(Link),
     Mirror(ToAndFro),
     N14(OverN14),
+    N3(Datagram),
     /// Over a gNB's association with the mirror's host.
     FurtherToCore {
         over: Physical,
@@ -210,6 +214,8 @@ pub struct Sim {
     /// What happens is not kept: a long simulation would fill the memory.
     quiet: bool,
     travelling: BTreeMap<(Instant, u64), Travelling>,
+    /// What phones got, where datagrams travel.
+    received: Option<Received>,
     sequence: u64,
     associations: u32,
     /// What happened in the core to phones.
@@ -284,6 +290,7 @@ impl Sim {
             meter: None,
             quiet: false,
             travelling: BTreeMap::new(),
+            received: None,
             sequence: 0,
             associations: 0,
             events: Vec::new(),
@@ -827,6 +834,7 @@ impl Sim {
                 self.n4(id, out);
             }
         }
+        self.upfs_send();
         self.check();
     }
 
@@ -838,6 +846,7 @@ impl Sim {
                 self.core_abroad(Input::Ngap(association, stream, &octets));
             }
             Travelling::N14(message) => self.n14_arrives(message),
+            Travelling::N3(datagram) => self.datagram_arrives(datagram),
             Travelling::ToCore { association, host, stream, octets } => {
                 self.said_by_gnb(association, host, stream, octets);
             }
@@ -1017,8 +1026,14 @@ impl Sim {
                     let at = node.ordered;
                     self.send(at, Travelling::FurtherToCore { over, stream, octets });
                 }
-                // The user plane is not simulated.
-                gnb::Output::Gtpu { .. } | gnb::Output::Packet { .. } => {}
+                gnb::Output::Gtpu { to, datagram } => {
+                    let from = self.nodes[index.0].gnb.config().gtp_address;
+                    self.gnb_sends(from, to.0, datagram);
+                }
+                gnb::Output::Packet { phone, packet, .. } => {
+                    let there = self.terminals[phone.0 as usize].gnb == index;
+                    self.gnb_delivers(phone, there, &packet);
+                }
             }
         }
     }

@@ -11,12 +11,10 @@ use crate::{Sim, UeIndex};
 impl Sim {
     /// The data network sends a packet to a phone's session. What the UPF decided; `None` if the session has no IPv4 address.
     pub fn downlink(&mut self, ue: UeIndex, session: PduSessionId) -> Option<Verdict> {
-        let info = self.ue_ref(ue).sessions().find(|s| s.id == session)?;
-        let to = info.ipv4?;
-        let dn = info.dnn.as_ref().map_or("internet", |d| d.as_str());
-        let dn = DnIndex(u8::from(dn == "ims"));
-        let mut slots =
-            [Slot { origin: Origin::N6 { dn }, packet: Packet::of(&udp(to)), verdict: Verdict::Pending }];
+        let to = self.ue_ref(ue).sessions().find(|s| s.id == session)?.ipv4?;
+        let dn = self.network_of(ue, session);
+        let packet = Packet::of(&udp(to, &[]));
+        let mut slots = [Slot { origin: Origin::N6 { dn }, packet, verdict: Verdict::Pending }];
         let now = self.now();
         let id = self.upf_of(to);
         let upf = &mut self.upfs[usize::from(id.0)].upf;
@@ -31,8 +29,15 @@ impl Sim {
         Some(slots[0].verdict)
     }
 
+    /// The network of a session.
+    pub(crate) fn network_of(&self, ue: UeIndex, session: PduSessionId) -> DnIndex {
+        let info = self.ue_ref(ue).sessions().find(|s| s.id == session);
+        let dn = info.and_then(|s| s.dnn.as_ref()).map_or("internet", |d| d.as_str());
+        DnIndex(u8::from(dn == "ims"))
+    }
+
     /// The UPF whose pools an address is of.
-    fn upf_of(&self, address: Ipv4Addr) -> UpfId {
+    pub(crate) fn upf_of(&self, address: Ipv4Addr) -> UpfId {
         UpfId((address.octets()[1] - 45) / 2)
     }
 
@@ -53,10 +58,12 @@ impl Sim {
     }
 }
 
-/// An empty UDP packet from the data network.
-fn udp(to: Ipv4Addr) -> Vec<u8> {
-    let mut p = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
+/// A UDP packet from the data network.
+pub(crate) fn udp(to: Ipv4Addr, content: &[u8]) -> Vec<u8> {
+    let octets = content.len() as u8;
+    let mut p = vec![0x45, 0, 0, 28 + octets, 0, 0, 0, 0, 64, 17, 0, 0, 192, 0, 2, 1];
     p.extend_from_slice(&to.octets());
-    p.extend_from_slice(&[0, 7, 0, 7, 0, 8, 0, 0]);
+    p.extend_from_slice(&[0, 7, 0, 7, 0, 8 + octets, 0, 0]);
+    p.extend_from_slice(content);
     p
 }

@@ -10,6 +10,7 @@ mod contradictions;
 mod data_network;
 mod firewall;
 mod flow;
+mod handover;
 mod home_network_key;
 mod interfaces;
 mod limits;
@@ -74,6 +75,7 @@ pub(crate) struct Config {
     pub(crate) slice_rates: Vec<SliceRate>,
     pub(crate) cluster: Cluster,
     pub(crate) neighbours: Neighbours,
+    pub(crate) handover: handover::Handover,
     pub(crate) store: Store,
     pub(crate) api: Api,
     pub(crate) log: Log,
@@ -194,6 +196,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         slice_rates: upf::slice_rates(&mut root),
         cluster: cluster::read(&mut root),
         neighbours: neighbours::read(&mut root),
+        handover: handover::read(&mut root),
         store: service::store(&mut root),
         api: service::api(&mut root),
         log: service::log(&mut root),

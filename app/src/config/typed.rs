@@ -43,6 +43,7 @@ impl Config {
                 data_networks: self.data_networks.iter().map(|n| (n.dnn.clone(), data_network(n))).collect(),
                 node_id: self.n4.node_id,
                 upfs: self.upfs().iter().map(Upf::control).collect(),
+                handover_downlink: self.handover.downlink,
             },
             timers: timers(&self.timers),
             refusals: refusals(&self.refusals),

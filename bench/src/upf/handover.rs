@@ -1,7 +1,7 @@
 //! Handover and paging while packets come: what is lost, what overtakes, what waits, by who keeps the packets meanwhile.
 //!
-//! The UPF is the real one, driven in virtual time; gNBs, the path between and the host that keeps packets are modelled. Their figures
-//! are the paper's where it has them, and printed.
+//! The UPF is the real one, driven in virtual time, and asked what the SMF asks it; gNBs, the path between and the host that keeps packets
+//! are modelled. Their figures are the paper's where it has them, and printed.
 
 mod tcp;
 
@@ -12,16 +12,11 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
+use whimbrel_control::smf::{Downlink, Tunnel, departure, modification};
 use whimbrel_gtpu::{Gtpu, message_type};
 use whimbrel_ids::{Instant, Teid};
-use whimbrel_pfcp::ie::{
-    ApplyAction, BitRate, DestinationInterface, FTeid, FarId, OuterHeaderCreation,
-    OuterHeaderRemovalDescription, PdrId, Precedence, SessionModificationFlags, SourceInterface,
-};
+use whimbrel_pfcp::ie::{BitRate, FTeid};
 use whimbrel_pfcp::msg::SessionModificationRequest;
-use whimbrel_pfcp::rule::{
-    CreateFar, CreatePdr, ForwardingParameters, Pdi, UpdateFar, UpdateForwardingParameters,
-};
 use whimbrel_user::{Config, Destination, DnIndex, Origin, Packet, Slot, Verdict};
 
 use super::smf::{GNB, Net, SERVER, Session, activation, config, establishment, from_gnb, udp4};
@@ -62,11 +57,11 @@ pub(crate) struct Options {
 /// Who keeps packets meanwhile.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeper {
-    /// The UPF, in the session.
+    /// The UPF, in the session (the product's `handover.downlink: buffer`).
     Upf,
     /// A host beside the UPF, which gives them out while newer ones already go the direct way.
     Host,
-    /// The source gNB, which sends them back through the UPF to the target (3GPP's indirect forwarding).
+    /// The source gNB, which sends them back through the UPF to the target (3GPP's indirect forwarding; `forward`).
     Hairpin,
 }
 
@@ -84,48 +79,23 @@ impl Keeper {
     /// What the UPF is told when the phone leaves; a forwarding tunnel leads to this tunnel of the target.
     fn leaving(self, forwarded: Teid) -> SessionModificationRequest {
         match self {
-            Self::Upf => {
-                let apply_action = Some(ApplyAction::BUFF | ApplyAction::NOCP);
-                let update_fars = vec![UpdateFar { apply_action, ..UpdateFar::new(FarId(2)) }];
-                SessionModificationRequest { update_fars, ..Default::default() }
-            }
-            Self::Host => activation(HOST, GNB.ip()),
-            Self::Hairpin => {
-                let to_target = ForwardingParameters {
-                    outer_header_creation: Some(OuterHeaderCreation::gtpu(forwarded, GNB.ip())),
-                    ..ForwardingParameters::to(DestinationInterface::Access)
-                };
-                let from_source = Pdi {
-                    f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None }),
-                    ..Pdi::from(SourceInterface::Access)
-                };
-                SessionModificationRequest {
-                    create_fars: vec![CreateFar::forward(FarId(9), to_target)],
-                    create_pdrs: vec![CreatePdr {
-                        outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIp.into()),
-                        ..CreatePdr::new(PdrId(9), Precedence(9), from_source, FarId(9))
-                    }],
-                    ..Default::default()
-                }
-            }
+            Self::Upf => departure(&[], true),
+            Self::Host => modification(Downlink::To(at_gnb(HOST))),
+            Self::Hairpin => departure(&[at_gnb(forwarded)], false),
         }
     }
 
     /// What it is told when the phone has come to this tunnel.
     fn arrived(self, target: Teid) -> SessionModificationRequest {
-        let to_target = UpdateForwardingParameters {
-            destination_interface: Some(DestinationInterface::Access),
-            outer_header_creation: Some(OuterHeaderCreation::gtpu(target, GNB.ip())),
-            pfcpsmreq_flags: (self == Self::Hairpin).then_some(SessionModificationFlags::SNDEM),
-            ..UpdateForwardingParameters::new()
-        };
-        let far = UpdateFar {
-            apply_action: Some(ApplyAction::FORW),
-            update_forwarding_parameters: Some(to_target),
-            ..UpdateFar::new(FarId(2))
-        };
-        SessionModificationRequest { update_fars: vec![far], ..Default::default() }
+        modification(match self {
+            Self::Host => Downlink::To(at_gnb(target)),
+            Self::Upf | Self::Hairpin => Downlink::SwitchTo(at_gnb(target)),
+        })
     }
+}
+
+fn at_gnb(teid: Teid) -> Tunnel {
+    Tunnel { teid, address: GNB.ip() }
 }
 
 /// What arrives where.

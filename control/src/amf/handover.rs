@@ -198,7 +198,7 @@ async fn handover(
     let asked = request(ue, &m, &to, None)?; // §4.9.1.3.2 steps 3 to 9: the sessions and the keys for the target
     let answer = resources(ue).await?; // step 10
     let (admitted, failed) = admit(ue, &asked, &answer)?;
-    let admitted = smf::forward(ue, admitted, direct(&m)).await?; // step 11: forwarding tunnels
+    let admitted = smf::ready_for_departure(ue, admitted, direct(&m)).await?; // steps 11 and 12
     command(ue, &m, &asked, &answer, &admitted, &failed); // §4.9.1.3.3 steps 1 and 2
     let notify = notified(ue).await?; // steps 3 to 5
     Ok(arrive(ue, &notify, &admitted, &unwanted(&answer, &admitted)).await?) // steps 7 to 13

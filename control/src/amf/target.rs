@@ -335,6 +335,7 @@ pub(crate) fn over(ue: Ue, target: Target) {
 
 /// What waited for the end of a handover goes on.
 pub(crate) fn go_on(ue: Ue) {
+    smf::no_departure(ue); // of what went along nothing is held any more
     location_reporting::resume(ue);
     ue.with(|p| {
         for psi in p.sessions.keys().copied().collect::<Vec<_>>() {

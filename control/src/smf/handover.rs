@@ -14,12 +14,14 @@ use whimbrel_ngap::transfer::{
 use whimbrel_pfcp::ie::FTeid;
 use whimbrel_pfcp::rule::CreatedPdr;
 
-use super::context::{DEFAULT_QFI, Tunnel, UpState, an_tunnel, tunnel};
+use super::context::{DEFAULT_QFI, SmContext, Tunnel, UpState, an_tunnel, tunnel};
 use super::n4::{self, Downlink};
 use super::path_switch::{end_without_gnb, is_being_released};
-use super::up_connection;
+use super::{rule_change, up_connection};
 use crate::amf;
+use crate::config::HandoverDownlink;
 use crate::envelope::OutputId;
+use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Ue};
 
 /// A session that the target takes.
@@ -78,33 +80,51 @@ pub(crate) fn why_not_admitted(transfer: &[u8]) -> Option<Cause> {
     HandoverResourceAllocationUnsuccessfulTransfer::decode(transfer).ok().map(|t| t.cause)
 }
 
-/// §4.9.1.3.2 step 11: where the source does not reach the target itself, the UPF passes on what it forwards. A session for
-/// which the UPF has no tunnels is handed over without forwarding.
-pub(crate) async fn forward(
+/// §4.9.1.3.2 steps 11 and 12: the UPF is ready for a phone that leaves. It holds what comes for the phone from now on, unless the
+/// operator wants all of it forwarded; and where the source does not reach the target itself, it passes on what the source forwards.
+///
+/// Not before the target has said that it takes the session: until then the phone is at its source, for as long as the target
+/// thinks. And not later: when HANDOVER COMMAND is with the source, the phone is gone within milliseconds, and nobody says when.
+/// A session for which the UPF has no tunnels is handed over without forwarding.
+pub(crate) async fn ready_for_departure(
     ue: Ue,
     admitted: Vec<Admitted>,
     direct: Vec<PduSessionId>,
 ) -> Result<Vec<Admitted>, Interrupt> {
+    let held = ue.config().smf.handover_downlink == HandoverDownlink::Buffer;
     let mut done = Vec::with_capacity(admitted.len());
-    let mut asked = Vec::new();
+    let mut asked = Vec::with_capacity(admitted.len());
     for mut session in admitted {
         let psi = session.psi;
         let targets = tunnels(&mut session.command);
-        if targets.is_empty() || direct.contains(&psi) {
-            note(ue, psi, (!targets.is_empty()).then_some(0));
+        let forwarded = !targets.is_empty();
+        let passed_on: Vec<Tunnel> = match direct.contains(&psi) {
+            true => Vec::new(),
+            false => targets.iter().filter_map(|t| an_tunnel(t)).collect(),
+        };
+        let rules = u8::try_from(passed_on.len()).ok().filter(|_| forwarded);
+        let request = n4::departure(&passed_on, held);
+        if rule_change::is_empty(&request) {
+            note(ue, psi, rules, false);
             done.push(session);
             continue;
         }
-        let wanted: Vec<Tunnel> = targets.iter().filter_map(|t| an_tunnel(t)).collect();
-        match n4::ask_modification(ue, psi, n4::forwarding(&wanted)) {
+        match n4::ask_modification(ue, psi, request) {
             Some(request) => {
-                note(ue, psi, u8::try_from(wanted.len()).ok());
-                asked.push((psi, session, request));
+                note(ue, psi, rules, held);
+                asked.push((psi, (session, !passed_on.is_empty()), request));
             }
             None => done.push(unforwarded(session)),
         }
     }
-    for (_, mut session, answer) in n4::modifications_answered(ue, asked).await? {
+    for (psi, (mut session, passed_on), answer) in n4::modifications_answered(ue, asked).await? {
+        if !passed_on {
+            done.push(session);
+            continue;
+        }
+        if let (Err(Refusal::Upf(Some(_))), true) = (&answer, held) {
+            n4::post(ue, psi, n4::departure(&[], held)); // tunnels are what it has not
+        }
         let ours = answer.ok().and_then(|m| m.created_pdrs.iter().map(given).collect::<Option<Vec<_>>>());
         let mut theirs = tunnels(&mut session.command);
         match ours {
@@ -117,6 +137,17 @@ pub(crate) async fn forward(
     }
     done.sort_by_key(|s| s.psi);
     Ok(done)
+}
+
+/// The phone stays where it was: what was held for it goes there, before anything newer.
+pub(crate) fn no_departure(ue: Ue) {
+    let held: Vec<(PduSessionId, Tunnel)> = ue.with(|p| {
+        let source = |s: &mut SmContext| std::mem::take(&mut s.held).then(|| s.an.as_deref().copied())?;
+        p.sessions.iter_mut().filter_map(|(&psi, s)| Some((psi, source(s)?))).collect()
+    });
+    for (psi, source) in held {
+        n4::post(ue, psi, n4::modification(Downlink::To(source)));
+    }
 }
 
 /// The forwarding tunnels of a command that a UPF can stand in for, in one order.
@@ -151,10 +182,11 @@ fn given(pdr: &CreatedPdr) -> Option<Tunnel> {
     }
 }
 
-fn note(ue: Ue, psi: PduSessionId, forwarding: Option<u8>) {
+/// What is to be undone if the phone stays.
+fn note(ue: Ue, psi: PduSessionId, forwarding: Option<u8>, held: bool) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
-            s.forwarding = forwarding;
+            (s.forwarding, s.held) = (forwarding, held);
         }
     });
 }
@@ -175,7 +207,8 @@ pub(crate) fn stop_forwarding(ue: Ue) {
     }
 }
 
-/// §4.9.1.3.3 steps 7 to 10: the phone is at the target, and its packets follow. The last in the former tunnels are end markers.
+/// §4.9.1.3.3 steps 7 to 10: the phone is at the target, and its packets follow, those that were held first. The last in the former
+/// tunnels are end markers.
 pub(crate) fn ask_paths(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSessionId, (), OutputId)> {
     let mut asked = Vec::with_capacity(admitted.len());
     for Admitted { psi, tunnel, .. } in admitted {

@@ -45,15 +45,17 @@ use crate::udm::Ambr;
 use status::{pti_is_taken, status};
 
 pub use context::{SmContext, Tunnel, UpState};
-pub use n4::{deletion, deletion_of_orphan, no_such_session};
+pub use n4::{
+    Downlink, deletion, deletion_of_orphan, departure, modification, no_forwarding, no_such_session,
+};
 pub use qos::{FlowRule, QosFlow};
 pub use wanted::{Modification, Wanted};
 
 pub(crate) use area::{area_changed, barred, where_awaited};
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
 pub(crate) use handover::{
-    Admitted, admitted, ask_paths, forward, handover_required, is_forwarding, paths_switched, release_at_gnb,
-    stop_forwarding, why_not_admitted,
+    Admitted, admitted, ask_paths, handover_required, is_forwarding, no_departure, paths_switched,
+    ready_for_departure, release_at_gnb, stop_forwarding, why_not_admitted,
 };
 pub(crate) use modification::{begin_wanted, is_wanted};
 pub(crate) use modify_indication::{Moved, move_tunnels};

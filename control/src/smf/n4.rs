@@ -119,7 +119,8 @@ fn refused(ue: Ue, psi: PduSessionId, cause: Cause) -> Refusal {
 }
 
 /// Where downlink packets go.
-pub(super) enum Downlink {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Downlink {
     /// To the gNB.
     To(Tunnel),
     /// To another gNB; the last that goes to the former is an end marker (TS 29.281 §5.1, TS 23.501 §5.8.2.9).
@@ -128,6 +129,8 @@ pub(super) enum Downlink {
     Discard,
     /// Into the buffer; the first of them is told (TS 23.502 §4.2.6 step 6a).
     Buffer,
+    /// Into the buffer; nobody need be told, for the phone is on its way.
+    Hold,
 }
 
 /// N4 session modification (TS 23.502 §4.4.1.3).
@@ -149,7 +152,7 @@ pub(super) async fn change(
 }
 
 /// The request that leads a session's downlink packets elsewhere.
-pub(super) fn modification(downlink: Downlink) -> SessionModificationRequest {
+pub fn modification(downlink: Downlink) -> SessionModificationRequest {
     let mut far = UpdateFar::new(DOWNLINK_FAR);
     match downlink {
         Downlink::To(tunnel) | Downlink::SwitchTo(tunnel) => {
@@ -163,6 +166,7 @@ pub(super) fn modification(downlink: Downlink) -> SessionModificationRequest {
         }
         Downlink::Discard => far.apply_action = Some(ApplyAction::DROP),
         Downlink::Buffer => far.apply_action = Some(ApplyAction::BUFF | ApplyAction::NOCP),
+        Downlink::Hold => far.apply_action = Some(ApplyAction::BUFF),
     }
     SessionModificationRequest { update_fars: vec![far], ..Default::default() }
 }
@@ -178,10 +182,13 @@ fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionMod
     }
 }
 
-/// The request for tunnels in which a gNB's packets go on to another gNB's (TS 23.502 §4.9.1.3.2 step 11; `relay.rs` of the
-/// user plane says how it is to be asked).
-pub(super) fn forwarding(targets: &[Tunnel]) -> SessionModificationRequest {
-    let mut request = SessionModificationRequest::default();
+/// The request of a phone that is about to leave its gNB: whether its packets are held; and for tunnels in which those that its gNB
+/// forwards go on to another gNB's (TS 23.502 §4.9.1.3.2 step 11; `relay.rs` of the user plane says how it is to be asked).
+pub fn departure(targets: &[Tunnel], held: bool) -> SessionModificationRequest {
+    let mut request = match held {
+        true => modification(Downlink::Hold),
+        false => SessionModificationRequest::default(),
+    };
     for ((pdr, far), target) in forwarding_rules().zip(targets) {
         let mut detect = Pdi::from(SourceInterface::Access);
         detect.f_teid = Some(FTeid::Choose { ipv4: true, ipv6: true, choose_id: None });
@@ -196,7 +203,7 @@ pub(super) fn forwarding(targets: &[Tunnel]) -> SessionModificationRequest {
 }
 
 /// The request that ends the first `count` of them.
-pub(super) fn no_forwarding(count: u8) -> SessionModificationRequest {
+pub fn no_forwarding(count: u8) -> SessionModificationRequest {
     let mut request = SessionModificationRequest::default();
     for (pdr_id, far_id) in forwarding_rules().take(count.into()) {
         request.remove_pdrs.push(RemovePdr { pdr_id });

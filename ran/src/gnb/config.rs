@@ -55,6 +55,8 @@ pub struct Faults {
     pub refuse_sessions: Vec<PduSessionId>,
     /// As the target of an N2 handover, never answer HANDOVER REQUEST.
     pub ignore_handover_request: bool,
+    /// As the target of an N2 handover, have no packets forwarded to it.
+    pub refuse_forwarding: bool,
     /// As the target, never tell the core that the phone has arrived.
     pub silent_arrival: bool,
     /// As the source of an N2 handover, cancel when HANDOVER COMMAND comes.

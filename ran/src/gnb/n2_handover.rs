@@ -250,7 +250,7 @@ impl Gnb {
         forwarding: bool,
         out: &mut Outbox<Output>,
     ) -> Result<HandoverRequestAcknowledgeTransfer, Refused> {
-        let not_possible = self.forwarding_not_possible(&wanted.transfer);
+        let not_possible = self.faults.refuse_forwarding || self.forwarding_not_possible(&wanted.transfer);
         let admitted = self.admit_session(id, wanted, out)?;
         let tunnel = match forwarding && !not_possible {
             true => self.open_forwarding(id, wanted.id).map(|teid| self.tunnel(teid)),

@@ -18,11 +18,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::{set_socket_recv_buffer_size_force, set_tcp_congestion};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
+use whimbrel_control::smf::no_forwarding;
 use whimbrel_gtpu::{Gtpu, message_type};
 use whimbrel_ids::{Seid, Teid};
-use whimbrel_pfcp::ie::{BitRate, FTeid, FarId, PdrId};
-use whimbrel_pfcp::msg::SessionModificationRequest;
-use whimbrel_pfcp::rule::{RemoveFar, RemovePdr};
+use whimbrel_pfcp::ie::{BitRate, FTeid, PdrId};
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_ran::edge::Tun;
 use whimbrel_user::{DropReason, Ipv4Net, Outbox, UpfC};
@@ -374,12 +373,7 @@ fn handovers(smf: &mut Smf, seid: Seid, case: &Case, within: Duration, radio: &R
         (here, there) = (there, here);
         thread::sleep(Duration::from_millis(500));
         if keeper == Keeper::Hairpin {
-            let m = SessionModificationRequest {
-                remove_pdrs: vec![RemovePdr { pdr_id: PdrId(9) }],
-                remove_fars: vec![RemoveFar { far_id: FarId(9) }],
-                ..Default::default()
-            };
-            smf.ask(Some(seid), m.into())?;
+            smf.ask(Some(seid), no_forwarding(1).into())?;
             radio.forwarding.store(0, Ordering::Relaxed);
         }
         radio.left.store(0, Ordering::Relaxed);

@@ -98,7 +98,7 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: NeighbourId) -> Result<(), 
     let (asked, before) = create(ue, &m)?; // §4.9.1.3.2 step 3: CREATE UE CONTEXT
     let (answer, created) = created(ue).await?; // steps 9 to 12
     let (admitted, refused) = handover::admit(ue, &asked, &answer)?;
-    let admitted = smf::forward(ue, admitted, handover::direct(&m)).await?;
+    let admitted = smf::ready_for_departure(ue, admitted, handover::direct(&m)).await?;
     if ue.with(|p| !p.lanes.idle_but(Lane::Handover) || standing(p) != before) {
         return Err(busy()); // the target has another state of the phone than it has now
     }
@@ -140,7 +140,7 @@ fn standing(p: &Phone) -> u32 {
         .values()
         .map(|s| {
             let mut s = s.clone();
-            (s.usage, s.secondary_usage, s.forwarding) = ((0, 0), None, None);
+            (s.usage, s.secondary_usage, s.forwarding, s.held) = ((0, 0), None, None, false);
             s
         })
         .collect();

@@ -1,0 +1,118 @@
+//! Packets of phones on N3, where a test wants them to travel: from the UPF to gNBs, between these, and to the phones.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use whimbrel_control::UpfId;
+use whimbrel_gtpu::PORT;
+use whimbrel_ids::PduSessionId;
+use whimbrel_ran::PhoneId;
+use whimbrel_user::{Destination, Origin, Outbox, Packet, Slot, Verdict};
+
+use crate::traffic::udp;
+use crate::{Sim, Travelling, UeIndex, gnb};
+
+/// From one end of N3 to the other: longer than N2, so that what the core says of a tunnel overtakes what is in it.
+pub const N3_LATENCY: Duration = Duration::from_millis(1);
+
+/// A datagram under way.
+#[derive(Debug)]
+pub(crate) struct Datagram {
+    from: IpAddr,
+    to: IpAddr,
+    octets: Vec<u8>,
+}
+
+/// What phones have got.
+#[derive(Debug, Default)]
+pub(crate) struct Received(Vec<(UeIndex, u32)>);
+
+impl Sim {
+    /// Datagrams travel from now on.
+    pub fn carry(&mut self) {
+        self.received.get_or_insert_default();
+    }
+
+    /// The data network sends a packet of this number to a phone's session.
+    pub fn send_down(&mut self, ue: UeIndex, session: PduSessionId, number: u32) {
+        let info = self.ue_ref(ue).sessions().find(|s| s.id == session);
+        let Some(to) = info.and_then(|s| s.ipv4) else { return };
+        let (dn, upf) = (self.network_of(ue, session), self.upf_of(to));
+        self.reaches_upf(upf, Origin::N6 { dn }, &udp(to, &number.to_be_bytes()));
+        self.upfs_send();
+    }
+
+    /// The numbers of the packets that a phone has got, in order, since the last call.
+    pub fn received(&mut self, ue: UeIndex) -> Vec<u32> {
+        let Some(Received(all)) = &mut self.received else { return Vec::new() };
+        all.extract_if(.., |(to, _)| *to == ue).map(|(_, number)| number).collect()
+    }
+
+    fn reaches_upf(&mut self, id: UpfId, origin: Origin, octets: &[u8]) {
+        let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
+        let (now, upf) = (self.now, self.nth_upf(id));
+        upf.u.burst(now, &mut slots);
+        let [slot] = slots;
+        let mut out = Outbox::default();
+        upf.settle(now, &mut out);
+        self.upfs_send(); // what it held goes first
+        if let Verdict::Send(to) = slot.verdict {
+            self.leaves_upf(id, to, slot.packet.octets());
+        }
+        self.n4(id, out);
+    }
+
+    /// What UPFs send of their own gets on its way.
+    pub(crate) fn upfs_send(&mut self) {
+        if self.received.is_none() {
+            return;
+        }
+        for id in (0u8..).map(UpfId).take(self.upfs.len()) {
+            while let Some((to, packet)) = self.nth_upf(id).u.next_output() {
+                self.leaves_upf(id, to, packet.octets());
+                self.nth_upf(id).u.recycle(packet);
+            }
+        }
+    }
+
+    fn leaves_upf(&mut self, id: UpfId, to: Destination, octets: &[u8]) {
+        if let Destination::N3 { peer, .. } = to {
+            self.datagram(upf_address(id), peer.ip(), octets.to_vec());
+        }
+    }
+
+    fn datagram(&mut self, from: IpAddr, to: IpAddr, octets: Vec<u8>) {
+        self.send(self.now + N3_LATENCY, Travelling::N3(Datagram { from, to, octets }));
+    }
+
+    /// A gNB sends a datagram.
+    pub(crate) fn gnb_sends(&mut self, from: IpAddr, to: IpAddr, octets: Vec<u8>) {
+        if self.received.is_some() {
+            self.datagram(from, to, octets);
+        }
+    }
+
+    /// A gNB hands a packet to a phone, which has it if it is there.
+    pub(crate) fn gnb_delivers(&mut self, phone: PhoneId, there: bool, packet: &[u8]) {
+        if let (Some(Received(all)), true, Some(number)) = (&mut self.received, there, packet.last_chunk()) {
+            all.push((UeIndex(phone.0 as usize), u32::from_be_bytes(*number)));
+        }
+    }
+
+    pub(crate) fn datagram_arrives(&mut self, Datagram { from, to, octets }: Datagram) {
+        let gnb = self.nodes.iter().position(|n| n.gnb.config().gtp_address == to);
+        if let Some(gnb) = gnb {
+            let input = gnb::Input::Gtpu { source: (from, PORT), datagram: &octets };
+            return self.gnb(crate::GnbIndex(gnb), input);
+        }
+        let upf = (0u8..).map(UpfId).take(self.upfs.len()).find(|id| upf_address(*id) == to);
+        if let Some(upf) = upf {
+            let origin = Origin::N3 { peer: (from, PORT).into(), local: to };
+            self.reaches_upf(upf, origin, &octets);
+        }
+    }
+}
+
+fn upf_address(id: UpfId) -> IpAddr {
+    crate::home::nth_upf_address(id.0).into()
+}
