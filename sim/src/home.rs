@@ -205,7 +205,7 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
         echo_interval: None,
         slices: Vec::new(),
         shards: 1,
-        held_per_session: Config::HELD_PER_SESSION,
+        buffering: Default::default(),
         flows_first: Config::FLOWS_FIRST,
         flows_second: Config::FLOWS_SECOND,
         cp_port: 8805,

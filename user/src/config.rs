@@ -8,10 +8,11 @@ use std::time::Duration;
 use whimbrel_ids::{Dnn, SNssai};
 use whimbrel_pfcp::ie::NodeId;
 
+use crate::buffering::{Buffering, BufferingError};
 use crate::firewall::Firewall;
 use crate::limits::{
-    DATA_NETWORKS_MAX, FIREWALL_RULES_MAX, FLOWS_MAX, HELD_PER_SESSION_MAX, NAT_ADDRESSES_MAX,
-    POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX, SHARDS_MAX, SLICES_MAX,
+    DATA_NETWORKS_MAX, FIREWALL_RULES_MAX, FLOWS_MAX, NAT_ADDRESSES_MAX, POOL_ADDRESSES_MAX,
+    POOLS_PER_NETWORK_MAX, SESSIONS_MAX, SHARDS_MAX, SLICES_MAX,
 };
 use crate::session_id::TeidLayout;
 
@@ -244,8 +245,8 @@ pub struct Config {
     pub path_failure: Duration,
     /// Time between echo requests to each gNB and UPF; `None` sends none.
     pub echo_interval: Option<Duration>,
-    /// Packets buffered for one phone at most, where no BAR suggests fewer; up to [`HELD_PER_SESSION_MAX`].
-    pub held_per_session: u16,
+    /// What waits for phones, at most.
+    pub buffering: Buffering,
     /// Flows of sessions with filters whose rule is remembered in a core's second cache, those used last; all pipelines together.
     pub flows_first: u32,
     /// The same in memory, 66 octets each, taken when they are first used; with none, filters are asked for each packet.
@@ -308,11 +309,8 @@ pub enum ConfigError {
     },
     /// A slice has two rates, or one of zero.
     SliceRate(SNssai),
-    /// Buffers of one phone beyond the bound, or none.
-    HeldPerSession {
-        /// How many were asked for.
-        given: u16,
-    },
+    /// A bound of what waits for phones that is zero or too high.
+    Buffering(BufferingError),
     /// Echo requests more often than once in 60 s (TS 29.281 §7.2.1).
     EchoInterval(Duration),
     /// A firewall cannot be built.
@@ -390,8 +388,8 @@ impl fmt::Display for ConfigError {
             Self::SliceRate(slice) => {
                 write!(f, "the rate of slice {slice} is given twice, or is zero: give one, above zero")
             }
-            Self::HeldPerSession { given } => {
-                write!(f, "a phone is to have {given} packets buffered: give 1 to {HELD_PER_SESSION_MAX}")
+            Self::Buffering(BufferingError { bound, most }) => {
+                write!(f, "the bound `{bound}` of what waits for phones: give 1 to {most}")
             }
             Self::EchoInterval(given) => {
                 write!(f, "gNBs are to be asked for an echo every {given:?}: once in 60 s is the most often")
@@ -415,8 +413,6 @@ impl Config {
     pub const PATH_FAILURE: Duration = Duration::from_secs(600);
     /// Time between echo requests unless said otherwise: no path is to be asked more often (TS 29.281 §7.2.1).
     pub const ECHO_INTERVAL: Duration = Duration::from_secs(60);
-    /// Packets buffered for one phone unless said otherwise: 10,000 a second through a handover of 130 ms (L25GC §5.4.2).
-    pub const HELD_PER_SESSION: u16 = 1_500;
     /// Half a megabyte: a quarter of the second cache of a server's core.
     pub const FLOWS_FIRST: u32 = 8_192;
     /// As many as a firewall has: sixteen megabytes.
@@ -447,9 +443,7 @@ impl Config {
                 return Err(ConfigError::SliceRate(s.slice));
             }
         }
-        if !(1..=HELD_PER_SESSION_MAX).contains(&self.held_per_session) {
-            return Err(ConfigError::HeldPerSession { given: self.held_per_session });
-        }
+        self.buffering.check().map_err(ConfigError::Buffering)?;
         if let Some(given) = self.echo_interval.filter(|i| *i < Self::ECHO_INTERVAL) {
             return Err(ConfigError::EchoInterval(given));
         }

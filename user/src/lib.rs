@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod buffering;
 mod config;
 mod control;
 mod event;
@@ -20,6 +21,7 @@ mod rules;
 pub mod samples;
 mod session_id;
 
+pub use buffering::{Buffering, BufferingError};
 pub use config::{
     Config, ConfigError, DataNetwork, DnIndex, FirewallError, Ipv4Net, Ipv6Net, PointToPoint, ReservedPools,
     SliceRate,

@@ -41,12 +41,12 @@ pub const HELD_PER_SESSION_MAX: u16 = 3_000;
 pub const HELD_PER_SESSION_SURE: usize = 128;
 /// Beyond that a phone may have one part in so many of the buffers that are free, so that a few leave room for others.
 pub const HELD_SHARE: usize = 4;
-/// Packets buffered for all phones: 32 MiB of packets of 2 KiB.
-pub const HELD_MAX: usize = 16_384;
+/// Packets buffered for all phones, as far as the configuration may go: half a gigabyte of packets of 2 KiB.
+pub const HELD_MAX: usize = 262_144;
 /// Predictions at a time: each lives five seconds, so these are 13,000 handovers a second, a region's of several million phones.
 pub const PREDICTIONS_MAX: usize = 65_536;
-/// Packets of the pipeline's own making that wait to be sent: all that is held may be released at once.
-pub const OUTPUTS_MAX: usize = HELD_MAX + 1024;
+/// Packets of the pipeline's own making that wait to be sent, besides what is held for phones and may be released at once.
+pub const OUTPUTS_OWN_MAX: usize = 1024;
 /// Reports that wait for the control side; above it new ones wait as figures in their sessions, or are
 /// counted lost.
 pub const REPORTS_MAX: usize = 65_536;

@@ -12,6 +12,13 @@ use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
 use whimbrel_user::*;
 
+/// With other bounds.
+fn with(change: impl FnOnce(&mut Buffering)) -> Net {
+    let mut config = config();
+    change(&mut config.buffering);
+    Net::with(config)
+}
+
 /// An idle session with a BAR.
 fn idle(net: &mut Net, delay: Option<u8>, packets: Option<u8>) -> Session {
     let mut m = establishment(1, true, false);
@@ -137,7 +144,7 @@ fn answers_that_change_nothing() {
 
 #[test]
 fn phones_with_much_to_hold_leave_room_for_others() {
-    let mut net = Net::with(Config { held_per_session: HELD_PER_SESSION_MAX, ..config() });
+    let mut net = with(|b| b.packets_per_session = HELD_PER_SESSION_MAX);
     let sessions: Vec<_> = (1..=4).map(|n| net.idle_session(n, true, false)).collect();
     let mut kept = Vec::new();
     for s in &sessions {
@@ -149,6 +156,114 @@ fn phones_with_much_to_hold_leave_room_for_others() {
     }
     assert_eq!(kept[0], usize::from(HELD_PER_SESSION_MAX));
     assert!(kept.is_sorted_by(|a, b| a > b), "{kept:?}");
-    assert!(kept[3] > HELD_PER_SESSION_SURE && kept.iter().sum::<usize>() < HELD_MAX, "{kept:?}");
+    let all = Buffering::default().packets as usize;
+    assert!(kept[3] > HELD_PER_SESSION_SURE && kept.iter().sum::<usize>() < all, "{kept:?}");
     assert_eq!((net.dropped(DropReason::BufferFull), net.dropped(DropReason::BuffersExhausted)), (1, 3));
+}
+
+/// A packet with so many octets.
+fn down_of(net: &mut Net, s: &Session, octets: usize) -> Verdict {
+    net.downlink(&udp4(SERVER, s.ipv4.unwrap(), (1, 2), octets - 28)).0
+}
+
+#[test]
+fn octets_are_bounded_for_one_and_for_all() {
+    let mut net = with(|b| (b.octets_per_session, b.octets) = (1_000, 1_500));
+    let [one, other] = [1, 2].map(|n| net.idle_session(n, true, false));
+    assert_eq!(
+        (down_of(&mut net, &one, 600), down_of(&mut net, &one, 400)),
+        (Verdict::Taken, Verdict::Taken)
+    );
+    assert_eq!(down_of(&mut net, &one, 28), Verdict::Drop(DropReason::BufferOctets));
+    assert_eq!(down_of(&mut net, &other, 501), Verdict::Drop(DropReason::BuffersOctets));
+    assert_eq!(down_of(&mut net, &other, 500), Verdict::Taken);
+    assert_eq!((net.upf.u.counters().held, net.upf.u.counters().held_octets), (3, 1_500));
+    // What leaves makes room.
+    net.modify(&one, activation(GNB_TEID, GNB.ip()));
+    assert_eq!((net.outputs().len(), net.upf.u.counters().held_octets), (2, 500));
+    assert_eq!(down_of(&mut net, &other, 500), Verdict::Taken);
+    net.delete(&other);
+    assert_eq!((net.upf.u.counters().held, net.upf.u.counters().held_octets), (0, 0));
+}
+
+#[test]
+fn packets_of_all_are_bounded() {
+    let mut net = with(|b| b.packets = 3);
+    let [one, other] = [1, 2].map(|n| net.idle_session(n, true, false));
+    let all = [&one, &other, &one, &other].map(|s| down(&mut net, s));
+    let taken = Verdict::Taken;
+    assert_eq!(all, [taken, taken, taken, Verdict::Drop(DropReason::BuffersExhausted)]);
+}
+
+#[test] // and the SMF, which was told of what is gone, is told of what comes
+fn packets_that_wait_too_long_are_dropped() {
+    let mut net = with(|b| b.age = Duration::from_secs(10));
+    let s = net.idle_session(1, true, false);
+    down(&mut net, &s);
+    answer(&mut net, bar(None, None, None)); // for a BAR that is not there
+    after_ms(&mut net, 4_000);
+    down(&mut net, &s);
+    after_ms(&mut net, 5_999);
+    assert_eq!((net.upf.u.counters().held, net.dropped(DropReason::BufferAge)), (2, 0));
+    after_ms(&mut net, 1);
+    assert_eq!((net.upf.u.counters().held, net.dropped(DropReason::BufferAge)), (1, 1));
+    down(&mut net, &s);
+    assert!(net.reports().is_empty(), "some wait that it knows of");
+    // A change of rules that does not let them go makes them no younger.
+    net.modify(&s, SessionModificationRequest::default());
+    after_ms(&mut net, 10_000);
+    assert_eq!((net.upf.u.counters().held, net.dropped(DropReason::BufferAge)), (0, 3));
+    assert_eq!(net.upf.u.session_counters(s.id()).unwrap().dropped, 3);
+    down(&mut net, &s);
+    assert_eq!(net.reports().len(), 1, "told anew");
+    net.modify(&s, activation(GNB_TEID, GNB.ip()));
+    assert_eq!((net.outputs().len(), net.upf.u.next_deadline()), (1, None));
+}
+
+#[test] // TS 29.244 §5.2.4.2: a phone that sleeps long, of which the SMF knows
+fn packets_wait_as_long_as_the_smf_says() {
+    let mut net = with(|b| b.age = Duration::from_secs(10));
+    let s = idle(&mut net, None, None);
+    down(&mut net, &s);
+    // Three units of ten minutes.
+    answer(&mut net, bar(None, Some(PackedTimer(0b010_00011)), None));
+    after_ms(&mut net, 1_799_999);
+    assert_eq!(net.upf.u.counters().held, 1);
+    net.modify(&s, activation(GNB_TEID, GNB.ip()));
+    assert_eq!(net.outputs().len(), 1);
+    net.modify(&s, SessionModificationRequest { update_fars: vec![buffer()], ..Default::default() });
+    down(&mut net, &s);
+    after_ms(&mut net, 10_000);
+    assert_eq!(net.dropped(DropReason::BufferAge), 1, "what it said is over with the phone's return");
+}
+
+fn buffer() -> UpdateFar {
+    UpdateFar { apply_action: Some(ApplyAction::BUFF | ApplyAction::NOCP), ..UpdateFar::new(FarId(2)) }
+}
+
+#[test] // RFC 7567, RFC 3168: where the operator wants it
+fn early_drop_begins_at_half_and_spares_who_knows_ecn() {
+    for (early_drop, ecn) in [(false, false), (true, false), (true, true)] {
+        let mut net = with(|b| (b.packets_per_session, b.early_drop) = (2_000, early_drop));
+        let s = net.idle_session(1, true, false);
+        let mut packet = udp4(SERVER, s.ipv4.unwrap(), (1, 2), 0);
+        packet[1] = if ecn { 0b10 } else { 0 };
+        let mut early = [0, 0];
+        while net.upf.u.counters().held < 2_000 {
+            let half = usize::from(net.upf.u.counters().held >= 1_000);
+            match net.downlink(&packet).0 {
+                Verdict::Taken => {}
+                other => {
+                    assert_eq!(other, Verdict::Drop(DropReason::EarlyDrop));
+                    early[half] += 1;
+                }
+            }
+        }
+        assert_eq!(net.upf.u.counters().ecn_marked, if ecn { 1_000 } else { 0 });
+        if early_drop && !ecn {
+            assert!(early[0] == 0 && (20..=110).contains(&early[1]), "{early:?}");
+        } else {
+            assert_eq!(early, [0, 0]);
+        }
+    }
 }

@@ -64,7 +64,7 @@ proptest! {
             mutate(&mut octets, &edits, cut);
             judge(&mut net, origin, &octets);
         }
-        prop_assert!(net.upf.u.counters().held <= HELD_MAX as u64);
+        prop_assert!(net.upf.u.counters().held <= u64::from(Buffering::default().packets));
     }
 
     #[test]

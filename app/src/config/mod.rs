@@ -5,6 +5,7 @@
 
 mod access;
 mod amf;
+mod buffering;
 mod cluster;
 mod contradictions;
 mod data_network;
@@ -34,7 +35,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use whimbrel_control::refusal::RefusalKind;
-use whimbrel_user::SliceRate;
+use whimbrel_user::{Buffering, SliceRate};
 
 pub(crate) use cluster::{Cluster, PairOf};
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
@@ -73,6 +74,7 @@ pub(crate) struct Config {
     pub(crate) n6: N6,
     pub(crate) upfs: Vec<Upf>,
     pub(crate) slice_rates: Vec<SliceRate>,
+    pub(crate) buffering: Buffering,
     pub(crate) cluster: Cluster,
     pub(crate) neighbours: Neighbours,
     pub(crate) handover: handover::Handover,
@@ -157,7 +159,7 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     }
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
-        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "cluster" cluster, "store" store, "api" api, "log" log,
+        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "buffering" buffering, "cluster" cluster, "store" store, "api" api, "log" log,
     );
     Ok(Reloaded { config, kept })
 }
@@ -194,6 +196,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         n6: interfaces::n6(&mut root),
         upfs: upf::read(&mut root),
         slice_rates: upf::slice_rates(&mut root),
+        buffering: buffering::read(&mut root),
         cluster: cluster::read(&mut root),
         neighbours: neighbours::read(&mut root),
         handover: handover::read(&mut root),

@@ -185,6 +185,20 @@ fn a_slice_has_one_rate() {
     assert!(refused.contains("slice 1 has two rates"), "{refused}");
 }
 
+#[test]
+fn bounds_of_what_waits_for_phones() {
+    let config = read("buffering:\n  octets: 1000000\n  age: 5s\n  early_drop: true\n").expect("bounds");
+    let bounds = config.buffering;
+    assert_eq!((bounds.octets, bounds.age.as_secs(), bounds.early_drop), (1_000_000, 5, true));
+    assert_eq!(bounds.packets_per_session, 1_500);
+    for (key, value) in
+        [("packets_per_session", "3001"), ("octets", "0"), ("packets", "300000"), ("age", "4h")]
+    {
+        let refused = read(&format!("buffering:\n  {key}: {value}\n")).expect_err("out of bounds");
+        assert!(refused.contains(key) && refused.contains("out of bounds"), "{refused}");
+    }
+}
+
 /// The SMF where UPFs reach it, and this list.
 fn with_upfs(list: &str) -> String {
     format!("n4:\n  node_id: 192.0.2.1\nupfs:\n{list}")

@@ -144,7 +144,8 @@ struct World {
 
 impl World {
     fn new(keeper: Keeper, buffer: u16, others: usize) -> Self {
-        let mut config = Config { held_per_session: buffer, ..config() };
+        let mut config = config();
+        config.buffering.packets_per_session = buffer;
         config.data_networks[0].ipv4_pools[0].prefix = 16;
         let mut net = Net::with(config);
         let mut sessions = (1..=others as u64 + 1).map(|n| {

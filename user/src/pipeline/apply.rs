@@ -7,6 +7,7 @@ use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::UsageReportTrigger;
 use whimbrel_pfcp::rule::UsageReport;
 
+use super::held::{self, Waiting};
 use super::inner::Inner;
 use super::meter::Meter;
 use super::packet::Packet;
@@ -56,6 +57,7 @@ impl UpfU {
             Some(mut s) => {
                 self.forget(now, index, &s.rules);
                 let was_active = is_active(&s.rules);
+                held::expire(&mut s.state, &mut self.shared, now);
                 let ends = |r: &SessionRules| (r.ue_ipv4, r.ue_ipv6, r.data_network);
                 if ends(&s.rules) != ends(&rules) {
                     self.forget_flows(index, &s.rules);
@@ -116,9 +118,7 @@ impl UpfU {
             for (usage, urr) in s.state.usage.iter_mut().zip(s.rules.urrs.iter()) {
                 usage.report(urr, now, UsageReportTrigger::TERMR, &mut reports);
             }
-            self.shared.common.release(s.state.held.len());
-            for (_, packet) in s.state.held.drain(..) {
-                self.shared.counters.held -= 1;
+            for Waiting { packet, .. } in held::take(&mut s.state, &mut self.shared) {
                 self.shared.counters.drop(DropReason::BufferDiscarded);
                 self.shared.recycle(packet);
             }
@@ -133,13 +133,11 @@ impl UpfU {
         let Some(session) = self.sessions.get(index) else {
             return;
         };
-        let held = std::mem::take(&mut session.state.held);
-        self.shared.counters.held -= held.len() as u64;
-        self.shared.common.release(held.len());
-        for (arrival, mut packet) in held {
+        for Waiting { since, arrival, mut packet } in held::take(&mut session.state, &mut self.shared) {
             let verdict = if discard {
                 Verdict::Drop(DropReason::BufferDiscarded)
             } else {
+                self.shared.waited_since = Some(since);
                 again(session, &mut self.shared, now, arrival, &mut packet)
             };
             match verdict {
@@ -153,6 +151,7 @@ impl UpfU {
                 Verdict::Taken | Verdict::Pending | Verdict::Hand { .. } => self.shared.recycle(packet),
             }
         }
+        self.shared.waited_since = None;
     }
 
     /// Makes a session found by its addresses and its tunnels at peers.

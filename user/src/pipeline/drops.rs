@@ -83,7 +83,7 @@ drop_reasons! {
     RateExceeded = "rate_exceeded",
     /// The slice's rate is used up.
     SliceRateExceeded = "slice_rate_exceeded",
-    /// The slice's rate is nearly used up, and the packet's ends cannot be told of it by a mark.
+    /// The slice's rate is nearly used up, or the phone's buffer fills, and the packet's ends cannot be told of it by a mark.
     EarlyDrop = "early_drop",
     /// A URR's quota is used up.
     QuotaExhausted = "quota_exhausted",
@@ -95,8 +95,14 @@ drop_reasons! {
     TooLong = "too_long",
     /// The session's buffer for an idle phone is full.
     BufferFull = "buffer_full",
+    /// The octets that the session may have buffered are used up.
+    BufferOctets = "buffer_octets",
     /// All buffers for idle phones are full, or the rest is not for one phone alone.
     BuffersExhausted = "buffers_exhausted",
+    /// The octets that all sessions may have buffered are used up.
+    BuffersOctets = "buffers_octets",
+    /// A buffered packet waited longer than packets may.
+    BufferAge = "buffer_age",
     /// A buffered packet was dropped at the SMF's word, or its session ended.
     BufferDiscarded = "buffer_discarded",
     /// Too many packets of the UPF's own wait to be sent.
@@ -231,6 +237,8 @@ counters! {
     sessions,
     /// Packets in buffers for idle phones now.
     held,
+    /// Their octets.
+    held_octets,
 }
 
 impl Counters {

@@ -14,6 +14,7 @@ mod ethernet;
 mod fast;
 mod flows;
 mod gtpu;
+mod held;
 mod inner;
 mod lookup;
 mod meter;

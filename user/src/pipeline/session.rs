@@ -1,14 +1,12 @@
 //! A session as the packet side knows it: its rules, and what changes with every packet.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use whimbrel_ids::Instant;
 
 use super::ethernet::Learnt;
+use super::held::Held;
 use super::meter::Meter;
-use super::packet::Packet;
-use super::stages::Arrival;
 use super::usage::Usage;
 use crate::exchange::Report;
 use crate::rules::SessionRules;
@@ -60,7 +58,7 @@ pub(super) struct State {
     pub(super) index: u32,
     pub(super) deadline: Option<Instant>,
     pub(super) next_advertisement: Option<Instant>,
-    pub(super) held: VecDeque<(Arrival, Packet)>,
+    pub(super) held: Held,
     /// What the SMF is told when its delay is over, if packets still wait then.
     pub(super) notice: Option<Box<(Instant, Report)>>,
     /// Until when packets that wait are not reported anew.

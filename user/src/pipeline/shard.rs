@@ -10,15 +10,17 @@
 //! outside the pools are too few to be in a common index: who does not know such an address asks the next shard.
 
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use whimbrel_ids::Instant;
 
+use super::DropReason;
 use super::slice::Slice;
+use crate::buffering::Buffering;
 use crate::config::{Config, DataNetwork, DnIndex};
 use crate::exchange::Change;
-use crate::limits::{ECHOES_PER_SECOND_MAX, ERROR_INDICATIONS_PER_SECOND_MAX, HELD_MAX, POOL_ADDRESSES_MAX};
+use crate::limits::{ECHOES_PER_SECOND_MAX, ERROR_INDICATIONS_PER_SECOND_MAX, POOL_ADDRESSES_MAX};
 use crate::rules::{SessionRules, upper};
 use crate::session_id::SessionId;
 
@@ -101,8 +103,10 @@ impl PerSecond {
 /// What all shards share.
 pub(super) struct Common {
     pub(super) slices: Box<[Slice]>,
-    /// Packets held for phones.
-    held: AtomicUsize,
+    /// What waits for phones, and what may.
+    held: AtomicU64,
+    held_octets: AtomicU64,
+    buffering: Buffering,
     errors: PerSecond,
     echoes: PerSecond,
     /// Where phones are, for each data network; none where there is one shard.
@@ -116,7 +120,9 @@ impl Common {
         let networks = if config.shards > 1 { config.data_networks.as_slice() } else { &[] };
         Self {
             slices: config.slices.iter().map(Slice::new).collect(),
-            held: AtomicUsize::new(0),
+            held: AtomicU64::new(0),
+            held_octets: AtomicU64::new(0),
+            buffering: config.buffering,
             errors: PerSecond::default(),
             echoes: PerSecond::default(),
             phones: networks.iter().map(Phones::new).collect(),
@@ -124,20 +130,31 @@ impl Common {
         }
     }
 
-    /// Buffers for held packets that nobody has.
+    /// Packets that may wait beside those that do.
     pub(super) fn free_to_hold(&self) -> usize {
-        HELD_MAX.saturating_sub(self.held.load(Ordering::Relaxed))
+        u64::from(self.buffering.packets).saturating_sub(self.held.load(Ordering::Relaxed)) as usize
     }
 
-    /// One more packet is held; false if that is one too many.
-    pub(super) fn hold(&self) -> bool {
-        let more = |held| (held < HELD_MAX).then_some(held + 1);
-        self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    /// One more packet waits. Errors: which bound it exceeds.
+    pub(super) fn hold(&self, octets: u64) -> Result<(), DropReason> {
+        let add = |to: &AtomicU64, one: u64, most: u64| {
+            let more = |held: u64| held.checked_add(one).filter(|held| *held <= most);
+            to.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        };
+        if !add(&self.held, 1, self.buffering.packets.into()) {
+            return Err(DropReason::BuffersExhausted);
+        }
+        if !add(&self.held_octets, octets, self.buffering.octets.into()) {
+            self.held.fetch_sub(1, Ordering::Relaxed);
+            return Err(DropReason::BuffersOctets);
+        }
+        Ok(())
     }
 
-    /// So many are held no longer.
-    pub(super) fn release(&self, packets: usize) {
+    /// So many wait no longer.
+    pub(super) fn release(&self, packets: u64, octets: u64) {
         self.held.fetch_sub(packets, Ordering::Relaxed);
+        self.held_octets.fetch_sub(octets, Ordering::Relaxed);
     }
 
     /// Whether one more error indication may be sent in this second.

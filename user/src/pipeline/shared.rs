@@ -4,15 +4,18 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use whimbrel_ids::Instant;
+
 use super::Destination;
 use super::border::Border;
 use super::drops::{Counters, DropReason};
 use super::flows::Flows;
 use super::packet::Packet;
 use super::shard::{Common, Shard};
+use crate::buffering::Buffering;
 use crate::config::{Config, DnIndex};
 use crate::exchange::Report;
-use crate::limits::{OUTPUTS_MAX, REPORTS_MAX};
+use crate::limits::{OUTPUTS_OWN_MAX, REPORTS_MAX};
 use crate::session_id::mix;
 
 /// Spare buffers kept for reuse; more are given back to the allocator.
@@ -34,8 +37,10 @@ pub(super) struct Shared {
     pub(super) path_uses: Vec<(IpAddr, bool)>,
     /// Of what is drawn by chance.
     pub(super) random: u64,
-    /// Packets that one session may hold.
-    pub(super) held_per_session: usize,
+    /// Of a packet that waited for a phone, while it meets its session's rules again.
+    pub(super) waited_since: Option<Instant>,
+    /// What may wait for phones.
+    pub(super) buffering: Buffering,
     spare: Vec<Packet>,
     room: usize,
 }
@@ -54,7 +59,8 @@ impl Shared {
             counters: Counters::default(),
             outputs: VecDeque::new(),
             reports: Vec::new(),
-            held_per_session: config.held_per_session.into(),
+            waited_since: None,
+            buffering: config.buffering,
             spare: Vec::new(),
             room,
         }
@@ -91,9 +97,25 @@ impl Shared {
         }
     }
 
+    /// One more packet waits for a phone. Errors: which bound of all sessions it exceeds.
+    pub(super) fn hold(&mut self, octets: usize) -> Result<(), DropReason> {
+        self.common.hold(octets as u64)?;
+        self.counters.held += 1;
+        self.counters.held_octets += octets as u64;
+        Ok(())
+    }
+
+    /// So many wait no longer.
+    pub(super) fn released(&mut self, packets: usize, octets: usize) {
+        self.common.release(packets as u64, octets as u64);
+        self.counters.held -= packets as u64;
+        self.counters.held_octets -= octets as u64;
+    }
+
     /// Sends a packet of the pipeline's own.
     pub(super) fn send(&mut self, to: Destination, packet: Packet) {
-        if self.outputs.len() < OUTPUTS_MAX {
+        // All that waits for phones may be released at once.
+        if self.outputs.len() < self.buffering.packets as usize + OUTPUTS_OWN_MAX {
             self.outputs.push_back((to, packet));
         } else {
             self.counters.drop(DropReason::OutputFull);

@@ -91,7 +91,7 @@ impl Shaper {
 }
 
 /// Whether a packet's ends are told: by chance, the likelier the emptier the bucket.
-fn is_told(tokens: i64, depth: i64, random: &mut u64) -> bool {
+pub(super) fn is_told(tokens: i64, depth: i64, random: &mut u64) -> bool {
     let half = depth / 2;
     let lacking = u128::from((half - tokens).max(0).unsigned_abs());
     if lacking == 0 {

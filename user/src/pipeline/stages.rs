@@ -1,7 +1,6 @@
 //! What happens to one packet of a session: TS 29.244 §5.2.1, §5.2.3, §5.2.4, §5.4.4; TS 23.501 §5.7.3.2, §5.8.3.2.
 
 use std::net::IpAddr;
-use std::time::Duration;
 
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
@@ -14,13 +13,9 @@ use super::session::State;
 use super::shared::Shared;
 use super::slice::Pass;
 use super::{Destination, DropReason, Verdict};
-use super::{advertise, unstructured};
+use super::{advertise, held, unstructured};
 use crate::exchange::Report;
-use crate::limits::{HELD_PER_SESSION_SURE, HELD_SHARE};
 use crate::rules::{Far, Flow, NONE, Pdr, Qer, SessionKind, SessionRules, is_of, upper};
-
-/// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
-const DELAY_UNIT: Duration = Duration::from_millis(50);
 
 /// How a packet came to its session.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +155,7 @@ pub(super) fn run<C: Content>(
         return Verdict::Drop(DropReason::FarDrop);
     }
     if far.action.has(ApplyAction::BUFF) {
-        return hold(state, shared, rules, now, (pdr, far), arrival, content, packet);
+        return held::hold(state, shared, rules, now, (pdr, far), arrival, content, packet);
     }
     let octets = packet.len();
     let uplink = pdr.is_uplink();
@@ -239,61 +234,6 @@ fn is_spoofed(rules: &SessionRules, source: IpAddr) -> bool {
 #[cold]
 fn is_framed(rules: &SessionRules, source: IpAddr) -> bool {
     rules.framed.iter().any(|n| is_of(source, *n))
-}
-
-/// Keeps a packet until its FAR forwards; the first one is reported, after the BAR's delay (TS 29.244 §5.2.4).
-#[allow(clippy::too_many_arguments, reason = "a stage's view of one packet")]
-fn hold<C: Content>(
-    state: &mut State,
-    shared: &mut Shared,
-    rules: &SessionRules,
-    now: Instant,
-    (pdr, far): (&Pdr, &Far),
-    arrival: Arrival,
-    content: &C,
-    packet: &mut Packet,
-) -> Verdict {
-    let bar = rules.bars.iter().find(|b| Some(b.bar_id) == far.bar_id);
-    let own = shared.held_per_session;
-    let suggested = bar.and_then(|b| b.packets).map_or(own, usize::from);
-    if state.held.len() >= suggested.clamp(1, own) {
-        return Verdict::Drop(DropReason::BufferFull);
-    }
-    let free = shared.common.free_to_hold();
-    let share = (free / HELD_SHARE).max(HELD_PER_SESSION_SURE);
-    if state.held.len() >= share || !shared.common.hold() {
-        return Verdict::Drop(DropReason::BuffersExhausted);
-    }
-    if state.quiet_until.is_some_and(|until| until <= now) {
-        (state.quiet_until, state.notified) = (None, false);
-    }
-    if far.action.has(ApplyAction::NOCP) && !std::mem::replace(&mut state.notified, true) {
-        let report = Report::DownlinkData {
-            session: state.id(),
-            pdr_id: pdr.pdr_id,
-            qfi: flow_of(rules, pdr).map(|(qfi, ..)| qfi),
-            dscp: content.dscp(),
-            octets: u16::try_from(packet.len()).unwrap_or(u16::MAX),
-        };
-        match bar.map_or(0, |b| b.delay) {
-            0 => shared.report(report),
-            units => {
-                let at = now + DELAY_UNIT * u32::from(units);
-                state.notice = Some(Box::new((at, report)));
-                state.rearm = true;
-            }
-        }
-    }
-    if content.knows_ecn() && state.held.len() >= suggested.clamp(1, own).min(share) / 2 {
-        // Its ends slow down before packets find no room. Others are not dropped early: a buffer is to lose nothing up to its bound.
-        mark_congestion(packet.octets_mut());
-        shared.counters.ecn_marked += 1;
-    }
-    shared.counters.buffered += 1;
-    shared.counters.held += 1;
-    let kept = std::mem::replace(packet, shared.fresh());
-    state.held.push_back((arrival, kept));
-    Verdict::Taken
 }
 
 /// Gates, quotas and rates (TS 29.244 §5.4, §5.2.2.2). A packet that one of them stops is counted by none.

@@ -8,7 +8,7 @@ use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, SourceInterface};
 use super::session::{SessionU, State};
 use super::shared::Shared;
 use super::stages::{forward, report_usage};
-use super::{Network, UpfU, Verdict, advertise, ethernet};
+use super::{Network, UpfU, Verdict, advertise, ethernet, held};
 use crate::exchange::Report;
 use crate::limits::TIMERS_PER_TICK_MAX;
 use crate::rules::{Pdr, SessionKind, SessionRules};
@@ -51,7 +51,7 @@ impl UpfU {
             return;
         };
         session.state.rearm = false;
-        let at = next(session);
+        let at = next(session, self.shared.buffering.age);
         if at == session.state.deadline {
             return;
         }
@@ -65,7 +65,7 @@ impl UpfU {
     }
 }
 
-fn next(session: &SessionU) -> Option<Instant> {
+fn next(session: &SessionU, age: Duration) -> Option<Instant> {
     let rules = &session.rules;
     let usage =
         session.state.usage.iter().zip(rules.urrs.iter()).filter_map(|(u, urr)| u.deadline(urr)).min();
@@ -73,7 +73,8 @@ fn next(session: &SessionU) -> Option<Instant> {
         .then(|| session.state.last_packet + Duration::from_secs(rules.inactivity_s.into()));
     let ageing = ethernet::ageing(rules, &session.state);
     let notice = session.state.notice.as_ref().map(|n| n.0);
-    [usage, silence, ageing, notice, session.state.next_advertisement].into_iter().flatten().min()
+    let held = held::deadline(&session.state, age);
+    [usage, silence, ageing, notice, held, session.state.next_advertisement].into_iter().flatten().min()
 }
 
 fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut Network>, now: Instant) {
@@ -88,6 +89,7 @@ fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut Network
         state.inactive = true;
         shared.report(Report::Inactivity { session: state.id() });
     }
+    held::expire(state, shared, now);
     if let Some((_, report)) = state.notice.take_if(|n| n.0 <= now).map(|n| *n)
         && !state.held.is_empty()
     {

@@ -58,7 +58,7 @@ pub(crate) fn config() -> Config {
         echo_interval: None,
         slices: Vec::new(),
         shards: SHARDS,
-        held_per_session: HELD as u16,
+        buffering: Buffering { packets_per_session: HELD as u16, ..Buffering::default() },
         // So few that flows give way to each other.
         flows_first: 8,
         flows_second: 32,

@@ -7,6 +7,7 @@ mod pair;
 
 use pair::{Pair, SEATS};
 use proptest::prelude::*;
+use whimbrel_user::DropReason;
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
@@ -55,6 +56,35 @@ fn sessions_as_our_smf_asks_for_them_are_plain() {
         pair.delete(0);
         assert_eq!(pair.net.upf.u.only().map(|u| u.plain()), Some(0), "{n:#x}");
     }
+}
+
+/// Else what is compared above would say nothing of them.
+#[test]
+fn every_bound_of_what_waits_is_met() {
+    let bounds = [
+        DropReason::BufferFull,
+        DropReason::BufferOctets,
+        DropReason::BuffersExhausted,
+        DropReason::BuffersOctets,
+        DropReason::BufferAge,
+    ];
+    let mut met = [0; 5];
+    for round in 0..30 {
+        let mut pair = Pair::new();
+        for at in 0..SEATS {
+            pair.establish(at, 0x2800);
+        }
+        for random in 0..40 {
+            // Some for one phone above all, some for all alike.
+            let at = if round % 2 == 0 { 0 } else { random as usize % SEATS };
+            pair.burst(at, round << 8 | random);
+            pair.compare_told();
+        }
+        pair.step((7, 0, 60_000)); // 600 ms
+        met.iter_mut().zip(bounds).for_each(|(n, reason)| *n += pair.net.dropped(reason));
+        (0..SEATS).for_each(|at| pair.delete(at));
+    }
+    assert!(met.iter().all(|n| *n > 0), "{met:?}");
 }
 
 /// Many packets of one phone go by between two looks at its rules.

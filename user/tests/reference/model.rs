@@ -9,6 +9,7 @@ use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_user::{Destination, DnIndex, DropReason};
 
 use super::common::{GNB, HELD, SERVER};
+use super::pair::BUFFERING;
 
 /// Ports of the server, of which one at a time may have rules of its own.
 pub(crate) const PORTS: [u16; 2] = [5060, 80];
@@ -103,16 +104,26 @@ pub(crate) struct Seat {
     of_quota: u64,
     exhausted: bool,
     pub(crate) since_report: Volumes,
-    pub(crate) held: VecDeque<Vec<u8>>,
+    /// Since when, and the packet.
+    pub(crate) held: VecDeque<(Instant, Vec<u8>)>,
     notified: bool,
     pub(crate) ul_packets: u64,
     pub(crate) dl_packets: u64,
     pub(crate) dropped: u64,
 }
 
+/// What waits in all sessions together: packets and octets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Waiting {
+    pub(crate) packets: usize,
+    pub(crate) octets: usize,
+}
+
 /// What a packet led to besides its fate.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
+    /// Not told, but as much of all sessions.
+    pub(crate) waiting: Waiting,
     /// Downlink data was reported.
     pub(crate) downlink_data: usize,
     /// Usage was reported.
@@ -156,8 +167,33 @@ impl Seat {
 
     /// After any change of rules: what is held meets them, in order. What is sent then.
     pub(crate) fn changed(&mut self, now: Instant, told: &mut Told) -> Vec<Fate> {
-        let held = std::mem::take(&mut self.held);
-        held.into_iter().map(|p| self.downlink(now, p, told)).filter(|f| *f != Fate::Held).collect()
+        let held = self.let_go(told);
+        let again = held.into_iter().map(|(since, p)| self.waited(now, since, p, told));
+        again.filter(|f| *f != Fate::Held).collect()
+    }
+
+    /// Nothing waits any more.
+    pub(crate) fn let_go(&mut self, told: &mut Told) -> VecDeque<(Instant, Vec<u8>)> {
+        told.waiting.packets -= self.held.len();
+        told.waiting.octets -= self.held_octets();
+        std::mem::take(&mut self.held)
+    }
+
+    fn held_octets(&self) -> usize {
+        self.held.iter().map(|(_, p)| p.len()).sum()
+    }
+
+    /// The time is later than it was.
+    pub(crate) fn advanced(&mut self, now: Instant, told: &mut Told) {
+        while let Some((since, packet)) = self.held.front()
+            && now.since(*since) >= BUFFERING.age
+        {
+            told.waiting.packets -= 1;
+            told.waiting.octets -= packet.len();
+            self.held.pop_front();
+            self.dropped += 1;
+            self.notified &= !self.held.is_empty();
+        }
     }
 
     /// A phone's packet, of a tunnel of this session and with a container of QoS flow `qfi`, whole.
@@ -180,14 +216,30 @@ impl Seat {
 
     /// A packet of the data network for this phone, whole.
     pub(crate) fn downlink(&mut self, now: Instant, inner: Vec<u8>, told: &mut Told) -> Fate {
+        self.waited(now, now, inner, told)
+    }
+
+    /// The same of one that has waited.
+    fn waited(&mut self, now: Instant, since: Instant, inner: Vec<u8>, told: &mut Told) -> Fate {
+        let (octets, all) = (inner.len(), told.waiting);
         let special = self.signalling == Some(ports(&inner)[0]);
         let fate = match self.action {
             Action::Drop => Fate::Dropped(DropReason::FarDrop),
             Action::Buffer { .. } if self.held.len() == HELD => Fate::Dropped(DropReason::BufferFull),
+            Action::Buffer { .. } if self.held_octets() + octets > BUFFERING.octets_per_session as usize => {
+                Fate::Dropped(DropReason::BufferOctets)
+            }
+            Action::Buffer { .. } if all.packets == BUFFERING.packets as usize => {
+                Fate::Dropped(DropReason::BuffersExhausted)
+            }
+            Action::Buffer { .. } if all.octets + octets > BUFFERING.octets as usize => {
+                Fate::Dropped(DropReason::BuffersOctets)
+            }
             Action::Buffer { tell } => {
+                told.waiting = Waiting { packets: all.packets + 1, octets: all.octets + octets };
                 told.downlink_data += usize::from(tell && !self.notified);
                 self.notified |= tell;
-                self.held.push_back(inner);
+                self.held.push_back((since, inner));
                 Fate::Held
             }
             Action::Forward(gnb) => match self.enforced(now, 1, special, inner.len(), told) {

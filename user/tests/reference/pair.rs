@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::time::Duration;
 
 use super::common::*;
-use super::model::{self, Action, Enforced, Fate, PORTS, Seat, Told, Volumes};
+use super::model::{self, Action, Enforced, Fate, PORTS, Seat, Told, Volumes, Waiting};
 use whimbrel_ids::{Instant, Qfi, Seid, Teid};
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
@@ -20,6 +20,16 @@ pub(crate) const SEATS: usize = 4;
 const FLOW: Qfi = match Qfi::new(1) {
     Some(qfi) => qfi,
     None => panic!(),
+};
+
+/// Bounds that are reached, each now and then.
+pub(crate) const BUFFERING: Buffering = Buffering {
+    packets_per_session: HELD as u16,
+    octets_per_session: 92_000,
+    packets: 300,
+    octets: 215_000,
+    age: Duration::from_millis(400),
+    early_drop: false,
 };
 
 /// What takes bursts to the pipeline.
@@ -56,7 +66,7 @@ impl Pair {
     }
 
     fn made(shards: u8, driver: impl FnOnce(&mut Shards) -> Driver) -> Self {
-        let mut config = Config { shards, ..config() };
+        let mut config = Config { shards, buffering: BUFFERING, ..config() };
         config.path_failure = Duration::from_secs(1_000_000);
         let mut net = Net::with(config);
         Self {
@@ -128,7 +138,8 @@ impl Pair {
 
     /// The last usage is what the model has counted.
     pub(crate) fn delete(&mut self, at: usize) {
-        let Some((session, seat)) = self.seats[at].take() else { return };
+        let Some((session, mut seat)) = self.seats[at].take() else { return };
+        seat.let_go(&mut self.told);
         let counters = self.net.upf.u.session_counters(session.id()).expect("counters");
         assert_eq!(
             (counters.ul_packets, counters.dl_packets, counters.dropped),
@@ -206,6 +217,9 @@ impl Pair {
                 let passed = if n % 8 == 0 { 61_000_000 } else { u64::from(n) * 10 };
                 let to = Instant(now.0 + passed);
                 self.net.advance(to);
+                for (_, seat) in self.seats.iter_mut().flatten() {
+                    seat.advanced(to, &mut self.told);
+                }
             }
             8 if seat.signalling.is_some() => {
                 let port = PORTS[usize::from(n >> 2) % 2];
@@ -345,6 +359,10 @@ impl Pair {
             }
         }
         let told = std::mem::take(&mut self.told);
+        self.told.waiting = told.waiting;
+        let counters = self.net.upf.u.counters();
+        let waiting = Waiting { packets: counters.held as usize, octets: counters.held_octets as usize };
+        assert_eq!(waiting, told.waiting);
         assert_eq!(downlink_data, told.downlink_data);
         let sorted = |mut v: Vec<Volumes>| {
             v.sort_by_key(|v| (v.ul, v.dl));

@@ -304,7 +304,7 @@ pub(crate) fn config(n3_io: N3Io) -> Config {
         echo_interval: None,
         slices: Vec::new(),
         shards: threads(),
-        held_per_session: whimbrel_user::Config::HELD_PER_SESSION,
+        buffering: whimbrel_user::Buffering::default(),
         flows_first: whimbrel_user::Config::FLOWS_FIRST,
         flows_second: whimbrel_user::Config::FLOWS_SECOND,
         cp_port: 8805,

@@ -1,0 +1,167 @@
+//! Packets that wait for a phone: until their FAR forwards (TS 29.244 §5.2.4), as many and as long as [`Buffering`] says.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::ApplyAction;
+
+use super::inner::mark_congestion;
+use super::packet::Packet;
+use super::session::State;
+use super::shared::Shared;
+use super::slice::is_told;
+use super::stages::{Arrival, Content, flow_of};
+use super::{DropReason, Verdict};
+use crate::buffering::Buffering;
+use crate::exchange::Report;
+use crate::limits::{HELD_PER_SESSION_SURE, HELD_SHARE};
+use crate::rules::{Far, Pdr, SessionRules};
+
+/// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
+const DELAY_UNIT: Duration = Duration::from_millis(50);
+/// A full buffer, in parts.
+const FULL: i64 = 65_536;
+
+/// A packet that waits.
+pub(super) struct Waiting {
+    pub(super) since: Instant,
+    pub(super) arrival: Arrival,
+    pub(super) packet: Packet,
+}
+
+/// The packets of a session that wait, the oldest first.
+#[derive(Default)]
+pub(super) struct Held {
+    packets: VecDeque<Waiting>,
+    octets: usize,
+}
+
+impl Held {
+    pub(super) fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    fn push(&mut self, waiting: Waiting) {
+        self.octets += waiting.packet.len();
+        self.packets.push_back(waiting);
+    }
+
+    /// The oldest, if it has waited since then or longer.
+    fn pop_since(&mut self, since: Instant) -> Option<Packet> {
+        self.packets.front().filter(|w| w.since <= since)?;
+        let waiting = self.packets.pop_front()?;
+        self.octets -= waiting.packet.len();
+        Some(waiting.packet)
+    }
+
+    /// When the oldest has waited for so long.
+    fn aged(&self, age: Duration) -> Option<Instant> {
+        self.packets.front().map(|w| w.since + age)
+    }
+}
+
+/// When a packet has waited for too long.
+pub(super) fn deadline(state: &State, age: Duration) -> Option<Instant> {
+    let aged = state.held.aged(age)?;
+    // The SMF may have said to wait longer.
+    Some(state.quiet_until.map_or(aged, |until| until.max(aged)))
+}
+
+/// Drops the packets that have waited for too long.
+pub(super) fn expire(state: &mut State, shared: &mut Shared, now: Instant) {
+    let age = shared.buffering.age;
+    while deadline(state, age).is_some_and(|at| at <= now) {
+        let Some(packet) = state.held.pop_since(now) else { return };
+        let octets = packet.len();
+        shared.released(1, octets);
+        shared.counters.drop(DropReason::BufferAge);
+        state.counters.dropped += 1;
+        shared.recycle(packet);
+        if state.held.is_empty() {
+            // What the SMF was told of is gone; the next packet is told of anew.
+            (state.notified, state.notice) = (false, None);
+        }
+    }
+}
+
+/// Takes all packets out, to meet new rules or to be dropped.
+pub(super) fn take(state: &mut State, shared: &mut Shared) -> VecDeque<Waiting> {
+    let held = std::mem::take(&mut state.held);
+    shared.released(held.packets.len(), held.octets);
+    held.packets
+}
+
+/// Keeps a packet until its FAR forwards; the first one is reported, after the BAR's delay.
+#[allow(clippy::too_many_arguments, reason = "a stage's view of one packet")]
+pub(super) fn hold<C: Content>(
+    state: &mut State,
+    shared: &mut Shared,
+    rules: &SessionRules,
+    now: Instant,
+    (pdr, far): (&Pdr, &Far),
+    arrival: Arrival,
+    content: &C,
+    packet: &mut Packet,
+) -> Verdict {
+    let bar = rules.bars.iter().find(|b| Some(b.bar_id) == far.bar_id);
+    let bounds = shared.buffering;
+    let own = usize::from(bounds.packets_per_session);
+    let packets = bar.and_then(|b| b.packets).map_or(own, usize::from).clamp(1, own);
+    let (held, octets) = (state.held.packets.len(), packet.len());
+    if held >= packets {
+        return Verdict::Drop(DropReason::BufferFull);
+    }
+    if state.held.octets + octets > bounds.octets_per_session as usize {
+        return Verdict::Drop(DropReason::BufferOctets);
+    }
+    let share = (shared.common.free_to_hold() / HELD_SHARE).max(HELD_PER_SESSION_SURE);
+    if held >= share {
+        return Verdict::Drop(DropReason::BuffersExhausted);
+    }
+    let fill = fill(&state.held, packets.min(share), &bounds);
+    let early = bounds.early_drop && !content.knows_ecn() && shared.waited_since.is_none();
+    if early && is_told(FULL - fill, FULL, &mut shared.random) {
+        return Verdict::Drop(DropReason::EarlyDrop);
+    }
+    if let Err(reason) = shared.hold(octets) {
+        return Verdict::Drop(reason);
+    }
+    if state.quiet_until.is_some_and(|until| until <= now) {
+        (state.quiet_until, state.notified) = (None, false);
+    }
+    if far.action.has(ApplyAction::NOCP) && !std::mem::replace(&mut state.notified, true) {
+        let report = Report::DownlinkData {
+            session: state.id(),
+            pdr_id: pdr.pdr_id,
+            qfi: flow_of(rules, pdr).map(|(qfi, ..)| qfi),
+            dscp: content.dscp(),
+            octets: u16::try_from(octets).unwrap_or(u16::MAX),
+        };
+        match bar.map_or(0, |b| b.delay) {
+            0 => shared.report(report),
+            units => {
+                let at = now + DELAY_UNIT * u32::from(units);
+                state.notice = Some(Box::new((at, report)));
+                state.rearm = true;
+            }
+        }
+    }
+    if content.knows_ecn() && fill >= FULL / 2 && shared.waited_since.is_none() {
+        // Its ends slow down before packets find no room.
+        mark_congestion(packet.octets_mut());
+        shared.counters.ecn_marked += 1;
+    }
+    shared.counters.buffered += u64::from(shared.waited_since.is_none());
+    state.rearm |= state.held.is_empty();
+    let packet = std::mem::replace(packet, shared.fresh());
+    state.held.push(Waiting { since: shared.waited_since.unwrap_or(now), arrival, packet });
+    Verdict::Taken
+}
+
+/// How full a session's buffer is, of [`FULL`], by packets or octets.
+fn fill(held: &Held, packets: usize, bounds: &Buffering) -> i64 {
+    let part = |of: usize, most: usize| (of as u64).saturating_mul(FULL as u64) / (most as u64).max(1);
+    let fill = part(held.packets.len(), packets).max(part(held.octets, bounds.octets_per_session as usize));
+    i64::try_from(fill).unwrap_or(FULL).min(FULL)
+}
