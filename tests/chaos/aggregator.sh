@@ -92,7 +92,7 @@ for name in a b c; do cpf "$name"; done
 pair_says "a control function has come" 3 "control functions do not come"
 pair_says "the UPF answers" 1 "the UPF is not reached"
 
-"$WHIMBREL" ran "$tmp/play.yaml" --amf "${address[$(active)]}" --gnb-address 192.0.2.11 -v >"$tmp/play.log" 2>&1 &
+"$WHIMBREL" ran "$tmp/play.yaml" --amf "${address[$(active)]}" --gnb-address 192.0.2.11 --fastwire=0 -v >"$tmp/play.log" 2>&1 &
 play=$!
 running+=("$play")
 

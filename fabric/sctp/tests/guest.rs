@@ -62,6 +62,9 @@ fn kernel_sctp_in_a_guest() {
         "to kernel mode echoed 4",
         "to kernel mode again echoed 4",
         "to kernel mode again down graceful shutdown",
+        "adapted adaptation 7",
+        "adapted echoed 4",
+        "adapted again down aborted by the peer",
     ] {
         assert!(host.contains(want), "the host never said {want:?}");
     }
@@ -72,6 +75,7 @@ fn kernel_sctp_in_a_guest() {
         "kernel down graceful",
         "kernel down aborted by the peer",
         "kernel restarted",
+        "kernel adaptation 7",
     ] {
         assert!(kernel.contains(want), "kernel mode never said {want:?}");
     }
@@ -86,6 +90,7 @@ fn role() {
     if role == "kernel" {
         let mut config = Config::new(38414);
         config.heartbeat_interval = Duration::from_secs(1);
+        config.adaptation = Some(7);
         let mut server = Server::open("kernel", Mode::Auto, config);
         println!("chose {}", server.transport.report().chosen);
         loop {
@@ -106,6 +111,7 @@ fn host(out: &Path) {
         config.path_max_retrans = 2;
         config
     };
+    let adapted = || Config { adaptation: Some(7), ..config(5002, &["10.77.0.1"]) };
     let mut raw = Server::open("raw", Mode::Raw, config(38412, &["10.77.0.1", "10.78.0.1", "fd00:77::1"]));
     let mut udp = Server::open("udp", Mode::Udp, config(38413, &["10.77.0.1"]));
     let mut client: Option<Client> = None;
@@ -140,7 +146,10 @@ fn host(out: &Path) {
                 "to kernel mode" => {
                     client = Some(Client::open("to kernel mode again", config(5001, &["10.77.0.1"]), 38414));
                 }
-                "to kernel mode again" => drop(File::create(out.join("connect-kernel-done")).unwrap()),
+                "to kernel mode again" => client = Some(Client::open("adapted", adapted(), 38414)),
+                // The kernel does not say what who restarted says: it is made to come as a new one.
+                "adapted" => client = Some(Client::open("adapted again", adapted(), 38414)),
+                "adapted again" => drop(File::create(out.join("connect-kernel-done")).unwrap()),
                 _ => {}
             }
         }
@@ -155,9 +164,12 @@ fn now() -> Instant {
 /// Tells what happened, one line each.
 fn tell(name: &str, e: &Event<'_>) {
     match e {
-        Event::Up { peer, .. } => {
+        Event::Up { peer, adaptation, .. } => {
             let peer: Vec<_> = peer.iter().map(IpAddr::to_string).collect();
             println!("{name} up {}", peer.join(" "));
+            if let Some(code_point) = adaptation {
+                println!("{name} adaptation {code_point}");
+            }
         }
         Event::Data { .. } => {}
         Event::Down { reason, .. } => println!("{name} down {reason}"),

@@ -39,9 +39,9 @@ pub(super) struct GnbOptions {
     /// Slices that the gNBs offer, SST or SST-SD.
     #[arg(long, value_name = "SLICE,…", value_delimiter = ',', default_value = "1")]
     gnb_slices: Vec<SNssai>,
-    /// Offer the core to speak fastwire, the messages of NGAP in FlatBuffers, instead of ASN.1.
-    #[arg(long)]
-    fastwire: bool,
+    /// Offer the core to speak fastwire, the messages of NGAP in FlatBuffers, instead of ASN.1: all gNBs, or these, from 0.
+    #[arg(long, value_name = "GNB,…", num_args = 0.., require_equals = true, value_delimiter = ',')]
+    fastwire: Option<Vec<u16>>,
 }
 
 /// Of which AMF one of the gNBs is.
@@ -99,7 +99,7 @@ pub(super) fn places(options: &GnbOptions, amf: IpAddr, count: u16) -> Result<Ve
         let other = options.other_amf.iter().find(|o| o.gnb == i);
         let mut config =
             GnbConfig::new(id, other.map_or(tac, |o| o.tac), options.gnb_slices.clone(), address);
-        config.fastwire = options.fastwire;
+        config.fastwire = options.fastwire.as_ref().is_some_and(|of| of.is_empty() || of.contains(&i));
         Ok(GnbPlace { config, address, amf: other.map(|o| o.address) })
     };
     (0..count).map(place).collect()
