@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
 use whimbrel_control::CODE_VERSION;
-use whimbrel_etcd::{Agent, Told};
+use whimbrel_etcd::{Access, Agent, Told};
 use whimbrel_resilience::membership::{Command, Event, Member, MemberId, Settings};
 use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
@@ -23,7 +23,7 @@ const LEAVING: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct AtEtcd {
     /// Where etcd is reached.
-    pub(crate) etcd: Vec<String>,
+    pub(crate) etcd: Access,
     /// Name of the cluster there.
     pub(crate) name: String,
     /// Whose aggregators are looked for.

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use whimbrel_control::{Batch, PhoneId};
+use whimbrel_etcd::Access;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::link::{Hello, Role, Show, ToCpf, ToCta, Up};
 use whimbrel_resilience::replication::CpfId;
@@ -35,7 +36,7 @@ fn pool_of_pair() -> Pool {
     let config = config::default();
     let listen = Some("127.0.0.1:0".parse().unwrap());
     let lease = Duration::from_secs(5);
-    let pair = PairOf { etcd: vec![], name: "test".into(), number: 1, home: 1, lease };
+    let pair = PairOf { etcd: Access::default(), name: "test".into(), number: 1, home: 1, lease };
     let cluster = Cluster { listen, pair: Some(pair), ..config.cluster.clone() };
     let console = Console::new(clock::now()).unwrap();
     let mut entropy = SystemEntropy::new().unwrap();

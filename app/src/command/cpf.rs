@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Args;
 use tracing::info;
+use whimbrel_etcd::Access;
 use whimbrel_resilience::region::Region;
 
 use super::Done;
@@ -22,9 +23,24 @@ pub(crate) struct Options {
     /// The aggregator: `cluster.listen` of the core that it serves; of a pair, both. Without it and etcd: 127.0.0.1:7380.
     #[arg(long, value_name = "ADDRESS")]
     aggregator: Vec<SocketAddr>,
-    /// Etcd, such as http://192.0.2.9:2379: the aggregators are found there, and this control function is listed.
+    /// Etcd, such as https://192.0.2.9:2379: the aggregators are found there, and this control function is listed.
     #[arg(long, value_name = "URL", value_delimiter = ',')]
     etcd: Vec<String>,
+    /// The certificates of who vouches for etcd's, as PEM: for https://.
+    #[arg(long, value_name = "FILE", requires = "etcd")]
+    etcd_ca_file: Option<PathBuf>,
+    /// This control function's certificate, as PEM: where etcd wants to see one.
+    #[arg(long, value_name = "FILE", requires = "etcd_certificate_key_file")]
+    etcd_certificate_file: Option<PathBuf>,
+    /// The certificate's key, as PEM.
+    #[arg(long, value_name = "FILE", requires = "etcd_certificate_file")]
+    etcd_certificate_key_file: Option<PathBuf>,
+    /// The user at etcd, where it has users.
+    #[arg(long, value_name = "NAME", requires = "etcd_password_file")]
+    etcd_user: Option<String>,
+    /// File with the user's password.
+    #[arg(long, value_name = "FILE", requires = "etcd_user")]
+    etcd_password_file: Option<PathBuf>,
     /// The cluster's name at etcd: `cluster.name` of the aggregators.
     #[arg(long, value_name = "NAME", default_value = "whimbrel", requires = "etcd")]
     name: String,
@@ -51,8 +67,14 @@ pub(crate) fn run(options: Options) -> Done {
     }
     let log = Log { level: LogLevel::Info, format: LogFormat::Text, supi: false };
     let _logging = logging::start(log)?;
-    let Options { aggregator: mut aggregators, etcd, name, home, listen, region, key_file } = options;
-    let at_etcd = (!etcd.is_empty()).then_some(AtEtcd { etcd, name, home });
+    let Options { aggregator: mut aggregators, name, home, listen, region, key_file, .. } = options;
+    let etcd = Access {
+        endpoints: options.etcd,
+        ca_file: options.etcd_ca_file,
+        certificate: options.etcd_certificate_file.zip(options.etcd_certificate_key_file),
+        user: options.etcd_user.zip(options.etcd_password_file),
+    };
+    let at_etcd = (!etcd.endpoints.is_empty()).then_some(AtEtcd { etcd, name, home });
     if aggregators.is_empty() && at_etcd.is_none() {
         aggregators.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), AGGREGATOR_PORT));
     }

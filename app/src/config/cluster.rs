@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use whimbrel_etcd::Access;
 use whimbrel_ids::Tac;
 use whimbrel_resilience::Logs;
 use whimbrel_resilience::detector::Timing;
@@ -34,7 +35,7 @@ pub(crate) struct Cluster {
 #[derive(Clone, Debug)]
 pub(crate) struct PairOf {
     /// The witness.
-    pub(crate) etcd: Vec<String>,
+    pub(crate) etcd: Access,
     /// Name of the cluster at etcd.
     pub(crate) name: String,
     /// Which of the aggregators this is.
@@ -112,13 +113,38 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         let etcd: Vec<String> = s.list(
             "etcd",
             vec![],
-            "Where etcd is reached, such as http://192.0.2.9:2379: with it, this aggregator and another one are a pair, of which one serves \
+            "Where etcd is reached, such as https://192.0.2.9:2379: with it, this aggregator and another one are a pair, of which one serves \
              and the other mirrors it. Without: phones register anew when the aggregator dies.",
         );
+        let ca_file: Option<PathBuf> = s.optional(
+            "etcd_ca_file",
+            "/etc/whimbrel/etcd-ca.pem",
+            "The certificates of who vouches for etcd's, as PEM: for https://.",
+        );
+        let certificate_file: Option<PathBuf> = s.optional(
+            "etcd_certificate_file",
+            "/etc/whimbrel/etcd-client.pem",
+            "This aggregator's certificate, as PEM: where etcd wants to see one.",
+        );
+        let certificate_key_file: Option<PathBuf> =
+            s.optional("etcd_certificate_key_file", "/etc/whimbrel/etcd-client.key", "The certificate's key, as PEM.");
+        let user: Option<String> =
+            s.optional("etcd_user", "whimbrel", "The user at etcd, where it has users.");
+        let password_file: Option<PathBuf> =
+            s.optional("etcd_password_file", "/etc/whimbrel/etcd.password", "File with the user's password.");
         let number = s.optional("aggregator", "1", "Which of the aggregators at etcd this is: 1 to 65535, each its own.");
         let name = s.value("name", "whimbrel".to_owned(), "The cluster's name at etcd.");
         let home = s.value("home", 1u16, "The phones that this pair of aggregators serves; another pair has another number.");
         let lease = s.value("lease", Duration::from_secs(5), "How long an aggregator stays listed that etcd does not hear: 5 s to 1 h.");
+        if certificate_file.is_some() != certificate_key_file.is_some() {
+            s.refuse("etcd_certificate_file", "a certificate and its key belong together", "name both files, or none");
+        }
+        if user.is_some() != password_file.is_some() {
+            s.refuse("etcd_user", "a user and a password belong together", "write `etcd_user` and `etcd_password_file`, or neither");
+        }
+        if ca_file.is_none() && etcd.iter().any(|at| at.starts_with("https://")) {
+            s.refuse("etcd", "nothing says who vouches for etcd's certificate", "write `etcd_ca_file`");
+        }
         if etcd.is_empty() && number.is_some() {
             s.refuse("aggregator", "a number means nothing without etcd", "name etcd in `cluster.etcd`, or leave the number out");
         }
@@ -136,7 +162,13 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
                 s.refuse("lease", "an election at etcd takes two seconds, and a day is no lease", "write 5s to 1h");
             }
         }
-        let pair = number.filter(|_| !etcd.is_empty()).map(|number| PairOf { etcd, name, number, home, lease });
+        let etcd = Access {
+            endpoints: etcd,
+            ca_file,
+            certificate: certificate_file.zip(certificate_key_file),
+            user: user.zip(password_file),
+        };
+        let pair = number.filter(|_| !etcd.endpoints.is_empty()).map(|number| PairOf { etcd, name, number, home, lease });
         let most = Configuration::BACKUPS_MAX;
         if backups > most {
             s.refuse("backups", format!("{backups} backups of a phone are of no use"), format!("write 0 to {most}"));

@@ -310,6 +310,15 @@ fn a_pair_of_aggregators_lacks_nothing_or_is_refused_with_what_it_lacks() {
     assert!(refused(&pair("aggregator: 1")).contains("write `listen`"));
     assert!(refused(&pair("listen: \"127.0.0.1:7380\", aggregator: 1, lease: 1s")).contains("5s to 1h"));
     assert!(refused("cluster: { aggregator: 1 }\n").contains("without etcd"));
+    let at = |rest: &str| pair(&format!("listen: \"127.0.0.1:7380\", aggregator: 1, {rest}"));
+    assert!(refused(&at("etcd_user: whimbrel")).contains("`etcd_password_file`"));
+    assert!(refused(&at("etcd_certificate_file: a.pem")).contains("belong together"));
+    assert!(
+        refused(&at("x: 1").replace("http:", "https:").replace("x: 1", "")).contains("write `etcd_ca_file`")
+    );
+    let all = "etcd_ca_file: ca.pem, etcd_certificate_file: a.pem, etcd_certificate_key_file: a.key, etcd_user: w, etcd_password_file: p";
+    let of = read(&at(all).replace("http:", "https:")).unwrap().cluster.pair.unwrap().etcd;
+    assert!(of.ca_file.is_some() && of.certificate.is_some() && of.user.is_some());
     let with_upf =
         "cluster: { listen: \"127.0.0.1:7380\", etcd: [\"http://192.0.2.9:2379\"], aggregator: 1 }\n";
     assert!(refused(with_upf).contains("whimbrel upf"));

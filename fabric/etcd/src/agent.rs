@@ -1,5 +1,6 @@
 //! The thread that runs a process's membership.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::mpsc::{Receiver, Sender, WeakSender, channel};
@@ -10,7 +11,8 @@ use whimbrel_resilience::membership::{
     Command, Event, Failure, Input, Membership, Outbox, Request, Settings, View,
 };
 
-use super::gateway::{BadEndpoint, Endpoint};
+use super::access::Access;
+use super::gateway::Gateway;
 use super::json;
 
 /// Inputs that wait: an answer, a few changes of a watch, commands of a person.
@@ -35,21 +37,17 @@ pub struct Agent {
 impl Agent {
     /// Starts it. `told` is called on its thread with whatever happens, and is not to wait.
     ///
-    /// An endpoint is `http://HOST:PORT`. Errors: one sentence, where one is not, or no thread can be had.
+    /// Errors: one sentence, where an endpoint is none, a file is not what it should be, or no thread can be had.
     pub fn start(
         settings: Settings,
-        endpoints: &[String],
+        access: &Access,
         told: impl FnMut(Told<'_>) + Send + 'static,
     ) -> Result<Self, String> {
-        let endpoints: Result<Vec<Endpoint>, BadEndpoint> =
-            endpoints.iter().map(|text| text.parse()).collect();
-        let endpoints =
-            endpoints.and_then(|all| if all.is_empty() { Err(BadEndpoint::None) } else { Ok(all) });
-        let endpoints = endpoints.map_err(|e| e.to_string())?;
+        let gateway = Gateway::new(access.clone())?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(|e| e.to_string())?;
         let (inputs, incoming) = channel(INPUTS_MAX);
-        let carrier = Carrier { endpoints, at: 0, watch: None, inputs: inputs.downgrade() };
+        let carrier = Carrier { gateway: Arc::new(gateway), at: 0, watch: None, inputs: inputs.downgrade() };
         std::thread::Builder::new()
             .name("etcd".into())
             .spawn(move || runtime.block_on(run(Membership::new(settings), carrier, incoming, told)))
@@ -95,7 +93,7 @@ async fn run(
 
 /// Carries requests to the endpoint that is asked.
 struct Carrier {
-    endpoints: Vec<Endpoint>,
+    gateway: Arc<Gateway>,
     at: usize,
     watch: Option<JoinHandle<()>>,
     inputs: WeakSender<Input>,
@@ -103,11 +101,11 @@ struct Carrier {
 
 impl Carrier {
     fn next_endpoint(&mut self) {
-        self.at = (self.at + 1) % self.endpoints.len();
+        self.at = self.at.wrapping_add(1);
     }
 
     fn carry(&mut self, id: u64, request: Request) {
-        let endpoint = self.endpoints[self.at].clone();
+        let (gateway, at) = (self.gateway.clone(), self.at);
         let inputs = self.inputs.clone();
         let (path, body) = json::request(&request);
         if let Request::Watch { .. } = request {
@@ -115,7 +113,7 @@ impl Carrier {
                 earlier.abort();
             }
             self.watch = Some(tokio::spawn(async move {
-                if let Ok(opened) = endpoint.listen(path, &body).await {
+                if let Ok(opened) = gateway.listen(at, path, &body).await {
                     let tell = |line: &[u8]| match json::watched(line) {
                         // A queue that is full ends the watch: all is asked for anew.
                         Some(told) if !told.is_empty() => inputs
@@ -130,7 +128,7 @@ impl Carrier {
             return;
         }
         tokio::spawn(async move {
-            let answer = match endpoint.ask(path, &body).await {
+            let answer = match gateway.ask(at, path, &body).await {
                 Ok((ok, body)) => json::answer(&request, ok, &body),
                 Err(why) => Err(Failure::Unreachable(why)),
             };

@@ -2,14 +2,19 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use crate::access::Access;
 
 /// An etcd on the same network answers in milliseconds; one that has to elect a leader, in a second or two. The membership waits a
 /// second longer.
@@ -17,19 +22,19 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// Octets of an answer: ten thousand members, and a configuration.
 const ANSWER_OCTETS_MAX: usize = 16 << 20;
 
-/// Where an etcd serves its clients: `http://HOST:PORT`.
+/// Where an etcd serves its clients: `http://HOST:PORT`, or `https://` for TLS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     /// `HOST:PORT`.
     authority: String,
+    /// The name in its certificate, where TLS is spoken.
+    sealed: Option<ServerName<'static>>,
 }
 
 /// What is no endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum BadEndpoint {
-    /// TLS, which is not spoken here.
-    Tls(String),
-    /// Something else than `http://HOST:PORT`.
+    /// Something else than `http://HOST:PORT` or `https://HOST:PORT`.
     Form(String),
     /// There is none.
     None,
@@ -38,11 +43,9 @@ pub(crate) enum BadEndpoint {
 impl fmt::Display for BadEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Tls(text) => write!(
-                f,
-                "`{text}`: TLS to etcd is not supported; use http:// over a protected network or to an etcd on this host"
-            ),
-            Self::Form(text) => write!(f, "`{text}` is no etcd endpoint: write http://HOST:PORT"),
+            Self::Form(text) => {
+                write!(f, "`{text}` is no etcd endpoint: write http://HOST:PORT or https://HOST:PORT")
+            }
             Self::None => f.write_str("no etcd endpoint is given"),
         }
     }
@@ -54,20 +57,30 @@ impl FromStr for Endpoint {
     type Err = BadEndpoint;
 
     fn from_str(text: &str) -> Result<Self, BadEndpoint> {
-        if text.starts_with("https://") {
-            return Err(BadEndpoint::Tls(text.into()));
+        let wrong = || BadEndpoint::Form(text.into());
+        let (scheme, rest) = text.split_once("://").ok_or_else(wrong)?;
+        let authority = rest.strip_suffix('/').unwrap_or(rest);
+        let plain = authority.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:[]_".contains(&b));
+        let (host, port) = authority.rsplit_once(':').filter(|_| plain).ok_or_else(wrong)?;
+        if host.is_empty() || port.parse::<u16>().is_err() {
+            return Err(wrong());
         }
-        let authority = text.strip_prefix("http://").map(|rest| rest.strip_suffix('/').unwrap_or(rest));
-        let serves = |a: &&str| {
-            let plain = a.bytes().all(|b| b.is_ascii_alphanumeric() || b".-:[]_".contains(&b));
-            plain
-                && a.rsplit_once(':')
-                    .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok())
+        let sealed = match scheme {
+            "http" => None,
+            "https" => {
+                let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+                Some(ServerName::try_from(name).map_err(|_| wrong())?)
+            }
+            _ => return Err(wrong()),
         };
-        match authority.filter(serves) {
-            Some(authority) => Ok(Self { authority: authority.into() }),
-            None => Err(BadEndpoint::Form(text.into())),
-        }
+        Ok(Self { authority: authority.into(), sealed })
+    }
+}
+
+impl Endpoint {
+    /// Whether TLS is spoken there.
+    pub(crate) fn is_sealed(&self) -> bool {
+        self.sealed.is_some()
     }
 }
 
@@ -86,36 +99,119 @@ impl Drop for Connection {
     }
 }
 
-impl Endpoint {
-    /// Posts a body and takes the whole answer: whether its status is one of success, and its body. Errors: one sentence.
-    pub(crate) async fn ask(&self, path: &str, body: &Value) -> Result<(bool, Bytes), String> {
-        self.in_time(async { self.open(path, body).await?.whole().await }).await
+/// The etcds that may be asked, and what they gave this process to ask with.
+pub(crate) struct Gateway {
+    access: Access,
+    endpoints: Vec<Endpoint>,
+    /// What etcd knows its user by, for some minutes.
+    token: Mutex<Option<String>>,
+}
+
+impl Gateway {
+    /// Errors: one sentence.
+    pub(crate) fn new(access: Access) -> Result<Self, String> {
+        let endpoints = access.check()?;
+        Ok(Self { access, endpoints, token: Mutex::new(None) })
+    }
+
+    /// Posts a body to one of them and takes the whole answer: whether its status is one of success, and its body. Errors: one sentence.
+    pub(crate) async fn ask(&self, nth: usize, path: &str, body: &Value) -> Result<(bool, Bytes), String> {
+        let at = self.endpoint(nth);
+        let token = self.token(at).await?;
+        let answer = in_time(at, async { self.open(at, path, body, &token).await?.whole().await }).await?;
+        if answer.0 || token.is_none() || !is_of_token(&answer.1) {
+            return Ok(answer);
+        }
+        self.forget_token();
+        let token = self.token(at).await?;
+        in_time(at, async { self.open(at, path, body, &token).await?.whole().await }).await
     }
 
     /// Posts a body, and waits for the head of the answer only. Errors: one sentence.
-    pub(crate) async fn listen(&self, path: &str, body: &Value) -> Result<Opened, String> {
-        self.in_time(self.open(path, body)).await
+    pub(crate) async fn listen(&self, nth: usize, path: &str, body: &Value) -> Result<Opened, String> {
+        let at = self.endpoint(nth);
+        let token = self.token(at).await?;
+        in_time(at, self.open(at, path, body, &token)).await
     }
 
-    async fn in_time<T>(&self, answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
-        let within = tokio::time::timeout(ANSWER_WITHIN, answer);
-        within.await.map_err(|_| format!("etcd at {} does not answer", self.authority))?
+    fn endpoint(&self, nth: usize) -> &Endpoint {
+        &self.endpoints[nth % self.endpoints.len()]
     }
 
-    async fn open(&self, path: &str, body: &Value) -> Result<Opened, String> {
-        let wrong = |e: &dyn fmt::Display| format!("etcd at {}: {e}", self.authority);
-        let stream = TcpStream::connect(&self.authority).await.map_err(|e| wrong(&e))?;
-        let (mut sender, connection) =
-            hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(|e| wrong(&e))?;
-        let connection = Connection(tokio::spawn(connection).abort_handle());
-        let request = hyper::Request::post(path)
-            .header("host", &self.authority)
-            .header("content-type", "application/json")
-            .body(Full::new(Bytes::from(body.to_string())))
-            .map_err(|e| wrong(&e))?;
-        let response = sender.send_request(request).await.map_err(|e| wrong(&e))?;
-        Ok(Opened { ok: response.status().is_success(), body: response.into_body(), _connection: connection })
+    /// What stands for the user, asked for where there is none yet; `None` where there is no user.
+    async fn token(&self, at: &Endpoint) -> Result<Option<String>, String> {
+        let known = self.token.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some((user, password)) = self.access.password()?.filter(|_| known.is_none()) else {
+            return Ok(known);
+        };
+        let body = json!({ "name": user, "password": password });
+        let asked = async { self.open(at, "/v3/auth/authenticate", &body, &None).await?.whole().await };
+        let (ok, answer) = in_time(at, asked).await?;
+        #[derive(Default, serde::Deserialize)]
+        #[serde(default)]
+        struct Answer {
+            token: String,
+            error: String,
+        }
+        let Answer { token, error } = serde_json::from_slice(&answer).unwrap_or_default();
+        if !ok || token.is_empty() {
+            let error: String = error.chars().take(200).collect();
+            return Err(format!("etcd at {} does not take the user {user}: {error}", at.authority));
+        }
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = Some(token.clone());
+        Ok(Some(token))
     }
+
+    fn forget_token(&self) {
+        *self.token.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    async fn open(
+        &self,
+        at: &Endpoint,
+        path: &str,
+        body: &Value,
+        token: &Option<String>,
+    ) -> Result<Opened, String> {
+        let wrong = |e: &dyn fmt::Display| format!("etcd at {}: {e}", at.authority);
+        let stream = TcpStream::connect(&at.authority).await.map_err(|e| wrong(&e))?;
+        let mut request = hyper::Request::post(path)
+            .header("host", &at.authority)
+            .header("content-type", "application/json");
+        if let Some(token) = token {
+            request = request.header("authorization", token);
+        }
+        let request = request.body(Full::new(Bytes::from(body.to_string()))).map_err(|e| wrong(&e))?;
+        let opened = match &at.sealed {
+            None => send(stream, request).await,
+            Some(name) => {
+                let connector = self.access.connector()?;
+                send(connector.connect(name.clone(), stream).await.map_err(|e| wrong(&e))?, request).await
+            }
+        };
+        opened.map_err(|e| wrong(&e))
+    }
+}
+
+async fn in_time<T>(at: &Endpoint, answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
+    let within = tokio::time::timeout(ANSWER_WITHIN, answer);
+    within.await.map_err(|_| format!("etcd at {} does not answer", at.authority))?
+}
+
+async fn send<S>(stream: S, request: hyper::Request<Full<Bytes>>) -> hyper::Result<Opened>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let connection = Connection(tokio::spawn(connection).abort_handle());
+    let response = sender.send_request(request).await?;
+    Ok(Opened { ok: response.status().is_success(), body: response.into_body(), _connection: connection })
+}
+
+/// Whether an answer says that the token serves no more: it has come of age, or etcd's users have changed.
+fn is_of_token(body: &[u8]) -> bool {
+    let says = |text: &str| body.windows(text.len()).any(|part| part == text.as_bytes());
+    says("invalid auth token") || says("revision of auth store is old")
 }
 
 impl Opened {
@@ -154,8 +250,11 @@ mod tests {
             ("http://127.0.0.1:2379", "127.0.0.1:2379"),
             ("http://etcd-1.example:2379/", "etcd-1.example:2379"),
             ("http://[2001:db8::1]:2379", "[2001:db8::1]:2379"),
+            ("https://[2001:db8::1]:2379", "[2001:db8::1]:2379"),
+            ("https://etcd-1.example:2379", "etcd-1.example:2379"),
         ] {
-            assert_eq!(text.parse(), Ok(Endpoint { authority: authority.into() }));
+            let read: Endpoint = text.parse().unwrap();
+            assert_eq!((read.authority.as_str(), read.is_sealed()), (authority, text.starts_with("https")));
         }
         for text in [
             "",
@@ -165,15 +264,10 @@ mod tests {
             "http://a:b",
             "http://a\r\n:1",
             "http://a/b:1",
+            "https://a..b:1",
+            "ftp://a:1",
         ] {
             assert_eq!(text.parse::<Endpoint>(), Err(BadEndpoint::Form(text.into())), "{text}");
         }
-        assert!(
-            "https://a:1"
-                .parse::<Endpoint>()
-                .unwrap_err()
-                .to_string()
-                .contains("TLS to etcd is not supported")
-        );
     }
 }

@@ -1,7 +1,8 @@
 //! Membership on real etcd processes on loopback: one, and three of which some are stopped and killed. Passes without a word to etcd
 //! where the program `etcd` is not installed; `./x test` says so.
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command as Program, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
-use whimbrel_etcd::Agent;
+use whimbrel_etcd::{Access, Agent};
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
     Change, Claim, ClaimError, Command, Event, Home, Member, MemberId, Place, Settings, View,
@@ -32,6 +33,8 @@ struct Etcd {
     client: u16,
     peer: u16,
     cluster: String,
+    scheme: &'static str,
+    options: Vec<String>,
     process: Option<Child>,
 }
 
@@ -39,18 +42,23 @@ impl Etcd {
     fn start(&mut self) {
         let log = std::fs::File::create(self.dir.join("log")).unwrap();
         let url = |port: u16| format!("http://127.0.0.1:{port}");
-        let (client, peer) = (url(self.client), url(self.peer));
+        let (client, peer) = (self.endpoint(), url(self.peer));
         let process = Program::new("etcd")
             .args(["--name", &self.name, "--data-dir", self.dir.join("data").to_str().unwrap()])
             .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
             .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
             .args(["--initial-cluster", &self.cluster, "--logger", "zap"])
+            .args(&self.options)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
             .spawn()
             .unwrap();
         self.process = Some(process);
+    }
+
+    fn endpoint(&self) -> String {
+        format!("{}://127.0.0.1:{}", self.scheme, self.client)
     }
 
     fn kill(&mut self) {
@@ -78,6 +86,10 @@ impl Drop for Etcd {
 
 /// So many, as one cluster; `None` where there is no such program.
 fn etcds(n: usize) -> Option<Vec<Etcd>> {
+    etcds_with(n, "http", &[])
+}
+
+fn etcds_with(n: usize, scheme: &'static str, options: &[String]) -> Option<Vec<Etcd>> {
     if Program::new("etcd").arg("--version").stdout(Stdio::null()).status().is_err() {
         eprintln!("skipped: etcd is not installed");
         return None;
@@ -96,7 +108,8 @@ fn etcds(n: usize) -> Option<Vec<Etcd>> {
         let dir = std::env::temp_dir().join(format!("whimbrel-etcd-{}-{run}-{i}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let (peer, client) = (ports[2 * i], ports[2 * i + 1]);
-        let mut etcd = Etcd { name: name(i), dir, client, peer, cluster: cluster.clone(), process: None };
+        let (cluster, options) = (cluster.clone(), options.to_vec());
+        let mut etcd = Etcd { name: name(i), dir, client, peer, cluster, scheme, options, process: None };
         etcd.start();
         etcd
     };
@@ -104,7 +117,7 @@ fn etcds(n: usize) -> Option<Vec<Etcd>> {
 }
 
 fn endpoints(etcds: &[Etcd]) -> Vec<String> {
-    etcds.iter().map(|e| format!("http://127.0.0.1:{}", e.client)).collect()
+    etcds.iter().map(Etcd::endpoint).collect()
 }
 
 #[derive(Default)]
@@ -122,6 +135,10 @@ struct Node {
 
 impl Node {
     fn start(me: MemberId, endpoints: &[String]) -> Self {
+        Self::start_at(me, &Access { endpoints: endpoints.to_vec(), ..Access::default() })
+    }
+
+    fn start_at(me: MemberId, access: &Access) -> Self {
         let heard = Arc::new((Mutex::new(Heard::default()), Condvar::new()));
         let told = heard.clone();
         let member = Member {
@@ -131,7 +148,7 @@ impl Node {
             code_version: 1,
         };
         let settings = Settings { cluster: "test".into(), me, member, lease: LEASE };
-        let agent = Agent::start(settings, endpoints, move |what| {
+        let agent = Agent::start(settings, access, move |what| {
             let mut heard = told.0.lock().unwrap();
             (heard.view, heard.incarnation) = (what.view.clone(), what.incarnation);
             heard.events.push(what.event);
@@ -306,4 +323,163 @@ fn of_three_one_may_stop_or_die_and_without_two_nothing_changes_for_a_minute() {
     }
     b.claim(Claim::Promote);
     a.until_home(Home { term: 5, active: b.place(2), mirror: None });
+}
+
+/// Certificates of a test, made by openssl; they go with it.
+struct Certificates(PathBuf);
+
+impl Certificates {
+    /// Two that vouch, and of the first a certificate of etcd and one of a process; `None` where there is no openssl.
+    fn new() -> Option<Self> {
+        if Program::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
+            eprintln!("skipped: openssl is not installed");
+            return None;
+        }
+        let made = Self(std::env::temp_dir().join(format!("whimbrel-etcd-tls-{}", std::process::id())));
+        std::fs::create_dir_all(&made.0).unwrap();
+        // Etcd's gateway calls its own etcd as a client, with the certificate of the server.
+        std::fs::write(
+            made.file("ext"),
+            "subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n",
+        )
+        .unwrap();
+        for ca in ["ca", "other-ca"] {
+            made.openssl(&format!("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {ca}.key -out {ca}.pem -days 2 -subj /CN={ca}"));
+        }
+        for name in ["etcd", "process"] {
+            made.openssl(&format!("req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"));
+            made.openssl(&format!("x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {name}.pem -days 2 -extfile ext"));
+        }
+        Some(made)
+    }
+
+    fn openssl(&self, arguments: &str) {
+        let done = Program::new("openssl").args(arguments.split(' ')).current_dir(&self.0).output().unwrap();
+        assert!(done.status.success(), "{arguments}: {}", String::from_utf8_lossy(&done.stderr));
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        self.file(name).to_str().unwrap().into()
+    }
+}
+
+impl Drop for Certificates {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Etcd is not reached, and the reason says this.
+fn is_unreachable(node: &Node, why: &str) {
+    node.until(why, |heard| {
+        heard.events.iter().any(|e| matches!(e, Event::Unreachable(told) if told.contains(why)))
+    });
+}
+
+#[test]
+fn over_tls_both_show_their_certificates_and_nobody_else_is_spoken_with() {
+    let Some(made) = Certificates::new() else { return };
+    let options = [
+        ("--cert-file", "etcd.pem"),
+        ("--key-file", "etcd.key"),
+        ("--trusted-ca-file", "ca.pem"),
+        ("--client-cert-auth", "true"),
+    ];
+    let options: Vec<String> = options
+        .iter()
+        .map(|(option, of)| match *of {
+            "true" => (*option).into(),
+            file => format!("{option}={}", made.text(file)),
+        })
+        .collect();
+    let Some(etcds) = etcds_with(1, "https", &options) else { return };
+    let access = Access {
+        endpoints: endpoints(&etcds),
+        ca_file: Some(made.file("ca.pem")),
+        certificate: Some((made.file("process.pem"), made.file("process.key"))),
+        user: None,
+    };
+    let a = Node::start_at(A, &access);
+    a.until("listed", |heard| heard.incarnation.is_some());
+    let cpf = Node::start_at(CPF, &access);
+    a.until("watched", |heard| heard.events.contains(&Event::Changed(Change::Member(CPF))));
+
+    is_unreachable(&Node::start_at(B, &Access { certificate: None, ..access.clone() }), "etcd at 127.0.0.1");
+    let other = Access { ca_file: Some(made.file("other-ca.pem")), ..access.clone() };
+    is_unreachable(&Node::start_at(B, &other), "invalid peer certificate");
+    let plain = Access { endpoints: vec![access.endpoints[0].replace("https", "http")], ..access.clone() };
+    is_unreachable(&Node::start_at(B, &plain), "etcd");
+    assert!(a.view().member(B).is_none());
+
+    // A certificate that was renewed is taken up: here, one that serves no more.
+    std::fs::copy(made.file("other-ca.pem"), made.file("ca.pem")).unwrap();
+    is_unreachable(&cpf, "invalid peer certificate");
+}
+
+/// What an operator does with etcdctl.
+fn ask(etcd: &Etcd, path: &str, body: &str) {
+    let end = Instant::now() + PATIENCE;
+    let mut stream = loop {
+        match TcpStream::connect(("127.0.0.1", etcd.client)) {
+            Ok(stream) => break stream,
+            Err(e) => assert!(Instant::now() < end, "{e}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let length = body.len();
+    write!(
+        stream,
+        "POST {path} HTTP/1.1\r\nHost: etcd\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+}
+
+#[test]
+fn a_user_is_known_by_its_password_also_when_etcd_has_forgotten_that_it_was() {
+    let Some(mut etcds) = etcds(1) else { return };
+    // `whimbrel/` and what follows, in base64.
+    let of_ours = r#"{"permType":"READWRITE","key":"d2hpbWJyZWwv","range_end":"d2hpbWJyZWww"}"#;
+    for (path, body) in [
+        ("user/add", r#"{"name":"root","password":"a"}"#.to_owned()),
+        ("role/add", r#"{"name":"root"}"#.into()),
+        ("user/grant", r#"{"user":"root","role":"root"}"#.into()),
+        ("user/add", r#"{"name":"whimbrel","password":"secret"}"#.into()),
+        ("role/add", r#"{"name":"member"}"#.into()),
+        ("role/grant", format!(r#"{{"name":"member","perm":{of_ours}}}"#)),
+        ("user/grant", r#"{"user":"whimbrel","role":"member"}"#.into()),
+        ("enable", "{}".into()),
+    ] {
+        ask(&etcds[0], &format!("/v3/auth/{path}"), &body);
+    }
+    let password = etcds[0].dir.join("password");
+    std::fs::write(&password, "secret\n").unwrap();
+    let nobody = Access { endpoints: endpoints(&etcds), ..Access::default() };
+    let user = Access { user: Some(("whimbrel".into(), password)), ..nobody.clone() };
+    let a = Node::start_at(A, &user);
+    a.until("listed", |heard| heard.incarnation.is_some());
+    let b = Node::start_at(B, &user);
+    a.until("watched", |heard| heard.events.contains(&Event::Changed(Change::Member(B))));
+
+    is_unreachable(&Node::start_at(CPF, &nobody), "user name is empty");
+    let wrong = etcds[0].dir.join("wrong");
+    std::fs::write(&wrong, "guess").unwrap();
+    let wrong = Access { user: Some(("whimbrel".into(), wrong)), ..nobody };
+    is_unreachable(&Node::start_at(CPF, &wrong), "does not take the user whimbrel");
+
+    etcds[0].kill();
+    is_unreachable(&a, "etcd");
+    is_unreachable(&b, "etcd");
+    etcds[0].start();
+    for node in [&a, &b] {
+        node.until("reached", |heard| heard.events.contains(&Event::Reached));
+    }
+    a.claim(Claim::Found);
+    b.until("told", |heard| heard.view.home(HOME).is_some());
 }

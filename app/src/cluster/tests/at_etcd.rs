@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use whimbrel_control::CODE_VERSION;
-use whimbrel_etcd::Agent;
+use whimbrel_etcd::{Access, Agent};
 use whimbrel_resilience::membership::{
     Claim, Command, Event, Listed as Record, Member, MemberId, Roll, Settings, View,
 };
@@ -69,7 +69,11 @@ impl Etcd {
     }
 
     fn there(&self) -> Option<AtEtcd> {
-        Some(AtEtcd { etcd: vec![self.client.clone()], name: "west".into(), home: 1 })
+        Some(AtEtcd { etcd: self.access(), name: "west".into(), home: 1 })
+    }
+
+    fn access(&self) -> Access {
+        Access { endpoints: vec![self.client.clone()], ..Access::default() }
     }
 }
 
@@ -93,7 +97,7 @@ impl Listed {
         let settings = Settings { cluster: "west".into(), me: MemberId::Cta(number), member, lease: LEASE };
         let heard = Arc::new(Mutex::new((View::default(), false)));
         let hears = heard.clone();
-        let agent = Agent::start(settings, std::slice::from_ref(&etcd.client), move |told| {
+        let agent = Agent::start(settings, &etcd.access(), move |told| {
             let mut heard = hears.lock().unwrap();
             heard.1 |= matches!(told.event, Event::Joined(_));
             heard.0 = told.view.clone();

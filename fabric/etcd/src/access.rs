@@ -1,0 +1,119 @@
+//! How etcd is reached: where, under which certificates, as which user.
+//!
+//! Files are read for each connection, of which there are a few in a minute: what was renewed is taken up without a start.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use crate::gateway::{BadEndpoint, Endpoint};
+
+/// How etcd is reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Each `http://HOST:PORT` or `https://HOST:PORT`; of several one is asked until it fails.
+    pub endpoints: Vec<String>,
+    /// The certificates of who vouches for etcd's, as PEM: needed with `https`.
+    pub ca_file: Option<PathBuf>,
+    /// This process's certificate, with what leads to who vouches for it, and its key, as PEM: where etcd wants to see one.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    /// The user at etcd, and the file with the password.
+    pub user: Option<(String, PathBuf)>,
+}
+
+impl Access {
+    /// What there is to be asked; all files have been read once. Errors: one sentence.
+    pub(crate) fn check(&self) -> Result<Vec<Endpoint>, String> {
+        let endpoints: Result<Vec<Endpoint>, BadEndpoint> =
+            self.endpoints.iter().map(|text| text.parse()).collect();
+        let endpoints =
+            endpoints.and_then(|all| if all.is_empty() { Err(BadEndpoint::None) } else { Ok(all) });
+        let endpoints = endpoints.map_err(|e| e.to_string())?;
+        if endpoints.iter().any(Endpoint::is_sealed) {
+            self.connector()?;
+        }
+        self.password()?;
+        Ok(endpoints)
+    }
+
+    /// TLS 1.3 as it is to be spoken. Errors: one sentence.
+    pub(crate) fn connector(&self) -> Result<TlsConnector, String> {
+        let Some(ca) = &self.ca_file else {
+            return Err("https:// to etcd needs the file with the certificate of who vouches for it".into());
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in certificates(ca)? {
+            roots.add(certificate).map_err(|e| format!("{}: {e}", ca.display()))?;
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|e| e.to_string())?
+            .with_root_certificates(roots);
+        let config = match &self.certificate {
+            None => config.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let wrong = |e: &dyn std::fmt::Display| format!("{}: {e}", key.display());
+                let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(&e))?;
+                config.with_client_auth_cert(certificates(certificate)?, secret).map_err(|e| wrong(&e))?
+            }
+        };
+        Ok(TlsConnector::from(Arc::new(config)))
+    }
+
+    /// The user and the password, if there is to be one. Errors: one sentence.
+    pub(crate) fn password(&self) -> Result<Option<(&str, String)>, String> {
+        let Some((user, file)) = &self.user else { return Ok(None) };
+        let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+        match text.trim_end_matches(['\r', '\n']) {
+            "" => Err(format!("{}: there is no password in it", file.display())),
+            password => Ok(Some((user, password.into()))),
+        }
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let wrong = |e: &dyn std::fmt::Display| format!("{}: {e}", file.display());
+    let all = CertificateDer::pem_file_iter(file).map_err(|e| wrong(&e))?;
+    let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|e| wrong(&e))?;
+    if all.is_empty() {
+        return Err(wrong(&"there is no certificate in it"));
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_for_tls_is_told_at_the_start() {
+        let https = Access { endpoints: vec!["https://127.0.0.1:1".into()], ..Access::default() };
+        assert!(https.check().unwrap_err().contains("needs the file"));
+        let empty = |name: &str| {
+            let file =
+                std::env::temp_dir().join(format!("whimbrel-etcd-access-{name}-{}", std::process::id()));
+            std::fs::write(&file, "\n").unwrap();
+            file
+        };
+        let file = empty("none");
+        for access in [
+            Access { ca_file: Some(file.clone()), ..https.clone() },
+            Access { ca_file: Some("/nowhere".into()), ..https },
+        ] {
+            let why = access.check().unwrap_err();
+            assert!(why.contains("no certificate in it") || why.starts_with("/nowhere: "), "{why}");
+        }
+        let user = Access {
+            endpoints: vec!["http://127.0.0.1:1".into()],
+            user: Some(("whimbrel".into(), file.clone())),
+            ..Access::default()
+        };
+        assert!(user.check().unwrap_err().contains("no password in it"));
+        std::fs::remove_file(file).unwrap();
+    }
+}
