@@ -1,7 +1,8 @@
-//! Many countries: `./x sim --seeds N [--from S] [--hours H] [--county]`.
+//! Many countries: `./x sim --seeds N [--from S] [--minutes M] [--county|--village] [--region|--mirror]`.
 //!
-//! Each seed is a country with two hundred gNBs and two thousand phones, or with `--county` the small one of the test suite. A
-//! seed that fails is printed with the command that runs it again; the exit status says whether any did. Two threads, or as
+//! Each seed is a country with two hundred gNBs and two thousand phones, or with `--county` the small one of the test suite, or
+//! with `--village` one of thirty phones. With `--region` control functions run its phones and are lost at moments that the seed
+//! chooses; with `--mirror` the aggregator is lost too. In the evening phones, gNBs, core and UPF agree. A seed that fails is printed with the command that runs it again; the exit status says whether any did. Two threads, or as
 //! many as there are processors.
 
 use std::panic::catch_unwind;
@@ -10,6 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use whimbrel_resilience::Replicated;
 use whimbrel_sim::{Country, Plan, Tally};
 
 #[derive(Clone)]
@@ -17,7 +19,57 @@ struct Options {
     seeds: u64,
     from: u64,
     minutes: u64,
-    county: bool,
+    size: Size,
+    cpfs: Governed,
+}
+
+/// How large a country is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Size {
+    Country,
+    County,
+    Village,
+}
+
+/// Who runs its phones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Governed {
+    /// The aggregator itself.
+    Alone,
+    /// Control functions, which are lost.
+    Region,
+    /// The same, and the aggregator is lost as well.
+    Mirror,
+}
+
+impl Options {
+    fn plan(&self) -> Plan {
+        let plan = match self.size {
+            Size::Country => Plan::country(),
+            Size::County => Plan::county(),
+            Size::Village => Plan::village(),
+        };
+        match self.cpfs {
+            Governed::Alone => plan,
+            Governed::Region => plan.governed(false),
+            Governed::Mirror => plan.governed(true),
+        }
+    }
+
+    /// The command that runs one seed again.
+    fn again(&self, seed: u64) -> String {
+        let size = match self.size {
+            Size::Country => "",
+            Size::County => " --county",
+            Size::Village => " --village",
+        };
+        let cpfs = match self.cpfs {
+            Governed::Alone => "",
+            Governed::Region => " --region",
+            Governed::Mirror => " --mirror",
+        };
+        format!("./x sim --seeds 1 --from {seed} --minutes {}{size}{cpfs}", self.minutes)
+    }
 }
 
 #[derive(Default)]
@@ -25,11 +77,15 @@ struct Totals {
     failed: Vec<u64>,
     inputs: u64,
     tally: Tally,
+    replicated: Replicated,
+    takeovers: u64,
 }
 
 fn main() -> ExitCode {
     let Some(options) = options() else {
-        eprintln!("usage: country [--seeds N] [--from S] [--minutes M] [--county]");
+        eprintln!(
+            "usage: country [--seeds N] [--from S] [--minutes M] [--county|--village] [--region|--mirror]"
+        );
         return ExitCode::FAILURE;
     };
     let begun = clock();
@@ -47,7 +103,7 @@ fn main() -> ExitCode {
 }
 
 fn options() -> Option<Options> {
-    let mut options = Options { seeds: 1, from: 0, minutes: 60, county: false };
+    let mut options = Options { seeds: 1, from: 0, minutes: 60, size: Size::Country, cpfs: Governed::Alone };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = || arguments.next()?.parse::<u64>().ok();
@@ -55,7 +111,10 @@ fn options() -> Option<Options> {
             "--seeds" => options.seeds = number()?,
             "--from" => options.from = number()?,
             "--minutes" => options.minutes = number()?,
-            "--county" => options.county = true,
+            "--county" => options.size = Size::County,
+            "--village" => options.size = Size::Village,
+            "--region" => options.cpfs = Governed::Region,
+            "--mirror" => options.cpfs = Governed::Mirror,
             _ => return None,
         }
     }
@@ -63,7 +122,7 @@ fn options() -> Option<Options> {
 }
 
 fn work(options: &Options, next: &AtomicU64, totals: &Mutex<Totals>) {
-    let plan = if options.county { Plan::county() } else { Plan::country() };
+    let plan = options.plan();
     loop {
         let seed = next.fetch_add(1, Ordering::Relaxed);
         if seed >= options.from.saturating_add(options.seeds) {
@@ -73,21 +132,24 @@ fn work(options: &Options, next: &AtomicU64, totals: &Mutex<Totals>) {
             let mut country = Country::new(seed, plan);
             country.run(Duration::from_secs(options.minutes * 60));
             country.evening();
-            (country.net.inputs(), country.net.tally().clone())
+            let net = &mut country.net;
+            let replicated = net.cta().replicated();
+            assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
+            (net.inputs(), net.tally().clone(), replicated, net.takeovers())
         });
         let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
         match ran {
-            Ok((inputs, tally)) => {
+            Ok((inputs, tally, replicated, takeovers)) => {
                 totals.inputs += inputs;
                 totals.tally.add(&tally);
+                totals.takeovers += takeovers;
+                totals.replicated.cpfs_lost += replicated.cpfs_lost;
+                totals.replicated.taken_over += replicated.taken_over;
+                totals.replicated.lost += replicated.lost;
             }
             Err(_) => {
                 totals.failed.push(seed);
-                let county = if options.county { " --county" } else { "" };
-                eprintln!(
-                    "seed {seed} fails: ./x sim --seeds 1 --from {seed} --minutes {}{county}",
-                    options.minutes
-                );
+                eprintln!("seed {seed} fails: {}", options.again(seed));
             }
         }
     }
@@ -103,12 +165,17 @@ fn report(options: &Options, totals: &Totals, took: Duration) {
     }
     println!(
         "{{\"bench\": \"sim\", \"figures\": {{\"seeds\": {}, \"from\": {}, \"procedures\": {}, \"inputs\": {}, \
-         \"repeated\": {}, \"failed\": {}, \"seconds\": {:.1}}}}}",
+         \"repeated\": {}, \"cpfs_lost\": {}, \"aggregators_lost\": {}, \"taken_over\": {}, \"lost\": {}, \"failed\": {}, \
+         \"seconds\": {:.1}}}}}",
         options.seeds,
         options.from,
         tally.procedures(),
         totals.inputs,
         tally.repeated,
+        totals.replicated.cpfs_lost,
+        totals.takeovers,
+        totals.replicated.taken_over,
+        totals.replicated.lost,
         totals.failed.len(),
         took.as_secs_f64()
     );

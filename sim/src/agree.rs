@@ -150,11 +150,12 @@ impl Sim {
         same("tunnels", tunnels, phone.sessions.values().filter_map(|s| tunnel_at_smf(s)).collect())
     }
 
-    /// Each context of a gNB is of a connection that the AMF has, too.
+    /// Each context of a gNB is of a connection that the AMF has, too; one that the AMF has never answered is nobody's.
     fn gnb_agrees(&self, index: GnbIndex) -> Agreed {
         let node = &self.nodes[index.0];
         let Some(association) = node.association else { return Ok(()) };
-        let at_gnb = node.gnb.served().map(|c| (c.amf_ue_ngap_id, Some(c.ran_ue_ngap_id)));
+        let answered = node.gnb.served().filter(|c| c.amf_ue_ngap_id.is_some());
+        let at_gnb = answered.map(|c| (c.amf_ue_ngap_id, Some(c.ran_ue_ngap_id)));
         same("contexts", at_gnb.collect::<BTreeSet<_>>(), self.contexts_over(association))
     }
 

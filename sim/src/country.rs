@@ -14,7 +14,20 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
-use crate::{Faults, GnbIndex, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
+use crate::{CtaLoss, Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
+
+/// The control functions that run a country's phones, and how many are lost.
+#[derive(Clone, Copy, Debug)]
+pub struct Cpfs {
+    /// How many: who is lost is replaced.
+    pub number: u16,
+    /// Backups of a phone.
+    pub backups: usize,
+    /// The aggregator has a mirror, is lost too, and has another one after that.
+    pub mirrored: bool,
+    /// Mean time between two losses; none at all if zero.
+    pub losses: Duration,
+}
 
 /// How large a country is, and how bad its days.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +44,8 @@ pub struct Plan {
     pub pace: Duration,
     /// Mean time between two failures of a node; none at all if zero.
     pub trouble: Duration,
+    /// Control functions of a region; `None`: the aggregator runs the phones itself.
+    pub cpfs: Option<Cpfs>,
 }
 
 impl Plan {
@@ -54,12 +69,25 @@ impl Plan {
             faults,
             pace: Duration::from_secs(20),
             trouble: Duration::from_secs(45),
+            cpfs: None,
         }
     }
 
     /// As bad, and small enough for a build without optimisation.
     pub fn county() -> Self {
         Self { gnbs: 24, phones: 80, areas: 24, ..Self::country() }
+    }
+
+    /// As bad, and so small that all invariants are looked at after every step.
+    pub fn village() -> Self {
+        Self { gnbs: 20, phones: 30, areas: 20, ..Self::country() }
+    }
+
+    /// The same at four control functions, one of which is lost every ten seconds, with two backups a phone. With a mirror the
+    /// aggregator is lost as often.
+    pub fn governed(self, mirrored: bool) -> Self {
+        let cpfs = Cpfs { number: 4, backups: 2, mirrored, losses: Duration::from_secs(10) };
+        Self { cpfs: Some(cpfs), ..self }
     }
 }
 
@@ -72,6 +100,7 @@ pub struct Country {
     /// When which phone wants something.
     agenda: BTreeSet<(Instant, UeIndex)>,
     next_trouble: Instant,
+    next_loss: Instant,
     /// What the UPF gave away of its addresses before anyone came.
     free: Vec<Option<(u64, u64)>>,
 }
@@ -81,7 +110,11 @@ impl Country {
     pub fn new(seed: u64, plan: Plan) -> Self {
         let mut config = default_config();
         config.amf.tacs = (1..=plan.areas).map(tac).collect();
-        let mut net = Sim::with(seed, config, plan.faults);
+        let mut net = match plan.cpfs {
+            None => Sim::with(seed, config, plan.faults),
+            Some(c) if c.mirrored => Sim::mirrored(seed, config, plan.faults, c.number, c.backups),
+            Some(c) => Sim::in_region(seed, config, plan.faults, c.number, c.backups),
+        };
         net.quieten();
         let mut rng = Rng::new(seed ^ 0xc0_0171);
         let gnbs: Vec<_> = (0..plan.gnbs).map(|n| net.add_gnb(gnb_config(n, &plan))).collect();
@@ -92,10 +125,11 @@ impl Country {
             let ue = net.add_ue(home, phone_config(n));
             agenda.insert((net.now() + wait(&mut rng, plan.pace), ue));
         }
-        let next_trouble =
-            if plan.trouble.is_zero() { Instant::FAR_FUTURE } else { net.now() + plan.trouble };
+        let after = |mean: Duration| if mean.is_zero() { Instant::FAR_FUTURE } else { net.now() + mean };
+        let next_trouble = after(plan.trouble);
+        let next_loss = after(plan.cpfs.map_or(Duration::ZERO, |c| c.losses));
         let free = free(&net);
-        Self { net, plan, rng, agenda, next_trouble, free }
+        Self { net, plan, rng, agenda, next_trouble, next_loss, free }
     }
 
     /// Lives for so long.
@@ -106,6 +140,12 @@ impl Country {
                 self.until(self.next_trouble);
                 self.trouble();
                 self.next_trouble = self.net.now() + wait(&mut self.rng, self.plan.trouble);
+                continue;
+            }
+            if let Some(cpfs) = self.plan.cpfs.filter(|_| self.next_loss <= at) {
+                self.until(self.next_loss);
+                self.loss(cpfs);
+                self.next_loss = self.net.now() + wait(&mut self.rng, cpfs.losses);
                 continue;
             }
             self.agenda.pop_first();
@@ -122,6 +162,9 @@ impl Country {
 
     /// A phone does something that it can do as it is.
     fn wish(&mut self, ue: UeIndex) {
+        if self.net.is_away(ue) {
+            self.net.switch_on(ue);
+        }
         let phone = self.net.ue_ref(ue);
         let sessions: Vec<_> = phone.sessions().map(|s| s.id).collect();
         let some = sessions.get(self.rng.below(sessions.len() as u64) as usize).copied();
@@ -187,8 +230,35 @@ impl Country {
             65..70 => self.net.restart_upf(),
             70..75 => self.outage(UpfState::Silent),
             75..80 => self.outage(UpfState::Mute),
-            80 => self.net.restart_core(),
+            80 if self.plan.cpfs.is_none() => self.net.restart_core(),
+            81..90 => self.net.lose_power(UeIndex(self.rng.below(self.plan.phones.into()) as usize)),
             _ => {}
+        }
+    }
+
+    /// Who was lost is replaced, and some message or input from now on is the last of a control function, or of the aggregator.
+    fn loss(&mut self, cpfs: Cpfs) {
+        while self.net.cpfs() < cpfs.number.into() {
+            self.net.add_cpf();
+        }
+        if cpfs.mirrored {
+            self.net.add_mirror();
+            let how = CtaLoss::ALL[self.rng.below(5) as usize];
+            self.net.lose_cta_at(self.net.inputs_taken() + 1 + self.rng.below(300), how);
+        }
+        let how = Loss::ALL[self.rng.below(4) as usize];
+        self.net.lose_cpf_at(self.net.links_taken() + 1 + self.rng.below(150), how);
+    }
+
+    /// Nothing goes wrong any more.
+    fn heal(&mut self) {
+        self.net.set_faults(Faults::default());
+        self.net.set_upf(UpfState::Answering);
+        self.net.lose_nobody();
+        for ue in (0..self.net.ues()).map(UeIndex) {
+            if self.net.is_away(ue) {
+                self.net.switch_on(ue);
+            }
         }
     }
 
@@ -205,8 +275,7 @@ impl Country {
     /// # Panics
     /// If somebody is not there.
     pub fn rest(&mut self) {
-        self.net.set_faults(Faults::default());
-        self.net.set_upf(UpfState::Answering);
+        self.heal();
         self.everyone_registers();
         for i in 0..self.net.ues() {
             let surplus: Vec<_> = self.net.ue_ref(UeIndex(i)).sessions().skip(1).map(|s| s.id).collect();
@@ -232,8 +301,7 @@ impl Country {
     /// # Panics
     /// If not.
     pub fn evening(&mut self) {
-        self.net.set_faults(Faults::default());
-        self.net.set_upf(UpfState::Answering);
+        self.heal();
         self.everyone_registers();
         self.everyone_has_a_session();
         let sessions: Vec<_> = (0..self.net.ues())
@@ -301,7 +369,7 @@ impl Country {
     fn is_there(&self, ue: UeIndex) -> bool {
         let phone = self.net.ue_ref(ue);
         let id = self.net.cta().find(phone.config().supi);
-        let known = id.and_then(|id| self.net.cta().phone(id));
+        let known = id.and_then(|id| self.net.phone(id));
         let tmsi = phone.s_tmsi().map(|t| t.tmsi);
         let named = |p: &whimbrel_control::Phone| p.amf.tmsi == tmsi || p.amf.former_tmsi == tmsi;
         phone.state() == MmState::Registered && known.is_some_and(|p| p.amf.registered && named(p))
@@ -312,7 +380,12 @@ impl Country {
             self.net.command(UeIndex(i), Command::Deregister { switch_off: i % 2 == 0 });
         }
         self.net.advance(Duration::from_secs(600));
-        assert_eq!(self.net.cta().phones().count(), 0, "a phone that has left is known still");
+        assert_eq!(self.net.phones().count(), 0, "a phone that has left is known still");
+        assert_eq!(
+            (self.net.backed(), self.net.cta().logged()),
+            (0, (0, 0)),
+            "a state or log of one is held still"
+        );
         assert_eq!(self.net.cta().occupancy(), (0, 0), "a slot is taken still");
         assert_eq!(self.net.upf_sessions(), 0, "a session is left over at the UPF");
         assert_eq!(free(&self.net), self.free, "an address is taken still");

@@ -44,7 +44,7 @@ use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
 use abroad::{ABROAD, Abroad, OverN14};
 pub use abroad::{Fate, neighbours};
-pub use country::{Country, Plan};
+pub use country::{Country, Cpfs, Plan};
 pub use faults::Faults;
 pub use home::{Home, default_config, phone_config, tuak_of, upf_config};
 use meter::Meter;
@@ -497,6 +497,18 @@ impl Sim {
             self.by_s_tmsi.remove(&(s_tmsi, index));
         }
         self.schedule.set(Whom::Ue(index), None);
+    }
+
+    /// Whether it hears no paging, since it was unplugged or has no power.
+    pub fn is_away(&self, index: UeIndex) -> bool {
+        self.terminals[index.0].away
+    }
+
+    /// A phone that was away is back in the cell that it left.
+    pub fn switch_on(&mut self, index: UeIndex) {
+        self.terminals[index.0].away = false;
+        let tai = self.nodes[self.terminals[index.0].gnb.0].gnb.config().tai();
+        self.ue(index, ue::Input::Cell(tai));
     }
 
     /// Has a gNB ask for the release of a phone.

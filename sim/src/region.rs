@@ -13,7 +13,7 @@ use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Input, Logs, Member, MemberOutbox, Taster, ToTaster, Trial, Tried};
 
-use crate::{Sim, Travelling};
+use crate::{CtaLoss, Sim, Travelling};
 
 /// Least and greatest latency of a link, in microseconds.
 const LINK_LATENCY_MICROS: (u64, u64) = (10, 60);
@@ -154,7 +154,7 @@ pub(crate) struct Cluster {
     ordered: BTreeMap<(Option<CpfId>, Option<CpfId>), Instant>,
     /// Messages that members have taken.
     taken: u64,
-    loss: Option<(u64, Loss)>,
+    losses: Vec<(u64, Loss)>,
     /// Those that left in order.
     left: Vec<CpfId>,
     /// After each so many messages all phones are to move to another member.
@@ -214,7 +214,7 @@ impl Cluster {
             logs: Logs::default(),
             ordered: BTreeMap::new(),
             taken: 0,
-            loss: None,
+            losses: Vec::new(),
             left: Vec::new(),
             unrest: None,
             poison: None,
@@ -285,6 +285,18 @@ impl Sim {
         self.cta().phones().chain(region.flat_map(of))
     }
 
+    /// A phone, whoever serves it.
+    pub fn phone(&self, id: PhoneId) -> Option<&Phone> {
+        let member = self.cta().served_by(id).and_then(|by| self.cluster.as_ref()?.members.get(&by));
+        self.cta().phone(id).or_else(|| member?.cpf().phone(id))
+    }
+
+    /// Nobody is lost any more, neither control functions nor the aggregator.
+    pub fn lose_nobody(&mut self) {
+        self.lose_cpfs_at(&[]);
+        self.lose_cta_at(0, CtaLoss::Before);
+    }
+
     /// How many messages the region's control functions have taken.
     pub fn links_taken(&self) -> u64 {
         self.cluster.as_ref().map_or(0, |c| c.taken)
@@ -292,8 +304,13 @@ impl Sim {
 
     /// The control function that takes the n-th message from the beginning on is lost so.
     pub fn lose_cpf_at(&mut self, message: u64, how: Loss) {
+        self.lose_cpfs_at(&[(message, how)]);
+    }
+
+    /// Those that take these messages are lost so, one after the other.
+    pub fn lose_cpfs_at(&mut self, losses: &[(u64, Loss)]) {
         if let Some(cluster) = &mut self.cluster {
-            cluster.loss = Some((message, how));
+            cluster.losses = losses.to_vec();
         }
     }
 
@@ -433,9 +450,11 @@ impl Sim {
         self.core(Input::Rings(rings));
     }
 
-    /// How many phones' states are held by others than who serves them.
+    /// How many phones' states are held by others than who serves them; what those hold that are taken for dead is nobody's.
     pub fn backed(&self) -> usize {
-        self.cluster.iter().flat_map(|c| c.members.values()).map(Member::backed).sum()
+        let Some(cluster) = &self.cluster else { return 0 };
+        let members: Vec<CpfId> = cluster.rings().members().collect();
+        members.iter().filter_map(|id| cluster.members.get(id)).map(Member::backed).sum()
     }
 
     /// Whether nothing is under way within the region.
@@ -501,7 +520,7 @@ impl Sim {
         let Some(member) = cluster.members.get_mut(&to) else { return };
         let end = cluster.ends.entry(to).or_default();
         cluster.taken += 1;
-        let loss = cluster.loss.filter(|(at, _)| *at == cluster.taken).map(|(_, how)| how);
+        let loss = cluster.losses.iter().find(|(at, _)| *at == cluster.taken).map(|(_, how)| *how);
         let restless = cluster.unrest.is_some_and(|every| cluster.taken.is_multiple_of(every));
         let is_input = matches!(link, Link::Down { message: Down::Run(_), .. });
         cluster.ran += u64::from(is_input);

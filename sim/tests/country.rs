@@ -16,6 +16,27 @@ fn nothing_is_left_of_a_bad_week() {
     }
 }
 
+#[test] // the same at control functions of which one is lost every ten seconds, and so is the aggregator, if it has a mirror
+fn nothing_is_left_of_bad_minutes_full_of_losses() {
+    for mirrored in [false, true] {
+        let (mut lost, mut takeovers) = (0, 0);
+        for seed in 0..6 {
+            let how = if mirrored { "--mirror" } else { "--region" };
+            println!("./x sim --seeds 1 --from {seed} --minutes 3 --village {how}");
+            let mut village = Country::new(seed, Plan::village().governed(mirrored));
+            village.run(Duration::from_secs(180));
+            village.evening();
+            let told = village.net.cta().replicated();
+            assert_eq!(told.diverged, 0);
+            (lost, takeovers) = (lost + told.cpfs_lost, takeovers + village.net.takeovers());
+        }
+        assert!(
+            lost > 50 && (takeovers > 50) == mirrored,
+            "{lost} control functions, {takeovers} aggregators"
+        );
+    }
+}
+
 #[test] // DESIGN: replay is what makes plain code durable; what a replica has is octets
 fn every_phone_of_a_county_goes_on_from_the_octets_of_each_rest() {
     let mut county = Country::new(5, Plan::county());
