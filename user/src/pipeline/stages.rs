@@ -15,6 +15,7 @@ use super::slice::Pass;
 use super::{Destination, DropReason, Verdict};
 use super::{advertise, held, unstructured};
 use crate::exchange::Report;
+use crate::limits::URRS_PER_PDR_MAX;
 use crate::rules::{Far, Flow, NONE, Pdr, Qer, SessionKind, SessionRules, is_of, upper};
 
 /// How a packet came to its session.
@@ -319,31 +320,37 @@ pub(super) fn account(
     uplink: bool,
     octets: usize,
 ) {
-    for i in pdr.urrs() {
+    let mut due = [None; URRS_PER_PDR_MAX];
+    for (due, i) in due.iter_mut().zip(pdr.urrs()) {
         let (Some(urr), Some(usage)) = (rules.urrs.get(i), state.usage.get_mut(i)) else { continue };
         state.rearm |= usage.starts_timers(urr);
-        if let Some(trigger) = usage.count(urr, now, uplink, octets) {
-            report_usage(rules, state, shared, now, i, trigger);
-        }
+        *due = usage.count(urr, now, uplink, octets).map(|trigger| (i, trigger));
+    }
+    if due.iter().any(Option::is_some) {
+        report_usage(rules, state, shared, now, &due);
     }
 }
 
-/// Reports a URR, and those linked to it.
+/// Reports the URRs of these places, and those linked to them: when all have counted.
 pub(super) fn report_usage(
     rules: &SessionRules,
     state: &mut State,
     shared: &mut Shared,
     now: Instant,
-    at: usize,
-    trigger: UsageReportTrigger,
+    due: &[Option<(usize, UsageReportTrigger)>],
 ) {
-    let (Some(urr), Some(usage)) = (rules.urrs.get(at), state.usage.get_mut(at)) else { return };
     let mut reports = Vec::with_capacity(1);
-    usage.report(urr, now, trigger, &mut reports);
-    for (other, usage) in rules.urrs.iter().zip(state.usage.iter_mut()) {
-        if other.urr_id != urr.urr_id && other.linked.contains(&urr.urr_id) {
-            usage.report(other, now, UsageReportTrigger::LIUSA, &mut reports);
-        }
+    for (at, (urr, usage)) in rules.urrs.iter().zip(state.usage.iter_mut()).enumerate() {
+        let own = due.iter().flatten().find(|(i, _)| *i == at).map(|(_, trigger)| *trigger);
+        let others = due.iter().flatten().filter(|(i, _)| *i != at).filter_map(|(i, _)| rules.urrs.get(*i));
+        let linked = others.into_iter().any(|other| urr.linked.contains(&other.urr_id));
+        let trigger = match own {
+            Some(own) if linked => own | UsageReportTrigger::LIUSA,
+            Some(own) => own,
+            None if linked => UsageReportTrigger::LIUSA,
+            None => continue,
+        };
+        usage.report(urr, now, trigger, &mut reports);
     }
     shared.report(Report::Usage { session: state.id(), token: None, reports });
 }

@@ -79,10 +79,11 @@ fn next(session: &SessionU, age: Duration) -> Option<Instant> {
 
 fn due(session: &mut SessionU, shared: &mut Shared, network: Option<&mut Network>, now: Instant) {
     let SessionU { rules, state } = session;
-    for (i, urr) in rules.urrs.iter().enumerate() {
-        if let Some(trigger) = state.usage.get_mut(i).and_then(|u| u.timers(urr, now)) {
-            report_usage(rules, state, shared, now, i, trigger);
-        }
+    let usage = state.usage.iter_mut().zip(rules.urrs.iter()).enumerate();
+    let due = usage.map(|(i, (usage, urr))| usage.timers(urr, now).map(|trigger| (i, trigger)));
+    let due: Vec<_> = due.filter(Option::is_some).collect();
+    if !due.is_empty() {
+        report_usage(rules, state, shared, now, &due);
     }
     let limit = Duration::from_secs(rules.inactivity_s.into());
     if rules.inactivity_s > 0 && !state.inactive && state.last_packet + limit <= now {

@@ -120,6 +120,7 @@ impl Usage {
     pub(crate) fn update(&mut self, urr: &Urr, now: Instant) {
         if self.revision != urr.revision {
             self.revision = urr.revision;
+            self.run(urr, now, false);
             self.of_quota = Octets::default();
             self.duration_of_quota_us = 0;
             self.exhausted = false;

@@ -1,5 +1,6 @@
 //! The pipeline against a reference model, packet for packet and octet for octet, of both families.
 
+mod account;
 #[path = "../common/mod.rs"]
 mod common;
 mod model;

@@ -8,6 +8,7 @@ use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_user::{Destination, DnIndex, DropReason};
 
+use super::account::{self, Account, Used};
 use super::common::{GNB, HELD, SERVER};
 use super::pair::BUFFERING;
 
@@ -79,13 +80,6 @@ impl Enforced {
     }
 }
 
-/// A usage report that the SMF gets: packets' octets of each direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Volumes {
-    pub(crate) ul: u64,
-    pub(crate) dl: u64,
-}
-
 /// A session, its rules, and what was counted.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
@@ -99,11 +93,7 @@ pub(crate) struct Seat {
     pub(crate) signalling: Option<u16>,
     pub(crate) action: Action,
     pub(crate) qers: Vec<Enforced>,
-    pub(crate) threshold: Option<u64>,
-    pub(crate) quota: Option<u64>,
-    of_quota: u64,
-    exhausted: bool,
-    pub(crate) since_report: Volumes,
+    pub(crate) accounts: Vec<Account>,
     /// Since when, and the packet.
     pub(crate) held: VecDeque<(Instant, Vec<u8>)>,
     notified: bool,
@@ -127,7 +117,7 @@ pub(crate) struct Told {
     /// Downlink data was reported.
     pub(crate) downlink_data: usize,
     /// Usage was reported.
-    pub(crate) usage: Vec<Volumes>,
+    pub(crate) usage: Vec<Used>,
 }
 
 const FULL: u128 = u64::MAX as u128;
@@ -142,21 +132,13 @@ impl Seat {
             signalling: None,
             action,
             qers,
-            threshold: None,
-            quota: None,
-            of_quota: 0,
-            exhausted: false,
-            since_report: Volumes::default(),
+            accounts: Vec::new(),
             held: VecDeque::new(),
             notified: false,
             ul_packets: 0,
             dl_packets: 0,
             dropped: 0,
         }
-    }
-
-    pub(crate) fn set_quota(&mut self, quota: u64) {
-        (self.quota, self.of_quota, self.exhausted) = (Some(quota), 0, false);
     }
 
     pub(crate) fn set_action(&mut self, action: Action) {
@@ -185,6 +167,7 @@ impl Seat {
 
     /// The time is later than it was.
     pub(crate) fn advanced(&mut self, now: Instant, told: &mut Told) {
+        account::advance(&mut self.accounts, now, &mut told.usage);
         while let Some((since, packet)) = self.held.front()
             && now.since(*since) >= BUFFERING.age
         {
@@ -275,7 +258,7 @@ impl Seat {
         fate
     }
 
-    /// Quota, gates, rates; then the account.
+    /// Quotas, gates, rates; then the accounts.
     fn enforced(
         &mut self,
         now: Instant,
@@ -287,7 +270,7 @@ impl Seat {
         if special {
             return Ok(());
         }
-        if self.exhausted {
+        if self.accounts.iter().any(|a| a.exhausted) {
             return Err(DropReason::QuotaExhausted);
         }
         if self.qers.iter().any(|q| q.closed[way]) {
@@ -299,15 +282,8 @@ impl Seat {
             return Err(DropReason::RateExceeded);
         }
         self.qers = after;
-        let octets = octets as u64;
-        let since = &mut self.since_report;
-        *(if way == 0 { &mut since.ul } else { &mut since.dl }) += octets;
-        self.of_quota += octets;
-        let used_up = self.quota.is_some_and(|q| self.of_quota >= q);
-        if used_up || self.threshold.is_some_and(|t| since.ul + since.dl >= t) {
-            self.exhausted = used_up;
-            told.usage.push(std::mem::take(since));
-        }
+        self.accounts.iter_mut().for_each(|a| a.count(now, way, octets as u64));
+        account::report(&mut self.accounts, now, &mut told.usage);
         Ok(())
     }
 }

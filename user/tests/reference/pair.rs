@@ -1,11 +1,13 @@
 //! The pipeline and the model side by side: random sessions, rules, changes of rules between packets, and packets in bursts of any
 //! size, which may come to the pipeline by way of a fast path.
 
+use std::collections::BTreeSet;
 use std::net::Ipv6Addr;
 use std::time::Duration;
 
+use super::account::{Account, Used};
 use super::common::*;
-use super::model::{self, Action, Enforced, Fate, PORTS, Seat, Told, Volumes, Waiting};
+use super::model::{self, Action, Enforced, Fate, PORTS, Seat, Told, Waiting};
 use whimbrel_ids::{Instant, Qfi, Seid, Teid};
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
@@ -42,6 +44,8 @@ pub(crate) struct Pair {
     pub(crate) told: Told,
     cp_seid: u64,
     both_families: bool,
+    /// Numbers of reports that came.
+    seen: BTreeSet<u32>,
     driver: Driver,
 }
 
@@ -76,6 +80,7 @@ impl Pair {
             told: Told::default(),
             cp_seid: 0,
             both_families: false,
+            seen: BTreeSet::new(),
         }
     }
 
@@ -115,21 +120,31 @@ impl Pair {
             qer.mbr = mbr.map(rates);
         }
         let qers = mbrs[..m.create_qers.len()].iter().map(|mbr| Enforced::new(self.net.now, *mbr)).collect();
+        let limit = |octets: u64| match n & 0x20 == 0 {
+            true => total(octets),
+            false => Volume { total: Some(octets * 2), ul: Some(octets), dl: Some(octets + 3_000) },
+        };
         let threshold = [None, Some(3_000), Some(70_000), Some(90_000)][usize::from(n >> 7) % 4];
         let quota = [None, None, Some(5_000), Some(80_000)][usize::from(n >> 9) % 4];
         let urr = &mut m.create_urrs[0];
         urr.reporting_triggers = ReportingTriggers::VOLTH | ReportingTriggers::VOLQU;
-        urr.volume_threshold = threshold.map(total);
-        urr.volume_quota = quota.map(total);
+        urr.volume_threshold = threshold.map(limit);
+        urr.volume_quota = quota.map(limit);
+        let mut accounts = vec![Account {
+            id: 1,
+            threshold: urr.volume_threshold,
+            quota: urr.volume_quota,
+            ..Account::default()
+        }];
+        if n & 0x8000 != 0 {
+            accounts.extend(more_accounts(&mut m));
+        }
         let r = self.net.establish(m);
         let session = self.net.seated(self.cp_seid, &r);
         let action = Action::Buffer { tell: !ours };
         let mut seat = Seat::new(session.teid, session.ipv4.unwrap(), action, qers);
         (seat.one_flow, seat.signalling, seat.ue6) = (one_flow, signalling.then_some(PORTS[0]), session.ipv6);
-        seat.threshold = threshold;
-        if let Some(quota) = quota {
-            seat.set_quota(quota);
-        }
+        seat.accounts = accounts;
         self.seats[at] = Some((session, seat));
         if n & 0x800 == 0 {
             self.step((1, at as u8, n));
@@ -146,8 +161,10 @@ impl Pair {
             (seat.ul_packets, seat.dl_packets, seat.dropped)
         );
         let r = self.net.delete(&session);
-        let usage: Vec<_> = r.usage_reports.iter().map(volumes).collect();
-        assert_eq!(usage, [seat.since_report]);
+        let now = self.net.now;
+        let usage: Vec<_> = r.usage_reports.iter().map(Used::of).collect();
+        let last = seat.accounts.iter_mut().map(|a| a.report(now, UsageReportTrigger::TERMR));
+        assert_eq!(usage, last.collect::<Vec<_>>());
     }
 
     /// Sends a change of rules; what was held comes out as the model has it.
@@ -206,9 +223,17 @@ impl Pair {
                 self.change(at, SessionModificationRequest { update_qers, ..Default::default() });
             }
             6 => {
-                let quota = u64::from(n) * 2;
-                seat.set_quota(quota);
-                let urr = UpdateUrr { volume_quota: Some(total(quota)), ..UpdateUrr::new(UrrId(1)) };
+                let which = usize::from(n) % seat.accounts.len();
+                let account = &mut seat.accounts[which];
+                let mut urr = UpdateUrr::new(UrrId(account.id));
+                if account.timed {
+                    let quota = u32::from(n) % 16 + 1;
+                    (urr.time_quota, account.quota_s) = (Some(TimeQuota(quota)), Some(quota.into()));
+                } else {
+                    let quota = total(u64::from(n) * 2);
+                    (urr.volume_quota, account.quota) = (Some(quota), Some(quota));
+                }
+                account.renew(now);
                 let update_urrs = vec![urr];
                 self.change(at, SessionModificationRequest { update_urrs, ..Default::default() });
             }
@@ -348,8 +373,10 @@ impl Pair {
                 break;
             }
             for (seid, sequence, m) in reports {
-                downlink_data += usize::from(m.downlink_data_report.is_some());
-                usage.extend(m.usage_reports.iter().map(volumes));
+                // What was answered late came several times, under one number.
+                let new = self.seen.insert(sequence);
+                downlink_data += usize::from(new && m.downlink_data_report.is_some());
+                usage.extend(m.usage_reports.iter().filter(|_| new).map(Used::of));
                 let up = self.seats.iter().flatten().find(|(s, _)| s.cp_seid == seid);
                 let up = up.map_or(Seid(0), |(s, _)| s.up_seid);
                 let answer = Message::from(SessionReportResponse::new(Cause::RequestAccepted));
@@ -364,8 +391,8 @@ impl Pair {
         let waiting = Waiting { packets: counters.held as usize, octets: counters.held_octets as usize };
         assert_eq!(waiting, told.waiting);
         assert_eq!(downlink_data, told.downlink_data);
-        let sorted = |mut v: Vec<Volumes>| {
-            v.sort_by_key(|v| (v.ul, v.dl));
+        let sorted = |mut v: Vec<Used>| {
+            v.sort_by_key(|used| format!("{used:?}"));
             v
         };
         assert_eq!(sorted(usage), sorted(told.usage));
@@ -396,7 +423,21 @@ fn total(octets: u64) -> Volume {
     Volume { total: Some(octets), ..Volume::default() }
 }
 
-fn volumes(r: &UsageReport) -> Volumes {
-    let v = r.volume_measurement.expect("volumes");
-    Volumes { ul: v.ul.unwrap_or(0), dl: v.dl.unwrap_or(0) }
+/// Two URRs more: one linked to the first, with limits by direction, and one of time.
+fn more_accounts(m: &mut SessionEstablishmentRequest) -> [Account; 2] {
+    let threshold = Volume { ul: Some(4_000), dl: Some(60_000), total: None };
+    let triggers = ReportingTriggers::VOLTH | ReportingTriggers::LIUSA;
+    let mut octets = CreateUrr::new(UrrId(2), MeasurementMethod::VOLUM, triggers);
+    (octets.volume_threshold, octets.linked_urr_ids) = (Some(threshold), vec![UrrId(1)]);
+    let triggers = ReportingTriggers::TIMTH | ReportingTriggers::TIMQU;
+    let mut time = CreateUrr::new(UrrId(3), MeasurementMethod::DURAT, triggers);
+    (time.time_threshold, time.time_quota) = (Some(TimeThreshold(2)), Some(TimeQuota(7)));
+    m.create_urrs.extend([octets, time]);
+    for pdr in m.create_pdrs.iter_mut().filter(|pdr| !pdr.urr_ids.is_empty()) {
+        pdr.urr_ids = vec![UrrId(1), UrrId(2), UrrId(3)];
+    }
+    [
+        Account { id: 2, threshold: Some(threshold), linked_to: Some(1), ..Account::default() },
+        Account { id: 3, timed: true, threshold_s: Some(2), quota_s: Some(7), ..Account::default() },
+    ]
 }

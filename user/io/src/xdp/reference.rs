@@ -1,5 +1,7 @@
 //! The programs of the fast path before the pipeline, against the reference model: packet for packet, octet for octet, count for count.
 
+#[path = "../../../tests/reference/account.rs"]
+mod account;
 #[path = "../../../tests/common/mod.rs"]
 mod common;
 #[path = "../../../tests/reference/model.rs"]

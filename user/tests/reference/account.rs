@@ -1,0 +1,144 @@
+//! Usage reporting rules, counted packet by packet, and reported where the clause says (TS 29.244 §5.2.2).
+
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::{UsageReportTrigger as Trigger, Volume};
+use whimbrel_pfcp::rule::UsageReport;
+
+/// A usage report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Used {
+    urr: u32,
+    /// Which report of the rule it is.
+    number: u32,
+    why: Trigger,
+    /// Octets, uplink and downlink; of a rule for time, none.
+    octets: [u64; 2],
+    seconds: u32,
+}
+
+impl Used {
+    pub(crate) fn of(r: &UsageReport) -> Self {
+        let octets = r.volume_measurement.map_or([0; 2], |v| {
+            assert_eq!(v.total, v.ul.zip(v.dl).map(|(ul, dl)| ul + dl));
+            [v.ul.unwrap_or(0), v.dl.unwrap_or(0)]
+        });
+        Self {
+            urr: r.urr_id.0,
+            number: r.ur_seqn.0,
+            why: r.usage_report_trigger,
+            octets,
+            seconds: r.duration_measurement.map_or(0, |d| d.0),
+        }
+    }
+}
+
+/// A rule, and what it has counted.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Account {
+    pub(crate) id: u32,
+    /// It counts time, from its first packet on; else octets.
+    pub(crate) timed: bool,
+    pub(crate) threshold: Option<Volume>,
+    pub(crate) quota: Option<Volume>,
+    pub(crate) threshold_s: Option<u64>,
+    pub(crate) quota_s: Option<u64>,
+    /// A report of that one is one of this one too.
+    pub(crate) linked_to: Option<u32>,
+    pub(crate) octets: [u64; 2],
+    pub(crate) of_quota: [u64; 2],
+    pub(crate) running: Option<Instant>,
+    pub(crate) us: u64,
+    pub(crate) of_quota_us: u64,
+    pub(crate) exhausted: bool,
+    pub(crate) number: u32,
+}
+
+impl Account {
+    /// A new quota counts from now.
+    pub(crate) fn renew(&mut self, now: Instant) {
+        self.run(now);
+        (self.of_quota, self.of_quota_us, self.exhausted) = ([0; 2], 0, false);
+    }
+
+    pub(crate) fn count(&mut self, now: Instant, way: usize, octets: u64) {
+        self.run(now);
+        self.running = Some(now);
+        self.octets[way] += octets;
+        self.of_quota[way] += octets;
+    }
+
+    fn run(&mut self, now: Instant) {
+        if let Some(since) = &mut self.running {
+            self.us += now.0 - since.0;
+            self.of_quota_us += now.0 - since.0;
+            *since = now;
+        }
+    }
+
+    /// Which limit is reached.
+    fn due(&mut self) -> Option<Trigger> {
+        let volume = |limit: Option<Volume>, [ul, dl]: [u64; 2]| {
+            let reached = |limit: Option<u64>, octets: u64| limit.is_some_and(|l| octets >= l);
+            limit.is_some_and(|l| reached(l.total, ul + dl) || reached(l.ul, ul) || reached(l.dl, dl))
+        };
+        let time = |limit_s: Option<u64>, us: u64| limit_s.is_some_and(|s| us >= s * 1_000_000);
+        let used_up = volume(self.quota, self.of_quota) || time(self.quota_s, self.of_quota_us);
+        if used_up && !self.exhausted {
+            self.exhausted = true;
+            return Some(if self.timed { Trigger::TIMQU } else { Trigger::VOLQU });
+        }
+        if volume(self.threshold, self.octets) {
+            return Some(Trigger::VOLTH);
+        }
+        time(self.threshold_s, self.us).then_some(Trigger::TIMTH)
+    }
+
+    /// When a limit of time is reached next.
+    fn next(&self) -> Option<Instant> {
+        let since = self.running.filter(|_| self.timed)?;
+        let at = |limit_s: Option<u64>, us: u64| {
+            limit_s.map(|s| Instant(since.0 + (s * 1_000_000).saturating_sub(us)))
+        };
+        let quota = at(self.quota_s, self.of_quota_us).filter(|_| !self.exhausted);
+        at(self.threshold_s, self.us).into_iter().chain(quota).min()
+    }
+
+    /// What was counted since the last report.
+    pub(crate) fn report(&mut self, now: Instant, why: Trigger) -> Used {
+        self.run(now);
+        let octets = std::mem::take(&mut self.octets);
+        let seconds = self.us / 1_000_000;
+        self.us %= 1_000_000;
+        self.number += 1;
+        Used {
+            urr: self.id,
+            number: self.number - 1,
+            why,
+            octets: if self.timed { [0; 2] } else { octets },
+            seconds: if self.timed { seconds as u32 } else { 0 },
+        }
+    }
+}
+
+/// Reports what is due, and what is linked to it: when all have counted.
+pub(crate) fn report(accounts: &mut [Account], now: Instant, told: &mut Vec<Used>) {
+    let due: Vec<_> = accounts.iter_mut().map(|a| a.due().map(|why| (a.id, why))).collect();
+    for (account, own) in accounts.iter_mut().zip(&due) {
+        let linked = due.iter().flatten().any(|(id, _)| Some(*id) == account.linked_to);
+        let why = match (own, linked) {
+            (Some((_, why)), true) => *why | Trigger::LIUSA,
+            (Some((_, why)), false) => *why,
+            (None, true) => Trigger::LIUSA,
+            (None, false) => continue,
+        };
+        told.push(account.report(now, why));
+    }
+}
+
+/// Lets time pass.
+pub(crate) fn advance(accounts: &mut [Account], to: Instant, told: &mut Vec<Used>) {
+    while let Some(at) = accounts.iter().filter_map(Account::next).min().filter(|at| *at <= to) {
+        accounts.iter_mut().for_each(|a| a.run(at));
+        report(accounts, at, told);
+    }
+}
