@@ -17,6 +17,7 @@ use whimbrel_ngap::{Peek, TransferSyntax};
 use whimbrel_ran::ue::{self, Command, Ue};
 use whimbrel_ran::{Down as RadioDown, Outbox, PhoneId as UeId, Up as RadioUp, gnb};
 use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
+use whimbrel_resilience::mirror::{Active, Mirror, Record};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{
@@ -141,6 +142,22 @@ pub(super) struct Loss {
     pub(super) trials: Vec<u64>,
 }
 
+/// The aggregator, and what its mirror has still to be told.
+struct Aggregator {
+    active: Active<Home, (Prf, u64), Whose>,
+    records: Vec<Record>,
+}
+
+impl Aggregator {
+    fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut CoreOutbox) {
+        self.records.extend(self.active.handle(now, input, out));
+    }
+
+    fn cta(&self) -> &Cta<Home, (Prf, u64), Whose> {
+        self.active.cta()
+    }
+}
+
 struct Terminal {
     ue: Ue,
     gnb: usize,
@@ -155,7 +172,9 @@ pub(super) struct Deployment {
     now: u64,
     /// Whether work and links take time: not while phones get ready.
     charged: bool,
-    cta: Cta<Home, (Prf, u64), Whose>,
+    cta: Aggregator,
+    /// What follows it, if it has one.
+    mirror: Option<Mirror<Home, (Prf, u64)>>,
     members: BTreeMap<CpfId, Member>,
     /// What tries inputs for them, each on a core of its own.
     taster: Taster,
@@ -177,6 +196,8 @@ pub(super) struct Deployment {
     queue: BinaryHeap<Due>,
     sequence: u64,
     cta_cores: Vec<Core>,
+    /// The mirror has as many: each follows one of them.
+    mirror_cores: Vec<Core>,
     cpf_cores: BTreeMap<CpfId, Core>,
     /// What the phones are at.
     pub(super) progress: Progress,
@@ -223,6 +244,13 @@ impl Deployment {
             cta.keep_logs(scheme.logs());
             cta
         };
+        let mut active = if scheme.mirrored { Active::new(cta) } else { Active::without_mirror(cta) };
+        let mirror = active.snapshot().map(|snapshot| {
+            active.wait();
+            let (directory, entropy) =
+                (Directory::new(config.amf.plmn, HomeNetworkKeys::new()), (Prf::new(&[8; 16]), 0));
+            Mirror::new(snapshot.octets(), directory, Home::default(), entropy, ()).expect("it follows")
+        });
         let gnbs = (1..=GNBS as u8).map(|n| {
             let id = GlobalGnbId::new(PlmnId::TEST, n.into(), 28).expect("28 bits");
             let tac = Tac::new(1).expect("24 bits");
@@ -235,7 +263,8 @@ impl Deployment {
             hop_ns,
             now: 0,
             charged: false,
-            cta,
+            cta: Aggregator { active, records: Vec::new() },
+            mirror,
             cpf_cores: members.keys().map(|id| (*id, Core::default())).collect(),
             members,
             taster,
@@ -252,6 +281,7 @@ impl Deployment {
             queue: BinaryHeap::new(),
             sequence: 0,
             cta_cores: vec![Core::default(); if scheme.one_process { 1 } else { CTA_THREADS }],
+            mirror_cores: vec![Core::default(); CTA_THREADS],
             progress: Progress::default(),
             watches_log: false,
             most_logged: 0,
@@ -310,7 +340,8 @@ impl Deployment {
         (self.most_logged, self.between_cpfs) = (0, 0);
         self.now += 1_000_000;
         let from = self.now;
-        for core in self.cta_cores.iter_mut().chain(self.cpf_cores.values_mut()) {
+        let cores = self.cta_cores.iter_mut().chain(&mut self.mirror_cores);
+        for core in cores.chain(self.cpf_cores.values_mut()) {
             *core = Core { busy_until: from, worked: 0 };
         }
         for &(after, n) in begins {
@@ -420,7 +451,7 @@ impl Deployment {
         let id = slot_of(required.amf_ue_ngap_id?);
         let of_slot = PhoneId { slot: id, generation: 0 }..=PhoneId { slot: id, generation: u16::MAX };
         let phone = *self.by_id.range(of_slot).next_back()?.0;
-        let (serves, backs) = (self.cta.served_by(phone)?, self.cta.backed_by(phone));
+        let (serves, backs) = (self.cta.cta().served_by(phone)?, self.cta.cta().backed_by(phone));
         let to = match self.scheme.change {
             Change::None => None,
             Change::ToReplica => backs.first().copied(),
@@ -437,30 +468,32 @@ impl Deployment {
         Instant(EPOCH.0 + self.now / 1000)
     }
 
-    fn cta_takes(
-        &mut self,
-        thread: usize,
-        work: impl FnOnce(&mut Cta<Home, (Prf, u64), Whose>, Instant, &mut CoreOutbox),
-    ) {
+    fn cta_takes(&mut self, thread: usize, work: impl FnOnce(&mut Aggregator, Instant, &mut CoreOutbox)) {
         let now = self.instant();
         let cta = &mut self.cta;
-        cta.inspect().0 = None;
-        let ((out, told), cost) = timed(|| {
-            let mut out = CoreOutbox::default();
-            work(cta, now, &mut out);
-            let told: Vec<_> = out.cpfs.drain(..).map(|(to, down)| (to, octets_down(down))).collect();
-            (out, told)
-        });
-        let threads = self.cta_cores.len();
-        let leaves = charge(self.charged, self.now, &mut self.cta_cores[thread % threads], cost);
-        let of = self.cta.inspect().0;
+        cta.active.inspect().0 = None;
+        let mut out = CoreOutbox::default();
+        let ((), mut cost) = timed(|| work(cta, now, &mut out));
+        let mut mirrors = 0;
+        for record in cta.records.drain(..) {
+            let Some(mirror) = &mut self.mirror else { continue };
+            let (held, took) = timed(|| mirror.take(record.octets()).expect("it follows"));
+            mirrors += took;
+            cost += timed(|| cta.active.acknowledged(held, &mut out)).1;
+        }
+        let (told, packed): (Vec<_>, _) =
+            timed(|| out.cpfs.drain(..).map(|(to, down)| (to, octets_down(down))).collect());
+        let thread = thread % self.cta_cores.len();
+        let done = charge(self.charged, self.now, &mut self.cta_cores[thread], cost + packed);
+        let leaves = self.mirrored(thread, done, mirrors);
+        let of = self.cta.active.inspect().0;
         self.tick_soon(leaves);
         if !out.ngap.is_empty() || !out.pfcp.is_empty() {
             let recovered = of.and_then(|id| self.by_id.get(&id)).and_then(|n| self.loss.hit.get_mut(n));
             recovered.map(|at| at.get_or_insert(leaves));
         }
         if self.watches_log {
-            self.most_logged = self.most_logged.max(self.cta.logged().0);
+            self.most_logged = self.most_logged.max(self.cta.cta().logged().0);
         }
         let at = self.there(leaves);
         for (association, stream, octets) in out.ngap {
@@ -472,9 +505,19 @@ impl Deployment {
         told.into_iter().for_each(|(to, octets)| self.send(at, Travelling::Down(to, octets)));
     }
 
+    /// When what a thread of the aggregator has done may leave: when its mirror has said that it holds the inputs.
+    fn mirrored(&mut self, thread: usize, done: u64, work: u64) -> u64 {
+        if self.mirror.is_none() || work == 0 {
+            return done;
+        }
+        let there = self.there(done);
+        let held = charge(self.charged, there, &mut self.mirror_cores[thread], work);
+        self.there(held)
+    }
+
     /// The aggregator is called again for what it wants to do within the next milliseconds; what is due later is no part of an experiment.
     fn tick_soon(&mut self, not_before: u64) {
-        let due = self.cta.next_deadline().since(EPOCH).as_nanos() as u64;
+        let due = self.cta.cta().next_deadline().since(EPOCH).as_nanos() as u64;
         let at = due.max(not_before);
         if due < self.now + SOON && self.tick_at.is_none_or(|before| at < before) {
             self.tick_at = Some(at);
@@ -568,7 +611,7 @@ impl Deployment {
             Travelling::Up { from, .. } | Travelling::Peer { from, .. } => from != cpf || due.at <= now + hop,
             _ => true,
         });
-        let served = |n: &u32| self.ids.get(n).and_then(|id| self.cta.served_by(*id)) == Some(cpf);
+        let served = |n: &u32| self.ids.get(n).and_then(|id| self.cta.cta().served_by(*id)) == Some(cpf);
         let hit = self.progress.under_way(now).filter(served).map(|n| (n, None)).collect();
         self.loss = Loss { at: now, hit, last_served: now, ..Loss::default() };
         self.regions.leave(cpf);

@@ -44,6 +44,8 @@ pub(super) struct Scheme {
     pub(super) change: Change,
     /// The control function is a part of the aggregator: one process, one core, no links.
     pub(super) one_process: bool,
+    /// A second aggregator holds each input before anything that it caused leaves.
+    pub(super) mirrored: bool,
 }
 
 /// Ours: standard gNBs, a log, and two backups that get a phone's state when a procedure has ended.
@@ -57,6 +59,7 @@ pub(super) const OURS: Scheme = Scheme {
     device_state: false,
     change: Change::None,
     one_process: false,
+    mirrored: false,
 };
 
 /// Ours, with gNBs that agreed on fastwire.
@@ -105,6 +108,9 @@ pub(super) const NO_REPLICA: Scheme = Scheme { codec: Codec::Lean, name: "never"
 
 /// Inputs are kept until their outputs have left, and nothing is copied.
 pub(super) const LOG_ONLY: Scheme = Scheme { name: "log alone", log: true, ..NO_REPLICA };
+
+/// The same, and a mirror of the aggregator.
+pub(super) const LOG_MIRRORED: Scheme = Scheme { name: "log and mirror", mirrored: true, ..LOG_ONLY };
 
 /// A log, and the phone's state to as many as ours, at every message.
 pub(super) const PER_MESSAGE: Scheme =
