@@ -1,25 +1,40 @@
-//! Each figure of completion times from its beginning to its end, with so few phones that it shows nothing but that it can be drawn.
+//! Each experiment from its beginning to its end, with so little to measure that it shows nothing but that it can be drawn.
 
 use std::process::Command;
 
-fn figure(name: &str) {
-    let plots = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("plots");
+/// Runs it; gives what it said.
+fn run(paper: &str, name: &str, little: &[&str]) -> String {
+    let plots = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("plots").join(name);
+    let _ = std::fs::remove_dir_all(&plots);
     let bench = Command::new(env!("CARGO_BIN_EXE_whimbrel-bench"))
         .arg("--plots")
         .arg(&plots)
-        .args(["neutrino", name, "--quick"])
+        .args([paper, name])
+        .args(little)
         .output()
         .expect("the experiments are built");
-    let said = String::from_utf8_lossy(&bench.stdout);
+    let said = String::from_utf8_lossy(&bench.stdout).into_owned();
     assert!(bench.status.success(), "{name}: {}", String::from_utf8_lossy(&bench.stderr));
-    assert!(plots.join(format!("neutrino-{name}.svg")).exists(), "{name} has a plot");
+    let drawn = std::fs::read_dir(&plots).map_or(0, |files| files.count());
+    assert!(drawn > 0, "{name} has a plot");
     let last = said.lines().last().unwrap_or_default();
     let figures: serde_json::Value = serde_json::from_str(last).expect("the last line is JSON");
-    assert_eq!(figures["bench"], format!("neutrino {name}"));
+    assert_eq!(figures["bench"], format!("{paper} {name}"));
+    said
+}
+
+/// One of completion times.
+fn figure(name: &str) {
+    let said = run("neutrino", name, &["--quick"]);
     // In figure 10 not all phones of `existing` have attached anew in the end: that is counted there, and none of ours.
     let failed = said.lines().filter(|line| line.contains("failed") && !line.contains("failed: ours 0,"));
     assert_eq!(failed.count(), 0, "every procedure completes:\n{said}");
     assert!(!said.contains("NaN"), "every scheme was measured:\n{said}");
+}
+
+#[test]
+fn figure_3_video_and_page() {
+    figure("fig3");
 }
 
 #[test]
@@ -48,6 +63,16 @@ fn figure_11_handovers_to_another_control_function() {
 }
 
 #[test]
+fn figure_13_a_car() {
+    figure("fig13");
+}
+
+#[test]
+fn figure_14_a_headset() {
+    figure("fig14");
+}
+
+#[test]
 fn figure_15_replication() {
     figure("fig15");
 }
@@ -60,4 +85,52 @@ fn figure_16_the_log() {
 #[test]
 fn figure_17_octets_of_the_log() {
     figure("fig17");
+}
+
+#[test]
+fn figures_18_to_20_codecs() {
+    for name in ["fig18", "fig19", "fig20"] {
+        run("neutrino", name, &[]);
+    }
+}
+
+#[test]
+fn detection() {
+    let said = run("neutrino", "detection", &["--seconds", "0", "--kills", "1", "--loads", "0"]);
+    assert_eq!(
+        said.lines().filter(|line| line.starts_with("  0% ")).count(),
+        7,
+        "each interval finds it:\n{said}"
+    );
+}
+
+#[test]
+fn user_plane_predictions() {
+    run("upf", "bloom", &["--predictions", "1000", "--rounds", "1"]);
+}
+
+#[test]
+fn user_plane_classifier() {
+    run("upf", "classifier", &["--rules", "2", "--packets", "100"]);
+}
+
+#[test]
+fn user_plane_flows() {
+    run("upf", "flows", &["--flows", "100", "--pipeline-flows", "100", "--rounds", "1"]);
+}
+
+#[test]
+fn user_plane_handover() {
+    run("upf", "handover", &["--tcp-seconds", "0", "--buffers", "500"]);
+}
+
+#[test]
+fn user_plane_threads() {
+    run("upf", "threads", &["--sessions", "100", "--rounds", "1", "--milliseconds", "500"]);
+}
+
+#[test]
+fn user_plane_throughput() {
+    let few = ["--sessions", "100", "--sessions-of-sizes", "100", "--sizes", "68", "--rounds", "1"];
+    run("upf", "throughput", &[&few[..], &["--io-rounds", "0"]].concat());
 }

@@ -33,17 +33,23 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[derive(Args)]
 pub(crate) struct Options {
     /// How long each interval is watched for false alarms, at each load.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = Options::default().seconds)]
     seconds: u64,
     /// How often the process is killed then.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = Options::default().kills)]
     kills: u32,
     /// Per cent of each processor's time that the watched process is busy.
-    #[arg(long, value_delimiter = ',', default_value = "0,70,100", value_parser = clap::value_parser!(u32).range(..=100))]
+    #[arg(long, value_delimiter = ',', default_values_t = Options::default().loads, value_parser = clap::value_parser!(u32).range(..=100))]
     loads: Vec<u32>,
     /// Be the watched process, in this life.
     #[arg(long, hide = true)]
     watched: Option<u64>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seconds: 10, kills: 10, loads: vec![0, 70, 100], watched: None }
+    }
 }
 
 pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {

@@ -45,7 +45,7 @@ pub(crate) enum Figure {
     Fig20,
     /// Time of detection of a dead process against false alarms, at loads.
     Detection(detection::Options),
-    /// All figures of the paper, one after the other.
+    /// All figures of the paper and the time of detection, one after the other.
     All(pct::Options),
 }
 
@@ -95,7 +95,7 @@ fn all(options: &pct::Options, plots: &Path) -> io::Result<()> {
         figure(plots)?;
         println!();
     }
-    Ok(())
+    detection::run(&detection::Options::default(), plots)
 }
 
 /// The one line that ends an experiment.

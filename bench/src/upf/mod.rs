@@ -52,7 +52,7 @@ pub(crate) fn run(experiment: &Experiment, plots: &Path) -> io::Result<()> {
         Experiment::Classifier(options) => classifier::run(options, plots),
         Experiment::Flows(options) => flows::run(options, plots),
         Experiment::Handover(options) => handover::run(options, plots),
-        Experiment::Threads(options) => threads::run(options),
+        Experiment::Threads(options) => threads::run(options, plots),
         Experiment::Throughput(options) => throughput::run(options, plots),
         Experiment::Xdp(options) => xdp::run(options, plots),
     }

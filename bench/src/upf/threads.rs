@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,7 @@ use super::finish;
 use super::population::{address, asked_for, config};
 use super::smf::{SERVER, from_gnb, g_pdu, udp4};
 use crate::measure::median;
+use crate::plot::{Axis, Plot, Series};
 
 /// Packets that a thread receives again and again.
 const PACKETS: usize = 8_192;
@@ -61,7 +63,7 @@ impl Row {
 /// Measures.
 ///
 /// Errors: where a thread or the kernel's figures of it cannot be had.
-pub(crate) fn run(options: &Options) -> io::Result<()> {
+pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     let processors = thread::available_parallelism()?.get();
     let counts = (0..=SHARDS_MAX.ilog2()).map(|n| 1u8 << n).filter(|n| usize::from(*n) <= processors);
     let row = |threads| [true, false].map(|steered| Row { threads, steered, seen: Vec::new() });
@@ -85,6 +87,23 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
         let (handed, lost) = (handed * 100.0, lost * 100.0);
         println!("{:>8} {arriving:>12} {mpps:>10.2} {ns:>14.1} {handed:>11.0}% {lost:>7.1}%", r.threads);
     }
+    let line = |steered: bool, name: &str| Series {
+        name: name.into(),
+        points: rows
+            .iter()
+            .filter(|r| r.steered == steered)
+            .map(|r| (f64::from(r.threads), r.median(0)))
+            .collect(),
+    };
+    Plot {
+        title: "Packet threads that share the sessions",
+        x: "threads",
+        y: "million packets a second",
+        log_y: false,
+        axis: Axis::Numbers,
+        series: vec![line(true, "packets arrive at their thread"), line(false, "at any")],
+    }
+    .write(plots, "upf-threads")?;
     let figure = |r: &Row| {
         let [mpps, ns, handed, lost] = [0, 1, 2, 3].map(|of| (r.median(of) * 1_000.0).round() / 1_000.0);
         json!({ "threads": r.threads, "steered": r.steered, "mpps": mpps, "ns": ns, "handed_over": handed, "lost": lost })

@@ -26,6 +26,27 @@ pub(super) enum Codec {
     Fastwire,
 }
 
+/// What a message takes with another codec and with our own, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    pub(super) theirs: u64,
+    pub(super) ours: u64,
+}
+
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, other: Self) {
+        self.theirs += other.theirs;
+        self.ours += other.ours;
+    }
+}
+
+impl Cost {
+    /// How much longer it takes with the other one.
+    pub(super) fn more(self) -> i64 {
+        self.theirs as i64 - self.ours as i64
+    }
+}
+
 impl Codec {
     /// What gNBs and core say to each other in.
     pub(super) fn syntax(self) -> TransferSyntax {
@@ -35,10 +56,10 @@ impl Codec {
         }
     }
 
-    /// How much longer, in nanoseconds, than with our own codec it takes to read a message that a gNB sent.
-    pub(super) fn more_to_read(self, octets: &[u8]) -> i64 {
+    /// What it costs to read a message that a gNB sent; nothing is measured where the codec is our own.
+    pub(super) fn read(self, octets: &[u8]) -> Cost {
         match self {
-            Self::Lean | Self::Fastwire => 0,
+            Self::Lean | Self::Fastwire => Cost::default(),
             Self::Conventional => {
                 let (theirs, time) = timed(|| {
                     let message = rasn_ngap::read(octets)?;
@@ -50,17 +71,17 @@ impl Codec {
                     let message = black_box(Message::decode(octets));
                     message.iter().for_each(read_transfers);
                 });
-                time as i64 - ours as i64
+                Cost { theirs: time, ours }
             }
         }
     }
 
     /// The same for writing one that goes to a gNB.
-    pub(super) fn more_to_write(self, octets: &[u8]) -> i64 {
+    pub(super) fn write(self, octets: &[u8]) -> Cost {
         if self != Self::Conventional {
-            return 0;
+            return Cost::default();
         }
-        let Ok(message) = Message::decode(octets) else { return 0 };
+        let Ok(message) = Message::decode(octets) else { return Cost::default() };
         let theirs = rasn_ngap::read(octets).expect("types were written for all that is sent here");
         let inner = theirs.read_transfers().expect("types were written for all transfers");
         let transfers = writers(&message);
@@ -74,7 +95,7 @@ impl Codec {
             transfers.iter().for_each(|t| drop(black_box(t())));
             message.encode(black_box(&mut out));
         });
-        theirs as i64 - ours as i64
+        Cost { theirs, ours }
     }
 }
 

@@ -28,6 +28,7 @@ use whimbrel_sim::{Home, default_config, phone_config, upf_config};
 use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
 
 use super::clock::timed;
+use super::codec::Cost;
 use super::load::{Procedure, Progress};
 use super::scheme::{Change, Replication, Scheme};
 use crate::upf::smf::udp4;
@@ -207,6 +208,8 @@ pub(super) struct Deployment {
     pub(super) most_logged: usize,
     /// Octets that control functions said to each other since that began.
     pub(super) between_cpfs: u64,
+    /// What reading and writing NGAP took since [`Self::measure`] began, where the codec is not our own.
+    pub(super) codecs: Cost,
 }
 
 impl Deployment {
@@ -286,6 +289,7 @@ impl Deployment {
             watches_log: false,
             most_logged: 0,
             between_cpfs: 0,
+            codecs: Cost::default(),
         };
         deployment.cta_takes(0, |cta, now, out| cta.handle(now, Input::Tick, out));
         deployment.run();
@@ -337,7 +341,7 @@ impl Deployment {
     pub(super) fn measure(&mut self, procedure: Procedure, begins: &[(u64, u32)], losses: &[(u64, CpfId)]) {
         self.charged = true;
         self.progress.clear();
-        (self.most_logged, self.between_cpfs) = (0, 0);
+        (self.most_logged, self.between_cpfs, self.codecs) = (0, 0, Cost::default());
         self.now += 1_000_000;
         let from = self.now;
         let cores = self.cta_cores.iter_mut().chain(&mut self.mirror_cores);
@@ -528,16 +532,19 @@ impl Deployment {
     fn cpf_runs(&mut self, to: CpfId, octets: &[u8]) {
         let codec = self.scheme.codec;
         let copies = self.scheme.replication == Replication::EveryMessage;
-        let (mut copy, mut serves) = (None, false);
+        let (mut copy, mut serves, mut spent) = (None, false, Cost::default());
         let run = |member: &mut Member, out: &mut MemberOutbox| member.handle(read_down(octets), out);
         let more = |member: &Member, out: &MemberOutbox| {
             let message = read_down(octets);
             serves = matches!(message, Down::Serve { .. });
             let Down::Run(envelope) = message else { return 0 };
-            let mut more = ngap_of(&envelope).map_or(0, |octets| codec.more_to_read(octets));
-            for octets in out.up.iter().flat_map(ngap_caused) {
-                more += codec.more_to_write(octets);
+            if let Some(octets) = ngap_of(&envelope) {
+                spent += codec.read(octets);
             }
+            for octets in out.up.iter().flat_map(ngap_caused) {
+                spent += codec.write(octets);
+            }
+            let mut more = spent.more();
             if copies && let Some(phone) = member.cpf().phone(envelope.phone) {
                 let (octets, cost) = timed(|| postcard::to_allocvec(phone).expect("memory grows"));
                 copy = Some(octets);
@@ -546,6 +553,7 @@ impl Deployment {
             more
         };
         let leaves = self.cpf_takes_and(to, run, more);
+        self.codecs += spent;
         if let Some(leaves) = leaves.filter(|_| serves) {
             self.loss.last_served = self.loss.last_served.max(leaves);
         }

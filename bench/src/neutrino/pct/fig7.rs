@@ -105,6 +105,14 @@ fn figure(
         );
     }
     let parts = parts(&all, &compared.work_us);
+    let limit = limit(&all, &compared);
+    if let Some((common, without_links, with_links)) = limit {
+        println!(
+            "what `existing` shares with ours, NAS and its security, N4, the procedures and what two processes say to each other, takes it {common:.1} us \
+             without our codec's part: with a codec, log and replicas that took no time at all, ours would be {with_links:.2} times as fast as \
+             `existing`, {without_links:.2} times without links"
+        );
+    }
     if let Some([procedure, apart, replicas, codec]) = parts {
         println!(
             "processor time: {procedure:.1} us for the procedure itself, in one process; {apart:.1} more for two, which say to each other what \
@@ -122,6 +130,7 @@ fn figure(
             "per_s_and_core_one_process": per_core,
             "fastwire_gain": fastwire.map(|f| f.map(round)),
             "parts_us": parts.map(|p| p.map(round)),
+            "at_most_times_as_fast": limit.map(|(_, without, with)| json!({ "without_links": round(without), "with_links": round(with) })),
         }),
     );
     Ok(())
@@ -144,6 +153,21 @@ fn fastwire(all: &[Swept], compared: &Compared) -> Option<[f64; 2]> {
         "gNBs that speak fastwire: {whole:.2} times as fast as ours with ASN.1, {without:.2} times without links"
     );
     Some([whole, without])
+}
+
+/// What of `existing` ours has in common with it, whatever the codec, and how many times as fast that alone would be, without links and with.
+/// By medians, so it holds where nothing queues.
+fn limit(all: &[Swept], compared: &Compared) -> Option<(f64, f64, f64)> {
+    let lean = [EXISTING_LEAN, EXISTING_CHANGE_LEAN]
+        .into_iter()
+        .find_map(|scheme| all.iter().position(|s| s.scheme == scheme))?;
+    let codec = all[BASELINE].our_codec_us()?;
+    let without_codec = |p50: &[f64]| p50[BASELINE] / (p50[lean] - codec);
+    Some((
+        compared.work_us[lean] - codec,
+        without_codec(&compared.p50_without_links),
+        without_codec(&compared.p50),
+    ))
 }
 
 /// Says what of the gain is the codec's.
