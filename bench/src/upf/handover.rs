@@ -17,7 +17,7 @@ use whimbrel_gtpu::{Gtpu, message_type};
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_pfcp::ie::{BitRate, FTeid};
 use whimbrel_pfcp::msg::SessionModificationRequest;
-use whimbrel_user::{Config, Destination, DnIndex, Origin, Packet, Slot, Verdict};
+use whimbrel_user::{Destination, DnIndex, Origin, Packet, Slot, Verdict};
 
 use super::smf::{GNB, Net, SERVER, Session, activation, config, establishment, from_gnb, udp4};
 use super::{change, finish};
