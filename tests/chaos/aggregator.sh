@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Aggregators that die, hang, are cut off and stop while phones are busy, and control functions that die beside: no phone may notice.
+# Aggregators that die, hang, are cut off and stop while phones are busy, and control functions that die beside or drain: no phone may notice.
 # Two aggregators, one etcd as their witness, three control functions and a UPF in a network namespace; the second aggregator behind a
 # wire. Phones and gNBs judge each answer, as in control.sh.
 #
@@ -75,6 +75,12 @@ active() {
   grep -h -o "^[^ ]* .*this aggregator serves" "$tmp/one.log" "$tmp/two.log" | sort | tail -n 1 >"$tmp/last"
   if grep -qF "$(cut -d' ' -f1 "$tmp/last")" "$tmp/one.log"; then echo one; else echo two; fi
 }
+# decided JSON: what holds for the whole cluster, as an operator writes it with etcdctl.
+decided() {
+  local key
+  key=$(printf whimbrel/whimbrel/configuration | base64)
+  curl -sf http://192.0.2.1:2379/v3/kv/put -d "{\"key\": \"$key\", \"value\": \"$(printf %s "$1" | base64 -w 0)\"}" >/dev/null || wrong "etcd is not written to"
+}
 other() { if [ "$1" = one ]; then echo two; else echo one; fi; }
 
 runs etcd --name witness --data-dir "$tmp/etcd" --listen-client-urls http://192.0.2.1:2379 --advertise-client-urls http://192.0.2.1:2379 \
@@ -100,6 +106,13 @@ RANDOM=$seed
 killed=0 stopped=0 left=0 cut=0 mirrors=0 both=0 cpfs=(a b c)
 end=$((SECONDS + seconds - 2))
 sleep 1
+# By the operator's word c gives its phones away, while it runs and they are busy, and comes back.
+c=$(grep -o 'etcd lists this control function.*' "$tmp/c.log" | grep -o '[0-9]*$' | tail -n 1)
+decided "{\"draining\": [\"cpf-$c\"]}"
+pair_says "on the rings no more" 1 "a control function that is to drain does not"
+pair_says "others have the phones of a control function" 1 "the phones of a control function that drains do not go to others"
+decided '{}'
+pair_says "a control function is on the rings" 1 "a control function that drains no more gets no phones"
 while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
   serves=$(active)
   mirror=$(other "$serves")
