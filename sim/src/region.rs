@@ -174,6 +174,8 @@ pub(crate) struct Cluster {
     ran: u64,
     /// One is to leave, and another comes, each time that so many inputs were run.
     turnover: Option<u64>,
+    /// Who uses a phone's key stream again, in the next answer that has a COUNT.
+    forger: Option<CpfId>,
     /// Messages under way.
     pub(crate) under_way: usize,
     /// The number of the newest control function.
@@ -225,6 +227,7 @@ impl Cluster {
             taster: Some(taster(config)),
             turnover: None,
             ran: 0,
+            forger: None,
             under_way: 0,
             newest: cpfs,
         }
@@ -361,6 +364,13 @@ impl Sim {
     pub fn stick(&mut self, from: CpfId, to: CpfId) {
         if let Some(cluster) = &mut self.cluster {
             cluster.stuck.entry((from, to)).or_default();
+        }
+    }
+
+    /// The next protected answer of a control function uses the first COUNT again.
+    pub fn repeat_a_count(&mut self, cpf: CpfId) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.forger = Some(cpf);
         }
     }
 
@@ -536,9 +546,23 @@ impl Sim {
                 Link::Peer(from, to, Peer::State(state)) if cluster.spoilt.contains(&to) => {
                     member.peer(from, Peer::State(spoil(state)), &mut out);
                 }
+                Link::Peer(from, to, Peer::Delta { delta, .. }) if cluster.spoilt.contains(&to) => {
+                    let whole = Peer::Fetch { phone: delta.phone_id(), clock: delta.clock() };
+                    out.peers.push((from, whole));
+                }
                 Link::Peer(from, _, message) => member.peer(from, message, &mut out),
                 Link::Tried(_, trial, became) => member.tried(trial, became, &mut out),
                 Link::Up { .. } | Link::Lost(_) => {}
+            }
+        }
+        if cluster.forger == Some(to) {
+            let ran = out.up.iter_mut().filter_map(|up| match up {
+                Up::Ran { batch, .. } => Some(batch),
+                _ => None,
+            });
+            let mut counts = ran.flat_map(|b| &mut b.outputs).filter_map(|o| o.downlink_count.as_mut());
+            if let Some(count) = counts.next() {
+                (*count, cluster.forger) = (0, None);
             }
         }
         out.up.iter().for_each(|message| end.sent(message.clone()));

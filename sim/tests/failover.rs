@@ -134,6 +134,31 @@ fn a_control_function_that_lies_is_not_believed() {
     no_violations(&stage.net);
 }
 
+#[test] // DESIGN: "key stream"; TS 33.501 §6.4.3.1
+fn an_answer_that_uses_a_count_again_does_not_leave() {
+    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 1), 1);
+    let ue = stage.ues[0];
+    stage.net.command(ue, Command::Register);
+    stage.net.settle(SECOND);
+    let phone = stage.net.phones().next().expect("it is registered").id;
+    let serves = stage.net.cta().served_by(phone).expect("somebody serves it");
+    stage.net.repeat_a_count(serves);
+    stage.net.tap();
+    stage.net.command(ue, session());
+    stage.net.settle(SECOND / 10);
+    let is_release =
+        |m: &whimbrel_ngap::Message| matches!(m, whimbrel_ngap::Message::UeContextReleaseCommand(_));
+    let heard = stage.net.tapped();
+    assert!(heard.len() == 1 && is_release(&heard[0]), "nothing but that its connection ends: {heard:?}");
+    assert_eq!(stage.net.complaints, [(serves, Complaint::CountAgain)]);
+    assert_eq!(stage.net.cta().replicated().counts_again, 1);
+    assert!(stage.net.phones().all(|p| p.id != phone), "its keys are not used any more");
+    stage.net.command(ue, Command::Register);
+    stage.net.settle(SECOND * 3);
+    assert!(registered(&stage.net, ue), "under new ones");
+    no_violations(&stage.net);
+}
+
 /// A phone with a session and two backups, of which these get states that cannot be read; its control function is lost at its service request.
 fn taken_over_from_spoilt_states(spoilt: &[usize]) -> Stage {
     let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 4, 2), 1);

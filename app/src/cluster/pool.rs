@@ -711,6 +711,10 @@ pub(crate) fn complain(cpf: CpfId, complaint: Complaint) {
             "gave other answers when it ran messages again: the phone registers anew (a fault of ours; please report it)",
             "diverged",
         ),
+        Complaint::CountAgain => (
+            "uses a NAS COUNT again under the same keys: nothing of that leaves, and the phone registers anew (a fault of ours; please report it)",
+            "counts_again",
+        ),
         Complaint::Lagging => {
             ("does not say that it holds phones' states: logs wait for it no longer", "replicas_lagging")
         }

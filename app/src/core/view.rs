@@ -103,7 +103,7 @@ fn session(s: &SessionGlimpse) -> SessionView {
 }
 
 /// What replication had to do, for the metrics.
-pub(super) fn replication(cta: &Aggregator) -> [Sample; 17] {
+pub(super) fn replication(cta: &Aggregator) -> [Sample; 18] {
     let (c, (octets, phones)) = (cta.replicated(), cta.logged());
     let one = |name, help, value| Sample { name, help, label: None, value };
     let moved = |form: &str, value| Sample {
@@ -164,6 +164,11 @@ pub(super) fn replication(cta: &Aggregator) -> [Sample; 17] {
             c.claims_refused,
         ),
         one("whimbrel_diverged_total", "Replays that gave other outputs than had left", c.diverged),
+        one(
+            "whimbrel_counts_again_total",
+            "Answers that used a downlink NAS COUNT again under the same keys: they did not leave",
+            c.counts_again,
+        ),
         one(
             "whimbrel_log_octets",
             "Octets of messages that are kept until phones' backups need them no more",

@@ -153,6 +153,8 @@ pub struct Replicated {
     pub claims_refused: u64,
     /// Replays that gave other outputs than had left.
     pub diverged: u64,
+    /// Batches that used a downlink NAS COUNT again: nothing of them left.
+    pub counts_again: u64,
 }
 
 /// What a control function does that it should not.
@@ -166,6 +168,8 @@ pub enum Complaint {
     Unreadable,
     /// What it says of an input is not what was said of it before.
     Diverged,
+    /// It uses a downlink NAS COUNT again that its phone has had under the same keys.
+    CountAgain,
     /// It does not say that it holds states, and a log waits for it no longer.
     Lagging,
 }
@@ -203,6 +207,7 @@ impl Cpfs {
             Complaint::ClaimRefused => &mut counts.claims_refused,
             Complaint::Unreadable => &mut counts.unreadable,
             Complaint::Diverged => &mut counts.diverged,
+            Complaint::CountAgain => &mut counts.counts_again,
             Complaint::Lagging => &mut counts.lagging,
         } += 1;
         if self.complained.insert((of, complaint)) {
@@ -448,7 +453,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 let verdict = ledger.batch(now, from, term, clock, batch.digest(), batch.idle);
                 cpfs.progress(phone, out);
                 match verdict {
-                    Verdict::Release => self.ran(now, (phone, clock), sender, *batch, out),
+                    Verdict::Release => {
+                        if !self.ran(now, (phone, clock), sender, *batch, out)
+                            && let Service::Region(cpfs) = &mut self.service
+                        {
+                            cpfs.complain(from, Complaint::CountAgain, out);
+                        }
+                    }
                     Verdict::Suppress => {}
                     Verdict::Fenced => cpfs.complain(from, Complaint::Fenced, out),
                     Verdict::Diverged => {
@@ -541,7 +552,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// Nobody can go on with a phone: its gNBs let it go, and it registers anew.
-    fn give_up(&mut self, now: Instant, phone: PhoneId, why: Deregistered, out: &mut Outbox) {
+    pub(super) fn give_up(&mut self, now: Instant, phone: PhoneId, why: Deregistered, out: &mut Outbox) {
         for names in self.slots.names(phone) {
             let stream = self.stream(phone, names.association);
             send(names.association, stream, &amf::release_of(names.amf_ue_ngap_id), out);

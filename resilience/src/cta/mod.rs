@@ -19,14 +19,16 @@ use std::time::Duration;
 
 use whimbrel_control::amf::{self, Load, NeighbourId, RanNodes};
 use whimbrel_control::config::Config;
+use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::{Directory, Subscribers};
 use whimbrel_control::{
-    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Flat, HandoverTarget,
+    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output,
     OutputId, Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, UpfId,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
 use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Message, Peek};
+use whimbrel_security::SecurityHeaderType;
 
 use crate::Cpf;
 use crate::link::{Down, Up};
@@ -380,6 +382,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match peek {
             Some(Peek { amf_ue_ngap_id: Some(id), .. }) if self.ran.is_set_up(association) => {
                 match self.slots.by_amf_ue_ngap_id(id) {
+                    // A gNB that takes a phone over may never have had it; whatever else names a phone that it never had is kept from that one.
+                    Some(phone)
+                        if !peek.is_some_and(|p| is_path_switch_request(&p))
+                            && !self.slots.concerns(phone, association) =>
+                    {
+                        let what = "an AMF UE NGAP ID of a phone that was never there";
+                        self.unknown_phone(now, association, stream, octets, what, out);
+                    }
                     Some(phone) => {
                         if peek.is_some_and(|p| is_path_switch_request(&p)) {
                             self.slots.asked_elsewhere(phone, association, id, stream);
@@ -399,7 +409,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                             send(association, stream, &amf::came_too_late(&m), out);
                         }
                     }
-                    None => self.unknown_phone(now, association, stream, octets, out),
+                    None => {
+                        let what = "an AMF UE NGAP ID that nobody bears";
+                        self.unknown_phone(now, association, stream, octets, what, out);
+                    }
                 }
             }
             Some(p) if is_initial_ue_message(&p) && self.ran.is_set_up(association) => {
@@ -477,7 +490,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         })
     }
 
-    /// An input was run: what it caused leaves. `from`: the gNB that it came from.
+    /// An input was run: what it caused leaves. `from`: the gNB that it came from. Whether it did: what uses a key stream twice does not.
     fn ran(
         &mut self,
         now: Instant,
@@ -485,8 +498,15 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         from: Option<AssociationId>,
         batch: Batch,
         out: &mut Outbox,
-    ) {
+    ) -> bool {
         let asked = self.asked.remove(phone, clock);
+        if !self.slots.use_counts(phone, &batch, proposes_keys) {
+            if let Some(asked) = asked {
+                self.answered(now, phone, asked, Disposition::Ended, out);
+            }
+            self.give_up(now, phone, Deregistered::Fault, out);
+            return false;
+        }
         let disposition = batch.disposition;
         let rests_at = batch.connected.filter(|_| batch.idle).map(|on| on.association);
         self.inspect.released(phone, clock, &batch);
@@ -497,6 +517,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if let Some(association) = rests_at {
             self.comes_to(now, phone, association, out);
         }
+        true
     }
 
     fn stream(&self, phone: PhoneId, association: AssociationId) -> u16 {
@@ -587,6 +608,13 @@ fn releases_another(octets: &[u8], current: AmfUeNgapId) -> bool {
     let release = |p: &Peek| p.procedure_code == 41 && p.kind == TriggeringMessage::InitiatingMessage;
     let named = whimbrel_ngap::peek(octets).filter(release).and_then(|p| p.amf_ue_ngap_id);
     named.is_some_and(|id| id != current)
+}
+
+/// Whether this is SECURITY MODE COMMAND: integrity under new keys, whose COUNTs begin anew (TS 24.501 §4.4.3.1, §9.3.1).
+fn proposes_keys(output: &Output) -> bool {
+    let Effect::N2 { octets, .. } = &output.effect else { return false };
+    let header = SecurityHeaderType::IntegrityProtectedWithNewContext as u8;
+    matches!(Message::decode(octets), Ok(Message::DownlinkNasTransport(m)) if m.nas_pdu.get(1) == Some(&header))
 }
 
 fn is_initial_ue_message(peek: &Peek) -> bool {

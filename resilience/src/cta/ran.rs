@@ -99,7 +99,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// A message for an AMF-UE-NGAP-ID that nobody bears (TS 38.413 §10.6). Those that end a connection, or are
+    /// A message for an AMF-UE-NGAP-ID that nobody bears, or nobody there (TS 38.413 §10.6). Those that end a connection, or are
     /// errors themselves, get no answer: they agree with us that there is none.
     pub(super) fn unknown_phone(
         &mut self,
@@ -107,6 +107,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         association: AssociationId,
         stream: u16,
         octets: &[u8],
+        what: &str,
         out: &mut Outbox,
     ) {
         let answer = match Message::decode(octets) {
@@ -120,8 +121,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         if !self.ran.may_complain(now, association) {
             return self.limited(now, Some(association), "error_indications", out);
         }
-        out.ran_events
-            .push(RanEvent::Refused { association, what: "an AMF UE NGAP ID that nobody bears".to_owned() });
+        out.ran_events.push(RanEvent::Refused { association, what: what.to_owned() });
         // The answer names a phone: it keeps to the stream of the message (TS 38.412 §7).
         send(association, stream, &answer, out);
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize, Serializer};
-use whimbrel_control::{AssociationId, Batch, CROSSING, N2Names, PhoneId, Prf, UpfSet};
+use whimbrel_control::{AssociationId, Batch, CROSSING, N2Names, Output, PhoneId, Prf, UpfSet};
 use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
 
 /// What the aggregator keeps of one phone.
@@ -35,10 +35,17 @@ pub(super) struct Entry {
     /// The stream of its connection: both directions keep to the one that the gNB chose (TS 38.412 §7).
     stream: u16,
     elsewhere: Option<Elsewhere>,
+    /// The gNBs where it had connections before, the newest first: what they say of it may still be under way.
+    left: [Option<AssociationId>; LEFT_MAX],
+    /// The downlink NAS COUNT that was used last.
+    downlink_count: Option<u32>,
     clock: u64,
     time: Instant,
     deadline: Option<Instant>,
 }
+
+/// As many as a phone's machine keeps in mind of connections that it has left.
+const LEFT_MAX: usize = 4;
 
 /// A gNB without connection of a phone has asked for the phone's path.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -50,6 +57,16 @@ struct Elsewhere {
     stream: u16,
     /// The last input before that.
     before: u64,
+}
+
+impl Entry {
+    /// A connection is over, or is another's now.
+    fn leave(&mut self, connection: Option<N2Names>) {
+        let Some(N2Names { association, .. }) = connection else { return };
+        let at = self.left.iter().position(|&a| a == Some(association)).unwrap_or(LEFT_MAX - 1);
+        self.left[..=at].rotate_right(1);
+        self.left[0] = Some(association);
+    }
 }
 
 /// Slots, found by index; free ones are reused oldest first, so that a late message meets a stale generation.
@@ -144,6 +161,8 @@ impl Slots {
                     heard_on: None,
                     stream: 0,
                     elsewhere: None,
+                    left: [None; LEFT_MAX],
+                    downlink_count: None,
                     clock: 0,
                     time: Instant::ZERO,
                     deadline: None,
@@ -158,7 +177,7 @@ impl Slots {
         e.generation = e.generation.wrapping_add(1);
         e.former = (e.connection, e.time);
         (e.clock, e.at, e.target, e.heard_on) = (0, None, None, None);
-        e.upfs = UpfSet::default();
+        (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), [None; LEFT_MAX], None);
         let generation = e.generation;
         self.strangers += 1;
         *self.strangers_on.entry(association).or_default() += 1;
@@ -194,6 +213,7 @@ impl Slots {
             return;
         }
         let before = std::mem::replace(&mut e.at, at);
+        e.leave(before);
         if let Some(before) = before.and_then(ran_name)
             && self.by_ran.get(&before) == Some(&slot)
         {
@@ -211,7 +231,11 @@ impl Slots {
             [target.map(|t| t.association), elsewhere.map(|e| e.association)].into_iter().flatten()
         };
         let (before, after) = (of(e.target, e.elsewhere), of(target, elsewhere));
-        (e.target, e.elsewhere) = (target, elsewhere);
+        let former = std::mem::replace(&mut e.target, target);
+        e.elsewhere = elsewhere;
+        if e.target != former {
+            e.leave(former);
+        }
         for association in before {
             self.coming.remove(&(association, slot));
         }
@@ -300,6 +324,34 @@ impl Slots {
     pub(super) fn names(&self, phone: PhoneId) -> impl Iterator<Item = N2Names> + use<> {
         let e = self.entries.get(phone.slot as usize).filter(|e| e.used && e.generation == phone.generation);
         e.map_or([None; 2], |e| [e.at, e.target]).into_iter().flatten()
+    }
+
+    /// Whether a gNB has a connection of the phone, asks for one, or had one lately.
+    pub(super) fn concerns(&self, phone: PhoneId, association: AssociationId) -> bool {
+        let e = self.entries.get(phone.slot as usize).filter(|e| e.used && e.generation == phone.generation);
+        e.is_some_and(|e| {
+            let now = [e.at, e.target].map(|names| names.map(|n| n.association));
+            let asks = e.elsewhere.map(|e| e.association);
+            now.contains(&Some(association))
+                || asks == Some(association)
+                || e.left.contains(&Some(association))
+        })
+    }
+
+    /// Notes the downlink NAS COUNTs that are used in this order. `anew`: whether one begins under new keys. Whether none was used before under
+    /// its keys (TS 33.501 §6.4.3.1; DESIGN §4 rule 9).
+    pub(super) fn use_counts<'a>(
+        &mut self,
+        phone: PhoneId,
+        batch: &'a Batch,
+        anew: fn(&'a Output) -> bool,
+    ) -> bool {
+        let Some(e) = self.entry(phone) else { return true };
+        batch.outputs.iter().all(|output| {
+            let Some(count) = output.downlink_count else { return true };
+            let before = e.downlink_count.replace(count);
+            before.is_none_or(|before| before < count) || anew(output)
+        })
     }
 
     /// The phones in use, and where each has sessions.
