@@ -135,7 +135,8 @@ fn work(options: &Options, next: &AtomicU64, totals: &Mutex<Totals>) {
             let net = &mut country.net;
             let replicated = net.cta().replicated();
             assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
-            (net.inputs(), net.tally().clone(), replicated, net.takeovers())
+            let inputs = if plan.cpfs.is_none() { net.inputs() } else { net.inputs_taken() };
+            (inputs, net.tally().clone(), replicated, net.takeovers())
         });
         let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
         match ran {

@@ -114,7 +114,10 @@ impl Sim {
         }
         let area: TaiList = amf.registration_area.iter().copied().collect();
         same("registration area", ue.registration_area(), &area)?;
-        same("allowed NSSAI", ue.allowed_nssai(), &amf.allowed_nssai)?;
+        if !amf.emergency {
+            // The slice of an emergency is the operator's, and the phone is not told (TS 23.501 §5.16.4.3).
+            same("allowed NSSAI", ue.allowed_nssai(), &amf.allowed_nssai)?;
+        }
         let (Some((ksi, here)), Some(there)) = (ue.security(), &amf.security) else {
             return differ("security context", ue.security().is_some(), amf.security.is_some());
         };
