@@ -29,8 +29,9 @@
 //! inputs need no mark, and nothing is translated on its way in.
 //!
 //! What it gains is the paper's where a codec builds trees, and little over the PER of `whimbrel-ngap`, whose messages take 1.17 times
-//! as long to encode and decode as in this form and are smaller (`./x bench neutrino fig19`, `fig20`; of a service request: `fig7`). So
-//! standard gNBs have nearly all of the speed, and `whimbrel ran` offers fastwire only when asked.
+//! as long to encode and decode as in this form and are smaller (`./x bench neutrino fig19`, `fig20`). A service request takes as long in
+//! either form, and an attach 1.03 times as long in this one (`fig7`, `fig8`). So standard gNBs have all of the speed, and `whimbrel ran`
+//! offers fastwire only when asked.
 //!
 //! # Reading
 //!
