@@ -49,6 +49,7 @@ fn the_upfs_tests_ask_for_what_the_smf_asks_for() {
 struct Memory {
     entries: Vec<FastEntry>,
     phones: Vec<AtomicU64>,
+    prefixes: Vec<AtomicU64>,
 }
 
 impl FastPath for Memory {
@@ -60,8 +61,12 @@ impl FastPath for Memory {
         self.phones.get(usize::from(ue.octets()[3]))
     }
 
-    fn hops(&mut self, _: DnIndex, _: Ipv4Addr) -> Option<(u16, u16)> {
-        Some((0, 0))
+    fn prefix(&self, _: DnIndex, ue: u64) -> Option<&AtomicU64> {
+        self.prefixes.get(usize::from(ue as u8))
+    }
+
+    fn hops(&mut self, _: DnIndex, _: Ipv4Addr) -> Option<(u16, u16, u16)> {
+        Some((0, 0, 0))
     }
 
     fn leads(&self, _: (u16, u16)) -> bool {
@@ -93,6 +98,7 @@ fn a_session_of_the_smf_is_plain_and_lent_wherever_its_phone_goes() {
     let memory = Memory {
         entries: (0..16).map(|_| FastEntry::default()).collect(),
         phones: (0..256).map(|_| AtomicU64::default()).collect(),
+        prefixes: (0..256).map(|_| AtomicU64::default()).collect(),
     };
     net.upf().u.only().expect("one pipeline").lend_to(Box::new(memory));
     net.command(ue, Command::Register);

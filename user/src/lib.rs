@@ -36,7 +36,7 @@ pub use pipeline::{
     PACKET_HEADROOM, Packet, SessionCounters, Slot, Stage, Steering, UpfU, Verdict, Watch, fast_state,
     packet_room,
 };
-pub use pool::POOL_BEGINS;
+pub use pool::{POOL_BEGINS, POOL_BEGINS_IPV6};
 pub use rules::{RuleRefusal, SessionKind, SessionRules};
 pub use session_id::SessionId;
 

@@ -8,6 +8,9 @@ use crate::limits::{POOL_ADDRESSES_MAX, SHARDS_MAX};
 /// Numbers of an IPv4 pool that are no phone's, at its begin: the network's own address, and the gateway's.
 pub const POOL_BEGINS: u32 = 2;
 
+/// The same of an IPv6 pool's prefixes: the gateway's.
+pub const POOL_BEGINS_IPV6: u32 = 1;
+
 /// Consecutive numbers, each free or taken: IPv4 addresses, or IPv6 prefixes of 64 bits.
 ///
 /// A freed number comes back last: who answers to an address should not change faster than peers forget.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use common::*;
@@ -14,6 +14,8 @@ use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
 use whimbrel_user::DropReason;
 use whimbrel_user_io::{Config, N3Io, RouterLink, UserPlane};
+
+const SERVER_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 2);
 
 fn fast() -> Config {
     let mut config = config(N3Io::Xdp);
@@ -113,6 +115,47 @@ fn what_the_driver_forwards_is_counted_to_the_octet() {
     assert_eq!((usage.ul, usage.dl), (Some(counters.ul_octets), Some(counters.dl_octets)));
     // A session that is gone has no packet forwarded.
     assert!(!ping(&gnb, teid, phone, sequence, PERHAPS));
+    assert_eq!(net.handle.io_counters().fast_no_room, 0);
+}
+
+#[test]
+fn ipv6_packets_of_a_phone_are_the_drivers_too() {
+    let test = "ipv6_packets_of_a_phone_are_the_drivers_too";
+    if !inside(test) {
+        return;
+    }
+    let (ran, server) = (Namespace::ran(), Namespace::server());
+    ran.takes_redirected("gnb");
+    server.takes_redirected("server");
+    server.sh("ip route add 2001:db8:45::/48 via 2001:db8:113::1");
+    let mut config = fast();
+    config.devices[0].link.as_mut().unwrap().routers.push(SERVER_IPV6.into());
+    let Some(mut net) = Control::start(config) else { return };
+    let (id, teid, _, phone) = net.session();
+    let gnb = ran.socket(GNB.into());
+    let begun = Instant::now();
+    let (mut sequence, mut back) = (0u16, 0);
+    while net.handle.io_counters().fast_uplink < 100 || net.handle.io_counters().fast_downlink < 100 {
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", net.handle.io_counters());
+        sequence += 1;
+        gnb.send_to(&g_pdu(teid, &ping6(phone, SERVER_IPV6, sequence, 56)), (UPF, 2152)).unwrap();
+        while let Some(message) = answered(&gnb, PERHAPS) {
+            let message = Gtpu::parse(&message).unwrap();
+            if message.payload.get(46..48) == Some(&sequence.to_be_bytes()) {
+                assert_eq!((message.teid, message.payload[7], message.payload.len()), (GNB_TEID, 63, 104));
+                back += 1;
+                break;
+            }
+        }
+    }
+    // Somebody else's address.
+    let other = Ipv6Addr::from_bits(phone.to_bits() + (1 << 64));
+    gnb.send_to(&g_pdu(teid, &ping6(other, SERVER_IPV6, 1, 56)), (UPF, 2152)).unwrap();
+    let spoofed = || net.handle.counters().dropped(DropReason::SpoofedSource) == 1;
+    eventually(spoofed, || format!("{:?}", net.handle.counters()));
+    let counters = net.handle.session_counters(id).unwrap();
+    assert!(counters.ul_packets >= back && counters.dl_packets >= back, "{back} {counters:?}");
+    assert_eq!(counters.ul_octets, counters.ul_packets * 104);
     assert_eq!(net.handle.io_counters().fast_no_room, 0);
 }
 

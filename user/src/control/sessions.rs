@@ -9,7 +9,7 @@ use whimbrel_pfcp::ie::FSeid;
 
 use crate::config::Config;
 use crate::pipeline::shard_of;
-use crate::pool::{POOL_BEGINS, Pool, Pools};
+use crate::pool::{POOL_BEGINS, POOL_BEGINS_IPV6, Pool, Pools};
 use crate::rules::{NetworkPools, SessionRules, upper};
 use crate::session_id::{SessionId, mix};
 
@@ -67,7 +67,8 @@ impl Sessions {
                 let first = u64::from(p.first()) + u64::from(POOL_BEGINS);
                 Pool::new(first, p.numbers().saturating_sub(u64::from(POOL_BEGINS) + 1))
             });
-            let ipv6 = dn.all_ipv6_pools().map(|p| Pool::new(p.first() + 1, p.numbers() - 1));
+            let begins = u64::from(POOL_BEGINS_IPV6);
+            let ipv6 = dn.all_ipv6_pools().map(|p| Pool::new(p.first() + begins, p.numbers() - begins));
             NetworkPools { ipv4: Pools::new(ipv4.collect()), ipv6: Pools::new(ipv6.collect()) }
         });
         Self {

@@ -56,9 +56,10 @@ pub struct FastEntry {
     /// In kbit/s; [`FastEntry::UNPOLICED`] where there is no rate.
     pub ul_kbps: AtomicU32,
     pub dl_kbps: AtomicU32,
-    /// Tokens that the buckets hold, a thousandth of a bit each.
-    pub ul_depth: AtomicU64,
-    pub dl_depth: AtomicU64,
+    /// The phone's prefix, as sent; zero for none.
+    pub ue_ipv6: AtomicU64,
+    /// Time in which the buckets fill; they hold [`FastEntry::DEPTH_MIN`] tokens at least, a thousandth of a bit each.
+    pub window_us: AtomicU32,
     /// The extension header of packets to the gNB, as sent; zero for none.
     pub container: AtomicU32,
     /// [`FastEntry::UL_CLOSED`], [`FastEntry::DL_CLOSED`].
@@ -70,6 +71,8 @@ pub struct FastEntry {
     /// Next hops, by the fast path's own numbers.
     pub gnb_hop: AtomicU16,
     pub network_hop: AtomicU16,
+    /// Of the phone's IPv6 packets.
+    pub network_ipv6_hop: AtomicU16,
     /// Packets of the session that the UPF dropped.
     pub dropped: AtomicU32,
     /// Packets that went up while the entry was watched.
@@ -97,6 +100,8 @@ const _: () = assert!(size_of::<FastEntry>() == 128 && std::mem::offset_of!(Fast
 impl FastEntry {
     /// No rate is policed.
     pub const UNPOLICED: u32 = super::plain::UNPOLICED;
+    /// What a bucket holds at least.
+    pub const DEPTH_MIN: u32 = super::meter::DEPTH_MIN as u32;
     /// Any QoS flow, or none.
     pub const ANY_FLOW: u8 = super::plain::ANY_FLOW;
     /// The gate for packets from the phone is closed.
@@ -119,6 +124,12 @@ impl FastEntry {
             }
             std::hint::spin_loop();
         }
+    }
+
+    /// No phone is looked for here any more.
+    fn belongs_to_nobody(&self) {
+        self.ue_ipv4.store(0, Ordering::Relaxed);
+        self.ue_ipv6.store(0, Ordering::Relaxed);
     }
 
     /// Takes the lock; what the entry was. Whoever else has it has it for the time of one packet.
@@ -165,10 +176,14 @@ pub trait FastPath: Send {
     /// Where the session of a phone's address is said: its index and one, or zero.
     fn phone(&self, dn: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64>;
 
-    /// The fast path's numbers of the next hops to a gNB and into a data network; `None` where it can never lead there.
-    fn hops(&mut self, dn: DnIndex, gnb: Ipv4Addr) -> Option<(u16, u16)>;
+    /// The same of a phone's prefix of 64 bits.
+    fn prefix(&self, dn: DnIndex, ue: u64) -> Option<&AtomicU64>;
 
-    /// Whether both are known now.
+    /// The fast path's numbers of the next hops to a gNB and into a data network, by IPv4 and by IPv6, which may lead nowhere; `None` where
+    /// it can never lead there.
+    fn hops(&mut self, dn: DnIndex, gnb: Ipv4Addr) -> Option<(u16, u16, u16)>;
+
+    /// Whether the first two are known now.
     fn leads(&self, hops: (u16, u16)) -> bool;
 
     /// What it has decided on.
@@ -205,22 +220,31 @@ impl Lender {
 
     /// Begins to watch a session, if it can be lent.
     pub(super) fn offer(&mut self, index: u32, hot: &mut Hot) {
-        let Some((dn, ue, gnb)) = hot.lendable() else { return };
+        let Some((dn, gnb)) = hot.lendable() else { return };
         let Some(hops) = self.path.hops(dn, gnb) else { return };
-        let (Some(entry), Some(phone)) = (self.path.entries().get(index as usize), self.path.phone(dn, ue))
-        else {
-            return;
-        };
+        let Some(entry) = self.path.entries().get(index as usize) else { return };
+        let (ue, prefix) = hot.addresses();
+        let phone = ue.and_then(|ue| self.path.phone(dn, ue));
+        let of_prefix = prefix.and_then(|ue| self.path.prefix(dn, ue));
+        if phone.is_some() != ue.is_some() || of_prefix.is_some() != prefix.is_some() {
+            return; // of no pool
+        }
         entry.gnb_hop.store(hops.0, Ordering::Relaxed);
         entry.network_hop.store(hops.1, Ordering::Relaxed);
-        entry.ue_ipv4.store(u32::from_ne_bytes(ue.octets()), Ordering::Relaxed);
+        entry.network_ipv6_hop.store(hops.2, Ordering::Relaxed);
+        let octets = ue.map_or([0; 4], |ue| ue.octets());
+        entry.ue_ipv4.store(u32::from_ne_bytes(octets), Ordering::Relaxed);
+        let octets = prefix.map_or([0; 8], u64::to_be_bytes);
+        entry.ue_ipv6.store(u64::from_ne_bytes(octets), Ordering::Relaxed);
         entry.gnb_ipv4.store(u32::from_ne_bytes(gnb.octets()), Ordering::Relaxed);
         hot.describe(entry);
         let watch = entry.watch.load(Ordering::Relaxed).wrapping_add(1);
         entry.watch.store(watch, Ordering::Relaxed);
         entry.passed.store(0, Ordering::Relaxed);
         entry.state.store(state::WATCHED, Ordering::Release);
-        phone.store(u64::from(index) + 1, Ordering::Release);
+        for said in [phone, of_prefix].into_iter().flatten() {
+            said.store(u64::from(index) + 1, Ordering::Release);
+        }
         hot.set_watched(true);
         self.watched.push_back(Watched { index, watch, passed: 0, since: None, first: None });
     }
@@ -278,19 +302,20 @@ impl Lender {
             hot.read(entry);
             hot.set_lent(false);
             self.lent -= 1;
-            entry.ue_ipv4.store(0, Ordering::Relaxed);
+            entry.belongs_to_nobody();
             entry.state.store(state::NONE, Ordering::Release);
         } else if hot.is_watched() {
-            entry.ue_ipv4.store(0, Ordering::Relaxed);
+            entry.belongs_to_nobody();
             entry.state.store(state::NONE, Ordering::Release);
             hot.set_watched(false);
         } else {
             return;
         }
-        if let Some((dn, ue, _)) = hot.lendable()
-            && let Some(phone) = self.path.phone(dn, ue)
-        {
-            phone.store(0, Ordering::Release);
+        if let Some((dn, _)) = hot.lendable() {
+            let (ue, prefix) = hot.addresses();
+            let phone = ue.and_then(|ue| self.path.phone(dn, ue));
+            let of_prefix = prefix.and_then(|ue| self.path.prefix(dn, ue));
+            phone.into_iter().chain(of_prefix).for_each(|said| said.store(0, Ordering::Release));
         }
     }
 

@@ -11,6 +11,8 @@ const WINDOW_MS: u64 = 200;
 const WINDOW_MS_MAX: u64 = 10_000;
 /// A bucket holds this many octets at least, so that a low rate still passes whole packets: ten of 1,500.
 const DEPTH_OCTETS_MIN: u64 = 15_000;
+/// The same in tokens.
+pub(super) const DEPTH_MIN: u64 = DEPTH_OCTETS_MIN * 8000;
 
 /// One direction's bucket. A token is a thousandth of a bit, so that 1 kbit/s is one token per microsecond.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +27,7 @@ pub(super) fn depth(rate_kbps: u64, window_ms: u64) -> u64 {
     if rate_kbps == 0 {
         return 0;
     }
-    rate_kbps.saturating_mul(window_ms * 1000).max(DEPTH_OCTETS_MIN * 8000)
+    rate_kbps.saturating_mul(window_ms * 1000).max(DEPTH_MIN)
 }
 
 /// The tokens of a bucket some time later.

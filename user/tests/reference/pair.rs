@@ -85,7 +85,6 @@ impl Pair {
     }
 
     /// With IPv6 too: some phones have both, and packets are of either.
-    #[allow(dead_code, reason = "the fast path in the driver is for IPv4")]
     pub(crate) fn of_both_families(self) -> Self {
         Self { both_families: true, ..self }
     }

@@ -8,32 +8,42 @@ use std::mem::offset_of;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU64;
 
-use whimbrel_user::{DropReason, FastEntry, fast_state};
+use whimbrel_user::{DropReason, FastEntry, POOL_BEGINS, POOL_BEGINS_IPV6, fast_state};
 
 use super::asm::{Assembler, Do, Label, Reg, Size, When};
-use super::headers::{OUTER, at_most, checksum, datagram_checksum, frame, header_sum, hop_off, length, trim};
-use super::steer::{ETHERNET, Pool, UDP, expect, half, within, word};
+use super::headers::{
+    OUTER, at_most, checksum, datagram_checksum, frame, header_sum, hop_off, length, no_extension, trim,
+};
+use super::steer::{ETHERNET, Pool, UDP, expect, half, kind, within, word};
 
 /// What all programs of the fast path share.
 #[derive(Clone, Debug)]
 pub(crate) struct Fast {
-    /// Descriptors of maps: sessions ([`FastEntry`]), sessions by phone ([`AtomicU64`]: index and one), next hops ([`Hop`]), the
-    /// interfaces by which frames leave, counters ([`Counted`]) by processor.
+    /// Descriptors of maps: sessions ([`FastEntry`]), sessions by phone ([`AtomicU64`]: index and one), by IPv4 address and by IPv6
+    /// prefix, next hops ([`Hop`]), the interfaces by which frames leave, counters ([`Counted`]) by processor.
     pub(crate) sessions: i32,
     pub(crate) phones: i32,
+    pub(crate) prefixes: i32,
     pub(crate) hops: i32,
     pub(crate) devices: i32,
     pub(crate) counters: i32,
     /// Bits of a TEID that lead to its session.
     pub(crate) index_mask: u32,
-    /// Phones' IPv4 addresses.
+    /// Phones' addresses.
     pub(crate) pools: Vec<Pool>,
-    /// Where those of a pool begin among `phones`.
+    /// Where those of a pool begin among `phones`, or `prefixes`.
     pub(crate) places: Vec<(Pool, u32)>,
     pub(crate) time: Time,
     /// N3.
     pub(crate) own: [u8; 4],
     pub(crate) port: u16,
+}
+
+impl Fast {
+    /// Whether there are phones of a pool.
+    pub(super) fn has(&self, pool: &Pool) -> bool {
+        self.places.iter().any(|(of, _)| of == pool)
+    }
 }
 
 /// Where the time comes from.
@@ -115,6 +125,8 @@ const IDENTIFICATION: i16 = -72;
 const ENTRY: i16 = -80;
 /// Of a packet to the phone, where its address is among the phones.
 const PLACE: i16 = -88;
+/// The second word of the phone's prefix.
+const PREFIX: i16 = -84;
 #[cfg(test)]
 const SAVED: i16 = -96;
 
@@ -145,6 +157,9 @@ const UP: Way = Way {
     first_drop: 0,
 };
 
+/// The same by IPv6.
+const UP_IPV6: Way = Way { hop: offset_of!(FastEntry, network_ipv6_hop) as i16, ..UP };
+
 const DOWN: Way = Way {
     kbps: offset_of!(FastEntry, dl_kbps) as i16,
     tokens: offset_of!(FastEntry, dl_tokens) as i16,
@@ -167,7 +182,7 @@ macro_rules! field {
 ///
 /// Whatever is not decided on goes to `up`, where only `R6` is left.
 pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
-    let (extended, inner, flow, leave) = (a.label(), a.label(), a.label(), a.label());
+    let (extended, inner, four) = (a.label(), a.label(), a.label());
     // Two headers, the longer GTP-U header, and the phone's packet's.
     within(a, ETHERNET + OUTER + 16 + 20, up);
     let gtpu = ETHERNET + OUTER;
@@ -215,25 +230,63 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     a.add(Reg::R9, i32::from(gtpu) + 16);
     a.place(inner);
     a.load(Size::B, Reg::R5, Reg::R9, 0);
-    a.jump_if(Reg::R5, When::NotEqual, 0x45, up);
-    a.load(Size::B, Reg::R5, Reg::R9, 8);
+    a.jump_if(Reg::R5, When::Equal, 0x45, four);
+    a.and(Reg::R5, 0xf0);
+    a.jump_if(Reg::R5, When::NotEqual, 0x60, up);
+    from_phone(a, fast, false, up);
+    a.place(four);
+    from_phone(a, fast, true, up);
+}
+
+/// The phone's packet is at `R9`, of a family; `R1` is the octets of the GTP-U header, `R7` of what its length counts, `R8` the QoS flow.
+fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
+    let (flow, leave) = (a.label(), a.label());
+    if !v4 {
+        a.copy(Reg::R4, Reg::R9);
+        a.add(Reg::R4, 40);
+        a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, up);
+    }
+    a.load(Size::B, Reg::R5, Reg::R9, if v4 { 8 } else { 7 });
     a.jump_if(Reg::R5, When::LessOrEqual, 1, up); // no hops left: the kernel answers
-    checksum(a, Reg::R9, 0, up);
-    length(a, Reg::R5, Reg::R9, 2);
-    a.jump_if(Reg::R5, When::Less, 20, up);
+    if v4 {
+        checksum(a, Reg::R9, 0, up);
+        length(a, Reg::R5, Reg::R9, 2);
+        a.jump_if(Reg::R5, When::Less, 20, up);
+    } else {
+        no_extension(a, Reg::R9, 0, up);
+        length(a, Reg::R5, Reg::R9, 4);
+        a.add(Reg::R5, 40);
+    }
     a.store(Size::D, Reg::Frame, OCTETS, Reg::R5);
     a.combine(Reg::R5, Do::Add, Reg::R1);
     a.add(Reg::R7, 8);
     a.jump_if_reg(Reg::R5, When::Greater, Reg::R7, up);
     // From phone to phone, and to the host, it goes another way.
-    a.load(Size::W, Reg::R5, Reg::R9, 16);
-    for pool in &fast.pools {
-        let (first, mask) = pool.words()[0];
-        a.copy(Reg::R4, Reg::R5);
-        a.and(Reg::R4, mask as i32);
-        a.jump_if(Reg::R4, When::Equal, first, up);
+    for pool in fast.pools.iter().filter(|p| p.first.is_ipv4() == v4) {
+        let other = a.label();
+        for (i, (first, mask)) in pool.words().into_iter().enumerate().filter(|(_, (_, mask))| *mask != 0) {
+            a.load(Size::W, Reg::R4, Reg::R9, if v4 { 16 } else { 24 } + 4 * i as i16);
+            a.and(Reg::R4, mask as i32);
+            a.jump_if(Reg::R4, When::NotEqual, first, other);
+        }
+        a.jump(up);
+        a.place(other);
     }
-    a.load(Size::W, Reg::R7, Reg::R9, 12);
+    if v4 {
+        a.load(Size::W, Reg::R7, Reg::R9, 12);
+    } else {
+        // Neither end is of the link alone, or nobody, and nothing is for many.
+        for at in [8, 24] {
+            a.load(Size::B, Reg::R5, Reg::R9, at);
+            for first in [0, 0xfe, 0xff] {
+                a.jump_if(Reg::R5, When::Equal, first, up);
+            }
+        }
+        a.load(Size::W, Reg::R7, Reg::R9, 12);
+        a.store(Size::W, Reg::Frame, PREFIX, Reg::R7);
+        a.load(Size::W, Reg::R7, Reg::R9, 8);
+    }
+    a.jump_if(Reg::R7, When::Equal, 0, up); // of nobody, as who has no address of the family
     now(a, fast, up);
     a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
     let held = Held::lock(a, up);
@@ -244,11 +297,11 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     a.jump_if(Reg::R1, When::Equal, FastEntry::ANY_FLOW.into(), flow);
     a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R8, held.drops[0]);
     a.place(flow);
-    a.load(Size::W, Reg::R1, Reg::R9, field!(ue_ipv4));
-    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R7, held.drops[1]);
-    pass(a, fast, UP, &held);
+    is_phones(a, v4, Reg::R9, Reg::R7, held.drops[1]);
+    let way = if v4 { UP } else { UP_IPV6 };
+    pass(a, fast, way, &held);
     unlock(a);
-    count(a, fast, UP, up);
+    count(a, fast, way, up);
     // The frame begins anew, fourteen octets before the phone's packet.
     a.load(Size::D, Reg::R9, Reg::Frame, HEADER);
     a.add(Reg::R9, (ETHERNET + OUTER).into());
@@ -261,28 +314,45 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
     a.jump_if(Reg::R0, When::NotEqual, 0, leave);
     frame(a);
     within(a, ETHERNET + 20, leave);
-    hop_off(a);
-    send(a, fast);
-    held.finish(a, fast, UP, up);
+    hop_off(a, v4);
+    send(a, fast, v4);
+    held.finish(a, fast, way, up);
     no_room(a, fast, leave, up);
 }
 
-/// A packet to a phone of a pool, over IPv4, without options, of a length and with hops that may be: likewise, and `R5` is where its
+/// Goes on only if the session at a register is that of the phone's address, or of the prefix whose first word a register has.
+fn is_phones(a: &mut Assembler, v4: bool, entry: Reg, first: Reg, other: Label) {
+    let field = if v4 { field!(ue_ipv4) } else { field!(ue_ipv6) };
+    a.load(Size::W, Reg::R1, entry, field);
+    a.jump_if_reg(Reg::R1, When::NotEqual, first, other);
+    if !v4 {
+        a.load(Size::W, Reg::R1, entry, field + 4);
+        a.load(Size::W, Reg::R2, Reg::Frame, PREFIX);
+        a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, other);
+    }
+}
+
+/// A packet to a phone of a pool, of a family, without options, of a length and with hops that may be: likewise, and `R5` is where its
 /// address is among the phones, `R1` the session that UPF-C gives it where it can.
-pub(super) fn downlink(a: &mut Assembler, fast: &Fast, up: Label) {
+pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     let (bare, headers, leave, done) = (a.label(), a.label(), a.label(), a.label());
     let (another, found) = (a.label(), a.label());
+    let destination = ETHERNET + if v4 { 16 } else { 24 };
     a.store(Size::W, Reg::Frame, KEY, Reg::R1);
     a.store(Size::W, Reg::Frame, PLACE, Reg::R5);
     keep_frame(a);
-    a.load(Size::W, Reg::R9, Reg::R2, ETHERNET + 16);
+    if !v4 {
+        a.load(Size::W, Reg::R9, Reg::R2, destination + 4);
+        a.store(Size::W, Reg::Frame, PREFIX, Reg::R9);
+    }
+    a.load(Size::W, Reg::R9, Reg::R2, destination);
     fetch(a, fast, another);
-    a.load(Size::W, Reg::R1, Reg::R0, field!(ue_ipv4));
-    a.jump_if_reg(Reg::R1, When::Equal, Reg::R9, found);
+    is_phones(a, v4, Reg::R0, Reg::R9, another);
+    a.jump(found);
     a.place(another);
     a.load(Size::W, Reg::R1, Reg::Frame, PLACE);
     a.store(Size::W, Reg::Frame, KEY, Reg::R1);
-    look_up(a, fast.phones, up);
+    look_up(a, if v4 { fast.phones } else { fast.prefixes }, up);
     a.load(Size::D, Reg::R1, Reg::R0, 0);
     a.jump_if(Reg::R1, When::Equal, 0, up);
     a.add(Reg::R1, -1);
@@ -290,20 +360,25 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, up: Label) {
     fetch(a, fast, up);
     a.place(found);
     take_frame(a);
-    checksum(a, Reg::R2, ETHERNET, up);
-    length(a, Reg::R8, Reg::R2, ETHERNET + 2);
-    a.jump_if(Reg::R8, When::Less, 20, up);
+    if v4 {
+        checksum(a, Reg::R2, ETHERNET, up);
+        length(a, Reg::R8, Reg::R2, ETHERNET + 2);
+        a.jump_if(Reg::R8, When::Less, 20, up);
+    } else {
+        no_extension(a, Reg::R2, ETHERNET, up);
+        length(a, Reg::R8, Reg::R2, ETHERNET + 4);
+        a.add(Reg::R8, 40);
+    }
     a.copy(Reg::R4, Reg::R2);
     a.add(Reg::R4, ETHERNET.into());
     a.combine(Reg::R4, Do::Add, Reg::R8);
     a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, up);
     a.store(Size::D, Reg::Frame, OCTETS, Reg::R8);
-    a.load(Size::W, Reg::R7, Reg::R2, ETHERNET + 16);
+    a.load(Size::W, Reg::R7, Reg::R2, destination);
     now(a, fast, up);
     a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
     let held = Held::lock(a, up);
-    a.load(Size::W, Reg::R1, Reg::R9, field!(ue_ipv4));
-    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R7, held.up);
+    is_phones(a, v4, Reg::R9, Reg::R7, held.up);
     // What is written is read while nobody changes it.
     for (field, to) in [(field!(container), CONTAINER), (field!(gnb_teid), TEID), (field!(gnb_ipv4), GNB)] {
         a.load(Size::W, Reg::R1, Reg::R9, field);
@@ -321,7 +396,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, up: Label) {
     count(a, fast, DOWN, up);
     frame(a);
     within(a, ETHERNET + 20, leave);
-    hop_off(a);
+    hop_off(a, v4);
     a.copy(Reg::R9, Reg::R8);
     a.add(Reg::R9, ETHERNET.into());
     trim(a, Reg::R9, leave);
@@ -362,7 +437,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, up: Label) {
     a.store_value(Size::W, Reg::R2, gtpu + 8, word(&[0, 0, 0, 0x85]) as i32);
     a.store(Size::W, Reg::R2, gtpu + 12, Reg::R5);
     a.place(done);
-    send(a, fast);
+    send(a, fast, true);
     held.finish(a, fast, DOWN, up);
     no_room(a, fast, leave, up);
 }
@@ -370,13 +445,17 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, up: Label) {
 /// `R5` = where the address to which the packet at `R2` goes is among the phones, `R1` = the index of the session that has it, if it is as
 /// UPF-C prefers it, and on to [`downlink`].
 pub(super) fn place(a: &mut Assembler, pool: &Pool, first: u32, down: Label) {
-    let IpAddr::V4(of_pool) = pool.first else { return };
-    a.load(Size::W, Reg::R5, Reg::R2, ETHERNET + 16);
+    // Of a prefix its lower word: a pool has the upper one.
+    let (at, of_pool, begins) = match pool.first {
+        IpAddr::V4(of_pool) => (ETHERNET + 16, of_pool.to_bits(), POOL_BEGINS),
+        IpAddr::V6(of_pool) => (ETHERNET + 28, (of_pool.to_bits() >> 64) as u32, POOL_BEGINS_IPV6),
+    };
+    a.load(Size::W, Reg::R5, Reg::R2, at);
     a.big_endian_32(Reg::R5);
     // In 32 bits, as they are stored.
     a.copy(Reg::R1, Reg::R5);
-    a.add(Reg::R1, 0u32.wrapping_sub(of_pool.to_bits()).wrapping_sub(whimbrel_user::POOL_BEGINS) as i32);
-    a.add(Reg::R5, first.wrapping_sub(of_pool.to_bits()) as i32);
+    a.add(Reg::R1, 0u32.wrapping_sub(of_pool).wrapping_sub(begins) as i32);
+    a.add(Reg::R5, first.wrapping_sub(of_pool) as i32);
     a.jump(down);
 }
 
@@ -483,17 +562,20 @@ fn pass(a: &mut Assembler, fast: &Fast, way: Way, held: &Held) {
     a.jump_if_reg(Reg::R1, When::LessOrEqual, Reg::R2, short);
     a.copy(Reg::R1, Reg::R2);
     a.place(short);
-    for (kbps, tokens, depth) in [
-        (field!(ul_kbps), field!(ul_tokens), field!(ul_depth)),
-        (field!(dl_kbps), field!(dl_tokens), field!(dl_depth)),
-    ] {
-        let (none, full) = (a.label(), a.label());
+    for (kbps, tokens) in [(field!(ul_kbps), field!(ul_tokens)), (field!(dl_kbps), field!(dl_tokens))] {
+        let (none, full, deep) = (a.label(), a.label(), a.label());
         a.load(Size::W, Reg::R2, Reg::R9, kbps);
         a.jump_if(Reg::R2, When::Equal, FastEntry::UNPOLICED, none);
+        a.load(Size::W, Reg::R4, Reg::R9, field!(window_us));
+        a.combine(Reg::R4, Do::Multiply, Reg::R2);
+        a.jump_if_value(Reg::R4, When::Equal, 0, deep); // nothing passes
+        a.set(Reg::R3, FastEntry::DEPTH_MIN as i32);
+        a.jump_if_reg(Reg::R4, When::Greater, Reg::R3, deep);
+        a.copy(Reg::R4, Reg::R3);
+        a.place(deep);
         a.combine(Reg::R2, Do::Multiply, Reg::R1);
         a.load(Size::D, Reg::R3, Reg::R9, tokens);
         a.combine(Reg::R3, Do::Add, Reg::R2);
-        a.load(Size::D, Reg::R4, Reg::R9, depth);
         a.jump_if_reg(Reg::R3, When::LessOrEqual, Reg::R4, full);
         a.copy(Reg::R3, Reg::R4);
         a.place(full);
@@ -644,15 +726,15 @@ fn ip_header(a: &mut Assembler, fast: &Fast) {
     a.store(Size::H, Reg::R2, at + 10, Reg::R4);
 }
 
-/// Writes the Ethernet header at `R2`, and sends the frame by the next hop.
-fn send(a: &mut Assembler, fast: &Fast) {
+/// Writes the Ethernet header at `R2` of a packet of a family, and sends the frame by the next hop.
+fn send(a: &mut Assembler, fast: &Fast, v4: bool) {
     for (from, to) in [(HOP_TO, 0), (HOP_FROM, 6)] {
         a.load(Size::W, Reg::R4, Reg::Frame, from);
         a.store(Size::W, Reg::R2, to, Reg::R4);
         a.load(Size::H, Reg::R4, Reg::Frame, from + 4);
         a.store(Size::H, Reg::R2, to + 4, Reg::R4);
     }
-    a.store_value(Size::H, Reg::R2, 12, half([0x08, 0]) as i32);
+    a.store_value(Size::H, Reg::R2, 12, kind(v4) as i32);
     a.map(Reg::R1, fast.devices);
     a.load(Size::H, Reg::R2, Reg::Frame, HOP_DEVICE);
     a.set(Reg::R3, XDP_DROP);

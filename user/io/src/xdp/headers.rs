@@ -141,8 +141,25 @@ pub(super) fn trim(a: &mut Assembler, octets: Reg, leave: Label) {
     a.place(whole);
 }
 
-/// Takes a hop off the packet behind the Ethernet header at `R2`: RFC 1141, with the carry.
-pub(super) fn hop_off(a: &mut Assembler) {
+/// Goes on only with an IPv6 packet without extension headers, of TCP, UDP or ICMPv6.
+pub(super) fn no_extension(a: &mut Assembler, at: Reg, offset: i16, up: Label) {
+    let known = a.label();
+    a.load(Size::B, Reg::R5, at, offset + 6);
+    for protocol in [6, UDP, 58] {
+        a.jump_if(Reg::R5, When::Equal, protocol, known);
+    }
+    a.jump(up);
+    a.place(known);
+}
+
+/// Takes a hop off the packet behind the Ethernet header at `R2`: of IPv4 by RFC 1141, with the carry.
+pub(super) fn hop_off(a: &mut Assembler, v4: bool) {
+    if !v4 {
+        a.load(Size::B, Reg::R4, Reg::R2, ETHERNET + 7);
+        a.add(Reg::R4, -1);
+        a.store(Size::B, Reg::R2, ETHERNET + 7, Reg::R4);
+        return;
+    }
     a.load(Size::B, Reg::R4, Reg::R2, ETHERNET + 8);
     a.add(Reg::R4, -1);
     a.store(Size::B, Reg::R2, ETHERNET + 8, Reg::R4);

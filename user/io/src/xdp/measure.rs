@@ -275,7 +275,7 @@ pub(crate) fn bare(step: Step, uplink: bool, to: &Addresses, memory: &Memory) ->
     load_frame(&mut a);
     within(&mut a, ETHERNET + 20, end);
     if step.does(Step::Headers) {
-        hop_off(&mut a);
+        hop_off(&mut a, true);
     }
     let macs = [&to.next_mac[..], &[2, 0, 0, 0, 0, 1], &[8, 0]].concat();
     for (i, octets) in macs.chunks(2).enumerate() {

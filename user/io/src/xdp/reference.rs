@@ -54,7 +54,12 @@ impl Bench {
     /// `None`, with a sentence, where the host does not permit it.
     fn new() -> Option<Self> {
         let config = common::config();
-        let pools = [(pool([10, 45, 0, 0], 29), DnIndex(0)), (pool([10, 46, 0, 0], 16), DnIndex(1))];
+        let (first, gateway) = ("2001:db8:45::".parse().unwrap(), "2001:db8:45::1".parse().unwrap());
+        let pools = [
+            (pool([10, 45, 0, 0], 29), DnIndex(0)),
+            (pool([10, 46, 0, 0], 16), DnIndex(1)),
+            (Pool { first, prefix: 48, gateway, mtu: 1400 }, DnIndex(0)),
+        ];
         let memory = match Memory::new(config.sessions_max, &pools, vec![DnIndex(0), DnIndex(1)]) {
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
                 eprintln!("skipped: BPF maps are not permitted here ({e})");
@@ -75,15 +80,16 @@ impl Bench {
             .unwrap_or_else(|e| panic!("{e}"));
         let mut lent = Lent { memory, settles_in: Duration::ZERO };
         let IpAddr::V4(gnb) = GNB.ip() else { unreachable!() };
-        let (to_gnb, to_network) = lent.hops(DnIndex(0), gnb).unwrap();
+        let (to_gnb, to_network, to_network_ipv6) = lent.hops(DnIndex(0), gnb).unwrap();
         let hop = |mac| Some(crate::ports::af_xdp::lent::Hop { mac, mtu: MTU });
         lent.memory.set_hop(to_gnb, 0, MAC, hop(GNB_MAC));
         lent.memory.set_hop(to_network, 0, MAC, hop(ROUTER_MAC));
+        lent.memory.set_hop(to_network_ipv6, 0, MAC, hop(ROUTER_MAC));
         Some(Self { program, lent, clock, _sockets: sockets })
     }
 
-    /// The pipeline with this before it; `fast` counts the packets that it forwards.
-    fn before(self, u: &mut Shards, fast: Rc<Cell<usize>>) -> Driver {
+    /// The pipeline with this before it; `fast` counts the packets that it forwards, of IPv4 and of IPv6.
+    fn before(self, u: &mut Shards, fast: Rc<Cell<[usize; 2]>>) -> Driver {
         let Self { program, lent, clock, _sockets } = self;
         let only = "the fast path is for one pipeline";
         u.only().expect(only).lend_to(Box::new(Lent { memory: Arc::clone(&lent.memory), ..lent }));
@@ -95,7 +101,11 @@ impl Bench {
                 u.lend(now, true);
                 let before = lent.counted();
                 let (verdict, frame) = program.run(&framed(slot)).unwrap();
-                fast.set(fast.get() + usize::from(verdict == XDP_REDIRECT));
+                if verdict == XDP_REDIRECT {
+                    let mut counts = fast.get();
+                    counts[usize::from(is_ipv6(slot))] += 1;
+                    fast.set(counts);
+                }
                 match verdict {
                     XDP_PASS => u.burst(now, std::slice::from_mut(slot)),
                     XDP_REDIRECT => arrived(slot, &frame),
@@ -136,14 +146,23 @@ fn inner_at(message: &[u8]) -> usize {
     if message.first() == Some(&0x34) { 16 } else { 8 }
 }
 
+/// Whether the phone's packet is one of IPv6.
+fn is_ipv6(slot: &Slot) -> bool {
+    let octets = slot.packet.octets();
+    let at = if matches!(slot.origin, Origin::N3 { .. }) { inner_at(octets) } else { 0 };
+    octets.get(at).is_some_and(|first| first >> 4 == 6)
+}
+
 /// The frame that brings a packet; the phone's packet has a right checksum there.
 fn framed(slot: &Slot) -> Vec<u8> {
     let mut octets = slot.packet.octets().to_vec();
     let at = if matches!(slot.origin, Origin::N3 { .. }) { inner_at(&octets) } else { 0 };
-    if octets.len() >= at + 20 {
+    let six = is_ipv6(slot);
+    if octets.len() >= at + 20 && !six {
         with_checksum(&mut octets[at..at + 20]);
     }
-    let mut frame = [&MAC[..], &[2; 6], &[8, 0]].concat();
+    let to_phone = !matches!(slot.origin, Origin::N3 { .. });
+    let mut frame = [&MAC[..], &[2; 6], if six && to_phone { &[0x86, 0xdd] } else { &[8, 0] }].concat();
     let Origin::N3 { peer, local } = slot.origin else {
         frame.extend_from_slice(&octets);
         return frame;
@@ -173,7 +192,9 @@ fn framed(slot: &Slot) -> Vec<u8> {
 fn arrived(slot: &mut Slot, frame: &[u8]) {
     let original = slot.packet.octets().to_vec();
     let to_gnb = !matches!(slot.origin, Origin::N3 { .. });
-    assert_eq!((&frame[6..12], &frame[12..14]), (&MAC[..], &[8, 0][..]));
+    let six = |octets: &[u8]| octets[0] >> 4 == 6;
+    let kind = if six(&frame[14..]) { [0x86, 0xdd] } else { [8, 0] };
+    assert_eq!((&frame[6..12], &frame[12..14]), (&MAC[..], &kind[..]));
     let mut packet = frame[14..].to_vec();
     let (inner, was) = if to_gnb {
         assert_eq!(frame[..6], GNB_MAC);
@@ -195,6 +216,11 @@ fn arrived(slot: &mut Slot, frame: &[u8]) {
         (0, inner_at(&original))
     };
     // A hop less, and else as it came.
+    if six(&packet[inner..]) {
+        packet[inner + 7] += 1;
+        assert_eq!(packet[inner + 7], original[was + 7]);
+        return slot.packet.fill(&packet);
+    }
     let header = &mut packet[inner..inner + 20];
     assert_eq!((sum(header), header[8]), (0xffff, original[was + 8] - 1));
     header[8] += 1;
@@ -211,8 +237,8 @@ proptest! {
     ) {
         let Some(bench) = Bench::new() else { return Ok(()) };
         let fast = Rc::default();
-        let mut pair = Pair::with(|u| bench.before(u, Rc::clone(&fast)));
-        let mut alone = Pair::new();
+        let mut pair = Pair::with(|u| bench.before(u, Rc::clone(&fast))).of_both_families();
+        let mut alone = Pair::new().of_both_families();
         for step in steps {
             pair.step(step);
             alone.step(step);
@@ -237,7 +263,8 @@ fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reas
     (0..100).for_each(|random| pair.burst(random as usize % 2 * 2, random));
     let counters = pair.net.upf.u.counters().clone();
     let all = counters.ul_packets + counters.dl_packets;
-    assert!(all > 1_000 && fast.get() * 10 > all as usize * 9, "{} of {all}", fast.get());
+    let [forwarded, _] = fast.get();
+    assert!(all > 1_000 && forwarded * 10 > all as usize * 9, "{forwarded} of {all}");
     pair.establish(1, 0x09);
     (0..20).for_each(|random| pair.burst(1, random));
     pair.step((5, 1, 5));
@@ -247,6 +274,23 @@ fn the_program_forwards_most_packets_of_a_plain_session_and_drops_for_every_reas
         assert!(counted.dropped[reason as usize] > 0, "{reason:?}");
     }
     (0..3).for_each(|at| pair.delete(at));
+}
+
+/// Nor without this. What a phone sends from an address of its link has its session taken back for a minute, so time passes between bursts.
+#[test]
+fn the_program_forwards_packets_of_both_families() {
+    let Some(bench) = Bench::new() else { return };
+    let fast = Rc::default();
+    let mut pair = Pair::with(|u| bench.before(u, Rc::clone(&fast))).of_both_families();
+    pair.establish(0, 0x1041);
+    for random in 0..100 {
+        pair.net.now = pair.net.now + Duration::from_secs(61);
+        pair.burst(0, random);
+    }
+    let counters = pair.net.upf.u.counters().clone();
+    let (all, [ipv4, ipv6]) = (counters.ul_packets + counters.dl_packets, fast.get());
+    assert!(all > 1_000 && ipv4 * 4 > all as usize && ipv6 * 6 > all as usize, "{ipv4}, {ipv6} of {all}");
+    pair.delete(0);
 }
 
 #[test]

@@ -148,7 +148,7 @@ impl Layout {
 }
 
 /// What names the family of a packet: in Ethernet and in GRE.
-fn kind(v4: bool) -> u32 {
+pub(super) fn kind(v4: bool) -> u32 {
     half(if v4 { [0x08, 0x00] } else { [0x86, 0xdd] })
 }
 
@@ -157,23 +157,26 @@ fn kind(v4: bool) -> u32 {
 pub(crate) fn program(to: &[Steered], sockets: i32, fast: Option<&Fast>) -> Vec<Instruction> {
     assert!(!to.is_empty(), "something is steered");
     let mut a = Assembler::default();
-    let labels = Labels { pass: a.label(), take: a.label(), down: a.label() };
+    let labels = Labels { pass: a.label(), take: a.label(), down: [a.label(), a.label()] };
     a.copy(Reg::R6, Reg::R1);
     a.load(Size::W, Reg::R2, Reg::R1, DATA);
     a.load(Size::W, Reg::R3, Reg::R1, DATA_END);
-    let mut goes_down = false;
+    let mut goes_down = [false; 2];
     for lane in to {
         let other = a.label();
         let fast = fast.filter(|_| lane.vlan.is_none());
-        goes_down |= fast.is_some() && lane.pools.iter().any(|p| p.first.is_ipv4());
+        for (goes, v4) in goes_down.iter_mut().zip(FAMILIES) {
+            *goes |= fast.is_some_and(|f| lane.pools.iter().any(|p| p.first.is_ipv4() == v4 && f.has(p)));
+        }
         steer(&mut a, lane, fast, &labels, other);
         a.place(other);
     }
     a.jump(labels.pass);
-    a.place(labels.down);
-    match fast {
-        Some(fast) if goes_down => fast::downlink(&mut a, fast, labels.take),
-        _ => {}
+    for ((label, goes), v4) in labels.down.into_iter().zip(goes_down).zip(FAMILIES) {
+        if let Some(fast) = fast.filter(|_| goes) {
+            a.place(label);
+            fast::downlink(&mut a, fast, v4, labels.take);
+        }
     }
     a.place(labels.take);
     a.load(Size::W, Reg::R2, Reg::R6, RX_QUEUE_INDEX);
@@ -191,12 +194,22 @@ pub(crate) fn program(to: &[Steered], sockets: i32, fast: Option<&Fast>) -> Vec<
 struct Labels {
     pass: Label,
     take: Label,
-    down: Label,
+    /// By family.
+    down: [Label; 2],
 }
+
+/// Whether a family is IPv4.
+const FAMILIES: [bool; 2] = [true, false];
 
 /// Decides on frames of one VLAN, or without a tag; goes to `other` with those of others.
 fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, other: Label) {
     let &Labels { pass, take, down } = labels;
+    let of_pool = |a: &mut Assembler, at: &Layout, p: &Pool, down| match fast
+        .and_then(|f| f.places.iter().find(|(of, _)| of == p))
+    {
+        Some((_, first)) => pool(a, at, p, &mut |a| fast::place(a, p, *first, down), pass),
+        None => pool(a, at, p, &mut |a| a.jump(take), pass),
+    };
     let of = |v4: bool| move |p: &&Pool| p.first.is_ipv4() == v4;
     let wanted = |v4: bool| {
         let of_n3 = if v4 { to.ipv4.is_some() } else { to.ipv6.is_some() };
@@ -230,7 +243,7 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
             a.place(other);
         }
         to.tunnels.iter().filter(|(t, _)| t.remote.is_ipv6()).for_each(|t| tunnel(a, &v6, t, take, pass));
-        to.pools.iter().filter(of(false)).for_each(|p| pool(a, &v6, p, &mut |a| a.jump(take), pass));
+        to.pools.iter().filter(of(false)).for_each(|p| of_pool(a, &v6, p, down[1]));
     }
     a.jump(pass);
     a.place(ipv4);
@@ -250,12 +263,7 @@ fn steer(a: &mut Assembler, to: &Steered, fast: Option<&Fast>, labels: &Labels, 
             a.place(other);
         }
         to.tunnels.iter().filter(|(t, _)| t.remote.is_ipv4()).for_each(|t| tunnel(a, &v4, t, take, pass));
-        for p in to.pools.iter().filter(of(true)) {
-            match fast.and_then(|f| f.places.iter().find(|(of, _)| of == p)) {
-                Some((_, first)) => pool(a, &v4, p, &mut |a| fast::place(a, p, *first, down), pass),
-                None => pool(a, &v4, p, &mut |a| a.jump(take), pass),
-            }
-        }
+        to.pools.iter().filter(of(true)).for_each(|p| of_pool(a, &v4, p, down[0]));
     }
     a.jump(pass);
 }

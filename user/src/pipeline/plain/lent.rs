@@ -7,7 +7,6 @@ use whimbrel_gtpu::GpduHeader;
 use whimbrel_ids::Instant;
 
 use super::super::fast::FastEntry;
-use super::super::meter;
 use super::{Hot, Written, flag};
 use crate::config::DnIndex;
 
@@ -33,27 +32,33 @@ impl Hot {
         self.flags = self.flags & !flag::WATCHED | if is { flag::WATCHED } else { 0 };
     }
 
-    /// The network, the phone's address and the gNB's, if a fast path can decide on packets of it: IPv4 inside and outside, forwarded
+    /// The phone's address and its prefix.
+    pub(in crate::pipeline) fn addresses(&self) -> (Option<Ipv4Addr>, Option<u64>) {
+        let has = |family| self.flags & family != 0;
+        (
+            has(flag::IPV4).then_some(Ipv4Addr::from_bits(self.ue_ipv4)),
+            has(flag::IPV6).then_some(self.ue_ipv6),
+        )
+    }
+
+    /// The network and the gNB's address, if a fast path can decide on packets of it: with addresses of its own, to a gNB by IPv4, forwarded
     /// both ways, with rates of one QER at most, averaged over some ticks.
-    pub(in crate::pipeline) fn lendable(&self) -> Option<(DnIndex, Ipv4Addr, Ipv4Addr)> {
+    pub(in crate::pipeline) fn lendable(&self) -> Option<(DnIndex, Ipv4Addr)> {
         let both = flag::FORWARDS | flag::FORWARDS << flag::DOWNLINK_SHIFT;
-        let needed = flag::PLAIN | flag::IPV4 | both;
+        let needed = flag::PLAIN | both;
+        let addressed = self.flags & (flag::IPV4 | flag::IPV6) != 0;
         let gnb = self.gnb.to_ipv4_mapped()?;
         let container = GpduHeader::new(self.gnb_teid, self.container).octets_len() <= 16;
         let once_metered = self.flags & flag::TWICE_METERED == 0;
         let ticks = self.window_ms == 0 || self.window_ms >= WINDOW_MS_MIN;
-        (self.flags & needed == needed && container && once_metered && ticks).then_some((
-            self.data_network,
-            Ipv4Addr::from_bits(self.ue_ipv4),
-            gnb,
-        ))
+        (self.flags & needed == needed && addressed && container && once_metered && ticks)
+            .then_some((self.data_network, gnb))
     }
 
     /// Writes what its packets read, but for addresses and hops.
     pub(in crate::pipeline) fn describe(&self, entry: &FastEntry) {
         let closed = |shift, bit| if self.flags >> shift & flag::CLOSED != 0 { bit } else { 0 };
         let gates = closed(0, FastEntry::UL_CLOSED) | closed(flag::DOWNLINK_SHIFT, FastEntry::DL_CLOSED);
-        let depth = |kbps: u32| meter::depth(kbps.into(), self.window_ms.into());
         let mut header = [0; 16];
         GpduHeader::new(self.gnb_teid, self.container).write_before(0, &mut header);
         let container =
@@ -62,8 +67,7 @@ impl Hot {
         entry.gnb_teid.store(u32::from_ne_bytes(self.gnb_teid.0.to_be_bytes()), Relaxed);
         entry.ul_kbps.store(self.ul_kbps, Relaxed);
         entry.dl_kbps.store(self.dl_kbps, Relaxed);
-        entry.ul_depth.store(depth(self.ul_kbps), Relaxed);
-        entry.dl_depth.store(depth(self.dl_kbps), Relaxed);
+        entry.window_us.store(u32::from(self.window_ms) * 1000, Relaxed);
         entry.container.store(u32::from_ne_bytes(container), Relaxed);
         entry.gates.store(gates, Relaxed);
         entry.ul_flow.store(self.ul_flow, Relaxed);

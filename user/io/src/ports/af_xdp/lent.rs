@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -29,12 +29,13 @@ const SETTLES_IN: Duration = Duration::from_micros(100);
 pub(crate) struct Memory {
     sessions: SharedArray<FastEntry>,
     phones: SharedArray<AtomicU64>,
+    prefixes: SharedArray<AtomicU64>,
     hops: SharedArray<fast::Hop>,
     counters: SharedArray<Counted>,
     devices: DeviceMap,
-    /// All IPv4 pools.
+    /// All pools.
     all: Vec<Pool>,
-    /// Those of which there are phones here, and where they begin.
+    /// Those of which there are phones here, and where they begin among those of their family.
     pools: Vec<(Pool, DnIndex, u32)>,
     /// Data networks that have a next hop.
     networks: Vec<DnIndex>,
@@ -43,7 +44,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// For so many sessions at most, and phones of these pools, of which those that are not IPv4's are left out.
+    /// For so many sessions at most, and phones of these pools.
     ///
     /// Errors: of the kernel, where it has no memory for them or does not permit it.
     pub(crate) fn new(
@@ -51,12 +52,14 @@ impl Memory {
         all: &[(Pool, DnIndex)],
         networks: Vec<DnIndex>,
     ) -> io::Result<Self> {
-        let (mut pools, mut phones) = (Vec::new(), 0u32);
-        for (pool, dn) in all.iter().filter(|(p, _)| p.first.is_ipv4()) {
-            let next = phones.saturating_add(1 << (32 - u32::from(pool.prefix)));
+        let (mut pools, mut phones, mut prefixes) = (Vec::new(), 0u32, 0u32);
+        for (pool, dn) in all {
+            let (bits, count) = if pool.first.is_ipv4() { (32, &mut phones) } else { (64, &mut prefixes) };
+            let of_pool = 1u32.checked_shl(bits - u32::from(pool.prefix)).unwrap_or(u32::MAX);
+            let next = count.saturating_add(of_pool);
             if next <= PHONES_MAX {
-                pools.push((*pool, *dn, phones));
-                phones = next;
+                pools.push((*pool, *dn, *count));
+                *count = next;
             }
         }
         let processors = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
@@ -65,10 +68,11 @@ impl Memory {
         Ok(Self {
             sessions: SharedArray::new(sessions_max)?,
             phones: SharedArray::new(phones.max(1))?,
-            hops: SharedArray::new((DATA_NETWORKS_MAX + GNBS_MAX) as u32)?,
+            prefixes: SharedArray::new(prefixes.max(1))?,
+            hops: SharedArray::new((2 * DATA_NETWORKS_MAX + GNBS_MAX) as u32)?,
             counters: SharedArray::new(processors)?,
             devices: DeviceMap::new(DEVICES_MAX)?,
-            all: all.iter().map(|(pool, _)| *pool).filter(|p| p.first.is_ipv4()).collect(),
+            all: all.iter().map(|(pool, _)| *pool).collect(),
             pools,
             networks,
             gnbs: Mutex::default(),
@@ -80,6 +84,7 @@ impl Memory {
         Fast {
             sessions: self.sessions.fd(),
             phones: self.phones.fd(),
+            prefixes: self.prefixes.fd(),
             hops: self.hops.fd(),
             devices: self.devices.fd(),
             counters: self.counters.fd(),
@@ -103,9 +108,14 @@ impl Memory {
         gnbs.iter().map(|(gnb, number)| (*gnb, *number)).collect()
     }
 
-    /// The data networks that have a next hop: its number is theirs.
+    /// The data networks that have a next hop by IPv4: its number is theirs.
     pub(crate) fn networks(&self) -> &[DnIndex] {
         &self.networks
+    }
+
+    /// The number of a data network's next hop by IPv6, if it has one.
+    pub(crate) fn ipv6_hop(dn: DnIndex) -> u16 {
+        (DATA_NETWORKS_MAX + GNBS_MAX) as u16 + u16::from(dn.0)
     }
 
     /// Says where a next hop is; `None`: packets that need it go up.
@@ -127,6 +137,12 @@ impl Memory {
         if let Some(entry) = self.sessions.get(index as usize) {
             entry.recall();
         }
+    }
+
+    /// The pool that has an address, and where its phones begin.
+    fn pool_of(&self, dn: DnIndex, ue: IpAddr) -> Option<(&Pool, u32)> {
+        let of = |(pool, network, _): &&(Pool, DnIndex, u32)| *network == dn && pool.contains(ue);
+        self.pools.iter().find(of).map(|(pool, _, first)| (pool, *first))
     }
 
     /// What all processors have counted at a place.
@@ -165,13 +181,19 @@ impl FastPath for Lent {
     }
 
     fn phone(&self, dn: DnIndex, ue: Ipv4Addr) -> Option<&AtomicU64> {
-        let of = |(pool, network, _): &&(Pool, DnIndex, u32)| *network == dn && pool.contains(IpAddr::V4(ue));
-        let (pool, _, first) = self.memory.pools.iter().find(of)?;
+        let (pool, first) = self.memory.pool_of(dn, ue.into())?;
         let IpAddr::V4(pool) = pool.first else { return None };
         self.memory.phones.get((ue.to_bits() - pool.to_bits() + first) as usize)
     }
 
-    fn hops(&mut self, dn: DnIndex, gnb: Ipv4Addr) -> Option<(u16, u16)> {
+    fn prefix(&self, dn: DnIndex, ue: u64) -> Option<&AtomicU64> {
+        let (pool, first) = self.memory.pool_of(dn, Ipv6Addr::from_bits(u128::from(ue) << 64).into())?;
+        let IpAddr::V6(pool) = pool.first else { return None };
+        let number = ue - (pool.to_bits() >> 64) as u64 + u64::from(first);
+        self.memory.prefixes.get(usize::try_from(number).ok()?)
+    }
+
+    fn hops(&mut self, dn: DnIndex, gnb: Ipv4Addr) -> Option<(u16, u16, u16)> {
         if !self.memory.networks.contains(&dn) {
             return None;
         }
@@ -186,7 +208,7 @@ impl FastPath for Lent {
             }
             None => return None,
         };
-        Some((number, dn.0.into()))
+        Some((number, dn.0.into(), Memory::ipv6_hop(dn)))
     }
 
     fn leads(&self, (gnb, network): (u16, u16)) -> bool {

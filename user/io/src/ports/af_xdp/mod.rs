@@ -93,8 +93,9 @@ struct Uplink {
 }
 
 impl Uplink {
-    fn ipv4_router(&self) -> Option<IpAddr> {
-        self.routers.iter().copied().find(|r| r.is_ipv4() && self.tunnel.is_none())
+    /// The router of a family, if there is no tunnel to it.
+    fn router(&self, v4: bool) -> Option<IpAddr> {
+        self.routers.iter().copied().find(|r| r.is_ipv4() == v4 && self.tunnel.is_none())
     }
 
     /// Who has the next hop of a packet to an address.
@@ -113,7 +114,7 @@ fn fast_path(
     pools: &[(Pool, DnIndex)],
     is_tagged: impl Fn(Place) -> bool,
 ) -> Result<(Arc<Memory>, Fast), Obstacle> {
-    let plain = |u: &Uplink| u.ipv4_router().is_some() && !is_tagged(u.at);
+    let plain = |u: &Uplink| u.router(true).is_some() && !is_tagged(u.at);
     let networks = n6.iter().enumerate().filter(|(_, u)| u.as_ref().is_some_and(plain));
     let networks: Vec<DnIndex> = networks.map(|(i, _)| DnIndex(i as u8)).collect();
     let own = config.user.n3_ipv4.filter(|_| !networks.is_empty()).ok_or(Obstacle::NoFastPath)?;
@@ -385,10 +386,9 @@ impl Front {
             fast.memory.set_hop(number, at.wire as u16, lane.interface.mac, hop);
         };
         for dn in fast.memory.networks() {
-            if let Some(Some(uplink)) = n6.get(usize::from(dn.0))
-                && let Some(router) = uplink.ipv4_router()
-            {
-                tell(dn.0.into(), uplink.at, None, router);
+            let Some(Some(uplink)) = n6.get(usize::from(dn.0)) else { continue };
+            for (v4, number) in [(true, dn.0.into()), (false, Memory::ipv6_hop(*dn))] {
+                uplink.router(v4).into_iter().for_each(|router| tell(number, uplink.at, None, router));
             }
         }
         let from = own.iter().map(SocketAddr::ip).find(IpAddr::is_ipv4);
