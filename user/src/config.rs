@@ -11,8 +11,8 @@ use whimbrel_pfcp::ie::NodeId;
 use crate::buffering::{Buffering, BufferingError};
 use crate::firewall::Firewall;
 use crate::limits::{
-    DATA_NETWORKS_MAX, FIREWALL_RULES_MAX, FLOWS_MAX, NAT_ADDRESSES_MAX, POOL_ADDRESSES_MAX,
-    POOLS_PER_NETWORK_MAX, SESSIONS_MAX, SHARDS_MAX, SLICES_MAX,
+    DATA_NETWORKS_MAX, FIREWALL_RULES_MAX, FLOWS_MAX, FLOWS_REMEMBERED_MAX, NAT_ADDRESSES_MAX,
+    POOL_ADDRESSES_MAX, POOLS_PER_NETWORK_MAX, SESSIONS_MAX, SHARDS_MAX, SLICES_MAX,
 };
 use crate::session_id::TeidLayout;
 
@@ -309,6 +309,11 @@ pub enum ConfigError {
     },
     /// A slice has two rates, or one of zero.
     SliceRate(SNssai),
+    /// More flows to be remembered than the bound.
+    Flows {
+        /// How many were asked for.
+        given: u32,
+    },
     /// A bound of what waits for phones that is zero or too high.
     Buffering(BufferingError),
     /// Echo requests more often than once in 60 s (TS 29.281 §7.2.1).
@@ -388,6 +393,12 @@ impl fmt::Display for ConfigError {
             Self::SliceRate(slice) => {
                 write!(f, "the rate of slice {slice} is given twice, or is zero: give one, above zero")
             }
+            Self::Flows { given } => {
+                write!(
+                    f,
+                    "the rules of {given} flows are to be remembered: give at most {FLOWS_REMEMBERED_MAX}"
+                )
+            }
             Self::Buffering(BufferingError { bound, most }) => {
                 write!(f, "the bound `{bound}` of what waits for phones: give 1 to {most}")
             }
@@ -444,6 +455,10 @@ impl Config {
             }
         }
         self.buffering.check().map_err(ConfigError::Buffering)?;
+        let given = self.flows_first.max(self.flows_second);
+        if given > FLOWS_REMEMBERED_MAX {
+            return Err(ConfigError::Flows { given });
+        }
         if let Some(given) = self.echo_interval.filter(|i| *i < Self::ECHO_INTERVAL) {
             return Err(ConfigError::EchoInterval(given));
         }

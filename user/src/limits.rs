@@ -43,6 +43,8 @@ pub const HELD_PER_SESSION_SURE: usize = 128;
 pub const HELD_SHARE: usize = 4;
 /// Packets buffered for all phones, as far as the configuration may go: half a gigabyte of packets of 2 KiB.
 pub const HELD_MAX: usize = 262_144;
+/// Flows whose rule is remembered: 16 million, of 66 octets each.
+pub const FLOWS_REMEMBERED_MAX: u32 = 1 << 24;
 /// Predictions at a time: each lives five seconds, so these are 13,000 handovers a second, a region's of several million phones.
 pub const PREDICTIONS_MAX: usize = 65_536;
 /// Packets of the pipeline's own making that wait to be sent, besides what is held for phones and may be released at once.

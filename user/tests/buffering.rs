@@ -267,3 +267,17 @@ fn early_drop_begins_at_half_and_spares_who_knows_ecn() {
         }
     }
 }
+
+#[test]
+fn bounds_that_cannot_be_are_refused() {
+    let refused = |change: fn(&mut Config)| {
+        let mut config = config();
+        change(&mut config);
+        Upf::new(config, START).err()
+    };
+    assert_eq!(refused(|c| c.flows_second = 1 << 25), Some(ConfigError::Flows { given: 1 << 25 }));
+    let age = BufferingError { bound: "age", most: Buffering::AGE_MAX.as_millis() as u64 };
+    assert_eq!(refused(|c| c.buffering.age = Duration::ZERO), Some(ConfigError::Buffering(age)));
+    let packets = BufferingError { bound: "packets", most: HELD_MAX as u64 };
+    assert_eq!(refused(|c| c.buffering.packets = 1 << 19), Some(ConfigError::Buffering(packets)));
+}

@@ -1,5 +1,7 @@
 //! Bounds on what peers can make the core hold.
 
+use whimbrel_user::{Config, FLOWS_REMEMBERED_MAX};
+
 use super::section::Section;
 
 /// The bounds.
@@ -13,6 +15,7 @@ pub(crate) struct Limits {
     pub(crate) first_messages_per_s: u32,
     pub(crate) ran_nodes_waiting: u32,
     pub(crate) pagings_per_s: u32,
+    pub(crate) remembered_flows: u32,
 }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
@@ -53,6 +56,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
                     10_000,
                     "Phones paged in a second, each by all gNBs of its area; what exceeds it waits for the next attempt (T3513).",
                 ),
+                remembered_flows: s.value(
+                    "remembered_flows",
+                    Config::FLOWS_SECOND,
+                    "Flows of sessions with eight filters or more whose rule the UPF remembers, 66 octets each, up to 16777216; with 0, filters are asked for each packet.",
+                ),
             };
             // Slots are 24 bits of the AMF-UE-NGAP-ID; the generation takes the rest.
             within(s, "phones", limits.phones, 1, 1 << 24);
@@ -62,6 +70,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Limits {
             within(s, "strangers_per_gnb", limits.strangers_per_gnb, 1, 1 << 24);
             within(s, "first_messages_per_s", limits.first_messages_per_s, 1, 1_000_000);
             within(s, "ran_nodes_waiting", limits.ran_nodes_waiting, 1, 65_536);
+            within(s, "remembered_flows", limits.remembered_flows, 0, FLOWS_REMEMBERED_MAX);
             within(s, "pagings_per_s", limits.pagings_per_s, 1, 1_000_000);
             limits
         },

@@ -159,7 +159,8 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     }
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
-        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "buffering" buffering, "cluster" cluster, "store" store, "api" api, "log" log,
+        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
+        "cluster" cluster, "store" store, "api" api, "log" log,
     );
     Ok(Reloaded { config, kept })
 }

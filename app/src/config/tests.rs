@@ -186,6 +186,13 @@ fn a_slice_has_one_rate() {
 }
 
 #[test]
+fn flows_are_remembered_within_a_bound() {
+    assert_eq!(read("limits:\n  remembered_flows: 0\n").expect("none").limits.remembered_flows, 0);
+    let refused = read("limits:\n  remembered_flows: 20000000\n").expect_err("too many");
+    assert!(refused.contains("remembered_flows"), "{refused}");
+}
+
+#[test]
 fn bounds_of_what_waits_for_phones() {
     let config = read("buffering:\n  octets: 1000000\n  age: 5s\n  early_drop: true\n").expect("bounds");
     let bounds = config.buffering;

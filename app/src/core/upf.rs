@@ -67,7 +67,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         shards: c.n3.threads,
         buffering: c.buffering,
         flows_first: Config::FLOWS_FIRST,
-        flows_second: Config::FLOWS_SECOND,
+        flows_second: c.limits.remembered_flows,
         cp_port: Config::PFCP_PORT,
         seed,
     }
