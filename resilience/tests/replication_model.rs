@@ -182,7 +182,7 @@ impl Cta {
                 let (by, term) = ledger.assignment();
                 let (clock, lagging) = ledger.append(|_| (1, input));
                 let run = Leaving::ToCpf(by, Down::Run { phone, term, clock, input });
-                std::iter::once(run).chain(outdated(phone, lagging)).collect()
+                std::iter::once(run).chain(outdated(phone, lagging.unwrap_or_default())).collect()
             }
             Step::Batch { phone, from, term, clock, ref ran } => {
                 let Some(ledger) = self.ledgers.get_mut(&phone) else { return Vec::new() };

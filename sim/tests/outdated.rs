@@ -1,5 +1,5 @@
 //! Backups that do not get phones' states (Neutrino §4.2.4): logs wait for them only so long, they hear that what they hold is outdated and
-//! who has what is not, and no phone is ever served from what is.
+//! who has what is not, and no phone is ever served from what is. And logs that are full.
 
 mod common;
 
@@ -8,9 +8,9 @@ use std::time::Duration;
 use common::day::of;
 use common::stage::session;
 use common::*;
-use whimbrel_control::PhoneId;
+use whimbrel_control::{PhoneId, RanEvent};
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::replication::{Bounds, CpfId};
 use whimbrel_resilience::{Complaint, Logs};
 use whimbrel_sim::{Loss, Sim, UeIndex, default_config};
 
@@ -124,5 +124,30 @@ fn how_long_a_log_waits_is_configured() {
         assert_eq!(scene.net.cta().logged().1 > 0, waits);
         scene.net.advance(LONG * 3);
         assert_eq!(scene.net.cta().logged(), (0, 0));
+    }
+}
+
+#[test] // one bound for a phone, one for all: what is given up is told as what it is, and costs nobody service
+fn a_full_log_costs_the_replay_and_not_the_service() {
+    let phone = Bounds { inputs: 3, ..Bounds::default() };
+    let full =
+        [("log", Logs { phone, ..Logs::default() }), ("logs", Logs { octets: 1000, ..Logs::default() })];
+    for (limit, logs) in full {
+        let mut scene = Scene::new(logs);
+        let bitten = |net: &Sim| net.cta().bounds().find(|(l, _)| *l == limit).map_or(0, |(_, times)| times);
+        assert!(bitten(&scene.net) > 0, "a registration is more than that");
+        let told = |e: &&RanEvent| matches!(e, RanEvent::Limited { limit: l, .. } if *l == limit);
+        assert_eq!(scene.net.ran_events.iter().filter(told).count(), 1, "once a second at most");
+        assert_eq!(
+            (scene.net.complaints.len(), scene.net.cta().replicated().lagging),
+            (0, 0),
+            "no fault of backups"
+        );
+        assert_eq!(scene.net.cta().logged(), (0, 0));
+        // Its backups have caught up: it goes on as any other.
+        go_idle(&mut scene.net, scene.ue);
+        scene.lose_who_serves(Command::ServiceRequest);
+        assert_eq!(scene.net.cta().replicated().lost, 0);
+        no_violations(&scene.net);
     }
 }

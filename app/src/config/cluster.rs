@@ -26,6 +26,8 @@ pub(crate) struct Cluster {
     pub(crate) backups: u8,
     /// How long a log waits for a backup that does not say that it holds the phone's state.
     pub(crate) outdated_after: Duration,
+    /// MiB of messages that are kept for all phones.
+    pub(crate) log_mib: u32,
     pub(crate) heartbeat: Timing,
     /// `None`: the aggregator has no mirror.
     pub(crate) pair: Option<PairOf>,
@@ -71,7 +73,7 @@ impl Cluster {
 
     /// What the aggregator keeps of phones' logs.
     pub(crate) fn logs(&self) -> Logs {
-        Logs { outdated_after: self.outdated_after, ..Logs::default() }
+        Logs { outdated_after: self.outdated_after, octets: (self.log_mib as usize) << 20, ..Logs::default() }
     }
 }
 
@@ -103,6 +105,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         );
         if !(Duration::from_secs(1)..=Duration::from_secs(3600)).contains(&outdated_after) {
             s.refuse("outdated_after", "a procedure takes seconds, and a log is not kept for days", "write 1s to 1h");
+        }
+        let log_mib = s.value("log_mib", 512u32, "MiB of messages that are kept until phones' backups need them no more: 1 to 65,536.");
+        if !(1..=65_536).contains(&log_mib) {
+            s.refuse("log_mib", format!("{log_mib} is out of bounds"), "write 1 to 65536");
         }
         let interval = s.value(
             "heartbeat_interval",
@@ -180,7 +186,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Cluster {
         if let Err(e) = Regions::new(std::iter::once(&region).chain(&neighbours).cloned()) {
             s.refuse("neighbours", e.to_string(), "name each region once");
         }
-        Cluster { listen, key_file, region, neighbours, areas, backups, outdated_after, heartbeat, pair }
+        Cluster { listen, key_file, region, neighbours, areas, backups, outdated_after, log_mib, heartbeat, pair }
     })
 }
 

@@ -53,8 +53,13 @@ pub(super) struct Cpfs {
     logs: Logs,
     pub(super) trusted: BTreeSet<CpfId>,
     pub(super) ledgers: BTreeMap<PhoneId, Ledger<Packed>>,
-    /// The phones of which inputs are kept or under way.
-    logged: BTreeSet<PhoneId>,
+    /// The phones of which inputs are kept or under way, and the octets that are kept of each.
+    logged: BTreeMap<PhoneId, usize>,
+    /// The octets of all of them.
+    kept: usize,
+    /// The bounds that logs have met since it was told last.
+    #[serde(skip)]
+    full: Vec<&'static str>,
     /// The phones that would be lost with who serves them: a backup was lost, and nobody has come in its place yet.
     pub(super) unbacked: BTreeSet<PhoneId>,
     /// Batches that were taken from each link.
@@ -111,14 +116,16 @@ impl Waiting {
 pub struct Logs {
     /// How much of one phone's. Of phones that begin from now on.
     pub phone: Bounds,
+    /// Octets of all phones' together.
+    pub octets: usize,
     /// How long a log waits for a replica that does not say that it holds the phone's state, if another one does.
     pub outdated_after: Duration,
 }
 
-/// The time is Neutrino's (§4.2.4): a procedure takes seconds at most.
+/// The time is Neutrino's (§4.2.4): a procedure takes seconds at most. The octets are those of a quarter of a million phones that attach at once.
 impl Default for Logs {
     fn default() -> Self {
-        Self { phone: Bounds::default(), outdated_after: Duration::from_secs(30) }
+        Self { phone: Bounds::default(), octets: 512 << 20, outdated_after: Duration::from_secs(30) }
     }
 }
 
@@ -182,7 +189,9 @@ impl Cpfs {
             draining: Draining::default(),
             logs: Logs::default(),
             ledgers: BTreeMap::new(),
-            logged: BTreeSet::new(),
+            logged: BTreeMap::new(),
+            kept: 0,
+            full: Vec::new(),
             unbacked: BTreeSet::new(),
             taken: BTreeMap::new(),
             waiting: Waiting::default(),
@@ -239,14 +248,24 @@ impl Cpfs {
         let (by, term) = ledger.assignment();
         envelope.owner_term = term;
         let input = envelope.to_flat();
-        let (clock, lagging) = ledger.append(|_| {
+        let (clock, full) = ledger.append(|_| {
             let kept = Packed::of(&input, phone, TERM).expect("it was written as an input of the phone");
             (BESIDE_INPUT + kept.len(), kept)
         });
         debug_assert_eq!(clock, envelope.clock, "the log and the table of phones count the same inputs");
-        self.logged.insert(phone);
         out.cpfs.push((by, Down::Logged(input)));
-        self.outdated(phone, lagging, out);
+        let mut full = full.map(|lagging| ("log", lagging));
+        self.pruned(phone);
+        if self.kept > self.logs.octets
+            && let Some(ledger) = self.ledgers.get_mut(&phone)
+        {
+            full = Some(("logs", ledger.give_up_log()));
+            self.pruned(phone);
+        }
+        if let Some((limit, lagging)) = full {
+            self.full.push(limit);
+            self.outdated(phone, lagging, out);
+        }
     }
 
     /// Replicas that the log cannot lead on are told so. They ask for the state of the other replicas that have it, and who serves the phone
@@ -256,7 +275,6 @@ impl Cpfs {
             return;
         }
         for Lagging { replica, clock, up_to_date } in lagging {
-            self.complain(replica, Complaint::Lagging, out);
             out.cpfs.push((replica, Down::Outdated { phone, clock, up_to_date }));
         }
         if let Some(ledger) = self.ledgers.get(&phone) {
@@ -265,9 +283,13 @@ impl Cpfs {
     }
 
     pub(super) fn pruned(&mut self, phone: PhoneId) {
-        if self.ledgers.get(&phone).is_none_or(|l| l.inputs() == 0 && l.released() == l.clock()) {
-            self.logged.remove(&phone);
-        }
+        let ledger = self.ledgers.get(&phone).filter(|l| l.inputs() > 0 || l.released() < l.clock());
+        let octets = ledger.map(Ledger::octets);
+        let before = match octets {
+            Some(octets) => self.logged.insert(phone, octets),
+            None => self.logged.remove(&phone),
+        };
+        self.kept = self.kept + octets.unwrap_or(0) - before.unwrap_or(0);
     }
 
     /// A control function is lost: the phones that wait for its answer go on elsewhere now, the others bit by bit, or when they are heard of;
@@ -282,7 +304,7 @@ impl Cpfs {
         self.draining.lost(dead);
         self.unseen.push_back(None);
         self.look = now + BETWEEN_SLICES;
-        let ledgers = self.logged.iter().filter_map(|phone| Some((*phone, self.ledgers.get(phone)?)));
+        let ledgers = self.logged.keys().filter_map(|phone| Some((*phone, self.ledgers.get(phone)?)));
         let served = ledgers.filter(|(_, l)| l.assignment().0 == dead);
         let (unanswered, behind): (Vec<_>, Vec<_>) = served.partition(|(_, l)| l.released() < l.clock());
         self.behind.extend(behind.into_iter().map(|(phone, _)| phone));
@@ -387,7 +409,7 @@ impl Cpfs {
         self.away.remove(&phone);
         self.unsettled.remove(&phone);
         if let Some(ledger) = self.ledgers.remove(&phone) {
-            self.logged.remove(&phone);
+            self.pruned(phone);
             let all = ledger.backups().chain([ledger.assignment().0]);
             out.cpfs.extend(all.map(|cpf| (cpf, Down::Forget(phone))));
         }
@@ -636,9 +658,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         cpfs.scan = now + SCAN.min(cpfs.logs.outdated_after);
         cpfs.waiting.untold.extend(&cpfs.trusted);
-        for phone in cpfs.logged.iter().copied().collect::<Vec<_>>() {
+        for phone in cpfs.logged.keys().copied().collect::<Vec<_>>() {
             let patience = cpfs.logs.outdated_after;
             let lagging = cpfs.ledgers.get_mut(&phone).map(|l| l.scan(now, patience)).unwrap_or_default();
+            lagging.iter().for_each(|l| cpfs.complain(l.replica, Complaint::Lagging, out));
             cpfs.outdated(phone, lagging, out);
             cpfs.pruned(phone);
         }
@@ -658,7 +681,12 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// Members that wait for it learn how much of theirs was released, once for all that one input brought.
-    pub(super) fn tell_released(&mut self, out: &mut Outbox) {
+    pub(super) fn tell_released(&mut self, now: Instant, out: &mut Outbox) {
+        if let Service::Region(cpfs) = &mut self.service {
+            for limit in std::mem::take(&mut cpfs.full) {
+                self.limited(now, None, limit, out);
+            }
+        }
         let Service::Region(cpfs) = &mut self.service else { return };
         for member in std::mem::take(&mut cpfs.waiting.untold) {
             let released = cpfs.taken.get(&member).copied().unwrap_or(0);
@@ -724,10 +752,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub fn logged(&self) -> (usize, usize) {
         match &self.service {
             Service::Here(_) => (0, 0),
-            Service::Region(cpfs) => {
-                let octets = |phone| cpfs.ledgers.get(phone).map_or(0, Ledger::octets);
-                (cpfs.logged.iter().map(octets).sum(), cpfs.logged.len())
-            }
+            Service::Region(cpfs) => (cpfs.kept, cpfs.logged.len()),
         }
     }
 

@@ -268,7 +268,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         self.run(now, out);
         self.acknowledge_resets(out);
-        self.tell_released(out);
+        self.tell_released(now, out);
     }
 
     /// When [`Input::Tick`] has something to do.

@@ -7,7 +7,7 @@ use whimbrel_control::CODE_VERSION;
 use whimbrel_ids::AmfId;
 
 /// Version of the links: another number with every change of a message or of a form in it.
-const LINK_VERSION: u16 = 6;
+const LINK_VERSION: u16 = 7;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
 

@@ -169,25 +169,31 @@ impl<I: Clone> Ledger<I> {
         self.after(self.base)
     }
 
-    /// Stamps an input and keeps it, as `input` makes it: what keeping it takes, in octets, and itself. At a bound the phone loses its replay until its replicas have caught up, never its
-    /// service; the replicas that lack what is given up are to be told.
-    pub fn append(&mut self, input: impl FnOnce(u64) -> (usize, I)) -> (u64, Vec<Lagging>) {
+    /// Stamps an input and keeps it, as `input` makes it: what keeping it takes, in octets, and itself. At a bound the log is given up, as in
+    /// [`Self::give_up_log`].
+    pub fn append(&mut self, input: impl FnOnce(u64) -> (usize, I)) -> (u64, Option<Vec<Lagging>>) {
         self.clock += 1;
         let clock = self.clock;
         if self.bounds.inputs == 0 {
             self.base = clock;
-            return (clock, Vec::new());
+            return (clock, None);
         }
         let (octets, input) = input(clock);
         let kept = u32::try_from(octets).unwrap_or(u32::MAX);
         self.retained.push_back(Entry { input, released: 0, octets: kept });
         self.octets += kept as usize;
         if self.retained.len() <= self.bounds.inputs && self.octets <= self.bounds.octets {
-            return (clock, Vec::new());
+            return (clock, None);
         }
+        (clock, Some(self.give_up_log()))
+    }
+
+    /// There is no room for the log: the phone loses its replay until its replicas have caught up, never its service. Those that lack what is
+    /// given up are to be told.
+    pub fn give_up_log(&mut self) -> Vec<Lagging> {
+        let clock = self.clock;
         self.forget(clock);
-        let lost = self.lagging(|r| r.acked < clock, clock);
-        (clock, lost)
+        self.lagging(|r| r.acked < clock, clock)
     }
 
     /// Judges the batch of an input. `idle`: no procedure of the phone runs after it.
@@ -381,7 +387,7 @@ mod tests {
     #[test]
     fn what_every_replica_holds_is_forgotten() {
         let mut ledger = ledger();
-        assert_eq!(ledger.append(|_| (40, "registration request")), (1, vec![]));
+        assert_eq!(ledger.append(|_| (40, "registration request")), (1, None));
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
         assert_eq!((ledger.inputs(), ledger.octets()), (1, 40));
         ledger.acknowledged(NOW, BACKUP, 1);
@@ -439,7 +445,7 @@ mod tests {
         for (inputs, octets) in [(4, 1), (2, 60)] {
             let mut ledger = ledger();
             let lagging: Vec<Lagging> =
-                (0..inputs).flat_map(|_| ledger.append(|_| (octets, "uplink")).1).collect();
+                (0..inputs).flat_map(|_| ledger.append(|_| (octets, "uplink")).1).flatten().collect();
             assert_eq!(lagging, [Lagging { replica: BACKUP, clock: inputs, up_to_date: vec![] }]);
             assert_eq!(ledger.octets(), 0);
             assert_eq!(ledger.clone().failed(PRIMARY), Failover::Lost);
@@ -466,7 +472,7 @@ mod tests {
     #[test]
     fn without_a_log_a_phone_at_rest_goes_on_and_one_in_the_middle_of_something_is_lost() {
         let mut ledger = Ledger::new(PRIMARY, [BACKUP], Bounds { inputs: 0, octets: 0 });
-        assert_eq!(ledger.append(|_| (40, "registration request")), (1, vec![]));
+        assert_eq!(ledger.append(|_| (40, "registration request")), (1, None));
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
         assert_eq!(ledger.clone().failed(PRIMARY), Failover::Lost);
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
