@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
 use whimbrel_control::config::Config;
-use whimbrel_control::event::{Deregistered, Dropped, SessionChange, SetupRefusal};
+use whimbrel_control::event::{Deregistered, Dropped, SessionChange, SetupRefusal, Sign};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::{
     AssociationId, Event, PhoneEvent, PhoneId, Procedure, RanEvent, Refusal, Subject, UpfId,
@@ -114,6 +114,17 @@ impl Observer {
                 self.console.metrics.add(Counter::LocationFailures, 1);
                 let text = format!("Where it is could not be found out: {why}.");
                 self.event(now, Level::Info, "not.located", &shown(phone, subject), text);
+            }
+            Event::Sign { subject, sign, tai, seen } => {
+                let cell = seen.as_ref().map(|s| s.cell.to_string()).unwrap_or_default();
+                let tai = tai.map(|t| t.to_string()).unwrap_or_default();
+                debug!(subject = %self.logged(phone, subject), ?sign, tai, cell, "a sign of where it goes");
+                let text = match sign {
+                    Sign::Reported => format!("It is in cell {cell} of TAI {tai}."),
+                    Sign::Required(cause, to) => format!("Its gNB wants it to go to TAI {to}: {cause}."),
+                    Sign::Arrived => format!("It has come to cell {cell} of TAI {tai}."),
+                };
+                self.event(now, Level::Debug, "sign", &shown(phone, subject), text);
             }
             Event::CellTraffic { subject, trace, cell } => {
                 let trace: String = trace.iter().map(|o| format!("{o:02x}")).collect();

@@ -88,6 +88,7 @@ fn obey(ue: Ue, command: Command) {
             smf::area_changed(ue);
             amf::ladn_changed(ue);
         }
+        Command::Expected(psi, at) => smf::expect(ue, psi, at),
         Command::UpfRestarted(upf) => smf::upf_restarted(ue, upf),
         Command::LeaveUpf(upf) => smf::leave_upf(ue, upf),
         #[cfg(feature = "fault-injection")]

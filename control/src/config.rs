@@ -69,6 +69,8 @@ pub struct Amf {
     pub time_zone_quarters: i8,
     /// Policies of access.
     pub access: Access,
+    /// Events tell every sign of where connected phones go ([`Sign`](crate::event::Sign)).
+    pub signs: bool,
     /// Other AMFs of this network, by [`NeighbourId`].
     pub neighbours: Vec<Neighbour>,
 }
@@ -152,6 +154,8 @@ pub struct Upf {
     pub weight: u16,
     /// Where it takes PFCP: by this, another SMF knows it too. `None`: it is this program's own.
     pub address: Option<IpAddr>,
+    /// It knows rules that begin when their phone arrives (`OnArrival` of our PFCP).
+    pub predicts: bool,
 }
 
 impl Default for Upf {
@@ -165,6 +169,7 @@ impl Default for Upf {
             priority: 0,
             weight: 100,
             address: None,
+            predicts: false,
         }
     }
 }

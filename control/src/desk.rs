@@ -76,6 +76,7 @@ pub(crate) fn config() -> Config {
             ciphering: vec![CipheringAlgorithm::Nea2],
             network_name: NetworkName { full: String::new(), short: String::new() },
             neighbours: Vec::new(),
+            signs: false,
             ims_vops: false,
             time_zone_quarters: 0,
             // What gNBs are told of phones at rest follows many a procedure; it has tests of its own.
@@ -142,7 +143,7 @@ fn session() -> SmContext {
         an: Some(Tunnel { teid: whimbrel_ids::Teid(7), address: Ipv4Addr::new(127, 0, 1, 1).into() }.into()),
         forwarding: None,
         up: UpState::Active,
-        held: false,
+        departing: false,
         awaited: false,
         ssc_mode: whimbrel_nas::ie::SscMode::One,
         until: Instant::FAR_FUTURE,

@@ -10,6 +10,7 @@ use whimbrel_ngap::ie::NgranCgi;
 use crate::amf::WarningOutcome;
 use crate::envelope::{AssociationId, PhoneId, Subject};
 use crate::flat::text::{self, Text};
+use crate::phone::Seen;
 use crate::refusal::Refusal;
 use crate::shard::Procedure;
 
@@ -98,6 +99,18 @@ pub enum Event {
         /// Why.
         why: String,
     },
+    /// A sign of where a connected phone goes, for who predicts handovers (Synergy §III-C.1) and answers with
+    /// [`Command::Expected`](crate::Command::Expected). Told where the configuration says so.
+    Sign {
+        /// Whose.
+        subject: Subject,
+        /// What shows it.
+        sign: Sign,
+        /// The tracking area where it was seen last.
+        tai: Option<Tai>,
+        /// The cell, and when.
+        seen: Option<Seen>,
+    },
     /// A gNB traces the phone as a part of its cell's traffic (TS 38.413 §8.11.4).
     CellTraffic {
         /// Whose.
@@ -116,6 +129,17 @@ pub enum Event {
     },
     /// The phone needed a message again; counted, for the radio's quality shows here.
     Repeated(#[serde(with = "text")] Text),
+}
+
+/// What shows where a phone goes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Sign {
+    /// Its gNB reported its place, as was asked (LOCATION REPORT, TS 38.413 §8.12.3).
+    Reported,
+    /// By the phone's measurements its gNB wants to hand it over, for this cause, into this area (HANDOVER REQUIRED, TS 38.413 §8.4.1).
+    Required(String, Tai),
+    /// It has come to a gNB by a handover (HANDOVER NOTIFY, PATH SWITCH REQUEST).
+    Arrived,
 }
 
 /// What became of a session.

@@ -148,6 +148,7 @@ pub fn default_config() -> Config {
             ciphering: vec![CipheringAlgorithm::Nea2, CipheringAlgorithm::Nea1, CipheringAlgorithm::Nea3],
             network_name: NetworkName { full: "Whimbrel".to_owned(), short: "Whimbrel".to_owned() },
             neighbours: Vec::new(),
+            signs: false,
             ims_vops: true,
             time_zone_quarters: 4,
             access: Access::default(),

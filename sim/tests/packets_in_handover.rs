@@ -219,7 +219,7 @@ fn what_was_held_goes_where_the_phone_is() {
         let there = if arrives { by_hand::at_target(1) } else { source };
         assert_eq!(by_hand(&mut net, 1), [there; 5], "four that were held and a newer one, seed {seed}");
         net.settle(SECOND * 3);
-        assert!(by_hand::phone(&net).sessions.values().all(|s| !s.held && s.forwarding.is_none()));
+        assert!(by_hand::phone(&net).sessions.values().all(|s| !s.departing && s.forwarding.is_none()));
         assert_eq!(by_hand(&mut net, 1), [there]);
     }
 }

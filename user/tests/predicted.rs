@@ -26,9 +26,14 @@ fn to_target() -> Verdict {
 }
 
 /// A request for when the phone arrives; its answer.
-fn predict(net: &mut Net, seid: Option<Seid>, sequence: u32, m: Message) -> Option<Message> {
+fn predict(net: &mut Net, seid: Option<Seid>, sequence: u32, mut m: Message) -> Option<Message> {
+    match &mut m {
+        Message::SessionEstablishmentRequest(m) => m.on_arrival = Some(OnArrival),
+        Message::SessionModificationRequest(m) => m.on_arrival = Some(OnArrival),
+        other => panic!("{other:?}"),
+    }
     let octets = m.to_octets(seid, sequence);
-    net.upf.c.handle(net.now, Input::Predicted { peer: SMF, octets: &octets }, &mut net.out);
+    net.upf.c.handle(net.now, Input::Pfcp { peer: SMF, octets: &octets }, &mut net.out);
     net.upf.settle(net.now, &mut net.out);
     let (_, answer) = net.out.datagrams.pop()?;
     Some(Message::parse(&Frame::parse(&answer).unwrap()).unwrap())
@@ -261,10 +266,8 @@ fn a_switch_that_does_not_happen_is_forgotten() {
 }
 
 #[test]
-fn predictions_are_of_sessions_alone_and_refused_as_requests_are() {
+fn predictions_are_refused_as_requests_are() {
     let mut net = Net::new();
-    assert!(predict(&mut net, None, 0x73_0000, association(1).into()).is_none());
-    assert!(matches!(net.out.events.last(), Some(Event::BadMessage { .. })));
     let s = net.session(1, true, true);
     let m = predict(&mut net, Some(Seid(0)), 0x73_0001, arrival(1).into());
     let Some(Message::SessionEstablishmentResponse(r)) = m else { panic!("{m:?}") };
@@ -273,6 +276,21 @@ fn predictions_are_of_sessions_alone_and_refused_as_requests_are() {
     let m = predict(&mut net, Some(gone.seid()), 0x73_0002, activation(TARGET_TEID, TARGET.ip()).into());
     let Some(Message::SessionModificationResponse(r)) = m else { panic!("{m:?}") };
     assert_eq!(r.cause, Cause::SessionContextNotFound);
+}
+
+#[test] // TS 29.244 §8.1.1: the element of another enterprise under the same number is not ours
+fn another_enterprises_element_predicts_nothing() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let m =
+        SessionModificationRequest { on_arrival: Some(OnArrival), ..activation(TARGET_TEID, TARGET.ip()) };
+    let mut octets = Message::from(m).to_octets(Some(s.up_seid), 0x76_0000);
+    let ours = [0x80, 1, 0, 2, 0x7e, 0xd9];
+    let at = octets.windows(6).position(|w| w == ours).expect("the element");
+    octets[at + 5] ^= 1;
+    net.upf.c.handle(net.now, Input::Pfcp { peer: SMF, octets: &octets }, &mut net.out);
+    net.upf.settle(net.now, &mut net.out);
+    assert_eq!(net.downlink(&down(&s, 10)).0, to_target());
 }
 
 #[test]

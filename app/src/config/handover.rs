@@ -1,4 +1,4 @@
-//! Handovers through the core (TS 23.502 §4.9.1.3).
+//! Handovers (TS 23.502 §4.9.1).
 
 use whimbrel_control::config::HandoverDownlink;
 
@@ -9,6 +9,7 @@ use super::value::words;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handover {
     pub(crate) downlink: HandoverDownlink,
+    pub(crate) signs: bool,
 }
 
 words! { HandoverDownlink {
@@ -17,11 +18,16 @@ words! { HandoverDownlink {
 } }
 
 pub(super) fn read(root: &mut Section<'_, '_>) -> Handover {
-    root.section("handover", "Handovers through the core (N2; TS 23.502 §4.9.1.3).", |s| Handover {
+    root.section("handover", "Handovers (TS 23.502 §4.9.1).", |s| Handover {
         downlink: s.value(
             "downlink",
             HandoverDownlink::default(),
-            "Packets for a phone between two gNBs: `buffer` in the UPF, or `forward` by the gNB that it leaves.",
+            "Through the core, packets on the way: `buffer` in the UPF, or `forward` by the gNB that is left.",
+        ),
+        signs: s.value(
+            "signs",
+            false,
+            "Tell every sign of where connected phones go as an event, for who predicts handovers.",
         ),
     })
 }

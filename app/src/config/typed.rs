@@ -35,6 +35,7 @@ impl Config {
                     short: amf.network_name_short.clone(),
                 },
                 neighbours: self.neighbours.amfs.iter().map(super::neighbours::Neighbour::control).collect(),
+                signs: self.handover.signs,
                 ims_vops: amf.ims_vops,
                 time_zone_quarters: amf.time_zone.0,
                 access: self.access.control(),

@@ -22,13 +22,15 @@ pub(crate) struct Upf {
     tacs: Vec<Tac>,
     priority: u16,
     weight: u16,
+    predicts: bool,
 }
 
 impl Upf {
     /// The one of this program, which has all sessions where no other is configured.
     pub(crate) fn here() -> Self {
-        let control::Upf { name, slices, dnns, tacs, priority, weight, address: _ } = control::Upf::default();
-        Self { name, address: None, slices, dnns, tacs, priority, weight }
+        let control::Upf { name, slices, dnns, tacs, priority, weight, address: _, predicts } =
+            control::Upf::default();
+        Self { name, address: None, slices, dnns, tacs, priority, weight, predicts }
     }
 
     pub(super) fn control(&self) -> control::Upf {
@@ -40,6 +42,7 @@ impl Upf {
             priority: self.priority,
             weight: self.weight,
             address: self.address.map(|a| a.ip()),
+            predicts: self.predicts,
         }
     }
 }
@@ -47,7 +50,7 @@ impl Upf {
 pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<Upf> {
     let doc = "UPFs of this core's sessions, if there is not just the one of this program (TS 23.501 §6.3.3). An item \
                without `address` is the one of this program. Each has `name`, `address`, `slices`, `dnns`, `tacs`, \
-               `priority` and `weight`; docs/upf.md shows how.";
+               `priority`, `weight` and `predicts`; docs/upf.md shows how.";
     root.sections("upfs", 0, doc, |s, i| Upf {
         name: s.value("name", format!("upf{}", i + 1), "What logs and metrics call it."),
         address: s.optional(
@@ -60,6 +63,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<Upf> {
         tacs: s.list("tacs", vec![], "Tracking areas of the phones that it serves; none named: all."),
         priority: s.value("priority", 0, "Those of the lowest number are taken while one of them can be."),
         weight: s.value("weight", 100, "Its part of the sessions among those of one priority."),
+        predicts: s.value(
+            "predicts",
+            false,
+            "It is a whimbrel, and knows rules that begin when a phone arrives.",
+        ),
     })
 }
 

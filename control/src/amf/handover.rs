@@ -23,7 +23,7 @@ use super::target::{self, By, Phase, Target};
 use super::{end, location_reporting, n14, path_switch};
 use crate::collision::{self, Verdict};
 use crate::envelope::{AssociationId, HandoverTarget};
-use crate::event::{Dropped, Event};
+use crate::event::{Dropped, Event, Sign};
 use crate::input::Input;
 use crate::phone::{Connection, Phone, Source};
 use crate::refusal::Refusal;
@@ -72,6 +72,9 @@ impl From<Interrupt> for Failed {
 
 /// Step 1 of §4.9.1.3.2: HANDOVER REQUIRED. `to`: where the target's identity leads, if it leads anywhere.
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: Option<HandoverTarget>) {
+    if let Ok(tai) = to_gnb(&m) {
+        location_reporting::sign(ue, || Sign::Required(m.cause.to_string(), tai));
+    }
     // No gNB of ours: one of another AMF's, perhaps.
     if to.is_none()
         && let Ok(tai) = to_gnb(&m)
@@ -379,6 +382,7 @@ async fn arrive(
         locate(ue, l);
         location_reporting::found(ue);
     }
+    location_reporting::sign(ue, || Sign::Arrived);
     let asked = smf::ask_paths(ue, admitted);
     let further = target.further.take();
     match &further {

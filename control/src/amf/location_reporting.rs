@@ -16,7 +16,7 @@ use whimbrel_ngap::msg::{LocationReport, LocationReportingControl, LocationRepor
 use super::connection::{ids, locate, out_of_state, send};
 use super::paging;
 use crate::envelope::Locate;
-use crate::event::Event;
+use crate::event::{Event, Sign};
 use crate::shard::Ue;
 
 /// Areas that are watched for one phone at most; TS 38.413 §9.3.1.65 counts 64 references.
@@ -236,6 +236,14 @@ fn tell(ue: Ue) {
     ue.event(Event::Located { subject, tai, cell });
 }
 
+/// Tells who predicts handovers where the phone goes.
+pub(crate) fn sign(ue: Ue, sign: impl FnOnce() -> Sign) {
+    if ue.config().amf.signs {
+        let (subject, tai, seen) = ue.with(|p| (p.subject(), p.amf.tai, p.amf.seen.clone()));
+        ue.event(Event::Sign { subject, sign: sign(), tai, seen });
+    }
+}
+
 fn is_awaited(ue: Ue) -> bool {
     ue.with(|p| p.amf.locating.as_ref().is_some_and(|l| l.awaits()))
 }
@@ -251,6 +259,7 @@ pub(crate) fn reported(ue: Ue, m: &LocationReport) {
             ue.with(|p| p.amf.seen.iter_mut().for_each(|s| s.at = s.at.min(then)));
         }
         tell(ue);
+        sign(ue, || Sign::Reported);
     }
     // Only what was asked for is told on: references that nobody gave tell nothing.
     for item in &m.ue_presence_in_area_of_interest_list {

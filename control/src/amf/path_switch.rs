@@ -16,7 +16,7 @@ use super::target::{self, By, Further, Target};
 use super::{end, location_reporting, rrc_inactive};
 use crate::collision::{self, Verdict};
 use crate::envelope::AssociationId;
-use crate::event::{Dropped, Event};
+use crate::event::{Dropped, Event, Sign};
 use crate::phone::Connection;
 use crate::refusal::Refusal;
 use crate::shard::{Interrupt, Lane, Procedure, Ue};
@@ -192,6 +192,7 @@ fn move_to(ue: Ue, m: &PathSwitchRequest, target: &Target) {
         locate(ue, l);
         location_reporting::found(ue);
     }
+    location_reporting::sign(ue, || Sign::Arrived);
 }
 
 /// PATH SWITCH REQUEST ACKNOWLEDGE, with the next hop for the handover after this one.

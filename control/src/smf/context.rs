@@ -63,8 +63,8 @@ pub struct SmContext {
     pub forwarding: Option<u8>,
     /// Whether packets can flow.
     pub up: UpState,
-    /// Downlink packets wait in the UPF while the phone is between two gNBs.
-    pub held: bool,
+    /// Its UPF was told that the phone leaves for another gNB.
+    pub departing: bool,
     /// Downlink packets wait for a phone that is idle.
     pub awaited: bool,
     /// Whether its anchor stays (TS 23.501 §5.6.9).
@@ -121,12 +121,12 @@ impl SmContext {
 
     /// A gNB takes its packets at this tunnel.
     pub(super) fn active_at(&mut self, an: Tunnel) {
-        (self.up, self.an, self.held, self.awaited) = (UpState::Active, Some(an.into()), false, false);
+        (self.up, self.an, self.departing, self.awaited) = (UpState::Active, Some(an.into()), false, false);
     }
 
     /// No gNB takes its packets.
     pub(super) fn inactive(&mut self) {
-        (self.up, self.an, self.held) = (UpState::Inactive, None, false);
+        (self.up, self.an, self.departing) = (UpState::Inactive, None, false);
     }
 
     /// The N2 SM information of a setup; `None` before the UPF has given its tunnel.

@@ -180,7 +180,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         an: None,
         forwarding: None,
         up: UpState::Establishing,
-        held: false,
+        departing: false,
         awaited: false,
         ssc_mode,
         until: Instant::FAR_FUTURE,

@@ -105,13 +105,13 @@ pub(crate) async fn ready_for_departure(
         let rules = u8::try_from(passed_on.len()).ok().filter(|_| forwarded);
         let request = n4::departure(&passed_on, held);
         if rule_change::is_empty(&request) {
-            note(ue, psi, rules, false);
+            note(ue, psi, rules);
             done.push(session);
             continue;
         }
         match n4::ask_modification(ue, psi, request) {
             Some(request) => {
-                note(ue, psi, rules, held);
+                note(ue, psi, rules);
                 asked.push((psi, (session, !passed_on.is_empty()), request));
             }
             None => done.push(unforwarded(session)),
@@ -136,13 +136,33 @@ pub(crate) async fn ready_for_departure(
         }
     }
     done.sort_by_key(|s| s.psi);
+    done.iter().for_each(|s| expect(ue, s.psi, s.tunnel));
     Ok(done)
+}
+
+/// A phone is about to come to another gNB, which awaits its packets there. Its UPF need not wait for us to hear that it has come: it leads
+/// them there as soon as one comes from the phone by way of that gNB (Synergy §III-C).
+pub(crate) fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
+    let config = ue.config();
+    let expected = ue.with(|p| {
+        // Between tunnels of one address nothing shows where the phone is.
+        let s = p
+            .sessions
+            .get_mut(&psi)
+            .filter(|s| s.an.as_deref().is_some_and(|a| a.address != tunnel.address))?;
+        let predicts = config.smf.upfs.get(usize::from(s.upf.0)).is_some_and(|u| u.predicts);
+        predicts.then(|| s.departing = true)
+    });
+    if expected.is_some() {
+        n4::post(ue, psi, n4::predicted(Downlink::SwitchTo(tunnel)));
+    }
 }
 
 /// The phone stays where it was: what was held for it goes there, before anything newer.
 pub(crate) fn no_departure(ue: Ue) {
     let held: Vec<(PduSessionId, Tunnel)> = ue.with(|p| {
-        let source = |s: &mut SmContext| std::mem::take(&mut s.held).then(|| s.an.as_deref().copied())?;
+        let source =
+            |s: &mut SmContext| std::mem::take(&mut s.departing).then(|| s.an.as_deref().copied())?;
         p.sessions.iter_mut().filter_map(|(&psi, s)| Some((psi, source(s)?))).collect()
     });
     for (psi, source) in held {
@@ -183,10 +203,10 @@ fn given(pdr: &CreatedPdr) -> Option<Tunnel> {
 }
 
 /// What is to be undone if the phone stays.
-fn note(ue: Ue, psi: PduSessionId, forwarding: Option<u8>, held: bool) {
+fn note(ue: Ue, psi: PduSessionId, forwarding: Option<u8>) {
     ue.with(|p| {
         if let Some(s) = p.sessions.get_mut(&psi) {
-            (s.forwarding, s.held) = (forwarding, held);
+            (s.forwarding, s.departing) = (forwarding, true);
         }
     });
 }

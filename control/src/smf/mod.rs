@@ -54,7 +54,7 @@ pub use wanted::{Modification, Wanted};
 pub(crate) use area::{area_changed, barred, where_awaited};
 pub(crate) use establishment::{SmContextCreateData, create_sm_context};
 pub(crate) use handover::{
-    Admitted, admitted, ask_paths, handover_required, is_forwarding, no_departure, paths_switched,
+    Admitted, admitted, ask_paths, expect, handover_required, is_forwarding, no_departure, paths_switched,
     ready_for_departure, release_at_gnb, stop_forwarding, why_not_admitted,
 };
 pub(crate) use modification::{begin_wanted, is_wanted};

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use whimbrel_ids::{PduSessionId, Seid};
 use whimbrel_pfcp::ie::{
-    ApplyAction, Cause, Choice, DestinationInterface, FTeid, FarId, OuterHeaderCreation,
+    ApplyAction, Cause, Choice, DestinationInterface, FTeid, FarId, OnArrival, OuterHeaderCreation,
     OuterHeaderRemovalDescription, PdrId, Precedence, SessionModificationFlags, SourceInterface,
 };
 use whimbrel_pfcp::msg::{
@@ -169,6 +169,11 @@ pub fn modification(downlink: Downlink) -> SessionModificationRequest {
         Downlink::Hold => far.apply_action = Some(ApplyAction::BUFF),
     }
     SessionModificationRequest { update_fars: vec![far], ..Default::default() }
+}
+
+/// The same for when the phone has come to where they lead, as a packet of it will show.
+pub(super) fn predicted(downlink: Downlink) -> SessionModificationRequest {
+    SessionModificationRequest { on_arrival: Some(OnArrival), ..modification(downlink) }
 }
 
 fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionModificationResponse>, Refusal> {

@@ -1,13 +1,15 @@
 //! Predicted handovers: sessions, and changes of sessions, that wait for their phone to arrive.
 //!
-//! The requests are those of TS 29.244, as the SMF would send them when the phone is there; that they come early is said beside them
-//! ([`Input::Predicted`](super::Input::Predicted)), for PFCP has no word for it. Tunnels and addresses are given at once, so that the
-//! gNB can be prepared. What was predicted and does not happen leaves no trace.
+//! The requests are those of TS 29.244, as the SMF would send them when the phone is there; that they come early an element of ours in
+//! them says ([`OnArrival`]), for PFCP has no word for it. They are answered at once, and tunnels and addresses given, so that the gNB can be
+//! prepared. If the phone does not come within some five seconds it was never asked; if it comes, the SMF confirms by any request
+//! of its own within ten. What was predicted and does not happen leaves no trace.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::OnArrival;
 
 use super::{Outbox, UpfC};
 use crate::rules::SessionRules;
@@ -20,6 +22,12 @@ pub(super) enum When {
     Now,
     /// With the first packet that shows that the phone has arrived.
     OnArrival,
+}
+
+impl When {
+    pub(super) fn of(said: Option<OnArrival>) -> Self {
+        if said.is_some() { Self::OnArrival } else { Self::Now }
+    }
 }
 
 /// How long a predicted session may wait for its phone: as long as the prediction lives in the pipeline, and time for its report.

@@ -19,10 +19,10 @@ impl UpfC {
         &mut self,
         now: Instant,
         key: ReplyKey,
-        when: When,
         m: SessionEstablishmentRequest,
         out: &mut Outbox,
     ) {
+        let when = When::of(m.on_arrival);
         let cp = m.cp_f_seid;
         let node_id = self.config.node_id.clone();
         let of_peer = self.associations.get(&m.node_id).filter(|a| a.peer.ip() == key.peer.ip());

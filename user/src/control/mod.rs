@@ -30,7 +30,6 @@ use crate::exchange::{Change, Report, Token};
 use crate::limits::WAITING_MAX;
 use crate::rules::Far;
 use crate::session_id::SessionId;
-use arrival::When;
 use association::Associations;
 use replies::{Replies, ReplyKey};
 use requests::Requests;
@@ -51,15 +50,6 @@ pub enum Input<'a> {
         /// Its source.
         peer: SocketAddr,
         /// Its payload.
-        octets: &'a [u8],
-    },
-    /// A Session Establishment or Modification Request for the time when a phone arrives, as an SMF will send it then: prepared
-    /// in a predicted handover. It is answered at once. If the phone does not come within some five seconds it was never asked;
-    /// if it comes, the SMF confirms by any request of its own within ten. The SMF needs an association.
-    Predicted {
-        /// The SMF.
-        peer: SocketAddr,
-        /// The request.
         octets: &'a [u8],
     },
     /// Something that UPF-U has seen.
@@ -160,8 +150,7 @@ impl UpfC {
     pub fn handle(&mut self, now: Instant, input: Input<'_>, out: &mut Outbox) {
         self.sessions.free_retired();
         match input {
-            Input::Pfcp { peer, octets } => self.datagram(now, When::Now, peer, octets, out),
-            Input::Predicted { peer, octets } => self.datagram(now, When::OnArrival, peer, octets, out),
+            Input::Pfcp { peer, octets } => self.datagram(now, peer, octets, out),
             Input::Report(report) => self.report(now, report, out),
             Input::Tick => self.tick(now, out),
         }
@@ -186,12 +175,12 @@ impl UpfC {
         self.give_up_provisional(now, out);
     }
 
-    fn datagram(&mut self, now: Instant, when: When, peer: SocketAddr, octets: &[u8], out: &mut Outbox) {
+    fn datagram(&mut self, now: Instant, peer: SocketAddr, octets: &[u8], out: &mut Outbox) {
         let mut rest = octets;
         for _ in 0..BUNDLE_MAX {
             match Frame::parse(rest) {
                 Ok(frame) => {
-                    self.message(now, when, peer, &frame, out);
+                    self.message(now, peer, &frame, out);
                     if !frame.header.follow_on || frame.rest.is_empty() {
                         return;
                     }
@@ -209,7 +198,7 @@ impl UpfC {
         }
     }
 
-    fn message(&mut self, now: Instant, when: When, peer: SocketAddr, frame: &Frame<'_>, out: &mut Outbox) {
+    fn message(&mut self, now: Instant, peer: SocketAddr, frame: &Frame<'_>, out: &mut Outbox) {
         let header = frame.header;
         let key = ReplyKey { peer, sequence: header.sequence, message_type: header.message_type };
         self.spoken_to_by(peer, out);
@@ -227,11 +216,8 @@ impl UpfC {
         self.heard(peer);
         let session = header.seid.and_then(SessionId::from_seid);
         match message {
-            Message::SessionEstablishmentRequest(m) => self.establish(now, key, when, *m, out),
-            Message::SessionModificationRequest(m) => self.modify(now, key, session, when, *m, out),
-            _ if when == When::OnArrival => {
-                out.events.push(Event::BadMessage { peer, message_type: header.message_type, cause: None });
-            }
+            Message::SessionEstablishmentRequest(m) => self.establish(now, key, *m, out),
+            Message::SessionModificationRequest(m) => self.modify(now, key, session, *m, out),
             Message::HeartbeatRequest(m) => {
                 let response = HeartbeatResponse { recovery_time_stamp: self.recovery };
                 // Not kept for retransmission: answering twice costs nothing.

@@ -21,10 +21,10 @@ impl UpfC {
         now: Instant,
         key: ReplyKey,
         session: Option<SessionId>,
-        when: When,
         m: SessionModificationRequest,
         out: &mut Outbox,
     ) {
+        let when = When::of(m.on_arrival);
         let Some(session) = session.filter(|id| self.may_speak_of(key, *id)) else {
             let response = SessionModificationResponse::new(NO_SESSION);
             return self.answer(now, key, Some(Seid(0)), &response.into(), out);

@@ -140,7 +140,7 @@ fn standing(p: &Phone) -> u32 {
         .values()
         .map(|s| {
             let mut s = s.clone();
-            (s.usage, s.secondary_usage, s.forwarding, s.held) = ((0, 0), None, None, false);
+            (s.usage, s.secondary_usage, s.forwarding, s.departing) = ((0, 0), None, None, false);
             s
         })
         .collect();

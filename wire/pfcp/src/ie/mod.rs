@@ -11,6 +11,7 @@ mod framed;
 mod identity;
 mod node;
 mod numbers;
+mod private;
 mod report;
 mod tunnel;
 mod usage;
@@ -33,6 +34,7 @@ pub use framed::{FramedIpv6Route, FramedRoute, Network};
 pub use identity::{NetworkInstance, PredefinedRules, UeIpAddressPoolIdentity};
 pub use node::{FSeid, NodeId};
 pub use numbers::*;
+pub use private::OnArrival;
 pub use report::{
     AlternativeSmfIpAddress, AssociationSetupResponseFlags, CpPfcpEntityIpAddress, DataServiceInformation,
     DataStatus, NodeReportType, RemoteGtpuPeer, ReportType, UserPlaneIpResourceInformation,

@@ -4,7 +4,9 @@ use whimbrel_ids::{Dnn, SNssai};
 
 use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
-use crate::ie::{Cause, FSeid, FailedRuleId, NodeId, OffendingIe, PdnType, UserId, UserPlaneInactivityTimer};
+use crate::ie::{
+    Cause, FSeid, FailedRuleId, NodeId, OffendingIe, OnArrival, PdnType, UserId, UserPlaneInactivityTimer,
+};
 use crate::rule::{
     CreateBar, CreateFar, CreatePdr, CreateQer, CreateTrafficEndpoint, CreateUrr, CreatedPdr,
     CreatedTrafficEndpoint,
@@ -39,6 +41,8 @@ grouped! {
         159 => apn_dnn: optional Dnn,
         /// Its slice.
         257 => s_nssai: conditional SNssai,
+        /// The rules begin when the phone arrives.
+        0x8001 => on_arrival: optional OnArrival,
     }
 
     /// Session Establishment Response (table 7.5.3.1-1).
@@ -81,6 +85,7 @@ impl SessionEstablishmentRequest {
             user_id: None,
             apn_dnn: None,
             s_nssai: None,
+            on_arrival: None,
         }
     }
 }

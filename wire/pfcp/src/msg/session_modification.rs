@@ -3,7 +3,7 @@
 use super::control_information::{LoadControlInformation, OverloadControlInformation};
 use crate::codec::grouped;
 use crate::ie::{
-    Cause, FSeid, FailedRuleId, OffendingIe, QueryUrrReference, SessionModificationFlags,
+    Cause, FSeid, FailedRuleId, OffendingIe, OnArrival, QueryUrrReference, SessionModificationFlags,
     UserPlaneInactivityTimer,
 };
 use crate::rule::{
@@ -62,6 +62,8 @@ grouped! {
         117 => user_plane_inactivity_timer: conditional UserPlaneInactivityTimer,
         /// Correlates the reports with this query.
         125 => query_urr_reference: optional QueryUrrReference,
+        /// The rules begin when the phone arrives.
+        0x8001 => on_arrival: optional OnArrival,
     }
 
     /// Session Modification Response (table 7.5.5.1-1).
