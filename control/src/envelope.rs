@@ -248,12 +248,12 @@ pub enum Command {
     SubscriptionChanged,
     /// The operator's policy of data networks has changed (TS 23.502 §4.3.3.2 step 1b, §4.3.4.2 step 1b).
     PolicyChanged,
-    /// Who predicts handovers expects the phone at another gNB soon, which awaits the packets of one of its sessions there (Synergy §III-C).
-    Expected(PduSessionId, Tunnel),
     /// A UPF lost its sessions, or its association broke (TS 23.527 §4.3.2).
     UpfRestarted(UpfId),
     /// A UPF asks to be left: its sessions end, and phones that are there ask anew (TS 29.244 §6.2.8.3).
     LeaveUpf(UpfId),
+    /// Who predicts handovers expects the phone at another gNB soon, which awaits the packets of one of its sessions there (Synergy §III-C).
+    Expected(PduSessionId, Tunnel),
     /// A fault of ours, made on purpose: tests that the aggregator survives one.
     #[cfg(feature = "fault-injection")]
     Panic,

@@ -99,18 +99,6 @@ pub enum Event {
         /// Why.
         why: String,
     },
-    /// A sign of where a connected phone goes, for who predicts handovers (Synergy §III-C.1) and answers with
-    /// [`Command::Expected`](crate::Command::Expected). Told where the configuration says so.
-    Sign {
-        /// Whose.
-        subject: Subject,
-        /// What shows it.
-        sign: Sign,
-        /// The tracking area where it was seen last.
-        tai: Option<Tai>,
-        /// The cell, and when.
-        seen: Option<Seen>,
-    },
     /// A gNB traces the phone as a part of its cell's traffic (TS 38.413 §8.11.4).
     CellTraffic {
         /// Whose.
@@ -129,6 +117,18 @@ pub enum Event {
     },
     /// The phone needed a message again; counted, for the radio's quality shows here.
     Repeated(#[serde(with = "text")] Text),
+    /// A sign of where a connected phone goes, for who predicts handovers (Synergy §III-C.1) and answers with
+    /// [`Command::Expected`](crate::Command::Expected). Told where the configuration says so.
+    Sign {
+        /// Whose.
+        subject: Subject,
+        /// What shows it.
+        sign: Sign,
+        /// The tracking area where it was seen last.
+        tai: Option<Tai>,
+        /// The cell, and when.
+        seen: Option<Seen>,
+    },
 }
 
 /// What shows where a phone goes.

@@ -26,7 +26,7 @@ use crate::upf::UpfId;
 const CHECKPOINTS: [(u16, &str); 1] = [(1, include_str!("testdata/checkpoint-1.hex"))];
 const ENVELOPES: &str = include_str!("testdata/envelope-2.hex");
 const BATCHES: &str = include_str!("testdata/batch-2.hex");
-const CONFIGS: &str = include_str!("testdata/config-2.hex");
+const CONFIGS: &str = include_str!("testdata/config-3.hex");
 
 fn frames(hex: &str) -> Vec<Vec<u8>> {
     let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();

@@ -63,7 +63,8 @@ pub struct SmContext {
     pub forwarding: Option<u8>,
     /// Whether packets can flow.
     pub up: UpState,
-    /// Its UPF was told that the phone leaves for another gNB.
+    /// Its UPF was told that the phone leaves for another gNB. That of no phone at rest was, so no checkpoint has it.
+    #[serde(skip)]
     pub departing: bool,
     /// Downlink packets wait for a phone that is idle.
     pub awaited: bool,

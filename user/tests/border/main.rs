@@ -38,6 +38,7 @@ fn firewall(reachable: bool, between_phones: bool, flows_max: u32) -> Firewall {
 struct Both {
     net: Net,
     model: Model,
+    shards: u8,
     seats: [Option<Session>; SEATS],
     next_seid: u64,
     /// The last first fragment that passed: by which phone it was sent, if by one.
@@ -83,8 +84,14 @@ impl Both {
         let mut config = Config { shards, ..config() };
         config.data_networks[0].firewall = Some(firewall(reachable, between_phones, flows_max as u32));
         let model = Model::new(reachable, between_phones, &POOL, flows_max);
-        let mut both =
-            Self { net: Net::with(config), model, seats: [const { None }; SEATS], next_seid: 1, first: None };
+        let mut both = Self {
+            net: Net::with(config),
+            model,
+            shards,
+            seats: [const { None }; SEATS],
+            next_seid: 1,
+            first: None,
+        };
         (0..SEATS).for_each(|at| both.sit(at));
         both
     }
@@ -195,6 +202,10 @@ impl Both {
             }
             p.ports.0 = dice.of(&[0, 0, 8]) << 8;
             p.ports = ends(&p, port, (far, port));
+            if self.shards > 1 {
+                // Each keeps the fragments of its own phones: one identification for two of them at once is answered by either.
+                p.part = p.part.of_port(port);
+            }
         }
         self.enters(direct.then_some(at), &p)
     }

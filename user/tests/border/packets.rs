@@ -19,6 +19,17 @@ pub(crate) enum Part {
     Later(u16),
 }
 
+impl Part {
+    /// With an identification that no other port has.
+    pub(crate) fn of_port(self, port: u16) -> Self {
+        match self {
+            Self::Whole => self,
+            Self::First(id) => Self::First(id ^ port << 2),
+            Self::Later(id) => Self::Later(id ^ port << 2),
+        }
+    }
+}
+
 /// A packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plain {

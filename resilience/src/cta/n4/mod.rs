@@ -45,6 +45,8 @@ const PATH_FAILURE: Duration = Duration::from_secs(30);
 /// Requests that are in doubt at once: as many as a UPF that is silent between two heartbeats can leave at a thousand sessions
 /// a second. Beyond it the oldest are forgotten.
 const DOUBTFUL_MAX: usize = 8192;
+/// Changes of one session that wait for one before them: more than a phone's procedures ask for at once.
+const WAITING_MAX: usize = 16;
 /// Reports whose answers are remembered: more than a UPF can have outstanding within its own T1.
 const REPORTS_REMEMBERED: usize = 1024;
 /// What a UPF must do for us: choose tunnels and addresses (TS 29.244 §5.5, §5.21).
@@ -119,6 +121,9 @@ pub(super) struct N4 {
     /// Requests that were given up towards their phones while the association stood: whether the UPF has done them nobody
     /// knows. They are repeated, unchanged, whenever the UPF shows that it lives, so that no session of nobody stays there.
     doubtful: BTreeMap<u32, Pending>,
+    /// Sessions of which a change is under way, and the changes that wait for it: a request that is repeated must not undo what was
+    /// asked for after it.
+    changing: BTreeMap<Seid, VecDeque<(PhoneId, OutputId, Vec<u8>)>>,
     /// Answers to reports, by the UPF's sequence number, newest last.
     answered: VecDeque<(u32, Vec<u8>)>,
     reports: VecDeque<(u32, PhoneId)>,
@@ -157,6 +162,7 @@ impl N4 {
             alternatives: Vec::new(),
             untold: false,
             doubtful: BTreeMap::new(),
+            changing: BTreeMap::new(),
             answered: VecDeque::new(),
             reports: VecDeque::new(),
         }
@@ -181,7 +187,8 @@ impl N4 {
         self.leaving
     }
 
-    /// Sends a phone's request. Without an association it is answered at once: there is none.
+    /// Sends a phone's request, or keeps it while another change of the session is under way. Without an association it is answered at once:
+    /// there is none.
     pub(super) fn request(
         &mut self,
         now: Instant,
@@ -193,8 +200,29 @@ impl N4 {
         if self.link == Link::Down {
             return Some(Arrived::Answer { phone, to, octets: None });
         }
+        if let Some(seid) = changed_session(&octets) {
+            match self.changing.get_mut(&seid) {
+                Some(waiting) if waiting.len() == WAITING_MAX => {
+                    return Some(Arrived::Answer { phone, to, octets: None });
+                }
+                Some(waiting) => {
+                    waiting.push_back((phone, to, octets));
+                    return None;
+                }
+                None => self.changing.insert(seid, VecDeque::new()),
+            };
+        }
         self.send(now, Purpose::Session { phone, to }, octets, out);
         None
+    }
+
+    /// A session request was answered or given up: the next change of its session goes.
+    fn settled(&mut self, now: Instant, request: &[u8], out: &mut Sent) {
+        let Some(seid) = changed_session(request) else { return };
+        match self.changing.get_mut(&seid).and_then(VecDeque::pop_front) {
+            Some((phone, to, octets)) => self.send(now, Purpose::Session { phone, to }, octets, out),
+            None => drop(self.changing.remove(&seid)),
+        }
     }
 
     /// Ends the association, and with it its sessions (TS 29.244 §6.2.8.2).
@@ -301,6 +329,7 @@ impl N4 {
                     self.next = self.next.min(now);
                 }
                 arrived.push(Arrived::Answer { phone, to, octets: Some(octets.to_vec()) });
+                self.settled(now, &pending.octets, out);
             }
             Purpose::Release => self.next = now + RELEASED,
             Purpose::Update => self.next = now,
@@ -390,6 +419,8 @@ impl N4 {
                 arrived.push(Arrived::Answer { phone, to, octets: None });
             }
         }
+        let waiting = std::mem::take(&mut self.changing).into_values().flatten();
+        arrived.extend(waiting.map(|(phone, to, _)| Arrived::Answer { phone, to, octets: None }));
     }
 
     /// Does what is due: repeats, gives up, keeps the association alive.
@@ -413,6 +444,7 @@ impl N4 {
             match pending.purpose {
                 Purpose::Session { phone, to } => {
                     arrived.push(Arrived::Answer { phone, to, octets: None });
+                    self.settled(now, &pending.octets, out);
                     self.doubt(sequence, pending);
                 }
                 Purpose::Heartbeat => self.silent(now, arrived),
@@ -521,6 +553,13 @@ fn knows_no_association(frame: &Frame<'_>) -> bool {
             Message::parse(frame),
             Ok(Message::SessionEstablishmentResponse(m)) if m.cause == Cause::NoEstablishedPfcpAssociation
         )
+}
+
+/// The session that a request changes. What makes or ends one is no change: the one has no SEID yet, the other undoes nothing.
+fn changed_session(request: &[u8]) -> Option<Seid> {
+    let is_change = request.get(1) == Some(&message_type::SESSION_MODIFICATION_REQUEST);
+    let seid = request.get(4..12).filter(|_| is_change)?;
+    Some(Seid(u64::from_be_bytes(seid.try_into().ok()?)))
 }
 
 /// Writes the sequence number into an encoded message (TS 29.244 §7.2.2.1).

@@ -7,7 +7,7 @@ use whimbrel_pfcp::ie::{
 use whimbrel_pfcp::msg::{
     AssociationReleaseResponse, AssociationSetupResponse, AssociationUpdateRequest,
     AssociationUpdateResponse, HeartbeatResponse, LoadControlInformation, OverloadControlInformation,
-    SessionDeletionRequest, SessionDeletionResponse,
+    SessionDeletionRequest, SessionDeletionResponse, SessionModificationRequest, SessionModificationResponse,
 };
 
 const PHONE: PhoneId = PhoneId { slot: 7, generation: 1 };
@@ -103,6 +103,45 @@ fn a_request_that_was_given_up_is_repeated_once_the_upf_lives() {
     let beat = Message::from(beat).to_octets(None, sequence);
     n4.receive(Instant(14_000_000), &beat, &mut out, &mut arrived);
     assert_eq!(out, [asked]);
+}
+
+#[test] // TS 29.244 §6.4: a request may come late, repeated, and what came meanwhile must stand
+fn changes_of_a_session_wait_for_each_other() {
+    let mut n4 = up();
+    let change = |seid| Message::from(SessionModificationRequest::default()).to_octets(Some(Seid(seid)), 0);
+    let sequence = |octets: &[u8]| Frame::parse(octets).unwrap().header.sequence;
+    let (mut out, mut arrived) = (vec![], vec![]);
+    let [second, other] = [4, 5].map(|clock| OutputId { clock, index: 0 });
+    n4.request(Instant(2_000_000), PHONE, TO, change(5), &mut out);
+    n4.request(Instant(2_000_000), PHONE, second, change(5), &mut out);
+    n4.request(Instant(2_000_000), PHONE, other, change(6), &mut out);
+    n4.request(Instant(2_000_000), PHONE, other, request(), &mut out);
+    let sent: Vec<_> = out.drain(..).map(|(_, o)| o).collect();
+    assert_eq!(sent.len(), 3, "another session's goes, and the end of this one");
+    let answer = |n: u32| {
+        let response = SessionModificationResponse::new(Cause::RequestAccepted);
+        Message::from(response).to_octets(Some(PHONE.seid(1, 7)), n)
+    };
+    n4.receive(Instant(2_000_001), &answer(sequence(&sent[0])), &mut out, &mut arrived);
+    assert_eq!(arrived.len(), 1);
+    let (_, next) = out.pop().expect("the next one goes");
+    assert_eq!((next[1], changed_session(&next)), (sent[0][1], Some(Seid(5))));
+    arrived.clear();
+    n4.receive(Instant(2_000_002), &answer(sequence(&next)), &mut out, &mut arrived);
+    assert!(matches!(arrived[..], [Arrived::Answer { to, .. }] if to == second));
+    arrived.clear();
+    // One that is given up lets the next one go, and with the association all end.
+    n4.request(Instant(3_000_000), PHONE, TO, change(5), &mut out);
+    n4.request(Instant(3_000_000), PHONE, second, change(5), &mut out);
+    n4.request(Instant(3_000_000), PHONE, second, change(5), &mut out);
+    while !arrived.contains(&Arrived::Answer { phone: PHONE, to: TO, octets: None }) {
+        n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+    }
+    assert_eq!(out.iter().filter(|(_, o)| changed_session(o) == Some(Seid(5))).count(), usize::from(N1) + 1);
+    arrived.clear();
+    n4.release(Instant(9_000_000), &mut out, &mut arrived);
+    let unanswered = Arrived::Answer { phone: PHONE, to: second, octets: None };
+    assert_eq!(arrived.iter().filter(|a| **a == unanswered).count(), 2);
 }
 
 #[test]
