@@ -5,7 +5,7 @@ use whimbrel_nas::ie::SmCause;
 use whimbrel_nas::sm::{self, Pti, ReleaseCommand};
 
 use super::context::UpState;
-use super::n4;
+use super::{n4, up_connection};
 use crate::amf;
 use crate::event::Event;
 use crate::input::Input;
@@ -35,9 +35,10 @@ pub(crate) fn withdraw(ue: Ue, psi: PduSessionId, cause: SmCause) {
 
 fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedure) {
     let ue = ue.on(Lane::Session(psi));
+    let coming_up = up_connection::is_coming_up(ue, psi); // which this procedure ends
     ue.start(Lane::Session(psi), procedure, async move {
         let began = ue.now();
-        let released = release(ue, psi, pti, cause).await;
+        let released = release(ue, psi, pti, cause, coming_up).await;
         n4::delete(ue, psi);
         if released.is_ok() {
             let subject = ue.with(|p| p.subject());
@@ -48,15 +49,15 @@ fn start(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, procedure: Procedu
     });
 }
 
-/// The phone and the gNB let go. After the fifth expiry of T3592 the session is gone all the same (TS 24.501 §6.3.3.5 a).
-async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) -> Result<(), End> {
+/// The phone and the gNB let go, also where the gNB was only asked for it. After the fifth expiry of T3592 the session is gone all the same (TS 24.501 §6.3.3.5 a).
+async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up: bool) -> Result<(), End> {
     let command = sm::Message::new(psi, pti, ReleaseCommand::new(cause));
     amf::handover_over(ue).await?;
     let at_gnb = ue.with(|p| {
         let session = p.sessions.get_mut(&psi);
         let stands = session.is_some_and(|s| {
             s.pti = pti;
-            s.up != UpState::Inactive
+            s.up != UpState::Inactive || coming_up
         });
         stands && p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)
     });
@@ -82,9 +83,10 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause) -> Result<
 
 /// A session ends without a word to the phone, which knows or will learn. Its gNB is told.
 pub(crate) fn release_locally(ue: Ue, psi: PduSessionId) {
+    let coming_up = up_connection::is_coming_up(ue, psi);
     let at_gnb = ue.with(|p| {
         let active = p.sessions.get(&psi).is_some_and(|s| s.up == UpState::Active);
-        active && p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)
+        (active || coming_up) && p.amf.connection.as_ref().is_some_and(|c| c.context_set_up)
     });
     if at_gnb {
         amf::release_session_resources(ue, psi, None);
