@@ -236,10 +236,12 @@ impl Client {
         let Server { transport, events, .. } = &mut self.server;
         transport.drain(now(), events);
         let mut done = false;
+        // An end that is heard of together with the beginning: there is nobody left to send to.
+        let ended = events.iter().any(|e| matches!(e, Event::Down { .. }));
         for e in events.iter() {
             tell(self.name, &e);
             match e {
-                Event::Up { .. } => {
+                Event::Up { .. } if !ended => {
                     for (stream, size) in [(0, 1), (1, 1452), (2, 30_000), (3, 90_000)] {
                         transport.send(self.association, stream, 60, &vec![stream as u8; size]).unwrap();
                     }
