@@ -18,8 +18,8 @@ use whimbrel_user_io::{Config, N3Io, RouterLink, UserPlane};
 const SERVER_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 2);
 
 fn fast() -> Config {
+    // The host forwards what comes before the router's Ethernet address is known, so that no packet is lost.
     let mut config = config(N3Io::Xdp);
-    config.forwarding = false;
     config.devices[0].link =
         Some(RouterLink { interface: "n6".into(), routers: vec![SERVER.into()], vlan: None, tunnel: None });
     config
@@ -39,8 +39,6 @@ fn scene(test: &str) -> Option<(Control, Namespace, Namespace)> {
     Some((net, ran, server))
 }
 
-/// Until an answer that must come is given up, on a machine that does other things too.
-const SURELY: Duration = Duration::from_secs(5);
 /// Until one that need not come is.
 const PERHAPS: Duration = Duration::from_millis(200);
 
@@ -66,8 +64,8 @@ fn until_fast(net: &Control, gnb: &UdpSocket, teid: Teid, phone: Ipv4Addr, mut s
         if io.fast_uplink > before.fast_uplink && io.fast_downlink > before.fast_downlink {
             return (back, sequence);
         }
-        assert!(begun.elapsed() < Duration::from_secs(20), "{io:?}");
-        back += u64::from(ping(gnb, teid, phone, sequence, PERHAPS));
+        assert!(begun.elapsed() < SURELY, "{io:?}");
+        back += u64::from(ping(gnb, teid, phone, sequence, SURELY));
         sequence = sequence.wrapping_add(1);
     }
 }
@@ -87,7 +85,7 @@ fn what_the_driver_forwards_is_counted_to_the_octet() {
     }
     let all_fast = || {
         let io = net.handle.io_counters();
-        io.fast_uplink >= before.fast_uplink + 490 && io.fast_downlink >= before.fast_downlink + 490
+        io.fast_uplink >= before.fast_uplink + 400 && io.fast_downlink >= before.fast_downlink + 400
     };
     eventually(all_fast, || format!("{before:?} {:?}", net.handle.io_counters()));
     // Somebody else's address: dropped there, by its name, and counted with the session.
@@ -97,7 +95,7 @@ fn what_the_driver_forwards_is_counted_to_the_octet() {
     }
     let spoofed = || net.handle.counters().dropped(DropReason::SpoofedSource) == 10;
     eventually(spoofed, || format!("{:?}", net.handle.counters()));
-    let counters = net.handle.session_counters(id).unwrap();
+    let counters = net.session_counters(id);
     // An answer may come after we have stopped waiting for it.
     assert!(counters.dl_packets >= back && counters.dl_packets <= u64::from(sequence), "{back} {counters:?}");
     assert_eq!((counters.dl_octets, counters.dropped), (counters.dl_packets * 84, 10));
@@ -139,7 +137,7 @@ fn ipv6_packets_of_a_phone_are_the_drivers_too() {
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", net.handle.io_counters());
         sequence += 1;
         gnb.send_to(&g_pdu(teid, &ping6(phone, SERVER_IPV6, sequence, 56)), (UPF, 2152)).unwrap();
-        while let Some(message) = answered(&gnb, PERHAPS) {
+        while let Some(message) = answered(&gnb, SURELY) {
             let message = Gtpu::parse(&message).unwrap();
             if message.payload.get(46..48) == Some(&sequence.to_be_bytes()) {
                 assert_eq!((message.teid, message.payload[7], message.payload.len()), (GNB_TEID, 63, 104));
@@ -153,7 +151,7 @@ fn ipv6_packets_of_a_phone_are_the_drivers_too() {
     gnb.send_to(&g_pdu(teid, &ping6(other, SERVER_IPV6, 1, 56)), (UPF, 2152)).unwrap();
     let spoofed = || net.handle.counters().dropped(DropReason::SpoofedSource) == 1;
     eventually(spoofed, || format!("{:?}", net.handle.counters()));
-    let counters = net.handle.session_counters(id).unwrap();
+    let counters = net.session_counters(id);
     assert!(counters.ul_packets >= back && counters.dl_packets >= back, "{back} {counters:?}");
     assert_eq!(counters.ul_octets, counters.ul_packets * 104);
     assert_eq!(net.handle.io_counters().fast_no_room, 0);
@@ -169,12 +167,12 @@ fn a_change_of_rules_holds_for_the_next_packet() {
         |ul| UpdateQer { gate_status: Some(GateStatus { ul, dl: Gate::Open }), ..UpdateQer::new(QerId(1)) };
     for _ in 0..20 {
         (_, sequence) = until_fast(&net, &gnb, teid, phone, sequence);
-        let before = net.handle.session_counters(id).unwrap();
+        let before = net.session_counters(id);
         let closed =
             SessionModificationRequest { update_qers: vec![gate(Gate::Closed)], ..Default::default() };
         net.ask(Some(id.seid()), closed.into());
         gnb.send_to(&g_pdu(teid, &ping4(phone, SERVER, 1, 56)), (UPF, 2152)).unwrap();
-        let after = || net.handle.session_counters(id).unwrap();
+        let after = || net.session_counters(id);
         eventually(|| after().dropped == before.dropped + 1, || format!("{before:?} {:?}", after()));
         assert_eq!(after().ul_packets, before.ul_packets);
         let open = SessionModificationRequest { update_qers: vec![gate(Gate::Open)], ..Default::default() };
@@ -191,7 +189,7 @@ fn neighbours_that_the_operator_has_set_stay_so() {
         let text = there.sh(&format!("ip -o link show {interface}"));
         let mac = text.split("link/ether ").nth(1).and_then(|t| t.split(' ').next()).unwrap().to_owned();
         // What we tell the kernel in the same moment (that it is used) has the kernel ask it, and then it is no operator's any more.
-        for _ in 0..3 {
+        for _ in 0..50 {
             sh(&format!("ip neigh replace {address} lladdr {mac} dev {own} nud permanent"));
             std::thread::sleep(Duration::from_millis(100));
             if sh(&format!("ip -4 neigh show {address}")).contains("PERMANENT") {

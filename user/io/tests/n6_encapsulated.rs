@@ -146,7 +146,7 @@ fn pings(net: &mut Control, ran: &Namespace, v4: Ipv4Addr, v6: Ipv6Addr) {
         });
         assert_eq!((reply.len(), reply[7]), (28 + payload, 63));
     }
-    let counters = net.handle.session_counters(id).unwrap();
+    let counters = net.session_counters(id);
     assert!(counters.ul_packets >= 6 && counters.dl_packets >= 6, "{counters:?}");
     let by_rings = || {
         let io = net.handle.io_counters();

@@ -3,7 +3,6 @@
 mod common;
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::time::Duration;
 
 use common::*;
 use whimbrel_gtpu::Gtpu;
@@ -44,7 +43,7 @@ fn udp4(source: SocketAddr, destination: SocketAddr, payload: &[u8]) -> Vec<u8> 
 /// The next packet for a phone that is wanted.
 fn at_phone(gnb: &UdpSocket, teid: Teid, wanted: impl Fn(&[u8]) -> bool) -> Vec<u8> {
     for _ in 0..100 {
-        let message = answered(gnb, Duration::from_secs(5)).expect("a packet");
+        let message = answered(gnb, SURELY).expect("a packet");
         let message = Gtpu::parse(&message).unwrap();
         if message.teid == teid && wanted(message.payload) {
             return message.payload.to_vec();
@@ -95,7 +94,7 @@ fn seen_and_answered(mut net: Control, ran: &Namespace, server: &Namespace) -> I
     let (own, far) = (SocketAddr::from((phone, 5_001)), socket.local_addr().unwrap());
     gnb.send_to(&g_pdu(teid, &udp4(own, far, b"ask")), (UPF, 2152)).unwrap();
     let mut b = [0; 100];
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket.set_read_timeout(Some(SURELY)).unwrap();
     let (n, seen) = socket.recv_from(&mut b).unwrap();
     assert_eq!((&b[..n], seen.ip()), (&b"ask"[..], OUTSIDE.into()));
     assert_eq!((seen.port() >= 1024, seen.port() % 2), (true, 1), "as odd as the phone's");
@@ -146,7 +145,7 @@ fn phones_reach_each_other_by_their_outside_ports() {
         let ((_, teid_a, a, _), (_, teid_b, b, _)) = (net.session(), net.next_session());
         let gnb = ran.socket(GNB.into());
         let socket = server.socket(SERVER.into());
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(SURELY)).unwrap();
         let far = socket.local_addr().unwrap();
         let mut seen = Vec::new();
         for (teid, phone) in [(teid_a, a), (teid_b, b)] {

@@ -16,7 +16,7 @@ use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
 use whimbrel_pfcp::{Frame, Message};
-use whimbrel_user::{DataNetwork, Input, Ipv4Net, Ipv6Net, Outbox, SessionId, UpfC};
+use whimbrel_user::{DataNetwork, Input, Ipv4Net, Ipv6Net, Outbox, SessionCounters, SessionId, UpfC};
 use whimbrel_user_io::{Config, Handle, N3Io, Obstacle, StartError, UserPlane};
 
 pub(crate) const INSIDE: &str = "WHIMBREL_INSIDE_NAMESPACE";
@@ -62,11 +62,14 @@ pub(crate) fn inside(test: &str) -> bool {
     true
 }
 
+/// Until what must come is given up, on a machine that does other things too.
+pub(crate) const SURELY: Duration = Duration::from_secs(20);
+
 /// Waits until something holds: the packet thread tells its counters now and then, answers come faster.
 pub(crate) fn eventually(holds: impl Fn() -> bool, or: impl Fn() -> String) {
     let begun = Instant::now();
     while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "{}", or());
+        assert!(begun.elapsed() < SURELY, "{}", or());
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -108,13 +111,11 @@ impl Namespace {
     /// One that is joined to ours by a pair of virtual Ethernet interfaces, ours with `address` and `address6`, the other
     /// with `peer` and `peer6`.
     pub(crate) fn beside(ours: &str, theirs: &str, addresses: [&str; 2], peers: [&str; 2]) -> Self {
-        let child = Command::new("unshare").args(["-n", "sleep", "60"]).spawn().unwrap();
+        // It reads until we end, however we do.
+        let child = Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).spawn().unwrap();
         let (pid, own) = (child.id(), fs::read_link("/proc/self/ns/net").unwrap());
         let other = || fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|l| l != own);
-        let end = Instant::now() + Duration::from_secs(5);
-        while !other() && Instant::now() < end {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        eventually(other, || "no namespace".into());
         let ([a4, a6], [p4, p6]) = (addresses, peers);
         let queues = format!("numrxqueues {0} numtxqueues {0}", threads());
         sh(&format!(
@@ -146,7 +147,7 @@ impl Namespace {
     /// A UDP socket in it.
     pub(crate) fn socket(&self, address: IpAddr) -> UdpSocket {
         let socket = self.enter(move || UdpSocket::bind((address, 2152)).unwrap());
-        socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        socket.set_read_timeout(Some(SURELY)).unwrap();
         socket
     }
 
@@ -362,7 +363,7 @@ impl Control {
         let octets = m.to_octets(seid, self.sequence);
         self.sequence += 1;
         self.c.handle((self.config.clock)(), Input::Pfcp { peer: SMF, octets: &octets }, &mut out);
-        let end = Instant::now() + Duration::from_secs(5);
+        let end = Instant::now() + SURELY;
         loop {
             for change in out.changes.drain(..) {
                 let _: Result<(), _> = self.handle.apply(change);
@@ -374,6 +375,17 @@ impl Control {
             std::thread::sleep(Duration::from_millis(1));
             for report in self.handle.take_reports() {
                 self.c.handle((self.config.clock)(), Input::Report(report), &mut out);
+            }
+        }
+    }
+
+    /// What a session has counted. A packet thread that a busy machine lets wait does not answer in time.
+    pub(crate) fn session_counters(&self, id: SessionId) -> SessionCounters {
+        let end = Instant::now() + SURELY;
+        loop {
+            match self.handle.session_counters(id) {
+                Some(counters) => return counters,
+                None => assert!(Instant::now() < end, "no such session, or no answer"),
             }
         }
     }
@@ -516,8 +528,18 @@ pub(crate) fn receive(socket: &UdpSocket) -> (u8, Vec<u8>) {
     }
 }
 
-/// The host's settings that the user plane may touch.
+/// The host's settings that the user plane may touch, when it is at rest.
 pub(crate) fn host() -> String {
+    // An interface gets an address of its link some time after it is up, and a second later the kernel knows that nobody else has it.
+    let at_rest = || {
+        let addresses = sh("ip -o -6 address show scope link -tentative");
+        sh("ip -o link show up").lines().filter(|l| !l.contains("LOOPBACK")).all(|link| {
+            let name = link.split([':', '@']).nth(1).unwrap().trim();
+            let has_address = addresses.contains(&format!(" {name} "));
+            if link.contains("NO-CARRIER") { link.contains("state DOWN") } else { has_address }
+        })
+    };
+    eventually(at_rest, || sh("ip link; ip address"));
     sh("grep -rs '' /proc/sys/net/ipv4 /proc/sys/net/ipv6 | sort; ip link; ip address; \
         for v in -4 -6; do ip $v rule; ip $v route show table all; done; nft list ruleset 2>/dev/null || true")
 }
