@@ -25,7 +25,8 @@ use whimbrel_ngap::transfer::{PathSwitchRequestTransfer, PduSessionResourceSetup
 use whimbrel_pfcp::ie::Cause as PfcpCause;
 use whimbrel_pfcp::msg::SessionModificationResponse;
 use whimbrel_pfcp::{Frame, Message as Pfcp};
-use whimbrel_ran::gnb::{Event as GnbEvent, Via};
+use whimbrel_ran::PhoneId;
+use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
 use whimbrel_ran::ue::Command;
 use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, UpfState, default_config, phone_config};
 
@@ -41,11 +42,18 @@ fn asked(seed: u64) -> Sim {
 
 /// Takes the source over once the core has come so far: what it is asked then, it does not answer by itself.
 fn hold(net: &mut Sim, so_far: fn(&Phone) -> bool) {
+    let begun = net.now();
     while !so_far(phone(net)) {
+        assert!(net.now().since(begun) < SECOND, "it does not come so far");
         net.advance(SECOND / 10_000);
     }
     net.take_over(SOURCE);
     net.settle(SECOND / 20);
+}
+
+/// Where the source awaits a session's packets.
+fn at_source(n: u8) -> End {
+    ([127, 0, 1, 1].into(), Teid(0x70 + u32::from(n)))
 }
 
 /// A session that the source has set up.
@@ -256,7 +264,30 @@ fn path_switch_before_the_source_has_the_context() {
     answer.pdu_session_resource_setup_list_cxt_res = vec![done(1)];
     say(&mut net, SOURCE, answer);
     assert_eq!(psis(&acknowledge(&mut net).pdu_session_resource_switched_list), [1]);
-    assert_eq!((an(&net, 1), downlink(&mut net, 1).0), (at_target(1), at_target(1)));
+    let (to, earlier) = downlink(&mut net, 1);
+    assert_eq!((an(&net, 1), to), (at_target(1), at_target(1)));
+    assert_eq!(earlier, [(at_source(1), END_MARKER)], "the target waits for it");
+    over(&mut net);
+}
+
+#[test] // TS 23.502 §4.2.3.2 step 12: the same with a phone that has its context, and asks for a session that it let go
+fn path_switch_before_the_source_has_set_up_what_a_service_request_asked_for() {
+    let (mut net, ue) = two_gnbs(17, 2);
+    net.gnb_input(SOURCE, gnb::Input::LetSessionGo(PhoneId(0), psi(2)));
+    net.settle(SECOND / 10);
+    net.command(ue, Command::ServiceRequest);
+    hold(&mut net, |p| !p.is_idle());
+    let heard = net.heard(SOURCE);
+    assert!(matches!(heard.as_slice(), [Message::PduSessionResourceSetupRequest(_)]), "{heard:?}");
+    let m = path_switch_request(&net, &[1, 2]);
+    say(&mut net, TARGET, m);
+    assert!(waits(&mut net));
+    let answer = set_up(&net);
+    say(&mut net, SOURCE, answer);
+    assert_eq!(psis(&acknowledge(&mut net).pdu_session_resource_switched_list), [1, 2]);
+    let (to, earlier) = downlink(&mut net, 2);
+    assert_eq!(to, at_target(2));
+    assert!(earlier.contains(&(at_source(2), END_MARKER)), "{earlier:?}");
     over(&mut net);
 }
 

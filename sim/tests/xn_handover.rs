@@ -24,6 +24,7 @@ use whimbrel_ngap::transfer::{
 use whimbrel_pfcp::ie::{FTeid, ReportType};
 use whimbrel_pfcp::msg::{ErrorIndicationReport, SessionReportRequest};
 use whimbrel_ran::ue::Command;
+use whimbrel_ran::{PhoneId, gnb};
 use whimbrel_sim::{Sim, UpfState, phone_config};
 
 fn ask(net: &mut Sim, m: PathSwitchRequest) {
@@ -82,6 +83,18 @@ fn all_sessions_are_switched() {
         |e: &CoreEvent| matches!(e, CoreEvent::Completed { procedure: Procedure::PathSwitch, .. });
     assert!(core_events(&net).any(completed));
     assert!(registered(&net, ue));
+}
+
+#[test] // TS 29.281 §5.1, TS 38.413 §8.2.4: its source had let go of one session, which comes up at the target: its former tunnel hears nothing
+fn a_session_that_its_source_let_go() {
+    let (mut net, _) = two_gnbs(21, 2);
+    let before = an(&net, 1).expect("a tunnel");
+    net.gnb_input(SOURCE, gnb::Input::LetSessionGo(PhoneId(0), psi(2)));
+    net.settle(SECOND / 10);
+    let m = path_switch_request(&net, &[1, 2]);
+    ask(&mut net, m);
+    assert_eq!(psis(&acknowledge(&mut net).pdu_session_resource_switched_list), [1, 2]);
+    assert_eq!(downlink(&mut net, 2), (at_target(2), vec![(before, END_MARKER)]));
 }
 
 #[test] // TS 33.501 §6.9.2.1, §6.9.2.3.2: each path switch brings the next NH and its count

@@ -117,6 +117,7 @@ pub(crate) fn deliver(ue: Ue, message: &mm::Message, sessions: &[PduSessionId]) 
     }
     if there && !sessions.is_empty() && is_settled(ue) {
         set_up_sessions(ue, Some(message), &items);
+        sessions.iter().for_each(|&psi| smf::asked_for(ue, psi));
     } else if there {
         send_nas(ue, message, Security::Current);
         sessions.iter().for_each(|&psi| smf::reactivate(ue, psi)); // each where the phone then is

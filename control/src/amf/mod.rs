@@ -78,4 +78,6 @@ pub(crate) use slices::ALLOWED_SLICES_MAX;
 pub(crate) use subscription_change::{
     begin_if_due as subscription_change_if_due, notified as subscription_changed,
 };
-pub(crate) use target::{Phase, association_lost, handover_over, has_left, release_source, source_leaves};
+pub(crate) use target::{
+    Phase, association_lost, awaits_source, handover_over, has_left, release_source, source_leaves,
+};

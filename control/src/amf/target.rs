@@ -162,6 +162,12 @@ pub(crate) fn has_left(phone: &Phone) -> bool {
     phone.amf.target.as_ref().is_some_and(|t| matches!(t.by, By::PathSwitch(_)))
 }
 
+/// Whether a handover waits for what its source has set up ([`come_up`]). The UPF is led there first: the last packets in the
+/// source's tunnel are end markers, for which the target waits (TS 23.502 §4.9.1.2.2 step 5).
+pub(crate) fn awaits_source(phone: &Phone) -> bool {
+    phone.lanes.awaits(Lane::Handover, &Input::SessionSettled)
+}
+
 /// A message of the target.
 pub(crate) fn received(ue: Ue, message: Message) {
     match message {

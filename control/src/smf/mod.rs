@@ -69,8 +69,8 @@ pub(crate) use release::{forget_all, leave_upf, release_all, release_locally, up
 pub(crate) use relocation::{Coming, await_paths, came, claim, disown, give_away, take, upfs};
 pub(crate) use secondary_rat::secondary_rat_usage;
 pub(crate) use up_connection::{
-    awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, is_active, is_coming_up,
-    reactivate, with_user_plane,
+    asked_for, awaited, awaited_priority, can_be_activated, deactivate_all, give_up_waiting, is_active,
+    is_coming_up, reactivate, with_user_plane,
 };
 pub(crate) use wanted::by_operator as modify_by_operator;
 
@@ -182,9 +182,10 @@ pub(crate) fn n2_items(ue: Ue, items: Vec<PduSessionResourceItem>, outcome: N2Ou
             continue;
         };
         match outcome {
-            // It comes late, of a gNB that the phone has left: where its packets go from here on, the next one says. Or it was
-            // told to let the phone go.
-            N2Outcome::SetUp if ue.with(|p| amf::has_left(p)) || amf::is_releasing(ue) => {}
+            // It comes late, of a gNB that the phone has left: where its packets go from here on, the next one says, unless that
+            // one waits for this. Or it was told to let the phone go.
+            N2Outcome::SetUp
+                if ue.with(|p| amf::has_left(p) && !amf::awaits_source(p)) || amf::is_releasing(ue) => {}
             N2Outcome::SetUp => up_connection::activate(ue, psi, transfer),
             N2Outcome::Lost => up_connection::gnb_let_go(ue, psi),
             N2Outcome::SetupFailed | N2Outcome::Modified | N2Outcome::ModifyFailed | N2Outcome::Released => {}

@@ -33,7 +33,10 @@ pub(crate) async fn switch_paths(
         let psi = item.pdu_session_id;
         match judge(ue, item) {
             Ok((tunnel, transfer)) => {
-                match n4::ask_modification(ue, psi, n4::modification(Downlink::SwitchTo(tunnel))) {
+                // In a tunnel that the source does not have nobody waits for an end marker.
+                let leaves = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| up_connection::is_active(s)));
+                let downlink = if leaves { Downlink::SwitchTo(tunnel) } else { Downlink::To(tunnel) };
+                match n4::ask_modification(ue, psi, n4::modification(downlink)) {
                     Some(request) => asked.push((psi, (tunnel, transfer), request)),
                     None => switched.push(Switched { psi, transfer: Err(no_user_plane()) }),
                 }

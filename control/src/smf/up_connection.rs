@@ -118,16 +118,30 @@ pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     }
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
-        if amf::n1_n2_message_transfer(ue, psi, None).await.is_err() {
-            return;
-        }
-        let Ok(tunnel) = gnb_answer(ue, psi).await else { return };
-        match lead(ue, psi, &tunnel).await {
-            Ok(()) => tell(ue, psi, SessionChange::Activated),
-            Err(End::Refused(_)) => lost_at_upf(ue, psi),
-            Err(End::Interrupted(_)) => {}
+        if amf::n1_n2_message_transfer(ue, psi, None).await.is_ok() {
+            answered(ue, psi).await;
         }
     });
+}
+
+/// The phone's gNB was asked for a session's user plane.
+pub(crate) fn asked_for(ue: Ue, psi: PduSessionId) {
+    let ue = ue.on(Lane::Session(psi));
+    ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, answered(ue, psi));
+}
+
+async fn answered(ue: Ue, psi: PduSessionId) {
+    if let Ok(transfer) = gnb_answer(ue, psi).await {
+        led(ue, psi, &transfer).await;
+    }
+}
+
+async fn led(ue: Ue, psi: PduSessionId, transfer: &[u8]) {
+    match lead(ue, psi, transfer).await {
+        Ok(()) => tell(ue, psi, SessionChange::Activated),
+        Err(End::Refused(_)) => lost_at_upf(ue, psi),
+        Err(End::Interrupted(_)) => {}
+    }
 }
 
 /// The phone could not be found: what waits is thrown away, and the next packet is told again (TS 23.502 §4.2.3.3 step 5).
@@ -180,11 +194,7 @@ pub(super) fn gnb_let_go(ue: Ue, psi: PduSessionId) {
 pub(super) fn activate(ue: Ue, psi: PduSessionId, transfer: Vec<u8>) {
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
-        match lead(ue, psi, &transfer).await {
-            Ok(()) => tell(ue, psi, SessionChange::Activated),
-            Err(End::Refused(_)) => lost_at_upf(ue, psi),
-            Err(End::Interrupted(_)) => {}
-        }
+        led(ue, psi, &transfer).await;
     });
 }
 
