@@ -38,6 +38,7 @@ steps:
   - idle
   - wait: 0.1
   - return
+  - handover: { via: xn }
   - ping: 203.0.113.1
   - deregister
 EOF
