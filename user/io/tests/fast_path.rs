@@ -3,16 +3,17 @@
 mod common;
 
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::*;
-use whimbrel_gtpu::Gtpu;
+use whimbrel_gtpu::{Gtpu, message_type};
 use whimbrel_ids::Teid;
 use whimbrel_pfcp::Message;
 use whimbrel_pfcp::ie::*;
 use whimbrel_pfcp::msg::*;
 use whimbrel_pfcp::rule::*;
-use whimbrel_user::DropReason;
+use whimbrel_user::{DropReason, SessionId};
 use whimbrel_user_io::{Config, N3Io, RouterLink, UserPlane};
 
 const SERVER_IPV6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 2);
@@ -33,6 +34,7 @@ fn scene(test: &str) -> Option<(Control, Namespace, Namespace)> {
     let (ran, server) = (Namespace::ran(), Namespace::server());
     ran.takes_redirected("gnb");
     server.takes_redirected("server");
+    ["n3", "n6"].into_iter().for_each(sends_in_order);
     server.sh("ip route add 10.45.0.0/16 via 203.0.113.1");
     let net = Control::start(fast())?;
     assert!(net.handle.rings().unwrap().fast_path);
@@ -179,6 +181,88 @@ fn a_change_of_rules_holds_for_the_next_packet() {
         net.ask(Some(id.seid()), open.into());
         assert!(ping(&gnb, teid, phone, sequence, SURELY));
         sequence = sequence.wrapping_add(1);
+    }
+}
+
+/// Puts a session on another of the gNB's tunnels.
+fn switch(net: &mut Control, id: SessionId, teid: Teid) {
+    let mut forwarding = UpdateForwardingParameters::new();
+    forwarding.outer_header_creation = Some(OuterHeaderCreation::gtpu(teid, GNB.into()));
+    forwarding.pfcpsmreq_flags = Some(SessionModificationFlags::SNDEM);
+    let update_forwarding_parameters = Some(forwarding);
+    let update_fars = vec![UpdateFar { update_forwarding_parameters, ..UpdateFar::new(FarId(2)) }];
+    net.ask(Some(id.seid()), SessionModificationRequest { update_fars, ..Default::default() }.into());
+}
+
+#[test] // TS 23.501 §5.8.2.9, with packets in the driver's hands all the while
+fn an_end_marker_comes_behind_the_last_packet_of_its_tunnel() {
+    let Some((mut net, ran, server)) = scene("an_end_marker_comes_behind_the_last_packet_of_its_tunnel")
+    else {
+        return;
+    };
+    let (id, teid, phone, _) = net.session();
+    let (gnb, socket) = (ran.socket(GNB.into()), server.socket(SERVER.into()));
+    until_fast(&net, &gnb, teid, phone, 1);
+    // No more on the way than finds room.
+    let (sent, came) = (AtomicU64::new(0), AtomicU64::new(0));
+    let over = AtomicBool::new(false);
+    let send = || {
+        while !over.load(Ordering::Relaxed) {
+            if sent.load(Ordering::Relaxed) < came.load(Ordering::Relaxed) + 64 {
+                socket.send_to(&sent.fetch_add(1, Ordering::Relaxed).to_be_bytes(), (phone, 9)).unwrap();
+            } else {
+                std::thread::yield_now();
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(send);
+        let ended = Ended(&over);
+        let mut next = 0;
+        for round in 0..40 {
+            let (old, new) = (Teid(GNB_TEID.0 + round), Teid(GNB_TEID.0 + round + 1));
+            let (fast, mut switched, mut marker, mut behind) =
+                (net.handle.io_counters().fast_downlink, false, false, 0);
+            let begun = Instant::now();
+            while !marker || behind < 100 {
+                assert!(
+                    begun.elapsed() < SURELY,
+                    "{round}: {marker} {behind} {:?}",
+                    net.handle.io_counters()
+                );
+                let Some(octets) = answered(&gnb, SURELY) else { panic!("nothing comes") };
+                let message = Gtpu::parse(&octets).unwrap();
+                if message.message_type == message_type::END_MARKER {
+                    assert_eq!((message.teid, marker), (old, false));
+                    marker = true;
+                } else if message.payload.get(9) == Some(&17) {
+                    came.fetch_add(1, Ordering::Relaxed);
+                    let number = u64::from_be_bytes(message.payload[28..36].try_into().unwrap());
+                    assert_eq!(number, next, "none is lost, and none overtakes another");
+                    next += 1;
+                    assert!(
+                        message.teid == new || message.teid == old && !marker,
+                        "{round}: {:?}",
+                        message.teid
+                    );
+                    behind += u64::from(marker);
+                }
+                if !switched && net.handle.io_counters().fast_downlink > fast + 100 {
+                    switch(&mut net, id, new);
+                    switched = true;
+                }
+            }
+        }
+        drop(ended);
+    });
+}
+
+/// Has a thread end, whatever becomes of this one.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 

@@ -5,9 +5,10 @@
 //! To take a session back, for a change of rules or whatever else is not a packet that passes, is to take its lock for good: from then
 //! on the program hands its packets up, and what it counted is here, to the octet.
 //!
-//! A session is lent only when no packet of it is still on its way up: for a moment its entry is watched ([`state::WATCHED`]), and the
-//! program counts what it hands up. Where that goes on for too long, because packets come faster than they are taken, it is lent all the
-//! same; then some of them may be overtaken.
+//! No packet of a session overtakes another. A session is lent only when none is still on its way up: for a moment its entry is watched
+//! ([`state::WATCHED`]), and the program counts what it hands up. If one goes up later that only this pipeline can decide on, those after
+//! it go up too ([`state::BEHIND`]), until this pipeline has seen to it and watches again. What the program cannot tell the session of, or
+//! does not look for (a fragment, IP options, an extension header), goes up by itself.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -21,7 +22,8 @@ use super::plain::Hot;
 use super::sessions::Blocks;
 use crate::config::DnIndex;
 
-/// How long a session is watched at most. Packets that waited that long are being lost already.
+/// How long a session is watched for a pause of [`FastPath::settles_in`]. One whose packets leave none for so long is lent in a pause of
+/// a tenth of that: drivers show us packets sooner when they come one behind the other.
 const WATCH_MAX: Duration = Duration::from_millis(50);
 /// Sessions that are looked at between two bursts: some microseconds.
 const LOOKS: usize = 64;
@@ -38,6 +40,8 @@ pub mod state {
     pub const BUSY: u32 = 3;
     /// The pipeline: its rules are about to change.
     pub const RECALLED: u32 = 4;
+    /// The pipeline: one of its packets has gone up, and those behind it do not overtake it.
+    pub const BEHIND: u32 = 5;
 }
 
 /// What a fast path needs of a session: a cache line that packets read, and one that they write. *As sent* is in the order of the octets
@@ -73,6 +77,8 @@ pub struct FastEntry {
     pub network_hop: AtomicU16,
     /// Of the phone's IPv6 packets.
     pub network_ipv6_hop: AtomicU16,
+    /// A packet went up because the lock was not to be had; the next one that has it stands behind that.
+    pub missed: AtomicU16,
     /// Packets of the session that the UPF dropped.
     pub dropped: AtomicU32,
     /// Packets that went up while the entry was watched.
@@ -112,7 +118,7 @@ impl FastEntry {
     /// Has packets go up from now on, until the pipeline has seen to the session: by whoever is to change its rules, before he says
     /// that they are changed. A program that decides on a packet has the time to.
     pub fn recall(&self) {
-        let lent = |state| matches!(state, state::FREE | state::WATCHED);
+        let lent = |state| matches!(state, state::FREE | state::WATCHED | state::BEHIND);
         let mut now = self.state.load(Ordering::Relaxed);
         while lent(now) || now == state::BUSY {
             let from = if lent(now) { now } else { state::FREE };
@@ -135,7 +141,7 @@ impl FastEntry {
     /// Takes the lock; what the entry was. Whoever else has it has it for the time of one packet.
     fn lock(&self) -> u32 {
         loop {
-            for from in [state::FREE, state::RECALLED] {
+            for from in [state::FREE, state::RECALLED, state::BEHIND] {
                 let changed =
                     self.state.compare_exchange(from, state::BUSY, Ordering::Acquire, Ordering::Relaxed);
                 if changed.is_ok() {
@@ -241,6 +247,7 @@ impl Lender {
         let watch = entry.watch.load(Ordering::Relaxed).wrapping_add(1);
         entry.watch.store(watch, Ordering::Relaxed);
         entry.passed.store(0, Ordering::Relaxed);
+        entry.missed.store(0, Ordering::Relaxed);
         entry.state.store(state::WATCHED, Ordering::Release);
         for said in [phone, of_prefix].into_iter().flatten() {
             said.store(u64::from(index) + 1, Ordering::Release);
@@ -267,9 +274,9 @@ impl Lender {
             }
             let (first, since) = (*w.first.get_or_insert(now), *w.since.get_or_insert(now));
             let hops = (entry.gnb_hop.load(Ordering::Relaxed), entry.network_hop.load(Ordering::Relaxed));
-            let settled = drained && now.since(since) >= self.path.settles_in() && self.path.leads(hops);
-            let forced = now.since(first) >= WATCH_MAX;
-            if !settled && !forced {
+            let long = now.since(first) >= WATCH_MAX;
+            let pause = self.path.settles_in() / if long { 10 } else { 1 };
+            if !drained || now.since(since) < pause || !(self.path.leads(hops) || long) {
                 self.watched.push_back(w);
                 continue;
             }
@@ -280,7 +287,7 @@ impl Lender {
             if taken.is_err() {
                 continue; // recalled
             }
-            if entry.passed.load(Ordering::SeqCst) == w.passed || forced {
+            if entry.passed.load(Ordering::SeqCst) == w.passed {
                 hot.set_watched(false);
                 hot.write(entry);
                 hot.set_lent(true);
@@ -319,8 +326,24 @@ impl Lender {
         }
     }
 
-    /// Does something with a session that is lent, and leaves it lent.
-    pub(super) fn borrow<T>(&self, index: u32, hot: &mut Hot, f: impl FnOnce(&mut Hot) -> T) -> Option<T> {
+    /// Does something with a session that is lent, and leaves it lent, or has it watched again where packets stand behind this one.
+    pub(super) fn borrow<T>(
+        &mut self,
+        index: u32,
+        hot: &mut Hot,
+        f: impl FnOnce(&mut Hot) -> T,
+    ) -> Option<T> {
+        let (was, result) = self.with(index, hot, f)?;
+        let entry = &self.path.entries()[index as usize];
+        if was == state::BEHIND || entry.missed.load(Ordering::Relaxed) != 0 && was == state::FREE {
+            self.take_back(index, hot);
+            self.offer(index, hot);
+        }
+        Some(result)
+    }
+
+    /// The same, with what the entry was and is again.
+    fn with<T>(&self, index: u32, hot: &mut Hot, f: impl FnOnce(&mut Hot) -> T) -> Option<(u32, T)> {
         let entry = self.path.entries().get(index as usize).filter(|_| hot.is_lent())?;
         let was = entry.lock();
         hot.read(entry);
@@ -329,7 +352,7 @@ impl Lender {
         hot.set_lent(true);
         hot.write(entry);
         entry.state.store(was, Ordering::Release);
-        Some(result)
+        Some((was, result))
     }
 
     /// Sessions that are lent now.
@@ -340,7 +363,7 @@ impl Lender {
     /// A copy of a session that is lent, as it is now.
     pub(super) fn look(&self, index: u32, hot: &Hot) -> Option<Hot> {
         let mut copy = hot.clone();
-        self.borrow(index, &mut copy, |_| ())?;
+        self.with(index, &mut copy, |_| ())?;
         Some(copy)
     }
 

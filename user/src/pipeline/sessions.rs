@@ -119,10 +119,10 @@ impl Sessions {
         self.lender.as_ref()?.next_deadline()
     }
 
-    /// Does something with the hot part of a session that is lent, which stays lent.
+    /// Does something with the hot part of a session that is lent, as [`Lender::borrow`] does.
     #[cold]
     pub(super) fn borrow<T>(&mut self, index: u32, f: impl FnOnce(&mut Hot) -> T) -> Option<T> {
-        self.lender.as_ref()?.borrow(index, self.hot.get_mut(index)?, f)
+        self.lender.as_mut()?.borrow(index, self.hot.get_mut(index)?, f)
     }
 
     /// Does something with the hot part of a plain session that has a second meter, and with that.

@@ -12,8 +12,8 @@ use whimbrel_pfcp::{Frame, Message};
 use whimbrel_user::*;
 
 pub(crate) const SMF: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 3)), 8805);
-pub(crate) const UPF: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 7);
-pub(crate) const GNB: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9)), 2152);
+pub(crate) const UPF: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
+pub(crate) const GNB: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 9)), 2152);
 pub(crate) const GNB_TEID: Teid = Teid(0x6e62_0001);
 pub(crate) const SERVER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// Packets that a phone may have buffered.
@@ -67,9 +67,71 @@ pub(crate) fn config() -> Config {
     }
 }
 
+/// A UPF as its SMF and the reference model see it.
+pub(crate) trait Plane {
+    /// A PFCP datagram comes; when this returns, all that came of it is done.
+    fn pfcp(&mut self, now: Instant, octets: &[u8], out: &mut Outbox);
+
+    /// Reports of the pipelines are seen to.
+    fn settle(&mut self, now: Instant, out: &mut Outbox);
+
+    /// A deadline has come.
+    fn tick(&mut self, now: Instant, out: &mut Outbox);
+
+    /// When the next one comes.
+    fn next_deadline(&self) -> Option<Instant>;
+
+    /// It is later now.
+    fn reach(&mut self, _now: Instant, _out: &mut Outbox) {}
+
+    /// What was sent, besides packets that were decided on at once, since the last call: so much at least is to come.
+    fn outputs(&mut self, at_least: usize) -> Vec<(Destination, Vec<u8>)>;
+
+    /// A packet as it comes out where nothing but the UPF touches it, as it comes out here.
+    fn as_sent(&self, _to: Destination, octets: Vec<u8>) -> Vec<u8> {
+        octets
+    }
+
+    /// What was counted, when it is as wanted, or surely never will be.
+    fn counters(&mut self, wanted: &dyn Fn(&Counters) -> bool) -> Counters;
+
+    /// What a session has counted.
+    fn session_counters(&mut self, id: SessionId) -> Option<SessionCounters>;
+}
+
+impl Plane for Upf {
+    fn pfcp(&mut self, now: Instant, octets: &[u8], out: &mut Outbox) {
+        self.pfcp(now, SMF, octets, out);
+    }
+
+    fn settle(&mut self, now: Instant, out: &mut Outbox) {
+        self.settle(now, out);
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Outbox) {
+        self.tick(now, out);
+    }
+
+    fn next_deadline(&self) -> Option<Instant> {
+        self.next_deadline()
+    }
+
+    fn outputs(&mut self, _at_least: usize) -> Vec<(Destination, Vec<u8>)> {
+        std::iter::from_fn(|| self.u.next_output()).map(|(to, p)| (to, p.octets().to_vec())).collect()
+    }
+
+    fn counters(&mut self, _wanted: &dyn Fn(&Counters) -> bool) -> Counters {
+        self.u.counters()
+    }
+
+    fn session_counters(&mut self, id: SessionId) -> Option<SessionCounters> {
+        self.u.session_counters(id)
+    }
+}
+
 /// A UPF, and what came out of it.
-pub(crate) struct Net {
-    pub(crate) upf: Upf,
+pub(crate) struct Net<U: Plane = Upf> {
+    pub(crate) upf: U,
     pub(crate) now: Instant,
     pub(crate) out: Outbox,
     sequence: u32,
@@ -240,13 +302,52 @@ impl Net {
 
     pub(crate) fn with(config: Config) -> Self {
         let mut net = Self::without_association(config);
-        let Message::AssociationSetupResponse(m) = net.ask(None, association(1).into()) else { panic!() };
-        assert_eq!(m.cause, Cause::RequestAccepted);
+        net.associate();
         net
     }
 
     pub(crate) fn without_association(config: Config) -> Self {
-        Self { upf: Upf::new(config, START).unwrap(), now: START, out: Outbox::default(), sequence: 1 }
+        Self::on(Upf::new(config, START).unwrap())
+    }
+
+    /// The verdict on one packet, and the packet.
+    pub(crate) fn packet(&mut self, origin: Origin, octets: &[u8]) -> (Verdict, Vec<u8>) {
+        let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
+        self.upf.u.burst(self.now, &mut slots);
+        self.upf.settle(self.now, &mut self.out);
+        let [slot] = slots;
+        (slot.verdict, slot.packet.octets().to_vec())
+    }
+
+    /// A phone's packet, by way of its gNB.
+    pub(crate) fn uplink(&mut self, s: &Session, inner: &[u8]) -> (Verdict, Vec<u8>) {
+        self.packet(from_gnb(), &g_pdu(s.teid, 1, inner))
+    }
+
+    /// A packet for a phone, from the first data network.
+    pub(crate) fn downlink(&mut self, inner: &[u8]) -> (Verdict, Vec<u8>) {
+        self.packet(Origin::N6 { dn: DnIndex(0) }, inner)
+    }
+
+    /// What the pipeline sent of its own.
+    pub(crate) fn outputs(&mut self) -> Vec<(Destination, Vec<u8>)> {
+        self.upf.outputs(0)
+    }
+
+    pub(crate) fn dropped(&self, reason: DropReason) -> u64 {
+        self.upf.u.counters().dropped(reason)
+    }
+}
+
+impl<U: Plane> Net<U> {
+    /// Without an association.
+    pub(crate) fn on(upf: U) -> Self {
+        Self { upf, now: START, out: Outbox::default(), sequence: 1 }
+    }
+
+    pub(crate) fn associate(&mut self) {
+        let Message::AssociationSetupResponse(m) = self.ask(None, association(1).into()) else { panic!() };
+        assert_eq!(m.cause, Cause::RequestAccepted);
     }
 
     /// Sends a request as the SMF; its answer.
@@ -257,7 +358,7 @@ impl Net {
     }
 
     pub(crate) fn ask_octets(&mut self, octets: &[u8]) -> Option<Message> {
-        self.upf.pfcp(self.now, SMF, octets, &mut self.out);
+        self.upf.pfcp(self.now, octets, &mut self.out);
         let sent = Frame::parse(octets).unwrap().header;
         // Reports of the UPF's own may go out with it.
         let answers = |(_, o): &(SocketAddr, Vec<u8>)| {
@@ -316,30 +417,6 @@ impl Net {
         *m
     }
 
-    /// The verdict on one packet, and the packet.
-    pub(crate) fn packet(&mut self, origin: Origin, octets: &[u8]) -> (Verdict, Vec<u8>) {
-        let mut slots = [Slot { origin, packet: Packet::of(octets), verdict: Verdict::Pending }];
-        self.upf.u.burst(self.now, &mut slots);
-        self.upf.settle(self.now, &mut self.out);
-        let [slot] = slots;
-        (slot.verdict, slot.packet.octets().to_vec())
-    }
-
-    /// A phone's packet, by way of its gNB.
-    pub(crate) fn uplink(&mut self, s: &Session, inner: &[u8]) -> (Verdict, Vec<u8>) {
-        self.packet(from_gnb(), &g_pdu(s.teid, 1, inner))
-    }
-
-    /// A packet for a phone, from the first data network.
-    pub(crate) fn downlink(&mut self, inner: &[u8]) -> (Verdict, Vec<u8>) {
-        self.packet(Origin::N6 { dn: DnIndex(0) }, inner)
-    }
-
-    /// What the pipeline sent of its own.
-    pub(crate) fn outputs(&mut self) -> Vec<(Destination, Vec<u8>)> {
-        std::iter::from_fn(|| self.upf.u.next_output()).map(|(to, p)| (to, p.octets().to_vec())).collect()
-    }
-
     /// The requests that the UPF sent to the SMF since the last look.
     pub(crate) fn reports(&mut self) -> Vec<(Seid, u32, SessionReportRequest)> {
         let mut all = Vec::new();
@@ -353,16 +430,13 @@ impl Net {
         all
     }
 
-    pub(crate) fn dropped(&self, reason: DropReason) -> u64 {
-        self.upf.u.counters().dropped(reason)
-    }
-
     pub(crate) fn advance(&mut self, to: Instant) {
         while let Some(at) = self.upf.next_deadline().filter(|at| *at <= to) {
             self.now = self.now.max(at);
             self.upf.tick(self.now, &mut self.out);
         }
         self.now = to;
+        self.upf.reach(to, &mut self.out);
     }
 }
 

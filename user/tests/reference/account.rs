@@ -94,7 +94,7 @@ impl Account {
     }
 
     /// When a limit of time is reached next.
-    fn next(&self) -> Option<Instant> {
+    pub(crate) fn next(&self) -> Option<Instant> {
         let since = self.running.filter(|_| self.timed)?;
         let at = |limit_s: Option<u64>, us: u64| {
             limit_s.map(|s| Instant(since.0 + (s * 1_000_000).saturating_sub(us)))

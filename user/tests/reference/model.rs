@@ -6,11 +6,10 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
-use whimbrel_user::{Destination, DnIndex, DropReason};
+use whimbrel_user::{Buffering, Destination, DnIndex, DropReason};
 
 use super::account::{self, Account, Used};
 use super::common::{GNB, HELD, SERVER};
-use super::pair::BUFFERING;
 
 /// Ports of the server, of which one at a time may have rules of its own.
 pub(crate) const PORTS: [u16; 2] = [5060, 80];
@@ -94,6 +93,7 @@ pub(crate) struct Seat {
     pub(crate) action: Action,
     pub(crate) qers: Vec<Enforced>,
     pub(crate) accounts: Vec<Account>,
+    bounds: Buffering,
     /// Since when, and the packet.
     pub(crate) held: VecDeque<(Instant, Vec<u8>)>,
     notified: bool,
@@ -123,7 +123,13 @@ pub(crate) struct Told {
 const FULL: u128 = u64::MAX as u128;
 
 impl Seat {
-    pub(crate) fn new(teid: Teid, ue: Ipv4Addr, action: Action, qers: Vec<Enforced>) -> Self {
+    pub(crate) fn new(
+        teid: Teid,
+        ue: Ipv4Addr,
+        action: Action,
+        qers: Vec<Enforced>,
+        bounds: Buffering,
+    ) -> Self {
         Self {
             teid,
             ue,
@@ -133,6 +139,7 @@ impl Seat {
             action,
             qers,
             accounts: Vec::new(),
+            bounds,
             held: VecDeque::new(),
             notified: false,
             ul_packets: 0,
@@ -165,11 +172,17 @@ impl Seat {
         self.held.iter().map(|(_, p)| p.len()).sum()
     }
 
+    /// When something is due.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        let old = self.held.front().map(|(since, _)| *since + self.bounds.age);
+        self.accounts.iter().filter_map(Account::next).chain(old).min()
+    }
+
     /// The time is later than it was.
     pub(crate) fn advanced(&mut self, now: Instant, told: &mut Told) {
         account::advance(&mut self.accounts, now, &mut told.usage);
         while let Some((since, packet)) = self.held.front()
-            && now.since(*since) >= BUFFERING.age
+            && now.since(*since) >= self.bounds.age
         {
             told.waiting.packets -= 1;
             told.waiting.octets -= packet.len();
@@ -209,13 +222,15 @@ impl Seat {
         let fate = match self.action {
             Action::Drop => Fate::Dropped(DropReason::FarDrop),
             Action::Buffer { .. } if self.held.len() == HELD => Fate::Dropped(DropReason::BufferFull),
-            Action::Buffer { .. } if self.held_octets() + octets > BUFFERING.octets_per_session as usize => {
+            Action::Buffer { .. }
+                if self.held_octets() + octets > self.bounds.octets_per_session as usize =>
+            {
                 Fate::Dropped(DropReason::BufferOctets)
             }
-            Action::Buffer { .. } if all.packets == BUFFERING.packets as usize => {
+            Action::Buffer { .. } if all.packets == self.bounds.packets as usize => {
                 Fate::Dropped(DropReason::BuffersExhausted)
             }
-            Action::Buffer { .. } if all.octets + octets > BUFFERING.octets as usize => {
+            Action::Buffer { .. } if all.octets + octets > self.bounds.octets as usize => {
                 Fate::Dropped(DropReason::BuffersOctets)
             }
             Action::Buffer { tell } => {

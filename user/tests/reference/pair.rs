@@ -37,20 +37,99 @@ pub(crate) const BUFFERING: Buffering = Buffering {
 /// What takes bursts to the pipeline.
 pub(crate) type Driver = Box<dyn FnMut(&mut Shards, Instant, &mut [Slot])>;
 
+/// What has packets decided on, which is to be as the model says.
+pub(crate) type Judge<U> = Box<dyn FnMut(&mut U, Instant, &[Judged])>;
+
 /// Both, side by side.
-pub(crate) struct Pair {
-    pub(crate) net: Net,
+pub(crate) struct Pair<U: Plane = Upf> {
+    pub(crate) net: Net<U>,
     seats: Vec<Option<(Session, Seat)>>,
     pub(crate) told: Told,
     cp_seid: u64,
     both_families: bool,
     /// Numbers of reports that came.
     seen: BTreeSet<u32>,
-    driver: Driver,
+    judge: Judge<U>,
+    /// What is to be counted of all sessions together.
+    decided: Decided,
+    pub(crate) scope: Scope,
+}
+
+/// What a UPF can be asked to show packet for packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope {
+    pub(crate) bounds: Buffering,
+    /// The model's time is its own.
+    pub(crate) times: bool,
+    /// What comes from phones and what goes to them comes in one order.
+    pub(crate) one_source: bool,
+    /// Nothing but our packets comes.
+    pub(crate) quiet: bool,
+    /// Packets of a burst.
+    pub(crate) burst_max: usize,
+    /// Some of them are none of any phone's: malformed, or of their link alone. Whose tunnel they came by is looked at closely for a while.
+    pub(crate) odd: bool,
+}
+
+impl Scope {
+    pub(crate) const ALL: Self =
+        Self { bounds: BUFFERING, times: true, one_source: true, quiet: true, burst_max: 100, odd: true };
+}
+
+/// Packets of all sessions together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Decided {
+    passed: [u64; 2],
+    waiting: Waiting,
+    dropped: Vec<u64>,
+}
+
+impl Decided {
+    fn add(&mut self, fate: &Fate) {
+        match fate {
+            Fate::Sent(Destination::N3 { .. }, _) => self.passed[1] += 1,
+            Fate::Sent(..) => self.passed[0] += 1,
+            Fate::Dropped(reason) => self.dropped[*reason as usize] += 1,
+            Fate::Held => {}
+        }
+    }
+
+    /// As a UPF has counted.
+    fn of(counters: &Counters, scope: Scope) -> Self {
+        let mut it = Self {
+            passed: [counters.ul_packets, counters.dl_packets],
+            waiting: Waiting { packets: counters.held as usize, octets: counters.held_octets as usize },
+            dropped: counters.dropped.to_vec(),
+        };
+        it.dropped[DropReason::LinkScope as usize] *= u64::from(scope.quiet);
+        it
+    }
 }
 
 /// A packet of a burst: where it is from, its octets, and what the model says of it.
-type Judged = (Origin, Vec<u8>, Fate);
+pub(crate) type Judged = (Origin, Vec<u8>, Fate);
+
+/// Compares what each packet became.
+fn each(mut driver: Driver) -> Judge<Upf> {
+    Box::new(move |upf, now, judged| {
+        let slot = |(origin, octets, _): &Judged| {
+            let mut packet = Packet::with_room(2048);
+            packet.fill(octets);
+            Slot { origin: *origin, packet, verdict: Verdict::Pending }
+        };
+        let mut slots: Vec<_> = judged.iter().map(slot).collect();
+        driver(&mut upf.u, now, &mut slots);
+        for (slot, (origin, octets, fate)) in slots.iter().zip(judged) {
+            let got = match slot.verdict {
+                Verdict::Send(to) => Fate::Sent(to, slot.packet.octets().to_vec()),
+                Verdict::Drop(reason) => Fate::Dropped(reason),
+                Verdict::Taken => Fate::Held,
+                Verdict::Pending | Verdict::Hand { .. } => panic!("undecided"),
+            };
+            assert_eq!(got, *fate, "{origin:?} {octets:02x?}");
+        }
+    })
+}
 
 impl Pair {
     /// With nothing before the pipeline.
@@ -73,14 +152,28 @@ impl Pair {
         let mut config = Config { shards, buffering: BUFFERING, ..config() };
         config.path_failure = Duration::from_secs(1_000_000);
         let mut net = Net::with(config);
+        let judge = each(driver(&mut net.upf.u));
+        Self::of(net, Scope::ALL, judge)
+    }
+}
+
+impl<U: Plane> Pair<U> {
+    /// With a UPF that has an association and no session.
+    pub(crate) fn of(net: Net<U>, scope: Scope, judge: Judge<U>) -> Self {
         Self {
-            driver: driver(&mut net.upf.u),
+            judge,
             net,
             seats: (0..SEATS).map(|_| None).collect(),
             told: Told::default(),
             cp_seid: 0,
             both_families: false,
             seen: BTreeSet::new(),
+            decided: Decided {
+                passed: [0; 2],
+                waiting: Waiting::default(),
+                dropped: vec![0; DropReason::COUNT],
+            },
+            scope,
         }
     }
 
@@ -89,8 +182,11 @@ impl Pair {
         Self { both_families: true, ..self }
     }
 
-    pub(crate) fn establish(&mut self, at: usize, n: u16) {
+    pub(crate) fn establish(&mut self, at: usize, mut n: u16) {
         self.cp_seid += 1;
+        if !self.scope.times {
+            n = n & 0x3fff | 0x40; // no rates, and no rule for time
+        }
         // As our SMF asks for it, or with one QER; the second with rates of its own, or without.
         let (ours, twice_metered) = (n & 0x2000 != 0, n & 0x6000 == 0x6000);
         let asked_for = if ours { smf_establishment } else { establishment };
@@ -141,7 +237,7 @@ impl Pair {
         let r = self.net.establish(m);
         let session = self.net.seated(self.cp_seid, &r);
         let action = Action::Buffer { tell: !ours };
-        let mut seat = Seat::new(session.teid, session.ipv4.unwrap(), action, qers);
+        let mut seat = Seat::new(session.teid, session.ipv4.unwrap(), action, qers, self.scope.bounds);
         (seat.one_flow, seat.signalling, seat.ue6) = (one_flow, signalling.then_some(PORTS[0]), session.ipv6);
         seat.accounts = accounts;
         self.seats[at] = Some((session, seat));
@@ -153,8 +249,9 @@ impl Pair {
     /// The last usage is what the model has counted.
     pub(crate) fn delete(&mut self, at: usize) {
         let Some((session, mut seat)) = self.seats[at].take() else { return };
-        seat.let_go(&mut self.told);
-        let counters = self.net.upf.u.session_counters(session.id()).expect("counters");
+        let discarded = seat.let_go(&mut self.told).len();
+        self.decided.dropped[DropReason::BufferDiscarded as usize] += discarded as u64;
+        let counters = self.net.upf.session_counters(session.id()).expect("counters");
         assert_eq!(
             (counters.ul_packets, counters.dl_packets, counters.dropped),
             (seat.ul_packets, seat.dl_packets, seat.dropped)
@@ -172,15 +269,16 @@ impl Pair {
         let fates = seat.changed(self.net.now, &mut self.told);
         let session = session.clone();
         assert_eq!(self.net.modify(&session, m).cause, Cause::RequestAccepted);
+        fates.iter().for_each(|fate| self.decided.add(fate));
         let sent: Vec<_> = fates
             .into_iter()
             .filter_map(|f| match f {
-                Fate::Sent(to, octets) => Some((to, octets)),
+                Fate::Sent(to, octets) => Some((to, self.net.upf.as_sent(to, octets))),
                 Fate::Held | Fate::Dropped(_) => None,
             })
             .collect();
         let six = session.ipv6.is_some();
-        let outputs = self.net.outputs().into_iter();
+        let outputs = self.net.upf.outputs(sent.len()).into_iter();
         let others: Vec<_> = outputs.filter(|(_, octets)| !(six && is_advertisement(octets))).collect();
         assert_eq!(others, sent);
     }
@@ -212,10 +310,11 @@ impl Pair {
                 let closed = [n & 3 == 1, n & 12 == 4];
                 let mbr = [u64::from(n) * 100, 100_000];
                 seat.qers[which].closed = closed;
-                seat.qers[which].set_mbr(now, mbr);
+                let mbr = Some(mbr).filter(|_| self.scope.times);
+                mbr.into_iter().for_each(|mbr| seat.qers[which].set_mbr(now, mbr));
                 let qer = UpdateQer {
                     gate_status: Some(GateStatus { ul: gate(closed[0]), dl: gate(closed[1]) }),
-                    mbr: Some(BitRate { ul_kbps: mbr[0], dl_kbps: mbr[1] }),
+                    mbr: mbr.map(|[ul_kbps, dl_kbps]| BitRate { ul_kbps, dl_kbps }),
                     ..UpdateQer::new(QerId(1 + which as u32))
                 };
                 let update_qers = vec![qer];
@@ -239,11 +338,13 @@ impl Pair {
             7 => {
                 // Long enough now and then for sessions to be folded again.
                 let passed = if n % 8 == 0 { 61_000_000 } else { u64::from(n) * 10 };
-                let to = Instant(now.0 + passed);
-                self.net.advance(to);
-                for (_, seat) in self.seats.iter_mut().flatten() {
-                    seat.advanced(to, &mut self.told);
+                let to = Instant(now.0 + if self.scope.times { passed } else { 0 });
+                let next = |it: &Self| it.seats.iter().flatten().filter_map(|(_, seat)| seat.next()).min();
+                // What is due on the way is seen to when it is.
+                while let Some(at) = next(self).filter(|at| *at < to) {
+                    self.advance(at);
                 }
+                self.advance(to);
             }
             8 if seat.signalling.is_some() => {
                 let port = PORTS[usize::from(n >> 2) % 2];
@@ -266,27 +367,43 @@ impl Pair {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) as usize
         };
-        let judged: Vec<Judged> = (0..=next() % 100)
-            .filter_map(|_| self.judged([[at, next()][next() % 2], next(), next()]))
+        // What goes one way, where only that comes in one order.
+        let one_way = [&[0, 1, 2, 3, 4, 5, 12, 13, 15][..], &[6, 7, 8, 9, 10, 11, 14]][next() % 2];
+        let one_way = &one_way[..one_way.len() - usize::from(!self.scope.odd)];
+        let one_source = self.scope.one_source;
+        let kind = |random: usize| if one_source { random } else { one_way[random % one_way.len()] };
+        let judged: Vec<Judged> = (0..=next() % self.scope.burst_max)
+            .filter_map(|_| self.judged([[at, next()][next() % 2], kind(next()), next()]))
             .collect();
-        let slot = |(origin, octets, _): &Judged| {
-            let mut packet = Packet::with_room(2048);
-            packet.fill(octets);
-            Slot { origin: *origin, packet, verdict: Verdict::Pending }
-        };
-        let mut slots: Vec<_> = judged.iter().map(slot).collect();
-        (self.driver)(&mut self.net.upf.u, self.net.now, &mut slots);
-        for (slot, (origin, octets, fate)) in slots.iter().zip(judged) {
-            let got = match slot.verdict {
-                Verdict::Send(to) => Fate::Sent(to, slot.packet.octets().to_vec()),
-                Verdict::Drop(reason) => Fate::Dropped(reason),
-                Verdict::Taken => Fate::Held,
-                Verdict::Pending | Verdict::Hand { .. } => panic!("undecided"),
-            };
-            assert_eq!(got, fate, "{origin:?} {octets:02x?}");
-        }
+        judged.iter().for_each(|(_, _, fate)| self.decided.add(fate));
+        (self.judge)(&mut self.net.upf, self.net.now, &judged);
+        self.compare_counted();
         self.net.upf.settle(self.net.now, &mut self.net.out);
-        self.net.outputs(); // error indications
+        self.net.upf.outputs(0); // error indications
+    }
+
+    /// Packets of a phone, of both families both ways, whatever becomes of them.
+    #[allow(dead_code, reason = "of I/O that has to be warm")]
+    pub(crate) fn offer(&mut self, at: usize, put: impl FnOnce(&mut U, &[Judged])) {
+        let all = [0, 0x100].into_iter().flat_map(|six| [(0, 0x79 | six), (6, 0x79 | six)]);
+        let all: Vec<_> = all.filter_map(|(kind, n)| self.judged([at, kind, n])).collect();
+        put(&mut self.net.upf, &all);
+    }
+
+    /// A session is deleted, whatever it has counted.
+    #[allow(dead_code, reason = "of I/O that has to be warm")]
+    pub(crate) fn forget(&mut self, at: usize) {
+        let Some((session, _)) = self.seats[at].take() else { return };
+        self.net.delete(&session);
+    }
+
+    fn advance(&mut self, to: Instant) {
+        self.net.advance(to);
+        for (_, seat) in self.seats.iter_mut().flatten() {
+            let before = seat.dropped;
+            seat.advanced(to, &mut self.told);
+            self.decided.dropped[DropReason::BufferAge as usize] += seat.dropped - before;
+        }
     }
 
     /// A packet, most often one that passes, and what becomes of it.
@@ -363,6 +480,15 @@ impl Pair {
         })
     }
 
+    /// What was counted of all sessions together is what the model has.
+    fn compare_counted(&mut self) {
+        self.decided.waiting = self.told.waiting;
+        let Self { net, decided, scope, .. } = self;
+        decided.dropped[DropReason::LinkScope as usize] *= u64::from(scope.quiet);
+        let counters = net.upf.counters(&|c| Decided::of(c, *scope) == *decided);
+        assert_eq!(Decided::of(&counters, *scope), *decided);
+    }
+
     /// What the SMF was told is what the model has; each report is answered.
     pub(crate) fn compare_told(&mut self) {
         let (mut downlink_data, mut usage) = (0, Vec::new());
@@ -381,14 +507,12 @@ impl Pair {
                 let answer = Message::from(SessionReportResponse::new(Cause::RequestAccepted));
                 let octets = answer.to_octets(Some(up), sequence);
                 assert!(Frame::parse(&octets).is_ok());
-                self.net.upf.pfcp(self.net.now, SMF, &octets, &mut self.net.out);
+                self.net.upf.pfcp(self.net.now, &octets, &mut self.net.out);
             }
         }
         let told = std::mem::take(&mut self.told);
         self.told.waiting = told.waiting;
-        let counters = self.net.upf.u.counters();
-        let waiting = Waiting { packets: counters.held as usize, octets: counters.held_octets as usize };
-        assert_eq!(waiting, told.waiting);
+        self.compare_counted();
         assert_eq!(downlink_data, told.downlink_data);
         let sorted = |mut v: Vec<Used>| {
             v.sort_by_key(|used| format!("{used:?}"));

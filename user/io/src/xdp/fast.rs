@@ -292,7 +292,7 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     let held = Held::lock(a, up);
     a.load(Size::W, Reg::R1, Reg::R9, field!(teid));
     a.load(Size::W, Reg::R2, Reg::Frame, TEID);
-    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, held.up);
+    a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, held.other);
     a.load(Size::B, Reg::R1, Reg::R9, field!(ul_flow));
     a.jump_if(Reg::R1, When::Equal, FastEntry::ANY_FLOW.into(), flow);
     a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R8, held.drops[0]);
@@ -300,7 +300,7 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     is_phones(a, v4, Reg::R9, Reg::R7, held.drops[1]);
     let way = if v4 { UP } else { UP_IPV6 };
     pass(a, fast, way, &held);
-    unlock(a);
+    unlock(a, fast_state::FREE);
     count(a, fast, way, up);
     // The frame begins anew, fourteen octets before the phone's packet.
     a.load(Size::D, Reg::R9, Reg::Frame, HEADER);
@@ -378,7 +378,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     now(a, fast, up);
     a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
     let held = Held::lock(a, up);
-    is_phones(a, v4, Reg::R9, Reg::R7, held.up);
+    is_phones(a, v4, Reg::R9, Reg::R7, held.other);
     // What is written is read while nobody changes it.
     for (field, to) in [(field!(container), CONTAINER), (field!(gnb_teid), TEID), (field!(gnb_ipv4), GNB)] {
         a.load(Size::W, Reg::R1, Reg::R9, field);
@@ -392,7 +392,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     a.store_value(Size::D, Reg::Frame, HEADER, 16);
     a.place(bare);
     pass(a, fast, DOWN, &held);
-    unlock(a);
+    unlock(a, fast_state::FREE);
     count(a, fast, DOWN, up);
     frame(a);
     within(a, ETHERNET + 20, leave);
@@ -461,7 +461,9 @@ pub(super) fn place(a: &mut Assembler, pool: &Pool, first: u32, down: Label) {
 
 /// A session whose lock the program has, and ways out.
 struct Held {
-    /// Nothing has changed: the packet goes up.
+    /// The packet is another session's, and goes up.
+    other: Label,
+    /// Nothing has changed: the packet goes up, and those behind it do.
     up: Label,
     /// It is dropped, by [`DROPS`].
     drops: [Label; DROPS.len()],
@@ -471,6 +473,7 @@ impl Held {
     /// Takes the lock of the session at `R9`, or goes up; a session that is watched has that counted. `R7` to `R9` stay.
     fn lock(a: &mut Assembler, up: Label) -> Self {
         let (again, taken, not_watched) = (a.label(), a.label(), a.label());
+        let held = Self { other: a.label(), up: a.label(), drops: DROPS.map(|_| a.label()) };
         a.set(Reg::R1, LOOKS);
         a.set(Reg::R2, fast_state::BUSY as i32);
         a.place(again);
@@ -485,9 +488,12 @@ impl Held {
         a.jump_if(Reg::R0, When::NotEqual, fast_state::BUSY, up);
         a.add(Reg::R1, -1);
         a.jump_if(Reg::R1, When::NotEqual, 0, again);
+        a.store_value(Size::H, Reg::R9, field!(missed), 1);
         a.jump(up);
         a.place(taken);
-        Self { up: a.label(), drops: DROPS.map(|_| a.label()) }
+        a.load(Size::H, Reg::R1, Reg::R9, field!(missed));
+        a.jump_if(Reg::R1, When::NotEqual, 0, held.up);
+        held
     }
 
     /// What the ways out lead to.
@@ -503,25 +509,28 @@ impl Held {
         a.jump_if(Reg::R1, When::Equal, u32::MAX, self.up);
         a.add(Reg::R1, 1);
         a.store(Size::W, Reg::R9, field!(dropped), Reg::R1);
-        unlock(a);
+        unlock(a, fast_state::FREE);
         counters(a, fast, up);
         a.combine(Reg::R0, Do::Add, Reg::R7);
         add(a, 0, 1);
         a.set(Reg::R0, XDP_DROP);
         a.exit();
+        a.place(self.other);
+        unlock(a, fast_state::FREE);
+        a.jump(up);
         a.place(self.up);
-        unlock(a);
+        unlock(a, fast_state::BEHIND);
         a.jump(up);
     }
 }
 
-/// Frees the lock of the session at `R9`, after all that was written under it.
-fn unlock(a: &mut Assembler) {
+/// Gives the lock of the session at `R9` away, after all that was written under it.
+fn unlock(a: &mut Assembler, to: u32) {
     #[cfg(target_arch = "x86_64")] // whose stores are seen in their order
-    a.store_value(Size::W, Reg::R9, field!(state), fast_state::FREE as i32);
+    a.store_value(Size::W, Reg::R9, field!(state), to as i32);
     #[cfg(not(target_arch = "x86_64"))]
     {
-        a.set(Reg::R1, fast_state::FREE as i32);
+        a.set(Reg::R1, to as i32);
         a.exchange(Reg::R9, field!(state), Reg::R1);
     }
 }

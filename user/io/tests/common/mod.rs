@@ -216,25 +216,7 @@ impl Namespace {
     }
 
     fn ethtool(&self, interface: &'static str, command: u32, data: u32) {
-        #[repr(C)]
-        struct Value {
-            command: u32,
-            data: u32,
-        }
-        const SIOCETHTOOL: libc::c_ulong = 0x8946;
-        self.enter(move || {
-            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
-            let mut value = Value { command, data };
-            // SAFETY: for this plain C struct all zeroes are a value.
-            let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-            for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
-                *to = from as libc::c_char;
-            }
-            request.ifr_ifru.ifru_data = (&raw mut value).cast();
-            // SAFETY: the request names the value, which has the form that the command wants, and both live through the call.
-            let set = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
-            assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
-        });
+        self.enter(move || ethtool(interface, command, data));
     }
 
     /// Runs a command in it.
@@ -248,6 +230,33 @@ impl Drop for Namespace {
         self.0.kill().ok();
         self.0.wait().ok();
     }
+}
+
+/// Has a virtual interface of ours give all its frames to its other end by one queue, redirected ones and those of rings and sockets: else
+/// some overtake others there.
+pub(crate) fn sends_in_order(interface: &'static str) {
+    const ETHTOOL_STSO: u32 = 0x1f;
+    ethtool(interface, ETHTOOL_STSO, 0);
+}
+
+fn ethtool(interface: &'static str, command: u32, data: u32) {
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    const SIOCETHTOOL: libc::c_ulong = 0x8946;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).unwrap();
+    let mut value = Value { command, data };
+    // SAFETY: for this plain C struct all zeroes are a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut value).cast();
+    // SAFETY: the request names the value, which has the form that the command wants, and both live through the call.
+    let set = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
+    assert_eq!(set, 0, "{}", std::io::Error::last_os_error());
 }
 
 /// A TAP or TUN device here, of which we have the other end.
@@ -314,6 +323,19 @@ pub(crate) fn config(n3_io: N3Io) -> Config {
     Config { forwarding: true, n3_io, ..Config::new(user, "upf") }
 }
 
+/// A user plane; `None`, with a sentence, where the host does not permit what is asked for.
+pub(crate) fn started(config: &Config) -> Option<Handle> {
+    let handle = match UserPlane::start(config.clone()) {
+        Err(StartError::AfXdp(Obstacle::Program(e))) if e.kind() == ErrorKind::PermissionDenied => {
+            eprintln!("skipped: XDP programs are not permitted here ({e})");
+            return None;
+        }
+        other => other.unwrap_or_else(|e| panic!("{e}")),
+    };
+    assert_eq!(handle.rings().is_some(), matches!(config.n3_io, N3Io::AfXdp | N3Io::Xdp));
+    Some(handle)
+}
+
 /// The control side by function calls, the packet side by its handle.
 pub(crate) struct Control {
     c: UpfC,
@@ -326,15 +348,7 @@ pub(crate) struct Control {
 impl Control {
     /// `None`, with a sentence, where the host does not permit what is asked for.
     pub(crate) fn start(config: Config) -> Option<Self> {
-        let handle = match UserPlane::start(config.clone()) {
-            Err(StartError::AfXdp(Obstacle::Program(e))) if e.kind() == ErrorKind::PermissionDenied => {
-                eprintln!("skipped: XDP programs are not permitted here ({e})");
-                return None;
-            }
-            other => other.unwrap_or_else(|e| panic!("{e}")),
-        };
-        assert_eq!(handle.rings().is_some(), matches!(config.n3_io, N3Io::AfXdp | N3Io::Xdp));
-        Some(Self::with(handle, config))
+        Some(Self::with(started(&config)?, config))
     }
 
     /// On a user plane that runs.
