@@ -206,6 +206,7 @@ pub(crate) fn nth_upf_config(n: u8, seed: u64) -> whimbrel_user::Config {
         echo_interval: None,
         slices: Vec::new(),
         shards: 1,
+        applications: Default::default(),
         buffering: Default::default(),
         flows_first: Config::FLOWS_FIRST,
         flows_second: Config::FLOWS_SECOND,

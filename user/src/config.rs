@@ -8,6 +8,7 @@ use std::time::Duration;
 use whimbrel_ids::{Dnn, SNssai};
 use whimbrel_pfcp::ie::NodeId;
 
+use crate::applications::{ApplicationError, Applications};
 use crate::buffering::{Buffering, BufferingError};
 use crate::firewall::Firewall;
 use crate::limits::{
@@ -245,6 +246,8 @@ pub struct Config {
     pub path_failure: Duration,
     /// Time between echo requests to each gNB and UPF; `None` sends none.
     pub echo_interval: Option<Duration>,
+    /// Applications that rules may name.
+    pub applications: Applications,
     /// What waits for phones, at most.
     pub buffering: Buffering,
     /// Flows of sessions with filters whose rule is remembered in a core's second cache, those used last; all pipelines together.
@@ -316,6 +319,8 @@ pub enum ConfigError {
     },
     /// A bound of what waits for phones that is zero or too high.
     Buffering(BufferingError),
+    /// Applications that cannot be told.
+    Applications(ApplicationError),
     /// Echo requests more often than once in 60 s (TS 29.281 §7.2.1).
     EchoInterval(Duration),
     /// A firewall cannot be built.
@@ -402,6 +407,7 @@ impl fmt::Display for ConfigError {
             Self::Buffering(BufferingError { bound, most }) => {
                 write!(f, "the bound `{bound}` of what waits for phones: give 1 to {most}")
             }
+            Self::Applications(wrong) => wrong.fmt(f),
             Self::EchoInterval(given) => {
                 write!(f, "gNBs are to be asked for an echo every {given:?}: once in 60 s is the most often")
             }
@@ -455,6 +461,7 @@ impl Config {
             }
         }
         self.buffering.check().map_err(ConfigError::Buffering)?;
+        self.applications.check().map_err(ConfigError::Applications)?;
         let given = self.flows_first.max(self.flows_second);
         if given > FLOWS_REMEMBERED_MAX {
             return Err(ConfigError::Flows { given });

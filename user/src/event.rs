@@ -71,6 +71,13 @@ pub enum Event {
         /// As the SMF was told.
         cause: Cause,
     },
+    /// An SMF has told of applications, or taken back what it had told.
+    ApplicationsTold {
+        /// The SMF.
+        peer: SocketAddr,
+        /// Of how many.
+        applications: usize,
+    },
     /// A session is gone.
     SessionDeleted {
         /// The session.

@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod applications;
 mod buffering;
 mod config;
 mod control;
@@ -21,6 +22,9 @@ mod rules;
 pub mod samples;
 mod session_id;
 
+pub use applications::{
+    Application, ApplicationError, Applications, DomainName, FlowDescription, NotRead, Pfd, Whence,
+};
 pub use buffering::{Buffering, BufferingError};
 pub use config::{
     Config, ConfigError, DataNetwork, DnIndex, FirewallError, Ipv4Net, Ipv6Net, PointToPoint, ReservedPools,
@@ -31,6 +35,8 @@ pub use event::{Ended, Event};
 pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};
 pub use firewall::{Firewall, FirewallRule, Nat, NotARule, Timeouts};
 pub use limits::*;
+#[cfg(feature = "samples")]
+pub use pipeline::read_names;
 pub use pipeline::{
     BorderCounters, Counters, Destination, DropReason, FastCounted, FastEntry, FastPath, Origin,
     PACKET_HEADROOM, Packet, SessionCounters, Slot, Stage, Steering, UpfU, Verdict, Watch, fast_state,

@@ -17,6 +17,26 @@ pub const FILTERS_PER_PDR_MAX: usize = 16;
 pub const QERS_PER_PDR_MAX: usize = 4;
 /// URRs of one PDR: online and offline charging, monitoring, and one spare.
 pub const URRS_PER_PDR_MAX: usize = 4;
+/// Applications that one UPF knows: an operator's, and what partners have told its SMF.
+pub const APPLICATIONS_MAX: usize = 256;
+/// Flow descriptions of one application: a large provider's networks.
+pub const APPLICATION_FLOWS_MAX: usize = 512;
+/// Names of one application.
+pub const APPLICATION_NAMES_MAX: usize = 64;
+/// Applications that the rules of one session name: a packet may have to be asked of each.
+pub const APPLICATIONS_PER_SESSION_MAX: usize = 16;
+/// Addresses that one session knows by name.
+pub const NAMED_ADDRESSES_MAX: usize = 128;
+/// Flows that one session knows by name: those of a few dozen pages.
+pub const NAMED_FLOWS_MAX: usize = 256;
+/// Both, of all sessions: some fifty megabytes.
+pub const NAMES_KNOWN_MAX: u64 = 524_288;
+/// Questions of one session that await their answers.
+pub const QUESTIONS_MAX: usize = 16;
+/// Questions, answers and greetings that are read for one session in a second: a busy browser's, and a thousandth of a core.
+pub const NAMES_READ_PER_SECOND_MAX: u32 = 100;
+/// Sessions that are given the changed descriptions of an application in one call.
+pub const RENEWED_PER_TICK_MAX: usize = 64;
 /// Port ranges of one filter. RFC 6733 §4.3.1 sets none; eight cover what PCFs are known to send.
 pub const PORT_RANGES_MAX: usize = 8;
 /// Addresses, or IPv6 prefixes, of one pool: as many as there can be sessions.

@@ -9,6 +9,7 @@ mod buffering;
 mod cluster;
 mod contradictions;
 mod data_network;
+mod detection;
 mod firewall;
 mod flow;
 mod handover;
@@ -35,7 +36,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use whimbrel_control::refusal::RefusalKind;
-use whimbrel_user::{Buffering, SliceRate};
+use whimbrel_user::{Applications, Buffering, SliceRate};
 
 pub(crate) use cluster::{Cluster, PairOf};
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
@@ -74,6 +75,7 @@ pub(crate) struct Config {
     pub(crate) n6: N6,
     pub(crate) upfs: Vec<Upf>,
     pub(crate) slice_rates: Vec<SliceRate>,
+    pub(crate) detection: Applications,
     pub(crate) buffering: Buffering,
     pub(crate) cluster: Cluster,
     pub(crate) neighbours: Neighbours,
@@ -159,7 +161,7 @@ pub(crate) fn reload(running: &Config, file: Option<&Path>) -> Result<Reloaded, 
     }
     keep!(
         "plmn" amf.plmn, "amf" amf.amf_id, "data_networks" data_networks, "home_network_keys" home_network_keys,
-        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
+        "n2" n2, "n3" n3, "n4" n4, "n6" n6, "upfs" upfs, "slice_rates" slice_rates, "detection" detection, "buffering" buffering, "limits.remembered_flows" limits.remembered_flows,
         "cluster" cluster, "store" store, "api" api, "log" log,
     );
     Ok(Reloaded { config, kept })
@@ -197,6 +199,7 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         n6: interfaces::n6(&mut root),
         upfs: upf::read(&mut root),
         slice_rates: upf::slice_rates(&mut root),
+        detection: detection::read(&mut root),
         buffering: buffering::read(&mut root),
         cluster: cluster::read(&mut root),
         neighbours: neighbours::read(&mut root),

@@ -206,6 +206,24 @@ fn bounds_of_what_waits_for_phones() {
     }
 }
 
+#[test]
+fn applications_are_told_by_flows_and_names() {
+    let text = "detection:\n  resolvers: 192.0.2.53\n  applications:\n    - id: video\n      names: [\"*.video.example\", tls video.example]\n    \
+                - id: games\n      flows: [permit out 17 from any 7000-7999 to assigned]\n    - id: video\n      names: dns cdn.example\n";
+    let told = read(text).expect("applications").detection;
+    let all: Vec<_> = told.known.iter().map(|a| (&*a.id, a.pfds.len())).collect();
+    assert_eq!(all, [("video", 2), ("games", 1)]);
+    for (item, sentence) in [
+        ("names: a.example", "a description of nothing"),
+        ("id: video", "has neither flows nor names"),
+        ("id: video\n      names: \"[a-z].example\"", "write a name such as"),
+        ("id: video\n      flows: deny", "write a flow such as"),
+    ] {
+        let refused = read(&format!("detection:\n  applications:\n    - {item}\n")).expect_err(item);
+        assert!(refused.contains(sentence), "{refused}");
+    }
+}
+
 /// The SMF where UPFs reach it, and this list.
 fn with_upfs(list: &str) -> String {
     format!("n4:\n  node_id: 192.0.2.1\nupfs:\n{list}")

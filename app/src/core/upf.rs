@@ -65,6 +65,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         echo_interval: Some(Config::ECHO_INTERVAL),
         slices: c.slice_rates.clone(),
         shards: c.n3.threads,
+        applications: c.detection.clone(),
         buffering: c.buffering,
         flows_first: Config::FLOWS_FIRST,
         flows_second: c.limits.remembered_flows,
@@ -339,6 +340,7 @@ impl LocalUpf {
                 "Packets of sessions with filters whose filters were asked",
                 c.flows_asked,
             ),
+            one("whimbrel_upf_names_known", "Addresses and flows that sessions know by name", c.names_known),
             one(
                 "whimbrel_upf_predictions_true_total",
                 "Predicted handovers whose phone arrived",
@@ -523,6 +525,7 @@ impl LocalUpf {
                 Event::AssociationSetUp { .. }
                 | Event::AssociationMoved { .. }
                 | Event::AssociationEnded { .. }
+                | Event::ApplicationsTold { .. }
                 | Event::AssociationSilent { .. } => {
                     info!(?event, "N4");
                 }

@@ -54,6 +54,9 @@ impl UpfC {
         let until = self.sessions.get_mut(session).and_then(|s| s.provisional_until.take());
         if let Some(at) = until {
             self.provisional.remove(&(at, session));
+            if self.sessions.get(session).is_some_and(|s| !s.rules.applications.is_empty()) {
+                self.outdated.insert(session);
+            }
         }
     }
 

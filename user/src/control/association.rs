@@ -34,7 +34,9 @@ pub(super) const FEATURES: UpFunctionFeatures = UpFunctionFeatures::FTUP
     .with(UpFunctionFeatures::FRRT)
     .with(UpFunctionFeatures::MNOP)
     .with(UpFunctionFeatures::BUNDL)
-    .with(UpFunctionFeatures::DDND);
+    .with(UpFunctionFeatures::DDND)
+    .with(UpFunctionFeatures::PFDM)
+    .with(UpFunctionFeatures::PFDE);
 
 /// One SMF.
 pub(super) struct Association {
@@ -334,6 +336,7 @@ impl UpfC {
     }
 
     fn drop_sessions(&mut self, association: u32, out: &mut Outbox) -> usize {
+        self.forget_applications(association);
         let all = self.sessions.of(association);
         all.iter().for_each(|id| self.drop_session(*id, out));
         all.len()

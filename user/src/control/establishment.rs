@@ -138,7 +138,8 @@ impl UpfC {
             (base.ue_ipv4, base.ue_ipv6) = (old.rules.ue_ipv4, old.rules.ue_ipv6);
         }
         let mut draft = Draft::open(&base);
-        let mut allocator = Allocator::new(&self.config, session, &mut self.sessions.pools);
+        let mut allocator =
+            Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools);
         match allocator.establish(&mut draft, m).and_then(|()| draft.close()) {
             Ok(rules) => Ok((session, rules, allocator.keep())),
             Err(refusal) => {

@@ -1,5 +1,6 @@
 //! UPF-C: the PFCP endpoint of the UP function (TS 29.244 §5, §6).
 
+mod applications;
 mod arrival;
 mod association;
 mod deletion;
@@ -19,8 +20,9 @@ use std::time::Duration;
 use whimbrel_ids::{DecodeErrorKind, Instant, Seid, Teid};
 use whimbrel_pfcp::ie::{ApplyAction, Cause, DestinationInterface, NodeId, OffendingIe, RecoveryTimeStamp};
 use whimbrel_pfcp::msg::{
-    AssociationReleaseResponse, AssociationUpdateResponse, HeartbeatResponse, SessionDeletionResponse,
-    SessionEstablishmentResponse, SessionModificationResponse, VersionNotSupportedResponse,
+    AssociationReleaseResponse, AssociationUpdateResponse, HeartbeatResponse, PfdManagementResponse,
+    SessionDeletionResponse, SessionEstablishmentResponse, SessionModificationResponse,
+    VersionNotSupportedResponse,
 };
 use whimbrel_pfcp::{Error, Frame, HeaderError, Message, message_type};
 
@@ -28,7 +30,7 @@ use crate::config::{Config, ConfigError, DnIndex};
 use crate::event::Event;
 use crate::exchange::{Change, Report, Token};
 use crate::limits::WAITING_MAX;
-use crate::rules::Far;
+use crate::rules::{Far, Known};
 use crate::session_id::SessionId;
 use association::Associations;
 use replies::{Replies, ReplyKey};
@@ -89,6 +91,9 @@ pub struct UpfC {
     next_token: u32,
     /// Sessions that stand for a predicted phone alone, and until when.
     provisional: BTreeSet<(Instant, SessionId)>,
+    applications: Known,
+    /// Sessions whose rules name applications of which something else is said by now.
+    outdated: BTreeSet<SessionId>,
 }
 
 impl UpfC {
@@ -104,6 +109,8 @@ impl UpfC {
             waiting: BTreeMap::new(),
             next_token: 0,
             provisional: BTreeSet::new(),
+            applications: Known::new(&config.applications.known),
+            outdated: BTreeSet::new(),
             config,
         })
     }
@@ -162,7 +169,8 @@ impl UpfC {
         let figures = self.waiting.values().next().map(|w| w.deadline);
         let provisional = self.provisional.first().map(|(at, _)| *at);
         let paths = self.associations.next_deadline(self.config.path_failure);
-        [self.requests.next_deadline(), paths, figures, provisional].into_iter().flatten().min()
+        let outdated = self.outdated.first().map(|_| Instant::ZERO);
+        [self.requests.next_deadline(), paths, figures, provisional, outdated].into_iter().flatten().min()
     }
 
     fn tick(&mut self, now: Instant, out: &mut Outbox) {
@@ -173,6 +181,7 @@ impl UpfC {
         self.retransmit(now, out);
         self.give_up_silent(now, out);
         self.give_up_provisional(now, out);
+        self.renew_some(out);
     }
 
     fn datagram(&mut self, now: Instant, peer: SocketAddr, octets: &[u8], out: &mut Outbox) {
@@ -229,6 +238,7 @@ impl UpfC {
                     self.recovered(peer, m.recovery_time_stamp, out);
                 }
             }
+            Message::PfdManagementRequest(m) => self.manage_pfds(now, key, &m, out),
             Message::AssociationSetupRequest(m) => self.set_up(now, key, *m, out),
             Message::AssociationUpdateRequest(m) => self.update_association(now, key, *m, out),
             Message::AssociationReleaseRequest(m) => self.release(now, key, *m, out),
@@ -247,7 +257,8 @@ impl UpfC {
             Message::AssociationSetupResponse(m) => self.associated(now, peer, header.sequence, *m, out),
             Message::AssociationUpdateResponse(_) => self.update_answered(peer, header.sequence, out),
             // TS 29.244 §7.6.5: answers to requests that a UP function does not send, and requests that only it sends.
-            Message::AssociationReleaseResponse(_)
+            Message::PfdManagementResponse(_)
+            | Message::AssociationReleaseResponse(_)
             | Message::VersionNotSupportedResponse(_)
             | Message::NodeReportRequest(_)
             | Message::SessionEstablishmentResponse(_)
@@ -302,6 +313,9 @@ impl UpfC {
         let unknown = e.decode.kind == DecodeErrorKind::Unknown && e.offending_ie == 0;
         let response: Option<Message> = match key.message_type {
             _ if unknown => None, // TS 29.244 §7.6.4: discarded
+            message_type::PFD_MANAGEMENT_REQUEST => {
+                Some(PfdManagementResponse { cause, offending_ie, node_id: Some(node_id) }.into())
+            }
             message_type::ASSOCIATION_SETUP_REQUEST => Some(self.set_up_response(cause, None).into()),
             message_type::ASSOCIATION_UPDATE_REQUEST => Some(
                 AssociationUpdateResponse {
@@ -345,7 +359,8 @@ impl UpfC {
 const fn is_request(message_type: u8) -> bool {
     matches!(
         message_type,
-        message_type::ASSOCIATION_SETUP_REQUEST
+        message_type::PFD_MANAGEMENT_REQUEST
+            | message_type::ASSOCIATION_SETUP_REQUEST
             | message_type::ASSOCIATION_UPDATE_REQUEST
             | message_type::ASSOCIATION_RELEASE_REQUEST
             | message_type::SESSION_ESTABLISHMENT_REQUEST

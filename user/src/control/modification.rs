@@ -112,7 +112,8 @@ impl UpfC {
         let network = s.rules.data_network;
         let addresses = (s.rules.ue_ipv4, s.rules.ue_ipv6);
         let mut draft = Draft::open(&s.rules);
-        let mut allocator = Allocator::new(&self.config, session, &mut self.sessions.pools);
+        let mut allocator =
+            Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools);
         let rules = allocator.modify(&mut draft, m).and_then(|()| draft.close());
         let stays = |r: &SessionRules| when == When::Now || (r.ue_ipv4, r.ue_ipv6) == addresses;
         match rules.and_then(|r| if stays(&r) { Ok(r) } else { Err(RuleRefusal::PredictedAddress) }) {

@@ -63,6 +63,9 @@ impl UpfU {
                     self.forget_flows(index, &s.rules);
                 }
                 replace(&mut s, &rules, &effects, now, &mut reports);
+                if let Some(naming) = s.state.naming.take_if(|_| !rules.compared.named) {
+                    self.shared.names_known(-(naming.len() as i64));
+                }
                 self.sessions.put(index, s);
                 was_active
             }
@@ -118,6 +121,8 @@ impl UpfU {
             for (usage, urr) in s.state.usage.iter_mut().zip(s.rules.urrs.iter()) {
                 usage.report(urr, now, UsageReportTrigger::TERMR, &mut reports);
             }
+            let known = s.state.naming.as_ref().map_or(0, |n| n.len());
+            self.shared.names_known(-(known as i64));
             for Waiting { packet, .. } in held::take(&mut s.state, &mut self.shared) {
                 self.shared.counters.drop(DropReason::BufferDiscarded);
                 self.shared.recycle(packet);
@@ -242,7 +247,8 @@ fn new_session(id: SessionId, rules: &Arc<SessionRules>, now: Instant) -> Sessio
         held: Default::default(),
         notice: None,
         quiet_until: None,
-        fold_at: None,
+        fold_at: Instant::ZERO,
+        naming: None,
         macs: Vec::new(),
     };
     SessionU { rules: Arc::clone(rules), state }

@@ -267,11 +267,12 @@ impl UpfU {
 /// Of the flow of a packet, if it is remembered.
 fn hash_of(flows: &Flows, session: &SessionU, item: &Item) -> Option<Hash> {
     let (compared, inner) = (session.rules.compared, item.inner.as_ref()?);
-    if !compared.worth {
+    // Of a flow that may be known by a name it is not known yet which it is.
+    if !compared.worth || compared.named {
         return None;
     }
     let flow = inner.flow(item.arrival.teid != Teid(0))?;
-    Some(flows.hash(&FlowKey::new(session.state.rules_number, compared, item.arrival, &flow)))
+    Some(flows.hash(&FlowKey::new(session.state.rules_number, compared, item.arrival, &flow, 0)))
 }
 
 /// Begins to load the headers of all packets: a driver has just written them, by way of memory.

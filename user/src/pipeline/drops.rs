@@ -223,6 +223,8 @@ counters! {
     flows_second,
     /// Those whose filters were asked.
     flows_asked,
+    /// Addresses and flows that are known by name now.
+    names_known,
     /// Predictions that came true: a packet showed that the phone had arrived.
     predictions_true,
     /// Packets without a session that the filters in front of the predictions knew, and the table did not.

@@ -25,7 +25,7 @@ use super::{Destination, DropReason, UpfU, Verdict};
 use crate::config::DnIndex;
 use crate::exchange::Report;
 use crate::limits::{FLOODED_SESSIONS_MAX, FLOODS_PER_SECOND_MAX, MACS_PER_SESSION_MAX};
-use crate::rules::{Frame, Mac, Pdr, SessionRules, is_group};
+use crate::rules::{Frame, Mac, Names, Pdr, SessionRules, is_group};
 
 /// How long an address that is not used stays a session's, where the SMF gives no Ethernet inactivity timer: the ageing
 /// time of IEEE 802.1Q §8.8.3.
@@ -75,7 +75,7 @@ impl Content802 {
 }
 
 impl Content for Content802 {
-    fn matches(&self, pdr: &Pdr) -> bool {
+    fn matches(&self, pdr: &Pdr, _: Names) -> bool {
         let flow = || self.inner.map(|i| if pdr.is_uplink() { i.uplink() } else { i.downlink() });
         pdr.filters.is_empty() || {
             let flow = flow();

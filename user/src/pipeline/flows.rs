@@ -31,9 +31,15 @@ const ANSWER: u64 = 0xff;
 pub(super) struct FlowKey([u64; 8]);
 
 impl FlowKey {
-    /// Of rules with this number. What filters do not compare makes no flow another.
+    /// Of rules with this number, of a flow known by names of that word. What filters do not compare makes no flow another.
     #[inline]
-    pub(super) fn new(rules_number: u64, compared: Compared, arrival: Arrival, flow: &Flow) -> Self {
+    pub(super) fn new(
+        rules_number: u64,
+        compared: Compared,
+        arrival: Arrival,
+        flow: &Flow,
+        names: u32,
+    ) -> Self {
         let wide = |a: IpAddr| match a {
             IpAddr::V4(a) => (0, u64::from(a.to_bits())),
             IpAddr::V6(a) => ((a.to_bits() >> 64) as u64, a.to_bits() as u64),
@@ -56,7 +62,7 @@ impl FlowKey {
             local.1,
             ports | u64::from(octets),
             u64::from(flow_label) << 32 | u64::from(spi.unwrap_or(0)),
-            arrival.teid.0.into(),
+            u64::from(names) << 32 | u64::from(arrival.teid.0),
             rules_number << ANSWER.count_ones(),
         ])
     }
@@ -275,7 +281,8 @@ mod tests {
     use whimbrel_gtpu::PduSessionInformation;
     use whimbrel_ids::Teid;
 
-    const ALL: Compared = Compared { worth: true, tos: true, flow_label: true, spi: true, qfi: true };
+    const ALL: Compared =
+        Compared { named: true, worth: true, tos: true, flow_label: true, spi: true, qfi: true };
 
     fn flow(n: u32) -> Flow {
         Flow {
@@ -295,7 +302,7 @@ mod tests {
     }
 
     fn key(number: u64, n: u32) -> FlowKey {
-        FlowKey::new(number, ALL, Arrival::NETWORK, &flow(n))
+        FlowKey::new(number, ALL, Arrival::NETWORK, &flow(n), 0)
     }
 
     fn find(flows: &mut Flows, key: &FlowKey, passes: bool) -> Option<(u8, Known)> {
@@ -324,14 +331,19 @@ mod tests {
             Flow { spi: None, ..base },
             Flow { spi: Some(0), ..base },
         ];
-        let mut all: Vec<_> = others.iter().map(|f| FlowKey::new(1, ALL, Arrival::NETWORK, f)).collect();
-        all.extend([key(1, 1), key(2, 1), FlowKey::new(1, ALL, from_phone(1), &base)]);
-        all.extend([2, 64].map(|qfi| FlowKey::new(1, ALL, from_phone(qfi), &base)));
+        let mut all: Vec<_> = others.iter().map(|f| FlowKey::new(1, ALL, Arrival::NETWORK, f, 0)).collect();
+        all.extend([
+            key(1, 1),
+            key(2, 1),
+            FlowKey::new(1, ALL, from_phone(1), &base, 0),
+            FlowKey::new(1, ALL, from_phone(1), &base, 1),
+        ]);
+        all.extend([2, 64].map(|qfi| FlowKey::new(1, ALL, from_phone(qfi), &base, 0)));
         for (n, a) in all.iter().enumerate() {
             assert!(!all[..n].contains(a), "{n}");
         }
         let ends = Compared { worth: true, ..Compared::default() };
-        let of = |f: &Flow, qfi| FlowKey::new(1, ends, from_phone(qfi), f);
+        let of = |f: &Flow, qfi| FlowKey::new(1, ends, from_phone(qfi), f, 0);
         let same = Flow { tos: 0, flow_label: 0, spi: None, ..base };
         assert_eq!(of(&base, 1), of(&same, 2));
     }

@@ -18,6 +18,7 @@ mod held;
 mod inner;
 mod lookup;
 mod meter;
+mod naming;
 mod packet;
 mod path;
 mod plain;
@@ -51,6 +52,8 @@ use fast::Lender;
 pub use fast::{FastCounted, FastEntry, FastPath, state as fast_state};
 use inner::Inner;
 use lookup::UeAddresses;
+#[cfg(feature = "samples")]
+pub use naming::read_names;
 pub use packet::{PACKET_HEADROOM, Packet};
 use path::Paths;
 use predicted::{Key, Predictions};

@@ -553,7 +553,8 @@ impl Cold {
             held: Default::default(),
             notice: None,
             quiet_until: None,
-            fold_at: None,
+            fold_at: Instant::ZERO,
+            naming: None,
             macs: Vec::new(),
         };
         SessionU { rules: Arc::new(SessionRules::clone(shape).with(&own)), state }
@@ -568,7 +569,7 @@ fn is_simple(rules: &SessionRules) -> bool {
         && !rules.guarded
         && rules.framed.is_empty()
         && rules.pdrs.len() <= 2
-        && rules.pdrs.iter().all(|p| p.filters.is_empty())
+        && rules.pdrs.iter().all(|p| p.filters.is_empty() && p.application.is_none())
         && rules.qers.len() <= QERS_MAX
         && rules.urrs.len() <= 1
 }

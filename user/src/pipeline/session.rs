@@ -7,6 +7,7 @@ use whimbrel_ids::Instant;
 use super::ethernet::Learnt;
 use super::held::Held;
 use super::meter::Meter;
+use super::naming::Naming;
 use super::usage::Usage;
 use crate::exchange::Report;
 use crate::rules::SessionRules;
@@ -63,8 +64,10 @@ pub(super) struct State {
     pub(super) notice: Option<Box<(Instant, Report)>>,
     /// Until when packets that wait are not reported anew.
     pub(super) quiet_until: Option<Instant>,
-    /// When to see whether it can be folded.
-    pub(super) fold_at: Option<Instant>,
+    /// When to see whether it can be folded; zero before the first look.
+    pub(super) fold_at: Instant,
+    /// By which names its packets are known, where a rule asks.
+    pub(super) naming: Option<Box<Naming>>,
     /// Addresses that the phone uses, in an Ethernet session.
     pub(super) macs: Vec<Learnt>,
 }

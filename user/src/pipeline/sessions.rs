@@ -226,9 +226,10 @@ impl Sessions {
     /// Folds the session if it is plain, now and then: a phone that misbehaves does not have it folded and unfolded with every packet.
     pub(super) fn fold_in_time(&mut self, now: Instant, index: u32) {
         let Some(Rest::Full(session)) = self.rest.get_mut(index) else { return };
-        let due = session.state.fold_at.is_some_and(|at| at <= now);
-        if due || session.state.fold_at.is_none() {
-            session.state.fold_at = Some(now + FOLD_EVERY);
+        let (at, never) = (session.state.fold_at, session.state.fold_at == Instant::ZERO);
+        let due = !never && at <= now;
+        if due || never {
+            session.state.fold_at = now + FOLD_EVERY;
         }
         if due {
             self.fold(index);

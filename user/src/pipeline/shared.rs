@@ -15,7 +15,7 @@ use super::shard::{Common, Shard};
 use crate::buffering::Buffering;
 use crate::config::{Config, DnIndex};
 use crate::exchange::Report;
-use crate::limits::{OUTPUTS_OWN_MAX, REPORTS_MAX};
+use crate::limits::{NAMES_KNOWN_MAX, OUTPUTS_OWN_MAX, REPORTS_MAX};
 use crate::session_id::mix;
 
 /// Spare buffers kept for reuse; more are given back to the allocator.
@@ -41,6 +41,10 @@ pub(super) struct Shared {
     pub(super) waited_since: Option<Instant>,
     /// What may wait for phones.
     pub(super) buffering: Buffering,
+    /// Whose answers about names are believed; anybody's, if there are none.
+    resolvers: Box<[IpAddr]>,
+    /// Addresses and flows that are known by name, at most.
+    names_max: u64,
     spare: Vec<Packet>,
     room: usize,
 }
@@ -61,6 +65,8 @@ impl Shared {
             reports: Vec::new(),
             waited_since: None,
             buffering: config.buffering,
+            resolvers: config.applications.resolvers.as_slice().into(),
+            names_max: NAMES_KNOWN_MAX / u64::from(shard.of()),
             spare: Vec::new(),
             room,
         }
@@ -103,6 +109,21 @@ impl Shared {
         self.counters.held += 1;
         self.counters.held_octets += octets as u64;
         Ok(())
+    }
+
+    /// Whether what this server says of names is believed.
+    pub(super) fn believes(&self, server: IpAddr) -> bool {
+        self.resolvers.is_empty() || self.resolvers.contains(&server)
+    }
+
+    /// Addresses and flows that may be known by name besides those that are.
+    pub(super) fn names_room(&self) -> i64 {
+        self.names_max.saturating_sub(self.counters.names_known) as i64
+    }
+
+    /// So many more are known by name, or fewer.
+    pub(super) fn names_known(&mut self, more: i64) {
+        self.counters.names_known = self.counters.names_known.saturating_add_signed(more);
     }
 
     /// So many wait no longer.

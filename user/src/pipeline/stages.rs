@@ -13,10 +13,10 @@ use super::session::State;
 use super::shared::Shared;
 use super::slice::Pass;
 use super::{Destination, DropReason, Verdict};
-use super::{advertise, held, unstructured};
+use super::{advertise, held, naming, unstructured};
 use crate::exchange::Report;
 use crate::limits::URRS_PER_PDR_MAX;
-use crate::rules::{Far, Flow, NONE, Pdr, Qer, SessionKind, SessionRules, is_of, upper};
+use crate::rules::{Far, Flow, NONE, Names, Pdr, Qer, SessionKind, SessionRules, is_of, upper};
 
 /// How a packet came to its session.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,20 @@ pub(super) struct Arrival {
 /// What a session carries, as its rules see it.
 pub(super) trait Content {
     /// Whether the filters of a rule are for it.
-    fn matches(&self, pdr: &Pdr) -> bool;
+    fn matches(&self, pdr: &Pdr, names: Names) -> bool;
+
+    /// The names that its flow is known by.
+    fn names(
+        &self,
+        _: &mut State,
+        _: &mut Shared,
+        _: &SessionRules,
+        _: Instant,
+        _: Arrival,
+        _: &Packet,
+    ) -> Names {
+        Names::NONE
+    }
 
     /// What an index of rules compares of it, seen from the phone; `None` if its rules have no index.
     fn flow(&self, _uplink: bool) -> Option<Flow> {
@@ -70,11 +83,22 @@ pub(super) trait Content {
 
 impl Content for Inner {
     #[inline]
-    fn matches(&self, pdr: &Pdr) -> bool {
-        pdr.filters.is_empty() || {
-            let flow = if pdr.is_uplink() { self.uplink() } else { self.downlink() };
-            pdr.filters.iter().any(|f| f.matches(&flow))
-        }
+    fn matches(&self, pdr: &Pdr, names: Names) -> bool {
+        let flow = || if pdr.is_uplink() { self.uplink() } else { self.downlink() };
+        pdr.filters.is_empty() && pdr.application.is_none() || pdr.is_for(&flow(), names)
+    }
+
+    #[cold]
+    fn names(
+        &self,
+        state: &mut State,
+        shared: &mut Shared,
+        rules: &SessionRules,
+        now: Instant,
+        arrival: Arrival,
+        packet: &Packet,
+    ) -> Names {
+        naming::names_of(state, shared, rules, now, arrival.teid != Teid(0), self, packet.octets())
     }
 
     fn flow(&self, uplink: bool) -> Option<Flow> {
@@ -142,7 +166,11 @@ pub(super) fn run<C: Content>(
     if let Some(verdict) = content.link_scope(state, rules, arrival, packet) {
         return verdict;
     }
-    let pdr = match detect(rules, state, shared, arrival, content) {
+    let names = match rules.compared.named {
+        true => content.names(state, shared, rules, now, arrival, packet),
+        false => Names::NONE,
+    };
+    let pdr = match detect(rules, state, shared, arrival, content, names) {
         Ok(pdr) => pdr,
         Err(reason) => return Verdict::Drop(reason),
     };

@@ -14,7 +14,7 @@ use super::session::State;
 use super::shared::Shared;
 use super::stages::{self, Arrival, Content};
 use super::{Destination, DropReason, UpfU, Verdict};
-use crate::rules::{Pdr, SessionRules};
+use crate::rules::{Names, Pdr, SessionRules};
 
 /// Octets of the headers of IPv6 and UDP.
 const HEADERS_OCTETS: usize = 48;
@@ -23,7 +23,7 @@ const HEADERS_OCTETS: usize = 48;
 pub(super) struct Unstructured;
 
 impl Content for Unstructured {
-    fn matches(&self, pdr: &Pdr) -> bool {
+    fn matches(&self, pdr: &Pdr, _: Names) -> bool {
         pdr.filters.is_empty()
     }
 

@@ -8,6 +8,7 @@ use whimbrel_pfcp::msg::SessionEstablishmentRequest;
 use whimbrel_pfcp::rule::{CreatedPdr, CreatedTrafficEndpoint};
 
 use super::Outcome;
+use super::application::Known;
 use super::draft::{Draft, PdrDraft};
 use super::refusal::RuleRefusal;
 use crate::config::{Config, DataNetwork, DnIndex};
@@ -26,6 +27,7 @@ pub(crate) struct NetworkPools {
 /// Chooses tunnels and addresses for one request, and remembers what it took so that a refusal gives it back.
 pub(crate) struct Allocator<'a> {
     pub(super) config: &'a Config,
+    pub(super) applications: &'a Known,
     session: SessionId,
     pools: &'a mut [NetworkPools],
     /// Which of the network's reserved pools the session's addresses come from.
@@ -46,9 +48,15 @@ pub(crate) struct Changed {
 }
 
 impl<'a> Allocator<'a> {
-    pub(crate) fn new(config: &'a Config, session: SessionId, pools: &'a mut [NetworkPools]) -> Self {
+    pub(crate) fn new(
+        config: &'a Config,
+        applications: &'a Known,
+        session: SessionId,
+        pools: &'a mut [NetworkPools],
+    ) -> Self {
         Self {
             config,
+            applications,
             session,
             pools,
             reserved: None,

@@ -8,6 +8,8 @@ const WORTH_MIN: usize = 8;
 /// What PDRs and their filters compare besides addresses, ports and protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compared {
+    /// Some rule asks for names.
+    pub(crate) named: bool,
     /// There are enough filters that an answer is worth to be remembered.
     pub(crate) worth: bool,
     pub(crate) tos: bool,
@@ -18,9 +20,12 @@ pub(crate) struct Compared {
 
 impl Compared {
     pub(crate) fn of(kind: SessionKind, pdrs: &[Pdr]) -> Self {
+        let applications = || pdrs.iter().filter_map(|p| p.application.as_ref());
+        let asked = applications().map(|a| a.filters()).sum::<usize>();
         let filters = || pdrs.iter().flat_map(|p| &p.filters);
         Self {
-            worth: kind == SessionKind::Ip && filters().count() >= WORTH_MIN,
+            named: applications().any(|a| a.is_named()),
+            worth: kind == SessionKind::Ip && filters().count() + asked >= WORTH_MIN,
             tos: filters().any(Filter::compares_tos),
             flow_label: filters().any(Filter::compares_flow_label),
             spi: filters().any(Filter::compares_spi),

@@ -1,6 +1,7 @@
 //! A session's rules while they are being changed: by identity instead of by place.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use whimbrel_ids::Teid;
 use whimbrel_pfcp::ie::{
@@ -8,8 +9,10 @@ use whimbrel_pfcp::ie::{
 };
 
 use super::refusal::RuleRefusal;
-use super::{Bar, Compared, Far, Index, NONE, Pdr, Qer, SessionRules, Urr};
-use crate::limits::{QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, URRS_PER_PDR_MAX};
+use super::{Application, Bar, Compared, Far, Index, NONE, Pdr, Qer, SessionRules, Urr};
+use crate::limits::{
+    APPLICATIONS_PER_SESSION_MAX, QERS_PER_PDR_MAX, RULES_PER_SESSION_MAX, URRS_PER_PDR_MAX,
+};
 
 /// A PDR with what it refers to, by identity.
 #[derive(Clone, Debug)]
@@ -56,6 +59,7 @@ impl Draft {
                 urrs: [].into(),
                 bars: [].into(),
                 endpoints: [].into(),
+                applications: [].into(),
                 index: None,
                 ..rules.clone()
             },
@@ -88,11 +92,13 @@ impl Draft {
         }
         // Stable: PDRs of one precedence keep the order of their identities.
         pdrs.sort_by_key(|p| p.precedence);
+        let applications = applications(&pdrs)?;
         let relays = relays(&self.base.tunnels, &pdrs, &fars);
         let endpoints = self.endpoints.into_iter().map(|(id, teid)| super::Endpoint { id, teid });
         Ok(SessionRules {
             index: Index::of(self.base.kind, &pdrs),
             compared: Compared::of(self.base.kind, &pdrs),
+            applications,
             pdrs: pdrs.into(),
             fars: fars.into(),
             qers: qers.into(),
@@ -130,6 +136,7 @@ fn relays(tunnels: &[Teid], pdrs: &[Pdr], fars: &[Far]) -> u8 {
             |f: &&Far| f.action.has(ApplyAction::FORW) && f.destination == DestinationInterface::Access;
         p.is_uplink()
             && p.filters.is_empty()
+            && p.application.is_none()
             && !p.deletes_container
             && far.filter(to_access).is_some_and(|f| f.tunnel.is_some())
     };
@@ -138,6 +145,21 @@ fn relays(tunnels: &[Teid], pdrs: &[Pdr], fars: &[Far]) -> u8 {
         of_tunnel.peek().is_some() && of_tunnel.all(on)
     };
     tunnels.iter().enumerate().filter(|(_, t)| relay(t)).fold(0, |bits, (n, _)| bits | 1 << n)
+}
+
+/// The applications that PDRs name, each once. Errors: more than one session may name.
+fn applications(pdrs: &[Pdr]) -> Result<Box<[Arc<Application>]>, RuleRefusal> {
+    let mut all: Vec<Arc<Application>> = Vec::new();
+    for (pdr, application) in pdrs.iter().filter_map(|p| Some((p, p.application.as_ref()?))) {
+        if all.iter().any(|a| a.number == application.number) {
+            continue;
+        }
+        if all.len() == APPLICATIONS_PER_SESSION_MAX {
+            return Err(RuleRefusal::TooMany(FailedRuleId::Pdr(pdr.pdr_id)));
+        }
+        all.push(Arc::clone(application));
+    }
+    Ok(all.into())
 }
 
 const _: () = assert!(crate::limits::TUNNELS_PER_SESSION_MAX <= u8::BITS as usize);

@@ -6,10 +6,10 @@ use whimbrel_classifier::{Classifier, Classify, Fields, Key, Pdi, Rank, Rule};
 use whimbrel_ids::{Qfi, Teid};
 use whimbrel_pfcp::ie::SourceInterface;
 
-use super::{Flow, Pdr, SessionKind};
+use super::{Application, Flow, Names, Pdr, SessionKind};
 
 /// Filters up to which a packet meets them one after the other: `examples/forward.rs` shows where the index gains.
-const ONE_BY_ONE_MAX: usize = 24;
+pub(super) const ONE_BY_ONE_MAX: usize = 24;
 /// Conditions of an index, beyond which PDRs are met one after the other all the same: a filter may list eight ports of
 /// each end and then has 64, so that not all that a session may have would fit into a sensible size.
 const CONDITIONS_MAX: usize = 4096;
@@ -69,32 +69,59 @@ impl Index {
         let one = (pdr.qfis.count_ones() == 1).then(|| pdr.qfis.trailing_zeros() as u8);
         Some(Pdi {
             teid: from_tunnel.then_some(pdr.teid.0),
+            application: pdr.application.as_ref().map(|a| a.number),
             source_interface: Some(if from_tunnel { ACCESS } else { CORE }),
             qfi: one,
             ..Pdi::default()
         })
     }
 
-    /// The place of the first PDR that a packet meets. Of a PDR of several QoS flows, the packet's may be none.
-    pub(crate) fn find(&self, teid: Teid, qfi: Option<Qfi>, flow: &Flow) -> Option<usize> {
+    /// The place of the first PDR that a packet meets, of a flow known by these names. Of a PDR of several QoS flows, the packet's may be
+    /// none.
+    pub(crate) fn find(
+        &self,
+        teid: Teid,
+        qfi: Option<Qfi>,
+        flow: &Flow,
+        applications: &[Arc<Application>],
+        names: Names,
+    ) -> Option<usize> {
         let from_tunnel = teid != Teid(0);
-        let key = Key::new(&Fields {
-            remote: flow.remote,
-            local: flow.local,
-            ports: flow.ports,
-            protocol: flow.protocol,
-            tos: flow.tos,
-            flow_label: flow.flow_label,
-            spi: flow.spi,
+        let fields = Fields {
             teid: from_tunnel.then_some(teid.0),
-            f_teid_address: 0,
             qfi: qfi.map(|q| q.value()),
             source_interface: if from_tunnel { ACCESS } else { CORE },
-            interface_type: None,
-            network_instance: 0,
-            traffic_endpoint: None,
-            application: None,
-        });
-        self.0.lookup(&key).map(|rank| rank.precedence() as usize)
+            ..fields(flow)
+        };
+        let of = |application| self.0.lookup(&Key::new(&Fields { application, ..fields }));
+        // A rule of no application is met whatever the packet is of.
+        let its = applications.iter().filter(|a| a.has(flow, names)).map(|a| of(Some(a.number)));
+        let first = its.chain([of(None)]).flatten().min();
+        first.map(|rank| rank.precedence() as usize)
+    }
+}
+
+/// What a set of flows compares.
+pub(super) fn key(flow: &Flow) -> Key {
+    Key::new(&fields(flow))
+}
+
+fn fields(flow: &Flow) -> Fields {
+    Fields {
+        remote: flow.remote,
+        local: flow.local,
+        ports: flow.ports,
+        protocol: flow.protocol,
+        tos: flow.tos,
+        flow_label: flow.flow_label,
+        spi: flow.spi,
+        teid: None,
+        f_teid_address: 0,
+        qfi: None,
+        source_interface: ACCESS,
+        interface_type: None,
+        network_instance: 0,
+        traffic_endpoint: None,
+        application: None,
     }
 }

@@ -1,6 +1,7 @@
 //! A session's rules as the packet pipeline reads them: compact, checked, their references resolved to places.
 
 mod allocate;
+mod application;
 mod apply;
 mod compared;
 mod draft;
@@ -14,6 +15,7 @@ mod refusal;
 mod simple;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_pfcp::ie::{
@@ -24,6 +26,7 @@ use whimbrel_pfcp::ie::{
 use whimbrel_pfcp::rule::UpdateBarInReportResponse;
 
 pub(crate) use allocate::{Allocator, Changed, NetworkPools, upper};
+pub(crate) use application::{Application, Known, Names};
 pub(crate) use compared::Compared;
 pub(crate) use draft::Draft;
 pub(crate) use filter::{Filter, Flow};
@@ -88,6 +91,8 @@ pub struct SessionRules {
     pub(crate) urrs: Box<[Urr]>,
     pub(crate) bars: Box<[Bar]>,
     pub(crate) endpoints: Box<[Endpoint]>,
+    /// The applications that PDRs name, each once.
+    pub(crate) applications: Box<[Arc<Application>]>,
     /// The PDRs' conditions, where there are more than a handful.
     pub(crate) index: Option<Index>,
     /// What their filters compare.
@@ -110,6 +115,7 @@ impl SessionRules {
             kind: SessionKind::default(),
             point_to_point: None,
             relays: 0,
+            applications: [].into(),
             index: None,
             compared: Compared::default(),
             tunnels_given: 0,
@@ -187,6 +193,8 @@ pub(crate) struct Pdr {
     /// Bit n for QoS flow n; zero accepts all.
     pub(crate) qfis: u64,
     pub(crate) filters: Box<[Filter]>,
+    /// Instead of filters: whose packets they are.
+    pub(crate) application: Option<Arc<Application>>,
     pub(crate) source: SourceInterface,
     pub(crate) far: u8,
     pub(crate) qers: [u8; QERS_PER_PDR_MAX],
@@ -208,6 +216,15 @@ impl Pdr {
     /// Whether its packets may be of a QoS flow.
     pub(crate) fn accepts(&self, qfi: Option<Qfi>) -> bool {
         self.qfis == 0 || qfi.is_some_and(|q| self.qfis >> q.value() & 1 != 0)
+    }
+
+    /// Whether its filters, or its application, are for a flow that is known by these names.
+    #[inline]
+    pub(crate) fn is_for(&self, flow: &Flow, names: Names) -> bool {
+        match &self.application {
+            None => self.filters.is_empty() || self.filters.iter().any(|f| f.matches(flow)),
+            Some(application) => application.has(flow, names),
+        }
     }
 
     pub(crate) fn qers(&self) -> impl Iterator<Item = usize> {

@@ -83,9 +83,18 @@ impl Allocator<'_> {
 
     /// Judges packet detection information.
     fn detect(&mut self, d: &mut Draft, id: PdrId, precedence: u32, pdi: &Pdi) -> Result<Pdr, RuleRefusal> {
-        if pdi.application_id.is_some() {
-            return Err(RuleRefusal::ApplicationId(id));
-        }
+        let application = match &pdi.application_id {
+            None => None,
+            // Deviation: it stands instead of filters, and is looked for in sessions of IP.
+            Some(_) if d.base.kind != SessionKind::Ip || !pdi.sdf_filters.is_empty() => {
+                return Err(RuleRefusal::ApplicationId(id));
+            }
+            Some(a) => Some(
+                self.applications
+                    .get(&a.0)
+                    .ok_or_else(|| RuleRefusal::UnknownApplication(id, a.0.clone()))?,
+            ),
+        };
         if !pdi.ethernet_packet_filters.is_empty() && d.base.kind != SessionKind::Ethernet {
             return Err(RuleRefusal::Ethernet(id));
         }
@@ -118,6 +127,7 @@ impl Allocator<'_> {
             precedence,
             qfis: pdi.qfis.iter().fold(0, |set, q| set | 1 << q.value()),
             filters: filters(d, id, pdi)?,
+            application,
             source: pdi.source_interface,
             far: NONE,
             qers: [NONE; QERS_PER_PDR_MAX],

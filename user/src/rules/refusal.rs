@@ -54,8 +54,10 @@ pub enum RuleRefusal {
     PredictedAddress,
     /// An IPv6 prefix of another length than 64.
     PrefixLength(PdrId),
-    /// Application detection.
+    /// An application together with filters, or in a session that is not of IP.
     ApplicationId(PdrId),
+    /// An application that nobody has told of.
+    UnknownApplication(PdrId, Box<str>),
     /// Predefined rules; none is configured.
     PredefinedRule(PdrId),
     /// Filters of Ethernet frames in a session of another type.
@@ -133,7 +135,8 @@ impl RuleRefusal {
                 (FAILED, Some(ie::UE_IP_ADDRESS), pdr(p))
             }
             Self::PredictedAddress => (Cause::RequestRejected, Some(ie::UE_IP_ADDRESS), None),
-            Self::ApplicationId(p) => (Cause::UnknownApplicationId, Some(ie::APPLICATION_ID), pdr(p)),
+            Self::ApplicationId(p) => (Cause::ServiceNotSupported, Some(ie::APPLICATION_ID), pdr(p)),
+            Self::UnknownApplication(p, _) => (Cause::UnknownApplicationId, Some(ie::APPLICATION_ID), pdr(p)),
             Self::PredefinedRule(p) => {
                 (Cause::UnknownPreDefinedRule, Some(ie::ACTIVATE_PREDEFINED_RULES), pdr(p))
             }
@@ -200,7 +203,16 @@ impl fmt::Display for RuleRefusal {
             Self::PredictedAddress => f.write_str("a prediction gives the session another address"),
             Self::SecondAddress(p) => write!(f, "PDR {} gives the session a second address of a family", p.0),
             Self::PrefixLength(p) => write!(f, "PDR {} has an IPv6 prefix of another length than 64", p.0),
-            Self::ApplicationId(p) => write!(f, "PDR {} wants application detection", p.0),
+            Self::ApplicationId(p) => {
+                write!(
+                    f,
+                    "PDR {} names an application beside filters, or in a session that is not of IP",
+                    p.0
+                )
+            }
+            Self::UnknownApplication(p, id) => {
+                write!(f, "PDR {} names the application {id:?}, which is not known here", p.0)
+            }
             Self::PredefinedRule(p) => write!(f, "PDR {} names a predefined rule; none is configured", p.0),
             Self::Ethernet(p) => write!(f, "PDR {} filters Ethernet frames in an IP session", p.0),
             Self::FarWithoutParameters(id) => {

@@ -58,6 +58,7 @@ pub(crate) fn config() -> Config {
         echo_interval: None,
         slices: Vec::new(),
         shards: SHARDS,
+        applications: Applications::default(),
         buffering: Buffering { packets_per_session: HELD as u16, ..Buffering::default() },
         // So few that flows give way to each other.
         flows_first: 8,

@@ -2,6 +2,8 @@
 //! each packet arrives at another one.
 #![allow(clippy::duplicate_mod, reason = "each of these files has the common one for itself")]
 
+#[path = "../applications/main.rs"]
+mod applications;
 #[path = "../buffering.rs"]
 mod buffering;
 #[path = "../common/mod.rs"]

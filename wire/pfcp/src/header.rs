@@ -13,6 +13,8 @@ pub const SEQUENCE_MAX: u32 = 0xff_ffff;
 pub mod message_type {
     pub const HEARTBEAT_REQUEST: u8 = 1;
     pub const HEARTBEAT_RESPONSE: u8 = 2;
+    pub const PFD_MANAGEMENT_REQUEST: u8 = 3;
+    pub const PFD_MANAGEMENT_RESPONSE: u8 = 4;
     pub const ASSOCIATION_SETUP_REQUEST: u8 = 5;
     pub const ASSOCIATION_SETUP_RESPONSE: u8 = 6;
     pub const ASSOCIATION_UPDATE_REQUEST: u8 = 7;

@@ -5,8 +5,8 @@
 //!
 //! | supported | not supported |
 //! | --- | --- |
-//! | heartbeat, association set-up, update, release, version not supported, node report | PFD management,
-//! session set deletion and modification |
+//! | heartbeat, PFD management, association set-up, update, release, version not supported, node report | session set
+//! deletion and modification |
 //! | session establishment, modification, deletion, report | |
 //! | load and overload control information | |
 //! | PDR, FAR, QER, URR, BAR, traffic endpoint and what they hold for IP sessions; Ethernet filters decode

@@ -314,6 +314,7 @@ pub(crate) fn config(n3_io: N3Io) -> Config {
         echo_interval: None,
         slices: Vec::new(),
         shards: threads(),
+        applications: whimbrel_user::Applications::default(),
         buffering: whimbrel_user::Buffering::default(),
         flows_first: whimbrel_user::Config::FLOWS_FIRST,
         flows_second: whimbrel_user::Config::FLOWS_SECOND,

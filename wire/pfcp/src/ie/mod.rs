@@ -11,6 +11,7 @@ mod framed;
 mod identity;
 mod node;
 mod numbers;
+mod pfd;
 mod private;
 mod report;
 mod tunnel;
@@ -34,6 +35,7 @@ pub use framed::{FramedIpv6Route, FramedRoute, Network};
 pub use identity::{NetworkInstance, PredefinedRules, UeIpAddressPoolIdentity};
 pub use node::{FSeid, NodeId};
 pub use numbers::*;
+pub use pfd::{PfdContents, PfdDomainName};
 pub use private::OnArrival;
 pub use report::{
     AlternativeSmfIpAddress, AssociationSetupResponseFlags, CpPfcpEntityIpAddress, DataServiceInformation,

@@ -4,6 +4,7 @@ mod association;
 mod control_information;
 mod heartbeat;
 mod node_report;
+mod pfd_management;
 mod session_deletion;
 mod session_establishment;
 mod session_modification;
@@ -18,6 +19,7 @@ pub use heartbeat::{HeartbeatRequest, HeartbeatResponse, VersionNotSupportedResp
 pub use node_report::{
     NodeReportRequest, NodeReportResponse, UserPlanePathFailureReport, UserPlanePathRecoveryReport,
 };
+pub use pfd_management::{ApplicationPfds, PfdContext, PfdManagementRequest, PfdManagementResponse};
 pub use session_deletion::{SessionDeletionRequest, SessionDeletionResponse};
 pub use session_establishment::{SessionEstablishmentRequest, SessionEstablishmentResponse};
 pub use session_modification::{SessionModificationRequest, SessionModificationResponse};
@@ -68,6 +70,10 @@ messages! {
     HeartbeatRequest(HeartbeatRequest) = HEARTBEAT_REQUEST,
     /// TS 29.244 §7.4.2.2.
     HeartbeatResponse(HeartbeatResponse) = HEARTBEAT_RESPONSE,
+    /// TS 29.244 §7.4.3.1.
+    PfdManagementRequest(PfdManagementRequest) = PFD_MANAGEMENT_REQUEST,
+    /// TS 29.244 §7.4.3.2.
+    PfdManagementResponse(PfdManagementResponse) = PFD_MANAGEMENT_RESPONSE,
     /// TS 29.244 §7.4.4.1.
     AssociationSetupRequest(AssociationSetupRequest) = ASSOCIATION_SETUP_REQUEST,
     /// TS 29.244 §7.4.4.2.

@@ -233,6 +233,38 @@ const OVERLOAD: OverloadControlInformation = OverloadControlInformation {
     period_of_validity: PackedTimer::from_seconds(60),
 };
 
+/// An application by flows, and one by names.
+fn pfds() -> PfdManagementRequest {
+    let name = |name: &str, protocol: Option<&str>| PfdDomainName {
+        name: name.into(),
+        protocol: protocol.map(Into::into),
+    };
+    let by_flows = PfdContents {
+        flow_descriptions: vec![
+            "permit out 6 from 192.0.2.0/24 443 to assigned".into(),
+            "permit out 17 from 192.0.2.0/24 443 to assigned".into(),
+        ],
+        ..PfdContents::default()
+    };
+    let by_names = PfdContents {
+        urls: vec!["http://video.example/a".into(), "http://video.example/b".into()],
+        domain_names: vec![
+            name("video.example", Some("DNS_QNAME")),
+            name("*.video.example", Some("TLS_SNI")),
+        ],
+        custom: Some([1, 2, 3].into()),
+        ..PfdContents::default()
+    };
+    let contexts = [by_flows, by_names].map(|c| PfdContext { pfd_contents: vec![c] });
+    PfdManagementRequest {
+        applications: vec![
+            ApplicationPfds { application_id: ApplicationId("video".into()), pfd_contexts: contexts.into() },
+            ApplicationPfds { application_id: ApplicationId("gone".into()), pfd_contexts: vec![] },
+        ],
+        node_id: Some(node()),
+    }
+}
+
 /// Every message, with the SEID that its header carries.
 pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
     let recovery_time_stamp = RecoveryTimeStamp(3_900_000_000);
@@ -256,6 +288,17 @@ pub(crate) fn all() -> Vec<(Option<Seid>, Message)> {
     vec![
         (None, HeartbeatRequest { recovery_time_stamp }.into()),
         (None, HeartbeatResponse { recovery_time_stamp }.into()),
+        (None, PfdManagementRequest::default().into()),
+        (None, pfds().into()),
+        (
+            None,
+            PfdManagementResponse {
+                cause: Cause::ServiceNotSupported,
+                offending_ie: Some(OffendingIe(61)),
+                node_id: Some(node()),
+            }
+            .into(),
+        ),
         (
             None,
             AssociationSetupRequest {

@@ -1,0 +1,145 @@
+//! PFD management in the UP function: TS 29.244 §6.2.5.3.
+//!
+//! What is told of applications is the whole UPF's, whichever SMF tells it. It ends with the association of who told it: then what the
+//! configuration says counts again, or nothing is the application's. Sessions whose rules name an application get its new descriptions
+//! some at a time.
+
+use std::sync::Arc;
+
+use whimbrel_ids::Instant;
+use whimbrel_pfcp::ie::{Cause, OffendingIe, PfdContents, PfdDomainName};
+use whimbrel_pfcp::msg::{ApplicationPfds, PfdManagementRequest, PfdManagementResponse};
+
+use super::replies::ReplyKey;
+use super::{Outbox, UpfC};
+use crate::applications::{Application, DomainName, NotRead, Pfd, Whence};
+use crate::event::Event;
+use crate::exchange::{Change, Effects};
+use crate::limits::{APPLICATIONS_MAX, RENEWED_PER_TICK_MAX};
+use crate::rules::{Draft, SessionRules};
+use crate::session_id::SessionId;
+
+/// Types of the elements that a refusal names (TS 29.244 table 8.1.2-1).
+const APPLICATION_IDS_PFDS: u16 = 58;
+const PFD_CONTENTS: u16 = 61;
+
+impl UpfC {
+    pub(super) fn manage_pfds(
+        &mut self,
+        now: Instant,
+        key: ReplyKey,
+        m: &PfdManagementRequest,
+        out: &mut Outbox,
+    ) {
+        let (cause, offending_ie) = match self.take_pfds(key, m) {
+            Ok(changed) => {
+                self.renew(&changed);
+                out.events.push(Event::ApplicationsTold { peer: key.peer, applications: changed.len() });
+                (Cause::RequestAccepted, None)
+            }
+            Err((cause, ie)) => (cause, ie),
+        };
+        let response = PfdManagementResponse {
+            cause,
+            offending_ie: offending_ie.map(OffendingIe),
+            node_id: Some(self.config.node_id.clone()),
+        };
+        self.answer(now, key, None, &response.into(), out);
+    }
+
+    /// The applications that a request is about, all of it taken. Errors: what the SMF is told; nothing is taken then.
+    fn take_pfds(
+        &mut self,
+        key: ReplyKey,
+        m: &PfdManagementRequest,
+    ) -> Result<Vec<Box<str>>, (Cause, Option<u16>)> {
+        let of_peer = self.associations.iter().find(|(_, a)| a.peer.ip() == key.peer.ip());
+        let association = of_peer.map(|(_, a)| a.id).ok_or((Cause::NoEstablishedPfcpAssociation, None))?;
+        if m.applications.is_empty() {
+            let all = self.applications.provisioned(None);
+            all.iter().for_each(|id| _ = self.applications.take_back(id));
+            return Ok(all);
+        }
+        let told = m.applications.iter().map(|a| application(a).map_err(|e| (e.0, Some(e.1))));
+        let told: Vec<Application> = told.collect::<Result<_, _>>()?;
+        let new = |a: &&Application| !a.pfds.is_empty() && self.applications.get(&a.id).is_none();
+        if self.applications.len() + told.iter().filter(new).count() > APPLICATIONS_MAX {
+            return Err((Cause::NoResourcesAvailable, Some(APPLICATION_IDS_PFDS)));
+        }
+        for said in &told {
+            if said.pfds.is_empty() {
+                self.applications.take_back(&said.id);
+            } else {
+                self.applications.provision(association, said);
+            }
+        }
+        Ok(told.into_iter().map(|a| a.id).collect())
+    }
+
+    /// An association ends, and with it what its SMF has told.
+    pub(super) fn forget_applications(&mut self, association: u32) {
+        let gone = self.applications.provisioned(Some(association));
+        gone.iter().for_each(|id| _ = self.applications.take_back(id));
+        self.renew(&gone);
+    }
+
+    /// The sessions whose rules name one of these are to be given what is said of it now.
+    fn renew(&mut self, applications: &[Box<str>]) {
+        let names = |rules: &SessionRules| rules.applications.iter().any(|a| applications.contains(&a.id));
+        let those = self.sessions.iter().filter(|(_, s)| names(&s.rules)).map(|(id, _)| id);
+        self.outdated.extend(those);
+    }
+
+    /// Gives some sessions what is said of their applications now.
+    pub(super) fn renew_some(&mut self, out: &mut Outbox) {
+        for _ in 0..RENEWED_PER_TICK_MAX {
+            let Some(session) = self.outdated.pop_first() else { return };
+            let Some(rules) = self.with_present_applications(session) else { continue };
+            let rules = Arc::new(rules);
+            // That the SMF has confirmed a predicted session is not said by this.
+            self.sessions.set_rules(session, Arc::clone(&rules));
+            out.changes.push(Change::Put { session, rules, effects: Effects::default() });
+        }
+    }
+
+    fn with_present_applications(&mut self, session: SessionId) -> Option<SessionRules> {
+        // One that stands for a predicted phone alone is seen to when the SMF confirms it.
+        let stands = self.sessions.get(session).filter(|s| s.provisional_until.is_none());
+        let mut draft = Draft::open(&stands?.rules);
+        for named in draft.pdrs.values_mut().filter_map(|p| p.pdr.application.as_mut()) {
+            *named = self.applications.now(&named.id);
+        }
+        // Nothing has come to the rules that could not stand.
+        draft.close().ok()
+    }
+}
+
+/// What is told of an application. Errors: the cause, and the element that is not understood or too long.
+fn application(m: &ApplicationPfds) -> Result<Application, (Cause, u16)> {
+    let contents = m.pfd_contexts.iter().flat_map(|c| &c.pfd_contents);
+    let pfds = contents.map(|c| pfd(c).map_err(|NotRead| (Cause::ServiceNotSupported, PFD_CONTENTS)));
+    let said = Application { id: m.application_id.0.clone(), pfds: pfds.collect::<Result<_, _>>()? };
+    said.check().map_err(|_| (Cause::NoResourcesAvailable, APPLICATION_IDS_PFDS))?;
+    Ok(said)
+}
+
+/// A PFD. What URLs say stands within TLS, and nobody knows what vendors have agreed on: one that needs either is none.
+fn pfd(c: &PfdContents) -> Result<Pfd, NotRead> {
+    if !c.urls.is_empty() || c.custom.is_some() || c.flow_descriptions.is_empty() && c.domain_names.is_empty()
+    {
+        return Err(NotRead);
+    }
+    let name = |n: &PfdDomainName| {
+        let whence = match n.protocol.as_deref() {
+            None => Whence::Anywhere,
+            Some("DNS_QNAME") => Whence::Query,
+            Some("TLS_SNI") => Whence::ServerName,
+            Some(_) => return Err(NotRead), // names in certificates are encrypted since TLS 1.3
+        };
+        DomainName::new(&n.name, whence)
+    };
+    Ok(Pfd {
+        flows: c.flow_descriptions.iter().map(|d| d.parse()).collect::<Result<_, _>>()?,
+        names: c.domain_names.iter().map(name).collect::<Result<_, _>>()?,
+    })
+}

@@ -1,0 +1,40 @@
+//! PFD management: how the applications are told that rules name (TS 29.244 §6.2.5).
+
+use crate::codec::grouped;
+use crate::ie::{ApplicationId, Cause, NodeId, OffendingIe, PfdContents};
+
+grouped! {
+    /// PFCP PFD Management Request (table 7.4.3.1-1). Without any application, all PFDs go.
+    #[derive(Default)]
+    pub struct PfdManagementRequest: "PFD Management Request" {
+        /// The applications that are told of; of others nothing changes.
+        58 => applications: many ApplicationPfds,
+        /// The sender.
+        60 => node_id: optional NodeId,
+    }
+
+    /// Application ID's PFDs (table 7.4.3.1-2). Without a context, those of the application go.
+    pub struct ApplicationPfds: "Application ID's PFDs" {
+        /// The application.
+        24 => application_id: required ApplicationId,
+        /// What takes the place of the PFDs that were.
+        59 => pfd_contexts: many PfdContext,
+    }
+
+    /// PFD context (table 7.4.3.1-3).
+    #[derive(Default)]
+    pub struct PfdContext: "PFD context" {
+        /// The PFDs: a packet is the application's if it meets one.
+        61 => pfd_contents: many PfdContents,
+    }
+
+    /// PFCP PFD Management Response (table 7.4.3.2-1).
+    pub struct PfdManagementResponse: "PFD Management Response" {
+        /// Outcome.
+        19 => cause: required Cause,
+        /// What was missing or wrong.
+        40 => offending_ie: conditional OffendingIe,
+        /// The sender.
+        60 => node_id: optional NodeId,
+    }
+}
