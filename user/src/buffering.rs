@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::limits::{HELD_MAX, HELD_PER_SESSION_MAX};
+use crate::limits::{HELD_MAX, HELD_PER_SESSION_MAX, STRAYS_MAX};
 
 /// Bounds on packets that wait for phones. What each of them refuses is dropped by a [`crate::DropReason`] of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Buffering {
     pub packets: u32,
     /// Octets of all sessions.
     pub octets: u32,
+    /// Packets of no session that wait while it is asked whether one is on its way, up to [`STRAYS_MAX`]; with none, they are dropped at once.
+    pub strays: u16,
     /// How long a packet waits; longer where the SMF says so (DL Buffering Duration, TS 29.244 §5.2.4.2).
     pub age: Duration,
     /// Whether packets whose ends know no ECN are dropped by chance as a session's buffer fills from half on (RFC 7567). Without, a buffer
@@ -31,6 +33,7 @@ impl Default for Buffering {
             // 32 MiB of buffers.
             packets: 16_384,
             octets: 16_384 * 1_500,
+            strays: 0,
             // Longer than a phone without power saving is paged (T3513, four times), and than most ends wait for an answer.
             age: Duration::from_secs(60),
             early_drop: false,
@@ -51,6 +54,10 @@ impl Buffering {
     /// The longest age: what a phone that sleeps for the longest eDRX cycle (10,486 s) is waited for.
     pub const AGE_MAX: Duration = Duration::from_secs(3 * 3_600);
 
+    /// How long a packet of no session waits: longer than UPF-C takes to answer and a flood of changes to be applied, shorter than
+    /// its sender takes to repeat it.
+    pub const STRAY_AGE: Duration = Duration::from_millis(200);
+
     /// Errors: the first bound that is zero or too high.
     pub(crate) fn check(&self) -> Result<(), BufferingError> {
         let age_ms = u64::try_from(self.age.as_millis()).unwrap_or(u64::MAX);
@@ -61,6 +68,9 @@ impl Buffering {
             ("octets", self.octets.into(), u32::MAX.into()),
             ("age", age_ms, Self::AGE_MAX.as_millis() as u64),
         ];
+        if self.strays > STRAYS_MAX {
+            return Err(BufferingError { bound: "strays", most: STRAYS_MAX.into() });
+        }
         match bounds.into_iter().find(|(_, given, most)| !(1..=*most).contains(given)) {
             Some((bound, _, most)) => Err(BufferingError { bound, most }),
             None => Ok(()),

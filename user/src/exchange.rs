@@ -1,6 +1,6 @@
 //! What the control side and the packet side tell each other. Both directions are plain values for a queue.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,8 +8,31 @@ use whimbrel_ids::{Qfi, Teid};
 use whimbrel_pfcp::ie::{PdrId, UrrId};
 use whimbrel_pfcp::rule::UsageReport;
 
-use crate::rules::SessionRules;
+use crate::config::DnIndex;
+use crate::rules::{SessionRules, upper};
 use crate::session_id::SessionId;
+
+/// What a packet bears that leads to its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lead {
+    /// The local tunnel by which it comes.
+    Tunnel(Teid),
+    /// The phone's address that it is for, or one of the phone's prefix, and the data network that it is from.
+    Phone(DnIndex, IpAddr),
+}
+
+impl Lead {
+    /// To a phone: every address of a prefix leads to the same.
+    pub(crate) fn to_phone(dn: DnIndex, address: IpAddr) -> Self {
+        Self::Phone(
+            dn,
+            match address {
+                IpAddr::V4(_) => address,
+                IpAddr::V6(a) => Ipv6Addr::from_bits(u128::from(upper(a)) << 64).into(),
+            },
+        )
+    }
+}
 
 /// Ties a [`Report::Usage`] to the change that asked for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,6 +59,13 @@ pub enum Change {
         rules: Arc<SessionRules>,
         /// What else to do then, once.
         effects: Effects,
+    },
+    /// No session has the packets that are led so; of those that wait for one.
+    Nobodys {
+        /// Where they are led.
+        lead: Lead,
+        /// The pipeline that asked.
+        shard: u8,
     },
     /// The session is gone.
     Remove {
@@ -131,6 +161,13 @@ pub enum Report {
     Arrived {
         /// The session.
         session: SessionId,
+    },
+    /// A packet that no session has waits for one, and others may follow.
+    Stray {
+        /// Where it is led.
+        lead: Lead,
+        /// The pipeline that asks.
+        shard: u8,
     },
     /// No packet within the session's inactivity timer.
     Inactivity {

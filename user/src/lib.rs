@@ -32,7 +32,7 @@ pub use config::{
 };
 pub use control::{Input, Outbox, UpfC};
 pub use event::{Ended, Event};
-pub use exchange::{Change, Effects, EndMarker, Query, Report, Token};
+pub use exchange::{Change, Effects, EndMarker, Lead, Query, Report, Token};
 pub use firewall::{Firewall, FirewallRule, Nat, NotARule, Timeouts};
 pub use limits::*;
 #[cfg(feature = "samples")]

@@ -63,6 +63,8 @@ pub const HELD_PER_SESSION_SURE: usize = 128;
 pub const HELD_SHARE: usize = 4;
 /// Packets buffered for all phones, as far as the configuration may go: half a gigabyte of packets of 2 KiB.
 pub const HELD_MAX: usize = 262_144;
+/// Packets of no session that wait while UPF-C is asked: some two megabytes, looked through when a session comes.
+pub const STRAYS_MAX: u16 = 1_024;
 /// Flows whose rule is remembered: 16 million, of 66 octets each.
 pub const FLOWS_REMEMBERED_MAX: u32 = 1 << 24;
 /// Predictions at a time: each lives five seconds, so these are 13,000 handovers a second, a region's of several million phones.

@@ -81,6 +81,11 @@ impl Shards {
         if let [only] = self.shards.as_mut_slice() { Some(only) } else { None }
     }
 
+    /// A change that will be applied: from now on all pipelines know where its phone's packets go.
+    pub fn announce(&self, change: &Change) {
+        self.steering.of_change(change);
+    }
+
     /// As [`UpfU::apply`].
     pub fn apply(&mut self, now: Instant, change: Change) {
         self.shards[self.steering.of_change(&change)].apply(now, change);

@@ -145,6 +145,14 @@ impl Pools {
         }
     }
 
+    /// Whether a number is given to somebody.
+    pub(crate) fn is_taken(&self, number: u64) -> bool {
+        match self.pools.iter().find_map(|p| Some((p, p.position(number)?))) {
+            Some((pool, at)) => pool.is_taken(at),
+            None => self.statics.contains(&number),
+        }
+    }
+
     pub(crate) fn free(&self) -> u64 {
         self.pools.iter().map(|p| u64::from(p.free())).sum()
     }

@@ -1,6 +1,6 @@
 //! What waits for phones in the UPF of this program.
 
-use whimbrel_user::{Buffering, HELD_MAX, HELD_PER_SESSION_MAX};
+use whimbrel_user::{Buffering, HELD_MAX, HELD_PER_SESSION_MAX, STRAYS_MAX};
 
 use super::section::Section;
 
@@ -14,6 +14,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Buffering {
             octets_per_session: s.value("octets_per_session", d.octets_per_session, "Of one session."),
             packets: s.value("packets", d.packets, "Of all sessions, up to 262144; each takes some 2 KiB of memory."),
             octets: s.value("octets", d.octets, "Of all sessions."),
+            strays: s.value(
+                "strays",
+                d.strays,
+                "Packets for no session that wait, 200 ms at most, while it is asked whether one is on its way; up to 1024. 0: dropped at once.",
+            ),
             age: s.value(
                 "age",
                 d.age,
@@ -30,6 +35,9 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Buffering {
         within(s, "octets_per_session", bounds.octets_per_session.into(), u32::MAX.into());
         within(s, "packets", bounds.packets.into(), HELD_MAX as u64);
         within(s, "octets", bounds.octets.into(), u32::MAX.into());
+        if bounds.strays > STRAYS_MAX {
+            s.refuse("strays", format!("{} is out of bounds", bounds.strays), format!("write 0 to {STRAYS_MAX}"));
+        }
         if bounds.age.is_zero() || bounds.age > Buffering::AGE_MAX {
             s.refuse("age", "it is out of bounds".to_owned(), "write 1ms to 3h");
         }

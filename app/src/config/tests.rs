@@ -198,9 +198,13 @@ fn bounds_of_what_waits_for_phones() {
     let bounds = config.buffering;
     assert_eq!((bounds.octets, bounds.age.as_secs(), bounds.early_drop), (1_000_000, 5, true));
     assert_eq!(bounds.packets_per_session, 1_500);
-    for (key, value) in
-        [("packets_per_session", "3001"), ("octets", "0"), ("packets", "300000"), ("age", "4h")]
-    {
+    for (key, value) in [
+        ("packets_per_session", "3001"),
+        ("octets", "0"),
+        ("packets", "300000"),
+        ("strays", "1025"),
+        ("age", "4h"),
+    ] {
         let refused = read(&format!("buffering:\n  {key}: {value}\n")).expect_err("out of bounds");
         assert!(refused.contains(key) && refused.contains("out of bounds"), "{refused}");
     }

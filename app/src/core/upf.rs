@@ -324,6 +324,11 @@ impl LocalUpf {
                 "Router advertisements sent",
                 c.router_advertisements,
             ),
+            one(
+                "whimbrel_upf_strays_total",
+                "Packets of no session that waited while it was asked about them",
+                c.strays,
+            ),
             one("whimbrel_upf_ecn_marked_total", "Packets marked for congestion", c.ecn_marked),
             one(
                 "whimbrel_upf_flows_first_total",

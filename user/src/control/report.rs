@@ -20,8 +20,9 @@ use whimbrel_pfcp::rule::UpdateBarInReportResponse;
 use super::replies::ReplyKey;
 use super::{Outbox, UpfC};
 use crate::event::Event;
-use crate::exchange::{Change, Effects, Report};
-use crate::session_id::SessionId;
+use crate::exchange::{Change, Effects, Lead, Report};
+use crate::rules::upper;
+use crate::session_id::{SessionId, TeidLayout};
 
 impl UpfC {
     pub(super) fn report(&mut self, now: Instant, report: Report, out: &mut Outbox) {
@@ -63,6 +64,12 @@ impl UpfC {
                 };
                 (session, request)
             }
+            Report::Stray { lead, shard } => {
+                if !self.has_session_of(lead) {
+                    out.changes.push(Change::Nobodys { lead, shard });
+                }
+                return;
+            }
             Report::Arrived { session } => return self.arrived(now, session),
             Report::Path { peer, failed } => return self.report_path(now, peer, failed, out),
             Report::Inactivity { session } => (session, SessionReportRequest::new(ReportType::UPIR)),
@@ -74,6 +81,23 @@ impl UpfC {
         let seid = s.cp_f_seid.seid;
         if !self.requests.send(now, peer, Some(seid), Some(session), &request.into(), out) {
             out.events.push(Event::ReportUnanswered { peer });
+        }
+    }
+
+    /// Whether a packet that is led so has a session, of which the pipeline is about to hear. Of networks behind phones it is not known.
+    fn has_session_of(&self, lead: Lead) -> bool {
+        match lead {
+            Lead::Tunnel(teid) => {
+                let session = self.sessions.at(TeidLayout::of(self.config.sessions_max).index_of(teid));
+                session.is_some_and(|s| s.rules.is_led_to(lead))
+            }
+            Lead::Phone(dn, phone) => {
+                let pools = self.sessions.pools.get(usize::from(dn.0));
+                pools.is_some_and(|p| match phone {
+                    IpAddr::V4(a) => p.ipv4.is_taken(a.to_bits().into()),
+                    IpAddr::V6(a) => p.ipv6.is_taken(upper(a)),
+                })
+            }
         }
     }
 

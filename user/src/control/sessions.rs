@@ -128,6 +128,11 @@ impl Sessions {
         &mut self.free[usize::from(shard)]
     }
 
+    /// The session at a place.
+    pub(super) fn at(&self, index: u32) -> Option<&Session> {
+        self.slots.get(index as usize)?.as_deref()
+    }
+
     pub(super) fn get(&self, id: SessionId) -> Option<&Session> {
         self.slots.get(id.index as usize)?.as_deref().filter(|s| s.generation == id.generation)
     }

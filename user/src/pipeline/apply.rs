@@ -29,6 +29,7 @@ impl UpfU {
         match change {
             Change::Put { session, rules, effects } => self.put(now, session, rules, effects),
             Change::Remove { session, token } => self.remove(now, session, token),
+            Change::Nobodys { lead, .. } => self.turn_away_strays(now, lead),
             Change::Predict { session, rules, effects } => {
                 self.predict(now, Future { session, rules, effects });
             }
@@ -93,6 +94,9 @@ impl UpfU {
             advertise(&s.rules, &mut s.state, &mut self.shared, network, now);
         }
         self.drain(now, index, effects.drop_buffered);
+        if self.strays.are_kept() {
+            self.welcome_strays(now, &rules);
+        }
         if let Some(s) = self.sessions.get(index).filter(|_| effects.notify_again) {
             s.state.notified = false;
             s.state.error_told = false;

@@ -9,10 +9,9 @@ use whimbrel_prefetch::prefetch;
 use super::flows::{FlowKey, Flows, Hash};
 use super::inner::Inner;
 use super::plain::{Decision, Hot, Second};
-use super::predicted::Key;
 use super::session::SessionU;
 use super::stages::{Arrival, Content};
-use super::{Origin, Slot, UpfU, Verdict, is_link_scope};
+use super::{Lead, Origin, Slot, UpfU, Verdict, is_link_scope};
 
 /// Packets whose memory is loaded together: twice the line fill buffers of a core, as many as drivers receive at once.
 const TOGETHER: usize = 32;
@@ -141,10 +140,10 @@ impl UpfU {
             let Some(inner) = &item.inner else { continue };
             match slot.origin {
                 Origin::N6 { dn } if item.session == NOBODY => {
-                    self.predictions.prefetch(Key::Phone(dn, inner.destination));
+                    self.predictions.prefetch(Lead::Phone(dn, inner.destination));
                 }
                 Origin::N3 { .. } if self.sessions.generation(item.session).is_none() => {
-                    self.predictions.prefetch(Key::Tunnel(item.arrival.teid));
+                    self.predictions.prefetch(Lead::Tunnel(item.arrival.teid));
                 }
                 _ => {}
             }

@@ -45,6 +45,10 @@ drop_reasons! {
     LinkScope = "link_scope",
     /// No session has the destination address.
     UnknownUeAddress = "unknown_ue_address",
+    /// No session has it, and too many such packets wait while it is asked about them.
+    StraysFull = "strays_full",
+    /// It waited for its session, which has not come.
+    StrayAge = "stray_age",
     /// A frame for an address that no session uses.
     UnknownMac = "unknown_mac",
     /// A frame whose destination is where it comes from.
@@ -191,6 +195,8 @@ counters! {
     dl_octets,
     /// Packets that went into buffers for idle phones.
     buffered,
+    /// Packets that no session had and that waited while it was asked.
+    strays,
     /// Echo requests answered.
     echo_requests,
     /// Echo requests sent.

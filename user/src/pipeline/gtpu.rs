@@ -10,10 +10,9 @@ use whimbrel_ids::{Instant, Teid};
 
 use super::inner::Inner;
 use super::packet::Packet;
-use super::predicted::Key;
 use super::stages::Arrival;
-use super::{Destination, DropReason, UpfU, Verdict, run_in};
-use crate::exchange::Report;
+use super::{Destination, DropReason, Origin, UpfU, Verdict, run_in};
+use crate::exchange::{Lead, Report};
 use crate::rules::SessionKind;
 
 impl UpfU {
@@ -84,6 +83,9 @@ impl UpfU {
             return self.hand(index);
         }
         let Some(place) = self.place(now, index, arrival.teid, peer.ip()) else {
+            if self.strays.are_kept() {
+                return self.keep_stray(now, Lead::Tunnel(arrival.teid), Origin::N3 { peer, local }, packet);
+            }
             return self.unknown_tunnel(now, (peer, local), arrival.teid);
         };
         let payload = packet.octets().get(payload_at..).unwrap_or_default();
@@ -114,7 +116,7 @@ impl UpfU {
         let found = self.sessions.place(index, teid);
         if found.is_some()
             || self.predictions.is_empty()
-            || !self.comes_true(now, Key::Tunnel(teid), Some(peer))
+            || !self.comes_true(now, Lead::Tunnel(teid), Some(peer))
         {
             return found;
         }
@@ -153,7 +155,12 @@ impl UpfU {
     /// The peer is told, to its GTP-U port, whatever port the packet came from (TS 29.281 §4.4.2.3, §7.3.1; TS 23.527
     /// §5.3.2).
     #[cold]
-    fn unknown_tunnel(&mut self, now: Instant, (peer, local): (SocketAddr, IpAddr), teid: Teid) -> Verdict {
+    pub(super) fn unknown_tunnel(
+        &mut self,
+        now: Instant,
+        (peer, local): (SocketAddr, IpAddr),
+        teid: Teid,
+    ) -> Verdict {
         if self.shared.common.may_send_error(now) {
             let to = Destination::N3 { peer: SocketAddr::new(peer.ip(), PORT), tos: 0 };
             self.shared.send_octets(to, error_indication(teid, local, peer.port()).as_ref());

@@ -30,6 +30,7 @@ mod shard;
 mod shared;
 mod slice;
 mod stages;
+mod strays;
 mod timers;
 mod unstructured;
 mod usage;
@@ -41,7 +42,7 @@ use std::sync::Arc;
 use whimbrel_ids::{Instant, Teid};
 
 use crate::config::{Config, ConfigError, DnIndex};
-use crate::exchange::Report;
+use crate::exchange::{Lead, Report};
 use crate::rules::SessionKind;
 use crate::session_id::{SessionId, TeidLayout};
 use border::Behind;
@@ -56,7 +57,7 @@ use lookup::UeAddresses;
 pub use naming::read_names;
 pub use packet::{PACKET_HEADROOM, Packet};
 use path::Paths;
-use predicted::{Key, Predictions};
+use predicted::Predictions;
 pub use session::SessionCounters;
 use session::SessionU;
 use sessions::Sessions;
@@ -65,6 +66,7 @@ pub(crate) use shard::shard_of;
 use shard::{Common, Shard};
 use shared::Shared;
 use stages::{Arrival, Content};
+use strays::Strays;
 
 /// Where a packet came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,6 +199,7 @@ pub struct UpfU {
     deadlines: BTreeSet<(Instant, u32)>,
     paths: Paths,
     predictions: Predictions,
+    strays: Strays,
     shared: Shared,
 }
 
@@ -233,6 +236,7 @@ impl UpfU {
             deadlines: BTreeSet::new(),
             paths: Paths::new(config.echo_interval, config.seed),
             predictions: Predictions::new(config.seed),
+            strays: Strays::new(&config.buffering, shard.of()),
             shared: Shared::new(config, common, shard, packet_room(mtu)),
         }
     }
@@ -328,6 +332,9 @@ impl UpfU {
         };
         let index = match self.phone(now, dn, phone, hops) {
             Ok(index) => index,
+            Err(Verdict::Drop(DropReason::UnknownUeAddress)) if self.strays.are_kept() => {
+                return self.keep_stray(now, Lead::to_phone(dn, phone), Origin::N6 { dn }, packet);
+            }
             Err(verdict) => return verdict,
         };
         let session = self.sessions.get(index).map(|s| (s.rules.kind, s.rules.guarded));
@@ -362,7 +369,7 @@ impl UpfU {
         {
             return Err(elsewhere);
         }
-        let awaited = !self.predictions.is_empty() && self.comes_true(now, Key::Phone(dn, address), None);
+        let awaited = !self.predictions.is_empty() && self.comes_true(now, Lead::Phone(dn, address), None);
         if awaited && let Some(index) = find(self) {
             return Ok(index);
         }

@@ -269,6 +269,7 @@ impl Steering {
     /// go.
     pub fn of_change(&self, change: &Change) -> usize {
         let (session, rules) = match change {
+            Change::Nobodys { shard, .. } => return usize::from(*shard),
             Change::Put { session, rules, .. } | Change::Predict { session, rules, .. } => {
                 (session, Some(rules))
             }

@@ -36,6 +36,7 @@ pub(crate) use own::Own;
 pub use refusal::RuleRefusal;
 
 use crate::config::{DnIndex, PointToPoint};
+use crate::exchange::Lead;
 use crate::limits::{QERS_PER_PDR_MAX, TUNNELS_PER_SESSION_MAX, URRS_PER_PDR_MAX};
 
 /// Whether a rule can stand.
@@ -162,6 +163,16 @@ impl SessionRules {
     #[inline]
     pub(crate) fn place(&self, teid: Teid) -> Option<usize> {
         self.tunnels.iter().position(|t| *t == teid).filter(|_| teid != Teid(0))
+    }
+
+    /// Whether a packet that is led so is the session's, or would be.
+    pub(crate) fn is_led_to(&self, lead: Lead) -> bool {
+        match lead {
+            Lead::Tunnel(teid) => self.place(teid).is_some(),
+            Lead::Phone(dn, _) if dn != self.data_network => false,
+            Lead::Phone(_, IpAddr::V4(a)) => self.ue_ipv4 == Some(a),
+            Lead::Phone(_, IpAddr::V6(a)) => self.ue_ipv6.is_some_and(|p| upper(p) == upper(a)),
+        }
     }
 
     /// Whether a local tunnel is a forwarding tunnel of a handover.

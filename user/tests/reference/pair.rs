@@ -30,6 +30,7 @@ pub(crate) const BUFFERING: Buffering = Buffering {
     octets_per_session: 92_000,
     packets: 300,
     octets: 215_000,
+    strays: 0,
     age: Duration::from_millis(400),
     early_drop: false,
 };

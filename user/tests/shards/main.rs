@@ -26,6 +26,8 @@ mod predicted;
 mod qos;
 #[path = "../slices.rs"]
 mod slices;
+#[path = "../strays.rs"]
+mod strays;
 #[path = "../unstructured.rs"]
 mod unstructured;
 #[path = "../usage.rs"]

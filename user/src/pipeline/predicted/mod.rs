@@ -29,8 +29,7 @@ use std::time::Duration;
 use whimbrel_ids::{Instant, Teid};
 
 use super::UpfU;
-use crate::config::DnIndex;
-use crate::exchange::{Effects, Report};
+use crate::exchange::{Effects, Lead, Report};
 use crate::limits::PREDICTIONS_MAX;
 use crate::rules::{SessionRules, upper};
 use crate::session_id::{SessionId, mix};
@@ -43,13 +42,6 @@ const PERIOD: Duration = Duration::from_millis(625);
 const KEYS: usize = 2;
 /// Predictions that are past, taken out of the table at each look at it: more than come with it.
 const REMOVED_AT_ONCE: usize = 8;
-
-/// What a packet bears that leads to a prediction.
-#[derive(Clone, Copy)]
-pub(super) enum Key {
-    Tunnel(Teid),
-    Phone(DnIndex, IpAddr),
-}
 
 struct Prediction {
     period: u64,
@@ -66,20 +58,15 @@ pub(super) struct Future {
 }
 
 impl Future {
-    fn keys(&self) -> impl Iterator<Item = Key> {
+    fn keys(&self) -> impl Iterator<Item = Lead> {
         let dn = self.rules.data_network;
         let addresses = [self.rules.ue_ipv4.map(IpAddr::V4), self.rules.ue_ipv6.map(IpAddr::V6)];
-        let phone = addresses.into_iter().flatten().map(move |a| Key::Phone(dn, a));
-        self.rules.tunnels().map(Key::Tunnel).chain(phone)
+        let phone = addresses.into_iter().flatten().map(move |a| Lead::Phone(dn, a));
+        self.rules.tunnels().map(Lead::Tunnel).chain(phone)
     }
 
-    fn is_of(&self, key: Key) -> bool {
-        match key {
-            Key::Tunnel(teid) => self.rules.place(teid).is_some(),
-            Key::Phone(dn, _) if dn != self.rules.data_network => false,
-            Key::Phone(_, IpAddr::V4(a)) => self.rules.ue_ipv4 == Some(a),
-            Key::Phone(_, IpAddr::V6(a)) => self.rules.ue_ipv6.is_some_and(|p| upper(p) == upper(a)),
-        }
+    fn is_of(&self, key: Lead) -> bool {
+        self.rules.is_led_to(key)
     }
 
     /// Whether a packet from there may show that the phone has arrived.
@@ -128,11 +115,11 @@ impl Predictions {
         self.all.is_empty()
     }
 
-    fn hash(&self, key: Key) -> u64 {
+    fn hash(&self, key: Lead) -> u64 {
         let (kind, number) = match key {
-            Key::Tunnel(teid) => (0, teid.0.into()),
-            Key::Phone(dn, IpAddr::V4(a)) => (1 | u64::from(dn.0) << 8, a.to_bits().into()),
-            Key::Phone(dn, IpAddr::V6(a)) => (2 | u64::from(dn.0) << 8, upper(a)),
+            Lead::Tunnel(teid) => (0, teid.0.into()),
+            Lead::Phone(dn, IpAddr::V4(a)) => (1 | u64::from(dn.0) << 8, a.to_bits().into()),
+            Lead::Phone(dn, IpAddr::V6(a)) => (2 | u64::from(dn.0) << 8, upper(a)),
         };
         mix(self.seed ^ number ^ kind << 48)
     }
@@ -204,7 +191,7 @@ impl Predictions {
     }
 
     /// Begins to load what [`Self::look`] reads first.
-    pub(super) fn prefetch(&self, key: Key) {
+    pub(super) fn prefetch(&self, key: Lead) {
         let hash = self.hash(key);
         match (&self.filters, &self.table) {
             (Some(filters), _) if !self.unfiltered => filters.prefetch(hash),
@@ -214,7 +201,7 @@ impl Predictions {
     }
 
     /// Looks for the prediction that a packet's key leads to.
-    fn look(&mut self, now: Instant, key: Key) -> Look {
+    fn look(&mut self, now: Instant, key: Lead) -> Look {
         self.advance(now);
         let hash = self.hash(key);
         if !self.unfiltered && !self.filters.as_ref().is_some_and(|f| f.has(hash)) {
@@ -251,7 +238,7 @@ impl UpfU {
 
     /// A packet that no session has: whether a prediction has it, whose session stands from now on. `peer`: the gNB that sent it.
     #[cold]
-    pub(super) fn comes_true(&mut self, now: Instant, key: Key, peer: Option<IpAddr>) -> bool {
+    pub(super) fn comes_true(&mut self, now: Instant, key: Lead, peer: Option<IpAddr>) -> bool {
         let number = match self.predictions.look(now, key) {
             Look::Found(number) => number,
             Look::FalsePositive => {
@@ -279,7 +266,7 @@ impl UpfU {
     #[cold]
     pub(super) fn may_have_moved(&mut self, now: Instant, index: u32, teid: Teid, peer: IpAddr) {
         let Some(session) = self.sessions.get(index) else { return };
-        let Look::Found(number) = self.predictions.look(now, Key::Tunnel(teid)) else {
+        let Look::Found(number) = self.predictions.look(now, Lead::Tunnel(teid)) else {
             session.state.awaited = false;
             return;
         };
@@ -310,6 +297,7 @@ impl UpfU {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::DnIndex;
 
     /// Of a session with a tunnel of its own.
     fn future(index: u32) -> Future {
@@ -328,11 +316,11 @@ mod tests {
             assert!(all.put(now, future(n)));
         }
         assert!(!all.put(now, future(most)));
-        assert!(matches!(all.look(now, Key::Tunnel(Teid(1))), Look::Found(0)));
+        assert!(matches!(all.look(now, Lead::Tunnel(Teid(1))), Look::Found(0)));
         let later = now + PERIOD * FILTERS;
         assert!(all.put(later, future(most)));
-        assert!(!matches!(all.look(later, Key::Tunnel(Teid(1))), Look::Found(_)));
-        assert!(matches!(all.look(later, Key::Tunnel(Teid(most + 1))), Look::Found(_)));
+        assert!(!matches!(all.look(later, Lead::Tunnel(Teid(1))), Look::Found(_)));
+        assert!(matches!(all.look(later, Lead::Tunnel(Teid(most + 1))), Look::Found(_)));
     }
 
     #[test]
