@@ -104,5 +104,7 @@ pub const FIREWALL_RULES_MAX: usize = 4_096;
 pub const FLOWS_MAX: u32 = 1 << 24;
 /// Addresses that the phones of one data network are translated to: each takes 768 KiB when all its ports are used.
 pub const NAT_ADDRESSES_MAX: u64 = 256;
+/// Packets in fragments whose later ones are to have the ports of the first: of a second of a busy UPF.
+pub const PORTS_AWAITED_MAX: usize = 1_024;
 /// Packets in fragments, of one data network, whose later fragments are awaited.
 pub const FRAGMENTED_MAX: usize = 4_096;

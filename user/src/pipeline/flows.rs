@@ -282,7 +282,7 @@ mod tests {
     use whimbrel_ids::Teid;
 
     const ALL: Compared =
-        Compared { named: true, worth: true, tos: true, flow_label: true, spi: true, qfi: true };
+        Compared { named: true, ports: true, worth: true, tos: true, flow_label: true, spi: true, qfi: true };
 
     fn flow(n: u32) -> Flow {
         Flow {

@@ -170,6 +170,11 @@ impl Inner {
         }
     }
 
+    /// A later fragment with the ports of its first, and no payload of its own to be read.
+    pub(super) fn joined(self, ports: (u16, u16)) -> Self {
+        Self { ports: Some(ports), payload_at: self.octets, ..self }
+    }
+
     pub(crate) fn ports(&self) -> Option<(u16, u16)> {
         self.ports
     }

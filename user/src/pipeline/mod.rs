@@ -13,6 +13,7 @@ mod drops;
 mod ethernet;
 mod fast;
 mod flows;
+mod fragments;
 mod gtpu;
 mod held;
 mod inner;

@@ -10,6 +10,7 @@ use super::Destination;
 use super::border::Border;
 use super::drops::{Counters, DropReason};
 use super::flows::Flows;
+use super::fragments::Fragments;
 use super::packet::Packet;
 use super::shard::{Common, Shard};
 use crate::buffering::Buffering;
@@ -31,6 +32,8 @@ pub(super) struct Shared {
     pub(super) borders: Box<[Option<Box<Border>>]>,
     /// What flows have met, if it is remembered.
     pub(super) flows: Option<Flows>,
+    /// What later fragments' ports are.
+    pub(super) fragments: Fragments,
     /// Rules that sessions were given.
     rules_given: u64,
     /// Tunnels that begin or end to lead to a peer, for the first shard, which supervises paths.
@@ -57,6 +60,7 @@ impl Shared {
             common,
             borders: config.data_networks.iter().enumerate().map(border).collect(),
             flows: Flows::new(part(config.flows_first), part(config.flows_second), config.seed),
+            fragments: Fragments::new(config.seed),
             rules_given: 0,
             path_uses: Vec::new(),
             random: mix(config.seed ^ u64::from(shard.number())),

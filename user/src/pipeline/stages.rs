@@ -32,6 +32,14 @@ pub(super) trait Content {
     /// Whether the filters of a rule are for it.
     fn matches(&self, pdr: &Pdr, names: Names) -> bool;
 
+    /// With what its first fragment has shown, if it is a later one; a first one leaves word.
+    fn joined(&self, _: &State, _: &mut Shared, _: Instant, _: &Packet) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// The names that its flow is known by.
     fn names(
         &self,
@@ -86,6 +94,17 @@ impl Content for Inner {
     fn matches(&self, pdr: &Pdr, names: Names) -> bool {
         let flow = || if pdr.is_uplink() { self.uplink() } else { self.downlink() };
         pdr.filters.is_empty() && pdr.application.is_none() || pdr.is_for(&flow(), names)
+    }
+
+    fn joined(&self, state: &State, shared: &mut Shared, now: Instant, packet: &Packet) -> Option<Self> {
+        // Most packets are seen to be whole by a look at what is read of them anyway.
+        let p = packet.octets();
+        let whole = match self.source {
+            IpAddr::V4(_) => matches!(p, [_, _, _, _, _, _, high, low, ..] if high & 0x3f == 0 && *low == 0),
+            IpAddr::V6(_) => self.payload_at == 40,
+        };
+        let ports = if whole { None } else { shared.fragments.ports(now, state.id(), self, p) };
+        ports.map(|ports| Inner::joined(*self, ports))
     }
 
     #[cold]
@@ -166,11 +185,13 @@ pub(super) fn run<C: Content>(
     if let Some(verdict) = content.link_scope(state, rules, arrival, packet) {
         return verdict;
     }
+    let joined = if rules.compared.ports { content.joined(state, shared, now, packet) } else { None };
+    let seen = joined.as_ref().unwrap_or(content);
     let names = match rules.compared.named {
-        true => content.names(state, shared, rules, now, arrival, packet),
+        true => seen.names(state, shared, rules, now, arrival, packet),
         false => Names::NONE,
     };
-    let pdr = match detect(rules, state, shared, arrival, content, names) {
+    let pdr = match detect(rules, state, shared, arrival, seen, names) {
         Ok(pdr) => pdr,
         Err(reason) => return Verdict::Drop(reason),
     };

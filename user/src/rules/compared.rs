@@ -5,13 +5,14 @@ use super::{Filter, Pdr, SessionKind};
 /// Filters from which on it is quicker to remember what a flow has met: `./x bench upf flows` shows it.
 const WORTH_MIN: usize = 8;
 
-/// What PDRs and their filters compare besides addresses, ports and protocol.
+/// What PDRs and their filters compare besides addresses and protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Compared {
     /// Some rule asks for names.
     pub(crate) named: bool,
     /// There are enough filters that an answer is worth to be remembered.
     pub(crate) worth: bool,
+    pub(crate) ports: bool,
     pub(crate) tos: bool,
     pub(crate) flow_label: bool,
     pub(crate) spi: bool,
@@ -26,6 +27,8 @@ impl Compared {
         Self {
             named: applications().any(|a| a.is_named()),
             worth: kind == SessionKind::Ip && filters().count() + asked >= WORTH_MIN,
+            ports: kind == SessionKind::Ip
+                && (filters().any(Filter::compares_ports) || applications().next().is_some()),
             tos: filters().any(Filter::compares_tos),
             flow_label: filters().any(Filter::compares_flow_label),
             spi: filters().any(Filter::compares_spi),

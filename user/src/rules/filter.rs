@@ -234,6 +234,10 @@ impl Filter {
         self.local.prefix().map(|p| (p.address, p.length))
     }
 
+    pub(crate) fn compares_ports(&self) -> bool {
+        !self.remote_ports.0.is_empty() || !self.local_ports.0.is_empty()
+    }
+
     pub(crate) fn compares_tos(&self) -> bool {
         self.tos.is_some()
     }

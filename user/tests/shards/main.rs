@@ -10,6 +10,8 @@ mod buffering;
 mod common;
 #[path = "../ethernet.rs"]
 mod ethernet;
+#[path = "../fragments.rs"]
+mod fragments;
 #[path = "../framed_routes.rs"]
 mod framed_routes;
 #[path = "../handover.rs"]

@@ -16,14 +16,14 @@ const WAIT: Duration = Duration::from_secs(60);
 
 /// A part of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Fragment {
-    identification: u32,
-    pub(super) is_first: bool,
+pub(in crate::pipeline) struct Fragment {
+    pub(in crate::pipeline) identification: u32,
+    pub(in crate::pipeline) is_first: bool,
 }
 
 impl Fragment {
     /// What part an IP packet is; `None` if it is whole.
-    pub(super) fn of(p: &[u8], inner: &Inner) -> Option<Self> {
+    pub(in crate::pipeline) fn of(p: &[u8], inner: &Inner) -> Option<Self> {
         match inner.source {
             IpAddr::V4(_) => {
                 let word = |at: usize| p.get(at..at + 2)?.try_into().ok().map(u16::from_be_bytes);
