@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
+use whimbrel_resilience::CodeVersion;
 
 use crate::client::Client;
 use crate::command::subscriber::SubscriberCommand;
@@ -13,11 +15,15 @@ use crate::config;
 
 /// A 5G core: AMF, SMF, UPF and their kin in one program.
 #[derive(Parser)]
-#[command(name = "whimbrel", version, arg_required_else_help = true)]
+#[command(name = "whimbrel", version = VERSION.as_str(), arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+/// The release, and the code by which a cluster tells versions apart.
+static VERSION: LazyLock<String> =
+    LazyLock::new(|| format!("{} (code {})", env!("CARGO_PKG_VERSION"), CodeVersion::own()));
 
 #[derive(Subcommand)]
 enum Command {

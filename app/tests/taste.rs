@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use whimbrel_control::{CODE_VERSION, Checkpoint, Envelope, Payload, Phone, PhoneId};
+use whimbrel_control::{Checkpoint, Envelope, Payload, Phone, PhoneId};
 use whimbrel_ids::{Instant, Tmsi};
-use whimbrel_resilience::{ToTaster, Trial};
+use whimbrel_resilience::{CodeVersion, ToTaster, Trial};
 use whimbrel_sim::default_config;
 
 const PHONE: PhoneId = PhoneId { slot: 3, generation: 1 };
@@ -29,7 +29,7 @@ fn trial(id: u64) -> ToTaster {
     let mut phone = Phone::new(PHONE);
     phone.clock = 4;
     let tick = Envelope {
-        code_version: CODE_VERSION,
+        code_version: CodeVersion::own().0,
         phone: PHONE,
         cta_term: 1,
         owner_term: 1,

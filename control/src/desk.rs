@@ -22,7 +22,7 @@ use whimbrel_security::{
 };
 
 use crate::config::{Access, Amf, Config, DataNetwork, Limits, NetworkName, Smf, Timers};
-use crate::envelope::{AssociationId, Batch, CODE_VERSION, Effect, Envelope, OutputId, Payload, PhoneId};
+use crate::envelope::{AssociationId, Batch, Effect, Envelope, OutputId, Payload, PhoneId};
 use crate::flat::{Checkpoint, Flat, FlatError};
 use crate::phone::{Connection, Phone};
 use crate::shard::Shard;
@@ -295,7 +295,7 @@ impl Desk {
         self.clock += 1;
         self.now = Instant(self.now.0 + 1000);
         let envelope = Envelope {
-            code_version: CODE_VERSION,
+            code_version: 1,
             phone: self.id,
             cta_term: self.terms.0,
             owner_term: self.terms.1,

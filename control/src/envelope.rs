@@ -21,9 +21,6 @@ use crate::smf::{Modification, Tunnel};
 use crate::udm;
 use crate::upf::{UpfId, UpfSet, UpfStates};
 
-/// Version of the code that began a log: a log is replayed by the version that began it.
-pub const CODE_VERSION: u16 = 1;
-
 /// The aggregator's name of a phone: a slot and how often that slot was given away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct PhoneId {
@@ -89,8 +86,8 @@ pub struct OutputId {
 /// One input of one phone.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Envelope {
-    /// [`CODE_VERSION`] of the log.
-    pub code_version: u16,
+    /// Version of the code that runs the log: whoever runs phones for an aggregator runs no log of another version.
+    pub code_version: u32,
     /// Whom it is for.
     pub phone: PhoneId,
     /// Term of the aggregator that stamped it; lower terms are refused.

@@ -39,11 +39,11 @@ mod upf;
 
 pub use digest::digest;
 pub use envelope::{
-    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, HandoverTarget, Locate,
-    N2Names, Output, OutputId, Payload, PhoneId, Subject,
+    AssociationId, Batch, Command, Disposition, Effect, Envelope, HandoverTarget, Locate, N2Names, Output,
+    OutputId, Payload, PhoneId, Subject,
 };
 pub use event::{Event, PhoneEvent, RanEvent};
-pub use flat::{Checkpoint, Delta, Flat, FlatError, Packed};
+pub use flat::{Checkpoint, Delta, FORMS, Flat, FlatError, LogOf, Packed};
 pub use glimpse::{Glimpse, SessionGlimpse};
 pub use phone::{AmfContext, CROSSING, Connection, Phone, Seen, Source};
 pub use prf::Prf;

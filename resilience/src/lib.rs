@@ -16,8 +16,10 @@ pub mod mirror;
 pub mod pair;
 pub mod region;
 pub mod replication;
+mod version;
 
 pub use cpf::{AtWork, Cpf, Member, MemberOutbox, Taster, ToTaster, Trial, Tried, Watchdog};
 pub use cta::{
     Complaint, Cta, Entropy, Input, Inspect, Logs, NotTaken, Order, Ordered, Outbox, Replicated, UpfChange,
 };
+pub use version::CodeVersion;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use whimbrel_ids::Instant;
+use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
     Answer, Answered, Change, Claim, ClaimError, Command, Event, Failure, Home, Input, Kv, Member, MemberId,
@@ -155,7 +156,7 @@ fn member(id: MemberId) -> Member {
         MemberId::Cpf(CpfId(n)) => n,
     };
     let address = format!("192.0.2.{last}:7000").parse().unwrap();
-    Member { region: "1220".into(), address, draining: false, code_version: 1 }
+    Member { region: "1220".into(), address, draining: false, code_version: CodeVersion(1) }
 }
 
 fn machine(id: MemberId) -> Membership {
@@ -439,8 +440,17 @@ fn who_drains_is_off_the_rings_and_on_them_again() {
         let roll = Roll::of(world.nodes[0].machine.view());
         let regions = roll.configuration().and_then(|c| c.regions.clone()).unwrap();
         let (here, cpf) = (regions[0].clone(), CpfId(7));
-        let others = Present { id: CpfId(8), region: &regions[1], leaves: false, listed: None };
-        let present = [Present { id: cpf, region: &here, leaves: false, listed: Some(cpf) }, others];
+        let others = Present {
+            id: CpfId(8),
+            region: &regions[1],
+            code: CodeVersion::own(),
+            leaves: false,
+            listed: None,
+        };
+        let present = [
+            Present { id: cpf, region: &here, code: CodeVersion::own(), leaves: false, listed: Some(cpf) },
+            others,
+        ];
         roll.map(regions.clone(), &present).unwrap().rings(&here, 1).unwrap()
     };
     world.run(s(1));

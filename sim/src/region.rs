@@ -11,7 +11,7 @@ use whimbrel_resilience::link::{Down, Peer, State, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::{Areas, CpfState, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Input, Logs, Member, MemberOutbox, Taster, ToTaster, Trial, Tried};
+use whimbrel_resilience::{CodeVersion, Input, Logs, Member, MemberOutbox, Taster, ToTaster, Trial, Tried};
 
 use crate::{CtaLoss, Sim, Travelling};
 
@@ -174,6 +174,8 @@ pub(crate) struct Cluster {
     ran: u64,
     /// One is to leave, and another comes, each time that so many inputs were run.
     turnover: Option<u64>,
+    /// With so many messages that members have taken, others come that run this code.
+    upgrade: Option<(u64, CodeVersion)>,
     /// Who uses a phone's key stream again, in the next answer that has a COUNT.
     forger: Option<CpfId>,
     /// Messages under way.
@@ -226,6 +228,7 @@ impl Cluster {
             exchanged: [0; 3],
             taster: Some(taster(config)),
             turnover: None,
+            upgrade: None,
             ran: 0,
             forger: None,
             under_way: 0,
@@ -460,6 +463,30 @@ impl Sim {
         self.core(Input::Rings(rings));
     }
 
+    /// When so many messages have been taken on links, as many control functions come as there are, which run this code.
+    pub fn upgrade_cpfs_at(&mut self, message: u64, code: CodeVersion) {
+        if let Some(cluster) = &mut self.cluster {
+            cluster.upgrade = Some((message, code));
+        }
+    }
+
+    /// They are on the rings from now on, and the former ones are not.
+    fn upgrade_cpfs(&mut self, code: CodeVersion) {
+        let Some(cluster) = &mut self.cluster else { return };
+        let former: Vec<CpfId> = cluster.rings().members().collect();
+        for cpf in former {
+            cluster.regions.set_state(cpf, CpfState::Draining);
+            cluster.newest += 1;
+            let id = CpfId(cluster.newest);
+            cluster.regions.join(id, &cluster.region).expect("it is new");
+            cluster.regions.runs(id, code);
+            cluster.members.insert(id, Member::new(self.config.clone()).of_code(code));
+            cluster.ends.insert(id, End::default());
+        }
+        let rings = cluster.rings();
+        self.core(Input::Rings(rings));
+    }
+
     /// How many phones' states are held by others than who serves them; what those hold that are taken for dead is nobody's.
     pub fn backed(&self) -> usize {
         let Some(cluster) = &self.cluster else { return 0 };
@@ -534,6 +561,7 @@ impl Sim {
         let restless = cluster.unrest.is_some_and(|every| cluster.taken.is_multiple_of(every));
         let is_input = matches!(link, Link::Down { message: Down::Run(_), .. });
         cluster.ran += u64::from(is_input);
+        let upgrade = cluster.upgrade.take_if(|(at, _)| *at == cluster.taken);
         let turnover = cluster.turnover.is_some_and(|every| is_input && cluster.ran.is_multiple_of(every));
         let mut out = MemberOutbox::default();
         if loss != Some(Loss::Before) {
@@ -586,6 +614,9 @@ impl Sim {
         }
         if restless {
             self.move_phones();
+        }
+        if let Some((_, code)) = upgrade {
+            self.upgrade_cpfs(code);
         }
         if turnover {
             self.add_cpf();

@@ -6,13 +6,13 @@ mod common;
 use common::stage::session;
 use common::*;
 use whimbrel_control::event::Deregistered;
-use whimbrel_control::{CODE_VERSION, Envelope, Event, Payload, PhoneId};
+use whimbrel_control::{Envelope, Event, Payload, PhoneId};
 use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{Down, Up};
-use whimbrel_resilience::{Member, MemberOutbox, Trial, Tried};
+use whimbrel_resilience::{CodeVersion, Member, MemberOutbox, Trial, Tried};
 use whimbrel_sim::{
     Faults, GnbIndex, Sim, UeIndex, default_config, morning, night_in_region, night_with_poison, phone_config,
 };
@@ -130,7 +130,7 @@ const SECOND_PHONE: PhoneId = PhoneId { slot: 2, generation: 1 };
 
 fn tick(phone: PhoneId, clock: u64) -> Envelope {
     Envelope {
-        code_version: CODE_VERSION,
+        code_version: CodeVersion::own().0,
         phone,
         cta_term: 1,
         owner_term: 2,

@@ -317,7 +317,7 @@ impl CpfProcess {
         let hello = Hello::from_octets(hello);
         if self.aggregator == Some(link) {
             match hello {
-                Ok(Hello(Role::Aggregator)) => {
+                Ok(Hello { role: Role::Aggregator, .. }) => {
                     debug!(aggregator = %peer, "an aggregator is reached");
                     let Settings { region, listen, .. } = &self.settings;
                     self.answer(&match &self.membership {
@@ -325,19 +325,24 @@ impl CpfProcess {
                         None => ToCta::Join { region: region.clone(), address: *listen },
                     });
                 }
-                Ok(Hello(Role::Cpf)) => self.leave(now, "it is a control function"),
+                Ok(Hello { role: Role::Cpf, .. }) => self.leave(now, "it is a control function"),
                 Err(e) => self.leave(now, &e.to_string()),
             }
-        } else if hello == Ok(Hello(Role::Aggregator)) {
-            // It needs no answer but a call: this is how it says that it serves.
-            self.links.close(link);
-            self.taken_over(now, peer);
-        } else if hello != Ok(Hello(Role::Cpf)) {
-            if self.strangers.tells(now, peer, "hello") {
-                warn!(%peer, "a link is refused: only other control functions call here");
-            }
-            self.links.close(link);
+            return;
         }
+        let why = match hello {
+            Ok(Hello { role: Role::Cpf, .. }) => return,
+            Ok(Hello { role: Role::Aggregator, .. }) => {
+                // It needs no answer but a call: this is how it says that it serves.
+                self.links.close(link);
+                return self.taken_over(now, peer);
+            }
+            Err(why) => why,
+        };
+        if self.strangers.tells(now, peer, why.label()) {
+            warn!(%peer, "a link is refused: {why}");
+        }
+        self.links.close(link);
     }
 
     /// The aggregator is not to be spoken with.

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tracing::{debug, error, info, warn};
-use whimbrel_control::CODE_VERSION;
 use whimbrel_etcd::{Access, Agent, Told};
+use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::membership::{Command, Event, Member, MemberId, Settings};
 use whimbrel_resilience::region::Region;
 use whimbrel_resilience::replication::CpfId;
@@ -114,7 +114,12 @@ fn list(
     let settings = Settings {
         cluster: at.name.clone(),
         me: MemberId::Cpf(CpfId(number)),
-        member: Member { region: region.to_string(), address, draining: false, code_version: CODE_VERSION },
+        member: Member {
+            region: region.to_string(),
+            address,
+            draining: false,
+            code_version: CodeVersion::own(),
+        },
         lease: LEASE,
     };
     let home = at.home;

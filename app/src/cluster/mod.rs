@@ -42,7 +42,7 @@ fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
 
 /// How links are opened. Errors: what is wrong with the cluster's key, in one sentence.
 fn settings(listen: SocketAddr, role: Role, key_file: Option<&Path>) -> Result<LinkSettings, String> {
-    let mut settings = LinkSettings::new(Hello(role).to_octets());
+    let mut settings = LinkSettings::new(Hello::own(role).to_octets());
     settings.listen = Some(listen);
     if let Some(file) = key_file {
         settings.keys = Key::read(file).map_err(|e| e.to_string())?;

@@ -105,7 +105,7 @@ impl Pair {
     }
 
     /// A sentence for who asks how it stands.
-    pub(crate) fn condition(&self) -> (bool, String) {
+    pub(crate) fn condition(&self, awaited: Option<Place>) -> (bool, String) {
         match (self.serving.other(), &self.other) {
             (Some(place), Some(other)) if self.serving.has_mirror() => {
                 (true, format!("aggregator {} at {}", place.cta, other.address))
@@ -114,6 +114,10 @@ impl Pair {
             (None, _) if self.serving.is_widowed() => {
                 (false, "lost; etcd is asked whether this aggregator goes on alone".into())
             }
+            (None, _) if let Some(Place { cta, .. }) = awaited => (
+                false,
+                format!("none; aggregator {cta}, which runs other code, takes over when this one is stopped"),
+            ),
             (None, _) => (false, "none: phones register anew if this aggregator is lost".into()),
         }
     }

@@ -11,13 +11,13 @@ use whimbrel_control::Glimpse;
 use whimbrel_control::config::Config as Told;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
-use whimbrel_resilience::Complaint;
 use whimbrel_resilience::link::{
-    Down, HeartbeatKey, Hello, MemberAt, Members, Role, Show, ToActive, ToCpf, ToCta, ToMirror, Up,
+    BadHello, Down, HeartbeatKey, Hello, MemberAt, Members, Role, Show, ToActive, ToCpf, ToCta, ToMirror, Up,
 };
-use whimbrel_resilience::membership::{MemberId, Present, Roll};
+use whimbrel_resilience::membership::{MemberId, Place, Present, Roll};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{CodeVersion, Complaint};
 
 use super::asks::{Asks, Wanted};
 use super::heartbeat::Watch;
@@ -49,6 +49,10 @@ pub(crate) enum Said {
     Pair(ToActive),
     /// The mirror is lost.
     MirrorLost,
+    /// An aggregator that runs other code waits for this one to stop.
+    Awaited(Place, Vec<IpAddr>, IpAddr),
+    /// It does not any more.
+    AwaitedLost,
 }
 
 /// A control function that has come.
@@ -57,6 +61,9 @@ struct Joined {
     link: Option<LinkId>,
     address: SocketAddr,
     region: Region,
+    code: CodeVersion,
+    /// It has been on the rings, so it may have phones.
+    served: bool,
     /// It wants to leave.
     draining: bool,
     /// Its number at etcd, as it says, and whether it was seen listed there.
@@ -70,6 +77,9 @@ struct Joined {
 struct Follower {
     link: LinkId,
     number: u16,
+    address: SocketAddr,
+    /// It runs other code, so it cannot follow inputs: it offers to take over when this one stops.
+    offer: Option<ToActive>,
 }
 
 /// A control function that called before this aggregator served.
@@ -86,6 +96,8 @@ pub(crate) struct Pool {
     links: Links,
     events: Events,
     strangers: Strangers,
+    /// Calls of versions that speak another language.
+    other_versions: u64,
     watch: Watch,
     regions: Regions,
     /// What the file says, and what is in force: what etcd says goes before.
@@ -101,7 +113,7 @@ pub(crate) struct Pool {
     members: BTreeMap<CpfId, Joined>,
     by_link: BTreeMap<LinkId, CpfId>,
     /// Who has called and not yet said what for.
-    waiting: BTreeMap<LinkId, (SocketAddr, Role)>,
+    waiting: BTreeMap<LinkId, (SocketAddr, Hello)>,
     /// There may be a mirror.
     pair: bool,
     follower: Option<Follower>,
@@ -147,6 +159,7 @@ impl Pool {
             links,
             events: Events::default(),
             strangers: Strangers::default(),
+            other_versions: 0,
             watch,
             regions: Regions::default(),
             file: cluster.clone(),
@@ -179,10 +192,13 @@ impl Pool {
     pub(super) fn succeed(&mut self, now: Instant, former: Members, callers: Vec<Caller>) {
         (self.life, self.newest) = (former.life, former.newest);
         self.awaited = Some(now + RESUMED_WITHIN);
-        for MemberAt { id, address, region, draining, listed } in former.members {
+        for MemberAt { id, address, region, code, draining, listed } in former.members {
             let Ok(region) = region.parse::<Region>() else { continue }; // it counts as lost
             let seen = listed.is_some();
-            self.members.insert(id, Joined { link: None, address, region, draining, listed, seen, told: 0 });
+            let served = true;
+            let joined =
+                Joined { link: None, address, region, code, served, draining, listed, seen, told: 0 };
+            self.members.insert(id, joined);
         }
         self.chart();
         for Caller { link, life, id, has } in callers {
@@ -271,15 +287,16 @@ impl Pool {
 
     fn called(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         match Hello::from_octets(hello) {
-            Ok(Hello(Role::Aggregator)) if !self.pair => {
+            Ok(Hello { role: Role::Aggregator, .. }) if !self.pair => {
                 if self.strangers.tells(now, peer, "aggregator") {
                     warn!(%peer, "an aggregator calls, and there is no `cluster.etcd` here to say which of the two serves");
                 }
                 self.links.close(link);
             }
-            Ok(Hello(role)) => drop(self.waiting.insert(link, (peer, role))),
+            Ok(hello) => drop(self.waiting.insert(link, (peer, hello))),
             Err(e) => {
-                if self.strangers.tells(now, peer, "hello") {
+                self.other_versions += u64::from(matches!(e, BadHello::Language { .. }));
+                if self.strangers.tells(now, peer, e.label()) {
                     warn!(%peer, "a link is refused: {e}");
                 }
                 self.links.close(link);
@@ -288,13 +305,20 @@ impl Pool {
     }
 
     /// A control function offers itself.
-    fn joins(&mut self, now: Instant, link: LinkId, peer: SocketAddr, region: &Region, address: SocketAddr) {
+    fn joins(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        (peer, code): (SocketAddr, CodeVersion),
+        region: &Region,
+        address: SocketAddr,
+    ) {
         let Some(number) = self.newest.checked_add(1) else {
             warn!(%peer, "65535 control functions have come: no more until this aggregator is started anew");
             return self.links.close(link);
         };
         let id = CpfId(number);
-        if let Err(e) = self.regions.join(id, region) {
+        if let Err(e) = self.regions.clone().join(id, region) {
             if self.strangers.tells(now, peer, "region") {
                 warn!(%peer, "a control function is refused: {e}; name it in `cluster.neighbours`");
             }
@@ -306,6 +330,8 @@ impl Pool {
             link: Some(link),
             address,
             region: region.clone(),
+            code,
+            served: false,
             draining: false,
             listed: None,
             seen: false,
@@ -314,12 +340,15 @@ impl Pool {
         self.members.insert(id, joined);
         self.by_link.insert(link, id);
         self.watch.begin(now, MemberId::Cpf(id), address);
-        info!(cpf = id.0, %address, %region, "a control function has come");
+        info!(cpf = id.0, %address, %region, %code, "a control function has come");
         let (life, heartbeats, keep) = (self.life, self.heartbeats, self.pair);
         self.tell(link, &ToCpf::Welcome { life, id, heartbeats, keep });
         self.tell(link, &ToCpf::Mirror(self.mirror));
         self.tell(link, &ToCpf::Down(Down::Configure(self.told.clone())));
         self.members_changed();
+        if !self.rings().serves(id) {
+            info!(cpf = id.0, "it waits: it runs other code than those of its region that are on the rings");
+        }
     }
 
     /// A control function of the former aggregator is there.
@@ -367,9 +396,9 @@ impl Pool {
             };
         }
         let waiting = self.waiting.remove(&link);
-        if let Some((peer, Role::Aggregator)) = waiting {
+        if let Some((peer, Hello { role: Role::Aggregator, code })) = waiting {
             return match ToActive::read(octets) {
-                Ok(message @ ToActive::Follow { .. }) => self.follows(now, link, peer, message),
+                Ok(message @ ToActive::Follow { .. }) => self.follows(now, link, (peer, code), message),
                 _ => {
                     warn!(%peer, "a link is refused: it begins with something else than an offer to follow");
                     self.links.close(link);
@@ -377,9 +406,9 @@ impl Pool {
             };
         }
         let message = ToCta::read(octets);
-        if let Some((peer, Role::Cpf)) = waiting {
+        if let Some((peer, Hello { role: Role::Cpf, code })) = waiting {
             return match message {
-                Ok(ToCta::Join { region, address }) => self.joins(now, link, peer, &region, address),
+                Ok(ToCta::Join { region, address }) => self.joins(now, link, (peer, code), &region, address),
                 Ok(ToCta::Resume { life, id, has }) => self.resumes(now, link, life, id, has),
                 _ => {
                     warn!(%peer, "a link is refused: it begins with something else than an offer");
@@ -392,12 +421,16 @@ impl Pool {
             Ok(ToCta::Up(up)) => self.said.push(Said::Up(cpf, up)),
             Ok(ToCta::Leave) => {
                 info!(cpf = cpf.0, "a control function wants to leave: others take its phones");
+                if self.members.get(&cpf).is_some_and(|m| !m.served) {
+                    return self.lost(cpf);
+                }
                 if let Some(member) = self.members.get_mut(&cpf) {
                     member.draining = true;
                 }
                 self.tell_members();
-                self.chart();
-                self.said.push(Said::Rings(self.rings()));
+                if !self.charted() {
+                    self.said.push(Said::Rings(self.rings())); // one that was on none leaves all the same
+                }
             }
             Ok(ToCta::Listed(number)) => {
                 info!(cpf = cpf.0, listed = %MemberId::Cpf(number), "a control function is listed at etcd");
@@ -444,10 +477,9 @@ impl Pool {
     }
 
     fn members_changed(&mut self) {
-        self.chart();
         self.tell_all(&ToCpf::Peers(self.peers()));
         self.tell_members();
-        self.said.push(Said::Rings(self.rings()));
+        self.charted();
         self.show_condition();
     }
 
@@ -485,6 +517,7 @@ impl Pool {
             .map(|(id, m)| Present {
                 id: *id,
                 region: &m.region,
+                code: m.code,
                 leaves: m.draining,
                 listed: m.listed.filter(|_| m.seen),
             })
@@ -493,15 +526,20 @@ impl Pool {
         self.regions = map.expect("regions are taken when they make a map");
     }
 
-    /// The same, and the rings are others if it is.
-    fn charted(&mut self) {
-        let before = self.rings();
+    /// The same. Whether the rings are others.
+    fn charted(&mut self) -> bool {
+        let (known, before) = (self.regions.clone(), self.rings());
         self.chart();
         let rings = self.rings();
-        if rings == before {
-            return;
+        for (id, member) in &mut self.members {
+            member.served |= rings.serves(*id);
         }
-        for cpf in self.members.keys().filter(|cpf| rings.serves(**cpf) != before.serves(**cpf)) {
+        if rings == before {
+            return false;
+        }
+        let other =
+            |cpf: &&CpfId| known.region_of(**cpf).is_some() && rings.serves(**cpf) != before.serves(**cpf);
+        for cpf in self.members.keys().filter(other) {
             match rings.serves(*cpf) {
                 true => info!(cpf = cpf.0, "a control function is on the rings"),
                 false => {
@@ -510,6 +548,7 @@ impl Pool {
             }
         }
         self.said.push(Said::Rings(rings));
+        true
     }
 
     fn peers(&self) -> Vec<(CpfId, SocketAddr)> {
@@ -524,28 +563,59 @@ impl Pool {
     }
 
     /// Another aggregator offers to follow this one.
-    fn follows(&mut self, now: Instant, link: LinkId, peer: SocketAddr, message: ToActive) {
+    fn follows(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        (peer, code): (SocketAddr, CodeVersion),
+        message: ToActive,
+    ) {
         let ToActive::Follow { place, address, endpoints, smf } = message else { return };
         if self.follower.is_some() || self.awaited.is_some() {
             return self.links.close(link); // it calls again
         }
         let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
-        self.follower = Some(Follower { link, number: place.cta });
-        self.watch.begin(now, MemberId::Cta(place.cta), address);
-        info!(aggregator = place.cta, %address, "another aggregator follows this one");
+        let number = place.cta;
+        if code != CodeVersion::own() {
+            info!(aggregator = number, %address, %code, own = %CodeVersion::own(), "an aggregator that runs other code takes over when this one stops");
+            self.said.push(Said::Awaited(place, endpoints.clone(), smf));
+            let offer = Some(ToActive::Follow { place, address, endpoints, smf });
+            self.follower = Some(Follower { link, number, address, offer });
+            return;
+        }
+        self.follower = Some(Follower { link, number, address, offer: None });
+        self.watch.begin(now, MemberId::Cta(number), address);
+        info!(aggregator = number, %address, "another aggregator follows this one");
         self.said.push(Said::Pair(ToActive::Follow { place, address, endpoints, smf }));
     }
 
+    /// The one that waits for this one to stop.
+    pub(crate) fn awaited(&self) -> Option<Place> {
+        match self.follower.as_ref()?.offer.as_ref()? {
+            ToActive::Follow { place, .. } => Some(*place),
+            _ => None,
+        }
+    }
+
+    /// Its offer is taken: it follows now, and no input may come before it has taken over.
+    pub(crate) fn take_offer(&mut self, now: Instant) -> Option<ToActive> {
+        let follower = self.follower.as_mut()?;
+        let offer = follower.offer.take()?;
+        self.watch.begin(now, MemberId::Cta(follower.number), follower.address);
+        Some(offer)
+    }
+
     fn mirror_lost(&mut self) {
-        if self.follower.is_some() {
+        if let Some(Follower { offer, .. }) = &self.follower {
+            let lost = if offer.is_some() { Said::AwaitedLost } else { Said::MirrorLost };
             self.part();
-            self.said.push(Said::MirrorLost);
+            self.said.push(lost);
         }
     }
 
     /// The mirror is spoken with no more.
     pub(crate) fn part(&mut self) {
-        let Some(Follower { link, number }) = self.follower.take() else { return };
+        let Some(Follower { link, number, .. }) = self.follower.take() else { return };
         self.links.close(link);
         self.watch.end(MemberId::Cta(number));
         self.mirrored_at(None);
@@ -580,6 +650,9 @@ impl Pool {
 
     /// Whoever takes this one's place must know its control functions, before it hears what they cause.
     fn tell_members(&mut self) {
+        if self.awaited().is_some() {
+            return; // it hears of them when it begins to follow
+        }
         self.tell_mirror(&ToMirror::Members(self.as_members()));
     }
 
@@ -589,6 +662,7 @@ impl Pool {
             id: *id,
             address: m.address,
             region: m.region.to_string(),
+            code: m.code,
             draining: m.draining,
             listed: m.listed.filter(|_| m.seen),
         };
@@ -688,6 +762,11 @@ impl Pool {
                 "whimbrel_link_turned_away_total",
                 "Calls that were no control function's and no aggregator's",
                 self.strangers.total(),
+            ),
+            one(
+                "whimbrel_versions_refused_total",
+                "Calls of versions of the program whose messages are others",
+                self.other_versions,
             ),
             one("whimbrel_link_frames_in_total", "Messages from control functions", links.frames_in),
             one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),

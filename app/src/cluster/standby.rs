@@ -9,7 +9,8 @@ use tracing::{debug, info, warn};
 use whimbrel_control::config::Config as Told;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
-use whimbrel_resilience::link::{Hello, Members, Role, ToActive, ToCta, ToMirror};
+use whimbrel_resilience::CodeVersion;
+use whimbrel_resilience::link::{BadHello, Hello, Members, Role, ToActive, ToCta, ToMirror};
 use whimbrel_resilience::membership::{ClaimError, Home, MemberId};
 use whimbrel_resilience::pair::{self, Step};
 
@@ -186,7 +187,7 @@ impl Standby {
         self.links.drain(now, &mut events);
         for event in events.iter() {
             match event {
-                Event::Up { link, hello, .. } => self.up(now, link, hello),
+                Event::Up { link, peer, hello, .. } => self.up(now, link, peer, hello),
                 Event::Frame { link, octets } => self.frame(now, link, octets),
                 Event::Down { link, reason } => {
                     self.strangers.retain(|s| *s != link);
@@ -230,20 +231,31 @@ impl Standby {
         std::mem::take(&mut self.heard)
     }
 
-    fn up(&mut self, now: Instant, link: LinkId, hello: &[u8]) {
+    fn up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         let hello = Hello::from_octets(hello);
         match (&self.phase, hello) {
-            (Phase::Calling { link: called, .. }, Ok(Hello(Role::Aggregator))) if *called == link => {
+            (Phase::Calling { link: called, number }, Ok(Hello { role: Role::Aggregator, code }))
+                if *called == link =>
+            {
+                if code != CodeVersion::own() {
+                    info!(aggregator = number, %code, own = %CodeVersion::own(), "the aggregator that serves runs other code: this one serves when it is stopped in order");
+                    self.show_condition(&format!(
+                        "waits for aggregator {number}, which runs other code, to stop"
+                    ));
+                }
                 let Some(place) = self.witness.me() else { return };
                 let address = self.links.local_addr().unwrap_or(([0, 0, 0, 0], 0).into());
                 let endpoints = self.endpoints.clone();
                 self.tell(link, &ToActive::Follow { place, address, endpoints, smf: self.smf });
             }
-            (Phase::Calling { link: called, .. }, _) if *called == link => {
-                warn!("what etcd lists as the aggregator that serves is none");
+            (Phase::Calling { link: called, .. }, hello) if *called == link => {
+                if self.turned_away.tells(now, peer, hello.as_ref().err().map_or("role", BadHello::label)) {
+                    let why = hello.err().map_or_else(|| "it is none".into(), |e| e.to_string());
+                    warn!(%peer, "what etcd lists as the aggregator that serves is not followed: {why}");
+                }
                 self.give_up(now);
             }
-            (_, Ok(Hello(Role::Cpf))) => self.strangers.push(link),
+            (_, Ok(Hello { role: Role::Cpf, .. })) => self.strangers.push(link),
             _ => self.links.close(link),
         }
     }
@@ -323,7 +335,7 @@ impl Standby {
                 }
             }
             (ToMirror::Members(members), Phase::Following(followed)) => followed.members = Some(members),
-            (ToMirror::Subscribers(octets), Phase::Following(_)) => {
+            (ToMirror::Subscribers(octets), Phase::Following(_) | Phase::Calling { .. }) => {
                 self.heard.push(Heard::Subscribers(octets.to_vec()));
             }
             _ => self.give_up(now),

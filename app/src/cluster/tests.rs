@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use whimbrel_control::{Batch, PhoneId};
 use whimbrel_etcd::Access;
 use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::link::{Hello, Role, Show, ToCpf, ToCta, Up};
 use whimbrel_resilience::replication::CpfId;
 
@@ -165,7 +166,7 @@ fn goes_on(mut mirror: Pool) {
 #[test]
 fn a_control_function_of_another_life_is_told_to_begin_anew() {
     let mut mirror = pool_of_pair();
-    let mut peer = Peer::new(&mirror, Hello(Role::Cpf).to_octets());
+    let mut peer = Peer::new(&mirror, Hello::own(Role::Cpf).to_octets());
     peer.tell(&ToCta::Resume { life: 7, id: CpfId(1), has: 0 });
     let heard = peer.heard(&mut mirror);
     assert!(matches!(heard[..], [ToCpf::Forgotten]), "{heard:?}");
@@ -222,20 +223,51 @@ fn join() -> ToCta {
     ToCta::Join { region: "home/site".parse().unwrap(), address: "127.0.0.1:9".parse().unwrap() }
 }
 
+#[test] // docs/cluster.md, "Upgrading"
+fn control_functions_that_run_other_code_wait_until_they_are_most() {
+    let mut pool = pool();
+    let _own = cpf(&pool, "home/site");
+    assert_eq!(until(&mut pool, members), 1);
+    let other = Hello { role: Role::Cpf, code: CodeVersion(CodeVersion::own().0 ^ 1) };
+    let mut others: Vec<Peer> = (0..2).map(|_| Peer::new(&pool, other.to_octets())).collect();
+    others.iter_mut().for_each(|peer| peer.tell(&join()));
+    let end = Instant::now() + Duration::from_secs(20);
+    let mut rings = Vec::new();
+    while rings != [CpfId(2), CpfId(3)] {
+        assert!(Instant::now() < end, "{rings:?}");
+        for said in pool.turn(clock::now()) {
+            if let Said::Rings(now) = said {
+                assert!(rings.is_empty(), "one alone changes nothing");
+                rings = now.members().collect();
+            }
+        }
+        pool.flush();
+        for peer in &mut others {
+            peer.links.drain(clock::now(), &mut peer.events);
+            peer.links.flush();
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    assert!(pool.knows(CpfId(1)), "it has phones still, perhaps");
+}
+
 #[test]
 fn who_is_no_control_function_gets_nothing() {
     let mut pool = pool();
-    let aggregator = Hello(Role::Aggregator).to_octets();
-    let mut other_version = Hello(Role::Cpf).to_octets();
+    let aggregator = Hello::own(Role::Aggregator).to_octets();
+    let mut other_version = Hello::own(Role::Cpf).to_octets();
     other_version[9] ^= 0x7f;
     for hello in [aggregator, other_version, b"something else".to_vec(), Vec::new()] {
         let mut peer = Peer::new(&pool, hello);
         peer.tell(&join());
         assert_eq!(peer.heard(&mut pool).len(), 0);
     }
+    let refused = pool.samples().into_iter().find(|s| s.name == "whimbrel_versions_refused_total");
+    assert_eq!(refused.map(|s| s.value), Some(1));
     // One that does not begin with its offer, and one whose first message is nothing at all.
+
     for first in [&[1, 2, 3][..], &[0xff; 40]] {
-        let mut peer = Peer::new(&pool, Hello(Role::Cpf).to_octets());
+        let mut peer = Peer::new(&pool, Hello::own(Role::Cpf).to_octets());
         peer.say(first);
         assert_eq!(peer.heard(&mut pool).len(), 0);
     }
@@ -254,7 +286,7 @@ fn a_control_function_that_breaks_the_rules_is_given_up() {
     let mut twice = Vec::new();
     join().write(&mut twice);
     for wrong in [damaged, twice, vec![0xff; 8], Vec::new()] {
-        let mut peer = Peer::new(&pool, Hello(Role::Cpf).to_octets());
+        let mut peer = Peer::new(&pool, Hello::own(Role::Cpf).to_octets());
         peer.tell(&join());
         peer.say(&wrong);
         let heard = peer.heard(&mut pool);

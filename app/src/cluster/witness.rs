@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use rustix::event::{EventfdFlags, eventfd};
 use tracing::{debug, error, info, warn};
-use whimbrel_control::CODE_VERSION;
 use whimbrel_etcd::{Agent, Told};
+use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::{Incarnation, Timing};
 use whimbrel_resilience::membership::{
     Change, Claim, ClaimError, Command, Event, Home, Member, MemberId, Place, Roll, Settings,
@@ -65,7 +65,7 @@ impl Witness {
                 region: cluster.region.to_string(),
                 address,
                 draining: false,
-                code_version: CODE_VERSION,
+                code_version: CodeVersion::own(),
             },
             lease: pair.lease,
         };

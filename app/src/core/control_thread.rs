@@ -4,6 +4,7 @@
 //! next message of a busy gNB is microseconds away, and then blocks until a descriptor or a deadline.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -68,6 +69,8 @@ type Serving = Active<StoredSubscribers, SystemEntropy, CoreTime>;
 pub(super) type Following = Mirror<StoredSubscribers, SystemEntropy, CoreTime>;
 /// How long the mirror has to take over from one that stops in order.
 const HANDED_OVER_WITHIN: Duration = Duration::from_secs(5);
+/// How long one that runs other code has to get all that it takes over, while inputs wait: phones ask again after seconds.
+const GIVEN_WITHIN: Duration = Duration::from_secs(5);
 
 /// The running thread. Dropped, it ends in order: associations are shut down.
 pub(crate) struct ControlThread {
@@ -458,6 +461,7 @@ impl Control {
 
     /// One that stops in order has its mirror take over, if it has one: then its phones do not notice.
     fn hand_over(&mut self) {
+        self.give_all();
         if !self.pair.as_ref().is_some_and(Pair::has_mirror) {
             return;
         }
@@ -487,6 +491,67 @@ impl Control {
         let now = clock::now();
         self.links.all().for_each(|link| n2.shutdown(now, link.sctp));
         n2.flush(now);
+    }
+
+    /// One that runs other code cannot follow inputs. So it gets all that this one holds when no further input comes: what phones and gNBs say
+    /// meanwhile is not acknowledged, what control functions say is kept there, and both say it to the one that serves next.
+    fn give_all(&mut self) {
+        let until = clock::now() + GIVEN_WITHIN;
+        let offer = self.pool.as_mut().and_then(|pool| pool.take_offer(clock::now()));
+        let Some(offer) = offer else { return };
+        info!("the aggregator that waits takes over: it gets what this one holds");
+        self.settle(clock::now());
+        if let Some(n2) = &mut self.n2 {
+            n2.flush(clock::now());
+            // The kernel's SCTP acknowledges by itself: what comes now is lost with it, as with any aggregator.
+            n2.hold_acknowledgements(true);
+        }
+        if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
+            pair.said(clock::now(), offer, &mut self.active, pool, &mut self.out);
+        }
+        while clock::now() < until && !self.replaced {
+            let now = clock::now();
+            self.carry_subscribers(now);
+            let carried = self.carrying.as_ref().is_none_or(|carrying| carrying.due().is_none());
+            let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) else { return };
+            if carried && pair.has_mirror() {
+                return;
+            }
+            for said in pool.turn(now) {
+                match said {
+                    Said::Pair(message) => pair.said(now, message, &mut self.active, pool, &mut self.out),
+                    Said::MirrorLost => {
+                        pair.mirror_lost(&mut self.active, pool, &mut self.out);
+                        return warn!("the aggregator that was to take over is lost");
+                    }
+                    _ => {} // an input: it comes again
+                }
+            }
+            for turned in pair.turn(now, &mut self.active, pool, &mut self.out) {
+                match turned {
+                    Turned::Order(_) => {} // gNBs and UPFs know that one already
+                    Turned::Replaced => self.replaced = true,
+                }
+            }
+            pool.flush();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        warn!("the aggregator that was to take over does not get ready");
+    }
+
+    /// An aggregator that runs other code waits for this one to stop: gNBs and UPFs are to know it by then. `None`: it does not any more.
+    fn awaited(&mut self, now: Instant, other: Option<(Place, Vec<IpAddr>, IpAddr)>) {
+        let listed = |place| self.pair.as_ref().is_some_and(|pair| pair.witness().lists(place));
+        if let (Some((place, ..)), Some(pool)) = (&other, &mut self.pool)
+            && !listed(*place)
+        {
+            return pool.part(); // it calls again
+        }
+        let (endpoints, smf) = other.map_or_else(Default::default, |(_, at, smf)| (at, vec![smf]));
+        self.carry_out(now, Order::Endpoints(endpoints));
+        if !smf.is_empty() {
+            self.carry_out(now, Order::SmfAddresses(smf));
+        }
     }
 
     /// One turn; says whether anything arrived.
@@ -535,7 +600,7 @@ impl Control {
     fn carry_subscribers(&mut self, now: Instant) {
         let (Some(pair), Some(pool)) = (&self.pair, &mut self.pool) else { return };
         let saved = self.active.subscribers().saved();
-        let follower = pair.follower();
+        let follower = pair.follower().or(pool.awaited());
         if self.followed_by != follower {
             self.followed_by = follower;
             self.carrying = follower.and_then(|_| Carrying::begin(now, self.active.subscribers().store()));
@@ -595,6 +660,8 @@ impl Control {
                         pair.said(now, message, &mut self.active, pool, &mut self.out);
                     }
                 }
+                Said::Awaited(place, endpoints, smf) => self.awaited(now, Some((place, endpoints, smf))),
+                Said::AwaitedLost => self.awaited(now, None),
                 Said::MirrorLost => {
                     if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
                         pair.mirror_lost(&mut self.active, pool, &mut self.out);
@@ -981,7 +1048,8 @@ impl Control {
         }
         metrics.set_samples(self.samples());
         if let Some(pair) = &self.pair {
-            let (mirrored, detail) = pair.condition();
+            let awaited = self.pool.as_ref().and_then(Pool::awaited);
+            let (mirrored, detail) = pair.condition(awaited);
             let condition = if mirrored { Condition::Up } else { Condition::Limited };
             self.console.components(|c| {
                 c.set("aggregator", Condition::Up, "this aggregator serves");

@@ -7,7 +7,7 @@ use super::{CRC, Flat, FlatError, Form, Frame, Writer, read};
 use crate::envelope::PhoneId;
 
 /// Version of the form: another number with every change of it.
-const VERSION: u16 = 1;
+pub(super) const VERSION: u16 = 1;
 
 /// Octets that must agree for two places to be taken as the same.
 const ANCHOR: usize = size_of::<u64>();

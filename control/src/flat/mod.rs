@@ -35,7 +35,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use checkpoint::Checkpoint;
 pub use delta::Delta;
-pub use packed::Packed;
+pub use packed::{LogOf, Packed};
 
 /// What a frame holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,15 @@ pub enum Form {
     /// An [`N14`](crate::amf::N14).
     N14 = 6,
 }
+
+/// The version of each form that this program writes to others of its cluster: who writes another is not understood.
+pub const FORMS: [u16; 5] = [
+    checkpoint::VERSION,
+    delta::VERSION,
+    exchange::ENVELOPE_VERSION,
+    exchange::BATCH_VERSION,
+    exchange::CONFIG_VERSION,
+];
 
 /// Octets in front of a body.
 const HEAD: usize = 3;

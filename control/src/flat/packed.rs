@@ -6,35 +6,49 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::exchange::ENVELOPE_VERSION;
 use super::{CRC, Flat, FlatError, Form, HEAD, Writer, wipe};
-use crate::envelope::{CODE_VERSION, Envelope, PhoneId};
+use crate::envelope::{Envelope, PhoneId};
 
 /// An input without its frame and without what its log knows: the code version, the phone, and the aggregator's term.
 /// Wiped when it is freed, for it may hold keys; `Debug` shows its length alone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Packed(Box<[u8]>);
 
-/// What an envelope's octets begin with.
-fn shared(phone: PhoneId, cta_term: u32) -> ([u8; SHARED_MAX], usize) {
-    let mut octets = [0; SHARED_MAX];
-    let length = postcard::to_slice(&(CODE_VERSION, phone, cta_term), &mut octets).map_or(0, |o| o.len());
-    (octets, length)
+/// What all inputs of a log have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogOf {
+    /// Version of the code of who runs them.
+    pub code_version: u32,
+    /// The phone.
+    pub phone: PhoneId,
+    /// Term of the aggregator.
+    pub cta_term: u32,
 }
 
-/// Varints of 16, 32, 16 and 32 bits.
-const SHARED_MAX: usize = 3 + 5 + 3 + 5;
+impl LogOf {
+    /// What an envelope's octets begin with.
+    fn octets(self) -> ([u8; SHARED_MAX], usize) {
+        let Self { code_version, phone, cta_term } = self;
+        let mut octets = [0; SHARED_MAX];
+        let length = postcard::to_slice(&(code_version, phone, cta_term), &mut octets).map_or(0, |o| o.len());
+        (octets, length)
+    }
+}
+
+/// Varints of 32, 32, 16 and 32 bits.
+const SHARED_MAX: usize = 5 + 5 + 3 + 5;
 
 impl Packed {
     /// The input of a phone that was written as this frame. Nothing if it is another's, or no input's.
-    pub fn of(flat: &Flat, phone: PhoneId, cta_term: u32) -> Option<Self> {
-        let (shared, length) = shared(phone, cta_term);
+    pub fn of(flat: &Flat, of: LogOf) -> Option<Self> {
+        let (shared, length) = of.octets();
         let body = flat.octets().get(HEAD..)?;
         let kept = body.get(..body.len().checked_sub(CRC)?)?.strip_prefix(&shared[..length])?;
         Some(Self(kept.into()))
     }
 
-    /// The same frame.
-    pub fn to_flat(&self, phone: PhoneId, cta_term: u32) -> Flat {
-        let (shared, length) = shared(phone, cta_term);
+    /// The same frame, in this log.
+    pub fn to_flat(&self, of: LogOf) -> Flat {
+        let (shared, length) = of.octets();
         let mut to = Writer::begin(Form::Envelope, ENVELOPE_VERSION, length + self.0.len());
         to.extend(&shared[..length]);
         to.extend(&self.0);
@@ -44,8 +58,8 @@ impl Packed {
     /// The input itself.
     ///
     /// Errors: each [`FlatError`] but [`FlatError::OtherBase`], where it came from another process.
-    pub fn read(&self, phone: PhoneId, cta_term: u32) -> Result<Envelope, FlatError> {
-        Envelope::from_flat(self.to_flat(phone, cta_term).octets())
+    pub fn read(&self, of: LogOf) -> Result<Envelope, FlatError> {
+        Envelope::from_flat(self.to_flat(of).octets())
     }
 
     /// How many octets are kept.
@@ -92,10 +106,11 @@ mod tests {
     use crate::upf::UpfStates;
 
     const PHONE: PhoneId = PhoneId { slot: 70_000, generation: 300 };
+    const LOG: LogOf = LogOf { code_version: 1 << 31, phone: PHONE, cta_term: 1 };
 
     fn input() -> Envelope {
         Envelope {
-            code_version: CODE_VERSION,
+            code_version: LOG.code_version,
             phone: PHONE,
             cta_term: 1,
             owner_term: 2,
@@ -112,20 +127,20 @@ mod tests {
     #[test]
     fn an_input_is_unpacked_octet_for_octet() {
         let flat = input().to_flat();
-        let packed = Packed::of(&flat, PHONE, 1).unwrap();
-        assert_eq!(packed.to_flat(PHONE, 1), flat);
-        assert_eq!(format!("{:?}", packed.read(PHONE, 1).unwrap()), format!("{:?}", input()));
+        let packed = Packed::of(&flat, LOG).unwrap();
+        assert_eq!(packed.to_flat(LOG), flat);
+        assert_eq!(format!("{:?}", packed.read(LOG).unwrap()), format!("{:?}", input()));
         let octets = postcard::to_allocvec(&packed).unwrap();
         assert_eq!(postcard::from_bytes::<Packed>(&octets), Ok(packed.clone()));
         // Frame and CRC, the code version, a slot of three octets, a generation of two, the term.
-        assert_eq!(flat.octets().len() - packed.len(), HEAD + CRC + 1 + 3 + 2 + 1);
+        assert_eq!(flat.octets().len() - packed.len(), HEAD + CRC + 5 + 3 + 2 + 1);
     }
 
     #[test]
     fn only_an_input_of_the_phone_is_packed() {
         let flat = input().to_flat();
-        assert_eq!(Packed::of(&flat, PhoneId { slot: 70_001, ..PHONE }, 1), None);
-        assert_eq!(Packed::of(&flat, PHONE, 2), None);
-        assert_eq!(Packed::of(&Flat([3, 0, 1, 2].as_slice().into()), PHONE, 1), None);
+        assert_eq!(Packed::of(&flat, LogOf { phone: PhoneId { slot: 70_001, ..PHONE }, ..LOG }), None);
+        assert_eq!(Packed::of(&flat, LogOf { cta_term: 2, ..LOG }), None);
+        assert_eq!(Packed::of(&Flat([3, 0, 1, 2].as_slice().into()), LOG), None);
     }
 }

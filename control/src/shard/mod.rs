@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::collision;
 use crate::config::Config;
-use crate::envelope::{Batch, CODE_VERSION, Disposition, Envelope, Payload, PhoneId};
+use crate::envelope::{Batch, Disposition, Envelope, Payload, PhoneId};
 use crate::phone::Phone;
 
 pub use lane::Procedure;
@@ -83,13 +83,8 @@ impl Shard {
     /// generation that has passed is dropped (`no_effect`).
     ///
     /// # Panics
-    /// If `envelope` was stamped by another code version, or its slot exceeds [`PhoneId::SLOTS`]: the aggregator
-    /// promises neither happens.
+    /// If the slot of `envelope` exceeds [`PhoneId::SLOTS`]: the aggregator promises that it does not.
     pub fn handle(&mut self, envelope: &Envelope) -> Batch {
-        assert_eq!(
-            envelope.code_version, CODE_VERSION,
-            "a log is replayed by the code version that began it"
-        );
         let Some(mut slot) = self.take(envelope.phone) else {
             return Batch { no_effect: true, ..Batch::default() };
         };

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use whimbrel_etcd::{Access, Agent};
+use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::membership::{
     Change, Claim, ClaimError, Command, Event, Home, Member, MemberId, Place, Settings, View,
@@ -145,7 +146,7 @@ impl Node {
             region: "1220".into(),
             address: "192.0.2.1:7000".parse().unwrap(),
             draining: false,
-            code_version: 1,
+            code_version: CodeVersion(1),
         };
         let settings = Settings { cluster: "test".into(), me, member, lease: LEASE };
         let agent = Agent::start(settings, access, move |what| {

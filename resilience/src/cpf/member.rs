@@ -7,6 +7,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{Checkpoint, Delta, Disposition, Envelope, Glimpse, PhoneId};
 
 use super::{Cpf, Trial, Tried};
+use crate::CodeVersion;
 use crate::link::{Down, Peer, Show, State, Up};
 use crate::replication::{CpfId, Holdings, Primary, Ran, Taken};
 
@@ -58,6 +59,7 @@ pub struct MemberOutbox {
 /// A control function with its links, without the links.
 pub struct Member {
     cpf: Cpf,
+    code: CodeVersion,
     served: BTreeMap<PhoneId, Served>,
     /// After an input it waits that the state be sent, not the state: that is made when it leaves, which is after the answers have.
     primary: Primary<(), (), Option<Checkpoint>>,
@@ -75,6 +77,7 @@ impl Member {
     pub fn new(config: Arc<Config>) -> Self {
         Self {
             cpf: Cpf::new(config),
+            code: CodeVersion::own(),
             served: BTreeMap::new(),
             primary: Primary::default(),
             holdings: Holdings::default(),
@@ -83,6 +86,11 @@ impl Member {
             last_trial: 0,
             only_whole_states: false,
         }
+    }
+
+    /// As if it ran this code: a simulation has members of several versions in one process.
+    pub fn of_code(self, code: CodeVersion) -> Self {
+        Self { code, ..self }
     }
 
     /// Sends states whole, also where what differs is smaller: a baseline of experiments.
@@ -172,6 +180,9 @@ impl Member {
     }
 
     fn have_tried(&mut self, phone: PhoneId, inputs: Vec<Envelope>, out: &mut MemberOutbox) {
+        if let Some(input) = inputs.iter().find(|input| input.code_version != self.code.0) {
+            return self.refuse(input, out);
+        }
         let Some(served) = self.served.get_mut(&phone) else { return };
         self.last_trial += 1;
         let id = self.last_trial;
@@ -182,6 +193,9 @@ impl Member {
 
     /// Runs an input, or keeps it behind those that are being tried.
     fn take(&mut self, envelope: Envelope, out: &mut MemberOutbox) {
+        if envelope.code_version != self.code.0 {
+            return self.refuse(&envelope, out);
+        }
         let Some(served) = self.served.get_mut(&envelope.phone) else { return };
         match &mut served.held {
             None => self.run(&envelope, out),
@@ -190,6 +204,15 @@ impl Member {
                 let (phone, inputs) = (envelope.phone, held.all_tried());
                 out.up.push(Up::Poisoned { phone, term: served.term, inputs });
             }
+        }
+    }
+
+    /// The log of a phone is another version's: it is not served here.
+    fn refuse(&mut self, envelope: &Envelope, out: &mut MemberOutbox) {
+        let phone = envelope.phone;
+        if let Some(Served { term, .. }) = self.served.remove(&phone) {
+            self.cpf.forget(phone);
+            out.up.push(Up::Unreadable { phone, term });
         }
     }
 

@@ -126,7 +126,7 @@ impl Taster {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use whimbrel_control::{CODE_VERSION, Payload, Phone};
+    use whimbrel_control::{Payload, Phone};
     use whimbrel_ids::{Instant, Tmsi};
 
     use super::*;
@@ -137,7 +137,7 @@ mod tests {
         let mut phone = Phone::new(PHONE);
         phone.clock = 4;
         let tick = |clock| Envelope {
-            code_version: CODE_VERSION,
+            code_version: 1,
             phone: PHONE,
             cta_term: 1,
             owner_term: 2,

@@ -11,7 +11,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Subscribers;
 use whimbrel_control::{
-    Disposition, Envelope, Event, OutputId, Packed, PhoneEvent, PhoneId, Subject, UpfId, amf, smf,
+    Disposition, Envelope, Event, LogOf, OutputId, Packed, PhoneEvent, PhoneId, Subject, UpfId, amf, smf,
 };
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::message_type;
@@ -19,10 +19,10 @@ use whimbrel_pfcp::message_type;
 use super::drain::Draining;
 use super::moves::Moving;
 use super::{Cta, Entropy, Inspect, Outbox, TERM, send};
-use crate::Cpf;
 use crate::link::{Down, Up};
 use crate::region::{Region, Rings};
 use crate::replication::{BESIDE_INPUT, Bounds, CpfId, Failover, Lagging, Ledger, Verdict};
+use crate::{CodeVersion, Cpf};
 
 /// Between two looks for such replicas, at most.
 const SCAN: Duration = Duration::from_secs(5);
@@ -52,6 +52,8 @@ pub(super) struct Cpfs {
     pub(super) draining: Draining,
     logs: Logs,
     pub(super) trusted: BTreeSet<CpfId>,
+    /// What code each of these runs, and of those that phones are yet to be taken over from.
+    pub(super) code: BTreeMap<CpfId, CodeVersion>,
     pub(super) ledgers: BTreeMap<PhoneId, Ledger<Packed>>,
     /// The phones of which inputs are kept or under way, and the octets that are kept of each.
     logged: BTreeMap<PhoneId, usize>,
@@ -185,6 +187,7 @@ impl Cpfs {
     pub(super) fn new(rings: Rings, now: Instant) -> Self {
         Self {
             trusted: rings.members().collect(),
+            code: rings.members().filter_map(|cpf| Some((cpf, rings.code_of(cpf)?))).collect(),
             rings,
             draining: Draining::default(),
             logs: Logs::default(),
@@ -207,6 +210,17 @@ impl Cpfs {
             counts: Replicated::default(),
             complained: BTreeSet::new(),
         }
+    }
+
+    /// Whether two control functions run the same code.
+    pub(super) fn alike(&self, one: CpfId, other: CpfId) -> bool {
+        self.code.get(&one) == self.code.get(&other)
+    }
+
+    /// What all inputs of a phone have in common while this control function serves it.
+    fn log_of(&self, phone: PhoneId, by: CpfId) -> LogOf {
+        let code_version = self.code.get(&by).map_or(0, |code| code.0);
+        LogOf { code_version, phone, cta_term: TERM }
     }
 
     fn complain(&mut self, of: CpfId, complaint: Complaint, out: &mut Outbox) {
@@ -244,12 +258,13 @@ impl Cpfs {
             assign(phone, &ledger, out);
             self.ledgers.insert(phone, ledger);
         }
+        let Some((by, term)) = self.ledgers.get(&phone).map(Ledger::assignment) else { return };
+        let log = self.log_of(phone, by);
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
-        let (by, term) = ledger.assignment();
-        envelope.owner_term = term;
+        (envelope.owner_term, envelope.code_version) = (term, log.code_version);
         let input = envelope.to_flat();
         let (clock, full) = ledger.append(|_| {
-            let kept = Packed::of(&input, phone, TERM).expect("it was written as an input of the phone");
+            let kept = Packed::of(&input, log).expect("it was written as an input of the phone");
             (BESIDE_INPUT + kept.len(), kept)
         });
         debug_assert_eq!(clock, envelope.clock, "the log and the table of phones count the same inputs");
@@ -270,7 +285,7 @@ impl Cpfs {
 
     /// Replicas that the log cannot lead on are told so. They ask for the state of the other replicas that have it, and who serves the phone
     /// sends it anew: it knows itself when that may leave, and the others are there in case it does not get through.
-    fn outdated(&mut self, phone: PhoneId, lagging: Vec<Lagging>, out: &mut Outbox) {
+    pub(super) fn outdated(&mut self, phone: PhoneId, lagging: Vec<Lagging>, out: &mut Outbox) {
         if lagging.is_empty() {
             return;
         }
@@ -366,7 +381,8 @@ impl Cpfs {
         let Some(ledger) = self.ledgers.get_mut(&phone).filter(|_| !gone.is_empty()) else { return false };
         let mut replay = Vec::new();
         for cpf in gone {
-            match ledger.failed(cpf) {
+            let runs = self.code.get(&cpf);
+            match ledger.failed_among(cpf, |other| self.code.get(&other) == runs) {
                 Failover::Lost => return true,
                 Failover::Unaffected => {}
                 Failover::Serve { replay: rest, .. } => {
@@ -387,10 +403,11 @@ impl Cpfs {
         let unanswered = replay.iter().filter(|(clock, _)| *clock > ledger.released()).count();
         self.counts.tried += unanswered as u64;
         let inputs = replay.into_iter().map(|(_, input)| input);
+        let log = self.log_of(phone, by);
         match unanswered {
-            0 => out.cpfs.extend(inputs.map(|input| (by, Down::Logged(input.to_flat(phone, TERM))))),
+            0 => out.cpfs.extend(inputs.map(|input| (by, Down::Logged(input.to_flat(log))))),
             _ => {
-                let read = inputs.map(|input| input.read(phone, TERM));
+                let read = inputs.map(|input| input.read(log));
                 let Ok(inputs) = read.collect() else { return true }; // a log that came from who mirrored this
                 out.cpfs.push((by, Down::Try { phone, inputs }));
             }
@@ -540,6 +557,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     pub(super) fn rings(&mut self, now: Instant, rings: Rings) {
         if let Service::Region(cpfs) = &mut self.service {
             cpfs.trusted.extend(rings.members());
+            if cpfs.unseen.is_empty() {
+                cpfs.code.retain(|cpf, _| cpfs.trusted.contains(cpf));
+            }
+            cpfs.code.extend(rings.members().filter_map(|cpf| Some((cpf, rings.code_of(cpf)?))));
             cpfs.rings = rings;
             cpfs.who_leaves(now);
         }

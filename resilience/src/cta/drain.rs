@@ -90,6 +90,7 @@ impl Cpfs {
     fn leave(&mut self, now: Instant, phone: PhoneId, cpf: CpfId, out: &mut Outbox) -> bool {
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return false };
         let (primary, _) = ledger.assignment();
+        let runs_its_log = self.code.get(&primary) == self.code.get(&cpf);
         let present: Vec<CpfId> = ledger.backups().collect();
         if primary == cpf {
             let stays = |c: &CpfId| self.rings.members().any(|m| m == *c);
@@ -107,6 +108,9 @@ impl Cpfs {
         }
         if !present.contains(&cpf) {
             return false;
+        }
+        if self.draining.leaving.contains_key(&primary) && runs_its_log {
+            return true; // until that phone has moved it is the one, perhaps, that can run its log
         }
         let region = self.away.get(&phone).unwrap_or_else(|| self.rings.home());
         let further = self.rings.further_backups(region, phone, primary, &present);

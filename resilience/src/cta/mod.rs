@@ -22,18 +22,18 @@ use whimbrel_control::config::Config;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::{Directory, Subscribers};
 use whimbrel_control::{
-    AssociationId, Batch, CODE_VERSION, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output,
-    OutputId, Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, UpfId,
+    AssociationId, Batch, Command, Disposition, Effect, Envelope, Flat, HandoverTarget, Output, OutputId,
+    Payload, Phone, PhoneEvent, PhoneId, Prf, RanEvent, UpfId,
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
 use whimbrel_ngap::ie::TriggeringMessage;
 use whimbrel_ngap::{Message, Peek};
 use whimbrel_security::SecurityHeaderType;
 
-use crate::Cpf;
 use crate::link::{Down, Up};
 use crate::region::Rings;
 use crate::replication::CpfId;
+use crate::{CodeVersion, Cpf};
 pub use cpfs::{Complaint, Logs, Replicated};
 use cpfs::{Cpfs, Service};
 use first::{Asked, Asks, First};
@@ -476,7 +476,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     fn stamp(&mut self, now: Instant, phone: PhoneId, payload: Payload) -> Option<Envelope> {
         let (clock, time) = self.slots.stamp(phone, now)?;
         Some(Envelope {
-            code_version: CODE_VERSION,
+            code_version: CodeVersion::own().0,
             phone,
             cta_term: TERM,
             owner_term: TERM,

@@ -131,6 +131,10 @@ impl Cpfs {
         if !ledger.move_to(to, keep) {
             return false;
         }
+        if !self.alike(former, to) {
+            self.begin_anew(phone, out);
+        }
+        let Some(ledger) = self.ledgers.get_mut(&phone) else { return false };
         if !keep {
             out.cpfs.push((former, Down::Forget(phone)));
         }
@@ -141,6 +145,21 @@ impl Cpfs {
         }
         self.stop_moving(phone, out);
         true
+    }
+
+    /// A phone's log begins anew with who serves it now, who runs other code: what was before is never run again. Those back it from here on who
+    /// can run its log.
+    fn begin_anew(&mut self, phone: PhoneId, out: &mut Outbox) {
+        let Some(ledger) = self.ledgers.get(&phone) else { return };
+        let (by, _) = ledger.assignment();
+        let alike: Vec<CpfId> = ledger.backups().filter(|cpf| self.alike(*cpf, by)).collect();
+        let further = self.rings.further_backups(self.region(phone), phone, by, &alike);
+        let further: Vec<CpfId> = further.into_iter().filter(|cpf| self.trusted.contains(cpf)).collect();
+        let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
+        let lagging = ledger.give_up_log();
+        further.into_iter().for_each(|cpf| ledger.add_backup(cpf));
+        self.outdated(phone, lagging, out);
+        self.pruned(phone);
     }
 
     /// An input waits if its phone rests and its state is on its way. It comes back if it does not.

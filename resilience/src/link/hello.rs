@@ -3,13 +3,17 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::CODE_VERSION;
+use whimbrel_control::FORMS;
 use whimbrel_ids::AmfId;
 
-/// Version of the links: another number with every change of a message or of a form in it.
-const LINK_VERSION: u16 = 7;
+use crate::CodeVersion;
+
+/// Version of the links: another number with every change of a message, or of what an aggregator's successor is given ([`crate::mirror::Snapshot`]).
+const LINK_VERSION: u16 = 8;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
+/// Octets of [`Language`].
+const LANGUAGE: usize = 2 * (1 + FORMS.len());
 
 /// What an end is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,35 +24,94 @@ pub enum Role {
     Cpf,
 }
 
+/// The versions of all that is said: of the links, then of the flat forms on them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Language([u8; LANGUAGE]);
+
+impl Language {
+    /// That of this process. Where [`CodeVersion::own`] can be another's, `WHIMBREL_LINK_VERSION` has this one speak another language.
+    pub(crate) fn own() -> Self {
+        let mut versions = [LINK_VERSION; 1 + FORMS.len()];
+        versions[1..].copy_from_slice(&FORMS);
+        #[cfg(any(debug_assertions, feature = "faults"))]
+        if let Some(wanted) = std::env::var("WHIMBREL_LINK_VERSION").ok().and_then(|v| v.parse().ok()) {
+            versions[0] = wanted;
+        }
+        let mut octets = [0; LANGUAGE];
+        for (to, version) in octets.chunks_exact_mut(2).zip(versions) {
+            to.copy_from_slice(&version.to_be_bytes());
+        }
+        Self(octets)
+    }
+}
+
+impl Language {
+    /// What stands in front of whatever is said in it.
+    pub(crate) fn octets(self) -> [u8; LANGUAGE] {
+        self.0
+    }
+}
+
+/// `8.1.1.2.2.3`: as an operator compares it.
+impl fmt::Display for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, version) in self.0.as_chunks::<2>().0.iter().enumerate() {
+            write!(f, "{}{}", if at == 0 { "" } else { "." }, u16::from_be_bytes(*version))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Language {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 /// The first message of each end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hello(pub Role);
+pub struct Hello {
+    /// What it is.
+    pub role: Role,
+    /// By which code it runs logs.
+    pub code: CodeVersion,
+}
 
 /// Why an end is not spoken with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BadHello {
     /// It is no end of ours.
     Stranger,
-    /// It is another version of the program: a log is run by the version that began it.
-    Version {
-        /// Version of its links, and of the code of its procedures.
-        theirs: (u16, u16),
-        /// Ours.
-        ours: (u16, u16),
+    /// It is of a version of the program whose messages are others.
+    Language {
+        /// In which versions it speaks.
+        theirs: Language,
+        /// In which this program does.
+        ours: Language,
     },
     /// It says what cannot be.
     Malformed,
+}
+
+impl BadHello {
+    /// For logs that say once of each, and metrics.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Stranger => "stranger",
+            Self::Language { .. } => "version",
+            Self::Malformed => "malformed",
+        }
+    }
 }
 
 impl fmt::Display for BadHello {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stranger => f.write_str("it does not speak as a part of whimbrel"),
-            Self::Version { theirs, ours } => write!(
+            Self::Language { theirs, ours } => write!(
                 f,
-                "it is another version of whimbrel (links {}, procedures {}; here {} and {}): all processes of a cluster run \
-                 the same",
-                theirs.0, theirs.1, ours.0, ours.1
+                "it is a version of whimbrel whose messages are others ({theirs}; here {ours}): there is no upgrade between the two \
+                 while phones are served"
             ),
             Self::Malformed => f.write_str("its first message is malformed"),
         }
@@ -58,25 +121,27 @@ impl fmt::Display for BadHello {
 impl std::error::Error for BadHello {}
 
 impl Hello {
+    /// That of this process.
+    pub fn own(role: Role) -> Self {
+        Self { role, code: CodeVersion::own() }
+    }
+
     /// Its octets.
     pub fn to_octets(self) -> Vec<u8> {
-        let mut octets = MAGIC.to_vec();
-        octets.extend_from_slice(&LINK_VERSION.to_be_bytes());
-        octets.extend_from_slice(&CODE_VERSION.to_be_bytes());
-        postcard::to_extend(&self.0, octets).expect("a role can be written")
+        let octets = [&MAGIC[..], &Language::own().0].concat();
+        postcard::to_extend(&(self.role, self.code), octets).expect("a role can be written")
     }
 
     /// Reads what [`Self::to_octets`] wrote. Errors: each [`BadHello`].
     pub fn from_octets(octets: &[u8]) -> Result<Self, BadHello> {
         let rest = octets.strip_prefix(&MAGIC).ok_or(BadHello::Stranger)?;
-        let (&[l0, l1, c0, c1], body) = rest.split_first_chunk::<4>().ok_or(BadHello::Stranger)?;
-        let theirs = (u16::from_be_bytes([l0, l1]), u16::from_be_bytes([c0, c1]));
-        let ours = (LINK_VERSION, CODE_VERSION);
+        let (theirs, body) = rest.split_first_chunk().ok_or(BadHello::Stranger)?;
+        let (theirs, ours) = (Language(*theirs), Language::own());
         if theirs != ours {
-            return Err(BadHello::Version { theirs, ours });
+            return Err(BadHello::Language { theirs, ours });
         }
         match postcard::take_from_bytes(body) {
-            Ok((role, [])) => Ok(Self(role)),
+            Ok(((role, code), [])) => Ok(Self { role, code }),
             _ => Err(BadHello::Malformed),
         }
     }
@@ -108,8 +173,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_role_is_read_as_it_was_written() {
-        for hello in [Hello(Role::Aggregator), Hello(Role::Cpf)] {
+    fn each_role_and_version_is_read_as_it_was_written() {
+        for hello in [
+            Hello::own(Role::Aggregator),
+            Hello::own(Role::Cpf),
+            Hello { role: Role::Cpf, code: CodeVersion(u32::MAX) },
+        ] {
             assert_eq!(Hello::from_octets(&hello.to_octets()), Ok(hello));
         }
     }
@@ -119,21 +188,23 @@ mod tests {
         let hello = NeighbourHello(AmfId::new(2, 1023, 63).expect("within its bits"));
         let octets = hello.to_octets();
         assert_eq!(NeighbourHello::from_octets(&octets), Some(hello));
-        for wrong in [&octets[1..], &octets[..octets.len() - 1], &Hello(Role::Aggregator).to_octets()] {
+        for wrong in [&octets[1..], &octets[..octets.len() - 1], &Hello::own(Role::Aggregator).to_octets()] {
             assert_eq!(NeighbourHello::from_octets(wrong), None);
         }
     }
 
     #[test]
-    fn strangers_other_versions_and_nonsense_are_told_apart() {
+    fn strangers_other_languages_and_nonsense_are_told_apart() {
         assert_eq!(Hello::from_octets(b"GET / HTTP/1.1"), Err(BadHello::Stranger));
         assert_eq!(Hello::from_octets(b"whimbrel\0"), Err(BadHello::Stranger));
-        let mut other = Hello(Role::Cpf).to_octets();
-        other[8] ^= 0x40;
-        const OTHER: u16 = LINK_VERSION ^ 0x4000;
-        assert!(matches!(Hello::from_octets(&other), Err(BadHello::Version { theirs: (OTHER, _), .. })));
-        let whole = Hello(Role::Cpf).to_octets();
-        for wrong in [&whole[..12], &[&whole[..], &[0]].concat(), &[&whole[..12], &[9]].concat()] {
+        let whole = Hello::own(Role::Cpf).to_octets();
+        let head = MAGIC.len() + LANGUAGE;
+        for at in MAGIC.len()..head {
+            let mut other = whole.clone();
+            other[at] ^= 0x40;
+            assert!(matches!(Hello::from_octets(&other), Err(BadHello::Language { .. })), "octet {at}");
+        }
+        for wrong in [&whole[..head], &[&whole[..], &[0]].concat(), &[&whole[..head], &[9, 1]].concat()] {
             assert_eq!(Hello::from_octets(wrong), Err(BadHello::Malformed));
         }
     }

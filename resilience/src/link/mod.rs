@@ -16,7 +16,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::{AssociationId, Batch, Delta, Envelope, Flat, PhoneId};
 
 use crate::replication::{Checkpoint, CpfId};
-pub use hello::{BadHello, Hello, NeighbourHello, Role};
+pub use hello::{BadHello, Hello, Language, NeighbourHello, Role};
 pub use octets::{HeartbeatKey, LinkError, Show, ToCpf, ToCta, ToPeer};
 pub(crate) use octets::{read_envelopes, write_envelopes};
 pub use pair::{MemberAt, Members, ToActive, ToMirror};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::octets::{read, whole, write};
 use super::{HeartbeatKey, LinkError};
+use crate::CodeVersion;
 use crate::membership::Place;
 use crate::replication::CpfId;
 
@@ -30,6 +31,8 @@ pub struct MemberAt {
     pub address: SocketAddr,
     /// Its region.
     pub region: String,
+    /// The code that it runs.
+    pub code: CodeVersion,
     /// It wants to leave.
     pub draining: bool,
     /// Its number at etcd, once it was seen listed there.
@@ -174,6 +177,7 @@ mod tests {
     fn members() -> Members {
         let address = ([192, 0, 2, 7], 7381).into();
         let member = MemberAt {
+            code: CodeVersion(7),
             id: CpfId(3),
             address,
             region: "home/site".into(),

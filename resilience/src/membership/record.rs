@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::CodeVersion;
 use crate::detector::{Discriminator, Incarnation};
 use crate::replication::CpfId;
 
@@ -62,8 +63,8 @@ pub struct Member {
     /// It gets no new phones.
     #[serde(default)]
     pub draining: bool,
-    /// The version of its code: a log is replayed by no other.
-    pub code_version: u16,
+    /// What code it runs.
+    pub code_version: CodeVersion,
 }
 
 /// A member as it is written: a record without an incarnation begins a life, whose incarnation is the revision that wrote it.

@@ -1,8 +1,10 @@
 //! Which of the control functions that have come to an aggregator take phones: the list at etcd says so, and the operator.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Configuration, MemberId, View};
+use crate::CodeVersion;
 use crate::region::{CpfState, Region, RegionError, Regions};
 use crate::replication::CpfId;
 
@@ -13,6 +15,8 @@ pub struct Present<'a> {
     pub id: CpfId,
     /// Its region.
     pub region: &'a Region,
+    /// The code that it runs.
+    pub code: CodeVersion,
     /// It wants to leave.
     pub leaves: bool,
     /// Its number at etcd, once it was seen listed there.
@@ -61,6 +65,10 @@ impl Roll {
     /// The map of these regions with those that are there. On the rings are those that are listed; one of which etcd knows nothing yet is
     /// judged by its link alone, and one whose region is not among these is on no ring.
     ///
+    /// Where those of a region run different code, on its rings are those of the version that most of them run, and among equals of the one that
+    /// came first: a log has to be run again by the version that ran it, so who may have to take a phone over has to be of the same. Those of
+    /// other versions wait, or drain if they have phones.
+    ///
     /// One that is listed no longer lives, perhaps, and does not reach etcd. It is off the rings as long as others of its region are on them:
     /// when none would be left, it is etcd that is not reached, and nobody is judged by it. Errors: those of [`Regions::new`].
     pub fn map(
@@ -73,10 +81,21 @@ impl Roll {
         let unheard = |p: &Present<'_>| p.listed.is_some_and(|cpf| !self.lists(cpf));
         let certain: BTreeSet<&Region> =
             present.iter().filter(|p| !drains(p) && !unheard(p)).map(|p| p.region).collect();
+        let serves = |p: &Present<'_>| !drains(p) && (!unheard(p) || !certain.contains(p.region));
+        let mut in_force: BTreeMap<&Region, BTreeMap<CodeVersion, (usize, Reverse<CpfId>)>> = BTreeMap::new();
+        for p in present.iter().filter(|p| serves(p)) {
+            let (count, first) =
+                in_force.entry(p.region).or_default().entry(p.code).or_insert((0, Reverse(p.id)));
+            (*count, *first) = (*count + 1, (*first).max(Reverse(p.id)));
+        }
         for p in present {
-            let is_in = map.join(p.id, p.region).is_ok();
-            if is_in && (drains(p) || (unheard(p) && certain.contains(p.region))) {
-                map.set_state(p.id, CpfState::Draining);
+            let versions = in_force.get(p.region).into_iter().flatten();
+            let code = versions.max_by_key(|(_, most)| **most).map(|(code, _)| *code);
+            if map.join(p.id, p.region).is_ok() {
+                map.runs(p.id, p.code);
+                if !serves(p) || code != Some(p.code) {
+                    map.set_state(p.id, CpfState::Draining);
+                }
             }
         }
         Ok(map)
@@ -104,6 +123,7 @@ mod tests {
             .map(|(id, ((_, leaves, listed), region))| Present {
                 id: CpfId(id),
                 region,
+                code: CodeVersion(1),
                 leaves: *leaves,
                 listed: listed.map(CpfId),
             })
@@ -145,10 +165,42 @@ mod tests {
     }
 
     #[test]
+    fn on_a_regions_rings_are_those_of_the_version_that_most_run() {
+        let (old, new) = (CodeVersion(9), CodeVersion(4));
+        let regions = [HERE, NEXT].map(|text| text.parse::<Region>().unwrap());
+        let on_rings = |present: &[(usize, CodeVersion, bool)]| -> Vec<u16> {
+            let present = (1..).map(CpfId).zip(present).map(|(id, (at, code, leaves))| Present {
+                id,
+                region: &regions[*at],
+                code: *code,
+                leaves: *leaves,
+                listed: None,
+            });
+            let map = Roll::default().map(regions.clone(), &present.collect::<Vec<_>>()).unwrap();
+            map.rings(&regions[0], 1).unwrap().members().map(|cpf| cpf.0).collect()
+        };
+        let two = [(0, old, false), (0, old, false)];
+        assert_eq!(on_rings(&[&two[..], &[(0, new, false)]].concat()), [1, 2]);
+        assert_eq!(
+            on_rings(&[&two[..], &[(0, new, false); 2]].concat()),
+            [1, 2],
+            "of as many, who came first"
+        );
+        let one_leaves = [(0, old, true), (0, old, false), (0, new, false), (0, new, false)];
+        assert_eq!(on_rings(&one_leaves), [3, 4]);
+        assert_eq!(
+            on_rings(&[&two[..], &[(1, new, false); 3]].concat()),
+            [1, 2, 3, 4, 5],
+            "each region by itself"
+        );
+    }
+
+    #[test]
     fn who_is_of_no_region_of_the_cluster_any_more_is_on_no_ring() {
         let region: Region = "elsewhere/site".parse().unwrap();
         let here: Region = HERE.parse().unwrap();
-        let stray = Present { id: CpfId(1), region: &region, leaves: false, listed: None };
+        let stray =
+            Present { id: CpfId(1), region: &region, code: CodeVersion(1), leaves: false, listed: None };
         let map = Roll::default().map([here.clone()], &[stray]).unwrap();
         assert_eq!(map.rings(&here, 1).unwrap().members().count(), 0);
     }

@@ -49,7 +49,7 @@ pub use record::{Record, Snapshot};
 pub enum Fault {
     /// A record is not what one is.
     Unreadable,
-    /// The active one runs other code.
+    /// The active one runs other code, or speaks another language of the links.
     OtherVersion,
     /// A record is missing, or came twice.
     OutOfOrder,
@@ -61,7 +61,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unreadable => "a record cannot be read",
-            Self::OtherVersion => "the other aggregator runs other code",
+            Self::OtherVersion => "the other aggregator is of another version",
             Self::OutOfOrder => "a record is missing or came twice",
             Self::Diverged => "the same input led elsewhere here",
         })

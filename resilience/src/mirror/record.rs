@@ -1,7 +1,7 @@
 //! The stream from an aggregator to its mirror: each input with what its handling took from outside, as octets.
 //!
-//! Both run the same program (a log is never run by another code version), so the form is what serde makes of our types, and
-//! the version in front refuses everything else. The link between the two is reliable, keeps its order and is protected:
+//! Both run the same code (a log is never run by another version), so the form is what serde makes of our types, and
+//! the version in front refuses everything else. A snapshot is no log: whoever speaks the same [`Language`] may begin from one. The link between the two is reliable, keeps its order and is protected:
 //! a record may hold the keys of a vector.
 
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ use crc32c::crc32c;
 use serde::{Deserialize, Serialize};
 use whimbrel_control::amf::NeighbourId;
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{AssociationId, CODE_VERSION, Command, PhoneId, UpfId};
+use whimbrel_control::{AssociationId, Command, PhoneId, UpfId};
 use whimbrel_ids::{Instant, Supi};
 
 use super::{End, Fault};
 use crate::cta::{State, StateOf, Taken};
-use crate::link::{Down, Up};
+use crate::link::{Down, Language, Up};
 use crate::region::Rings;
 use crate::replication::CpfId;
-use crate::{Cta, Entropy, Input, Inspect, Order, Ordered, Outbox};
+use crate::{CodeVersion, Cta, Entropy, Input, Inspect, Order, Ordered, Outbox};
 
 /// One message to the mirror. `Debug` shows its length alone: it may hold keys.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ impl fmt::Debug for Record {
 /// What a record begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Head {
-    code_version: u16,
+    code: CodeVersion,
     /// The outputs of the inputs up to this one have left.
     pub(super) left: u64,
     /// The input's number, and its time. None: only that is told.
@@ -51,7 +51,7 @@ pub(super) struct Head {
 
 impl Head {
     pub(super) fn new(left: u64, input: Option<(u64, Instant)>) -> Self {
-        Self { code_version: CODE_VERSION, left, input }
+        Self { code: CodeVersion::own(), left, input }
     }
 }
 
@@ -199,8 +199,8 @@ pub(super) struct Beside<L> {
 
 impl Snapshot {
     pub(super) fn of(state: &StateOf<'_>, beside: &Beside<&Links>) -> Self {
-        let version = CODE_VERSION.to_be_bytes().to_vec();
-        let mut octets = postcard::to_extend(&(state, beside), version).expect("a state can be written");
+        let language = Language::own().octets().to_vec();
+        let mut octets = postcard::to_extend(&(state, beside), language).expect("a state can be written");
         octets.extend(crc32c(&octets).to_be_bytes());
         Self(octets)
     }
@@ -212,10 +212,7 @@ impl Snapshot {
 
     pub(super) fn read(octets: &[u8]) -> Result<(State, Beside<Links>), Fault> {
         let (octets, crc) = octets.split_last_chunk().ok_or(Fault::Unreadable)?;
-        let (version, body) = octets.split_first_chunk().ok_or(Fault::Unreadable)?;
-        if u16::from_be_bytes(*version) != CODE_VERSION {
-            return Err(Fault::OtherVersion);
-        }
+        let body = octets.strip_prefix(&Language::own().octets()).ok_or(Fault::OtherVersion)?;
         if crc32c(octets) != u32::from_be_bytes(*crc) {
             return Err(Fault::Unreadable);
         }
@@ -238,7 +235,7 @@ pub(super) type Body<'a> = (Step<'a>, Taken, Shape);
 /// A record as it came.
 pub(super) fn read(octets: &[u8]) -> Result<(Head, Option<Body<'_>>), Fault> {
     let (head, rest): (Head, _) = postcard::take_from_bytes(octets).map_err(|_| Fault::Unreadable)?;
-    if head.code_version != CODE_VERSION {
+    if head.code != CodeVersion::own() {
         return Err(Fault::OtherVersion);
     }
     let (body, rest) = match head.input {
@@ -255,7 +252,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const HEAD: Head = Head { code_version: CODE_VERSION, left: 300, input: Some((301, Instant(1_000_000))) };
+    fn a_head() -> Head {
+        Head::new(300, Some((301, Instant(1_000_000))))
+    }
 
     fn record(head: Head) -> Record {
         let octets = [0, 21, 0, 3];
@@ -265,12 +264,12 @@ mod tests {
 
     #[test]
     fn an_input_is_read_as_it_was_written_and_nothing_beside_it() {
-        let record = record(HEAD);
+        let record = record(a_head());
         let Ok((head, Some((Step::Ngap(association, stream, octets), taken, shape)))) = read(record.octets())
         else {
             panic!("it was written so")
         };
-        assert_eq!((head, association, stream, octets), (HEAD, AssociationId(7), 2, &[0, 21, 0, 3][..]));
+        assert_eq!((head, association, stream, octets), (a_head(), AssociationId(7), 2, &[0, 21, 0, 3][..]));
         assert!(taken.is_empty() && shape == Shape::of(&Outbox::default()));
         let longer = [record.octets(), &[0]].concat();
         for octets in [&longer[..], &record.octets()[1..], &record.octets()[..20], &[]] {
@@ -281,7 +280,7 @@ mod tests {
 
     #[test] // DESIGN: "versions"
     fn what_other_code_wrote_is_refused() {
-        let head = Head { code_version: CODE_VERSION + 1, ..HEAD };
+        let head = Head { code: CodeVersion(CodeVersion::own().0 ^ 1), ..a_head() };
         assert!(matches!(read(record(head).octets()), Err(Fault::OtherVersion)));
     }
 
@@ -289,7 +288,7 @@ mod tests {
         #[test]
         fn no_octets_make_it_panic(octets in prop::collection::vec(any::<u8>(), 0..200), at in 0..60usize) {
             let _ = read(&octets);
-            let mut changed = record(HEAD).octets().to_vec();
+            let mut changed = record(a_head()).octets().to_vec();
             let at = at % changed.len();
             changed[at] ^= octets.first().copied().unwrap_or(1);
             let _ = read(&changed);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::{Areas, Geohash, Region, Rings};
+use crate::CodeVersion;
 use crate::replication::CpfId;
 
 /// Whether a control function takes phones.
@@ -58,6 +59,8 @@ pub struct Regions {
     /// By name.
     regions: BTreeMap<String, Region>,
     cpfs: BTreeMap<CpfId, (Region, CpfState)>,
+    /// Those that run other code than this program.
+    other_code: BTreeMap<CpfId, CodeVersion>,
 }
 
 impl Regions {
@@ -89,6 +92,14 @@ impl Regions {
         Ok(())
     }
 
+    /// It runs this code; of which nothing is said, it is this program's.
+    pub fn runs(&mut self, cpf: CpfId, code: CodeVersion) {
+        match code == CodeVersion::own() {
+            true => drop(self.other_code.remove(&cpf)),
+            false => drop(self.other_code.insert(cpf, code)),
+        }
+    }
+
     /// It takes phones from now on, or does not. Whether it is in the cluster.
     pub fn set_state(&mut self, cpf: CpfId, state: CpfState) -> bool {
         self.cpfs.get_mut(&cpf).map(|(_, s)| *s = state).is_some()
@@ -96,6 +107,7 @@ impl Regions {
 
     /// It is gone, in order or not. Whether it was in the cluster.
     pub fn leave(&mut self, cpf: CpfId) -> bool {
+        self.other_code.remove(&cpf);
         self.cpfs.remove(&cpf).is_some()
     }
 
@@ -120,8 +132,9 @@ impl Regions {
     pub fn rings_with(&self, home: &Region, areas: Areas, backups: usize) -> Result<Rings, RegionError> {
         areas.regions().chain([home]).try_for_each(|region| self.known(region))?;
         let serving = self.cpfs.iter().filter(|(_, (_, state))| *state == CpfState::Serving);
-        let region_of = serving.map(|(cpf, (region, _))| (*cpf, region.clone())).collect();
-        Ok(Rings::new(home.clone(), areas, region_of, backups))
+        let code = |cpf| self.other_code.get(cpf).copied().unwrap_or_else(CodeVersion::own);
+        let on_rings = serving.map(|(cpf, (region, _))| (*cpf, (region.clone(), code(cpf)))).collect();
+        Ok(Rings::new(home.clone(), areas, on_rings, backups))
     }
 
     fn known(&self, region: &Region) -> Result<(), RegionError> {

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use whimbrel_control::PhoneId;
 
 use super::{Areas, Region, Ring};
+use crate::CodeVersion;
 use crate::replication::CpfId;
 
 /// A phone's control functions.
@@ -22,7 +23,8 @@ pub struct Placement {
 /// The rings of an aggregator's regions. A draining control function is on none of them.
 ///
 /// Neutrino §4.3 takes the backups that follow on the level-2 ring. Here regions that have none of the phone's backups yet come first:
-/// two backups seldom fail together then, and more of the regions that a phone may move to hold its state.
+/// two backups seldom fail together then, and more of the regions that a phone may move to hold its state. Before all that come those that run
+/// the code of the phone's primary: no other can run its log again.
 ///
 /// Where there are too few:
 ///
@@ -40,8 +42,8 @@ pub struct Rings {
     areas: Areas,
     /// Of the home region, and of those that gNBs are in.
     levels: BTreeMap<Region, Levels>,
-    /// Of all on the rings.
-    region_of: BTreeMap<CpfId, Region>,
+    /// All on the rings: where they are, and what code they run.
+    members: BTreeMap<CpfId, (Region, CodeVersion)>,
     backups: usize,
 }
 
@@ -59,19 +61,19 @@ struct Levels {
 struct Members {
     home: Region,
     areas: Areas,
-    region_of: BTreeMap<CpfId, Region>,
+    members: BTreeMap<CpfId, (Region, CodeVersion)>,
     backups: usize,
 }
 
 impl From<Rings> for Members {
-    fn from(Rings { home, areas, region_of, backups, .. }: Rings) -> Self {
-        Self { home, areas, region_of, backups }
+    fn from(Rings { home, areas, members, backups, .. }: Rings) -> Self {
+        Self { home, areas, members, backups }
     }
 }
 
 impl From<Members> for Rings {
-    fn from(Members { home, areas, region_of, backups }: Members) -> Self {
-        Self::new(home, areas, region_of, backups)
+    fn from(Members { home, areas, members, backups }: Members) -> Self {
+        Self::new(home, areas, members, backups)
     }
 }
 
@@ -81,8 +83,9 @@ fn takes(region: &Region, other: &Region) -> bool {
 }
 
 impl Levels {
-    fn new(region: &Region, region_of: &BTreeMap<CpfId, Region>) -> Self {
-        let within = || region_of.iter().filter(|(_, other)| takes(region, other));
+    fn new(region: &Region, members: &BTreeMap<CpfId, (Region, CodeVersion)>) -> Self {
+        let regions = || members.iter().map(|(cpf, (region, _))| (cpf, region));
+        let within = || regions().filter(|(_, other)| takes(region, other));
         let ring = |own: bool| {
             let of_ring = within().filter(move |(_, other)| (*other == region) == own);
             Ring::new(of_ring.map(|(cpf, _)| *cpf))
@@ -98,13 +101,13 @@ impl Rings {
     pub(super) fn new(
         home: Region,
         areas: Areas,
-        mut region_of: BTreeMap<CpfId, Region>,
+        mut members: BTreeMap<CpfId, (Region, CodeVersion)>,
         backups: usize,
     ) -> Self {
         let own: BTreeSet<&Region> = areas.regions().chain([&home]).collect();
-        region_of.retain(|_, at| own.iter().any(|region| takes(region, at)));
-        let levels = own.iter().map(|region| ((*region).clone(), Levels::new(region, &region_of))).collect();
-        Self { home, areas, levels, region_of, backups }
+        members.retain(|_, (at, _)| own.iter().any(|region| takes(region, at)));
+        let levels = own.iter().map(|region| ((*region).clone(), Levels::new(region, &members))).collect();
+        Self { home, areas, levels, members, backups }
     }
 
     /// The region of gNBs of which nothing else is said.
@@ -145,26 +148,45 @@ impl Rings {
         primary: CpfId,
         present: &[CpfId],
     ) -> Vec<CpfId> {
-        let Levels { level1, level2, regions } = self.levels(region);
         let mut backups: Vec<CpfId> =
             present.iter().copied().filter(|c| *c != primary && self.backs(region, *c)).collect();
         let kept = backups.len();
-        let mut used: BTreeSet<&Region> =
-            backups.iter().chain([&primary]).filter_map(|c| self.region_of.get(c)).collect();
+        let code = self.code_of(primary);
+        for alike in [true, false] {
+            if backups.len() >= self.backups {
+                break;
+            }
+            let may = |c: CpfId| c != primary && (self.code_of(c) == code) == alike;
+            self.fill(region, phone, primary, may, &mut backups);
+        }
+        backups.split_off(kept)
+    }
 
-        let elsewhere = || level2.walk(phone).filter(|c| *c != primary);
+    /// Adds those to the backups that may be, until there are enough.
+    fn fill(
+        &self,
+        region: &Region,
+        phone: PhoneId,
+        primary: CpfId,
+        may: impl Fn(CpfId) -> bool,
+        backups: &mut Vec<CpfId>,
+    ) {
+        let Levels { level1, level2, regions } = self.levels(region);
+        let mut used: BTreeSet<&Region> =
+            backups.iter().chain([&primary]).filter_map(|c| self.region_of(*c)).collect();
+        let elsewhere = || level2.walk(phone).filter(|c| may(*c));
         let mut met = BTreeSet::new();
         for cpf in elsewhere() {
             if backups.len() >= self.backups || met.len() == *regions {
                 break; // past the last region the rest of the ring need not be looked at
             }
-            let region = &self.region_of[&cpf];
+            let region = &self.members[&cpf].0;
             met.insert(region);
             if used.insert(region) {
                 backups.push(cpf);
             }
         }
-        for cpf in elsewhere().chain(level1.walk(phone).filter(|c| *c != primary)) {
+        for cpf in elsewhere().chain(level1.walk(phone).filter(|c| may(*c))) {
             if backups.len() >= self.backups {
                 break;
             }
@@ -172,22 +194,26 @@ impl Rings {
                 backups.push(cpf);
             }
         }
-        backups.split_off(kept)
     }
 
     /// All on the rings.
     pub fn members(&self) -> impl Iterator<Item = CpfId> {
-        self.region_of.keys().copied()
+        self.members.keys().copied()
     }
 
     /// Whether a control function takes phones of the aggregator's: as primary, or as a backup.
     pub fn serves(&self, cpf: CpfId) -> bool {
-        self.region_of.contains_key(&cpf)
+        self.members.contains_key(&cpf)
     }
 
     /// Where a control function is that takes phones.
     pub fn region_of(&self, cpf: CpfId) -> Option<&Region> {
-        self.region_of.get(&cpf)
+        self.members.get(&cpf).map(|(region, _)| region)
+    }
+
+    /// What code a control function runs that takes phones.
+    pub fn code_of(&self, cpf: CpfId) -> Option<CodeVersion> {
+        self.members.get(&cpf).map(|(_, code)| *code)
     }
 
     /// Whether it takes phones of this region.
@@ -243,6 +269,32 @@ mod tests {
             assert_eq!((placed.backups.len(), placed.missing), (2, 0));
         }
         assert!(rings.serves(CpfId(8)) && !rings.serves(CpfId(9)));
+    }
+
+    #[test]
+    fn backups_run_what_the_primary_runs_where_there_are_such() {
+        let mut map = map(&[0, 0, 0, 1, 1, 2, 2]);
+        let other = CodeVersion(CodeVersion::own().0 ^ 1);
+        for cpf in [1, 3, 5] {
+            map.runs(CpfId(cpf), other);
+        }
+        let rings = rings(&map, 2);
+        for slot in 0..200 {
+            let placed = rings.place(&region(HERE), phone(slot)).unwrap();
+            let code = |c: &CpfId| rings.code_of(*c);
+            assert!(placed.backups.iter().all(|c| code(c) == code(&placed.primary)), "{placed:?}");
+            let present = [placed.backups[0]];
+            assert_eq!(rings.further_backups(&region(HERE), phone(slot), placed.primary, &present).len(), 1);
+        }
+        map.runs(CpfId(5), CodeVersion::own());
+        map.runs(CpfId(1), CodeVersion::own());
+        let rings = map.rings(&region("1220"), 2).unwrap();
+        let placed = rings.place(&region("1220"), phone(1)).unwrap();
+        assert_eq!(
+            (placed.backups.len(), placed.missing),
+            (2, 0),
+            "others back it rather than nobody: {placed:?}"
+        );
     }
 
     #[test] // the table at `Rings`, row by row

@@ -273,8 +273,14 @@ impl<I: Clone> Ledger<I> {
         lagging
     }
 
-    /// A control function is lost.
+    /// A control function is lost, and all others may run what it ran.
     pub fn failed(&mut self, cpf: CpfId) -> Failover<I> {
+        self.failed_among(cpf, |_| true)
+    }
+
+    /// A control function is lost; `alike`: who runs the same code as it. Another may serve from a state that lacks nothing which was released, since
+    /// nothing is run again then; the log begins anew there.
+    pub fn failed_among(&mut self, cpf: CpfId, alike: impl Fn(CpfId) -> bool) -> Failover<I> {
         self.replicas.retain(|r| r.cpf != cpf);
         if cpf != self.primary {
             if !self.replicas.is_empty() {
@@ -282,8 +288,14 @@ impl<I: Clone> Ledger<I> {
             }
             return Failover::Unaffected;
         }
-        let able = self.replicas.iter().filter(|r| r.acked >= self.base).max_by_key(|r| r.acked);
-        let Some(&Replica { cpf: by, acked, .. }) = able else { return Failover::Lost };
+        let able = self.replicas.iter().filter(|r| r.acked >= self.base);
+        let able = able.filter(|r| r.acked >= self.released || alike(r.cpf));
+        let Some(&Replica { cpf: by, acked, .. }) = able.max_by_key(|r| (alike(r.cpf), r.acked)) else {
+            return Failover::Lost;
+        };
+        if !alike(by) {
+            self.forget(acked);
+        }
         self.replicas.retain(|r| r.cpf != by);
         self.term += 1;
         self.primary = by;
@@ -392,6 +404,36 @@ mod tests {
         assert_eq!((ledger.inputs(), ledger.octets()), (1, 40));
         ledger.acknowledged(NOW, BACKUP, 1);
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
+    }
+
+    #[test]
+    fn who_runs_other_code_serves_from_a_state_that_lacks_nothing_and_runs_nothing_again() {
+        let (other, behind) = (CpfId(3), CpfId(4));
+        let mut ledger: Ledger<&'static str> = Ledger::new(PRIMARY, [other, behind], BOUNDS);
+        ledger.append(|_| (10, "a"));
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        let before = ledger.clone();
+        assert_eq!(
+            ledger.clone().failed_among(PRIMARY, |_| false),
+            Failover::Lost,
+            "it would run what was released"
+        );
+        ledger.acknowledged(NOW, other, 1);
+        ledger.append(|_| (10, "b"));
+        let replay = vec![(2, "b")];
+        let serve = Failover::Serve { by: other, term: 2, replay };
+        assert_eq!(ledger.failed_among(PRIMARY, |_| false), serve, "of that nothing has left");
+        assert_eq!(
+            ledger.failed_among(other, |c| c == behind),
+            Failover::Lost,
+            "what ran before is another version's"
+        );
+
+        let mut ledger = before;
+        ledger.acknowledged(NOW, other, 1);
+        let replay = vec![(1, "a")];
+        let pinned = Failover::Serve { by: behind, term: 2, replay };
+        assert_eq!(ledger.failed_among(PRIMARY, |c| c == behind), pinned, "who runs the same goes before");
     }
 
     #[test]

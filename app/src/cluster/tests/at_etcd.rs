@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use base64::Engine;
-use whimbrel_control::CODE_VERSION;
 use whimbrel_etcd::{Access, Agent};
+use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::membership::{
     Claim, Command, Event, Listed as Record, Member, MemberId, Roll, Settings, View,
 };
@@ -93,7 +93,7 @@ struct Listed {
 impl Listed {
     fn new(etcd: &Etcd, number: u16, address: SocketAddr) -> Self {
         let member =
-            Member { region: "home/site".into(), address, draining: false, code_version: CODE_VERSION };
+            Member { region: "home/site".into(), address, draining: false, code_version: CodeVersion::own() };
         let settings = Settings { cluster: "west".into(), me: MemberId::Cta(number), member, lease: LEASE };
         let heard = Arc::new(Mutex::new((View::default(), false)));
         let hears = heard.clone();

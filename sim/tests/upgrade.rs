@@ -1,0 +1,49 @@
+//! Control functions of a region that are replaced by others which run other code, whatever phones are at: no phone notices, and no log is run by
+//! both.
+
+mod common;
+
+use common::day::{Stage, live, stage};
+use whimbrel_resilience::CodeVersion;
+use whimbrel_sim::Loss;
+
+const NEW: CodeVersion = CodeVersion(2);
+
+/// Messages of a day of a phone in which nothing happens.
+fn messages() -> u64 {
+    let mut stage = stage(2, 1);
+    live(&mut stage, &|| "no upgrade".into());
+    stage.net.links_taken()
+}
+
+/// Lives through the day, and gives how many phones nobody could go on with.
+fn lost(mut stage: Stage, what: &str) -> u64 {
+    live(&mut stage, &|| what.into());
+    let told = stage.net.cta().replicated();
+    assert_eq!((told.diverged, told.unreadable, told.fenced), (0, 0, 0), "{what}");
+    assert!(told.cpfs_lost >= 3, "{what}: those of the former version are gone");
+    told.lost
+}
+
+#[test]
+fn an_upgrade_at_every_message_of_every_procedure() {
+    for message in 1..=messages() {
+        let mut stage = stage(2, 1);
+        stage.net.upgrade_cpfs_at(message, NEW);
+        let what = format!("upgrade at message {message}");
+        assert_eq!(lost(stage, &what), 0, "{what}");
+    }
+}
+
+#[test] // who goes on with a phone in the middle of something runs the code that began it
+fn a_control_function_that_is_lost_while_others_come() {
+    for message in (1..=messages()).step_by(3) {
+        for (after, how) in (1..6).zip(Loss::ALL.into_iter().cycle()) {
+            let mut stage = stage(2, 1);
+            stage.net.upgrade_cpfs_at(message, NEW);
+            stage.net.lose_cpf_at(message + after, how);
+            let what = format!("upgrade at message {message}, {how:?} {after} later");
+            assert_eq!(lost(stage, &what), 0, "{what}");
+        }
+    }
+}

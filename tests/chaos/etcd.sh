@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Etcd dies while phones are busy. Three members, each in a network namespace of its own: one of them dies, and an aggregator after it, whose
+# place the other one takes; all three die for longer than every lease lasts, and come back. No phone may notice.
+#
+# Usage: etcd.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
+set -euo pipefail
+seconds=${1:-60}
+[ "$seconds" -ge 45 ] || seconds=45
+seed=${2:-1}
+tools=(etcd nsenter curl)
+logs=(one.log two.log etcd.log play.log)
+. "$(dirname "$0")/hosts.sh"
+
+# A wire to each member; what passes between them, and to the second aggregator, passes here.
+echo 1 2>/dev/null >/proc/sys/net/ipv4/ip_forward || { echo "packets cannot be forwarded between network namespaces here"; exit 77; }
+nsenter -t "$elsewhere" -n ip route add default via 192.0.2.1
+etcd='' etcd_host=('')
+for n in 1 2 3; do
+  runs unshare --net sleep infinity
+  there=$last
+  for _ in $(seq 100); do
+    [ "$(readlink "/proc/$there/ns/net")" != "$(readlink /proc/self/ns/net)" ] && break
+    sleep 0.02
+  done
+  ip link add "wire$n" type veth peer name eth0 netns "$there"
+  ip address add "198.51.100.$((8 * n + 1))/29" dev "wire$n"
+  ip link set "wire$n" up
+  for what in "address add 198.51.100.$((8 * n + 2))/29 dev eth0" "link set lo up" "link set eth0 up" "route add default via 198.51.100.$((8 * n + 1))"; do
+    nsenter -t "$there" -n ip $what
+  done
+  etcd="$etcd 198.51.100.$((8 * n + 2))"
+  etcd_host+=("nsenter -t $there -n")
+done
+. "$(dirname "$0")/pair.sh"
+
+# etcd_dies N...: kills these members.
+etcd_dies() {
+  local n
+  for n in "$@"; do kill -9 "${etcd_pid[$n]}"; done
+}
+sleep 2
+etcd_dies $((seed % 3 + 1))
+sleep 1
+serves=$(active)
+ended "$serves" KILL
+pair_says "serves in the other one's place" 1 "with two of three etcd nobody takes an aggregator's place"
+aggregator "$serves"
+pairs 1
+etcd_member $((seed % 3 + 1))
+sleep 2
+
+# An aggregator's lease lasts five seconds, a control function's ten.
+before=$(said "this aggregator serves")
+alone=$(said "goes on without a mirror") lost=$(said "a control function is lost")
+etcd_dies 1 2 3
+begun=$SECONDS
+sleep 14
+[ "$(said "this aggregator serves") $(said "goes on without a mirror") $(said "a control function is lost")" = "$before $alone $lost" ] ||
+  wrong "something changed hands while etcd was away"
+for n in 1 2 3; do etcd_member "$n"; done
+away=$((SECONDS - begun))
+api=127.0.0.1:808${number[$(active)]}
+for _ in $(seq 200); do
+  etcd_answers=$(curl -sf -m 1 "http://$(echo $etcd | cut -d' ' -f1):2379/health" || true)
+  [[ $etcd_answers == *true* ]] && break
+  sleep 0.1
+done
+[[ $etcd_answers == *true* ]] || wrong "etcd does not come back"
+sleep 4 # the leases of all are taken anew
+# And now one dies: what etcd is for.
+serves=$(active)
+ended "$serves" KILL
+pair_says "serves in the other one's place" 2 "after etcd is back nobody takes an aggregator's place"
+aggregator "$serves"
+pairs 1
+
+judge
+echo "etcd: one of three members killed; all three away for $away s; aggregators killed beside: 2, and taken over: $(said "serves in the other one's place")"
+echo "{\"chaos\": \"etcd\", \"seconds\": $seconds, \"seed\": $seed, \"away_s\": $away, \"takeovers\": $(said "serves in the other one's place")," \
+  "\"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"

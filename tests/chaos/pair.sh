@@ -1,0 +1,129 @@
+# Two aggregators with the etcd that says which of them serves, a UPF, three control functions and phones that use them, sourced by scenarios
+# after hosts.sh: the second aggregator is on the host behind the wire.
+#
+# Before, beside what hosts.sh wants: `etcd`, the addresses of its members, or nothing for one beside the first aggregator. After: the functions
+# below. `$code`, if set, is the version of the code that whatever is started says to run (resilience/src/version.rs).
+etcds=${etcd:-192.0.2.1}
+urls=()
+for at in $etcds; do urls+=("http://$at:2379"); done
+code=
+
+for host in 5 11 12 13; do ip address add 192.0.2.$host/24 dev near; done # the UPF, gNBs
+declare -A address=([one]=192.0.2.1 [two]=192.0.2.2) number=([one]=1 [two]=2) host=([one]="" [two]="nsenter -t $elsewhere -n") pid
+for name in one two; do
+  cat >"$tmp/$name.yaml" <<END
+n2: { addresses: [${address[$name]}] }
+n3: { address: ${address[$name]} }
+n4: { node_id: ${address[$name]} }
+upfs: [{ address: "192.0.2.5:8805" }]
+api: { address: "127.0.0.1:808${number[$name]}" }
+store: { path: $tmp/$name.db }
+cluster:
+  listen: "${address[$name]}:7380"
+  key_file: $tmp/cluster.key
+  etcd: [$(printf '"%s", ' "${urls[@]}" | sed 's/, $//')]
+  aggregator: ${number[$name]}
+  heartbeat_interval: 40ms # a machine that does much else makes false alarms, which are harmless and no news
+  heartbeat_misses: 4
+END
+done
+cat >"$tmp/upf.yaml" <<END
+n3: { address: 192.0.2.5 }
+n4: { node_id: 192.0.2.5, listen: "192.0.2.5:8805" }
+api: { address: "127.0.0.1:8085" }
+store: { path: $tmp/upf.db }
+END
+
+# aggregator NAME: starts it.
+aggregator() {
+  WHIMBREL_CODE_VERSION=$code runs ${host[$1]} "$WHIMBREL" run --config "$tmp/$1.yaml" 2>>"$tmp/$1.log"
+  pid[$1]=$last
+}
+# cpf NAME: starts a control function; the one called c finds the aggregators at etcd.
+cpf() {
+  local at=(--aggregator 192.0.2.1:7380 --aggregator 192.0.2.2:7380)
+  [ "$1" != c ] || at=($(printf -- '--etcd %s ' "${urls[@]}"))
+  WHIMBREL_CODE_VERSION=$code runs "$WHIMBREL" cpf "${at[@]}" --listen 192.0.2.1:0 --key-file "$tmp/cluster.key" 2>>"$tmp/$1.log"
+  pid[$1]=$last
+}
+# ended NAME SIGNAL: sends it, and waits until the process is gone.
+ended() {
+  kill "-$2" "${pid[$1]}"
+  while kill -0 "${pid[$1]}" 2>/dev/null; do sleep 0.01; done
+}
+# said TEXT: how often both aggregators have said this.
+said() { cat "$tmp"/one.log "$tmp"/two.log 2>/dev/null | grep -c "$1" || true; }
+# pair_says TEXT N WHY: waits until they have said it so often.
+pair_says() {
+  for _ in $(seq 600); do
+    [ "$(said "$1")" -ge "$2" ] && return
+    sleep 0.05
+  done
+  wrong "$3"
+}
+# pairs N: waits until an aggregator has got a mirror so many times in all.
+paired=0
+pairs() {
+  paired=$((paired + $1))
+  pair_says "this aggregator has a mirror" "$paired" "the aggregators do not become a pair"
+}
+# Whoever said last that it serves, does.
+active() {
+  grep -h -o "^[^ ]* .*this aggregator serves" "$tmp/one.log" "$tmp/two.log" | sort | tail -n 1 >"$tmp/last"
+  if grep -qF "$(cut -d' ' -f1 "$tmp/last")" "$tmp/one.log"; then echo one; else echo two; fi
+}
+# decided JSON: what holds for the whole cluster, as an operator writes it with etcdctl.
+decided() {
+  local key
+  key=$(printf whimbrel/whimbrel/configuration | base64)
+  curl -sf http://192.0.2.1:2379/v3/kv/put -d "{\"key\": \"$key\", \"value\": \"$(printf %s "$1" | base64 -w 0)\"}" >/dev/null || wrong "etcd is not written to"
+}
+other() { if [ "$1" = one ]; then echo two; else echo one; fi; }
+
+# etcd_member N: starts the Nth member of etcd, where `at` has it run; one that ran before goes on.
+declare -A etcd_pid
+members=
+n=0
+for at in $etcds; do
+  n=$((n + 1))
+  members=$members${members:+,}m$n=http://$at:2380
+done
+etcd_member() {
+  local at
+  at=$(echo $etcds | cut -d' ' -f"$1")
+  runs ${etcd_host[$1]:-} etcd --name "m$1" --data-dir "$tmp/etcd/$1" --listen-client-urls "http://$at:2379" --advertise-client-urls "http://$at:2379" \
+    --listen-peer-urls "http://$at:2380" --initial-advertise-peer-urls "http://$at:2380" --initial-cluster "$members" >>"$tmp/etcd.log" 2>&1
+  etcd_pid[$1]=$last
+}
+mkdir -p "$tmp/etcd"
+for n in $(seq "$(echo $etcds | wc -w)"); do etcd_member "$n"; done
+
+"$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
+"$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/one.yaml" >/dev/null # the other one gets them from this one
+runs "$WHIMBREL" upf --config "$tmp/upf.yaml" 2>"$tmp/upf.log"
+aggregator one
+pair_says "this aggregator serves" 1 "the first aggregator does not serve"
+aggregator two
+pairs 1
+pair_says "subscribers as at the aggregator that serves" 1 "subscribers are not carried to the mirror"
+for name in a b c; do cpf "$name"; done
+pair_says "a control function has come" 3 "control functions do not come"
+pair_says "the UPF answers" 1 "the UPF is not reached"
+
+"$WHIMBREL" ran "$tmp/play.yaml" --amf "${address[$(active)]}" --gnb-address 192.0.2.11 --fastwire=0 -v >"$tmp/play.log" 2>&1 &
+play=$!
+running+=("$play")
+
+# judge: waits for the phones, and finds out whether they noticed anything. Leaves what was said twice in `again`, and the answers in `answers`.
+judge() {
+  local rc=0 stale wrongs
+  wait "$play" || rc=$?
+  sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
+  stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
+  answers=$(grep -c '^imsi-' "$tmp/play.log" || true)
+  [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its phone was told before"; }
+  # What is not known to have left is sent again by who takes over: a gNB may get it twice, when what it is about has ended, and says so.
+  again=$(grep '^violation: ' "$tmp/play.log" | grep -c -e 'which has no context$' -e 'stands already$' -e 'was not awaited$' || true)
+  wrongs=$(grep '^violation: ' "$tmp/play.log" | grep -cv -e 'which has no context$' -e 'stands already$' -e 'was not awaited$' || true)
+  [ "$rc" = 0 ] || { [ "$wrongs" = 0 ] && grep -q '^48 of 48 phones did all steps' "$tmp/play.log"; } || wrong "phones noticed"
+}

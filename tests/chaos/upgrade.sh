@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# A cluster is upgraded while phones are busy (docs/cluster.md, "Upgrading"): control functions and aggregators that run other code take the place of
+# those that are there, and one of each dies in the middle of it. A version that cannot be spoken with is refused. No phone may notice.
+#
+# Both versions are one build, of which `WHIMBREL_CODE_VERSION` and `WHIMBREL_LINK_VERSION` say that it is another (debug builds, feature `faults`).
+#
+# Usage: upgrade.sh [SECONDS] [SEED]     tests `$WHIMBREL`; exit status 0 good, 77 this host cannot run it (the last line says why)
+set -euo pipefail
+seconds=${1:-40}
+[ "$seconds" -ge 30 ] || seconds=30
+seed=${2:-1}
+tools=(etcd nsenter curl)
+logs=(one.log two.log play.log)
+. "$(dirname "$0")/hosts.sh"
+grep -q WHIMBREL_CODE_VERSION "$WHIMBREL" || { echo "the program was built without the feature faults"; exit 77; }
+. "$(dirname "$0")/pair.sh"
+
+sleep 1
+# One whose messages are others.
+WHIMBREL_LINK_VERSION=99 cpf stranger
+pair_says "a link is refused: it is a version of whimbrel whose messages are others" 1 "another version's calls are not told"
+await stranger "the aggregator is left: it is a version of whimbrel whose messages are others"
+in_its_host() { ${host[$1]} curl -sf "http://127.0.0.1:808${number[$1]}/metrics" | awk -v n="$2" '$1 == n { v = $2 } END { print v + 0 }'; }
+for _ in $(seq 100); do # it calls again after five seconds
+  refused=$(in_its_host "$(active)" whimbrel_versions_refused_total)
+  [ "$refused" -lt 2 ] || break
+  sleep 0.2
+done
+kill -9 "${pid[stranger]}"
+[ "$refused" -ge 2 ] || wrong "another version's calls are not counted ($refused)"
+[ "$(said "a link is refused")" = 1 ] || wrong "another version's calls are told again and again"
+
+# The control functions.
+code=2
+for name in d e f; do cpf "$name"; done
+pair_says "it waits: it runs other code" 3 "control functions that run other code do not wait"
+ended a TERM
+pair_says "others have the phones of a control function" 2 "the phones of the former control functions do not go to the new ones"
+ended b TERM
+ended c KILL
+sleep 1
+for name in a b c; do cpf "$name"; done # more of the new ones
+
+# The aggregators.
+serves=$(active) mirror=$(other "$(active)")
+ended "$mirror" TERM
+pair_says "goes on without a mirror" 1 "an aggregator whose mirror left does not go on"
+aggregator "$mirror"
+pair_says "an aggregator that runs other code takes over when this one stops" 1 "an aggregator that runs other code does not wait"
+sleep 2
+ended "$serves" TERM
+pair_says "serves in the other one's place" 1 "an aggregator that runs other code does not take over"
+aggregator "$serves"
+pairs 2 # for a moment, to hand over; and from now on
+# And they are a pair as before.
+ended "$mirror" KILL
+pair_says "serves in the other one's place" 2 "the upgraded aggregator's mirror does not take over"
+aggregator "$mirror"
+pairs 1
+cpf_lost=$(in_its_host "$(active)" whimbrel_phones_lost_total) unreadable=$(in_its_host "$(active)" whimbrel_states_unreadable_total)
+
+judge
+[ "$cpf_lost" = 0 ] || wrong "phones were lost"
+[ "$unreadable" = 0 ] || wrong "a state, or a log, of one version was given to another"
+echo "upgraded: three control functions and two aggregators; calls of a version that is not understood: $refused, all refused"
+echo "{\"chaos\": \"upgrade\", \"seconds\": $seconds, \"seed\": $seed, \"refused\": $refused, \"lost\": $cpf_lost, \"unreadable\": $unreadable," \
+  "\"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"
