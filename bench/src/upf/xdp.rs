@@ -22,6 +22,7 @@ use clap::Args;
 use rustix::net::{MMsgHdr, SendAncillaryBuffer, SendFlags, SocketAddrAny};
 use rustix::thread::{CpuSet, LinkNameSpaceType, move_into_link_name_space, sched_setaffinity};
 use serde_json::{Value, json};
+use whimbrel_classifier::generate::Random;
 use whimbrel_ids::{Seid, Teid};
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_user::samples::Sample;
@@ -44,6 +45,8 @@ pub(super) const PHONES: u32 = 1_000;
 const ROW: usize = 32;
 /// Datagrams of one system call of the generator.
 const BATCH: usize = 64;
+/// Until the generator's first packets come out, on a machine that does other things too.
+const BEGINS_WITHIN: Duration = Duration::from_secs(20);
 /// Until neighbours are known and caches warm.
 pub(super) const WARM_UP: Duration = Duration::from_millis(150);
 /// Says that we are in the namespace already.
@@ -177,14 +180,29 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     }
     show(&cells);
     draw(&cells, options, plots)?;
+    let floors = floors(options, &ran, &network)?;
     let fast = fast::run(options, &ran, &network)?;
-    let floor = Way::ALL.map(|way| {
-        let of = |c: &&Cell| c.kind == Kind::SocketsAndTun && c.way == way;
-        cells.iter().find(of).map_or(f64::NAN, |c| c.median(|s| s.thread_ns))
-    });
-    fast::show(&fast, floor);
-    finish("xdp", &json!({ "kinds": figures(&cells), "fast_path": fast::figures(&fast, floor) }));
+    fast::show(&fast, &floors);
+    finish("xdp", &json!({ "kinds": figures(&cells), "fast_path": fast::figures(&fast, &floors) }));
     Ok(())
+}
+
+/// What the fast path is compared with: sockets and TUN, with as many sessions of the same rules, in no order either.
+fn floors(options: &Options, ran: &Namespace, network: &Namespace) -> io::Result<Vec<(u32, Cell)>> {
+    let mut floors = Vec::new();
+    for &sessions in &options.sessions {
+        let plane = Plane::with(N3Io::Udp, sessions, false, Duration::ZERO)?;
+        let (kind, octets) = (Kind::SocketsAndTun, fast::OCTETS);
+        let mut cells = Way::ALL.map(|way| Cell { kind, way, octets, sightings: Vec::new() });
+        for _ in 0..options.rounds {
+            for cell in &mut cells {
+                let within = Duration::from_millis(options.milliseconds);
+                cell.sightings.push(plane.measure(cell, ran, network, within)?);
+            }
+        }
+        floors.extend(cells.map(|cell| (sessions, cell)));
+    }
+    Ok(floors)
 }
 
 /// Runs the program again in a network namespace of its own, if it is not there yet: whether all went well there.
@@ -332,7 +350,7 @@ impl Plane {
             });
         }
         let handle = UserPlane::start(config).map_err(|e| io::Error::other(e.to_string()))?;
-        let sample = Sample::of(&asked_for(&user, n3_io == N3Io::Xdp), user.sessions_max, user.seed)
+        let sample = Sample::of(&asked_for(&user), user.sessions_max, user.seed)
             .ok_or_else(|| io::Error::other("no rules"))?;
         // It takes its name when it begins to run.
         let begins = (0..1_000).find_map(|_| {
@@ -366,7 +384,7 @@ impl Plane {
         Ok(teid)
     }
 
-    /// A datagram of each phone, and where to: of a gNB, or to a phone from beyond the router, whose kernel writes the headers.
+    /// A datagram of each phone, the phones in no order, and where to: of a gNB, or to a phone from beyond the router, whose kernel writes the headers.
     pub(super) fn datagrams(&self, way: Way, octets: usize) -> Vec<(SocketAddr, Vec<u8>)> {
         let one = |n: u32, teid: Teid| match way {
             Way::Up => {
@@ -375,7 +393,12 @@ impl Plane {
             }
             Way::Down => (SocketAddr::new(phone(n).into(), 9), vec![7; octets.max(28) - 28]),
         };
-        (0..).zip(&self.teids).map(|(n, teid)| one(n, *teid)).collect()
+        let mut all: Vec<_> = (0..).zip(&self.teids).map(|(n, teid)| one(n, *teid)).collect();
+        let random = &mut Random::new(1);
+        for at in (1..all.len()).rev() {
+            all.swap(at, random.below(at as u64 + 1) as usize);
+        }
+        all
     }
 
     fn measure(
@@ -404,6 +427,11 @@ impl Plane {
             Way::Down => Ok(self.handle.io_counters().n3_sent),
         };
         let look = || io::Result::Ok((Instant::now(), out()?, spent(self.thread)?));
+        // With many phones the generator has much to lay out before it begins.
+        let (before, begun) = (out()?, Instant::now());
+        while out()? == before && begun.elapsed() < BEGINS_WITHIN {
+            thread::sleep(Duration::from_millis(1));
+        }
         thread::sleep(WARM_UP);
         let (t0, out0, cpu0) = look()?;
         thread::sleep(within);
@@ -482,8 +510,8 @@ fn generate_rows(
     Ok(sent as f64 / start.elapsed().as_secs_f64())
 }
 
-/// What UPF-C makes of an SMF's requests for one session.
-fn asked_for(user: &whimbrel_user::Config, metered: bool) -> Change {
+/// What UPF-C makes of an SMF's requests for one session: its packets are metered and counted, whatever the kind of I/O.
+fn asked_for(user: &whimbrel_user::Config) -> Change {
     let mut c = UpfC::new(user.clone(), START).expect("a configuration");
     let mut out = Outbox::default();
     let mut ask = |seid: Option<Seid>, message: Message, sequence: u32| {
@@ -493,10 +521,7 @@ fn asked_for(user: &whimbrel_user::Config, metered: bool) -> Change {
         (Message::parse(&Frame::parse(&answer).expect("a frame")).expect("a message"), out.changes.pop())
     };
     ask(None, association(1).into(), 1);
-    let mut session = smf_establishment(1, true, false);
-    if !metered {
-        session.create_qers.iter_mut().for_each(|qer| qer.mbr = None);
-    }
+    let session = smf_establishment(1, true, false);
     let (Message::SessionEstablishmentResponse(answer), _) = ask(Some(Seid(0)), session.into(), 2) else {
         panic!("another answer")
     };

@@ -14,13 +14,13 @@ use whimbrel_user::SessionId;
 use whimbrel_user_io::measure::{Addresses, Attached, Flood, Ladder, Source, Step};
 use whimbrel_user_io::{Handle, N3Io};
 
-use super::{GNB, Namespace, Options, Plane, ROUTER, SERVER, UPF, Way, phone, pin, sh};
+use super::{Cell, GNB, Namespace, Options, Plane, ROUTER, SERVER, UPF, Way, phone, pin, sh};
 use crate::measure::{core_time, median};
 
 /// Frames of one system call: some 10 ms.
 const FRAMES: u32 = 64 * 1024;
 /// Octets of a phone's packet.
-const OCTETS: usize = 68;
+pub(super) const OCTETS: usize = 68;
 /// Sessions whose rules are changed, one after the other.
 const CHANGES: u32 = 20_000;
 /// What a P4 switch takes (Synergy, figure 14d).
@@ -332,23 +332,25 @@ fn change(plane: &Plane, sessions: u32) -> io::Result<(f64, f64)> {
     Ok((all / applied.as_secs_f64(), all / start.elapsed().as_secs_f64()))
 }
 
-/// Prints. `floor`: nanoseconds of a packet's way by UDP and TUN, of the packet thread alone, uplink and downlink.
-pub(super) fn show(shown: &Shown, floor: [f64; 2]) {
+/// Prints. `floors`: packets' way by UDP and TUN with so many sessions, of which the packet thread's time alone is counted.
+pub(super) fn show(shown: &Shown, floors: &[(u32, Cell)]) {
     println!(
-        "\nthe fast path, {OCTETS} octets, all on one core: ns a packet besides the generator's share\n\
-         {:>9} {:>10} {:>11} {:>8} {:>10} {:>7} {:>13} {:>15}",
-        "", "sessions", "generator", "bare", "fast path", "ratio", "Mpackets/s", "of UDP and TUN"
+        "\nthe fast path, {OCTETS} octets, all on one core: ns a packet besides the generator's share; UDP and TUN with as many sessions of \
+         the same rules\n\
+         {:>9} {:>10} {:>11} {:>8} {:>10} {:>7} {:>13} {:>12} {:>7}",
+        "", "sessions", "generator", "bare", "fast path", "ratio", "Mpackets/s", "UDP and TUN", "times"
     );
     for row in &shown.rows {
         let Medians { generator, bare, fast } = row.medians();
         println!(
-            "{:>9} {:>10} {generator:>11.0} {:>8.0} {fast:>10.0} {:>7.2} {:>13.2} {:>15.1}",
+            "{:>9} {:>10} {generator:>11.0} {:>8.0} {fast:>10.0} {:>7.2} {:>13.2} {:>12.0} {:>7.1}",
             row.way.name(),
             row.sessions,
             bare[0],
             fast / bare[0],
             1e3 / fast,
-            floor_of(row.way, floor) / fast
+            floor_of(row, floors),
+            floor_of(row, floors) / fast
         );
     }
     println!(
@@ -374,12 +376,14 @@ pub(super) fn show(shown: &Shown, floor: [f64; 2]) {
     );
 }
 
-fn floor_of(way: Way, floor: [f64; 2]) -> f64 {
-    if way == Way::Up { floor[0] } else { floor[1] }
+/// Nanoseconds of a packet by UDP and TUN, as many sessions as a row has, its way.
+fn floor_of(row: &Row, floors: &[(u32, Cell)]) -> f64 {
+    let of = |(sessions, cell): &&(u32, Cell)| (*sessions, cell.way) == (row.sessions, row.way);
+    floors.iter().find(of).map_or(f64::NAN, |(_, cell)| cell.median(|s| s.thread_ns))
 }
 
 /// The same for the line at the end.
-pub(super) fn figures(shown: &Shown, floor: [f64; 2]) -> Value {
+pub(super) fn figures(shown: &Shown, floors: &[(u32, Cell)]) -> Value {
     let row = |row: &Row| {
         let Medians { generator, bare, fast } = row.medians();
         let rounded = |v: f64| (v * 100.0).round() / 100.0;
@@ -391,8 +395,9 @@ pub(super) fn figures(shown: &Shown, floor: [f64; 2]) -> Value {
             "generator_ns": rounded(generator),
             "bare_ns": steps.collect::<serde_json::Map<String, Value>>(),
             "fast_ns": rounded(fast),
+            "udp_tun_ns": rounded(floor_of(row, floors)),
             "of_bare": rounded(fast / bare[0]),
-            "of_udp_tun": rounded(floor_of(row.way, floor) / fast),
+            "of_udp_tun": rounded(floor_of(row, floors) / fast),
         })
     };
     json!({
