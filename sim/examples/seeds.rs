@@ -1,83 +1,139 @@
-//! Many nights: `cargo run --release -p whimbrel-sim --example seeds -- COUNT [FIRST [BACKUPS]]`.
+//! Many nights: `./x sim --nights N [--from S] [--region|--mirror]`.
 //!
-//! With BACKUPS, at the control functions of a region, which are lost one after the other.
-//!
-//! Each seed is one night in the worst network, checked after every step, healed in the morning, and replayed phone by
-//! phone from every idle point. A seed that fails is printed with the command that runs it again; the exit status says
-//! whether any did.
+//! Each seed is one night in the worst network, checked after every step and healed in the morning, when phones, gNBs, core and
+//! UPF agree; then each phone is replayed from every idle point. With `--region` control functions run the phones and are lost one after
+//! the other, in every third night with messages between them; with `--mirror` the aggregator is lost too. A seed that fails is printed
+//! with the command that runs it again; the exit status says whether any did. Two threads, or as many as there are processors.
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use whimbrel_resilience::Replicated;
-use whimbrel_sim::{Faults, default_config, morning, night, night_in_region};
+use whimbrel_sim::{
+    CtaLoss, Faults, Sim, default_config, mirrored_night, morning, night, night_in_region,
+    night_of_broken_links,
+};
 
-fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1).map(|a| a.parse::<u64>());
-    let mut next = |default| arguments.next().unwrap_or(Ok(default));
-    let (Ok(count), Ok(first), backups) = (next(100), next(0), arguments.next()) else {
-        eprintln!("usage: seeds [COUNT [FIRST [BACKUPS]]]");
-        return ExitCode::FAILURE;
-    };
-    if let Some(Ok(backups)) = backups {
-        return in_region(count, first, backups as usize);
-    }
-    let config = Arc::new(default_config());
-    let (mut failed, mut inputs) = (0u64, 0u64);
-    for seed in first..first.saturating_add(count) {
-        let ran = catch_unwind(|| {
-            let mut net = night(seed, Faults::worst());
-            morning(&mut net);
-            let phones: Vec<_> = net.recorder().phones().map(|(p, _)| p).collect();
-            let replayed: usize = phones.iter().map(|&p| net.recorder().replay(p, &config)).sum();
-            assert!(replayed > 0, "something was replayed");
-            net.recorder().inputs()
-        });
-        match ran {
-            Ok(n) => inputs += n,
-            Err(_) => {
-                failed += 1;
-                eprintln!("seed {seed} fails: cargo run -p whimbrel-sim --example seeds -- 1 {seed}");
-            }
-        }
-    }
-    println!(
-        "{{\"bench\": \"seeds\", \"figures\": {{\"seeds\": {count}, \"inputs\": {inputs}, \"failed\": {failed}}}}}"
-    );
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Alone,
+    Region,
+    Mirror,
 }
 
-/// The same nights at the control functions of a region, which are lost one after the other.
-fn in_region(count: u64, first: u64, backups: usize) -> ExitCode {
-    let (mut failed, mut sum) = (0u64, Replicated::default());
-    for seed in first..first.saturating_add(count) {
-        let ran = catch_unwind(|| {
-            let mut net = night_in_region(seed, Faults::worst(), backups);
-            morning(&mut net);
-            net.cta().replicated()
-        });
+impl Kind {
+    /// The night of a seed.
+    fn night(self, seed: u64) -> Sim {
+        let (faults, backups) = (Faults::worst(), 1 + (seed % 2) as usize);
+        match self {
+            Self::Alone => night(seed, faults),
+            Self::Region if seed.is_multiple_of(3) => night_of_broken_links(seed, faults, backups, 200),
+            Self::Region => night_in_region(seed, faults, backups),
+            Self::Mirror => mirrored_night(seed, faults, backups, Some(CtaLoss::ALL[seed as usize % 5])),
+        }
+    }
+
+    fn argument(self) -> &'static str {
+        match self {
+            Self::Alone => "",
+            Self::Region => " --region",
+            Self::Mirror => " --mirror",
+        }
+    }
+}
+
+#[derive(Default)]
+struct Totals {
+    failed: u64,
+    inputs: u64,
+    procedures: u64,
+    replicated: Replicated,
+    takeovers: u64,
+}
+
+fn main() -> ExitCode {
+    let Some((nights, from, kind)) = options() else {
+        eprintln!("usage: seeds N [--from S] [--region|--mirror]");
+        return ExitCode::FAILURE;
+    };
+    let (next, totals) = (AtomicU64::new(from), Mutex::new(Totals::default()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    #[expect(clippy::disallowed_methods, reason = "seeds have nothing to do with one another")]
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| work(kind, from.saturating_add(nights), &next, &totals));
+        }
+    });
+    let t = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+    println!(
+        "{{\"bench\": \"nights\", \"figures\": {{\"nights\": {nights}, \"from\": {from}, \"procedures\": {}, \"inputs\": {}, \
+         \"cpfs_lost\": {}, \"aggregators_lost\": {}, \"taken_over\": {}, \"lost\": {}, \"failed\": {}}}}}",
+        t.procedures,
+        t.inputs,
+        t.replicated.cpfs_lost,
+        t.takeovers,
+        t.replicated.taken_over,
+        t.replicated.lost,
+        t.failed
+    );
+    if t.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn options() -> Option<(u64, u64, Kind)> {
+    let (mut nights, mut from, mut kind) = (100, 0, Kind::Alone);
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--from" => from = arguments.next()?.parse().ok()?,
+            "--region" => kind = Kind::Region,
+            "--mirror" => kind = Kind::Mirror,
+            number => nights = number.parse().ok()?,
+        }
+    }
+    Some((nights, from, kind))
+}
+
+fn work(kind: Kind, until: u64, next: &AtomicU64, totals: &Mutex<Totals>) {
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= until {
+            return;
+        }
+        let ran = catch_unwind(|| one(kind, seed));
+        let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
         match ran {
-            Ok(one) => {
-                sum.cpfs_lost += one.cpfs_lost;
-                sum.taken_over += one.taken_over;
-                sum.replayed += one.replayed;
-                sum.tried += one.tried;
-                sum.lost += one.lost;
-                sum.diverged += one.diverged;
+            Ok((inputs, procedures, replicated, takeovers)) => {
+                totals.inputs += inputs;
+                totals.procedures += procedures;
+                totals.replicated.cpfs_lost += replicated.cpfs_lost;
+                totals.replicated.taken_over += replicated.taken_over;
+                totals.replicated.lost += replicated.lost;
+                totals.takeovers += takeovers;
             }
             Err(_) => {
-                failed += 1;
-                eprintln!(
-                    "seed {seed} fails: cargo run -p whimbrel-sim --example seeds -- 1 {seed} {backups}"
-                );
+                totals.failed += 1;
+                eprintln!("seed {seed} fails: ./x sim --nights 1 --from {seed}{}", kind.argument());
             }
         }
     }
-    println!(
-        "{{\"bench\": \"seeds\", \"figures\": {{\"seeds\": {count}, \"backups\": {backups}, \"cpfs_lost\": {}, \
-         \"taken_over\": {}, \"replayed\": {}, \"tried\": {}, \"lost\": {}, \"diverged\": {}, \"failed\": {failed}}}}}",
-        sum.cpfs_lost, sum.taken_over, sum.replayed, sum.tried, sum.lost, sum.diverged
-    );
-    if failed == 0 && sum.diverged == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// One night and its morning.
+fn one(kind: Kind, seed: u64) -> (u64, u64, Replicated, u64) {
+    let mut net = kind.night(seed);
+    morning(&mut net);
+    let replicated = net.cta().replicated();
+    assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
+    let inputs = if kind == Kind::Alone {
+        let config = Arc::new(default_config());
+        let phones: Vec<_> = net.recorder().phones().map(|(p, _)| p).collect();
+        let replayed: usize = phones.iter().map(|&p| net.recorder().replay(p, &config)).sum();
+        assert!(replayed > 0, "something was replayed");
+        net.recorder().inputs()
+    } else {
+        net.inputs_taken()
+    };
+    (inputs, net.tally().procedures(), replicated, net.takeovers())
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use whimbrel_ids::{GlobalGnbId, PlmnId, SNssai, Tac};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
-use whimbrel_ran::gnb::{self, GnbConfig};
+use whimbrel_ran::gnb::{self, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState, SessionRequest};
 
 use crate::{CtaLoss, Faults, GnbIndex, Loss, Rng, Sim, UeIndex, UpfState, default_config, phone_config};
@@ -79,7 +79,7 @@ fn live(mut net: Sim, seed: u64, mut misfortune: impl FnMut(&mut Sim, &mut Rng))
     for _ in 0..12 {
         misfortune(&mut net, &mut rng);
         for &ue in &ues {
-            net.command(ue, wish(&mut rng));
+            wish(&mut net, &mut rng, ue);
         }
         net.advance(Duration::from_millis(rng.below(20_000)));
         let gnb = GnbIndex(rng.below(2) as usize);
@@ -99,21 +99,35 @@ fn live(mut net: Sim, seed: u64, mut misfortune: impl FnMut(&mut Sim, &mut Rng))
     net
 }
 
-fn wish(rng: &mut Rng) -> Command {
-    match rng.below(8) {
-        0..3 => Command::Register,
-        3 => Command::ServiceRequest,
-        4 => Command::PeriodicRegistration,
-        5 => Command::Deregister { switch_off: rng.chance(500) },
-        _ => Command::EstablishSession(SessionRequest {
-            dnn: None,
-            s_nssai: None,
-            pdu_session_type: PduSessionType::Ipv4,
-        }),
+/// A phone, its gNB or somebody who sends to it does something, whether it can be done or not.
+fn wish(net: &mut Sim, rng: &mut Rng, ue: UeIndex) {
+    let session = net.ue_ref(ue).sessions().next().map(|s| s.id);
+    match rng.below(13) {
+        0..3 => net.command(ue, Command::Register),
+        3 => net.command(ue, Command::ServiceRequest),
+        4 => net.command(ue, Command::PeriodicRegistration),
+        5 => net.command(ue, Command::Deregister { switch_off: rng.chance(500) }),
+        6..8 => net.command(
+            ue,
+            Command::EstablishSession(SessionRequest {
+                dnn: None,
+                s_nssai: None,
+                pdu_session_type: PduSessionType::Ipv4,
+            }),
+        ),
+        8..10 => {
+            let there = GnbIndex(1 - net.gnb_of(ue).0);
+            let via = if rng.chance(500) { Via::Xn } else { Via::N2 };
+            net.hand_over(ue, there, via);
+        }
+        10 => net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity)),
+        _ => {
+            session.and_then(|id| net.downlink(ue, id));
+        }
     }
 }
 
-/// Once the network is in order again, every phone registers, and SMF and UPF agree.
+/// Once the network is in order again, every phone registers, and all agree on everyone.
 ///
 /// # Panics
 /// If not.
@@ -135,9 +149,15 @@ pub fn morning(net: &mut Sim) {
         let last: Vec<_> = net.ue_events(ue).iter().rev().take(4).collect();
         assert!(registered(net, ue), "phone {i} does not come back: {:?} {last:?}", net.ue_ref(ue).state());
     }
+    net.lose_nobody();
+    net.lose_between_cpfs(0);
+    // A phone that slept while the UPF lost its sessions learns so now.
+    for i in 0..net.ues() {
+        net.command(UeIndex(i), Command::PeriodicRegistration);
+    }
+    net.advance(Duration::from_secs(60));
     net.check_invariants();
-    let sessions: usize = net.phones().map(|p| p.sessions.len()).sum();
-    assert_eq!(net.upf_sessions(), sessions, "the UPF has as many sessions as the SMF");
+    assert_eq!(net.agree(), Ok(()));
 }
 
 /// Both sides hold the phone registered.

@@ -1,7 +1,7 @@
 //! Registrations at three in the morning: the radio loses, repeats and reorders, every timer expires, gNBs and the UPF
 //! restart. With seeds: the same seed gives the same octets, and so does a replay from any point where a phone was idle.
 //!
-//! `cargo run --release -p whimbrel-sim --example seeds -- 1000` runs more of them.
+//! `./x sim --nights 1000` runs more of them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use whimbrel_sim::{Faults, Sim, default_config, morning, night};
 #[test]
 fn every_phone_comes_back_after_the_worst_night() {
     for seed in 0..60 {
-        println!("cargo run -p whimbrel-sim --example seeds -- 1 {seed}");
+        println!("./x sim --nights 1 --from {seed}");
         morning(&mut night(seed, Faults::worst()));
     }
 }

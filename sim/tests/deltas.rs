@@ -76,5 +76,5 @@ fn a_night_in_which_links_between_control_functions_break() {
         exchanged = std::array::from_fn(|i| exchanged[i] + net.exchanged()[i]);
     }
     let [whole, deltas, asked] = exchanged;
-    assert!(taken_over > 250 && asked > 100 && deltas > whole, "{taken_over} taken over, {exchanged:?}");
+    assert!(taken_over > 150 && asked > 100 && deltas > whole, "{taken_over} taken over, {exchanged:?}");
 }

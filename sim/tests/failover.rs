@@ -223,3 +223,24 @@ fn a_reset_whose_phones_are_lost_is_acknowledged() {
     assert_eq!(net.tapped().iter().filter(|m| answered(m)).count(), 1);
     assert_eq!(net.cta().replicated().lost, 1);
 }
+
+#[test] // also where there was nobody to be a backup when the phones began, or when the last loss was
+fn who_comes_backs_the_phones_that_have_nobody() {
+    let mut net = Sim::in_region(3, default_config(), Faults::default(), 1, 1);
+    let gnb = net.add_gnb(whimbrel_sim::gnb_config(1));
+    let ues: Vec<_> = (0..6).map(|n| net.add_ue(gnb, phone_config(n))).collect();
+    ues.iter().for_each(|&ue| net.command(ue, Command::Register));
+    net.settle(SECOND * 2);
+    assert_eq!(net.backed(), 0, "there is nobody");
+    for _ in 0..3 {
+        net.add_cpf();
+        net.settle(SECOND * 2);
+        assert_eq!((net.backed(), net.cta().unbacked()), (6, 0));
+        net.lose_cpf_at(net.links_taken() + 1, Loss::Before);
+        net.command(ues[0], Command::PeriodicRegistration);
+        net.settle(SECOND * 2);
+    }
+    let told = net.cta().replicated();
+    assert_eq!((told.cpfs_lost, told.lost), (3, 0));
+    assert!(ues.iter().all(|&ue| whimbrel_sim::registered(&net, ue)));
+}

@@ -10,7 +10,7 @@ use common::*;
 use whimbrel_control::config::{Config, Emergency};
 use whimbrel_control::policy::{FlowGate, FlowPolicy, Setup, packet_filter};
 use whimbrel_control::smf::{Modification, UpState};
-use whimbrel_control::{Command as CoreCommand, Locate, Phone};
+use whimbrel_control::{Command as CoreCommand, Locate, Phone, UpfId};
 use whimbrel_ids::FiveQi;
 use whimbrel_nas::ie::{
     FilterComponent, FilterDirection, FlowOperation, FlowParameter, PacketFilter, QosFlowDescription,
@@ -19,6 +19,7 @@ use whimbrel_nas::ie::{
 use whimbrel_ran::PhoneId;
 use whimbrel_ran::gnb::{self, Via};
 use whimbrel_ran::ue::{Command, QosRequest};
+use whimbrel_security::{K, Milenage, Opc, Usim, UsimSqn};
 use whimbrel_sim::{CtaLoss, Faults, Loss, Sim, UeIndex, default_config};
 
 /// A procedure.
@@ -35,7 +36,7 @@ struct Procedure {
 const AT_GNB: PhoneId = PhoneId(0);
 
 /// What phones, gNBs and packets begin.
-const BEGUN: [Procedure; 16] = [
+const BEGUN: [Procedure; 19] = [
     Procedure {
         name: "network triggered service request",
         before: |s, ue| {
@@ -130,6 +131,31 @@ const BEGUN: [Procedure; 16] = [
         },
         act: |s, ue| s.net.command(ue, Command::Register),
         done: |s, ue| registered(&s.net, ue),
+    },
+    Procedure {
+        name: "a failure to synchronise", // of a fresh USIM, to which the time is too far ahead
+        before: |_, _| {},
+        act: |s, ue| s.net.command(ue, Command::Register),
+        done: |s, ue| registered(&s.net, ue),
+    },
+    Procedure {
+        name: "an authentication that fails",
+        before: |s, ue| {
+            let other = Milenage::new(&K::new([0x5a; 16]), Opc::new([0x5a; 16]));
+            s.net.ue_mut(ue).insert(Usim::new(other, UsimSqn::default()));
+        },
+        act: |s, ue| s.net.command(ue, Command::Register),
+        done: |s, ue| !registered(&s.net, ue) && s.net.cta().occupancy() == (0, 0),
+    },
+    Procedure {
+        name: "a UPF that starts anew",
+        before: with_session,
+        act: |s, _| {
+            s.net.advance(SECOND * 2); // recovery time stamps count seconds
+            s.net.restart_upf();
+            s.net.associate_upf(UpfId(0));
+        },
+        done: |s, ue| s.net.upf_sessions() == known(s, ue).sessions.len(),
     },
     Procedure {
         name: "keys that are proved anew",

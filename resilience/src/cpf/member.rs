@@ -62,7 +62,7 @@ pub struct Member {
     code: CodeVersion,
     served: BTreeMap<PhoneId, Served>,
     /// After an input it waits that the state be sent, not the state: that is made when it leaves, which is after the answers have.
-    primary: Primary<(), (), Option<Checkpoint>>,
+    primary: Primary<Option<Checkpoint>>,
     holdings: Holdings<Checkpoint>,
     /// States that were not what their senders said, or could not be read when they were needed.
     refused: u64,
@@ -308,7 +308,7 @@ impl Member {
         let stays = !matches!(batch.disposition, Disposition::Ended | Disposition::Elsewhere(_));
         let wanted = stays && batch.idle && !served.backups.is_empty();
         let idle = wanted.then_some(None);
-        self.primary.ran(Ran { phone, clock: envelope.clock, input: (), batch: (), idle });
+        self.primary.ran(Ran { phone, clock: envelope.clock, idle });
         let (term, clock, from) = (served.term, envelope.clock, envelope.payload.association());
         out.up.push(Up::Ran { phone, term, clock, from, batch });
     }

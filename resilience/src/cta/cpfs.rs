@@ -68,7 +68,7 @@ pub(super) struct Cpfs {
     taken: BTreeMap<CpfId, u64>,
     pub(super) waiting: Waiting,
     scan: Instant,
-    /// After losses: from which phone on nobody has looked yet whether it is concerned, and when somebody does next.
+    /// After losses, and when somebody has come: from which phone on nobody has looked yet whether it is concerned, and when somebody does next.
     unseen: VecDeque<Option<PhoneId>>,
     look: Instant,
     /// Those of which it is known, and who wait for something that is yet to come.
@@ -373,7 +373,24 @@ impl Cpfs {
         if !self.trusted.contains(&primary) {
             gone.push(primary); // last: nobody lost takes its place
         }
+        if gone.is_empty() {
+            self.back(phone, out);
+            return false;
+        }
         self.go_on_without(phone, gone, out)
+    }
+
+    /// A phone that has fewer backups than it should gets those that have come since.
+    fn back(&mut self, phone: PhoneId, out: &mut Outbox) {
+        let region = self.away.get(&phone).unwrap_or_else(|| self.rings.home());
+        let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
+        let present: Vec<CpfId> = ledger.backups().collect();
+        let mut further = self.rings.further_backups(region, phone, ledger.assignment().0, &present);
+        further.retain(|cpf| self.trusted.contains(cpf) && !present.contains(cpf));
+        if !further.is_empty() {
+            further.into_iter().for_each(|cpf| ledger.add_backup(cpf));
+            serve(phone, ledger, &mut self.waiting, out);
+        }
     }
 
     /// A phone goes on without these, of which its control function is the last if it is among them. Whether nobody has its state.
@@ -556,6 +573,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// The region's members have changed.
     pub(super) fn rings(&mut self, now: Instant, rings: Rings) {
         if let Service::Region(cpfs) = &mut self.service {
+            let before = cpfs.trusted.len();
             cpfs.trusted.extend(rings.members());
             if cpfs.unseen.is_empty() {
                 cpfs.code.retain(|cpf, _| cpfs.trusted.contains(cpf));
@@ -563,6 +581,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             cpfs.code.extend(rings.members().filter_map(|cpf| Some((cpf, rings.code_of(cpf)?))));
             cpfs.rings = rings;
             cpfs.who_leaves(now);
+            if cpfs.trusted.len() > before && !cpfs.ledgers.is_empty() {
+                // Somebody has come: phones may have waited for a backup since the last loss, or since they began.
+                cpfs.unseen.push_back(None);
+                cpfs.look = now + BETWEEN_SLICES;
+            }
         }
     }
 
@@ -777,7 +800,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
     }
 
-    /// Whether some phones of a control function that was lost may have nobody else yet.
+    /// Whether phones may have lost somebody, or wait for somebody who has come, and it has not been looked at yet.
     pub fn is_failing_over(&self) -> bool {
         matches!(&self.service, Service::Region(cpfs) if !cpfs.unseen.is_empty())
     }

@@ -164,11 +164,6 @@ impl<I: Clone> Ledger<I> {
         self.replicas.iter().map(|r| r.cpf)
     }
 
-    /// The log: what an aggregator that takes over says again to the primary, which knows what it ran already.
-    pub fn retained(&self) -> Vec<(u64, I)> {
-        self.after(self.base)
-    }
-
     /// Stamps an input and keeps it, as `input` makes it: what keeping it takes, in octets, and itself. At a bound the log is given up, as in
     /// [`Self::give_up_log`].
     pub fn append(&mut self, input: impl FnOnce(u64) -> (usize, I)) -> (u64, Option<Vec<Lagging>>) {

@@ -10,16 +10,16 @@
 //! - [`Holdings`], the control function's side of the phones that it backs.
 //! - [`Gate`], what may leave only when a peer holds what went before.
 //!
-//! Three rules carry the proof (`resilience/tests/replication_model.rs` tries every schedule of a small network):
+//! Three rules carry the proof (`resilience/tests/replication_model` tries every schedule of a small network with these parts in place, in the
+//! aggregator, its mirror and the control functions):
 //!
 //! 1. *A checkpoint leaves its primary only when the aggregator has released all that its inputs caused.* Otherwise a replica
 //!    could be ahead of what phone and gNB were told, and what was lost with the primary would never be said. The paper
 //!    sends both at once.
 //! 2. *A replica may serve a phone if and only if its state reaches the beginning of the retained log.* That the phone has
 //!    begun another procedure since changes nothing: the log has it. The paper marks such a replica outdated.
-//! 3. *With a mirror, nothing leaves the aggregator, but inputs to their primary, before the mirror holds the ledger that says so.*
-//!    An aggregator that was replaced without knowing cannot speak any more, and no replica is ahead of its mirror. What a
-//!    primary ran and the mirror never heard of, the primary still has ([`Primary::restart`]).
+//! 3. *With a mirror, nothing leaves the aggregator before the mirror holds the input that caused it.* An aggregator that was replaced without
+//!    knowing cannot speak any more, and neither a control function nor a gNB is ahead of the mirror ([`crate::mirror`]).
 
 use serde::{Deserialize, Serialize};
 

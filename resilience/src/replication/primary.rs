@@ -8,39 +8,35 @@ use super::Gate;
 
 /// An input that was run, and that its aggregator has not released yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Ran<I, B, S> {
+pub struct Ran<S> {
     /// Whose.
     pub phone: PhoneId,
     /// Its clock.
     pub clock: u64,
-    /// The input, as it came: an aggregator that takes over may not have it.
-    pub input: I,
-    /// What it caused.
-    pub batch: B,
     /// The phone's state after it, where no procedure runs.
     pub idle: Option<S>,
 }
 
-/// What a control function ran for one aggregator and may not tell its replicas yet.
+/// What a control function ran and may not tell its replicas yet.
 ///
 /// Batches go up the link in order and are counted; the aggregator says how many it has released, with whatever goes
 /// down next. A checkpoint leaves when all batches up to its own were released: rule 1 of this module's parent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Primary<I, B, S> {
-    unreleased: Gate<Ran<I, B, S>>,
+pub struct Primary<S> {
+    unreleased: Gate<Ran<S>>,
     /// How many checkpoints of a phone wait: only its newest is worth sending.
     idle: BTreeMap<PhoneId, u32>,
 }
 
-impl<I, B, S> Default for Primary<I, B, S> {
+impl<S> Default for Primary<S> {
     fn default() -> Self {
         Self { unreleased: Gate::default(), idle: BTreeMap::new() }
     }
 }
 
-impl<I, B, S> Primary<I, B, S> {
+impl<S> Primary<S> {
     /// An input was run; its batch goes up the link.
-    pub fn ran(&mut self, ran: Ran<I, B, S>) {
+    pub fn ran(&mut self, ran: Ran<S>) {
         if ran.idle.is_some() {
             *self.idle.entry(ran.phone).or_default() += 1;
         }
@@ -49,19 +45,9 @@ impl<I, B, S> Primary<I, B, S> {
     }
 
     /// A phone's state is wanted once more: it leaves when all was released that was run before.
-    pub fn again(&mut self, phone: PhoneId, clock: u64, state: S)
-    where
-        I: Default,
-        B: Default,
-    {
+    pub fn again(&mut self, phone: PhoneId, clock: u64, state: S) {
         *self.idle.entry(phone).or_default() += 1;
-        self.unreleased.hold(Ran {
-            phone,
-            clock,
-            input: I::default(),
-            batch: B::default(),
-            idle: Some(state),
-        });
+        self.unreleased.hold(Ran { phone, clock, idle: Some(state) });
     }
 
     /// The aggregator has released this many batches of the link, counted from its beginning.
@@ -83,12 +69,5 @@ impl<I, B, S> Primary<I, B, S> {
             }
         }
         None
-    }
-
-    /// Another aggregator takes the link over and counts anew. It is told what was run and not released, oldest first, in case
-    /// that it never heard of some, and gets their batches; they are to be noted again as [`Self::ran`].
-    pub fn restart(&mut self) -> Vec<Ran<I, B, S>> {
-        self.idle.clear();
-        std::mem::take(&mut self.unreleased).open().collect()
     }
 }

@@ -1,0 +1,632 @@
+//! The nodes of the model: the product's own aggregator, mirror and control function, each with what stands between it and its links.
+//!
+//! They cannot be copied, and need not be: a node is what it has heard since the beginning. So a node is kept as its history, and run again
+//! from the beginning when it hears something that it has not heard there before; what came of each step is remembered. Two histories that
+//! led an aggregator to the same state are one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use whimbrel_control::config::Config;
+use whimbrel_control::udm::Directory;
+use whimbrel_control::{AssociationId, PhoneId};
+use whimbrel_ids::Instant;
+use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
+use whimbrel_resilience::mirror::{Active, End, Mirror};
+use whimbrel_resilience::region::{Areas, Regions, Rings};
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Complaint, Entropy, Input, Logs, Member, MemberOutbox, Outbox, Tried};
+use whimbrel_security::HomeNetworkKeys;
+use whimbrel_sim::Home;
+
+pub(crate) type Octets = Arc<[u8]>;
+
+/// Entropy that is none, so that what a phone is told does not depend on when the others are.
+pub(crate) struct Constant;
+
+impl Entropy for Constant {
+    fn draw(&mut self) -> [u8; 16] {
+        [7; 16]
+    }
+}
+
+type Serving = Active<Home, Constant>;
+
+/// The gNB.
+pub(crate) const GNB: AssociationId = AssociationId(0);
+/// When all happens, unless time is let pass.
+pub(crate) const NOW: Instant = Instant(1_793_700_000_000_000);
+
+/// What a node hears.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum In {
+    // To the aggregator:
+    Ngap(Octets),
+    Up {
+        from: CpfId,
+        has: u64,
+        octets: Octets,
+    },
+    /// Its mirror holds so many inputs.
+    Held(u64),
+    Lost(CpfId),
+    Move(PhoneId, CpfId),
+    Tick(Instant),
+    Resumes {
+        cpf: CpfId,
+        has: u64,
+    },
+    // To the mirror:
+    Record {
+        octets: Octets,
+        left: u64,
+    },
+    TakesOver,
+    // To a control function:
+    Down {
+        taken: u64,
+        octets: Octets,
+    },
+    Peer(Octets),
+    Tried(u64),
+    /// The link to the aggregator goes on with another one, which has so many of its messages.
+    Resumed(u64),
+}
+
+/// What comes of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Out {
+    pub ngap: Vec<Octets>,
+    pub down: Vec<(CpfId, u64, Octets)>,
+    pub records: Vec<(Octets, u64)>,
+    /// The mirror holds so many.
+    pub held: Option<u64>,
+    pub up: Vec<(u64, Octets)>,
+    pub peers: Vec<(CpfId, Octets)>,
+    pub trials: Vec<u64>,
+    pub wrong: Option<&'static str>,
+}
+
+/// What the model asks of an aggregator.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    /// Who serves and who backs each phone.
+    pub served: BTreeMap<PhoneId, (CpfId, Vec<CpfId>)>,
+    pub taken_over: u64,
+    pub moved: u64,
+    pub lost: u64,
+    pub failing_over: bool,
+    /// Inputs that wait for the mirror.
+    pub waiting: usize,
+    /// The last input of an aggregator; how many messages of its aggregator a control function has.
+    pub last: u64,
+    /// Inputs that are kept for phones.
+    pub logged: usize,
+    /// Control functions whose links have still to be resumed after a takeover.
+    pub unsettled: Vec<CpfId>,
+    /// Messages of each control function that are here to stay.
+    pub taken: BTreeMap<CpfId, u64>,
+}
+
+/// A node in a state.
+pub(crate) struct Node {
+    id: u64,
+    root: usize,
+    last: Option<(NodeRef, In)>,
+    pub facts: Facts,
+}
+
+#[derive(Clone)]
+pub(crate) struct NodeRef(Arc<Node>);
+
+impl std::ops::Deref for NodeRef {
+    type Target = Node;
+    fn deref(&self) -> &Node {
+        &self.0
+    }
+}
+
+impl PartialEq for NodeRef {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for NodeRef {}
+
+impl Hash for NodeRef {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.id.hash(state);
+    }
+}
+
+impl std::fmt::Debug for NodeRef {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:x}", self.id)
+    }
+}
+
+/// How a node begins.
+pub(crate) enum Root {
+    /// From this snapshot, with control functions that have so many messages; followed by a mirror or not.
+    Active {
+        snapshot: Vec<u8>,
+        has: BTreeMap<CpfId, u64>,
+        regions: Regions,
+        mirrored: bool,
+    },
+    Mirror {
+        snapshot: Vec<u8>,
+        regions: Regions,
+    },
+    Cpf {
+        id: CpfId,
+        heard: Vec<In>,
+    },
+}
+
+/// What differs between the worlds that are tried.
+#[derive(Clone)]
+pub(crate) struct Terms {
+    pub config: Arc<Config>,
+    pub backups: usize,
+    pub logs: Logs,
+    /// As in the paper: a checkpoint leaves with the batch, not after its release.
+    pub hasty: bool,
+}
+
+impl Terms {
+    pub(crate) fn rings(&self, regions: &Regions) -> Rings {
+        let home = "coast/home".parse().expect("a region's name");
+        regions.rings_with(&home, Areas::default(), self.backups).expect("the region is known")
+    }
+
+    pub(crate) fn directory(&self) -> Directory {
+        Directory::new(self.config.amf.plmn, HomeNetworkKeys::new())
+    }
+}
+
+/// What became of a node that heard something, and what came of it, by the digest of both.
+type Heard = BTreeMap<u64, (NodeRef, Arc<Out>)>;
+
+/// All states of all nodes that were met so far.
+pub(crate) struct Nodes {
+    terms: Terms,
+    roots: Vec<Root>,
+    heard: Mutex<Heard>,
+}
+
+impl Nodes {
+    pub(crate) fn new(terms: Terms, roots: Vec<Root>) -> Self {
+        Self { terms, roots, heard: Mutex::default() }
+    }
+
+    pub(crate) fn root(&self, root: usize) -> NodeRef {
+        let machine = self.begin(root);
+        let facts = machine.facts();
+        NodeRef(Arc::new(Node { id: digest(&(root, "root")), root, last: None, facts }))
+    }
+
+    fn begin(&self, root: usize) -> Machine {
+        let terms = &self.terms;
+        match &self.roots[root] {
+            Root::Active { snapshot, has, regions, mirrored } => {
+                let mut active = settled(terms, snapshot, has);
+                if *mirrored {
+                    active.snapshot().expect("all is at rest");
+                    active.wait();
+                }
+                Machine::Active(AtWork { active, regions: regions.clone(), pending: VecDeque::new() })
+            }
+            Root::Mirror { snapshot, regions } => Machine::Mirror(Following {
+                mirror: follow(terms, snapshot),
+                regions: regions.clone(),
+                doubtful: VecDeque::new(),
+            }),
+            Root::Cpf { id, heard } => {
+                let mut cpf = AtCpf::new(*id, terms);
+                heard.iter().for_each(|heard| drop(cpf.hear(heard, terms.hasty)));
+                Machine::Cpf(cpf)
+            }
+        }
+    }
+
+    /// What becomes of a node that hears this, and what comes of it.
+    pub(crate) fn hear(&self, node: &NodeRef, heard: &In) -> (NodeRef, Arc<Out>) {
+        let key = digest(&(node.id, heard));
+        let known =
+            |nodes: &Self| nodes.heard.lock().unwrap_or_else(PoisonError::into_inner).get(&key).cloned();
+        if let Some(known) = known(self) {
+            return known;
+        }
+        let mut history = Vec::new();
+        let mut at = node;
+        while let Some((before, heard)) = &at.last {
+            history.push(heard);
+            at = before;
+        }
+        let mut machine = self.begin(node.root);
+        for heard in history.into_iter().rev() {
+            machine = machine.hear(heard, &self.terms).0;
+        }
+        let (machine, out) = machine.hear(heard, &self.terms);
+        let facts = machine.facts();
+        let next = Node {
+            id: digest(&(node.root, machine.state())),
+            root: node.root,
+            last: Some((node.clone(), heard.clone())),
+            facts,
+        };
+        let became = (NodeRef(Arc::new(next)), Arc::new(out));
+        let mut all = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        all.insert(key, became.clone());
+        became
+    }
+
+    pub(crate) fn steps(&self) -> usize {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+}
+
+pub(crate) fn digest(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn follow(terms: &Terms, snapshot: &[u8]) -> Mirror<Home, Constant> {
+    Mirror::new(snapshot, terms.directory(), Home::default(), Constant, ())
+        .expect("a snapshot is read as it was written")
+}
+
+/// An aggregator that goes on from a snapshot, with control functions that have so many of its messages.
+pub(crate) fn settled(terms: &Terms, snapshot: &[u8], has: &BTreeMap<CpfId, u64>) -> Serving {
+    let mut active = follow(terms, snapshot).take_over().0;
+    for (cpf, has) in has {
+        let again = active.resume(*cpf, *has).expect("they stood so");
+        assert!(again.is_empty(), "nothing was under way");
+    }
+    active
+}
+
+/// A node at work.
+pub(crate) enum Machine {
+    Active(AtWork),
+    Mirror(Following),
+    Cpf(AtCpf),
+}
+
+impl Machine {
+    pub(crate) fn hear(self, heard: &In, terms: &Terms) -> (Self, Out) {
+        match self {
+            Self::Active(mut active) => {
+                let out = active.hear(heard, terms);
+                (Self::Active(active), out)
+            }
+            Self::Mirror(mirror) if *heard == In::TakesOver => {
+                let (active, out) = mirror.take_over();
+                (Self::Active(active), out)
+            }
+            Self::Mirror(mut mirror) => {
+                let out = mirror.hear(heard);
+                (Self::Mirror(mirror), out)
+            }
+            Self::Cpf(mut cpf) => {
+                let out = cpf.hear(heard, terms.hasty);
+                (Self::Cpf(cpf), out)
+            }
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        match self {
+            Self::Active(active) => active.facts(),
+            Self::Cpf(cpf) => Facts { last: cpf.end.taken(), ..Facts::default() },
+            Self::Mirror(_) => Facts::default(),
+        }
+    }
+
+    /// What tells one state from another.
+    fn state(self) -> u64 {
+        match self {
+            Self::Active(active) => active.state(),
+            Self::Mirror(mirror) => {
+                let doubtful: Vec<u64> = mirror.doubtful.iter().map(|(_, d)| *d).collect();
+                digest(&(doubtful, mirror.take_over().0.state()))
+            }
+            Self::Cpf(cpf) => cpf.state(),
+        }
+    }
+}
+
+/// An aggregator that serves.
+pub(crate) struct AtWork {
+    pub active: Serving,
+    regions: Regions,
+    /// What waits for the mirror, by input.
+    pending: VecDeque<u64>,
+}
+
+impl AtWork {
+    pub(crate) fn new(active: Serving, regions: Regions) -> Self {
+        Self { active, regions, pending: VecDeque::new() }
+    }
+
+    fn hear(&mut self, heard: &In, terms: &Terms) -> Out {
+        let mut out = Out::default();
+        match heard {
+            In::Ngap(octets) => self.input(NOW, Input::Ngap(GNB, 1, octets), &mut out),
+            In::Up { from, has, octets } => {
+                self.active.confirmed(*from, *has);
+                let ToCta::Up(message) = ToCta::read(octets).expect("a control function wrote it") else {
+                    unreachable!("nothing else goes up here")
+                };
+                self.input(NOW, Input::Cpf(*from, message), &mut out);
+            }
+            In::Held(number) => {
+                let mut left = Outbox::default();
+                self.active.acknowledged(*number, &mut left);
+                self.leave(left, &mut out);
+                while self.pending.len() > self.active.waiting() {
+                    self.pending.pop_front();
+                }
+                let last = self.active.last() - self.active.waiting() as u64;
+                out.records.extend(self.active.left().map(|r| (r.octets().into(), last)));
+            }
+            In::Lost(cpf) => {
+                self.regions.leave(*cpf);
+                self.input(NOW, Input::Rings(terms.rings(&self.regions)), &mut out);
+                self.input(NOW, Input::CpfLost(*cpf), &mut out);
+            }
+            In::Move(phone, to) => self.input(NOW, Input::Move(*phone, *to), &mut out),
+            In::Tick(at) => self.input(*at, Input::Tick, &mut out),
+            In::Resumes { cpf, has } => match self.active.resume(*cpf, *has) {
+                Some(again) => {
+                    let again = again.into_iter().map(|message| (*cpf, message)).collect();
+                    self.leave(Outbox { cpfs: again, ..Outbox::default() }, &mut out);
+                }
+                None => out.wrong = Some("a link cannot go on after a takeover"),
+            },
+            _ => unreachable!("an aggregator does not hear {heard:?}"),
+        }
+        out
+    }
+
+    fn input(&mut self, now: Instant, input: Input<'_>, out: &mut Out) {
+        let left = self.active.last() - self.active.waiting() as u64;
+        let mut leaves = Outbox::default();
+        let record = self.active.handle(now, input, &mut leaves);
+        if let Some(record) = record {
+            out.records.push((record.octets().into(), left));
+            self.pending.extend(self.active.newest().map(digest_of));
+        }
+        self.leave(leaves, out);
+    }
+
+    fn leave(&mut self, leaves: Outbox, out: &mut Out) {
+        out.ngap.extend(leaves.ngap.into_iter().map(|(_, _, octets)| octets.into()));
+        for (to, message) in leaves.cpfs {
+            out.down.push((to, self.active.taken(to), down(message)));
+        }
+        if leaves
+            .complaints
+            .iter()
+            .any(|(_, c)| matches!(c, Complaint::Diverged | Complaint::CountAgain | Complaint::Unreadable))
+        {
+            out.wrong = Some("a control function is complained of");
+        }
+    }
+
+    fn facts(&self) -> Facts {
+        let cta = self.active.cta();
+        let phones = (0..4).flat_map(|slot| (0..3).map(move |generation| PhoneId { slot, generation }));
+        let served = phones.filter_map(|p| Some((p, (cta.served_by(p)?, cta.backed_by(p))))).collect();
+        let counts = cta.replicated();
+        Facts {
+            served,
+            taken_over: counts.taken_over,
+            moved: counts.moved,
+            lost: counts.lost + counts.poisoned,
+            failing_over: cta.is_failing_over(),
+            waiting: self.active.waiting(),
+            last: self.active.last(),
+            logged: cta.logged().1,
+            unsettled: self.active.unsettled().collect(),
+            taken: (0..16).map(CpfId).map(|c| (c, self.active.taken(c))).filter(|(_, n)| *n > 0).collect(),
+        }
+    }
+
+    fn state(mut self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.pending, self.active.last(), self.active.waiting()).hash(&mut hasher);
+        let cpfs: Vec<u64> = (0..16).map(|n| self.active.taken(CpfId(n))).collect();
+        cpfs.hash(&mut hasher);
+        self.active.left().map(|r| r.octets().to_vec()).hash(&mut hasher);
+        let unsettled: Vec<CpfId> = self.active.unsettled().collect();
+        unsettled.hash(&mut hasher);
+        for cpf in unsettled {
+            self.active.resume(cpf, u64::MAX); // which it cannot, and nothing but that changes
+        }
+        self.active.alone(&mut Outbox::default());
+        let snapshot = self.active.snapshot().expect("nothing is in the way of one");
+        snapshot.octets().hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+/// What stands in an outbox.
+fn digest_of(out: &Outbox) -> u64 {
+    let downs: Vec<(CpfId, Octets)> = out.cpfs.iter().map(|(to, m)| (*to, down(m.clone()))).collect();
+    digest(&(&out.ngap, downs, &out.pfcp, &out.drained))
+}
+
+pub(crate) fn down(message: Down) -> Octets {
+    let mut octets = Vec::new();
+    ToCpf::Down(message).write(&mut octets);
+    octets.into()
+}
+
+/// The mirror.
+pub(crate) struct Following {
+    mirror: Mirror<Home, Constant>,
+    regions: Regions,
+    /// What inputs caused that may not have left the other one, by number.
+    doubtful: VecDeque<(u64, u64)>,
+}
+
+impl Following {
+    fn hear(&mut self, heard: &In) -> Out {
+        let In::Record { octets, left } = heard else { unreachable!("a mirror hears nothing else") };
+        let before = self.mirror.held();
+        match self.mirror.take(octets) {
+            Ok(held) => {
+                while self.doubtful.front().is_some_and(|(number, _)| number <= left) {
+                    self.doubtful.pop_front();
+                }
+                if held > before {
+                    self.doubtful.extend(self.mirror.newest().map(|out| (held, digest_of(out))));
+                }
+                Out { held: (held > before).then_some(held), ..Out::default() }
+            }
+            Err(_) => Out { wrong: Some("the mirror cannot follow"), ..Out::default() },
+        }
+    }
+
+    fn take_over(self) -> (AtWork, Out) {
+        let (active, first) = self.mirror.take_over();
+        let mut work = AtWork::new(active, self.regions);
+        let mut out = Out::default();
+        work.leave(first, &mut out);
+        (work, out)
+    }
+}
+
+/// A control function with its end of the link to its aggregator.
+pub(crate) struct AtCpf {
+    member: Member,
+    id: CpfId,
+    pub(crate) end: End<Up>,
+    past: Past,
+}
+
+/// What a control function has heard, as far as it can matter: of one phone in order, of several in any; except that states wait behind
+/// what was run before them, whosesoever, until all of that was released.
+#[derive(Default, Hash)]
+struct Past {
+    phones: BTreeMap<PhoneId, u64>,
+    trials: Vec<Octets>,
+    /// Since nothing waited last.
+    since: Vec<Octets>,
+    ran: u64,
+    released: u64,
+}
+
+impl Past {
+    fn hears(&mut self, heard: &Octets, phone: Option<PhoneId>) {
+        self.since.push(heard.clone());
+        match phone {
+            Some(phone) => self.of(phone, heard),
+            None => self.trials.push(heard.clone()),
+        }
+    }
+
+    fn of(&mut self, phone: PhoneId, what: &impl Hash) {
+        let so_far = self.phones.entry(phone).or_default();
+        *so_far = digest(&(*so_far, what));
+    }
+
+    fn rests(&mut self) {
+        if self.released >= self.ran {
+            self.since.clear();
+        }
+    }
+}
+
+/// Whose a message between control functions is.
+fn whose(message: &Peer) -> PhoneId {
+    match message {
+        Peer::State(state) => state.phone,
+        Peer::Delta { delta, .. } => delta.phone_id(),
+        Peer::Fetch { phone, .. } => *phone,
+    }
+}
+
+impl AtCpf {
+    pub(crate) fn new(id: CpfId, terms: &Terms) -> Self {
+        let member = Member::new(terms.config.clone());
+        Self { member, id, end: End::default(), past: Past::default() }
+    }
+
+    pub(crate) fn hear(&mut self, heard: &In, hasty: bool) -> Out {
+        let mut does = MemberOutbox::default();
+        let mut out = Out::default();
+        match heard {
+            In::Down { taken, octets } => {
+                self.end.took();
+                self.end.confirmed(*taken);
+                let ToCpf::Down(message) = ToCpf::read(octets).expect("an aggregator wrote it") else {
+                    unreachable!("nothing else goes down here")
+                };
+                match &message {
+                    Down::Released(batches) => self.past.released = self.past.released.max(*batches),
+                    Down::Run(envelope) => self.past.hears(octets, Some(envelope.phone)),
+                    Down::Serve { phone, .. } | Down::Outdated { phone, .. } | Down::Forget(phone) => {
+                        self.past.hears(octets, Some(*phone));
+                    }
+                    Down::Try { .. } | Down::Logged(_) | Down::Configure(_) => self.past.hears(octets, None),
+                }
+                self.member.handle(message, &mut does);
+            }
+            In::Peer(octets) => {
+                let ToPeer { from, message, .. } = ToPeer::read(octets).expect("another one wrote it");
+                self.past.hears(octets, Some(whose(&message)));
+                self.member.peer(from, message, &mut does);
+            }
+            In::Tried(trial) => {
+                self.past.hears(&trial.to_be_bytes()[..].into(), None);
+                self.member.tried(*trial, Tried::Unharmed, &mut does);
+            }
+            In::Resumed(taken) => {
+                let again = self.end.resume(*taken).map(|again| again.cloned().collect::<Vec<_>>());
+                match again {
+                    Some(again) => out.up.extend(again.into_iter().map(|message| self.frame(message))),
+                    None => out.wrong = Some("a link cannot go on after a takeover"),
+                }
+            }
+            _ => unreachable!("a control function does not hear {heard:?}"),
+        }
+        if hasty {
+            self.member.handle(Down::Released(u64::MAX), &mut does);
+        }
+        for message in does.up {
+            self.past.ran += u64::from(matches!(message, Up::Ran { .. }));
+            self.end.sent(message.clone());
+            out.up.push(self.frame(message));
+        }
+        for (to, message) in does.peers {
+            let phone = whose(&message);
+            let mut octets = Vec::new();
+            ToPeer { life: 1, from: self.id, message }.write(&mut octets);
+            self.past.of(phone, &octets);
+            out.peers.push((to, octets.into()));
+        }
+        self.past.rests();
+        out.trials.extend(does.trials.iter().map(|t| t.id));
+        out
+    }
+
+    fn frame(&self, message: Up) -> (u64, Octets) {
+        let mut octets = Vec::new();
+        ToCta::Up(message).write(&mut octets);
+        (self.end.taken(), octets.into())
+    }
+
+    fn state(mut self) -> u64 {
+        let links = (self.end.taken(), self.end.known(), self.end.kept());
+        let known = self.end.known();
+        let kept: Vec<Up> = self.end.resume(known).into_iter().flatten().cloned().collect();
+        let kept: Vec<(u64, Octets)> = kept.into_iter().map(|message| self.frame(message)).collect();
+        digest(&(self.past, links, kept))
+    }
+}

@@ -1,0 +1,259 @@
+//! What comes before the model begins, and what phones do in it.
+//!
+//! Emulated phones register through an emulated gNB, at a control function that then leaves, so that the others begin with little history.
+//! What they do then is done once in order, with nothing lost, and noted: the messages that come from the gNB, and what it is told. That is
+//! what the model plays in every order, and what it holds everything against that the gNB is told there.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use whimbrel_control::PhoneId;
+use whimbrel_nas::ie::PduSessionType;
+use whimbrel_ngap::TransferSyntax;
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
+use whimbrel_ran::gnb::{self, Gnb};
+use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
+use whimbrel_ran::{Outbox as RanOutbox, PhoneId as Camper};
+use whimbrel_resilience::mirror::Active;
+use whimbrel_resilience::region::{CpfState, Region, Regions};
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Cta, Input, Outbox};
+use whimbrel_sim::{Home, gnb_config, phone_config};
+
+use crate::nodes::{AtCpf, AtWork, Constant, GNB, In, Machine, NOW, Octets, Out, Root, Terms, settled};
+
+/// Where phones register before the model begins.
+const BEFORE: CpfId = CpfId(9);
+
+/// A message of a phone's gNB: it comes when that was told so much of the phone.
+#[derive(Clone, Debug)]
+pub(crate) struct Uplink {
+    pub after: usize,
+    pub octets: Octets,
+    /// How much of the phone the gNB is told in all, once this is answered.
+    pub answered: usize,
+    /// Whether the phone rests then, and all who shall have its state do.
+    pub rests: bool,
+}
+
+/// What a phone does, and what its gNB is told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Part {
+    pub id: Option<PhoneId>,
+    pub uplinks: Vec<Uplink>,
+    pub told: Vec<Octets>,
+}
+
+/// How the model begins.
+pub(crate) struct Beginning {
+    pub snapshot: Vec<u8>,
+    pub has: BTreeMap<CpfId, u64>,
+    pub heard: BTreeMap<CpfId, Vec<In>>,
+    pub regions: Regions,
+    pub parts: Vec<Part>,
+}
+
+/// One network in which everything happens in order.
+struct Rehearsal<'a> {
+    terms: &'a Terms,
+    cta: Option<Machine>,
+    cpfs: BTreeMap<CpfId, (AtCpf, Vec<In>)>,
+    gnb: Gnb,
+    phones: Vec<Ue>,
+    /// From the gNB, and whether it says so because it was told something.
+    up: VecDeque<(Octets, bool)>,
+    told: Vec<Octets>,
+    time: whimbrel_ids::Instant,
+}
+
+impl Rehearsal<'_> {
+    fn cta(&mut self, heard: &In) {
+        let machine = self.cta.take().expect("it is there");
+        let (machine, out) = machine.hear(heard, self.terms);
+        self.cta = Some(machine);
+        self.carry(out);
+    }
+
+    fn active(&mut self) -> &mut AtWork {
+        match &mut self.cta {
+            Some(Machine::Active(active)) => active,
+            _ => unreachable!("it serves"),
+        }
+    }
+
+    fn carry(&mut self, out: Out) {
+        assert_eq!(out.wrong, None);
+        for octets in out.ngap {
+            self.told.push(octets.clone());
+            self.gnb(gnb::Input::Ngap { stream: 1, octets: &octets }, true);
+        }
+        for (to, taken, octets) in out.down {
+            self.cpf(to, In::Down { taken, octets });
+        }
+    }
+
+    fn cpf(&mut self, to: CpfId, heard: In) {
+        let (cpf, all) = self.cpfs.get_mut(&to).expect("it lives");
+        let out = cpf.hear(&heard, self.terms.hasty);
+        all.push(heard);
+        for (to, octets) in out.peers {
+            self.cpf(to, In::Peer(octets));
+        }
+        for (has, octets) in out.up {
+            self.cta(&In::Up { from: to, has, octets });
+        }
+    }
+
+    fn gnb(&mut self, input: gnb::Input<'_>, told: bool) {
+        let mut out = RanOutbox::new();
+        self.gnb.handle(NOW, input, &mut out);
+        for output in out.drain().collect::<Vec<_>>() {
+            match output {
+                gnb::Output::Ngap { octets, .. } => self.up.push_back((octets.into(), told)),
+                gnb::Output::Radio(phone, down) => self.phone(phone, ue::Input::Radio(down), told),
+                _ => {}
+            }
+        }
+    }
+
+    fn phone(&mut self, phone: Camper, input: ue::Input, told: bool) {
+        let mut out = RanOutbox::new();
+        self.phones[phone.0 as usize].handle(NOW, input, &mut out);
+        for output in out.drain().collect::<Vec<_>>() {
+            if let ue::Output::Radio(up) = output {
+                self.gnb(gnb::Input::Radio(phone, up), told);
+            }
+        }
+    }
+
+    /// What the gNB has said is answered, message by message. Gives what it said.
+    fn settle(&mut self) -> Vec<Uplink> {
+        let mut said = Vec::new();
+        let mut after = 0;
+        while let Some((octets, told)) = self.up.pop_front() {
+            if told {
+                after = self.told.len();
+            }
+            self.cta(&In::Ngap(octets.clone()));
+            let rests = self.active().active.cta().logged().1 == 0;
+            said.push(Uplink { after, octets, answered: self.told.len(), rests });
+        }
+        said
+    }
+
+    fn tick(&mut self) {
+        self.time = self.time + std::time::Duration::from_millis(1);
+        let at = self.time;
+        self.cta(&In::Tick(at));
+    }
+}
+
+fn nowhere() -> SessionRequest {
+    let dnn = Some("nowhere".parse().expect("a DNN"));
+    SessionRequest { dnn, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 }
+}
+
+/// Registers so many phones and has so many control functions run them; then has each phone do its part.
+pub(crate) fn rehearse(terms: &Terms, phones: usize, cpfs: u16) -> Beginning {
+    let home: Region = "coast/home".parse().expect("a region's name");
+    let mut regions = Regions::new([home.clone()]).expect("it is the only one");
+    regions.join(BEFORE, &home).expect("it is new");
+    let rings = terms.rings(&regions);
+    let mut cta =
+        Cta::of_region(terms.config.clone(), terms.directory(), Home::default(), Constant, (), rings, NOW);
+    cta.keep_logs(terms.logs);
+    let active = AtWork::new(Active::new(cta), regions.clone());
+    let mut net = Rehearsal {
+        terms,
+        cta: Some(Machine::Active(active)),
+        cpfs: [(BEFORE, (AtCpf::new(BEFORE, terms), Vec::new()))].into(),
+        gnb: Gnb::new(gnb_config(1)),
+        phones: (0..phones).map(|n| Ue::new(phone_config(n as u32))).collect(),
+        up: VecDeque::new(),
+        told: Vec::new(),
+        time: NOW,
+    };
+    let mut nothing = Outbox::default();
+    let up = Input::AssociationUp { association: GNB, outbound_streams: 16 };
+    net.active().active.handle(NOW, up, &mut nothing);
+    net.gnb(gnb::Input::AssociationUp { streams: 16, syntax: TransferSyntax::Per }, false);
+    net.settle();
+    let mut parts = Vec::new();
+    for n in 0..phones {
+        let tai = net.gnb.config().tai();
+        net.phone(Camper(n as u32), ue::Input::Cell(tai), false);
+        net.phone(Camper(n as u32), ue::Input::Command(Command::Register), false);
+        net.settle();
+        let supi = net.phones[n].config().supi;
+        let id = net.active().active.cta().find(supi);
+        assert!(id.is_some(), "phone {n} is registered: {:?}", net.phones[n].state());
+        parts.push(Part { id, ..Part::default() });
+    }
+    // The control functions of the model come, and the one before leaves.
+    for cpf in (0..cpfs).map(CpfId) {
+        regions.join(cpf, &home).expect("it is new");
+        net.cpfs.insert(cpf, (AtCpf::new(cpf, terms), Vec::new()));
+    }
+    regions.set_state(BEFORE, CpfState::Draining);
+    let mut caused = Outbox::default();
+    net.active().active.handle(NOW, Input::Rings(terms.rings(&regions)), &mut caused);
+    assert!(caused.cpfs.is_empty());
+    for _ in 0..200 {
+        net.tick();
+    }
+    regions.leave(BEFORE);
+    let mut active = match net.cta.take() {
+        Some(Machine::Active(active)) => AtWork::new(active.active, regions.clone()),
+        _ => unreachable!("it serves"),
+    };
+    let mut caused = Outbox::default();
+    active.active.handle(net.time, Input::CpfLost(BEFORE), &mut caused);
+    assert!(caused.cpfs.is_empty() && caused.ngap.is_empty(), "it has nothing left: {caused:?}");
+    for part in &parts {
+        let id = part.id.expect("it is registered");
+        let cta = active.active.cta();
+        assert!(cta.served_by(id) != Some(BEFORE) && cta.backed_by(id).len() == terms.backups);
+    }
+    let snapshot = active.active.snapshot().expect("all is at rest").octets().to_vec();
+    active.active.alone(&mut Outbox::default());
+    net.cta = Some(Machine::Active(active));
+    net.cpfs.remove(&BEFORE);
+    let has = net.cpfs.iter().map(|(id, (cpf, _))| (*id, cpf.end.taken())).collect();
+    let heard = net.cpfs.iter().map(|(id, (_, heard))| (*id, heard.clone())).collect();
+    for (n, part) in parts.iter_mut().enumerate() {
+        net.told.clear();
+        let phone = Camper(n as u32);
+        // A session that nobody offers is refused at once, which is a whole procedure; the gNB may let the phone go before that is answered; and
+        // then the phone comes back.
+        net.phone(phone, ue::Input::Command(Command::EstablishSession(nowhere())), false);
+        part.uplinks.extend(net.settle());
+        let inactive = Cause::RadioNetwork(CauseRadioNetwork::UserInactivity);
+        net.gnb(gnb::Input::Release(phone, inactive), false);
+        part.uplinks.extend(net.settle());
+        net.phone(phone, ue::Input::Command(Command::ServiceRequest), false);
+        part.uplinks.extend(net.settle());
+        // Each comes no earlier than the one before it.
+        let mut after = 0;
+        for uplink in &mut part.uplinks {
+            after = uplink.after.max(after);
+            uplink.after = after;
+        }
+        part.told = net.told.clone();
+    }
+    Beginning { snapshot, has, heard, regions, parts }
+}
+
+impl Beginning {
+    /// The aggregator first, then the control functions in order, then the mirror.
+    pub(crate) fn roots(&self, terms: &Terms, mirrored: bool) -> Vec<Root> {
+        let Self { snapshot, has, heard, regions, .. } = self;
+        let regions = || regions.clone();
+        let mut roots =
+            vec![Root::Active { snapshot: snapshot.clone(), has: has.clone(), regions: regions(), mirrored }];
+        roots.extend(heard.iter().map(|(id, heard)| Root::Cpf { id: *id, heard: heard.clone() }));
+        if mirrored {
+            let snapshot = settled(terms, snapshot, has).snapshot().expect("all is at rest");
+            roots.push(Root::Mirror { snapshot: snapshot.octets().to_vec(), regions: regions() });
+        }
+        roots
+    }
+}
