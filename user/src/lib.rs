@@ -35,8 +35,6 @@ pub use event::{Ended, Event};
 pub use exchange::{Change, Effects, EndMarker, Lead, Query, Report, Token};
 pub use firewall::{Firewall, FirewallRule, Nat, NotARule, Timeouts};
 pub use limits::*;
-#[cfg(feature = "samples")]
-pub use pipeline::read_names;
 pub use pipeline::{
     BorderCounters, Counters, Destination, DropReason, FastCounted, FastEntry, FastPath, Origin,
     PACKET_HEADROOM, Packet, SessionCounters, Slot, Stage, Steering, UpfU, Verdict, Watch, fast_state,
@@ -48,3 +46,9 @@ pub use session_id::SessionId;
 
 mod one_process;
 pub use one_process::{Shards, Upf};
+
+/// For whoever tries the parsers of names with octets of any kind.
+#[cfg(feature = "samples")]
+pub fn read_names(octets: &[u8]) {
+    pipeline::read_names(octets);
+}

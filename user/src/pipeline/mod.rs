@@ -55,7 +55,7 @@ pub use fast::{FastCounted, FastEntry, FastPath, state as fast_state};
 use inner::Inner;
 use lookup::UeAddresses;
 #[cfg(feature = "samples")]
-pub use naming::read_names;
+pub(crate) use naming::read_names;
 pub use packet::{PACKET_HEADROOM, Packet};
 use path::Paths;
 use predicted::Predictions;

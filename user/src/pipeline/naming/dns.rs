@@ -121,12 +121,16 @@ pub(super) mod tests {
     use super::*;
 
     /// Labels of a name.
-    fn labels(name: &str) -> Vec<u8> {
+    pub(in crate::pipeline::naming) fn labels(name: &str) -> Vec<u8> {
         let label = |l: &str| [&[l.len() as u8], l.as_bytes()].concat();
         [name.split('.').flat_map(label).collect(), vec![0]].concat()
     }
 
-    fn message(flags: u16, question: &str, records: &[(&str, u16, u32, Vec<u8>)]) -> Vec<u8> {
+    pub(in crate::pipeline::naming) fn message(
+        flags: u16,
+        question: &str,
+        records: &[(&str, u16, u32, Vec<u8>)],
+    ) -> Vec<u8> {
         let mut m: Vec<u8> =
             [7, flags, 1, records.len() as u16, 0, 0].into_iter().flat_map(u16::to_be_bytes).collect();
         m.extend(labels(question));

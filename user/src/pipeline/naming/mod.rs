@@ -231,13 +231,44 @@ pub(super) fn names_of(
 }
 
 /// For whoever tries the parsers with octets of any kind.
-#[cfg(feature = "samples")]
-pub fn read_names(octets: &[u8]) {
+#[cfg(any(test, feature = "samples"))]
+pub(crate) fn read_names(octets: &[u8]) {
     for m in [Message::question(octets), Message::answer(octets)].into_iter().flatten() {
         assert!(m.name.octets().len() <= crate::applications::NAME_OCTETS_MAX);
         m.addresses(|_, _| {});
     }
     if let Some(name) = tls::server_name(octets) {
         assert!(!name.octets().is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{dns, read_names, tls};
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+
+        /// Answers and greetings, cut and with some octets changed: whatever becomes of them, reading them ends.
+        #[test]
+        fn what_is_nearly_an_answer_or_a_greeting_is_read_to_an_end(
+            greeting in any::<bool>(),
+            changes in proptest::collection::vec(any::<(u16, u8)>(), 0..6),
+            cut in any::<u16>(),
+        ) {
+            let alias = ("a.b", 5, 60, dns::tests::labels("c.d"));
+            let mut octets = match greeting {
+                true => tls::tests::hello(b"video.example"),
+                false => dns::tests::message(0x8180, "a.b", &[alias, ("c.d", 1, 60, vec![192, 0, 2, 1])]),
+            };
+            for (at, octet) in changes {
+                let at = usize::from(at) % octets.len();
+                octets[at] = octet;
+            }
+            octets.truncate(usize::from(cut) % (2 * octets.len()));
+            read_names(&octets);
+        }
     }
 }

@@ -54,7 +54,7 @@ fn take_counted<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     fn counted2(octets: &[u8]) -> Vec<u8> {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     /// A greeting with an extension before the name's.
-    fn hello(name: &[u8]) -> Vec<u8> {
+    pub(in crate::pipeline::naming) fn hello(name: &[u8]) -> Vec<u8> {
         let entry = [&[HOST_NAME][..], &counted2(name)].concat();
         let extension = [vec![0, 0], counted2(&counted2(&entry))].concat();
         let extensions = [vec![0, 43, 0, 3, 2, 3, 4], extension].concat();
