@@ -69,11 +69,8 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Applications {
             }
         }
         let all = Applications { known, resolvers };
-        match all.check() {
-            Err(wrong @ (ApplicationError::TooMany | ApplicationError::TooLong(_))) => {
-                s.refuse("applications", wrong.to_string(), "say it shorter, by networks instead of addresses");
-            }
-            _ => {}
+        if let Err(wrong @ (ApplicationError::TooMany | ApplicationError::TooLong(_))) = all.check() {
+            s.refuse("applications", wrong.to_string(), "say it shorter, by networks instead of addresses");
         }
         all
     })
