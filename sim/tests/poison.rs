@@ -95,7 +95,7 @@ fn trials_of_what_does_no_harm_are_not_noticed() {
         assert_eq!((told.poisoned, told.diverged, given_up(&net)), (0, 0, 0), "seed {seed}");
         tried += told.tried;
     }
-    assert!(tried > 20, "{tried} inputs were tried");
+    assert!(tried > 10, "{tried} inputs were tried");
 }
 
 #[test]
