@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::checkpoint::Checkpoint;
-use super::{CRC, Flat, FlatError, Form, Frame, Writer, read};
+use super::{CRC, Flat, FlatError, Form, Frame, HEAD, Writer};
 use crate::envelope::PhoneId;
 
 /// Version of the form: another number with every change of it.
@@ -11,8 +11,9 @@ pub(super) const VERSION: u16 = 1;
 
 /// Octets that must agree for two places to be taken as the same.
 const ANCHOR: usize = size_of::<u64>();
-/// How far apart two places may be: what is put in or taken out at once, a key or a session's tunnel, is shorter.
-const WINDOW: usize = 96;
+/// How far apart two places are looked for, in turn: most of what changes is a number, and what is put in or taken out at
+/// once, a key or a session's tunnel, is shorter than the last.
+const WINDOWS: [usize; 2] = [16, 96];
 
 /// The step from one checkpoint of a phone to a later one. It says which octets differ, and so holds for checkpoints of
 /// any version, as long as both are of the same.
@@ -20,6 +21,8 @@ const WINDOW: usize = 96;
 pub struct Delta {
     flat: Flat,
     head: Head,
+    /// Where in the frame its edits begin.
+    edits: usize,
 }
 
 /// Between which checkpoints it leads. The CRCs tell them from others of the same clock.
@@ -39,6 +42,32 @@ pub(super) struct Edit<'a> {
     added: &'a [u8],
 }
 
+/// Reads edits as they are written, one after the other: their number, and themselves.
+struct Edits<'a> {
+    left: u32,
+    octets: &'a [u8],
+}
+
+impl<'a> Edits<'a> {
+    fn of(octets: &'a [u8]) -> Result<Self, FlatError> {
+        let (left, octets) = postcard::take_from_bytes(octets).map_err(|_| FlatError::Malformed)?;
+        Ok(Self { left, octets })
+    }
+}
+
+impl<'a> Iterator for Edits<'a> {
+    type Item = Result<Edit<'a>, FlatError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let read = postcard::take_from_bytes(self.octets);
+        Some(read.map_err(|_| FlatError::Malformed).map(|(edit, octets)| {
+            self.octets = octets;
+            edit
+        }))
+    }
+}
+
 impl Delta {
     /// The step from `base` to `next`. `None` where `next` itself is no longer than that, or is not a later checkpoint of
     /// the same phone.
@@ -49,8 +78,14 @@ impl Delta {
         }
         let ((old, from), (new, to)) = (split(base.octets())?, split(next.octets())?);
         let head = Head { phone: a.phone, from: (a.clock, from), to: (b.clock, to) };
-        let flat = Writer::frame(Form::Delta, VERSION, new.len() / 4, &(head, edits(old, new)));
-        (flat.octets().len() < next.octets().len()).then_some(Self { flat, head })
+        let mut frame = Writer::begin(Form::Delta, VERSION, new.len() / 4);
+        frame.value(&head);
+        let at = frame.0.len();
+        frame.value(&edits(old, new));
+        if frame.0.len() + CRC >= next.octets().len() {
+            return None;
+        }
+        Some(Self { flat: frame.end(), head, edits: at })
     }
 
     /// Takes a delta from its octets.
@@ -61,9 +96,14 @@ impl Delta {
         if frame.version != VERSION {
             return Err(FlatError::UnknownVersion(frame.version));
         }
-        let (head, _edits): (Head, Vec<Edit<'_>>) = read(frame.body)?;
+        let (head, rest) = postcard::take_from_bytes::<Head>(frame.body).map_err(|_| FlatError::Malformed)?;
         head.phone.check()?;
-        Ok(Self { flat: Flat(octets.into()), head })
+        let mut edits = Edits::of(rest)?;
+        edits.try_for_each(|edit| edit.map(drop))?;
+        if !edits.octets.is_empty() {
+            return Err(FlatError::Malformed);
+        }
+        Ok(Self { flat: Flat(octets.into()), head, edits: HEAD + frame.body.len() - rest.len() })
     }
 
     /// Its octets. They may hold keys.
@@ -95,15 +135,18 @@ impl Delta {
         if base.about.phone != self.head.phone || (base.about.clock, crc) != self.head.from {
             return Err(FlatError::OtherBase);
         }
-        let frame = Frame::open(Form::Delta, self.octets())?;
-        let (_, edits): (Head, Vec<Edit<'_>>) = read(frame.body)?;
-        let mut to = Writer(Vec::with_capacity(old.len() + self.octets().len()));
-        edit(old, &edits, &mut to)?;
-        let next = Checkpoint::from_flat(to.end())?;
-        let made = split(next.octets()).map(|(_, crc)| crc);
-        if (next.about.phone, next.about.clock, made)
-            != (self.head.phone, self.head.to.0, Some(self.head.to.1))
-        {
+        let (frame, _) = split(self.octets()).ok_or(FlatError::Malformed)?;
+        let edits = Edits::of(frame.get(self.edits..).ok_or(FlatError::Malformed)?)?;
+        let mut to = Writer::empty();
+        to.reserve(old.len() + frame.len() + CRC);
+        edit(old, edits, &mut to)?;
+        // What was made is what was meant if it has that CRC, which is its own: nothing of it needs to be asked twice.
+        let flat = to.end();
+        if split(flat.octets()).map(|(_, crc)| crc) != Some(self.head.to.1) {
+            return Err(FlatError::Damaged);
+        }
+        let next = Checkpoint::from_made(flat)?;
+        if (next.about.phone, next.about.clock) != (self.head.phone, self.head.to.0) {
             return Err(FlatError::Damaged);
         }
         Ok(next)
@@ -116,8 +159,13 @@ fn split(octets: &[u8]) -> Option<(&[u8], u32)> {
 }
 
 /// Writes what edits make of `old`.
-pub(super) fn edit(mut old: &[u8], edits: &[Edit<'_>], to: &mut Writer) -> Result<(), FlatError> {
+pub(super) fn edit<'a>(
+    mut old: &[u8],
+    edits: impl IntoIterator<Item = Result<Edit<'a>, FlatError>>,
+    to: &mut Writer,
+) -> Result<(), FlatError> {
     for edit in edits {
+        let edit = edit?;
         let kept = old.split_off(..edit.kept as usize).ok_or(FlatError::Malformed)?;
         old.split_off(..edit.dropped as usize).ok_or(FlatError::Malformed)?;
         to.extend(kept);
@@ -130,80 +178,72 @@ pub(super) fn edit(mut old: &[u8], edits: &[Edit<'_>], to: &mut Writer) -> Resul
 /// What makes `new` of `old`: read once from the front, so that what moved counts as dropped and added. What both end
 /// with needs no edit.
 pub(super) fn edits<'a>(old: &[u8], new: &'a [u8]) -> Vec<Edit<'a>> {
-    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(a, b)| a == b).count();
-    let (old, new) = (&old[..old.len() - same], &new[..new.len() - same]);
-    let (places, anchors) = (Places::of(old), anchors(new));
-    let (mut at, mut to) = (0, 0);
-    let mut edits = Vec::new();
+    let same = same_at_the_end(old, new);
+    let (mut old, mut new) = (&old[..old.len() - same], &new[..new.len() - same]);
+    let mut edits = Vec::with_capacity(EDITS);
     loop {
-        let kept = old[at..].iter().zip(&new[to..]).take_while(|(a, b)| a == b).count();
-        (at, to) = (at + kept, to + kept);
-        if at == old.len() && to == new.len() {
+        let kept = same_from_the_start(old, new);
+        (old, new) = (&old[kept..], &new[kept..]);
+        if old.is_empty() && new.is_empty() {
             return edits;
         }
-        let resumed = places.nearest(at, anchors.get(to..).unwrap_or_default());
-        let (dropped, added) = resumed.unwrap_or((old.len() - at, new.len() - to));
-        edits.push(Edit { kept: kept as u32, dropped: dropped as u32, added: &new[to..to + added] });
-        (at, to) = (at + dropped, to + added);
+        let resumed = WINDOWS.into_iter().find_map(|window| resumed(old, new, window));
+        let (dropped, added) = resumed.unwrap_or((old.len(), new.len()));
+        edits.push(Edit { kept: kept as u32, dropped: dropped as u32, added: &new[..added] });
+        (old, new) = (&old[dropped..], &new[added..]);
     }
 }
 
-/// The octets from each place on, as many as must agree.
-fn anchors(octets: &[u8]) -> Vec<u64> {
-    let number = |o: &[u8]| o.iter().fold(0, |n, o| n << 8 | u64::from(*o));
-    let mut last = octets.get(..ANCHOR - 1).map_or(0, number);
-    let next = |o: &u8| {
-        last = last << 8 | u64::from(*o);
-        last
-    };
-    octets.get(ANCHOR - 1..).unwrap_or_default().iter().map(next).collect()
+/// About as many edits as most procedures make.
+const EDITS: usize = 16;
+
+/// How many octets two strings begin with in common. A word at a time, as far as that goes.
+fn same_from_the_start(a: &[u8], b: &[u8]) -> usize {
+    let words = a.as_chunks::<ANCHOR>().0.iter().zip(b.as_chunks::<ANCHOR>().0);
+    let from = ANCHOR * words.take_while(|(a, b)| a == b).count();
+    from + a[from..].iter().zip(&b[from..]).take_while(|(a, b)| a == b).count()
 }
 
-/// Where in a string of octets each anchor is.
-struct Places {
-    anchors: Vec<u64>,
-    /// The first place of the anchors of one hash, and to each place the next; [`NOWHERE`] ends the chain.
-    first: [u32; 1 << HASH_BITS],
-    next: Vec<u32>,
+/// How many octets two strings end with in common.
+fn same_at_the_end(a: &[u8], b: &[u8]) -> usize {
+    let words = a.as_rchunks::<ANCHOR>().1.iter().rev().zip(b.as_rchunks::<ANCHOR>().1.iter().rev());
+    let from = ANCHOR * words.take_while(|(a, b)| a == b).count();
+    let rest = |octets: &'_ [u8]| octets.len() - from;
+    let octets = a[..rest(a)].iter().rev().zip(b[..rest(b)].iter().rev());
+    from + octets.take_while(|(a, b)| a == b).count()
 }
 
-/// About twice as many hashes as a checkpoint has octets.
-const HASH_BITS: u32 = 10;
-const NOWHERE: u32 = u32::MAX;
-
-impl Places {
-    fn of(octets: &[u8]) -> Self {
-        let anchors = anchors(octets);
-        let mut places =
-            Self { first: [NOWHERE; 1 << HASH_BITS], next: vec![NOWHERE; anchors.len()], anchors };
-        for (place, anchor) in places.anchors.iter().enumerate().rev() {
-            let first = &mut places.first[hash(*anchor)];
-            places.next[place] = std::mem::replace(first, place as u32);
+/// How far into `old`, and how far into `new`, the two are the same again: the nearest such place in a window.
+fn resumed(old: &[u8], new: &[u8], window: usize) -> Option<(usize, usize)> {
+    let mut places = [NOWHERE; 1 << HASH_BITS];
+    for (place, anchor) in anchors(old, window).enumerate().rev() {
+        places[hash(anchor)] = place as u8; // of two of one hash, the nearer
+    }
+    let mut best: Option<(usize, usize)> = None;
+    for (added, anchor) in anchors(new, window).enumerate() {
+        let near = |far: usize| best.is_none_or(|(d, a)| far < d + a);
+        if !near(added) {
+            break;
         }
-        places
-    }
-
-    /// How far from `at`, and how far into `anchors`, the two strings are the same again; the nearest such place.
-    fn nearest(&self, at: usize, anchors: &[u64]) -> Option<(usize, usize)> {
-        let mut best: Option<(usize, usize)> = None;
-        for (added, anchor) in anchors.iter().take(WINDOW).enumerate() {
-            if best.is_some_and(|(d, a)| d + a <= added) {
-                break;
-            }
-            let mut place = self.first[hash(*anchor)] as usize;
-            while let Some(next) = self.next.get(place)
-                && place < at + WINDOW
-            {
-                if place >= at && self.anchors[place] == *anchor {
-                    let near = (place - at, added);
-                    best = Some(best.filter(|(d, a)| d + a <= near.0 + near.1).unwrap_or(near));
-                    break;
-                }
-                place = *next as usize;
-            }
+        let dropped = usize::from(places[hash(anchor)]);
+        if near(dropped + added)
+            && old.get(dropped..dropped + ANCHOR).is_some_and(|o| *o == anchor.to_le_bytes())
+        {
+            best = Some((dropped, added));
         }
-        best
     }
+    best
+}
+
+/// Several times as many hashes as there are places in a window.
+const HASH_BITS: u32 = 8;
+/// Beyond every window.
+const NOWHERE: u8 = u8::MAX;
+
+/// The octets from each place of a window on, as many as must agree.
+fn anchors(octets: &[u8], window: usize) -> impl DoubleEndedIterator<Item = u64> + ExactSizeIterator {
+    let octets = &octets[..octets.len().min(window + ANCHOR - 1)];
+    octets.windows(ANCHOR).map(|anchor| anchor.first_chunk().map_or(0, |anchor| u64::from_le_bytes(*anchor)))
 }
 
 fn hash(anchor: u64) -> usize {

@@ -158,8 +158,7 @@ impl Writer {
     /// The frame of a value; `room` is how long it will be, at a guess.
     fn frame<T: Serialize>(form: Form, version: u16, room: usize, value: &T) -> Flat {
         let mut to = Self::begin(form, version, room);
-        // Serialisation fails where a sequence does not tell its length, or a type says that it cannot: none here.
-        postcard::serialize_with_flavor(value, &mut to).expect("the types of a phone can be written");
+        to.value(value);
         to.end()
     }
 
@@ -168,31 +167,43 @@ impl Writer {
         let from = octets.len();
         let mut to = Self(std::mem::take(octets));
         to.head(form, version, room);
-        postcard::serialize_with_flavor(value, &mut to).expect("the types of a phone can be written");
+        to.value(value);
         let crc = crc32c::crc32c(&to.0[from..]);
         to.extend(&crc.to_be_bytes());
         *octets = std::mem::take(&mut to.0);
     }
 
     fn begin(form: Form, version: u16, room: usize) -> Self {
-        let mut to = Self(ROOM.take());
+        let mut to = Self::empty();
         to.head(form, version, room);
         to
     }
 
+    /// Where a frame is put together from another one's octets.
+    fn empty() -> Self {
+        Self(ROOM.take())
+    }
+
     fn head(&mut self, form: Form, version: u16, room: usize) {
-        if self.0.capacity() - self.0.len() < HEAD + room + CRC {
-            self.grow(HEAD + room + CRC);
-        }
+        self.reserve(HEAD + room + CRC);
         self.0.push(form as u8);
         self.0.extend_from_slice(&version.to_be_bytes());
     }
 
+    fn value<T: Serialize>(&mut self, value: &T) {
+        // Serialisation fails where a sequence does not tell its length, or a type says that it cannot: none here.
+        postcard::serialize_with_flavor(value, self).expect("the types of a phone can be written");
+    }
+
     fn extend(&mut self, octets: &[u8]) {
-        if self.0.capacity() - self.0.len() < octets.len() {
-            self.grow(octets.len());
-        }
+        self.reserve(octets.len());
         self.0.extend_from_slice(octets);
+    }
+
+    fn reserve(&mut self, more: usize) {
+        if self.0.capacity() - self.0.len() < more {
+            self.grow(more);
+        }
     }
 
     #[cold]
@@ -252,13 +263,20 @@ struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     fn open(form: Form, octets: &'a [u8]) -> Result<Self, FlatError> {
+        let frame = Self::unverified(form, octets)?;
         let (framed, crc) = octets.split_last_chunk::<CRC>().ok_or(FlatError::NotA(form))?;
+        if crc32c::crc32c(framed).to_be_bytes() != *crc {
+            return Err(FlatError::Damaged);
+        }
+        Ok(frame)
+    }
+
+    /// Of octets whose CRC was just made here.
+    fn unverified(form: Form, octets: &'a [u8]) -> Result<Self, FlatError> {
+        let (framed, _) = octets.split_last_chunk::<CRC>().ok_or(FlatError::NotA(form))?;
         let (&[kind, v0, v1], body) = framed.split_first_chunk::<HEAD>().ok_or(FlatError::NotA(form))?;
         if kind != form as u8 {
             return Err(FlatError::NotA(form));
-        }
-        if crc32c::crc32c(framed).to_be_bytes() != *crc {
-            return Err(FlatError::Damaged);
         }
         Ok(Self { version: u16::from_be_bytes([v0, v1]), body })
     }
@@ -267,7 +285,7 @@ impl<'a> Frame<'a> {
 /// A digest of a value: the same for equal ones.
 pub(crate) fn digest<T: Serialize>(value: &T) -> u32 {
     let mut to = Writer(Vec::new());
-    postcard::serialize_with_flavor(value, &mut to).expect("the types of a phone can be written");
+    to.value(value);
     crc32c::crc32c(&to.0)
 }
 

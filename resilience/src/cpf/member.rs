@@ -244,8 +244,8 @@ impl Member {
     /// Takes what differs in a phone's state from the one that is held. Who holds another one asks for the whole.
     fn back_by(&mut self, from: CpfId, term: u32, delta: &Delta, out: &mut MemberOutbox) {
         let (phone, clock) = (delta.phone_id(), delta.clock());
-        let base = self.holdings.fetch(phone, delta.base_clock());
-        match base.and_then(|base| delta.apply(&base.state).ok()) {
+        let base = self.holdings.state(phone);
+        match base.and_then(|base| delta.apply(base).ok()) {
             Some(state) => self.back(State { phone, term, clock, state }, out),
             None => out.peers.push((from, Peer::Fetch { phone, clock })),
         }

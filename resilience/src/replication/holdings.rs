@@ -76,6 +76,11 @@ impl<S> Holdings<S> {
         Some(Checkpoint { phone, term: held.term, clock: held.clock, state: held.state.clone()? })
     }
 
+    /// The state that is held of a phone, of whatever clock.
+    pub fn state(&self, phone: PhoneId) -> Option<&S> {
+        self.0.get(&phone)?.state.as_ref()
+    }
+
     /// The phone is served here from now on, from the state that was held: its clock and itself, if there is one.
     pub fn promote(&mut self, phone: PhoneId) -> Option<(u64, S)> {
         let held = self.0.remove(&phone)?;
