@@ -151,6 +151,7 @@ fn session() -> SmContext {
         full_rate_integrity: true,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
+        counted: None,
         secondary_usage: None,
         emergency: false,
         up_security: None,

@@ -116,3 +116,42 @@ fn an_error_indication_of_the_gnb() {
     net.check_path(ue, psi);
     no_violations(&net);
 }
+
+#[test] // TS 29.244 §8.2.71: a report that comes again under another sequence number of PFCP counts once, in whatever order reports come
+fn a_usage_report_that_is_repeated_counts_once() {
+    use whimbrel_pfcp::Message;
+    use whimbrel_pfcp::ie::{ReportType, UrSeqn, UrrId, UsageReportTrigger, VolumeMeasurement};
+    use whimbrel_pfcp::msg::SessionReportRequest;
+    use whimbrel_pfcp::rule::UsageReport;
+    let (mut net, ue) = on_air(6);
+    net.command(ue, session());
+    net.settle(SECOND);
+    let now = |net: &Sim| {
+        let session = net.cta().phones().flat_map(|p| p.sessions.values()).next().expect("the session");
+        (session.cp_seid, session.usage)
+    };
+    let (seid, before) = now(&net);
+    assert_eq!(before, (0, 0));
+    let mut says = |sequence, urr, number| {
+        let volume = VolumeMeasurement { ul: Some(10), dl: Some(200), ..VolumeMeasurement::default() };
+        let usage = UsageReport {
+            volume_measurement: Some(volume),
+            ..UsageReport::new(UrrId(urr), UrSeqn(number), UsageReportTrigger::PERIO)
+        };
+        let report = SessionReportRequest {
+            usage_reports: vec![usage],
+            ..SessionReportRequest::new(ReportType::USAR)
+        };
+        net.inject_pfcp(&Message::from(report).to_octets(Some(seid), sequence));
+        net.settle(SECOND);
+        now(&net).1
+    };
+    assert_eq!(says(500, 1, 3), (10, 200));
+    assert_eq!(says(501, 1, 3), (10, 200), "the same again");
+    assert_eq!(says(502, 1, 5), (20, 400));
+    assert_eq!(says(503, 1, 4), (30, 600), "it was on its way for longer");
+    assert_eq!(says(504, 1, 3), (30, 600));
+    assert_eq!(says(505, 2, 6), (30, 600), "nobody asked for that");
+    assert_eq!(says(506, 1, 6), (40, 800));
+    no_violations(&net);
+}

@@ -9,13 +9,14 @@ use whimbrel_control::amf::N14;
 use whimbrel_control::config::Config;
 use whimbrel_control::{Batch, Checkpoint, Delta, Envelope, Payload, Phone, Shard};
 
-const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint-1.hex");
+const CHECKPOINTS: &str = include_str!("../../src/flat/testdata/checkpoint-2.hex");
+const FORMER: &str = include_str!("../../src/flat/testdata/checkpoint-1.hex");
 const ENVELOPES: &str = include_str!("../../src/flat/testdata/envelope-2.hex");
 const BATCHES: &str = include_str!("../../src/flat/testdata/batch-2.hex");
 const CONFIGS: &str = include_str!("../../src/flat/testdata/config-3.hex");
 
 static FRAMES: LazyLock<Vec<Vec<u8>>> =
-    LazyLock::new(|| [CHECKPOINTS, ENVELOPES, BATCHES, CONFIGS].into_iter().flat_map(frames).collect());
+    LazyLock::new(|| [CHECKPOINTS, FORMER, ENVELOPES, BATCHES, CONFIGS].into_iter().flat_map(frames).collect());
 static INPUTS: LazyLock<Vec<Envelope>> =
     LazyLock::new(|| frames(ENVELOPES).map(|f| Envelope::from_flat(&f).expect("test data")).collect());
 static CONFIG: LazyLock<Arc<Config>> = LazyLock::new(|| Arc::new(whimbrel_sim::default_config()));

@@ -24,6 +24,7 @@ mod exchange;
 pub(crate) mod octets;
 mod packed;
 pub(crate) mod text;
+mod version_1;
 
 use std::cell::Cell;
 use std::fmt;

@@ -23,7 +23,8 @@ use crate::udm::Ambr;
 use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
-const CHECKPOINTS: [(u16, &str); 1] = [(1, include_str!("testdata/checkpoint-1.hex"))];
+const CHECKPOINTS: [(u16, &str); 2] =
+    [(2, include_str!("testdata/checkpoint-2.hex")), (1, include_str!("testdata/checkpoint-1.hex"))];
 const ENVELOPES: &str = include_str!("testdata/envelope-2.hex");
 const BATCHES: &str = include_str!("testdata/batch-2.hex");
 const CONFIGS: &str = include_str!("testdata/config-3.hex");

@@ -14,6 +14,7 @@ use whimbrel_ngap::ie::{
 use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
 
 use super::qos::{QosFlow, level_qos};
+use super::usage::Counted;
 use super::wanted::Wanted;
 use crate::amf::bits;
 use crate::config::{UpProtection, UpSecurity};
@@ -80,6 +81,8 @@ pub struct SmContext {
     pub pti: Pti,
     /// Octets that the UPF reported, uplink and downlink.
     pub usage: (u64, u64),
+    /// Which of its reports are in that.
+    pub counted: Option<Box<Counted>>,
     /// Of what it used, the octets that gNBs sent over a secondary radio, uplink and downlink.
     pub secondary_usage: Option<Box<(u64, u64)>>,
     /// It is an emergency session.

@@ -188,6 +188,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
+        counted: None,
         secondary_usage: None,
         emergency: data.emergency,
         up_security, // TS 33.515 §4.2.2.1.1

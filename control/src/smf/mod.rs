@@ -27,6 +27,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 mod up_connection;
+mod usage;
 mod wanted;
 
 use whimbrel_ids::{PduSessionId, SNssai};
@@ -49,6 +50,7 @@ pub use n4::{
     Downlink, deletion, deletion_of_orphan, departure, modification, no_forwarding, no_such_session,
 };
 pub use qos::{FlowRule, QosFlow};
+pub use usage::Counted;
 pub use wanted::{Modification, Wanted};
 
 pub(crate) use area::{area_changed, barred, where_awaited};

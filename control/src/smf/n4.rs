@@ -14,13 +14,14 @@ use whimbrel_pfcp::msg::{
 };
 use whimbrel_pfcp::rule::{
     CreateFar, CreatePdr, ForwardingParameters, Pdi, RemoveFar, RemovePdr, UpdateFar,
-    UpdateForwardingParameters, UsageReport,
+    UpdateForwardingParameters,
 };
 use whimbrel_pfcp::{Frame, Message};
 
 use super::context::Tunnel;
 use super::rules::{self, DOWNLINK_FAR};
 use super::selection::{self, Tried};
+use super::usage::count;
 use crate::amf;
 use crate::envelope::{Effect, OutputId};
 use crate::event::SessionChange;
@@ -368,15 +369,4 @@ pub fn no_such_session(octets: &[u8]) -> Option<Vec<u8>> {
     let frame = Frame::parse(octets).ok()?;
     let response = SessionReportResponse::new(Cause::SessionContextNotFound);
     Some(Message::from(response).to_octets(Some(Seid(0)), frame.header.sequence))
-}
-
-/// Adds the volumes of usage reports.
-fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
-    ue.with(|p| {
-        let Some(s) = p.sessions.get_mut(&psi) else { return };
-        for volume in reports.iter().filter_map(|r| r.volume_measurement.as_ref()) {
-            s.usage.0 = s.usage.0.saturating_add(volume.ul.unwrap_or(0));
-            s.usage.1 = s.usage.1.saturating_add(volume.dl.unwrap_or(0));
-        }
-    });
 }

@@ -25,7 +25,7 @@ pub(super) const DOWNLINK_FAR: FarId = FarId(2);
 /// The session's AMBR.
 pub(super) const SESSION_QER: QerId = QerId(1);
 /// The session's volume.
-const SESSION_URR: UrrId = UrrId(1);
+pub(super) const SESSION_URR: UrrId = UrrId(1);
 
 /// The PDR of a QoS rule in one direction.
 const fn pdr_id(rule: u8, uplink: bool) -> PdrId {

@@ -1,0 +1,105 @@
+//! Checkpoints of version 1: which usage reports of a session were counted was not told.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use serde::Deserialize;
+use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, SNssai, Seid};
+use whimbrel_nas::ie::{PduSessionType, SscMode};
+use whimbrel_nas::sm::Pti;
+
+use crate::config::UpSecurity;
+use crate::envelope::PhoneId;
+use crate::phone::AmfContext;
+use crate::smf::{self, QosFlow, Tunnel, UpState, Wanted};
+use crate::udm::{Ambr, Arp};
+use crate::upf::UpfId;
+
+#[derive(Deserialize)]
+pub(super) struct Phone {
+    id: PhoneId,
+    clock: u64,
+    terms: (u32, u32),
+    amf: AmfContext,
+    sessions: BTreeMap<PduSessionId, SmContext>,
+}
+
+#[derive(Deserialize)]
+struct SmContext {
+    psi: PduSessionId,
+    s_nssai: SNssai,
+    dnn: Dnn,
+    session_type: PduSessionType,
+    ipv4: Option<Ipv4Addr>,
+    ipv6: Option<Ipv6Addr>,
+    interface_id: [u8; 8],
+    five_qi: FiveQi,
+    arp: Arp,
+    ambr: Ambr,
+    flows: Vec<QosFlow>,
+    wanted: Option<Box<Wanted>>,
+    filters_max: u16,
+    upf: UpfId,
+    cp_seid: Seid,
+    up_seid: Option<Seid>,
+    n3: Option<Tunnel>,
+    an: Option<Box<Tunnel>>,
+    forwarding: Option<u8>,
+    up: UpState,
+    awaited: bool,
+    ssc_mode: SscMode,
+    until: Instant,
+    always_on: bool,
+    full_rate_integrity: bool,
+    pti: Pti,
+    usage: (u64, u64),
+    secondary_usage: Option<Box<(u64, u64)>>,
+    emergency: bool,
+    up_security: Option<UpSecurity>,
+}
+
+impl From<Phone> for crate::Phone {
+    fn from(p: Phone) -> Self {
+        let sessions = p.sessions.into_iter().map(|(psi, s)| (psi, Box::new(s.into()))).collect();
+        Self { clock: p.clock, terms: p.terms, amf: p.amf, sessions, ..Self::new(p.id) }
+    }
+}
+
+impl From<SmContext> for smf::SmContext {
+    fn from(s: SmContext) -> Self {
+        Self {
+            psi: s.psi,
+            s_nssai: s.s_nssai,
+            dnn: s.dnn,
+            session_type: s.session_type,
+            ipv4: s.ipv4,
+            ipv6: s.ipv6,
+            interface_id: s.interface_id,
+            five_qi: s.five_qi,
+            arp: s.arp,
+            ambr: s.ambr,
+            flows: s.flows,
+            wanted: s.wanted,
+            filters_max: s.filters_max,
+            upf: s.upf,
+            cp_seid: s.cp_seid,
+            up_seid: s.up_seid,
+            n3: s.n3,
+            an: s.an,
+            forwarding: s.forwarding,
+            up: s.up,
+            awaited: s.awaited,
+            ssc_mode: s.ssc_mode,
+            until: s.until,
+            always_on: s.always_on,
+            full_rate_integrity: s.full_rate_integrity,
+            pti: s.pti,
+            usage: s.usage,
+            secondary_usage: s.secondary_usage,
+            emergency: s.emergency,
+            up_security: s.up_security,
+            departing: false,
+            counted: None,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What the UPF says that a session has used (TS 29.244 §5.2.2.3): each report counts once.
+
+use serde::{Deserialize, Serialize};
+use whimbrel_ids::PduSessionId;
+use whimbrel_pfcp::ie::UrSeqn;
+use whimbrel_pfcp::rule::UsageReport;
+
+use super::rules::SESSION_URR;
+use crate::shard::Ue;
+
+/// Which reports of a session were counted: the newest one, and those before it. They may come in another order than they
+/// were made in, the answer to a modification before a report on its way, and a UPF may say one again under another
+/// sequence number of PFCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    newest: u32,
+    /// The lowest bit is the one just before the newest.
+    before: u64,
+}
+
+impl Counted {
+    /// Notes a report. Whether it is to be counted: what is too old to be told from one that was, is not.
+    ///
+    /// Spec: TS 29.244 §8.2.71: numbers of one URR rise by one, from report to report, and wrap.
+    fn note(counted: &mut Option<Box<Self>>, UrSeqn(number): UrSeqn) -> bool {
+        let Some(counted) = counted else {
+            *counted = Some(Self { newest: number, before: 0 }.into());
+            return true;
+        };
+        let ahead = number.wrapping_sub(counted.newest);
+        if ahead == 0 {
+            return false;
+        }
+        if ahead <= u32::MAX / 2 {
+            let before = counted.before.checked_shl(ahead).unwrap_or(0);
+            let newest = 1_u64.checked_shl(ahead - 1).unwrap_or(0);
+            (counted.newest, counted.before) = (number, before | newest);
+            return true;
+        }
+        let Some(bit) = 1_u64.checked_shl(ahead.wrapping_neg() - 1) else { return false };
+        let is_new = counted.before & bit == 0;
+        counted.before |= bit;
+        is_new
+    }
+}
+
+/// Adds the volumes of usage reports. Those of rules that nobody asked for are nobody's.
+pub(super) fn count(ue: Ue, psi: PduSessionId, reports: &[UsageReport]) {
+    ue.with(|p| {
+        let Some(s) = p.sessions.get_mut(&psi) else { return };
+        for report in reports.iter().filter(|r| r.urr_id == SESSION_URR) {
+            let Some(volume) = &report.volume_measurement else { continue };
+            if Counted::note(&mut s.counted, report.ur_seqn) {
+                s.usage.0 = s.usage.0.saturating_add(volume.ul.unwrap_or(0));
+                s.usage.1 = s.usage.1.saturating_add(volume.dl.unwrap_or(0));
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(counted: &mut Option<Box<Counted>>, numbers: impl IntoIterator<Item = u32>) -> Vec<bool> {
+        numbers.into_iter().map(|n| Counted::note(counted, UrSeqn(n))).collect()
+    }
+
+    #[test] // TS 29.244 §8.2.71
+    fn a_report_counts_once_in_whatever_order_it_comes() {
+        let mut counted = None;
+        assert_eq!(
+            counts(&mut counted, [1, 0, 1, 0, 4, 2, 4, 3, 2]),
+            [true, true, false, false, true, true, false, true, false]
+        );
+        // 64 further on: each of those that came is known still, and what is older counts as known.
+        assert_eq!(
+            counts(&mut counted, [68, 4, 5, 5, 3, 68, 67, 67]),
+            [true, false, true, false, false, false, true, false]
+        );
+        assert_eq!(counts(&mut counted, [1000, 68, 936, 935]), [true, false, true, false]);
+    }
+
+    #[test]
+    fn numbers_wrap() {
+        let mut counted = None;
+        let all = [u32::MAX - 1, 0, u32::MAX, 0, u32::MAX, u32::MAX - 1, 1];
+        assert_eq!(counts(&mut counted, all), [true, true, true, false, false, false, true]);
+    }
+}
