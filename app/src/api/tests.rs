@@ -136,7 +136,7 @@ fn access_to_personal_data_is_logged() {
 /// Sends octets as they are and reads all that comes back.
 fn raw(address: SocketAddr, octets: &[u8]) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let _ = stream.write_all(octets);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
