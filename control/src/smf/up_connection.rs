@@ -124,10 +124,13 @@ pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     });
 }
 
-/// The phone's gNB was asked for a session's user plane.
+/// The phone's gNB was asked for a session's user plane. What the session is at, as its release, goes on.
 pub(crate) fn asked_for(ue: Ue, psi: PduSessionId) {
-    let ue = ue.on(Lane::Session(psi));
-    ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, answered(ue, psi));
+    let lane = Lane::Session(psi);
+    if ue.with(|p| p.lanes.procedure(lane).is_none()) {
+        let ue = ue.on(lane);
+        ue.start(lane, Procedure::UpConnectionActivation, answered(ue, psi));
+    }
 }
 
 async fn answered(ue: Ue, psi: PduSessionId) {
