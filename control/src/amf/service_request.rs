@@ -115,8 +115,14 @@ impl Activation {
         let asked = uplink_data.unwrap_or_default();
         let mut set = asked;
         let (mut sessions, mut errors) = (Vec::new(), Vec::new());
+        let all: Vec<PduSessionId> = ue.with(|p| p.sessions.keys().copied().collect());
+        let stays: Vec<PduSessionId> =
+            all.into_iter().filter(|&psi| !smf::is_being_released(ue, psi)).collect();
         ue.with(|p| {
-            for (&psi, s) in p.sessions.iter().filter(|(psi, s)| s.awaited || asked.contains(**psi)) {
+            let wanted = |(psi, s): &(&PduSessionId, &Box<smf::SmContext>)| {
+                stays.contains(psi) && (s.awaited || asked.contains(**psi))
+            };
+            for (&psi, s) in p.sessions.iter().filter(wanted) {
                 let barred = p.amf.tai.and_then(|tai| smf::barred(p, s, &config, tai.tac));
                 match barred {
                     Some(cause) if cause != MmCause::RestrictedServiceArea || !prioritised => {

@@ -63,7 +63,7 @@ pub(crate) use modification::{begin_wanted, is_wanted};
 pub(crate) use modify_indication::{Moved, move_tunnels};
 pub(crate) use n4::{answered, report};
 pub(crate) use notify::notified;
-pub(crate) use path_switch::{Switched, not_switched, switch_paths};
+pub(crate) use path_switch::{Switched, is_being_released, not_switched, switch_paths};
 pub(crate) use policy_change::{policy_changed, subscription_changed};
 pub(crate) use qos::DEFAULT_RULE;
 pub(crate) use reanchoring::lifetimes_over;

@@ -89,7 +89,7 @@ fn judge(ue: Ue, item: &PduSessionResourceItem) -> Result<(Tunnel, Vec<u8>), Cau
 }
 
 /// Whether a session is on its way out.
-pub(super) fn is_being_released(ue: Ue, psi: PduSessionId) -> bool {
+pub(crate) fn is_being_released(ue: Ue, psi: PduSessionId) -> bool {
     let running = ue.with(|p| p.lanes.procedure(Lane::Session(psi)));
     matches!(running, Some(Procedure::PduSessionReleaseByUe | Procedure::PduSessionReleaseByNetwork))
 }

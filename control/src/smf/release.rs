@@ -5,7 +5,7 @@ use whimbrel_nas::ie::SmCause;
 use whimbrel_nas::sm::{self, Pti, ReleaseCommand};
 
 use super::context::UpState;
-use super::{n4, up_connection};
+use super::{N2Outcome, n4, up_connection};
 use crate::amf;
 use crate::event::Event;
 use crate::input::Input;
@@ -70,11 +70,15 @@ async fn release(ue: Ue, psi: PduSessionId, pti: Pti, cause: SmCause, coming_up:
     loop {
         let accepts = |i: &Input| match i {
             Input::Sm(m) => matches!(m.body, sm::Body::ReleaseComplete(_)),
-            Input::N2Sm(super::N2Outcome::Released, _) => true,
+            Input::N2Sm(N2Outcome::Released | N2Outcome::SetUp, _) => true,
             _ => false,
         };
         match attempt(ue, &mut timer, accepts).await? {
             Some(Input::Sm(_)) => return Ok(()),
+            // It was asked for the session before, and has it now.
+            Some(Input::N2Sm(N2Outcome::SetUp, _)) if !at_gnb => {
+                amf::release_session_resources(ue, psi, None)
+            }
             Some(_gnb_let_go) => {}
             None => super::send(ue, psi, command.clone()),
         }

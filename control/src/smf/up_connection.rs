@@ -8,6 +8,7 @@ use super::N2Outcome;
 use super::context::{DEFAULT_QFI, SmContext, Tunnel, UpState, an_tunnel};
 use super::establishment::tell;
 use super::n4::{Downlink, modify};
+use super::path_switch::is_being_released;
 use super::wanted;
 use crate::amf;
 use crate::event::SessionChange;
@@ -115,6 +116,9 @@ pub(crate) fn awaited_priority(phone: &Phone) -> Option<u8> {
 pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     if super::area::is_barred_here(ue, psi) {
         return give_up_waiting(ue); // TS 23.501 §5.3.4.1.1, §5.6.5: not where the phone is
+    }
+    if is_being_released(ue, psi) {
+        return; // what waits goes with it
     }
     let ue = ue.on(Lane::Session(psi));
     ue.start(Lane::Session(psi), Procedure::UpConnectionActivation, async move {
