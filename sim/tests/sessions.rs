@@ -5,11 +5,14 @@ mod common;
 
 use common::*;
 use whimbrel_control::smf::UpState;
-use whimbrel_control::{Event as CoreEvent, Refusal};
+use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal, UpfId};
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
+use whimbrel_ngap::ie::CauseRadioNetwork;
+use whimbrel_ran::PhoneId;
+use whimbrel_ran::gnb;
 use whimbrel_ran::ue::{Command, Event, Reason, SessionInfo, SessionRequest};
-use whimbrel_sim::{Sim, UeIndex};
+use whimbrel_sim::{GnbIndex, Sim, UeIndex};
 
 fn internet(pdu_session_type: PduSessionType) -> Command {
     session("internet", pdu_session_type)
@@ -323,4 +326,41 @@ fn gnbs_of_one_identity_leave_nothing_behind() {
     net.settle(SECOND);
     assert_eq!(net.cta().ran_nodes().iter().count(), 2, "one for each association that stands");
     assert_eq!(net.cta().ran_nodes().iter().filter(|(_, n)| n.gnb.is_some()).count(), 1);
+}
+
+#[test] // TS 23.502 §4.3.4.2, §4.2.3.2: the network ends sessions while their phone wants them: whatever comes first, phone, gNB, AMF, SMF and UPF agree
+fn sessions_that_end_while_they_are_wanted() {
+    for connected in [false, true] {
+        for after in -40..100_i32 {
+            let (mut net, ue) = on_air(31);
+            for _ in 0..2 {
+                net.command(ue, internet(PduSessionType::Ipv4));
+                net.settle(SECOND);
+            }
+            match connected {
+                true => net.gnb_input(GnbIndex(0), gnb::Input::LetSessionGo(PhoneId(0), psi(2))),
+                false => net.release(ue, CauseRadioNetwork::UserInactivity.into()),
+            }
+            net.settle(SECOND);
+            assert_eq!(up_state(&net, 2), Some(UpState::Inactive));
+            let wanted = |net: &mut Sim| net.command(ue, Command::ServiceRequest);
+            let ended = |net: &mut Sim| {
+                let phone = net.cta().phones().next().expect("a phone").id;
+                net.order(phone, CoreCommand::LeaveUpf(UpfId(0)));
+            };
+            let between = SECOND / 4000 * after.unsigned_abs();
+            if after < 0 {
+                ended(&mut net);
+                net.advance(between);
+                wanted(&mut net);
+            } else {
+                wanted(&mut net);
+                net.advance(between);
+                ended(&mut net);
+            }
+            net.settle(SECOND / 5); // before a phone without sessions is let go, and all is forgotten
+            assert_eq!(net.agree(), Ok(()), "connected {connected}, after {after} quarters of a millisecond");
+            no_violations(&net);
+        }
+    }
 }

@@ -119,10 +119,10 @@ impl Activation {
         let stays: Vec<PduSessionId> =
             all.into_iter().filter(|&psi| !smf::is_being_released(ue, psi)).collect();
         ue.with(|p| {
-            let wanted = |(psi, s): &(&PduSessionId, &Box<smf::SmContext>)| {
-                stays.contains(psi) && (s.awaited || asked.contains(**psi))
-            };
-            for (&psi, s) in p.sessions.iter().filter(wanted) {
+            for (&psi, s) in &p.sessions {
+                if !stays.contains(&psi) || !(s.awaited || asked.contains(psi)) {
+                    continue;
+                }
                 let barred = p.amf.tai.and_then(|tai| smf::barred(p, s, &config, tai.tac));
                 match barred {
                     Some(cause) if cause != MmCause::RestrictedServiceArea || !prioritised => {
