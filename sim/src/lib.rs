@@ -171,6 +171,8 @@ struct Terminal {
     gnb: GnbIndex,
     /// Counts radio connections: what was sent over an earlier one never arrives.
     connection: u64,
+    /// The last one of which its gNB has heard: what the gNB says is said on this one.
+    heard: u64,
     ordered: Instant,
     /// Out of reach: it hears no paging.
     away: bool,
@@ -426,6 +428,7 @@ impl Sim {
             ue: Ue::new(config),
             gnb,
             connection: 0,
+            heard: 0,
             ordered: self.now,
             away: false,
             s_tmsi: None,
@@ -878,6 +881,7 @@ impl Sim {
             }
             Travelling::Up { ue, connection, up } => {
                 if self.terminals[ue.0].connection == connection {
+                    self.terminals[ue.0].heard = connection;
                     let phone = whimbrel_ran::PhoneId(ue.0 as u32);
                     self.gnb(self.terminals[ue.0].gnb, gnb::Input::Radio(phone, up));
                 }
@@ -1068,7 +1072,7 @@ impl Sim {
         let copies = if matches!(down, Down::Nas(_)) { self.faults.copies(&mut self.rng) } else { 1 };
         for _ in 0..copies {
             let at = self.radio_time(ue, matches!(down, Down::Nas(_)));
-            let connection = self.terminals[ue.0].connection;
+            let connection = self.terminals[ue.0].heard;
             self.send(at, Travelling::Down { ue, connection, down: down.clone() });
         }
     }

@@ -318,6 +318,8 @@ impl Ue {
             Input::Command(command) => self.pending.push_back(command),
             Input::Cell(tai) => self.camp(now, tai, out),
             Input::Paged => self.paged(now, out),
+            // What a gNB said before it heard that the phone has left.
+            Input::Radio(_) if !self.connected => {}
             Input::Radio(Down::Nas(octets)) => self.receive(now, &octets, out),
             Input::Radio(Down::AsSecurity { k_gnb }) => self.as_security(&k_gnb, out),
             Input::Radio(Down::Handover { to, tai, target, ncc, pci, arfcn_dl, sessions }) => {
