@@ -10,7 +10,7 @@ use common::stage::session;
 use common::*;
 use whimbrel_control::{PhoneId, RanEvent};
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::replication::{Bounds, CpfId};
+use whimbrel_resilience::replication::{Bounds, CpfId, Marking};
 use whimbrel_resilience::{Complaint, Logs};
 use whimbrel_sim::{Loss, Sim, UeIndex, default_config};
 
@@ -112,6 +112,23 @@ fn a_state_that_comes_after_its_backup_was_told_that_it_is_outdated_is_ignored()
     let told = scene.net.cta().replicated();
     assert_eq!((told.taken_over, told.lost, told.diverged), (2, 0, 0));
     no_violations(&scene.net);
+}
+
+#[test] // Neutrino §4.2.4 (4): who serves a phone dies in its second procedure, and no backup has said that it holds what the first one led to
+fn the_papers_mark_at_a_second_procedure_costs_a_registration_and_ours_nothing() {
+    for (marking, lost) in [(Marking::WithoutLog, 0), (Marking::AtNextProcedure, 1)] {
+        let phone = Bounds { marking, ..Bounds::default() };
+        let mut scene = Scene::new(Logs { phone, ..Logs::default() });
+        scene.backs.into_iter().for_each(|backup| scene.net.stick(scene.serves, backup));
+        scene.net.command(scene.ue, session());
+        scene.net.settle(SECOND);
+        scene.lose_who_serves(Command::PeriodicRegistration);
+        let told = scene.net.cta().replicated();
+        assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (1, 1 - lost, lost, 0));
+        scene.net.advance(LONG); // a registration that gets no answer is tried again (TS 24.501 §5.5.1.3.7)
+        assert!(registered(&scene.net, scene.ue));
+        no_violations(&scene.net);
+    }
 }
 
 #[test]

@@ -258,7 +258,9 @@ impl Cpfs {
             assign(phone, &ledger, out);
             self.ledgers.insert(phone, ledger);
         }
-        let Some((by, term)) = self.ledgers.get(&phone).map(Ledger::assignment) else { return };
+        let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
+        let ((by, term), marked) = (ledger.assignment(), ledger.mark());
+        self.outdated(phone, marked, out);
         let log = self.log_of(phone, by);
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
         (envelope.owner_term, envelope.code_version) = (term, log.code_version);

@@ -16,12 +16,25 @@ pub struct Bounds {
     pub inputs: usize,
     /// Octets of inputs: half the largest NAS message beside its NGAP message would still pass.
     pub octets: usize,
+    /// For how long it is kept for replicas that lag.
+    pub marking: Marking,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { inputs: 64, octets: 32 * 1024 }
+        Self { inputs: 64, octets: 32 * 1024, marking: Marking::default() }
     }
+}
+
+/// When a replica that has not said to hold what a phone's last procedure led to may not serve the phone any more.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Marking {
+    /// When the log that leads on from what it holds is given up: a further procedure changes nothing (DESIGN §4 rule 6).
+    #[default]
+    WithoutLog,
+    /// When the phone begins its next procedure (Neutrino §4.2.4, point 4): a baseline of experiments, under which phones register anew that need
+    /// not. What the log has of former procedures is of no use then, and is given up with the mark.
+    AtNextProcedure,
 }
 
 /// One input that may have to be run again. Its place tells its clock.
@@ -181,6 +194,18 @@ impl<I: Clone> Ledger<I> {
             return (clock, None);
         }
         (clock, Some(self.give_up_log()))
+    }
+
+    /// Before an input: those that lag are marked, by [`Marking::AtNextProcedure`], and are to be told. A phone that goes on before it is known to
+    /// rest is spared, which favours the baseline.
+    pub fn mark(&mut self) -> Vec<Lagging> {
+        if self.bounds.marking != Marking::AtNextProcedure || !self.rests() {
+            return Vec::new();
+        }
+        let idle = self.idle;
+        let marked = self.lagging(|r| r.awaited && r.acked < idle, idle);
+        self.forget(idle);
+        marked
     }
 
     /// There is no room for the log: the phone loses its replay until its replicas have caught up, never its service. Those that lack what is
@@ -381,7 +406,7 @@ mod tests {
     const PRIMARY: CpfId = CpfId(1);
     const BACKUP: CpfId = CpfId(2);
     const NOW: Instant = Instant(1_000_000);
-    const BOUNDS: Bounds = Bounds { inputs: 3, octets: 100 };
+    const BOUNDS: Bounds = Bounds { inputs: 3, octets: 100, marking: Marking::WithoutLog };
 
     fn ledger() -> Ledger<&'static str> {
         Ledger::new(PRIMARY, [BACKUP], BOUNDS)
@@ -508,7 +533,7 @@ mod tests {
 
     #[test]
     fn without_a_log_a_phone_at_rest_goes_on_and_one_in_the_middle_of_something_is_lost() {
-        let mut ledger = Ledger::new(PRIMARY, [BACKUP], Bounds { inputs: 0, octets: 0 });
+        let mut ledger = Ledger::new(PRIMARY, [BACKUP], Bounds { inputs: 0, ..BOUNDS });
         assert_eq!(ledger.append(|_| (40, "registration request")), (1, None));
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
         assert_eq!(ledger.clone().failed(PRIMARY), Failover::Lost);
@@ -560,6 +585,42 @@ mod tests {
         assert_eq!(ledger.scan(NOW + PATIENCE, PATIENCE), [Lagging { replica: third, clock: 1, up_to_date }]);
         assert_eq!(ledger.inputs(), 0);
         assert_eq!(ledger.scan(NOW + PATIENCE * 2, PATIENCE), [], "told once");
+    }
+
+    /// A phone whose second procedure has begun before its backup said that it holds what the first one led to, and the loss of who serves it.
+    fn lost_in_the_second_procedure(marking: Marking, acknowledged_late: bool) -> Failover<&'static str> {
+        let mut ledger = Ledger::new(PRIMARY, [BACKUP], Bounds { marking, ..BOUNDS });
+        ledger.append(|_| (1, "registration request"));
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        let marked = ledger.mark();
+        match marking {
+            Marking::WithoutLog => assert_eq!(marked, []),
+            Marking::AtNextProcedure => {
+                assert_eq!(marked, [Lagging { replica: BACKUP, clock: 1, up_to_date: vec![] }]);
+                assert_eq!(ledger.mark(), [], "told once");
+            }
+        }
+        ledger.append(|_| (1, "service request"));
+        if acknowledged_late {
+            ledger.acknowledged(NOW, BACKUP, 1);
+        }
+        ledger.failed(PRIMARY)
+    }
+
+    #[test] // Neutrino §4.2.4 (4), failure scenario 3; DESIGN §4 rule 6
+    fn a_second_procedure_costs_the_papers_phone_its_registration_and_ours_nothing() {
+        let replay = vec![(1, "registration request"), (2, "service request")];
+        let both = Failover::Serve { by: BACKUP, term: 2, replay };
+        assert_eq!(lost_in_the_second_procedure(Marking::WithoutLog, false), both);
+        assert_eq!(lost_in_the_second_procedure(Marking::AtNextProcedure, false), Failover::Lost);
+    }
+
+    #[test] // Neutrino §4.2.4 (2)
+    fn the_papers_mark_goes_when_the_state_comes() {
+        let rest = Failover::Serve { by: BACKUP, term: 2, replay: vec![(2, "service request")] };
+        for marking in [Marking::WithoutLog, Marking::AtNextProcedure] {
+            assert_eq!(lost_in_the_second_procedure(marking, true), rest);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@
 //!    could be ahead of what phone and gNB were told, and what was lost with the primary would never be said. The paper
 //!    sends both at once.
 //! 2. *A replica may serve a phone if and only if its state reaches the beginning of the retained log.* That the phone has
-//!    begun another procedure since changes nothing: the log has it. The paper marks such a replica outdated.
+//!    begun another procedure since changes nothing: the log has it. The paper marks such a replica outdated ([`Marking`]).
 //! 3. *With a mirror, nothing leaves the aggregator before the mirror holds the input that caused it.* An aggregator that was replaced without
 //!    knowing cannot speak any more, and neither a control function nor a gNB is ahead of the mirror ([`crate::mirror`]).
 
@@ -30,7 +30,7 @@ mod primary;
 
 pub use gate::Gate;
 pub use holdings::{Checkpoint, Holdings, Taken};
-pub use ledger::{BESIDE_INPUT, Bounds, Failover, Lagging, Ledger, Verdict};
+pub use ledger::{BESIDE_INPUT, Bounds, Failover, Lagging, Ledger, Marking, Verdict};
 pub use primary::{Primary, Ran};
 
 /// A control function (CPF) of the region: one life of one. Who was given up does not come back under this number.

@@ -1,7 +1,7 @@
 //! What is compared: the same program, with other codecs, replication and recovery.
 
 use whimbrel_resilience::Logs;
-use whimbrel_resilience::replication::Bounds;
+use whimbrel_resilience::replication::{Bounds, Marking};
 
 use super::codec::Codec;
 
@@ -46,6 +46,8 @@ pub(super) struct Scheme {
     pub(super) one_process: bool,
     /// A second aggregator holds each input before anything that it caused leaves.
     pub(super) mirrored: bool,
+    /// When a backup that lags may not serve a phone any more.
+    pub(super) marking: Marking,
 }
 
 /// Ours: standard gNBs, a log, and two backups that get a phone's state when a procedure has ended.
@@ -60,6 +62,7 @@ pub(super) const OURS: Scheme = Scheme {
     change: Change::None,
     one_process: false,
     mirrored: false,
+    marking: Marking::WithoutLog,
 };
 
 /// Ours, with gNBs that agreed on fastwire.
@@ -131,7 +134,8 @@ pub(super) const EXISTING_CHANGE_LEAN: Scheme = Scheme { change: Change::ToStran
 impl Scheme {
     /// What is kept of phones' logs.
     pub(super) fn logs(&self) -> Logs {
-        let phone = if self.log { Bounds::default() } else { Bounds { inputs: 0, octets: 0 } };
-        Logs { phone, ..Logs::default() }
+        let (inputs, octets) =
+            if self.log { (Bounds::default().inputs, Bounds::default().octets) } else { (0, 0) };
+        Logs { phone: Bounds { inputs, octets, marking: self.marking }, ..Logs::default() }
     }
 }
