@@ -59,7 +59,7 @@ ies! {
     CoreAssistance(CoreAssistance) = 18,
     DirectPath(OneOf1) = 22,
     Octets(OctetString) = 38 | 101 | 106 | 117,
-    Sessions(SessionList) = 53 | 59 | 61 | 72 | 75 | 76 | 77,
+    Sessions(SessionList) = 53 | 59 | 61 | 70 | 72 | 75 | 76 | 77 | 79,
     SessionIds(SessionIds) = 60 | 133,
     SetupListCxtReq(SetupListCxtReq) = 71 | 74,
     SetupListHoReq(SetupListHoReq) = 73,
@@ -160,6 +160,8 @@ transfers! {
     SetupResponse(SetupResponseTransfer) = 72 | 75,
     PathSwitchRequest(PathSwitchRequestTransfer) = 76,
     PathSwitchRequestAcknowledge(PathSwitchRequestAcknowledgeTransfer) = 77,
+    ReleaseCommand(ReleaseCommandTransfer) = 79,
+    ReleaseResponse(ReleaseResponseTransfer) = 70,
 }
 
 impl Message {
@@ -189,9 +191,24 @@ mod tests {
     use super::*;
     use crate::codec::messages;
 
+    /// What ends a session, which the experiments meet with where a control function is lost.
+    fn release() -> [(&'static str, whimbrel_ngap::Message); 2] {
+        use whimbrel_ngap::*;
+        let amf = whimbrel_ids::AmfUeNgapId::new(7).unwrap();
+        let (ran, session) = (whimbrel_ids::RanUeNgapId(8), whimbrel_ids::PduSessionId::new(1).unwrap());
+        let item = |transfer| vec![PduSessionResourceItem::new(session, transfer)];
+        let cause = whimbrel_ngap::Cause::Nas(whimbrel_ngap::CauseNas::NormalRelease);
+        let command = PduSessionResourceReleaseCommandTransfer::new(cause).to_vec();
+        let command = PduSessionResourceReleaseCommand::new(amf, ran, item(command));
+        let mut response = PduSessionResourceReleaseResponse::new(amf, ran);
+        response.pdu_session_resource_released_list_rel_res =
+            item(PduSessionResourceReleaseResponseTransfer::new().to_vec());
+        [("release command", command.into()), ("release response", response.into())]
+    }
+
     #[test]
     fn rasn_reads_our_messages_and_writes_the_same_octets() {
-        for (name, message) in messages::all() {
+        for (name, message) in messages::all().into_iter().chain(release()) {
             let octets = message.to_vec();
             let read = read(&octets).unwrap_or_else(|e| panic!("{name}: {e}"));
             assert_eq!(write(&read).unwrap(), octets, "{name}");

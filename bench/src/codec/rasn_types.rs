@@ -208,6 +208,8 @@ sequences! {
         | reused: OneOf1, security: UserPlaneSecurity; accepted: QosFlows
     }
     PathSwitchRequestAcknowledgeTransfer { | ul: Tunnel, security: SecurityIndication }
+    ReleaseCommandTransfer { cause: Cause }
+    ReleaseResponseTransfer {}
 }
 
 /// Extensible numbers and sizes, whose first bit is spelt out as that of [`BitRate`] is.

@@ -2,6 +2,8 @@
 //! charged to the core of whoever handled it. Cores work one message after the other; links take a fixed time. So the
 //! number of cores is that of the deployment and not of this machine, and nothing else that this machine does shows.
 
+mod packets;
+
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::hint::black_box;
@@ -25,13 +27,14 @@ use whimbrel_resilience::{
 };
 use whimbrel_security::HomeNetworkKeys;
 use whimbrel_sim::{Home, default_config, phone_config, upf_config};
-use whimbrel_user::{Destination, Origin, Packet, Slot, Upf, Verdict};
+use whimbrel_user::Upf;
 
 use super::clock::timed;
 use super::codec::Cost;
 use super::load::{Procedure, Progress};
+use super::parts::Tap;
 use super::scheme::{Change, Replication, Scheme};
-use crate::upf::smf::udp4;
+use packets::{Carried, UserPlane};
 
 /// A day in 2026.
 const EPOCH: Instant = Instant(1_793_700_000_000_000);
@@ -79,7 +82,9 @@ enum Travelling {
         octets: Vec<u8>,
         of: Option<PhoneId>,
     },
-    Begin(u32),
+    /// Of an application of a phone.
+    Packet(Carried),
+    Begin(u32, Procedure),
     Lose(CpfId),
     Tick,
 }
@@ -135,6 +140,8 @@ pub(super) struct Loss {
     pub(super) at: u64,
     /// The phones that it hit in the middle of something, and when the first that another one did for them left.
     pub(super) hit: BTreeMap<u32, Option<u64>>,
+    /// The phones that it served and that had begun something, done or not.
+    pub(super) begun: usize,
     /// When the last phone had somebody else.
     pub(super) last_served: u64,
     /// How long the aggregator looked for the phones that were waiting, and asked for them elsewhere.
@@ -170,6 +177,8 @@ pub(super) struct Deployment {
     config: Arc<Config>,
     /// One way between gNB and aggregator, aggregator and control function, aggregator and UPF, in nanoseconds.
     pub(super) hop_ns: u64,
+    /// How much longer than that a state takes to a backup, which may be in another region.
+    pub(super) to_backups_ns: u64,
     now: u64,
     /// Whether work and links take time: not while phones get ready.
     charged: bool,
@@ -182,6 +191,9 @@ pub(super) struct Deployment {
     regions: Regions,
     region: Region,
     upf: Upf,
+    upf_at: Ipv4Addr,
+    /// What phones do with their sessions.
+    pub(super) user_plane: UserPlane,
     gnbs: Vec<gnb::Gnb>,
     phones: Vec<Terminal>,
     /// The phones as the aggregator names them, as far as known.
@@ -208,6 +220,8 @@ pub(super) struct Deployment {
     pub(super) most_logged: usize,
     /// Octets that control functions said to each other since that began.
     pub(super) between_cpfs: u64,
+    /// The messages that are carried, if anybody wants them.
+    pub(super) tap: Option<Tap>,
     /// What reading and writing NGAP took since [`Self::measure`] began, where the codec is not our own.
     pub(super) codecs: Cost,
 }
@@ -260,10 +274,12 @@ impl Deployment {
             gnb::Gnb::new(gnb::GnbConfig::new(id, tac, vec![SNssai::sst(1)], [127, 0, 1, n].into()))
         });
         let phones = (0..phones).map(|n| Terminal { ue: Ue::new(phone_config(n)), gnb: n as usize % GNBS });
+        let upf = upf_config(7);
         let mut deployment = Self {
             scheme,
             config,
             hop_ns,
+            to_backups_ns: 0,
             now: 0,
             charged: false,
             cta: Aggregator { active, records: Vec::new() },
@@ -273,7 +289,9 @@ impl Deployment {
             taster,
             regions,
             region,
-            upf: Upf::new(upf_config(7), EPOCH).expect("the default configuration holds"),
+            upf_at: upf.n3_ipv4.expect("it is reached by IPv4"),
+            upf: Upf::new(upf, EPOCH).expect("the default configuration holds"),
+            user_plane: UserPlane::default(),
             gnbs: gnbs.collect(),
             phones: phones.collect(),
             by_id: BTreeMap::new(),
@@ -289,6 +307,7 @@ impl Deployment {
             watches_log: false,
             most_logged: 0,
             between_cpfs: 0,
+            tap: None,
             codecs: Cost::default(),
         };
         deployment.cta_takes(0, |cta, now, out| cta.handle(now, Input::Tick, out));
@@ -339,6 +358,12 @@ impl Deployment {
     /// Lets phones do something, each at its time in nanoseconds from now, and control functions be lost likewise, until nothing is under way.
     /// Work and links take their time.
     pub(super) fn measure(&mut self, procedure: Procedure, begins: &[(u64, u32)], losses: &[(u64, CpfId)]) {
+        let begins: Vec<_> = begins.iter().map(|&(after, n)| (after, n, procedure)).collect();
+        self.measure_each(&begins, losses);
+    }
+
+    /// The same, where not all do the same: of what one phone does, in order, the last counts.
+    pub(super) fn measure_each(&mut self, begins: &[(u64, u32, Procedure)], losses: &[(u64, CpfId)]) {
         self.charged = true;
         self.progress.clear();
         (self.most_logged, self.between_cpfs, self.codecs) = (0, 0, Cost::default());
@@ -348,10 +373,13 @@ impl Deployment {
         for core in cores.chain(self.cpf_cores.values_mut()) {
             *core = Core { busy_until: from, worked: 0 };
         }
-        for &(after, n) in begins {
-            self.progress.begin(n, procedure, from + after);
-            self.send(from + after, Travelling::Begin(n));
+        for &(after, n, procedure) in begins {
+            if self.progress.procedure(n).is_none() {
+                self.progress.begin(n, procedure, from + after);
+            }
+            self.send(from + after, Travelling::Begin(n, procedure));
         }
+        self.applications_begin(from);
         for &(after, cpf) in losses {
             self.send(from + after, Travelling::Lose(cpf));
         }
@@ -365,6 +393,18 @@ impl Deployment {
     }
 
     fn send(&mut self, at: u64, what: Travelling) {
+        if let Some(tap) = &mut self.tap {
+            match &what {
+                Travelling::Ngap { octets, .. } => tap.up.push(octets.clone()),
+                Travelling::ToGnb { octets, .. } => tap.down.push(octets.clone()),
+                Travelling::Pfcp(octets) => tap.from_upf.push(octets.clone()),
+                Travelling::ToUpf { octets, .. } => tap.to_upf.push(octets.clone()),
+                Travelling::Up { octets, .. }
+                | Travelling::Down(_, octets)
+                | Travelling::Peer { octets, .. } => tap.frames.push(octets.clone()),
+                _ => {}
+            }
+        }
         self.sequence += 1;
         self.queue.push(Due { at, sequence: self.sequence, what });
     }
@@ -423,6 +463,9 @@ impl Deployment {
                     self.ids.insert(phone, id);
                 }
                 self.heard(of);
+                if let Some(phone) = heard.or(of.and_then(|id| self.by_id.get(&id).copied())) {
+                    self.path_may_stand(phone);
+                }
             }
             Travelling::ToUpf { octets, of } => {
                 self.heard(of);
@@ -431,7 +474,12 @@ impl Deployment {
                 let at = self.there(self.now);
                 out.datagrams.into_iter().for_each(|(_, octets)| self.send(at, Travelling::Pfcp(octets)));
             }
-            Travelling::Begin(n) => self.begin(n),
+            Travelling::Packet(carried) => self.packet(carried),
+            Travelling::Begin(n, procedure) => {
+                if self.progress.begins(n, procedure, self.now) {
+                    self.begin(n);
+                }
+            }
             Travelling::Lose(cpf) => self.lose(cpf),
             Travelling::Tick if self.tick_at != Some(self.now) => {} // another one came before
             Travelling::Tick => {
@@ -594,7 +642,7 @@ impl Deployment {
         ups.into_iter().for_each(|(of, octets)| self.send(at, Travelling::Up { from: to, octets, of }));
         for (peer, octets) in peers {
             self.between_cpfs += octets.len() as u64;
-            self.send(at, Travelling::Peer { from: to, to: peer, octets });
+            self.send(at + self.to_backups_ns, Travelling::Peer { from: to, to: peer, octets });
         }
         let mut tasted = at;
         for (trial, octets) in trials {
@@ -613,15 +661,18 @@ impl Deployment {
         if self.members.remove(&cpf).is_none() {
             return;
         }
-        let (now, hop) = (self.now, self.hop_ns);
+        let (now, up) = (self.now, self.hop_ns);
+        let to_backups = up + self.to_backups_ns;
         // What was still with it is lost; what is on a link arrives.
         self.queue.retain(|due| match due.what {
-            Travelling::Up { from, .. } | Travelling::Peer { from, .. } => from != cpf || due.at <= now + hop,
+            Travelling::Up { from, .. } => from != cpf || due.at <= now + up,
+            Travelling::Peer { from, .. } => from != cpf || due.at <= now + to_backups,
             _ => true,
         });
         let served = |n: &u32| self.ids.get(n).and_then(|id| self.cta.cta().served_by(*id)) == Some(cpf);
         let hit = self.progress.under_way(now).filter(served).map(|n| (n, None)).collect();
-        self.loss = Loss { at: now, hit, last_served: now, ..Loss::default() };
+        let begun = self.progress.begun(now).filter(served).count();
+        self.loss = Loss { at: now, hit, begun, last_served: now, ..Loss::default() };
         self.regions.leave(cpf);
         let rings = self.rings();
         self.cta_takes(0, |cta, now, out| {
@@ -644,26 +695,6 @@ impl Deployment {
         self.regions.rings(&self.region, backups).expect("the region is known")
     }
 
-    /// Whether a packet of a phone leaves the UPF towards the data network, by the gNB at which the phone is.
-    pub(super) fn reaches_network(&mut self, n: u32) -> bool {
-        let Terminal { ue, gnb } = &self.phones[n as usize];
-        let gnb = &self.gnbs[*gnb];
-        let Some((session, address)) = ue.sessions().find_map(|s| Some((s.id, s.ipv4?))) else {
-            return false;
-        };
-        let mut datagram = vec![0; gnb::GTPU_HEADROOM];
-        datagram.extend(udp4(address, SERVER, (5000, 5000), 100));
-        let Some((local, begin)) = gnb.encapsulate(UeId(n), session, None, &mut datagram, gnb::GTPU_HEADROOM)
-        else {
-            return false;
-        };
-        let peer = SocketAddr::new(gnb.config().gtp_address, whimbrel_gtpu::PORT);
-        let packet = Packet::of(&datagram[begin..]);
-        let mut slot = [Slot { origin: Origin::N3 { peer, local }, packet, verdict: Verdict::Pending }];
-        self.upf.u.burst(self.instant(), &mut slot);
-        matches!(slot, [Slot { verdict: Verdict::Send(Destination::N6 { .. }), .. }])
-    }
-
     /// A control function of the region.
     pub(super) fn any_cpf(&self) -> CpfId {
         *self.members.keys().next().expect("there are some")
@@ -680,14 +711,24 @@ impl Deployment {
         let rings = self.rings();
         self.cta_takes(0, |cta, now, out| cta.handle(now, Input::Rings(rings), out));
         self.run();
-        // What handovers end with waits for a timer.
+        self.rest();
+        let off = (0..self.phones()).filter(|n| !self.phones[*n as usize].ue.is_connected());
+        self.prepare(Procedure::Attach, off.collect::<Vec<_>>());
+    }
+
+    /// What handovers end with waits for a timer: this takes no time.
+    pub(super) fn rest(&mut self) {
+        self.charged = false;
         for _ in 0..30 {
             self.now += 100_000_000;
             self.cta_takes(0, |cta, now, out| cta.handle(now, Input::Tick, out));
             self.run();
         }
-        let off = (0..self.phones()).filter(|n| !self.phones[*n as usize].ue.is_connected());
-        self.prepare(Procedure::Attach, off.collect::<Vec<_>>());
+    }
+
+    /// Phones whose state nobody had: they registered anew.
+    pub(super) fn registered_anew(&self) -> u64 {
+        self.cta.cta().replicated().lost
     }
 
     fn begin(&mut self, n: u32) {
@@ -722,6 +763,7 @@ impl Deployment {
                         self.ue(n, ue::Input::Radio(down));
                     }
                 }
+                gnb::Output::Packet { phone, packet, .. } => self.over_radio(phone.0, &packet),
                 gnb::Output::Event(gnb::Event::HandedOver { phone, .. }) => self.progress.done(phone.0),
                 _ => {}
             }

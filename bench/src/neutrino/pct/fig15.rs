@@ -3,28 +3,43 @@
 use std::io;
 use std::path::Path;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::finish;
 use super::Options;
 use super::load::Procedure;
 use super::scheme::{LOG_MIRRORED, LOG_ONLY, NO_REPLICA, OURS, OURS_WHOLE, PER_MESSAGE, Scheme};
-use super::sweep::{compare, draw, json as points, sweep};
+use super::sweep::{Swept, compare, draw, json as points, sweep};
 
 /// What log and per-procedure replicas may add to the median, in percent.
 const GOAL_PERCENT: f64 = 5.0;
 
+/// Rates at which attaches begin, and service requests.
+const ATTACHES: &[f64] = &[2e3, 10e3, 20e3, 30e3, 40e3, 50e3, 60e3, 80e3];
+const SERVICE_REQUESTS: &[f64] = &[10e3, 40e3, 80e3, 120e3, 160e3, 200e3, 240e3];
+
 /// Figure 15.
 pub(crate) fn fig15(options: &Options, plots: &Path) -> io::Result<()> {
-    println!("figure 15: attach, and when the phone's state goes to its {} backups", OURS.backups);
-    println!("paper: at every message has the highest median; at every procedure slightly more than never");
-    figure(
-        options,
-        plots,
+    println!("figure 15: when the phone's state goes to its {} backups", OURS.backups);
+    println!(
+        "paper: attach: at every message has the highest median; at every procedure slightly more than never"
+    );
+    println!(
+        "       An attach is one state here, which goes whole: its phone asks for a session as soon as it is registered, and rests only then. Service\n       \
+         requests show what goes when the backups have a state: what differs from that, or the whole"
+    );
+    println!("{}", options.deployment());
+    let schemes = [NO_REPLICA, PER_MESSAGE, OURS, OURS_WHOLE];
+    println!("\nattach");
+    let (attach, of_attach) = replicate(options, &schemes, Procedure::Attach, ATTACHES);
+    println!("\nservice request");
+    let (_, of_service) = replicate(options, &schemes, Procedure::ServiceRequest, SERVICE_REQUESTS);
+    draw(&attach, "Replication and attach (Neutrino, figure 15)", plots, "neutrino-fig15")?;
+    finish(
         "fig15",
-        "Replication and attach (Neutrino, figure 15)",
-        &[NO_REPLICA, PER_MESSAGE, OURS, OURS_WHOLE],
-    )
+        &json!({ "hop_us": options.hop_us, "phones": options.phones(), "attach": of_attach, "service_request": of_service }),
+    );
+    Ok(())
 }
 
 /// Figure 16.
@@ -33,22 +48,25 @@ pub(crate) fn fig16(options: &Options, plots: &Path) -> io::Result<()> {
     println!(
         "paper: the log's cost cannot be seen; it has no mirror, so that an aggregator that is lost takes its log with it"
     );
-    figure(
-        options,
-        plots,
-        "fig16",
-        "Message logging and attach (Neutrino, figure 16)",
-        &[NO_REPLICA, LOG_ONLY, LOG_MIRRORED],
-    )
+    println!("{}\n", options.deployment());
+    let schemes = [NO_REPLICA, LOG_ONLY, LOG_MIRRORED];
+    let (attach, figures) = replicate(options, &schemes, Procedure::Attach, ATTACHES);
+    draw(&attach, "Message logging and attach (Neutrino, figure 16)", plots, "neutrino-fig16")?;
+    finish("fig16", &json!({ "hop_us": options.hop_us, "phones": options.phones(), "attach": figures }));
+    Ok(())
 }
 
-fn figure(options: &Options, plots: &Path, name: &str, title: &str, schemes: &[Scheme]) -> io::Result<()> {
-    println!("{}\n", options.deployment());
-    let rates: &[f64] =
-        if options.quick { &[2e3, 5e3] } else { &[2e3, 10e3, 20e3, 30e3, 40e3, 50e3, 60e3, 80e3] };
-    let mut all = sweep(schemes, Procedure::Attach, rates, options);
+/// Compares schemes with the first of them, which keeps and copies nothing.
+fn replicate(
+    options: &Options,
+    schemes: &[Scheme],
+    procedure: Procedure,
+    rates: &[f64],
+) -> (Vec<Swept>, Value) {
+    let rates = if options.quick { &rates[..2] } else { rates };
+    let mut all = sweep(schemes, procedure, rates, options);
     let half = all[0].knee() / 2.0;
-    let compared = compare(&mut all, Procedure::Attach, half, options);
+    let compared = compare(&mut all, procedure, half, options);
     compared.print(&all, 0, "");
     let more = |p50: &[f64], i: usize| (p50[i] / p50[0] - 1.0) * 100.0;
     for (i, swept) in all.iter().enumerate().skip(1) {
@@ -63,15 +81,6 @@ fn figure(options: &Options, plots: &Path, name: &str, title: &str, schemes: &[S
             more(&compared.p50_without_links, i),
         );
     }
-    draw(&all, title, plots, &format!("neutrino-{name}"))?;
-    finish(
-        name,
-        &json!({
-            "hop_us": options.hop_us,
-            "phones": options.phones(),
-            "schemes": points(&all),
-            "half_of_knee": compared.json(&all, 0),
-        }),
-    );
-    Ok(())
+    let figures = json!({ "schemes": points(&all), "half_of_knee": compared.json(&all, 0) });
+    (all, figures)
 }

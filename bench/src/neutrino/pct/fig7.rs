@@ -8,6 +8,7 @@ use serde_json::json;
 use super::super::finish;
 use super::Options;
 use super::load::Procedure;
+use super::parts::{Medians, Parts};
 use super::scheme::{
     DPCM, EXISTING, EXISTING_CHANGE, EXISTING_CHANGE_LEAN, EXISTING_LEAN, ONE_PROCESS, OURS,
     OURS_CONVENTIONAL, OURS_DEFAULT, OURS_FAST, OURS_FASTWIRE, SKYCORE, Scheme,
@@ -105,14 +106,9 @@ fn figure(
         );
     }
     let parts = parts(&all, &compared.work_us);
-    let limit = limit(&all, &compared);
-    if let Some((common, without_links, with_links)) = limit {
-        println!(
-            "what `existing` shares with ours, NAS and its security, N4, the procedures and what two processes say to each other, takes it {common:.1} us \
-             without our codec's part: with a codec, log and replicas that took no time at all, ours would be {with_links:.2} times as fast as \
-             `existing`, {without_links:.2} times without links"
-        );
-    }
+    let shares = medians(&all, &compared).map(|[with_links, without_links]| {
+        Parts::of(schemes[0], procedure).say(with_links, Some(without_links))
+    });
     if let Some([procedure, apart, replicas, codec]) = parts {
         println!(
             "processor time: {procedure:.1} us for the procedure itself, in one process; {apart:.1} more for two, which say to each other what \
@@ -130,7 +126,7 @@ fn figure(
             "per_s_and_core_one_process": per_core,
             "fastwire_gain": fastwire.map(|f| f.map(round)),
             "parts_us": parts.map(|p| p.map(round)),
-            "at_most_times_as_fast": limit.map(|(_, without, with)| json!({ "without_links": round(without), "with_links": round(with) })),
+            "shares": shares,
         }),
     );
     Ok(())
@@ -155,19 +151,20 @@ fn fastwire(all: &[Swept], compared: &Compared) -> Option<[f64; 2]> {
     Some([whole, without])
 }
 
-/// What of `existing` ours has in common with it, whatever the codec, and how many times as fast that alone would be, without links and with.
-/// By medians, so it holds where nothing queues.
-fn limit(all: &[Swept], compared: &Compared) -> Option<(f64, f64, f64)> {
+/// Those of `existing`, of the same with our codec, and of ours: links included, and without them.
+fn medians(all: &[Swept], compared: &Compared) -> Option<[Medians; 2]> {
     let lean = [EXISTING_LEAN, EXISTING_CHANGE_LEAN]
         .into_iter()
         .find_map(|scheme| all.iter().position(|s| s.scheme == scheme))?;
-    let codec = all[BASELINE].our_codec_us()?;
-    let without_codec = |p50: &[f64]| p50[BASELINE] / (p50[lean] - codec);
-    Some((
-        compared.work_us[lean] - codec,
-        without_codec(&compared.p50_without_links),
-        without_codec(&compared.p50),
-    ))
+    // Ours in several processes, and where handovers change nobody.
+    let ours = all.iter().position(|s| s.scheme == OURS)?;
+    let of = |p50: &[f64]| Medians {
+        existing: p50[BASELINE],
+        lean: p50[lean],
+        ours: p50[0],
+        least: p50[lean].min(p50[ours]),
+    };
+    Some([of(&compared.p50), of(&compared.p50_without_links)])
 }
 
 /// Says what of the gain is the codec's.

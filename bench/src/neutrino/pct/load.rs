@@ -43,6 +43,17 @@ impl Progress {
         self.0.insert(phone, Run { procedure, from: at, until: at, done: false });
     }
 
+    /// The time has come for a procedure. Whether the phone is to begin it: who was lost before, and attaches, goes on with that.
+    pub(super) fn begins(&mut self, phone: u32, procedure: Procedure, at: u64) -> bool {
+        let before = self.0.get(&phone).map(|r| (r.done, r.procedure));
+        match before {
+            Some((true, before)) if before != Procedure::Attach => self.begin(phone, procedure, at),
+            Some((false, before)) if before == procedure => {}
+            _ => return false,
+        }
+        true
+    }
+
     pub(super) fn procedure(&self, phone: u32) -> Option<Procedure> {
         self.0.get(&phone).map(|r| r.procedure)
     }
@@ -61,6 +72,11 @@ impl Progress {
 
     pub(super) fn is_under_way(&self, phone: u32) -> bool {
         self.0.get(&phone).is_some_and(|r| !r.done)
+    }
+
+    /// The phones that have begun something by a time, whether or not they are done.
+    pub(super) fn begun(&self, now: u64) -> impl Iterator<Item = u32> {
+        self.0.iter().filter(move |(_, r)| r.from <= now).map(|(phone, _)| *phone)
     }
 
     /// The phones that are at something at a time.
@@ -113,18 +129,6 @@ impl Times {
     /// How many completed.
     pub(super) fn len(&self) -> usize {
         self.nanos.len()
-    }
-
-    /// The mean of something of each, which is given in microseconds.
-    pub(super) fn mean(&self, of: impl Fn(f64) -> f64) -> f64 {
-        let sum: f64 = self.nanos.iter().map(|ns| of(*ns as f64 / 1000.0)).sum();
-        sum / self.nanos.len().max(1) as f64
-    }
-
-    /// Any of them, in microseconds; 0 if none completed.
-    pub(super) fn any(&self, rng: &mut Rng) -> f64 {
-        let which = rng.below(self.nanos.len().max(1) as u64) as usize;
-        self.nanos.get(which).map_or(0.0, |ns| *ns as f64 / 1000.0)
     }
 
     /// The time that this part of them did not exceed, in microseconds.

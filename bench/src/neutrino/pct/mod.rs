@@ -5,10 +5,13 @@
 //! | the region in virtual time: real messages through the real program, its processor time charged to the cores of a deployment | `deployment` |
 //! | what is compared: codec, replication, log, recovery | `scheme`, `codec` |
 //! | when phones begin and when they are done | `load` |
+//! | when a backup that lags may not serve: the paper's rule and ours, in a phone's second procedure | `marking` |
+//! | what the processor's time of a procedure is made of | `parts` |
 //! | one procedure at rising rates, scheme beside scheme | `sweep` |
-//! | what applications of phones feel of it | `crowd`, `fig3`, `fig13` |
+//! | what applications of phones feel of it: their packets go through gNBs and the UPF | `apps`, `deployment/packets`, `fig3`, `fig13` |
 //! | the other figures | `fig7` to `fig17` |
 
+mod apps;
 mod clock;
 mod codec;
 mod crowd;
@@ -21,6 +24,8 @@ mod fig3;
 mod fig7;
 mod fig9;
 mod load;
+mod marking;
+mod parts;
 mod scheme;
 mod sweep;
 

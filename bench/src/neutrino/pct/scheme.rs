@@ -65,6 +65,10 @@ pub(super) const OURS: Scheme = Scheme {
     marking: Marking::WithoutLog,
 };
 
+/// Ours, but a backup that lags when a phone's next procedure begins may not serve it, as in the paper.
+pub(super) const OURS_MARKED: Scheme =
+    Scheme { name: "ours, the paper's marking", marking: Marking::AtNextProcedure, ..OURS };
+
 /// Ours, with gNBs that agreed on fastwire.
 pub(super) const OURS_FASTWIRE: Scheme = Scheme { name: "ours, fastwire", codec: Codec::Fastwire, ..OURS };
 

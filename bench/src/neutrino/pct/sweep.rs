@@ -52,12 +52,6 @@ impl Swept {
         self.points.first().map_or(f64::NAN, |p| p.times.quantile(0.5))
     }
 
-    /// Microseconds that our codec would have taken to read and write the NGAP of a procedure, where another one was measured.
-    pub(super) fn our_codec_us(&self) -> Option<f64> {
-        let region = self.region.as_ref().filter(|r| r.codecs.ours > 0)?;
-        Some(region.codecs.ours as f64 / 1000.0 / f64::from(region.phones()))
-    }
-
     fn failed(&self) -> usize {
         self.points.iter().map(|p| p.times.failed).sum()
     }

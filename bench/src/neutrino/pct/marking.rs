@@ -1,0 +1,86 @@
+//! Who must register anew when a control function dies in a phone's second procedure, while the state that the first one led to is on its way to
+//! backups in other regions: under the paper's rule (Neutrino §4.2.4, point 4: such a backup is outdated) and under ours (the log leads on from what it
+//! holds).
+
+use serde_json::{Value, json};
+use whimbrel_sim::Rng;
+
+use super::Options;
+use super::load::{Procedure, Times, uniform};
+use super::scheme::{OURS, OURS_MARKED, Scheme};
+use super::sweep::{ready, round};
+
+/// Handovers that begin before the loss and after it, in nanoseconds, and their rate.
+const BEFORE_NS: u64 = 2_000_000;
+const AFTER_NS: u64 = 1_000_000;
+const PER_S: f64 = 20e3;
+/// A phone has its service request between so long before its handover and so long, in nanoseconds.
+const PAUSE_NS: [u64; 2] = [500_000, 10_000_000];
+/// How much longer states take to backups, in milliseconds: those beside the control function that dies, and those of another region.
+const DISTANCES_MS: [u64; 3] = [0, 3, 10];
+
+/// What became of the phones of the control functions that died.
+struct Became {
+    /// Those that had asked for service by then, and how many of them registered anew.
+    begun: usize,
+    anew: u64,
+    /// Completion times of those that were in the middle of it.
+    times: Times,
+}
+
+/// Prints both rules beside each other, and gives what was shown.
+pub(super) fn compare(options: &Options) -> Value {
+    let schemes = [OURS, OURS_MARKED];
+    let losses = if options.quick { 1 } else { 20 };
+    println!(
+        "\nphones that ask for service {} to {} ms before a handover; a control function dies meanwhile: how many of its phones that had begun register anew, and the \
+         median of those that it hit in the middle of something, by how much longer states take to backups",
+        PAUSE_NS[0] as f64 / 1e6,
+        PAUSE_NS[1] / 1_000_000,
+    );
+    let mut rows = Vec::new();
+    for ms in DISTANCES_MS {
+        let became = schemes.map(|scheme| lose(scheme, options, ms * 1_000_000, losses));
+        let cells = schemes.iter().zip(&became).map(|(scheme, b)| {
+            let (median, name) = (b.times.quantile(0.5), scheme.name);
+            format!("; {name}: {} of {}, {median:.0} us of {}", b.anew, b.begun, b.times.len())
+        });
+        println!("{ms:>6} ms{}", cells.collect::<String>());
+        rows.push(json!({
+            "to_backups_ms": ms,
+            "had_begun": became.each_ref().map(|b| b.begun),
+            "register_anew": became.each_ref().map(|b| b.anew),
+            "hit": became.each_ref().map(|b| b.times.len()),
+            "p50_us": became.each_ref().map(|b| round(b.times.quantile(0.5))),
+            "incomplete": became.each_ref().map(|b| b.times.failed),
+        }));
+    }
+    json!({ "schemes": schemes.map(|s| s.name), "distances": rows })
+}
+
+fn lose(scheme: Scheme, options: &Options, to_backups_ns: u64, losses: u64) -> Became {
+    let count = (PER_S * (BEFORE_NS + AFTER_NS) as f64 / 1e9) as u32;
+    let [shortest, longest] = PAUSE_NS;
+    let (mut times, mut begun, mut anew) = (Vec::new(), 0, 0);
+    for loss in 0..losses {
+        let mut region = ready(scheme, Procedure::Handover, count);
+        region.release_all();
+        (region.hop_ns, region.to_backups_ns) = (options.hop_ns(), to_backups_ns);
+        let mut rng = Rng::new(loss);
+        let mut begins: Vec<_> = uniform(&mut rng, 0..count, count, PER_S)
+            .into_iter()
+            .flat_map(|(at, phone)| {
+                let pause = shortest + rng.below(longest - shortest);
+                let service = (at + longest - pause, phone, Procedure::ServiceRequest);
+                [service, (at + longest, phone, Procedure::Handover)]
+            })
+            .collect();
+        begins.sort_unstable_by_key(|(at, ..)| *at);
+        let before = region.registered_anew();
+        region.measure_each(&begins, &[(longest + BEFORE_NS, region.any_cpf())]);
+        times.extend(region.loss.hit.keys().map(|phone| region.progress.time(*phone)));
+        begun += region.loss.begun;
+        anew += region.registered_anew() - before;
+    }
+    Became { begun, anew, times: times.into_iter().collect() }
+}
