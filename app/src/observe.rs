@@ -542,6 +542,7 @@ fn setup_sentence(why: &SetupRefusal) -> (String, String, String, String) {
 fn name_of(procedure: Procedure) -> ProcedureName {
     match procedure {
         Procedure::Registration => ProcedureName::Registration,
+        Procedure::UeContextTransfer => ProcedureName::UeContextTransfer,
         Procedure::DeregistrationByUe => ProcedureName::DeregistrationByUe,
         Procedure::DeregistrationByNetwork => ProcedureName::DeregistrationByNetwork,
         Procedure::Authentication => ProcedureName::Authentication,

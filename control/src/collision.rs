@@ -98,7 +98,7 @@ fn obey(ue: Ue, command: Command) {
 
 /// A 5GMM message that passed the security rules.
 pub(crate) fn mm(ue: Ue, received: Received) {
-    let Received { message, protected, content } = received;
+    let Received { message, protected, content, sealed } = received;
     let running = ue.with(|p| p.lanes.procedure(Lane::Mobility));
     let repeated = ue.with(|p| p.amf.answering == content);
     match message {
@@ -128,7 +128,7 @@ pub(crate) fn mm(ue: Ue, received: Received) {
                 smf::release_all(ue); // §5.5.1.2.4: an initial registration begins without sessions
                 amf::begins_anew(ue);
             }
-            amf::register(ue, Box::new(m), protected, content);
+            amf::register(ue, Box::new(m), protected, content, sealed);
         }
         // §5.6.1.8 c.
         Message::ServiceRequest(_) if running == Some(Procedure::ServiceRequest) && repeated => duplicate(ue),
@@ -255,6 +255,7 @@ pub(crate) fn handover_meets(running: Option<Procedure>) -> Verdict {
             | Procedure::SubscriptionChange
             | Procedure::ServiceRequest
             | Procedure::Paging
+            | Procedure::UeContextTransfer
             | Procedure::ConfigurationUpdate,
         ) => Verdict::Proceed,
         // Sessions have lanes of their own, and wait for the handover where they need a gNB (TS 23.502 §4.9.1.3.1).

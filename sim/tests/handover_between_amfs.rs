@@ -2,57 +2,15 @@
 
 mod common;
 
-use common::by_hand::psi;
+use common::amfs::*;
 use common::stage::session;
 use common::*;
-use whimbrel_control::Phone;
 use whimbrel_control::amf::{Body, N14, Relation};
-use whimbrel_control::config::Config;
-use whimbrel_control::smf::UpState;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState};
 use whimbrel_resilience::NotTaken;
-use whimbrel_sim::{CtaLoss, Fate, Faults, GnbIndex, Loss, Sim, UeIndex, neighbours, phone_config};
-
-const HERE: GnbIndex = GnbIndex(0);
-const THERE: GnbIndex = GnbIndex(1);
-const UE: UeIndex = UeIndex(0);
-
-/// A phone with two sessions at the gNB of one core; another core has a gNB in another tracking area.
-fn scene(seed: u64) -> Sim {
-    let (home, abroad) = neighbours();
-    let mut net = Sim::with(seed, home, Faults::default());
-    net.recorder().on = true;
-    with(net, abroad)
-}
-
-/// The same, where this is the one core and that the other's configuration.
-fn with(net: Sim, abroad: Config) -> Sim {
-    let mut net = net;
-    net.add_abroad(abroad);
-    net.add_gnb(gnb_config(1));
-    net.add_gnb_abroad(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
-    net.add_ue(HERE, phone_config(1));
-    net.settle(SECOND / 10);
-    net.command(UE, Command::Register);
-    net.settle(SECOND);
-    for _ in 0..2 {
-        net.command(UE, session());
-        net.settle(SECOND);
-    }
-    assert_eq!(at_home(&net).map(|p| p.sessions.len()), Some(2));
-    net
-}
-
-/// The phone's record at the core of the simulation, if it is registered there.
-fn at_home(net: &Sim) -> Option<&Phone> {
-    net.phones().find(|p| p.amf.registered)
-}
-
-fn abroad(net: &Sim) -> Option<&Phone> {
-    net.abroad().phones().find(|p| p.amf.registered)
-}
+use whimbrel_sim::{CtaLoss, Fate, Faults, GnbIndex, Loss, Sim, neighbours, phone_config};
 
 fn go(net: &mut Sim, to: GnbIndex) {
     net.hand_over(UE, to, Via::N2);
@@ -65,20 +23,6 @@ fn refused(net: &Sim) -> Option<&Cause> {
         GnbEvent::HandoverFailed { cause, .. } => Some(cause),
         _ => None,
     })
-}
-
-/// All that is here is where the phone is, with its sessions.
-fn served_by(net: &Sim, phone: Option<&Phone>, other: Option<&Phone>, gnb: GnbIndex) {
-    let phone = phone.expect("it is registered");
-    assert!(other.is_none(), "and nowhere else");
-    assert_eq!(net.gnb_of(UE), gnb);
-    assert_eq!(net.ue_ref(UE).state(), MmState::Registered);
-    assert!(phone.is_connected() && phone.amf.target.is_none() && phone.amf.source.is_none());
-    assert_eq!(phone.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "the phone's 5G-GUTI is of this AMF");
-    assert_eq!(phone.sessions.len(), 2);
-    assert!(phone.sessions.values().all(|s| s.up == UpState::Active && s.forwarding.is_none()));
-    assert!([1, 2].iter().all(|&n| net.ue_ref(UE).has_user_plane(psi(n))));
-    net.check_user_plane();
 }
 
 #[test] // TS 23.502 §4.9.1.3 inter-AMF, TS 33.501 §6.9.2.3.3: the phone goes over with its keys and sessions, registers there, and its former AMF forgets it; and back
@@ -194,28 +138,6 @@ fn the_other_core_has_another_upf() {
     assert!(refused(&net).is_some());
     assert!(at_home(&net).is_some_and(|p| p.is_connected()) && abroad(&net).is_none());
     net.check_user_plane();
-}
-
-/// Whatever has happened, the phone is served where it is, or can be.
-fn comes_to_rest(net: &mut Sim, what: &str) {
-    net.settle(SECOND * 40);
-    net.mend_n14();
-    net.command(UE, Command::Register);
-    net.settle(SECOND * 40);
-    let gnb = net.gnb_of(UE);
-    let (here, other) = match gnb {
-        HERE => (at_home(net), abroad(net)),
-        _ => (abroad(net), at_home(net)),
-    };
-    let phone = here.unwrap_or_else(|| panic!("{what}: it is not registered where it is"));
-    assert_eq!(net.ue_ref(UE).state(), MmState::Registered, "{what}");
-    assert_eq!(phone.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "{what}");
-    let sessions: Vec<_> = net.ue_ref(UE).sessions().map(|s| s.id).collect();
-    assert_eq!(phone.sessions.keys().copied().collect::<Vec<_>>(), sessions, "{what}");
-    assert!(!other.is_some_and(Phone::is_connected), "{what}: nobody else has a connection of it");
-    net.check_user_plane();
-    let strangers = net.cta().occupancy().1 + net.abroad().occupancy().1;
-    assert_eq!(strangers, 0, "{what}: nothing is left of it");
 }
 
 #[test] // TS 23.502 §4.9.1.3 inter-AMF loss: each message between the two is lost, or comes twice, or is the last, or a core dies as it comes: both ways

@@ -63,6 +63,7 @@ places! {
         RanConfigurationUpdate "ran_configuration_update" "RAN Configuration Update (TS 38.413 §8.7.2)",
         AmfConfigurationUpdate "amf_configuration_update" "AMF Configuration Update (TS 38.413 §8.7.3)",
         Registration "registration" "Registration (TS 23.502 §4.2.2.2.2)",
+        UeContextTransfer "ue_context_transfer" "A phone that registers at another AMF (TS 23.502 §4.2.2.2.2 step 5)",
         DeregistrationByUe "deregistration_by_ue" "Deregistration by the phone (TS 23.502 §4.2.2.3.2)",
         DeregistrationByNetwork "deregistration_by_network" "Deregistration by the network (TS 23.502 §4.2.2.3.3)",
         Authentication "authentication" "New keys of a connected phone (TS 33.501 §6.9.4.2)",

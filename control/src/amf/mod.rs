@@ -44,7 +44,9 @@ mod ue_context_modification;
 mod unread;
 
 pub use connection::{overloaded, release_of, release_of_first, unknown_local_id};
-pub use n14::{Body, Completed, Created, Given, Keys, N14, NeighbourId, Relation, UeContext};
+pub use n14::{
+    Body, Completed, Created, Given, Keys, N14, NeighbourId, Relation, Shown, Transferred, UeContext,
+};
 pub use path_switch::came_too_late;
 pub use ran_node::{
     Coding, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, Warning, WarningArea,

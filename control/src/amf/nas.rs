@@ -21,6 +21,8 @@ pub(crate) struct Received {
     pub(crate) protected: bool,
     /// A digest of what an initial message says, whatever protects it: tells a repetition (TS 24.501 §5.5.1.2.8).
     pub(crate) content: u64,
+    /// A first message that is protected under keys that are not here, as it came: another AMF may have them.
+    pub(crate) sealed: Option<Box<[u8]>>,
 }
 
 /// The first message of a connection.
@@ -67,7 +69,8 @@ pub(crate) fn receive_first(ue: Ue, octets: &[u8], known: bool, addressed: bool)
     {
         return First::Elsewhere(guti.tmsi);
     }
-    First::Read(Box::new(Received { message, protected: false, content }))
+    let sealed = matches!(Envelope::parse(octets), Ok(Envelope::Protected(_))).then(|| octets.into());
+    First::Read(Box::new(Received { message, protected: false, content, sealed }))
 }
 
 /// The messages that begin a connection (TS 24.501 §4.4.6).
@@ -122,7 +125,7 @@ pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Unread> {
         ) {
             ue.with(|p| p.amf.as_count = Some(count));
         }
-        return Ok(Received { message, protected: true, content });
+        return Ok(Received { message, protected: true, content, sealed: None });
     }
     // Not protected, or not under keys of ours (TS 24.501 §4.4.4.3): few messages may pass, and none once protection
     // was seen on this connection.
@@ -130,7 +133,7 @@ pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Unread> {
         return Err(if header.is_some() { Dropped::Integrity } else { Dropped::Unprotected }.into());
     }
     let (message, content) = unprotected(octets)?;
-    Ok(Received { message, protected: false, content })
+    Ok(Received { message, protected: false, content, sealed: None })
 }
 
 /// Opens a protected message under the context that its header type names: the proposed one or the one in force

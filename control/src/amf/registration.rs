@@ -20,7 +20,7 @@ use super::security_mode::{Secured, secure_nas};
 use super::service_request::Activation;
 use super::slices::{self, Slices};
 use super::{
-    an_release, configuration_update, emergency, end, equipment, ladn, priority, radio_capability_check,
+    an_release, configuration_update, emergency, end, equipment, ladn, n14, priority, radio_capability_check,
     reach, udm_client, ue_context_modification,
 };
 use crate::event::Event;
@@ -32,7 +32,14 @@ use crate::smf;
 use crate::udm::Identity;
 
 /// Begins the registration that a message asks for.
-pub(crate) fn start(ue: Ue, request: Box<RegistrationRequest>, protected: bool, digest: u64) {
+/// `sealed`: it as it came, where its keys are not here.
+pub(crate) fn start(
+    ue: Ue,
+    request: Box<RegistrationRequest>,
+    protected: bool,
+    digest: u64,
+    sealed: Option<Box<[u8]>>,
+) {
     ue.with(|p| p.amf.answering = digest);
     let ue = ue.on(Lane::Mobility);
     ue.start(Lane::Mobility, Procedure::Registration, async move {
@@ -41,7 +48,7 @@ pub(crate) fn start(ue: Ue, request: Box<RegistrationRequest>, protected: bool, 
         let initial = kind == RegistrationKind::Initial;
         // What it had stands until it is accepted anew.
         let moved = protected && !initial && kind != RegistrationKind::Emergency;
-        let admitted = match admission(ue, request.into(), protected).await {
+        let admitted = match admission(ue, request.into(), protected, sealed).await {
             Ok(admitted) => admitted,
             Err(End::Refused(refusal)) => return reject(ue, refusal, moved),
             Err(End::Interrupted(why)) => return end::interrupted(ue, why),
@@ -78,7 +85,12 @@ struct Admitted {
 }
 
 /// All that comes before REGISTRATION ACCEPT.
-async fn admission(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) -> Result<Admitted, End> {
+async fn admission(
+    ue: Ue,
+    request: Rc<RegistrationRequest>,
+    protected: bool,
+    sealed: Option<Box<[u8]>>,
+) -> Result<Admitted, End> {
     if emergency::wanted(&request) {
         let tai = ue.with(|p| p.amf.tai).ok_or(NO_AREA)?;
         let request = emergency::admission(ue, request, protected).await?;
@@ -86,6 +98,28 @@ async fn admission(ue: Ue, request: Rc<RegistrationRequest>, protected: bool) ->
     }
     let tai = here(ue)?;
     priority::uncongested(ue)?;
+    // Steps 4 and 5: what another AMF has of the phone.
+    if !protected && let Some(brought) = n14::registration::fetch(ue, &request, sealed).await? {
+        let admitted = match subscribe(ue).await {
+            Ok(()) => judged(ue, brought.request.clone(), true, tai).await,
+            Err(why) => Err(why),
+        };
+        match &admitted {
+            Ok(_) => n14::registration::here(ue, brought).await?, // step 10
+            Err(_) => n14::registration::not_here(ue),
+        }
+        return admitted;
+    }
+    judged(ue, request, protected, tai).await
+}
+
+/// Who the phone is, and whether it may register here.
+async fn judged(
+    ue: Ue,
+    request: Rc<RegistrationRequest>,
+    protected: bool,
+    tai: Tai,
+) -> Result<Admitted, End> {
     let request = if protected && !must_authenticate(ue) {
         known(ue, request)? // the context in force proved who it is: step 9 may be skipped
     } else {
@@ -122,7 +156,7 @@ fn must_authenticate(ue: Ue) -> bool {
     })
 }
 
-/// Steps 4 to 7: old AMF, IDENTITY REQUEST.
+/// Steps 6 and 7: IDENTITY REQUEST.
 async fn identify_stranger(ue: Ue, request: &RegistrationRequest) -> Result<Claim, End> {
     started_over(request)?;
     identify(ue, request).await.map(Claim::Told)

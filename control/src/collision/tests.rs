@@ -295,6 +295,7 @@ fn a_handover_meets_each_procedure() {
     use super::Verdict::{Ignore, Proceed};
     for p in OF_SESSIONS.into_iter().chain([
         Procedure::Registration,
+        Procedure::UeContextTransfer,
         Procedure::DeregistrationByNetwork,
         Procedure::Authentication,
         Procedure::ServiceRequest,

@@ -18,7 +18,7 @@ pub(super) const BATCH_VERSION: u16 = 2;
 pub(super) const CONFIG_VERSION: u16 = 3;
 
 /// Version of the form of an [`N14`]: another number with every change of it. The state in it has a version of its own.
-pub(super) const N14_VERSION: u16 = 1;
+pub(super) const N14_VERSION: u16 = 2;
 
 /// Octets of a configuration of few data networks.
 const CONFIG: usize = 1024;

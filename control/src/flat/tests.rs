@@ -12,7 +12,7 @@ use whimbrel_pfcp::msg::SessionReportRequest;
 use whimbrel_pfcp::rule::UsageReport;
 
 use super::*;
-use crate::amf::{Body, Completed, Created, Given, N14, Relation};
+use crate::amf::{Body, Completed, Created, Given, N14, Relation, Shown, Transferred};
 use crate::config::Config;
 use crate::desk::{Desk, INTEGRITY, psi, registration_request};
 use crate::envelope::{Batch, Command, Envelope, Locate, Payload, PhoneId};
@@ -87,6 +87,15 @@ fn n14() -> Vec<Vec<u8>> {
     let given = Given { psi: psi(1), upf, up_seid, forwarding: Some(2) };
     let bodies = [
         Body::HandoverComplete,
+        Body::TransferUeContext(Shown { tmsi: whimbrel_ids::Tmsi(7), nas: vec![0x7e, 1, 2] }),
+        Body::UeContextTransferred(Box::new(Transferred {
+            asker: registered().id,
+            state: checkpoint(&registered()).into_flat(),
+            upfs: vec![(psi(1), upf)],
+        })),
+        Body::UeContextNotTransferred(registered().id),
+        Body::Registered { smf: upf, sessions: vec![(psi(1), up_seid)] },
+        Body::NotRegistered,
         Body::not_created(CauseRadioNetwork::UnknownTargetId, None),
         Body::Completed(Completed::Given(vec![given])),
         Body::UeContextCreated(Box::new(Created {

@@ -25,6 +25,8 @@ pub(crate) enum Lane {
 pub enum Procedure {
     /// TS 23.502 §4.2.2.2.2.
     Registration,
+    /// TS 23.502 §4.2.2.2.2 steps 4, 5 and 10, of the former AMF: the phone registers at another.
+    UeContextTransfer,
     /// TS 23.502 §4.2.2.3.2.
     DeregistrationByUe,
     /// TS 23.502 §4.2.2.3.3.
@@ -150,8 +152,9 @@ impl Lanes {
     pub(super) fn finished(&mut self, lane: Lane) {
         self.0.retain(|o| o.lane != lane);
         if lane != Lane::Handover {
-            // A handover that does not wait for it gives it back.
+            // What does not wait for it gives it back.
             let _ = self.deliver(Lane::Handover, Input::SessionSettled);
+            let _ = self.deliver(Lane::Mobility, Input::SessionSettled);
         }
         if self.0.is_empty() {
             self.0 = Vec::new();

@@ -1,8 +1,9 @@
 //! What other AMFs say of phones (N14, TS 23.502 §4.9.1.3): to whom it goes. What a phone's machine decides is in
 //! `control/src/amf/n14`.
 //!
-//! A message names its handover by what the source drew for it. Here at the target the name leads to the phone's slot; at the source it
-//! holds the phone itself. Neither answers to a name that it does not know.
+//! A message names the phone's way by what was drawn for it. Here at the target the name leads to the phone's slot; at the source it
+//! holds the phone itself. Neither answers to a name that it does not know. An AMF that asks for a context ([`Body::TransferUeContext`])
+//! names the phone by its 5G-TMSI, and is answered with a name.
 
 use std::collections::BTreeMap;
 
@@ -82,6 +83,22 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 return Err(NotTaken::Repeated);
             }
             Body::CreateUeContext(context) => self.comes(now, from, relation, &context.required, out)?,
+            Body::TransferUeContext(shown) => match self.slots.by_tmsi(shown.tmsi) {
+                Some(phone) => (phone, None),
+                None => {
+                    answer(from, relation, Body::UeContextNotTransferred(relation.source), out);
+                    return Ok(());
+                }
+            },
+            Body::UeContextTransferred(t) if !self.takes(from, relation, t.asker) => {
+                answer(from, relation, Body::NotRegistered, out);
+                return Err(NotTaken::Unknown);
+            }
+            Body::UeContextTransferred(t) => (t.asker, None),
+            Body::UeContextNotTransferred(asker) if !self.slots.holds(*asker) => {
+                return Err(NotTaken::Unknown);
+            }
+            Body::UeContextNotTransferred(asker) => (*asker, None),
             body if body.is_of_source() => match (self.arrivals.get(from, relation), body) {
                 (Some(phone), _) => (phone, None),
                 // What has come for a phone that is lost here is nobody's.
@@ -92,18 +109,27 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 (None, _) => return Err(NotTaken::Unknown),
             },
             body if !self.slots.holds(relation.source) => {
-                let answer = match body {
-                    Body::HandoverComplete => Body::Completed(Completed::Gone),
+                let body = match body {
+                    Body::HandoverComplete | Body::Registered { .. } => Body::Completed(Completed::Gone),
                     Body::UeContextCreated(_) => Body::ReleaseUeContext,
                     _ => return Err(NotTaken::Unknown),
                 };
-                out.neighbours.push((from, N14 { relation, body: answer }.to_flat()));
+                answer(from, relation, body, out);
                 return Ok(());
             }
             _ => (relation.source, None),
         };
         self.inbox.push_back((phone, Payload::Neighbour { from, octets: octets.into(), target }));
         Ok(())
+    }
+
+    /// A context comes for the slot that asked for it, and no second one: from here on its name leads there.
+    fn takes(&mut self, from: NeighbourId, relation: Relation, asker: PhoneId) -> bool {
+        let takes = self.slots.holds(asker) && !self.arrivals.by_phone.contains_key(&asker);
+        if takes {
+            self.arrivals.insert(from, relation, asker);
+        }
+        takes
     }
 
     fn end_orphan(&mut self, now: Instant, given: &Given, out: &mut Outbox) {
@@ -158,5 +184,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
 /// A phone is not taken.
 fn refuse(to: NeighbourId, relation: Relation, cause: impl Into<Cause>, out: &mut Outbox) {
-    out.neighbours.push((to, N14 { relation, body: Body::not_created(cause, None) }.to_flat()));
+    answer(to, relation, Body::not_created(cause, None), out);
+}
+
+fn answer(to: NeighbourId, relation: Relation, body: Body, out: &mut Outbox) {
+    out.neighbours.push((to, N14 { relation, body }.to_flat()));
 }

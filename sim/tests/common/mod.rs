@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
+pub(crate) mod amfs;
 pub(crate) mod by_hand;
 pub(crate) mod day;
 pub(crate) mod pdu;

@@ -1,5 +1,5 @@
-//! N14: what two AMFs of one network say to each other of a connected phone that goes over from one's gNB to the other's
-//! (TS 23.502 §4.9.1.3, TS 29.518 §5.2.2.2).
+//! N14: what two AMFs of one network say to each other of a phone that goes from one to the other, connected (TS 23.502 §4.9.1.3) or idle
+//! (§4.2.2.2.2): TS 29.518 §5.2.2.2.
 //!
 //! | here | TS 29.518 |
 //! | --- | --- |
@@ -7,11 +7,14 @@
 //! | [`Body::ReleaseUeContext`] | ReleaseUEContext, §5.2.2.2.4 |
 //! | [`Body::RanStatus`] | N1N2MessageTransfer with RAN status, TS 23.502 §4.9.1.3.3 step 2b |
 //! | [`Body::HandoverComplete`] and its answer | N2InfoNotify, §5.2.2.3.6 |
+//! | [`Body::TransferUeContext`] and its two answers | UEContextTransfer, §5.2.2.2.1 |
+//! | [`Body::Registered`] and its answer, [`Body::NotRegistered`] | RegistrationStatusUpdate, §5.2.2.2.2 |
 //!
 //! The UE context is the phone's flat form ([`Checkpoint`](crate::Checkpoint)), and what gNBs say goes along as they said it. The SMF is a
-//! part of this program, so a phone's sessions go with it: their UPF stays and is told of the new CP F-SEID. [`source`] is the side that
-//! the phone leaves, [`target`] the one that it comes to.
+//! part of this program, so a phone's sessions go with it: their UPF stays and is told of the new CP F-SEID. In a handover [`source`] is the
+//! side that the phone leaves, [`target`] the one that it comes to; [`registration`] has both sides of an idle phone's move.
 
+pub(crate) mod registration;
 pub(crate) mod source;
 pub(crate) mod target;
 
@@ -19,7 +22,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{AmfUeNgapId, PduSessionId, Seid};
+use whimbrel_ids::{AmfUeNgapId, PduSessionId, Seid, Tmsi};
 use whimbrel_ngap::Message;
 use whimbrel_ngap::ie::Cause;
 use whimbrel_ngap::msg::HandoverFailure;
@@ -27,7 +30,8 @@ use whimbrel_ngap::msg::HandoverFailure;
 use super::connection::out_of_state;
 use crate::envelope::{Effect, HandoverTarget, PhoneId};
 use crate::flat::Flat;
-use crate::shard::Ue;
+use crate::input::Input;
+use crate::shard::{Lane, Ue};
 
 /// What a phone's record says of the other AMF, while the phone goes over.
 #[derive(Clone, Debug)]
@@ -42,12 +46,13 @@ pub(crate) enum Between {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct NeighbourId(pub u8);
 
-/// The name of one handover between two AMFs. The source gives it; who does not know it has no part in the handover.
+/// The name of one phone's way from one AMF to another. The source gives it, to a handover or in its answer to the AMF that asks for a
+/// context; who does not know it has no part in it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Relation {
     /// The phone, as the source calls it.
     pub source: PhoneId,
-    /// Drawn for this handover.
+    /// Drawn for this one, by who speaks first.
     pub token: [u8; 16],
 }
 
@@ -60,7 +65,7 @@ impl fmt::Debug for Relation {
 /// One message. It may hold keys.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct N14 {
-    /// Of which handover.
+    /// Of which phone's way. Who asks for a context does not know the phone yet, and names itself: the stranger's slot.
     pub relation: Relation,
     /// What is said.
     pub body: Body,
@@ -83,6 +88,21 @@ pub enum Body {
     HandoverComplete,
     /// Source to target: what became of the phone there.
     Completed(Completed),
+    /// Target to source: a phone that is the source's wants to register here.
+    TransferUeContext(Shown),
+    /// Source to target: so it is.
+    UeContextTransferred(Box<Transferred>),
+    /// Source to target, to the slot that asked: so it is not, or the phone cannot go now.
+    UeContextNotTransferred(PhoneId),
+    /// Target to source: the phone is registered there. Repeated until it is answered, by [`Self::Completed`].
+    Registered {
+        /// Where the target takes PFCP of UPFs.
+        smf: IpAddr,
+        /// The sessions that it takes, and its name of each towards the UPF.
+        sessions: Vec<(PduSessionId, Seid)>,
+    },
+    /// Target to source: the phone is not registered there with what was transferred.
+    NotRegistered,
 }
 
 impl Body {
@@ -98,10 +118,18 @@ impl Body {
     /// Whether the source says it to the target.
     pub fn is_of_source(&self) -> bool {
         match self {
-            Self::CreateUeContext(_) | Self::ReleaseUeContext | Self::RanStatus(_) | Self::Completed(_) => {
-                true
-            }
-            Self::UeContextCreated(_) | Self::UeContextNotCreated(_) | Self::HandoverComplete => false,
+            Self::CreateUeContext(_)
+            | Self::ReleaseUeContext
+            | Self::RanStatus(_)
+            | Self::Completed(_)
+            | Self::UeContextTransferred(_)
+            | Self::UeContextNotTransferred(_) => true,
+            Self::UeContextCreated(_)
+            | Self::UeContextNotCreated(_)
+            | Self::HandoverComplete
+            | Self::TransferUeContext(_)
+            | Self::Registered { .. }
+            | Self::NotRegistered => false,
         }
     }
 }
@@ -139,6 +167,27 @@ impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Keys(NCC {}, …)", self.ncc)
     }
+}
+
+/// What a phone shows that registers elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Shown {
+    /// Its 5G-TMSI at the source.
+    pub tmsi: Tmsi,
+    /// Its REGISTRATION REQUEST as it came, protected under the keys that the source has.
+    #[serde(with = "crate::flat::octets::owned")]
+    pub nas: Vec<u8>,
+}
+
+/// The context of a phone that registers elsewhere.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Transferred {
+    /// The slot that asked.
+    pub asker: PhoneId,
+    /// Its state before it said what it showed: a [`Checkpoint`](crate::Checkpoint).
+    pub state: Flat,
+    /// As in [`UeContext::upfs`].
+    pub upfs: Vec<(PduSessionId, IpAddr)>,
 }
 
 /// What the target has made ready.
@@ -183,11 +232,26 @@ fn say(ue: Ue, to: NeighbourId, relation: Relation, body: Body) {
     ue.emit(Effect::Neighbour { to, octets }, None);
 }
 
+/// Gives what a neighbour says to the procedure that awaits it: a handover's, or a registration's.
+fn deliver(ue: Ue, body: Body) {
+    let input = Input::Neighbour(body.into());
+    let stray = ue.with(|p| {
+        p.lanes.deliver(Lane::Handover, input).or_else(|input| p.lanes.deliver(Lane::Mobility, input))
+    });
+    if stray.is_err() {
+        out_of_state(ue);
+    }
+}
+
 /// A neighbour has said something of this phone. `to`: where CREATE UE CONTEXT leads.
 pub(crate) fn received(ue: Ue, from: NeighbourId, octets: &[u8], to: Option<&HandoverTarget>) {
     let Ok(N14 { relation, body }) = N14::from_octets(octets) else { return out_of_state(ue) };
     match body {
         Body::CreateUeContext(context) => target::create(ue, from, relation, context, to.cloned()),
+        Body::TransferUeContext(shown) => registration::transfer(ue, from, relation, &shown),
+        body @ (Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)) => {
+            registration::answered(ue, from, relation, body);
+        }
         body if body.is_of_source() => target::said(ue, from, relation, body),
         body => source::said(ue, from, relation, body),
     }

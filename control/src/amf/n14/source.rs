@@ -46,6 +46,18 @@ pub(crate) struct Departure {
     given: Option<Vec<Given>>,
 }
 
+impl Departure {
+    /// Of an idle phone that registers there.
+    pub(super) fn idle(to: NeighbourId, relation: Relation) -> Self {
+        Self { to, relation, phase: Phase::Waiting, source_lost: false, held: Vec::new(), given: None }
+    }
+
+    /// Its state is under way.
+    pub(super) fn executing(&mut self) {
+        self.phase = Phase::Executing;
+    }
+}
+
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: NeighbourId) {
     if let Err((cause, refusal)) = check(ue, &m) {
@@ -90,11 +102,9 @@ fn check(ue: Ue, m: &HandoverRequired) -> Result<(), (CauseRadioNetwork, Refusal
 async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: NeighbourId) -> Result<(), Failed> {
     target::release_source(ue); // what is left of a handover before goes
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
-    let departure =
-        Departure { to, relation, phase: Phase::Waiting, source_lost: false, held: Vec::new(), given: None };
-    ue.with(|p| p.amf.between = Some(Between::Departure(departure).into()));
+    ue.with(|p| p.amf.between = Some(Between::Departure(Departure::idle(to, relation)).into()));
     target::come_up(ue, &handover::named(&m)).await?;
-    alone(ue).await?;
+    alone(ue, Lane::Handover).await?;
     let (asked, before) = create(ue, &m)?; // §4.9.1.3.2 step 3: CREATE UE CONTEXT
     let (answer, created) = created(ue).await?; // steps 9 to 12
     let (admitted, refused) = handover::admit(ue, &asked, &answer)?;
@@ -110,10 +120,10 @@ async fn depart(ue: Ue, m: Rc<HandoverRequired>, to: NeighbourId) -> Result<(), 
     Ok(())
 }
 
-/// A phone travels at rest: what else it is at ends first.
-async fn alone(ue: Ue) -> Result<(), Failed> {
+/// A phone travels at rest: what it is at on other lanes ends first.
+pub(super) async fn alone(ue: Ue, lane: Lane) -> Result<(), Failed> {
     let until = ue.now() + ue.config().timers.guard;
-    while !ue.with(|p| p.lanes.idle_but(Lane::Handover)) {
+    while !ue.with(|p| p.lanes.idle_but(lane)) {
         match ue.receive(|i| matches!(i, Input::SessionSettled), until.since(ue.now())).await {
             Ok(_) => {}
             Err(Interrupt::TimedOut) => {
@@ -232,7 +242,7 @@ async fn arrived(ue: Ue) -> Result<(), Failed> {
 }
 
 /// The phone is the target's, and nothing that comes from now on is for it.
-fn settle(ue: Ue, given: Vec<Given>) {
+pub(super) fn settle(ue: Ue, given: Vec<Given>) {
     let said = ue.with(|p| {
         p.amf.registered = false;
         let d = p.amf.departure_mut()?;
@@ -250,9 +260,15 @@ fn settle(ue: Ue, given: Vec<Given>) {
 async fn left(ue: Ue, began: Instant) {
     let subject = ue.with(|p| p.subject());
     ue.event(Event::Completed { procedure: Procedure::Handover, subject, took: ue.now().since(began) });
-    let until = ue.now() + FORWARDING.max(TOLD_AGAIN);
+    told_again(ue, FORWARDING.max(TOLD_AGAIN)).await;
+    send_release_command(ue, CauseRadioNetwork::SuccessfulHandover);
+}
+
+/// The target hears which sessions are its own as often as it asks.
+pub(super) async fn told_again(ue: Ue, patience: Duration) {
+    let until = ue.now() + patience;
     while ue.now() < until {
-        let again = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::HandoverComplete));
+        let again = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::HandoverComplete | Body::Registered { .. }));
         let Ok(_) = ue.receive(again, until.since(ue.now())).await else { break };
         let answer = ue.with(|p| {
             let d = p.amf.departure()?;
@@ -262,11 +278,10 @@ async fn left(ue: Ue, began: Instant) {
             say(ue, to, relation, Body::Completed(Completed::Given(given)));
         }
     }
-    send_release_command(ue, CauseRadioNetwork::SuccessfulHandover);
 }
 
 /// How long the target is answered again that has not heard which sessions are its own.
-const TOLD_AGAIN: Duration = Duration::from_secs(3);
+pub(super) const TOLD_AGAIN: Duration = Duration::from_secs(3);
 
 /// The phone stays where it is, if that is still there.
 fn failed(ue: Ue, cause: Cause, refusal: Refusal, container: Option<Vec<u8>>, target_knows: bool) {
@@ -316,7 +331,7 @@ fn back(ue: Ue, d: &Departure) {
 }
 
 /// The phone stays: what was kept for it is said, and what waited goes on.
-fn over(ue: Ue, d: &Departure) {
+pub(super) fn over(ue: Ue, d: &Departure) {
     for (message, security) in &d.held {
         if *security != Security::Proposed || ue.with(|p| p.amf.proposed.is_some()) {
             send_nas(ue, message, *security);
@@ -373,14 +388,14 @@ pub(crate) fn said(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
     if !ours {
         // Of one that is off.
         return match body {
-            Body::HandoverComplete => say(ue, from, relation, Body::Completed(Completed::Cancelled)),
+            Body::HandoverComplete | Body::Registered { .. } => {
+                say(ue, from, relation, Body::Completed(Completed::Cancelled))
+            }
             Body::UeContextCreated(_) => say(ue, from, relation, Body::ReleaseUeContext),
             _ => out_of_state(ue),
         };
     }
-    if ue.with(|p| p.lanes.deliver(Lane::Handover, Input::Neighbour(body.into()))).is_err() {
-        out_of_state(ue);
-    }
+    super::deliver(ue, body);
 }
 
 fn phase(ue: Ue, phase: Phase) {

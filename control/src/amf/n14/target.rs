@@ -18,7 +18,7 @@ use whimbrel_ngap::msg::{
 };
 use whimbrel_ngap::transfer::HandoverResourceAllocationUnsuccessfulTransfer;
 
-use super::{Between, Body, Completed, Created, Keys, NeighbourId, Relation, UeContext, say};
+use super::{Between, Body, Completed, Created, Keys, NeighbourId, Relation, UeContext, registration, say};
 use crate::amf::as_security::Fresh;
 use crate::amf::connection::{emit, locate, location, out_of_state};
 use crate::amf::handover::{self, Failed};
@@ -42,7 +42,48 @@ pub(crate) struct Arrival {
     from: NeighbourId,
     relation: Relation,
     /// The sessions that come along, from when the phone is here until it is certain that they are ours.
-    coming: Vec<Coming>,
+    pub(super) coming: Vec<Coming>,
+    by: By,
+}
+
+/// How a phone comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Handover,
+    /// Idle; its context was asked for, and the relation names the question.
+    Question,
+    /// Idle, and its source has answered.
+    Answer,
+}
+
+impl Arrival {
+    fn new(from: NeighbourId, relation: Relation) -> Self {
+        Self { from, relation, coming: Vec::new(), by: By::Handover }
+    }
+
+    /// Of an idle phone, of which the source is asked.
+    pub(super) fn asked(from: NeighbourId, relation: Relation) -> Self {
+        Self { by: By::Question, ..Self::new(from, relation) }
+    }
+
+    /// The source answers, and names the phone. Whether it was asked.
+    pub(super) fn answered(&mut self, from: NeighbourId, relation: Relation) -> bool {
+        let asked = (By::Question, self.from, self.relation.token);
+        let ours = asked == (self.by, from, relation.token);
+        if ours {
+            (self.relation, self.by) = (relation, By::Answer);
+        }
+        ours
+    }
+
+    pub(super) fn is_handover(&self) -> bool {
+        self.by == By::Handover
+    }
+
+    /// Where the source of an idle phone hears what became of it, once it has answered.
+    pub(super) fn status_to(&self) -> Option<To> {
+        (self.by == By::Answer).then_some((self.from, self.relation))
+    }
 }
 
 impl Keys {
@@ -94,7 +135,7 @@ pub(crate) fn create(
         }
     };
     ue.with(|p| {
-        p.amf.between = Some(Between::Arrival(Arrival { from, relation, coming: Vec::new() }).into());
+        p.amf.between = Some(Between::Arrival(Arrival::new(from, relation)).into());
         p.amf.target = Some(Target::asked_for(&prepared.to).into());
     });
     let ue = ue.on(Lane::Handover);
@@ -184,7 +225,7 @@ fn prepare(ue: Ue, context: &UeContext, to: Option<HandoverTarget>) -> Result<Pr
 }
 
 /// What the phone brings along. Names, timers and places are the source's; it gets others here when it registers.
-fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> AmfContext {
+pub(super) fn record(amf: AmfContext, allowed_nssai: Vec<SNssai>, tai: Tai) -> AmfContext {
     AmfContext {
         supi: amf.supi,
         pei: amf.pei,
@@ -301,7 +342,7 @@ async fn arrive(
     if let Some(supi) = ue.with(|p| p.amf.supi) {
         udm_client::register(ue, supi).await?; // Nudm_UECM_Registration
     }
-    match completed(ue, (from, relation)).await? {
+    match completed(ue, (from, relation), || Body::HandoverComplete).await? {
         Some(Completed::Given(given)) => smf::came(ue, &prepared.coming, &given),
         Some(Completed::Cancelled) => {
             return Err(Refusal::RadioFailure("the source AMF had called the handover off").into());
@@ -315,8 +356,12 @@ async fn arrive(
 const ATTEMPTS: u8 = 3;
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// N2InfoNotify is repeated until it is answered; `None`: the source is not there.
-async fn completed(ue: Ue, (from, relation): To) -> Result<Option<Completed>, Interrupt> {
+/// N2InfoNotify or RegistrationStatusUpdate is repeated until it is answered; `None`: the source is not there.
+pub(super) async fn completed(
+    ue: Ue,
+    (from, relation): To,
+    told: impl Fn() -> Body,
+) -> Result<Option<Completed>, Interrupt> {
     let answer = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::Completed(_)));
     for attempt in 1..=ATTEMPTS {
         match ue.receive(answer, PATIENCE).await {
@@ -326,7 +371,7 @@ async fn completed(ue: Ue, (from, relation): To) -> Result<Option<Completed>, In
             },
             Ok(_) => return Ok(None),
             Err(Interrupt::TimedOut) if attempt < ATTEMPTS => {
-                say(ue, from, relation, Body::HandoverComplete);
+                say(ue, from, relation, told());
             }
             Err(Interrupt::TimedOut) => {}
             Err(other) => return Err(other),
@@ -360,6 +405,9 @@ fn not_created(ue: Ue, (from, relation): To, cause: Cause, container: Option<Vec
 /// The phone's record ends. Sessions of which it is not certain yet whose they are end at their UPF if they are ours.
 pub(crate) fn forget(ue: Ue) {
     let coming = ue.with(|p| p.amf.arrival().map(|a| a.coming.clone())).unwrap_or_default();
+    if coming.is_empty() {
+        registration::not_here(ue);
+    }
     smf::disown(ue, &coming);
 }
 
@@ -374,11 +422,7 @@ pub(crate) fn said(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
         // The phone has come meanwhile: HANDOVER COMPLETE is under way, and its answer decides.
         Body::ReleaseUeContext if ue.with(|p| p.amf.target.is_none()) => {}
         Body::ReleaseUeContext => drop(target::abandon(ue)),
-        body => {
-            if ue.with(|p| p.lanes.deliver(Lane::Handover, Input::Neighbour(body.into()))).is_err() {
-                out_of_state(ue);
-            }
-        }
+        body => super::deliver(ue, body),
     }
 }
 

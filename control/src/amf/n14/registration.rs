@@ -1,0 +1,276 @@
+//! A phone that shows another AMF's 5G-GUTI registers here: its context is fetched from there, with its keys and sessions, so that nobody
+//! asks it who it is (TS 23.502 §4.2.2.2.2 steps 4, 5, 10, TS 29.518 §5.2.2.2.1, §5.2.2.2.2, TS 33.501 §6.9.3).
+//!
+//! The former AMF gives a context to nobody who cannot show what the phone has signed for it, and has the phone until it hears that the
+//! phone is registered. Whatever goes wrong before, the phone is asked who it is, as any stranger.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use whimbrel_ids::PduSessionId;
+use whimbrel_nas::ie::{MobileIdentity, RegistrationKind};
+use whimbrel_nas::mm::{self, RegistrationRequest};
+use whimbrel_ngap::ie::CauseRadioNetwork;
+use whimbrel_security::NasSecurityContext;
+
+use super::source::{self, Departure, alone};
+use super::target::{Arrival, completed, record};
+use super::{Between, Body, Completed, NeighbourId, Relation, Shown, Transferred, say};
+use crate::amf::connection::{lost, out_of_state, part, send_release_command};
+use crate::amf::nas;
+use crate::envelope::PhoneId;
+use crate::event::Event;
+use crate::flat::Checkpoint;
+use crate::input::Input;
+use crate::phone::{AmfContext, Phone};
+use crate::procedure::End;
+use crate::shard::{Interrupt, Lane, Procedure, Ue};
+use crate::smf::{self, Coming};
+
+/// How long a phone may take to register elsewhere: it may be authenticated there, each message of which may be repeated four times
+/// (T3560).
+const REGISTRATION: Duration = Duration::from_secs(60);
+
+// The former AMF.
+
+/// Step 4: UEContextTransfer. The phone has come to a cell of the AMF that asks, if what is shown is the phone's.
+pub(crate) fn transfer(ue: Ue, to: NeighbourId, relation: Relation, shown: &Shown) {
+    let asker = relation.source;
+    let relation = Relation { source: ue.with(|p| p.id), ..relation };
+    let Some(before) = ue.with(|p| signed(p, &shown.nas)) else {
+        return say(ue, to, relation, Body::UeContextNotTransferred(asker));
+    };
+    if let Some((association, name)) =
+        ue.with(|p| p.amf.connection.as_ref().map(|c| (c.association, c.amf_ue_ngap_id)))
+    {
+        send_release_command(ue, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason);
+        part(ue, association, name);
+        lost(ue);
+    }
+    let ue = ue.on(Lane::Mobility);
+    ue.start(Lane::Mobility, Procedure::UeContextTransfer, async move {
+        let began = ue.now();
+        let departure = Departure::idle(to, relation);
+        ue.with(|p| p.amf.between = Some(Between::Departure(departure).into()));
+        let ready = alone(ue, Lane::Mobility).await.is_ok() && give(ue, to, relation, asker, before);
+        if !ready {
+            if let Some(d) = ue.with(|p| p.amf.take_departure()) {
+                say(ue, to, relation, Body::UeContextNotTransferred(asker));
+                source::over(ue, &d);
+            }
+            return;
+        }
+        match registered(ue).await {
+            Ok(()) => {
+                let (subject, took) = (ue.with(|p| p.subject()), ue.now().since(began));
+                ue.event(Event::Completed { procedure: Procedure::UeContextTransfer, subject, took });
+                source::told_again(ue, source::TOLD_AGAIN).await;
+            }
+            Err(told) => {
+                if let Some(d) = ue.with(|p| p.amf.take_departure()) {
+                    if !told {
+                        say(ue, to, relation, Body::ReleaseUeContext);
+                    }
+                    source::over(ue, &d);
+                }
+            }
+        }
+    });
+}
+
+/// Whether the phone has said this. Gives its security context as it was before, and takes the message's COUNT.
+fn signed(p: &mut Phone, nas: &[u8]) -> Option<Box<NasSecurityContext>> {
+    let free = p.amf.registered && !p.amf.emergency && p.amf.between.is_none() && p.amf.target.is_none();
+    let security = p.amf.security.as_deref_mut().filter(|_| free)?;
+    let before = Box::new(security.clone());
+    security.unprotect(nas, &mut Vec::new()).ok()?;
+    Some(before)
+}
+
+/// Step 5: the phone's state.
+fn give(
+    ue: Ue,
+    to: NeighbourId,
+    relation: Relation,
+    asker: PhoneId,
+    before: Box<NasSecurityContext>,
+) -> bool {
+    let config = ue.config();
+    let transferred = ue.with(|p| {
+        let mut rests = p.clone();
+        rests.lanes = Default::default();
+        rests.amf.security = Some(before);
+        let state = Checkpoint::of(&rests)?.into_flat();
+        let upfs = smf::upfs(p.sessions.values().map(|s| &**s), &config);
+        p.amf.departure_mut()?.executing();
+        Some(Transferred { asker, state, upfs })
+    });
+    match transferred {
+        Some(transferred) => {
+            say(ue, to, relation, Body::UeContextTransferred(transferred.into()));
+            true
+        }
+        None => false,
+    }
+}
+
+/// Step 10: RegistrationStatusUpdate. The sessions that the other AMF takes are its own from now on; the others end with the record.
+/// `Err`: the phone stays; whether the other AMF has said so.
+async fn registered(ue: Ue) -> Result<(), bool> {
+    let told = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::Registered { .. } | Body::NotRegistered));
+    let Ok(Input::Neighbour(body)) = ue.receive(told, REGISTRATION).await else { return Err(false) };
+    let Body::Registered { smf, sessions } = *body else { return Err(true) };
+    let given = smf::give_away(ue, &sessions, smf, &[]).await.map_err(|_| false)?;
+    source::settle(ue, given);
+    Ok(())
+}
+
+// The AMF to which the phone comes.
+
+/// What a phone has brought along.
+pub(crate) struct Brought {
+    /// The request, read under its keys.
+    pub(crate) request: Rc<RegistrationRequest>,
+    sessions: BTreeMap<PduSessionId, Box<smf::SmContext>>,
+    coming: Vec<Coming>,
+}
+
+/// Steps 4 and 5, if the phone shows the 5G-GUTI of an AMF that is known here. `None`: it is to be asked who it is.
+/// `sealed`: the request as it came.
+pub(crate) async fn fetch(
+    ue: Ue,
+    request: &RegistrationRequest,
+    sealed: Option<Box<[u8]>>,
+) -> Result<Option<Brought>, End> {
+    let (Some(nas), MobileIdentity::Guti(guti)) = (sealed, &request.mobile_identity) else { return Ok(None) };
+    let config = ue.config();
+    let neighbours = (0u8..).map(NeighbourId).zip(&config.amf.neighbours);
+    let of_guti = |amf_id| guti.guami.plmn == config.amf.plmn && guti.guami.amf_id == amf_id;
+    let Some((to, _)) = neighbours.into_iter().find(|(_, n)| of_guti(n.amf_id)) else { return Ok(None) };
+    let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
+    ue.with(|p| p.amf.between = Some(Between::Arrival(Arrival::asked(to, relation)).into()));
+    say(ue, to, relation, Body::TransferUeContext(Shown { tmsi: guti.tmsi, nas: nas.to_vec() }));
+    let answers = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)));
+    let brought = match ue.receive(answers, ue.config().timers.guard).await {
+        Ok(Input::Neighbour(body)) => match *body {
+            Body::UeContextTransferred(transferred) => take(ue, &transferred, &nas),
+            _ => None,
+        },
+        Ok(_) | Err(Interrupt::TimedOut) => None,
+        Err(why) => {
+            not_here(ue);
+            return Err(why.into());
+        }
+    };
+    if brought.is_none() {
+        not_here(ue);
+    }
+    Ok(brought)
+}
+
+/// The phone's record is made of what came, if that is the phone's who signed the request.
+fn take(ue: Ue, transferred: &Transferred, nas: &[u8]) -> Option<Brought> {
+    let config = ue.config();
+    let Phone { amf, sessions, .. } =
+        *Checkpoint::from_octets(transferred.state.octets()).ok()?.phone().ok()?;
+    let complete = amf.supi.is_some()
+        && amf.registered
+        && !amf.emergency
+        && amf.security.is_some()
+        && amf.k_amf.is_some()
+        && amf.ue_security_capability.is_some();
+    let allowed: Vec<_> =
+        amf.allowed_nssai.iter().copied().filter(|s| config.amf.slices.contains(s)).collect();
+    let tai = ue.with(|p| p.amf.tai).filter(|_| complete)?;
+    let former = ue.with(|p| {
+        let own = std::mem::take(&mut p.amf);
+        p.amf = AmfContext {
+            connection: own.connection.clone(),
+            seen: own.seen.clone(),
+            answering: own.answering,
+            between: own.between.clone(),
+            ..record(amf, allowed, tai)
+        };
+        own
+    });
+    let request = match nas::receive(ue, nas) {
+        Ok(nas::Received { message: mm::Message::RegistrationRequest(m), protected: true, .. }) => m,
+        _ => {
+            ue.with(|p| p.amf = former);
+            return None;
+        }
+    };
+    let (mut coming, mut kept) = (Vec::new(), BTreeMap::new());
+    // An initial registration begins without sessions (TS 24.501 §5.5.1.2.4).
+    if request.registration_type.kind != RegistrationKind::Initial {
+        let (states, own) = (ue.upfs(), ue.with(|p| (p.id, p.clock)));
+        for (psi, mut s) in sessions {
+            let at = transferred.upfs.iter().find(|(named, _)| *named == psi).map(|(_, at)| *at);
+            if let Ok(c) = smf::take(&mut s, at, own, &config, &states) {
+                coming.push(c);
+                kept.insert(psi, s);
+            }
+        }
+    }
+    Some(Brought { request: Rc::new(request), sessions: kept, coming })
+}
+
+/// Step 10: the phone is this AMF's, and so are its sessions.
+pub(crate) async fn here(ue: Ue, brought: Brought) -> Result<(), End> {
+    let Brought { sessions, coming, .. } = brought;
+    let Some((from, relation)) = ue.with(|p| {
+        let Some(Between::Arrival(a)) = p.amf.between.as_deref_mut() else { return None };
+        a.coming.clone_from(&coming);
+        p.sessions = sessions;
+        a.status_to()
+    }) else {
+        return Ok(());
+    };
+    smf::await_paths(ue, &[]); // its packets wait
+    let smf = ue.config().smf.node_id;
+    let taken: Vec<(PduSessionId, _)> = coming.iter().map(|c| (c.psi, c.cp_seid)).collect();
+    let status = || Body::Registered { smf, sessions: taken.clone() };
+    say(ue, from, relation, status());
+    let answer = completed(ue, (from, relation), status).await;
+    ue.with(|p| p.amf.between = None);
+    let answer = answer.inspect_err(|_| {
+        // What follows, or nothing, begins without them: those that are ours by now, the UPF deletes.
+        ue.with(|p| p.sessions.clear());
+        smf::disown(ue, &coming);
+    })?;
+    match answer {
+        Some(Completed::Given(given)) => smf::came(ue, &coming, &given),
+        // The source has given it up meanwhile, and kept what the phone had.
+        Some(Completed::Cancelled) => ue.with(|p| p.sessions.clear()),
+        Some(Completed::Gone) | None => smf::claim(ue, &coming, &[]).await?,
+    }
+    Ok(())
+}
+
+/// The phone is not registered here with what it has brought.
+pub(crate) fn not_here(ue: Ue) {
+    let from = ue.with(|p| {
+        let to = p.amf.arrival()?.status_to();
+        p.amf.between.take_if(|b| matches!(**b, Between::Arrival(ref a) if !a.is_handover()));
+        to
+    });
+    if let Some((from, relation)) = from {
+        say(ue, from, relation, Body::NotRegistered);
+    }
+}
+
+/// The former AMF answers. It is known by what was drawn for the question.
+pub(crate) fn answered(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
+    let ours = ue.with(|p| match p.amf.between.as_deref_mut() {
+        Some(Between::Arrival(a)) => a.answered(from, relation),
+        _ => false,
+    });
+    if ours {
+        return super::deliver(ue, body);
+    }
+    if matches!(body, Body::UeContextTransferred(_)) {
+        say(ue, from, relation, Body::NotRegistered); // too late
+    }
+    out_of_state(ue);
+}

@@ -1,0 +1,87 @@
+//! Two AMFs of one network, and a phone with two sessions.
+
+use whimbrel_control::Phone;
+use whimbrel_control::config::Config;
+use whimbrel_control::smf::UpState;
+use whimbrel_ran::gnb::GnbConfig;
+use whimbrel_ran::ue::{Command, MmState};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, neighbours, phone_config};
+
+use super::by_hand::psi;
+use super::stage::session;
+use super::*;
+
+pub(crate) const HERE: GnbIndex = GnbIndex(0);
+pub(crate) const THERE: GnbIndex = GnbIndex(1);
+pub(crate) const UE: UeIndex = UeIndex(0);
+
+/// A phone with two sessions at the gNB of one core; another core has a gNB in another tracking area.
+pub(crate) fn scene(seed: u64) -> Sim {
+    let (home, abroad) = neighbours();
+    let mut net = Sim::with(seed, home, Faults::default());
+    net.recorder().on = true;
+    with(net, abroad)
+}
+
+/// The same, where this is the one core and that the other's configuration.
+pub(crate) fn with(net: Sim, abroad: Config) -> Sim {
+    let mut net = net;
+    net.add_abroad(abroad);
+    net.add_gnb(gnb_config(1));
+    net.add_gnb_abroad(GnbConfig { supported_tas: vec![area(2)], ..gnb_config(2) });
+    net.add_ue(HERE, phone_config(1));
+    net.settle(SECOND / 10);
+    net.command(UE, Command::Register);
+    net.settle(SECOND);
+    for _ in 0..2 {
+        net.command(UE, session());
+        net.settle(SECOND);
+    }
+    assert_eq!(at_home(&net).map(|p| p.sessions.len()), Some(2));
+    net
+}
+
+/// The phone's record at the core of the simulation, if it is registered there.
+pub(crate) fn at_home(net: &Sim) -> Option<&Phone> {
+    net.phones().find(|p| p.amf.registered)
+}
+
+pub(crate) fn abroad(net: &Sim) -> Option<&Phone> {
+    net.abroad().phones().find(|p| p.amf.registered)
+}
+
+/// All that is here is where the phone is, with its sessions.
+pub(crate) fn served_by(net: &Sim, phone: Option<&Phone>, other: Option<&Phone>, gnb: GnbIndex) {
+    let phone = phone.expect("it is registered");
+    assert!(other.is_none(), "and nowhere else");
+    assert_eq!(net.gnb_of(UE), gnb);
+    assert_eq!(net.ue_ref(UE).state(), MmState::Registered);
+    assert!(phone.is_connected() && phone.amf.target.is_none() && phone.amf.source.is_none());
+    assert_eq!(phone.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "the phone's 5G-GUTI is of this AMF");
+    assert_eq!(phone.sessions.len(), 2);
+    assert!(phone.sessions.values().all(|s| s.up == UpState::Active && s.forwarding.is_none()));
+    assert!([1, 2].iter().all(|&n| net.ue_ref(UE).has_user_plane(psi(n))));
+    net.check_user_plane();
+}
+
+/// Whatever has happened, the phone is served where it is, or can be.
+pub(crate) fn comes_to_rest(net: &mut Sim, what: &str) {
+    net.settle(SECOND * 40);
+    net.mend_n14();
+    net.command(UE, Command::Register);
+    net.settle(SECOND * 40);
+    let gnb = net.gnb_of(UE);
+    let (here, other) = match gnb {
+        HERE => (at_home(net), abroad(net)),
+        _ => (abroad(net), at_home(net)),
+    };
+    let phone = here.unwrap_or_else(|| panic!("{what}: it is not registered where it is"));
+    assert_eq!(net.ue_ref(UE).state(), MmState::Registered, "{what}");
+    assert_eq!(phone.amf.tmsi, net.ue_ref(UE).s_tmsi().map(|t| t.tmsi), "{what}");
+    let sessions: Vec<_> = net.ue_ref(UE).sessions().map(|s| s.id).collect();
+    assert_eq!(phone.sessions.keys().copied().collect::<Vec<_>>(), sessions, "{what}");
+    assert!(!other.is_some_and(Phone::is_connected), "{what}: nobody else has a connection of it");
+    net.check_user_plane();
+    let strangers = net.cta().occupancy().1 + net.abroad().occupancy().1;
+    assert_eq!(strangers, 0, "{what}: nothing is left of it");
+}

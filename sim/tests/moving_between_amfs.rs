@@ -1,0 +1,204 @@
+//! An idle phone that registers at another AMF of the network, which fetches its context: TS 23.502 §4.2.2.2.2 steps 4, 5, 10,
+//! TS 29.518 §5.2.2.2.1, §5.2.2.2.2.
+
+mod common;
+
+use common::amfs::*;
+use common::by_hand::psi;
+use common::*;
+use whimbrel_control::Phone;
+use whimbrel_control::amf::{Body, N14, Relation, Shown};
+use whimbrel_ids::Tmsi;
+use whimbrel_nas::ie::NgKsi;
+use whimbrel_ran::ue::Command;
+use whimbrel_resilience::NotTaken;
+use whimbrel_sim::{CtaLoss, Fate, Faults, GnbIndex, Loss, Sim, neighbours};
+
+fn go(net: &mut Sim, to: GnbIndex) {
+    if net.ue_ref(UE).is_connected() {
+        go_idle(net, UE);
+    }
+    net.move_ue(UE, to);
+    net.settle(SECOND * 6);
+}
+
+/// The phone has its two sessions where it is, with these addresses, and its record is nowhere else.
+fn lives(net: &mut Sim, gnb: GnbIndex, addresses: &[Option<std::net::Ipv4Addr>]) {
+    net.command(UE, Command::ServiceRequest);
+    net.settle(SECOND);
+    match gnb {
+        HERE => served_by(net, at_home(net), abroad(net), gnb),
+        _ => served_by(net, abroad(net), at_home(net), gnb),
+    }
+    let phone = if gnb == HERE { at_home(net) } else { abroad(net) }.expect("it is there");
+    assert_eq!(of(phone), addresses, "the UPF stays, and with it the addresses");
+    let slots = net.cta().occupancy().0 + net.abroad().occupancy().0;
+    assert_eq!(slots, 1, "one of the cores knows it");
+}
+
+fn of(phone: &Phone) -> Vec<Option<std::net::Ipv4Addr>> {
+    phone.sessions.values().map(|s| s.ipv4).collect()
+}
+
+fn addresses(net: &Sim) -> Vec<Option<std::net::Ipv4Addr>> {
+    of(at_home(net).expect("it is here"))
+}
+
+/// The name of the phone's keys: another one each time that it proves who it is.
+fn keys(net: &Sim) -> Option<NgKsi> {
+    net.ue_ref(UE).security().map(|(ksi, _)| ksi)
+}
+
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: nobody asks the phone who it is, its keys and sessions come along, and its former AMF forgets it; and back
+fn an_idle_phone_moves_to_another_amf_and_back() {
+    let mut net = scene(21);
+    let addresses = addresses(&net);
+    let proved = keys(&net);
+    for gnb in [THERE, HERE, THERE] {
+        go(&mut net, gnb);
+        lives(&mut net, gnb, &addresses);
+    }
+    assert_eq!(keys(&net), proved, "its keys came along");
+    no_violations(&net);
+    assert_eq!(net.not_taken(), []);
+    for n in [1, 2] {
+        net.check_path(UE, psi(n));
+    }
+}
+
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: a phone whose connection its gNB still believes in: its former AMF lets that go
+fn a_phone_that_left_without_a_word() {
+    let mut net = scene(22);
+    let (addresses, proved) = (addresses(&net), keys(&net));
+    net.lose_radio(UE);
+    assert!(at_home(&net).is_some_and(Phone::is_connected));
+    net.move_ue(UE, THERE);
+    net.settle(SECOND * 6);
+    lives(&mut net, THERE, &addresses);
+    assert_eq!((keys(&net), net.gnb_ref(HERE).contexts()), (proved, 0));
+    no_violations(&net);
+}
+
+#[test] // packets that came while nobody knew where the phone is reach it there
+fn packets_that_wait_go_along() {
+    let mut net = scene(23);
+    go_idle(&mut net, UE);
+    net.befalls_n14(1, Fate::Cut);
+    net.check_path(UE, psi(1)); // it waits, and the phone is paged in vain
+    net.mend_n14();
+    go(&mut net, THERE);
+    net.command(UE, Command::ServiceRequest);
+    net.settle(SECOND);
+    net.check_path(UE, psi(1));
+    net.check_path(UE, psi(2));
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF, TS 24.501 §5.5.1.2.4: an initial registration begins without sessions; what it had ends with its record at the former AMF
+fn an_initial_registration_brings_keys_and_no_session() {
+    let mut net = scene(24);
+    let proved = keys(&net);
+    go_idle(&mut net, UE);
+    net.command(UE, Command::Deregister { switch_off: true });
+    net.move_ue(UE, THERE); // before the network has heard it
+    net.command(UE, Command::Register);
+    net.settle(SECOND * 6);
+    let there = abroad(&net).expect("it is there");
+    assert_eq!((there.sessions.len(), net.upf_sessions()), (0, 0));
+    assert_eq!((at_home(&net).map(|p| p.id), keys(&net)), (None, proved));
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF: a subscriber whom the other core does not know is refused there, and its record stays
+fn a_stranger_there_keeps_its_record_here() {
+    let mut net = scene(25);
+    let supi = at_home(&net).and_then(|p| p.amf.supi).expect("it is here");
+    net.home_abroad().unknown.push(supi);
+    go_idle(&mut net, UE);
+    net.move_ue(UE, THERE);
+    net.settle(SECOND * 6);
+    assert!(abroad(&net).is_none());
+    assert_eq!(at_home(&net).map(|p| p.sessions.len()), Some(2));
+    assert_eq!(net.abroad().occupancy().0, 0);
+}
+
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss: each message between the two is lost, or comes twice, or is the last, or a core dies as it comes
+fn whatever_befalls_any_message_phone_and_cores_agree() {
+    let (before, said) = {
+        let mut net = scene(26);
+        let before = net.said_over_n14();
+        go(&mut net, THERE);
+        (before, net.said_over_n14())
+    };
+    assert_eq!(said - before, 4, "a question, the context, the phone's registration, its sessions");
+    for nth in before + 1..=said {
+        for fate in Fate::ALL {
+            let mut net = scene(26);
+            net.befalls_n14(nth, fate);
+            go(&mut net, THERE);
+            comes_to_rest(&mut net, &format!("message {nth} {fate:?}"));
+        }
+    }
+}
+
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF lie: a context is given to nobody who cannot show what the phone has signed, and taken from nobody who was not asked
+fn a_neighbour_that_lies() {
+    let mut net = scene(27);
+    go_idle(&mut net, UE);
+    let phone = at_home(&net).expect("it is here");
+    let (id, tmsi) = (phone.id, phone.amf.tmsi.expect("it has one"));
+    let relation = Relation { source: id, token: [7; 16] };
+    let said = |body| N14 { relation, body }.to_flat();
+    for (tmsi, nas) in
+        [(tmsi, vec![]), (tmsi, vec![0x7e, 1, 0, 0, 0, 0, 9, 0x7e, 0]), (Tmsi(!tmsi.0), vec![0x7e])]
+    {
+        net.inject_n14(said(Body::TransferUeContext(Shown { tmsi, nas })).octets());
+    }
+    net.inject_n14(said(Body::UeContextNotTransferred(id)).octets());
+    net.inject_n14(said(Body::NotRegistered).octets());
+    net.inject_n14(said(Body::Registered { smf: [127, 0, 0, 9].into(), sessions: vec![] }).octets());
+    net.settle(SECOND * 3);
+    net.command(UE, Command::ServiceRequest);
+    net.settle(SECOND);
+    served_by(&net, at_home(&net), abroad(&net), HERE);
+    assert_eq!(net.abroad().occupancy().0, 0);
+    assert!(net.not_taken().iter().all(|why| *why == NotTaken::Unknown));
+    no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss: a home of several processes loses one of them at each message of the way out and in
+fn a_home_that_loses_an_aggregator_or_a_control_function() {
+    let home = || {
+        let (home, abroad) = neighbours();
+        let mut net = with(Sim::mirrored(28, home, Faults::default(), 3, 1), abroad);
+        go_idle(&mut net, UE);
+        net
+    };
+    let there_and_back = |net: &mut Sim| [THERE, HERE].into_iter().for_each(|gnb| go(net, gnb));
+    let (inputs, messages, addresses) = {
+        let mut net = home();
+        let (before, addresses) = ((net.inputs_taken(), net.links_taken()), addresses(&net));
+        there_and_back(&mut net);
+        let taken = (before.0 + 1..=net.inputs_taken(), before.1 + 1..=net.links_taken());
+        lives(&mut net, HERE, &addresses);
+        no_violations(&net);
+        (taken.0, taken.1, addresses)
+    };
+    for how in [CtaLoss::Before, CtaLoss::Held, CtaLoss::FalseAlarm] {
+        for input in inputs.clone() {
+            let mut net = home();
+            net.lose_cta_at(input, how);
+            there_and_back(&mut net);
+            comes_to_rest(&mut net, &format!("{how:?} at input {input}"));
+        }
+    }
+    for how in Loss::ALL {
+        for message in messages.clone() {
+            let mut net = home();
+            net.lose_cpf_at(message, how);
+            there_and_back(&mut net);
+            net.settle(SECOND * 3);
+            lives(&mut net, HERE, &addresses);
+        }
+    }
+}
