@@ -1,35 +1,9 @@
-//! A UPF with a session in use and one that is idle, and whatever comes from gNB, data network and SMF.
-//!
-//! The input is a sequence of: a kind, a length, so many octets.
+//! A UPF with a session in use and one that is idle, and whatever comes from gNB, data network and SMF; `user/tests/kept` replays what was kept.
 #![no_main]
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
+#[path = "../../tests/kept/input.rs"]
+mod input;
 
-use common::*;
-use whimbrel_user::{DnIndex, Origin, Verdict};
-
-libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    let mut net = Net::new();
-    let s = net.session(1, true, true);
-    net.idle_session(2, true, false);
-    let mut rest = input;
-    while let [kind, len, tail @ ..] = rest {
-        let (octets, next) = tail.split_at((*len as usize).min(tail.len()));
-        rest = next;
-        let verdict = match kind % 4 {
-            0 => net.packet(from_gnb(), octets).0,
-            1 => net.packet(from_gnb(), &g_pdu(s.teid, 1, octets)).0,
-            2 => net.packet(Origin::N6 { dn: DnIndex(0) }, octets).0,
-            _ => {
-                net.upf.pfcp(net.now, SMF, octets, &mut net.out);
-                Verdict::Taken
-            }
-        };
-        assert_ne!(verdict, Verdict::Pending);
-        net.outputs();
-        net.out.datagrams.clear();
-        net.out.events.clear();
-        assert_eq!(net.upf.c.session_count() as u64, net.upf.u.counters().sessions);
-    }
-});
+libfuzzer_sys::fuzz_target!(|octets: &[u8]| input::run(octets));

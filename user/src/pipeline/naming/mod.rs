@@ -246,7 +246,25 @@ pub(crate) fn read_names(octets: &[u8]) {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{dns, read_names, tls};
+    use super::{Message, dns, read_names, tls};
+
+    /// As they are, and cut.
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "what was kept lies in files")]
+    fn questions_answers_and_greetings_that_were_kept_are_read_to_an_end() {
+        let kept = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/fuzz/seeds/names")).unwrap();
+        let all: Vec<_> = kept.map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect();
+        let named = |octets: &&Vec<u8>| {
+            Message::question(octets).is_some()
+                || Message::answer(octets).is_some()
+                || tls::server_name(octets).is_some()
+        };
+        let names = all.iter().filter(named).count();
+        assert!(names >= 5 && names < all.len(), "{names} of {}", all.len());
+        for octets in &all {
+            (0..=octets.len()).for_each(|len| read_names(&octets[..len]));
+        }
+    }
 
     proptest! {
         #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
