@@ -395,6 +395,18 @@ fn a_phone_that_says_more_names_than_are_read_in_a_second_is_heard_again_in_the_
     assert!(!net.passes(&s, VIDEO));
 }
 
+#[test]
+fn an_answer_about_another_name_than_was_asked_for_changes_nothing() {
+    let net = &mut net();
+    let s = session(net, 1);
+    net.resolves(&s, "video.example", VIDEO, 60);
+    net.sends(&s, RESOLVER, 17, &udp((4000, 53), &question(7, "video.example")));
+    let records = [Record::Address("other.example", VIDEO, 10)];
+    net.gets(&s, RESOLVER, 17, &udp((53, 4000), &answer(7, "other.example", &records)));
+    net.later(Duration::from_secs(30));
+    assert!(!net.passes(&s, VIDEO));
+}
+
 const NAMES: [&str; 5] =
     ["video.example", "a.video.example", "games.example", "other.example", "cdn.example"];
 /// As [`applications`] has them: 0 is video's, 1 games'.

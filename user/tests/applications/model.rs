@@ -50,6 +50,9 @@ impl Phone {
             |a: &(u64, _, _, _)| (a.1, a.2, a.3) == (server, port, id) && now - a.0 < ANSWERED_WITHIN_S;
         let Some(at) = self.asked.iter().position(fits) else { return };
         self.asked.remove(at);
+        if (told.asked)(name).is_empty() {
+            return; // it is about another name than the question, and says nothing of the addresses that are known
+        }
         let (mut of, mut most) = (name, u64::MAX);
         for r in records {
             match r {
