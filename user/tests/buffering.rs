@@ -62,6 +62,36 @@ fn bar(packets: Option<u8>, duration: Option<PackedTimer>, delay: Option<u8>) ->
     }
 }
 
+#[test] // TS 29.244 §5.2.4.2: of the first packet that waits the SMF is told, after the delay, once
+fn a_tunnel_for_what_gnbs_forward_takes_no_notice_back_and_asks_for_none() {
+    for delay in [None, Some(2)] {
+        let mut net = Net::new();
+        let s = idle(&mut net, delay, None);
+        assert_eq!(down(&mut net, &s), Verdict::Taken);
+        let pdi = Pdi {
+            f_teid: Some(FTeid::Choose { ipv4: true, ipv6: false, choose_id: None }),
+            ..Pdi::from(SourceInterface::Access)
+        };
+        let parameters = ForwardingParameters {
+            outer_header_creation: Some(OuterHeaderCreation::gtpu(GNB_TEID, GNB.ip())),
+            ..ForwardingParameters::to(DestinationInterface::Access)
+        };
+        let m = SessionModificationRequest {
+            create_pdrs: vec![CreatePdr {
+                outer_header_removal: Some(OuterHeaderRemovalDescription::GtpuUdpIp.into()),
+                ..CreatePdr::new(PdrId(9), Precedence(1), pdi, FarId(9))
+            }],
+            create_fars: vec![CreateFar::forward(FarId(9), parameters)],
+            ..Default::default()
+        };
+        assert_eq!(net.modify(&s, m).cause, Cause::RequestAccepted);
+        assert_eq!(down(&mut net, &s), Verdict::Taken);
+        after_ms(&mut net, 500);
+        let told = net.reports().iter().filter(|(_, _, m)| m.downlink_data_report.is_some()).count();
+        assert_eq!(told, 1, "{delay:?}");
+    }
+}
+
 #[test] // TS 29.244 §5.2.4, §8.2.28: units of 50 ms
 fn notification_waits_for_the_delay_and_is_made_once() {
     let mut net = Net::new();

@@ -242,6 +242,17 @@ fn end_marker_for_an_idle_or_unknown_tunnel_is_dropped_and_counted() {
     assert_eq!(net.upf.u.counters().end_markers_received, 2);
 }
 
+#[test]
+fn end_markers_that_lead_nowhere_leave_a_plain_session_plain() {
+    let mut net = Net::new();
+    let s = net.session(1, true, false);
+    let plain = |net: &mut Net| net.upf.u.only().map(|u| u.plain());
+    let before = plain(&mut net);
+    let marker = message(message_type::END_MARKER, s.teid, &[]);
+    assert_eq!(net.packet(from_gnb(), &marker).0, Verdict::Drop(DropReason::EndMarkerIgnored));
+    assert_eq!(plain(&mut net), before);
+}
+
 #[test] // RFC 4861: a forwarding tunnel does not make an idle session active
 fn forwarding_tunnel_draws_no_router_advertisement() {
     let mut net = Net::new();

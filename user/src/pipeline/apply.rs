@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use whimbrel_gtpu::GpduHeader;
 use whimbrel_ids::Instant;
-use whimbrel_pfcp::ie::UsageReportTrigger;
+use whimbrel_pfcp::ie::{ApplyAction, UsageReportTrigger};
 use whimbrel_pfcp::rule::UsageReport;
 
 use super::held::{self, Waiting};
@@ -299,11 +299,13 @@ fn replace(
             }
         }
     }
-    let actions =
-        |r: &SessionRules| r.fars.iter().map(|f| (f.far_id, f.action, f.tunnel)).collect::<Vec<_>>();
-    if actions(&old) != actions(rules) {
+    let all = |r: &SessionRules| r.fars.iter().map(|f| (f.far_id, f.action, f.tunnel)).collect::<Vec<_>>();
+    let (before, after) = (all(&old), all(rules));
+    s.error_told &= before == after;
+    // Of packets that wait as they did the SMF knows, or will when it is due, whatever else there is for others.
+    let waits = |(_, action, _): &&(_, ApplyAction, _)| action.has(ApplyAction::BUFF);
+    if !before.iter().filter(waits).eq(after.iter().filter(waits)) {
         s.notified = false;
-        s.error_told = false;
         (s.notice, s.quiet_until) = (None, None);
     }
     if let Some(quiet) = effects.quiet {

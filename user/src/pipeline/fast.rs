@@ -7,8 +7,9 @@
 //!
 //! No packet of a session overtakes another. A session is lent only when none is still on its way up: for a moment its entry is watched
 //! ([`state::WATCHED`]), and the program counts what it hands up. If one goes up later that only this pipeline can decide on, those after
-//! it go up too ([`state::BEHIND`]), until this pipeline has seen to it and watches again. What the program cannot tell the session of, or
-//! does not look for (a fragment, IP options, an extension header), goes up by itself.
+//! it go up too ([`state::BEHIND`]), until this pipeline has seen to it and watches again. Of a packet that it has not read to its end
+//! (IPv6's extension headers, so later fragments) it leaves word ([`FastEntry::missed`]). What it does not look at (IPv4's options) goes up by
+//! itself.
 
 use std::collections::VecDeque;
 use std::net::Ipv4Addr;
@@ -77,7 +78,7 @@ pub struct FastEntry {
     pub network_hop: AtomicU16,
     /// Of the phone's IPv6 packets.
     pub network_ipv6_hop: AtomicU16,
-    /// A packet went up because the lock was not to be had; the next one that has it stands behind that.
+    /// A packet went up because the lock was not to be had, or before it was asked for; the next one that has it stands behind that.
     pub missed: AtomicU16,
     /// Packets of the session that the UPF dropped.
     pub dropped: AtomicU32,

@@ -16,6 +16,7 @@ use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, SourceInterface};
 use whimbrel_prefetch::prefetch;
 
+use super::burst::{Stage, Watch};
 use super::inner::Inner;
 use super::meter::{self, Meter};
 use super::session::{SessionCounters, SessionU, State};
@@ -155,6 +156,12 @@ impl Hot {
         self.flags & flag::PLAIN != 0
     }
 
+    /// Whether it is plain, and packets from the phone go into the data network.
+    #[inline]
+    pub(super) fn leads_out(&self) -> bool {
+        self.flags & (flag::PLAIN | flag::FORWARDS) == flag::PLAIN | flag::FORWARDS
+    }
+
     /// Begins to load both lines.
     #[inline]
     pub(super) fn prefetch(&self) {
@@ -170,6 +177,7 @@ impl Hot {
         arrival: Arrival,
         inner: &Inner,
         second: Option<&mut Second>,
+        watch: &mut impl Watch,
     ) -> Decision {
         if !self.is_here(second.is_some()) || arrival.teid != self.teid {
             return self.not_here(second.is_some());
@@ -185,15 +193,21 @@ impl Hot {
         if !own && self.flags & (flag::IPV4 | flag::IPV6) != 0 {
             return self.drop(DropReason::SpoofedSource);
         }
-        self.pass(now, true, inner.octets, second)
+        self.pass(now, true, inner.octets, second, watch)
     }
 
     /// Decides on a packet to the phone, likewise.
     #[inline]
-    pub(super) fn downlink(&mut self, now: Instant, inner: &Inner, second: Option<&mut Second>) -> Decision {
+    pub(super) fn downlink(
+        &mut self,
+        now: Instant,
+        inner: &Inner,
+        second: Option<&mut Second>,
+        watch: &mut impl Watch,
+    ) -> Decision {
         // What the header's length cannot say is the stages' to refuse.
         if self.is_here(second.is_some()) && inner.octets <= OCTETS_MAX {
-            self.pass(now, false, inner.octets, second)
+            self.pass(now, false, inner.octets, second, watch)
         } else {
             self.not_here(second.is_some())
         }
@@ -225,6 +239,7 @@ impl Hot {
         uplink: bool,
         octets: usize,
         mut second: Option<&mut Second>,
+        watch: &mut impl Watch,
     ) -> Decision {
         let flags = if uplink { self.flags } else { self.flags >> flag::DOWNLINK_SHIFT };
         if flags & flag::DROPS != 0 {
@@ -240,6 +255,7 @@ impl Hot {
         if flags & flag::CLOSED != 0 {
             return self.drop(DropReason::GateClosed);
         }
+        watch.done(Stage::Classify);
         if let Some(Second { qer, meter }) = &mut second
             && !meter.take(now, qer, uplink, octets)
         {
@@ -266,6 +282,7 @@ impl Hot {
                 }
             }
         }
+        watch.done(Stage::Meter);
         if w.ul_packets | w.dl_packets == 0 {
             w.first_packet = now;
         }
@@ -279,6 +296,7 @@ impl Hot {
         // Neither exceeds the room that there was.
         *packets += 1;
         *counted += octets as u32;
+        watch.done(Stage::Account);
         Decision::Forward
     }
 

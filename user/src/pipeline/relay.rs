@@ -77,6 +77,9 @@ impl UpfU {
         let Some((index, place)) = self.tunnel(teid) else {
             return Verdict::Drop(DropReason::UnknownTunnel); // without an error indication: TS 29.281 §7.3.1
         };
+        if self.sessions.hot(index).is_some_and(|hot| hot.leads_out()) {
+            return Verdict::Drop(DropReason::EndMarkerIgnored); // of a plain session: for that it is not unfolded
+        }
         let Some(session) = self.sessions.get(index) else {
             return Verdict::Drop(DropReason::UnknownTunnel);
         };

@@ -41,7 +41,7 @@ fn whole_life(shards: u8, steps: &[(u8, u8, u16)]) {
     assert_eq!(pair.net.upf.u.counters().held, 0);
 }
 
-/// Sessions with the rules that our SMF asks for are plain, whatever rates there are; what the model says of them is asked above.
+/// Sessions with the rules that our SMF asks for are plain, whatever rates there are and whatever comes; what the model says of them is asked above.
 #[test]
 fn sessions_as_our_smf_asks_for_them_are_plain() {
     for (n, plain) in
@@ -84,6 +84,30 @@ fn every_bound_of_what_waits_is_met() {
         pair.step((7, 0, 60_000)); // 600 ms
         met.iter_mut().zip(bounds).for_each(|(n, reason)| *n += pair.net.dropped(reason));
         (0..SEATS).for_each(|at| pair.delete(at));
+    }
+    assert!(met.iter().all(|n| *n > 0), "{met:?}");
+}
+
+/// Nor of what handovers ask for, and of rates that sessions share.
+#[test]
+fn tunnels_end_phones_come_as_expected_and_slices_are_full() {
+    let mut met = [0; 7];
+    let mut random = 1u64;
+    let mut next = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (random >> 40) as u16
+    };
+    for _ in 0..60 {
+        let mut pair = Pair::new().of_both_families();
+        for _ in 0..60 {
+            pair.step((next() as u8, next() as u8, next()));
+        }
+        let c = pair.net.upf.u.counters();
+        let dropped = [DropReason::SliceRateExceeded, DropReason::EndMarkerIgnored].map(|r| c.dropped(r));
+        let now = [c.relayed, c.end_markers_relayed, c.end_markers_sent, c.predictions_true, c.flows_second]
+            .into_iter()
+            .chain(dropped);
+        met.iter_mut().zip(now).for_each(|(n, now)| *n += now);
     }
     assert!(met.iter().all(|n| *n > 0), "{met:?}");
 }

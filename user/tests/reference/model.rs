@@ -1,23 +1,58 @@
 //! A UPF of one data network, as simple as it can be: no tables, no bursts, nothing prepared. What it decides on a packet is read off
 //! the clauses, and it knows only the sessions that the test puts in.
 
-use std::collections::VecDeque;
-use std::net::{Ipv4Addr, Ipv6Addr};
+#[path = "rates.rs"]
+mod rates;
 
-use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
+use std::collections::VecDeque;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use whimbrel_gtpu::{GpduHeader, PduSessionInformation, message_type};
 use whimbrel_ids::{Instant, Qfi, Teid};
 use whimbrel_user::{Buffering, Destination, DnIndex, DropReason};
 
 use super::account::{self, Account, Used};
-use super::common::{GNB, HELD, SERVER};
+use super::common::{HELD, SERVER};
+pub(crate) use rates::{Enforced, Slice};
 
 /// Ports of the server, of which one at a time may have rules of its own.
 pub(crate) const PORTS: [u16; 2] = [5060, 80];
+/// The one of the flow beside the default one, and that flow's QER.
+pub(crate) const FLOW_PORT: u16 = 443;
+pub(crate) const FLOW_QER: u32 = 9;
+
+/// A tunnel's end at a gNB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tunnel {
+    pub(crate) teid: Teid,
+    pub(crate) gnb: SocketAddr,
+}
+
+impl Tunnel {
+    /// The message that says that nothing more comes by it.
+    pub(crate) fn end(self) -> Fate {
+        let [a, b, c, d] = self.teid.0.to_be_bytes();
+        Fate::Relayed(self.to(), vec![0x30, message_type::END_MARKER, 0, 0, a, b, c, d])
+    }
+
+    fn to(self) -> Destination {
+        Destination::N3 { peer: self.gnb, tos: 0 }
+    }
+}
+
+/// A phone's packet, and the port of its server, if it is known.
+#[derive(Clone, Debug)]
+pub(crate) struct Inner {
+    pub(crate) octets: Vec<u8>,
+    pub(crate) server: Option<u16>,
+}
 
 /// What becomes of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Sent(Destination, Vec<u8>),
+    /// Sent, though it is no packet of the session's.
+    Relayed(Destination, Vec<u8>),
     Held,
     Dropped(DropReason),
 }
@@ -25,7 +60,7 @@ pub(crate) enum Fate {
 /// What FAR 2 does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
-    Forward(Teid),
+    Forward(Tunnel),
     Buffer {
         /// The SMF is told of the first packet.
         tell: bool,
@@ -33,49 +68,36 @@ pub(crate) enum Action {
     Drop,
 }
 
-/// Tokens of one direction, in thousandths of a bit.
+/// A QoS flow beside the default one: packets of [`FLOW_PORT`], by QoS flow 2.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    /// The QERs of its rules.
+    pub(crate) qers: Vec<u32>,
+    /// Its packets count as all others do.
+    pub(crate) counted: bool,
+}
+
+/// Which rules a packet meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Met {
+    Flow,
+    Signalling,
+    Default,
+}
+
+/// Where a phone is expected.
 #[derive(Clone, Copy, Debug)]
-struct Bucket {
-    tokens: u128,
-    filled: Instant,
+pub(crate) struct Awaited {
+    pub(crate) tunnel: Tunnel,
+    /// Its source is to be told when it has come.
+    pub(crate) marker: bool,
+    pub(crate) since: Instant,
 }
 
-impl Bucket {
-    /// 200 ms at full rate, and ten packets of 1,500 octets at least.
-    fn take(&mut self, now: Instant, kbps: u64, octets: usize) -> bool {
-        let (kbps, cost) = (u128::from(kbps), octets as u128 * 8_000);
-        let depth = if kbps == 0 { 0 } else { (kbps * 200_000).max(15_000 * 8_000) };
-        self.tokens = (self.tokens + kbps * u128::from(now.0 - self.filled.0)).min(depth);
-        self.filled = now;
-        let passes = self.tokens >= cost;
-        self.tokens -= if passes { cost } else { 0 };
-        passes
-    }
-}
-
-/// A QER: every packet that has one passes all that the session has.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Enforced {
-    /// Closed gates, uplink and downlink.
-    pub(crate) closed: [bool; 2],
-    /// kbit/s of each direction.
-    mbr: Option<[u64; 2]>,
-    buckets: [Bucket; 2],
-}
-
-impl Enforced {
-    pub(crate) fn new(now: Instant, mbr: Option<[u64; 2]>) -> Self {
-        Self { closed: [false; 2], mbr, buckets: [Bucket { tokens: FULL, filled: now }; 2] }
-    }
-
-    pub(crate) fn set_mbr(&mut self, now: Instant, mbr: [u64; 2]) {
-        if self.mbr != Some(mbr) {
-            *self = Self { closed: self.closed, ..Self::new(now, Some(mbr)) };
-        }
-    }
-
-    fn take(&mut self, now: Instant, way: usize, octets: usize) -> bool {
-        self.mbr.is_none_or(|mbr| self.buckets[way].take(now, mbr[way], octets))
+impl Awaited {
+    /// Until the filter of its period is needed again, of eight of 625 ms.
+    fn stands(&self, now: Instant) -> bool {
+        now.0 / 625_000 < self.since.0 / 625_000 + 8
     }
 }
 
@@ -90,12 +112,21 @@ pub(crate) struct Seat {
     pub(crate) one_flow: bool,
     /// PDRs 3 and 4, of this port of the server, stand before the others: packets are neither metered nor counted, and of no QoS flow.
     pub(crate) signalling: Option<u16>,
+    pub(crate) flow: Option<Flow>,
+    /// A tunnel for what its gNB forwards to another one's; and one that was.
+    pub(crate) relay: Option<(Teid, Tunnel)>,
+    pub(crate) was_relay: Option<Teid>,
+    /// It is of the slice that has a rate.
+    pub(crate) sliced: bool,
     pub(crate) action: Action,
+    /// Where its packets went last, though they may wait now.
+    tunnel: Option<Tunnel>,
+    pub(crate) awaited: Option<Awaited>,
     pub(crate) qers: Vec<Enforced>,
     pub(crate) accounts: Vec<Account>,
     bounds: Buffering,
     /// Since when, and the packet.
-    pub(crate) held: VecDeque<(Instant, Vec<u8>)>,
+    pub(crate) held: VecDeque<(Instant, Inner)>,
     notified: bool,
     pub(crate) ul_packets: u64,
     pub(crate) dl_packets: u64,
@@ -114,13 +145,13 @@ pub(crate) struct Waiting {
 pub(crate) struct Told {
     /// Not told, but as much of all sessions.
     pub(crate) waiting: Waiting,
+    /// Likewise: the rate of the slice that has one.
+    pub(crate) slice: Option<Slice>,
     /// Downlink data was reported.
     pub(crate) downlink_data: usize,
     /// Usage was reported.
     pub(crate) usage: Vec<Used>,
 }
-
-const FULL: u128 = u64::MAX as u128;
 
 impl Seat {
     pub(crate) fn new(
@@ -136,7 +167,13 @@ impl Seat {
             ue6: None,
             one_flow: false,
             signalling: None,
+            flow: None,
+            relay: None,
+            was_relay: None,
+            sliced: false,
             action,
+            tunnel: None,
+            awaited: None,
             qers,
             accounts: Vec::new(),
             bounds,
@@ -148,10 +185,28 @@ impl Seat {
         }
     }
 
-    pub(crate) fn set_action(&mut self, action: Action) {
+    /// What it is asked to do with packets from now on; the end of the tunnel that they do not take any more, if it is wanted.
+    pub(crate) fn set_action(&mut self, action: Action, marker: bool) -> Option<Fate> {
         if self.action != action {
             (self.action, self.notified) = (action, false);
         }
+        let Action::Forward(tunnel) = action else { return None };
+        let before = self.tunnel.replace(tunnel);
+        before.filter(|before| marker && *before != tunnel).map(Tunnel::end)
+    }
+
+    /// A packet of the phone comes by way of this gNB: if it is expected there, its rules begin. What is sent then.
+    pub(crate) fn comes_by(&mut self, now: Instant, gnb: SocketAddr, told: &mut Told) -> Vec<Fate> {
+        let Some(awaited) = self.awaited else { return Vec::new() };
+        if !awaited.stands(now) {
+            self.awaited = None;
+        }
+        if !awaited.stands(now) || awaited.tunnel.gnb != gnb || self.tunnel.is_some_and(|t| t.gnb == gnb) {
+            return Vec::new();
+        }
+        self.awaited = None;
+        let end = self.set_action(Action::Forward(awaited.tunnel), awaited.marker);
+        end.into_iter().chain(self.changed(now, told)).collect()
     }
 
     /// After any change of rules: what is held meets them, in order. What is sent then.
@@ -162,14 +217,14 @@ impl Seat {
     }
 
     /// Nothing waits any more.
-    pub(crate) fn let_go(&mut self, told: &mut Told) -> VecDeque<(Instant, Vec<u8>)> {
+    pub(crate) fn let_go(&mut self, told: &mut Told) -> VecDeque<(Instant, Inner)> {
         told.waiting.packets -= self.held.len();
         told.waiting.octets -= self.held_octets();
         std::mem::take(&mut self.held)
     }
 
     fn held_octets(&self) -> usize {
-        self.held.iter().map(|(_, p)| p.len()).sum()
+        self.held.iter().map(|(_, p)| p.octets.len()).sum()
     }
 
     /// When something is due.
@@ -185,40 +240,48 @@ impl Seat {
             && now.since(*since) >= self.bounds.age
         {
             told.waiting.packets -= 1;
-            told.waiting.octets -= packet.len();
+            told.waiting.octets -= packet.octets.len();
             self.held.pop_front();
             self.dropped += 1;
             self.notified &= !self.held.is_empty();
         }
     }
 
+    /// The rules of a packet whose server has this port, or shows none; a phone's is of a QoS flow. Errors: no rule is for both.
+    fn met(&self, port: Option<u16>, qfi: Option<u8>) -> Result<Met, DropReason> {
+        let of = |flow: u8| qfi.is_none_or(|qfi| qfi == flow);
+        match port {
+            Some(FLOW_PORT) if self.flow.is_some() && of(2) => Ok(Met::Flow),
+            Some(port) if self.signalling == Some(port) => Ok(Met::Signalling),
+            _ if self.one_flow && !of(1) => Err(DropReason::QfiMismatch),
+            _ => Ok(Met::Default),
+        }
+    }
+
     /// A phone's packet, of a tunnel of this session and with a container of QoS flow `qfi`, whole.
-    pub(crate) fn uplink(&mut self, now: Instant, qfi: u8, inner: Vec<u8>, told: &mut Told) -> Fate {
-        let special = self.signalling == Some(ports(&inner)[1]);
-        let fate = if is_link_local(&inner) {
-            Fate::Dropped(DropReason::LinkScope)
-        } else if !special && self.one_flow && qfi != 1 {
-            Fate::Dropped(DropReason::QfiMismatch)
-        } else if !self.is_own(&inner) {
-            Fate::Dropped(DropReason::SpoofedSource)
-        } else {
-            match self.enforced(now, 0, special, inner.len(), told) {
+    pub(crate) fn uplink(&mut self, now: Instant, qfi: u8, inner: Inner, told: &mut Told) -> Fate {
+        let Inner { octets, server } = inner;
+        let met = self.met(server, Some(qfi));
+        let fate = match met {
+            _ if is_link_local(&octets) => Fate::Dropped(DropReason::LinkScope),
+            Err(reason) => Fate::Dropped(reason),
+            Ok(_) if !self.is_own(&octets) => Fate::Dropped(DropReason::SpoofedSource),
+            Ok(met) => match self.enforced(now, 0, met, octets.len(), told) {
                 Err(reason) => Fate::Dropped(reason),
-                Ok(()) => Fate::Sent(Destination::N6 { dn: DnIndex(0) }, inner),
-            }
+                Ok(()) => Fate::Sent(Destination::N6 { dn: DnIndex(0) }, octets),
+            },
         };
         self.count(0, fate)
     }
 
     /// A packet of the data network for this phone, whole.
-    pub(crate) fn downlink(&mut self, now: Instant, inner: Vec<u8>, told: &mut Told) -> Fate {
+    pub(crate) fn downlink(&mut self, now: Instant, inner: Inner, told: &mut Told) -> Fate {
         self.waited(now, now, inner, told)
     }
 
     /// The same of one that has waited.
-    fn waited(&mut self, now: Instant, since: Instant, inner: Vec<u8>, told: &mut Told) -> Fate {
-        let (octets, all) = (inner.len(), told.waiting);
-        let special = self.signalling == Some(ports(&inner)[0]);
+    fn waited(&mut self, now: Instant, since: Instant, inner: Inner, told: &mut Told) -> Fate {
+        let (octets, all) = (inner.octets.len(), told.waiting);
         let fate = match self.action {
             Action::Drop => Fate::Dropped(DropReason::FarDrop),
             Action::Buffer { .. } if self.held.len() == HELD => Fate::Dropped(DropReason::BufferFull),
@@ -240,16 +303,12 @@ impl Seat {
                 self.held.push_back((since, inner));
                 Fate::Held
             }
-            Action::Forward(gnb) => match self.enforced(now, 1, special, inner.len(), told) {
+            Action::Forward(tunnel) => match self.met(inner.server, None) {
                 Err(reason) => Fate::Dropped(reason),
-                Ok(()) => {
-                    let flow = Qfi::new(1).filter(|_| !special);
-                    let container = flow.map(|qfi| PduSessionInformation::Dl { qfi, rqi: false, ppi: None });
-                    let header = GpduHeader::new(gnb, container);
-                    let mut octets = vec![0; header.octets_len()];
-                    header.write_before(inner.len(), &mut octets).expect("room");
-                    Fate::Sent(Destination::N3 { peer: GNB, tos: 0 }, [octets, inner].concat())
-                }
+                Ok(met) => match self.enforced(now, 1, met, octets, told) {
+                    Err(reason) => Fate::Dropped(reason),
+                    Ok(()) => Fate::Sent(tunnel.to(), to_gnb(tunnel, met, inner.octets)),
+                },
             },
         };
         self.count(1, fate)
@@ -268,45 +327,65 @@ impl Seat {
             Fate::Sent(..) if way == 0 => self.ul_packets += 1,
             Fate::Sent(..) => self.dl_packets += 1,
             Fate::Dropped(_) => self.dropped += 1,
-            Fate::Held => {}
+            Fate::Held | Fate::Relayed(..) => {}
         }
         fate
     }
 
-    /// Quotas, gates, rates; then the accounts.
+    /// Quotas, gates, rates, the slice's last; then the accounts.
     fn enforced(
         &mut self,
         now: Instant,
         way: usize,
-        special: bool,
+        met: Met,
         octets: usize,
         told: &mut Told,
     ) -> Result<(), DropReason> {
-        if special {
-            return Ok(());
-        }
-        if self.accounts.iter().any(|a| a.exhausted) {
+        let flow = self.flow.as_ref().filter(|_| met == Met::Flow);
+        let has = |q: &Enforced| match met {
+            Met::Signalling => false,
+            Met::Default => q.id != FLOW_QER,
+            Met::Flow => flow.is_some_and(|f| f.qers.contains(&q.id)),
+        };
+        let counted = met != Met::Signalling && flow.is_none_or(|f| f.counted);
+        if counted && self.accounts.iter().any(|a| a.exhausted) {
             return Err(DropReason::QuotaExhausted);
         }
-        if self.qers.iter().any(|q| q.closed[way]) {
+        if self.qers.iter().any(|q| has(q) && q.closed[way]) {
             return Err(DropReason::GateClosed);
         }
         // Of what one of them refuses, the others take nothing.
         let mut after = self.qers.clone();
-        if !after.iter_mut().all(|q| q.take(now, way, octets)) {
+        if !after.iter_mut().filter(|q| has(q)).all(|q| q.take(now, way, octets)) {
             return Err(DropReason::RateExceeded);
         }
+        if let Some(slice) = told.slice.as_mut().filter(|_| self.sliced) {
+            let guaranteed = after.iter_mut().filter(|q| has(q)).any(|q| q.guarantees(now, way, octets));
+            if !slice.take(now, way, octets, guaranteed) {
+                return Err(DropReason::SliceRateExceeded);
+            }
+        }
         self.qers = after;
-        self.accounts.iter_mut().for_each(|a| a.count(now, way, octets as u64));
-        account::report(&mut self.accounts, now, &mut told.usage);
+        if counted {
+            self.accounts.iter_mut().for_each(|a| a.count(now, way, octets as u64));
+            account::report(&mut self.accounts, now, &mut told.usage);
+        }
         Ok(())
     }
 }
 
-/// Source and destination port, behind headers without options.
-fn ports(inner: &[u8]) -> [u16; 2] {
-    let at = if inner[0] >> 4 == 4 { 20 } else { 40 };
-    [at, at + 2].map(|at| u16::from_be_bytes([inner[at], inner[at + 1]]))
+/// What a gNB is sent: the phone's packet with its QoS flow, if it is of one.
+fn to_gnb(tunnel: Tunnel, met: Met, inner: Vec<u8>) -> Vec<u8> {
+    let flow = match met {
+        Met::Signalling => None,
+        Met::Default => Qfi::new(1),
+        Met::Flow => Qfi::new(2),
+    };
+    let container = flow.map(|qfi| PduSessionInformation::Dl { qfi, rqi: false, ppi: None });
+    let header = GpduHeader::new(tunnel.teid, container);
+    let mut octets = vec![0; header.octets_len()];
+    header.write_before(inner.len(), &mut octets).expect("room");
+    [octets, inner].concat()
 }
 
 /// Whether a source address is one of the link alone (fe80::/10).

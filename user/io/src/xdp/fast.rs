@@ -241,6 +241,7 @@ pub(super) fn uplink(a: &mut Assembler, fast: &Fast, up: Label) {
 /// The phone's packet is at `R9`, of a family; `R1` is the octets of the GTP-U header, `R7` of what its length counts, `R8` the QoS flow.
 fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     let (flow, leave) = (a.label(), a.label());
+    let unusual = (!v4).then(|| a.label());
     if !v4 {
         a.copy(Reg::R4, Reg::R9);
         a.add(Reg::R4, 40);
@@ -253,7 +254,7 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
         length(a, Reg::R5, Reg::R9, 2);
         a.jump_if(Reg::R5, When::Less, 20, up);
     } else {
-        no_extension(a, Reg::R9, 0, up);
+        no_extension(a, Reg::R9, 0, unusual.unwrap_or(up));
         length(a, Reg::R5, Reg::R9, 4);
         a.add(Reg::R5, 40);
     }
@@ -318,6 +319,22 @@ fn from_phone(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     send(a, fast, v4);
     held.finish(a, fast, way, up);
     no_room(a, fast, leave, up);
+    if let Some(unusual) = unusual {
+        a.place(unusual);
+        a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
+        a.load(Size::W, Reg::R1, Reg::R9, field!(teid));
+        a.load(Size::W, Reg::R2, Reg::Frame, TEID);
+        a.jump_if_reg(Reg::R1, When::NotEqual, Reg::R2, up);
+        leave_word(a, up);
+    }
+}
+
+/// A packet of the session whose entry is at `R9` goes up, and those behind it are to.
+fn leave_word(a: &mut Assembler, up: Label) {
+    a.set(Reg::R2, 1);
+    a.add_shared(Reg::R9, field!(passed), Reg::R2);
+    a.store_value(Size::H, Reg::R9, field!(missed), 1);
+    a.jump(up);
 }
 
 /// Goes on only if the session at a register is that of the phone's address, or of the prefix whose first word a register has.
@@ -336,6 +353,7 @@ fn is_phones(a: &mut Assembler, v4: bool, entry: Reg, first: Reg, other: Label) 
 /// address is among the phones, `R1` the session that UPF-C gives it where it can.
 pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     let (bare, headers, leave, done) = (a.label(), a.label(), a.label(), a.label());
+    let unusual = (!v4).then(|| a.label());
     let (another, found) = (a.label(), a.label());
     let destination = ETHERNET + if v4 { 16 } else { 24 };
     a.store(Size::W, Reg::Frame, KEY, Reg::R1);
@@ -365,7 +383,7 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
         length(a, Reg::R8, Reg::R2, ETHERNET + 2);
         a.jump_if(Reg::R8, When::Less, 20, up);
     } else {
-        no_extension(a, Reg::R2, ETHERNET, up);
+        no_extension(a, Reg::R2, ETHERNET, unusual.unwrap_or(up));
         length(a, Reg::R8, Reg::R2, ETHERNET + 4);
         a.add(Reg::R8, 40);
     }
@@ -440,6 +458,11 @@ pub(super) fn downlink(a: &mut Assembler, fast: &Fast, v4: bool, up: Label) {
     send(a, fast, true);
     held.finish(a, fast, DOWN, up);
     no_room(a, fast, leave, up);
+    if let Some(unusual) = unusual {
+        a.place(unusual);
+        a.load(Size::D, Reg::R9, Reg::Frame, ENTRY);
+        leave_word(a, up);
+    }
 }
 
 /// `R5` = where the address to which the packet at `R2` goes is among the phones, `R1` = the index of the session that has it, if it is as

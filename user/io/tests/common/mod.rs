@@ -48,7 +48,7 @@ pub(crate) fn with_io(test: &str, kinds: &[(&str, N3Io)], run: impl FnOnce(N3Io,
 }
 
 /// Packet threads of the UPF in this namespace.
-fn threads() -> u8 {
+pub(crate) fn threads() -> u8 {
     if std::env::var(INSIDE).is_ok_and(|name| name.ends_with("/threads")) { 4 } else { 1 }
 }
 
@@ -111,31 +111,42 @@ impl Namespace {
     /// One that is joined to ours by a pair of virtual Ethernet interfaces, ours with `address` and `address6`, the other
     /// with `peer` and `peer6`.
     pub(crate) fn beside(ours: &str, theirs: &str, addresses: [&str; 2], peers: [&str; 2]) -> Self {
+        Self::beside_by(ours, theirs, addresses, peers, threads())
+    }
+
+    /// The same, of which the other end sends by so many queues.
+    fn beside_by(ours: &str, theirs: &str, addresses: [&str; 2], peers: [&str; 2], sends_by: u8) -> Self {
         // It reads until we end, however we do.
         let child = Command::new("unshare").args(["-n", "cat"]).stdin(Stdio::piped()).spawn().unwrap();
         let (pid, own) = (child.id(), fs::read_link("/proc/self/ns/net").unwrap());
         let other = || fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|l| l != own);
         eventually(other, || "no namespace".into());
         let ([a4, a6], [p4, p6]) = (addresses, peers);
-        let queues = format!("numrxqueues {0} numtxqueues {0}", threads());
+        let queues = format!("numrxqueues {0} numtxqueues", threads());
         sh(&format!(
-            "ip link add {ours} {queues} type veth peer name {theirs} {queues}
+            "ip link add {ours} {queues} {0} type veth peer name {theirs} {queues} {sends_by}
              ip link set {theirs} netns {pid}
              ip address add {a4} dev {ours}
              ip address add {a6} dev {ours} nodad
              ip link set {ours} up
              nsenter -t {pid} -n ip address add {p4} dev {theirs}
              nsenter -t {pid} -n ip address add {p6} dev {theirs} nodad
-             nsenter -t {pid} -n ip link set {theirs} up"
+             nsenter -t {pid} -n ip link set {theirs} up",
+            threads()
         ));
         Self(child)
     }
 
     /// The data network's, with the server.
     pub(crate) fn server() -> Self {
+        Self::server_by(threads())
+    }
+
+    /// The same, whose interface sends by so many queues: by one, all flows of a phone come in one order.
+    pub(crate) fn server_by(queues: u8) -> Self {
         let (ours, theirs) =
             (["203.0.113.1/24", "2001:db8:113::1/64"], ["203.0.113.2/24", "2001:db8:113::2/64"]);
-        Self::beside("n6", "server", ours, theirs)
+        Self::beside_by("n6", "server", ours, theirs, queues)
     }
 
     /// The radio access network's, with the gNB.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use whimbrel_gtpu::{Gtpu, message_type};
 use whimbrel_ids::Instant;
 use whimbrel_user::*;
 use whimbrel_user_io::{Clock, Handle};
@@ -14,7 +13,7 @@ use whimbrel_user_io::{Clock, Handle};
 use super::common::{Net, Plane, SMF, START};
 use super::host::{SURELY, checksum};
 use super::model::Fate;
-use super::pair::{Judged, Pair, Scope};
+use super::pair::{Judged, Pair, Scope, is_of_a_session};
 
 /// Sessions from here on there are none, in no table.
 const NOBODY: u32 = 1 << 24;
@@ -117,7 +116,9 @@ impl Live {
     fn decide(&mut self, judged: &[Judged]) {
         self.put(judged);
         let sent = judged.iter().filter_map(|(_, _, fate)| match fate {
-            Fate::Sent(to, octets) => Some((*to, self.as_sent(*to, octets.clone()))),
+            Fate::Sent(to, octets) | Fate::Relayed(to, octets) => {
+                Some((*to, self.as_sent(*to, octets.clone())))
+            }
             Fate::Held | Fate::Dropped(_) => None,
         });
         let sent: Vec<_> = sent.collect();
@@ -185,7 +186,7 @@ impl Plane for Live {
         let begun = std::time::Instant::now();
         loop {
             let came = self.wire.take();
-            self.came.extend(came.into_iter().filter(is_of_a_phone));
+            self.came.extend(came.into_iter().filter(is_of_a_session));
             if self.came.len() >= at_least || begun.elapsed() > SURELY {
                 return std::mem::take(&mut self.came);
             }
@@ -251,19 +252,6 @@ pub(crate) fn carried(origin: Origin, octets: &[u8]) -> (Origin, Vec<u8>) {
     (origin, with_checksum(octets.to_vec(), at, 0))
 }
 
-/// Not a message of a path, nor a router's advertisement, which other tests judge.
-fn is_of_a_phone((to, octets): &(Destination, Vec<u8>)) -> bool {
-    match to {
-        Destination::N3 { .. } => {
-            let message = Gtpu::parse(octets).unwrap();
-            let payload = message.payload;
-            let advertises = payload.first().is_some_and(|o| o >> 4 == 6) && payload.get(40) == Some(&134);
-            message.message_type == message_type::G_PDU && !(advertises && payload[6] == 58)
-        }
-        _ => true,
-    }
-}
-
 /// Packets of each phone each way, in their order.
 fn by_phone(all: Vec<(Destination, Vec<u8>)>) -> BTreeMap<(bool, IpAddr), Vec<Vec<u8>>> {
     let mut sorted = BTreeMap::<_, Vec<_>>::new();
@@ -271,12 +259,15 @@ fn by_phone(all: Vec<(Destination, Vec<u8>)>) -> BTreeMap<(bool, IpAddr), Vec<Ve
         let n3 = matches!(to, Destination::N3 { .. });
         let at = inner_at(n3, &octets);
         let inner = &octets[at..];
-        let address = |at: usize, octets: usize| &inner[at..at + octets];
-        let phone = match (inner[0] >> 4, n3) {
-            (4, false) => IpAddr::from(<[u8; 4]>::try_from(address(12, 4)).unwrap()),
-            (4, true) => IpAddr::from(<[u8; 4]>::try_from(address(16, 4)).unwrap()),
-            (_, false) => IpAddr::from(<[u8; 16]>::try_from(address(8, 16)).unwrap()),
-            (_, true) => IpAddr::from(<[u8; 16]>::try_from(address(24, 16)).unwrap()),
+        let v4 = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&inner[at..at + 4]).unwrap());
+        let v6 = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&inner[at..at + 16]).unwrap());
+        let phone = match (inner.first().map(|o| o >> 4), n3) {
+            (Some(4), false) => v4(12),
+            (Some(4), true) => v4(16),
+            (Some(6), false) => v6(8),
+            (Some(6), true) => v6(24),
+            // What gNBs forward, and end markers: by tunnel.
+            _ => IpAddr::from(<[u8; 4]>::try_from(&octets[4..8]).unwrap()),
         };
         // Of a prefix any address is the phone's.
         let phone = match phone {

@@ -21,13 +21,16 @@ use std::time::{Duration, Instant};
 
 use host::{Namespace, SURELY, with_io};
 use live::{Live, clock};
-use pair::{BUFFERING, Pair, SEATS, Scope};
+use pair::{BUFFERING, Pair, SEATS, SLICE, Scope, is_change};
 use proptest::prelude::*;
 use whimbrel_user::{Buffering, Origin};
 use whimbrel_user_io::{Config, IoCounters, N3Io, RouterLink, UserPlane, system_clock};
 
+/// What goes on at once, and what waited and goes on with it, come out by one way: nobody can tell which was first.
+const ALONE: Scope = Scope { predicts: false, ..Scope::ALL };
 /// Bounds of each session alone: those of all together depend on whose packet is first where there are several threads.
 const EACH: Buffering = Buffering { packets: 100_000, octets: 1 << 30, ..BUFFERING };
+const TOGETHER: Scope = Scope { bounds: EACH, sliced: false, ..ALONE };
 
 type Step = (u8, u8, u16);
 
@@ -41,7 +44,9 @@ fn whole_life(pair: &mut Pair<Live>, steps: &[Step]) {
 /// A user plane of the pipeline's own tests.
 fn config(shards: u8, scope: Scope) -> Config {
     let path_failure = Duration::from_secs(1_000_000);
-    let user = whimbrel_user::Config { shards, buffering: scope.bounds, path_failure, ..common::config() };
+    let slices = if scope.sliced { vec![SLICE] } else { Vec::new() };
+    let user =
+        whimbrel_user::Config { shards, slices, buffering: scope.bounds, path_failure, ..common::config() };
     Config::new(user, "upf")
 }
 
@@ -63,14 +68,14 @@ proptest! {
     fn a_packet_thread_decides_as_the_model_decides(
         steps in proptest::collection::vec(any::<(u8, u8, u16)>(), 1..60),
     ) {
-        in_memory(1, Scope::ALL, &steps);
+        in_memory(1, ALONE, &steps);
     }
 
     #[test]
     fn packet_threads_decide_together_as_the_model_decides(
         steps in proptest::collection::vec(any::<(u8, u8, u16)>(), 1..60),
     ) {
-        in_memory(4, Scope { bounds: EACH, ..Scope::ALL }, &steps);
+        in_memory(4, TOGETHER, &steps);
     }
 }
 
@@ -90,10 +95,12 @@ fn a_capture_is_decided_on_as_the_model_decides() {
     let folder = std::env::temp_dir().join(format!("whimbrel-model-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
     let (from, to) = (folder.join("in.pcap"), folder.join("out.pcap"));
-    let scope = Scope { burst_max: 2_000, ..Scope::ALL };
+    let scope = Scope { burst_max: 2_000, ..ALONE };
     for seed in 0..12 {
-        let changes = |step: &Step| step.0 % 16 < 8;
-        let changes: Vec<_> = steps(seed, 40).into_iter().filter(changes).collect();
+        // No end markers: nothing comes out before packets come.
+        let changes =
+            steps(seed, 40).into_iter().filter(is_change).map(|(what, which, n)| (what, which, n & !8));
+        let changes: Vec<Step> = changes.collect();
         // Sessions are the same each time, so one user plane says what another is to be given.
         let packets = Rc::new(RefCell::new(Vec::<(Origin, Vec<u8>)>::new()));
         let seen = Rc::clone(&packets);
@@ -157,7 +164,7 @@ fn between(io: N3Io, ran: &Namespace, server: &Namespace, scope: Scope) -> Optio
     }
     let n6 = host::sh("ip -o link show n6");
     let by_interface = io != N3Io::Udp;
-    let mut config = Config { n3_io: io, ..config(1, scope) };
+    let mut config = Config { n3_io: io, ..config(host::threads(), scope) };
     let (time, clock) = if scope.times { clock_of_ours() } else { (None, system_clock()) };
     config.clock = clock;
     config.user.data_networks[0].mtu = 1_500;
@@ -186,14 +193,19 @@ fn clock_of_ours() -> (Option<std::sync::Arc<std::sync::atomic::AtomicU64>>, whi
 }
 
 /// Other packets than ours come by the kernel's devices: of neighbour discovery.
-const BY_KERNEL: Scope = Scope { one_source: false, quiet: false, ..Scope::ALL };
+const BY_KERNEL: Scope = Scope { one_source: false, quiet: false, ..ALONE };
+
+/// The same, of one thread or of several.
+fn by_kernel() -> Scope {
+    if host::threads() == 1 { BY_KERNEL } else { Scope { bounds: EACH, sliced: false, ..BY_KERNEL } }
+}
 
 #[test]
 fn sockets_and_devices_decide_as_the_model_decides() {
     let test = "sockets_and_devices_decide_as_the_model_decides";
-    with_io(test, &[("udp", N3Io::Udp)], |io, ran| {
-        let server = Namespace::server();
-        let mut pair = between(io, &ran, &server, BY_KERNEL).unwrap();
+    with_io(test, &[("udp", N3Io::Udp), ("udp/threads", N3Io::Udp)], |io, ran| {
+        let server = Namespace::server_by(1);
+        let mut pair = between(io, &ran, &server, by_kernel()).unwrap();
         pair.net.upf.begin();
         (0..ROUNDS).for_each(|seed| whole_life(&mut pair, &steps(seed, 60)));
     });
@@ -205,7 +217,7 @@ const ROUNDS: u64 = 8;
 #[test]
 fn rings_decide_as_the_model_decides() {
     with_io("rings_decide_as_the_model_decides", &[("af_xdp", N3Io::AfXdp)], |io, ran| {
-        let server = Namespace::server();
+        let server = Namespace::server_by(1);
         let Some(mut pair) = between(io, &ran, &server, BY_KERNEL) else { return };
         warm_up(&mut pair);
         (0..ROUNDS).for_each(|seed| whole_life(&mut pair, &steps(seed, 60)));
@@ -215,14 +227,18 @@ fn rings_decide_as_the_model_decides() {
 }
 
 /// In the driver time is the kernel's, so nothing is asked that depends on it.
-const BY_DRIVER: Scope =
-    Scope { times: false, bounds: Buffering { age: Duration::from_secs(3_600), ..BUFFERING }, ..BY_KERNEL };
+const BY_DRIVER: Scope = Scope {
+    times: false,
+    sliced: false,
+    bounds: Buffering { age: Duration::from_secs(3_600), ..BUFFERING },
+    ..BY_KERNEL
+};
 
 #[test]
 fn the_driver_and_rings_decide_together_as_the_model_decides() {
     let test = "the_driver_and_rings_decide_together_as_the_model_decides";
     with_io(test, &[("xdp", N3Io::Xdp)], |io, ran| {
-        let server = Namespace::server();
+        let server = Namespace::server_by(1);
         let Some(mut pair) = between(io, &ran, &server, BY_DRIVER) else { return };
         warm_up(&mut pair);
         for seed in 0..ROUNDS {

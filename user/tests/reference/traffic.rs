@@ -1,0 +1,199 @@
+//! What comes: most often packets that pass.
+
+use std::net::Ipv6Addr;
+
+use super::super::common::*;
+use super::super::model::{self, Action, FLOW_PORT, Fate, Inner, PORTS};
+use super::{Judged, Pair, SEATS, TARGET};
+use whimbrel_gtpu::{GpduHeader, PduSessionInformation, message_type};
+use whimbrel_ids::{Qfi, Teid};
+use whimbrel_user::*;
+
+/// The mark of packets whose ends have been told of congestion.
+const CE: u8 = 3;
+
+impl<U: Plane> Pair<U> {
+    /// A packet, in fragments now and then, and what becomes of it.
+    pub(super) fn judged(&mut self, [which, kind, n]: [usize; 3], all: &mut Vec<Judged>) {
+        let now = self.net.now;
+        let Some((_, seat)) = self.seats[which % SEATS].as_mut() else { return };
+        let asks_for_ports = seat.flow.is_some() || seat.signalling.is_some();
+        let in_fragments = n >> 14 & if asks_for_ports { 1 } else { 7 } == 0;
+        let kind = kind % 16;
+        let payload = [0, 40, 1_372, 1_372][n % 4];
+        let port = if n >> 12 & 3 == 0 { FLOW_PORT } else { PORTS[n >> 3 & 1] };
+        let own = 7 + (n >> 9) as u16 % 8;
+        let whole = |octets| Inner { octets, server: Some(port) };
+        let ((server, server6), told) = (model::server(), &mut self.told);
+        // Of a phone without IPv6, an address of a prefix that nobody has.
+        let nobody = Ipv6Addr::new(0x2001, 0xdb8, 0x45, 0xffff, 0, 0, 0, 0);
+        let (six, prefix) = (self.both_families && n & 0x100 != 0, seat.ue6.unwrap_or(nobody));
+        let ue6 = |step: u128| Ipv6Addr::from_bits(prefix.to_bits() + (step << 64) + n as u128 % 7);
+        let (ue, mark) = (seat.ue, if seat.sliced { CE } else { 0 });
+        let up = |step: u8, payload| match six {
+            false => udp4((ue.to_bits() + u32::from(step)).into(), server, (own, port), payload),
+            true => udp6(ue6(step.into()), server6, (own, port), payload),
+        };
+        let down = |ue, payload| match six {
+            false => udp4(server, ue, (port, own), payload),
+            true => udp6(server6, ue6(0), (port, own), payload),
+        };
+        let length_at = if six { 21 } else { 19 };
+        let network = Origin::N6 { dn: DnIndex(0) };
+        let of_flow = port == FLOW_PORT && seat.flow.is_some();
+        let qfi = if (n & 0x70 == 0) == of_flow { 1 } else { 2 };
+        match kind {
+            5 if in_fragments => {
+                self.fragments += 1;
+                let [first, later] = fragments(&up(0, 40), self.fragments).map(|p| marked(p, mark));
+                let known = n & 3 != 0;
+                if known {
+                    let octets = g_pdu(seat.teid, qfi, &first);
+                    all.push((from_gnb(), octets, seat.uplink(now, qfi, whole(first), told)));
+                }
+                let octets = g_pdu(seat.teid, qfi, &later);
+                let later = Inner { octets: later, server: Some(port).filter(|_| known) };
+                all.push((from_gnb(), octets, seat.uplink(now, qfi, later, told)));
+            }
+            11 if in_fragments && (!six || seat.ue6.is_some()) => {
+                self.fragments += 1;
+                let [first, later] = fragments(&down(ue, 40), self.fragments).map(|p| marked(p, mark));
+                let known = n & 3 != 0;
+                if known {
+                    all.push((network, first.clone(), seat.downlink(now, whole(first), told)));
+                }
+                // Of those that wait the word of the first need not stand any more when they go on.
+                if !matches!(seat.action, Action::Buffer { .. }) {
+                    let inner = Inner { octets: later.clone(), server: Some(port).filter(|_| known) };
+                    all.push((network, later, seat.downlink(now, inner, told)));
+                }
+            }
+            0..=5 => {
+                let inner = marked(up(0, payload), mark);
+                let mut octets = g_pdu(seat.teid, qfi, &inner);
+                if n & 0x80 == 0 {
+                    octets.extend_from_slice(&[0xee; 5]); // behind the datagram's own length
+                }
+                let by = if self.scope.predicts && n >> 17 & 3 == 0 { TARGET } else { GNB };
+                self.drained.extend(seat.comes_by(now, by, told));
+                let origin = Origin::N3 { peer: by, local: UPF.into() };
+                all.push((origin, octets, seat.uplink(now, qfi, whole(inner), told)));
+            }
+            6..=11 => {
+                let inner = marked(down(ue, payload), mark);
+                let mut octets = inner.clone();
+                if n & 0x80 == 0 {
+                    octets.push(0xee); // behind the packet's own length
+                }
+                let fate = match six && seat.ue6.is_none() {
+                    true => Fate::Dropped(DropReason::UnknownUeAddress),
+                    false => seat.downlink(now, whole(inner), told),
+                };
+                all.push((network, octets, fate));
+            }
+            12 => {
+                let inner = up(1, payload);
+                all.push((from_gnb(), g_pdu(seat.teid, 1, &inner), seat.uplink(now, 1, whole(inner), told)));
+            }
+            13 => {
+                let nothing = Teid(seat.teid.0 ^ 1 << 31);
+                let (teid, to) = match (seat.relay, seat.was_relay) {
+                    (Some((teid, to)), _) if n & 8 != 0 => (teid, Some(to)),
+                    (_, Some(teid)) if n & 16 != 0 => (teid, None),
+                    _ => (nothing, None),
+                };
+                let message = |teid| match n & 7 {
+                    0 => end_marker(teid),
+                    n => forwarded(teid, &[0xde; 40][..4 * n]),
+                };
+                let fate = match to {
+                    Some(to) => Fate::Relayed(Destination::N3 { peer: to.gnb, tos: 0 }, message(to.teid)),
+                    None => Fate::Dropped(DropReason::UnknownTunnel),
+                };
+                all.push((from_gnb(), message(teid), fate));
+            }
+            14 => {
+                let octets = match six {
+                    false => udp4(server, "10.45.0.7".parse().unwrap(), (port, own), payload),
+                    true => udp6(server6, nobody, (port, 7), payload),
+                };
+                all.push((network, octets, Fate::Dropped(DropReason::UnknownUeAddress)));
+            }
+            _ if self.both_families && n & 3 == 3 => {
+                let inner = udp6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1), server6, (7, port), payload);
+                all.push((from_gnb(), g_pdu(seat.teid, 1, &inner), seat.uplink(now, 1, whole(inner), told)));
+            }
+            _ if n & 7 == 6 => {
+                let fate = Fate::Dropped(DropReason::EndMarkerIgnored); // its packets go into no tunnel
+                all.push((from_gnb(), end_marker(seat.teid), fate));
+            }
+            _ if n & 1 == 0 => {
+                let mut octets = g_pdu(seat.teid, 1, &up(0, payload));
+                octets[length_at] = octets[length_at].wrapping_add(1); // the inner packet is longer than it is
+                all.push((from_gnb(), octets, Fate::Dropped(DropReason::InnerMalformed)));
+            }
+            _ => {
+                let mut octets = g_pdu(seat.teid, 1, &up(0, payload));
+                octets.truncate(n % octets.len());
+                all.push((from_gnb(), octets, Fate::Dropped(DropReason::GtpuMalformed)));
+            }
+        }
+    }
+}
+
+/// A packet whose header says that there is congestion, or as it was.
+fn marked(mut packet: Vec<u8>, mark: u8) -> Vec<u8> {
+    match packet[0] >> 4 {
+        4 => packet[1] |= mark,
+        _ => packet[1] |= mark << 4,
+    }
+    packet
+}
+
+/// The parts of a packet of UDP: its first octets with the ports, and the rest.
+fn fragments(whole: &[u8], identification: u16) -> [Vec<u8>; 2] {
+    const FIRST: usize = 16;
+    let [high, low] = identification.to_be_bytes();
+    match whole[0] >> 4 {
+        4 => [(0x20, 0, 20..20 + FIRST), (0, FIRST / 8, 20 + FIRST..whole.len())].map(
+            |(flags, offset, part)| {
+                let mut p = [&whole[..20], &whole[part]].concat();
+                let len = p.len() as u16;
+                p[2..4].copy_from_slice(&len.to_be_bytes());
+                p[4..8].copy_from_slice(&[high, low, flags, offset as u8]);
+                p
+            },
+        ),
+        _ => [(1, 40..40 + FIRST), (FIRST, 40 + FIRST..whole.len())].map(|(offset, part)| {
+            let header = [17, 0, 0, offset as u8, 0, 0, high, low];
+            let mut p = [&whole[..40], &header, &whole[part]].concat();
+            let len = p.len() as u16 - 40;
+            p[4..6].copy_from_slice(&len.to_be_bytes());
+            p[6] = 44;
+            p
+        }),
+    }
+}
+
+/// What a gNB forwards to another one's, with the container that it had; nobody looks inside.
+fn forwarded(teid: Teid, content: &[u8]) -> Vec<u8> {
+    let container = Qfi::new(9).map(|qfi| PduSessionInformation::Dl { qfi, rqi: true, ppi: Some(3) });
+    let header = GpduHeader::new(teid, container);
+    let mut m = vec![0; header.octets_len()];
+    header.write_before(content.len(), &mut m).unwrap();
+    m.extend_from_slice(content);
+    m
+}
+
+fn end_marker(teid: Teid) -> Vec<u8> {
+    let [a, b, c, d] = teid.0.to_be_bytes();
+    vec![0x30, message_type::END_MARKER, 0, 0, a, b, c, d]
+}
+
+/// A packet of UDP over IPv6.
+fn udp6(source: Ipv6Addr, destination: Ipv6Addr, ports: (u16, u16), payload: usize) -> Vec<u8> {
+    let mut udp: Vec<_> =
+        [ports.0, ports.1, 8 + payload as u16, 0].into_iter().flat_map(u16::to_be_bytes).collect();
+    udp.resize(8 + payload, 0xab);
+    ipv6(source, destination, 17, &udp)
+}
