@@ -127,6 +127,90 @@ fn dropped_packets_are_not_usage() {
     assert_eq!(total(&r.usage_reports[0]), 0);
 }
 
+/// Likewise, each once: what nobody answers is said again.
+fn newly_reported(net: &mut Net, known: &mut u32) -> Vec<UsageReport> {
+    let mut new = reported(net);
+    new.retain(|u| u.ur_seqn.0 == std::mem::replace(known, (*known).max(u.ur_seqn.0 + 1)));
+    new
+}
+
+fn events(triggers: ReportingTriggers) -> CreateUrr {
+    CreateUrr {
+        inactivity_detection_time: Some(InactivityDetectionTime(10)),
+        ..CreateUrr::new(UrrId(1), MeasurementMethod::EVENT, triggers)
+    }
+}
+
+#[test] // TS 29.244 §5.2.2.2 events: an event is a start of traffic; the threshold reports it, the quota stops packets until another is given
+fn starts_of_traffic_are_counted_up_to_threshold_and_quota() {
+    let (mut net, mut known) = (Net::new(), 0);
+    let s = session(
+        &mut net,
+        CreateUrr {
+            event_threshold: Some(EventThreshold(2)),
+            event_quota: Some(EventQuota(3)),
+            ..events(ReportingTriggers::EVETH | ReportingTriggers::EVEQU)
+        },
+    );
+    let stamp = |seconds: u64| NtpTime::at(START + Duration::from_secs(seconds));
+    for second in [0, 5, 14] {
+        at(&mut net, second); // no silence of ten seconds: one event
+        assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()));
+    }
+    assert!(newly_reported(&mut net, &mut known).is_empty());
+    at(&mut net, 24);
+    assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()));
+    let reports = newly_reported(&mut net, &mut known);
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::EVETH);
+    assert_eq!(reports[0].event_time_stamps, [stamp(0), stamp(24)]);
+    at(&mut net, 40);
+    assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()));
+    let reports = newly_reported(&mut net, &mut known);
+    assert_eq!(reports[0].usage_report_trigger, UsageReportTrigger::EVEQU);
+    assert_eq!(reports[0].event_time_stamps, [stamp(40)]);
+    assert_eq!(down(&mut net, &s), Verdict::Drop(DropReason::QuotaExhausted));
+    let update = UpdateUrr { event_quota: Some(EventQuota(1)), ..UpdateUrr::new(UrrId(1)) };
+    let update_urrs = vec![update];
+    net.modify(&s, SessionModificationRequest { update_urrs, ..Default::default() });
+    assert_eq!(down(&mut net, &s), Verdict::Send(to_gnb()), "of the traffic that started before");
+    assert!(net.delete(&s).usage_reports[0].event_time_stamps.is_empty(), "each event is told once");
+}
+
+#[test] // what no threshold reports is told before there is too much of it for a datagram
+fn many_events_are_all_told() {
+    let (mut net, mut known) = (Net::new(), 0);
+    let s = session(&mut net, events(ReportingTriggers::default()));
+    let mut told = 0;
+    for n in 0..300 {
+        at(&mut net, n * 11);
+        down(&mut net, &s);
+        told += newly_reported(&mut net, &mut known).iter().map(|u| u.event_time_stamps.len()).sum::<usize>();
+    }
+    assert_eq!(told, 256);
+    assert_eq!(net.delete(&s).usage_reports[0].event_time_stamps.len(), 44);
+}
+
+#[test] // TS 29.244 §5.2.2.3.1 traffic: start and stop of traffic
+fn start_and_stop_of_traffic_are_reported() {
+    let (mut net, mut known) = (Net::new(), 0);
+    let s = session(&mut net, events(ReportingTriggers::START | ReportingTriggers::STOPT));
+    let mut why = Vec::new();
+    for second in [0, 1, 9, 19, 20, 30] {
+        at(&mut net, second);
+        why.extend(
+            newly_reported(&mut net, &mut known).into_iter().map(|u| (second, u.usage_report_trigger)),
+        );
+        if second != 19 && second != 30 {
+            down(&mut net, &s);
+        }
+        why.extend(
+            newly_reported(&mut net, &mut known).into_iter().map(|u| (second, u.usage_report_trigger)),
+        );
+    }
+    let (start, stop) = (UsageReportTrigger::START, UsageReportTrigger::STOPT);
+    assert_eq!(why, [(0, start), (19, stop), (20, start), (30, stop)]);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

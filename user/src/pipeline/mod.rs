@@ -33,6 +33,7 @@ mod slice;
 mod stages;
 mod strays;
 mod timers;
+mod traffic;
 mod unstructured;
 mod usage;
 

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use whimbrel_gtpu::{GpduHeader, PduSessionInformation};
 use whimbrel_ids::{Instant, Qfi, Teid};
-use whimbrel_pfcp::ie::{ApplyAction, DestinationInterface, Gate, UsageReportTrigger};
+use whimbrel_pfcp::ie::{ApplicationId, ApplyAction, DestinationInterface, Gate, UsageReportTrigger};
+use whimbrel_pfcp::rule::ApplicationDetectionInformation;
 
 use super::detect::detect;
 use super::inner::{Inner, mark_congestion};
@@ -400,8 +401,25 @@ pub(super) fn report_usage(
             None => continue,
         };
         usage.report(urr, now, trigger, &mut reports);
+        if let Some(last) = reports.last_mut() {
+            last.application_detection_information = detected(rules, at, trigger);
+        }
     }
     shared.report(Report::Usage { session: state.id(), token: None, reports });
+}
+
+/// The application whose traffic starts or stops, where the rules that the URR counts name one (TS 29.244 §5.2.2.3.1).
+fn detected(
+    rules: &SessionRules,
+    urr: usize,
+    trigger: UsageReportTrigger,
+) -> Option<ApplicationDetectionInformation> {
+    if !trigger.has(UsageReportTrigger::START) && !trigger.has(UsageReportTrigger::STOPT) {
+        return None;
+    }
+    let mut counted = rules.pdrs.iter().filter(|p| p.urrs().any(|i| i == urr));
+    let application = counted.find_map(|p| p.application.as_ref())?;
+    Some(ApplicationDetectionInformation { application_id: ApplicationId(application.id.clone()) })
 }
 
 /// The flow that a PDR's packets belong to by its QERs: its identifier, reflective QoS, paging policy.

@@ -9,6 +9,7 @@ use whimbrel_pfcp::ie::{
 };
 use whimbrel_pfcp::rule::UsageReport;
 
+use super::traffic::Traffic;
 use crate::rules::Urr;
 
 /// Octets of both directions.
@@ -70,6 +71,8 @@ pub(crate) struct Usage {
     seqn: u32,
     /// Nearly no rule has it.
     monitoring: Option<Box<Monitoring>>,
+    /// Nor this.
+    traffic: Option<Box<Traffic>>,
 }
 
 /// A monitoring time (TS 29.244 §5.2.2.2.1).
@@ -113,6 +116,7 @@ impl Usage {
             next_period: period(urr).map(|p| now + p),
             seqn: 0,
             monitoring: Monitoring::new(urr, now),
+            traffic: Traffic::of(urr),
         }
     }
 
@@ -124,6 +128,10 @@ impl Usage {
             self.of_quota = Octets::default();
             self.duration_of_quota_us = 0;
             self.exhausted = false;
+            self.traffic.iter_mut().for_each(|t| t.renew());
+        }
+        if self.traffic.is_none() {
+            self.traffic = Traffic::of(urr);
         }
         match &mut self.monitoring {
             Some(m) if m.at != urr.monitoring => {
@@ -153,25 +161,23 @@ impl Usage {
             self.split(urr, now);
         }
         self.run(urr, now, true);
-        let first = self.first_packet.is_none();
+        let starts = self.traffic.as_mut().is_some_and(|t| t.packet(urr, now));
         self.first_packet.get_or_insert(now);
         self.last_packet = Some(now);
         self.since_report.add(uplink, octets as u64);
         self.of_quota.add(uplink, octets as u64);
         self.packets.add(uplink, 1);
         let due = self.due(urr);
-        match due {
-            None if first && self.seqn == 0 && urr.triggers.has(ReportingTriggers::START) => {
-                Some(UsageReportTrigger::START)
-            }
-            due => due,
+        match starts && urr.triggers.has(ReportingTriggers::START) {
+            true => Some(due.map_or(UsageReportTrigger::START, |d| d | UsageReportTrigger::START)),
+            false => due,
         }
     }
 
     /// Octets that may pass before anything is due; `None` where each packet is to be looked at.
     pub(crate) fn room(&self, urr: &Urr) -> Option<u64> {
         let timed = urr.method.has(MeasurementMethod::DURAT) || urr.inactivity_detection_s.is_some();
-        let first = urr.triggers.has(ReportingTriggers::START) || urr.triggers.has(ReportingTriggers::QUHTI);
+        let first = Traffic::is_asked_for(urr) || urr.triggers.has(ReportingTriggers::QUHTI);
         let apart = self.monitoring.is_some() || urr.monitoring.is_some();
         let stopped = self.exhausted || urr.information.has(MeasurementInformation::INAM);
         if timed || first || apart || stopped {
@@ -205,7 +211,7 @@ impl Usage {
     pub(crate) fn starts_timers(&self, urr: &Urr) -> bool {
         let time = urr.method.has(MeasurementMethod::DURAT) && self.running.is_none();
         let holding = urr.triggers.has(ReportingTriggers::QUHTI) && self.last_packet.is_none();
-        time || holding
+        time || holding || self.traffic.as_ref().is_some_and(|t| t.is_silent(urr))
     }
 
     /// Lets time of use run on to `now`.
@@ -233,15 +239,23 @@ impl Usage {
         let reached = |us: u64, limit_s: Option<u32>| limit_s.is_some_and(|s| us >= u64::from(s) * 1_000_000);
         let volume_quota = volume && urr.volume_quota.is_some_and(|q| self.of_quota.reached(&q));
         let time_quota = time && reached(self.duration_of_quota_us, urr.time_quota_s);
-        if (volume_quota || time_quota) && !self.exhausted {
+        let event_quota = self.traffic.as_ref().is_some_and(|t| t.is_used_up(urr));
+        if (volume_quota || time_quota || event_quota) && !self.exhausted {
             self.exhausted = true;
-            return Some(if volume_quota { UsageReportTrigger::VOLQU } else { UsageReportTrigger::TIMQU });
+            return Some(match (volume_quota, time_quota) {
+                (true, _) => UsageReportTrigger::VOLQU,
+                (false, true) => UsageReportTrigger::TIMQU,
+                (false, false) => UsageReportTrigger::EVEQU,
+            });
         }
         if volume
             && urr.triggers.has(ReportingTriggers::VOLTH)
             && urr.volume_threshold.is_some_and(|t| self.since_threshold().reached(&t))
         {
             return Some(UsageReportTrigger::VOLTH);
+        }
+        if let Some(events) = self.traffic.as_ref().and_then(|t| t.due(urr)) {
+            return Some(events);
         }
         let time_threshold = time && urr.triggers.has(ReportingTriggers::TIMTH);
         (time_threshold && reached(self.duration_us + self.carried_us(), urr.time_threshold_s))
@@ -279,6 +293,7 @@ impl Usage {
         if let Some(last) = self.last_packet.filter(|_| urr.triggers.has(ReportingTriggers::QUHTI)) {
             sooner(urr.quota_holding_s.map(|s| last + Duration::from_secs(s.into())));
         }
+        sooner(self.traffic.as_ref().and_then(|t| t.stops_at(urr)));
         at
     }
 
@@ -299,6 +314,9 @@ impl Usage {
             self.last_packet = None;
             self.running = None;
             return Some(UsageReportTrigger::QUHTI);
+        }
+        if self.traffic.as_mut().is_some_and(|t| t.stopped(urr, now)) {
+            return Some(UsageReportTrigger::STOPT);
         }
         self.due(urr)
     }
@@ -335,6 +353,7 @@ impl Usage {
         if let Some(m) = &mut self.monitoring {
             (m.carried, m.carried_us) = (Octets::default(), 0);
         }
+        self.traffic.iter_mut().for_each(|t| t.reported());
     }
 
     /// What was counted since the last figures.
@@ -363,6 +382,7 @@ impl Usage {
                 .then_some(DurationMeasurement(duration_s)),
             time_of_first_packet: self.first_packet.take().map(NtpTime::at),
             time_of_last_packet: self.last_packet.filter(|_| p.ul + p.dl > 0).map(NtpTime::at),
+            event_time_stamps: self.traffic.as_mut().map(|t| t.take_times()).unwrap_or_default(),
             ..UsageReport::new(self.urr_id, UrSeqn(self.seqn), trigger)
         };
         self.seqn = self.seqn.wrapping_add(1);

@@ -328,6 +328,8 @@ pub(crate) struct Urr {
     pub(crate) volume_quota: Option<Volume>,
     pub(crate) time_threshold_s: Option<u32>,
     pub(crate) time_quota_s: Option<u32>,
+    pub(crate) event_threshold: Option<u32>,
+    pub(crate) event_quota: Option<u32>,
     pub(crate) period_s: Option<u32>,
     pub(crate) quota_holding_s: Option<u32>,
     pub(crate) inactivity_detection_s: Option<u32>,

@@ -63,6 +63,8 @@ pub(super) fn create_urr(d: &mut Draft, m: &CreateUrr) -> Outcome {
         volume_quota: m.volume_quota,
         time_threshold_s: m.time_threshold.map(|t| t.0),
         time_quota_s: m.time_quota.map(|t| t.0),
+        event_threshold: m.event_threshold.map(|e| e.0),
+        event_quota: m.event_quota.map(|e| e.0),
         period_s: m.measurement_period.map(|t| t.0),
         quota_holding_s: m.quota_holding_time.map(|t| t.0),
         inactivity_detection_s: m.inactivity_detection_time.map(|t| t.0),
@@ -88,6 +90,8 @@ pub(super) fn update_urr(d: &mut Draft, m: &UpdateUrr) -> Outcome {
     u.volume_quota = m.volume_quota.or(u.volume_quota);
     u.time_threshold_s = m.time_threshold.map(|t| t.0).or(u.time_threshold_s);
     u.time_quota_s = m.time_quota.map(|t| t.0).or(u.time_quota_s);
+    u.event_threshold = m.event_threshold.map(|e| e.0).or(u.event_threshold);
+    u.event_quota = m.event_quota.map(|e| e.0).or(u.event_quota);
     u.period_s = m.measurement_period.map(|t| t.0).or(u.period_s);
     u.quota_holding_s = m.quota_holding_time.map(|t| t.0).or(u.quota_holding_s);
     u.inactivity_detection_s = m.inactivity_detection_time.map(|t| t.0).or(u.inactivity_detection_s);
@@ -96,7 +100,7 @@ pub(super) fn update_urr(d: &mut Draft, m: &UpdateUrr) -> Outcome {
     if !m.linked_urr_ids.is_empty() {
         u.linked = m.linked_urr_ids.as_slice().into();
     }
-    if m.volume_quota.is_some() || m.time_quota.is_some() {
+    if m.volume_quota.is_some() || m.time_quota.is_some() || m.event_quota.is_some() {
         u.revision = u.revision.wrapping_add(1);
     }
     Ok(())

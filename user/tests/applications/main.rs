@@ -131,6 +131,35 @@ fn an_application_of_flows_is_told_by_them() {
     assert!(net.passes(&s, games), "TCP is not of it");
 }
 
+#[test] // TS 29.244 §5.2.2.3.1 application: the start and the stop of an application's traffic, and whose it is
+fn an_application_is_named_when_its_traffic_starts_and_stops() {
+    let (net, games) = (&mut net(), Ipv4Addr::new(203, 0, 113, 9));
+    let s = net.session(1, true, false);
+    let mut m = barring(&s, "games", 2, true);
+    let triggers = ReportingTriggers::START | ReportingTriggers::STOPT;
+    m.create_qers.clear();
+    m.create_urrs = vec![CreateUrr {
+        inactivity_detection_time: Some(InactivityDetectionTime(10)),
+        ..CreateUrr::new(UrrId(9), MeasurementMethod::EVENT, triggers)
+    }];
+    for pdr in &mut m.create_pdrs {
+        (pdr.qer_ids, pdr.urr_ids) = (vec![], vec![UrrId(9)]);
+    }
+    assert_eq!(net.modify(&s, m).cause, Cause::RequestAccepted);
+    assert!(net.passes(&s, games), "TCP is not of it");
+    net.sends(&s, games, 17, &udp((5000, 9), b""));
+    net.later(Duration::from_secs(10));
+    let mut told = Vec::new();
+    for report in net.reports().into_iter().flat_map(|(_, _, r)| r.usage_reports) {
+        let of = report.application_detection_information.map(|d| d.application_id.0);
+        told.push((report.usage_report_trigger, of, report.event_time_stamps.len()));
+    }
+    let games: Option<Box<str>> = Some("games".into());
+    told.dedup(); // what is not answered is said again
+    let [start, stop] = [UsageReportTrigger::START, UsageReportTrigger::STOPT];
+    assert_eq!(told, [(start, games.clone(), 1), (stop, games, 0)]);
+}
+
 #[test]
 fn an_answer_tells_an_address_for_as_long_as_it_says_and_a_flow_that_stands_for_longer() {
     let net = &mut net();

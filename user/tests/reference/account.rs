@@ -1,5 +1,7 @@
 //! Usage reporting rules, counted packet by packet, and reported where the clause says (TS 29.244 §5.2.2).
 
+use std::time::Duration;
+
 use whimbrel_ids::Instant;
 use whimbrel_pfcp::ie::{UsageReportTrigger as Trigger, Volume};
 use whimbrel_pfcp::rule::UsageReport;
@@ -11,9 +13,11 @@ pub(crate) struct Used {
     /// Which report of the rule it is.
     number: u32,
     why: Trigger,
-    /// Octets, uplink and downlink; of a rule for time, none.
+    /// Octets, uplink and downlink; of a rule for time or events, none.
     octets: [u64; 2],
     seconds: u32,
+    /// Of a rule for events: how many.
+    events: usize,
 }
 
 impl Used {
@@ -28,6 +32,7 @@ impl Used {
             why: r.usage_report_trigger,
             octets,
             seconds: r.duration_measurement.map_or(0, |d| d.0),
+            events: r.event_time_stamps.len(),
         }
     }
 }
@@ -38,6 +43,10 @@ pub(crate) struct Account {
     pub(crate) id: u32,
     /// It counts time, from its first packet on; else octets.
     pub(crate) timed: bool,
+    /// It counts neither, but starts of traffic: after so long a silence it starts anew.
+    pub(crate) silence: Option<Duration>,
+    pub(crate) threshold_events: Option<usize>,
+    pub(crate) quota_events: Option<usize>,
     pub(crate) threshold: Option<Volume>,
     pub(crate) quota: Option<Volume>,
     pub(crate) threshold_s: Option<u64>,
@@ -49,6 +58,9 @@ pub(crate) struct Account {
     pub(crate) running: Option<Instant>,
     pub(crate) us: u64,
     pub(crate) of_quota_us: u64,
+    pub(crate) last: Option<Instant>,
+    pub(crate) events: usize,
+    pub(crate) of_quota_events: usize,
     pub(crate) exhausted: bool,
     pub(crate) number: u32,
 }
@@ -57,7 +69,7 @@ impl Account {
     /// A new quota counts from now.
     pub(crate) fn renew(&mut self, now: Instant) {
         self.run(now);
-        (self.of_quota, self.of_quota_us, self.exhausted) = ([0; 2], 0, false);
+        (self.of_quota, self.of_quota_us, self.of_quota_events, self.exhausted) = ([0; 2], 0, 0, false);
     }
 
     pub(crate) fn count(&mut self, now: Instant, way: usize, octets: u64) {
@@ -65,6 +77,12 @@ impl Account {
         self.running = Some(now);
         self.octets[way] += octets;
         self.of_quota[way] += octets;
+        let Some(silence) = self.silence else { return };
+        if self.last.is_none_or(|last| now.since(last) >= silence) {
+            self.events += 1;
+            self.of_quota_events += 1;
+        }
+        self.last = Some(now);
     }
 
     fn run(&mut self, now: Instant) {
@@ -82,10 +100,20 @@ impl Account {
             limit.is_some_and(|l| reached(l.total, ul + dl) || reached(l.ul, ul) || reached(l.dl, dl))
         };
         let time = |limit_s: Option<u64>, us: u64| limit_s.is_some_and(|s| us >= s * 1_000_000);
-        let used_up = volume(self.quota, self.of_quota) || time(self.quota_s, self.of_quota_us);
+        let events = |limit: Option<usize>, events: usize| limit.is_some_and(|l| events >= l);
+        let used_up = volume(self.quota, self.of_quota)
+            || time(self.quota_s, self.of_quota_us)
+            || events(self.quota_events, self.of_quota_events);
         if used_up && !self.exhausted {
             self.exhausted = true;
-            return Some(if self.timed { Trigger::TIMQU } else { Trigger::VOLQU });
+            return Some(match (self.timed, self.silence) {
+                (true, _) => Trigger::TIMQU,
+                (false, None) => Trigger::VOLQU,
+                (false, Some(_)) => Trigger::EVEQU,
+            });
+        }
+        if events(self.threshold_events, self.events) {
+            return Some(Trigger::EVETH);
         }
         if volume(self.threshold, self.octets) {
             return Some(Trigger::VOLTH);
@@ -110,12 +138,14 @@ impl Account {
         let seconds = self.us / 1_000_000;
         self.us %= 1_000_000;
         self.number += 1;
+        let counts_octets = !self.timed && self.silence.is_none();
         Used {
             urr: self.id,
             number: self.number - 1,
             why,
-            octets: if self.timed { [0; 2] } else { octets },
+            octets: if counts_octets { octets } else { [0; 2] },
             seconds: if self.timed { seconds as u32 } else { 0 },
+            events: std::mem::take(&mut self.events),
         }
     }
 }

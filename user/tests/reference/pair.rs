@@ -463,8 +463,8 @@ fn total(octets: u64) -> Volume {
     Volume { total: Some(octets), ..Volume::default() }
 }
 
-/// Two URRs more: one linked to the first, with limits by direction, and one of time.
-fn more_accounts(m: &mut SessionEstablishmentRequest) -> [Account; 2] {
+/// Three URRs more: one linked to the first, with limits by direction, one of time, and one of events.
+fn more_accounts(m: &mut SessionEstablishmentRequest) -> [Account; 3] {
     let threshold = Volume { ul: Some(4_000), dl: Some(60_000), total: None };
     let triggers = ReportingTriggers::VOLTH | ReportingTriggers::LIUSA;
     let mut octets = CreateUrr::new(UrrId(2), MeasurementMethod::VOLUM, triggers);
@@ -472,12 +472,23 @@ fn more_accounts(m: &mut SessionEstablishmentRequest) -> [Account; 2] {
     let triggers = ReportingTriggers::TIMTH | ReportingTriggers::TIMQU;
     let mut time = CreateUrr::new(UrrId(3), MeasurementMethod::DURAT, triggers);
     (time.time_threshold, time.time_quota) = (Some(TimeThreshold(2)), Some(TimeQuota(7)));
-    m.create_urrs.extend([octets, time]);
+    let triggers = ReportingTriggers::EVETH | ReportingTriggers::EVEQU;
+    let mut events = CreateUrr::new(UrrId(4), MeasurementMethod::EVENT, triggers);
+    events.inactivity_detection_time = Some(InactivityDetectionTime(1));
+    (events.event_threshold, events.event_quota) = (Some(EventThreshold(2)), Some(EventQuota(5)));
+    m.create_urrs.extend([octets, time, events]);
     for pdr in m.create_pdrs.iter_mut().filter(|pdr| !pdr.urr_ids.is_empty()) {
-        pdr.urr_ids = vec![UrrId(1), UrrId(2), UrrId(3)];
+        pdr.urr_ids = vec![UrrId(1), UrrId(2), UrrId(3), UrrId(4)];
     }
     [
         Account { id: 2, threshold: Some(threshold), linked_to: Some(1), ..Account::default() },
         Account { id: 3, timed: true, threshold_s: Some(2), quota_s: Some(7), ..Account::default() },
+        Account {
+            id: 4,
+            silence: Some(Duration::from_secs(1)),
+            threshold_events: Some(2),
+            quota_events: Some(5),
+            ..Account::default()
+        },
     ]
 }

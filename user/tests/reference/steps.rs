@@ -63,7 +63,10 @@ impl<U: Plane> Pair<U> {
                 let which = usize::from(n) % seat.accounts.len();
                 let account = &mut seat.accounts[which];
                 let mut urr = UpdateUrr::new(UrrId(account.id));
-                if account.timed {
+                if account.silence.is_some() {
+                    let quota = u32::from(n) % 8 + 1;
+                    (urr.event_quota, account.quota_events) = (Some(EventQuota(quota)), Some(quota as usize));
+                } else if account.timed {
                     let quota = u32::from(n) % 16 + 1;
                     (urr.time_quota, account.quota_s) = (Some(TimeQuota(quota)), Some(quota.into()));
                 } else {

@@ -24,12 +24,16 @@ number! {
     /// Seconds since 1900-01-01 as in the first half of an NTP time stamp (TS 29.244 §8.2.65): a node's
     /// last start.
     pub struct RecoveryTimeStamp(u32): "Recovery Time Stamp";
-    /// Same form: a point in time of a measurement (TS 29.244 §8.2.46, §8.2.47, §8.2.52, §8.2.53).
+    /// Same form: a point in time of a measurement (TS 29.244 §8.2.46, §8.2.47, §8.2.52, §8.2.53), or of an event (§8.2.114).
     pub struct NtpTime(u32): "Time";
     /// Seconds of use after which a report is due (TS 29.244 §8.2.14).
     pub struct TimeThreshold(u32): "Time Threshold";
     /// Seconds of use after which traffic stops (TS 29.244 §8.2.51).
     pub struct TimeQuota(u32): "Time Quota";
+    /// Events after which a report is due (TS 29.244 §8.2.113).
+    pub struct EventThreshold(u32): "Event Threshold";
+    /// Events after which traffic stops (TS 29.244 §8.2.112).
+    pub struct EventQuota(u32): "Event Quota";
     /// Seconds between periodic reports (TS 29.244 §8.2.42).
     pub struct MeasurementPeriod(u32): "Measurement Period";
     /// Seconds without traffic after which a quota is reported back (TS 29.244 §8.2.48).

@@ -16,4 +16,7 @@ pub use qer::{CreateQer, RemoveQer, UpdateQer};
 pub use traffic_endpoint::{
     CreateTrafficEndpoint, CreatedTrafficEndpoint, RemoveTrafficEndpoint, UpdateTrafficEndpoint,
 };
-pub use urr::{CreateUrr, EthernetTrafficInformation, QueryUrr, RemoveUrr, UpdateUrr, UsageReport};
+pub use urr::{
+    ApplicationDetectionInformation, CreateUrr, EthernetTrafficInformation, QueryUrr, RemoveUrr, UpdateUrr,
+    UsageReport,
+};

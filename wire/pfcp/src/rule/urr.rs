@@ -2,10 +2,10 @@
 
 use crate::codec::grouped;
 use crate::ie::{
-    DurationMeasurement, EthernetInactivityTimer, InactivityDetectionTime, MacAddresses,
-    MeasurementInformation, MeasurementMethod, MeasurementPeriod, NtpTime, QueryUrrReference,
-    QuotaHoldingTime, ReportingTriggers, TimeQuota, TimeThreshold, UeIpAddress, UrSeqn, UrrId,
-    UsageInformation, UsageReportTrigger, Volume, VolumeMeasurement,
+    ApplicationId, DurationMeasurement, EthernetInactivityTimer, EventQuota, EventThreshold,
+    InactivityDetectionTime, MacAddresses, MeasurementInformation, MeasurementMethod, MeasurementPeriod,
+    NtpTime, QueryUrrReference, QuotaHoldingTime, ReportingTriggers, TimeQuota, TimeThreshold, UeIpAddress,
+    UrSeqn, UrrId, UsageInformation, UsageReportTrigger, Volume, VolumeMeasurement,
 };
 
 grouped! {
@@ -39,6 +39,10 @@ grouped! {
         100 => measurement_information: conditional MeasurementInformation,
         /// Silence after which a MAC address is forgotten.
         146 => ethernet_inactivity_timer: conditional EthernetInactivityTimer,
+        /// Events after which traffic stops.
+        148 => event_quota: conditional EventQuota,
+        /// Events after which a report is due.
+        149 => event_threshold: conditional EventThreshold,
     }
 
     /// Update URR (table 7.5.4.4-1). What is absent stays.
@@ -71,6 +75,10 @@ grouped! {
         100 => measurement_information: conditional MeasurementInformation,
         /// Silence after which a MAC address is forgotten.
         146 => ethernet_inactivity_timer: conditional EthernetInactivityTimer,
+        /// Events after which traffic stops, counted from now.
+        148 => event_quota: conditional EventQuota,
+        /// Events after which a report is due.
+        149 => event_threshold: conditional EventThreshold,
     }
 
     /// Remove URR (table 7.5.4.8-1).
@@ -94,6 +102,12 @@ grouped! {
         145 => mac_addresses_removed: many MacAddresses,
     }
 
+    /// Application Detection Information (table 7.5.8.3-2). What identifies one instance of the application is not told.
+    pub struct ApplicationDetectionInformation: "Application Detection Information" {
+        /// The application.
+        24 => application_id: required ApplicationId,
+    }
+
     /// Usage Report (tables 7.5.5.2-1, 7.5.7.2-1, 7.5.8.3-1: the same group under three code points).
     pub struct UsageReport: "Usage Report" {
         /// The rule.
@@ -110,6 +124,8 @@ grouped! {
         66 => volume_measurement: conditional VolumeMeasurement,
         /// Time of use.
         67 => duration_measurement: conditional DurationMeasurement,
+        /// Whose traffic starts or stops.
+        68 => application_detection_information: conditional ApplicationDetectionInformation,
         /// The phone's address, for reports of the start of traffic.
         93 => ue_ip_address: conditional UeIpAddress,
         /// First packet.
@@ -122,6 +138,8 @@ grouped! {
         90 => usage_information: conditional UsageInformation,
         /// The query that it answers.
         125 => query_urr_reference: conditional QueryUrrReference,
+        /// When each event was.
+        156 => event_time_stamps: many NtpTime,
     }
 }
 
@@ -143,6 +161,8 @@ impl CreateUrr {
             inactivity_detection_time: None,
             measurement_information: None,
             ethernet_inactivity_timer: None,
+            event_quota: None,
+            event_threshold: None,
         }
     }
 }
@@ -165,6 +185,8 @@ impl UpdateUrr {
             inactivity_detection_time: None,
             measurement_information: None,
             ethernet_inactivity_timer: None,
+            event_quota: None,
+            event_threshold: None,
         }
     }
 }
@@ -180,12 +202,14 @@ impl UsageReport {
             end_time: None,
             volume_measurement: None,
             duration_measurement: None,
+            application_detection_information: None,
             ue_ip_address: None,
             time_of_first_packet: None,
             time_of_last_packet: None,
             ethernet_traffic_information: None,
             usage_information: None,
             query_urr_reference: None,
+            event_time_stamps: Vec::new(),
         }
     }
 }

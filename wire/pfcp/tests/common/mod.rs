@@ -37,6 +37,10 @@ pub(crate) fn usage_report() -> UsageReport {
         time_of_last_packet: Some(NtpTime(3_900_000_059)),
         usage_information: Some(UsageInformation::BEF),
         query_urr_reference: Some(QueryUrrReference(9)),
+        application_detection_information: Some(ApplicationDetectionInformation {
+            application_id: ApplicationId("video".into()),
+        }),
+        event_time_stamps: vec![NtpTime(3_900_000_002), NtpTime(3_900_000_003)],
         ..UsageReport::new(UrrId(1), UrSeqn(0), UsageReportTrigger::VOLTH | UsageReportTrigger::TERMR)
     }
 }
@@ -107,9 +111,11 @@ pub(crate) fn establishment() -> SessionEstablishmentRequest {
             time_quota: Some(TimeQuota(1200)),
             quota_holding_time: Some(QuotaHoldingTime(30)),
             measurement_information: Some(MeasurementInformation::MNOP),
+            event_threshold: Some(EventThreshold(11)),
+            event_quota: Some(EventQuota(12)),
             ..CreateUrr::new(
                 UrrId(1),
-                MeasurementMethod::VOLUM | MeasurementMethod::DURAT,
+                MeasurementMethod::VOLUM | MeasurementMethod::DURAT | MeasurementMethod::EVENT,
                 ReportingTriggers::PERIO | ReportingTriggers::VOLTH | ReportingTriggers::QUVTI,
             )
         }],
@@ -200,6 +206,8 @@ fn modification() -> SessionModificationRequest {
         }],
         update_urrs: vec![UpdateUrr {
             volume_quota: Some(Volume { total: Some(5), ..Volume::default() }),
+            event_threshold: Some(EventThreshold(13)),
+            event_quota: Some(EventQuota(14)),
             ..UpdateUrr::new(UrrId(1))
         }],
         update_qers: vec![UpdateQer {
