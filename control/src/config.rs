@@ -11,11 +11,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_ids::{AmfId, Dnn, Guami, PlmnId, SNssai, Tac, Tai};
+use whimbrel_ids::{AmfId, Dnn, FiveQi, Guami, PlmnId, SNssai, Tac, Tai};
 use whimbrel_security::{CipheringAlgorithm, IntegrityAlgorithm};
 
 use crate::amf::NeighbourId;
-use crate::policy::FlowPolicy;
+use crate::policy::{FlowName, FlowPolicy, Treatment, dscp_of};
 use crate::refusal::RefusalKind;
 
 pub use access::{Access, AuthenticationPolicy, Congestion, Emergency, EquipmentPrefix};
@@ -124,6 +124,28 @@ pub struct Smf {
     pub upfs: Vec<Upf>,
     /// What becomes of packets for a phone that is between two gNBs.
     pub handover_downlink: HandoverDownlink,
+    /// The DSCP of packets to gNBs, outside, by 5QI, where it is another than [`dscp_of`](crate::policy::dscp_of) says.
+    pub marking: BTreeMap<FiveQi, u8>,
+    /// How UPFs keep packets for idle phones.
+    pub buffering: Buffering,
+}
+
+impl Smf {
+    /// The DSCP of packets to gNBs.
+    pub fn dscp(&self, five_qi: FiveQi) -> u8 {
+        self.marking.get(&five_qi).copied().unwrap_or_else(|| dscp_of(five_qi))
+    }
+}
+
+/// What UPFs are told of keeping packets for idle phones (BAR, TS 29.244 §5.2.4). `None`: as the UPF has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Buffering {
+    /// Between the first packet and its report, in units of 50 ms (TS 29.244 §8.2.28): phones that answer by themselves are not paged.
+    pub notification_delay: u8,
+    /// Packets of one session.
+    pub packets: Option<u8>,
+    /// The same while a phone sleeps for long (MICO, eDRX; TS 23.502 §4.2.3.3 step 2).
+    pub extended_packets: Option<u8>,
 }
 
 /// Downlink packets from HANDOVER COMMAND to HANDOVER NOTIFY (TS 23.502 §4.9.1.3).
@@ -191,6 +213,8 @@ pub struct DataNetwork {
     pub ladn: Option<Ladn>,
     /// QoS flows beside the default one.
     pub flows: Vec<FlowPolicy>,
+    /// What is done with flows of these names.
+    pub treatments: BTreeMap<FlowName, Treatment>,
     /// DNS servers told to phones.
     pub dns_v4: Vec<Ipv4Addr>,
     /// DNS servers told to phones.
@@ -259,6 +283,8 @@ pub struct Timers {
     pub t3591: Duration,
     /// How long a session of SSC mode 3 stays beside its successor (TS 23.501 §5.6.9.2.3).
     pub pdu_session_address_lifetime: Duration,
+    /// How long a phone keeps a rule that it learnt by reflective QoS from the last packet on (T3583; TS 24.501 §6.2.5.1.4.4).
+    pub reflective_qos: Duration,
     /// Implicit deregistration after the mobile reachable timer (TS 24.501 §5.3.7).
     pub implicit_deregistration: Duration,
     /// How long an NGAP or service answer may take before the procedure fails.
@@ -283,6 +309,8 @@ impl Default for Timers {
             t3591: Duration::from_secs(16),
             // Left to the SMF; what a phone has under way in the former session (downloads, calls) is mostly over by then.
             pdu_session_address_lifetime: Duration::from_secs(120),
+            // Left to the SMF; longer than flows pause, and shorter than their far ends' addresses get other owners.
+            reflective_qos: Duration::from_secs(60),
             implicit_deregistration: Duration::from_secs(4 * 60), // TS 24.501 §5.3.7: T3512 + 4 min
             guard: Duration::from_secs(5),                        // longer than any sane gNB takes
             connection_idle: Duration::from_secs(10), // TS 24.501 §5.3.1.3 leaves it to the network

@@ -126,6 +126,44 @@ pub struct FlowPolicy {
     pub setup: Setup,
 }
 
+/// What an operator does with a flow beside its rates, whoever has it: by the flow's name, so that a subscriber's own of that name is
+/// treated alike.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Treatment {
+    /// The DSCP of its packets to the gNB, outside (RFC 2474); `None`: as its 5QI has it ([`dscp_of`]).
+    pub dscp: Option<u8>,
+    /// Phones that can learn the rules of its uplink packets from its downlink packets are told no others (TS 23.501 §5.7.5).
+    pub reflective: bool,
+    /// The packets of these applications are its own as well, as the UPF knows them (Application ID, TS 29.244 §8.2.6). The phone is told
+    /// of no such rule: what it sends comes by its default flow, unless it learns by reflective QoS.
+    pub applications: Vec<Box<str>>,
+}
+
+/// Applications of one flow.
+pub const APPLICATIONS_MAX: usize = 8;
+/// Octets of an application's name.
+pub const APPLICATION_NAME_MAX: usize = 64;
+
+/// The DSCP that packets of a standardised 5QI bear to the gNB, where the operator says nothing: as GSMA IR.34 §6.2 has it for the QCIs of
+/// the same numbers, and for those that came later the one of the same kind of traffic. What an operator defines is best effort.
+pub const fn dscp_of(five_qi: FiveQi) -> u8 {
+    const EF: u8 = 46;
+    const AF41: u8 = 34;
+    const AF31: u8 = 26;
+    const AF32: u8 = 28;
+    const AF21: u8 = 18;
+    const AF11: u8 = 10;
+    match five_qi.0 {
+        1..=3 | 65 | 66 | 82..=90 => EF, // conversation, games in real time, mission critical voice, delay-critical
+        4 | 67 | 71..=76 => AF41,        // streaming, mission critical video
+        5 | 69 => AF31,                  // signalling of the IMS and of mission critical services
+        6 | 70 => AF32,
+        7 | 79 | 80 => AF21,
+        8 => AF11,
+        _ => 0,
+    }
+}
+
 /// What is wrong with a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InvalidFlow {
@@ -139,6 +177,13 @@ pub enum InvalidFlow {
     FilterCount,
     /// An ARP priority level outside 1 to 15.
     Arp(u8),
+    /// A DSCP of more than six bits.
+    Dscp(u8),
+    /// Reflective QoS for a flow of guaranteed rate (TS 23.501 §5.7.2.3), or for one that phones ask for by their own rules.
+    Reflective,
+    /// More applications than [`APPLICATIONS_MAX`], a name of none or of more than [`APPLICATION_NAME_MAX`] octets, or a flow that phones
+    /// ask for by their own rules.
+    Applications,
 }
 
 impl fmt::Display for InvalidFlow {
@@ -150,6 +195,14 @@ impl fmt::Display for InvalidFlow {
             Self::Precedence(p) => write!(f, "precedence {p} is taken: use 1 to 254, but not 80"),
             Self::FilterCount => write!(f, "a flow has 1 to {FILTERS_MAX} packet filters"),
             Self::Arp(v) => write!(f, "ARP priority level {v} is not within 1 to 15"),
+            Self::Dscp(v) => write!(f, "DSCP {v} is not within 0 to 63"),
+            Self::Reflective => f.write_str(
+                "reflective QoS is for flows without guaranteed rates that phones do not ask for themselves",
+            ),
+            Self::Applications => write!(
+                f,
+                "a flow has up to {APPLICATIONS_MAX} applications, with names of up to {APPLICATION_NAME_MAX} octets, and none if phones ask for it"
+            ),
         }
     }
 }
@@ -172,6 +225,11 @@ pub fn is_non_gbr(five_qi: FiveQi) -> bool {
 impl FlowPolicy {
     /// Whether it keeps to the standard. Errors: the first contradiction.
     pub fn check(&self) -> Result<(), InvalidFlow> {
+        self.check_with(&Treatment::default())
+    }
+
+    /// The same of a flow that is treated so.
+    pub fn check_with(&self, treatment: &Treatment) -> Result<(), InvalidFlow> {
         if is_gbr(self.five_qi) != self.gbr.is_some() || !(is_gbr(self.five_qi) || is_non_gbr(self.five_qi)) {
             return Err(InvalidFlow::Rates(self.five_qi));
         }
@@ -183,12 +241,24 @@ impl FlowPolicy {
         if matches!(self.precedence, 0 | DERIVED_PRECEDENCE | DEFAULT_PRECEDENCE) {
             return Err(InvalidFlow::Precedence(self.precedence));
         }
-        let least = usize::from(self.setup != Setup::OnRequest);
+        let of_phone = self.setup == Setup::OnRequest;
+        let names = &treatment.applications;
+        let least = usize::from(!of_phone && names.is_empty());
         if !(least..=FILTERS_MAX).contains(&self.filters.len()) {
             return Err(InvalidFlow::FilterCount);
         }
         if !(1..=15).contains(&self.arp.priority) {
             return Err(InvalidFlow::Arp(self.arp.priority));
+        }
+        if let Some(dscp) = treatment.dscp.filter(|d| *d > 63) {
+            return Err(InvalidFlow::Dscp(dscp));
+        }
+        if treatment.reflective && (self.gbr.is_some() || of_phone) {
+            return Err(InvalidFlow::Reflective);
+        }
+        let fits = |n: &str| (1..=APPLICATION_NAME_MAX).contains(&n.len());
+        if names.len() > APPLICATIONS_MAX || !names.iter().all(|n| fits(n)) || of_phone && !names.is_empty() {
+            return Err(InvalidFlow::Applications);
         }
         Ok(())
     }
@@ -251,6 +321,27 @@ mod tests {
         let mut greedy = voice();
         greedy.gbr.as_mut().unwrap().guaranteed.ul_kbps = 101;
         assert_eq!(greedy.check(), Err(InvalidFlow::GuaranteedAboveMaximum));
+    }
+
+    #[test]
+    fn treatments_that_cannot_be_are_found() {
+        let check = |flow: FlowPolicy, treatment: Treatment| flow.check_with(&treatment).err();
+        let with = |applications: &[&str]| Treatment {
+            applications: applications.iter().map(|a| Box::from(*a)).collect(),
+            ..Treatment::default()
+        };
+        let unfiltered = || FlowPolicy { filters: vec![], ..voice() };
+        let best_effort = || FlowPolicy { five_qi: FiveQi(9), gbr: None, ..voice() };
+        let reflective = Treatment { reflective: true, ..Treatment::default() };
+        assert_eq!(check(unfiltered(), with(&["video"])), None, "its applications' packets are its own");
+        assert_eq!(check(unfiltered(), with(&[""])), Some(InvalidFlow::Applications));
+        assert_eq!(check(voice(), with(&["x"; APPLICATIONS_MAX + 1])), Some(InvalidFlow::Applications));
+        assert_eq!(check(voice(), reflective.clone()), Some(InvalidFlow::Reflective));
+        assert_eq!(check(best_effort(), reflective.clone()), None);
+        let asked_for = FlowPolicy { setup: Setup::OnRequest, ..best_effort() };
+        assert_eq!(check(asked_for, reflective), Some(InvalidFlow::Reflective));
+        let dscp = |dscp| Treatment { dscp: Some(dscp), ..Treatment::default() };
+        assert_eq!((check(voice(), dscp(63)), check(voice(), dscp(64))), (None, Some(InvalidFlow::Dscp(64))));
     }
 
     #[test] // TS 23.501 §5.7.4, §5.7.3.6: standardised 5QIs have rates or not as the table says; those that the operator defines have none

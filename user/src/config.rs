@@ -234,6 +234,8 @@ pub struct Config {
     pub n3_ipv6: Option<Ipv6Addr>,
     /// The networks behind it.
     pub data_networks: Vec<DataNetwork>,
+    /// What flows may be guaranteed, all sessions together; `None`: whatever SMFs ask for.
+    pub guaranteed: Option<GuaranteedRates>,
     /// Slices whose sessions together have a rate, up to [`SLICES_MAX`].
     pub slices: Vec<SliceRate>,
     /// Sessions at most, up to [`SESSIONS_MAX`].
@@ -265,6 +267,15 @@ pub struct Config {
 pub struct SliceRate {
     /// The slice, as SMFs name it.
     pub slice: SNssai,
+    /// From phones, kbit/s.
+    pub ul_kbps: u64,
+    /// To phones, kbit/s.
+    pub dl_kbps: u64,
+}
+
+/// What this UPF and its links can keep of promises to flows of guaranteed rate (TS 23.501 §5.7.2.5): a rule that promises more is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuaranteedRates {
     /// From phones, kbit/s.
     pub ul_kbps: u64,
     /// To phones, kbit/s.

@@ -27,8 +27,8 @@ pub use applications::{
 };
 pub use buffering::{Buffering, BufferingError};
 pub use config::{
-    Config, ConfigError, DataNetwork, DnIndex, FirewallError, Ipv4Net, Ipv6Net, PointToPoint, ReservedPools,
-    SliceRate,
+    Config, ConfigError, DataNetwork, DnIndex, FirewallError, GuaranteedRates, Ipv4Net, Ipv6Net,
+    PointToPoint, ReservedPools, SliceRate,
 };
 pub use control::{Input, Outbox, UpfC};
 pub use event::{Ended, Event};

@@ -21,6 +21,7 @@ pub(super) fn check(config: &Config, pass: &mut Pass) {
     algorithms(config, pass);
     emergency(config, pass);
     data_networks(&config.data_networks, pass);
+    applications(config, pass);
     super::firewall::check(&config.data_networks, config.n3.address, pass);
     home_network_keys(config, pass);
     interfaces(config, pass);
@@ -119,6 +120,26 @@ fn data_networks(networks: &[DataNetwork], pass: &mut Pass) {
         n.ipv6_pool.into_iter().chain(n.reserved_pools.iter().filter_map(|r| r.ipv6_pool)).collect()
     };
     overlaps(pass, networks, "ipv6_pool", ipv6, |x, y| x.overlaps(y));
+}
+
+/// A UPF refuses a session with a rule about an application that it has not been told of. What those of other files know, these say.
+fn applications(config: &Config, pass: &mut Pass) {
+    if config.upfs().iter().all(|upf| upf.address.is_some()) {
+        return;
+    }
+    let known = |name: &str| config.detection.known.iter().any(|a| *a.id == *name);
+    for (i, network) in config.data_networks.iter().enumerate() {
+        for (j, flow) in network.flows.iter().enumerate() {
+            let named = network.treatments.get(&flow.name).map_or(&[][..], |t| &t.applications);
+            for name in named.iter().filter(|n| !known(n)) {
+                let what = format!(
+                    "the application `{name}` is not described, so no session with the flow could be had"
+                );
+                let key = format!("data_networks[{i}].flows[{j}].applications");
+                pass.refuse(&key, what, "describe it in `detection.applications`");
+            }
+        }
+    }
 }
 
 /// No two pools of a family, of one network or of two, have an address in common.

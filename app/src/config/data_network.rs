@@ -1,8 +1,9 @@
 //! The data networks (DNN) that phones may ask for, and the addresses they get there (TS 23.501 §5.6, §5.8.2.2).
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use whimbrel_control::policy::FlowPolicy;
+use whimbrel_control::policy::{FlowName, FlowPolicy, Treatment};
 use whimbrel_ids::{Dnn, SNssai, Tac};
 use whimbrel_user::Firewall;
 use whimbrel_user_io::RouterLink;
@@ -32,6 +33,7 @@ pub(crate) struct DataNetwork {
     pub(crate) ladn_leaving: LadnLeaving,
     pub(crate) firewall: Option<Firewall>,
     pub(crate) flows: Vec<FlowPolicy>,
+    pub(crate) treatments: BTreeMap<FlowName, Treatment>,
 }
 
 /// Addresses for the sessions of one slice alone.
@@ -100,7 +102,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
         let (second, group) = (45u8.saturating_add(nth), 0x45u16.saturating_add(nth.into()));
         let ipv4 = Prefix { address: Ipv4Addr::new(10, second, 0, 0), length: 16 };
         let ipv6 = Prefix { address: Ipv6Addr::new(0xfd00, 0x9997, group, 0, 0, 0, 0, 0), length: 48 };
-        let network = DataNetwork {
+        let mut network = DataNetwork {
             dnn: match name.parse() {
                 Ok(default) => s.value("dnn", default, "The name that phones ask for (TS 23.003 §9)."),
                 Err(_) => unreachable!("the default names are valid"),
@@ -194,8 +196,10 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Vec<DataNetwork> {
                 "What becomes of the sessions of phones that leave those areas: wait (until they return) or release.",
             ),
             firewall: super::firewall::read(s),
-            flows: super::flow::read(s),
+            flows: Vec::new(),
+            treatments: BTreeMap::new(),
         };
+        (network.flows, network.treatments) = super::flow::read(s);
         judge(s, &network);
         network
     })

@@ -1,6 +1,12 @@
 //! QoS flows of a data network beside the default one (TS 23.501 §5.7, TS 23.503 §6.3.1).
 
-use whimbrel_control::policy::{FlowGate, FlowName, FlowPolicy, Gbr, Setup, packet_filter};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use whimbrel_control::config::Buffering;
+use whimbrel_control::policy::{
+    FlowGate, FlowName, FlowPolicy, Gbr, InvalidFlow, Setup, Treatment, packet_filter,
+};
 use whimbrel_control::udm::{self, Arp};
 use whimbrel_ids::FiveQi;
 use whimbrel_nas::ie::PacketFilter;
@@ -75,10 +81,11 @@ impl Value for BitRate {
     }
 }
 
-pub(super) fn read(s: &mut Section<'_, '_>) -> Vec<FlowPolicy> {
+/// The flows, and what is done with those of a name.
+pub(super) fn read(s: &mut Section<'_, '_>) -> (Vec<FlowPolicy>, BTreeMap<FlowName, Treatment>) {
     let doc = "QoS flows beside the default one. Each has a name and says which packets are its own, in what quality \
                they travel, and who sets it up.";
-    s.sections("flows", 0, doc, |s, _| {
+    let all = s.sections("flows", 0, doc, |s, _| {
         let name = s.optional("name", "voice", "By which it is set up and taken down.").unwrap_or_default();
         let five_qi = FiveQi(s.value("five_qi", 9, "5QI (TS 23.501 table 5.7.4-1)."));
         let arp = Arp {
@@ -111,13 +118,77 @@ pub(super) fn read(s: &mut Section<'_, '_>) -> Vec<FlowPolicy> {
                 "Who sets it up: always, on-request (a phone), by-operator.",
             ),
         };
+        let treatment = Treatment {
+            dscp: s.optional(
+                "dscp",
+                "46",
+                "The DSCP of its packets to the gNB, outside, 0 to 63. Not said: as its 5QI has it (`markings`).",
+            ),
+            reflective: s.value(
+                "reflective",
+                false,
+                "Phones that can learn its uplink rules from downlink packets are told no others (TS 23.501 §5.7.5).",
+            ),
+            applications: s
+                .list::<String>("applications", vec![], "Packets of these applications are its own too (docs/applications.md).")
+                .into_iter()
+                .map(Into::into)
+                .collect(),
+        };
         if policy.name.is_empty() {
             s.refuse("name", "a flow without a name cannot be told from others", "give it a `name`");
         }
-        if let Err(wrong) = policy.check() {
+        if let Err(wrong) = policy.check_with(&treatment) {
             s.refuse("name", wrong.to_string(), "correct the flow");
         }
-        policy
+        (policy, treatment)
+    });
+    let treatments = all.iter().filter(|(_, t)| *t != Treatment::default()).map(|(p, t)| (p.name, t.clone()));
+    let treatments = treatments.collect();
+    (all.into_iter().map(|(policy, _)| policy).collect(), treatments)
+}
+
+/// The DSCP of packets to gNBs by 5QI, where it is another than usual.
+pub(super) fn markings(root: &mut Section<'_, '_>) -> BTreeMap<FiveQi, u8> {
+    let doc = "The DSCP of packets to gNBs, outside, of the flows of a 5QI, where it shall be another than docs/upf.md lists:";
+    let all = root.sections("markings", 0, doc, |s, _| {
+        let five_qi = FiveQi(s.value("five_qi", 5, "5QI (TS 23.501 table 5.7.4-1)."));
+        let dscp = s.value("dscp", 0, "0 to 63 (RFC 2474).");
+        if dscp > 63 {
+            s.refuse(
+                "dscp",
+                InvalidFlow::Dscp(dscp).to_string(),
+                "write 0 to 63, such as 46 for expedited forwarding",
+            );
+        }
+        (five_qi, dscp)
+    });
+    all.into_iter().collect()
+}
+
+/// What UPFs are told of keeping packets for idle phones.
+pub(super) fn downlink_data(root: &mut Section<'_, '_>) -> Buffering {
+    const UNIT: Duration = Duration::from_millis(50);
+    let doc = "What the SMF asks of UPFs, this program's and others, of packets that wait for idle phones (BAR, TS 29.244 §5.2.4).";
+    root.section("downlink_data", doc, |s| {
+        let delay = s.value(
+            "notification_delay",
+            Duration::ZERO,
+            "Between the first packet and the paging, up to 12s, in steps of 50ms: phones that are about to come are not paged.",
+        );
+        let units = u8::try_from(delay.as_millis() / UNIT.as_millis()).unwrap_or(u8::MAX);
+        if UNIT * u32::from(units) != delay || delay > Duration::from_secs(12) {
+            s.refuse("notification_delay", "it cannot be told to UPFs", "write 0ms to 12s in steps of 50ms");
+        }
+        Buffering {
+            notification_delay: units,
+            packets: s.optional("packets", "64", "Packets of one session. Not said: as the UPF has it."),
+            extended_packets: s.optional(
+                "extended_packets",
+                "16",
+                "The same for phones that sleep for long (MICO, eDRX). How long packets wait for them, the UPF is told in any case.",
+            ),
+        }
     })
 }
 
@@ -163,5 +234,30 @@ mod tests {
         assert!(refused.unwrap_err().contains("guaranteed rates"));
         let refused = flows("      - name: x\n        filters: [\"deny out ip from any to any\"]\n");
         assert!(refused.unwrap_err().contains("packet filter"));
+        let refused = flows(
+            "      - name: x\n        dscp: 64\n        filters: [\"permit out ip from any to any\"]\n",
+        );
+        assert!(refused.unwrap_err().contains("DSCP 64 is not within 0 to 63"));
+    }
+
+    #[test]
+    fn what_is_done_with_a_flow_is_read_beside_it() {
+        let flow = "data_networks:\n  - dnn: internet\n    flows:\n      - name: video\n        dscp: 34\n        reflective: true\n        \
+                    applications: [video]\n";
+        let read = |text: &str| crate::config::parse(text, std::path::Path::new("w.yaml"));
+        let unknown = read(flow).unwrap_err().to_string();
+        assert!(
+            unknown.contains("w.yaml:7:") && unknown.contains("the application `video` is not described"),
+            "{unknown}"
+        );
+        let described = format!(
+            "{flow}detection:\n  applications:\n    - id: video\n      names: [video.example]\nmarkings:\n  - five_qi: 5\n    dscp: 40\n"
+        );
+        let control = read(&described).unwrap().control();
+        let network = &control.smf.data_networks[&"internet".parse().unwrap()];
+        let treatment = &network.treatments[&"video".parse().unwrap()];
+        assert_eq!((treatment.dscp, treatment.reflective), (Some(34), true));
+        assert_eq!(treatment.applications, ["video".into()]);
+        assert_eq!([5, 9, 1].map(|q| control.smf.dscp(FiveQi(q))), [40, 0, 46]);
     }
 }

@@ -32,11 +32,13 @@ pub(crate) mod yaml;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use whimbrel_control::refusal::RefusalKind;
-use whimbrel_user::{Applications, Buffering, SliceRate};
+use whimbrel_ids::FiveQi;
+use whimbrel_user::{Applications, Buffering, GuaranteedRates, SliceRate};
 
 pub(crate) use cluster::{Cluster, PairOf};
 pub(crate) use data_network::{DataNetwork, LadnLeaving, Protection, ReservedPool};
@@ -74,12 +76,15 @@ pub(crate) struct Config {
     pub(crate) n4: N4,
     pub(crate) n6: N6,
     pub(crate) upfs: Vec<Upf>,
+    pub(crate) guaranteed_rates: Option<GuaranteedRates>,
     pub(crate) slice_rates: Vec<SliceRate>,
     pub(crate) detection: Applications,
     pub(crate) buffering: Buffering,
     pub(crate) cluster: Cluster,
     pub(crate) neighbours: Neighbours,
     pub(crate) handover: handover::Handover,
+    pub(crate) markings: BTreeMap<FiveQi, u8>,
+    pub(crate) downlink_data: whimbrel_control::config::Buffering,
     pub(crate) store: Store,
     pub(crate) api: Api,
     pub(crate) log: Log,
@@ -198,12 +203,15 @@ fn all_keys(pass: &mut Pass, node: &Node) -> Config {
         n4: interfaces::n4(&mut root),
         n6: interfaces::n6(&mut root),
         upfs: upf::read(&mut root),
+        guaranteed_rates: upf::guaranteed_rates(&mut root),
         slice_rates: upf::slice_rates(&mut root),
         detection: detection::read(&mut root),
         buffering: buffering::read(&mut root),
         cluster: cluster::read(&mut root),
         neighbours: neighbours::read(&mut root),
         handover: handover::read(&mut root),
+        markings: flow::markings(&mut root),
+        downlink_data: flow::downlink_data(&mut root),
         store: service::store(&mut root),
         api: service::api(&mut root),
         log: service::log(&mut root),

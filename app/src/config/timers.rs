@@ -18,6 +18,7 @@ pub(crate) struct Timers {
     pub(crate) t3591: Duration,
     pub(crate) t3592: Duration,
     pub(crate) pdu_session_address_lifetime: Duration,
+    pub(crate) reflective_qos: Duration,
     pub(crate) implicit_deregistration: Duration,
     pub(crate) guard: Duration,
     pub(crate) connection_idle: Duration,
@@ -64,6 +65,11 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
                 s(120),
                 "A session of SSC mode 3 stays this long beside its successor (TS 23.501 §5.6.9.2.3).",
             ),
+            reflective_qos: k.value(
+                "reflective_qos",
+                s(60),
+                "A phone keeps a rule that it learnt from downlink packets this long after the last (TS 24.501 §6.2.5.1.4.4).",
+            ),
             implicit_deregistration: k.value(
                 "implicit_deregistration",
                 min(4),
@@ -78,6 +84,7 @@ pub(super) fn read(root: &mut Section<'_, '_>) -> Timers {
         };
         told(k, "t3512", timers.t3512, &GPRS_TIMER_3_UNITS_S, "GPRS timer 3");
         told(k, "t3502", timers.t3502, &GPRS_TIMER_2_UNITS_S, "GPRS timer 2");
+        told(k, "reflective_qos", timers.reflective_qos, &GPRS_TIMER_2_UNITS_S, "GPRS timer");
         let awaited = [
             ("t3522", timers.t3522),
             ("t3550", timers.t3550),

@@ -6,7 +6,7 @@ use whimbrel_control::config as control;
 use whimbrel_ids::{Dnn, SNssai, Tac};
 
 use whimbrel_store::BitRate;
-use whimbrel_user::{SLICES_MAX, SliceRate};
+use whimbrel_user::{GuaranteedRates, SLICES_MAX, SliceRate};
 
 use super::Config;
 use super::section::{Pass, Section};
@@ -78,6 +78,20 @@ const RATE: BitRate = match BitRate::from_bps(1_000_000_000) {
 };
 
 /// What the sessions of each slice may send together through the UPF of this program.
+/// What the UPF of this program can promise; `None` where one of the two is not said.
+pub(super) fn guaranteed_rates(root: &mut Section<'_, '_>) -> Option<GuaranteedRates> {
+    let doc = "What the UPF of this program and its links can keep of promises to flows of guaranteed rate, all sessions together. A flow that \
+               would exceed it is refused (5GSM cause #26), and sessions begin without it. Not said: no bound.";
+    root.section("guaranteed_rates", doc, |s| {
+        let mut rate = |key, doc| s.optional::<BitRate>(key, "1 Gbps", doc).map(BitRate::kbps);
+        let (up, down) = (rate("up", "From all phones."), rate("down", "To all phones."));
+        if up.is_some() != down.is_some() {
+            s.refuse("up", "a bound on one direction alone", "say both `up` and `down`");
+        }
+        Some(GuaranteedRates { ul_kbps: up?, dl_kbps: down? })
+    })
+}
+
 pub(super) fn slice_rates(root: &mut Section<'_, '_>) -> Vec<SliceRate> {
     let doc = "Rates that all sessions of a slice share in the UPF of this program. Flows have what is guaranteed to them; the others are \
                marked (ECN), or dropped, when it is nearly used up.";

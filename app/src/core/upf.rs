@@ -63,6 +63,7 @@ pub(super) fn config(c: &config::Config, seed: u64) -> Config {
         heartbeat_interval: c.n4.listen.map(|_| Config::HEARTBEAT_INTERVAL),
         path_failure: c.n4.path_failure,
         echo_interval: Some(Config::ECHO_INTERVAL),
+        guaranteed: c.guaranteed_rates,
         slices: c.slice_rates.clone(),
         shards: c.n3.threads,
         applications: c.detection.clone(),

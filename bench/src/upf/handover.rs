@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde_json::{Value, json};
-use whimbrel_control::smf::{Downlink, Tunnel, departure, modification};
+use whimbrel_control::smf::{Downlink, Marks, Tunnel, departure, modification};
 use whimbrel_gtpu::{Gtpu, message_type};
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_pfcp::ie::{BitRate, FTeid};
@@ -79,18 +79,19 @@ impl Keeper {
     /// What the UPF is told when the phone leaves; a forwarding tunnel leads to this tunnel of the target.
     fn leaving(self, forwarded: Teid) -> SessionModificationRequest {
         match self {
-            Self::Upf => departure(&[], true),
-            Self::Host => modification(Downlink::To(at_gnb(HOST))),
-            Self::Hairpin => departure(&[at_gnb(forwarded)], false),
+            Self::Upf => departure(&[], true, &Marks::default()),
+            Self::Host => modification(Downlink::To(at_gnb(HOST)), &Marks::default()),
+            Self::Hairpin => departure(&[at_gnb(forwarded)], false, &Marks::default()),
         }
     }
 
     /// What it is told when the phone has come to this tunnel.
     fn arrived(self, target: Teid) -> SessionModificationRequest {
-        modification(match self {
+        let downlink = match self {
             Self::Host => Downlink::To(at_gnb(target)),
             Self::Upf | Self::Hairpin => Downlink::SwitchTo(at_gnb(target)),
-        })
+        };
+        modification(downlink, &Marks::default())
     }
 }
 

@@ -72,6 +72,7 @@ pub(crate) use nas_transport::{n1_sm, uplink as uplink_nas_transport};
 pub(crate) use paging::{PagingAid, downlink_data, page_if_awaited};
 pub(crate) use path_switch::start as switch_path;
 pub(crate) use radio_capability_check::VoiceMatch;
+pub(crate) use reach::sleeps_for;
 pub(crate) use reachability::{tell_if_wanted as tell_reachable_if_wanted, wanted as reachability_wanted};
 pub(crate) use registration::{settle_tmsi, start as register};
 pub(crate) use rekeying::begin_if_due as rekey_if_due;

@@ -88,6 +88,19 @@ pub(crate) fn is_reachable(phone: &Phone, now: Instant) -> bool {
     phone.amf.reach().until.is_none_or(|until| now < until)
 }
 
+/// For how long an idle phone may not be reached, if that is for longer than a paging cycle (TS 23.502 §4.2.3.3 step 2): to the next window
+/// of its extended cycle, or until it comes by itself.
+pub(crate) fn sleeps_for(phone: &Phone, now: Instant) -> Option<Duration> {
+    let amf = &phone.amf;
+    if amf.connection.is_some() || !amf.registered {
+        return None;
+    }
+    match is_reachable(phone, now) {
+        true => edrx_cycle(phone),
+        false => amf.reachable_until.map(|until| until.since(now)),
+    }
+}
+
 /// Its paging cycle for PAGING (TS 38.413 §9.3.1.90).
 pub(crate) fn paging_drx(phone: &Phone) -> Option<PagingDrx> {
     Some(match phone.amf.reach().drx? {

@@ -7,14 +7,17 @@ use whimbrel_nas::ie::TAI_LIST_MAX;
 use super::FlatError;
 use crate::amf::ALLOWED_SLICES_MAX;
 use crate::phone::Phone;
-use crate::policy::FILTERS_MAX;
-use crate::smf::{DEFAULT_RULE, QosFlow, SmContext};
+use crate::policy::{APPLICATION_NAME_MAX, FILTERS_MAX};
+use crate::smf::{DEFAULT_RULE, FlowRule, QosFlow, SmContext};
 
 /// QoS flows of a session: their identifiers are of six bits, and one is the default flow's (TS 24.501 §9.11.4.12).
 const FLOWS_MAX: usize = 63;
 /// QoS rules of a session: their identifiers are of eight bits, none is zero, and one is the default rule's (TS 24.501
 /// §9.11.4.13).
 const RULES_MAX: usize = 254;
+
+/// A session's markings: a DSCP is of six bits.
+const MARKS_MAX: usize = 64;
 
 /// The longest timer that a phone can be told: 31 times 320 hours (TS 24.008 §10.5.7.4a).
 const TIMER_MAX: Duration = Duration::from_secs(31 * 320 * 3600);
@@ -36,12 +39,16 @@ pub(super) fn check(phone: &Phone) -> Result<(), FlatError> {
     wrong.map_or(Ok(()), |(_, what)| Err(FlatError::Contradiction(what)))
 }
 
+fn is_named(r: &FlowRule) -> bool {
+    r.application.as_ref().is_none_or(|a| (1..=APPLICATION_NAME_MAX).contains(&a.len()))
+}
+
 fn has_room(s: &SmContext) -> bool {
     let fits = |flows: &[QosFlow]| {
         let rules = || flows.iter().flat_map(|f| &f.rules);
         flows.len() <= FLOWS_MAX
             && rules().count() <= RULES_MAX
-            && rules().all(|r| r.id > DEFAULT_RULE && r.filters.len() <= FILTERS_MAX)
+            && rules().all(|r| r.id > DEFAULT_RULE && r.filters.len() <= FILTERS_MAX && is_named(r))
     };
-    fits(&s.flows) && s.wanted.as_ref().is_none_or(|w| fits(&w.flows))
+    s.marks.len() <= MARKS_MAX && fits(&s.flows) && s.wanted.as_ref().is_none_or(|w| fits(&w.flows))
 }

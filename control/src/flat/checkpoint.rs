@@ -2,12 +2,12 @@
 
 use serde::de::DeserializeOwned;
 
-use super::{Flat, FlatError, Form, Frame, Writer, bounds, read, version_1};
+use super::{Flat, FlatError, Form, Frame, Writer, bounds, read, version_2};
 use crate::envelope::PhoneId;
 use crate::phone::Phone;
 
 /// Version of the form that is written: another number with every change of it.
-pub(super) const VERSION: u16 = 2;
+pub(super) const VERSION: u16 = 3;
 
 /// Reads a body of one version.
 type Read = fn(&[u8]) -> Result<Box<Phone>, FlatError>;
@@ -15,7 +15,7 @@ type Read = fn(&[u8]) -> Result<Box<Phone>, FlatError>;
 /// The versions that are read: the one that is written and the one before it (DESIGN: "versions"), so that a replica of the
 /// new program takes what a primary of the old one sends. A former version has types of its own, those that changed and
 /// those around them, in a module named after it, and a `From` to today's.
-pub(super) const VERSIONS: [(u16, Read); 2] = [(VERSION, open::<Phone>), (1, open::<version_1::Phone>)];
+pub(super) const VERSIONS: [(u16, Read); 2] = [(VERSION, open::<Phone>), (2, open::<version_2::Phone>)];
 
 /// Octets of a registered phone, and of each session of it, at a guess.
 const PHONE: usize = 640;

@@ -24,7 +24,7 @@ mod exchange;
 pub(crate) mod octets;
 mod packed;
 pub(crate) mod text;
-mod version_1;
+mod version_2;
 
 use std::cell::Cell;
 use std::fmt;

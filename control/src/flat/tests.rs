@@ -24,10 +24,10 @@ use crate::upf::UpfId;
 
 /// Frames of each version that is read, a line each, as `sim/examples/flat.rs` writes them.
 const CHECKPOINTS: [(u16, &str); 2] =
-    [(2, include_str!("testdata/checkpoint-2.hex")), (1, include_str!("testdata/checkpoint-1.hex"))];
+    [(3, include_str!("testdata/checkpoint-3.hex")), (2, include_str!("testdata/checkpoint-2.hex"))];
 const ENVELOPES: &str = include_str!("testdata/envelope-2.hex");
 const BATCHES: &str = include_str!("testdata/batch-2.hex");
-const CONFIGS: &str = include_str!("testdata/config-3.hex");
+const CONFIGS: &str = include_str!("testdata/config-4.hex");
 
 fn frames(hex: &str) -> Vec<Vec<u8>> {
     let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
@@ -426,7 +426,12 @@ fn fill(phone: &mut Phone) {
         s.forwarding = Some(255);
         s.usage = (u64::MAX, u64::MAX);
         s.secondary_usage = Some(Box::new((u64::MAX, u64::MAX)));
-        let rule = crate::smf::FlowRule { id: 2, precedence: 0, filters: vec![any_packet(); 15] };
+        let rule = crate::smf::FlowRule {
+            id: 2,
+            precedence: 0,
+            filters: vec![any_packet(); 15],
+            application: Some("x".into()),
+        };
         let flow = crate::smf::QosFlow {
             qfi: whimbrel_ids::Qfi::new(63).unwrap(),
             name: Default::default(),
@@ -435,6 +440,8 @@ fn fill(phone: &mut Phone) {
             gbr: Some(crate::policy::Gbr { guaranteed: s.ambr, maximum: s.ambr }),
             gate: Default::default(),
             rules: vec![rule; 4],
+            mark: 255,
+            reflective: true,
             of_phone: true,
             fulfilled: true,
         };

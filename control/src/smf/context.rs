@@ -13,6 +13,7 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::transfer::PduSessionResourceSetupRequestTransfer;
 
+use super::marking::Marks;
 use super::qos::{QosFlow, level_qos};
 use super::usage::Counted;
 use super::wanted::Wanted;
@@ -46,6 +47,8 @@ pub struct SmContext {
     pub ambr: Ambr,
     /// QoS flows beside the default one, as phone, gNB and UPF have them.
     pub flows: Vec<QosFlow>,
+    /// What its packets to the gNB are marked with.
+    pub marks: Marks,
     /// What it is to have and has not yet.
     pub wanted: Option<Box<Wanted>>,
     /// Packet filters that the phone can hold (TS 24.501 §9.11.4.9).
@@ -75,6 +78,8 @@ pub struct SmContext {
     pub until: Instant,
     /// Its user plane is set up whenever the phone returns (TS 23.501 §5.6.13).
     pub always_on: bool,
+    /// The phone learns rules by reflective QoS (RQoS, TS 24.501 §9.11.4.1).
+    pub reflects: bool,
     /// The phone's radio protects integrity at any rate, not at 64 kbit/s only (TS 24.501 §9.11.4.7).
     pub full_rate_integrity: bool,
     /// The transaction of the 5GSM message that the phone is to complete.
@@ -137,7 +142,7 @@ impl SmContext {
     pub(super) fn setup_request_transfer(&self) -> Option<PduSessionResourceSetupRequestTransfer> {
         let n3 = self.n3?;
         let mut flows =
-            vec![QosFlowSetupRequestItem::new(DEFAULT_QFI, level_qos(self.five_qi, self.arp, None))];
+            vec![QosFlowSetupRequestItem::new(DEFAULT_QFI, level_qos(self.five_qi, self.arp, None, false))];
         flows.extend(self.flows.iter().map(|f| QosFlowSetupRequestItem::new(f.qfi, f.level_qos())));
         let session_type = match self.session_type {
             PduSessionType::Ipv4 => ie::PduSessionType::Ipv4,

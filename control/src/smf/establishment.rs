@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use whimbrel_ids::{Dnn, Instant, PduSessionId, SNssai};
 use whimbrel_nas::ie::{
-    AllowedSscMode, AlwaysOn, CongestionReattemptIndicator, GprsTimer3, IntegrityDataRate,
+    AllowedSscMode, AlwaysOn, CongestionReattemptIndicator, GprsTimer, GprsTimer3, IntegrityDataRate,
     IntegrityMaxDataRate, PduAddress, PduAddressKind, PduSessionType, QosFlowDescriptions, QosRules,
     ReattemptIndicator, SessionAmbr, SmCause, SscMode,
 };
 use whimbrel_nas::sm::{self, EstablishmentAccept, EstablishmentReject, EstablishmentRequest, Pti};
 
 use super::context::{SmContext, UpState};
-use super::qos::initial_flows;
+use super::qos::{Ground, initial_flows, marks};
 use super::up_connection::{Answer, gnb_answer, lead};
 use super::{
     area, families, n4, pco, release, release_locally, send,
@@ -159,6 +159,12 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
     protectable(up_security, request.integrity_max_data_rate)?;
     let filters_max = request.max_packet_filters.map_or(FILTERS_OF_ANY_PHONE, |m| m.value());
     let interface_id = suggested(request).unwrap_or_else(|| interface_id(ue.random()));
+    let policies = || merged(&network.flows, &subscribed.flows);
+    let marks = marks(&config.smf, network, subscribed.five_qi, policies());
+    let reflects = request.sm_capability.as_ref().is_some_and(|c| c.reflective_qos());
+    let treatments = Some(&network.treatments);
+    let ground = Ground { session_type, filters_max, reflects, marks: &marks, smf: &config.smf, treatments };
+    let flows = initial_flows(policies(), ground);
     let session = SmContext {
         psi: data.psi,
         s_nssai: data.s_nssai,
@@ -170,7 +176,8 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         five_qi: subscribed.five_qi,
         arp: subscribed.arp,
         ambr: subscribed.session_ambr,
-        flows: initial_flows(merged(&network.flows, &subscribed.flows), session_type, filters_max),
+        flows,
+        marks,
         wanted: None,
         filters_max,
         upf: UpfId::default(),
@@ -185,6 +192,7 @@ fn authorise(ue: Ue, data: &SmContextCreateData, request: &EstablishmentRequest)
         ssc_mode,
         until: Instant::FAR_FUTURE,
         always_on: network.always_on && request.always_on_requested.is_some_and(|a| a.on),
+        reflects,
         full_rate_integrity: request.integrity_max_data_rate.uplink == IntegrityDataRate::Full,
         pti: Pti::UNASSIGNED,
         usage: (0, 0),
@@ -299,6 +307,11 @@ fn accept(
         m.s_nssai = Some(session.s_nssai.into());
         m.always_on = request.always_on_requested.map(|_| AlwaysOn { on: session.always_on });
         m.qos_flow_descriptions = QosFlowDescriptions::new(&descriptions);
+        m.rq_timer = session
+            .flows
+            .iter()
+            .any(|f| f.reflective)
+            .then(|| GprsTimer::from_duration(config.timers.reflective_qos));
         m.extended_pco =
             network.and_then(|n| pco::answer(request.extended_pco.as_ref(), n, session.session_type));
         m.dnn = Some(session.dnn.clone());

@@ -12,6 +12,7 @@ use whimbrel_ngap::transfer::{
     HandoverResourceAllocationUnsuccessfulTransfer,
 };
 use whimbrel_pfcp::ie::FTeid;
+use whimbrel_pfcp::msg::SessionModificationRequest;
 use whimbrel_pfcp::rule::CreatedPdr;
 
 use super::context::{DEFAULT_QFI, SmContext, Tunnel, UpState, an_tunnel, tunnel};
@@ -103,7 +104,7 @@ pub(crate) async fn ready_for_departure(
             false => targets.iter().filter_map(|t| an_tunnel(t)).collect(),
         };
         let rules = u8::try_from(passed_on.len()).ok().filter(|_| forwarded);
-        let request = n4::departure(&passed_on, held);
+        let request = departure(ue, psi, &passed_on, held);
         if rule_change::is_empty(&request) {
             note(ue, psi, rules);
             done.push(session);
@@ -123,7 +124,7 @@ pub(crate) async fn ready_for_departure(
             continue;
         }
         if let (Err(Refusal::Upf(Some(_))), true) = (&answer, held) {
-            n4::post(ue, psi, n4::departure(&[], held)); // tunnels are what it has not
+            n4::post(ue, psi, departure(ue, psi, &[], held)); // tunnels are what it has not
         }
         let ours = answer.ok().and_then(|m| m.created_pdrs.iter().map(given).collect::<Option<Vec<_>>>());
         let mut theirs = tunnels(&mut session.command);
@@ -140,6 +141,11 @@ pub(crate) async fn ready_for_departure(
     Ok(done)
 }
 
+fn departure(ue: Ue, psi: PduSessionId, targets: &[Tunnel], held: bool) -> SessionModificationRequest {
+    let marks = ue.with(|p| p.sessions.get(&psi).map(|s| s.marks.clone())).unwrap_or_default();
+    n4::departure(targets, held, &marks)
+}
+
 /// A phone is about to come to another gNB, which awaits its packets there. Its UPF need not wait for us to hear that it has come: it leads
 /// them there as soon as one comes from the phone by way of that gNB (Synergy §III-C).
 pub(crate) fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
@@ -154,7 +160,7 @@ pub(crate) fn expect(ue: Ue, psi: PduSessionId, tunnel: Tunnel) {
         predicts.then(|| s.departing = true)
     });
     if expected.is_some() {
-        n4::post(ue, psi, n4::predicted(Downlink::SwitchTo(tunnel)));
+        n4::post(ue, psi, n4::predicted(ue, psi, Downlink::SwitchTo(tunnel)));
     }
 }
 
@@ -166,7 +172,7 @@ pub(crate) fn no_departure(ue: Ue) {
         p.sessions.iter_mut().filter_map(|(&psi, s)| Some((psi, source(s)?))).collect()
     });
     for (psi, source) in held {
-        n4::post(ue, psi, n4::modification(Downlink::To(source)));
+        n4::post(ue, psi, n4::leading(ue, psi, Downlink::To(source)));
     }
 }
 
@@ -232,7 +238,7 @@ pub(crate) fn stop_forwarding(ue: Ue) {
 pub(crate) fn ask_paths(ue: Ue, admitted: &[Admitted]) -> Vec<(PduSessionId, (), OutputId)> {
     let mut asked = Vec::with_capacity(admitted.len());
     for Admitted { psi, tunnel, .. } in admitted {
-        let request = n4::modification(Downlink::SwitchTo(*tunnel));
+        let request = n4::leading(ue, *psi, Downlink::SwitchTo(*tunnel));
         match n4::ask_modification(ue, *psi, request) {
             Some(request) => {
                 ue.with(|p| p.sessions.get_mut(psi).map(|s| s.active_at(*tunnel)));

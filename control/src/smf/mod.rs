@@ -7,6 +7,7 @@ mod area;
 mod context;
 mod establishment;
 mod handover;
+mod marking;
 mod modification;
 mod modify_indication;
 mod n4;
@@ -46,6 +47,7 @@ use crate::udm::Ambr;
 use status::{pti_is_taken, status};
 
 pub use context::{SmContext, Tunnel, UpState};
+pub use marking::Marks;
 pub use n4::{
     Downlink, deletion, deletion_of_orphan, departure, modification, no_forwarding, no_such_session,
 };

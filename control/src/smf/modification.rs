@@ -18,7 +18,7 @@ use whimbrel_ngap::transfer::{
 };
 
 use super::context::{DEFAULT_QFI, UpState};
-use super::qos::{QosFlow, level_qos};
+use super::qos::{Ground, QosFlow, level_qos};
 use super::requested_qos::{self, Terms};
 use super::rule_change::Change;
 use super::wanted::{Wanted, policies, want, without};
@@ -101,7 +101,8 @@ fn grant(ue: Ue, psi: PduSessionId, request: &ModificationRequest) -> Result<Box
     ue.with(|p| {
         let s = p.sessions.get(&psi).ok_or(SmCause::InvalidPduSessionIdentity)?;
         let filters_max = request.max_packet_filters.map_or(s.filters_max, |m| m.value());
-        let terms = Terms { session_type: s.session_type, filters_max, policies: policies(p, s, &config) };
+        let ground = Ground { filters_max, ..Ground::of(s, &config) };
+        let terms = Terms { ground, policies: policies(p, s, &config) };
         let flows = requested_qos::grant(&terms, &s.flows, &rules, &descriptions)?;
         let wanted = Box::new(Wanted { flows, ..Wanted::of(s) });
         if let Some(s) = p.sessions.get_mut(&psi) {
@@ -295,7 +296,8 @@ fn differences(from: &Wanted, to: &Wanted) -> (Vec<QosRule>, Vec<QosFlowDescript
         let parameters = vec![FlowParameter::FiveQi(to.five_qi)];
         descriptions.push(QosFlowDescription { qfi: DEFAULT_QFI, operation, e_bit: true, parameters });
     }
-    let (from, to) = (&from.flows, &to.flows);
+    let told = |w: &Wanted| w.flows.iter().filter_map(QosFlow::told).collect::<Vec<_>>();
+    let (from, to) = (&told(from), &told(to));
     let same = |f: &QosFlow, g: &QosFlow| (f.qfi, f.name) == (g.qfi, g.name);
     for old in from {
         let new = to.iter().find(|f| same(f, old));
@@ -342,7 +344,7 @@ fn transfer(from: &Wanted, to: &Wanted) -> Option<Vec<u8>> {
         t.qos_flow_add_or_modify_request_list.push(item);
     };
     if (from.five_qi, from.arp) != (to.five_qi, to.arp) {
-        change(DEFAULT_QFI, level_qos(to.five_qi, to.arp, None));
+        change(DEFAULT_QFI, level_qos(to.five_qi, to.arp, None, false));
     }
     for flow in &to.flows {
         let old = from.flows.iter().find(|f| f.qfi == flow.qfi);

@@ -33,7 +33,8 @@ pub(crate) async fn move_tunnels(ue: Ue, items: &[PduSessionResourceItem]) -> Re
             judge(ue, item)
         };
         match judged {
-            Ok((to, transfer)) => match n4::ask_modification(ue, psi, n4::modification(Downlink::To(to))) {
+            Ok((to, transfer)) => match n4::ask_modification(ue, psi, n4::leading(ue, psi, Downlink::To(to)))
+            {
                 Some(request) => asked.push((psi, (to, transfer), request)),
                 None => moved.push(Moved { psi, transfer: Err(no_user_plane()) }),
             },

@@ -5,21 +5,23 @@ use std::net::IpAddr;
 
 use whimbrel_ids::{PduSessionId, Seid};
 use whimbrel_pfcp::ie::{
-    ApplyAction, Cause, Choice, DestinationInterface, FTeid, FarId, OnArrival, OuterHeaderCreation,
-    OuterHeaderRemovalDescription, PdrId, Precedence, SessionModificationFlags, SourceInterface,
+    ApplyAction, Cause, Choice, DestinationInterface, FTeid, FailedRuleId, FarId, OnArrival,
+    OuterHeaderCreation, OuterHeaderRemovalDescription, PackedTimer, PdrId, Precedence,
+    SessionModificationFlags, SourceInterface, SuggestedBufferingPacketsCount, TransportLevelMarking,
 };
 use whimbrel_pfcp::msg::{
     SessionDeletionRequest, SessionEstablishmentResponse, SessionModificationRequest,
     SessionModificationResponse, SessionReportResponse,
 };
 use whimbrel_pfcp::rule::{
-    CreateFar, CreatePdr, ForwardingParameters, Pdi, RemoveFar, RemovePdr, UpdateFar,
-    UpdateForwardingParameters,
+    CreateFar, CreatePdr, ForwardingParameters, Pdi, RemoveFar, RemovePdr, UpdateBarInReportResponse,
+    UpdateFar, UpdateForwardingParameters,
 };
 use whimbrel_pfcp::{Frame, Message};
 
 use super::context::Tunnel;
-use super::rules::{self, DOWNLINK_FAR};
+use super::marking::Marks;
+use super::rules::{self, BAR};
 use super::selection::{self, Tried};
 use super::usage::count;
 use crate::amf;
@@ -53,19 +55,36 @@ pub(super) async fn establish(ue: Ue, psi: PduSessionId, subscribed: SubscribedD
 
 async fn establish_at(ue: Ue, psi: PduSessionId, upf: UpfId, subscribed: &SubscribedDnn) -> Result<(), End> {
     let config = ue.config();
-    let request = ue.with(|p| {
-        let s = p.sessions.get_mut(&psi)?;
-        s.upf = upf;
-        Some(rules::establishment(s, subscribed, config.smf.node_id))
-    });
-    let request = request.ok_or(Refusal::Protocol("the session ended"))?;
-    match ask(ue, upf, Some(Seid(0)), request.into()).await? {
-        Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
-            established(ue, psi, &m)
-        }
-        Message::SessionEstablishmentResponse(m) => Err(refused(ue, psi, m.cause).into()),
-        _ => Err(Refusal::Upf(None).into()),
+    loop {
+        let request = ue.with(|p| {
+            let s = p.sessions.get_mut(&psi)?;
+            s.upf = upf;
+            Some(rules::establishment(s, subscribed, config.smf.node_id, &config.smf.buffering))
+        });
+        let request = request.ok_or(Refusal::Protocol("the session ended"))?;
+        return match ask(ue, upf, Some(Seid(0)), request.into()).await? {
+            Message::SessionEstablishmentResponse(m) if m.cause == Cause::RequestAccepted => {
+                established(ue, psi, &m)
+            }
+            Message::SessionEstablishmentResponse(m) if goes_without_guarantees(ue, psi, &m) => continue,
+            Message::SessionEstablishmentResponse(m) => Err(refused(ue, psi, m.cause).into()),
+            _ => Err(Refusal::Upf(None).into()),
+        };
     }
+}
+
+/// The UPF cannot keep what is guaranteed to a flow (its rule has failed for want of resources): the session is had without its flows of
+/// guaranteed rate, as where a gNB has no room for them (TS 23.502 §4.3.2.2.1 step 16). Whether there were any.
+fn goes_without_guarantees(ue: Ue, psi: PduSessionId, m: &SessionEstablishmentResponse) -> bool {
+    let short =
+        m.cause == Cause::NoResourcesAvailable && matches!(m.failed_rule_id, Some(FailedRuleId::Qer(_)));
+    short
+        && ue.with(|p| {
+            let Some(s) = p.sessions.get_mut(&psi) else { return false };
+            let flows = s.flows.len();
+            s.flows.retain(|f| f.gbr.is_none());
+            s.flows.len() < flows
+        })
 }
 
 /// Whether another UPF may have what this one has not: it is silent, full, overloaded, or knows nothing of an association.
@@ -136,7 +155,7 @@ pub enum Downlink {
 
 /// N4 session modification (TS 23.502 §4.4.1.3).
 pub(super) async fn modify(ue: Ue, psi: PduSessionId, downlink: Downlink) -> Result<(), End> {
-    change(ue, psi, modification(downlink)).await
+    change(ue, psi, leading(ue, psi, downlink)).await
 }
 
 /// Changes a session's rules at the UPF.
@@ -153,14 +172,28 @@ pub(super) async fn change(
 }
 
 /// The request that leads a session's downlink packets elsewhere.
-pub fn modification(downlink: Downlink) -> SessionModificationRequest {
-    let mut far = UpdateFar::new(DOWNLINK_FAR);
+pub(super) fn leading(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
+    ue.with(|p| {
+        let none = Marks::default();
+        modification(downlink, p.sessions.get(&psi).map_or(&none, |s| &s.marks))
+    })
+}
+
+/// The request that leads the downlink packets of a session with these markings elsewhere.
+pub fn modification(downlink: Downlink, marks: &Marks) -> SessionModificationRequest {
+    let update_fars = marks.fars().map(|(far, marking)| led(far, downlink, marking)).collect();
+    SessionModificationRequest { update_fars, ..Default::default() }
+}
+
+fn led(far: FarId, downlink: Downlink, marking: Option<TransportLevelMarking>) -> UpdateFar {
+    let mut far = UpdateFar::new(far);
     match downlink {
         Downlink::To(tunnel) | Downlink::SwitchTo(tunnel) => {
             let mut parameters = UpdateForwardingParameters::new();
             parameters.destination_interface = Some(DestinationInterface::Access);
             parameters.outer_header_creation = Some(OuterHeaderCreation::gtpu(tunnel.teid, tunnel.address));
             let end = matches!(downlink, Downlink::SwitchTo(_));
+            parameters.transport_level_marking = marking;
             parameters.pfcpsmreq_flags = end.then_some(SessionModificationFlags::SNDEM);
             far.apply_action = Some(ApplyAction::FORW);
             far.update_forwarding_parameters = Some(parameters);
@@ -169,12 +202,12 @@ pub fn modification(downlink: Downlink) -> SessionModificationRequest {
         Downlink::Buffer => far.apply_action = Some(ApplyAction::BUFF | ApplyAction::NOCP),
         Downlink::Hold => far.apply_action = Some(ApplyAction::BUFF),
     }
-    SessionModificationRequest { update_fars: vec![far], ..Default::default() }
+    far
 }
 
 /// The same for when the phone has come to where they lead, as a packet of it will show.
-pub(super) fn predicted(downlink: Downlink) -> SessionModificationRequest {
-    SessionModificationRequest { on_arrival: Some(OnArrival), ..modification(downlink) }
+pub(super) fn predicted(ue: Ue, psi: PduSessionId, downlink: Downlink) -> SessionModificationRequest {
+    SessionModificationRequest { on_arrival: Some(OnArrival), ..leading(ue, psi, downlink) }
 }
 
 fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionModificationResponse>, Refusal> {
@@ -190,9 +223,9 @@ fn modified(ue: Ue, psi: PduSessionId, answer: Message) -> Result<Box<SessionMod
 
 /// The request of a phone that is about to leave its gNB: whether its packets are held; and for tunnels in which those that its gNB
 /// forwards go on to another gNB's (TS 23.502 §4.9.1.3.2 step 11; `relay.rs` of the user plane says how it is to be asked).
-pub fn departure(targets: &[Tunnel], held: bool) -> SessionModificationRequest {
+pub fn departure(targets: &[Tunnel], held: bool, marks: &Marks) -> SessionModificationRequest {
     let mut request = match held {
-        true => modification(Downlink::Hold),
+        true => modification(Downlink::Hold, marks),
         false => SessionModificationRequest::default(),
     };
     for ((pdr, far), target) in forwarding_rules().zip(targets) {
@@ -330,11 +363,14 @@ pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
     };
     let known = PduSessionId::new(psi).filter(same);
     let (Some(psi), Ok(Message::SessionReportRequest(m))) = (known, Message::parse(&frame)) else {
-        return answer_report(ue, upf, Seid(0), frame.header.sequence, Cause::SessionContextNotFound);
+        let unknown = SessionReportResponse::new(Cause::SessionContextNotFound);
+        return answer_report(ue, upf, Seid(0), frame.header.sequence, unknown);
     };
     count(ue, psi, &m.usage_reports);
     let seid = ue.with(|p| p.sessions.get(&psi).and_then(|s| s.up_seid)).unwrap_or(Seid(0));
-    answer_report(ue, upf, seid, frame.header.sequence, Cause::RequestAccepted);
+    let mut response = SessionReportResponse::new(Cause::RequestAccepted);
+    response.update_bar = m.downlink_data_report.is_some().then(|| extended(ue)).flatten();
+    answer_report(ue, upf, seid, frame.header.sequence, response);
     if m.downlink_data_report.is_some() {
         amf::downlink_data(ue, psi);
     }
@@ -359,8 +395,23 @@ fn is(f_teid: &FTeid, tunnel: Tunnel) -> bool {
     }
 }
 
-fn answer_report(ue: Ue, upf: UpfId, seid: Seid, sequence: u32, cause: Cause) {
-    let octets = Message::from(SessionReportResponse::new(cause)).to_octets(Some(seid), sequence);
+/// Extended buffering (TS 23.502 §4.2.3.3 step 2, TS 29.244 §5.2.4.2): a phone that sleeps for long is not reached before so many seconds, and
+/// what comes for it until then is kept, and not told again.
+fn extended(ue: Ue) -> Option<UpdateBarInReportResponse> {
+    let now = ue.now();
+    let sleeps = ue.with(|p| amf::sleeps_for(p, now))?;
+    let packets = ue.config().smf.buffering.extended_packets;
+    let seconds = u32::try_from(sleeps.as_secs()).unwrap_or(u32::MAX).saturating_add(1);
+    Some(UpdateBarInReportResponse {
+        bar_id: BAR,
+        downlink_data_notification_delay: None,
+        dl_buffering_duration: Some(PackedTimer::from_seconds(seconds)),
+        suggested_buffering_packets_count: packets.map(SuggestedBufferingPacketsCount),
+    })
+}
+
+fn answer_report(ue: Ue, upf: UpfId, seid: Seid, sequence: u32, response: SessionReportResponse) {
+    let octets = Message::from(response).to_octets(Some(seid), sequence);
     ue.emit(Effect::N4Answer { upf, octets }, None);
 }
 

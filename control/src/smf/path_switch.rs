@@ -36,7 +36,7 @@ pub(crate) async fn switch_paths(
                 // In a tunnel that the source does not have nobody waits for an end marker.
                 let leaves = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| up_connection::is_active(s)));
                 let downlink = if leaves { Downlink::SwitchTo(tunnel) } else { Downlink::To(tunnel) };
-                match n4::ask_modification(ue, psi, n4::modification(downlink)) {
+                match n4::ask_modification(ue, psi, n4::leading(ue, psi, downlink)) {
                     Some(request) => asked.push((psi, (tunnel, transfer), request)),
                     None => switched.push(Switched { psi, transfer: Err(no_user_plane()) }),
                 }

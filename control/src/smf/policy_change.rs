@@ -5,7 +5,7 @@ use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 
 use super::context::SmContext;
-use super::qos::{FlowRule, QosFlow, flow_of};
+use super::qos::{FlowRule, Ground, Numbering, QosFlow, flow_of};
 use super::release;
 use super::wanted::{policies, want};
 use crate::amf;
@@ -68,7 +68,7 @@ fn judge(p: &Phone, s: &SmContext, config: &Config, former: Option<&Subscription
     let ambr = before.filter(|b| b.session_ambr != now.session_ambr).map(|_| now.session_ambr);
     let default = before.filter(|b| (b.five_qi, b.arp) != (now.five_qi, now.arp));
     let default = default.map(|_| (now.five_qi, now.arp));
-    Verdict::Change { flows: flows(s, &policies(p, s, config)), ambr, default }
+    Verdict::Change { flows: flows(s, &policies(p, s, config), Ground::of(s, config)), ambr, default }
 }
 
 fn terms<'a>(subscription: &'a Subscription, s: &SmContext) -> Option<&'a SubscribedDnn> {
@@ -96,7 +96,7 @@ fn moved(s: &SmContext, subscribed: &SubscribedDnn) -> bool {
 
 /// The flows that the policy has for a session: those that it has go on as the policy now says, what comes with each session is
 /// added, and what no policy has any more goes. A gate stays as it is.
-fn flows(s: &SmContext, policies: &[&FlowPolicy]) -> Vec<QosFlow> {
+fn flows(s: &SmContext, policies: &[&FlowPolicy], ground: Ground<'_>) -> Vec<QosFlow> {
     let standing = s.wanted.as_ref().map_or(&s.flows, |w| &w.flows);
     let of = |f: &QosFlow| policies.iter().find(|p| p.name == f.name);
     let mut flows: Vec<QosFlow> = standing.iter().filter(|f| of(f).is_some()).cloned().collect();
@@ -109,19 +109,28 @@ fn flows(s: &SmContext, policies: &[&FlowPolicy]) -> Vec<QosFlow> {
         }
         let others: Vec<QosFlow> = flows.iter().filter(|f| f.qfi != flow.qfi).cloned().collect();
         // Where its filters have no room any more, it stays as it is.
-        let Some(new) = flow_of(policy, &others, s.session_type, s.filters_max) else { continue };
-        let rules = flow.rules.iter().take(1).zip(new.rules);
-        let rules = rules.map(|(old, new)| FlowRule { id: old.id, ..new }).collect();
+        let Some(new) = flow_of(policy, &others, ground) else { continue };
+        let rules = renamed(new.rules, &flow.rules, &flows);
         flows[at] = QosFlow { qfi: flow.qfi, gate: flow.gate, fulfilled: flow.fulfilled, rules, ..new };
     }
     // What the phone may not ask for any more is taken from it.
     flows.retain(|f| !f.of_phone || of(f).is_some_and(|p| p.setup == Setup::OnRequest));
     for policy in policies.iter().filter(|p| p.setup == Setup::Always) {
         if flows.iter().all(|f| f.name != policy.name) {
-            flows.extend(flow_of(policy, &flows, s.session_type, s.filters_max));
+            flows.extend(flow_of(policy, &flows, ground));
         }
     }
     flows
+}
+
+/// New rules of a flow, of which the one of filters, and that of each application, keeps its identifier.
+fn renamed(new: Vec<FlowRule>, former: &[FlowRule], flows: &[QosFlow]) -> Vec<FlowRule> {
+    let mut free = Numbering::new(flows).rules();
+    let rules = new.into_iter().filter_map(|rule| {
+        let known = former.iter().find(|old| old.application == rule.application);
+        Some(FlowRule { id: known.map(|old| old.id).or_else(|| free.next())?, ..rule })
+    });
+    rules.collect()
 }
 
 /// What a phone asked for, within what the policy now allows.

@@ -1,6 +1,8 @@
 //! The QoS flows of a session: what the SMF keeps of them, and how phone and gNB are told (TS 23.501 §5.7.1, TS 24.501
 //! §9.11.4.12, §9.11.4.13, TS 38.413 §9.3.1.12).
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use whimbrel_ids::{FiveQi, Qfi};
 use whimbrel_nas::ie::{
@@ -10,12 +12,15 @@ use whimbrel_nas::ie::{
 use whimbrel_ngap::ie::{
     AllocationAndRetentionPriority, GbrQosInformation, NonDynamic5qiDescriptor, NotificationControl,
     PreEmptionCapability, PreEmptionVulnerability, QosCharacteristics, QosFlowLevelQosParameters,
+    ReflectiveQosAttribute,
 };
 
 use super::context::{DEFAULT_QFI, SmContext};
+use super::marking::Marks;
 use crate::amf::bits;
+use crate::config::{Config, DataNetwork, Smf};
 use crate::filter;
-use crate::policy::{DEFAULT_PRECEDENCE, FlowGate, FlowName, FlowPolicy, Gbr, Setup};
+use crate::policy::{DEFAULT_PRECEDENCE, FlowGate, FlowName, FlowPolicy, Gbr, Setup, Treatment};
 use crate::udm::Arp;
 
 /// A QoS flow beside the default one.
@@ -35,6 +40,10 @@ pub struct QosFlow {
     pub gate: FlowGate,
     /// Its QoS rules.
     pub rules: Vec<FlowRule>,
+    /// The place of its DSCP among the session's markings.
+    pub mark: u8,
+    /// The phone learns its uplink rules from its packets, and is told none.
+    pub reflective: bool,
     /// The phone asked for it, and may change it.
     pub of_phone: bool,
     /// The gNB keeps its guarantee, as far as it said (TS 23.501 §5.7.2.4).
@@ -50,13 +59,20 @@ pub struct FlowRule {
     pub precedence: u8,
     /// Which packets it takes.
     pub filters: Vec<PacketFilter>,
+    /// Instead: the packets of this application. Phones are not told of it.
+    pub application: Option<Box<str>>,
 }
 
 /// The default rule's identifier.
 pub(crate) const DEFAULT_RULE: u8 = 1;
 
 /// A 5QI with its priority and rates as the gNB is told.
-pub(super) fn level_qos(five_qi: FiveQi, arp: Arp, gbr: Option<Gbr>) -> QosFlowLevelQosParameters {
+pub(super) fn level_qos(
+    five_qi: FiveQi,
+    arp: Arp,
+    gbr: Option<Gbr>,
+    reflective: bool,
+) -> QosFlowLevelQosParameters {
     let arp = AllocationAndRetentionPriority::new(
         arp.priority,
         if arp.may_preempt {
@@ -83,18 +99,28 @@ pub(super) fn level_qos(five_qi: FiveQi, arp: Arp, gbr: Option<Gbr>) -> QosFlowL
         gbr.notification_control = Some(NotificationControl::NotificationRequested);
         gbr
     });
+    parameters.reflective_qos_attribute = reflective.then_some(ReflectiveQosAttribute::SubjectTo);
     parameters
 }
 
 impl QosFlow {
     /// What the gNB is told of it.
     pub(super) fn level_qos(&self) -> QosFlowLevelQosParameters {
-        level_qos(self.five_qi, self.arp, self.gbr)
+        level_qos(self.five_qi, self.arp, self.gbr, self.reflective)
     }
 
     /// Whether the gNB would see a difference.
     pub(super) fn differs_for_gnb(&self, other: &Self) -> bool {
-        (self.five_qi, self.arp, self.gbr) != (other.five_qi, other.arp, other.gbr)
+        let seen = |f: &Self| (f.five_qi, f.arp, f.gbr, f.reflective);
+        seen(self) != seen(other)
+    }
+
+    /// What the phone is told of it: nothing, where it is to learn (TS 23.501 §5.7.5.3, TS 24.501 §6.2.5.1.4), or where only the network knows
+    /// which packets there are.
+    pub(super) fn told(&self) -> Option<Self> {
+        let rules: Vec<FlowRule> =
+            self.rules.iter().filter(|r| r.application.is_none() && !self.reflective).cloned().collect();
+        (!rules.is_empty()).then(|| Self { rules, ..self.clone() })
     }
 
     /// Its description for the phone.
@@ -139,7 +165,7 @@ impl SmContext {
     pub(super) fn authorised(&self) -> (Vec<QosRule>, Vec<QosFlowDescription>) {
         let mut rules = vec![default_rule()];
         let mut descriptions = vec![QosFlowDescription::non_gbr(DEFAULT_QFI, self.five_qi)];
-        for flow in &self.flows {
+        for flow in self.flows.iter().filter_map(QosFlow::told) {
             descriptions.push(flow.description(FlowOperation::Create));
             rules.extend(
                 flow.rules.iter().map(|r| r.rule(flow.qfi, RuleOperation::Create(r.filters.clone()))),
@@ -167,8 +193,14 @@ impl<'a> Numbering<'a> {
 
     /// A rule identifier that nobody has.
     pub(super) fn rule(&self) -> Option<u8> {
-        let taken = |id: u8| self.flows.iter().flat_map(|f| &f.rules).any(|r| r.id == id);
-        (DEFAULT_RULE + 1..=u8::MAX).find(|id| !taken(*id))
+        self.rules().next()
+    }
+
+    /// All of them.
+    pub(super) fn rules(&self) -> impl Iterator<Item = u8> + use<'a> {
+        let flows = self.flows;
+        let taken = move |id: u8| flows.iter().flat_map(|f| &f.rules).any(|r| r.id == id);
+        (DEFAULT_RULE + 1..=u8::MAX).filter(move |id| !taken(*id))
     }
 
     /// Whether no rule has this precedence.
@@ -177,9 +209,10 @@ impl<'a> Numbering<'a> {
             && self.flows.iter().flat_map(|f| &f.rules).all(|r| r.precedence != precedence)
     }
 
-    /// Packet filters in use, the default rule's among them.
+    /// Packet filters of the phone in use, the default rule's among them.
     pub(super) fn filters(&self) -> usize {
-        1 + self.flows.iter().flat_map(|f| &f.rules).map(|r| r.filters.len()).sum::<usize>()
+        let told = self.flows.iter().filter(|f| !f.reflective);
+        1 + told.flat_map(|f| &f.rules).map(|r| r.filters.len()).sum::<usize>()
     }
 }
 
@@ -188,22 +221,87 @@ pub(super) fn numbered(filters: impl IntoIterator<Item = PacketFilter>) -> Vec<P
     filters.into_iter().zip(0..16).map(|(f, id)| PacketFilter { id, ..f }).collect()
 }
 
+/// What flows are made within: as much of it as is a session's, and the operator's.
+#[derive(Clone, Copy)]
+pub(super) struct Ground<'a> {
+    /// The session's type.
+    pub(super) session_type: PduSessionType,
+    /// Packet filters that the phone can hold.
+    pub(super) filters_max: u16,
+    /// The phone learns rules by reflective QoS.
+    pub(super) reflects: bool,
+    /// The session's markings.
+    pub(super) marks: &'a Marks,
+    /// The operator's, of 5QIs.
+    pub(super) smf: &'a Smf,
+    /// What is done with flows of the data network.
+    pub(super) treatments: Option<&'a BTreeMap<FlowName, Treatment>>,
+}
+
+impl<'a> Ground<'a> {
+    /// Of a session that stands.
+    pub(super) fn of(s: &'a SmContext, config: &'a Config) -> Self {
+        Self {
+            session_type: s.session_type,
+            filters_max: s.filters_max,
+            reflects: s.reflects,
+            marks: &s.marks,
+            smf: &config.smf,
+            treatments: config.smf.data_networks.get(&s.dnn).map(|n| &n.treatments),
+        }
+    }
+
+    fn treatment(&self, name: FlowName) -> Option<&'a Treatment> {
+        self.treatments?.get(&name)
+    }
+
+    /// The place of a flow's marking.
+    pub(super) fn mark(&self, name: FlowName, five_qi: FiveQi) -> u8 {
+        self.marks.place(dscp(self.smf, self.treatment(name), five_qi))
+    }
+}
+
+fn dscp(smf: &Smf, treatment: Option<&Treatment>, five_qi: FiveQi) -> u8 {
+    treatment.and_then(|t| t.dscp).unwrap_or_else(|| smf.dscp(five_qi))
+}
+
+/// The markings of a session whose default flow has this 5QI, and which may have the flows of these policies.
+pub(super) fn marks<'a>(
+    smf: &Smf,
+    network: &DataNetwork,
+    default: FiveQi,
+    policies: impl Iterator<Item = &'a FlowPolicy>,
+) -> Marks {
+    let of = |p: &FlowPolicy| dscp(smf, network.treatments.get(&p.name), p.five_qi);
+    Marks::of(smf.dscp(default), policies.map(of))
+}
+
 /// The flow that a policy makes in a session beside `flows`. `None` where none of its filters suits the session, it has no
 /// room among the phone's packet filters, or its precedence is taken.
-pub(super) fn flow_of(
-    policy: &FlowPolicy,
-    flows: &[QosFlow],
-    session_type: PduSessionType,
-    filters_max: u16,
-) -> Option<QosFlow> {
-    let suiting = policy.filters.iter().filter(|f| filter::suits(f, session_type)).cloned();
+pub(super) fn flow_of(policy: &FlowPolicy, flows: &[QosFlow], ground: Ground<'_>) -> Option<QosFlow> {
+    let suiting = policy.filters.iter().filter(|f| filter::suits(f, ground.session_type)).cloned();
     let filters = numbered(suiting);
+    let treatment = ground.treatment(policy.name);
+    let ip = super::families(ground.session_type) != (false, false);
+    let applications = treatment.filter(|_| ip).map_or(&[][..], |t| &t.applications);
+    let reflective = treatment.is_some_and(|t| t.reflective) && ground.reflects && policy.gbr.is_none();
     let numbers = Numbering::new(flows);
-    let room = numbers.filters() + filters.len() <= usize::from(filters_max);
-    if filters.is_empty() || !room || !numbers.precedence_is_free(policy.precedence) {
+    let room = reflective || numbers.filters() + filters.len() <= usize::from(ground.filters_max);
+    if filters.is_empty() && applications.is_empty()
+        || !room
+        || !numbers.precedence_is_free(policy.precedence)
+    {
         return None;
     }
-    let rule = FlowRule { id: numbers.rule()?, precedence: policy.precedence, filters };
+    let by_filters = (!filters.is_empty()).then_some((filters, None));
+    let by_names = applications.iter().map(|a| (Vec::new(), Some(a.clone())));
+    let all = by_filters.into_iter().chain(by_names).zip(numbers.rules());
+    let rules = all.map(|((filters, application), id)| FlowRule {
+        id,
+        precedence: policy.precedence,
+        filters,
+        application,
+    });
     Some(QosFlow {
         qfi: numbers.qfi()?,
         name: policy.name,
@@ -211,7 +309,9 @@ pub(super) fn flow_of(
         arp: policy.arp,
         gbr: policy.gbr,
         gate: policy.gate,
-        rules: vec![rule],
+        rules: rules.collect(),
+        mark: ground.mark(policy.name, policy.five_qi),
+        reflective,
         of_phone: false,
         fulfilled: true,
     })
@@ -220,12 +320,11 @@ pub(super) fn flow_of(
 /// The flows with which a session begins.
 pub(super) fn initial_flows<'a>(
     policies: impl Iterator<Item = &'a FlowPolicy>,
-    session_type: PduSessionType,
-    filters_max: u16,
+    ground: Ground<'_>,
 ) -> Vec<QosFlow> {
     let mut flows = Vec::new();
     for policy in policies.filter(|p| p.setup == Setup::Always) {
-        flows.extend(flow_of(policy, &flows, session_type, filters_max));
+        flows.extend(flow_of(policy, &flows, ground));
     }
     flows
 }

@@ -44,8 +44,8 @@ pub(crate) async fn give_away(
     for &(psi, seid) in taken {
         let active = ue.with(|p| p.sessions.get(&psi).is_some_and(|s| s.up != UpState::Inactive));
         let mut request = match admitted.iter().find(|a| a.psi == psi) {
-            Some(a) => n4::modification(Downlink::SwitchTo(a.tunnel())),
-            None if active => n4::modification(Downlink::Buffer),
+            Some(a) => n4::leading(ue, psi, Downlink::SwitchTo(a.tunnel())),
+            None if active => n4::leading(ue, psi, Downlink::Buffer),
             None => SessionModificationRequest::default(),
         };
         request.cp_f_seid = Some(FSeid::new(seid, smf));
@@ -146,9 +146,9 @@ pub(crate) async fn claim(ue: Ue, coming: &[Coming], admitted: &[Admitted]) -> R
         own(ue, &c, None);
         let request = match admitted.iter().find(|a| a.psi == c.psi) {
             Some(a) if ue.with(|p| p.sessions.get(&c.psi).is_some_and(|s| is_active(s))) => {
-                n4::modification(Downlink::To(a.tunnel()))
+                n4::leading(ue, c.psi, Downlink::To(a.tunnel()))
             }
-            _ => n4::modification(Downlink::Buffer),
+            _ => n4::leading(ue, c.psi, Downlink::Buffer),
         };
         if let Some(to) = n4::ask_modification(ue, c.psi, request) {
             asked.push((c.psi, c, to));

@@ -8,7 +8,7 @@ use whimbrel_nas::ie::{
 };
 
 use super::context::DEFAULT_QFI;
-use super::qos::{DEFAULT_RULE, FlowRule, Numbering, QosFlow, numbered};
+use super::qos::{DEFAULT_RULE, FlowRule, Ground, Numbering, QosFlow, numbered};
 use crate::filter;
 use crate::policy::{
     DEFAULT_PRECEDENCE, DERIVED_PRECEDENCE, FILTERS_MAX, FlowPolicy, Gbr, Setup, is_gbr, is_non_gbr,
@@ -20,10 +20,8 @@ const SYNTACTICAL: SmCause = SmCause::SyntacticalErrorInQosOperation;
 
 /// What the request is judged against.
 pub(super) struct Terms<'a> {
-    /// The session's type.
-    pub(super) session_type: PduSessionType,
-    /// Packet filters that the phone can hold.
-    pub(super) filters_max: u16,
+    /// The session, and what the operator does with flows.
+    pub(super) ground: Ground<'a>,
     /// The flows that the policy knows.
     pub(super) policies: Vec<&'a FlowPolicy>,
 }
@@ -38,7 +36,9 @@ pub(super) fn grant(
     descriptions: &[QosFlowDescription],
 ) -> Result<Vec<QosFlow>, SmCause> {
     // A session without structure has one flow (TS 23.501 §5.6.10.3).
-    if terms.session_type == PduSessionType::Unstructured && !(rules.is_empty() && descriptions.is_empty()) {
+    if terms.ground.session_type == PduSessionType::Unstructured
+        && !(rules.is_empty() && descriptions.is_empty())
+    {
         return Err(SEMANTIC);
     }
     let mut request = Request { terms, flows: flows.to_vec(), named: Vec::new() };
@@ -46,7 +46,7 @@ pub(super) fn grant(
     rules.iter().try_for_each(|r| request.rule(r))?;
     let Request { mut flows, .. } = request;
     flows.retain(|f| !f.rules.is_empty()); // a flow that nothing leads to is none
-    if Numbering::new(&flows).filters() > usize::from(terms.filters_max) {
+    if Numbering::new(&flows).filters() > usize::from(terms.ground.filters_max) {
         return Err(SmCause::InsufficientResources);
     }
     Ok(flows)
@@ -104,6 +104,8 @@ impl Request<'_> {
             gbr,
             gate: policy.gate,
             rules: Vec::new(),
+            mark: self.terms.ground.mark(policy.name, five_qi),
+            reflective: false,
             of_phone: true,
             fulfilled: true,
         });
@@ -171,7 +173,12 @@ impl Request<'_> {
         let flow = self.flow_of(binding.qfi)?;
         let id = Numbering::new(&self.flows).rule().ok_or(SmCause::InsufficientResources)?;
         let filters = numbered(filters.iter().cloned());
-        self.flows[flow].rules.push(FlowRule { id, precedence: binding.precedence, filters });
+        self.flows[flow].rules.push(FlowRule {
+            id,
+            precedence: binding.precedence,
+            filters,
+            application: None,
+        });
         Ok(())
     }
 
@@ -227,7 +234,7 @@ impl Request<'_> {
             return Err(SYNTACTICAL);
         }
         for (i, f) in filters.iter().enumerate() {
-            filter::judge(f, self.terms.session_type)?;
+            filter::judge(f, self.terms.ground.session_type)?;
             let same = |g: &PacketFilter| (&g.components, g.direction) == (&f.components, f.direction);
             if filters.iter().take(i).any(same) {
                 return Err(SmCause::SemanticErrorsInPacketFilters); // it can never be the one that matches

@@ -44,7 +44,14 @@ fn flows() -> Vec<QosFlow> {
             maximum: Ambr { ul_kbps: 100, dl_kbps: 100 },
         }),
         gate: FlowGate::default(),
-        rules: vec![FlowRule { id: n, precedence: 10 * n, filters: vec![filter(0, n), filter(1, 10 + n)] }],
+        rules: vec![FlowRule {
+            id: n,
+            precedence: 10 * n,
+            filters: vec![filter(0, n), filter(1, 10 + n)],
+            application: None,
+        }],
+        mark: 0,
+        reflective: false,
         of_phone,
         fulfilled: true,
     };
@@ -66,7 +73,16 @@ fn asked_of(
         policy("video", 2, Setup::OnRequest),
         policy("bulk", 8, Setup::OnRequest),
     ];
-    let terms = Terms { session_type, filters_max: 16, policies: policies.iter().collect() };
+    let smf = crate::desk::config().smf;
+    let ground = Ground {
+        session_type,
+        filters_max: 16,
+        reflects: true,
+        marks: &Default::default(),
+        smf: &smf,
+        treatments: None,
+    };
+    let terms = Terms { ground, policies: policies.iter().collect() };
     grant(&terms, &flows(), rules, descriptions)
 }
 

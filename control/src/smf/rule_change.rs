@@ -2,13 +2,14 @@
 
 use std::net::IpAddr;
 
-use whimbrel_pfcp::ie::{Choice, FTeid, UeIpAddress};
+use whimbrel_pfcp::ie::{Choice, FTeid, Rqi, UeIpAddress};
 use whimbrel_pfcp::msg::SessionModificationRequest;
 use whimbrel_pfcp::rule::{CreatePdr, RemovePdr, RemoveQer, UpdatePdr, UpdateQer};
 
 use super::context::{SmContext, Tunnel};
 use super::qos::QosFlow;
 use super::rules::{Pdrs, SESSION_QER, create_qer, gate, qer_id, rates, rules_of};
+use crate::policy::{FlowGate, Gbr};
 use crate::udm::Ambr;
 
 impl Pdrs<'_> {
@@ -49,7 +50,7 @@ impl Change<'_> {
         for flow in self.flows {
             match self.session.flow(flow.qfi) {
                 None => m.create_qers.push(create_qer(flow)),
-                Some(old) if (old.gate, old.gbr) != (flow.gate, flow.gbr) => m.update_qers.push(update(flow)),
+                Some(old) if enforced(old) != enforced(flow) => m.update_qers.push(update(flow)),
                 Some(_) => {}
             }
         }
@@ -87,7 +88,7 @@ impl Change<'_> {
         for flow in self.flows {
             match self.session.flow(flow.qfi) {
                 None => m.remove_qers.push(RemoveQer { qer_id: qer_id(flow.qfi) }),
-                Some(old) if (old.gate, old.gbr) != (flow.gate, flow.gbr) => m.update_qers.push(update(old)),
+                Some(old) if enforced(old) != enforced(flow) => m.update_qers.push(update(old)),
                 Some(_) => {}
             }
         }
@@ -141,8 +142,14 @@ pub(super) fn is_empty(m: &SessionModificationRequest) -> bool {
     *m == SessionModificationRequest::default()
 }
 
+/// What of a flow its QER says.
+fn enforced(flow: &QosFlow) -> (FlowGate, Option<Gbr>, bool) {
+    (flow.gate, flow.gbr, flow.reflective)
+}
+
 fn updated(new: CreatePdr) -> UpdatePdr {
     let mut pdr = UpdatePdr::new(new.pdr_id);
+    pdr.far_id = new.far_id;
     (pdr.precedence, pdr.pdi, pdr.qer_ids) = (Some(new.precedence), Some(new.pdi), new.qer_ids);
     pdr
 }
@@ -150,6 +157,7 @@ fn updated(new: CreatePdr) -> UpdatePdr {
 fn update(flow: &QosFlow) -> UpdateQer {
     let mut qer = UpdateQer::new(qer_id(flow.qfi));
     qer.gate_status = Some(gate(flow.gate));
+    qer.rqi = Some(if flow.reflective { Rqi::RQI } else { Rqi::default() });
     qer.mbr = flow.gbr.map(|g| rates(g.maximum));
     qer.gbr = flow.gbr.map(|g| rates(g.guaranteed));
     qer

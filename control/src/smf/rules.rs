@@ -6,15 +6,18 @@ use std::net::IpAddr;
 use whimbrel_ids::Qfi;
 use whimbrel_nas::ie::{PacketFilter, PduSessionType};
 use whimbrel_pfcp::ie::{
-    ApplyAction, BitRate, Choice, DestinationInterface, FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute,
-    Gate, GateStatus, MeasurementMethod, NetworkInstance, OuterHeaderRemovalDescription, PdnType, PdrId,
-    Precedence, QerId, ReportingTriggers, SourceInterface, UeIpAddress, UrrId,
+    ApplicationId, ApplyAction, BarId, BitRate, Choice, DestinationInterface, DownlinkDataNotificationDelay,
+    FSeid, FTeid, FarId, FramedIpv6Route, FramedRoute, Gate, GateStatus, MeasurementMethod, NetworkInstance,
+    OuterHeaderRemovalDescription, PdnType, PdrId, Precedence, QerId, ReportingTriggers, Rqi,
+    SourceInterface, SuggestedBufferingPacketsCount, UeIpAddress, UrrId,
 };
 use whimbrel_pfcp::msg::SessionEstablishmentRequest;
-use whimbrel_pfcp::rule::{CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
+use whimbrel_pfcp::rule::{CreateBar, CreateFar, CreatePdr, CreateQer, CreateUrr, ForwardingParameters, Pdi};
 
 use super::context::{DEFAULT_QFI, SmContext};
+use super::marking::downlink_far;
 use super::qos::{DEFAULT_RULE, FlowRule, QosFlow};
+use crate::config::Buffering;
 use crate::filter;
 use crate::policy::{DEFAULT_PRECEDENCE, FlowGate};
 use crate::udm::{Ambr, SubscribedDnn};
@@ -22,6 +25,8 @@ use crate::udm::{Ambr, SubscribedDnn};
 const UPLINK_FAR: FarId = FarId(1);
 /// Where packets for the phone go.
 pub(super) const DOWNLINK_FAR: FarId = FarId(2);
+/// How they are kept while nobody is there.
+pub(super) const BAR: BarId = BarId(1);
 /// The session's AMBR.
 pub(super) const SESSION_QER: QerId = QerId(1);
 /// The session's volume.
@@ -37,12 +42,28 @@ pub(super) const fn qer_id(qfi: Qfi) -> QerId {
     QerId(1 + qfi.value() as u32)
 }
 
+/// How packets are kept for an idle phone (TS 29.244 §5.2.4). Without wishes of the operator it says nothing, and is there to be told of
+/// phones that sleep for long.
+fn bar(b: &Buffering) -> CreateBar {
+    CreateBar {
+        bar_id: BAR,
+        downlink_data_notification_delay: (b.notification_delay > 0)
+            .then_some(DownlinkDataNotificationDelay(b.notification_delay)),
+        suggested_buffering_packets_count: b.packets.map(SuggestedBufferingPacketsCount),
+    }
+}
+
 pub(super) fn rates(ambr: Ambr) -> BitRate {
     BitRate { ul_kbps: ambr.ul_kbps, dl_kbps: ambr.dl_kbps }
 }
 
 /// The rules of a new session (TS 23.502 §4.4.1.2).
-pub(super) fn establishment(s: &SmContext, dnn: &SubscribedDnn, node: IpAddr) -> SessionEstablishmentRequest {
+pub(super) fn establishment(
+    s: &SmContext,
+    dnn: &SubscribedDnn,
+    node: IpAddr,
+    buffering: &Buffering,
+) -> SessionEstablishmentRequest {
     let mut request = SessionEstablishmentRequest::new(node.into(), FSeid::new(s.cp_seid, node));
     request.pdn_type = Some(match s.session_type {
         PduSessionType::Ipv4 => PdnType::Ipv4,
@@ -69,8 +90,10 @@ pub(super) fn establishment(s: &SmContext, dnn: &SubscribedDnn, node: IpAddr) ->
     let mut to_network = ForwardingParameters::to(DestinationInterface::Core);
     to_network.network_instance = NetworkInstance::new(s.dnn.as_str());
     // Nobody is there yet to send to: what comes early waits.
-    request.create_fars =
-        vec![CreateFar::forward(UPLINK_FAR, to_network), CreateFar::action(DOWNLINK_FAR, ApplyAction::BUFF)];
+    let wait = |(id, _)| CreateFar { bar_id: Some(BAR), ..CreateFar::action(id, ApplyAction::BUFF) };
+    request.create_fars = vec![CreateFar::forward(UPLINK_FAR, to_network)];
+    request.create_fars.extend(s.marks.fars().map(wait));
+    request.create_bars = vec![bar(buffering)];
     let mut session = CreateQer::new(SESSION_QER);
     session.mbr = Some(rates(s.ambr));
     let mut default = CreateQer::new(qer_id(DEFAULT_QFI));
@@ -133,8 +156,9 @@ impl Pdrs<'_> {
         pdi
     }
 
-    fn pdr(&self, rule: u8, uplink: bool, precedence: u8, pdi: Pdi, qers: Vec<QerId>) -> CreatePdr {
-        let far = if uplink { UPLINK_FAR } else { DOWNLINK_FAR };
+    fn pdr(&self, rule: u8, far: Option<FarId>, precedence: u8, pdi: Pdi, qers: Vec<QerId>) -> CreatePdr {
+        let uplink = far.is_none();
+        let far = far.unwrap_or(UPLINK_FAR);
         let mut pdr = CreatePdr::new(pdr_id(rule, uplink), Precedence(precedence.into()), pdi, far);
         pdr.outer_header_removal = uplink.then(|| OuterHeaderRemovalDescription::GtpuUdpIp.into());
         pdr.qer_ids = qers;
@@ -144,28 +168,36 @@ impl Pdrs<'_> {
 
     fn default(&self, uplink: bool) -> CreatePdr {
         let qers = vec![qer_id(DEFAULT_QFI), SESSION_QER];
-        self.pdr(DEFAULT_RULE, uplink, DEFAULT_PRECEDENCE, self.pdi(uplink), qers)
+        let far = (!uplink).then_some(DOWNLINK_FAR);
+        self.pdr(DEFAULT_RULE, far, DEFAULT_PRECEDENCE, self.pdi(uplink), qers)
     }
 
     /// `None` where none of the rule's filters is of the direction.
     pub(super) fn dedicated(&self, flow: &QosFlow, rule: &FlowRule, uplink: bool) -> Option<CreatePdr> {
         let filters: Vec<&PacketFilter> = rule.filters.iter().filter(|f| filter::is_of(f, uplink)).collect();
-        if filters.is_empty() {
+        if filters.is_empty() && rule.application.is_none() {
             return None;
         }
         let mut pdi = self.pdi(uplink);
+        pdi.application_id = rule.application.clone().map(ApplicationId);
         if self.session.session_type == PduSessionType::Ethernet {
             pdi.ethernet_packet_filters = filters.iter().map(|f| filter::ethernet(f, uplink)).collect();
         } else {
             pdi.sdf_filters = filters.iter().map(|f| filter::sdf(f)).collect();
         }
-        // What comes by another flow than its rule's is not the rule's (TS 23.501 §5.7.1.6).
-        pdi.qfis = if uplink { vec![flow.qfi] } else { Vec::new() };
+        // What comes by another flow than its rule's is not the rule's (TS 23.501 §5.7.1.6); of a rule that the phone does not know,
+        // it comes by the default flow.
+        pdi.qfis = match (uplink, rule.application.is_some()) {
+            (true, false) => vec![flow.qfi],
+            (true, true) => vec![flow.qfi, DEFAULT_QFI],
+            (false, _) => Vec::new(),
+        };
         let mut qers = vec![qer_id(flow.qfi)];
         if flow.gbr.is_none() {
             qers.push(SESSION_QER); // a GBR flow does not count into the AMBR (TS 23.501 §5.7.2.6)
         }
-        Some(self.pdr(rule.id, uplink, rule.precedence, pdi, qers))
+        let far = (!uplink).then_some(downlink_far(flow.mark));
+        Some(self.pdr(rule.id, far, rule.precedence, pdi, qers))
     }
 }
 
@@ -178,6 +210,7 @@ pub(super) fn create_qer(flow: &QosFlow) -> CreateQer {
     let mut qer = CreateQer::new(qer_id(flow.qfi));
     qer.qfi = Some(flow.qfi);
     qer.gate_status = gate(flow.gate);
+    qer.rqi = flow.reflective.then_some(Rqi::RQI);
     qer.mbr = flow.gbr.map(|g| rates(g.maximum));
     qer.gbr = flow.gbr.map(|g| rates(g.guaranteed));
     qer

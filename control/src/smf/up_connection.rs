@@ -185,7 +185,7 @@ pub(super) fn give_up_at_gnb(ue: Ue, psi: PduSessionId) {
     });
     if held {
         amf::release_session_resources(ue, psi, None);
-        super::n4::post(ue, psi, super::n4::modification(Downlink::Buffer));
+        super::n4::post(ue, psi, super::n4::leading(ue, psi, Downlink::Buffer));
         tell(ue, psi, SessionChange::Deactivated);
     }
 }

@@ -5,7 +5,7 @@ use whimbrel_ids::{FiveQi, PduSessionId, Qfi};
 use whimbrel_nas::ie::{SmCause, SscMode};
 
 use super::context::SmContext;
-use super::qos::{QosFlow, flow_of};
+use super::qos::{Ground, QosFlow, flow_of};
 use super::{release, up_connection};
 use crate::amf;
 use crate::config::Config;
@@ -82,7 +82,7 @@ pub(crate) fn by_operator(ue: Ue, psi: PduSessionId, modification: Modification)
                 }
                 let policies = policies(p, s, &config);
                 let policy = policies.into_iter().find(|f| f.name == name)?;
-                flow_of(policy, known, s.session_type, s.filters_max)
+                flow_of(policy, known, Ground::of(s, &config))
             });
             want(ue, psi, |w| w.flows.extend(flow));
         }

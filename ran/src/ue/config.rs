@@ -32,6 +32,9 @@ pub struct Profile {
     pub ipcp: bool,
     /// The SSC mode that it asks for.
     pub ssc_mode: SscMode,
+    /// It says that it learns QoS rules from downlink packets (RQoS, TS 24.501 §9.11.4.1). Its packets travel by the rules that it is told all
+    /// the same.
+    pub reflective_qos: bool,
 }
 
 impl Profile {
@@ -47,6 +50,7 @@ impl Profile {
             follow_on_request: true,
             ipcp: true,
             ssc_mode: SscMode::One,
+            reflective_qos: false,
         }
     }
 }

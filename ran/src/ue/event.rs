@@ -83,6 +83,8 @@ pub struct SessionInfo {
     pub dnn: Option<Dnn>,
     /// The slice.
     pub s_nssai: Option<SNssai>,
+    /// How long it would keep a rule that it learns (RQ timer).
+    pub rq_timer: Option<Duration>,
     /// A cause beside the acceptance, such as "IPv4 only allowed".
     pub cause: Option<SmCause>,
 }

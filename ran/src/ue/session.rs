@@ -487,7 +487,7 @@ fn establishment_request(request: &SessionRequest, profile: &Profile) -> Establi
     let mut m = EstablishmentRequest::new(IntegrityMaxDataRate { uplink: full, downlink: full });
     m.pdu_session_type = Some(request.pdu_session_type);
     m.ssc_mode = Some(profile.ssc_mode);
-    m.sm_capability = Some(SmCapability::default());
+    m.sm_capability = Some(SmCapability::default().with_reflective_qos(profile.reflective_qos));
     m.max_packet_filters = MaxPacketFilters::new(PACKET_FILTERS);
     m.extended_pco = ExtendedPco::new(PcoDirection::FromUe, &pco(request, profile));
     m
@@ -547,6 +547,7 @@ fn session_info(id: PduSessionId, m: EstablishmentAccept, qfi: Option<Qfi>) -> S
         ambr_kbps: (m.session_ambr.downlink.kbps(), m.session_ambr.uplink.kbps()),
         dnn,
         s_nssai,
+        rq_timer: m.rq_timer.and_then(|t| t.duration()),
         cause: m.cause,
     };
     if let Some(pco) = &m.extended_pco {

@@ -133,6 +133,7 @@ impl UpfC {
                 self.sessions.vacant(of_first).ok_or(RuleRefusal::NoSession)?
             }
         };
+        let room = self.room_to_promise(known);
         let mut base = SessionRules::empty(network);
         if let Some(old) = known.and_then(|id| self.sessions.get(id)) {
             (base.ue_ipv4, base.ue_ipv6) = (old.rules.ue_ipv4, old.rules.ue_ipv6);
@@ -140,7 +141,7 @@ impl UpfC {
         let mut draft = Draft::open(&base);
         let mut allocator =
             Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools);
-        match allocator.establish(&mut draft, m).and_then(|()| draft.close()) {
+        match allocator.establish(&mut draft, m).and_then(|()| draft.close()).and_then(|r| room.judge(r)) {
             Ok(rules) => Ok((session, rules, allocator.keep())),
             Err(refusal) => {
                 allocator.undo(network);

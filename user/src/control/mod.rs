@@ -1,5 +1,6 @@
 //! UPF-C: the PFCP endpoint of the UP function (TS 29.244 §5, §6).
 
+mod admission;
 mod applications;
 mod arrival;
 mod association;

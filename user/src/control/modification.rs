@@ -111,10 +111,11 @@ impl UpfC {
         let Some(s) = self.sessions.get(session) else { return Err(RuleRefusal::NoSession) };
         let network = s.rules.data_network;
         let addresses = (s.rules.ue_ipv4, s.rules.ue_ipv6);
+        let room = self.room_to_promise(Some(session));
         let mut draft = Draft::open(&s.rules);
         let mut allocator =
             Allocator::new(&self.config, &self.applications, session, &mut self.sessions.pools);
-        let rules = allocator.modify(&mut draft, m).and_then(|()| draft.close());
+        let rules = allocator.modify(&mut draft, m).and_then(|()| draft.close()).and_then(|r| room.judge(r));
         let stays = |r: &SessionRules| when == When::Now || (r.ue_ipv4, r.ue_ipv6) == addresses;
         match rules.and_then(|r| if stays(&r) { Ok(r) } else { Err(RuleRefusal::PredictedAddress) }) {
             Ok(rules) => Ok((rules, allocator.keep())),

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use whimbrel_ids::{Instant, Seid};
 use whimbrel_pfcp::ie::FSeid;
 
+use super::admission::Promised;
 use crate::config::Config;
 use crate::pipeline::shard_of;
 use crate::pool::{POOL_BEGINS, POOL_BEGINS_IPV6, Pool, Pools};
@@ -56,6 +57,8 @@ pub(super) struct Sessions {
     retired: Retired,
     sessions_max: u32,
     seed: u64,
+    /// To flows of guaranteed rate.
+    promised: Promised,
     len: usize,
 }
 
@@ -82,7 +85,13 @@ impl Sessions {
             sessions_max: config.sessions_max,
             seed: config.seed,
             len: 0,
+            promised: Promised::default(),
         }
+    }
+
+    /// What all sessions together are promised.
+    pub(super) fn promised(&self) -> Promised {
+        self.promised
     }
 
     pub(super) fn len(&self) -> usize {
@@ -161,6 +170,7 @@ impl Sessions {
         }
         if let Some(old) = self.slots[id.index as usize].take() {
             self.by_cp_seid.remove(&key(old.association, &old.cp_f_seid));
+            self.promised = self.promised.without(Promised::of(&old.rules));
             self.retired.put(old.rules);
         } else {
             // `vacant` gave the front of the list, and nothing came between.
@@ -170,6 +180,7 @@ impl Sessions {
             }
             self.len += 1;
         }
+        self.promised = self.promised.with(Promised::of(&rules));
         self.slots[id.index as usize] = Some(Box::new(Session {
             rules,
             association,
@@ -184,7 +195,9 @@ impl Sessions {
     /// Gives a session other rules.
     pub(super) fn set_rules(&mut self, id: SessionId, rules: Arc<SessionRules>) {
         if let Some(s) = self.get_mut(id) {
+            let now = Promised::of(&rules);
             let former = std::mem::replace(&mut s.rules, rules);
+            self.promised = self.promised.without(Promised::of(&former)).with(now);
             self.retired.put(former);
         }
     }
@@ -213,6 +226,7 @@ impl Sessions {
         self.free_of(id.index).push_back(id.index);
         self.len -= 1;
         self.give_back(&s.rules);
+        self.promised = self.promised.without(Promised::of(&s.rules));
         self.retired.put(Arc::clone(&s.rules));
         Some(s)
     }

@@ -142,7 +142,7 @@ impl UpfU {
         let Some(session) = self.sessions.get(index) else {
             return;
         };
-        for Waiting { since, arrival, mut packet } in held::take(&mut session.state, &mut self.shared) {
+        for Waiting { since, arrival, mut packet, .. } in held::take(&mut session.state, &mut self.shared) {
             let verdict = if discard {
                 Verdict::Drop(DropReason::BufferDiscarded)
             } else {

@@ -16,7 +16,7 @@ use super::{DropReason, Verdict};
 use crate::buffering::Buffering;
 use crate::exchange::Report;
 use crate::limits::{HELD_PER_SESSION_SURE, HELD_SHARE};
-use crate::rules::{Far, Pdr, SessionRules};
+use crate::rules::{Far, Pdr, Qer, SessionRules};
 
 /// The unit of a BAR's notification delay (TS 29.244 §8.2.28).
 const DELAY_UNIT: Duration = Duration::from_millis(50);
@@ -26,6 +26,8 @@ const FULL: i64 = 65_536;
 /// A packet that waits.
 pub(super) struct Waiting {
     pub(super) since: Instant,
+    /// It is of a flow of guaranteed rate.
+    guaranteed: bool,
     pub(super) arrival: Arrival,
     pub(super) packet: Packet,
 }
@@ -51,6 +53,14 @@ impl Held {
     fn pop_since(&mut self, since: Instant) -> Option<Packet> {
         self.packets.front().filter(|w| w.since <= since)?;
         let waiting = self.packets.pop_front()?;
+        self.octets -= waiting.packet.len();
+        Some(waiting.packet)
+    }
+
+    /// The newest that nothing is promised to.
+    fn pop_unpromised(&mut self) -> Option<Packet> {
+        let at = self.packets.iter().rposition(|w| !w.guaranteed)?;
+        let waiting = self.packets.remove(at)?;
         self.octets -= waiting.packet.len();
         Some(waiting.packet)
     }
@@ -108,25 +118,28 @@ pub(super) fn hold<C: Content>(
     let bounds = shared.buffering;
     let own = usize::from(bounds.packets_per_session);
     let packets = bar.and_then(|b| b.packets).map_or(own, usize::from).clamp(1, own);
-    let (held, octets) = (state.held.packets.len(), packet.len());
-    if held >= packets {
-        return Verdict::Drop(DropReason::BufferFull);
-    }
-    if state.held.octets + octets > bounds.octets_per_session as usize {
-        return Verdict::Drop(DropReason::BufferOctets);
-    }
-    let share = (shared.common.free_to_hold() / HELD_SHARE).max(HELD_PER_SESSION_SURE);
-    if held >= share {
-        return Verdict::Drop(DropReason::BuffersExhausted);
-    }
-    let fill = fill(&state.held, packets.min(share), &bounds);
-    let early = bounds.early_drop && !content.knows_ecn() && shared.waited_since.is_none();
-    if early && is_told(FULL - fill, FULL, &mut shared.random) {
-        return Verdict::Drop(DropReason::EarlyDrop);
-    }
-    if let Err(reason) = shared.hold(octets) {
-        return Verdict::Drop(reason);
-    }
+    let octets = packet.len();
+    let guaranteed = is_guaranteed(rules, pdr);
+    let fill = loop {
+        let reason = match room(&state.held, shared, packets, octets) {
+            Ok(fill) => {
+                let early = bounds.early_drop && !content.knows_ecn() && !guaranteed;
+                let early = early && shared.waited_since.is_none();
+                if early && is_told(FULL - fill, FULL, &mut shared.random) {
+                    return Verdict::Drop(DropReason::EarlyDrop);
+                }
+                match shared.hold(octets) {
+                    Ok(()) => break fill,
+                    Err(reason) => reason,
+                }
+            }
+            Err(reason) => reason,
+        };
+        // What is promised to a flow holds here too: others of its session give way, the newest first, so that the rest stays in order.
+        if !guaranteed || !gives_way(state, shared, reason) {
+            return Verdict::Drop(reason);
+        }
+    };
     if state.quiet_until.is_some_and(|until| until <= now) {
         (state.quiet_until, state.notified) = (None, false);
     }
@@ -155,8 +168,41 @@ pub(super) fn hold<C: Content>(
     shared.counters.buffered += u64::from(shared.waited_since.is_none());
     state.rearm |= state.held.is_empty();
     let packet = std::mem::replace(packet, shared.fresh());
-    state.held.push(Waiting { since: shared.waited_since.unwrap_or(now), arrival, packet });
+    state.held.push(Waiting { since: shared.waited_since.unwrap_or(now), guaranteed, arrival, packet });
     Verdict::Taken
+}
+
+/// Whether a rate is guaranteed to what a PDR detects.
+fn is_guaranteed(rules: &SessionRules, pdr: &Pdr) -> bool {
+    let rate = |q: &Qer| if pdr.is_uplink() { q.gbr_ul_kbps } else { q.gbr_dl_kbps };
+    pdr.qers().filter_map(|i| rules.qers.get(i)).any(|q| rate(q) > 0)
+}
+
+/// How full a session's buffer is, of [`FULL`], if its own bounds and its share of the rest leave room for one packet more.
+fn room(held: &Held, shared: &Shared, packets: usize, octets: usize) -> Result<i64, DropReason> {
+    let bounds = &shared.buffering;
+    if held.packets.len() >= packets {
+        return Err(DropReason::BufferFull);
+    }
+    if held.octets + octets > bounds.octets_per_session as usize {
+        return Err(DropReason::BufferOctets);
+    }
+    let share = (shared.common.free_to_hold() / HELD_SHARE).max(HELD_PER_SESSION_SURE);
+    if held.packets.len() >= share {
+        return Err(DropReason::BuffersExhausted);
+    }
+    Ok(fill(held, packets.min(share), bounds))
+}
+
+/// A packet to which nothing is promised gives way, and is dropped by the bound that another one has met; whether there was one.
+#[cold]
+fn gives_way(state: &mut State, shared: &mut Shared, reason: DropReason) -> bool {
+    let Some(packet) = state.held.pop_unpromised() else { return false };
+    shared.released(1, packet.len());
+    shared.counters.drop(reason);
+    state.counters.dropped += 1;
+    shared.recycle(packet);
+    true
 }
 
 /// How full a session's buffer is, of [`FULL`], by packets or octets.

@@ -68,6 +68,8 @@ pub enum RuleRefusal {
     ApplyAction(FarId),
     /// An outer header other than GTP-U, or to an address family that this UPF has no N3 address of.
     OuterHeader(FarId),
+    /// More is promised to flows of guaranteed rate than can be kept.
+    Guaranteed(QerId),
     /// A destination other than access, core and N6-LAN.
     Destination(FarId),
     /// A forwarding policy; none is configured.
@@ -146,6 +148,7 @@ impl RuleRefusal {
             }
             Self::ApplyAction(f) => (Cause::MandatoryIeIncorrect, Some(ie::APPLY_ACTION), far(f)),
             Self::OuterHeader(f) => (FAILED, Some(ie::OUTER_HEADER_CREATION), far(f)),
+            Self::Guaranteed(q) => (Cause::NoResourcesAvailable, None, Some(FailedRuleId::Qer(*q))),
             Self::Destination(f) => (FAILED, Some(ie::DESTINATION_INTERFACE), far(f)),
             Self::ForwardingPolicy(f) => {
                 (Cause::InvalidForwardingPolicy, Some(ie::FORWARDING_POLICY), far(f))
@@ -220,6 +223,7 @@ impl fmt::Display for RuleRefusal {
             }
             Self::ApplyAction(id) => write!(f, "FAR {} must drop, forward or buffer", id.0),
             Self::OuterHeader(id) => write!(f, "FAR {} wants an outer header that N3 cannot send", id.0),
+            Self::Guaranteed(id) => write!(f, "QER {} guarantees more than is left to be promised", id.0),
             Self::Destination(id) => write!(f, "FAR {} goes to a side that this UPF does not have", id.0),
             Self::ForwardingPolicy(id) => {
                 write!(f, "FAR {} names a forwarding policy; none is configured", id.0)

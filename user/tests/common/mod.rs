@@ -56,6 +56,7 @@ pub(crate) fn config() -> Config {
         heartbeat_interval: None,
         path_failure: Config::PATH_FAILURE,
         echo_interval: None,
+        guaranteed: None,
         slices: Vec::new(),
         shards: SHARDS,
         applications: Applications::default(),

@@ -147,6 +147,8 @@ pub(crate) struct Told {
     pub(crate) waiting: Waiting,
     /// Likewise: the rate of the slice that has one.
     pub(crate) slice: Option<Slice>,
+    /// Packets that waited were dropped for others, by these bounds.
+    pub(crate) gave_way: Vec<DropReason>,
     /// Downlink data was reported.
     pub(crate) downlink_data: usize,
     /// Usage was reported.
@@ -281,28 +283,20 @@ impl Seat {
 
     /// The same of one that has waited.
     fn waited(&mut self, now: Instant, since: Instant, inner: Inner, told: &mut Told) -> Fate {
-        let (octets, all) = (inner.octets.len(), told.waiting);
+        let octets = inner.octets.len();
         let fate = match self.action {
             Action::Drop => Fate::Dropped(DropReason::FarDrop),
-            Action::Buffer { .. } if self.held.len() == HELD => Fate::Dropped(DropReason::BufferFull),
-            Action::Buffer { .. }
-                if self.held_octets() + octets > self.bounds.octets_per_session as usize =>
-            {
-                Fate::Dropped(DropReason::BufferOctets)
-            }
-            Action::Buffer { .. } if all.packets == self.bounds.packets as usize => {
-                Fate::Dropped(DropReason::BuffersExhausted)
-            }
-            Action::Buffer { .. } if all.octets + octets > self.bounds.octets as usize => {
-                Fate::Dropped(DropReason::BuffersOctets)
-            }
-            Action::Buffer { tell } => {
-                told.waiting = Waiting { packets: all.packets + 1, octets: all.octets + octets };
-                told.downlink_data += usize::from(tell && !self.notified);
-                self.notified |= tell;
-                self.held.push_back((since, inner));
-                Fate::Held
-            }
+            Action::Buffer { tell } => match self.kept(&inner, told) {
+                Err(reason) => Fate::Dropped(reason),
+                Ok(()) => {
+                    told.waiting.packets += 1;
+                    told.waiting.octets += octets;
+                    told.downlink_data += usize::from(tell && !self.notified);
+                    self.notified |= tell;
+                    self.held.push_back((since, inner));
+                    Fate::Held
+                }
+            },
             Action::Forward(tunnel) => match self.met(inner.server, None) {
                 Err(reason) => Fate::Dropped(reason),
                 Ok(met) => match self.enforced(now, 1, met, octets, told) {
@@ -312,6 +306,43 @@ impl Seat {
             },
         };
         self.count(1, fate)
+    }
+
+    /// Whether there is room for a packet to wait. For one of a guaranteed flow others of the session give way, the newest first.
+    fn kept(&mut self, inner: &Inner, told: &mut Told) -> Result<(), DropReason> {
+        while let Err(reason) = self.room(inner.octets.len(), told.waiting) {
+            let other = self.held.iter().rposition(|(_, p)| !self.is_promised(p));
+            let Some(at) = other.filter(|_| self.is_promised(inner)) else { return Err(reason) };
+            let (_, packet) = self.held.remove(at).expect("a packet");
+            told.waiting.packets -= 1;
+            told.waiting.octets -= packet.octets.len();
+            told.gave_way.push(reason);
+            self.dropped += 1;
+        }
+        Ok(())
+    }
+
+    fn room(&self, octets: usize, all: Waiting) -> Result<(), DropReason> {
+        let bounds = &self.bounds;
+        if self.held.len() == HELD {
+            Err(DropReason::BufferFull)
+        } else if self.held_octets() + octets > bounds.octets_per_session as usize {
+            Err(DropReason::BufferOctets)
+        } else if all.packets == bounds.packets as usize {
+            Err(DropReason::BuffersExhausted)
+        } else if all.octets + octets > bounds.octets as usize {
+            Err(DropReason::BuffersOctets)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether a rate is guaranteed to a packet for the phone.
+    fn is_promised(&self, inner: &Inner) -> bool {
+        let Some(flow) = self.flow.as_ref().filter(|_| self.met(inner.server, None) == Ok(Met::Flow)) else {
+            return false;
+        };
+        self.qers.iter().any(|q| flow.qers.contains(&q.id) && q.promises(1))
     }
 
     /// Whether the source is the phone's: its IPv4 address, or any address of its prefix.

@@ -407,6 +407,9 @@ impl<U: Plane> Pair<U> {
     /// What was counted of all sessions together is what the model has.
     fn compare_counted(&mut self) {
         self.decided.waiting = self.told.waiting;
+        for reason in self.told.gave_way.drain(..) {
+            self.decided.dropped[reason as usize] += 1;
+        }
         let Self { net, decided, scope, .. } = self;
         decided.dropped[DropReason::LinkScope as usize] *= u64::from(scope.quiet);
         let counters = net.upf.counters(&|c| Decided::of(c, *scope) == *decided);
@@ -435,7 +438,7 @@ impl<U: Plane> Pair<U> {
             }
         }
         let told = std::mem::take(&mut self.told);
-        (self.told.waiting, self.told.slice) = (told.waiting, told.slice);
+        (self.told.waiting, self.told.slice, self.told.gave_way) = (told.waiting, told.slice, told.gave_way);
         self.compare_counted();
         assert_eq!(downlink_data, told.downlink_data);
         let sorted = |mut v: Vec<Used>| {

@@ -72,6 +72,11 @@ impl Enforced {
         self.mbr.is_none_or(|mbr| self.buckets[way].take(now, mbr[way], octets))
     }
 
+    /// Whether a rate is guaranteed.
+    pub(super) fn promises(&self, way: usize) -> bool {
+        self.gbr[way] > 0
+    }
+
     /// Whether a packet is within the guaranteed rate, of which it takes.
     pub(super) fn guarantees(&mut self, now: Instant, way: usize, octets: usize) -> bool {
         self.gbr[way] > 0 && self.guaranteed[way].take(now, self.gbr[way], octets)

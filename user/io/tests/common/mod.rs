@@ -323,6 +323,7 @@ pub(crate) fn config(n3_io: N3Io) -> Config {
         heartbeat_interval: None,
         path_failure: whimbrel_user::Config::PATH_FAILURE,
         echo_interval: None,
+        guaranteed: None,
         slices: Vec::new(),
         shards: threads(),
         applications: whimbrel_user::Applications::default(),

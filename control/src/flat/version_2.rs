@@ -1,17 +1,18 @@
-//! Checkpoints of version 1: which usage reports of a session were counted was not told.
+//! Checkpoints of version 2: packets to gNBs had no marking, phones learnt no rules, and no rule was about an application.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde::Deserialize;
-use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, SNssai, Seid};
-use whimbrel_nas::ie::{PduSessionType, SscMode};
+use whimbrel_ids::{Dnn, FiveQi, Instant, PduSessionId, Qfi, SNssai, Seid};
+use whimbrel_nas::ie::{PacketFilter, PduSessionType, SscMode};
 use whimbrel_nas::sm::Pti;
 
 use crate::config::UpSecurity;
 use crate::envelope::PhoneId;
 use crate::phone::AmfContext;
-use crate::smf::{self, QosFlow, Tunnel, UpState, Wanted};
+use crate::policy::{FlowGate, FlowName, Gbr};
+use crate::smf::{self, Counted, Marks, Tunnel, UpState};
 use crate::udm::{Ambr, Arp};
 use crate::upf::UpfId;
 
@@ -53,9 +54,70 @@ struct SmContext {
     full_rate_integrity: bool,
     pti: Pti,
     usage: (u64, u64),
+    counted: Option<Box<Counted>>,
     secondary_usage: Option<Box<(u64, u64)>>,
     emergency: bool,
     up_security: Option<UpSecurity>,
+}
+
+#[derive(Deserialize)]
+struct QosFlow {
+    qfi: Qfi,
+    name: FlowName,
+    five_qi: FiveQi,
+    arp: Arp,
+    gbr: Option<Gbr>,
+    gate: FlowGate,
+    rules: Vec<FlowRule>,
+    of_phone: bool,
+    fulfilled: bool,
+}
+
+#[derive(Deserialize)]
+struct FlowRule {
+    id: u8,
+    precedence: u8,
+    filters: Vec<PacketFilter>,
+}
+
+#[derive(Deserialize)]
+struct Wanted {
+    flows: Vec<QosFlow>,
+    ambr: Ambr,
+    five_qi: FiveQi,
+    arp: Arp,
+    leaving: bool,
+}
+
+impl From<FlowRule> for smf::FlowRule {
+    fn from(r: FlowRule) -> Self {
+        Self { id: r.id, precedence: r.precedence, filters: r.filters, application: None }
+    }
+}
+
+impl From<QosFlow> for smf::QosFlow {
+    fn from(f: QosFlow) -> Self {
+        Self {
+            qfi: f.qfi,
+            name: f.name,
+            five_qi: f.five_qi,
+            arp: f.arp,
+            gbr: f.gbr,
+            gate: f.gate,
+            rules: f.rules.into_iter().map(Into::into).collect(),
+            mark: 0,
+            reflective: false,
+            of_phone: f.of_phone,
+            fulfilled: f.fulfilled,
+        }
+    }
+}
+
+impl From<Wanted> for smf::Wanted {
+    fn from(w: Wanted) -> Self {
+        let flows = w.flows.into_iter().map(Into::into).collect();
+        Self { flows, ambr: w.ambr, five_qi: w.five_qi, arp: w.arp, leaving: w.leaving }
+    }
 }
 
 impl From<Phone> for crate::Phone {
@@ -78,8 +140,9 @@ impl From<SmContext> for smf::SmContext {
             five_qi: s.five_qi,
             arp: s.arp,
             ambr: s.ambr,
-            flows: s.flows,
-            wanted: s.wanted,
+            flows: s.flows.into_iter().map(Into::into).collect(),
+            marks: Marks::default(),
+            wanted: s.wanted.map(|w| Box::new((*w).into())),
             filters_max: s.filters_max,
             upf: s.upf,
             cp_seid: s.cp_seid,
@@ -92,14 +155,15 @@ impl From<SmContext> for smf::SmContext {
             ssc_mode: s.ssc_mode,
             until: s.until,
             always_on: s.always_on,
+            reflects: false,
             full_rate_integrity: s.full_rate_integrity,
             pti: s.pti,
             usage: s.usage,
+            counted: s.counted,
             secondary_usage: s.secondary_usage,
             emergency: s.emergency,
             up_security: s.up_security,
             departing: false,
-            counted: None,
         }
     }
 }

@@ -1,0 +1,68 @@
+//! Transport level marking: the DSCP that packets to a gNB bear outside (TS 23.501 §5.8.2.11.6, TS 29.244 §8.2.12).
+//!
+//! A marking is a FAR's, so flows of another DSCP than the default flow's have a FAR of their own; all of them lead to the same tunnel.
+//! Which there are is settled when the session begins, by its policy of then: every change of where packets go is one of all its FARs,
+//! whatever its flows do meanwhile.
+
+use serde::{Deserialize, Serialize};
+use whimbrel_pfcp::ie::{FarId, TransportLevelMarking};
+
+use super::rules::DOWNLINK_FAR;
+
+/// The DSCPs of a session's packets to its gNB, a downlink FAR each, the default flow's first. None: one FAR, without marking.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Marks(Box<[u8]>);
+
+impl Marks {
+    /// Of a default flow and of the others that the session may have.
+    pub(super) fn of(default: u8, others: impl Iterator<Item = u8>) -> Self {
+        let mut all = vec![default];
+        for dscp in others {
+            if !all.contains(&dscp) {
+                all.push(dscp);
+            }
+        }
+        if all == [0] { Self::default() } else { Self(all.into()) }
+    }
+
+    /// The place of a DSCP; of one that has none, the default flow's.
+    pub(super) fn place(&self, dscp: u8) -> u8 {
+        let at = self.0.iter().position(|d| *d == dscp).unwrap_or(0);
+        u8::try_from(at).unwrap_or(0)
+    }
+
+    /// The downlink FARs, and what packets of each are marked with.
+    pub(super) fn fars(&self) -> impl Iterator<Item = (FarId, Option<TransportLevelMarking>)> {
+        let none = self.0.is_empty().then_some(&0);
+        (0..).zip(self.0.iter().chain(none)).map(|(place, dscp)| {
+            // Beside zeros: what had another marking would keep it.
+            let marking = TransportLevelMarking { value: dscp << 2, mask: 0xfc };
+            (downlink_far(place), (!self.0.is_empty()).then_some(marking))
+        })
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The FAR of a place.
+pub(super) const fn downlink_far(place: u8) -> FarId {
+    FarId(DOWNLINK_FAR.0 + place as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test] // TS 29.244 §8.2.12: a session without markings has one FAR, which says nothing of them
+    fn each_dscp_has_a_far() {
+        let fars = |m: &Marks| m.fars().map(|(f, m)| (f.0, m.map(|m| m.value))).collect::<Vec<_>>();
+        let plain = Marks::of(0, [0, 0].into_iter());
+        assert_eq!((fars(&plain), plain.place(0), plain.place(46)), (vec![(2, None)], 0, 0));
+        let voice = Marks::of(0, [46, 0, 34, 46].into_iter());
+        assert_eq!(fars(&voice), [(2, Some(0)), (3, Some(46 << 2)), (4, Some(34 << 2))]);
+        assert_eq!([0, 46, 34, 10].map(|dscp| voice.place(dscp)), [0, 1, 2, 0]);
+    }
+}
