@@ -5,7 +5,8 @@
 //! work done over and over, so that it finds its memory warm and the machine free.
 //!
 //! `-- frames checkpoint|envelope|batch|config` writes some of the frames of that form instead, in hexadecimal digits, a line each:
-//! what `control/src/flat/testdata` keeps of every version.
+//! what `control/src/flat/testdata` keeps of every version. `-- frames snapshot` writes what aggregators give their successors, as
+//! `resilience/src/mirror/testdata` keeps it.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -18,9 +19,11 @@ use whimbrel_nas::ie::PduSessionType;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{GnbConfig, Via};
 use whimbrel_ran::ue::{Command, SessionRequest};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, night, phone_config};
+use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, default_config, night, night_in_region, phone_config};
 
 const UE: UeIndex = UeIndex(0);
+/// Nights of which an aggregator's snapshot is written: in the mornings of some phones are at something.
+const SNAPSHOTS: u64 = 3;
 
 fn establish(net: &mut Sim) {
     let request = SessionRequest { dnn: None, s_nssai: None, pdu_session_type: PduSessionType::Ipv4 };
@@ -214,6 +217,13 @@ fn exchange(figures: &mut Vec<String>) {
 fn frames(form: &str) {
     if form == "config" {
         return println!("{}", hex(default_config().to_flat().octets()));
+    }
+    if form == "snapshot" {
+        for seed in 0..SNAPSHOTS {
+            let snapshot = night_in_region(seed, Faults::worst(), 1).snapshot().expect("it has no mirror");
+            println!("{}", hex(snapshot.octets()));
+        }
+        return;
     }
     let mut logs: Vec<Vec<Envelope>> = Vec::new();
     for seed in 0..20 {

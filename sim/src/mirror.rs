@@ -9,7 +9,7 @@ use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb;
 use whimbrel_resilience::link::ToCpf;
-use whimbrel_resilience::mirror::{Active, Arrival, Associations, Mirror, Physical, Record};
+use whimbrel_resilience::mirror::{Active, Arrival, Associations, Mirror, Physical, Record, Snapshot};
 use whimbrel_resilience::{Input, Order, Ordered, Outbox};
 
 use crate::region::Link;
@@ -123,6 +123,11 @@ impl Sim {
     /// How many inputs led to the same octets at the mirror.
     pub fn followed(&self) -> u64 {
         self.pair.followed
+    }
+
+    /// What the aggregator's successor would be given now, if it has no mirror yet.
+    pub fn snapshot(&mut self) -> Option<Snapshot> {
+        self.cta.snapshot()
     }
 
     /// The aggregator gets a mirror, if it has none and all is at rest between it and its control functions.

@@ -9,7 +9,8 @@ use whimbrel_ids::AmfId;
 use crate::CodeVersion;
 
 /// Version of the links: another number with every change of a message, or of what an aggregator's successor is given ([`crate::mirror::Snapshot`]).
-const LINK_VERSION: u16 = 8;
+/// The test of `stored.rs` guards the former, that of `mirror/record.rs` the latter.
+pub(super) const LINK_VERSION: u16 = 8;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
 /// Octets of [`Language`].

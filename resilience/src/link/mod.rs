@@ -8,6 +8,8 @@
 mod hello;
 mod octets;
 mod pair;
+#[cfg(test)]
+mod stored;
 
 use std::sync::Arc;
 

@@ -139,7 +139,7 @@ impl From<FlatError> for LinkError {
 
 /// What stands in front of a message to a control function.
 #[derive(Serialize, Deserialize)]
-enum DownHead {
+pub(super) enum DownHead {
     Run,
     Try(PhoneId),
     Serve { phone: PhoneId, term: u32, backups: Vec<CpfId> },
@@ -158,7 +158,7 @@ enum DownHead {
 
 /// What stands in front of a message to an aggregator.
 #[derive(Serialize, Deserialize)]
-enum UpHead {
+pub(super) enum UpHead {
     Join { region: String, address: SocketAddr },
     Resume { life: u64, id: CpfId, has: u64 },
     Taken(u64),
@@ -184,7 +184,7 @@ pub struct ToPeer {
 
 /// What stands in front of a message to another control function.
 #[derive(Serialize, Deserialize)]
-enum PeerHead {
+pub(super) enum PeerHead {
     State { phone: PhoneId, term: u32, clock: u64 },
     Delta { term: u32 },
     Fetch { phone: PhoneId, clock: u64 },

@@ -81,7 +81,7 @@ pub enum ToActive {
 }
 
 #[derive(Serialize, Deserialize)]
-enum MirrorHead {
+pub(super) enum MirrorHead {
     Begin { octets: u64, heartbeats: HeartbeatKey, endpoints: Vec<IpAddr> },
     Piece,
     Record,
@@ -90,7 +90,7 @@ enum MirrorHead {
 }
 
 #[derive(Serialize, Deserialize)]
-enum ActiveHead {
+pub(super) enum ActiveHead {
     Follow { place: Place, address: SocketAddr, endpoints: Vec<IpAddr>, smf: IpAddr },
     Pieces(u64),
     Held(u64),

@@ -278,6 +278,23 @@ mod tests {
         assert!(matches!(read(Draft::left(9).octets()), Ok((Head { left: 9, input: None, .. }, None))));
     }
 
+    /// Snapshots as the version of the links has them, a line each: `sim/examples/flat.rs` writes them (`-- frames snapshot`).
+    const SNAPSHOTS: &str = include_str!("testdata/snapshot.hex");
+
+    #[test] // ARCHITECTURE.md, "Versions"
+    fn snapshots_do_not_change_without_the_version_of_links() {
+        let octet = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        let advice = "raise LINK_VERSION, say so in the changelog, and store what `cargo run --release -p whimbrel-sim --example flat -- frames snapshot` \
+                      writes";
+        for line in SNAPSHOTS.lines() {
+            let octets: Vec<u8> = line.as_bytes().chunks(2).map(octet).collect();
+            let (state, beside) = Snapshot::read(&octets).unwrap_or_else(|e| panic!("{e:?}: {advice}"));
+            let again = postcard::to_allocvec(&(state, beside)).unwrap();
+            let body = &octets[Language::own().octets().len()..octets.len() - size_of::<u32>()];
+            assert!(again == body, "{advice}");
+        }
+    }
+
     #[test] // DESIGN: "versions"
     fn what_other_code_wrote_is_refused() {
         let head = Head { code: CodeVersion(CodeVersion::own().0 ^ 1), ..a_head() };

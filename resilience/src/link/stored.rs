@@ -1,0 +1,147 @@
+//! What messages look like in octets, stored for the version that links have: they do not change unnoticed.
+//!
+//! Each kind of message has a line, which is what stands in front of a flat form where there is one; forms have versions of their own. What an
+//! aggregator's successor is given is stored beside [`crate::mirror`].
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use whimbrel_control::{AssociationId, Checkpoint, Glimpse, PhoneId};
+
+use super::hello::LINK_VERSION;
+use super::octets::{DownHead, PeerHead, UpHead};
+use super::pair::{ActiveHead, MirrorHead};
+use super::{HeartbeatKey, MemberAt, Members, Role, Show};
+use crate::CodeVersion;
+use crate::detector::Incarnation;
+use crate::membership::Place;
+use crate::replication::CpfId;
+
+/// As `LINK_VERSION` has them: another file with another version.
+const STORED: (u16, &str) = (8, include_str!("testdata/messages-8.txt"));
+/// Phones as an operator may want to see them.
+const PHONES: &str = include_str!("../../../control/src/flat/testdata/checkpoint-2.hex");
+
+const PHONE: PhoneId = PhoneId { slot: 0x00ff_fffe, generation: 3 };
+
+fn at(last: u8) -> SocketAddr {
+    ([192, 0, 2, last], 7380).into()
+}
+
+fn to_cpf() -> Vec<DownHead> {
+    let supi = "imsi-999700000000001".parse().ok();
+    let (life, id, heartbeats) = (1 << 60, CpfId(300), HeartbeatKey([7; 32]));
+    vec![
+        DownHead::Run,
+        DownHead::Try(PHONE),
+        DownHead::Serve { phone: PHONE, term: 7, backups: vec![CpfId(2), CpfId(3)] },
+        DownHead::Outdated { phone: PHONE, clock: 1 << 40, up_to_date: vec![CpfId(4)] },
+        DownHead::Released(1 << 40),
+        DownHead::Forget(PHONE),
+        DownHead::Configure,
+        DownHead::Welcome { life, id, heartbeats, keep: true },
+        DownHead::Mirror(Some(at(2))),
+        DownHead::Taken(300),
+        DownHead::Resumed { taken: 7, heartbeats },
+        DownHead::Forgotten,
+        DownHead::Peers(vec![(CpfId(1), at(7)), (CpfId(2), ([0; 16], 1).into())]),
+        DownHead::Show { ask: 1, which: Show::After(supi, 100) },
+        DownHead::Show { ask: 2, which: Show::Of(supi.expect("a SUPI")) },
+    ]
+}
+
+fn to_cta() -> Vec<UpHead> {
+    let octet =
+        |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).expect("digits"), 16).expect("digits");
+    let states = PHONES.lines().map(|line| line.as_bytes().chunks(2).map(octet).collect::<Vec<u8>>());
+    let phones = states.map(|octets| Checkpoint::from_octets(&octets).and_then(|c| c.phone()));
+    let mut phones: Vec<Glimpse> = phones.map(|p| Glimpse::of(&p.expect("it is read"))).collect();
+    // Those that show most.
+    phones.sort_by_key(|p| std::cmp::Reverse((p.sessions.len(), p.connection.is_some(), p.seen.is_some())));
+    phones.truncate(2);
+    vec![
+        UpHead::Join { region: "north/harbour".into(), address: at(7) },
+        UpHead::Resume { life: 1 << 60, id: CpfId(9), has: 300 },
+        UpHead::Taken(1 << 40),
+        UpHead::Listed(CpfId(20318)),
+        UpHead::Leave,
+        UpHead::Ran { phone: PHONE, term: 1, clock: 9, from: Some(AssociationId(4)) },
+        UpHead::Holds { phone: PHONE, clock: 300 },
+        UpHead::Poisoned { phone: PHONE, term: 3, inputs: (8, 9) },
+        UpHead::Shown { ask: 3, phones },
+        UpHead::Unreadable { phone: PHONE, term: 3 },
+    ]
+}
+
+fn to_peer() -> Vec<PeerHead> {
+    vec![
+        PeerHead::State { phone: PHONE, term: 3, clock: 10 },
+        PeerHead::Delta { term: 3 },
+        PeerHead::Fetch { phone: PHONE, clock: 1 << 40 },
+    ]
+}
+
+fn to_mirror() -> Vec<MirrorHead> {
+    let member = MemberAt {
+        id: CpfId(3),
+        address: at(7),
+        region: "home/site".into(),
+        code: CodeVersion(7),
+        draining: true,
+        listed: Some(CpfId(9)),
+    };
+    vec![
+        MirrorHead::Begin { octets: 1 << 40, heartbeats: HeartbeatKey([9; 32]), endpoints: vec![at(1).ip()] },
+        MirrorHead::Piece,
+        MirrorHead::Record,
+        MirrorHead::Members(Members { life: 1 << 60, newest: 9, members: vec![member] }),
+        MirrorHead::Subscribers,
+    ]
+}
+
+fn to_active() -> Vec<ActiveHead> {
+    let place = Place { cta: 2, incarnation: Incarnation(7) };
+    vec![
+        ActiveHead::Follow { place, address: at(2), endpoints: vec![at(2).ip()], smf: at(2).ip() },
+        ActiveHead::Pieces(9),
+        ActiveHead::Held(1 << 50),
+    ]
+}
+
+/// A line for each; each kind has to be there.
+fn written<T: Serialize + DeserializeOwned>(to: &str, messages: &[T]) -> String {
+    let octets: Vec<Vec<u8>> =
+        messages.iter().map(|m| postcard::to_allocvec(m).expect("it can be written")).collect();
+    let mut kinds: Vec<u8> = octets.iter().map(|o| o[0]).collect();
+    kinds.dedup();
+    assert_eq!(kinds, (0..kinds.len() as u8).collect::<Vec<_>>(), "{to}: one of each kind, in their order");
+    let next = [&[kinds.len() as u8][..], &[0; 64]].concat();
+    assert!(postcard::take_from_bytes::<T>(&next).is_err(), "{to}: a kind of message is not in this test");
+    let mut lines = String::new();
+    for octets in octets {
+        let hex: String = octets.iter().map(|o| format!("{o:02x}")).collect();
+        writeln!(lines, "{to} {hex}").expect("a string takes it");
+    }
+    lines
+}
+
+#[test] // ARCHITECTURE.md, "Versions"
+fn messages_do_not_change_without_the_version_of_links() {
+    let today = [
+        written("hello", &[(Role::Aggregator, CodeVersion(7)), (Role::Cpf, CodeVersion(7))]),
+        written("cpf", &to_cpf()),
+        written("cta", &to_cta()),
+        written("peer", &to_peer()),
+        written("mirror", &to_mirror()),
+        written("active", &to_active()),
+    ]
+    .concat();
+    let (version, stored) = STORED;
+    assert!(
+        version == LINK_VERSION && today == stored,
+        "messages are others than those of version {version}: raise LINK_VERSION (now {LINK_VERSION}), say so in the changelog, and store \
+         them as testdata/messages-{LINK_VERSION}.txt:\n{today}"
+    );
+}
