@@ -7,6 +7,7 @@
 //! | [`user_plane`] | the IP stack of a session | yes |
 //! | [`cells`] | phones on gNBs | yes |
 //! | [`scenario`], [`player`], [`report`] | what phones do, when, and what came of it | yes |
+//! | [`history`] | what phones and gNBs hold, by value | yes |
 //! | [`fleet`] | subscriptions for many phones | yes |
 //! | [`edge`] | all of it on sockets | no |
 
@@ -14,6 +15,7 @@ pub mod cells;
 pub mod edge;
 pub mod fleet;
 pub mod gnb;
+pub mod history;
 mod outbox;
 pub mod player;
 mod radio;

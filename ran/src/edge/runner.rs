@@ -84,6 +84,10 @@ pub trait Watch {
     fn phone(&mut self, phone: PhoneId, event: &ue::Event) {
         let _ = (phone, event);
     }
+    /// The same, and how phones and gNBs stand by now.
+    fn stands(&mut self, phone: PhoneId, cells: &Cells) {
+        let _ = (phone, cells);
+    }
     /// A TUN device of a phone stands.
     fn tun(&mut self, phone: PhoneId, name: &str) {
         let _ = (phone, name);
@@ -386,6 +390,7 @@ impl<'a> Runner<'a> {
                 }
                 Output::Phone(phone, event) => {
                     watch.phone(phone, &event);
+                    watch.stands(phone, self.player.cells());
                     self.follow_session(phone, &event, watch)?;
                 }
                 Output::Task(..) | Output::StreamFlows(_) | Output::StreamEnded(_) => {}

@@ -40,6 +40,7 @@ use whimbrel_ngap::{
     PagingPriority, TransferSyntax, UeAggregateMaximumBitRate, UeSecurityCapabilities,
 };
 
+use crate::history::HeldQos;
 use crate::outbox::Outbox;
 use crate::radio::{Down, PhoneId, Up};
 use handover::Handover;
@@ -564,6 +565,21 @@ impl Gnb {
         self.send(at.stream, &answer.into(), out);
         violation(phone, breach, out);
         None
+    }
+
+    /// The QoS of the phone's sessions whose user plane stands here, as it was told last.
+    pub(crate) fn qos_of(&self, phone: PhoneId) -> impl Iterator<Item = HeldQos> {
+        let kbps = |bps: u64| bps.div_ceil(1000);
+        self.of_phone(phone).into_iter().flat_map(|c| &c.sessions).map(move |s| HeldQos {
+            id: s.id,
+            flows: s.flows.iter().map(|f| f.qfi).collect(),
+            ambr_kbps: s.ambr.as_ref().map_or((0, 0), |ambr| {
+                (
+                    kbps(ambr.pdu_session_aggregate_maximum_bit_rate_dl),
+                    kbps(ambr.pdu_session_aggregate_maximum_bit_rate_ul),
+                )
+            }),
+        })
     }
 
     fn of_phone(&self, phone: PhoneId) -> Option<&Context> {

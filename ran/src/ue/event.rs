@@ -5,7 +5,9 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 
 use whimbrel_ids::{Dnn, GlobalGnbId, Instant, PduSessionId, Qfi, SNssai};
-use whimbrel_nas::ie::{MmCause, PduSessionType, QosFlowDescription, QosRule, RegistrationKind, SmCause};
+use whimbrel_nas::ie::{
+    IdentityType, MmCause, PduSessionType, QosFlowDescription, QosRule, RegistrationKind, SmCause,
+};
 use whimbrel_nas::mm::MessageType;
 
 /// A procedure whose time is taken.
@@ -142,6 +144,8 @@ pub enum Violation {
     AsSecurityTooEarly,
     /// A message that must be protected, or that came plain although NAS was secured (TS 24.501 §4.4.4.2).
     Unprotected(MessageType),
+    /// A downlink COUNT that was used before, for another message under the same keys (TS 33.501 §6.4.3.1).
+    CountAgain,
     /// A message that cannot be read; its type octet, if it was reached.
     Malformed(Option<u8>),
     /// A message that only phones send, or one that the state does not allow.
@@ -170,6 +174,9 @@ impl fmt::Display for Violation {
             }
             Self::AsSecurityTooEarly => f.write_str("AS security before NAS security"),
             Self::Unprotected(m) => write!(f, "{m} came without protection"),
+            Self::CountAgain => {
+                f.write_str("a downlink NAS COUNT was used again, for another message under the same keys")
+            }
             Self::Malformed(Some(octet)) => write!(f, "a NAS message of type {octet:#04x} cannot be read"),
             Self::Malformed(None) => f.write_str("a NAS message cannot be read"),
             Self::Unexpected(m) => write!(f, "{m} was not awaited"),
@@ -263,6 +270,8 @@ pub enum Event {
     },
     /// It was paged and answers.
     Paged,
+    /// IDENTITY REQUEST came: what the network asks for.
+    IdentityAsked(IdentityType),
     /// CONFIGURATION UPDATE COMMAND came.
     ConfigurationUpdated {
         /// With a new 5G-GUTI.

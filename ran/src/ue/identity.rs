@@ -5,7 +5,7 @@ use whimbrel_nas::ie::{IdentityType, MobileIdentity, Octets, SchemeId, SchemeOut
 use whimbrel_nas::mm::{IdentityRequest, IdentityResponse};
 use whimbrel_security::{HomeNetworkPublicKey, ProtectionScheme, kdf};
 
-use super::{Output, SuciSource, Timer, Ue, UeConfig};
+use super::{Event, Output, SuciSource, Timer, Ue, UeConfig, event};
 use crate::outbox::Outbox;
 
 /// Function code under which ephemeral keys are drawn from a seed: one that TS 33.220 Annex B leaves to nobody.
@@ -16,6 +16,7 @@ const DRAWS_MAX: u32 = 4;
 impl Ue {
     /// IDENTITY REQUEST (§5.4.3.3).
     pub(super) fn identity_request(&mut self, now: Instant, m: &IdentityRequest, out: &mut Outbox<Output>) {
+        event(Event::IdentityAsked(m.identity_type), out);
         let identity = match m.identity_type {
             IdentityType::Suci if self.faults().no_usim => MobileIdentity::NoIdentity,
             IdentityType::Suci => self.suci_identity(now),

@@ -17,6 +17,27 @@ pub(super) struct Security {
     pub(super) ng_ksi: NgKsi,
     pub(super) k_amf: KAmf,
     pub(super) nas: NasSecurityContext,
+    pub(super) heard: Box<Heard>,
+}
+
+/// The last downlink messages that were taken: sequence number and MAC. The network may send one again, but never another one under its COUNT.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Heard {
+    last: [Option<(u8, [u8; 4])>; 8],
+    next: usize,
+}
+
+impl Heard {
+    fn take(&mut self, message: &SecurityProtected<'_>) {
+        self.last[self.next] = Some((message.sequence_number, message.mac));
+        self.next = (self.next + 1) % self.last.len();
+    }
+
+    /// Whether another message than this was taken under its COUNT.
+    fn contradicts(&self, message: &SecurityProtected<'_>) -> bool {
+        let mut of_count = self.last.iter().flatten().filter(|(n, _)| *n == message.sequence_number);
+        of_count.clone().next().is_some() && of_count.all(|(_, mac)| *mac != message.mac)
+    }
 }
 
 impl Ue {
@@ -58,6 +79,9 @@ impl Ue {
         let mut plain = Vec::new();
         match security.nas.unprotect(octets, &mut plain) {
             Ok(_) => {}
+            Err(UnprotectError::Replayed) if security.heard.contradicts(envelope) => {
+                return violation(Violation::CountAgain, out);
+            }
             Err(UnprotectError::Replayed) => return event(Event::Discarded(Discard::Replayed), out),
             Err(UnprotectError::MacMismatch | UnprotectError::CountExhausted) => {
                 return event(Event::Discarded(Discard::MacMismatch), out);
@@ -70,6 +94,9 @@ impl Ue {
                 security.nas = before;
             }
             return;
+        }
+        if let Some(security) = &mut self.security {
+            security.heard.take(envelope);
         }
         self.secure = true;
         self.dispatch(now, message, out);

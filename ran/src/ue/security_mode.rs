@@ -58,7 +58,7 @@ impl Ue {
             let integrity = IntegrityAlgorithm::from_identity(m.selected_algorithms.integrity.value())?;
             let nas =
                 NasSecurityContext::new(Side::Ue, Bearer::NAS_3GPP, k_amf, ciphering, integrity, counts);
-            Some(Security { ng_ksi: m.ng_ksi, k_amf: k_amf.clone(), nas })
+            Some(Security { ng_ksi: m.ng_ksi, k_amf: k_amf.clone(), nas, heard: Box::default() })
         };
         if let Some(partial) = self.partial.as_ref().filter(|p| p.ng_ksi == m.ng_ksi) {
             return context(&partial.k_amf, NasCounts::default());

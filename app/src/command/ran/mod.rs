@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
 use whimbrel_ran::PhoneId;
-use whimbrel_ran::cells::GnbId;
+use whimbrel_ran::cells::{Cells, GnbId};
 use whimbrel_ran::edge::{self, Mode, RunError, RunnerConfig, Watch};
 use whimbrel_ran::scenario::Scenario;
 use whimbrel_ran::{gnb, ue};
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     /// Write the subscribers that the phones are, for `whimbrel subscriber import`, and do nothing else.
     #[arg(long, value_name = "FILE.csv")]
     write_subscribers: Option<PathBuf>,
-    /// Tell each event of gNBs and phones.
+    /// Tell each event of gNBs and phones, and what the phone and its gNB hold then.
     #[arg(long, short)]
     verbose: bool,
     /// Keep the loop awake for so many microseconds before it sleeps: finer times for a busy core.
@@ -277,6 +277,12 @@ impl Watch for Onlooker {
             && let Some(text) = remarkable(event)
         {
             self.tell(&format!("{} {text}", self.name(phone)));
+        }
+    }
+
+    fn stands(&mut self, phone: PhoneId, cells: &Cells) {
+        if let Some(holds) = cells.holds(phone).filter(|_| self.verbose) {
+            self.tell(&format!("{}: {holds}", self.name(phone)));
         }
     }
 

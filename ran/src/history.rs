@@ -1,0 +1,114 @@
+//! What a phone and its gNB hold of what the core has told them, by value: histories of it show a core that has gone back to an older state.
+
+use core::fmt;
+
+use whimbrel_ids::{Guti, PduSessionId, Qfi};
+
+use crate::cells::Cells;
+use crate::gnb::Gnb;
+use crate::radio::PhoneId;
+use crate::ue::SessionInfo;
+
+/// What they hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holds {
+    /// The 5G-GUTI that the phone was assigned last.
+    pub guti: Option<Guti>,
+    /// The phone's sessions.
+    pub sessions: Vec<HeldSession>,
+    /// Those whose user plane stands, as the gNB was told last.
+    pub at_gnb: Vec<HeldQos>,
+}
+
+/// A session as the phone was told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldSession {
+    /// Its address, or what stands for one.
+    pub address: String,
+    /// Its QoS.
+    pub qos: HeldQos,
+}
+
+/// The QoS of a session, as a phone and a gNB are both told it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeldQos {
+    /// The session.
+    pub id: PduSessionId,
+    /// Its flows, in their order.
+    pub flows: Vec<Qfi>,
+    /// Session AMBR, downlink and uplink, kbit/s.
+    pub ambr_kbps: (u64, u64),
+}
+
+impl HeldSession {
+    fn of(info: &SessionInfo) -> Self {
+        let mut flows: Vec<Qfi> = info.rules.iter().filter_map(|r| Some(r.binding.as_ref()?.qfi)).collect();
+        flows.sort_unstable();
+        flows.dedup();
+        let address = info
+            .ipv4
+            .map(|a| a.to_string())
+            .or(info.interface_id.map(|id| format!("{id:02x?}").replace(", ", "")));
+        let address = address.unwrap_or_else(|| "none".into());
+        Self { address, qos: HeldQos { id: info.id, flows, ambr_kbps: info.ambr_kbps } }
+    }
+}
+
+impl Cells {
+    /// What a phone and its gNB hold by now.
+    pub fn holds(&self, phone: PhoneId) -> Option<Holds> {
+        let ue = self.phone(phone)?;
+        let gnb = self.gnb_of(phone).and_then(|gnb| self.gnb(gnb));
+        Some(Holds {
+            guti: ue.guti(),
+            sessions: ue.sessions().map(HeldSession::of).collect(),
+            at_gnb: gnb.map(|gnb| at(gnb, phone)).unwrap_or_default(),
+        })
+    }
+}
+
+fn at(gnb: &Gnb, phone: PhoneId) -> Vec<HeldQos> {
+    let mut held: Vec<HeldQos> = gnb.qos_of(phone).collect();
+    held.iter_mut().for_each(|qos| qos.flows.sort_unstable());
+    held
+}
+
+/// `1,9:1000000/1000000`: flows, and AMBR.
+impl fmt::Display for HeldQos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, qfi) in self.flows.iter().enumerate() {
+            write!(f, "{}{}", if at == 0 { "" } else { "," }, qfi.value())?;
+        }
+        write!(f, ":{}/{}", self.ambr_kbps.0, self.ambr_kbps.1)
+    }
+}
+
+/// One line of `NAME=VALUE`: `guti`; of session 1 `address1` and `qos1` as the phone holds them, `gnb1` as its gNB does.
+impl fmt::Display for Holds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Holds")?;
+        if let Some(Guti { guami, tmsi }) = self.guti {
+            let [region, set, pointer] = guami.amf_id.octets();
+            write!(f, " guti={}-{region:02x}{set:02x}{pointer:02x}-{tmsi:?}", guami.plmn)?;
+        }
+        for HeldSession { address, qos } in &self.sessions {
+            write!(f, " address{0}={address} qos{0}={qos}", qos.id)?;
+        }
+        self.at_gnb.iter().try_for_each(|qos| write!(f, " gnb{}={qos}", qos.id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_each_value_by_its_name() {
+        let id = PduSessionId::new(2).unwrap();
+        let qfi = |n| Qfi::new(n).unwrap();
+        let qos = HeldQos { id, flows: vec![qfi(1), qfi(9)], ambr_kbps: (1000, 200) };
+        let sessions = vec![HeldSession { address: "10.45.0.7".into(), qos: qos.clone() }];
+        let holds = Holds { guti: None, sessions, at_gnb: vec![qos] };
+        assert_eq!(holds.to_string(), "Holds address2=10.45.0.7 qos2=1,9:1000/200 gnb2=1,9:1000/200");
+    }
+}
