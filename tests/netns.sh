@@ -3,16 +3,11 @@
 # Before: `tools`, the programs that it needs beside ip; `logs`, of which the last lines are shown when something is wrong; `seed`, if it
 # has one. After: `tmp`, a folder that is removed at the end (WHIMBREL_CHAOS_DIR, which stays); what is appended to `running` is killed then.
 PATH=$PATH:/usr/sbin:/sbin
-skip() { echo "$1"; exit 77; }
+. "$(dirname "${BASH_SOURCE[0]}")/needs.sh"
 
 if [ -z "${WHIMBREL_INSIDE:-}" ]; then
-  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
-  for tool in ip "${tools[@]}"; do
-    command -v "$tool" >/dev/null || skip "$tool is not installed"
-  done
-  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
-  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
-  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
+  needs_tools ip "${tools[@]}"
+  needs_namespace
   WHIMBREL=$(realpath "$WHIMBREL") WHIMBREL_INSIDE=1 exec unshare --net "${user[@]}" "$0" "$@"
 fi
 
@@ -48,6 +43,14 @@ await() {
     sleep 0.05
   done
   wrong "$1 does not say: $2"
+}
+# own_network PID: waits until a process that was started by `unshare --net` has a network of its own.
+own_network() {
+  for _ in $(seq 100); do
+    [ "$(readlink "/proc/$1/ns/net")" != "$(readlink /proc/self/ns/net)" ] && return
+    sleep 0.02
+  done
+  wrong "a process gets no network of its own"
 }
 # metric NAME [API]: one of the metrics of the program there, 0 if it is not there yet; half a second old at most.
 metric() { curl -sf "http://${2:-127.0.0.1:8081}/metrics" | awk -v n="$1" '$1 == n { v = $2 } END { print v + 0 }'; }

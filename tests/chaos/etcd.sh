@@ -18,10 +18,7 @@ etcd='' etcd_host=('')
 for n in 1 2 3; do
   runs unshare --net sleep infinity
   there=$last
-  for _ in $(seq 100); do
-    [ "$(readlink "/proc/$there/ns/net")" != "$(readlink /proc/self/ns/net)" ] && break
-    sleep 0.02
-  done
+  own_network "$there"
   ip link add "wire$n" type veth peer name eth0 netns "$there"
   ip address add "198.51.100.$((8 * n + 1))/29" dev "wire$n"
   ip link set "wire$n" up

@@ -28,10 +28,7 @@ ip address add 192.0.2.1/24 dev near
 ip link set near up
 runs unshare --net sleep infinity
 elsewhere=$last
-for _ in $(seq 100); do
-  [ "$(readlink "/proc/$elsewhere/ns/net")" != "$(readlink /proc/self/ns/net)" ] && break
-  sleep 0.02
-done
+own_network "$elsewhere"
 ip link set far netns "$elsewhere"
 nsenter -t "$elsewhere" -n ip address add 192.0.2.2/24 dev far
 nsenter -t "$elsewhere" -n ip link set far up

@@ -11,15 +11,12 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 phones=${PHONES:-10}
 tmp=$(mktemp -d)
 trap 'rm -rf "$tmp"' EXIT
-skip() { echo "$1"; exit 77; }
+. "$here/../needs.sh"
 
-command -v tshark >/dev/null || skip "tshark is not installed"
+needs_tools tshark
 capture=${1:-$tmp/demo.pcap}
 if [ $# = 0 ]; then
-  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
-  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
-  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
-  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
+  needs_namespace
   "$WHIMBREL" demo --phones "$phones" --null-cipher --capture "$capture" || exit
 fi
 

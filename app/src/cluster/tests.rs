@@ -12,6 +12,7 @@ use whimbrel_control::{Batch, PhoneId};
 use whimbrel_etcd::Access;
 use whimbrel_link::{Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
+use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::link::{Hello, Role, Show, ToCpf, ToCta, Up};
 use whimbrel_resilience::replication::CpfId;
 
@@ -21,12 +22,17 @@ use crate::config::{self, Cluster, PairOf};
 use crate::console::Console;
 use crate::entropy::SystemEntropy;
 
+/// Heartbeats that a machine which does much else answers too: no test here is about them.
+fn patient() -> Timing {
+    Timing::new(Duration::from_secs(1), 16).unwrap()
+}
+
 /// A pool that awaits control functions of its region and of one more.
 fn pool() -> Pool {
     let config = config::default();
     let neighbours = vec!["home/next".parse().unwrap()];
     let listen = Some("127.0.0.1:0".parse().unwrap());
-    let cluster = Cluster { listen, neighbours, ..config.cluster.clone() };
+    let cluster = Cluster { listen, neighbours, heartbeat: patient(), ..config.cluster.clone() };
     let console = Console::new(clock::now()).unwrap();
     let mut entropy = SystemEntropy::new().unwrap();
     Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
@@ -38,7 +44,7 @@ fn pool_of_pair() -> Pool {
     let listen = Some("127.0.0.1:0".parse().unwrap());
     let lease = Duration::from_secs(5);
     let pair = PairOf { etcd: Access::default(), name: "test".into(), number: 1, home: 1, lease };
-    let cluster = Cluster { listen, pair: Some(pair), ..config.cluster.clone() };
+    let cluster = Cluster { listen, pair: Some(pair), heartbeat: patient(), ..config.cluster.clone() };
     let console = Console::new(clock::now()).unwrap();
     let mut entropy = SystemEntropy::new().unwrap();
     Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()

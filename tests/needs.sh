@@ -1,0 +1,16 @@
+# What scripts want of the host, and are skipped for where they do not find it (exit status 77, the last line says why); sourced by them.
+skip() { echo "$1"; exit 77; }
+# needs_tools NAME...
+needs_tools() {
+  local tool
+  for tool in "$@"; do
+    command -v "$tool" >/dev/null || skip "$tool is not installed"
+  done
+}
+# needs_namespace: `$WHIMBREL` can be run in a network namespace with TUN devices. Leaves in `user` how `unshare` is told who may make one.
+needs_namespace() {
+  [ -x "${WHIMBREL:-}" ] || skip "no program to test: WHIMBREL does not name one"
+  (: <>/dev/net/tun) 2>/dev/null || skip "/dev/net/tun cannot be opened here"
+  user=(); [ "$(id -u)" = 0 ] || user=(--user --map-root-user)
+  unshare --net "${user[@]}" true 2>/dev/null || skip "network namespaces are not permitted here"
+}
