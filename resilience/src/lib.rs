@@ -20,6 +20,7 @@ mod version;
 
 pub use cpf::{AtWork, Cpf, Member, MemberOutbox, Taster, ToTaster, Trial, Tried, Watchdog};
 pub use cta::{
-    Complaint, Cta, Entropy, Input, Inspect, Logs, NotTaken, Order, Ordered, Outbox, Replicated, UpfChange,
+    Complaint, Cta, Entropy, Input, Inspect, Logs, NotTaken, Order, Ordered, Outbox, Recovered, Replicated,
+    UpfChange,
 };
 pub use version::CodeVersion;

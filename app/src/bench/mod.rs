@@ -1,6 +1,7 @@
 //! Measurements that anyone can repeat: `whimbrel bench NAME`. Each ends with one line of JSON.
 
 mod attach;
+mod detection;
 mod load;
 mod memory;
 
@@ -22,6 +23,8 @@ pub(crate) enum Bench {
     Attach(attach::Options),
     /// Service requests, registrations or handovers as open load: at rising rates, in bursts, or as a trace says.
     Load(load::Options),
+    /// How soon a control function that hangs is found, against false alarms, over the interval of heartbeats and at loads.
+    Detection(detection::Options),
     /// Resident octets of the core per registered phone with one session.
     Memory(memory::Options),
 }
@@ -34,6 +37,7 @@ pub(crate) fn run(bench: &Bench) -> Done {
     match bench {
         Bench::Attach(options) => attach::run(options),
         Bench::Load(options) => load::run(options),
+        Bench::Detection(options) => detection::run(options),
         Bench::Memory(options) => memory::run(options),
     }
 }

@@ -7,6 +7,7 @@ mod heartbeat;
 mod neighbours;
 mod pair;
 mod pool;
+mod recoveries;
 mod standby;
 mod strangers;
 mod taster;

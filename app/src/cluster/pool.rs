@@ -17,10 +17,11 @@ use whimbrel_resilience::link::{
 use whimbrel_resilience::membership::{MemberId, Place, Present, Roll};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{CodeVersion, Complaint};
+use whimbrel_resilience::{CodeVersion, Complaint, Recovered};
 
 use super::asks::{Asks, Wanted};
 use super::heartbeat::Watch;
+use super::recoveries::Recoveries;
 use super::strangers::Strangers;
 use crate::config::Cluster;
 use crate::console::{Condition, Console, Sample};
@@ -124,6 +125,7 @@ pub(crate) struct Pool {
     /// Until when those are awaited that served under the former aggregator.
     awaited: Option<Instant>,
     asks: Asks,
+    recoveries: Recoveries,
     /// What is in force: a member is told when it comes.
     told: Arc<Told>,
     frame: Vec<u8>,
@@ -178,6 +180,7 @@ impl Pool {
             calling: BTreeMap::new(),
             awaited: None,
             asks: Asks::default(),
+            recoveries: Recoveries::default(),
             told,
             frame: Vec::new(),
             said: Vec::new(),
@@ -741,7 +744,7 @@ impl Pool {
         let one = |name, help, value| Sample { name, help, label: None, value };
         let heartbeats = self.watch.counters();
         let links = self.links.counters();
-        vec![
+        let counts = [
             one("whimbrel_cpf_heartbeats_total", "Heartbeats sent to control functions", heartbeats.probes),
             one(
                 "whimbrel_cpf_silent_total",
@@ -770,7 +773,13 @@ impl Pool {
             ),
             one("whimbrel_link_frames_in_total", "Messages from control functions", links.frames_in),
             one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),
-        ]
+        ];
+        counts.into_iter().chain(self.recoveries.samples()).collect()
+    }
+
+    /// Others went on after a loss.
+    pub(crate) fn recovered(&mut self, recovered: Recovered) {
+        self.recoveries.add(recovered);
     }
 }
 

@@ -861,6 +861,7 @@ impl Control {
             self.out.cpfs.drain(..).for_each(|(cpf, message)| pool.send(cpf, message));
             self.out.drained.drain(..).for_each(|cpf| pool.left(cpf));
             self.out.complaints.drain(..).for_each(|(cpf, complaint)| complain(cpf, complaint));
+            self.out.recovered.drain(..).for_each(|recovered| pool.recovered(recovered));
         }
         if let Some(neighbours) = &mut self.neighbours {
             self.out.neighbours.drain(..).for_each(|(to, said)| neighbours.send(to, said.octets()));

@@ -33,6 +33,8 @@ const API: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8070);
 const READY_WITHIN: Duration = Duration::from_secs(20);
 /// How long the core may take to stop.
 const STOPPED_WITHIN: Duration = Duration::from_secs(10);
+/// So old is what the metrics tell at most, and a little.
+const GAUGES: Duration = Duration::from_millis(550);
 /// The variable that says that this process is in its own namespace already.
 const INSIDE: &str = "WHIMBREL_PLAYGROUND";
 
@@ -90,8 +92,8 @@ pub(crate) struct Wish {
     pub(crate) suci: SuciScheme,
     /// The slices that all may use; the first is the default.
     pub(crate) slices: Vec<SNssai>,
-    /// The regions of control functions that are processes of their own, one each, on the core's processor. The configuration says where they
-    /// come to, and which gNBs are where.
+    /// The regions of control functions that are processes of their own, on the core's processor: one for each time that a region is named. The
+    /// configuration says where they come to, and which gNBs are where.
     pub(crate) cpfs: Vec<&'static str>,
 }
 
@@ -140,11 +142,21 @@ impl SuciScheme {
 /// A key of no secret: it conceals the identities of emulated phones only.
 const PRIVATE_KEY: [u8; 32] = [0x42; 32];
 
+/// A control function that is a process of its own.
+struct Cpf {
+    region: &'static str,
+    process: Child,
+}
+
 /// A running core with its subscribers.
 pub(crate) struct Playground {
     folder: PathBuf,
     core: Child,
-    cpfs: Vec<Child>,
+    cpfs: Vec<Cpf>,
+    /// How many control functions have been started.
+    begun: usize,
+    /// The processor that core and control functions run on.
+    cpu: Option<u32>,
     client: Client,
     subscriptions: Vec<Subscription>,
     gnbs: u8,
@@ -169,6 +181,8 @@ impl Playground {
             folder,
             core,
             cpfs: Vec::new(),
+            begun: 0,
+            cpu: wish.core_cpu,
             client: Client::new(API),
             subscriptions,
             gnbs: wish.gnbs,
@@ -177,22 +191,73 @@ impl Playground {
         };
         playground.await_ready()?;
         for region in &wish.cpfs {
-            let cpf = spawn_cpf(&playground.folder, region, wish)?;
-            playground.cpfs.push(cpf);
+            let process = playground.spawn_cpf(region)?;
+            playground.cpfs.push(Cpf { region, process });
         }
         playground.await_cpfs()?;
         Ok(playground)
     }
 
+    fn spawn_cpf(&mut self, region: &str) -> Result<Child, String> {
+        self.begun += 1;
+        let log = fs::File::create(self.folder.join(format!("cpf-{}.log", self.begun)))
+            .map_err(|e| format!("the log of a control function: {e}"))?;
+        let mut command = this_program(self.cpu)?;
+        command.args(["cpf", "--region", region]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        command.spawn().map_err(|e| format!("a control function cannot be started: {e}"))
+    }
+
+    /// Waits until all that were started have come.
     fn await_cpfs(&self) -> Result<(), String> {
+        self.until("control functions do not come", |p| {
+            Ok(p.said().matches("a control function has come").count() >= p.begun)
+        })
+    }
+
+    fn until(&self, wrong: &str, is: impl Fn(&Self) -> Result<bool, String>) -> Result<(), String> {
         let begin = Instant::now();
-        while self.said().matches("a control function has come").count() < self.cpfs.len() {
+        while !is(self)? {
             if begin.elapsed() > READY_WITHIN {
-                return Err(format!("control functions do not come: {}", self.said()));
+                return Err(format!("{wrong}: {}", self.said()));
             }
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
+    }
+
+    /// Waits until all control functions are there, those too that were taken for dead and come anew, and each phone could lose one. Errors: one
+    /// sentence.
+    pub(crate) fn await_members(&self) -> Result<(), String> {
+        self.until("control functions do not come back", |p| {
+            let ways =
+                ["a control function has come", "heartbeats are not answered", "a control function is lost"];
+            let said = p.said();
+            let [came, silent, lost] = ways.map(|text| said.matches(text).count());
+            Ok(came >= self.cpfs.len() + silent + lost)
+        })?;
+        self.await_backups()
+    }
+
+    /// A control function dies, as by `kill -9`, and another one is started in its place. Returns when that one has come, and each phone could
+    /// lose another one. Errors: one sentence.
+    pub(crate) fn lose_cpf(&mut self, nth: usize) -> Result<(), String> {
+        let Some(cpf) = self.cpfs.get_mut(nth) else {
+            return Err(format!("there is no control function {nth}"));
+        };
+        let cannot = |e| format!("a control function cannot be killed: {e}");
+        cpf.process.kill().map_err(cannot)?;
+        cpf.process.wait().map_err(cannot)?;
+        let region = cpf.region;
+        let process = self.spawn_cpf(region)?;
+        self.cpfs[nth].process = process;
+        self.await_cpfs()?;
+        self.await_backups()
+    }
+
+    fn await_backups(&self) -> Result<(), String> {
+        std::thread::sleep(GAUGES);
+        self.until("phones have no backup", |p| Ok(p.client.metric("whimbrel_phones_unbacked")? == 0.0))
     }
 
     fn await_ready(&mut self) -> Result<(), String> {
@@ -228,9 +293,9 @@ impl Playground {
         self.core.id()
     }
 
-    /// The core's processes: its control functions too, where they are apart.
+    /// The core's processes: it, and its control functions where they are apart.
     pub(crate) fn pids(&self) -> Vec<u32> {
-        [&self.core].into_iter().chain(&self.cpfs).map(Child::id).collect()
+        [&self.core].into_iter().chain(self.cpfs.iter().map(|cpf| &cpf.process)).map(Child::id).collect()
     }
 
     /// Where the core takes N2.
@@ -294,7 +359,7 @@ impl Playground {
 
 impl Drop for Playground {
     fn drop(&mut self) {
-        for process in self.cpfs.iter_mut().chain([&mut self.core]) {
+        for process in self.cpfs.iter_mut().map(|cpf| &mut cpf.process).chain([&mut self.core]) {
             let _ = process.kill();
             let _ = process.wait();
         }
@@ -356,7 +421,7 @@ fn yaml(folder: &Path, more: &str) -> String {
 
 fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, String> {
     let log = fs::File::create(folder.join("core.log")).map_err(|e| format!("the core's log: {e}"))?;
-    let mut command = this_program(wish)?;
+    let mut command = this_program(wish.core_cpu)?;
     command.arg("run").arg("--strict").arg("--config").arg(configuration);
     if let Some(capture) = &wish.capture {
         command.arg("--capture").arg(capture);
@@ -365,19 +430,10 @@ fn spawn(folder: &Path, configuration: &Path, wish: &Wish) -> Result<Child, Stri
     command.spawn().map_err(|e| format!("the core cannot be started: {e}"))
 }
 
-fn spawn_cpf(folder: &Path, region: &str, wish: &Wish) -> Result<Child, String> {
-    let log = folder.join(format!("{}.log", region.replace('/', "-")));
-    let log = fs::File::create(log).map_err(|e| format!("the log of a control function: {e}"))?;
-    let mut command = this_program(wish)?;
-    command.args(["cpf", "--region", region]);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    command.spawn().map_err(|e| format!("a control function cannot be started: {e}"))
-}
-
 /// This program, on the processor that is the core's.
-fn this_program(wish: &Wish) -> Result<Command, String> {
+fn this_program(cpu: Option<u32>) -> Result<Command, String> {
     let me = std::env::current_exe().map_err(|e| format!("this program cannot be found: {e}"))?;
-    let Some(cpu) = wish.core_cpu else { return Ok(Command::new(me)) };
+    let Some(cpu) = cpu else { return Ok(Command::new(me)) };
     let mut taskset = Command::new("taskset");
     taskset.args(["--cpu-list", &cpu.to_string()]).arg(me);
     Ok(taskset)

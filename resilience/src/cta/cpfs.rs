@@ -18,6 +18,7 @@ use whimbrel_pfcp::message_type;
 
 use super::drain::Draining;
 use super::moves::Moving;
+use super::recovery::Recovery;
 use super::{Cta, Entropy, Inspect, Outbox, TERM, send};
 use crate::link::{Down, Up};
 use crate::region::{Region, Rings};
@@ -73,6 +74,9 @@ pub(super) struct Cpfs {
     look: Instant,
     /// Those of which it is known, and who wait for something that is yet to come.
     behind: VecDeque<PhoneId>,
+    /// How long that takes: for the operator of who serves.
+    #[serde(skip)]
+    recovery: Recovery,
     /// Phones that are to be served by another.
     pub(super) moving: BTreeMap<PhoneId, Moving>,
     /// When these began to, oldest first, those too that have come about.
@@ -202,6 +206,7 @@ impl Cpfs {
             unseen: VecDeque::new(),
             look: now,
             behind: VecDeque::new(),
+            recovery: Recovery::default(),
             moving: BTreeMap::new(),
             moves_begun: VecDeque::new(),
             away: BTreeMap::new(),
@@ -241,8 +246,14 @@ impl Cpfs {
     /// Keeps an input and hands it to who serves its phone. Whether nobody can: its state was lost.
     fn submit(&mut self, envelope: Envelope, out: &mut Outbox) -> bool {
         let phone = envelope.phone;
-        if !self.unseen.is_empty() && self.fail_over(phone, out) {
-            return true;
+        if !self.unseen.is_empty() {
+            let before = self.counts.taken_over;
+            if self.fail_over(phone, out) {
+                return true;
+            }
+            if self.counts.taken_over > before {
+                self.recovery.waits(phone, envelope.time);
+            }
         }
         if let Some(envelope) = self.waits(envelope, out) {
             self.hand_over(envelope, out);
@@ -320,12 +331,14 @@ impl Cpfs {
         self.waiting.lost(dead);
         self.draining.lost(dead);
         self.unseen.push_back(None);
+        self.recovery.begins(now, self.unseen.len());
         self.look = now + BETWEEN_SLICES;
         let ledgers = self.logged.keys().filter_map(|phone| Some((*phone, self.ledgers.get(phone)?)));
         let served = ledgers.filter(|(_, l)| l.assignment().0 == dead);
         let (unanswered, behind): (Vec<_>, Vec<_>) = served.partition(|(_, l)| l.released() < l.clock());
         self.behind.extend(behind.into_iter().map(|(phone, _)| phone));
         let unanswered: Vec<PhoneId> = unanswered.into_iter().map(|(phone, _)| phone).collect();
+        unanswered.iter().for_each(|&phone| self.recovery.waits(phone, now));
         unanswered.into_iter().filter(|&phone| self.fail_over(phone, out)).collect()
     }
 
@@ -348,6 +361,7 @@ impl Cpfs {
                 lost.push(phone);
             }
         }
+        out.recovered.extend(self.recovery.over(now));
         lost
     }
 
@@ -364,6 +378,7 @@ impl Cpfs {
                 return Some(*phone);
             }
             self.unseen.pop_front();
+            self.recovery.looked();
         }
     }
 
@@ -441,6 +456,7 @@ impl Cpfs {
     /// A phone is gone. Gives the requests that end what it has left at UPFs.
     fn forget(&mut self, phone: PhoneId, out: &mut Outbox) -> Vec<(UpfId, Vec<u8>)> {
         self.unbacked.remove(&phone);
+        self.recovery.forget(phone);
         self.moving.remove(&phone);
         self.away.remove(&phone);
         self.unsettled.remove(&phone);
@@ -512,6 +528,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 cpfs.progress(phone, out);
                 match verdict {
                     Verdict::Release => {
+                        out.recovered.extend(cpfs.recovery.went_on(phone, now));
                         if !self.ran(now, (phone, clock), sender, *batch, out)
                             && let Service::Region(cpfs) = &mut self.service
                         {

@@ -9,6 +9,7 @@ mod neighbours;
 mod order;
 mod outside;
 mod ran;
+mod recovery;
 mod slots;
 mod snapshot;
 mod upfs;
@@ -43,6 +44,7 @@ pub use neighbours::NotTaken;
 pub use order::{Order, Ordered};
 pub(crate) use outside::{Outside, Taken};
 use ran::{Bounds, Resetting};
+pub use recovery::Recovered;
 use slots::Slots;
 pub(crate) use snapshot::{State, StateOf};
 use upfs::Upfs;
@@ -111,6 +113,8 @@ pub struct Outbox {
     pub drained: Vec<CpfId>,
     /// What control functions do that they should not, each told once.
     pub complaints: Vec<(CpfId, Complaint)>,
+    /// How long it took, after the loss of a control function, until others went on.
+    pub recovered: Vec<Recovered>,
     /// To other AMFs of this network ([`N14`](amf::N14)).
     pub neighbours: Vec<(NeighbourId, Flat)>,
     /// What they said and is not taken.
@@ -130,6 +134,7 @@ impl Outbox {
         self.cpfs.append(&mut later.cpfs);
         self.drained.append(&mut later.drained);
         self.complaints.append(&mut later.complaints);
+        self.recovered.append(&mut later.recovered);
         self.neighbours.append(&mut later.neighbours);
         self.not_taken.append(&mut later.not_taken);
         self.abort.append(&mut later.abort);

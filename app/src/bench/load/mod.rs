@@ -2,13 +2,16 @@
 //! in bursts, or by the trace. What a procedure took counts from when it was due, so that neither a core nor a generator that falls behind
 //! can hide it; how late the generator itself was is told beside.
 
+mod kills;
+mod table;
+
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use serde_json::{Value, json};
 use whimbrel_ran::edge::{self, RunnerConfig, Watch};
-use whimbrel_ran::report::{Report, StepReport};
+use whimbrel_ran::report::Report;
 use whimbrel_ran::scenario::{Arrival, HandoverStep, Scenario, Step, Way};
 use whimbrel_ran::trace;
 
@@ -16,6 +19,8 @@ use super::attach::{CARRIED_P99_US, pools};
 use super::{cpu_time, processors, runner, scenario, session, stay_on};
 use crate::command::{Done, print};
 use crate::playground::{Playground, SuciScheme, Wish};
+use kills::Kills;
+pub(super) use table::is_carried;
 
 /// What phones do again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -61,6 +66,8 @@ enum Form {
     Default,
 }
 
+/// The region of control functions, where there is one.
+const REGION: &str = "load/home";
 /// The two regions; every second gNB is in the second.
 const REGIONS: [&str; 2] = ["load/west", "load/east"];
 
@@ -100,6 +107,12 @@ pub(crate) struct Options {
     /// has the phone's state already, or gets it then.
     #[arg(long, value_enum, value_name = "FORM")]
     regions: Option<Form>,
+    /// The core's control functions are so many processes of their own; each phone has a backup, if there are two. 0: the core is one process.
+    #[arg(long, default_value_t = 0, conflicts_with = "regions", value_parser = clap::value_parser!(u8).range(0..=32))]
+    cpfs: u8,
+    /// Every so many seconds one of these is killed, and another one started in its place.
+    #[arg(long, value_name = "SECONDS", requires = "cpfs", value_parser = clap::value_parser!(u32).range(1..=600))]
+    kill_every: Option<u32>,
     /// In place of rates: so many phones begin together.
     #[arg(long, conflicts_with = "trace")]
     burst: Option<u32>,
@@ -123,29 +136,54 @@ pub(crate) struct Options {
 /// What one rate, the bursts or the trace gave.
 struct Run {
     report: Report,
-    /// What the core's process ran meanwhile.
-    core: Duration,
+    /// What the core's processes ran meanwhile.
+    core: Ran,
     /// Real time.
     took: Duration,
 }
 
-/// Looks at the clocks when a section begins, and ends the run after one that was not carried.
-struct Clocks {
-    core: Vec<u32>,
-    sections: Vec<(Instant, Duration)>,
-    enough: bool,
+/// Processor time of the core.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Ran {
+    /// Of all its processes.
+    all: Duration,
+    /// Of its control functions, where they are processes of their own.
+    cpfs: Duration,
 }
 
-impl Clocks {
-    fn look(&mut self) {
-        let ran = self.core.iter().map(|pid| cpu_time(*pid)).sum();
-        self.sections.push((Instant::now(), ran));
+impl Ran {
+    /// By now. The aggregator, or the one process that there is, is the first of these.
+    fn of(pids: &[u32]) -> Self {
+        let time = |pids: &[u32]| pids.iter().map(|pid| cpu_time(*pid)).sum();
+        Self { all: time(pids), cpfs: time(pids.get(1..).unwrap_or_default()) }
+    }
+
+    fn since(self, earlier: Self) -> Self {
+        Self { all: self.all.saturating_sub(earlier.all), cpfs: self.cpfs.saturating_sub(earlier.cpfs) }
     }
 }
 
-impl Watch for Clocks {
+/// Looks at the clocks when a section begins, and ends the run after one that was not carried.
+struct Clocks<'a> {
+    core: Vec<u32>,
+    sections: Vec<(Instant, Ran)>,
+    /// How many of these come before the load.
+    before: usize,
+    /// The load is on.
+    on: &'a AtomicBool,
+    enough: bool,
+}
+
+impl Clocks<'_> {
+    fn look(&mut self) {
+        self.sections.push((Instant::now(), Ran::of(&self.core)));
+    }
+}
+
+impl Watch for Clocks<'_> {
     fn section(&mut self, before: &[Report]) {
         self.look();
+        self.on.store(self.sections.len() > self.before, Ordering::Release);
         self.enough = before.last().is_some_and(|r| r.rate.is_some() && !is_carried(r));
     }
 
@@ -162,7 +200,14 @@ pub(crate) fn run(options: &Options) -> Done {
     if options.regions.is_some() && options.gnbs % 2 == 1 {
         return Err("an even number of gNBs, please: those of two regions in turn".into());
     }
-    let cluster = options.regions.map(|form| form.cluster(options.gnbs)).unwrap_or_default();
+    if options.kill_every.is_some() && options.cpfs < 2 {
+        return Err("two control functions at least, please (--cpfs): else nobody is left to go on".into());
+    }
+    let (cluster, cpfs) = match (options.regions, options.cpfs) {
+        (Some(form), _) => (form.cluster(options.gnbs), REGIONS.to_vec()),
+        (None, 0) => Default::default(),
+        (None, n) => (pool_of(n), vec![REGION; n.into()]),
+    };
     let wish = Wish {
         phones: scenario.phones,
         gnbs: options.gnbs,
@@ -171,19 +216,36 @@ pub(crate) fn run(options: &Options) -> Done {
         core_cpu,
         suci: SuciScheme::Null,
         slices: vec![whimbrel_ids::SNssai::sst(1)],
-        cpfs: options.regions.map(|_| REGIONS.to_vec()).unwrap_or_default(),
+        cpfs,
     };
-    let playground = Playground::start(&wish)?;
+    let mut playground = Playground::start(&wish)?;
     print(&format!("{}, {} phones, {} gNBs; microseconds\n", what(options), scenario.phones, options.gnbs))?;
     let config = RunnerConfig { spin: Duration::from_micros(50), ..runner(&playground, scenario) };
-    let mut clocks = Clocks { core: playground.pids(), sections: Vec::new(), enough: false };
-    let reports =
-        edge::run(&config, &mut clocks).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    let (on, over) = (&AtomicBool::new(false), &AtomicBool::new(false));
+    let before = usize::from(prepared);
+    // Of who is killed nobody can say how long it ran.
+    let core = if options.kill_every.is_some() { Vec::new() } else { playground.pids() };
+    let mut clocks = Clocks { core, sections: Vec::new(), before, on, enough: false };
+    let (reports, killed) = std::thread::scope(|scope| {
+        let playground = &mut playground;
+        let every = options.kill_every.map(|s| Duration::from_secs(s.into()));
+        let killer = every.map(|every| scope.spawn(move || kills::kill(playground, every, on, over)));
+        let reports = edge::run(&config, &mut clocks);
+        over.store(true, Ordering::Release);
+        (reports, killer.map(|k| k.join().unwrap_or_else(|_| Err("who kills has failed".into()))))
+    });
     clocks.look();
+    let reports = reports.map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    let kills = killed.transpose()?.map(|killed| Kills::told(killed, &playground)).transpose()?;
     let moved = Moved::told(options, &playground)?;
     drop(playground);
-    let runs = runs(reports, &clocks, prepared)?;
-    table(options, &runs, moved)
+    let runs = runs(reports, &clocks)?;
+    table::print_all(options, &runs, moved, kills)
+}
+
+/// A region of so many control functions, as configuration.
+fn pool_of(cpfs: u8) -> String {
+    format!("cluster: {{ listen: \"127.0.0.1:7380\", region: {REGION}, backups: {} }}\n", u8::from(cpfs > 1))
 }
 
 /// Phones that moved to the other region's control function, as the core counts them.
@@ -209,13 +271,13 @@ impl Moved {
 }
 
 /// The sections that came to their end, each with its report.
-fn runs(reports: Vec<Report>, clocks: &Clocks, prepared: bool) -> Result<Vec<Run>, String> {
-    let measured = clocks.sections.get(usize::from(prepared)..).unwrap_or_default();
+fn runs(reports: Vec<Report>, clocks: &Clocks<'_>) -> Result<Vec<Run>, String> {
+    let measured = clocks.sections.get(clocks.before..).unwrap_or_default();
     if reports.len() >= measured.len() {
         let why = reports.first().and_then(|r| r.failures.first()).map_or("", |f| f.reason.as_str());
         return Err(format!("phones could not be brought to where the load begins: {why}"));
     }
-    let spans = measured.windows(2).map(|w| (w[1].0 - w[0].0, w[1].1.saturating_sub(w[0].1)));
+    let spans = measured.windows(2).map(|w| (w[1].0 - w[0].0, w[1].1.since(w[0].1)));
     let runs = reports.into_iter().zip(spans).map(|(report, (took, core))| Run { report, core, took });
     Ok(runs.filter(|run| run.report.arrived > 0 && run.report.elapsed > Duration::ZERO).collect())
 }
@@ -254,6 +316,10 @@ fn what(options: &Options) -> String {
         Some(Form::Fast) => format!("{procedure}, two regions, fast form"),
         Some(Form::Default) => format!("{procedure}, two regions, default form"),
     };
+    let procedure = match options.cpfs {
+        0 => procedure,
+        n => format!("{procedure}, {n} control functions"),
+    };
     match (&options.trace, options.burst) {
         (Some(file), _) => format!("as {} says", file.display()),
         (None, Some(n)) => format!(
@@ -262,84 +328,6 @@ fn what(options: &Options) -> String {
         ),
         (None, None) => format!("{procedure}: open load, {} s a rate", options.seconds),
     }
-}
-
-/// A load is carried if every phone got on, and a rate if the slowest hundredth did so within a tenth of a second.
-fn is_carried(report: &Report) -> bool {
-    let slow = |s: &StepReport| report.rate.is_some() && s.latency.quantile_micros(0.99) >= CARRIED_P99_US;
-    report.is_clean() && !report.steps.values().any(slow)
-}
-
-fn table(options: &Options, runs: &[Run], moved: Option<Moved>) -> Done {
-    print(&format!(
-        "{:>8} {:<20} {:>8} {:>8} {:>8} {:>9} {:>9} {:>10} {:>9}\n",
-        "rate/s", "procedure", "done", "p50", "p99", "p99.9", "core us", "core busy", "gen. p99"
-    ))?;
-    for run in runs {
-        let report = &run.report;
-        let rate = report.rate.map_or_else(|| "-".to_owned(), |r| format!("{r:.0}"));
-        for (name, step) in &report.steps {
-            let [p50, p99, p999] = [0.5, 0.99, 0.999].map(|q| step.latency.quantile_micros(q));
-            let busy = run.core.as_secs_f64() / run.took.as_secs_f64().max(1e-9) * 100.0;
-            print(&format!(
-                "{rate:>8} {name:<20} {:>8} {p50:>8} {p99:>8} {p999:>9} {:>9.1} {busy:>9.0}% {:>9}\n",
-                step.latency.count(),
-                core_us(run),
-                report.lag.quantile_micros(0.99),
-            ))?;
-        }
-        if !report.is_clean() {
-            let why = report.failures.first().map_or("", |f| f.reason.as_str());
-            print(&format!(
-                "{rate:>8} not carried: {} failed, {} found no phone free, {} breaches; {why}\n",
-                report.failed, report.starved, report.violated
-            ))?;
-        }
-    }
-    print(
-        "core us: what the core's process ran, for each arrival with all that it did; gen. p99: how late the generator let phones begin\n",
-    )?;
-    if let Some(Moved { fast, default, stayed }) = moved {
-        print(&format!(
-            "phones that moved to the other region's control function: {fast} at once, {default} with their state; {stayed} stayed\n"
-        ))?;
-    }
-    let carried: Vec<&Run> = runs.iter().filter(|r| is_carried(&r.report)).collect();
-    print(&format!("{}\n", line(options, runs, &carried, moved)))?;
-    match carried.is_empty() {
-        true => Err("the load was not carried".into()),
-        false => Ok(()),
-    }
-}
-
-/// Time of the core's process for one arrival.
-fn core_us(run: &Run) -> f64 {
-    run.core.as_secs_f64() * 1e6 / run.report.arrived.max(1) as f64
-}
-
-fn line(options: &Options, runs: &[Run], carried: &[&Run], moved: Option<Moved>) -> String {
-    let last = carried.last();
-    let figures: Vec<Value> = runs
-        .iter()
-        .map(|run| {
-            let mut figures = run.report.json();
-            figures["core_us"] = json!(core_us(run));
-            figures["core_busy"] = json!(run.core.as_secs_f64() / run.took.as_secs_f64().max(1e-9));
-            figures["generator_late_us"] = json!(run.report.lag.quantile_micros(0.99));
-            for part in ["failures", "violations", "streams", "handover_gaps_us"] {
-                figures.as_object_mut().map(|f| f.remove(part));
-            }
-            figures
-        })
-        .collect();
-    json!({"bench": "load", "figures": {
-        "what": what(options),
-        "carried_per_s": last.and_then(|r| r.report.rate),
-        "per_core_second": last.map(|r| 1e6 / core_us(r)),
-        "moved": moved.map(|m| json!({"fast": m.fast, "default": m.default, "stayed": m.stayed})),
-        "runs": figures,
-    }})
-    .to_string()
 }
 
 #[cfg(test)]
@@ -351,29 +339,31 @@ mod tests {
     }
 
     /// Clocks that were looked at so often, a second after each other; the core ran a tenth of it.
-    fn looked(times: u32) -> Clocks {
+    fn looked(times: u32, before: usize) -> Clocks<'static> {
+        static ON: AtomicBool = AtomicBool::new(false);
         let begin = Instant::now();
-        let at = |n: u32| (begin + Duration::from_secs(n.into()), Duration::from_millis(100) * n);
-        Clocks { core: Vec::new(), sections: (0..times).map(at).collect(), enough: false }
+        let ran = |n: u32| Ran { all: Duration::from_millis(100) * n, cpfs: Duration::ZERO };
+        let sections = (0..times).map(|n| (begin + Duration::from_secs(n.into()), ran(n))).collect();
+        Clocks { core: vec![0], sections, before, on: &ON, enough: false }
     }
 
     #[test]
     fn each_rate_has_its_time_and_what_came_before_has_none() {
         let rates = vec![report(Some(10.0), 10), report(Some(20.0), 20)];
-        let runs = runs(rates, &looked(4), true).unwrap();
-        assert_eq!(runs.iter().map(core_us).collect::<Vec<_>>(), [10_000.0, 5000.0]);
+        let runs = runs(rates, &looked(4, 1)).unwrap();
+        assert_eq!(runs.iter().map(table::core_us).collect::<Vec<_>>(), [Some(10_000.0), Some(5000.0)]);
     }
 
     #[test]
     fn a_rate_that_has_only_begun_does_not_count() {
         let begun = Report { elapsed: Duration::ZERO, ..report(Some(20.0), 1) };
-        assert_eq!(runs(vec![report(Some(10.0), 10), begun], &looked(3), false).unwrap().len(), 1);
+        assert_eq!(runs(vec![report(Some(10.0), 10), begun], &looked(3, 0)).unwrap().len(), 1);
     }
 
     #[test]
     fn phones_that_do_not_come_to_where_the_load_begins_are_told() {
         let failed = Report { failed: 1, ..report(Some(10.0), 10) };
-        assert!(runs(vec![failed, report(Some(10.0), 10)], &looked(3), true).is_err());
+        assert!(runs(vec![failed, report(Some(10.0), 10)], &looked(3, 1)).is_err());
     }
 
     #[test]

@@ -1,0 +1,329 @@
+//! `bench detection`: how soon a control function that hangs is found, against how often one that lives is accused, over the interval of
+//! heartbeats and at loads. All of it is the program: an aggregator, two control functions, gNBs and phones at service requests.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use serde_json::{Value, json};
+use whimbrel_ran::edge::{self, RunnerConfig, Watch};
+use whimbrel_ran::report::Report;
+use whimbrel_ran::scenario::{Arrival, Scenario, Step};
+
+use super::attach::pools;
+use super::{processors, runner, scenario, session, stay_on};
+use crate::command::{Done, print};
+use crate::playground::{Playground, SuciScheme, Wish};
+
+/// 12 ms find a death within 50 ms; 20 ms are the default.
+const INTERVALS_MS: [u64; 7] = [1, 2, 5, 10, 12, 20, 50];
+/// Heartbeats without an answer after which one is taken for dead.
+const MISSES: u8 = 3;
+/// What the aggregator says when that happens.
+const SILENT: &str = "heartbeats are not answered";
+/// The load has to be on for so long before anything counts.
+const WARM: Duration = Duration::from_millis(500);
+/// A process that hangs is found within this; by the slowest heartbeats it takes a fifth of a second.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The region of the control functions.
+const REGION: &str = "load/home";
+
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How long false alarms are counted, at each interval and load.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// How often a control function hangs then.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    hangs: u32,
+    /// Per cent of the service requests that are carried.
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 70, 100], value_parser = clap::value_parser!(u32).range(..=100))]
+    loads: Vec<u32>,
+    /// Milliseconds between two heartbeats.
+    #[arg(long, value_delimiter = ',', default_values_t = INTERVALS_MS, value_parser = clap::value_parser!(u64).range(1..=1000))]
+    intervals_ms: Vec<u64>,
+    /// Service requests a second that are carried; without it, this is found first.
+    #[arg(long)]
+    carried: Option<u32>,
+    /// Phones.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    phones: u32,
+}
+
+/// What came of one interval and load.
+struct Figure {
+    load: u32,
+    interval_ms: u64,
+    found_ms: Vec<f64>,
+    false_alarms: usize,
+}
+
+impl Figure {
+    /// Median, and the longest; no numbers where false alarms left nobody to hang.
+    fn found(&self) -> (f64, f64) {
+        let mut sorted = self.found_ms.clone();
+        sorted.sort_by(f64::total_cmp);
+        let at = |n: usize| sorted.get(n).copied().unwrap_or(f64::NAN);
+        (at(sorted.len() / 2), at(sorted.len().saturating_sub(1)))
+    }
+
+    /// Within this one that hangs is found: the last answered heartbeat may have been answered as late as the next was due.
+    fn bound_ms(&self) -> u64 {
+        self.interval_ms * (u64::from(MISSES) + 1)
+    }
+}
+
+pub(crate) fn run(options: &Options) -> Done {
+    let (core_cpu, own_cpu) = processors();
+    stay_on(own_cpu);
+    print(
+        "a control function that hangs (SIGSTOP), found by heartbeats alone; a loaded aggregator asks, loaded control functions answer\n",
+    )?;
+    let carried = match options.carried {
+        Some(carried) => carried,
+        None => carried_by(options, core_cpu)?,
+    };
+    print(&format!(
+        "100 % load: {carried} service requests a second; {MISSES} heartbeats without an answer are a verdict; false alarms in {} s each\n\n",
+        options.seconds
+    ))?;
+    print("load  interval   bound   found p50  found max  false alarms\n")?;
+    let mut figures = Vec::new();
+    for load in &options.loads {
+        for interval_ms in &options.intervals_ms {
+            let figure = one(options, core_cpu, (*load, carried * load / 100), *interval_ms)?;
+            let (p50, longest) = figure.found();
+            print(&format!(
+                "{load:>3}%  {interval_ms:>5} ms  {:>3} ms  {p50:>6.1} ms  {longest:>6.1} ms  {:>12}\n",
+                figure.bound_ms(),
+                figure.false_alarms
+            ))?;
+            figures.push(figure);
+        }
+    }
+    print(&verdict(&figures))?;
+    print(&format!("{}\n", line(options, carried, &figures)))
+}
+
+/// What the paper's successor asks for: no false alarm at 70 % load by heartbeats that find a death within 50 ms.
+fn verdict(figures: &[Figure]) -> String {
+    let asked = figures.iter().filter(|f| f.load == 70 && (40..=50).contains(&f.bound_ms()));
+    asked
+        .map(|f| {
+            format!(
+                "a {} ms detector at 70 % load: {} false alarms (aim: none)\n",
+                f.bound_ms(),
+                f.false_alarms
+            )
+        })
+        .collect()
+}
+
+fn line(options: &Options, carried: u32, figures: &[Figure]) -> String {
+    let curve: Vec<Value> = figures
+        .iter()
+        .map(|f| {
+            let (p50, longest) = f.found();
+            json!({
+                "load_percent": f.load, "interval_ms": f.interval_ms, "bound_ms": f.bound_ms(),
+                "found_p50_ms": p50, "found_max_ms": longest, "false_alarms": f.false_alarms, "seconds": options.seconds,
+            })
+        })
+        .collect();
+    json!({"bench": "detection", "figures": {"carried_per_s": carried, "curve": curve}}).to_string()
+}
+
+fn playground(options: &Options, core_cpu: Option<u32>, interval_ms: u64) -> Result<Playground, String> {
+    let cluster = format!(
+        "cluster: {{ listen: \"127.0.0.1:7380\", region: {REGION}, heartbeat_interval: {interval_ms}ms, heartbeat_misses: {MISSES}, \
+         heartbeat_experiment: true }}\n"
+    );
+    Playground::start(&Wish {
+        phones: options.phones,
+        gnbs: 4,
+        configuration: pools() + &cluster,
+        capture: None,
+        core_cpu,
+        suci: SuciScheme::Null,
+        slices: vec![whimbrel_ids::SNssai::sst(1)],
+        cpfs: vec![REGION; 2],
+    })
+}
+
+fn service_requests(
+    options: &Options,
+    playground: &Playground,
+    rates: Vec<f64>,
+    seconds: f64,
+) -> RunnerConfig {
+    let again =
+        scenario(options.phones, 4, Arrival::Rates { rates, seconds }, vec![Step::Return, Step::Idle]);
+    let before = vec![Step::Register, session(), Step::Idle];
+    let scenario = Scenario { before, again: true, ..again };
+    RunnerConfig { spin: Duration::from_micros(50), ..runner(playground, scenario) }
+}
+
+/// Ends the run when somebody says so, or after a rate that was not carried.
+struct Until<'a> {
+    on: &'a AtomicBool,
+    over: &'a AtomicBool,
+    sections: u32,
+    carried: Option<f64>,
+    enough: bool,
+}
+
+impl Watch for Until<'_> {
+    fn section(&mut self, before: &[Report]) {
+        self.sections += 1;
+        self.on.store(self.sections > 1, Ordering::Release);
+        if let Some(report) = before.last().filter(|r| r.rate.is_some()) {
+            match super::load::is_carried(report) {
+                true => self.carried = report.rate,
+                false => self.enough = true,
+            }
+        }
+    }
+
+    fn stop(&mut self) -> bool {
+        self.enough || self.over.load(Ordering::Acquire)
+    }
+}
+
+/// Service requests a second that such a cluster carries here.
+fn carried_by(options: &Options, core_cpu: Option<u32>) -> Result<u32, String> {
+    let playground = playground(options, core_cpu, 20)?;
+    let rates = (1..=40).map(|n| f64::from(n) * 500.0).collect();
+    let (on, over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut until = Until { on: &on, over: &over, sections: 0, carried: None, enough: false };
+    let config = service_requests(options, &playground, rates, 1.0);
+    edge::run(&config, &mut until).map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    until
+        .carried
+        .map(|rate| rate as u32)
+        .ok_or_else(|| "not even 500 service requests a second were carried".into())
+}
+
+fn one(
+    options: &Options,
+    core_cpu: Option<u32>,
+    (load, rate): (u32, u32),
+    interval_ms: u64,
+) -> Result<Figure, String> {
+    let playground = playground(options, core_cpu, interval_ms)?;
+    if rate == 0 {
+        let (found_ms, false_alarms) = watch(options, &playground)?;
+        return Ok(Figure { load, interval_ms, found_ms, false_alarms });
+    }
+    let config = service_requests(options, &playground, vec![rate.into()], 3600.0);
+    let (on, over) = (&AtomicBool::new(false), &AtomicBool::new(false));
+    let mut until = Until { on, over, sections: 0, carried: None, enough: false };
+    let (reports, watched) = std::thread::scope(|scope| {
+        let playground = &playground;
+        let watcher = scope.spawn(move || {
+            while !on.load(Ordering::Acquire) && !over.load(Ordering::Acquire) {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            std::thread::sleep(WARM);
+            let watched = watch(options, playground);
+            over.store(true, Ordering::Release);
+            watched
+        });
+        let reports = edge::run(&config, &mut until);
+        over.store(true, Ordering::Release);
+        (reports, watcher.join().unwrap_or_else(|_| Err("who watches has failed".into())))
+    });
+    reports.map_err(|e| format!("{e}\nthe core says: {}", playground.said()))?;
+    let (found_ms, false_alarms) = watched?;
+    Ok(Figure { load, interval_ms, found_ms, false_alarms })
+}
+
+/// Counts false alarms, then has control functions hang: after how many milliseconds each is found.
+fn watch(options: &Options, playground: &Playground) -> Result<(Vec<f64>, usize), String> {
+    let before = accused(playground).len();
+    std::thread::sleep(Duration::from_secs(options.seconds.into()));
+    let false_alarms = accused(playground).len() - before;
+    let mut found = Vec::new();
+    for n in 0..options.hangs {
+        if playground.await_members().is_err() {
+            break; // they are taken for dead again and again
+        }
+        let known = accused(playground).len();
+        let (hung, at) = (playground.pids()[1 + n as usize % 2], SystemTime::now());
+        signal(hung, "STOP")?;
+        let told = first_after(playground, known);
+        signal(hung, "CONT")?;
+        found.push(milliseconds_between(at, told?));
+    }
+    Ok((found, false_alarms))
+}
+
+fn signal(pid: u32, name: &str) -> Result<(), String> {
+    let sent = std::process::Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
+    match sent {
+        Ok(status) if status.success() => Ok(()),
+        other => Err(format!("SIG{name} cannot be sent to a control function: {other:?}")),
+    }
+}
+
+/// When the aggregator said that heartbeats are not answered, in microseconds of the day.
+fn accused(playground: &Playground) -> Vec<u64> {
+    playground.said().lines().filter(|line| line.contains(SILENT)).filter_map(time_of_day).collect()
+}
+
+fn first_after(playground: &Playground, known: usize) -> Result<u64, String> {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        if let Some(at) = accused(playground).get(known) {
+            return Ok(*at);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Err(format!("a control function that hangs is not found: {}", playground.said()))
+}
+
+/// `2026-11-23T09:37:01.123456Z …`, in microseconds of the day.
+fn time_of_day(line: &str) -> Option<u64> {
+    let (_, time) = line.split_once('T')?;
+    let (hours, rest) = (time.get(..2)?, time.get(3..)?);
+    let (minutes, seconds) = (rest.get(..2)?, rest.get(3..)?.split_once('Z')?.0);
+    let seconds: f64 = seconds.parse().ok()?;
+    let whole = hours.parse::<u64>().ok()? * 3600 + minutes.parse::<u64>().ok()? * 60;
+    Some(whole * 1_000_000 + (seconds * 1e6) as u64)
+}
+
+fn milliseconds_between(at: SystemTime, told: u64) -> f64 {
+    const DAY_US: u64 = 86_400_000_000;
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let at = (since.as_micros() % u128::from(DAY_US)) as u64;
+    ((told + DAY_US - at) % DAY_US) as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_those_of_the_log_also_over_midnight() {
+        let line = "2026-11-23T09:37:01.123456Z  WARN heartbeats are not answered who=cpf-1";
+        let us = time_of_day(line).unwrap();
+        assert_eq!(us, ((9 * 60 + 37) * 60 + 1) * 1_000_000 + 123_456);
+        assert_eq!(time_of_day("heartbeats are not answered"), None);
+        let at = SystemTime::UNIX_EPOCH + Duration::from_micros(us - 1500);
+        assert!((milliseconds_between(at, us) - 1.5).abs() < 1e-9);
+        let late = SystemTime::UNIX_EPOCH + Duration::from_secs(86_399);
+        assert!((milliseconds_between(late, 0) - 1000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_detector_that_is_asked_for_is_judged_at_its_load() {
+        let figure = |load, interval_ms, false_alarms| Figure {
+            load,
+            interval_ms,
+            found_ms: vec![1.0, 3.0, 2.0],
+            false_alarms,
+        };
+        let told = verdict(&[figure(70, 12, 0), figure(100, 12, 9), figure(70, 20, 9)]);
+        assert_eq!(told, "a 48 ms detector at 70 % load: 0 false alarms (aim: none)\n");
+        assert_eq!(figure(70, 12, 0).found(), (2.0, 3.0));
+    }
+}

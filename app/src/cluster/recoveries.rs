@@ -1,0 +1,78 @@
+//! How long phones waited after the loss of a control function until another one went on, for the metrics.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use whimbrel_resilience::Recovered;
+
+use crate::console::Sample;
+
+/// Longest time that is told apart, in microseconds: by then phones have repeated what they said.
+const LONGEST_US: u64 = 60_000_000;
+/// What is told of them: median, slowest hundredth, slowest.
+const QUANTILES: [(&str, f64); 3] = [("0.5", 0.5), ("0.99", 0.99), ("1", 1.0)];
+
+/// Times since the start.
+pub(super) struct Recoveries {
+    phones: Histogram<u64>,
+    losses: Histogram<u64>,
+}
+
+impl Default for Recoveries {
+    fn default() -> Self {
+        let empty =
+            || Histogram::new_with_bounds(1, LONGEST_US, 2).unwrap_or_else(|_| unreachable!("fixed bounds"));
+        Self { phones: empty(), losses: empty() }
+    }
+}
+
+impl Recoveries {
+    pub(super) fn add(&mut self, recovered: Recovered) {
+        let us = |took: Duration| u64::try_from(took.as_micros()).unwrap_or(u64::MAX).clamp(1, LONGEST_US);
+        match recovered {
+            Recovered::Phone(took) => self.phones.saturating_record(us(took)),
+            Recovered::All(took) => self.losses.saturating_record(us(took)),
+        }
+    }
+
+    pub(super) fn samples(&self) -> impl Iterator<Item = Sample> {
+        let of = |name, help, times: &Histogram<u64>| {
+            QUANTILES.map(|(label, quantile)| {
+                let value = if times.is_empty() { 0 } else { times.value_at_quantile(quantile) };
+                Sample { name, help, label: Some(("quantile", label.into())), value }
+            })
+        };
+        let count = Sample {
+            name: "whimbrel_phones_recovered_total",
+            help: "Phones that were at something when their control function was lost, or came soon after, and that another one went on with",
+            label: None,
+            value: self.phones.len(),
+        };
+        let phones = of(
+            "whimbrel_recovery_microseconds",
+            "From the loss of a control function being noticed, or from a phone's message after that, to what another one does for the phone",
+            &self.phones,
+        );
+        let losses = of(
+            "whimbrel_recovery_all_microseconds",
+            "From the loss of a control function being noticed until each of its phones had another one",
+            &self.losses,
+        );
+        std::iter::once(count).chain(phones).chain(losses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_of_each_kind_its_own() {
+        let mut recoveries = Recoveries::default();
+        (1..=100).for_each(|us| recoveries.add(Recovered::Phone(Duration::from_micros(us))));
+        recoveries.add(Recovered::All(Duration::MAX));
+        let told: Vec<u64> = recoveries.samples().map(|s| s.value).collect();
+        assert_eq!(told[..4], [100, 50, 99, 100]);
+        assert!(told[4..].iter().all(|us| *us >= LONGEST_US), "{told:?}");
+    }
+}

@@ -1,0 +1,89 @@
+//! How long others take to go on, after the loss of a control function has been noticed. It decides nothing, and no other aggregator hears of it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use whimbrel_control::PhoneId;
+use whimbrel_ids::Instant;
+
+/// What came of a loss, and how long after it was noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovered {
+    /// A phone that was at something, or came before it was its turn (and is counted from then), got what it waited for from somebody else.
+    Phone(Duration),
+    /// All phones of the lost one have somebody else.
+    All(Duration),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Recovery {
+    /// Since when a phone waits.
+    waiting: BTreeMap<PhoneId, Instant>,
+    /// Since when there is a loss, and how many rounds over all phones end before all have been looked at.
+    lost: Option<(Instant, usize)>,
+}
+
+impl Recovery {
+    /// A control function is lost; so many rounds have to come to their end.
+    pub(super) fn begins(&mut self, now: Instant, rounds: usize) {
+        let since = self.lost.map_or(now, |(since, _)| since);
+        self.lost = Some((since, rounds));
+    }
+
+    /// Somebody else is to go on with what a phone is at.
+    pub(super) fn waits(&mut self, phone: PhoneId, since: Instant) {
+        self.waiting.entry(phone).or_insert(since);
+    }
+
+    /// A phone is gone.
+    pub(super) fn forget(&mut self, phone: PhoneId) {
+        self.waiting.remove(&phone);
+    }
+
+    /// Something leaves for a phone that had not left before.
+    pub(super) fn went_on(&mut self, phone: PhoneId, now: Instant) -> Option<Recovered> {
+        let since = self.waiting.remove(&phone)?;
+        Some(Recovered::Phone(now.since(since)))
+    }
+
+    /// A round has come to its end.
+    pub(super) fn looked(&mut self) {
+        if let Some((_, rounds)) = &mut self.lost {
+            *rounds = rounds.saturating_sub(1);
+        }
+    }
+
+    /// Once there is nobody left to be looked at.
+    pub(super) fn over(&mut self, now: Instant) -> Option<Recovered> {
+        let (since, _) = self.lost.take_if(|(_, rounds)| *rounds == 0)?;
+        Some(Recovered::All(now.since(since)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PHONE: PhoneId = PhoneId { slot: 1, generation: 1 };
+
+    #[test]
+    fn a_phone_counts_once_from_when_it_began_to_wait_and_a_loss_until_all_were_looked_at() {
+        let mut recovery = Recovery::default();
+        let at = |us| Instant(us);
+        recovery.waits(PHONE, at(10));
+        recovery.waits(PHONE, at(15));
+        assert_eq!(recovery.went_on(PHONE, at(30)), Some(Recovered::Phone(Duration::from_micros(20))));
+        assert_eq!(recovery.went_on(PHONE, at(31)), None);
+        recovery.waits(PHONE, at(40));
+        recovery.forget(PHONE);
+        assert_eq!(recovery.went_on(PHONE, at(41)), None);
+
+        recovery.begins(at(50), 1);
+        recovery.begins(at(60), 2); // another one is lost meanwhile
+        recovery.looked();
+        assert_eq!(recovery.over(at(70)), None);
+        recovery.looked();
+        assert_eq!(recovery.over(at(80)), Some(Recovered::All(Duration::from_micros(30))));
+        assert_eq!(recovery.over(at(90)), None);
+    }
+}
