@@ -10,7 +10,7 @@ use crate::CodeVersion;
 
 /// Version of the links: another number with every change of a message, or of what an aggregator's successor is given ([`crate::mirror::Snapshot`]).
 /// The test of `stored.rs` guards the former, that of `mirror/record.rs` the latter.
-pub(super) const LINK_VERSION: u16 = 8;
+pub(super) const LINK_VERSION: u16 = 9;
 /// What links of this program begin with.
 const MAGIC: [u8; 8] = *b"whimbrel";
 /// Octets of [`Language`].
@@ -53,7 +53,7 @@ impl Language {
     }
 }
 
-/// `8.1.1.2.2.3`: as an operator compares it.
+/// `9.3.1.2.2.4`: as an operator compares it.
 impl fmt::Display for Language {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, version) in self.0.as_chunks::<2>().0.iter().enumerate() {
