@@ -64,15 +64,12 @@ fn figure_10_losses() {
     let said = figure("fig10");
     let last: serde_json::Value =
         serde_json::from_str(said.lines().last().unwrap_or_default()).expect("JSON");
-    for at in last["figures"]["second_procedure"]["distances"].as_array().expect("distances") {
+    let distances = last["figures"]["second_procedure"]["distances"].as_array().expect("distances");
+    for at in distances {
         assert_eq!(at["register_anew"][0], 0, "the log has what the backups lack:\n{said}");
-        let none = at["register_anew"][1] == 0;
-        assert_eq!(
-            none,
-            at["to_backups_ms"] == 0,
-            "the paper's rule costs it where states come late:\n{said}"
-        );
     }
+    let farthest = distances.last().expect("distances");
+    assert_ne!(farthest["register_anew"][1], 0, "states come too late for the paper's rule:\n{said}");
 }
 
 #[test]

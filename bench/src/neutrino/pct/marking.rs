@@ -42,8 +42,11 @@ pub(super) fn compare(options: &Options) -> Value {
     for ms in DISTANCES_MS {
         let became = schemes.map(|scheme| lose(scheme, options, ms * 1_000_000, losses));
         let cells = schemes.iter().zip(&became).map(|(scheme, b)| {
-            let (median, name) = (b.times.quantile(0.5), scheme.name);
-            format!("; {name}: {} of {}, {median:.0} us of {}", b.anew, b.begun, b.times.len())
+            let median = match b.times.len() {
+                0 => "nobody in the middle".to_owned(),
+                hit => format!("{:.0} us of {hit}", b.times.quantile(0.5)),
+            };
+            format!("; {}: {} of {}, {median}", scheme.name, b.anew, b.begun)
         });
         println!("{ms:>6} ms{}", cells.collect::<String>());
         rows.push(json!({
