@@ -266,8 +266,13 @@ pub(crate) fn smf_establishment(cp_seid: u64, ipv4: bool, ipv6: bool) -> Session
         ],
         create_fars: vec![
             CreateFar::forward(FarId(1), to_network),
-            CreateFar::action(FarId(2), ApplyAction::BUFF),
+            CreateFar { bar_id: Some(BarId(1)), ..CreateFar::action(FarId(2), ApplyAction::BUFF) },
         ],
+        create_bars: vec![CreateBar {
+            bar_id: BarId(1),
+            downlink_data_notification_delay: None,
+            suggested_buffering_packets_count: None,
+        }],
         create_qers: vec![
             CreateQer {
                 mbr: Some(BitRate { ul_kbps: 1_000_000, dl_kbps: 1_000_000 }),
