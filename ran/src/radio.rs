@@ -78,6 +78,8 @@ pub enum Down {
         target: RanUeNgapId,
         /// Next hop chaining count of the key there.
         ncc: u8,
+        /// keySetChangeIndicator: the key there is of the K_AMF that is in use now, not of the one before.
+        key_set_change: bool,
         /// The cell's physical identifier.
         pci: u16,
         /// Its frequency.

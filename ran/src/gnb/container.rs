@@ -17,7 +17,7 @@ use super::tunnel::Session;
 const HANDOVER_PREPARATION_INFORMATION: [u8; 2] = [0, 0];
 /// What stands before the extension in HandoverCommand: RRCReconfiguration with nothing but it.
 const RRC_RECONFIGURATION: [u8; 2] = [0x02, EXTENSION_OCTETS as u8];
-/// RAN UE NGAP ID and next hop chaining count.
+/// RAN UE NGAP ID, next hop chaining count and keySetChangeIndicator.
 const EXTENSION_OCTETS: usize = 5;
 
 /// One bearer whose sequence numbers of 18 bits go on at 1000 and 2000, as an independent codec (pycrate) writes it. The
@@ -32,14 +32,19 @@ pub(super) struct Command {
     pub(super) target: RanUeNgapId,
     /// Next hop chaining count of the target's key.
     pub(super) ncc: u8,
+    /// keySetChangeIndicator.
+    pub(super) key_set_change: bool,
 }
+
+/// Where that stands beside the count.
+const KEY_SET_CHANGE: u8 = 0x80;
 
 impl Command {
     /// In HandoverCommand: four bits that say that there is one message and no extension, its length and it.
     pub(super) fn to_container(self) -> Vec<u8> {
         let mut message = RRC_RECONFIGURATION.to_vec();
         message.extend_from_slice(&self.target.0.to_be_bytes());
-        message.push(self.ncc);
+        message.push(self.ncc | if self.key_set_change { KEY_SET_CHANGE } else { 0 });
         let mut nibbles = vec![0];
         nibbles.extend([message.len() as u8 >> 4, message.len() as u8 & 15]);
         nibbles.extend(message.iter().flat_map(|o| [o >> 4, o & 15]));
@@ -55,7 +60,9 @@ impl Command {
         let octet = |i: usize| Some(nibbles.get(2 * i + 3)? << 4 | nibbles.get(2 * i + 4)?);
         let head = [octet(0)?, octet(1)?];
         let target = u32::from_be_bytes([octet(2)?, octet(3)?, octet(4)?, octet(5)?]);
-        let command = Self { target: RanUeNgapId(target), ncc: octet(6)? };
+        let (target, last) = (RanUeNgapId(target), octet(6)?);
+        let (ncc, key_set_change) = (last & !KEY_SET_CHANGE, last & KEY_SET_CHANGE != 0);
+        let command = Self { target, ncc, key_set_change };
         (head == RRC_RECONFIGURATION && command.to_container() == octets).then_some(command)
     }
 }
@@ -107,7 +114,7 @@ mod tests {
 
     #[test] // TS 38.413 §9.3.1.21
     fn a_command_comes_back_and_an_altered_one_does_not() {
-        let command = Command { target: RanUeNgapId(0x1234_5678), ncc: 5 };
+        let command = Command { target: RanUeNgapId(0x1234_5678), ncc: 5, key_set_change: true };
         let octets = command.to_container();
         assert_eq!(Command::of_container(&octets), Some(command));
         for i in 0..octets.len() {

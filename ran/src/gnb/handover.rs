@@ -140,6 +140,7 @@ impl Gnb {
                 tai: to.tai,
                 target: command.target,
                 ncc: command.ncc,
+                key_set_change: command.key_set_change,
                 pci: pci(to.id),
                 arfcn_dl: ARFCN_DL,
                 sessions,

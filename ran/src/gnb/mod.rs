@@ -306,7 +306,6 @@ struct Context {
     stream: u16,
     /// INITIAL CONTEXT SETUP has succeeded.
     set_up: bool,
-    has_ue_ambr: bool,
     /// The phone does not hear any more, or not yet.
     radio_lost: bool,
     sessions: Vec<tunnel::Session>,
@@ -617,7 +616,6 @@ impl Gnb {
             amf_ue_ngap_id: None,
             stream: stream.unwrap_or_else(|| own(id)),
             set_up: false,
-            has_ue_ambr: false,
             radio_lost: false,
             sessions: Vec::new(),
             keys: None,

@@ -191,11 +191,11 @@ impl Gnb {
         };
         let security = m.security_context;
         let (ncc, nh) = (security.next_hop_chaining_count, security.next_hop_nh.0);
+        let key_set_change = m.new_security_context_ind.is_some();
         if let Some(context) = self.contexts.get_mut(id.0) {
             context.amf_ue_ngap_id = Some(amf_ue_ngap_id);
             context.set_up = true;
             context.radio_lost = true;
-            context.has_ue_ambr = true;
             context.keys = Some(Keys::of_next_hop(ncc, nh, self.config.id));
             context.guami = Some(m.guami);
             context.capabilities = Some(m.ue_security_capabilities);
@@ -222,7 +222,7 @@ impl Gnb {
             self.contexts.remove(id.0);
             return self.handover_failure(at, amf_ue_ngap_id, none, out);
         }
-        let container = Command { target: id, ncc }.to_container();
+        let container = Command { target: id, ncc, key_set_change }.to_container();
         let mut answer = HandoverRequestAcknowledge::new(amf_ue_ngap_id, id, container);
         answer.pdu_session_resource_admitted_list = admitted;
         answer.pdu_session_resource_failed_to_setup_list_ho_ack = failed;

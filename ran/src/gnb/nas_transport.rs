@@ -44,7 +44,7 @@ impl Gnb {
     /// DOWNLINK NAS TRANSPORT (§8.6.2).
     pub(super) fn downlink_nas(&mut self, at: Arrival, m: DownlinkNasTransport, out: &mut Outbox<Output>) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
+        context.ambr = m.ue_aggregate_maximum_bit_rate.or(context.ambr.take());
         let (phone, stream) = (context.phone, context.stream);
         if context.radio_lost {
             let cause = Cause::RadioNetwork(context.lost_cause());

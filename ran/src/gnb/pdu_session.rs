@@ -79,8 +79,8 @@ impl Gnb {
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
         let (phone, stream) = (context.phone, context.stream);
-        context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
-        if !context.has_ue_ambr {
+        context.ambr = m.ue_aggregate_maximum_bit_rate.or(context.ambr.take());
+        if context.ambr.is_none() {
             violation(Some(phone), Violation::MissingUeAmbr, out);
         }
         if self.contexts.get(m.ran_ue_ngap_id.0).is_some_and(|c| !c.set_up) {

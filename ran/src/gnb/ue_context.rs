@@ -31,8 +31,8 @@ impl Gnb {
         let sessions_asked = !m.pdu_session_resource_setup_list_cxt_req.is_empty();
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
         let (phone, stream) = (context.phone, context.stream);
-        context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
-        let (radio_lost, has_ue_ambr) = (context.radio_lost, context.has_ue_ambr);
+        context.ambr = m.ue_aggregate_maximum_bit_rate.clone().or(context.ambr.take());
+        let (radio_lost, has_ue_ambr) = (context.radio_lost, context.ambr.is_some());
         if sessions_asked && !has_ue_ambr {
             violation(Some(phone), Violation::MissingUeAmbr, out);
         }
@@ -54,7 +54,6 @@ impl Gnb {
             context.keys = Some(Keys::initial(m.security_key.0));
             context.guami = Some(m.guami);
             context.capabilities = Some(m.ue_security_capabilities.clone());
-            context.ambr = m.ue_aggregate_maximum_bit_rate.clone().or(context.ambr.take());
             context.allowed_nssai.clone_from(&m.allowed_nssai);
             context.reports_inactive = reports(m.rrc_inactive_transition_report_request.as_ref(), false);
         }
@@ -122,7 +121,6 @@ impl Gnb {
         out: &mut Outbox<Output>,
     ) {
         let Some(context) = self.context(at, m.amf_ue_ngap_id, m.ran_ue_ngap_id, out) else { return };
-        context.has_ue_ambr |= m.ue_aggregate_maximum_bit_rate.is_some();
         context.ambr = m.ue_aggregate_maximum_bit_rate.clone().or(context.ambr.take());
         context.guami = m.new_guami.or(context.guami);
         context.reports_inactive =
@@ -201,6 +199,13 @@ impl Gnb {
             return;
         }
         let Some(context) = self.drop_context(now, ran, out) else { return };
+        // A HANDOVER REQUEST that came twice has made two of them.
+        if let UeNgapIds::AmfUeNgapId(_) = m.ue_ngap_ids {
+            let named = |id: &u32| self.contexts.get(*id).is_some_and(|c| c.amf_ue_ngap_id == Some(amf));
+            for id in self.contexts.ids().filter(named).collect::<Vec<_>>() {
+                self.drop_context(now, RanUeNgapId(id), out);
+            }
+        }
         let mut answer = UeContextReleaseComplete::new(amf, ran);
         answer.user_location_information = Some(self.config.location());
         answer.pdu_session_resource_list_cxt_rel_cpl =

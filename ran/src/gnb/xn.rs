@@ -19,6 +19,7 @@ use super::handover::{Handover, Origin};
 use super::keys::Keys;
 use super::pdu_session::security_result;
 use super::tunnel::{Flow, Session};
+use super::ue_context::reports;
 use super::{Arrival, Event, Gnb, Neighbour, Output, Via, Violation, event, violation};
 use crate::outbox::Outbox;
 use crate::radio::{Down, PhoneId};
@@ -185,7 +186,6 @@ impl Gnb {
             context.amf_ue_ngap_id = Some(m.amf_ue_ngap_id);
             context.set_up = true;
             context.radio_lost = true;
-            context.has_ue_ambr = m.ambr.is_some();
             context.keys = Some(Keys { k_gnb: KGnb::new(m.k_ng_ran_star), ncc: m.ncc, fresh: None });
             context.guami = Some(m.guami);
             context.capabilities = Some(m.capabilities);
@@ -215,7 +215,7 @@ impl Gnb {
         if let Some(context) = self.contexts.get_mut(id.0) {
             context.refused_sessions = refused;
         }
-        let container = Command { target: id, ncc: m.ncc }.to_container();
+        let container = Command { target: id, ncc: m.ncc, key_set_change: false }.to_container();
         let answer = XnHandoverRequestAcknowledge { source, admitted, container };
         let message = XnMessage::HandoverRequestAcknowledge(Box::new(answer));
         out.push(Output::Xn { to: from, message });
@@ -303,14 +303,21 @@ impl Gnb {
         };
         let (ncc, nh) = (m.security_context.next_hop_chaining_count, m.security_context.next_hop_nh.0);
         let used = context.keys.as_ref().map(|k| k.ncc);
-        if let Some(keys) = &mut context.keys {
-            keys.fresh = Some((ncc, Nh::new(nh)));
-        }
+        context.reports_inactive = reports(m.rrc_inactive_transition_report_request.as_ref(), false);
         let known = context.capabilities.clone();
-        if used == Some(ncc) {
-            violation(Some(phone), Violation::NextHopNotFresh, out);
+        if m.new_security_context_ind.is_some() {
+            // A key of a new K_AMF, taken into use at once (TS 33.501 §6.9.2.3.2).
+            context.keys = Some(Keys::initial(nh));
+            out.push(Output::Radio(phone, Down::AsSecurity { k_gnb: nh }));
+        } else {
+            if let Some(keys) = &mut context.keys {
+                keys.fresh = Some((ncc, Nh::new(nh)));
+            }
+            if used == Some(ncc) {
+                violation(Some(phone), Violation::NextHopNotFresh, out);
+            }
+            out.push(Output::Radio(phone, Down::NextHop { ncc, nh }));
         }
-        out.push(Output::Radio(phone, Down::NextHop { ncc, nh }));
         self.judge_capabilities(m.ran_ue_ngap_id, known, m.ue_security_capabilities, out);
         if !m.allowed_nssai.iter().any(|s| self.config.serves_slice(*s)) {
             violation(Some(phone), Violation::AllowedNssaiNotServed, out);

@@ -86,6 +86,14 @@ impl Ue {
         self.camp(now, tai, out);
     }
 
+    /// The access stratum goes over to the K_AMF that is in use now (TS 33.501 §6.9.2.3.4).
+    pub(super) fn change_key_set(&mut self) {
+        if let (Some(security), Some(count)) = (&self.security, self.k_gnb_count) {
+            let k_gnb = security.k_amf.k_gnb(count);
+            self.as_keys = Some(Box::new(AsKeys::initial(&security.k_amf, k_gnb)));
+        }
+    }
+
     /// The key that the target uses must be the phone's.
     pub(super) fn judge_handover_key(&self, k_gnb: &[u8; 32], out: &mut Outbox<Output>) {
         if self.as_keys.as_ref().is_none_or(|keys| keys.k_gnb.octets() != k_gnb) {

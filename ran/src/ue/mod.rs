@@ -322,7 +322,19 @@ impl Ue {
             Input::Radio(_) if !self.connected => {}
             Input::Radio(Down::Nas(octets)) => self.receive(now, &octets, out),
             Input::Radio(Down::AsSecurity { k_gnb }) => self.as_security(&k_gnb, out),
-            Input::Radio(Down::Handover { to, tai, target, ncc, pci, arfcn_dl, sessions }) => {
+            Input::Radio(Down::Handover {
+                to,
+                tai,
+                target,
+                ncc,
+                key_set_change,
+                pci,
+                arfcn_dl,
+                sessions,
+            }) => {
+                if key_set_change {
+                    self.change_key_set();
+                }
                 self.hand_over(now, (to, target), tai, (ncc, pci, arfcn_dl), &sessions, out);
             }
             Input::Radio(Down::HandoverKey { k_gnb }) => self.judge_handover_key(&k_gnb, out),
