@@ -35,16 +35,33 @@ pub(crate) fn begin_chain(amf: &mut AmfContext, k_gnb: &KGnb) {
     amf.next_hop = amf.k_amf.as_ref().map(|k| NextHop { nh: k.first_nh(k_gnb), ncc: 1, of }.into());
 }
 
-/// A fresh {NH, NCC} for a gNB that takes the phone over (TS 33.501 §6.9.2.3.2, §6.9.2.3.3). `None`: the radio was never
-/// secured on this connection.
+/// A fresh {NH, NCC} for a gNB that has taken the phone over (TS 33.501 §6.9.2.3.2). `None`: the radio was never secured on this
+/// connection.
 ///
 /// Where a newer K_AMF was taken into use since, the chain begins anew from it, and the gNB is told.
 pub(crate) fn advance_chain(amf: &mut AmfContext) -> Option<Fresh> {
+    let fresh = offer_chain(amf)?;
+    settle_chain(amf);
+    Some(fresh)
+}
+
+/// The phone is at the gNB that was told of the newer K_AMF: the chain is that one's from here on.
+pub(crate) fn settle_chain(amf: &mut AmfContext) {
+    if amf.next_hop.as_ref().is_some_and(|next| next.of != amf.ng_ksi)
+        && let Some(k_amf) = &amf.k_amf
+    {
+        let k_gnb = k_amf.k_gnb(amf.as_count.unwrap_or_default());
+        begin_chain(amf, &k_gnb);
+    }
+}
+
+/// The same for a gNB to which the phone may come (TS 33.501 §6.9.2.3.3). A chain that begins anew does so when it has come
+/// ([`settle_chain`]): if it stays, its radio has the keys of the former K_AMF still, and the next gNB has to be told again.
+pub(crate) fn offer_chain(amf: &mut AmfContext) -> Option<Fresh> {
     let next = amf.next_hop.as_ref()?;
     let k_amf = amf.k_amf.as_ref()?;
     if next.of != amf.ng_ksi {
         let k_gnb = k_amf.k_gnb(amf.as_count.unwrap_or_default());
-        begin_chain(amf, &k_gnb);
         let context = SecurityContext::new(0, SecurityKey(*k_gnb.octets()));
         return Some(Fresh { context, new: Some(NewSecurityContextInd::True) });
     }
@@ -103,6 +120,21 @@ mod tests {
         assert_eq!((fresh.context.next_hop_chaining_count, fresh.new.is_some()), (0, true));
         assert_eq!(fresh.context.next_hop_nh.0, *k_gnb.octets());
         let fresh = advance_chain(&mut amf).unwrap();
+        assert_eq!((fresh.context.next_hop_chaining_count, fresh.new.is_some()), (2, false));
+    }
+
+    #[test] // TS 33.501 §6.9.2.3.3: who is offered to a gNB and stays has the keys of before, and the next gNB is told of the new K_AMF too
+    fn a_new_chain_begins_when_the_phone_has_come() {
+        let mut amf = secured();
+        (amf.k_amf, amf.ng_ksi) = (Some(KAmf::new([9; 32])), NgKsi::native(2));
+        let k_gnb = KAmf::new([9; 32]).k_gnb(NasCount::default());
+        for _ in 0..2 {
+            let fresh = offer_chain(&mut amf).unwrap();
+            assert_eq!((fresh.context.next_hop_chaining_count, fresh.new.is_some()), (0, true));
+            assert_eq!(fresh.context.next_hop_nh.0, *k_gnb.octets());
+        }
+        settle_chain(&mut amf);
+        let fresh = offer_chain(&mut amf).unwrap();
         assert_eq!((fresh.context.next_hop_chaining_count, fresh.new.is_some()), (2, false));
     }
 

@@ -16,6 +16,7 @@ use whimbrel_ngap::msg::{
 };
 use whimbrel_ngap::transfer::{HandoverPreparationUnsuccessfulTransfer, HandoverRequiredTransfer};
 
+use super::as_security::settle_chain;
 use super::connection::{emit, ids, locate, location, out_of_state, part, send};
 use super::handover_request::{Asked, request};
 use super::mobility_restrictions::permitted;
@@ -372,6 +373,7 @@ async fn arrive(
             rrc_inactive: false,
             ..(*source).clone()
         }));
+        settle_chain(&mut p.amf);
         p.amf.source =
             (!target.source_lost).then(|| Source { connection: Some(*source), until: None }.into());
         Some(target)

@@ -7,7 +7,7 @@ use whimbrel_ngap::ie::{
 };
 use whimbrel_ngap::msg::{HandoverRequest, HandoverRequired};
 
-use super::as_security::{Fresh, advance_chain, ue_security_capabilities};
+use super::as_security::{Fresh, offer_chain, ue_security_capabilities};
 use super::connection::{bits, emit};
 use super::context_setup::masked;
 use super::handover::Failed;
@@ -63,7 +63,7 @@ pub(crate) fn request(
         let capabilities = ue_security_capabilities(p.amf.ue_security_capability.as_ref()?);
         let ambr = p.amf.subscription.as_ref()?.ue_ambr;
         let ambr = UeAggregateMaximumBitRate::new(bits(ambr.dl_kbps), bits(ambr.ul_kbps));
-        let fresh = keys.cloned().or_else(|| advance_chain(&mut p.amf))?;
+        let fresh = keys.cloned().or_else(|| offer_chain(&mut p.amf))?;
         Some((capabilities, ambr, fresh, p.amf.allowed_nssai.clone()))
     });
     let Some((capabilities, ambr, fresh, allowed)) = ready else {

@@ -51,7 +51,7 @@ pub(crate) enum Security {
 /// Reads the first message of a connection for this slot. `known`: the slot holds a phone with a security context.
 pub(crate) fn receive_first(ue: Ue, octets: &[u8], known: bool, addressed: bool) -> First {
     if known {
-        return match receive(ue, octets) {
+        return match read(ue, octets, true) {
             Ok(received) if received.protected => First::Read(Box::new(received)),
             _ => First::Stranger,
         };
@@ -99,6 +99,11 @@ fn named_by(message: &mm::Message) -> Option<Guti> {
 
 /// Reads an uplink message under this phone's contexts.
 pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Unread> {
+    read(ue, octets, false)
+}
+
+/// The same of one with which a connection may begin.
+fn read(ue: Ue, octets: &[u8], first: bool) -> Result<Received, Unread> {
     let header = match Envelope::parse(octets).map_err(|_| Dropped::NotNas)? {
         Envelope::PlainMm(_) => None,
         Envelope::PlainSm(_) => return Err(Dropped::NotNas.into()),
@@ -107,22 +112,20 @@ pub(crate) fn receive(ue: Ue, octets: &[u8]) -> Result<Received, Unread> {
     if let Some(header) = header
         && let Some((plain, count)) = ue.with(|p| open(&mut p.amf, header, octets))
     {
-        ue.with(|p| {
-            if let Some(c) = &mut p.amf.connection {
-                c.secured = true;
-            }
-        });
+        let secured =
+            ue.with(|p| p.amf.connection.as_mut().is_some_and(|c| std::mem::replace(&mut c.secured, true)));
         let message = mm::Message::decode(&plain).map_err(|e| Unread::of(&e, true))?;
         if !fits(header, &message) {
             return Err(Dropped::Integrity.into());
         }
         let (message, content) = whole(ue, message, count, &plain);
-        if matches!(
-            message,
-            mm::Message::RegistrationRequest(_)
-                | mm::Message::ServiceRequest(_)
-                | mm::Message::SecurityModeComplete(_)
-        ) {
+        // The radio's keys begin with the message by which the phone came, or with the newest keys (TS 33.501 §6.8.1.1.2.2, §6.9.2.3.3).
+        let counts = match message {
+            mm::Message::RegistrationRequest(_) | mm::Message::ServiceRequest(_) => first || !secured,
+            mm::Message::SecurityModeComplete(_) => true,
+            _ => false,
+        };
+        if counts {
             ue.with(|p| p.amf.as_count = Some(count));
         }
         return Ok(Received { message, protected: true, content, sealed: None });

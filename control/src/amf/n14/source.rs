@@ -14,7 +14,7 @@ use whimbrel_ngap::msg::{
 };
 
 use super::{Between, Body, Completed, Created, Given, Keys, NeighbourId, Relation, UeContext, say};
-use crate::amf::as_security::advance_chain;
+use crate::amf::as_security::{offer_chain, settle_chain};
 use crate::amf::connection::{
     ids, lost, out_of_state, release_command, send, send_nas, send_release_command,
 };
@@ -170,8 +170,9 @@ fn create(ue: Ue, m: &HandoverRequired) -> Result<(Asked, u32), Failed> {
     }
     let config = ue.config();
     let ready = ue.with(|p| {
-        let fresh = advance_chain(&mut p.amf)?;
+        let fresh = offer_chain(&mut p.amf)?;
         let mut rests = p.clone();
+        settle_chain(&mut rests.amf);
         rests.lanes = Default::default();
         let state = Checkpoint::of(&rests)?.into_flat();
         let upfs = smf::upfs(p.sessions.values().map(|s| &**s), &config);
