@@ -8,11 +8,12 @@ use std::time::Duration;
 use common::day::{Stage, live, of, stage};
 use common::stage::session;
 use common::*;
-use whimbrel_control::{Batch, Checkpoint, Phone, PhoneId};
+use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, Phone, PhoneId};
+use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ran::ue::Command;
-use whimbrel_resilience::link::{Peer, State, Up};
+use whimbrel_resilience::link::{Down, Peer, State, Up};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{Complaint, Member, MemberOutbox};
+use whimbrel_resilience::{CodeVersion, Complaint, Member, MemberOutbox};
 use whimbrel_sim::{Faults, Loss, Sim, default_config, morning, night_in_region, phone_config};
 
 #[test]
@@ -82,6 +83,34 @@ fn a_state_that_is_not_what_its_sender_says_is_not_held() {
     member.peer(CpfId(2), Peer::State(State { phone, term: 1, clock: 4, state: at_four }), &mut out);
     assert!(matches!(out.up[..], [Up::Holds { phone: of, clock: 4 }] if of == phone));
     assert_eq!((member.refused(), member.backed()), (2, 1));
+}
+
+#[test] // its state may be newer than the aggregator knew when it was chosen
+fn of_inputs_that_are_to_be_tried_those_are_that_the_state_lacks() {
+    let mut member = Member::new(default_config().into());
+    let phone = PhoneId { slot: 1, generation: 1 };
+    let mut at_four = Phone::new(phone);
+    at_four.clock = 4;
+    let state = Checkpoint::of(&at_four).expect("it rests");
+    let mut out = MemberOutbox::default();
+    member.peer(CpfId(2), Peer::State(State { phone, term: 1, clock: 4, state }), &mut out);
+    let tick = |clock| Envelope {
+        code_version: CodeVersion::own().0,
+        phone,
+        cta_term: 1,
+        owner_term: 2,
+        clock,
+        time: Instant(clock),
+        seed: [1; 16],
+        tmsi: Tmsi(5),
+        config_version: 1,
+        upfs: Default::default(),
+        payload: Payload::Tick,
+    };
+    member.handle(Down::Serve { phone, term: 2, backups: Vec::new() }, &mut out);
+    member.handle(Down::Try { phone, inputs: (3..=6).map(tick).collect() }, &mut out);
+    let tried = out.trials[0].inputs.iter().map(|input| input.clock);
+    assert_eq!(tried.collect::<Vec<_>>(), [5, 6]);
 }
 
 /// What a control function says of an input.

@@ -179,11 +179,13 @@ impl Member {
         }
     }
 
-    fn have_tried(&mut self, phone: PhoneId, inputs: Vec<Envelope>, out: &mut MemberOutbox) {
+    fn have_tried(&mut self, phone: PhoneId, mut inputs: Vec<Envelope>, out: &mut MemberOutbox) {
         if let Some(input) = inputs.iter().find(|input| input.code_version != self.code.0) {
             return self.refuse(input, out);
         }
         let Some(served) = self.served.get_mut(&phone) else { return };
+        // The state may be newer than the aggregator knew when it chose these.
+        inputs.retain(|input| input.clock > served.clock);
         self.last_trial += 1;
         let id = self.last_trial;
         self.trials.insert(id, phone);

@@ -142,11 +142,14 @@ impl UpfC {
             self.associations.next_id
         });
         self.seat(now, key.peer, id, m.node_id.clone(), m.recovery_time_stamp, m.cp_function_features);
-        if let Some(a) = self.associations.by_node.get_mut(&m.node_id) {
-            a.alternatives = addresses(&m.alternative_smf_ip_addresses);
+        let alternatives = addresses(&m.alternative_smf_ip_addresses);
+        // What we asked for ourselves is there, also if it was another SMF of the set whom we asked.
+        for at in alternatives.iter().chain([&key.peer.ip()]) {
+            self.requests.forget(*at, message_type::ASSOCIATION_SETUP_REQUEST);
         }
-        // What we asked for ourselves is there.
-        self.requests.forget(key.peer, message_type::ASSOCIATION_SETUP_REQUEST);
+        if let Some(a) = self.associations.by_node.get_mut(&m.node_id) {
+            a.alternatives = alternatives;
+        }
         out.events.push(Event::AssociationSetUp { node: m.node_id, peer: key.peer, sessions_deleted });
         let response = self.set_up_response(Cause::RequestAccepted, Some(retain));
         self.answer(now, key, None, &response.into(), out);
@@ -273,6 +276,7 @@ impl UpfC {
             a.alternatives.retain(|at| *at != peer.ip());
             a.alternatives.push(former.ip());
             a.silent = None;
+            self.requests.forget(former.ip(), message_type::ASSOCIATION_SETUP_REQUEST); // it stands
             self.requests.redirect(former.ip(), peer.ip(), out);
             self.replies.redirect(former, peer);
             let waiting = self.waiting.values_mut().filter(|w| w.key.peer == former);

@@ -108,8 +108,8 @@ impl Requests {
     }
 
     /// Requests of a kind to a peer are not repeated any more.
-    pub(super) fn forget(&mut self, peer: SocketAddr, message_type: u8) {
-        let of_it = |r: &Request| r.peer.ip() == peer.ip() && r.message_type == message_type;
+    pub(super) fn forget(&mut self, peer: IpAddr, message_type: u8) {
+        let of_it = |r: &Request| r.peer.ip() == peer && r.message_type == message_type;
         let gone: Vec<u32> = self.by_sequence.iter().filter(|(_, r)| of_it(r)).map(|(s, _)| *s).collect();
         for sequence in gone {
             if let Some(r) = self.by_sequence.remove(&sequence) {

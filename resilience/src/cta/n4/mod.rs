@@ -124,7 +124,7 @@ pub(super) struct N4 {
     /// Sessions of which a change is under way, and the changes that wait for it: a request that is repeated must not undo what was
     /// asked for after it.
     changing: BTreeMap<Seid, VecDeque<(PhoneId, OutputId, Vec<u8>)>>,
-    /// Answers to reports, by the UPF's sequence number, newest last.
+    /// Answers to reports, and to the request that has set the association up, by the UPF's sequence number, newest last.
     answered: VecDeque<(u32, Vec<u8>)>,
     reports: VecDeque<(u32, PhoneId)>,
 }
@@ -319,17 +319,18 @@ impl N4 {
         arrived: &mut Vec<Arrived>,
     ) {
         let sequence = frame.header.sequence;
+        let of_this_association = self.pending.contains_key(&sequence);
         let doubtful = || self.doubtful.remove(&sequence);
         let Some(pending) = self.pending.remove(&sequence).or_else(doubtful) else { return };
         self.pass_over();
         match pending.purpose {
             Purpose::Session { phone, to } => {
-                if knows_no_association(&frame) && self.is_up() {
-                    // It has started anew since the last heartbeat: the next finds it out, and comes now.
-                    self.next = self.next.min(now);
-                }
                 arrived.push(Arrived::Answer { phone, to, octets: Some(octets.to_vec()) });
                 self.settled(now, &pending.octets, out);
+                // It has started anew since the last heartbeat, or never heard that its own request was granted, which no heartbeat tells.
+                if of_this_association && self.is_up() && knows_no_association(&frame) {
+                    self.lost(now, arrived);
+                }
             }
             Purpose::Release => self.next = now + RELEASED,
             Purpose::Update => self.next = now,

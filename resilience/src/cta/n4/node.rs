@@ -40,6 +40,13 @@ impl N4 {
             Message::NodeReportRequest(_) => {
                 NodeReportResponse { node_id, cause: Cause::RequestAccepted, offending_ie: None }.into()
             }
+            // What it asks a second time, since it was not answered, does not end what it has since (TS 29.244 §6.4).
+            Message::AssociationSetupRequest(m) if self.link == Link::Up(m.recovery_time_stamp) => {
+                match self.answered.iter().find(|(sequence, _)| *sequence == frame.header.sequence) {
+                    Some((_, answer)) => return out.push((self.upf, answer.clone())),
+                    None => self.set_up_by_upf(now, &m, arrived),
+                }
+            }
             Message::AssociationSetupRequest(m) => self.set_up_by_upf(now, &m, arrived),
             Message::AssociationUpdateRequest(m) => self.updated_by_upf(now, &m, arrived),
             // Only an SMF releases (TS 29.244 §6.2.8.1).
@@ -48,7 +55,12 @@ impl N4 {
             }
             _ => return,
         };
-        out.push((self.upf, response.to_octets(None, frame.header.sequence)));
+        let is_set_up = matches!(response, Message::AssociationSetupResponse(_));
+        let octets = response.to_octets(None, frame.header.sequence);
+        if is_set_up {
+            self.answered.push_back((frame.header.sequence, octets.clone()));
+        }
+        out.push((self.upf, octets));
     }
 
     /// TS 29.244 §6.2.6.3: the UPF sets the association up. One that stood is replaced, and its sessions are gone.

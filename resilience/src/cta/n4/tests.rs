@@ -7,7 +7,8 @@ use whimbrel_pfcp::ie::{
 use whimbrel_pfcp::msg::{
     AssociationReleaseResponse, AssociationSetupResponse, AssociationUpdateRequest,
     AssociationUpdateResponse, HeartbeatResponse, LoadControlInformation, OverloadControlInformation,
-    SessionDeletionRequest, SessionDeletionResponse, SessionModificationRequest, SessionModificationResponse,
+    SessionDeletionRequest, SessionDeletionResponse, SessionEstablishmentResponse,
+    SessionModificationRequest, SessionModificationResponse,
 };
 
 const PHONE: PhoneId = PhoneId { slot: 7, generation: 1 };
@@ -84,6 +85,23 @@ fn an_unanswered_request_is_repeated_unchanged_and_then_given_up() {
     assert_eq!(sent.len(), usize::from(N1));
     assert!(sent.iter().all(|o| *o == sent[0]));
     assert_eq!(arrived, [Arrived::Answer { phone: PHONE, to: TO, octets: None }]);
+}
+
+#[test] // TS 29.244 §6.2.6.3: the UPF set it up, and the answer was lost with the aggregator; its recovery time stamp is what it was
+fn a_upf_that_knows_of_no_association_is_asked_for_one() {
+    let mut n4 = up();
+    let (mut out, mut arrived) = (vec![], vec![]);
+    n4.request(Instant(2_000_000), PHONE, TO, request(), &mut out);
+    let sequence = Frame::parse(&out[0].1).unwrap().header.sequence;
+    let node_id = NodeId::Ipv4([127, 0, 0, 2].into());
+    let refusal = SessionEstablishmentResponse::new(node_id, Cause::NoEstablishedPfcpAssociation);
+    let refusal = Message::from(refusal).to_octets(Some(Seid(0)), sequence);
+    out.clear();
+    n4.receive(Instant(2_000_100), &refusal, &mut out, &mut arrived);
+    let answer = Arrived::Answer { phone: PHONE, to: TO, octets: Some(refusal) };
+    assert_eq!(arrived, [answer, Arrived::Upf(UpfChange::Lost)]);
+    n4.tick(n4.next_deadline(), &mut out, &mut arrived);
+    assert_eq!(types(&out), [message_type::ASSOCIATION_SETUP_REQUEST]);
 }
 
 #[test] // DESIGN §4 rule 8: what a UPF may have done without our knowing is found out when it shows that it lives
@@ -249,6 +267,8 @@ fn an_association_set_up_by_the_upf() {
     assert_eq!(arrived, [Arrived::Upf(UpfChange::Up)]);
     let answer = Message::parse(&Frame::parse(&out[0].1).unwrap()).unwrap();
     assert!(matches!(answer, Message::AssociationSetupResponse(m) if m.cause.is_accepted()));
+    // What it asks again, since the answer was lost, is answered as before (TS 29.244 §6.4).
+    assert_eq!(says(&mut n4, 2_500_000, set_up(Some(NEEDED)), 1), (out, vec![]));
     let (_, arrived) = says(&mut n4, 3_000_000, set_up(None), 2);
     assert_eq!(arrived, [Arrived::Upf(UpfChange::Lost), Arrived::Upf(UpfChange::Unfit)]);
     assert!(!n4.state().usable, "it would choose neither tunnels nor addresses");
