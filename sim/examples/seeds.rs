@@ -105,6 +105,9 @@ fn work(kind: Kind, until: u64, next: &AtomicU64, totals: &Mutex<Totals>) {
         let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
         match ran {
             Ok((inputs, procedures, replicated, takeovers)) => {
+                if replicated.lost > 0 {
+                    println!("seed {seed}: {} phones registered anew", replicated.lost);
+                }
                 totals.inputs += inputs;
                 totals.procedures += procedures;
                 totals.replicated.cpfs_lost += replicated.cpfs_lost;

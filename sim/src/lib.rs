@@ -16,10 +16,12 @@ mod meter;
 mod mirror;
 mod n3;
 mod night;
+mod procedures;
 mod record;
 mod region;
 mod rng;
 mod schedule;
+mod schedules;
 mod traffic;
 mod watch;
 
@@ -57,11 +59,14 @@ pub use night::{
     gnb_config, mirrored_night, morning, night, night_in_region, night_of_broken_links, night_with_poison,
     registered,
 };
+pub use procedures::procedures_config;
+use procedures::{Procedure, Was};
 pub use record::{Recorded, Recorder};
 pub use region::Loss;
 use region::{Cluster, Link};
 pub use rng::Rng;
 use schedule::{Schedule, Whom};
+pub use schedules::{HISTORY, Lost, Report, Schedules};
 pub use watch::Tally;
 use watch::Watch;
 
@@ -224,6 +229,8 @@ pub struct Sim {
     pub events: Vec<(Instant, PhoneEvent)>,
     /// What happened in the core to gNBs.
     pub ran_events: Vec<RanEvent>,
+    /// What is told of a schedule that fails.
+    trace: Option<Vec<(Instant, String)>>,
     /// What gNBs told.
     pub gnb_events: Vec<(GnbIndex, gnb::Event)>,
 }
@@ -297,6 +304,7 @@ impl Sim {
             associations: 0,
             events: Vec::new(),
             ran_events: Vec::new(),
+            trace: None,
             gnb_events: Vec::new(),
         };
         sim.core(Input::Tick);
@@ -547,6 +555,31 @@ impl Sim {
     /// Keeps no events from now on, and no inputs: what a long simulation could not hold. They are counted still.
     pub fn quieten(&mut self) {
         self.quiet = true;
+    }
+
+    /// Keeps events again, and what crosses the core's edges.
+    pub(crate) fn tell_all(&mut self) {
+        self.quiet = false;
+        self.trace.get_or_insert_default();
+    }
+
+    fn trace(&mut self, line: impl FnOnce() -> String) {
+        let now = self.now;
+        if let Some(trace) = &mut self.trace {
+            trace.push((now, line()));
+        }
+    }
+
+    /// What happened since [`Sim::tell_all`], a line each, with its time in microseconds.
+    pub(crate) fn told(&self) -> String {
+        let phones = self.terminals.iter().enumerate();
+        let of_phones =
+            phones.flat_map(|(n, t)| t.events.iter().map(move |(at, e)| (*at, format!("phone {n}: {e:?}"))));
+        let of_core = self.events.iter().map(|(at, e)| (*at, format!("core: {e:?}")));
+        let traced = self.trace.iter().flatten().cloned();
+        let mut all: Vec<(Instant, String)> = traced.chain(of_phones).chain(of_core).collect();
+        all.sort_by_key(|(at, _)| *at);
+        all.into_iter().map(|(at, line)| format!("\n  {}: {line}", at.0 - EPOCH.0)).collect()
     }
 
     /// Measures the core's work from now on, by a clock that counts nanoseconds.
@@ -810,6 +843,17 @@ impl Sim {
         self.now = until;
     }
 
+    /// Whether nothing is on its way but what only time brings.
+    pub(crate) fn is_quiet(&self) -> bool {
+        let waits = |t: &Travelling| matches!(t, Travelling::Mirror(ToAndFro::Grace));
+        self.travelling.values().all(waits) && self.region_rests() && self.pair_rests()
+    }
+
+    /// How often phones and gNBs found the core at fault, and with what last.
+    pub fn violations(&self) -> (u64, &str) {
+        (self.watch.violations, &self.watch.violation)
+    }
+
     fn next_event(&self) -> Option<Instant> {
         let travelling = self.travelling.first_key_value().map(|((at, _), _)| *at);
         let core = Some(self.cta().next_deadline());
@@ -916,6 +960,9 @@ impl Sim {
         if !self.quiet {
             self.events.extend(out.events.into_iter().map(|e| (now, e)));
             self.ran_events.extend(out.ran_events);
+            if !out.upfs.is_empty() {
+                self.trace(|| format!("UPFs: {:?}", out.upfs));
+            }
         }
         self.ngap_leaves(host, out.ngap);
         for (to, message) in out.cpfs {
@@ -937,6 +984,7 @@ impl Sim {
 
     fn ngap_leaves(&mut self, host: u64, ngap: Vec<(AssociationId, u16, Vec<u8>)>) {
         for (association, stream, octets) in ngap {
+            self.trace(|| format!("core to {association:?}: {:?}", whimbrel_ngap::Message::decode(&octets)));
             if let Some(tap) = &mut self.tap {
                 tap.push(whimbrel_ngap::Message::decode(&octets).expect("the core writes what can be read"));
             }
@@ -952,6 +1000,7 @@ impl Sim {
 
     fn pfcp_leaves(&mut self, host: u64, pfcp: Vec<(UpfId, Vec<u8>)>) {
         for (id, octets) in pfcp {
+            self.trace(|| format!("core to {id:?}: {}", pfcp_words(&octets)));
             let upf = &mut self.upfs[usize::from(id.0)];
             match upf.state {
                 UpfState::Silent => continue,
@@ -1016,8 +1065,9 @@ impl Sim {
                 gnb::Output::Page(s_tmsi) => self.page(index, s_tmsi),
                 gnb::Output::Event(event) => {
                     if let gnb::Event::Violation { .. } = event {
-                        self.watch.violations += 1;
+                        self.watch.violated(&event);
                     }
+                    self.trace(|| format!("gNB {}: {event:?}", index.0));
                     if !self.quiet {
                         self.gnb_events.push((index, event));
                     }
@@ -1093,7 +1143,7 @@ impl Sim {
                 ue::Output::Radio(up) => self.up(index, up),
                 ue::Output::Event(event) => {
                     if let ue::Event::Violation(_) = event {
-                        self.watch.violations += 1;
+                        self.watch.violated(&event);
                     }
                     if !self.quiet {
                         self.terminals[index.0].events.push((self.now, event));
@@ -1136,6 +1186,12 @@ impl Sim {
 
 /// Procedure code of INITIAL UE MESSAGE (TS 38.413 §9.4.7).
 const INITIAL_UE_MESSAGE: u8 = 15;
+
+/// A PFCP message in words.
+pub(crate) fn pfcp_words(octets: &[u8]) -> String {
+    let read = whimbrel_pfcp::Frame::parse(octets).ok().and_then(|f| whimbrel_pfcp::Message::parse(&f).ok());
+    format!("{read:?}")
+}
 
 /// Where the SMF's PFCP comes from: each of the two hosts has its address.
 fn smf(host: u64) -> SocketAddr {

@@ -1,6 +1,6 @@
 //! The mirror of the simulated aggregator: the link to it, and how the aggregator is lost.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use whimbrel_control::udm::Directory;
 use whimbrel_control::{AssociationId, Prf};
 use whimbrel_ids::Instant;
 use whimbrel_ran::gnb;
-use whimbrel_resilience::link::ToCpf;
+use whimbrel_resilience::link::{ToCpf, Up};
 use whimbrel_resilience::mirror::{Active, Arrival, Associations, Mirror, Physical, Record, Snapshot};
 use whimbrel_resilience::{Input, Order, Ordered, Outbox};
 
@@ -80,6 +80,8 @@ pub(crate) struct Pair {
     /// Inputs that the aggregator has taken.
     taken: u64,
     loss: Option<(u64, CtaLoss)>,
+    /// At which inputs the aggregator was lost, and how often.
+    pub(crate) lost_at: BTreeMap<&'static str, u64>,
     /// What inputs have caused that the mirror has not run yet, and how many it has.
     caused: VecDeque<Vec<u8>>,
     followed: u64,
@@ -153,6 +155,12 @@ impl Sim {
         self.pair.takeovers
     }
 
+    /// At which messages control functions were lost, and at which inputs the aggregator, and how often.
+    pub(crate) fn lost_at(&self) -> [BTreeMap<&'static str, u64>; 2] {
+        let cpfs = self.cluster.as_ref().map(|c| c.lost_at.clone());
+        [cpfs.unwrap_or_default(), self.pair.lost_at.clone()]
+    }
+
     /// Whether there is nobody who takes inputs.
     pub(crate) fn is_headless(&self) -> bool {
         self.pair.dead
@@ -168,9 +176,15 @@ impl Sim {
         if self.pair.dead {
             return self.miss(input);
         }
+        if let Input::Pfcp(upf, octets) = &input {
+            self.trace(|| format!("{upf:?} to core: {}", crate::pfcp_words(octets)));
+        }
         self.pair.taken += 1;
         let loss = self.pair.loss.filter(|(at, _)| *at == self.pair.taken && self.pair.mirror.is_some());
         let loss = loss.map(|(_, how)| how);
+        if loss.is_some() {
+            *self.pair.lost_at.entry(name(&input)).or_default() += 1;
+        }
         if loss == Some(CtaLoss::Before) {
             self.lose_cta();
             return self.miss(input);
@@ -287,6 +301,7 @@ impl Sim {
 
     /// The aggregator is lost, and after a while its mirror takes over.
     fn lose_cta(&mut self) {
+        self.trace(|| "the aggregator is lost".into());
         (self.pair.dead, self.pair.last_words) = (true, None);
         self.pair.missed.extend(std::mem::take(&mut self.pair.unacknowledged).into_iter().flatten());
         let at = self.now + ASSOCIATIONS_END_AFTER;
@@ -314,6 +329,7 @@ impl Sim {
     }
 
     fn mirror_takes_over(&mut self) {
+        self.trace(|| "the mirror takes over".into());
         let mirror = self.pair.mirror.take().expect("it took nobody's place yet");
         let (active, first) = mirror.take_over();
         let mut former = std::mem::replace(&mut self.cta, active);
@@ -478,13 +494,14 @@ impl Sim {
         self.travelling.retain(|_, t| !on_links(t));
         cluster.under_way -= before - self.travelling.len();
         let of_former: Vec<_> = self.cta.unsettled().collect();
-        self.core(Input::Rings(rings.clone()));
+        self.core(Input::Rings(rings));
         for cpf in of_former {
-            if !rings.serves(cpf) {
+            let Some(cluster) = &mut self.cluster else { return };
+            // Who is to leave is on no ring, and serves phones still.
+            if !cluster.is_there(cpf) {
                 self.core(Input::CpfLost(cpf));
                 continue;
             }
-            let Some(cluster) = &mut self.cluster else { return };
             let Some(end) = cluster.ends.get_mut(&cpf) else { continue }; // dead, and to be found out
             let has = end.taken();
             let messages = self.cta.resume(cpf, has).expect("both have what the other lacks");
@@ -494,6 +511,24 @@ impl Sim {
             messages.into_iter().for_each(|message| self.link(Link::Down { to: cpf, taken, message }));
             again.into_iter().for_each(|link| self.link(link));
         }
+    }
+}
+
+/// What an input is.
+fn name(input: &Input<'_>) -> &'static str {
+    match input {
+        Input::AssociationUp { .. } => "association that comes up",
+        Input::AssociationDown(_) => "association that ends",
+        Input::Ngap(..) => "NGAP message",
+        Input::Pfcp(..) => "PFCP message",
+        Input::Command(..) | Input::SubscribersChanged(_) | Input::Move(..) => "order",
+        Input::Cpf(_, Up::Ran { .. }) => "answer of a control function",
+        Input::Cpf(_, Up::Holds { .. }) => "acknowledgement of a state",
+        Input::Cpf(..) => "complaint of a control function",
+        Input::CpfLost(_) => "loss of a control function",
+        Input::Rings(_) => "change of the rings",
+        Input::Neighbour(..) => "N14 message",
+        Input::Tick | Input::Waited(_) => "time",
     }
 }
 

@@ -1,6 +1,6 @@
 //! The control functions of the simulated region: their links, and how they are lost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,6 +70,28 @@ impl Link {
                 Self::Peer(from, to, message)
             }
             inner @ (Self::Lost(_) | Self::Tried(..)) => inner,
+        }
+    }
+
+    /// What it is about.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Down { message, .. } => match message {
+                Down::Run(_) | Down::Logged(_) => "input",
+                Down::Try { .. } => "inputs to try",
+                Down::Serve { .. } => "assignment",
+                Down::Outdated { .. } => "word of an outdated state",
+                Down::Released(_) => "word of a release",
+                Down::Forget(_) => "word of a phone that is gone",
+                Down::Configure(_) => "configuration",
+            },
+            Self::Peer(_, _, message) => match message {
+                Peer::State(_) => "state",
+                Peer::Delta { .. } => "delta",
+                Peer::Fetch { .. } => "request of a state",
+            },
+            Self::Tried(..) => "outcome of a trial",
+            Self::Up { .. } | Self::Lost(_) => "message to the aggregator",
         }
     }
 
@@ -157,6 +179,10 @@ pub(crate) struct Cluster {
     losses: Vec<(u64, Loss)>,
     /// Those that left in order.
     left: Vec<CpfId>,
+    /// Where those were that were lost or have left, and in whose place nobody has come.
+    vacant: Vec<Region>,
+    /// At which messages control functions were lost, and how often.
+    pub(crate) lost_at: BTreeMap<&'static str, u64>,
     /// After each so many messages all phones are to move to another member.
     unrest: Option<u64>,
     poison: Option<Poison>,
@@ -220,6 +246,8 @@ impl Cluster {
             taken: 0,
             losses: Vec::new(),
             left: Vec::new(),
+            vacant: Vec::new(),
+            lost_at: BTreeMap::new(),
             unrest: None,
             poison: None,
             spoilt: Vec::new(),
@@ -272,6 +300,11 @@ impl Cluster {
     /// The clock of the state that one holds of a phone for another.
     pub(crate) fn clock_held(&self, by: CpfId, phone: PhoneId) -> Option<u64> {
         self.members.get(&by)?.holds(phone)
+    }
+
+    /// Whether one has neither been lost nor left.
+    pub(crate) fn is_there(&self, cpf: CpfId) -> bool {
+        self.regions.region_of(cpf).is_some()
     }
 
     pub(crate) fn rings(&self) -> Rings {
@@ -440,6 +473,7 @@ impl Sim {
     /// One has nothing left, and goes.
     pub(crate) fn cpf_leaves(&mut self, cpf: CpfId) {
         let Some(cluster) = &mut self.cluster else { return };
+        cluster.vacant.extend(cluster.regions.region_of(cpf).cloned());
         cluster.regions.leave(cpf);
         cluster.members.remove(&cpf);
         cluster.left.push(cpf);
@@ -453,10 +487,32 @@ impl Sim {
 
     /// Another control function comes to the region.
     pub fn add_cpf(&mut self) {
+        if let Some(home) = self.cluster.as_ref().map(|c| c.region.clone()) {
+            self.add_cpf_in(&home);
+        }
+    }
+
+    /// In the place of each that was lost or has left another one comes, and who was only taken for dead is so at last.
+    pub(crate) fn replace_cpfs(&mut self) {
+        let Some(cluster) = &mut self.cluster else { return };
+        let on_rings: BTreeSet<CpfId> = cluster.rings().members().collect();
+        cluster.members.retain(|cpf, _| on_rings.contains(cpf));
+        cluster.ends.retain(|cpf, _| on_rings.contains(cpf));
+        for place in std::mem::take(&mut cluster.vacant) {
+            self.add_cpf_in(&place);
+        }
+    }
+
+    /// The control functions that may serve phones.
+    pub(crate) fn members(&self) -> impl Iterator<Item = CpfId> {
+        self.cluster.iter().flat_map(|c| c.rings().members().collect::<Vec<_>>())
+    }
+
+    fn add_cpf_in(&mut self, place: &Region) {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.newest += 1;
         let id = CpfId(cluster.newest);
-        cluster.regions.join(id, &cluster.region).expect("it is new");
+        cluster.regions.join(id, place).expect("it is new");
         cluster.members.insert(id, Member::new(self.config.clone()));
         cluster.ends.insert(id, End::default());
         let rings = cluster.rings();
@@ -500,6 +556,7 @@ impl Sim {
     }
 
     pub(crate) fn link(&mut self, link: Link) {
+        self.trace(|| format!("{:?} to {:?}: {}", link.ends().0, link.ends().1, link.name()));
         let (least, greatest) = LINK_LATENCY_MICROS;
         let latency = least + self.rng.below(greatest - least);
         let Some(cluster) = &mut self.cluster else { return };
@@ -547,6 +604,9 @@ impl Sim {
                 return self.core(Input::Cpf(from, message));
             }
             Link::Lost(cpf) => {
+                self.trace(|| format!("{cpf:?} is lost"));
+                let Some(cluster) = &mut self.cluster else { return };
+                cluster.vacant.extend(cluster.regions.region_of(cpf).cloned());
                 cluster.regions.leave(cpf);
                 let rings = cluster.rings();
                 self.core(Input::Rings(rings));
@@ -563,6 +623,9 @@ impl Sim {
         cluster.ran += u64::from(is_input);
         let upgrade = cluster.upgrade.take_if(|(at, _)| *at == cluster.taken);
         let turnover = cluster.turnover.is_some_and(|every| is_input && cluster.ran.is_multiple_of(every));
+        if loss.is_some() {
+            *cluster.lost_at.entry(link.name()).or_default() += 1;
+        }
         let mut out = MemberOutbox::default();
         if loss != Some(Loss::Before) {
             match link {

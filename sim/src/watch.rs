@@ -77,9 +77,16 @@ pub(crate) struct Watch {
     pub(crate) tally: Tally,
     /// Breaches of the standard that phones and gNBs saw in the core. In a network that loses messages some are due.
     pub(crate) violations: u64,
+    /// The last one.
+    pub(crate) violation: String,
 }
 
 impl Watch {
+    pub(crate) fn violated(&mut self, how: &impl Debug) {
+        self.violations += 1;
+        self.violation = format!("{how:?}");
+    }
+
     pub(crate) fn tally(&mut self, events: &[PhoneEvent]) {
         for event in events {
             match &event.event {

@@ -1,0 +1,233 @@
+//! The procedures that a loss may hit, each from wherever a phone is: what has to be there before it, what begins it, what it comes to.
+//!
+//! | file | begun by |
+//! | --- | --- |
+//! | `registrations` | phones that register, in all ways, and leave |
+//! | `sessions` | phones, gNBs and packets, of sessions and connections |
+//! | `handovers` | gNBs that hand phones over |
+//! | `orders` | the operator, the subscribers' store, UPFs |
+//! | `bring` | nobody: it brings phones where a procedure begins |
+
+mod bring;
+mod handovers;
+mod orders;
+mod registrations;
+mod sessions;
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use whimbrel_control::config::{Config, Emergency};
+use whimbrel_control::policy::{FlowGate, FlowPolicy, Setup, packet_filter};
+use whimbrel_control::udm::{Ambr, Arp};
+use whimbrel_control::{Phone, PhoneId};
+use whimbrel_ids::{FiveQi, PduSessionId, SNssai};
+use whimbrel_ran::gnb;
+
+use crate::{CtaLoss, GnbIndex, Sim, UeIndex, default_config};
+
+/// What becomes of the phone's registration and sessions, beside what the procedure is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ends {
+    /// It stays registered as it is, and keeps its sessions with their addresses.
+    Nothing,
+    /// It stays registered, and one session ends.
+    Session,
+    /// It registers anew, or leaves.
+    Registration,
+    /// So do others.
+    Others,
+}
+
+/// A procedure.
+#[derive(Debug)]
+pub(crate) struct Procedure {
+    /// Its name, as in TS 23.502 where it has one there.
+    pub(crate) name: &'static str,
+    /// It begins with an order.
+    ordered: bool,
+    /// A gNB takes no notice of something, and is astonished at what follows from it.
+    pub(crate) astonishes: bool,
+    ends: Ends,
+    before: fn(&mut Sim, UeIndex),
+    act: fn(&mut Sim, UeIndex),
+    done: fn(&Sim, UeIndex, &Was) -> bool,
+    after: fn(&mut Sim, UeIndex),
+}
+
+impl Procedure {
+    const fn new(
+        name: &'static str,
+        before: fn(&mut Sim, UeIndex),
+        act: fn(&mut Sim, UeIndex),
+        done: fn(&Sim, UeIndex, &Was) -> bool,
+    ) -> Self {
+        Self {
+            name,
+            ordered: false,
+            astonishes: false,
+            ends: Ends::Nothing,
+            before,
+            act,
+            done,
+            after: |_, _| {},
+        }
+    }
+
+    const fn ordered(self) -> Self {
+        Self { ordered: true, ..self }
+    }
+
+    const fn astonishes(self) -> Self {
+        Self { astonishes: true, ..self }
+    }
+
+    const fn ends(self, ends: Ends) -> Self {
+        Self { ends, ..self }
+    }
+
+    const fn afterwards(self, after: fn(&mut Sim, UeIndex)) -> Self {
+        Self { after, ..self }
+    }
+
+    /// All of them.
+    pub(crate) fn all() -> impl Iterator<Item = &'static Self> {
+        [registrations::ALL, sessions::ALL, handovers::ALL, orders::ALL].into_iter().flatten()
+    }
+
+    /// Brings about what has to be there before it, whatever there is.
+    pub(crate) fn before(&self, net: &mut Sim, ue: UeIndex) {
+        (self.before)(net, ue);
+    }
+
+    /// Begins it.
+    pub(crate) fn act(&self, net: &mut Sim, ue: UeIndex) {
+        (self.act)(net, ue);
+    }
+
+    /// Sets right what it had gone wrong in phone, gNBs or home.
+    pub(crate) fn after(&self, net: &mut Sim, ue: UeIndex) {
+        (self.after)(net, ue);
+        for gnb in (0..net.gnbs()).map(GnbIndex) {
+            *net.gnb_mut(gnb).faults_mut() = gnb::Faults::default();
+        }
+    }
+
+    /// Whether it has come to what it should, and left alone what is not its.
+    pub(crate) fn is_done(&self, net: &Sim, ue: UeIndex, was: &Was) -> bool {
+        self.left_alone(net, ue, was) && (self.done)(net, ue, was)
+    }
+
+    fn left_alone(&self, net: &Sim, ue: UeIndex, was: &Was) -> bool {
+        let may_end = match self.ends {
+            Ends::Nothing => 0,
+            Ends::Session => 1,
+            Ends::Registration | Ends::Others => return true,
+        };
+        let now = Was::of(net, ue);
+        let stands = |(id, address)| now.sessions.get(id) == Some(address);
+        let ended = was.sessions.iter().filter(|session| !stands(*session)).count();
+        now.phone == was.phone && ended <= may_end
+    }
+
+    /// The first of the aggregator's inputs, from its beginning on, at which that may be lost so: an order that is lost with it is given again
+    /// by who gave it.
+    pub(crate) fn first_loss(&self, how: CtaLoss) -> u64 {
+        1 + u64::from(self.ordered && matches!(how, CtaLoss::Before | CtaLoss::Untold))
+    }
+
+    /// Whether its phone need not register anew.
+    pub(crate) fn keeps_registration(&self) -> bool {
+        matches!(self.ends, Ends::Nothing | Ends::Session)
+    }
+
+    /// Whether phones beside its own keep what they have.
+    pub(crate) fn spares_others(&self) -> bool {
+        self.ends != Ends::Others
+    }
+}
+
+/// How a phone was before a procedure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Was {
+    /// The core's name of it, which is another one when it has registered anew.
+    pub(crate) phone: Option<PhoneId>,
+    gnb: GnbIndex,
+    sessions: BTreeMap<PduSessionId, Option<Ipv4Addr>>,
+    flows: usize,
+    dl_kbps: u64,
+}
+
+impl Was {
+    /// How it is.
+    pub(crate) fn of(net: &Sim, ue: UeIndex) -> Self {
+        let known = net.known(ue);
+        let terms = known.and_then(|p| p.amf.subscription.as_ref());
+        Self {
+            phone: known.map(|p| p.id),
+            gnb: net.gnb_of(ue),
+            sessions: net.ue_ref(ue).sessions().map(|s| (s.id, s.ipv4)).collect(),
+            flows: known.map_or(0, flows),
+            dl_kbps: terms.map_or(0, |t| t.ue_ambr.dl_kbps),
+        }
+    }
+}
+
+impl Sim {
+    /// A phone as the core knows it under its subscription.
+    pub(crate) fn known(&self, ue: UeIndex) -> Option<&Phone> {
+        let supi = Some(self.ue_ref(ue).config().supi);
+        self.phones().find(|p| p.amf.supi == supi)
+    }
+
+    /// Runs until nothing is on its way, no procedure runs and `what` holds, or until the time is over. Whether it came to that.
+    pub fn comes_to(&mut self, patience: Duration, what: impl Fn(&Self) -> bool) -> bool {
+        let until = self.now() + patience;
+        loop {
+            if self.is_quiet() && self.phones().all(Phone::is_idle) && what(self) {
+                return true;
+            }
+            match self.next_event().filter(|at| *at <= until) {
+                Some(at) => self.step(at),
+                None => return false,
+            }
+        }
+    }
+}
+
+/// The flows that its first session has beside the default one.
+fn flows(phone: &Phone) -> usize {
+    phone.sessions.values().next().map_or(0, |s| s.flows.len())
+}
+
+const ARP: Arp = Arp { priority: 5, may_preempt: false, preemptable: true };
+
+/// A configuration in which all procedures can be had: keys are proved after two registrations, a flow by the operator's word and one on
+/// request, emergency services, reports of RRC_INACTIVE.
+pub fn procedures_config() -> Config {
+    let mut config = default_config();
+    let flow = |name: &str, setup| FlowPolicy {
+        name: name.parse().expect("a name"),
+        five_qi: FiveQi(7),
+        arp: ARP,
+        gbr: None,
+        precedence: 10,
+        filters: vec![packet_filter("permit out 17 from any 5004 to assigned").expect("a filter")],
+        gate: FlowGate::default(),
+        setup,
+    };
+    let flows = [flow("voice", Setup::ByOperator), flow("game", Setup::OnRequest)];
+    config.smf.data_networks.values_mut().for_each(|n| n.flows = flows.to_vec());
+    config.amf.access.authentication.every_registrations = Some(2);
+    config.amf.access.rrc_reports = true;
+    config.amf.access.emergency = Some(Emergency {
+        unauthenticated: false,
+        s_nssai: SNssai::sst(1),
+        dnn: "ims".parse().expect("a DNN"),
+        arp: Arp { priority: 1, may_preempt: true, preemptable: false },
+        five_qi: FiveQi(5),
+        ambr: Ambr { ul_kbps: 2000, dl_kbps: 2000 },
+    });
+    config
+}

@@ -1,0 +1,176 @@
+//! Registration in all ways, and deregistration by the phone (TS 23.502 §4.2.2).
+
+use std::time::Duration;
+
+use whimbrel_control::Command as CoreCommand;
+use whimbrel_control::smf::UpState;
+use whimbrel_ran::ue::{Command, MmState};
+use whimbrel_security::{K, Milenage, Opc, Usim, UsimSqn};
+
+use super::bring::{
+    at_home, connected, go_idle, gone, gone_and_fresh, idle, is_gone, order, register, with_session,
+};
+use super::{Ends, Procedure};
+use crate::{Sim, UeIndex, registered};
+
+pub(super) static ALL: &[Procedure] = &[
+    Procedure::new(
+        "initial registration",
+        gone,
+        |net, ue| net.command(ue, Command::Register),
+        |net, ue, _| registered(net, ue),
+    )
+    .ends(Ends::Registration),
+    Procedure::new(
+        "initial registration of a phone that has forgotten that it was here",
+        with_session,
+        |net, ue| {
+            net.lose_power(ue);
+            net.switch_on(ue);
+            net.command(ue, Command::Register);
+        },
+        |net, ue, _| registered(net, ue) && net.ue_ref(ue).sessions().count() == 0,
+    )
+    .ends(Ends::Registration),
+    Procedure::new(
+        "EAP-AKA'",
+        |net, ue| {
+            gone_and_fresh(net, ue);
+            let supi = net.ue_ref(ue).config().supi;
+            net.home().eap_aka_prime.push(supi);
+        },
+        |net, ue| net.command(ue, Command::Register),
+        |net, ue, _| registered(net, ue),
+    )
+    .ends(Ends::Registration)
+    .afterwards(|net, _| net.home().eap_aka_prime.clear()),
+    Procedure::new(
+        "a failure to synchronise", // of a fresh USIM, to which the time is too far ahead
+        gone_and_fresh,
+        |net, ue| net.command(ue, Command::Register),
+        |net, ue, _| registered(net, ue),
+    )
+    .ends(Ends::Registration),
+    Procedure::new(
+        "an authentication that fails",
+        |net, ue| {
+            gone(net, ue);
+            net.lose_power(ue); // nor does it have keys of before
+            net.switch_on(ue);
+            let other = Milenage::new(&K::new([0x5a; 16]), Opc::new([0x5a; 16]));
+            net.ue_mut(ue).insert(Usim::new(other, UsimSqn::default()));
+        },
+        |net, ue| net.command(ue, Command::Register),
+        |net, ue, _| is_gone(net, ue) && net.cta().occupancy().1 == 0,
+    )
+    .ends(Ends::Registration)
+    .afterwards(gone_and_fresh),
+    Procedure::new(
+        "a 5G-GUTI that nobody knows",
+        |net, ue| {
+            connected(net, ue);
+            go_idle(net, ue);
+            net.unplug(ue);
+            order(net, ue, CoreCommand::Deregister);
+            let given_up = net.comes_to(Duration::from_secs(120), |net| net.known(ue).is_none());
+            assert!(given_up, "it was given up: {:?}{}", net.known(ue), net.told());
+            net.switch_on(ue);
+        },
+        |net, ue| net.command(ue, Command::Register),
+        |net, ue, _| registered(net, ue),
+    )
+    .ends(Ends::Registration),
+    Procedure::new(
+        "an emergency",
+        gone,
+        |net, ue| {
+            net.command(ue, Command::RegisterForEmergency);
+            net.command(ue, Command::EstablishEmergencySession);
+        },
+        |net, _, _| net.phones().any(|p| p.amf.emergency && p.sessions.len() == 1),
+    )
+    .ends(Ends::Registration),
+    Procedure::new(
+        "mobility registration update",
+        with_session,
+        |net, ue| net.command(ue, Command::Register),
+        |net, ue, _| registered(net, ue),
+    ),
+    Procedure::new(
+        "mobility registration update of an idle phone in another cell",
+        |net, ue| {
+            idle(net, ue);
+            let there = super::bring::other_gnb(net, ue);
+            net.move_ue(ue, there);
+        },
+        |net, ue| net.command(ue, Command::Register),
+        |net, ue, _| registered(net, ue),
+    ),
+    Procedure::new(
+        "periodic registration update",
+        idle,
+        |net, ue| net.command(ue, Command::PeriodicRegistration),
+        |net, ue, _| registered(net, ue),
+    ),
+    Procedure::new(
+        "keys that are proved anew",
+        |net, ue| {
+            gone(net, ue);
+            with_session(net, ue);
+            (0..2).for_each(|_| register(net, ue));
+        },
+        |net, ue| net.command(ue, Command::Register),
+        |net, ue, _| {
+            let keys = net.known(ue).and_then(|p| p.amf.security.as_ref());
+            keys.is_some_and(|keys| keys.counts().uplink_next < 4)
+        },
+    ),
+    Procedure::new(
+        "deregistration by the phone",
+        with_session,
+        |net, ue| net.command(ue, Command::Deregister { switch_off: false }),
+        |net, ue, _| is_gone(net, ue),
+    )
+    .ends(Ends::Registration),
+    Procedure::new(
+        "deregistration by a phone that is switched off",
+        with_session,
+        |net, ue| net.command(ue, Command::Deregister { switch_off: true }),
+        |net, ue, _| is_gone(net, ue),
+    )
+    .ends(Ends::Registration),
+    Procedure::new(
+        "deregistration by an idle phone",
+        idle,
+        |net, ue| net.command(ue, Command::Deregister { switch_off: false }),
+        |net, ue, _| is_gone(net, ue),
+    )
+    .ends(Ends::Registration),
+    Procedure::new(
+        "registration that awaits its user plane",
+        idle,
+        |net, ue| {
+            net.command(ue, Command::PeriodicRegistration);
+            net.command(ue, Command::ServiceRequest);
+        },
+        |net, ue, _| {
+            let flows = |p: &whimbrel_control::Phone| p.sessions.values().all(|s| s.up == UpState::Active);
+            net.ue_ref(ue).state() == MmState::Registered && net.known(ue).is_some_and(flows)
+        },
+    ),
+    Procedure::new(
+        "registration and a session at once",
+        at_home_no_more,
+        |net, ue| {
+            net.command(ue, Command::Register);
+            net.command(ue, super::bring::session(whimbrel_nas::ie::PduSessionType::Ipv4v6));
+        },
+        |net, ue, _| net.ue_ref(ue).sessions().count() == 1 && super::bring::all_flow(net, ue),
+    )
+    .ends(Ends::Registration),
+];
+
+fn at_home_no_more(net: &mut Sim, ue: UeIndex) {
+    at_home(net, ue);
+    gone(net, ue);
+}

@@ -1,0 +1,200 @@
+//! Sessions, connections and what gNBs and packets have to do with them (TS 23.502 §4.2.3, §4.2.6, §4.3, §4.8).
+
+use whimbrel_ids::{FiveQi, Qfi};
+use whimbrel_nas::ie::{
+    FilterComponent, FilterDirection, FlowOperation, FlowParameter, PacketFilter, PduSessionType,
+    QosFlowDescription, QosRule, RuleBinding, RuleOperation,
+};
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
+use whimbrel_ran::gnb;
+use whimbrel_ran::ue::{Command, QosRequest};
+
+use super::bring::{
+    all_flow, camper, connected, first, first_is_let_go, go_idle, idle, session, with_session, with_two,
+    without_flows, without_user_plane,
+};
+use super::{Ends, Procedure, flows};
+use crate::{Sim, UeIndex};
+
+pub(super) static ALL: &[Procedure] = &[
+    Procedure::new(
+        "service request by the phone",
+        idle,
+        |net, ue| net.command(ue, Command::ServiceRequest),
+        |net, ue, _| all_flow(net, ue) && net.ue_ref(ue).is_connected(),
+    ),
+    Procedure::new(
+        "service request for signalling",
+        |net, ue| {
+            connected(net, ue);
+            go_idle(net, ue);
+        },
+        |net, ue| net.command(ue, Command::ServiceRequest),
+        |net, ue, _| net.ue_ref(ue).is_connected(),
+    ),
+    Procedure::new(
+        "network triggered service request",
+        idle,
+        |net, ue| assert!(net.downlink(ue, first(net, ue)).is_some()),
+        |net, ue, _| net.ue_ref(ue).has_user_plane(first(net, ue)),
+    ),
+    Procedure::new(
+        "network triggered service request while the phone comes by itself",
+        idle,
+        |net, ue| {
+            assert!(net.downlink(ue, first(net, ue)).is_some());
+            net.command(ue, Command::ServiceRequest);
+        },
+        |net, ue, _| all_flow(net, ue),
+    ),
+    Procedure::new(
+        "a packet for a connected phone",
+        without_user_plane,
+        |net, ue| assert!(net.downlink(ue, first(net, ue)).is_some()),
+        |net, ue, _| net.ue_ref(ue).has_user_plane(first(net, ue)),
+    ),
+    Procedure::new(
+        "service request of a connected phone",
+        without_user_plane,
+        |net, ue| net.command(ue, Command::ServiceRequest),
+        |net, ue, _| all_flow(net, ue),
+    ),
+    Procedure::new(
+        "a radio that is lost without its gNB's knowing",
+        with_session,
+        |net, ue| {
+            net.lose_radio(ue);
+            net.command(ue, Command::ServiceRequest);
+        },
+        |net, ue, _| net.ue_ref(ue).is_connected() && all_flow(net, ue),
+    ),
+    Procedure::new(
+        "session establishment",
+        with_session,
+        |net, ue| net.command(ue, session(PduSessionType::Ipv4)),
+        |net, ue, was| net.ue_ref(ue).sessions().count() > was.sessions.len(),
+    ),
+    Procedure::new(
+        "session establishment, with IPv6",
+        with_session,
+        |net, ue| net.command(ue, session(PduSessionType::Ipv4v6)),
+        |net, ue, was| net.ue_ref(ue).sessions().count() > was.sessions.len(),
+    ),
+    Procedure::new(
+        "session establishment by an idle phone",
+        idle,
+        |net, ue| net.command(ue, session(PduSessionType::Ipv4)),
+        |net, ue, was| net.ue_ref(ue).sessions().count() > was.sessions.len(),
+    ),
+    Procedure::new(
+        "session release by the phone",
+        with_two,
+        |net, ue| net.command(ue, Command::ReleaseSession(first(net, ue))),
+        |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
+    )
+    .ends(Ends::Session),
+    Procedure::new(
+        "session release by an idle phone",
+        idle,
+        |net, ue| net.command(ue, Command::ReleaseSession(first(net, ue))),
+        |net, ue, was| net.ue_ref(ue).sessions().count() + 1 == was.sessions.len(),
+    )
+    .ends(Ends::Session),
+    Procedure::new(
+        "modification by the phone",
+        without_flows,
+        |net, ue| net.command(ue, Command::ModifySession(first(net, ue), Box::new(wish()))),
+        |net, ue, was| net.known(ue).is_some_and(|p| flows(p) == was.flows + 1),
+    ),
+    Procedure::new(
+        "modification by the gNB",
+        with_session,
+        |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::IndicateModification(camper(ue))),
+        |net, ue, _| all_flow(net, ue),
+    ),
+    Procedure::new(
+        "a user plane that its gNB lets go",
+        with_session,
+        |net, ue| {
+            let session = first(net, ue);
+            net.gnb_input(net.gnb_of(ue), gnb::Input::LetSessionGo(camper(ue), session));
+        },
+        |net, ue, _| first_is_let_go(net, ue),
+    ),
+    Procedure::new(
+        "AN release",
+        with_session,
+        |net, ue| net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity)),
+        |net, ue, _| !net.ue_ref(ue).is_connected(),
+    ),
+    Procedure::new(
+        "AN release since the radio is lost",
+        with_session,
+        |net, ue| {
+            net.lose_radio(ue);
+            net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::RadioConnectionWithUeLost));
+        },
+        |net, ue, _| !net.ue_ref(ue).is_connected(),
+    ),
+    Procedure::new(
+        "RRC_INACTIVE",
+        active,
+        |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::Inactive(camper(ue), true)),
+        |net, ue, _| is_inactive(net, ue),
+    ),
+    Procedure::new(
+        "RRC_INACTIVE, and back",
+        active,
+        |net, ue| {
+            for inactive in [true, false] {
+                net.gnb_input(net.gnb_of(ue), gnb::Input::Inactive(camper(ue), inactive));
+            }
+        },
+        |net, ue, _| !is_inactive(net, ue),
+    ),
+    Procedure::new(
+        "NG RESET by the gNB",
+        with_session,
+        |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::Reset),
+        |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),
+    )
+    .ends(Ends::Others),
+    Procedure::new(
+        "NG RESET of one connection by the gNB",
+        with_session,
+        |net, ue| net.gnb_input(net.gnb_of(ue), gnb::Input::ResetSome(&[camper(ue)])),
+        |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),
+    ),
+    Procedure::new(
+        "a gNB that starts anew",
+        with_session,
+        |net, ue| net.restart_gnb(net.gnb_of(ue)),
+        |net, ue, _| net.known(ue).is_some_and(|p| !p.is_connected()),
+    )
+    .ends(Ends::Others),
+];
+
+/// It is in RRC_CONNECTED.
+fn active(net: &mut Sim, ue: UeIndex) {
+    with_session(net, ue);
+    if is_inactive(net, ue) {
+        net.gnb_input(net.gnb_of(ue), gnb::Input::Inactive(camper(ue), false));
+        net.settle(std::time::Duration::from_secs(1));
+    }
+}
+
+fn is_inactive(net: &Sim, ue: UeIndex) -> bool {
+    net.known(ue).and_then(|p| p.amf.connection.as_ref()).is_some_and(|c| c.rrc_inactive)
+}
+
+/// A flow of the policy `game`, for UDP to one port.
+fn wish() -> QosRequest {
+    let qfi = Qfi::new(0).expect("6 bits");
+    let components = vec![FilterComponent::Protocol([17]), FilterComponent::RemotePort([0, 80])];
+    let filter = PacketFilter { id: 0, direction: FilterDirection::Bidirectional, components };
+    let binding = Some(RuleBinding { precedence: 70, segregation: false, qfi });
+    let rule = QosRule { id: 0, operation: RuleOperation::Create(vec![filter]), default: false, binding };
+    let parameters = vec![FlowParameter::FiveQi(FiveQi(7))];
+    let flow = QosFlowDescription { qfi, operation: FlowOperation::Create, e_bit: true, parameters };
+    QosRequest { rules: vec![rule], flows: vec![flow] }
+}

@@ -1,0 +1,435 @@
+//! Procedures with a loss at a message that the seed chooses, thousands a second: `./x sim --schedules N`.
+//!
+//! A schedule is one procedure in the state in which the former ones have left a small network, and who is lost in the middle of it, at which
+//! of its messages and how. Once it is over, phones, gNBs, core, UPF and backups agree ([`Sim::agree`]), the procedure has come to what it
+//! should, nothing else has changed, and nobody has registered anew. Then others come in the place of those who were lost, and the next one
+//! begins. [`HISTORY`] schedules in a row share a network, so a schedule is run again with those before it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use whimbrel_resilience::Replicated;
+use whimbrel_resilience::region::{Areas, Region};
+
+use crate::{CtaLoss, Faults, Loss, Procedure, Rng, Sim, UeIndex, Was, gnb_config};
+use crate::{phone_config, procedures_config};
+
+/// Schedules that share a network.
+pub const HISTORY: u64 = 32;
+/// Of so many schedules all that phones, gNBs and core did is told if the last one fails.
+const TOLD: u64 = 8;
+/// A procedure is over by then, whatever was lost in it: most of this is for gNBs that wait for an answer that does not come.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// The phone that a procedure is about, and the one that must not notice.
+const SUBJECT: UeIndex = UeIndex(0);
+const BYSTANDER: UeIndex = UeIndex(1);
+
+/// Who may be lost, and what there is for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum World {
+    /// One control function; each phone has one backup.
+    One,
+    /// Two, one soon after the other; two backups.
+    Two,
+    /// The aggregator, which has a mirror.
+    Aggregator,
+    /// A control function and the aggregator.
+    Both,
+    /// Either, where the second gNB is in another region than the first.
+    Regions,
+}
+
+impl World {
+    const ALL: [Self; 5] = [Self::One, Self::Two, Self::Aggregator, Self::Both, Self::Regions];
+
+    /// Two gNBs and two phones, of which the second has a session.
+    fn begin(self, seed: u64) -> Sim {
+        let (config, faults) = (procedures_config(), Faults::default());
+        let mut net = match self {
+            Self::One => Sim::in_region(seed, config, faults, 4, 1),
+            Self::Two => Sim::in_region(seed, config, faults, 5, 2),
+            Self::Aggregator => Sim::mirrored(seed, config, faults, 4, 1),
+            Self::Both => Sim::mirrored(seed, config, faults, 5, 2),
+            Self::Regions => {
+                let [here, there]: [Region; 2] = ["1220", "1221"].map(|at| at.parse().expect("a region"));
+                let mut areas = Areas::default();
+                areas.add(&there, [2], []).expect("said once");
+                let places = [&here, &here, &here, &there, &there, &there].map(Region::clone);
+                let mut net = Sim::in_regions(seed, config, &places, areas, 1);
+                net.add_mirror();
+                net
+            }
+        };
+        net.quieten();
+        let gnbs = [1, 2].map(|n| net.add_gnb(gnb_config(n)));
+        net.settle(Duration::from_secs(1));
+        for n in 0..2 {
+            net.add_ue(gnbs[n as usize], phone_config(n));
+        }
+        net
+    }
+
+    fn is_mirrored(self) -> bool {
+        !matches!(self, Self::One | Self::Two)
+    }
+
+    /// Whether control functions are lost alone, so that gNBs and phones hear nothing twice.
+    fn is_silent(self) -> bool {
+        !self.is_mirrored()
+    }
+}
+
+/// Who is lost in a schedule: at which of its messages to control functions, or of the aggregator's inputs, from one on, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Losses {
+    cpfs: Vec<(u64, Loss)>,
+    cta: Option<(u64, CtaLoss)>,
+    /// So many of the aggregator's last inputs gNBs say again.
+    sacks: usize,
+}
+
+/// How many messages a procedure has, and how many inputs the aggregator.
+#[derive(Clone, Copy, Debug, Default)]
+struct Span {
+    messages: u64,
+    inputs: u64,
+}
+
+/// Who is lost at each boundary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// A control function of several, with one backup a phone.
+    ControlFunction,
+    /// The aggregator, which has a mirror.
+    Aggregator,
+}
+
+/// What was run, and what came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// The schedule that is being run: its number, and what it is.
+    pub at: (u64, String),
+    /// Schedules that are over.
+    pub schedules: u64,
+    /// Of these, those in which nobody was lost.
+    pub quiet: u64,
+    /// By procedure.
+    pub procedures: BTreeMap<&'static str, u64>,
+    /// Losses of control functions, by the message at which they were lost, and of aggregators, by the input.
+    pub losses: [BTreeMap<&'static str, u64>; 2],
+    /// How often somebody was lost at each boundary: world, procedure, whether it was the aggregator, the message's number, how.
+    boundaries: BTreeMap<(World, usize, bool, u64, usize), u64>,
+    /// What replication did.
+    pub replicated: Replicated,
+    /// Aggregators that were lost.
+    pub takeovers: u64,
+    /// Schedules after which a phone had registered anew that did not have to: each is one that fails.
+    pub anew: u64,
+}
+
+impl Report {
+    /// Adds what another one counted.
+    pub fn add(&mut self, other: Self) {
+        self.schedules += other.schedules;
+        self.quiet += other.quiet;
+        self.takeovers += other.takeovers;
+        self.anew += other.anew;
+        for (name, times) in other.procedures {
+            *self.procedures.entry(name).or_default() += times;
+        }
+        for (mine, theirs) in self.losses.iter_mut().zip(other.losses) {
+            theirs.into_iter().for_each(|(name, times)| *mine.entry(name).or_default() += times);
+        }
+        for (boundary, times) in other.boundaries {
+            *self.boundaries.entry(boundary).or_default() += times;
+        }
+        let (mine, theirs) = (&mut self.replicated, other.replicated);
+        mine.cpfs_lost += theirs.cpfs_lost;
+        mine.taken_over += theirs.taken_over;
+        mine.replayed += theirs.replayed;
+        mine.moved += theirs.moved;
+        mine.fenced += theirs.fenced;
+    }
+
+    /// How many boundaries somebody was lost at, and how often at the one that had the fewest.
+    pub fn boundaries(&self) -> (usize, u64) {
+        (self.boundaries.len(), self.boundaries.values().copied().min().unwrap_or(0))
+    }
+}
+
+/// Runs schedules.
+#[derive(Debug)]
+pub struct Schedules {
+    procedures: Vec<&'static Procedure>,
+    /// Of each world, and in it of each procedure.
+    spans: Vec<Vec<Span>>,
+}
+
+impl Default for Schedules {
+    /// Each procedure is run once in each world where nobody is lost, so that it is known how long it is.
+    fn default() -> Self {
+        let procedures: Vec<&'static Procedure> = Procedure::all().collect();
+        let spans = World::ALL.map(|world| {
+            let mut stage = Stage::new(world, 0);
+            procedures.iter().map(|procedure| stage.judge(procedure, &Losses::default())).collect()
+        });
+        Self { procedures, spans: spans.into() }
+    }
+}
+
+impl Schedules {
+    /// Runs the schedules from the first of their history on, through the last one; `report` gets those from `from` on.
+    ///
+    /// Errors: why a schedule did not come to what it should; `report` says which.
+    ///
+    /// # Panics
+    /// Where an invariant does not hold.
+    pub fn history(&self, from: u64, through: u64, report: &mut Report) -> Result<(), String> {
+        let history = from / HISTORY;
+        let world = World::ALL[history as usize % World::ALL.len()];
+        let mut stage = Stage::new(world, history);
+        for schedule in history * HISTORY..=through {
+            let mut rng = Rng::new(schedule ^ 0x5ced);
+            let nth = rng.below(self.procedures.len() as u64) as usize;
+            let procedure = self.procedures[nth];
+            let losses = self.draw(world, nth, &mut rng);
+            report.at = (schedule, format!("{} in {world:?}, {losses:?}", procedure.name));
+            let before = stage.counts();
+            let few = through - from < TOLD && schedule >= from;
+            if few {
+                stage.net.tell_all();
+            }
+            let ran = stage.run(procedure, &losses);
+            report.anew += u64::from(stage.anew);
+            ran.map_err(|why| if few { why + &stage.net.told() } else { why })?;
+            if schedule >= from {
+                report.count(world, nth, procedure, &losses, before, stage.counts());
+            }
+            stage.restore(&mut rng).map_err(|why| if few { why + &stage.net.told() } else { why })?;
+        }
+        for (all, own) in report.losses.iter_mut().zip(stage.net.lost_at()) {
+            own.iter().for_each(|(name, times)| *all.entry(name).or_default() += times);
+        }
+        Ok(())
+    }
+
+    /// Runs each procedure with a loss at each of its messages, or of the aggregator's inputs while it runs, in each way. How often it was
+    /// run, and how often somebody was lost.
+    ///
+    /// # Panics
+    /// Where one does not come to what it should.
+    pub fn at_each_boundary(&self, of: Lost) -> (u64, u64) {
+        let world = match of {
+            Lost::ControlFunction => World::One,
+            Lost::Aggregator => World::Aggregator,
+        };
+        let mut counted = (0, 0);
+        for (nth, procedure) in self.procedures.iter().enumerate() {
+            let span = self.spans[world as usize][nth];
+            let mut stage = Stage::new(world, nth as u64);
+            let losses: Vec<Losses> = match of {
+                Lost::ControlFunction => {
+                    let at = (1..=span.messages).flat_map(|at| Loss::ALL.map(|how| (at, how)));
+                    at.map(|loss| Losses { cpfs: vec![loss], ..Losses::default() }).collect()
+                }
+                Lost::Aggregator => {
+                    let at = (1..=span.inputs).flat_map(|at| CtaLoss::ALL.map(|how| (at, how)));
+                    let may_be = at.filter(|(at, how)| *at >= procedure.first_loss(*how));
+                    may_be.map(|loss| Losses { cta: Some(loss), ..Losses::default() }).collect()
+                }
+            };
+            for losses in losses {
+                let before = stage.counts();
+                stage.judge(procedure, &losses);
+                let after = stage.counts();
+                counted.0 += 1;
+                counted.1 += after.0.cpfs_lost - before.0.cpfs_lost + after.1 - before.1;
+            }
+        }
+        counted
+    }
+
+    /// Runs a procedure with two losses of control functions, the second at each message that follows the first.
+    ///
+    /// # Panics
+    /// Where one does not come to what it should, or no procedure has that name.
+    pub fn at_each_two_boundaries(&self, name: &str) -> u64 {
+        let (mut stage, mut lost) = (Stage::new(World::Two, 0), 0);
+        let named = |p: &&&Procedure| p.name == name;
+        let procedure = self.procedures.iter().find(named).expect("a procedure has that name");
+        let span = stage.judge(procedure, &Losses::default());
+        for first in 1..=span.messages {
+            for second in first + 1..=span.messages + 6 {
+                let before = stage.counts().0.cpfs_lost;
+                let cpfs = vec![(first, Loss::After), (second, Loss::Before)];
+                stage.judge(procedure, &Losses { cpfs, ..Losses::default() });
+                lost += stage.counts().0.cpfs_lost - before;
+            }
+        }
+        lost
+    }
+
+    fn draw(&self, world: World, procedure: usize, rng: &mut Rng) -> Losses {
+        let span = self.spans[world as usize][procedure];
+        let mut losses = Losses::default();
+        if rng.chance(20) {
+            return losses;
+        }
+        let (of_cpf, of_cta) = match world {
+            World::One | World::Two => (true, false),
+            World::Aggregator => (false, true),
+            World::Both => (true, true),
+            World::Regions => {
+                let either = rng.chance(500);
+                (either, !either)
+            }
+        };
+        if of_cpf {
+            // What follows of a loss has messages of its own.
+            let first = 1 + rng.below(span.messages + 2);
+            losses.cpfs.push((first, Loss::ALL[rng.below(4) as usize]));
+            if world == World::Two {
+                losses.cpfs.push((first + 1 + rng.below(12), Loss::ALL[rng.below(4) as usize]));
+            }
+        }
+        if of_cta {
+            let how = CtaLoss::ALL[rng.below(5) as usize];
+            let first = self.procedures[procedure].first_loss(how);
+            losses.cta = Some((first + rng.below(span.inputs + 2), how));
+            losses.sacks = if rng.chance(250) { 1 + rng.below(3) as usize } else { 0 };
+        }
+        losses
+    }
+}
+
+impl Report {
+    fn count(
+        &mut self,
+        world: World,
+        nth: usize,
+        procedure: &Procedure,
+        losses: &Losses,
+        before: (Replicated, u64),
+        after: (Replicated, u64),
+    ) {
+        self.schedules += 1;
+        *self.procedures.entry(procedure.name).or_default() += 1;
+        let (was, is) = (before.0, after.0);
+        let cpfs_lost = is.cpfs_lost - was.cpfs_lost;
+        let takeovers = after.1 - before.1;
+        self.quiet += u64::from(cpfs_lost + takeovers == 0);
+        self.replicated.cpfs_lost += cpfs_lost;
+        self.replicated.taken_over += is.taken_over - was.taken_over;
+        self.replicated.replayed += is.replayed - was.replayed;
+        self.replicated.moved += is.moved - was.moved;
+        self.replicated.fenced += is.fenced - was.fenced;
+        self.takeovers += takeovers;
+        if let Some((at, how)) = losses.cpfs.first().filter(|_| cpfs_lost > 0) {
+            let how = Loss::ALL.iter().position(|h| h == how).unwrap_or(0);
+            *self.boundaries.entry((world, nth, false, *at, how)).or_default() += 1;
+        }
+        if let Some((at, how)) = losses.cta.filter(|_| takeovers > 0) {
+            let how = CtaLoss::ALL.iter().position(|h| *h == how).unwrap_or(0);
+            *self.boundaries.entry((world, nth, true, at, how)).or_default() += 1;
+        }
+    }
+}
+
+/// A network and its two phones.
+struct Stage {
+    world: World,
+    net: Sim,
+    /// A phone has registered anew that did not have to.
+    anew: bool,
+}
+
+impl Stage {
+    fn new(world: World, history: u64) -> Self {
+        let mut stage = Self { world, net: world.begin(history), anew: false };
+        let bystander = stage.bystander();
+        bystander.before(&mut stage.net, BYSTANDER);
+        stage
+    }
+
+    /// What the bystander is brought to is where this procedure would begin.
+    fn bystander(&self) -> &'static Procedure {
+        Procedure::all().find(|p| p.name == "AN release").expect("it is one of them")
+    }
+
+    fn counts(&self) -> (Replicated, u64) {
+        (self.net.cta().replicated(), self.net.takeovers())
+    }
+
+    /// Runs a procedure in which these are lost, and has somebody in their place. Gives how long it was.
+    fn judge(&mut self, procedure: &Procedure, losses: &Losses) -> Span {
+        let ran = self.run(procedure, losses).and_then(|span| {
+            self.restore(&mut Rng::new(0))?;
+            Ok(span)
+        });
+        match ran {
+            Ok(span) => span,
+            Err(why) => panic!("{} in {:?}, {losses:?}: {why}", procedure.name, self.world),
+        }
+    }
+
+    /// Runs a procedure in which these are lost. Gives how long it was. Errors: what is not as it should be.
+    fn run(&mut self, procedure: &Procedure, losses: &Losses) -> Result<Span, String> {
+        let net = &mut self.net;
+        procedure.before(net, SUBJECT);
+        let (was, others) = (Was::of(net, SUBJECT), Was::of(net, BYSTANDER));
+        let (messages, inputs) = (net.links_taken(), net.inputs_taken());
+        let (told, violations) = (net.cta().replicated(), net.violations().0);
+        let at: Vec<(u64, Loss)> = losses.cpfs.iter().map(|(nth, how)| (messages + nth, *how)).collect();
+        net.lose_cpfs_at(&at);
+        if let Some((nth, how)) = losses.cta {
+            net.lose_sacks(losses.sacks);
+            net.lose_cta_at(inputs + nth, how);
+        }
+        procedure.act(net, SUBJECT);
+        let spared = |net: &Sim| !procedure.spares_others() || Was::of(net, BYSTANDER) == others;
+        let comes = net.comes_to(PATIENCE, |net| {
+            procedure.is_done(net, SUBJECT, &was) && spared(net) && net.agree().is_ok()
+        });
+        net.lose_nobody();
+        net.lose_sacks(0);
+        let (now, is) = (net.cta().replicated(), Was::of(net, SUBJECT));
+        self.anew = now.lost > told.lost || procedure.keeps_registration() && is.phone != was.phone;
+        if !comes {
+            net.agree()?;
+            return Err(match spared(net) {
+                true => format!("it came from {was:?} to {is:?}"),
+                false => format!("another phone is not what it was: {others:?}"),
+            });
+        }
+        if now.lost + now.poisoned > told.lost + told.poisoned {
+            return Err("a phone was lost".into());
+        }
+        if now.diverged + now.counts_again + now.unreadable > 0 {
+            return Err(format!("a replay led elsewhere: {now:?}"));
+        }
+        if self.world.is_silent() && !procedure.astonishes && net.violations().0 > violations {
+            return Err(net.violations().1.into());
+        }
+        procedure.after(net, SUBJECT);
+        Ok(Span { messages: net.links_taken() - messages, inputs: net.inputs_taken() - inputs })
+    }
+
+    /// Who was lost has somebody in its place again; now and then time passes. Errors: nobody is.
+    fn restore(&mut self, rng: &mut Rng) -> Result<(), String> {
+        let (bystander, net) = (self.bystander(), &mut self.net);
+        net.replace_cpfs();
+        if self.world.is_mirrored() {
+            net.add_mirror();
+        }
+        if !net.comes_to(PATIENCE, |net| net.cta().unbacked() == 0 && net.agree().is_ok()) {
+            net.agree()?;
+            return Err("a phone has no backup again".into());
+        }
+        bystander.before(net, BYSTANDER);
+        if rng.chance(100) {
+            net.advance(Duration::from_millis(rng.below(45_000)));
+        }
+        net.complaints.clear();
+        Ok(())
+    }
+}
