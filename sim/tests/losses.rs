@@ -16,7 +16,7 @@ fn two_control_functions_lost_one_after_the_other() {
     assert!(lost.iter().all(|&times| times > 100), "{lost:?}");
 }
 
-#[test] // (a) of the issue: two aggregators hold each other's log
+#[test] // two aggregators hold each other's log
 fn an_aggregator_lost_at_every_input_of_every_procedure() {
     let (runs, lost) = Schedules::default().at_each_boundary(Lost::Aggregator);
     assert!(runs > 3000 && lost * 10 > runs * 9, "{lost} losses in {runs} runs");
