@@ -10,7 +10,7 @@ use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, Via};
 use whimbrel_ran::ue::{Command, MmState};
 use whimbrel_resilience::NotTaken;
-use whimbrel_sim::{CtaLoss, Fate, Faults, GnbIndex, Loss, Sim, neighbours, phone_config};
+use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, neighbours, phone_config};
 
 fn go(net: &mut Sim, to: GnbIndex) {
     net.hand_over(UE, to, Via::N2);
@@ -242,31 +242,14 @@ fn a_home_that_loses_an_aggregator_or_a_control_function() {
         let (home, abroad) = neighbours();
         with(Sim::mirrored(13, home, Faults::default(), 3, 1), abroad)
     };
-    let (inputs, messages) = {
-        let mut net = home();
-        let before = (net.inputs_taken(), net.links_taken());
-        there_and_back(&mut net);
-        served_by(&net, at_home(&net), abroad(&net), HERE);
-        no_violations(&net);
-        (before.0 + 1..=net.inputs_taken(), before.1 + 1..=net.links_taken())
-    };
-    for how in [CtaLoss::Before, CtaLoss::Held, CtaLoss::FalseAlarm] {
-        for input in inputs.clone() {
-            let mut net = home();
-            net.lose_cta_at(input, how);
-            there_and_back(&mut net);
-            comes_to_rest(&mut net, &format!("{how:?} at input {input}"));
-        }
-    }
-    for how in Loss::ALL {
-        for message in messages.clone() {
-            let mut net = home();
-            net.lose_cpf_at(message, how);
-            there_and_back(&mut net);
-            net.settle(SECOND * 3);
-            let there = abroad(&net).map(|p| p.id);
-            assert_eq!((net.gnb_of(UE), there), (HERE, None), "{how:?} at message {message}");
-            comes_to_rest(&mut net, &format!("{how:?} at message {message}"));
-        }
-    }
+    with_each_loss(
+        home,
+        there_and_back,
+        |net| served_by(net, at_home(net), abroad(net), HERE),
+        |net, what| {
+            let there = abroad(net).map(|p| p.id);
+            assert_eq!((net.gnb_of(UE), there), (HERE, None), "{what}");
+            comes_to_rest(net, what);
+        },
+    );
 }

@@ -12,7 +12,7 @@ use whimbrel_ids::Tmsi;
 use whimbrel_nas::ie::NgKsi;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::NotTaken;
-use whimbrel_sim::{CtaLoss, Fate, Faults, GnbIndex, Loss, Sim, neighbours};
+use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, neighbours};
 
 fn go(net: &mut Sim, to: GnbIndex) {
     if net.ue_ref(UE).is_connected() {
@@ -175,30 +175,11 @@ fn a_home_that_loses_an_aggregator_or_a_control_function() {
         net
     };
     let there_and_back = |net: &mut Sim| [THERE, HERE].into_iter().for_each(|gnb| go(net, gnb));
-    let (inputs, messages, addresses) = {
-        let mut net = home();
-        let (before, addresses) = ((net.inputs_taken(), net.links_taken()), addresses(&net));
-        there_and_back(&mut net);
-        let taken = (before.0 + 1..=net.inputs_taken(), before.1 + 1..=net.links_taken());
-        lives(&mut net, HERE, &addresses);
-        no_violations(&net);
-        (taken.0, taken.1, addresses)
-    };
-    for how in [CtaLoss::Before, CtaLoss::Held, CtaLoss::FalseAlarm] {
-        for input in inputs.clone() {
-            let mut net = home();
-            net.lose_cta_at(input, how);
-            there_and_back(&mut net);
-            comes_to_rest(&mut net, &format!("{how:?} at input {input}"));
-        }
-    }
-    for how in Loss::ALL {
-        for message in messages.clone() {
-            let mut net = home();
-            net.lose_cpf_at(message, how);
-            there_and_back(&mut net);
-            net.settle(SECOND * 3);
-            lives(&mut net, HERE, &addresses);
-        }
-    }
+    let addresses = addresses(&home());
+    with_each_loss(
+        home,
+        there_and_back,
+        |net| lives(net, HERE, &addresses),
+        |net, _| lives(net, HERE, &addresses),
+    );
 }

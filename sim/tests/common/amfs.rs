@@ -5,7 +5,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::smf::UpState;
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Command, MmState};
-use whimbrel_sim::{Faults, GnbIndex, Sim, UeIndex, neighbours, phone_config};
+use whimbrel_sim::{CtaLoss, Faults, GnbIndex, Loss, Sim, UeIndex, neighbours, phone_config};
 
 use super::by_hand::psi;
 use super::stage::session;
@@ -84,4 +84,37 @@ pub(crate) fn comes_to_rest(net: &mut Sim, what: &str) {
     net.check_user_plane();
     let strangers = net.cta().occupancy().1 + net.abroad().occupancy().1;
     assert_eq!(strangers, 0, "{what}: nothing is left of it");
+}
+
+/// A home of several processes loses one of them at each input and each message of what the phone does. `goes_well` looks at it without a loss, `on` at
+/// one whose control function was lost.
+pub(crate) fn with_each_loss(
+    home: impl Fn() -> Sim,
+    does: impl Fn(&mut Sim),
+    goes_well: impl Fn(&mut Sim),
+    on: impl Fn(&mut Sim, &str),
+) {
+    let mut net = home();
+    let (input, message) = (net.inputs_taken() + 1, net.links_taken() + 1);
+    does(&mut net);
+    let (inputs, messages) = (input..=net.inputs_taken(), message..=net.links_taken());
+    goes_well(&mut net);
+    no_violations(&net);
+    for how in [CtaLoss::Before, CtaLoss::Held, CtaLoss::FalseAlarm] {
+        for input in inputs.clone() {
+            let mut net = home();
+            net.lose_cta_at(input, how);
+            does(&mut net);
+            comes_to_rest(&mut net, &format!("{how:?} at input {input}"));
+        }
+    }
+    for how in Loss::ALL {
+        for message in messages.clone() {
+            let mut net = home();
+            net.lose_cpf_at(message, how);
+            does(&mut net);
+            net.settle(SECOND * 3);
+            on(&mut net, &format!("{how:?} at message {message}"));
+        }
+    }
 }
