@@ -24,7 +24,7 @@ use live::{Live, clock};
 use pair::{BUFFERING, Pair, SEATS, SLICE, Scope, is_change};
 use proptest::prelude::*;
 use whimbrel_user::{Buffering, Origin};
-use whimbrel_user_io::{Config, IoCounters, N3Io, RouterLink, UserPlane, system_clock};
+use whimbrel_user_io::{Config, N3Io, RouterLink, UserPlane, system_clock};
 
 /// What goes on at once, and what waited and goes on with it, come out by one way: nobody can tell which was first.
 const ALONE: Scope = Scope { predicts: false, ..Scope::ALL };
@@ -216,9 +216,10 @@ const ROUNDS: u64 = 8;
 
 #[test]
 fn rings_decide_as_the_model_decides() {
-    with_io("rings_decide_as_the_model_decides", &[("af_xdp", N3Io::AfXdp)], |io, ran| {
+    let test = "rings_decide_as_the_model_decides";
+    with_io(test, &[("af_xdp", N3Io::AfXdp), ("af_xdp/threads", N3Io::AfXdp)], |io, ran| {
         let server = Namespace::server_by(1);
-        let Some(mut pair) = between(io, &ran, &server, BY_KERNEL) else { return };
+        let Some(mut pair) = between(io, &ran, &server, by_kernel()) else { return };
         warm_up(&mut pair);
         (0..ROUNDS).for_each(|seed| whole_life(&mut pair, &steps(seed, 60)));
         let io = pair.net.upf.handle.io_counters();
@@ -265,19 +266,24 @@ fn the_driver_and_rings_decide_together_as_the_model_decides() {
     });
 }
 
-/// Packets until they go by the rings, where the next hops are asked for.
+/// Packets until they go by the rings: each thread asks for the next hops when it sends to them first, and until it knows them the kernel
+/// has its packets. There are as many seats as threads, so each thread has a session.
 fn warm_up(pair: &mut Pair<Live>) {
-    let begun = Instant::now();
-    pair.establish(0, 0x3041);
-    let by_rings = |io: IoCounters| {
-        let (n6, n3) = (io.n6_sent + io.fast_uplink, io.n3_sent + io.fast_downlink);
-        n6 >= io.n6_sent_by_device + 20 && n3 >= io.n3_sent_by_socket + 20
+    let by_rings = |pair: &Pair<Live>| {
+        let io = pair.net.upf.handle.io_counters();
+        let n6 = (io.n6_sent + io.fast_uplink).saturating_sub(io.n6_sent_by_device);
+        let n3 = (io.n3_sent + io.fast_downlink).saturating_sub(io.n3_sent_by_socket);
+        n6.min(n3)
     };
-    while !by_rings(pair.net.upf.handle.io_counters()) {
-        assert!(begun.elapsed() < SURELY, "{:?}", pair.net.upf.handle.io_counters());
-        pair.offer(0, Live::put);
-        std::thread::sleep(Duration::from_millis(5));
+    (0..SEATS).for_each(|at| pair.establish(at, 0x3041));
+    for at in 0..SEATS {
+        let (before, begun) = (by_rings(pair), Instant::now());
+        while by_rings(pair) < before + 20 {
+            assert!(begun.elapsed() < SURELY, "{:?}", pair.net.upf.handle.io_counters());
+            pair.offer(at, Live::put);
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
-    pair.forget(0);
+    (0..SEATS).for_each(|at| pair.forget(at));
     pair.net.upf.begin();
 }
