@@ -333,8 +333,7 @@ impl<U: Plane> Pair<U> {
         let fates = seat.changed(self.net.now, &mut self.told);
         let r = self.modify(at, m);
         let sent = self.sent(first.into_iter().chain(fates).collect());
-        let outputs = self.net.upf.outputs(sent.len()).into_iter();
-        assert_eq!(outputs.filter(is_of_a_session).collect::<Vec<_>>(), sent);
+        assert_eq!(by_tunnel(self.net.upf.outputs(sent.len())), by_tunnel(sent));
         r
     }
 
@@ -367,16 +366,11 @@ impl<U: Plane> Pair<U> {
         }
         judged.iter().for_each(|(_, _, fate)| self.decided.add(fate));
         let drained = std::mem::take(&mut self.drained);
-        let mut drained = self.sent(drained);
+        let drained = self.sent(drained);
         (self.judge)(&mut self.net.upf, self.net.now, &judged);
         self.compare_counted();
         self.net.upf.settle(self.net.now, &mut self.net.out);
-        let mut others: Vec<_> = self.net.upf.outputs(0).into_iter().filter(is_of_a_session).collect();
-        // Those of one phone in their order.
-        let by_tunnel = |(_, octets): &(Destination, Vec<u8>)| octets[4..8].to_vec();
-        drained.sort_by_key(by_tunnel);
-        others.sort_by_key(by_tunnel);
-        assert_eq!(others, drained);
+        assert_eq!(by_tunnel(self.net.upf.outputs(0)), by_tunnel(drained));
     }
 
     /// Packets of a phone, of both families both ways, whatever becomes of them.
@@ -460,6 +454,14 @@ pub(crate) fn is_of_a_session((to, octets): &(Destination, Vec<u8>)) -> bool {
         message_type::G_PDU => !advertises,
         other => other == message_type::END_MARKER,
     }
+}
+
+/// Datagrams of sessions, those of each tunnel in their order: an end marker ends its own tunnel, and may come behind what has gone into
+/// the next one.
+fn by_tunnel(all: Vec<(Destination, Vec<u8>)>) -> Vec<(Destination, Vec<u8>)> {
+    let mut all: Vec<_> = all.into_iter().filter(is_of_a_session).collect();
+    all.sort_by_key(|(_, octets)| octets[4..8].to_vec());
+    all
 }
 
 fn total(octets: u64) -> Volume {
