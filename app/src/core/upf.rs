@@ -28,6 +28,8 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 pub(crate) struct LocalUpf {
     endpoint: UpfC,
     plane: Handle,
+    /// Packet threads that were asked for.
+    threads: u8,
     out: Outbox,
     /// Both ends of N4 within the program.
     address: SocketAddr,
@@ -139,12 +141,13 @@ impl LocalUpf {
             user: user.clone(),
         })?;
         let networks = user.data_networks.clone();
-        user.shards = plane.threads();
+        let threads = std::mem::replace(&mut user.shards, plane.threads());
         let endpoint = UpfC::new(user, clock::now())?;
         let address = SocketAddr::new(if alone { NOBODY } else { c.n4.node_id }, Config::PFCP_PORT);
         Ok(Self {
             endpoint,
             plane,
+            threads,
             out: Outbox::default(),
             address,
             n4,
@@ -170,9 +173,17 @@ impl LocalUpf {
 
     /// How N3's packets come and go, and why not by AF_XDP where that was tried: a clause.
     pub(crate) fn n3_io(&self) -> String {
-        let threads = match self.plane.threads() {
-            1 => String::new(),
-            n => format!(", {n} packet threads"),
+        let threads = match (self.plane.threads(), self.threads) {
+            (1, 1) => String::new(),
+            (n, asked) if n < asked => {
+                let why = if self.plane.rings().is_some_and(|r| r.fast_path) {
+                    "a fast path has one"
+                } else {
+                    "an interface has no more queues"
+                };
+                format!(", {n} of {asked} packet threads, for {why}")
+            }
+            (n, _) => format!(", {n} packet threads"),
         };
         match (self.plane.rings(), self.plane.obstacle()) {
             (Some(rings), _) => format!("{rings}{threads}"),

@@ -194,3 +194,21 @@ fn the_kernel_steers_packets_to_their_threads() {
         assert!(handed == 0 || !steered, "{handed} packets arrived elsewhere");
     });
 }
+
+/// Where an interface has fewer queues than threads were asked for, there are fewer threads, and they have all sessions.
+#[test]
+fn there_are_no_more_threads_than_queues() {
+    with_io("there_are_no_more_threads_than_queues", &[("af_xdp", N3Io::AfXdp)], |io, ran| {
+        let mut config = config(io);
+        config.user.shards = 4;
+        let Some(mut net) = Control::start(config) else { return };
+        assert_eq!((net.handle.rings().unwrap().queues, net.handle.threads()), (1, 1));
+        let gnb = ran.socket(GNB.into());
+        for sequence in 0..8 {
+            let (_, teid, phone, _) = net.next_session();
+            let ping = ping4(phone, Ipv4Addr::new(10, 45, 0, 1), sequence, 100);
+            let reply = exchange(&gnb, teid, &ping, |p| p.get(16..20) == Some(&phone.octets()));
+            assert_eq!(reply[26..28], sequence.to_be_bytes());
+        }
+    });
+}
