@@ -37,6 +37,9 @@ enum Paper {
     },
     /// L25GC and Synergy: the user plane.
     Upf {
+        /// For tests: hardly anything is measured.
+        #[arg(long, global = true)]
+        quick: bool,
         #[command(subcommand)]
         experiment: upf::Experiment,
     },
@@ -44,9 +47,9 @@ enum Paper {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let done = match &arguments.paper {
-        Paper::Neutrino { figure } => neutrino::run(figure, &arguments.plots),
-        Paper::Upf { experiment } => upf::run(experiment, &arguments.plots),
+    let done = match arguments.paper {
+        Paper::Neutrino { figure } => neutrino::run(&figure, &arguments.plots),
+        Paper::Upf { quick, experiment } => upf::run(experiment, quick, &arguments.plots),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -123,33 +123,47 @@ fn detection() {
     assert!(said.ends_with("}\n") && said.contains("41.5"), "{said}");
 }
 
+/// One of the user plane. What it said.
+fn user_plane(name: &str) -> String {
+    run("upf", name, &["--quick"])
+}
+
 #[test]
 fn user_plane_predictions() {
-    run("upf", "bloom", &["--predictions", "1000", "--rounds", "1"]);
+    user_plane("bloom");
 }
 
 #[test]
 fn user_plane_classifier() {
-    run("upf", "classifier", &["--rules", "2", "--packets", "100"]);
+    user_plane("classifier");
 }
 
 #[test]
 fn user_plane_flows() {
-    run("upf", "flows", &["--flows", "100", "--pipeline-flows", "100", "--rounds", "1"]);
+    user_plane("flows");
 }
 
 #[test]
 fn user_plane_handover() {
-    run("upf", "handover", &["--tcp-seconds", "0", "--buffers", "500"]);
+    let said = user_plane("handover");
+    let last: serde_json::Value =
+        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("JSON");
+    // Live where namespaces and XDP programs are permitted.
+    let live = &last["figures"]["live"];
+    assert!(live.is_null() || live.as_array().is_some_and(|rows| rows.len() == 4), "{said}");
 }
 
 #[test]
 fn user_plane_threads() {
-    run("upf", "threads", &["--sessions", "100", "--rounds", "1", "--milliseconds", "500"]);
+    user_plane("threads");
 }
 
 #[test]
 fn user_plane_throughput() {
-    let few = ["--sessions", "100", "--sessions-of-sizes", "100", "--sizes", "68", "--rounds", "1"];
-    run("upf", "throughput", &[&few[..], &["--io-rounds", "0"]].concat());
+    let said = user_plane("throughput");
+    let last: serde_json::Value =
+        serde_json::from_str(said.lines().last().unwrap_or_default()).expect("JSON");
+    let shares = last["figures"]["stage_percent"][0][1].as_object().expect("shares");
+    let sum: f64 = shares.values().filter_map(serde_json::Value::as_f64).sum();
+    assert!(shares.len() == 7 && (sum - 100.0).abs() < 1.0, "{shares:?}");
 }

@@ -22,8 +22,6 @@ use crate::plot::{Axis, Plot, Series};
 const SIZES: [usize; 10] = [2, 5, 10, 20, 50, 100, 300, 1_000, 3_000, 10_000];
 /// Packets that are looked up in turn: more than a branch predictor keeps in mind.
 const KEYS: usize = 8_192;
-/// Passes over the packets that are timed, each behind one that only warms the caches.
-const PASSES: usize = 15;
 /// How long a pass may take; of slow classifiers it has fewer packets.
 const PASS: Duration = Duration::from_millis(2);
 /// Updates that are timed one by one.
@@ -43,9 +41,18 @@ pub(crate) struct Options {
     /// The largest rule set.
     #[arg(long, default_value_t = 10_000)]
     rules: usize,
+    /// Passes over the packets that are timed, each behind one that only warms the caches.
+    #[arg(long, default_value_t = 15)]
+    passes: usize,
     /// Seed of rules and packets.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+}
+
+impl Options {
+    pub(super) fn quick(&mut self) {
+        (self.rules, self.packets, self.passes) = (2, 100, 1);
+    }
 }
 
 /// What one size of one mix took, in nanoseconds.
@@ -89,7 +96,7 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     }
     println!("\n{checked} answers compared with the linear list's, all equal");
     let targets = targets(&all);
-    let profile = profile::profile(options.seed);
+    let profile = profile::profile(options.seed, options.passes);
     finish(
         "classifier",
         &json!({ "columns": NAMES, "mixes": figures, "checked": checked, "summary": targets, "profile": profile }),
@@ -151,9 +158,9 @@ fn row(mix: Mix, count: usize, options: &Options, checked: &mut usize) -> Row {
         if keys.is_empty() {
             return vec![f64::NAN; NAMES.len()];
         }
-        let mut passes = [(); NAMES.len()].map(|()| Vec::with_capacity(PASSES));
+        let mut passes = [(); NAMES.len()].map(|()| Vec::with_capacity(options.passes));
         // All take turns, so that what disturbs this machine for a while disturbs them alike.
-        for _ in 0..PASSES {
+        for _ in 0..options.passes {
             let turn = [
                 pass(keys, |k| list.lookup(k)),
                 pass(keys, |k| tuples.lookup(k)),

@@ -5,7 +5,7 @@
 //! The paper's levels are a network card's SRAM and DRAM. Here a table that fits into the second cache stands for the first, a table in
 //! memory for the second; the ratio of their access times is like the card's.
 
-mod product;
+pub(super) mod product;
 
 use std::hint::black_box;
 use std::io;
@@ -44,11 +44,20 @@ pub(crate) struct Options {
     #[arg(long, value_delimiter = ',', default_values_t = [1_000, 10_000, 100_000, 1_000_000, 12_000_000])]
     flows: Vec<u32>,
     /// Numbers of active flows of sessions with filters.
-    #[arg(long, value_delimiter = ',', default_values_t = [4_000, 64_000, 500_000])]
+    #[arg(long, value_delimiter = ',', default_values_t = [4_000, 64_000, 500_000, 2_000_000])]
     pipeline_flows: Vec<u32>,
+    /// Numbers of filters of such a session.
+    #[arg(long, value_delimiter = ',', default_values_t = product::FILTERS)]
+    filters: Vec<u16>,
     /// Rounds of 65,536 packets that are timed.
     #[arg(long, default_value_t = 25)]
     rounds: usize,
+}
+
+impl Options {
+    pub(super) fn quick(&mut self) {
+        (self.flows, self.pipeline_flows, self.filters, self.rounds) = (vec![100], vec![100], vec![8], 1);
+    }
 }
 
 /// The state of a flow: a cache line.
@@ -322,7 +331,7 @@ fn measured(state: &mut State, scheme: Scheme, draws: &[u32], buffering: bool, r
 /// How flows are drawn.
 const DRAWS: [&str; 2] = ["uniform", "few are busy"];
 
-fn draws(kind: usize, flows: u32, rounds: usize) -> Vec<u32> {
+pub(super) fn draws(kind: usize, flows: u32, rounds: usize) -> Vec<u32> {
     let random = &mut Random::new(u64::from(flows));
     let mut one = || match kind {
         0 => random.below(flows.into()) as u32,
@@ -383,7 +392,8 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     println!(
         "in front of an index the processor's caches are the first level already: sessions have no other"
     );
-    let rows = product::run(&options.pipeline_flows, options.rounds.min(PIPELINE_ROUNDS_MAX));
+    let rows =
+        product::run(&options.filters, &options.pipeline_flows, options.rounds.min(PIPELINE_ROUNDS_MAX));
     figures.insert("pipeline".into(), rows.into());
     finish("flows", &Value::Object(figures));
     Ok(())

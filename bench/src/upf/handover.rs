@@ -3,11 +3,14 @@
 //! The UPF is the real one, driven in virtual time, and asked what the SMF asks it; gNBs, the path between and the host that keeps packets
 //! are modelled. Their figures are the paper's where it has them, and printed.
 
+mod live;
+mod smf_side;
 mod tcp;
 
 use std::collections::BTreeMap;
-use std::io;
+use std::io::{self, BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use clap::Args;
@@ -17,7 +20,7 @@ use whimbrel_gtpu::{Gtpu, message_type};
 use whimbrel_ids::{Instant, Teid};
 use whimbrel_pfcp::ie::{BitRate, FTeid};
 use whimbrel_pfcp::msg::SessionModificationRequest;
-use whimbrel_user::{Destination, DnIndex, Origin, Packet, Slot, Verdict};
+use whimbrel_user::{Destination, DnIndex, DropReason, Origin, Packet, Slot, Verdict};
 
 use super::smf::{GNB, Net, SERVER, Session, activation, config, establishment, from_gnb, udp4};
 use super::{change, finish};
@@ -52,6 +55,15 @@ pub(crate) struct Options {
     /// Seconds of each download by TCP through handovers; zero for none.
     #[arg(long, default_value_t = 10)]
     tcp_seconds: u64,
+    /// Handovers by each kind of I/O; zero for none.
+    #[arg(long, default_value_t = 10)]
+    live: u32,
+}
+
+impl Options {
+    pub(super) fn quick(&mut self) {
+        (self.buffers, self.tcp_seconds, self.live) = (vec![500], 0, 1);
+    }
 }
 
 /// Who keeps packets meanwhile.
@@ -357,9 +369,53 @@ fn outcome(keeper: Keeper, buffer: u16, wait: Duration, others: usize) -> Outcom
     o
 }
 
+/// What becomes of packets that a UPF was to keep and could not. It drops the kernels' own chatter too, which is none of them.
+const LOST: [DropReason; 3] =
+    [DropReason::BufferFull, DropReason::BuffersExhausted, DropReason::BufferDiscarded];
+
+/// Names what is measured in a network namespace, to who is there already.
+const INSIDE: &str = "WHIMBREL_BENCH_HANDOVER";
+const TCP: &str = "TCP through handovers";
+const LIVE: &str = "handovers by kind of I/O";
+
+/// Measures in a namespace of its own; the figures, or none with a sentence why.
+fn aside(what: &str) -> Value {
+    let outside = || {
+        let (exe, arguments) = (std::env::current_exe()?, std::env::args_os().skip(1));
+        let mut child = Command::new("unshare")
+            .arg("-n")
+            .arg(exe)
+            .args(arguments)
+            .env(INSIDE, what)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut figures = Value::Null;
+        for line in child.stdout.take().into_iter().flat_map(|o| BufReader::new(o).lines()) {
+            let line = line?;
+            match serde_json::from_str(&line) {
+                Ok(rows) => figures = rows,
+                Err(_) => println!("{line}"),
+            }
+        }
+        match child.wait()?.success() {
+            true => Ok(figures),
+            false => Err(io::Error::other("it needs root, `ip`, `nft`, `tc`, XDP and /dev/net/tun")),
+        }
+    };
+    outside().unwrap_or_else(|e| {
+        println!("\n{what} could not be tried here: {e}");
+        Value::Null
+    })
+}
+
 pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
-    if tcp::is_inside() {
-        return tcp::inside(Duration::from_secs(options.tcp_seconds));
+    if let Ok(what) = std::env::var(INSIDE) {
+        let figures = match what.as_str() {
+            TCP => tcp::inside(Duration::from_secs(options.tcp_seconds)),
+            _ => live::inside(options.live),
+        }?;
+        println!("{figures}");
+        return Ok(());
     }
     println!("handover and paging: 10,000 packets a second to the phone, and to {} others", options.others);
     println!(
@@ -414,8 +470,14 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         figures["store_to_seen_us"] = json!(seen.us);
         figures["burst_us"] = json!(seen.burst_us);
     }
+    if options.live > 0 {
+        figures["live"] = aside(LIVE);
+        if let Some(rows) = figures["live"].as_array() {
+            draw_live(rows, plots)?;
+        }
+    }
     if options.tcp_seconds > 0 {
-        figures["tcp"] = tcp::run();
+        figures["tcp"] = aside(TCP);
     }
     finish("handover", &figures);
     Ok(())
@@ -441,4 +503,20 @@ fn draw(rows: &[(u64, u16, Keeper, Outcome)], buffers: &[u16], plots: &Path) -> 
         series: series.collect(),
     }
     .write(plots, "upf-handover")
+}
+
+fn draw_live(rows: &[Value], plots: &Path) -> io::Result<()> {
+    let series = ["lost", "reordered", "longest_ms"].map(|name| Series {
+        name: name.into(),
+        points: (0..).map(f64::from).zip(rows.iter().filter_map(|r| r[name].as_f64())).collect(),
+    });
+    Plot {
+        title: "Through handovers by kind of I/O, 10,000 packets a second",
+        x: "",
+        y: "packets, and ms",
+        log_y: false,
+        axis: Axis::Names(rows.iter().filter_map(|r| Some(r["io"].as_str()?.to_owned())).collect()),
+        series: series.into(),
+    }
+    .write(plots, "upf-handover-live")
 }

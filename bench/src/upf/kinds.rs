@@ -3,9 +3,6 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -13,25 +10,25 @@ use whimbrel_user_io::N3Io;
 
 use super::smf;
 use super::xdp::{
-    GNB, Namespace, PHONES, Plane, ROUTER, SERVER, UPF, WARM_UP, Way, fast, generate, network, packet_to,
-    phone, pin, ran, sh, spent,
+    GNB, Load, Namespace, PHONES, Plane, ROUTER, SERVER, UPF, Way, fast, network, packet_to, phone, pin, ran,
+    sh,
 };
 use crate::measure::median;
 
 /// Where packets go that are timed: the far end takes them.
-const TIMED: Ipv4Addr = Ipv4Addr::new(198, 51, 101, 1);
+pub(super) const TIMED: Ipv4Addr = Ipv4Addr::new(198, 51, 101, 1);
 /// How long one that is timed is waited for.
 const LOST_AFTER: Duration = Duration::from_millis(50);
 /// A kind of I/O.
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     pub(super) name: &'static str,
-    key: &'static str,
-    n3_io: N3Io,
+    pub(super) key: &'static str,
+    pub(super) n3_io: N3Io,
     /// The data network has an interface of its own.
-    rings_on_both: bool,
+    pub(super) rings_on_both: bool,
     /// How long the packet thread looks at rings before it sleeps.
-    busy_poll: Duration,
+    pub(super) busy_poll: Duration,
 }
 
 const fn kind(name: &'static str, key: &'static str, n3_io: N3Io, rings_on_both: bool) -> Kind {
@@ -56,6 +53,8 @@ pub(super) const WAYS: [(&str, &[Way]); 3] =
 /// How much is measured.
 pub(super) struct Plan {
     pub(super) sizes: Vec<usize>,
+    /// With the first of these all is measured; with the others what packets of the first size cost.
+    pub(super) sessions: Vec<u32>,
     pub(super) rounds: usize,
     pub(super) within: Duration,
     /// Packets that are timed, one after the other, of each size.
@@ -65,7 +64,9 @@ pub(super) struct Plan {
 /// Packets by one kind.
 pub(super) struct Row {
     pub(super) kind: &'static Kind,
+    pub(super) sessions: u32,
     pub(super) way: &'static str,
+    ways: &'static [Way],
     pub(super) octets: usize,
     /// Nanoseconds of the core a packet.
     ns: Vec<f64>,
@@ -94,84 +95,56 @@ pub(super) struct Shown {
     delays: Vec<Delay>,
 }
 
-/// Measures. Errors: where it is not permitted.
-pub(super) fn run(plan: &Plan) -> io::Result<Shown> {
+/// gNBs and the data network's router, with the host beyond it that takes what is timed.
+pub(super) fn scene() -> io::Result<(Namespace, Namespace)> {
     let (ran, network) = (ran()?, network()?);
     network.sh(&format!("ip address add {TIMED}/32 dev lo; ip link set lo up"))?;
     sh(&format!("ip route add {TIMED}/32 via {ROUTER}"))?;
+    Ok((ran, network))
+}
+
+/// Measures. Errors: where it is not permitted.
+pub(super) fn run(plan: &Plan) -> io::Result<Shown> {
+    let (ran, network) = scene()?;
     let mut shown = Shown::default();
-    for kind in &KINDS {
-        for (way, _) in &WAYS {
-            let row = |&octets| Row { kind, way, octets, ns: Vec::new() };
-            shown.rows.extend(plan.sizes.iter().map(row));
+    for (n, &sessions) in plan.sessions.iter().enumerate() {
+        let sizes = if n == 0 { &plan.sizes[..] } else { &plan.sizes[..1] };
+        for kind in &KINDS {
+            for (way, ways) in WAYS {
+                let row = |&octets| Row { kind, sessions, way, ways, octets, ns: Vec::new() };
+                shown.rows.extend(sizes.iter().map(row));
+            }
         }
     }
-    for _ in 0..plan.rounds {
-        for kind in KINDS.iter().filter(|k| k.n3_io != N3Io::Xdp) {
-            let plane = kind.plane()?;
-            for row in shown.rows.iter_mut().filter(|r| r.kind.key == kind.key) {
-                let ways = WAYS.iter().find(|(name, _)| *name == row.way).map_or(&[][..], |(_, ways)| ways);
-                row.ns.push(loaded(&plane, ways, row.octets, &ran, &network, plan.within)?);
+    for &sessions in &plan.sessions {
+        for _ in 0..plan.rounds {
+            for kind in KINDS.iter().filter(|k| k.n3_io != N3Io::Xdp) {
+                let plane = kind.plane(sessions)?;
+                for row in shown.rows.iter_mut().filter(|r| (r.kind.key, r.sessions) == (kind.key, sessions))
+                {
+                    let load = Load { ways: row.ways, octets: row.octets, rows: false, within: plan.within };
+                    row.ns.push(plane.loaded(&load, &ran, &network)?.thread_ns);
+                }
             }
         }
     }
     for kind in &KINDS {
         delays(kind, plan, &ran, &network, &mut shown.delays)?;
     }
-    for (way, octets, ns) in fast::costs(&plan.sizes, plan.rounds, plan.within, PHONES, &ran, &network)? {
-        let of = |r: &&mut Row| (r.kind.n3_io, r.way, r.octets) == (N3Io::Xdp, way.name(), octets);
-        shown.rows.iter_mut().filter(of).for_each(|r| r.ns.extend(&ns));
+    for &sessions in &plan.sessions {
+        let by_driver = |r: &&mut Row| (r.kind.n3_io, r.sessions) == (N3Io::Xdp, sessions);
+        let mut rows: Vec<&mut Row> = shown.rows.iter_mut().filter(by_driver).collect();
+        let of: Vec<_> = rows.iter().map(|r| (r.ways, r.octets)).collect();
+        let all = fast::costs(&of, plan.rounds, plan.within, sessions, &ran, &network)?;
+        rows.iter_mut().zip(all).for_each(|(row, ns)| row.ns = ns);
     }
-    // Nobody sends both ways at once there.
-    shown.rows.retain(|r| !r.ns.is_empty());
     Ok(shown)
 }
 
 impl Kind {
-    fn plane(&self) -> io::Result<Plane> {
-        Plane::with(self.n3_io, PHONES, self.rings_on_both, self.busy_poll)
+    fn plane(&self, sessions: u32) -> io::Result<Plane> {
+        Plane::with(self.n3_io, sessions, self.rings_on_both, self.busy_poll)
     }
-}
-
-/// Nanoseconds of the packet thread for each packet that comes out, with more sent than it can take.
-fn loaded(
-    plane: &Plane,
-    ways: &[Way],
-    octets: usize,
-    ran: &Namespace,
-    network: &Namespace,
-    within: Duration,
-) -> io::Result<f64> {
-    let stop = Arc::new(AtomicBool::new(false));
-    let generators: Vec<_> = ways
-        .iter()
-        .map(|&way| {
-            let pid = if way == Way::Up { ran.pid() } else { network.pid() };
-            let datagrams = plane.datagrams(way, octets);
-            let told = Arc::clone(&stop);
-            thread::spawn(move || {
-                Namespace::enter(pid)?;
-                generate(way.local(), &datagrams, &told)
-            })
-        })
-        .collect();
-    let out = || {
-        let up = if ways.contains(&Way::Up) { network.received("router")? } else { 0 };
-        let down = if ways.contains(&Way::Down) { plane.handle.io_counters().n3_sent } else { 0 };
-        io::Result::Ok((up + down, spent(plane.thread)?))
-    };
-    thread::sleep(WARM_UP);
-    let (out0, cpu0) = out()?;
-    thread::sleep(within);
-    let (out1, cpu1) = out()?;
-    stop.store(true, Ordering::Relaxed);
-    for generator in generators {
-        generator.join().map_err(|_| io::Error::other("a generator ended"))??;
-    }
-    if out1 == out0 {
-        return Err(io::Error::other(format!("nothing came out: {:?}", plane.handle.io_counters())));
-    }
-    Ok((cpu1 - cpu0) as f64 / (out1 - out0) as f64)
 }
 
 /// Times packets, one after the other.
@@ -182,11 +155,10 @@ fn delays(
     network: &Namespace,
     shown: &mut Vec<Delay>,
 ) -> io::Result<()> {
-    let plane = kind.plane()?;
+    let plane = kind.plane(PHONES)?;
     // What takes frames at once elsewhere would have nobody see them; a program that takes none has interfaces take what is redirected.
     let _programs = fast::pass(ran, network)?;
-    ran.sh("nft flush chain netdev end in")?;
-    network.sh("nft flush chain netdev end in")?;
+    deliver(ran, network)?;
     let gnb = ran.socket(SocketAddr::new(GNB.into(), 2152))?;
     let server = network.socket(SocketAddr::new(TIMED.into(), 9))?;
     pin(0, 0)?;
@@ -219,6 +191,11 @@ fn delays(
     network.sh(&format!("nft add rule netdev end in ip daddr {SERVER}/24 drop"))
 }
 
+/// From now on both ends have what comes.
+pub(super) fn deliver(ran: &Namespace, network: &Namespace) -> io::Result<()> {
+    [ran, network].into_iter().try_for_each(|end| end.sh("nft flush chain netdev end in"))
+}
+
 /// Microseconds until a packet is at the other end; `None` where it does not come.
 fn timed(from: &UdpSocket, to: SocketAddr, octets: &[u8], at: &UdpSocket) -> io::Result<Option<f64>> {
     let mut room = [0; 2048];
@@ -238,23 +215,16 @@ fn timed(from: &UdpSocket, to: SocketAddr, octets: &[u8], at: &UdpSocket) -> io:
 /// Prints.
 pub(super) fn show(shown: &Shown) {
     println!(
-        "\nby kind of I/O, {PHONES} sessions, between virtual interfaces that copy: millions of packets that one core carries\n\
+        "\nby kind of I/O, between virtual interfaces that copy: millions of packets that one core carries\n\
          (of the packet thread; of the fast path, all that is done on the core besides generating)"
     );
-    let mut sizes: Vec<usize> = shown.rows.iter().map(|r| r.octets).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let heads: String = sizes.iter().map(|o| format!("{o:>8}")).collect();
-    println!("{:>24} {:>9} {heads}", "octets", "");
-    for kind in &KINDS {
-        for (way, _) in &WAYS {
-            let of = |octets: &usize| {
-                let row =
-                    shown.rows.iter().find(|r| (r.kind.key, r.way, r.octets) == (kind.key, *way, *octets));
-                row.map_or("       -".into(), |r| format!("{:>8.3}", r.mpps()))
-            };
-            println!("{:>24} {way:>9} {}", kind.name, sizes.iter().map(of).collect::<String>());
-        }
+    let alike = |a: &Row, b: &Row| (a.kind.key, a.sessions, a.way) == (b.kind.key, b.sessions, b.way);
+    let first = shown.rows.chunk_by(alike).next().unwrap_or_default();
+    let heads: String = first.iter().map(|r| format!("{:>8}", r.octets)).collect();
+    println!("{:>24} {:>9} {:>9} {heads}", "", "sessions", "octets");
+    for rows in shown.rows.chunk_by(alike) {
+        let cells: String = rows.iter().map(|r| format!("{:>8.3}", r.mpps())).collect();
+        println!("{:>24} {:>9} {:>9} {cells}", rows[0].kind.name, rows[0].sessions, rows[0].way);
     }
     println!("\nmicroseconds from one end to the other, one packet at a time: median and 99th percentile");
     for d in &shown.delays {
@@ -277,8 +247,7 @@ pub(super) fn show(shown: &Shown) {
 /// The same for the line at the end.
 pub(super) fn figures(shown: &Shown) -> Value {
     let rounded = |v: f64| (v * 1000.0).round() / 1000.0;
-    let row =
-        |r: &Row| json!({ "io": r.kind.key, "way": r.way, "octets": r.octets, "mpps": rounded(r.mpps()) });
+    let row = |r: &Row| json!({ "io": r.kind.key, "sessions": r.sessions, "way": r.way, "octets": r.octets, "mpps": rounded(r.mpps()) });
     let delay = |d: &Delay| {
         json!({
             "io": d.kind.key, "way": d.way, "octets": d.octets,

@@ -46,6 +46,12 @@ pub(crate) struct Options {
     milliseconds: u64,
 }
 
+impl Options {
+    pub(super) fn quick(&mut self) {
+        (self.sessions, self.rounds, self.milliseconds) = (100, 1, 100);
+    }
+}
+
 /// So many threads, whose packets arrive at the right one or at any.
 struct Row {
     threads: u8,

@@ -4,6 +4,8 @@
 //! one left: nothing is quick because it was there already, or because the processor could begin before.
 
 mod border;
+mod shapes;
+mod stages;
 
 use std::fs;
 use std::hint::black_box;
@@ -16,11 +18,11 @@ use clap::Args;
 use serde_json::{Value, json};
 use whimbrel_classifier::generate::Random;
 use whimbrel_ids::Instant;
-use whimbrel_user::{Stage, Verdict, Watch};
+use whimbrel_user::{Destination, Stage, Verdict, Watch};
 
 use super::limit::Limit;
 use super::population::{Packets, Population, Traffic};
-use super::xdp::again_inside;
+use super::xdp::{PHONES, again_inside};
 use super::{finish, kinds};
 use crate::measure::{core_time, median};
 use crate::plot::{Axis, Plot, Series};
@@ -52,9 +54,15 @@ pub(crate) struct Options {
     /// Rounds over all packets in memory that are timed, of each row.
     #[arg(long, default_value_t = 60)]
     rounds: usize,
+    /// PDRs of a session, where these are compared.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 16, 32, 64, 128, 256])]
+    pdrs: Vec<u16>,
     /// Seed of the draws.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Numbers of sessions by each kind of I/O; behind the first one, of the first size alone, and no delays.
+    #[arg(long, value_delimiter = ',', default_values_t = [PHONES, 1_000_000])]
+    io_sessions: Vec<u32>,
     /// Times that each kind of I/O is measured; 0: from memory alone. It takes root.
     #[arg(long, default_value_t = 3)]
     io_rounds: usize,
@@ -66,11 +74,20 @@ pub(crate) struct Options {
     timed: usize,
 }
 
+impl Options {
+    pub(super) fn quick(&mut self) {
+        (self.sessions, self.sizes, self.pdrs) = (vec![100], vec![SMALL], vec![1, 8]);
+        (self.sessions_of_sizes, self.rounds, self.io_rounds) = (100, 1, 0);
+    }
+}
+
 /// What one kind of traffic took.
 struct Row {
     sessions: u32,
     octets: usize,
     traffic: Traffic,
+    /// Each packet waited for what was written of the one before.
+    chained: bool,
     /// Nanoseconds of core time a packet, medians of rounds.
     ns: f64,
     /// The same in the best round.
@@ -82,6 +99,10 @@ struct Row {
 impl Row {
     fn mpps(&self) -> f64 {
         1e3 / self.ns
+    }
+
+    fn name(&self) -> String {
+        format!("{}{}", self.traffic.name(), if self.chained { ", chained" } else { "" })
     }
 }
 
@@ -104,7 +125,10 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     println!(
         "paper (L25GC figure 10, one core, 68 octets): 27 times the kernel's UPF; Synergy holds 12 million flows"
     );
-    println!("\n   sessions  octets  way         ns   best     Mpps   burst us p50    p99");
+    println!(
+        "chained: each packet's time is read from the verdict on the one before, so that the processor cannot begin it sooner"
+    );
+    println!("\n   sessions  octets  way                ns   best     Mpps   burst us p50    p99");
     let (mut rows, mut limits, mut memory, mut stages) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for &sessions in &options.sessions {
         if u64::from(sessions) * SESSION_OCTETS_GUESSED > available() {
@@ -115,19 +139,18 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         let mut population = Population::new(sessions);
         let octets = resident().saturating_sub(before) as f64 / f64::from(sessions);
         for traffic in Traffic::ALL {
-            rows.push(measured(&mut population, traffic, SMALL, options));
+            rows.push(measured(&mut population, (traffic, false), SMALL, options));
         }
+        rows.push(measured(&mut population, (Traffic::Both, true), SMALL, options));
         if sessions == options.sessions_of_sizes {
             for &octets in options.sizes.iter().filter(|o| **o != SMALL) {
                 for traffic in Traffic::ALL {
-                    rows.push(measured(&mut population, traffic, octets, options));
+                    rows.push(measured(&mut population, (traffic, false), octets, options));
                 }
             }
         }
-        let parts = shares(&mut population, options);
-        let text: Vec<_> =
-            STAGES.iter().zip(&parts).map(|((_, name), p)| format!("{name} {p:.0} %")).collect();
-        println!("{sessions:>11}  {}", text.join(", "));
+        let parts = stages::shares(&mut population, options);
+        println!("{sessions:>11}  {}", stages::text(&parts));
         stages.push((sessions, parts));
         drop(population);
         let limit = Limit::new(sessions).nanoseconds(options.rounds);
@@ -145,7 +168,8 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
     targets(&rows, &memory, &access);
     let mut figures = figures(&rows, &limits, &memory, &access);
     figures["border"] = border::run(options.rounds.min(BORDER_ROUNDS_MAX));
-    figures["stage_percent"] = stages.iter().map(|(s, parts)| json!([s, parts])).collect();
+    figures["stage_percent"] = stages.iter().map(|(s, parts)| json!([s, stages::figures(parts)])).collect();
+    figures["pdrs"] = shapes::run(&options.pdrs, options.rounds.min(BORDER_ROUNDS_MAX));
     if io {
         figures["io"] = by_io(options, &rows, plots)?;
     } else {
@@ -159,13 +183,15 @@ pub(super) fn run(options: &Options, plots: &Path) -> io::Result<()> {
 fn by_io(options: &Options, rows: &[Row], plots: &Path) -> io::Result<Value> {
     let plan = kinds::Plan {
         sizes: options.sizes.clone(),
+        sessions: options.io_sessions.clone(),
         rounds: options.io_rounds,
         within: Duration::from_millis(options.io_milliseconds),
         timed: options.timed,
     };
     let shown = kinds::run(&plan)?;
     kinds::show(&shown);
-    let both = |octets: usize| shown.rows.iter().filter(move |r| r.octets == octets);
+    let first = options.io_sessions.first().copied().unwrap_or(PHONES);
+    let both = |octets: usize| shown.rows.iter().filter(move |r| (r.sessions, r.octets) == (first, octets));
     let mut series: Vec<Series> = Vec::new();
     for kind in &kinds::KINDS {
         let points = options.sizes.iter().enumerate().filter_map(|(at, octets)| {
@@ -176,7 +202,9 @@ fn by_io(options: &Options, rows: &[Row], plots: &Path) -> io::Result<Value> {
         series.push(Series { name: kind.name.into(), points: points.collect() });
     }
     let memory = options.sizes.iter().enumerate().filter_map(|(at, octets)| {
-        let of = rows.iter().filter(|r| (r.sessions, r.octets) == (options.sessions_of_sizes, *octets));
+        let of = rows
+            .iter()
+            .filter(|r| (r.sessions, r.octets, r.chained) == (options.sessions_of_sizes, *octets, false));
         let least = of.map(Row::mpps).fold(f64::NAN, f64::min);
         least.is_finite().then_some((at as f64, least))
     });
@@ -193,50 +221,34 @@ fn by_io(options: &Options, rows: &[Row], plots: &Path) -> io::Result<Value> {
     Ok(kinds::figures(&shown))
 }
 
-/// The steps of a burst, in order.
-const STAGES: [(Stage, &str); 4] = [
-    (Stage::Parse, "parse"),
-    (Stage::Session, "session"),
-    (Stage::Rules, "rules, rates, accounts"),
-    (Stage::Rewrite, "rewrite"),
-];
-
-/// Reads the clock at the end of each step.
-struct Stopwatch {
-    last: Clock,
-    spent_ns: [u128; STAGES.len()],
+/// Has each packet wait for the one before, and not for the burst before alone: its time is that of the other, to which what was written of
+/// that is added, made zero.
+struct Chain {
+    /// Zero, though the compiler does not know.
+    nothing: u64,
 }
 
-impl Watch for Stopwatch {
-    fn done(&mut self, stage: Stage) {
-        let now = Clock::now();
-        if let Some(at) = STAGES.iter().position(|(s, _)| *s == stage) {
-            self.spent_ns[at] += (now - self.last).as_nanos();
-        }
-        self.last = now;
-    }
-}
+impl Watch for Chain {
+    fn done(&mut self, _: Stage) {}
 
-/// Percent of a burst that each step takes.
-fn shares(population: &mut Population, options: &Options) -> Vec<f64> {
-    let mut packets = Packets::new(PACKETS, SMALL);
-    let random = &mut Random::new(options.seed);
-    let mut watch = Stopwatch { last: Clock::now(), spent_ns: [0; STAGES.len()] };
-    let mut now = super::smf::START;
-    for _ in 0..options.rounds {
-        packets.draw(population, Traffic::Both, random);
-        for burst in packets.slots.chunks_mut(BURST) {
-            now = Instant(now.0 + 3);
-            watch.last = Clock::now();
-            population.upf.burst_watched(now, burst, &mut watch);
-        }
+    fn decided(&mut self, now: Instant, verdict: &Verdict) -> Instant {
+        // Both come from the session's memory.
+        let written = match verdict {
+            Verdict::Send(Destination::N3 { peer, .. }) => peer.port().into(),
+            Verdict::Send(Destination::N6 { dn }) => dn.0.into(),
+            _ => 0,
+        };
+        Instant(now.0 + (written & self.nothing))
     }
-    let all: u128 = watch.spent_ns.iter().sum();
-    watch.spent_ns.iter().map(|ns| *ns as f64 * 100.0 / all.max(1) as f64).collect()
 }
 
 /// Times rounds over all packets.
-fn measured(population: &mut Population, traffic: Traffic, octets: usize, options: &Options) -> Row {
+fn measured(
+    population: &mut Population,
+    (traffic, chained): (Traffic, bool),
+    octets: usize,
+    options: &Options,
+) -> Row {
     let mut packets = Packets::new(PACKETS, octets);
     let random = &mut Random::new(options.seed ^ octets as u64);
     let (mut rounds, mut bursts) = (Vec::new(), Vec::new());
@@ -250,7 +262,11 @@ fn measured(population: &mut Population, traffic: Traffic, octets: usize, option
         let mut burst_began = Clock::now();
         for burst in packets.slots.chunks_mut(BURST) {
             now = Instant(now.0 + 3 + (last & nothing));
-            population.upf.burst(now, burst);
+            if chained {
+                population.upf.burst_watched(now, burst, &mut Chain { nothing });
+            } else {
+                population.upf.burst(now, burst);
+            }
             for slot in burst.iter() {
                 // What a driver does: it looks where to, and reads the packet.
                 if let Verdict::Send(_) = slot.verdict {
@@ -276,15 +292,16 @@ fn measured(population: &mut Population, traffic: Traffic, octets: usize, option
         sessions: population.sessions(),
         octets,
         traffic,
+        chained,
         best: rounds.iter().copied().fold(f64::INFINITY, f64::min),
         ns: median(rounds),
         burst_us: (bursts[bursts.len() / 2], bursts[bursts.len() * 99 / 100]),
     };
     println!(
-        "{:>11} {:>7}  {:<8} {:>6.1} {:>6.1} {:>8.2}   {:>12.2} {:>6.2}",
+        "{:>11} {:>7}  {:<14} {:>6.1} {:>6.1} {:>8.2}   {:>12.2} {:>6.2}",
         row.sessions,
         row.octets,
-        row.traffic.name(),
+        row.name(),
         row.ns,
         row.best,
         row.mpps(),
@@ -297,7 +314,8 @@ fn measured(population: &mut Population, traffic: Traffic, octets: usize, option
 /// What more a packet costs than with one session, over the bare prefetched limit.
 fn access(rows: &[Row], limits: &[(u32, f64)]) -> Vec<(u32, f64, f64)> {
     let both = |sessions: u32| {
-        rows.iter().find(|r| (r.sessions, r.octets, r.traffic) == (sessions, SMALL, Traffic::Both))
+        let of = (sessions, SMALL, Traffic::Both, false);
+        rows.iter().find(|r| (r.sessions, r.octets, r.traffic, r.chained) == of)
     };
     let Some(one) = both(1) else { return Vec::new() };
     let of = |(sessions, limit): &(u32, f64)| Some((*sessions, both(*sessions)?.ns - one.ns, *limit));
@@ -308,7 +326,7 @@ fn targets(rows: &[Row], memory: &[(u32, f64)], access: &[(u32, f64, f64)]) {
     println!("\nreached, and the aim");
     for (sessions, aim) in [(10_000, 12.0), (12_000_000, 6.0)] {
         for r in rows.iter().filter(|r| (r.sessions, r.octets) == (sessions, SMALL)) {
-            println!("  {sessions} sessions, {}: {:.1} Mpps of {aim:.0}", r.traffic.name(), r.mpps());
+            println!("  {sessions} sessions, {}: {:.1} Mpps of {aim:.0}", r.name(), r.mpps());
         }
     }
     for (sessions, octets) in memory {
@@ -330,17 +348,23 @@ fn draw(rows: &[Row], plots: &Path) -> io::Result<()> {
     };
     let plot = |title: &str, x: &str, file: &str, of: &dyn Fn(&Row) -> Option<String>| {
         let names = names(of);
-        let series = Traffic::ALL.map(|t| Series {
-            name: t.name().into(),
+        let mut kinds: Vec<String> = Vec::new();
+        for row in rows {
+            if !kinds.contains(&row.name()) {
+                kinds.push(row.name());
+            }
+        }
+        let series = kinds.into_iter().map(|name| Series {
             points: rows
                 .iter()
-                .filter(|r| r.traffic == t)
+                .filter(|r| r.name() == name)
                 .filter_map(|r| {
                     Some((names.iter().position(|n| Some(n) == of(r).as_ref())? as f64, r.mpps()))
                 })
                 .collect(),
+            name,
         });
-        Plot { title, x, y: "Mpps", log_y: false, axis: Axis::Names(names.clone()), series: series.into() }
+        Plot { title, x, y: "Mpps", log_y: false, axis: Axis::Names(names.clone()), series: series.collect() }
             .write(plots, file)
     };
     plot("Throughput of one core, 68 octets", "sessions", "upf-throughput-sessions", &|r| {
@@ -356,7 +380,8 @@ fn figures(rows: &[Row], limits: &[(u32, f64)], memory: &[(u32, f64)], access: &
     let round = |v: f64| (v * 100.0).round() / 100.0;
     let row = |r: &Row| {
         json!({
-            "sessions": r.sessions, "octets": r.octets, "traffic": r.traffic.name(), "ns": round(r.ns),
+            "sessions": r.sessions, "octets": r.octets, "traffic": r.traffic.name(), "chained": r.chained,
+            "ns": round(r.ns),
             "best_ns": round(r.best), "mpps": round(r.mpps()), "burst_us": [round(r.burst_us.0), round(r.burst_us.1)],
         })
     };

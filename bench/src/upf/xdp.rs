@@ -69,6 +69,12 @@ pub(crate) struct Options {
     sessions: Vec<u32>,
 }
 
+impl Options {
+    pub(super) fn quick(&mut self) {
+        (self.sizes, self.rounds, self.milliseconds, self.sessions) = (vec![68], 1, 20, vec![100]);
+    }
+}
+
 /// A kind of I/O.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -101,7 +107,7 @@ impl Kind {
     }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     Up,
     Down,
@@ -123,13 +129,23 @@ impl Way {
     }
 }
 
+/// What is sent at once, and for how long.
+pub(super) struct Load<'a> {
+    pub(super) ways: &'a [Way],
+    /// Of a phone's packet.
+    pub(super) octets: usize,
+    /// In rows that nobody has cut.
+    pub(super) rows: bool,
+    pub(super) within: Duration,
+}
+
 /// What one measurement showed.
 #[derive(Clone, Copy)]
-struct Sighting {
+pub(super) struct Sighting {
     /// Packets a second that came out.
     delivered: f64,
     /// Nanoseconds of the packet thread for each of them.
-    thread_ns: f64,
+    pub(super) thread_ns: f64,
     /// Part of those that were sent that came out.
     part: f64,
 }
@@ -143,6 +159,23 @@ struct Cell {
 }
 
 impl Cell {
+    fn look(
+        &mut self,
+        plane: &Plane,
+        options: &Options,
+        ran: &Namespace,
+        network: &Namespace,
+    ) -> io::Result<()> {
+        let load = Load {
+            ways: &[self.way],
+            octets: self.octets,
+            rows: self.kind == Kind::Rows,
+            within: Duration::from_millis(options.milliseconds),
+        };
+        self.sightings.push(plane.loaded(&load, ran, network)?);
+        Ok(())
+    }
+
     fn median(&self, of: fn(&Sighting) -> f64) -> f64 {
         median(self.sightings.iter().map(of).collect())
     }
@@ -173,8 +206,7 @@ pub(crate) fn run(options: &Options, plots: &Path) -> io::Result<()> {
         for kind in Kind::ALL {
             let plane = Plane::start(kind)?;
             for cell in cells.iter_mut().filter(|c| c.kind == kind) {
-                let within = Duration::from_millis(options.milliseconds);
-                cell.sightings.push(plane.measure(cell, &ran, &network, within)?);
+                cell.look(&plane, options, &ran, &network)?;
             }
         }
     }
@@ -196,8 +228,7 @@ fn floors(options: &Options, ran: &Namespace, network: &Namespace) -> io::Result
         let mut cells = Way::ALL.map(|way| Cell { kind, way, octets, sightings: Vec::new() });
         for _ in 0..options.rounds {
             for cell in &mut cells {
-                let within = Duration::from_millis(options.milliseconds);
-                cell.sightings.push(plane.measure(cell, ran, network, within)?);
+                cell.look(&plane, options, ran, network)?;
             }
         }
         floors.extend(cells.map(|cell| (sessions, cell)));
@@ -319,6 +350,37 @@ pub(super) struct Plane {
     pub(super) thread: i32,
 }
 
+/// A user plane between gNBs and the router, which has an interface of the user plane's or not.
+pub(super) fn between(n3_io: N3Io, phones: u32, router: bool) -> Config {
+    let mut user = smf::config();
+    user.n3_ipv4 = Some(UPF);
+    user.sessions_max = phones.next_power_of_two().max(2 * PHONES) - 1;
+    user.echo_interval = None;
+    user.data_networks.truncate(1);
+    user.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 0, 0, 0), prefix: 8 }];
+    let mut config = Config { forwarding: true, n3_io, ..Config::new(user, "upf") };
+    config.devices[0].frames = None;
+    let routers = vec![ROUTER.into()];
+    config.devices[0].link =
+        router.then(|| RouterLink { interface: "n6".into(), routers, vlan: None, tunnel: None });
+    config
+}
+
+/// Starts it, with its packet thread on a core of its own.
+pub(super) fn begun(config: Config) -> io::Result<(Handle, i32)> {
+    let handle = UserPlane::start(config).map_err(|e| io::Error::other(e.to_string()))?;
+    // The thread takes its name when it begins to run.
+    let begins = (0..1_000).find_map(|_| {
+        named("upf-u").or_else(|| {
+            thread::sleep(Duration::from_millis(1));
+            None
+        })
+    });
+    let thread = begins.ok_or_else(|| io::Error::other("no packet thread"))?;
+    pin(thread, 1)?;
+    Ok((handle, thread))
+}
+
 /// The address that UPF-C gives to session `n`.
 pub(super) fn phone(n: u32) -> Ipv4Addr {
     Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 0).to_bits() + whimbrel_user::POOL_BEGINS + n)
@@ -332,39 +394,22 @@ impl Plane {
     }
 
     pub(super) fn with(n3_io: N3Io, phones: u32, router: bool, busy_poll: Duration) -> io::Result<Self> {
-        let mut user = smf::config();
-        user.n3_ipv4 = Some(UPF);
-        user.sessions_max = phones.next_power_of_two().max(2 * PHONES) - 1;
-        user.echo_interval = None;
-        user.data_networks.truncate(1);
-        user.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 0, 0, 0), prefix: 8 }];
-        let mut config = Config { forwarding: true, ..Config::new(user.clone(), "upf") };
-        (config.n3_io, config.busy_poll) = (n3_io, busy_poll);
-        config.devices[0].frames = None;
-        if router {
-            config.devices[0].link = Some(RouterLink {
-                interface: "n6".into(),
-                routers: vec![ROUTER.into()],
-                vlan: None,
-                tunnel: None,
-            });
-        }
-        let handle = UserPlane::start(config).map_err(|e| io::Error::other(e.to_string()))?;
+        let config = Config { busy_poll, ..between(n3_io, phones, router) };
+        let user = config.user.clone();
+        let (handle, thread) = begun(config)?;
         let sample = Sample::of(&asked_for(&user), user.sessions_max, user.seed)
             .ok_or_else(|| io::Error::other("no rules"))?;
-        // It takes its name when it begins to run.
-        let begins = (0..1_000).find_map(|_| {
-            named("upf-u").or_else(|| {
-                thread::sleep(Duration::from_millis(1));
-                None
-            })
-        });
-        let thread = begins.ok_or_else(|| io::Error::other("no packet thread"))?;
-        pin(thread, 1)?;
         let mut it = Self { handle, sample, teids: Vec::new(), thread };
         for n in 0..phones {
             let teid = it.put(n, n)?;
             it.teids.push(teid);
+        }
+        let begun = Instant::now();
+        while it.handle.counters().sessions < u64::from(phones) {
+            if begun.elapsed() > BEGINS_WITHIN {
+                return Err(io::Error::other("not all sessions are there"));
+            }
+            thread::sleep(Duration::from_millis(1));
         }
         Ok(it)
     }
@@ -401,43 +446,49 @@ impl Plane {
         all
     }
 
-    fn measure(
+    /// What comes out while more is sent than the packet thread can take.
+    pub(super) fn loaded(
         &self,
-        &Cell { kind, way, octets, .. }: &Cell,
+        load: &Load<'_>,
         ran: &Namespace,
         network: &Namespace,
-        within: Duration,
     ) -> io::Result<Sighting> {
-        let pid = if way == Way::Up { ran.pid() } else { network.pid() };
-        let datagrams = self.datagrams(way, octets);
         let stop = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&stop);
-        let local = way.local();
-        let generator = thread::spawn(move || {
-            Namespace::enter(pid)?;
-            if kind == Kind::Rows {
-                generate_rows(local, way, &datagrams, &told)
-            } else {
-                generate(local, &datagrams, &told)
-            }
-        });
+        let generator = |&way: &Way| {
+            let pid = if way == Way::Up { ran.pid() } else { network.pid() };
+            let (datagrams, told, rows) = (self.datagrams(way, load.octets), Arc::clone(&stop), load.rows);
+            thread::spawn(move || {
+                Namespace::enter(pid)?;
+                if rows {
+                    generate_rows(way.local(), way, &datagrams, &told)
+                } else {
+                    generate(way.local(), &datagrams, &told)
+                }
+            })
+        };
+        let generators: Vec<_> = load.ways.iter().map(generator).collect();
         // What goes to gNBs in rows is one packet to their interface; the thread knows better, and says so each 20 ms.
-        let out = || match way {
+        let out = |way: Way| match way {
             Way::Up => network.received("router"),
             Way::Down => Ok(self.handle.io_counters().n3_sent),
         };
-        let look = || io::Result::Ok((Instant::now(), out()?, spent(self.thread)?));
-        // With many phones the generator has much to lay out before it begins.
-        let (before, begun) = (out()?, Instant::now());
-        while out()? == before && begun.elapsed() < BEGINS_WITHIN {
-            thread::sleep(Duration::from_millis(1));
+        let all_out = || load.ways.iter().map(|way| out(*way)).sum::<io::Result<u64>>();
+        let look = || io::Result::Ok((Instant::now(), all_out()?, spent(self.thread)?));
+        // With many phones the generators have much to lay out before they begin.
+        for way in load.ways {
+            let (before, begun) = (out(*way)?, Instant::now());
+            while out(*way)? == before && begun.elapsed() < BEGINS_WITHIN {
+                thread::sleep(Duration::from_millis(1));
+            }
         }
         thread::sleep(WARM_UP);
         let (t0, out0, cpu0) = look()?;
-        thread::sleep(within);
+        thread::sleep(load.within);
         let (t1, out1, cpu1) = look()?;
         stop.store(true, Ordering::Relaxed);
-        let offered = generator.join().map_err(|_| io::Error::other("the generator ended"))??;
+        let ended =
+            generators.into_iter().map(|g| g.join().map_err(|_| io::Error::other("a generator ended"))?);
+        let offered = ended.sum::<io::Result<f64>>()?;
         let delivered = (out1 - out0) as f64;
         let seconds = (t1 - t0).as_secs_f64();
         if delivered == 0.0 {

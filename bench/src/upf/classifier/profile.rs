@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use whimbrel_classifier::generate::{Mix, Random, packet, pdis, rules};
 use whimbrel_classifier::{Classifier, Classify, Key};
 
-use super::{KEYS, PASSES, filled, pass};
+use super::{KEYS, filled, pass};
 use crate::measure::median;
 
 /// Rules of one chunk of the scan, and of the size that is looked into.
@@ -26,7 +26,7 @@ struct Times {
 }
 
 impl Times {
-    fn of(mix: Mix, seed: u64) -> Self {
+    fn of(mix: Mix, seed: u64, passes: usize) -> Self {
         let set = |count| {
             let pdis = pdis(mix, count, seed);
             let r = &mut Random::new(seed ^ 0xfeed);
@@ -38,7 +38,7 @@ impl Times {
             |keys: &[Key]| -> Vec<Vec<Key>> { keys.iter().take(AGAIN).map(|k| vec![*k; KEYS]).collect() };
         let (few_again, many_again) = (again(&few_keys), again(&many_keys));
         let (mut in_few, mut in_many, mut at_random) = (Vec::new(), Vec::new(), Vec::new());
-        for _ in 0..PASSES {
+        for _ in 0..passes {
             in_few.extend(few_again.iter().map(|keys| pass(keys, |k| few.lookup(k))));
             in_many.extend(many_again.iter().map(|keys| pass(keys, |k| many.lookup(k))));
             at_random.push(pass(&many_keys, |k| many.lookup(k)));
@@ -53,13 +53,13 @@ impl Times {
 }
 
 /// Prints it; the figures.
-pub(super) fn profile(seed: u64) -> Value {
+pub(super) fn profile(seed: u64, passes: usize) -> Value {
     println!(
         "\nours at {RULES} rules, ns: in one chunk of {CHUNK}, each further chunk, branches that are not foreseen"
     );
     let mut figures = Map::new();
     for (mix, name) in [(Mix::AccessList, "access list, IPv4"), (Mix::Pdi, "PDRs of twenty fields")] {
-        let t = Times::of(mix, seed);
+        let t = Times::of(mix, seed, passes);
         println!(
             "  {name}: {:.1} + {} x {:.1} + {:.1} = {:.1}",
             t.few,

@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
@@ -20,19 +20,18 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use serde_json::{Value, json};
 use whimbrel_control::smf::no_forwarding;
 use whimbrel_gtpu::{Gtpu, message_type};
-use whimbrel_ids::{Seid, Teid};
-use whimbrel_pfcp::ie::{BitRate, FTeid, PdrId};
-use whimbrel_pfcp::{Frame, Message};
+use whimbrel_ids::Teid;
+use whimbrel_pfcp::ie::FTeid;
 use whimbrel_ran::edge::Tun;
-use whimbrel_user::{DropReason, Ipv4Net, Outbox, UpfC};
-use whimbrel_user_io::{Config, Handle, N3Io, UserPlane};
+use whimbrel_user::Ipv4Net;
+use whimbrel_user_io::{Config, N3Io, UserPlane};
 
-use super::super::smf::{self, GNB, SMF, UPF, activation, association, establishment, g_pdu};
-use super::{HOST, Keeper, SOURCE, TARGET};
+use super::super::smf::{self, GNB, UPF, g_pdu};
+use super::super::xdp::sh;
+use super::smf_side::Smf;
+use super::{HOST, Keeper, LOST, SOURCE, TARGET};
 use crate::measure::median;
 
-/// Says that we are in the namespace already.
-const INSIDE: &str = "WHIMBREL_BENCH_TCP";
 /// Where a forwarding tunnel leads.
 const FORWARDED: Teid = Teid(9);
 /// Between gNB and UPF: half of the paper's 20 ms there and back (§5.4.1).
@@ -64,50 +63,8 @@ const CASES: [Case; 5] = [
     Case { name: "ours, 463 ms", keeper: Some(Keeper::Upf), wait: Duration::from_millis(463) },
 ];
 
-/// What becomes of packets that a UPF was to keep and could not. It drops the kernels' own chatter too, which is none of them.
-const LOST: [DropReason; 3] =
-    [DropReason::BufferFull, DropReason::BuffersExhausted, DropReason::BufferDiscarded];
-
-pub(super) fn is_inside() -> bool {
-    std::env::var_os(INSIDE).is_some()
-}
-
-/// Runs it all in a namespace; the figures, or why there are none.
-pub(super) fn run() -> Value {
-    match outside() {
-        Ok(figures) => figures,
-        Err(e) => {
-            println!("\nTCP through handovers could not be tried here: {e}");
-            Value::Null
-        }
-    }
-}
-
-fn outside() -> io::Result<Value> {
-    let (exe, arguments) = (std::env::current_exe()?, std::env::args_os().skip(1));
-    let mut child = Command::new("unshare")
-        .arg("-n")
-        .arg(exe)
-        .args(arguments)
-        .env(INSIDE, "1")
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut figures = Value::Null;
-    for line in child.stdout.take().into_iter().flat_map(|o| BufReader::new(o).lines()) {
-        let line = line?;
-        match serde_json::from_str(&line) {
-            Ok(rows) => figures = rows,
-            Err(_) => println!("{line}"),
-        }
-    }
-    match child.wait()?.success() {
-        true => Ok(figures),
-        false => Err(io::Error::other("it needs root, `ip`, `tc` and /dev/net/tun")),
-    }
-}
-
-/// In the namespace: measures, prints a table, and the figures as one line.
-pub(super) fn inside(within: Duration) -> io::Result<()> {
+/// In the namespace: measures and prints a table; the figures.
+pub(super) fn inside(within: Duration) -> io::Result<Value> {
     sh("ip link set lo up")?;
     println!(
         "\nTCP through handovers: {CONNECTIONS} downloads by the kernel's TCP for {} s, {RATE} and 20 ms there and back, a handover every {} s; gNB modelled",
@@ -140,14 +97,7 @@ pub(super) fn inside(within: Duration) -> io::Result<()> {
             "lost_by_upf": s.lost,
         }));
     }
-    println!("{}", Value::Array(rows));
-    Ok(())
-}
-
-fn sh(commands: &str) -> io::Result<()> {
-    let out = Command::new("sh").args(["-ec", commands]).output()?;
-    let text = String::from_utf8_lossy(&out.stderr).into_owned();
-    if out.status.success() { Ok(()) } else { Err(io::Error::other(text)) }
+    Ok(Value::Array(rows))
 }
 
 /// What was seen of a case.
@@ -194,30 +144,6 @@ impl Drop for Phone {
     }
 }
 
-/// The SMF's side of the session.
-struct Smf {
-    c: UpfC,
-    handle: Handle,
-    clock: whimbrel_user_io::Clock,
-    sequence: u32,
-}
-
-impl Smf {
-    fn ask(&mut self, seid: Option<Seid>, m: Message) -> io::Result<Message> {
-        let octets = m.to_octets(seid, self.sequence);
-        self.sequence += 1;
-        let mut out = Outbox::default();
-        self.c.handle((self.clock)(), whimbrel_user::Input::Pfcp { peer: SMF, octets: &octets }, &mut out);
-        for change in out.changes.drain(..) {
-            self.handle.apply(change).map_err(|_| io::Error::other("the queue is full"))?;
-        }
-        let answer = out.datagrams.pop().ok_or_else(|| io::Error::other("no answer"))?;
-        let unreadable = || io::Error::other("the answer cannot be read");
-        let frame = Frame::parse(&answer.1).map_err(|_| unreadable())?;
-        Message::parse(&frame).map_err(|_| unreadable())
-    }
-}
-
 /// What the gNB's thread and the one that moves the phone both see.
 #[derive(Default)]
 struct Radio {
@@ -235,9 +161,6 @@ struct Radio {
 /// One UPF, one phone.
 struct Run {
     smf: Smf,
-    up_seid: Seid,
-    teid: Teid,
-    address: Ipv4Addr,
     phone: Phone,
     tun: Tun,
     gnb: UdpSocket,
@@ -249,31 +172,13 @@ impl Run {
         user.buffering.packets_per_session = BUFFER as u16;
         user.data_networks.truncate(1);
         user.data_networks[0].ipv4_pools = vec![Ipv4Net { address: Ipv4Addr::new(10, 45, 0, 0), prefix: 16 }];
-        let config = Config { n3_io: N3Io::Udp, ..Config::new(user.clone(), "upf") };
-        let clock = config.clock.clone();
+        let config = Config { n3_io: N3Io::Udp, ..Config::new(user, "upf") };
+        let (user, clock) = (config.user.clone(), config.clock.clone());
         let handle = UserPlane::start(config).map_err(|e| io::Error::other(e.to_string()))?;
         // The bottleneck is in front of the UPF, so that what it keeps comes at that rate.
         sh(&format!("tc qdisc add dev upf0 root tbf rate {RATE} burst 32k limit 200k"))?;
-        let c = UpfC::new(user, clock()).map_err(|e| io::Error::other(e.to_string()))?;
-        let mut smf = Smf { c, handle, clock, sequence: 1 };
-        smf.ask(None, association(1).into())?;
-        let mut m = establishment(1, true, false);
-        for qer in &mut m.create_qers {
-            qer.mbr = Some(BitRate { ul_kbps: 1_000_000, dl_kbps: 1_000_000 });
-        }
-        let Message::SessionEstablishmentResponse(r) = smf.ask(Some(Seid(0)), m.into())? else {
-            return Err(io::Error::other("no session"));
-        };
-        let pdr = r.created_pdrs.iter().find(|p| p.pdr_id == PdrId(1));
-        let teid = pdr.and_then(|p| match p.local_f_teid {
-            Some(FTeid::Given { teid, .. }) => Some(teid),
-            _ => None,
-        });
-        let address = pdr.and_then(|p| p.ue_ip_addresses.first()?.ipv4?.given());
-        let (Some(teid), Some(address), Some(up)) = (teid, address, r.up_f_seid) else {
-            return Err(io::Error::other("no tunnel"));
-        };
-        smf.ask(Some(up.seid), activation(SOURCE, GNB.ip()).into())?;
+        let smf = Smf::new(handle, user, clock, GNB.ip())?;
+        let address = smf.address;
         let phone = Phone::new()?;
         let tun = phone.there(|| {
             sh("ip link set lo up")?;
@@ -286,7 +191,7 @@ impl Run {
         gnb.set_nonblocking(true)?;
         // All that the UPF has kept comes at once.
         set_socket_recv_buffer_size_force(&gnb, 16 << 20)?;
-        Ok(Self { smf, up_seid: up.seid, teid, address, phone, tun, gnb })
+        Ok(Self { smf, phone, tun, gnb })
     }
 
     fn measure(mut self, case: &Case, within: Duration) -> io::Result<Sighting> {
@@ -299,8 +204,8 @@ impl Run {
         set_tcp_congestion(&downloads, "cubic")?;
         let echo = self.phone.there(|| UdpSocket::bind((Ipv4Addr::UNSPECIFIED, PROBES)))?;
         echo.set_read_timeout(Some(Duration::from_millis(100)))?;
-        let (teid, address) = (self.teid, self.address);
-        let Self { smf, up_seid, phone, tun, gnb, .. } = &mut self;
+        let (teid, address) = (self.smf.teid, self.smf.address);
+        let Self { smf, phone, tun, gnb } = &mut self;
         let (radio, received, trips) = (&radio, &received, &trips);
         let before = Figures::now()?;
         let sighting = thread::scope(|s| {
@@ -325,7 +230,7 @@ impl Run {
                     let stream = phone.there(|| TcpStream::connect((SERVER, DOWNLOADS)))?;
                     s.spawn(move || download(stream, received, radio));
                 }
-                handovers(smf, *up_seid, case, within.saturating_sub(begin.elapsed()), radio)
+                handovers(smf, case, within.saturating_sub(begin.elapsed()), radio)
             })();
             let (octets, took) = (received.load(Ordering::Relaxed), begin.elapsed());
             radio.stop.store(true, Ordering::Relaxed);
@@ -349,16 +254,16 @@ impl Run {
 }
 
 /// Moves the phone from cell to cell.
-fn handovers(smf: &mut Smf, seid: Seid, case: &Case, within: Duration, radio: &Radio) -> io::Result<()> {
+fn handovers(smf: &mut Smf, case: &Case, within: Duration, radio: &Radio) -> io::Result<()> {
     let end = Instant::now() + within;
     let (mut here, mut there) = (SOURCE, TARGET);
     loop {
         let next = Instant::now() + EVERY;
         let Some(keeper) = case.keeper.filter(|_| next + EVERY / 2 < end) else { break };
         thread::sleep(next - Instant::now());
-        let answer = smf.ask(Some(seid), keeper.leaving(FORWARDED).into())?;
-        if let (Message::SessionModificationResponse(r), Keeper::Hairpin) = (&answer, keeper) {
-            let teid = r.created_pdrs.first().and_then(|p| match p.local_f_teid {
+        let answer = smf.change(keeper.leaving(FORWARDED))?;
+        if keeper == Keeper::Hairpin {
+            let teid = answer.created_pdrs.first().and_then(|p| match p.local_f_teid {
                 Some(FTeid::Given { teid, .. }) => Some(teid.0),
                 _ => None,
             });
@@ -368,12 +273,12 @@ fn handovers(smf: &mut Smf, seid: Seid, case: &Case, within: Duration, radio: &R
         radio.left.store(here.0, Ordering::Relaxed);
         radio.away.store(true, Ordering::Release);
         thread::sleep(case.wait);
-        smf.ask(Some(seid), keeper.arrived(there).into())?;
+        smf.change(keeper.arrived(there))?;
         radio.away.store(false, Ordering::Release);
         (here, there) = (there, here);
         thread::sleep(Duration::from_millis(500));
         if keeper == Keeper::Hairpin {
-            smf.ask(Some(seid), no_forwarding(1).into())?;
+            smf.change(no_forwarding(1))?;
             radio.forwarding.store(0, Ordering::Relaxed);
         }
         radio.left.store(0, Ordering::Relaxed);

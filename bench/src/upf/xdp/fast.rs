@@ -17,8 +17,10 @@ use whimbrel_user_io::{Handle, N3Io};
 use super::{Cell, GNB, Namespace, Options, Plane, ROUTER, SERVER, UPF, Way, phone, pin, sh};
 use crate::measure::{core_time, median};
 
-/// Frames of one system call: some 10 ms.
+/// Frames between two looks at the clock, of one system call where one way is sent: some 10 ms.
 const FRAMES: u32 = 64 * 1024;
+/// Of them, those of one way before it is the other's turn, where both are sent.
+const TURN: u32 = 8 * 1024;
 /// Octets of a phone's packet.
 pub(super) const OCTETS: usize = 68;
 /// Sessions whose rules are changed, one after the other.
@@ -162,59 +164,90 @@ impl<'n> Scene<'n> {
         Ok(())
     }
 
-    /// Nanoseconds of the core for each frame, and the part of the frames that came to the other end, if they are to.
+    /// The namespace from which frames of a way come, and by which interface.
+    fn from(&self, way: Way, on: &Interfaces) -> (&'n Namespace, &'static str) {
+        match way {
+            Way::Up => (self.ran, on.gnb),
+            Way::Down => (self.network, on.router),
+        }
+    }
+
+    /// Frames that have come to the other ends.
+    fn came(&self, ways: &[Way], on: &Interfaces) -> io::Result<u64> {
+        let one = |way: &Way| match way {
+            Way::Up => self.network.received(on.router),
+            Way::Down => self.ran.received(on.gnb),
+        };
+        ways.iter().map(one).sum()
+    }
+
+    /// Nanoseconds of the core for each frame, and the part of the frames that came to the other end, if they are to. Ways take turns.
     fn cost(
         &self,
-        way: Way,
+        ways: &[Way],
         on: &Interfaces,
         octets: usize,
         sources: &[Source],
         passes: bool,
     ) -> io::Result<(f64, f64)> {
         self.introduce()?;
-        let addresses = self.addresses(way, on)?;
-        let (namespace, interface) = match way {
-            Way::Up => (self.ran, on.gnb),
-            Way::Down => (self.network, on.router),
-        };
-        let other = || match way {
-            Way::Up => self.network.received(on.router),
-            Way::Down => self.ran.received(on.gnb),
-        };
-        let (frames, spent, before) = there(namespace, || {
-            let flood = Flood::new(way == Way::Up, &addresses, octets, index(interface)?, sources)?;
+        let addresses = ways.iter().map(|way| self.addresses(*way, on)).collect::<io::Result<Vec<_>>>()?;
+        let flooded = || {
+            let mut floods = Vec::new();
+            for (&way, addresses) in ways.iter().zip(&addresses) {
+                let (namespace, interface) = self.from(way, on);
+                Namespace::enter(namespace.pid())?;
+                let flood = Flood::new(way == Way::Up, addresses, octets, index(interface)?, sources)?;
+                floods.push((way, namespace.pid(), flood));
+            }
             pin(0, 0)?;
-            let end = Instant::now() + Duration::from_secs(if passes { 20 } else { 0 });
-            while Instant::now() < end {
-                // Until the packet thread has told its program who the neighbours are.
-                let before = other()?;
-                flood.run(64)?;
-                thread::sleep(Duration::from_millis(1));
-                if other()? >= before + 64 {
-                    break;
+            for (way, pid, flood) in &floods {
+                Namespace::enter(*pid)?;
+                let end = Instant::now() + Duration::from_secs(if passes { 20 } else { 0 });
+                while Instant::now() < end {
+                    // Until the packet thread has told its program who the neighbours are.
+                    let before = self.came(&[*way], on)?;
+                    flood.run(64)?;
+                    thread::sleep(Duration::from_millis(1));
+                    if self.came(&[*way], on)? >= before + 64 {
+                        break;
+                    }
                 }
             }
+            let all = || {
+                if let [(_, _, flood)] = &floods[..] {
+                    return flood.run(FRAMES);
+                }
+                for (_, pid, flood) in floods.iter().cycle().take((FRAMES / TURN) as usize) {
+                    Namespace::enter(*pid)?;
+                    flood.run(TURN)?;
+                }
+                Ok(())
+            };
             // Each session's memory is as near as it will be.
-            for _ in 0..(sources.len() as u32).div_ceil(FRAMES) {
-                flood.run(FRAMES)?;
+            for _ in 0..(ways.len() * sources.len()).div_ceil(FRAMES as usize) {
+                all()?;
             }
-            let before = other()?;
+            let before = self.came(ways, on)?;
             let (begun, start, mut frames) = (Instant::now(), core_time(), 0);
             while begun.elapsed() < self.within {
-                flood.run(FRAMES)?;
+                all()?;
                 frames += FRAMES;
             }
-            Ok((frames, core_time() - start, before))
-        })?;
-        let came = (other()? - before) as f64;
+            io::Result::Ok((frames, core_time() - start, before))
+        };
+        let ended = thread::scope(|s| s.spawn(flooded).join());
+        let (frames, spent, before) = ended.map_err(|_| io::Error::other("a thread ended"))??;
+        let came = (self.came(ways, on)? - before) as f64;
         Ok((spent.as_nanos() as f64 / f64::from(frames), came / f64::from(frames)))
     }
 
     /// Nanoseconds of the core for each frame that is dropped as soon as it is there.
-    fn generator(&self, way: Way, octets: usize, sources: &[Source]) -> io::Result<f64> {
+    fn generator(&self, ways: &[Way], octets: usize, sources: &[Source]) -> io::Result<f64> {
         let on = &Interfaces::BARE;
-        let _drops = Attached::end(on.ours(way)?.0)?;
-        Ok(self.cost(way, on, octets, sources, false)?.0)
+        let drops = ways.iter().map(|way| Attached::end(on.ours(*way)?.0));
+        let _drops = drops.collect::<io::Result<Vec<_>>>()?;
+        Ok(self.cost(ways, on, octets, sources, false)?.0)
     }
 }
 
@@ -231,31 +264,29 @@ pub(in crate::upf) fn pass(ran: &Namespace, network: &Namespace) -> io::Result<[
     Ok([there(ran, || Attached::pass(index("gnb")?))?, there(network, || Attached::pass(index("router")?))?])
 }
 
-/// Nanoseconds of the one core for packets of some sizes by the fast path, besides the generator's share, in each round.
+/// Nanoseconds of the one core for packets by the fast path, besides the generator's share, in each round: of what goes these ways at a
+/// time, with so many octets.
 pub(in crate::upf) fn costs(
-    sizes: &[usize],
+    of: &[(&[Way], usize)],
     rounds: usize,
     within: Duration,
     sessions: u32,
     ran: &Namespace,
     network: &Namespace,
-) -> io::Result<Vec<(Way, usize, Vec<f64>)>> {
+) -> io::Result<Vec<Vec<f64>>> {
     let scene = Scene::new(ran, network, within)?;
-    let mut all: Vec<(Way, usize, Vec<f64>)> = Vec::new();
-    for way in Way::ALL {
-        all.extend(sizes.iter().map(|octets| (way, *octets, Vec::new())));
-    }
     let plane = Plane::with(N3Io::Xdp, sessions, true, Duration::ZERO)?;
     wait_for(&plane.handle, sessions)?;
     let pairs = (0..).zip(&plane.teids);
     let sources: Vec<Source> = pairs.map(|(n, teid)| Source { teid: *teid, phone: phone(n) }).collect();
+    let mut all = vec![Vec::new(); of.len()];
     for _ in 0..rounds {
-        for (way, octets, ns) in &mut all {
-            let (cost, part) = scene.cost(*way, &Interfaces::USED, *octets, &sources, true)?;
+        for ((ways, octets), ns) in of.iter().zip(&mut all) {
+            let (cost, part) = scene.cost(ways, &Interfaces::USED, *octets, &sources, true)?;
             if part < 0.99 {
                 return Err(io::Error::other(format!("not all came out: {:?}", plane.handle.io_counters())));
             }
-            ns.push(cost - scene.generator(*way, *octets, &sources)?);
+            ns.push(cost - scene.generator(ways, *octets, &sources)?);
         }
     }
     Ok(all)
@@ -275,18 +306,18 @@ pub(super) fn run(options: &Options, ran: &Namespace, network: &Namespace) -> io
         let mut rows = Way::ALL.map(|way| Row { way, sessions, costs: Costs::default() });
         for _ in 0..options.rounds {
             for row in &mut rows {
-                let (ns, part) = scene.cost(row.way, &Interfaces::USED, OCTETS, &sources, true)?;
+                let (ns, part) = scene.cost(&[row.way], &Interfaces::USED, OCTETS, &sources, true)?;
                 if part < 0.99 {
                     let counters = plane.handle.io_counters();
                     return Err(io::Error::other(format!("not all came out: {counters:?}")));
                 }
                 row.costs.fast.push(ns);
-                row.costs.generator.push(scene.generator(row.way, OCTETS, &sources)?);
+                row.costs.generator.push(scene.generator(&[row.way], OCTETS, &sources)?);
                 let (on, up) = (&Interfaces::BARE, row.way == Way::Up);
                 for (ns, step) in row.costs.bare.iter_mut().zip(Step::ALL) {
                     let addresses = scene.addresses(row.way, on)?;
                     let _bare = ladder.attach(step, up, on.ours(row.way)?, &addresses)?;
-                    let (cost, part) = scene.cost(row.way, on, OCTETS, &sources, true)?;
+                    let (cost, part) = scene.cost(&[row.way], on, OCTETS, &sources, true)?;
                     if part < 0.99 {
                         return Err(io::Error::other(format!("{step:?} loses packets")));
                     }
