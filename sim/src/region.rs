@@ -353,6 +353,11 @@ impl Sim {
         }
     }
 
+    /// A control function dies now; what it has sent arrives.
+    pub fn lose_cpf(&mut self, cpf: CpfId) {
+        self.bury(cpf, true, Duration::ZERO);
+    }
+
     /// A phone is to be served by another control function.
     pub fn move_phone(&mut self, phone: PhoneId, to: CpfId) {
         self.core(Input::Move(phone, to));

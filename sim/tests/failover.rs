@@ -14,7 +14,7 @@ use whimbrel_ran::ue::Command;
 use whimbrel_resilience::link::{Down, Peer, State, Up};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CodeVersion, Complaint, Member, MemberOutbox};
-use whimbrel_sim::{Faults, Loss, Sim, default_config, morning, night_in_region, phone_config};
+use whimbrel_sim::{Faults, Loss, Sim, UpfState, default_config, morning, night_in_region, phone_config};
 
 #[test]
 fn a_day_without_losses_leaves_nothing_behind() {
@@ -272,4 +272,42 @@ fn who_comes_backs_the_phones_that_have_nobody() {
     let told = net.cta().replicated();
     assert_eq!((told.cpfs_lost, told.lost), (3, 0));
     assert!(ues.iter().all(|&ue| whimbrel_sim::registered(&net, ue)));
+}
+
+/// A phone of which a procedure runs: the UPF does not answer.
+fn at_something(cpfs: u16, backups: usize) -> (Stage, PhoneId) {
+    let net = Sim::in_region(5, default_config(), Faults::default(), cpfs, backups);
+    let mut stage = of(net, 1);
+    let ue = stage.ues[0];
+    stage.net.command(ue, Command::Register);
+    stage.net.settle(SECOND);
+    stage.net.set_upf(UpfState::Silent);
+    stage.net.command(ue, session());
+    stage.net.advance(SECOND / 10);
+    let phone = stage.net.phones().next().expect("it is registered").id;
+    assert_eq!(stage.net.cta().logged().1, 1, "its session is not there yet");
+    (stage, phone)
+}
+
+#[test] // the state is of before the procedure, and the log leads on from it
+fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_ends() {
+    let (mut stage, phone) = at_something(4, 1);
+    for _ in 0..3 {
+        let backs = stage.net.cta().backed_by(phone)[0];
+        stage.net.lose_cpf(backs);
+        stage.net.advance(SECOND / 10);
+        assert_eq!(stage.net.cta().unbacked(), 0);
+        let serves = stage.net.cta().served_by(phone).expect("somebody does");
+        stage.net.lose_cpf(serves);
+        stage.net.add_cpf();
+        stage.net.add_cpf();
+        stage.net.advance(SECOND / 10);
+    }
+    stage.net.set_upf(UpfState::Answering);
+    stage.net.settle(SECOND * 10);
+    let told = stage.net.cta().replicated();
+    assert_eq!((told.cpfs_lost, told.taken_over, told.lost, told.diverged), (6, 3, 0, 0));
+    assert_eq!(stage.net.ue_ref(stage.ues[0]).sessions().count(), 1);
+    stage.net.check_user_plane();
+    no_violations(&stage.net);
 }

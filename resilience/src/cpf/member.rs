@@ -282,12 +282,19 @@ impl Member {
             self.served.insert(phone, Served { term, backups: Vec::new(), clock, sent: None, held: None });
         }
         let Some(served) = self.served.get_mut(&phone) else { return };
-        (served.term, served.backups, served.sent) = (term, backups, None);
-        // Its backups, of which some are new, get what stands; where a procedure runs, they get what comes of it.
-        if !served.backups.is_empty()
-            && let Some(state) = self.cpf.checkpoint(phone)
-        {
+        (served.term, served.backups) = (term, backups);
+        if served.backups.is_empty() {
+            served.sent = None;
+            return;
+        }
+        // Its backups, of which some are new, get what stands. Where a procedure runs, that is what was sent last: the log leads on from there, and
+        // who serves the phone may be lost before the procedure ends.
+        if let Some(state) = self.cpf.checkpoint(phone) {
+            served.sent = None;
             self.primary.again(phone, served.clock, Some(state));
+        } else if let Some(state) = &served.sent {
+            let state = State { phone, term, clock: state.clock(), state: state.clone() };
+            out.peers.extend(served.backups.iter().map(|&to| (to, Peer::State(state.clone()))));
         }
     }
 
