@@ -311,3 +311,16 @@ fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_en
     stage.net.check_user_plane();
     no_violations(&stage.net);
 }
+
+#[test] // it is among those that are at something and among all
+fn a_phone_that_is_lost_in_the_middle_of_a_procedure_is_lost_once() {
+    let (mut stage, phone) = at_something(4, 1);
+    let serves = stage.net.cta().served_by(phone).expect("somebody does");
+    let backs = stage.net.cta().backed_by(phone)[0];
+    (1..=4).for_each(|other| stage.net.stick(serves, CpfId(other)));
+    for lost in [backs, serves] {
+        stage.net.lose_cpf(lost);
+        stage.net.advance(SECOND / 10);
+    }
+    assert_eq!((stage.net.cta().replicated().lost, stage.net.tally().deregistered), (1, 1));
+}

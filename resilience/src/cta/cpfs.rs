@@ -357,7 +357,8 @@ impl Cpfs {
                 break;
             }
             let Some(phone) = self.next_unseen() else { break };
-            if self.fail_over(phone, out) {
+            // Who is at something comes first, and again among all.
+            if !lost.contains(&phone) && self.fail_over(phone, out) {
                 lost.push(phone);
             }
         }
