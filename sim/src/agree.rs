@@ -87,6 +87,9 @@ impl Sim {
         if !phone.is_idle() {
             return Err("a procedure runs".into());
         }
+        if ue.awaits_session() {
+            return Err("it awaits an answer about a session".into()); // T3580 repeats a request that was lost
+        }
         self.registration_agrees(ue, phone)?;
         self.connection_agrees(index, phone)?;
         let here: Vec<PduSessionId> = ue.sessions().map(|s| s.id).collect();

@@ -22,6 +22,22 @@ fn an_aggregator_lost_at_every_input_of_every_procedure() {
     assert!(runs > 3000 && lost * 10 > runs * 9, "{lost} losses in {runs} runs");
 }
 
+/// Schedules that have failed, and how.
+const FAILED: [(u64, &str); 3] = [
+    (1_812_613, "a phone left while its connection was released, and the simulation waited for the core to hear of it"),
+    (2_058_296, "the same"),
+    (2_495_629, "a procedure began while a session was asked for, still, that one before had lost"),
+];
+
+#[test]
+fn schedules_that_have_failed() {
+    let schedules = Schedules::default();
+    for (schedule, how) in FAILED {
+        let ran = schedules.history(schedule, schedule, &mut Report::default());
+        assert_eq!(ran, Ok(()), "schedule {schedule}: {how}");
+    }
+}
+
 #[test] // a failing one is run again by its number alone
 fn the_same_schedules_are_run_again() {
     let schedules = Schedules::default();

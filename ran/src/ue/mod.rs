@@ -306,6 +306,11 @@ impl Ue {
         )
     }
 
+    /// Whether a request of its for a session has no answer yet.
+    pub fn awaits_session(&self) -> bool {
+        self.sessions.iter().any(|s| !s.is_at_rest())
+    }
+
     /// Whether the user plane of a session stands.
     pub fn has_user_plane(&self, id: PduSessionId) -> bool {
         self.sessions.iter().any(|s| s.id == id && s.user_plane)

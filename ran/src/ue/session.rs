@@ -69,6 +69,10 @@ impl Session {
     pub(super) fn deadline(&self) -> Instant {
         self.until
     }
+
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.state == State::Active
+    }
 }
 
 impl Ue {

@@ -57,10 +57,20 @@ pub(super) fn modify(net: &mut Sim, ue: UeIndex, modification: Modification) {
 
 /// It has left, and the core has forgotten it.
 pub(super) fn gone(net: &mut Sim, ue: UeIndex) {
+    leave(net, ue);
+    // A release of its connection may have crossed its request: it has left then without anybody's knowing (TS 24.501 §5.5.2.2.6 c).
+    if !net.comes_to(BRIEFLY, |net| is_gone(net, ue)) {
+        register(net, ue);
+        leave(net, ue);
+    }
+    brought(net, "it is forgotten", |net| is_gone(net, ue));
+}
+
+fn leave(net: &mut Sim, ue: UeIndex) {
     if net.ue_ref(ue).state() != MmState::Deregistered {
         net.command(ue, Command::Deregister { switch_off: false });
     }
-    brought(net, "it leaves", |net| is_gone(net, ue));
+    brought(net, "it leaves", |net| net.ue_ref(ue).state() == MmState::Deregistered);
 }
 
 pub(super) fn is_gone(net: &Sim, ue: UeIndex) -> bool {
