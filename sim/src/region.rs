@@ -82,7 +82,7 @@ impl Link {
                 Down::Serve { .. } => "assignment",
                 Down::Outdated { .. } => "word of an outdated state",
                 Down::Released(_) => "word of a release",
-                Down::Forget(_) => "word of a phone that is gone",
+                Down::Forget { .. } => "word of a phone that is gone",
                 Down::Configure(_) => "configuration",
             },
             Self::Peer(_, _, message) => match message {

@@ -81,20 +81,12 @@ fn a_state_that_is_not_what_its_sender_says_is_not_held() {
     }
     assert_eq!((member.refused(), member.backed(), out.up.len()), (2, 0, 0));
     member.peer(CpfId(2), Peer::State(State { phone, term: 1, clock: 4, state: at_four }), &mut out);
-    assert!(matches!(out.up[..], [Up::Holds { phone: of, clock: 4 }] if of == phone));
+    assert!(matches!(out.up[..], [Up::Holds { phone: of, term: 1, clock: 4 }] if of == phone));
     assert_eq!((member.refused(), member.backed()), (2, 1));
 }
 
-#[test] // its state may be newer than the aggregator knew when it was chosen
-fn of_inputs_that_are_to_be_tried_those_are_that_the_state_lacks() {
-    let mut member = Member::new(default_config().into());
-    let phone = PhoneId { slot: 1, generation: 1 };
-    let mut at_four = Phone::new(phone);
-    at_four.clock = 4;
-    let state = Checkpoint::of(&at_four).expect("it rests");
-    let mut out = MemberOutbox::default();
-    member.peer(CpfId(2), Peer::State(State { phone, term: 1, clock: 4, state }), &mut out);
-    let tick = |clock| Envelope {
+fn tick(phone: PhoneId, clock: u64) -> Envelope {
+    Envelope {
         code_version: CodeVersion::own().0,
         phone,
         cta_term: 1,
@@ -106,9 +98,56 @@ fn of_inputs_that_are_to_be_tried_those_are_that_the_state_lacks() {
         config_version: 1,
         upfs: Default::default(),
         payload: Payload::Tick,
-    };
+    }
+}
+
+/// The state of a phone that rests, as it is sent under a term.
+fn state(phone: PhoneId, term: u32, clock: u64) -> Peer {
+    let mut at = Phone::new(phone);
+    at.clock = clock;
+    Peer::State(State { phone, term, clock, state: Checkpoint::of(&at).expect("it rests") })
+}
+
+#[test] // a phone comes back whose state was to be forgotten: its new state comes from another member, and may be there before that word
+fn a_word_to_forget_is_not_about_a_state_that_has_overtaken_it() {
+    let mut member = Member::new(default_config().into());
+    let (phone, mut out) = (PhoneId { slot: 1, generation: 1 }, MemberOutbox::default());
+    member.peer(CpfId(2), state(phone, 3, 7), &mut out);
+    member.handle(Down::Forget { phone, term: 3 }, &mut out);
+    assert_eq!(member.holds(phone), Some(7));
+    member.handle(Down::Forget { phone, term: 4 }, &mut out);
+    assert_eq!(member.holds(phone), None);
+
+    // The same of a phone that it serves.
+    member.handle(Down::Serve { phone, term: 5, backups: Vec::new() }, &mut out);
+    member.handle(Down::Forget { phone, term: 5 }, &mut out);
+    member.handle(Down::Run(tick(phone, 1)), &mut out);
+    assert!(matches!(out.up[..], [Up::Holds { .. }, Up::Ran { term: 5, .. }]));
+    member.handle(Down::Forget { phone, term: 6 }, &mut out);
+    member.handle(Down::Run(tick(phone, 2)), &mut out);
+    assert_eq!(out.up.len(), 2);
+}
+
+#[test] // a phone moves on at once: the state of who serves it then may be there before the word to serve it
+fn a_word_to_serve_is_not_heeded_once_another_serves() {
+    let mut member = Member::new(default_config().into());
+    let (phone, mut out) = (PhoneId { slot: 1, generation: 1 }, MemberOutbox::default());
+    member.handle(Down::Serve { phone, term: 1, backups: vec![CpfId(2)] }, &mut out);
+    member.peer(CpfId(2), state(phone, 3, 7), &mut out);
+    member.handle(Down::Serve { phone, term: 2, backups: vec![CpfId(2), CpfId(3)] }, &mut out);
+    assert_eq!((member.holds(phone), member.cpf().phones().count()), (Some(7), 0));
+    member.handle(Down::Serve { phone, term: 4, backups: vec![CpfId(2)] }, &mut out);
+    assert_eq!((member.holds(phone), member.cpf().phones().count()), (None, 1));
+}
+
+#[test] // its state may be newer than the aggregator knew when it was chosen
+fn of_inputs_that_are_to_be_tried_those_are_that_the_state_lacks() {
+    let mut member = Member::new(default_config().into());
+    let phone = PhoneId { slot: 1, generation: 1 };
+    let mut out = MemberOutbox::default();
+    member.peer(CpfId(2), state(phone, 1, 4), &mut out);
     member.handle(Down::Serve { phone, term: 2, backups: Vec::new() }, &mut out);
-    member.handle(Down::Try { phone, inputs: (3..=6).map(tick).collect() }, &mut out);
+    member.handle(Down::Try { phone, inputs: (3..=6).map(|clock| tick(phone, clock)).collect() }, &mut out);
     let tried = out.trials[0].inputs.iter().map(|input| input.clock);
     assert_eq!(tried.collect::<Vec<_>>(), [5, 6]);
 }
@@ -130,8 +169,8 @@ fn a_control_function_that_lies_is_not_believed() {
     let heard = stage.net.ue_events(ue).len();
 
     // It holds what nobody has said yet; and one holds a state whom nobody asked to.
-    stage.net.cpf_says(backs, Up::Holds { phone, clock: u64::MAX });
-    stage.net.cpf_says(neither, Up::Holds { phone, clock: 1 });
+    stage.net.cpf_says(backs, Up::Holds { phone, term: 1, clock: u64::MAX });
+    stage.net.cpf_says(neither, Up::Holds { phone, term: 1, clock: 1 });
     assert_eq!(stage.net.cta().replicated().claims_refused, 1);
     assert_eq!(stage.net.cta().backed_by(phone), [backs]);
     // It answers for a phone that another one serves, under terms of all kinds; and for inputs that never were.
@@ -148,7 +187,8 @@ fn a_control_function_that_lies_is_not_believed() {
     // Of a phone that is not there, nothing is known.
     let nobody = PhoneId { slot: 999, generation: 3 };
     stage.net.cpf_says(serves, says(nobody, 1, 1, Batch::default()));
-    stage.net.cpf_says(serves, Up::Holds { phone: nobody, clock: 7 });
+    stage.net.cpf_says(serves, Up::Holds { phone: nobody, term: 1, clock: 7 });
+    stage.net.settle(SECOND); // whoever holds what is not its is told to forget it
     assert_eq!(stage.net.ue_events(ue).len(), heard, "nothing of all that left");
 
     // The phone goes on, also with the one that lied when the other is lost.

@@ -16,8 +16,8 @@ use whimbrel_ngap::ie::{
     UpTransportLayerInformation,
 };
 use whimbrel_ngap::msg::{
-    ErrorIndication, HandoverCancel, HandoverFailure, HandoverRequired, UeContextReleaseRequest,
-    UplinkNasTransport, UplinkRanEarlyStatusTransfer, UplinkRanStatusTransfer,
+    ErrorIndication, HandoverCancel, HandoverFailure, HandoverRequired, UeContextReleaseComplete,
+    UeContextReleaseRequest, UplinkNasTransport, UplinkRanEarlyStatusTransfer, UplinkRanStatusTransfer,
 };
 use whimbrel_ngap::transfer::{
     HandoverCommandTransfer, HandoverPreparationUnsuccessfulTransfer,
@@ -279,6 +279,43 @@ fn the_target_is_silent() {
     say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
     assert!(matches!(net.heard(TARGET).as_slice(), [Message::ErrorIndication(_)]));
     assert_eq!(net.heard(SOURCE), []);
+}
+
+#[test] // whoever takes over says HANDOVER REQUEST again, and the target makes two contexts: it lets go of the second, in whatever state the phone is
+fn a_second_context_at_the_target_is_let_go() {
+    let second = |id| {
+        let mut m = acknowledgement(id, vec![admitted(1, false)]);
+        m.ran_ue_ngap_id = RanUeNgapId(RAN_ID.0 + 1);
+        m
+    };
+    // Another context of the same name of ours is released by both names, and what the target answers is not of the phone.
+    let let_go = |net: &mut Sim, id| {
+        say(net, TARGET, second(id));
+        let heard = net.heard(TARGET);
+        let [Message::UeContextReleaseCommand(m)] = heard.as_slice() else { panic!("{heard:?}") };
+        let UeNgapIds::UeNgapIdPair(pair) = &m.ue_ngap_ids else { panic!("{m:?}") };
+        assert_eq!((pair.amf_ue_ngap_id, pair.ran_ue_ngap_id), (id, second(id).ran_ue_ngap_id));
+        say(net, TARGET, UeContextReleaseComplete::new(pair.amf_ue_ngap_id, pair.ran_ue_ngap_id));
+        assert_eq!(net.heard(TARGET), []);
+    };
+    let (mut net, id) = executing(30, &[1], false);
+    let_go(&mut net, id);
+    say(&mut net, TARGET, notify(id));
+    let_go(&mut net, id);
+    assert_eq!((connection(&net).amf_ue_ngap_id, connection(&net).ran_ue_ngap_id), (id, RAN_ID));
+    over(&mut net);
+
+    let (mut net, id) = executing(31, &[1], false);
+    let source = connection(&net).clone();
+    let cause = CauseRadioNetwork::HandoverCancelled;
+    say(&mut net, SOURCE, HandoverCancel::new(source.amf_ue_ngap_id, source.ran_ue_ngap_id, cause.into()));
+    assert_eq!(released(&mut net, TARGET), (id, cause.into()));
+    let_go(&mut net, id);
+    // What it had said before comes again: that context is gone already.
+    say(&mut net, TARGET, acknowledgement(id, vec![admitted(1, false)]));
+    assert_eq!(net.heard(TARGET), []);
+    assert_eq!(*connection(&net), source);
+    over(&mut net);
 }
 
 /// The cause with which HANDOVER REQUIRED is refused before anybody is asked.

@@ -171,7 +171,7 @@ fn what_ends_who_tries_it_is_not_run_nor_what_comes_after() {
     assert!(matches!(out.up[..], [Up::Poisoned { phone: FIRST, term: 2, inputs: (1, 1) }]));
     member.handle(Down::Run(tick(FIRST, 2)), &mut out);
     assert_eq!(ran(&out), []);
-    member.handle(Down::Forget(FIRST), &mut out);
+    member.handle(Down::Forget { phone: FIRST, term: u32::MAX }, &mut out);
     member.handle(Down::Run(tick(FIRST, 3)), &mut out);
     assert_eq!(ran(&out), []);
 }
@@ -192,7 +192,7 @@ fn a_phone_that_says_too_much_while_it_waits_is_given_up() {
 fn a_phone_that_is_gone_meanwhile_is_not_missed() {
     let (mut member, trial) = member_with_a_trial();
     let mut out = MemberOutbox::default();
-    member.handle(Down::Forget(FIRST), &mut out);
+    member.handle(Down::Forget { phone: FIRST, term: u32::MAX }, &mut out);
     member.tried(trial.id, Tried::EndedAfter(0), &mut out);
     assert!(out.up.is_empty());
 }

@@ -515,6 +515,12 @@ pub fn release_of(connection: AmfUeNgapId) -> Message {
     UeContextReleaseCommand::new(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason.into()).into()
 }
 
+/// The same for a context that a gNB has made beside another one that it calls by the same name of ours.
+pub fn release_of_second(amf_ue_ngap_id: AmfUeNgapId, ran_ue_ngap_id: RanUeNgapId) -> Message {
+    let ids = UeNgapIdPair::new(amf_ue_ngap_id, ran_ue_ngap_id);
+    release_command(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason).into()
+}
+
 /// The same for one that its first message was to begin: the gNB knows only its own name for it yet.
 pub fn release_of_first(octets: &[u8], connection: AmfUeNgapId) -> Message {
     match peek(octets).and_then(|n| n.ran_ue_ngap_id) {

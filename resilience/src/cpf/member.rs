@@ -137,10 +137,12 @@ impl Member {
                 }
             }
             Down::Released(batches) => self.primary.released(batches),
-            Down::Forget(phone) => {
-                self.served.remove(&phone);
-                self.cpf.forget(phone);
-                self.holdings.forget(phone);
+            Down::Forget { phone, term } => {
+                if self.served.get(&phone).is_some_and(|served| served.term < term) {
+                    self.served.remove(&phone);
+                    self.cpf.forget(phone);
+                }
+                self.holdings.forget(phone, term);
             }
             Down::Configure(config) => self.cpf.configure(config),
         }
@@ -267,12 +269,16 @@ impl Member {
         if self.served.remove(&phone).is_some() {
             self.cpf.forget(phone); // it has moved to who sends this, and is backed here from now on
         }
+        let term = state.term;
         if let Taken::Holds(clock) = self.holdings.take(state) {
-            out.up.push(Up::Holds { phone, clock });
+            out.up.push(Up::Holds { phone, term, clock });
         }
     }
 
     fn serve(&mut self, phone: PhoneId, term: u32, backups: Vec<CpfId>, out: &mut MemberOutbox) {
+        if self.holdings.term(phone).is_some_and(|held| held > term) {
+            return; // it has moved on since: the state of who serves it now was here first
+        }
         if !self.served.contains_key(&phone) {
             let Some(clock) = self.take_over(phone) else {
                 self.refused += 1;

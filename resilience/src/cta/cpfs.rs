@@ -464,7 +464,7 @@ impl Cpfs {
         if let Some(ledger) = self.ledgers.remove(&phone) {
             self.pruned(phone);
             let all = ledger.backups().chain([ledger.assignment().0]);
-            out.cpfs.extend(all.map(|cpf| (cpf, Down::Forget(phone))));
+            out.cpfs.extend(all.map(|cpf| (cpf, Down::Forget { phone, term: u32::MAX })));
         }
         self.deletions.remove(&phone).unwrap_or_default()
     }
@@ -557,16 +557,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
                 _ => cpfs.complain(from, Complaint::Fenced, out),
             },
-            Up::Holds { phone, clock } => match cpfs.ledgers.get_mut(&phone) {
+            Up::Holds { phone, term, clock } => match cpfs.ledgers.get_mut(&phone) {
                 Some(ledger) => {
                     let lies = clock > ledger.released();
-                    ledger.acknowledged(now, from, clock);
+                    ledger.acknowledged(now, from, term, clock);
+                    if !ledger.concerns(from) {
+                        // The state came there after the word to forget the phone.
+                        out.cpfs.push((from, Down::Forget { phone, term: ledger.assignment().1 }));
+                    }
                     if lies {
                         cpfs.complain(from, Complaint::ClaimRefused, out);
                     }
                     cpfs.progress(phone, out);
                 }
-                None => out.cpfs.push((from, Down::Forget(phone))),
+                None => out.cpfs.push((from, Down::Forget { phone, term: u32::MAX })),
             },
         }
     }

@@ -122,7 +122,7 @@ impl Cpfs {
         }
         if ledger.dismiss(cpf) {
             serve(phone, ledger, &mut self.waiting, out);
-            out.cpfs.push((cpf, Down::Forget(phone)));
+            out.cpfs.push((cpf, Down::Forget { phone, term: ledger.assignment().1 }));
             self.pruned(phone);
             return false;
         }

@@ -395,6 +395,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         let what = "an AMF UE NGAP ID of a phone that was never there";
                         self.unknown_phone(now, association, stream, octets, what, out);
                     }
+                    Some(phone)
+                        if peek.is_some_and(|p| {
+                            self.is_of_second_context(phone, (association, stream), id, &p, out)
+                        }) => {}
                     Some(phone) => {
                         if peek.is_some_and(|p| is_path_switch_request(&p)) {
                             self.slots.asked_elsewhere(phone, association, id, stream);
@@ -426,6 +430,26 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             _ => self.ran_node(now, association, octets, out),
         }
+    }
+
+    /// Whether a message is of a context that a gNB has made beside that of the phone, since HANDOVER REQUEST came to it twice: whoever takes over says
+    /// again what may not have left ([`crate::mirror::Mirror::take_over`]). The gNB lets go of it; the phone is not concerned.
+    fn is_of_second_context(
+        &mut self,
+        phone: PhoneId,
+        (association, stream): (AssociationId, u16),
+        ours: AmfUeNgapId,
+        message: &Peek,
+        out: &mut Outbox,
+    ) -> bool {
+        let Some(theirs) = message.ran_ue_ngap_id else { return false };
+        let is_second = self.slots.is_made_twice(phone, ours, theirs);
+        match is_handover_request_acknowledge(message) {
+            true if is_second => send(association, stream, &amf::release_of_second(ours, theirs), out),
+            true => self.slots.made(phone, ours, theirs),
+            false => return is_second && is_answer_to_release(message),
+        }
+        is_second
     }
 
     /// HANDOVER REQUIRED with the gNB that it names, and an identity for the phone there: gNBs are shared, and a machine knows
@@ -628,6 +652,16 @@ fn is_initial_ue_message(peek: &Peek) -> bool {
 
 fn is_handover_required(peek: &Peek) -> bool {
     peek.procedure_code == 12 && peek.kind == TriggeringMessage::InitiatingMessage
+}
+
+fn is_handover_request_acknowledge(peek: &Peek) -> bool {
+    peek.procedure_code == 13 && peek.kind == TriggeringMessage::SuccessfulOutcome
+}
+
+/// UE CONTEXT RELEASE COMPLETE, or the error that there is no such context.
+fn is_answer_to_release(peek: &Peek) -> bool {
+    let complete = peek.procedure_code == 41 && peek.kind == TriggeringMessage::SuccessfulOutcome;
+    complete || peek.procedure_code == 9 && peek.kind == TriggeringMessage::InitiatingMessage
 }
 
 fn is_path_switch_request(peek: &Peek) -> bool {

@@ -97,7 +97,7 @@ impl Cpfs {
         for cpf in strangers {
             settled = ledger.dismiss(cpf);
             if settled {
-                out.cpfs.push((cpf, Down::Forget(phone)));
+                out.cpfs.push((cpf, Down::Forget { phone, term: ledger.assignment().1 }));
                 changed = true;
             }
         }
@@ -136,7 +136,7 @@ impl Cpfs {
         }
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return false };
         if !keep {
-            out.cpfs.push((former, Down::Forget(phone)));
+            out.cpfs.push((former, Down::Forget { phone, term: ledger.assignment().1 }));
         }
         serve(phone, ledger, &mut self.waiting, out);
         self.counts.moved += 1;

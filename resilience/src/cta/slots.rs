@@ -28,6 +28,8 @@ pub(super) struct Entry {
     first: u64,
     /// The connection at the gNB that takes it over.
     target: Option<N2Names>,
+    /// Both names of the context that a gNB has made last at HANDOVER REQUEST.
+    made: Option<(AmfUeNgapId, RanUeNgapId)>,
     /// Where it has sessions.
     upfs: UpfSet,
     /// Where its last message came from.
@@ -157,6 +159,7 @@ impl Slots {
                     at: None,
                     first: 0,
                     target: None,
+                    made: None,
                     upfs: UpfSet::default(),
                     heard_on: None,
                     stream: 0,
@@ -176,7 +179,7 @@ impl Slots {
         e.stranger = Some(association);
         e.generation = e.generation.wrapping_add(1);
         e.former = (e.connection, e.time);
-        (e.clock, e.at, e.target, e.heard_on) = (0, None, None, None);
+        (e.clock, e.at, e.target, e.made, e.heard_on) = (0, None, None, None, None);
         (e.upfs, e.left, e.downlink_count) = (UpfSet::default(), [None; LEFT_MAX], None);
         let generation = e.generation;
         self.strangers += 1;
@@ -312,7 +315,9 @@ impl Slots {
         if e.connection.wrapping_sub(e.former.0) > u16::MAX / 2 {
             e.former.0 = e.former.0.wrapping_add(1);
         }
-        Some(connection_id(e.connection, phone.slot))
+        let id = connection_id(e.connection, phone.slot);
+        e.made.take_if(|(of_before, _)| *of_before == id);
+        Some(id)
     }
 
     /// The identity of a connection that this phone may get by a handover; its stream is that of the one that it has.
@@ -336,6 +341,21 @@ impl Slots {
                 || asks == Some(association)
                 || e.left.contains(&Some(association))
         })
+    }
+
+    /// A gNB that takes the phone over has made a context for it.
+    pub(super) fn made(&mut self, phone: PhoneId, ours: AmfUeNgapId, theirs: RanUeNgapId) {
+        let is_target = |e: &&mut Entry| e.target.is_some_and(|t| t.amf_ue_ngap_id == ours);
+        if let Some(e) = self.entry(phone).filter(is_target) {
+            e.made = Some((ours, theirs));
+        }
+    }
+
+    /// Whether a gNB speaks of a context that it has made beside the phone's, under the same name of ours.
+    pub(super) fn is_made_twice(&self, phone: PhoneId, ours: AmfUeNgapId, theirs: RanUeNgapId) -> bool {
+        let made = self.entries.get(phone.slot as usize).and_then(|e| e.made);
+        let is_its = |n: N2Names| n.amf_ue_ngap_id == ours && n.ran_ue_ngap_id == Some(theirs);
+        made.is_some_and(|made| made.0 == ours && made.1 != theirs) && !self.names(phone).any(is_its)
     }
 
     /// Notes the downlink NAS COUNTs that are used in this order. `anew`: whether one begins under new keys. Whether none was used before under

@@ -58,8 +58,13 @@ pub enum Down {
     },
     /// So many batches of this link were released, from its beginning.
     Released(u64),
-    /// A phone is gone, or others back it.
-    Forget(PhoneId),
+    /// A phone is gone, or others back it. A state of a newer assignment, which came from another member meanwhile, stays.
+    Forget {
+        /// The phone.
+        phone: PhoneId,
+        /// What is of a term before this one is nobody's; [`u32::MAX`] for a phone that is gone.
+        term: u32,
+    },
     /// The configuration that is in force for the inputs to come.
     Configure(Arc<Config>),
 }
@@ -94,6 +99,8 @@ pub enum Up {
     Holds {
         /// The phone.
         phone: PhoneId,
+        /// Term of the assignment under which it was sent: who was told to forget since does not hold it any more.
+        term: u32,
         /// Its clock.
         clock: u64,
     },

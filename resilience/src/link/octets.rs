@@ -145,7 +145,7 @@ pub(super) enum DownHead {
     Serve { phone: PhoneId, term: u32, backups: Vec<CpfId> },
     Outdated { phone: PhoneId, clock: u64, up_to_date: Vec<CpfId> },
     Released(u64),
-    Forget(PhoneId),
+    Forget { phone: PhoneId, term: u32 },
     Configure,
     Welcome { life: u64, id: CpfId, heartbeats: HeartbeatKey, keep: bool },
     Mirror(Option<SocketAddr>),
@@ -165,7 +165,7 @@ pub(super) enum UpHead {
     Listed(CpfId),
     Leave,
     Ran { phone: PhoneId, term: u32, clock: u64, from: Option<AssociationId> },
-    Holds { phone: PhoneId, clock: u64 },
+    Holds { phone: PhoneId, term: u32, clock: u64 },
     Poisoned { phone: PhoneId, term: u32, inputs: (u64, u64) },
     Shown { ask: u32, phones: Vec<Glimpse> },
     Unreadable { phone: PhoneId, term: u32 },
@@ -230,7 +230,7 @@ impl ToCpf {
                 DownHead::Outdated { phone: *phone, clock: *clock, up_to_date: up_to_date.clone() }
             }
             Self::Down(Down::Released(batches)) => DownHead::Released(*batches),
-            Self::Down(Down::Forget(phone)) => DownHead::Forget(*phone),
+            Self::Down(Down::Forget { phone, term }) => DownHead::Forget { phone: *phone, term: *term },
             Self::Welcome { life, id, heartbeats, keep } => {
                 DownHead::Welcome { life: *life, id: *id, heartbeats: *heartbeats, keep: *keep }
             }
@@ -262,7 +262,7 @@ impl ToCpf {
                 Self::Down(Down::Outdated { phone, clock, up_to_date })
             }
             DownHead::Released(batches) => Self::Down(Down::Released(batches)),
-            DownHead::Forget(phone) => Self::Down(Down::Forget(phone)),
+            DownHead::Forget { phone, term } => Self::Down(Down::Forget { phone, term }),
             DownHead::Welcome { life, id, heartbeats, keep } => Self::Welcome { life, id, heartbeats, keep },
             DownHead::Mirror(at) => Self::Mirror(at),
             DownHead::Taken(messages) => Self::Taken(messages),
@@ -293,8 +293,8 @@ impl ToCta {
                 write(&head, &[], to);
                 batch.write_flat(to);
             }
-            Self::Up(Up::Holds { phone, clock }) => {
-                write(&UpHead::Holds { phone: *phone, clock: *clock }, &[], to);
+            Self::Up(Up::Holds { phone, term, clock }) => {
+                write(&UpHead::Holds { phone: *phone, term: *term, clock: *clock }, &[], to);
             }
             Self::Up(Up::Poisoned { phone, term, inputs }) => {
                 write(&UpHead::Poisoned { phone: *phone, term: *term, inputs: *inputs }, &[], to);
@@ -323,7 +323,7 @@ impl ToCta {
             UpHead::Taken(messages) => Self::Taken(messages),
             UpHead::Listed(number) => Self::Listed(number),
             UpHead::Leave => Self::Leave,
-            UpHead::Holds { phone, clock } => Self::Up(Up::Holds { phone, clock }),
+            UpHead::Holds { phone, term, clock } => Self::Up(Up::Holds { phone, term, clock }),
             UpHead::Poisoned { phone, term, inputs } => Self::Up(Up::Poisoned { phone, term, inputs }),
             UpHead::Unreadable { phone, term } => Self::Up(Up::Unreadable { phone, term }),
             UpHead::Shown { ask, phones } => Self::Shown { ask, phones },
@@ -427,7 +427,7 @@ mod tests {
             ToCpf::Down(Down::Serve { phone: PHONE, term: 7, backups: vec![CpfId(2), CpfId(3)] }),
             ToCpf::Down(Down::Outdated { phone: PHONE, clock: 1 << 40, up_to_date: vec![CpfId(4)] }),
             ToCpf::Down(Down::Released(u64::MAX)),
-            ToCpf::Down(Down::Forget(PHONE)),
+            ToCpf::Down(Down::Forget { phone: PHONE, term: 3 }),
             ToCpf::Down(Down::Try { phone: PHONE, inputs: vec![] }),
             ToCpf::Show { ask: 1, which: Show::After(supi, 100) },
             ToCpf::Show { ask: 2, which: Show::After(None, 1) },
@@ -451,7 +451,7 @@ mod tests {
             ToCta::Listed(CpfId(20318)),
             ToCta::Leave,
             ToCta::Up(ran),
-            ToCta::Up(Up::Holds { phone: PHONE, clock: 9 }),
+            ToCta::Up(Up::Holds { phone: PHONE, term: 2, clock: 9 }),
             ToCta::Up(Up::Poisoned { phone: PHONE, term: 3, inputs: (8, 9) }),
             ToCta::Up(Up::Unreadable { phone: PHONE, term: 3 }),
             ToCta::Shown { ask: 3, phones: vec![] },

@@ -20,7 +20,7 @@ use crate::membership::Place;
 use crate::replication::CpfId;
 
 /// As `LINK_VERSION` has them: another file with another version.
-const STORED: (u16, &str) = (9, include_str!("testdata/messages-9.txt"));
+const STORED: (u16, &str) = (10, include_str!("testdata/messages-10.txt"));
 /// Phones as an operator may want to see them.
 const PHONES: &str = include_str!("../../../control/src/flat/testdata/checkpoint-2.hex");
 
@@ -39,7 +39,7 @@ fn to_cpf() -> Vec<DownHead> {
         DownHead::Serve { phone: PHONE, term: 7, backups: vec![CpfId(2), CpfId(3)] },
         DownHead::Outdated { phone: PHONE, clock: 1 << 40, up_to_date: vec![CpfId(4)] },
         DownHead::Released(1 << 40),
-        DownHead::Forget(PHONE),
+        DownHead::Forget { phone: PHONE, term: 7 },
         DownHead::Configure,
         DownHead::Welcome { life, id, heartbeats, keep: true },
         DownHead::Mirror(Some(at(2))),
@@ -68,7 +68,7 @@ fn to_cta() -> Vec<UpHead> {
         UpHead::Listed(CpfId(20318)),
         UpHead::Leave,
         UpHead::Ran { phone: PHONE, term: 1, clock: 9, from: Some(AssociationId(4)) },
-        UpHead::Holds { phone: PHONE, clock: 300 },
+        UpHead::Holds { phone: PHONE, term: 7, clock: 300 },
         UpHead::Poisoned { phone: PHONE, term: 3, inputs: (8, 9) },
         UpHead::Shown { ask: 3, phones },
         UpHead::Unreadable { phone: PHONE, term: 3 },

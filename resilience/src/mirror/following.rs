@@ -83,7 +83,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
     /// Of that it may have sent the newest. A PFCP request is known by its number, and answered again. NGAP has no such number, and a
     /// message that comes twice is not served twice: NAS messages are dropped by their COUNT (TS 33.501 §6.4.3.1), and a challenge
     /// is answered as before (TS 24.501 §5.4.1.3.2); a context, session or release that is asked for twice is as it was asked for, or
-    /// is answered by a failure that nobody waits for. A message that is not sent at all costs its phone a timer of seconds, so what is
+    /// is answered by a failure that nobody waits for; of two contexts that HANDOVER REQUEST has made the second is let go. A message that is not sent at all costs its phone a timer of seconds, so what is
     /// in doubt is sent.
     ///
     /// Deviation: DESIGN has N2 leave once at most, in doubt not at all.

@@ -20,7 +20,7 @@ pub struct Checkpoint<S> {
 /// What became of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
-    /// This state, or a newer one, is held: to be told to the aggregator.
+    /// A state of this clock, this one or a newer one, is held: to be told to the aggregator.
     Holds(u64),
     /// Its sender has been replaced, or it is older than what the aggregator said to be outdated.
     Refused,
@@ -87,9 +87,16 @@ impl<S> Holdings<S> {
         Some((held.clock, held.state?))
     }
 
-    /// The phone is gone, or others back it.
-    pub fn forget(&mut self, phone: PhoneId) {
-        self.0.remove(&phone);
+    /// The phone is gone, or others back it: what is held of a term before this one goes. A newer state has overtaken the word.
+    pub fn forget(&mut self, phone: PhoneId, term: u32) {
+        if self.0.get(&phone).is_some_and(|held| held.term < term) {
+            self.0.remove(&phone);
+        }
+    }
+
+    /// The term under which the state that is held of a phone was cut.
+    pub fn term(&self, phone: PhoneId) -> Option<u32> {
+        self.0.get(&phone).map(|held| held.term)
     }
 
     /// The clock of the state that is held of a phone.

@@ -52,6 +52,8 @@ pub const BESIDE_INPUT: usize = size_of::<Entry<Box<[u8]>>>();
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Replica {
     cpf: CpfId,
+    /// The term under which it became one: what it had of an earlier one it was told to forget.
+    since: u32,
     /// The state that it is known to hold: 0 is that of a phone of which nothing is known, which everybody has.
     acked: u64,
     /// Since when a checkpoint, or progress, is expected of it.
@@ -61,8 +63,8 @@ struct Replica {
 }
 
 impl Replica {
-    fn joining(cpf: CpfId) -> Self {
-        Self { cpf, acked: 0, behind: None, awaited: true }
+    fn joining(cpf: CpfId, since: u32) -> Self {
+        Self { cpf, since, acked: 0, behind: None, awaited: true }
     }
 }
 
@@ -142,7 +144,7 @@ impl<I: Clone> Ledger<I> {
             base: 0,
             retained: VecDeque::new(),
             octets: 0,
-            replicas: backups.map(Replica::joining).collect(),
+            replicas: backups.map(|cpf| Replica::joining(cpf, 1)).collect(),
             idle: 0,
         }
     }
@@ -175,6 +177,11 @@ impl<I: Clone> Ledger<I> {
     /// Those that hold the phone's state beside its primary, or shall.
     pub fn backups(&self) -> impl Iterator<Item = CpfId> {
         self.replicas.iter().map(|r| r.cpf)
+    }
+
+    /// Whether one serves the phone, or backs it.
+    pub fn concerns(&self, cpf: CpfId) -> bool {
+        self.primary == cpf || self.backups().any(|backup| backup == cpf)
     }
 
     /// Stamps an input and keeps it, as `input` makes it: what keeping it takes, in octets, and itself. At a bound the log is given up, as in
@@ -255,12 +262,13 @@ impl<I: Clone> Ledger<I> {
         Verdict::Release
     }
 
-    /// A replica holds the phone's state after this input.
-    pub fn acknowledged(&mut self, now: Instant, replica: CpfId, clock: u64) {
+    /// A replica holds the phone's state after this input, as it was sent under this term.
+    pub fn acknowledged(&mut self, now: Instant, replica: CpfId, term: u32, clock: u64) {
         // Nobody can hold what was not released (rule 1): who claims it is not believed.
         let clock = clock.min(self.released);
         let idle = self.idle;
-        let Some(r) = self.replicas.iter_mut().find(|r| r.cpf == replica) else { return };
+        let is_its = |r: &&mut Replica| r.cpf == replica && r.since <= term;
+        let Some(r) = self.replicas.iter_mut().find(is_its) else { return };
         if clock > r.acked {
             r.acked = clock;
             r.awaited = true;
@@ -343,7 +351,7 @@ impl<I: Clone> Ledger<I> {
         let former = std::mem::replace(&mut self.primary, cpf);
         self.term += 1;
         if keep {
-            self.replicas.push(Replica { acked: self.clock, ..Replica::joining(former) });
+            self.replicas.push(Replica { acked: self.clock, ..Replica::joining(former, self.term) });
         }
         self.prune();
         true
@@ -362,18 +370,20 @@ impl<I: Clone> Ledger<I> {
     /// Another control function shall hold the phone's state too. It can serve once its state reaches the log.
     pub fn add_backup(&mut self, cpf: CpfId) {
         if cpf != self.primary && self.replicas.iter().all(|r| r.cpf != cpf) {
-            self.replicas.push(Replica::joining(cpf));
+            self.replicas.push(Replica::joining(cpf, self.term));
         }
     }
 
     /// A replica is to go: it does if nobody would miss it, since the others have what it has, or there is no other and the primary alone
-    /// is to have the state. Whether it did.
+    /// is to have the state. Whether it did. A new term begins: what is sent from then on was not meant by the word to forget, should it be a
+    /// replica again before that word is there.
     pub fn dismiss(&mut self, cpf: CpfId) -> bool {
         let missed = self.replicas.iter().any(|r| r.cpf != cpf && r.acked < self.idle);
         if missed || !self.rests() {
             return false;
         }
         self.replicas.retain(|r| r.cpf != cpf);
+        self.term += 1;
         self.prune();
         true
     }
@@ -422,7 +432,7 @@ mod tests {
         assert_eq!(ledger.append(|_| (40, "registration request")), (1, None));
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
         assert_eq!((ledger.inputs(), ledger.octets()), (1, 40));
-        ledger.acknowledged(NOW, BACKUP, 1);
+        ledger.acknowledged(NOW, BACKUP, 1, 1);
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
     }
 
@@ -438,7 +448,7 @@ mod tests {
             Failover::Lost,
             "it would run what was released"
         );
-        ledger.acknowledged(NOW, other, 1);
+        ledger.acknowledged(NOW, other, 1, 1);
         ledger.append(|_| (10, "b"));
         let replay = vec![(2, "b")];
         let serve = Failover::Serve { by: other, term: 2, replay };
@@ -450,7 +460,7 @@ mod tests {
         );
 
         let mut ledger = before;
-        ledger.acknowledged(NOW, other, 1);
+        ledger.acknowledged(NOW, other, 1, 1);
         let replay = vec![(1, "a")];
         let pinned = Failover::Serve { by: behind, term: 2, replay };
         assert_eq!(ledger.failed_among(PRIMARY, |c| c == behind), pinned, "who runs the same goes before");
@@ -462,12 +472,12 @@ mod tests {
         assert!(ledger.is_backed(), "the log has it all");
         ledger.append(|_| (40, "registration request"));
         ran(&mut ledger, 1, 7);
-        ledger.acknowledged(NOW, BACKUP, 1);
+        ledger.acknowledged(NOW, BACKUP, 1, 1);
         assert!(ledger.is_backed());
         ledger.failed(BACKUP);
         ledger.add_backup(next);
         assert!(!ledger.is_backed(), "its state has not come there");
-        ledger.acknowledged(NOW, next, 1);
+        ledger.acknowledged(NOW, next, 1, 1);
         assert!(ledger.is_backed());
     }
 
@@ -475,7 +485,7 @@ mod tests {
     fn a_replica_that_claims_what_was_never_released_is_not_believed() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
-        ledger.acknowledged(NOW, BACKUP, u64::MAX);
+        ledger.acknowledged(NOW, BACKUP, 1, u64::MAX);
         assert_eq!(ledger.inputs(), 1);
         let Failover::Serve { by, term, replay } = ledger.failed(PRIMARY) else {
             panic!("the log has it all")
@@ -514,7 +524,7 @@ mod tests {
             for clock in 1..=inputs {
                 assert_eq!(ran(&mut ledger, clock, 7), Verdict::Release, "service goes on");
             }
-            ledger.acknowledged(NOW, BACKUP, inputs);
+            ledger.acknowledged(NOW, BACKUP, 1, inputs);
             assert!(matches!(ledger.failed(PRIMARY), Failover::Serve { by: BACKUP, .. }));
         }
     }
@@ -538,7 +548,7 @@ mod tests {
         assert_eq!((ledger.inputs(), ledger.octets()), (0, 0));
         assert_eq!(ledger.clone().failed(PRIMARY), Failover::Lost);
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
-        ledger.acknowledged(NOW, BACKUP, 1);
+        ledger.acknowledged(NOW, BACKUP, 1, 1);
         let Failover::Serve { by, replay, .. } = ledger.clone().failed(PRIMARY) else { panic!("it rests") };
         assert_eq!((by, replay), (BACKUP, vec![]));
         ledger.append(|_| (40, "service request"));
@@ -552,7 +562,7 @@ mod tests {
         assert!(!ledger.move_to(BACKUP, true), "an input is under way");
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
         assert!(!ledger.move_to(BACKUP, true), "it does not have the state");
-        ledger.acknowledged(NOW, BACKUP, 1);
+        ledger.acknowledged(NOW, BACKUP, 1, 1);
         assert!(!ledger.move_to(CpfId(9), true), "it is no replica");
         assert!(ledger.move_to(BACKUP, true));
         assert_eq!(ledger.assignment(), (BACKUP, 2));
@@ -563,12 +573,27 @@ mod tests {
         assert_eq!(ledger.failed(BACKUP), Failover::Serve { by: PRIMARY, term: 3, replay });
     }
 
+    #[test] // it was told to forget what it had
+    fn who_is_a_replica_again_is_not_believed_what_it_said_before() {
+        let mut ledger = ledger();
+        ledger.append(|_| (1, "registration request"));
+        assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
+        assert!(ledger.dismiss(BACKUP));
+        assert!(!ledger.concerns(BACKUP) && ledger.concerns(PRIMARY));
+        ledger.add_backup(BACKUP);
+        ledger.acknowledged(NOW, BACKUP, 1, 1);
+        assert!(!ledger.holds(BACKUP), "of a state that it had under the former term");
+        let (_, term) = ledger.assignment();
+        ledger.acknowledged(NOW, BACKUP, term, 1);
+        assert!(ledger.holds(BACKUP));
+    }
+
     #[test]
     fn a_phone_that_is_in_the_middle_of_something_stays() {
         let mut ledger = ledger();
         ledger.append(|_| (1, "registration request"));
         assert_eq!(ledger.batch(NOW, PRIMARY, 1, 1, 7, false), Verdict::Release);
-        ledger.acknowledged(NOW, BACKUP, 1);
+        ledger.acknowledged(NOW, BACKUP, 1, 1);
         assert!(!ledger.rests() && !ledger.move_to(BACKUP, true));
     }
 
@@ -579,7 +604,7 @@ mod tests {
         let mut ledger = Ledger::new(PRIMARY, [BACKUP, third], BOUNDS);
         ledger.append(|_| (1, "registration request"));
         assert_eq!(ran(&mut ledger, 1, 7), Verdict::Release);
-        ledger.acknowledged(NOW, BACKUP, 1);
+        ledger.acknowledged(NOW, BACKUP, 1, 1);
         assert_eq!(ledger.scan(NOW + PATIENCE - Duration::from_micros(1), PATIENCE), []);
         let up_to_date = vec![BACKUP];
         assert_eq!(ledger.scan(NOW + PATIENCE, PATIENCE), [Lagging { replica: third, clock: 1, up_to_date }]);
@@ -602,7 +627,7 @@ mod tests {
         }
         ledger.append(|_| (1, "service request"));
         if acknowledged_late {
-            ledger.acknowledged(NOW, BACKUP, 1);
+            ledger.acknowledged(NOW, BACKUP, 1, 1);
         }
         ledger.failed(PRIMARY)
     }

@@ -571,7 +571,7 @@ impl AtCpf {
                 match &message {
                     Down::Released(batches) => self.past.released = self.past.released.max(*batches),
                     Down::Run(envelope) => self.past.hears(octets, Some(envelope.phone)),
-                    Down::Serve { phone, .. } | Down::Outdated { phone, .. } | Down::Forget(phone) => {
+                    Down::Serve { phone, .. } | Down::Outdated { phone, .. } | Down::Forget { phone, .. } => {
                         self.past.hears(octets, Some(*phone));
                     }
                     Down::Try { .. } | Down::Logged(_) | Down::Configure(_) => self.past.hears(octets, None),
