@@ -1,5 +1,6 @@
 //! The replication protocol, tried in every order: phones, an aggregator with or without a mirror, a few control functions, links that
-//! keep their order, states that are lost and overtake each other, phones that move, nodes that die and such as only seem to.
+//! keep their order, states that are lost and overtake each other, phones that move, nodes that die and such as only seem to, control
+//! functions that leave in order and others that come, replicas that lag.
 //!
 //! The transitions are the product's own: [`nodes`] has its aggregator, its mirror and its control functions with all that they are made of,
 //! down to the octets of every link, and real phones' messages ([`script`]). What is the model's own stands in this file: which message arrives
@@ -14,11 +15,12 @@ use std::time::Duration;
 
 use stateright::{Checker, Model, Property};
 use whimbrel_control::PhoneId;
+use whimbrel_ids::Instant;
 use whimbrel_resilience::Logs;
 use whimbrel_resilience::replication::{Bounds, CpfId};
 use whimbrel_sim::default_config;
 
-use nodes::{In, NOW, NodeRef, Nodes, Octets, Out, Terms};
+use nodes::{In, NodeRef, Nodes, Octets, Out, Terms};
 use script::{Part, rehearse};
 
 /// What may befall the small network.
@@ -40,6 +42,16 @@ struct Bound {
     losses: u8,
     /// Times that a phone is to be served by another control function.
     moves: u8,
+    /// Control functions that leave in order.
+    drains: u8,
+    /// Control functions that come.
+    joins: u16,
+    /// If time passes: the aggregator does what is due when nothing is under way, and so often while something is.
+    looks: Option<u8>,
+    /// How much later that is each time.
+    tick: Duration,
+    /// How long a log waits for a replica that lags.
+    outdated_after: Duration,
     /// Inputs of a phone's log that are kept, at most.
     log: usize,
     hasty: bool,
@@ -49,6 +61,7 @@ struct Network {
     bound: Bound,
     nodes: Nodes,
     parts: Vec<Part>,
+    began: Instant,
 }
 
 /// A control function and its links.
@@ -56,6 +69,9 @@ struct Network {
 struct Cpf {
     node: NodeRef,
     lives: bool,
+    /// It is to leave in order; it has.
+    drains: bool,
+    left: bool,
     /// The aggregator listens to it.
     trusted: bool,
     /// Its link leads to the aggregator that serves.
@@ -88,11 +104,19 @@ struct State {
     cpfs: BTreeMap<CpfId, Cpf>,
     between: BTreeSet<(CpfId, Octets)>,
     phones: Vec<Phone>,
-    ticks: u64,
+    ticks: u32,
+    /// When all was quiet, there was nothing to do any more.
+    idled: bool,
     failures: u8,
+    /// Of these, those since all backups had all phones' states last.
+    recent: u8,
     cta_failures: u8,
     losses: u8,
+    /// Of these, those since a replica was found to lag.
+    losses_then: u8,
     moves: u8,
+    drains: u8,
+    looks: u8,
     /// What must never be.
     wrong: Option<&'static str>,
 }
@@ -118,6 +142,8 @@ enum Action {
     Resumes(CpfId),
     Tick,
     Moves(usize, CpfId),
+    Drains(CpfId),
+    Joins(CpfId),
 }
 
 /// Who says something to a gNB.
@@ -135,12 +161,13 @@ impl Network {
         let terms = Terms {
             config: Arc::new(default_config()),
             backups: bound.backups,
-            logs: Logs { phone, ..Logs::default() },
+            logs: Logs { phone, outdated_after: bound.outdated_after, ..Logs::default() },
             hasty: bound.hasty,
         };
         let beginning = rehearse(&terms, bound.phones, bound.cpfs);
-        let roots = beginning.roots(&terms, bound.mirror);
-        Self { bound, nodes: Nodes::new(terms, roots), parts: beginning.parts }
+        let roots = beginning.roots(&terms, bound.mirror, bound.joins);
+        let (began, parts) = (beginning.time, beginning.parts);
+        Self { bound, nodes: Nodes::new(terms, roots), parts, began }
     }
 
     fn id(&self, phone: usize) -> PhoneId {
@@ -171,6 +198,19 @@ impl Network {
         if state.mirror.is_some() {
             state.records.extend(out.records.iter().cloned());
         }
+        out.drained.iter().for_each(|id| self.goes(state, *id));
+    }
+
+    /// A control function has nothing any more, and goes.
+    fn goes(&self, state: &mut State, id: CpfId) {
+        let mut served = state.cta.facts.served.values();
+        if served.any(|(by, backups)| *by == id || backups.contains(&id)) {
+            state.wrong = Some("who may leave has something still");
+        }
+        let Some(cpf) = state.cpfs.get_mut(&id).filter(|cpf| cpf.trusted) else { return };
+        let gone = Cpf { lives: false, trusted: false, left: true, ..self.fresh(id) };
+        *cpf = Cpf { node: cpf.node.clone(), ..gone };
+        self.is_lost(state, id);
     }
 
     /// The gNB is told something.
@@ -209,6 +249,66 @@ impl Network {
         }
     }
 
+    /// A control function at its beginning.
+    fn fresh(&self, id: CpfId) -> Cpf {
+        Cpf {
+            node: self.nodes.root(1 + usize::from(id.0)),
+            lives: true,
+            drains: false,
+            left: false,
+            trusted: true,
+            settled: true,
+            down: VecDeque::new(),
+            up: VecDeque::new(),
+            trials: VecDeque::new(),
+        }
+    }
+
+    /// The aggregator hears that one is lost, or has gone.
+    fn is_lost(&self, state: &mut State, id: CpfId) {
+        let members = Self::members(state);
+        self.cta(state, &In::Lost(id, members));
+    }
+
+    fn rings_change(&self, state: &mut State) {
+        let members = Self::members(state);
+        self.cta(state, &In::Rings(members));
+    }
+
+    /// Those that take phones, as far as it is known.
+    fn members(state: &State) -> BTreeSet<CpfId> {
+        let takes = |cpf: &Cpf| cpf.trusted && !cpf.drains;
+        state.cpfs.iter().filter(|(_, cpf)| takes(cpf)).map(|(id, _)| *id).collect()
+    }
+
+    /// The phones that are in the middle of something.
+    fn at_work(&self, state: &State) -> usize {
+        let runs = |(part, phone): &(&Part, &Phone)| phone.said > 0 && !part.uplinks[phone.said - 1].rests;
+        self.parts.iter().zip(&state.phones).filter(runs).count()
+    }
+
+    /// Whether all phones have had all the time that they need to be backed, by as many as they should.
+    fn is_whole(&self, state: &State) -> bool {
+        let enough = |(_, backups): &(CpfId, Vec<CpfId>)| backups.len() >= self.bound.backups;
+        self.is_quiet(state)
+            && state.losses == 0
+            && state.cta.facts.lost == 0
+            && state.cta.facts.served.values().all(enough)
+    }
+
+    /// Whether all who serve and back a phone live and have the same state of it.
+    fn agree(state: &State) -> bool {
+        let has = |id: &CpfId, phone: &PhoneId| {
+            let cpf = state.cpfs.get(id).filter(|cpf| cpf.trusted && cpf.lives)?;
+            cpf.node.facts.holds.get(phone).copied()
+        };
+        let mut served = state.cta.facts.served.iter();
+        served.all(|(phone, (by, backups))| {
+            let newest = has(by, phone);
+            newest.is_some() && backups.iter().all(|backup| has(backup, phone) == newest)
+        })
+    }
+
     /// The mirror takes over. What it had not confirmed, the former cannot say any more, and gNBs say again what it does not have.
     fn take_over(&self, state: &mut State) {
         let Some(mirror) = state.mirror.take() else { return };
@@ -230,17 +330,33 @@ impl Network {
             phone.unsafe_inputs.clear();
         }
         self.leaves(state, &out, Speaker::InDoubt);
+        if self.bound.drains > 0 {
+            self.rings_change(state);
+        }
+    }
+
+    /// Nothing is under way, and nothing is due.
+    fn is_quiet(&self, state: &State) -> bool {
+        Self::links_rest(state) && !state.cta.facts.failing_over && !self.is_due(state)
+    }
+
+    /// The aggregator has something to do by itself, and it was not in vain last time.
+    fn is_due(&self, state: &State) -> bool {
+        self.bound.looks.is_some() && !state.idled && state.cta.facts.due <= self.next_tick(state)
+    }
+
+    fn next_tick(&self, state: &State) -> Instant {
+        self.began + self.bound.tick * (state.ticks + 1)
     }
 
     /// Nothing is under way.
-    fn is_quiet(state: &State) -> bool {
+    fn links_rest(state: &State) -> bool {
         let quiet =
             |c: &Cpf| !c.trusted || c.settled && c.down.is_empty() && c.up.is_empty() && c.trials.is_empty();
         state.cpfs.values().all(quiet)
             && state.between.is_empty()
             && state.records.is_empty()
             && state.held.is_empty()
-            && !state.cta.facts.failing_over
     }
 }
 
@@ -249,34 +365,27 @@ impl Model for Network {
     type Action = Action;
 
     fn init_states(&self) -> Vec<State> {
-        let node = |root: usize| self.nodes.root(root);
-        let cpf = |n: u16| {
-            let cpf = Cpf {
-                node: node(1 + usize::from(n)),
-                lives: true,
-                trusted: true,
-                settled: true,
-                down: VecDeque::new(),
-                up: VecDeque::new(),
-                trials: VecDeque::new(),
-            };
-            (CpfId(n), cpf)
-        };
+        let all = self.bound.cpfs + self.bound.joins;
         let phone = Phone { said: 0, told: 0, lost: false, unsafe_inputs: VecDeque::new() };
         vec![State {
-            cta: node(0),
-            mirror: self.bound.mirror.then(|| node(1 + usize::from(self.bound.cpfs))),
+            cta: self.nodes.root(0),
+            mirror: self.bound.mirror.then(|| self.nodes.root(1 + usize::from(all))),
             records: VecDeque::new(),
             held: VecDeque::new(),
             replaced: None,
-            cpfs: (0..self.bound.cpfs).map(cpf).collect(),
+            cpfs: (0..self.bound.cpfs).map(CpfId).map(|id| (id, self.fresh(id))).collect(),
             between: BTreeSet::new(),
             phones: vec![phone; self.bound.phones],
             ticks: 0,
+            idled: false,
             failures: 0,
+            recent: 0,
             cta_failures: 0,
             losses: 0,
+            losses_then: 0,
             moves: 0,
+            drains: 0,
+            looks: 0,
             wrong: None,
         }]
     }
@@ -290,7 +399,7 @@ impl Model for Network {
             if let Some((by, backups)) =
                 state.cta.facts.served.get(&self.id(n)).filter(|_| state.moves < bound.moves)
             {
-                let others = state.cpfs.iter().filter(|(id, c)| c.trusted && *id != by);
+                let others = state.cpfs.iter().filter(|(id, c)| c.trusted && !c.drains && *id != by);
                 // To one that backs it, and to one that does not.
                 let mut backs = BTreeSet::new();
                 let kinds = others.filter(|(id, _)| backs.insert(backups.contains(id)));
@@ -303,7 +412,12 @@ impl Model for Network {
             actions.extend((cpf.lives && !cpf.trials.is_empty()).then_some(Action::Tried(id)));
             actions.extend((cpf.trusted && cpf.lives && !cpf.settled).then_some(Action::Resumes(id)));
             actions.extend((cpf.trusted && !cpf.lives).then_some(Action::IsMissed(id)));
-            if cpf.trusted && cpf.lives && state.failures < bound.failures {
+            let may_drain = state.drains < bound.drains && cpf.trusted && !cpf.drains;
+            actions.extend(may_drain.then_some(Action::Drains(id)));
+            // While somebody leaves, if one does: before and after are other tests' matter.
+            let leaves = state.cpfs.values().any(|cpf| cpf.trusted && cpf.drains);
+            let may_fail = state.failures < bound.failures && (bound.drains == 0 || leaves);
+            if cpf.trusted && cpf.lives && may_fail {
                 actions.push(Action::Dies(id));
                 actions.extend(bound.alarms.then_some(Action::SeemsDead(id)));
             }
@@ -320,11 +434,18 @@ impl Model for Network {
             actions.push(Action::Arrives(n));
             actions.extend((state.losses < bound.losses).then_some(Action::IsLost(n)));
         }
-        actions.extend(state.cta.facts.failing_over.then_some(Action::Tick));
+        let next = CpfId(bound.cpfs + bound.joins - 1);
+        let comes = state.cpfs.last_key_value().map_or(0, |(id, _)| id.0 + 1);
+        actions.extend((comes <= next.0).then_some(Action::Joins(CpfId(comes))));
+        let may = Self::links_rest(state) || Some(state.looks) < bound.looks;
+        let due = may && self.is_due(state);
+        actions.extend((state.cta.facts.failing_over || due).then_some(Action::Tick));
     }
 
     fn next_state(&self, before: &State, action: Action) -> Option<State> {
         let mut state = before.clone();
+        // Word of a release changes nothing by itself.
+        state.idled &= matches!(action, Action::ToCpf(_));
         match action {
             Action::Input(n) => {
                 let octets = self.parts[n].uplinks[state.phones[n].said].octets.clone();
@@ -376,27 +497,28 @@ impl Model for Network {
             }
             Action::IsLost(n) => {
                 state.losses += 1;
+                state.losses_then += u8::from(state.cta.facts.lagging > 0);
                 let lost = state.between.iter().nth(n)?.clone();
                 state.between.remove(&lost);
             }
             Action::Dies(id) => {
-                state.failures += 1;
+                (state.failures, state.recent) = (state.failures + 1, state.recent + 1);
                 let cpf = state.cpfs.get_mut(&id)?;
                 (cpf.lives, cpf.trusted) = (false, false);
                 cpf.down.clear();
                 cpf.trials.clear();
                 cpf.up.clear();
-                self.cta(&mut state, &In::Lost(id));
+                self.is_lost(&mut state, id);
             }
             Action::SeemsDead(id) => {
-                state.failures += 1;
+                (state.failures, state.recent) = (state.failures + 1, state.recent + 1);
                 state.cpfs.get_mut(&id)?.trusted = false;
-                self.cta(&mut state, &In::Lost(id));
+                self.is_lost(&mut state, id);
                 self.fenced(&mut state, id);
             }
             Action::IsMissed(id) => {
                 state.cpfs.get_mut(&id)?.trusted = false;
-                self.cta(&mut state, &In::Lost(id));
+                self.is_lost(&mut state, id);
             }
             Action::CtaDies => {
                 state.cta_failures += 1;
@@ -422,14 +544,31 @@ impl Model for Network {
                 self.cta(&mut state, &In::Resumes { cpf: id, has });
             }
             Action::Tick => {
+                let (quiet, failing_over) = (Self::links_rest(&state), state.cta.facts.failing_over);
+                let at = self.next_tick(&state);
                 state.ticks += 1;
-                let at = NOW + Duration::from_millis(1000 + state.ticks);
-                self.cta(&mut state, &In::Tick(at));
+                state.looks += u8::from(!quiet && !failing_over);
+                let (cta, out) = self.nodes.hear(&state.cta, &In::Tick(at));
+                state.cta = cta;
+                state.idled = quiet && !out.caused;
+                self.leaves(&mut state, &out, Speaker::Serves);
             }
             Action::Moves(n, to) => {
                 state.moves += 1;
                 self.cta(&mut state, &In::Move(self.id(n), to));
             }
+            Action::Drains(id) => {
+                state.drains += 1;
+                state.cpfs.get_mut(&id)?.drains = true;
+                self.rings_change(&mut state);
+            }
+            Action::Joins(id) => {
+                state.cpfs.insert(id, self.fresh(id));
+                self.rings_change(&mut state);
+            }
+        }
+        if state.recent > 0 && self.is_whole(&state) {
+            state.recent = 0;
         }
         (state != *before).then_some(state)
     }
@@ -442,25 +581,47 @@ impl Model for Network {
                     let last = phone.said.checked_sub(1).map_or(0, |last| part.uplinks[last].answered);
                     phone.lost || phone.told == last
                 };
-                !Network::is_quiet(s) || n.parts.iter().zip(&s.phones).all(answered)
+                !n.is_quiet(s) || n.parts.iter().zip(&s.phones).all(answered)
             }),
             Property::always(PRUNED, |n: &Network, s: &State| {
-                let runs =
-                    |(part, phone): (&Part, &Phone)| phone.said > 0 && !part.uplinks[phone.said - 1].rests;
-                let kept = n.parts.iter().zip(&s.phones).filter(|(part, phone)| runs((part, phone))).count();
-                !Network::is_quiet(s) || s.losses > 0 || s.failures > 1 || s.cta.facts.logged == kept
+                let alone = Self::members(s).len() < 2;
+                !n.is_quiet(s) || s.losses > 0 || alone || s.cta.facts.logged <= n.at_work(s)
             }),
-            Property::always(NOT_LOST, |_, s: &State| s.failures > 1 || s.cta.facts.lost == 0),
+            Property::always(NOT_LOST, |n: &Network, s: &State| {
+                // A replica that was waited for no longer does not count.
+                let backups = (n.bound.backups as u64).saturating_sub(s.cta.facts.lagging).max(1);
+                u64::from(s.recent) > backups || s.cta.facts.lost == 0
+            }),
+            Property::always(CAUGHT_UP, |n: &Network, s: &State| {
+                let marked = s.cta.facts.lagging > 0 && s.losses_then < 2 && s.failures == 0;
+                !n.is_quiet(s) || !marked || n.at_work(s) > 0 || Self::agree(s)
+            }),
+            Property::always(LEAVES, |n: &Network, s: &State| {
+                let alone = Self::members(s).is_empty();
+                let stays = |cpf: &Cpf| cpf.trusted && cpf.drains;
+                !n.is_quiet(s) || alone || n.at_work(s) > 0 || s.losses > 0 || !s.cpfs.values().any(stays)
+            }),
             Property::sometimes("a phone is served by its backup", |n: &Network, s: &State| {
                 let done = s.phones.iter().any(|p| p.said == n.bound.inputs);
                 n.bound.failures == 0 || s.cta.facts.taken_over > 0 && done
             }),
             Property::sometimes("a mirror serves", |n: &Network, s: &State| {
                 let done = s.phones.iter().any(|p| p.said == n.bound.inputs);
-                n.bound.cta_failures == 0 || s.cta_failures > 0 && done && Network::is_quiet(s)
+                n.bound.cta_failures == 0 || s.cta_failures > 0 && done && n.is_quiet(s)
             }),
             Property::sometimes("a phone moves", |n: &Network, s: &State| {
                 n.bound.moves == 0 || s.cta.facts.moved > s.phones.len() as u64
+            }),
+            Property::sometimes("a control function leaves", |n: &Network, s: &State| {
+                n.bound.drains == 0 || s.cpfs.values().any(|cpf| cpf.left) && s.failures == n.bound.failures
+            }),
+            Property::sometimes("a control function that comes serves", |n: &Network, s: &State| {
+                let came = |(by, _): &(CpfId, Vec<CpfId>)| by.0 >= n.bound.cpfs;
+                let may = n.bound.joins > 0 && n.bound.failures > 1;
+                !may || s.cta.facts.served.values().any(came) && s.cta.facts.lost == 0
+            }),
+            Property::sometimes("a replica that lags is waited for no longer", |n: &Network, s: &State| {
+                n.bound.outdated_after > n.bound.tick || n.is_quiet(s) && s.cta.facts.lagging > 0
             }),
         ]
     }
@@ -469,7 +630,9 @@ impl Model for Network {
 const READ_YOUR_WRITES: &str = "read your writes, and say it once";
 const ANSWERED: &str = "where all is quiet, everything was answered";
 const PRUNED: &str = "where all is quiet, nothing is kept that everybody has";
-const NOT_LOST: &str = "one failure costs no phone";
+const NOT_LOST: &str = "as many failures as there are backups cost no phone";
+const CAUGHT_UP: &str = "who was told that it lags has what the others have";
+const LEAVES: &str = "where all is quiet, nobody waits to leave";
 
 const SMALL: Bound = Bound {
     phones: 1,
@@ -482,6 +645,11 @@ const SMALL: Bound = Bound {
     mirror: false,
     losses: 1,
     moves: 0,
+    drains: 0,
+    joins: 0,
+    looks: None,
+    tick: Duration::from_millis(25),
+    outdated_after: Duration::from_secs(30),
     log: 64,
     hasty: false,
 };
@@ -501,25 +669,33 @@ fn each_phone_is_answered_and_rests_in_between() {
     assert_eq!(answers.collect::<Vec<_>>(), all);
 }
 
-/// `MODEL="PHONES INPUTS FAILURES CTA_FAILURES LOSSES MOVES"`: any other bound, for as long as it takes.
+/// `MODEL="phones=2 inputs=2 cta_failures=1 mirror=1"`: any other bound, for as long as it takes.
 #[test]
 #[ignore = "as large as it is asked to be"]
 fn any_bound() {
-    let asked = std::env::var("MODEL").unwrap_or_else(|_| "2 2 1 1 0 0".into());
-    let numbers: Vec<u8> = asked.split(' ').map(|n| n.parse().expect("six numbers")).collect();
-    let [phones, inputs, failures, cta_failures, losses, moves] = numbers[..] else {
-        panic!("six numbers: {asked}")
-    };
-    every_schedule(Bound {
-        phones: phones.into(),
-        inputs: inputs.into(),
-        failures,
-        cta_failures,
-        mirror: cta_failures > 0,
-        losses,
-        moves,
-        ..SMALL
-    });
+    let asked = std::env::var("MODEL").unwrap_or_default();
+    let mut bound = SMALL;
+    for (name, number) in asked.split_whitespace().filter_map(|word| word.split_once('=')) {
+        let number: u8 = number.parse().expect("a small number");
+        match name {
+            "phones" => bound.phones = number.into(),
+            "cpfs" => bound.cpfs = number.into(),
+            "backups" => bound.backups = number.into(),
+            "inputs" => bound.inputs = number.into(),
+            "failures" => bound.failures = number,
+            "alarms" => bound.alarms = number > 0,
+            "cta_failures" => bound.cta_failures = number,
+            "mirror" => bound.mirror = number > 0,
+            "losses" => bound.losses = number,
+            "moves" => bound.moves = number,
+            "drains" => bound.drains = number,
+            "joins" => bound.joins = number.into(),
+            "looks" => bound.looks = Some(number),
+            "outdated_after" => bound.outdated_after = Duration::from_millis(number.into()),
+            _ => panic!("there is no bound {name}"),
+        }
+    }
+    every_schedule(bound);
 }
 
 #[test]
@@ -556,6 +732,66 @@ fn the_loss_of_an_aggregator_and_of_a_function_gives_no_stale_answer() {
 fn two_phones_outlive_their_aggregator() {
     let bound = Bound { phones: 2, mirror: true, cta_failures: 1, inputs: 1, ..SMALL };
     every_schedule(Bound { failures: 0, losses: 0, ..bound });
+}
+
+/// Two backups, which take two failures.
+const DOUBLE: Bound = Bound { backups: 2, alarms: false, inputs: 1, losses: 0, ..SMALL };
+
+#[test]
+fn two_failures_cost_a_phone_with_two_backups_nothing() {
+    every_schedule(Bound { failures: 2, ..DOUBLE });
+}
+
+#[test]
+fn a_replica_that_lags_is_told_so_and_fetches_what_another_one_has() {
+    let outdated_after = Duration::from_millis(20);
+    every_schedule(Bound { losses: 1, failures: 0, looks: Some(1), outdated_after, ..DOUBLE });
+}
+
+#[test]
+fn a_failure_beside_a_replica_that_lags_costs_no_phone() {
+    let outdated_after = Duration::from_millis(20);
+    every_schedule(Bound { losses: 1, failures: 1, looks: Some(0), outdated_after, ..DOUBLE });
+}
+
+/// One failure at a time, or somebody who leaves or comes.
+const SINGLE: Bound = Bound { alarms: false, failures: 0, losses: 0, ..SMALL };
+
+#[test]
+fn who_takes_a_backups_place_in_the_middle_of_a_procedure_may_serve_before_it_ends() {
+    every_schedule(Bound { failures: 2, ..SINGLE });
+}
+
+#[test]
+fn a_control_function_that_leaves_costs_no_phone() {
+    every_schedule(Bound { drains: 1, looks: Some(1), ..SINGLE });
+}
+
+#[test]
+fn a_failure_while_one_leaves_costs_no_phone() {
+    every_schedule(Bound { drains: 1, looks: Some(1), failures: 1, inputs: 0, ..SINGLE });
+}
+
+#[test]
+fn the_loss_of_an_aggregator_while_one_leaves_costs_no_phone() {
+    let bound = Bound { mirror: true, cta_failures: 1, inputs: 0, ..SINGLE };
+    every_schedule(Bound { drains: 1, looks: Some(0), ..bound });
+}
+
+#[test]
+fn who_comes_backs_the_phones_that_lost_somebody() {
+    every_schedule(Bound { cpfs: 2, joins: 1, failures: 2, inputs: 1, ..SINGLE });
+}
+
+#[test]
+fn one_leaves_and_another_comes_in_its_place() {
+    every_schedule(Bound { cpfs: 2, joins: 1, drains: 1, looks: Some(0), inputs: 1, ..SINGLE });
+}
+
+#[test]
+fn a_phone_whose_state_does_not_come_where_it_moves_stays_and_is_answered() {
+    let tick = Duration::from_secs(2); // longer than a phone's messages wait for its state
+    every_schedule(Bound { moves: 1, losses: 1, looks: Some(0), tick, inputs: 1, ..SINGLE });
 }
 
 #[test]

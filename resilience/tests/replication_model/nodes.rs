@@ -4,7 +4,7 @@
 //! from the beginning when it hears something that it has not heard there before; what came of each step is remembered. Two histories that
 //! led an aggregator to the same state are one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use whimbrel_control::{AssociationId, PhoneId};
 use whimbrel_ids::Instant;
 use whimbrel_resilience::link::{Down, Peer, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::mirror::{Active, End, Mirror};
-use whimbrel_resilience::region::{Areas, Regions, Rings};
+use whimbrel_resilience::region::{Areas, Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Complaint, Entropy, Input, Logs, Member, MemberOutbox, Outbox, Tried};
 use whimbrel_security::HomeNetworkKeys;
@@ -50,7 +50,10 @@ pub(crate) enum In {
     },
     /// Its mirror holds so many inputs.
     Held(u64),
-    Lost(CpfId),
+    /// The rings are of these.
+    Rings(BTreeSet<CpfId>),
+    /// One is lost, and the rings are of these.
+    Lost(CpfId, BTreeSet<CpfId>),
     Move(PhoneId, CpfId),
     Tick(Instant),
     Resumes {
@@ -85,6 +88,10 @@ pub(crate) struct Out {
     pub up: Vec<(u64, Octets)>,
     pub peers: Vec<(CpfId, Octets)>,
     pub trials: Vec<u64>,
+    /// They have nothing any more and may go.
+    pub drained: Vec<CpfId>,
+    /// Whether it caused something, now or when its mirror has it.
+    pub caused: bool,
     pub wrong: Option<&'static str>,
 }
 
@@ -96,7 +103,11 @@ pub(crate) struct Facts {
     pub taken_over: u64,
     pub moved: u64,
     pub lost: u64,
+    /// Replicas that the log waited for no longer.
+    pub lagging: u64,
     pub failing_over: bool,
+    /// When it has something to do by itself.
+    pub due: Instant,
     /// Inputs that wait for the mirror.
     pub waiting: usize,
     /// The last input of an aggregator; how many messages of its aggregator a control function has.
@@ -107,6 +118,8 @@ pub(crate) struct Facts {
     pub unsettled: Vec<CpfId>,
     /// Messages of each control function that are here to stay.
     pub taken: BTreeMap<CpfId, u64>,
+    /// The clocks of the states that a control function has, as primary or as replica.
+    pub holds: BTreeMap<PhoneId, u64>,
 }
 
 /// A node in a state.
@@ -153,12 +166,10 @@ pub(crate) enum Root {
     Active {
         snapshot: Vec<u8>,
         has: BTreeMap<CpfId, u64>,
-        regions: Regions,
         mirrored: bool,
     },
     Mirror {
         snapshot: Vec<u8>,
-        regions: Regions,
     },
     Cpf {
         id: CpfId,
@@ -177,8 +188,10 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    pub(crate) fn rings(&self, regions: &Regions) -> Rings {
-        let home = "coast/home".parse().expect("a region's name");
+    pub(crate) fn rings<'a>(&self, members: impl IntoIterator<Item = &'a CpfId>) -> Rings {
+        let home: Region = "coast/home".parse().expect("a region's name");
+        let mut regions = Regions::new([home.clone()]).expect("it is the only one");
+        members.into_iter().for_each(|cpf| regions.join(*cpf, &home).expect("each is there once"));
         regions.rings_with(&home, Areas::default(), self.backups).expect("the region is known")
     }
 
@@ -211,19 +224,17 @@ impl Nodes {
     fn begin(&self, root: usize) -> Machine {
         let terms = &self.terms;
         match &self.roots[root] {
-            Root::Active { snapshot, has, regions, mirrored } => {
+            Root::Active { snapshot, has, mirrored } => {
                 let mut active = settled(terms, snapshot, has);
                 if *mirrored {
                     active.snapshot().expect("all is at rest");
                     active.wait();
                 }
-                Machine::Active(AtWork { active, regions: regions.clone(), pending: VecDeque::new() })
+                Machine::Active(AtWork::new(active))
             }
-            Root::Mirror { snapshot, regions } => Machine::Mirror(Following {
-                mirror: follow(terms, snapshot),
-                regions: regions.clone(),
-                doubtful: VecDeque::new(),
-            }),
+            Root::Mirror { snapshot } => {
+                Machine::Mirror(Following { mirror: follow(terms, snapshot), doubtful: VecDeque::new() })
+            }
             Root::Cpf { id, heard } => {
                 let mut cpf = AtCpf::new(*id, terms);
                 heard.iter().for_each(|heard| drop(cpf.hear(heard, terms.hasty)));
@@ -322,7 +333,7 @@ impl Machine {
     fn facts(&self) -> Facts {
         match self {
             Self::Active(active) => active.facts(),
-            Self::Cpf(cpf) => Facts { last: cpf.end.taken(), ..Facts::default() },
+            Self::Cpf(cpf) => cpf.facts(),
             Self::Mirror(_) => Facts::default(),
         }
     }
@@ -343,14 +354,13 @@ impl Machine {
 /// An aggregator that serves.
 pub(crate) struct AtWork {
     pub active: Serving,
-    regions: Regions,
     /// What waits for the mirror, by input.
     pending: VecDeque<u64>,
 }
 
 impl AtWork {
-    pub(crate) fn new(active: Serving, regions: Regions) -> Self {
-        Self { active, regions, pending: VecDeque::new() }
+    pub(crate) fn new(active: Serving) -> Self {
+        Self { active, pending: VecDeque::new() }
     }
 
     fn hear(&mut self, heard: &In, terms: &Terms) -> Out {
@@ -374,9 +384,9 @@ impl AtWork {
                 let last = self.active.last() - self.active.waiting() as u64;
                 out.records.extend(self.active.left().map(|r| (r.octets().into(), last)));
             }
-            In::Lost(cpf) => {
-                self.regions.leave(*cpf);
-                self.input(NOW, Input::Rings(terms.rings(&self.regions)), &mut out);
+            In::Rings(members) => self.input(NOW, Input::Rings(terms.rings(members)), &mut out),
+            In::Lost(cpf, members) => {
+                self.input(NOW, Input::Rings(terms.rings(members)), &mut out);
                 self.input(NOW, Input::CpfLost(*cpf), &mut out);
             }
             In::Move(phone, to) => self.input(NOW, Input::Move(*phone, *to), &mut out),
@@ -400,11 +410,14 @@ impl AtWork {
         if let Some(record) = record {
             out.records.push((record.octets().into(), left));
             self.pending.extend(self.active.newest().map(digest_of));
+            out.caused |= self.active.newest().is_some_and(|caused| !is_nothing(caused));
         }
+        out.caused |= !is_nothing(&leaves);
         self.leave(leaves, out);
     }
 
     fn leave(&mut self, leaves: Outbox, out: &mut Out) {
+        out.drained.extend(&leaves.drained);
         out.ngap.extend(leaves.ngap.into_iter().map(|(_, _, octets)| octets.into()));
         for (to, message) in leaves.cpfs {
             out.down.push((to, self.active.taken(to), down(message)));
@@ -420,20 +433,22 @@ impl AtWork {
 
     fn facts(&self) -> Facts {
         let cta = self.active.cta();
-        let phones = (0..4).flat_map(|slot| (0..3).map(move |generation| PhoneId { slot, generation }));
-        let served = phones.filter_map(|p| Some((p, (cta.served_by(p)?, cta.backed_by(p))))).collect();
+        let served = some_phones().filter_map(|p| Some((p, (cta.served_by(p)?, cta.backed_by(p))))).collect();
         let counts = cta.replicated();
         Facts {
             served,
             taken_over: counts.taken_over,
             moved: counts.moved,
             lost: counts.lost + counts.poisoned,
+            lagging: counts.lagging,
             failing_over: cta.is_failing_over(),
+            due: cta.next_deadline(),
             waiting: self.active.waiting(),
             last: self.active.last(),
             logged: cta.logged().1,
             unsettled: self.active.unsettled().collect(),
             taken: (0..16).map(CpfId).map(|c| (c, self.active.taken(c))).filter(|(_, n)| *n > 0).collect(),
+            holds: BTreeMap::new(),
         }
     }
 
@@ -455,6 +470,17 @@ impl AtWork {
     }
 }
 
+/// All that the model's phones may be.
+fn some_phones() -> impl Iterator<Item = PhoneId> {
+    (0..4).flat_map(|slot| (0..3).map(move |generation| PhoneId { slot, generation }))
+}
+
+/// Whether what an input caused is nothing but word of what was released before.
+fn is_nothing(out: &Outbox) -> bool {
+    let words = out.cpfs.iter().all(|(_, message)| matches!(message, Down::Released(_)));
+    out.ngap.is_empty() && words && out.pfcp.is_empty() && out.drained.is_empty()
+}
+
 /// What stands in an outbox.
 fn digest_of(out: &Outbox) -> u64 {
     let downs: Vec<(CpfId, Octets)> = out.cpfs.iter().map(|(to, m)| (*to, down(m.clone()))).collect();
@@ -470,7 +496,6 @@ pub(crate) fn down(message: Down) -> Octets {
 /// The mirror.
 pub(crate) struct Following {
     mirror: Mirror<Home, Constant>,
-    regions: Regions,
     /// What inputs caused that may not have left the other one, by number.
     doubtful: VecDeque<(u64, u64)>,
 }
@@ -495,7 +520,7 @@ impl Following {
 
     fn take_over(self) -> (AtWork, Out) {
         let (active, first) = self.mirror.take_over();
-        let mut work = AtWork::new(active, self.regions);
+        let mut work = AtWork::new(active);
         let mut out = Out::default();
         work.leave(first, &mut out);
         (work, out)
@@ -620,6 +645,12 @@ impl AtCpf {
         let mut octets = Vec::new();
         ToCta::Up(message).write(&mut octets);
         (self.end.taken(), octets.into())
+    }
+
+    fn facts(&self) -> Facts {
+        let served = |phone| Some(self.member.cpf().phone(phone)?.clock);
+        let holds = some_phones().filter_map(|p| Some((p, served(p).or_else(|| self.member.holds(p))?)));
+        Facts { last: self.end.taken(), holds: holds.collect(), ..Facts::default() }
     }
 
     fn state(mut self) -> u64 {

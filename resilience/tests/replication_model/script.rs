@@ -5,6 +5,7 @@
 //! what the model plays in every order, and what it holds everything against that the gNB is told there.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use whimbrel_control::PhoneId;
 use whimbrel_nas::ie::PduSessionType;
@@ -14,7 +15,6 @@ use whimbrel_ran::gnb::{self, Gnb};
 use whimbrel_ran::ue::{self, Command, SessionRequest, Ue};
 use whimbrel_ran::{Outbox as RanOutbox, PhoneId as Camper};
 use whimbrel_resilience::mirror::Active;
-use whimbrel_resilience::region::{CpfState, Region, Regions};
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_sim::{Home, gnb_config, phone_config};
@@ -48,7 +48,7 @@ pub(crate) struct Beginning {
     pub snapshot: Vec<u8>,
     pub has: BTreeMap<CpfId, u64>,
     pub heard: BTreeMap<CpfId, Vec<In>>,
-    pub regions: Regions,
+    pub time: whimbrel_ids::Instant,
     pub parts: Vec<Part>,
 }
 
@@ -140,8 +140,8 @@ impl Rehearsal<'_> {
         said
     }
 
-    fn tick(&mut self) {
-        self.time = self.time + std::time::Duration::from_millis(1);
+    fn tick(&mut self, after: Duration) {
+        self.time = self.time + after;
         let at = self.time;
         self.cta(&In::Tick(at));
     }
@@ -154,14 +154,11 @@ fn nowhere() -> SessionRequest {
 
 /// Registers so many phones and has so many control functions run them; then has each phone do its part.
 pub(crate) fn rehearse(terms: &Terms, phones: usize, cpfs: u16) -> Beginning {
-    let home: Region = "coast/home".parse().expect("a region's name");
-    let mut regions = Regions::new([home.clone()]).expect("it is the only one");
-    regions.join(BEFORE, &home).expect("it is new");
-    let rings = terms.rings(&regions);
+    let rings = terms.rings([&BEFORE]);
     let mut cta =
         Cta::of_region(terms.config.clone(), terms.directory(), Home::default(), Constant, (), rings, NOW);
     cta.keep_logs(terms.logs);
-    let active = AtWork::new(Active::new(cta), regions.clone());
+    let active = AtWork::new(Active::new(cta));
     let mut net = Rehearsal {
         terms,
         cta: Some(Machine::Active(active)),
@@ -189,33 +186,34 @@ pub(crate) fn rehearse(terms: &Terms, phones: usize, cpfs: u16) -> Beginning {
         parts.push(Part { id, ..Part::default() });
     }
     // The control functions of the model come, and the one before leaves.
-    for cpf in (0..cpfs).map(CpfId) {
-        regions.join(cpf, &home).expect("it is new");
+    let members: Vec<CpfId> = (0..cpfs).map(CpfId).collect();
+    for &cpf in &members {
         net.cpfs.insert(cpf, (AtCpf::new(cpf, terms), Vec::new()));
     }
-    regions.set_state(BEFORE, CpfState::Draining);
     let mut caused = Outbox::default();
-    net.active().active.handle(NOW, Input::Rings(terms.rings(&regions)), &mut caused);
+    net.active().active.handle(NOW, Input::Rings(terms.rings(&members)), &mut caused);
     assert!(caused.cpfs.is_empty());
     for _ in 0..200 {
-        net.tick();
+        net.tick(Duration::from_millis(1));
     }
-    regions.leave(BEFORE);
-    let mut active = match net.cta.take() {
-        Some(Machine::Active(active)) => AtWork::new(active.active, regions.clone()),
-        _ => unreachable!("it serves"),
-    };
     let mut caused = Outbox::default();
-    active.active.handle(net.time, Input::CpfLost(BEFORE), &mut caused);
+    net.active().active.handle(NOW, Input::CpfLost(BEFORE), &mut caused);
     assert!(caused.cpfs.is_empty() && caused.ngap.is_empty(), "it has nothing left: {caused:?}");
+    // From here on replicas that lag are looked for as often as the terms say.
+    net.tick(Duration::from_secs(6));
+    while net.active().active.cta().is_failing_over() {
+        net.tick(Duration::from_millis(1));
+    }
+    let time = net.time;
+    let active = net.active();
     for part in &parts {
         let id = part.id.expect("it is registered");
         let cta = active.active.cta();
-        assert!(cta.served_by(id) != Some(BEFORE) && cta.backed_by(id).len() == terms.backups);
+        let backups = terms.backups.min(members.len() - 1);
+        assert!(cta.served_by(id) != Some(BEFORE) && cta.backed_by(id).len() == backups);
     }
     let snapshot = active.active.snapshot().expect("all is at rest").octets().to_vec();
     active.active.alone(&mut Outbox::default());
-    net.cta = Some(Machine::Active(active));
     net.cpfs.remove(&BEFORE);
     let has = net.cpfs.iter().map(|(id, (cpf, _))| (*id, cpf.end.taken())).collect();
     let heard = net.cpfs.iter().map(|(id, (_, heard))| (*id, heard.clone())).collect();
@@ -239,20 +237,21 @@ pub(crate) fn rehearse(terms: &Terms, phones: usize, cpfs: u16) -> Beginning {
         }
         part.told = net.told.clone();
     }
-    Beginning { snapshot, has, heard, regions, parts }
+    Beginning { snapshot, has, heard, time, parts }
 }
 
 impl Beginning {
-    /// The aggregator first, then the control functions in order, then the mirror.
-    pub(crate) fn roots(&self, terms: &Terms, mirrored: bool) -> Vec<Root> {
-        let Self { snapshot, has, heard, regions, .. } = self;
-        let regions = || regions.clone();
-        let mut roots =
-            vec![Root::Active { snapshot: snapshot.clone(), has: has.clone(), regions: regions(), mirrored }];
+    /// The aggregator first, then the control functions in order, of which some come later, then the mirror.
+    pub(crate) fn roots(&self, terms: &Terms, mirrored: bool, joining: u16) -> Vec<Root> {
+        let Self { snapshot, has, heard, .. } = self;
+        let mut roots = vec![Root::Active { snapshot: snapshot.clone(), has: has.clone(), mirrored }];
         roots.extend(heard.iter().map(|(id, heard)| Root::Cpf { id: *id, heard: heard.clone() }));
+        let present = heard.len() as u16;
+        let joining = (present..present + joining).map(CpfId);
+        roots.extend(joining.map(|id| Root::Cpf { id, heard: Vec::new() }));
         if mirrored {
             let snapshot = settled(terms, snapshot, has).snapshot().expect("all is at rest");
-            roots.push(Root::Mirror { snapshot: snapshot.octets().to_vec(), regions: regions() });
+            roots.push(Root::Mirror { snapshot: snapshot.octets().to_vec() });
         }
         roots
     }
