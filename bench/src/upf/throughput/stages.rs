@@ -15,6 +15,7 @@ use whimbrel_user::{Stage, Verdict, Watch};
 use super::super::population::{Packets, Population, Traffic};
 use super::super::smf::START;
 use super::{BURST, Options, PACKETS, SMALL};
+use crate::measure::{median, nanoseconds};
 
 /// The steps, in order. What remembers flows is asked of no plain session, for it has no filters: `pdrs` shows those that have.
 const STAGES: [(Stage, &str); 7] = [
@@ -34,8 +35,9 @@ struct Stopwatch {
     /// Those of one packet too.
     each_packet: bool,
     last: Clock,
+    /// Of this burst.
     spent_ns: [f64; STAGES.len()],
-    reads: [u64; STAGES.len()],
+    reads: [u32; STAGES.len()],
 }
 
 impl Stopwatch {
@@ -64,31 +66,31 @@ impl Watch for Stopwatch {
     }
 }
 
-/// Nanoseconds of each step, less what reading the clock takes.
+/// Nanoseconds of each step of a burst, less what reading the clock takes: medians, for others want the core too.
 fn spent(population: &mut Population, options: &Options, each_packet: bool) -> [f64; STAGES.len()] {
     let mut packets = Packets::new(PACKETS, SMALL);
     let random = &mut Random::new(options.seed);
-    let none = [0.0; STAGES.len()];
-    let mut watch = Stopwatch { each_packet, last: Clock::now(), spent_ns: none, reads: [0; STAGES.len()] };
+    let reading = reading_ns();
+    let mut bursts = [(); STAGES.len()].map(|()| Vec::new());
     let mut now = START;
     for _ in 0..options.rounds {
         packets.draw(population, Traffic::Both, random);
         for burst in packets.slots.chunks_mut(BURST) {
             now = Instant(now.0 + 3);
-            watch.last = Clock::now();
+            let (spent_ns, reads) = ([0.0; STAGES.len()], [0; STAGES.len()]);
+            let mut watch = Stopwatch { each_packet, last: Clock::now(), spent_ns, reads };
             population.upf.burst_watched(now, burst, &mut watch);
+            for (at, all) in bursts.iter_mut().enumerate() {
+                all.push((watch.spent_ns[at] - f64::from(watch.reads[at]) * reading).max(0.0));
+            }
         }
     }
-    let reading = reading_ns();
-    std::array::from_fn(|at| (watch.spent_ns[at] - watch.reads[at] as f64 * reading).max(0.0))
+    bursts.map(median)
 }
 
 /// What it takes to read the clock.
 fn reading_ns() -> f64 {
-    const READS: u32 = 100_000;
-    let begin = Clock::now();
-    (0..READS).for_each(|_| _ = black_box(Clock::now()));
-    begin.elapsed().as_nanos() as f64 / f64::from(READS)
+    nanoseconds(&mut [&mut || _ = black_box(Clock::now())])[0]
 }
 
 /// Percent of a burst that each step takes.
