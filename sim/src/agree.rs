@@ -39,11 +39,8 @@ impl Sim {
     /// have lost their power are left out, and so is what belongs to another core.
     ///
     /// Errors: the first difference that was found, in words.
-    ///
-    /// # Panics
-    /// Where SMF and UPF do not have the same sessions.
     pub fn agree(&self) -> Agreed {
-        self.check_user_plane();
+        self.user_planes_agree()?;
         for (index, terminal) in self.terminals.iter().enumerate() {
             if !terminal.away && !self.nodes[terminal.gnb.0].abroad {
                 self.phone_agrees(UeIndex(index)).map_err(|e| format!("phone {index}: {e}"))?;

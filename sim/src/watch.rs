@@ -223,6 +223,11 @@ impl Sim {
     /// # Panics
     /// Where a session has an owner on one side alone.
     pub fn check_user_plane(&self) {
+        self.user_planes_agree().unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    /// The same. Errors: the first session that has an owner on one side alone.
+    pub(crate) fn user_planes_agree(&self) -> Result<(), String> {
         let abroad = self.abroad.iter().flat_map(|a| a.cta.phones());
         let smf: BTreeMap<(UpfId, Seid), Seid> = self
             .phones()
@@ -236,11 +241,12 @@ impl Sim {
         };
         let upf: BTreeMap<(UpfId, Seid), Seid> =
             (0u8..).zip(self.upfs.iter().map(|u| &u.upf)).flat_map(of).collect();
-        for (up, cp) in &smf {
-            assert_eq!(upf.get(up), Some(cp), "the UPF does not have the SMF's session {up:?}, {cp:?}");
+        if let Some(session) = smf.iter().find(|(up, cp)| upf.get(up) != Some(cp)) {
+            return Err(format!("the UPF does not have the SMF's session {session:?}"));
         }
-        for (up, cp) in &upf {
-            assert_eq!(smf.get(up), Some(cp), "nobody owns the UPF's session {up:?}, {cp:?}");
+        match upf.iter().find(|(up, cp)| smf.get(up) != Some(cp)) {
+            Some(session) => Err(format!("nobody owns the UPF's session {session:?}")),
+            None => Ok(()),
         }
     }
 }
