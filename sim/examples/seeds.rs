@@ -3,7 +3,8 @@
 //! Each seed is one night in the worst network, checked after every step and healed in the morning, when phones, gNBs, core and
 //! UPF agree; then each phone is replayed from every idle point. With `--region` control functions run the phones and are lost one after
 //! the other, in every third night with messages between them; with `--mirror` the aggregator is lost too. A seed that fails is printed
-//! with the command that runs it again; the exit status says whether any did. Two threads, or as many as there are processors.
+//! with the command that runs it again, and so is one in which a phone registered anew though somebody had its state, or had had the time to get it
+//! (`lost_all_holders` counts the others); the exit status says whether any did. Two threads, or as many as there are processors.
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use whimbrel_resilience::Replicated;
 use whimbrel_sim::{
-    CtaLoss, Faults, Sim, default_config, mirrored_night, morning, night, night_in_region,
+    CtaLoss, Faults, LostPhones, Sim, default_config, mirrored_night, morning, night, night_in_region,
     night_of_broken_links,
 };
 
@@ -50,6 +51,7 @@ struct Totals {
     inputs: u64,
     procedures: u64,
     replicated: Replicated,
+    lost_all_holders: u64,
     takeovers: u64,
 }
 
@@ -69,13 +71,14 @@ fn main() -> ExitCode {
     let t = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
     println!(
         "{{\"bench\": \"nights\", \"figures\": {{\"nights\": {nights}, \"from\": {from}, \"procedures\": {}, \"inputs\": {}, \
-         \"cpfs_lost\": {}, \"aggregators_lost\": {}, \"taken_over\": {}, \"lost\": {}, \"failed\": {}}}}}",
+         \"cpfs_lost\": {}, \"aggregators_lost\": {}, \"taken_over\": {}, \"lost\": {}, \"lost_all_holders\": {}, \"failed\": {}}}}}",
         t.procedures,
         t.inputs,
         t.replicated.cpfs_lost,
         t.takeovers,
         t.replicated.taken_over,
         t.replicated.lost,
+        t.lost_all_holders,
         t.failed
     );
     if t.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
@@ -104,10 +107,11 @@ fn work(kind: Kind, until: u64, next: &AtomicU64, totals: &Mutex<Totals>) {
         let ran = catch_unwind(|| one(kind, seed));
         let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
         match ran {
-            Ok((inputs, procedures, replicated, takeovers)) => {
-                if replicated.lost > 0 {
-                    println!("seed {seed}: {} phones registered anew", replicated.lost);
+            Ok((inputs, procedures, replicated, lost, takeovers)) => {
+                if lost.lost_all_holders > 0 {
+                    println!("seed {seed}: {} phones lost all who had their state", lost.lost_all_holders);
                 }
+                totals.lost_all_holders += lost.lost_all_holders;
                 totals.inputs += inputs;
                 totals.procedures += procedures;
                 totals.replicated.cpfs_lost += replicated.cpfs_lost;
@@ -124,11 +128,14 @@ fn work(kind: Kind, until: u64, next: &AtomicU64, totals: &Mutex<Totals>) {
 }
 
 /// One night and its morning.
-fn one(kind: Kind, seed: u64) -> (u64, u64, Replicated, u64) {
+fn one(kind: Kind, seed: u64) -> (u64, u64, Replicated, LostPhones, u64) {
     let mut net = kind.night(seed);
     morning(&mut net);
     let replicated = net.cta().replicated();
     assert_eq!(replicated.diverged, 0, "a replay led elsewhere");
+    let lost = net.lost_phones();
+    assert_eq!(lost.unexplained, 0, "phones registered anew whose state somebody had");
+    assert_eq!(lost.lost_all_holders, replicated.lost, "each is told");
     let inputs = if kind == Kind::Alone {
         let config = Arc::new(default_config());
         let phones: Vec<_> = net.recorder().phones().map(|(p, _)| p).collect();
@@ -138,5 +145,5 @@ fn one(kind: Kind, seed: u64) -> (u64, u64, Replicated, u64) {
     } else {
         net.inputs_taken()
     };
-    (inputs, net.tally().procedures(), replicated, net.takeovers())
+    (inputs, net.tally().procedures(), replicated, lost, net.takeovers())
 }

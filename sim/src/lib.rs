@@ -31,8 +31,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_control::config::Config;
+use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{AssociationId, Command as CoreCommand, PhoneEvent, PhoneId, Prf, RanEvent, UpfId};
+use whimbrel_control::{
+    AssociationId, Command as CoreCommand, Event, PhoneEvent, PhoneId, Prf, RanEvent, UpfId,
+};
 use whimbrel_ids::{GlobalGnbId, Instant, STmsi};
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_ran::ue::{self, Command, Ue};
@@ -62,8 +65,8 @@ pub use night::{
 pub use procedures::procedures_config;
 use procedures::{Procedure, Was};
 pub use record::{Recorded, Recorder};
-pub use region::Loss;
 use region::{Cluster, Link};
+pub use region::{Loss, LostPhones};
 pub use rng::Rng;
 use schedule::{Schedule, Whom};
 pub use schedules::{HISTORY, Lost, Report, Schedules};
@@ -957,6 +960,9 @@ impl Sim {
         self.over_n14(false, &mut out);
         let now = self.now;
         self.watch.tally(&out.events);
+        let is_lost =
+            |e: &PhoneEvent| matches!(e.event, Event::Deregistered { why: Deregistered::StateLost, .. });
+        out.events.iter().filter(|e| is_lost(e)).for_each(|_| self.phone_is_lost());
         if !self.quiet {
             self.events.extend(out.events.into_iter().map(|e| (now, e)));
             self.ran_events.extend(out.ran_events);

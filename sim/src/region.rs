@@ -24,6 +24,9 @@ const GIVEN_UP_AFTER: Duration = Duration::from_millis(500);
 const HANGS_FOR: Duration = Duration::from_millis(250);
 /// From a loss to when the aggregator hears of it: a connection that closes.
 const DETECTED_AFTER: Duration = Duration::from_micros(500);
+/// Until somebody else backs a phone in the place of who was lost: a slice's turn and a state on its way are some milliseconds, a takeover of the
+/// aggregator between them some more.
+const BACKED_AFTER: Duration = Duration::from_millis(100);
 
 /// A message on a link of the region.
 #[derive(Debug)]
@@ -141,6 +144,15 @@ pub enum Loss {
     FalseAlarm,
 }
 
+/// Phones that registered anew since nobody could go on with them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LostPhones {
+    /// All who had the phone's state were lost before another could have it.
+    pub lost_all_holders: u64,
+    /// There is no such reason.
+    pub unexplained: u64,
+}
+
 impl Loss {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Before, Self::After, Self::Said, Self::FalseAlarm];
@@ -179,6 +191,10 @@ pub(crate) struct Cluster {
     losses: Vec<(u64, Loss)>,
     /// Those that left in order.
     left: Vec<CpfId>,
+    /// When they came, and when the aggregator should have heard of their losses.
+    came: BTreeMap<CpfId, Instant>,
+    gone: BTreeMap<CpfId, Instant>,
+    lost_phones: LostPhones,
     /// Where those were that were lost or have left, and in whose place nobody has come.
     vacant: Vec<Region>,
     /// At which messages control functions were lost, and how often.
@@ -246,6 +262,9 @@ impl Cluster {
             taken: 0,
             losses: Vec::new(),
             left: Vec::new(),
+            came: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            lost_phones: LostPhones::default(),
             vacant: Vec::new(),
             lost_at: BTreeMap::new(),
             unrest: None,
@@ -305,6 +324,18 @@ impl Cluster {
     /// Whether one has neither been lost nor left.
     pub(crate) fn is_there(&self, cpf: CpfId) -> bool {
         self.regions.region_of(cpf).is_some()
+    }
+
+    /// Whether a phone that is lost now could not be kept: another who had its state was lost just before, or nobody else has been there for long
+    /// enough to have it. A state that a link has lost comes after the next procedure.
+    fn lost_all_holders(&self) -> bool {
+        let Some(last) = self.gone.values().max().copied() else { return false };
+        let just_before = |at: Instant| last.since(at) < BACKED_AFTER;
+        let lost = self.gone.values().filter(|at| just_before(**at)).count();
+        let has_come = |cpf: &CpfId| self.came.get(cpf).is_none_or(|at| !just_before(*at));
+        let others =
+            self.rings().members().filter(|cpf| self.members.contains_key(cpf) && has_come(cpf)).count();
+        self.backups == 0 || self.loses > 0 || lost > self.backups || others == 0
     }
 
     pub(crate) fn rings(&self) -> Rings {
@@ -520,8 +551,23 @@ impl Sim {
         cluster.regions.join(id, place).expect("it is new");
         cluster.members.insert(id, Member::new(self.config.clone()));
         cluster.ends.insert(id, End::default());
+        cluster.came.insert(id, self.now);
         let rings = cluster.rings();
         self.core(Input::Rings(rings));
+    }
+
+    /// The aggregator gives a phone up that nobody can go on with.
+    pub(crate) fn phone_is_lost(&mut self) {
+        let Some(cluster) = &mut self.cluster else { return };
+        match cluster.lost_all_holders() {
+            true => cluster.lost_phones.lost_all_holders += 1,
+            false => cluster.lost_phones.unexplained += 1,
+        }
+    }
+
+    /// The phones that registered anew since nobody could go on with them.
+    pub fn lost_phones(&self) -> LostPhones {
+        self.cluster.as_ref().map_or(LostPhones::default(), |c| c.lost_phones)
     }
 
     /// When so many messages have been taken on links, as many control functions come as there are, which run this code.
@@ -612,6 +658,7 @@ impl Sim {
                 self.trace(|| format!("{cpf:?} is lost"));
                 let Some(cluster) = &mut self.cluster else { return };
                 cluster.vacant.extend(cluster.regions.region_of(cpf).cloned());
+                cluster.gone.insert(cpf, self.now);
                 cluster.regions.leave(cpf);
                 let rings = cluster.rings();
                 self.core(Input::Rings(rings));

@@ -57,6 +57,8 @@ fn every_phone_comes_back_after_nights_of_losses() {
             morning(&mut net);
             let told = net.cta().replicated();
             assert_eq!(told.diverged, 0, "seed {seed}");
+            let of = net.lost_phones();
+            assert_eq!((of.unexplained, of.lost_all_holders), (0, told.lost), "seed {seed}");
             (lost, taken_over) = (lost + told.lost, taken_over + told.taken_over);
         }
         match backups {
