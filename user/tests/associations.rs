@@ -255,6 +255,24 @@ fn both_ask_for_the_association() {
     assert_eq!(net.upf.c.associations().count(), 1);
 }
 
+#[test] // TS 29.244 §5.22.2: one of a set was asked for the association, and another one has it: the first, were it to come back, is not asked again
+fn what_one_of_a_set_has_no_other_is_asked_for() {
+    let other = SocketAddr::new([127, 0, 0, 77].into(), 8805);
+    let mut net = Net::without_association(config());
+    net.upf.c.associate(net.now, other, &mut net.out);
+    let asked = net.out.datagrams.pop().unwrap();
+    net.ask(None, association(1).into());
+    let announced = AssociationUpdateRequest {
+        alternative_smf_ip_addresses: vec![other.ip().into()],
+        ..update(smf_node(), CpFunctionFeatures::default())
+    };
+    assert_eq!(updated(&mut net, announced), Cause::RequestAccepted);
+    net.out.datagrams.clear();
+    net.advance(net.now + Duration::from_secs(30));
+    assert!(!net.out.datagrams.contains(&asked));
+    assert_eq!(net.upf.c.associations().map(|(_, at)| at).collect::<Vec<_>>(), [SMF]);
+}
+
 #[test] // TS 29.244 §5.22.2: what the one that died was asked and had not answered, and all that is reported from now on
 fn another_smf_of_a_set_gets_the_reports() {
     let other = SocketAddr::new([127, 0, 0, 77].into(), 8805);

@@ -225,6 +225,10 @@ impl UpfC {
             a.features = m.cp_function_features.unwrap_or(a.features);
             if !m.alternative_smf_ip_addresses.is_empty() {
                 a.alternatives = addresses(&m.alternative_smf_ip_addresses);
+                // The association stands: the others of the set need not grant it any more, which would end its sessions.
+                for at in &a.alternatives {
+                    self.requests.forget(*at, message_type::ASSOCIATION_SETUP_REQUEST);
+                }
             }
         }
         let response = AssociationUpdateResponse {
