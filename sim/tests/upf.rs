@@ -93,6 +93,19 @@ fn an_idle_phone_learns_of_a_upf_restart_when_it_returns() {
     no_violations(&net);
 }
 
+#[test] // TS 23.527 §4.3.2: the UPF says that it has lost the session while another gNB is asked for it: phone and gNB are told
+fn a_upf_restart_is_found_out_as_the_phone_comes_back_on_another_connection() {
+    let (mut net, ue) = on_air(8);
+    net.command(ue, session());
+    net.settle(SECOND);
+    net.restart_upf();
+    net.lose_radio(ue);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND * 5);
+    assert_eq!((sessions(&net), net.ue_ref(ue).sessions().count()), (0, 0), "{:?}", net.ue_events(ue));
+    assert_eq!(net.agree(), Ok(()));
+}
+
 #[test] // TS 23.527 §5.3.1, §5.3: the gNB does not know the tunnel any more: packets wait, and the next one brings the user plane back
 fn an_error_indication_of_the_gnb() {
     use whimbrel_gtpu::signalling::error_indication;

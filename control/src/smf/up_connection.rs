@@ -128,10 +128,10 @@ pub(crate) fn reactivate(ue: Ue, psi: PduSessionId) {
     });
 }
 
-/// The phone's gNB was asked for a session's user plane. What the session is at, as its release, goes on.
+/// The phone's gNB was asked for a session's user plane: its packets are made to wait no more. What else the session is at, as its release, goes on.
 pub(crate) fn asked_for(ue: Ue, psi: PduSessionId) {
     let lane = Lane::Session(psi);
-    if ue.with(|p| p.lanes.procedure(lane).is_none()) {
+    if matches!(ue.with(|p| p.lanes.procedure(lane)), None | Some(Procedure::UpConnectionDeactivation)) {
         let ue = ue.on(lane);
         ue.start(lane, Procedure::UpConnectionActivation, answered(ue, psi));
     }
@@ -249,8 +249,7 @@ pub(super) fn deactivate(ue: Ue, psi: PduSessionId) {
     ue.start(Lane::Session(psi), Procedure::UpConnectionDeactivation, async move {
         match modify(ue, psi, Downlink::Buffer).await {
             Ok(()) => tell(ue, psi, SessionChange::Deactivated),
-            // A UPF that does not know the session, or does not answer, has nothing to buffer.
-            Err(End::Refused(_)) => super::n4::delete(ue, psi),
+            Err(End::Refused(_)) => lost_at_upf(ue, psi),
             Err(End::Interrupted(_)) => {}
         }
     });
