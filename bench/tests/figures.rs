@@ -151,6 +151,11 @@ fn user_plane_handover() {
     // Live where namespaces and XDP programs are permitted.
     let live = &last["figures"]["live"];
     assert!(live.is_null() || live.as_array().is_some_and(|rows| rows.len() == 4), "{said}");
+    // TCP needs less of the host.
+    assert!(
+        live.is_null() || last["figures"]["tcp"].as_array().is_some_and(|rows| rows.len() == 5),
+        "{said}"
+    );
 }
 
 #[test]

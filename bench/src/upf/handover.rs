@@ -62,7 +62,7 @@ pub(crate) struct Options {
 
 impl Options {
     pub(super) fn quick(&mut self) {
-        (self.buffers, self.tcp_seconds, self.live) = (vec![500], 0, 1);
+        (self.buffers, self.tcp_seconds, self.live) = (vec![500], 1, 1);
     }
 }
 

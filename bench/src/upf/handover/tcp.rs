@@ -65,7 +65,8 @@ const CASES: [Case; 5] = [
 
 /// In the namespace: measures and prints a table; the figures.
 pub(super) fn inside(within: Duration) -> io::Result<Value> {
-    sh("ip link set lo up")?;
+    let gnb = GNB.ip();
+    sh(&format!("ip link set lo up; ip address add {UPF}/32 dev lo; ip address add {gnb}/32 dev lo"))?;
     println!(
         "\nTCP through handovers: {CONNECTIONS} downloads by the kernel's TCP for {} s, {RATE} and 20 ms there and back, a handover every {} s; gNB modelled",
         within.as_secs(),
