@@ -24,6 +24,8 @@ const GIVEN_UP_AFTER: Duration = Duration::from_millis(500);
 const HANGS_FOR: Duration = Duration::from_millis(250);
 /// From a loss to when the aggregator hears of it: a connection that closes.
 const DETECTED_AFTER: Duration = Duration::from_micros(500);
+/// From a link that ends between two members to when the next one is there.
+const REACHED_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Until somebody else backs a phone in the place of who was lost: a slice's turn and a state on its way are some milliseconds, a takeover of the
 /// aggregator between them some more.
 const BACKED_AFTER: Duration = Duration::from_millis(100);
@@ -48,6 +50,8 @@ pub(crate) enum Link {
     Lost(CpfId),
     /// A member hears what became of a trial of its.
     Tried(CpfId, u64, Tried),
+    /// A link of a member to another has ended, and a new one is there.
+    Reached(CpfId, CpfId),
 }
 
 impl Link {
@@ -72,7 +76,7 @@ impl Link {
                 let ToPeer { from, message, .. } = ToPeer::read(&octets).expect("it was written so");
                 Self::Peer(from, to, message)
             }
-            inner @ (Self::Lost(_) | Self::Tried(..)) => inner,
+            inner @ (Self::Lost(_) | Self::Tried(..) | Self::Reached(..)) => inner,
         }
     }
 
@@ -94,6 +98,7 @@ impl Link {
                 Peer::Fetch { .. } => "request of a state",
             },
             Self::Tried(..) => "outcome of a trial",
+            Self::Reached(..) => "new link to another",
             Self::Up { .. } | Self::Lost(_) => "message to the aggregator",
         }
     }
@@ -105,7 +110,7 @@ impl Link {
             Self::Up { from, .. } => (Some(from), None),
             Self::Peer(from, to, _) => (Some(from), Some(to)),
             Self::Lost(cpf) => (Some(cpf), None),
-            Self::Tried(cpf, ..) => (Some(cpf), Some(cpf)),
+            Self::Tried(cpf, ..) | Self::Reached(cpf, _) => (Some(cpf), Some(cpf)),
         }
     }
 }
@@ -206,8 +211,10 @@ pub(crate) struct Cluster {
     spoilt: Vec<CpfId>,
     /// From whom to whom nothing gets through, and what has not.
     stuck: BTreeMap<(CpfId, CpfId), Vec<Peer>>,
-    /// How many in a thousand messages between them are lost: links that break.
+    /// How many in a thousand messages between them are lost: links that end. Those that have, and when one was there again, or nobody's.
     loses: u64,
+    broken: BTreeSet<(CpfId, CpfId)>,
+    reached: Option<Instant>,
     /// States and deltas that they sent each other, and how often one asked for a state.
     exchanged: [u64; 3],
     /// What tries inputs for the members; `None` if they do without.
@@ -272,6 +279,8 @@ impl Cluster {
             spoilt: Vec::new(),
             stuck: BTreeMap::new(),
             loses: 0,
+            broken: BTreeSet::new(),
+            reached: None,
             exchanged: [0; 3],
             taster: Some(taster(config)),
             turnover: None,
@@ -327,15 +336,16 @@ impl Cluster {
     }
 
     /// Whether a phone that is lost now could not be kept: another who had its state was lost just before, or nobody else has been there for long
-    /// enough to have it. A state that a link has lost comes after the next procedure.
+    /// enough to have it, or a link has lost it and is not there again.
     fn lost_all_holders(&self) -> bool {
         let Some(last) = self.gone.values().max().copied() else { return false };
         let just_before = |at: Instant| last.since(at) < BACKED_AFTER;
+        let broken = !self.broken.is_empty() || self.reached.is_some_and(just_before);
         let lost = self.gone.values().filter(|at| just_before(**at)).count();
         let has_come = |cpf: &CpfId| self.came.get(cpf).is_none_or(|at| !just_before(*at));
         let others =
             self.rings().members().filter(|cpf| self.members.contains_key(cpf) && has_come(cpf)).count();
-        self.backups == 0 || self.loses > 0 || lost > self.backups || others == 0
+        self.backups == 0 || broken || lost > self.backups || others == 0
     }
 
     pub(crate) fn rings(&self) -> Rings {
@@ -619,6 +629,9 @@ impl Sim {
                     Peer::Fetch { .. } => 2,
                 }] += 1;
                 if cluster.loses > 0 && self.rng.chance(cluster.loses) {
+                    if cluster.broken.insert((from, to)) {
+                        self.link(Link::Reached(from, to));
+                    }
                     return;
                 }
                 match cluster.stuck.get_mut(&(from, to)) {
@@ -636,6 +649,7 @@ impl Sim {
             Link::Lost(_) => self.now + DETECTED_AFTER,
             Link::Tried(_, _, Tried::Unharmed) => self.now + TRIED_AFTER,
             Link::Tried(_, _, Tried::EndedAfter(_)) => self.now + GIVEN_UP_AFTER,
+            Link::Reached(..) => self.now + REACHED_AGAIN_AFTER,
             _ => {
                 let ordered = cluster.ordered.entry(link.ends()).or_insert(self.now);
                 *ordered = (*ordered).max(self.now + Duration::from_micros(latency));
@@ -659,12 +673,17 @@ impl Sim {
                 let Some(cluster) = &mut self.cluster else { return };
                 cluster.vacant.extend(cluster.regions.region_of(cpf).cloned());
                 cluster.gone.insert(cpf, self.now);
+                let broken = cluster.broken.len();
+                cluster.broken.retain(|(from, _)| *from != cpf);
+                if cluster.broken.len() < broken {
+                    cluster.reached = Some(self.now);
+                }
                 cluster.regions.leave(cpf);
                 let rings = cluster.rings();
                 self.core(Input::Rings(rings));
                 return self.core(Input::CpfLost(cpf));
             }
-            Link::Down { to, .. } | Link::Peer(_, to, _) | Link::Tried(to, ..) => to,
+            Link::Down { to, .. } | Link::Peer(_, to, _) | Link::Tried(to, ..) | Link::Reached(to, _) => to,
         };
         let Some(member) = cluster.members.get_mut(&to) else { return };
         let end = cluster.ends.entry(to).or_default();
@@ -695,6 +714,14 @@ impl Sim {
                 }
                 Link::Peer(from, _, message) => member.peer(from, message, &mut out),
                 Link::Tried(_, trial, became) => member.tried(trial, became, &mut out),
+                Link::Reached(from, to) => {
+                    cluster.broken.remove(&(from, to));
+                    cluster.reached = Some(self.now);
+                    let mut said = None;
+                    while let Some(last) = member.reached_again(to, said, &mut out) {
+                        said = Some(last);
+                    }
+                }
                 Link::Up { .. } | Link::Lost(_) => {}
             }
         }

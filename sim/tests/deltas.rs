@@ -5,7 +5,9 @@ mod common;
 use common::day::of;
 use common::stage::session;
 use common::*;
+use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::ue::Command;
+use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{
     Faults, Loss, Sim, UeIndex, default_config, morning, night_of_broken_links, registered as is_registered,
 };
@@ -53,28 +55,62 @@ fn who_lacks_the_base_of_a_delta_asks_for_the_whole() {
     let (mut net, ue) = scene();
     net.lose_between_cpfs(1000);
     net.command(ue, session());
-    net.settle(SECOND);
+    net.advance(SECOND / 2);
     net.lose_between_cpfs(0);
     let [whole, ..] = net.exchanged();
     assert_eq!(net.cta().logged().1, 1, "nobody has the session's state");
-    go_idle(&mut net, ue);
+    net.release(ue, Cause::RadioNetwork(CauseRadioNetwork::UserInactivity));
+    net.advance(SECOND / 4);
     assert_eq!(net.exchanged()[0], whole + 2);
     assert_eq!(net.exchanged()[2], 2, "each asked once");
     assert_eq!((net.cta().logged(), net.cta().replicated().lagging), ((0, 0), 0), "long before they lag");
+    net.advance(SECOND);
+    assert_eq!(net.exchanged()[0], whole + 4, "once more, since a link had ended");
     outlives_two(net, ue);
 }
 
+#[test] // nothing else would have its backup get the state before the phone does something
+fn what_a_link_lost_of_a_phone_that_rests_is_sent_on_the_next() {
+    let stage = of(Sim::in_region(1, default_config(), Faults::default(), 2, 1), 1);
+    let (mut net, ue) = (stage.net, stage.ues[0]);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    let serves = net.phones().next().and_then(|p| net.cta().served_by(p.id)).expect("a control function");
+    let backs = CpfId(3 - serves.0);
+    net.add_cpf();
+    net.lose_between_cpfs(1000);
+    net.lose_cpf(backs);
+    net.advance(SECOND * 3);
+    assert_eq!(net.backed(), 0, "the third one was to have the state, and did not get it");
+    net.lose_between_cpfs(0);
+    net.advance(SECOND * 2);
+    assert_eq!((net.backed(), net.cta().replicated().lagging), (1, 0));
+    net.lose_cpf(serves);
+    net.settle(SECOND);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND);
+    assert_eq!((net.cta().replicated().lost, net.cta().replicated().taken_over), (0, 1));
+    assert!(is_registered(&net, ue));
+    no_violations(&net);
+}
+
 #[test] // with radio, gNBs, UPF and control functions at their worst too
-fn a_night_in_which_links_between_control_functions_break() {
-    let (mut taken_over, mut exchanged) = (0, [0; 3]);
-    for seed in 0..30 {
-        let mut net = night_of_broken_links(seed, Faults::worst(), 2, 200);
-        morning(&mut net);
-        let told = net.cta().replicated();
-        assert_eq!((told.diverged, told.unreadable), (0, 0), "seed {seed}");
-        taken_over += told.taken_over;
-        exchanged = std::array::from_fn(|i| exchanged[i] + net.exchanged()[i]);
+fn nights_in_which_links_between_control_functions_end() {
+    for (backups, permille) in [(1, 20), (1, 200), (2, 200)] {
+        let (mut taken_over, mut exchanged) = (0, [0; 3]);
+        for seed in 0..60 {
+            let mut net = night_of_broken_links(seed, Faults::worst(), backups, permille);
+            morning(&mut net);
+            let (told, lost) = (net.cta().replicated(), net.lost_phones());
+            let which = format!("seed {seed}, {backups} backups, {permille} permille");
+            assert_eq!((told.diverged, told.unreadable), (0, 0), "{which}");
+            assert_eq!((lost.unexplained, lost.lost_all_holders), (0, told.lost), "{which}");
+            taken_over += told.taken_over;
+            exchanged = std::array::from_fn(|i| exchanged[i] + net.exchanged()[i]);
+        }
+        let [whole, deltas, asked] = exchanged;
+        assert!(taken_over > 300 && asked > permille / 4, "{taken_over} taken over, {exchanged:?}");
+        assert!(whole > 1000 && deltas > 2000, "{exchanged:?}");
     }
-    let [whole, deltas, asked] = exchanged;
-    assert!(taken_over > 150 && asked > 100 && deltas > whole, "{taken_over} taken over, {exchanged:?}");
 }

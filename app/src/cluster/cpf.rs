@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{debug, info, warn};
+use whimbrel_control::PhoneId;
 use whimbrel_ids::Instant;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
 use whimbrel_resilience::link::{Down, Hello, Role, ToCpf, ToCta, ToPeer, Up};
@@ -40,6 +41,10 @@ const MIRROR_WITHIN: Duration = Duration::from_secs(5);
 const TAKEN_EVERY: u64 = 16;
 /// What is wrong with an aggregator is not mended by calling: time before the next call then.
 const MENDED_AFTER: Duration = Duration::from_secs(5);
+/// Between two calls to a control function, when there is nothing to say to it but what may not have come.
+const CALL_PEER_AGAIN: Duration = Duration::from_secs(1);
+/// What may wait on a link while more is sent again: far below what ends it.
+const WAITS: usize = 1 << 20;
 /// How long others have to take the phones of one that leaves.
 const LEAVING: Duration = Duration::from_secs(10);
 /// How long a signal to stop waits at most.
@@ -80,6 +85,41 @@ struct Membership {
     peers: BTreeMap<CpfId, SocketAddr>,
     /// The links that carry states to them.
     to_peers: BTreeMap<CpfId, LinkId>,
+    /// Those to whom a link has ended, so that the last that was said may not have come.
+    missed: BTreeMap<CpfId, Again>,
+}
+
+/// How far what was said to a control function is said again.
+enum Again {
+    /// It is not reached yet; it is called now, if it is not called anyway.
+    From(Instant),
+    /// It is reached, and was told of the phones up to this one.
+    After(Option<PhoneId>),
+}
+
+impl Membership {
+    /// The link to another control function has ended.
+    fn peer_gone(&mut self, now: Instant, link: LinkId, reason: DownReason) {
+        let Some(peer) = self.peer_at(link) else { return };
+        self.to_peers.remove(&peer);
+        let before = self.missed.insert(peer, Again::From(now + CALL_PEER_AGAIN));
+        if !matches!(before, Some(Again::From(_))) {
+            info!(cpf = peer.0, %reason, "the link to another control function has ended: it is called again");
+        }
+    }
+
+    /// It is there again.
+    fn peer_reached(&mut self, link: LinkId) {
+        let Some(peer) = self.peer_at(link) else { return };
+        if let Some(again) = self.missed.get_mut(&peer) {
+            info!(cpf = peer.0, "another control function is reached again: states go there once more");
+            *again = Again::After(None);
+        }
+    }
+
+    fn peer_at(&self, link: LinkId) -> Option<CpfId> {
+        self.to_peers.iter().find(|(_, of)| **of == link).map(|(peer, _)| *peer)
+    }
 }
 
 /// The process, on one thread.
@@ -203,10 +243,7 @@ impl CpfProcess {
                     self.aggregator_gone(now, reason)
                 }
                 Event::Down { link, reason } => {
-                    debug!(%reason, "a link to another control function has ended");
-                    if let Some(m) = &mut self.membership {
-                        m.to_peers.retain(|_, l| *l != link);
-                    }
+                    self.membership.iter_mut().for_each(|m| m.peer_gone(now, link, reason));
                 }
                 Event::TurnedAway { peer, reason } => {
                     if self.strangers.tells(now, peer, reason.label()) {
@@ -218,6 +255,7 @@ impl CpfProcess {
         let mut busy = !events.is_empty();
         self.events = events;
         busy |= self.tried();
+        busy |= self.say_again(now);
         self.send(now);
         self.links.flush();
         busy
@@ -331,7 +369,9 @@ impl CpfProcess {
             return;
         }
         let why = match hello {
-            Ok(Hello { role: Role::Cpf, .. }) => return,
+            Ok(Hello { role: Role::Cpf, .. }) => {
+                return self.membership.iter_mut().for_each(|m| m.peer_reached(link));
+            }
             Ok(Hello { role: Role::Aggregator, .. }) => {
                 // It needs no answer but a call: this is how it says that it serves.
                 self.links.close(link);
@@ -377,7 +417,7 @@ impl CpfProcess {
         };
         match (message, &mut self.membership) {
             (ToCpf::Welcome { life, id, heartbeats, keep }, None) => {
-                let (peers, to_peers) = (BTreeMap::new(), BTreeMap::new());
+                let (peers, to_peers, missed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
                 self.membership = Some(Membership {
                     life,
                     id,
@@ -390,6 +430,7 @@ impl CpfProcess {
                     alone: None,
                     peers,
                     to_peers,
+                    missed,
                 });
                 self.called = None;
                 self.answering.be(Some((MemberId::Cpf(id), &heartbeats.0)));
@@ -425,6 +466,7 @@ impl CpfProcess {
                     }
                     stays
                 });
+                m.missed.retain(|id, _| m.peers.contains_key(id));
             }
             // This one is no part of what its link counts: it goes before.
             (ToCpf::Down(Down::Configure(config)), Some(m)) if m.member.is_none() => {
@@ -461,12 +503,46 @@ impl CpfProcess {
                     );
                 }
             }
-            (Ok(_), _) => debug!("what a control function says is of another life"),
+            // Or this one has not heard yet what the sender was told: who sent it says it again.
+            (Ok(_), _) => {
+                debug!("what a control function says is of another life");
+                self.links.close(link);
+            }
             (Err(e), _) => {
                 warn!("a control function says what cannot be read: {e}");
                 self.links.close(link);
             }
         }
+    }
+
+    /// Calls those to whom a link has ended, and sends them again what may not have come. Says whether there is more to send at once.
+    fn say_again(&mut self, now: Instant) -> bool {
+        let Some(Membership { member: Some(member), peers, to_peers, missed, .. }) = &mut self.membership
+        else {
+            return false;
+        };
+        let mut busy = false;
+        missed.retain(|peer, again| {
+            match again {
+                Again::From(at) => {
+                    if now >= *at
+                        && let Some(at) = peers.get(peer)
+                    {
+                        to_peers.entry(*peer).or_insert_with(|| self.links.connect(now, *at));
+                    }
+                }
+                Again::After(phone) => {
+                    if to_peers.get(peer).is_none_or(|link| self.links.waiting(*link) > WAITS) {
+                        return true;
+                    }
+                    *phone = self.watched.during(|| member.reached_again(*peer, *phone, &mut self.out));
+                    busy |= phone.is_some();
+                    return phone.is_some();
+                }
+            }
+            true
+        });
+        busy
     }
 
     /// What the member said leaves.

@@ -2,6 +2,7 @@
 
 mod at_etcd;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use whimbrel_control::{Batch, PhoneId};
 use whimbrel_etcd::Access;
-use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Timing;
-use whimbrel_resilience::link::{Hello, Role, Show, ToCpf, ToCta, Up};
+use whimbrel_resilience::link::{Down, HeartbeatKey, Hello, Peer, Role, Show, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::replication::CpfId;
 
 use super::{AtEtcd, CpfProcess, Pool, Said, Settings, Wanted};
@@ -172,20 +173,20 @@ fn goes_on(mut mirror: Pool) {
 #[test]
 fn a_control_function_of_another_life_is_told_to_begin_anew() {
     let mut mirror = pool_of_pair();
-    let mut peer = Peer::new(&mirror, Hello::own(Role::Cpf).to_octets());
+    let mut peer = Caller::new(&mirror, Hello::own(Role::Cpf).to_octets());
     peer.tell(&ToCta::Resume { life: 7, id: CpfId(1), has: 0 });
     let heard = peer.heard(&mut mirror);
     assert!(matches!(heard[..], [ToCpf::Forgotten]), "{heard:?}");
 }
 
 /// A peer that says what it likes.
-struct Peer {
+struct Caller {
     links: Links,
     link: LinkId,
     events: Events,
 }
 
-impl Peer {
+impl Caller {
     fn new(pool: &Pool, hello: Vec<u8>) -> Self {
         let mut links = Links::open(whimbrel_link::Settings::new(hello)).unwrap();
         let link = links.connect(clock::now(), pool.address().unwrap());
@@ -229,13 +230,133 @@ fn join() -> ToCta {
     ToCta::Join { region: "home/site".parse().unwrap(), address: "127.0.0.1:9".parse().unwrap() }
 }
 
+/// Somebody to whom control functions come, and who says what they are to believe.
+struct Host {
+    links: Links,
+    events: Events,
+    untold: VecDeque<Told>,
+}
+
+#[derive(Debug)]
+enum Told {
+    Up(LinkId),
+    Frame(LinkId, Vec<u8>),
+    Down(LinkId, DownReason),
+}
+
+impl Host {
+    fn new(role: Role) -> Self {
+        let mut settings = whimbrel_link::Settings::new(Hello::own(role).to_octets());
+        settings.listen = Some("127.0.0.1:0".parse().unwrap());
+        Self { links: Links::open(settings).unwrap(), events: Events::default(), untold: VecDeque::new() }
+    }
+
+    /// What happens next.
+    fn next(&mut self) -> Told {
+        let end = Instant::now() + Duration::from_secs(20);
+        while Instant::now() < end {
+            if let Some(told) = self.untold.pop_front() {
+                return told;
+            }
+            self.links.drain(clock::now(), &mut self.events);
+            self.untold.extend(self.events.iter().filter_map(|event| match event {
+                Event::Up { link, .. } => Some(Told::Up(link)),
+                Event::Frame { link, octets } => Some(Told::Frame(link, octets.to_vec())),
+                Event::Down { link, reason } => Some(Told::Down(link, reason)),
+                Event::TurnedAway { .. } => None,
+            }));
+            self.links.flush();
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        panic!("nothing happens");
+    }
+
+    /// Where the control function that comes wants to be reached.
+    fn caller(&mut self) -> (LinkId, SocketAddr) {
+        let Told::Up(link) = self.next() else { panic!("nobody calls") };
+        let Told::Frame(_, join) = self.next() else { panic!("it says nothing") };
+        let ToCta::Join { address, .. } = ToCta::read(&join).unwrap() else { panic!("it does not join") };
+        (link, address)
+    }
+
+    fn asked_for(&mut self, of: PhoneId) -> LinkId {
+        loop {
+            if let Told::Frame(link, octets) = self.next() {
+                match ToPeer::read(&octets).unwrap().message {
+                    Peer::Fetch { phone, clock: 7 } if phone == of => return link,
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+
+    fn ended(&mut self, link: LinkId) -> DownReason {
+        loop {
+            match self.next() {
+                Told::Down(ended, reason) if ended == link => return reason,
+                _ => {}
+            }
+        }
+    }
+
+    fn tell(&mut self, link: LinkId, messages: impl IntoIterator<Item = ToCpf>) {
+        for message in messages {
+            let mut octets = Vec::new();
+            message.write(&mut octets);
+            self.links.send(link, &octets);
+        }
+        self.links.flush();
+    }
+}
+
+fn member(life: u64) -> [ToCpf; 2] {
+    let heartbeats = HeartbeatKey([7; 32]);
+    let config = Arc::new(config::default().control());
+    [ToCpf::Welcome { life, id: CpfId(1), heartbeats, keep: false }, ToCpf::Down(Down::Configure(config))]
+}
+
+#[test]
+fn what_a_link_between_control_functions_may_have_lost_is_said_on_the_next() {
+    let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
+    let _cpf = running(vec![aggregator.links.local_addr().unwrap()], None, "home/site");
+    let (link, itself) = aggregator.caller();
+    let phone = PhoneId { slot: 3, generation: 1 };
+    let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
+    let outdated = Down::Outdated { phone, clock: 7, up_to_date: vec![CpfId(2)] };
+    aggregator.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Down(outdated)]));
+    for _ in 0..3 {
+        let link = other.asked_for(phone);
+        other.links.close(link); // whoever asked cannot know whether the question came
+    }
+    other.asked_for(phone);
+}
+
+#[test] // who sent it says it again, when the aggregator's word is here too
+fn a_message_of_a_life_that_is_not_known_ends_its_link() {
+    let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
+    let _cpf = running(vec![aggregator.links.local_addr().unwrap()], None, "home/site");
+    let (link, itself) = aggregator.caller();
+    let mut octets = Vec::new();
+    let message = Peer::Fetch { phone: PhoneId { slot: 3, generation: 1 }, clock: 7 };
+    ToPeer { life: 5, from: CpfId(2), message }.write(&mut octets);
+    let mut say = || {
+        let link = other.links.connect(clock::now(), itself);
+        other.links.send(link, &octets);
+        other.links.flush();
+        other.ended(link)
+    };
+    assert_eq!(say(), DownReason::Closed, "it is no member yet");
+    aggregator.tell(link, member(6));
+    assert_eq!(say(), DownReason::Closed, "it is one of another life");
+}
+
 #[test] // docs/cluster.md, "Upgrading"
 fn control_functions_that_run_other_code_wait_until_they_are_most() {
     let mut pool = pool();
     let _own = cpf(&pool, "home/site");
     assert_eq!(until(&mut pool, members), 1);
     let other = Hello { role: Role::Cpf, code: CodeVersion(CodeVersion::own().0 ^ 1) };
-    let mut others: Vec<Peer> = (0..2).map(|_| Peer::new(&pool, other.to_octets())).collect();
+    let mut others: Vec<Caller> = (0..2).map(|_| Caller::new(&pool, other.to_octets())).collect();
     others.iter_mut().for_each(|peer| peer.tell(&join()));
     let end = Instant::now() + Duration::from_secs(20);
     let mut rings = Vec::new();
@@ -264,7 +385,7 @@ fn who_is_no_control_function_gets_nothing() {
     let mut other_version = Hello::own(Role::Cpf).to_octets();
     other_version[9] ^= 0x7f;
     for hello in [aggregator, other_version, b"something else".to_vec(), Vec::new()] {
-        let mut peer = Peer::new(&pool, hello);
+        let mut peer = Caller::new(&pool, hello);
         peer.tell(&join());
         assert_eq!(peer.heard(&mut pool).len(), 0);
     }
@@ -273,7 +394,7 @@ fn who_is_no_control_function_gets_nothing() {
     // One that does not begin with its offer, and one whose first message is nothing at all.
 
     for first in [&[1, 2, 3][..], &[0xff; 40]] {
-        let mut peer = Peer::new(&pool, Hello::own(Role::Cpf).to_octets());
+        let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
         peer.say(first);
         assert_eq!(peer.heard(&mut pool).len(), 0);
     }
@@ -292,7 +413,7 @@ fn a_control_function_that_breaks_the_rules_is_given_up() {
     let mut twice = Vec::new();
     join().write(&mut twice);
     for wrong in [damaged, twice, vec![0xff; 8], Vec::new()] {
-        let mut peer = Peer::new(&pool, Hello::own(Role::Cpf).to_octets());
+        let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
         peer.tell(&join());
         peer.say(&wrong);
         let heard = peer.heard(&mut pool);

@@ -129,6 +129,11 @@ impl Links {
         }
     }
 
+    /// Octets that wait to be sent on a link: zero of one that is no more. Beyond [`Settings::queue_octets_max`] it ends.
+    pub fn waiting(&self, link: LinkId) -> usize {
+        self.connections.get(&link).map_or(0, |c| c.protocol.waiting())
+    }
+
     /// Sends what waits, with one write for each link.
     pub fn flush(&mut self) {
         let mut broken = Vec::new();

@@ -90,12 +90,16 @@ impl Protocol {
         if octets.len() > settings.frame_octets_max {
             return Err(DownReason::FrameTooLong);
         }
-        let waiting = (self.queue.len() - self.taken) + (self.wire.len() - self.written);
-        if waiting + FRAME_HEADER + octets.len() > settings.queue_octets_max {
+        if self.waiting() + FRAME_HEADER + octets.len() > settings.queue_octets_max {
             return Err(DownReason::QueueFull);
         }
         frame::write_frame(octets, &mut self.queue);
         Ok(())
+    }
+
+    /// Octets that are queued and were not written yet.
+    pub(crate) fn waiting(&self) -> usize {
+        (self.queue.len() - self.taken) + (self.wire.len() - self.written)
     }
 
     /// What is to be written now. Errors: the link must end.

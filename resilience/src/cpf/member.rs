@@ -1,6 +1,7 @@
 //! A control function of a region: serves phones, backs others.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use whimbrel_control::config::Config;
@@ -44,6 +45,9 @@ impl Held {
 
 /// Inputs that come while others of their phone are being tried, at most: as many as an aggregator keeps for a replay (`Bounds`).
 const HELD_MAX: usize = 64;
+
+/// Phones of a portion, where something is said of all: some ten microseconds.
+const PORTION: usize = 64;
 
 /// What leaves a member.
 #[derive(Debug, Default)]
@@ -236,6 +240,27 @@ impl Member {
                 out.peers.extend(held.map(|state| (from, Peer::State(state))));
             }
         }
+    }
+
+    /// A link to another member has ended, and a new one leads there: how many of the last messages came is not known. So that one is sent again what
+    /// it was sent last of each phone that it backs, and asked again for what is lacked here. Phones in portions, after this one; gives where the next
+    /// portion begins, if there is one.
+    pub fn reached_again(
+        &mut self,
+        peer: CpfId,
+        after: Option<PhoneId>,
+        out: &mut MemberOutbox,
+    ) -> Option<PhoneId> {
+        if after.is_none() {
+            let lacked = self.holdings.lacking().map(|(phone, clock)| (peer, Peer::Fetch { phone, clock }));
+            out.peers.extend(lacked);
+        }
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut portion = self.served.range((begin, Bound::Unbounded)).map(|(phone, _)| *phone);
+        let phones: Vec<PhoneId> = portion.by_ref().take(PORTION).collect();
+        let more = portion.next().and(phones.last().copied());
+        out.peers.extend(phones.into_iter().filter_map(|p| Some((peer, Peer::State(self.sent(p, peer)?)))));
+        more
     }
 
     /// The state of a phone that is served here, as its backups were sent it last, of which this is one.

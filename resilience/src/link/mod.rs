@@ -1,5 +1,6 @@
 //! What an aggregator and its control functions say to each other, and those among themselves. Each link is reliable and keeps
-//! its order; that one breaks means the loss of whom it led to.
+//! its order. That one with an aggregator ends means the loss of whom it led to; where one between control functions ends and both live, the next
+//! one begins with all that the former may have lost ([`Member::reached_again`](crate::Member::reached_again)).
 //!
 //! [`Down`], [`Up`] and [`Peer`] are what the protocol says. Between processes each is a message of octets, as are the few
 //! that only processes need: who calls ([`Hello`]), of which life a message between control functions is ([`ToPeer`]), what an operator wants to see ([`ToCpf`], [`ToCta`]), and what a pair of aggregators

@@ -76,6 +76,11 @@ impl<S> Holdings<S> {
         Some(Checkpoint { phone, term: held.term, clock: held.clock, state: held.state.clone()? })
     }
 
+    /// The phones whose state is outdated, and nothing newer came; and the clock of what is lacked.
+    pub fn lacking(&self) -> impl Iterator<Item = (PhoneId, u64)> {
+        self.0.iter().filter(|(_, held)| held.state.is_none()).map(|(phone, held)| (*phone, held.clock))
+    }
+
     /// The state that is held of a phone, of whatever clock.
     pub fn state(&self, phone: PhoneId) -> Option<&S> {
         self.0.get(&phone)?.state.as_ref()
