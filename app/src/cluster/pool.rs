@@ -491,6 +491,7 @@ impl Pool {
         if heard == self.heard {
             return;
         }
+        let before = (self.regions.clone(), self.rings());
         let former = std::mem::replace(&mut self.heard, heard);
         let mut decided = self.roll.configuration().cloned();
         if let Some(new) = self.heard.configuration().filter(|c| former.configuration() != Some(c)) {
@@ -510,7 +511,7 @@ impl Pool {
             member.seen |= member.listed.is_some_and(|number| self.roll.lists(number));
         }
         self.tell_members();
-        self.charted();
+        self.charted_since(before);
         self.show_condition();
     }
 
@@ -531,7 +532,11 @@ impl Pool {
 
     /// The same. Whether the rings are others.
     fn charted(&mut self) -> bool {
-        let (known, before) = (self.regions.clone(), self.rings());
+        self.charted_since((self.regions.clone(), self.rings()))
+    }
+
+    /// The same, where what is in force has changed too: regions and rings as they were under what was in force before.
+    fn charted_since(&mut self, (known, before): (Regions, Rings)) -> bool {
         self.chart();
         let rings = self.rings();
         for (id, member) in &mut self.members {

@@ -15,6 +15,7 @@ use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::link::{Down, HeartbeatKey, Hello, Peer, Role, Show, ToCpf, ToCta, ToPeer, Up};
+use whimbrel_resilience::membership::{Configuration, Roll};
 use whimbrel_resilience::replication::CpfId;
 
 use super::{AtEtcd, CpfProcess, Pool, Said, Settings, Wanted};
@@ -128,6 +129,27 @@ fn a_control_function_of_a_region_that_nobody_configured_is_refused() {
     std::thread::sleep(Duration::from_millis(300));
     pool.turn(clock::now());
     assert_eq!(pool.rings().members().count(), 1);
+}
+
+#[test]
+fn regions_that_are_decided_come_with_the_gnbs_that_are_in_them_and_go_with_them() {
+    let mut pool = pool();
+    let _cpf = cpf(&pool, "home/next");
+    assert_eq!(until(&mut pool, members), 1);
+    let mut decide = |json: &str| {
+        let decided = Configuration::read(json.as_bytes()).unwrap();
+        pool.enrol(Roll::default().under(Some(decided)));
+        (pool.rings().members().count(), pool.rings().areas().regions().count())
+    };
+    let areas = r#""areas":[{"region":"home/new","tacs":[7]}]"#;
+    assert_eq!(decide(&format!(r#"{{"regions":["home/next","home/new"],{areas}}}"#)), (1, 1));
+    assert_eq!(decide(r#"{"regions":["home/next"]}"#), (1, 0));
+    assert_eq!(
+        decide(&format!(r#"{{"regions":["home/new"],{areas}}}"#)),
+        (0, 1),
+        "its region is none any more"
+    );
+    assert_eq!(decide("{}"), (1, 0), "the file's again");
 }
 
 #[test] // the aggregator is lost, and its mirror knows its control functions
