@@ -327,8 +327,14 @@ impl Pool {
             }
             return self.links.close(link);
         }
-        self.newest = number;
         let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
+        if is_out_of_reach(address.ip(), peer.ip()) {
+            if self.strangers.tells(now, peer, "loopback") {
+                warn!(%peer, "a control function is refused: it says that others reach it at {address}, which is its own host alone; give it `--listen` with an address of its host");
+            }
+            return self.links.close(link);
+        }
+        self.newest = number;
         let joined = Joined {
             link: Some(link),
             address,
@@ -813,6 +819,11 @@ pub(crate) fn complain(cpf: CpfId, complaint: Complaint) {
         }
     };
     warn!(cpf = cpf.0, "a control function {what}; further times are counted (whimbrel_{counted}_total)");
+}
+
+/// Whether an address leads whoever is told of it to itself, and not to its owner, which is seen from elsewhere.
+pub(super) fn is_out_of_reach(told: IpAddr, peer: IpAddr) -> bool {
+    told.is_loopback() && !peer.is_loopback()
 }
 
 /// An unspecified address stands for the one that its owner is seen from.

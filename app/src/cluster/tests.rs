@@ -443,3 +443,11 @@ fn a_control_function_that_breaks_the_rules_is_given_up() {
         assert_eq!(pool.rings().members().count(), 0);
     }
 }
+
+#[test]
+fn a_loopback_address_is_no_address_for_other_hosts() {
+    let of =
+        |told: &str, peer: &str| super::pool::is_out_of_reach(told.parse().unwrap(), peer.parse().unwrap());
+    assert!(of("127.0.0.1", "192.0.2.8") && of("::1", "2001:db8::8"));
+    assert!(!of("127.0.0.1", "127.0.0.1") && !of("192.0.2.8", "192.0.2.8"));
+}

@@ -78,10 +78,43 @@ pub(crate) fn run(options: Options) -> Done {
     if aggregators.is_empty() && at_etcd.is_none() {
         aggregators.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), AGGREGATOR_PORT));
     }
+    is_reached(listen, &aggregators)?;
     let mut process = CpfProcess::open(Settings { aggregators, at_etcd, listen, region, key_file })?;
     let version = env!("CARGO_PKG_VERSION");
     info!(version, address = %process.address(), "the control function starts");
     process.run(&stop);
     info!("the control function stops");
     Ok(())
+}
+
+/// What listens at a loopback address is reached by its own host alone. Errors: one sentence.
+fn is_reached(listen: SocketAddr, aggregators: &[SocketAddr]) -> Done {
+    match aggregators.iter().find(|at| listen.ip().is_loopback() && !at.ip().is_loopback()) {
+        Some(far) => Err(format!(
+            "--listen: the aggregator {far} and other control functions do not reach this one at {listen}: write an address of \
+             this host, such as 192.0.2.7:7381 (port 0 takes any that is free)"
+        )),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_serves_another_hosts_aggregator_listens_where_that_one_reaches_it() {
+        let of = |listen: &str, aggregator: &str| {
+            is_reached(
+                listen.parse().unwrap(),
+                &["127.0.0.1:7380".parse().unwrap(), aggregator.parse().unwrap()],
+            )
+        };
+        assert!(of("127.0.0.1:0", "192.0.2.1:7380").unwrap_err().contains("192.0.2.1:7380"));
+        assert!(of("[::1]:0", "[2001:db8::1]:7380").is_err());
+        for listen in ["192.0.2.7:7381", "0.0.0.0:0"] {
+            assert_eq!(of(listen, "192.0.2.1:7380"), Ok(()));
+        }
+        assert_eq!(of("127.0.0.1:0", "127.0.0.2:7380"), Ok(()), "all on one host");
+    }
 }
