@@ -230,6 +230,46 @@ configuration() {
   done
 }
 
+# ---- a cluster ----------------------------------------------------------------------------------------------------
+
+# says NAME PATTERN COMMAND...: the command, which calls on, tells it in some seconds, with what to look at.
+says() {
+  local name=$1 pattern=$2
+  shift 2
+  timeout -k 1 15 "$@" >"$tmp/w/says" 2>&1 &
+  local process=$!
+  for _ in $(seq 100); do
+    grep -qE "$pattern" "$tmp/w/says" && break
+    sleep 0.1
+  done
+  kill "$process"
+  wait "$process" 2>/dev/null
+  SAID=$(grep -E "$pattern" "$tmp/w/says" | head -n 1 | sed -E 's/^[0-9T:.-]+Z +[A-Z]+ //')
+  if [ -n "$SAID" ]; then ok "$name: \"$SAID\""; else not_ok "$name: it says \"$(tail -n 1 "$tmp/w/says")\""; fi
+}
+
+cluster() {
+  stop
+  local key=$tmp/w/cluster.key other=$tmp/w/other.key at=192.0.2.10:7380 here=192.0.2.10:0
+  configure
+  (umask 077; printf '0%.0s' {1..64} >"$key"; printf '1%.0s' {1..64} >"$other")
+  echo "cluster: { listen: \"$at\", key_file: $key }" >>"$tmp/w/whimbrel.yaml"
+  start || { not_ok "cluster: the aggregator does not start: $(tail -n 1 "$tmp/w/log")"; return; }
+  local cpf=("$WHIMBREL" cpf)
+  one_sentence "control function that nobody reaches" "^--listen: .*127.0.0.1.*address of this host" "${cpf[@]}" --aggregator "$at" --key-file "$key"
+  says "control function with another key" "takes.*key.*\`--key-file\`" "${cpf[@]}" --aggregator "$at" --listen "$here" --key-file "$other"
+  one_sentence "control function without a key" "^links at 0.0.0.0:0 .*\`--key-file\`" "${cpf[@]}" --aggregator "$at" --listen 0.0.0.0:0
+  says "control function of a wrong port" "takes.*nobody takes links there.*\`cluster.listen\`" "${cpf[@]}" --aggregator 192.0.2.10:7381 --listen "$here" --key-file "$key"
+  says "control function of an unknown region" "takes.*log says why" "${cpf[@]}" --aggregator "$at" --listen "$here" --key-file "$key" --region far/away
+  SAID=$(grep -o "a control function is refused.*far/away.*cluster.neighbours.*" "$tmp/w/log")
+  if [ -n "$SAID" ]; then ok "the same at its aggregator: \"$SAID\""; else not_ok "the same at its aggregator: $(tail -n 1 "$tmp/w/log")"; fi
+  says "control function, etcd that is not there" "no aggregator is known" "${cpf[@]}" --etcd http://192.0.2.10:2379 --listen "$here" --key-file "$key"
+  stop
+  printf 'n2: { addresses: [192.0.2.10] }\nn4: { node_id: 192.0.2.10 }\nupfs: [{ address: "192.0.2.3:8805" }]\n' >>"$tmp/w/whimbrel.yaml"
+  sed -i "s|^cluster: .*|cluster: { listen: \"$at\", key_file: $key, etcd: [\"http://192.0.2.10:2379\"], aggregator: 1 }|" "$tmp/w/whimbrel.yaml"
+  says "aggregator, etcd that is not there" "etcd does not answer.*this aggregator does not.*\`cluster.etcd\`" "$WHIMBREL" run -c "$tmp/w/whimbrel.yaml"
+}
+
 # ---- a full disk --------------------------------------------------------------------------------------------------
 
 full_disk() {
@@ -332,7 +372,7 @@ host() {
 # ---- all of them --------------------------------------------------------------------------------------------------
 
 ONE_CORE=(any_program wrong_key sqn_twice unknown_imsi wrong_dnn wrong_slice no_algorithm gnb_plmn gnb_tac gnb_slice)
-OWN_CORE=(empty_pool port_taken no_privilege wrong_interface configuration full_disk killed host)
+OWN_CORE=(empty_pool port_taken no_privilege wrong_interface configuration cluster full_disk killed host)
 [ $# -gt 0 ] || set -- "${ONE_CORE[@]}" "${OWN_CORE[@]}"
 configure && start || { echo "not ok - faults: the core does not start: $(tail -n 1 "$tmp/w/log")"; exit 1; }
 for case; do "$case"; done

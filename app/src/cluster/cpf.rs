@@ -3,7 +3,7 @@
 //! comes anew.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -45,6 +45,8 @@ const MENDED_AFTER: Duration = Duration::from_secs(5);
 const CALL_PEER_AGAIN: Duration = Duration::from_secs(1);
 /// What may wait on a link while more is sent again: far below what ends it.
 const WAITS: usize = 1 << 20;
+/// How long it calls in vain before that is told: an aggregator that starts at the same time is no news.
+const TOLD_AFTER: Duration = Duration::from_secs(2);
 /// How long others have to take the phones of one that leaves.
 const LEAVING: Duration = Duration::from_secs(10);
 /// How long a signal to stop waits at most.
@@ -133,6 +135,9 @@ pub(crate) struct CpfProcess {
     nth: usize,
     called: Option<Instant>,
     call_at: Instant,
+    /// Since when no aggregator takes it, and what was told of that.
+    in_vain: Option<Instant>,
+    told_in_vain: Strangers,
     answering: Answering,
     tasting: Tasting,
     watched: Watched,
@@ -166,6 +171,8 @@ impl CpfProcess {
             nth: 0,
             called: None,
             call_at: Instant::ZERO,
+            in_vain: None,
+            told_in_vain: Strangers::default(),
             answering,
             tasting: Tasting::start()?,
             watched: Watched::start("control function")?,
@@ -266,6 +273,7 @@ impl CpfProcess {
         let patience = self.called.is_some_and(|at| now >= at + CALLED_WITHIN) && self.to_call().len() > 1;
         if patience && let Some(link) = self.aggregator.take() {
             self.links.close(link);
+            self.is_called_in_vain(now, DownReason::Vanished);
             (self.called, self.nth) = (None, self.nth + 1);
         }
         if let Some(Membership { alone: Some(since), .. }) = &self.membership
@@ -276,13 +284,31 @@ impl CpfProcess {
         }
         if self.aggregator.is_none() && now >= self.call_at {
             let to_call = self.to_call();
+            let since = *self.in_vain.get_or_insert(now);
             if to_call.is_empty() {
                 self.call_at = now + CALL_AGAIN; // etcd names nobody yet
+                let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+                if now >= since + TOLD_AFTER && self.told_in_vain.tells(now, nobody, "nobody") {
+                    warn!(
+                        "no aggregator is known: etcd names none that serves; `--name` and `--home` have to be its `cluster.name` and `cluster.home`"
+                    );
+                }
                 return;
             }
             let at = to_call[self.nth % to_call.len()];
             self.aggregator = Some(self.links.connect(now, at));
             self.called = Some(now);
+        }
+    }
+
+    /// An aggregator is called that does not take this control function. Told when that has lasted.
+    fn is_called_in_vain(&mut self, now: Instant, reason: DownReason) {
+        let (None, Some(since)) = (&self.membership, self.in_vain) else { return };
+        let to_call = self.to_call();
+        let Some(at) = to_call.get(self.nth % to_call.len().max(1)) else { return };
+        if now >= since + TOLD_AFTER && self.told_in_vain.tells(now, *at, reason.label()) {
+            let look = look_at(reason);
+            warn!(aggregator = %at, "no aggregator takes this control function, which calls on: {reason}; {look}");
         }
     }
 
@@ -330,6 +356,7 @@ impl CpfProcess {
             }
             None => {
                 debug!(%reason, "the aggregator is not reached");
+                self.is_called_in_vain(now, reason);
                 self.nth += 1;
                 self.begin_anew(now);
             }
@@ -432,7 +459,7 @@ impl CpfProcess {
                     to_peers,
                     missed,
                 });
-                self.called = None;
+                (self.called, self.in_vain) = (None, None);
                 self.answering.be(Some((MemberId::Cpf(id), &heartbeats.0)));
                 info!(cpf = id.0, "this control function is a member now");
             }
@@ -443,7 +470,7 @@ impl CpfProcess {
                 if again.is_none() {
                     return self.leave(now, "it lacks what was said to the former one");
                 }
-                (m.alone, m.listed, self.called) = (None, None, None);
+                (m.alone, m.listed, self.called, self.in_vain) = (None, None, None, None);
                 self.answering.be(Some((MemberId::Cpf(m.id), &heartbeats.0)));
                 info!(cpf = m.id.0, "this control function goes on with another aggregator");
             }
@@ -624,5 +651,16 @@ impl CpfProcess {
             [self.links.fd(), self.tasting.fd()].map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
         // An interrupted wait is a short one.
         let _ = poll(&mut fds, Some(&timeout));
+    }
+}
+
+/// What an operator looks at when an aggregator is not reached, or does not take a control function.
+fn look_at(reason: DownReason) -> &'static str {
+    match reason {
+        DownReason::Closed => "its log says why it closes the link, if no other one serves in its place",
+        DownReason::Left | DownReason::WrongKey | DownReason::Protection | DownReason::Unprotected => {
+            "`--key-file` has to hold the key of its `cluster.key_file`"
+        }
+        _ => "`--aggregator` has to be the `cluster.listen` of one that runs",
     }
 }

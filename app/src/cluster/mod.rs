@@ -45,8 +45,15 @@ fn open_links(cluster: &Cluster) -> Result<Option<Links>, String> {
 fn settings(listen: SocketAddr, role: Role, key_file: Option<&Path>) -> Result<LinkSettings, String> {
     let mut settings = LinkSettings::new(Hello::own(role).to_octets());
     settings.listen = Some(listen);
-    if let Some(file) = key_file {
-        settings.keys = Key::read(file).map_err(|e| e.to_string())?;
+    match key_file {
+        Some(file) => settings.keys = Key::read(file).map_err(|e| e.to_string())?,
+        None if !listen.ip().is_loopback() => {
+            return Err(format!(
+                "links at {listen} would carry phones' keys in the clear: name the file with the cluster's key (`cluster.key_file`, \
+                 `--key-file`), without which only loopback addresses serve"
+            ));
+        }
+        None => {}
     }
     Ok(settings)
 }

@@ -187,7 +187,14 @@ impl Witness {
                 None
             }
             Event::Unreachable(why) => {
-                warn!("etcd does not answer: {why}; phones are served, but nobody is promoted");
+                match self.me() {
+                    Some(_) => {
+                        warn!("etcd does not answer: {why}; phones are served, but nobody is promoted")
+                    }
+                    None => warn!(
+                        "etcd does not answer: {why}; until it does, nobody says who serves, and this aggregator does not (`cluster.etcd`)"
+                    ),
+                }
                 None
             }
             Event::Replaced => {
