@@ -15,9 +15,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::{Semaphore, watch};
 
 use super::problem::Problem;
-use super::routes::{self, BODY_OCTETS_MAX, Reply, Request};
+use super::routes::{self, BODY_OCTETS_MAX, Reply, Request, Route};
 use super::{Shared, subscribers, who};
-use crate::console::Counter;
+use crate::console::{Component, Condition, Counter};
 
 /// Connections at once: some operators, a dashboard, a Prometheus; further ones wait in the backlog.
 const CONNECTIONS_MAX: usize = 128;
@@ -129,6 +129,7 @@ async fn handle(
     let (head, body) = request.into_parts();
     from_here(&head.headers, shared.config.api.address)?;
     let (route, params) = routes::find(&head.method, head.uri.path())?;
+    serves(&shared, route)?;
     let query = routes::query(head.uri.query().unwrap_or_default())?;
     let content_type = head.headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let content_type = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -157,6 +158,21 @@ async fn handle(
     let what = format!("{} {}", head.method, route.path);
     subscribers::accessed(&shared, peer.to_string(), what, whose, outcome).await;
     answer
+}
+
+/// An aggregator that does not serve knows no phones, and its subscribers are what the one that serves says: asked of them it would be wrong, and
+/// what it was told would be lost.
+fn serves(shared: &Shared, route: &Route) -> Result<(), Problem> {
+    const ITS_OWN: [&str; 5] =
+        ["/api/v1/status", "/api/v1/events", "/api/v1/refusals", "/metrics", "/openapi.json"];
+    let is_other = |c: &&Component| c.name == "aggregator" && c.condition != Condition::Up;
+    let other = shared.console.components(|c| c.all().find(is_other).map(|c| c.detail.clone()));
+    match other {
+        Some(detail) if !ITS_OWN.contains(&route.path) => {
+            Err(Problem::unavailable(format!("{detail}; ask the one that serves")))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The turn of a request with a large body. Whoever sends one slowly does not have the next wait for as long.

@@ -427,6 +427,27 @@ fn an_import_is_whole_or_nothing() {
     assert_eq!(ask(a, "POST", &format!("{import}?on_existing=x"), csv, &list(1)).0, 400);
 }
 
+#[test]
+fn an_aggregator_that_does_not_serve_says_so_of_phones_and_subscribers() {
+    let (server, console) = served();
+    let a = server.address;
+    let (json, import) = ("Content-Type: application/json\r\n", "/api/v1/subscribers/import");
+    console.components(|c| c.set("aggregator", Condition::Up, "this aggregator serves"));
+    assert_eq!(get(a, "/api/v1/subscribers").0, 200);
+    let detail = "this aggregator does not serve: it follows aggregator 2";
+    console.components(|c| c.set("aggregator", Condition::Limited, detail));
+    for path in ["/api/v1/ues", "/api/v1/subscribers", "/api/v1/why/imsi-999700000000001", "/api/v1/gnbs"] {
+        let (status, problem) = get(a, path);
+        assert!(
+            status == 503 && problem["detail"].as_str().unwrap().starts_with(detail),
+            "{path}: {problem}"
+        );
+    }
+    assert_eq!(ask(a, "POST", import, json, "[]").0, 503, "it would be overwritten");
+    assert_eq!(get(a, "/api/v1/status").0, 200);
+    assert_eq!(get(a, "/api/v1/refusals").0, 200);
+}
+
 #[test] // TS 38.413 §8.9.1.2, §8.9.2.2
 fn warnings_are_sent_and_cancelled() {
     let (server, _console) = served();
