@@ -86,9 +86,11 @@ impl Links {
         self.epoll.as_fd()
     }
 
-    /// When [`Links::drain`] is due even if nothing arrives; [`Instant::ZERO`] if now.
+    /// When [`Links::drain`] and [`Links::flush`] are due even if nothing arrives; [`Instant::ZERO`] if now.
     pub fn next_deadline(&self) -> Option<Instant> {
-        if !self.untold.is_empty() {
+        // What a socket has room for is not told by it: a turn has sealed as much as one may.
+        let has_more = |c: &Connection| !c.blocked && c.protocol.has_more();
+        if !self.untold.is_empty() || self.connections.values().any(has_more) {
             return Some(Instant::ZERO);
         }
         self.connections.values().filter(|c| !c.protocol.is_up()).map(|c| c.due).min()

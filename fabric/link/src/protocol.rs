@@ -139,6 +139,11 @@ impl Protocol {
         self.written < self.wire.len()
     }
 
+    /// Whether something waits that may be written.
+    pub(crate) fn has_more(&self) -> bool {
+        self.is_writing() || self.is_up() && !self.queue.is_empty()
+    }
+
     /// Why the link ends when the peer says no more.
     pub(crate) fn closed(&self) -> DownReason {
         match self.stage {

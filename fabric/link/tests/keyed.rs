@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use common::{End, Told, linked, says, until};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use whimbrel_link::{DownReason, Key, Links, Settings};
 
 fn keyed(of: u8) -> impl FnOnce(&mut Settings) {
@@ -27,6 +28,30 @@ fn frames_of_all_lengths_pass_both_ways() {
     }
     until(&mut [&mut a, &mut b], |e| e.iter().all(|e| e.frames().len() == 6));
     assert!(a.frames() == sent && b.frames() == sent);
+}
+
+#[test] // a process sleeps when nothing arrives and nothing is due: what it has still to send is due
+fn what_one_turn_could_not_seal_is_not_forgotten() {
+    let (mut b, at) = End::listening(keyed(1));
+    let mut a = End::calling(keyed(1));
+    let (link, _) = linked(&mut a, &mut b, at);
+    (0..12u8).for_each(|n| a.links.send(link, &vec![n; 256 * 1024]));
+    a.links.flush();
+    for _ in 0..10_000 {
+        b.turn();
+        if b.frames().len() == 12 {
+            return;
+        }
+        if a.links.next_deadline().is_some_and(|due| due <= a.now) || is_ready(&a.links) {
+            a.turn();
+        }
+    }
+    panic!("{} of 12 have come, and the rest waits for nothing", b.frames().len());
+}
+
+fn is_ready(links: &Links) -> bool {
+    let mut fds = [PollFd::from_borrowed_fd(links.fd(), PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
 }
 
 #[test]
