@@ -52,12 +52,15 @@ impl Watch {
         self.detector.set_timing(timing);
     }
 
-    /// Somebody is watched from now on.
+    /// Somebody is watched from now on. An aggregator may be there again that was taken for dead just now: what was thought of it is over.
     pub(super) fn begin(&mut self, now: Instant, who: MemberId, at: SocketAddr) {
-        self.places.insert(who.discriminator(), (who, at));
+        let name = who.discriminator();
+        self.doubted.retain(|(_, of)| *of != name);
+        self.detector.forget(name);
+        self.places.insert(name, (who, at));
         match who {
-            MemberId::Cpf(_) => self.detector.watch_among(now, who.discriminator()),
-            MemberId::Cta(_) => self.detector.watch(now, who.discriminator()),
+            MemberId::Cpf(_) => self.detector.watch_among(now, name),
+            MemberId::Cta(_) => self.detector.watch(now, name),
         }
     }
 
@@ -203,13 +206,39 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         answering.be(None);
-        loop {
+        assert_eq!(silent(&mut watch), [THREE]);
+    }
+
+    /// Who falls silent next, within a second.
+    fn silent(watch: &mut Watch) -> Vec<MemberId> {
+        for _ in 0..1000 {
             let silent = watch.turn(clock::now());
             if !silent.is_empty() {
-                assert_eq!(silent, [THREE]);
-                break;
+                return silent;
             }
             std::thread::sleep(Duration::from_millis(1));
+        }
+        Vec::new()
+    }
+
+    #[test] // SIGSTOP and SIGCONT of the mirror: it comes back under its number, within the time for which the verdict on it is doubted
+    fn an_aggregator_that_was_taken_for_dead_and_came_back_is_watched_again() {
+        let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = probe.local_addr().unwrap();
+        drop(probe);
+        let answering = Answering::start(at).unwrap();
+        let mut watch = Watch::open("127.0.0.1:0".parse().unwrap(), &[7; 32], Timing::default()).unwrap();
+        for life in 1..=2 {
+            answering.be(Some((THREE, &[7; 32])));
+            watch.begin(clock::now(), THREE, at);
+            let answers = watch.counters().answers + 5;
+            while watch.counters().answers < answers {
+                assert_eq!(watch.turn(clock::now()), []);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answering.be(None);
+            assert_eq!(silent(&mut watch), [THREE], "life {life}");
+            watch.end(THREE);
         }
     }
 }
