@@ -19,6 +19,8 @@ use crate::console::Sample;
 
 /// Between two calls of one that is not there.
 const AGAIN: Duration = Duration::from_secs(1);
+/// A link that stands for so long is no mistake of a configuration, and is told.
+const STANDS: Duration = Duration::from_secs(2);
 
 /// One of them.
 struct Neighbour {
@@ -33,6 +35,8 @@ struct Neighbour {
     /// What the operator was told of it already, so that it is told once.
     told: BTreeSet<NotTaken>,
     told_away: bool,
+    /// Since when it is there, if that is still to be told.
+    came: Option<Instant>,
 }
 
 /// All of them, by [`NeighbourId`].
@@ -68,6 +72,7 @@ impl Neighbours {
             call_at: now,
             told: BTreeSet::new(),
             told_away: false,
+            came: None,
         });
         let all = all.collect();
         let (events, refused) = (Events::default(), Strangers::default());
@@ -104,11 +109,11 @@ impl Neighbours {
                     else {
                         continue;
                     };
-                    if n.link.take_if(|l| *l == link).is_some() || !n.told_away {
+                    n.link.take_if(|l| *l == link);
+                    if !std::mem::replace(&mut n.told_away, true) {
                         warn!(neighbour = %n.name, %reason, "another AMF is not reached: no phone is handed over to it");
-                        n.told_away = true;
                     }
-                    (n.calling, n.call_at) = (None, now + AGAIN);
+                    (n.calling, n.call_at, n.came) = (None, now + AGAIN, None);
                 }
                 Event::TurnedAway { peer, reason } => {
                     if self.refused.tells(now, peer, reason.label()) {
@@ -118,6 +123,12 @@ impl Neighbours {
             }
         }
         self.events = events;
+        for n in &mut self.all {
+            if n.came.take_if(|came| now >= *came + STANDS).is_some() {
+                n.told_away = false;
+                info!(neighbour = %n.name, "another AMF is there");
+            }
+        }
         said
     }
 
@@ -136,8 +147,7 @@ impl Neighbours {
         if let Some(former) = n.link.replace(link) {
             self.links.close(former);
         }
-        n.told_away = false;
-        info!(neighbour = %n.name, %peer, "another AMF is there");
+        n.came = Some(now);
     }
 
     /// Says something to one of them. Where it is not reached nothing is said.
@@ -170,7 +180,8 @@ impl Neighbours {
     /// When [`Self::turn`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let calls = self.all.iter().filter(|n| n.is_called_by(self.own)).map(|n| n.call_at);
-        self.links.next_deadline().into_iter().chain(calls).min()
+        let told = self.all.iter().filter_map(|n| n.came).map(|came| came + STANDS);
+        self.links.next_deadline().into_iter().chain(calls).chain(told).min()
     }
 
     /// For the metrics.
@@ -206,6 +217,9 @@ impl Neighbour {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
     use crate::clock;
     use crate::config::Neighbour as Of;
@@ -275,5 +289,51 @@ mod tests {
             Neighbours::open(&of(2, vec![at]), amf(0), clock::now()).expect("opens").expect("one");
         until(&mut [&mut stranger, &mut b], |both| both[1].refused.total() > 0);
         assert!(!there(&b));
+    }
+
+    /// Counts lines of the log.
+    struct Lines(Arc<AtomicUsize>);
+
+    impl tracing::Subscriber for Lines {
+        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+            true
+        }
+
+        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+            tracing::span::Id::from_u64(1)
+        }
+
+        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+        fn event(&self, event: &tracing::Event<'_>) {
+            let told = *event.metadata().level() <= tracing::Level::INFO;
+            self.0.fetch_add(usize::from(told), Ordering::Relaxed);
+        }
+
+        fn enter(&self, _: &tracing::span::Id) {}
+
+        fn exit(&self, _: &tracing::span::Id) {}
+    }
+
+    #[test] // one lists the other, which does not list it: it calls, is let go, and calls again
+    fn who_is_let_go_again_and_again_does_not_fill_the_log() {
+        let mut b = Neighbours::open(&of(3, Vec::new()), amf(2), clock::now()).expect("opens").expect("one");
+        let at = b.address().expect("it listens");
+        let mut a = Neighbours::open(&of(2, vec![at]), amf(1), clock::now()).expect("opens").expect("one");
+        let lines = Arc::new(AtomicUsize::new(0));
+        tracing::subscriber::with_default(Lines(lines.clone()), || {
+            for call in 0..20u32 {
+                let now = clock::now() + (AGAIN + Duration::from_millis(100)) * call;
+                while b.refused.total() <= u64::from(call) || there(&a) || a.all[0].calling.is_some() {
+                    for n in [&mut a, &mut b] {
+                        n.turn(now);
+                        n.flush();
+                    }
+                }
+            }
+        });
+        assert_eq!(lines.load(Ordering::Relaxed), 2, "each of them tells it once");
     }
 }
