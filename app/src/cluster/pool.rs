@@ -316,11 +316,7 @@ impl Pool {
         region: &Region,
         address: SocketAddr,
     ) {
-        let Some(number) = self.newest.checked_add(1) else {
-            warn!(%peer, "65535 control functions have come: no more until this aggregator is started anew");
-            return self.links.close(link);
-        };
-        let id = CpfId(number);
+        let id = self.next_number();
         if let Err(e) = self.regions.clone().join(id, region) {
             if self.strangers.tells(now, peer, "region") {
                 warn!(%peer, "a control function is refused: {e}; name it in `cluster.neighbours`");
@@ -334,7 +330,7 @@ impl Pool {
             }
             return self.links.close(link);
         }
-        self.newest = number;
+        self.newest = id.0;
         let joined = Joined {
             link: Some(link),
             address,
@@ -358,6 +354,13 @@ impl Pool {
         if !self.rings().serves(id) {
             info!(cpf = id.0, "it waits: it runs other code than those of its region that are on the rings");
         }
+    }
+
+    /// Numbers begin again behind the last one: by then nobody speaks any more of who had them.
+    fn next_number(&self) -> CpfId {
+        let behind = (self.newest.saturating_add(1)..=u16::MAX).chain(1..=self.newest).map(CpfId);
+        let mut free = behind.filter(|id| !self.members.contains_key(id));
+        free.next().expect("there are far fewer links than numbers")
     }
 
     /// A control function of the former aggregator is there.

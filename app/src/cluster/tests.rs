@@ -14,7 +14,9 @@ use whimbrel_etcd::Access;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Timing;
-use whimbrel_resilience::link::{Down, HeartbeatKey, Hello, Peer, Role, Show, ToCpf, ToCta, ToPeer, Up};
+use whimbrel_resilience::link::{
+    Down, HeartbeatKey, Hello, Members, Peer, Role, Show, ToCpf, ToCta, ToPeer, Up,
+};
 use whimbrel_resilience::membership::{Configuration, Roll};
 use whimbrel_resilience::replication::CpfId;
 
@@ -118,6 +120,22 @@ fn control_functions_come_are_lost_and_come_anew_under_another_number() {
     assert_eq!(until(&mut pool, members), 2);
     let numbers: Vec<CpfId> = pool.rings().members().collect();
     assert_eq!(numbers, [CpfId(2), CpfId(3)], "a number is one life");
+}
+
+#[test] // one that is started again and again because it dies at once uses them up within hours
+fn numbers_begin_again_when_all_have_been() {
+    let mut pool = pool();
+    let all_but_one = Members { life: 7, newest: u16::MAX - 1, members: Vec::new() };
+    pool.succeed(clock::now(), all_but_one, Vec::new());
+    let _first = cpf(&pool, "home/site");
+    assert_eq!(until(&mut pool, members), 1);
+    let second = cpf(&pool, "home/site");
+    assert_eq!(until(&mut pool, members), 2);
+    drop(second);
+    assert_eq!(until(&mut pool, lost), CpfId(1));
+    let _third = cpf(&pool, "home/site");
+    assert_eq!(until(&mut pool, members), 2);
+    assert!(pool.knows(CpfId(u16::MAX)) && pool.knows(CpfId(2)));
 }
 
 #[test]
