@@ -29,6 +29,8 @@ use crate::entropy::SystemEntropy;
 
 /// How long those have to come who served under the former aggregator: they notice its end at once, or by heartbeats.
 const RESUMED_WITHIN: Duration = Duration::from_secs(2);
+/// The control thread turns more often, unless it is held up.
+const TURNS_WITHIN: Duration = Duration::from_secs(1);
 /// So many messages a control function keeps, before it hears that they are here to stay.
 const TAKEN_EVERY: u64 = 16;
 
@@ -124,6 +126,7 @@ pub(crate) struct Pool {
     calling: BTreeMap<LinkId, CpfId>,
     /// Until when those are awaited that served under the former aggregator.
     awaited: Option<Instant>,
+    turned: Instant,
     asks: Asks,
     recoveries: Recoveries,
     /// What is in force: a member is told when it comes.
@@ -179,6 +182,7 @@ impl Pool {
             mirror: None,
             calling: BTreeMap::new(),
             awaited: None,
+            turned: Instant::ZERO,
             asks: Asks::default(),
             recoveries: Recoveries::default(),
             told,
@@ -194,7 +198,7 @@ impl Pool {
     /// The control functions of the former aggregator are those of this one, as soon as they come; those that have called already are there.
     pub(super) fn succeed(&mut self, now: Instant, former: Members, callers: Vec<Caller>) {
         (self.life, self.newest) = (former.life, former.newest);
-        self.awaited = Some(now + RESUMED_WITHIN);
+        (self.awaited, self.turned) = (Some(now + RESUMED_WITHIN), now);
         for MemberAt { id, address, region, code, draining, listed } in former.members {
             let Ok(region) = region.parse::<Region>() else { continue }; // it counts as lost
             let seen = listed.is_some();
@@ -241,15 +245,6 @@ impl Pool {
                 MemberId::Cta(_) => self.mirror_lost(),
             }
         }
-        if self.awaited.is_some_and(|until| until <= now) {
-            self.awaited = None;
-            let missing: Vec<CpfId> =
-                self.members.iter().filter(|(_, m)| m.link.is_none()).map(|(id, _)| *id).collect();
-            for cpf in missing {
-                warn!(cpf = cpf.0, "a control function of the former aggregator did not come");
-                self.lost(cpf);
-            }
-        }
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
         for event in events.iter() {
@@ -282,10 +277,28 @@ impl Pool {
             }
         }
         self.events = events;
+        self.miss(now);
         while let Some((wanted, phones)) = self.asks.done() {
             self.said.push(Said::Shown(wanted, phones));
         }
         std::mem::take(&mut self.said)
+    }
+
+    /// Those that were awaited and have not come are lost. While this process was held up, nobody could come.
+    fn miss(&mut self, now: Instant) {
+        let late = now.since(std::mem::replace(&mut self.turned, now));
+        if let Some(until) = self.awaited.as_mut().filter(|_| late > TURNS_WITHIN) {
+            *until = *until + late;
+        }
+        if self.awaited.take_if(|until| *until <= now).is_none() {
+            return;
+        }
+        let missing: Vec<CpfId> =
+            self.members.iter().filter(|(_, m)| m.link.is_none()).map(|(id, _)| *id).collect();
+        for cpf in missing {
+            warn!(cpf = cpf.0, "a control function of the former aggregator did not come");
+            self.lost(cpf);
+        }
     }
 
     fn called(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {

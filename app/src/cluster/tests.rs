@@ -197,6 +197,21 @@ fn taken_over(ends: bool) {
     goes_on(mirror); // the former one is there still, and does nothing
 }
 
+#[test] // SIGSTOP and SIGCONT of the one that has just taken over, or many phones: the call waits in its socket
+fn a_control_function_that_has_called_is_not_missed_by_an_aggregator_that_was_held_up() {
+    let mut active = pool_of_pair();
+    let mut mirror = pool_of_pair();
+    let _cpf = cpf(&active, "home/site");
+    assert_eq!(until(&mut active, members), 1);
+    active.mirrored_at(mirror.address());
+    let former = active.as_members();
+    active.flush();
+    drop(active);
+    let three_seconds_ago = whimbrel_ids::Instant(clock::now().0 - 3_000_000);
+    mirror.succeed(three_seconds_ago, former, vec![]);
+    goes_on(mirror);
+}
+
 fn goes_on(mut mirror: Pool) {
     let resumes = |said| match said {
         Said::Resumes(cpf, has) => Some((cpf, has)),
