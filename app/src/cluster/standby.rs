@@ -108,6 +108,8 @@ struct Followed {
     members: Option<Members>,
     /// Where gNBs reach it.
     endpoints: Vec<IpAddr>,
+    /// Up to which input it was told that all are held here.
+    told: Option<u64>,
 }
 
 /// The process while it does not serve. What it decides is [`pair::Standby`]'s.
@@ -304,10 +306,17 @@ impl Standby {
                 self.show_condition(&format!("follows aggregator {number}"));
                 self.decides.begun();
                 let snapshot = Some((Vec::new(), octets));
-                let (pieces, early, early_octets, members) = (0, Vec::new(), 0, None);
-                let followed =
-                    Followed { link, watch, snapshot, pieces, early, early_octets, members, endpoints };
-                self.phase = Phase::Following(Box::new(followed));
+                self.phase = Phase::Following(Box::new(Followed {
+                    link,
+                    watch,
+                    snapshot,
+                    pieces: 0,
+                    early: Vec::new(),
+                    early_octets: 0,
+                    members: None,
+                    endpoints,
+                    told: None,
+                }));
             }
             (ToMirror::Piece(octets), Phase::Following(followed)) => {
                 let Some((snapshot, all)) = &mut followed.snapshot else { return };
@@ -342,10 +351,13 @@ impl Standby {
         }
     }
 
-    /// The inputs up to this one are held here.
+    /// The inputs up to this one are held here: the one that serves is told once.
     pub(crate) fn held(&mut self, number: u64) {
-        if let Phase::Following(followed) = &self.phase {
-            self.tell(followed.link, &ToActive::Held(number));
+        if let Phase::Following(followed) = &mut self.phase
+            && followed.told.replace(number) != Some(number)
+        {
+            let link = followed.link;
+            self.tell(link, &ToActive::Held(number));
         }
     }
 

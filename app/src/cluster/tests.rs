@@ -1,6 +1,7 @@
 //! An aggregator's pool and control functions on loopback; and peers that are none.
 
 mod at_etcd;
+mod pair;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -42,13 +43,17 @@ fn pool() -> Pool {
     Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
 }
 
+fn cluster_of_pair(pair: PairOf) -> Cluster {
+    let listen = Some("127.0.0.1:0".parse().unwrap());
+    Cluster { listen, pair: Some(pair), heartbeat: patient(), ..config::default().cluster.clone() }
+}
+
 /// The same as one of a pair.
 fn pool_of_pair() -> Pool {
     let config = config::default();
-    let listen = Some("127.0.0.1:0".parse().unwrap());
     let lease = Duration::from_secs(5);
     let pair = PairOf { etcd: Access::default(), name: "test".into(), number: 1, home: 1, lease };
-    let cluster = Cluster { listen, pair: Some(pair), heartbeat: patient(), ..config.cluster.clone() };
+    let cluster = cluster_of_pair(pair);
     let console = Console::new(clock::now()).unwrap();
     let mut entropy = SystemEntropy::new().unwrap();
     Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()

@@ -24,16 +24,16 @@ use crate::cluster::{Pool, Said};
 const LEASE: Duration = Duration::from_secs(5);
 const OUTAGE: Duration = Duration::from_secs(12);
 
-struct Etcd {
+pub(super) struct Etcd {
     dir: PathBuf,
-    client: String,
+    pub(super) client: String,
     peer: String,
     process: Option<Child>,
 }
 
 impl Etcd {
     /// `None` where there is no such program.
-    fn new(name: &str) -> Option<Self> {
+    pub(super) fn new(name: &str) -> Option<Self> {
         let version = Program::new("etcd").arg("--version").stdout(Stdio::null()).status();
         if version.is_err() {
             eprintln!("skipped: etcd is not installed");
@@ -85,13 +85,13 @@ impl Drop for Etcd {
 }
 
 /// An aggregator as etcd has it.
-struct Listed {
+pub(super) struct Listed {
     agent: Agent,
     heard: Arc<Mutex<(View, bool)>>,
 }
 
 impl Listed {
-    fn new(etcd: &Etcd, number: u16, address: SocketAddr) -> Self {
+    pub(super) fn new(etcd: &Etcd, number: u16, address: SocketAddr) -> Self {
         let member =
             Member { region: "home/site".into(), address, draining: false, code_version: CodeVersion::own() };
         let settings = Settings { cluster: "west".into(), me: MemberId::Cta(number), member, lease: LEASE };
@@ -115,7 +115,7 @@ impl Listed {
         }
     }
 
-    fn serves(&self) {
+    pub(super) fn serves(&self) {
         self.agent.command(Command::Claim(1, Claim::Found));
         self.until(|(view, _)| view.home(1).is_some());
     }
