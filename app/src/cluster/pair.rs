@@ -15,12 +15,16 @@ use whimbrel_resilience::{Entropy, Inspect, Order, Outbox};
 use super::Pool;
 use super::heartbeat::Answering;
 use super::witness::{News, Witness};
+use crate::clock;
 
 /// Octets of a piece of a snapshot, and how many pieces may be under way.
 const PIECE_OCTETS: usize = 256 * 1024;
 const PIECES_AHEAD: u64 = 16;
 /// A mirror that has not confirmed an input for so long, while it confirms no other, works no more.
 const MIRROR_WITHIN: Duration = Duration::from_millis(500);
+
+/// A copy holds phones up while it is made. So much of the time may go there: a mirror that cannot follow calls again and again.
+const COPYING_SHARE: u32 = 20;
 
 /// The other aggregator: how it is reached, and by gNBs and UPFs.
 struct Other {
@@ -51,6 +55,8 @@ pub(crate) struct Pair {
     former: Vec<IpAddr>,
     /// Since when something waits for the mirror.
     waits: Option<Instant>,
+    /// When the next copy may be made.
+    copy_at: Instant,
     turned: Vec<Turned>,
     records: u64,
     octets: u64,
@@ -73,6 +79,7 @@ impl Pair {
             endpoints,
             former,
             waits: None,
+            copy_at: Instant::ZERO,
             turned: Vec::new(),
             records: 0,
             octets: 0,
@@ -154,7 +161,7 @@ impl Pair {
         match message {
             ToActive::Follow { place, address, endpoints, smf } => {
                 let other = Other { address, endpoints, smf, snapshot: None };
-                self.follows(place, other, active, pool, out);
+                self.follows(now, place, other, active, pool, out);
             }
             ToActive::Pieces(pieces) => self.pieces(pieces, pool),
             ToActive::Held(number) => {
@@ -173,6 +180,7 @@ impl Pair {
 
     fn follows<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
+        now: Instant,
         place: Place,
         other: Other,
         active: &mut Active<S, E, I>,
@@ -180,11 +188,15 @@ impl Pair {
         out: &mut Outbox,
     ) {
         // It calls again when etcd has told us of it, or when we are ready.
-        let begins = self.serving.follows(place, self.witness.lists(place));
+        let begins = now >= self.copy_at && self.serving.follows(place, self.witness.lists(place));
+        let begun = clock::now();
         let Some(snapshot) = begins.then(|| active.snapshot()).flatten() else {
             pool.part();
             return self.mirror_lost(active, pool, out);
         };
+        let made = clock::now();
+        self.copy_at = made + made.since(begun) * COPYING_SHARE;
+        info!(aggregator = place.cta, address = %other.address, "another aggregator follows this one");
         self.answering.be(Some((MemberId::Cta(self.serving.me().cta), pool.heartbeats())));
         pool.begin_mirror(snapshot.octets().len() as u64, self.endpoints.clone());
         self.other = Some(Other { snapshot: Some((snapshot, 0)), ..other });
@@ -200,6 +212,11 @@ impl Pair {
         let due = until.saturating_sub(*sent) as usize;
         pieces.skip(*sent as usize).take(due).for_each(|piece| pool.tell_mirror(&ToMirror::Piece(piece)));
         *sent = until.max(*sent);
+    }
+
+    /// A copy may be made at once: it is the last.
+    pub(crate) fn hastens(&mut self) {
+        self.copy_at = Instant::ZERO;
     }
 
     /// The mirror is lost.

@@ -615,7 +615,6 @@ impl Pool {
         }
         self.follower = Some(Follower { link, number, address, offer: None });
         self.watch.begin(now, MemberId::Cta(number), address);
-        info!(aggregator = number, %address, "another aggregator follows this one");
         self.said.push(Said::Pair(ToActive::Follow { place, address, endpoints, smf }));
     }
 

@@ -12,7 +12,7 @@ use base64::Engine;
 use whimbrel_etcd::{Access, Agent};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::membership::{
-    Claim, Command, Event, Listed as Record, Member, MemberId, Roll, Settings, View,
+    Claim, Command, Event, Listed as Record, Member, MemberId, Place, Roll, Settings, View,
 };
 use whimbrel_resilience::replication::CpfId;
 
@@ -113,6 +113,13 @@ impl Listed {
             assert!(Instant::now() < end, "etcd does not come to it: {:?}", self.heard.lock().unwrap().0);
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// It in this life.
+    pub(super) fn place(&self, cta: u16) -> Place {
+        let heard = self.heard.lock().unwrap();
+        let incarnation = heard.0.member(MemberId::Cta(cta)).unwrap().incarnation;
+        Place { cta, incarnation }
     }
 
     pub(super) fn serves(&self) {

@@ -1,24 +1,110 @@
 //! Two aggregators, one of which is played by the test. Where they need an etcd, they pass without a word to it if the program is not installed.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
+use whimbrel_control::udm::{AuthenticationSubscription, Directory, Subscribers, Subscription, UdmError};
+use whimbrel_ids::{Instant, Supi};
 use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::link::{HeartbeatKey, Hello, Role, ToActive, ToMirror};
+use whimbrel_resilience::membership::{Home, Place};
+use whimbrel_resilience::mirror::Active;
+use whimbrel_resilience::{Cta, Outbox};
+use whimbrel_security::SqnOffset;
 
 use super::at_etcd::{Etcd, Listed};
-use super::cluster_of_pair;
+use super::{cluster_of_pair, pool_of_pair};
 use crate::clock;
+use crate::cluster::heartbeat::Answering;
 use crate::cluster::standby::{Heard, Standby};
-use crate::config::PairOf;
+use crate::cluster::witness::Witness;
+use crate::cluster::{Pair, Pool};
+use crate::config::{self, PairOf};
 use crate::console::Console;
+use crate::entropy::SystemEntropy;
 
 const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+struct Nobody;
+
+impl Subscribers for Nobody {
+    fn authentication(&mut self, _: Supi) -> Result<AuthenticationSubscription, UdmError> {
+        Err(UdmError::UserNotFound)
+    }
+
+    fn subscription(&mut self, _: Supi) -> Result<Arc<Subscription>, UdmError> {
+        Err(UdmError::UserNotFound)
+    }
+
+    fn save_sqn_offset(&mut self, _: Supi, _: SqnOffset) -> Result<(), UdmError> {
+        Err(UdmError::UserNotFound)
+    }
+}
+
+type Serving = Active<Nobody, SystemEntropy>;
+
+/// An aggregator that serves no phone, and asks its UPF for an association when it is time.
+fn serving(pool: &Pool) -> Serving {
+    let config = config::default();
+    let directory = Directory::new(config.control().amf.plmn, config.home_network_keys());
+    let entropy = SystemEntropy::new().unwrap();
+    let told = Arc::new(config.control());
+    Active::new(Cta::of_region(told, directory, Nobody, entropy, (), pool.rings(), clock::now()))
+}
+
+fn free() -> SocketAddr {
+    std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+/// One of a pair that serves, in a life that etcd has listed or that is made up.
+fn pair(of: &PairOf, listed: bool) -> Pair {
+    let cluster = cluster_of_pair(of.clone());
+    let witness = Witness::start(of, &cluster, free()).unwrap();
+    let made_up = Place { cta: of.number, incarnation: Incarnation(1) };
+    let active = loop {
+        match witness.me() {
+            Some(me) => break me,
+            None if !listed => break made_up,
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let home = Home { term: 1, active, mirror: None };
+    Pair::new(witness, Answering::start(free()).unwrap(), home, vec![LOCALHOST], vec![])
+}
 
 fn pair_of(etcd: Option<&Etcd>) -> PairOf {
     let etcd = etcd.map_or_else(|| "http://127.0.0.1:9".into(), |etcd| etcd.client.clone());
     let access = whimbrel_etcd::Access { endpoints: vec![etcd], ..Default::default() };
     PairOf { etcd: access, name: "west".into(), number: 1, home: 1, lease: Duration::from_secs(5) }
+}
+
+#[test] // a mirror that panics over what it gets, and is started again and again
+fn a_mirror_that_cannot_follow_does_not_hold_phones_up_again_at_once() {
+    let Some(etcd) = Etcd::new("copies") else { return };
+    let two = Listed::new(&etcd, 2, free());
+    let mut pool = pool_of_pair();
+    let (mut active, mut pair) = (serving(&pool), pair(&pair_of(Some(&etcd)), true));
+    let place = two.place(2);
+    while !pair.witness().lists(place) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let now = clock::now();
+    let mut follow = |pair: &mut Pair, now: Instant| {
+        let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
+        let offer = ToActive::Follow { place, address: free(), endpoints, smf };
+        let mut out = Outbox::default();
+        pair.said(now, offer, &mut active, &mut pool, &mut out);
+        let copied = pair.follower().is_some();
+        pair.mirror_lost(&mut active, &mut pool, &mut out);
+        copied
+    };
+    assert!(follow(&mut pair, now));
+    assert!(!follow(&mut pair, now), "phones have the time");
+    assert!(follow(&mut pair, now + Duration::from_secs(60)));
+    pair.hastens();
+    assert!(follow(&mut pair, now), "one that stops gives away what it has");
 }
 
 #[test]

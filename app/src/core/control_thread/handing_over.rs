@@ -100,6 +100,7 @@ impl Control {
             n2.hold_acknowledgements(true);
         }
         if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
+            pair.hastens();
             pair.said(clock::now(), offer, &mut self.active, pool, &mut self.out);
         }
         while clock::now() < until && !self.replaced {
