@@ -25,6 +25,8 @@ const MIRROR_WITHIN: Duration = Duration::from_millis(500);
 
 /// A copy holds phones up while it is made. So much of the time may go there: a mirror that cannot follow calls again and again.
 const COPYING_SHARE: u32 = 20;
+/// A mirror takes the place of one that is silent for so long at least: two heartbeats of 20 ms.
+const REPLACED_AFTER: Duration = Duration::from_millis(40);
 
 /// The other aggregator: how it is reached, and by gNBs and UPFs.
 struct Other {
@@ -57,12 +59,17 @@ pub(crate) struct Pair {
     waits: Option<Instant>,
     /// When the next copy may be made.
     copy_at: Instant,
+    /// This one was held up after this input, and the mirror may have taken its place since.
+    doubted: Option<u64>,
     turned: Vec<Turned>,
     records: u64,
     octets: u64,
 }
 
 impl Pair {
+    /// While something waits for the mirror, the thread works so often: when it does not, it was held up.
+    pub(crate) const LOOKS_WITHIN: Duration = Duration::from_millis(20);
+
     /// The one that etcd has named in this record.
     pub(super) fn new(
         witness: Witness,
@@ -80,6 +87,7 @@ impl Pair {
             former,
             waits: None,
             copy_at: Instant::ZERO,
+            doubted: None,
             turned: Vec::new(),
             records: 0,
             octets: 0,
@@ -164,7 +172,10 @@ impl Pair {
                 self.follows(now, place, other, active, pool, out);
             }
             ToActive::Pieces(pieces) => self.pieces(pieces, pool),
+            // It may have said so before it took this one's place.
+            ToActive::Held(number) if self.doubted.is_some_and(|before| number <= before) => {}
             ToActive::Held(number) => {
+                self.doubted = None;
                 active.acknowledged(number, out);
                 self.waits = (active.waiting() > 0).then_some(now);
                 let duties = self.serving.held(number, active.last());
@@ -219,6 +230,16 @@ impl Pair {
         self.copy_at = Instant::ZERO;
     }
 
+    /// This one begins to work after so long. If something waited for the mirror, what that one said meanwhile may be from before it took this
+    /// one's place: nothing leaves until it has answered to what it is told from now on. Whether it is to be told something.
+    pub(crate) fn was_away(&mut self, away: Duration, last: u64, waiting: usize) -> bool {
+        let doubts = away >= REPLACED_AFTER && waiting > 0;
+        if doubts {
+            self.doubted = Some(last);
+        }
+        doubts
+    }
+
     /// The mirror is lost.
     pub(crate) fn mirror_lost<S: Subscribers, E: Entropy, I: Inspect>(
         &mut self,
@@ -226,7 +247,7 @@ impl Pair {
         pool: &mut Pool,
         out: &mut Outbox,
     ) {
-        self.waits = None;
+        (self.waits, self.doubted) = (None, None);
         let duties = self.serving.lost();
         if self.serving.is_widowed() && !duties.is_empty() {
             warn!("the mirror is lost: until etcd has said who goes on, nothing leaves");

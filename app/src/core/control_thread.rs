@@ -223,6 +223,8 @@ struct Control {
     census: Instant,
     /// Version of the configuration in force: envelopes name it.
     version: u32,
+    /// When the last turn ended.
+    turned: Instant,
     /// The longest turn since the last housekeeping: what arrives at its beginning waits for its end.
     longest_turn: Duration,
 }
@@ -332,6 +334,7 @@ impl Control {
             housekeeping: now,
             census: now,
             version,
+            turned: now,
             longest_turn: Duration::ZERO,
         };
         control.begin(now, taken_over);
@@ -427,6 +430,11 @@ impl Control {
     /// One turn; says whether anything arrived.
     fn turn(&mut self, now: Instant) -> bool {
         self.active.inspect().begin();
+        if let Some(pair) = &mut self.pair
+            && pair.was_away(now.since(self.turned), self.active.last(), self.active.waiting())
+        {
+            self.housekeeping = now; // tells the mirror something
+        }
         let mut busy = self.receive(now);
         while let Some(command) = self.console.commands.take() {
             self.command(now, command);
@@ -463,6 +471,9 @@ impl Control {
         }
         let observer = &self.observer;
         self.active.inspect().end(|procedure, spent| observer.worked(procedure, spent));
+        if self.pair.is_some() {
+            self.turned = clock::now();
+        }
         busy
     }
 
@@ -1033,6 +1044,7 @@ impl Control {
             self.neighbours.as_ref().and_then(Neighbours::next_deadline),
             self.links.next_deadline(),
             self.carrying.as_ref().and_then(Carrying::due),
+            self.pair.as_ref().filter(|_| self.active.waiting() > 0).map(|_| now + Pair::LOOKS_WITHIN),
             Some(self.housekeeping),
         ];
         let until = deadlines.into_iter().flatten().min().unwrap_or(now);

@@ -11,7 +11,7 @@ use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::link::{HeartbeatKey, Hello, Role, ToActive, ToMirror};
 use whimbrel_resilience::membership::{Home, Place};
 use whimbrel_resilience::mirror::Active;
-use whimbrel_resilience::{Cta, Outbox};
+use whimbrel_resilience::{Cta, Input, Outbox};
 use whimbrel_security::SqnOffset;
 
 use super::at_etcd::{Etcd, Listed};
@@ -72,6 +72,24 @@ fn pair(of: &PairOf, listed: bool) -> Pair {
     };
     let home = Home { term: 1, active, mirror: None };
     Pair::new(witness, Answering::start(free()).unwrap(), home, vec![LOCALHOST], vec![])
+}
+
+#[test] // SIGSTOP and SIGCONT: the mirror has taken over meanwhile, and what it said before lies in the socket
+fn what_a_mirror_said_before_one_was_held_up_lets_nothing_leave() {
+    let mut pool = pool_of_pair();
+    let (mut active, mut pair) = (serving(&pool), pair(&pair_of(None), false));
+    let (now, mut out) = (clock::now(), Outbox::default());
+    active.snapshot().unwrap();
+    active.wait();
+    active.handle(now, Input::Tick, &mut out).unwrap();
+    assert_eq!((out.pfcp.len(), active.waiting()), (0, 1), "the UPF is to be asked for an association");
+    assert!(!pair.was_away(Duration::from_millis(1), active.last(), active.waiting()));
+    assert!(pair.was_away(Duration::from_secs(6), active.last(), active.waiting()));
+    pair.said(now, ToActive::Held(active.last()), &mut active, &mut pool, &mut out);
+    assert_eq!(out.pfcp.len(), 0, "the UPF may have heard something else by now");
+    active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
+    pair.said(now, ToActive::Held(active.last()), &mut active, &mut pool, &mut out);
+    assert_eq!(out.pfcp.len(), 1, "it is the mirror still");
 }
 
 fn pair_of(etcd: Option<&Etcd>) -> PairOf {
