@@ -255,3 +255,30 @@ fn what_an_input_causes_leaves_when_the_mirror_holds_it_or_is_given_up() {
     assert!(active.handle(later + SECOND, Input::Tick, &mut out).is_none());
     assert_eq!(out.pfcp.len(), 3, "and from then on at once");
 }
+
+#[test] // hosts' clocks differ, and a machine that starts before it knows the time may be years off
+fn phones_time_goes_on_by_the_clock_of_the_one_that_served() {
+    let year = SECOND * 31_536_000;
+    for (ahead, here) in [("behind", Instant(NOW.0 - year.as_micros() as u64)), ("ahead", NOW + year)] {
+        let mut active = aggregator();
+        let snapshot = active.snapshot().expect("it has no mirror");
+        let mut mirror = mirror_of(snapshot.octets()).expect("it follows");
+        mirror.timed(here);
+        let record = active.handle(NOW, Input::Tick, &mut Outbox::default()).expect("it is told the mirror");
+        mirror.take(record.octets()).expect("it follows");
+        mirror.timed(here);
+        active.acknowledged(1, &mut Outbox::default());
+        let left = active.left().expect("the association was asked for");
+        mirror.take(left.octets()).expect("it follows");
+        mirror.timed(here + SECOND / 4);
+        let (mut active, first) = mirror.take_over();
+        assert_eq!(first.pfcp.len(), 0, "that has left");
+        let mut out = Outbox::default();
+        active.handle(here + SECOND / 2, Input::Tick, &mut out);
+        assert_eq!(out.pfcp.len(), 0, "{ahead}: the UPF has a second for its answer");
+        let due = active.next_deadline();
+        assert_eq!(due, here + SECOND, "{ahead}");
+        active.handle(due, Input::Tick, &mut out);
+        assert_eq!(out.pfcp.len(), 1, "{ahead}: it is asked again");
+    }
+}

@@ -444,7 +444,7 @@ impl Control {
         busy |= self.other_amfs(now);
         self.other_aggregator(now);
         self.carry_subscribers(now);
-        if self.active.cta().next_deadline() <= now {
+        if self.active.next_deadline() <= now {
             self.give(now, Input::Tick);
         }
         if let Some(upf) = &mut self.upf {
@@ -841,13 +841,13 @@ impl Control {
     fn shown(&mut self, now: Instant, wanted: Wanted, phones: Vec<Glimpse>) {
         let _ = match wanted {
             Wanted::Page(request, reply) => {
-                reply.send(view::ues(self.active.cta(), &request, phones)).is_ok()
+                reply.send(view::ues(self.active.cta(), self.active.time(now), &request, phones)).is_ok()
             }
             Wanted::Ue(reply) => {
                 let here = self.upf.as_ref().filter(|_| self.here.is_some());
                 let octets =
                     |upf, seid| here.filter(|_| self.here == Some(upf)).and_then(|upf| upf.octets(seid));
-                reply.send(view::ue(self.active.cta(), &phones, octets)).is_ok()
+                reply.send(view::ue(self.active.cta(), self.active.time(now), &phones, octets)).is_ok()
             }
             Wanted::Modified(psi, modification, reply) => {
                 let has = |p: &&Glimpse| p.registered && p.sessions.iter().any(|s| s.psi == psi);
@@ -1037,7 +1037,7 @@ impl Control {
     /// Waits until something arrives or is due.
     fn block(&self, now: Instant) {
         let deadlines = [
-            Some(self.active.cta().next_deadline()),
+            Some(self.active.next_deadline()),
             self.upf.as_ref().and_then(LocalUpf::next_deadline),
             self.n2.as_ref().and_then(Transport::next_deadline),
             self.pool.as_ref().and_then(Pool::next_deadline),

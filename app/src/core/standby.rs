@@ -106,7 +106,8 @@ impl Waiting {
                 .map_err(|fault| format!("a snapshot of {} octets is of no use: {fault}", snapshot.len()))
         });
         match made {
-            Ok(mirror) => {
+            Ok(mut mirror) => {
+                mirror.timed(now);
                 let took = clock::now().since(begun);
                 info!(octets = snapshot.len(), ?took, "this aggregator has all that the one that serves has");
                 self.mirror = Some(mirror);
@@ -120,7 +121,9 @@ impl Waiting {
 
     fn follows(&mut self, now: Instant, record: &[u8]) {
         let Some(mirror) = &mut self.mirror else { return };
-        if let Err(fault) = mirror.take(record) {
+        let taken = mirror.take(record);
+        mirror.timed(now);
+        if let Err(fault) = taken {
             error!("this aggregator cannot follow any more, and begins anew: {fault}");
             self.mirror = None;
             self.standby.give_up(now);

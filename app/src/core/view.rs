@@ -2,7 +2,7 @@
 
 use whimbrel_control::amf::{OverloadOrder, WarningArea, WarningOutcome, WarningState};
 use whimbrel_control::{AssociationId, Glimpse, SessionGlimpse, UpfId};
-use whimbrel_ids::{Seid, Supi, Tai};
+use whimbrel_ids::{Instant, Seid, Supi, Tai};
 use whimbrel_resilience::link::Show;
 
 use super::control_thread::Aggregator;
@@ -35,26 +35,27 @@ pub(super) fn page_of(request: &UesRequest) -> Show {
     Show::After(request.after, u32::try_from(request.limit).unwrap_or(u32::MAX).saturating_add(1))
 }
 
-/// A page of phones in the order of their SUPI.
-pub(super) fn ues(cta: &Aggregator, request: &UesRequest, phones: Vec<Glimpse>) -> UePage {
+/// A page of phones in the order of their SUPI. `now`: the phones' time.
+pub(super) fn ues(cta: &Aggregator, now: Instant, request: &UesRequest, phones: Vec<Glimpse>) -> UePage {
     let mut page: Vec<(Supi, Glimpse)> = phones.into_iter().filter_map(|p| Some((p.supi?, p))).collect();
     page.sort_by_key(|(supi, p)| (*supi, !p.registered));
     page.dedup_by_key(|(supi, _)| *supi);
     let more = page.len() > request.limit;
     page.truncate(request.limit);
     let next = page.last().filter(|_| more).map(|(supi, _)| supi.to_string());
-    UePage { ues: page.iter().map(|(_, p)| view(cta, p)).collect(), next }
+    UePage { ues: page.iter().map(|(_, p)| view(cta, now, p)).collect(), next }
 }
 
 /// One phone, of the contexts that a subscriber has: the registered one.
 /// `octets`: what the UPF has counted for one of its sessions, uplink and downlink.
 pub(super) fn ue(
     cta: &Aggregator,
+    now: Instant,
     phones: &[Glimpse],
     octets: impl Fn(UpfId, Seid) -> Option<(u64, u64)>,
 ) -> Option<UeView> {
     let phone = phones.iter().find(|p| p.registered).or(phones.first())?;
-    let mut shown = view(cta, phone);
+    let mut shown = view(cta, now, phone);
     for (session, view) in phone.sessions.iter().zip(&mut shown.sessions) {
         let (upf, seid) = session.upf;
         if let Some((ul, dl)) = seid.and_then(|seid| octets(upf, seid)) {
@@ -64,7 +65,7 @@ pub(super) fn ue(
     Some(shown)
 }
 
-fn view(cta: &Aggregator, phone: &Glimpse) -> UeView {
+fn view(cta: &Aggregator, now: Instant, phone: &Glimpse) -> UeView {
     let connection = phone.connection.as_ref();
     let gnb = connection.and_then(|c| cta.ran_nodes().get(c.association)?.gnb);
     UeView {
@@ -78,7 +79,7 @@ fn view(cta: &Aggregator, phone: &Glimpse) -> UeView {
         tai: phone.tai.map(|t| t.to_string()),
         cell: phone.seen.as_ref().map(|s| s.cell.to_string()),
         seen: phone.seen.as_ref().map(|s| clock::rfc3339(s.at)),
-        seen_s: phone.seen.as_ref().map(|s| clock::now().since(s.at).as_secs()),
+        seen_s: phone.seen.as_ref().map(|s| now.since(s.at).as_secs()),
         rrc_inactive: connection.is_some_and(|c| c.rrc_inactive),
         allowed_slices: phone.allowed_nssai.iter().map(ToString::to_string).collect(),
         algorithms: None,

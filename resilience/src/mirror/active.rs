@@ -18,6 +18,8 @@ pub struct Active<S, E, I = ()> {
     mirrored: Option<Mirrored>,
     /// Control functions whose links have still to be resumed after a takeover.
     unsettled: BTreeSet<CpfId>,
+    /// How far the phones' time is ahead of this host's, in microseconds.
+    ahead_us: i64,
 }
 
 /// What an input caused, until the mirror holds that input.
@@ -44,16 +46,26 @@ struct Mirrored {
 impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
     /// One that serves alone, and may get a mirror.
     pub fn new(cta: Cta<S, E, I>) -> Self {
-        Self::of(Machine::new(cta, true), BTreeSet::new())
+        Self::of(Machine::new(cta, true), BTreeSet::new(), 0)
     }
 
     /// One that never gets a mirror: nothing is kept for one.
     pub fn without_mirror(cta: Cta<S, E, I>) -> Self {
-        Self::of(Machine::new(cta, false), BTreeSet::new())
+        Self::of(Machine::new(cta, false), BTreeSet::new(), 0)
     }
 
-    pub(super) fn of(machine: Machine<S, E, I>, unsettled: BTreeSet<CpfId>) -> Self {
-        Self { machine, mirrored: None, unsettled }
+    pub(super) fn of(machine: Machine<S, E, I>, unsettled: BTreeSet<CpfId>, ahead_us: i64) -> Self {
+        Self { machine, mirrored: None, unsettled, ahead_us }
+    }
+
+    /// What time it is for phones: that of the host where they began, which goes on through takeovers.
+    pub fn time(&self, now: Instant) -> Instant {
+        Instant(now.0.saturating_add_signed(self.ahead_us))
+    }
+
+    /// When [`Input::Tick`] has something to do, by this host's clock.
+    pub fn next_deadline(&self) -> Instant {
+        Instant(self.machine.cta.next_deadline().0.saturating_add_signed(-self.ahead_us))
     }
 
     /// The aggregator itself.
@@ -118,7 +130,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
     }
 
     fn step(&mut self, now: Instant, step: Step<'_>, out: &mut Outbox) -> (Ordered, Option<Record>) {
-        let now = now.max(self.machine.now);
+        let now = self.time(now).max(self.machine.now);
         if let Step::CpfLost(cpf) = step {
             self.unsettled.remove(&cpf);
         }

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use whimbrel_control::udm::{Directory, Subscribers};
+use whimbrel_ids::Instant;
 
 use super::machine::{Machine, Outcome};
 use super::record::{Beside, Shape, Snapshot, read};
@@ -16,6 +17,9 @@ pub struct Mirror<S, E, I = ()> {
     /// What the inputs caused that are not known to have left the other one.
     doubtful: VecDeque<(u64, Outbox)>,
     fault: Option<Fault>,
+    /// How far the other one's clock is ahead of this host's, in microseconds, and of which input that is known.
+    ahead_us: i64,
+    timed: Option<u64>,
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
@@ -32,7 +36,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
         let (state, Beside { links, number, now }) = Snapshot::read(snapshot)?;
         let cta = Cta::from_state(state, directory, subscribers, entropy, inspect);
         let machine = Machine { cta, links, number, now, mirrorable: true };
-        Ok(Self { machine, doubtful: VecDeque::new(), fault: None })
+        Ok(Self { machine, doubtful: VecDeque::new(), fault: None, ahead_us: 0, timed: None })
     }
 
     /// The aggregator itself.
@@ -43,6 +47,13 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
     /// The last input that is held.
     pub fn held(&self) -> u64 {
         self.machine.number
+    }
+
+    /// What has come until now came at this time of this host's clock: no two hosts' clocks agree, and phones' timers run by the other one's.
+    pub fn timed(&mut self, now: Instant) {
+        if self.timed.replace(self.machine.number) != Some(self.machine.number) {
+            self.ahead_us = self.machine.now.0.wrapping_sub(now.0) as i64;
+        }
     }
 
     /// Takes a record. Gives the number of the last input that is held, to be told the active one.
@@ -94,7 +105,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Mirror<S, E, I> {
         }
         first.cpfs.clear(); // their links have them, and are resumed
         let unsettled = self.machine.cta.trusted().collect();
-        (Active::of(self.machine, unsettled), first)
+        (Active::of(self.machine, unsettled, self.ahead_us), first)
     }
 
     /// What the newest input has caused here, which stays here.

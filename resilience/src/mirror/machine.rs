@@ -13,7 +13,7 @@ pub(super) struct Machine<S, E, I> {
     pub(super) links: Links,
     /// The last input.
     pub(super) number: u64,
-    /// When that came. Time goes on from there, also by another host's clock.
+    /// When that came, by the clock of the host where the phones began.
     pub(super) now: Instant,
     /// Whether there may ever be a mirror: else what is said on links is not kept.
     pub(super) mirrorable: bool,
