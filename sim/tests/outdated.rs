@@ -144,6 +144,21 @@ fn how_long_a_log_waits_is_configured() {
     }
 }
 
+#[test]
+fn a_phone_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one_has_its_state() {
+    let phone = Bounds { inputs: 3, ..Bounds::default() };
+    let mut scene = Scene::new(Logs { phone, ..Logs::default() });
+    assert_eq!(scene.net.cta().unbacked(), 0);
+    scene.backs.into_iter().for_each(|backup| scene.net.stick(scene.serves, backup));
+    scene.net.command(scene.ue, session());
+    scene.net.settle(SECOND);
+    assert_eq!(scene.net.cta().unbacked(), 1, "it would be lost with who serves it");
+    scene.net.unstick(scene.serves, scene.backs[0]);
+    scene.net.settle(SECOND);
+    assert_eq!(scene.net.cta().unbacked(), 0);
+    no_violations(&scene.net);
+}
+
 #[test] // one bound for a phone, one for all: what is given up is told as what it is, and costs nobody service
 fn a_full_log_costs_the_replay_and_not_the_service() {
     let phone = Bounds { inputs: 3, ..Bounds::default() };

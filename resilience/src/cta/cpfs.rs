@@ -63,7 +63,8 @@ pub(super) struct Cpfs {
     /// The bounds that logs have met since it was told last.
     #[serde(skip)]
     full: Vec<&'static str>,
-    /// The phones that would be lost with who serves them: a backup was lost, and nobody has come in its place yet.
+    /// The phones that would be lost with who serves them: what the log leads on from has not come to who took a lost backup's place, or was
+    /// given up since the log was full.
     pub(super) unbacked: BTreeSet<PhoneId>,
     /// Batches that were taken from each link.
     taken: BTreeMap<CpfId, u64>,
@@ -306,6 +307,9 @@ impl Cpfs {
             out.cpfs.push((replica, Down::Outdated { phone, clock, up_to_date }));
         }
         if let Some(ledger) = self.ledgers.get(&phone) {
+            if !ledger.is_backed() {
+                self.unbacked.insert(phone);
+            }
             serve(phone, ledger, &mut self.waiting, out);
         }
     }
