@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Control functions that die, hang and are cut off while phones are busy: no phone may notice (Neutrino §4.2, failure scenarios 1 and 2).
+# Control functions that die, hang and are cut off, from all or from one another alone, while phones are busy: no phone may notice (Neutrino §4.2,
+# failure scenarios 1 and 2).
 # An aggregator, three control functions beside it and one behind a wire, in network namespaces of their own. Phones and gNBs judge each
 # answer; a step that fails, or an answer that a phone's history does not allow, fails the run. The histories are kept.
 #
@@ -10,7 +11,7 @@
 set -euo pipefail
 seconds=${1:-20}
 seed=${2:-1}
-tools=(curl nsenter)
+tools=(curl nsenter nft)
 logs=(core.log play.log)
 . "$(dirname "$0")/hosts.sh"
 
@@ -66,6 +67,17 @@ lost() {
   await core "are served by others" "$noticed"
 }
 
+# apart HOW: what control functions say to the one behind the wire, and it to them, is treated so; the aggregator, at port 7380, reaches all.
+apart() {
+  nsenter -t "$elsewhere" -n nft -f - <<END
+table inet apart {
+  chain in { type filter hook input priority 0; tcp sport 7380 accept; meta l4proto tcp ip saddr 192.0.2.1 $1; }
+  chain out { type filter hook output priority 0; tcp dport 7380 accept; meta l4proto tcp ip daddr 192.0.2.1 $1; }
+}
+END
+}
+together() { nsenter -t "$elsewhere" -n nft delete table inet apart; }
+
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
 alone "$tmp/wakes.yaml" 999700000000091 --phones 4 --write-subscribers "$tmp/alone.csv" >/dev/null
@@ -80,7 +92,7 @@ running+=("$play")
 
 RANDOM=$seed
 near=(one two three)
-killed=0 stopped=0 cut=0 left=0
+killed=0 stopped=0 cut=0 left=0 apart=0
 end=$((SECONDS + seconds - 2))
 sleep 1
 if [ ${#fatal[@]} -gt 0 ]; then
@@ -97,7 +109,8 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
     backed
   fi
   victim=${near[RANDOM % 3]}
-  case $((RANDOM % 4)) in
+  comes=1
+  case $((RANDOM % 5)) in
     0) # it dies
       kill -9 "${pid[$victim]}"
       lost
@@ -121,8 +134,14 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       lost
       cpf "$victim"
       left=$((left + 1)) ;;
+    4) # states do not come from one control function to another for a while; it is as if the network were slow, or links end
+      if [ $((RANDOM % 2)) = 0 ]; then apart drop; else apart "reject with tcp reset"; fi
+      sleep 0.5
+      together
+      comes=0
+      apart=$((apart + 1)) ;;
   esac
-  members 1
+  members "$comes"
   sleep 0.$((RANDOM % 5 + 2))
   backed
 done
@@ -133,7 +152,7 @@ sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
 sleep 0.7
 taken=$(metric whimbrel_phones_taken_over_total) replayed=$(metric whimbrel_inputs_replayed_total)
 gone=$(metric whimbrel_phones_lost_total) diverged=$(metric whimbrel_diverged_total) alarms=$(metric whimbrel_cpf_false_alarms_total)
-echo "control functions lost: $killed killed, $stopped stopped, $cut cut off, $poisoned by a message; $left left in order; phones taken over: $taken; messages replayed: $replayed;" \
+echo "control functions lost: $killed killed, $stopped stopped, $cut cut off, $poisoned by a message; $left left in order; cut off from one another: $apart; phones taken over: $taken; messages replayed: $replayed;" \
   "false alarms: $alarms; phones lost: $gone; replays that diverged: $diverged"
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
@@ -142,6 +161,6 @@ answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
 [ "$(metric whimbrel_phones_poisoned_total)" = "$poisoned" ] || wrong "not each poisoned message, or others too, were taken for such"
 [ "$gone" = 0 ] || wrong "phones were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"
-[ "$((killed + stopped + cut + left))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"
-echo "{\"chaos\": \"control\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"cut\": $cut, \"poisoned\": $poisoned, \"left\": $left," \
+[ "$((killed + stopped + cut + left + apart))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"
+echo "{\"chaos\": \"control\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"cut\": $cut, \"poisoned\": $poisoned, \"left\": $left, \"apart\": $apart," \
   "\"taken_over\": $taken, \"replayed\": $replayed, \"false_alarms\": $alarms, \"lost\": $gone, \"diverged\": $diverged, \"answers_in_histories\": $answers, \"stale\": 0}"
