@@ -18,6 +18,7 @@ mod logging;
 mod observe;
 mod playground;
 mod subscribers;
+mod told;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,7 @@ use whimbrel_resilience::UpfChange;
 
 use crate::config::refusal_word;
 use crate::console::{Condition, Console, Counter, Gauge, Level, ProcedureName, RefusalRecord};
+use crate::told::ToldOnce;
 
 /// Turns events into what is seen outside. One per control thread.
 pub(crate) struct Observer {
@@ -24,6 +25,8 @@ pub(crate) struct Observer {
     log_supi: bool,
     /// What each association's gNB is called, for sentences.
     gnbs: BTreeMap<AssociationId, String>,
+    /// What was wrong with their messages.
+    wrong: ToldOnce<(String, String)>,
     store_failed: bool,
     /// What became of each UPF last.
     upfs: BTreeMap<UpfId, UpfChange>,
@@ -32,7 +35,16 @@ pub(crate) struct Observer {
 impl Observer {
     /// An observer that pushes to `console`.
     pub(crate) fn new(console: Arc<Console>, config: Arc<Config>, log_supi: bool) -> Self {
-        Self { console, config, log_supi, gnbs: BTreeMap::new(), store_failed: false, upfs: BTreeMap::new() }
+        let wrong = ToldOnce::new("messages of gNBs, and with how many there are");
+        Self {
+            console,
+            config,
+            log_supi,
+            gnbs: BTreeMap::new(),
+            wrong,
+            store_failed: false,
+            upfs: BTreeMap::new(),
+        }
     }
 
     /// A new version of the configuration is in force.
@@ -174,26 +186,23 @@ impl Observer {
             RanEvent::Refused { association, what } => {
                 let id = self.called(*association);
                 self.console.metrics.add(Counter::RanRefused, 1);
-                warn!(gnb = id, what, "a message was answered with ERROR INDICATION");
-                self.event(
-                    now,
-                    Level::Warn,
-                    "ngap.refused",
-                    &id,
-                    format!("Its message was refused: {what}."),
-                );
+                if self.wrong.tells(now, (id.clone(), what.clone())) {
+                    warn!(
+                        gnb = id,
+                        what, "a message was answered with ERROR INDICATION; further ones are counted"
+                    );
+                    let text = format!("Its message was refused: {what}. Further ones are counted.");
+                    self.event(now, Level::Warn, "ngap.refused", &id, text);
+                }
             }
             RanEvent::ErrorIndication { association, cause } => {
                 let id = self.called(*association);
                 self.console.metrics.add(Counter::RanErrorIndication, 1);
-                warn!(gnb = id, cause, "a gNB sent ERROR INDICATION");
-                self.event(
-                    now,
-                    Level::Warn,
-                    "ngap.error",
-                    &id,
-                    format!("It sent ERROR INDICATION: {cause}."),
-                );
+                if self.wrong.tells(now, (id.clone(), format!("ERROR INDICATION: {cause}"))) {
+                    warn!(gnb = id, cause, "a gNB sent ERROR INDICATION; further ones are counted");
+                    let text = format!("It sent ERROR INDICATION: {cause}. Further ones are counted.");
+                    self.event(now, Level::Warn, "ngap.error", &id, text);
+                }
             }
             RanEvent::NeverSetUp { association } => {
                 let id = self.called(*association);
@@ -209,10 +218,14 @@ impl Observer {
             }
             RanEvent::Limited { association, limit } => {
                 let id = association.map_or_else(|| "all".into(), |a| self.called(a));
-                warn!(gnb = id, limit, "a limit is reached; what comes beyond it is dropped");
-                let text =
-                    format!("`limits.{limit}` is reached: what comes beyond it is dropped and counted.");
-                self.event(now, Level::Warn, "limit", &id, text);
+                let text = beyond(limit);
+                if self.wrong.tells(now, (id.clone(), text.clone())) {
+                    warn!(
+                        gnb = id,
+                        limit, "{text}; further times are counted (whimbrel_limit_reached_total)"
+                    );
+                }
+                self.event(now, Level::Warn, "limit", &id, format!("{text}."));
             }
             RanEvent::Overload { on } => {
                 self.console.metrics.set(Gauge::Overloaded, u64::from(*on));
@@ -628,9 +641,71 @@ fn sentence(text: &str) -> String {
     first.into_iter().chain(letters).chain(['.']).collect()
 }
 
+/// What happens at a bound, as docs/limits.md has it.
+fn beyond(limit: &str) -> String {
+    match limit {
+        "log" => "the messages kept of a phone are more than are kept: until its backups have caught up it would register anew if its control \
+                  function were lost"
+            .into(),
+        "logs" => "the messages kept of all phones take more than `cluster.log_mib`: until their backups have caught up, phones would register \
+                   anew if their control function were lost"
+            .into(),
+        _ => format!("the limit `{limit}` is reached: what comes beyond it is dropped"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A console, and what an observer of these events has counted under a name, and told in `/events`.
+    fn observed(events: &[(u64, RanEvent)], counter: Counter) -> (u64, Vec<String>) {
+        let console = Console::new(Instant::ZERO).unwrap();
+        let config = Arc::new(crate::config::default().control());
+        let mut observer = Observer::new(console.clone(), config, false);
+        for association in [1, 2] {
+            observer.association_up(AssociationId(association), &format!("192.0.2.{association}"));
+        }
+        for (seconds, event) in events {
+            observer.ran(Instant::ZERO + std::time::Duration::from_secs(*seconds), event);
+        }
+        let told = console.events(|e| e.since(0, usize::MAX));
+        (
+            console.metrics.counter(counter),
+            told.into_iter().map(|e| format!("{} {}", e.subject, e.text)).collect(),
+        )
+    }
+
+    #[test] // docs/robustness.md: a gNB that names other gNBs' phones
+    fn what_is_wrong_with_a_gnbs_messages_is_told_once_and_counted() {
+        let refused = |association| RanEvent::Refused {
+            association: AssociationId(association),
+            what: "an AMF UE NGAP ID of a phone that was never there".into(),
+        };
+        let error = || RanEvent::ErrorIndication { association: AssociationId(1), cause: "some".into() };
+        let mut events: Vec<(u64, RanEvent)> = (0..500).map(|n| (n / 100, refused(1))).collect();
+        events.extend([(5, refused(2)), (5, error()), (6, error()), (3599, refused(1)), (3600, refused(1))]);
+        let (counted, told) = observed(&events, Counter::RanRefused);
+        assert_eq!(counted, 503);
+        let who: Vec<&str> = told.iter().map(|t| t.split(' ').next().unwrap()).collect();
+        assert_eq!(
+            who,
+            ["gnb-at-192.0.2.1", "gnb-at-192.0.2.2", "gnb-at-192.0.2.1", "gnb-at-192.0.2.1"],
+            "each gNB and fault once an hour: {told:?}"
+        );
+        let (counted, told) = observed(&[(5, error()), (6, error())], Counter::RanErrorIndication);
+        assert_eq!((counted, told.len()), (2, 1));
+    }
+
+    #[test] // docs/limits.md: it is the log that is given up, and nothing that is dropped
+    fn a_full_log_is_told_as_what_it_is() {
+        let limited = |limit| RanEvent::Limited { association: None, limit };
+        let events = [(1, limited("log")), (1, limited("logs")), (1, limited("phones"))];
+        let (_, told) = observed(&events, Counter::RanRefused);
+        assert!(told[0].contains("kept of a phone") && !told[0].contains("dropped"), "{told:?}");
+        assert!(told[1].contains("`cluster.log_mib`") && !told[1].contains("dropped"), "{told:?}");
+        assert!(told[2].contains("`phones`") && told[2].contains("dropped"), "{told:?}");
+    }
 
     fn told_by_default(procedure: Procedure, refusal: &Refusal) -> String {
         told(&crate::config::default().control(), procedure, refusal)

@@ -11,7 +11,8 @@ use whimbrel_ngap::ie::{
     UeAssociatedLogicalNgConnectionItem, UserLocationInformation, UserLocationInformationNr,
 };
 use whimbrel_ngap::msg::{
-    ErrorIndication, InitialUeMessage, NasNonDeliveryIndication, NgReset, UplinkNasTransport,
+    ErrorIndication, InitialUeMessage, NasNonDeliveryIndication, NgReset, UeContextReleaseComplete,
+    UplinkNasTransport,
 };
 use whimbrel_ran::gnb::{self, Event as GnbEvent, GnbConfig};
 use whimbrel_ran::ue::Command;
@@ -194,6 +195,16 @@ fn another_gnbs_identities_reach_no_phone() {
     let answers = net.tapped();
     let [Message::ErrorIndication(m)] = answers.as_slice() else { panic!("{answers:?}") };
     assert_eq!(m.cause, Some(CauseRadioNetwork::UnknownLocalUeNgapId.into()));
+    // An end, or an error, gets no answer.
+    let mut error = ErrorIndication::new();
+    (error.amf_ue_ngap_id, error.ran_ue_ngap_id) = (Some(amf), Some(ran));
+    for m in [Message::from(UeContextReleaseComplete::new(amf, ran)), error.into()] {
+        net.inject(GnbIndex(1), &octets(m));
+    }
+    assert_eq!(net.tapped().len(), 0);
+    let counted =
+        |e: &&RanEvent| matches!(e, RanEvent::Unserved { what, .. } if what.contains("never there"));
+    assert_eq!(net.ran_events.iter().filter(counted).count(), 2);
     let after = net.cta().phones().map(|p| format!("{p:?}")).collect::<Vec<_>>();
     assert_eq!(before, after, "not even the clock of the phone has moved");
     let told = |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("never there"));

@@ -1,41 +1,30 @@
 //! Callers that are turned away. Anybody who reaches the port may call, so each address is told in the log once for each reason, and counted
 //! from then on: the log is not theirs to fill.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
-use tracing::warn;
 use whimbrel_ids::Instant;
 
-/// Addresses and reasons that are told until all are forgotten: a screen or two of an operator.
-const TOLD_MAX: usize = 64;
-/// After this they are told again: who mends something wants to see whether it helped.
-const FORGOTTEN_AFTER: Duration = Duration::from_secs(3600);
+use crate::told::ToldOnce;
 
 /// Those of one port.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Strangers {
-    told: BTreeSet<(IpAddr, &'static str)>,
-    since: Instant,
+    told: ToldOnce<(IpAddr, &'static str)>,
     total: u64,
+}
+
+impl Default for Strangers {
+    fn default() -> Self {
+        Self { told: ToldOnce::new("callers that are turned away"), total: 0 }
+    }
 }
 
 impl Strangers {
     /// One was turned away for a reason of this name. Whether that is to be told.
     pub(super) fn tells(&mut self, now: Instant, peer: SocketAddr, reason: &'static str) -> bool {
         self.total += 1;
-        if self.told.is_empty() || now >= self.since + FORGOTTEN_AFTER {
-            self.told.clear();
-            self.since = now;
-        }
-        if self.told.len() >= TOLD_MAX || !self.told.insert((peer.ip(), reason)) {
-            return false;
-        }
-        if self.told.len() == TOLD_MAX {
-            warn!("many callers are turned away: for an hour they are counted alone");
-        }
-        true
+        self.told.tells(now, (peer.ip(), reason))
     }
 
     /// How many were.
@@ -46,7 +35,10 @@ impl Strangers {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::told::TOLD_MAX;
 
     #[test]
     fn each_address_and_reason_is_told_once_an_hour() {

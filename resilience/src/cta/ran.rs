@@ -100,18 +100,20 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// A message for an AMF-UE-NGAP-ID that nobody bears, or nobody there (TS 38.413 §10.6). Those that end a connection, or are
-    /// errors themselves, get no answer: they agree with us that there is none.
+    /// errors themselves, get no answer, since they agree with us that there is none, and are counted.
     pub(super) fn unknown_phone(
         &mut self,
         now: Instant,
         association: AssociationId,
         stream: u16,
         octets: &[u8],
-        what: &str,
+        what: &'static str,
         out: &mut Outbox,
     ) {
         let answer = match Message::decode(octets) {
-            Ok(Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_)) => return,
+            Ok(Message::UeContextReleaseComplete(_) | Message::ErrorIndication(_)) => {
+                return out.ran_events.push(RanEvent::Unserved { association, what });
+            }
             Ok(_) => amf::unknown_local_id(octets),
             Err(refusal) => match refusal.error_indication() {
                 Some(answer) => answer.into(),

@@ -31,10 +31,12 @@ impl RanNodes {
         out: &mut RanOutput,
     ) {
         let told = self.nodes.get_mut(&association).is_some_and(|n| n.errors_told.take(now, TOLD_PER_S));
-        if told {
-            let cause = m.cause.as_ref().map_or_else(|| "no cause".to_owned(), ToString::to_string);
-            out.events.push(RanEvent::ErrorIndication { association, cause });
+        if !told {
+            let limit = "error_indications_told";
+            return out.events.push(RanEvent::Limited { association: Some(association), limit });
         }
+        let cause = m.cause.as_ref().map_or_else(|| "no cause".to_owned(), ToString::to_string);
+        out.events.push(RanEvent::ErrorIndication { association, cause });
     }
 
     /// Whether a gNB may be sent one more ERROR INDICATION; one too many is counted.

@@ -391,6 +391,20 @@ fn connection(amf: u64) -> UeAssociatedLogicalNgConnectionItem {
     item
 }
 
+#[test] // TS 38.413 §10.3.1: it is never answered, and what is not looked at is counted
+fn a_gnb_that_complains_about_everything() {
+    let mut nodes = nodes(1);
+    let complaints = (0..25).flat_map(|_| {
+        let out = nodes.handle(at(1), on(1), ErrorIndication::new().into());
+        assert!(out.messages.is_empty());
+        out.events
+    });
+    let (told, beyond): (Vec<_>, Vec<_>) =
+        complaints.partition(|e| matches!(e, RanEvent::ErrorIndication { .. }));
+    assert_eq!((told.len(), beyond.len()), (10, 15));
+    assert!(beyond.iter().all(|e| matches!(e, RanEvent::Limited { limit: "error_indications_told", .. })));
+}
+
 #[test] // TS 38.413 §8.7.4.2.1
 fn reset_by_us_is_acknowledged_or_repeated_once() {
     let mut nodes = nodes(1);
