@@ -428,6 +428,11 @@ impl Sim {
         self.core(Input::Cpf(from, message));
     }
 
+    /// A control function says this to another, whatever it did.
+    pub fn peer_says(&mut self, from: CpfId, to: CpfId, message: Peer) {
+        self.link(Link::Peer(from, to, message));
+    }
+
     /// The n-th input from the beginning on that a control function is handed ends whoever runs it.
     pub fn poison(&mut self, nth: u64) {
         if let Some(cluster) = &mut self.cluster {

@@ -81,10 +81,16 @@ fn a_state_that_is_not_what_its_sender_says_is_not_held() {
     for (phone, clock) in [(phone, 7), (other, 4)] {
         member.peer(CpfId(2), Peer::State(State { phone, term: 1, clock, state: at_four.clone() }), &mut out);
     }
-    assert_eq!((member.refused(), member.backed(), out.up.len()), (2, 0, 0));
+    member.peer(CpfId(2), state(phone, u32::MAX, 4), &mut out);
+    assert_eq!((member.refused(), member.backed()), (3, 0));
+    let told = |of| move |up: &Up| matches!(up, Up::Unreadable { phone, .. } if *phone == of);
+    assert!(
+        std::iter::zip(out.up.drain(..), [phone, other, phone]).all(|(up, of)| told(of)(&up)),
+        "it says so"
+    );
     member.peer(CpfId(2), Peer::State(State { phone, term: 1, clock: 4, state: at_four }), &mut out);
     assert!(matches!(out.up[..], [Up::Holds { phone: of, term: 1, clock: 4 }] if of == phone));
-    assert_eq!((member.refused(), member.backed()), (2, 1));
+    assert_eq!((member.refused(), member.backed()), (3, 1));
 }
 
 fn tick(phone: PhoneId, clock: u64) -> Envelope {
@@ -180,11 +186,13 @@ fn a_control_function_that_lies_is_not_believed() {
     {
         stage.net.cpf_says(from, says(phone, term, clock, Batch::default()));
     }
+    stage.net.cpf_says(neither, Up::Unreadable { phone, term: 1 });
     stage.net.cpf_says(backs, Up::Unreadable { phone, term: 1 });
     stage.net.cpf_says(neither, Up::Poisoned { phone, term: 1, inputs: (1, u64::MAX) });
-    assert_eq!(stage.net.cta().replicated().fenced, 6);
+    assert_eq!((stage.net.cta().replicated().fenced, stage.net.cta().replicated().unreadable), (6, 1));
     let once = [(backs, Complaint::ClaimRefused)].into_iter();
     let once = once.chain([backs, neither, serves].map(|of| (of, Complaint::Fenced)));
+    let once = once.chain([(backs, Complaint::Unreadable)]);
     assert_eq!(stage.net.complaints, Vec::from_iter(once), "each is told of once");
     // Of a phone that is not there, nothing is known.
     let nobody = PhoneId { slot: 999, generation: 3 };
@@ -255,7 +263,7 @@ fn a_state_that_cannot_be_read_costs_a_backup_and_not_the_phone() {
         let stage = taken_over_from_spoilt_states(&[spoilt]);
         let told = stage.net.cta().replicated();
         assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0));
-        assert!(stage.net.ue_ref(stage.ues[0]).is_connected());
+        assert!(is_served(&stage));
         no_violations(&stage.net);
         told.unreadable
     });
@@ -269,6 +277,86 @@ fn a_phone_of_which_no_state_can_be_read_registers_anew() {
     assert_eq!((told.cpfs_lost, told.lost, told.unreadable), (1, 1, 2));
     assert!(registered(&stage.net, stage.ues[0]));
     assert_eq!(stage.net.upf_sessions(), 0, "what it had is ended");
+}
+
+/// Whether the phone's last service request was accepted.
+fn is_served(stage: &Stage) -> bool {
+    let last = stage.net.ue_events(stage.ues[0]).last();
+    matches!(last, Some((_, whimbrel_ran::ue::Event::ServiceAccepted { .. })))
+}
+
+/// A phone with two backups, of which this one has got nothing since the phone registered; its control function is lost at its service request.
+fn taken_over_although_one_backup_has_nothing(nth: usize, lie: fn(PhoneId, u64) -> Up) -> Stage {
+    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 4, 2), 1);
+    let ue = stage.ues[0];
+    stage.net.command(ue, Command::Register);
+    stage.net.settle(SECOND);
+    let phone = stage.net.phones().next().expect("it is registered").clone();
+    let serves = stage.net.cta().served_by(phone.id).expect("somebody serves it");
+    let backs = stage.net.cta().backed_by(phone.id)[nth];
+    stage.net.stick(serves, backs);
+    stage.net.command(ue, session());
+    stage.net.settle(SECOND);
+    go_idle(&mut stage.net, ue);
+    let clock = stage.net.phone(phone.id).expect("it is there").clock;
+    stage.net.cpf_says(backs, lie(phone.id, clock));
+    stage.net.lose_cpf_at(stage.net.links_taken() + 1, Loss::Before);
+    stage.net.command(ue, Command::ServiceRequest);
+    stage.net.settle(SECOND * 3);
+    stage
+}
+
+#[test] // what it is asked to go on with begins behind what it has
+fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_phone() {
+    let found_out = [0, 1].map(|nth| {
+        let lie = |phone, clock| Up::Holds { phone, term: 1, clock };
+        let stage = taken_over_although_one_backup_has_nothing(nth, lie);
+        let told = stage.net.cta().replicated();
+        assert_eq!((told.cpfs_lost, told.lost, told.diverged), (1, 0, 0));
+        assert!(is_served(&stage), "the other one goes on with it");
+        no_violations(&stage.net);
+        told.unreadable
+    });
+    assert_eq!(found_out.iter().sum::<u64>(), 1, "one of the two is asked first: {found_out:?}");
+}
+
+/// A phone of which a control function is sent a state under a term that never was; then its control function is lost, unless that is who was lied to.
+fn lied_to_about_a_term(is_served_there: bool) -> Stage {
+    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 4, 2), 1);
+    let ue = stage.ues[0];
+    stage.net.command(ue, Command::Register);
+    stage.net.command(ue, session());
+    stage.net.settle(SECOND);
+    go_idle(&mut stage.net, ue);
+    let phone = stage.net.phones().next().expect("it is registered").clone();
+    let serves = stage.net.cta().served_by(phone.id).expect("somebody serves it");
+    let backs: [CpfId; 2] = stage.net.cta().backed_by(phone.id).try_into().expect("two backups");
+    let (from, to) = if is_served_there { (backs[0], serves) } else { (serves, backs[1]) };
+    for _ in 0..2 {
+        stage.net.peer_says(from, to, state(phone.id, 9, phone.clock));
+        stage.net.settle(SECOND / 10);
+    }
+    assert_eq!(stage.net.cta().replicated().claims_refused, 2);
+    assert_eq!(stage.net.complaints, [(to, Complaint::ClaimRefused)], "told once");
+    assert_eq!(stage.net.cta().unbacked(), 0);
+    if !is_served_there {
+        stage.net.lose_cpf_at(stage.net.links_taken() + 1, Loss::Before);
+    }
+    stage.net.command(ue, Command::ServiceRequest);
+    stage.net.settle(SECOND * 3);
+    stage
+}
+
+#[test] // who serves the phone lets go of it, and a backup takes nothing under the term that is: neither costs the phone anything
+fn a_peer_that_lies_about_a_term_is_found_out() {
+    for is_served_there in [true, false] {
+        let stage = lied_to_about_a_term(is_served_there);
+        assert!(is_served(&stage), "it is served elsewhere: {is_served_there}");
+        let told = stage.net.cta().replicated();
+        assert_eq!((told.lost, told.diverged, told.unreadable), (0, 0, 0));
+        stage.net.check_user_plane();
+        no_violations(&stage.net);
+    }
 }
 
 #[test] // nights that went wrong once: the UPF's answer was under way to a phone that left, and nobody ended the session

@@ -26,6 +26,7 @@ use super::strangers::Strangers;
 use super::taster::Tasting;
 use super::watchdog::Watched;
 use crate::clock;
+use crate::told::ToldOnce;
 
 /// How long to look for the next message before blocking, as the control thread does.
 const SPIN: Duration = Duration::from_micros(50);
@@ -148,6 +149,8 @@ pub(crate) struct CpfProcess {
     leaves: bool,
     events: Events,
     strangers: Strangers,
+    /// What is wrong with what other control functions say.
+    wrong: ToldOnce<&'static str>,
     out: MemberOutbox,
     frame: Vec<u8>,
 }
@@ -181,6 +184,7 @@ impl CpfProcess {
             leaves: false,
             events: Events::default(),
             strangers: Strangers::default(),
+            wrong: ToldOnce::new("what other control functions say"),
             out: MemberOutbox::default(),
             frame: Vec::new(),
         })
@@ -245,7 +249,7 @@ impl CpfProcess {
             match event {
                 Event::Up { link, peer, hello, .. } => self.up(now, link, peer, hello),
                 Event::Frame { link, octets } if self.aggregator == Some(link) => self.told(now, octets),
-                Event::Frame { link, octets } => self.peer(link, octets),
+                Event::Frame { link, octets } => self.peer(now, link, octets),
                 Event::Down { link, reason } if self.aggregator == Some(link) => {
                     self.aggregator_gone(now, reason)
                 }
@@ -516,7 +520,7 @@ impl CpfProcess {
     }
 
     /// Another control function says something, such as a phone's state.
-    fn peer(&mut self, link: LinkId, octets: &[u8]) {
+    fn peer(&mut self, now: Instant, link: LinkId, octets: &[u8]) {
         match (ToPeer::read(octets), &mut self.membership) {
             (
                 Ok(ToPeer { life, from, message }),
@@ -524,9 +528,10 @@ impl CpfProcess {
             ) if life == *present => {
                 let refused = member.refused();
                 member.peer(from, message, &mut self.out);
-                if refused == 0 && member.refused() > 0 {
+                if member.refused() > refused && self.wrong.tells(now, "state") {
                     warn!(
-                        "a control function sends the state of another phone, or of another time, than it says: it is not held"
+                        cpf = from.0,
+                        "a control function sends the state of another phone, or of another time, than it says: it is not held; the aggregator counts further ones"
                     );
                 }
             }
@@ -536,7 +541,11 @@ impl CpfProcess {
                 self.links.close(link);
             }
             (Err(e), _) => {
-                warn!("a control function says what cannot be read: {e}");
+                if self.wrong.tells(now, "message") {
+                    warn!(
+                        "a control function says what cannot be read: {e}; its link is closed, and the next time without a word"
+                    );
+                }
                 self.links.close(link);
             }
         }
@@ -575,10 +584,12 @@ impl CpfProcess {
     /// What the member said leaves.
     fn send(&mut self, now: Instant) {
         for up in std::mem::take(&mut self.out.up) {
-            if let Up::Unreadable { phone, .. } = &up {
+            if let Up::Unreadable { phone, .. } = &up
+                && self.wrong.tells(now, "unreadable")
+            {
                 warn!(
                     slot = phone.slot,
-                    "the state that is held of a phone is not what its sender said: it is not served here"
+                    "a phone is not served from what is here of it: that is not what its sender said, or not there; the aggregator counts further ones"
                 );
             }
             self.say(up);

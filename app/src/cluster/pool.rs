@@ -818,9 +818,10 @@ pub(crate) fn complain(cpf: CpfId, complaint: Complaint) {
         Complaint::ClaimRefused => {
             ("says to hold a state that nobody can hold yet: not believed", "claims_refused")
         }
-        Complaint::Unreadable => {
-            ("cannot serve a phone from what it holds of it: another one does", "states_unreadable")
-        }
+        Complaint::Unreadable => (
+            "has a state of a phone that is not what its sender said, or lacks one that it said to have: it does not serve from that",
+            "states_unreadable",
+        ),
         Complaint::Diverged => (
             "gave other answers when it ran messages again: the phone registers anew (a fault of ours; please report it)",
             "diverged",

@@ -192,6 +192,9 @@ impl Member {
         let Some(served) = self.served.get_mut(&phone) else { return };
         // The state may be newer than the aggregator knew when it chose these.
         inputs.retain(|input| input.clock > served.clock);
+        if let Some(input) = inputs.first().filter(|input| input.clock > served.clock + 1) {
+            return self.refuse(input, out);
+        }
         self.last_trial += 1;
         let id = self.last_trial;
         self.trials.insert(id, phone);
@@ -215,7 +218,7 @@ impl Member {
         }
     }
 
-    /// The log of a phone is another version's: it is not served here.
+    /// The log of a phone is another version's, or leads on from a state that is not here: the phone is not served here.
     fn refuse(&mut self, envelope: &Envelope, out: &mut MemberOutbox) {
         let phone = envelope.phone;
         if let Some(Served { term, .. }) = self.served.remove(&phone) {
@@ -287,8 +290,9 @@ impl Member {
             Some(term) if state.term <= term => return, // it was sent before its sender was replaced by this one
             _ => {}
         }
-        if (state.state.phone_id(), state.state.clock()) != (phone, state.clock) {
+        if (state.state.phone_id(), state.state.clock()) != (phone, state.clock) || state.term == u32::MAX {
             self.refused += 1;
+            out.up.push(Up::Unreadable { phone, term: state.term });
             return; // it counts as lagging, and the aggregator has the log
         }
         if self.served.remove(&phone).is_some() {
@@ -340,8 +344,11 @@ impl Member {
     fn run(&mut self, envelope: &Envelope, out: &mut MemberOutbox) {
         let phone = envelope.phone;
         let Some(served) = self.served.get_mut(&phone) else { return };
-        if envelope.clock != served.clock + 1 {
-            return; // it was run before, or the aggregator's log has a hole: it will not hear of a batch
+        if envelope.clock <= served.clock {
+            return; // it was run before
+        }
+        if envelope.clock > served.clock + 1 {
+            return self.refuse(envelope, out); // it lacks what it said to have
         }
         served.clock = envelope.clock;
         let batch = Box::new(self.cpf.run(envelope));

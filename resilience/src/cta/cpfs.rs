@@ -163,7 +163,7 @@ pub struct Replicated {
     pub lagging: u64,
     /// Batches of who does not serve the phone any more.
     pub fenced: u64,
-    /// States that control functions said to hold, and that nobody can: no answer has left for their clocks yet.
+    /// States that control functions said to hold, and that nobody can: no answer has left for their clocks yet, or their terms have not begun.
     pub claims_refused: u64,
     /// Replays that gave other outputs than had left.
     pub diverged: u64,
@@ -178,7 +178,7 @@ pub enum Complaint {
     Fenced,
     /// It says to hold a state that nobody can hold yet.
     ClaimRefused,
-    /// It cannot serve a phone from what it holds of it.
+    /// It cannot serve a phone from what it holds, or was sent, of it.
     Unreadable,
     /// What it says of an input is not what was said of it before.
     Diverged,
@@ -473,6 +473,11 @@ impl Cpfs {
         self.deletions.remove(&phone).unwrap_or_default()
     }
 
+    /// Whether a control function serves a phone, or backs it.
+    fn concerns(&self, phone: PhoneId, cpf: CpfId) -> bool {
+        self.ledgers.get(&phone).is_some_and(|l| l.concerns(cpf))
+    }
+
     /// Whether inputs of the phone have been handed over whose outputs have not left.
     fn is_at_work(&self, phone: PhoneId) -> bool {
         let held = self.moving.get(&phone).is_some_and(|m| !m.held.is_empty());
@@ -559,8 +564,23 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         self.lose(now, phone, out);
                     }
                 }
+                // It was sent such a state, which it does not hold: it counts as one that lags.
+                Some((by, _)) if by != from && cpfs.concerns(phone, from) => {
+                    cpfs.complain(from, Complaint::Unreadable, out);
+                }
                 _ => cpfs.complain(from, Complaint::Fenced, out),
             },
+            // Whoever sent it that state lies about the term, or it does. It may have let go of what it had of the phone, and would take nothing under
+            // the term that is: it is to forget all, and the phone goes on without it.
+            Up::Holds { phone, term, .. }
+                if cpfs.ledgers.get(&phone).is_some_and(|l| term > l.assignment().1) =>
+            {
+                cpfs.complain(from, Complaint::ClaimRefused, out);
+                out.cpfs.push((from, Down::Forget { phone, term: u32::MAX }));
+                if cpfs.concerns(phone, from) && cpfs.go_on_without(phone, vec![from], out) {
+                    self.lose(now, phone, out);
+                }
+            }
             Up::Holds { phone, term, clock } => match cpfs.ledgers.get_mut(&phone) {
                 Some(ledger) => {
                     let lies = clock > ledger.released();

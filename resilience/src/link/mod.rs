@@ -105,8 +105,8 @@ pub enum Up {
         /// Its clock.
         clock: u64,
     },
-    /// A phone was to be served here, and the state that was held of it cannot be read, or is not what its sender said. No input
-    /// of the phone is run.
+    /// A phone was to be served here, and the state that was held of it cannot be read, or is not what its sender said, or not the one that the log
+    /// leads on from: no input of the phone is run. Or its state was sent here, and is not what its sender says: it is not held.
     Unreadable {
         /// The phone.
         phone: PhoneId,
