@@ -390,7 +390,7 @@ fn who_comes_backs_the_phones_that_have_nobody() {
     let ues: Vec<_> = (0..6).map(|n| net.add_ue(gnb, phone_config(n))).collect();
     ues.iter().for_each(|&ue| net.command(ue, Command::Register));
     net.settle(SECOND * 2);
-    assert_eq!(net.backed(), 0, "there is nobody");
+    assert_eq!((net.backed(), net.cta().unbacked()), (0, 6), "there is nobody, which is told");
     for _ in 0..3 {
         net.add_cpf();
         net.settle(SECOND * 2);

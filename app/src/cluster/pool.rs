@@ -129,6 +129,8 @@ pub(crate) struct Pool {
     turned: Instant,
     asks: Asks,
     recoveries: Recoveries,
+    /// Backups that a phone lacks, since there are too few control functions.
+    missing: usize,
     /// What is in force: a member is told when it comes.
     told: Arc<Told>,
     frame: Vec<u8>,
@@ -185,6 +187,7 @@ impl Pool {
             turned: Instant::ZERO,
             asks: Asks::default(),
             recoveries: Recoveries::default(),
+            missing: 0,
             told,
             frame: Vec::new(),
             said: Vec::new(),
@@ -505,7 +508,6 @@ impl Pool {
         self.tell_all(&ToCpf::Peers(self.peers()));
         self.tell_members();
         self.charted();
-        self.show_condition();
     }
 
     /// Etcd says this of control functions, and of the cluster.
@@ -534,7 +536,6 @@ impl Pool {
         }
         self.tell_members();
         self.charted_since(before);
-        self.show_condition();
     }
 
     /// The map of who is there.
@@ -564,6 +565,7 @@ impl Pool {
         for (id, member) in &mut self.members {
             member.served |= rings.serves(*id);
         }
+        self.show_condition();
         if rings == before {
             return false;
         }
@@ -714,14 +716,26 @@ impl Pool {
         }
     }
 
-    fn show_condition(&self) {
-        let (condition, detail) = match self.members.len() {
-            0 => (Condition::Down, "none has come: `whimbrel cpf` starts one; phones are refused".into()),
-            1 if self.terms.backups > 0 => {
-                (Condition::Limited, "one, and nobody to take its phones over".into())
+    fn show_condition(&mut self) {
+        let wanted = usize::from(self.terms.backups);
+        let missing = if self.members.is_empty() { 0 } else { self.rings().missing() };
+        let (condition, detail) = match (self.members.len(), missing) {
+            (0, _) => {
+                (Condition::Down, "none has come: `whimbrel cpf` starts one; phones are refused".into())
             }
-            n => (Condition::Up, format!("{n} of them")),
+            (1, 1..) => (Condition::Limited, "one, and nobody to take its phones over".into()),
+            (n, 1..) => {
+                let backups = wanted - missing;
+                (Condition::Limited, format!("{n} of them: a phone has {backups} backups of {wanted}"))
+            }
+            (n, 0) => (Condition::Up, format!("{n} of them")),
         };
+        if std::mem::replace(&mut self.missing, missing) != missing && !self.members.is_empty() {
+            match missing {
+                0 => info!("there are enough control functions for phones' backups"),
+                _ => warn!("there are too few control functions for phones' backups: {detail}"),
+            }
+        }
         self.console.components(|c| c.set("control functions", condition, detail));
     }
 
@@ -796,6 +810,11 @@ impl Pool {
                 "whimbrel_versions_refused_total",
                 "Calls of versions of the program whose messages are others",
                 self.other_versions,
+            ),
+            one(
+                "whimbrel_backups_missing",
+                "Backups that a phone lacks, since there are too few control functions",
+                self.missing as u64,
             ),
             one("whimbrel_link_frames_in_total", "Messages from control functions", links.frames_in),
             one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),

@@ -24,7 +24,7 @@ use whimbrel_resilience::replication::CpfId;
 use super::{AtEtcd, CpfProcess, Pool, Said, Settings, Wanted};
 use crate::clock;
 use crate::config::{self, Cluster, PairOf};
-use crate::console::Console;
+use crate::console::{Condition, Console};
 use crate::entropy::SystemEntropy;
 
 /// Heartbeats that a machine which does much else answers too: no test here is about them.
@@ -34,11 +34,14 @@ fn patient() -> Timing {
 
 /// A pool that awaits control functions of its region and of one more.
 fn pool() -> Pool {
+    pool_with(Console::new(clock::now()).unwrap())
+}
+
+fn pool_with(console: Arc<Console>) -> Pool {
     let config = config::default();
     let neighbours = vec!["home/next".parse().unwrap()];
     let listen = Some("127.0.0.1:0".parse().unwrap());
     let cluster = Cluster { listen, neighbours, heartbeat: patient(), ..config.cluster.clone() };
-    let console = Console::new(clock::now()).unwrap();
     let mut entropy = SystemEntropy::new().unwrap();
     Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
 }
@@ -141,6 +144,37 @@ fn numbers_begin_again_when_all_have_been() {
     let _third = cpf(&pool, "home/site");
     assert_eq!(until(&mut pool, members), 2);
     assert!(pool.knows(CpfId(u16::MAX)) && pool.knows(CpfId(2)));
+}
+
+/// What a pool shows of itself.
+fn shows(pool: &Pool, console: &Console) -> (Condition, String, u64) {
+    let shown = console.components(|c| c.all().find(|c| c.name == "control functions").cloned());
+    let shown = shown.expect("its condition");
+    (shown.condition, shown.detail, counted(pool, "whimbrel_backups_missing"))
+}
+
+fn counted(pool: &Pool, name: &str) -> u64 {
+    let all: Vec<u64> = pool.samples().iter().filter(|s| s.name == name).map(|s| s.value).collect();
+    assert!(!all.is_empty(), "there is no {name}");
+    all.iter().sum()
+}
+
+#[test] // docs/cluster.md, "Who serves a phone": what is missing is told
+fn a_ring_of_one_serves_and_tells_that_nobody_backs_it() {
+    let console = Console::new(clock::now()).unwrap();
+    let mut pool = pool_with(console.clone());
+    let shows = |pool: &Pool| shows(pool, &console);
+    assert_eq!((shows(&pool).0, shows(&pool).2), (Condition::Down, 0));
+    let _first = cpf(&pool, "home/site");
+    until(&mut pool, members);
+    let alone = (Condition::Limited, "one, and nobody to take its phones over".into(), 1);
+    assert_eq!(shows(&pool), alone);
+    let second = cpf(&pool, "home/next");
+    until(&mut pool, members);
+    assert_eq!(shows(&pool), (Condition::Up, "2 of them".into(), 0));
+    drop(second);
+    until(&mut pool, lost);
+    assert_eq!(shows(&pool), alone);
 }
 
 #[test]

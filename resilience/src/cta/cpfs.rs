@@ -63,8 +63,8 @@ pub(super) struct Cpfs {
     /// The bounds that logs have met since it was told last.
     #[serde(skip)]
     full: Vec<&'static str>,
-    /// The phones that would be lost with who serves them: what the log leads on from has not come to who took a lost backup's place, or was
-    /// given up since the log was full.
+    /// The phones that would be lost with who serves them: there was no backup when they began, or what the log leads on from has not come to who
+    /// took a lost backup's place, or was given up since the log was full.
     pub(super) unbacked: BTreeSet<PhoneId>,
     /// Batches that were taken from each link.
     taken: BTreeMap<CpfId, u64>,
@@ -268,6 +268,9 @@ impl Cpfs {
             let Some(placement) = self.rings.place(self.region(phone), phone) else { return };
             let ledger = Ledger::new(placement.primary, placement.backups, self.logs.phone);
             assign(phone, &ledger, out);
+            if placement.missing > 0 && !ledger.is_backed() {
+                self.unbacked.insert(phone);
+            }
             self.ledgers.insert(phone, ledger);
         }
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return };

@@ -134,6 +134,13 @@ impl Rings {
         Some(Placement { primary, backups, missing })
     }
 
+    /// Backups that a phone lacks where it lacks most, since there are too few control functions.
+    pub fn missing(&self) -> usize {
+        let any = PhoneId { slot: 0, generation: 0 };
+        let of = |region: &Region| self.place(region, any).map_or(self.backups, |placed| placed.missing);
+        self.levels.keys().map(of).max().unwrap_or(self.backups)
+    }
+
     /// Who serves a phone that comes to a region: one of its own, or nobody.
     pub fn own(&self, region: &Region, phone: PhoneId) -> Option<CpfId> {
         self.levels.get(region)?.level1.first(phone)
@@ -315,6 +322,11 @@ mod tests {
         assert_eq!(place(&[0], 1), placed(0, &[], 1));
         assert_eq!(place(&[1], 1), placed(0, &[], 1));
         assert_eq!(place(&[], 1), None);
+        let missing = |cpfs: &[usize], backups| rings(&map(cpfs), backups).missing();
+        assert_eq!(
+            [missing(&[0, 1], 3), missing(&[0], 1), missing(&[], 1), missing(&[0, 1], 1)],
+            [2, 1, 1, 0]
+        );
         let inside = place(&[0, 0, 0, 1], 2).unwrap();
         assert_eq!(inside.backups[0], CpfId(3), "outside the region first");
         assert!(inside.backups[1].0 < 3);
