@@ -142,6 +142,11 @@ impl Pair {
         (self.records, self.octets)
     }
 
+    /// Records at etcd that say what cannot be.
+    pub(crate) fn ignored(&self) -> u64 {
+        self.witness.ignored()
+    }
+
     /// The aggregator that follows, from where on it may be told of subscribers.
     pub(crate) fn follower(&self) -> Option<Place> {
         self.serving.other()

@@ -26,6 +26,7 @@ use super::strangers::Strangers;
 use crate::config::Cluster;
 use crate::console::{Condition, Console, Sample};
 use crate::entropy::SystemEntropy;
+use crate::told::ToldOnce;
 
 /// How long those have to come who served under the former aggregator: they notice its end at once, or by heartbeats.
 const RESUMED_WITHIN: Duration = Duration::from_secs(2);
@@ -99,6 +100,10 @@ pub(crate) struct Pool {
     links: Links,
     events: Events,
     strangers: Strangers,
+    /// What else comes that is none of the cluster's.
+    wrong: ToldOnce<&'static str>,
+    /// Heartbeats that are not of this cluster.
+    strange: u64,
     /// Calls of versions that speak another language.
     other_versions: u64,
     watch: Watch,
@@ -109,6 +114,8 @@ pub(crate) struct Pool {
     /// What etcd says, and what of it is in force.
     heard: Roll,
     roll: Roll,
+    /// How often what it says of the cluster could not be.
+    not_taken: u64,
     /// This life of the aggregator: the numbers below are of it.
     life: u64,
     heartbeats: HeartbeatKey,
@@ -166,6 +173,8 @@ impl Pool {
             links,
             events: Events::default(),
             strangers: Strangers::default(),
+            wrong: ToldOnce::new("heartbeats"),
+            strange: 0,
             other_versions: 0,
             watch,
             regions: Regions::default(),
@@ -173,6 +182,7 @@ impl Pool {
             terms: cluster.clone(),
             heard: Roll::default(),
             roll: Roll::default(),
+            not_taken: 0,
             heartbeats,
             life: u64::from_ne_bytes(entropy.octets()),
             newest: 0,
@@ -247,6 +257,13 @@ impl Pool {
                 MemberId::Cpf(cpf) => self.lost(cpf),
                 MemberId::Cta(_) => self.mirror_lost(),
             }
+        }
+        let heartbeats = self.watch.counters();
+        let strange = heartbeats.malformed + heartbeats.forged;
+        if std::mem::replace(&mut self.strange, strange) < strange && self.wrong.tells(now, "heartbeats") {
+            warn!(
+                "heartbeats come that are not of this cluster: ignored, and further ones counted (whimbrel_heartbeats_ignored_total)"
+            );
         }
         let mut events = std::mem::take(&mut self.events);
         self.links.drain(now, &mut events);
@@ -428,7 +445,9 @@ impl Pool {
             return match ToActive::read(octets) {
                 Ok(message @ ToActive::Follow { .. }) => self.follows(now, link, (peer, code), message),
                 _ => {
-                    warn!(%peer, "a link is refused: it begins with something else than an offer to follow");
+                    if self.strangers.tells(now, peer, "offer") {
+                        warn!(%peer, "a link is refused: it begins with something else than an offer to follow");
+                    }
                     self.links.close(link);
                 }
             };
@@ -439,7 +458,9 @@ impl Pool {
                 Ok(ToCta::Join { region, address }) => self.joins(now, link, (peer, code), &region, address),
                 Ok(ToCta::Resume { life, id, has }) => self.resumes(now, link, life, id, has),
                 _ => {
-                    warn!(%peer, "a link is refused: it begins with something else than an offer");
+                    if self.strangers.tells(now, peer, "offer") {
+                        warn!(%peer, "a link is refused: it begins with something else than an offer");
+                    }
                     self.links.close(link);
                 }
             };
@@ -526,7 +547,8 @@ impl Pool {
                     (self.terms, decided) = (terms, Some(new.clone()));
                 }
                 Err(why) => {
-                    warn!("what etcd says of the cluster is not taken, and what was in force stays: {why}")
+                    self.not_taken += 1;
+                    warn!("what etcd says of the cluster is not taken, and what was in force stays: {why}");
                 }
             }
         }
@@ -779,6 +801,11 @@ impl Pool {
         [self.links.next_deadline(), self.watch.next_deadline(), self.awaited].into_iter().flatten().min()
     }
 
+    /// How often what etcd says of the cluster could not be put in force.
+    pub(crate) fn not_taken(&self) -> u64 {
+        self.not_taken
+    }
+
     /// For the metrics.
     pub(crate) fn samples(&self) -> Vec<Sample> {
         let one = |name, help, value| Sample { name, help, label: None, value };
@@ -819,7 +846,17 @@ impl Pool {
             one("whimbrel_link_frames_in_total", "Messages from control functions", links.frames_in),
             one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),
         ];
-        counts.into_iter().chain(self.recoveries.samples()).collect()
+        let ignored = [
+            ("malformed", heartbeats.malformed),
+            ("forged", heartbeats.forged),
+            ("foreign", heartbeats.foreign),
+            ("stale", heartbeats.stale),
+        ];
+        let ignored = ignored.map(|(why, value)| Sample {
+            label: Some(("why", why.into())),
+            ..one("whimbrel_heartbeats_ignored_total", "Heartbeats that did not count", value)
+        });
+        counts.into_iter().chain(ignored).chain(self.recoveries.samples()).collect()
     }
 
     /// Others went on after a loss.

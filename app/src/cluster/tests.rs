@@ -4,7 +4,7 @@ mod at_etcd;
 mod pair;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -483,16 +483,48 @@ fn who_is_no_control_function_gets_nothing() {
         peer.tell(&join());
         assert_eq!(peer.heard(&mut pool).len(), 0);
     }
-    let refused = pool.samples().into_iter().find(|s| s.name == "whimbrel_versions_refused_total");
-    assert_eq!(refused.map(|s| s.value), Some(1));
+    assert_eq!(counted(&pool, "whimbrel_versions_refused_total"), 1);
     // One that does not begin with its offer, and one whose first message is nothing at all.
-
+    assert_eq!(counted(&pool, "whimbrel_link_turned_away_total"), 4);
     for first in [&[1, 2, 3][..], &[0xff; 40]] {
         let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
         peer.say(first);
         assert_eq!(peer.heard(&mut pool).len(), 0);
     }
+    assert_eq!(counted(&pool, "whimbrel_link_turned_away_total"), 6);
     assert_eq!(pool.rings().members().count(), 0);
+}
+
+#[test] // octets that are none, one that was changed on its way, and the aggregator's own sent back
+fn heartbeats_that_are_none_are_counted() {
+    let mut pool = pool();
+    let heart = UdpSocket::bind("127.0.0.1:0").unwrap();
+    heart.set_nonblocking(true).unwrap();
+    let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
+    let ToCta::Join { region, .. } = join() else { unreachable!() };
+    peer.tell(&ToCta::Join { region, address: heart.local_addr().unwrap() });
+    let end = Instant::now() + Duration::from_secs(20);
+    let mut octets = [0; 256];
+    while counted(&pool, "whimbrel_heartbeats_ignored_total") < 3 {
+        assert!(Instant::now() < end, "{:?}", pool.samples());
+        pool.turn(clock::now());
+        pool.flush();
+        peer.links.drain(clock::now(), &mut peer.events);
+        peer.links.flush();
+        if let Ok((length, from)) = heart.recv_from(&mut octets) {
+            let probe = &mut octets[..length];
+            heart.send_to(&[1, 2, 3], from).unwrap();
+            heart.send_to(probe, from).unwrap();
+            probe[length - 1] ^= 1;
+            heart.send_to(probe, from).unwrap();
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let ignored = pool.samples().into_iter().filter(|s| s.name == "whimbrel_heartbeats_ignored_total");
+    let ignored: Vec<_> = ignored.map(|s| (s.label.unwrap().1, s.value)).collect();
+    let all = [("malformed", 1), ("forged", 1), ("foreign", 1), ("stale", 0)];
+    assert_eq!(ignored, all.map(|(why, n)| (why.to_owned(), n)));
+    assert_eq!(pool.rings().members().count(), 1);
 }
 
 #[test]

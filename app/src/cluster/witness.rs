@@ -15,7 +15,9 @@ use whimbrel_resilience::membership::{
     Change, Claim, ClaimError, Command, Event, Home, Member, MemberId, Place, Roll, Settings,
 };
 
+use crate::clock;
 use crate::config::{Cluster, PairOf};
+use crate::told::ToldOnce;
 
 /// How long etcd has to take note of one that leaves.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -50,6 +52,9 @@ pub(crate) struct Witness {
     asked: VecDeque<Claim>,
     /// Claims that the thread could not be given: they have no answer.
     unasked: Vec<Claim>,
+    /// Records that say what cannot be, and which of them were told.
+    ignored: u64,
+    wrong: ToldOnce<(String, String)>,
 }
 
 impl Witness {
@@ -94,7 +99,14 @@ impl Witness {
             wake,
             asked: VecDeque::new(),
             unasked: Vec::new(),
+            ignored: 0,
+            wrong: ToldOnce::new("records at etcd"),
         })
+    }
+
+    /// Records that said what cannot be.
+    pub(crate) fn ignored(&self) -> u64 {
+        self.ignored
     }
 
     fn heard<R>(&self, what: impl FnOnce(&mut Heard) -> R) -> R {
@@ -178,7 +190,10 @@ impl Witness {
                 Some(News::Changed)
             }
             Event::Changed(Change::Ignored { key, why }) => {
-                warn!(key, "a record at etcd is ignored: {why}");
+                self.ignored += 1;
+                if self.wrong.tells(clock::now(), (key.clone(), why.clone())) {
+                    warn!(key, "a record at etcd is ignored: {why}");
+                }
                 None
             }
             Event::Changed(_) => Some(News::Changed),

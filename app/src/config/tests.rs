@@ -374,6 +374,17 @@ fn a_gnb_is_in_one_region_whose_control_functions_may_come() {
     assert!(refused(&twice).contains("the tracking area 2 is said to be of home/next and of home/site"));
 }
 
+#[test] // and the place of neither can be said twice
+fn two_regions_of_one_name_are_refused_with_both() {
+    let of = |region: &str, neighbour: &str| {
+        refused(&format!("cluster: {{ region: \"{region}\", neighbours: [\"{neighbour}\"] }}\n"))
+    };
+    let twice = of("north/harbour", "south/harbour");
+    assert!(twice.contains("north/harbour") && twice.contains("south/harbour"), "{twice}");
+    let within = of("1233", "123330");
+    assert!(within.contains("the region 123330 lies in the region 1233:"), "{within}");
+}
+
 #[test]
 fn another_amf_has_a_name_and_tracking_areas_of_its_own_and_can_be_called() {
     let neighbours =

@@ -995,6 +995,11 @@ impl Control {
                     "Inputs whose outputs wait for the mirror",
                     self.active.waiting() as u64,
                 ),
+                one(
+                    "whimbrel_etcd_records_ignored_total",
+                    "Records at etcd that say what cannot be: what was known before stays",
+                    pair.ignored() + self.pool.as_ref().map_or(0, Pool::not_taken),
+                ),
             ]
         });
         let neighbours = self.neighbours.iter().flat_map(Neighbours::samples);

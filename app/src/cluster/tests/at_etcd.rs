@@ -18,7 +18,9 @@ use whimbrel_resilience::replication::CpfId;
 
 use super::{AtEtcd, members, pool, running, until};
 use crate::clock;
+use crate::cluster::witness::Witness;
 use crate::cluster::{Pool, Said};
+use crate::config::{self, PairOf};
 
 /// The shortest of a cluster, and well above that of a control function.
 const LEASE: Duration = Duration::from_secs(5);
@@ -236,8 +238,10 @@ fn rings_and_what_is_decided_follow_etcd_while_control_functions_and_aggregator_
     put(&etcd, key, r#"{"backups":9}"#);
     put(&etcd, key, r#"{"areas":[{"region":"far/away","tacs":[7]}]}"#);
     listed.until(|(view, _)| view.configuration().is_some_and(|(_, c)| c.areas.is_some()));
+    pool.enrol(Roll::of(&listed.heard.lock().unwrap().0));
     rings_are(&mut pool, &listed, &[2]);
     assert!(pool.rings().areas().is_empty(), "there is no such region");
+    assert_eq!(pool.not_taken(), 1);
     etcd.kill();
     let end = Instant::now() + OUTAGE;
     while Instant::now() < end {
@@ -254,4 +258,23 @@ fn rings_and_what_is_decided_follow_etcd_while_control_functions_and_aggregator_
     rings_are(&mut pool, &listed, &[1, 2]);
     let _third = running(vec![], etcd.there(), "home/new");
     rings_are(&mut pool, &listed, &[1, 2, 3]);
+}
+
+#[test] // two regions of one name, and the same again
+fn a_record_that_says_what_cannot_be_is_counted() {
+    let Some(etcd) = Etcd::new("ignored") else { return };
+    let pair = PairOf { etcd: etcd.access(), name: "west".into(), number: 1, home: 1, lease: LEASE };
+    let mut witness =
+        Witness::start(&pair, &config::default().cluster, "127.0.0.1:9".parse().unwrap()).unwrap();
+    let twice = r#"{"regions":["north/harbour","south/harbour"]}"#;
+    for times in 1..=2 {
+        put(&etcd, "whimbrel/west/configuration", twice);
+        let end = Instant::now() + Duration::from_secs(60);
+        while witness.ignored() < times {
+            assert!(Instant::now() < end, "{}", witness.ignored());
+            witness.turn();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    assert_eq!(witness.ignored(), 2);
 }
