@@ -208,6 +208,15 @@ impl Pool {
         Ok(pool)
     }
 
+    /// It serves from now on, maybe in the place of a former aggregator. What etcd says is of that one's control functions, so these come first:
+    /// rings without them would be told.
+    pub(super) fn begins(&mut self, now: Instant, former: Option<(Members, Vec<Caller>)>, heard: Roll) {
+        if let Some((members, callers)) = former {
+            self.succeed(now, members, callers);
+        }
+        self.enrol(heard);
+    }
+
     /// The control functions of the former aggregator are those of this one, as soon as they come; those that have called already are there.
     pub(super) fn succeed(&mut self, now: Instant, former: Members, callers: Vec<Caller>) {
         (self.life, self.newest) = (former.life, former.newest);

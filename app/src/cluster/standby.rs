@@ -74,12 +74,9 @@ impl Succession {
         console: Arc<Console>,
     ) -> Result<(Pool, Pair), String> {
         let mut pool = Pool::over(self.links, cluster, told, entropy, console)?;
-        pool.enrol(self.witness.roll());
-        let mut gone = Vec::new();
-        if let Some(former) = self.former {
-            pool.succeed(now, former.members, self.callers);
-            gone = former.endpoints;
-        }
+        let (members, gone) = self.former.map(|former| (former.members, former.endpoints)).unzip();
+        pool.begins(now, members.map(|members| (members, self.callers)), self.witness.roll());
+        let gone = gone.unwrap_or_default();
         Ok((pool, Pair::new(self.witness, self.answering, self.home, self.endpoints, gone)))
     }
 }

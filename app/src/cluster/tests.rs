@@ -209,6 +209,20 @@ fn regions_that_are_decided_come_with_the_gnbs_that_are_in_them_and_go_with_them
     assert_eq!(decide("{}"), (1, 0), "the file's again");
 }
 
+#[test]
+fn what_is_decided_is_in_force_after_a_takeover_and_those_who_served_before_are_on_the_rings() {
+    let mut active = pool_of_pair();
+    let _cpf = cpf(&active, "home/site");
+    assert_eq!(until(&mut active, members), 1);
+    let mut mirror = pool_of_pair();
+    let decided = br#"{"regions":["home/new"],"areas":[{"region":"home/new","tacs":[7]}]}"#;
+    let heard = Roll::default().under(Some(Configuration::read(decided).unwrap()));
+    mirror.begins(clock::now(), Some((active.as_members(), vec![])), heard);
+    assert_eq!(mirror.rings().areas().regions().count(), 1);
+    let told: Vec<usize> = mirror.turn(clock::now()).into_iter().filter_map(members).collect();
+    assert_eq!(told, [1], "nobody is told rings without anybody");
+}
+
 #[test] // the aggregator is lost, and its mirror knows its control functions
 fn a_control_function_goes_on_with_its_aggregators_mirror() {
     taken_over(true);
