@@ -68,6 +68,8 @@ pub struct Member {
     /// After an input it waits that the state be sent, not the state: that is made when it leaves, which is after the answers have.
     primary: Primary<Option<Checkpoint>>,
     holdings: Holdings<Checkpoint>,
+    /// Phones of which a delta had no base here: who was asked for the whole, and of which clock.
+    asked: BTreeMap<PhoneId, (CpfId, u64)>,
     /// States that were not what their senders said, or could not be read when they were needed.
     refused: u64,
     /// The phones of which inputs are being tried, by the trials' numbers.
@@ -85,6 +87,7 @@ impl Member {
             served: BTreeMap::new(),
             primary: Primary::default(),
             holdings: Holdings::default(),
+            asked: BTreeMap::new(),
             refused: 0,
             trials: BTreeMap::new(),
             last_trial: 0,
@@ -147,6 +150,7 @@ impl Member {
                     self.cpf.forget(phone);
                 }
                 self.holdings.forget(phone, term);
+                self.asked.remove(&phone);
             }
             Down::Configure(config) => self.cpf.configure(config),
         }
@@ -255,8 +259,10 @@ impl Member {
         out: &mut MemberOutbox,
     ) -> Option<PhoneId> {
         if after.is_none() {
-            let lacked = self.holdings.lacking().map(|(phone, clock)| (peer, Peer::Fetch { phone, clock }));
-            out.peers.extend(lacked);
+            let asked = self.asked.iter().filter(|(_, (of, _))| *of == peer);
+            let asked = asked.map(|(phone, (_, clock))| (*phone, *clock));
+            let wanted = self.holdings.lacking().chain(asked);
+            out.peers.extend(wanted.map(|(phone, clock)| (peer, Peer::Fetch { phone, clock })));
         }
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut portion = self.served.range((begin, Bound::Unbounded)).map(|(phone, _)| *phone);
@@ -279,7 +285,10 @@ impl Member {
         let base = self.holdings.state(phone);
         match base.and_then(|base| delta.apply(base).ok()) {
             Some(state) => self.back(State { phone, term, clock, state }, out),
-            None => out.peers.push((from, Peer::Fetch { phone, clock })),
+            None => {
+                self.asked.insert(phone, (from, clock));
+                out.peers.push((from, Peer::Fetch { phone, clock }));
+            }
         }
     }
 
@@ -300,6 +309,9 @@ impl Member {
         }
         let term = state.term;
         if let Taken::Holds(clock) = self.holdings.take(state) {
+            if self.asked.get(&phone).is_some_and(|(_, wanted)| *wanted <= clock) {
+                self.asked.remove(&phone);
+            }
             out.up.push(Up::Holds { phone, term, clock });
         }
     }
@@ -316,6 +328,7 @@ impl Member {
             };
             self.served.insert(phone, Served { term, backups: Vec::new(), clock, sent: None, held: None });
         }
+        self.asked.remove(&phone);
         let Some(served) = self.served.get_mut(&phone) else { return };
         (served.term, served.backups) = (term, backups);
         if served.backups.is_empty() {

@@ -20,7 +20,7 @@ use whimbrel_resilience::Logs;
 use whimbrel_resilience::replication::{Bounds, CpfId};
 use whimbrel_sim::default_config;
 
-use nodes::{In, NodeRef, Nodes, Octets, Out, Terms};
+use nodes::{In, NodeRef, Nodes, Octets, Out, Terms, sender};
 use script::{Part, rehearse};
 
 /// What may befall the small network.
@@ -103,6 +103,8 @@ struct State {
     replaced: Option<(NodeRef, VecDeque<u64>)>,
     cpfs: BTreeMap<CpfId, Cpf>,
     between: BTreeSet<(CpfId, Octets)>,
+    /// From whom to whom a link has ended, with what was lost, and no other one is there yet.
+    broken: BTreeSet<(CpfId, CpfId)>,
     phones: Vec<Phone>,
     ticks: u32,
     /// When all was quiet, there was nothing to do any more.
@@ -112,8 +114,6 @@ struct State {
     recent: u8,
     cta_failures: u8,
     losses: u8,
-    /// Of these, those since a replica was found to lag.
-    losses_then: u8,
     moves: u8,
     drains: u8,
     looks: u8,
@@ -133,6 +133,8 @@ enum Action {
     /// Of what is between control functions, the n-th.
     Arrives(usize),
     IsLost(usize),
+    /// A link that ended is there again.
+    Reaches(CpfId, CpfId),
     Dies(CpfId),
     SeemsDead(CpfId),
     CtaDies,
@@ -266,6 +268,7 @@ impl Network {
 
     /// The aggregator hears that one is lost, or has gone.
     fn is_lost(&self, state: &mut State, id: CpfId) {
+        state.broken.retain(|(from, to)| *from != id && *to != id);
         let members = Self::members(state);
         self.cta(state, &In::Lost(id, members));
     }
@@ -290,10 +293,7 @@ impl Network {
     /// Whether all phones have had all the time that they need to be backed, by as many as they should.
     fn is_whole(&self, state: &State) -> bool {
         let enough = |(_, backups): &(CpfId, Vec<CpfId>)| backups.len() >= self.bound.backups;
-        self.is_quiet(state)
-            && state.losses == 0
-            && state.cta.facts.lost == 0
-            && state.cta.facts.served.values().all(enough)
+        self.is_quiet(state) && state.cta.facts.lost == 0 && state.cta.facts.served.values().all(enough)
     }
 
     /// Whether all who serve and back a phone live and have the same state of it.
@@ -337,7 +337,8 @@ impl Network {
 
     /// Nothing is under way, and nothing is due.
     fn is_quiet(&self, state: &State) -> bool {
-        Self::links_rest(state) && !state.cta.facts.failing_over && !self.is_due(state)
+        let rests = Self::links_rest(state) && state.broken.is_empty();
+        rests && !state.cta.facts.failing_over && !self.is_due(state)
     }
 
     /// The aggregator has something to do by itself, and it was not in vain last time.
@@ -375,6 +376,7 @@ impl Model for Network {
             replaced: None,
             cpfs: (0..self.bound.cpfs).map(CpfId).map(|id| (id, self.fresh(id))).collect(),
             between: BTreeSet::new(),
+            broken: BTreeSet::new(),
             phones: vec![phone; self.bound.phones],
             ticks: 0,
             idled: false,
@@ -382,7 +384,6 @@ impl Model for Network {
             recent: 0,
             cta_failures: 0,
             losses: 0,
-            losses_then: 0,
             moves: 0,
             drains: 0,
             looks: 0,
@@ -434,10 +435,14 @@ impl Model for Network {
             actions.push(Action::Arrives(n));
             actions.extend((state.losses < bound.losses).then_some(Action::IsLost(n)));
         }
+        actions.extend(state.broken.iter().map(|(from, to)| Action::Reaches(*from, *to)));
         let next = CpfId(bound.cpfs + bound.joins - 1);
         let comes = state.cpfs.last_key_value().map_or(0, |(id, _)| id.0 + 1);
         actions.extend((comes <= next.0).then_some(Action::Joins(CpfId(comes))));
-        let may = Self::links_rest(state) || Some(state.looks) < bound.looks;
+        // Once more while a link is not there again, where nothing else is under way.
+        let rests = Self::links_rest(state);
+        let looks = bound.looks.map(|looks| looks + u8::from(rests && state.looks <= looks));
+        let may = rests && state.broken.is_empty() || Some(state.looks) < looks;
         let due = may && self.is_due(state);
         actions.extend((state.cta.facts.failing_over || due).then_some(Action::Tick));
     }
@@ -497,9 +502,13 @@ impl Model for Network {
             }
             Action::IsLost(n) => {
                 state.losses += 1;
-                state.losses_then += u8::from(state.cta.facts.lagging > 0);
-                let lost = state.between.iter().nth(n)?.clone();
-                state.between.remove(&lost);
+                let (to, octets) = state.between.iter().nth(n)?.clone();
+                state.broken.insert((sender(&octets), to));
+                state.between.remove(&(to, octets));
+            }
+            Action::Reaches(from, to) => {
+                state.broken.remove(&(from, to));
+                self.cpf(&mut state, from, &In::Reached(to));
             }
             Action::Dies(id) => {
                 (state.failures, state.recent) = (state.failures + 1, state.recent + 1);
@@ -544,7 +553,8 @@ impl Model for Network {
                 self.cta(&mut state, &In::Resumes { cpf: id, has });
             }
             Action::Tick => {
-                let (quiet, failing_over) = (Self::links_rest(&state), state.cta.facts.failing_over);
+                let quiet = Self::links_rest(&state) && state.broken.is_empty();
+                let failing_over = state.cta.facts.failing_over;
                 let at = self.next_tick(&state);
                 state.ticks += 1;
                 state.looks += u8::from(!quiet && !failing_over);
@@ -585,7 +595,7 @@ impl Model for Network {
             }),
             Property::always(PRUNED, |n: &Network, s: &State| {
                 let alone = Self::members(s).len() < 2;
-                !n.is_quiet(s) || s.losses > 0 || alone || s.cta.facts.logged <= n.at_work(s)
+                !n.is_quiet(s) || alone || s.cta.facts.logged <= n.at_work(s)
             }),
             Property::always(NOT_LOST, |n: &Network, s: &State| {
                 // A replica that was waited for no longer does not count.
@@ -593,13 +603,13 @@ impl Model for Network {
                 u64::from(s.recent) > backups || s.cta.facts.lost == 0
             }),
             Property::always(CAUGHT_UP, |n: &Network, s: &State| {
-                let marked = s.cta.facts.lagging > 0 && s.losses_then < 2 && s.failures == 0;
+                let marked = s.cta.facts.lagging > 0 && s.failures == 0;
                 !n.is_quiet(s) || !marked || n.at_work(s) > 0 || Self::agree(s)
             }),
             Property::always(LEAVES, |n: &Network, s: &State| {
                 let alone = Self::members(s).is_empty();
                 let stays = |cpf: &Cpf| cpf.trusted && cpf.drains;
-                !n.is_quiet(s) || alone || n.at_work(s) > 0 || s.losses > 0 || !s.cpfs.values().any(stays)
+                !n.is_quiet(s) || alone || n.at_work(s) > 0 || !s.cpfs.values().any(stays)
             }),
             Property::sometimes("a phone is served by its backup", |n: &Network, s: &State| {
                 let done = s.phones.iter().any(|p| p.said == n.bound.inputs);

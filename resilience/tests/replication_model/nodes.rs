@@ -72,6 +72,8 @@ pub(crate) enum In {
         octets: Octets,
     },
     Peer(Octets),
+    /// A link to another one that ended is there again.
+    Reached(CpfId),
     Tried(u64),
     /// The link to the aggregator goes on with another one, which has so many of its messages.
     Resumed(u64),
@@ -577,6 +579,11 @@ fn whose(message: &Peer) -> PhoneId {
     }
 }
 
+/// Whom a message between control functions is from.
+pub(crate) fn sender(octets: &Octets) -> CpfId {
+    ToPeer::read(octets).expect("another one wrote it").from
+}
+
 impl AtCpf {
     pub(crate) fn new(id: CpfId, terms: &Terms) -> Self {
         let member = Member::new(terms.config.clone());
@@ -607,6 +614,12 @@ impl AtCpf {
                 let ToPeer { from, message, .. } = ToPeer::read(octets).expect("another one wrote it");
                 self.past.hears(octets, Some(whose(&message)));
                 self.member.peer(from, message, &mut does);
+            }
+            In::Reached(to) => {
+                let mut after = None;
+                while let Some(last) = self.member.reached_again(*to, after, &mut does) {
+                    after = Some(last);
+                }
             }
             In::Tried(trial) => {
                 self.past.hears(&trial.to_be_bytes()[..].into(), None);
