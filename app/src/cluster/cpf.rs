@@ -36,8 +36,8 @@ const CALL_AGAIN: Duration = Duration::from_millis(200);
 const CALL_SOON: Duration = Duration::from_millis(10);
 /// How long a call may take before another aggregator is called, if there is one.
 const CALLED_WITHIN: Duration = Duration::from_millis(500);
-/// How long a member waits for its aggregator's mirror.
-const MIRROR_WITHIN: Duration = Duration::from_secs(5);
+/// How long a member waits for its aggregator's mirror, which may wait for etcd. A new aggregator says at once that it knows nothing of it.
+const MIRROR_WITHIN: Duration = Duration::from_secs(3600);
 /// It says how much it has when it has so many messages more.
 const TAKEN_EVERY: u64 = 16;
 /// What is wrong with an aggregator is not mended by calling: time before the next call then.

@@ -225,15 +225,20 @@ fn what_is_decided_is_in_force_after_a_takeover_and_those_who_served_before_are_
 
 #[test] // the aggregator is lost, and its mirror knows its control functions
 fn a_control_function_goes_on_with_its_aggregators_mirror() {
-    taken_over(true);
+    taken_over(true, Duration::ZERO);
+}
+
+#[test] // docs/cluster.md: which waits until etcd agrees
+fn a_control_function_waits_for_a_mirror_that_waits_itself() {
+    taken_over(true, Duration::from_secs(6));
 }
 
 #[test]
 fn a_control_function_whose_aggregator_hangs_is_called_by_the_mirror() {
-    taken_over(false);
+    taken_over(false, Duration::ZERO);
 }
 
-fn taken_over(ends: bool) {
+fn taken_over(ends: bool, after: Duration) {
     let mut active = pool_of_pair();
     let mut mirror = pool_of_pair();
     let _cpf = cpf(&active, "home/site");
@@ -243,6 +248,7 @@ fn taken_over(ends: bool) {
     active.flush();
     if ends {
         drop(active);
+        std::thread::sleep(after);
         mirror.succeed(clock::now(), former, vec![]);
         return goes_on(mirror);
     }
