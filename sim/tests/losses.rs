@@ -42,6 +42,7 @@ const FAILED: &[(u64, &str)] = &[
         20_028_553,
         "a UPF asked one of a set of SMFs for an association that another one had, until it came back and ended its sessions",
     ),
+    (80_020_399, "a procedure began while a request of a session was repeated that had crossed a release"),
 ];
 
 #[test]

@@ -127,7 +127,9 @@ pub(super) fn with_session(net: &mut Sim, ue: UeIndex) {
             net.comes_to(BRIEFLY, |net| net.ue_ref(ue).sessions().count() > 0);
         }
     }
-    brought(net, "it has a session", |net| net.ue_ref(ue).sessions().count() > 0);
+    // A release of its connection may have crossed a request, which is repeated later than the next one was made (T3580).
+    let is_there = |net: &Sim| net.ue_ref(ue).sessions().count() > 0 && !net.ue_ref(ue).awaits_session();
+    brought(net, "it has a session", is_there);
     if !all_flow(net, ue) {
         net.command(ue, Command::ServiceRequest);
         brought(net, "packets flow", |net| all_flow(net, ue));
