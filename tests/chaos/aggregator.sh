@@ -7,7 +7,7 @@
 set -euo pipefail
 seconds=${1:-20}
 seed=${2:-1}
-tools=(etcd nsenter)
+tools=(etcd nsenter curl)
 logs=(one.log two.log play.log)
 . "$(dirname "$0")/hosts.sh"
 

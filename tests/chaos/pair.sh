@@ -1,8 +1,9 @@
 # Two aggregators with the etcd that says which of them serves, a UPF, three control functions and phones that use them, sourced by scenarios
 # after hosts.sh: the second aggregator is on the host behind the wire.
 #
-# Before, beside what hosts.sh wants: `etcd`, the addresses of its members, or nothing for one beside the first aggregator. After: the functions
+# Before, beside what hosts.sh wants (`curl` among the `tools`): `etcd`, the addresses of its members, or nothing for one beside the first aggregator. After: the functions
 # below. `$code`, if set, is the version of the code that whatever is started says to run (resilience/src/version.rs).
+gnbs=$(sed -n 's/^gnbs: //p' "$tmp/play.yaml")
 etcds=${etcd:-192.0.2.1}
 urls=()
 for at in $etcds; do urls+=("http://$at:2379"); done
@@ -61,11 +62,23 @@ pair_says() {
   done
   wrong "$3"
 }
-# pairs N: waits until an aggregator has got a mirror so many times in all.
+# pairs N: waits until an aggregator has got a mirror so many times more, and the gNBs, if there are some, have come to it.
 paired=0
 pairs() {
   paired=$((paired + $1))
   pair_says "this aggregator has a mirror" "$paired" "the aggregators do not become a pair"
+  gnbs_at "$(other "$(active)")"
+}
+# metric_of NAME METRIC: one of an aggregator's metrics.
+metric_of() { ${host[$1]} curl -sf "http://127.0.0.1:808${number[$1]}/metrics" | awk -v n="$2" '$1 == n { v = $2 } END { print v + 0 }'; }
+# gnbs_at NAME: waits until each gNB has an association with an aggregator that does not serve. One that has none loses its phones with the one that serves.
+gnbs_at() {
+  for _ in $(seq 200); do
+    [ -n "${play:-}" ] && kill -0 "$play" 2>/dev/null || return 0
+    [ "$(metric_of "$1" whimbrel_gnbs)" -lt "$gnbs" ] || return 0
+    sleep 0.05
+  done
+  wrong "gNBs do not come to the aggregator that mirrors"
 }
 # Whoever said last that it serves, does.
 active() {

@@ -20,9 +20,8 @@ sleep 1
 WHIMBREL_LINK_VERSION=99 cpf stranger
 pair_says "a link is refused: it is a version of whimbrel whose messages are others" 1 "another version's calls are not told"
 await stranger "the aggregator is left: it is a version of whimbrel whose messages are others"
-in_its_host() { ${host[$1]} curl -sf "http://127.0.0.1:808${number[$1]}/metrics" | awk -v n="$2" '$1 == n { v = $2 } END { print v + 0 }'; }
 for _ in $(seq 100); do # it calls again after five seconds
-  refused=$(in_its_host "$(active)" whimbrel_versions_refused_total)
+  refused=$(metric_of "$(active)" whimbrel_versions_refused_total)
   [ "$refused" -lt 2 ] || break
   sleep 0.2
 done
@@ -47,7 +46,7 @@ ended "$mirror" TERM
 pair_says "goes on without a mirror" 1 "an aggregator whose mirror left does not go on"
 aggregator "$mirror"
 pair_says "an aggregator that runs other code takes over when this one stops" 1 "an aggregator that runs other code does not wait"
-sleep 2
+gnbs_at "$mirror"
 ended "$serves" TERM
 pair_says "serves in the other one's place" 1 "an aggregator that runs other code does not take over"
 aggregator "$serves"
@@ -57,7 +56,7 @@ ended "$mirror" KILL
 pair_says "serves in the other one's place" 2 "the upgraded aggregator's mirror does not take over"
 aggregator "$mirror"
 pairs 1
-cpf_lost=$(in_its_host "$(active)" whimbrel_phones_lost_total) unreadable=$(in_its_host "$(active)" whimbrel_states_unreadable_total)
+cpf_lost=$(metric_of "$(active)" whimbrel_phones_lost_total) unreadable=$(metric_of "$(active)" whimbrel_states_unreadable_total)
 
 judge
 [ "$cpf_lost" = 0 ] || wrong "phones were lost"

@@ -83,6 +83,11 @@ impl Links {
         physical
     }
 
+    /// gNBs that have come here while another host serves.
+    pub(crate) fn waiting(&self) -> usize {
+        self.names.waiting()
+    }
+
     /// Whether a gNB may come that has a name already.
     pub(crate) fn awaits(&self) -> bool {
         self.names.next_deadline().is_some()

@@ -19,6 +19,7 @@ use super::n2::{self, Links};
 use super::subscribers::StoredSubscribers;
 use crate::clock;
 use crate::cluster::{Heard, Standby};
+use crate::console::Gauge;
 use crate::entropy::SystemEntropy;
 
 /// How long a signal to stop waits at most.
@@ -185,6 +186,7 @@ impl Waiting {
             }
         }
         self.early.retain(|(at, ..)| now < *at + EARLY_FOR);
+        self.parts.console.metrics.set(Gauge::Gnbs, self.links.waiting() as u64);
     }
 
     fn block(&self, now: Instant) {

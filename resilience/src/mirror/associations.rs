@@ -5,7 +5,7 @@
 //! gNB's identity (TS 38.412 §7, TS 38.413 §8.7.2.2). An [`AssociationId`] is only a name: after a takeover, what the active one had called
 //! so goes over the association that the same gNB has here, and neither its phones nor the aggregator see a difference.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use whimbrel_control::AssociationId;
@@ -78,6 +78,11 @@ impl Associations {
             }
             _ => Arrival::Dropped,
         }
+    }
+
+    /// How many gNBs have come here while another host serves: who has not loses its connections if that host is lost just now.
+    pub fn waiting(&self) -> usize {
+        self.gnbs.values().collect::<BTreeSet<_>>().len()
     }
 
     /// An association ended. Gives its name: the aggregator hears of it.
@@ -181,6 +186,8 @@ mod tests {
         let mut here = Associations::default();
         assert!(acknowledged(&here.take(Physical(5), &update(1))));
         assert!(acknowledged(&here.take(Physical(6), &update(2))));
+        assert!(acknowledged(&here.take(Physical(7), &update(2))));
+        assert_eq!((here.waiting(), here.down(Physical(7)), here.waiting()), (2, None, 2));
         let down = here.take_over(NOW, [(AssociationId(0), Some(gnb(2))), (AssociationId(1), Some(gnb(1)))]);
         assert_eq!(down, []);
         assert_eq!(here.over(AssociationId(0)), Some(Physical(6)));
