@@ -236,11 +236,13 @@ impl Pair {
     }
 
     /// This one begins to work after so long. If something waited for the mirror, what that one said meanwhile may be from before it took this
-    /// one's place: nothing leaves until it has answered to what it is told from now on. Whether it is to be told something.
+    /// one's place: nothing leaves until it has answered to what it is told from now on, for which it has its time. Whether it is to be told
+    /// something.
     pub(crate) fn was_away(&mut self, away: Duration, last: u64, waiting: usize) -> bool {
         let doubts = away >= REPLACED_AFTER && waiting > 0;
         if doubts {
             self.doubted = Some(last);
+            self.waits = self.waits.map(|since| since + away);
         }
         doubts
     }

@@ -125,6 +125,39 @@ fn a_mirror_that_cannot_follow_does_not_hold_phones_up_again_at_once() {
     assert!(follow(&mut pair, now), "one that stops gives away what it has");
 }
 
+#[test] // its heartbeats pass, and nothing else in one direction or both
+fn a_mirror_that_takes_nothing_is_given_up_and_not_for_what_this_one_slept() {
+    let Some(etcd) = Etcd::new("takes") else { return };
+    let two = Listed::new(&etcd, 2, free());
+    let place = two.place(2);
+    for sleeps in [Duration::ZERO, Duration::from_secs(6)] {
+        let mut pool = pool_of_pair();
+        let (mut active, mut pair) = (serving(&pool), pair(&pair_of(Some(&etcd)), false));
+        while !pair.witness().lists(place) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let (now, mut out) = (clock::now(), Outbox::default());
+        let (endpoints, smf) = (vec![LOCALHOST], LOCALHOST);
+        let offer = ToActive::Follow { place, address: free(), endpoints, smf };
+        pair.said(now, offer, &mut active, &mut pool, &mut out);
+        let before = active.handle(now, Input::Tick, &mut out).unwrap();
+        pair.record(now, &mut pool, &before);
+        pair.said(now, ToActive::Held(0), &mut active, &mut pool, &mut out);
+        let waits = active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
+        pair.record(now, &mut pool, &waits);
+        let mut follows = |pair: &mut Pair, now| {
+            pair.turn(now, &mut active, &mut pool, &mut out);
+            pair.follower().is_some()
+        };
+        assert!(follows(&mut pair, now + Duration::from_millis(400)));
+        if !sleeps.is_zero() {
+            pair.was_away(sleeps, 2, 1);
+            assert!(follows(&mut pair, now + sleeps + Duration::from_millis(450)), "it had no time");
+        }
+        assert!(!follows(&mut pair, now + sleeps + Duration::from_millis(550)));
+    }
+}
+
 #[test]
 fn what_a_mirror_holds_it_says_once() {
     let Some(etcd) = Etcd::new("held") else { return };
