@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Control functions that die, hang and are cut off, from all or from one another alone, while phones are busy: no phone may notice (Neutrino §4.2,
-# failure scenarios 1 and 2).
+# Control functions that die, hang and are cut off, from all, from one another or from TCP alone, while phones are busy: no phone may notice
+# (Neutrino §4.2, failure scenarios 1 and 2).
 # An aggregator, three control functions beside it and one behind a wire, in network namespaces of their own. Phones and gNBs judge each
 # answer; a step that fails, or an answer that a phone's history does not allow, fails the run. The histories are kept.
 #
@@ -76,6 +76,17 @@ table inet apart {
 }
 END
 }
+# mute [in] [out]: the link of the one behind the wire with the aggregator passes nothing in these directions; heartbeats pass.
+mute() {
+  local way rules=''
+  for way; do
+    case $way in
+      in) rules+="chain in { type filter hook input priority 0; tcp sport 7380 drop; }"$'\n' ;;
+      out) rules+="chain out { type filter hook output priority 0; tcp dport 7380 drop; }"$'\n' ;;
+    esac
+  done
+  nsenter -t "$elsewhere" -n nft "table inet apart { $rules }"
+}
 together() { nsenter -t "$elsewhere" -n nft delete table inet apart; }
 
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
@@ -92,7 +103,8 @@ running+=("$play")
 
 RANDOM=$seed
 near=(one two three)
-killed=0 stopped=0 cut=0 left=0 apart=0
+killed=0 stopped=0 cut=0 left=0 apart=0 muted=0
+ways=("in out" in out)
 end=$((SECONDS + seconds - 2))
 sleep 1
 if [ ${#fatal[@]} -gt 0 ]; then
@@ -110,7 +122,7 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
   fi
   victim=${near[RANDOM % 3]}
   comes=1
-  case $((RANDOM % 5)) in
+  case $((RANDOM % 6)) in
     0) # it dies
       kill -9 "${pid[$victim]}"
       lost
@@ -140,6 +152,11 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       together
       comes=0
       apart=$((apart + 1)) ;;
+    5) # it answers heartbeats, and what it is told, or what it says, does not come
+      mute ${ways[RANDOM % 3]}
+      lost
+      together
+      muted=$((muted + 1)) ;;
   esac
   members "$comes"
   sleep 0.$((RANDOM % 5 + 2))
@@ -152,15 +169,16 @@ sed -n '/^step /,$p' "$tmp/play.log" | grep -v '^{' || true
 sleep 0.7
 taken=$(metric whimbrel_phones_taken_over_total) replayed=$(metric whimbrel_inputs_replayed_total)
 gone=$(metric whimbrel_phones_lost_total) diverged=$(metric whimbrel_diverged_total) alarms=$(metric whimbrel_cpf_false_alarms_total)
-echo "control functions lost: $killed killed, $stopped stopped, $cut cut off, $poisoned by a message; $left left in order; cut off from one another: $apart; phones taken over: $taken; messages replayed: $replayed;" \
+echo "control functions lost: $killed killed, $stopped stopped, $cut cut off, $muted from TCP alone, $poisoned by a message; $left left in order; cut off from one another: $apart; phones taken over: $taken; messages replayed: $replayed;" \
   "false alarms: $alarms; phones lost: $gone; replays that diverged: $diverged"
 stale=$(awk -f "$(dirname "$0")/histories.awk" "$tmp/play.log")
 answers=$(grep '^imsi-' "$tmp/play.log" | grep -cv ': Holds' || true)
 [ -z "$stale" ] || { echo "$stale" | head -n 5; wrong "an answer contradicts what its phone was told before"; }
 [ "$rc" = 0 ] || wrong "phones noticed"
 [ "$(metric whimbrel_phones_poisoned_total)" = "$poisoned" ] || wrong "not each poisoned message, or others too, were taken for such"
+[ "$(metric whimbrel_cpf_mute_total)" = "$muted" ] || wrong "not each link that passed nothing, or others too, were taken for such"
 [ "$gone" = 0 ] || wrong "phones were lost"
 [ "$diverged" = 0 ] || wrong "a replay gave other outputs"
-[ "$((killed + stopped + cut + left + apart))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"
-echo "{\"chaos\": \"control\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"cut\": $cut, \"poisoned\": $poisoned, \"left\": $left, \"apart\": $apart," \
+[ "$((killed + stopped + cut + left + apart + muted))" -gt 0 ] && [ "$taken" -gt 0 ] || wrong "nothing happened: the run shows nothing"
+echo "{\"chaos\": \"control\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"cut\": $cut, \"poisoned\": $poisoned, \"left\": $left, \"apart\": $apart, \"muted\": $muted," \
   "\"taken_over\": $taken, \"replayed\": $replayed, \"false_alarms\": $alarms, \"lost\": $gone, \"diverged\": $diverged, \"answers_in_histories\": $answers, \"stale\": 0}"

@@ -43,6 +43,12 @@ impl Asks {
         self.last
     }
 
+    /// The number of a question of which the answer does not matter, but that there is one.
+    pub(super) fn idle(&mut self) -> u32 {
+        self.last = self.last.wrapping_add(1);
+        self.last
+    }
+
     /// One has answered. More phones than were asked for are not kept.
     pub(super) fn answered(&mut self, ask: u32, by: CpfId, phones: Vec<Glimpse>) {
         let Some(open) = self.open.get_mut(&ask).filter(|a| a.awaited.contains(&by)) else { return };

@@ -64,6 +64,13 @@ impl Watch {
         }
     }
 
+    /// It answers, and is lost all the same: its further heartbeats tell it so, for links do not.
+    pub(super) fn replaced(&mut self, now: Instant, who: MemberId) {
+        let name = who.discriminator();
+        self.detector.handle(now, Input::Closed(name), &mut self.out);
+        self.doubted.push((now + DOUBT, name));
+    }
+
     /// It has left, or its link has broken.
     pub(super) fn end(&mut self, who: MemberId) {
         let name = who.discriminator();

@@ -20,6 +20,7 @@ use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{CodeVersion, Complaint, Recovered};
 
 use super::asks::{Asks, Wanted};
+use super::hearing::{Hearing, Look};
 use super::heartbeat::Watch;
 use super::recoveries::Recoveries;
 use super::strangers::Strangers;
@@ -107,6 +108,7 @@ pub(crate) struct Pool {
     /// Calls of versions that speak another language.
     other_versions: u64,
     watch: Watch,
+    hearing: Hearing,
     regions: Regions,
     /// What the file says, and what is in force: what etcd says goes before.
     file: Cluster,
@@ -177,6 +179,7 @@ impl Pool {
             strange: 0,
             other_versions: 0,
             watch,
+            hearing: Hearing::default(),
             regions: Regions::default(),
             file: cluster.clone(),
             terms: cluster.clone(),
@@ -307,6 +310,7 @@ impl Pool {
         }
         self.events = events;
         self.miss(now);
+        self.listen(now);
         while let Some((wanted, phones)) = self.asks.done() {
             self.said.push(Said::Shown(wanted, phones));
         }
@@ -326,6 +330,23 @@ impl Pool {
             self.members.iter().filter(|(_, m)| m.link.is_none()).map(|(id, _)| *id).collect();
         for cpf in missing {
             warn!(cpf = cpf.0, "a control function of the former aggregator did not come");
+            self.lost(cpf);
+        }
+    }
+
+    /// Those that answer nothing on their links are lost, heartbeats or not.
+    fn listen(&mut self, now: Instant) {
+        let Look { ask, mute } = self.hearing.look(now, self.terms.heartbeat);
+        for link in ask.into_iter().filter_map(|cpf| self.members.get(&cpf)?.link).collect::<Vec<_>>() {
+            let ask = self.asks.idle();
+            self.tell(link, &ToCpf::Show { ask, which: Show::After(None, 0) });
+        }
+        for cpf in mute {
+            warn!(
+                cpf = cpf.0,
+                "a control function answers nothing on its link: does TCP reach it, and what it says us?"
+            );
+            self.watch.replaced(now, MemberId::Cpf(cpf));
             self.lost(cpf);
         }
     }
@@ -387,6 +408,7 @@ impl Pool {
         self.members.insert(id, joined);
         self.by_link.insert(link, id);
         self.watch.begin(now, MemberId::Cpf(id), address);
+        self.hearing.heard(now, id);
         info!(cpf = id.0, %address, %region, %code, "a control function has come");
         let (life, heartbeats, keep) = (self.life, self.heartbeats, self.pair);
         self.tell(link, &ToCpf::Welcome { life, id, heartbeats, keep });
@@ -411,6 +433,7 @@ impl Pool {
             Some(member) => {
                 member.link = Some(link);
                 self.watch.begin(now, MemberId::Cpf(id), member.address);
+                self.hearing.heard(now, id);
                 self.by_link.insert(link, id);
                 self.said.push(Said::Resumes(id, has));
             }
@@ -475,6 +498,7 @@ impl Pool {
             };
         }
         let Some(cpf) = self.by_link.get(&link).copied() else { return };
+        self.hearing.heard(now, cpf);
         match message {
             Ok(ToCta::Up(up)) => self.said.push(Said::Up(cpf, up)),
             Ok(ToCta::Leave) => {
@@ -529,6 +553,7 @@ impl Pool {
             self.links.close(link);
         }
         self.watch.end(MemberId::Cpf(cpf));
+        self.hearing.end(cpf);
         self.asks.gone(cpf);
         self.members_changed();
         self.said.push(Said::Lost(cpf));
@@ -807,7 +832,9 @@ impl Pool {
 
     /// When [`Self::turn`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        [self.links.next_deadline(), self.watch.next_deadline(), self.awaited].into_iter().flatten().min()
+        let listens = self.hearing.next_deadline();
+        let due = [self.links.next_deadline(), self.watch.next_deadline(), listens, self.awaited];
+        due.into_iter().flatten().min()
     }
 
     /// How often what etcd says of the cluster could not be put in force.
@@ -824,8 +851,13 @@ impl Pool {
             one("whimbrel_cpf_heartbeats_total", "Heartbeats sent to control functions", heartbeats.probes),
             one(
                 "whimbrel_cpf_silent_total",
-                "Control functions that did not answer heartbeats",
+                "Control functions that did not answer, heartbeats or on their links",
                 heartbeats.downs,
+            ),
+            one(
+                "whimbrel_cpf_mute_total",
+                "Control functions that answered heartbeats and nothing on their links",
+                self.hearing.mute(),
             ),
             one(
                 "whimbrel_cpf_false_alarms_total",

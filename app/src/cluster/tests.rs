@@ -18,9 +18,10 @@ use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::link::{
     Down, HeartbeatKey, Hello, Members, Peer, Role, Show, ToCpf, ToCta, ToPeer, Up,
 };
-use whimbrel_resilience::membership::{Configuration, Roll};
+use whimbrel_resilience::membership::{Configuration, MemberId, Roll};
 use whimbrel_resilience::replication::CpfId;
 
+use super::heartbeat::Answering;
 use super::{AtEtcd, CpfProcess, Pool, Said, Settings, Wanted};
 use crate::clock;
 use crate::config::{self, Cluster, PairOf};
@@ -38,10 +39,14 @@ fn pool() -> Pool {
 }
 
 fn pool_with(console: Arc<Console>) -> Pool {
+    pool_that(console, patient())
+}
+
+fn pool_that(console: Arc<Console>, heartbeat: Timing) -> Pool {
     let config = config::default();
     let neighbours = vec!["home/next".parse().unwrap()];
     let listen = Some("127.0.0.1:0".parse().unwrap());
-    let cluster = Cluster { listen, neighbours, heartbeat: patient(), ..config.cluster.clone() };
+    let cluster = Cluster { listen, neighbours, heartbeat, ..config.cluster.clone() };
     let mut entropy = SystemEntropy::new().unwrap();
     Pool::open(&cluster, Arc::new(config.control()), &mut entropy, console).unwrap().unwrap()
 }
@@ -545,6 +550,47 @@ fn heartbeats_that_are_none_are_counted() {
     let all = [("malformed", 1), ("forged", 1), ("foreign", 1), ("stale", 0)];
     assert_eq!(ignored, all.map(|(why, n)| (why.to_owned(), n)));
     assert_eq!(pool.rings().members().count(), 1);
+}
+
+#[test] // a rule of a firewall, or an MTU: UDP passes, TCP does not
+fn a_control_function_that_answers_heartbeats_alone_is_lost_and_told_so() {
+    let heartbeat = Timing::new(Duration::from_millis(50), 16).unwrap();
+    let mut pool = pool_that(Console::new(clock::now()).unwrap(), heartbeat);
+    let _heard = cpf(&pool, "home/site");
+    assert_eq!(until(&mut pool, members), 1);
+    let heart = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let answering = Answering::start(heart).unwrap();
+    let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
+    let ToCta::Join { region, .. } = join() else { unreachable!() };
+    peer.tell(&ToCta::Join { region, address: heart });
+    let end = Instant::now() + Duration::from_secs(20);
+    let (mut welcome, mut lost_at) = (None, None);
+    while !answering.is_replaced() {
+        assert!(Instant::now() < end, "lost: {lost_at:?}");
+        if let Some(lost) = pool.turn(clock::now()).into_iter().find_map(lost) {
+            assert_eq!(lost, CpfId(2));
+            lost_at = Some(Instant::now());
+        }
+        pool.flush();
+        // It reads what it is to answer with until it is welcome, and nothing on its link from then on.
+        if welcome.is_none() {
+            peer.links.drain(clock::now(), &mut peer.events);
+            peer.links.flush();
+            let told = peer.events.iter().find_map(|event| match event {
+                Event::Frame { octets, .. } => Some(ToCpf::read(octets).unwrap()),
+                _ => None,
+            });
+            if let Some(ToCpf::Welcome { id, heartbeats, .. }) = told {
+                answering.be(Some((MemberId::Cpf(id), &heartbeats.0)));
+                welcome = Some(Instant::now());
+            }
+        }
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    let waited = lost_at.expect("it is lost").duration_since(welcome.expect("it was welcome"));
+    assert!(waited >= Duration::from_secs(1), "{waited:?}");
+    assert_eq!(counted(&pool, "whimbrel_cpf_mute_total"), 1);
+    assert_eq!(pool.rings().members().collect::<Vec<_>>(), [CpfId(1)]);
 }
 
 #[test]

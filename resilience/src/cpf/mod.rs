@@ -54,6 +54,9 @@ impl Cpf {
     /// The phones that an operator wants to see. A phone that registers anew has two contexts for a while: the registered one
     /// comes first, and stands alone in lists.
     pub fn show(&self, which: Show) -> Vec<Glimpse> {
+        if let Show::After(_, 0) = which {
+            return Vec::new(); // asked to hear whether there is an answer
+        }
         let known = self.shard.iter().filter_map(|p| Some((p.amf.supi?, p)));
         let mut phones: Vec<(Supi, &Phone)> = match which {
             Show::Of(supi) => known.filter(|(s, _)| *s == supi).collect(),
