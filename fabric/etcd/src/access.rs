@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::{ClientConfig, Error, RootCertStore};
 
 use crate::gateway::{BadEndpoint, Endpoint};
 
@@ -44,7 +44,9 @@ impl Access {
     /// TLS 1.3 as it is to be spoken. Errors: one sentence.
     pub(crate) fn connector(&self) -> Result<TlsConnector, String> {
         let Some(ca) = &self.ca_file else {
-            return Err("https:// to etcd needs the file with the certificate of who vouches for it".into());
+            return Err(
+                "https:// to etcd needs the file with the certificate of who vouches for etcd's (`--etcd-ca-file`)".into()
+            );
         };
         let mut roots = RootCertStore::empty();
         for certificate in certificates(ca)? {
@@ -58,8 +60,17 @@ impl Access {
             None => config.with_no_client_auth(),
             Some((certificate, key)) => {
                 let wrong = |e: &dyn std::fmt::Display| format!("{}: {e}", key.display());
-                let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| wrong(&e))?;
-                config.with_client_auth_cert(certificates(certificate)?, secret).map_err(|e| wrong(&e))?
+                let secret = PrivateKeyDer::from_pem_file(key).map_err(|e| match e {
+                    pem::Error::NoItemsFound => wrong(&"there is no private key in it"),
+                    e => wrong(&e),
+                })?;
+                config.with_client_auth_cert(certificates(certificate)?, secret).map_err(|e| match e {
+                    Error::InconsistentKeys(_) => wrong(&format_args!(
+                        "it is not the key of the certificate in {}",
+                        certificate.display()
+                    )),
+                    e => wrong(&e),
+                })?
             }
         };
         Ok(TlsConnector::from(Arc::new(config)))

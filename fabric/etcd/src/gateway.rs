@@ -1,5 +1,6 @@
 //! HTTP/1.1 to etcd.
 
+use std::error::Error;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +16,7 @@ use tokio::task::AbortHandle;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use crate::access::Access;
+use crate::failure;
 
 /// An etcd on the same network answers in milliseconds; one that has to elect a leader, in a second or two. The membership waits a
 /// second longer.
@@ -51,7 +53,7 @@ impl fmt::Display for BadEndpoint {
     }
 }
 
-impl std::error::Error for BadEndpoint {}
+impl Error for BadEndpoint {}
 
 impl FromStr for Endpoint {
     type Err = BadEndpoint;
@@ -173,7 +175,9 @@ impl Gateway {
         body: &Value,
         token: &Option<String>,
     ) -> Result<Opened, String> {
-        let wrong = |e: &dyn fmt::Display| format!("etcd at {}: {e}", at.authority);
+        let wrong = |e: &(dyn Error + 'static)| {
+            format!("etcd at {}: {}", at.authority, failure::sentence(e, at.is_sealed(), &self.access))
+        };
         let stream = TcpStream::connect(&at.authority).await.map_err(|e| wrong(&e))?;
         let mut request = hyper::Request::post(path)
             .header("host", &at.authority)

@@ -11,6 +11,7 @@
 
 mod access;
 mod agent;
+mod failure;
 mod gateway;
 mod json;
 

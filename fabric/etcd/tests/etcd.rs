@@ -330,7 +330,7 @@ fn of_three_one_may_stop_or_die_and_without_two_nothing_changes_for_a_minute() {
 struct Certificates(PathBuf);
 
 impl Certificates {
-    /// Two that vouch, and of the first a certificate of etcd and one of a process; `None` where there is no openssl.
+    /// Two that vouch, of the first a certificate of etcd and one of a process, of the second one of a stranger; `None` where there is no openssl.
     fn new() -> Option<Self> {
         if Program::new("openssl").arg("version").stdout(Stdio::null()).status().is_err() {
             eprintln!("skipped: openssl is not installed");
@@ -347,9 +347,9 @@ impl Certificates {
         for ca in ["ca", "other-ca"] {
             made.openssl(&format!("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {ca}.key -out {ca}.pem -days 2 -subj /CN={ca}"));
         }
-        for name in ["etcd", "process"] {
+        for (name, ca) in [("etcd", "ca"), ("process", "ca"), ("stranger", "other-ca")] {
             made.openssl(&format!("req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}"));
-            made.openssl(&format!("x509 -req -in {name}.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out {name}.pem -days 2 -extfile ext"));
+            made.openssl(&format!("x509 -req -in {name}.csr -CA {ca}.pem -CAkey {ca}.key -CAcreateserial -out {name}.pem -days 2 -extfile ext"));
         }
         Some(made)
     }
@@ -409,16 +409,28 @@ fn over_tls_both_show_their_certificates_and_nobody_else_is_spoken_with() {
     let cpf = Node::start_at(CPF, &access);
     a.until("watched", |heard| heard.events.contains(&Event::Changed(Change::Member(CPF))));
 
-    is_unreachable(&Node::start_at(B, &Access { certificate: None, ..access.clone() }), "etcd at 127.0.0.1");
+    let none = Access { certificate: None, ..access.clone() };
+    is_unreachable(&Node::start_at(B, &none), "wants to see a certificate of this process");
+    let not_taken = Access {
+        certificate: Some((made.file("stranger.pem"), made.file("stranger.key"))),
+        ..access.clone()
+    };
+    is_unreachable(&Node::start_at(B, &not_taken), "stranger.pem: it has expired, or nobody");
     let other = Access { ca_file: Some(made.file("other-ca.pem")), ..access.clone() };
-    is_unreachable(&Node::start_at(B, &other), "invalid peer certificate");
+    is_unreachable(&Node::start_at(B, &other), "other-ca.pem vouches for its certificate");
     let plain = Access { endpoints: vec![access.endpoints[0].replace("https", "http")], ..access.clone() };
-    is_unreachable(&Node::start_at(B, &plain), "etcd");
+    is_unreachable(&Node::start_at(B, &plain), "write https://");
     assert!(a.view().member(B).is_none());
 
     // A certificate that was renewed is taken up: here, one that serves no more.
     std::fs::copy(made.file("other-ca.pem"), made.file("ca.pem")).unwrap();
-    is_unreachable(&cpf, "invalid peer certificate");
+    is_unreachable(&cpf, "ca.pem vouches for its certificate");
+
+    let Some(unsealed) = etcds_with(1, "http", &[]) else { return };
+    let there = Node::start(A, &endpoints(&unsealed));
+    there.until("listed", |heard| heard.incarnation.is_some());
+    let sealed = Access { endpoints: vec![endpoints(&unsealed)[0].replace("http", "https")], ..access };
+    is_unreachable(&Node::start_at(B, &sealed), "write http://");
 }
 
 /// What an operator does with etcdctl.
