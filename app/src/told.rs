@@ -41,3 +41,31 @@ impl<K: Ord> ToldOnce<K> {
         true
     }
 }
+
+/// Counts the lines of the log, but those of levels that are off, for tests.
+#[cfg(test)]
+pub(crate) struct Lines(pub(crate) std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+#[cfg(test)]
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let told = *event.metadata().level() <= tracing::Level::INFO;
+        self.0.fetch_add(usize::from(told), std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}

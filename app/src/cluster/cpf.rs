@@ -139,6 +139,8 @@ pub(crate) struct CpfProcess {
     /// Since when no aggregator takes it, and what was told of that.
     in_vain: Option<Instant>,
     told_in_vain: Strangers,
+    /// Those that are called and that it cannot speak with, and why.
+    told_unfit: ToldOnce<(SocketAddr, String)>,
     answering: Answering,
     tasting: Tasting,
     watched: Watched,
@@ -176,6 +178,7 @@ impl CpfProcess {
             call_at: Instant::ZERO,
             in_vain: None,
             told_in_vain: Strangers::default(),
+            told_unfit: ToldOnce::new("aggregators that are called"),
             answering,
             tasting: Tasting::start()?,
             watched: Watched::start("control function")?,
@@ -234,7 +237,7 @@ impl CpfProcess {
         }
     }
 
-    fn turn(&mut self, now: Instant) -> bool {
+    pub(super) fn turn(&mut self, now: Instant) -> bool {
         if self.answering.is_replaced() {
             self.leave(now, "it has taken this control function for dead");
             self.call_at = now;
@@ -292,7 +295,9 @@ impl CpfProcess {
             if to_call.is_empty() {
                 self.call_at = now + CALL_AGAIN; // etcd names nobody yet
                 let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
-                if now >= since + TOLD_AFTER && self.told_in_vain.tells(now, nobody, "nobody") {
+                // Of an etcd that does not answer that is told, and why.
+                let answers = self.finder.as_ref().is_some_and(|f| f.listed.is_some());
+                if answers && now >= since + TOLD_AFTER && self.told_in_vain.tells(now, nobody, "nobody") {
                     warn!(
                         "no aggregator is known: etcd names none that serves; `--name` and `--home` have to be its `cluster.name` and `cluster.home`"
                     );
@@ -394,8 +399,10 @@ impl CpfProcess {
                         None => ToCta::Join { region: region.clone(), address: *listen },
                     });
                 }
-                Ok(Hello { role: Role::Cpf, .. }) => self.leave(now, "it is a control function"),
-                Err(e) => self.leave(now, &e.to_string()),
+                Ok(Hello { role: Role::Cpf, .. }) => {
+                    self.is_none_for_it(now, peer, "it is a control function")
+                }
+                Err(e) => self.is_none_for_it(now, peer, &e.to_string()),
             }
             return;
         }
@@ -416,9 +423,22 @@ impl CpfProcess {
         self.links.close(link);
     }
 
-    /// The aggregator is not to be spoken with.
+    /// What is called is not to be spoken with, now and later: another one is called, if there is one.
+    fn is_none_for_it(&mut self, now: Instant, peer: SocketAddr, why: &str) {
+        if self.told_unfit.tells(now, (peer, why.to_owned())) {
+            warn!(aggregator = %peer, "this aggregator is not spoken with: {why}; it is called on, and not told again for an hour");
+        }
+        self.nth += 1;
+        self.part(now);
+    }
+
+    /// The aggregator has done what it must not.
     fn leave(&mut self, now: Instant, why: &str) {
         warn!("the aggregator is left: {why}");
+        self.part(now);
+    }
+
+    fn part(&mut self, now: Instant) {
         if let Some(link) = self.aggregator {
             self.links.close(link);
         }

@@ -223,6 +223,7 @@ mod tests {
     use super::*;
     use crate::clock;
     use crate::config::Neighbour as Of;
+    use crate::told::Lines;
 
     fn amf(pointer: u8) -> AmfId {
         AmfId::new(2, 1, pointer).expect("within its bits")
@@ -289,32 +290,6 @@ mod tests {
             Neighbours::open(&of(2, vec![at]), amf(0), clock::now()).expect("opens").expect("one");
         until(&mut [&mut stranger, &mut b], |both| both[1].refused.total() > 0);
         assert!(!there(&b));
-    }
-
-    /// Counts lines of the log.
-    struct Lines(Arc<AtomicUsize>);
-
-    impl tracing::Subscriber for Lines {
-        fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-            true
-        }
-
-        fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-            tracing::span::Id::from_u64(1)
-        }
-
-        fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-
-        fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-        fn event(&self, event: &tracing::Event<'_>) {
-            let told = *event.metadata().level() <= tracing::Level::INFO;
-            self.0.fetch_add(usize::from(told), Ordering::Relaxed);
-        }
-
-        fn enter(&self, _: &tracing::span::Id) {}
-
-        fn exit(&self, _: &tracing::span::Id) {}
     }
 
     #[test] // one lists the other, which does not list it: it calls, is let go, and calls again

@@ -6,7 +6,7 @@ mod pair;
 use std::collections::VecDeque;
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,7 @@ use crate::clock;
 use crate::config::{self, Cluster, PairOf};
 use crate::console::{Condition, Console};
 use crate::entropy::SystemEntropy;
+use crate::told::Lines;
 
 /// Heartbeats that a machine which does much else answers too: no test here is about them.
 fn patient() -> Timing {
@@ -377,17 +378,21 @@ impl Host {
             if let Some(told) = self.untold.pop_front() {
                 return told;
             }
-            self.links.drain(clock::now(), &mut self.events);
-            self.untold.extend(self.events.iter().filter_map(|event| match event {
-                Event::Up { link, .. } => Some(Told::Up(link)),
-                Event::Frame { link, octets } => Some(Told::Frame(link, octets.to_vec())),
-                Event::Down { link, reason } => Some(Told::Down(link, reason)),
-                Event::TurnedAway { .. } => None,
-            }));
-            self.links.flush();
+            self.look();
             std::thread::sleep(Duration::from_micros(200));
         }
         panic!("nothing happens");
+    }
+
+    fn look(&mut self) {
+        self.links.drain(clock::now(), &mut self.events);
+        self.untold.extend(self.events.iter().filter_map(|event| match event {
+            Event::Up { link, .. } => Some(Told::Up(link)),
+            Event::Frame { link, octets } => Some(Told::Frame(link, octets.to_vec())),
+            Event::Down { link, reason } => Some(Told::Down(link, reason)),
+            Event::TurnedAway { .. } => None,
+        }));
+        self.links.flush();
     }
 
     /// Where the control function that comes wants to be reached.
@@ -448,6 +453,61 @@ fn what_a_link_between_control_functions_may_have_lost_is_said_on_the_next() {
         other.links.close(link); // whoever asked cannot know whether the question came
     }
     other.asked_for(phone);
+}
+
+/// Lets a control function call somebody who is not its aggregator: how often it was called, and what the log says of that.
+fn calls_and_lines(hello: Vec<u8>, calls: u32) -> (u32, usize) {
+    let listening = "127.0.0.1:0".parse().unwrap();
+    let mut settings = whimbrel_link::Settings::new(hello);
+    settings.listen = Some(listening);
+    let mut called = Links::open(settings).unwrap();
+    let aggregators = vec![called.local_addr().unwrap()];
+    let region = "home/site".parse().unwrap();
+    let settings = Settings { aggregators, at_etcd: None, listen: listening, region, key_file: None };
+    let mut cpf = CpfProcess::open(settings).unwrap();
+    let lines = Arc::new(AtomicUsize::new(0));
+    let (mut events, mut up) = (Events::default(), 0);
+    tracing::subscriber::with_default(Lines(lines.clone()), || {
+        let end = Instant::now() + Duration::from_secs(20);
+        while up < calls {
+            assert!(Instant::now() < end, "called {up} times");
+            // As if it were ten minutes, of which it calls each five seconds.
+            let now = clock::now() + Duration::from_secs(6) * up;
+            cpf.turn(now);
+            called.drain(clock::now(), &mut events);
+            up += events.iter().filter(|e| matches!(e, Event::Up { .. })).count() as u32;
+            called.flush();
+        }
+        let late = clock::now() + Duration::from_secs(6) * up;
+        (0..100).for_each(|_| {
+            cpf.turn(late);
+        });
+    });
+    (up, lines.load(Ordering::Relaxed))
+}
+
+#[test] // and so is a control function at the address of one
+fn an_aggregator_of_another_version_is_told_once_however_often_it_is_called() {
+    let mut other_version = Hello::own(Role::Aggregator).to_octets();
+    other_version[9] ^= 0x7f;
+    for hello in [other_version, Hello::own(Role::Cpf).to_octets()] {
+        assert_eq!(calls_and_lines(hello, 100), (100, 1));
+    }
+}
+
+#[test]
+fn who_calls_what_is_no_aggregator_calls_the_next_one_then() {
+    let (mut wrong, mut right) = (Host::new(Role::Cpf), Host::new(Role::Aggregator));
+    let at = [&wrong, &right].map(|host| host.links.local_addr().unwrap());
+    let _cpf = running(at.to_vec(), None, "home/site");
+    let end = Instant::now() + Duration::from_secs(20);
+    while right.untold.is_empty() {
+        assert!(Instant::now() < end, "it stays with who answers and is none");
+        wrong.look();
+        right.look();
+        std::thread::sleep(Duration::from_micros(200));
+    }
+    assert!(!wrong.untold.is_empty(), "that one was called first");
 }
 
 #[test] // who sent it says it again, when the aggregator's word is here too
