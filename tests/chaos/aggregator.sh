@@ -7,14 +7,14 @@
 set -euo pipefail
 seconds=${1:-20}
 seed=${2:-1}
-tools=(etcd nsenter curl)
+tools=(etcd nsenter curl nft)
 logs=(one.log two.log play.log)
 . "$(dirname "$0")/hosts.sh"
 
 . "$(dirname "$0")/pair.sh"
 
 RANDOM=$seed
-killed=0 stopped=0 left=0 cut=0 mirrors=0 both=0 cpfs=(a b c)
+killed=0 stopped=0 left=0 cut=0 mirrors=0 both=0 muted=0 cpfs=(a b c)
 end=$((SECONDS + seconds - 2))
 sleep 1
 # By the operator's word c gives its phones away, while it runs and they are busy, and comes back.
@@ -27,7 +27,7 @@ pair_says "a control function is on the rings" 1 "a control function that drains
 while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
   serves=$(active)
   mirror=$(other "$serves")
-  case $((RANDOM % 6)) in
+  case $((RANDOM % 7)) in
     0) # it dies
       ended "$serves" KILL
       aggregator "$serves"
@@ -57,6 +57,12 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       aggregator "$serves"
       cpf "$victim"
       both=$((both + 1)) ;;
+    6) # the mirror answers heartbeats, and what it is told, or what it says, does not come; if the second one serves, it is not the mirror's link that is cut
+      [ "$serves" = one ] || continue
+      muted=$((muted + 1))
+      mute
+      pair_says "the mirror answers heartbeats and takes nothing" "$muted" "a mirror that takes nothing is not given up"
+      together ;;
   esac
   pairs 1
   sleep 0.$((RANDOM % 5 + 2))
@@ -64,8 +70,8 @@ done
 
 judge
 takeovers=$(said "serves in the other one's place") alone=$(said "goes on without a mirror")
-echo "aggregators lost while they served: $killed killed, $stopped stopped, $left left in order, $both with a control function; mirrors killed: $mirrors;" \
+echo "aggregators lost while they served: $killed killed, $stopped stopped, $left left in order, $both with a control function; mirrors killed: $mirrors, from TCP alone cut off: $muted;" \
   "cut off: $cut; taken over: $takeovers; went on alone: $alone"
 [ $((takeovers + alone)) -gt 0 ] || wrong "nothing happened: the run shows nothing"
 echo "{\"chaos\": \"aggregator\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"left\": $left, \"cut\": $cut," \
-  "\"mirrors_killed\": $mirrors, \"with_a_cpf\": $both, \"takeovers\": $takeovers, \"alone\": $alone, \"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"
+  "\"mirrors_killed\": $mirrors, \"muted\": $muted, \"with_a_cpf\": $both, \"takeovers\": $takeovers, \"alone\": $alone, \"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"

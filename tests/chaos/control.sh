@@ -76,18 +76,6 @@ table inet apart {
 }
 END
 }
-# mute [in] [out]: the link of the one behind the wire with the aggregator passes nothing in these directions; heartbeats pass.
-mute() {
-  local way rules=''
-  for way; do
-    case $way in
-      in) rules+="chain in { type filter hook input priority 0; tcp sport 7380 drop; }"$'\n' ;;
-      out) rules+="chain out { type filter hook output priority 0; tcp dport 7380 drop; }"$'\n' ;;
-    esac
-  done
-  nsenter -t "$elsewhere" -n nft "table inet apart { $rules }"
-}
-together() { nsenter -t "$elsewhere" -n nft delete table inet apart; }
 
 "$WHIMBREL" ran "$tmp/play.yaml" --write-subscribers "$tmp/phones.csv" >/dev/null
 "$WHIMBREL" subscriber import "$tmp/phones.csv" --config "$tmp/core.yaml" >/dev/null
@@ -104,7 +92,6 @@ running+=("$play")
 RANDOM=$seed
 near=(one two three)
 killed=0 stopped=0 cut=0 left=0 apart=0 muted=0
-ways=("in out" in out)
 end=$((SECONDS + seconds - 2))
 sleep 1
 if [ ${#fatal[@]} -gt 0 ]; then
@@ -153,7 +140,7 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       comes=0
       apart=$((apart + 1)) ;;
     5) # it answers heartbeats, and what it is told, or what it says, does not come
-      mute ${ways[RANDOM % 3]}
+      mute
       lost
       together
       muted=$((muted + 1)) ;;

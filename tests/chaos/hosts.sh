@@ -2,7 +2,7 @@
 #
 # Before, beside what netns.sh wants: `seconds` and `seed`. After: `elsewhere`, a process whose network namespace is the host
 # behind the wire; `near` is this host's end of the wire, `$tmp/cluster.key` the key, `$tmp/play.yaml` what phones do for so long; `backed`
-# asks the core whose API is at 127.0.0.1:8081.
+# asks the core whose API is at 127.0.0.1:8081; `mute` and `together`, with nft among the tools.
 . "$(dirname "${BASH_SOURCE[0]}")/../netns.sh"
 rm -rf "$tmp"/*.log "$tmp"/*.db* "$tmp"/etcd # of a run before
 
@@ -37,3 +37,12 @@ nsenter -t "$elsewhere" -n ip link set lo up
 head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' >"$tmp/cluster.key"
 chmod 600 "$tmp/cluster.key"
 sed "s/^seconds: .*/seconds: $seconds/" "$(dirname "$0")/phones.yaml" >"$tmp/play.yaml"
+
+# mute: the links that the one behind the wire has called an aggregator for, at port 7380, pass nothing, in one direction or both; heartbeats pass.
+mute() {
+  local in="chain in { type filter hook input priority 0; tcp sport 7380 drop; }"
+  local out="chain out { type filter hook output priority 0; tcp dport 7380 drop; }"
+  local ways=("$in" "$out" "$in"$'\n'"$out")
+  nsenter -t "$elsewhere" -n nft "table inet apart { ${ways[RANDOM % 3]}"$'\n'"}"
+}
+together() { nsenter -t "$elsewhere" -n nft delete table inet apart; }
