@@ -1,7 +1,5 @@
 //! Containers of protocol IEs and of extensions, and what is said of the elements in them that cannot be taken.
 
-use std::borrow::Cow;
-
 use whimbrel_ids::DecodeErrorKind;
 
 use crate::aper::{Aper, Codec, Fault, Reader, Writer};
@@ -40,6 +38,8 @@ pub(crate) struct Diagnosis {
     pub(crate) reject: bool,
     /// An IE came twice.
     pub(crate) falsely_constructed: bool,
+    /// There is no message of this procedure and outcome.
+    pub(crate) unknown_procedure: bool,
 }
 
 impl Diagnosis {
@@ -114,25 +114,20 @@ impl<'r, 'a> Container<'r, 'a> {
         while self.left > 0 {
             self.left -= 1;
             self.r.ie = "ProtocolIE-Field";
-            let [high, low, criticality] = self.r.array()?;
-            self.id = u16::from_be_bytes([high, low]);
+            let (id, criticality, value) = self.r.ie(&mut self.fragments)?;
+            (self.id, self.value) = (id, value);
             self.criticality = match criticality >> 6 {
                 0 => Criticality::Reject,
                 1 => Criticality::Ignore,
                 2 => Criticality::Notify,
                 _ => return Err(self.r.fault(DecodeErrorKind::InvalidValue)),
             };
-            (self.value, self.fragments) = match self.r.long_octets()? {
-                Cow::Borrowed(value) => (value, Vec::new()),
-                Cow::Owned(fragments) => (&[][..], fragments),
-            };
             self.base = self.r.offset().saturating_sub(self.value.len() + self.fragments.len());
             // In the standard's order the next one is found at once.
             let expected = (64 - self.seen.leading_zeros()) as usize;
-            let (before, after) = self.specs.split_at(expected.min(self.specs.len()));
-            let place = |specs: &[IeSpec]| specs.iter().position(|s| s.id == self.id);
-            let found = place(after).map(|i| before.len() + i).or_else(|| place(before));
-            let found = found.map(|i| (i, &self.specs[i]));
+            let place = |specs: &[IeSpec]| specs.iter().position(|s| s.id == id);
+            let found = self.specs.get(expected..).and_then(place).map(|i| expected + i);
+            let found = found.or_else(|| place(self.specs)).map(|i| (i, &self.specs[i]));
             match found {
                 Some((i, _)) if self.seen & 1 << i != 0 => diagnosis.falsely_constructed = true,
                 Some((i, spec)) => {

@@ -40,17 +40,15 @@ macro_rules! procedures {
                 match self { $($( Message::$name(_) => stringify!($name), )*)* }
             }
 
-            /// Whether messages of this procedure and outcome are known; reads one if so.
-            fn read_known(
-                code: u8,
-                kind: TriggeringMessage,
-                r: &mut Reader<'_>,
-                diagnosis: &mut Diagnosis,
-            ) -> Result<Option<Message>, Fault> {
-                Ok(Some(match (code, kind) {
-                    $($( ($code, procedures!(@kind $outcome)) => Message::$name($name::read_body(r, diagnosis)?), )*)*
-                    _ => return Ok(None),
-                }))
+            /// Reads the content of a message; one of another procedure or outcome than those that are known is not comprehended.
+            fn read_body(head: Head, r: &mut Reader<'_>, diagnosis: &mut Diagnosis) -> Result<Message, Fault> {
+                match (head.procedure_code, head.kind) {
+                    $($( ($code, procedures!(@kind $outcome)) => $name::read_body(r, diagnosis).map(Message::$name), )*)*
+                    _ => {
+                        diagnosis.unknown_procedure = true;
+                        Err(Fault::NotComprehended)
+                    }
+                }
             }
 
             /// Some message of any type: the same seed gives the same one.
@@ -252,9 +250,9 @@ impl Message {
         }
         let mut head = None;
         let error = match Self::read(octets, &mut head, diagnosis) {
-            Ok(Some(message)) if !diagnosis.reject && !diagnosis.falsely_constructed => return Ok(message),
-            Ok(Some(_)) => None,
-            Ok(None) => return Err(Refusal::of_procedure(octets, head)),
+            Ok(message) if !diagnosis.reject && !diagnosis.falsely_constructed => return Ok(message),
+            Ok(_) => None,
+            Err(_) if diagnosis.unknown_procedure => return Err(Refusal::of_procedure(octets, head)),
             Err(Fault::Syntax(e)) => Some(e),
             Err(Fault::NotComprehended | Fault::RejectedExtension(_)) => {
                 diagnosis.reject = true;
@@ -265,11 +263,7 @@ impl Message {
     }
 
     #[inline]
-    fn read(
-        octets: &[u8],
-        head: &mut Option<Head>,
-        diagnosis: &mut Diagnosis,
-    ) -> Result<Option<Message>, Fault> {
+    fn read(octets: &[u8], head: &mut Option<Head>, diagnosis: &mut Diagnosis) -> Result<Message, Fault> {
         let mut r = Reader::new(octets, 0, "NGAP-PDU");
         if r.bit()? {
             return Err(Fault::NotComprehended);
@@ -277,8 +271,8 @@ impl Message {
         let kind = TriggeringMessage::read(&mut r)?;
         let procedure_code = r.whole(0, 255)? as u8;
         let criticality = Criticality::read(&mut r)?;
-        *head = Some(Head { procedure_code, kind, criticality });
-        r.open(|r| Self::read_known(procedure_code, kind, r, diagnosis))
+        let is = *head.insert(Head { procedure_code, kind, criticality });
+        r.open(|r| Self::read_body(is, r, diagnosis))
     }
 
     /// Appends the message to `out` in this transfer syntax.

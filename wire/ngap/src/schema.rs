@@ -315,9 +315,7 @@ macro_rules! message {
                 w.whole(u64::from(count), 0, 65_535);
                 $(
                     if is_present!($kind self.$f) {
-                        w.whole($id, 0, 65_535);
-                        w.bits(criticality!($crit) as u64, 2);
-                        w.open(|w| write_field!($kind self.$f, $t, codec!($($c)?), w));
+                        w.ie($id, criticality!($crit), |w| write_field!($kind self.$f, $t, codec!($($c)?), w));
                     }
                 )*
             }

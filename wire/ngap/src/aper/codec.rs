@@ -81,7 +81,8 @@ macro_rules! bit_strings {
                 if N > 16 {
                     r.align();
                 }
-                <$t>::try_from(r.bits(N)?).map_err(|_| Fault::NotComprehended)
+                let v = if N > 16 && N % 8 == 0 { r.number(N as usize / 8)? } else { r.bits(N)? };
+                <$t>::try_from(v).map_err(|_| Fault::NotComprehended)
             }
             fn write(v: &$t, w: &mut Writer<'_>) {
                 if N > 16 {

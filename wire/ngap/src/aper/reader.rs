@@ -83,9 +83,12 @@ impl<'a> Reader<'a> {
     #[inline]
     pub(crate) fn bits(&mut self, n: u32) -> Result<u64, Fault> {
         debug_assert!(n <= 64);
+        if n == 0 {
+            return Ok(0);
+        }
         // Most are few, and stand in one octet.
         let end = self.at % 8 + n as usize;
-        if end > 8 || n == 0 {
+        if end > 8 {
             return self.bits_of_many(n);
         }
         let octet = self.octets.get(self.at / 8).ok_or_else(|| self.fault(DecodeErrorKind::Truncated))?;
@@ -93,8 +96,21 @@ impl<'a> Reader<'a> {
         Ok(u64::from(*octet) >> (8 - end) & ((1 << n) - 1))
     }
 
-    /// Bits that may stand in several octets.
+    /// Bits that stand in several octets.
+    #[inline]
     fn bits_of_many(&mut self, n: u32) -> Result<u64, Fault> {
+        let (from, end) = (self.at / 8, self.at % 8 + n as usize);
+        let window = match self.octets.get(from..) {
+            Some(&[a, b, ..]) if end <= 16 => u32::from_be_bytes([a, b, 0, 0]),
+            Some(&[a, b, c, ..]) if end <= 24 => u32::from_be_bytes([a, b, c, 0]),
+            _ => return self.bits_of_octets(n),
+        };
+        self.at += n as usize;
+        Ok(u64::from(window >> (32 - end) & ((1 << n) - 1)))
+    }
+
+    /// Bits that stand in more than three octets, or in more than there are.
+    fn bits_of_octets(&mut self, n: u32) -> Result<u64, Fault> {
         let mut v = 0u64;
         let mut left = n as usize;
         while left > 0 {
@@ -137,7 +153,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Aligns and takes `n <= 8` octets as a number.
-    fn number(&mut self, n: usize) -> Result<u64, Fault> {
+    pub(crate) fn number(&mut self, n: usize) -> Result<u64, Fault> {
         Ok(self.octets(n)?.iter().fold(0, |v, o| v << 8 | u64::from(*o)))
     }
 
@@ -239,6 +255,30 @@ impl<'a> Reader<'a> {
                 Length::Fragment(n) => whole.extend_from_slice(self.octets(n)?),
             }
         }
+    }
+
+    /// A protocol IE (TS 38.413 §9.4.7): its id, the octet that begins with its criticality, and the octets of its value, which are put into
+    /// `fragments` instead if they come in such.
+    #[inline]
+    pub(crate) fn ie(&mut self, fragments: &mut Vec<u8>) -> Result<(u16, u8, &'a [u8]), Fault> {
+        fragments.clear();
+        self.align();
+        // Nearly all are short.
+        if let Some(&[high, low, criticality, n @ 0..=127, ref rest @ ..]) = self.octets.get(self.at / 8..)
+            && let Some(value) = rest.get(..usize::from(n))
+        {
+            self.at += (4 + value.len()) * 8;
+            return Ok((u16::from_be_bytes([high, low]), criticality, value));
+        }
+        let [high, low, criticality] = self.array()?;
+        let value = match self.length()? {
+            Length::Whole(n) => self.octets(n)?,
+            Length::Fragment(n) => {
+                *fragments = self.fragments(n)?;
+                &[]
+            }
+        };
+        Ok((u16::from_be_bytes([high, low]), criticality, value))
     }
 
     /// An open type (X.691 §11.2): its octets are read by `f` as a reader of their own.

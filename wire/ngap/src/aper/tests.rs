@@ -19,6 +19,25 @@ fn both<T: PartialEq + core::fmt::Debug, C: Codec<T>>(v: T, octets: &[u8]) {
     assert_eq!(read::<T, C>(octets), Ok(v));
 }
 
+#[test]
+fn bits_of_any_number_stand_one_behind_the_other() {
+    for (before, n, after) in (0..=8).flat_map(|b| (0..=64).flat_map(move |n| [(b, n, 0), (b, n, 13)])) {
+        let runs = [(0xa5_u64, before), (0x9234_5678_9abc_def1, n), (0x1fff, after)];
+        let runs = runs.map(|(v, n)| (if n == 0 { 0 } else { v & u64::MAX >> (64 - n) }, n));
+        let (mut out, mut expected) = (Vec::new(), String::new());
+        let mut w = Writer::new(&mut out);
+        for (v, n) in runs.into_iter().filter(|(_, n)| *n > 0) {
+            w.bits(v, n);
+            expected += &format!("{v:0width$b}", width = n as usize);
+        }
+        let written: String = out.iter().map(|octet| format!("{octet:08b}")).collect();
+        assert_eq!(written, format!("{expected:0<width$}", width = expected.len().next_multiple_of(8)));
+        let mut r = Reader::new(&out, 0, "test");
+        assert_eq!(runs.map(|(_, n)| r.bits(n)), runs.map(|(v, _)| Ok(v)), "{before}, {n} and {after} bits");
+        assert!(r.bits(8).is_err(), "fewer are left");
+    }
+}
+
 #[test] // X.691 §11.5.7.1: a range of up to 255 is a bit field
 fn small_ranges_are_bit_fields() {
     both::<u8, Int<0, 7>>(5, &[0b1010_0000]);

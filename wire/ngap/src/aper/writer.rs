@@ -1,6 +1,7 @@
 //! The cursor that bits are written with.
 
 use super::{FRAGMENT, bits_for, octets_for};
+use crate::ie::Criticality;
 
 /// Appends bits to a vector of octets.
 #[derive(Debug)]
@@ -26,20 +27,33 @@ impl<'a> Writer<'a> {
     #[inline]
     pub(crate) fn bits(&mut self, v: u64, n: u32) {
         debug_assert!(n == 64 || v >> n == 0);
-        let mut left = n;
-        while left > 0 {
-            if self.used == 0 {
-                self.out.push(0);
-            }
-            let free = 8 - self.used;
-            let take = free.min(left);
-            let part = (v >> (left - take)) as u8 & (0xffu16 >> (8 - take)) as u8;
-            if let Some(last) = self.out.last_mut() {
-                *last |= part << (free - take);
-            }
-            self.used = (self.used + take) % 8;
-            left -= take;
+        // Most are few, and go into one octet.
+        if self.used + n > 8 {
+            return self.bits_of_many(v, n);
         }
+        if self.used == 0 {
+            if n == 0 {
+                return;
+            }
+            self.out.push(0);
+        }
+        self.used += n;
+        if let Some(last) = self.out.last_mut() {
+            *last |= (v << (8 - self.used)) as u8;
+        }
+        self.used %= 8;
+    }
+
+    /// Bits that go into several octets.
+    fn bits_of_many(&mut self, v: u64, n: u32) {
+        let mut left = n;
+        if let (true, Some(last)) = (self.used > 0, self.out.last_mut()) {
+            left -= 8 - self.used;
+            *last |= (v >> left) as u8;
+        }
+        let rest = (v << (64 - left)).to_be_bytes();
+        self.out.extend_from_slice(&rest[..left.div_ceil(8) as usize]);
+        self.used = left % 8;
     }
 
     /// Pads to the next octet boundary.
@@ -69,8 +83,8 @@ impl<'a> Writer<'a> {
         match span {
             0 => {}
             1..=254 => self.bits(v, bits_for(span + 1)),
-            255 => self.number(v, 1),
-            256..=0xffff => self.number(v, 2),
+            255 => self.octets(&[v as u8]),
+            256..=0xffff => self.octets(&(v as u16).to_be_bytes()),
             _ => {
                 let n = octets_for(v);
                 self.bits(u64::from(n - 1), bits_for(u64::from(octets_for(span))));
@@ -131,8 +145,22 @@ impl<'a> Writer<'a> {
     #[inline]
     pub(crate) fn open(&mut self, f: impl FnOnce(&mut Writer<'_>)) {
         self.used = 0;
-        let at = self.out.len();
         self.out.push(0);
+        self.fill(f);
+    }
+
+    /// A protocol IE (TS 38.413 §9.4.7) whose value `f` writes.
+    #[inline]
+    pub(crate) fn ie(&mut self, id: u16, criticality: Criticality, f: impl FnOnce(&mut Writer<'_>)) {
+        let [high, low] = id.to_be_bytes();
+        self.octets(&[high, low, (criticality as u8) << 6, 0]);
+        self.fill(f);
+    }
+
+    /// An open type of which the octet for its length is there.
+    #[inline]
+    fn fill(&mut self, f: impl FnOnce(&mut Writer<'_>)) {
+        let at = self.out.len() - 1;
         f(&mut Writer { out: self.out, used: 0 });
         let n = self.out.len() - at - 1;
         match n {

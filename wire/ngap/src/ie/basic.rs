@@ -139,19 +139,15 @@ impl Aper for Guami {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
         let head = Head::read(r)?;
         let plmn = PlmnId::read(r)?;
-        let region = r.bits(8)? as u8;
-        let set = r.bits(10)? as u16;
-        let pointer = r.bits(6)? as u8;
+        // Region, set and pointer (8, 10 and 6 bits) fill three octets, and follow a PLMN, which ends with one.
+        let amf_id = AmfId::from_octets(r.array()?);
         head.skip_rest(r)?;
-        let amf_id = AmfId::new(region, set, pointer).ok_or(Fault::NotComprehended)?;
         Ok(Guami { plmn, amf_id })
     }
     fn write(&self, w: &mut Writer<'_>) {
         w.bits(0, 2);
         self.plmn.write(w);
-        w.bits(u64::from(self.amf_id.region), 8);
-        w.bits(u64::from(self.amf_id.set()), 10);
-        w.bits(u64::from(self.amf_id.pointer()), 6);
+        w.octets(&self.amf_id.octets());
     }
     #[cfg(any(test, feature = "samples"))]
     fn sample(s: &mut Source) -> Self {
