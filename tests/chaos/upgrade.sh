@@ -19,7 +19,7 @@ sleep 1
 # One whose messages are others.
 WHIMBREL_LINK_VERSION=99 cpf stranger
 pair_says "a link is refused: it is a version of whimbrel whose messages are others" 1 "another version's calls are not told"
-await stranger "the aggregator is left: it is a version of whimbrel whose messages are others"
+await stranger "this aggregator is not spoken with: it is a version of whimbrel whose messages are others"
 for _ in $(seq 100); do # it calls again after five seconds
   refused=$(metric_of "$(active)" whimbrel_versions_refused_total)
   [ "$refused" -lt 2 ] || break
