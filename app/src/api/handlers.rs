@@ -72,8 +72,29 @@ pub(crate) struct Throughput {
     pub(crate) n2_sent: u64,
 }
 
+/// The state of a control function.
+#[derive(Serialize)]
+struct CpfStatus {
+    version: &'static str,
+    started: String,
+    now: String,
+    uptime_s: u64,
+    condition: Condition,
+    components: Vec<Component>,
+}
+
 pub(super) async fn status(shared: Arc<Shared>, _: Request) -> Answer {
     let (console, now) = (&shared.console, clock::now());
+    if !shared.is_core {
+        return Reply::json(&CpfStatus {
+            version: env!("CARGO_PKG_VERSION"),
+            started: clock::rfc3339(console.started),
+            now: clock::rfc3339(now),
+            uptime_s: now.since(console.started).as_secs(),
+            condition: console.components(|c| c.overall()),
+            components: console.components(|c| c.all().cloned().collect()),
+        });
+    }
     let m = &console.metrics;
     let procedures = ProcedureName::ALL.iter().map(|&p| {
         let (completed, refused) = m.outcomes(p);
@@ -354,7 +375,10 @@ pub(super) async fn metrics(shared: Arc<Shared>, _: Request) -> Answer {
         return Err(Problem::not_found("`api.metrics` is false"));
     }
     let uptime = clock::now().since(shared.console.started);
-    Ok(Reply::text("text/plain; version=0.0.4; charset=utf-8", shared.console.metrics.prometheus(uptime)))
+    let metrics = &shared.console.metrics;
+    let text =
+        if shared.is_core { metrics.prometheus(uptime) } else { metrics.prometheus_of_samples(uptime) };
+    Ok(Reply::text("text/plain; version=0.0.4; charset=utf-8", text))
 }
 
 pub(super) async fn openapi(_: Arc<Shared>, _: Request) -> Answer {

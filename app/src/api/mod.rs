@@ -16,13 +16,14 @@ mod who;
 #[cfg(test)]
 mod tests;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use tokio::sync::Semaphore;
 use whimbrel_store::Store;
 
-use crate::config::Config;
+use crate::config::{self, Config};
 use crate::console::Console;
 
 #[cfg(test)]
@@ -37,6 +38,8 @@ pub(crate) use who::cannot_listen;
 pub(crate) struct Shared {
     pub(crate) console: Arc<Console>,
     pub(crate) config: Arc<Config>,
+    /// Whether phones, gNBs and subscribers are asked of this process; a control function answers for itself alone.
+    is_core: bool,
     /// The file that the configuration came from; none: the defaults.
     pub(crate) file: Option<PathBuf>,
     /// The subscribers, opened at first use.
@@ -53,7 +56,23 @@ impl Shared {
         Arc::new(Self {
             console,
             config,
+            is_core: true,
             file,
+            store: Mutex::default(),
+            names: Mutex::default(),
+            imports: Semaphore::new(1),
+        })
+    }
+
+    /// Over the console of a control function, which has no configuration.
+    pub(crate) fn of_cpf(console: Arc<Console>, address: SocketAddr) -> Arc<Self> {
+        let mut config = config::default();
+        config.api.address = address;
+        Arc::new(Self {
+            console,
+            config: Arc::new(config),
+            is_core: false,
+            file: None,
             store: Mutex::default(),
             names: Mutex::default(),
             imports: Semaphore::new(1),

@@ -51,8 +51,8 @@ impl Drop for Server {
 
 /// Starts the API. Errors: one sentence that says why it cannot listen.
 pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Server, String> {
-    let listener =
-        TcpListener::bind(address).map_err(|e| who::cannot_listen("api.address", "TCP", address, &e))?;
+    let key = if shared.is_core { "api.address" } else { "--api" };
+    let listener = TcpListener::bind(address).map_err(|e| who::cannot_listen(key, "TCP", address, &e))?;
     let cannot = |e: std::io::Error| format!("the API cannot run on {address}: {e}");
     listener.set_nonblocking(true).map_err(cannot)?;
     let address = listener.local_addr().map_err(cannot)?;
@@ -165,6 +165,16 @@ async fn handle(
 fn serves(shared: &Shared, route: &Route) -> Result<(), Problem> {
     const ITS_OWN: [&str; 5] =
         ["/api/v1/status", "/api/v1/events", "/api/v1/refusals", "/metrics", "/openapi.json"];
+    const OF_CPF: [&str; 3] = ["/api/v1/status", "/metrics", "/openapi.json"];
+    if !shared.is_core {
+        return if OF_CPF.contains(&route.path) {
+            Ok(())
+        } else {
+            Err(Problem::not_found(
+                "a control function answers for itself alone: ask the aggregator that serves",
+            ))
+        };
+    }
     let is_other = |c: &&Component| c.name == "aggregator" && c.condition != Condition::Up;
     let other = shared.console.components(|c| c.all().find(is_other).map(|c| c.detail.clone()));
     match other {

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -24,8 +25,10 @@ use super::finder::{AtEtcd, Finder};
 use super::heartbeat::Answering;
 use super::strangers::Strangers;
 use super::taster::Tasting;
+use super::vitals::{State, Vitals};
 use super::watchdog::Watched;
 use crate::clock;
+use crate::console::{Condition, Console};
 use crate::told::ToldOnce;
 
 /// How long to look for the next message before blocking, as the control thread does.
@@ -65,10 +68,13 @@ pub(crate) struct Settings {
     pub(crate) region: Region,
     /// The cluster's key, where it is not on one host.
     pub(crate) key_file: Option<PathBuf>,
+    /// Where it says how it is, if anybody asks.
+    pub(crate) console: Option<Arc<Console>>,
 }
 
 /// What it is to its aggregator.
 struct Membership {
+    since: Instant,
     life: u64,
     id: CpfId,
     /// `None` until its configuration has come.
@@ -146,6 +152,8 @@ pub(crate) struct CpfProcess {
     watched: Watched,
     /// How often it began anew: trials of a life before do not matter any more.
     lives: u64,
+    /// How often of that as a member.
+    begun_anew: u64,
     membership: Option<Membership>,
     /// It is on its way out.
     leaves: bool,
@@ -153,6 +161,8 @@ pub(crate) struct CpfProcess {
     strangers: Strangers,
     /// What is wrong with what other control functions say.
     wrong: ToldOnce<&'static str>,
+    /// `None`: nobody asks.
+    vitals: Option<Vitals>,
     out: MemberOutbox,
     frame: Vec<u8>,
 }
@@ -166,6 +176,7 @@ impl CpfProcess {
         let at_etcd = settings.at_etcd.take();
         let finder =
             at_etcd.map(|at| Finder::start(at, settings.region.clone(), settings.listen)).transpose()?;
+        let vitals = settings.console.take().map(Vitals::new);
         let answering = Answering::start(settings.listen)
             .map_err(|e| format!("--listen: heartbeats cannot be taken at {}: {e}", settings.listen))?;
         Ok(Self {
@@ -183,11 +194,13 @@ impl CpfProcess {
             tasting: Tasting::start()?,
             watched: Watched::start("control function")?,
             lives: 0,
+            begun_anew: 0,
             membership: None,
             leaves: false,
             events: Events::default(),
             strangers: Strangers::default(),
             wrong: ToldOnce::new("what other control functions say"),
+            vitals,
             out: MemberOutbox::default(),
             frame: Vec::new(),
         })
@@ -272,7 +285,50 @@ impl CpfProcess {
         busy |= self.say_again(now);
         self.send(now);
         self.links.flush();
+        if let Some(vitals) = self.vitals.take_if(|v| v.is_due(now)) {
+            vitals.tell(now, self.state());
+            self.vitals = Some(vitals);
+        }
         busy
+    }
+
+    /// How it is.
+    fn state(&self) -> State {
+        let listed = self.finder.as_ref().map(Finder::is_listed);
+        let (begun_anew, turned_away) = (self.begun_anew, self.strangers.total());
+        let nobody = "no aggregator takes this control function: its log says why";
+        let state = State {
+            condition: (Condition::Down, nobody.into()),
+            member_since: None,
+            is_listed: listed == Some(true),
+            phones: 0,
+            states: 0,
+            unreadable: 0,
+            others: (0, 0),
+            begun_anew,
+            turned_away,
+        };
+        let Some(m) = &self.membership else { return state };
+        let condition = if m.alone.is_some() {
+            (Condition::Limited, "its aggregator is away: the one that takes its place is awaited".into())
+        } else if self.leaves {
+            (Condition::Limited, "it leaves when others have its phones".into())
+        } else if listed == Some(false) {
+            let why = "etcd does not list it: aggregators that reach etcd give its phones to others";
+            (Condition::Limited, why.into())
+        } else {
+            let Settings { region, listen, .. } = &self.settings;
+            (Condition::Up, format!("number {} of its aggregator's, in region {region}, at {listen}", m.id.0))
+        };
+        State {
+            condition,
+            member_since: m.alone.is_none().then_some(m.since),
+            phones: m.member.as_ref().map_or(0, Member::serves),
+            states: m.member.as_ref().map_or(0, Member::backed),
+            unreadable: m.member.as_ref().map_or(0, Member::refused),
+            others: (m.peers.len(), m.missed.len()),
+            ..state
+        }
     }
 
     /// Calls an aggregator, if there is none; another one, if this one does not answer.
@@ -449,6 +505,7 @@ impl CpfProcess {
     /// What it was to the aggregator is over.
     fn begin_anew(&mut self, now: Instant) {
         self.answering.be(None);
+        self.begun_anew += u64::from(self.membership.is_some());
         for link in self.membership.take().into_iter().flat_map(|m| m.to_peers.into_values()) {
             self.links.close(link);
         }
@@ -470,6 +527,7 @@ impl CpfProcess {
             (ToCpf::Welcome { life, id, heartbeats, keep }, None) => {
                 let (peers, to_peers, missed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
                 self.membership = Some(Membership {
+                    since: now,
                     life,
                     id,
                     member: None,
@@ -529,7 +587,12 @@ impl CpfProcess {
                 if let Down::Configure(config) = &message {
                     self.tasting.configure(config);
                 }
+                let timed = self.vitals.as_mut().filter(|_| matches!(message, Down::Run(_)));
+                let began = timed.is_some().then(clock::now);
                 self.watched.during(|| member.handle(message, &mut self.out));
+                if let (Some(vitals), Some(began)) = (timed, began) {
+                    vitals.ran(clock::now().since(began));
+                }
             }
             (ToCpf::Show { ask, which }, Some(Membership { member: Some(member), .. })) => {
                 let phones = member.show(which);

@@ -37,8 +37,10 @@ struct Heard {
     home: Vec<u16>,
     /// Where aggregators are or were reached. They stay: one that etcd does not hear is no dead one.
     aggregators: BTreeMap<u16, SocketAddr>,
-    /// It is listed itself under this number.
+    /// It is listed itself under this number, or was.
     listed: Option<CpfId>,
+    /// It is just now.
+    is_listed: bool,
     /// Another control function is listed under this number.
     occupied: bool,
     left: bool,
@@ -52,7 +54,7 @@ pub(super) struct Finder {
     entropy: SystemEntropy,
     agent: Agent,
     heard: Arc<Mutex<Heard>>,
-    /// The number under which it is listed.
+    /// The number under which it is listed, or was.
     pub(super) listed: Option<CpfId>,
 }
 
@@ -72,6 +74,11 @@ impl Finder {
     /// Where the aggregator that serves is reached, and then its mirror, as far as is known.
     pub(super) fn aggregators(&self) -> Vec<SocketAddr> {
         self.heard(|h| h.home.iter().filter_map(|cta| h.aggregators.get(cta).copied()).collect())
+    }
+
+    /// Whether etcd lists it just now, as far as is known.
+    pub(super) fn is_listed(&self) -> bool {
+        self.heard(|h| h.is_listed)
     }
 
     /// Takes what was heard; and another number, if another control function has this one's.
@@ -133,6 +140,11 @@ fn list(
             if let MemberId::Cta(cta) = id {
                 heard.aggregators.insert(cta, listed.member.address);
             }
+        }
+        match told.event {
+            Event::Joined(_) | Event::Renewed(_) => heard.is_listed = true,
+            Event::Doubtful(_) | Event::Expelled(_) | Event::Left => heard.is_listed = false,
+            _ => {}
         }
         match told.event {
             Event::Joined(_) => {

@@ -12,6 +12,7 @@ mod recoveries;
 mod standby;
 mod strangers;
 mod taster;
+mod vitals;
 mod watchdog;
 mod witness;
 

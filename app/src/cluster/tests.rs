@@ -4,14 +4,16 @@ mod at_etcd;
 mod pair;
 
 use std::collections::VecDeque;
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use whimbrel_control::{Batch, PhoneId};
+use whimbrel_control::{Batch, Envelope, Payload, PhoneId};
 use whimbrel_etcd::Access;
+use whimbrel_ids::Tmsi;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Timing;
@@ -23,6 +25,7 @@ use whimbrel_resilience::replication::CpfId;
 
 use super::heartbeat::Answering;
 use super::{AtEtcd, CpfProcess, Pool, Said, Settings, Wanted};
+use crate::api::{self, Shared};
 use crate::clock;
 use crate::config::{self, Cluster, PairOf};
 use crate::console::{Condition, Console};
@@ -77,11 +80,17 @@ fn cpf(pool: &Pool, region: &str) -> Running {
 
 fn running(aggregators: Vec<SocketAddr>, at_etcd: Option<AtEtcd>, region: &str) -> Running {
     let (listen, region) = ("127.0.0.1:0".parse().unwrap(), region.parse().unwrap());
-    let settings = Settings { aggregators, at_etcd, listen, region, key_file: None };
-    let stop = Arc::new(AtomicBool::new(false));
-    let stopping = stop.clone();
-    let work = move || CpfProcess::open(settings).unwrap().run(&stopping);
-    Running(stop, Some(std::thread::spawn(work)))
+    let settings = Settings { aggregators, at_etcd, listen, region, key_file: None, console: None };
+    Running::new(settings)
+}
+
+impl Running {
+    fn new(settings: Settings) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = stop.clone();
+        let work = move || CpfProcess::open(settings).unwrap().run(&stopping);
+        Running(stop, Some(std::thread::spawn(work)))
+    }
 }
 
 impl Drop for Running {
@@ -463,7 +472,8 @@ fn calls_and_lines(hello: Vec<u8>, calls: u32) -> (u32, usize) {
     let mut called = Links::open(settings).unwrap();
     let aggregators = vec![called.local_addr().unwrap()];
     let region = "home/site".parse().unwrap();
-    let settings = Settings { aggregators, at_etcd: None, listen: listening, region, key_file: None };
+    let settings =
+        Settings { aggregators, at_etcd: None, listen: listening, region, key_file: None, console: None };
     let mut cpf = CpfProcess::open(settings).unwrap();
     let lines = Arc::new(AtomicUsize::new(0));
     let (mut events, mut up) = (Events::default(), 0);
@@ -508,6 +518,73 @@ fn who_calls_what_is_no_aggregator_calls_the_next_one_then() {
         std::thread::sleep(Duration::from_micros(200));
     }
     assert!(!wrong.untold.is_empty(), "that one was called first");
+}
+
+/// What an HTTP server says: its status line, its head and its body.
+fn get(at: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(at).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_control_function_says_over_http_how_it_is_and_nothing_of_phones() {
+    let mut aggregator = Host::new(Role::Aggregator);
+    let at = "127.0.0.1:0".parse().unwrap();
+    let console = Console::new(clock::now()).unwrap();
+    let api = api::start(at, Shared::of_cpf(console.clone(), at)).unwrap();
+    let aggregators = vec![aggregator.links.local_addr().unwrap()];
+    let region = "home/site".parse().unwrap();
+    let settings =
+        Settings { aggregators, at_etcd: None, listen: at, region, key_file: None, console: Some(console) };
+    let _cpf = Running::new(settings);
+    let until = |path: &str, says: &str| {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !get(api.address, path).contains(says) {
+            assert!(Instant::now() < end, "{says}: {}", get(api.address, path));
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until("/api/v1/status", "no aggregator takes this control function");
+    until("/metrics", "\nwhimbrel_cpf_member 0\n");
+    let (link, _) = aggregator.caller();
+    let phone = PhoneId { slot: 3, generation: 1 };
+    let serve = Down::Serve { phone, term: 1, backups: Vec::new() };
+    let input = Down::Run(Envelope {
+        code_version: CodeVersion::own().0,
+        phone,
+        cta_term: 1,
+        owner_term: 1,
+        clock: 1,
+        time: whimbrel_ids::Instant(1),
+        seed: [1; 16],
+        tmsi: Tmsi(5),
+        config_version: 1,
+        upfs: Default::default(),
+        payload: Payload::Tick,
+    });
+    aggregator.tell(link, member(5).into_iter().chain([serve, input].map(ToCpf::Down)));
+    for says in [
+        "whimbrel_cpf_member 1",
+        "whimbrel_cpf_phones 1",
+        "whimbrel_cpf_inputs_total 1",
+        "whimbrel_cpf_states_held 0",
+        "whimbrel_cpf_states_unreadable_total 0",
+        "whimbrel_cpf_listed 0",
+    ] {
+        until("/metrics", &format!("\n{says}\n"));
+    }
+    assert!(!get(api.address, "/metrics").contains("whimbrel_gnbs"), "it has none");
+    until("/api/v1/status", "\"condition\":\"up\"");
+    for path in ["/api/v1/subscribers", "/api/v1/ues", "/api/v1/events"] {
+        let answer = get(api.address, path);
+        assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("ask the aggregator"), "{answer}");
+    }
+    aggregator.links.close(link);
+    aggregator.links.flush();
+    until("/metrics", "\nwhimbrel_cpf_begun_anew_total 1\n");
 }
 
 #[test] // who sent it says it again, when the aggregator's word is here too

@@ -11,8 +11,11 @@ use whimbrel_etcd::Access;
 use whimbrel_resilience::region::Region;
 
 use super::Done;
+use crate::api::{self, Shared};
+use crate::clock;
 use crate::cluster::{AtEtcd, CpfProcess, Settings};
 use crate::config::{Log, LogFormat, LogLevel};
+use crate::console::Console;
 use crate::logging;
 
 /// Of an aggregator beside it that nobody told otherwise.
@@ -56,6 +59,9 @@ pub(crate) struct Options {
     /// File with the cluster's key, the same as `cluster.key_file` of the aggregator; without it, this host only.
     #[arg(long, value_name = "FILE")]
     key_file: Option<PathBuf>,
+    /// Where it says how it is, over HTTP: /metrics and /api/v1/status. Without it, nowhere.
+    #[arg(long, value_name = "ADDRESS")]
+    api: Option<SocketAddr>,
 }
 
 /// Serves until SIGINT or SIGTERM. All else that it needs to know, its aggregator tells.
@@ -67,7 +73,7 @@ pub(crate) fn run(options: Options) -> Done {
     }
     let log = Log { level: LogLevel::Info, format: LogFormat::Text, supi: false };
     let _logging = logging::start(log)?;
-    let Options { aggregator: mut aggregators, name, home, listen, region, key_file, .. } = options;
+    let Options { aggregator: mut aggregators, name, home, listen, region, key_file, api, .. } = options;
     let etcd = Access {
         endpoints: options.etcd,
         ca_file: options.etcd_ca_file,
@@ -79,7 +85,14 @@ pub(crate) fn run(options: Options) -> Done {
         aggregators.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), AGGREGATOR_PORT));
     }
     is_reached(listen, &aggregators)?;
-    let mut process = CpfProcess::open(Settings { aggregators, at_etcd, listen, region, key_file })?;
+    let console = Console::new(clock::now()).map_err(|e| format!("the system gives no eventfd: {e}"))?;
+    let api = api.map(|at| api::start(at, Shared::of_cpf(console.clone(), at))).transpose()?;
+    let console = api.is_some().then_some(console);
+    let settings = Settings { aggregators, at_etcd, listen, region, key_file, console };
+    let mut process = CpfProcess::open(settings)?;
+    if let Some(api) = &api {
+        info!(address = %api.address, "the API listens");
+    }
     let version = env!("CARGO_PKG_VERSION");
     info!(version, address = %process.address(), "the control function starts");
     process.run(&stop);

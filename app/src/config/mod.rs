@@ -184,7 +184,6 @@ pub(crate) fn defaults() -> String {
 }
 
 /// The default configuration.
-#[cfg(test)]
 pub(crate) fn default() -> Config {
     parse("", Path::new("(defaults)")).expect("the defaults contradict nothing")
 }

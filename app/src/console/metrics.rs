@@ -293,8 +293,14 @@ impl Metrics {
         for &gauge in Gauge::ALL {
             plain(&mut out, gauge.word(), "gauge", gauge.help(), self.gauge(gauge));
         }
-        plain(&mut out, "whimbrel_uptime_seconds", "gauge", "Time since the start", uptime.as_secs());
         self.procedures(&mut out);
+        out + &self.prometheus_of_samples(uptime)
+    }
+
+    /// What is read elsewhere, and the process, alone: of a part that has no gNBs and no procedures.
+    pub(crate) fn prometheus_of_samples(&self, uptime: Duration) -> String {
+        let mut out = String::new();
+        plain(&mut out, "whimbrel_uptime_seconds", "gauge", "Time since the start", uptime.as_secs());
         self.external(&mut out);
         process(&mut out);
         out

@@ -115,6 +115,11 @@ impl Member {
         self.cpf.show(which)
     }
 
+    /// How many phones it serves.
+    pub fn serves(&self) -> usize {
+        self.served.len()
+    }
+
     /// How many phones' states it holds for others.
     pub fn backed(&self) -> usize {
         self.holdings.len()

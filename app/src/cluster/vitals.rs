@@ -1,0 +1,117 @@
+//! What a control function says of itself to who runs it (`whimbrel cpf --api`). Of phones the aggregator is asked.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use whimbrel_ids::Instant;
+
+use crate::console::{Condition, Console, Sample};
+
+/// How old what is told may be.
+const EVERY: Duration = Duration::from_secs(1);
+/// Longest time of an input that is told apart, in microseconds: the watchdog ends who takes longer.
+const LONGEST_US: u64 = 1_000_000;
+/// What is told of them: median, slowest hundredth, slowest thousandth, slowest.
+const QUANTILES: [(&str, f64); 4] = [("0.5", 0.5), ("0.99", 0.99), ("0.999", 0.999), ("1", 1.0)];
+
+/// The inputs that it ran, and when it told of itself.
+pub(super) struct Vitals {
+    console: Arc<Console>,
+    due: Instant,
+    inputs: Histogram<u64>,
+    busy_us: u64,
+}
+
+/// What a control function is, just now.
+#[derive(Debug)]
+pub(super) struct State {
+    /// How well it serves, in a sentence.
+    pub(super) condition: (Condition, String),
+    /// Since when it is a member.
+    pub(super) member_since: Option<Instant>,
+    /// Etcd lists it.
+    pub(super) is_listed: bool,
+    /// Phones that it serves.
+    pub(super) phones: usize,
+    /// Phones whose states it holds for others.
+    pub(super) states: usize,
+    /// States that it could not serve from.
+    pub(super) unreadable: u64,
+    /// Other control functions, and those of them to which a link has ended and has not been made up for.
+    pub(super) others: (usize, usize),
+    /// How often it was a member and began anew.
+    pub(super) begun_anew: u64,
+    /// Calls that were turned away.
+    pub(super) turned_away: u64,
+}
+
+impl Vitals {
+    pub(super) fn new(console: Arc<Console>) -> Self {
+        let inputs =
+            Histogram::new_with_bounds(1, LONGEST_US, 2).unwrap_or_else(|_| unreachable!("fixed bounds"));
+        Self { console, due: Instant::ZERO, inputs, busy_us: 0 }
+    }
+
+    /// It ran an input, for so long.
+    pub(super) fn ran(&mut self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.inputs.saturating_record(us.clamp(1, LONGEST_US));
+        self.busy_us = self.busy_us.saturating_add(us);
+    }
+
+    /// Whether it is to tell of itself again.
+    pub(super) fn is_due(&mut self, now: Instant) -> bool {
+        let due = now >= self.due;
+        if due {
+            self.due = now + EVERY;
+        }
+        due
+    }
+
+    /// Tells.
+    pub(super) fn tell(&self, now: Instant, state: State) {
+        let one = |name, help, value| Sample { name, help, label: None, value };
+        let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
+        let member_s = state.member_since.map_or(0, |at| now.since(at).as_secs());
+        let mut samples = vec![
+            one(
+                "whimbrel_cpf_member",
+                "1 while an aggregator serves phones by this control function",
+                u64::from(state.member_since.is_some()),
+            ),
+            one("whimbrel_cpf_member_seconds", "Since when it is a member, in this life", member_s),
+            one("whimbrel_cpf_listed", "1 while etcd lists it", u64::from(state.is_listed)),
+            one("whimbrel_cpf_phones", "Phones that it serves", count(state.phones)),
+            one("whimbrel_cpf_states_held", "Phones whose states it holds for others", count(state.states)),
+            one(
+                "whimbrel_cpf_states_unreadable_total",
+                "States that were sent here and could not be served from, in this life",
+                state.unreadable,
+            ),
+            one("whimbrel_cpf_others", "Other control functions that it knows", count(state.others.0)),
+            one(
+                "whimbrel_cpf_others_missed",
+                "Those to which a link has ended, until all that it carried was sent again",
+                count(state.others.1),
+            ),
+            one(
+                "whimbrel_cpf_begun_anew_total",
+                "Times that it was a member and began anew",
+                state.begun_anew,
+            ),
+            one("whimbrel_link_turned_away_total", "Calls that are none of the cluster's", state.turned_away),
+            one("whimbrel_cpf_inputs_total", "Phones' inputs that were run", self.inputs.len()),
+            one("whimbrel_cpf_busy_microseconds_total", "Time that these took", self.busy_us),
+        ];
+        samples.extend(QUANTILES.map(|(label, quantile)| Sample {
+            name: "whimbrel_cpf_input_microseconds",
+            help: "Time that an input took, since the start",
+            label: Some(("quantile", label.into())),
+            value: if self.inputs.is_empty() { 0 } else { self.inputs.value_at_quantile(quantile) },
+        }));
+        self.console.metrics.set_samples(samples);
+        let (condition, sentence) = state.condition;
+        self.console.components(|c| c.set("control function", condition, sentence));
+    }
+}
