@@ -15,7 +15,7 @@ use crate::playground::{Playground, SuciScheme, Wish};
 #[derive(Args)]
 pub(crate) struct Options {
     /// Registrations per second, one run after the other.
-    #[arg(long, value_delimiter = ',', default_values_t = [250, 500, 1000, 2000, 4000, 6000, 8000, 10_000, 12_000])]
+    #[arg(long, value_delimiter = ',', default_values_t = [250, 500, 1000, 2000, 4000, 6000, 8000, 10_000, 12_000], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rates: Vec<u32>,
     /// Seconds of each run.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=60))]

@@ -92,7 +92,7 @@ pub(crate) struct Options {
     #[arg(long, value_enum, default_value_t = Procedure::ServiceRequest)]
     procedure: Procedure,
     /// How often a second, one rate after the other, as long as they are carried.
-    #[arg(long, value_delimiter = ',', default_values_t = [1000, 2000, 4000, 6000, 8000, 10_000, 12_000, 16_000, 20_000, 24_000])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1000, 2000, 4000, 6000, 8000, 10_000, 12_000, 16_000, 20_000, 24_000], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     rates: Vec<u32>,
     /// Seconds of each.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
@@ -114,7 +114,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "SECONDS", requires = "cpfs", value_parser = clap::value_parser!(u32).range(1..=600))]
     kill_every: Option<u32>,
     /// In place of rates: so many phones begin together.
-    #[arg(long, conflicts_with = "trace")]
+    #[arg(long, conflicts_with = "trace", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     burst: Option<u32>,
     /// Within so many milliseconds.
     #[arg(long, default_value_t = 100.0, requires = "burst")]
@@ -123,7 +123,7 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 2.0, requires = "burst")]
     every_s: f64,
     /// How many bursts.
-    #[arg(long, default_value_t = 5, requires = "burst")]
+    #[arg(long, default_value_t = 5, requires = "burst", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     times: u32,
     /// In place of rates and procedure: a file of lines SECONDS,PHONE,PROCEDURE (docs/load.md).
     #[arg(long)]
