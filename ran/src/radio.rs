@@ -108,6 +108,8 @@ pub enum Down {
     },
     /// The connection is gone.
     Released,
+    /// The cell does not let the phone in, as the overloaded AMF asked (RRCReject, TS 38.331 §5.3.15).
+    Rejected,
 }
 
 /// Redacted where a key stands.
@@ -121,6 +123,7 @@ impl fmt::Debug for Down {
             Self::NextHop { ncc, .. } => write!(f, "NextHop({ncc}, …)"),
             Self::UserPlane { session, up } => write!(f, "UserPlane({session}, up: {up})"),
             Self::Released => f.write_str("Released"),
+            Self::Rejected => f.write_str("Rejected"),
         }
     }
 }

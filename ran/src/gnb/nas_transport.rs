@@ -14,7 +14,7 @@ impl Gnb {
     pub(super) fn initial_ue_message(&mut self, phone: PhoneId, connect: Connect, out: &mut Outbox<Output>) {
         if self.is_barred(connect.cause) {
             event(Event::Barred(phone), out);
-            return out.push(Output::Radio(phone, Down::Released));
+            return out.push(Output::Radio(phone, Down::Rejected));
         }
         let id = if self.is_up() { self.new_context(phone, None) } else { None };
         let Some(context) = id.and_then(|id| self.contexts.get(id.0)) else {

@@ -108,6 +108,8 @@ pub enum Reason {
     TimedOut,
     /// The connection was lost.
     ConnectionLost,
+    /// The gNB let nobody in, since the AMF is overloaded.
+    Barred,
     /// The state of the phone does not allow it.
     NotPossible,
 }
@@ -126,6 +128,9 @@ impl fmt::Display for Reason {
             }
             Self::TimedOut => f.write_str("no answer in time"),
             Self::ConnectionLost => f.write_str("the connection was lost"),
+            Self::Barred => {
+                f.write_str("the gNB kept the phone away, since the AMF is overloaded (OVERLOAD START)")
+            }
             Self::NotPossible => f.write_str("not possible in this state"),
         }
     }

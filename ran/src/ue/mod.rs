@@ -345,7 +345,8 @@ impl Ue {
             Input::Radio(Down::HandoverKey { k_gnb }) => self.judge_handover_key(&k_gnb, out),
             Input::Radio(Down::NextHop { ncc, nh }) => self.judge_next_hop(ncc, &nh, out),
             Input::Radio(Down::UserPlane { session, up }) => self.user_plane_changed(session, up, out),
-            Input::Radio(Down::Released) => self.released(now, out),
+            Input::Radio(Down::Released) => self.released(now, Reason::ConnectionLost, out),
+            Input::Radio(Down::Rejected) => self.released(now, Reason::Barred, out),
             Input::Tick => self.tick(now, out),
         }
         self.drive(now, out);
@@ -499,18 +500,18 @@ impl Ue {
         }
     }
 
-    /// The gNB released the connection.
-    fn released(&mut self, now: Instant, out: &mut Outbox<Output>) {
+    /// The gNB released the connection, or let none begin.
+    fn released(&mut self, now: Instant, why: Reason, out: &mut Outbox<Output>) {
         if !self.connected {
             return;
         }
         match self.state {
             MmState::RegisteredInitiated => {
                 self.connection_ended(now, out);
-                self.registration_failed(now, Reason::ConnectionLost, out);
+                self.registration_failed(now, why, out);
             }
             MmState::ServiceRequestInitiated => {
-                self.service_failed(now, Reason::ConnectionLost, out);
+                self.service_failed(now, why, out);
                 self.connection_ended(now, out);
             }
             // §5.5.2.2.6 c: deregistration goes on without the network.

@@ -59,6 +59,9 @@ fn an_overloaded_amf_is_obeyed() {
         net.command(Command::Register);
         assert_eq!(net.ue.state() == MmState::Registered, lets_in, "{action:?}");
         assert_eq!(net.gnb_events.contains(&GnbEvent::Barred(PHONE)), !lets_in);
+        // It is told apart from a connection that stood and was lost.
+        let barred = |e: &Event| matches!(e, Event::Refused { reason: Reason::Barred, .. });
+        assert_eq!(net.events.iter().any(barred), !lets_in);
         net.core(|_, out| out.push((0, ngap::OverloadStop::new().into())));
         if !lets_in {
             net.until_next_timer();
