@@ -159,6 +159,124 @@ fn a_phone_whose_full_log_no_backup_was_there_for_is_told_to_have_none_until_one
     no_violations(&scene.net);
 }
 
+/// A registered phone with one backup, which gets nothing any more from who serves the phone, and so many control functions.
+fn cut_off(cpfs: u16, logs: Logs) -> (Sim, UeIndex, PhoneId, [CpfId; 2]) {
+    let stage = of(Sim::with_logs(1, default_config(), cpfs, 1, logs), 1);
+    let (mut net, ue) = (stage.net, stage.ues[0]);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.command(ue, session());
+    net.settle(SECOND);
+    let phone = net.phones().next().expect("it is registered").id;
+    let serves = net.cta().served_by(phone).expect("somebody serves it");
+    let [backs] = net.cta().backed_by(phone).try_into().expect("one backup");
+    net.stick(serves, backs);
+    (net, ue, phone, [serves, backs])
+}
+
+/// What the log does not lead on from is not held by anybody else, or how often a log was full.
+fn given_up(net: &Sim) -> (usize, u64) {
+    (net.cta().unbacked(), net.cta().bounds().find(|(l, _)| *l == "log").map_or(0, |(_, times)| times))
+}
+
+/// The phone sleeps and comes back, so often.
+fn wakes_up(net: &mut Sim, ue: UeIndex, times: usize) {
+    for _ in 0..times {
+        go_idle(net, ue);
+        net.command(ue, Command::ServiceRequest);
+        net.settle(SECOND);
+    }
+}
+
+#[test]
+fn a_busy_phone_whose_backup_does_not_get_its_state_gets_another_one_before_its_log_is_full() {
+    let (mut net, ue, phone, [serves, backs]) = cut_off(3, Logs::default());
+    for _ in 0..20 {
+        wakes_up(&mut net, ue, 1);
+        net.advance(SECOND / 4);
+        assert_eq!(given_up(&net), (0, 0));
+    }
+    let [other] = net.cta().backed_by(phone).try_into().expect("one backup");
+    assert_ne!(other, backs);
+    assert_eq!(net.complaints, [(backs, Complaint::Lagging)]);
+    // Late states come where nobody asks for them any more.
+    assert!(net.unstick(serves, backs) > 0);
+    net.settle(SECOND);
+    assert_eq!((net.backed(), net.cta().backed_by(phone)), (1, vec![other]), "the phone stays");
+    net.lose_cpf(serves);
+    net.settle(SECOND);
+    assert_eq!(net.cta().served_by(phone), Some(other));
+    wakes_up(&mut net, ue, 1);
+    let told = net.cta().replicated();
+    assert_eq!((told.taken_over, told.lost, told.diverged), (1, 0, 0));
+    net.check_user_plane();
+    no_violations(&net);
+}
+
+#[test]
+fn a_phone_whose_backup_does_not_get_its_state_in_time_gets_another_one() {
+    let (mut net, ue, phone, [serves, backs]) = cut_off(3, Logs::default());
+    go_idle(&mut net, ue);
+    assert_eq!(net.cta().logged().1, 1, "the log waits");
+    net.advance(LONG);
+    assert_eq!((net.cta().logged(), given_up(&net)), ((0, 0), (0, 0)));
+    assert!(!net.cta().backed_by(phone).contains(&backs));
+    net.lose_cpf(serves);
+    net.settle(SECOND);
+    net.command(ue, Command::ServiceRequest);
+    net.settle(SECOND);
+    assert_eq!(net.cta().replicated().lost, 0);
+    net.check_user_plane();
+    no_violations(&net);
+}
+
+#[test]
+fn a_phone_whose_log_was_full_before_another_backup_could_be_asked_gets_one() {
+    let phone = Bounds { inputs: 3, ..Bounds::default() };
+    let (mut net, ue, phone, [serves, backs]) = cut_off(3, Logs { phone, ..Logs::default() });
+    wakes_up(&mut net, ue, 1);
+    assert_eq!(net.cta().unbacked(), 1);
+    net.advance(SECOND * 10);
+    assert_eq!(net.cta().unbacked(), 0);
+    assert!(!net.cta().backed_by(phone).contains(&backs));
+    net.lose_cpf(serves);
+    wakes_up(&mut net, ue, 1);
+    assert_eq!(net.cta().replicated().lost, 0);
+    no_violations(&net);
+}
+
+#[test]
+fn who_gets_the_state_first_stays_where_two_do_not() {
+    let (mut net, ue, phone, [serves, backs]) = cut_off(3, Logs::default());
+    let other = (1..=3).map(CpfId).find(|c| ![serves, backs].contains(c)).expect("a third one");
+    net.stick(serves, other);
+    go_idle(&mut net, ue);
+    net.advance(LONG * 3);
+    assert_eq!(net.cta().backed_by(phone), [other, backs], "it is tried");
+    assert_eq!(net.cta().logged().1, 1, "and what the log leads on from stays");
+    net.unstick(serves, backs);
+    net.advance(LONG * 2);
+    assert_eq!((net.cta().backed_by(phone), net.cta().logged()), (vec![backs], (0, 0)));
+    net.unstick(serves, other);
+    net.settle(SECOND);
+    assert_eq!((net.backed(), net.cta().backed_by(phone)), (1, vec![backs]));
+    no_violations(&net);
+}
+
+#[test]
+fn where_there_is_nobody_else_a_backup_that_does_not_get_the_state_stays() {
+    let (mut net, ue, phone, [_, backs]) = cut_off(2, Logs::default());
+    wakes_up(&mut net, ue, 3);
+    net.advance(LONG);
+    assert_eq!((net.cta().backed_by(phone), given_up(&net)), (vec![backs], (0, 0)));
+    assert_eq!(net.cta().logged().1, 1, "what the log has nobody else has");
+    // Somebody comes.
+    net.add_cpf();
+    net.advance(LONG);
+    assert!(net.cta().logged() == (0, 0) && !net.cta().backed_by(phone).contains(&backs));
+    no_violations(&net);
+}
+
 #[test] // one bound for a phone, one for all: what is given up is told as what it is, and costs nobody service
 fn a_full_log_costs_the_replay_and_not_the_service() {
     let phone = Bounds { inputs: 3, ..Bounds::default() };

@@ -27,6 +27,13 @@ use crate::{CodeVersion, Cpf};
 
 /// Between two looks for such replicas, at most.
 const SCAN: Duration = Duration::from_secs(5);
+/// How long a log that is half full, and a phone that nobody else could go on with, waits for a backup before another one is asked: longer than two
+/// control functions take to reach each other again after a link of theirs has ended.
+const HASTE: Duration = Duration::from_secs(2);
+/// Phones that are given another backup in one scan, at most, some microseconds each; then the next scan comes sooner. Nobody waits for more: what a
+/// late backup lacks the log has.
+const RELIEVED_MAX: usize = 256;
+const SOONER: Duration = Duration::from_secs(1);
 /// When a control function is lost or leaves, what nobody waits for is done in slices, with this between them: short ones, since whoever is
 /// heard of meanwhile waits for the slice to end.
 pub(super) const BETWEEN_SLICES: Duration = Duration::from_micros(125);
@@ -84,7 +91,7 @@ pub(super) struct Cpfs {
     pub(super) moves_begun: VecDeque<(Instant, PhoneId)>,
     /// Phones that are in other regions than the aggregator's own.
     pub(super) away: BTreeMap<PhoneId, Region>,
-    /// Phones that are backed from where they came from, still.
+    /// Phones that have backups which are to go as soon as others have the state: where they came from, or that did not get it.
     pub(super) unsettled: BTreeSet<PhoneId>,
     /// The requests that would end the phones' sessions, by UPF: for those that nobody can go on with.
     deletions: BTreeMap<PhoneId, Vec<(UpfId, Vec<u8>)>>,
@@ -278,6 +285,7 @@ impl Cpfs {
         self.outdated(phone, marked, out);
         let log = self.log_of(phone, by);
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
+        let now = envelope.time;
         (envelope.owner_term, envelope.code_version) = (term, log.code_version);
         let input = envelope.to_flat();
         let (clock, full) = ledger.append(|_| {
@@ -297,7 +305,74 @@ impl Cpfs {
         if let Some((limit, lagging)) = full {
             self.full.push(limit);
             self.outdated(phone, lagging, out);
+        } else if self.ledgers.get(&phone).is_some_and(Ledger::is_half_full) {
+            self.scan(now, phone, HASTE.min(self.logs.outdated_after), out);
         }
+    }
+
+    /// Backups that have lacked a phone's state for so long are waited for no longer where others have it, and others take their places: who serves the
+    /// phone may not reach them, and while the log waits it fills. Whether there is anybody.
+    fn scan(&mut self, now: Instant, phone: PhoneId, patience: Duration, out: &mut Outbox) -> bool {
+        let Some(ledger) = self.ledgers.get_mut(&phone) else { return false };
+        // Where nobody could take a place, who is late is nobody's matter.
+        let late = if self.rings.has_more() { ledger.late(now, patience) } else { Vec::new() };
+        let lagging = ledger.scan(now, patience);
+        let mut told: Vec<CpfId> = lagging.iter().map(|l| l.replica).collect();
+        self.outdated(phone, lagging, out);
+        self.pruned(phone);
+        let relieved = !late.is_empty() && self.relieve(phone, &late, out);
+        if relieved {
+            told.extend(late);
+            told.sort();
+            told.dedup();
+        }
+        told.into_iter().for_each(|cpf| self.complain(cpf, Complaint::Lagging, out));
+        if self.unsettled.contains(&phone) {
+            self.settle(phone, out);
+        }
+        relieved
+    }
+
+    /// All phones that somebody may be late with, first those that nobody else could go on with.
+    fn scan_all(&mut self, now: Instant, out: &mut Outbox) {
+        let unbacked: Vec<PhoneId> = match self.rings.has_more() {
+            true => self.unbacked.iter().copied().collect(),
+            false => Vec::new(),
+        };
+        let logged = self.logged.keys().filter(|phone| unbacked.binary_search(phone).is_err());
+        let logged: Vec<PhoneId> = logged.copied().collect();
+        let patience = self.logs.outdated_after;
+        let hasty = unbacked.into_iter().map(|phone| (phone, HASTE.min(patience)));
+        let mut relieved = 0;
+        for (phone, patience) in hasty.chain(logged.into_iter().map(|phone| (phone, patience))) {
+            relieved += usize::from(self.scan(now, phone, patience, out));
+            if relieved == RELIEVED_MAX {
+                self.scan = self.scan.min(now + SOONER);
+                break;
+            }
+        }
+    }
+
+    /// Others back a phone in the places of those that are late, which go when these have its state ([`Self::settle`]): until then it is they from
+    /// whose state the log leads on. Only who runs the same code can go on with the log. Whether there is anybody.
+    fn relieve(&mut self, phone: PhoneId, late: &[CpfId], out: &mut Outbox) -> bool {
+        let region = self.region(phone);
+        let Some(ledger) = self.ledgers.get(&phone) else { return false };
+        let (primary, _) = ledger.assignment();
+        let present: Vec<CpfId> = ledger.backups().filter(|c| !late.contains(c)).collect();
+        let mut further = self.rings.in_place_of(late, region, phone, primary, &present);
+        further.retain(|c| self.trusted.contains(c) && !present.contains(c) && self.alike(*c, primary));
+        let Some(ledger) = self.ledgers.get_mut(&phone) else { return false };
+        further.iter().for_each(|c| ledger.add_backup(*c));
+        if !further.is_empty() || self.unsettled.contains(&phone) {
+            ledger.put_last(late);
+        }
+        if further.is_empty() {
+            return false;
+        }
+        self.unsettled.insert(phone);
+        serve(phone, ledger, &mut self.waiting, out);
+        true
     }
 
     /// Replicas that the log cannot lead on are told so. They ask for the state of the other replicas that have it, and who serves the phone
@@ -753,13 +828,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         cpfs.scan = now + SCAN.min(cpfs.logs.outdated_after);
         cpfs.waiting.untold.extend(&cpfs.trusted);
-        for phone in cpfs.logged.keys().copied().collect::<Vec<_>>() {
-            let patience = cpfs.logs.outdated_after;
-            let lagging = cpfs.ledgers.get_mut(&phone).map(|l| l.scan(now, patience)).unwrap_or_default();
-            lagging.iter().for_each(|l| cpfs.complain(l.replica, Complaint::Lagging, out));
-            cpfs.outdated(phone, lagging, out);
-            cpfs.pruned(phone);
-        }
+        cpfs.scan_all(now, out);
     }
 
     /// When that is next.
@@ -767,7 +836,8 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         match &self.service {
             Service::Here(_) => Instant::FAR_FUTURE,
             Service::Region(cpfs) => {
-                let scan = (!cpfs.logged.is_empty()).then_some(cpfs.scan);
+                let unbacked = cpfs.rings.has_more() && !cpfs.unbacked.is_empty();
+                let scan = (!cpfs.logged.is_empty() || unbacked).then_some(cpfs.scan);
                 let look = (!cpfs.unseen.is_empty()).then_some(cpfs.look);
                 let due = scan.into_iter().chain(look).chain(cpfs.draining.due()).chain(cpfs.moves_due());
                 due.min().unwrap_or(Instant::FAR_FUTURE)

@@ -41,6 +41,11 @@ impl Draining {
         self.leaving.remove(&cpf);
     }
 
+    /// Whether one is to leave.
+    pub(super) fn is_leaving(&self, cpf: CpfId) -> bool {
+        self.leaving.contains_key(&cpf)
+    }
+
     /// When there is something to do.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due

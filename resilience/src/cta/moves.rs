@@ -80,8 +80,8 @@ impl Cpfs {
     }
 
     /// A phone that has come to a region is backed as those that begin there; who backed it where it came from is not needed any more
-    /// once others have its state.
-    fn settle(&mut self, phone: PhoneId, out: &mut Outbox) {
+    /// once others have its state. Nor is who was late with it, once who took its place has it.
+    pub(super) fn settle(&mut self, phone: PhoneId, out: &mut Outbox) {
         let region = self.away.get(&phone).unwrap_or_else(|| self.rings.home());
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
         let (primary, _) = ledger.assignment();
@@ -92,7 +92,9 @@ impl Cpfs {
             ledger.add_backup(cpf);
             changed = true;
         }
-        let mut strangers = present.into_iter().filter(|c| !self.rings.backs(region, *c)).peekable();
+        let leaves = |c: &CpfId| self.draining.is_leaving(*c); // it has an order of its own
+        let mut strangers =
+            present.into_iter().filter(|c| !self.rings.backs(region, *c) && !leaves(c)).peekable();
         let mut settled = strangers.peek().is_none();
         for cpf in strangers {
             settled = ledger.dismiss(cpf);
@@ -100,6 +102,20 @@ impl Cpfs {
                 out.cpfs.push((cpf, Down::Forget { phone, term: ledger.assignment().1 }));
                 changed = true;
             }
+        }
+        let mut backs: Vec<CpfId> = ledger.backups().filter(|c| self.rings.backs(region, *c)).collect();
+        while backs.len() > self.rings.backups()
+            && let Some(last) = backs.pop()
+        {
+            let code = |c: &CpfId| self.code.get(c);
+            let has = backs.iter().filter(|c| ledger.holds(**c) && code(c) == code(&primary)).count();
+            let spared = has >= self.rings.backups() && !self.moving.contains_key(&phone);
+            if !spared || !ledger.let_go(last) {
+                settled = false;
+                break;
+            }
+            out.cpfs.push((last, Down::Forget { phone, term: ledger.assignment().1 }));
+            changed = true;
         }
         if changed {
             serve(phone, ledger, &mut self.waiting, out);

@@ -155,6 +155,18 @@ impl Rings {
         primary: CpfId,
         present: &[CpfId],
     ) -> Vec<CpfId> {
+        self.in_place_of(&[], region, phone, primary, present)
+    }
+
+    /// The same where some are no backups, though they would be next on the rings: it is their places that are taken.
+    pub fn in_place_of(
+        &self,
+        late: &[CpfId],
+        region: &Region,
+        phone: PhoneId,
+        primary: CpfId,
+        present: &[CpfId],
+    ) -> Vec<CpfId> {
         let mut backups: Vec<CpfId> =
             present.iter().copied().filter(|c| *c != primary && self.backs(region, *c)).collect();
         let kept = backups.len();
@@ -163,7 +175,7 @@ impl Rings {
             if backups.len() >= self.backups {
                 break;
             }
-            let may = |c: CpfId| c != primary && (self.code_of(c) == code) == alike;
+            let may = |c: CpfId| c != primary && !late.contains(&c) && (self.code_of(c) == code) == alike;
             self.fill(region, phone, primary, may, &mut backups);
         }
         backups.split_off(kept)
@@ -201,6 +213,16 @@ impl Rings {
                 backups.push(cpf);
             }
         }
+    }
+
+    /// How many backups each phone should have.
+    pub fn backups(&self) -> usize {
+        self.backups
+    }
+
+    /// Whether there are more on the rings than one phone needs: somebody could take a place.
+    pub fn has_more(&self) -> bool {
+        self.members.len() > 1 + self.backups
     }
 
     /// All on the rings.
@@ -276,6 +298,16 @@ mod tests {
             assert_eq!((placed.backups.len(), placed.missing), (2, 0));
         }
         assert!(rings.serves(CpfId(8)) && !rings.serves(CpfId(9)));
+    }
+
+    #[test]
+    fn who_is_late_takes_no_place() {
+        let rings = rings(&map(&[0, 1, 1, 2, 2]), 1);
+        for slot in 0..200 {
+            let placed = rings.place(&region(HERE), phone(slot)).unwrap();
+            let other = rings.in_place_of(&placed.backups, &region(HERE), phone(slot), placed.primary, &[]);
+            assert!(other.len() == 1 && other != placed.backups);
+        }
     }
 
     #[test]

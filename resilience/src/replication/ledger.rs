@@ -126,6 +126,7 @@ pub struct Ledger<I> {
     base: u64,
     retained: VecDeque<Entry<I>>,
     octets: usize,
+    /// Those whose places others are to take stand last.
     replicas: Vec<Replica>,
     /// The newest point where the phone was idle: where replicas are expected.
     idle: u64,
@@ -172,6 +173,12 @@ impl<I: Clone> Ledger<I> {
     /// Inputs that are kept.
     pub fn inputs(&self) -> usize {
         self.retained.len()
+    }
+
+    /// Whether half of what may be kept is: time to see who it is kept for.
+    pub fn is_half_full(&self) -> bool {
+        let Bounds { inputs, octets, .. } = self.bounds;
+        self.retained.len() > inputs / 2 || self.octets > octets / 2
     }
 
     /// Those that hold the phone's state beside its primary, or shall.
@@ -290,6 +297,21 @@ impl<I: Clone> Ledger<I> {
         lagging
     }
 
+    /// The replicas of which nothing came in `patience`, whoever else has what they lack.
+    pub fn late(&mut self, now: Instant, patience: Duration) -> Vec<CpfId> {
+        let idle = self.idle;
+        for r in self.replicas.iter_mut().filter(|r| r.acked < idle) {
+            r.behind.get_or_insert(now); // it has become one since the phone rests
+        }
+        let late = |r: &&Replica| r.behind.is_some_and(|since| now.since(since) >= patience);
+        self.replicas.iter().filter(late).map(|r| r.cpf).collect()
+    }
+
+    /// Others are to take the places of these.
+    pub fn put_last(&mut self, late: &[CpfId]) {
+        self.replicas.sort_by_key(|r| late.contains(&r.cpf));
+    }
+
     /// Those replicas are waited for no longer, until they show progress.
     fn lagging(&mut self, which: impl Fn(&Replica) -> bool, clock: u64) -> Vec<Lagging> {
         let up_to_date: Vec<CpfId> = self.holders(clock).collect();
@@ -379,7 +401,12 @@ impl<I: Clone> Ledger<I> {
     /// replica again before that word is there.
     pub fn dismiss(&mut self, cpf: CpfId) -> bool {
         let missed = self.replicas.iter().any(|r| r.cpf != cpf && r.acked < self.idle);
-        if missed || !self.rests() {
+        !missed && self.let_go(cpf)
+    }
+
+    /// The same where it is known that enough others have the phone's state, if not all.
+    pub fn let_go(&mut self, cpf: CpfId) -> bool {
+        if !self.rests() {
             return false;
         }
         self.replicas.retain(|r| r.cpf != cpf);
@@ -479,6 +506,27 @@ mod tests {
         assert!(!ledger.is_backed(), "its state has not come there");
         ledger.acknowledged(NOW, next, 1, 1);
         assert!(ledger.is_backed());
+    }
+
+    #[test]
+    fn who_has_lacked_the_state_for_too_long_is_late_and_goes_when_another_has_it() {
+        let (mut ledger, next, patience) = (ledger(), CpfId(3), Duration::from_secs(30));
+        ledger.append(|_| (40, "registration request"));
+        ran(&mut ledger, 1, 7);
+        assert_eq!(
+            (ledger.late(NOW, patience), ledger.late(NOW + patience, patience)),
+            (vec![], vec![BACKUP])
+        );
+        ledger.add_backup(next);
+        ledger.put_last(&[BACKUP]);
+        assert_eq!(ledger.backups().collect::<Vec<_>>(), [next, BACKUP]);
+        // It has become one while the phone rests, and counts from the first look at it.
+        assert_eq!(ledger.late(NOW + patience, patience), [BACKUP]);
+        assert_eq!(ledger.late(NOW + patience * 2, patience), [next, BACKUP]);
+        assert!(!ledger.dismiss(BACKUP), "what the log leads on from is there alone");
+        ledger.acknowledged(NOW, next, 1, 1);
+        assert!(ledger.let_go(BACKUP));
+        assert_eq!((ledger.assignment(), ledger.inputs()), ((PRIMARY, 2), 0));
     }
 
     #[test]

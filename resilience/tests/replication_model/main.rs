@@ -633,6 +633,11 @@ impl Model for Network {
             Property::sometimes("a replica that lags is waited for no longer", |n: &Network, s: &State| {
                 n.bound.outdated_after > n.bound.tick || n.is_quiet(s) && s.cta.facts.lagging > 0
             }),
+            Property::sometimes("another takes a place", |n: &Network, s: &State| {
+                let waits = n.bound.outdated_after > n.bound.tick || n.bound.backups > 1;
+                let others = s.cta.facts.served != n.nodes.root(0).facts.served;
+                waits || others && n.is_whole(s) && s.failures == 0
+            }),
         ]
     }
 }
@@ -762,6 +767,12 @@ fn a_replica_that_lags_is_told_so_and_fetches_what_another_one_has() {
 fn a_failure_beside_a_replica_that_lags_costs_no_phone() {
     let outdated_after = Duration::from_millis(20);
     every_schedule(Bound { losses: 1, failures: 1, looks: Some(0), outdated_after, ..DOUBLE });
+}
+
+#[test]
+fn a_failure_while_another_takes_the_place_of_a_backup_costs_no_phone() {
+    let outdated_after = Duration::from_millis(20);
+    every_schedule(Bound { losses: 1, failures: 1, looks: Some(0), outdated_after, inputs: 1, ..SINGLE });
 }
 
 /// One failure at a time, or somebody who leaves or comes.
