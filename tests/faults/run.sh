@@ -263,7 +263,7 @@ cluster() {
   says "control function of an unknown region" "takes.*log says why" "${cpf[@]}" --aggregator "$at" --listen "$here" --key-file "$key" --region far/away
   SAID=$(grep -o "a control function is refused.*far/away.*cluster.neighbours.*" "$tmp/w/log")
   if [ -n "$SAID" ]; then ok "the same at its aggregator: \"$SAID\""; else not_ok "the same at its aggregator: $(tail -n 1 "$tmp/w/log")"; fi
-  says "control function, etcd that is not there" "no aggregator is known" "${cpf[@]}" --etcd http://192.0.2.10:2379 --listen "$here" --key-file "$key"
+  says "control function, etcd that is not there" "etcd does not answer.*\`--etcd\`.*no aggregator is known" "${cpf[@]}" --etcd http://192.0.2.10:2379 --listen "$here" --key-file "$key"
   stop
   printf 'n2: { addresses: [192.0.2.10] }\nn4: { node_id: 192.0.2.10 }\nupfs: [{ address: "192.0.2.3:8805" }]\n' >>"$tmp/w/whimbrel.yaml"
   sed -i "s|^cluster: .*|cluster: { listen: \"$at\", key_file: $key, etcd: [\"http://192.0.2.10:2379\"], aggregator: 1 }|" "$tmp/w/whimbrel.yaml"

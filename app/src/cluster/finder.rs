@@ -155,6 +155,9 @@ fn list(
                 debug!(number, "etcd lists another control function under this number: another one is drawn");
                 heard.occupied = true;
             }
+            Event::Unreachable(why) if heard.aggregators.is_empty() => warn!(
+                "etcd does not answer: {why}; until it does (`--etcd`), no aggregator is known but those of `--aggregator`"
+            ),
             Event::Unreachable(why) => {
                 warn!("etcd does not answer: {why}; the aggregators that are known are gone on with");
             }
