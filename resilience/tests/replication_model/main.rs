@@ -635,8 +635,8 @@ impl Model for Network {
             }),
             Property::sometimes("another takes a place", |n: &Network, s: &State| {
                 let waits = n.bound.outdated_after > n.bound.tick || n.bound.backups > 1;
-                let others = s.cta.facts.served != n.nodes.root(0).facts.served;
-                waits || others && n.is_whole(s) && s.failures == 0
+                let others = || s.cta.facts.served != n.nodes.root(0).facts.served;
+                waits || n.is_whole(s) && s.failures == 0 && others()
             }),
         ]
     }
