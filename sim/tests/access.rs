@@ -1,10 +1,8 @@
 //! Who may come in: slices, congestion, equipment, changes of the subscription, new keys, unreachable phones.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::config::{Config, EquipmentPrefix};
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::udm::Subscription;

@@ -1,9 +1,7 @@
 //! Where a phone may be, and what it may start there: TS 23.501 §5.3.4.1, TS 24.501 §5.3.5; registration areas and
 //! mobility registration: TS 23.501 §5.9.4, TS 24.501 §5.5.1.3, TS 23.502 §4.9.1.3.3 step 12.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use whimbrel_control::config::{Config, RefusalAnswer};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::smf::UpState;

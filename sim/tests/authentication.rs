@@ -1,10 +1,8 @@
 //! Primary authentication by either method, with either algorithm: TS 24.501 §5.4.1, TS 33.501 §6.1.3.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::Refusal;
 use whimbrel_nas::mm::MessageType;
 use whimbrel_ngap::Message;

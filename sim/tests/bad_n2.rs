@@ -1,11 +1,9 @@
 //! N2 inputs that felled other cores, each named after what it is: no fault, no phone of anybody else is touched, nothing is
 //! left, and the phone that is meant can come back.
 
-mod common;
-
-use common::pdu::Pdu;
-use common::stage::*;
-use common::*;
+use crate::common::pdu::Pdu;
+use crate::common::stage::*;
+use crate::common::*;
 use whimbrel_control::Event as CoreEvent;
 use whimbrel_control::event::Dropped;
 use whimbrel_ids::{GlobalGnbId, PlmnId, RanUeNgapId, STmsi, Tac, Tai, Tmsi};

@@ -1,12 +1,10 @@
 //! NAS inputs that felled other cores, each named after what it is: no fault, no phone of anybody else is touched, nothing is
 //! left, the standard's cause where there is one, and the phone that is meant can come back.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::stage::*;
-use common::*;
+use crate::common::stage::*;
+use crate::common::*;
 use whimbrel_control::event::{Deregistered, Dropped};
 use whimbrel_control::udm::{Ambr, SubscribedSlice, Subscription};
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal};

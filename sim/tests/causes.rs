@@ -1,10 +1,8 @@
 //! The 5GMM cause that a refused phone hears, and what is left of its registration: TS 24.501 §5.5.1.2.5, §5.5.1.3.5, §5.6.1.5.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::config::{Config, RefusalAnswer};
 use whimbrel_control::refusal::RefusalKind;
 use whimbrel_control::udm::{MobilityRestrictions, ServiceArea, Subscription};

@@ -1,12 +1,10 @@
 //! A crowd at a region's control functions, none of which is lost: phones come, go and come back all at once, so that slots, names
 //! and messages of one cross those of another.
 
-mod common;
-
 use std::time::Duration;
 
-use common::stage::session;
-use common::*;
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_ran::ue::Command;
 use whimbrel_sim::{Faults, Sim, UeIndex, default_config, phone_config};
 

@@ -1,10 +1,8 @@
 //! Phones' states go to their backups as what differs from the one before (DESIGN §4 rule 6): a delta on its exact base, else the whole.
 
-mod common;
-
-use common::day::of;
-use common::stage::session;
-use common::*;
+use crate::common::day::of;
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::CpfId;

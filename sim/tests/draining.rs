@@ -1,10 +1,8 @@
 //! Control functions of a region that leave in order, whatever phones are at.
 
-mod common;
-
-use common::day::{live, of, stage};
-use common::stage::session;
-use common::*;
+use crate::common::day::{live, of, stage};
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::{Faults, Sim, default_config};

@@ -1,8 +1,6 @@
 //! Emergency services: TS 23.501 §5.16.4, TS 24.501 §5.5.1.2, TS 33.501 §10.2.2.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use whimbrel_control::Refusal;
 use whimbrel_control::config::{Config, Emergency};
 use whimbrel_control::udm::{Ambr, Arp};

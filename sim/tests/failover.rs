@@ -1,13 +1,11 @@
 //! Control functions of a region that are lost in the middle of anything (Neutrino §4.2, failure scenarios 1 and 2): no phone
 //! notices. A loss at each message that a control function takes, in each way.
 
-mod common;
-
 use std::time::Duration;
 
-use common::day::{Stage, live, of, stage};
-use common::stage::session;
-use common::*;
+use crate::common::day::{Stage, live, of, stage};
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, Phone, PhoneId};
 use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ran::ue::Command;

@@ -1,6 +1,5 @@
 //! The rules that the SMF asks for are those that the UPF is fast with: they are plain, and a fast path may have them.
 
-mod common;
 #[path = "../../user/tests/common/mod.rs"]
 mod upf;
 
@@ -8,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_pfcp::{Frame, Message};
 use whimbrel_ran::gnb::Via;

@@ -1,10 +1,8 @@
 //! gNBs that agreed on fastwire among others that keep to ASN.1. Every second gNB of all these simulations does, and the simulation
 //! asserts that each hears and says what was agreed on; here is what is peculiar to it.
 
-mod common;
-
-use common::stage::*;
-use common::*;
+use crate::common::stage::*;
+use crate::common::*;
 use whimbrel_control::AssociationId;
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId};
 use whimbrel_ngap::ie::{Cause, CauseProtocol};

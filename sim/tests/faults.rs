@@ -1,10 +1,8 @@
 //! Faults of ours and of peers stay with the phone that they hit: DESIGN §4 rules 10 (poison) and 12 (strangers).
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
 use whimbrel_nas::ie::PduSessionType;

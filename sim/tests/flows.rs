@@ -1,8 +1,6 @@
 //! QoS flows of a session: TS 23.501 §5.7, TS 23.502 §4.3.2.2.1, TS 24.501 §6.2.5.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use whimbrel_control::policy::{FlowGate, FlowPolicy, Gbr, Setup, packet_filter};
 use whimbrel_control::udm::{Ambr, Arp};
 use whimbrel_ids::{FiveQi, Qfi};

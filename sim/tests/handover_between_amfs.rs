@@ -1,10 +1,8 @@
 //! N2 handover between two AMFs of one network: TS 23.502 §4.9.1.3, §4.9.1.4, TS 29.518 §5.2.2.2, TS 33.501 §6.9.2.3.3.
 
-mod common;
-
-use common::amfs::*;
-use common::stage::session;
-use common::*;
+use crate::common::amfs::*;
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_control::amf::{Body, N14, Relation};
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{Event as GnbEvent, GnbConfig, Via};

@@ -1,10 +1,8 @@
 //! A handover and something else at once: TS 23.502 §4.9.1, TS 38.413 §8.4, TS 33.501 §6.9.5. Which gives way, the core decides in
 //! one place (`control/src/collision.rs`); here it is seen from outside.
 
-mod common;
-
-use common::by_hand::*;
-use common::*;
+use crate::common::by_hand::*;
+use crate::common::*;
 use whimbrel_control::smf::Modification;
 use whimbrel_control::udm::Ambr;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Procedure};

@@ -3,11 +3,9 @@
 //! The source sends HANDOVER REQUIRED right behind its answer to the setup, and the UPF takes a moment; PATH SWITCH REQUEST comes
 //! over another association than that answer, and may be here first.
 
-mod common;
-
-use common::by_hand::*;
-use common::stage::session;
-use common::*;
+use crate::common::by_hand::*;
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Phone, Refusal, UpfId};
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, PlmnId, Qfi, Teid};

@@ -1,10 +1,8 @@
 //! Keys that are proved anew while a phone is connected, and the radio's keys after that: TS 33.501 §6.9.2.3.2, §6.9.2.3.3.
 
-mod common;
-
-use common::by_hand::psi;
-use common::stage::session;
-use common::*;
+use crate::common::by_hand::psi;
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;

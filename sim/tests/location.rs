@@ -1,12 +1,10 @@
 //! Where a phone is: TS 23.502 §4.10, TS 23.501 §5.4.7, TS 38.413 §8.12.
 
-mod common;
-
-use common::by_hand::{
+use crate::common::by_hand::{
     SOURCE, TARGET, acknowledgement, admitted, command, connection, handover_required, notify,
 };
-use common::by_hand::{octets, path_switch_request, phone, request, say, two_gnbs};
-use common::*;
+use crate::common::by_hand::{octets, path_switch_request, phone, request, say, two_gnbs};
+use crate::common::*;
 use whimbrel_control::{Command as Order, Event, Locate};
 use whimbrel_ids::{NrCellId, PlmnId, Tac, Tai};
 use whimbrel_ngap::Message;

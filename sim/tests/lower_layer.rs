@@ -1,11 +1,9 @@
 //! The connection is lost in the middle of a procedure: case a of each list of TS 24.501 §5.4, §5.5 and §5.6, and what leaves
 //! a phone that is paged.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent};
 use whimbrel_nas::ie::PduSessionType;
 use whimbrel_nas::mm::MessageType;

@@ -1,11 +1,9 @@
 //! An aggregator with a mirror: the mirror does the same, octet by octet, and when the aggregator is lost at whatever message no
 //! phone notices.
 
-mod common;
-
-use common::day::{Stage, live, live_patiently, of};
-use common::stage::session;
-use common::*;
+use crate::common::day::{Stage, live, live_patiently, of};
+use crate::common::stage::session;
+use crate::common::*;
 use std::sync::Arc;
 
 use whimbrel_control::Prf;

@@ -1,12 +1,10 @@
 //! Mobility management where peers err, leave or come back: TS 24.501 §5.5, §5.6, §7; TS 23.502 §4.2; TS 23.527 §6.2.
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::by_hand::{SOURCE, connection, octets, phone, psi};
-use common::*;
+use crate::common::by_hand::{SOURCE, connection, octets, phone, psi};
+use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_nas::ie::{MmCause, PduSessionType};
 use whimbrel_nas::mm::{self, MessageType};
@@ -42,7 +40,7 @@ fn statuses(net: &Sim, ue: UeIndex) -> Vec<MmCause> {
 
 /// What was rejected on a connection that says this as its first message, without protection.
 fn rejected(net: &mut Sim, octets_of_nas: &[u8]) -> Vec<mm::Message> {
-    let location = common::by_hand::location(1);
+    let location = crate::common::by_hand::location(1);
     let cause = whimbrel_ngap::ie::RrcEstablishmentCause::MoSignalling;
     let ran_id = whimbrel_ids::RanUeNgapId(900);
     let m = whimbrel_ngap::msg::InitialUeMessage::new(ran_id, octets_of_nas.to_vec(), location, cause);
@@ -259,7 +257,7 @@ fn a_connected_phones_idle_session_is_brought_up() {
     assert_eq!(phone(&net).sessions[&psi(1)].up, UpState::Inactive);
     net.gnb_mut(GnbIndex(0)).faults_mut().refuse_sessions.clear();
     net.tap();
-    let (to, _) = common::by_hand::downlink(&mut net, 1);
+    let (to, _) = crate::common::by_hand::downlink(&mut net, 1);
     assert_eq!(to, None, "the packet waits");
     net.settle(SECOND);
     let sent = net.tapped();

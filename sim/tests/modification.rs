@@ -1,8 +1,6 @@
 //! PDU session modification over the whole network: TS 23.502 §4.3.3.2.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use whimbrel_control::Command as CoreCommand;
 use whimbrel_control::policy::{FlowGate, FlowPolicy, Gbr, Setup, packet_filter};
 use whimbrel_control::smf::Modification;

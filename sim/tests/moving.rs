@@ -1,8 +1,6 @@
 //! Handovers of emulated phones between emulated gNBs, which judge what the core does about them.
 
-mod common;
-
-use common::{SECOND, gnb_config, network, no_violations};
+use crate::common::{SECOND, gnb_config, network, no_violations};
 use whimbrel_control::smf::UpState;
 use whimbrel_ngap::ie::{Cause, CauseRadioNetwork};
 use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};

@@ -1,11 +1,9 @@
 //! An idle phone that registers at another AMF of the network, which fetches its context: TS 23.502 §4.2.2.2.2 steps 4, 5, 10,
 //! TS 29.518 §5.2.2.2.1, §5.2.2.2.2.
 
-mod common;
-
-use common::amfs::*;
-use common::by_hand::psi;
-use common::*;
+use crate::common::amfs::*;
+use crate::common::by_hand::psi;
+use crate::common::*;
 use whimbrel_control::Phone;
 use whimbrel_control::amf::{Body, N14, Relation, Shown};
 use whimbrel_ids::Tmsi;

@@ -1,17 +1,15 @@
 //! Phones that move from one control function of a region to another (Neutrino §4.3): at a handover, and at any message at all.
 
-mod common;
-
-use common::day::{live, stage};
-use common::stage::session;
-use common::*;
+use crate::common::day::{live, stage};
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_sim::Loss;
 
 /// A phone with a session, who serves it, who backs it, and who does neither.
-fn settled() -> (common::day::Stage, whimbrel_control::PhoneId, [CpfId; 3]) {
+fn settled() -> (crate::common::day::Stage, whimbrel_control::PhoneId, [CpfId; 3]) {
     let mut stage = stage(1, 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);

@@ -1,8 +1,6 @@
 //! What concerns a gNB rather than a phone: TS 38.413 §8.7 (interface management), §10 (wrong names, wrong octets).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use whimbrel_control::RanEvent;
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, NrCellId, PlmnId, RanUeNgapId, SNssai, Tac, Tai};
 use whimbrel_ngap::Message;

@@ -1,11 +1,9 @@
 //! N2 handover: TS 23.502 §4.9.1.3, §4.9.1.4, TS 38.413 §8.4.1 to §8.4.3, §8.4.5 to §8.4.7.
 
-mod common;
-
 use std::net::IpAddr;
 
-use common::by_hand::*;
-use common::*;
+use crate::common::by_hand::*;
+use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Procedure};
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, PlmnId, RanUeNgapId, SNssai, Tac, Teid};

@@ -1,8 +1,6 @@
 //! PDU sessions that are not of IP: TS 23.501 §5.6.10.2, §5.6.10.3.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::udm::SessionTypes;
 use whimbrel_nas::ie::{PduSessionType, SmCause};

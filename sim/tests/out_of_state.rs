@@ -1,11 +1,9 @@
 //! Whatever state a phone is in, whatever it or its gNB says: no fault, nobody else is touched, and the phone can leave and
 //! come back (TS 24.501 §7.4, TS 38.413 §10.4).
 
-mod common;
-
-use common::pdu::Pdu;
-use common::stage::*;
-use common::*;
+use crate::common::pdu::Pdu;
+use crate::common::stage::*;
+use crate::common::*;
 use whimbrel_control::Command as CoreCommand;
 use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, Seid};
 use whimbrel_nas::mm::MessageType;

@@ -1,13 +1,11 @@
 //! Backups that do not get phones' states (Neutrino §4.2.4): logs wait for them only so long, they hear that what they hold is outdated and
 //! who has what is not, and no phone is ever served from what is. And logs that are full.
 
-mod common;
-
 use std::time::Duration;
 
-use common::day::of;
-use common::stage::session;
-use common::*;
+use crate::common::day::of;
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_control::{PhoneId, RanEvent};
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::{Bounds, CpfId, Marking};

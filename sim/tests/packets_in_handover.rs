@@ -1,11 +1,11 @@
 //! What becomes of packets while their phone is handed over through the core: TS 23.502 §4.9.1.3, L25GC §3.3.
 
-mod common;
-
 use std::time::Duration;
 
-use common::by_hand::{self, SOURCE, TARGET, acknowledgement, admitted, command, handover_required, say};
-use common::{SECOND, gnb_config, no_violations};
+use crate::common::by_hand::{
+    self, SOURCE, TARGET, acknowledgement, admitted, command, handover_required, say,
+};
+use crate::common::{SECOND, gnb_config, no_violations};
 use whimbrel_control::config::HandoverDownlink;
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::PduSessionType;

@@ -1,11 +1,9 @@
 //! Network triggered service request: TS 23.502 §4.2.3.3, TS 24.501 §5.6.2, TS 33.501 §6.12.3.
 
-mod common;
-
 use std::time::Duration;
 
-use common::by_hand::{connection, octets};
-use common::*;
+use crate::common::by_hand::{connection, octets};
+use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_ids::{GlobalGnbId, NrCellId, PlmnId};
 use whimbrel_nas::ie::PduSessionType;

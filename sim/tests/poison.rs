@@ -1,10 +1,8 @@
 //! An input that ends whoever runs it: a process that aborts, overflows its stack or never comes back. It costs the control function that
 //! met it first, and its own phone a registration (DESIGN: "poison").
 
-mod common;
-
-use common::stage::session;
-use common::*;
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_control::event::Deregistered;
 use whimbrel_control::{Envelope, Event, Payload, PhoneId};
 use whimbrel_ids::{Instant, Tmsi};

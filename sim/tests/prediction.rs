@@ -1,9 +1,7 @@
 //! What who predicts handovers hears of phones, and what the user plane does with what it says: Synergy §III-C.
 
-mod common;
-
-use common::by_hand::*;
-use common::*;
+use crate::common::by_hand::*;
+use crate::common::*;
 use whimbrel_control::event::Sign;
 use whimbrel_control::smf::Tunnel;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Locate};

@@ -1,10 +1,8 @@
 //! When a phone can be reached and who is told, and who goes before others: TS 23.502 §4.2.5, TS 24.501 §5.3.7, TS 23.501 §5.22.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::udm::{Priority, Subscription};
 use whimbrel_control::{Command as Order, Event as CoreEvent};
 use whimbrel_nas::ie::{GprsTimer3, MicoIndication, MmCause};

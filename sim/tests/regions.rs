@@ -1,11 +1,9 @@
 //! gNBs of several regions under one aggregator (Neutrino §4.3): who serves a phone is of the region that it is in, and a handover to another
 //! region takes the phone's state along, at once where a replica has it.
 
-mod common;
-
-use common::day::{Stage, live, of};
-use common::stage::session;
-use common::*;
+use crate::common::day::{Stage, live, of};
+use crate::common::stage::session;
+use crate::common::*;
 use whimbrel_control::PhoneId;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;

@@ -1,10 +1,8 @@
 //! Registration: TS 24.501 §5.5.1.2, §5.5.1.3 and what runs within it (§5.4).
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::{Event as CoreEvent, Refusal};
 use whimbrel_nas::ie::MmCause;
 use whimbrel_nas::mm::MessageType;

@@ -1,12 +1,10 @@
 //! Phones that rest in RRC_INACTIVE: TS 23.501 §5.3.3.2.5, TS 23.502 §4.8, TS 38.413 §8.3.5.
 
-mod common;
-
-use common::by_hand::{
+use crate::common::by_hand::{
     SOURCE, TARGET, connection, handover_required, octets, path_switch_request, phone, request,
 };
-use common::by_hand::{say, two_gnbs};
-use common::*;
+use crate::common::by_hand::{say, two_gnbs};
+use crate::common::*;
 use whimbrel_ids::Tmsi;
 use whimbrel_nas::ie::GprsTimer3;
 use whimbrel_ngap::Message;

@@ -3,10 +3,8 @@
 //! Not here: NAS-based redirection to EPS and the control plane CIoT cases (there is no EPS and no CIoT here), and the change
 //! of AMF (one AMF).
 
-mod common;
-
-use common::by_hand::{self, octets, phone};
-use common::*;
+use crate::common::by_hand::{self, octets, phone};
+use crate::common::*;
 use whimbrel_control::event::Dropped;
 use whimbrel_control::{Event as CoreEvent, Payload, Refusal};
 use whimbrel_nas::ie::{MmCause, UeSecurityCapability};

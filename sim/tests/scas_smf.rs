@@ -1,11 +1,9 @@
 //! The test cases of TS 33.515 for the SMF, as far as they apply, each named after its case.
 
-mod common;
-
 use std::collections::BTreeSet;
 
-use common::by_hand::{self, octets, phone, psi, to_switch};
-use common::*;
+use crate::common::by_hand::{self, octets, phone, psi, to_switch};
+use crate::common::*;
 use whimbrel_control::Event as CoreEvent;
 use whimbrel_control::config::{Config, UpProtection, UpSecurity};
 use whimbrel_nas::ie::PduSessionType;

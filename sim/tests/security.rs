@@ -1,11 +1,9 @@
 //! Keys, algorithms and identities between phone, gNB and core: TS 33.501.
 
-mod common;
-
 use std::sync::Arc;
 
-use common::by_hand::{connection, octets, phone};
-use common::*;
+use crate::common::by_hand::{connection, octets, phone};
+use crate::common::*;
 use whimbrel_control::{Payload, Refusal};
 use whimbrel_nas::ie::{IdentityType, MmCause, UeSecurityCapability};
 use whimbrel_nas::mm;

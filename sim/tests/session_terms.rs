@@ -1,11 +1,9 @@
 //! Sessions whose terms change while they stand, and that move to another anchor, over the whole network: TS 23.502 §4.3.3.2,
 //! §4.3.5.2, §4.3.7.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::Command as CoreCommand;
 use whimbrel_control::smf::{Modification, UpState};
 use whimbrel_control::udm::{Ambr, Subscription};

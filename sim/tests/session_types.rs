@@ -1,8 +1,6 @@
 //! Sessions that carry no IP, from the phone to the UPF: TS 23.501 §5.6.10.2 (Ethernet), §5.6.10.3 (unstructured).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::udm::SessionTypes;
 use whimbrel_nas::ie::PduSessionType;
@@ -69,7 +67,7 @@ fn unstructured_session() {
 fn networks_behind_a_phone() {
     use std::net::Ipv4Addr;
     let (mut net, ue) = one_phone(9);
-    let mut subscribed = common::subscription();
+    let mut subscribed = crate::common::subscription();
     for dnn in &mut subscribed.slices[0].dnns {
         dnn.framed_routes = vec![([192, 168, 7, 0].into(), 24), ("2001:db8:99::".parse().expect("IPv6"), 48)];
     }

@@ -1,9 +1,7 @@
 //! PDU sessions: TS 24.501 §6.4.1 (establishment), §6.4.3 (release); TS 23.502 §4.2.3.2, §4.2.6 (user plane let go and set
 //! up again).
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::{Command as CoreCommand, Event as CoreEvent, Refusal, UpfId};
 use whimbrel_ids::PduSessionId;

@@ -1,10 +1,8 @@
 //! Several UPFs: TS 23.501 §6.3.3 (choice), TS 23.527 §4.3, §4.4 (one dies), TS 29.244 §6.2.8 (one is left).
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::config::{Config, Upf};
 use whimbrel_control::{Refusal, UpfId};
 use whimbrel_ids::{SNssai, Tac};

@@ -1,10 +1,8 @@
 //! Each procedure repeats what was lost: TS 24.501 Table 10.2.2, Table 10.3.2.
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::Event as CoreEvent;
 use whimbrel_ids::PduSessionId;
 use whimbrel_nas::ie::PduSessionType;

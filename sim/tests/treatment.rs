@@ -1,13 +1,11 @@
 //! What an operator does with flows beside their rates, end to end: marking towards gNBs, reflective QoS, rules about applications, and
 //! packets that wait for phones which sleep.
 
-mod common;
-
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::UpfId;
 use whimbrel_control::config::Buffering;
 use whimbrel_control::policy::{FlowGate, FlowPolicy, Gbr, Setup, Treatment, packet_filter};

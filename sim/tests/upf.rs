@@ -1,10 +1,8 @@
 //! The UPF fails: TS 29.244 §6.4 (no answer), TS 23.527 §4.3.2 (restart), TS 23.502 §4.3.2.2.1 (what the phone is told).
 
-mod common;
-
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use whimbrel_control::Refusal;
 use whimbrel_nas::ie::{PduSessionType, SmCause};
 use whimbrel_ran::ue::{Command, Event, Reason, SessionRequest};

@@ -1,9 +1,7 @@
 //! Control functions of a region that are replaced by others which run other code, whatever phones are at: no phone notices, and no log is run by
 //! both.
 
-mod common;
-
-use common::day::{Stage, live, stage};
+use crate::common::day::{Stage, live, stage};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_sim::Loss;
 

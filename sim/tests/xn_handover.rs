@@ -1,9 +1,7 @@
 //! Xn handover: TS 23.502 §4.9.1.2.2, TS 38.413 §8.4.4, TS 33.501 §6.7.3.1, §6.9.2.3.2.
 
-mod common;
-
-use common::by_hand::*;
-use common::*;
+use crate::common::by_hand::*;
+use crate::common::*;
 use whimbrel_control::smf::UpState;
 use whimbrel_control::{Event as CoreEvent, Procedure};
 use whimbrel_ids::{AmfUeNgapId, Qfi};

@@ -1,7 +1,5 @@
 //! What the tests share.
 
-#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
-
 pub(crate) mod amfs;
 pub(crate) mod by_hand;
 pub(crate) mod day;

@@ -1,0 +1,78 @@
+//! The simulated scenarios, in one program: each links the whole core, and sixty programs took five gigabytes.
+
+mod common;
+
+mod access;
+mod areas;
+mod authentication;
+mod bad_n2;
+mod bad_nas;
+mod causes;
+mod chaos;
+mod country;
+mod crowd;
+mod deltas;
+mod draining;
+mod emergency;
+mod failover;
+mod fast_path;
+mod fastwire;
+mod faults;
+mod flows;
+mod handover_between_amfs;
+mod handover_collisions;
+mod handover_waits;
+mod key_changes;
+mod location;
+mod losses;
+mod lower_layer;
+mod mirror;
+mod mobility;
+mod modification;
+mod moving;
+mod moving_between_amfs;
+mod moving_between_cpfs;
+mod n2;
+mod n2_handover;
+mod not_ip;
+mod out_of_state;
+mod outdated;
+mod packets_in_handover;
+mod paging;
+mod poison;
+mod prediction;
+mod reachability;
+mod regions;
+mod registration;
+mod rrc_inactive;
+mod scas_amf;
+mod scas_smf;
+mod security;
+mod session_terms;
+mod session_types;
+mod sessions;
+mod several_upfs;
+mod timers;
+mod treatment;
+mod upf;
+mod upgrade;
+mod xn_handover;
+
+/// A scenario that is not named above would never run.
+#[test]
+fn every_file_is_named_here() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let mut files = 0;
+    for file in std::fs::read_dir(folder).unwrap() {
+        let file = file.unwrap().path();
+        let (name, kind) = (file.file_stem().unwrap().to_str().unwrap(), file.extension());
+        if name != "main" && kind.is_some_and(|kind| kind == "rs") {
+            assert!(
+                include_str!("main.rs").contains(&format!("\nmod {name};\n")),
+                "tests/main.rs does not name {name}"
+            );
+            files += 1;
+        }
+    }
+    assert!(files > 50, "{files} files found");
+}
