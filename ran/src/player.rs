@@ -681,9 +681,13 @@ impl Player {
             (ue::Event::UserPlane { up: true, .. }, Step::Return | Step::Paged) => self.returned(now, phone),
             (ue::Event::UserPlane { up: true, .. }, Step::Session(_)) => self.session_up(now, phone),
             (ue::Event::Idle, Step::Idle) => self.done(now, phone),
-            (ue::Event::Refused { procedure, reason, .. }, step) if ends(*procedure, step) => {
-                self.fail(now, phone, format!("{procedure}: {reason}"));
-            }
+            (ue::Event::Refused { procedure, reason, .. }, step) if ends(*procedure, step) => match reason {
+                ue::Reason::Barred => {
+                    self.report().barred += 1;
+                    self.plays_no_more(now, phone);
+                }
+                reason => self.fail(now, phone, format!("{procedure}: {reason}")),
+            },
             (ue::Event::Deregistered { cause, .. }, _) => {
                 let cause = cause.map_or_else(String::new, |c| format!(", cause #{} {c}", c.value()));
                 self.fail(now, phone, format!("deregistered by the network{cause}"));
@@ -770,17 +774,22 @@ impl Player {
         }
     }
 
-    /// The phone has failed: it is switched off and plays no more.
+    /// The phone has failed.
     fn fail(&mut self, now: Instant, phone: PhoneId, reason: String) {
         let Some(step) = self.step_of(phone) else { return };
-        if let Some(play) = self.plays.get_mut(phone.index()) {
-            play.step = None;
-        }
-        self.playing -= 1;
         if let Some(ue) = self.cells.phone(phone) {
             let supi = ue.config().supi;
             self.report().fail(Failure { supi, step: step.name(), reason });
         }
+        self.plays_no_more(now, phone);
+    }
+
+    /// The phone is switched off.
+    fn plays_no_more(&mut self, now: Instant, phone: PhoneId) {
+        if let Some(play) = self.plays.get_mut(phone.index()) {
+            play.step = None;
+        }
+        self.playing -= 1;
         self.command(now, phone, Command::Deregister { switch_off: true });
         self.is_free(now, phone);
     }

@@ -112,6 +112,8 @@ pub struct Report {
     pub arrived: u64,
     /// Phones that did all steps.
     pub completed: u64,
+    /// Phones that their gNBs kept away, since the AMF is overloaded: they and the core did as they should.
+    pub barred: u64,
     /// Arrivals for which no phone was free.
     pub starved: u64,
     /// How late phones began for want of time of who plays them.
@@ -195,6 +197,7 @@ impl Report {
             "completed": self.completed,
             "starved": self.starved,
             "failed": self.failed,
+            "barred": self.barred,
             "violated": self.violated,
             "elapsed_s": self.elapsed.as_secs_f64(),
             "steps": self.steps.iter().map(|(name, s)| ((*name).to_owned(), step(s))).collect::<serde_json::Map<_, _>>(),

@@ -36,8 +36,8 @@ use whimbrel_ids::{
     AmfUeNgapId, GlobalGnbId, Guami, Instant, PduSessionId, Qfi, RanUeNgapId, SNssai, STmsi, Teid,
 };
 use whimbrel_ngap::{
-    Cause, ErrorIndication, LocationReportingRequestType, Message, NgSetupFailure, OverloadAction,
-    PagingPriority, TransferSyntax, UeAggregateMaximumBitRate, UeSecurityCapabilities,
+    Cause, ErrorIndication, LocationReportingRequestType, Message, NgSetupFailure, PagingPriority,
+    TransferSyntax, UeAggregateMaximumBitRate, UeSecurityCapabilities,
 };
 
 use crate::history::HeldQos;
@@ -353,7 +353,7 @@ pub struct Gnb {
     due: BTreeSet<(Instant, Due)>,
     faults: Faults,
     /// What the overloaded AMF wants kept away.
-    overload: Option<OverloadAction>,
+    overload: Option<notices::Overload>,
     pagings: u64,
     /// Downlink packets for which there was no way and no room, dropped.
     dropped_downlink: u64,

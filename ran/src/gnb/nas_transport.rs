@@ -12,7 +12,7 @@ use crate::radio::{Connect, Down, PhoneId};
 impl Gnb {
     /// INITIAL UE MESSAGE (§8.6.1). Every connection asks for a context, as a gNB that wants to set up security does.
     pub(super) fn initial_ue_message(&mut self, phone: PhoneId, connect: Connect, out: &mut Outbox<Output>) {
-        if self.is_barred(connect.cause) {
+        if self.overload.as_mut().is_some_and(|o| o.bars(connect.cause)) {
             event(Event::Barred(phone), out);
             return out.push(Output::Radio(phone, Down::Rejected));
         }

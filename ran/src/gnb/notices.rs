@@ -1,5 +1,5 @@
 //! What a gNB tells of its own accord, and what it is told beside calls: TS 38.413 §8.2.4, §8.2.5 sessions; §8.3.5 RRC
-//! inactive; §8.7.6, §8.7.7 overload; §8.8 configuration transfer; §8.9 warnings; §8.12 location.
+//! inactive; §8.7.7, §8.7.8 overload; §8.8 configuration transfer; §8.9 warnings; §8.12 location.
 
 use whimbrel_ids::{PduSessionId, Qfi, Teid};
 use whimbrel_ngap::{
@@ -200,27 +200,15 @@ impl Gnb {
         self.send(context.stream, &m.into(), out);
     }
 
-    /// OVERLOAD START and STOP (§8.7.6, §8.7.7).
+    /// OVERLOAD START and STOP (§8.7.7, §8.7.8). What it says of slices meets none of these phones: they name no slice to their gNB
+    /// (NSSAI inclusion mode D, TS 24.501 §4.6.2.3).
     pub(super) fn overloaded(&mut self, m: Option<OverloadStart>, out: &mut Outbox<Output>) {
-        let action = m.as_ref().and_then(|m| m.amf_overload_response.as_ref());
-        self.overload = action.map(|OverloadResponse::OverloadAction(action)| *action);
         event(Event::Overload(m.is_some()), out);
-    }
-
-    /// Whether the AMF, overloaded, still wants phones that connect for this cause (§9.3.1.105).
-    pub(super) fn is_barred(&self, cause: RrcEstablishmentCause) -> bool {
-        use RrcEstablishmentCause as C;
-        let spared = matches!(cause, C::Emergency | C::MtAccess);
-        let high = matches!(cause, C::HighPriorityAccess | C::MpsPriorityAccess | C::McsPriorityAccess);
-        match self.overload {
-            None => false,
-            Some(OverloadAction::RejectNonEmergencyMoDt) => cause == C::MoData,
-            Some(OverloadAction::RejectRrcCrSignalling) => matches!(cause, C::MoData | C::MoSignalling),
-            Some(OverloadAction::PermitEmergencySessionsAndMobileTerminatedServicesOnly) => !spared,
-            Some(OverloadAction::PermitHighPrioritySessionsAndMobileTerminatedServicesOnly) => {
-                !spared && !high
-            }
-        }
+        self.overload = m.and_then(|m| {
+            let OverloadResponse::OverloadAction(action) = m.amf_overload_response?;
+            let percent = m.amf_traffic_load_reduction_indication.unwrap_or(100);
+            Some(Overload { action, percent, owed: 0 })
+        });
     }
 
     /// WRITE-REPLACE WARNING (§8.9.1): broadcast in the one cell.
@@ -250,5 +238,103 @@ fn take_new_tunnel(session: &mut Session, uplink: Option<(core::net::IpAddr, Tei
             Some(core::mem::replace(&mut session.downlink_teid, next))
         }
         None => Some(next),
+    }
+}
+
+/// What an overloaded AMF wants kept away.
+#[derive(Debug)]
+pub(super) struct Overload {
+    action: OverloadAction,
+    /// The part of what the action names.
+    percent: u8,
+    /// Hundredths of a connection that were to be kept away, and were not yet.
+    owed: u8,
+}
+
+impl Overload {
+    /// Whether a connection is kept away. Of those that the action names every so many is, so that the part is met without chance.
+    pub(super) fn bars(&mut self, cause: RrcEstablishmentCause) -> bool {
+        if !is_named(self.action, cause) {
+            return false;
+        }
+        self.owed += self.percent;
+        let barred = self.owed >= 100;
+        if barred {
+            self.owed -= 100;
+        }
+        barred
+    }
+}
+
+/// Whether an action is about connections of this cause (§8.7.7.2).
+fn is_named(action: OverloadAction, cause: RrcEstablishmentCause) -> bool {
+    use OverloadAction as A;
+    use RrcEstablishmentCause as C;
+    let data = matches!(cause, C::MoData | C::MoSms | C::MoVideoCall | C::MoVoiceCall);
+    let spared = matches!(cause, C::Emergency | C::MtAccess);
+    let high = matches!(cause, C::HighPriorityAccess | C::MpsPriorityAccess | C::McsPriorityAccess);
+    match action {
+        A::RejectNonEmergencyMoDt => data,
+        A::RejectRrcCrSignalling => data || cause == C::MoSignalling,
+        A::PermitEmergencySessionsAndMobileTerminatedServicesOnly => !spared,
+        A::PermitHighPrioritySessionsAndMobileTerminatedServicesOnly => !spared && !high,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use OverloadAction as A;
+    use RrcEstablishmentCause as C;
+
+    const CAUSES: [C; 10] = [
+        C::Emergency,
+        C::HighPriorityAccess,
+        C::MtAccess,
+        C::MoSignalling,
+        C::MoData,
+        C::MoVoiceCall,
+        C::MoVideoCall,
+        C::MoSms,
+        C::MpsPriorityAccess,
+        C::McsPriorityAccess,
+    ];
+
+    #[test] // TS 38.413 §8.7.7.2: what each action is about
+    fn each_action_names_its_causes() {
+        let data = [C::MoData, C::MoVoiceCall, C::MoVideoCall, C::MoSms];
+        for (action, named) in [
+            (A::RejectNonEmergencyMoDt, data.to_vec()),
+            (A::RejectRrcCrSignalling, [&[C::MoSignalling], &data[..]].concat()),
+            (
+                A::PermitEmergencySessionsAndMobileTerminatedServicesOnly,
+                [
+                    &[C::HighPriorityAccess, C::MoSignalling],
+                    &data[..],
+                    &[C::MpsPriorityAccess, C::McsPriorityAccess],
+                ]
+                .concat(),
+            ),
+            (
+                A::PermitHighPrioritySessionsAndMobileTerminatedServicesOnly,
+                [&[C::MoSignalling], &data[..]].concat(),
+            ),
+        ] {
+            let found: Vec<C> = CAUSES.into_iter().filter(|c| is_named(action, *c)).collect();
+            assert_eq!(found, named, "{action:?}");
+        }
+    }
+
+    #[test] // TS 38.413 §8.7.7.2: the part that is to be reduced
+    fn the_part_that_is_asked_for_is_kept_away() {
+        for percent in [1, 33, 50, 99, 100] {
+            let mut overload = Overload { action: A::RejectRrcCrSignalling, percent, owed: 0 };
+            let mut barred = 0;
+            for _ in 0..1000 {
+                assert!(!overload.bars(C::MtAccess) && !overload.bars(C::Emergency));
+                barred += u32::from(overload.bars(C::MoData));
+            }
+            assert_eq!(barred, u32::from(percent) * 10);
+        }
     }
 }

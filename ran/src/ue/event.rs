@@ -108,7 +108,7 @@ pub enum Reason {
     TimedOut,
     /// The connection was lost.
     ConnectionLost,
-    /// The gNB let nobody in, since the AMF is overloaded.
+    /// The gNB did not let the phone in, since the AMF is overloaded.
     Barred,
     /// The state of the phone does not allow it.
     NotPossible,

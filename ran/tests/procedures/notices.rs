@@ -9,7 +9,7 @@ use whimbrel_ngap::EventType;
 use whimbrel_ran::gnb::{self, Event as GnbEvent, Via};
 use whimbrel_ran::ue::{Command, Event, MmState, Procedure, QosRequest, Reason};
 
-use crate::fake_core::{Net, PHONE, gnb_config, gpdu};
+use crate::fake_core::{Net, PHONE, SLICE, gnb_config, gpdu};
 use crate::session::internet;
 
 fn one() -> PduSessionId {
@@ -43,7 +43,7 @@ fn warnings_go_on_the_air_and_off_it() {
     net.take_events();
 }
 
-#[test] // TS 38.413 §8.7.6, §8.7.7, §9.3.1.105
+#[test] // TS 38.413 §8.7.7.2, §8.7.8.2, §9.3.1.105: all of what the action names, where no part is said
 fn an_overloaded_amf_is_obeyed() {
     use ngap::OverloadAction as A;
     for (action, lets_in) in [
@@ -68,6 +68,19 @@ fn an_overloaded_amf_is_obeyed() {
         }
         assert_eq!(net.ue.state(), MmState::Registered);
     }
+}
+
+#[test] // TS 38.413 §8.7.7.2, TS 24.501 §4.6.2.3: what is said of slices meets no phone that names none to its gNB
+fn an_overload_of_slices_alone_keeps_no_phone_away() {
+    let mut net = Net::new();
+    let mut start = ngap::OverloadStart::new();
+    let mut item = ngap::OverloadStartNssaiItem::new(vec![SLICE]);
+    let action = ngap::OverloadAction::RejectRrcCrSignalling;
+    item.slice_overload_response = Some(ngap::OverloadResponse::OverloadAction(action));
+    start.overload_start_nssai_list = vec![item];
+    net.core(|_, out| out.push((0, start.into())));
+    net.command(Command::Register);
+    assert_eq!(net.ue.state(), MmState::Registered);
 }
 
 #[test] // TS 38.413 §8.12.1, §8.12.3: once, and whenever the cell changes

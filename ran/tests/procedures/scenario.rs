@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use whimbrel_ids::{GlobalGnbId, Instant, PlmnId};
+use whimbrel_ngap as ngap;
 use whimbrel_ngap::TransferSyntax;
 use whimbrel_ran::Outbox;
 use whimbrel_ran::cells::{Cells, GnbId, Input, Output, UserPlane};
@@ -180,6 +181,23 @@ fn what_phones_do_before_is_not_measured() {
         assert_eq!(report.steps.keys().copied().collect::<Vec<_>>(), ["idle", "return"]);
     }
     assert_eq!(took, Duration::from_millis(400 + 900 + 950));
+}
+
+#[test] // TS 38.413 §8.7.7.2: the half that is asked for is kept away, and has not failed
+fn phones_that_an_overloaded_amf_does_not_want_are_counted_for_themselves() {
+    let mut world = World::new(r#"{"phones": 20, "steps": ["register"], "arrival": {"rate": 10}}"#);
+    let mut start = ngap::OverloadStart::new();
+    let action = ngap::OverloadAction::PermitHighPrioritySessionsAndMobileTerminatedServicesOnly;
+    start.amf_overload_response = Some(ngap::OverloadResponse::OverloadAction(action));
+    start.amf_traffic_load_reduction_indication = Some(50);
+    let mut octets = Vec::new();
+    ngap::Message::from(start).encode(&mut octets);
+    world.input(Input::Ngap { gnb: GnbId(0), stream: 0, octets: &octets });
+    let (reports, ..) = world.play();
+    let report = &reports[0];
+    assert_eq!((report.arrived, report.completed, report.barred, report.failed), (20, 10, 10, 0));
+    assert!(!report.is_clean(), "they did not do what they were to do");
+    assert_eq!(report.json()["barred"], 10);
 }
 
 #[test]

@@ -371,6 +371,7 @@ mod tests {
         assert!(is_carried(&report(Some(10.0), 10)) && is_carried(&report(None, 10)));
         for rate in [Some(10.0), None] {
             assert!(!is_carried(&Report { failed: 1, ..report(rate, 10) }));
+            assert!(!is_carried(&Report { completed: 9, barred: 1, ..report(rate, 10) }));
         }
     }
 }

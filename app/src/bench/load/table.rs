@@ -86,8 +86,8 @@ fn rows(run: &Run) -> String {
     if !report.is_clean() {
         let why = report.failures.first().map_or("", |f| f.reason.as_str());
         text += &format!(
-            "{rate:>8} not carried: {} failed, {} found no phone free, {} breaches; {why}\n",
-            report.failed, report.starved, report.violated
+            "{rate:>8} not carried: {} failed, {} kept away by OVERLOAD START, {} found no phone free, {} breaches; {why}\n",
+            report.failed, report.barred, report.starved, report.violated
         );
     }
     text

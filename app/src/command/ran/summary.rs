@@ -18,6 +18,7 @@ pub(super) fn print_all(reports: &[Report]) -> Done {
         "arrived": sum(|r| r.arrived),
         "completed": sum(|r| r.completed),
         "failed": sum(|r| r.failed),
+        "barred": sum(|r| r.barred),
         "violations": sum(|r| r.violated),
         "reports": reports.iter().map(Report::json).collect::<Vec<_>>(),
     }});
@@ -48,6 +49,12 @@ fn text(report: &Report) -> String {
     );
     if report.starved > 0 {
         text += &format!("{} arrivals found no phone free: give the scenario more phones\n", report.starved);
+    }
+    if report.barred > 0 {
+        text += &format!(
+            "{} phones were kept away, since the core is overloaded (OVERLOAD START)\n",
+            report.barred
+        );
     }
     for f in report.failures.iter().take(SHOWN_MAX) {
         text += &format!("failed: {} in {}: {}\n", f.supi, f.step, f.reason);
@@ -86,5 +93,8 @@ mod tests {
         assert!(verdict(&[Report { arrived: 2, completed: 1, ..Report::default() }], true).is_ok());
         assert!(verdict(&[Report { failed: 1, ..clean.clone() }], true).is_err());
         assert!(text(&clean).contains("2 of 2 phones"));
+        let barred = Report { completed: 1, barred: 1, ..clean };
+        assert!(verdict(std::slice::from_ref(&barred), false).is_err_and(|e| !e.contains("failed")));
+        assert!(text(&barred).contains("1 phones were kept away"));
     }
 }
