@@ -192,6 +192,29 @@ fn a_gnb_with_one_association_comes_back_to_phones_that_stay_registered() {
 
 const NOW: Instant = Instant(1_793_700_000_000_000);
 
+#[test] // TS 29.244 §5.22.2: the sessions' F-SEIDs name the address of the one that began
+fn a_phone_hears_of_packets_at_a_upf_that_knows_the_one_that_took_over_alone() {
+    let mut net = Sim::mirrored(6, default_config(), Faults::default(), 3, 1);
+    let gnb = net.add_gnb(gnb_config(1));
+    net.settle(SECOND);
+    let ue = net.add_ue(gnb, phone_config(1));
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    net.lose_cta_at(net.inputs_taken() + 1, CtaLoss::Before);
+    net.advance(SECOND * 20);
+    assert_eq!(net.takeovers(), 1);
+    net.restart_upf();
+    net.advance(SECOND * 20);
+    net.command(ue, session());
+    net.settle(SECOND);
+    go_idle(&mut net, ue);
+    let id = net.ue_ref(ue).sessions().next().expect("it has one").id;
+    net.check_path(ue, id);
+    net.settle(SECOND);
+    assert!(net.ue_ref(ue).has_user_plane(id));
+    no_violations(&net);
+}
+
 fn directory() -> Directory {
     Directory::new(default_config().amf.plmn, HomeNetworkKeys::new())
 }

@@ -58,12 +58,13 @@ pub(super) struct Association {
 /// Addresses of an SMF's set that are kept.
 const ALTERNATIVES_MAX: usize = 16;
 
-fn addresses(told: &[AlternativeSmfIpAddress]) -> Vec<IpAddr> {
+/// Where else an SMF may speak from, that speaks from here.
+fn addresses(told: &[AlternativeSmfIpAddress], here: IpAddr) -> Vec<IpAddr> {
     let each = |a: &AlternativeSmfIpAddress| {
         let RemoteGtpuPeer { ipv4, ipv6 } = a.0;
         ipv4.map(IpAddr::V4).into_iter().chain(ipv6.map(IpAddr::V6))
     };
-    told.iter().flat_map(each).take(ALTERNATIVES_MAX).collect()
+    told.iter().flat_map(each).filter(|at| *at != here).take(ALTERNATIVES_MAX).collect()
 }
 
 /// All of them, by node.
@@ -142,7 +143,7 @@ impl UpfC {
             self.associations.next_id
         });
         self.seat(now, key.peer, id, m.node_id.clone(), m.recovery_time_stamp, m.cp_function_features);
-        let alternatives = addresses(&m.alternative_smf_ip_addresses);
+        let alternatives = addresses(&m.alternative_smf_ip_addresses, key.peer.ip());
         // What we asked for ourselves is there, also if it was another SMF of the set whom we asked.
         for at in alternatives.iter().chain([&key.peer.ip()]) {
             self.requests.forget(*at, message_type::ASSOCIATION_SETUP_REQUEST);
@@ -224,7 +225,7 @@ impl UpfC {
         if let Some(a) = association {
             a.features = m.cp_function_features.unwrap_or(a.features);
             if !m.alternative_smf_ip_addresses.is_empty() {
-                a.alternatives = addresses(&m.alternative_smf_ip_addresses);
+                a.alternatives = addresses(&m.alternative_smf_ip_addresses, key.peer.ip());
                 // The association stands: the others of the set need not grant it any more, which would end its sessions.
                 for at in &a.alternatives {
                     self.requests.forget(*at, message_type::ASSOCIATION_SETUP_REQUEST);

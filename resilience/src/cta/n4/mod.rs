@@ -535,8 +535,11 @@ impl N4 {
         }
     }
 
+    /// Who took over from the one that names the node may speak alone: its sessions' F-SEIDs lead there all the same.
     fn alternatives(&self) -> Vec<AlternativeSmfIpAddress> {
-        self.alternatives.iter().copied().map(Into::into).collect()
+        let own = Some(self.node_id)
+            .filter(|own| !self.alternatives.is_empty() && !self.alternatives.contains(own));
+        self.alternatives.iter().copied().chain(own).map(Into::into).collect()
     }
 
     /// When [`N4::tick`] has something to do.
