@@ -58,6 +58,26 @@ fn phones_without_backups_live_through_it() {
     no_violations(&stage.net);
 }
 
+#[test] // else its inputs would wait for a state that does not come, again and again
+fn a_phone_goes_to_the_backup_that_has_its_state() {
+    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 2), 1);
+    let ue = stage.ues[0];
+    stage.net.command(ue, Command::Register);
+    stage.net.settle(SECOND);
+    let phone = stage.net.phones().next().expect("it is registered").id;
+    let serves = stage.net.cta().served_by(phone).expect("somebody serves it");
+    let [cut_off, has] = stage.net.cta().backed_by(phone).try_into().expect("two backups");
+    stage.net.stick(serves, cut_off);
+    stage.net.command(ue, session());
+    stage.net.settle(SECOND);
+    stage.net.drain_cpf(serves);
+    stage.net.advance(SECOND / 2);
+    assert_eq!((stage.net.cta().served_by(phone), stage.net.left()), (Some(has), &[serves][..]));
+    assert_eq!(stage.net.cta().replicated().moves_given_up, 0);
+    stage.net.check_user_plane();
+    no_violations(&stage.net);
+}
+
 #[test]
 fn the_last_one_stays() {
     let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 1, 0), 1);

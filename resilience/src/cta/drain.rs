@@ -101,7 +101,8 @@ impl Cpfs {
             let stays = |c: &CpfId| self.rings.members().any(|m| m == *c);
             let to = present
                 .into_iter()
-                .find(stays)
+                .filter(stays)
+                .min_by_key(|c| !ledger.holds(*c)) // who has the state has the phone at once
                 .or_else(|| self.rings.place(self.region(phone), phone).map(|p| p.primary));
             if let Some(to) = to {
                 self.begin_to_move(now, phone, to, out);
