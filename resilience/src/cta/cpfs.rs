@@ -19,21 +19,16 @@ use whimbrel_pfcp::message_type;
 use super::drain::Draining;
 use super::moves::Moving;
 use super::recovery::Recovery;
+use super::scan::{BETWEEN_ROUNDS, Round};
 use super::{Cta, Entropy, Inspect, Outbox, TERM, send};
 use crate::link::{Down, Up};
 use crate::region::{Region, Rings};
 use crate::replication::{BESIDE_INPUT, Bounds, CpfId, Failover, Lagging, Ledger, Verdict};
 use crate::{CodeVersion, Cpf};
 
-/// Between two looks for such replicas, at most.
-const SCAN: Duration = Duration::from_secs(5);
 /// How long a log that is half full, and a phone that nobody else could go on with, waits for a backup before another one is asked: longer than two
 /// control functions take to reach each other again after a link of theirs has ended.
-const HASTE: Duration = Duration::from_secs(2);
-/// Phones that are given another backup in one scan, at most, some microseconds each; then the next scan comes sooner. Nobody waits for more: what a
-/// late backup lacks the log has.
-const RELIEVED_MAX: usize = 256;
-const SOONER: Duration = Duration::from_secs(1);
+pub(super) const HASTE: Duration = Duration::from_secs(2);
 /// When a control function is lost or leaves, what nobody waits for is done in slices, with this between them: short ones, since whoever is
 /// heard of meanwhile waits for the slice to end.
 pub(super) const BETWEEN_SLICES: Duration = Duration::from_micros(125);
@@ -58,13 +53,13 @@ pub(super) enum Service {
 pub(super) struct Cpfs {
     pub(super) rings: Rings,
     pub(super) draining: Draining,
-    logs: Logs,
+    pub(super) logs: Logs,
     pub(super) trusted: BTreeSet<CpfId>,
     /// What code each of these runs, and of those that phones are yet to be taken over from.
     pub(super) code: BTreeMap<CpfId, CodeVersion>,
     pub(super) ledgers: BTreeMap<PhoneId, Ledger<Packed>>,
     /// The phones of which inputs are kept or under way, and the octets that are kept of each.
-    logged: BTreeMap<PhoneId, usize>,
+    pub(super) logged: BTreeMap<PhoneId, usize>,
     /// The octets of all of them.
     kept: usize,
     /// The bounds that logs have met since it was told last.
@@ -74,9 +69,12 @@ pub(super) struct Cpfs {
     /// took a lost backup's place, or was given up since the log was full.
     pub(super) unbacked: BTreeSet<PhoneId>,
     /// Batches that were taken from each link.
-    taken: BTreeMap<CpfId, u64>,
+    pub(super) taken: BTreeMap<CpfId, u64>,
     pub(super) waiting: Waiting,
-    scan: Instant,
+    /// When phones are looked at that somebody may be late with, and how far that has come.
+    pub(super) scan: Instant,
+    #[serde(skip)]
+    pub(super) round: Option<Round>,
     /// After losses, and when somebody has come: from which phone on nobody has looked yet whether it is concerned, and when somebody does next.
     unseen: VecDeque<Option<PhoneId>>,
     look: Instant,
@@ -103,7 +101,7 @@ pub(super) struct Cpfs {
 /// Members that have states to send as soon as they hear how many of their batches were released: it is told to nobody else.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Waiting {
-    untold: BTreeSet<CpfId>,
+    pub(super) untold: BTreeSet<CpfId>,
     /// They were told to send a state, which may wait for batches that were under way then.
     asked: BTreeSet<CpfId>,
 }
@@ -210,7 +208,8 @@ impl Cpfs {
             unbacked: BTreeSet::new(),
             taken: BTreeMap::new(),
             waiting: Waiting::default(),
-            scan: now + SCAN,
+            scan: now + BETWEEN_ROUNDS,
+            round: None,
             unseen: VecDeque::new(),
             look: now,
             behind: VecDeque::new(),
@@ -312,7 +311,13 @@ impl Cpfs {
 
     /// Backups that have lacked a phone's state for so long are waited for no longer where others have it, and others take their places: who serves the
     /// phone may not reach them, and while the log waits it fills. Whether there is anybody.
-    fn scan(&mut self, now: Instant, phone: PhoneId, patience: Duration, out: &mut Outbox) -> bool {
+    pub(super) fn scan(
+        &mut self,
+        now: Instant,
+        phone: PhoneId,
+        patience: Duration,
+        out: &mut Outbox,
+    ) -> bool {
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return false };
         // Where nobody could take a place, who is late is nobody's matter.
         let late = if self.rings.has_more() { ledger.late(now, patience) } else { Vec::new() };
@@ -331,26 +336,6 @@ impl Cpfs {
             self.settle(phone, out);
         }
         relieved
-    }
-
-    /// All phones that somebody may be late with, first those that nobody else could go on with.
-    fn scan_all(&mut self, now: Instant, out: &mut Outbox) {
-        let unbacked: Vec<PhoneId> = match self.rings.has_more() {
-            true => self.unbacked.iter().copied().collect(),
-            false => Vec::new(),
-        };
-        let logged = self.logged.keys().filter(|phone| unbacked.binary_search(phone).is_err());
-        let logged: Vec<PhoneId> = logged.copied().collect();
-        let patience = self.logs.outdated_after;
-        let hasty = unbacked.into_iter().map(|phone| (phone, HASTE.min(patience)));
-        let mut relieved = 0;
-        for (phone, patience) in hasty.chain(logged.into_iter().map(|phone| (phone, patience))) {
-            relieved += usize::from(self.scan(now, phone, patience, out));
-            if relieved == RELIEVED_MAX {
-                self.scan = self.scan.min(now + SOONER);
-                break;
-            }
-        }
     }
 
     /// Others back a phone in the places of those that are late, which go when these have its state ([`Self::settle`]): until then it is they from
@@ -404,7 +389,7 @@ impl Cpfs {
 
     /// A control function is lost: the phones that wait for its answer go on elsewhere now, the others bit by bit, or when they are heard of;
     /// first those that are at something. Gives the phones whose state nobody has.
-    fn given_up(&mut self, now: Instant, dead: CpfId, out: &mut Outbox) -> Vec<PhoneId> {
+    pub(super) fn given_up(&mut self, now: Instant, dead: CpfId, out: &mut Outbox) -> Vec<PhoneId> {
         if !self.trusted.remove(&dead) {
             return Vec::new();
         }
@@ -823,12 +808,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let Service::Region(cpfs) = &mut self.service else { return };
         cpfs.drain(now, out);
         cpfs.give_up_moves(now, out);
-        if now < cpfs.scan {
-            return;
-        }
-        cpfs.scan = now + SCAN.min(cpfs.logs.outdated_after);
-        cpfs.waiting.untold.extend(&cpfs.trusted);
-        cpfs.scan_all(now, out);
+        cpfs.scan_more(now, out);
     }
 
     /// When that is next.

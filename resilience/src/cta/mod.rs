@@ -10,6 +10,7 @@ mod order;
 mod outside;
 mod ran;
 mod recovery;
+mod scan;
 mod slots;
 mod snapshot;
 mod upfs;

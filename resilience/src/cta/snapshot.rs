@@ -18,7 +18,7 @@ use super::slots::Slots;
 use super::upfs::Upfs;
 use super::{Cta, Entropy, Inspect};
 
-/// All but subscribers, keys and entropy, which each has of its own, and what is counted for the operator of bounds that bit.
+/// All but subscribers, keys and entropy, which each has of its own, how far a look for late backups has come, and what is counted for the operator of bounds that bit.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct State {
     config: Arc<Config>,
@@ -56,9 +56,10 @@ pub(crate) struct StateOf<'a> {
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Its state. `None` where its phones are run by a part of this program: they are not the aggregator's.
-    pub(crate) fn state(&self) -> Option<StateOf<'_>> {
+    pub(crate) fn state(&mut self) -> Option<StateOf<'_>> {
         debug_assert!(self.inbox.is_empty(), "between inputs nothing waits to be run");
-        let Service::Region(cpfs) = &self.service else { return None };
+        let Service::Region(cpfs) = &mut self.service else { return None };
+        let cpfs = cpfs.as_it_travels();
         Some(StateOf {
             config: &self.config,
             cpfs,

@@ -31,7 +31,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Machine<S, E, I> {
         Self { cta, links: Links::new(), number: 0, now: Instant::ZERO, mirrorable }
     }
 
-    pub(super) fn snapshot(&self) -> Option<Snapshot> {
+    pub(super) fn snapshot(&mut self) -> Option<Snapshot> {
         let beside = Beside { links: &self.links, number: self.number, now: self.now };
         Some(Snapshot::of(&self.cta.state()?, &beside))
     }
