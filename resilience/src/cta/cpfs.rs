@@ -395,6 +395,7 @@ impl Cpfs {
         }
         self.counts.cpfs_lost += 1;
         self.complained.retain(|(cpf, _)| *cpf != dead);
+        self.taken.remove(&dead);
         self.waiting.lost(dead);
         self.draining.lost(dead);
         self.unseen.push_back(None);

@@ -193,6 +193,14 @@ pub(super) mod tests {
         }
     }
 
+    #[test] // numbers come again
+    fn what_one_said_in_a_former_life_is_not_released_in_the_next() {
+        let mut cpfs = cpfs(3, 1);
+        cpfs.taken.insert(CpfId(2), 7);
+        cpfs.given_up(LATE, CpfId(2), &mut Outbox::default());
+        assert!(cpfs.taken.is_empty());
+    }
+
     #[test]
     #[ignore = "measures"]
     #[expect(clippy::disallowed_methods, reason = "a measurement reads the clock that the core must not")]
