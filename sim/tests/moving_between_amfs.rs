@@ -8,6 +8,8 @@ use whimbrel_control::Phone;
 use whimbrel_control::amf::{Body, N14, Relation, Shown};
 use whimbrel_ids::Tmsi;
 use whimbrel_nas::ie::NgKsi;
+use whimbrel_nas::mm::MessageType;
+use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::NotTaken;
 use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, neighbours};
@@ -90,6 +92,57 @@ fn packets_that_wait_go_along() {
     net.check_path(UE, psi(1));
     net.check_path(UE, psi(2));
     no_violations(&net);
+}
+
+#[test] // TS 23.502 §4.2.2.2.2 inter-AMF loss, TS 24.501 §5.5.1.3.8 a, c: REGISTRATION ACCEPT never comes, and the phone shows its former AMF's 5G-GUTI once more
+fn an_accept_that_is_lost_with_its_connection() {
+    for (patience, handed_over) in [(1, false), (14, false), (40, false), (1, true), (40, true)] {
+        let mut net = scene(29);
+        let (addresses, proved) = (addresses(&net), keys(&net));
+        let former = net.ue_ref(UE).s_tmsi();
+        net.ue_mut(UE).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
+        match handed_over {
+            true => net.hand_over(UE, THERE, Via::N2),
+            false => {
+                go_idle(&mut net, UE);
+                net.move_ue(UE, THERE);
+            }
+        }
+        net.settle(SECOND * patience);
+        assert_eq!(net.ue_ref(UE).s_tmsi(), former, "it has heard of no other");
+        net.lose_radio(UE);
+        net.ue_mut(UE).faults_mut().ignore.clear();
+        net.settle(SECOND * 40);
+        lives(&mut net, THERE, &addresses);
+        assert_eq!(keys(&net), proved, "nobody asks the phone who it is");
+        no_violations(&net);
+    }
+}
+
+#[test] // TS 24.501 §5.5.1.3.8 a: the same of a home whose aggregator or control function is lost at any moment of it
+fn an_accept_that_is_lost_and_then_an_aggregator_or_a_control_function() {
+    let home = || {
+        let (home, abroad) = neighbours();
+        let mut net = with(Sim::mirrored(30, home, Faults::default(), 3, 1), abroad);
+        go(&mut net, THERE);
+        go_idle(&mut net, UE);
+        net.ue_mut(UE).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
+        net.move_ue(UE, HERE);
+        net.settle(SECOND);
+        net
+    };
+    let comes_again = |net: &mut Sim| {
+        net.lose_radio(UE);
+        net.ue_mut(UE).faults_mut().ignore.clear();
+        net.settle(SECOND * 20);
+    };
+    let addresses = addresses(&home());
+    with_each_loss(
+        home,
+        comes_again,
+        |net| lives(net, HERE, &addresses),
+        |net, _| lives(net, HERE, &addresses),
+    );
 }
 
 #[test] // TS 23.502 §4.2.2.2.2 inter-AMF, TS 24.501 §5.5.1.2.4: an initial registration begins without sessions; what it had ends with its record at the former AMF

@@ -45,7 +45,9 @@ pub(crate) fn initial_ue_message(
         Err(refusal) => return refuse_first(ue, association, refusal.error_indication()),
     };
     let (known, connected) = ue.with(|p| (p.amf.security.is_some(), p.amf.connection.is_some()));
-    let bears = |p: &mut Phone| m.five_g_s_tmsi.is_none_or(|t| p.bears(t.tmsi));
+    // One whose former AMF has it still is that one's.
+    let is_here = |p: &mut Phone| p.amf.between.is_none() || p.amf.tmsi.is_some();
+    let bears = |p: &mut Phone| m.five_g_s_tmsi.is_none_or(|t| p.bears(t.tmsi)) && is_here(p);
     // One that is still proving who it is bears no 5G-TMSI: what names it by one means whoever had its slot before.
     if known && !ue.with(bears) || !known && connected {
         return ue.remark(|b| b.disposition = Disposition::Stranger);

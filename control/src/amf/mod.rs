@@ -47,6 +47,7 @@ pub use connection::{overloaded, release_of, release_of_first, release_of_second
 pub use n14::{
     Body, Completed, Created, Given, Keys, N14, NeighbourId, Relation, Shown, Transferred, UeContext,
 };
+pub use nas::named_within;
 pub use path_switch::came_too_late;
 pub use ran_node::{
     Coding, Load, OverloadOrder, RanNode, RanNodes, RanOutput, Rate, Reset, Warning, WarningArea,

@@ -84,6 +84,14 @@ fn is_initial(message: &mm::Message) -> bool {
     )
 }
 
+/// The 5G-GUTI by which the NAS message within INITIAL UE MESSAGE names its phone.
+pub fn named_within(octets: &[u8]) -> Option<Guti> {
+    let Ok(whimbrel_ngap::Message::InitialUeMessage(m)) = whimbrel_ngap::Message::decode(octets) else {
+        return None;
+    };
+    named_by(&unprotected(&m.nas_pdu).ok()?.0)
+}
+
 /// The 5G-GUTI by which an initial message names its phone.
 fn named_by(message: &mm::Message) -> Option<Guti> {
     let identity = match message {

@@ -1,8 +1,9 @@
 //! First messages of connections: whose they are is found out by asking.
 //!
 //! A message goes to the phone that its 5G-S-TMSI names if that phone owns up to it, else to a slot of its own (DESIGN:
-//! "strangers"); there it may turn out to name a phone after all, by a 5G-GUTI in the NAS message. Who is asked answers with
-//! its batch, so what is to be done with either answer waits here.
+//! "strangers"); there it may turn out to name a phone after all, by a 5G-GUTI in the NAS message. One that names a phone as another AMF
+//! did, from which the phone has come, is that phone's if it owns up to it. Who is asked answers with its batch, so what is to be done with
+//! either answer waits here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -81,7 +82,7 @@ impl Asks {
 /// Who is asked.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 enum Whom {
-    /// The phone that the 5G-S-TMSI names.
+    /// The phone that the 5G-S-TMSI names, or the 5G-GUTI that another AMF had given it.
     Named,
     /// A slot of its own. The phone that the message names was looked for: whether there was one.
     Stranger { asked: bool },
@@ -105,7 +106,11 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         }
         let amf_id = self.config.amf.amf_id;
         let ours = peek.five_g_s_tmsi.filter(|t| t.set == amf_id.set() && t.pointer == amf_id.pointer());
-        match ours.and_then(|t| self.slots.by_tmsi(t.tmsi)) {
+        let named = match ours {
+            Some(t) => self.slots.by_tmsi(t.tmsi),
+            None => self.arrived(&first.octets),
+        };
+        match named {
             Some(phone) => self.ask(now, phone, first, Whom::Named, out),
             None => self.stranger(now, first, false, out),
         }

@@ -8,10 +8,12 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use whimbrel_control::amf::{Body, Completed, Given, N14, NeighbourId, Relation};
+use whimbrel_control::amf::{
+    self, Body, Completed, Given, N14, NeighbourId, Relation, Transferred, UeContext,
+};
 use whimbrel_control::udm::Subscribers;
-use whimbrel_control::{FlatError, HandoverTarget, OutputId, Payload, PhoneId, UpfId};
-use whimbrel_ids::Instant;
+use whimbrel_control::{Checkpoint, Flat, FlatError, HandoverTarget, OutputId, Payload, PhoneId, UpfId};
+use whimbrel_ids::{Instant, Tmsi};
 use whimbrel_ngap::ie::{Cause, CauseMisc, CauseRadioNetwork};
 
 use super::{Cta, Entropy, Inspect, Outbox};
@@ -31,11 +33,20 @@ pub enum NotTaken {
     Nobody,
 }
 
-/// The phones that have come from neighbours, by the names of their handovers.
+/// The phones that have come from neighbours, by the names of their ways.
 #[derive(Default, Serialize, Deserialize)]
 pub(super) struct Arrivals {
     by_relation: BTreeMap<(NeighbourId, Relation), PhoneId>,
-    by_phone: BTreeMap<PhoneId, (NeighbourId, Relation)>,
+    /// By what they were called there: a phone shows that until it has heard what it is called here (TS 24.501 §5.5.1.3.8 c).
+    by_tmsi: BTreeMap<(NeighbourId, Tmsi), PhoneId>,
+    by_phone: BTreeMap<PhoneId, Arrival>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Arrival {
+    from: NeighbourId,
+    relation: Relation,
+    tmsis: [Option<Tmsi>; 2],
 }
 
 impl Arrivals {
@@ -43,20 +54,40 @@ impl Arrivals {
         self.by_relation.get(&(from, relation)).copied()
     }
 
-    fn insert(&mut self, from: NeighbourId, relation: Relation, phone: PhoneId) {
+    fn insert(&mut self, from: NeighbourId, relation: Relation, state: &Flat, phone: PhoneId) {
+        let state = Checkpoint::from_octets(state.octets()).and_then(|c| c.phone());
+        let tmsis = state.map_or_else(|_| Default::default(), |p| [p.amf.tmsi, p.amf.former_tmsi]);
         self.by_relation.insert((from, relation), phone);
-        self.by_phone.insert(phone, (from, relation));
+        self.by_tmsi.extend(tmsis.into_iter().flatten().map(|tmsi| ((from, tmsi), phone)));
+        self.by_phone.insert(phone, Arrival { from, relation, tmsis });
     }
 
     /// A phone is gone.
     pub(super) fn remove(&mut self, phone: PhoneId) {
-        if let Some(name) = self.by_phone.remove(&phone) {
-            self.by_relation.remove(&name);
+        let Some(Arrival { from, relation, tmsis }) = self.by_phone.remove(&phone) else { return };
+        self.by_relation.remove(&(from, relation));
+        for tmsi in tmsis.into_iter().flatten() {
+            // Another phone may have come that was given the name since.
+            if self.by_tmsi.get(&(from, tmsi)) == Some(&phone) {
+                self.by_tmsi.remove(&(from, tmsi));
+            }
         }
     }
 }
 
 impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
+    /// The phone that has come from a neighbour and whom this first message names as it was called there. Whether it says so, it knows itself.
+    pub(super) fn arrived(&self, first: &[u8]) -> Option<PhoneId> {
+        if self.arrivals.by_tmsi.is_empty() {
+            return None;
+        }
+        let guti = amf::named_within(first)?;
+        let neighbours = (0u8..).map(NeighbourId).zip(&self.config.amf.neighbours);
+        let of_guti = |amf_id| guti.guami.plmn == self.config.amf.plmn && guti.guami.amf_id == amf_id;
+        let (from, _) = neighbours.into_iter().find(|(_, n)| of_guti(n.amf_id))?;
+        self.arrivals.by_tmsi.get(&(from, guti.tmsi)).copied()
+    }
+
     /// A neighbour says something.
     pub(super) fn neighbour(&mut self, now: Instant, from: NeighbourId, octets: &[u8], out: &mut Outbox) {
         if let Err(why) = self.take_from(now, from, octets, out) {
@@ -82,7 +113,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Body::CreateUeContext(_) if self.arrivals.get(from, relation).is_some() => {
                 return Err(NotTaken::Repeated);
             }
-            Body::CreateUeContext(context) => self.comes(now, from, relation, &context.required, out)?,
+            Body::CreateUeContext(context) => self.comes(now, from, relation, context, out)?,
             Body::TransferUeContext(shown) => match self.slots.by_tmsi(shown.tmsi) {
                 Some(phone) => (phone, None),
                 None => {
@@ -90,7 +121,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     return Ok(());
                 }
             },
-            Body::UeContextTransferred(t) if !self.takes(from, relation, t.asker) => {
+            Body::UeContextTransferred(t) if !self.takes(from, relation, t) => {
                 answer(from, relation, Body::NotRegistered, out);
                 return Err(NotTaken::Unknown);
             }
@@ -124,10 +155,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     }
 
     /// A context comes for the slot that asked for it, and no second one: from here on its name leads there.
-    fn takes(&mut self, from: NeighbourId, relation: Relation, asker: PhoneId) -> bool {
-        let takes = self.slots.holds(asker) && !self.arrivals.by_phone.contains_key(&asker);
+    fn takes(&mut self, from: NeighbourId, relation: Relation, t: &Transferred) -> bool {
+        let takes = self.slots.holds(t.asker) && !self.arrivals.by_phone.contains_key(&t.asker);
         if takes {
-            self.arrivals.insert(from, relation, asker);
+            self.arrivals.insert(from, relation, &t.state, t.asker);
         }
         takes
     }
@@ -149,10 +180,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         now: Instant,
         from: NeighbourId,
         relation: Relation,
-        required: &[u8],
+        context: &UeContext,
         out: &mut Outbox,
     ) -> Result<(PhoneId, Option<HandoverTarget>), NotTaken> {
-        let named = self.ran.handover_target(required);
+        let named = self.ran.handover_target(&context.required);
         let at = named.map(|(association, node)| (association, node.tacs.clone(), node.slices.clone()));
         let Some((association, tacs, slices)) = at else {
             refuse(from, relation, CauseRadioNetwork::UnknownTargetId, out);
@@ -177,7 +208,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         // Messages of phones have streams other than 0 (TS 38.412 §7).
         let streams = u32::from(self.streams.get(&association).copied().unwrap_or(1)).max(2);
         self.slots.begin(phone, 0, 1 + (phone.slot % (streams - 1)) as u16);
-        self.arrivals.insert(from, relation, phone);
+        self.arrivals.insert(from, relation, &context.state, phone);
         Ok((phone, Some(HandoverTarget { association, amf_ue_ngap_id, tacs, slices })))
     }
 }
