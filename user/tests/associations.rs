@@ -273,6 +273,31 @@ fn what_one_of_a_set_has_no_other_is_asked_for() {
     assert_eq!(net.upf.c.associations().map(|(_, at)| at).collect::<Vec<_>>(), [SMF]);
 }
 
+#[test] // TS 29.244 §5.22.2: what the former one of a set had under way, and what it answers, does not take the association back; what it asks later does
+fn what_the_former_smf_of_a_set_says_late() {
+    let other = SocketAddr::new([127, 0, 0, 77].into(), 8805);
+    let heartbeat = |sequence| {
+        let request = HeartbeatRequest { recovery_time_stamp: RecoveryTimeStamp(1) };
+        Message::from(request).to_octets(None, sequence)
+    };
+    let mut net = Net::without_association(config());
+    let set =
+        AssociationSetupRequest { alternative_smf_ip_addresses: vec![other.ip().into()], ..association(1) };
+    net.ask(None, set.into());
+    let peers = |net: &Net| net.upf.c.associations().map(|(_, at)| at).collect::<Vec<SocketAddr>>();
+    net.upf.pfcp(net.now, other, &heartbeat(900), &mut net.out);
+    assert_eq!(peers(&net), [other]);
+    net.out.datagrams.clear();
+    let answer = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(1) };
+    net.upf.pfcp(net.now, SMF, &Message::from(answer).to_octets(None, 1), &mut net.out);
+    net.upf.pfcp(net.now, SMF, &heartbeat(901), &mut net.out);
+    assert_eq!(peers(&net), [other], "these were under way");
+    assert!(net.out.datagrams.iter().all(|(to, _)| *to == other), "nobody is there to hear");
+    net.advance(net.now + Duration::from_secs(2));
+    net.upf.pfcp(net.now, SMF, &heartbeat(902), &mut net.out);
+    assert_eq!(peers(&net), [SMF], "it goes on in its turn");
+}
+
 #[test] // TS 29.244 §5.22.2: what the one that died was asked and had not answered, and all that is reported from now on
 fn another_smf_of_a_set_gets_the_reports() {
     let other = SocketAddr::new([127, 0, 0, 77].into(), 8805);

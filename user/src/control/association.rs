@@ -46,6 +46,8 @@ pub(super) struct Association {
     pub(super) peer: SocketAddr,
     /// Where else they may come from, when another SMF of its set goes on (TS 29.244 §5.22.2).
     alternatives: Vec<IpAddr>,
+    /// Where they came from before, and when that ended.
+    former: Option<(IpAddr, Instant)>,
     recovery: RecoveryTimeStamp,
     /// Since when it has answered no heartbeat, and nothing else has come.
     silent: Option<Instant>,
@@ -57,6 +59,9 @@ pub(super) struct Association {
 
 /// Addresses of an SMF's set that are kept.
 const ALTERNATIVES_MAX: usize = 16;
+/// For so long what was under way from the SMF that had the association before may come: more than a round trip, and less than an SMF that
+/// starts anew needs to have it again. TS 29.244 §5.22.2 says nothing of it, and the Recovery Time Stamp, which a set shares, does not tell.
+const CROSSING: Duration = Duration::from_millis(200);
 
 /// Where else an SMF may speak from, that speaks from here.
 fn addresses(told: &[AlternativeSmfIpAddress], here: IpAddr) -> Vec<IpAddr> {
@@ -169,6 +174,7 @@ impl UpfC {
             id,
             peer,
             alternatives: Vec::new(),
+            former: None,
             recovery,
             silent: None,
             next_heartbeat: self.config.heartbeat_interval.map(|i| now + i),
@@ -273,11 +279,16 @@ impl UpfC {
     }
 
     /// A message came: another SMF of a set that speaks goes on for the one that is known (TS 29.244 §5.22.2). It gets the answers to
-    /// what that one had asked, and at once what that one was asked and has not answered.
-    pub(super) fn spoken_to_by(&mut self, peer: SocketAddr, out: &mut Outbox) {
+    /// what that one had asked, and at once what that one was asked and has not answered. Whether it is to be heard: what its predecessor
+    /// had under way the present one says again, if it is not done.
+    pub(super) fn spoken_to_by(&mut self, now: Instant, peer: SocketAddr, out: &mut Outbox) -> bool {
         let may = |a: &Association| a.peer.ip() != peer.ip() && a.alternatives.contains(&peer.ip());
         for (node, a) in self.associations.by_node.iter_mut().filter(|(_, a)| may(a)) {
+            if a.former.is_some_and(|(at, left)| at == peer.ip() && now.since(left) < CROSSING) {
+                return false;
+            }
             let former = std::mem::replace(&mut a.peer, peer);
+            a.former = Some((former.ip(), now));
             a.alternatives.retain(|at| *at != peer.ip());
             a.alternatives.push(former.ip());
             a.silent = None;
@@ -288,6 +299,7 @@ impl UpfC {
             waiting.for_each(|w| w.key.peer = peer);
             out.events.push(Event::AssociationMoved { node: node.clone(), peer });
         }
+        true
     }
 
     /// Where reports go that the SMF of an association wants at this address: its F-SEIDs name the one that made the session.

@@ -211,7 +211,9 @@ impl UpfC {
     fn message(&mut self, now: Instant, peer: SocketAddr, frame: &Frame<'_>, out: &mut Outbox) {
         let header = frame.header;
         let key = ReplyKey { peer, sequence: header.sequence, message_type: header.message_type };
-        self.spoken_to_by(peer, out);
+        if !self.spoken_to_by(now, peer, out) {
+            return;
+        }
         if is_request(header.message_type) {
             match self.replies.find(&key) {
                 Some(Some(octets)) => return out.datagrams.push((peer, octets.to_vec())),
