@@ -771,7 +771,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// A phone is gone, and its slot is free again. Inputs of its that are under way still are answered for it: a session that stands
     /// at a UPF by then is ended, and a first message is asked after elsewhere.
     pub(super) fn vacate(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
-        self.slots.release(phone);
+        self.slots.release(phone, now);
         self.arrivals.remove(phone);
         if let Service::Region(cpfs) = &mut self.service {
             for (upf, deletion) in cpfs.forget(phone, out) {

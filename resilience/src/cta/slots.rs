@@ -20,7 +20,7 @@ pub(super) struct Entry {
     used: bool,
     /// Not authenticated yet, and the gNB that brought it.
     stranger: Option<AssociationId>,
-    /// The last connection of whoever had the slot before, and when that one was heard of last.
+    /// The last connection of whoever had the slot before, and when that one left.
     former: (u16, Instant),
     /// Its connection.
     at: Option<N2Names>,
@@ -187,10 +187,11 @@ impl Slots {
         Some(PhoneId { slot, generation })
     }
 
-    /// Gives a slot back.
-    pub(super) fn release(&mut self, phone: PhoneId) {
+    /// Gives a slot back. From now on its gNBs may not have heard of it, however long the phone was silent.
+    pub(super) fn release(&mut self, phone: PhoneId, now: Instant) {
         let Some(e) = self.entry(phone) else { return };
         e.used = false;
+        e.time = e.time.max(now);
         self.no_stranger(phone.slot);
         self.set_connection(phone.slot, None);
         self.set_coming(phone.slot, None, None);
@@ -575,7 +576,7 @@ mod tests {
         s.note(b, 1, &batch(Some((GNB, name)), None, false, None));
         s.note(a, 1, &batch(None, None, false, None));
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), Some(b));
-        s.release(b);
+        s.release(b, Instant::ZERO);
         assert_eq!(s.by_ran_ue_ngap_id(GNB, name), None);
         assert!(s.by_ran.is_empty());
     }
@@ -586,8 +587,8 @@ mod tests {
         let (a, b) = (s.allocate(2, GNB).unwrap(), s.allocate(2, AssociationId(8)).unwrap());
         assert_eq!((s.strangers(), s.strangers_on(GNB)), (2, 1));
         s.note(a, 1, &batch(None, None, true, None));
-        s.release(a);
-        s.release(b);
+        s.release(a, Instant::ZERO);
+        s.release(b, Instant::ZERO);
         assert_eq!((s.strangers(), s.strangers_on(GNB), s.strangers_on.len()), (0, 0, 0));
     }
 
@@ -611,8 +612,9 @@ mod tests {
         let mut s = Slots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         let of_a = s.new_connection(a).unwrap();
-        let (_, left) = s.stamp(a, Instant(5_000_000)).unwrap();
-        s.release(a);
+        s.stamp(a, Instant(5_000_000)).unwrap();
+        let left = Instant(15_000_000);
+        s.release(a, left);
         assert!(s.has_just_left(left, of_a));
         let b = s.allocate(1, GNB).unwrap();
         assert_eq!((s.by_amf_ue_ngap_id(of_a), s.has_just_left(left, of_a)), (None, true));
@@ -632,7 +634,7 @@ mod tests {
         let mut s = Slots::new(&[1; 16]);
         let a = s.allocate(1, GNB).unwrap();
         assert_eq!(s.allocate(1, GNB), None, "the limit holds");
-        s.release(a);
+        s.release(a, Instant::ZERO);
         assert!(!s.holds(a));
         let b = s.allocate(1, GNB).unwrap();
         assert_eq!(b.slot, a.slot);
