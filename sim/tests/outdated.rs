@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
+use crate::common::by_hand::{RAN_ID, octets, to_switch};
 use crate::common::day::of;
 use crate::common::stage::session;
 use crate::common::*;
-use whimbrel_control::{PhoneId, RanEvent};
+use whimbrel_control::{Command as CoreCommand, PhoneId, RanEvent};
+use whimbrel_ngap::Message;
+use whimbrel_ngap::msg::PathSwitchRequest;
+use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::replication::{Bounds, CpfId, Marking};
 use whimbrel_resilience::{Complaint, Logs};
-use whimbrel_sim::{Loss, Sim, UeIndex, default_config};
+use whimbrel_sim::{GnbIndex, Loss, Sim, UeIndex, default_config};
 
 /// Longer than a log waits for a backup, and the time until somebody looks after that.
 const LONG: Duration = Duration::from_secs(40);
@@ -297,5 +301,75 @@ fn a_full_log_costs_the_replay_and_not_the_service() {
         scene.lose_who_serves(Command::ServiceRequest);
         assert_eq!(scene.net.cta().replicated().lost, 0);
         no_violations(&scene.net);
+    }
+}
+
+/// A connected phone with a session, of which nobody but who serves it has the state, and the log is given up.
+fn alone() -> (Sim, UeIndex, [GnbIndex; 2]) {
+    let phone = Bounds { inputs: 3, ..Bounds::default() };
+    let stage = of(Sim::with_logs(1, default_config(), 2, 1, Logs { phone, ..Logs::default() }), 1);
+    let (mut net, ue) = (stage.net, stage.ues[0]);
+    net.command(ue, Command::Register);
+    net.settle(SECOND);
+    let phone = net.phones().next().expect("it is registered").id;
+    let serves = net.cta().served_by(phone).expect("somebody serves it");
+    net.stick(serves, net.cta().backed_by(phone)[0]);
+    net.command(ue, session());
+    net.settle(SECOND);
+    wakes_up(&mut net, ue, 1);
+    assert_eq!(net.cta().unbacked(), 1);
+    (net, ue, stage.gnbs)
+}
+
+#[test] // TS 38.413 §8.4.4.3: a control function is lost, and its phones with it, at each message while a gNB waits for a phone's paths
+fn a_path_switch_of_a_phone_that_is_lost_is_refused() {
+    let mut lost = 0;
+    for nth in 1..=6 {
+        let (mut net, ue, gnbs) = alone();
+        net.tap();
+        net.lose_cpf_at(net.links_taken() + nth, Loss::Before);
+        net.hand_over(ue, gnbs[1], Via::Xn);
+        net.settle(SECOND * 20);
+        let heard = net.tapped();
+        let told = |is: fn(&Message) -> bool| heard.iter().filter(|m| is(m)).count();
+        let done = told(|m| matches!(m, Message::PathSwitchRequestAcknowledge(_)));
+        let refused = told(|m| matches!(m, Message::PathSwitchRequestFailure(_)));
+        assert_eq!(done + refused, 1, "at message {nth}: {heard:?}");
+        lost += refused;
+        net.command(ue, Command::ServiceRequest);
+        net.advance(LONG);
+        assert!(registered(&net, ue), "at message {nth}: it registers anew if it was lost");
+        no_violations(&net);
+    }
+    assert!(lost >= 2, "{lost}: before the request was run, and while the UPF was asked");
+}
+
+/// What the second gNB hears when it asks for the path of the phone, so long after something has happened to that one.
+fn asked_after(time: Duration, happens: impl FnOnce(&mut Sim, PhoneId)) -> Vec<Message> {
+    let (mut net, _, gnbs) = alone();
+    let phone = net.phones().next().expect("it is registered");
+    let (id, amf_ue_ngap_id) =
+        (phone.id, phone.amf.connection.as_ref().expect("it is connected").amf_ue_ngap_id);
+    net.take_over(gnbs[1]);
+    net.advance(SECOND * 10);
+    happens(&mut net, id);
+    net.advance(time);
+    net.inject(gnbs[1], &octets(PathSwitchRequest::new(RAN_ID, amf_ue_ngap_id, vec![to_switch(1)])));
+    net.settle(SECOND);
+    net.heard(gnbs[1])
+}
+
+#[test] // TS 38.413 §8.4.4.3: a gNB asks for the path of a phone that is let go, however the one crosses the other
+fn a_path_switch_that_crosses_the_end_of_its_phone_is_refused() {
+    for milliseconds in 0..60 {
+        let ends: [fn(&mut Sim, PhoneId); 2] = [
+            |net, phone| net.lose_cpf(net.cta().served_by(phone).expect("somebody serves it")),
+            |net, phone| net.order(phone, CoreCommand::Superseded),
+        ];
+        for end in ends {
+            let heard = asked_after(Duration::from_millis(milliseconds), end);
+            let refused = matches!(heard.as_slice(), [Message::PathSwitchRequestFailure(m)] if m.ran_ue_ngap_id == RAN_ID);
+            assert!(refused, "after {milliseconds} ms: {heard:?}");
+        }
     }
 }

@@ -732,6 +732,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// Nobody can go on with a phone: its gNBs let it go, and it registers anew.
     pub(super) fn give_up(&mut self, now: Instant, phone: PhoneId, why: Deregistered, out: &mut Outbox) {
         for names in self.slots.names(phone) {
+            if self.path_switches.is_of(phone, &names) {
+                continue; // it is refused what it waits for
+            }
             let stream = self.stream(phone, names.association);
             send(names.association, stream, &amf::release_of(names.amf_ue_ngap_id), out);
         }
@@ -771,6 +774,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
     /// A phone is gone, and its slot is free again. Inputs of its that are under way still are answered for it: a session that stands
     /// at a UPF by then is ended, and a first message is asked after elsewhere.
     pub(super) fn vacate(&mut self, now: Instant, phone: PhoneId, out: &mut Outbox) {
+        self.refuse_path_switch(phone, out);
         self.slots.release(phone, now);
         self.arrivals.remove(phone);
         if let Service::Region(cpfs) = &mut self.service {

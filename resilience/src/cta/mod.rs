@@ -8,6 +8,7 @@ mod n4;
 mod neighbours;
 mod order;
 mod outside;
+mod path_switches;
 mod ran;
 mod recovery;
 mod scan;
@@ -44,6 +45,7 @@ use neighbours::Arrivals;
 pub use neighbours::NotTaken;
 pub use order::{Order, Ordered};
 pub(crate) use outside::{Outside, Taken};
+use path_switches::PathSwitches;
 use ran::{Bounds, Resetting};
 pub use recovery::Recovered;
 use slots::Slots;
@@ -196,6 +198,8 @@ pub struct Cta<S, E, I = ()> {
     ran_due: Option<Instant>,
     /// First messages whose phones are being looked for, by the input that asks.
     asked: Asks,
+    /// gNBs that wait for phones' paths.
+    path_switches: PathSwitches,
     /// Resets that are acknowledged when their phones have let go.
     resetting: Vec<Resetting>,
     /// Phones that have come from other AMFs.
@@ -234,6 +238,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             load: Load::default(),
             ran_due: None,
             asked: Asks::default(),
+            path_switches: PathSwitches::default(),
             resetting: Vec::new(),
             arrivals: Arrivals::default(),
         }
@@ -401,12 +406,16 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                             self.is_of_second_context(phone, (association, stream), id, &p, out)
                         }) => {}
                     Some(phone) => {
-                        if peek.is_some_and(|p| is_path_switch_request(&p)) {
+                        let octets: Arc<[u8]> = octets.into();
+                        if let Some(peek) = peek.as_ref().filter(|p| is_path_switch_request(p)) {
                             self.slots.asked_elsewhere(phone, association, id, stream);
+                            let by_name = |name| self.slots.by_ran_ue_ngap_id(association, name);
+                            if peek.ran_ue_ngap_id.and_then(by_name) != Some(phone) {
+                                self.path_switches.insert(phone, (association, stream), peek, &octets);
+                            }
                             self.comes_to(now, phone, association, out);
                         }
                         let required = peek.is_some_and(|p| is_handover_required(&p));
-                        let octets = octets.into();
                         let payload = match required {
                             true => self.handover_required(now, phone, association, octets, out),
                             false => Payload::Ngap { association, octets },
@@ -588,6 +597,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         Some((_, stream)) => self.within(association, stream),
                         None => self.stream(phone, association),
                     };
+                    self.path_switches.leaves(phone, association, &octets);
                     out.ngap.push((association, stream, octets));
                 }
                 Effect::N4 { upf, octets } => {
@@ -620,6 +630,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         // What leaves has its stream by what held before: an answer to a gNB that does not get the phone goes where it asked.
         if !batch.no_effect {
             self.slots.note(phone, clock, &batch);
+        }
+        if self.slots.wanted_elsewhere(phone).is_none() {
+            self.path_switches.settled(phone);
         }
         // A message is its sender's; the phone's it is if it came over the phone's connection.
         if let Some(association) = from.filter(|&a| connected.is_some_and(|on| on.association == a)) {
@@ -666,7 +679,12 @@ fn is_answer_to_release(peek: &Peek) -> bool {
 }
 
 fn is_path_switch_request(peek: &Peek) -> bool {
-    peek.procedure_code == 25 && peek.kind == TriggeringMessage::InitiatingMessage
+    is_of_path_switch(peek) && peek.kind == TriggeringMessage::InitiatingMessage
+}
+
+/// The request, or its answer.
+fn is_of_path_switch(peek: &Peek) -> bool {
+    peek.procedure_code == 25
 }
 
 fn send(association: AssociationId, stream: u16, message: &Message, out: &mut Outbox) {

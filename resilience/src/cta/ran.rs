@@ -89,6 +89,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             return;
         }
         out.ran_events.push(self.ran.down(association));
+        self.path_switches.lost(association);
         self.connections_lost(association);
         self.look_at_ran(now, out);
     }

@@ -13,6 +13,7 @@ use whimbrel_ids::Instant;
 use super::cpfs::{Cpfs, Service};
 use super::first::Asks;
 use super::neighbours::Arrivals;
+use super::path_switches::PathSwitches;
 use super::ran::{Bounds, Resetting};
 use super::slots::Slots;
 use super::upfs::Upfs;
@@ -32,6 +33,7 @@ pub(crate) struct State {
     load: Load,
     ran_due: Option<Instant>,
     asked: Asks,
+    path_switches: PathSwitches,
     resetting: Vec<Resetting>,
     arrivals: Arrivals,
 }
@@ -50,6 +52,7 @@ pub(crate) struct StateOf<'a> {
     load: Load,
     ran_due: Option<Instant>,
     asked: &'a Asks,
+    path_switches: &'a PathSwitches,
     resetting: &'a [Resetting],
     arrivals: &'a Arrivals,
 }
@@ -72,6 +75,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             load: self.load,
             ran_due: self.ran_due,
             asked: &self.asked,
+            path_switches: &self.path_switches,
             resetting: &self.resetting,
             arrivals: &self.arrivals,
         })
@@ -106,6 +110,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             load: state.load,
             ran_due: state.ran_due,
             asked: state.asked,
+            path_switches: state.path_switches,
             resetting: state.resetting,
             arrivals: state.arrivals,
         }
