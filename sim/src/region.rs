@@ -559,7 +559,8 @@ impl Sim {
         self.cluster.iter().flat_map(|c| c.rings().members().collect::<Vec<_>>())
     }
 
-    fn add_cpf_in(&mut self, place: &Region) {
+    /// Another control function comes to a place.
+    pub fn add_cpf_in(&mut self, place: &Region) {
         let Some(cluster) = &mut self.cluster else { return };
         cluster.newest += 1;
         let id = CpfId(cluster.newest);

@@ -1,6 +1,8 @@
 //! gNBs of several regions under one aggregator (Neutrino §4.3): who serves a phone is of the region that it is in, and a handover to another
 //! region takes the phone's state along, at once where a replica has it.
 
+use std::collections::BTreeSet;
+
 use crate::common::day::{Stage, live, of};
 use crate::common::stage::session;
 use crate::common::*;
@@ -153,6 +155,31 @@ fn a_phone_begins_in_the_region_of_its_gnb() {
     let phone = stage.net.phones().next().expect("it is registered").id;
     assert_eq!(served(&stage, phone), (Some(CpfId(2)), vec![CpfId(1)]));
     assert_eq!(moved(&stage), (0, 0));
+}
+
+#[test] // further away, but served, until somebody of its own is there
+fn a_phone_of_a_region_without_control_functions_is_served_elsewhere() {
+    let mut stage = of(network(FAR, &[HOME, NEXT], 1), 0);
+    let ue = stage.net.add_ue(stage.gnbs[1], phone_config(1));
+    stage.net.command(ue, Command::Register);
+    stage.net.settle(SECOND);
+    assert!(registered(&stage.net, ue));
+    let phone = stage.net.phones().next().expect("it is registered").id;
+    let (serves, backs) = served(&stage, phone);
+    let both = BTreeSet::from_iter(backs.into_iter().chain(serves));
+    assert_eq!((both, stage.net.cta().unbacked()), (BTreeSet::from([CpfId(1), CpfId(2)]), 0));
+    stage.net.add_cpf_in(&region(FAR));
+    let comes = CpfId(3);
+    stage.net.command(ue, session());
+    stage.net.settle(SECOND);
+    go_idle(&mut stage.net, ue);
+    stage.net.settle(SECOND);
+    assert_eq!(served(&stage, phone).0, Some(comes));
+    stage.net.lose_cpf(comes);
+    stage.net.command(ue, Command::ServiceRequest);
+    stage.net.settle(SECOND * 3);
+    assert!(registered(&stage.net, ue));
+    no_violations(&stage.net);
 }
 
 #[test] // TS 38.413 §8.4.1.3: the target does not answer

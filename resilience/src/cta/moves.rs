@@ -85,6 +85,7 @@ impl Cpfs {
         let region = self.away.get(&phone).unwrap_or_else(|| self.rings.home());
         let Some(ledger) = self.ledgers.get_mut(&phone) else { return };
         let (primary, _) = ledger.assignment();
+        let region = self.rings.backed_in(region, primary);
         let present: Vec<CpfId> = ledger.backups().collect();
         let further = self.rings.further_backups(region, phone, primary, &present);
         let mut changed = false;

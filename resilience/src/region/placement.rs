@@ -34,6 +34,7 @@ pub struct Placement {
 /// | fewer than the backups wanted, in all | those, and what is missing is told |
 /// | one control function | no backup: if it is lost, its phones register anew |
 /// | nobody in the region | a primary from the level-2 ring: further away, but served |
+/// | nobody in the larger region | one of another region of the aggregator's, and backups there |
 /// | nobody | none: it is refused as in congestion |
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Members", into = "Members")]
@@ -44,6 +45,7 @@ pub struct Rings {
     levels: BTreeMap<Region, Levels>,
     /// All on the rings: where they are, and what code they run.
     members: BTreeMap<CpfId, (Region, CodeVersion)>,
+    everywhere: Ring,
     backups: usize,
 }
 
@@ -107,7 +109,8 @@ impl Rings {
         let own: BTreeSet<&Region> = areas.regions().chain([&home]).collect();
         members.retain(|_, (at, _)| own.iter().any(|region| takes(region, at)));
         let levels = own.iter().map(|region| ((*region).clone(), Levels::new(region, &members))).collect();
-        Self { home, areas, levels, members, backups }
+        let everywhere = Ring::new(members.keys().copied());
+        Self { home, areas, levels, members, everywhere, backups }
     }
 
     /// The region of gNBs of which nothing else is said.
@@ -128,7 +131,8 @@ impl Rings {
     /// Who serves a phone that begins in a region, and who backs it. `None`: nobody takes phones.
     pub fn place(&self, region: &Region, phone: PhoneId) -> Option<Placement> {
         let levels = self.levels(region);
-        let primary = levels.level1.first(phone).or_else(|| levels.level2.first(phone))?;
+        let near = levels.level1.first(phone).or_else(|| levels.level2.first(phone));
+        let primary = near.or_else(|| self.everywhere.first(phone))?;
         let backups = self.further_backups(region, phone, primary, &[]);
         let missing = self.backups - backups.len();
         Some(Placement { primary, backups, missing })
@@ -144,6 +148,14 @@ impl Rings {
     /// Who serves a phone that comes to a region: one of its own, or nobody.
     pub fn own(&self, region: &Region, phone: PhoneId) -> Option<CpfId> {
         self.levels.get(region)?.level1.first(phone)
+    }
+
+    /// The region whose control functions back a phone: its own, or, where its primary is of none that takes that one's phones, the primary's.
+    pub fn backed_in<'a>(&'a self, region: &'a Region, primary: CpfId) -> &'a Region {
+        match self.backs(region, primary) {
+            true => region,
+            false => self.levels.keys().find(|other| self.backs(other, primary)).unwrap_or(region),
+        }
     }
 
     /// Who is to back a phone beside those that have its state already, when one of them, or its primary, was lost or
@@ -167,6 +179,7 @@ impl Rings {
         primary: CpfId,
         present: &[CpfId],
     ) -> Vec<CpfId> {
+        let region = self.backed_in(region, primary);
         let mut backups: Vec<CpfId> =
             present.iter().copied().filter(|c| *c != primary && self.backs(region, *c)).collect();
         let kept = backups.len();
