@@ -277,12 +277,12 @@ impl Slots {
     }
 
     /// Whether an AMF-UE-NGAP-ID was that of a phone that has just left: what its gNB sent before it heard of that crosses
-    /// our UE CONTEXT RELEASE COMMAND.
+    /// our UE CONTEXT RELEASE COMMAND. It need not be the last that the phone was given: a handover that was cancelled had that.
     pub(super) fn has_just_left(&self, now: Instant, id: AmfUeNgapId) -> bool {
         let (tag, slot) = of_connection(id);
         self.entries.get(slot as usize).is_some_and(|e| {
-            let (former, heard) = if e.used { e.former } else { (e.connection, e.time) };
-            former == tag && now.since(heard) < CROSSING
+            let (last, left) = if e.used { e.former } else { (e.connection, e.time) };
+            usize::from(last.wrapping_sub(tag)) <= LEFT_MAX && now.since(left) < CROSSING
         })
     }
 
@@ -613,12 +613,14 @@ mod tests {
         let a = s.allocate(1, GNB).unwrap();
         let of_a = s.new_connection(a).unwrap();
         s.stamp(a, Instant(5_000_000)).unwrap();
+        s.target_connection(a).unwrap(); // of a handover that is cancelled
         let left = Instant(15_000_000);
         s.release(a, left);
         assert!(s.has_just_left(left, of_a));
         let b = s.allocate(1, GNB).unwrap();
         assert_eq!((s.by_amf_ue_ngap_id(of_a), s.has_just_left(left, of_a)), (None, true));
         assert!(!s.has_just_left(left + CROSSING, of_a));
+        assert!(!s.has_just_left(left, connection_id(100, a.slot)), "nobody bore that lately");
         // It has more connections than there are tags, and is found by each of the last ones.
         let held = s.new_connection(b).unwrap();
         s.note(b, 1, &Batch { connected: Some(names(held)), ..Batch::default() });
