@@ -10,7 +10,9 @@ use whimbrel_nas::ie::{DrxParameters, NgKsi, UeSecurityCapability};
 use whimbrel_ngap::ie::{NgranCgi, RrcEstablishmentCause};
 use whimbrel_security::{KAmf, NasCount, NasSecurityContext};
 
-use crate::amf::{Arrival, Between, Departure, Locating, NextHop, PagingAid, Target, VoiceMatch};
+use crate::amf::{
+    Arrival, Between, Departure, Locating, NextHop, PagingAid, SAID_ELSEWHERE, Target, VoiceMatch,
+};
 use crate::envelope::{AssociationId, Batch, N2Names, PhoneId, Subject};
 use crate::flat::octets;
 use crate::shard::Lanes;
@@ -143,9 +145,15 @@ impl AmfContext {
         }
     }
 
+    /// The phone does not leave. Where it may have been heard there, COUNTs of its keys may have been used.
     pub(crate) fn take_departure(&mut self) -> Option<Departure> {
         match *self.between.take_if(|b| matches!(**b, Between::Departure(_)))? {
-            Between::Departure(d) => Some(d),
+            Between::Departure(d) => {
+                if d.may_have_come() {
+                    self.security.iter_mut().for_each(|s| s.leave_out(SAID_ELSEWHERE));
+                }
+                Some(d)
+            }
             Between::Arrival(_) => None,
         }
     }

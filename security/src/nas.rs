@@ -311,6 +311,12 @@ impl NasSecurityContext {
         self.counts.uplink_next > limit || self.counts.downlink_next > limit
     }
 
+    /// So many COUNTs of what is sent are not used: somebody else may have used them, who had the context for a while.
+    pub fn leave_out(&mut self, counts: u8) {
+        let next = self.next_mut(self.side.sends());
+        *next = (*next + u32::from(counts)).min(NasCount::MAX + 1);
+    }
+
     /// Lets the expanded keys go; the next message expands them again.
     pub fn release_schedules(&mut self) {
         self.schedules = None;

@@ -1,6 +1,9 @@
 //! An idle phone that registers at another AMF of the network, which fetches its context: TS 23.502 §4.2.2.2.2 steps 4, 5, 10,
 //! TS 29.518 §5.2.2.2.1, §5.2.2.2.2.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use crate::common::amfs::*;
 use crate::common::by_hand::psi;
 use crate::common::*;
@@ -9,9 +12,11 @@ use whimbrel_control::amf::{Body, N14, Relation, Shown};
 use whimbrel_ids::Tmsi;
 use whimbrel_nas::ie::NgKsi;
 use whimbrel_nas::mm::MessageType;
+use whimbrel_ngap::Message;
 use whimbrel_ran::gnb::Via;
 use whimbrel_ran::ue::Command;
 use whimbrel_resilience::NotTaken;
+use whimbrel_security::SecurityHeaderType;
 use whimbrel_sim::{Fate, Faults, GnbIndex, Sim, neighbours};
 
 fn go(net: &mut Sim, to: GnbIndex) {
@@ -233,4 +238,68 @@ fn a_home_that_loses_an_aggregator_or_a_control_function() {
         |net| lives(net, HERE, &addresses),
         |net, _| lives(net, HERE, &addresses),
     );
+}
+
+/// Sequence numbers and ciphertexts of what the cores said to phones, until new keys were proposed.
+fn said(net: &mut Sim) -> Vec<(u8, Vec<u8>)> {
+    let nas = net.tapped().into_iter().filter_map(|m| match m {
+        Message::DownlinkNasTransport(m) => Some(m.nas_pdu),
+        Message::InitialContextSetupRequest(m) => m.nas_pdu,
+        _ => None,
+    });
+    let proposes = |nas: &Vec<u8>| nas[1] & 0xf == SecurityHeaderType::IntegrityProtectedWithNewContext as u8;
+    let ciphered = |nas: &Vec<u8>| nas[1] & 0xf == SecurityHeaderType::IntegrityProtectedAndCiphered as u8;
+    nas.take_while(|nas| !proposes(nas)).filter(ciphered).map(|nas| (nas[6], nas[7..].to_vec())).collect()
+}
+
+/// Nothing else was said under a COUNT that was used.
+fn no_count_twice(said: &[(u8, Vec<u8>)], what: &str) {
+    let mut by_count = BTreeMap::new();
+    for (count, text) in said {
+        assert_eq!(by_count.entry(count).or_insert(text), &text, "{what}: sequence number {count}");
+    }
+}
+
+#[test] // TS 33.501 §6.4.3: a core to which a phone returns uses no COUNT that another has used meanwhile under the same keys
+fn what_was_said_elsewhere_before_a_phone_returns_has_counts_of_its_own() {
+    let mut returned = 0;
+    for step in 0..60 {
+        let (home, mut there) = neighbours();
+        there.amf.access.authentication.after = Some(Duration::ZERO); // it challenges the phone, under the keys that came
+        let mut net = with(Sim::with(31, home, Faults::default()), there);
+        go_idle(&mut net, UE);
+        net.tap();
+        net.move_ue(UE, THERE);
+        net.settle(Duration::from_millis(step));
+        let mut all = said(&mut net);
+        let there = all.len();
+        net.move_ue(UE, HERE);
+        net.settle(SECOND * 100);
+        all.extend(said(&mut net));
+        let what = format!("it returns after {step} ms");
+        no_count_twice(&all, &what);
+        assert_eq!(net.violations().0, 0, "{what}");
+        returned += usize::from(there > 0 && all.len() > there);
+    }
+    assert!(returned > 5, "it has returned {returned} times from where it was spoken to");
+}
+
+#[test] // the same of one that was handed over, while the two cores do not reach each other
+fn what_was_said_after_a_handover_of_which_the_source_did_not_hear() {
+    let mut net = scene(32);
+    net.tap();
+    net.ue_mut(UE).faults_mut().ignore.push((MessageType::RegistrationAccept, 99));
+    net.befalls_n14(net.said_over_n14() + 3, Fate::Cut);
+    net.hand_over(UE, THERE, Via::N2);
+    net.settle(SECOND * 20);
+    assert!(at_home(&net).is_some() && abroad(&net).is_some(), "each believes that it has the phone");
+    let mut all = said(&mut net);
+    let there = all.len();
+    net.ue_mut(UE).faults_mut().ignore.clear();
+    net.move_ue(UE, HERE);
+    net.settle(SECOND * 40);
+    all.extend(said(&mut net));
+    assert!(there > 0 && all.len() > there, "{there} of {}", all.len());
+    no_count_twice(&all, "it returns");
+    assert_eq!(net.violations().0, 0);
 }

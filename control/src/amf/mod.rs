@@ -66,7 +66,7 @@ pub(crate) use ladn::changed as ladn_changed;
 pub(crate) use location_reporting::{Locating, ask as locate};
 pub(crate) use n14::Between;
 pub(crate) use n14::received as neighbour_said;
-pub(crate) use n14::source::Departure;
+pub(crate) use n14::source::{Departure, SAID_ELSEWHERE};
 pub(crate) use n14::target::Arrival;
 pub(crate) use nas::{Received, Security};
 pub(crate) use nas_transport::{n1_sm, uplink as uplink_nas_transport};

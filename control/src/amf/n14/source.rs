@@ -56,7 +56,17 @@ impl Departure {
     pub(super) fn executing(&mut self) {
         self.phase = Phase::Executing;
     }
+
+    /// The other AMF may have spoken to it.
+    pub(crate) fn may_have_come(&self) -> bool {
+        self.phase == Phase::Executing
+    }
 }
+
+/// COUNTs that another AMF may have used before a phone's way there came to nothing: more than it says before it has keys of its own, two
+/// challenges, each five times (T3560, TS 24.501 §5.4.1.3.7), what it says to a message that it does not serve, a refusal. Ten such ways of which
+/// the phone hears nothing are less than a run of the sequence number, so it finds the next COUNT (TS 24.501 §4.4.3.1).
+pub(crate) const SAID_ELSEWHERE: u8 = 24;
 
 /// HANDOVER REQUIRED names a gNB of another AMF (TS 23.502 §4.9.1.3.2 steps 1 and 2).
 pub(crate) fn start(ue: Ue, m: Box<HandoverRequired>, to: NeighbourId) {
