@@ -50,6 +50,8 @@ pub(crate) enum Said {
     Taken(CpfId, u64),
     /// One that served under the former aggregator is there again, and has so many messages of it.
     Resumes(CpfId, u64),
+    /// Its link has ended again, and it may call once more: until then what it is to hear is kept.
+    Parted(CpfId),
     /// The other aggregator says this.
     Pair(ToActive),
     /// The mirror is lost.
@@ -296,9 +298,16 @@ impl Pool {
                         warn!(%reason, "the link to the mirror has ended");
                         self.mirror_lost();
                     }
-                    if let Some(cpf) = self.by_link.get(&link).copied() {
-                        warn!(cpf = cpf.0, %reason, "a control function is lost");
-                        self.lost(cpf);
+                    match self.by_link.get(&link).copied() {
+                        None => {}
+                        Some(cpf) if self.awaited.is_some() => {
+                            info!(cpf = cpf.0, %reason, "the link of a control function has ended: it may call again");
+                            self.parts(cpf);
+                        }
+                        Some(cpf) => {
+                            warn!(cpf = cpf.0, %reason, "a control function is lost");
+                            self.lost(cpf);
+                        }
                     }
                 }
                 Event::TurnedAway { peer, reason } => {
@@ -429,6 +438,9 @@ impl Pool {
 
     /// A control function of the former aggregator is there.
     fn resumes(&mut self, now: Instant, link: LinkId, life: u64, id: CpfId, has: u64) {
+        if life == self.life && self.awaited.is_some() {
+            self.parts(id); // the end of its former call is not seen yet
+        }
         match self.members.get_mut(&id).filter(|m| life == self.life && m.link.is_none()) {
             Some(member) => {
                 member.link = Some(link);
@@ -441,6 +453,19 @@ impl Pool {
                 self.tell(link, &ToCpf::Forgotten);
                 self.links.close(link);
             }
+        }
+    }
+
+    /// One that is awaited calls here and elsewhere in turn, so its call may end just as this aggregator takes over: it calls again.
+    fn parts(&mut self, cpf: CpfId) {
+        let Some(link) = self.members.get_mut(&cpf).and_then(|m| m.link.take()) else { return };
+        self.by_link.remove(&link);
+        self.links.close(link);
+        self.hearing.end(cpf);
+        self.asks.gone(cpf);
+        let resumes = |said: &mut Said| matches!(said, Said::Resumes(of, _) if *of == cpf);
+        if self.said.extract_if(.., resumes).count() == 0 {
+            self.said.push(Said::Parted(cpf));
         }
     }
 

@@ -18,7 +18,7 @@ use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::link::{
-    Down, HeartbeatKey, Hello, Members, Peer, Role, Show, ToCpf, ToCta, ToPeer, Up,
+    Down, HeartbeatKey, Hello, MemberAt, Members, Peer, Role, Show, ToCpf, ToCta, ToPeer, Up,
 };
 use whimbrel_resilience::membership::{Configuration, MemberId, Roll};
 use whimbrel_resilience::replication::CpfId;
@@ -306,6 +306,44 @@ fn a_control_function_of_another_life_is_told_to_begin_anew() {
     peer.tell(&ToCta::Resume { life: 7, id: CpfId(1), has: 0 });
     let heard = peer.heard(&mut mirror);
     assert!(matches!(heard[..], [ToCpf::Forgotten]), "{heard:?}");
+}
+
+#[test] // etcd was slow: they call elsewhere just as the mirror takes over, and the end of their call is seen after that
+fn control_functions_whose_call_ends_as_the_mirror_takes_over_are_not_lost() {
+    let nobody_answers = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (address, region) = (nobody_answers.local_addr().unwrap(), "home/site".into());
+    let (id, code) = (CpfId(1), CodeVersion::own());
+    let one = MemberAt { id, address, region, code, draining: false, listed: None };
+    let mut mirror = pool_of_pair();
+    mirror.succeed(clock::now(), Members { life: 7, newest: 1, members: vec![one] }, vec![]);
+    let calls = |mirror: &mut Pool| {
+        let mut peer = Caller::new(mirror, Hello::own(Role::Cpf).to_octets());
+        peer.tell(&ToCta::Resume { life: 7, id, has: 0 });
+        let mut said = Vec::new();
+        let end = Instant::now() + Duration::from_secs(20);
+        while !said.contains(&"resumes") {
+            assert!(Instant::now() < end, "it does not resume");
+            said.extend(mirror.turn(clock::now()).into_iter().filter_map(|said| match said {
+                Said::Resumes(..) => Some("resumes"),
+                Said::Parted(_) => Some("parted"),
+                Said::Lost(cpf) => panic!("{cpf:?} is lost"),
+                _ => None,
+            }));
+            mirror.flush();
+            peer.links.drain(clock::now(), &mut peer.events);
+            peer.links.flush();
+        }
+        mirror.resumed(id, 0);
+        (peer, said)
+    };
+    let (first, said) = calls(&mut mirror);
+    assert_eq!(said, ["resumes"]);
+    drop(first);
+    let (_second, said) = calls(&mut mirror);
+    assert_eq!(said, ["parted", "resumes"], "what it is told now is told again when it calls");
+    let (_third, said) = calls(&mut mirror);
+    assert_eq!(said, ["parted", "resumes"], "it calls again before its former call is seen to end");
+    assert!(mirror.knows(id));
 }
 
 /// A peer that says what it likes.

@@ -536,6 +536,10 @@ impl Control {
                 Said::Shown(wanted, phones) => self.shown(now, wanted, phones),
                 Said::Taken(cpf, messages) => self.active.confirmed(cpf, messages),
                 Said::Resumes(cpf, has) => self.resume(now, cpf, has),
+                Said::Parted(cpf) => {
+                    self.out.cpfs.retain(|(to, _)| *to != cpf); // its link has them
+                    self.active.parts(cpf);
+                }
                 Said::Pair(message) => {
                     if let (Some(pair), Some(pool)) = (&mut self.pair, &mut self.pool) {
                         pair.said(now, message, &mut self.active, pool, &mut self.out);

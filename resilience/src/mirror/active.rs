@@ -241,6 +241,14 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Active<S, E, I> {
         self.unsettled.iter().copied()
     }
 
+    /// The link of a control function has ended within the time in which those of the former aggregator are awaited: what it is to get waits
+    /// until it is resumed again. There is no mirror yet, of which what it gets might wait too.
+    pub fn parts(&mut self, cpf: CpfId) {
+        if self.mirrored.is_none() && self.machine.cta.trusts(cpf) {
+            self.unsettled.insert(cpf);
+        }
+    }
+
     /// A control function that served under the former aggregator has so many messages of it: gives what it is to get, first of all.
     /// It sends again what it has sent after [`Active::taken`] messages. `None`: its link cannot go on, and it counts as lost.
     pub fn resume(&mut self, cpf: CpfId, has: u64) -> Option<Vec<Down>> {

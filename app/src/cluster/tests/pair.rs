@@ -11,7 +11,8 @@ use whimbrel_resilience::detector::Incarnation;
 use whimbrel_resilience::link::{HeartbeatKey, Hello, Role, ToActive, ToMirror};
 use whimbrel_resilience::membership::{Home, Place};
 use whimbrel_resilience::mirror::Active;
-use whimbrel_resilience::{Cta, Input, Outbox};
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Cta, Input, Order, Outbox};
 use whimbrel_security::SqnOffset;
 
 use super::at_etcd::{Etcd, Listed};
@@ -90,6 +91,40 @@ fn what_a_mirror_said_before_one_was_held_up_lets_nothing_leave() {
     active.handle(now, Input::Waited(Duration::ZERO), &mut out).unwrap();
     pair.said(now, ToActive::Held(active.last()), &mut active, &mut pool, &mut out);
     assert_eq!(out.pfcp.len(), 1, "it is the mirror still");
+}
+
+#[test] // its link ended again just after it was resumed: it calls once more
+fn what_a_control_function_is_to_hear_waits_for_its_next_call_and_comes_once() {
+    let mut pool = pool_of_pair();
+    let mut peer = super::Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
+    peer.tell(&super::join());
+    while pool.rings().members().count() == 0 {
+        pool.turn(clock::now());
+        pool.flush();
+        peer.links.drain(clock::now(), &mut peer.events);
+        peer.links.flush();
+    }
+    let cpf = CpfId(1);
+    let (mut active, now) = (serving(&pool), clock::now());
+    let configure = |active: &mut Serving| {
+        let mut out = Outbox::default();
+        active.order(now, Order::Configure(Arc::new(config::default().control())), &mut out);
+        out.cpfs.iter().map(|(to, _)| *to).collect::<Vec<_>>()
+    };
+    assert_eq!(configure(&mut active), [cpf], "the first message of its link");
+    active.parts(cpf);
+    assert_eq!(configure(&mut active), [], "it would not come");
+    assert!(active.snapshot().is_none(), "no mirror follows while one is awaited");
+    assert_eq!(active.resume(cpf, 1).expect("its link goes on").len(), 1, "the second");
+    assert_eq!(configure(&mut active), [cpf], "the third");
+    active.parts(cpf);
+    assert_eq!(
+        active.resume(cpf, 1).expect("its link goes on").len(),
+        2,
+        "it lacks what it lacked, and the third"
+    );
+    active.parts(CpfId(2));
+    assert!(active.resume(CpfId(2), 0).is_none(), "nobody has that number");
 }
 
 fn pair_of(etcd: Option<&Etcd>) -> PairOf {
