@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use whimbrel_control::amf::NeighbourId;
+use whimbrel_control::amf::{N14, NeighbourId};
 use whimbrel_control::config::{Config, Neighbour};
 use whimbrel_control::udm::Directory;
-use whimbrel_control::{PhoneEvent, Prf};
+use whimbrel_control::{Flat, PhoneEvent, Prf};
 use whimbrel_ids::{AmfId, Instant, Tac};
 use whimbrel_ran::gnb;
 use whimbrel_resilience::{Cta, Input, NotTaken, Outbox};
@@ -189,6 +189,10 @@ impl Sim {
             let latency = Duration::from_micros(least + self.rng.below(most - least));
             abroad.ordered = abroad.ordered.max(self.now + latency);
             let at = abroad.ordered;
+            self.trace(|| {
+                format!("{}: {:?}", if of_abroad { "from abroad" } else { "to abroad" }, words(&octets))
+            });
+            let Some(abroad) = &mut self.abroad else { return };
             let message =
                 OverN14 { number: abroad.said, to_abroad: !of_abroad, octets: octets.octets().to_vec() };
             self.send(at, Travelling::N14(message));
@@ -235,4 +239,10 @@ impl Sim {
         self.core_abroad(Input::Tick);
         gnbs.into_iter().for_each(|gnb| self.connect(gnb));
     }
+}
+
+/// A message of N14, by its name.
+fn words(octets: &Flat) -> String {
+    let read = N14::from_octets(octets.octets()).map(|m| format!("{:?}", m.body));
+    read.map_or_else(|e| format!("{e:?}"), |body| body.chars().take(40).collect())
 }

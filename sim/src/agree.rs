@@ -8,11 +8,13 @@
 //! | gNB | SMF | sessions whose packets flow: both ends of the tunnel, QoS flows |
 //! | UPF | SMF | sessions, and where their downlink packets go |
 //! | backups | who serves | the clock of the state; nothing is left in logs |
+//! | another core | this one | who has the phone, and nobody else has |
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::net::IpAddr;
 
+use whimbrel_control::config::Config;
 use whimbrel_control::smf::{SmContext, UpState};
 use whimbrel_control::{AssociationId, Phone};
 use whimbrel_ids::{AmfUeNgapId, Guti, PduSessionId, Qfi, RanUeNgapId, Teid};
@@ -34,44 +36,59 @@ fn same<T: PartialEq + Debug>(what: &str, one: T, other: T) -> Agreed {
     if one == other { Ok(()) } else { differ(what, one, other) }
 }
 
+/// One of the cores.
+struct Core<'a> {
+    config: &'a Config,
+    phones: Vec<&'a Phone>,
+}
+
 impl Sim {
     /// Whether everyone holds the same of everyone, in a network in order and at a moment when nothing is under way. Phones that
-    /// have lost their power are left out, and so is what belongs to another core.
+    /// have lost their power are left out.
     ///
     /// Errors: the first difference that was found, in words.
     pub fn agree(&self) -> Agreed {
         self.user_planes_agree()?;
-        for (index, terminal) in self.terminals.iter().enumerate() {
-            if !terminal.away && !self.nodes[terminal.gnb.0].abroad {
-                self.phone_agrees(UeIndex(index)).map_err(|e| format!("phone {index}: {e}"))?;
+        let home = Core { config: &self.config, phones: self.phones().collect() };
+        let abroad = self.abroad.as_ref();
+        let abroad = abroad.map(|a| Core { config: a.cta.config(), phones: a.cta.phones().collect() });
+        let of = |gnb: GnbIndex| match &abroad {
+            Some(abroad) if self.nodes[gnb.0].abroad => (abroad, Some(&home)),
+            other => (&home, other.as_ref()),
+        };
+        for (index, terminal) in self.terminals.iter().enumerate().filter(|(_, t)| !t.away) {
+            let (core, other) = of(terminal.gnb);
+            self.phone_agrees(core, UeIndex(index)).map_err(|e| format!("phone {index}: {e}"))?;
+            let supi = Some(terminal.ue.config().supi);
+            if other.is_some_and(|other| other.phones.iter().any(|p| p.amf.supi == supi)) {
+                return Err(format!("phone {index}: a core has it where it is not"));
             }
         }
         for index in (0..self.nodes.len()).map(GnbIndex).filter(|g| self.is_judged(*g)) {
-            self.gnb_agrees(index).map_err(|e| format!("gNB {}: {e}", index.0))?;
+            self.gnb_agrees(of(index).0, index).map_err(|e| format!("gNB {}: {e}", index.0))?;
         }
-        for phone in self.phones() {
+        for phone in [Some(&home), abroad.as_ref()].into_iter().flatten().flat_map(|core| &core.phones) {
             self.user_plane_agrees(phone).map_err(|e| format!("{:?}: {e}", phone.id))?;
         }
         self.backups_agree()
     }
 
-    /// It is this core's, and does by itself what it has to.
+    /// It does by itself what it has to.
     fn is_judged(&self, gnb: GnbIndex) -> bool {
-        let node = &self.nodes[gnb.0];
-        !node.abroad && node.by_hand.is_none()
+        self.nodes[gnb.0].by_hand.is_none()
     }
 
-    fn phone_agrees(&self, index: UeIndex) -> Agreed {
+    fn phone_agrees(&self, core: &Core<'_>, index: UeIndex) -> Agreed {
         let ue = self.ue_ref(index);
         let of_it = |p: &&Phone| p.amf.supi == Some(ue.config().supi);
-        let known: Vec<&Phone> = self.phones().filter(of_it).collect();
+        let known: Vec<&Phone> = core.phones.iter().copied().filter(of_it).collect();
         let phone = match (ue.state(), &known[..]) {
             (MmState::Deregistered, []) => return Ok(()),
             (MmState::Registered, [phone]) if phone.amf.registered => phone,
             // For an emergency a phone may be here without a subscription (TS 23.501 §5.16.4.1).
             (MmState::Registered, []) => {
                 let named = |p: &&Phone| p.amf.tmsi.is_some() && p.amf.tmsi == ue.s_tmsi().map(|t| t.tmsi);
-                match self.phones().find(named) {
+                match core.phones.iter().copied().find(named) {
                     Some(phone) if phone.amf.emergency && phone.amf.registered => phone,
                     _ => return Err("it is registered, and nobody knows it".into()),
                 }
@@ -87,7 +104,7 @@ impl Sim {
         if ue.awaits_session() {
             return Err("it awaits an answer about a session".into()); // T3580 repeats a request that was lost
         }
-        self.registration_agrees(ue, phone)?;
+        self.registration_agrees(core, ue, phone)?;
         self.connection_agrees(index, phone)?;
         let here: Vec<PduSessionId> = ue.sessions().map(|s| s.id).collect();
         same(
@@ -105,9 +122,9 @@ impl Sim {
         )
     }
 
-    fn registration_agrees(&self, ue: &Ue, phone: &Phone) -> Agreed {
+    fn registration_agrees(&self, core: &Core<'_>, ue: &Ue, phone: &Phone) -> Agreed {
         let amf = &phone.amf;
-        let guami = self.config.amf.guami();
+        let guami = core.config.amf.guami();
         let names = [amf.tmsi, amf.former_tmsi].map(|t| t.map(|tmsi| Guti { guami, tmsi }));
         if !names.contains(&ue.guti()) || ue.guti().is_none() {
             return differ("5G-GUTI", ue.guti(), names);
@@ -154,21 +171,12 @@ impl Sim {
     }
 
     /// Each context of a gNB is of a connection that the AMF has, too; one that the AMF has never answered is nobody's.
-    fn gnb_agrees(&self, index: GnbIndex) -> Agreed {
+    fn gnb_agrees(&self, core: &Core<'_>, index: GnbIndex) -> Agreed {
         let node = &self.nodes[index.0];
         let Some(association) = node.association else { return Ok(()) };
         let answered = node.gnb.served().filter(|c| c.amf_ue_ngap_id.is_some());
         let at_gnb = answered.map(|c| (c.amf_ue_ngap_id, Some(c.ran_ue_ngap_id)));
-        same("contexts", at_gnb.collect::<BTreeSet<_>>(), self.contexts_over(association))
-    }
-
-    fn contexts_over(
-        &self,
-        association: AssociationId,
-    ) -> BTreeSet<(Option<AmfUeNgapId>, Option<RanUeNgapId>)> {
-        let names = self.phones().flat_map(|p| p.n2_names()).flatten();
-        let over = names.filter(|n| n.association == association);
-        over.map(|n| (Some(n.amf_ue_ngap_id), n.ran_ue_ngap_id)).collect()
+        same("contexts", at_gnb.collect::<BTreeSet<_>>(), contexts_over(core, association))
     }
 
     fn user_plane_agrees(&self, phone: &Phone) -> Agreed {
@@ -193,6 +201,15 @@ impl Sim {
         let backed = self.phones().all(|p| !self.cta().backed_by(p.id).is_empty());
         if backed { same("logged inputs and octets", self.cta().logged(), (0, 0)) } else { Ok(()) }
     }
+}
+
+fn contexts_over(
+    core: &Core<'_>,
+    association: AssociationId,
+) -> BTreeSet<(Option<AmfUeNgapId>, Option<RanUeNgapId>)> {
+    let names = core.phones.iter().flat_map(|p| p.n2_names()).flatten();
+    let over = names.filter(|n| n.association == association);
+    over.map(|n| (Some(n.amf_ue_ngap_id), n.ran_ue_ngap_id)).collect()
 }
 
 fn is_of(context: &Served, ue: UeIndex) -> bool {

@@ -408,9 +408,14 @@ impl Sim {
         self.gnb(index, gnb::Input::AssociationDown);
     }
 
+    /// The gNBs that are not another core's.
+    fn own_gnbs(&self) -> Vec<GnbIndex> {
+        (0..self.nodes.len()).filter(|&i| !self.nodes[i].abroad).map(GnbIndex).collect()
+    }
+
     /// The aggregator's associations end. gNBs that have another hear of it over that.
     fn associations_end(&mut self) {
-        for index in (0..self.nodes.len()).map(GnbIndex) {
+        for index in self.own_gnbs() {
             let Some(name) = self.nodes[index.0].association else { continue };
             if self.nodes[index.0].gnb.has_further() {
                 continue;
@@ -433,7 +438,7 @@ impl Sim {
         if let Some(at) = self.pair.associations.next_deadline() {
             self.send(at, Travelling::Mirror(ToAndFro::Grace));
         }
-        for index in (0..self.nodes.len()).map(GnbIndex) {
+        for index in self.own_gnbs() {
             match self.nodes[index.0].association {
                 Some(name) => {
                     let over = self.pair.associations.over(name);
