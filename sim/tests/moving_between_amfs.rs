@@ -190,9 +190,13 @@ fn whatever_befalls_any_message_phone_and_cores_agree() {
     for nth in before + 1..=said {
         for fate in Fate::ALL {
             let mut net = scene(26);
+            let what = format!("message {nth} {fate:?}");
             net.befalls_n14(nth, fate);
             go(&mut net, THERE);
-            comes_to_rest(&mut net, &format!("message {nth} {fate:?}"));
+            if matches!(fate, Fate::Lost | Fate::Repeated) {
+                is_in_one_place(&mut net, &what);
+            }
+            comes_to_rest(&mut net, &what);
         }
     }
 }

@@ -25,7 +25,7 @@ pub enum NotTaken {
     Version(u16),
     /// It breaks its form.
     Malformed,
-    /// The handover that it would begin has begun.
+    /// The way that it would begin has begun.
     Repeated,
     /// It names a phone or a handover that is not here.
     Unknown,
@@ -121,6 +121,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     return Ok(());
                 }
             },
+            Body::UeContextTransferred(t) if self.arrivals.get(from, relation) == Some(t.asker) => {
+                return Err(NotTaken::Repeated);
+            }
             Body::UeContextTransferred(t) if !self.takes(from, relation, t) => {
                 answer(from, relation, Body::NotRegistered, out);
                 return Err(NotTaken::Unknown);

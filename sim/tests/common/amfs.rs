@@ -100,12 +100,14 @@ pub(crate) fn with_each_loss(
     let (inputs, messages) = (input..=net.inputs_taken(), message..=net.links_taken());
     goes_well(&mut net);
     no_violations(&net);
-    for how in [CtaLoss::Before, CtaLoss::Held, CtaLoss::FalseAlarm] {
+    for how in CtaLoss::ALL {
         for input in inputs.clone() {
             let mut net = home();
             net.lose_cta_at(input, how);
             does(&mut net);
-            comes_to_rest(&mut net, &format!("{how:?} at input {input}"));
+            let what = format!("{how:?} at input {input}");
+            is_in_one_place(&mut net, &what);
+            comes_to_rest(&mut net, &what);
         }
     }
     for how in Loss::ALL {
@@ -114,7 +116,20 @@ pub(crate) fn with_each_loss(
             net.lose_cpf_at(message, how);
             does(&mut net);
             net.settle(SECOND * 3);
-            on(&mut net, &format!("{how:?} at message {message}"));
+            let what = format!("{how:?} at message {message}");
+            is_in_one_place(&mut net, &what);
+            on(&mut net, &what);
         }
     }
+}
+
+/// What a handover or a registration that came to nothing leaves behind is over by then.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// One of the cores has the phone, the other one nothing of it, all hold the same of one another, and it has both its sessions.
+pub(crate) fn is_in_one_place(net: &mut Sim, what: &str) {
+    if !net.comes_to(PATIENCE, |net| net.agree().is_ok()) {
+        panic!("{what}: {:?}", net.agree());
+    }
+    assert_eq!(net.ue_ref(UE).sessions().count(), 2, "{what}");
 }

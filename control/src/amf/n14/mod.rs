@@ -88,7 +88,7 @@ pub enum Body {
     HandoverComplete,
     /// Source to target: what became of the phone there.
     Completed(Completed),
-    /// Target to source: a phone that is the source's wants to register here.
+    /// Target to source: a phone that is the source's wants to register here. Repeated until it is answered.
     TransferUeContext(Shown),
     /// Source to target: so it is.
     UeContextTransferred(Box<Transferred>),
@@ -248,7 +248,7 @@ pub(crate) fn received(ue: Ue, from: NeighbourId, octets: &[u8], to: Option<&Han
     let Ok(N14 { relation, body }) = N14::from_octets(octets) else { return out_of_state(ue) };
     match body {
         Body::CreateUeContext(context) => target::create(ue, from, relation, context, to.cloned()),
-        Body::TransferUeContext(shown) => registration::transfer(ue, from, relation, &shown),
+        Body::TransferUeContext(shown) => registration::transfer(ue, from, relation, shown),
         body @ (Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)) => {
             registration::answered(ue, from, relation, body);
         }

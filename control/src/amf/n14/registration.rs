@@ -15,7 +15,7 @@ use whimbrel_ngap::ie::CauseRadioNetwork;
 use whimbrel_security::NasSecurityContext;
 
 use super::source::{self, Departure, alone};
-use super::target::{Arrival, completed, record};
+use super::target::{Arrival, PATIENCE, completed, record};
 use super::{Between, Body, Completed, NeighbourId, Relation, Shown, Transferred, say};
 use crate::amf::connection::{lost, out_of_state, part, send_release_command};
 use crate::amf::nas;
@@ -35,9 +35,12 @@ const REGISTRATION: Duration = Duration::from_secs(60);
 // The former AMF.
 
 /// Step 4: UEContextTransfer. The phone has come to a cell of the AMF that asks, if what is shown is the phone's.
-pub(crate) fn transfer(ue: Ue, to: NeighbourId, relation: Relation, shown: &Shown) {
+pub(crate) fn transfer(ue: Ue, to: NeighbourId, relation: Relation, shown: Shown) {
     let asker = relation.source;
     let relation = Relation { source: ue.with(|p| p.id), ..relation };
+    if ue.with(|p| p.amf.departure().is_some_and(|d| d.is(to, relation))) {
+        return super::deliver(ue, Body::TransferUeContext(shown)); // it has not heard the answer
+    }
     let Some(before) = ue.with(|p| signed(p, &shown.nas)) else {
         return say(ue, to, relation, Body::UeContextNotTransferred(asker));
     };
@@ -53,15 +56,15 @@ pub(crate) fn transfer(ue: Ue, to: NeighbourId, relation: Relation, shown: &Show
         let began = ue.now();
         let departure = Departure::idle(to, relation);
         ue.with(|p| p.amf.between = Some(Between::Departure(departure).into()));
-        let ready = alone(ue, Lane::Mobility).await.is_ok() && give(ue, to, relation, asker, before);
-        if !ready {
+        let give = || give(ue, to, relation, asker, before.clone());
+        if alone(ue, Lane::Mobility).await.is_err() || !give() {
             if let Some(d) = ue.with(|p| p.amf.take_departure()) {
                 say(ue, to, relation, Body::UeContextNotTransferred(asker));
                 source::over(ue, &d);
             }
             return;
         }
-        match registered(ue).await {
+        match registered(ue, give).await {
             Ok(()) => {
                 let (subject, took) = (ue.with(|p| p.subject()), ue.now().since(began));
                 ue.event(Event::Completed { procedure: Procedure::UeContextTransfer, subject, took });
@@ -115,15 +118,25 @@ fn give(
     }
 }
 
-/// Step 10: RegistrationStatusUpdate. The sessions that the other AMF takes are its own from now on; the others end with the record.
-/// `Err`: the phone stays; whether the other AMF has said so.
-async fn registered(ue: Ue) -> Result<(), bool> {
-    let told = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::Registered { .. } | Body::NotRegistered));
-    let Ok(Input::Neighbour(body)) = ue.receive(told, REGISTRATION).await else { return Err(false) };
-    let Body::Registered { smf, sessions } = *body else { return Err(true) };
-    let given = smf::give_away(ue, &sessions, smf, &[]).await.map_err(|_| false)?;
-    source::settle(ue, given);
-    Ok(())
+/// Step 10: RegistrationStatusUpdate. The sessions that the other AMF takes are its own from now on; the others end with the record. What it
+/// asks once more it is given again. `Err`: the phone stays; whether the other AMF has said so.
+async fn registered(ue: Ue, give: impl Fn() -> bool) -> Result<(), bool> {
+    let until = ue.now() + REGISTRATION;
+    let told = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::Registered { .. } | Body::NotRegistered | Body::TransferUeContext(_)));
+    loop {
+        let Ok(Input::Neighbour(body)) = ue.receive(told, until.since(ue.now())).await else {
+            return Err(false);
+        };
+        match *body {
+            Body::Registered { smf, sessions } => {
+                let given = smf::give_away(ue, &sessions, smf, &[]).await.map_err(|_| false)?;
+                source::settle(ue, given);
+                return Ok(());
+            }
+            Body::TransferUeContext(_) if give() => {}
+            _ => return Err(true),
+        }
+    }
 }
 
 // The AMF to which the phone comes.
@@ -150,9 +163,7 @@ pub(crate) async fn fetch(
     let Some((to, _)) = neighbours.into_iter().find(|(_, n)| of_guti(n.amf_id)) else { return Ok(None) };
     let relation = Relation { source: ue.with(|p| p.id), token: ue.random() };
     ue.with(|p| p.amf.between = Some(Between::Arrival(Arrival::asked(to, relation)).into()));
-    say(ue, to, relation, Body::TransferUeContext(Shown { tmsi: guti.tmsi, nas: nas.to_vec() }));
-    let answers = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)));
-    let brought = match ue.receive(answers, ue.config().timers.guard).await {
+    let brought = match transferred(ue, to, relation, Shown { tmsi: guti.tmsi, nas: nas.to_vec() }).await {
         Ok(Input::Neighbour(body)) => match *body {
             Body::UeContextTransferred(transferred) => take(ue, &transferred, &nas),
             _ => None,
@@ -167,6 +178,19 @@ pub(crate) async fn fetch(
         not_here(ue);
     }
     Ok(brought)
+}
+
+/// The former AMF is asked until it answers: what it is asked, or answers, may be lost with an aggregator.
+async fn transferred(ue: Ue, to: NeighbourId, relation: Relation, shown: Shown) -> Result<Input, Interrupt> {
+    let answers = |i: &Input| matches!(i, Input::Neighbour(b) if matches!(**b, Body::UeContextTransferred(_) | Body::UeContextNotTransferred(_)));
+    let until = ue.now() + ue.config().timers.guard;
+    loop {
+        say(ue, to, relation, Body::TransferUeContext(shown.clone()));
+        match ue.receive(answers, PATIENCE.min(until.since(ue.now()))).await {
+            Err(Interrupt::TimedOut) if ue.now() < until => {}
+            answer => return answer,
+        }
+    }
 }
 
 /// The phone's record is made of what came, if that is the phone's who signed the request.

@@ -52,6 +52,11 @@ impl Departure {
         Self { to, relation, phase: Phase::Waiting, source_lost: false, held: Vec::new(), given: None }
     }
 
+    /// Whether it is this one.
+    pub(super) fn is(&self, to: NeighbourId, relation: Relation) -> bool {
+        (self.to, self.relation) == (to, relation)
+    }
+
     /// Its state is under way.
     pub(super) fn executing(&mut self) {
         self.phase = Phase::Executing;
@@ -64,7 +69,7 @@ impl Departure {
 }
 
 /// COUNTs that another AMF may have used before a phone's way there came to nothing: more than it says before it has keys of its own, two
-/// challenges, each five times (T3560, TS 24.501 §5.4.1.3.7), what it says to a message that it does not serve, a refusal. Ten such ways of which
+/// challenges, each five times (T3560), what it says to a message that it does not serve, a refusal. Ten such ways of which
 /// the phone hears nothing are less than a run of the sequence number, so it finds the next COUNT (TS 24.501 §4.4.3.1).
 pub(crate) const SAID_ELSEWHERE: u8 = 24;
 
@@ -395,7 +400,7 @@ pub(crate) fn ran_status(ue: Ue, message: &Message) -> bool {
 
 /// The target says something of a handover.
 pub(crate) fn said(ue: Ue, from: NeighbourId, relation: Relation, body: Body) {
-    let ours = ue.with(|p| p.amf.departure().is_some_and(|d| (d.to, d.relation) == (from, relation)));
+    let ours = ue.with(|p| p.amf.departure().is_some_and(|d| d.is(from, relation)));
     if !ours {
         // Of one that is off.
         return match body {

@@ -352,9 +352,9 @@ async fn arrive(
     Ok(())
 }
 
-/// How often the source is told that the phone has come, and how long it is given each time.
+/// How often the source is told that the phone has come, and how long it is given each time that it is told or asked something.
 const ATTEMPTS: u8 = 3;
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// N2InfoNotify or RegistrationStatusUpdate is repeated until it is answered; `None`: the source is not there.
 pub(super) async fn completed(
