@@ -98,6 +98,9 @@ pub(super) struct Caller {
     pub(super) has: u64,
 }
 
+/// Those that have called and not yet said what for: where they are seen, and what they are.
+pub(super) type Called = BTreeMap<LinkId, (SocketAddr, Hello)>;
+
 /// The control functions of one aggregator.
 pub(crate) struct Pool {
     links: Links,
@@ -126,8 +129,7 @@ pub(crate) struct Pool {
     newest: u16,
     members: BTreeMap<CpfId, Joined>,
     by_link: BTreeMap<LinkId, CpfId>,
-    /// Who has called and not yet said what for.
-    waiting: BTreeMap<LinkId, (SocketAddr, Hello)>,
+    waiting: Called,
     /// There may be a mirror.
     pair: bool,
     follower: Option<Follower>,
@@ -211,6 +213,11 @@ impl Pool {
         pool.chart();
         pool.show_condition();
         Ok(pool)
+    }
+
+    /// These have called before it served.
+    pub(super) fn waits_for(&mut self, called: Called) {
+        self.waiting = called;
     }
 
     /// It serves from now on, maybe in the place of a former aggregator. What etcd says is of that one's control functions, so these come first:

@@ -15,7 +15,7 @@ use whimbrel_resilience::membership::{ClaimError, Home, MemberId};
 use whimbrel_resilience::pair::{self, Step};
 
 use super::heartbeat::{Answering, Watch};
-use super::pool::Caller;
+use super::pool::{Called, Caller};
 use super::strangers::Strangers;
 use super::witness::{News, Witness};
 use super::{Pair, Pool};
@@ -61,6 +61,7 @@ pub(crate) struct Succession {
     endpoints: Vec<IpAddr>,
     former: Option<Former>,
     callers: Vec<Caller>,
+    strangers: Called,
 }
 
 impl Succession {
@@ -74,6 +75,7 @@ impl Succession {
         console: Arc<Console>,
     ) -> Result<(Pool, Pair), String> {
         let mut pool = Pool::over(self.links, cluster, told, entropy, console)?;
+        pool.waits_for(self.strangers);
         let (members, gone) = self.former.map(|former| (former.members, former.endpoints)).unzip();
         pool.begins(now, members.map(|members| (members, self.callers)), self.witness.roll());
         let gone = gone.unwrap_or_default();
@@ -121,8 +123,8 @@ pub(crate) struct Standby {
     links: Links,
     events: Events,
     phase: Phase,
-    /// Who has called and not yet said what for.
-    strangers: Vec<LinkId>,
+    /// Control functions that have called and not yet said what for.
+    strangers: Called,
     turned_away: Strangers,
     callers: Vec<(Instant, Caller)>,
     heard: Vec<Heard>,
@@ -160,7 +162,7 @@ impl Standby {
             links,
             events: Events::default(),
             phase: Phase::Looking(Instant::ZERO),
-            strangers: Vec::new(),
+            strangers: Called::new(),
             turned_away: Strangers::default(),
             callers: Vec::new(),
             heard: Vec::new(),
@@ -173,6 +175,12 @@ impl Standby {
     /// Where the others come to.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         self.links.local_addr()
+    }
+
+    /// Whether somebody has called and not yet said what for.
+    #[cfg(test)]
+    pub(super) fn has_callers(&self) -> bool {
+        !self.strangers.is_empty()
     }
 
     fn show_condition(&self, what: &str) {
@@ -189,7 +197,7 @@ impl Standby {
                 Event::Up { link, peer, hello, .. } => self.up(now, link, peer, hello),
                 Event::Frame { link, octets } => self.frame(now, link, octets),
                 Event::Down { link, reason } => {
-                    self.strangers.retain(|s| *s != link);
+                    self.strangers.remove(&link);
                     self.callers.retain(|(_, c)| c.link != link);
                     match &self.phase {
                         Phase::Calling { link: called, .. } if *called == link => {
@@ -254,15 +262,15 @@ impl Standby {
                 }
                 self.give_up(now);
             }
-            (_, Ok(Hello { role: Role::Cpf, .. })) => self.strangers.push(link),
+            (_, Ok(hello @ Hello { role: Role::Cpf, .. })) => {
+                self.strangers.insert(link, (peer, hello));
+            }
             _ => self.links.close(link),
         }
     }
 
     fn frame(&mut self, now: Instant, link: LinkId, octets: &[u8]) {
-        let strangers = self.strangers.len();
-        self.strangers.retain(|s| *s != link);
-        if self.strangers.len() < strangers {
+        if self.strangers.remove(&link).is_some() {
             return match ToCta::read(octets) {
                 Ok(ToCta::Resume { life, id, has }) => {
                     self.callers.push((now, Caller { link, life, id, has }));
@@ -456,10 +464,10 @@ impl Standby {
 
     /// What it serves with.
     pub(crate) fn succeed(self, home: Home, former: Option<Former>) -> Succession {
-        let Self { links, witness, answering, callers, endpoints, .. } = self;
+        let Self { links, witness, answering, callers, strangers, endpoints, .. } = self;
         answering.be(None);
         let callers = callers.into_iter().map(|(_, caller)| caller).collect();
-        Succession { home, links, witness, answering, endpoints, former, callers }
+        Succession { home, links, witness, answering, endpoints, former, callers, strangers }
     }
 
     /// The process ends in order.

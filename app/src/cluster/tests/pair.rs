@@ -193,6 +193,38 @@ fn a_mirror_that_takes_nothing_is_given_up_and_not_for_what_this_one_slept() {
     }
 }
 
+#[test] // what it is there for comes after that
+fn who_called_just_before_an_aggregator_serves_is_heard() {
+    let (of, console) = (pair_of(None), Console::new(clock::now()).unwrap());
+    let cluster = cluster_of_pair(of.clone());
+    let mut standby =
+        Standby::open(&of, &cluster, (vec![LOCALHOST], LOCALHOST), None, console.clone()).unwrap();
+    let mut links = Links::open(whimbrel_link::Settings::new(Hello::own(Role::Cpf).to_octets())).unwrap();
+    let link = links.connect(clock::now(), standby.address().unwrap());
+    let (mut events, end) = (Events::default(), clock::now() + Duration::from_secs(20));
+    while !standby.has_callers() || links.counters().up == 0 {
+        assert!(clock::now() < end, "it does not come to it");
+        standby.turn(clock::now());
+        standby.flush();
+        links.drain(clock::now(), &mut events);
+        links.flush();
+    }
+    let active = Place { cta: of.number, incarnation: Incarnation(1) };
+    let succession = standby.succeed(Home { term: 1, active, mirror: None }, None);
+    let (told, mut entropy) = (Arc::new(config::default().control()), SystemEntropy::new().unwrap());
+    let (mut pool, _pair) = succession.enter(clock::now(), &cluster, told, &mut entropy, console).unwrap();
+    let mut octets = Vec::new();
+    super::join().write(&mut octets);
+    links.send(link, &octets);
+    while pool.rings().members().count() == 0 {
+        assert!(clock::now() < end, "it is not heard");
+        links.drain(clock::now(), &mut events);
+        links.flush();
+        pool.turn(clock::now());
+        pool.flush();
+    }
+}
+
 #[test]
 fn what_a_mirror_holds_it_says_once() {
     let Some(etcd) = Etcd::new("held") else { return };
