@@ -87,8 +87,8 @@ impl Succession {
 enum Phase {
     /// Nothing: it is looked for again then.
     Looking(Instant),
-    /// It is called.
-    Calling { link: LinkId, number: u16 },
+    /// It is called there.
+    Calling { link: LinkId, number: u16, at: SocketAddr },
     /// It is followed.
     Following(Box<Followed>),
     /// It was, and etcd is asked for its place.
@@ -241,7 +241,7 @@ impl Standby {
     fn up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
         let hello = Hello::from_octets(hello);
         match (&self.phase, hello) {
-            (Phase::Calling { link: called, number }, Ok(Hello { role: Role::Aggregator, code }))
+            (Phase::Calling { link: called, number, .. }, Ok(Hello { role: Role::Aggregator, code }))
                 if *called == link =>
             {
                 if code != CodeVersion::own() {
@@ -297,16 +297,15 @@ impl Standby {
 
     fn told(&mut self, now: Instant, link: LinkId, message: ToMirror<'_>) {
         match (message, &mut self.phase) {
-            (ToMirror::Begin { octets, heartbeats, endpoints }, Phase::Calling { number, .. }) => {
-                let number = *number;
+            (ToMirror::Begin { octets, heartbeats, endpoints }, Phase::Calling { number, at, .. }) => {
+                let (number, at) = (*number, *at);
                 let ip = self.links.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |at| at.ip());
                 let timing = self.witness.heartbeat(self.cluster.heartbeat);
                 let watch = Watch::open(SocketAddr::new(ip, 0), &heartbeats.0, timing);
                 let (Ok(mut watch), Some(me)) = (watch, self.witness.me()) else { return self.give_up(now) };
                 self.answering.be(Some((MemberId::Cta(me.cta), &heartbeats.0)));
-                if let Some(at) = self.witness.address(number) {
-                    watch.begin(now, MemberId::Cta(number), at);
-                }
+                // Where it was called: etcd may list it no more, and there it is all the same.
+                watch.begin(now, MemberId::Cta(number), at);
                 info!(aggregator = number, octets, "this aggregator follows the one that serves");
                 self.show_condition(&format!("follows aggregator {number}"));
                 self.decides.begun();
@@ -414,7 +413,7 @@ impl Standby {
             Step::Call(serves) => match self.witness.address(serves.cta) {
                 Some(at) => {
                     let link = self.links.connect(now, at);
-                    self.phase = Phase::Calling { link, number: serves.cta };
+                    self.phase = Phase::Calling { link, number: serves.cta, at };
                 }
                 None => self.lost(now),
             },

@@ -124,6 +124,12 @@ impl Listed {
         Place { cta, incarnation }
     }
 
+    /// It is listed no longer.
+    pub(super) fn leaves(&self, cta: u16) {
+        self.agent.command(Command::Leave);
+        self.until(|(view, _)| view.member(MemberId::Cta(cta)).is_none());
+    }
+
     pub(super) fn serves(&self) {
         self.agent.command(Command::Claim(1, Claim::Found));
         self.until(|(view, _)| view.home(1).is_some());

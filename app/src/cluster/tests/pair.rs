@@ -263,6 +263,46 @@ fn what_a_mirror_holds_it_says_once() {
     assert_eq!(serves.held, [5, 6]);
 }
 
+#[test] // its lease ran out while it made its copy: etcd did not hear it
+fn one_that_etcd_lists_no_more_is_watched_where_it_was_called() {
+    let Some(etcd) = Etcd::new("watched") else { return };
+    let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Aggregator).to_octets());
+    settings.listen = Some("127.0.0.1:0".parse().unwrap());
+    let mut links = Links::open(settings).unwrap();
+    let at = links.local_addr().unwrap();
+    let heartbeats = std::net::UdpSocket::bind(at).unwrap();
+    heartbeats.set_nonblocking(true).unwrap();
+    let one = Listed::new(&etcd, 1, at);
+    one.serves();
+    let of = PairOf { number: 2, ..pair_of(Some(&etcd)) };
+    let console = Console::new(clock::now()).unwrap();
+    let mut standby =
+        Standby::open(&of, &cluster_of_pair(of.clone()), (vec![LOCALHOST], LOCALHOST), None, console)
+            .unwrap();
+    let (mut serves, mut events) = (Serves { link: None, held: Vec::new() }, Events::default());
+    let end = clock::now() + Duration::from_secs(20);
+    while serves.link.is_none() {
+        assert!(clock::now() < end, "it does not follow");
+        standby.turn(clock::now());
+        standby.flush();
+        links.drain(clock::now(), &mut events);
+        events.iter().for_each(|event| serves.takes(event, &mut links));
+        if serves.link.is_none() {
+            links.flush();
+        }
+    }
+    one.leaves(1);
+    std::thread::sleep(Duration::from_millis(300)); // so that the standby has heard that, too
+    links.flush();
+    while heartbeats.recv(&mut [0; 256]).is_err() {
+        assert!(clock::now() < end, "no heartbeat comes");
+        standby.turn(clock::now());
+        standby.flush();
+        links.drain(clock::now(), &mut events);
+        links.flush();
+    }
+}
+
 /// One that serves, as far as its mirror sees.
 struct Serves {
     link: Option<LinkId>,
