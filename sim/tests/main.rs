@@ -25,6 +25,7 @@ mod handover_waits;
 mod key_changes;
 mod location;
 mod losses;
+mod losses_between_amfs;
 mod lower_layer;
 mod mirror;
 mod mobility;

@@ -195,6 +195,7 @@ fn whatever_befalls_any_message_phone_and_cores_agree() {
             go(&mut net, THERE);
             if matches!(fate, Fate::Lost | Fate::Repeated) {
                 is_in_one_place(&mut net, &what);
+                assert_eq!(net.ue_ref(UE).sessions().count(), 2, "{what}");
             }
             comes_to_rest(&mut net, &what);
         }

@@ -49,7 +49,8 @@ use status::{pti_is_taken, status};
 pub use context::{SmContext, Tunnel, UpState};
 pub use marking::Marks;
 pub use n4::{
-    Downlink, deletion, deletion_of_orphan, departure, modification, no_forwarding, no_such_session,
+    Downlink, deletion, deletion_of_orphan, departure, gives_away, modification, no_forwarding,
+    no_such_session,
 };
 pub use qos::{FlowRule, QosFlow};
 pub use usage::Counted;

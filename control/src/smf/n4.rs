@@ -354,6 +354,13 @@ pub fn deletion_of_orphan(octets: &[u8]) -> Option<Vec<u8>> {
     set_up_in_vain(&message).map(deletion)
 }
 
+/// Whether a request names another CP F-SEID, which is the first of its IEs where it has one (TS 29.244 §7.5.4.1).
+pub fn gives_away(octets: &[u8]) -> bool {
+    const F_SEID: [u8; 2] = 57u16.to_be_bytes(); // TS 29.244 §8.1.2
+    let asks = octets.get(1) == Some(&whimbrel_pfcp::message_type::SESSION_MODIFICATION_REQUEST);
+    asks && octets.get(16..18) == Some(&F_SEID)
+}
+
 /// A session report (TS 29.244 §7.5.8).
 pub(crate) fn report(ue: Ue, upf: UpfId, psi: u8, octets: &[u8]) {
     let Ok(frame) = Frame::parse(octets) else { return };

@@ -745,18 +745,28 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
 
     /// A UPF has answered a phone: a session that stands there now would have to be ended, should nobody go on with the phone.
     pub(super) fn session_answered(&mut self, phone: PhoneId, upf: UpfId, octets: &[u8]) {
-        if let Service::Region(cpfs) = &mut self.service
-            && octets.get(1) == Some(&message_type::SESSION_ESTABLISHMENT_RESPONSE)
+        if octets.get(1) == Some(&message_type::SESSION_ESTABLISHMENT_RESPONSE)
             && let Some(deletion) = smf::deletion_of_orphan(octets)
         {
-            cpfs.deletions.entry(phone).or_default().push((upf, deletion));
+            self.session_stands(phone, upf, deletion);
         }
     }
 
-    /// A phone's request goes to a UPF: what it ends itself need not be ended.
+    /// A phone has a session at a UPF, which this would end.
+    pub(super) fn session_stands(&mut self, phone: PhoneId, upf: UpfId, deletion: Vec<u8>) {
+        if let Service::Region(cpfs) = &mut self.service {
+            let sessions = cpfs.deletions.entry(phone).or_default();
+            if !sessions.contains(&(upf, deletion.clone())) {
+                sessions.push((upf, deletion));
+            }
+        }
+    }
+
+    /// A phone's request goes to a UPF: what it ends itself, or gives to another SMF, need not be ended.
     pub(super) fn session_asked(&mut self, phone: PhoneId, upf: UpfId, octets: &[u8]) {
+        let ends = octets.get(1) == Some(&message_type::SESSION_DELETION_REQUEST);
         if let Service::Region(cpfs) = &mut self.service
-            && octets.get(1) == Some(&message_type::SESSION_DELETION_REQUEST)
+            && (ends || smf::gives_away(octets))
             && let Some(sessions) = cpfs.deletions.get_mut(&phone)
         {
             let seid = |octets: &[u8]| octets.get(4..12).map(<[u8]>::to_vec);

@@ -134,6 +134,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             }
             Body::UeContextNotTransferred(asker) => (*asker, None),
             body if body.is_of_source() => match (self.arrivals.get(from, relation), body) {
+                (Some(phone), Body::Completed(Completed::Given(given))) => {
+                    given.iter().for_each(|g| self.session_came(phone, g));
+                    (phone, None)
+                }
                 (Some(phone), _) => (phone, None),
                 // What has come for a phone that is lost here is nobody's.
                 (None, Body::Completed(Completed::Given(given))) => {
@@ -166,10 +170,19 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         takes
     }
 
+    fn upf_of(&self, given: &Given) -> Option<UpfId> {
+        let mut upfs = (0u8..).map(UpfId).zip(&self.config.smf.upfs);
+        upfs.find(|(_, u)| u.address == Some(given.upf)).map(|(id, _)| id)
+    }
+
+    fn session_came(&mut self, phone: PhoneId, given: &Given) {
+        if let Some(upf) = self.upf_of(given) {
+            self.session_stands(phone, upf, whimbrel_control::smf::deletion(given.up_seid));
+        }
+    }
+
     fn end_orphan(&mut self, now: Instant, given: &Given, out: &mut Outbox) {
-        let upfs = (0u8..).map(UpfId).zip(&self.config.smf.upfs);
-        let at = upfs.filter(|(_, u)| u.address == Some(given.upf)).map(|(id, _)| id).next();
-        if let Some(upf) = at {
+        if let Some(upf) = self.upf_of(given) {
             let (to, nobody) = (OutputId { clock: 0, index: 0 }, PhoneId { slot: 0, generation: 0 });
             let deletion = whimbrel_control::smf::deletion(given.up_seid);
             // Nobody is left to hear that there is no UPF.

@@ -5,7 +5,7 @@ use whimbrel_control::config::Config;
 use whimbrel_control::smf::UpState;
 use whimbrel_ran::gnb::GnbConfig;
 use whimbrel_ran::ue::{Command, MmState};
-use whimbrel_sim::{CtaLoss, Faults, GnbIndex, Loss, Sim, UeIndex, neighbours, phone_config};
+use whimbrel_sim::{CtaLoss, Faults, GnbIndex, Loss, Lost, Sim, UeIndex, neighbours, phone_config};
 
 use super::by_hand::psi;
 use super::stage::session;
@@ -95,19 +95,36 @@ pub(crate) fn with_each_loss(
     on: impl Fn(&mut Sim, &str),
 ) {
     let mut net = home();
+    does(&mut net);
+    goes_well(&mut net);
+    no_violations(&net);
+    let sessions = net.ue_ref(UE).sessions().count();
+    each_loss(home, does, |net, what, of| {
+        is_in_one_place(net, what);
+        assert_eq!(net.ue_ref(UE).sessions().count(), sessions, "{what}");
+        match of {
+            Lost::Aggregator => comes_to_rest(net, what),
+            Lost::ControlFunction => on(net, what),
+        }
+    });
+}
+
+/// The same, with a look at the home after each.
+pub(crate) fn each_loss(
+    home: impl Fn() -> Sim,
+    does: impl Fn(&mut Sim),
+    look: impl Fn(&mut Sim, &str, Lost),
+) {
+    let mut net = home();
     let (input, message) = (net.inputs_taken() + 1, net.links_taken() + 1);
     does(&mut net);
     let (inputs, messages) = (input..=net.inputs_taken(), message..=net.links_taken());
-    goes_well(&mut net);
-    no_violations(&net);
     for how in CtaLoss::ALL {
         for input in inputs.clone() {
             let mut net = home();
             net.lose_cta_at(input, how);
             does(&mut net);
-            let what = format!("{how:?} at input {input}");
-            is_in_one_place(&mut net, &what);
-            comes_to_rest(&mut net, &what);
+            look(&mut net, &format!("{how:?} at input {input}"), Lost::Aggregator);
         }
     }
     for how in Loss::ALL {
@@ -116,9 +133,7 @@ pub(crate) fn with_each_loss(
             net.lose_cpf_at(message, how);
             does(&mut net);
             net.settle(SECOND * 3);
-            let what = format!("{how:?} at message {message}");
-            is_in_one_place(&mut net, &what);
-            on(&mut net, &what);
+            look(&mut net, &format!("{how:?} at message {message}"), Lost::ControlFunction);
         }
     }
 }
@@ -126,10 +141,9 @@ pub(crate) fn with_each_loss(
 /// What a handover or a registration that came to nothing leaves behind is over by then.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One of the cores has the phone, the other one nothing of it, all hold the same of one another, and it has both its sessions.
+/// One of the cores has the phone, the other one nothing of it, and all hold the same of one another.
 pub(crate) fn is_in_one_place(net: &mut Sim, what: &str) {
     if !net.comes_to(PATIENCE, |net| net.agree().is_ok()) {
         panic!("{what}: {:?}", net.agree());
     }
-    assert_eq!(net.ue_ref(UE).sessions().count(), 2, "{what}");
 }
