@@ -3,6 +3,8 @@
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use whimbrel_control::{Checkpoint, Envelope, Payload, Phone, PhoneId};
 use whimbrel_ids::{Instant, Tmsi};
@@ -18,9 +20,12 @@ fn taster() -> Child {
 }
 
 fn tell(taster: &mut Child, message: &ToTaster) {
+    write(taster.stdin.as_mut().expect("a pipe"), message);
+}
+
+fn write(input: &mut impl Write, message: &ToTaster) {
     let mut octets = Vec::new();
     message.write(&mut octets);
-    let input = taster.stdin.as_mut().expect("a pipe");
     input.write_all(&(octets.len() as u32).to_be_bytes()).expect("written");
     input.write_all(&octets).expect("written");
 }
@@ -73,4 +78,25 @@ fn what_is_no_trial_ends_it_without_an_answer() {
         assert!(answers.is_empty());
         assert!(!taster.wait().expect("it ends").success());
     }
+}
+
+#[test] // as one would that is at an input that does not come to its end, it does not look whether its own input has ended
+fn it_does_not_outlive_who_started_it() {
+    let (input, mut kept) = std::io::pipe().expect("a pipe");
+    let mut starts = Command::new("/bin/sh")
+        .args(["-c", "exec 3<&0; \"$0\" taste <&3 & wait", env!("CARGO_BIN_EXE_whimbrel")])
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a shell runs");
+    let mut output = starts.stdout.take().expect("a pipe");
+    write(&mut kept, &ToTaster::Configure(Arc::new(default_config())));
+    write(&mut kept, &trial(9));
+    output.read_exact(&mut [0; 2 * 12]).expect("its reports");
+    starts.kill().expect("it runs");
+    starts.wait().expect("it ends");
+    let (ended, ends) = channel();
+    std::thread::spawn(move || ended.send(output.read_to_end(&mut Vec::new())));
+    assert!(ends.recv_timeout(Duration::from_secs(10)).is_ok(), "it is there still");
+    drop(kept);
 }

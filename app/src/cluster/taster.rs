@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use tracing::{error, warn};
 use whimbrel_control::config::Config;
 use whimbrel_resilience::{Taster, ToTaster, Trial, Tried};
@@ -305,6 +305,8 @@ pub(crate) fn taste() -> Result<(), String> {
     // What it holds are phones' keys: no image of it shall lie about. Without the bounds it is still a process that nobody misses.
     let _ = setrlimit(Resource::Core, limit(0));
     let _ = setrlimit(Resource::As, limit(TASTER_OCTETS));
+    // A control function that dies while an input does not come to its end stops nobody any more.
+    let _ = set_parent_process_death_signal(Some(Signal::KILL));
     let (mut taster, mut input, mut output) = (Taster::default(), io::stdin().lock(), io::stdout().lock());
     let mut octets = Vec::new();
     loop {
