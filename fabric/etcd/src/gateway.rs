@@ -9,6 +9,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::rt::TokioIo;
+use rustix::net::sockopt;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -21,6 +22,11 @@ use crate::failure;
 /// An etcd on the same network answers in milliseconds; one that has to elect a leader, in a second or two. The membership waits a
 /// second longer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// A watch may have nothing to tell for days. Where a firewall or a NAT has forgotten its connection, neither end would hear of that: it is tried
+/// after so long without a word, and so often.
+const TRIED_AFTER: Duration = Duration::from_secs(10);
+const TRIED_AGAIN: Duration = Duration::from_secs(5);
+const TRIES: u32 = 3;
 /// Octets of an answer: ten thousand members, and a configuration.
 const ANSWER_OCTETS_MAX: usize = 16 << 20;
 
@@ -178,7 +184,7 @@ impl Gateway {
         let wrong = |e: &(dyn Error + 'static)| {
             format!("etcd at {}: {}", at.authority, failure::sentence(e, at.is_sealed(), &self.access))
         };
-        let stream = TcpStream::connect(&at.authority).await.map_err(|e| wrong(&e))?;
+        let stream = connect(&at.authority).await.map_err(|e| wrong(&e))?;
         let mut request = hyper::Request::post(path)
             .header("host", &at.authority)
             .header("content-type", "application/json");
@@ -195,6 +201,16 @@ impl Gateway {
         };
         opened.map_err(|e| wrong(&e))
     }
+}
+
+/// A connection that does not stand when nobody is behind it.
+async fn connect(authority: &str) -> std::io::Result<TcpStream> {
+    let stream = TcpStream::connect(authority).await?;
+    sockopt::set_socket_keepalive(&stream, true)?;
+    sockopt::set_tcp_keepidle(&stream, TRIED_AFTER)?;
+    sockopt::set_tcp_keepintvl(&stream, TRIED_AGAIN)?;
+    sockopt::set_tcp_keepcnt(&stream, TRIES)?;
+    Ok(stream)
 }
 
 async fn in_time<T>(at: &Endpoint, answer: impl Future<Output = Result<T, String>>) -> Result<T, String> {
@@ -247,6 +263,18 @@ impl Opened {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test] // a firewall between it and etcd was started anew: what the watch would tell comes no more, and no end either
+    fn a_connection_that_is_silent_is_tried() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let authority = listener.local_addr().unwrap().to_string();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        let stream = runtime.block_on(connect(&authority)).unwrap();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        let within = sockopt::tcp_keepidle(&stream).unwrap()
+            + sockopt::tcp_keepintvl(&stream).unwrap() * sockopt::tcp_keepcnt(&stream).unwrap();
+        assert!(within <= Duration::from_secs(30), "{within:?}");
+    }
 
     #[test]
     fn endpoints_are_read_and_what_is_none_is_told() {
