@@ -385,15 +385,20 @@ impl CpfProcess {
         mirror.into_iter().chain(others).collect()
     }
 
-    /// The aggregator's mirror serves now, says somebody: the aggregator may hang, or be cut off, and its link stand.
+    /// The aggregator's mirror serves now, says somebody: the aggregator may hang, or be cut off, and its link stand; or one is called that
+    /// does not answer, while the mirror awaits this control function for a while only.
     fn taken_over(&mut self, now: Instant, by: SocketAddr) {
-        let Some(m) = &mut self.membership else { return };
-        if m.alone.is_none() && m.mirror.is_some() {
+        let calls_mirror = self.nth.is_multiple_of(self.to_call().len().max(1));
+        let Some(m) = self.membership.as_mut().filter(|m| m.mirror.is_some()) else { return };
+        if m.alone.is_some() && calls_mirror {
+            return;
+        }
+        if m.alone.replace(m.alone.unwrap_or(now)).is_none() {
             warn!(%by, "another aggregator serves in the place of this control function's");
-            (m.alone, self.nth, self.called, self.call_at) = (Some(now), 0, None, now);
-            if let Some(link) = self.aggregator.take() {
-                self.links.close(link);
-            }
+        }
+        (self.nth, self.called, self.call_at) = (0, None, now);
+        if let Some(link) = self.aggregator.take() {
+            self.links.close(link);
         }
     }
 

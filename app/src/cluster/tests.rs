@@ -486,6 +486,34 @@ fn member(life: u64) -> [ToCpf; 2] {
     [ToCpf::Welcome { life, id: CpfId(1), heartbeats, keep: false }, ToCpf::Down(Down::Configure(config))]
 }
 
+#[test] // etcd was slow, so it has called the mirror in vain, and tries hosts now that are down
+fn a_mirror_that_serves_is_called_at_once_by_a_control_function_that_calls_others() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (mut former, mut mirror) = (Host::new(Role::Aggregator), Host::new(Role::Aggregator));
+    let mut aggregators = vec![silent.local_addr().unwrap(); 40]; // each for half a second
+    aggregators.insert(0, former.links.local_addr().unwrap());
+    let _cpf = running(aggregators, None, "home/site");
+    let (link, itself) = former.caller();
+    let [_, configure] = member(5);
+    let welcome = ToCpf::Welcome { life: 5, id: CpfId(1), heartbeats: HeartbeatKey([7; 32]), keep: true };
+    former.tell(link, [welcome, configure, ToCpf::Mirror(mirror.links.local_addr())]);
+    let resumes = |mirror: &mut Host| loop {
+        if let Told::Frame(link, octets) = mirror.next() {
+            assert!(matches!(ToCta::read(&octets), Ok(ToCta::Resume { life: 5, .. })));
+            return link;
+        }
+    };
+    std::thread::sleep(Duration::from_millis(100)); // so that it knows the mirror
+    drop(former);
+    let link = resumes(&mut mirror);
+    mirror.links.close(link);
+    std::thread::sleep(Duration::from_millis(100)); // so that it calls the next ones
+    let serves = Instant::now();
+    mirror.links.connect(clock::now(), itself);
+    resumes(&mut mirror);
+    assert!(serves.elapsed() < Duration::from_secs(5), "an aggregator misses it after two");
+}
+
 #[test]
 fn what_a_link_between_control_functions_may_have_lost_is_said_on_the_next() {
     let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
