@@ -174,6 +174,7 @@ fn a_poisoned_input() {
         let what = format!("input {nth} of {inputs}");
         let told = net.cta().replicated();
         assert_eq!((told.poisoned, told.lost), (1, 0), "{what}");
+        assert!(net.gnb_ref(HERE).contexts() <= 1, "{what}: its gNB was told to let it go");
         is_in_one_place_in_the_end(&mut net, &what);
         comes_to_rest(&mut net, &what);
     }

@@ -517,8 +517,8 @@ pub fn release_of(connection: AmfUeNgapId) -> Message {
     UeContextReleaseCommand::new(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason.into()).into()
 }
 
-/// The same for a context that a gNB has made beside another one that it calls by the same name of ours.
-pub fn release_of_second(amf_ue_ngap_id: AmfUeNgapId, ran_ue_ngap_id: RanUeNgapId) -> Message {
+/// The same by both names, where a gNB may not know ours, or calls another context by it, too.
+pub fn release_of_both(amf_ue_ngap_id: AmfUeNgapId, ran_ue_ngap_id: RanUeNgapId) -> Message {
     let ids = UeNgapIdPair::new(amf_ue_ngap_id, ran_ue_ngap_id);
     release_command(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason).into()
 }
