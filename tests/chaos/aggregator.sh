@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Aggregators that die, hang, are cut off and stop while phones are busy, and control functions that die beside or drain: no phone may notice.
+# Aggregators that die, hang, are cut off and stop while phones are busy, also while etcd is slow, and control functions that die beside or drain:
+# no phone may notice.
 # Two aggregators, one etcd as their witness, three control functions and a UPF in a network namespace; the second aggregator behind a
 # wire. Phones and gNBs judge each answer, as in control.sh.
 #
@@ -14,7 +15,7 @@ logs=(one.log two.log play.log)
 . "$(dirname "$0")/pair.sh"
 
 RANDOM=$seed
-killed=0 stopped=0 left=0 cut=0 mirrors=0 both=0 muted=0 cpfs=(a b c)
+killed=0 stopped=0 slow=0 left=0 cut=0 mirrors=0 both=0 muted=0 cpfs=(a b c)
 end=$((SECONDS + seconds - 2))
 sleep 1
 # By the operator's word c gives its phones away, while it runs and they are busy, and comes back.
@@ -27,7 +28,7 @@ pair_says "a control function is on the rings" 1 "a control function that drains
 while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
   serves=$(active)
   mirror=$(other "$serves")
-  case $((RANDOM % 7)) in
+  case $((RANDOM % 8)) in
     0) # it dies
       ended "$serves" KILL
       aggregator "$serves"
@@ -63,6 +64,13 @@ while [ $SECONDS -lt $end ] && kill -0 "$play" 2>/dev/null; do
       mute
       pair_says "the mirror answers heartbeats and takes nothing" "$muted" "a mirror that takes nothing is not given up"
       together ;;
+    7) # it dies, and etcd, which says who serves, takes a second and more to say so
+      kill -STOP "${etcd_pid[1]}"
+      ended "$serves" KILL
+      sleep 1.$((RANDOM % 9))
+      kill -CONT "${etcd_pid[1]}"
+      aggregator "$serves"
+      slow=$((slow + 1)) ;;
   esac
   pairs 1
   sleep 0.$((RANDOM % 5 + 2))
@@ -70,8 +78,8 @@ done
 
 judge
 takeovers=$(said "serves in the other one's place") alone=$(said "goes on without a mirror")
-echo "aggregators lost while they served: $killed killed, $stopped stopped, $left left in order, $both with a control function; mirrors killed: $mirrors, from TCP alone cut off: $muted;" \
-  "cut off: $cut; taken over: $takeovers; went on alone: $alone"
+echo "aggregators lost while they served: $killed killed, $slow while etcd was slow, $stopped stopped, $left left in order, $both with a control function;" \
+  "mirrors killed: $mirrors, from TCP alone cut off: $muted; cut off: $cut; taken over: $takeovers; went on alone: $alone"
 [ $((takeovers + alone)) -gt 0 ] || wrong "nothing happened: the run shows nothing"
-echo "{\"chaos\": \"aggregator\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"stopped\": $stopped, \"left\": $left, \"cut\": $cut," \
+echo "{\"chaos\": \"aggregator\", \"seconds\": $seconds, \"seed\": $seed, \"killed\": $killed, \"etcd_slow\": $slow, \"stopped\": $stopped, \"left\": $left, \"cut\": $cut," \
   "\"mirrors_killed\": $mirrors, \"muted\": $muted, \"with_a_cpf\": $both, \"takeovers\": $takeovers, \"alone\": $alone, \"said_twice\": $again, \"answers_in_histories\": $answers, \"stale\": 0}"
