@@ -308,3 +308,19 @@ fn what_was_said_after_a_handover_of_which_the_source_did_not_hear() {
     no_count_twice(&all, "it returns");
     assert_eq!(net.violations().0, 0);
 }
+
+#[test] // DESIGN §4 rule 10: the gNB has heard nothing of the phone yet, and knows its own name of the connection alone
+fn a_panic_while_another_amf_is_asked_leaves_no_context_at_the_gnb() {
+    let mut net = scene(33);
+    go(&mut net, THERE);
+    go_idle(&mut net, UE);
+    net.befalls_n14(net.said_over_n14() + 1, Fate::Lost); // so it asks for a second
+    net.move_ue(UE, HERE);
+    net.settle(SECOND / 10);
+    let asks = net.phones().next().expect("it has come").id;
+    assert_eq!(net.gnb_ref(HERE).contexts(), 1);
+    net.order(asks, whimbrel_control::Command::Panic);
+    net.settle(SECOND / 10);
+    assert_eq!((net.phones().count(), net.gnb_ref(HERE).contexts()), (0, 0));
+    comes_to_rest(&mut net, "afterwards");
+}

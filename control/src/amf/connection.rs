@@ -511,27 +511,19 @@ pub(crate) fn send_release_command(ue: Ue, cause: impl Into<Cause>) {
     ue.with(|p| p.amf.connection.iter_mut().for_each(|c| c.releasing = true));
 }
 
-/// Has a gNB let a connection go of which nothing is left here but its name.
-pub fn release_of(connection: AmfUeNgapId) -> Message {
-    let ids = UeNgapIds::AmfUeNgapId(connection);
+/// Has a gNB let a connection go of which nothing is left here but its names. By ours alone it knows it only from our first message on; and it may
+/// call another context by that, too.
+pub fn release_of(amf_ue_ngap_id: AmfUeNgapId, ran_ue_ngap_id: Option<RanUeNgapId>) -> Message {
+    let ids = match ran_ue_ngap_id {
+        Some(ran) => UeNgapIds::UeNgapIdPair(UeNgapIdPair::new(amf_ue_ngap_id, ran)),
+        None => UeNgapIds::AmfUeNgapId(amf_ue_ngap_id),
+    };
     UeContextReleaseCommand::new(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason.into()).into()
 }
 
-/// The same by both names, where a gNB may not know ours, or calls another context by it, too.
-pub fn release_of_both(amf_ue_ngap_id: AmfUeNgapId, ran_ue_ngap_id: RanUeNgapId) -> Message {
-    let ids = UeNgapIdPair::new(amf_ue_ngap_id, ran_ue_ngap_id);
-    release_command(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason).into()
-}
-
-/// The same for one that its first message was to begin: the gNB knows only its own name for it yet.
+/// The same for one that its first message was to begin.
 pub fn release_of_first(octets: &[u8], connection: AmfUeNgapId) -> Message {
-    match peek(octets).and_then(|n| n.ran_ue_ngap_id) {
-        Some(ran_ue_ngap_id) => {
-            let ids = UeNgapIdPair::new(connection, ran_ue_ngap_id);
-            release_command(ids, CauseRadioNetwork::ReleaseDueTo5gcGeneratedReason).into()
-        }
-        None => release_of(connection),
-    }
+    release_of(connection, peek(octets).and_then(|n| n.ran_ue_ngap_id))
 }
 
 /// The answer to a message whose AMF-UE-NGAP-ID nobody bears (TS 38.413 §10.6).

@@ -43,7 +43,7 @@ mod udm_client;
 mod ue_context_modification;
 mod unread;
 
-pub use connection::{overloaded, release_of, release_of_both, release_of_first, unknown_local_id};
+pub use connection::{overloaded, release_of, release_of_first, unknown_local_id};
 pub use n14::{
     Body, Completed, Created, Given, Keys, N14, NeighbourId, Relation, Shown, Transferred, UeContext,
 };

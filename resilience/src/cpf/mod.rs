@@ -6,7 +6,7 @@ mod trial;
 mod wanted;
 mod watchdog;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use whimbrel_control::{
     AssociationId, Batch, Checkpoint, Disposition, Effect, Envelope, Event, Glimpse, Output, Payload, Phone,
     PhoneId, Shard, amf, smf,
 };
-use whimbrel_ids::{AmfUeNgapId, Supi};
+use whimbrel_ids::{AmfUeNgapId, RanUeNgapId, Supi};
 
 use crate::link::Show;
 
@@ -107,7 +107,8 @@ impl Cpf {
         ran.unwrap_or_else(|_| {
             let remains = self.shard.bury(envelope.phone);
             let after = remains.as_ref().map(|p| p.n2_names()).unwrap_or_default();
-            let held = before.into_iter().chain(after).flatten().map(|n| (n.association, n.amf_ue_ngap_id));
+            let held = before.into_iter().chain(after).flatten();
+            let held = held.map(|n| ((n.association, n.amf_ue_ngap_id), n.ran_ue_ngap_id));
             farewell(envelope, held.collect(), remains.as_deref())
         })
     }
@@ -116,7 +117,7 @@ impl Cpf {
 /// What is to be said of a phone whose machine is no more: its connections and its sessions end, and its registration.
 fn farewell(
     envelope: &Envelope,
-    mut connections: BTreeSet<(AssociationId, AmfUeNgapId)>,
+    mut connections: BTreeMap<(AssociationId, AmfUeNgapId), Option<RanUeNgapId>>,
     remains: Option<&Phone>,
 ) -> Batch {
     let subject = remains.map_or_else(Default::default, Phone::subject);
@@ -127,7 +128,8 @@ fn farewell(
         }
         _ => None,
     };
-    let releases = connections.into_iter().map(|(association, id)| (association, amf::release_of(id)));
+    let releases =
+        connections.into_iter().map(|((association, id), ran)| (association, amf::release_of(id, ran)));
     let releases = releases
         .chain(begun)
         .map(|(association, release)| Effect::N2 { association, octets: release.to_vec() });

@@ -736,11 +736,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 continue; // it is refused what it waits for
             }
             let stream = self.stream(phone, names.association);
-            // A gNB that has heard nothing of the phone yet knows its own name of the connection alone.
-            let release = match names.ran_ue_ngap_id {
-                Some(ran) => amf::release_of_both(names.amf_ue_ngap_id, ran),
-                None => amf::release_of(names.amf_ue_ngap_id),
-            };
+            let release = amf::release_of(names.amf_ue_ngap_id, names.ran_ue_ngap_id);
             send(names.association, stream, &release, out);
         }
         let event = Event::Deregistered { subject: Subject::default(), why };

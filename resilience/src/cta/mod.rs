@@ -455,7 +455,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         let Some(theirs) = message.ran_ue_ngap_id else { return false };
         let is_second = self.slots.is_made_twice(phone, ours, theirs);
         match is_handover_request_acknowledge(message) {
-            true if is_second => send(association, stream, &amf::release_of_both(ours, theirs), out),
+            true if is_second => send(association, stream, &amf::release_of(ours, Some(theirs)), out),
             true => self.slots.made(phone, ours, theirs),
             false => return is_second && is_answer_to_release(message),
         }
