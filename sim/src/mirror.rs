@@ -147,7 +147,8 @@ impl Sim {
         self.pair.mirrors += 1;
         self.pair.associations = Associations::default();
         self.order_of(Order::Endpoints(vec![address(self.pair.mirrors)]));
-        self.order_of(Order::SmfAddresses(vec![crate::smf(self.pair.host() + 1).ip()]));
+        let set = [1, 0].map(|next| crate::smf(self.pair.host() + next).ip());
+        self.order_of(Order::SmfAddresses(set.to_vec()));
     }
 
     /// How often a mirror has taken over.

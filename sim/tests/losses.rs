@@ -43,6 +43,12 @@ const FAILED: &[(u64, &str)] = &[
         "a UPF asked one of a set of SMFs for an association that another one had, until it came back and ended its sessions",
     ),
     (80_020_399, "a procedure began while a request of a session was repeated that had crossed a release"),
+    (
+        310_049_054,
+        "a UPF did not hear the aggregator that had taken its place back within 200 ms, and forgot the other one",
+    ),
+    (310_053_233, "the same"),
+    (310_098_391, "the same"),
 ];
 
 #[test]

@@ -290,12 +290,17 @@ fn what_the_former_smf_of_a_set_says_late() {
     net.out.datagrams.clear();
     let answer = HeartbeatResponse { recovery_time_stamp: RecoveryTimeStamp(1) };
     net.upf.pfcp(net.now, SMF, &Message::from(answer).to_octets(None, 1), &mut net.out);
-    net.upf.pfcp(net.now, SMF, &heartbeat(901), &mut net.out);
+    net.upf.pfcp(net.now, SMF, &heartbeat(899), &mut net.out);
     assert_eq!(peers(&net), [other], "these were under way");
     assert!(net.out.datagrams.iter().all(|(to, _)| *to == other), "nobody is there to hear");
+    net.upf.pfcp(net.now, SMF, &heartbeat(901), &mut net.out);
+    assert_eq!(peers(&net), [SMF], "the set has asked this since: it goes on in its turn");
+    net.upf.pfcp(net.now, other, &heartbeat(901), &mut net.out);
+    assert_eq!(peers(&net), [SMF]);
+    // One that counts for itself is heard once nothing can be under way from it.
     net.advance(net.now + Duration::from_secs(2));
-    net.upf.pfcp(net.now, SMF, &heartbeat(902), &mut net.out);
-    assert_eq!(peers(&net), [SMF], "it goes on in its turn");
+    net.upf.pfcp(net.now, other, &heartbeat(7), &mut net.out);
+    assert_eq!(peers(&net), [other]);
 }
 
 #[test] // TS 29.244 §5.22.2: what the one that died was asked and had not answered, and all that is reported from now on

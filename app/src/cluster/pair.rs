@@ -55,6 +55,8 @@ pub(crate) struct Pair {
     /// Where gNBs reach it, and where they reached the one whose place it took.
     endpoints: Vec<IpAddr>,
     former: Vec<IpAddr>,
+    /// Where its SMF speaks from.
+    smf: IpAddr,
     /// Since when something waits for the mirror.
     waits: Option<Instant>,
     /// When the next copy may be made.
@@ -75,7 +77,7 @@ impl Pair {
         witness: Witness,
         answering: Answering,
         home: Home,
-        endpoints: Vec<IpAddr>,
+        (endpoints, smf): (Vec<IpAddr>, IpAddr),
         former: Vec<IpAddr>,
     ) -> Self {
         Self {
@@ -85,6 +87,7 @@ impl Pair {
             other: None,
             endpoints,
             former,
+            smf,
             waits: None,
             copy_at: Instant::ZERO,
             doubted: None,
@@ -288,7 +291,7 @@ impl Pair {
                     let Some(other) = &self.other else { continue };
                     info!(aggregator = place.cta, address = %other.address, term = self.term(), "this aggregator has a mirror");
                     pool.mirrored_at(Some(other.address));
-                    let (endpoints, smf) = (other.endpoints.clone(), vec![other.smf]);
+                    let (endpoints, smf) = (other.endpoints.clone(), vec![other.smf, self.smf]);
                     self.turned.push(Turned::Order(Order::Endpoints(endpoints)));
                     self.turned.push(Turned::Order(Order::SmfAddresses(smf)));
                 }

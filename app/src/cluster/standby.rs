@@ -59,6 +59,7 @@ pub(crate) struct Succession {
     witness: Witness,
     answering: Answering,
     endpoints: Vec<IpAddr>,
+    smf: IpAddr,
     former: Option<Former>,
     callers: Vec<Caller>,
     strangers: Called,
@@ -79,7 +80,7 @@ impl Succession {
         let (members, gone) = self.former.map(|former| (former.members, former.endpoints)).unzip();
         pool.begins(now, members.map(|members| (members, self.callers)), self.witness.roll());
         let gone = gone.unwrap_or_default();
-        Ok((pool, Pair::new(self.witness, self.answering, self.home, self.endpoints, gone)))
+        Ok((pool, Pair::new(self.witness, self.answering, self.home, (self.endpoints, self.smf), gone)))
     }
 }
 
@@ -463,10 +464,10 @@ impl Standby {
 
     /// What it serves with.
     pub(crate) fn succeed(self, home: Home, former: Option<Former>) -> Succession {
-        let Self { links, witness, answering, callers, strangers, endpoints, .. } = self;
+        let Self { links, witness, answering, callers, strangers, endpoints, smf, .. } = self;
         answering.be(None);
         let callers = callers.into_iter().map(|(_, caller)| caller).collect();
-        Succession { home, links, witness, answering, endpoints, former, callers, strangers }
+        Succession { home, links, witness, answering, endpoints, smf, former, callers, strangers }
     }
 
     /// The process ends in order.

@@ -35,7 +35,7 @@ pub enum Order {
     /// The host behind these endpoints is gone, and this one serves in its place: gNBs end their associations with that and go on over
     /// those that they have with this one. Order it first of all after a takeover, and again when an awaited gNB has come.
     TakenOver(Vec<IpAddr>),
-    /// Other addresses from which this SMF speaks, as with a mirror: UPFs are told (TS 29.244 §5.22.2).
+    /// The addresses from which this SMF's set speaks, as with a mirror, its own among them: UPFs are told (TS 29.244 §5.22.2).
     SmfAddresses(Vec<IpAddr>),
     /// [`Cta::reset_gnb`].
     ResetGnb(GlobalGnbId),

@@ -84,7 +84,7 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
         self.run(now, out);
     }
 
-    /// The SMF may speak from these addresses too (TS 29.244 §5.22.2).
+    /// The SMF's set speaks from these addresses (TS 29.244 §5.22.2).
     pub(super) fn smf_addresses(&mut self, now: Instant, addresses: Vec<IpAddr>, out: &mut Outbox) {
         self.upfs.all.iter_mut().for_each(|n4| n4.announce(now, addresses.clone()));
         self.tick_upfs(now, out);

@@ -15,11 +15,11 @@ use whimbrel_pfcp::msg::{
     AssociationUpdateRequest, AssociationUpdateResponse, HeartbeatRequest,
 };
 
-use whimbrel_pfcp::message_type;
+use whimbrel_pfcp::{SEQUENCE_MAX, message_type};
 
 use super::load::Told;
 use super::replies::ReplyKey;
-use super::{Outbox, UpfC};
+use super::{Outbox, UpfC, is_request};
 use crate::event::{Ended, Event};
 use crate::exchange::Change;
 use crate::limits::ASSOCIATIONS_MAX;
@@ -48,6 +48,8 @@ pub(super) struct Association {
     alternatives: Vec<IpAddr>,
     /// Where they came from before, and when that ended.
     former: Option<(IpAddr, Instant)>,
+    /// The sequence number of the last one that it has asked.
+    newest: Option<u32>,
     recovery: RecoveryTimeStamp,
     /// Since when it has answered no heartbeat, and nothing else has come.
     silent: Option<Instant>,
@@ -61,7 +63,13 @@ pub(super) struct Association {
 const ALTERNATIVES_MAX: usize = 16;
 /// For so long what was under way from the SMF that had the association before may come: more than a round trip, and less than an SMF that
 /// starts anew needs to have it again. TS 29.244 §5.22.2 says nothing of it, and the Recovery Time Stamp, which a set shares, does not tell.
+/// Where the set counts its requests together, as ours does, a new one of it is known at once.
 const CROSSING: Duration = Duration::from_millis(200);
+
+/// Whether a request was numbered after another one; numbers have 24 bits (TS 29.244 §7.2.2.1).
+fn is_after(sequence: u32, other: u32) -> bool {
+    (1..=SEQUENCE_MAX / 2).contains(&(sequence.wrapping_sub(other) & SEQUENCE_MAX))
+}
 
 /// Where else an SMF may speak from, that speaks from here.
 fn addresses(told: &[AlternativeSmfIpAddress], here: IpAddr) -> Vec<IpAddr> {
@@ -175,6 +183,7 @@ impl UpfC {
             peer,
             alternatives: Vec::new(),
             former: None,
+            newest: None,
             recovery,
             silent: None,
             next_heartbeat: self.config.heartbeat_interval.map(|i| now + i),
@@ -281,11 +290,20 @@ impl UpfC {
     /// A message came: another SMF of a set that speaks goes on for the one that is known (TS 29.244 §5.22.2). It gets the answers to
     /// what that one had asked, and at once what that one was asked and has not answered. Whether it is to be heard: what its predecessor
     /// had under way the present one says again, if it is not done.
-    pub(super) fn spoken_to_by(&mut self, now: Instant, peer: SocketAddr, out: &mut Outbox) -> bool {
-        let may = |a: &Association| a.peer.ip() != peer.ip() && a.alternatives.contains(&peer.ip());
-        for (node, a) in self.associations.by_node.iter_mut().filter(|(_, a)| may(a)) {
-            if a.former.is_some_and(|(at, left)| at == peer.ip() && now.since(left) < CROSSING) {
+    pub(super) fn spoken_to_by(&mut self, now: Instant, key: ReplyKey, out: &mut Outbox) -> bool {
+        let asks = is_request(key.message_type) || key.message_type == message_type::HEARTBEAT_REQUEST;
+        let (peer, asked) = (key.peer, asks.then_some(key.sequence));
+        let of = |a: &Association| a.peer.ip() == peer.ip() || a.alternatives.contains(&peer.ip());
+        for (node, a) in self.associations.by_node.iter_mut().filter(|(_, a)| of(a)) {
+            let is_new = asked.is_some_and(|n| a.newest.is_none_or(|newest| is_after(n, newest)));
+            let under_way =
+                !is_new && a.former.is_some_and(|(at, left)| at == peer.ip() && now.since(left) < CROSSING);
+            if under_way {
                 return false;
+            }
+            a.newest = asked.filter(|_| is_new).or(a.newest);
+            if a.peer.ip() == peer.ip() {
+                continue;
             }
             let former = std::mem::replace(&mut a.peer, peer);
             a.former = Some((former.ip(), now));

@@ -211,7 +211,7 @@ impl UpfC {
     fn message(&mut self, now: Instant, peer: SocketAddr, frame: &Frame<'_>, out: &mut Outbox) {
         let header = frame.header;
         let key = ReplyKey { peer, sequence: header.sequence, message_type: header.message_type };
-        if !self.spoken_to_by(now, peer, out) {
+        if !self.spoken_to_by(now, key, out) {
             return;
         }
         if is_request(header.message_type) {

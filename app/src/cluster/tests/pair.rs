@@ -72,7 +72,7 @@ fn pair(of: &PairOf, listed: bool) -> Pair {
         }
     };
     let home = Home { term: 1, active, mirror: None };
-    Pair::new(witness, Answering::start(free()).unwrap(), home, vec![LOCALHOST], vec![])
+    Pair::new(witness, Answering::start(free()).unwrap(), home, (vec![LOCALHOST], LOCALHOST), vec![])
 }
 
 #[test] // SIGSTOP and SIGCONT: the mirror has taken over meanwhile, and what it said before lies in the socket

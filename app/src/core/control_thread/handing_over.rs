@@ -141,7 +141,8 @@ impl Control {
         {
             return pool.part(); // it calls again
         }
-        let (endpoints, smf) = other.map_or_else(Default::default, |(_, at, smf)| (at, vec![smf]));
+        let own = self.config.n4.node_id;
+        let (endpoints, smf) = other.map_or_else(Default::default, |(_, at, smf)| (at, vec![smf, own]));
         self.carry_out(now, Order::Endpoints(endpoints));
         if !smf.is_empty() {
             self.carry_out(now, Order::SmfAddresses(smf));

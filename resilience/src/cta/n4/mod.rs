@@ -110,7 +110,7 @@ pub(super) struct N4 {
     /// It has asked to be left by that time (TS 29.244 §6.2.8.3).
     leaving: Option<Instant>,
     control: Control,
-    /// Where else the SMF may speak from (TS 29.244 §5.22.2), and whether the UPF is to be told.
+    /// Where the SMF's set speaks from (TS 29.244 §5.22.2), and whether the UPF is to be told.
     alternatives: Vec<IpAddr>,
     untold: bool,
     /// When to try an association, or a heartbeat, next.
@@ -514,7 +514,8 @@ impl N4 {
         }
     }
 
-    /// The SMF may speak from these addresses too, as when a mirror has taken its place: the UPF is told.
+    /// The SMF may speak from these addresses, as when a mirror has taken its place: the UPF is told. This one's is among them: a mirror that
+    /// takes over says the same again, from its own.
     pub(super) fn announce(&mut self, now: Instant, alternatives: Vec<IpAddr>) {
         self.alternatives = alternatives;
         self.tell_again(now);

@@ -326,6 +326,12 @@ fn other_addresses_of_the_smf_are_told() {
         cp_function_features: None,
     };
     says(&mut n4, 2_000_100, accepted, sequence);
+    // Of a pair, the one that does not name the node names itself as well.
+    let mut other = up();
+    let mut out = vec![];
+    other.announce(Instant(2_000_000), vec![own, mirror]);
+    other.tick(other.next_deadline(), &mut out, &mut arrived);
+    assert_eq!(told(&out), [own.into(), mirror.into()]);
     // What is to be told while an association is being asked for is told when it stands.
     let mut young = N4::new(UpfId(0), [127, 0, 0, 1].into(), Instant(1_000_000));
     let mut out = vec![];
