@@ -1,4 +1,7 @@
-//! The aggregator's side: the control functions that have come to it, and its mirror; their links and their heartbeats.
+//! The aggregator's side: the control functions that have come to it, their links and their heartbeats; who follows it is in [`follower`].
+
+mod condition;
+mod follower;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,13 +14,13 @@ use whimbrel_control::Glimpse;
 use whimbrel_control::config::Config as Told;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
+use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::link::{
-    BadHello, Down, HeartbeatKey, Hello, MemberAt, Members, Role, Show, ToActive, ToCpf, ToCta, ToMirror, Up,
+    BadHello, Down, HeartbeatKey, Hello, MemberAt, Members, Role, Show, ToActive, ToCpf, ToCta, Up,
 };
 use whimbrel_resilience::membership::{MemberId, Place, Present, Roll};
 use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
-use whimbrel_resilience::{CodeVersion, Complaint, Recovered};
 
 use super::asks::{Asks, Wanted};
 use super::hearing::{Hearing, Look};
@@ -25,9 +28,11 @@ use super::heartbeat::Watch;
 use super::recoveries::Recoveries;
 use super::strangers::Strangers;
 use crate::config::Cluster;
-use crate::console::{Condition, Console, Sample};
+use crate::console::Console;
 use crate::entropy::SystemEntropy;
 use crate::told::ToldOnce;
+pub(crate) use condition::complain;
+use follower::Follower;
 
 /// How long those have to come who served under the former aggregator: they notice its end at once, or by heartbeats.
 const RESUMED_WITHIN: Duration = Duration::from_secs(2);
@@ -78,15 +83,6 @@ struct Joined {
     seen: bool,
     /// How many of its messages it was told are here to stay.
     told: u64,
-}
-
-/// The aggregator that follows this one.
-struct Follower {
-    link: LinkId,
-    number: u16,
-    address: SocketAddr,
-    /// It runs other code, so it cannot follow inputs: it offers to take over when this one stops.
-    offer: Option<ToActive>,
 }
 
 /// A control function that called before this aggregator served.
@@ -301,7 +297,7 @@ impl Pool {
                         warn!(cpf = cpf.0, %reason, "a control function of the former aggregator is not reached");
                         self.lost(cpf);
                     }
-                    if self.follower.as_ref().is_some_and(|f| f.link == link) {
+                    if self.follower.as_ref().is_some_and(|f| f.is_at(link)) {
                         warn!(%reason, "the link to the mirror has ended");
                         self.mirror_lost();
                     }
@@ -493,7 +489,7 @@ impl Pool {
     }
 
     fn frame(&mut self, now: Instant, link: LinkId, octets: &[u8]) {
-        if self.follower.as_ref().is_some_and(|f| f.link == link) {
+        if self.follower.as_ref().is_some_and(|f| f.is_at(link)) {
             return match ToActive::read(octets) {
                 Ok(message @ (ToActive::Pieces(_) | ToActive::Held(_))) => {
                     self.said.push(Said::Pair(message))
@@ -682,111 +678,9 @@ impl Pool {
         }
     }
 
-    /// Another aggregator offers to follow this one.
-    fn follows(
-        &mut self,
-        now: Instant,
-        link: LinkId,
-        (peer, code): (SocketAddr, CodeVersion),
-        message: ToActive,
-    ) {
-        let ToActive::Follow { place, address, endpoints, smf } = message else { return };
-        if self.follower.is_some() || self.awaited.is_some() {
-            return self.links.close(link); // it calls again
-        }
-        let address = SocketAddr::new(seen_from(address.ip(), peer.ip()), address.port());
-        let number = place.cta;
-        if code != CodeVersion::own() {
-            info!(aggregator = number, %address, %code, own = %CodeVersion::own(), "an aggregator that runs other code takes over when this one stops");
-            self.said.push(Said::Awaited(place, endpoints.clone(), smf));
-            let offer = Some(ToActive::Follow { place, address, endpoints, smf });
-            self.follower = Some(Follower { link, number, address, offer });
-            return;
-        }
-        self.follower = Some(Follower { link, number, address, offer: None });
-        self.watch.begin(now, MemberId::Cta(number), address);
-        self.said.push(Said::Pair(ToActive::Follow { place, address, endpoints, smf }));
-    }
-
-    /// The one that waits for this one to stop.
-    pub(crate) fn awaited(&self) -> Option<Place> {
-        match self.follower.as_ref()?.offer.as_ref()? {
-            ToActive::Follow { place, .. } => Some(*place),
-            _ => None,
-        }
-    }
-
-    /// Its offer is taken: it follows now, and no input may come before it has taken over.
-    pub(crate) fn take_offer(&mut self, now: Instant) -> Option<ToActive> {
-        let follower = self.follower.as_mut()?;
-        let offer = follower.offer.take()?;
-        self.watch.begin(now, MemberId::Cta(follower.number), follower.address);
-        Some(offer)
-    }
-
-    fn mirror_lost(&mut self) {
-        if let Some(Follower { offer, .. }) = &self.follower {
-            let lost = if offer.is_some() { Said::AwaitedLost } else { Said::MirrorLost };
-            self.part();
-            self.said.push(lost);
-        }
-    }
-
-    /// The mirror is spoken with no more.
-    pub(crate) fn part(&mut self) {
-        let Some(Follower { link, number, .. }) = self.follower.take() else { return };
-        self.links.close(link);
-        self.watch.end(MemberId::Cta(number));
-        self.mirrored_at(None);
-    }
-
-    /// The mirror that can take over at any moment is reached there, or there is none.
-    pub(crate) fn mirrored_at(&mut self, mirror: Option<SocketAddr>) {
-        if self.mirror != mirror {
-            self.mirror = mirror;
-            self.tell_all(&ToCpf::Mirror(mirror));
-        }
-    }
-
     /// Under this key heartbeats are answered.
     pub(super) fn heartbeats(&self) -> &[u8; 32] {
         &self.heartbeats.0
-    }
-
-    /// The mirror may follow from a snapshot of so many octets.
-    pub(crate) fn begin_mirror(&mut self, octets: u64, endpoints: Vec<IpAddr>) {
-        self.tell_mirror(&ToMirror::Begin { octets, heartbeats: self.heartbeats, endpoints });
-        self.tell_members();
-    }
-
-    /// To the mirror, if there is one.
-    pub(crate) fn tell_mirror(&mut self, message: &ToMirror<'_>) {
-        let Some(follower) = &self.follower else { return };
-        self.frame.clear();
-        message.write(&mut self.frame);
-        self.links.send(follower.link, &self.frame);
-    }
-
-    /// Whoever takes this one's place must know its control functions, before it hears what they cause.
-    fn tell_members(&mut self) {
-        if self.awaited().is_some() {
-            return; // it hears of them when it begins to follow
-        }
-        self.tell_mirror(&ToMirror::Members(self.as_members()));
-    }
-
-    /// Its control functions, for that one.
-    pub(super) fn as_members(&self) -> Members {
-        let at = |(id, m): (&CpfId, &Joined)| MemberAt {
-            id: *id,
-            address: m.address,
-            region: m.region.to_string(),
-            code: m.code,
-            draining: m.draining,
-            listed: m.listed.filter(|_| m.seen),
-        };
-        let members = self.members.iter().map(at).collect();
-        Members { life: self.life, newest: self.newest, members }
     }
 
     /// So many messages of a control function are here to stay: it hears so now and then.
@@ -802,29 +696,6 @@ impl Pool {
         for (link, taken) in due {
             self.tell(link, &ToCpf::Taken(taken));
         }
-    }
-
-    fn show_condition(&mut self) {
-        let wanted = usize::from(self.terms.backups);
-        let missing = if self.members.is_empty() { 0 } else { self.rings().missing() };
-        let (condition, detail) = match (self.members.len(), missing) {
-            (0, _) => {
-                (Condition::Down, "none has come: `whimbrel cpf` starts one; phones are refused".into())
-            }
-            (1, 1..) => (Condition::Limited, "one, and nobody to take its phones over".into()),
-            (n, 1..) => {
-                let backups = wanted - missing;
-                (Condition::Limited, format!("{n} of them: a phone has {backups} backups of {wanted}"))
-            }
-            (n, 0) => (Condition::Up, format!("{n} of them")),
-        };
-        if std::mem::replace(&mut self.missing, missing) != missing && !self.members.is_empty() {
-            match missing {
-                0 => info!("there are enough control functions for phones' backups"),
-                _ => warn!("there are too few control functions for phones' backups: {detail}"),
-            }
-        }
-        self.console.components(|c| c.set("control functions", condition, detail));
     }
 
     /// Puts a new version of the configuration in force for those that come; those that are there hear of it in their order.
@@ -868,102 +739,6 @@ impl Pool {
         let due = [self.links.next_deadline(), self.watch.next_deadline(), listens, self.awaited];
         due.into_iter().flatten().min()
     }
-
-    /// How often what etcd says of the cluster could not be put in force.
-    pub(crate) fn not_taken(&self) -> u64 {
-        self.not_taken
-    }
-
-    /// For the metrics.
-    pub(crate) fn samples(&self) -> Vec<Sample> {
-        let one = |name, help, value| Sample { name, help, label: None, value };
-        let heartbeats = self.watch.counters();
-        let links = self.links.counters();
-        let counts = [
-            one("whimbrel_cpf_heartbeats_total", "Heartbeats sent to control functions", heartbeats.probes),
-            one(
-                "whimbrel_cpf_silent_total",
-                "Control functions that did not answer, heartbeats or on their links",
-                heartbeats.downs,
-            ),
-            one(
-                "whimbrel_cpf_mute_total",
-                "Control functions that answered heartbeats and nothing on their links",
-                self.hearing.mute(),
-            ),
-            one(
-                "whimbrel_cpf_false_alarms_total",
-                "Control functions that were taken for dead and lived",
-                heartbeats.false_alarms,
-            ),
-            one(
-                "whimbrel_cpf_verdicts_put_off_total",
-                "Times that a silent control function was not taken for dead because no other one answered either",
-                heartbeats.put_off,
-            ),
-            one(
-                "whimbrel_link_turned_away_total",
-                "Calls that were no control function's and no aggregator's",
-                self.strangers.total(),
-            ),
-            one(
-                "whimbrel_versions_refused_total",
-                "Calls of versions of the program whose messages are others",
-                self.other_versions,
-            ),
-            one(
-                "whimbrel_backups_missing",
-                "Backups that a phone lacks, since there are too few control functions",
-                self.missing as u64,
-            ),
-            one("whimbrel_link_frames_in_total", "Messages from control functions", links.frames_in),
-            one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),
-        ];
-        let ignored = [
-            ("malformed", heartbeats.malformed),
-            ("forged", heartbeats.forged),
-            ("foreign", heartbeats.foreign),
-            ("stale", heartbeats.stale),
-        ];
-        let ignored = ignored.map(|(why, value)| Sample {
-            label: Some(("why", why.into())),
-            ..one("whimbrel_heartbeats_ignored_total", "Heartbeats that did not count", value)
-        });
-        counts.into_iter().chain(ignored).chain(self.recoveries.samples()).collect()
-    }
-
-    /// Others went on after a loss.
-    pub(crate) fn recovered(&mut self, recovered: Recovered) {
-        self.recoveries.add(recovered);
-    }
-}
-
-/// Tells the first time that a control function does what it should not.
-pub(crate) fn complain(cpf: CpfId, complaint: Complaint) {
-    let (what, counted) = match complaint {
-        Complaint::Fenced => {
-            ("speaks for a phone that it does not serve, or not any more: ignored", "fenced")
-        }
-        Complaint::ClaimRefused => {
-            ("says to hold a state that nobody can hold yet: not believed", "claims_refused")
-        }
-        Complaint::Unreadable => (
-            "has a state of a phone that is not what its sender said, or lacks one that it said to have: it does not serve from that",
-            "states_unreadable",
-        ),
-        Complaint::Diverged => (
-            "gave other answers when it ran messages again: the phone registers anew (a fault of ours; please report it)",
-            "diverged",
-        ),
-        Complaint::CountAgain => (
-            "uses a NAS COUNT again under the same keys: nothing of that leaves, and the phone registers anew (a fault of ours; please report it)",
-            "counts_again",
-        ),
-        Complaint::Lagging => {
-            ("does not say that it holds phones' states: logs wait for it no longer", "replicas_lagging")
-        }
-    };
-    warn!(cpf = cpf.0, "a control function {what}; further times are counted (whimbrel_{counted}_total)");
 }
 
 /// Whether an address leads whoever is told of it to itself, and not to its owner, which is seen from elsewhere.

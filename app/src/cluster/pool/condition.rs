@@ -1,0 +1,129 @@
+//! How it stands with the control functions, for the operator.
+
+use tracing::{info, warn};
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_resilience::{Complaint, Recovered};
+
+use super::Pool;
+use crate::console::{Condition, Sample};
+
+impl Pool {
+    pub(super) fn show_condition(&mut self) {
+        let wanted = usize::from(self.terms.backups);
+        let missing = if self.members.is_empty() { 0 } else { self.rings().missing() };
+        let (condition, detail) = match (self.members.len(), missing) {
+            (0, _) => {
+                (Condition::Down, "none has come: `whimbrel cpf` starts one; phones are refused".into())
+            }
+            (1, 1..) => (Condition::Limited, "one, and nobody to take its phones over".into()),
+            (n, 1..) => {
+                let backups = wanted - missing;
+                (Condition::Limited, format!("{n} of them: a phone has {backups} backups of {wanted}"))
+            }
+            (n, 0) => (Condition::Up, format!("{n} of them")),
+        };
+        if std::mem::replace(&mut self.missing, missing) != missing && !self.members.is_empty() {
+            match missing {
+                0 => info!("there are enough control functions for phones' backups"),
+                _ => warn!("there are too few control functions for phones' backups: {detail}"),
+            }
+        }
+        self.console.components(|c| c.set("control functions", condition, detail));
+    }
+
+    /// How often what etcd says of the cluster could not be put in force.
+    pub(crate) fn not_taken(&self) -> u64 {
+        self.not_taken
+    }
+
+    /// For the metrics.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        let one = |name, help, value| Sample { name, help, label: None, value };
+        let heartbeats = self.watch.counters();
+        let links = self.links.counters();
+        let counts = [
+            one("whimbrel_cpf_heartbeats_total", "Heartbeats sent to control functions", heartbeats.probes),
+            one(
+                "whimbrel_cpf_silent_total",
+                "Control functions that did not answer, heartbeats or on their links",
+                heartbeats.downs,
+            ),
+            one(
+                "whimbrel_cpf_mute_total",
+                "Control functions that answered heartbeats and nothing on their links",
+                self.hearing.mute(),
+            ),
+            one(
+                "whimbrel_cpf_false_alarms_total",
+                "Control functions that were taken for dead and lived",
+                heartbeats.false_alarms,
+            ),
+            one(
+                "whimbrel_cpf_verdicts_put_off_total",
+                "Times that a silent control function was not taken for dead because no other one answered either",
+                heartbeats.put_off,
+            ),
+            one(
+                "whimbrel_link_turned_away_total",
+                "Calls that were no control function's and no aggregator's",
+                self.strangers.total(),
+            ),
+            one(
+                "whimbrel_versions_refused_total",
+                "Calls of versions of the program whose messages are others",
+                self.other_versions,
+            ),
+            one(
+                "whimbrel_backups_missing",
+                "Backups that a phone lacks, since there are too few control functions",
+                self.missing as u64,
+            ),
+            one("whimbrel_link_frames_in_total", "Messages from control functions", links.frames_in),
+            one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),
+        ];
+        let ignored = [
+            ("malformed", heartbeats.malformed),
+            ("forged", heartbeats.forged),
+            ("foreign", heartbeats.foreign),
+            ("stale", heartbeats.stale),
+        ];
+        let ignored = ignored.map(|(why, value)| Sample {
+            label: Some(("why", why.into())),
+            ..one("whimbrel_heartbeats_ignored_total", "Heartbeats that did not count", value)
+        });
+        counts.into_iter().chain(ignored).chain(self.recoveries.samples()).collect()
+    }
+
+    /// Others went on after a loss.
+    pub(crate) fn recovered(&mut self, recovered: Recovered) {
+        self.recoveries.add(recovered);
+    }
+}
+
+/// Tells the first time that a control function does what it should not.
+pub(crate) fn complain(cpf: CpfId, complaint: Complaint) {
+    let (what, counted) = match complaint {
+        Complaint::Fenced => {
+            ("speaks for a phone that it does not serve, or not any more: ignored", "fenced")
+        }
+        Complaint::ClaimRefused => {
+            ("says to hold a state that nobody can hold yet: not believed", "claims_refused")
+        }
+        Complaint::Unreadable => (
+            "has a state of a phone that is not what its sender said, or lacks one that it said to have: it does not serve from that",
+            "states_unreadable",
+        ),
+        Complaint::Diverged => (
+            "gave other answers when it ran messages again: the phone registers anew (a fault of ours; please report it)",
+            "diverged",
+        ),
+        Complaint::CountAgain => (
+            "uses a NAS COUNT again under the same keys: nothing of that leaves, and the phone registers anew (a fault of ours; please report it)",
+            "counts_again",
+        ),
+        Complaint::Lagging => {
+            ("does not say that it holds phones' states: logs wait for it no longer", "replicas_lagging")
+        }
+    };
+    warn!(cpf = cpf.0, "a control function {what}; further times are counted (whimbrel_{counted}_total)");
+}
