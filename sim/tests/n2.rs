@@ -1,5 +1,6 @@
 //! What concerns a gNB rather than a phone: TS 38.413 §8.7 (interface management), §10 (wrong names, wrong octets).
 
+use crate::common::by_hand::to_switch;
 use crate::common::*;
 use whimbrel_control::RanEvent;
 use whimbrel_ids::{AmfUeNgapId, GlobalGnbId, NrCellId, PlmnId, RanUeNgapId, SNssai, Tac, Tai};
@@ -9,8 +10,8 @@ use whimbrel_ngap::ie::{
     UeAssociatedLogicalNgConnectionItem, UserLocationInformation, UserLocationInformationNr,
 };
 use whimbrel_ngap::msg::{
-    ErrorIndication, InitialUeMessage, NasNonDeliveryIndication, NgReset, UeContextReleaseComplete,
-    UplinkNasTransport,
+    ErrorIndication, InitialUeMessage, NasNonDeliveryIndication, NgReset, PathSwitchRequest,
+    UeContextReleaseComplete, UplinkNasTransport,
 };
 use whimbrel_ran::gnb::{self, Event as GnbEvent, GnbConfig};
 use whimbrel_ran::ue::Command;
@@ -207,6 +208,29 @@ fn another_gnbs_identities_reach_no_phone() {
     assert_eq!(before, after, "not even the clock of the phone has moved");
     let told = |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("never there"));
     assert_eq!(net.ran_events.iter().filter(told).count(), 1);
+}
+
+#[test] // TS 38.413 §10.6: also what the phone's own machine finds; a connection that was is no reason to take the phone to where the gNB is
+fn what_a_phone_finds_wrong_is_counted_and_told_within_bounds() {
+    let mut net = four_phones(8);
+    let (former, _) = connection(&net, UeIndex(0)).expect("connected");
+    go_idle(&mut net, UeIndex(0));
+    net.command(UeIndex(0), Command::ServiceRequest);
+    net.settle(SECOND);
+    assert_ne!(connection(&net, UeIndex(0)).expect("connected").0, former);
+    net.tap();
+    for n in 0..150 {
+        net.inject(GnbIndex(1), &octets(PathSwitchRequest::new(RanUeNgapId(n), former, vec![to_switch(1)])));
+    }
+    net.settle(SECOND / 10);
+    let told = net.tapped();
+    let errors = told.iter().filter(|m| matches!(m, Message::ErrorIndication(_))).count();
+    assert!((50..=110).contains(&errors), "{errors} of 150");
+    let counted =
+        |e: &&RanEvent| matches!(e, RanEvent::Refused { what, .. } if what.contains("a phone's connection"));
+    assert_eq!(net.ran_events.iter().filter(counted).count(), errors);
+    let bitten = |e: &&RanEvent| matches!(e, RanEvent::Limited { limit: "error_indications", .. });
+    assert!(net.ran_events.iter().any(|e| bitten(&e)));
 }
 
 #[test] // TS 38.413 §10.6: an identity that nobody bears

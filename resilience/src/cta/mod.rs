@@ -30,7 +30,7 @@ use whimbrel_control::{
 };
 use whimbrel_ids::{AmfUeNgapId, Instant, Supi, Tmsi};
 use whimbrel_ngap::ie::TriggeringMessage;
-use whimbrel_ngap::{Message, Peek};
+use whimbrel_ngap::{Message, Peek, TransferSyntax};
 use whimbrel_security::SecurityHeaderType;
 
 use crate::link::{Down, Up};
@@ -413,7 +413,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                             if peek.ran_ue_ngap_id.and_then(by_name) != Some(phone) {
                                 self.path_switches.insert(phone, (association, stream), peek, &octets);
                             }
-                            self.comes_to(now, phone, association, out);
+                            if self.slots.names(phone).any(|names| names.amf_ue_ngap_id == id) {
+                                self.comes_to(now, phone, association, out);
+                            }
                         }
                         let required = peek.is_some_and(|p| is_handover_required(&p));
                         let payload = match required {
@@ -598,6 +600,9 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                         None => self.stream(phone, association),
                     };
                     self.path_switches.leaves(phone, association, &octets);
+                    if is_error_indication(&octets) && !self.finds_fault(now, association, out) {
+                        continue;
+                    }
                     out.ngap.push((association, stream, octets));
                 }
                 Effect::N4 { upf, octets } => {
@@ -680,6 +685,15 @@ fn is_answer_to_release(peek: &Peek) -> bool {
 
 fn is_path_switch_request(peek: &Peek) -> bool {
     is_of_path_switch(peek) && peek.kind == TriggeringMessage::InitiatingMessage
+}
+
+/// In PER by its first octets, the choice and the procedure code (TS 38.413 §9.4.3): each message that leaves is looked at.
+fn is_error_indication(octets: &[u8]) -> bool {
+    match TransferSyntax::of(octets) {
+        TransferSyntax::Per => octets.starts_with(&[0x00, 0x09]),
+        TransferSyntax::Fastwire => whimbrel_ngap::peek(octets)
+            .is_some_and(|p| p.procedure_code == 9 && p.kind == TriggeringMessage::InitiatingMessage),
+    }
 }
 
 /// The request, or its answer.

@@ -118,15 +118,39 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
             Ok(_) => amf::unknown_local_id(octets),
             Err(refusal) => match refusal.error_indication() {
                 Some(answer) => answer.into(),
-                None => return,
+                None => return out.ran_events.push(RanEvent::Unserved { association, what }),
             },
         };
-        if !self.ran.may_complain(now, association) {
-            return self.limited(now, Some(association), "error_indications", out);
+        if !self.finds_fault_with(now, association, what, out) {
+            return;
         }
-        out.ran_events.push(RanEvent::Refused { association, what: what.to_owned() });
         // The answer names a phone: it keeps to the stream of the message (TS 38.412 §7).
         send(association, stream, &answer, out);
+    }
+
+    /// A phone finds fault with a gNB's message: whether the gNB is told.
+    pub(super) fn finds_fault(&mut self, now: Instant, association: AssociationId, out: &mut Outbox) -> bool {
+        self.finds_fault_with(
+            now,
+            association,
+            "identities or contents that a phone's connection does not know",
+            out,
+        )
+    }
+
+    fn finds_fault_with(
+        &mut self,
+        now: Instant,
+        association: AssociationId,
+        what: &'static str,
+        out: &mut Outbox,
+    ) -> bool {
+        let may = self.ran.may_complain(now, association);
+        match may {
+            true => out.ran_events.push(RanEvent::Refused { association, what: what.to_owned() }),
+            false => self.limited(now, Some(association), "error_indications", out),
+        }
+        may
     }
 
     /// A message that names no phone.
