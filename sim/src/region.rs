@@ -428,6 +428,11 @@ impl Sim {
         self.core(Input::Cpf(from, message));
     }
 
+    /// There are liars: the phones that they have may be in any state, and are not looked at after each step.
+    pub fn has_liars(&mut self) {
+        self.has_liars = true;
+    }
+
     /// A control function says this to another, whatever it did.
     pub fn peer_says(&mut self, from: CpfId, to: CpfId, message: Peer) {
         self.link(Link::Peer(from, to, message));

@@ -186,8 +186,12 @@ fn a_control_function_that_lies_is_not_believed() {
     }
     stage.net.cpf_says(neither, Up::Unreadable { phone, term: 1 });
     stage.net.cpf_says(backs, Up::Unreadable { phone, term: 1 });
-    stage.net.cpf_says(neither, Up::Poisoned { phone, term: 1, inputs: (1, u64::MAX) });
-    assert_eq!((stage.net.cta().replicated().fenced, stage.net.cta().replicated().unreadable), (6, 1));
+    stage.net.cpf_says(neither, Up::Poisoned { phone, term: 1, inputs: (1, 1) });
+    // Inputs that cannot have ended it: none, and such as never were.
+    for inputs in [(9, 8), (1, u64::MAX)] {
+        stage.net.cpf_says(serves, Up::Poisoned { phone, term: 1, inputs });
+    }
+    assert_eq!((stage.net.cta().replicated().fenced, stage.net.cta().replicated().unreadable), (8, 1));
     let once = [(backs, Complaint::ClaimRefused)].into_iter();
     let once = once.chain([backs, neither, serves].map(|of| (of, Complaint::Fenced)));
     let once = once.chain([(backs, Complaint::Unreadable)]);
@@ -319,8 +323,8 @@ fn a_backup_that_claims_a_state_that_it_has_not_costs_a_backup_and_not_the_phone
 }
 
 /// A phone of which a control function is sent a state under a term that never was; then its control function is lost, unless that is who was lied to.
-fn lied_to_about_a_term(is_served_there: bool) -> Stage {
-    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 4, 2), 1);
+fn lied_to(is_served_there: bool, (term, ahead): (u32, u64)) -> Stage {
+    let mut stage = of(Sim::in_region(1, default_config(), Faults::default(), 3, 1), 1);
     let ue = stage.ues[0];
     stage.net.command(ue, Command::Register);
     stage.net.command(ue, session());
@@ -328,10 +332,10 @@ fn lied_to_about_a_term(is_served_there: bool) -> Stage {
     go_idle(&mut stage.net, ue);
     let phone = stage.net.phones().next().expect("it is registered").clone();
     let serves = stage.net.cta().served_by(phone.id).expect("somebody serves it");
-    let backs: [CpfId; 2] = stage.net.cta().backed_by(phone.id).try_into().expect("two backups");
-    let (from, to) = if is_served_there { (backs[0], serves) } else { (serves, backs[1]) };
+    let backs = stage.net.cta().backed_by(phone.id)[0];
+    let (from, to) = if is_served_there { (backs, serves) } else { (serves, backs) };
     for _ in 0..2 {
-        stage.net.peer_says(from, to, state(phone.id, 9, phone.clock));
+        stage.net.peer_says(from, to, state(phone.id, term, phone.clock + ahead));
         stage.net.settle(SECOND / 10);
     }
     assert_eq!(stage.net.cta().replicated().claims_refused, 2);
@@ -345,10 +349,11 @@ fn lied_to_about_a_term(is_served_there: bool) -> Stage {
     stage
 }
 
-#[test] // who serves the phone lets go of it, and a backup takes nothing under the term that is: neither costs the phone anything
-fn a_peer_that_lies_about_a_term_is_found_out() {
-    for is_served_there in [true, false] {
-        let stage = lied_to_about_a_term(is_served_there);
+#[test] // who serves the phone lets go of it, and a backup takes nothing under the term that is, or of the clocks that come: none of it costs the
+// phone anything
+fn a_peer_that_lies_about_a_term_or_a_clock_is_found_out() {
+    for (is_served_there, lie) in [(true, (9, 0)), (false, (9, 0)), (false, (1, 100)), (true, (2, 100))] {
+        let stage = lied_to(is_served_there, lie);
         assert!(is_served(&stage), "it is served elsewhere: {is_served_there}");
         let told = stage.net.cta().replicated();
         assert_eq!((told.lost, told.diverged, told.unreadable), (0, 0, 0));

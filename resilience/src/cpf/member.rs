@@ -45,6 +45,8 @@ impl Held {
 
 /// Inputs that come while others of their phone are being tried, at most: as many as an aggregator keeps for a replay (`Bounds`).
 const HELD_MAX: usize = 64;
+/// Phones whose state is asked for again on the next link, should this one end: more than a link can lose. Others are asked for once.
+const ASKED_MAX: usize = 65_536;
 
 /// Phones of a portion, where something is said of all: some ten microseconds.
 const PORTION: usize = 64;
@@ -291,7 +293,9 @@ impl Member {
         match base.and_then(|base| delta.apply(base).ok()) {
             Some(state) => self.back(State { phone, term, clock, state }, out),
             None => {
-                self.asked.insert(phone, (from, clock));
+                if self.asked.len() < ASKED_MAX {
+                    self.asked.insert(phone, (from, clock));
+                }
                 out.peers.push((from, Peer::Fetch { phone, clock }));
             }
         }

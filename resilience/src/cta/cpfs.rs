@@ -617,8 +617,10 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                     }
                 }
             }
-            Up::Poisoned { phone, term, inputs } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
-                Some(assignment) if assignment == (from, term) => self.poisoned(now, phone, inputs, out),
+            Up::Poisoned { phone, term, inputs: inputs @ (first, last) } => match cpfs.ledgers.get(&phone) {
+                Some(l) if l.assignment() == (from, term) && first <= last && last <= l.clock() => {
+                    self.poisoned(now, phone, inputs, out);
+                }
                 _ => cpfs.complain(from, Complaint::Fenced, out),
             },
             Up::Unreadable { phone, term } => match cpfs.ledgers.get(&phone).map(Ledger::assignment) {
@@ -634,27 +636,29 @@ impl<S: Subscribers, E: Entropy, I: Inspect> Cta<S, E, I> {
                 }
                 _ => cpfs.complain(from, Complaint::Fenced, out),
             },
-            // Whoever sent it that state lies about the term, or it does. It may have let go of what it had of the phone, and would take nothing under
-            // the term that is: it is to forget all, and the phone goes on without it.
-            Up::Holds { phone, term, .. }
-                if cpfs.ledgers.get(&phone).is_some_and(|l| term > l.assignment().1) =>
+            // Whoever sent it that state lies about the term, or about the clock, for nobody can hold what was not released (rule 1); or it does. It may
+            // have let go of what it had of the phone, and would take nothing under the term that is, or of the clocks that come: it is to forget
+            // all, and the phone goes on without it. One that has confirmed nothing yet is no loss, and another takes its place when it is late: what is
+            // sent to it now would be lied about again.
+            Up::Holds { phone, term, clock }
+                if (cpfs.ledgers.get(&phone))
+                    .is_some_and(|l| term > l.assignment().1 || clock > l.released()) =>
             {
                 cpfs.complain(from, Complaint::ClaimRefused, out);
                 out.cpfs.push((from, Down::Forget { phone, term: u32::MAX }));
-                if cpfs.concerns(phone, from) && cpfs.go_on_without(phone, vec![from], out) {
+                let counts =
+                    cpfs.ledgers.get(&phone).is_some_and(|l| l.concerns(from) && !l.is_joining(from));
+                if counts && cpfs.go_on_without(phone, vec![from], out) {
                     self.lose(now, phone, out);
                 }
             }
             Up::Holds { phone, term, clock } => match cpfs.ledgers.get_mut(&phone) {
                 Some(ledger) => {
-                    let lies = clock > ledger.released();
                     ledger.acknowledged(now, from, term, clock);
                     if !ledger.concerns(from) {
-                        // The state came there after the word to forget the phone.
-                        out.cpfs.push((from, Down::Forget { phone, term: ledger.assignment().1 }));
-                    }
-                    if lies {
-                        cpfs.complain(from, Complaint::ClaimRefused, out);
+                        // The state came there after the word to forget the phone; or, if it is of the term that is, from who had no business to send it.
+                        let term = ledger.assignment().1.max(term.saturating_add(1));
+                        out.cpfs.push((from, Down::Forget { phone, term }));
                     }
                     cpfs.progress(phone, out);
                 }

@@ -384,6 +384,11 @@ impl<I: Clone> Ledger<I> {
         self.replicas.iter().any(|r| r.cpf == cpf && r.acked == self.clock)
     }
 
+    /// Whether a replica has said of no state yet that it holds it.
+    pub fn is_joining(&self, cpf: CpfId) -> bool {
+        self.replicas.iter().any(|r| r.cpf == cpf && r.acked == 0)
+    }
+
     /// Whether somebody could go on with the phone if its control function were lost.
     pub fn is_backed(&self) -> bool {
         self.replicas.iter().any(|r| r.acked >= self.base)

@@ -188,7 +188,7 @@ impl N4 {
     }
 
     /// Sends a phone's request, or keeps it while another change of the session is under way. Without an association it is answered at once:
-    /// there is none.
+    /// there is none. So is what a control function says that is no PFCP message.
     pub(super) fn request(
         &mut self,
         now: Instant,
@@ -197,7 +197,7 @@ impl N4 {
         octets: Vec<u8>,
         out: &mut Sent,
     ) -> Option<Arrived> {
-        if self.link == Link::Down {
+        if self.link == Link::Down || Frame::parse(&octets).is_err() {
             return Some(Arrived::Answer { phone, to, octets: None });
         }
         if let Some(seid) = changed_session(&octets) {
@@ -571,5 +571,7 @@ fn changed_session(request: &[u8]) -> Option<Seid> {
 fn stamp(octets: &mut [u8], sequence: u32) {
     let has_seid = octets.first().is_some_and(|f| f & 1 != 0);
     let at = if has_seid { 12 } else { 4 };
-    octets[at..at + 3].copy_from_slice(&sequence.to_be_bytes()[1..]);
+    if let Some(place) = octets.get_mut(at..at + 3) {
+        place.copy_from_slice(&sequence.to_be_bytes()[1..]);
+    }
 }

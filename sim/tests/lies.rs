@@ -1,0 +1,149 @@
+//! A control function of the region that says whatever it likes, in the right form: it may harm the phones that it has, and nobody falls.
+
+use std::time::Duration;
+
+use crate::common::day::of;
+use crate::common::stage::session;
+use crate::common::*;
+use whimbrel_control::{
+    AssociationId, Batch, Checkpoint, Command as CoreCommand, Disposition, Effect, N2Names, Output, Phone,
+    PhoneId, UpfId,
+};
+use whimbrel_ids::{AmfUeNgapId, Instant, RanUeNgapId, Tmsi};
+use whimbrel_ran::ue::Command;
+use whimbrel_resilience::link::{Peer, State, Up};
+use whimbrel_resilience::replication::CpfId;
+use whimbrel_sim::{Faults, Rng, Sim, default_config, phone_config};
+
+/// Any number, mostly the one that would be true.
+fn number(rng: &mut Rng, true_one: u64) -> u64 {
+    match rng.draw() % 12 {
+        0 => 0,
+        1 => u64::MAX,
+        2 => rng.draw(),
+        3 => true_one.wrapping_add(1),
+        4 => true_one.wrapping_sub(1),
+        _ => true_one,
+    }
+}
+
+/// Anything, or the beginning of something.
+fn octets(rng: &mut Rng) -> Vec<u8> {
+    const BEGINNINGS: [&[u8]; 6] = [
+        &[],
+        &[0x21, 52, 0, 12],
+        &[0x20, 5, 0, 8],
+        &[0x00, 0x09, 0x00],
+        &[0x20, 0x19, 0x00],
+        &[0x00, 0x1d, 0x00],
+    ];
+    let mut octets = BEGINNINGS[rng.draw() as usize % BEGINNINGS.len()].to_vec();
+    octets.extend((0..rng.draw() % 24).map(|_| rng.draw() as u8));
+    octets
+}
+
+fn names(rng: &mut Rng) -> Option<N2Names> {
+    let amf_ue_ngap_id = AmfUeNgapId::new(number(rng, 1 << 20))?;
+    Some(N2Names {
+        association: AssociationId(number(rng, 1) as u32),
+        amf_ue_ngap_id,
+        ran_ue_ngap_id: (rng.draw() % 2 > 0).then(|| RanUeNgapId(number(rng, 1) as u32)),
+    })
+}
+
+fn effect(rng: &mut Rng) -> Effect {
+    let upf = UpfId(number(rng, 0) as u8);
+    let octets = octets(rng);
+    match rng.draw() % 4 {
+        0 => Effect::N2 { association: AssociationId(number(rng, 1) as u32), octets },
+        1 => Effect::N4 { upf, octets },
+        2 => Effect::N4Answer { upf, octets },
+        _ => Effect::Page { tais: Vec::new(), near: Vec::new(), cells: Vec::new(), octets },
+    }
+}
+
+fn batch(rng: &mut Rng) -> Batch {
+    let output = |rng: &mut Rng| Output { effect: effect(rng), downlink_count: Some(number(rng, 3) as u32) };
+    let disposition = [
+        Disposition::Keep,
+        Disposition::Keep,
+        Disposition::Stranger,
+        Disposition::Elsewhere(Tmsi(rng.draw() as u32)),
+        Disposition::Ended,
+    ];
+    Batch {
+        outputs: (0..rng.draw() % 4).map(|_| output(rng)).collect(),
+        next_deadline: (rng.draw() % 2 > 0).then(|| Instant(number(rng, 1 << 30))),
+        idle: rng.draw() % 2 > 0,
+        no_effect: rng.draw() % 3 == 0,
+        tmsi_taken: rng.draw() % 2 > 0,
+        connected: names(rng),
+        target: names(rng),
+        fault: rng.draw() % 8 == 0,
+        authenticated: rng.draw() % 2 > 0,
+        disposition: disposition[rng.draw() as usize % disposition.len()],
+        ..Batch::default()
+    }
+}
+
+/// Something about a phone whose newest input has this clock.
+fn word(rng: &mut Rng, phone: PhoneId, at: u64) -> Up {
+    let term = number(rng, 1) as u32;
+    let clock = number(rng, at + 1);
+    match rng.draw() % 6 {
+        0 => Up::Poisoned { phone, term, inputs: (number(rng, at), number(rng, at)) },
+        1 => Up::Holds { phone, term, clock },
+        2 => Up::Unreadable { phone, term },
+        _ => Up::Ran { phone, term, clock, from: None, batch: Box::new(batch(rng)) },
+    }
+}
+
+fn state(rng: &mut Rng, phone: PhoneId, at: u64) -> Peer {
+    let mut of = Phone::new(phone);
+    of.clock = number(rng, at + 1);
+    let (term, clock) = (number(rng, 1) as u32, of.clock);
+    Peer::State(State { phone, term, clock, state: Checkpoint::of(&of).expect("it rests") })
+}
+
+#[test] // also while it is at a phone's procedure, when what it says is what comes next
+fn whatever_a_control_function_says_nobody_falls() {
+    let (mut ran, mut fenced) = (0, 0);
+    for seed in 0..300 {
+        println!("seed {seed}");
+        let mut rng = Rng::new(seed);
+        let mut stage = of(Sim::in_region(seed, default_config(), Faults::default(), 3, 1), 1);
+        let ue = stage.ues[0];
+        let net = &mut stage.net;
+        net.has_liars();
+        net.command(ue, Command::Register);
+        net.command(ue, session());
+        net.settle(SECOND);
+        for _ in 0..4 {
+            let doing = [Command::ServiceRequest, Command::Register, Command::Register, session()];
+            net.command(ue, doing[rng.draw() as usize % doing.len()].clone());
+            for _ in 0..60 {
+                net.advance(Duration::from_micros(rng.draw() % 200));
+                let Some((phone, clock)) = net.phones().next().map(|p| (p.id, p.clock)) else { break };
+                let Some(liar) = net.cta().served_by(phone) else { break };
+                let any = |rng: &mut Rng| CpfId(1 + (rng.draw() % 3) as u16);
+                let from = if rng.draw() % 8 > 0 { liar } else { any(&mut rng) };
+                if rng.draw() % 4 == 0 {
+                    net.order(phone, CoreCommand::TellReachable); // it is asked something, and says this
+                }
+                net.cpf_says(from, word(&mut rng, phone, clock));
+                if rng.draw() % 8 == 0 {
+                    net.peer_says(from, any(&mut rng), state(&mut rng, phone, clock));
+                }
+            }
+            net.advance(SECOND * 3);
+        }
+        let told = net.cta().replicated();
+        (ran, fenced) = (ran + told.diverged + told.poisoned, fenced + told.fenced);
+        // The others are served.
+        let other = net.add_ue(stage.gnbs[0], phone_config(9));
+        net.command(other, Command::Register);
+        net.advance(SECOND * 30);
+        assert!(registered(net, other), "seed {seed}");
+    }
+    assert!(ran > 100 && fenced > 1000, "{ran} words were heeded, {fenced} were not");
+}
