@@ -3,6 +3,7 @@
 mod control_thread;
 mod copying;
 mod core_time;
+mod early;
 mod n2;
 mod n4;
 mod smf_n4;

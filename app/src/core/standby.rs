@@ -9,12 +9,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing::{error, info, warn};
 use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
-use whimbrel_resilience::mirror::{Arrival, Physical};
+use whimbrel_resilience::mirror::Arrival;
 use whimbrel_sctp_io::{Event, Events, Transport};
 
 use super::control_thread::{Accession, Following, NGAP_PPID, Parts, SPIN};
 use super::copying::Copying;
 use super::core_time::CoreTime;
+use super::early::EarlyMessages;
 use super::n2::{self, Links};
 use super::subscribers::StoredSubscribers;
 use crate::clock;
@@ -24,9 +25,6 @@ use crate::entropy::SystemEntropy;
 
 /// How long a signal to stop waits at most.
 const LOOK: Duration = Duration::from_millis(200);
-/// What gNBs say here just before this aggregator serves: they may have noticed the other one's end first. Messages, and for how long.
-const EARLY_MAX: usize = 10_000;
-const EARLY_FOR: Duration = Duration::from_secs(2);
 
 /// Stands by until this aggregator serves; `None`: until told to stop.
 pub(super) fn stand_by(mut parts: Parts, stop: &AtomicBool) -> Option<(Parts, Accession)> {
@@ -37,7 +35,7 @@ pub(super) fn stand_by(mut parts: Parts, stop: &AtomicBool) -> Option<(Parts, Ac
         mirror: None,
         copying: None,
         links: Links::default(),
-        early: Vec::new(),
+        early: EarlyMessages::default(),
         events: Events::default(),
     };
     let mut spin_until = Instant::ZERO;
@@ -55,8 +53,7 @@ pub(super) fn stand_by(mut parts: Parts, stop: &AtomicBool) -> Option<(Parts, Ac
                 Heard::Serve(home, former) => {
                     let Waiting { parts, standby, mirror, copying, links, early, .. } = waiting;
                     drop(copying); // the store has all that came
-                    let early = early.into_iter().map(|(_, from, stream, octets)| (from, stream, octets));
-                    let early = early.collect();
+                    let early = early.into_messages();
                     let succession = standby.succeed(home, former);
                     return Some((parts, Accession { succession, mirror, links, early }));
                 }
@@ -90,7 +87,7 @@ struct Waiting {
     /// The subscribers of the one that serves, on their way into the store of this one.
     copying: Option<Copying>,
     links: Links,
-    early: Vec<(Instant, Physical, u16, Vec<u8>)>,
+    early: EarlyMessages,
     events: Events,
 }
 
@@ -156,7 +153,8 @@ impl Waiting {
                 }
                 Event::Data { association, stream, ppid, octets } => {
                     let Some(from) = self.links.received(association) else { continue };
-                    let octets = self.links.link(from).map_or(octets, |link| link.readable(octets));
+                    let Some(link) = self.links.link(from) else { continue };
+                    let octets = link.readable(octets);
                     if ppid != NGAP_PPID {
                         continue;
                     }
@@ -165,17 +163,20 @@ impl Waiting {
                             // One that does not get it asks again.
                             let _ = n2.send(association, 0, NGAP_PPID, &answer);
                         }
-                        _ if self.early.len() < EARLY_MAX => {
-                            self.early.push((now, from, stream, octets.to_vec()));
-                        }
                         _ => {
-                            warn!("a gNB says more here than this aggregator keeps while another one serves")
+                            let from = (from, link.peer.ip());
+                            self.early.keep(now, from, stream, octets, &self.parts.console.metrics);
                         }
                     }
                 }
-                Event::Down { association, .. } => drop(self.links.down(association)),
+                Event::Down { association, .. } => {
+                    self.links.physical(association).iter().for_each(|physical| self.early.down(*physical));
+                    self.links.down(association);
+                }
                 Event::Restarted { association, outbound_streams, adaptation, .. } => {
-                    let link = self.links.physical(association).and_then(|p| self.links.link(p));
+                    let physical = self.links.physical(association);
+                    physical.iter().for_each(|physical| self.early.down(*physical));
+                    let link = physical.and_then(|p| self.links.link(p));
                     self.links.down(association);
                     if let Some(link) = link {
                         let syntax = n2::syntax(offered, link.peer, adaptation);
@@ -185,7 +186,7 @@ impl Waiting {
                 _ => {}
             }
         }
-        self.early.retain(|(at, ..)| now < *at + EARLY_FOR);
+        self.early.turn(now);
         self.parts.console.metrics.set(Gauge::Gnbs, self.links.waiting() as u64);
     }
 
