@@ -3,7 +3,7 @@
 //! comes anew.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use tracing::{debug, info, warn};
 use whimbrel_control::PhoneId;
 use whimbrel_ids::Instant;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
-use whimbrel_resilience::link::{Down, Hello, Role, ToCpf, ToCta, ToPeer, Up};
+use whimbrel_resilience::link::{Down, Hello, LinkError, Role, ToCpf, ToCta, ToPeer, Up};
 use whimbrel_resilience::membership::MemberId;
 use whimbrel_resilience::mirror::End;
 use whimbrel_resilience::region::Region;
@@ -108,20 +108,22 @@ enum Again {
 
 impl Membership {
     /// The link to another control function has ended.
-    fn peer_gone(&mut self, now: Instant, link: LinkId, reason: DownReason) {
+    fn peer_gone(&mut self, now: Instant, link: LinkId, reason: DownReason, told: &mut ToldOfLinks) {
         let Some(peer) = self.peer_at(link) else { return };
         self.to_peers.remove(&peer);
         let before = self.missed.insert(peer, Again::From(now + CALL_PEER_AGAIN));
-        if !matches!(before, Some(Again::From(_))) {
-            info!(cpf = peer.0, %reason, "the link to another control function has ended: it is called again");
+        if !matches!(before, Some(Again::From(_))) && told.tells(now, (peer, "ended")) {
+            info!(cpf = peer.0, %reason, "the link to another control function has ended: it is called again, and that is not told again for an hour");
         }
     }
 
     /// It is there again.
-    fn peer_reached(&mut self, link: LinkId) {
+    fn peer_reached(&mut self, now: Instant, link: LinkId, told: &mut ToldOfLinks) {
         let Some(peer) = self.peer_at(link) else { return };
         if let Some(again) = self.missed.get_mut(&peer) {
-            info!(cpf = peer.0, "another control function is reached again: states go there once more");
+            if told.tells(now, (peer, "reached")) {
+                info!(cpf = peer.0, "another control function is reached again: states go there once more");
+            }
             *again = Again::After(None);
         }
     }
@@ -130,6 +132,10 @@ impl Membership {
         self.to_peers.iter().find(|(_, of)| **of == link).map(|(peer, _)| *peer)
     }
 }
+
+/// Of which links to other control functions it was told lately that they ended, or stand again: one that takes what is said for another life's
+/// ends its link each second.
+type ToldOfLinks = ToldOnce<(CpfId, &'static str)>;
 
 /// The process, on one thread.
 pub(crate) struct CpfProcess {
@@ -159,8 +165,14 @@ pub(crate) struct CpfProcess {
     leaves: bool,
     events: Events,
     strangers: Strangers,
+    /// Where other control functions that have called are seen.
+    callers: BTreeMap<LinkId, SocketAddr>,
+    told_of_links: ToldOfLinks,
     /// What is wrong with what other control functions say.
     wrong: ToldOnce<&'static str>,
+    /// Messages of them that could not be read, and of whom that was told.
+    unread: u64,
+    told_unread: ToldOnce<IpAddr>,
     /// `None`: nobody asks.
     vitals: Option<Vitals>,
     out: MemberOutbox,
@@ -199,7 +211,11 @@ impl CpfProcess {
             leaves: false,
             events: Events::default(),
             strangers: Strangers::default(),
+            callers: BTreeMap::new(),
+            told_of_links: ToldOnce::new("links to other control functions"),
             wrong: ToldOnce::new("what other control functions say"),
+            unread: 0,
+            told_unread: ToldOnce::new("messages of other control functions"),
             vitals,
             out: MemberOutbox::default(),
             frame: Vec::new(),
@@ -263,14 +279,16 @@ impl CpfProcess {
         self.links.drain(now, &mut events);
         for event in events.iter() {
             match event {
-                Event::Up { link, peer, hello, .. } => self.up(now, link, peer, hello),
+                Event::Up { link, peer, hello, we_called } => self.up(now, link, (peer, we_called), hello),
                 Event::Frame { link, octets } if self.aggregator == Some(link) => self.told(now, octets),
                 Event::Frame { link, octets } => self.peer(now, link, octets),
                 Event::Down { link, reason } if self.aggregator == Some(link) => {
                     self.aggregator_gone(now, reason)
                 }
                 Event::Down { link, reason } => {
-                    self.membership.iter_mut().for_each(|m| m.peer_gone(now, link, reason));
+                    self.callers.remove(&link);
+                    let (of, told) = (self.membership.iter_mut(), &mut self.told_of_links);
+                    of.for_each(|m| m.peer_gone(now, link, reason, told));
                 }
                 Event::TurnedAway { peer, reason } => {
                     if self.strangers.tells(now, peer, reason.label()) {
@@ -304,6 +322,7 @@ impl CpfProcess {
             phones: 0,
             states: 0,
             unreadable: 0,
+            unread: self.unread,
             others: (0, 0),
             begun_anew,
             turned_away,
@@ -448,7 +467,7 @@ impl CpfProcess {
     }
 
     /// A link is there, and its other end has said what it is.
-    fn up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {
+    fn up(&mut self, now: Instant, link: LinkId, (peer, we_called): (SocketAddr, bool), hello: &[u8]) {
         let hello = Hello::from_octets(hello);
         if self.aggregator == Some(link) {
             match hello {
@@ -469,7 +488,9 @@ impl CpfProcess {
         }
         let why = match hello {
             Ok(Hello { role: Role::Cpf, .. }) => {
-                return self.membership.iter_mut().for_each(|m| m.peer_reached(link));
+                self.callers.extend((!we_called).then_some((link, peer)));
+                let (of, told) = (self.membership.iter_mut(), &mut self.told_of_links);
+                return of.for_each(|m| m.peer_reached(now, link, told));
             }
             Ok(Hello { role: Role::Aggregator, .. }) => {
                 // It needs no answer but a call: this is how it says that it serves.
@@ -626,16 +647,27 @@ impl CpfProcess {
             // Or this one has not heard yet what the sender was told: who sent it says it again.
             (Ok(_), _) => {
                 debug!("what a control function says is of another life");
+                self.callers.remove(&link);
                 self.links.close(link);
             }
-            (Err(e), _) => {
-                if self.wrong.tells(now, "message") {
-                    warn!(
-                        "a control function says what cannot be read: {e}; its link is closed, and the next time without a word"
-                    );
-                }
-                self.links.close(link);
-            }
+            // The next messages are whole all the same. If the link ended here, its sender would say all of it again on the next one, each
+            // second, and the states that come after this one would never be here.
+            (Err(why), _) => self.unreadable(now, link, why),
+        }
+    }
+
+    fn unreadable(&mut self, now: Instant, link: LinkId, why: LinkError) {
+        self.unread += 1;
+        let nobody = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        let peer = self.callers.get(&link).copied().unwrap_or(nobody);
+        if self.told_unread.tells(now, peer.ip()) {
+            let peers = self.membership.iter().flat_map(|m| &m.peers);
+            let numbers = peers.filter(|(_, at)| at.ip() == peer.ip()).map(|(id, _)| id.0);
+            let cpfs: Vec<u16> = numbers.collect();
+            warn!(
+                %peer, ?cpfs,
+                "a control function at this address says what cannot be read: {why}; what it says of other phones is taken, and further ones are counted (whimbrel_cpf_messages_unreadable_total)"
+            );
         }
     }
 

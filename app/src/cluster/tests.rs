@@ -11,14 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use whimbrel_control::{Batch, Envelope, Payload, PhoneId};
+use whimbrel_control::{Batch, Checkpoint, Envelope, Payload, Phone, PhoneId};
 use whimbrel_etcd::Access;
 use whimbrel_ids::Tmsi;
 use whimbrel_link::{DownReason, Event, Events, LinkId, Links};
 use whimbrel_resilience::CodeVersion;
 use whimbrel_resilience::detector::Timing;
 use whimbrel_resilience::link::{
-    Down, HeartbeatKey, Hello, MemberAt, Members, Peer, Role, Show, ToCpf, ToCta, ToPeer, Up,
+    Down, HeartbeatKey, Hello, MemberAt, Members, Peer, Role, Show, State, ToCpf, ToCta, ToPeer, Up,
 };
 use whimbrel_resilience::membership::{Configuration, MemberId, Roll};
 use whimbrel_resilience::replication::CpfId;
@@ -670,6 +670,105 @@ fn a_message_of_a_life_that_is_not_known_ends_its_link() {
     assert_eq!(say(), DownReason::Closed, "it is no member yet");
     aggregator.tell(link, member(6));
     assert_eq!(say(), DownReason::Closed, "it is one of another life");
+}
+
+/// A control function whose lines in the log are counted.
+fn counting(settings: Settings, lines: &Arc<AtomicUsize>) -> Running {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopping, lines) = (stop.clone(), Lines(lines.clone()));
+    let work = move || {
+        tracing::subscriber::with_default(lines, || CpfProcess::open(settings).unwrap().run(&stopping));
+    };
+    Running(stop, Some(std::thread::spawn(work)))
+}
+
+/// The message by which another control function sends a phone's first state, in this life of the aggregator.
+fn state(life: u64, phone: PhoneId) -> Vec<u8> {
+    let state = Checkpoint::of(&Phone::new(phone)).unwrap();
+    let message = Peer::State(State { phone, term: 1, clock: 0, state });
+    let mut octets = Vec::new();
+    ToPeer { life, from: CpfId(2), message }.write(&mut octets);
+    octets
+}
+
+#[test] // its sender said all of it again each second, and what came after it was never here
+fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
+    let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
+    let console = Console::new(clock::now()).unwrap();
+    let settings = Settings {
+        aggregators: vec![aggregator.links.local_addr().unwrap()],
+        at_etcd: None,
+        listen: "127.0.0.1:0".parse().unwrap(),
+        region: "home/site".parse().unwrap(),
+        key_file: None,
+        console: Some(console.clone()),
+    };
+    let lines = Arc::new(AtomicUsize::new(0));
+    let _cpf = counting(settings, &lines);
+    let (link, itself) = aggregator.caller();
+    let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
+    aggregator.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers)]));
+    let to_it = other.links.connect(clock::now(), itself);
+    let (before, after) = (PhoneId { slot: 3, generation: 1 }, PhoneId { slot: 4, generation: 1 });
+    let mut held = |other: &mut Host, phone: PhoneId| {
+        other.links.send(to_it, &state(5, phone));
+        other.links.flush();
+        let end = Instant::now() + Duration::from_secs(20);
+        loop {
+            assert!(Instant::now() < end, "the state does not come");
+            other.look(); // it writes what waits, once the link stands
+            aggregator.look();
+            for told in aggregator.untold.drain(..) {
+                let Told::Frame(_, octets) = told else { panic!("{told:?}") };
+                if let ToCta::Up(Up::Holds { phone: held, .. }) = ToCta::read(&octets).unwrap() {
+                    return assert_eq!(held, phone);
+                }
+            }
+        }
+    };
+    held(&mut other, before);
+    let told = lines.load(Ordering::Relaxed);
+    let mut damaged = state(5, before);
+    *damaged.last_mut().unwrap() ^= 1;
+    for nonsense in [&damaged[..], &[0xff; 40], &[]].into_iter().cycle().take(300) {
+        other.links.send(to_it, nonsense);
+    }
+    held(&mut other, after);
+    assert!(!other.untold.iter().any(|told| matches!(told, Told::Down(..))), "on the same link");
+    assert_eq!(lines.load(Ordering::Relaxed), told + 1);
+    let end = Instant::now() + Duration::from_secs(20);
+    while console.metrics.sample("whimbrel_cpf_messages_unreadable_total") < 300 {
+        assert!(Instant::now() < end, "it does not count");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test] // of another life for good, as one whose aggregator hangs while its mirror serves
+fn who_ends_each_link_that_leads_to_it_is_told_once() {
+    let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
+    let settings = Settings {
+        aggregators: vec![aggregator.links.local_addr().unwrap()],
+        at_etcd: None,
+        listen: "127.0.0.1:0".parse().unwrap(),
+        region: "home/site".parse().unwrap(),
+        key_file: None,
+        console: None,
+    };
+    let lines = Arc::new(AtomicUsize::new(0));
+    let _cpf = counting(settings, &lines);
+    let (link, itself) = aggregator.caller();
+    let phone = PhoneId { slot: 3, generation: 1 };
+    let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
+    let outdated = Down::Outdated { phone, clock: 7, up_to_date: vec![CpfId(2)] };
+    aggregator.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers), ToCpf::Down(outdated)]));
+    let first = other.asked_for(phone);
+    let told = lines.load(Ordering::Relaxed);
+    other.links.close(first);
+    for _ in 0..3 {
+        let link = other.asked_for(phone);
+        other.links.close(link);
+    }
+    assert_eq!(lines.load(Ordering::Relaxed), told + 2, "that it ended, and that it stands again");
 }
 
 #[test] // docs/cluster.md, "Upgrading"

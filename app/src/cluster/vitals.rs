@@ -38,6 +38,8 @@ pub(super) struct State {
     pub(super) states: usize,
     /// States that it could not serve from.
     pub(super) unreadable: u64,
+    /// Messages of other control functions that could not be read.
+    pub(super) unread: u64,
     /// Other control functions, and those of them to which a link has ended and has not been made up for.
     pub(super) others: (usize, usize),
     /// How often it was a member and began anew.
@@ -88,6 +90,11 @@ impl Vitals {
                 "whimbrel_cpf_states_unreadable_total",
                 "States that were sent here and could not be served from, in this life",
                 state.unreadable,
+            ),
+            one(
+                "whimbrel_cpf_messages_unreadable_total",
+                "Messages of other control functions that could not be read: skipped",
+                state.unread,
             ),
             one("whimbrel_cpf_others", "Other control functions that it knows", count(state.others.0)),
             one(
