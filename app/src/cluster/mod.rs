@@ -3,6 +3,7 @@
 mod asks;
 mod cpf;
 mod finder;
+mod given_up;
 mod hearing;
 mod heartbeat;
 mod neighbours;

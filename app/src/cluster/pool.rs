@@ -23,6 +23,7 @@ use whimbrel_resilience::region::{Region, Regions, Rings};
 use whimbrel_resilience::replication::CpfId;
 
 use super::asks::{Asks, Wanted};
+use super::given_up::GivenUp;
 use super::hearing::{Hearing, Look};
 use super::heartbeat::Watch;
 use super::recoveries::Recoveries;
@@ -49,6 +50,8 @@ pub(crate) enum Said {
     Rings(Rings),
     /// One is lost.
     Lost(CpfId),
+    /// One is lost that comes and is given up again and again: the log has it.
+    LostAgain(CpfId),
     /// The phones that somebody wanted are there.
     Shown(Wanted, Vec<Glimpse>),
     /// A control function has so many messages.
@@ -102,6 +105,8 @@ pub(crate) struct Pool {
     links: Links,
     events: Events,
     strangers: Strangers,
+    /// Control functions that break the rules.
+    given_up: GivenUp,
     /// What else comes that is none of the cluster's.
     wrong: ToldOnce<&'static str>,
     /// Heartbeats that are not of this cluster.
@@ -140,6 +145,9 @@ pub(crate) struct Pool {
     recoveries: Recoveries,
     /// Backups that a phone lacks, since there are too few control functions.
     missing: usize,
+    /// What of that the log says, and since when it is not so any more.
+    missing_told: usize,
+    missing_since: Option<Instant>,
     /// What is in force: a member is told when it comes.
     told: Arc<Told>,
     frame: Vec<u8>,
@@ -175,6 +183,7 @@ impl Pool {
             links,
             events: Events::default(),
             strangers: Strangers::default(),
+            given_up: GivenUp::default(),
             wrong: ToldOnce::new("heartbeats"),
             strange: 0,
             other_versions: 0,
@@ -201,6 +210,8 @@ impl Pool {
             asks: Asks::default(),
             recoveries: Recoveries::default(),
             missing: 0,
+            missing_told: 0,
+            missing_since: None,
             told,
             frame: Vec::new(),
             said: Vec::new(),
@@ -323,6 +334,7 @@ impl Pool {
         self.events = events;
         self.miss(now);
         self.listen(now);
+        self.tell_missing(now);
         while let Some((wanted, phones)) = self.asks.done() {
             self.said.push(Said::Shown(wanted, phones));
         }
@@ -405,6 +417,12 @@ impl Pool {
             }
             return self.links.close(link);
         }
+        if !self.given_up.may_come(now, address) {
+            if self.strangers.tells(now, peer, "given_up") {
+                warn!(%peer, %address, "a control function is refused: it has just been given up, and may come again some seconds after that");
+            }
+            return self.links.close(link);
+        }
         self.newest = id.0;
         let joined = Joined {
             link: Some(link),
@@ -421,13 +439,16 @@ impl Pool {
         self.by_link.insert(link, id);
         self.watch.begin(now, MemberId::Cpf(id), address);
         self.hearing.heard(now, id);
-        info!(cpf = id.0, %address, %region, %code, "a control function has come");
+        let tells = self.given_up.tells_of_coming(now, address);
+        if tells {
+            info!(cpf = id.0, %address, %region, %code, "a control function has come");
+        }
         let (life, heartbeats, keep) = (self.life, self.heartbeats, self.pair);
         self.tell(link, &ToCpf::Welcome { life, id, heartbeats, keep });
         self.tell(link, &ToCpf::Mirror(self.mirror));
         self.tell(link, &ToCpf::Down(Down::Configure(self.told.clone())));
         self.members_changed();
-        if !self.rings().serves(id) {
+        if tells && !self.rings().serves(id) {
             info!(cpf = id.0, "it waits: it runs other code than those of its region that are on the rings");
         }
     }
@@ -554,14 +575,21 @@ impl Pool {
             Ok(ToCta::Taken(messages)) => self.said.push(Said::Taken(cpf, messages)),
             Ok(ToCta::Shown { ask, phones }) => self.asks.answered(ask, cpf, phones),
             Ok(ToCta::Join { .. } | ToCta::Resume { .. }) => {
-                warn!(cpf = cpf.0, "a control function is given up: it offers itself twice");
-                self.lost(cpf);
+                self.give_up(now, cpf, "it offers itself twice");
             }
-            Err(e) => {
-                warn!(cpf = cpf.0, "a control function is given up: {e}");
-                self.lost(cpf);
-            }
+            Err(e) => self.give_up(now, cpf, &e.to_string()),
         }
+    }
+
+    /// A control function breaks the rules: it is lost, and is not taken again for a while.
+    fn give_up(&mut self, now: Instant, cpf: CpfId, why: &str) {
+        let Some(address) = self.members.get(&cpf).map(|m| m.address) else { return };
+        if self.given_up.tells(now, address) {
+            warn!(cpf = cpf.0, %address, "a control function is given up: {why}; further times are counted (whimbrel_cpf_given_up_total)");
+            return self.lost(cpf);
+        }
+        self.part_with(cpf);
+        self.said.push(Said::LostAgain(cpf));
     }
 
     /// A control function that is on no ring has nothing left. One that wanted to leave may go, one that was to drain stays.
@@ -575,7 +603,14 @@ impl Pool {
 
     /// Who is lost is not spoken with any more: if it lives, it hears so and comes anew.
     fn lost(&mut self, cpf: CpfId) {
-        let Some(member) = self.members.remove(&cpf) else { return };
+        if self.part_with(cpf) {
+            self.said.push(Said::Lost(cpf));
+        }
+    }
+
+    /// The same. Whether it was there.
+    fn part_with(&mut self, cpf: CpfId) -> bool {
+        let Some(member) = self.members.remove(&cpf) else { return false };
         if let Some(link) = member.link {
             self.by_link.remove(&link);
             self.links.close(link);
@@ -584,7 +619,7 @@ impl Pool {
         self.hearing.end(cpf);
         self.asks.gone(cpf);
         self.members_changed();
-        self.said.push(Said::Lost(cpf));
+        true
     }
 
     fn members_changed(&mut self) {
@@ -736,7 +771,8 @@ impl Pool {
     /// When [`Self::turn`] is due.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let listens = self.hearing.next_deadline();
-        let due = [self.links.next_deadline(), self.watch.next_deadline(), listens, self.awaited];
+        let told = self.missing_told_at();
+        let due = [self.links.next_deadline(), self.watch.next_deadline(), listens, self.awaited, told];
         due.into_iter().flatten().min()
     }
 }

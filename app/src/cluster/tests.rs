@@ -23,6 +23,7 @@ use whimbrel_resilience::link::{
 use whimbrel_resilience::membership::{Configuration, MemberId, Roll};
 use whimbrel_resilience::replication::CpfId;
 
+use super::given_up::COMES_AGAIN_AFTER;
 use super::heartbeat::Answering;
 use super::{AtEtcd, CpfProcess, Pool, Said, Settings, Wanted};
 use crate::api::{self, Shared};
@@ -124,7 +125,7 @@ fn members(said: Said) -> Option<usize> {
 
 fn lost(said: Said) -> Option<CpfId> {
     match said {
-        Said::Lost(cpf) => Some(cpf),
+        Said::Lost(cpf) | Said::LostAgain(cpf) => Some(cpf),
         _ => None,
     }
 }
@@ -394,7 +395,11 @@ impl Caller {
 }
 
 fn join() -> ToCta {
-    ToCta::Join { region: "home/site".parse().unwrap(), address: "127.0.0.1:9".parse().unwrap() }
+    join_at(([127, 0, 0, 1], 9).into())
+}
+
+fn join_at(address: SocketAddr) -> ToCta {
+    ToCta::Join { region: "home/site".parse().unwrap(), address }
 }
 
 /// Somebody to whom control functions come, and who says what they are to believe.
@@ -906,14 +911,79 @@ fn a_control_function_that_breaks_the_rules_is_given_up() {
     damaged[last] ^= 1;
     let mut twice = Vec::new();
     join().write(&mut twice);
-    for wrong in [damaged, twice, vec![0xff; 8], Vec::new()] {
+    for (port, wrong) in (9..).zip([damaged, twice, vec![0xff; 8], Vec::new()]) {
         let mut peer = Caller::new(&pool, Hello::own(Role::Cpf).to_octets());
-        peer.tell(&join());
+        peer.tell(&join_at(([127, 0, 0, 1], port).into()));
         peer.say(&wrong);
         let heard = peer.heard(&mut pool);
         assert!(matches!(heard.first(), Some(ToCpf::Welcome { .. })), "{heard:?}");
         assert_eq!(pool.rings().members().count(), 0);
     }
+    assert_eq!(counted(&pool, "whimbrel_cpf_given_up_total"), 4);
+}
+
+/// Whether a control function that is reached there is taken, so much later. It then breaks the rules, or its process ends.
+fn comes(pool: &mut Pool, address: SocketAddr, later: Duration, breaks_rules: bool) -> bool {
+    let mut peer = Caller::new(pool, Hello::own(Role::Cpf).to_octets());
+    peer.tell(&join_at(address));
+    let (mut peer, mut welcome) = (Some(peer), false);
+    let end = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < end {
+        let lost = pool.turn(clock::now() + later).into_iter().find_map(lost);
+        pool.flush();
+        if lost.is_some() {
+            return true;
+        }
+        let Some(caller) = &mut peer else { continue };
+        caller.links.drain(clock::now(), &mut caller.events);
+        caller.links.flush();
+        let events = &caller.events;
+        if !welcome && events.iter().any(|event| matches!(event, Event::Down { .. })) {
+            return false;
+        }
+        if !welcome && events.iter().any(|event| matches!(event, Event::Frame { .. })) {
+            welcome = true;
+            match breaks_rules {
+                true => caller.say(&[0xff; 8]),
+                false => peer = None,
+            }
+        }
+    }
+    panic!("nothing comes of it");
+}
+
+#[test] // it came back after 200 ms, each time with some lines and other rings
+fn who_breaks_the_rules_again_and_again_comes_back_after_a_pause_and_is_told_once() {
+    let mut pool = pool();
+    let _good = cpf(&pool, "home/site");
+    until(&mut pool, members);
+    let (bad, other) = (([127, 0, 0, 1], 9).into(), ([127, 0, 0, 1], 10).into());
+    let lines = Arc::new(AtomicUsize::new(0));
+    let mut later = Duration::from_secs(3);
+    (0..10).for_each(|_| drop(pool.turn(clock::now() + later)));
+    tracing::subscriber::with_default(Lines(lines.clone()), || {
+        for _ in 0..10 {
+            assert!(comes(&mut pool, bad, later, true), "it may have been started anew");
+            for _ in 0..3 {
+                assert!(!comes(&mut pool, bad, later, true), "it has just been given up");
+            }
+            later += COMES_AGAIN_AFTER;
+        }
+    });
+    assert_eq!(lines.load(Ordering::Relaxed), 4, "it comes, is given up, is refused, and comes again");
+    assert_eq!(counted(&pool, "whimbrel_cpf_given_up_total"), 10);
+    assert_eq!(counted(&pool, "whimbrel_link_turned_away_total"), 30);
+    assert!(comes(&mut pool, bad, later, true) && comes(&mut pool, other, later, true));
+    assert_eq!(pool.rings().members().count(), 1, "the good one");
+}
+
+#[test]
+fn a_control_function_that_merely_dies_may_come_again_at_once() {
+    let mut pool = pool();
+    for n in 1..=5 {
+        assert!(comes(&mut pool, ([127, 0, 0, 1], 9).into(), Duration::ZERO, false), "time {n}");
+    }
+    assert_eq!(counted(&pool, "whimbrel_cpf_given_up_total"), 0);
 }
 
 #[test]

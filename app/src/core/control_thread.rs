@@ -533,6 +533,7 @@ impl Control {
                 Said::Up(cpf, up) => self.give(now, Input::Cpf(cpf, up)),
                 Said::Rings(rings) => self.give(now, Input::Rings(rings)),
                 Said::Lost(cpf) => self.lost(now, cpf),
+                Said::LostAgain(cpf) => self.give(now, Input::CpfLost(cpf)),
                 Said::Shown(wanted, phones) => self.shown(now, wanted, phones),
                 Said::Taken(cpf, messages) => self.active.confirmed(cpf, messages),
                 Said::Resumes(cpf, has) => self.resume(now, cpf, has),

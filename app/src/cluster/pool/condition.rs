@@ -1,34 +1,61 @@
 //! How it stands with the control functions, for the operator.
 
+use std::time::Duration;
+
 use tracing::{info, warn};
+use whimbrel_ids::Instant;
 use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Complaint, Recovered};
 
 use super::Pool;
 use crate::console::{Condition, Sample};
 
+/// How long there have to be too few of them, or enough, until the log says so.
+const STAYS: Duration = Duration::from_secs(2);
+
 impl Pool {
     pub(super) fn show_condition(&mut self) {
-        let wanted = usize::from(self.terms.backups);
-        let missing = if self.members.is_empty() { 0 } else { self.rings().missing() };
-        let (condition, detail) = match (self.members.len(), missing) {
+        self.missing = if self.members.is_empty() { 0 } else { self.rings().missing() };
+        let (condition, detail) = match (self.members.len(), self.missing) {
             (0, _) => {
                 (Condition::Down, "none has come: `whimbrel cpf` starts one; phones are refused".into())
             }
             (1, 1..) => (Condition::Limited, "one, and nobody to take its phones over".into()),
             (n, 1..) => {
-                let backups = wanted - missing;
+                let (wanted, backups) = (self.terms.backups, usize::from(self.terms.backups) - self.missing);
                 (Condition::Limited, format!("{n} of them: a phone has {backups} backups of {wanted}"))
             }
             (n, 0) => (Condition::Up, format!("{n} of them")),
         };
-        if std::mem::replace(&mut self.missing, missing) != missing && !self.members.is_empty() {
-            match missing {
-                0 => info!("there are enough control functions for phones' backups"),
-                _ => warn!("there are too few control functions for phones' backups: {detail}"),
+        self.console.components(|c| c.set("control functions", condition, detail));
+    }
+
+    /// Tells whether there are enough, when that has been so for a while: one that comes and goes again and again fills no log.
+    pub(super) fn tell_missing(&mut self, now: Instant) {
+        if self.members.is_empty() {
+            self.missing_told = 0;
+        }
+        if self.missing == self.missing_told {
+            self.missing_since = None;
+            return;
+        }
+        let since = *self.missing_since.get_or_insert(now);
+        if now < since + STAYS {
+            return;
+        }
+        (self.missing_told, self.missing_since) = (self.missing, None);
+        match self.missing {
+            0 => info!("there are enough control functions for phones' backups"),
+            missing => {
+                let (members, wanted) = (self.members.len(), self.terms.backups);
+                warn!(members, missing, wanted, "there are too few control functions for phones' backups");
             }
         }
-        self.console.components(|c| c.set("control functions", condition, detail));
+    }
+
+    /// When [`Self::tell_missing`] is due.
+    pub(super) fn missing_told_at(&self) -> Option<Instant> {
+        self.missing_since.map(|since| since + STAYS)
     }
 
     /// How often what etcd says of the cluster could not be put in force.
@@ -57,6 +84,11 @@ impl Pool {
                 "whimbrel_cpf_false_alarms_total",
                 "Control functions that were taken for dead and lived",
                 heartbeats.false_alarms,
+            ),
+            one(
+                "whimbrel_cpf_given_up_total",
+                "Control functions that were given up because they broke the rules of their links",
+                self.given_up.total(),
             ),
             one(
                 "whimbrel_cpf_verdicts_put_off_total",
