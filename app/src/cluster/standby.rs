@@ -1,11 +1,12 @@
 //! An aggregator of a pair that does not serve: it follows the one that does, and takes its place.
 
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::{debug, info, warn};
+use tracing::{debug, error, info, warn};
 use whimbrel_control::config::Config as Told;
 use whimbrel_ids::Instant;
 use whimbrel_link::{Event, Events, LinkId, Links};
@@ -20,11 +21,15 @@ use super::strangers::Strangers;
 use super::witness::{News, Witness};
 use super::{Pair, Pool};
 use crate::config::{Cluster, PairOf};
-use crate::console::{Condition, Console};
+use crate::console::{Condition, Console, Counter};
 use crate::entropy::SystemEntropy;
+use crate::told::ToldOnce;
 
 /// Between two looks at who serves.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+/// One that cannot follow calls the one that serves after so long, twice that the next time, and so on: a copy costs that one time, and what is
+/// wrong is mended by somebody. It begins with the shortest when it could follow for as long as the longest.
+const AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 /// How long a control function waits here that has called, while another aggregator serves.
 const CALLER_MAX: Duration = Duration::from_millis(500);
 /// Octets of records that may come before the snapshot is whole.
@@ -124,6 +129,10 @@ pub(crate) struct Standby {
     links: Links,
     events: Events,
     phase: Phase,
+    /// After it could not follow: from when on the one that serves is called, and how long that was put off.
+    call_at: Instant,
+    put_off: Duration,
+    told: ToldOnce<&'static str>,
     /// Control functions that have called and not yet said what for.
     strangers: Called,
     turned_away: Strangers,
@@ -163,6 +172,9 @@ impl Standby {
             links,
             events: Events::default(),
             phase: Phase::Looking(Instant::ZERO),
+            call_at: Instant::ZERO,
+            put_off: Duration::ZERO,
+            told: ToldOnce::new("what this aggregator follows"),
             strangers: Called::new(),
             turned_away: Strangers::default(),
             callers: Vec::new(),
@@ -257,11 +269,9 @@ impl Standby {
                 self.tell(link, &ToActive::Follow { place, address, endpoints, smf: self.smf });
             }
             (Phase::Calling { link: called, .. }, hello) if *called == link => {
-                if self.turned_away.tells(now, peer, hello.as_ref().err().map_or("role", BadHello::label)) {
-                    let why = hello.err().map_or_else(|| "it is none".into(), |e| e.to_string());
-                    warn!(%peer, "what etcd lists as the aggregator that serves is not followed: {why}");
-                }
-                self.give_up(now);
+                let label = hello.as_ref().err().map_or("role", BadHello::label);
+                let why = hello.err().map_or_else(|| "it is none".into(), |e| e.to_string());
+                self.give_up(now, label, format!("what etcd lists there, at {peer}, is not followed: {why}"));
             }
             (_, Ok(hello @ Hello { role: Role::Cpf, .. })) => {
                 self.strangers.insert(link, (peer, hello));
@@ -289,10 +299,7 @@ impl Standby {
         }
         match ToMirror::read(octets) {
             Ok(message) => self.told(now, link, message),
-            Err(e) => {
-                warn!("the aggregator that serves is not understood: {e}");
-                self.give_up(now);
-            }
+            Err(e) => self.give_up(now, "message", format!("it is not understood: {e}")),
         }
     }
 
@@ -303,7 +310,13 @@ impl Standby {
                 let ip = self.links.local_addr().map_or(IpAddr::from([127, 0, 0, 1]), |at| at.ip());
                 let timing = self.witness.heartbeat(self.cluster.heartbeat);
                 let watch = Watch::open(SocketAddr::new(ip, 0), &heartbeats.0, timing);
-                let (Ok(mut watch), Some(me)) = (watch, self.witness.me()) else { return self.give_up(now) };
+                let (Ok(mut watch), Some(me)) = (watch, self.witness.me()) else {
+                    return self.give_up(
+                        now,
+                        "heartbeats",
+                        "heartbeats cannot be sent, or etcd does not list this one",
+                    );
+                };
                 self.answering.be(Some((MemberId::Cta(me.cta), &heartbeats.0)));
                 // Where it was called: etcd may list it no more, and there it is all the same.
                 watch.begin(now, MemberId::Cta(number), at);
@@ -341,8 +354,7 @@ impl Standby {
                 if followed.snapshot.is_none() {
                     self.heard.push(Heard::Record(octets.to_vec()));
                 } else if followed.early_octets + octets.len() > EARLY_OCTETS_MAX {
-                    warn!("more came than fits while the snapshot was on its way: following begins anew");
-                    self.give_up(now);
+                    self.give_up(now, "early", "more came than fits while the snapshot was on its way");
                 } else {
                     followed.early_octets += octets.len();
                     followed.early.push(octets.to_vec());
@@ -352,7 +364,7 @@ impl Standby {
             (ToMirror::Subscribers(octets), Phase::Following(_) | Phase::Calling { .. }) => {
                 self.heard.push(Heard::Subscribers(octets.to_vec()));
             }
-            _ => self.give_up(now),
+            _ => self.give_up(now, "order", "it says things out of their order"),
         }
     }
 
@@ -372,10 +384,26 @@ impl Standby {
         self.links.send(link, &self.frame);
     }
 
-    /// What was heard is of no use: it is begun anew.
-    pub(crate) fn give_up(&mut self, now: Instant) {
+    /// What was heard is of no use: it is begun anew, after a while. Told once an hour of each kind, and counted.
+    pub(crate) fn give_up(&mut self, now: Instant, kind: &'static str, why: impl Display) {
+        self.console.metrics.add(Counter::MirrorBegunAnew, 1);
+        if self.told.tells(now, kind) {
+            error!(
+                "this aggregator cannot follow the one that serves, and begins anew: {why}; further times are counted (whimbrel_mirror_begun_anew_total)"
+            );
+        }
+        let (shortest, longest) = AGAIN_AFTER;
+        let lately = now < self.call_at + longest;
+        self.put_off = if lately { (self.put_off * 2).clamp(shortest, longest) } else { shortest };
+        self.call_at = now + self.put_off;
         let step = self.decides.give_up();
         self.step(now, step);
+    }
+
+    /// How long it does not call, since it could not follow.
+    #[cfg(test)]
+    pub(super) fn put_off(&self) -> Duration {
+        self.put_off
     }
 
     /// The one that serves is lost, or seems so.
@@ -480,7 +508,13 @@ impl Standby {
         let Phase::Looking(at) = self.phase else { return };
         let Some(me) = self.witness.me().filter(|_| now >= at) else { return };
         self.phase = Phase::Looking(now + LOOK_AGAIN);
-        let step = self.decides.look(me, self.witness.home().as_ref());
+        let home = self.witness.home();
+        // Its place is taken all the same, if it is free, and what etcd says of this one put right.
+        let calls = |home: &Home| home.mirror != Some(me) && home.active.cta != me.cta;
+        if now < self.call_at && home.as_ref().is_some_and(calls) {
+            return;
+        }
+        let step = self.decides.look(me, home.as_ref());
         self.step(now, step);
     }
 

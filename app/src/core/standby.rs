@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use whimbrel_control::udm::Directory;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::mirror::Arrival;
@@ -110,10 +110,7 @@ impl Waiting {
                 info!(octets = snapshot.len(), ?took, "this aggregator has all that the one that serves has");
                 self.mirror = Some(mirror);
             }
-            Err(sentence) => {
-                error!("this aggregator cannot follow: {sentence}");
-                self.standby.give_up(now);
-            }
+            Err(sentence) => self.standby.give_up(now, "snapshot", sentence),
         }
     }
 
@@ -122,9 +119,8 @@ impl Waiting {
         let taken = mirror.take(record);
         mirror.timed(now);
         if let Err(fault) = taken {
-            error!("this aggregator cannot follow any more, and begins anew: {fault}");
             self.mirror = None;
-            self.standby.give_up(now);
+            self.standby.give_up(now, "record", fault);
         }
     }
 

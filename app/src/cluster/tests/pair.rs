@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use whimbrel_control::udm::{AuthenticationSubscription, Directory, Subscribers, Subscription, UdmError};
@@ -23,8 +24,9 @@ use crate::cluster::standby::{Heard, Standby};
 use crate::cluster::witness::Witness;
 use crate::cluster::{Pair, Pool};
 use crate::config::{self, PairOf};
-use crate::console::Console;
+use crate::console::{Console, Counter};
 use crate::entropy::SystemEntropy;
+use crate::told::Lines;
 
 const LOCALHOST: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
 
@@ -301,6 +303,46 @@ fn one_that_etcd_lists_no_more_is_watched_where_it_was_called() {
         links.drain(clock::now(), &mut events);
         links.flush();
     }
+}
+
+#[test] // another build's snapshot, say: five times a second a copy, and some lines
+fn a_mirror_that_cannot_follow_calls_less_and_less_often_and_is_told_once() {
+    let Some(etcd) = Etcd::new("begins-anew") else { return };
+    let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Aggregator).to_octets());
+    settings.listen = Some("127.0.0.1:0".parse().unwrap());
+    let mut links = Links::open(settings).unwrap();
+    let one = Listed::new(&etcd, 1, links.local_addr().unwrap());
+    one.serves();
+    let of = PairOf { number: 2, ..pair_of(Some(&etcd)) };
+    let console = Console::new(clock::now()).unwrap();
+    let mut standby =
+        Standby::open(&of, &cluster_of_pair(of.clone()), (vec![LOCALHOST], LOCALHOST), None, console.clone())
+            .unwrap();
+    let (lines, mut events) = (Arc::new(AtomicUsize::new(0)), Events::default());
+    let (mut later, mut put_off, mut first) = (Duration::ZERO, Vec::new(), None);
+    let end = clock::now() + Duration::from_secs(20);
+    tracing::subscriber::with_default(Lines(lines.clone()), || {
+        while put_off.len() < 8 {
+            assert!(clock::now() < end, "it does not come to it: {put_off:?}");
+            let now = clock::now() + later;
+            if standby.turn(now).iter().any(|heard| matches!(heard, Heard::Snapshot(_))) {
+                standby.give_up(now, "snapshot", "it is of no use");
+                put_off.push(standby.put_off());
+                later += standby.put_off();
+                first.get_or_insert(lines.load(Ordering::Relaxed));
+            }
+            standby.flush();
+            links.drain(clock::now(), &mut events);
+            events.iter().for_each(|event| Serves { link: None, held: Vec::new() }.takes(event, &mut links));
+            links.flush();
+        }
+    });
+    assert_eq!(put_off, [2, 4, 8, 16, 32, 60, 60, 60].map(Duration::from_secs));
+    assert_eq!(console.metrics.counter(Counter::MirrorBegunAnew), 8);
+    let told = lines.load(Ordering::Relaxed) - first.expect("it follows");
+    assert_eq!(told, 7, "each time that it follows, and not again that it cannot");
+    standby.give_up(clock::now() + later + Duration::from_secs(61), "snapshot", "it is of no use");
+    assert_eq!(standby.put_off(), Duration::from_secs(2), "it could follow for a minute");
 }
 
 /// One that serves, as far as its mirror sees.
