@@ -326,6 +326,7 @@ impl CpfProcess {
             others: (0, 0),
             begun_anew,
             turned_away,
+            ignored: self.answering.ignored(),
         };
         let Some(m) = &self.membership else { return state };
         let condition = if m.alone.is_some() {

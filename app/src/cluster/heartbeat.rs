@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
+use std::ops::Add;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,9 +13,12 @@ use std::time::Duration;
 use tracing::warn;
 use whimbrel_ids::Instant;
 use whimbrel_resilience::detector::{
-    Cause, Change, Counters, Detector, Discriminator, Incarnation, Input, LENGTH, Outbox, Reflector, Timing,
+    Cause, Change, Counters, Detector, Discriminator, Incarnation, Input, LENGTH, Outbox, Reflector,
+    ReflectorCounters, Timing,
 };
 use whimbrel_resilience::membership::MemberId;
+
+use crate::console::Sample;
 
 /// Heartbeats taken in one turn.
 const PER_TURN_MAX: usize = 256;
@@ -26,6 +30,58 @@ const ASKS: Discriminator = Discriminator(u32::MAX);
 const LIFE: Incarnation = Incarnation(1);
 /// How long one that was taken for dead is listened to still, to count whether that was wrong.
 const DOUBT: Duration = Duration::from_secs(10);
+
+/// Heartbeats that did not count, of who asks and of who answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ignored {
+    malformed: u64,
+    forged: u64,
+    foreign: u64,
+    stale: u64,
+}
+
+impl From<Counters> for Ignored {
+    fn from(of: Counters) -> Self {
+        Self { malformed: of.malformed, forged: of.forged, foreign: of.foreign, stale: of.stale }
+    }
+}
+
+impl From<ReflectorCounters> for Ignored {
+    fn from(of: ReflectorCounters) -> Self {
+        Self { malformed: of.malformed, forged: of.forged, foreign: of.foreign, stale: 0 }
+    }
+}
+
+impl Add for Ignored {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            malformed: self.malformed + other.malformed,
+            forged: self.forged + other.forged,
+            foreign: self.foreign + other.foreign,
+            stale: self.stale + other.stale,
+        }
+    }
+}
+
+impl Ignored {
+    /// For the metrics.
+    pub(super) fn samples(self) -> [Sample; 4] {
+        let all = [
+            ("malformed", self.malformed),
+            ("forged", self.forged),
+            ("foreign", self.foreign),
+            ("stale", self.stale),
+        ];
+        all.map(|(why, value)| Sample {
+            name: "whimbrel_heartbeats_ignored_total",
+            help: "Heartbeats that did not count",
+            label: Some(("why", why.into())),
+            value,
+        })
+    }
+}
 
 /// Whom an aggregator watches.
 pub(super) struct Watch {
@@ -135,9 +191,16 @@ impl AsFd for Watch {
     }
 }
 
+/// Who it is, if it is somebody, and what was ignored by whom it was before.
+#[derive(Default)]
+struct Held {
+    reflector: Option<Reflector>,
+    ignored: Ignored,
+}
+
 /// Answers heartbeats, beside the thread that works: what holds that one up for a moment is no death.
 pub(super) struct Answering {
-    reflector: Arc<Mutex<Option<Reflector>>>,
+    place: Arc<Mutex<Held>>,
     replaced: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -148,16 +211,16 @@ impl Answering {
     pub(super) fn start(at: SocketAddr) -> std::io::Result<Self> {
         let socket = UdpSocket::bind(at)?;
         socket.set_read_timeout(Some(LOOK))?;
-        let reflector: Arc<Mutex<Option<Reflector>>> = Arc::default();
+        let place: Arc<Mutex<Held>> = Arc::default();
         let stop = Arc::new(AtomicBool::new(false));
         let replaced = Arc::new(AtomicBool::new(false));
-        let (shared, told, stopping) = (reflector.clone(), replaced.clone(), stop.clone());
+        let (shared, told, stopping) = (place.clone(), replaced.clone(), stop.clone());
         let answer = move || {
             let mut octets = [0; LENGTH + 1];
             while !stopping.load(Ordering::Acquire) {
                 let Ok((n, from)) = socket.recv_from(&mut octets) else { continue };
-                let mut reflector = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                if let Some(reflected) = reflector.as_mut().and_then(|r| r.handle(&octets[..n])) {
+                let mut place = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                if let Some(reflected) = place.reflector.as_mut().and_then(|r| r.handle(&octets[..n])) {
                     if reflected.replaced_by.is_some() {
                         told.store(true, Ordering::Release);
                     }
@@ -166,20 +229,32 @@ impl Answering {
             }
         };
         let thread = Some(std::thread::Builder::new().name("heartbeat".into()).spawn(answer)?);
-        Ok(Self { reflector, replaced, stop, thread })
+        Ok(Self { place, replaced, stop, thread })
     }
 
     /// It is somebody now and answers under a key, or is nobody any more.
     pub(super) fn be(&self, who: Option<(MemberId, &[u8; 32])>) {
         let reflector = who.map(|(who, key)| Reflector::new(who.discriminator(), LIFE, key));
-        let mut place = self.reflector.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = reflector;
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        *place = Held { ignored: place.ignored(), reflector };
         self.replaced.store(false, Ordering::Release);
+    }
+
+    /// What was ignored since the start. What comes while it is nobody does not count.
+    pub(super) fn ignored(&self) -> Ignored {
+        self.place.lock().unwrap_or_else(PoisonError::into_inner).ignored()
     }
 
     /// Whether somebody else serves in this one's place: it was taken for dead.
     pub(super) fn is_replaced(&self) -> bool {
         self.replaced.load(Ordering::Acquire)
+    }
+}
+
+impl Held {
+    fn ignored(&self) -> Ignored {
+        let present = self.reflector.as_ref().map(|r| r.counters().into()).unwrap_or_default();
+        self.ignored + present
     }
 }
 
@@ -226,6 +301,29 @@ mod tests {
             std::thread::sleep(Duration::from_millis(1));
         }
         Vec::new()
+    }
+
+    #[test]
+    fn what_is_no_heartbeat_for_who_answers_is_counted_and_stays_so_when_it_is_somebody_else() {
+        let probe = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = probe.local_addr().unwrap();
+        drop(probe);
+        let answering = Answering::start(at).unwrap();
+        let mut others = Watch::open("127.0.0.1:0".parse().unwrap(), &[8; 32], Timing::default()).unwrap();
+        others.begin(clock::now(), THREE, at);
+        let (mut forged, end) = (0, clock::now() + Duration::from_secs(20));
+        for life in 1..=2 {
+            answering.be(Some((THREE, &[7; 32])));
+            UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"nonsense", at).unwrap();
+            while answering.ignored().malformed < life || answering.ignored().forged <= forged {
+                assert!(clock::now() < end, "{:?}", answering.ignored());
+                others.turn(clock::now());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            answering.be(None);
+            forged = answering.ignored().forged;
+        }
+        assert_eq!(answering.ignored(), Ignored { malformed: 2, forged, ..Ignored::default() });
     }
 
     #[test] // SIGSTOP and SIGCONT of the mirror: it comes back under its number, within the time for which the verdict on it is doubted

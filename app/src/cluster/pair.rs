@@ -13,7 +13,7 @@ use whimbrel_resilience::pair::{Duty, Serving};
 use whimbrel_resilience::{Entropy, Inspect, Order, Outbox};
 
 use super::Pool;
-use super::heartbeat::Answering;
+use super::heartbeat::{Answering, Ignored};
 use super::witness::{News, Witness};
 use crate::clock;
 
@@ -148,6 +148,11 @@ impl Pair {
     /// Records at etcd that say what cannot be.
     pub(crate) fn ignored(&self) -> u64 {
         self.witness.ignored()
+    }
+
+    /// Heartbeats of its mirror's that did not count.
+    pub(crate) fn heartbeats_ignored(&self) -> Ignored {
+        self.answering.ignored()
     }
 
     /// The aggregator that follows, from where on it may be told of subscribers.

@@ -21,7 +21,7 @@ use super::strangers::Strangers;
 use super::witness::{News, Witness};
 use super::{Pair, Pool};
 use crate::config::{Cluster, PairOf};
-use crate::console::{Condition, Console, Counter};
+use crate::console::{Condition, Console, Counter, Sample};
 use crate::entropy::SystemEntropy;
 use crate::told::ToldOnce;
 
@@ -32,6 +32,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(200);
 const AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
 /// How long a control function waits here that has called, while another aggregator serves.
 const CALLER_MAX: Duration = Duration::from_millis(500);
+/// How old what it tells of what it counts may be.
+const SAMPLES_EVERY: Duration = Duration::from_secs(1);
 /// Octets of records that may come before the snapshot is whole.
 const EARLY_OCTETS_MAX: usize = 256 << 20;
 
@@ -139,6 +141,8 @@ pub(crate) struct Standby {
     callers: Vec<(Instant, Caller)>,
     heard: Vec<Heard>,
     frame: Vec<u8>,
+    /// When it tells again what it counts.
+    samples_at: Instant,
 }
 
 impl Standby {
@@ -180,6 +184,7 @@ impl Standby {
             callers: Vec::new(),
             heard: Vec::new(),
             frame: Vec::new(),
+            samples_at: Instant::ZERO,
         };
         standby.show_condition("looks for the one that serves");
         Ok(standby)
@@ -248,7 +253,30 @@ impl Standby {
             self.news(now, news);
         }
         self.look(now);
+        if now >= self.samples_at {
+            self.samples_at = now + SAMPLES_EVERY;
+            self.console.metrics.set_samples(self.samples());
+        }
         std::mem::take(&mut self.heard)
+    }
+
+    /// What it counts while it does not serve.
+    fn samples(&self) -> Vec<Sample> {
+        let one = |name, help, value| Sample { name, help, label: None, value };
+        let mut samples = vec![
+            one(
+                "whimbrel_link_turned_away_total",
+                "Calls that are none of the cluster's",
+                self.turned_away.total(),
+            ),
+            one(
+                "whimbrel_etcd_records_ignored_total",
+                "Records at etcd that say what cannot be: what was known before stays",
+                self.witness.ignored(),
+            ),
+        ];
+        samples.extend(self.answering.ignored().samples());
+        samples
     }
 
     fn up(&mut self, now: Instant, link: LinkId, peer: SocketAddr, hello: &[u8]) {

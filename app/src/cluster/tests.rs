@@ -24,7 +24,7 @@ use whimbrel_resilience::membership::{Configuration, MemberId, Roll};
 use whimbrel_resilience::replication::CpfId;
 
 use super::given_up::COMES_AGAIN_AFTER;
-use super::heartbeat::Answering;
+use super::heartbeat::{Answering, Ignored};
 use super::{AtEtcd, CpfProcess, Pool, Said, Settings, Wanted};
 use crate::api::{self, Shared};
 use crate::clock;
@@ -170,7 +170,8 @@ fn shows(pool: &Pool, console: &Console) -> (Condition, String, u64) {
 }
 
 fn counted(pool: &Pool, name: &str) -> u64 {
-    let all: Vec<u64> = pool.samples().iter().filter(|s| s.name == name).map(|s| s.value).collect();
+    let all: Vec<u64> =
+        pool.samples(Ignored::default()).iter().filter(|s| s.name == name).map(|s| s.value).collect();
     assert!(!all.is_empty(), "there is no {name}");
     all.iter().sum()
 }
@@ -620,7 +621,7 @@ fn a_control_function_says_over_http_how_it_is_and_nothing_of_phones() {
     };
     until("/api/v1/status", "no aggregator takes this control function");
     until("/metrics", "\nwhimbrel_cpf_member 0\n");
-    let (link, _) = aggregator.caller();
+    let (link, itself) = aggregator.caller();
     let phone = PhoneId { slot: 3, generation: 1 };
     let serve = Down::Serve { phone, term: 1, backups: Vec::new() };
     let input = Down::Run(Envelope {
@@ -653,6 +654,8 @@ fn a_control_function_says_over_http_how_it_is_and_nothing_of_phones() {
         let answer = get(api.address, path);
         assert!(answer.starts_with("HTTP/1.1 404") && answer.contains("ask the aggregator"), "{answer}");
     }
+    UdpSocket::bind(at).unwrap().send_to(b"no heartbeat", itself).unwrap();
+    until("/metrics", "\nwhimbrel_heartbeats_ignored_total{why=\"malformed\"} 1\n");
     aggregator.links.close(link);
     aggregator.links.flush();
     until("/metrics", "\nwhimbrel_cpf_begun_anew_total 1\n");
@@ -838,7 +841,7 @@ fn heartbeats_that_are_none_are_counted() {
     let end = Instant::now() + Duration::from_secs(20);
     let mut octets = [0; 256];
     while counted(&pool, "whimbrel_heartbeats_ignored_total") < 3 {
-        assert!(Instant::now() < end, "{:?}", pool.samples());
+        assert!(Instant::now() < end, "{:?}", pool.samples(Ignored::default()));
         pool.turn(clock::now());
         pool.flush();
         peer.links.drain(clock::now(), &mut peer.events);
@@ -852,7 +855,10 @@ fn heartbeats_that_are_none_are_counted() {
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-    let ignored = pool.samples().into_iter().filter(|s| s.name == "whimbrel_heartbeats_ignored_total");
+    let ignored = pool
+        .samples(Ignored::default())
+        .into_iter()
+        .filter(|s| s.name == "whimbrel_heartbeats_ignored_total");
     let ignored: Vec<_> = ignored.map(|s| (s.label.unwrap().1, s.value)).collect();
     let all = [("malformed", 1), ("forged", 1), ("foreign", 1), ("stale", 0)];
     assert_eq!(ignored, all.map(|(why, n)| (why.to_owned(), n)));

@@ -6,6 +6,7 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use whimbrel_ids::Instant;
 
+use super::heartbeat::Ignored;
 use crate::console::{Condition, Console, Sample};
 
 /// How old what is told may be.
@@ -46,6 +47,8 @@ pub(super) struct State {
     pub(super) begun_anew: u64,
     /// Calls that were turned away.
     pub(super) turned_away: u64,
+    /// Heartbeats that did not count.
+    pub(super) ignored: Ignored,
 }
 
 impl Vitals {
@@ -117,6 +120,7 @@ impl Vitals {
             label: Some(("quantile", label.into())),
             value: if self.inputs.is_empty() { 0 } else { self.inputs.value_at_quantile(quantile) },
         }));
+        samples.extend(state.ignored.samples());
         self.console.metrics.set_samples(samples);
         let (condition, sentence) = state.condition;
         self.console.components(|c| c.set("control function", condition, sentence));

@@ -985,10 +985,11 @@ impl Control {
         });
         let upf = self.upf.iter().flat_map(LocalUpf::samples);
         let smf_n4 = self.smf_n4.iter().flat_map(SmfN4::samples);
+        let answering = self.pair.as_ref().map(Pair::heartbeats_ignored).unwrap_or_default();
         let pool = self
             .pool
             .iter()
-            .flat_map(|pool| view::replication(self.active.cta()).into_iter().chain(pool.samples()));
+            .flat_map(|pool| view::replication(self.active.cta()).into_iter().chain(pool.samples(answering)));
         let pair = self.pair.iter().flat_map(|pair| {
             let one = |name, help, value| Sample { name, help, label: None, value };
             let (records, octets) = pair.sent();

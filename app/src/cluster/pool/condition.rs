@@ -8,6 +8,7 @@ use whimbrel_resilience::replication::CpfId;
 use whimbrel_resilience::{Complaint, Recovered};
 
 use super::Pool;
+use crate::cluster::heartbeat::Ignored;
 use crate::console::{Condition, Sample};
 
 /// How long there have to be too few of them, or enough, until the log says so.
@@ -63,8 +64,8 @@ impl Pool {
         self.not_taken
     }
 
-    /// For the metrics.
-    pub(crate) fn samples(&self) -> Vec<Sample> {
+    /// For the metrics, with what was ignored where this aggregator answers heartbeats.
+    pub(crate) fn samples(&self, answering: Ignored) -> Vec<Sample> {
         let one = |name, help, value| Sample { name, help, label: None, value };
         let heartbeats = self.watch.counters();
         let links = self.links.counters();
@@ -113,17 +114,8 @@ impl Pool {
             one("whimbrel_link_frames_in_total", "Messages from control functions", links.frames_in),
             one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),
         ];
-        let ignored = [
-            ("malformed", heartbeats.malformed),
-            ("forged", heartbeats.forged),
-            ("foreign", heartbeats.foreign),
-            ("stale", heartbeats.stale),
-        ];
-        let ignored = ignored.map(|(why, value)| Sample {
-            label: Some(("why", why.into())),
-            ..one("whimbrel_heartbeats_ignored_total", "Heartbeats that did not count", value)
-        });
-        counts.into_iter().chain(ignored).chain(self.recoveries.samples()).collect()
+        let ignored = answering + heartbeats.into();
+        counts.into_iter().chain(ignored.samples()).chain(self.recoveries.samples()).collect()
     }
 
     /// Others went on after a loss.

@@ -238,7 +238,7 @@ fn what_a_mirror_holds_it_says_once() {
     let of = PairOf { number: 2, ..pair_of(Some(&etcd)) };
     let console = Console::new(clock::now()).unwrap();
     let mut standby =
-        Standby::open(&of, &cluster_of_pair(of.clone()), (vec![LOCALHOST], LOCALHOST), None, console)
+        Standby::open(&of, &cluster_of_pair(of.clone()), (vec![LOCALHOST], LOCALHOST), None, console.clone())
             .unwrap();
     let mut serves = Serves { link: None, held: Vec::new() };
     let mut events = Events::default();
@@ -257,8 +257,11 @@ fn what_a_mirror_holds_it_says_once() {
         links.flush();
         std::thread::sleep(Duration::from_millis(1));
     }
-    while serves.held.len() < 2 {
+    let nonsense = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    nonsense.send_to(b"no heartbeat", standby.address().unwrap()).unwrap();
+    while serves.held.len() < 2 || console.metrics.sample("whimbrel_heartbeats_ignored_total") == 0 {
         assert!(clock::now() < end, "{:?}", serves.held);
+        standby.turn(clock::now());
         links.drain(clock::now(), &mut events);
         events.iter().for_each(|event| serves.takes(event, &mut links));
     }
