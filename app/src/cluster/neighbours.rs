@@ -162,7 +162,9 @@ impl Neighbours {
     pub(crate) fn not_taken(&mut self, from: NeighbourId, why: NotTaken) {
         self.not_taken += 1;
         let Some(n) = self.all.get_mut(usize::from(from.0)) else { return };
-        if n.told.insert(why) {
+        // It may say any number, and each would be a line.
+        let kind = if let NotTaken::Version(_) = why { NotTaken::Version(0) } else { why };
+        if n.told.insert(kind) {
             warn!(neighbour = %n.name, ?why, "a message of another AMF is not taken; this is told once");
         }
     }
@@ -290,6 +292,17 @@ mod tests {
             Neighbours::open(&of(2, vec![at]), amf(0), clock::now()).expect("opens").expect("one");
         until(&mut [&mut stranger, &mut b], |both| both[1].refused.total() > 0);
         assert!(!there(&b));
+    }
+
+    #[test]
+    fn a_neighbour_that_says_to_be_of_each_version_is_told_once_and_counted() {
+        let mut a = Neighbours::open(&of(2, Vec::new()), amf(1), clock::now()).expect("opens").expect("one");
+        let lines = Arc::new(AtomicUsize::new(0));
+        tracing::subscriber::with_default(Lines(lines.clone()), || {
+            (0..=u16::MAX).for_each(|v| a.not_taken(NeighbourId(0), NotTaken::Version(v)));
+            (0..9).for_each(|_| a.not_taken(NeighbourId(0), NotTaken::Malformed));
+        });
+        assert_eq!((lines.load(Ordering::Relaxed), a.not_taken), (2, 65_536 + 9), "one of each kind");
     }
 
     #[test] // one lists the other, which does not list it: it calls, is let go, and calls again
