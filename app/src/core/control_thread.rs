@@ -979,7 +979,7 @@ impl Control {
     fn samples(&self) -> Vec<Sample> {
         let bounds = self.active.cta().bounds().map(|(limit, value)| Sample {
             name: "whimbrel_limit_reached_total",
-            help: "What came beyond a limit and was dropped",
+            help: "Times that a limit was reached: what came beyond it was dropped, refused, or, for logs, served and not kept",
             label: Some(("limit", limit.into())),
             value,
         });

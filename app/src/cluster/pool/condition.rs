@@ -70,7 +70,11 @@ impl Pool {
         let heartbeats = self.watch.counters();
         let links = self.links.counters();
         let counts = [
-            one("whimbrel_cpf_heartbeats_total", "Heartbeats sent to control functions", heartbeats.probes),
+            one(
+                "whimbrel_cpf_heartbeats_total",
+                "Heartbeats sent to control functions and the mirror",
+                heartbeats.probes,
+            ),
             one(
                 "whimbrel_cpf_silent_total",
                 "Control functions that did not answer, heartbeats or on their links",
@@ -111,8 +115,16 @@ impl Pool {
                 "Backups that a phone lacks, since there are too few control functions",
                 self.missing as u64,
             ),
-            one("whimbrel_link_frames_in_total", "Messages from control functions", links.frames_in),
-            one("whimbrel_link_frames_out_total", "Messages to control functions", links.frames_out),
+            one(
+                "whimbrel_link_frames_in_total",
+                "Messages from control functions and the mirror",
+                links.frames_in,
+            ),
+            one(
+                "whimbrel_link_frames_out_total",
+                "Messages to control functions and the mirror",
+                links.frames_out,
+            ),
         ];
         let ignored = answering + heartbeats.into();
         counts.into_iter().chain(ignored.samples()).chain(self.recoveries.samples()).collect()
