@@ -29,7 +29,7 @@ use crate::told::ToldOnce;
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// One that cannot follow calls the one that serves after so long, twice that the next time, and so on: a copy costs that one time, and what is
 /// wrong is mended by somebody. It begins with the shortest when it could follow for as long as the longest.
-const AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(60));
+const AGAIN_AFTER: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 /// How long a control function waits here that has called, while another aggregator serves.
 const CALLER_MAX: Duration = Duration::from_millis(500);
 /// How old what it tells of what it counts may be.

@@ -340,12 +340,12 @@ fn a_mirror_that_cannot_follow_calls_less_and_less_often_and_is_told_once() {
             links.flush();
         }
     });
-    assert_eq!(put_off, [2, 4, 8, 16, 32, 60, 60, 60].map(Duration::from_secs));
+    assert_eq!(put_off, [500, 1000, 2000, 4000, 8000, 10_000, 10_000, 10_000].map(Duration::from_millis));
     assert_eq!(console.metrics.counter(Counter::MirrorBegunAnew), 8);
     let told = lines.load(Ordering::Relaxed) - first.expect("it follows");
     assert_eq!(told, 7, "each time that it follows, and not again that it cannot");
     standby.give_up(clock::now() + later + Duration::from_secs(61), "snapshot", "it is of no use");
-    assert_eq!(standby.put_off(), Duration::from_secs(2), "it could follow for a minute");
+    assert_eq!(standby.put_off(), Duration::from_millis(500), "it could follow for a while");
 }
 
 /// One that serves, as far as its mirror sees.
