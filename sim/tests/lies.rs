@@ -47,7 +47,7 @@ fn names(rng: &mut Rng) -> Option<N2Names> {
     Some(N2Names {
         association: AssociationId(number(rng, 1) as u32),
         amf_ue_ngap_id,
-        ran_ue_ngap_id: (rng.draw() % 2 > 0).then(|| RanUeNgapId(number(rng, 1) as u32)),
+        ran_ue_ngap_id: (!rng.draw().is_multiple_of(2)).then(|| RanUeNgapId(number(rng, 1) as u32)),
     })
 }
 
@@ -73,14 +73,14 @@ fn batch(rng: &mut Rng) -> Batch {
     ];
     Batch {
         outputs: (0..rng.draw() % 4).map(|_| output(rng)).collect(),
-        next_deadline: (rng.draw() % 2 > 0).then(|| Instant(number(rng, 1 << 30))),
-        idle: rng.draw() % 2 > 0,
-        no_effect: rng.draw() % 3 == 0,
-        tmsi_taken: rng.draw() % 2 > 0,
+        next_deadline: (!rng.draw().is_multiple_of(2)).then(|| Instant(number(rng, 1 << 30))),
+        idle: !rng.draw().is_multiple_of(2),
+        no_effect: rng.draw().is_multiple_of(3),
+        tmsi_taken: !rng.draw().is_multiple_of(2),
         connected: names(rng),
         target: names(rng),
-        fault: rng.draw() % 8 == 0,
-        authenticated: rng.draw() % 2 > 0,
+        fault: rng.draw().is_multiple_of(8),
+        authenticated: !rng.draw().is_multiple_of(2),
         disposition: disposition[rng.draw() as usize % disposition.len()],
         ..Batch::default()
     }
@@ -126,12 +126,12 @@ fn whatever_a_control_function_says_nobody_falls() {
                 let Some((phone, clock)) = net.phones().next().map(|p| (p.id, p.clock)) else { break };
                 let Some(liar) = net.cta().served_by(phone) else { break };
                 let any = |rng: &mut Rng| CpfId(1 + (rng.draw() % 3) as u16);
-                let from = if rng.draw() % 8 > 0 { liar } else { any(&mut rng) };
-                if rng.draw() % 4 == 0 {
+                let from = if !rng.draw().is_multiple_of(8) { liar } else { any(&mut rng) };
+                if rng.draw().is_multiple_of(4) {
                     net.order(phone, CoreCommand::TellReachable); // it is asked something, and says this
                 }
                 net.cpf_says(from, word(&mut rng, phone, clock));
-                if rng.draw() % 8 == 0 {
+                if rng.draw().is_multiple_of(8) {
                     net.peer_says(from, any(&mut rng), state(&mut rng, phone, clock));
                 }
             }
