@@ -404,7 +404,7 @@ impl Stage {
         if now.lost + now.poisoned > told.lost + told.poisoned {
             return Err("a phone was lost".into());
         }
-        if now.diverged + now.counts_again + now.unreadable > 0 {
+        if now.diverged + now.counts_again + now.unreadable + now.claims_refused > 0 {
             return Err(format!("a replay led elsewhere: {now:?}"));
         }
         if self.world.is_silent() && !procedure.astonishes && net.violations().0 > violations {
