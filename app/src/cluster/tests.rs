@@ -681,7 +681,15 @@ fn a_message_of_a_life_that_is_not_known_ends_its_link() {
 }
 
 /// A control function whose lines in the log are counted.
-fn counting(settings: Settings, lines: &Arc<AtomicUsize>) -> Running {
+fn counting(aggregator: &Host, console: Option<Arc<Console>>, lines: &Arc<AtomicUsize>) -> Running {
+    let settings = Settings {
+        aggregators: vec![aggregator.links.local_addr().unwrap()],
+        at_etcd: None,
+        listen: "127.0.0.1:0".parse().unwrap(),
+        region: "home/site".parse().unwrap(),
+        key_file: None,
+        console,
+    };
     let stop = Arc::new(AtomicBool::new(false));
     let (stopping, lines) = (stop.clone(), Lines(lines.clone()));
     let work = move || {
@@ -703,16 +711,8 @@ fn state(life: u64, phone: PhoneId) -> Vec<u8> {
 fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
     let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
     let console = Console::new(clock::now()).unwrap();
-    let settings = Settings {
-        aggregators: vec![aggregator.links.local_addr().unwrap()],
-        at_etcd: None,
-        listen: "127.0.0.1:0".parse().unwrap(),
-        region: "home/site".parse().unwrap(),
-        key_file: None,
-        console: Some(console.clone()),
-    };
     let lines = Arc::new(AtomicUsize::new(0));
-    let _cpf = counting(settings, &lines);
+    let _cpf = counting(&aggregator, Some(console.clone()), &lines);
     let (link, itself) = aggregator.caller();
     let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];
     aggregator.tell(link, member(5).into_iter().chain([ToCpf::Peers(peers)]));
@@ -754,16 +754,8 @@ fn a_message_that_cannot_be_read_is_skipped_told_once_and_counted() {
 #[test] // of another life for good, as one whose aggregator hangs while its mirror serves
 fn who_ends_each_link_that_leads_to_it_is_told_once() {
     let (mut aggregator, mut other) = (Host::new(Role::Aggregator), Host::new(Role::Cpf));
-    let settings = Settings {
-        aggregators: vec![aggregator.links.local_addr().unwrap()],
-        at_etcd: None,
-        listen: "127.0.0.1:0".parse().unwrap(),
-        region: "home/site".parse().unwrap(),
-        key_file: None,
-        console: None,
-    };
     let lines = Arc::new(AtomicUsize::new(0));
-    let _cpf = counting(settings, &lines);
+    let _cpf = counting(&aggregator, None, &lines);
     let (link, itself) = aggregator.caller();
     let phone = PhoneId { slot: 3, generation: 1 };
     let peers = vec![(CpfId(1), itself), (CpfId(2), other.links.local_addr().unwrap())];

@@ -227,19 +227,23 @@ fn who_called_just_before_an_aggregator_serves_is_heard() {
     }
 }
 
+/// The links of an aggregator that etcd lists as the one that serves, and another that is to follow it.
+fn one_that_serves_and_another(etcd: &Etcd) -> (Links, Listed, Standby, Arc<Console>) {
+    let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Aggregator).to_octets());
+    settings.listen = Some("127.0.0.1:0".parse().unwrap());
+    let links = Links::open(settings).unwrap();
+    let one = Listed::new(etcd, 1, links.local_addr().unwrap());
+    one.serves();
+    let of = PairOf { number: 2, ..pair_of(Some(etcd)) };
+    let (cluster, console) = (cluster_of_pair(of.clone()), Console::new(clock::now()).unwrap());
+    let standby = Standby::open(&of, &cluster, (vec![LOCALHOST], LOCALHOST), None, console.clone()).unwrap();
+    (links, one, standby, console)
+}
+
 #[test]
 fn what_a_mirror_holds_it_says_once() {
     let Some(etcd) = Etcd::new("held") else { return };
-    let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Aggregator).to_octets());
-    settings.listen = Some("127.0.0.1:0".parse().unwrap());
-    let mut links = Links::open(settings).unwrap();
-    let one = Listed::new(&etcd, 1, links.local_addr().unwrap());
-    one.serves();
-    let of = PairOf { number: 2, ..pair_of(Some(&etcd)) };
-    let console = Console::new(clock::now()).unwrap();
-    let mut standby =
-        Standby::open(&of, &cluster_of_pair(of.clone()), (vec![LOCALHOST], LOCALHOST), None, console.clone())
-            .unwrap();
+    let (mut links, _one, mut standby, console) = one_that_serves_and_another(&etcd);
     let mut serves = Serves { link: None, held: Vec::new() };
     let mut events = Events::default();
     let end = clock::now() + Duration::from_secs(20);
@@ -271,19 +275,9 @@ fn what_a_mirror_holds_it_says_once() {
 #[test] // its lease ran out while it made its copy: etcd did not hear it
 fn one_that_etcd_lists_no_more_is_watched_where_it_was_called() {
     let Some(etcd) = Etcd::new("watched") else { return };
-    let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Aggregator).to_octets());
-    settings.listen = Some("127.0.0.1:0".parse().unwrap());
-    let mut links = Links::open(settings).unwrap();
-    let at = links.local_addr().unwrap();
-    let heartbeats = std::net::UdpSocket::bind(at).unwrap();
+    let (mut links, one, mut standby, _) = one_that_serves_and_another(&etcd);
+    let heartbeats = std::net::UdpSocket::bind(links.local_addr().unwrap()).unwrap();
     heartbeats.set_nonblocking(true).unwrap();
-    let one = Listed::new(&etcd, 1, at);
-    one.serves();
-    let of = PairOf { number: 2, ..pair_of(Some(&etcd)) };
-    let console = Console::new(clock::now()).unwrap();
-    let mut standby =
-        Standby::open(&of, &cluster_of_pair(of.clone()), (vec![LOCALHOST], LOCALHOST), None, console)
-            .unwrap();
     let (mut serves, mut events) = (Serves { link: None, held: Vec::new() }, Events::default());
     let end = clock::now() + Duration::from_secs(20);
     while serves.link.is_none() {
@@ -311,16 +305,7 @@ fn one_that_etcd_lists_no_more_is_watched_where_it_was_called() {
 #[test] // another build's snapshot, say: five times a second a copy, and some lines
 fn a_mirror_that_cannot_follow_calls_less_and_less_often_and_is_told_once() {
     let Some(etcd) = Etcd::new("begins-anew") else { return };
-    let mut settings = whimbrel_link::Settings::new(Hello::own(Role::Aggregator).to_octets());
-    settings.listen = Some("127.0.0.1:0".parse().unwrap());
-    let mut links = Links::open(settings).unwrap();
-    let one = Listed::new(&etcd, 1, links.local_addr().unwrap());
-    one.serves();
-    let of = PairOf { number: 2, ..pair_of(Some(&etcd)) };
-    let console = Console::new(clock::now()).unwrap();
-    let mut standby =
-        Standby::open(&of, &cluster_of_pair(of.clone()), (vec![LOCALHOST], LOCALHOST), None, console.clone())
-            .unwrap();
+    let (mut links, _one, mut standby, console) = one_that_serves_and_another(&etcd);
     let (lines, mut events) = (Arc::new(AtomicUsize::new(0)), Events::default());
     let (mut later, mut put_off, mut first) = (Duration::ZERO, Vec::new(), None);
     let end = clock::now() + Duration::from_secs(20);
