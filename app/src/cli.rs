@@ -281,6 +281,67 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    #[test] // CONTRIBUTING.md: a document that shows a command shows one that exists, with options that it has
+    fn commands_in_documents_exist() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut wrong = Vec::new();
+        let mut found = 0;
+        for folder in ["", "docs", "app", "bench", "tests/interop", "tests/live"] {
+            for entry in std::fs::read_dir(root.join(folder)).unwrap().flatten() {
+                let name = entry.file_name().into_string().unwrap_or_default();
+                if !name.ends_with(".md") || name == "CHANGELOG.md" {
+                    continue;
+                }
+                let text = std::fs::read_to_string(entry.path()).unwrap();
+                for line in commands_in(&text) {
+                    found += 1;
+                    if let Err(why) = exists(&line) {
+                        wrong.push(format!("{folder}/{name}: `whimbrel {line}`: {why}"));
+                    }
+                }
+            }
+        }
+        assert!(found > 50, "the documents show commands, and {found} were found");
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// What follows `whimbrel ` at the beginning of a line of code, of a word in back ticks, or of what follows a `;`.
+    fn commands_in(text: &str) -> Vec<String> {
+        let mut commands = Vec::new();
+        for (i, part) in text.split("```").enumerate() {
+            let pieces: Vec<&str> = if i % 2 == 1 {
+                part.lines().flat_map(|line| line.split("; ")).collect()
+            } else {
+                part.split('`').skip(1).step_by(2).collect()
+            };
+            let ours = pieces.into_iter().filter_map(|piece| piece.trim().strip_prefix("whimbrel "));
+            commands.extend(
+                ours.map(|c| c.split([';', '&', '|', '#', '>']).next().unwrap_or_default().trim().to_owned()),
+            );
+        }
+        commands
+    }
+
+    /// Follows the words through the commands, and finds each option at the command that it stands behind.
+    fn exists(line: &str) -> Result<(), String> {
+        let mut command = Cli::command();
+        command.build();
+        for word in line.split_whitespace() {
+            if let Some(long) = word.strip_prefix("--") {
+                let long = long.split('=').next().unwrap_or_default();
+                let known = command.get_arguments().any(|a| a.get_long() == Some(long));
+                if !long.is_empty() && !known {
+                    return Err(format!("`{}` has no option --{long}", command.get_name()));
+                }
+            } else if let Some(below) = command.find_subcommand(word) {
+                command = below.clone();
+            } else if command.has_subcommands() && word.chars().all(|c| c.is_ascii_lowercase()) {
+                return Err(format!("`{}` has no command {word}", command.get_name()));
+            }
+        }
+        Ok(())
+    }
+
     #[test]
     fn the_configuration_is_named_by_c_wherever_it_is_used() {
         for line in ["run -c f", "why x -c f", "ue list -c f", "top --config f", "subscriber list -c f"] {
