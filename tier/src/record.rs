@@ -1,0 +1,88 @@
+//! A record in a region: header, then the caller's octets.
+
+use std::num::NonZeroU32;
+
+/// Records begin at multiples of this.
+pub(crate) const UNIT_OCTETS: usize = 16;
+/// Octets of the header in front of a record: counter (2), length (2), owner (4).
+pub(crate) const HEADER_OCTETS: usize = 8;
+/// The longest record. Its length has 16 bits.
+pub const MAX_RECORD_OCTETS: usize = u16::MAX as usize;
+
+/// Units in a region, as a power of two: 2 MiB in units of 16 octets.
+const UNIT_BITS: u32 = 17;
+/// Regions that a [`Place`] can name: 64 GiB.
+pub(crate) const MAX_REGIONS: usize = 1 << (32 - UNIT_BITS);
+
+/// The index of the entry in the caller's table that holds the record's [`Place`].
+pub type Owner = u32;
+
+/// The owner in the header of a record that was removed.
+pub(crate) const REMOVED: Owner = Owner::MAX;
+
+/// Where a record is: region and unit in 32 bits, so that `Option<Place>` takes four octets in the caller's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(NonZeroU32);
+
+impl Place {
+    /// `None` for unit 0 of region 0, where no record begins.
+    pub(crate) fn new(region: usize, offset: usize) -> Option<Self> {
+        let unit = u32::try_from(offset / UNIT_OCTETS).ok()?;
+        let region = u32::try_from(region).ok()?;
+        NonZeroU32::new(region << UNIT_BITS | unit).map(Self)
+    }
+
+    pub(crate) fn region(self) -> usize {
+        (self.0.get() >> UNIT_BITS) as usize
+    }
+
+    /// Octets from the region's beginning.
+    pub(crate) fn offset(self) -> usize {
+        (self.0.get() & ((1 << UNIT_BITS) - 1)) as usize * UNIT_OCTETS
+    }
+}
+
+/// What the header says, without the counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) len: u16,
+    pub(crate) owner: Owner,
+}
+
+impl Header {
+    /// Octets that a record of this length takes, header and rounding included.
+    pub(crate) fn span(self) -> usize {
+        span(usize::from(self.len))
+    }
+
+    pub(crate) fn is_removed(self) -> bool {
+        self.owner == REMOVED
+    }
+}
+
+/// Octets that a record with so many of the caller's octets takes.
+pub(crate) fn span(len: usize) -> usize {
+    (HEADER_OCTETS + len).next_multiple_of(UNIT_OCTETS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::REGION_OCTETS;
+
+    #[test]
+    fn a_place_keeps_region_and_offset_in_four_octets() {
+        assert_eq!(size_of::<Option<Place>>(), 4);
+        assert_eq!(REGION_OCTETS / UNIT_OCTETS, 1 << UNIT_BITS);
+        for (region, offset) in [(0, 16), (1, 0), (MAX_REGIONS - 1, REGION_OCTETS - UNIT_OCTETS)] {
+            let place = Place::new(region, offset).unwrap();
+            assert_eq!((place.region(), place.offset()), (region, offset));
+        }
+        assert_eq!(Place::new(0, 0), None);
+    }
+
+    #[test]
+    fn a_record_takes_its_header_and_whole_units() {
+        assert_eq!([0, 1, 8, 9, 400].map(span), [16, 16, 16, 32, 416]);
+    }
+}
