@@ -28,7 +28,7 @@ fn amf() -> AmfUeNgapId {
 }
 
 fn plmn() -> PlmnId {
-    valid(PlmnId::from_octets([0x99, 0xf9, 0x07]))
+    valid(PlmnId::from_ngap_octets([0x99, 0xf9, 0x07]))
 }
 
 fn guami() -> Guami {

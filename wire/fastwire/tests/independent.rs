@@ -155,7 +155,7 @@ fn names() -> (AmfUeNgapId, RanUeNgapId) {
 fn the_flatbuffers_crate_reads_an_initial_context_setup_request() {
     let (amf, ran) = names();
     let guami = Guami {
-        plmn: PlmnId::from_octets([0x99, 0xf9, 0x07]).unwrap(),
+        plmn: PlmnId::from_ngap_octets([0x99, 0xf9, 0x07]).unwrap(),
         amf_id: whimbrel_ids::AmfId::from_octets([1, 2, 3]),
     };
     let capabilities = UeSecurityCapabilities::new(0xe000, 0xe000, 0, 0);

@@ -18,31 +18,59 @@ impl fmt::Display for ParseIdError {
 
 impl core::error::Error for ParseIdError {}
 
-/// A public land mobile network: mobile country code and mobile network code.
+/// A public land mobile network: mobile country code and mobile network code (TS 23.003 §2.2).
 ///
-/// Held in the octets of TS 24.008 §10.5.1.3 (three octets, digits as swapped nibbles, 0xF filler for a
-/// two-digit MNC), which NAS and NGAP both use on the wire.
+/// NAS and NGAP write it in three octets of two digits each and agree for an MNC of two digits only: of three, NAS puts the
+/// last digit first. So there are no plain "octets": each protocol calls its own pair of functions.
+///
+/// | octet | NAS | NGAP |
+/// | --- | --- | --- |
+/// | 1 | MCC 2, MCC 1 | MCC 2, MCC 1 |
+/// | 2 | MNC 3 or filler, MCC 3 | MNC 1 or filler, MCC 3 |
+/// | 3 | MNC 2, MNC 1 | MNC 3, MNC 2; of two digits MNC 2, MNC 1 |
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PlmnId([u8; 3]);
+pub struct PlmnId([u8; 3]); // in the order of NAS
+
+/// What stands in place of the third digit of an MNC that has two.
+const FILLER: u8 = 0xf;
 
 impl PlmnId {
     /// The test network 999/70, the embedded default.
     pub const TEST: PlmnId = PlmnId([0x99, 0xf9, 0x07]);
 
-    /// From wire octets; `None` if a digit is not decimal (the third MNC digit may be the filler).
-    pub const fn from_octets(o: [u8; 3]) -> Option<Self> {
+    /// From the octets of a NAS message (TS 24.501 §9.11.3.4, §9.11.3.8; TS 24.008 §10.5.1.3); `None` if a digit is not
+    /// decimal.
+    pub const fn from_nas_octets(o: [u8; 3]) -> Option<Self> {
         let ok = o[0] & 0xf <= 9
             && o[0] >> 4 <= 9
             && o[1] & 0xf <= 9
-            && (o[1] >> 4 <= 9 || o[1] >> 4 == 0xf)
+            && (o[1] >> 4 <= 9 || o[1] >> 4 == FILLER)
             && o[2] & 0xf <= 9
             && o[2] >> 4 <= 9;
         if ok { Some(Self(o)) } else { None }
     }
 
-    /// The wire octets.
-    pub const fn octets(self) -> [u8; 3] {
+    /// The octets in a NAS message.
+    pub const fn nas_octets(self) -> [u8; 3] {
         self.0
+    }
+
+    /// From the octets of an NGAP message (TS 38.413 §9.3.3.5); `None` if a digit is not decimal.
+    pub const fn from_ngap_octets([a, b, c]: [u8; 3]) -> Option<Self> {
+        match (b >> 4, c >> 4) {
+            (FILLER, _) => Self::from_nas_octets([a, b, c]),
+            (_, FILLER) => None, // the filler stands in the second octet only
+            (mnc_1, mnc_3) => Self::from_nas_octets([a, b & 0xf | mnc_3 << 4, mnc_1 | (c & 0xf) << 4]),
+        }
+    }
+
+    /// The octets in an NGAP message (TS 38.413 §9.3.3.5).
+    pub const fn ngap_octets(self) -> [u8; 3] {
+        let [a, b, c] = self.0;
+        match b >> 4 {
+            FILLER => [a, b, c],
+            mnc_3 => [a, b & 0xf | (c & 0xf) << 4, c >> 4 | mnc_3 << 4],
+        }
     }
 
     /// The three decimal digits of the mobile country code.
@@ -53,7 +81,7 @@ impl PlmnId {
     /// The mobile network code: its digits and how many there are (2 or 3).
     pub const fn mnc(self) -> ([u8; 3], usize) {
         let third = self.0[1] >> 4;
-        let two = third == 0xf;
+        let two = third == FILLER;
         ([self.0[2] & 0xf, self.0[2] >> 4, if two { 0 } else { third }], if two { 2 } else { 3 })
     }
 
@@ -83,7 +111,7 @@ impl FromStr for PlmnId {
             }
         }
         let third = match n {
-            5 => 0xf,
+            5 => FILLER,
             6 => d[5],
             _ => return Err(E),
         };
@@ -396,18 +424,61 @@ impl NrCellId {
 mod tests {
     use super::*;
 
-    #[test] // TS 24.008 §10.5.1.3
-    fn plmn_octets_are_swapped_nibbles() {
+    #[test]
+    fn plmn_of_text_and_as_digits() {
         let p: PlmnId = "999/70".parse().unwrap();
-        assert_eq!(p.octets(), [0x99, 0xf9, 0x07]);
         assert_eq!(p, PlmnId::TEST);
         assert_eq!(p.to_string(), "999/70");
         let p: PlmnId = "310410".parse().unwrap();
-        assert_eq!(p.octets(), [0x13, 0x00, 0x14]);
+        assert_eq!(p.to_string(), "310/410");
+        assert_eq!((p.mcc(), p.mnc()), ([3, 1, 0], ([4, 1, 0], 3)));
         assert_eq!(p.digits().collect::<Vec<_>>(), [3, 1, 0, 4, 1, 0]);
         assert!("99/970".parse::<PlmnId>().is_err());
         assert!("9997000".parse::<PlmnId>().is_err());
-        assert_eq!(PlmnId::from_octets([0x9a, 0xf9, 0x07]), None);
+    }
+
+    #[test] // TS 24.501 §9.11.3.8; TS 38.413 §9.3.3.5: as pycrate and tshark have them
+    fn plmn_octets_of_nas_and_of_ngap_are_those_of_the_vectors() {
+        let octets = |hex: &str| {
+            <[u8; 3]>::try_from(&u32::from_str_radix(hex, 16).unwrap().to_be_bytes()[1..]).unwrap()
+        };
+        let mut three_digits = 0;
+        for line in include_str!("../testdata/plmn.txt").lines().filter(|l| !l.starts_with('#')) {
+            let [plmn, nas, ngap] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            let (plmn, nas, ngap): (PlmnId, _, _) = (plmn.parse().unwrap(), octets(nas), octets(ngap));
+            assert_eq!((plmn.nas_octets(), plmn.ngap_octets()), (nas, ngap), "{plmn}");
+            assert_eq!(PlmnId::from_nas_octets(nas), Some(plmn));
+            assert_eq!(PlmnId::from_ngap_octets(ngap), Some(plmn));
+            three_digits += usize::from(plmn.mnc().1 == 3);
+        }
+        assert!(three_digits >= 4);
+    }
+
+    #[test] // TS 38.413 §9.3.3.5
+    fn every_plmn_comes_back_from_the_octets_of_both_protocols() {
+        for mnc in 0..1000u16 {
+            for text in [format!("310/{mnc:03}"), format!("310/{:02}", mnc % 100)] {
+                let plmn: PlmnId = text.parse().unwrap();
+                assert_eq!(PlmnId::from_nas_octets(plmn.nas_octets()), Some(plmn));
+                assert_eq!(PlmnId::from_ngap_octets(plmn.ngap_octets()), Some(plmn));
+            }
+        }
+    }
+
+    #[test]
+    fn plmn_octets_with_a_digit_that_is_not_decimal_are_refused() {
+        let bad = [
+            [0x9a, 0xf9, 7],
+            [0xa9, 0xf9, 7],
+            [0x99, 0xfa, 7],
+            [0x99, 0xa9, 7],
+            [0x99, 0xf9, 0x0a],
+            [0x99, 0xf9, 0xf7],
+        ];
+        for o in bad {
+            assert_eq!((PlmnId::from_nas_octets(o), PlmnId::from_ngap_octets(o)), (None, None), "{o:02x?}");
+        }
+        assert_eq!(PlmnId::from_ngap_octets([0x13, 0x20, 0xf6]), None, "the filler in the third octet");
     }
 
     #[test] // TS 23.003 §2.10.1

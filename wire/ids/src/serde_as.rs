@@ -76,7 +76,7 @@ pub fn octets<'de, D: Deserializer<'de>, T>(
 }
 
 serde_as! {
-    PlmnId as [u8; 3]: |v| v.octets(), PlmnId::from_octets;
+    PlmnId as [u8; 3]: |v| v.nas_octets(), PlmnId::from_nas_octets;
     AmfId as [u8; 3]: |v| v.octets(), |v| Some(AmfId::from_octets(v));
     Tac as u32: |v| v.value(), Tac::new;
     NrCellId as u64: |v| v.value(), NrCellId::new;

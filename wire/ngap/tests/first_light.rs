@@ -91,14 +91,29 @@ fn session() -> PduSessionResourceSetupRequestTransfer {
     }
 }
 
-#[test] // TS 38.413 §9.2.6.1
-fn ng_setup_request() {
-    let gnb = GlobalGnbId::new(plmn(), 0x1234, 24).unwrap();
-    let plmns = vec![BroadcastPlmnItem::new(plmn(), vec![SNssai::sst(1), slice()])];
+fn ng_setup_request_of(plmn: PlmnId) -> NgSetupRequest {
+    let gnb = GlobalGnbId::new(plmn, 0x1234, 24).unwrap();
+    let plmns = vec![BroadcastPlmnItem::new(plmn, vec![SNssai::sst(1), slice()])];
     let areas = vec![SupportedTaItem::new(Tac::new(7).unwrap(), plmns)];
     let mut m = NgSetupRequest::new(GlobalRanNodeId::GlobalGnbId(gnb), areas, PagingDrx::V64);
     m.ran_node_name = Some("gnb-1".into());
-    same(m, NG_SETUP_REQUEST);
+    m
+}
+
+#[test] // TS 38.413 §9.2.6.1
+fn ng_setup_request() {
+    same(ng_setup_request_of(plmn()), NG_SETUP_REQUEST);
+}
+
+#[test] // TS 38.413 §9.3.3.5: the order of digits is not that of NAS, which would have 130062
+fn plmn_identity_with_an_mnc_of_three_digits() {
+    let request = ng_setup_request_of("310/260".parse().unwrap());
+    same(request.clone(), &NG_SETUP_REQUEST.replace("99f907", "132006"));
+    let request = Message::from(request);
+    let mut fast = Vec::new();
+    request.encode_in(TransferSyntax::Fastwire, &mut fast);
+    assert!(fast.windows(3).any(|o| o == [0x13, 0x20, 0x06]));
+    assert_eq!(Message::decode(&fast), Ok(request));
 }
 
 #[test] // TS 38.413 §9.2.5.1

@@ -10,7 +10,7 @@ pub const TAI_LIST_MAX: usize = 16;
 
 fn plmn(r: &mut Reader<'_>) -> Result<PlmnId, DecodeError> {
     let invalid = r.error(DecodeErrorKind::InvalidValue, "PLMN identity");
-    PlmnId::from_octets(r.array("PLMN identity")?).ok_or(invalid)
+    PlmnId::from_nas_octets(r.array("PLMN identity")?).ok_or(invalid)
 }
 
 fn tac(r: &mut Reader<'_>) -> Result<Tac, DecodeError> {
@@ -23,7 +23,7 @@ impl Ie for Tai {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.plmn.octets());
+        out.extend_from_slice(&self.plmn.nas_octets());
         out.extend_from_slice(&self.tac.octets());
     }
 }
@@ -34,7 +34,7 @@ impl Ie for PlmnId {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.octets());
+        out.extend_from_slice(&self.nas_octets());
     }
 }
 
@@ -118,7 +118,7 @@ impl PartialTaiList {
         out.push(flag | kind << 5 | (count as u8 - 1));
         match self {
             Self::OnePlmn { plmn, tacs } => {
-                out.extend_from_slice(&plmn.octets());
+                out.extend_from_slice(&plmn.nas_octets());
                 tacs.iter().take(count).for_each(|t| out.extend_from_slice(&t.octets()));
             }
             Self::Consecutive { first, .. } => first.encode(out),
@@ -234,7 +234,7 @@ impl Ie for ServiceAreaList {
                 PartialServiceArea::AllOf(plmn) => {
                     room -= 1;
                     out.push(flag | 0x60);
-                    out.extend_from_slice(&plmn.octets());
+                    out.extend_from_slice(&plmn.nas_octets());
                 }
             }
         }

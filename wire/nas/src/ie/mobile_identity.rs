@@ -289,7 +289,7 @@ impl Suci {
 
     fn decode_imsi(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
-        let plmn = PlmnId::from_octets(r.array(IE)?).ok_or(invalid)?;
+        let plmn = PlmnId::from_nas_octets(r.array(IE)?).ok_or(invalid)?;
         let routing_indicator = RoutingIndicator::from_octets(r.array(IE)?).ok_or(invalid)?;
         let scheme = r.u8(IE)? & 0x0f;
         let key_id = r.u8(IE)?;
@@ -304,7 +304,7 @@ impl Suci {
         match self {
             Self::Imsi { plmn, routing_indicator, output } => {
                 out.push(0x01);
-                out.extend_from_slice(&plmn.octets());
+                out.extend_from_slice(&plmn.nas_octets());
                 out.extend_from_slice(&routing_indicator.octets());
                 match output {
                     SchemeOutput::Null(msin) => {
@@ -374,7 +374,7 @@ impl Ie for MobileIdentity {
             Self::Suci(suci) => suci.encode(out),
             Self::Guti(guti) => {
                 out.push(0xf2);
-                out.extend_from_slice(&guti.guami.plmn.octets());
+                out.extend_from_slice(&guti.guami.plmn.nas_octets());
                 out.extend_from_slice(&guti.guami.amf_id.octets());
                 out.extend_from_slice(&guti.tmsi.0.to_be_bytes());
             }
@@ -403,7 +403,7 @@ impl Ie for MobileIdentity {
 
 fn decode_guti(r: &mut Reader<'_>) -> Result<Guti, DecodeError> {
     let invalid = r.error(DecodeErrorKind::InvalidValue, IE);
-    let plmn = PlmnId::from_octets(r.array(IE)?).ok_or(invalid)?;
+    let plmn = PlmnId::from_nas_octets(r.array(IE)?).ok_or(invalid)?;
     let amf_id = AmfId::from_octets(r.array(IE)?);
     Ok(Guti { guami: Guami { plmn, amf_id }, tmsi: Tmsi(r.u32(IE)?) })
 }

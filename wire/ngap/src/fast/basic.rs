@@ -62,12 +62,12 @@ macro_rules! structs {
     )* };
 }
 structs! {
-    PlmnId: 3 1 "octets: [ubyte:3];", |v| v.octets(), PlmnId::from_octets;
+    PlmnId: 3 1 "octets: [ubyte:3];", |v| v.ngap_octets(), PlmnId::from_ngap_octets;
     Tac: 3 1 "octets: [ubyte:3];", |v| v.octets(), |v| Some(Tac::from_octets(v));
     Tai: 6 1 "plmn: [ubyte:3]; tac: [ubyte:3];", |v| {
-        let ([a, b, c], [d, e, f]) = (v.plmn.octets(), v.tac.octets());
+        let ([a, b, c], [d, e, f]) = (v.plmn.ngap_octets(), v.tac.octets());
         [a, b, c, d, e, f]
-    }, |[a, b, c, d, e, f]| Some(Tai { plmn: PlmnId::from_octets([a, b, c])?, tac: Tac::from_octets([d, e, f]) });
+    }, |[a, b, c, d, e, f]| Some(Tai { plmn: PlmnId::from_ngap_octets([a, b, c])?, tac: Tac::from_octets([d, e, f]) });
     // TS 23.003 §28.4.2: an SD of all ones says that there is none.
     SNssai: 4 1 "sst: ubyte; sd: [ubyte:3];", |v| {
         let [_, a, b, c] = v.sd().unwrap_or(0xff_ffff).to_be_bytes();
@@ -77,10 +77,10 @@ structs! {
         Some(SNssai::new(sst, (sd != 0xff_ffff).then_some(sd)))
     };
     Guami: 6 1 "plmn: [ubyte:3]; amf_id: [ubyte:3];", |v| {
-        let ([a, b, c], [d, e, f]) = (v.plmn.octets(), v.amf_id.octets());
+        let ([a, b, c], [d, e, f]) = (v.plmn.ngap_octets(), v.amf_id.octets());
         [a, b, c, d, e, f]
     }, |[a, b, c, d, e, f]| {
-        Some(Guami { plmn: PlmnId::from_octets([a, b, c])?, amf_id: AmfId::from_octets([d, e, f]) })
+        Some(Guami { plmn: PlmnId::from_ngap_octets([a, b, c])?, amf_id: AmfId::from_octets([d, e, f]) })
     };
     STmsi: 8 4 "amf_set_id: ushort; amf_pointer: ubyte; tmsi: uint;", |v| {
         let ([a, b], [c, d, e, f]) = ((v.set & 0x3ff).to_le_bytes(), v.tmsi.0.to_le_bytes());
@@ -91,10 +91,10 @@ structs! {
         (set <= 0x3ff && pointer <= 0x3f).then_some(STmsi { set, pointer, tmsi })
     };
     GlobalGnbId: 8 4 "plmn: [ubyte:3]; bits: ubyte; gnb_id: uint;", |v| {
-        let ([a, b, c], [d, e, f, g]) = (v.plmn.octets(), v.gnb_id.to_le_bytes());
+        let ([a, b, c], [d, e, f, g]) = (v.plmn.ngap_octets(), v.gnb_id.to_le_bytes());
         [a, b, c, v.bits(), d, e, f, g]
     }, |[a, b, c, bits, d, e, f, g]| {
-        GlobalGnbId::new(PlmnId::from_octets([a, b, c])?, u32::from_le_bytes([d, e, f, g]), bits)
+        GlobalGnbId::new(PlmnId::from_ngap_octets([a, b, c])?, u32::from_le_bytes([d, e, f, g]), bits)
     };
     SecurityKey: 32 1 "octets: [ubyte:32];", |v| v.0, |v| Some(SecurityKey(v));
 }

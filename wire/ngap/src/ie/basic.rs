@@ -40,14 +40,14 @@ impl Aper for RanUeNgapId {
 
 impl Aper for PlmnId {
     fn read(r: &mut Reader<'_>) -> Result<Self, Fault> {
-        PlmnId::from_octets(<[u8; 3]>::read(r)?).ok_or(Fault::NotComprehended)
+        PlmnId::from_ngap_octets(<[u8; 3]>::read(r)?).ok_or(Fault::NotComprehended)
     }
     fn write(&self, w: &mut Writer<'_>) {
-        w.octets(&self.octets());
+        w.octets(&self.ngap_octets());
     }
     #[cfg(any(test, feature = "samples"))]
     fn sample(s: &mut Source) -> Self {
-        pick(s, |s| PlmnId::from_octets(core::array::from_fn(|_| s.number() as u8)))
+        pick(s, |s| PlmnId::from_ngap_octets(core::array::from_fn(|_| s.number() as u8)))
     }
 }
 
