@@ -65,9 +65,15 @@ class Phone:
     # ---- identity --------------------------------------------------------------------------------------------------
 
     def plmn(self):
+        """TS 24.501 §9.11.3.4: the order of NAS."""
         mcc, mnc = [int(d) for d in self.mcc], [int(d) for d in self.mnc]
         third = mnc[2] if len(mnc) == 3 else 15
         return bytes([mcc[1] << 4 | mcc[0], third << 4 | mcc[2], mnc[1] << 4 | mnc[0]])
+
+    def ngap_plmn(self):
+        """TS 38.413 §9.3.3.5: all digits in turn, the filler before an MNC of two."""
+        digits = [int(d) for d in self.mcc] + [15] * (3 - len(self.mnc)) + [int(d) for d in self.mnc]
+        return bytes(digits[i] | digits[i + 1] << 4 for i in (0, 2, 4))
 
     def suci(self):
         """TS 24.501 §9.11.3.4, SUPI format IMSI, routing indicator 0."""

@@ -54,7 +54,7 @@ class Run:
     def gnb(self, **changes):
         o = self.options
         phone = self.phone()
-        values = {"plmn": phone.plmn(), "tac": o.tac, "sst": 1, "n3_address": o.n3, "trace": o.trace_line, **changes}
+        values = {"plmn": phone.ngap_plmn(), "tac": o.tac, "sst": 1, "n3_address": o.n3, "trace": o.trace_line, **changes}
         gnb = Gnb(self.connect(), **values)
         self.gnbs.append(gnb)
         return gnb
